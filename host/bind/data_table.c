@@ -146,11 +146,12 @@ static int count_rows(lua_State *L)
     return 1;
 }
 
-static int check_column(lua_State *L, const struct ah_table *table)
+static int check_column(lua_State *L, struct ah_table *table)
 {
     lua_Integer at = luaL_checkinteger(L, 2);
     if (at < 0 || at >= table->columns)
         ah_raise_text(L, "column %d is out of range for %d", (int)at, table->columns);
+    ah_check(L, ah_table_fill(table, (int)at));
     return (int)at;
 }
 
@@ -204,7 +205,7 @@ static void push_mixed(lua_State *L, const struct ah_packed *column, int64_t i, 
 {
     size_t length;
     const char *text = ah_packed_cell(column, i, &length);
-    enum ah_cell kind = (enum ah_cell)column->kind[i];
+    enum ah_cell kind = ah_packed_kind(column, i);
     if (kind == AH_CELL_NONE)
         lua_pushnil(L);
     else if (kind <= AH_CELL_STRING)
@@ -254,6 +255,21 @@ static int *read_kinds(lua_State *L, const struct ah_table *table, int *names)
     return kind;
 }
 
+/* Take the value on top of the stack into the table below; a nil would take a slot there. */
+static void set_field(lua_State *L, int name)
+{
+    if (lua_isnil(L, -1)) {
+        lua_pop(L, 1);
+        return;
+    }
+    lua_pushvalue(L, name);
+    lua_insert(L, -2);
+    lua_rawset(L, -3);
+}
+
+/* Rows of a wide table are mostly sparse. */
+enum { FEW_COLUMNS = 64 };
+
 static int give_rows(lua_State *L)
 {
     const struct ah_table *table = check_table(L);
@@ -267,23 +283,22 @@ static int give_rows(lua_State *L)
     const int *kind = read_kinds(L, table, &names);
     lua_createtable(L, first < table->rows ? (int)((table->rows - first - 1) / step + 1) : 0, 0);
     for (int64_t i = first; i < table->rows; i += step) {
-        lua_createtable(L, 0, table->columns);
+        lua_createtable(L, 0, table->columns < FEW_COLUMNS ? table->columns : FEW_COLUMNS);
         for (int k = 0; k < table->columns; k++) {
             const struct ah_packed *column = &table->column[k];
             size_t length;
-            lua_pushvalue(L, names + k);
             if (kind[k] >= 0) {
                 if (push_number(L, column, i, (enum ah_dtype)kind[k]) < 0)
                     return push_misfit(L, table, k, i);
             } else if (kind[k] == MIXED) {
                 push_mixed(L, column, i, arrays);
-            } else if (column->kind[i] == AH_CELL_NONE) {
+            } else if (ah_packed_kind(column, i) == AH_CELL_NONE) {
                 lua_pushnil(L);
             } else {
                 const char *text = ah_packed_cell(column, i, &length);
                 lua_pushlstring(L, text, length);
             }
-            lua_rawset(L, -3);
+            set_field(L, names + k);
         }
         lua_rawseti(L, -2, ++place);
     }
@@ -292,12 +307,11 @@ static int give_rows(lua_State *L)
 
 static int tell_first(lua_State *L)
 {
-    const struct ah_table *table = check_table(L);
-    const struct ah_packed *column = &table->column[check_column(L, table)];
-    int64_t row = 0;
+    struct ah_table *table = check_table(L);
+    int64_t row = ah_packed_first(&table->column[check_column(L, table)]);
     int file;
-    while (row + 1 < table->rows && column->kind[row] == AH_CELL_NONE)
-        row++;
+    if (row > 0 && row >= table->rows)
+        row = table->rows - 1;
     lua_pushnumber(L, (lua_Number)ah_table_line(table, row, &file));
     lua_pushinteger(L, file);
     return 2;
@@ -340,10 +354,11 @@ static int get_text(lua_State *L)
     int64_t i = (int64_t)at;
     size_t length;
     const char *text = ah_packed_cell(texts, i, &length);
-    if (texts->kind[i] == AH_CELL_NONE)
+    enum ah_cell kind = ah_packed_kind(texts, i);
+    if (kind == AH_CELL_NONE)
         return 0;
     lua_pushlstring(L, text, length);
-    lua_pushboolean(L, texts->kind[i] > AH_CELL_STRING);
+    lua_pushboolean(L, kind > AH_CELL_STRING);
     return 2;
 }
 
@@ -355,8 +370,7 @@ static int count_texts(lua_State *L)
 
 static int count_bytes(lua_State *L)
 {
-    struct ah_packed *texts = check_texts(L);
-    lua_pushnumber(L, (lua_Number)texts->room + (lua_Number)texts->space * (sizeof *texts->end + 1));
+    lua_pushnumber(L, (lua_Number)ah_packed_bytes(check_texts(L)));
     return 1;
 }
 

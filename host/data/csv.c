@@ -39,16 +39,24 @@ static int damaged(struct ah_csv *csv, const char *what)
     return ah_fail(AH_EIO, "line %lld: %s", (long long)csv->line, what);
 }
 
-static int add(struct ah_csv *csv, const char *text, size_t length)
+/* Double the room for fields: 16, 32, ... AH_CSV_FIELDS. */
+static int make_room(struct ah_csv *csv)
 {
-    if (csv->fields == csv->room) {
-        int room = csv->room ? 2 * csv->room : 16;
-        struct ah_csv_field *larger = realloc(csv->field, (size_t)room * sizeof *larger);
-        if (!larger)
-            return ah_fail(AH_ENOMEM, "out of memory");
-        csv->field = larger;
-        csv->room = room;
-    }
+    if (csv->room == AH_CSV_FIELDS)
+        return damaged(csv, "more than 4096 fields");
+    int room = csv->room ? 2 * csv->room : 16;
+    struct ah_csv_field *larger = realloc(csv->field, (size_t)room * sizeof *larger);
+    if (!larger)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    csv->field = larger;
+    csv->room = room;
+    return 0;
+}
+
+static inline int add(struct ah_csv *csv, const char *text, size_t length)
+{
+    if (csv->fields == csv->room)
+        AH_TRY(make_room(csv));
     csv->field[csv->fields++] = (struct ah_csv_field){text, length};
     return 0;
 }

@@ -12,6 +12,8 @@
 
 #include "base/status.h"
 
+enum { AH_CSV_FIELDS = 4096 };
+
 struct ah_csv_field {
     const char *text;
     size_t length;
@@ -39,8 +41,8 @@ void ah_csv_close(struct ah_csv *csv);
 void ah_csv_feed(struct ah_csv *csv, const void *bytes, size_t count, bool more);
 
 /* The next row into csv->field[0 .. fields), good until the next call. 1: a row; 0: the end, or with `more` no row that
- * is whole (the reader stands where it begins); AH_EIO says on which line a damaged one begins, and the reader is at
- * its end. */
+ * is whole (the reader stands where it begins); AH_EIO says on which line a damaged one begins, or one
+ * of more than AH_CSV_FIELDS fields, and the reader is at its end. */
 int ah_csv_next(struct ah_csv *csv);
 
 #endif

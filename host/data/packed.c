@@ -10,6 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/array.h"
+
 enum { LONGEST_NUMBER = 400 };
 
 static int grow(void **memory, size_t bytes)
@@ -21,14 +23,32 @@ static int grow(void **memory, size_t bytes)
     return 0;
 }
 
+int ah_packed_pad(struct ah_packed *packed, int64_t count)
+{
+    int64_t empty = packed->count - packed->filled;
+    if (packed->count >= count)
+        return 0;
+    /* The column ends with a gap if it has no filled cell behind the last one. */
+    const struct ah_packed_gap *last = packed->gaps ? &packed->gap[packed->gaps - 1] : NULL;
+    if (!last || last->from + (empty - (packed->gaps > 1 ? last[-1].empty : 0)) < packed->count) {
+        AH_TRY(ah_grow(&packed->gap, packed->gaps + 1, &packed->gap_room, sizeof *packed->gap));
+        packed->gap[packed->gaps++].from = packed->count;
+    }
+    packed->gap[packed->gaps - 1].empty = empty + (count - packed->count);
+    packed->count = count;
+    return 0;
+}
+
 int ah_packed_add(struct ah_packed *packed, enum ah_cell kind, const char *text, size_t length)
 {
+    if (kind == AH_CELL_NONE)
+        return ah_packed_pad(packed, packed->count + 1);
     if (packed->room - packed->used < length) {
         size_t room = 2 * packed->room + length + 64;
         AH_TRY(grow((void **)&packed->bytes, room));
         packed->room = room;
     }
-    if (packed->count == packed->space) {
+    if (packed->filled == packed->space) {
         int64_t space = 2 * packed->space + 64;
         AH_TRY(grow((void **)&packed->end, (size_t)space * sizeof *packed->end));
         AH_TRY(grow((void **)&packed->kind, (size_t)space));
@@ -37,8 +57,9 @@ int ah_packed_add(struct ah_packed *packed, enum ah_cell kind, const char *text,
     if (length > 0)
         memcpy(packed->bytes + packed->used, text, length);
     packed->used += length;
-    packed->end[packed->count] = packed->used;
-    packed->kind[packed->count++] = (unsigned char)kind;
+    packed->end[packed->filled] = packed->used;
+    packed->kind[packed->filled++] = (unsigned char)kind;
+    packed->count++;
     return 0;
 }
 
@@ -46,7 +67,17 @@ void ah_packed_cut(struct ah_packed *packed, int64_t count)
 {
     if (packed->count <= count)
         return;
-    packed->used = count > 0 ? packed->end[count - 1] : 0;
+    while (packed->gaps && packed->gap[packed->gaps - 1].from >= count)
+        packed->gaps--;
+    int64_t empty = packed->gaps ? packed->gap[packed->gaps - 1].empty : 0;
+    if (packed->gaps) {
+        struct ah_packed_gap *last = &packed->gap[packed->gaps - 1];
+        int64_t before = packed->gaps > 1 ? last[-1].empty : 0;
+        if (last->from + (last->empty - before) > count)
+            empty = last->empty = before + (count - last->from);
+    }
+    packed->filled = count - empty;
+    packed->used = packed->filled > 0 ? packed->end[packed->filled - 1] : 0;
     packed->count = count;
 }
 
@@ -64,14 +95,61 @@ void ah_packed_free(struct ah_packed *packed)
     free(packed->bytes);
     free(packed->end);
     free(packed->kind);
+    free(packed->gap);
     *packed = (struct ah_packed){0};
+}
+
+/* In a column with gaps: the place of cell i among the filled ones, -1 if it is empty. */
+static int64_t search_gaps(const struct ah_packed *packed, int64_t i)
+{
+    size_t low = 0, high = packed->gaps;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (packed->gap[middle].from <= i)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == 0)
+        return i;
+    const struct ah_packed_gap *gap = &packed->gap[low - 1];
+    int64_t end = gap->from + gap->empty - (low > 1 ? gap[-1].empty : 0);
+    return i < end ? -1 : i - gap->empty;
+}
+
+static inline int64_t place_of(const struct ah_packed *packed, int64_t i)
+{
+    return i >= packed->count ? -1 : packed->gaps ? search_gaps(packed, i) : i;
+}
+
+static inline const char *text_at(const struct ah_packed *packed, int64_t place, size_t *length)
+{
+    size_t from = place > 0 ? packed->end[place - 1] : 0;
+    *length = packed->end[place] - from;
+    return packed->bytes ? packed->bytes + from : "";
+}
+
+enum ah_cell ah_packed_kind(const struct ah_packed *packed, int64_t i)
+{
+    int64_t place = place_of(packed, i);
+    return place < 0 ? AH_CELL_NONE : (enum ah_cell)packed->kind[place];
 }
 
 const char *ah_packed_cell(const struct ah_packed *packed, int64_t i, size_t *length)
 {
-    size_t from = i > 0 ? packed->end[i - 1] : 0;
-    *length = packed->end[i] - from;
-    return packed->bytes ? packed->bytes + from : "";
+    int64_t place = place_of(packed, i);
+    *length = 0;
+    return place < 0 ? "" : text_at(packed, place, length);
+}
+
+int64_t ah_packed_first(const struct ah_packed *packed)
+{
+    return packed->gaps && packed->gap[0].from == 0 ? packed->gap[0].empty : 0;
+}
+
+size_t ah_packed_bytes(const struct ah_packed *packed)
+{
+    return packed->room + (size_t)packed->space * (sizeof *packed->end + 1) + packed->gap_room * sizeof *packed->gap;
 }
 
 /* Which of the kinds of number a text is, and its value. */
@@ -146,14 +224,14 @@ static bool read_flag(const char *text, size_t length, bool *value)
 
 enum { SEEN_INT = 1, SEEN_FLOAT = 2, SEEN_FLAG = 4, SEEN_EMPTY = 8, SEEN_TEXT = 16, SEEN_OTHER = 32, SEEN_STRING = 64 };
 
-static int seen(const struct ah_packed *packed, int64_t i)
+static int seen(const struct ah_packed *packed, int64_t place)
 {
     size_t length;
-    const char *text = ah_packed_cell(packed, i, &length);
+    const char *text = text_at(packed, place, &length);
     int64_t whole;
     double real;
     bool flag;
-    switch ((enum ah_cell)packed->kind[i]) {
+    switch ((enum ah_cell)packed->kind[place]) {
     case AH_CELL_STRING: return SEEN_STRING;
     case AH_CELL_FLAG: return SEEN_FLAG;
     case AH_CELL_VALUE:
@@ -171,14 +249,14 @@ static int seen(const struct ah_packed *packed, int64_t i)
 
 enum ah_guess ah_packed_guess(const struct ah_packed *packed)
 {
-    int all = 0;
-    for (int64_t i = 0; i < packed->count && !(all & (SEEN_TEXT | SEEN_STRING)); i++)
+    int all = packed->gaps ? SEEN_OTHER : 0;
+    for (int64_t i = 0; i < packed->filled && !(all & (SEEN_TEXT | SEEN_STRING)); i++)
         all |= seen(packed, i);
     if (all & (SEEN_TEXT | SEEN_STRING)) {
-        for (int64_t i = 0; i < packed->count; i++)
+        for (int64_t i = 0; i < packed->filled; i++)
             if (packed->kind[i] > AH_CELL_STRING)
                 return AH_GUESS_MIXED;
-        return AH_GUESS_TEXT;
+        return packed->gaps ? AH_GUESS_MIXED : AH_GUESS_TEXT;
     }
     if (all == SEEN_INT)
         return AH_GUESS_INT;
@@ -188,10 +266,10 @@ enum ah_guess ah_packed_guess(const struct ah_packed *packed)
         return AH_GUESS_BOOL;
     if (all == 0 || all == SEEN_EMPTY)
         return AH_GUESS_TEXT;
-    for (int64_t i = 0; i < packed->count; i++)
+    for (int64_t i = 0; i < packed->filled; i++)
         if (packed->kind[i] != AH_CELL_FIELD)
             return AH_GUESS_MIXED;
-    return AH_GUESS_TEXT;
+    return packed->gaps ? AH_GUESS_MIXED : AH_GUESS_TEXT;
 }
 
 static int wrong(const char *expected, const char *text, size_t length)
@@ -219,14 +297,13 @@ static int whole_value(const char *text, size_t length, enum ah_dtype dtype, voi
 int ah_packed_value(const struct ah_packed *packed, int64_t i, enum ah_dtype dtype, void *value)
 {
     size_t length;
-    const char *text = ah_packed_cell(packed, i, &length);
-    int64_t whole;
+    int64_t whole, place = place_of(packed, i);
     double real = NAN;
     bool flag = false;
-    enum ah_cell kind = (enum ah_cell)packed->kind[i];
-    if (kind == AH_CELL_NONE)
+    if (place < 0)
         return 0;
-    if (kind == AH_CELL_STRING && length == 0) /* no field, so not nothing */
+    const char *text = text_at(packed, place, &length);
+    if (packed->kind[place] == AH_CELL_STRING && length == 0) /* no field, so not nothing */
         return wrong("a value of the column's type", text, length);
     if (dtype == AH_BOOL) {
         if (!read_flag(text, length, &flag) && !(length == 1 && (*text == '0' || *text == '1')))

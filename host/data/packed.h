@@ -1,4 +1,5 @@
-/* A column of cells as a file has them: one buffer of bytes, where each ends, and what each is.
+/* A column of cells as a file has them: one buffer of bytes, where each ends, and what each is. A run of empty cells
+ * takes one record, however long it is: logs have many columns that few rows have.
  *
  * A cell is raw text until somebody asks: `guess` tells what a column could be, `tensor` makes numbers of it. One
  * thread uses a column at a time. */
@@ -21,24 +22,40 @@ enum ah_cell {
 /* What a column could be. */
 enum ah_guess { AH_GUESS_TEXT, AH_GUESS_INT, AH_GUESS_FLOAT, AH_GUESS_BOOL, AH_GUESS_MIXED };
 
+/* A run of empty cells from cell `from` on, which ends where `empty` cells of the column have been empty. */
+struct ah_packed_gap {
+    int64_t from, empty;
+};
+
 struct ah_packed {
     char *bytes;
     size_t used, room;
-    size_t *end;         /* of each cell in `bytes` */
-    unsigned char *kind; /* enum ah_cell */
-    int64_t count, space;
+    size_t *end;         /* in `bytes`, of each cell that is not empty */
+    unsigned char *kind; /* enum ah_cell of the same */
+    int64_t count;       /* of all cells */
+    int64_t filled, space;
+    struct ah_packed_gap *gap;
+    size_t gaps, gap_room;
 };
 
-/* AH_ENOMEM. */
+/* Append a cell. AH_ENOMEM. */
 int ah_packed_add(struct ah_packed *packed, enum ah_cell kind, const char *text, size_t length);
+/* Append empty cells until there are `count`. AH_ENOMEM. */
+int ah_packed_pad(struct ah_packed *packed, int64_t count);
 /* Take the cells behind the first `count` out. */
 void ah_packed_cut(struct ah_packed *packed, int64_t count);
 /* Give back what was set aside for more. */
 void ah_packed_trim(struct ah_packed *packed);
 void ah_packed_free(struct ah_packed *packed);
 
-/* The bytes of cell i (0 <= i < count), which belong to the column. */
+/* The kind of cell i (i >= 0); AH_CELL_NONE from cell `count` on. */
+enum ah_cell ah_packed_kind(const struct ah_packed *packed, int64_t i);
+/* The bytes of cell i (i >= 0), which belong to the column; none of an empty one. */
 const char *ah_packed_cell(const struct ah_packed *packed, int64_t i, size_t *length);
+/* The number of the first cell that is not empty; `count` if all are. */
+int64_t ah_packed_first(const struct ah_packed *packed);
+/* Bytes that the column has allocated. */
+size_t ah_packed_bytes(const struct ah_packed *packed);
 
 /* int where all cells are whole numbers of 64 bits; float where all are numbers, or fields of which some, not all, are
  * empty; bool where all are true or false; text where all are fields or strings; else mixed. No cells: text. */

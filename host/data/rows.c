@@ -8,6 +8,8 @@
 
 enum { AT_BEGIN, IN_ROWS };
 
+_Static_assert((int)AH_CSV_FIELDS == (int)AH_TABLE_COLUMNS, "a row of a CSV has a field for each column");
+
 int ah_rows_open(struct ah_rows *rows, const struct ah_rows_format *format)
 {
     *rows = (struct ah_rows){.format = *format};

@@ -186,6 +186,7 @@ static int read_member(struct ah_json_cursor *c, struct ah_table *table, int *ne
     struct ah_packed *column = &table->column[at];
     if (column->count > table->rows)
         return ah_json_wrong(c, from, "a name that the object has already");
+    AH_TRY(ah_packed_pad(column, table->rows));
     ah_json_blanks(c);
     if (c->at == c->end)
         return ah_json_short(c, "expected ':'");

@@ -6,12 +6,25 @@
 
 #include "base/array.h"
 
+enum { SLOTS = 2 * AH_TABLE_COLUMNS };
+
+/* The slot with a name's column, or the empty one where it belongs. */
+static int16_t *find_slot(const struct ah_table *table, const char *name, size_t length)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+    for (;; hash++) {
+        int16_t *slot = &table->slot[hash % SLOTS];
+        const char *held = *slot ? table->name[*slot - 1] : NULL;
+        if (!held || (!strncmp(held, name, length) && held[length] == '\0'))
+            return slot;
+    }
+}
+
 int ah_table_find(const struct ah_table *table, const char *name, size_t length)
 {
-    for (int k = 0; k < table->columns; k++)
-        if (!strncmp(table->name[k], name, length) && table->name[k][length] == '\0')
-            return k;
-    return -1;
+    return table->slot ? *find_slot(table, name, length) - 1 : -1;
 }
 
 int ah_table_add_column(struct ah_table *table, const char *name, size_t length)
@@ -26,19 +39,24 @@ int ah_table_add_column(struct ah_table *table, const char *name, size_t length)
     struct ah_packed *columns = realloc(table->column, (size_t)(table->columns + 1) * sizeof *columns);
     if (columns)
         table->column = columns;
+    if (!table->slot)
+        table->slot = calloc(SLOTS, sizeof *table->slot);
     char *copy = malloc(length + 1);
-    if (!names || !columns || !copy) {
+    if (!names || !columns || !table->slot || !copy) {
         free(copy);
         return ah_fail(AH_ENOMEM, "out of memory");
     }
     memcpy(copy, name, length);
     copy[length] = '\0';
     table->name[table->columns] = copy;
-    struct ah_packed *column = &table->column[table->columns++];
-    *column = (struct ah_packed){0};
-    for (int64_t i = 0; i < table->rows; i++)
-        AH_TRY(ah_packed_add(column, AH_CELL_NONE, NULL, 0));
+    table->column[table->columns++] = (struct ah_packed){0};
+    *find_slot(table, name, length) = (int16_t)table->columns;
     return 0;
+}
+
+int ah_table_fill(struct ah_table *table, int column)
+{
+    return ah_packed_pad(&table->column[column], table->rows);
 }
 
 int64_t ah_table_line(const struct ah_table *table, int64_t row, int *file)
@@ -69,9 +87,6 @@ int ah_table_end_row(struct ah_table *table, int64_t line)
 {
     AH_TRY(note_line(table, line));
     table->rows++;
-    for (int k = 0; k < table->columns; k++)
-        if (table->column[k].count < table->rows)
-            AH_TRY(ah_packed_add(&table->column[k], AH_CELL_NONE, NULL, 0));
     return 0;
 }
 
@@ -95,6 +110,7 @@ void ah_table_free(struct ah_table *table)
         ah_packed_free(&table->column[k]);
     }
     free(table->name);
+    free(table->slot);
     free(table->column);
     free(table->mark);
     *table = (struct ah_table){0};

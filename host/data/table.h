@@ -17,6 +17,7 @@ struct ah_table_mark {
 
 struct ah_table {
     char **name;
+    int16_t *slot; /* hash table of the names: column + 1, 0: empty */
     struct ah_packed *column;
     int columns;
     int64_t rows;
@@ -25,15 +26,19 @@ struct ah_table {
     size_t marks, mark_room;
 };
 
-/* Add a column without cells, or with empty ones in a table that has rows. AH_EINVAL: the name is there already, or
+/* Add a column, whose cells are empty in the rows so far. AH_EINVAL: the name is there already, or
  * there are AH_TABLE_COLUMNS. */
 int ah_table_add_column(struct ah_table *table, const char *name, size_t length);
 
 /* The column of a name, -1 when there is none. */
 int ah_table_find(const struct ah_table *table, const char *name, size_t length);
 
-/* The cells of a row are in their columns: count it, as one of this line. Columns without a cell get an empty one. */
+/* Count a row, of this line, whose cells are in their columns. A column without a cell for it stays shorter: the cell is
+ * empty, and ah_table_fill stores it. */
 int ah_table_end_row(struct ah_table *table, int64_t line);
+
+/* Store a column's empty cells of the last rows, so that it has `rows` cells. AH_ENOMEM. */
+int ah_table_fill(struct ah_table *table, int column);
 
 /* Take back the cells of a row that was not ended. */
 void ah_table_drop_row(struct ah_table *table);

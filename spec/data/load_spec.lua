@@ -160,6 +160,10 @@ describe("JSON", function()
     refused("json", '{"a": 1e999}\n', ": line 1, column 7: a number beyond float64")
   end)
 
+  it("has false in a column of mixed kinds", function()
+    with_file('{"a": "x"}\n{"a": false}\n', function(path) assert.is_false(load("json", path)[1].a) end)
+  end)
+
   it("may be one array of rows", function()
     with_file(' [{"a": "x"},\n {"a": "y"}]', function(path)
       assert.same({"x", "y"}, load("json", path):column("a"))
@@ -172,6 +176,75 @@ describe("JSON", function()
     refused("json", '{"a": 1}\n"text"\n', ": line 2: expected an object")
     refused("json", '{"a": 1, "a": 2}\n', ": line 1, column ")
     refused("json", '{"a": 1}\n{"a": 1}{}\n', ": line 2, column ")
+  end)
+end)
+
+describe("Columns that few rows have", function()
+  -- Rows of JSON with few of the columns c0, c1, ..., some null; and the same as tables.
+  local function sparse_rows(count, columns)
+    local lines, wanted = {}, {}
+    for i = 1, count do
+      local members, row = {}, {}
+      for _ = 1, math.random(0, 3) do
+        local name, kind = "c" .. math.random(columns) - 1, math.random(4)
+        if row[name] == nil and kind < 4 then
+          row[name] = ({i, "text " .. i, i % 2 == 0})[kind]
+          members[#members + 1] = ("%q: %s"):format(name, accelhost.json.encode(row[name]))
+        elseif row[name] == nil then
+          row[name] = false
+          members[#members + 1] = ("%q: null"):format(name)
+        end
+      end
+      lines[i], wanted[i] = "{" .. table.concat(members, ", ") .. "}", row
+    end
+    return table.concat(lines, "\n") .. "\n", wanted
+  end
+
+  it("have their values in the rows that have them, and nil in the others", function()
+    math.randomseed(5)
+    for _, columns in ipairs {1, 3, 40} do
+      local text, wanted = sparse_rows(300, columns)
+      with_file(text, function(path)
+        local set = load("json", path)
+        local values = 0
+        for i, row in ipairs(wanted) do
+          for _, name in ipairs(set.column_names) do
+            local value = row[name] or nil -- null is false there
+            values = values + (value and 1 or 0)
+            assert.equal(value, set[i - 1][name] or nil, name)
+          end
+        end
+        assert.is_true(values > 50)
+      end, "rows.jsonl")
+    end
+  end)
+
+  it("take memory and time by their values, not by rows x columns", function()
+    local names = {}
+    for i = 0, 1999 do names[i + 1] = ('{"k%d": "v"}\n'):format(i) end
+    local early, late = table.concat(names), ('{"k0": "v"}\n'):rep(100000)
+    for _, text in ipairs {early .. late, late .. early} do
+      with_file(text, function(path)
+        local code = ([[local set = require("accelhost").data.load_dataset("json", {data_files = %q, split = "train"})
+          print(#set, #set.column_names)]]):format(path)
+        -- 200 million empty cells, with 1 GB of memory.
+        local result = run.program {"sh", "-c", 'ulimit -d 1000000; exec "$0" -e "$1"', run.path, code}
+        assert.matches("^102000\t2000\n", result.stdout, result.output)
+      end, "rows.jsonl")
+    end
+  end)
+end)
+
+describe("A row of a CSV", function()
+  it("has at most 4096 fields, found before the row ends", function()
+    local commas = (","):rep(4095)
+    with_file("x" .. commas .. "y\n", function(path)
+      local set = load("csv", path, {header = false})
+      assert.equal(4096, #set.column_names)
+      assert.same({"x", "y"}, {set[0]["0"], set[0]["4095"]})
+    end)
+    refused("csv", "x" .. commas .. ",y\n", ": line 1: more than 4096 fields", {header = false})
+    refused("csv", "a,b\n1,2\n" .. commas .. ',\n"', ": line 3: more than 4096 fields")
   end)
 end)
 

@@ -20,7 +20,7 @@ static void compare_value(const struct ah_packed *column, const json_t *value)
     int64_t whole = 0;
     switch (json_typeof(value)) {
     case JSON_STRING:
-        if (column->kind[0] != AH_CELL_STRING || length != json_string_length(value) ||
+        if (ah_packed_kind(column, 0) != AH_CELL_STRING || length != json_string_length(value) ||
             memcmp(text, json_string_value(value), length))
             abort();
         return;
@@ -35,15 +35,15 @@ static void compare_value(const struct ah_packed *column, const json_t *value)
         return;
     case JSON_TRUE:
     case JSON_FALSE:
-        if (column->kind[0] != AH_CELL_FLAG || (*text == 't') != json_is_true(value))
+        if (ah_packed_kind(column, 0) != AH_CELL_FLAG || (*text == 't') != json_is_true(value))
             abort();
         return;
     case JSON_NULL:
-        if (column->kind[0] != AH_CELL_NONE)
+        if (ah_packed_kind(column, 0) != AH_CELL_NONE)
             abort();
         return;
     default:
-        if (column->kind[0] != AH_CELL_VALUE)
+        if (ah_packed_kind(column, 0) != AH_CELL_VALUE)
             abort();
     }
 }

@@ -56,6 +56,33 @@ static int read_all(struct ah_table *table, const struct ah_rows_format *format,
     return status;
 }
 
+static void fill(struct ah_table *table)
+{
+    for (int k = 0; k < table->columns; k++)
+        if (ah_table_fill(table, k) < 0)
+            abort();
+}
+
+/* Cells by number are the filled ones in order, with as many empty ones between them as their number says. */
+static void check_cells(const struct ah_packed *column)
+{
+    size_t length, total = 0;
+    int64_t filled = 0;
+    for (int64_t i = 0; i < column->count; i++) {
+        enum ah_cell kind = ah_packed_kind(column, i);
+        ah_packed_cell(column, i, &length);
+        total += length;
+        if (kind != AH_CELL_NONE && kind != (enum ah_cell)column->kind[filled++])
+            abort();
+        if (kind != AH_CELL_NONE && total != column->end[filled - 1])
+            abort();
+        if (kind == AH_CELL_NONE && (length || (filled == 0 && i >= ah_packed_first(column))))
+            abort();
+    }
+    if (filled != column->filled || total != column->used)
+        abort();
+}
+
 static void compare(const struct ah_table *a, const struct ah_table *b)
 {
     int file;
@@ -65,8 +92,10 @@ static void compare(const struct ah_table *a, const struct ah_table *b)
         const struct ah_packed *one = &a->column[k], *two = &b->column[k];
         if (strcmp(a->name[k], b->name[k]) || one->used != two->used || one->count != two->count ||
             (one->used && memcmp(one->bytes, two->bytes, one->used)) ||
-            (one->count && (memcmp(one->end, two->end, (size_t)one->count * sizeof *one->end) ||
-                            memcmp(one->kind, two->kind, (size_t)one->count))))
+            one->filled != two->filled || one->gaps != two->gaps ||
+            (one->filled && (memcmp(one->end, two->end, (size_t)one->filled * sizeof *one->end) ||
+                             memcmp(one->kind, two->kind, (size_t)one->filled))) ||
+            (one->gaps && memcmp(one->gap, two->gap, one->gaps * sizeof *one->gap)))
             abort();
     }
     for (int64_t i = 0; i < a->rows; i++)
@@ -89,11 +118,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t count)
         int again = read_all(&other, &format, bytes, count, piece, 1 + (int64_t)piece % 3);
         if ((again < 0) != (status < 0)) /* which of two errors may differ */
             abort();
+        fill(&table);
+        fill(&other);
         if (status == 0)
             compare(&table, &other);
         for (int k = 0; k < table.columns && status == 0; k++) {
             if (table.column[k].count != table.rows)
                 abort();
+            check_cells(&table.column[k]);
             ah_packed_trim(&table.column[k]);
             convert(&table.column[k]);
         }

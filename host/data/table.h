@@ -33,8 +33,8 @@ int ah_table_add_column(struct ah_table *table, const char *name, size_t length)
 /* The column of a name, -1 when there is none. */
 int ah_table_find(const struct ah_table *table, const char *name, size_t length);
 
-/* Count a row, of this line, whose cells are in their columns. A column without a cell for it stays shorter: the cell is
- * empty, and ah_table_fill stores it. */
+/* Count a row, of this line, whose cells are in their columns. A column without a cell for it stays shorter: the cell
+ * is empty, and ah_table_fill stores it. */
 int ah_table_end_row(struct ah_table *table, int64_t line);
 
 /* Store a column's empty cells of the last rows, so that it has `rows` cells. AH_ENOMEM. */

@@ -1,4 +1,4 @@
-/* The types are those of statfs(2) and of the file systems' own headers; <linux/magic.h> lacks most of them. */
+/* The types are those of statfs(2) and of the file systems' own headers. */
 #include "base/file_system.h"
 
 #include <stddef.h>

@@ -79,6 +79,13 @@ describe("accelhost", function()
     assert.equal("through float32 (no oneDNN)\n", line("through float32 (no oneDNN)", "v2"))
   end)
 
+  it("shows by env that there is a secret, and not the secret", function()
+    local result = run.host({"env"}, {env = {ACCELHOST_SECRET = "one two three four", ACCELHOST_SECRET_FILE = "/f"}})
+    assert.matches("\nACCELHOST_SECRET %(set, 18 bytes%)\n", result.stdout)
+    assert.matches("\nACCELHOST_SECRET_FILE /f\n", result.stdout)
+    assert.is_nil(result.output:find("one two", 1, true))
+  end)
+
   it("has help for every command", function()
     for _, command in ipairs {"run", "launch", "data"} do
       local result = run.host {command, "--help"}

@@ -23,6 +23,11 @@ local function libraries(pattern)
   return #names > 0 and table.concat(names, ", ") or "in the program, or not there"
 end
 
+-- What a report may show of a variable. A secret is no part of a report: only its length is shown.
+local function shown(name, value)
+  return name == "ACCELHOST_SECRET" and ("(set, %d bytes)"):format(#value) or value
+end
+
 -- Settings: the variables of the environment that the program reads.
 local function settings()
   local list = {}
@@ -100,7 +105,7 @@ function environment.rows(config)
   end
   for _, entry in ipairs(settings()) do
     local name, value = entry:match "^([^=]+)=(.*)$"
-    rows[#rows + 1] = {name, value}
+    rows[#rows + 1] = {name, shown(name, value)}
   end
   return rows
 end

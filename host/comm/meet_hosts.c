@@ -13,6 +13,9 @@
 #include "comm/secret.h"
 
 enum { PORT = 29500, FIRST_PORT = 20000, PORTS = 20000 };
+/* mpirun draws it at random for each job, and only its processes have it. Not for ranks that begin MPI: where mpirun has
+ * not set it, MPI_Init does, from numbers of the job that other users know. */
+static const char mpirun_key[] = "OMPI_MCA_orte_precondition_transports";
 
 /* Of this process; a process is in one job. */
 static struct {
@@ -92,7 +95,7 @@ int ah_meet_place(const struct ah_topology *who, struct ah_store_place *out)
     int port = 0;
     AH_TRY(find_host(who));
     AH_TRY(find_port(who, &port));
-    AH_TRY(ah_secret_find(&own.secret, NULL));
+    AH_TRY(ah_secret_find(&own.secret, NULL, mpirun_key));
     AH_TRY(ah_secret_check(&own.secret, own.host));
     describe(out, port);
     return 0;
@@ -136,7 +139,7 @@ static int prepare(const struct ah_topology *who, struct ah_store_place *out)
     else
         AH_TRY(ah_address_own(own.host, sizeof own.host));
     AH_TRY(find_port(who, &port));
-    AH_TRY(ah_secret_find(&own.secret, NULL));
+    AH_TRY(ah_secret_find(&own.secret, NULL, NULL));
     if (!own.secret.bytes && !own.secret.open)
         AH_TRY(draw_secret(&own.secret));
     describe(out, port);

@@ -48,22 +48,20 @@ static int read_named(struct ah_secret *out, const char *path)
     return out->open ? 0 : read_secret(out, path);
 }
 
-int ah_secret_find(struct ah_secret *out, const char *file)
+int ah_secret_find(struct ah_secret *out, const char *file, const char *key)
 {
-    /* mpirun draws it for each job, for networks that ask for a key; it is in its processes' environment only. */
-    static const char *const variables[] = {"ACCELHOST_SECRET", "OMPI_MCA_orte_precondition_transports"};
     const char *named = getenv("ACCELHOST_SECRET_FILE"), *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    const char *text = getenv(variables[0]), *key = getenv(variables[1]);
+    const char *text = getenv("ACCELHOST_SECRET"), *drawn = key ? getenv(key) : NULL;
     char path[4096];
     *out = (struct ah_secret){0};
     if (file)
         return read_named(out, file);
     if (text && *text)
-        return take(out, variables[0], text, strlen(text));
+        return take(out, "ACCELHOST_SECRET", text, strlen(text));
     if (named && *named)
         return read_named(out, named);
-    if (key && *key)
-        return take(out, variables[1], key, strlen(key));
+    if (drawn && *drawn)
+        return take(out, key, drawn, strlen(drawn));
     if (config && *config)
         snprintf(path, sizeof path, "%s/accelhost/secret", config);
     else

@@ -13,10 +13,11 @@ struct ah_secret {
     bool open;    /* somebody said that there is to be none */
 };
 
-/* From the first of: `file` (NULL: nobody named one), ACCELHOST_SECRET, the file of ACCELHOST_SECRET_FILE, what Open
- * MPI gives a job's processes, the user's own file ($XDG_CONFIG_HOME or ~/.config, accelhost/secret) when it is there.
- * A file's name `none` means that there is to be none. AH_EINVAL when it is too short, or others may read the file. */
-int ah_secret_find(struct ah_secret *out, const char *file);
+/* Read the job's secret from the first of: `file` (NULL: not configured), ACCELHOST_SECRET, the file of
+ * ACCELHOST_SECRET_FILE, the variable `key` of the environment (NULL: none), the user's own file ($XDG_CONFIG_HOME or
+ * ~/.config, accelhost/secret) if it exists; empty without any. The file name `none` sets `open`. AH_EINVAL for a secret
+ * that is too short or too long, or a file that other users may read. */
+int ah_secret_find(struct ah_secret *out, const char *file, const char *key);
 /* AH_EINVAL, which tells how to make one, where a store at that address would be open to others without. */
 int ah_secret_check(const struct ah_secret *secret, const char *host);
 

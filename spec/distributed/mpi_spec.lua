@@ -97,6 +97,40 @@ describe("Hosts that exchange by MPI", function()
     for r = 0, 3 do assert.matches(("rank %d false"):format(r), by_tcp.stdout) end
   end)
 
+  -- Without mpirun's key in the environment, as ranks of srun are, Open MPI's MPI_Init makes one of the job's number.
+  scene("believe no key that MPI_Init has made of the job's number", function()
+    local function guess(secret, guessed)
+      return function()
+        local place = new_place()
+        files.write(place .. "/script.lua", head .. ([[
+          if d.get_rank() == 0 then
+            local file = io.open(%q, "w")
+            file:write(os.getenv "OMPI_MCA_orte_precondition_transports" or "none")
+            file:close()
+            assert(os.rename(%q, %q))
+          end
+          while not io.open(%q) do os.execute "sleep 0.1" end
+          d.barrier()]]):format(place .. "/key.part", place .. "/key.part", place .. "/key", place .. "/over"))
+        return hosts.run(2, ("d=%s\n%s"):format(place, begin) .. ([[
+          prepare 2; %s
+          mpirun -n 4 --hostfile $d/hostfile --map-by slot --bind-to none env -u OMPI_MCA_orte_precondition_transports \
+            MASTER_PORT=29777 "$host" $d/script.lua >$d/said 2>&1 &
+          until [ -e $d/key ] || [ $SECONDS -gt 30 ]; do sleep 0.05; done
+          RANK=4 WORLD_SIZE=5 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.1 MASTER_PORT=29777 \
+            ACCELHOST_TIMEOUT=5 ACCELHOST_SECRET=%s on 2 -e "require('accelhost').distributed.init_process_group()"
+          touch $d/over; wait; echo "key $(cat $d/key)"; cat $d/said]]):format(secret, guessed),
+          {timeout = 90})
+      end
+    end
+    return unpack(run.at_once {guess("", "$(cat $d/key)"),
+      guess("export ACCELHOST_SECRET=the-secret-of-this-job", "the-secret-of-this-job")})
+  end, function(guessed, known)
+    assert.matches("key 0000%x+%-%x+", guessed.stdout)
+    assert.matches("it has another secret", (hosts.said(guessed, 2)), nil, guessed.output)
+    -- One that knows the secret is let in, and finds a job of another size.
+    assert.matches("the job has 4 ranks, and node2 5", (hosts.said(known, 2)), nil, known.output)
+  end)
+
   scene("end soon when a rank fails, is killed, or leaves out a collective", function()
     local function case(what, env)
       return function()

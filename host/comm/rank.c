@@ -16,6 +16,7 @@
 #include "comm/mpi.h"
 #include "comm/muster.h"
 #include "comm/recover.h"
+#include "comm/secret.h"
 #include "comm/topology.h"
 
 static struct ah_board *attached;
@@ -59,8 +60,10 @@ int ah_board_meet(struct ah_board **out)
     if (*out || who.size == 1)
         return 0;
     AH_TRY(ah_meet(&board, &who, &hosts));
-    if (hosts.count > 1)
+    if (hosts.count > 1) {
         AH_TRY(ah_board_place(board, &hosts));
+        ah_secret_forget();
+    }
     take_place(board, who.rank);
     /* What this rank starts inherits its RANK, and is none. */
     snprintf(mark, sizeof mark, "met-%d", (int)attached_pid);
@@ -104,8 +107,10 @@ int ah_board_attach(struct ah_board **out)
         attached = NULL;
         return ah_fail(AH_EINVAL, "WORLD_SIZE is %d but the job's board has %d ranks", who.size, size);
     }
-    if (hosts.count > 1)
+    if (hosts.count > 1) {
         AH_TRY(ah_board_place(attached, &hosts));
+        ah_secret_forget();
+    }
     /* These mean nothing to programs that the script starts. */
     unsetenv("ACCELHOST_BOARD");
     unsetenv("ACCELHOST_HOSTS");

@@ -69,6 +69,14 @@ int ah_secret_find(struct ah_secret *out, const char *file, const char *key)
     return access(path, F_OK) ? 0 : read_secret(out, path);
 }
 
+void ah_secret_forget(void)
+{
+    char *text = getenv("ACCELHOST_SECRET");
+    if (text)
+        explicit_bzero(text, strlen(text)); /* /proc/PID/environ shows the memory that the process began with */
+    unsetenv("ACCELHOST_SECRET");
+}
+
 int ah_secret_check(const struct ah_secret *secret, const char *host)
 {
     if (secret->bytes || secret->open || ah_address_is_loopback(host))

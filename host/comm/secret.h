@@ -18,6 +18,8 @@ struct ah_secret {
  * ~/.config, accelhost/secret) if it exists; empty without any. The file name `none` sets `open`. AH_EINVAL for a secret
  * that is too short or too long, or a file that other users may read. */
 int ah_secret_find(struct ah_secret *out, const char *file, const char *key);
+/* Remove ACCELHOST_SECRET from this process's environment, once it was read: programs that it starts do not need it. */
+void ah_secret_forget(void);
 /* AH_EINVAL, which tells how to make one, where a store at that address would be open to others without. */
 int ah_secret_check(const struct ah_secret *secret, const char *host);
 

@@ -251,4 +251,24 @@ describe("accelhost launch on several machines", function()
     assert.matches("/open: others may read it, and it is the job's secret %(chmod 600%)", said[4][2])
     assert.matches("/short: expected a secret of 16 to 256 bytes, got 5", said[5][1])
   end)
+
+  scene("keeps the secret from programs that a rank starts, before and after a restart", function()
+    local result = hosts.run(2, [[
+      export ACCELHOST_SECRET='one two three four'
+      words="launch --num_machines 2 --main_process_ip node1 --num_processes 4 --max_restarts 1 --timeout 20"
+      lua='require("accelhost").distributed.init_process_group()
+        os.execute [=[echo "attempt $ACCELHOST_RESTART_COUNT: ${ACCELHOST_SECRET-none}" \
+          "$(tr "\\0" "\\n" </proc/$PPID/environ | grep -c "one two")"]=]
+        require("accelhost").distributed.barrier()
+        assert(os.getenv "ACCELHOST_RESTART_COUNT" == "1")'
+      on 1 $words -e "$lua" & on 2 $words -e "$lua" & wait]], {timeout = 60})
+    return {(hosts.said(result, 1)), (hosts.said(result, 2))}
+  end, function(said)
+    for node = 1, 2 do
+      for attempt = 0, 1 do
+        assert.matches(("attempt %d: none 0\n"):format(attempt), said[node])
+      end
+      assert.is_nil(said[node]:find("one two", 1, true))
+    end
+  end)
 end)

@@ -4,10 +4,11 @@
  * counted up and deleted, and texts be appended to a list, in one order for all; each call has a deadline. A client may
  * leave a will, which is carried out when its connection ends, however that comes.
  *
- * Whoever connects has to show that it knows the job's secret, and so has the server, without either sending it (a
- * challenge, answered by HMAC-SHA256); another generation of the job, one before its restart, is turned away. What
- * follows is neither encrypted nor signed: the store listens on loopback unless it is told another address, and what is
- * in it is no secret.
+ * Client and server prove to each other that they know the job's secret, without sending it (a challenge, answered by
+ * HMAC-SHA256, which also covers the job's name and generation); a client of another job, or of a generation before a
+ * restart, is refused. The bytes that follow are neither encrypted nor protected against change: the store listens on
+ * loopback unless another address is configured, and its values are no secrets. Connections without a proof have few
+ * places of their own, so that they cannot take those of the job's processes.
  *
  * A server is any thread's; a store is used by one thread. */
 #ifndef AH_COMM_STORE_H
@@ -20,6 +21,8 @@
 #include "base/status.h"
 
 enum { AH_STORE_KEY = 1024, AH_STORE_VALUE = 1 << 20 }; /* the most bytes of each */
+enum { AH_STORE_JOB = 64 };       /* bytes of a job's name, the end included */
+enum { AH_STORE_STRANGERS = 64 }; /* connections without a proof that a server keeps */
 
 struct ah_store_place {
     const char *host; /* NULL: 127.0.0.1 */
@@ -27,6 +30,7 @@ struct ah_store_place {
     const void *secret;
     size_t secret_bytes;
     uint64_t generation; /* how often the job was started again */
+    const char *job;     /* name that tells jobs of one secret apart, cut to AH_STORE_JOB; NULL: none */
     int64_t alive_ns; /* a peer that the network has not heard from for so long is gone; 0: the system's own, hours */
 };
 
@@ -39,7 +43,8 @@ int ah_store_port(const struct ah_store_server *server);
 /* NULL is ignored; whoever waits for a key fails. */
 void ah_store_end(struct ah_store_server *server);
 
-/* Connect, as soon as there is a server. AH_ETIMEOUT; AH_EINVAL when secrets or generations differ. */
+/* Connect, as soon as there is a server; again while the connection ends before the server has answered. AH_ETIMEOUT;
+ * AH_EINVAL when secrets, jobs or generations differ. */
 int ah_store_connect(struct ah_store **out, const struct ah_store_place *place, int64_t timeout_ns);
 void ah_store_close(struct ah_store *store); /* NULL is ignored */
 /* Has the connection ended, or a call failed in the middle? Nothing works any more then. */

@@ -121,12 +121,24 @@ static int open_socket(struct ah_store *store, const struct ah_store_place *plac
     return 0;
 }
 
+static int fail_other_job(const struct ah_store *store, const struct ah_store_place *place,
+                          const struct ah_store_welcome *welcome)
+{
+    char theirs[AH_STORE_JOB], own[AH_STORE_JOB], mine[AH_STORE_JOB];
+    ah_store_show_job(theirs, welcome->job);
+    ah_store_job(own, place);
+    ah_store_show_job(mine, own);
+    return ah_fail(AH_EINVAL, "store at %s: expected the job '%s' (rdzv_id), got '%s', another job of this user: is the "
+                   "port that of the own job?", store->where, mine, theirs);
+}
+
 static int shake_hands(struct ah_store *store, const struct ah_store_place *place, int64_t deadline)
 {
     struct ah_store_hello hello;
     struct ah_store_answer answer = {.magic = AH_STORE_MAGIC, .generation = place->generation};
     struct ah_store_welcome welcome;
     unsigned char proof[AH_SHA256_BYTES];
+    ah_store_job(answer.job, place);
     AH_TRY(transfer(store, &hello, NULL, sizeof hello, deadline));
     if (hello.magic != AH_STORE_MAGIC)
         return ah_fail(AH_EINVAL, "store at %s: this is no store of ours", store->where);
@@ -136,12 +148,24 @@ static int shake_hands(struct ah_store *store, const struct ah_store_place *plac
     AH_TRY(transfer(store, NULL, &answer, sizeof answer, deadline));
     AH_TRY(transfer(store, &welcome, NULL, sizeof welcome, deadline));
     ah_store_prove(proof, place, "server", answer.nonce, hello.nonce);
+    if (welcome.verdict == AH_STORE_OTHER_JOB)
+        return fail_other_job(store, place, &welcome);
     if (welcome.verdict == AH_STORE_OTHER_GENERATION)
         return ah_fail(AH_EINVAL, "store at %s: it is of another generation of this job than %llu", store->where,
                        (unsigned long long)place->generation);
     if (welcome.verdict != AH_STORE_FINE || !ah_store_same(proof, welcome.proof))
         return ah_fail(AH_EINVAL, "store at %s: it has another secret: it belongs to another job", store->where);
     return 0;
+}
+
+/* AH_ETIMEOUT: there is no server yet, or it had no place for this connection; it may have one later. */
+static int connect_once(struct ah_store *store, const struct ah_store_place *place, int64_t deadline)
+{
+    AH_TRY(open_socket(store, place, deadline));
+    int status = shake_hands(store, place, deadline);
+    if (status < 0)
+        leave(store);
+    return status == AH_EIO ? AH_ETIMEOUT : status;
 }
 
 int ah_store_connect(struct ah_store **out, const struct ah_store_place *place, int64_t timeout_ns)
@@ -154,13 +178,11 @@ int ah_store_connect(struct ah_store **out, const struct ah_store_place *place, 
     store->fd = -1;
     store->call_ns = place->alive_ns > call_ns ? place->alive_ns : call_ns;
     snprintf(store->where, sizeof store->where, "%s, port %d", host, place->port);
-    int status = open_socket(store, place, deadline);
+    int status = connect_once(store, place, deadline);
     while (status == AH_ETIMEOUT && ah_now_ns() < deadline) {
         nanosleep(&(struct timespec){.tv_nsec = again_ns}, NULL);
-        status = open_socket(store, place, deadline);
+        status = connect_once(store, place, deadline);
     }
-    if (status == 0)
-        status = shake_hands(store, place, deadline);
     if (status < 0)
         ah_store_close(store);
     else

@@ -1,4 +1,8 @@
-/* The thread that serves a store: one poll over the listener, a pipe that ends it, and the clients. */
+/* The thread that serves a store: one poll over the listener, a pipe that ends it, and the clients.
+ *
+ * A connection is a stranger until it has proved that it knows the secret. Strangers have STRANGERS places: with all of
+ * them in use the oldest is dropped for the next one, but not before it had the time to answer; meanwhile the others
+ * wait in the listener's queue, which is long. So a flood of connections delays a member, and does not keep it out. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,14 +16,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/tell.h"
 #include "base/threads.h"
 #include "base/time.h"
 #include "comm/store_wire.h"
 
-enum { CLIENTS = 1024, PIECE = 16 * 1024, FULL = 4 << 20 };
+enum { MEMBERS = 1024, CLIENTS = MEMBERS + AH_STORE_STRANGERS, QUEUE = 4096, PIECE = 16 * 1024, FULL = 4 << 20 };
+static const int64_t young_ns = 50000000, rest_ns = 100000000;
 
 struct client {
     int fd;
+    int64_t since_ns;
     bool ends; /* when what it is told was sent */
     const char *reason; /* why it is gone */
     struct ah_store_session session;
@@ -28,7 +35,9 @@ struct client {
 struct ah_store_server {
     int listener, ending, port;
     pthread_t thread;
-    struct ah_store_place place; /* its own copy of the secret */
+    struct ah_store_place place; /* its own copies of secret and job */
+    char job[AH_STORE_JOB];
+    int64_t rest_ns; /* until then the listener is not polled */
     struct ah_store_table table;
     struct client *client[CLIENTS];
     struct pollfd look[CLIENTS + 2];
@@ -45,22 +54,20 @@ static void drop(struct ah_store_server *server, int at)
     server->client[at] = server->client[--server->count];
 }
 
-static void accept_one(struct ah_store_server *server)
+/* How many there are, and where the one is that came first. */
+static int count_strangers(const struct ah_store_server *server, int *oldest)
 {
-    int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
-        return;
-    struct client *client = server->count < CLIENTS ? calloc(1, sizeof *client) : NULL;
-    if (!client) {
-        close(fd);
-        return;
+    int count = 0, first = -1;
+    for (int i = 0; i < server->count; i++) {
+        if (server->client[i]->session.trusted)
+            continue;
+        count++;
+        if (first < 0 || server->client[i]->since_ns < server->client[first]->since_ns)
+            first = i;
     }
-    ah_store_tune(fd, server->place.alive_ns);
-    client->fd = fd;
-    client->session.table = &server->table;
-    client->session.place = &server->place;
-    server->client[server->count++] = client;
-    client->ends = ah_store_greet(&client->session, ah_now_ns()) < 0;
+    if (oldest)
+        *oldest = first;
+    return count;
 }
 
 static bool goes_on(struct client *client, int error)
@@ -71,15 +78,31 @@ static bool goes_on(struct client *client, int error)
     return false;
 }
 
+/* A launcher with a wrong port, most likely. */
+static void report_other_job(const struct ah_store_server *server, const struct client *client)
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    char host[64] = "?", mine[AH_STORE_JOB];
+    if (!getpeername(client->fd, (struct sockaddr *)&address, &length))
+        getnameinfo((struct sockaddr *)&address, length, host, sizeof host, NULL, 0, NI_NUMERICHOST);
+    ah_store_show_job(mine, server->job);
+    ah_tell("store: expected the job '%s' (rdzv_id), got '%s' from %s, another job of this user; refused", mine,
+            client->session.job, host);
+}
+
 /* False: it is gone. */
-static bool hear(struct client *client)
+static bool hear(struct ah_store_server *server, struct client *client)
 {
     char piece[PIECE];
+    bool stranger = !client->session.trusted;
     ssize_t n = recv(client->fd, piece, sizeof piece, 0);
     if (n <= 0)
         return goes_on(client, n < 0 ? errno : 0);
     client->ends = client->ends || ah_store_feed(&client->session, piece, (size_t)n, ah_now_ns()) < 0;
-    return true;
+    if (stranger && client->session.refused == AH_STORE_OTHER_JOB)
+        report_other_job(server, client);
+    return !stranger || !client->session.trusted || server->count - count_strangers(server, NULL) <= MEMBERS;
 }
 
 static bool tell(struct client *client)
@@ -93,10 +116,51 @@ static bool tell(struct client *client)
     return true;
 }
 
+static void add_client(struct ah_store_server *server, int fd)
+{
+    struct client *client = server->count < CLIENTS ? calloc(1, sizeof *client) : NULL;
+    if (!client) {
+        close(fd);
+        return;
+    }
+    ah_store_tune(fd, server->place.alive_ns);
+    client->fd = fd;
+    client->since_ns = ah_now_ns();
+    client->session.table = &server->table;
+    client->session.place = &server->place;
+    server->client[server->count++] = client;
+    if (ah_store_greet(&client->session, client->since_ns) < 0 || !tell(client))
+        client->ends = true;
+}
+
+/* All connections that are in the listener's queue, as far as there are places. */
+static void accept_clients(struct ah_store_server *server)
+{
+    for (;;) {
+        int64_t now = ah_now_ns();
+        int oldest, strangers = count_strangers(server, &oldest);
+        if (strangers == AH_STORE_STRANGERS && now - server->client[oldest]->since_ns < young_ns) {
+            server->rest_ns = server->client[oldest]->since_ns + young_ns;
+            return;
+        }
+        int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+            continue;
+        if (fd < 0) {
+            if (errno != EAGAIN) /* no descriptors or no memory: poll would return at once */
+                server->rest_ns = now + rest_ns;
+            return;
+        }
+        if (strangers == AH_STORE_STRANGERS)
+            drop(server, oldest);
+        add_client(server, fd);
+    }
+}
+
 /* When the first wait is over, in milliseconds; -1: there is none. */
 static int patience(const struct ah_store_server *server, int64_t now)
 {
-    int64_t first = INT64_MAX;
+    int64_t first = server->rest_ns > now ? server->rest_ns : INT64_MAX;
     for (int i = 0; i < server->count; i++) {
         const struct ah_store_session *session = &server->client[i]->session;
         if ((session->waits || !session->trusted) && session->until_ns < first)
@@ -110,8 +174,9 @@ static int patience(const struct ah_store_server *server, int64_t now)
 
 static void wait_for_events(struct ah_store_server *server)
 {
+    int64_t now = ah_now_ns();
     server->look[0] = (struct pollfd){.fd = server->ending, .events = POLLIN};
-    server->look[1] = (struct pollfd){.fd = server->listener, .events = POLLIN};
+    server->look[1] = (struct pollfd){.fd = now < server->rest_ns ? -1 : server->listener, .events = POLLIN};
     for (int i = 0; i < server->count; i++) {
         const struct client *client = server->client[i];
         short events = client->session.out.bytes ? POLLOUT : 0;
@@ -119,7 +184,7 @@ static void wait_for_events(struct ah_store_server *server)
             events |= POLLIN;
         server->look[2 + i] = (struct pollfd){.fd = client->fd, .events = events};
     }
-    poll(server->look, (nfds_t)server->count + 2, patience(server, ah_now_ns()));
+    poll(server->look, (nfds_t)server->count + 2, patience(server, now));
 }
 
 static void *serve(void *context)
@@ -134,7 +199,7 @@ static void *serve(void *context)
         for (int i = server->count - 1; i >= 0; i--) {
             struct client *client = server->client[i];
             short events = server->look[2 + i].revents;
-            bool here = !(events & (POLLIN | POLLHUP | POLLERR)) || client->ends || hear(client);
+            bool here = !(events & (POLLIN | POLLHUP | POLLERR)) || client->ends || hear(server, client);
             if (client->session.waits || !client->session.trusted)
                 client->ends = client->ends || ah_store_resume(&client->session, now) < 0;
             here = here && (!client->session.out.bytes || tell(client));
@@ -146,7 +211,7 @@ static void *serve(void *context)
             if (server->client[i]->session.waits && ah_store_resume(&server->client[i]->session, now) < 0)
                 server->client[i]->ends = true;
         if (server->look[1].revents)
-            accept_one(server);
+            accept_clients(server);
     }
 }
 
@@ -163,7 +228,7 @@ static int listen_at(struct ah_store_server *server, const char *host, int port)
     server->listener = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     setsockopt(server->listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
     bool good = server->listener >= 0 && !bind(server->listener, found->ai_addr, found->ai_addrlen) &&
-                !listen(server->listener, 128) && !getsockname(server->listener, (struct sockaddr *)&address, &length);
+                !listen(server->listener, QUEUE) && !getsockname(server->listener, (struct sockaddr *)&address, &length);
     freeaddrinfo(found);
     if (!good)
         return ah_fail(AH_EIO, "store: cannot listen at %s, port %d: %s", host, port, strerror(errno));
@@ -200,6 +265,8 @@ int ah_store_serve(struct ah_store_server **out, const struct ah_store_place *pl
     server->place = *place;
     server->place.secret = secret;
     server->place.host = NULL;
+    ah_store_job(server->job, place);
+    server->place.job = server->job;
     server->listener = -1;
     server->ending = eventfd(0, EFD_CLOEXEC);
     AH_TRYGO(listen_at(server, place->host ? place->host : "127.0.0.1", place->port), failed);

@@ -62,11 +62,30 @@ void ah_store_prove(unsigned char proof[AH_SHA256_BYTES], const struct ah_store_
                     const unsigned char theirs[AH_SHA256_BYTES], const unsigned char mine[AH_SHA256_BYTES])
 {
     struct hmac mac;
+    char job[AH_STORE_JOB];
+    ah_store_job(job, place);
     hmac_begin(&mac, place->secret, place->secret_bytes);
-    ah_sha256_add(&mac.inner, role, strlen(role));
+    ah_sha256_add(&mac.inner, role, strlen(role) + 1);
     ah_sha256_add(&mac.inner, theirs, AH_SHA256_BYTES);
     ah_sha256_add(&mac.inner, mine, AH_SHA256_BYTES);
+    ah_sha256_add(&mac.inner, &place->generation, sizeof place->generation);
+    ah_sha256_add(&mac.inner, job, sizeof job);
     hmac_end(&mac, proof);
+}
+
+void ah_store_job(char job[AH_STORE_JOB], const struct ah_store_place *place)
+{
+    const char *name = place->job ? place->job : "";
+    size_t bytes = strnlen(name, AH_STORE_JOB - 1);
+    memset(job, 0, AH_STORE_JOB);
+    memcpy(job, name, bytes);
+}
+
+void ah_store_show_job(char text[AH_STORE_JOB], const char job[AH_STORE_JOB])
+{
+    for (int i = 0; i < AH_STORE_JOB; i++)
+        text[i] = !job[i] || (job[i] > ' ' && job[i] <= '~') ? job[i] : '?';
+    text[AH_STORE_JOB - 1] = 0;
 }
 
 bool ah_store_same(const unsigned char *a, const unsigned char *b)
@@ -193,24 +212,42 @@ int ah_store_greet(struct ah_store_session *session, int64_t now_ns)
     return ah_text_append(&session->out, &hello, sizeof hello);
 }
 
+/* What an answer proves to know; AH_STORE_FINE: all that this place has. */
+static enum ah_store_verdict judge_answer(const struct ah_store_session *session, const struct ah_store_answer *answer)
+{
+    struct ah_store_place claimed = *session->place;
+    unsigned char proof[AH_SHA256_BYTES];
+    char name[AH_STORE_JOB + 1] = "", mine[AH_STORE_JOB];
+    memcpy(name, answer->job, AH_STORE_JOB);
+    claimed.job = name;
+    claimed.generation = answer->generation;
+    ah_store_prove(proof, &claimed, "client", session->nonce, answer->nonce);
+    ah_store_job(mine, session->place);
+    if (!ah_store_same(proof, answer->proof))
+        return AH_STORE_OTHER_SECRET;
+    if (memcmp(mine, answer->job, AH_STORE_JOB) != 0)
+        return AH_STORE_OTHER_JOB;
+    return answer->generation == session->place->generation ? AH_STORE_FINE : AH_STORE_OTHER_GENERATION;
+}
+
 /* The answer to the challenge. Of the verdicts only the first comes with a proof. */
 static int check_answer(struct ah_store_session *session)
 {
     struct ah_store_answer answer;
-    struct ah_store_welcome welcome = {.verdict = AH_STORE_FINE};
-    unsigned char proof[AH_SHA256_BYTES];
+    struct ah_store_welcome welcome = {0};
     memcpy(&answer, session->in.at, sizeof answer);
     take(&session->in, sizeof answer);
     if (answer.magic != AH_STORE_MAGIC)
         return AH_EINVAL;
-    ah_store_prove(proof, session->place, "client", session->nonce, answer.nonce);
-    if (!ah_store_same(proof, answer.proof))
-        welcome.verdict = AH_STORE_OTHER_SECRET;
-    else if (answer.generation != session->place->generation)
-        welcome.verdict = AH_STORE_OTHER_GENERATION;
-    else
+    session->refused = judge_answer(session, &answer);
+    session->trusted = session->refused == AH_STORE_FINE;
+    welcome.verdict = session->refused;
+    if (session->refused != AH_STORE_OTHER_SECRET)
+        ah_store_job(welcome.job, session->place);
+    if (session->refused == AH_STORE_OTHER_JOB)
+        ah_store_show_job(session->job, answer.job);
+    if (session->trusted)
         ah_store_prove(welcome.proof, session->place, "server", answer.nonce, session->nonce);
-    session->trusted = welcome.verdict == AH_STORE_FINE;
     AH_TRY(ah_text_append(&session->out, &welcome, sizeof welcome));
     return session->trusted ? 0 : AH_EINVAL;
 }

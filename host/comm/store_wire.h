@@ -10,7 +10,7 @@
 #include "base/sha256.h"
 #include "comm/store.h"
 
-#define AH_STORE_MAGIC 0x3165726f74736861u /* "ahstore1" */
+#define AH_STORE_MAGIC 0x3265726f74736861u /* "ahstore2" */
 
 struct ah_store_hello {
     uint64_t magic;
@@ -18,6 +18,7 @@ struct ah_store_hello {
 };
 struct ah_store_answer {
     uint64_t magic, generation;
+    char job[AH_STORE_JOB]; /* padded with zeros */
     unsigned char nonce[AH_SHA256_BYTES], proof[AH_SHA256_BYTES];
 };
 enum ah_store_verdict {
@@ -25,10 +26,12 @@ enum ah_store_verdict {
     AH_STORE_MISSING, /* no value before the deadline */
     AH_STORE_REFUSED, /* no number, or the store is full */
     AH_STORE_OTHER_SECRET,
+    AH_STORE_OTHER_JOB,
     AH_STORE_OTHER_GENERATION,
 };
 struct ah_store_welcome {
     uint32_t verdict;
+    char job[AH_STORE_JOB]; /* the server's, for a client that knows the secret */
     unsigned char proof[AH_SHA256_BYTES];
 };
 enum ah_store_op {
@@ -50,12 +53,16 @@ struct ah_store_reply {
     int64_t number;
 };
 
-/* What proves to the other side that this one knows the secret: HMAC-SHA256 of role, their and the own nonce. `role`
- * keeps one side's proof from serving the other. */
+/* Proof that this side knows the secret: HMAC-SHA256 of role, their and the own nonce, and the place's generation and
+ * job. `role` keeps one side's proof from serving the other. */
 void ah_store_prove(unsigned char proof[AH_SHA256_BYTES], const struct ah_store_place *place, const char *role,
                     const unsigned char theirs[AH_SHA256_BYTES], const unsigned char mine[AH_SHA256_BYTES]);
 /* Compares in a time that tells nothing of where they differ. */
 bool ah_store_same(const unsigned char *a, const unsigned char *b);
+/* The name of a place's job, padded with zeros. */
+void ah_store_job(char job[AH_STORE_JOB], const struct ah_store_place *place);
+/* A name that came from outside, as a text of visible characters. */
+void ah_store_show_job(char text[AH_STORE_JOB], const char job[AH_STORE_JOB]);
 
 /* The values. */
 struct ah_store_table {
@@ -71,6 +78,8 @@ struct ah_store_session {
     const struct ah_store_place *place;
     unsigned char nonce[AH_SHA256_BYTES];
     bool trusted;
+    enum ah_store_verdict refused; /* why it is not; AH_STORE_FINE before its answer */
+    char job[AH_STORE_JOB];        /* the client's, when that is why; visible characters */
     bool waits;       /* for a key: its request is the first in `in` */
     int64_t until_ns; /* for that, or for the answer */
     struct ah_text in, out;

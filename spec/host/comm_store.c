@@ -1,9 +1,14 @@
 /* The store over TCP: values, waits, deadlines, who is let in, and broken bytes. */
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/tell.h"
 #include "base/time.h"
 #include "comm/store_wire.h"
 #include "test.h"
@@ -180,14 +185,14 @@ AH_TEST(a_store_lets_in_who_knows_its_secret_and_generation)
 /* HMAC-SHA256 by another program. */
 AH_TEST(proofs_are_hmac_sha256)
 {
-    static const unsigned char expected[2][4] = {{0x14, 0xbb, 0xf4, 0x72}, {0x64, 0x33, 0xc3, 0x82}};
+    static const unsigned char expected[2][4] = {{0x37, 0xdb, 0x6d, 0xc7}, {0x65, 0x74, 0x6e, 0x6f}};
     char text[101];
     unsigned char nonce[64], proof[AH_SHA256_BYTES];
     for (int i = 0; i < 64; i++)
         nonce[i] = (unsigned char)i;
     memset(text, 'k', 100);
     struct ah_store_place brief = {.secret = "Jefe", .secret_bytes = 4};
-    struct ah_store_place lengthy = {.secret = text, .secret_bytes = 100};
+    struct ah_store_place lengthy = {.secret = text, .secret_bytes = 100, .generation = 3, .job = "a job"};
     ah_store_prove(proof, &brief, "client", nonce, nonce + 32);
     CHECK(!memcmp(proof, expected[0], 4));
     ah_store_prove(proof, &lengthy, "server", nonce, nonce + 32);
@@ -234,5 +239,197 @@ AH_TEST(a_store_bounds_what_clients_send)
         CHECK_OK(ah_store_feed(&session, big + i, 1, 0));
     CHECK(session.out.bytes == sizeof(struct ah_store_reply) && table.count == 1 && session.in.bytes == 0);
     ah_store_session_free(&session);
+    ah_store_table_free(&table);
+}
+
+/* Strangers. */
+
+static int dial(int port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(fd >= 0 && !connect(fd, (struct sockaddr *)&at, sizeof at));
+    return fd;
+}
+
+/* Of silent connections those that the server has ended. */
+static int count_dropped(const int *fd, int count)
+{
+    int dropped = 0;
+    char piece[256];
+    for (int i = 0; i < count; i++) {
+        ssize_t n = recv(fd[i], piece, sizeof piece, MSG_DONTWAIT);
+        if (n > 0)
+            n = recv(fd[i], piece, sizeof piece, MSG_DONTWAIT);
+        dropped += n == 0;
+    }
+    return dropped;
+}
+
+AH_TEST(a_store_keeps_few_connections_that_prove_nothing_and_all_that_do)
+{
+    enum { COUNT = 3 * AH_STORE_STRANGERS };
+    struct ah_store_server *server = serve();
+    REQUIRE(server);
+    int fd[COUNT], dropped = 0;
+    struct ah_store *first = join(server);
+    for (int i = 0; i < COUNT; i++)
+        fd[i] = dial(ah_store_port(server));
+    int64_t begin = ah_now_ns();
+    struct ah_store *second = join(server);
+    REQUIRE(first && second);
+    CHECK_OK(ah_store_set(first, "key", "value", 5));
+    CHECK(holds(second, "key", "value", 5));
+    /* Without the bound all of them stay until their five seconds are over. */
+    while (dropped < COUNT - AH_STORE_STRANGERS && ah_now_ns() - begin < 4 * second_ns) {
+        dropped = count_dropped(fd, COUNT);
+        usleep(1000);
+    }
+    CHECK(dropped >= COUNT - AH_STORE_STRANGERS);
+    CHECK(holds(first, "key", "value", 5));
+    for (int i = 0; i < COUNT; i++)
+        close(fd[i]);
+    ah_store_close(first);
+    ah_store_close(second);
+    ah_store_end(server);
+}
+
+static double processor_seconds(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
+AH_TEST(a_store_without_descriptors_rests_and_goes_on_when_there_are_some)
+{
+    struct ah_store_server *server = serve();
+    REQUIRE(server);
+    struct ah_store *store = join(server);
+    REQUIRE(store);
+    struct rlimit before, none;
+    int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), next = dup(client);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)ah_store_port(server))};
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    char *value, byte;
+    size_t bytes;
+    REQUIRE(client >= 0 && next >= 0 && !getrlimit(RLIMIT_NOFILE, &before));
+    close(next);
+    none = (struct rlimit){(rlim_t)next, before.rlim_max};
+    REQUIRE(!setrlimit(RLIMIT_NOFILE, &none));
+    CHECK(!connect(client, (struct sockaddr *)&at, sizeof at));
+    double used = processor_seconds();
+    CHECK_FAILS(ah_store_get(store, "no", &value, &bytes, second_ns / 2), AH_ETIMEOUT, "nobody has set 'no'");
+    used = processor_seconds() - used;
+    CHECK(!setrlimit(RLIMIT_NOFILE, &before));
+    CHECK(used < 0.1);
+    CHECK(recv(client, &byte, 1, 0) == 1);
+    close(client);
+    ah_store_close(store);
+    ah_store_end(server);
+}
+
+/* What is at the port first: it ends connections before and after a piece of the server's first message. */
+static void *turn_away(void *context)
+{
+    int listener = *(int *)context;
+    struct timeval limit = {.tv_sec = 5};
+    setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    for (int i = 0; i < 3; i++) {
+        int fd = accept(listener, NULL, NULL);
+        if (fd < 0)
+            break; /* the client has given up */
+        if (i)
+            (void)!write(fd, &(uint64_t){AH_STORE_MAGIC}, sizeof(uint64_t));
+        close(fd);
+    }
+    close(listener);
+    return NULL;
+}
+
+struct patient {
+    struct ah_store_place place;
+    int status;
+};
+
+static void *join_patiently(void *context)
+{
+    struct patient *patient = context;
+    struct ah_store *store = NULL;
+    patient->status = ah_store_connect(&store, &patient->place, 20 * second_ns);
+    ah_store_close(store);
+    return NULL;
+}
+
+AH_TEST(a_client_that_is_turned_away_before_the_welcome_tries_again)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t length = sizeof at;
+    struct patient patient = {.place = place_of(NULL, "secret", 3), .status = 1};
+    struct ah_store_server *server = NULL;
+    pthread_t thread, door;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    REQUIRE(!bind(listener, (struct sockaddr *)&at, sizeof at) && !listen(listener, 8) &&
+            !getsockname(listener, (struct sockaddr *)&at, &length));
+    patient.place.port = ntohs(at.sin_port);
+    REQUIRE(!pthread_create(&door, NULL, turn_away, &listener));
+    REQUIRE(!pthread_create(&thread, NULL, join_patiently, &patient));
+    pthread_join(door, NULL);
+    CHECK_OK(ah_store_serve(&server, &patient.place));
+    pthread_join(thread, NULL);
+    CHECK(patient.status == 0);
+    ah_store_end(server);
+}
+
+/* Jobs. */
+
+static char told[512];
+
+static void keep_line(const char *line)
+{
+    snprintf(told, sizeof told, "%s", line);
+}
+
+AH_TEST(a_store_and_a_client_of_another_job_of_the_same_secret_both_report_it)
+{
+    struct ah_store_place place = place_of(NULL, "secret", 3);
+    struct ah_store_server *server = NULL;
+    struct ah_store *store = NULL;
+    place.job = "mine";
+    told[0] = 0;
+    ah_tell_to(keep_line);
+    CHECK_OK(ah_store_serve(&server, &place));
+    REQUIRE(server);
+    place.port = ah_store_port(server);
+    CHECK_OK(ah_store_connect(&store, &place, 10 * second_ns));
+    ah_store_close(store);
+    place.job = "other\n";
+    CHECK_FAILS(ah_store_connect(&store, &place, 10 * second_ns), AH_EINVAL,
+                "expected the job 'other?' (rdzv_id), got 'mine', another job of this user");
+    place.job = NULL;
+    CHECK_FAILS(ah_store_connect(&store, &place, 10 * second_ns), AH_EINVAL, "expected the job '' (rdzv_id), got 'mine'");
+    ah_store_end(server);
+    ah_tell_to(NULL);
+    CHECK(strstr(told, "store: expected the job 'mine' (rdzv_id), got '' from 127.0.0.1, another job of this user"));
+}
+
+AH_TEST(a_client_s_proof_covers_its_generation_and_job)
+{
+    struct ah_store_table table = {0};
+    struct ah_store_place place = place_of(NULL, "secret", 3), claimed = place;
+    struct ah_store_session session;
+    for (int wrong = 0; wrong < 3; wrong++) {
+        struct ah_store_answer answer = {.magic = AH_STORE_MAGIC, .generation = 3};
+        begin(&session, &table, &place, false);
+        claimed.generation = wrong == 1 ? 2 : 3;
+        claimed.job = wrong == 2 ? "x" : NULL;
+        ah_store_prove(answer.proof, &claimed, "client", session.nonce, answer.nonce);
+        CHECK(ah_store_feed(&session, &answer, sizeof answer, 0) == (wrong ? AH_EINVAL : 0));
+        CHECK(session.trusted == !wrong && session.refused == (wrong ? AH_STORE_OTHER_SECRET : AH_STORE_FINE));
+        ah_store_session_free(&session);
+    }
     ah_store_table_free(&table);
 }

@@ -20,22 +20,32 @@
 #include "cli/strays.h"
 #include "comm/muster.h"
 
+/* Connections of a store that this process serves are left out: anybody may open some. */
+static bool is_connection(const char *name)
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    return !getpeername(atoi(name), (struct sockaddr *)&address, &length) && address.ss_family != AF_UNIX;
+}
+
 static rlim_t open_descriptors(void)
 {
     rlim_t count = 0;
     DIR *folder = opendir("/proc/self/fd");
-    while (folder && readdir(folder))
-        count++;
+    for (const struct dirent *entry; folder && (entry = readdir(folder)) != NULL;)
+        count += !is_connection(entry->d_name);
     if (folder)
         closedir(folder);
     return count;
 }
 
-/* Room for the descriptors that `ranks` ranks take here; the soft limit to give back to them, or 0. */
-static int make_room(int ranks, uint64_t *before)
+/* Room for the descriptors that `ranks` ranks take here, and for connections of other machines where there are some; the
+ * soft limit to give back to them, or 0. */
+static int make_room(int ranks, bool machines, uint64_t *before)
 {
     struct rlimit limit;
-    rlim_t needed = (rlim_t)ranks * 8 + 64 + open_descriptors();
+    rlim_t connections = machines ? AH_STORE_STRANGERS + 2 * AH_HOSTS_MAX : 0;
+    rlim_t needed = (rlim_t)ranks * 8 + 64 + connections + open_descriptors();
     *before = 0;
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= needed)
         return 0;
@@ -237,7 +247,7 @@ int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
     }
     AH_TRYGO(take_patience(job), out);
     int ranks = options->hosts ? options->hosts->first[options->hosts->count] : job->size;
-    AH_TRYGO(make_room(ranks, &job->descriptors), out);
+    AH_TRYGO(make_room(ranks, options->hosts != NULL, &job->descriptors), out);
     AH_TRYGO(ah_board_create(&job->board, ranks), out);
     if (options->recovers)
         AH_TRYGO(ah_board_recover(job->board), out);

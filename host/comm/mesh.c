@@ -1,6 +1,7 @@
-/* Host h listens, tells its address under a key of the store, connects to all hosts below it and is connected to by all
- * above. A caller is believed when it answers a challenge for just this connection: purpose and both hosts are part of
- * what is proved. One that does not answer costs a moment, and nothing else. */
+/* Host h listens, stores its address under a key of the store, connects to all hosts below it and accepts connections of
+ * all above. A caller proves that it knows the secret for just this connection: purpose and both hosts are part of the
+ * proof. Callers are served side by side in one poll, so that one that does not answer delays no other; with all places
+ * in use the oldest is dropped for the next one, but not before it had the time to answer. */
 #include "comm/mesh.h"
 
 #include <arpa/inet.h>
@@ -21,7 +22,8 @@
 #include "comm/store_wire.h"
 
 static const uint64_t mesh_magic = 0x3168736d6861; /* "ahmsh1" */
-static const int64_t answer_ns = 5000000000, again_ns = 50000000;
+static const int64_t answer_ns = 5000000000, again_ns = 50000000, young_ns = 50000000, rest_ns = 100000000;
+enum { CALLERS = 32, QUEUE = 4096 };
 
 struct greeting {
     uint64_t magic;
@@ -33,12 +35,23 @@ struct reply {
     unsigned char nonce[AH_SHA256_BYTES], proof[AH_SHA256_BYTES];
 };
 
+/* A connection whose proof has not come yet. */
+struct caller {
+    int fd; /* -1: a free place */
+    int64_t since_ns;
+    struct greeting greeting;
+    struct reply reply;
+    size_t got; /* bytes of it */
+};
+
 struct mesh {
     const struct ah_hosts *hosts;
     const char *purpose;
     struct ah_store *store;
     int *fd, listener;
     int64_t deadline, timeout_ns;
+    int64_t rest_ns; /* until then the listener is not polled */
+    struct caller caller[CALLERS];
 };
 
 /* All bytes, or a failure: `from` NULL receives to `to`. */
@@ -119,7 +132,7 @@ static int listen_here(struct mesh *m)
     set_port(&address, 0);
     m->listener = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (m->listener < 0 || bind(m->listener, (struct sockaddr *)&address, length) ||
-        listen(m->listener, AH_HOSTS_MAX) || getsockname(m->listener, (struct sockaddr *)&address, &length) ||
+        listen(m->listener, QUEUE) || getsockname(m->listener, (struct sockaddr *)&address, &length) ||
         getnameinfo((struct sockaddr *)&address, length, host, sizeof host, port, sizeof port,
                     NI_NUMERICHOST | NI_NUMERICSERV))
         return ah_fail(AH_EIO, "host %s cannot listen: %s", m->hosts->name[m->hosts->mine], strerror(errno));
@@ -194,49 +207,132 @@ static int call(struct mesh *m, int host)
 
 /* Being called. */
 
-static void welcome(struct mesh *m, int fd)
+static void drop_caller(struct caller *caller)
 {
-    struct greeting greeting = {.magic = mesh_magic};
-    struct reply reply;
-    unsigned char proof[AH_SHA256_BYTES];
+    close(caller->fd);
+    caller->fd = -1;
+}
+
+/* A few bytes to a socket that has room for them; false: it is broken. */
+static bool send_all(int fd, const void *bytes, size_t count)
+{
+    return send(fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)count;
+}
+
+static void greet_caller(struct caller *caller, int fd, int64_t now)
+{
+    *caller = (struct caller){.fd = fd, .since_ns = now, .greeting.magic = mesh_magic};
+    if (getrandom(caller->greeting.nonce, sizeof caller->greeting.nonce, 0) != (ssize_t)sizeof caller->greeting.nonce ||
+        !send_all(fd, &caller->greeting, sizeof caller->greeting))
+        drop_caller(caller);
+}
+
+/* The whole reply has come: AH_EINVAL, or the own proof. */
+static int judge_caller(const struct mesh *m, const struct caller *caller, unsigned char proof[AH_SHA256_BYTES])
+{
+    const struct reply *reply = &caller->reply;
     char text[128];
-    int64_t deadline = ah_now_ns() + answer_ns;
     int mine = m->hosts->mine;
-    if (getrandom(greeting.nonce, sizeof greeting.nonce, 0) != (ssize_t)sizeof greeting.nonce ||
-        transfer(fd, NULL, &greeting, sizeof greeting, deadline) || transfer(fd, &reply, NULL, sizeof reply, deadline))
-        goto refused;
-    if (reply.magic != mesh_magic || reply.generation != m->hosts->store.generation || reply.host <= mine ||
-        reply.host >= m->hosts->count || m->fd[reply.host] >= 0)
-        goto refused;
-    ah_store_prove(proof, &m->hosts->store, role(m, (int)reply.host, mine, true, text, sizeof text), greeting.nonce,
-                   reply.nonce);
-    if (!ah_store_same(proof, reply.proof))
-        goto refused;
-    ah_store_prove(proof, &m->hosts->store, role(m, (int)reply.host, mine, false, text, sizeof text), reply.nonce,
-                   greeting.nonce);
-    if (transfer(fd, NULL, proof, sizeof proof, deadline))
-        goto refused;
-    m->fd[reply.host] = fd;
-    return;
-refused:
-    close(fd);
+    if (reply->magic != mesh_magic || reply->generation != m->hosts->store.generation || reply->host <= mine ||
+        reply->host >= m->hosts->count || m->fd[reply->host] >= 0)
+        return AH_EINVAL;
+    ah_store_prove(proof, &m->hosts->store, role(m, (int)reply->host, mine, true, text, sizeof text),
+                   caller->greeting.nonce, reply->nonce);
+    if (!ah_store_same(proof, reply->proof))
+        return AH_EINVAL;
+    ah_store_prove(proof, &m->hosts->store, role(m, (int)reply->host, mine, false, text, sizeof text), reply->nonce,
+                   caller->greeting.nonce);
+    return 0;
+}
+
+/* Take the bytes that have come. A caller that has proved itself becomes the host's connection. */
+static void feed_caller(struct mesh *m, struct caller *caller)
+{
+    unsigned char proof[AH_SHA256_BYTES];
+    ssize_t n = recv(caller->fd, (char *)&caller->reply + caller->got, sizeof caller->reply - caller->got, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    caller->got += n > 0 ? (size_t)n : 0;
+    if (n > 0 && caller->got < sizeof caller->reply)
+        return;
+    if (n <= 0 || judge_caller(m, caller, proof) < 0 || !send_all(caller->fd, proof, sizeof proof)) {
+        drop_caller(caller);
+        return;
+    }
+    m->fd[caller->reply.host] = caller->fd;
+    caller->fd = -1;
+}
+
+/* A free place, else that of the oldest caller. */
+static struct caller *next_place(struct mesh *m)
+{
+    struct caller *oldest = &m->caller[0];
+    for (int i = 0; i < CALLERS; i++) {
+        if (m->caller[i].fd < 0)
+            return &m->caller[i];
+        if (m->caller[i].since_ns < oldest->since_ns)
+            oldest = &m->caller[i];
+    }
+    return oldest;
+}
+
+static void accept_callers(struct mesh *m)
+{
+    for (;;) {
+        int64_t now = ah_now_ns();
+        struct caller *place = next_place(m);
+        if (place->fd >= 0 && now - place->since_ns < young_ns) {
+            m->rest_ns = place->since_ns + young_ns;
+            return;
+        }
+        int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+            continue;
+        if (fd < 0) {
+            if (errno != EAGAIN) /* no descriptors or no memory: poll would return at once */
+                m->rest_ns = now + rest_ns;
+            return;
+        }
+        if (place->fd >= 0)
+            drop_caller(place);
+        greet_caller(place, fd, now);
+    }
+}
+
+/* One poll over the listener and all callers, a second at most. */
+static void serve_callers(struct mesh *m)
+{
+    struct pollfd look[CALLERS + 1];
+    int64_t now = ah_now_ns(), until = now + 1000000000;
+    until = m->deadline < until ? m->deadline : until;
+    until = m->rest_ns > now && m->rest_ns < until ? m->rest_ns : until;
+    look[CALLERS] = (struct pollfd){.fd = now < m->rest_ns ? -1 : m->listener, .events = POLLIN};
+    for (int i = 0; i < CALLERS; i++)
+        look[i] = (struct pollfd){.fd = m->caller[i].fd, .events = POLLIN};
+    if (poll(look, CALLERS + 1, (int)((until - now) / 1000000) + 1) < 0)
+        return;
+    now = ah_now_ns();
+    for (int i = 0; i < CALLERS; i++) {
+        struct caller *caller = &m->caller[i];
+        if (caller->fd >= 0 && look[i].revents)
+            feed_caller(m, caller);
+        if (caller->fd >= 0 && now - caller->since_ns > answer_ns)
+            drop_caller(caller);
+    }
+    if (look[CALLERS].revents || (m->rest_ns && now >= m->rest_ns)) {
+        m->rest_ns = 0;
+        accept_callers(m);
+    }
 }
 
 static int be_called(struct mesh *m)
 {
-    for (int h = m->hosts->mine + 1; h < m->hosts->count; h++) {
+    for (int h = m->hosts->mine + 1; h < m->hosts->count; h++)
         while (m->fd[h] < 0) {
-            int64_t left = m->deadline - ah_now_ns();
-            if (left <= 0)
+            if (ah_now_ns() >= m->deadline)
                 return late(m, h);
-            struct pollfd look = {.fd = m->listener, .events = POLLIN};
-            if (poll(&look, 1, (int)(left / 1000000 < 1000 ? left / 1000000 + 1 : 1000)) <= 0)
-                continue;
-            int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-            if (fd >= 0)
-                welcome(m, fd);
+            serve_callers(m);
         }
-    }
     return 0;
 }
 
@@ -247,6 +343,8 @@ int ah_mesh_open(const struct ah_hosts *hosts, const char *purpose, int64_t time
     int status;
     for (int h = 0; h < AH_HOSTS_MAX; h++)
         fd[h] = -1;
+    for (int i = 0; i < CALLERS; i++)
+        m.caller[i].fd = -1;
     AH_TRYGO(ah_store_connect(&m.store, &hosts->store, timeout_ns), out);
     AH_TRYGO(listen_here(&m), out);
     for (int h = 0; h < hosts->mine; h++)
@@ -256,6 +354,9 @@ int ah_mesh_open(const struct ah_hosts *hosts, const char *purpose, int64_t time
         if (fd[h] >= 0)
             setsockopt(fd[h], IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
 out:
+    for (int i = 0; i < CALLERS; i++)
+        if (m.caller[i].fd >= 0)
+            drop_caller(&m.caller[i]);
     if (m.listener >= 0)
         close(m.listener);
     ah_store_close(m.store);

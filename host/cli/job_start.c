@@ -98,6 +98,7 @@ static int describe_hosts(const struct ah_job *job, struct ah_environment *envir
     AH_TRY(ah_environment_set(environment, true, "ACCELHOST_HOSTS", "%s", text));
     AH_TRY(ah_environment_set(environment, true, "MASTER_ADDR", "%s", hosts->store.host));
     AH_TRY(ah_environment_set(environment, true, "MASTER_PORT", "%d", hosts->store.port));
+    AH_TRY(ah_environment_set(environment, true, "ACCELHOST_RDZV_ID", "%s", hosts->store.job ? hosts->store.job : ""));
     if (!hosts->store.secret_bytes)
         return ah_environment_set(environment, true, "ACCELHOST_SECRET_FILE", "none");
     return ah_environment_set(environment, true, "ACCELHOST_SECRET", "%.*s", (int)hosts->store.secret_bytes,

@@ -307,6 +307,7 @@ static int hand_over(struct launch *launch, int *code)
     pass_setting(launch, "ACCELHOST_TIMEOUT", AH_SETTING_timeout);
     pass_setting(launch, "ACCELHOST_PATIENCE", AH_SETTING_patience);
     pass_setting(launch, "ACCELHOST_SECRET_FILE", AH_SETTING_secret_file);
+    pass_setting(launch, "ACCELHOST_RDZV_ID", AH_SETTING_rdzv_id);
     pass_setting(launch, "OMP_NUM_THREADS", AH_SETTING_num_cpu_threads_per_process);
     if (wire)
         pass(launch, "ACCELHOST_WIRE=%s", wire);

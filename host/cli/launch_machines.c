@@ -58,6 +58,7 @@ void ah_launch_describe_machines(const struct ah_settings *settings, struct ah_m
         .timeout = value[AH_SETTING_timeout].number,
         .patience = value[AH_SETTING_patience].number,
         .silence = value[AH_SETTING_silence].number,
+        .job = value[AH_SETTING_rdzv_id].text,
         .secret_file = value[AH_SETTING_secret_file].origin == AH_FROM_VARIABLE ? NULL
                                                                                 : value[AH_SETTING_secret_file].text,
     };
@@ -101,6 +102,9 @@ int ah_launch_check_machines(const struct ah_settings *settings)
     if (!options.address)
         return ah_fail(AH_EINVAL, "%s: the machines need the first one's address: --main_process_ip",
                        value[AH_SETTING_num_machines].where);
+    if (options.job && strlen(options.job) >= AH_STORE_JOB)
+        return ah_fail(AH_EINVAL, "%s: expected a name of at most %d bytes, got %zu", value[AH_SETTING_rdzv_id].where,
+                       AH_STORE_JOB - 1, strlen(options.job));
     if (!options.port)
         return ah_fail(AH_EINVAL, "%s: the machines need a port that all of them know",
                        value[AH_SETTING_main_process_port].where);

@@ -49,10 +49,10 @@ int ah_machines_open(struct ah_machines **out, const struct ah_machines_options 
     machines->generation = -1;
     machines->hosts.wire = "tcp";
     AH_TRYGO(ah_secret_find(&machines->secret, options->secret_file, NULL), failed);
-    AH_TRYGO(ah_secret_check(&machines->secret, options->address), failed);
+    AH_TRYGO(ah_secret_need(&machines->secret, options->address), failed);
     machines->place = (struct ah_store_place){
         .host = options->address, .port = options->port, .alive_ns = (int64_t)(options->silence * 1e9),
-        .secret = machines->secret.text, .secret_bytes = machines->secret.bytes,
+        .secret = machines->secret.text, .secret_bytes = machines->secret.bytes, .job = options->job,
     };
     AH_TRYGO(serve(machines), failed);
     if (machines->server)

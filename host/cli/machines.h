@@ -29,6 +29,7 @@ struct ah_machines_options {
     int restarts;        /* after failures, at most */
     double silence;      /* seconds without a sign of life after which a machine is gone */
     const char *secret_file; /* or NULL */
+    const char *job;         /* its name (rdzv_id), or NULL */
 };
 
 /* Serve the store, if this is the first machine. AH_EINVAL for what contradicts, AH_EIO. */

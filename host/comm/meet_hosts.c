@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/status.h"
 #include "comm/address.h"
@@ -20,7 +19,7 @@ static const char mpirun_key[] = "OMPI_MCA_orte_precondition_transports";
 /* Of this process; a process is in one job. */
 static struct {
     struct ah_secret secret;
-    char host[256];
+    char host[256], job[AH_STORE_JOB];
     struct ah_store_server *server;
 } own;
 
@@ -82,11 +81,20 @@ static uint64_t find_generation(void)
     return 0;
 }
 
+/* `launch` sets the first for its ranks. */
+static void find_job(void)
+{
+    const char *name = value_of("ACCELHOST_RDZV_ID");
+    if (!name && !value_of("ACCELHOST_HOSTS"))
+        name = value_of("TORCHELASTIC_RUN_ID");
+    snprintf(own.job, sizeof own.job, "%s", name ? name : "");
+}
+
 static void describe(struct ah_store_place *out, int port)
 {
     *out = (struct ah_store_place){
         .host = own.host, .port = port, .secret = own.secret.text, .secret_bytes = own.secret.bytes,
-        .generation = find_generation(),
+        .generation = find_generation(), .job = own.job,
     };
 }
 
@@ -96,7 +104,8 @@ int ah_meet_place(const struct ah_topology *who, struct ah_store_place *out)
     AH_TRY(find_host(who));
     AH_TRY(find_port(who, &port));
     AH_TRY(ah_secret_find(&own.secret, NULL, mpirun_key));
-    AH_TRY(ah_secret_check(&own.secret, own.host));
+    AH_TRY(ah_secret_need(&own.secret, own.host));
+    find_job();
     describe(out, port);
     return 0;
 }
@@ -115,20 +124,9 @@ static int serve(const struct ah_store_place *place)
 
 struct message {
     int32_t status, port;
-    char text[512], host[sizeof own.host];
+    char text[512], host[sizeof own.host], job[sizeof own.job];
     struct ah_secret secret;
 };
-
-static int draw_secret(struct ah_secret *out)
-{
-    unsigned char bytes[24];
-    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-        return ah_fail(AH_EIO, "the job's secret: the system gives no random bytes");
-    for (size_t i = 0; i < sizeof bytes; i++)
-        snprintf(out->text + 2 * i, 3, "%02x", bytes[i]);
-    out->bytes = 2 * sizeof bytes;
-    return 0;
-}
 
 static int prepare(const struct ah_topology *who, struct ah_store_place *out)
 {
@@ -141,7 +139,8 @@ static int prepare(const struct ah_topology *who, struct ah_store_place *out)
     AH_TRY(find_port(who, &port));
     AH_TRY(ah_secret_find(&own.secret, NULL, NULL));
     if (!own.secret.bytes && !own.secret.open)
-        AH_TRY(draw_secret(&own.secret));
+        AH_TRY(ah_secret_draw(&own.secret));
+    find_job();
     describe(out, port);
     return serve(out);
 }
@@ -154,16 +153,18 @@ static int share_place(const struct ah_topology *who, int64_t timeout_ns, struct
         message.port = out->port;
         message.secret = own.secret;
         memcpy(message.host, own.host, sizeof message.host);
+        memcpy(message.job, own.job, sizeof message.job);
         snprintf(message.text, sizeof message.text, "%s", message.status < 0 ? ah_error_text() : "");
     }
     AH_TRY(ah_mpi_share(&message, sizeof message, timeout_ns));
     if (message.status < 0)
         return ah_fail(message.status, "%.*s", (int)sizeof message.text - 1, message.text);
     if (message.port < 1 || message.port > 65535 || message.secret.bytes >= sizeof message.secret.text ||
-        !memchr(message.host, 0, sizeof message.host))
+        !memchr(message.host, 0, sizeof message.host) || !memchr(message.job, 0, sizeof message.job))
         return ah_fail(AH_EINVAL, "what rank 0 says by MPI is no place of a store");
     own.secret = message.secret;
     memcpy(own.host, message.host, sizeof own.host);
+    memcpy(own.job, message.job, sizeof own.job);
     describe(out, message.port);
     return 0;
 }

@@ -246,10 +246,49 @@ describe("accelhost launch on several machines", function()
     assert.same({"1\n", "[r1] 1\n"}, said[1])
     assert.same({"1\n", "[r1] 1\n"}, said[2])
     assert.matches("store at node1, port 29500: it has another secret: it belongs to another job", said[3][2])
-    assert.matches("a job on several hosts needs a secret, or whoever reaches node1 could join it: head %-c 32",
+    assert.matches("a job on several hosts needs a secret, or any process that reaches node1 could join it: head %-c 32",
       said[4][1])
     assert.matches("/open: others may read it, and it is the job's secret %(chmod 600%)", said[4][2])
     assert.matches("/short: expected a secret of 16 to 256 bytes, got 5", said[5][1])
+  end)
+
+  scene("refuses a machine of another job of the same secret, and says so on both", function()
+    local result = hosts.run(2, [[
+      export ACCELHOST_SECRET='one two three four'
+      words="launch --num_machines 2 --main_process_ip node1 --num_processes 2 --timeout 4"
+      on 1 $words --rdzv_id first -e 'print(1)' & on 2 $words --rdzv-id=second -e 'print(1)' & wait]], {timeout = 60})
+    local same = hosts.run(2, [[
+      export ACCELHOST_SECRET='one two three four' ACCELHOST_RDZV_ID=both
+      lua='require("accelhost").distributed.init_process_group() print(os.getenv "ACCELHOST_RDZV_ID")'
+      words="launch --num_machines 2 --main_process_ip node1 --num_processes 2 --timeout 20 -e"
+      on 1 $words "$lua" & on 2 $words "$lua" & wait]], {timeout = 60})
+    return {(hosts.said(result, 1)), (hosts.said(result, 2))}, {(hosts.said(same, 1)), (hosts.said(same, 2))}
+  end, function(other, same)
+    assert.matches("store: expected the job 'first' %(rdzv_id%), got 'second' from 10%.77%.0%.2, another job of this user",
+      other[1])
+    assert.matches("store at node1, port 29500: expected the job 'second' %(rdzv_id%), got 'first', another job",
+      other[2])
+    assert.same({"both\n", "[r1] both\n"}, same)
+  end)
+
+  -- Two launchers on one machine; another user of it has another folder.
+  scene("meets on loopback by a secret that the user's launchers draw", function()
+    local result = run.program({"bash", "-c", [[
+      d=$(mktemp -d); mkdir $d/me $d/other; export XDG_CONFIG_HOME=$d/config
+      words="launch --num_machines 2 --main_process_ip 127.0.0.1 --main_process_port $2 --num_processes 2 --timeout 5"
+      XDG_RUNTIME_DIR=$d/me "$1" $words -e 'print(1)' >$d/first 2>&1 &
+      XDG_RUNTIME_DIR=$d/other "$1" $words --machine_rank 1 -e 'print(1)' >$d/stranger 2>&1
+      XDG_RUNTIME_DIR=$d/me "$1" $words --machine_rank 1 -e 'print(1)' >$d/second 2>&1; wait
+      for name in first second stranger; do echo "$name: $(cat $d/$name)"; done
+      stat -c '%a %s' $d/me/accelhost-secret; ls $d/me | wc -l
+      unset XDG_RUNTIME_DIR
+      "$1" $words -e 'print(2)' & "$1" $words --machine_rank 1 -e 'print(2)'; wait
+      stat -c '%a' $d/config/accelhost $d/config/accelhost/secret-*; rm -rf $d]], "bash", run.path, "29631"},
+      {timeout = 60, env = {ACCELHOST_SECRET = false, ACCELHOST_SECRET_FILE = false}})
+    return result
+  end, function(result)
+    assert.matches("^first: 1\nsecond: %[r1%] 1\nstranger: [^\n]*it has another secret[^\n]*\n600 48\n1\n", result.output)
+    assert.matches("2\n700\n600\n$", result.output)
   end)
 
   scene("keeps the secret from programs that a rank starts, before and after a restart", function()

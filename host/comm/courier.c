@@ -74,7 +74,8 @@ int courier_start(struct courier_job *job, int phase, const struct ah_wire_piece
         out[job->team.host[h]] = send[h];
         in[job->team.host[h]] = receive[h];
     }
-    return job->wire->type->start(job->wire, 2 * job->tag + phase, out, in, turn);
+    uint64_t tag = (uint64_t)job->identity << 32 | (unsigned)(2 * job->tag + phase);
+    return job->wire->type->start(job->wire, tag, out, in, turn);
 }
 
 int courier_test(struct courier_job *job, struct ah_wire_turn **turn, bool *done, int *lost)
@@ -140,6 +141,7 @@ static int add_job(struct ah_courier *courier, struct lane *lane, const struct a
     job->sequence = post->sequence;
     job->channel = channel;
     job->tag = roll->member[0] * AH_BOARD_CHANNELS + channel;
+    job->identity = roll->identity;
     job->call = (struct ah_collective){.kind = post->kind, .dtype = post->dtype, .reduce = post->reduce,
                                        .root = post->root, .count = post->count};
     ah_team_make(&job->team, courier->board->hosts, roll->member, roll->size);

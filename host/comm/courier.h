@@ -24,6 +24,7 @@ struct ah_roll {
     atomic_uint wired[AH_CHANNEL_POSTS]; /* the sequence of the post at that place of the ring, if it is */
     atomic_int lost; /* the host (from 1) without which calls that are under way do not end, 0: none */
     int32_t size, member[AH_BOARD_MAX_RANKS];
+    uint32_t identity; /* of the group, the same on all hosts */
     double divisor[AH_CHANNEL_POSTS]; /* of a mean, for each post of a host's first rank */
 };
 

@@ -10,7 +10,7 @@
 #include "comm/topology.h"
 #include "comm/wire.h"
 
-enum { AH_MPI_ABI = 1 };
+enum { AH_MPI_ABI = 2 };
 
 struct ah_mpi_driver {
     unsigned abi; /* AH_MPI_ABI of the headers that the plugin was built with */

@@ -372,6 +372,7 @@ static int spread_open(struct ah_group *group)
     s->roll = *memory;
     atomic_store(&s->roll->lost, 0);
     s->roll->size = group->size;
+    s->roll->identity = (uint32_t)(group->identity ^ group->identity >> 32);
     for (int r = 0; r < group->size; r++)
         s->roll->member[r] = group->member[r];
     atomic_store(&group->peer[group->rank]->roll, ah_segment_offset(s->shm.segment, s->roll, sizeof *s->roll));

@@ -13,7 +13,11 @@
 
 #include "comm/hosts.h"
 
+/* A tag's low 32 bits are below AH_WIRE_TAGS; its high ones tell groups apart that use a low one in turn. The wire `mpi`,
+ * whose tags are short, compares the low ones only. */
 enum { AH_WIRE_TAGS = 4096 };
+/* The most bytes of a message that may arrive before it is awaited. */
+enum { AH_WIRE_EARLY = 16 << 20 };
 
 struct ah_wire {
     const struct ah_wire_type *type;
@@ -54,8 +58,8 @@ struct ah_wire_type {
 
     /* Begin a turn: a piece for each host, in their order; the own ones are not looked at. The memory is the turn's
      * until it is through. May move what can be moved at once, and never waits. */
-    int (*start)(struct ah_wire *wire, int tag, const struct ah_wire_piece *send, const struct ah_wire_piece *receive,
-                 struct ah_wire_turn **out);
+    int (*start)(struct ah_wire *wire, uint64_t tag, const struct ah_wire_piece *send,
+                 const struct ah_wire_piece *receive, struct ah_wire_turn **out);
     /* Move bytes, of any turn, and never wait. A turn that is done is freed. AH_EPEER when a host is gone: *lost. */
     int (*test)(struct ah_wire *wire, struct ah_wire_turn *turn, bool *done, int *lost);
     /* Sleep until something may have moved, or so long. NULL: nobody can tell, so ask. */

@@ -1,7 +1,8 @@
 /* The wire over TCP: one connection to each other leader (mesh.h). A message is its tag, its length and its bytes, and
  * goes straight from and to the memory of its turn. What comes before its turn has begun here is kept in memory of its
- * own. When that is ENOUGH nothing more is taken from a host from which nothing is awaited; where something is, it may
- * be behind what has come early, and is looked for as far as `most_early`. */
+ * own, which is bounded for each message (AH_WIRE_EARLY; the courier's pieces are shorter). When that is ENOUGH nothing
+ * more is taken from a host from which nothing is awaited; where something is, it may be behind what has come early, and
+ * is looked for as far as `most_early`. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ enum {
     AT_ONCE = 4 << 20, /* bytes from one host before another has its turn */
     ENOUGH = 16 << 20,
 };
-static const uint64_t longest = (uint64_t)1 << 32, most_early = (uint64_t)1 << 30; /* bytes; the latter from one host */
+static const uint64_t longest = (uint64_t)1 << 32, most_early = (uint64_t)1 << 29; /* bytes; the latter from one host */
 
 struct head {
     uint64_t tag, bytes;
@@ -120,7 +121,7 @@ static int does_not_fit(uint64_t came, uint64_t expected)
 static int begin_message(struct link *link)
 {
     struct part *part = first_of(&link->want, link->head.tag);
-    unsigned long long tag = link->head.tag, bytes = link->head.bytes;
+    unsigned long long tag = (uint32_t)link->head.tag, bytes = link->head.bytes;
     if (tag >= AH_WIRE_TAGS)
         return ah_fail(AH_EPEER, "it sent %llu bytes of the tag %llu, expected one below %d", bytes, tag, AH_WIRE_TAGS);
     if (!bytes || bytes > longest)
@@ -130,6 +131,9 @@ static int begin_message(struct link *link)
     if (part) {
         take_out(&link->want, part);
     } else {
+        if (bytes > AH_WIRE_EARLY)
+            return ah_fail(AH_EPEER, "it sent a message of %llu bytes that nobody has asked for yet, expected at most %d",
+                           bytes, AH_WIRE_EARLY);
         if (link->early_bytes + cost_of(&link->head) > most_early)
             return ah_fail(AH_EPEER, "it sent more than %llu bytes that nobody has asked for yet",
                            (unsigned long long)most_early);
@@ -261,7 +265,7 @@ static void begin_receive(struct link *link, struct part *part, int host)
         hand_over(link, early, host);
 }
 
-static int tcp_start(struct ah_wire *base, int tag, const struct ah_wire_piece *send,
+static int tcp_start(struct ah_wire *base, uint64_t tag, const struct ah_wire_piece *send,
                      const struct ah_wire_piece *receive_to, struct ah_wire_turn **out)
 {
     struct tcp_wire *wire = (struct tcp_wire *)base;
@@ -276,7 +280,7 @@ static int tcp_start(struct ah_wire *base, int tag, const struct ah_wire_piece *
             if (!piece[way]->bytes)
                 continue;
             struct part *part = &turn->part[2 * h + way];
-            *part = (struct part){.turn = turn, .head = {(uint64_t)tag, piece[way]->bytes},
+            *part = (struct part){.turn = turn, .head = {tag, piece[way]->bytes},
                                   .memory = piece[way]->memory};
             turn->left++;
             turn->undone[h]++;

@@ -226,8 +226,8 @@ static int begin_piece(const struct mpi_wire *wire, struct turn *turn, const str
     return 0;
 }
 
-static int start(struct ah_wire *base, int tag, const struct ah_wire_piece *send, const struct ah_wire_piece *receive,
-                 struct ah_wire_turn **out)
+static int start(struct ah_wire *base, uint64_t tag, const struct ah_wire_piece *send,
+                 const struct ah_wire_piece *receive, struct ah_wire_turn **out)
 {
     struct mpi_wire *wire = (struct mpi_wire *)base;
     int most = 0, status = 0;
@@ -244,7 +244,7 @@ static int start(struct ah_wire *base, int tag, const struct ah_wire_piece *send
     for (int way = 0; way < 2; way++) /* receives first: what comes finds its place */
         for (int h = 0; h < base->hosts && status == 0; h++)
             if (h != base->host)
-                status = begin_piece(wire, turn, way ? &send[h] : &receive[h], way, h, tag);
+                status = begin_piece(wire, turn, way ? &send[h] : &receive[h], way, h, (int)(uint32_t)tag);
     pthread_mutex_unlock(&mpi.lock);
     return status;
 }

@@ -54,7 +54,7 @@ static void close_pair(struct pair *pair)
 }
 
 /* A turn that takes so many bytes from the peer. */
-static struct ah_wire_turn *want(struct pair *pair, int tag, void *memory, size_t bytes)
+static struct ah_wire_turn *want(struct pair *pair, uint64_t tag, void *memory, size_t bytes)
 {
     struct ah_wire_piece send[2] = {{0}}, receive[2] = {{0}, {memory, bytes}};
     struct ah_wire_turn *turn = NULL;
@@ -189,6 +189,52 @@ AH_TEST(a_host_that_sends_what_does_not_fit_is_lost_with_what_it_sent)
         check_head(AH_WIRE_TAGS, 8, early, "it sent 8 bytes of the tag 4096, expected one below 4096");
         check_head(5, 0, early, "it sent a message of 0 bytes");
         check_head(5, UINT64_MAX, early, "it sent a message of 18446744073709551615 bytes");
-        check_head(5, (uint64_t)3 << 30, early, "it sent more than 1073741824 bytes that nobody has asked for yet");
+        check_head(5, (uint64_t)AH_WIRE_EARLY + 1, early, "it sent a message of 16777217 bytes that nobody has asked for");
     }
+}
+
+/* 33 messages that nobody asks for, of 16 MiB each, beside one that is awaited. */
+AH_TEST(a_host_is_lost_that_sends_more_than_a_host_may_be_ahead_by)
+{
+    struct pair pair;
+    char memory[8];
+    uint64_t head[2] = {5, AH_WIRE_EARLY};
+    unsigned char *body = calloc(AH_WIRE_EARLY, 1);
+    REQUIRE(open_pair(&pair) && body);
+    struct ah_wire_turn *turn = want(&pair, 3, memory, sizeof memory);
+    bool done = false;
+    int status = 0;
+    size_t sent = 0, all = sizeof head + AH_WIRE_EARLY;
+    for (int idle = 0; status == 0 && sent < 33 * all && idle < 5000; idle++) {
+        size_t at = sent % all;
+        const void *from = at < sizeof head ? (char *)head + at : (char *)body + (at - sizeof head);
+        ssize_t n = send(pair.fd, from, at < sizeof head ? sizeof head - at : all - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        sent += n > 0 ? (size_t)n : 0;
+        idle = n > 0 ? 0 : idle;
+        status = look(&pair, turn, &done);
+    }
+    CHECK(status == AH_EPEER && strstr(ah_error_text(), "it sent more than 536870912 bytes that nobody has asked for"));
+    free(body);
+    close_pair(&pair);
+}
+
+AH_TEST(pieces_of_another_group_with_the_same_tag_are_not_taken)
+{
+    struct pair pair;
+    char first[8] = "", second[8] = "";
+    struct {
+        uint64_t tag, bytes;
+        char text[8];
+    } sent[2] = {{(uint64_t)7 << 32 | 3, 8, "seventh"}, {(uint64_t)9 << 32 | 3, 8, "ninth"}};
+    bool done[2] = {false, false};
+    REQUIRE(open_pair(&pair));
+    struct ah_wire_turn *turn[2] = {want(&pair, sent[1].tag, first, 8), NULL};
+    CHECK(send(pair.fd, sent, sizeof sent, 0) == sizeof sent);
+    for (int tries = 0; !done[0] && tries < 1000; tries++)
+        CHECK_OK(look(&pair, turn[0], &done[0]));
+    turn[1] = want(&pair, sent[0].tag, second, 8);
+    for (int tries = 0; !done[1] && tries < 1000; tries++)
+        CHECK_OK(look(&pair, turn[1], &done[1]));
+    CHECK(!strcmp(first, "ninth") && !strcmp(second, "seventh"));
+    close_pair(&pair);
 }

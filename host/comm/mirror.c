@@ -277,6 +277,19 @@ void ah_mirror_leave(struct ah_mirror *mirror)
 
 /* Opening and closing. */
 
+/* Half of the memory that this host or its control group has. */
+static uint64_t find_room(void)
+{
+    uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    unsigned long long limit;
+    FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
+    if (file && fscanf(file, "%llu", &limit) == 1 && limit < most)
+        most = limit;
+    if (file)
+        fclose(file);
+    return most / 2;
+}
+
 static void free_mirror(struct ah_mirror *mirror)
 {
     for (int h = 0; h < AH_HOSTS_MAX; h++) {
@@ -285,6 +298,8 @@ static void free_mirror(struct ah_mirror *mirror)
         free(mirror->peer[h].out.at);
         free(mirror->peer[h].in);
     }
+    for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+        free(mirror->held[r]);
     pthread_mutex_destroy(&mirror->losing);
     pthread_mutex_destroy(&mirror->telling);
     pthread_mutex_destroy(&mirror->hearing);
@@ -299,6 +314,7 @@ int ah_mirror_open(struct ah_mirror **out, struct ah_board *board, int64_t timeo
     if (!mirror)
         return ah_fail(AH_ENOMEM, "mirror: out of memory");
     mirror->board = board;
+    mirror->room = find_room();
     mirror->hosts = board->hosts;
     mirror->silence_ns = silence_ns ? silence_ns : silence_default_ns;
     pthread_mutex_init(&mirror->losing, NULL);

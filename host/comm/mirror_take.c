@@ -2,6 +2,7 @@
  * is, which channel, where its bytes belong, nor that it comes when it may: what a rank of this host may be reading is
  * not overwritten, and every value of a call or message is harmless beside any other, so that readers need not copy
  * what they have checked. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "comm/mirror_wire.h"
@@ -16,6 +17,26 @@ static bool lies_in(const struct ah_mirror *mirror, uint64_t offset, uint64_t by
     return offset <= mirror->board->segment_span && bytes <= mirror->board->segment_span - offset;
 }
 
+/* Count the blocks that data is the first to take. */
+static int hold_blocks(struct ah_mirror *mirror, int rank, uint64_t offset, uint64_t bytes)
+{
+    unsigned char **held = &mirror->held[rank];
+    if (!*held)
+        *held = calloc(mirror->board->segment_span / MIRROR_BLOCK / 8 + 1, 1);
+    if (!*held)
+        return AH_ENOMEM;
+    for (uint64_t i = offset / MIRROR_BLOCK; bytes && i <= (offset + bytes - 1) / MIRROR_BLOCK; i++) {
+        unsigned char bit = (unsigned char)(1u << i % 8);
+        if ((*held)[i / 8] & bit)
+            continue;
+        if (mirror->room < MIRROR_BLOCK)
+            return wrong("data for more than half of this host's memory");
+        mirror->room -= MIRROR_BLOCK;
+        (*held)[i / 8] |= bit;
+    }
+    return 0;
+}
+
 static int take_data(struct ah_mirror *mirror, int rank, const unsigned char *body, size_t bytes)
 {
     uint64_t offset;
@@ -23,6 +44,7 @@ static int take_data(struct ah_mirror *mirror, int rank, const unsigned char *bo
     bytes -= sizeof offset;
     if (!lies_in(mirror, offset, bytes))
         return wrong("data for a place that is none");
+    AH_TRY(hold_blocks(mirror, rank, offset, bytes));
     AH_TRY(ah_board_grow(mirror->board, rank, offset + bytes));
     memcpy(mirror->board->segment[rank] + offset, body + sizeof offset, bytes);
     return 0;

@@ -77,8 +77,14 @@ struct mirror_peer {
     int64_t silent_ns;
 };
 
+/* Memory that data of other hosts has taken, in blocks that are allocated once and stay: the room bounds it whatever
+ * offsets a host names. */
+enum { MIRROR_BLOCK = 16 * 1024 };
+
 struct ah_mirror {
     struct ah_board *board;
+    uint64_t room;                             /* bytes that such data may still take */
+    unsigned char *held[AH_BOARD_MAX_RANKS];   /* of other hosts' ranks: a bit for each block; NULL: none */
     const struct ah_hosts *hosts;
     int64_t silence_ns;
     struct mirror_peer peer[AH_HOSTS_MAX];

@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
-enum { RANKS = 4 };
+enum { RANKS = 4, ROOM = 16 << 20 };
 
 /* Two hosts of two ranks; this one is the first. */
 static const struct ah_hosts hosts = {.count = 2, .first = {0, 2, RANKS}, .name = {"here", "there"}};
@@ -133,7 +133,7 @@ static void read_all(struct ah_board *board, unsigned channels)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct mirror_rank rank[2];
-    struct ah_mirror mirror = {.hosts = &hosts, .rank = rank, .losing = PTHREAD_MUTEX_INITIALIZER};
+    static struct ah_mirror mirror = {.hosts = &hosts, .losing = PTHREAD_MUTEX_INITIALIZER};
     static struct ah_board *board;
     static unsigned inputs;
     static int nowhere = -1;
@@ -144,8 +144,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     if (inputs++ % 256 == 0) {
         ah_board_close(board);
         board = make_board();
+        for (int r = 0; r < RANKS; r++) {
+            free(mirror.held[r]);
+            mirror.held[r] = NULL;
+        }
+        mirror.room = ROOM;
     }
     mirror.board = board;
+    mirror.rank = rank;
     mirror.peer[0].fd = -1;
     mirror.peer[1] = (struct mirror_peer){.fd = nowhere, .in = malloc(2 * MIRROR_MOST)};
     struct mirror_head head;

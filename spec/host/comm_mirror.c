@@ -19,7 +19,7 @@ struct place {
 
 static void open_place(struct place *place)
 {
-    *place = (struct place){.mirror = {.hosts = &hosts, .rank = place->rank}};
+    *place = (struct place){.mirror = {.hosts = &hosts, .rank = place->rank, .room = 1 << 30}};
     CHECK_OK(ah_board_create(&place->board, RANKS));
     CHECK_OK(ah_board_map_segments(place->board));
     CHECK_OK(ah_board_place(place->board, &hosts));
@@ -272,4 +272,28 @@ AH_TEST(of_an_input_that_travels_the_part_stays_that_only_its_rank_takes)
         free(place.mirror.peer[1].out.at);
         ah_board_close(place.board);
     }
+}
+
+static int send_byte(struct place *place, uint64_t offset)
+{
+    unsigned char body[sizeof offset + 1] = {0};
+    memcpy(body, &offset, sizeof offset);
+    return send_frame(place, MIRROR_DATA, THEIRS, body, sizeof body);
+}
+
+AH_TEST(data_takes_no_more_memory_than_there_is_room_for_whatever_offsets_it_names)
+{
+    struct place place;
+    open_place(&place);
+    place.mirror.room = 4 * MIRROR_BLOCK;
+    for (uint64_t i = 0; i < 4; i++)
+        CHECK_OK(send_byte(&place, i * ((uint64_t)1 << 30) + i));
+    CHECK(place.mirror.room == 0);
+    CHECK_FAILS(send_byte(&place, (uint64_t)5 << 30), AH_EINVAL,
+                "it sent data for more than half of this host's memory");
+    /* What is taken already can be written again. */
+    CHECK_OK(send_byte(&place, ((uint64_t)3 << 30) + MIRROR_BLOCK - 1));
+    CHECK_FAILS(send_byte(&place, ((uint64_t)3 << 30) + MIRROR_BLOCK), AH_EINVAL, "it sent data for more than half");
+    free(place.mirror.held[THEIRS]);
+    ah_board_close(place.board);
 }

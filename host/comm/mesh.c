@@ -163,7 +163,7 @@ static int introduce(struct mesh *m, int fd, int host)
 
 static int connect_to(struct mesh *m, int host, char *place)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *found;
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV}, *found;
     char *port = strchr(place, ' ');
     if (port)
         *port++ = 0;

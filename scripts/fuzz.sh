@@ -1,8 +1,10 @@
 #!/bin/sh
 # Build the fuzz targets of spec/fuzz with clang and run each a bounded number of times.
 # usage: fuzz.sh RUNS [target ...]
-# A target names what it links in lines "sources: ...", where TENSORS stands for the files of tensors and WRITER for
-# those that write files, and host/base/status.c includes what it needs itself; seeds lie in NAME.seeds.
+# A target names what it links in lines "sources: ...", where TENSORS stands for the files of tensors, WRITER for those
+# that write files and COMM for those of groups over several hosts but the mesh, and host/base/status.c includes what it
+# needs itself; seeds are in NAME.seeds. A line "sanitizer: thread" builds it for ThreadSanitizer instead of
+# AddressSanitizer and UndefinedBehaviorSanitizer.
 set -eu
 cd "$(dirname "$0")/.."
 runs=$1
@@ -16,19 +18,26 @@ tensors="host/tensor/tensor.c host/tensor/transpose.c host/tensor/device.c host/
 tensors="$tensors host/base/alloc.c host/base/dtype.c host/base/half.c host/base/nearest.c host/base/plugin.c"
 tensors="$tensors host/base/status.c"
 writer="host/io/writer.c host/base/sha256.c host/base/sha256_blocks.c"
+comm=$(ls host/comm/*.c | grep -v mesh.c)
 if [ $# = 0 ]; then
     # shellcheck disable=SC2046
     set -- $(basename -a -s .c spec/fuzz/*.c)
 fi
 for name in "$@"; do
     sources=$(sed -n 's/^.*sources: *\([^*]*\).*/\1/p' "spec/fuzz/$name.c")
-    sources=$(echo "$sources" | sed "s|TENSORS|$tensors|; s|WRITER|$writer|")
+    sources=$(echo "$sources" | sed "s|TENSORS|$tensors|; s|WRITER|$writer|; s|COMM|$(echo $comm)|")
     sources=$(echo "$sources" | sed "s|host/base/status.c|host/base/printable.c &|")
+    sanitizer=$(sed -n 's/^.*sanitizer: *\([a-z]*\).*/\1/p' "spec/fuzz/$name.c")
+    coverage=
+    if [ "$sanitizer" = thread ]; then # counters of coverage are no atomics: only the target's own thread has some
+        coverage="-fsanitize-coverage-allowlist=build-fuzz/coverage.txt"
+        printf 'src:spec/fuzz/*\nfun:*\n' >build-fuzz/coverage.txt
+    fi
     echo "fuzz: $name, $runs inputs"
     # shellcheck disable=SC2046,SC2086
     clang -std=c11 -g -O1 -D_GNU_SOURCE -Ihost $(pkg-config --cflags luajit) -Wno-unknown-pragmas \
-        -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -o "build-fuzz/$name" "spec/fuzz/$name.c" \
-        $sources $(pkg-config --libs luajit) -lz -ljansson -lyaml -lm -lpthread
+        -fsanitize=fuzzer,"${sanitizer:-address,undefined}" -fno-sanitize-recover=undefined $coverage \
+        -o "build-fuzz/$name" "spec/fuzz/$name.c" $sources $(pkg-config --libs luajit) -lz -ljansson -lyaml -lm -lpthread
     mkdir -p "build-fuzz/$name.corpus"
     seeds=
     [ -d "spec/fuzz/$name.seeds" ] && seeds="spec/fuzz/$name.seeds"

@@ -217,7 +217,9 @@ static int scan_channel(struct ah_mirror *mirror, int rank, int c, bool beat, bo
     if (others) {
         if (now.value[AH_RECEIVED] != told->value[AH_RECEIVED])
             AH_TRY(say_verdicts(mirror, c));
-        AH_TRY(say_posts(mirror, rank, c, told->value[AH_POSTED], now.value[AH_POSTED]));
+        /* Places of the ring before the base are no calls of this group: its rank may be writing there. */
+        uint32_t upto = now.value[AH_POSTED], fresh = upto - told->value[AH_POSTED], made = upto - now.base;
+        AH_TRY(say_posts(mirror, rank, c, upto - (fresh < made ? fresh : made), upto));
         AH_TRY(ah_mirror_say(mirror, -1, head_of(MIRROR_COUNTERS, rank, c, sizeof now), &now, NULL, 0));
     }
     *told = now;

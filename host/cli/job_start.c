@@ -39,8 +39,8 @@ static rlim_t open_descriptors(void)
     return count;
 }
 
-/* Room for the descriptors that `ranks` ranks take here, and for connections of other machines where there are some; the
- * soft limit to give back to them, or 0. */
+/* Room for the descriptors that `ranks` ranks take here, and for connections of other machines where there are some;
+ * the soft limit to give back to them, or 0. */
 static int make_room(int ranks, bool machines, uint64_t *before)
 {
     struct rlimit limit;

@@ -12,8 +12,8 @@
 #include "comm/secret.h"
 
 enum { PORT = 29500, FIRST_PORT = 20000, PORTS = 20000 };
-/* mpirun draws it at random for each job, and only its processes have it. Not for ranks that begin MPI: where mpirun has
- * not set it, MPI_Init does, from numbers of the job that other users know. */
+/* mpirun draws it at random for each job, and only its processes have it. Not for ranks that begin MPI: where mpirun
+ * has not set it, MPI_Init does, from numbers of the job that other users know. */
 static const char mpirun_key[] = "OMPI_MCA_orte_precondition_transports";
 
 /* Of this process; a process is in one job. */

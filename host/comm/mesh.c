@@ -1,5 +1,5 @@
-/* Host h listens, stores its address under a key of the store, connects to all hosts below it and accepts connections of
- * all above. A caller proves that it knows the secret for just this connection: purpose and both hosts are part of the
+/* Host h listens, stores its address under a key of the store, connects to all hosts below it and accepts connections
+ * of all above. A caller proves that it knows the secret for just this connection: purpose and both hosts are part of the
  * proof. Callers are served side by side in one poll, so that one that does not answer delays no other; with all places
  * in use the oldest is dropped for the next one, but not before it had the time to answer. */
 #include "comm/mesh.h"
@@ -163,7 +163,7 @@ static int introduce(struct mesh *m, int fd, int host)
 
 static int connect_to(struct mesh *m, int host, char *place)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV}, *found;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV}, *found;
     char *port = strchr(place, ' ');
     if (port)
         *port++ = 0;
@@ -249,7 +249,8 @@ static int judge_caller(const struct mesh *m, const struct caller *caller, unsig
 static void feed_caller(struct mesh *m, struct caller *caller)
 {
     unsigned char proof[AH_SHA256_BYTES];
-    ssize_t n = recv(caller->fd, (char *)&caller->reply + caller->got, sizeof caller->reply - caller->got, MSG_DONTWAIT);
+    char *at = (char *)&caller->reply + caller->got;
+    ssize_t n = recv(caller->fd, at, sizeof caller->reply - caller->got, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     caller->got += n > 0 ? (size_t)n : 0;

@@ -15,13 +15,13 @@ struct ah_secret {
 
 /* Read the job's secret from the first of: `file` (NULL: not configured), ACCELHOST_SECRET, the file of
  * ACCELHOST_SECRET_FILE, the variable `key` of the environment (NULL: none), the user's own file ($XDG_CONFIG_HOME or
- * ~/.config, accelhost/secret) if it exists; empty without any. The file name `none` sets `open`. AH_EINVAL for a secret
- * that is too short or too long, or a file that other users may read. */
+ * ~/.config, accelhost/secret) if it exists; empty without any. The file name `none` sets `open`. AH_EINVAL for a
+ * secret that is too short or too long, or a file that other users may read. */
 int ah_secret_find(struct ah_secret *out, const char *file, const char *key);
 /* Remove ACCELHOST_SECRET from this process's environment, once it was read: programs that it starts do not need it. */
 void ah_secret_forget(void);
-/* Where none was found and it is not `open`: AH_EINVAL with the remedy for a store at an address that other hosts reach.
- * For one on loopback, which other users of this host reach, read the user's own secret of this host, which the first
+/* Where none was found and it is not `open`: AH_EINVAL with the remedy for a store at an address that other hosts
+ * reach. For one on loopback, which other users of this host reach, read the user's own secret of this host, which the first
  * call draws into $XDG_RUNTIME_DIR/accelhost-secret, else `secret-HOST` beside the user's file. */
 int ah_secret_need(struct ah_secret *secret, const char *host);
 /* 48 random digits. AH_EIO. */

@@ -128,8 +128,8 @@ static int fail_other_job(const struct ah_store *store, const struct ah_store_pl
     ah_store_show_job(theirs, welcome->job);
     ah_store_job(own, place);
     ah_store_show_job(mine, own);
-    return ah_fail(AH_EINVAL, "store at %s: expected the job '%s' (rdzv_id), got '%s', another job of this user: is the "
-                   "port that of the own job?", store->where, mine, theirs);
+    return ah_fail(AH_EINVAL, "store at %s: expected the job '%s' (rdzv_id), got '%s', another job of this user: is "
+                   "the port that of the own job?", store->where, mine, theirs);
 }
 
 static int shake_hands(struct ah_store *store, const struct ah_store_place *place, int64_t deadline)

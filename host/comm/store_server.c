@@ -228,7 +228,8 @@ static int listen_at(struct ah_store_server *server, const char *host, int port)
     server->listener = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     setsockopt(server->listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
     bool good = server->listener >= 0 && !bind(server->listener, found->ai_addr, found->ai_addrlen) &&
-                !listen(server->listener, QUEUE) && !getsockname(server->listener, (struct sockaddr *)&address, &length);
+                !listen(server->listener, QUEUE) &&
+                !getsockname(server->listener, (struct sockaddr *)&address, &length);
     freeaddrinfo(found);
     if (!good)
         return ah_fail(AH_EIO, "store: cannot listen at %s, port %d: %s", host, port, strerror(errno));

@@ -1,8 +1,8 @@
 /* The wire over TCP: one connection to each other leader (mesh.h). A message is its tag, its length and its bytes, and
  * goes straight from and to the memory of its turn. What comes before its turn has begun here is kept in memory of its
  * own, which is bounded for each message (AH_WIRE_EARLY; the courier's pieces are shorter). When that is ENOUGH nothing
- * more is taken from a host from which nothing is awaited; where something is, it may be behind what has come early, and
- * is looked for as far as `most_early`. */
+ * more is taken from a host from which nothing is awaited; where something is, it may be behind what has come early,
+ * and is looked for as far as `most_early`. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -132,8 +132,8 @@ static int begin_message(struct link *link)
         take_out(&link->want, part);
     } else {
         if (bytes > AH_WIRE_EARLY)
-            return ah_fail(AH_EPEER, "it sent a message of %llu bytes that nobody has asked for yet, expected at most %d",
-                           bytes, AH_WIRE_EARLY);
+            return ah_fail(AH_EPEER, "it sent a message of %llu bytes that nobody has asked for yet, expected at most "
+                           "%d", bytes, AH_WIRE_EARLY);
         if (link->early_bytes + cost_of(&link->head) > most_early)
             return ah_fail(AH_EPEER, "it sent more than %llu bytes that nobody has asked for yet",
                            (unsigned long long)most_early);

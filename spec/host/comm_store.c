@@ -410,7 +410,8 @@ AH_TEST(a_store_and_a_client_of_another_job_of_the_same_secret_both_report_it)
     CHECK_FAILS(ah_store_connect(&store, &place, 10 * second_ns), AH_EINVAL,
                 "expected the job 'other?' (rdzv_id), got 'mine', another job of this user");
     place.job = NULL;
-    CHECK_FAILS(ah_store_connect(&store, &place, 10 * second_ns), AH_EINVAL, "expected the job '' (rdzv_id), got 'mine'");
+    CHECK_FAILS(ah_store_connect(&store, &place, 10 * second_ns), AH_EINVAL,
+                "expected the job '' (rdzv_id), got 'mine'");
     ah_store_end(server);
     ah_tell_to(NULL);
     CHECK(strstr(told, "store: expected the job 'mine' (rdzv_id), got '' from 127.0.0.1, another job of this user"));

@@ -189,7 +189,8 @@ AH_TEST(a_host_that_sends_what_does_not_fit_is_lost_with_what_it_sent)
         check_head(AH_WIRE_TAGS, 8, early, "it sent 8 bytes of the tag 4096, expected one below 4096");
         check_head(5, 0, early, "it sent a message of 0 bytes");
         check_head(5, UINT64_MAX, early, "it sent a message of 18446744073709551615 bytes");
-        check_head(5, (uint64_t)AH_WIRE_EARLY + 1, early, "it sent a message of 16777217 bytes that nobody has asked for");
+        check_head(5, (uint64_t)AH_WIRE_EARLY + 1, early,
+                   "it sent a message of 16777217 bytes that nobody has asked for");
     }
 }
 

@@ -29,7 +29,8 @@ for name in "$@"; do
     sources=$(echo "$sources" | sed "s|host/base/status.c|host/base/printable.c &|")
     sanitizer=$(sed -n 's/^.*sanitizer: *\([a-z]*\).*/\1/p' "spec/fuzz/$name.c")
     coverage=
-    if [ "$sanitizer" = thread ]; then # counters of coverage are no atomics: only the target's own thread has some
+    if [ "$sanitizer" = thread ]; then
+        # Counters of coverage are no atomics: only the target's own thread has some.
         coverage="-fsanitize-coverage-allowlist=build-fuzz/coverage.txt"
         printf 'src:spec/fuzz/*\nfun:*\n' >build-fuzz/coverage.txt
     fi
@@ -37,7 +38,8 @@ for name in "$@"; do
     # shellcheck disable=SC2046,SC2086
     clang -std=c11 -g -O1 -D_GNU_SOURCE -Ihost $(pkg-config --cflags luajit) -Wno-unknown-pragmas \
         -fsanitize=fuzzer,"${sanitizer:-address,undefined}" -fno-sanitize-recover=undefined $coverage \
-        -o "build-fuzz/$name" "spec/fuzz/$name.c" $sources $(pkg-config --libs luajit) -lz -ljansson -lyaml -lm -lpthread
+        -o "build-fuzz/$name" "spec/fuzz/$name.c" $sources $(pkg-config --libs luajit) -lz -ljansson -lyaml -lm \
+        -lpthread
     mkdir -p "build-fuzz/$name.corpus"
     seeds=
     [ -d "spec/fuzz/$name.seeds" ] && seeds="spec/fuzz/$name.seeds"

@@ -25,7 +25,8 @@ static bool is_connection(const char *name)
 {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
-    return !getpeername(atoi(name), (struct sockaddr *)&address, &length) && address.ss_family != AF_UNIX;
+    int fd = (int)strtol(name, NULL, 10);
+    return !getpeername(fd, (struct sockaddr *)&address, &length) && address.ss_family != AF_UNIX;
 }
 
 static rlim_t open_descriptors(void)

@@ -264,8 +264,8 @@ describe("accelhost launch on several machines", function()
       on 1 $words "$lua" & on 2 $words "$lua" & wait]], {timeout = 60})
     return {(hosts.said(result, 1)), (hosts.said(result, 2))}, {(hosts.said(same, 1)), (hosts.said(same, 2))}
   end, function(other, same)
-    assert.matches("store: expected the job 'first' %(rdzv_id%), got 'second' from 10%.77%.0%.2, another job of this " ..
-      "user", other[1])
+    assert.matches("store: expected the job 'first' %(rdzv_id%), got 'second' from 10%.77%.0%.2, another job of " ..
+      "this user", other[1])
     assert.matches("store at node1, port 29500: expected the job 'second' %(rdzv_id%), got 'first', another job",
       other[2])
     assert.same({"both\n", "[r1] both\n"}, same)

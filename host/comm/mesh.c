@@ -1,7 +1,7 @@
 /* Host h listens, stores its address under a key of the store, connects to all hosts below it and accepts connections
  * of all above. A caller proves that it knows the secret for just this connection: purpose and both hosts are part of
- * the proof. Callers are served side by side in one poll, so that one that does not answer delays no other; with all places
- * in use the oldest is dropped for the next one, but not before it had the time to answer. */
+ * the proof. Callers are served side by side in one poll, so that one that does not answer delays no other; with all
+ * places in use the oldest is dropped for the next one, but not before it had the time to answer. */
 #include "comm/mesh.h"
 
 #include <arpa/inet.h>

@@ -242,33 +242,65 @@ static double scale_of(const struct ah_value *scale, const struct ah_tensor *que
     return scale->kind == AH_NONE ? 1 / __builtin_sqrt((double)query->size[query->ndim - 1]) : scale->number;
 }
 
+/* In float32 what is half precision, so that scores and weights are not rounded to it. */
+static int widened(struct ah_tensor **out, const struct ah_value *value)
+{
+    struct ah_tensor *tensor = ah_given(value);
+    *out = NULL;
+    if (!tensor)
+        return 0;
+    if (!ah_dtype_is_float(tensor->dtype) || ah_compute_dtype(tensor->dtype) == tensor->dtype) {
+        *out = ah_tensor_retain(tensor);
+        return 0;
+    }
+    return ah_op1(AH_OP_to, out, *value, AH_D(ah_compute_dtype(tensor->dtype)));
+}
+
+/* Query, key, value and mask as the products want them: widened, the heads of key and value repeated. */
+static int attention_factors(struct ah_tensor **made, const struct ah_args_attention_by_ops *arg)
+{
+    const struct ah_value *given[] = {&arg->query, &arg->key, &arg->value, &arg->attn_mask};
+    for (int i = 0; i < 4; i++)
+        AH_TRY(widened(&made[i], given[i]));
+    for (int i = 1; i < 3 && arg->enable_gqa.flag; i++) {
+        struct ah_tensor *few = made[i];
+        int status = repeat_heads(&made[i], made[0], few);
+        ah_tensor_release(few);
+        if (status < 0) {
+            made[i] = NULL;
+            return status;
+        }
+    }
+    return 0;
+}
+
 /* The scale goes to the query, which is the smaller factor. */
 int ah_forward_attention_by_ops(struct ah_call *c)
 {
+    enum { QUERY, KEY, VALUE, MASK, SCALED, TURNED, SCORES, WEIGHTS, DROPPED, OUTPUT, MADE };
     const struct ah_args_attention_by_ops *arg = ah_args(c, attention_by_ops);
     const struct ah_tensor *q = arg->query.tensor;
-    double p = arg->dropout_p.number, scale = scale_of(&arg->scale, q);
-    struct ah_tensor *made[7] = {NULL}, *weights, *key = arg->key.tensor, *value = arg->value.tensor;
+    double p = arg->dropout_p.number;
+    struct ah_tensor *made[MADE] = {NULL}, *weights;
     int status;
-    if (arg->enable_gqa.flag) {
-        AH_TRYGO(repeat_heads(&made[5], q, key), out);
-        AH_TRYGO(repeat_heads(&made[6], q, value), out);
-        key = made[5];
-        value = made[6];
-    }
-    AH_TRYGO(ah_op1(AH_OP_mul, &made[0], arg->query, AH_N(scale)), out);
-    AH_TRYGO(ah_op1(AH_OP_transpose, &made[1], AH_T(key), AH_I(-2), AH_I(-1)), out);
-    AH_TRYGO(ah_op1(AH_OP_matmul, &made[2], AH_T(made[0]), AH_T(made[1])), out);
-    AH_TRYGO(ah_op1(AH_OP_masked_softmax, &made[3], AH_T(made[2]), arg->attn_mask, arg->is_causal), out);
-    weights = made[3];
+    AH_TRYGO(attention_factors(made, arg), out);
+    AH_TRYGO(ah_op1(AH_OP_mul, &made[SCALED], AH_T(made[QUERY]), AH_N(scale_of(&arg->scale, q))), out);
+    AH_TRYGO(ah_op1(AH_OP_transpose, &made[TURNED], AH_T(made[KEY]), AH_I(-2), AH_I(-1)), out);
+    AH_TRYGO(ah_op1(AH_OP_matmul, &made[SCORES], AH_T(made[SCALED]), AH_T(made[TURNED])), out);
+    AH_TRYGO(ah_op1(AH_OP_masked_softmax, &made[WEIGHTS], AH_T(made[SCORES]), AH_T(made[MASK]), arg->is_causal), out);
+    weights = made[WEIGHTS];
     if (p > 0) {
-        AH_TRYGO(ah_op1(AH_OP_dropout, &made[4], AH_T(weights), AH_N(p), AH_B(true)), out);
-        weights = made[4];
+        AH_TRYGO(ah_op1(AH_OP_dropout, &made[DROPPED], AH_T(weights), AH_N(p), AH_B(true)), out);
+        weights = made[DROPPED];
     }
-    AH_TRYGO(ah_op1(AH_OP_matmul, &c->out[0], AH_T(weights), AH_T(value)), out);
+    AH_TRYGO(ah_op1(AH_OP_matmul, &made[OUTPUT], AH_T(weights), AH_T(made[VALUE])), out);
+    if (made[OUTPUT]->dtype == q->dtype)
+        c->out[0] = ah_tensor_retain(made[OUTPUT]);
+    else
+        AH_TRYGO(ah_op1(AH_OP_to, &c->out[0], AH_T(made[OUTPUT]), AH_D(q->dtype)), out);
     c->out_count = 1;
 out:
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < MADE; i++)
         ah_tensor_release(made[i]);
     return status;
 }
@@ -298,38 +330,56 @@ static int check_attention(const struct ah_args_scaled_dot_product_attention *ar
 }
 
 /* Whether the one op can do it, and does it faster (measured): with few queries its vectors are mostly empty, and
- * scores that stay in the caches cost nothing to keep. */
+ * scores in float32 that stay in the caches cost nothing to keep. Of half precision the composition would need copies
+ * in float32, which makes it the slower one there. */
 static bool without_scores(const struct ah_args_scaled_dot_product_attention *arg)
 {
     const struct ah_tensor *q = arg->query.tensor, *k = arg->key.tensor, *v = arg->value.tensor;
-    if (q->ndim != 4 || k->ndim != 4 || v->ndim != 4 || arg->dropout_p.number >= 1 || arg->dropout_p.number < 0)
+    int n = q->ndim, heads = n - 3;
+    if (n < 3 || n > 4 || k->ndim != n || v->ndim != n || arg->dropout_p.number >= 1 || arg->dropout_p.number < 0)
         return false;
-    if (q->size[0] != k->size[0] || q->size[0] != v->size[0] || k->size[1] != v->size[1])
+    if (n == 4 && (q->size[0] != k->size[0] || q->size[0] != v->size[0]))
         return false;
-    if (q->size[1] != k->size[1] && !arg->enable_gqa.flag)
+    if (k->size[heads] != v->size[heads] || (q->size[heads] != k->size[heads] && !arg->enable_gqa.flag))
         return false;
-    return q->size[2] >= 8;
+    return q->dtype != ah_compute_dtype(q->dtype) || (n == 4 && q->size[2] >= 8);
+}
+
+/* (1, H, L, E) of (H, L, E), for the op that wants a batch. */
+static int with_batch(struct ah_tensor **out, const struct ah_value *value)
+{
+    if (value->tensor->ndim == 3)
+        return ah_op1(AH_OP_unsqueeze, out, *value, AH_I(0));
+    *out = ah_tensor_retain(value->tensor);
+    return 0;
 }
 
 /* The one op has heads behind tokens. */
 static int attend(struct ah_call *c, const struct ah_args_scaled_dot_product_attention *arg)
 {
+    enum { BATCHED, TURNED = 3, RESULT = 6, MADE };
     const struct ah_value heads_first[] = {arg->query, arg->key, arg->value};
     const struct ah_tensor *q = arg->query.tensor;
     const int64_t all[] = {-1, -1}, causal[] = {-1, 0};
-    struct ah_tensor *made[3] = {NULL}, *result[2] = {NULL};
+    struct ah_tensor *made[MADE] = {NULL}, *result[2] = {NULL};
     int status, count = 0;
-    for (int i = 0; i < 3; i++)
-        AH_TRYGO(ah_op1(AH_OP_transpose, &made[i], heads_first[i], AH_I(1), AH_I(2)), out);
+    for (int i = 0; i < 3; i++) {
+        AH_TRYGO(with_batch(&made[BATCHED + i], &heads_first[i]), out);
+        AH_TRYGO(ah_op1(AH_OP_transpose, &made[TURNED + i], AH_T(made[BATCHED + i]), AH_I(1), AH_I(2)), out);
+    }
     const struct ah_value args[] = {
-        AH_T(made[0]), AH_T(made[1]), AH_T(made[2]), arg->attn_mask, AH_NIL, AH_NIL, AH_NIL, AH_NIL, AH_NIL,
-        AH_INTS_OF(arg->is_causal.flag ? causal : all, 2), AH_N(scale_of(&arg->scale, q)), arg->dropout_p,
+        AH_T(made[TURNED]), AH_T(made[TURNED + 1]), AH_T(made[TURNED + 2]), arg->attn_mask, AH_NIL, AH_NIL, AH_NIL,
+        AH_NIL, AH_NIL, AH_INTS_OF(arg->is_causal.flag ? causal : all, 2), AH_N(scale_of(&arg->scale, q)), arg->dropout_p,
     };
     AH_TRYGO(ah_op_call(AH_OP_attention, args, 12, false, result, &count), out);
-    AH_TRYGO(ah_op1(AH_OP_transpose, &c->out[0], AH_T(result[0]), AH_I(1), AH_I(2)), out);
+    AH_TRYGO(ah_op1(AH_OP_transpose, &made[RESULT], AH_T(result[0]), AH_I(1), AH_I(2)), out);
+    if (q->ndim == 3)
+        AH_TRYGO(ah_op1(AH_OP_squeeze, &c->out[0], AH_T(made[RESULT]), AH_I(0)), out);
+    else
+        c->out[0] = ah_tensor_retain(made[RESULT]);
     c->out_count = 1;
 out:
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < MADE; i++)
         ah_tensor_release(made[i]);
     for (int i = 0; i < count; i++)
         ah_tensor_release(result[i]);

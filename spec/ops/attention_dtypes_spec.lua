@@ -80,6 +80,34 @@ describe("attention without scores in memory", function()
     end)
   end
 
+  -- query, key and value: few queries, 3 and 5 dims, heads and batches that are shared.
+  local shapes = {
+    {{2, 4, 1, 64}, {2, 4, 64, 64}}, {{1, 4, 7, 64}, {1, 2, 64, 64}, {enable_gqa = true}}, {{4, 64, 64}, {4, 64, 64}},
+    {{2, 33, 16}, {2, 40, 16}, {is_causal = true}}, {{4, 20, 32}, {2, 30, 32}, {enable_gqa = true}},
+    {{2, 1, 2, 20, 64}, {2, 1, 2, 30, 64}}, {{2, 2, 20, 64}, {1, 2, 30, 64}}, {{20, 64}, {30, 64}},
+  }
+  for dtype, tiny in pairs {bfloat16 = 2 ^ -8, float16 = 2 ^ -11} do
+    it("does not round scores and weights to " .. dtype, function()
+      accelhost.manual_seed(12)
+      for _, case in ipairs(shapes) do
+        local inputs = {}
+        for i = 1, 3 do inputs[i] = accelhost.randn(case[math.min(i, 2)], {dtype = "float64"}):mul(2):to(dtype):double() end
+        local size = case[1]
+        local weights = accelhost.randn(size, {dtype = "float64"})
+        local function attend(q, k, v) return F.scaled_dot_product_attention(q, k, v, case[3]) end
+        local wanted, wanted_grads = run(inputs, "float64", weights, attend)
+        local got, grads = run(inputs, dtype, weights, attend)
+        assert.same(wanted:shape(), got:shape())
+        local function error_of(a, b) return ((a:double() - b):abs():max() / b:abs():max()):item() end
+        assert.is_true(error_of(got, wanted) < tiny, ("%s: output off by %g"):format(#size, error_of(got, wanted)))
+        for i = 1, 3 do
+          local off = error_of(grads[i], wanted_grads[i])
+          assert.is_true(off < 4 * tiny, ("%d dims: gradient %d off by %g"):format(#size, i, off))
+        end
+      end
+    end)
+  end
+
   it("gives zeros and no gradient to a query that sees nothing", function()
     local q, k, v = accelhost.randn(1, 1, 9, 8), accelhost.randn(1, 1, 20, 8), accelhost.randn(1, 1, 20, 8)
     local mask = accelhost.ones({9, 20}, {dtype = "bool"})

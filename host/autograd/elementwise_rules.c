@@ -161,6 +161,7 @@ UNARY_RULE(sigmoid, ah_r(r, AH_OP_sigmoid_backward, AH_T(g), AH_T(OUT)))
 UNARY_RULE(relu, ah_r(r, AH_OP_relu_backward, AH_T(g), AH_T(OUT)))
 UNARY_RULE(gelu, ah_r(r, AH_OP_gelu_backward, AH_T(g), AH_T(X), AH_S(arg->approximate.string)))
 UNARY_RULE(silu, ah_r(r, AH_OP_silu_backward, AH_T(g), AH_T(X)))
+UNARY_RULE(hardswish, ah_r(r, AH_OP_hardswish_backward, AH_T(g), AH_T(X)))
 UNARY_RULE(leaky_relu, ah_r(r, AH_OP_leaky_relu_backward, AH_T(g), AH_T(X), AH_N(arg->negative_slope.number)))
 
 int ah_backward_softplus(struct ah_rule *r)
@@ -191,16 +192,6 @@ int ah_backward_hardsigmoid(struct ah_rule *r)
 {
     struct ah_tensor *inside = between(r, ah_given(&ah_args(r, hardsigmoid)->input), -3, 3);
     ah_r_give(r, 0, only(r, inside, ah_r_scale(r, r->grad_out[0], 1.0 / 6)));
-    return r->status;
-}
-
-/* 0 below, x / 3 + 1/2 inside, 1 above (and where x is NaN). */
-int ah_backward_hardswish(struct ah_rule *r)
-{
-    struct ah_tensor *x = ah_given(&ah_args(r, hardswish)->input), *g = r->grad_out[0];
-    struct ah_tensor *curved = ah_r_mul(r, g, ah_r_shift(r, ah_r_scale(r, x, 1.0 / 3), 0.5));
-    struct ah_tensor *outside = ah_r(r, AH_OP_where, AH_T(compare(r, AH_OP_le, x, -3)), AH_N(0), AH_T(g));
-    ah_r_give(r, 0, ah_r(r, AH_OP_where, AH_T(between(r, x, -3, 3)), AH_T(curved), AH_T(outside)));
     return r->status;
 }
 
@@ -311,6 +302,18 @@ int ah_backward_relu_backward(struct ah_rule *r)
         ah_r_give(r, 0, ah_r(r, AH_OP_relu_backward, AH_T(r->grad_out[0]), ah_args(r, relu_backward)->out));
     if (r->needs[1])
         r->grad_in[1] = ah_r_zeros_input(r, 1);
+    return r->status;
+}
+
+/* The slope is straight between -3 and 3, constant elsewhere. */
+int ah_backward_hardswish_backward(struct ah_rule *r)
+{
+    const struct ah_args_hardswish_backward *arg = ah_args(r, hardswish_backward);
+    struct ah_tensor *gg = r->grad_out[0], *x = ah_given(&arg->input);
+    if (r->needs[0])
+        ah_r_give(r, 0, ah_r(r, AH_OP_hardswish_backward, AH_T(gg), AH_T(x)));
+    if (r->needs[1])
+        ah_r_give(r, 1, only(r, between(r, x, -3, 3), ah_r_scale(r, ah_r_mul(r, gg, ah_given(&arg->grad)), 1.0 / 3)));
     return r->status;
 }
 

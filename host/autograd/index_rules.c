@@ -231,8 +231,7 @@ int ah_backward_cumextreme(struct ah_rule *r)
     return back_along(r, &ah_args(r, cumextreme)->dim);
 }
 
-/* Of an extreme, all that equal the result share its gradient; of a product each factor gets the product of the others,
- * which at a zero is the product of the rest if that is the only one. */
+/* Of an extreme, all that equal the result share its gradient. */
 static void give_shares(struct ah_rule *r, const struct ah_args_scatter_fold *arg)
 {
     struct ah_tensor *out = r->out[0], *src = ah_given(&arg->src);
@@ -249,6 +248,32 @@ static void give_shares(struct ah_rule *r, const struct ah_args_scatter_fold *ar
                                   AH_T(ah_r(r, AH_OP_gather, AH_T(share), arg->dim, arg->index)), AH_N(0)));
 }
 
+/* The sum over all of src that goes to the same place, for each element of src. */
+static struct ah_tensor *sum_at_place(struct ah_rule *r, const struct ah_args_scatter_fold *arg, struct ah_tensor *src)
+{
+    struct ah_tensor *none = ah_r(r, AH_OP_zeros_like, AH_T(ah_given(&arg->input)));
+    struct ah_tensor *sum = ah_r(r, AH_OP_scatter_add, AH_T(none), arg->dim, arg->index, AH_T(src));
+    return ah_r(r, AH_OP_gather, AH_T(sum), arg->dim, arg->index);
+}
+
+/* Each factor's slope is the product of the others: the result over the factor where that is not 0; at a zero the
+ * product of what is not 0, times the other zero where there are two. So the second derivatives are right as well. */
+static struct ah_tensor *slope_of_factors(struct ah_rule *r, const struct ah_args_scatter_fold *arg)
+{
+    struct ah_tensor *g = r->grad_out[0], *src = ah_given(&arg->src);
+    struct ah_tensor *zero = ah_r(r, AH_OP_eq, AH_T(src), AH_N(0));
+    struct ah_tensor *solid = ah_r(r, AH_OP_masked_fill, AH_T(src), AH_T(zero), AH_N(1));
+    struct ah_tensor *rest = ah_r(r, AH_OP_scatter_fold, arg->input, arg->dim, arg->index, AH_T(solid), AH_S("prod"));
+    struct ah_tensor *count = sum_at_place(r, arg, ah_r(r, AH_OP_to, AH_T(zero), AH_D(g->dtype)));
+    struct ah_tensor *zeros = ah_r(r, AH_OP_where, AH_T(zero), AH_T(src), AH_N(0));
+    struct ah_tensor *other = ah_r_sub(r, sum_at_place(r, arg, zeros), zeros);
+    other = ah_r(r, AH_OP_where, AH_T(ah_r(r, AH_OP_eq, AH_T(count), AH_N(2))), AH_T(other), AH_N(0));
+    other = ah_r(r, AH_OP_where, AH_T(ah_r(r, AH_OP_eq, AH_T(count), AH_N(1))), AH_N(1), AH_T(other));
+    struct ah_tensor *at_zero = ah_r(r, AH_OP_gather, AH_T(ah_r_mul(r, g, rest)), arg->dim, arg->index);
+    struct ah_tensor *at_others = ah_r(r, AH_OP_gather, AH_T(ah_r_mul(r, g, r->out[0])), arg->dim, arg->index);
+    return ah_r(r, AH_OP_where, AH_T(zero), AH_T(ah_r_mul(r, at_zero, other)), AH_T(ah_r_div(r, at_others, solid)));
+}
+
 static void give_factors(struct ah_rule *r, const struct ah_args_scatter_fold *arg)
 {
     struct ah_tensor *g = r->grad_out[0], *src = ah_given(&arg->src), *x = ah_given(&arg->input);
@@ -258,19 +283,8 @@ static void give_factors(struct ah_rule *r, const struct ah_args_scatter_fold *a
         struct ah_tensor *others = ah_r(r, AH_OP_scatter_fold, AH_T(one), arg->dim, arg->index, AH_T(src), prod);
         ah_r_give(r, INPUT, ah_r_mul(r, g, others));
     }
-    if (!r->needs[SOURCE])
-        return;
-    struct ah_tensor *zero = ah_r(r, AH_OP_eq, AH_T(src), AH_N(0));
-    struct ah_tensor *solid = ah_r(r, AH_OP_masked_fill, AH_T(src), AH_T(zero), AH_N(1));
-    struct ah_tensor *rest = ah_r(r, AH_OP_scatter_fold, AH_T(x), arg->dim, arg->index, AH_T(solid), prod);
-    struct ah_tensor *none = ah_r(r, AH_OP_zeros_like, AH_T(x));
-    struct ah_tensor *count = ah_r(r, AH_OP_scatter_add, AH_T(none), arg->dim, arg->index,
-                                   AH_T(ah_r(r, AH_OP_to, AH_T(zero), AH_D(g->dtype))));
-    count = ah_r(r, AH_OP_gather, AH_T(count), arg->dim, arg->index);
-    struct ah_tensor *others = ah_r_sub(r, count, ah_r(r, AH_OP_to, AH_T(zero), AH_D(g->dtype)));
-    struct ah_tensor *moves = ah_r(r, AH_OP_eq, AH_T(others), AH_N(0));
-    struct ah_tensor *slope = ah_r(r, AH_OP_gather, AH_T(ah_r_mul(r, g, rest)), arg->dim, arg->index);
-    ah_r_give(r, SOURCE, ah_r(r, AH_OP_where, AH_T(moves), AH_T(ah_r_div(r, slope, solid)), AH_N(0)));
+    if (r->needs[SOURCE])
+        ah_r_give(r, SOURCE, slope_of_factors(r, arg));
 }
 
 int ah_backward_scatter_fold(struct ah_rule *r)

@@ -32,6 +32,12 @@ static struct ah_tensor *square_plus(struct ah_rule *r, struct ah_tensor *x, dou
     return ah_r_shift(r, ah_r_mul(r, x, x), addend);
 }
 
+/* 1 - x^2: +0 at 1 and -1, so that what divides by it or by its root is +infinity there. */
+static struct ah_tensor *below_one(struct ah_rule *r, struct ah_tensor *x)
+{
+    return ah_r(r, AH_OP_sub, AH_N(1), AH_T(ah_r_mul(r, x, x)));
+}
+
 /* exp(factor x^2) */
 static struct ah_tensor *bell(struct ah_rule *r, struct ah_tensor *x, double factor)
 {
@@ -50,16 +56,17 @@ static struct ah_tensor *bell(struct ah_rule *r, struct ah_tensor *x, double fac
 #define X ah_given(&arg->input)
 #define OUT r->out[0]
 
-UNARY_RULE(asin, ah_r_mul(r, g, unary(r, AH_OP_rsqrt, ah_r_neg(r, square_plus(r, X, -1)))))
-UNARY_RULE(acos, ah_r_neg(r, ah_r_mul(r, g, unary(r, AH_OP_rsqrt, ah_r_neg(r, square_plus(r, X, -1))))))
+UNARY_RULE(asin, ah_r_mul(r, g, unary(r, AH_OP_rsqrt, below_one(r, X))))
+UNARY_RULE(acos, ah_r_neg(r, ah_r_mul(r, g, unary(r, AH_OP_rsqrt, below_one(r, X)))))
 UNARY_RULE(sinh, ah_r_mul(r, g, unary(r, AH_OP_cosh, X)))
 UNARY_RULE(cosh, ah_r_mul(r, g, unary(r, AH_OP_sinh, X)))
 UNARY_RULE(asinh, ah_r_mul(r, g, unary(r, AH_OP_rsqrt, square_plus(r, X, 1))))
 UNARY_RULE(acosh, ah_r_mul(r, g, unary(r, AH_OP_rsqrt, square_plus(r, X, -1))))
-UNARY_RULE(atanh, ah_r_div(r, g, ah_r_neg(r, square_plus(r, X, -1))))
+UNARY_RULE(atanh, ah_r_div(r, g, below_one(r, X)))
 UNARY_RULE(exp2, ah_r_mul(r, g, ah_r_scale(r, OUT, M_LN2)))
 UNARY_RULE(erfc, ah_r_mul(r, g, ah_r_scale(r, bell(r, X, -1), -M_2_SQRTPI)))
 UNARY_RULE(erfinv, ah_r_mul(r, g, ah_r_scale(r, bell(r, OUT, 1), 1 / M_2_SQRTPI)))
+UNARY_RULE(ndtri, ah_r_mul(r, g, ah_r_scale(r, bell(r, OUT, 0.5), M_SQRT2 / (M_2_SQRTPI / 2))))
 UNARY_RULE(lgamma, ah_r_mul(r, g, unary(r, AH_OP_digamma, X)))
 UNARY_RULE(digamma, ah_r_mul(r, g, ah_r(r, AH_OP_polygamma, AH_T(X), AH_I(1))))
 UNARY_RULE(polygamma, ah_r_mul(r, g, ah_r(r, AH_OP_polygamma, AH_T(X), AH_I(arg->n.integer + 1))))
@@ -157,6 +164,17 @@ static int log_sum_rule(struct ah_rule *r, double rate)
         ah_r_give(r, 0, ah_r_mul(r, r->grad_out[0], unary(r, AH_OP_sigmoid, distance)));
     if (r->needs[1])
         ah_r_give(r, 1, ah_r_mul(r, r->grad_out[0], unary(r, AH_OP_sigmoid, ah_r_neg(r, distance))));
+    return r->status;
+}
+
+/* What stays where it is has no slope, as in PyTorch. */
+int ah_backward_nextafter(struct ah_rule *r)
+{
+    const struct ah_args_nextafter *arg = ah_args(r, nextafter);
+    if (r->needs[0])
+        ah_r_give(r, 0, only(r, ah_r(r, AH_OP_ne, arg->input, arg->other), r->grad_out[0]));
+    if (r->needs[1])
+        r->grad_in[1] = ah_r_zeros_input(r, 1);
     return r->status;
 }
 

@@ -101,6 +101,32 @@ AH_SPECIAL double ah_erfinv_series(double y)
     return copysign(x, y);
 }
 
+/* The x with erfc(x) = tail, for a tail of 0..1: Winitzki's approximation, then Newton's method on the logarithm, which
+ * is nearly a parabola. */
+AH_SPECIAL double erfc_inverse(double tail)
+{
+    double l = log(tail * (2 - tail)), a = 0.147, b = 2 / (M_PI * a) + l / 2;
+    double x = sqrt(sqrt(b * b - l / a) - b);
+    for (int step = 0; step < 5; step++) {
+        double rest = erfc(x), slope = M_2_SQRTPI * exp(-x * x);
+        if (rest == 0 || slope == 0)
+            break;
+        x += (log(rest) - log(tail)) * (rest / slope);
+    }
+    return x;
+}
+
+/* The x below which the normal distribution has p. Near 1/2 by erf, whose argument 2 p - 1 is exact there. */
+AH_SPECIAL double ah_ndtri_series(double p)
+{
+    if (!(p > 0 && p < 1))
+        return p == 0 ? -INFINITY : p == 1 ? INFINITY : NAN;
+    if (p >= 0.25 && p <= 0.75)
+        return M_SQRT2 * ah_erfinv_series(2 * p - 1);
+    double x = M_SQRT2 * erfc_inverse(p < 0.5 ? 2 * p : 2 * (1 - p));
+    return p < 0.5 ? -x : x;
+}
+
 AH_SPECIAL double ah_bessel_i_series(int order, double x)
 {
     double size = fabs(x), sum = 1, term = 1, result;

@@ -39,6 +39,7 @@ FLOATS(sinc, a == 0 ? 1 : sinf((float)M_PI * a) / ((float)M_PI * a), a == 0 ? 1 
 FLOATS(lgamma, ah_lgammaf(a), ah_lgamma(a))
 FLOATS(digamma, ah_digammaf(a), ah_digamma(a))
 FLOATS(erfinv, ah_erfinvf(a), ah_erfinv(a))
+FLOATS(ndtri, (float)ah_ndtri(a), ah_ndtri(a))
 FLOATS(i0, ah_i0f(a), ah_bessel_i(0, a))
 FLOATS(i1, ah_i1f(a), ah_bessel_i(1, a))
 

@@ -241,6 +241,9 @@ FLOAT_BACKWARD(relu_backward, b <= 0 ? 0 : a, b <= 0 ? 0 : a)
 FLOAT_BACKWARD(tanh_backward, a *(1.0f - b * b), a *(1.0 - b * b))
 FLOAT_BACKWARD(sigmoid_backward, a *(1.0f - b) * b, a *(1.0 - b) * b)
 FLOAT_BACKWARD(silu_backward, a *silu_slope(b), a *silu_slope_f64(b))
+/* 0 below, x / 3 + 1/2 inside, 1 above (and where x is NaN). */
+FLOAT_BACKWARD(hardswish_backward, b > -3 && b < 3 ? a *(b / 3 + 0.5f) : b <= -3 ? 0 : a,
+               b > -3 && b < 3 ? a *(b / 3 + 0.5) : b <= -3 ? 0 : a)
 FLOAT_BACKWARD(leaky_relu_backward, b > 0 ? a : a * c0, b > 0 ? a : a * c0)
 FLOAT_BACKWARD(gelu_erf_backward, a *gelu_erf_slope(b), a *gelu_erf_slope_f64(b))
 FLOAT_BACKWARD(gelu_tanh_backward, a *gelu_tanh_slope(b), a *gelu_tanh_slope_f64(b))
@@ -268,6 +271,11 @@ int ah_cpu_sigmoid_backward(struct ah_call *c)
 int ah_cpu_silu_backward(struct ah_call *c)
 {
     return backward(c, silu_backward_loops, 0);
+}
+
+int ah_cpu_hardswish_backward(struct ah_call *c)
+{
+    return backward(c, hardswish_backward_loops, 0);
 }
 
 int ah_cpu_leaky_relu_backward(struct ah_call *c)

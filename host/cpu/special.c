@@ -27,6 +27,11 @@ double ah_erfinv(double y)
     return ah_erfinv_series(y);
 }
 
+double ah_ndtri(double p)
+{
+    return ah_ndtri_series(p);
+}
+
 double ah_bessel_i(int order, double x)
 {
     return ah_bessel_i_series(order, x);

@@ -369,7 +369,8 @@ static int attend(struct ah_call *c, const struct ah_args_scaled_dot_product_att
     }
     const struct ah_value args[] = {
         AH_T(made[TURNED]), AH_T(made[TURNED + 1]), AH_T(made[TURNED + 2]), arg->attn_mask, AH_NIL, AH_NIL, AH_NIL,
-        AH_NIL, AH_NIL, AH_INTS_OF(arg->is_causal.flag ? causal : all, 2), AH_N(scale_of(&arg->scale, q)), arg->dropout_p,
+        AH_NIL, AH_NIL, AH_INTS_OF(arg->is_causal.flag ? causal : all, 2), AH_N(scale_of(&arg->scale, q)),
+        arg->dropout_p,
     };
     AH_TRYGO(ah_op_call(AH_OP_attention, args, 12, false, result, &count), out);
     AH_TRYGO(ah_op1(AH_OP_transpose, &made[RESULT], AH_T(result[0]), AH_I(1), AH_I(2)), out);

@@ -2,6 +2,7 @@
 -- of accelhost too, told on its page.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autograd = require "accelhost.autograd"
 local namespace = require "accelhost.util.namespace"
 
 local special = {}
@@ -29,16 +30,24 @@ end
 
 local read_ndtri = arguments.signature("ndtri", {"input: tensor"})
 
---- The inverse of ndtr: sqrt(2) erfinv(2 x - 1).
+--- The inverse of ndtr, for probabilities near 0 as exact as elsewhere. Whole numbers give float32.
 --
 --     accelhost.special.ndtri(accelhost.tensor {0.5})  --> tensor([0.])
 ---@param input userdata probabilities
 ---@return userdata
 function special.ndtri(...)
-  local input = read_ndtri(...)
-  if not input:is_floating_point() then input = input:to "float32" end
-  return C.erfinv(input * 2 - 1) * math.sqrt(2)
+  return C.ndtri(read_ndtri(...))
 end
+
+-- Its slope, -1 - ln x, is infinite at 0 and nan below.
+local Entropy = autograd.Function:extend "entr"
+
+function Entropy.forward(ctx, input)
+  ctx:save_for_backward(input)
+  return C.where(C.lt(input, 0), -math.huge, -C.xlogy(input, input))
+end
+
+function Entropy.backward(ctx, grad) return grad * (-1 - C.log(ctx.saved_tensors[1])) end
 
 local read_entr = arguments.signature("entr", {"input: tensor"})
 
@@ -48,26 +57,34 @@ local read_entr = arguments.signature("entr", {"input: tensor"})
 ---@param input userdata
 ---@return userdata
 function special.entr(...)
-  local input = read_entr(...)
-  return C.where(C.lt(input, 0), -math.huge, -C.xlogy(input, input))
+  return (Entropy.apply(read_entr(...)))
 end
 
-local read_xlog1py = arguments.signature("xlog1py", {"input: tensor", "other: tensor"})
+local read_xlog1py = arguments.signature("xlog1py", {"input: number|tensor", "other: number|tensor"})
 
 --- input * ln(1 + other); 0 where input is 0 and other no nan.
 --
 --     accelhost.special.xlog1py(accelhost.tensor {0, 2}, accelhost.tensor {-1, 0})  --> tensor([0., 0.])
----@param input userdata
----@param other userdata
+---@param input number|userdata one of both is a tensor
+---@param other number|userdata
 ---@return userdata
 function special.xlog1py(...)
   local input, other = read_xlog1py(...)
+  if not C.is_tensor(other) then
+    if not C.is_tensor(input) then arguments.fail("xlog1py: expected a tensor, got two numbers") end
+    local dtype = input:is_floating_point() and input.dtype or "float32"
+    other = C.full({}, other, {dtype = dtype, device = input.device})
+  elseif not C.is_tensor(input) then
+    local dtype = other:is_floating_point() and other.dtype or "float32"
+    input = C.full({}, input, {dtype = dtype, device = other.device})
+  end
   if not other:is_floating_point() then
     other = other:to(input:is_floating_point() and input.dtype or "float32")
   elseif input:dim() > 0 or other:dim() == 0 then
     other = other:to(C.dtype.promote_types(input.dtype, other.dtype)) -- the logarithm in the result's precision
   end
-  local zero = C.logical_and(C.eq(input, 0), C.isnan(other):logical_not())
+  -- Where the logarithm is finite the product is 0 anyway, and its slope in the input the logarithm.
+  local zero = C.logical_and(C.eq(input, 0), C.logical_or(C.le(other, -1), C.isposinf(other)))
   return C.where(zero, 0, input * C.log1p(C.where(zero, 0, other)))
 end
 

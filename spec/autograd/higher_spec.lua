@@ -67,6 +67,13 @@ describe("the second derivative", function()
       y:narrow(0, 3, 1):fill_(3)
       return y * x ^ 2
     end},
+    {"scatter_reduce of products with no, one, two and three zeros", {9}, function(x)
+      local zeros = accelhost.tensor({1, 1, 0, 1, 0, 0, 0, 0, 0}, {dtype = "float64"})
+      local index = accelhost.tensor({0, 0, 1, 1, 2, 2, 3, 3, 3}, {dtype = "int64"})
+      local rest = x - random(9) * (1 - zeros) -- 0 at the x that is asked
+      return accelhost.full({4}, 1.5, {dtype = "float64"}):scatter_reduce(0, index, rest, "prod") * x:sum()
+    end},
+    {"hardswish", {6}, function(x) return F.hardswish(x * 3) end},
     {"a comparison in place", {6}, function(x)
       local y = x * 2
       y:gt_(0)
@@ -121,6 +128,16 @@ describe("the derivative of picking by order", function()
     } do
       local slope = unpack(accelhost.autograd.grad(pick():sum(), {x}, {create_graph = true}))
       assert.is_false(slope.requires_grad)
+    end
+  end)
+
+  it("of products by index is exact where one factor is 0, as PyTorch's", function()
+    for _, name in ipairs {"scatter_reduce", "index_reduce"} do
+      local x, index = leaf {0, 2, 3}, accelhost.tensor({0, 0, 0}, {dtype = "int64"})
+      local y = accelhost[name](accelhost.ones({1}, {dtype = "float64"}), 0, index, x, "prod")
+      local first = autograd.grad({y:sum()}, {x}, {create_graph = true})[1]
+      assert.same({6, 0, 0}, first:tolist())
+      assert.same({5, 3, 2}, autograd.grad({first:sum()}, {x})[1]:tolist())
     end
   end)
 end)

@@ -46,10 +46,46 @@ struct ah_value ah_check_operand(lua_State *L, int index, const char *op)
     return AH_NIL;
 }
 
+/* The number in a 0-dim tensor, which may stand for a number as in PyTorch: no gradient goes through it. */
+static bool read_number_tensor(lua_State *L, const struct ah_op *op, int i, int index, struct ah_value *out)
+{
+    struct ah_tensor *tensor = ah_to_tensor(L, index), *here = NULL;
+    bool whole = op->param[i].kind == AH_INT;
+    if (!tensor || tensor->ndim > 0 || (whole && ah_dtype_is_float(tensor->dtype)))
+        return false;
+    if (ah_requires_grad(tensor))
+        ah_raise_text(L, "%s: argument %d (%s): expected a number, got a tensor that requires gradients, which do not "
+                      "pass through here: use :item()", op->name, i + 1, op->param[i].name);
+    ah_check(L, ah_host_copy(&here, tensor));
+    *out = whole ? AH_I(ah_tensor_get_int(here, 0)) : AH_N(ah_tensor_get(here, 0));
+    ah_tensor_release(here);
+    return true;
+}
+
+/* {false, 3}: false as AH_SAME_SIZE. */
+static struct ah_value read_open_sizes(lua_State *L, const struct ah_op *op, int i, int index)
+{
+    struct ah_value value = {.kind = AH_INTS};
+    int count = (int)lua_objlen(L, index);
+    for (int k = 0; k < count && k < AH_MAX_DIMS; k++) {
+        lua_rawgeti(L, index, k + 1);
+        double number = lua_tonumber(L, -1);
+        bool same = lua_isboolean(L, -1) && !lua_toboolean(L, -1);
+        if (!same && (lua_type(L, -1) != LUA_TNUMBER || !is_integral(number)))
+            ah_raise_text(L, "%s: %s: expected integers, or false to keep the input's size, item %d is %s", op->name,
+                          op->param[i].name, k + 1, ah_value_text(L, -1));
+        value.ints.at[value.ints.count++] = same ? AH_SAME_SIZE : (int64_t)number;
+        lua_pop(L, 1);
+    }
+    return value;
+}
+
 /* Integers from a table, or from consecutive numbers when `variadic`; *used says how many stack places. */
 static struct ah_value read_ints(lua_State *L, const struct ah_op *op, int i, int index, bool variadic, int *used)
 {
     struct ah_value value = {.kind = AH_INTS};
+    if (lua_istable(L, index) && (op->flags & AH_OPEN_SIZE) && lua_objlen(L, index) == 2)
+        return read_open_sizes(L, op, i, index);
     if (lua_istable(L, index)) {
         char what[96];
         snprintf(what, sizeof what, "%s: %s", op->name, op->param[i].name);
@@ -90,6 +126,35 @@ static struct ah_value read_list(lua_State *L, const struct ah_op *op, int i, in
     return AH_L(items, count);
 }
 
+static bool is_filling(const struct ah_op *op)
+{
+    return op->id == AH_OP_full || op->id == AH_OP_full_like;
+}
+
+/* A fill value of true or false as 1 or 0; without a dtype it makes a tensor of bool. */
+static void settle_filling(const struct ah_op *op, struct ah_value *args)
+{
+    enum { VALUE = 1, DTYPE = 2 };
+    if (!is_filling(op) || args[VALUE].kind != AH_FLAG)
+        return;
+    args[VALUE] = AH_N(args[VALUE].flag);
+    if (op->id == AH_OP_full && args[DTYPE].kind == AH_NONE)
+        args[DTYPE] = AH_D(AH_BOOL);
+}
+
+/* var(false), var(dim, false): the flag is whether the result is unbiased, in the place of the correction. */
+static void settle_unbiased(lua_State *L)
+{
+    if (lua_isboolean(L, 2)) {
+        lua_pushnil(L);
+        lua_insert(L, 2);
+    }
+    if (lua_isboolean(L, 3)) {
+        lua_pushinteger(L, lua_toboolean(L, 3));
+        lua_replace(L, 3);
+    }
+}
+
 static struct ah_value read_value(lua_State *L, const struct ah_op *op, int i, int index, bool variadic, int *used)
 {
     const struct ah_param *param = &op->param[i];
@@ -114,17 +179,26 @@ static struct ah_value read_value(lua_State *L, const struct ah_op *op, int i, i
     case AH_LIST:
         return read_list(L, op, i, index);
     case AH_INT: {
+        struct ah_value value;
         double number = lua_tonumber(L, index);
+        if (read_number_tensor(L, op, i, index, &value))
+            return value;
         if (lua_type(L, index) != LUA_TNUMBER || !is_integral(number))
             bad_argument(L, op, i, index, "an integer");
         return AH_I((int64_t)number);
     }
     case AH_INTS:
         return read_ints(L, op, i, index, variadic, used);
-    case AH_NUMBER:
+    case AH_NUMBER: {
+        struct ah_value value;
+        if (is_filling(op) && lua_isboolean(L, index))
+            return AH_B(lua_toboolean(L, index));
+        if (read_number_tensor(L, op, i, index, &value))
+            return value;
         if (lua_type(L, index) != LUA_TNUMBER)
             bad_argument(L, op, i, index, "a number");
         return AH_N(lua_tonumber(L, index));
+    }
     case AH_FLAG:
         if (!lua_isboolean(L, index))
             bad_argument(L, op, i, index, "true or false");
@@ -290,6 +364,8 @@ static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
         lua_pushinteger(L, 0);
         lua_insert(L, 1);
     }
+    if (op->flags & AH_UNBIASED)
+        settle_unbiased(L);
     int top = lua_gettop(L), index = 1, i = 0;
     for (; i < op->param_count && index <= top; i++) {
         if (index == top && is_options(L, index, op->param[i].kind))
@@ -309,6 +385,7 @@ static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
             return ah_raise_text(L, "%s: argument %d (%s) is missing", op->name, k + 1, op->param[k].name);
         }
     }
+    settle_filling(op, args);
     struct ah_tensor *out[AH_MAX_OUTS];
     int out_count = 0;
     struct ah_device *drawn = extras.generator ? where_drawn(L, op, args, extras.generator) : NULL;

@@ -85,8 +85,22 @@ static bool read_word(lua_State *L, const char *word, struct target *target)
     return false;
 }
 
+/* non_blocking and copy by position, from `at` up to the table of options or the end; `first` is what else could be
+ * the first of them. */
+static void read_flags(lua_State *L, int at, int end, const char *first, struct target *target)
+{
+    bool *const flag[] = {&target->non_blocking, &target->copy};
+    for (int i = 0; at < end; i++, at++) {
+        if (i == 2 || !(lua_isboolean(L, at) || lua_isnil(L, at)))
+            ah_raise_text(L, "to: expected %s%s or a table of options, got %s", i == 0 ? first : "",
+                          i == 0 ? "non_blocking (true or false)" : i == 1 ? "copy (true or false)" : "nothing more",
+                          ah_value_text(L, at));
+        *flag[i] = lua_toboolean(L, at);
+    }
+}
+
 /* t:to("float64"), t:to("cuda:0"), t:to("cuda:0", "float64"), t:to(other), t:to{dtype = ..., device = ...}, the first
- * four with a table of options behind */
+ * four with non_blocking and copy or with a table of options after them */
 static int method_to(lua_State *L)
 {
     const struct ah_tensor *tensor = ah_check_tensor(L, 1), *other = ah_to_tensor(L, 2);
@@ -101,12 +115,10 @@ static int method_to(lua_State *L)
         return ah_raise_text(L, "to: expected a dtype, a device, a tensor or {dtype=, device=}, got %s",
                              luaL_typename(L, 2));
     }
-    if (named && lua_type(L, 3) == LUA_TSTRING)
+    bool second = named && (lua_type(L, 3) == LUA_TSTRING || lua_isnil(L, 3));
+    if (second && lua_type(L, 3) == LUA_TSTRING)
         target.dtype = ah_check_dtype(L, 3);
-    else if (last > 2 && !(options && last == 3) && !lua_isnil(L, 3))
-        return ah_raise_text(L, "to: expected %s or a table of options behind the %s, got %s",
-                             named ? "a dtype" : "nothing", other ? "tensor" : named ? "device" : "dtype",
-                             ah_value_text(L, 3));
+    read_flags(L, second ? 4 : 3, options ? last : last + 1, named && !second ? "a dtype, " : "", &target);
     if (options)
         read_options(L, last, whole, &target);
     return convert(L, &target);
@@ -208,7 +220,7 @@ const struct ah_function ah_tensor_move_methods[] = {
      * result is never the tensor itself.
      *     a:to "int64"  --> tensor([1, 2, 3])
      * @return Tensor */
-    {"to", method_to, "input:T, target:*, dtype:*?, options:*?"},
+    {"to", method_to, "input:T, target:*, dtype:*?, non_blocking:*?, copy:*?, options:*?"},
     /* The tensor in the dtype and on the device of another one.
      *     a:type_as(labels).dtype  --> int64
      * @return Tensor */

@@ -85,6 +85,12 @@ int ah_forward_rand(struct ah_call *c)
     return make(c, &c->arg[0], &arg->dtype);
 }
 
+/* A bound or step of a sequence: in integers its fraction is cut, as in PyTorch. */
+static double sequence_number(double value, enum ah_dtype dtype)
+{
+    return ah_dtype_category(dtype) == AH_CATEGORY_INT ? trunc(value) : value;
+}
+
 /* One number is the end, as in PyTorch. Kept for the kernel: state = start, step. */
 int ah_forward_arange(struct ah_call *c)
 {
@@ -105,18 +111,20 @@ int ah_forward_arange(struct ah_call *c)
     double count = ceil((end - start) / step);
     if (count > 0x1p53)
         return ah_fail(AH_EINVAL, "arange: %g elements are too many", count);
-    c->state.sequence.start = start;
-    c->state.sequence.step = step;
+    c->state.sequence.start = sequence_number(start, dtype);
+    c->state.sequence.step = sequence_number(step, dtype);
     AH_TRY(ah_call_output(c, 0, (int64_t[]){(int64_t)count}, 1, dtype));
     return ah_call_kernel(c);
 }
 
 int ah_forward_linspace(struct ah_call *c)
 {
-    const struct ah_args_linspace *arg = ah_args(c, linspace);
+    struct ah_args_linspace *arg = ah_args(c, linspace);
     int64_t steps = arg->steps.integer;
     if (steps < 0)
         return ah_fail(AH_EINVAL, "linspace: expected steps of 0 or more, got %lld", (long long)steps);
+    arg->start.number = sequence_number(arg->start.number, arg->dtype.dtype);
+    arg->end_.number = sequence_number(arg->end_.number, arg->dtype.dtype);
     AH_TRY(ah_call_output(c, 0, &steps, 1, arg->dtype.dtype));
     return ah_call_kernel(c);
 }

@@ -133,10 +133,11 @@ static int check_lines(struct ah_call *c, const struct ah_tensor *index)
     const struct ah_tensor *x = arg->input.tensor;
     int dim;
     AH_TRY(ah_wrap_dim(c->op->name, arg->dim.integer, x->ndim, &dim));
-    AH_TRY(expect_index(c, 2));
+    if (index->numel > 0)
+        AH_TRY(expect_index(c, 2));
     arg->dim.integer = dim;
-    bool fits = index->ndim == x->ndim || index->numel == 0;
-    for (int d = 0; fits && index->numel > 0 && d < x->ndim; d++)
+    bool fits = (index->ndim ? index->ndim : 1) == (x->ndim ? x->ndim : 1) || index->numel == 0;
+    for (int d = 0; fits && index->numel > 0 && d < x->ndim && d < index->ndim; d++)
         fits = d == dim || index->size[d] <= x->size[d];
     if (!fits) {
         return ah_fail(AH_EINVAL, "%s: index %s does not fit %s outside dim %d", c->op->name,
@@ -309,10 +310,24 @@ int ah_forward_take(struct ah_call *c)
     return status;
 }
 
+/* Indices below 0 count from the end. */
+static int from_the_end(struct ah_tensor **out, struct ah_tensor *index, int64_t n)
+{
+    struct ah_tensor *below = NULL, *moved = NULL;
+    int status;
+    AH_TRYGO(ah_op1(AH_OP_lt, &below, AH_T(index), AH_I(0)), out);
+    AH_TRYGO(ah_op1(AH_OP_add, &moved, AH_T(index), AH_I(n)), out);
+    AH_TRYGO(ah_op1(AH_OP_where, out, AH_T(below), AH_T(moved), AH_T(index)), out);
+out:
+    ah_tensor_release(below);
+    ah_tensor_release(moved);
+    return status;
+}
+
 int ah_forward_take_along_dim(struct ah_call *c)
 {
     const struct ah_args_take_along_dim *arg = ah_args(c, take_along_dim);
-    struct ah_tensor *x = arg->input.tensor, *index = arg->indices.tensor, *a = NULL, *b = NULL;
+    struct ah_tensor *x = arg->input.tensor, *index = arg->indices.tensor, *a = NULL, *b = NULL, *turned = NULL;
     int64_t size[AH_MAX_DIMS], all = -1;
     int dim = 0, ndim, status;
     if (arg->dim.kind != AH_INT) {
@@ -329,7 +344,8 @@ int ah_forward_take_along_dim(struct ah_call *c)
         if (x->ndim > 0)
             like.size[dim] = 1;
         AH_TRY(ah_broadcast_shapes("take_along_dim", &like, index, size, &ndim));
-        AH_TRYGO(ah_op1(AH_OP_expand, &b, AH_T(index), AH_INTS_OF(size, ndim)), out);
+        AH_TRYGO(from_the_end(&turned, index, x->ndim > 0 ? x->size[dim] : 1), out);
+        AH_TRYGO(ah_op1(AH_OP_expand, &b, AH_T(turned), AH_INTS_OF(size, ndim)), out);
         if (x->ndim > 0)
             size[dim] = x->size[dim];
         AH_TRYGO(ah_op1(AH_OP_expand, &a, AH_T(x), AH_INTS_OF(size, ndim)), out);
@@ -339,6 +355,7 @@ int ah_forward_take_along_dim(struct ah_call *c)
 out:
     ah_tensor_release(a);
     ah_tensor_release(b);
+    ah_tensor_release(turned);
     return status;
 }
 

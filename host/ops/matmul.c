@@ -144,6 +144,12 @@ out:
     return status;
 }
 
+/* alpha or beta of a product: of integers its fraction is cut, as in PyTorch. */
+static double product_factor(const struct ah_tensor *product, const struct ah_value *factor)
+{
+    return ah_dtype_is_float(product->dtype) ? factor->number : __builtin_trunc(factor->number);
+}
+
 /* beta * input + alpha * (a @ b); beta 0 drops the input, whatever it holds. */
 static int add_product(struct ah_call *c, int ndim)
 {
@@ -155,7 +161,6 @@ static int add_product(struct ah_call *c, int ndim)
         return ah_fail(AH_EINVAL, "%s: batch sizes differ: %s x %s", c->op->name, ah_shape(a), ah_shape(b));
     if ((a->dtype == AH_F16 || a->dtype == AH_BF16) && a->dtype == b->dtype && a->dtype == arg->input.tensor->dtype)
         return add_product_of_halves(c);
-    double beta = arg->beta.number, alpha = arg->alpha.number;
     struct ah_tensor *raw = NULL, *right = NULL, *left = NULL;
     int status;
     AH_TRYGO(ah_op1(AH_OP_matmul, &raw, c->arg[1], c->arg[2]), out);
@@ -164,7 +169,8 @@ static int add_product(struct ah_call *c, int ndim)
                          ah_shape(raw));
         goto out;
     }
-    AH_TRYGO(scaled(&right, raw, alpha), out);
+    double beta = product_factor(raw, &arg->beta);
+    AH_TRYGO(scaled(&right, raw, product_factor(raw, &arg->alpha)), out);
     if (beta == 0) {
         c->out[0] = ah_tensor_retain(right);
     } else {

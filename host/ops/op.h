@@ -52,6 +52,9 @@ struct ah_value {
     };
 };
 
+/* In output_size of adaptive pools: as large as the input. */
+#define AH_SAME_SIZE INT64_MIN
+
 /* Build values in C calls: AH_T(x), AH_I(3), ... A NULL tensor is "absent". */
 #define AH_T(x) ((struct ah_value){.kind = (x) ? AH_TENSOR : AH_NONE, .tensor = (x)})
 #define AH_L(items, n) ((struct ah_value){.kind = AH_LIST, .list = {(items), (n)}})
@@ -103,6 +106,8 @@ enum {
     AH_MAKES = 1 << 10,        /* makes tensors from nothing or in the likeness of one: takes requires_grad */
     AH_FROM_ZERO = 1 << 11,    /* f(high, size) is f(0, high, size) */
     AH_RANDOM = 1 << 12,       /* draws from the default generator, or from the one that `generator` names */
+    AH_UNBIASED = 1 << 13,     /* true or false in place of dim or correction says whether the result is unbiased */
+    AH_OPEN_SIZE = 1 << 14,    /* false in a table of integers is AH_SAME_SIZE */
     AH_API = AH_METHOD | AH_FUNCTION,
 };
 

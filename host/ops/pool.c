@@ -162,7 +162,7 @@ static int adaptive_geometry(struct ah_window *s, const struct ah_call *c, const
 {
     int64_t size[2];
     AH_TRY(split_input(s, c->op->name, input, ndim));
-    AH_TRY(ah_pair(c->op->name, "output_size", output, NULL, 1, size));
+    AH_TRY(ah_pair(c->op->name, "output_size", output, NULL, 0, size));
     s->oh = size[0];
     s->ow = size[1];
     if (s->h == 0 || s->w == 0)
@@ -170,13 +170,16 @@ static int adaptive_geometry(struct ah_window *s, const struct ah_call *c, const
     return 0;
 }
 
-/* out[0] of an adaptive pool. */
-static int adaptive_output(struct ah_call *c, const struct ah_value *output)
+/* out[0] of an adaptive pool. Sizes that the input keeps are written into the arguments, for kernel and rule. */
+static int adaptive_output(struct ah_call *c, struct ah_value *output)
 {
     const struct ah_tensor *x = c->arg[0].tensor;
     struct ah_window s;
     int64_t size[4];
     AH_TRY(ah_call_expect_float(c, 0));
+    for (int i = 0; x->ndim >= 2 && output->ints.count == 2 && i < 2; i++)
+        if (output->ints.at[i] == AH_SAME_SIZE)
+            output->ints.at[i] = x->size[x->ndim - 2 + i];
     AH_TRY(adaptive_geometry(&s, c, x->size, x->ndim, output));
     return ah_call_output(c, 0, size, output_size(&s, size), x->dtype);
 }
@@ -201,7 +204,7 @@ int ah_forward_adaptive_avg_pool2d_backward(struct ah_call *c)
 /* The places of the maxima are kept for the gradient. */
 int ah_forward_adaptive_max_pool2d(struct ah_call *c)
 {
-    const struct ah_args_adaptive_max_pool2d *arg = ah_args(c, adaptive_max_pool2d);
+    struct ah_args_adaptive_max_pool2d *arg = ah_args(c, adaptive_max_pool2d);
     AH_TRY(adaptive_output(c, &arg->output_size));
     const struct ah_tensor *y = c->out[0];
     if (arg->return_indices.flag)

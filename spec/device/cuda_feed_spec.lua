@@ -224,7 +224,7 @@ describe("accelhost.cuda", function()
   case("refuses devices that are none", function()
     prints("cuda.set_device: device: there are 2 CUDA devices, got 2\n" ..
       "cuda.synchronize: device: expected a number or the name of a CUDA device, got 'cpu'\n" ..
-      "to: expected a dtype or a table of options behind the device, got number 3\n", [[
+      "to: expected a dtype, non_blocking (true or false) or a table of options, got number 3\n", [[
       print(raises(function() cuda.set_device(2) end))
       print(raises(function() cuda.synchronize "cpu" end))
       print(raises(function() accelhost.ones(2):to("cuda", 3) end))]])

@@ -170,6 +170,12 @@ function surface.rows(entry)
   local rows = {}
   for parameter, letter, rest in text:gmatch "([%w_]+):(.)([^,]*)" do
     local kind = letter == "L" and list or letter == "I" and many or letters[letter] and kinds.get(letters[letter])
+    -- true and false fill tensors, and say by position whether a variance is unbiased.
+    if parameter == "fill_value" or (parameter == "correction" and text:find "unbiased:b") then
+      kind = kinds.get "number|flag"
+    elseif parameter == "dim" and text:find "unbiased:b" then
+      kind = kinds.get "integers|flag"
+    end
     rows[#rows + 1] = {name = parameter, kind = kind, required = rest == "", list = letter == "L" or letter == "I"}
   end
   if entry.method then rows = {unpack(rows, 2)} end

@@ -1,4 +1,5 @@
 local accelhost = require "accelhost"
+local check = require "spec.support.check"
 local run = require "spec.support.run"
 
 describe("tensor()", function()
@@ -169,6 +170,37 @@ describe("arguments of an op", function()
   end)
 end)
 
+describe("a number in the place of an argument", function()
+  it("may be a tensor of 0 dims without a gradient", function()
+    local x = accelhost.tensor {1, 2, 3}
+    assert.same({2, 3}, x:narrow(0, accelhost.tensor(1, {dtype = "int64"}), 2):tolist())
+    assert.same({6, 7, 8}, x:add(1, {alpha = accelhost.tensor(5)}):tolist())
+    check.raises("narrow: argument 3 (start): expected an integer, got a tensor",
+      function() x:narrow(0, accelhost.tensor(1.5), 1) end)
+    check.raises("narrow: argument 3 (start): expected an integer, got a tensor",
+      function() x:narrow(0, accelhost.tensor({1}, {dtype = "int64"}), 1) end)
+    check.raises("add: argument 3 (alpha): expected a number, got a tensor that requires gradients", function()
+      x:add(1, {alpha = accelhost.tensor(5):requires_grad_()})
+    end)
+  end)
+
+  it("true and false are no numbers but where they fill or choose a variance", function()
+    local x = accelhost.tensor {1, 2, 3}
+    assert.equal("bool", accelhost.full({2}, true).dtype)
+    assert.equal("float32", accelhost.full_like(x, true).dtype)
+    check.raises("add: argument 3 (alpha): expected a number, got true", function() x:add(1, {alpha = true}) end)
+  end)
+
+  it("sizes that an adaptive pool keeps are false, not nil", function()
+    check.raises("adaptive_avg_pool2d: output_size: expected integers, or false to keep the input's size, item 1 is nil",
+      function() accelhost.nn.functional.adaptive_avg_pool2d(accelhost.ones(1, 1, 4, 4), {nil, 3}) end)
+    check.raises("expected integers", function()
+      accelhost.nn.functional.avg_pool2d(accelhost.ones(1, 1, 4, 4), {false, 3})
+    end)
+    assert.same({1, 1, 4, 3}, accelhost.nn.AdaptiveMaxPool2d({false, 3})(accelhost.ones(1, 1, 4, 4)):shape())
+  end)
+end)
+
 describe("free()", function()
   it("makes later use an error", function()
     local t = accelhost.zeros(2)
@@ -291,6 +323,22 @@ describe("from_string", function()
 end)
 
 describe("to", function()
+  it("takes non_blocking and copy by position", function()
+    local x = accelhost.ones(2)
+    assert.equal("float64", x:to("float64", true, true).dtype)
+    assert.is_false(x:to("float32", false, true) == x)
+    assert.is_true(x:to("cpu", nil, true) == x)
+    assert.equal("float64", x:to("cpu", "float64", true, false).dtype)
+    assert.equal("int64", x:to(accelhost.ones({1}, {dtype = "int64"}), true).dtype)
+    assert.is_false(x:to("cpu", true, {copy = true}) == x)
+    check.raises("to: expected a dtype, non_blocking (true or false) or a table of options, got number 3",
+      function() x:to("cpu", 3) end)
+    check.raises("to: expected copy (true or false) or a table of options, got number 3",
+      function() x:to("float64", true, 3) end)
+    check.raises("to: expected nothing more or a table of options, got true",
+      function() x:to("float64", true, true, true) end)
+  end)
+
   it("names a device that is not there", function()
     assert.error_matches(function() accelhost.ones(1):to "far9:0" end, 'device "far9": accelhost%-far9.so is not here ')
   end)

@@ -71,10 +71,10 @@ end
 ---@names AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d
 for dims = 1, 3 do
   local average, max = "adaptive_avg_pool" .. dims .. "d", "adaptive_max_pool" .. dims .. "d"
-  class("AdaptiveAvgPool" .. dims .. "d", {"output_size: counts"}, function(self, input)
+  class("AdaptiveAvgPool" .. dims .. "d", {"output_size: open_sizes"}, function(self, input)
     return F[average](input, self.output_size)
   end, {"output_size"})
-  class("AdaptiveMaxPool" .. dims .. "d", {"output_size: counts", {"return_indices: flag", false}},
+  class("AdaptiveMaxPool" .. dims .. "d", {"output_size: open_sizes", {"return_indices: flag", false}},
     function(self, input) return F[max](input, self.output_size, self.return_indices) end, {"output_size"})
 end
 
@@ -112,7 +112,7 @@ end
 for dims = 2, 3 do
   local name, pool = "FractionalMaxPool" .. dims .. "d", "fractional_max_pool" .. dims .. "d"
   class(name, {
-    "kernel_size: counts", {"output_size: counts"}, {"output_ratio: numbers"}, {"return_indices: flag", false},
+    "kernel_size: counts", {"output_size: open_sizes"}, {"output_ratio: numbers"}, {"return_indices: flag", false},
     {"_random_samples: tensor"},
   }, function(self, input)
     return F[pool](input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,

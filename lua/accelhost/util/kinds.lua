@@ -96,6 +96,9 @@ local known = {
   counts = {"an integer of at least 1 or a table of them", function(value)
     return is_count(value, 1) or is_list(value, function(item) return is_count(item, 1) end)
   end},
+  open_sizes = {"an integer of at least 0 or a table of them, false to keep the input's size", function(value)
+    return is_size(value) or is_list(value, function(item) return item == false or is_size(item) end)
+  end},
   integers = {"an integer or a table of integers", function(value)
     return is_integer(value) or is_list(value, is_integer)
   end},

@@ -83,23 +83,31 @@ function F.avg_pool3d(...)
   return means:reshape(result_sizes(input, n, c, means:size(2), oh, ow))
 end
 
-local read_adaptive = signature("adaptive_avg_pool3d", {"input: tensor", "output_size: counts"})
+-- The three sizes of an adaptive pool's result; false keeps the input's.
+local function open_sizes(what, size, ...)
+  size = arguments.copy(tuple(what, "output_size", size, 3))
+  for i = 1, 3 do size[i] = size[i] or (select(i, ...)) end
+  return size
+end
 
---- The means of as many windows of [N, C, D, H, W] or [C, D, H, W] as output_size says.
+local read_adaptive = signature("adaptive_avg_pool3d", {"input: tensor", "output_size: open_sizes"})
+
+--- The means of as many windows of [N, C, D, H, W] or [C, D, H, W] as output_size says; false keeps the input's size.
 --
 --   F.adaptive_avg_pool3d(images:unsqueeze(2), 1):size(-1)  --> 1
 ---@return userdata
 function F.adaptive_avg_pool3d(...)
   local input, size = read_adaptive(...)
-  size = tuple("adaptive_avg_pool3d", "output_size", size, 3)
   local n, c, d, h, w = volume_sizes("adaptive_avg_pool3d", input)
+  size = open_sizes("adaptive_avg_pool3d", size, d, h, w)
+  if size[2] * size[3] == 0 then return input:new_zeros(result_sizes(input, n, c, unpack(size))) end
   local means = C.adaptive_avg_pool2d(input:reshape(n, c * d, h, w), plane(size))
   means = C.adaptive_avg_pool2d(means:reshape(n, c, d, size[2] * size[3]), {size[1], size[2] * size[3]})
   return means:reshape(result_sizes(input, n, c, unpack(size)))
 end
 
 local read_adaptive_max = signature("adaptive_max_pool3d",
-  {"input: tensor", "output_size: counts", {"return_indices: flag", false}})
+  {"input: tensor", "output_size: open_sizes", {"return_indices: flag", false}})
 
 --- The largest value of each of output_size windows of [N, C, D, H, W] or [C, D, H, W]; with return_indices also its
 --- place in the volume.
@@ -109,8 +117,12 @@ local read_adaptive_max = signature("adaptive_max_pool3d",
 ---@return userdata? indices with return_indices, int64
 function F.adaptive_max_pool3d(...)
   local input, size, return_indices = read_adaptive_max(...)
-  size = tuple("adaptive_max_pool3d", "output_size", size, 3)
   local n, c, d, h, w = volume_sizes("adaptive_max_pool3d", input)
+  size = open_sizes("adaptive_max_pool3d", size, d, h, w)
+  if size[2] * size[3] == 0 then
+    local sizes = result_sizes(input, n, c, unpack(size))
+    return input:new_zeros(sizes), return_indices and input:new_zeros(sizes, {dtype = "int64"}) or nil
+  end
   local values, places = C.adaptive_max_pool2d(input:reshape(n, c * d, h, w), plane(size), true)
   local pixels = size[2] * size[3]
   local deepest, deep = C.adaptive_max_pool2d(values:reshape(n, c, d, pixels), {size[1], pixels}, true)

@@ -107,7 +107,16 @@ end
 
 local norm = C.norm
 
---- The p-norm over some dims, of all elements without dims; p = "fro" is 2.
+-- The dims of a norm of matrices, the last two unless two are named.
+local function nuclear(input, dim, keepdim)
+  if input:dim() ~= 2 and not (type(dim) == "table" and #dim == 2) then
+    C.system.raise(("norm: dim: expected the two dims of the matrices for p = 'nuc', input has %d"):format(input:dim()))
+  end
+  return require("accelhost.linalg.norm").matrix_norm(input, "nuc", dim or {-2, -1}, keepdim or false)
+end
+
+--- The p-norm over some dims, of all elements without dims; p = "fro" is 2, "nuc" the sum of a matrix's singular
+--- values.
 --
 --   accelhost.tensor{3, 4}:norm()  --> tensor(5.)
 ---@param input userdata
@@ -115,7 +124,13 @@ local norm = C.norm
 ---@param ... any dim, keepdim
 ---@return userdata
 function tensor.norm(input, p, ...)
-  if p == "fro" then
+  if p == "nuc" then
+    local dim, keepdim = ...
+    if type(dim) == "table" and dim[1] == nil then dim, keepdim = dim.dim, dim.keepdim end
+    return nuclear(input, dim, keepdim)
+  elseif type(p) == "table" and p.p == "nuc" then
+    return nuclear(input, p.dim, p.keepdim)
+  elseif p == "fro" then
     p = 2
   elseif type(p) == "table" and p.p == "fro" then
     local options = {}
@@ -123,7 +138,7 @@ function tensor.norm(input, p, ...)
     options.p = 2
     p = options
   elseif type(p) == "string" then
-    C.system.raise(("norm: unknown p '%s' (known: numbers, 'fro')"):format(p))
+    C.system.raise(("norm: unknown p '%s' (known: numbers, 'fro', 'nuc')"):format(p))
   end
   return norm(input, p, ...)
 end

@@ -189,6 +189,25 @@ describe("Gradients", function()
     gradcheck.gradgradcheck(function(A, b) return (linalg.lstsq(A, b)) end, {randn(2, 3), randn(2)})
   end)
 
+  it("without columns least squares leave the whole over, but for gels", function() -- PyTorch 2.15
+    local A, B = accelhost.zeros({2, 3, 0}, {dtype = "float64"}), randn(2, 3, 2)
+    for _, driver in ipairs {"gelsd", "gelss"} do
+      expect_near(B:square():sum(-2), (select(2, linalg.lstsq(A, B, {driver = driver}))), 1e-15)
+    end
+    assert.equal(0, (select(2, linalg.lstsq(A, B, {driver = "gels"}))):abs():sum():item())
+  end)
+
+  it("of what least squares leave over are those of the sum of squares", function()
+    accelhost.manual_seed(3)
+    for _, driver in ipairs {"gels", "gelsd", "gelss"} do
+      local function left_over(A, B) return (select(2, linalg.lstsq(A, B, {driver = driver}))) end
+      gradcheck.gradcheck(left_over, {randn(2, 5, 3), randn(2, 5, 2)})
+      local A, B = randn(2, 5, 3), randn(2, 5, 2)
+      local X, residuals = linalg.lstsq(A, B, {driver = driver})
+      expect_near((accelhost.matmul(A, X) - B):square():sum(-2), residuals, 1e-12)
+    end
+  end)
+
   it("of a large batch are those of its matrices", function()
     accelhost.manual_seed(5)
     local A, B = randn(50, 8, 8), randn(50, 8, 3)

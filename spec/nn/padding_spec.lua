@@ -33,11 +33,15 @@ describe("pad", function()
     local place = {
       reflect = function(p, n) return p < 0 and -p or p < n and p or 2 * (n - 1) - p end,
       replicate = function(p, n) return math.max(0, math.min(p, n - 1)) end,
-      circular = function(p, n) return p % n end,
+      -- What negative numbers cut off is no part of the circle.
+      circular = function(p, n, left, right)
+        local first, last = math.max(-left, 0), n - math.max(-right, 0)
+        return first + (p - first) % (last - first)
+      end,
     }
     local function picked(x, dim, left, right, mode)
       local index = {}
-      for p = -left, x:size(dim) - 1 + right do index[#index + 1] = place[mode](p, x:size(dim)) end
+      for p = -left, x:size(dim) - 1 + right do index[#index + 1] = place[mode](p, x:size(dim), left, right) end
       return x:index_select(dim, accelhost.tensor(index, {dtype = "int64"}))
     end
     for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool"} do

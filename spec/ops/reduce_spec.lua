@@ -202,7 +202,11 @@ describe("names that stand for more than one thing", function()
     local x = T {{3, 4}, {6, 8}}
     check.near(math.sqrt(125), x:norm("fro"):item(), 1e-6)
     check.near({5, 10}, accelhost.norm(x, {p = "fro", dim = 1}), 1e-6)
-    check.raises("norm: unknown p 'nuc' (known: numbers, 'fro')", function() x:norm("nuc") end)
+    check.near(accelhost.linalg.matrix_norm(x, "nuc"):item(), x:norm("nuc"):item(), 1e-6)
+    assert.same({2, 1, 1}, accelhost.norm(accelhost.ones(2, 3, 4), {p = "nuc", dim = {1, 2}, keepdim = true}):shape())
+    check.raises("norm: dim: expected the two dims of the matrices for p = 'nuc', input has 3",
+      function() accelhost.ones(2, 3, 4):norm("nuc") end)
+    check.raises("norm: unknown p 'inf' (known: numbers, 'fro', 'nuc')", function() x:norm("inf") end)
     check.raises("max: dim: expected an integer or a tensor", function() x:max(0.5) end)
     local values, places = x:max(1)
     assert.same({{4, 8}, {1, 1}}, {values:tolist(), places:tolist()})

@@ -1,6 +1,7 @@
 --- Making tensors from others: from numbers and tables, and at random; and what a function tells of a tensor.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local autograd = require "accelhost.autograd"
 local fail, signature = arguments.fail, arguments.signature
 
 local create = {}
@@ -8,15 +9,23 @@ local create = {}
 local making = {{"dtype: dtype"}, {"device: device"}, {"requires_grad: flag", false}}
 
 local read_logspace = signature("logspace", {
-  "start: number", "end_: number", "steps: size", {"base: number", 10}, {"dtype: dtype", "float32"}, {"device: device"},
+  "start: number|tensor", "end_: number|tensor", "steps: size", {"base: number", 10}, {"dtype: dtype", "float32"}, {"device: device"},
   {"requires_grad: flag", false},
 })
 
---- `steps` powers of a base whose exponents are evenly spaced from start to end_, both included.
+-- A number, or the one in a 0-dim tensor.
+local function number_of(name, value)
+  if not C.is_tensor(value) then return value end
+  if value:dim() > 0 then fail("logspace: %s: expected a number, got shape %s", name, arguments.shape_text(value)) end
+  return value:item()
+end
+
+--- `steps` powers of a base whose exponents are evenly spaced from start to end_, both included. In a dtype of integers
+--- the fractions of start and end_ are cut, then those of the powers.
 --
 --     accelhost.logspace(0, 2, 3)  --> tensor([  1.,  10., 100.])
----@param start number
----@param end_ number
+---@param start number|userdata
+---@param end_ number|userdata
 ---@param steps integer
 ---@param base? number|table default 10
 ---@param dtype? string default "float32"
@@ -25,6 +34,8 @@ local read_logspace = signature("logspace", {
 ---@return userdata
 function create.logspace(...)
   local start, to, steps, base, dtype, device, requires_grad = read_logspace(...)
+  start, to = number_of("start", start), number_of("end_", to)
+  if dtype:find "int" then start, to = math.modf(start), math.modf(to) end
   local powers = C.pow(base, C.linspace(start, to, steps, {dtype = "float64"})):to(dtype)
   powers = device and powers:to(device) or powers
   return requires_grad and powers:requires_grad_() or powers
@@ -107,6 +118,36 @@ function create.randint_like(...)
     requires_grad = requires_grad, generator = generator})
 end
 
+-- What does not depend on mean and std, with a history in which their gradients are 0, as in PyTorch.
+local Constant = autograd.Function:extend "normal"
+
+function Constant.forward(ctx, result, mean, std)
+  ctx:save_for_backward(C.is_tensor(mean) and mean:detach() or C.empty(0), C.is_tensor(std) and std:detach() or C.empty(0))
+  return result
+end
+
+function Constant.backward(ctx)
+  local mean, std = unpack(ctx.saved_tensors)
+  return nil, ctx.needs_input_grad[2] and C.zeros_like(mean) or nil, ctx.needs_input_grad[3] and C.zeros_like(std) or nil
+end
+
+-- Tensors of two shapes: both broadcast, or one takes the other's where they have as many elements.
+local function broadcast_normal(mean, std)
+  local sizes, count = {}, math.max(mean:dim(), std:dim())
+  local fits = true
+  for d = 1, count do
+    local a, b = d - count + mean:dim(), d - count + std:dim()
+    a, b = a > 0 and mean:size(a - 1) or 1, b > 0 and std:size(b - 1) or 1
+    fits = fits and (a == b or a == 1 or b == 1)
+    sizes[d] = a == 1 and b or a
+  end
+  if not fits then
+    if mean:numel() ~= std:numel() then fail("normal: mean has %d elements, std %d", mean:numel(), std:numel()) end
+    return C.empty_like(mean:detach()), mean, std:reshape(mean:shape())
+  end
+  return C.empty(sizes, {dtype = mean.dtype, device = mean.device}), mean:expand(sizes), std:expand(sizes)
+end
+
 local read_normal = signature("normal", {
   "mean: number|tensor", {"std: number|tensor", 1}, {"size: sizes"}, {"dtype: dtype", "float32"}, {"device: device"},
   {"requires_grad: flag", false}, {"generator: generator"},
@@ -133,16 +174,17 @@ function create.normal(...)
   if negative then fail("normal: std: expected deviations of at least 0") end
   local options = {dtype = dtype, device = device}
   local result = like and C.empty_like(like:detach()) or C.empty(size, options)
+  if C.is_tensor(mean) and C.is_tensor(std) and not C.same_shape(mean, std) then
+    result, mean, std = broadcast_normal(mean, std)
+  end
   if C.is_tensor(std) then
-    if C.is_tensor(mean) and mean:numel() ~= std:numel() then
-      fail("normal: mean has %d elements, std %d", mean:numel(), std:numel())
-    end
     result:normal_(0, 1, {generator = generator}):mul_(std:detach():reshape(result:shape()))
     result:add_(C.is_tensor(mean) and mean:detach() or mean)
   else
     result:normal_(C.is_tensor(mean) and 0 or mean, std, {generator = generator})
     if C.is_tensor(mean) then result:add_(mean:detach()) end
   end
+  if like and C.autograd.is_grad_enabled() then result = (Constant.apply(result, mean, std)) end
   return requires_grad and result:requires_grad_() or result
 end
 

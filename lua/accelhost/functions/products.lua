@@ -43,7 +43,7 @@ end
 local read_tensordot = signature("tensordot", {"a: tensor", "b: tensor", {"dims: size|list", 2}})
 
 --- Products of elements summed over some dims of both: over the last dims of a and the first of b (a number), or over
---- pairs of dims {{dims of a}, {dims of b}}. The result has the other dims of a, then those of b.
+--- pairs of dims {{dims of a}, {dims of b}}; a dim of size 1 broadcasts. The result has the other dims of a, then those of b.
 --
 --     accelhost.tensordot(accelhost.ones(2, 3), accelhost.ones(3, 4), 1):shape()  --> {2, 4}
 ---@param a userdata
@@ -54,7 +54,11 @@ function products.tensordot(...)
   local a, b, given = read_tensordot(...)
   local of_a, of_b = contraction_dims(a, b, given)
   for i = 1, #of_a do
-    if a:size(of_a[i]) ~= b:size(of_b[i]) then
+    if a:size(of_a[i]) == 1 then
+      b = b:size(of_b[i]) == 1 and b or b:sum(of_b[i], true, {dtype = b.dtype})
+    elseif b:size(of_b[i]) == 1 then
+      a = a:sum(of_a[i], true, {dtype = a.dtype})
+    elseif a:size(of_a[i]) ~= b:size(of_b[i]) then
       fail("tensordot: dim %d of a %s and dim %d of b %s differ in size", of_a[i], shape_text(a), of_b[i],
         shape_text(b))
     end
@@ -194,10 +198,14 @@ function products.dist(...)
   return (input - other):norm(p)
 end
 
+local function whole(number) return number < 0 and math.ceil(number) or math.floor(number) end
+
 local scaled = {{"beta: number", 1}, {"alpha: number", 1}}
 
--- beta * input + alpha * product; what `input` holds does not count for beta = 0.
+-- beta * input + alpha * product; what `input` holds does not count for beta = 0. Of integers the fractions of beta and
+-- alpha are cut.
 local function added(input, product, beta, alpha)
+  if not product:is_floating_point() then beta, alpha = whole(beta), whole(alpha) end
   if alpha ~= 1 then product = product * alpha end
   if beta == 0 then return product end
   return (beta == 1 and input or input * beta) + product
@@ -228,6 +236,14 @@ local read_addr = signature("addr", {"input: tensor", "vec1: tensor", "vec2: ten
 ---@return userdata (n, m)
 function products.addr(...)
   local input, vec1, vec2, beta, alpha = read_addr(...)
+  if input.dtype == "bool" and vec1.dtype == "bool" and vec2.dtype == "bool" then
+    local product = C.logical_and(C.outer(vec1, vec2), alpha ~= 0)
+    return beta == 0 and product or C.logical_or(input, product)
+  end
+  if not (input:is_floating_point() or vec1:is_floating_point() or vec2:is_floating_point()) then
+    arguments.check("addr", "beta", "integer", beta)
+    arguments.check("addr", "alpha", "integer", alpha)
+  end
   return added(input, C.outer(vec1, vec2), beta, alpha)
 end
 

@@ -99,21 +99,20 @@ end
 local read_mvlgamma = signature("mvlgamma", {"input: tensor", "p: count"})
 
 --- The logarithm of the gamma function of p dimensions: a constant and the sum of lgamma(input - k/2), k in 0..p - 1.
----@param input userdata above (p - 1) / 2
+---@param input userdata above (p - 1) / 2, where it is the logarithm of the function
 ---@param p integer
 ---@return userdata
 function variants.mvlgamma(...)
   local input, p = read_mvlgamma(...)
   if p > 2 ^ 16 then fail("mvlgamma: p: expected at most 65536, got %g", p) end
   local x = input:is_floating_point() and input or input:to "float32"
-  if x:detach():le((p - 1) / 2):any():item() then fail("mvlgamma: input: expected values above %g", (p - 1) / 2) end
   local half = C.arange(p, {dtype = x.dtype, device = x.device}) / 2
   return (x:unsqueeze(-1) - half):lgamma():sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
 end
 
 local read_unravel = signature("unravel_index", {"indices: tensor", "shape: sizes"})
 
---- Positions that count through a shape in row-major order, as one tensor of indices for each of its dims.
+--- Positions that count through a shape in row-major order, as one tensor of int64 indices for each of its dims.
 --
 --     accelhost.unravel_index(accelhost.tensor({5}, {dtype = "int64"}), {2, 3})[2]  --> tensor([2])
 ---@param indices userdata integers
@@ -125,6 +124,7 @@ function variants.unravel_index(...)
   if indices:is_floating_point() or indices.dtype == "bool" then
     fail("unravel_index: indices: expected integers, got %s", indices.dtype)
   end
+  indices = indices:to "int64"
   local total = dims.product(shape)
   if indices:numel() > 0 and (total == 0 or indices:lt(-total):logical_or(indices:ge(total)):any():item()) then
     fail("unravel_index: indices: expected positions within the %d elements of the shape", total)
@@ -155,10 +155,15 @@ local read_sum_to_size = signature("sum_to_size", {"input: tensor", "size: sizes
 --- The sum over the dims that broadcasting added or stretched, down to a size that broadcasts to the input's. Sums of
 --- whole numbers are int64.
 ---@param input userdata
----@param size integer|integer[]
+---@param size integer|integer[] a table, or one number after the other
+---@param ... integer
 ---@return userdata
-function variants.sum_to_size(...)
-  local input, size = read_sum_to_size(...)
+function variants.sum_to_size(input, size, ...)
+  if type(size) == "number" and type((...)) == "number" then
+    input, size = read_sum_to_size(input, {size, ...})
+  else
+    input, size = read_sum_to_size(input, size, ...)
+  end
   if type(size) == "number" then size = {size} end
   if #size == 0 then return input:sum() end
   local missing, sums = input:dim() - #size, false

@@ -331,11 +331,17 @@ function norm.lstsq(...)
     .. "'gelsy' takes it" or "did not converge, or holds a number that is not finite")
   local X, residuals, empty = raw:narrow(-2, 0, n), A:new_empty(0), A:new_empty(0)
   local full = driver == "gels" or (driver ~= "gelsy" and rank:eq(n):all():item())
-  if m > n and full then residuals = raw:narrow(-2, n, m - n):square():sum(-2) end
+  local left_over = m > n and full
+  if left_over then residuals = raw:narrow(-2, n, m - n):square():sum(-2) end
+  if left_over and n == 0 then residuals = driver == "gels" and residuals * 0 or B:detach():square():sum(-2) end
   if check.wants_grad(A, B) then
     -- The gradient is that of the pseudoinverse, the numbers are the driver's.
     local by_inverse = C.matmul(norm.pinv(A, {rtol = rcond}), B)
     X = by_inverse + (X - by_inverse:detach())
+    if left_over then
+      local by_ops = (C.matmul(A, X) - B):square():sum(-2)
+      residuals = by_ops + (residuals - by_ops:detach())
+    end
   end
   X = vectors and X:squeeze(-1) or X
   return X:contiguous(), residuals, drivers[driver] > 0 and rank or rank:new_empty(0),

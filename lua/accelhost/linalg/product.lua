@@ -2,9 +2,11 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"
+local autograd = require "accelhost.autograd"
 local check = require "accelhost.linalg.check"
 
 local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+
 local product = {}
 
 product.matmul = C.matmul
@@ -86,6 +88,15 @@ local function identity_like(A)
   return C.eye(A:size(-1), {dtype = A.dtype, device = A.device}):expand(A:shape())
 end
 
+local Constant = autograd.Function:extend "matrix_power"
+
+function Constant.forward(ctx, A, result)
+  ctx:save_for_backward(A)
+  return result
+end
+
+function Constant.backward(ctx) return C.zeros_like(ctx.saved_tensors[1]) end
+
 local read_power = signature("linalg.matrix_power", {"A: tensor", "n: integer"})
 --- A times itself n times, by squaring; the identity for n = 0, powers of the inverse for n < 0.
 --     local B = linalg.matrix_power(A, 3)
@@ -94,7 +105,10 @@ local read_power = signature("linalg.matrix_power", {"A: tensor", "n: integer"})
 function product.matrix_power(...)
   local A, n = read_power(...)
   square("linalg.matrix_power", A)
-  if n == 0 then return identity_like(A):clone() end
+  if n == 0 then -- the gradient is 0
+    local result = identity_like(A):clone()
+    return A.requires_grad and C.autograd.is_grad_enabled() and (Constant.apply(A, result)) or result
+  end
   if n < 0 then
     check.float("linalg.matrix_power", A)
     local inverse, info = C.matrix_inverse(A)
@@ -191,13 +205,13 @@ function product.diagonal(...)
 end
 
 local read_vander = signature("linalg.vander", {"x: tensor", {"N: count"}})
---- The powers 0 .. N - 1 of each number of x (..., n) as rows (..., n, N); N is n by default.
+--- The powers 0 .. N - 1 of each number of x (..., n) as rows (..., n, N); N is n by default. A 0-dim x is one number.
 --     local V = linalg.vander(x)
 ---@param ... any x, N
 ---@return userdata
 function product.vander(...)
   local x, count = read_vander(...)
-  if x:dim() == 0 then fail("linalg.vander: x: expected at least 1 dim, got a number") end
+  if x:dim() == 0 then x = x:reshape(1) end
   local powers = C.arange(count or x:size(-1), {device = x.device})
   return C.pow(x:unsqueeze(-1), x:is_floating_point() and powers:to(x.dtype) or powers)
 end

@@ -42,7 +42,9 @@ local read_pairwise = signature("pairwise_distance",
 --   F.pairwise_distance(accelhost.zeros(1, 2), accelhost.tensor{{3, 4}}):round()  --> tensor([5.])
 function F.pairwise_distance(...)
   local x1, x2, p, eps, keepdim = read_pairwise(...)
-  return C.norm((x1 - x2):add_(eps), p, -1, keepdim)
+  local difference = x1 - x2
+  difference = difference:is_floating_point() and difference:add_(eps) or difference + eps
+  return C.norm(difference, p, -1, keepdim)
 end
 
 -- The same by ops that have derivatives.

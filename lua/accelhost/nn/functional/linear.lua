@@ -24,7 +24,8 @@ function F.bilinear(...)
   sizes[#sizes] = out
   x1, x2 = x1:reshape(-1, in1), x2:reshape(-1, in2)
   -- [N, 1, in1] x [out, in1, in2] -> [out, N, in2], times x2, summed over in2.
-  local y = (C.matmul(x1:unsqueeze(0), weight) * x2:unsqueeze(0)):sum(-1):transpose(0, 1)
+  local products = C.matmul(x1:unsqueeze(0), weight) * x2:unsqueeze(0)
+  local y = products:sum(-1, {dtype = products.dtype}):transpose(0, 1)
   return (bias and y + bias or y):reshape(sizes)
 end
 

@@ -22,7 +22,8 @@ function F.margin_ranking_loss(...)
     fail("margin_ranking_loss: expected input1, input2 and target of one number of dims, got %s, %s and %s",
       shape_text(x1), shape_text(x2), shape_text(target))
   end
-  return reduce(above(margin - target * (x1 - x2)), how)
+  local missed = margin - target * (x1 - x2)
+  return reduce(above(missed:is_floating_point() and missed or missed:to "float32"), how)
 end
 
 local read_hinge = signature("hinge_embedding_loss",
@@ -111,8 +112,15 @@ function F.triplet_margin_with_distance_loss(...)
   return triplet(measure or distance.pairwise_distance, anchor, positive, negative, margin, swap, how)
 end
 
--- Inputs [N, C] or [C], as [N, C].
+-- Inputs [N, C], [C] or of one number, as [N, C]. The target of one row of classes may be [1].
 local function rows_of(what, input, target, target_dims)
+  if input:dim() == 0 and target:dim() == 0 then
+    input = input:reshape(1)
+    if target_dims == 2 then target = target:reshape(1) end
+  end
+  if target_dims == 1 and input:dim() < 2 and target:dim() == 1 and target:size(0) == 1 then
+    return input:reshape(1, -1), target
+  end
   local dims = input:dim()
   if dims < 1 or dims > 2 or target:dim() ~= dims + target_dims - 2 then
     fail("%s: expected an input (N, C) or (C,) and a target (N%s), got %s and %s", what,
@@ -133,15 +141,15 @@ local read_multi = signature("multi_margin_loss", {
   "input: tensor", "target: tensor", {"p: number", 1}, {"margin: number", 1}, {"weight: tensor"}, reduction_row,
 })
 --- The sum over the other classes j of weight[y] max(0, margin - x[y] + x[j])^p over the number of classes, for inputs
--- [N, C] or [C] and classes y [N] or 0-dim, counted from 0; p is 1 or 2.
+-- [N, C] or [C] and classes y [N], [1] or 0-dim, counted from 0; p is 1 or 2.
 --
 --   F.multi_margin_loss(accelhost.zeros(2, 4), labels)  --> tensor(0.7500)
 ---@return userdata # [N] or 0-dim, or reduced
 function F.multi_margin_loss(...)
   local input, target, p, margin, weight, how = read_multi(...)
   if p ~= 1 and p ~= 2 then fail("multi_margin_loss: p: expected 1 or 2, got %s", p) end
-  if weight and (weight:dim() ~= 1 or weight:size(0) ~= input:size(-1)) then
-    fail("multi_margin_loss: weight: expected one number for each of %d classes, got shape %s", input:size(-1),
+  if weight and (weight:dim() ~= 1 or weight:size(0) ~= (input:dim() > 0 and input:size(-1) or 1)) then
+    fail("multi_margin_loss: weight: expected one number for each class of input %s, got shape %s", shape_text(input),
       shape_text(weight))
   end
   local x, y = rows_of("multi_margin_loss", input, target, 1)
@@ -152,7 +160,7 @@ function F.multi_margin_loss(...)
   if weight then missed = missed * weight:index_select(0, y:view(-1)):unsqueeze(1) end
   local others = C.ones_like(x):scatter_(1, y, 0)
   local loss = (missed * others):sum(1) / x:size(1)
-  return reduce(input:dim() == 1 and loss:squeeze(0) or loss, how)
+  return reduce(target:dim() == 0 and loss:squeeze(0) or loss, how)
 end
 
 local read_labels = signature("multilabel_margin_loss", {"input: tensor", "target: tensor", reduction_row})
@@ -176,7 +184,7 @@ function F.multilabel_margin_loss(...)
   local missed = above(1 - x:gather(1, y):unsqueeze(2) + x:unsqueeze(1)) -- [N, labels, classes]
   local counts = listed:unsqueeze(2):logical_and(is_label:logical_not():unsqueeze(1))
   local loss = (missed * counts):sum {1, 2} / x:size(1)
-  return reduce(input:dim() == 1 and loss:squeeze(0) or loss, how)
+  return reduce(input:dim() < 2 and loss:squeeze(0) or loss, how)
 end
 
 local read_soft_labels = signature("multilabel_soft_margin_loss",

@@ -55,6 +55,16 @@ function F.pad(...)
     end
   end
   if mode == "constant" then return C.constant_pad(input, before, after, value) end
+  if mode == "circular" then -- what is cut off is no part of the circle
+    for d = 1, dims do
+      if before[d] < 0 or after[d] < 0 then
+        local first, last = math.max(-before[d], 0), math.max(-after[d], 0)
+        input = input:narrow(d - 1, first, input:size(d - 1) - first - last)
+        before[d], after[d] = math.max(before[d], 0), math.max(after[d], 0)
+        check_edge(input, d - 1, before[d], after[d], mode)
+      end
+    end
+  end
   return C.edge_pad(input, before, after, mode)
 end
 

@@ -94,14 +94,14 @@ static void row_apply(const struct batch *b, const float *restrict x, const floa
 }
 
 static void row_combine(const struct batch *b, const float *restrict g, const float *restrict x,
-                        const float *restrict ca, const float *restrict cb, const float *restrict cc,
-                        float *restrict gx)
+                        const float *restrict mean, const float *restrict ca, const float *restrict cb,
+                        const float *restrict cc, float *restrict gx)
 {
     int64_t c = b->c;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->pixels * c, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < b->n * b->pixels; i++)
         for (int64_t k = 0; k < c; k++)
-            gx[i * c + k] = g[i * c + k] * ca[k] + (x[i * c + k] * cb[k] + cc[k]);
+            gx[i * c + k] = (g[i * c + k] - cb[k] - (x[i * c + k] - mean[k]) * cc[k]) * ca[k];
 }
 
 /* The ops. */
@@ -243,16 +243,16 @@ int ah_cpu_batch_norm_backward(struct ah_call *c)
             AH_TRYGO(row_sums(&b, g.data, x.data, mean, sg, sx), out);
         else
             plane_sums_f32(&b, g.data, x.data, mean, sg, sx);
-        backward_factors_f32(&b, mean, inverse, w.data, sg, sx, training, gw.data, gb.data, ca, cb, cc);
+        backward_factors_f32(&b, inverse, w.data, sg, sx, training, gw.data, gb.data, ca, cb, cc);
         if (rows)
-            row_combine(&b, g.data, x.data, ca, cb, cc, gx.data);
+            row_combine(&b, g.data, x.data, mean, ca, cb, cc, gx.data);
         else
-            plane_combine_f32(&b, g.data, x.data, ca, cb, cc, gx.data);
+            plane_combine_f32(&b, g.data, x.data, mean, ca, cb, cc, gx.data);
     } else {
         double *sg = factors.block, *sx = sg + b.c, *ca = sx + b.c, *cb = ca + b.c, *cc = cb + b.c;
         plane_sums_f64(&b, g.data, x.data, mean, sg, sx);
-        backward_factors_f64(&b, mean, inverse, w.data, sg, sx, training, gw.data, gb.data, ca, cb, cc);
-        plane_combine_f64(&b, g.data, x.data, ca, cb, cc, gx.data);
+        backward_factors_f64(&b, inverse, w.data, sg, sx, training, gw.data, gb.data, ca, cb, cc);
+        plane_combine_f64(&b, g.data, x.data, mean, ca, cb, cc, gx.data);
     }
     out->storage->channels_last = last;
 out:

@@ -65,16 +65,17 @@ static void SUFFIX(plane_sums)(const struct batch *b, const REAL *g, const REAL 
     }
 }
 
-/* gx = g * a + x * b + c, with one a, b, c per channel. */
+/* gx = a (g - b - (x - mean) c), with one mean, a, b, c per channel: differences first, so that a mean far from 0 costs
+ * no digits. */
 static void SUFFIX(plane_combine)(const struct batch *b, const REAL *restrict g, const REAL *restrict x,
-                                  const REAL *ca, const REAL *cb, const REAL *cc, REAL *restrict gx)
+                                  const REAL *mean, const REAL *ca, const REAL *cb, const REAL *cc, REAL *restrict gx)
 {
 #pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < b->n * b->c; i++) {
-        REAL a = ca[i % b->c], s = cb[i % b->c], t = cc[i % b->c];
+        REAL m = mean[i % b->c], a = ca[i % b->c], s = cb[i % b->c], t = cc[i % b->c];
         for (int64_t p = 0; p < b->pixels; p++) {
             int64_t at = i * b->pixels + p;
-            gx[at] = g[at] * a + (x[at] * s + t);
+            gx[at] = (g[at] - s - (x[at] - m) * t) * a;
         }
     }
 }
@@ -91,18 +92,17 @@ static void SUFFIX(affine_factors)(int64_t c, const REAL *mean, const REAL *inve
 
 /* The gradients of weight and bias, and the factors of plane_combine: with statistics of the batch
  *     gx = w inverse (g - mean(g) - (x - mean) inverse^2 mean(g (x - mean))). */
-static void SUFFIX(backward_factors)(const struct batch *b, const REAL *mean, const REAL *inverse, const REAL *w,
+static void SUFFIX(backward_factors)(const struct batch *b, const REAL *inverse, const REAL *w,
                                      const REAL *sum_g, const REAL *sum_gx, bool training, REAL *gw, REAL *gb,
                                      REAL *ca, REAL *cb, REAL *cc)
 {
     REAL count = (REAL)(b->n * b->pixels);
     for (int64_t k = 0; k < b->c; k++) {
-        REAL scale = inverse[k] * (w ? w[k] : 1);
         gw[k] = sum_gx[k] * inverse[k];
         gb[k] = sum_g[k];
-        ca[k] = scale;
-        cb[k] = training ? -scale * inverse[k] * inverse[k] * sum_gx[k] / count : 0;
-        cc[k] = training ? -scale * sum_g[k] / count - mean[k] * cb[k] : 0;
+        ca[k] = inverse[k] * (w ? w[k] : 1);
+        cb[k] = training ? sum_g[k] / count : 0;
+        cc[k] = training ? inverse[k] * inverse[k] * sum_gx[k] / count : 0;
     }
 }
 

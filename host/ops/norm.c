@@ -250,6 +250,7 @@ int ah_forward_group_norm(struct ah_call *c)
     for (int d = 1; d < x->ndim - 1; d++)
         wide[d] = 1;
     struct ah_tensor *made[8] = {NULL}, *result;
+    const bool affine = ah_given(&arg->weight) && ah_given(&arg->bias);
     int n = 0, status;
     AH_TRYGO(ah_op1(AH_OP_reshape, &made[n++], arg->input, AH_INTS_OF(flat, 2)), out);
     AH_TRYGO(ah_op1(AH_OP_layer_norm, &made[n++], AH_T(made[0]), AH_INTS_OF(&row, 1), AH_NIL, AH_NIL, arg->eps), out);
@@ -259,6 +260,13 @@ int ah_forward_group_norm(struct ah_call *c)
         if (!c->arg[2 + i].tensor)
             continue;
         AH_TRYGO(ah_op1(AH_OP_reshape, &made[n++], c->arg[2 + i], AH_INTS_OF(wide, x->ndim - 1)), out);
+        if (affine && i == 0)
+            continue;
+        if (affine) { /* in one pass, which rounds once */
+            AH_TRYGO(ah_op1(AH_OP_addcmul, &made[n], AH_T(made[n - 1]), AH_T(result), AH_T(made[n - 2])), out);
+            result = made[n++];
+            break;
+        }
         AH_TRYGO(ah_op1(i ? AH_OP_add : AH_OP_mul, &made[n], AH_T(result), AH_T(made[n - 1])), out);
         result = made[n++];
     }

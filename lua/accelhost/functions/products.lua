@@ -258,7 +258,15 @@ local read_addbmm = signature("addbmm", {"input: tensor", "batch1: tensor", "bat
 ---@return userdata (n, k)
 function products.addbmm(...)
   local input, batch1, batch2, beta, alpha = read_addbmm(...)
-  return added(input, C.bmm(batch1, batch2):sum(0, {dtype = batch1.dtype}), beta, alpha)
+  local fits = batch1:dim() == 3 and batch2:dim() == 3 and batch1:size(0) == batch2:size(0) and
+    batch1:size(2) == batch2:size(1)
+  if not fits then
+    fail("addbmm: expected batches (b, n, m) and (b, m, k), got %s and %s", shape_text(batch1), shape_text(batch2))
+  end
+  -- The sum over the batch is a longer sum within one product, which is rounded once.
+  local depth = batch1:size(0) * batch1:size(2)
+  return C.addmm(input, batch1:transpose(0, 1):reshape(batch1:size(1), depth), batch2:reshape(depth, batch2:size(2)),
+    beta, alpha)
 end
 
 autocast(products, "lower", "addbmm")

@@ -184,9 +184,13 @@ function F.conv_transpose3d(...)
   local flat = weight:reshape(weight:size(0), weight:size(1) * kernel[1], kernel[2], kernel[3])
   local images = C.conv_transpose2d(frames, flat, nil,
     plane(stride), plane(padding), plane(more), groups, plane(dilation))
+  -- What is added up where frames overlap, and the bias, in float32: rounded once.
+  local dtype, half = images.dtype, images.dtype:find "16$"
+  if half then images = images:to "float32" end
   images = images:reshape(batch, depth, channels, kernel[1], images:size(2), images:size(3))
   local result = spread(images, stride[1], dilation[1], padding[1], more[1])
-  return bias and result + bias:view(-1, 1, 1, 1) or result:contiguous()
+  result = bias and result + bias:view(-1, 1, 1, 1) or result:contiguous()
+  return half and result:to(dtype) or result
 end
 
 autocast(F, "lower", "conv3d conv_transpose3d")

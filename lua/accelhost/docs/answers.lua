@@ -81,10 +81,13 @@ local rows = {
   {"accelerate", "load_dataset", "as data.load_dataset (files of rows, with streaming too) and data.ImageFolder"},
   {"accelerate", "Trainer TrainingArguments", "a loop is written out: examples/mnist.lua"},
 
+  {".*", "adjoint", "as x.mT: of real matrices the conjugate transpose is the transpose"},
+
   -- Not here.
+  {"torch.linalg", "polar", "the polar decomposition of a matrix; from U, S, Vh of linalg.svd it is U Vh and Vh' S Vh"},
   {".*",
     "complex is_complex conj.* is_conj resolve_.* real imag angle polar .*view_as_complex.* " ..
-      ".*view_as_real.* cfloat cdouble chalf adjoint H mH stft istft isreal",
+      ".*view_as_real.* cfloat cdouble chalf H mH stft istft isreal",
     "complex numbers: a training loop on real numbers needs none"},
   {"torch.fft", ".*", "complex numbers: a training loop on real numbers needs none"},
   {"torch.linalg", "eig eigvals", "complex results; eigh and eigvalsh are here"},
@@ -112,8 +115,8 @@ local rows = {
     "deprecated, or of accelhost.linalg under PyTorch's newer name"},
   {"torch.nn", "Lazy.*", "sizes are checked when a layer is made; a layer without sizes could not be prepared"},
   {"torch.nn", "Uninitialized.*", "of the lazy layers"},
-  {"torch.nn", "LinearCrossEntropy.*", "as nn.Linear and nn.CrossEntropyLoss"},
-  {"torch.nn.functional", "linear_cross_entropy", "as F.linear and F.cross_entropy"},
+  {"torch.nn", "LinearCrossEntropy.*", "as nn.Linear and nn.CrossEntropyLoss, which keep the logits in memory"},
+  {"torch.nn.functional", "linear_cross_entropy", "as F.linear and F.cross_entropy, which keep the logits in memory"},
   {"torch.nn.functional", "scaled_.*mm.* grouped_mm ScalingType SwizzleType conv_tbc", "of 8-bit products on GPUs"},
   {"torch.nn.Module", "T_destination call_super_init dump_patches compile register_backward_hook",
     "Python's machinery, or deprecated in PyTorch"},

@@ -107,12 +107,20 @@ end
 
 local norm = C.norm
 
--- The dims of a norm of matrices, the last two unless two are named.
+-- The sum of the singular values of matrices that lie in two dims, by default in the only two.
 local function nuclear(input, dim, keepdim)
-  if input:dim() ~= 2 and not (type(dim) == "table" and #dim == 2) then
+  if not dim and input:dim() == 2 then dim = {0, 1} end
+  if type(dim) ~= "table" or #dim ~= 2 then
     C.system.raise(("norm: dim: expected the two dims of the matrices for p = 'nuc', input has %d"):format(input:dim()))
   end
-  return require("accelhost.linalg.norm").matrix_norm(input, "nuc", dim or {-2, -1}, keepdim or false)
+  dim = dims.wrap_all("norm", dim, input:dim())
+  local wanted = input.requires_grad and C.autograd.is_grad_enabled()
+  local _, S, _, info = C.matrix_svd(input:movedim(dim, {-2, -1}), false, wanted)
+  if info:ne(0):any():item() then
+    C.system.raise("norm: the singular values did not converge, or the input holds a number that is not finite")
+  end
+  local result = S:sum(-1)
+  return keepdim and result:unsqueeze(math.min(unpack(dim))):unsqueeze(math.max(unpack(dim))) or result
 end
 
 --- The p-norm over some dims, of all elements without dims; p = "fro" is 2, "nuc" the sum of a matrix's singular

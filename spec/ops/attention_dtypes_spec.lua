@@ -91,7 +91,9 @@ describe("attention without scores in memory", function()
       accelhost.manual_seed(12)
       for _, case in ipairs(shapes) do
         local inputs = {}
-        for i = 1, 3 do inputs[i] = accelhost.randn(case[math.min(i, 2)], {dtype = "float64"}):mul(2):to(dtype):double() end
+        for i = 1, 3 do
+          inputs[i] = accelhost.randn(case[math.min(i, 2)], {dtype = "float64"}):mul(2):to(dtype):double()
+        end
         local size = case[1]
         local weights = accelhost.randn(size, {dtype = "float64"})
         local function attend(q, k, v) return F.scaled_dot_product_attention(q, k, v, case[3]) end

@@ -9,8 +9,8 @@ local create = {}
 local making = {{"dtype: dtype"}, {"device: device"}, {"requires_grad: flag", false}}
 
 local read_logspace = signature("logspace", {
-  "start: number|tensor", "end_: number|tensor", "steps: size", {"base: number", 10}, {"dtype: dtype", "float32"}, {"device: device"},
-  {"requires_grad: flag", false},
+  "start: number|tensor", "end_: number|tensor", "steps: size", {"base: number", 10},
+  {"dtype: dtype", "float32"}, {"device: device"}, {"requires_grad: flag", false},
 })
 
 -- A number, or the one in a 0-dim tensor.
@@ -122,13 +122,13 @@ end
 local Constant = autograd.Function:extend "normal"
 
 function Constant.forward(ctx, result, mean, std)
-  ctx:save_for_backward(C.is_tensor(mean) and mean:detach() or C.empty(0), C.is_tensor(std) and std:detach() or C.empty(0))
+  ctx.mean, ctx.std = mean, std
   return result
 end
 
 function Constant.backward(ctx)
-  local mean, std = unpack(ctx.saved_tensors)
-  return nil, ctx.needs_input_grad[2] and C.zeros_like(mean) or nil, ctx.needs_input_grad[3] and C.zeros_like(std) or nil
+  local wanted = ctx.needs_input_grad
+  return nil, wanted[2] and C.zeros_like(ctx.mean) or nil, wanted[3] and C.zeros_like(ctx.std) or nil
 end
 
 -- Tensors of two shapes: both broadcast, or one takes the other's where they have as many elements.

@@ -43,7 +43,8 @@ end
 local read_tensordot = signature("tensordot", {"a: tensor", "b: tensor", {"dims: size|list", 2}})
 
 --- Products of elements summed over some dims of both: over the last dims of a and the first of b (a number), or over
---- pairs of dims {{dims of a}, {dims of b}}; a dim of size 1 broadcasts. The result has the other dims of a, then those of b.
+--- pairs of dims {{dims of a}, {dims of b}}; a dim of size 1 broadcasts. The result has the other dims of a, then
+--- those of b.
 --
 --     accelhost.tensordot(accelhost.ones(2, 3), accelhost.ones(3, 4), 1):shape()  --> {2, 4}
 ---@param a userdata

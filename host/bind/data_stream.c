@@ -131,11 +131,22 @@ static int stream_seed(lua_State *L)
     return 1;
 }
 
+/* seed_generators(stream) -> a seed for math.random, after seeding all generators of the CPU */
+static int seed_generators(lua_State *L)
+{
+    struct ah_stream *stream = luaL_checkudata(L, 1, STREAM);
+    uint32_t low = ah_stream_u32(stream), high = ah_stream_u32(stream);
+    ah_seed_generators(L, (uint64_t)high << 32 | low);
+    lua_pushnumber(L, ah_stream_u32(stream));
+    return 1;
+}
+
 void ah_add_streams(lua_State *L)
 {
     static const luaL_Reg list[] = {
         {"stream", new_stream}, {"uniform", uniform},     {"exp", single_exp},          {"chance", chance},
         {"below", below},       {"shuffled", shuffled},   {"fork_seed", fork_seed},     {"stream_seed", stream_seed},
+        {"seed_generators", seed_generators},
         {NULL, NULL},
     };
     luaL_register(L, NULL, list);

@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include "bind/function.h"
+#include "data/stream.h"
 
 #define GENERATOR "accelhost.Generator"
+#define LIVE "accelhost.generators" /* in the registry: the Generators of the CPU as weak keys */
 
 struct ah_generator_object *ah_to_generator(lua_State *L, int index)
 {
@@ -112,6 +114,11 @@ static struct ah_generator_object *push_own(lua_State *L, struct ah_device *devi
     if (device == &ah_cpu) {
         struct ah_generator_object *object = push_object(L, device, sizeof(struct ah_generator));
         object->cpu = (struct ah_generator *)(object + 1);
+        lua_getfield(L, LUA_REGISTRYINDEX, LIVE);
+        lua_pushvalue(L, -2);
+        lua_pushboolean(L, 1);
+        lua_rawset(L, -3);
+        lua_pop(L, 1);
         return object;
     }
     if (device->draws_on_cpu || bytes < sizeof(uint64_t))
@@ -135,6 +142,22 @@ static int seed_object(struct ah_generator_object *object, uint64_t seed)
     object->device->type->seed(object->device, seed);
     ah_generator_leave(object, object->device);
     return 0;
+}
+
+void ah_seed_generators(lua_State *L, uint64_t seed)
+{
+    ah_generator_seed(ah_default_generator(), (uint32_t)seed);
+    lua_getfield(L, LUA_REGISTRYINDEX, LIVE);
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+        struct ah_generator_object *object = lua_touserdata(L, -2);
+        struct ah_stream stream;
+        if (!object->derived)
+            object->own_seed = object->cpu->seed;
+        object->derived = true;
+        ah_stream_open(&stream, seed, (int64_t)object->own_seed, 0);
+        ah_generator_seed(object->cpu, ah_stream_u32(&stream));
+    }
+    lua_pop(L, 1);
 }
 
 int ah_lua_default_generator(lua_State *L)
@@ -288,6 +311,12 @@ static int get_field(lua_State *L)
 
 void ah_open_generators(lua_State *L)
 {
+    lua_newtable(L);
+    lua_newtable(L);
+    lua_pushliteral(L, "k");
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, -2);
+    lua_setfield(L, LUA_REGISTRYINDEX, LIVE);
     luaL_newmetatable(L, GENERATOR);
     ah_set_methods(L, lua_gettop(L), methods);
     lua_pushvalue(L, -1);

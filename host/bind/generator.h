@@ -12,6 +12,8 @@ struct ah_generator_object {
     struct ah_generator *cpu;    /* of the CPU: its own, or the default one; else NULL */
     struct ah_generator *before; /* what stood in before it */
     uint8_t *state, *kept;       /* of another device: its own, and the device's while it is in place */
+    uint64_t own_seed;           /* of the CPU: the seed it had before ah_seed_generators, where `derived` */
+    bool derived;
 };
 
 /* Have what is drawn on `device`, which is of the generator's type, come from it until ah_generator_leave. */
@@ -34,6 +36,9 @@ int ah_push_generator_seed(lua_State *L, uint64_t seed);
 /* The constructor, and the default generator as such an object. */
 int ah_lua_new_generator(lua_State *L);
 int ah_lua_default_generator(lua_State *L);
+
+/* Seed the CPU's default generator and every Generator of the CPU, each by a function of `seed` and of its own seed. */
+void ah_seed_generators(lua_State *L, uint64_t seed);
 
 /* The state of Lua's math.random, which LuaJIT keeps in a userdata, the first upvalue of math.randomseed. NULL where
  * that is not so. */

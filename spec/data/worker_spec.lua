@@ -107,18 +107,132 @@ describe("A loader with workers", function()
     assert.is_true(accelhost.equal(sum(0), sum(2)))
   end)
 
-  it("seeds each worker's generator as PyTorch does, and tells it who it is", function()
+  it("seeds each worker's generator as PyTorch does for worker_init_fn, and reports the worker's seed", function()
     accelhost.manual_seed(11)
-    local set = with_get(function() return accelhost.randint(0, 1000000, {1}):item() end, 4)
-    assert.same({{307421}, {327520}, {828158}, {135489}}, walk(data.DataLoader(set, {num_workers = 2}))) -- 2.15's
+    local drawn
+    local set = with_get(function() return drawn end, 4)
+    local options = {num_workers = 2, worker_init_fn = function() drawn = accelhost.randint(0, 1000000, {1}):item() end}
+    assert.same({{307421}, {327520}, {307421}, {327520}}, walk(data.DataLoader(set, options))) -- 2.15's
     set = with_get(function()
       local info = data.get_worker_info()
       return accelhost.tensor {info.id, info.num_workers, info.seed - info.id, info.dataset:len()}
     end, 4)
     accelhost.manual_seed(0)
-    local told_of = walk(data.DataLoader(set, {num_workers = 2}))
-    for i = 1, 4 do assert.same({(i - 1) % 2, 2, told_of[1][1][3], 4}, told_of[i][1]) end
+    local infos = walk(data.DataLoader(set, {num_workers = 2}))
+    for i = 1, 4 do assert.same({(i - 1) % 2, 2, infos[1][1][3], 4}, infos[i][1]) end
     assert.is_nil(data.get_worker_info())
+  end)
+
+  describe("draws in its data set and collate_fn", function()
+    local own = accelhost.Generator(7)
+    -- One sample: from the default generator, math.random and a Generator of the script.
+    local function draw()
+      return {accelhost.rand(1):item(), math.random(), accelhost.rand(1, {generator = own}):item()}
+    end
+    local function drawing(count)
+      return with_get(function() return accelhost.tensor(draw(), {dtype = "float64"}) end, count or 8)
+    end
+    local Stream = data.IterableDataset:extend "Stream"
+    function Stream:iter() -- luacheck: ignore self
+      local info, first, i = data.get_worker_info(), math.random(), 0
+      return function()
+        i = i + 1
+        return i <= 8 / info.num_workers and accelhost.tensor({first, unpack(draw())}, {dtype = "float64"}) or nil
+      end
+    end
+    local function noisy(samples)
+      return accelhost.cat {accelhost.stack(samples):flatten(), accelhost.rand(1), accelhost.tensor {math.random()}}
+    end
+
+    local function numbers_of(loader, seen)
+      for batch in loader do
+        for _, number in ipairs(batch:flatten():tolist()) do seen[#seen + 1] = ("%.9f"):format(number) end
+      end
+      return seen
+    end
+
+    it("other numbers in each worker and pass, from every generator", function()
+      for _, persistent in ipairs {false, true} do
+        accelhost.set_seed(0)
+        local loader = data.DataLoader(drawing(), {num_workers = 4, persistent_workers = persistent})
+        local seen, count = numbers_of(loader, numbers_of(loader, {})), 0
+        local different = {}
+        for _, number in ipairs(seen) do
+          if not different[number] then count = count + 1 end
+          different[number] = true
+        end
+        assert.equal(2 * 8 * 3, #seen)
+        assert.equal(#seen, count)
+      end
+    end)
+
+    it("the same numbers whatever the number of workers, and in the next run", function()
+      local function run_of(workers)
+        accelhost.set_seed(3)
+        return numbers_of(data.DataLoader(drawing(), {num_workers = workers, batch_size = 2, collate_fn = noisy}), {})
+      end
+      assert.same(run_of(1), run_of(3))
+    end)
+
+    -- Two passes; a state is saved after `stop` batches of the second one.
+    local function batches_of(make, stop, state)
+      accelhost.set_seed(5)
+      local loader, seen, saved = make(), {}, nil
+      if state then
+        loader:load_state_dict(state)
+      else
+        for _ in loader do end -- luacheck: ignore
+      end
+      for batch in loader do
+        seen[#seen + 1] = tostring(batch:to "float64":mul(1e6))
+        if #seen == stop then saved = loader:state_dict() end
+      end
+      return seen, saved
+    end
+
+    local options = {
+      {"one worker", {num_workers = 1}},
+      {"three", {num_workers = 3, shuffle = true}},
+      {"persistent ones", {num_workers = 2, persistent_workers = true}},
+      {"a collate_fn", {num_workers = 2, batch_size = 2, collate_fn = noisy}},
+      {"worker_init_fn", {num_workers = 2, worker_init_fn = function(id) own:manual_seed(id) end}},
+      {"a stream", {num_workers = 2}, Stream},
+      {"a stream and persistent workers", {num_workers = 2, persistent_workers = true}, Stream},
+    }
+    for _, way in ipairs(options) do
+      it("what the undisturbed run draws, when resumed within a pass with " .. way[1], function()
+        local function make() return data.DataLoader(way[3] and way[3]() or drawing(), way[2]) end
+        local undisturbed, state = batches_of(make, 2)
+        assert.is_true(#undisturbed >= 4)
+        assert.equal(1, state.epoch)
+        assert.same({unpack(undisturbed, 3)}, (batches_of(make, nil, state)))
+      end)
+    end
+
+    it("the same masks of DataCollatorForLanguageModeling after a resume", function()
+      local tokenizer = setmetatable({pad_token_id = 0, mask_token_id = 4, pad_token_type_id = 3,
+        padding_side = "right", len = function() return 60 end}, {})
+      local rows = with_get(function(i)
+        local ids = {}
+        for k = 1, 30 do ids[k] = 5 + (i * 7 + k) % 50 end
+        return {input_ids = ids}
+      end, 8)
+      local collate = accelhost.text.DataCollatorForLanguageModeling(tokenizer)
+      local function labels_of(state, stop)
+        accelhost.set_seed(2)
+        local loader, seen, saved =
+          data.DataLoader(rows, {batch_size = 2, num_workers = 1, collate_fn = collate}), {}, nil
+        if state then loader:load_state_dict(state) end
+        for batch in loader do
+          seen[#seen + 1] = batch.labels:tolist()
+          if #seen == stop then saved = loader:state_dict() end
+        end
+        return seen, saved
+      end
+      local undisturbed, state = labels_of(nil, 2)
+      assert.are_not.same(undisturbed[1], undisturbed[3])
+      assert.same({undisturbed[3], undisturbed[4]}, (labels_of(state)))
+    end)
   end)
 
   it("calls worker_init_fn in each", function()

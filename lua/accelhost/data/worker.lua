@@ -23,12 +23,13 @@ function worker.get_worker_info() return info end
 
 -- In the worker.
 
--- Where killed ranks are replaced, what a batch draws depends on none before it, which the workers of a new process do
--- not make again.
-local function seed_alone(request)
-  local seed = C.data.stream_seed(C.data.stream(request.seed, request.number, C.comm.rank()))
-  C.random.manual_seed(seed)
-  math.randomseed(seed)
+local BATCHES = -2 -- the streams of batches, forked off a pass's seed
+
+-- Seed every generator of this process for a batch, as a function of the pass, the batch and the rank. Its numbers do
+-- not depend on earlier batches, so they repeat when a checkpoint or a replaced process resumes a pass in the middle.
+local function seed_batch(request)
+  local stream = C.data.stream(C.data.fork_seed(request.seed, BATCHES), request.number, C.comm.rank())
+  math.randomseed(C.data.seed_generators(stream))
 end
 
 -- How the batches of a pass are made: a function of a request.
@@ -36,12 +37,13 @@ local function maker(loader)
   local set = loader.dataset
   if not kinds.is_stream(set) then
     return function(request)
-      if request.number then seed_alone(request) end
+      seed_batch(request)
       return fetch.batch(set, loader.collate_fn, request.batch, request.seed, request.turns)
     end
   end
   local walk
   return function(request)
+    seed_batch(request) -- before iter(), which may draw too
     if request.first then
       if request.epoch then set:set_epoch(request.epoch) end -- it may have changed since the fork
       loader.stream.seed, loader.stream.turn = request.seed, loader.stream.lane + info.id
@@ -60,7 +62,8 @@ local function packed(...) return {n = select("#", ...), ...} end
 local function serve(channel, loader, id, seed)
   info = {id = id, num_workers = loader.num_workers, seed = seed + id, dataset = loader.dataset}
   local fine, problem = xpcall(function()
-    C.random.default():manual_seed(seed + id) -- a device is not to be touched in a fork
+    C.random.default():manual_seed(info.seed) -- not the devices': a fork cannot use them
+    math.randomseed(info.seed)
     if loader.worker_init_fn then loader.worker_init_fn(id) end
   end, native.traceback)
   local make = maker(loader)
@@ -116,7 +119,7 @@ end
 
 --- Workers for a loader.
 ---@param loader table
----@param seed integer their generators' seeds are seed + 0, seed + 1, ...
+---@param seed integer `worker_init_fn` runs with generators seeded by seed + 0, seed + 1, ...
 ---@return Workers
 function worker.start(loader, seed)
   return setmetatable({
@@ -131,7 +134,8 @@ end
 ---@param before integer batches of the pass that are not asked for
 function Workers:begin(seed, next_batch, before)
   self:drain()
-  self.seed, self.next_batch, self.before = seed, next_batch, C.recovery.is_on() and before
+  self.seed, self.next_batch = seed, next_batch
+  self.before = self.stream and 0 or before -- a stream is read again from its start
   self.asked, self.given = 0, 0     -- requests, and those whose answers were given
   self.owner, self.answers = {}, {} -- of a request: its worker; its answer
   self.queue, self.slot, self.ended, self.met = {}, {}, {}, {} -- of each worker; queue: what it was asked for
@@ -173,7 +177,7 @@ function Workers:ask()
       end
     end
     self.asked = self.asked + 1
-    request.number = self.before and not self.stream and self.before + self.asked or nil
+    request.number = self.before + self.asked
     self.owner[self.asked] = w
     self.slot[w] = (self.slot[w] + 1) % self.factor
     table.insert(self.queue[w], self.asked)

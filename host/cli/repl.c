@@ -59,6 +59,7 @@ int ah_cli_repl(int argc, char **argv)
     if (argc && ah_script_check("repl", argc - 1, argv + 1))
         return 2;
     ah_tell_to(ah_ending_tell);
+    setvbuf(stdout, NULL, _IOLBF, 0);
     AH_TRYGO(ah_board_attach(&board), failed);
     AH_TRYGO(ah_cli_seed(board), failed);
     struct ah_host_options settings = {.jit_off = options.jit_off, .give_up = ah_ending_give_up};

@@ -115,8 +115,6 @@ int ah_board_attach(struct ah_board **out)
     unsetenv("ACCELHOST_BOARD");
     unsetenv("ACCELHOST_HOSTS");
     take_place(attached, who.rank);
-    /* Output goes through a pipe; its lines are to be seen when they are printed. */
-    setvbuf(stdout, NULL, _IOLBF, 0);
     *out = attached;
     return 0;
 }

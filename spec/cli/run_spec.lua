@@ -182,6 +182,16 @@ net:forward(5)
     assert.matches("did you mean 'launch'", run.host({"lanch", "x.lua"}).stderr)
   end)
 
+  it("has written every printed line when it is killed, into a pipe, a file and under launch", function()
+    local code = [[print "step 1" io.write("step ", 2, "\n") os.execute "kill -9 $PPID"]]
+    local path = os.tmpname()
+    local command = ("'%s' -e '%s'"):format(run.path, code)
+    assert.equal("step 1\nstep 2\n", run.program({"sh", "-c", command .. " | cat"}).stdout)
+    assert.equal("step 1\nstep 2\n", run.program({"sh", "-c", command .. " > " .. path .. "; cat " .. path}).stdout)
+    os.remove(path)
+    assert.equal("step 1\nstep 2\n", run.host({"launch", "--num_processes", "1", "-e", code}).stdout)
+  end)
+
   it("survives closed standard streams, and notices a full disk", function()
     assert.equal("0\n", run.program({"sh", "-c", '"$0" -e "print(1)" <&- >&- 2>&-; echo $?', run.path}).stdout)
     local result = run.program {"sh", "-c", '"$0" -e "print(1)" > /dev/full; echo $?', run.path}

@@ -179,6 +179,21 @@ describe("accelhost sweep", function()
     assert.equal(6, lines)
   end)
 
+  it("has what a trial logs at the report that ends it in the trial's own trackers", function()
+    write("train.lua", [[
+      local accelhost = require "accelhost"
+      local args = accelhost.args{lr = 0.1}
+      local accelerator = accelhost.Accelerator{log_with = "jsonl", project_dir = "logs"}
+      accelerator:init_trackers "run"
+      for step = 1, 3 do accelerator:log({loss = args.lr}, {step = step}) end]])
+    define [[script = "train.lua", parallel = 1, trials = 2, space = {lr = sweep.uniform(0, 9)},
+      pruner = {"median", n_startup_trials = 1}, enqueue = {{lr = 1}, {lr = 2}}]]
+    local result = sweep("s.lua")
+    assert.equal(0, result.code, result.output)
+    assert.same({complete = 1, pruned = 1}, state_counts())
+    assert.matches('^{[^\n]*"loss": 2[^\n]*}\n$', read "s.study/trials/0001/logs/run/metrics.jsonl")
+  end)
+
   it("goes on with the same command, and with more trials", function()
     define(space)
     assert.equal(0, sweep("s.lua", "-n", "2").code)

@@ -141,13 +141,14 @@ return function(Accelerator)
   ---@param log_kwargs? table<string, table> options by tracker, such as {tensorboard = {walltime = 12}}
   function Accelerator:log(...)
     local values, step, log_kwargs = read_log(...)
-    if os.getenv "ACCELHOST_TRIAL" then trial.log(values, step) end
-    if comm.rank() > 0 then return end
-    local trackers = started(self, "log")
-    check_options("log", "log_kwargs", log_kwargs, trackers)
-    purge(self, step or values.step)
-    for _, tracker in ipairs(trackers) do tracker:log(values, step, log_kwargs and log_kwargs[tracker.name]) end
-    note_step(self, step or values.step)
+    if comm.rank() == 0 then
+      local trackers = started(self, "log")
+      check_options("log", "log_kwargs", log_kwargs, trackers)
+      purge(self, step or values.step)
+      for _, tracker in ipairs(trackers) do tracker:log(values, step, log_kwargs and log_kwargs[tracker.name]) end
+      note_step(self, step or values.step)
+    end
+    if os.getenv "ACCELHOST_TRIAL" then trial.log(values, step) end -- last, since it may end the process
   end
 
   --- Give batches of images (NCHW) to the trackers that keep images. On other processes than the main one nothing

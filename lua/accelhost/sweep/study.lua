@@ -9,6 +9,7 @@ local json = require "accelhost.util.json"
 local pruners = require "accelhost.sweep.pruners"
 local ranking = require "accelhost.sweep.ranking"
 local samplers = require "accelhost.sweep.samplers"
+local spans = require "accelhost.sweep.spans"
 
 local NAN = 0 / 0
 -- How often a sampler is asked anew when it suggests what has been tried.
@@ -148,6 +149,7 @@ function Study:_read()
       entered[trial] = true
     end
     apply[event.kind](self, trial, event)
+    spans.apply(trial, event)
   end
   for _, trial in ipairs(rows) do
     if not entered[trial] then self:_enter(trial) end
@@ -264,6 +266,7 @@ function Study:next(now, slot)
   if not trial then return nil end
   if not trial.begun and trial.replicate == 0 then trial.bracket = self.pruner:assign(trial) end
   trial.started, trial.slot, trial.error = trial.started or now, slot, nil
+  spans.begin(trial, now)
   self.store:transaction(function()
     if kind == "new" then self.store:add(trial) end
     if kind == "promote" or kind == "release" then self.store:event(trial, kind, now) end
@@ -309,6 +312,7 @@ end
 
 local function finish(self, trial, state, value, now)
   trial.ended, trial.state = now, state
+  spans.close(trial, now, state)
   self.store:transaction(function()
     self.store:event(trial, "end", now, {value = value, detail = state})
     if state == "complete" and trial.replicate == 0 then add_replicates(self, trial) end
@@ -331,6 +335,7 @@ local function fail_trial(self, trial, text, now)
   end
   if trial.attempt < self.definition.retries and not self.stopping then
     trial.attempt, trial.state = trial.attempt + 1, "waiting"
+    spans.close(trial, now, "failed")
     self.store:transaction(function()
       self.store:event(trial, "retry", now, {detail = text})
       self.store:update(trial)
@@ -356,6 +361,7 @@ function Study:leave(trial, how, now, detail)
     return finish(self, trial, how == "complete" and "complete" or "pruned", detail or last_value(trial), now)
   end
   trial.state, trial.verdict = how == "paused" and "paused" or "waiting", nil
+  spans.close(trial, now, trial.state)
   self.store:transaction(function()
     self.store:event(trial, how == "paused" and "pause" or "interrupt", now)
     self.store:update(trial)

@@ -63,7 +63,7 @@ local function seconds_left(self, study, found, now)
   if not found.mean_seconds then return nil end
   for _, trial in ipairs(study.trials) do
     if trial.state == "running" and trial.started then
-      needed = needed + math.max(0, found.mean_seconds - (now - trial.started))
+      needed = needed + math.max(0, found.mean_seconds - summary.seconds(trial, now))
     end
   end
   local slots = math.max(1, self._parallel or study.parallel or 1)
@@ -97,7 +97,7 @@ local function running_lines(self, study, now, width, most)
         local rank, of = self._ranks:of(trial)
         rows[#rows + 1] = {
           tostring(trial.number), show.number(step), show.number(value), rank and ("%d of %d"):format(rank, of) or "-",
-          show.duration(trial.started and now - trial.started), params_text(study, trial.params),
+          show.duration(summary.seconds(trial, now)), params_text(study, trial.params),
         }
       end
     end

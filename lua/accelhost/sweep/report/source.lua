@@ -4,6 +4,7 @@
 -- definition; `of` gives what the live table reads, whose trials are the sweep's own.
 local Store = require "accelhost.sweep.store"
 local json = require "accelhost.util.json"
+local spans = require "accelhost.sweep.spans"
 
 local source = {}
 
@@ -67,35 +68,17 @@ function source.of(study, given)
   return finish(facts_of(study.definition, given), study.trials, given.directory)
 end
 
--- What events do to a trial: reports, and the stretches of time in which it ran.
-local read = {}
-
-function read.report(trial, event)
-  trial.reports[#trial.reports + 1] = {step = event.step, value = event.value or 0 / 0}
-end
-
-function read.start(trial, event)
-  trial.spans = trial.spans or {}
-  trial.spans[#trial.spans + 1] = {started = event.time, state = "running"}
-end
-
-local function stop_with(state)
-  return function(trial, event)
-    local span = trial.spans and trial.spans[#trial.spans]
-    if span and not span.ended then span.ended, span.state = event.time, state or event.detail end
-  end
-end
-
-read.pause, read.interrupt, read.retry, read["end"] = stop_with "paused", stop_with "waiting", stop_with "failed",
-  stop_with()
-
 local function read_events(store, trials)
   local by_number = {}
   for _, trial in ipairs(trials) do by_number[trial.number] = trial end
   for _, event in ipairs(store:events()) do
     -- Trials that came between the two looks are not told.
-    local trial, reader = by_number[event.trial], read[event.kind]
-    if trial and reader then reader(trial, event) end
+    local trial = by_number[event.trial]
+    if trial and event.kind == "report" then
+      trial.reports[#trial.reports + 1] = {step = event.step, value = event.value or 0 / 0}
+    elseif trial then
+      spans.apply(trial, event)
+    end
   end
 end
 

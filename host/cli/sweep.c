@@ -52,6 +52,7 @@ static void print_help(void)
 {
     puts("usage: accelhost sweep FILE [options]\n"
          "       accelhost sweep status STUDY\n"
+         "       accelhost sweep retry STUDY\n"
          "       accelhost sweep best STUDY\n"
          "       accelhost sweep report STUDY [-o FILE.html]\n"
          "       accelhost sweep export STUDY [--format FORMAT] [--reports] [-o FILE]\n\n"
@@ -59,9 +60,9 @@ static void print_help(void)
          "{script = or objective =, space =, metric =, direction =, sampler =, pruner =, trials =, ...},\n"
          "or YAML with the same keys or those of Weights & Biases. The same command goes on with a study that was\n"
          "interrupted or killed. Ctrl-C ends trials at their next report, twice at once.\n\n"
-         "status tells how a study stands, best prints its best parameters as a Lua table and writes best.yaml,\n"
-         "report prints the results and writes a page with pictures and all trials, export writes the trials for\n"
-         "other programs.\n\n"
+         "status prints the state of a study, retry has its failed trials run again when the sweep is started, best\n"
+         "prints its best parameters as a Lua table and writes best.yaml, report prints the results and writes a page\n"
+         "with pictures and all trials, export writes the trials for other programs.\n\n"
          "options:");
     ah_flags_print(flags, FLAGS);
     puts("\nexit codes: 0 ok, 1 no trial has a value, 2 usage or a definition that is wrong, 130 interrupted");
@@ -109,7 +110,7 @@ static int sweep(const struct sweep_options *options, const char *what, const ch
 /* Options may stand before, between and behind the words, which move to the front of argv. */
 int ah_cli_sweep(int argc, char **argv)
 {
-    static const char *const others[] = {"status", "best", "report", "export", NULL};
+    static const char *const others[] = {"status", "retry", "best", "report", "export", NULL};
     struct sweep_options options = {.trials = -1, .parallel = -1, .processes = -1, .seed = -1, .timeout = -1,
                                     .retries = -1, .format = -1};
     int count = 0;

@@ -213,7 +213,67 @@ describe("accelhost sweep", function()
     local result = sweep("s.lua", "-n", "2")
     assert.equal(2, result.code)
     assert.matches("'s.study' was begun with another definition: parameter 'lr' is float from 0.001 to 1, logarithmic "
-      .. "now, and was float from 0.0001 to 1, logarithmic. Another %-%-study begins anew\n$", result.stderr)
+      .. "now, and was float from 0.0001 to 1, logarithmic. Use another %-%-study; 'enqueue' in the file starts it with known "
+      .. "parameters %(accelhost sweep best s.study%)\n$", result.stderr)
+  end)
+
+  it("continues with wider ranges and more choices, and names them", function()
+    define(space)
+    assert.equal(0, sweep("s.lua", "-n", "2").code)
+    local before = rows "SELECT params, value FROM trial ORDER BY number"
+    define((space:gsub("1e%-4, 1%)", "1e-5, 2)"):gsub('"sgd", "adamw"', '"sgd", "adamw", "muon"')))
+    local result = sweep("s.lua", "-n", "4")
+    assert.equal(0, result.code, result.output)
+    assert.equal("accelhost sweep: parameter 'lr' is float from 1e-05 to 2, logarithmic now, and was float from 0.0001 to "
+      .. "1, logarithmic; earlier trials stay\naccelhost sweep: parameter 'optim.name' is [\"sgd\", \"adamw\", \"muon\"] "
+      .. "now, and was [\"sgd\", \"adamw\"]; earlier trials stay\n", result.stderr)
+    local after = rows "SELECT params, value FROM trial ORDER BY number"
+    assert.equal(4, #after)
+    assert.same(before, {after[1], after[2]})
+    define(space)
+    assert.equal(2, sweep("s.lua", "-n", "5").code)
+  end)
+
+  it("keeps the traceback of a failed trial in its log, and runs it again after `sweep retry`", function()
+    local failing = train:gsub("for epoch", "assert(args.lr < 2, 'lr too large')\n  for epoch")
+    write("train.lua", failing)
+    local fields = [[script = "train.lua", trials = 3, space = {lr = sweep.uniform(0, 9)},
+      enqueue = {{lr = 1}, {lr = 5}, {lr = 8}}]]
+    define(fields)
+    assert.equal(0, sweep("s.lua", "-j", "1").code)
+    assert.same({complete = 1, failed = 2}, state_counts())
+    assert.matches("train.lua:%d+: lr too large\n  train.lua:%d+: in main chunk\n$", read "s.study/trials/0001/log.txt")
+    assert.matches("\nto run failed trials again: accelhost sweep retry s.study\n", sweep("status", "s.study").stdout, 1,
+      true)
+    write("train.lua", train)
+    assert.equal(0, sweep("s.lua", "-j", "1").code)
+    assert.same({complete = 1, failed = 2}, state_counts())
+    local result = sweep("retry", "s.study")
+    assert.same({0, "2 failed trials to run again; start with: accelhost sweep s.lua --study s.study\n"},
+      {result.code, result.output})
+    assert.matches("no process runs it; to continue: accelhost sweep s.lua", sweep("status", "s.study").stdout, 1, true)
+    assert.equal(0, sweep("s.lua", "-j", "1").code)
+    assert.same({complete = 3}, state_counts())
+    assert.same({{value = 1 / 2}, {value = 5 / 2}, {value = 4}}, rows "SELECT value FROM trial ORDER BY number")
+    assert.equal("no trial of 's.study' has failed\n", sweep("retry", "s.study").stdout)
+    result = sweep("retry", "nowhere")
+    assert.equal(2, result.code)
+    assert.matches("there is no study in 'nowhere'", result.stderr, 1, true)
+  end)
+
+  it("has one run for each trial in accelhost plot, with the trackers' values", function()
+    write("train.lua", [[
+      local accelhost = require "accelhost"
+      local args = accelhost.args{lr = 0.1}
+      local accelerator = accelhost.Accelerator{log_with = "jsonl", project_dir = "logs"}
+      accelerator:init_trackers "mlp"
+      for step = 1, 3 do accelerator:log({loss = args.lr / step}, {step = step}) end]])
+    define [[script = "train.lua", trials = 2, space = {lr = sweep.uniform(0, 1)}]]
+    assert.equal(0, sweep("s.lua").code)
+    local text = run.host({"plot", "s.study/trials"}).stdout
+    assert.matches("^a ── 0000 +b ── 0001\n", text)
+    assert.matches("loss  b 0001 [^\n]* 3\n", text)
+    assert.is_nil(text:find("mlp", 1, true))
   end)
 
   -- What is refused with one line, at the latest by the first trial: {what, the file's fields, the line}.
@@ -340,8 +400,8 @@ describe("accelhost sweep", function()
       "$0" sweep status s.study; "$0" sweep best s.study]]
     local result = run.program({"bash", "-c", shell, run.path}, {timeout = 60})
     assert.matches("another process runs the study 's.study'", result.stderr)
-    assert.matches("^code 2\n.*1 running.*a process runs it\n.*code 0\n.*1 complete.*no process runs it; to go on: "
-      .. "accelhost sweep s.lua %-%-study s.study\n{\n  x = [%d.]+,\n}\n$", result.stdout)
+    assert.matches("^code 2\n.*1 running.*a process runs it\n.*code 0\n.*1 complete.*no process runs it; for more trials: "
+      .. "accelhost sweep s.lua %-%-study s.study %-n 2\n{\n  x = [%d.]+,\n}\n$", result.stdout)
   end)
 
   it("tells a wrong word of the command line", function()

@@ -238,6 +238,17 @@ describe("The page of a study", function()
 end)
 
 describe("The report as text", function()
+  it("ends with the meaning of paused trials once no more can run", function()
+    local study = studies.make(6)
+    study.trials[3].state, study.total = "paused", 7
+    local function brief() return require "accelhost.sweep.report.text".brief(study, {now = 2000, width = 80}) end
+    assert.is_nil(brief():find("finished", 1, true))
+    study.total = 6
+    assert.matches("\nfinished: the 1 paused were behind the others and do not run again\n", brief(), 1, true)
+    study.trials[1].state = "waiting"
+    assert.is_nil(brief():find("finished", 1, true))
+  end)
+
   it("tells the best, the best trials, the history and failures", function()
     local study = studies.make(12)
     study.trials[12].state, study.trials[12].error = "failed", "train.lua:9: \27[1mno\nmore"
@@ -251,6 +262,8 @@ best: loss 0.057122 in trial 3, trials/0003
   layers     3
   optim.lr   0.00042693
   optimizer  adamw
+
+importance: needs 20 different results (8 complete so far)
 
 complete trials, best first
   trial      loss    time  layers  momentum    optim.lr

@@ -113,12 +113,26 @@ describe("A definition", function()
   it("tells what differs from another one", function()
     local old = define({}):facts()
     assert.is_nil(Definition.difference(old, define({sampler = "random", seed = 8, trials = 5}):facts()))
-    assert.equal("parameter 'x' is float from 0 to 2 now, and was float from 0 to 1",
-      Definition.difference(old, define({space = {x = sweep.uniform(0, 2)}}):facts()))
+    local function difference(x) return Definition.difference(old, define({space = {x = x}}):facts()) end
+    assert.equal("parameter 'x' is float from 0 to 0.5 now, and was float from 0 to 1",
+      (difference(sweep.uniform(0, 0.5))))
+    assert.equal("parameter 'x' is float from 0.1 to 2 now, and was float from 0 to 1",
+      (difference(sweep.uniform(0.1, 2))))
+    assert.matches("in steps of 0.5 now", (difference(sweep.quniform(0, 2, 0.5))))
+    local none, extensions = difference(sweep.uniform(-1, 2))
+    assert.is_nil(none)
+    assert.same({"parameter 'x' is float from -1 to 2 now, and was float from 0 to 1; earlier trials stay"}, extensions)
     assert.equal("parameter 'x' is not there now, and was float from 0 to 1",
-      Definition.difference(old, define({space = {}}):facts()))
+      (Definition.difference(old, define({space = {}}):facts())))
     assert.equal('metric is "accuracy" now, and was "loss"',
-      Definition.difference(old, define({metric = "accuracy"}):facts()))
+      (Definition.difference(old, define({metric = "accuracy"}):facts())))
+    local stepped = define({space = {n = sweep.quniform(0, 4, 2)}}):facts()
+    assert.matches("in steps of 2 now",
+      (Definition.difference(stepped, define({space = {n = sweep.quniform(-1, 5, 2)}}):facts())))
+    assert.is_nil((Definition.difference(stepped, define({space = {n = sweep.quniform(-2, 6, 2)}}):facts())))
+    local chosen = define({space = {c = sweep.choice{"a", "b"}}}):facts()
+    assert.is_nil((Definition.difference(chosen, define({space = {c = sweep.choice{"b", "c", "a"}}}):facts())))
+    assert.matches("was", (Definition.difference(chosen, define({space = {c = sweep.choice{"b", "c"}}}):facts())))
   end)
 end)
 
@@ -158,6 +172,8 @@ parameters:
 early_terminate: {type: hyperband, min_iter: 1, eta: 3}
 ]], notes)
     assert.equal("command: left out; trials run by this program, with 'arguments' after the script", notes[1])
+    assert.equal("early_terminate: hyperband is the pruner asha here (min_resource 1, reduction_factor 3), which pauses "
+      .. "trials and resumes them from their checkpoints", notes[2])
     assert.same({"maximize", "accuracy", 12, "tpe", "train.lua"}, {definition.direction, definition.metric,
       definition.trials, definition.sampler, definition.script_path})
     assert.same({name = "asha", min_resource = 1, reduction_factor = 3}, definition.pruner)

@@ -3,6 +3,8 @@ local C = require "accelhost._C"
 local Definition = require "accelhost.sweep.definition"
 local Store = require "accelhost.sweep.store"
 local Study = require "accelhost.sweep.study"
+local source = require "accelhost.sweep.report.source"
+local summary = require "accelhost.sweep.report.summary"
 local sweep = require "accelhost".sweep
 
 if not pcall(C.sqlite.open, ":memory:") then
@@ -263,6 +265,50 @@ describe("A study", function()
     assert.same({"PRAGMA journal_mode = WAL", "PRAGMA journal_mode = TRUNCATE"}, {statements[1], statements[2]})
     assert.equal("truncate", memory:execute("PRAGMA journal_mode")[1].journal_mode)
     store:close()
+  end)
+
+  it("sums the time that a trial ran, without its pauses, now and read from its file", function()
+    local study, store = open(definition {trials = 1}, path)
+    local trial = study:next(0, 0)
+    study:report(trial, 1, {loss = 1}, 1)
+    study:leave(trial, "paused", 2)
+    assert.equal(trial, study:next(100, 0))
+    study:leave(trial, "interrupted", 101)
+    assert.equal(trial, study:next(200, 0))
+    study:leave(trial, "complete", 203, 0.5)
+    local found = summary.count({trials = study.trials, direction = "minimize"}, 300)
+    assert.same({6, 6}, {summary.seconds(trial), found.mean_seconds})
+    source.keep(store, study.definition, {name = "x"})
+    store:close()
+    local again = open(definition {trials = 1}, path)
+    assert.equal(6, summary.seconds(again.trials[1]))
+  end)
+
+  it("replaces what a failed trial had reported when it runs again, from its first new step on", function()
+    local function retried(first)
+      local study, store = open(definition {trials = 1, retries = 0}, path)
+      local trial = study:next(0, 0)
+      for step = 1, 3 do study:report(trial, step, {loss = 10 * step}, step) end
+      study:leave(trial, "failed", 4, "broken")
+      assert.is_nil(study:next(5, 0))
+      store:event(trial, "retry", 6)
+      store:close()
+      study, store = open(definition {trials = 1}, path)
+      trial = study:next(7, 0)
+      assert.equal(0, trial.number)
+      for step = first, 3 do study:report(trial, step, {loss = step}, 7 + step) end
+      study:leave(trial, "complete", 11, 3)
+      local values = {}
+      for i, report in ipairs(trial.reports) do values[i] = report.value end
+      assert.equal(3, study:best().mean)
+      store:close()
+      study = open(definition {trials = 1}, path)
+      for i, report in ipairs(study.trials[1].reports) do assert.equal(values[i], report.value) end
+      os.remove(path)
+      return values
+    end
+    assert.same({1, 2, 3}, retried(1))
+    assert.same({10, 2, 3}, retried(2))
   end)
 
   it("writes a file that any SQLite reads", function()

@@ -7,13 +7,15 @@ local file = require "accelhost.sweep.file"
 local lock = require "accelhost.sweep.lock"
 local params = require "accelhost.util.params"
 local printable = require "accelhost.util.printable"
+local show = require "accelhost.sweep.report.show"
 local source = require "accelhost.sweep.report.source"
+local summary = require "accelhost.sweep.report.summary"
 
 local command = {}
 
 local function fail(format, ...) error(format:format(...), 0) end
 
-local function complain(text) io.stderr:write("accelhost sweep: ", printable.message(text), "\n") end
+local function note(text) io.stderr:write("accelhost sweep: ", printable.message(text), "\n") end
 
 local function absolute(path) return path:sub(1, 1) == "/" and path or C.system.working_folder() .. "/" .. path end
 
@@ -27,12 +29,17 @@ local function limit_of(definition)
   return definition.trials
 end
 
--- A study that has begun goes on with the definition that it began with.
+-- A study continues with the definition that it began with; ranges may grow.
 local function check_same(store, definition, directory)
   local old, new = store:get "facts", definition:facts()
-  local difference = old and Definition.difference(old, new)
-  if difference and #store:trials() > 0 then
-    fail("'%s' was begun with another definition: %s. Another --study begins anew", directory, difference)
+  local difference, extensions = nil, {}
+  if old then difference, extensions = Definition.difference(old, new) end
+  if #store:trials() > 0 then
+    if difference then
+      fail("'%s' was begun with another definition: %s. Use another --study; 'enqueue' in the file starts it with "
+        .. "known parameters (accelhost sweep best %s)", directory, difference, directory)
+    end
+    for _, text in ipairs(extensions) do note(text) end
   end
   store:put("facts", new)
 end
@@ -68,12 +75,13 @@ local function tell_best(study, directory, quiet)
   end
 end
 
-local function conclude(study, runner, observer, directory, quiet)
+local function conclude(study, runner, observer, directory, quiet, command_line)
   if study.refused then fail("%s", study.stopping) end
   observer:finish(study, C.system.time())
   tell_best(study, directory, quiet)
   io.stdout:flush()
-  if study.stopping then complain(study.stopping) end
+  if study.stopping then note(study.stopping) end
+  if runner.interrupted and not study:is_over() then note("to continue: " .. command_line) end
   if runner.interrupted then return 130 end
   return study:best() and 0 or 1
 end
@@ -88,7 +96,7 @@ end
 ---@param options {study?: string, quiet?: boolean, overrides: table<string, any>}
 ---@return integer # the exit code
 function command.run(path, options)
-  local definition = file.read(path, options.overrides, complain)
+  local definition = file.read(path, options.overrides, note)
   local limit = limit_of(definition)
   local name = path:match "([^/]+)%.[^./]+$" or path
   local directory = options.study or definition.study or name .. ".study"
@@ -107,10 +115,36 @@ function command.run(path, options)
   local observer = make_observer(study, given, options.quiet)
   local runner = Runner(study, {directory = absolute(directory), file = absolute(path)}, observer)
   runner:run()
-  local code = conclude(study, runner, observer, directory, options.quiet)
+  local code = conclude(study, runner, observer, directory, options.quiet, given.command)
   store:close()
   held:close()
   return code
+end
+
+--- Have the failed trials of a study run again, with the same parameters, when the sweep is started again.
+---@param directory string
+---@return integer
+function command.retry(directory)
+  local path = directory:gsub("(.)/+$", "%1") .. "/study.db"
+  Store(path, "read"):close() -- no folder for a lock is made where there is no study
+  local held = lock.take(directory)
+  if not held then fail("another process runs the study '%s'", directory) end
+  local store, failed = Store(path, "write"), {}
+  for _, trial in ipairs(store:trials()) do
+    if trial.state == "failed" then failed[#failed + 1] = trial end
+  end
+  store:transaction(function()
+    for _, trial in ipairs(failed) do
+      store:event(trial, "retry", C.system.wall_time(), {detail = trial.error})
+      trial.state, trial.attempt, trial.value, trial.ended = "waiting", trial.attempt + 1, nil, nil
+      store:update(trial)
+    end
+  end)
+  io.write(#failed == 0 and ("no trial of '%s' has failed\n"):format(directory)
+    or ("%s to run again; start with: %s\n"):format(show.count(#failed, "failed trial"), store:get "command" or "?"))
+  store:close()
+  held:close()
+  return 0
 end
 
 --- How a study stands.
@@ -127,8 +161,14 @@ function command.status(directory)
   end
   io.write(require "accelhost.sweep.report.text".brief(study, {now = C.system.time(),
     width = terminal and width > 0 and width or 80}))
-  io.write(taken and "a process runs it\n" or ("no process runs it; to go on: %s\n"):format(
-    printable.text(study.command or "?")))
+  local again = printable.text(study.command or "?")
+  local found = summary.count(study)
+  io.write(taken and "a process runs it\n" or ("no process runs it%s\n"):format(summary.is_over(study, found)
+    and ("; for more trials: %s -n %d"):format(again, 2 * summary.configurations(study))
+    or "; to continue: " .. (again)))
+  if not taken and found.counts.failed > 0 then
+    io.write(("to run failed trials again: accelhost sweep retry %s\n"):format(directory))
+  end
   return 0
 end
 
@@ -137,7 +177,6 @@ end
 ---@return integer
 function command.best(directory)
   local study = source.read(directory)
-  local summary = require "accelhost.sweep.report.summary"
   local best = summary.of(study).best
   if not best then fail("no trial of '%s' has ended with a value yet", directory) end
   local values = params.nest(study.settings(best.params))
@@ -168,7 +207,7 @@ local function given(text) return text ~= "" and text or nil end
 
 local formats = {[0] = "csv", "json", "yaml", "lua"}
 
---- The command: `what` is "run", "status", "best", "report" or "export"; options as the command line gives them, texts,
+--- The command: `what` is "run", "status", "retry", "best", "report" or "export"; options as the command line gives them, texts,
 --- "" for none.
 ---@param what string
 ---@param path string

@@ -206,18 +206,40 @@ local function range_text(row)
     row.step and (", in steps of %.12g"):format(row.step) or "")
 end
 
---- What differs between the facts of a study and a definition's; nil when nothing does.
+-- Is every value of one list in another?
+local function holds_all(list, values)
+  local known = {}
+  for _, value in ipairs(list) do known[json.encode(value)] = true end
+  for _, value in ipairs(values) do
+    if not known[json.encode(value)] then return false end
+  end
+  return true
+end
+
+-- Is a parameter as it was but for more choices, or a wider range on the same steps? Earlier values stay valid then.
+local function is_extended(was, is)
+  if was.kind ~= is.kind or was.log ~= is.log or was.step ~= is.step
+    or json.encode(was.when or {}) ~= json.encode(is.when or {}) then
+    return false
+  end
+  if was.choices then return holds_all(is.choices, was.choices) end
+  local steps = is.step and not is.log and (was.low - is.low) / is.step or 0
+  return is.low <= was.low and is.high >= was.high and math.abs(steps - math.floor(steps + 0.5)) < 1e-6
+end
+
+--- Compare the facts of a study and a definition's.
 ---@param old table of facts
 ---@param new table
----@return string?
+---@return string? difference the first one with which the study cannot continue; nil without one
+---@return string[] extensions a line for each parameter that has more values now
 function Definition.difference(old, new)
   for _, key in ipairs {"work", "metric", "direction", "replicates", "pruner"} do
     if json.encode(old[key]) ~= json.encode(new[key]) then
       return ("%s is %s now, and was %s"):format(key == "work" and "the script" or key, json.encode(new[key]),
-        json.encode(old[key]))
+        json.encode(old[key])), {}
     end
   end
-  local names = {}
+  local names, extensions = {}, {}
   for _, space in ipairs {old.space, new.space} do
     for name in pairs(space) do names[name] = true end
   end
@@ -226,9 +248,12 @@ function Definition.difference(old, new)
     if not was or not is or json.encode(was) ~= json.encode(is) then
       local was_text, is_text = range_text(was), range_text(is)
       if was_text == is_text then is_text = "there under another condition" end
-      return ("parameter '%s' is %s now, and was %s"):format(name, is_text, was_text)
+      local text = ("parameter '%s' is %s now, and was %s"):format(name, is_text, was_text)
+      if not was or not is or not is_extended(was, is) then return text, {} end
+      extensions[#extensions + 1] = text .. "; earlier trials stay"
     end
   end
+  return nil, extensions
 end
 
 return Definition

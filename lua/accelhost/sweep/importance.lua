@@ -16,6 +16,9 @@ local importance = {}
 
 local most_places, target, fewest = 50, 0.1, 20
 
+--- Why a study has no importances; %d: its complete trials.
+importance.NEEDS = ("needs %d different results (%%d complete so far)"):format(fewest)
+
 local function is_finite(value) return type(value) == "number" and value - value == 0 end
 
 -- Trials that tell something, best first: how they ended and their params.

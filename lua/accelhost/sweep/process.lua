@@ -248,6 +248,10 @@ function TrialProcess:verdict(definition)
   return "failed", self:failure_text()
 end
 
+--- Keep the failure message and traceback with the trial's output, if its launcher does not do so by itself.
+---@param text string
+function TrialProcess:keep_failure(text) end
+
 --- Let go of everything.
 function TrialProcess:close()
   self:_close()

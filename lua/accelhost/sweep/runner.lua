@@ -138,6 +138,7 @@ function Runner:_conclude(process)
   self.slots[process.slot] = nil
   local how, detail = process:verdict(self.study.definition)
   tell_unread(self, process)
+  if how == "failed" then process:keep_failure(detail) end
   process:close()
   if self.study.refused then return end
   self:leave(process.trial, how, detail)

@@ -8,6 +8,7 @@ local class = require "accelhost.util.class"
 local json = require "accelhost.util.json"
 local pruners = require "accelhost.sweep.pruners"
 local ranking = require "accelhost.sweep.ranking"
+local reports = require "accelhost.sweep.reports"
 local samplers = require "accelhost.sweep.samplers"
 local spans = require "accelhost.sweep.spans"
 
@@ -57,7 +58,10 @@ function Study:_enter(trial)
 end
 
 function Study:_apply_report(trial, step, value)
-  trial.reports[#trial.reports + 1] = {step = step, value = value}
+  if reports.add(trial, step, value) then
+    self.seen[trial] = {}
+    for _, kept in ipairs(trial.reports) do self.seen[trial][kept.step] = true end
+  end
   trial.loss = self:_loss(value) -- what samplers know of a paused one
   self.seen[trial][step] = true
   if trial.replicate > 0 or trial.released then return "continue" end
@@ -76,7 +80,8 @@ function Study:_observe(group)
   group.observed = true
   local found = ranking.of_group(group, self.sign)
   if found and ranking.is_better(found, self._best) then self._best = found end
-  self.sampler:observe(leader, self:_loss(value))
+  if not group.valued then self.sampler:observe(leader, self:_loss(value)) end
+  group.valued = group.valued or value ~= nil
 end
 
 function Study:_apply_end(trial, state, value)
@@ -118,7 +123,11 @@ apply.promote, apply.release = apply_promotion, apply_release
 
 apply.interrupt = function(_, trial) trial.state = "waiting" end
 
-apply.retry = function(_, trial)
+apply.retry = function(self, trial)
+  if trial.state == "failed" then -- by `accelhost sweep retry`
+    self.groups[trial.group + 1].observed = nil
+    reports.reopen(trial)
+  end
   trial.state, trial.attempt = "waiting", trial.attempt + 1
 end
 
@@ -286,7 +295,7 @@ end
 ---@return boolean is_new
 function Study:report(trial, step, metrics, now)
   local value = metrics[self.definition.metric]
-  if self.seen[trial][step] and value ~= nil then return "continue", false end
+  if self.seen[trial][step] and value ~= nil and not trial.reopened then return "continue", false end
   local fine, encoded = pcall(json.encode, metrics)
   local text = fine and encoded or nil
   if value == nil then

@@ -118,12 +118,32 @@ end
 
 local function new_run(name) return {name = name, curves = {}, troubles = {}} end
 
+local function has_points_of(run, other)
+  for tag, curve in pairs(other.curves) do
+    if not run.curves[tag] or #run.curves[tag].value < #curve.value then return false end
+  end
+  return true
+end
+
+-- A trial's folder has the sweep's metrics.jsonl, and often the script's own log of the same values deeper in it: one run.
+local function join_trial(runs, path, run, first)
+  local inner = runs[first + 1]
+  if C.data.look(path .. "/params.yaml") ~= "file" or #runs ~= first + 1 or not has_points_of(inner, run) then return end
+  run.curves, runs[first + 1] = inner.curves, nil
+  for _, trouble in ipairs(inner.troubles) do run.troubles[#run.troubles + 1] = trouble end
+end
+
 local function read_folder(runs, path, name, depth)
   local logs, folders = look_into(path)
-  local run = read_files(new_run(name), logs)
-  if next(run.curves) or run.troubles[1] then runs[#runs + 1] = run end
+  local run, first = read_files(new_run(name), logs), #runs
+  local is_run = next(run.curves) or run.troubles[1]
+  if is_run then
+    first = first + 1
+    runs[first] = run
+  end
   if depth == 0 then return end
   for _, folder in ipairs(folders) do read_folder(runs, folder, name .. "/" .. name_of(folder), depth - 1) end
+  if is_run then join_trial(runs, path, run, first) end
 end
 
 --- The runs of a path: a log file is one, a folder with logs is one, and so are the folders in it that have logs.

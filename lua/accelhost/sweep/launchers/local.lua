@@ -66,10 +66,13 @@ function LocalTrial:failure_text()
   return self.name_memory(text)
 end
 
+function LocalTrial:keep_failure(text) self.failure = text end
+
 function LocalTrial:_close()
   for key, text in pairs(self.partial) do
     if text ~= "" then self.log:append(("[r%d] %s\n"):format(math.floor(key / 2), text)) end
   end
+  if self.failure then self.log:append(self.failure:gsub("\n*$", "\n", 1)) end
   self.job:close()
   self.log:close()
 end

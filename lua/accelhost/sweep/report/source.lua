@@ -4,6 +4,7 @@
 -- definition; `of` gives what the live table reads, whose trials are the sweep's own.
 local Store = require "accelhost.sweep.store"
 local json = require "accelhost.util.json"
+local reports = require "accelhost.sweep.reports"
 local spans = require "accelhost.sweep.spans"
 
 local source = {}
@@ -69,14 +70,16 @@ function source.of(study, given)
 end
 
 local function read_events(store, trials)
-  local by_number = {}
+  local by_number, ended = {}, {}
   for _, trial in ipairs(trials) do by_number[trial.number] = trial end
   for _, event in ipairs(store:events()) do
     -- Trials that came between the two looks are not told.
     local trial = by_number[event.trial]
     if trial and event.kind == "report" then
-      trial.reports[#trial.reports + 1] = {step = event.step, value = event.value or 0 / 0}
+      reports.add(trial, event.step, event.value or 0 / 0)
     elseif trial then
+      if event.kind == "retry" and ended[trial] then reports.reopen(trial) end
+      ended[trial] = event.kind == "end"
       spans.apply(trial, event)
     end
   end

@@ -146,6 +146,26 @@ function summary.of(study, now)
   return found
 end
 
+--- How many configurations a study has tried; replicates are of the same one.
+---@param study table
+---@return integer
+function summary.configurations(study)
+  local count = 0
+  for _, trial in ipairs(study.trials) do
+    if (trial.replicate or 0) == 0 then count = count + 1 end
+  end
+  return count
+end
+
+--- Does the study's command have nothing left to run? False for one without a number of trials, such as a grid.
+---@param study table
+---@param found table what `count` tells
+---@return boolean
+function summary.is_over(study, found)
+  return found.counts.running + found.counts.waiting == 0 and study.total ~= nil
+    and summary.configurations(study) >= study.total
+end
+
 --- Why there is no best trial.
 ---@param found table what `count` tells
 ---@return string

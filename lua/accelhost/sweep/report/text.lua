@@ -1,6 +1,7 @@
 --- The report of a study as text.
 local columns = require "accelhost.util.columns"
 local grid = require "accelhost.sweep.report.grid"
+local importances = require "accelhost.sweep.importance"
 local layout = require "accelhost.plot.layout"
 local printable = require "accelhost.util.printable"
 local show = require "accelhost.sweep.report.show"
@@ -19,6 +20,9 @@ local function head(self, put)
   if found.first then
     put(("began %s, took %s; a trial took %s"):format(show.date(found.first), show.duration(found.elapsed),
       show.duration(found.mean_seconds)))
+  end
+  if found.counts.paused > 0 and summary.is_over(study, found) then
+    put(("finished: the %d paused were behind the others and do not run again"):format(found.counts.paused))
   end
 end
 
@@ -43,7 +47,11 @@ end
 
 local function importance(self, put)
   local list = self.importance
-  if not list or #list == 0 then return end
+  if not list or #list == 0 then
+    if self.found.total == 0 or #self.study.space < 2 then return end
+    put ""
+    return put(columns.cut(("importance: " .. importances.NEEDS):format(#self.found.ranked), self.width))
+  end
   put ""
   put(columns.cut("importance (PED-ANOVA, and rank correlation with " .. printable.text(self.study.metric) .. ")",
     self.width))

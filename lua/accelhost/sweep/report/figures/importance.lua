@@ -1,15 +1,19 @@
 --- How much of the difference between good trials and others each parameter accounts for, as bars.
 local frame = require "accelhost.sweep.report.figures.frame"
+local importances = require "accelhost.sweep.importance"
 local markup = require "accelhost.sweep.report.markup"
 
 local tag, text = markup.tag, markup.text
 
---- The section, nil when importances are not known.
+--- The section; without importances the reason, nil where there is nothing to compare.
 ---@param self table from accelhost.sweep.report.view
 ---@return string?
 return function(self)
   local list = self.importance
-  if not list or #list == 0 then return nil end
+  if not list or #list == 0 then
+    if self.found.total == 0 or #self.study.space < 2 then return nil end
+    return frame.section("importance", "Importance", importances.NEEDS:format(#self.found.ranked))
+  end
   local most, rows = 1e-12, {}
   for _, one in ipairs(list) do most = math.max(most, one.importance) end
   for i, one in ipairs(list) do

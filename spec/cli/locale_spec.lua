@@ -71,8 +71,8 @@ describe("A locale with a decimal comma", function()
     local result = run.host({"-e", [[
       print(os.setlocale("de_DE.UTF-8", "numeric"), os.setlocale("xx_YY"), os.setlocale("POSIX", "numeric"))
       print(os.setlocale("LC_CTYPE=C.UTF-8;LC_NUMERIC=de_DE.UTF-8;LC_TIME=de_DE.UTF-8;LC_COLLATE=C;LC_MONETARY=C;"
-        .. "LC_MESSAGES=C;LC_PAPER=C;LC_NAME=C;LC_ADDRESS=C;LC_TELEPHONE=C;LC_MEASUREMENT=C;LC_IDENTIFICATION=C") ~= nil,
-        os.setlocale(nil, "time"), os.setlocale(nil, "numeric"), os.setlocale "C")]]},
+        .. "LC_MESSAGES=C;LC_PAPER=C;LC_NAME=C;LC_ADDRESS=C;LC_TELEPHONE=C;LC_MEASUREMENT=C;LC_IDENTIFICATION=C")
+        ~= nil, os.setlocale(nil, "time"), os.setlocale(nil, "numeric"), os.setlocale "C")]]},
       {timeout = 40, env = {LOCPATH = home}})
     assert.equal("nil\tnil\tC\ntrue\tde_DE.UTF-8\tC\tC\n", result.stdout)
   end)

@@ -213,8 +213,8 @@ describe("accelhost sweep", function()
     local result = sweep("s.lua", "-n", "2")
     assert.equal(2, result.code)
     assert.matches("'s.study' was begun with another definition: parameter 'lr' is float from 0.001 to 1, logarithmic "
-      .. "now, and was float from 0.0001 to 1, logarithmic. Use another %-%-study; 'enqueue' in the file starts it with known "
-      .. "parameters %(accelhost sweep best s.study%)\n$", result.stderr)
+      .. "now, and was float from 0.0001 to 1, logarithmic. Use another %-%-study; 'enqueue' in the file starts it with "
+      .. "known parameters %(accelhost sweep best s.study%)\n$", result.stderr)
   end)
 
   it("continues with wider ranges and more choices, and names them", function()
@@ -224,9 +224,9 @@ describe("accelhost sweep", function()
     define((space:gsub("1e%-4, 1%)", "1e-5, 2)"):gsub('"sgd", "adamw"', '"sgd", "adamw", "muon"')))
     local result = sweep("s.lua", "-n", "4")
     assert.equal(0, result.code, result.output)
-    assert.equal("accelhost sweep: parameter 'lr' is float from 1e-05 to 2, logarithmic now, and was float from 0.0001 to "
-      .. "1, logarithmic; earlier trials stay\naccelhost sweep: parameter 'optim.name' is [\"sgd\", \"adamw\", \"muon\"] "
-      .. "now, and was [\"sgd\", \"adamw\"]; earlier trials stay\n", result.stderr)
+    assert.equal("accelhost sweep: parameter 'lr' is float from 1e-05 to 2, logarithmic now, and was float from "
+      .. "0.0001 to 1, logarithmic; earlier trials stay\naccelhost sweep: parameter 'optim.name' is [\"sgd\", "
+      .. "\"adamw\", \"muon\"] now, and was [\"sgd\", \"adamw\"]; earlier trials stay\n", result.stderr)
     local after = rows "SELECT params, value FROM trial ORDER BY number"
     assert.equal(4, #after)
     assert.same(before, {after[1], after[2]})
@@ -243,8 +243,8 @@ describe("accelhost sweep", function()
     assert.equal(0, sweep("s.lua", "-j", "1").code)
     assert.same({complete = 1, failed = 2}, state_counts())
     assert.matches("train.lua:%d+: lr too large\n  train.lua:%d+: in main chunk\n$", read "s.study/trials/0001/log.txt")
-    assert.matches("\nto run failed trials again: accelhost sweep retry s.study\n", sweep("status", "s.study").stdout, 1,
-      true)
+    assert.matches("\nto run failed trials again: accelhost sweep retry s.study\n",
+      sweep("status", "s.study").stdout, 1, true)
     write("train.lua", train)
     assert.equal(0, sweep("s.lua", "-j", "1").code)
     assert.same({complete = 1, failed = 2}, state_counts())
@@ -400,8 +400,8 @@ describe("accelhost sweep", function()
       "$0" sweep status s.study; "$0" sweep best s.study]]
     local result = run.program({"bash", "-c", shell, run.path}, {timeout = 60})
     assert.matches("another process runs the study 's.study'", result.stderr)
-    assert.matches("^code 2\n.*1 running.*a process runs it\n.*code 0\n.*1 complete.*no process runs it; for more trials: "
-      .. "accelhost sweep s.lua %-%-study s.study %-n 2\n{\n  x = [%d.]+,\n}\n$", result.stdout)
+    assert.matches("^code 2\n.*1 running.*a process runs it\n.*code 0\n.*1 complete.*no process runs it; "
+      .. "for more trials: accelhost sweep s.lua %-%-study s.study %-n 2\n{\n  x = [%d.]+,\n}\n$", result.stdout)
   end)
 
   it("tells a wrong word of the command line", function()

@@ -172,8 +172,8 @@ parameters:
 early_terminate: {type: hyperband, min_iter: 1, eta: 3}
 ]], notes)
     assert.equal("command: left out; trials run by this program, with 'arguments' after the script", notes[1])
-    assert.equal("early_terminate: hyperband is the pruner asha here (min_resource 1, reduction_factor 3), which pauses "
-      .. "trials and resumes them from their checkpoints", notes[2])
+    assert.equal("early_terminate: hyperband is the pruner asha here (min_resource 1, reduction_factor 3), which "
+      .. "pauses trials and resumes them from their checkpoints", notes[2])
     assert.same({"maximize", "accuracy", 12, "tpe", "train.lua"}, {definition.direction, definition.metric,
       definition.trials, definition.sampler, definition.script_path})
     assert.same({name = "asha", min_resource = 1, reduction_factor = 3}, definition.pruner)

@@ -45,6 +45,20 @@ describe("a training", function()
     assert.not_matches("total_flos", result.stdout, 1, true)
   end)
 
+  it("prints the banner, logged values and the summary to stdout in order, beside bars on stderr", function()
+    folder.with(function(path)
+      local command = ("'%s' '%s' bar 2>&1"):format(run.path, CASE)
+      local lines = {}
+      for line in run.program({"sh", "-c", command}, {timeout = 60, dir = path}).stdout:gmatch "[^\n]+" do
+        lines[#lines + 1] = line:match "^%*%*%*%*%* (%a+)" or line:match "^step %d+: epoch"
+      end
+      assert.same({"Running", "step 5: epoch", "step 5: epoch", "step 10: epoch", "step 10: epoch", "Training"}, lines)
+      local result = run.host({CASE, "bar"}, {timeout = 60, dir = path})
+      assert.not_matches("step ", (result.stderr:gsub("%d+ step", "")), 1, true)
+      assert.matches("\nstep 10: epoch = 2, eval_loss = [^\n]*, eval_samples_per_second = %d+,", result.stdout)
+    end)
+  end)
+
   it("says from where it goes on", function()
     folder.with(function(path)
       local first = run.host({CASE, "saves"}, {timeout = 60, dir = path})

@@ -1,5 +1,6 @@
 -- The Trainer in this process: the bare loop's numbers, its order of operations, data, losses and failures.
 local accelhost = require "accelhost"
+local curves = require "accelhost.track.curves"
 local folder = require "spec.support.folder"
 local silently = require "spec.support.silently"
 
@@ -166,6 +167,45 @@ describe("Trainer", function()
     assert.is_number(metrics.eval_first_loss)
     assert.is_number(metrics.eval_second_loss)
     assert.is_nil(metrics.eval_loss)
+  end)
+
+  it("gives metrics the digits of their dtype, and total_flos where the model counts them", function()
+    local set = set_of(30)
+    local trainer = train {eval_dataset = set, args = {eval_strategy = "epoch", num_train_epochs = 1},
+      compute_metrics = function()
+        return {tensor = accelhost.tensor(0.936), item = accelhost.tensor(0.936):item(), half = 0.5, third = 1 / 3,
+          none = 0 / 0, double = accelhost.tensor(0.936, {dtype = "float64"})}
+      end}
+    local metrics = silently(trainer.evaluate, trainer)
+    assert.same({0.936, 0.936, 0.5, 1 / 3, 0.936}, {metrics.eval_tensor, metrics.eval_item, metrics.eval_half,
+      metrics.eval_third, metrics.eval_double})
+    assert.is_true(metrics.eval_none ~= metrics.eval_none)
+    assert.same({}, column(trainer, "total_flos"))
+    local Counted = nn.Linear:extend "Counted"
+    function Counted:floating_point_ops(inputs) return 10 * inputs.inputs:size(0) end -- luacheck: ignore self
+    trainer = train {model_init = function() return Counted(4, 2) end, args = {num_train_epochs = 1}}
+    assert.same({300}, column(trainer, "total_flos"))
+  end)
+
+  it("writes TensorBoard's tags as transformers does, and other trackers' names as they are", function()
+    folder.with(function(path)
+      local trainer = train {eval_dataset = set_of(30), args = {eval_strategy = "epoch", num_train_epochs = 1,
+        report_to = {"tensorboard", "jsonl"}, output_dir = path, logging_dir = path .. "/logs"}}
+      local found = {}
+      for _, run in ipairs(curves.read(path .. "/logs")) do
+        for name in pairs(run.curves) do found[name] = true end
+      end
+      for _, tag in ipairs {"train/loss", "train/epoch", "train/train_loss", "eval/loss", "eval/runtime"} do
+        assert.is_true(found[tag], tag)
+      end
+      local names = {}
+      for line in (io.popen(("cat $(find '%s' -name metrics.jsonl)"):format(path))):lines() do
+        for name in pairs(accelhost.json.decode(line)) do names[name] = true end
+      end
+      assert.same({true, true}, {names.loss, names.eval_loss})
+      assert.is_nil(names["train/loss"])
+      assert.equal(#column(trainer, "loss"), 4)
+    end)
   end)
 
   it("puts samples of like length together, the longest first", function()

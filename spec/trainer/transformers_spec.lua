@@ -22,7 +22,9 @@ end
 
 local function same_entry(expected, got, where)
   for key, value in pairs(expected) do
-    if value ~= "?" then near(value, got[key], where .. key) else assert.is_number(got[key], where .. key) end
+    if key == "total_flos" then -- 0 there: of a model that does not count its operations it is not logged here
+      assert.same({0}, {value, got[key]}, where .. key)
+    elseif value ~= "?" then near(value, got[key], where .. key) else assert.is_number(got[key], where .. key) end
   end
   for key in pairs(got) do assert.is_truthy(expected[key] ~= nil, where .. "has " .. key) end
 end

@@ -207,8 +207,8 @@ local function given(text) return text ~= "" and text or nil end
 
 local formats = {[0] = "csv", "json", "yaml", "lua"}
 
---- The command: `what` is "run", "status", "retry", "best", "report" or "export"; options as the command line gives them, texts,
---- "" for none.
+--- The command: `what` is "run", "status", "retry", "best", "report" or "export"; options are the command
+--- line's, as texts; "" for none.
 ---@param what string
 ---@param path string
 ---@return integer # the exit code

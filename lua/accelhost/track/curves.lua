@@ -125,10 +125,12 @@ local function has_points_of(run, other)
   return true
 end
 
--- A trial's folder has the sweep's metrics.jsonl, and often the script's own log of the same values deeper in it: one run.
+-- A trial's folder has the sweep's metrics.jsonl, and often the script's own log of the same values deeper in it: they
+-- are one run.
 local function join_trial(runs, path, run, first)
   local inner = runs[first + 1]
-  if C.data.look(path .. "/params.yaml") ~= "file" or #runs ~= first + 1 or not has_points_of(inner, run) then return end
+  local is_trial = C.data.look(path .. "/params.yaml") == "file"
+  if not is_trial or #runs ~= first + 1 or not has_points_of(inner, run) then return end
   run.curves, runs[first + 1] = inner.curves, nil
   for _, trouble in ipairs(inner.troubles) do run.troubles[#run.troubles + 1] = trouble end
 end

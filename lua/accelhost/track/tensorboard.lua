@@ -46,18 +46,18 @@ end
 --- Numbers become scalars, texts texts, tables of numbers scalars of one plot.
 ---@param given table<string, any>
 ---@param step? integer
----@param options? table walltime
+---@param options? table walltime; tags: a function of a name that returns its tag
 function TensorBoardTracker:log(given, step, options)
-  local writer, wall_time = self.writer, options and options.walltime
-  arguments.check_names("log: tensorboard", options or {}, {"walltime"})
-  for _, name in ipairs(values.names("log: tensorboard", given)) do
-    local value = given[name]
+  local writer, wall_time, tag_of = self.writer, options and options.walltime, options and options.tags
+  arguments.check_names("log: tensorboard", options or {}, {"walltime", "tags"})
+  for _, key in ipairs(values.names("log: tensorboard", given)) do
+    local value, name = given[key], tag_of and tag_of(key) or key
     if type(value) == "string" then
       writer:add_text(name, value, step, wall_time)
     elseif type(value) == "table" and getmetatable(value) == nil then
       writer:add_scalars(name, value, step, wall_time)
     else
-      writer:add_scalar(name, values.number("log: tensorboard", name, value), step, wall_time)
+      writer:add_scalar(name, values.number("log: tensorboard", key, value), step, wall_time)
     end
   end
 end

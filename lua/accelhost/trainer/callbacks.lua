@@ -127,21 +127,24 @@ function DefaultFlowCallback:on_epoch_end(args, state, control) -- luacheck: ign
   if args.save_strategy == "epoch" then control.should_save = true end
 end
 
--- What is logged, in the order of names; without what says nothing.
+-- Four digits, or all of a large number: a speed is 51987, not 5.199e+04.
+local function number_text(value)
+  local size = math.abs(value)
+  return (size >= 1e4 and size < 1e15 and "%.0f" or "%.4g"):format(value)
+end
+
+-- What is logged, in the order of names.
 local function text_of(logs)
   local parts = {}
-  for _, name in ipairs(arguments.sorted_keys(logs)) do
+  for i, name in ipairs(arguments.sorted_keys(logs)) do
     local value = logs[name]
-    if name ~= "total_flos" or value > 0 then
-      local text = type(value) == "number" and ("%.4g"):format(value) or tostring(value)
-      parts[#parts + 1] = ("%s = %s"):format(name, text)
-    end
+    parts[i] = ("%s = %s"):format(name, type(value) == "number" and number_text(value) or tostring(value))
   end
   return table.concat(parts, ", ")
 end
 
---- A progress bar over the updates, with the loss that was logged last, and one over each evaluation; what is logged
---- stands above them.
+--- A progress bar over the updates, with the loss that was logged last, and one over each evaluation. Logged values are
+--- printed above them on a terminal, else to stdout, after the banner.
 --
 --   local trainer_callback = accelhost.ProgressCallback()
 local ProgressCallback = TrainerCallback:extend "ProgressCallback"
@@ -161,7 +164,9 @@ function ProgressCallback:on_log(_, state, _, more)
   local bar, logs = self._bar, more.logs
   if not bar or logs.train_loss then return end
   if logs.loss then bar:set_postfix {loss = logs.loss} end
-  bar:write(("step %d: %s"):format(state.global_step, text_of(logs)))
+  local line = ("step %d: %s"):format(state.global_step, text_of(logs))
+  if C.comm.is_terminal(1) and C.comm.is_terminal(2) then return bar:write(line) end
+  if state.is_world_process_zero then print(line) end
 end
 
 --- A batch of an evaluation further, where the set knows its length.

@@ -122,10 +122,22 @@ local function check_metrics(metrics)
   return metrics
 end
 
+-- A number that was computed in float32 with the digits that float32 has: 0.936, not 0.93599998950958.
+local function float32_digits(value)
+  local function rounded(x) return C.tensor(x, {dtype = "float32", device = "cpu"}):item() end
+  if value - value ~= 0 or rounded(value) ~= value then return value end
+  for digits = 6, 9 do
+    local short = tonumber(("%%.%dg"):format(digits):format(value))
+    if rounded(short) == value then return short end
+  end
+  return value
+end
+
 local function prefixed(metrics, prefix)
   local result = {}
   for name, value in pairs(metrics) do
     if C.is_tensor(value) then value = value:item() end
+    if type(value) == "number" then value = float32_digits(value) end
     result[name:sub(1, #prefix + 1) == prefix .. "_" and name or prefix .. "_" .. name] = value
   end
   return result

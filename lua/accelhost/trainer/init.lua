@@ -33,6 +33,7 @@ local fail, describe = arguments.fail, arguments.describe
 ---@field optimizer Optimizer?
 ---@field lr_scheduler LRScheduler?
 ---@field is_tracking boolean do trackers run?
+---@field log_kwargs table? options of accelerator:log for its trackers
 ---@field train_dataloader DataLoader? of the running training
 local Trainer = class.new "Trainer"
 
@@ -266,7 +267,7 @@ function Trainer:log(logs, training)
   self.state.log_history[#self.state.log_history + 1] = entry
   self.callback_handler:call("on_log", {logs = logs})
   if self.is_tracking then
-    self.accelerator:log(logs, {step = self.state.global_step})
+    self.accelerator:log(logs, {step = self.state.global_step, log_kwargs = self.log_kwargs})
   elseif os.getenv "ACCELHOST_TRIAL" then
     trial.log(logs, self.state.global_step)
   end

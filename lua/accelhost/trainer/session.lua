@@ -105,6 +105,19 @@ local function resume(trainer, from)
   trainer.callback_handler:load_state_dict(saved.stateful_callbacks or {})
 end
 
+-- TensorBoard's tag of a logged name, as transformers writes it: eval/loss, test/loss, train/loss.
+local function tag_of(name)
+  local split, rest = name:match "^(%a+)_(.+)$"
+  if split == "eval" or split == "test" then return split .. "/" .. rest end
+  return "train/" .. name
+end
+
+local function log_kwargs(trackers)
+  for _, tracker in ipairs(trackers) do
+    if tracker == "tensorboard" then return {tensorboard = {tags = tag_of}} end
+  end
+end
+
 local function start_trackers(trainer)
   local args = trainer.args
   if #trainer.accelerator.log_with == 0 then return end
@@ -113,7 +126,7 @@ local function start_trackers(trainer)
     if type(value) ~= "table" then config[name] = value end
   end
   trainer.accelerator:init_trackers(args.run_name, config)
-  trainer.is_tracking = true
+  trainer.is_tracking, trainer.log_kwargs = true, log_kwargs(trainer.accelerator.log_with)
 end
 
 -- The weights of the best evaluation.
@@ -134,7 +147,7 @@ local function finish(trainer)
     train_loss = state.loss_sum / state.loss_steps, train_runtime = state.runtime,
     train_samples_per_second = samples / session_seconds,
     train_steps_per_second = (state.global_step - trainer._first_step) / session_seconds,
-    total_flos = state.total_flos,
+    total_flos = trainer.counts and trainer.counts.model and state.total_flos or nil, -- unknown for other models
   }
   trainer:log(arguments.copy(metrics))
   load_best(trainer)

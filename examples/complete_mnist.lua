@@ -3,7 +3,7 @@
 --
 --   accelhost examples/complete_mnist.lua --epochs 3
 --   accelhost launch --num_processes 2 examples/complete_mnist.lua --resume
---   accelhost plot complete_mnist_run
+--   accelhost plot runs/complete_mnist
 --
 -- Each part by itself is in examples/by_feature/. Without MNIST (see --data) it trains on generated digits.
 local accelhost = require "accelhost"
@@ -12,9 +12,9 @@ local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.opti
 local args = accelhost.parse_args {
   description = "Trains BasicNet on MNIST with everything that a real run has.",
   {"data", nil, "folder with the IDX files (default: $ACCELHOST_DATA, else data/)", type = "string", metavar = "DIR"},
-  {"project_dir", "complete_mnist_run", "folder of checkpoints and logs", type = "string", metavar = "DIR"},
+  {"project_dir", "runs/complete_mnist", "folder of checkpoints and logs", type = "string", metavar = "DIR"},
   {"resume", false, "go on from the newest checkpoint, if there is one"},
-  {"mixed_precision", "no", "of the forward pass", choices = {"no", "bf16", "fp16"}},
+  {"mixed_precision", "no", "precision of the forward pass", choices = {"no", "bf16", "fp16"}},
   {"gradient_accumulation_steps", 2, "batches of each process in an optimizer step", integer = true, minimum = 1},
   {"epochs", 2, "passes over the training set", integer = true, minimum = 1},
   {"batch_size", 32, "images per process and batch", integer = true, minimum = 1},

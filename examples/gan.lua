@@ -13,8 +13,8 @@ local args = accelhost.parse_args {
   {"epochs", 3, "passes over the training set", integer = true, minimum = 1},
   {"batch_size", 64, "images per process and step", integer = true, minimum = 2},
   {"train_size", 10000, "train on the first N images", integer = true, minimum = 2},
-  {"noise", 64, "numbers that a drawing is made from", integer = true, minimum = 1},
-  {"lr", 2e-4, "learning rate of both"},
+  {"noise", 64, "size of the random vector of each drawing", integer = true, minimum = 1},
+  {"lr", 2e-4, "learning rate of both networks"},
   {"seed", 1, "seed of weights, order and noise", integer = true, minimum = 0},
   {"smoke", false, "the same in a few seconds, on a small part of the data"},
 }

@@ -1,4 +1,4 @@
--- Goes on with a text, token by token, as they come:
+-- Continues a text token by token, printed as they are drawn:
 --
 --   accelhost examples/generate.lua --prompt "ROMEO:" --max_new_tokens 500 --temperature 0.8
 --   accelhost examples/generate.lua --model gpt2 --prompt "The meaning of life is" --top_p 0.9
@@ -9,27 +9,28 @@ local accelhost = require "accelhost"
 local models, text = accelhost.models, accelhost.text
 
 local args = accelhost.parse_args {
-  description = "Goes on with a text.",
-  {"model", nil, "folder of a checkpoint (default: char_gpt, trained if need be)", type = "string", metavar = "DIR"},
-  {"prompt", "\n", "what the text begins with", metavar = "TEXT"},
-  {"max_new_tokens", 300, "tokens to write", integer = true, minimum = 1},
-  {"temperature", 0.8, "below 1 bolder, above 1 wilder; 0: always the likeliest token"},
-  {"top_k", 0, "draw from the likeliest so many (0: all)", integer = true, minimum = 0},
-  {"top_p", 1, "draw from the likeliest that have this share together"},
-  {"repetition_penalty", 1, "above 1: what is there already is less likely"},
-  {"dtype", "auto", "of the weights (default: as stored)"},
+  description = "Continues a text.",
+  {"model", nil, "folder of a checkpoint (default: that of char_gpt.lua)", type = "string", metavar = "DIR"},
+  {"prompt", "\n", "beginning of the text", metavar = "TEXT"},
+  {"max_new_tokens", 300, "tokens to generate", integer = true, minimum = 1},
+  {"temperature", 0.8, "of the distribution: below 1 safer, above 1 more random; 0: always the likeliest"},
+  {"top_k", 0, "draw from this number of the likeliest tokens (0: all)", integer = true, minimum = 0},
+  {"top_p", 1, "draw from the likeliest tokens with this total probability"},
+  {"repetition_penalty", 1, "above 1: repeated tokens are less likely"},
+  {"dtype", "auto", "dtype of the weights (default: as stored)"},
   {"seed", 1, "seed of the draws", integer = true, minimum = 0},
   {"smoke", false, "the same in a few seconds"},
 }
 
-local folder = args.model or "char_gpt"
+local folder = args.model or args.smoke and "runs/char_gpt_smoke" or "runs/char_gpt"
 local config = io.open(folder .. "/config.json")
 if config then
   config:close()
 elseif not args.model then
-  io.stderr:write "There is no model in 'char_gpt' yet: examples/char_gpt.lua trains one.\n"
+  io.stderr:write(("There is no model in '%s' yet: examples/char_gpt.lua trains one.\n"):format(folder))
   local own = arg
-  _G.arg = {[0] = arg[0]:gsub("generate%.lua$", "char_gpt.lua"), "--quiet", args.smoke and "--smoke" or nil}
+  _G.arg = {[0] = arg[0]:gsub("generate%.lua$", "char_gpt.lua"), "--quiet", "--output", folder,
+    args.smoke and "--smoke" or nil}
   dofile(_G.arg[0])
   _G.arg = own
 end

@@ -17,7 +17,7 @@ local args = accelhost.parse_args {
   {"train_size", 0, "train on the first N images only (0: all)", integer = true, minimum = 0},
   {"optimizer", "adamw", "optimizer", choices = {"adamw", "sgd"}},
   {"no_dropout", false, "leave dropout out"},
-  {"dtype", "float32", "of weights and inputs", choices = {"float32", "float64"}},
+  {"dtype", "float32", "dtype of weights and inputs", choices = {"float32", "float64"}},
   {"log_losses", nil, "write every step's global mean loss to this file", type = "string", metavar = "FILE"},
   {"smoke", false, "the same in a few seconds, on a small part of the data"},
 }

@@ -14,9 +14,10 @@ local nn, F, data = accelhost.nn, accelhost.nn.functional, accelhost.data
 local args, own = accelhost.TrainingArguments.parse_args {
   description = "Trains BasicNet on MNIST by the Trainer.",
   {"data", nil, "folder with the IDX files (default: $ACCELHOST_DATA, else data/)", type = "string", metavar = "DIR"},
+  {"quiet", false, "do not print the accuracy"},
   {"smoke", false, "the same in a few seconds, on a small part of the data"},
   defaults = {
-    output_dir = "mnist_trainer_run", num_train_epochs = 1, per_device_train_batch_size = 64,
+    output_dir = "runs/mnist_trainer", num_train_epochs = 1, per_device_train_batch_size = 64,
     per_device_eval_batch_size = 100, learning_rate = 1e-3, eval_strategy = "epoch", logging_steps = 100,
     save_strategy = "epoch",
   },
@@ -55,5 +56,6 @@ local trainer = MnistTrainer {
   compute_metrics = function(p) return {accuracy = p.predictions:eq(p.label_ids):to("float64"):mean():item()} end,
 }
 trainer:train(args.resume_from_checkpoint)
+trainer:save_model() -- for predict_digit.lua
 local metrics = trainer:evaluate()
-if trainer.state.is_world_process_zero then print(("Accuracy: %.2f"):format(100 * metrics.eval_accuracy)) end
+if trainer.state.is_world_process_zero and not own.quiet then print(("Accuracy: %.2f"):format(100 * metrics.eval_accuracy)) end

@@ -16,7 +16,7 @@ local args, own = accelhost.TrainingArguments.parse_args {
   {"max_length", 128, "tokens of a row at most", integer = true, minimum = 4},
   {"smoke", false, "the same in a few seconds"},
   defaults = {
-    output_dir = "text_classification_run", num_train_epochs = 2, per_device_train_batch_size = 32,
+    output_dir = "runs/text_classification_trainer", num_train_epochs = 2, per_device_train_batch_size = 32,
     per_device_eval_batch_size = 64, learning_rate = 2e-3, warmup_steps = 0.1, eval_strategy = "epoch",
     save_strategy = "epoch", logging_steps = 50,
   },

@@ -13,7 +13,7 @@ local args = accelhost.parse_args {
   {"test", nil, "TSV file to test on", type = "string", metavar = "FILE"},
   {"epochs", 2, "passes over the training set", integer = true, minimum = 1},
   {"batch_size", 64, "sentences per process and step", integer = true, minimum = 1},
-  {"width", 64, "of the model", integer = true, minimum = 4},
+  {"width", 64, "features of each word", integer = true, minimum = 4},
   {"length", 48, "words of a sentence at most", integer = true, minimum = 1},
   {"lr", 1e-3, "learning rate"},
   {"seed", 1, "seed of weights and order", integer = true, minimum = 0},

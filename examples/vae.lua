@@ -12,7 +12,7 @@ local args = accelhost.parse_args {
   {"data", nil, "folder with the IDX files (default: $ACCELHOST_DATA, else data/)", type = "string", metavar = "DIR"},
   {"epochs", 1, "passes over the training set", integer = true, minimum = 1},
   {"batch_size", 64, "images per process and step", integer = true, minimum = 1},
-  {"latent", 16, "numbers that an image is packed into", integer = true, minimum = 1},
+  {"latent", 16, "size of the latent code of an image", integer = true, minimum = 1},
   {"lr", 1e-3, "learning rate"},
   {"seed", 1, "seed of weights, order and samples", integer = true, minimum = 0},
   {"smoke", false, "the same in a few seconds, on a small part of the data"},

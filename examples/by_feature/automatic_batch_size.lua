@@ -13,7 +13,7 @@ local args = accelhost.parse_args {
   {"batch_size", 512, "images per process to begin with", integer = true, minimum = 1},
   {"fits", 100, "more images than these are said not to fit; 0: ask the machine", integer = true, minimum = 0},
   {"train_size", 4000, "train on the first N images", integer = true, minimum = 1},
-  {"epochs", 3, "passes", integer = true, minimum = 1},
+  {"epochs", 3, "passes over the training set", integer = true, minimum = 1},
   {"smoke", false, "the same in a few seconds"},
 }
 if args.smoke then args.epochs, args.train_size, args.batch_size = 2, 1000, 128 end

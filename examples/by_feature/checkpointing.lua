@@ -1,7 +1,7 @@
 -- A run that can be killed at any moment and goes on to the bit: the state is saved every few steps and loaded first.
 --
---   accelhost examples/by_feature/checkpointing.lua --project_dir run
---   accelhost examples/by_feature/checkpointing.lua --project_dir run --resume      -- after Ctrl-C, kill -9, ...
+--   accelhost examples/by_feature/checkpointing.lua
+--   accelhost examples/by_feature/checkpointing.lua --resume      -- after Ctrl-C, kill -9, ...
 --   accelhost launch --num_processes 2 --max_restarts 3 examples/by_feature/checkpointing.lua --resume
 --
 -- SIGTERM and SIGUSR1 stop it with a checkpoint. The last line is the SHA-256 of the weights, the state dict's tensors
@@ -11,9 +11,9 @@ local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.opti
 
 local args = accelhost.parse_args {
   description = "Trains the tutorial's network and saves its whole state every few steps.",
-  {"project_dir", "checkpointing_run", "folder of the checkpoints", type = "string", metavar = "DIR"},
+  {"project_dir", "runs/checkpointing", "folder of the checkpoints", type = "string", metavar = "DIR"},
   {"resume", false, "go on from the newest checkpoint, if there is one"},
-  {"epochs", 2, "passes", integer = true, minimum = 1},
+  {"epochs", 2, "passes over the training set", integer = true, minimum = 1},
   {"save_every", 5, "steps between two checkpoints", integer = true, minimum = 1},
   {"total_limit", 2, "checkpoints that are kept", integer = true, minimum = 1},
   {"async", false, "go on while a checkpoint is written"},

@@ -13,11 +13,11 @@ local comm_hooks = dist.algorithms.ddp_comm_hooks
 local args = accelhost.parse_args {
   description = "Trains a classifier of digits with compressed gradients.",
   {"data", nil, "folder with the IDX files (default: $ACCELHOST_DATA, else data/)", type = "string", metavar = "DIR"},
-  {"hook", "power_sgd", "what is sent", choices = {"none", "fp16", "bf16", "power_sgd", "sign"}},
+  {"hook", "power_sgd", "communication hook", choices = {"none", "fp16", "bf16", "power_sgd", "sign"}},
   {"rank", 2, "columns of PowerSGD's matrices", integer = true, minimum = 1},
   {"batch_size", 32, "images per process and step", integer = true, minimum = 1},
   {"train_size", 4000, "train on the first N images", integer = true, minimum = 1},
-  {"epochs", 3, "passes", integer = true, minimum = 1},
+  {"epochs", 3, "passes over the training set", integer = true, minimum = 1},
   {"lr", 2e-3, "learning rate"},
   {"smoke", false, "the same in a few seconds"},
 }

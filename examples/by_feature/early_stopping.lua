@@ -13,14 +13,14 @@ local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.opti
 local args = accelhost.parse_args {
   description = "Trains a classifier of digits until it gets no better.",
   {"data", nil, "folder with the IDX files (default: $ACCELHOST_DATA, else data/)", type = "string", metavar = "DIR"},
-  {"epochs", 50, "at most", integer = true, minimum = 1},
+  {"epochs", 50, "epochs at most", integer = true, minimum = 1},
   {"patience", 3, "epochs without a lower validation loss before it stops", integer = true, minimum = 1},
   {"train_size", 2000, "train on the first N images", integer = true, minimum = 1},
   {"batch_size", 64, "images per process and step", integer = true, minimum = 1},
   {"lr", 2e-3, "learning rate"},
-  {"best", "best.safetensors", "file of the best weights", type = "string", metavar = "FILE"},
+  {"output", "runs/early_stopping", "folder for the best weights", metavar = "DIR"},
   {"seed", 1, "seed of weights and order", integer = true, minimum = 0},
-  {"smoke", false, "the same in a few seconds; leaves no file"},
+  {"smoke", false, "the same in a few seconds; on a small part of the data"},
 }
 if args.smoke then args.epochs = 8 end
 
@@ -71,15 +71,14 @@ for epoch = 1, args.epochs do
     waited == 0 and ", kept" or ""))
   if waited == 0 then
     best = loss
-    if accelerator.is_main_process then accelhost.save(accelerator:unwrap_model(model):state_dict(), args.best) end
+    accelerator:save_model(model, args.output)
   end
   if accelerator.is_main_process and waited == args.patience then accelerator:set_trigger() end
   if accelerator:check_trigger() then break end
 end
 
 accelerator:wait_for_everyone()
-accelerator:unwrap_model(model):load_state_dict(accelhost.load(args.best))
+accelerator:unwrap_model(model):load_state_dict(accelhost.load(args.output .. "/model.safetensors"))
 accelerator:wait_for_everyone()
-if args.smoke and accelerator.is_main_process then os.remove(args.best) end
 local _, accuracy = evaluate(test_loader)
 accelerator:print(("Accuracy: %.2f"):format(100 * accuracy))

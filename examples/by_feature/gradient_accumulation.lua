@@ -14,7 +14,7 @@ local args = accelhost.parse_args {
   {"gradient_accumulation_steps", 4, "batches of each process in an optimizer step", integer = true, minimum = 1},
   {"batch_size", 16, "images per process and batch", integer = true, minimum = 1},
   {"train_size", 4000, "train on the first N images", integer = true, minimum = 1},
-  {"epochs", 3, "passes", integer = true, minimum = 1},
+  {"epochs", 3, "passes over the training set", integer = true, minimum = 1},
   {"lr", 2e-3, "learning rate"},
   {"smoke", false, "the same in a few seconds"},
 }

@@ -12,7 +12,7 @@ local args = accelhost.parse_args {
   {"local_sgd_steps", 8, "optimizer steps between two means", integer = true, minimum = 1},
   {"gradient_accumulation_steps", 1, "batches of each process in an optimizer step", integer = true, minimum = 1},
   {"train_size", 4000, "train on the first N images", integer = true, minimum = 1},
-  {"epochs", 3, "passes", integer = true, minimum = 1},
+  {"epochs", 3, "passes over the training set", integer = true, minimum = 1},
   {"smoke", false, "the same in a few seconds"},
 }
 if args.smoke then args.epochs, args.train_size = 1, 1000 end

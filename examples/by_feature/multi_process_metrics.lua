@@ -14,7 +14,7 @@ local args = accelhost.parse_args {
   {"data", nil, "folder with the IDX files (default: $ACCELHOST_DATA, else data/)", type = "string", metavar = "DIR"},
   {"train_size", 4000, "train on the first N images", integer = true, minimum = 1},
   {"test_size", 997, "images that are judged; need not divide by anything", integer = true, minimum = 1},
-  {"epochs", 3, "passes", integer = true, minimum = 1},
+  {"epochs", 3, "passes over the training set", integer = true, minimum = 1},
   {"smoke", false, "the same in a few seconds"},
 }
 if args.smoke then args.epochs, args.train_size = 1, 1000 end

@@ -11,7 +11,7 @@ local args = accelhost.parse_args {
   {"batch_size", 64, "samples in a batch of each process", integer = true, minimum = 1},
   {"wait", 2, "steps before the recording", integer = true, minimum = 0},
   {"active", 5, "steps that are recorded", integer = true, minimum = 1},
-  {"rows", 12, "of the table", integer = true, minimum = 1},
+  {"rows", 12, "rows of the table", integer = true, minimum = 1},
   {"output_trace_dir", nil, "folder for the traces (default: none are written)", type = "string", metavar = "DIR"},
   {"smoke", false, "the same in a few seconds"},
 }

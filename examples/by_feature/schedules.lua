@@ -12,11 +12,11 @@ local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.opti
 local args = accelhost.parse_args {
   description = "Trains a classifier of digits under a schedule of learning rates.",
   {"data", nil, "folder with the IDX files (default: $ACCELHOST_DATA, else data/)", type = "string", metavar = "DIR"},
-  {"schedule", "cosine", "its shape", choices = {"constant_with_warmup", "linear", "cosine", "one_cycle"}},
+  {"schedule", "cosine", "shape of the schedule", choices = {"constant_with_warmup", "linear", "cosine", "one_cycle"}},
   {"per_process", false, "plan and step as Accelerate does"},
   {"gradient_accumulation_steps", 2, "batches of each process in an optimizer step", integer = true, minimum = 1},
   {"train_size", 4000, "train on the first N images", integer = true, minimum = 1},
-  {"epochs", 3, "passes", integer = true, minimum = 1},
+  {"epochs", 3, "passes over the training set", integer = true, minimum = 1},
   {"lr", 5e-3, "highest rate"},
   {"smoke", false, "the same in a few seconds"},
 }

@@ -10,7 +10,7 @@ local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.opti
 
 local args = accelhost.parse_args {
   description = "Trains a language model of small words, weighing each batch by its tokens.",
-  {"epochs", 6, "passes", integer = true, minimum = 1},
+  {"epochs", 6, "passes over the training set", integer = true, minimum = 1},
   {"gradient_accumulation_steps", 4, "batches of each process in an optimizer step", integer = true, minimum = 1},
   {"lr", 1e-2, "learning rate"},
   {"smoke", false, "the same in a few seconds"},

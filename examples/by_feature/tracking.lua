@@ -1,6 +1,6 @@
 -- Numbers, images and histograms of a run, kept for TensorBoard and for accelhost plot.
 --
---   accelhost launch --num_processes 2 examples/by_feature/tracking.lua --project_dir runs
+--   accelhost launch --num_processes 2 examples/by_feature/tracking.lua
 --   accelhost plot runs/mnist                          # the curves, here
 --   accelhost plot runs/mnist -o curves.svg --smooth 0.6
 --   tensorboard --logdir runs                          # where Python's TensorBoard is installed
@@ -12,11 +12,11 @@ local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.opti
 local args = accelhost.parse_args {
   description = "Trains a classifier of digits and keeps track of it.",
   {"data", nil, "folder with the IDX files (default: $ACCELHOST_DATA, else data/)", type = "string", metavar = "DIR"},
-  {"project_dir", "runs", "folder of the logs", metavar = "DIR"},
-  {"log_with", "all", "what writes them", choices = {"all", "tensorboard", "jsonl", "csv"}},
+  {"project_dir", "runs/tracking", "folder of the logs", metavar = "DIR"},
+  {"log_with", "all", "trackers that write the logs", choices = {"all", "tensorboard", "jsonl", "csv"}},
   {"batch_size", 64, "images per process", integer = true, minimum = 1},
   {"train_size", 8000, "train on the first N images", integer = true, minimum = 1},
-  {"epochs", 3, "passes", integer = true, minimum = 1},
+  {"epochs", 3, "passes over the training set", integer = true, minimum = 1},
   {"lr", 2e-3, "learning rate"},
   {"smoke", false, "the same in a few seconds"},
 }

@@ -1,3 +1,5 @@
+local accelhost = require "accelhost"
+local fixtures = require "spec.fixtures.pictures"
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 local lfs = require "lfs"
@@ -11,14 +13,20 @@ for _, place in ipairs {"", "by_feature/"} do
 end
 table.sort(examples)
 
+local function bytes_of(name)
+  return (fixtures[name].file:gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end))
+end
+
 -- Run an example with --smoke in a folder of its own; its result line.
 local function smoke(name, launch)
   local dir = folder.make()
   local command = {lfs.currentdir() .. "/examples/" .. name, "--smoke"}
   for i, word in ipairs(launch or {}) do table.insert(command, i, word) end
   local result = run.host(command, {timeout = 60, dir = dir, env = {ACCELHOST_DATA = false}})
+  local left = folder.names(dir)
   folder.remove(dir)
   assert.equal(0, result.code, result.output)
+  assert.same({"runs"}, #left > 0 and left or {"runs"}) -- git ignores it
   return (result.stdout:gsub("weights: %x+\n$", "")) -- behind the result, where weights are to be compared
 end
 
@@ -41,6 +49,50 @@ describe("every example", function()
       assert.matches("^usage: accelhost examples/" .. name:gsub("%.", "%%."), result.stdout)
     end)
   end
+
+  it("has a line in examples/README.md: every example and no other file", function()
+    local named, known = {}, {}
+    for path in io.open "examples/README.md":read("*a"):gmatch "%]%(([%w_/]+%.lua)%)" do named[#named + 1] = path end
+    for _, name in ipairs(examples) do known[#known + 1] = name end
+    known[#known + 1] = "sweep_mnist.lua"
+    table.sort(named)
+    table.sort(known)
+    assert.same(known, named)
+  end)
+
+  it("classifies an image file with saved weights", function()
+    local dir = folder.make()
+    local script = lfs.currentdir() .. "/examples/predict_digit.lua"
+    local options = {timeout = 60, dir = dir, env = {ACCELHOST_DATA = false}}
+    local image = dir .. "/digit.png"
+    local file = assert(io.open(image, "wb"))
+    file:write(bytes_of "png gray")
+    file:close()
+    if not pcall(accelhost.data.read_image, image) then
+      folder.remove(dir)
+      return pending "needs accelhost-image.so, which is built where libpng and libjpeg are"
+    end
+    local first = run.host({script, "--smoke", "--image", image}, options)
+    assert.matches("\nProbability: %d%.%d%d %(digit %d%)\n$", first.stdout, first.output)
+    local second = run.host({script, "--smoke", "--image", image}, options)
+    assert.equal(first.stdout:match "Probability.*", second.stdout) -- no training: the weights are there
+    local none = run.host({script, "--weights", "none.safetensors"}, options)
+    assert.equal(1, none.code)
+    assert.matches("none.safetensors", none.stderr, 1, true)
+    folder.remove(dir)
+  end)
+
+  it("reads a CSV file of one's own, with labels as texts or numbers", function()
+    local dir = folder.make()
+    local file = assert(io.open(dir .. "/own.csv", "w"))
+    file:write "kind,a,b\n"
+    for i = 1, 60 do file:write(("%d,%g,%g\n"):format(i % 2 == 0 and 7 or 3, i % 2 == 0 and 1 or -1, i / 60)) end
+    file:close()
+    local result = run.host({lfs.currentdir() .. "/examples/csv_table.lua", "--data", "own.csv", "--label", "kind"},
+      {timeout = 60, dir = dir})
+    assert.equal("classes: 3, 7; weights in runs/csv_table\nAccuracy: 100.00\n", result.stdout, result.output)
+    folder.remove(dir)
+  end)
 
   for _, processes in ipairs {1, 2} do
     it("forecasts better than nothing does, in processes: " .. processes, function()

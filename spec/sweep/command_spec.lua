@@ -213,8 +213,8 @@ describe("accelhost sweep", function()
     local result = sweep("s.lua", "-n", "2")
     assert.equal(2, result.code)
     assert.matches("'s.study' was begun with another definition: parameter 'lr' is float from 0.001 to 1, logarithmic "
-      .. "now, and was float from 0.0001 to 1, logarithmic. Use another %-%-study; 'enqueue' in the file starts it with "
-      .. "known parameters %(accelhost sweep best s.study%)\n$", result.stderr)
+      .. "now, and was float from 0.0001 to 1, logarithmic. Use another %-%-study; 'enqueue' in the file starts it "
+      .. "with known parameters %(accelhost sweep best s.study%)\n$", result.stderr)
   end)
 
   it("continues with wider ranges and more choices, and names them", function()

@@ -129,9 +129,10 @@ local function read_key(result, given, key, note)
     end
     if given.sampler == nil then result.sampler = methods[value] end
   elseif key == "early_terminate" then
-    result.pruner = read_termination(value)
+    local pruner = read_termination(value)
+    result.pruner = pruner
     note(("early_terminate: hyperband is the pruner asha here (min_resource %g, reduction_factor %g), which pauses "
-      .. "trials and resumes them from their checkpoints"):format(result.pruner.min_resource, result.pruner.reduction_factor))
+      .. "trials and resumes them from their checkpoints"):format(pruner.min_resource, pruner.reduction_factor))
   elseif name ~= false then
     result[name or key] = value
   end

@@ -9,7 +9,7 @@ local nn, F, data = accelhost.nn, accelhost.nn.functional, accelhost.data
 
 local args = accelhost.parse_args {
   description = "Classifies an image of a digit.",
-  {"image", nil, "image of one digit, light on dark (default: the first test image)", type = "string", metavar = "FILE"},
+  {"image", nil, "image of one digit, light on dark (default: a test image)", type = "string", metavar = "FILE"},
   {"weights", nil, "file of the weights (default: those of mnist_trainer.lua)", type = "string", metavar = "FILE"},
   {"data", nil, "folder with the IDX files (default: $ACCELHOST_DATA, else data/)", type = "string", metavar = "DIR"},
   {"smoke", false, "the same in a few seconds, with a model that has seen little"},

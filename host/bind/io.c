@@ -271,15 +271,18 @@ static int zip_text(lua_State *L)
     return 1;
 }
 
-/* zip_npy(archive, number) -> the tensor of a .npy entry */
+/* zip_npy(archive, number, path) -> the tensor of a .npy entry */
 static int zip_npy(lua_State *L)
 {
     struct archive *archive = check_archive(L);
     const struct ah_zip_entry *entry = check_entry(L, archive);
+    const char *path = luaL_checkstring(L, 3);
+    const unsigned char *bytes = archive->mapping->bytes;
     struct ah_tensor *tensor = NULL;
-    int status = ah_npy_parse(&tensor, push_content(L, archive, entry), entry->size);
-    if (status < 0)
-        return ah_raise(L, ah_fail_prefix(status, "'%s'", entry->name));
+    void *unpacked = entry->deflated ? lua_newuserdata(L, entry->size + 1) : NULL;
+    check(L, unpacked ? ah_zip_read(entry, bytes, unpacked) : ah_zip_check(entry, bytes), "load", path);
+    int status = ah_npy_parse(&tensor, unpacked ? unpacked : bytes + entry->begin, entry->size);
+    check(L, status < 0 ? ah_fail_prefix(status, "'%s'", entry->name) : 0, "load", path);
     ah_push_tensor(L, tensor);
     return 1;
 }

@@ -214,12 +214,13 @@ int ah_launch_settings_read(struct ah_settings *settings, const char *command, v
     if (!flags || ah_settings_open(settings) < 0) {
         free(flags);
         *settings = (struct ah_settings){0};
-        return -1 - ah_usage(command, "out of memory");
+        return -1 - ah_refuse(command, AH_ENOMEM, "out of memory");
     }
     make_flags(flags);
     int first = ah_flags_read(command, flags->flag, flags->count, help, argc, argv, flags->text);
-    if (first >= 0 && load(settings, flags) < 0)
-        first = -1 - ah_usage(command, "%s", ah_error_text());
+    int status = first >= 0 ? load(settings, flags) : 0;
+    if (status < 0)
+        first = -1 - ah_refuse(command, status, ah_error_text());
     /* In a rank of another job the variables are that job's launcher's, and nobody's mistake. */
     if (first >= 0 && !settings->value[AH_SETTING_quiet].number && !getenv(AH_JOB_MARK)) {
         tell(settings, flags);

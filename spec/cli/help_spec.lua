@@ -1,6 +1,16 @@
 local run = require "spec.support.run"
 
 describe("accelhost help", function()
+  it("shows functions of a class with a dot, methods with a colon", function()
+    local auto = run.host({"help", "models.AutoModel"}).stdout
+    assert.matches("\n    .from_pretrained(path, options = nil)\n", auto, 1, true)
+    assert.matches("\n    .from_config(config) ", auto, 1, true)
+    assert.matches("\n    :zero_grad(options) ", run.host({"help", "optim.Optimizer"}).stdout, 1, true)
+    for _, name in ipairs {"models.AutoModel.from_pretrained", "models.AutoModel:from_pretrained"} do
+      assert.matches("^models%.AutoModel%.from_pretrained%(path, options = nil%)\n", run.host({"help", name}).stdout)
+    end
+  end)
+
   it("lists modules, commands and topics", function()
     local result = run.host {"help"}
     assert.equal(0, result.code)

@@ -192,7 +192,7 @@ local function said(output)
 end
 
 -- What is wrong with how a run ended, or nil. An error is one that a person can act on: status 1 to 4, and a text that
--- names memory.
+-- names memory and no usage.
 local function judge(job, result, usual, form)
   if result.code == 0 then
     for _, place in ipairs(result.failed) do
@@ -203,6 +203,7 @@ local function judge(job, result, usual, form)
   end
   if #result.failed == 0 then return "failed without a cause" end
   if result.code > 4 then return "ended otherwise" end
+  if result.code == 2 or result.output:find("--help", 1, true) then return "called it wrong usage" end
   local text = result.output:lower()
   local named = text:find("out of memory", 1, true) or text:find("cannot allocate memory", 1, true)
     or text:find("not enough memory", 1, true) or text:find("cannot start a thread", 1, true)

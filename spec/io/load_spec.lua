@@ -53,8 +53,11 @@ describe("accelhost.load", function()
   end)
 
   it("refuses an array of Python objects, which is a pickle", function()
-    check.raises("there is no dtype for '|O' here (an array of Python objects is a pickle, which could run code)",
-      function() accelhost.load(FILES .. "objects.npy") end)
+    local reason = "npy: there is no dtype for '|O' here (an array of Python objects is a pickle, which could run code)"
+    for _, names in ipairs {{"objects.npy", ""}, {"objects.npz", "'x.npy': "}} do
+      check.raises(("load: '%s%s': %s%s"):format(FILES, names[1], names[2], reason),
+        function() accelhost.load(FILES .. names[1]) end)
+    end
   end)
 
   it("reads a PyTorch checkpoint: tensors, views that share memory, containers, numbers and texts", function()

@@ -50,7 +50,7 @@ local function show_lists(page, entry)
     page:heading("Methods")
     local rows = {}
     for i, method in ipairs(entry.methods) do
-      rows[i] = {method.name:match ":.*$" .. signature.text(method.parameters), model.summary(method)}
+      rows[i] = {method.name:match "[.:][%w_]+$" .. signature.text(method.parameters), model.summary(method)}
     end
     page:rows(rows, 4)
   end
@@ -224,7 +224,7 @@ local function show_namesakes(page, told, entry, word)
   local names = {}
   for _, other in ipairs(told.entries) do
     local name = other.name
-    if other ~= entry and name:find ":" and name:match "[%w_]+$" == word then names[#names + 1] = name end
+    if other ~= entry and other.kind == "method" and name:match "[%w_]+$" == word then names[#names + 1] = name end
   end
   if #names > 0 then page:wrap("Of the same name: " .. table.concat(names, ", "), 8, "  ") end
 end

@@ -135,9 +135,11 @@ local function add_methods(self, entry, object, class_name, path)
     else
       block = comments.of_method(self.index, class_name, name, value, path or comments.path_of(value))
     end
-    if self.by_name[entry.name .. ":" .. name] then goto next end
+    -- A function of the class itself takes a dot.
+    local full = entry.name .. (not known and block and block.is_static and "." or ":") .. name
+    if self.by_name[full] then goto next end
     if not reader.has_text(block) and is_told_by_parent(self, object, name) then goto next end
-    local method = new_entry(self, entry.name .. ":" .. name, "method", value, block)
+    local method = new_entry(self, full, "method", value, block)
     local parameters = signature.of(value, name, block)
     if known then table.remove(parameters, 1) end
     if parameters[1] and parameters[1].name == "self" then table.remove(parameters, 1) end
@@ -402,6 +404,7 @@ local function add_short_names(self)
     short = name:match "^accelhost%.(.*)$"
     if short then more[short] = entry end
     if name:find ":" and not name:find "^Tensor" then more[name:gsub(":", ".")] = entry end
+    if entry.kind == "method" then more[name:gsub("%.([%w_]+)$", ":%1")] = entry end
   end
   for name, entry in pairs(more) do self.by_name[name] = self.by_name[name] or entry end
 end

@@ -59,10 +59,10 @@ local tags = {
 -- What a first line of a definition defines.
 local function read_target(block)
   local target, names = block.target, block.names
-  local owner, name = target:match "^function ([%w_%.]+)[%.:]([%w_]+)%s*%("
+  local owner, separator, name = target:match "^function ([%w_%.]+)([%.:])([%w_]+)%s*%("
   if not name then name = target:match "^function ([%w_]+)%s*%(" or target:match "^local function ([%w_]+)" end
   if name then
-    block.owner = owner and owner:match "[%w_]+$"
+    block.owner, block.is_static = owner and owner:match "[%w_]+$", separator == "."
     names[name] = true
     block.arguments = target:match "%((.-)%)"
     return

@@ -138,7 +138,12 @@ local function write_class(out, target, entry)
   out[#out + 1] = ("local %s = {}"):format(name)
   out[#out + 1] = ""
   for _, method in ipairs(entry.methods) do
-    write_method(out, name, method.name:match "[%w_]+$", method, method.parameters)
+    local own = method.name:match "[%w_]+$"
+    if method.name:find "%.[%w_]+$" then
+      write_function(out, name .. "." .. own, method)
+    else
+      write_method(out, name, own, method, method.parameters)
+    end
   end
   if base then
     write_text(out, entry)

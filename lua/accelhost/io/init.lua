@@ -81,7 +81,7 @@ local function load_zip(path)
   for i, name in ipairs(names) do
     local key = name:match("^(.*)%.npy$")
     if not key then return require("accelhost.io.torch").load(path, archive, names) end
-    result[key] = C.io.zip_npy(archive, i)
+    result[key] = C.io.zip_npy(archive, i, path)
   end
   return result
 end

@@ -52,10 +52,11 @@ end
 
 function Runner:_folder(trial) return ("%s/trials/%04d"):format(self.place.directory, trial.number) end
 
--- Trials that an earlier process of the sweep has left: those that are to go on may have said more since.
+-- Trials that an earlier process of the sweep has left: those that are to go on may have said more since, but for those
+-- that failed and run again.
 function Runner:_recover()
   for _, trial in ipairs(self.study.trials) do
-    local goes_on = trial.state == "waiting"
+    local goes_on = trial.state == "waiting" and not trial.reopened
     if goes_on or trial.state == "paused" or trial.state == "pruned" then
       self.launcher.recover(self:_folder(trial), goes_on and function(step, metrics)
         return self:report(trial, step, metrics)

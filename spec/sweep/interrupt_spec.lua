@@ -82,6 +82,7 @@ describe("An interrupted sweep", function()
       faults.finish(job)
       assert.equal(130, job.code, job.text)
       assert.matches("interrupted: %d trials? will end at the next report", job.text)
+      assert.matches("\naccelhost sweep: to continue: accelhost sweep s.lua --study s.study\n", job.text, 1, true)
       assert.equal(trials, count "trial WHERE state = 'waiting'")
       local before = rows "SELECT number, params FROM trial"
       local last = rows "SELECT max(step) AS step FROM report WHERE trial = 0"[1].step

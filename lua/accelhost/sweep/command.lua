@@ -165,7 +165,7 @@ function command.status(directory)
   local found = summary.count(study)
   io.write(taken and "a process runs it\n" or ("no process runs it%s\n"):format(summary.is_over(study, found)
     and ("; for more trials: %s -n %d"):format(again, 2 * summary.configurations(study))
-    or "; to continue: " .. (again)))
+    or "; to continue: " .. again))
   if not taken and found.counts.failed > 0 then
     io.write(("to run failed trials again: accelhost sweep retry %s\n"):format(directory))
   end
@@ -224,7 +224,7 @@ function command.main(what, path, study, quiet, output, reports, launcher, trial
   })
   if fine then return result end
   io.stdout:flush()
-  complain(tostring(result))
+  note(tostring(result))
   return 2
 end
 

@@ -3,145 +3,26 @@
 -- Lists count their items from 1: `#list`, `ipairs(list)`, `table.insert(list, m)` and `list[2] = m` do what they do in
 -- Lua. The keys in a state_dict count from 0, as in PyTorch.
 
--- Sequential, ModuleList and ParameterList keep their items in the raw array part of the instance. The array itself is
--- the registry: it is read whenever the tree is walked.
 local arguments = require "accelhost.util.arguments"
 local fused = require "accelhost.nn.fused"
+local ordered = require "accelhost.nn.items"
 local module = require "accelhost.nn.module"
 local parameter = require "accelhost.nn.parameter"
 
 local fail, describe = arguments.fail, arguments.describe
 local Module, is_module = module.Module, module.is_module
+local check_array, fill, settle = ordered.check_array, ordered.fill, ordered.settle
 local container = {}
 
 -- Lists of modules.
 
-local List = Module:extend "List"
-List._is_array = true -- its items change without notice: see nn.module.changes
-
-List.__newindex = function(self, key, value)
-  if type(key) ~= "number" then return Module._assign(self, key, value) end
-  if not is_module(value) then
-    fail("%s: item %s: expected a module, got %s", self._name, tostring(key), describe(value))
-  end
-  if key ~= #self + 1 then
-    fail("%s: item %s does not exist, there are %d; append with table.insert", self._name, tostring(key), #self)
-  end
-  rawset(self, key, value)
-end
-
-local function check_items(self)
-  for i = 1, #self do
-    if not is_module(self[i]) then fail("%s: item %d is %s, not a module", self._name, i, describe(self[i])) end
-  end
-end
+local List = ordered.Items:extend "List"
+List._accepts, List._wanted, List._item_kind = is_module, "a module", "module"
 
 function List:_children()
-  check_items(self)
-  local names, modules = {}, {}
-  for i = 1, #self do
-    names[i], modules[i] = self._names[i] or tostring(i - 1), self[i]
-  end
-  local more_names, more = Module._children(self)
-  for i = 1, #more do
-    names[#names + 1], modules[#modules + 1] = more_names[i], more[i]
-  end
+  local names, modules = ordered.all_names(self), {}
+  for i = 1, #self do modules[i] = self[i] end
   return names, modules
-end
-
-function List:_pairs()
-  return ipairs(self)
-end
-
-function List:_item(key)
-  if type(key) == "number" and key < 1 then
-    fail("%s: items count from 1, there is no item %s", self._name, tostring(key))
-  end
-  local names = rawget(self, "_names")
-  for i = 1, names and #self or 0 do
-    if names[i] == key then return self[i] end
-  end
-end
-
---- How many items there are; `#list` says the same.
----@return integer
-function List:len()
-  return #self
-end
-
---- Put a module at the end.
----@param item Module
----@return Module self
-function List:append(item)
-  self[#self + 1] = item
-  return self
-end
-
--- Names go with their items when one of `count` comes in (by = 1) or goes (by = -1) at a place.
-local function shift_names(self, place, count, by)
-  local names, moved = self._names, {}
-  for i = 1, count do
-    if i < place or (by == 1 or i > place) then moved[i < place and i or i + by] = names[i] end
-  end
-  rawset(self, "_names", moved)
-end
-
-local read_insert = arguments.signature("insert", {"index: count", "module: module"})
-
---- Put a module before the one at a place, counted from 1; `len() + 1` is the end.
----@param index integer
----@param module Module
----@return Module self
-function List:insert(...)
-  local index, item = read_insert(...)
-  if index > #self + 1 then fail("insert: %s has %d items, there is no place %d", self._name, #self, index) end
-  shift_names(self, index, #self, 1)
-  table.insert(self, index, item)
-  return self
-end
-
---- Take a module out and return it.
----@param index integer? its place, counted from 1; default: the last
----@return Module
-function List:pop(index)
-  index = index or #self
-  if type(index) ~= "number" or not is_module(rawget(self, index)) then
-    fail("pop: %s has %d items, there is none at %s", self._name, #self, describe(index))
-  end
-  shift_names(self, index, #self, -1)
-  return table.remove(self, index)
-end
-
---- Raise when a table holds more than an array: named items have no order.
-local function check_array(what, items)
-  local count = 0
-  for key in next, items do
-    if type(key) ~= "number" then
-      fail('%s: items of a table have no order by name: write {{"%s", ...}, ...} instead of {%s = ...}', what,
-        tostring(key), tostring(key))
-    end
-    count = count + 1
-  end
-  for i = 1, count do
-    if items[i] == nil then fail("%s: item %d is nil", what, i) end
-  end
-end
-
-local function fill(self, items)
-  check_array(self._name, items)
-  rawset(self, "_names", {})
-  for i, item in ipairs(items) do
-    if type(item) == "table" and getmetatable(item) == nil and type(item[1]) == "string" and is_module(item[2]) then
-      self._names[i] = item[1]
-      item = item[2]
-    end
-    if not is_module(item) then
-      fail("%s: item %d: expected a module, got %s%s", self._name, i, describe(item),
-        type(item) == "function" and "; wrap it in a module whose forward calls it" or "")
-    end
-    rawset(self, i, item)
-  end
-  return self
 end
 
 --- Runs its items one after the other.
@@ -149,10 +30,12 @@ end
 --   nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
 --   nn.Sequential{{"fc", nn.Linear(784, 10)}, {"act", nn.ReLU()}}      -- named
 --
--- seq[1] is the first item; its weight has the state_dict key "0.weight" (or "fc.weight").
+-- seq[1] is the first item; its weight has the state_dict key "0.weight" (or "fc.weight"). An item that is assigned to
+-- a name (seq.act = nn.ReLU()) or registered by add_module runs after those before it.
 ---@param ... Module the items, or one table of them, or of {name, item}
 ---@class Sequential: Module
 local Sequential = List:extend "Sequential"
+Sequential._keeps_names = true
 container.Sequential = Sequential
 
 function Sequential:init(...)
@@ -169,9 +52,17 @@ end
 
 function Sequential:forward(input)
   local i, count = 1, #self
+  if count ~= #self._seen then count = settle(self) end
   while i <= count do
     local made, together = fused.run(self, i, input)
-    if together == 0 then made, together = self[i](input), 1 end
+    if together == 0 then
+      local item = rawget(self, i)
+      if item ~= nil then
+        made, together = item(input), 1
+      else
+        made, count = input, settle(self) -- a hole is closed: the next item is here now
+      end
+    end
     input, i = made, i + together
   end
   return input
@@ -182,29 +73,20 @@ end
 --   local layers = nn.ModuleList{nn.Linear(4, 8), nn.Linear(8, 8)}
 --   for _, layer in ipairs(layers) do x = layer(x) end
 --
--- layers:extend{...} puts the items of a table at the end.
----@param items? Module[] none without
+-- An item that is assigned to a name or registered by add_module is an item of the list too.
+---@param modules? Module[] none without
 ---@class ModuleList: Module
 local ModuleList = List:extend "ModuleList"
 container.ModuleList = ModuleList
 
-function ModuleList:init(items, ...)
+function ModuleList:init(modules, ...)
   if select("#", ...) > 0 then
     fail("ModuleList: expected one table of modules, got %d arguments: write ModuleList{a, b}", select("#", ...) + 1)
   end
-  if items ~= nil and (type(items) ~= "table" or getmetatable(items) ~= nil and not is_module(items)) then
-    fail("ModuleList: expected a table of modules, got %s", describe(items))
+  if modules ~= nil and (type(modules) ~= "table" or getmetatable(modules) ~= nil and not is_module(modules)) then
+    fail("ModuleList: expected a table of modules, got %s", describe(modules))
   end
-  fill(self, items or {})
-end
-
---- Append all modules of an array; with a name, make a subclass as every module class does.
----@param items Module[]|string
-function ModuleList:extend(items)
-  if type(items) == "string" then return Module.extend(self, items) end
-  arguments.check("ModuleList.extend", "items", "modules", items)
-  for _, item in ipairs(items) do self:append(item) end
-  return self
+  fill(self, modules or {})
 end
 
 function ModuleList:forward()
@@ -358,60 +240,35 @@ named_class("ParameterDict", "_parameters", parameter.is_parameter, "an nn.Param
 --- Parameters in order: nn.ParameterList{nn.Parameter(a), nn.Parameter(b)}; list[1], ipairs(list).
 --
 --   #nn.ParameterList{nn.Parameter(accelhost.ones(2)), nn.Parameter(accelhost.zeros(2))}  --> 2
----@param items? Tensor[] parameters; none without
+---@param parameters? Tensor[] none without
 ---@class ParameterList: Module
-local ParameterList = Module:extend "ParameterList"
-ParameterList._is_array = true
+local ParameterList = ordered.Items:extend "ParameterList"
+ParameterList._accepts, ParameterList._wanted = parameter.is_parameter, "an nn.Parameter"
+ParameterList._item_kind = "parameter"
 container.ParameterList = ParameterList
 
-ParameterList.__newindex = function(self, key, value)
-  if type(key) ~= "number" then return Module._assign(self, key, value) end
-  rawset(self, key, value)
+function ParameterList:init(parameters)
+  if parameters ~= nil then arguments.check("ParameterList", "items", "table", parameters) end
+  fill(self, parameters or {})
 end
 
-ParameterList._pairs = List._pairs
-
-function ParameterList:init(items)
-  if items ~= nil then arguments.check("ParameterList", "items", "table", items) end
-  check_array("ParameterList", items or {})
-  for i, item in ipairs(items or {}) do rawset(self, i, item) end
-  self:_sync()
-end
-
---- Put a parameter at the end.
----@param item Tensor
----@return ParameterList self
-function ParameterList:append(item)
-  rawset(self, #self + 1, item)
-  return self
-end
-
---- Append all parameters of an array; with a name, make a subclass as every module class does.
----@param items table[]|string
-function ParameterList:extend(items)
-  if type(items) == "string" then return Module.extend(self, items) end
-  arguments.check("ParameterList.extend", "items", "list", items)
-  for _, item in ipairs(items) do self:append(item) end
-  return self
-end
-
-function ParameterList:len()
-  return #self
-end
-
---- Register the array's items under "0", "1", ...
+-- Register the items as this module's own parameters, under their names.
 function ParameterList:_sync()
-  local names = {}
-  for i = 1, #self do
-    if not parameter.is_parameter(self[i]) then
-      fail("ParameterList: item %d: expected an nn.Parameter, got %s", i, describe(self[i]))
-    end
-    names[i] = tostring(i - 1)
-    self._fields[names[i]] = self[i]
-    self._kind[names[i]] = "parameter"
-  end
+  for _, name in ipairs(self._parameters) do self._fields[name], self._kind[name] = nil, nil end
+  local names = ordered.all_names(self)
+  for i, name in ipairs(names) do self._fields[name], self._kind[name] = self[i], "parameter" end
   rawset(self, "_parameters", names)
 end
+
+-- What `_sync` stored in `_fields` may be older than the items.
+function ParameterList._make_index(made)
+  local index = Module._make_index(made)
+  return function(self, key)
+    if self._kind[key] == "parameter" then return self:_item(key) end
+    return index(self, key)
+  end
+end
+ParameterList.__index = ParameterList._make_index(ParameterList)
 
 function ParameterList:forward() -- luacheck: ignore
   fail("a ParameterList cannot be called: loop over it with ipairs")

@@ -106,9 +106,8 @@ function Module:_drop(name)
   self._fields[name], self._transient[name], self._tables[name] = nil, nil, nil
 end
 
-local function register(self, name, kind)
-  local before = self._kind[name]
-  if before == kind then return end
+--- Raise unless a parameter, buffer or module can be registered under a name.
+function Module:_check_name(name, kind)
   if type(name) ~= "string" then
     fail("%s: expected a name for a %s, got %s; use nn.ModuleList or nn.Sequential for numbered ones", self._name, kind,
       describe(name))
@@ -119,6 +118,12 @@ local function register(self, name, kind)
   if type(getmetatable(self)[name]) == "function" then
     fail("%s: '%s' is a method; choose another name for this %s", self._name, name, kind)
   end
+end
+
+local function register(self, name, kind)
+  local before = self._kind[name]
+  if before == kind then return end
+  self:_check_name(name, kind)
   forget(self, name)
   local names = self[lists[kind]]
   names[#names + 1] = name
@@ -192,7 +197,9 @@ local read_buffer = signature("register_buffer", {"name: string", {"tensor: tens
 ---@param persistent boolean|table? default true: part of the state_dict
 function Module:register_buffer(...)
   local name, tensor, persistent = read_buffer(...)
-  if self._fields[name] ~= nil and self._kind[name] ~= "buffer" then
+  local held = self._fields[name]
+  if held == nil and self._item then held = self:_item(name) end
+  if held ~= nil and self._kind[name] ~= "buffer" then
     fail("register_buffer: %s already has a field '%s'", self._name, name)
   end
   register(self, name, "buffer")
@@ -210,16 +217,17 @@ function Module:register_parameter(...)
   if value ~= nil and not parameter.is_parameter(value) then
     fail("register_parameter: param: expected an nn.Parameter or nil, got %s", describe(value))
   end
-  Module._assign(self, name, value)
+  getmetatable(self).__newindex(self, name, value)
 end
 
 local read_module = signature("add_module", {"name: string", "module: module"})
 
---- Register a submodule under a name; the same as assigning it.
+--- Register a submodule under a name; the same as assigning it. In a Sequential or ModuleList it is the next item, or
+--- replaces the item of that name.
 ---@param name string
 ---@param module Module
 function Module:add_module(...)
-  Module._assign(self, read_module(...))
+  getmetatable(self).__newindex(self, read_module(...))
 end
 
 --- The same as add_module.

@@ -145,11 +145,7 @@ return function(Module, walk)
   -- Put a tensor in the place of a parameter or buffer.
   local function assign(module, name, kind, source)
     if kind == "parameter" then source = parameter.new(source, module._fields[name].requires_grad) end
-    if module._is_array and tonumber(name) then
-      rawset(module, tonumber(name) + 1, source)
-    else
-      module[name] = source
-    end
+    module[name] = source
   end
 
   local function copy_into(tensor, source)

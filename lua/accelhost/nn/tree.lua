@@ -210,13 +210,8 @@ return function(Module, check_table)
   function Module:set_submodule(...)
     local target, module, strict = read_set(...)
     local owner, name = owner_of("set_submodule", self, target)
-    local index = owner._is_array and tonumber(name)
     if strict then self:get_submodule(target) end
-    if index and owner[index + 1] ~= nil then
-      rawset(owner, index + 1, module)
-    else
-      owner[index and index + 1 or name] = module
-    end
+    owner[name] = module
   end
 
   --- Call fn(module) on every module, children first; the usual way to initialise weights.

@@ -124,6 +124,7 @@ lazy.utils = {"accelhost.accelerator.utils"}
 namespace.add(lazy, "accelhost.launcher", {"launcher", "notebook_launcher", "debug_launcher"})
 namespace.add(lazy, "accelhost.accelerator.state", {"PartialState", "AcceleratorState"})
 namespace.add(lazy, "accelhost.checkpoint.model", {"load_checkpoint_in_model"})
+namespace.add(lazy, "accelhost.isinstance", {"isinstance", "Tensor"})
 namespace.add(lazy, "accelhost.io", {"save", "load", "sha256"})
 namespace.add(lazy, "accelhost.amp.autocast", {
   "autocast", "is_autocast_enabled", "get_autocast_dtype", "is_autocast_cache_enabled", "set_autocast_enabled",

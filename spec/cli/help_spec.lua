@@ -56,6 +56,8 @@ describe("accelhost help", function()
   it("takes a method by the variable that a script calls it on, and shows it without its tensor", function()
     for word, head in pairs {
       ["x.view"] = "Tensor:view(size)", ["loss:backward"] = "Tensor:backward(", ["model.train"] = "nn.Module:train(",
+      ["nn.Module.apply"] = "nn.Module:apply(fn)", ["nn.Module.class_name"] = "nn.Module:class_name()",
+      ["isinstance"] = "accelhost.isinstance(value, classinfo)", ["nn.ModuleList.append"] = "nn.ModuleList:append(item)",
       ["optimizer.zero_grad"] = "optim.Optimizer:zero_grad(",
       ["accelerator.prepare"] = "accelhost.Accelerator:prepare(",
     } do

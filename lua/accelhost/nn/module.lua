@@ -38,6 +38,14 @@ local function is_module(value)
   return type(meta) == "table" and meta._is_module == true
 end
 
+--- The name of the module's class: "Linear", or the name given to extend.
+--
+--   net.fc1:class_name()  --> Linear
+---@return string
+function Module:class_name()
+  return self._name
+end
+
 -- Classes and instances.
 
 --- How instances of a class find a field: what was assigned first, then the class.

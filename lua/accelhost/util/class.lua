@@ -81,6 +81,10 @@ local function extend(parent, name)
   return class.new(name, parent)
 end
 
+local function class_name(self)
+  return self._name
+end
+
 local function class_text(cls)
   return "class " .. cls._name
 end
@@ -98,14 +102,16 @@ end
 --- Make a class: calling it makes an instance and runs `init`; more arguments than init takes are an error.
 ---@param name string
 ---@param parent? table
----@return table # has extend(name); `_name` and `_class` are those of an instance
+---@return table # has extend(name) and class_name(); `_name` and `_class` are those of an instance
 function class.new(name, parent)
   local made = {_name = name, _parent = parent}
   made._class = made
   -- A parent whose instances look fields up in their own way says so by `_make_index`.
   made.__index = parent and parent._make_index and parent._make_index(made) or made
   for _, event in ipairs(events) do made[event] = parent and parent[event] end
-  if not parent then made.extend, made._blank, made.__tostring = extend, blank_table, text_of end
+  if not parent then
+    made.extend, made._blank, made.__tostring, made.class_name = extend, blank_table, text_of, class_name
+  end
   return setmetatable(made, metatable_below(parent))
 end
 

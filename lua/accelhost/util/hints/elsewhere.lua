@@ -28,7 +28,7 @@ elsewhere.globals = {
   len = "#x is the length of x", range = "for i = 0, n - 1 do ... end counts", enumerate = "accelhost.enumerate",
   str = "tostring(x)", int = "math.floor(x)", float = "tonumber(x)", list = "{...} is a list",
   dict = "{...} is a table",
-  isinstance = "type(x) == \"number\", nn.is_module(x), accelhost.is_tensor(x)", super = "Parent.method(self, ...)",
+  isinstance = "accelhost.isinstance(x, nn.Linear), type(x) == \"number\"", super = "Parent.method(self, ...)",
   max = "math.max", min = "math.min", abs = "math.abs", zip = "for i = 1, #list do", round = "(\"%.2f\"):format(x)",
   sum = "add in a loop, or accelhost.stack(list):sum() for tensors", f = "(\"loss %.3f\"):format(loss) fills a text",
   torch = "local accelhost = require \"accelhost\"",

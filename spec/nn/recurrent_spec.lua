@@ -20,7 +20,7 @@ local function make(case)
   accelhost.manual_seed(3)
   return nn[case.name](INPUT, HIDDEN, case.layers, {
     bias = case.bias, batch_first = case.batch_first, bidirectional = case.bidirectional, dtype = "float64",
-    nonlinearity = case.nonlinearity,
+    nonlinearity = case.nonlinearity, proj_size = case.proj_size,
   })
 end
 
@@ -30,7 +30,7 @@ end
 
 local function states_of(case)
   local rows = case.layers * (case.bidirectional and 2 or 1)
-  local hidden = draw(rows, BATCH, HIDDEN)
+  local hidden = draw(rows, BATCH, case.proj_size or HIDDEN)
   return case.name == "LSTM" and {hidden, draw(rows, BATCH, HIDDEN)} or hidden
 end
 
@@ -45,8 +45,8 @@ local function check_sums(expected, model, what)
 end
 
 local function title(case)
-  return ("%s%s of %d layers%s"):format(case.name, case.nonlinearity == "relu" and " (relu)" or "", case.layers,
-    case.bidirectional and " in both directions" or "")
+  return ("%s%s of %d layers%s%s"):format(case.name, case.nonlinearity == "relu" and " (relu)" or "", case.layers,
+    case.bidirectional and " in both directions" or "", case.proj_size and " with projections" or "")
 end
 
 describe("a recurrent layer", function()
@@ -94,6 +94,52 @@ describe("a recurrent layer", function()
           return ({output, as_list(state)[1], as_list(state)[2]})[which]
         end, {inputs[1], inputs[2], name == "LSTM" and inputs[3] or nil})
       end
+    end
+  end)
+
+  it("with projections has first and second derivatives", function()
+    local model = nn.LSTM(INPUT, HIDDEN, 2, {bidirectional = true, proj_size = 2, dtype = "float64"})
+    local inputs = {draw(3, 2, INPUT), draw(4, 2, 2), draw(4, 2, HIDDEN)}
+    for which = 1, 3 do
+      local function run(x, h, c)
+        local output, state = model(x, {h, c})
+        return ({output, state[1], state[2]})[which]
+      end
+      gradcheck.gradcheck(run, inputs)
+      if which == 1 then gradcheck.gradgradcheck(run, inputs) end
+    end
+  end)
+
+  it("with projections has PyTorch's weights, and states as wide as the projection", function()
+    local model = nn.LSTM(4, 8, {proj_size = 3, bias = false})
+    local names = {}
+    for name, weight in model:named_parameters() do
+      names[#names + 1] = ("%s (%d, %d)"):format(name, weight:size(0), weight:size(1))
+    end
+    assert.same({"weight_ih_l0 (32, 4)", "weight_hh_l0 (32, 3)", "weight_hr_l0 (3, 8)"}, names)
+    local other = nn.LSTM(4, 8, 1, false, false, 0, false, 3)
+    other:load_state_dict(model:state_dict())
+    local x = accelhost.randn(5, 2, 4)
+    local output, state = other(x)
+    check.near(check.flat((model(x))), output, 0)
+    assert.same({5, 2, 3}, output:shape())
+    assert.same({1, 2, 3}, state[1]:shape())
+    assert.same({1, 2, 8}, state[2]:shape())
+    assert.same({5, 0, 3}, (model(accelhost.randn(5, 0, 4))):shape())
+    assert.equal(0, nn.LSTM(4, 8, {proj_size = 0}).proj_size)
+    check.raises("LSTM: proj_size: expected a size below hidden_size = 8, or 0 for no projections, got 8", function()
+      nn.LSTM(4, 8, {proj_size = 8})
+    end)
+    check.raises("LSTM: hidden: expected shape (1, 2, 3) (layers * directions, batch, proj_size), got (1, 2, 8)",
+      function() model(x, {accelhost.zeros(1, 2, 8), accelhost.zeros(1, 2, 8)}) end)
+    check.raises("GRU: unknown option 'proj_size'", function() nn.GRU(4, 8, {proj_size = 3}) end)
+  end)
+
+  it("refuses an input without features, as PyTorch does", function()
+    for _, name in ipairs {"RNN", "LSTM", "GRU"} do
+      check.raises(name .. ": input_size: expected an integer of at least 1, got number 0", function()
+        nn[name](0, 3)
+      end)
     end
   end)
 

@@ -8,6 +8,7 @@ local init = require "accelhost.nn.initializers"
 local Module = require("accelhost.nn.module").Module
 local new = require("accelhost.nn.parameter").new
 local packed = require "accelhost.nn.utils.rnn"
+local project = require "accelhost.nn.lstm_projection"
 local repr = require "accelhost.nn.repr"
 local warn = require "accelhost.util.warn"
 
@@ -47,15 +48,19 @@ local function build(self, mode, given, options)
   end
   local directions = given.bidirectional and 2 or 1
   local wide = GATES[mode] * given.hidden_size
+  local state_width = given.proj_size > 0 and given.proj_size or given.hidden_size
   for layer = 0, given.num_layers - 1 do
-    local width = layer == 0 and given.input_size or given.hidden_size * directions
+    local width = layer == 0 and given.input_size or state_width * directions
     for direction = 1, directions do
       local suffix = suffix_of(layer, direction)
       self["weight_ih" .. suffix] = new(C.empty({wide, width}, options))
-      self["weight_hh" .. suffix] = new(C.empty({wide, given.hidden_size}, options))
+      self["weight_hh" .. suffix] = new(C.empty({wide, state_width}, options))
       if given.bias then
         self["bias_ih" .. suffix] = new(C.empty({wide}, options))
         self["bias_hh" .. suffix] = new(C.empty({wide}, options))
+      end
+      if given.proj_size > 0 then
+        self["weight_hr" .. suffix] = new(C.empty({given.proj_size, given.hidden_size}, options))
       end
     end
   end
@@ -67,15 +72,18 @@ function RNNBase:reset_parameters()
   reset(self)
 end
 
--- A state given by the caller, or zeros: [num_layers * directions, batch, hidden_size].
+-- The caller's state, or zeros: [num_layers * directions, batch, hidden_size], or proj_size for the hidden state of an
+-- LSTM with projections.
 local function state_of(self, name, state, batch, like)
-  local sizes = {self.num_layers * (self.bidirectional and 2 or 1), batch, self.hidden_size}
+  local projected = name == "hidden" and self.proj_size > 0
+  local sizes = {self.num_layers * (self.bidirectional and 2 or 1), batch,
+    projected and self.proj_size or self.hidden_size}
   if state == nil then return C.zeros(sizes, {dtype = like.dtype, device = like.device}) end
   if not C.is_tensor(state) then fail("%s: %s: expected a tensor, got %s", self._name, name, describe(state)) end
   local shape = state:shape()
   if #shape ~= 3 or shape[1] ~= sizes[1] or shape[2] ~= sizes[2] or shape[3] ~= sizes[3] then
-    fail("%s: %s: expected shape (%d, %d, %d) (layers * directions, batch, hidden_size), got %s", self._name, name,
-      sizes[1], sizes[2], sizes[3], shape_text(state))
+    fail("%s: %s: expected shape (%d, %d, %d) (layers * directions, batch, %s), got %s", self._name, name, sizes[1],
+      sizes[2], sizes[3], projected and "proj_size" or "hidden_size", shape_text(state))
   end
   return state
 end
@@ -100,8 +108,16 @@ local function run(self, rows, hidden, cell, batch_sizes)
     for direction = 1, directions do
       local suffix, at = suffix_of(layer, direction), layer * directions + direction - 1
       local gates = C.linear(rows, self["weight_ih" .. suffix], self["bias_ih" .. suffix])
-      local output, h, c = walk(self.mode == "GRU", hidden:select(0, at), gates, cell and cell:select(0, at) or nil,
-        self["weight_hh" .. suffix], self["bias_hh" .. suffix], batch_sizes, self.mode, direction == 2)
+      local first_hidden, first_cell = hidden:select(0, at), cell and cell:select(0, at) or nil
+      local weight, bias, reverse = self["weight_hh" .. suffix], self["bias_hh" .. suffix], direction == 2
+      local output, h, c
+      if self.proj_size > 0 then
+        output, h, c = project(gates, first_hidden, first_cell, weight, bias, self["weight_hr" .. suffix], batch_sizes,
+          reverse)
+      else
+        output, h, c = walk(self.mode == "GRU", first_hidden, gates, first_cell, weight, bias, batch_sizes, self.mode,
+          reverse)
+      end
       outputs[direction], last_hidden[at + 1], last_cell[at + 1] = output, h, c
     end
     rows = directions == 2 and C.cat(outputs, 1) or outputs[1]
@@ -149,8 +165,8 @@ end
 --
 -- input: [steps, batch, input_size], with batch_first [batch, steps, input_size], without a batch [steps, input_size],
 -- or a PackedSequence. state: the hidden state to begin with, [num_layers * directions, batch, hidden_size] (zeros if
--- absent); of an LSTM {hidden, cell}. Returns the last layer's output of every step, in the form of the input, and the
--- state after the last step, in the form of `state`.
+-- absent); of an LSTM {hidden, cell}, where with projections `hidden` is proj_size wide. Returns the last layer's output
+-- of every step, in the form of the input, and the state after the last step, in the form of `state`.
 ---@param input Tensor|PackedSequence
 ---@param state? Tensor|Tensor[] of an LSTM {hidden, cell}
 ---@return Tensor|PackedSequence output
@@ -189,6 +205,7 @@ function RNNBase:extra_repr()
   local function add(name, default)
     if self[name] ~= default then parts[#parts + 1] = name .. "=" .. repr.value(self[name]) end
   end
+  add("proj_size", 0)
   add("num_layers", 1)
   add("bias", true)
   add("batch_first", false)
@@ -197,14 +214,18 @@ function RNNBase:extra_repr()
   return table.concat(parts, ", ")
 end
 
-local TAIL = {
+local COMMON = {
   {"bias: flag", true}, {"batch_first: flag", false}, {"dropout: probability", 0}, {"bidirectional: flag", false},
-  {"device: device"}, {"dtype: dtype"},
 }
 
-local function signature(name, ...)
-  local parameters = {"input_size: size", "hidden_size: count", {"num_layers: count", 1}, ...}
-  for _, parameter in ipairs(TAIL) do parameters[#parameters + 1] = parameter end
+-- `before` and `after` are the arguments that stand there among those of all layers.
+local function signature(name, before, after)
+  local parameters = {"input_size: count", "hidden_size: count", {"num_layers: count", 1}}
+  parameters[#parameters + 1] = before
+  for _, parameter in ipairs(COMMON) do parameters[#parameters + 1] = parameter end
+  parameters[#parameters + 1] = after
+  parameters[#parameters + 1] = {"device: device"}
+  parameters[#parameters + 1] = {"dtype: dtype"}
   return arguments.signature(name, parameters)
 end
 
@@ -226,40 +247,58 @@ function RNN:init(...)
   self.nonlinearity = nonlinearity
   build(self, nonlinearity == "relu" and "RNN_RELU" or "RNN_TANH", {
     input_size = input, hidden_size = hidden, num_layers = layers, bias = bias, batch_first = batch_first,
-    dropout = dropout, bidirectional = bidirectional,
+    dropout = dropout, bidirectional = bidirectional, proj_size = 0,
   }, {device = device, dtype = dtype})
 end
 
--- LSTM and GRU take the same arguments.
-local function gated(name)
-  local Class = RNNBase:extend(name)
-  local read = signature(name)
-  function Class:init(...)
-    local input, hidden, layers, bias, batch_first, dropout, bidirectional, device, dtype = read(...)
-    build(self, name, {
-      input_size = input, hidden_size = hidden, num_layers = layers, bias = bias, batch_first = batch_first,
-      dropout = dropout, bidirectional = bidirectional,
-    }, {device = device, dtype = dtype})
-  end
-  recurrent[name] = Class
-  return Class
-end
+local read_lstm = signature("LSTM", nil, {"proj_size: size", 0})
 
---- Long short-term memory: gates i, f, g, o; c' = f c + i g, h' = o tanh(c').
+--- Long short-term memory: gates i, f, g, o; c' = f c + i g, h' = o tanh(c'). With proj_size above 0 (and below
+--- hidden_size) h' = W_hr (o tanh(c')), so that the output and the hidden state are proj_size wide.
 --
 --   local lstm = nn.LSTM(10, 20)
 --   local output, state = lstm(accelhost.randn(5, 3, 10))            -- state is {hidden, cell}
 --   output, state = lstm(accelhost.randn(1, 3, 10), state)
 --   print(output:size(2), #state)  --> 20  2
 ---@class LSTM: RNNBase
-gated "LSTM"
+local LSTM = RNNBase:extend "LSTM"
+recurrent.LSTM = LSTM
+
+---@param input_size integer
+---@param hidden_size integer
+---@param num_layers integer|table? default 1
+---@param proj_size integer? default 0: no projections
+function LSTM:init(...)
+  local input, hidden, layers, bias, batch_first, dropout, bidirectional, projected, device, dtype = read_lstm(...)
+  if projected >= hidden then
+    fail("LSTM: proj_size: expected a size below hidden_size = %d, or 0 for no projections, got %d", hidden, projected)
+  end
+  build(self, "LSTM", {
+    input_size = input, hidden_size = hidden, num_layers = layers, bias = bias, batch_first = batch_first,
+    dropout = dropout, bidirectional = bidirectional, proj_size = projected,
+  }, {device = device, dtype = dtype})
+end
+
+local read_gru = signature "GRU"
 
 --- Gated recurrent units: gates r, z, n; h' = (1 - z) n + z h.
 --
 --   local output, hidden = nn.GRU(10, 20)(accelhost.randn(5, 3, 10))
 --   print(output:size(0), hidden:size(-1))  --> 5  20
 ---@class GRU: RNNBase
-gated "GRU"
+local GRU = RNNBase:extend "GRU"
+recurrent.GRU = GRU
+
+---@param input_size integer
+---@param hidden_size integer
+---@param num_layers integer|table? default 1
+function GRU:init(...)
+  local input, hidden, layers, bias, batch_first, dropout, bidirectional, device, dtype = read_gru(...)
+  build(self, "GRU", {
+    input_size = input, hidden_size = hidden, num_layers = layers, bias = bias, batch_first = batch_first,
+    dropout = dropout, bidirectional = bidirectional, proj_size = 0,
+  }, {device = device, dtype = dtype})
+end
 
 -- One step of a cell, with a batch or without.
 local function step(self, mode, input, state)

@@ -165,7 +165,7 @@ end
 --
 -- input: [steps, batch, input_size], with batch_first [batch, steps, input_size], without a batch [steps, input_size],
 -- or a PackedSequence. state: the hidden state to begin with, [num_layers * directions, batch, hidden_size] (zeros if
--- absent); of an LSTM {hidden, cell}, where with projections `hidden` is proj_size wide. Returns the last layer's output
+-- absent); of an LSTM {hidden, cell}, `hidden` proj_size wide with projections. Returns the last layer's output
 -- of every step, in the form of the input, and the state after the last step, in the form of `state`.
 ---@param input Tensor|PackedSequence
 ---@param state? Tensor|Tensor[] of an LSTM {hidden, cell}

@@ -12,6 +12,7 @@
 #include "bind/function.h"
 #include "bind/generator.h"
 #include "bind/handle.h"
+#include "bind/memory_format.h"
 #include "bind/tensor.h"
 
 static bool is_integral(double value)
@@ -265,6 +266,8 @@ static const char *nearest_parameter(const struct ah_op *op, const char *word)
 struct extras {
     bool requires_grad;
     struct ah_generator_object *generator;
+    bool formatted;
+    enum ah_memory_format format;
 };
 
 static bool read_extra(lua_State *L, const struct ah_op *op, const char *key, struct extras *extras)
@@ -273,6 +276,11 @@ static bool read_extra(lua_State *L, const struct ah_op *op, const char *key, st
         if (!lua_isboolean(L, -1))
             ah_raise_text(L, "%s: requires_grad: expected true or false, got %s", op->name, ah_value_text(L, -1));
         extras->requires_grad = lua_toboolean(L, -1);
+        return true;
+    }
+    if ((op->flags & AH_FORMATS) && !strcmp(key, "memory_format")) {
+        extras->formatted = true;
+        extras->format = ah_check_memory_format(L, lua_gettop(L), op->name);
         return true;
     }
     if ((op->flags & AH_RANDOM) && !strcmp(key, "generator")) {
@@ -359,7 +367,7 @@ static const struct ah_op *meant(lua_State *L, const struct ah_op *op)
 static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
 {
     struct ah_value args[AH_MAX_ARGS];
-    struct extras extras = {false, NULL};
+    struct extras extras = {0};
     if ((op->flags & AH_FROM_ZERO) && lua_istable(L, 2)) {
         lua_pushinteger(L, 0);
         lua_insert(L, 1);
@@ -386,6 +394,13 @@ static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
         }
     }
     settle_filling(op, args);
+    if (extras.formatted && args[0].kind == AH_TENSOR) {
+        op = ah_format_op(L, op, args[0].tensor, extras.format);
+        if (!op) {
+            lua_pushvalue(L, 1);
+            return 1;
+        }
+    }
     struct ah_tensor *out[AH_MAX_OUTS];
     int out_count = 0;
     struct ah_device *drawn = extras.generator ? where_drawn(L, op, args, extras.generator) : NULL;
@@ -410,6 +425,8 @@ static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
             ah_push_result(L, out[k], args, op->param_count);
         }
     }
+    if (extras.formatted && out[0] != args[0].tensor)
+        ah_set_format(L, out[0], extras.format, op->flags & AH_MAKES, op->name);
     if (extras.requires_grad)
         ah_check(L, ah_set_requires_grad(out[0], true));
     ah_collect_if_due(L, 0);

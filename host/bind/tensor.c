@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "bind/function.h"
 #include "bind/handle.h"
+#include "bind/memory_format.h"
 #include "bind/op.h"
 #include "tensor/format.h"
 
@@ -64,7 +65,15 @@ static int method_numel(lua_State *L)
 
 static int method_is_contiguous(lua_State *L)
 {
-    lua_pushboolean(L, ah_tensor_is_contiguous(ah_check_tensor(L, 1)));
+    const struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    enum ah_memory_format format = AH_FORMAT_CONTIGUOUS;
+    if (lua_istable(L, 2)) {
+        ah_check_options(L, 2, "is_contiguous", (const char *const[]){"memory_format", NULL});
+        format = ah_opt_memory_format(L, 2, "is_contiguous");
+    } else if (!lua_isnoneornil(L, 2)) {
+        format = ah_check_memory_format(L, 2, "is_contiguous");
+    }
+    lua_pushboolean(L, ah_is_in_format(L, tensor, format));
     return 1;
 }
 
@@ -261,10 +270,11 @@ static const struct ah_function methods_list[] = {
     /* The same as numel.
      * @return integer */
     {"nelement", method_numel, "input:T"},
-    /* Do the elements lie in row-major order without gaps?
+    /* Do the elements lie in row-major order without gaps? With {memory_format = "channels_last"}: in that order? Of a
+     * tensor of channels-last order both are true (accelhost.channels_last).
      *     t:t():is_contiguous()  --> false
      * @return boolean */
-    {"is_contiguous", method_is_contiguous, "input:T"},
+    {"is_contiguous", method_is_contiguous, "input:T, options:*?"},
     /* The bytes of one element.
      *     t:element_size()  --> 4
      * @return integer */

@@ -3,6 +3,7 @@
 
 #include "autograd/graph.h"
 #include "bind/function.h"
+#include "bind/memory_format.h"
 #include "bind/tensor.h"
 #include "ops/op.h"
 #include "tensor/feed.h"
@@ -12,6 +13,7 @@ struct target {
     enum ah_dtype dtype;
     struct ah_device *device;
     bool non_blocking, copy;
+    enum ah_memory_format format;
 };
 
 /* A tensor that the device can take beside its kernels, on that device; NULL where it has to come in their order. */
@@ -28,6 +30,22 @@ static int feed(struct ah_tensor **out, struct ah_tensor *tensor, struct ah_devi
     if (status < 0)
         ah_tensor_release(*out);
     return status;
+}
+
+/* Bring the tensor on top into a format: in place where it is new, else as another tensor. */
+static void push_format(lua_State *L, const struct ah_tensor *before, enum ah_memory_format format)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, lua_gettop(L));
+    bool row_major = format == AH_FORMAT_CONTIGUOUS;
+    if (format == AH_FORMAT_PRESERVE)
+        return;
+    if (tensor == before && ah_is_in_format(L, tensor, format) && !(row_major && tensor->storage->channels_last))
+        return;
+    if (tensor == before) {
+        ah_push_op(L, AH_OP_clone, (const struct ah_value[]){AH_T(tensor)}, 1);
+        tensor = ah_check_tensor(L, lua_gettop(L));
+    }
+    ah_set_format(L, tensor, format, false, "to");
 }
 
 /* Push the tensor at 1 as the target says: itself when it is so already. */
@@ -49,18 +67,25 @@ static int convert(lua_State *L, const struct target *target)
     } else if (target->copy && tensor == before) {
         ah_push_op(L, AH_OP_clone, (const struct ah_value[]){AH_T(tensor)}, 1);
     }
+    push_format(L, before, target->format);
     return 1;
 }
 
-static int cast(lua_State *L, enum ah_dtype dtype)
+/* t:float() and its kin: `memory_format` alone may be given, in a table. */
+static int cast(lua_State *L, enum ah_dtype dtype, const char *name)
 {
-    return convert(L, &(struct target){.dtype = dtype, .device = ah_check_tensor(L, 1)->storage->device});
+    struct target target = {.dtype = dtype, .device = ah_check_tensor(L, 1)->storage->device};
+    if (!lua_isnoneornil(L, 2)) {
+        ah_check_options(L, 2, name, (const char *const[]){"memory_format", NULL});
+        target.format = ah_opt_memory_format(L, 2, name);
+    }
+    return convert(L, &target);
 }
 
 /* The table of options at `index`. */
 static void read_options(lua_State *L, int index, bool whole, struct target *target)
 {
-    static const char *const known[] = {"dtype", "device", "non_blocking", "copy", NULL};
+    static const char *const known[] = {"dtype", "device", "non_blocking", "copy", "memory_format", NULL};
     const char *dtype = ah_opt_string(L, index, "dtype", NULL), *device = ah_opt_string(L, index, "device", NULL);
     ah_check_options(L, index, "to", known);
     if (device && !whole)
@@ -71,6 +96,7 @@ static void read_options(lua_State *L, int index, bool whole, struct target *tar
         ah_check(L, ah_device_find(device, &target->device));
     target->non_blocking = ah_opt_flag(L, index, "non_blocking", false);
     target->copy = ah_opt_flag(L, index, "copy", false);
+    target->format = ah_opt_memory_format(L, index, "to");
 }
 
 /* The word that the target is; true when it is a device's. */
@@ -127,7 +153,7 @@ static int method_to(lua_State *L)
 #define CAST(name, dtype)                   \
     static int method_##name(lua_State *L)  \
     {                                       \
-        return cast(L, dtype);              \
+        return cast(L, dtype, #name);       \
     }
 CAST(float, AH_F32)
 CAST(double, AH_F64)
@@ -146,7 +172,12 @@ static int method_type_as(lua_State *L)
 
 static int method_cpu(lua_State *L)
 {
-    return convert(L, &(struct target){.dtype = ah_check_tensor(L, 1)->dtype, .device = &ah_cpu});
+    struct target target = {.dtype = ah_check_tensor(L, 1)->dtype, .device = &ah_cpu};
+    if (!lua_isnoneornil(L, 2)) {
+        ah_check_options(L, 2, "cpu", (const char *const[]){"memory_format", NULL});
+        target.format = ah_opt_memory_format(L, 2, "cpu");
+    }
+    return convert(L, &target);
 }
 
 /* "cuda" or "cuda:1" of nothing, a number or a name. */
@@ -169,8 +200,9 @@ static int method_cuda(lua_State *L)
     struct target target = {.dtype = ah_check_tensor(L, 1)->dtype};
     bool options = last > 1 && lua_istable(L, last);
     if (options) {
-        ah_check_options(L, last, "cuda", (const char *const[]){"device", "non_blocking", NULL});
+        ah_check_options(L, last, "cuda", (const char *const[]){"device", "non_blocking", "memory_format", NULL});
         target.non_blocking = ah_opt_flag(L, last, "non_blocking", false);
+        target.format = ah_opt_memory_format(L, last, "cuda");
         lua_getfield(L, last, "device");
         if (!lua_isnil(L, -1) || last == 2)
             lua_replace(L, 2);
@@ -217,7 +249,8 @@ const struct ah_function ah_tensor_move_methods[] = {
      * With non_blocking = true a copy of a pinned tensor to a device goes on while the device and the script do: that
      * tensor is not to be written before the copy is made (accelhost.cuda.synchronize waits for it). Other copies from
      * the CPU have read the values when they return, and a copy to the CPU has brought them. With copy = true the
-     * result is never the tensor itself.
+     * result is never the tensor itself. memory_format = "channels_last" is the order of a 4-d result's elements in
+     * memory (accelhost.channels_last); float(), half() and the other casts take it too.
      *     a:to "int64"  --> tensor([1, 2, 3])
      * @return Tensor */
     {"to", method_to, "input:T, target:*, dtype:*?, non_blocking:*?, copy:*?, options:*?"},
@@ -228,39 +261,39 @@ const struct ah_function ah_tensor_move_methods[] = {
     /* The tensor as float32.
      *     labels:float().dtype  --> float32
      * @return Tensor */
-    {"float", method_float, "input:T"},
+    {"float", method_float, "input:T, options:*?"},
     /* The tensor as float64.
      *     a:double().dtype  --> float64
      * @return Tensor */
-    {"double", method_double, "input:T"},
+    {"double", method_double, "input:T, options:*?"},
     /* The tensor as float16.
      *     a:half().dtype  --> float16
      * @return Tensor */
-    {"half", method_half, "input:T"},
+    {"half", method_half, "input:T, options:*?"},
     /* The tensor as bfloat16.
      *     a:bfloat16().dtype  --> bfloat16
      * @return Tensor */
-    {"bfloat16", method_bfloat16, "input:T"},
+    {"bfloat16", method_bfloat16, "input:T, options:*?"},
     /* The tensor as int64; floats are cut towards zero.
      *     a:long().dtype  --> int64
      * @return Tensor */
-    {"long", method_long, "input:T"},
+    {"long", method_long, "input:T, options:*?"},
     /* The tensor as int32; floats are cut towards zero.
      *     a:int().dtype  --> int32
      * @return Tensor */
-    {"int", method_int, "input:T"},
+    {"int", method_int, "input:T, options:*?"},
     /* The tensor as uint8.
      *     a:byte().dtype  --> uint8
      * @return Tensor */
-    {"byte", method_byte, "input:T"},
+    {"byte", method_byte, "input:T, options:*?"},
     /* The tensor as bool: true where an element is not 0.
      *     a:bool()  --> tensor([true, true, true])
      * @return Tensor */
-    {"bool", method_bool, "input:T"},
+    {"bool", method_bool, "input:T, options:*?"},
     /* The tensor on the CPU: itself if it lies there.
      *     a:cpu().device  --> cpu
      * @return Tensor */
-    {"cpu", method_cpu, "input:T"},
+    {"cpu", method_cpu, "input:T, options:*?"},
     /* The tensor on a CUDA device: the current one, or that of a number or name; with non_blocking = true as t:to does.
      *     if accelhost.cuda.is_available() then a = a:cuda() end
      * @return Tensor */

@@ -108,6 +108,7 @@ enum {
     AH_RANDOM = 1 << 12,       /* draws from the default generator, or from the one that `generator` names */
     AH_UNBIASED = 1 << 13,     /* true or false in place of dim or correction says whether the result is unbiased */
     AH_OPEN_SIZE = 1 << 14,    /* false in a table of integers is AH_SAME_SIZE */
+    AH_FORMATS = 1 << 15,      /* takes memory_format, the order of the result's elements in memory */
     AH_API = AH_METHOD | AH_FUNCTION,
 };
 

@@ -325,16 +325,14 @@ const char *ah_shape_text(const int64_t *size, int ndim)
     return text;
 }
 
-int ah_tensor_row_major(struct ah_tensor *tensor)
+/* Transpose the matrices [rows, columns] of each sample in memory. */
+static int reorder(struct ah_tensor *tensor, int64_t rows, int64_t columns)
 {
     struct ah_storage *storage = tensor->storage;
-    if (!storage->channels_last)
-        return 0;
     struct ah_device *device = storage->device;
     void *fresh;
     AH_TRY(ah_device_allocate(device, storage->nbytes, &fresh));
-    int status = device->type->transpose(device, fresh, storage->data, tensor->size[0],
-                                         tensor->size[2] * tensor->size[3], tensor->size[1],
+    int status = device->type->transpose(device, fresh, storage->data, tensor->size[0], rows, columns,
                                          ah_dtype_size(tensor->dtype));
     void *unused = fresh;
     if (status == 0 && storage->release) { /* somebody else's memory stays where it is */
@@ -344,8 +342,27 @@ int ah_tensor_row_major(struct ah_tensor *tensor)
         storage->data = fresh;
     }
     device->type->release(device, unused, storage->nbytes);
-    storage->channels_last = status < 0;
     return status;
+}
+
+int ah_tensor_row_major(struct ah_tensor *tensor)
+{
+    if (!tensor->storage->channels_last)
+        return 0;
+    AH_TRY(reorder(tensor, tensor->size[2] * tensor->size[3], tensor->size[1]));
+    tensor->storage->channels_last = false;
+    return 0;
+}
+
+int ah_tensor_channels_last(struct ah_tensor *tensor, bool unset)
+{
+    int64_t pixels = tensor->size[2] * tensor->size[3];
+    if (tensor->storage->channels_last || tensor->numel == 0 || tensor->size[1] == 1 || pixels == 1)
+        return 0;
+    if (!unset)
+        AH_TRY(reorder(tensor, tensor->size[1], pixels));
+    tensor->storage->channels_last = true;
+    return 0;
 }
 
 /* Address of the element with the given flat row-major index. */

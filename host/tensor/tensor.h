@@ -116,6 +116,11 @@ bool ah_same_shape(const struct ah_tensor *a, const struct ah_tensor *b);
 /* If the storage is marked channels-last, rewrite it to row-major in place and drop the mark; else nothing. */
 int ah_tensor_row_major(struct ah_tensor *tensor);
 
+/* Mark the storage of a contiguous 4-d tensor, which nothing else refers to, channels-last: its elements move, or, with
+ * `unset`, the order in which they are stored is declared to be that one. Nothing where both orders are the same.
+ * AH_ENOMEM, or an error of the device; the tensor is then as before. */
+int ah_tensor_channels_last(struct ah_tensor *tensor, bool unset);
+
 /* Row-major strides for a shape; returns the element count. */
 int64_t ah_contiguous_strides(const int64_t *size, int ndim, int64_t *stride);
 

@@ -77,6 +77,23 @@ for name, dtype in pairs {
   accelhost[name] = dtype
 end
 
+--- The order of a tensor's elements in memory, for the option called memory_format: accelhost.channels_last is the
+--- text "channels_last". contiguous, clone, to, the casts (float, half, ...), empty and the makers of a likeness
+--- (zeros_like, ...) take it, and is_contiguous asks for it.
+--
+-- channels_last keeps the channels of a 4-d tensor (N, C, H, W) together, as N, H, W, C. It never changes a value, a
+-- shape or a stride: convolutions, pooling and batch normalisation choose that order for their results by themselves
+-- where it is faster, so that no script needs it. An op that has no kernel for it, a view, and reading values in Lua
+-- restore row-major order. channels_last_3d is accepted for 5-d tensors, which stay row-major.
+-- contiguous_format is row-major; preserve_format, the default, keeps what there is.
+--
+--   local image = accelhost.rand(1, 3, 4, 4):contiguous {memory_format = accelhost.channels_last}
+--   image:is_contiguous {memory_format = "channels_last"}  --> true
+---@names channels_last channels_last_3d contiguous_format preserve_format
+for _, format in ipairs {"channels_last", "channels_last_3d", "contiguous_format", "preserve_format"} do
+  accelhost[format] = format
+end
+
 local lazy = {
   amp = {"accelhost.amp"},
   backends = {"accelhost.backends"},

@@ -100,6 +100,7 @@ end
 local read_randint_like = signature("randint_like", {
   "input: tensor", "low: integer", {"high: integer"}, {"dtype: dtype"}, {"device: device"},
   {"requires_grad: flag", false}, {"generator: generator"},
+  {"memory_format: 'channels_last'|'channels_last_3d'|'contiguous_format'|'preserve_format'", "preserve_format"},
 })
 
 --- Random whole numbers of low .. high - 1 in the shape of a tensor; of 0 .. low - 1 without high.
@@ -110,12 +111,21 @@ local read_randint_like = signature("randint_like", {
 ---@param device? string default the input's
 ---@param requires_grad? boolean default false
 ---@param generator? userdata
+---@param memory_format? string default "preserve_format"
 ---@return userdata
 function create.randint_like(...)
-  local input, low, high, dtype, device, requires_grad, generator = read_randint_like(...)
+  local input, low, high, dtype, device, requires_grad, generator, format = read_randint_like(...)
   if not high then low, high = 0, low end
-  return C.randint(low, high, input:shape(), {dtype = dtype or input.dtype, device = device or input.device,
-    requires_grad = requires_grad, generator = generator})
+  local sizes, last = input:shape(), format == "channels_last"
+  if last and #sizes ~= 4 then
+    fail('randint_like: memory_format "channels_last": expected a tensor of 4 dims, got %d', #sizes)
+  end
+  -- The numbers are drawn in the order of memory, as by rand_like.
+  local result = C.randint(low, high, last and {sizes[1], sizes[3], sizes[4], sizes[2]} or sizes,
+    {dtype = dtype or input.dtype, device = device or input.device, generator = generator})
+  if last then result = result:permute(0, 3, 1, 2):contiguous {memory_format = format} end
+  result.requires_grad = requires_grad
+  return result
 end
 
 -- What does not depend on mean and std, with a history in which their gradients are 0, as in PyTorch.

@@ -314,8 +314,12 @@ local function convert(self, fn)
   return self
 end
 
+local read_format = signature("to", {
+  {"memory_format: 'channels_last'|'channels_last_3d'|'contiguous_format'|'preserve_format'"}})
+
 --- Convert parameters and buffers: net:to "float64", net:to "cuda:0", net:to{dtype =, device =}. A dtype reaches
--- floating tensors only. The tensor objects stay, so optimizers made before follow.
+-- floating tensors only. The tensor objects stay, so optimizers made before follow. memory_format is accepted and
+-- changes nothing: layers order their weights and results for their kernels by themselves (accelhost.channels_last).
 ---@param target string|table
 ---@return Module self
 function Module:to(target)
@@ -325,7 +329,9 @@ function Module:to(target)
   if not arguments.is_options(target) then
     fail("to: expected a dtype, a device or {dtype =, device =}, got %s", describe(target))
   end
-  arguments.check_names("to", target, {"dtype", "device"})
+  arguments.check_names("to", target, {"dtype", "device", "memory_format"})
+  read_format {memory_format = target.memory_format}
+  target = {dtype = target.dtype, device = target.device}
   local everywhere = {device = target.device}
   return convert(self, function(tensor)
     return tensor:to(tensor:is_floating_point() and target or everywhere)

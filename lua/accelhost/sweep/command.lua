@@ -135,7 +135,7 @@ function command.retry(directory)
   end
   store:transaction(function()
     for _, trial in ipairs(failed) do
-      store:event(trial, "retry", C.system.wall_time(), {detail = trial.error})
+      store:event(trial, "retry", C.system.time(), {detail = trial.error})
       trial.state, trial.attempt, trial.value, trial.ended = "waiting", trial.attempt + 1, nil, nil
       store:update(trial)
     end

@@ -364,6 +364,19 @@ static const struct ah_op *meant(lua_State *L, const struct ah_op *op)
     return op->id == AH_OP_view && is_dtype ? ah_op_get(AH_OP_view_dtype) : op;
 }
 
+/* Push a result: the Lua object of the first two arguments where it is one of them. */
+static void push_out(lua_State *L, const struct ah_op *op, struct ah_tensor *out, const struct ah_value *args, int top)
+{
+    for (int a = 1; a <= top && a <= 2; a++) {
+        if (lua_type(L, a) == LUA_TUSERDATA && ah_to_tensor(L, a) == out) {
+            lua_pushvalue(L, a);
+            ah_tensor_release(out);
+            return;
+        }
+    }
+    ah_push_result(L, out, args, op->param_count);
+}
+
 static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
 {
     struct ah_value args[AH_MAX_ARGS];
@@ -413,18 +426,8 @@ static int call_op(lua_State *L, const struct ah_op *op, bool inplace)
     }
     ah_leave(outer);
     ah_check(L, status);
-    for (int k = 0; k < out_count; k++) {
-        int same = 0;
-        for (int a = 1; a <= top && a <= 2 && !same; a++)
-            if (lua_type(L, a) == LUA_TUSERDATA && ah_to_tensor(L, a) == out[k])
-                same = a;
-        if (same) {
-            lua_pushvalue(L, same);
-            ah_tensor_release(out[k]);
-        } else {
-            ah_push_result(L, out[k], args, op->param_count);
-        }
-    }
+    for (int k = 0; k < out_count; k++)
+        push_out(L, op, out[k], args, top);
     if (extras.formatted && out[0] != args[0].tensor)
         ah_set_format(L, out[0], extras.format, op->flags & AH_MAKES, op->name);
     if (extras.requires_grad)

@@ -75,7 +75,9 @@ int ah_forward_batch_norm(struct ah_call *c)
         AH_TRY(check_vector("batch_norm", name[i], c->arg[i].tensor, x));
     if (!training && (!arg->running_mean.tensor || !arg->running_var.tensor))
         return ah_fail(AH_EINVAL, "batch_norm: running_mean and running_var are needed when training is false");
-    if (training && x->size[1] > 0 && x->numel / x->size[1] <= 1) {
+    if (training && !(arg->eps.number > 0))
+        return ah_fail(AH_EINVAL, "batch_norm: eps: expected a number above 0 in training, got %g", arg->eps.number);
+    if (training && x->size[1] > 0 && x->numel / x->size[1] == 1) {
         return ah_fail(AH_EINVAL, "batch_norm: expected more than 1 value per channel in training, got input %s",
                        ah_shape(x));
     }
@@ -93,7 +95,9 @@ int ah_forward_batch_norm_backward(struct ah_call *c)
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
     AH_TRY(ah_call_output(c, 1, &x->size[1], 1, x->dtype));
     AH_TRY(ah_call_output(c, 2, &x->size[1], 1, x->dtype));
-    return ah_call_kernel(c);
+    for (int k = 1; k <= 2 && x->numel == 0; k++) /* an empty batch has no statistics */
+        AH_TRY(c->device->type->fill(c->device, ah_tensor_data(c->out[k]), 0, c->out[k]->storage->nbytes));
+    return x->numel == 0 ? 0 : ah_call_kernel(c);
 }
 
 static bool has_shape(const struct ah_tensor *t, const struct ah_value *shape)

@@ -401,3 +401,22 @@ describe("A layer", function()
     end
   end)
 end)
+
+describe("Batch normalisation of an empty batch", function()
+  for _, sizes in ipairs {{0, 5}, {0, 5, 9}, {0, 5, 2, 2}, {2, 5, 0, 2}, {0, 5, 2, 2, 2}} do
+    it(("of %d dims has an empty result and leaves the statistics alone, as in PyTorch"):format(#sizes), function()
+      local norm = nn["BatchNorm" .. math.max(1, #sizes - 2) .. "d"](5)
+      local x = accelhost.zeros(sizes, {requires_grad = true})
+      local y = norm(x)
+      assert.same(sizes, y:shape())
+      check.near({0, 0, 0, 0, 0}, norm.running_mean, 0)
+      check.near({1, 1, 1, 1, 1}, norm.running_var, 0)
+      assert.equal(1, norm.num_batches_tracked:item())
+      y:sum():backward()
+      assert.same(sizes, x.grad:shape())
+      check.near({0, 0, 0, 0, 0}, norm.weight.grad, 0)
+      check.near({0, 0, 0, 0, 0}, norm.bias.grad, 0)
+      assert.same(sizes, norm:eval()(x):shape())
+    end)
+  end
+end)

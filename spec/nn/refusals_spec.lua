@@ -8,6 +8,22 @@ describe("What does not fit is named by", function()
   local zeros = accelhost.zeros
   local function long(values) return accelhost.tensor(values, {dtype = "int64"}) end
   for message, call in pairs {
+    ["Hardtanh: max_val: expected a number above min_val = 1, got 1"] = function() nn.Hardtanh(1, 1) end,
+    ["LPPool2d: norm_type: expected a number other than 0"] = function() nn.LPPool2d(0, 2) end,
+    ["FractionalMaxPool2d: output_ratio: expected numbers between 0 and 1, got 1.5"] = function()
+      nn.FractionalMaxPool2d(2, {output_ratio = {0.5, 1.5}})
+    end,
+    ["MultiMarginLoss: p: expected 1 or 2, got 3"] = function() nn.MultiMarginLoss {p = 3} end,
+    ["MultiMarginLoss: weight: expected a tensor of 1 dim, got a tensor of shape (2, 2)"] = function()
+      nn.MultiMarginLoss {weight = zeros(2, 2)}
+    end,
+    ["Bilinear: in1_features: expected an integer of at least 1, got number 0"] = function() nn.Bilinear(0, 2, 3) end,
+    ["batch_norm: eps: expected a number above 0 in training, got 0"] = function()
+      nn.BatchNorm1d(3, {eps = 0})(zeros(2, 3))
+    end,
+    ["batch_norm: eps: expected a number above 0 in training, got -1"] = function()
+      nn.SyncBatchNorm(3, {eps = -1})(zeros(2, 3))
+    end,
     ["glu: expected an even size of dim 1, got input (2, 3)"] = function() F.glu(zeros(2, 3), 1) end,
     ["celu: alpha: expected a number other than 0"] = function() F.celu(zeros(2), 0) end,
     ["rrelu: expected lower <= upper, got 0.5 and 0.25"] = function() F.rrelu(zeros(2), 0.5, 0.25) end,

@@ -181,3 +181,32 @@ describe("The options", function()
     options.walk(name, plan)
   end
 end)
+
+describe("An optimizer refuses, as PyTorch does,", function()
+  local params = {accelhost.nn.Parameter(accelhost.ones(2))}
+  local rate = accelhost.tensor(0.5)
+  for message, call in pairs {
+    ["ASGD: lambd: expected a number of at least 0"] = function() optim.ASGD(params, {lambd = -1}) end,
+    ["ASGD: alpha: expected a number of at least 0"] = function() optim.ASGD(params, {alpha = -1}) end,
+    ["Adam: lr: expected a number with foreach = true, got a tensor"] = function()
+      optim.Adam(params, {lr = rate, foreach = true})
+    end,
+    ["AdamW: lr: expected a number with foreach = true, got a tensor"] = function()
+      optim.AdamW(params, {lr = rate, foreach = true})
+    end,
+    ["SGD: expected foreach or fused, got both"] = function()
+      optim.SGD(params, {lr = 1, foreach = true, fused = true})
+    end,
+    ["Adam: lr: expected a number of at least 0, got a tensor of -0.5"] = function()
+      optim.Adam(params, {lr = -rate})
+    end,
+  } do
+    it(message, function() check.raises(message, call) end)
+  end
+
+  it("nothing that PyTorch takes", function()
+    assert.equal(0.5, optim.Adam(params, {lr = rate}).param_groups[1].lr:item())
+    assert.equal(0.5, optim.SGD(params, {lr = rate, foreach = true}).param_groups[1].lr:item())
+    assert.equal(0, optim.ASGD(params, {lambd = 0, alpha = 0}).param_groups[1].alpha)
+  end)
+end)

@@ -89,6 +89,15 @@ end, with_inplace(function(self)
   return repr.join("min_val", repr.float(self.min_val), "max_val", repr.float(self.max_val))
 end))
 
+local make_hardtanh = activation.Hardtanh.init
+
+function activation.Hardtanh:init(...)
+  make_hardtanh(self, ...)
+  if self.max_val <= self.min_val then
+    arguments.fail("Hardtanh: max_val: expected a number above min_val = %g, got %g", self.min_val, self.max_val)
+  end
+end
+
 --- log(1 + exp(beta input)) / beta, and input itself where beta * input is above the threshold.
 --
 --   nn.Softplus()(accelhost.tensor{0})  --> tensor([0.6931])

@@ -78,7 +78,7 @@ local Bilinear = Module:extend "Bilinear"
 linear.Bilinear = Bilinear
 
 local read_bilinear = arguments.signature("Bilinear", {
-  "in1_features: size", "in2_features: size", "out_features: size", {"bias: flag", true}, {"device: device"},
+  "in1_features: count", "in2_features: size", "out_features: size", {"bias: flag", true}, {"device: device"},
   {"dtype: dtype"},
 })
 

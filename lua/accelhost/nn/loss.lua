@@ -133,6 +133,18 @@ simple("CosineEmbeddingLoss", "cosine_embedding_loss", {{"margin: number", 0}, r
 --   nn.MultiMarginLoss()(accelhost.zeros(2, 4), labels)  --> tensor(0.7500)
 simple("MultiMarginLoss", "multi_margin_loss",
   {{"p: number", 1}, {"margin: number", 1}, {"weight: tensor"}, reduction}, 2)
+
+local set_multi_margin = loss.MultiMarginLoss.init
+
+function loss.MultiMarginLoss:init(...)
+  set_multi_margin(self, ...)
+  if self.p ~= 1 and self.p ~= 2 then
+    arguments.fail("MultiMarginLoss: p: expected 1 or 2, got %g", self.p)
+  elseif self.weight and self.weight:dim() ~= 1 then
+    arguments.fail("MultiMarginLoss: weight: expected a tensor of 1 dim, got %s", arguments.describe(self.weight))
+  end
+end
+
 --- The margin loss with several classes for a sample: the target [N, C] has class numbers, -1 behind the last one.
 --
 --   local targets = accelhost.tensor({{1, -1, -1}}, {dtype = "int64"})

@@ -314,8 +314,7 @@ local function convert(self, fn)
   return self
 end
 
-local read_format = signature("to", {
-  {"memory_format: 'channels_last'|'channels_last_3d'|'contiguous_format'|'preserve_format'"}})
+local formats = "'channels_last'|'channels_last_3d'|'contiguous_format'|'preserve_format'"
 
 --- Convert parameters and buffers: net:to "float64", net:to "cuda:0", net:to{dtype =, device =}. A dtype reaches
 -- floating tensors only. The tensor objects stay, so optimizers made before follow. memory_format is accepted and
@@ -330,7 +329,7 @@ function Module:to(target)
     fail("to: expected a dtype, a device or {dtype =, device =}, got %s", describe(target))
   end
   arguments.check_names("to", target, {"dtype", "device", "memory_format"})
-  read_format {memory_format = target.memory_format}
+  if target.memory_format ~= nil then arguments.check("to", "memory_format", formats, target.memory_format) end
   target = {dtype = target.dtype, device = target.device}
   local everywhere = {device = target.device}
   return convert(self, function(tensor)

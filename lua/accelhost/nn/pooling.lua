@@ -89,6 +89,12 @@ for dims = 1, 3 do
   }, function(self, input)
     return F[pool](input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
   end, {"norm_type", "kernel_size", "stride", "ceil_mode"})
+  local Class = pooling["LPPool" .. dims .. "d"]
+  local set = Class.init
+  function Class:init(...)
+    set(self, ...)
+    if self.norm_type == 0 then arguments.fail("%s: norm_type: expected a number other than 0", self._name) end
+  end
 end
 
 --- The way back from the places that a max pool gave: called with its values and places, zeros elsewhere.
@@ -124,6 +130,12 @@ for dims = 2, 3 do
     set(self, ...)
     if (self.output_size == nil) == (self.output_ratio == nil) then
       arguments.fail("%s: expected either output_size or output_ratio", name)
+    end
+    local ratio = self.output_ratio or {}
+    for _, part in ipairs(type(ratio) == "table" and ratio or {ratio}) do
+      if part <= 0 or part >= 1 then
+        arguments.fail("%s: output_ratio: expected numbers between 0 and 1, got %g", name, part)
+      end
     end
     local samples = self._random_samples
     self._random_samples = nil

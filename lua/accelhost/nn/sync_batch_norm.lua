@@ -87,6 +87,9 @@ function SyncBatchNorm:forward(input)
   end
   local joined = self.training or self.running_mean == nil
   if not joined or size_of(self.process_group) == 1 then return self:normalise(input) end
+  if self.eps <= 0 then
+    fail("SyncBatchNorm: eps: expected a number above 0 in training, got %s", arguments.describe(self.eps))
+  end
   local momentum = self:next_momentum()
   local x = input.dtype == "float64" and input or input:float()
   local centred, mean, variance, count, row = statistics(self, x)

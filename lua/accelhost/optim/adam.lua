@@ -16,6 +16,8 @@ end
 ---@class Adam: Optimizer
 local Adam = Optimizer:define_fused("Adam", options(0, {"decoupled_weight_decay: flag", false}))
 
+Adam._lr_without_foreach = true -- a tensor as lr: as in PyTorch
+
 function Adam:init_state(state, param, group)
   state.step = state.step or self._new_scalar(0)
   state.exp_avg = state.exp_avg or self._zeros_like(param)

@@ -8,7 +8,7 @@ local Optimizer = require "accelhost.optim.optimizer"
 --   optim.ASGD(net:parameters(), {lr = 1e-2, t0 = 1000})
 ---@class ASGD: Optimizer
 local ASGD = Optimizer:define_fused("ASGD", {
-  {"lr: nonnegative|tensor", 1e-2}, {"lambd: number", 1e-4}, {"alpha: number", 0.75}, {"t0: number", 1e6},
+  {"lr: nonnegative|tensor", 1e-2}, {"lambd: nonnegative", 1e-4}, {"alpha: nonnegative", 0.75}, {"t0: number", 1e6},
   {"weight_decay: nonnegative", 0}, {"maximize: flag", false},
 })
 

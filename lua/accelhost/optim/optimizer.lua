@@ -69,6 +69,9 @@ local function check_hints(name, given)
   for _, hint in ipairs(hint_names) do
     if given[hint] == true and hints[hint] ~= true then fail("%s: %s: %s", name, hint, hints[hint]) end
   end
+  if given.foreach and given.fused then
+    fail("%s: expected foreach or fused, got both; the step is the same: leave them out", name)
+  end
 end
 
 --- Make the class of an optimizer of the library: its constructor takes params and these options, by place or by name.
@@ -92,6 +95,10 @@ function Optimizer.define(parent, name, options)
     for i, option in ipairs(names) do defaults[option] = values[i + 1] end
     for i, hint in ipairs(hint_names) do given[hint] = values[#names + 1 + i] end
     check_hints(self._name, given)
+    if self._lr_without_foreach and given.foreach and C.is_tensor(defaults.lr) then
+      fail("%s: lr: expected a number with foreach = true, got %s; leave foreach out", self._name,
+        describe(defaults.lr))
+    end
     self:setup(values[1], defaults)
   end
   return made
@@ -130,6 +137,8 @@ function Optimizer:check_group(group)
   end
   if C.is_tensor(group.lr) and group.lr:numel() ~= 1 then
     fail("%s: lr: expected a number, got %s", self._name, describe(group.lr))
+  elseif C.is_tensor(group.lr) and kinds.lr and group.lr.device ~= "meta" and group.lr:item() < 0 then
+    fail("%s: lr: expected a number of at least 0, got a tensor of %g", self._name, group.lr:item())
   end
   for _, name in ipairs(couple_names) do
     if group[name] ~= nil then check_couple(self, name, group[name]) end

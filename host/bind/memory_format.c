@@ -1,3 +1,4 @@
+/* Parsing and applying the option memory_format. */
 #include "bind/memory_format.h"
 
 #include <string.h>
@@ -67,8 +68,8 @@ static void check_rank(lua_State *L, const struct ah_tensor *tensor, enum ah_mem
 {
     int rank = format == AH_FORMAT_CHANNELS_LAST ? 4 : 5;
     if (format >= AH_FORMAT_CHANNELS_LAST && tensor->ndim != rank)
-        ah_raise_text(L, "%s: memory_format \"%s\": expected a tensor of %d dims, got shape %s", what, names[format], rank,
-                      ah_shape(tensor));
+        ah_raise_text(L, "%s: memory_format \"%s\": expected a tensor of %d dims, got shape %s", what, names[format],
+                      rank, ah_shape(tensor));
 }
 
 const struct ah_op *ah_format_op(lua_State *L, const struct ah_op *op, struct ah_tensor *input,

@@ -1,5 +1,6 @@
 /* Random kernels: PyTorch's streams, in its order: dense memory is filled as it lies, any other by falling stride.
  * Halves are drawn as float32. Every change here changes what a seed gives. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -339,6 +340,51 @@ int ah_cpu_poisson(struct ah_call *c)
             ah_tensor_set(out, i, poisson(g, rate[i]));
     }
     ah_tensor_release(rates);
+    return status;
+}
+
+/* By squeezed rejection (Marsaglia and Tsang 2000); a concentration below 1 is raised by 1 and the number scaled.
+ * `rounded` computes the constants as PyTorch does for float32. */
+static double standard_gamma(struct ah_generator *g, double alpha, bool rounded)
+{
+    double scale = 1;
+    if (alpha < 1) {
+        if (alpha == 0)
+            return 0;
+        double power = rounded ? (double)(1.0f / (float)alpha) : 1 / alpha;
+        scale *= pow(1 - ah_generator_double(g), power);
+        alpha = rounded ? (double)((float)alpha + 1.0f) : alpha + 1;
+    }
+    double d = rounded ? (double)((float)alpha - 1.0f / 3.0f) : alpha - (double)(1.0f / 3.0f), c = 1 / sqrt(9 * d);
+    for (;;) {
+        double x, y;
+        do {
+            x = ah_generator_normal(g, 0, 1);
+            y = 1 + c * x;
+        } while (y <= 0);
+        double v = y * y * y, u = 1 - ah_generator_double(g), xx = x * x;
+        if (u < 1 - (double)0.0331f * xx * xx || log(u) < 0.5 * xx + d * (1 - v + log(v)))
+            return scale * d * v;
+    }
+}
+
+int ah_cpu_standard_gamma(struct ah_call *c)
+{
+    struct ah_generator *g = ah_default_generator();
+    struct ah_tensor *alphas, *out = c->out[0];
+    bool wide = out->dtype == AH_F64;
+    double least = wide ? DBL_MIN : FLT_MIN;
+    AH_TRY(ah_contiguous_as(&alphas, ah_args(c, standard_gamma)->input.tensor, AH_F64));
+    const double *alpha = ah_tensor_data(alphas);
+    int status = 0;
+    for (int64_t i = 0; i < out->numel && status == 0; i++) {
+        if (!(alpha[i] >= 0 && alpha[i] < INFINITY))
+            status = ah_fail(AH_EINVAL, "standard_gamma: expected finite concentrations of 0 or more, got %g",
+                             alpha[i]);
+        else
+            ah_tensor_set(out, i, fmax(least, standard_gamma(g, alpha[i], !wide)));
+    }
+    ah_tensor_release(alphas);
     return status;
 }
 

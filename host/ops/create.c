@@ -296,6 +296,14 @@ int ah_forward_poisson(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
+int ah_forward_standard_gamma(struct ah_call *c)
+{
+    const struct ah_tensor *input = ah_args(c, standard_gamma)->input.tensor;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
+    return ah_call_kernel(c);
+}
+
 int ah_forward_cauchy_(struct ah_call *c)
 {
     const struct ah_args_cauchy_ *arg = ah_args(c, cauchy_);

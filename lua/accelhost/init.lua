@@ -107,6 +107,7 @@ local lazy = {
   special = {"accelhost.special"},
   Accelerator = {"accelhost.accelerator"},
   distributed = {"accelhost.distributed"},
+  distributions = {"accelhost.distributions"},
   profiler = {"accelhost.profiler"},
   logging = {"accelhost.logging"},
   progress = {"accelhost.util.progress"},

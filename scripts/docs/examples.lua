@@ -27,6 +27,7 @@ local values = {
   transforms = function() return data.transforms end,
   lr_scheduler = function() return optim.lr_scheduler end,
   linalg = function() return accelhost.linalg end,
+  distributions = function() return accelhost.distributions end,
   metrics = function() return accelhost.metrics end,
   -- In a world that is there already, but for the call that makes one.
   dist = function()

@@ -57,7 +57,9 @@ describe("accelhost help", function()
     for word, head in pairs {
       ["x.view"] = "Tensor:view(size)", ["loss:backward"] = "Tensor:backward(", ["model.train"] = "nn.Module:train(",
       ["nn.Module.apply"] = "nn.Module:apply(fn)", ["nn.Module.class_name"] = "nn.Module:class_name()",
-      ["isinstance"] = "accelhost.isinstance(value, classinfo)", ["nn.ModuleList.append"] = "nn.ModuleList:append(item)",
+      ["isinstance"] = "accelhost.isinstance(value, classinfo)",
+      ["nn.ModuleList.append"] = "nn.ModuleList:append(item)",
+      ["distributions.Categorical"] = "distributions.Categorical(probs = nil, logits = nil, validate_args = nil)",
       ["optimizer.zero_grad"] = "optim.Optimizer:zero_grad(",
       ["accelerator.prepare"] = "accelhost.Accelerator:prepare(",
     } do

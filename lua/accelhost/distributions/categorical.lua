@@ -1,0 +1,83 @@
+--- The categorical distribution.
+local C = require "accelhost._C"
+local join = require "accelhost.functions.join"
+local arguments = require "accelhost.util.arguments"
+local constraints = require "accelhost.distributions.constraints"
+local Distribution = require "accelhost.distributions.distribution"
+local probabilities = require "accelhost.distributions.probabilities"
+local shapes = require "accelhost.distributions.shapes"
+
+local fail = arguments.fail
+
+--- Class numbers from 0, with the probabilities (normalised) or logits along the last dim.
+--
+--   local policy = distributions.Categorical {logits = accelhost.zeros(3, 4)}
+--   local action = policy:sample()
+--   print(action:size(0), policy:log_prob(action):dim(), policy:entropy():dim())  --> 3  1  1
+---@param probs? Tensor [..., classes]
+---@param logits? Tensor [..., classes]
+---@param validate_args? boolean
+---@class Categorical: Distribution
+---@field probs Tensor
+---@field logits Tensor normalised
+local Categorical = Distribution:extend "Categorical"
+Categorical._parameters = {{"_probs", constraints.simplex}, {"_logits", constraints.real_vector}}
+Categorical.has_enumerate_support = true
+probabilities.add(Categorical, false)
+
+local read = arguments.signature("Categorical", {{"probs: tensor"}, {"logits: tensor"}, {"validate_args: flag"}})
+
+function Categorical:init(...)
+  local probs, logits, validate = read(...)
+  probabilities.check_one("Categorical", probs, logits)
+  local given, name = probs or logits, probs and "probs" or "logits"
+  if given:dim() < 1 then fail("Categorical: %s: expected a tensor of at least 1 dim, got shape ()", name) end
+  self:_set_param(probs and probs / probs:sum(-1, true) or logits - logits:logsumexp(-1, true), probs ~= nil)
+  self._num_events = given:size(-1)
+  self:_setup(shapes.part(given:shape(), 1, given:dim() - 1), {}, validate)
+end
+
+function Categorical:expand(...)
+  local shape = self._read_batch_shape(...)
+  local made = self:_like(shape)
+  made._num_events = self._num_events
+  made:_set_param(self._param:expand(shapes.join(shape, {self._num_events})), self._is_probs)
+  return made
+end
+
+function Categorical:_get_mean() return C.full(self._batch_shape, 0 / 0, {dtype = self.probs.dtype}) end
+Categorical._get_variance = Categorical._get_mean
+function Categorical:_get_mode() return self.probs:argmax(-1) end
+function Categorical:_get_param_shape() return self._param:shape() end
+function Categorical:_get_support() return constraints.integer_interval(0, self._num_events - 1) end
+
+function Categorical:sample(...)
+  local shape, sample_shape = self:_extended_shape(...)
+  return C.autograd.no_grad(function()
+    local rows = self.probs:reshape(-1, self._num_events)
+    return rows:multinomial(shapes.count(sample_shape), true):t():reshape(shape)
+  end)
+end
+
+function Categorical:log_prob(value)
+  self:_check_value("log_prob", value)
+  local index, logits = join.broadcast_tensors(value:long():unsqueeze(-1), self.logits)
+  return logits:gather(-1, index:narrow(-1, 0, 1)):squeeze(-1)
+end
+
+function Categorical:entropy()
+  local logits = self.logits
+  return -(logits:clamp_min(C.dtype.finfo(logits.dtype).min) * self.probs):sum(-1)
+end
+
+--- All class numbers, along a new dim 0.
+---@param expand? boolean default true: to the batch shape
+---@return Tensor
+function Categorical:enumerate_support(expand)
+  local sizes = {self._num_events}
+  for i = 1, #self._batch_shape do sizes[i + 1] = 1 end
+  local values = C.arange(self._num_events, {dtype = "int64", device = self._param.device}):view(sizes)
+  return expand == false and values or values:expand(shapes.join({self._num_events}, self._batch_shape))
+end
+
+return Categorical

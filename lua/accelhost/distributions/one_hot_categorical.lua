@@ -1,0 +1,75 @@
+--- The categorical distribution over one-hot vectors.
+local C = require "accelhost._C"
+local F = require "accelhost.nn.functional"
+local arguments = require "accelhost.util.arguments"
+local Categorical = require "accelhost.distributions.categorical"
+local constraints = require "accelhost.distributions.constraints"
+local Distribution = require "accelhost.distributions.distribution"
+local shapes = require "accelhost.distributions.shapes"
+
+--- Vectors of one 1 and zeros: Categorical, with the class as a position.
+--
+--   distributions.OneHotCategorical {probs = accelhost.tensor {0, 1}}:sample()  --> tensor([0., 1.])
+---@param probs? Tensor [..., classes]
+---@param logits? Tensor [..., classes]
+---@param validate_args? boolean
+---@class OneHotCategorical: Distribution
+---@field probs Tensor
+---@field logits Tensor normalised
+local OneHotCategorical = Distribution:extend "OneHotCategorical"
+OneHotCategorical.has_enumerate_support = true
+
+local read = arguments.signature("OneHotCategorical", {{"probs: tensor"}, {"logits: tensor"}, {"validate_args: flag"}})
+
+function OneHotCategorical:init(...)
+  local probs, logits, validate = read(...)
+  self._categorical = Categorical(probs, logits, validate)
+  self:_setup(self._categorical.batch_shape, {self._categorical._num_events}, validate)
+end
+
+function OneHotCategorical:expand(...)
+  local shape = self._read_batch_shape(...)
+  local made = self:_like(shape)
+  made._categorical = self._categorical:expand(shape)
+  return made
+end
+
+function OneHotCategorical:_get_probs() return self._categorical.probs end
+function OneHotCategorical:_get_logits() return self._categorical.logits end
+function OneHotCategorical:_get_mean() return self.probs end
+function OneHotCategorical:_get_variance() return self.probs * (1 - self.probs) end
+function OneHotCategorical:_get_param_shape() return self._categorical.param_shape end
+function OneHotCategorical:_get_support() return constraints.one_hot end -- luacheck: no self
+
+local function one_hot(self, index)
+  return F.one_hot(index, self._categorical._num_events):to(self.probs.dtype)
+end
+
+function OneHotCategorical:_get_mode() return one_hot(self, self.probs:argmax(-1)) end
+
+function OneHotCategorical:sample(...)
+  return one_hot(self, self._categorical:sample(...))
+end
+
+function OneHotCategorical:log_prob(value)
+  self:_check_value("log_prob", value)
+  return self._categorical:log_prob(value:argmax(-1))
+end
+
+function OneHotCategorical:entropy() return self._categorical:entropy() end
+
+--- All one-hot vectors, along a new dim 0.
+---@param expand? boolean default true: to the batch shape
+---@return Tensor
+function OneHotCategorical:enumerate_support(expand)
+  local count = self._categorical._num_events
+  local sizes = {count}
+  for i = 1, #self._batch_shape do sizes[i + 1] = 1 end
+  local index = C.arange(count, {dtype = "int64", device = self.probs.device})
+  local values = one_hot(self, index):view(shapes.join(sizes, {count}))
+  return expand == false and values or values:expand(shapes.join({count}, self._batch_shape, {count}))
+end
+
+function OneHotCategorical:extra_repr() return self._categorical:extra_repr() end
+
+return OneHotCategorical

@@ -237,7 +237,9 @@ describe("Converting a module", function()
 
   it("refuses what is no target", function()
     check.raises("to: expected a dtype, a device or {dtype =, device =}, got number 3", function() Net():to(3) end)
-    check.raises("to: unknown option 'type' (known: dtype, device, memory_format)", function() Net():to {type = "float32"} end)
+    check.raises("to: unknown option 'type' (known: dtype, device, memory_format)", function()
+      Net():to {type = "float32"}
+    end)
     check.raises("float31", function() Net():to "float31" end)
   end)
 end)

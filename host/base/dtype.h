@@ -15,8 +15,21 @@ enum ah_dtype {
     AH_BF16,
     AH_F32,
     AH_F64,
+    /* Without arithmetic (ah_dtype_computes). Numbers of dtypes are written to packed files: new ones go last. */
+    AH_I8,
+    AH_I16,
+    AH_U16,
+    AH_U32,
+    AH_U64,
     AH_DTYPE_COUNT
 };
+
+/* Do all ops compute in this dtype? Tensors of the others are created, stored, moved, indexed, compared and converted;
+ * every other op refuses them (AH_ANY_DTYPE in ops/op.h). */
+static inline bool ah_dtype_computes(enum ah_dtype dtype)
+{
+    return dtype <= AH_F64;
+}
 
 /* Promotion categories, lowest first (PyTorch: bool < integral < floating). */
 enum ah_category { AH_CATEGORY_BOOL, AH_CATEGORY_INT, AH_CATEGORY_FLOAT };
@@ -29,17 +42,25 @@ bool ah_dtype_is_float(enum ah_dtype dtype);
 /* What kernels compute in: float32 for the halves, else the dtype itself. */
 enum ah_dtype ah_compute_dtype(enum ah_dtype dtype);
 
-/* The whole numbers that an integer dtype (or bool) holds; false for the floats. */
+/* The whole numbers that an integer dtype (or bool) holds, of uint64 those that int64 holds too; false for the
+ * floats. */
 bool ah_dtype_int_range(enum ah_dtype dtype, int64_t *least, int64_t *most);
 
-/* May a number be stored as this dtype? Integers take what they can hold, uint8 also the negatives of that, which wrap
- * around as in PyTorch; bool and the floats take everything. */
+/* May a number be stored as this dtype? Integers accept the numbers of their range; uint8, uint16 and uint32 also the
+ * negatives of those, which wrap around as in PyTorch; bool and the floats accept everything. */
 bool ah_number_fits(double number, enum ah_dtype dtype);
 
 /* Parse "float32" or "f32" (and the other names alike) into *out; AH_EINVAL names the known ones. */
 int ah_dtype_parse(const char *name, enum ah_dtype *out);
 
-/* The smallest dtype both convert to by PyTorch's table (f16 + bf16 = f32, u8 + i32 = i32, ...). */
+/* The smallest dtype both convert to by PyTorch's table (f16 + bf16 = f32, u8 + i32 = i32, ...). AH_DTYPE_COUNT where
+ * PyTorch defines none: uint16, uint32 or uint64 with another integer dtype or bool, and AH_DTYPE_COUNT with any. */
 enum ah_dtype ah_dtype_promote(enum ah_dtype a, enum ah_dtype b);
+
+/* A number as uint64: truncated towards zero, negative ones wrapped around, as in PyTorch. */
+static inline uint64_t ah_u64_of(double number)
+{
+    return number < 0x1p63 ? (uint64_t)(int64_t)number : (uint64_t)number;
+}
 
 #endif

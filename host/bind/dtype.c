@@ -19,9 +19,16 @@ static int push_dtype(lua_State *L, enum ah_dtype dtype)
     return 1;
 }
 
+static int no_promotion(lua_State *L, const char *what, enum ah_dtype a, enum ah_dtype b)
+{
+    return ah_raise_text(L, "%s: %s and %s have no common dtype: uint16, uint32 and uint64 promote with floats only",
+                         what, ah_dtype_name(a), ah_dtype_name(b));
+}
+
 static int promote_types(lua_State *L)
 {
-    return push_dtype(L, ah_dtype_promote(ah_check_dtype(L, 1), ah_check_dtype(L, 2)));
+    enum ah_dtype a = ah_check_dtype(L, 1), b = ah_check_dtype(L, 2), promoted = ah_dtype_promote(a, b);
+    return promoted < AH_DTYPE_COUNT ? push_dtype(L, promoted) : no_promotion(L, "promote_types", a, b);
 }
 
 static int can_cast(lua_State *L)
@@ -47,7 +54,10 @@ static struct ah_tensor *operand(lua_State *L, int index)
 static int result_type(lua_State *L)
 {
     struct ah_call call = {.arg = {AH_T(operand(L, 1)), AH_T(operand(L, 2))}};
-    return push_dtype(L, ah_call_promote(&call, 2));
+    enum ah_dtype promoted = ah_call_promote(&call, 2);
+    if (promoted == AH_DTYPE_COUNT)
+        return no_promotion(L, "result_type", call.arg[0].tensor->dtype, call.arg[1].tensor->dtype);
+    return push_dtype(L, promoted);
 }
 
 static void set(lua_State *L, const char *name, double value)
@@ -94,7 +104,7 @@ static int iinfo(lua_State *L)
     int64_t least, most;
     if (ah_dtype_category(dtype) != AH_CATEGORY_INT || !ah_dtype_int_range(dtype, &least, &most))
         return ah_raise_text(L, "iinfo: type: expected an integer dtype, got %s", ah_dtype_name(dtype));
-    return push_limits(L, dtype, (double)least, (double)most);
+    return push_limits(L, dtype, (double)least, dtype == AH_U64 ? 0x1p64 : (double)most);
 }
 
 int ah_open_dtype(lua_State *L)
@@ -117,8 +127,9 @@ int ah_open_dtype(lua_State *L)
          *     accelhost.finfo("float16").max  --> 65504
          * @return table<string, number> */
         {"finfo", finfo, "type:d?"},
-        /* The limits of an integer dtype: a table with bits, max and min. No Lua number is 2^63 - 1, so the max of
-         * int64 reads 2^63, which is one more; the largest number that a tensor of int64 takes is 2^63 - 1024.
+        /* The limits of an integer dtype: a table with bits, max and min. No Lua number is 2^63 - 1 or 2^64 - 1, so the
+         * max of int64 reads 2^63 and that of uint64 2^64, which is one more; the largest numbers that their tensors
+         * accept are 2^63 - 1024 and 2^64 - 2048.
          *     accelhost.iinfo("uint8").max  --> 255
          * @return table<string, number> */
         {"iinfo", iinfo, "type:d"},

@@ -104,6 +104,11 @@ static void push_element(lua_State *L, const struct ah_tensor *tensor, int64_t f
         if (value > (INT64_C(1) << 53) || value < -(INT64_C(1) << 53))
             ah_raise_text(L, "item: %lld is beyond 2^53 and no exact Lua number", (long long)value);
         lua_pushnumber(L, (lua_Number)value);
+    } else if (tensor->dtype == AH_U64) {
+        uint64_t value = (uint64_t)ah_tensor_get_int(tensor, flat);
+        if (value > UINT64_C(1) << 53)
+            ah_raise_text(L, "item: %llu is beyond 2^53 and no exact Lua number", (unsigned long long)value);
+        lua_pushnumber(L, (lua_Number)value);
     } else {
         lua_pushnumber(L, ah_tensor_get(tensor, flat));
     }
@@ -192,6 +197,13 @@ static int same_shape(lua_State *L)
 static int same_storage(lua_State *L)
 {
     lua_pushboolean(L, ah_check_tensor(L, 1)->storage == ah_check_tensor(L, 2)->storage);
+    return 1;
+}
+
+/* C.storage_key(t): the same value for tensors that share memory. */
+static int storage_key(lua_State *L)
+{
+    lua_pushlightuserdata(L, ah_check_tensor(L, 1)->storage);
     return 1;
 }
 
@@ -316,6 +328,7 @@ static const luaL_Reg module_list[] = {
     {"is_dtype", is_dtype},
     {"set_data", ah_set_data},
     {"same_storage", same_storage},
+    {"storage_key", storage_key},
     {"same_shape", same_shape},
     {"pointer", pointer},
     {NULL, NULL},

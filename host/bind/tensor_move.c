@@ -161,6 +161,8 @@ CAST(half, AH_F16)
 CAST(bfloat16, AH_BF16)
 CAST(long, AH_I64)
 CAST(int, AH_I32)
+CAST(short, AH_I16)
+CAST(char, AH_I8)
 CAST(byte, AH_U8)
 CAST(bool, AH_BOOL)
 
@@ -282,6 +284,14 @@ const struct ah_function ah_tensor_move_methods[] = {
      *     a:int().dtype  --> int32
      * @return Tensor */
     {"int", method_int, "input:T, options:*?"},
+    /* The tensor as int16; floats are cut towards zero, and what is out of range wraps around.
+     *     a:short().dtype  --> int16
+     * @return Tensor */
+    {"short", method_short, "input:T, options:*?"},
+    /* The tensor as int8; floats are cut towards zero, and what is out of range wraps around.
+     *     a:char().dtype  --> int8
+     * @return Tensor */
+    {"char", method_char, "input:T, options:*?"},
     /* The tensor as uint8.
      *     a:byte().dtype  --> uint8
      * @return Tensor */

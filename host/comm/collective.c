@@ -218,6 +218,9 @@ static int check_reduction(const struct ah_collective *call, const char *name)
 {
     if (call->reduce >= AH_REDUCE_OPS)
         return ah_fail(AH_EINVAL, "%s: unknown reduction %d", name, (int)call->reduce);
+    if (!ah_dtype_computes(call->dtype))
+        return ah_fail(AH_EINVAL, "%s: expected a dtype with arithmetic, got %s: convert it first, for instance "
+                       "x:to \"int64\"", name, ah_dtype_name(call->dtype));
     if (call->reduce == AH_REDUCE_MEAN && !ah_dtype_is_float(call->dtype))
         return ah_fail(AH_EINVAL, "%s: mean needs a floating dtype, got %s", name, ah_dtype_name(call->dtype));
     bool bitwise = call->reduce >= AH_REDUCE_AND;

@@ -193,6 +193,11 @@ static void combine_range(void *context, int64_t begin, int64_t end)
     case AH_U8: combine_u8(job, begin, end); break;
     case AH_F16: combine_f16(job, begin, end); break;
     case AH_BF16: combine_bf16(job, begin, end); break;
+    case AH_I8:
+    case AH_I16:
+    case AH_U16:
+    case AH_U32:
+    case AH_U64: /* refused by ah_collective_check */
     case AH_DTYPE_COUNT: break;
     }
 }

@@ -17,6 +17,11 @@ typedef uint16_t t_f16;
 typedef uint16_t t_bf16;
 typedef float t_f32;
 typedef double t_f64;
+typedef int8_t t_i8;
+typedef int16_t t_i16;
+typedef uint16_t t_u16;
+typedef uint32_t t_u32;
+typedef uint64_t t_u64;
 
 #ifdef __F16C__
 static inline float half_to_float(uint16_t bits)
@@ -47,6 +52,11 @@ static inline uint16_t float_to_bfloat(float value)
 #define read_bf16(x) ah_bf16_to_f32(x)
 #define read_f32(x) (x)
 #define read_f64(x) (x)
+#define read_i8(x) (x)
+#define read_i16(x) (x)
+#define read_u16(x) (x)
+#define read_u32(x) (x)
+#define read_u64(x) (x)
 #define write_b8(x) ((x) != 0)
 #define write_u8(x) ((uint8_t)(int64_t)(x))
 #define write_i32(x) ((int32_t)(x))
@@ -55,6 +65,11 @@ static inline uint16_t float_to_bfloat(float value)
 #define write_bf16(x) float_to_bfloat((float)(x))
 #define write_f32(x) ((float)(x))
 #define write_f64(x) ((double)(x))
+#define write_i8(x) ((int8_t)(int64_t)(x))
+#define write_i16(x) ((int16_t)(int64_t)(x))
+#define write_u16(x) ((uint16_t)(int64_t)(x))
+#define write_u32(x) ((uint32_t)(int64_t)(x))
+#define write_u64(x) _Generic((x), float: ah_u64_of((double)(x)), double: ah_u64_of((double)(x)), default: (uint64_t)(x))
 
 typedef void (*cast_fn)(int64_t n, void *out, int64_t out_stride, const void *input, int64_t input_stride);
 
@@ -76,7 +91,8 @@ typedef void (*cast_fn)(int64_t n, void *out, int64_t out_stride, const void *in
     }
 #define CAST_FROM(from)                                                                                       \
     CAST(from, b8) CAST(from, u8) CAST(from, i32) CAST(from, i64) CAST(from, f16) CAST(from, bf16)           \
-    CAST(from, f32) CAST(from, f64)
+    CAST(from, f32) CAST(from, f64) CAST(from, i8) CAST(from, i16) CAST(from, u16) CAST(from, u32)           \
+    CAST(from, u64)
 
 CAST_FROM(b8)
 CAST_FROM(u8)
@@ -86,13 +102,23 @@ CAST_FROM(f16)
 CAST_FROM(bf16)
 CAST_FROM(f32)
 CAST_FROM(f64)
+CAST_FROM(i8)
+CAST_FROM(i16)
+CAST_FROM(u16)
+CAST_FROM(u32)
+CAST_FROM(u64)
 
 #define ROW(from)                                                                                             \
-    {cast_##from##_b8, cast_##from##_u8,  cast_##from##_i32, cast_##from##_i64,                             \
-     cast_##from##_f16,  cast_##from##_bf16, cast_##from##_f32, cast_##from##_f64}
+    {[AH_BOOL] = cast_##from##_b8, [AH_U8] = cast_##from##_u8,     [AH_I32] = cast_##from##_i32,              \
+     [AH_I64] = cast_##from##_i64, [AH_F16] = cast_##from##_f16,   [AH_BF16] = cast_##from##_bf16,            \
+     [AH_F32] = cast_##from##_f32, [AH_F64] = cast_##from##_f64,   [AH_I8] = cast_##from##_i8,                \
+     [AH_I16] = cast_##from##_i16, [AH_U16] = cast_##from##_u16,   [AH_U32] = cast_##from##_u32,              \
+     [AH_U64] = cast_##from##_u64}
 
 static const cast_fn casts[AH_DTYPE_COUNT][AH_DTYPE_COUNT] = {
-    ROW(b8), ROW(u8), ROW(i32), ROW(i64), ROW(f16), ROW(bf16), ROW(f32), ROW(f64),
+    [AH_BOOL] = ROW(b8), [AH_U8] = ROW(u8),   [AH_I32] = ROW(i32), [AH_I64] = ROW(i64), [AH_F16] = ROW(f16),
+    [AH_BF16] = ROW(bf16), [AH_F32] = ROW(f32), [AH_F64] = ROW(f64), [AH_I8] = ROW(i8), [AH_I16] = ROW(i16),
+    [AH_U16] = ROW(u16), [AH_U32] = ROW(u32), [AH_U64] = ROW(u64),
 };
 
 /* Same dtype: bits only, so that a NaN's payload survives. */

@@ -35,7 +35,15 @@ int ah_cpu_minimum(struct ah_call *c)
     LOOP2(name##_i64, int64_t, uint8_t, a op b)                          \
     LOOP2(name##_f32, float, uint8_t, a op b)                            \
     LOOP2(name##_f64, double, uint8_t, a op b)                           \
-    ALL_TABLE(name);                                                     \
+    LOOP2(name##_i8, int8_t, uint8_t, a op b)                            \
+    LOOP2(name##_i16, int16_t, uint8_t, a op b)                          \
+    LOOP2(name##_u16, uint16_t, uint8_t, a op b)                         \
+    LOOP2(name##_u32, uint32_t, uint8_t, a op b)                         \
+    LOOP2(name##_u64, uint64_t, uint8_t, a op b)                         \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                \
+        [AH_BOOL] = name##_b8, [AH_U8] = name##_u8,   [AH_I32] = name##_i32, [AH_I64] = name##_i64, \
+        [AH_F32] = name##_f32, [AH_F64] = name##_f64, [AH_I8] = name##_i8,   [AH_I16] = name##_i16, \
+        [AH_U16] = name##_u16, [AH_U32] = name##_u32, [AH_U64] = name##_u64};                       \
     int ah_cpu_##name(struct ah_call *c)                                 \
     {                                                                    \
         return ah_elementwise(c, 2, ah_call_promote(c, 2), AH_BOOL, true, name##_loops, NULL); \

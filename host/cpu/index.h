@@ -43,6 +43,11 @@ void ah_rows_add(void *dst, const void *src, const struct ah_rows *rows, double 
     case AH_BF16: BODY(uint16_t, ah_bf16_to_f32, ah_f32_to_bf16); break; \
     case AH_F32: BODY(float, AH_LOAD_SELF, (float)); break;              \
     case AH_F64: BODY(double, AH_LOAD_SELF, (double)); break;            \
+    case AH_I8: BODY(int8_t, AH_LOAD_SELF, (int8_t)); break;             \
+    case AH_I16: BODY(int16_t, AH_LOAD_SELF, (int16_t)); break;          \
+    case AH_U16: BODY(uint16_t, (uint32_t), (uint16_t)); break;          \
+    case AH_U32: BODY(uint32_t, AH_LOAD_SELF, (uint32_t)); break;        \
+    case AH_U64: BODY(uint64_t, AH_LOAD_SELF, (uint64_t)); break;        \
     case AH_DTYPE_COUNT: break;                                          \
     }
 

@@ -45,6 +45,11 @@ void ah_sort_keys(struct ah_sort_entry *entry, int64_t n, const void *data, int6
     case AH_BF16: KEYS(uint16_t, BF16_KEY); break;
     case AH_F32: KEYS(float, float32_key); break;
     case AH_F64: KEYS(double, float_key); break;
+    case AH_I8:
+    case AH_I16:
+    case AH_U16:
+    case AH_U32:
+    case AH_U64: /* refused by the dispatcher */
     case AH_DTYPE_COUNT: break;
     }
 #undef KEYS

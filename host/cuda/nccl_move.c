@@ -6,6 +6,8 @@
 static const ncclDataType_t types[AH_DTYPE_COUNT] = {
     [AH_F32] = ncclFloat32, [AH_F64] = ncclFloat64, [AH_I64] = ncclInt64,   [AH_I32] = ncclInt32,
     [AH_U8] = ncclUint8,    [AH_BOOL] = ncclUint8,  [AH_F16] = ncclFloat16, [AH_BF16] = ncclBfloat16,
+    [AH_I8] = ncclInt8,     [AH_U32] = ncclUint32,  [AH_U64] = ncclUint64,
+    [AH_I16] = ncclFloat16, [AH_U16] = ncclFloat16, /* only moved: what reduces is refused before */
 };
 
 /* Of bool the bits are the greater and the lesser of two. */

@@ -91,6 +91,7 @@ int ah_forward_promoted_float(struct ah_call *c)
 
 int ah_forward_truth(struct ah_call *c)
 {
+    AH_TRY(ah_call_expect_promotion(c, ah_call_promote(c, c->op->tensor_count)));
     return elementwise(c, c->op->tensor_count, AH_BOOL);
 }
 

@@ -208,10 +208,23 @@ static int bind_value(const struct ah_op *op, const struct ah_param *param, cons
                    kind_text(param->kind), kind_text(kind));
 }
 
+/* Dtypes without arithmetic reach only the ops that take every dtype. */
+static int admit_dtype(struct ah_call *call, enum ah_dtype dtype)
+{
+    if (__builtin_expect(ah_dtype_computes(dtype), 1))
+        return 0;
+    call->stored_dtype = true;
+    if (call->op->flags & (AH_ANY_DTYPE | AH_VIEW | AH_COMPOSITE))
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: expected a dtype with arithmetic, got %s, which is stored, indexed, compared and "
+                   "converted only: convert it first, for instance x:to \"int64\"", call->op->name, ah_dtype_name(dtype));
+}
+
 /* Take one tensor among the arguments: its layout, when the op wants row-major ones, and its device. */
 static int settle_tensor(struct ah_call *call, struct ah_tensor *tensor, bool operand)
 {
     struct ah_device *device = tensor->storage->device;
+    AH_TRY(admit_dtype(call, tensor->dtype));
     if (tensor->storage->channels_last && !(call->op->flags & (AH_CHANNELS_LAST | AH_COMPOSITE)))
         AH_TRY(ah_tensor_row_major(tensor));
     if (device == call->device || (operand && tensor->ndim == 0 && device == &ah_cpu))
@@ -241,6 +254,8 @@ static int settle(struct ah_call *call)
                 AH_TRY(settle_tensor(call, arg->list.item[k], false));
         } else if (arg->kind == AH_DEVICE) {
             asked = arg->device;
+        } else if (arg->kind == AH_DTYPE) {
+            AH_TRY(admit_dtype(call, arg->dtype));
         }
     }
     if (asked)
@@ -320,6 +335,7 @@ int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inp
     call.op = op;
     call.out_count = 0;
     call.inplace = inplace || (op->flags & AH_MUTATES);
+    call.stored_dtype = false;
     call.recording = false;
     call.original = NULL;
     memset(call.out, 0, sizeof call.out);
@@ -385,6 +401,10 @@ int ah_call_kernel(struct ah_call *call)
     ah_kernel kernel = call->device->kernels[call->op->id];
     if (!kernel)
         return ah_fail(AH_ENOTIMPL, "%s: no kernel on %s", call->op->name, call->device->name);
+    if (__builtin_expect(call->stored_dtype, 0) && call->device != &ah_cpu && ah_device_has_values(call->device))
+        return ah_fail(AH_ENOTIMPL, "%s: no kernel on %s for dtypes without arithmetic (int8, int16, uint16, uint32, "
+                       "uint64): convert on the CPU first, for instance x:cpu():to \"int64\"", call->op->name,
+                       call->device->name);
     int status = kernel(call);
     if (__builtin_expect(ah_tracing, 0))
         tell_kernel(call);
@@ -420,11 +440,21 @@ enum ah_dtype ah_call_promote(const struct ah_call *call, int count)
     for (int rank = 0; rank < 3; rank++) {
         if (!any[rank])
             continue;
+        if (best[rank] == AH_DTYPE_COUNT)
+            return AH_DTYPE_COUNT;
         if (!have || ah_dtype_category(best[rank]) > ah_dtype_category(result))
             result = best[rank];
         have = true;
     }
     return result;
+}
+
+int ah_call_expect_promotion(const struct ah_call *call, enum ah_dtype promoted)
+{
+    if (promoted < AH_DTYPE_COUNT)
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: uint16, uint32 and uint64 have no common dtype with other integers or bool: convert "
+                   "one to the other's dtype, for instance x:to \"int64\"", call->op->name);
 }
 
 int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndim, enum ah_dtype dtype)

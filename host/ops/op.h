@@ -109,6 +109,8 @@ enum {
     AH_UNBIASED = 1 << 13,     /* true or false in place of dim or correction says whether the result is unbiased */
     AH_OPEN_SIZE = 1 << 14,    /* false in a table of integers is AH_SAME_SIZE */
     AH_FORMATS = 1 << 15,      /* takes memory_format, the order of the result's elements in memory */
+    AH_ANY_DTYPE = 1 << 16,    /* its CPU kernel takes every dtype, those without arithmetic included (views and
+                                  composites do without saying so) */
     AH_API = AH_METHOD | AH_FUNCTION,
 };
 
@@ -144,6 +146,7 @@ struct ah_call {
     struct ah_tensor *out[AH_MAX_OUTS]; /* owned by the call until handed to the caller */
     int out_count;
     bool inplace;               /* out[0] was preset to arg[0]; the forward writes into it */
+    bool stored_dtype;          /* a tensor or dtype among the arguments has no arithmetic (ah_dtype_computes) */
     bool recording;             /* a node will be made: forwards may then fill `extra` for their rule */
     struct ah_tensor *original;            /* in place: what arg[0] held, when the rule needs it; owned */
     struct ah_tensor *extra[AH_MAX_EXTRA]; /* further tensors for the rule (a mask, batch statistics); owned */
@@ -195,8 +198,12 @@ int ah_call_part_of(const struct ah_call *call, enum ah_opid id, struct ah_tenso
                     const struct ah_value *args, int count);
 
 /* The dtype that PyTorch's promotion gives the tensors among arg[0..count) (by category, then dimensioned tensors
- * before 0-dim ones before wrapped numbers). */
+ * before 0-dim ones before wrapped numbers). AH_DTYPE_COUNT where there is none, which only ops with AH_ANY_DTYPE can
+ * meet (ah_call_expect_promotion). */
 enum ah_dtype ah_call_promote(const struct ah_call *call, int count);
+
+/* AH_EINVAL "op: uint16 and int32 have no common dtype ..." when `promoted` is AH_DTYPE_COUNT. */
+int ah_call_expect_promotion(const struct ah_call *call, enum ah_dtype promoted);
 
 /* Allocate out[index], or, in place, check that out[0] has this shape and can hold this dtype. */
 int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndim, enum ah_dtype dtype);

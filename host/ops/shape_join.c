@@ -59,7 +59,9 @@ int ah_forward_cat(struct ah_call *c)
         }
     }
     c->state.join.dim = dim;
-    AH_TRY(ah_call_output(c, 0, size, like->ndim, list_dtype(item, count)));
+    enum ah_dtype dtype = list_dtype(item, count);
+    AH_TRY(ah_call_expect_promotion(c, dtype));
+    AH_TRY(ah_call_output(c, 0, size, like->ndim, dtype));
     return ah_call_kernel(c);
 }
 
@@ -83,7 +85,9 @@ int ah_forward_stack(struct ah_call *c)
     for (int d = 0; d <= item[0]->ndim; d++)
         size[d] = d == dim ? count : item[0]->size[d < dim ? d : d - 1];
     c->state.join.dim = dim;
-    AH_TRY(ah_call_output(c, 0, size, item[0]->ndim + 1, list_dtype(item, count)));
+    enum ah_dtype dtype = list_dtype(item, count);
+    AH_TRY(ah_call_expect_promotion(c, dtype));
+    AH_TRY(ah_call_output(c, 0, size, item[0]->ndim + 1, dtype));
     return ah_call_kernel(c);
 }
 

@@ -57,6 +57,8 @@ static int write_number(const struct printer *p, int64_t flat, char *to, size_t 
 {
     if (p->tensor->dtype == AH_BOOL)
         return snprintf(to, room, "%s", ah_tensor_get_int(p->tensor, flat) ? "true" : "false");
+    if (p->tensor->dtype == AH_U64)
+        return snprintf(to, room, "%llu", (unsigned long long)ah_tensor_get_int(p->tensor, flat));
     if (!p->floating)
         return snprintf(to, room, "%lld", (long long)ah_tensor_get_int(p->tensor, flat));
     double value = ah_tensor_get(p->tensor, flat);

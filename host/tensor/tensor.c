@@ -382,6 +382,11 @@ double ah_tensor_get(const struct ah_tensor *tensor, int64_t flat)
     switch (tensor->dtype) {
     case AH_BOOL: return *(const uint8_t *)p != 0;
     case AH_U8: return *(const uint8_t *)p;
+    case AH_I8: return *(const int8_t *)p;
+    case AH_I16: return *(const int16_t *)p;
+    case AH_U16: return *(const uint16_t *)p;
+    case AH_U32: return *(const uint32_t *)p;
+    case AH_U64: return (double)*(const uint64_t *)p;
     case AH_I32: return *(const int32_t *)p;
     case AH_I64: return (double)*(const int64_t *)p;
     case AH_F16: return (double)ah_f16_to_f32(*(const uint16_t *)p);
@@ -395,7 +400,7 @@ double ah_tensor_get(const struct ah_tensor *tensor, int64_t flat)
 
 int64_t ah_tensor_get_int(const struct ah_tensor *tensor, int64_t flat)
 {
-    if (tensor->dtype == AH_I64)
+    if (tensor->dtype == AH_I64 || tensor->dtype == AH_U64)
         return *(const int64_t *)element(tensor, flat);
     return (int64_t)ah_tensor_get(tensor, flat);
 }
@@ -406,6 +411,11 @@ void ah_tensor_set(struct ah_tensor *tensor, int64_t flat, double value)
     switch (tensor->dtype) {
     case AH_BOOL: *(uint8_t *)p = value != 0; break;
     case AH_U8: *(uint8_t *)p = (uint8_t)(int64_t)value; break;
+    case AH_I8: *(int8_t *)p = (int8_t)(int64_t)value; break;
+    case AH_I16: *(int16_t *)p = (int16_t)(int64_t)value; break;
+    case AH_U16: *(uint16_t *)p = (uint16_t)(int64_t)value; break;
+    case AH_U32: *(uint32_t *)p = (uint32_t)(int64_t)value; break;
+    case AH_U64: *(uint64_t *)p = ah_u64_of(value); break;
     case AH_I32: *(int32_t *)p = (int32_t)(int64_t)value; break;
     case AH_I64: *(int64_t *)p = (int64_t)value; break;
     case AH_F16: *(uint16_t *)p = ah_f32_to_f16((float)value); break;
@@ -418,7 +428,7 @@ void ah_tensor_set(struct ah_tensor *tensor, int64_t flat, double value)
 
 void ah_tensor_set_int(struct ah_tensor *tensor, int64_t flat, int64_t value)
 {
-    if (tensor->dtype == AH_I64)
+    if (tensor->dtype == AH_I64 || tensor->dtype == AH_U64)
         *(int64_t *)element(tensor, flat) = value;
     else
         ah_tensor_set(tensor, flat, (double)value);

@@ -64,15 +64,21 @@ local accelhost = {
 accelhost.newaxis = C.newaxis
 
 --- The name of a dtype, for options called `dtype` and for t:to(): accelhost.float32 is the text "float32". float,
---- double, half, long and int are the names float32, float64, float16, int64 and int32.
+--- double, half, long, int and short are the names float32, float64, float16, int64, int32 and int16.
+--
+-- int8, int16, uint16, uint32 and uint64 are dtypes of data: their tensors are created, loaded, saved, printed, indexed,
+-- compared, joined, converted and copied between ranks; arithmetic refuses them and names the conversion
+-- (x:to "int64"). item and tolist raise for an int64 or uint64 beyond 2^53, which no Lua number holds exactly.
 --
 --   accelhost.zeros(2, {dtype = accelhost.int64})  --> tensor([0, 0])
 --   accelhost.long                                 --> int64
----@names float32 float64 float16 bfloat16 int64 int32 uint8 bool float double half long int
+---@names float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool float double half
+---@names long int short
 for name, dtype in pairs {
   float32 = "float32", float64 = "float64", float16 = "float16", bfloat16 = "bfloat16", int64 = "int64",
-  int32 = "int32", uint8 = "uint8", bool = "bool", float = "float32", double = "float64", half = "float16",
-  long = "int64", int = "int32",
+  int32 = "int32", int16 = "int16", int8 = "int8", uint8 = "uint8", uint16 = "uint16", uint32 = "uint32",
+  uint64 = "uint64", bool = "bool", float = "float32", double = "float64", half = "float16",
+  long = "int64", int = "int32", short = "int16",
 } do
   accelhost[name] = dtype
 end

@@ -159,6 +159,7 @@ methods.to_string = C.to_string
 
 local ffi_types = {
   float32 = "float *", float64 = "double *", int64 = "int64_t *", int32 = "int32_t *",
+  int16 = "int16_t *", int8 = "int8_t *", uint16 = "uint16_t *", uint32 = "uint32_t *", uint64 = "uint64_t *",
   uint8 = "uint8_t *", bool = "uint8_t *", float16 = "uint16_t *", bfloat16 = "uint16_t *",
 }
 

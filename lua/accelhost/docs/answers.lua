@@ -133,7 +133,6 @@ local rows = {
   {"torch", ".*_window", "windows of signal processing"},
   {".*", "register_post_accumulate_grad_hook module_load dim_order to_padded_tensor sum_to_size hash_tensor",
     "Python's machinery"},
-  {".*", "char short", "8-bit and 16-bit signed integers: int32 and int64, and uint8 are here"},
   {".*", "histogram histogramdd segment_reduce nonzero_static frexp cauchy_ geometric_ log_normal_ matrix_sqrth "
     .. "gradient renorm renorm_ unravel_index empty_permuted", "functions that no training script was seen to use"},
   {".*", "is_storage const_data_ptr grad_dtype is_neg is_set_to layout to_dense as_subclass retains_grad type",

@@ -13,7 +13,8 @@ static const struct {
     int bytes;
     enum ah_dtype dtype;
 } kinds[] = {
-    {'b', 1, AH_BOOL}, {'u', 1, AH_U8},  {'i', 4, AH_I32}, {'i', 8, AH_I64},
+    {'b', 1, AH_BOOL}, {'u', 1, AH_U8},  {'u', 2, AH_U16}, {'u', 4, AH_U32}, {'u', 8, AH_U64},
+    {'i', 1, AH_I8},   {'i', 2, AH_I16}, {'i', 4, AH_I32}, {'i', 8, AH_I64},
     {'f', 2, AH_F16},  {'f', 4, AH_F32}, {'f', 8, AH_F64},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
@@ -78,10 +79,9 @@ static bool take_size(struct cursor *cursor, int64_t *value)
     return any && !huge;
 }
 
-static int take_descr(struct cursor *cursor, struct header *header)
+/* What descr says of the elements: '<f4', '|b1', 'i8'. */
+static void read_descr(struct header *header)
 {
-    if (!take_text(cursor, header->descr, sizeof header->descr))
-        return ah_fail(AH_ENOTIMPL, "npy: records and long descriptions of elements are not read");
     bool order = header->descr[0] && strchr("<>|=", header->descr[0]);
     const char *kind = header->descr + order;
     header->swapped = header->descr[0] == '>';
@@ -89,6 +89,13 @@ static int take_descr(struct cursor *cursor, struct header *header)
         header->kind = kind[0];
         header->bytes = kind[1] - '0';
     }
+}
+
+static int take_descr(struct cursor *cursor, struct header *header)
+{
+    if (!take_text(cursor, header->descr, sizeof header->descr))
+        return ah_fail(AH_ENOTIMPL, "npy: records and long descriptions of elements are not read");
+    read_descr(header);
     return 0;
 }
 
@@ -185,6 +192,7 @@ static int read_elements(struct ah_tensor **out, const struct header *header, co
     bool huge = false, none = false;
     for (int d = 0; d < header->ndim; d++) {
         none |= header->size[d] == 0;
+        huge |= header->size[d] < 0;
         huge |= __builtin_mul_overflow(want, (uint64_t)header->size[d], &want);
     }
     if (huge || (none ? 0 : want) != count)
@@ -232,6 +240,18 @@ int ah_npy_parse(struct ah_tensor **out, const void *bytes, size_t count)
     AH_TRY(read_header(&header, &begin, bytes, count));
     AH_TRY(find_dtype(&header));
     return read_elements(out, &header, (const unsigned char *)bytes + begin, count - begin);
+}
+
+int ah_npy_elements(struct ah_tensor **out, const struct ah_npy_layout *layout, const void *bytes, size_t count)
+{
+    struct header header = {.columns = layout->columns, .ndim = layout->ndim};
+    if (strlen(layout->descr) >= sizeof header.descr)
+        return ah_fail(AH_ENOTIMPL, "npy: records and long descriptions of elements are not read");
+    memcpy(header.descr, layout->descr, strlen(layout->descr) + 1);
+    memcpy(header.size, layout->size, sizeof header.size);
+    read_descr(&header);
+    AH_TRY(find_dtype(&header));
+    return read_elements(out, &header, bytes, count);
 }
 
 int ah_npy_find_unsigned(struct ah_npy_numbers *out, const void *bytes, size_t count)

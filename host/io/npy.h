@@ -7,8 +7,18 @@
 #include "tensor/tensor.h"
 
 /* The tensor in a file's bytes; elements are copied, to this machine's byte order and row-major. AH_EIO says what is
- * wrong with the bytes; AH_ENOTIMPL names a descr that is valid but has no dtype here (objects, records, int16 ...). */
+ * wrong with the bytes; AH_ENOTIMPL names a descr that is valid but has no dtype here (objects, records,
+ * complex numbers ...). */
 int ah_npy_parse(struct ah_tensor **out, const void *bytes, size_t count);
+
+/* The tensor of elements without a header, as a pickled array holds them; errors as above. */
+struct ah_npy_layout {
+    const char *descr; /* "<f4", "|b1", ">i8" */
+    bool columns;      /* Fortran's order */
+    int ndim;
+    int64_t size[AH_MAX_DIMS];
+};
+int ah_npy_elements(struct ah_tensor **out, const struct ah_npy_layout *layout, const void *bytes, size_t count);
 
 /* Where the elements of a file lie that holds one dim of unsigned numbers of this machine's byte order, which are 16 or
  * 32 bits where no dtype here is; AH_EIO tells what the bytes hold instead. */

@@ -8,15 +8,16 @@
 
 enum { MAX_HEADER = 100000000, PREFIX = 8, MAX_TENSORS = 1000000 };
 
-/* The format's names; those without a dtype of ours are refused by name. */
+/* The format's names, and the bits of an element; dtype -1: none of ours. */
 static const struct {
     const char *name;
-    int dtype;
+    int dtype, bits;
 } kinds[] = {
-    {"BOOL", AH_BOOL}, {"U8", AH_U8},   {"I32", AH_I32}, {"I64", AH_I64}, {"F16", AH_F16}, {"BF16", AH_BF16},
-    {"F32", AH_F32},   {"F64", AH_F64}, {"F4", -1},      {"F6_E2M3", -1}, {"F6_E3M2", -1}, {"I8", -1},
-    {"F8_E5M2", -1},   {"F8_E4M3", -1}, {"F8_E8M0", -1}, {"I16", -1},     {"U16", -1},     {"U32", -1},
-    {"C64", -1},       {"U64", -1},     {"F8_E4M3FNUZ", -1}, {"F8_E5M2FNUZ", -1},
+    {"BOOL", AH_BOOL, 8},  {"U8", AH_U8, 8},      {"I8", AH_I8, 8},      {"I16", AH_I16, 16},   {"U16", AH_U16, 16},
+    {"I32", AH_I32, 32},   {"U32", AH_U32, 32},   {"I64", AH_I64, 64},   {"U64", AH_U64, 64},   {"F16", AH_F16, 16},
+    {"BF16", AH_BF16, 16}, {"F32", AH_F32, 32},   {"F64", AH_F64, 64},   {"F4", -1, 4},         {"F6_E2M3", -1, 6},
+    {"F6_E3M2", -1, 6},    {"F8_E5M2", -1, 8},    {"F8_E4M3", -1, 8},    {"F8_E8M0", -1, 8},    {"C64", -1, 64},
+    {"F8_E4M3FNUZ", -1, 8}, {"F8_E5M2FNUZ", -1, 8},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -36,15 +37,18 @@ static uint64_t little_endian(const unsigned char *bytes)
     return value;
 }
 
-static int read_dtype(struct ah_stored *stored, const json_t *value)
+/* *bits: of an element. */
+static int read_dtype(struct ah_stored *stored, const json_t *value, int *bits)
 {
     const char *name = json_string_value(value);
     for (int i = 0; i < KINDS && name; i++) {
         if (strcmp(kinds[i].name, name))
             continue;
+        *bits = kinds[i].bits;
         if (kinds[i].dtype < 0)
-            return ah_fail(AH_ENOTIMPL, "tensor '%s': there is no dtype for %s here", stored->name, name);
-        stored->dtype = (enum ah_dtype)kinds[i].dtype;
+            stored->kind = name;
+        else
+            stored->dtype = (enum ah_dtype)kinds[i].dtype;
         return 0;
     }
     return ah_fail(AH_EIO, "tensor '%s': expected a \"dtype\" of the format, got %s", stored->name,
@@ -83,20 +87,20 @@ static int read_offsets(struct ah_stored *stored, const json_t *value, size_t ro
 }
 
 /* Do the bytes hold just the elements of the shape? */
-static int check_extent(const struct ah_stored *stored)
+static int check_extent(const struct ah_stored *stored, int bits)
 {
-    uint64_t bytes = ah_dtype_size(stored->dtype);
+    uint64_t count = (uint64_t)bits;
     bool huge = false, none = false;
     for (int d = 0; d < stored->ndim; d++) {
         none |= stored->size[d] == 0;
-        huge |= __builtin_mul_overflow(bytes, (uint64_t)stored->size[d], &bytes);
+        huge |= __builtin_mul_overflow(count, (uint64_t)stored->size[d], &count);
     }
     if (none && !huge)
-        bytes = 0;
-    if (huge || bytes != stored->end - stored->begin)
+        count = 0;
+    if (huge || count % 8 || count / 8 != stored->end - stored->begin)
         return ah_fail(AH_EIO, "tensor '%s': %s of %s does not take the %zu bytes of its data_offsets", stored->name,
-                       ah_shape_text(stored->size, stored->ndim), ah_dtype_name(stored->dtype),
-                       stored->end - stored->begin);
+                       ah_shape_text(stored->size, stored->ndim),
+                       stored->kind ? stored->kind : ah_dtype_name(stored->dtype), stored->end - stored->begin);
     return 0;
 }
 
@@ -104,10 +108,11 @@ static int read_entry(struct ah_stored *stored, const json_t *value, size_t room
 {
     if (json_object_size(value) != 3)
         return ah_fail(AH_EIO, "tensor '%s': expected \"dtype\", \"shape\" and \"data_offsets\"", stored->name);
-    AH_TRY(read_dtype(stored, json_object_get(value, "dtype")));
+    int bits = 0;
+    AH_TRY(read_dtype(stored, json_object_get(value, "dtype"), &bits));
     AH_TRY(read_shape(stored, json_object_get(value, "shape")));
     AH_TRY(read_offsets(stored, json_object_get(value, "data_offsets"), room));
-    return check_extent(stored);
+    return check_extent(stored, bits);
 }
 
 static int read_notes(struct ah_safetensors *file, json_t *notes)

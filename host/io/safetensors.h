@@ -12,7 +12,8 @@
 /* One tensor of a file. */
 struct ah_stored {
     const char *name; /* UTF-8, without NUL; any other text */
-    enum ah_dtype dtype;
+    const char *kind; /* the format's name of a dtype that is not one of ours (F8_E4M3), else NULL */
+    enum ah_dtype dtype; /* without `kind` */
     int ndim;
     int64_t size[AH_MAX_DIMS];
     size_t begin, end; /* bytes from the start of the data */
@@ -32,12 +33,12 @@ struct ah_safetensors {
     void *header; /* what the texts lie in */
 };
 
-/* Read the header of a file of `count` bytes. AH_EIO says what is wrong, with the tensor's name; AH_ENOTIMPL names a
- * dtype that is valid but not one of ours. Free with ah_safetensors_close. */
+/* Read the header of a file of `count` bytes. AH_EIO says what is wrong, with the tensor's name. A dtype that is not one
+ * of ours is no error: the other tensors can be read. Free with ah_safetensors_close. */
 int ah_safetensors_parse(struct ah_safetensors **out, const void *bytes, size_t count);
 void ah_safetensors_close(struct ah_safetensors *file); /* NULL is ignored */
 
-/* The tensor of one entry, as ah_mapping_tensor makes it. */
+/* The tensor of one entry without `kind`, as ah_mapping_tensor makes it. */
 int ah_safetensors_tensor(struct ah_tensor **out, const struct ah_safetensors *file, size_t index,
                           struct ah_mapping *mapping);
 

@@ -255,6 +255,7 @@ static void put(struct record *record, uint64_t value, int width)
 
 struct place {
     uint64_t local, size;
+    size_t extra; /* bytes of the local header's extra field */
     uint32_t crc;
 };
 
@@ -274,6 +275,20 @@ static void put_common(struct record *record, const struct place *place, size_t 
     put(record, extra, 2);
 }
 
+/* A field without meaning, so that what would begin at byte `at` of the file begins at a multiple of `align`. Its kind is
+ * PyTorch's. */
+static void put_padding(struct record *record, uint64_t at, size_t align)
+{
+    enum { PADDING = 'F' | 'B' << 8, FIELD = 4 };
+    if (!align || at % align == 0)
+        return;
+    size_t count = (align - (size_t)((at + FIELD) % align)) % align;
+    put(record, PADDING, 2);
+    put(record, count, 2);
+    memset(record->bytes + record->count, 'Z', count);
+    record->count += count;
+}
+
 static int write_content(struct ah_writer *writer, const struct ah_zip_piece *piece, struct place *place)
 {
     struct record head = {.count = 0}, extra = {.count = 0};
@@ -286,6 +301,8 @@ static int write_content(struct ah_writer *writer, const struct ah_zip_piece *pi
     put(&extra, 16, 2);
     put(&extra, place->size, 8);
     put(&extra, place->size, 8);
+    put_padding(&extra, place->local + LOCAL_SIZE + name + extra.count + piece->head_count, piece->align);
+    place->extra = extra.count;
     put(&head, LOCAL, 4);
     put_common(&head, place, name, extra.count);
     AH_TRY(ah_writer_write(writer, head.bytes, head.count));
@@ -353,7 +370,7 @@ int ah_zip_write(struct ah_writer *writer, const struct ah_zip_piece *list, size
     for (size_t i = 0; i < count; i++) {
         place[i].local = at;
         AH_TRYGO(write_content(writer, &list[i], &place[i]), out);
-        at += LOCAL_SIZE + strlen(list[i].name) + 20 + place[i].size;
+        at += LOCAL_SIZE + strlen(list[i].name) + place[i].extra + place[i].size;
     }
     for (size_t i = 0; i < count; i++)
         AH_TRYGO(write_entry(writer, &list[i], &place[i], &size), out);

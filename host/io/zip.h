@@ -35,11 +35,13 @@ int ah_zip_read(const struct ah_zip_entry *entry, const void *bytes, void *to);
 /* Check a stored entry's checksum where it lies; AH_EIO. */
 int ah_zip_check(const struct ah_zip_entry *entry, const void *bytes);
 
-/* An archive of stored entries. Each is given as two pieces (a header and its elements). */
+/* An archive of stored entries. Each is given as two pieces (a header and its elements), of which the second begins at a
+ * multiple of `align` (0: anywhere) in the file. */
 struct ah_zip_piece {
     const char *name;
     const void *head, *body;
     size_t head_count, body_count;
+    size_t align; /* at most 64 */
 };
 int ah_zip_write(struct ah_writer *writer, const struct ah_zip_piece *list, size_t count);
 

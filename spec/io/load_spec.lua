@@ -31,13 +31,6 @@ describe("accelhost.load", function()
     end
   end)
 
-  it("names the tensor and the dtype that does not exist here", function()
-    check.raises("load: 'spec/fixtures/files/int16.safetensors': tensor 'small': there is no dtype for I16 here",
-      function() accelhost.load(FILES .. "int16.safetensors") end)
-    check.raises("there is no dtype for PyTorch's ShortStorage here",
-      function() accelhost.load(FILES .. "int16.pt") end)
-  end)
-
   it("reads NumPy's files: any byte order, Fortran's order, scalars, packed archives", function()
     local array = accelhost.load(FILES .. "fortran_big_endian.npy")
     assert.is_true(array:equal(accelhost.arange(24, {dtype = "float32"}):view(2, 3, 4)))
@@ -92,7 +85,8 @@ describe("accelhost.load", function()
       accelhost.load(FILES .. "module.pt")
     end)
     assert.matches("whose code would have to run", message, 1, true)
-    check.raises("is a bare pickle (PyTorch before 1.6", function() accelhost.load(FILES .. "before_1_6.pt") end)
+    assert.matches("load: '" .. FILES .. "module.pt': it holds a 'torch.nn.", message, 1, true)
+    assert.same({0, 0.25}, accelhost.load(FILES .. "before_1_6.pt").x:tolist())
   end)
 
   it("puts tensors on the device that map_location names", function()

@@ -18,7 +18,10 @@ end
 
 describe("accelhost.save", function()
   it("gives every dtype and shape back, bit for bit, in safetensors", function()
-    for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool"} do
+    for _, dtype in ipairs {
+      "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32",
+      "uint64", "bool",
+    } do
       for _, shape in ipairs {{}, {0}, {3}, {2, 0, 3}, {2, 3, 4}} do
         local tensor = (accelhost.randn(shape) * 3):abs():to(dtype)
         local back = there_and_back(tensor)
@@ -30,7 +33,9 @@ describe("accelhost.save", function()
   end)
 
   it("gives NumPy's dtypes back in .npy and .npz, and names bfloat16, which NumPy has not", function()
-    for _, dtype in ipairs {"float32", "float64", "float16", "int64", "int32", "uint8", "bool"} do
+    for _, dtype in ipairs {
+      "float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool",
+    } do
       local tensor = (accelhost.randn(2, 3) * 3):abs():to(dtype)
       assert.is_true(there_and_back(tensor, "x.npy"):equal(tensor))
       local both = there_and_back({a = tensor, b = tensor:t()}, "x.npz")
@@ -131,7 +136,6 @@ describe("accelhost.save", function()
     check.raises("save: 'inner.1' holds itself", function() there_and_back(circle) end)
     check.raises("a .npy file holds one tensor, got a table", function() there_and_back({}, "x.npy") end)
     check.raises("a .npz file holds a table of tensors by name", function() there_and_back({1}, "x.npz") end)
-    check.raises("name the file .safetensors", function() there_and_back({}, "x.pt") end)
     check.raises("save: path: expected a string, got a tensor", function() accelhost.save("x", accelhost.ones(1)) end)
   end)
 

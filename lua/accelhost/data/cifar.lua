@@ -5,6 +5,7 @@
 -- https://www.cs.toronto.edu/~kriz/cifar.html
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local numpy = require "accelhost.io.numpy"
 local pickle = require "accelhost.io.pickle"
 local vision = require "accelhost.data.vision"
 
@@ -39,43 +40,19 @@ local function read_binary(path, kind)
   return records:narrow(1, kind.labels, PIXELS):contiguous():view(-1, 3, 32, 32), labels
 end
 
--- NumPy's array of bytes as the pickles have it: its shape and its bytes.
-local function array()
-  local made = pickle.new_dict()
-  made.build = function(state)
-    local parts = pickle.plain(state)
-    if type(parts) ~= "table" or type(parts[2]) ~= "table" or type(parts[5]) ~= "string" then
-      fail("the pickle is damaged: an array without shape and bytes")
-    end
-    made.items = {{"shape", pickle.new_list(parts[2])}, {"bytes", parts[5]}}
-  end
-  return made
-end
-
--- Bytes as Python 3 writes them in old protocols: the characters 0 to 255 of a text.
-local function bytes_of(parts)
-  if type(parts[1]) ~= "string" then fail("the pickle is damaged: bytes that are no text") end
-  return (parts[1]:gsub("([\194\195])([\128-\191])", function(high, low)
-    return string.char((high:byte() - 194) * 64 + low:byte())
-  end))
-end
-
-local makers = {
-  ["_codecs.encode"] = bytes_of,
-  ["numpy.core.multiarray._reconstruct"] = array, ["numpy._core.multiarray._reconstruct"] = array,
-  ["numpy.ndarray"] = array, ["numpy.dtype"] = pickle.new_dict,
-}
-
 local function read_pickle(path, kind)
-  local batch = pickle.load(read_text(path), makers, function() fail("'%s': a persistent id", path) end)
+  local value = pickle.run(read_text(path), {
+    name = path, makers = numpy.makers(path), persistent = function() fail("'%s': a persistent id", path) end,
+  })
+  local batch = pickle.plain(value, path)
   local pixels, labels = type(batch) == "table" and batch.data, type(batch) == "table" and batch[kind.field]
-  if type(pixels) ~= "table" or type(pixels.bytes) ~= "string" or type(labels) ~= "table" then
+  if not C.is_tensor(pixels) or pixels.dtype ~= "uint8" or type(labels) ~= "table" then
     fail("'%s': expected a dict with 'data' and '%s'", path, kind.field)
   end
-  if #pixels.bytes ~= #labels * PIXELS or #labels == 0 then
-    fail("'%s': %d labels but %d bytes of pixels (expected %d each)", path, #labels, #pixels.bytes, PIXELS)
+  if pixels:numel() ~= #labels * PIXELS or #labels == 0 then
+    fail("'%s': %d labels but %d bytes of pixels (expected %d each)", path, #labels, pixels:numel(), PIXELS)
   end
-  return C.from_string(pixels.bytes, {#labels, 3, 32, 32}, "uint8"), C.tensor(labels, {dtype = "int64"})
+  return pixels:view(#labels, 3, 32, 32), C.tensor(labels, {dtype = "int64"})
 end
 
 local kinds = {

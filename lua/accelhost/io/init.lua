@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local structure = require "accelhost.io.structure"
+local warn = require "accelhost.util.warn"
 
 local fail, describe = arguments.fail, arguments.describe
 
@@ -45,14 +46,11 @@ local function write_npz(path, value)
   C.io.write_npz(path, names, tensors)
 end
 
-local function refuse_pickle(path)
-  fail("save: '%s': PyTorch's own format is a program for Python and is not written; name the file .safetensors "
-    .. "(there: safetensors.torch.load_file)", path)
+local function write_torch(path, value)
+  require("accelhost.io.torch_writer").write(path, value)
 end
 
-local writers = {
-  npy = write_npy, npz = write_npz, pt = refuse_pickle, pth = refuse_pickle, bin = refuse_pickle,
-}
+local writers = {npy = write_npy, npz = write_npz, pt = write_torch, pth = write_torch, bin = write_torch}
 
 local read_save = arguments.signature("save", {"object: any", "path: string"})
 
@@ -60,8 +58,9 @@ local read_save = arguments.signature("save", {"object: any", "path: string"})
 --
 -- The file is written beside its goal and takes its name when it is whole and on the disk, so that a reader, or a run
 -- that is killed, finds the old content or the new one. Its format is safetensors, which PyTorch and Hugging Face read;
--- a plain table of tensors by name is just that. With a path that ends in .npy or .npz it is NumPy's. Tensors are kept
--- by value: detached, row-major, on no device.
+-- a plain table of tensors by name is just that. With a path that ends in .npy or .npz it is NumPy's, with .pt, .pth or
+-- .bin PyTorch's (torch.load(path, weights_only=True) reads it). Tensors are kept by value: detached, on no device;
+-- those that share memory do so in PyTorch's format only.
 --
 --   | accelhost.save(net:state_dict(), "model.safetensors")
 ---@param object any
@@ -75,24 +74,45 @@ function files.save(...)
   write(path, object)
 end
 
+-- Readers return the value, and what it lacks: {name = reason} of the parts without a dtype here.
+
+local function load_npy(path)
+  return C.io.npy(path), {}
+end
+
 local function load_zip(path)
   local archive, names = C.io.zip(path)
-  local result = {}
+  local result, left_out = {}, {}
   for i, name in ipairs(names) do
     local key = name:match("^(.*)%.npy$")
     if not key then return require("accelhost.io.torch").load(path, archive, names) end
-    result[key] = C.io.zip_npy(archive, i, path)
+    local tensor, reason = C.io.zip_npy(archive, i)
+    result[key] = tensor
+    if not tensor then left_out[key] = reason:gsub("^npy: ", "") end
   end
-  return result
+  return result, left_out
 end
 
 -- Further names of a tensor (tied weights) stand in the metadata as {further = first}: safetensors' own convention.
 local function load_safetensors(path)
-  local tensors, notes = C.io.safetensors(path)
+  local tensors, notes, left_out = C.io.safetensors(path)
   for name, first in pairs(notes) do
     if tensors[name] == nil then tensors[name] = tensors[first] end
   end
-  return structure.join(notes[NOTE], tensors)
+  return structure.join(notes[NOTE], tensors), left_out
+end
+
+-- One line about the parts that a loaded value lacks; an error where nothing else is there.
+local function report_left_out(path, value, left_out)
+  local names = arguments.sorted_keys(left_out)
+  if #names == 0 then return end
+  if value == nil or type(value) == "table" and not C.is_tensor(value) and next(value) == nil then
+    fail("load: '%s': %s%s", path, names[1] == "" and "" or "'" .. names[1] .. "': ", left_out[names[1]])
+  end
+  local shown = {}
+  for i = 1, math.min(#names, 8) do shown[i] = ("'%s' (%s)"):format(names[i], left_out[names[i]]) end
+  if #names > #shown then shown[#shown + 1] = ("and %d more"):format(#names - #shown) end
+  warn(("load: '%s': %d of its tensors left out: %s"):format(path, #names, table.concat(shown, ", ")))
 end
 
 -- The bytes of a value, tensors in the order of their names.
@@ -132,12 +152,9 @@ local function reader_of(path)
   local head = file:read(9) or ""
   file:close()
   if head:sub(1, 2) == "PK" then return load_zip end
-  if head:sub(1, 6) == "\147NUMPY" then return C.io.npy end
+  if head:sub(1, 6) == "\147NUMPY" then return load_npy end
   if head:sub(9) == "{" then return load_safetensors end
-  if head:sub(1, 1) == "\128" then
-    fail("load: '%s' is a bare pickle (PyTorch before 1.6 wrote such files): load and save it once with a newer one",
-      path)
-  end
+  if head:sub(1, 1) == "\128" then return require("accelhost.io.torch").load_stream end
   return fail("load: '%s' is in no format that is read here (safetensors, .npy, .npz, .pt), or cut", path)
 end
 
@@ -164,14 +181,19 @@ local read_load = arguments.signature("load", {"path: string", {"map_location: d
 -- another program may replace it (rename a file over it), but must not write into it: load_state_dict raises an error
 -- when that happened, and reading what was cut off ends the process with a line that names the file.
 --
+-- A tensor of a dtype that does not exist here (float8, complex, NumPy's texts and objects) is left out: a warning names
+-- it, and the second result is a table {name = reason}, empty where nothing was left out.
+--
 --   | local state = accelhost.load "model.safetensors"
 ---@param path string
 ---@param map_location string? the device of the tensors, "cpu" without
----@return any
+---@return any value
+---@return table<string, string> left_out
 function files.load(...)
   local path, device = read_load(...)
-  local value = reader_of(path)(path)
-  return device and moved(value, device, {}) or value
+  local value, left_out = reader_of(path)(path)
+  report_left_out(path, value, left_out)
+  return device and moved(value, device, {}) or value, left_out
 end
 
 return files

@@ -26,7 +26,10 @@ local function all_keys(value, kind)
   return true
 end
 
-local function is_array(value)
+--- Has a table the keys 1..n, at least one, and no others?
+---@param value table
+---@return boolean
+function structure.is_array(value)
   local count = #value
   for key in next, value do
     if type(key) ~= "number" or key % 1 ~= 0 or key < 1 or key > count then return false end
@@ -34,7 +37,10 @@ local function is_array(value)
   return count > 0
 end
 
-local function sorted_keys(value)
+--- The keys of a table, those of one type in a row, each type in its order.
+---@param value table
+---@return any[]
+function structure.sorted_keys(value)
   local keys = {}
   for key in next, value do keys[#keys + 1] = key end
   table.sort(keys, function(a, b)
@@ -49,9 +55,12 @@ end
 local Parts = {}
 Parts.__index = Parts
 
---- Raise about a value that cannot be kept.
-function Parts:fail(path, value)
-  fail("%s: %s is %s; a file holds tensors, numbers, texts, booleans and tables of them%s", self.what,
+--- Raise an error about a value that a file cannot hold.
+---@param what string the function, for messages
+---@param path string the path that leads to the value, "" for the value itself
+---@param value any
+function structure.refuse(what, path, value)
+  fail("%s: %s is %s; a file holds tensors, numbers, texts, booleans and tables of them%s", what,
     path == "" and "the value" or "'" .. path .. "'", describe(value),
     type(value) == "table" and type(value.state_dict) == "function" and " (save its state_dict())" or "")
 end
@@ -70,21 +79,23 @@ end
 
 --- What stands for a table.
 function Parts:table(value, path)
-  if getmetatable(value) ~= nil then self:fail(path, value) end
+  if getmetatable(value) ~= nil then structure.refuse(self.what, path, value) end
   if self.open[value] then fail("%s: '%s' holds itself", self.what, path) end
   self.open[value] = true
   local function below(key)
     return self:value(value[key], path == "" and tostring(key) or path .. "." .. tostring(key))
   end
   local result = {}
-  if is_array(value) then
+  if structure.is_array(value) then
     for i = 1, #value do result[i] = below(i) end
   elseif all_keys(value, "string") then
-    for _, key in ipairs(sorted_keys(value)) do result[(key:gsub("^%$", "$$"))] = below(key) end
+    for _, key in ipairs(structure.sorted_keys(value)) do result[(key:gsub("^%$", "$$"))] = below(key) end
   else
     local pairs_of = {}
-    for i, key in ipairs(sorted_keys(value)) do
-      if type(key) ~= "string" and type(key) ~= "number" and type(key) ~= "boolean" then self:fail(path, key) end
+    for i, key in ipairs(structure.sorted_keys(value)) do
+      if type(key) ~= "string" and type(key) ~= "number" and type(key) ~= "boolean" then
+        structure.refuse(self.what, path, key)
+      end
       pairs_of[i] = {self:value(key, path), below(key)}
     end
     result = {["$table"] = pairs_of}
@@ -102,7 +113,7 @@ function Parts:value(value, path)
     local name = number_name(value)
     return name and {["$number"] = name} or value
   end
-  if kind ~= "string" and kind ~= "boolean" then self:fail(path, value) end
+  if kind ~= "string" and kind ~= "boolean" then structure.refuse(self.what, path, value) end
   return value
 end
 
@@ -117,7 +128,7 @@ function structure.split(what, value)
     local plain = true
     for _, item in next, value do plain = plain and C.is_tensor(item) end
     if plain then
-      for i, name in ipairs(sorted_keys(value)) do parts.names[i], parts.tensors[i] = name, value[name] end
+      for i, name in ipairs(structure.sorted_keys(value)) do parts.names[i], parts.tensors[i] = name, value[name] end
       return parts.names, parts.tensors, nil
     end
   end

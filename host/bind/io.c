@@ -357,8 +357,8 @@ static int zip_npy(lua_State *L)
     return results < 0 ? refuse_entry(L, archive, entry, results) : results;
 }
 
-/* npy_elements(path, descr, columns, {size, ...}, bytes) -> a tensor, or nil and the reason when there is no dtype for it
- * here; `path` is for messages */
+/* npy_elements(path, descr, columns, {size, ...}, bytes) -> a tensor, or nil and the reason when there is no dtype for
+ * it here; `path` is for messages */
 static int npy_elements(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);

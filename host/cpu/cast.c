@@ -69,7 +69,8 @@ static inline uint16_t float_to_bfloat(float value)
 #define write_i16(x) ((int16_t)(int64_t)(x))
 #define write_u16(x) ((uint16_t)(int64_t)(x))
 #define write_u32(x) ((uint32_t)(int64_t)(x))
-#define write_u64(x) _Generic((x), float: ah_u64_of((double)(x)), double: ah_u64_of((double)(x)), default: (uint64_t)(x))
+#define write_u64(x) \
+    _Generic((x), float: ah_u64_of((double)(x)), double: ah_u64_of((double)(x)), default: (uint64_t)(x))
 
 typedef void (*cast_fn)(int64_t n, void *out, int64_t out_stride, const void *input, int64_t input_stride);
 

@@ -111,13 +111,15 @@ int ah_cpu_hardtanh(struct ah_call *c)
 
 /* where: a selects; masked_fill: b selects, so its loops take (mask, value, input). */
 LOOP3(where_b8, uint8_t, uint8_t, uint8_t, a ? b : c)
+LOOP3(where_u16, uint8_t, uint16_t, uint16_t, a ? b : c)
 LOOP3(where_i32, uint8_t, int32_t, int32_t, a ? b : c)
 LOOP3(where_i64, uint8_t, int64_t, int64_t, a ? b : c)
 LOOP3(where_f32, uint8_t, float, float, a ? b : c)
 LOOP3(where_f64, uint8_t, double, double, a ? b : c)
 static const ah_loop where_loops[AH_DTYPE_COUNT] = {
-    [AH_BOOL] = where_b8, [AH_U8] = where_b8, [AH_I32] = where_i32, [AH_I64] = where_i64,
-    [AH_F32] = where_f32, [AH_F64] = where_f64};
+    [AH_BOOL] = where_b8, [AH_U8] = where_b8,   [AH_I32] = where_i32, [AH_I64] = where_i64, [AH_F32] = where_f32,
+    [AH_F64] = where_f64, [AH_I8] = where_b8,   [AH_I16] = where_u16, [AH_U16] = where_u16, [AH_U32] = where_i32,
+    [AH_U64] = where_i64};
 
 static int select_into(struct ah_tensor *out, struct ah_tensor *mask, struct ah_tensor *yes, struct ah_tensor *no)
 {

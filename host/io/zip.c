@@ -275,8 +275,8 @@ static void put_common(struct record *record, const struct place *place, size_t 
     put(record, extra, 2);
 }
 
-/* A field without meaning, so that what would begin at byte `at` of the file begins at a multiple of `align`. Its kind is
- * PyTorch's. */
+/* A field without meaning, so that what would begin at byte `at` of the file begins at a multiple of `align`. Its kind
+ * is PyTorch's. */
 static void put_padding(struct record *record, uint64_t at, size_t align)
 {
     enum { PADDING = 'F' | 'B' << 8, FIELD = 4 };

@@ -306,7 +306,9 @@ int ah_forward_where(struct ah_call *c)
     const struct ah_args_where *args = ah_args(c, where);
     AH_TRY(expect_mask(c, 0));
     struct ah_call values = {.arg = {args->input, args->other}};
-    return elementwise(c, 3, ah_call_promote(&values, 2));
+    enum ah_dtype dtype = ah_call_promote(&values, 2);
+    AH_TRY(ah_call_expect_promotion(c, dtype));
+    return elementwise(c, 3, dtype);
 }
 
 int ah_forward_masked_fill(struct ah_call *c)

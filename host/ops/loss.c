@@ -37,7 +37,7 @@ static int check_labels(const char *name, const struct ah_tensor *x, const struc
     if (!ah_dtype_is_float(x->dtype))
         return ah_fail(AH_EINVAL, "%s: expected a floating input, got %s", name, ah_dtype_name(x->dtype));
     if (t->dtype != AH_I64 && t->dtype != AH_I32 && t->dtype != AH_U8) {
-        return ah_fail(AH_EINVAL, "%s: expected integer class labels as target, got %s", name,
+        return ah_fail(AH_EINVAL, "%s: expected int64, int32 or uint8 class labels as target, got %s", name,
                        ah_dtype_name(t->dtype));
     }
     bool fits = x->ndim > 0 && t->ndim == x->ndim - 1;

@@ -216,8 +216,10 @@ static int admit_dtype(struct ah_call *call, enum ah_dtype dtype)
     call->stored_dtype = true;
     if (call->op->flags & (AH_ANY_DTYPE | AH_VIEW | AH_COMPOSITE))
         return 0;
-    return ah_fail(AH_EINVAL, "%s: expected a dtype with arithmetic, got %s, which is stored, indexed, compared and "
-                   "converted only: convert it first, for instance x:to \"int64\"", call->op->name, ah_dtype_name(dtype));
+    return ah_fail(AH_EINVAL,
+                   "%s: expected a dtype with arithmetic, got %s, which is stored, indexed, compared and converted "
+                   "only: convert it first, for instance x:to \"int64\"",
+                   call->op->name, ah_dtype_name(dtype));
 }
 
 /* Take one tensor among the arguments: its layout, when the op wants row-major ones, and its device. */

@@ -56,6 +56,27 @@ describe("a device's name", function()
   end)
 end)
 
+describe("a tensor of a dtype without arithmetic", function()
+  it("is moved to a device, viewed there and moved back; its kernels refuse it by name", function()
+    for _, dtype in ipairs {"int8", "int16", "uint16", "uint32", "uint64"} do
+      local x = accelhost.arange(6, {dtype = dtype, device = "cpu"})
+      local there = x:to "far"
+      assert.equal("far:0", there.device)
+      assert.is_true(there:view(2, 3)[1]:cpu():equal(x[{{3, 6}}]))
+      assert.equal(("tensor([0, 1, 2, 3, 4, 5], device='far:0', dtype=%s)"):format(dtype), tostring(there))
+      for _, run_on in ipairs {
+        function() return there:clone() end, function() return there:to "float32" end,
+        function() return there:eq(there) end, function() return accelhost.cat {there, there} end,
+        function() return there:zero_() end,
+        function() return accelhost.zeros({2}, {dtype = dtype, device = "far"}) end,
+      } do
+        check.raises("no kernel on far:0 for dtypes without arithmetic", run_on)
+      end
+      assert.is_true(there:cpu():equal(x))
+    end
+  end)
+end)
+
 describe("every constructor", function()
   it("makes its tensor on the device that is asked for", function()
     local like = accelhost.ones(2, 2)

@@ -1,5 +1,5 @@
---- Files of PyTorch, safetensors and NumPy (scripts/fixtures/foreign.py): every dtype, NumPy's arrays in pickles, PyTorch
---- before 1.6, parts without a dtype here, and pickles that only fill memory.
+--- Files of PyTorch, safetensors and NumPy (scripts/fixtures/foreign.py): every dtype, NumPy's arrays in pickles,
+--- PyTorch before 1.6, parts without a dtype here, and pickles that only fill memory.
 local C = require "accelhost._C"
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
@@ -48,9 +48,9 @@ describe("accelhost.load of another program's file", function()
         float8 = "there is no dtype for torch.float8_e4m3fn here",
         ["nested.list.2"] = "there is no dtype for torch.complex64 here",
       }, left_out)
-      assert.matches(("warning: load: '%s%s': 2 of its tensors left out: 'float8' (there is no dtype for "
-        .. "torch.float8_e4m3fn here), 'nested.list.2' (there is no dtype for torch.complex64 here)"):format(FILES, name),
-        warned, 1, true)
+      assert.matches(("warning: load: '%s': 2 of its tensors left out: 'float8' (there is no dtype for "
+        .. "torch.float8_e4m3fn here), 'nested.list.2' (there is no dtype for torch.complex64 here)")
+        :format(FILES .. name), warned, 1, true)
       assert.same({1, 5, 9}, file.column:tolist())
       assert.same({0, 3}, file.empty:shape())
       assert.same({1, 1}, file.parameter:tolist())

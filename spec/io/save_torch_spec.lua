@@ -33,8 +33,11 @@ local function example()
   return {
     dtypes = dtypes, base = base, column = base[{{}, 1}], transposed = base:t(), twice = {base, base},
     every_third = accelhost.arange(10)[{{0, 10, 3}}], expanded = accelhost.ones(1, 2):expand(3, 2),
-    scalar = accelhost.tensor(2.5), empty = accelhost.zeros(0, 3), part = accelhost.arange(9, {dtype = "uint16"})[{{2, 5}}],
-    numbers = {1, -1, 255, 256, 65535, 65536, -2 ^ 31, 2 ^ 31, 2 ^ 53, -2 ^ 53, 0.5, -0.0, 1e300, math.huge, -math.huge},
+    scalar = accelhost.tensor(2.5), empty = accelhost.zeros(0, 3),
+    part = accelhost.arange(9, {dtype = "uint16"})[{{2, 5}}],
+    numbers = {
+      1, -1, 255, 256, 65535, 65536, -2 ^ 31, 2 ^ 31, 2 ^ 53, -2 ^ 53, 0.5, -0.0, 1e300, math.huge, -math.huge,
+    },
     text = "Zoë", bytes = "\255\0\128a", flag = true, off = false, [3] = "three", list = list, same_list = list,
     none = {}, deep = {a = {{b = {}}}},
   }
@@ -86,7 +89,9 @@ describe("accelhost.save to .pt", function()
       local x = accelhost.arange(4, {dtype = "float32"})
       accelhost.save({x = x, y = x[{{1, 3}}], z = accelhost.ones({2}, {dtype = "uint16"})}, dir .. "/x.pt")
       local archive, names = C.io.zip(dir .. "/x.pt")
-      assert.same({"archive/data.pkl", "archive/byteorder", "archive/data/0", "archive/data/1", "archive/version"}, names)
+      assert.same({
+        "archive/data.pkl", "archive/byteorder", "archive/data/0", "archive/data/1", "archive/version",
+      }, names)
       local function text(i) return C.io.zip_text(archive, i, 1e6, 0) end
       assert.equal("little", text(2))
       assert.equal(x:to_string(), text(3))
@@ -148,8 +153,8 @@ describe("accelhost.save to .pt", function()
     folder.with(function(dir)
       local function raises(value, text) check.raises(text, function() accelhost.save(value, dir .. "/x.pt") end) end
       raises({a = {b = print}}, "save: 'a.b' is a function; a file holds tensors, numbers")
-      raises({net = nn.Linear(1, 1)}, "save: 'net' is a Linear; a file holds tensors, numbers, texts, booleans and tables "
-        .. "of them (save its state_dict())")
+      raises({net = nn.Linear(1, 1)}, "save: 'net' is a Linear; a file holds tensors, numbers, texts, booleans and "
+        .. "tables of them (save its state_dict())")
       raises({[accelhost.ones(1)] = 1}, "a file holds tensors")
       local deep = {}
       for _ = 1, 201 do deep = {deep} end

@@ -66,7 +66,9 @@ function Reader:reconstruct()
   return {
     [0] = "object",
     build = function(_, given)
-      if type(given) ~= "table" or given[0] ~= "list" or #given ~= 5 then reader:damaged "an array without its parts" end
+      if type(given) ~= "table" or given[0] ~= "list" or #given ~= 5 then
+        reader:damaged "an array without its parts"
+      end
       state = given
     end,
     make = function()

@@ -160,8 +160,8 @@ function Writer:storage(group)
   return group.number
 end
 
---- Put a tensor: _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks), or of dtypes without a storage
---- of their own _rebuild_tensor_v3(..., dtype).
+--- Put a tensor: _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks), or of dtypes without a
+--- storage of their own _rebuild_tensor_v3(..., dtype).
 function Writer:tensor(value)
   if self:recall(value) then return end
   local part = self.part_of[value]

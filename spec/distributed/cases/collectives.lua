@@ -50,6 +50,22 @@ local all = {}
 for r = 0, size - 1 do all[#all + 1] = r end
 same(comm.all_gather(accelhost.full({1}, rank)), all, "all_gather")
 
+-- Dtypes without arithmetic are copied, and not reduced.
+for _, dtype in ipairs {"int8", "int16", "uint16", "uint32", "uint64"} do
+  local function own(count) return accelhost.full({count}, 100 + rank, {dtype = dtype}) end
+  local expected = {}
+  for r = 0, size - 1 do expected[#expected + 1] = 100 + r end
+  same(comm.broadcast(own(1), size - 1), {100 + size - 1}, dtype .. " broadcast")
+  local gathered = comm.all_gather(own(1))
+  assert(gathered.dtype == dtype, dtype .. " keeps its dtype")
+  same(gathered, expected, dtype .. " all_gather")
+  local at_root = comm.gather(own(1), 0)
+  if rank == 0 then same(at_root, expected, dtype .. " gather") end
+  same(comm.all_to_all(own(size)), expected, dtype .. " all_to_all")
+  local fine, message = pcall(comm.all_reduce, own(1))
+  assert(not fine and tostring(message):find("expected a dtype with arithmetic, got " .. dtype, 1, true), message)
+end
+
 local ragged = {}
 for r = 0, size - 1 do for _ = 1, r do ragged[#ragged + 1] = r; ragged[#ragged + 1] = r end end
 local result = comm.all_gather_ragged(accelhost.full({rank, 2}, rank))

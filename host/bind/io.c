@@ -2,11 +2,7 @@
  * nothing else. Open files live in userdata, so that an error on the way closes them. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "base/file_system.h"
-#include "base/folder.h"
-#include "base/sha256.h"
 #include "base/status.h"
 #include "bind/bind.h"
 #include "bind/io.h"
@@ -126,8 +122,7 @@ static int read_safetensors(lua_State *L)
     return 3;
 }
 
-/* The tensor of field `name` of the table at `index`, as the writers want it. */
-static struct ah_tensor *check_plain(lua_State *L, int index, const char *name)
+struct ah_tensor *ah_check_plain(lua_State *L, int index, const char *name)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, index);
     ah_check(L, ah_tensor_row_major(tensor));
@@ -149,7 +144,7 @@ struct ah_named *ah_push_named(lua_State *L, int names, int tensors, size_t *cou
         list[i].name = luaL_checklstring(L, -2, &length);
         if (strlen(list[i].name) != length)
             ah_raise_text(L, "the name '%s' has a byte of 0 in it", list[i].name);
-        list[i].tensor = check_plain(L, lua_gettop(L), list[i].name);
+        list[i].tensor = ah_check_plain(L, lua_gettop(L), list[i].name);
         lua_pop(L, 2);
     }
     return list;
@@ -216,7 +211,7 @@ static int read_npy(lua_State *L)
 static int write_npy(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
-    struct ah_tensor *tensor = check_plain(L, 2, path);
+    struct ah_tensor *tensor = ah_check_plain(L, 2, path);
     struct archive *archive = open_writer(L, path);
     check(L, ah_npy_write(archive->writer, tensor), "save", path);
     commit(L, archive, path);
@@ -264,7 +259,7 @@ static int write_zip(lua_State *L)
         if (lua_type(L, -1) == LUA_TSTRING) {
             piece[i].body = lua_tolstring(L, -1, &piece[i].body_count);
         } else {
-            const struct ah_tensor *tensor = check_plain(L, lua_gettop(L), piece[i].name);
+            const struct ah_tensor *tensor = ah_check_plain(L, lua_gettop(L), piece[i].name);
             piece[i].body = ah_tensor_data(tensor);
             piece[i].body_count = (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
         }
@@ -351,7 +346,7 @@ static int zip_npy(lua_State *L)
 {
     struct archive *archive = check_archive(L);
     const struct ah_zip_entry *entry = check_entry(L, archive);
-        struct ah_tensor *tensor = NULL;
+    struct ah_tensor *tensor = NULL;
     int status = ah_npy_parse(&tensor, push_content(L, archive, entry), entry->size);
     int results = push_or_reason(L, status, tensor);
     return results < 0 ? refuse_entry(L, archive, entry, results) : results;
@@ -443,83 +438,6 @@ static int mapped_tensor(lua_State *L)
     return 1;
 }
 
-/* make_folder(path): with all that leads to it; nil and the reason when it cannot be made */
-static int make_folder(lua_State *L)
-{
-    if (ah_folder_make(luaL_checkstring(L, 1)) == 0) {
-        lua_pushboolean(L, true);
-        return 1;
-    }
-    lua_pushnil(L);
-    lua_pushstring(L, ah_error_text());
-    return 2;
-}
-
-/* sha256({text or tensor, ...}) -> the hash of their bytes, one after the other, as 64 digits */
-static int sha256(lua_State *L)
-{
-    struct ah_sha256 hash;
-    char text[AH_SHA256_TEXT];
-    luaL_checktype(L, 1, LUA_TTABLE);
-    ah_sha256_begin(&hash);
-    int count = (int)lua_objlen(L, 1);
-    for (int i = 1; i <= count; i++) {
-        size_t bytes;
-        lua_rawgeti(L, 1, i);
-        const struct ah_tensor *tensor = lua_isstring(L, -1) ? NULL : check_plain(L, lua_gettop(L), "sha256");
-        const void *from = tensor ? ah_tensor_data(tensor) : lua_tolstring(L, -1, &bytes);
-        ah_sha256_add(&hash, from, tensor ? (size_t)tensor->numel * ah_dtype_size(tensor->dtype) : bytes);
-        lua_pop(L, 1);
-    }
-    ah_sha256_end_text(&hash, text);
-    lua_pushstring(L, text);
-    return 1;
-}
-
-/* sha256_file(path) -> hash, size; nil and the reason when it cannot be read */
-static int sha256_file(lua_State *L)
-{
-    const char *path = luaL_checkstring(L, 1);
-    char text[AH_SHA256_TEXT];
-    struct stat info;
-    if (ah_sha256_file(path, text) < 0 || stat(path, &info)) {
-        lua_pushnil(L);
-        lua_pushstring(L, ah_error_text());
-        return 2;
-    }
-    lua_pushstring(L, text);
-    lua_pushnumber(L, (double)info.st_size);
-    return 2;
-}
-
-/* remove_file(path): a regular file; nil and the reason when it stays */
-static int remove_file(lua_State *L)
-{
-    if (ah_folder_remove_file(luaL_checkstring(L, 1)) == 0) {
-        lua_pushboolean(L, true);
-        return 1;
-    }
-    lua_pushnil(L);
-    lua_pushstring(L, ah_error_text());
-    return 2;
-}
-
-/* check_file(tensor): nil, or why the tensor has changed: the file in which it lies was overwritten */
-static int check_file(lua_State *L)
-{
-    if (ah_mapping_check(ah_check_tensor(L, 1)) == 0)
-        return 0;
-    lua_pushstring(L, ah_error_text());
-    return 1;
-}
-
-/* is_shared(path): may other hosts have files of its file system open? */
-static int is_shared(lua_State *L)
-{
-    lua_pushboolean(L, ah_path_is_shared(luaL_checkstring(L, 1)));
-    return 1;
-}
-
 int ah_open_io(lua_State *L)
 {
     static const luaL_Reg list[] = {
@@ -530,11 +448,7 @@ int ah_open_io(lua_State *L)
         {"zip_text", zip_text},            {"zip_npy", zip_npy},
         {"npy_elements", npy_elements},    {"mapped", open_plain},
         {"mapped_text", mapped_text},      {"mapped_tensor", mapped_tensor},
-        {"zip_tensor", zip_tensor},        {"make_folder", make_folder},
-        {"sha256", sha256},                {"sha256_file", sha256_file},
-        {"remove_file", remove_file},      {"write_text", write_text},
-        {"check_file", check_file},
-        {"is_shared", is_shared},
+        {"zip_tensor", zip_tensor},        {"write_text", write_text},
         {NULL, NULL},
     };
     lua_pushlightuserdata(L, &archive_key);
@@ -544,5 +458,6 @@ int ah_open_io(lua_State *L)
     lua_rawset(L, LUA_REGISTRYINDEX);
     lua_newtable(L);
     luaL_register(L, NULL, list);
+    ah_register_folder_functions(L);
     return 1;
 }

@@ -33,8 +33,8 @@ struct ah_safetensors {
     void *header; /* what the texts lie in */
 };
 
-/* Read the header of a file of `count` bytes. AH_EIO says what is wrong, with the tensor's name. A dtype that is not one
- * of ours is no error: the other tensors can be read. Free with ah_safetensors_close. */
+/* Read the header of a file of `count` bytes. AH_EIO says what is wrong, with the tensor's name. A dtype that is not
+ * one of ours is no error: the other tensors can be read. Free with ah_safetensors_close. */
 int ah_safetensors_parse(struct ah_safetensors **out, const void *bytes, size_t count);
 void ah_safetensors_close(struct ah_safetensors *file); /* NULL is ignored */
 

@@ -89,6 +89,14 @@ int ah_forward_promoted_float(struct ah_call *c)
     return elementwise(c, inputs, floating(ah_call_promote(c, inputs)));
 }
 
+int ah_call_expect_promotion(const struct ah_call *call, enum ah_dtype promoted)
+{
+    if (promoted < AH_DTYPE_COUNT)
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: uint16, uint32 and uint64 have no common dtype with other integers or bool: convert "
+                   "one to the other's dtype, for instance x:to \"int64\"", call->op->name);
+}
+
 int ah_forward_truth(struct ah_call *c)
 {
     AH_TRY(ah_call_expect_promotion(c, ah_call_promote(c, c->op->tensor_count)));

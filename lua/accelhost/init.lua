@@ -66,8 +66,8 @@ accelhost.newaxis = C.newaxis
 --- The name of a dtype, for options called `dtype` and for t:to(): accelhost.float32 is the text "float32". float,
 --- double, half, long, int and short are the names float32, float64, float16, int64, int32 and int16.
 --
--- int8, int16, uint16, uint32 and uint64 are dtypes of data: their tensors are created, loaded, saved, printed, indexed,
--- compared, joined, converted and copied between ranks; arithmetic refuses them and names the conversion
+-- int8, int16, uint16, uint32 and uint64 are dtypes of data: their tensors are created, loaded, saved, printed,
+-- indexed, compared, joined, converted and copied between ranks; arithmetic refuses them and names the conversion
 -- (x:to "int64"). item and tolist raise for an int64 or uint64 beyond 2^53, which no Lua number holds exactly.
 --
 --   accelhost.zeros(2, {dtype = accelhost.int64})  --> tensor([0, 0])

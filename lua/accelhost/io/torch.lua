@@ -196,6 +196,7 @@ end
 function torch.load_stream(path)
   local file, size = C.io.mapped(path)
   local reader = new_reader(path, function(self, storage, dtype)
+    if not storage.at then self:fail "a tensor in its head, before the storages" end
     local bytes = storage.count * (SIZES[storage.dtype] or 1)
     if bytes % SIZES[dtype] ~= 0 then self:fail("the storage '%s' has half an element", storage.key) end
     return C.io.mapped_tensor(file, storage.at, bytes / SIZES[dtype], dtype)

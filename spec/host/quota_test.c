@@ -30,7 +30,7 @@ static double quota_with(const struct file *files)
         }
     }
     double quota = ah_processor_quota(root);
-    ah_folder_remove(root);
+    ah_folder_remove(root, NULL);
     return quota;
 }
 #define QUOTA_WITH(...) quota_with((const struct file[FILES]){__VA_ARGS__})

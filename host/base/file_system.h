@@ -11,4 +11,8 @@ bool ah_file_system_is_shared(unsigned long type);
 /* The same of the file system that holds a file or folder; false if its type cannot be read. */
 bool ah_path_is_shared(const char *path);
 
+/* Whether surely no other host mounts the file system that holds a file or folder, so that each process that sees it
+ * sees its locks: disks and memory. False for an unknown type. */
+bool ah_path_is_local(const char *path);
+
 #endif

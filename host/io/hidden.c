@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/file_system.h"
 #include "base/folder.h"
 #include "base/status.h"
 #include "base/tell.h"
@@ -88,20 +88,6 @@ static bool is_hidden_name(const char *entry, const char *goal, bool of_any_host
     return own > 0 && (of_any_host || ((size_t)own == strlen(host) && !strncmp(at, host, (size_t)own)));
 }
 
-/* Does no other host mount the file system of a folder, so that each process that sees the folder sees its lock? */
-static bool is_local(const char *folder)
-{
-    static const unsigned long local[] = {
-        0xEF53 /* ext4 */,     0x58465342 /* XFS */,  0x9123683E /* Btrfs */, 0x01021994 /* tmpfs */,
-        0x794C7630 /* overlay */, 0xF2F52010 /* F2FS */, 0x2FC12FC1 /* ZFS */,   0xCA451A4E /* bcachefs */,
-    };
-    struct statfs info;
-    for (size_t i = 0; statfs(folder, &info) == 0 && i < sizeof local / sizeof local[0]; i++)
-        if ((unsigned long)info.f_type == local[i])
-            return true;
-    return false;
-}
-
 int ah_hidden_lock(const char *path)
 {
     struct stat opened, named;
@@ -138,7 +124,7 @@ void ah_hidden_sweep(const char *goal)
 {
     char above[PATH_MAX];
     const char *name = ah_hidden_split(goal, above);
-    bool local = is_local(above);
+    bool local = ah_path_is_local(above);
     DIR *list = opendir(above);
     for (struct dirent *entry; list && (entry = readdir(list));) {
         char path[PATH_MAX];

@@ -32,7 +32,7 @@ describe("The error file", function()
 
   it("is JSON whatever the error says", function()
     local words = {"-e", "error '\"a\\\\b\" \\0010\\195\\169'"}
-    assert.equal("-e:1: \"a\\b\" \0010\195\169", told(words, "error.json").message)
+    assert.equal("-e:1: \"a\\b\" ?0\195\169", told(words, "error.json").message)
     assert.equal("-e:1: ?x", told({"-e", "error '\\255x'"}, "error.json").message)
   end)
 

@@ -72,6 +72,8 @@ static double reference(enum ah_dtype dtype, enum ah_reduce_op op, int size, int
 
 static bool allowed(enum ah_dtype dtype, enum ah_reduce_op op)
 {
+    if (!ah_dtype_computes(dtype))
+        return false;
     if (dtype == AH_BOOL)
         return op == AH_REDUCE_MAX || op == AH_REDUCE_MIN || op >= AH_REDUCE_AND;
     if (op >= AH_REDUCE_AND)

@@ -181,8 +181,8 @@ local read_load = arguments.signature("load", {"path: string", {"map_location: d
 -- another program may replace it (rename a file over it), but must not write into it: load_state_dict raises an error
 -- when that happened, and reading what was cut off ends the process with a line that names the file.
 --
--- A tensor of a dtype that does not exist here (float8, complex, NumPy's texts and objects) is left out: a warning names
--- it, and the second result is a table {name = reason}, empty where nothing was left out.
+-- A tensor of a dtype that does not exist here (float8, complex, NumPy's strings and objects) is left out: a warning
+-- names it, and the second result is a table {name = reason}, empty where nothing was left out.
 --
 --   | local state = accelhost.load "model.safetensors"
 ---@param path string

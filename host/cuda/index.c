@@ -299,10 +299,11 @@ static struct ah_lines_args lines_of(const struct ah_tensor *at, int dim, const 
     if (at->ndim == 0) { /* a line of one element */
         args.ndim = 1;
         args.size[0] = 1;
+        args.indexed[0] = indexed->ndim > 0 ? indexed->stride[0] : 0;
     }
     for (int d = 0; d < at->ndim; d++) {
         args.size[d] = at->size[d];
-        args.indexed[d] = indexed->stride[d];
+        args.indexed[d] = indexed->ndim > d ? indexed->stride[d] : 0;
         args.other[d] = other->ndim > d ? other->stride[d] : 0;
     }
     if (indexed->ndim > 0)

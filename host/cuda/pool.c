@@ -48,7 +48,7 @@ static struct ah_pool adaptive_of(const int64_t *in, const int64_t *out, int ndi
 {
     struct ah_pool p = {.n = ndim == 4 ? in[0] : 1, .c = in[ndim - 3], .h = in[ndim - 2], .w = in[ndim - 1],
                         .oh = out[ndim - 2], .ow = out[ndim - 1], .adaptive = 1};
-    p.warps = p.h / p.oh * (p.w / p.ow) >= AH_POOL_LARGE;
+    p.warps = p.oh > 0 && p.ow > 0 && p.h / p.oh * (p.w / p.ow) >= AH_POOL_LARGE;
     set_narrow(&p);
     return p;
 }

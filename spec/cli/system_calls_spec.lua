@@ -65,7 +65,7 @@ describe("accelhost launch", function()
   for _, call in ipairs {
     "pidfd_open", "pidfd_send_signal", "pidfd_open,pidfd_send_signal", "close_range", "renameat2", "getrandom",
     "eventfd2", "timer_create", "madvise", "flock", "sched_setaffinity", "sched_getaffinity", "prctl", "setpgid",
-    "prlimit64", "sigaltstack", "io_uring_setup", "O_TMPFILE",
+    "prlimit64", "sigaltstack", "io_uring_setup", "O_TMPFILE", "linkat",
   } do
     it("runs, loads and saves without " .. call, function()
       judge(call, nil, "ENOSYS")

@@ -180,9 +180,7 @@ describe("A plain table of samples", function()
     assert.same({{6, {1, 0}}, {14, {1, 0}}, {10, {1}}}, seen)
     local loader = data.DataLoader({{x = 1}, {x = 2}}, {batch_size = 2})
     for batch in loader do assert.same({1, 2}, batch.x:tolist()) end
-    for batch in data.DataLoader({5, 6, 7}, {batch_size = 3, num_workers = 1}) do
-      assert.same({5, 6, 7}, batch:tolist())
-    end
+    for batch in data.DataLoader({"a", "b"}, {batch_size = 2, num_workers = 1}) do assert.same({"a", "b"}, batch) end
   end)
 
   it("is one for what is made of data sets as well", function()

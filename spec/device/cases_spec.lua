@@ -23,8 +23,11 @@ local function equal(what, expected, got)
   end
 end
 
+-- Their tensors are read as numbers: the result is on the default device, as in PyTorch.
+local reads_numbers = {["linspace, tensors"] = true, ["logspace, tensors"] = true}
+
 for _, case in ipairs(ops.cases) do
-  if #case.inputs > 0 then
+  if #case.inputs > 0 and not reads_numbers[case.name] then
     it("op " .. case.name .. " gives the CPU's results where its inputs are", function()
       local here = ops.inputs(case, {grad = true})
       local there = moved(here)

@@ -41,6 +41,7 @@ describe("The list of kernels", function()
       "matrix_lu", "matrix_lu_solve", "matrix_qr", "matrix_slogdet", "matrix_solve", "matrix_svd",
       "matrix_triangular_solve"},
     ["made of matrix_lu's pivots, which the host has"] = {"matrix_permutation"},
+    ["the CPU's generator"] = {"standard_gamma"},
     ["texts are packed on the CPU alone"] = {"padded_dropout"},
   }
 

@@ -76,8 +76,8 @@ describe("A space", function()
       "space: b: when: 'a' is no choice"},
     {function() return Space {a = sweep.choice{1}, b = sweep.int(0, 1, {when = {a = 2}})} end,
       "space: b: when: a is never number 2"},
-    {function() return Space {aa = sweep.choice{1}, b = sweep.int(0, 1, {when = {a = 1}})} end,
-      "there is no parameter 'a' %(did you mean 'aa'%?%)"},
+    {function() return Space {rate = sweep.choice{1}, b = sweep.int(0, 1, {when = {rat = 1}})} end,
+      "there is no parameter 'rat' %(did you mean 'rate'%?%)"},
     {function()
       return Space {a = sweep.choice({1}, {when = {b = 1}}), b = sweep.choice({1}, {when = {a = 1}})}
     end, "its conditions go in a circle"},

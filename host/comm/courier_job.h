@@ -29,7 +29,7 @@ struct courier_job {
     struct ah_collective call; /* counts are its own */
     uint32_t sequence;
     int channel, tag;
-    uint32_t identity;         /* of the group, which tells its pieces from those of others with its tag */
+    uint32_t identity;         /* of the group, which distinguishes its pieces from others with its tag */
     bool known, dead;          /* where everything lies; a host that it needs is gone */
     bool direct;               /* all_reduce: each host gets all, and adds everything itself */
     double divisor;

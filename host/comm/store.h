@@ -30,7 +30,7 @@ struct ah_store_place {
     const void *secret;
     size_t secret_bytes;
     uint64_t generation; /* how often the job was started again */
-    const char *job;     /* name that tells jobs of one secret apart, cut to AH_STORE_JOB; NULL: none */
+    const char *job;     /* name that distinguishes jobs of one secret, cut to AH_STORE_JOB; NULL: none */
     int64_t alive_ns; /* a peer that the network has not heard from for so long is gone; 0: the system's own, hours */
 };
 

@@ -13,7 +13,7 @@
 
 #include "comm/hosts.h"
 
-/* A tag's low 32 bits are below AH_WIRE_TAGS; its high ones tell groups apart that use a low one in turn. The wire
+/* A tag's low 32 bits are below AH_WIRE_TAGS; its high ones distinguish groups that use a low one in turn. The wire
  * `mpi`, whose tags are short, compares the low ones only. */
 enum { AH_WIRE_TAGS = 4096 };
 /* The most bytes of a message that may arrive before it is awaited. */

@@ -124,7 +124,7 @@ function Machine:recall(index)
   self:push(value)
 end
 
---- Push what stands for a name of Python.
+--- Push the stand-in for a name of Python.
 function Machine:global(module, name)
   local full = module .. "." .. name
   local maker = self.makers[full]

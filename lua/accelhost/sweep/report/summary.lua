@@ -159,7 +159,7 @@ end
 
 --- Does the study's command have nothing left to run? False for one without a number of trials, such as a grid.
 ---@param study table
----@param found table what `count` tells
+---@param found table the result of `count`
 ---@return boolean
 function summary.is_over(study, found)
   return found.counts.running + found.counts.waiting == 0 and study.total ~= nil
@@ -167,7 +167,7 @@ function summary.is_over(study, found)
 end
 
 --- Why there is no best trial.
----@param found table what `count` tells
+---@param found table the result of `count`
 ---@return string
 function summary.why_none(found)
   local counts = found.counts

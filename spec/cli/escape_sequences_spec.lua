@@ -72,7 +72,8 @@ describe("Escape sequences are replaced", function()
       db:execute("UPDATE study SET value = ? WHERE key = ?", {C.json.encode "x\27]0;title\7\194\155", key})
     end
     db:close()
-    for what, expected in pairs {status = "for more trials: x?]0;title??", best = "trial 0: x?]0;title??", report = "title"} do
+    local shown = {status = "for more trials: x?]0;title??", best = "trial 0: x?]0;title??", report = "title"}
+    for what, expected in pairs(shown) do
       local result = run.host({"sweep", what, "s.study"}, {dir = dir})
       assert.equal(0, result.code, result.output)
       assert_clean(result.output, expected)

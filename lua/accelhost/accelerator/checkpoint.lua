@@ -353,7 +353,7 @@ return function(Accelerator)
   --
   -- What trackers have of steps after the last one that was logged before the state was saved goes away when something
   -- is logged again, in jsonl and csv files for good, in TensorBoard's as with SummaryWriter's purge_step: a run that
-  -- was killed logs these steps anew. purge_step names another step, false leaves everything. Where there is no
+  -- was killed logs these steps again. purge_step names another step, false leaves everything. Where there is no
   -- checkpoint yet the run begins again: what was logged of the first step that is logged now, and of later ones, goes
   -- away.
   --

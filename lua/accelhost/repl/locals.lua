@@ -119,7 +119,7 @@ local function keep(living, holder)
 end
 
 -- Statements, and expressions behind them from `values` on, which go through a function: a call that is returned leaves
--- no frame that tells its line.
+-- no frame with its line.
 local function body_of(text, words, values)
   if not values then return hand_over(text, words) end
   local last, statements = words[#words], text:sub(1, values - 1)

@@ -335,11 +335,11 @@ tsan: ## the parts with threads of their own under ThreadSanitizer; T=pattern
 
 TSAN_SPECS = spec/accelerator spec/checkpoint spec/cli/top_spec.lua spec/data spec/distributed spec/profiler
 # GCC 12 misreads where glibc keeps the thread-local variables of opened libraries: LeakSanitizer would fall over that.
-ASAN_FLAGS = allocator_may_return_null=1:handle_segv=0:intercept_tls_get_addr=0
+ASAN_FLAGS = allocator_may_return_null=1:handle_segv=0:handle_sigbus=0:intercept_tls_get_addr=0
 LSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/leaks.txt:print_suppressions=0
 # The long history keeps the stacks by which libgomp's own accesses are known.
 TSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/threads.txt:second_deadlock_stack=1:handle_segv=0 \
-	history_size=7
+	handle_sigbus=0 history_size=7
 # What measures memory would measure the sanitizer.
 sanitized  = scripts/install-deps.sh build test && \
 	$(MAKE) --no-print-directory $(JOBS) SAN=$(1) build-$(1)/accelhost build-$(1)/selftest plugins \

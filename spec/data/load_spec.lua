@@ -229,6 +229,7 @@ describe("Columns that few rows have", function()
           print(#set, #set.column_names)]]):format(path)
         -- 200 million empty cells, with 1 GB of memory.
         local result = run.program {"sh", "-c", 'ulimit -d 1000000; exec "$0" -e "$1"', run.path, code}
+        if result.stderr:find("Sanitizer", 1, true) then return pending "needs a build without a sanitizer" end
         assert.matches("^102000\t2000\n", result.stdout, result.output)
       end, "rows.jsonl")
     end

@@ -18,6 +18,7 @@ require "accelhost.util.words"
 
 local accelhost = {
   _VERSION = C.system.version,
+  __version__ = C.system.version,
 
   tensor = C.tensor,
   from_string = tensor.from_string,

@@ -1,7 +1,9 @@
 --- Why a name of PyTorch or Accelerate is not here, or what it is called.
 --
 -- Rows {namespaces, names, answer}. Namespaces and names are Lua patterns anchored at both ends (several names stand
--- between blanks); the first row that fits answers. An answer that begins with "as " tells another name.
+-- between blanks); the first row that fits answers. An answer that begins with "as " is another name.
+local elsewhere = require "accelhost.util.hints.elsewhere"
+
 local rows = {
   -- Under another name.
   {"torch", "concat concatenate", "as accelhost.cat"},
@@ -12,7 +14,9 @@ local rows = {
   {"torch.Tensor", "size", "as t:size(dim)"},
   {"torch", "device", "as a string: \"cpu\""},
   {"torch", "get_default_device set_default_device", "as the option device of every constructor"},
-  {"torch", "compile vmap fork", "Python's tracing and futures; ops here are native and start at once"},
+  {"torch", "compile", "no compiler: ops are native code and start at once; accelerator:compile(step) captures a step "
+    .. "as one CUDA graph"},
+  {"torch", "vmap fork", "Python's tracing and futures; ops here are native and start at once"},
   {"torch", "inference_mode is_inference is_inference_mode_enabled", "as accelhost.no_grad"},
   {"torch.autograd", "inference_mode", "as accelhost.no_grad"},
   {"torch.autograd", "Variable NestedIOFunction grad_mode", "before PyTorch 0.4; every tensor has autograd"},
@@ -39,6 +43,11 @@ local rows = {
   {"torch.nn.functional", ".*_with_indices", "as the option return_indices of the pooling"},
 
   {"torch", "dtype", "as a name: accelhost.float32, \"float32\""},
+  {"torch", "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ByteTensor BoolTensor CharTensor "
+    .. "ShortTensor", "as accelhost.tensor(values, {dtype = \"float32\"}) or accelhost.empty(sizes, {dtype = ...})"},
+  {"torch.cuda", "%u%l+%d*Tensor", "as accelhost.tensor(values, {device = \"cuda\", dtype = \"float32\"})"},
+  {"torch.accelerator", "is_available", "as accelhost.cuda.is_available()"},
+  {"torch.accelerator", "device_count", "as accelhost.cuda.device_count()"},
   {"torch", "fill", "as accelhost.full_like, t:fill_(value)"},
   {"torch", "range", "as accelhost.arange, without its end"},
   {"torch", "[gs]et_default_dtype", "as the option dtype; float32 is the default"},
@@ -79,7 +88,6 @@ local rows = {
   {"accelerate", "from_pretrained AutoModel.* AutoTokenizer.*", "as accelhost.models.AutoModel and "
     .. "accelhost.text.AutoTokenizer, from a folder: nothing is downloaded"},
   {"accelerate", "load_dataset", "as data.load_dataset (files of rows, with streaming too) and data.ImageFolder"},
-  {"accelerate", "Trainer TrainingArguments", "a loop is written out: examples/mnist.lua"},
 
   {".*", "adjoint", "as x.mT: of real matrices the conjugate transpose is the transpose"},
 
@@ -89,7 +97,6 @@ local rows = {
     "complex is_complex conj.* is_conj resolve_.* real imag angle polar .*view_as_complex.* " ..
       ".*view_as_real.* cfloat cdouble chalf H mH stft istft isreal",
     "complex numbers: a training loop on real numbers needs none"},
-  {"torch.fft", ".*", "complex numbers: a training loop on real numbers needs none"},
   {"torch.linalg", "eig eigvals", "complex results; eigh and eigvalsh are here"},
   {".*",
     ".*sparse.* .*_indices crow_indices.* col_indices.* ccol_indices.* row_indices.* .*values_copy values " ..
@@ -143,6 +150,86 @@ local rows = {
     "PyTorch's own machinery; backward runs in one thread"},
 }
 
+-- Modules of other packages, each for all names below it that no row above answers; the longest one counts.
+local export = "no export of graphs: accelhost.save writes weights as safetensors, which PyTorch and Hugging Face load"
+local training = "as accelhost.Trainer, with the arguments of transformers, or a loop with accelhost.Accelerator"
+local tracking = "as log_with and accelhost.track, which write TensorBoard, JSON lines and CSV files; nothing is sent "
+  .. "to a server"
+local searching = "as accelhost sweep, with samplers, pruners and reports of its own"
+local models = "accelhost.models has BERT and GPT-2, accelhost.text tokenizers, accelhost.Trainer the Trainer"
+local transforms = "no compiler: ops are native code and start at once"
+local arrays = "as accelhost.tensor and t:tolist(); .npy and .npz files are read and written"
+local modules = {
+  {"torch", nil},
+  {"torch.fft", "complex numbers: a training loop on real numbers needs none"},
+  {"torch.signal", "signal processing: no windows and no complex numbers"},
+  {"torch.func", "function transforms such as vmap and jvp: accelhost.autograd has grad, with create_graph for second "
+    .. "derivatives"},
+  {"torch.jit", transforms .. ", and " .. export},
+  {"torch.fx", transforms}, {"torch.compiler", transforms}, {"torch._dynamo", transforms},
+  {"torch._inductor", transforms},
+  {"torch.export", export}, {"torch.onnx", export}, {"torch.package", export}, {"torch.mobile", export},
+  {"torch.distributed.fsdp", 'as accelhost.Accelerator{sharding = "full"}: accelhost help sharding'},
+  {"torch.distributed.optim", 'as accelhost.Accelerator{sharding = "optimizer"}: accelhost help sharding'},
+  {"torch.distributed.rpc", "calls of functions in other processes: accelhost.distributed sends tensors and objects"},
+  {"torch.distributed.tensor", "tensor parallelism: models are replicated or sharded (accelhost help sharding)"},
+  {"torch.distributed.device_mesh", "tensor parallelism: accelhost.distributed.new_group makes groups of ranks"},
+  {"torch.distributed.pipelining", "pipeline parallelism: models are replicated or sharded (accelhost help sharding)"},
+  {"torch.distributed.checkpoint", "as accelerator:save_state and load_state: accelhost help checkpoints"},
+  {"torch.distributed.elastic", "as accelhost launch --max_restarts, --nnodes MIN:MAX and --recover live"},
+  {"torch.distributed.run", "as accelhost launch"}, {"torch.distributed.launch", "as accelhost launch"},
+  {"torch.distributions", "probability distributions: write the log-probabilities, as F.log_softmax(...):gather(...)"},
+  {"torch.nested", "tensors of unequal rows: nn.utils.rnn pads and packs sequences"},
+  {"torch.masked", "masked tensors: t:masked_fill and accelhost.where"},
+  {"torch.sparse", "sparse layouts: tensors here are dense"},
+  {"torch.hub", "downloads of code: accelhost.models.AutoModel.from_pretrained(folder) and accelhost.load read local "
+    .. "files"},
+  {"torch.utils.model_zoo", "downloads of weights: accelhost.load reads local files, those of PyTorch too"},
+  {"torch.ao", "quantised tensors: training is in float64, float32, bfloat16 and float16"},
+  {"torch.quantization", "quantised tensors: training is in float64, float32, bfloat16 and float16"},
+  {"torch.multiprocessing", "as accelhost.launcher(fn, {num_processes = 2}), accelhost launch, and num_workers of a "
+    .. "DataLoader"},
+  {"torch.futures", "as async_op and wait of accelhost.distributed"},
+  {"torch.accelerator", "as accelhost.cuda and accelerator.device"},
+  {"torch.mps", "devices that accelhost does not drive"}, {"torch.xpu", "devices that accelhost does not drive"},
+  {"torch.mtia", "devices that accelhost does not drive"}, {"torch.cpu", "as accelhost, on the device \"cpu\""},
+  {"torch.random", "as accelhost.manual_seed, seed, initial_seed, get_rng_state and set_rng_state"},
+  {"torch.serialization", "nothing in a file is run: accelhost.load reads tensors and plain values only, without a "
+    .. "list of trusted classes"},
+  {"torch.library", "as accelhost.autograd.Function, or a plugin of a device"},
+  {"torch.overrides", "Python's machinery"}, {"torch.monitor", "as accelhost.track and accelhost top"},
+  {"torch.testing", "as x:allclose(y) and accelhost.autograd.gradcheck"},
+  {"torch.version", "as accelhost.__version__, and accelhost env"},
+  {"torch.utils.benchmark", "as accelhost.profiler and accelhost.time"},
+  {"torch.utils.bottleneck", "as accelhost.profiler"},
+  {"torch.utils.cpp_extension", "as a plugin of a device: host/README.md"},
+  {"torch.utils.dlpack", "memory shared with other libraries: accelhost.from_string and accelhost.load copy or map"},
+  {"torchvision.models", "models of images with weights: examples/resnet.lua builds a ResNet from layers"},
+  {"torchvision.datasets", "as data.mnist, data.CIFAR10 and data.ImageFolder"},
+  {"torchvision.transforms", "as data.transforms, where this one is not"},
+  {"torchvision", "as data.transforms, data.ImageFolder and data.read_image"},
+  {"torchaudio", "sound: tensors of samples come from .npy files or accelhost.from_string"},
+  {"torchtext", "as accelhost.text and data.load_dataset"},
+  {"torchmetrics", "as accelhost.metrics"}, {"evaluate", "as accelhost.metrics"}, {"sklearn", "as accelhost.metrics"},
+  {"pytorch_lightning", training}, {"lightning", training}, {"fastai", training}, {"ignite", training},
+  {"keras", training}, {"tensorflow", training}, {"jax", "names here are PyTorch's: accelhost help from_pytorch"},
+  {"deepspeed", 'as accelhost.Accelerator{sharding = "full"}: accelhost help sharding'},
+  {"horovod", "as accelhost launch and accelhost.distributed"},
+  {"transformers", models}, {"peft", models}, {"diffusers", models}, {"trl", models}, {"bitsandbytes", models},
+  {"tokenizers", "as accelhost.text.AutoTokenizer and accelhost.text.Tokenizer"},
+  {"datasets", "as data.load_dataset, with data.Table and data.RowStream"},
+  {"safetensors", "as accelhost.save and accelhost.load"},
+  {"huggingface_hub", "downloads: from_pretrained reads local folders"},
+  {"accelerate", "of Accelerate, without an equal here: accelhost help from_accelerate"},
+  {"wandb", tracking .. "; accelhost sweep reads the YAML files of its sweeps"},
+  {"mlflow", tracking}, {"comet_ml", tracking}, {"aim", tracking}, {"clearml", tracking}, {"neptune", tracking},
+  {"tensorboardX", "as accelhost.track.SummaryWriter"}, {"tensorboard", "as accelhost.track.SummaryWriter"},
+  {"optuna", searching}, {"ray", searching}, {"hyperopt", searching},
+  {"numpy", arrays}, {"np", arrays}, {"pandas", "as data.load_dataset and data.Table"},
+  {"matplotlib", "as accelhost plot, which draws in the terminal, as SVG or PNG"},
+  {"onnx", export}, {"onnxruntime", export},
+}
+
 local answers = {}
 
 local function names_it(row, name)
@@ -152,14 +239,23 @@ local function names_it(row, name)
   return false
 end
 
+-- The row about a name itself.
+local function of_name(space, name)
+  for _, row in ipairs(rows) do
+    local fits = space:match("^" .. row[1]:gsub("%.(%a)", "%%.%1") .. "$")
+    if fits and names_it(row, name) then return row[3] end
+  end
+end
+
 --- The answer for a name of a namespace, nil where none fits.
 ---@param space string such as "torch.nn"
 ---@param name string
 ---@return string?
 function answers.of(space, name)
-  for _, row in ipairs(rows) do
-    local fits = space:match("^" .. row[1]:gsub("%.(%a)", "%%.%1") .. "$")
-    if fits and (row[2] == ".*" or names_it(row, name)) then return row[3] end
+  local answer = of_name(space, name)
+  if answer then return answer end
+  for _, row in ipairs(modules) do
+    if row[1] == space then return row[2] end
   end
 end
 
@@ -174,15 +270,73 @@ function answers.rows(space)
   return list
 end
 
+--- The modules of other packages that have an answer of their own, {module, answer} each.
+---@return string[][]
+function answers.modules()
+  local list = {}
+  for _, row in ipairs(modules) do
+    if row[2] then list[#list + 1] = row end
+  end
+  return list
+end
+
+-- The row of the longest module that a word is, or is a name of.
+local function module_of(word)
+  local found
+  for _, row in ipairs(modules) do
+    local name = row[1]
+    if (word == name or word:sub(1, #name + 1) == name .. ".") and (not found or #name > #found[1]) then found = row end
+  end
+  return found
+end
+
+--- Is a word a name of another package, with its module: "torch.relu", "wandb.log"?
+---@param word string
+---@return boolean
+function answers.is_foreign(word)
+  return word:find ".%." ~= nil and module_of(word) ~= nil
+end
+
+-- Rows whose namespace is none of PyTorch's are of Accelerate and its relatives.
+local function in_other_packages(name)
+  for _, row in ipairs(rows) do
+    if row[1] == "accelerate" and names_it(row, name) then return row[3] end
+  end
+end
+
+-- "fft", "jit.script", "from_numpy": a module of PyTorch without its first part, or a name in any namespace.
+local function without_package(word, name)
+  local module = module_of("torch." .. word)
+  if module[2] then return module[2], module[1]:gsub("^torch%.", "") end
+  for _, row in ipairs(rows) do
+    if names_it(row, name) then return row[3] end
+  end
+end
+
 --- The answer for a name as a user types it, with its namespace or without: "torch.from_numpy", "fft".
 ---@param word string
----@return string?
-function answers.find(word)
+---@param is_here? fun(module: string): boolean is a module of PyTorch, such as "nn", here?
+---@return string? answer
+---@return string? module the module that the answer is about, where no row is about the name itself; "Python"
+function answers.find(word, is_here)
   local space, name = word:match "^(.*)%.([%w_]+)$"
-  if space and space:find "^torch" then return answers.of(space, name) end
-  name = name or word
-  for _, row in ipairs(rows) do
-    if row[2] == ".*" and row[1]:match "[%w_]+$" == (space or word) or names_it(row, name) then return row[3] end
+  local module = module_of(word)
+  if not module then
+    local answer, about = without_package(word, name or word)
+    if not answer and elsewhere.globals[word] then return elsewhere.globals[word], "Python" end
+    return answer, about
+  end
+  local own = space and (space:find "^torch%f[%.%z]" and of_name(space, name) or in_other_packages(name))
+  if own then return own end
+  if module[2] then
+    local there = module[1]:gsub("^torch%.", "")
+    if is_here and is_here(there) then return nil end
+    return module[2], module[1]
+  end
+  -- A module of PyTorch that nothing is known of: not a matter of spelling.
+  local unknown = word:match "^torch%.([%w_%.]+)%.[%w_]+$"
+  if unknown and not unknown:find "^%u" and is_here and not is_here(unknown) then
+    return "a module without an equal here", "torch." .. unknown
   end
 end
 

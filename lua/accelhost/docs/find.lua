@@ -1,4 +1,5 @@
 --- From a word as a user types it to what the reference tells.
+local answers = require "accelhost.docs.answers"
 
 -- What variables of these names mostly hold.
 local held = {
@@ -7,8 +8,45 @@ local held = {
   dataloader = "data.DataLoader:", accelerator = "accelhost.Accelerator:",
 }
 
--- Words that PyTorch users put before a name, or leave out.
+-- Modules of other packages, and the modules that have their names here.
+local homes = {
+  {"torch.cuda.amp.", "amp."}, {"torch.cpu.amp.", "amp."}, {"torch.utils.data.distributed.", "data."},
+  {"torch.nn.modules.%l+.", "nn."}, {"torch.autograd.functional.", "autograd."},
+  {"torch.utils.tensorboard.", "track."}, {"tensorboardX.", "track."},
+  {"torchvision.transforms.v2.functional.", "data.transforms.functional."},
+  {"torchvision.transforms.functional.", "data.transforms.functional."},
+  {"torchvision.transforms.v2.", "data.transforms."}, {"torchvision.transforms.", "data.transforms."},
+  {"torchvision.datasets.", "data."}, {"torchvision.io.", "data."}, {"datasets.", "data."},
+  {"accelerate.utils.", "utils.", "accelhost."}, {"accelerate.", "accelhost.", "utils."},
+  {"transformers.", "accelhost.", "models.", "text.", "optim.", "utils."}, {"tokenizers.", "text."},
+  {"torchmetrics.", "metrics."}, {"sklearn.metrics.", "metrics."}, {"evaluate.", "metrics."},
+  {"safetensors.torch.", "accelhost."},
+}
+
+-- The spellings of a name with its module's in another package; nil where the module is none of these.
+local function spellings_of_module(word)
+  for _, row in ipairs(homes) do
+    local rest = word:match("^" .. row[1]:gsub("%.", "%%.") .. "(.*)$")
+    if rest then
+      local list = {}
+      for i = 2, #row do list[i - 1] = row[i] .. rest end
+      return list
+    end
+  end
+end
+
+-- Words that PyTorch users put before a name, or leave out. A name of another package has its module's place here, or
+-- none: a method of the same name is something else.
 local function spellings(word)
+  if answers.is_foreign(word) then
+    local plain = word:gsub("%(.*", ""):gsub("^torch%.", "")
+    local list = spellings_of_module(word) or {}
+    for _, name in ipairs {plain, "accelhost." .. plain, (plain:gsub("^utils%.data%.?", "data.")),
+      not plain:find "[%.:]" and word:find "^torch%." and "Tensor:" .. plain or plain} do
+      list[#list + 1] = name
+    end
+    return list
+  end
   local plain = word:gsub("%(.*", ""):gsub("^torch%.", ""):gsub("^accelhost%.", "")
   local holder, rest = plain:match "^([%l_]+)[%.:]([%w_]+)$"
   return {
@@ -27,7 +65,7 @@ end
 ---@return table? entry
 ---@return table? page
 return function(told, word)
-  if word == "F" then word = "nn.functional" end
+  word = word == "F" and "nn.functional" or word == "torch" and "accelhost" or word
   local tried = spellings(word)
   for i = 1, #tried do
     for _, page in ipairs(told.pages) do
@@ -35,6 +73,7 @@ return function(told, word)
     end
     if told.by_name[tried[i]] then return told.by_name[tried[i]] end
   end
+  if answers.is_foreign(word) then return nil end
   for _, entry in ipairs(told.entries) do
     if entry.name:match "[%w_]+$" == word then return entry end
   end

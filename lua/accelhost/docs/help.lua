@@ -254,24 +254,45 @@ local function show_topic(page, told, commands, word)
   return false
 end
 
+-- An answer for a name that is not here: by itself, or by its module.
+local function show_answer(page, word, answer, module)
+  local other = answer:match "^as (.*)$"
+  local said
+  if module == "Python" then
+    said = ("%s is Python's; in Lua: %s."):format(word, answer)
+  elseif other and module and module ~= word then
+    said = ("%s is not here by that name. Instead of %s: %s."):format(word, module, other)
+  else
+    said = (other and "%s has another name here: %s." or "%s is not here (%s)."):format(word, other or answer)
+  end
+  page:wrap(said, 0)
+end
+
 local function show(page, told, commands, word)
   if show_topic(page, told, commands, word) then return true end
   local entry, namespace = find(told, word)
-  local answer = not entry and not namespace and answers.find(word)
+  local answer, module
+  if not entry and not namespace then
+    answer, module = answers.find(word, function(name)
+      for _, one in ipairs(told.pages) do
+        if one.name == name or name == "utils.data" then return true end
+      end
+      return false
+    end)
+  end
   if namespace then
     show_namespace(page, namespace)
   elseif entry then
     show_entry(page, entry)
     show_namesakes(page, told, entry, word)
   elseif answer then
-    local other = answer:match "^as (.*)$"
-    page:wrap(other and ("%s has another name here: %s."):format(word, other)
-      or ("%s is not here (%s)."):format(word, answer), 0)
+    show_answer(page, word, answer, module)
   end
   return entry or namespace or answer
 end
 
 local help = {}
+local built -- the model of the public surface, made once
 
 --- What is known of a name, without one the list of topics.
 ---@param accelhost table the public surface
@@ -280,7 +301,8 @@ local help = {}
 ---@return string? text
 ---@return string? problem why there is none
 function help.text(accelhost, commands, word)
-  local told, page = model.build(accelhost), Page()
+  built = built or model.build(accelhost)
+  local told, page = built, Page()
   if not show(page, told, commands, word) then return nil, unknown(told, commands, word) end
   return table.concat(page.lines, "\n") .. "\n"
 end

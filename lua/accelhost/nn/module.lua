@@ -390,7 +390,9 @@ function Module:to_empty(...)
   return convert(self, function(tensor) return C.empty_like(tensor, {device = device}) end)
 end
 
---- Not here; calling it raises an error that says what there is instead.
+--- Raise an error: not here. `compile`: there is no compiler, ops are native code already (`accelerator:compile(step)`
+--- captures a training step as one CUDA graph). `share_memory`: ranks share gradients through the accelerator, and the
+--- memory of a module belongs to its process. `register_backward_hook`: use `register_full_backward_hook`.
 ---@names compile share_memory register_backward_hook
 for name, reason in pairs {
   compile = "there is no compiler here: ops are native code already",

@@ -40,6 +40,20 @@ describe("accelhost help", function()
     assert.matches("\n    AdamW ", result.stdout)
   end)
 
+  it("describes every module in the list, and the modules in a module", function()
+    local list = run.host({"help"}).stdout:match "\n  Modules\n(.-)\n\n"
+    assert.is_nil(list:find("(0 names)", 1, true))
+    assert.is_nil(list:find("(1 names)", 1, true))
+    local count = 0
+    for name in list:gmatch "%f[^\n%z]    (%S+)" do
+      count = count + 1
+      local text = list:match("%f[^\n%z]    " .. name:gsub("%.", "%%.") .. "%s+([^\n]+)")
+      assert.matches("^%u", text or "", name)
+    end
+    assert.truthy(count > 40, count)
+    assert.matches("\n    backends%.cuda%.matmul  How CUDA", run.host({"help", "backends.cuda"}).stdout)
+  end)
+
   it("shows a command's own help and the environment variables", function()
     assert.equal(run.host({"launch", "--help"}).stdout, run.host({"help", "launch"}).stdout)
     assert.matches("\n  ACCELHOST_DATA\n", run.host({"help", "environment"}).stdout)

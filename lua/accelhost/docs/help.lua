@@ -86,17 +86,63 @@ local function show_entry(page, entry)
   if entry.path then page:line("  source: " .. entry.path) end
 end
 
-local function show_namespace(page, told)
-  page:line(page:bold(told.title))
-  if #told.parts > 0 then
-    page:line()
-    page:parts(told.parts, 2)
+-- The pages of the modules in a module.
+local function inner_pages(told, name)
+  local found = {}
+  for _, one in ipairs(told.pages) do
+    if one.name:match "^(.*)%.[%w_]+$" == name then found[#found + 1] = one end
   end
-  for _, section in ipairs(told.sections) do
+  return found
+end
+
+local function items_of(page)
+  local items = {}
+  for _, section in ipairs(page.sections) do
+    for _, item in ipairs(section.items) do items[#items + 1] = item end
+  end
+  return items
+end
+
+-- A module in one sentence, without its end: its own text, or what it holds.
+local function about(told, one)
+  local text = one.parts[1] and one.parts[1].text
+  if not text then
+    local items, inner = items_of(one), inner_pages(told, one.name)
+    text = #items == 1 and model.summary(items[1].entry) or #items > 1 and one.sections[1].title
+    for i, page in ipairs(inner) do inner[i] = page.name end
+    text = text or "Holds " .. table.concat(inner, ", ")
+  end
+  -- The colon or dot that ends a sentence, not that in a name.
+  return text:match "^(.-)[%.:]%s" or (text:gsub("[%.:]$", ""))
+end
+
+-- Rows of modules: name, sentence, number of names.
+local function module_rows(told, list)
+  local rows = {}
+  for i, one in ipairs(list) do
+    local count = #items_of(one)
+    local number = count == 0 and "" or count == 1 and " (1 name)" or (" (%d names)"):format(count)
+    rows[i] = {one.name, about(told, one) .. number}
+  end
+  return rows
+end
+
+local function show_namespace(page, told, namespace)
+  page:line(page:bold(namespace.title))
+  if #namespace.parts > 0 then
+    page:line()
+    page:parts(namespace.parts, 2)
+  end
+  for _, section in ipairs(namespace.sections) do
     page:heading(section.title)
     local rows = {}
     for i, item in ipairs(section.items) do rows[i] = {item.name:match "[%w_]+$", model.summary(item.entry)} end
     page:rows(rows, 4)
+  end
+  local inner = namespace.name ~= "accelhost" and inner_pages(told, namespace.name) or {}
+  if #inner > 0 then
+    page:heading "Modules"
+    page:rows(module_rows(told, inner), 4)
   end
 end
 
@@ -105,19 +151,11 @@ local function show_topics(page, told, commands)
   page:line()
   page:wrap("Names are PyTorch's; F is nn.functional. 'accelhost help reading' tells how to read what this prints.", 2)
   page:heading("Modules")
-  local rows = {}
-  for _, one in ipairs(told.pages) do
-    local count = 0
-    for _, section in ipairs(one.sections) do count = count + #section.items end
-    local first = one.parts[1] and one.parts[1].text or ""
-    first = first:match "^(.-)[%.:]%s" or first:gsub("[%.:]$", "")
-    rows[#rows + 1] = {one.name, ("%s (%d names)"):format(first, count)}
-  end
-  page:rows(rows, 4)
+  page:rows(module_rows(told, told.pages), 4)
   page:heading("Commands")
   page:rows(commands, 4)
   page:heading("Topics")
-  rows = {{"environment", "the environment variables that the program reads"}}
+  local rows = {{"environment", "the environment variables that the program reads"}}
   for _, guide in ipairs(told.guides) do rows[#rows + 1] = {guide.name, guide.title} end
   page:rows(rows, 4)
 end
@@ -281,7 +319,7 @@ local function show(page, told, commands, word)
     end)
   end
   if namespace then
-    show_namespace(page, namespace)
+    show_namespace(page, told, namespace)
   elseif entry then
     show_entry(page, entry)
     show_namesakes(page, told, entry, word)

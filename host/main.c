@@ -49,7 +49,8 @@ static void print_help(void)
          "commands:");
     for (int i = 0; i < COMMAND_COUNT; i++)
         printf("  %-16s %s\n", commands[i].name, commands[i].summary);
-    puts("\n'accelhost COMMAND --help' tells a command's options, 'accelhost help NAME' what a name is.\n"
+    puts("\n'accelhost COMMAND --help' lists a command's options, 'accelhost help NAME' describes a name,\n"
+         "'accelhost help WORDS' searches, 'accelhost help examples' prints where the examples are.\n"
          "  --version  print the version\n"
          "  --help     this text");
 }

@@ -1,4 +1,4 @@
-/* accelhost help [NAME] and accelhost types DIR: the documentation that travels in the program. A command's help is
+/* accelhost help [NAME | WORDS...] and accelhost types DIR: the documentation that travels in the program. A command's help is
  * that of the command; everything else is told by lua/accelhost/docs, in a host of its own. */
 #include <stdbool.h>
 #include <stdio.h>
@@ -49,20 +49,36 @@ static int tell(const struct ah_command *commands, const char *topic)
     return run("help", chunk, count, (char **)words);
 }
 
+/* A command's own help, and the module of the same name where there is one. */
+static int help_command(const struct ah_command *command)
+{
+    static const char chunk[] = "io.write(require('accelhost.docs.help').namesake(require 'accelhost', ...))\n"
+                                "exit_code = 0\n";
+    int code = command->run(1, (char *[]){(char *)"--help", NULL});
+    fflush(stdout);
+    return code ? code : run("help", chunk, 1, (char *[]){(char *)command->name, NULL});
+}
+
 int ah_cli_help(const struct ah_command *commands, int argc, char **argv)
 {
+    char words[1024] = "";
     if (argc > 0 && is_help(argv[0])) {
-        puts("usage: accelhost help [NAME]\n\n"
-             "Tells what a function, a class, a method, a module, a command or a topic is. Without a name it lists\n"
-             "the modules, commands and topics.");
+        puts("usage: accelhost help [NAME]\n"
+             "       accelhost help WORDS...\n\n"
+             "Describes a function, a class, a method, a module, a command or a topic. Without a name it lists the\n"
+             "modules, commands and topics. Words that are no name are searched in the reference, the guides and the\n"
+             "commands' options.");
         return 0;
     }
-    if (argc > 1)
-        return ah_usage("help", "expected one name, got %d", argc);
-    for (const struct ah_command *command = commands; argc && command->name; command++)
+    for (const struct ah_command *command = commands; argc == 1 && command->name; command++)
         if (!strcmp(command->name, argv[0]))
-            return command->run(1, (char *[]){(char *)"--help", NULL});
-    return tell(commands, argc ? argv[0] : "");
+            return help_command(command);
+    for (int i = 0; i < argc; i++) {
+        size_t used = strlen(words);
+        if ((size_t)snprintf(words + used, sizeof words - used, "%s%s", i ? " " : "", argv[i]) >= sizeof words - used)
+            return ah_usage("help", "expected words of at most %zu characters in all", sizeof words - 1);
+    }
+    return tell(commands, words);
 }
 
 int ah_cli_types(int argc, char **argv)

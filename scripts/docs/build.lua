@@ -9,14 +9,14 @@ package.path = here .. "/?.lua;" .. package.path
 local C = require "accelhost._C"
 local accelhost = require "accelhost"
 local answers = require "accelhost.docs.answers"
-local commands = require "commands"
+local commands = require "accelhost.docs.commands"
 local html = require "html"
 local man = require "man"
 local markdown = require "markdown"
 local model = require "accelhost.docs.model"
 
 local out = arg[1] or error "usage: accelhost scripts/docs/build.lua OUT"
-local binary = "/proc/self/exe"
+local binary = assert(commands.binary(), "the path of the running program is not known")
 
 local function read(path)
   local file = assert(io.open(path, "rb"))
@@ -30,13 +30,6 @@ local function write(path, text)
   local file = assert(io.open(path, "wb"))
   file:write(text)
   assert(file:close())
-end
-
--- The program that runs us, for a shell of its own.
-local function own_path()
-  local pipe = io.popen("readlink /proc/" .. C.system.process_id() .. "/exe")
-  binary = pipe:read "*l"
-  pipe:close()
 end
 
 local function coverage()
@@ -247,7 +240,6 @@ local function site(pages, told, list)
 end
 
 local function main()
-  own_path()
   local told = model.build(accelhost)
   local pages, list = all_pages(told)
   write(out .. "/index.html", site(pages, told, list))

@@ -89,8 +89,8 @@ describe("accelhost help", function()
 
   it("names whose argument a word is, and other methods of the same name", function()
     local result = run.host {"help", "batch_size"}
-    assert.equal(1, result.code)
-    assert.matches("\nIt is an argument of .*data%.DataLoader", result.stderr)
+    assert.equal(0, result.code)
+    assert.matches("^'batch_size' is an argument of .*data%.DataLoader", result.stdout)
     assert.matches("Of the same name: .*optim%.Optimizer:state_dict", (run.host({"help", "state_dict"}).stdout
       :gsub("%s+", " ")))
   end)
@@ -110,10 +110,48 @@ describe("accelhost help", function()
     assert.is_nil(text:find("```", 1, true))
   end)
 
-  it("takes one name", function()
-    local result = run.host {"help", "a", "b"}
-    assert.equal(2, result.code)
-    assert.matches("expected one name, got 2", result.stderr)
+  it("searches words, and words that are no name, in names, texts, guides and options of commands", function()
+    local accelhost, help = require "accelhost", require "accelhost.docs.help"
+    local function found(words) return assert(help.text(accelhost, {{"launch", "run a script"}}, words)) end
+    assert.matches("^Found for 'early stopping'", run.host({"help", "early", "stopping"}).stdout)
+    for _, words in ipairs {"early stopping", "early_stopping"} do
+      assert.matches("^Found for [^\n]+:\n  accelhost%.EarlyStoppingCallback ", found(words))
+    end
+    assert.matches("\n  nn%.utils%.clip_grad_norm_ ", found "gradient clipping")
+    for _, word in ipairs {"--num_processes", "num_processes"} do
+      assert.matches("\n  launch %-%-num_processes ", found(word))
+    end
+    assert.matches("accelhost %-%-version", found "version")
+    assert.matches("^Nothing mentions 'gradeint cliping'%. Found for 'grad", found "gradeint cliping")
+    local result = run.host {"help", "zzzqqq", "qqqzzz"}
+    assert.equal(1, result.code)
+    assert.matches("nothing is called 'zzzqqq qqqzzz'", result.stderr)
+    assert.equal(2, run.host({"help", ("x"):rep(2000)}).code)
+  end)
+
+  it("names the folder of the examples", function()
+    assert.matches("folder %S*/examples%. ", (run.host({"help", "examples"}).stdout:gsub("%s+", " ")))
+  end)
+
+  it("names the module that has a command's name", function()
+    assert.matches("usage: accelhost data .*\nThe module of the same name: accelhost help accelhost%.data\n$",
+      run.host({"help", "data"}).stdout)
+  end)
+
+  it("describes each argument of TrainingArguments as its help does", function()
+    local text = run.host({"help", "TrainingArguments"}).stdout:gsub("%s+", " ")
+    local count = 0
+    for _, row in ipairs(require("accelhost.trainer.rows").taken) do
+      assert.truthy(text:find(row[4]:gsub("%s+", " "), 1, true), row[1])
+      count = count + 1
+    end
+    assert.truthy(count > 60, count)
+  end)
+
+  it("aligns the further lines of a result with its first", function()
+    local text = run.host({"help", "relu"}).stdout
+    local result = "x:relu()  --> tensor([[1., 0., 3., 0.],\n" .. (" "):rep(14) .. "-->         [0., 6."
+    assert.truthy(text:find(result, 1, true), text)
   end)
 
   it("keeps to the width that COLUMNS says", function()

@@ -199,7 +199,7 @@ local modules = {
   {"torch.library", "as accelhost.autograd.Function, or a plugin of a device"},
   {"torch.overrides", "Python's machinery"}, {"torch.monitor", "as accelhost.track and accelhost top"},
   {"torch.testing", "as x:allclose(y) and accelhost.autograd.gradcheck"},
-  {"torch.version", "as accelhost.__version__, and accelhost env"},
+  {"torch.version", "as accelhost.__version__; accelhost --version and accelhost env print it"},
   {"torch.utils.benchmark", "as accelhost.profiler and accelhost.time"},
   {"torch.utils.bottleneck", "as accelhost.profiler"},
   {"torch.utils.cpp_extension", "as a plugin of a device: host/README.md"},

@@ -4,6 +4,8 @@ local answers = require "accelhost.docs.answers"
 local find = require "accelhost.docs.find"
 local model = require "accelhost.docs.model"
 local Page = require "accelhost.docs.page"
+local program = require "accelhost.docs.commands"
+local search = require "accelhost.docs.search"
 local signature = require "accelhost.docs.signature"
 local arguments = require "accelhost.util.arguments"
 
@@ -149,13 +151,17 @@ end
 local function show_topics(page, told, commands)
   page:line("usage: accelhost help NAME, such as nn.Linear, F.relu, Tensor:sum, optim, launch, environment")
   page:line()
-  page:wrap("Names are PyTorch's; F is nn.functional. 'accelhost help reading' tells how to read what this prints.", 2)
+  page:wrap("Names are PyTorch's; F is nn.functional. 'accelhost help reading' tells how to read what this prints; "
+    .. "'accelhost help WORDS...' searches the reference, the guides and the commands.", 2)
   page:heading("Modules")
   page:rows(module_rows(told, told.pages), 4)
   page:heading("Commands")
   page:rows(commands, 4)
   page:heading("Topics")
-  local rows = {{"environment", "the environment variables that the program reads"}}
+  local rows = {
+    {"environment", "the environment variables that the program reads"},
+    {"examples", "the folder of the examples"},
+  }
   for _, guide in ipairs(told.guides) do rows[#rows + 1] = {guide.name, guide.title} end
   page:rows(rows, 4)
 end
@@ -241,8 +247,7 @@ local function takers(told, word)
   return table.concat(found, ", ", 1, math.min(#found, 7))
 end
 
-local function unknown(told, commands, word)
-  local found = near(told, commands, word)
+local function unknown(word, found)
   local said = ("nothing is called '%s'"):format(word)
   if #found > 0 then
     said = said .. "; near to it: "
@@ -253,8 +258,7 @@ local function unknown(told, commands, word)
     end
     said = said .. table.concat(shown, ", ")
   end
-  local owners = takers(told, word)
-  return owners == "" and said or said .. "\nIt is an argument of " .. owners
+  return said
 end
 
 -- Other entries that end in the word: a state_dict is one of modules, of optimizers, of loaders.
@@ -267,14 +271,65 @@ local function show_namesakes(page, told, entry, word)
   if #names > 0 then page:wrap("Of the same name: " .. table.concat(names, ", "), 8, "  ") end
 end
 
+-- The folder of the examples: of the checkout or the installation that the program is in.
+local function examples_folder(binary)
+  local place = binary and binary:match "^(.*)/"
+  for _, path in ipairs(place and {"/examples", "/../examples", "/../share/accelhost/examples"} or {}) do
+    local file = io.open(place .. path .. "/mnist.lua")
+    if file then
+      file:close()
+      return place .. path
+    end
+  end
+end
+
+local function show_examples(page)
+  local path = examples_folder(program.binary())
+  page:line(page:bold("Examples"))
+  page:line()
+  if path then
+    page:wrap("They are in the folder " .. path .. ". Each is one file with one idea; --help lists its options, "
+      .. "--smoke makes a run of seconds. Begin with mnist_plain.lua, mnist.lua and mnist_trainer.lua; by_feature has what an "
+      .. "Accelerator does, one file each.", 2)
+  else
+    page:wrap("They are not beside this program: a checkout has them in examples, an installation in "
+      .. "PREFIX/share/accelhost/examples.", 2)
+  end
+end
+
+local MOST_FOUND, MOST_OF_A_NAME, MOST_OF_A_SUMMARY = 12, 3, 100
+
+-- A summary in about two lines.
+local function shortened(text)
+  if #text <= MOST_OF_A_SUMMARY then return text end
+  return text:sub(1, MOST_OF_A_SUMMARY):match "^(.*)%s" .. " ..."
+end
+
+-- What the full-text search finds for words, or for a name that is no public one; false when it finds nothing.
+local function show_found(page, told, commands, query, is_exact)
+  local binary = #commands > 0 and program.binary() or nil
+  local found, instead = search.find(search.rows(told, binary), query, is_exact)
+  if #found == 0 then return false end
+  page:wrap(instead and ("Nothing mentions '%s'. Found for '%s':"):format(query, instead)
+    or ("Found for '%s' (accelhost help NAME shows one of them):"):format(query), 0)
+  local rows, counts = {}, {}
+  for _, row in ipairs(found) do
+    counts[row.name] = (counts[row.name] or 0) + 1
+    if #rows < MOST_FOUND and counts[row.name] <= MOST_OF_A_NAME then rows[#rows + 1] = {row.name, shortened(row.summary)} end
+  end
+  page:rows(rows, 2)
+  if #found > #rows then page:line(("  ... and %d more"):format(#found - #rows)) end
+  return true
+end
+
 -- Topics other than names; true when the word is one.
 local function show_topic(page, told, commands, word)
   if not word or word == "topics" or word == "guides" or word == "commands" or word == "modules" then
     show_topics(page, told, commands)
     return true
   end
-  if word == "environment" then
-    show_environment(page, told)
+  if word == "environment" or word == "examples" then
+    if word == "examples" then show_examples(page) else show_environment(page, told) end
     return true
   end
   for _, variable in ipairs(told.variables) do
@@ -332,17 +387,33 @@ end
 local help = {}
 local built -- the model of the public surface, made once
 
---- What is known of a name, without one the list of topics.
+--- What is known of a name, without one the list of topics; what the full-text search finds for words.
 ---@param accelhost table the public surface
 ---@param commands string[][] the program's commands, {name, what it does}
----@param word? string
+---@param word? string a name, or words between blanks
 ---@return string? text
 ---@return string? problem why there is none
 function help.text(accelhost, commands, word)
   built = built or model.build(accelhost)
   local told, page = built, Page()
-  if not show(page, told, commands, word) then return nil, unknown(told, commands, word) end
+  if not show(page, told, commands, word) then
+    local owners = takers(told, word)
+    if owners ~= "" then page:wrap(("'%s' is an argument of %s."):format(word, owners), 0) end
+    if not show_found(page, told, commands, word, true) and owners == "" then
+      local found = near(told, commands, word)
+      if #found > 0 or not show_found(page, told, commands, word) then return nil, unknown(word, found) end
+    end
+  end
   return table.concat(page.lines, "\n") .. "\n"
+end
+
+--- The line about a module of the same name as a command, "" where there is none.
+---@param accelhost table
+---@param command string
+---@return string
+function help.namesake(accelhost, command)
+  local is_here = pcall(function() return accelhost[command] end)
+  return is_here and ("\nThe module of the same name: accelhost help accelhost.%s\n"):format(command) or ""
 end
 
 --- Print it.

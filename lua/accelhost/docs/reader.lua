@@ -133,14 +133,29 @@ local function trim_code(code)
   for i, line in ipairs(code) do code[i] = line:sub(least + 1) end
 end
 
+-- The further lines of a result below its first one.
+local function align_results(lines)
+  local column
+  for i, line in ipairs(lines) do
+    if column and line:find "^%s*%-%->" then line = (" "):rep(column) .. line:match "%-%->.*$" end
+    local before = line:match "^(.-)%-%->"
+    column = before and #before
+    lines[i] = line
+  end
+end
+
 local function finish(block, lines)
   if block.path:find "%.md$" then
+    align_results(lines)
     block.lines = lines
     return block
   end
   read_lines(block, lines)
   for _, part in ipairs(block.parts) do
-    if part.code then trim_code(part.code) end
+    if part.code then
+      trim_code(part.code)
+      align_results(part.code)
+    end
   end
   read_target(block)
   for _, tag in ipairs(block.tags) do

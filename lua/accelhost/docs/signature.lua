@@ -116,7 +116,7 @@ local function from_rows(rows)
     local known = not row.kind and by_name[row.name] or {}
     list[i] = {
       name = row.name, required = row.required, default = default, kind = row.kind and row.kind.text or known[1],
-      type = type_of(row.kind) or known[2], text = told[row.name],
+      type = type_of(row.kind) or known[2], text = row.text or told[row.name],
     }
   end
   return list

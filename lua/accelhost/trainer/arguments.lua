@@ -15,7 +15,7 @@ for i, row in ipairs(rows.taken) do known[i] = row[1] end
 
 local signature = {}
 for i, row in ipairs(rows.taken) do
-  signature[i] = {("%s: %s"):format(row[1], row[2] == "integer" and "integer" or row[2]), row[3]}
+  signature[i] = {("%s: %s"):format(row[1], row[2]), row[3], row[4]}
 end
 local set = arguments.setter("TrainingArguments", signature)
 

@@ -7,7 +7,8 @@
 --     {"in_features: size", "out_features: size", {"bias: flag", true}, {"dtype: dtype"}})
 --   local in_features, out_features, bias, dtype = read(...)
 --
--- A plain string is required; {name, default} is optional (the default may be absent: nil). What follows the colon says
+-- A plain string is required; {name, default, text} is optional (the default may be absent: nil), and the text is the
+-- reference's where a comment has none. What follows the colon says
 -- what a value may be: kinds of accelhost.util.kinds, or words in quotes, with | between alternatives.
 local C = require "accelhost._C"
 local kinds = require "accelhost.util.kinds"
@@ -156,7 +157,7 @@ local function read_parameter(parameter)
   local text = optional and parameter[1] or parameter
   local name, kind = text:match "^([%w_]+):%s*(.+)$"
   local row = {name = name or text, kind = kind and kinds.get(kind), required = not optional}
-  if optional then row.default = parameter[2] end
+  if optional then row.default, row.text = parameter[2], parameter[3] end
   return row
 end
 

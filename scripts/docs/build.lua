@@ -50,7 +50,12 @@ local function others()
       missing[#missing + 1] = ("\nNot here (%s): %s"):format(row[2], names)
     end
   end
-  return table.concat(found, "\n") .. "\n" .. table.concat(missing, "\n") .. "\n"
+  found[#found + 1] = table.concat(missing, "\n") .. "\n\n## Other modules\n\n| module | accelhost |\n|---|---|"
+  for _, row in ipairs(answers.modules()) do
+    local other = row[2]:match "^as (.*)$"
+    found[#found + 1] = ("| `%s` | %s |"):format(row[1], other or "not here: " .. row[2])
+  end
+  return table.concat(found, "\n") .. "\n"
 end
 
 -- Pages in the order of the site: {group, id, title, text, guide = true?}.
@@ -59,7 +64,7 @@ local function all_pages(told)
   local pages = {{group = "Start", id = "start", title = "Read me first", text = start, guide = true}}
   for _, guide in ipairs(told.guides) do
     pages[#pages + 1] = {
-      group = "Guides", id = "guide-" .. guide.name, title = guide.title,
+      group = "Guides: " .. guide.group, id = "guide-" .. guide.name, title = guide.title,
       text = table.concat(guide.lines, "\n") .. "\n", guide = true, name = guide.name,
     }
   end
@@ -97,8 +102,12 @@ local function add_absent(page, add)
   for line in page.text:gmatch "[^\n]+" do
     local heading = line:match "^## (.*)$"
     if heading then space, place = heading, page.id .. "-" .. markdown.anchor(heading) end
-    local name, answer = line:match "^| `([%w_]+)` | (.*) |$"
-    if name then add(space .. "." .. name, place, "here: " .. answer) end
+    local name, answer = line:match "^| `([%w_%.]+)` | (.*) |$"
+    if name and space == "Other modules" then
+      add(name, place, answer)
+    elseif name then
+      add(space .. "." .. name, place, "here: " .. answer)
+    end
     local reason, list = line:match "^Not here %((.-)%): (.*)$"
     for word in (list or ""):gmatch "`([%w_]+)`" do add(space .. "." .. word, place, "not here: " .. reason) end
   end

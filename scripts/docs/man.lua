@@ -66,11 +66,11 @@ local function add_variables(out, variables)
   end
 end
 
---- Has a command options of its own, beside --help? Those of `run` are the program's.
----@param command table of commands.lua
+--- Has a command a page of its own? The options of `run` are the program's.
+---@param command table of docs/commands.lua
 ---@return boolean
 function man.has_page(command)
-  return command.name ~= "run" and #command.options > 1
+  return command.name ~= "run"
 end
 
 --- The page of the program.
@@ -122,8 +122,10 @@ function man.command(command, version, date)
   add_synopsis(out, command.usage)
   out[#out + 1] = ".SH DESCRIPTION"
   add_paragraphs(out, command.text)
-  out[#out + 1] = ".SH OPTIONS"
-  add_options(out, command.options)
+  if #command.options > 0 then
+    out[#out + 1] = ".SH OPTIONS"
+    add_options(out, command.options)
+  end
   add_exit_codes(out, command.tail)
   out[#out + 1] = ".SH SEE ALSO"
   out[#out + 1] = "\\fBaccelhost\\fR(1)"

@@ -25,15 +25,48 @@
     return name.slice(Math.max(name.lastIndexOf("."), name.lastIndexOf(":")) + 1);
   }
 
+  // The part of a word that its other forms share: "clipping" and "clip".
+  function stem(word) {
+    var found = /^(.{4,}?)(ping|ting|ning|ing|es|ed|s)$/.exec(word);
+    return found ? found[1] : word;
+  }
+
+  // How many letters differ, at most 3: added, missing, other, swapped.
+  function distance(a, b) {
+    if (Math.abs(a.length - b.length) > 2) return 3;
+    var before = [], row = [], last, i, j;
+    for (j = 0; j <= b.length; j++) row[j] = j;
+    for (i = 1; i <= a.length; i++) {
+      last = before; before = row; row = [i];
+      for (j = 1; j <= b.length; j++) {
+        row[j] = Math.min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1));
+        if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) row[j] = Math.min(row[j], last[j - 2] + 1);
+      }
+    }
+    return row[b.length];
+  }
+
+  // Names whose last part is spelt nearly so.
+  function nearest(word) {
+    var rows = [], most = word.length > 4 ? 2 : 1;
+    names.forEach(function (row) {
+      var far = distance(lastOf(row[0].toLowerCase()), lastOf(word));
+      if (far <= most) rows.push([far, row[0].length, row]);
+    });
+    return rows.sort(function (a, b) { return a[0] - b[0] || a[1] - b[1]; });
+  }
+
   // The lower the better: the name itself, its last part, the beginning of that, somewhere in the name, all words
-  // somewhere in name and text.
+  // in the name, in name and text.
   function rank(row, word) {
     var name = row[0].toLowerCase(), last = lastOf(name), whole = (name + " " + row[2].toLowerCase()).replace(/-/g, " ");
     if (name === word) return 0;
     if (last === word) return 1;
     if (last.indexOf(word) === 0) return 2;
     if (name.indexOf(word) >= 0) return 3;
-    return word.split(/\s+/).every(function (part) { return whole.indexOf(part) >= 0; }) ? 4 : -1;
+    var parts = word.split(/[\s_]+/).map(stem);
+    if (!parts.every(function (part) { return whole.indexOf(part) >= 0; })) return -1;
+    return 4 - 0.9 * parts.filter(function (part) { return name.indexOf(part) >= 0; }).length / parts.length;
   }
 
   function ranked(word) {
@@ -66,6 +99,7 @@
       // x.view is somebody's view.
       if (!rows.length && lastOf(word)) rows = ranked(lastOf(word));
       if (!rows.length || rows[0][0] >= 3) rows = rows.concat(takers(word));
+      if (!rows.length) rows = nearest(word);
     }
     found.textContent = "";
     chosen = rows.length ? 0 : -1;

@@ -34,6 +34,32 @@ do
 end
 ]]
 
+describe("The index of the guides", function()
+  it("lists each guide once, in groups, and help and the site follow it", function()
+    local listed, groups = {}, {}
+    for line in io.lines "examples/guides/README.md" do
+      local name, target = line:match "^%- %[([%w_]+)%]%(([%w_%.]+)%): %S"
+      if name then
+        assert.equal(name .. ".md", target)
+        assert.is_nil(listed[name], name)
+        listed[name], listed[#listed + 1] = true, name
+      end
+      groups[#groups + 1] = line:match "^## (.*)$"
+    end
+    for name in lfs.dir "examples/guides" do
+      local guide = name:match "^([%l_]+)%.md$"
+      assert.truthy(not guide or listed[guide], name)
+    end
+    local text, position = run.host({"help"}).stdout, 1
+    for _, group in ipairs(groups) do assert.truthy(text:find("\n  Guides: " .. group .. "\n", 1, true), group) end
+    for _, name in ipairs(listed) do
+      local found = text:find("\n    " .. name .. " ", position, true)
+      assert.truthy(found, name)
+      position = found
+    end
+  end)
+end)
+
 describe("The guides", function()
   local guides, runs, leave = {}, 0, nil
   setup(function()

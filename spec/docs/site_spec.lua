@@ -5,9 +5,9 @@ local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
 describe("The documentation", function()
-  local leave, page, names
+  local leave, page, names, root
   setup(function()
-    local root = io.popen("pwd"):read "*l"
+    root = io.popen("pwd"):read "*l"
     leave = folder.enter()
     local result = run.host({root .. "/scripts/docs/build.lua", "out"}, {timeout = 120})
     assert.equal("", result.output)
@@ -30,12 +30,25 @@ describe("The documentation", function()
       assert.truthy(page:find(('id="%s"'):format(row[2]:gsub("&", "&amp;")), 1, true), row[2])
     end
     for _, name in ipairs {"nn.Linear", "Tensor:relu_", "nn.functional.relu", "accelhost.clip", "Accelerator",
-      "ACCELHOST_DATA", "Indexing and counting"} do
+      "ACCELHOST_DATA", "Indexing and counting", "wandb", "torch.onnx"} do
       local row = found[name] or found["accelhost." .. name]
       assert.truthy(row, name)
       assert.is_string(row[3])
     end
     assert.truthy(#names > 600)
+  end)
+
+  it("finds names by other forms of their words and by a spelling that is nearly theirs", function()
+    if os.execute "command -v node >/dev/null" ~= 0 then return pending "needs node, which runs the site's script" end
+    local found = {}
+    local result = run.program {"node", root .. "/spec/support/site_search.js", "out/index.html", "gradient clipping",
+      "Linaer", "early stopping", "wandb"}
+    assert.equal(0, result.code, result.output)
+    for line in result.stdout:gmatch "[^\n]+" do found[#found + 1] = line end
+    assert.truthy(found[1]:find("nn.utils.clip_grad_norm_", 1, true), found[1])
+    assert.matches("^nn%.Linear ", found[2])
+    assert.matches("^accelhost%.EarlyStoppingCallback ", found[3])
+    assert.equal("wandb", found[4])
   end)
 
   it("leads nowhere that is not there, and no place is there twice", function()
@@ -57,7 +70,7 @@ describe("The documentation", function()
 
   it("has manual pages that groff reads without a warning", function()
     for _, name in ipairs {"accelhost", "accelhost-launch", "accelhost-config", "accelhost-test",
-      "accelhost-estimate-memory", "accelhost-data"} do
+      "accelhost-estimate-memory", "accelhost-data", "accelhost-env", "accelhost-types", "accelhost-help"} do
       local text = read("out/man/" .. name .. ".1")
       assert.matches("^%.TH ", text)
       if os.execute "command -v groff >/dev/null" == 0 then

@@ -162,8 +162,19 @@ local function show_topics(page, told, commands)
     {"environment", "the environment variables that the program reads"},
     {"examples", "the folder of the examples"},
   }
-  for _, guide in ipairs(told.guides) do rows[#rows + 1] = {guide.name, guide.title} end
   page:rows(rows, 4)
+  local group
+  rows = {}
+  for i, guide in ipairs(told.guides) do
+    if guide.group ~= group then page:heading("Guides: " .. guide.group) end
+    group = guide.group
+    rows[#rows + 1] = {guide.name, guide.title}
+    local following = told.guides[i + 1]
+    if not following or following.group ~= group then
+      page:rows(rows, 4)
+      rows = {}
+    end
+  end
 end
 
 local function show_variable(page, variable)
@@ -289,8 +300,8 @@ local function show_examples(page)
   page:line()
   if path then
     page:wrap("They are in the folder " .. path .. ". Each is one file with one idea; --help lists its options, "
-      .. "--smoke makes a run of seconds. Begin with mnist_plain.lua, mnist.lua and mnist_trainer.lua; by_feature has what an "
-      .. "Accelerator does, one file each.", 2)
+      .. "--smoke makes a run of seconds. Begin with mnist_plain.lua, mnist.lua and mnist_trainer.lua; by_feature has "
+      .. "what an Accelerator does, one file each.", 2)
   else
     page:wrap("They are not beside this program: a checkout has them in examples, an installation in "
       .. "PREFIX/share/accelhost/examples.", 2)
@@ -315,7 +326,9 @@ local function show_found(page, told, commands, query, is_exact)
   local rows, counts = {}, {}
   for _, row in ipairs(found) do
     counts[row.name] = (counts[row.name] or 0) + 1
-    if #rows < MOST_FOUND and counts[row.name] <= MOST_OF_A_NAME then rows[#rows + 1] = {row.name, shortened(row.summary)} end
+    if #rows < MOST_FOUND and counts[row.name] <= MOST_OF_A_NAME then
+      rows[#rows + 1] = {row.name, shortened(row.summary)}
+    end
   end
   page:rows(rows, 2)
   if #found > #rows then page:line(("  ... and %d more"):format(#found - #rows)) end

@@ -423,15 +423,31 @@ local function add_short_names(self)
   for name, entry in pairs(more) do self.by_name[name] = self.by_name[name] or entry end
 end
 
--- Guides in the order in which one reads them; further ones follow.
-local first_guides = {
-  from_pytorch = 1, from_accelerate = 2, indexing = 3, reading = 4, datasets = 5, autograd = 6, accumulation = 7,
-  checkpoints = 8, distributed = 9, debugging = 10, prompt = 11, experiments = 12, sweeps = 13,
-}
+local guide_index = "examples/guides/README.md"
+
+-- Guides with their groups and in their order, both from the index of the guides; those that it does not list follow.
+local function order_guides(self, index)
+  local place, group_of, group, count = {}, {}, nil, 0
+  for _, line in ipairs(index) do
+    group = line:match "^## (.*)$" or group
+    local name = line:match "^%- %[([%w_]+)%]%("
+    if name then
+      count = count + 1
+      place[name], group_of[name] = count, group
+    end
+  end
+  for _, guide in ipairs(self.guides) do guide.group = group_of[guide.name] or "More" end
+  table.sort(self.guides, function(a, b)
+    local left, right = place[a.name] or math.huge, place[b.name] or math.huge
+    if left ~= right then return left < right end
+    return a.name < b.name
+  end)
+end
 
 -- Environment variables and guides.
 local function add_others(self)
   self.variables, self.told_variables, self.guides = {}, {}, {}
+  local index = {}
   for _, block in ipairs(self.blocks) do
     local variable = block.target:match "^VARIABLE%(([%w_]+)%)"
     -- What variables.def tells of a setting's variable goes before the setting's own help.
@@ -440,18 +456,16 @@ local function add_others(self)
       self.variables[#self.variables + 1] = {name = variable, parts = block.parts}
       self.told_variables[variable] = true
     end
-    if block.lines then
+    if block.path == guide_index then
+      index = block.lines
+    elseif block.lines then
       self.guides[#self.guides + 1] = {
         name = block.path:match "([%w_]+)%.md$", path = block.path, lines = block.lines,
         title = (block.lines[1] or ""):match "^#%s*(.*)$",
       }
     end
   end
-  table.sort(self.guides, function(a, b)
-    local left, right = first_guides[a.name] or 100, first_guides[b.name] or 100
-    if left ~= right then return left < right end
-    return a.name < b.name
-  end)
+  order_guides(self, index)
 end
 
 --- Make the model.

@@ -169,6 +169,47 @@ describe("accelhost top", function()
       .. " +0 +%d+ [^\n]*%-e:5[^\n]*\njob", text)
   end)
 
+  scene("shows a prompt that waits for a line as such", function()
+    return (ranks_of("repl < <(exec sleep 20)", "at?its?prompt"))
+  end, function(ranks)
+    assert.equal("sleeping", ranks[1].state)
+    assert.equal("at its prompt", ranks[1].doing)
+  end)
+
+  it("shows what a rank waits for, and the line, within 80 columns", function()
+    local lines = require "accelhost.top.lines"
+    local rank = {
+      rank = 0, pid = 23919, state = "waiting", steps = 0, backwards = 0, memory = 14 * 2 ^ 20, cpu = 0.004, threads = 1,
+      collective = {name = "barrier", number = 6, site = "stuck.lua:20", seconds = 12}, site = "stuck.lua:9",
+      doing = "waits for ranks 1, 2",
+    }
+    local seen = {jobs = {{pid = 7, command = "accelhost launch stuck.lua", ranks = {rank}}}}
+    assert.same({
+      "job 7: accelhost launch stuck.lua",
+      "RANK    PID  STATE    STEPS  STEPS/S  LOSS  MEMORY  CPU  THR",
+      "   0  23919  waiting      0        -     -     14M   0%    1",
+      "      now: waits for ranks 1, 2; script line: stuck.lua:9",
+      "      last collective: barrier #6 at stuck.lua:20, 12.0 s",
+    }, lines.of(seen, 80))
+    assert.equal(3, #lines.of(seen, 140))
+    assert.equal(3, #lines.of(seen))
+  end)
+
+  it("ends when there is no such job, and where /proc is not mounted", function()
+    local result = run.host({"top", "--interval", "0.1", "no such job"}, {timeout = 20})
+    assert.equal(1, result.code)
+    assert.equal("none of your jobs runs on this host\n", result.stdout)
+    local bare = {"unshare", "-r", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$0" "$@"'}
+    local function without_proc(...)
+      return run.program({bare[1], bare[2], bare[3], bare[4], bare[5], bare[6], ...}, {timeout = 20})
+    end
+    if without_proc("true").code ~= 0 then return pending "needs user namespaces" end
+    result = without_proc(run.path, "top")
+    assert.equal(1, result.code)
+    assert.matches("^accelhost top: /proc is not mounted", result.stderr)
+    assert.equal("", result.stdout)
+  end)
+
   it("says that there is no such job", function()
     local result = run.host({"top", "--once", "no such job"}, {timeout = 20})
     assert.equal(1, result.code)

@@ -36,7 +36,8 @@ local function show_text(seen, as_json)
   if as_json then
     io.write(encoded(seen), "\n")
   else
-    io.write(table.concat(lines.of(seen), "\n"), "\n")
+    local width = C.system.isatty(1) and C.terminal.size() or nil
+    io.write(table.concat(lines.of(seen, width), "\n"), "\n")
   end
   io.flush()
 end
@@ -44,7 +45,7 @@ end
 -- The page: a title, what fits of the lines, and what is left out.
 local function draw(seen, interval)
   local width, height = C.terminal.size()
-  local all = lines.of(seen)
+  local all = lines.of(seen, width)
   local page = {columns.cut(("accelhost top, every %g s; q quits"):format(interval), width), ""}
   for _, line in ipairs(all) do
     if #page == height - 1 and #all > height - 2 then
@@ -77,12 +78,19 @@ end
 
 local function run_lines(wanted, options)
   local seen = state.look(wanted)
+  local is_over, was_empty
   repeat
+    local had_jobs = #seen.jobs > 0
     C.terminal.sleep(options.once and MOMENT or options.interval)
     seen = state.look(wanted, seen)
-    show_text(seen, options.json)
-  until options.once
-  return wanted and #seen.jobs == 0 and 1 or 0
+    local is_empty = #seen.jobs == 0
+    if options.json or not (is_empty and was_empty) then show_text(seen, options.json) end
+    was_empty = is_empty
+    -- A job that was named and is over, or never was there, is not awaited.
+    is_over = wanted and is_empty
+    if is_over and had_jobs and not options.once then return 0 end
+  until options.once or is_over
+  return is_over and 1 or 0
 end
 
 --- Run the command; its exit code.
@@ -90,6 +98,13 @@ end
 ---@param options {once: boolean, json: boolean, interval: number}
 ---@return integer
 return function(wanted, options)
+  local proc = io.open "/proc/self/stat"
+  if not proc then
+    io.stderr:write("accelhost top: /proc is not mounted: the processes of jobs cannot be seen (as root: mount -t proc ",
+      "proc /proc)\n")
+    return 1
+  end
+  proc:close()
   local page = not (options.once or options.json) and C.system.isatty(1) and C.system.isatty(0)
   if page then
     run_page(wanted, options.interval)

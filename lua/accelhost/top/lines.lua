@@ -36,7 +36,8 @@ local function site(rank)
   return rank.message and rank.message.site or rank.site or "-"
 end
 
--- Heading, text of a rank, whether it stands to the right.
+-- Heading, text of a rank, is it aligned to the right. The cells from LAST_NARROW + 1 on have lines of their own where
+-- the table is wider than the terminal.
 local cells = {
   {"RANK", function(rank) return tostring(rank.rank) end, true},
   {"PID", function(rank) return tostring(rank.pid) end, true},
@@ -51,13 +52,36 @@ local cells = {
   {"SCRIPT LINE", site},
   {"NOW", function(rank) return rank.doing or "" end},
 }
+local LAST_NARROW = 9
 
 local function pad(text, width, right)
   local blanks = (" "):rep(width - columns.of(text))
   return right and blanks .. text or text .. blanks
 end
 
-local function table_of(job)
+-- What a narrow terminal shows below the row of a rank: the present first, words wrapped at its width.
+local function lines_below(row, width)
+  local made, line = {}, nil
+  for _, i in ipairs {12, 11, 10} do
+    local text = row[i] ~= "" and row[i] ~= "-" and ("%s: %s"):format(cells[i][1]:lower(), row[i])
+    if text and line and columns.of(line) + 2 + columns.of(text) <= width then
+      line = line .. "; " .. text
+    elseif text then
+      made[#made + 1] = line
+      line = "      " .. text
+    end
+  end
+  made[#made + 1] = line
+  return made
+end
+
+local function width_of(widths, count)
+  local sum = 2 * (count - 1)
+  for i = 1, count do sum = sum + widths[i] end
+  return sum
+end
+
+local function table_of(job, width)
   local rows, widths = {{}}, {}
   for i, cell in ipairs(cells) do rows[1][i] = cell[1] end
   for _, rank in ipairs(job.ranks) do
@@ -69,23 +93,26 @@ local function table_of(job)
     for i, text in ipairs(row) do widths[i] = math.max(widths[i] or 0, columns.of(text)) end
   end
   local made = {}
+  local shown = width and width_of(widths, #cells) > width and LAST_NARROW or #cells
   for r, row in ipairs(rows) do
     local parts = {}
-    for i, text in ipairs(row) do parts[i] = pad(text, widths[i], cells[i][3]) end
-    made[r] = (table.concat(parts, "  "):gsub("%s+$", ""))
+    for i = 1, shown do parts[i] = pad(row[i], widths[i], cells[i][3]) end
+    made[#made + 1] = (table.concat(parts, "  "):gsub("%s+$", ""))
+    for _, line in ipairs(r > 1 and shown < #cells and lines_below(row, width) or {}) do made[#made + 1] = line end
   end
   return made
 end
 
 --- The lines of what state.look gave.
 ---@param seen table
+---@param width? integer columns of the terminal; without it each rank is one line
 ---@return string[]
-function lines.of(seen)
+function lines.of(seen, width)
   local made = {}
   for _, job in ipairs(seen.jobs) do
     if #made > 0 then made[#made + 1] = "" end
     made[#made + 1] = ("job %d: %s"):format(job.pid, printable.text(job.command))
-    for _, line in ipairs(table_of(job)) do made[#made + 1] = line end
+    for _, line in ipairs(table_of(job, width)) do made[#made + 1] = line end
   end
   if #made == 0 then made[1] = "none of your jobs runs on this host" end
   return made

@@ -38,12 +38,22 @@ local function waiting_text(rank)
   return ("waits for %s to receive a message%s"):format(peers or "a rank", tag)
 end
 
+-- What a program without a script's line waits for, by its command.
+local idle = {repl = "at its prompt", ["-i"] = "at its prompt", sweep = "waits for its trials"}
+
+local function idle_text(command)
+  local word = command:match "^%S+%s+(%S+)"
+  return idle[word or "repl"]
+end
+
 -- What a rank does, beyond the word: who it waits for, the script's line, what it says when it is asked.
 local function doing_of(job, rank, before)
   if rank.state == "waiting" then return waiting_text(rank) end
   local stuck = before and before.progress == rank.progress
   if rank.state == "stopped" or (stuck and (rank.state == "running" or rank.state == "sleeping")) then
-    return C.jobs.doing(job.board, rank.rank)
+    local doing = C.jobs.doing(job.board, rank.rank)
+    local is_idle = rank.state == "sleeping" and doing and doing:find " at %?$"
+    return is_idle and idle_text(job.command) or doing
   end
   if rank.backward_of then return "backward of " .. rank.backward_of end
   return rank.op and "in " .. rank.op or nil

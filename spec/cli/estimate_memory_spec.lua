@@ -50,7 +50,7 @@ describe("accelhost estimate-memory", function()
     assert.equal("net.lua: Net, 13,626 parameters (13,626 trained), 17 elements of buffers\n", text:match "^[^\n]*\n")
     assert.matches("\n +float32 +bfloat16 +float16\n", text)
     assert.same({"53.30 KiB", "26.65 KiB", "26.65 KiB"}, list.weights)
-    assert.same({"52.85 KiB", "26.43 KiB", "26.43 KiB"}, list["largest layer (fc)"])
+    assert.same({"52.85 KiB", "26.43 KiB", "26.43 KiB"}, list["largest layer (fc: Linear)"])
     assert.same({"53.23 KiB", "26.61 KiB", "26.61 KiB"}, list.gradients)
     -- AdamW counts its steps in a number of four bytes for each of the six parameters.
     assert.same({"106.48 KiB", "53.25 KiB", "53.25 KiB"}, list["state of AdamW"])
@@ -126,6 +126,30 @@ return {small = Model, other = 3}]])
     assert.truthy(list["kept for backward by a forward"])
   end)
 
+  it("refuses at once a script that returns nothing", function()
+    local path = write("loop.lua", "while true do end")
+    local result = run.host({"estimate-memory", path}, {timeout = 20})
+    assert.equal(1, result.code)
+    assert.matches("loop%.lua: expected the file to return a model .*was not run", result.stderr)
+  end)
+
+  it("keeps columns aligned below a long name", function()
+    local name = ("deep"):rep(12)
+    local path = write("long.lua", ([[local nn = require "accelhost".nn
+      local Net = nn.Module:extend "Net"
+      function Net:init() self.%s = nn.Linear(2, 2) end
+      function Net:forward(x) return x end
+      return Net]]):format(name))
+    local width, count = nil, 0
+    for line in select(2, rows(path)):gmatch "[^\n]+" do
+      if line:find "%d i?B$" or line:find "%d [KMG]iB$" then
+        assert.equal(width or #line, #line, line)
+        width, count = #line, count + 1
+      end
+    end
+    assert.truthy(count >= 5, count)
+  end)
+
   it("reads files of weights by their headers", function()
     accelhost.save({["fc.weight"] = accelhost.zeros(100, 10), ["fc.bias"] = accelhost.zeros(100),
       steps = accelhost.zeros(3, {dtype = "int64"})}, "model.safetensors")
@@ -144,7 +168,7 @@ return {small = Model, other = 3}]])
     write("nothing.lua", "local x = 1")
     write("broken.lua", "local x =")
     write("number.lua", "return function() return 3 end")
-    write("trains.lua", [[local a = require "accelhost" print(a.ones(2):sum():item())]])
+    write("trains.lua", [[local a = require "accelhost" print(a.ones(2):sum():item()) return a.nn.Linear(1, 1)]])
     write("no.safetensors", "no")
     for words, text in pairs {
       [{"nothing.lua"}] = "nothing.lua: expected the file to return a model (nn.Module), or a function or class " ..

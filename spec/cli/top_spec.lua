@@ -179,8 +179,9 @@ describe("accelhost top", function()
   it("shows what a rank waits for, and the line, within 80 columns", function()
     local lines = require "accelhost.top.lines"
     local rank = {
-      rank = 0, pid = 23919, state = "waiting", steps = 0, backwards = 0, memory = 14 * 2 ^ 20, cpu = 0.004, threads = 1,
-      collective = {name = "barrier", number = 6, site = "stuck.lua:20", seconds = 12}, site = "stuck.lua:9",
+      rank = 0, pid = 23919, state = "waiting", steps = 0, backwards = 0, memory = 14 * 2 ^ 20, cpu = 0.004,
+      threads = 1, site = "stuck.lua:9",
+      collective = {name = "barrier", number = 6, site = "stuck.lua:20", seconds = 12},
       doing = "waits for ranks 1, 2",
     }
     local seen = {jobs = {{pid = 7, command = "accelhost launch stuck.lua", ranks = {rank}}}}

@@ -72,11 +72,14 @@ local function column(accelhost, what, dtype)
 end
 
 local function print_table(columns, names, rows)
-  io.write(("%-36s"):format "")
+  local width = 34
+  for _, row in ipairs(rows) do width = math.max(width, #row[2]) end
+  local left = "%-" .. width + 2 .. "s"
+  io.write(left:format "")
   for _, name in ipairs(names) do io.write(("%14s"):format(name)) end
   io.write "\n"
   for _, row in ipairs(rows) do
-    io.write(("%-36s"):format(row[2]))
+    io.write(left:format(row[2]))
     for _, one in ipairs(columns) do io.write(("%14s"):format(human(one[row[1]]))) end
     io.write "\n"
   end
@@ -97,12 +100,19 @@ local function print_head(what)
   end
 end
 
+-- "fc: Linear", where the model is known.
+local function layer_text(what, layer)
+  local fine, module = pcall(function() return what.model:get_submodule(layer) end)
+  return fine and ("%s: %s"):format(layer, module._name) or layer
+end
+
 local function report(what, names, columns)
   print_head(what)
   local optimizer = "AdamW"
   for _, one in ipairs(columns) do optimizer = one.optimizer or optimizer end
   local rows = {
-    {"weights", "weights"}, {"largest", ("largest layer (%s)"):format(columns[1].layer)}, {"gradients", "gradients"},
+    {"weights", "weights"}, {"largest", ("largest layer (%s)"):format(layer_text(what, columns[1].layer))},
+    {"gradients", "gradients"},
     {"state", "state of " .. optimizer}, {"training", "training, without activations"},
   }
   if what.inputs then

@@ -42,6 +42,14 @@ local function to_model(value, path, name)
     describe(value))
 end
 
+-- Is the last statement of a file a return? No statement may follow one.
+local function ends_with_return(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read "*a"
+  file:close()
+  return not loadstring(text:gsub("^#[^\n]*", "") .. "\nlocal _")
+end
+
 --- The model of a script, made on the device "meta": without memory and without values.
 ---@param accelhost table the public surface
 ---@param path string
@@ -50,6 +58,10 @@ end
 function source.model(accelhost, path, name)
   local chunk, message = loadfile(path)
   if not chunk then fail("%s", message) end
+  if not ends_with_return(path) then
+    fail("%s: expected the file to return a model (nn.Module), or a function or class that makes one, got nothing (it "
+      .. "ends without a return, and was not run)", path)
+  end
   local before = accelhost.get_default_device()
   accelhost.set_default_device "meta"
   local fine, result = xpcall(function() return to_model(chunk(), path, name) end, function(text)

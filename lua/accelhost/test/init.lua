@@ -1,4 +1,5 @@
 --- accelhost test: a self-test of this machine and this number of processes, run by every rank of a job.
+local Page = require "accelhost.util.page"
 local checks = require "accelhost.test.checks"
 
 local function fail(format, ...) error(format:format(...), 0) end
@@ -55,7 +56,9 @@ return function(accelhost, folder, clock)
     run(check, t)
     t.accelerator:free_memory() -- what is prepared no more is compared with in the next check
     t.accelerator:wait_for_everyone()
-    t.accelerator:print(("  ok  %-18s %s (%.2f s)"):format(check.name, check.says, clock() - start))
+    local page = Page()
+    page:wrap(check.says, 34, ("  ok  %-18s%6.2f s  "):format(check.name, clock() - start))
+    t.accelerator:print(table.concat(page.lines, "\n"))
   end
   t.accelerator:print(("accelhost test: %d checks passed in %.2f s"):format(#checks, clock() - first))
 end

@@ -100,8 +100,8 @@ end
 return function(wanted, options)
   local proc = io.open "/proc/self/stat"
   if not proc then
-    io.stderr:write("accelhost top: /proc is not mounted: the processes of jobs cannot be seen (as root: mount -t proc ",
-      "proc /proc)\n")
+    io.stderr:write("accelhost top: /proc is not mounted: the processes of jobs cannot be seen (as root: ",
+      "mount -t proc proc /proc)\n")
     return 1
   end
   proc:close()

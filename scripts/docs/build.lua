@@ -1,8 +1,8 @@
 -- The documentation in all its forms. usage: accelhost scripts/docs/build.lua OUT
 --
--- OUT/index.html: the site, one file; OUT/markdown/*.md; OUT/types: for editors; OUT/man/*.1. The texts come from the
--- program that runs this script (lua/accelhost/docs), the README from the checkout, the table of PyTorch's names from
--- scripts/coverage.
+-- OUT/index.html: the site, one file; OUT/markdown/*.md; OUT/types: for editors; OUT/man/*.1; OUT/completion: for bash,
+-- zsh and fish. The texts come from the program that runs this script (lua/accelhost/docs), the README from the checkout,
+-- the table of PyTorch's names from scripts/coverage.
 local here = arg[0]:match "^(.*)/" or "."
 local root = here .. "/../.."
 package.path = here .. "/?.lua;" .. package.path
@@ -10,6 +10,7 @@ local C = require "accelhost._C"
 local accelhost = require "accelhost"
 local answers = require "accelhost.docs.answers"
 local commands = require "accelhost.docs.commands"
+local completion = require "completion"
 local html = require "html"
 local man = require "man"
 local markdown = require "markdown"
@@ -264,6 +265,9 @@ local function main()
     if man.has_page(command) then
       write(("%s/man/accelhost-%s.1"):format(out, command.name), man.command(command, accelhost._VERSION, date))
     end
+  end
+  for shell, name in pairs {bash = "accelhost", zsh = "_accelhost", fish = "accelhost.fish"} do
+    write(("%s/completion/%s/%s"):format(out, shell, name), completion[shell](list))
   end
   os.exit(require "accelhost.docs.types"(accelhost, out .. "/types"))
 end

@@ -26,6 +26,9 @@ while read -r header; do
     echo "644 $source include/accelhost/$header"
 done <"$build/plugin-headers"
 each 644 share/man/man1 "$build"/docs/man/*.1
+each 644 share/bash-completion/completions "$build/docs/completion/bash/accelhost"
+each 644 share/zsh/site-functions "$build/docs/completion/zsh/_accelhost"
+each 644 share/fish/vendor_completions.d "$build/docs/completion/fish/accelhost.fish"
 for file in $(cd "$build/docs" 2>/dev/null && find types -name '*.lua' | LC_ALL=C sort); do
     echo "644 $build/docs/$file share/accelhost/$file"
 done

@@ -68,6 +68,22 @@ describe("The documentation", function()
     assert.truthy(index:find("- [`nn.Linear`](nn.md#nnlinear) ", 1, true))
   end)
 
+  it("has completion for bash, zsh and fish", function()
+    local script = [[. out/completion/bash/accelhost
+      try() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _accelhost; echo "${COMPREPLY[*]}"; }
+      try accelhost la; try accelhost launch --num_proc; try accelhost run --jit ""]]
+    local result = run.program {"bash", "-c", script}
+    assert.equal("", result.stderr)
+    assert.matches("^launch\n%-%-num_processes\non off\n$", result.stdout)
+    for shell, name in pairs {zsh = "_accelhost", fish = "accelhost.fish"} do
+      local path = "out/completion/" .. shell .. "/" .. name
+      assert.truthy(read(path):find("num_processes", 1, true), path)
+      if os.execute("command -v " .. shell .. " >/dev/null") == 0 then
+        assert.same({0, ""}, {run.program({shell, "-n", path}).code, run.program({shell, "-n", path}).output})
+      end
+    end
+  end)
+
   it("has manual pages that groff reads without a warning", function()
     for _, name in ipairs {"accelhost", "accelhost-launch", "accelhost-config", "accelhost-test",
       "accelhost-estimate-memory", "accelhost-data", "accelhost-env", "accelhost-types", "accelhost-help"} do

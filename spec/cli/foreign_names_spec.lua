@@ -1,13 +1,15 @@
 -- Names of PyTorch, transformers, Accelerate, torchvision, Lightning and Python as `accelhost help` answers them.
 local accelhost = require "accelhost"
 local answers = require "accelhost.docs.answers"
+local check = require "spec.support.check"
 local help = require "accelhost.docs.help"
+local run = require "spec.support.run"
 
 -- The first line of an entry, or the words of the answer; lines joined.
 local function answer_for(name)
   local text, problem = help.text(accelhost, {}, name)
   assert.truthy(text, problem)
-  return (text:gsub("%s+", " "))
+  return (text:gsub("\27%[%d*m", ""):gsub("%s+", " "))
 end
 
 -- Name -> the beginning of its answer.
@@ -83,6 +85,13 @@ describe("accelhost help for a name of another package", function()
         assert.equal(row[2], answer_for(name):sub(1, #row[2]))
       end
     end
+  end)
+
+  it("leads from PyTorch's tensor class to empty, and the version is a field", function()
+    check.raises("accelhost has no Tensor: accelhost.empty(3, 4) makes one from sizes", function()
+      return accelhost.Tensor(3, 4)
+    end)
+    assert.equal(run.host({"--version"}).stdout:match "%d+%.%d+%.%d+", accelhost.__version__)
   end)
 
   it("corrects a misspelt name of a module that is here", function()

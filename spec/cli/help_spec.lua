@@ -1,4 +1,12 @@
+local accelhost = require "accelhost"
+local help = require "accelhost.docs.help"
 local run = require "spec.support.run"
+
+-- The text of `accelhost help WORDS`, without a process of its own.
+local function shown(words)
+  local text = assert(help.text(accelhost, {{"launch", "run a script"}}, words))
+  return (text:gsub("\27%[%d*m", ""))
+end
 
 describe("accelhost help", function()
   it("shows functions of a class with a dot, methods with a colon", function()
@@ -31,7 +39,7 @@ describe("accelhost help", function()
   it("knows a name by every way in which a script says it", function()
     for _, word in ipairs {"accelhost.relu", "relu", "F.relu", "nn.functional.relu", "Tensor:relu", "torch.relu",
       "Tensor:relu_"} do
-      assert.matches("^accelhost%.relu%(input%)\n", run.host({"help", word}).stdout)
+      assert.matches("^accelhost%.relu%(input%)\n", shown(word))
     end
   end)
 
@@ -51,7 +59,7 @@ describe("accelhost help", function()
       assert.matches("^%u", text or "", name)
     end
     assert.truthy(count > 40, count)
-    assert.matches("\n    backends%.cuda%.matmul  How CUDA", run.host({"help", "backends.cuda"}).stdout)
+    assert.matches("\n    backends%.cuda%.matmul  How CUDA", shown("backends.cuda"))
   end)
 
   it("shows a command's own help and the environment variables", function()
@@ -77,21 +85,21 @@ describe("accelhost help", function()
       ["optimizer.zero_grad"] = "optim.Optimizer:zero_grad(",
       ["accelerator.prepare"] = "accelhost.Accelerator:prepare(",
     } do
-      local text = run.host({"help", word}).stdout
+      local text = shown(word)
       assert.equal(head, text:sub(1, #head))
     end
   end)
 
   it("tells small letters from large ones only where that matters", function()
-    assert.matches("^data%.DataLoader%(", run.host({"help", "dataloader"}).stdout)
-    assert.matches("^nn%.functional%.linear%(", run.host({"help", "linear"}).stdout)
+    assert.matches("^data%.DataLoader%(", shown("dataloader"))
+    assert.matches("^nn%.functional%.linear%(", shown("linear"))
   end)
 
   it("names whose argument a word is, and other methods of the same name", function()
     local result = run.host {"help", "batch_size"}
     assert.equal(0, result.code)
     assert.matches("^'batch_size' is an argument of .*data%.DataLoader", result.stdout)
-    assert.matches("Of the same name: .*optim%.Optimizer:state_dict", (run.host({"help", "state_dict"}).stdout
+    assert.matches("Of the same name: .*optim%.Optimizer:state_dict", (shown("state_dict")
       :gsub("%s+", " ")))
   end)
 
@@ -99,30 +107,28 @@ describe("accelhost help", function()
     local result = run.host {"help", "torch.from_numpy"}
     assert.equal(0, result.code)
     assert.matches("^torch%.from_numpy has another name here: accelhost%.tensor", result.stdout)
-    assert.matches("^fft is not here %(complex numbers", run.host({"help", "fft"}).stdout)
-    assert.matches("^tqdm has another name here: accelhost%.progress", run.host({"help", "tqdm"}).stdout)
+    assert.matches("^fft is not here %(complex numbers", shown("fft"))
+    assert.matches("^tqdm has another name here: accelhost%.progress", shown("tqdm"))
   end)
 
   it("shows one environment variable, and a guide without the marks of its markup", function()
-    assert.matches("^  ACCELHOST_DATA\n      The folder", run.host({"help", "ACCELHOST_DATA"}).stdout)
-    local text = run.host({"help", "indexing"}).stdout
+    assert.matches("^  ACCELHOST_DATA\n      The folder", shown("ACCELHOST_DATA"))
+    local text = shown("indexing")
     assert.matches("^Indexing and counting\n", text)
     assert.is_nil(text:find("```", 1, true))
   end)
 
   it("searches words, and words that are no name, in names, texts, guides and options of commands", function()
-    local accelhost, help = require "accelhost", require "accelhost.docs.help"
-    local function found(words) return assert(help.text(accelhost, {{"launch", "run a script"}}, words)) end
     assert.matches("^Found for 'early stopping'", run.host({"help", "early", "stopping"}).stdout)
     for _, words in ipairs {"early stopping", "early_stopping"} do
-      assert.matches("^Found for [^\n]+:\n  accelhost%.EarlyStoppingCallback ", found(words))
+      assert.matches("^Found for [^\n]+:\n  accelhost%.EarlyStoppingCallback ", shown(words))
     end
-    assert.matches("\n  nn%.utils%.clip_grad_norm_ ", found "gradient clipping")
+    assert.matches("\n  nn%.utils%.clip_grad_norm_ ", shown "gradient clipping")
     for _, word in ipairs {"--num_processes", "num_processes"} do
-      assert.matches("\n  launch %-%-num_processes ", found(word))
+      assert.matches("\n  launch %-%-num_processes ", shown(word))
     end
-    assert.matches("accelhost %-%-version", found "version")
-    assert.matches("^Nothing mentions 'gradeint cliping'%. Found for 'grad", found "gradeint cliping")
+    assert.matches("accelhost %-%-version", shown "version")
+    assert.matches("^Nothing mentions 'gradeint cliping'%. Found for 'grad", shown "gradeint cliping")
     local result = run.host {"help", "zzzqqq", "qqqzzz"}
     assert.equal(1, result.code)
     assert.matches("nothing is called 'zzzqqq qqqzzz'", result.stderr)
@@ -139,7 +145,7 @@ describe("accelhost help", function()
   end)
 
   it("describes each argument of TrainingArguments as its help does", function()
-    local text = run.host({"help", "TrainingArguments"}).stdout:gsub("%s+", " ")
+    local text = shown("TrainingArguments"):gsub("%s+", " ")
     local count = 0
     for _, row in ipairs(require("accelhost.trainer.rows").taken) do
       assert.truthy(text:find(row[4]:gsub("%s+", " "), 1, true), row[1])
@@ -149,7 +155,7 @@ describe("accelhost help", function()
   end)
 
   it("aligns the further lines of a result with its first", function()
-    local text = run.host({"help", "relu"}).stdout
+    local text = shown("relu")
     local result = "x:relu()  --> tensor([[1., 0., 3., 0.],\n" .. (" "):rep(14) .. "-->         [0., 6."
     assert.truthy(text:find(result, 1, true), text)
   end)
@@ -184,7 +190,6 @@ describe("accelhost types", function()
   end)
 
   it("leaves out no public name, not even another name of a function", function()
-    local accelhost = require "accelhost"
     for path, namespace in pairs {
       ["accelhost"] = accelhost, ["accelhost/nn"] = accelhost.nn, ["accelhost/nn/functional"] = accelhost.nn.functional,
       ["accelhost/linalg"] = accelhost.linalg, ["accelhost/data"] = accelhost.data,

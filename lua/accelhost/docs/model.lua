@@ -7,37 +7,12 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local comments = require "accelhost.docs.comments"
+local is_hidden = require "accelhost.docs.hidden_methods"
 local pages = require "accelhost.docs.pages"
 local reader = require "accelhost.docs.reader"
 local signature = require "accelhost.docs.signature"
 
 local model = {}
-
--- What a class written in a script defines or calls, and what runs when an object is made or called.
-local not_methods = {}
-for _, name in ipairs {
-  "check_group", "define", "init_state", "setup", "each_group", "per_group", "functions_per_group", "check",
-  "check_optimizer", "get_lr", "closed_form", "new_step", "zeros_like", "init", "forward", "extra_repr", "extend",
-  "native", "shard", "current_lrs", "keep_fields", "rows", "define_fused", "steps",
-  "take", "next_momentum", "normalise", "build", "init_weight", "initial_deviation", "tied_weights",
-} do
-  not_methods[name] = true
-end
-
--- An internal method of one class and its subclasses whose name is a public method of other classes.
-local hidden_in = {apply = "LRScheduler"}
--- A method of every class that is shown once, where it is looked for.
-local shown_in = {class_name = "Module"}
-
-local function is_hidden(class, name)
-  if not_methods[name] or name:find "^_" or name:find "^is_" then return true end
-  if shown_in[name] then return rawget(class, "_name") ~= shown_in[name] end
-  while type(class) == "table" and hidden_in[name] do
-    if rawget(class, "_name") == hidden_in[name] then return true end
-    class = rawget(class, "_parent")
-  end
-  return false
-end
 
 -- Classes with a page of their own.
 local own_page = {Accelerator = "Accelerator", Module = "Module"}

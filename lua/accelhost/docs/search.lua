@@ -1,5 +1,4 @@
---- Full-text search in the reference, the guides, the commands and their options: for `accelhost help WORDS`, and the
---- rows of the site's search.
+--- Full-text search in the reference, the guides, the commands and their options, for `accelhost help WORDS`.
 local C = require "accelhost._C"
 local answers = require "accelhost.docs.answers"
 local commands = require "accelhost.docs.commands"

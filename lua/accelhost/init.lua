@@ -187,8 +187,6 @@ return namespace.new("accelhost", accelhost, lazy, {
     device = 'a device is named by a string, "cpu" or "cuda:1"',
     skip_first_batches = "accelerator:skip_first_batches, or the method of a loader",
     Module = "nn.Module", Linear = "nn.Linear",
-    Tensor = "accelhost.empty(3, 4) makes one from sizes, accelhost.tensor {1, 2} from values; accelhost.is_tensor(x) "
-      .. "tests for one",
   },
   find = function(name)
     if name == "accelerator" then return accelhost.Accelerator() end

@@ -36,7 +36,7 @@ local expected = {
   ["torch.FloatTensor"] = "torch.FloatTensor has another name here: accelhost.tensor(values, {dtype = \"float32\"})",
   ["wandb"] = "wandb has another name here: log_with and accelhost.track",
   ["wandb.log"] = "wandb.log is not here by that name. Instead of wandb: log_with and accelhost.track",
-  ["isinstance"] = "isinstance is Python's; in Lua: type(x) == \"number\"",
+  ["isinstance"] = "accelhost.isinstance(value, classinfo)",
   -- Not here, and why.
   ["torch.compile"] = "torch.compile is not here (no compiler: ops are native code",
   ["torch.jit.script"] = "torch.jit.script is not here (no compiler: ops are native code",
@@ -88,7 +88,7 @@ describe("accelhost help for a name of another package", function()
   end)
 
   it("leads from PyTorch's tensor class to empty, and the version is a field", function()
-    check.raises("accelhost has no Tensor: accelhost.empty(3, 4) makes one from sizes", function()
+    check.raises("Tensor: expected accelhost.empty(2, 3) for a tensor of a size", function()
       return accelhost.Tensor(3, 4)
     end)
     assert.equal(run.host({"--version"}).stdout:match "%d+%.%d+%.%d+", accelhost.__version__)

@@ -1,6 +1,6 @@
 --- Lines at the prompt that are no Lua.
 local C = require "accelhost._C"
-local Page = require "accelhost.docs.page"
+local Page = require "accelhost.util.page"
 local describe = require "accelhost.repl.describe"
 local show = require "accelhost.repl.show"
 

@@ -1,5 +1,6 @@
 -- What Tab goes on to, and that it runs nothing of the user's.
 local C = require "accelhost._C"
+local accelhost = require "accelhost"
 local complete = require "accelhost.repl.complete"
 local evaluate = require "accelhost.repl.evaluate"
 local folder = require "spec.support.folder"
@@ -65,13 +66,14 @@ describe("completion at the prompt", function()
   end)
 
   it("lists the library's namespaces by their own listing, without loading what is in them", function()
+    rawset(accelhost, "accelerator", nil) -- an earlier spec may have used it
     assert.truthy(has(choices "nn.Multihead", "MultiheadAttention"))
     assert.same({"cross_entropy"}, choices "F.cross_e")
     assert.truthy(has(choices "accelhost.linalg.sv", "svd"))
     assert.same({"AdamW"}, choices "accelhost.optim.AdamW")
     assert.truthy(has(choices "accelerator:prep", "prepare"))
     assert.truthy(has(choices "accelerator.num", "num_processes"))
-    assert.is_nil(rawget(require "accelhost", "accelerator"))
+    assert.is_nil(rawget(accelhost, "accelerator"))
   end)
 
   it("hides what begins with _ until that is typed", function()

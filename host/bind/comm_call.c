@@ -78,7 +78,12 @@ int ah_comm_pack(struct ah_tensor **out, struct ah_tensor *tensor, struct ah_dev
 
 int ah_comm_unpack(struct ah_tensor *tensor, struct ah_tensor *packed, int status)
 {
-    if (status == 0 && packed != tensor) {
+    /* Devices have no kernels for dtypes without arithmetic. */
+    bool as_bytes = !ah_dtype_computes(tensor->dtype) && ah_tensor_is_contiguous(tensor);
+    if (status == 0 && packed != tensor && as_bytes) {
+        status = ah_device_copy(ah_tensor_data(tensor), tensor->storage->device, ah_tensor_data(packed),
+                                packed->storage->device, (size_t)packed->numel * ah_dtype_size(packed->dtype));
+    } else if (status == 0 && packed != tensor) {
         struct ah_tensor *same = NULL;
         status = quietly(AH_OP_copy_, &same, tensor, packed);
         ah_tensor_release(same);

@@ -182,7 +182,7 @@ static struct ah_value read_value(lua_State *L, const struct ah_op *op, int i, i
     case AH_INT: {
         struct ah_value value;
         double number = lua_tonumber(L, index);
-        if (read_number_tensor(L, op, i, index, &value))
+        if (lua_type(L, index) != LUA_TNUMBER && read_number_tensor(L, op, i, index, &value))
             return value;
         if (lua_type(L, index) != LUA_TNUMBER || !is_integral(number))
             bad_argument(L, op, i, index, "an integer");
@@ -194,7 +194,7 @@ static struct ah_value read_value(lua_State *L, const struct ah_op *op, int i, i
         struct ah_value value;
         if (is_filling(op) && lua_isboolean(L, index))
             return AH_B(lua_toboolean(L, index));
-        if (read_number_tensor(L, op, i, index, &value))
+        if (lua_type(L, index) != LUA_TNUMBER && read_number_tensor(L, op, i, index, &value))
             return value;
         if (lua_type(L, index) != LUA_TNUMBER)
             bad_argument(L, op, i, index, "a number");

@@ -208,6 +208,8 @@ function Dict:contains(key)
   return self._kind[key] ~= nil
 end
 
+--- The number of entries (`#dict` counts none, since they have names).
+---@return integer
 function Dict:len()
   return #self[self._list]
 end

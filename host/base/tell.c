@@ -34,7 +34,7 @@ void ah_tell_once(const char *format, ...)
 {
     enum { LINES = 256 };
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    static uint64_t told[LINES];
+    static uint64_t shown[LINES];
     static size_t count;
     char line[1024];
     uint64_t hash = 14695981039346656037u; /* FNV-1a */
@@ -47,9 +47,9 @@ void ah_tell_once(const char *format, ...)
     pthread_mutex_lock(&mutex);
     bool known = false;
     for (size_t i = 0; i < LINES && i < count; i++)
-        known |= told[i] == hash;
+        known |= shown[i] == hash;
     if (!known)
-        told[count++ % LINES] = hash;
+        shown[count++ % LINES] = hash;
     pthread_mutex_unlock(&mutex);
     if (!known)
         ah_tell("%s", line);

@@ -1,5 +1,5 @@
 /* The plugin that keeps databases, by SQLite: what it exports. Statements are kept prepared, the oldest goes when there
- * are too many; the current one is reset before the next, and when it is through, so that no read stays open. Files
+ * are too many; the current one is reset before the next, and when it has been read, so that no read stays open. Files
  * may be other people's: statements cannot write the schema's table, and views and triggers of a file call no function
  * with side effects. */
 #include <sqlite3.h>

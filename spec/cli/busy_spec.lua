@@ -12,8 +12,7 @@ describe("accelhost launch", function()
       all[#all + 1] = option
       all[#all + 1], all[#all + 2] = "-e", "print 'up'"
       local at = terminal.open(all)
-      at:wait "%[r0%-r1%] up\n"
-      local text = at:shown()
+      local text = at:wait "%[r0%-r1%] up\n"
       assert.equal(0, at:close())
       return text
     end

@@ -12,6 +12,8 @@
  * seed(name, seed)     seed its generator; seed_type(type, seed) those of all devices of a type, open or not
  * current(type)        the index that the bare name means
  * set_current(name)    have the bare name of its type mean this device
+ * start_times(name)    begin to time what the device executes; what was timed before is forgotten
+ * stop_times(name)     wait for the device -> an array of {op, kernel, count, microseconds, bytes, operations}
  * is_name(text)        could this be meant as a device's name (and not as a dtype's)?
  * synchronize(name?)   wait until a device, or all open ones, have done what they were asked to */
 #include <string.h>
@@ -142,6 +144,49 @@ static int is_name(lua_State *L)
     return 1;
 }
 
+static const struct ah_time_functions *check_times(lua_State *L, struct ah_device **device)
+{
+    *device = ah_check_device(L, 1);
+    if (!(*device)->type->times)
+        luaL_error(L, "%s: its kernels cannot be timed; only those of CUDA devices can", (*device)->name);
+    return (*device)->type->times;
+}
+
+static int start_times(lua_State *L)
+{
+    struct ah_device *device;
+    const struct ah_time_functions *times = check_times(L, &device);
+    ah_check(L, times->start(device));
+    return 0;
+}
+
+static int stop_times(lua_State *L)
+{
+    struct ah_device *device;
+    const struct ah_time_functions *times = check_times(L, &device);
+    struct ah_device_time row;
+    ah_check(L, times->stop(device));
+    lua_newtable(L);
+    for (size_t i = 0; times->read(device, i, &row); i++) {
+        lua_createtable(L, 0, 6);
+        lua_pushstring(L, row.op);
+        lua_setfield(L, -2, "op");
+        lua_pushstring(L, row.kernel);
+        lua_setfield(L, -2, "kernel");
+        const struct {
+            const char *name;
+            double value;
+        } numbers[] = {{"count", (double)row.count}, {"microseconds", row.microseconds}, {"bytes", row.bytes},
+                       {"operations", row.operations}};
+        for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++) {
+            lua_pushnumber(L, numbers[k].value);
+            lua_setfield(L, -2, numbers[k].name);
+        }
+        lua_rawseti(L, -2, (int)i + 1);
+    }
+    return 1;
+}
+
 static int synchronize(lua_State *L)
 {
     struct ah_device *only = lua_isnoneornil(L, 1) ? NULL : ah_check_device(L, 1), *device;
@@ -176,6 +221,8 @@ int ah_open_device(lua_State *L)
         {"current", current, "type:s"},
         {"set_current", set_current, "device:D"},
         {"opened", opened, ""},
+        {"start_times", start_times, "device:D"},
+        {"stop_times", stop_times, "device:D"},
         {"is_name", is_name, "text:*?"},
         /* Wait until a device, or all that are open, have done what they were asked to.
          *     accelhost.synchronize() */

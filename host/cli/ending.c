@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <lauxlib.h>
@@ -33,8 +34,18 @@ static bool is_written(void)
     return (fd < 0 || close(fd) == 0) && written;
 }
 
+/* The table of what CUDA devices executed, where it was asked for. */
+static void ending_report_times(struct ah_host *host)
+{
+    static const char chunk[] = "require('accelhost.profiler.device_times').report()";
+    const char *asked = getenv("ACCELHOST_CUDA_TIMES");
+    if (host->lua && asked && !strcmp(asked, "1") && luaL_loadbuffer(host->lua, chunk, strlen(chunk), "=times") == 0)
+        lua_pcall(host->lua, 0, 0, 0);
+}
+
 int ah_ending_finish(struct ah_host *host, int code)
 {
+    ending_report_times(host);
     /* What is still being saved is part of the run. */
     if (ah_saver_finish_all(code == 0) < 0 && code == 0)
         return ah_ending_fail(host, ah_error_text());

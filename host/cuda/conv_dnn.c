@@ -9,6 +9,7 @@
 #include "cuda/capture.h"
 #include "cuda/dnn.h"
 #include "cuda/memory.h"
+#include "cuda/times.h"
 
 enum { PLANS = 256, CHOICES = 32, PARTS = 6, NOTES = 16 };
 #define WORKSPACE ((int64_t)1 << 30)
@@ -322,6 +323,12 @@ static cudnnStatus_t execute(const struct ah_cudnn *dnn, const struct plan *plan
     return work.status;
 }
 
+static double conv_operations(const struct ah_conv *s)
+{
+    double outputs = (double)s->n * (double)s->oc * (double)s->oh * (double)s->ow;
+    return 2 * outputs * (double)(s->c / s->groups) * (double)s->kh * (double)s->kw;
+}
+
 int ah_cuda_dnn_convolve(struct ah_device *device, const char *who, const struct ah_cuda_conv *conv)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
@@ -342,7 +349,9 @@ int ah_cuda_dnn_convolve(struct ah_device *device, const char *who, const struct
         return 0;
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_cuda_capture_see(cuda, conv, sizeof *conv));
+    struct ah_cuda_span span = ah_cuda_span_begin(cuda, who, "cuDNN");
     cudnnStatus_t code = execute(dnn, plan, conv, workspace);
+    ah_cuda_span_end(cuda, span, 0, conv_operations(s));
     /* In the order of the stream: who takes the block next writes it after the convolution. */
     ah_cuda_memory_give(cuda->memory, workspace);
     if (code != CUDNN_STATUS_SUCCESS)

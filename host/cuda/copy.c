@@ -12,6 +12,7 @@
 #include "cuda/kernels/transpose.h"
 #include "cuda/memory.h"
 #include "cuda/pinned.h"
+#include "cuda/times.h"
 
 #define PIECE ((size_t)4 << 20)
 
@@ -141,8 +142,13 @@ int ah_cuda_copy(struct ah_device *device, void *to, struct ah_device *to_device
     if (to_device_ != from_device)
         return to_peer(ah_cuda_state(to_device_), to, ah_cuda_state(from_device), from, bytes);
     AH_TRY(ah_cuda_capture_see(cuda, (CUdeviceptr[]){address(to), address(from)}, 2 * sizeof(CUdeviceptr)));
-    return ah_cuda_check(ah_cuda.copy_within(address(to), address(from), bytes, queue), "%s: copy of %zu bytes",
-                         device->name, bytes);
+    struct ah_cuda_span span = {-1};
+    if (queue == cuda->compute)
+        span = ah_cuda_span_begin(cuda, "copy", "copy_within");
+    AH_TRY(ah_cuda_check(ah_cuda.copy_within(address(to), address(from), bytes, queue), "%s: copy of %zu bytes",
+                         device->name, bytes));
+    ah_cuda_span_end(cuda, span, 2.0 * (double)bytes, 0);
+    return 0;
 }
 
 int ah_cuda_fill(struct ah_device *device, void *to, int byte, size_t bytes)
@@ -152,8 +158,11 @@ int ah_cuda_fill(struct ah_device *device, void *to, int byte, size_t bytes)
         return 0;
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_cuda_capture_see(cuda, (CUdeviceptr[]){address(to)}, sizeof(CUdeviceptr)));
-    return ah_cuda_check(ah_cuda.fill_bytes(address(to), (unsigned char)byte, bytes, cuda->compute),
-                         "%s: filling %zu bytes", device->name, bytes);
+    struct ah_cuda_span span = ah_cuda_span_begin(cuda, "fill", "fill_bytes");
+    AH_TRY(ah_cuda_check(ah_cuda.fill_bytes(address(to), (unsigned char)byte, bytes, cuda->compute),
+                         "%s: filling %zu bytes", device->name, bytes));
+    ah_cuda_span_end(cuda, span, (double)bytes, 0);
+    return 0;
 }
 
 int ah_cuda_transpose(struct ah_device *device, void *to, const void *from, int64_t batch, int64_t rows,

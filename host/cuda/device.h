@@ -15,6 +15,7 @@ struct ah_cuda_pinned;
 struct ah_cuda_feed;
 struct ah_cuda_faults;
 struct ah_cuda_capture;
+struct ah_cuda_times;
 
 /* Of philox.h. */
 struct ah_cuda_generator {
@@ -37,6 +38,7 @@ struct ah_cuda_device {
     struct ah_cuda_pinned *pinned;
     struct ah_cuda_feed *feed;
     struct ah_cuda_faults *faults; /* fault.h; NULL before the first look */
+    struct ah_cuda_times *times;   /* times.h; NULL before the first start */
     struct ah_cuda_generator generator;
     struct ah_cuda_capture *capturing, *revised; /* capture.h; NULL: no graph is */
     struct ah_graph *collecting;          /* captured graphs with collectives */

@@ -14,6 +14,7 @@
 #include "cuda/memory.h"
 #include "cuda/nccl_graph.h"
 #include "cuda/philox.h"
+#include "cuda/times.h"
 
 struct ah_graph {
     struct ah_cuda_device *cuda;
@@ -220,7 +221,9 @@ static int graph_replay(struct ah_graph *graph)
     AH_TRY(write_numbers(graph));
     if (graph->drawn)
         AH_TRY(ah_cuda_philox_replay(cuda, (uint64_t)(uintptr_t)graph->numbers.block, graph->drawn));
+    struct ah_cuda_span span = ah_cuda_span_begin(cuda, "replay", "graph");
     AH_TRY(ah_cuda_check(ah_cuda.graph_launch(graph->exec, cuda->compute), "%s: replaying a graph", name));
+    ah_cuda_span_end(cuda, span, 0, 0);
     AH_TRY(ah_nccl_calls_note(cuda, &graph->calls));
     if (cuda->waits)
         AH_TRY(ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: a replayed graph", name));

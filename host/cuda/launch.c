@@ -7,6 +7,7 @@
 
 #include "cuda/capture.h"
 #include "cuda/images.h"
+#include "cuda/times.h"
 
 enum { FILES = 64 };
 
@@ -106,10 +107,12 @@ int ah_cuda_launch(struct ah_device *device, struct ah_cuda_kernel *kernel, cons
         return ah_fail(AH_ESTATE, "%s: kernel %s is none of the captured step", who, kernel->name);
     /* The driver copies the arguments before it returns, and writes none of them. */
     void *values[] = {(void *)(uintptr_t)args};
+    struct ah_cuda_span span = ah_cuda_span_begin(cuda, who, kernel->name);
     CUresult code = ah_cuda.launch(kernel->on[cuda->ordinal], grid.blocks, 1, 1, grid.threads, 1, 1, grid.shared_bytes,
                                    cuda->compute, values, NULL);
     AH_TRY(ah_cuda_check(code, "%s: %s: kernel %s (%u blocks of %u threads)", device->name, who, kernel->name,
                          grid.blocks, grid.threads));
+    ah_cuda_span_end(cuda, span, 0, 0);
     if (!cuda->waits || cuda->capturing)
         return 0;
     return ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: %s: kernel %s", device->name, who,

@@ -18,6 +18,7 @@
 #include "cuda/philox.h"
 #include "cuda/pinned.h"
 #include "cuda/product.h"
+#include "cuda/times.h"
 #include "ops/op.h"
 #include "ops/table_text.h"
 
@@ -81,6 +82,7 @@ static void cuda_close(struct ah_device *device)
         ah_cuda_feed_close(cuda->feed);
         ah_cuda_pinned_close(cuda->pinned);
         ah_cuda_faults_close(cuda);
+        ah_cuda_times_close(cuda->times);
         ah_cuda_memory_close(cuda->memory);
         if (cuda->compute)
             ah_cuda.stream_destroy(cuda->compute);
@@ -120,7 +122,8 @@ static int open_state(struct ah_cuda_device *cuda)
     AH_TRY(ah_cuda_check(ah_cuda.stream_create(&cuda->copy, CU_STREAM_NON_BLOCKING, 0), "%s: a stream", name));
     AH_TRY(ah_cuda_memory_open(&cuda->memory, cuda));
     AH_TRY(ah_cuda_pinned_open(&cuda->pinned, cuda));
-    return ah_cuda_feed_open(&cuda->feed, cuda);
+    AH_TRY(ah_cuda_feed_open(&cuda->feed, cuda));
+    return ah_cuda_times_open(cuda);
 }
 
 static int cuda_open(struct ah_device *device)
@@ -208,4 +211,5 @@ const struct ah_device_type ah_device_plugin = {
     .memory_info = cuda_memory_info,
     .feed = &ah_cuda_feed_functions,
     .marks = &ah_cuda_mark_functions,
+    .times = &ah_cuda_time_functions,
 };

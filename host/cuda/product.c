@@ -7,6 +7,7 @@
 #include "cuda/blas.h"
 #include "cuda/capture.h"
 #include "cuda/memory.h"
+#include "cuda/times.h"
 
 enum { PLANS = 256 };
 #define WORKSPACE ((size_t)32 << 20)
@@ -218,6 +219,19 @@ static struct key key_of(const struct ah_cuda_device *cuda, const struct ah_cuda
     return key;
 }
 
+static double product_operations(const struct key *key)
+{
+    return 2.0 * (double)key->batch * (double)key->rows * (double)key->columns * (double)key->depth;
+}
+
+/* What it reads and writes once. */
+static double product_bytes(const struct key *key)
+{
+    double rows = (double)key->rows, columns = (double)key->columns, depth = (double)key->depth;
+    double item = (double)ah_dtype_size((enum ah_dtype)key->dtype);
+    return (double)key->batch * (rows * depth + depth * columns + rows * columns) * item;
+}
+
 int ah_cuda_multiply(struct ah_device *device, const char *who, const struct ah_cuda_product *product)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
@@ -237,11 +251,13 @@ int ah_cuda_multiply(struct ah_device *device, const char *who, const struct ah_
     const double wide_one = 1, wide_kept = product->adds;
     bool wide = product->dtype == AH_F64;
     void *out = (void *)(uintptr_t)product->out.at;
+    struct ah_cuda_span span = ah_cuda_span_begin(cuda, who, "product");
     cublasStatus_t status = blas->matmul(
         handles[cuda->ordinal], plan->product, wide ? (const void *)&wide_one : &one,
         (const void *)(uintptr_t)product->b.at, plan->b, (const void *)(uintptr_t)product->a.at, plan->a,
         wide ? (const void *)&wide_kept : &kept, out, plan->out, out, plan->out, &plan->choice.algo, workspace,
         plan->choice.workspaceSize, cuda->compute);
+    ah_cuda_span_end(cuda, span, product_bytes(&key), product_operations(&key));
     /* In the order of the stream: who takes the block next writes it after the product. */
     ah_cuda_memory_give(cuda->memory, workspace);
     AH_TRY(check(blas, status, who, "a product"));

@@ -32,7 +32,7 @@ struct ah_optim_kernels; /* optim/kernels.h */
 typedef int (*ah_kernel)(struct ah_call *call);
 
 /* Raise it whenever a struct or function that plugins use changes. */
-enum { AH_DEVICE_ABI = 3 };
+enum { AH_DEVICE_ABI = 4 };
 
 /* Graphs: what a device was asked to do between two moments, kept to be done again as one. */
 struct ah_graph_functions {
@@ -76,6 +76,22 @@ struct ah_mark_functions {
     int (*wait)(struct ah_mark *mark); /* until it is reached; one that was never set is */
     /* Between two timed marks of one device that were reached. */
     int (*elapsed)(struct ah_mark *from, struct ah_mark *to, double *milliseconds);
+};
+
+/* What a device has executed under one name: times are the device's own, summed over `count` launches. */
+struct ah_device_time {
+    const char *op, *kernel; /* the op, or what else asked for it; the kernel or the library's call */
+    uint64_t count;
+    double microseconds;
+    double bytes, operations; /* that it has moved and done at least; 0: not known */
+};
+
+/* Times of kernels, until stopped: start forgets the earlier ones, stop waits for the device. */
+struct ah_time_functions {
+    int (*start)(struct ah_device *device);
+    int (*stop)(struct ah_device *device);
+    /* Row i, from 0, in the order of first launches; false past the last one. */
+    bool (*read)(struct ah_device *device, size_t i, struct ah_device_time *out);
 };
 
 /* One of the things that are told of a device: a number, or a text where that is not empty. */
@@ -136,6 +152,7 @@ struct ah_device_type {
     const struct ah_graph_functions *graphs;
     const struct ah_feed_functions *feed;
     const struct ah_mark_functions *marks;
+    const struct ah_time_functions *times;
 };
 
 struct ah_device {

@@ -151,8 +151,8 @@ describe("accelerator:profile", function()
     assert.error_matches(function() accelerator:profile({record_shapes = true}) end,
       "profile: fn: expected a function or something callable, got nil")
     assert.error_matches(function() accelerator:profile({with_flops = true}, print) end, "with_flops: operations are")
-    assert.error_matches(function() accelerator:profile({activities = {"cuda"}}, print) end,
-      'activities: expected "cpu"[^\n]*\'cuda\'')
+    assert.error_matches(function() accelerator:profile({activities = {"gpu"}}, print) end,
+      'activities: expected "cpu" or "cuda", got[^\n]*\'gpu\'')
   end)
 end)
 

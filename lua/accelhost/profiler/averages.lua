@@ -3,7 +3,7 @@ local arguments = require "accelhost.util.arguments"
 
 ---@class KeyAverages
 ---@field [integer] table {key, kind, count, self_cpu_time_total, cpu_time_total, cpu_time, self_cpu_memory_usage,
---- cpu_memory_usage, input_shapes}
+--- cpu_memory_usage, input_shapes, device_time_total, kind}
 local KeyAverages = {}
 KeyAverages.__index = KeyAverages
 
@@ -13,7 +13,7 @@ local function row_of(rows, order, key, kind, shapes, by_shape)
   if not row then
     row = {
       key = key, kind = kind, count = 0, self_cpu_time_total = 0, cpu_time_total = 0, self_cpu_memory_usage = 0,
-      cpu_memory_usage = 0, input_shapes = by_shape and shapes or "", open = 0,
+      cpu_memory_usage = 0, input_shapes = by_shape and shapes or "", open = 0, device_time_total = 0,
     }
     rows[id] = row
     order[#order + 1] = row
@@ -29,11 +29,23 @@ local function close(stack, time)
   end
 end
 
+-- Kernels are rows of their own, and their time is that of the op which launched them; by shapes it is nobody's.
+local function add_kernels(rows, order, kernels, by_shape)
+  for _, kernel in ipairs(kernels) do
+    local op = not by_shape and rows[kernel.op]
+    if op and op.kind == "op" then op.device_time_total = op.device_time_total + kernel.microseconds end
+    local row = row_of(rows, order, kernel.kernel .. " (" .. kernel.op .. ")", "kernel", "", by_shape)
+    row.count = row.count + kernel.count
+    row.device_time_total = row.device_time_total + kernel.microseconds
+  end
+end
+
 --- Rows by name (kind and name: what is a node of backward is "backward of NAME"), times in microseconds.
 ---@param recording userdata
 ---@param by_shape boolean a row for each name and shapes
+---@param kernels table[] what devices executed (device_times.stop)
 ---@return KeyAverages
-local function averages_of(recording, by_shape)
+local function averages_of(recording, by_shape, kernels)
   local rows, order, stack, lane = {}, {}, {}, nil
   for i = 0, recording:count() - 1 do
     local name, kind, thread, start, stop, bytes, shapes = recording:span(i)
@@ -60,6 +72,7 @@ local function averages_of(recording, by_shape)
       stack[#stack + 1] = {row = row, stop = stop}
     end
   end
+  add_kernels(rows, order, kernels, by_shape)
   for _, row in ipairs(order) do
     row.cpu_time, row.open = row.cpu_time_total / row.count, nil
   end
@@ -81,15 +94,20 @@ local function bytes_text(bytes)
 end
 
 local read_table = arguments.signature("table", {
-  {"sort_by: 'cpu_time'|'cpu_time_total'|'self_cpu_time_total'|'cpu_memory_usage'|'self_cpu_memory_usage'|'count'"},
+  {"sort_by: 'cpu_time'|'cpu_time_total'|'self_cpu_time_total'|'cpu_memory_usage'|'self_cpu_memory_usage'|'device_time_total'|"
+    .. "'count'"},
   {"row_limit: integer", 100},
 })
 
-local function cells_of(row, total, memory, shapes)
+local function cells_of(row, total, device, memory, shapes)
   local cells = {
     row.key, ("%.2f%%"):format(100 * row.self_cpu_time_total / total), time_text(row.self_cpu_time_total),
     ("%.2f%%"):format(100 * row.cpu_time_total / total), time_text(row.cpu_time_total), time_text(row.cpu_time),
   }
+  if device > 0 then
+    cells[#cells + 1] = time_text(row.device_time_total)
+    cells[#cells + 1] = ("%.2f%%"):format(100 * row.device_time_total / device)
+  end
   if memory then
     cells[#cells + 1] = bytes_text(row.cpu_memory_usage)
     cells[#cells + 1] = bytes_text(row.self_cpu_memory_usage)
@@ -126,10 +144,11 @@ end
 ---@return string
 function KeyAverages:table(...)
   local sort_by, row_limit = read_table(...)
-  local order, total, memory, shapes = {}, 0, false, false
+  local order, total, device, memory, shapes = {}, 0, 0, false, false
   for i, row in ipairs(self) do
     order[i] = row
     total = total + row.self_cpu_time_total
+    if row.kind == "kernel" then device = device + row.device_time_total end
     memory = memory or row.cpu_memory_usage ~= 0
     shapes = shapes or row.input_shapes ~= ""
   end
@@ -142,15 +161,17 @@ function KeyAverages:table(...)
     end)
   end
   local rows = {{"Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"}}
+  for _, name in ipairs(device > 0 and {"Device time", "Device %"} or {}) do rows[1][#rows[1] + 1] = name end
   for _, name in ipairs(memory and {"CPU Mem", "Self CPU Mem"} or {}) do rows[1][#rows[1] + 1] = name end
   rows[1][#rows[1] + 1] = "# of Calls"
   if shapes then rows[1][#rows[1] + 1] = "Input Shapes" end
   for i, row in ipairs(order) do
     if row_limit >= 0 and i > row_limit then break end
-    rows[#rows + 1] = cells_of(row, math.max(total, 1e-9), memory, shapes)
+    rows[#rows + 1] = cells_of(row, math.max(total, 1e-9), device, memory, shapes)
   end
   local lines = layout(rows)
   lines[#lines + 1] = "Self CPU time total: " .. time_text(total)
+  if device > 0 then lines[#lines + 1] = "Device time total: " .. time_text(device) end
   return table.concat(lines, "\n")
 end
 

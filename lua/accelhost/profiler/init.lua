@@ -13,6 +13,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local averages_of = require "accelhost.profiler.averages"
 local class = require "accelhost.util.class"
+local device_times = require "accelhost.profiler.device_times"
 local namespace = require "accelhost.util.namespace"
 local protect = require "accelhost.util.protect"
 local warn = require "accelhost.util.warn"
@@ -31,20 +32,24 @@ local read = arguments.signature("profile", {
   {"with_modules: flag", false}, {"max_events: count"},
 })
 
-local function check_activities(activities)
-  if activities == nil then return end
+-- Are kernels on CUDA devices timed: true, false, or nil where that depends on whether one is open?
+local function reads_cuda(activities)
   local list = type(activities) == "table" and activities or {activities}
+  if #list == 0 then return nil end
+  local found = false
   for _, activity in ipairs(list) do
-    if activity ~= "cpu" then
-      fail("profile: activities: expected \"cpu\" (what runs on a device is timed where its op is called), got %s",
-        arguments.describe(activity))
+    local name = type(activity) == "string" and activity:lower()
+    if name ~= "cpu" and name ~= "cuda" then
+      fail("profile: activities: expected \"cpu\" or \"cuda\", got %s", arguments.describe(activity))
     end
+    found = found or name == "cuda"
   end
+  return found
 end
 
 function Profile:init(...)
   local activities, schedule, on_trace_ready, shapes, memory, stack, flops, modules, most = read(...)
-  check_activities(activities)
+  self._cuda = reads_cuda(activities)
   if flops then fail "profile: with_flops: operations are not counted here; leave it out" end
   self._schedule, self._on_trace_ready = schedule, on_trace_ready
   self._options = {shapes, memory, stack, modules, most}
@@ -54,6 +59,7 @@ end
 
 local function begin(self)
   trace.start(unpack(self._options, 1, 5))
+  if self._cuda ~= false then self._devices = device_times.start(self._cuda) end
 end
 
 -- A step of the script is a range around everything in it.
@@ -69,6 +75,7 @@ end
 
 local function ready(self)
   self._recording = trace.stop()
+  self._kernels = device_times.stop(self._devices or {})
   local _, dropped, left_out = self._recording:count()
   if dropped > 0 then
     warn(("profile: %d of the oldest events are lost; {max_events = ...} keeps more, a schedule records less")
@@ -87,7 +94,10 @@ local function turn(self, from, to)
     from = "none"
   end
   if to ~= "none" and from == "none" then begin(self) end
-  if will and from == "warmup" then trace.forget() end
+  if will and from == "warmup" then
+    trace.forget()
+    if self._devices then device_times.start(false) end
+  end
   if to == "none" and from == "warmup" then trace.stop() end
   self.current_action = to
 end
@@ -131,7 +141,20 @@ end
 ---@return KeyAverages
 function Profile:key_averages(group_by_input_shape)
   if type(group_by_input_shape) == "table" then group_by_input_shape = group_by_input_shape.group_by_input_shape end
-  return averages_of(recording_of(self, "key_averages"), group_by_input_shape == true)
+  return averages_of(recording_of(self, "key_averages"), group_by_input_shape == true, self._kernels)
+end
+
+local read_table = arguments.signature("kernel_table", {{"row_limit: integer", 40}, {"steps: count", 1}})
+
+--- The kernels that CUDA devices executed, as a text: a line for each op and kernel with its calls, its time on the
+--- device, and GB/s and TFLOP/s where bytes and operations are known. A step that is replayed as a graph is one line.
+---@param row_limit? integer default 40; negative: all
+---@param steps? integer numbers are divided by it
+---@return string
+function Profile:kernel_table(...)
+  local row_limit, steps = read_table(...)
+  recording_of(self, "kernel_table")
+  return device_times.text(self._kernels, steps, row_limit)
 end
 
 --- The spans, in order: an array of {name, kind, thread, start_us, duration_us, memory, shapes, kernel}. `kernel` says
@@ -165,7 +188,7 @@ local profiler = {}
 --
 --   local prof = accelhost.profiler.profile({record_shapes = true}, function() return w * 2 end)
 --   prof:key_averages()[1].count > 0  --> true
----@param activities? string|string[] "cpu"
+---@param activities? string|string[] "cpu", "cuda"; default: both where a CUDA device is open
 ---@param schedule? fun(step: integer): string see accelhost.profiler.schedule; prof:step() tells of each step
 ---@param on_trace_ready? fun(prof: Profile) called when something was recorded
 ---@param record_shapes? boolean
@@ -219,6 +242,6 @@ function profiler.trace_handler(folder, name)
 end
 
 return namespace.new("profiler", profiler, {schedule = {"accelhost.profiler.schedule"}}, {refused = {
-  ProfilerActivity = 'activities are words: "cpu"',
+  ProfilerActivity = 'activities are words: "cpu", "cuda"',
   tensorboard_trace_handler = "profiler.trace_handler(folder) writes the traces",
 }})

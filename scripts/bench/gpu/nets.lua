@@ -70,12 +70,14 @@ function nets.resnet18(batch, smoke)
   }
 end
 
---- GPT-2 of 124M parameters on blocks of 1024 tokens, without dropout; AdamW. The vocabulary is padded to 50304.
-function nets.gpt2(batch, smoke)
+--- GPT-2 of 124M parameters on blocks of 1024 tokens, without dropout unless it is given; AdamW. The vocabulary is
+--- padded to 50304.
+function nets.gpt2(batch, smoke, dropout)
+  dropout = dropout or 0
   batch = smoke and 2 or batch
   local tokens, layers, width, heads = smoke and 16 or 1024, smoke and 2 or 12, smoke and 32 or 768, smoke and 2 or 12
   local model = models.GPT2LMHeadModel {vocab_size = smoke and 64 or 50304, n_positions = tokens, n_embd = width,
-    n_layer = layers, n_head = heads, resid_pdrop = 0, embd_pdrop = 0, attn_pdrop = 0}
+    n_layer = layers, n_head = heads, resid_pdrop = dropout, embd_pdrop = dropout, attn_pdrop = dropout}
   local decayed, others, count = {}, {}, 0
   for name, parameter in model:named_parameters() do
     table.insert(parameter:dim() > 1 and decayed or others, parameter)

@@ -2,7 +2,8 @@
 --
 -- NET: one of nets.lua; DTYPE: float32 or bfloat16 (autocast); MODE: eager, or compile (accelerator:compile, a graph).
 -- Prints "name value" lines: step_ms is the median over blocks of steps, each block between two waits for the device
--- and long enough that these do not count. `loss` is the last one, to see that it is a number.
+-- and long enough that these do not count. `loss` is the last one, to see that it is a number. With KERNELS=1 in the
+-- environment the times of kernels in five further steps follow.
 local accelhost = require "accelhost"
 local now = require("accelhost._C").system.now
 
@@ -51,3 +52,8 @@ print("items_per_s", work.items / typical)
 print("peak_mb", accelhost.memory_stats("cuda").peak / 2 ^ 20)
 print("loss", value)
 if work.operations then print("operations_per_item", work.operations) end
+if os.getenv "KERNELS" then
+  local steps = 5
+  local prof = accelhost.profiler.profile({activities = {"cuda"}}, function() timed(steps) end)
+  print(prof:kernel_table {row_limit = 40, steps = steps})
+end

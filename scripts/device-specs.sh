@@ -14,7 +14,8 @@ folders='^spec/(ops|autograd|nn|tensor|optim|data|accelerator)/'
 not='(format|precision|vision|folder|worker|iterable|row_stream|table)_spec'
 some='^spec/(ops/(cases|elementwise|create)_spec|autograd/engine_spec|optim/optimizer_spec|tensor/tensor_spec)'
 # What only a CUDA device is asked.
-card='^spec/(device/(card|bench|cuda_nccl|cuda_jobs)|accelerator/precision)_spec'
+card='^spec/(device/(card|bench|cuda_(capture|conv|ctc|fault|feed|fused|jobs|nccl|place|precision|random|recurrent'
+card="$card|scaler|spatial|tf32))|accelerator/precision)_spec"
 
 every=$(find "$@" -name '*_spec.lua' | LC_ALL=C sort)
 of_tensors() { echo "$every" | grep -E "$folders" | grep -vE "$not"; }
@@ -23,7 +24,7 @@ far) of_tensors ;;
 some) echo "$every" | grep -E "$some" ;;
 cuda)
     chosen=$(of_tensors || true && echo "$every" | grep -E "$card")
-    for part in spec/device/card spec/ops/cases spec/autograd/ spec/optim/ spec/nn/ spec/; do
+    for part in spec/device/card spec/device/cuda_capture spec/ops/cases spec/autograd/ spec/optim/ spec/nn/ spec/; do
         echo "$chosen" | grep "^$part"
     done | awk '!seen[$0]++'
     ;;

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Everything that a machine with a card needs to test and measure this build, in one folder below 60 MB:
+# Everything that a machine with a card needs to test and measure this build, in one folder of at most 40 MB:
 # BUILD/bundle/gpu-checks, which unpacks files.tar.gz beside it: the tree, the program with its plugin and the plugin's
-# objects, the libraries that a bare system lacks, Busted, and MNIST when $ACCELHOST_DATA has it.
+# objects, the libraries that a bare system lacks, and Busted.
 # usage: bundle.sh BUILD
 set -eu
 cd "$(dirname "$0")/../.."
 build=$1
-limit=60
+limit=40
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 tree=$stage/tree
@@ -35,11 +35,6 @@ for name in busted busted.lua cliargs cliargs.lua dkjson.lua luassert mediator.l
     done
 done
 [ -f "$tree/modules/busted/runner.lua" ] || { echo "gpu-bundle: busted is not here" >&2; exit 1; }
-
-if [ -d "${ACCELHOST_DATA:-data}/mnist" ]; then
-    mkdir -p "$tree/data/mnist"
-    cp "${ACCELHOST_DATA:-data}"/mnist/*-ubyte* "$tree/data/mnist"
-fi
 
 bundle=$build/bundle
 rm -rf "$bundle"

@@ -5,11 +5,9 @@ local sim = require "spec.support.sim"
 
 -- What a program prints there.
 local function on_sim(code, env)
-  local all = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false, CUDA_VISIBLE_DEVICES = false}
-  for name, value in pairs(env or {}) do all[name] = value end
   code = "local accelhost, C = require 'accelhost', require 'accelhost._C'\nlocal data, cuda = accelhost.data, "
     .. "accelhost.cuda\nlocal function raises(fn) return select(2, pcall(fn)):gsub('^.-:%d+: ', '') .. '' end\n" .. code
-  return run.host({"-e", code}, {env = all, timeout = 120})
+  return sim.host(code, env)
 end
 
 local function prints(expected, code, env)

@@ -2,39 +2,25 @@
 --- error. On the simulated GPU; each case is a program of its own.
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
+local sim = require "spec.support.sim"
 
 local lfs = require "lfs"
 
-local simulator = (run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so"
-local there = lfs.attributes(simulator, "mode") == "file"
-if simulator:sub(1, 1) ~= "/" then simulator = lfs.currentdir() .. "/" .. simulator end
 local host = run.path:sub(1, 1) == "/" and run.path or lfs.currentdir() .. "/" .. run.path
-
-local function environment(more)
-  local env = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false, CUDA_VISIBLE_DEVICES = false,
-    ACCELHOST_USE_CPU = false}
-  for name, value in pairs(more or {}) do env[name] = value end
-  return env
-end
 
 -- The lines that a program tells with `tell`, in an empty folder.
 local function tells(expected, code)
   folder.with(function(path)
     code = "local accelhost = require 'accelhost'\nlocal nn, F, optim, data = accelhost.nn, accelhost.nn.functional, "
       .. "accelhost.optim, accelhost.data\nlocal function tell(...) print('=', ...) end\n" .. code
-    local result = run.program({host, "-e", code}, {env = environment(), dir = path, timeout = 120})
+    local result = run.program({host, "-e", code}, {env = sim.environment(code), dir = path, timeout = 120})
     local lines = {}
     for line in result.stdout:gmatch "[^\n]+" do lines[#lines + 1] = line:match "^=\t(.*)" end
     assert.same(expected, lines, result.stderr)
   end)
 end
 
-local function case(sentence, fn)
-  it(sentence, function()
-    if not there then return pending "needs the simulated GPU (make sim)" end
-    fn()
-  end)
-end
+local case = sim.case
 
 describe("Checkpoints of a run on a GPU", function()
   case("go on to the bit, with what the device's generator draws next", function()
@@ -96,7 +82,7 @@ describe("Checkpoints of a run on a GPU", function()
       local big = accelhost.randn({10 * 2 ^ 18}, {device = "cpu"}) -- 10 MiB
       local there = big:to "cuda:0"
       local half = accelhost.ones({3, 2}, {device = "cuda:0"}):t():to "float16"
-      local simulator = ffi.load "]] .. simulator .. [["
+      local simulator = ffi.load "]] .. sim.library .. [["
       local function copies()
         local found = {}
         for name, times in ffi.string(simulator.simulated_calls()):gmatch "(cuMemcpy%S+) (%d+)" do
@@ -190,7 +176,8 @@ end)
 
 describe("The prompt on a GPU", function()
   case("goes on after one that ran out of memory", function()
-    local result = run.program({host, "repl"}, {timeout = 60, env = environment {ACCELHOST_SIM_MEMORY = "64MiB"},
+    local env = sim.environment("", {ACCELHOST_SIM_MEMORY = "64MiB"})
+    local result = run.program({host, "repl"}, {timeout = 60, env = env,
       stdin = "accelhost.set_default_device 'cuda'\nlocal x = ones(2, 3)\nx:sum():item()\nlocal big = zeros(2 ^ 25)\n"
         .. "big\nx.device\n(x * 2):sum():item()\nzeros(2 ^ 20):sum():item()\n"})
     assert.matches("^6\n%[4%]:1: [^\n]*out of memory[^\n]*\n", result.stdout)

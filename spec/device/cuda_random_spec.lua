@@ -1,5 +1,4 @@
 --- Random numbers on a CUDA device, here the simulated GPU: Philox in PyTorch's order, and the generator's state.
-local run = require "spec.support.run"
 local sim = require "spec.support.sim"
 
 local HEAD = [[
@@ -10,9 +9,7 @@ local HEAD = [[
 
 -- What a program prints on the simulated GPU.
 local function on_sim(code, env)
-  local all = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false, ACCELHOST_CUDA_RANDOM = false}
-  for name, value in pairs(env or {}) do all[name] = value end
-  return run.host({"-e", HEAD .. code}, {env = all, timeout = 120})
+  return sim.host(HEAD .. code, env)
 end
 
 local case = sim.case

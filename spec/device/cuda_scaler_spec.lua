@@ -1,6 +1,5 @@
 --- GradScaler in steps that accelerator:compile captures, on the simulated GPU: what a graph leaves out, and what the
 --- host then knows, against the same steps as they are.
-local run = require "spec.support.run"
 local sim = require "spec.support.sim"
 
 local preamble = [[
@@ -73,9 +72,7 @@ local preamble = [[
 
 -- What the program prints, or its error.
 local function told(code, env)
-  local all = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false}
-  for name, value in pairs(env or {}) do all[name] = value end
-  local result = run.host({"-e", preamble .. code}, {env = all, timeout = 120})
+  local result = sim.host(preamble .. code, env)
   return result.stdout .. result.stderr
 end
 

@@ -1,32 +1,64 @@
---- Programs on the simulated GPU: each is one of its own, since a process opens its devices once.
+--- Programs on a GPU, each in a process of its own, since a process opens its devices once: on the real card where
+--- specs run on one (ACCELHOST_TEST_DEVICE=cuda without ACCELHOST_CUDA), else on the simulated GPU.
 local run = require "spec.support.run"
 
 local lfs = require "lfs"
 
 local sim = {}
 
---- Where it lies.
+--- The simulator's absolute path.
 sim.library = run.path:gsub("[^/]*$", "") .. "accelhost-cudasim.so"
+if sim.library:sub(1, 1) ~= "/" then sim.library = lfs.currentdir() .. "/" .. sim.library end
 
 --- Is it built (make sim)?
 sim.there = lfs.attributes(sim.library, "mode") == "file"
 
---- What a program does there, as run.host tells it; a variable of `env` that is false is not set.
+--- Do programs run on a real card?
+sim.on_card = os.getenv "ACCELHOST_TEST_DEVICE" == "cuda" and (os.getenv "ACCELHOST_CUDA" or "") == ""
+
+-- The order of threads, which a card chooses for itself.
+local of_order = {ACCELHOST_SIM_SEED = true, ACCELHOST_SIM_DELAY = true}
+
+-- Does a program ask for what only the simulator can do: its library, failures, several devices, little memory?
+local function needs_simulator(code, env)
+  for name in pairs(env) do
+    if name:find "^ACCELHOST_SIM_" and not of_order[name] then return true end
+  end
+  return env.ACCELHOST_CUDA == "sim" or code:find(sim.library, 1, true) ~= nil
+end
+
+local function pend(environment) return environment.pending "needs the simulated GPU (make sim)" end
+
+--- The environment of a program on the GPU; the sentence is pending where it needs a simulator that is not built. A
+--- variable of `env` that is false is not set.
+---@param code string
+---@param env? table<string, string|number|false>
+function sim.environment(code, env)
+  local simulated = not sim.on_card or needs_simulator(code, env or {})
+  if simulated and not sim.there then pend(getfenv(3)) end
+  local all = {
+    ACCELHOST_CUDA = simulated and "sim", ACCELHOST_TEST_DEVICE = false, ACCELHOST_USE_CPU = false,
+    ACCELHOST_CUDA_RANDOM = false,
+  }
+  for name, value in pairs(env or {}) do all[name] = value end
+  return all
+end
+
+--- Run a program there: run.host's result.
 ---@param code string
 ---@param env? table<string, string|number|false>
 function sim.host(code, env)
-  local all = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false}
-  for name, value in pairs(env or {}) do all[name] = value end
+  local all = sim.environment(code, env)
   return run.host({"-e", code}, {env = all, timeout = 120})
 end
 
---- A sentence that is pending where the simulated GPU is not built.
+--- A sentence that is pending where there is neither a card nor the simulated GPU.
 ---@param sentence string
 ---@param fn fun()
 function sim.case(sentence, fn)
   local environment = getfenv(2)
   environment.it(sentence, function()
-    if not sim.there then return environment.pending "needs the simulated GPU (make sim)" end
+    if not sim.on_card and not sim.there then return pend(environment) end
     fn()
   end)
 end

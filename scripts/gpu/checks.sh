@@ -79,8 +79,8 @@ finish() {
 }
 trap 'echo "ended by a signal"; finish 143' TERM INT
 
-# NVIDIA's libraries: the toolkit's, and those that Python's packages bring. Not the toolkit's folder compat, whose older
-# libcuda would be found before the driver's own.
+# NVIDIA's libraries: the toolkit's, and those that Python's packages bring. Not the toolkit's folder compat, whose
+# older libcuda would be found before the driver's own.
 nvidia_folders() {
     [ ! -d /usr/local/cuda/lib64 ] || echo /usr/local/cuda/lib64
     "$python" -c 'import glob, nvidia
@@ -153,8 +153,8 @@ fi
 
 ncu=$(command -v ncu || ls /usr/local/cuda/bin/ncu 2>/dev/null)
 if [ -n "$ncu" ] && section ncu "counters of attention, loss and copies"; then
-    timeout -k 5 "$(room 40)" "$ncu" --set basic --clock-control none --launch-skip 60 --launch-count 24 \
-        --kill yes -k 'regex:attention|entropy|move|fold|norm' "$host" scripts/bench/gpu/train.lua gpt2 4 bfloat16 eager \
+    timeout -k 5 "$(room 40)" "$ncu" --set basic --clock-control none --launch-skip 60 --launch-count 24 --kill yes \
+        -k 'regex:attention|entropy|move|fold|norm' "$host" scripts/bench/gpu/train.lua gpt2 4 bfloat16 eager \
         >"$logs/ncu.log" 2>&1
     grep -cE '^ +[a-z_0-9]+ \(' "$logs/ncu.log" | sed 's/$/ kernels in ncu.log/'
 fi

@@ -94,8 +94,8 @@ local function bytes_text(bytes)
 end
 
 local read_table = arguments.signature("table", {
-  {"sort_by: 'cpu_time'|'cpu_time_total'|'self_cpu_time_total'|'cpu_memory_usage'|'self_cpu_memory_usage'|'device_time_total'|"
-    .. "'count'"},
+  {"sort_by: 'cpu_time'|'cpu_time_total'|'self_cpu_time_total'|'cpu_memory_usage'|'self_cpu_memory_usage'|"
+    .. "'device_time_total'|'count'"},
   {"row_limit: integer", 100},
 })
 

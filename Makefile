@@ -58,9 +58,9 @@ ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(w
 SEED_OFF := $(if $(LUAJIT_A),host/bind/lua_seed_shared.c,host/bind/lua_code.c)
 LEVEL_OFF := host/base/level_$(if $(LEVELS),native,portable).c
 SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/cuda/% host/image/% host/plot/% host/edit/% \
-        host/store/% host/mpi/%, $(sort $(wildcard host/*.c host/*/*.c))) \
+        host/store/% host/mpi/%, $(sort $(wildcard host/*.c host/*/*.c host/*/*/*.c))) \
         $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
-HOT  := $(if $(LEVELS),$(filter host/cpu/% host/data/% host/base/half.c host/comm/combine.c \
+HOT  := $(if $(LEVELS),$(filter host/cpu/% host/data/% host/base/half.c host/comm/control/combine.c \
         host/tensor/rng.c host/tensor/transpose.c,$(SRC)))
 OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(HOT),$(SRC))) $(BUILD)/embedded.o \
         $(LEVELS:%=$(BUILD)/hot.%.o) $(if $(LEVELS),$(BUILD)/levels.o)
@@ -137,7 +137,8 @@ $(BUILD)/accelhost-sqlite.so: host/store/plugin.c host/io/database.h | deps-chec
 	@mkdir -p $(@D)
 	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $< $(SQLITE_LIBS)
 
-$(BUILD)/accelhost-mpi.so: $(wildcard host/mpi/*.[ch]) host/comm/mpi.h host/comm/wire.h host/comm/hosts.h | deps-check
+$(BUILD)/accelhost-mpi.so: $(wildcard host/mpi/*.[ch]) host/comm/net/mpi.h host/comm/net/transport.h \
+		host/comm/control/hosts.h | deps-check
 	@mkdir -p $(@D)
 	$(if $(MPI_FLAGS),,@echo "$(@F) needs an MPI: libopenmpi-dev (scripts/install-deps.sh mpi)" >&2; exit 1)
 	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $(filter %.c,$^) \
@@ -238,8 +239,8 @@ $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 .DELETE_ON_ERROR:
 
 # Behind it the texts of everything public, where they stand: accelhost help reads them.
-DOCUMENTED := $(LUA) $(sort $(wildcard host/ops/*.def host/bind/*.c examples/guides/*.md)) host/cli/variables.def \
-	host/config/settings.def
+DOCUMENTED := $(LUA) $(sort $(wildcard host/ops/*.def host/bind/*.c examples/guides/*.md)) \
+	host/cli/base/variables.def host/config/settings.def
 $(BUILD)/embedded.c: $(DOCUMENTED) scripts/docs/extract.lua $(BUILD)/embed Makefile
 	$(call say,embed lua)$(BUILD)/embed $@ $(BUILD)/embedded.bin $(LUA) --docs scripts/docs/extract.lua $(DOCUMENTED)
 
@@ -445,7 +446,7 @@ $(BUILD)/docs/index.html: $(BUILD)/accelhost README.md $(wildcard scripts/docs/*
 
 .PHONY: format
 format: ## clang-format on host/ and spec/host/
-	clang-format -i $(wildcard host/*.[ch] host/*/*.[ch] spec/host/*.[ch])
+	clang-format -i $(wildcard host/*.[ch] host/*/*.[ch] host/*/*/*.[ch] spec/host/*.[ch])
 
 .PHONY: clean
 clean: ## remove everything built

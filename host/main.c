@@ -11,8 +11,9 @@
 #include "base/nearest.h"
 #include "base/status.h"
 #include "base/version.h"
-#include "cli/command.h"
-#include "cli/init.h"
+#include "cli/command/command.h"
+#include "cli/command/init.h"
+#include "cli/launch/launch.h"
 
 static int help(int argc, char **argv);
 

@@ -18,7 +18,7 @@ tensors="host/tensor/tensor.c host/tensor/transpose.c host/tensor/device.c host/
 tensors="$tensors host/base/alloc.c host/base/dtype.c host/base/half.c host/base/nearest.c host/base/plugin.c"
 tensors="$tensors host/base/status.c"
 writer="host/io/writer.c host/base/sha256.c host/base/sha256_blocks.c"
-comm=$(ls host/comm/*.c | grep -v mesh.c)
+comm=$(ls host/comm/*/*.c | grep -v mesh.c)
 if [ $# = 0 ]; then
     # shellcheck disable=SC2046
     set -- $(basename -a -s .c spec/fuzz/*.c)

@@ -1,9 +1,9 @@
 /* What this process does now, for whoever looks at it from outside: `accelhost top`, a peer that waits for it, a rank
  * that is asked by a signal for the line where it is.
  *
- * A pulse lies on the rank's slot of the job's board (comm/board.h), which other processes read; without a board it is
- * this process's own. Only the Lua thread writes it, by plain stores that cost a nanosecond, and a fork of the process
- * writes to a pulse of its own. */
+ * A pulse lies on the rank's slot of the job's board (comm/control/control_block.h), which other processes read;
+ * without a board it is this process's own. Only the Lua thread writes it, by plain stores that cost a nanosecond, and
+ * a fork of the process writes to a pulse of its own. */
 #ifndef AH_BASE_PULSE_H
 #define AH_BASE_PULSE_H
 

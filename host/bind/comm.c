@@ -21,9 +21,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/board.h"
-#include "comm/rank.h"
-#include "comm/topology.h"
+#include "comm/control/control_block.h"
+#include "comm/control/topology.h"
+#include "comm/join/rank.h"
 
 static int topology(lua_State *L, size_t field)
 {

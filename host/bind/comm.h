@@ -3,7 +3,7 @@
 #define AH_BIND_COMM_H
 
 #include "bind/bind.h"
-#include "comm/group.h"
+#include "comm/group/group.h"
 
 /* Every function of the module is also a method of a group: where argument 1 is one, it is used, else the job's. */
 struct ah_entry {
@@ -19,8 +19,8 @@ void ah_push_group(lua_State *L, struct ah_group *group);
 int ah_check_whole(lua_State *L, int index, const char *what); /* a whole number */
 enum ah_reduce_op ah_check_reduce_op(lua_State *L, int index); /* nil: sum */
 
-/* The device on whose memory a group makes a call by a lane of its own (comm/lane.h); NULL: tensors go by the host.
- * `any` is one of the call's tensors, NULL where it has none on this rank. A collective, the first time. */
+/* The device on whose memory a group makes a call by a lane of its own (comm/group/device_comm.h); NULL: tensors go by
+ * the host. `any` is one of the call's tensors, NULL where it has none on this rank. A collective, the first time. */
 int ah_comm_reach(lua_State *L, struct ah_group *group, enum ah_collective_kind kind, enum ah_reduce_op op,
                   const struct ah_tensor *any, struct ah_device **out);
 /* A tensor's elements dense and where they can be reached, on `device`, or by the host (NULL): the tensor itself,

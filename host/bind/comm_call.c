@@ -8,7 +8,7 @@
  * arena_empty(shape, dtype)                    a tensor in the group's memory: collectives on it copy nothing
  *
  * The shape goes into the fingerprint: ranks that bring the same number of elements in another shape disagree. Tensors
- * of other devices go by the device's own lane (comm/lane.h), or pass through the CPU. */
+ * of other devices go by the device's own lane (comm/group/device_comm.h), or pass through the CPU. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

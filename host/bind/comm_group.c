@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "bind/comm.h"
-#include "comm/lane.h"
+#include "comm/group/device_comm.h"
 
 #define GROUP "accelhost.comm.group"
 

@@ -11,7 +11,7 @@
 
 #include "autograd/graph.h"
 #include "bind/comm.h"
-#include "comm/mail.h"
+#include "comm/group/message.h"
 
 #define MAIL "accelhost.comm.mail"
 

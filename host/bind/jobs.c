@@ -8,9 +8,9 @@
 #include "base/time.h"
 #include "bind/bind.h"
 #include "bind/function.h"
-#include "comm/collective.h"
-#include "comm/doing.h"
-#include "comm/jobs.h"
+#include "comm/control/collective.h"
+#include "comm/control/jobs.h"
+#include "comm/control/rank_status.h"
 
 static const char metatable[] = "accelhost.board";
 

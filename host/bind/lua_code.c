@@ -2,7 +2,8 @@
  * at random addresses, and again after each flush; where large libraries and pinned memory have taken that window it
  * finds none, and gives up every trace: a loop of 0.08 s took 109 s (measured). So the first piece reserves addresses
  * below the program, which cost no memory, and all pieces come from there; more than the reserve holds is looked for
- * as ever. With LuaJIT as a shared library only the first piece is sure, which a short loop claims (cli/host.c). */
+ * as ever. With LuaJIT as a shared library only the first piece is sure, which a short loop claims
+ * (cli/process/host.c). */
 #include "bind/lua_code.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* accelhost._C.recovery: what the replacement of a killed rank goes on with (comm/recover.h).
+/* accelhost._C.recovery: what the replacement of a killed rank goes on with (comm/recover/recover.h).
  *
  * is_on(), is_due()                 are killed ranks replaced, and is this process one that has not taken its state?
  * publish(alike, own, fixed, note)  this rank is at the next boundary
@@ -17,7 +17,7 @@
 #include "bind/bind.h"
 #include "bind/generator.h"
 #include "bind/pack.h"
-#include "comm/recover.h"
+#include "comm/recover/recover.h"
 
 enum { ALIGN = 64 };
 

@@ -13,9 +13,9 @@
 #include "bind/function.h"
 #include "bind/handle.h"
 #include "bind/op.h"
-#include "comm/group.h"
-#include "cpu/gemm.h"
+#include "comm/group/group.h"
 #include "cpu/bf16.h"
+#include "cpu/gemm.h"
 #include "cpu/onednn.h"
 
 static int set_num_threads(lua_State *L)

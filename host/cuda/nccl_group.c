@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "comm/watch.h"
+#include "comm/group/watch.h"
 #include "cuda/capture.h"
 #include "cuda/graph.h"
 #include "cuda/nccl_graph.h"

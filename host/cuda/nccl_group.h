@@ -1,5 +1,5 @@
-/* NCCL as a group's lane (comm/lane.h): collectives on device memory, on a stream of their own beside the compute
- * stream.
+/* NCCL as a group's lane (comm/group/device_comm.h): collectives on device memory, on a stream of their own beside the
+ * compute stream.
  *
  * A call begins when the compute stream has come to where it was made, and what the compute stream is asked after its
  * end waits for it: the caller's memory needs no other fence. A thread watches over what is under way (nccl_watch.c).
@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "comm/lane.h"
+#include "comm/group/device_comm.h"
 #include "cuda/device.h"
 #include "cuda/nccl.h"
 

@@ -14,8 +14,8 @@
 
 #include "base/tell.h"
 #include "base/time.h"
-#include "comm/rank.h"
-#include "comm/watch.h"
+#include "comm/group/watch.h"
+#include "comm/join/rank.h"
 #include "cuda/nccl_group.h"
 
 static const int64_t second_ns = 1000000000;

@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "base/tell.h"
 #include "base/time.h"
-#include "comm/mpi.h"
+#include "comm/net/mpi.h"
 
 enum { AT_ONCE = 1 << 30, TAGS_SURE = 32767 }; /* bytes of a message; what every MPI has of tags */
 static const int64_t tick_ns = 200000;

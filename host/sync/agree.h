@@ -2,7 +2,7 @@
 #ifndef AH_SYNC_AGREE_H
 #define AH_SYNC_AGREE_H
 
-#include "comm/group.h"
+#include "comm/group/group.h"
 #include "tensor/tensor.h"
 
 /* A collective. Every rank must have what rank 0 has: as many tensors, of the same shapes and dtypes. All fail together

@@ -5,7 +5,7 @@
 #ifndef AH_SYNC_ARENA_H
 #define AH_SYNC_ARENA_H
 
-#include "comm/group.h"
+#include "comm/group/group.h"
 #include "tensor/tensor.h"
 
 struct ah_arena {

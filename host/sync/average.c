@@ -8,7 +8,7 @@
 #include "autograd/graph.h"
 #include "base/time.h"
 #include "base/trace.h"
-#include "comm/recover.h"
+#include "comm/recover/recover.h"
 #include "sync/share.h"
 #include "sync/state.h"
 

@@ -2,7 +2,7 @@
 #ifndef AH_SYNC_BUFFERS_H
 #define AH_SYNC_BUFFERS_H
 
-#include "comm/group.h"
+#include "comm/group/group.h"
 #include "tensor/tensor.h"
 
 struct ah_buffers;

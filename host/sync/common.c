@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/board.h"
+#include "comm/control/control_block.h"
 
 struct ah_common {
     struct ah_group *group;

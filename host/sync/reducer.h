@@ -15,7 +15,7 @@
 #ifndef AH_SYNC_REDUCER_H
 #define AH_SYNC_REDUCER_H
 
-#include "comm/group.h"
+#include "comm/group/group.h"
 #include "tensor/tensor.h"
 
 struct ah_reducer;

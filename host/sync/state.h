@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "autograd/engine.h"
-#include "comm/channel.h"
+#include "comm/control/group_block.h"
 #include "sync/arena.h"
 #include "sync/buffers.h"
 #include "sync/common.h"

@@ -146,7 +146,8 @@ struct ah_device_type {
     /* Bytes that the device has and that are free there, and those of the host that are pinned; may be missing. */
     int (*memory_info)(struct ah_device *device, size_t *available, size_t *total, size_t *pinned);
 
-    /* What moves its memory between the ranks of a group (comm/lane.h); NULL: their tensors pass through the CPU. */
+    /* What moves its memory between the ranks of a group (comm/group/device_comm.h); NULL: their tensors pass through
+     * the CPU. */
     const struct ah_lane_type *lane;
     /* NULL: this type has none. */
     const struct ah_graph_functions *graphs;
@@ -195,7 +196,8 @@ bool ah_device_is_name(const char *text);
 /* False when there can be no device of a type, which is known without opening its plugin. */
 bool ah_device_is_possible(const char *type);
 
-/* What its type brings (comm/lane.h); *out is NULL when it brings nothing. AH_EINVAL when there is no such device. */
+/* What its type brings (comm/group/device_comm.h); *out is NULL when it brings nothing. AH_EINVAL when there is no such
+ * device. */
 int ah_device_lane(const char *type, const struct ah_lane_type **out);
 
 /* How many devices of a type there are: 0 when its plugin is not here. */

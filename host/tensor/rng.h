@@ -20,7 +20,7 @@ struct ah_generator {
     double normal;
 };
 
-/* The generator of accelhost.manual_seed; until then seeded from the system's entropy (cli/seed.h: per job). */
+/* The generator of accelhost.manual_seed; until then seeded from the system's entropy (cli/process/seed.h: per job). */
 struct ah_generator *ah_default_generator(void);
 
 /* Let a generator stand in for the default one while an op runs (NULL: none); returns the one that did so before. */

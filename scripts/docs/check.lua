@@ -99,13 +99,13 @@ end
 local function check_variables(told)
   local known = {}
   for _, variable in ipairs(told.variables) do
-    if known[variable.name] then report("host/cli/variables.def: %s is told twice", variable.name) end
+    if known[variable.name] then report("host/cli/base/variables.def: %s is told twice", variable.name) end
     known[variable.name] = true
   end
   local pipe = io.popen(("grep -rhoE '\"ACCELHOST_[A-Z_]+\"' %s/host %s/lua | sort -u"):format(root, root))
   for line in pipe:lines() do
     local name = line:match '"(.*)"'
-    if not known[name] then report("host/cli/variables.def: %s is read and not told", name) end
+    if not known[name] then report("host/cli/base/variables.def: %s is read and not told", name) end
   end
   pipe:close()
 end

@@ -7,15 +7,15 @@ local chosen = os.getenv("JOB") or ""
 
 -- Requests whose failure is no error, and why; those of the second table are made once more and may fail once.
 local optional = {
-  ["host/cli/host.c: may_make_code"] = "a look whether the system lets programs make code; LuaJIT asks again",
-  ["host/comm/segment.c: give_back"] = "shared memory that is given back stays unused until the group closes",
-  ["host/comm/shm.c: shm_free"] = "the same",
+  ["host/cli/process/host.c: may_make_code"] = "a look whether the system lets programs make code; LuaJIT asks again",
+  ["host/comm/control/segment.c: give_back"] = "shared memory that is given back stays unused until the group closes",
+  ["host/comm/shm/shm.c: shm_free"] = "the same",
   ["host/data/gather.c: join_loader"] = "without a thread the loop gathers its batches itself",
-  ["host/cli/lines.c: ah_lines_add"] = "the line is written at once instead of being held for its like",
+  ["host/cli/base/lines.c: ah_lines_add"] = "the line is written at once instead of being held for its like",
 }
 local optional_once = {
   ["host/base/alloc.c: system_alloc"] = "asked again when the cache has been given back and garbage collected",
-  ["host/comm/board.c: ah_board_map_segments"] = "a smaller span of addresses does",
+  ["host/comm/control/control_block.c: ah_board_map_segments"] = "a smaller span of addresses does",
 }
 
 local step = [[

@@ -1,11 +1,11 @@
 /* Fuzz target: what hosts and machines tell of themselves: a table of hosts, lines of a roll, the answer of the first
  * machine, and the machines' list of events.
- * sources: host/comm/muster.c host/comm/roll.c host/base/array.c host/base/status.c host/base/tell.c
- * sources: host/base/time.c */
-#include "cli/machines_link.c"
+ * sources: host/comm/join/membership.c host/comm/join/membership_table.c host/base/array.c host/base/status.c
+ * host/base/tell.c sources: host/base/time.c */
+#include "cli/machines/machines_link.c"
 
-#include "cli/machines_meet.c"
-#include "comm/board.h"
+#include "cli/machines/machines_rendezvous.c"
+#include "comm/control/control_block.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 

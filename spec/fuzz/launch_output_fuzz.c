@@ -1,6 +1,6 @@
 /* Fuzz target: what ranks write, in any pieces and at any times, to the launcher's output. Each piece is rank, pause
  * and length, one byte each, then the text; a length of 255 ends the rank.
- * sources: host/cli/launch_output.c host/cli/lines.c host/cli/sink.c
+ * sources: host/cli/output/launch_output.c host/cli/base/lines.c host/cli/output/output_writer.c
  * sources: host/base/array.c host/base/status.c host/base/time.c */
 #include <fcntl.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cli/launch_output.h"
+#include "cli/output/launch_output.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 

@@ -3,7 +3,7 @@
  * its second bit is set the length's bytes follow a head that may be right.
  * sources: host/base/status.c host/base/time.c */
 #define connect fuzz_connect
-#include "comm/mesh.c"
+#include "comm/net/mesh.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 

@@ -16,10 +16,10 @@
 
 #include "base/threads.h"
 #include "base/time.h"
-#include "comm/backend.h"
-#include "comm/courier.h"
-#include "comm/mesh.h"
-#include "comm/mirror_wire.h"
+#include "comm/group/backend.h"
+#include "comm/net/mesh.h"
+#include "comm/net/progress.h"
+#include "comm/net/replica_frames.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 

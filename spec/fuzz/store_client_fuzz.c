@@ -1,7 +1,7 @@
 /* Fuzz target: what a server sends to a store's client. The first byte says whether proofs are right and where the
  * handshake ends; the others are sent, and the client makes its calls until one of them fails.
  * sources: host/base/status.c host/base/time.c */
-#include "comm/store_client.c"
+#include "comm/store/store_client.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 

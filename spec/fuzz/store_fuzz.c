@@ -1,12 +1,12 @@
 /* Fuzz target: what two clients send to a store's server, in any pieces. The first byte says which of them is trusted;
  * each piece is client, pause and length, one byte each, then the bytes.
- * sources: host/comm/store_wire.c host/base/sha256.c host/base/sha256_blocks.c
+ * sources: host/comm/store/store_protocol.c host/base/sha256.c host/base/sha256_blocks.c
  * sources: host/base/array.c host/base/status.c */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "comm/store_wire.h"
+#include "comm/store/store_protocol.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 

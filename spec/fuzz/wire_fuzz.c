@@ -1,7 +1,7 @@
 /* Fuzz target: what comes over the wire from another host. Each step is two bytes: begin a turn that takes so many
  * bytes of a tag, or have the peer send a message, a head that it breaks off, or one that no turn can want.
  * sources: host/base/status.c */
-#include "comm/wire_tcp.c"
+#include "comm/net/transport_tcp.c"
 
 #include <fcntl.h>
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "comm/board.h"
+#include "comm/control/control_block.h"
 #include "test.h"
 
 /* A limit on address space means nothing under sanitizers, which reserve terabytes. */

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "comm/mirror.h"
+#include "comm/net/replica.h"
 #include "comm_ranks.h"
 
 enum { SHORT = 4, LONG = 3000000, PID = 3 };

@@ -1,5 +1,5 @@
 /* Leaders that connect to each other while strangers call. */
-#include "comm/mesh.h"
+#include "comm/net/mesh.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "comm/store_wire.h"
+#include "comm/store/store_protocol.h"
 #include "test.h"
 
 enum { SILENT = 40 };

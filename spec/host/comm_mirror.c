@@ -1,6 +1,6 @@
 /* A host that knows the job's secret and lies: its frames end in an error that says what it sent, and what ranks of
  * this host read stays as it was. */
-#include "comm/mirror_wire.h"
+#include "comm/net/replica_frames.h"
 
 #include <stdlib.h>
 

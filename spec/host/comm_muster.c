@@ -1,8 +1,8 @@
 /* What hosts tell of themselves, and the table of them as a text, when somebody tells what cannot be. */
-#include "comm/muster.h"
-#include "comm/roll.h"
+#include "comm/join/membership.h"
+#include "comm/join/membership_table.h"
 
-#include "comm/board.h"
+#include "comm/control/control_block.h"
 #include "test.h"
 
 static int take(const char *numbers, const char *name)

@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "comm/backend.h"
-#include "comm/hosts.h"
+#include "comm/control/hosts.h"
+#include "comm/group/backend.h"
 #include "test.h"
 
 struct rank {

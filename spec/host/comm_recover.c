@@ -4,8 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm/kept.h"
-#include "comm/recover.h"
+#include "comm/control/replay_log.h"
+#include "comm/recover/recover.h"
 #include "recover_scene.h"
 
 enum { WIDTH = 3000, PLACES = 10 };

@@ -1,5 +1,5 @@
 /* The roll of a job's hosts: lines of text in, a table or a contradiction out. */
-#include "comm/roll.h"
+#include "comm/join/membership_table.h"
 #include "test.h"
 
 static struct ah_muster machine(const char *name, int number, int ranks)

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "comm/combine.h"
-#include "comm/watch.h"
+#include "comm/control/combine.h"
+#include "comm/group/watch.h"
 #include "comm_ranks.h"
 
 enum { TICK_MS = 50 };

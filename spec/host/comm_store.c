@@ -10,7 +10,7 @@
 
 #include "base/tell.h"
 #include "base/time.h"
-#include "comm/store_wire.h"
+#include "comm/store/store_protocol.h"
 #include "test.h"
 
 static const int64_t second_ns = 1000000000, short_ns = 30000000;

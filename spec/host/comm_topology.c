@@ -1,7 +1,7 @@
 /* Who a process is, from the environment. */
 #include <stdlib.h>
 
-#include "comm/topology.h"
+#include "comm/control/topology.h"
 #include "test.h"
 
 static const char *const names[] = {

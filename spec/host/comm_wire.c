@@ -1,12 +1,12 @@
 /* The wire over TCP and a host that sends what nobody asked for. */
-#include "comm/wire.h"
+#include "comm/net/transport.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "comm/mesh.h"
+#include "comm/net/mesh.h"
 #include "test.h"
 
 enum { MEGABYTE = 1 << 20 };

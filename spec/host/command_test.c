@@ -1,10 +1,10 @@
-/* cli/command.h: what ends as wrong usage, and what does not. */
+/* cli/base/usage.h: what ends as wrong usage, and what does not. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/status.h"
-#include "cli/command.h"
+#include "cli/base/usage.h"
 #include "test.h"
 
 /* The text that a call writes to stderr, and its result. */

@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/host.h"
+#include "cli/process/host.h"
 #include "test.h"
 
 static int out[2];

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "cli/host.h"
-#include "cli/job.h"
+#include "cli/job/job.h"
+#include "cli/process/host.h"
 #include "test.h"
 
 static int run_text(struct ah_host *host, const char *text)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cli/launch_output.h"
+#include "cli/output/launch_output.h"
 #include "test.h"
 
 static const int64_t ms = 1000000;

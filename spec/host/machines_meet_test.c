@@ -1,5 +1,5 @@
 /* A launcher's way into a job whose first machine answers well, wrongly, or not at all. */
-#include "cli/machines_meet.h"
+#include "cli/machines/machines_rendezvous.h"
 
 #include "base/time.h"
 #include "test.h"

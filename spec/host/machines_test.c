@@ -2,8 +2,8 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "cli/machines_link.h"
-#include "cli/machines_meet.h"
+#include "cli/machines/machines_link.h"
+#include "cli/machines/machines_rendezvous.h"
 #include "test.h"
 
 struct talk {

@@ -1,6 +1,6 @@
 /* What a launcher makes of an attempt of which it does not hear from all machines how it ended there. */
 #include "base/time.h"
-#include "cli/machines_state.h"
+#include "cli/machines/machines_state.h"
 #include "test.h"
 
 static const int64_t second_ns = 1000000000;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/threads.h"
-#include "comm/recover.h"
+#include "comm/recover/recover.h"
 
 struct scene *scene;
 

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "comm/backend.h"
+#include "comm/group/backend.h"
 #include "test.h"
 
 enum { MOST = 4, STEPS = 12 };

@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 
 #include "autograd/graph.h"
-#include "comm/recover.h"
+#include "comm/recover/recover.h"
 #include "cpu/device.h"
 #include "recover_scene.h"
 #include "sync/reducer.h"

@@ -1,5 +1,5 @@
 /* Linux's calls that not every C library has. */
-#include "cli/syscalls.h"
+#include "cli/base/syscalls.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/level.h"
-#include "cli/command.h"
+#include "cli/command/command.h"
 
 static struct test_case *tests;
 static bool current_failed;

@@ -1,5 +1,5 @@
 --- Live recovery (`launch --recover live`): at every boundary a process publishes what another one needs to go on in
---- its place, and one that replaces it takes that (host/comm/recover.h).
+--- its place, and one that replaces it takes that (host/comm/recover/recover.h).
 --
 -- A boundary is where a script's training loop asks a prepared loader for a batch and no accumulation window is open:
 -- the place that a checkpoint would go back to. What all processes have alike (parameters, the optimizers' states) is

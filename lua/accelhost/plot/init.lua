@@ -109,7 +109,7 @@ end
 
 local axes = {[0] = "step", "time", "epoch"}
 
---- Draw. The words are those of host/cli/plot.c.
+--- Draw. The words are those of host/cli/command/plot.c.
 ---@param output string "" for the terminal
 ---@param keys string
 ---@param smooth string

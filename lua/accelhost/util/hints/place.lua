@@ -3,8 +3,8 @@ local C = require "accelhost._C"
 
 local place = {}
 
---- The sources of the chunks that no file holds, by chunk name: `-e` and piped scripts (stored by host/cli/host.c) and
---- the lines of a prompt.
+--- The sources of the chunks that no file holds, by chunk name: `-e` and piped scripts (stored by
+--- host/cli/process/host.c) and the lines of a prompt.
 ---@return table<string, string>
 function place.sources()
   local registry = debug.getregistry()

@@ -1,0 +1,73 @@
+/* The queue is a pipe that the handler writes to: it wakes whoever polls it, whichever thread took the signal. A fork
+ * that has not become another program yet writes nothing. */
+#include "cli/base/signal_queue.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "base/status.h"
+
+enum { MOST = 65 };
+
+static int ends[2] = {-1, -1};
+static pid_t owner;
+static struct sigaction before[MOST];
+static bool watched[MOST];
+
+static void on_signal(int number)
+{
+    int error = errno;
+    unsigned char byte = (unsigned char)number;
+    if (getpid() == owner)
+        (void)!write(ends[1], &byte, 1);
+    errno = error;
+}
+
+int ah_signal_queue_watch(int number)
+{
+    /* On the stack for handlers: oneDNN's products run with the stack pointer in the heap. */
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
+    if (number <= 0 || number >= MOST)
+        return ah_fail(AH_EINVAL, "%d is no signal", number);
+    if (watched[number])
+        return 0;
+    if (ends[0] < 0 && pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+        return ah_fail(AH_EIO, "cannot make a pipe: %s", strerror(errno));
+    owner = getpid();
+    if (sigaction(number, NULL, &before[number]))
+        return ah_fail(AH_EIO, "cannot watch signal %d: %s", number, strerror(errno));
+    if (before[number].sa_handler == SIG_IGN)
+        return 0;
+    if (sigaction(number, &action, NULL))
+        return ah_fail(AH_EIO, "cannot watch signal %d: %s", number, strerror(errno));
+    watched[number] = true;
+    return 0;
+}
+
+void ah_signal_queue_release(void)
+{
+    for (int number = 1; number < MOST; number++) {
+        if (!watched[number])
+            continue;
+        sigaction(number, &before[number], NULL);
+        watched[number] = false;
+    }
+    while (ah_signal_queue_take())
+        ;
+}
+
+int ah_signal_queue_fd(void)
+{
+    return ends[0];
+}
+
+int ah_signal_queue_take(void)
+{
+    unsigned char byte;
+    return ends[0] >= 0 && read(ends[0], &byte, 1) == 1 ? byte : 0;
+}

@@ -1,0 +1,92 @@
+/* accelhost estimate-memory: words in, a table out; everything between is Lua (lua/accelhost/estimate), on the device
+ * "meta". */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <lua.h>
+
+#include "base/status.h"
+#include "cli/base/flags.h"
+#include "cli/base/usage.h"
+#include "cli/command/command.h"
+#include "cli/process/host.h"
+
+struct estimate_options {
+    const char *batch, *dtypes, *optimizer, *model;
+};
+
+#define FIELD(name) offsetof(struct estimate_options, name)
+static const struct ah_flag flags[] = {
+    {"--batch", AH_FLAG_TEXT, FIELD(batch), .value = "SHAPES",
+     .help = "the model's inputs, such as 64x1x28x28 or 8x128:int64,8x1: tells activations and the peak of a step"},
+    {"--dtypes", AH_FLAG_TEXT, FIELD(dtypes), .value = "LIST",
+     .help = "of float64, float32, bfloat16, float16, int8, int4 (default float32,bfloat16,float16)"},
+    {"--optimizer", AH_FLAG_TEXT, FIELD(optimizer), .value = "NAME",
+     .help = "of accelhost.optim, with options as in SGD,momentum=0.9 (default AdamW)"},
+    {"--model", AH_FLAG_TEXT, FIELD(model), .value = "NAME",
+     .help = "which model of the table that the script returns"},
+};
+enum { FLAGS = sizeof flags / sizeof *flags };
+
+static void print_help(void)
+{
+    puts("usage: accelhost estimate-memory FILE [options]\n\n"
+         "Tells what training takes: weights, gradients, an optimizer's state, the largest layer, for each dtype, and\n"
+         "for a batch what its forward keeps and the most that a step holds. FILE is a script that returns a model, a\n"
+         "function or class that makes one, or a table of these, which is run on shapes alone (device \"meta\"): no\n"
+         "memory is taken, nothing is computed. Or it is a file of weights (.safetensors, .safetensors.index.json,\n"
+         ".npz, .pt), whose header is read.\n\noptions:");
+    ah_flags_print(flags, FLAGS);
+    puts("\nexit codes: 0 ok, 1 the file or the model is wrong, 2 usage");
+}
+
+static int estimate(const char *path, const struct estimate_options *options)
+{
+    static const char chunk[] =
+        "local path, batch, dtypes, optimizer, model = ...\n"
+        "local function given(text) return text ~= '' and text or nil end\n"
+        "local fine, text = pcall(require 'accelhost.estimate', require 'accelhost', path, {batch = given(batch),\n"
+        "  dtypes = given(dtypes), optimizer = given(optimizer), model = given(model)})\n"
+        "io.stdout:flush()\n"
+        "if not fine then io.stderr:write('accelhost estimate-memory: ', tostring(text), '\\n') end\n"
+        "exit_code = fine and 0 or 1\n";
+    const char *words[] = {path, options->batch, options->dtypes, options->optimizer, options->model};
+    struct ah_host host = {0};
+    int code = 1;
+    for (int i = 1; i < 5; i++)
+        words[i] = words[i] ? words[i] : "";
+    int status = ah_host_open(&host, &(struct ah_host_options){0});
+    if (status == 0)
+        status = ah_host_set_arguments(&host, path, 0, NULL);
+    if (status == 0)
+        status = ah_host_run_text(&host, chunk, sizeof chunk - 1, "=estimate-memory", 5, (char **)words);
+    if (status < 0) {
+        fprintf(stderr, "accelhost estimate-memory: %s\n", status == AH_ELUA ? ah_host_error(&host) : ah_error_text());
+    } else {
+        lua_getglobal(host.lua, "exit_code");
+        code = (int)lua_tointeger(host.lua, -1);
+    }
+    ah_host_close(&host);
+    return code;
+}
+
+int ah_cli_estimate_memory(int argc, char **argv)
+{
+    struct estimate_options options = {0};
+    const char *path = argc && argv[0][0] != '-' ? argv[0] : NULL;
+    int skip = path != NULL, first = ah_flags_read("estimate-memory", flags, FLAGS, print_help, argc - skip,
+                                                   argv + skip, &options);
+    if (first < 0)
+        return -1 - first;
+    first += skip;
+    if (!path && first < argc)
+        path = argv[first++];
+    if (!path)
+        return ah_usage("estimate-memory", "expected a model script or a file of weights");
+    if (first < argc)
+        return ah_usage("estimate-memory", "unexpected argument '%s'", argv[first]);
+    if (access(path, R_OK))
+        return ah_usage("estimate-memory", "cannot read '%s'", path);
+    return estimate(path, &options);
+}

@@ -1,0 +1,86 @@
+/* accelhost repl: opens a host and hands it to lua/accelhost/repl, which reads and runs. At a terminal Ctrl-C is
+ * the affair of bind/interrupt.c. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "base/tell.h"
+#include "cli/base/flags.h"
+#include "cli/base/script.h"
+#include "cli/base/usage.h"
+#include "cli/command/command.h"
+#include "cli/process/interrupt.h"
+#include "cli/process/seed.h"
+#include "cli/process/shutdown.h"
+#include "cli/process/status_signal.h"
+#include "comm/join/rank.h"
+
+struct repl_options {
+    bool jit_off;
+    double processes;
+};
+
+#define FIELD(name) offsetof(struct repl_options, name)
+static const struct ah_flag flags[] = {
+    {"--jit", AH_FLAG_ON_OFF, FIELD(jit_off), .value = "on|off", .help = "LuaJIT's compiler (default on)"},
+    {"--num_processes", AH_FLAG_VALUE, FIELD(processes), {.kind = AH_VALUE_COUNT, 1, 256}, "N",
+     "run each line in N processes; %rank R LINE runs it in one, %restart starts new ones"},
+};
+enum { FLAGS = sizeof flags / sizeof *flags };
+
+static void print_help(void)
+{
+    puts("usage: accelhost [repl] [options]\n"
+         "       accelhost [repl] [options] -i script.lua [arguments]\n\n"
+         "A prompt: what is typed runs, an expression shows its value (not behind a last ';'). With -i a script runs\n"
+         "first, and its variables are at hand. From a pipe or file the lines run without prompts.\n\n"
+         "  ? NAME       tells what a name is, ?? NAME shows its source; ? alone tells of the prompt\n"
+         "  Tab          completes names, fields, methods and files\n"
+         "  Ctrl-C       ends what runs, or clears the line; Ctrl-D ends the prompt\n\noptions:");
+    ah_flags_print(flags, FLAGS);
+    puts("\nexit codes: 0 ok, 1 an error when the lines do not come from a terminal, 2 usage");
+}
+
+int ah_cli_repl(int argc, char **argv)
+{
+    char chunk[80];
+    struct repl_options options = {0};
+    struct ah_board *board;
+    struct ah_host host = {0};
+    int status, first = ah_flags_read("repl", flags, FLAGS, print_help, argc, argv, &options);
+    if (first < 0)
+        return -1 - first;
+    argc -= first;
+    argv += first;
+    if (argc && strcmp(argv[0], "-i"))
+        return ah_usage("repl", "expected -i before a script, got '%s'", argv[0]);
+    if (argc == 1)
+        return ah_usage("repl", "-i expects a script");
+    if (argc && ah_script_check("repl", argc - 1, argv + 1))
+        return 2;
+    ah_tell_to(ah_ending_tell);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    AH_TRYGO(ah_board_attach(&board), failed);
+    AH_TRYGO(ah_cli_seed(board), failed);
+    struct ah_host_options settings = {.jit_off = options.jit_off, .give_up = ah_ending_give_up};
+    AH_TRYGO(ah_host_open(&host, &settings), failed);
+    if (ah_ending_take_exit(&host) < 0)
+        return ah_ending_fail(&host, ah_host_error(&host));
+    if (!board) {
+        ah_board_show_alone();
+        ah_interrupt_watch(host.lua); /* until the prompt takes Ctrl-C itself */
+    }
+    ah_inquiry_watch(host.lua);
+    snprintf(chunk, sizeof chunk, "exit_code = require('accelhost.repl').start(%.0f, ...)", options.processes);
+    status = ah_host_set_arguments(&host, argc ? argv[1] : "", argc ? argc - 2 : 0, argv + 2);
+    if (status == 0)
+        status = ah_host_run_text(&host, chunk, strlen(chunk), "=accelhost/repl", argc ? argc - 1 : 0, argv + 1);
+    if (status < 0)
+        return ah_ending_fail(&host, ah_host_error(&host));
+    lua_getglobal(host.lua, "exit_code");
+    return ah_ending_finish(&host, (int)lua_tointeger(host.lua, -1));
+failed:
+    fprintf(stderr, "accelhost: %s\n", ah_error_text());
+    return 1;
+}

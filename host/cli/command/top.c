@@ -1,0 +1,87 @@
+/* accelhost top: options here; looking is host/bind/jobs.c, showing lua/accelhost/top, in a host of its own. */
+#include <stdio.h>
+#include <string.h>
+
+#include <lua.h>
+
+#include "base/status.h"
+#include "cli/base/flags.h"
+#include "cli/base/usage.h"
+#include "cli/command/command.h"
+#include "cli/process/host.h"
+
+struct top_options {
+    bool once, json;
+    double interval;
+};
+
+#define FIELD(name) offsetof(struct top_options, name)
+static const struct ah_flag flags[] = {
+    {"--once", AH_FLAG_SWITCH, FIELD(once), .help = "look once (for a third of a second) and end"},
+    {"--json", AH_FLAG_SWITCH, FIELD(json), .help = "a line of JSON for each look"},
+    {"--interval", AH_FLAG_VALUE, FIELD(interval), {.kind = AH_VALUE_NUMBER, 0.1, 3600}, "SECONDS",
+     "between two looks (default 2)"},
+};
+enum { FLAGS = sizeof flags / sizeof *flags };
+
+static void print_help(void)
+{
+    puts("usage: accelhost top [options] [JOB]\n\n"
+         "Shows what every rank of your running jobs on this host does: steps, steps per second, the loss of the last\n"
+         "backward, memory, processor time, threads, the last collective and how long ago it was called, the line\n"
+         "of the last backward, and now: who waits for whom, who is stopped, and of a rank that does not come on the\n"
+         "line, read, op or loop that it is in. JOB is the pid of a launcher (or of a script that runs without one)\n"
+         "or a part of its command line. On a terminal a page that redraws itself (q quits), else text.\n\n"
+         "kill -USR2 PID of a job makes every rank write its traceback to stderr and go on.\n\noptions:");
+    ah_flags_print(flags, FLAGS);
+    puts("\nJSON: {\"jobs\": [{\"pid\", \"command\", \"ranks\": [RANK]}]}. RANK: \"rank\", \"pid\", \"state\"\n"
+         "(starting, running, waiting, sleeping, stopped, ended, failed, died), \"steps\",\n"
+         "\"step_rate\" (per second), \"step_seconds\" (since the last), \"backwards\", \"loss\" (a text when not\n"
+         "finite), \"memory\" (bytes), \"threads\", \"cpu\" (processors in use), \"cpu_seconds\",\n"
+         "\"collective\": {\"name\", \"number\", \"site\", \"seconds\", \"waiting\"},\n"
+         "\"waits_for\" (ranks), \"site\", \"op\", \"backward_of\", \"doing\".\n"
+         "What is not known is left out.\n\n"
+         "exit codes: 0 ok, 1 there is no such JOB, 2 usage");
+}
+
+static int show(const struct top_options *options, const char *job)
+{
+    static const char chunk[] = "local job, once, json, interval = ...\n"
+                                "exit_code = require 'accelhost.top'(job ~= '' and job or nil,\n"
+                                "  {once = once == '1', json = json == '1', interval = tonumber(interval)})\n";
+    struct ah_host host = {0};
+    char interval[32];
+    int code = 1, status = ah_host_open(&host, &(struct ah_host_options){0});
+    snprintf(interval, sizeof interval, "%.9g", options->interval);
+    char *words[] = {(char *)job, (char *)(options->once ? "1" : "0"), (char *)(options->json ? "1" : "0"), interval};
+    if (status == 0)
+        status = ah_host_run_text(&host, chunk, strlen(chunk), "=top", 4, words);
+    if (status < 0) {
+        fprintf(stderr, "accelhost top: %s\n", status == AH_ELUA ? ah_host_error(&host) : ah_error_text());
+    } else {
+        lua_getglobal(host.lua, "exit_code");
+        code = (int)lua_tointeger(host.lua, -1);
+    }
+    if (host.lua)
+        ah_host_close(&host);
+    return code;
+}
+
+int ah_cli_top(int argc, char **argv)
+{
+    struct top_options options = {.interval = 2};
+    const char *job = "";
+    int first = ah_flags_read("top", flags, FLAGS, print_help, argc, argv, &options);
+    if (first < 0)
+        return -1 - first;
+    if (first < argc) {
+        job = argv[first];
+        /* Options may stand behind the job too. */
+        int next = ah_flags_read("top", flags, FLAGS, print_help, argc - first - 1, argv + first + 1, &options);
+        if (next < 0)
+            return -1 - next;
+        if (first + 1 + next < argc)
+            return ah_usage("top", "unexpected argument '%s'", argv[first + 1 + next]);
+    }
+    return show(&options, job);
+}

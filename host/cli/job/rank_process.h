@@ -1,0 +1,58 @@
+/* One rank as a process: started, signalled with all that it started, its end learned without letting its number go.
+ *
+ * Each rank leads a process group and is killed when the thread that started it ends. Once a rank has ended it stays a
+ * zombie until _close, so that its number, and with it its group's, cannot come to mean somebody else. */
+#ifndef AH_CLI_RANK_PROCESS_H
+#define AH_CLI_RANK_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cli/base/process_watch.h"
+
+struct ah_affinity;
+struct ah_board;
+
+struct ah_rank_process {
+    pid_t pid;       /* 0: never started, or closed */
+    struct ah_process_watch watch; /* of its end */
+    int pipe[2];     /* what it writes to its stdout and stderr: to be read and closed by the owner, or -1 */
+    int end[2];      /* its ends of these, kept for a process that replaces it, or -1 */
+    bool running;
+    bool stopped;    /* by a signal, as of the last look */
+    bool killed;     /* we asked it to end: its end is no failure of its own */
+    int code, signal; /* with which it ended; code -1: not known */
+    long most_kib;    /* the most memory it had, once it has ended */
+};
+
+/* What all ranks of a job have in common. */
+struct ah_rank_plan {
+    struct ah_board *board;
+    char **argv;          /* of the host, argv[0] included */
+    char **environment;
+    bool pipes;           /* its output goes to pipes, else to this process's own */
+    bool keeps;           /* this process keeps its ends of them */
+    int script;           /* a descriptor that it keeps, or -1 */
+    int channel;          /* another one */
+    uint64_t descriptors; /* its soft limit, 0: as here */
+    const struct ah_affinity *affinity; /* its processors, NULL: as here */
+};
+
+/* On failure nothing is left to close. */
+int ah_rank_process_start(struct ah_rank_process *process, const struct ah_rank_plan *plan);
+/* In place of one that has ended, with the same pipes; what it had started is killed. On failure the old one stays as
+ * it was, but for its number. */
+int ah_rank_process_replace(struct ah_rank_process *process, const struct ah_rank_plan *plan);
+/* Nobody replaces it: its pipes end with those that write to them. */
+void ah_rank_process_let_go(struct ah_rank_process *process);
+/* Signal the process and its group; one that is stopped goes on to see it. */
+void ah_rank_process_signal(struct ah_rank_process *process, int number);
+/* Learn whether it has ended; true when that is news. */
+bool ah_rank_process_look(struct ah_rank_process *process);
+/* Learn whether it was stopped or goes on; true when it was stopped since the last look. */
+bool ah_rank_process_look_stopped(struct ah_rank_process *process);
+/* Kill what still runs of it, reap it, close everything. */
+void ah_rank_process_close(struct ah_rank_process *process);
+
+#endif

@@ -1,0 +1,24 @@
+/* A process that survives the one that started a job, however that is killed, and then kills what the job has left.
+ *
+ * It sleeps on a socket until that process has gone. It holds none of its descriptors, and no signal but
+ * SIGKILL reaches it. */
+#ifndef AH_CLI_REAPER_H
+#define AH_CLI_REAPER_H
+
+#include <sys/types.h>
+
+struct ah_warden {
+    pid_t pid;
+    int socket; /* its end here; -1 without a warden */
+};
+
+/* For the job with this mark (cli/job/orphans.h). */
+int ah_warden_start(struct ah_warden *warden, const char *mark);
+/* The group of another rank. */
+void ah_warden_add(struct ah_warden *warden, pid_t group);
+/* A rank has ended and is replaced: its group is nobody's. */
+void ah_warden_remove(struct ah_warden *warden, pid_t group);
+/* The job has ended and left nothing. */
+void ah_warden_close(struct ah_warden *warden);
+
+#endif

@@ -1,0 +1,423 @@
+/* accelhost launch: settings in, attempts out. Each attempt is a job of its own with a new board
+ * (cli/launch/attempt.h); after one that failed the next begins, as often as --max_restarts says. */
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "base/tell.h"
+#include "cli/base/error_file.h"
+#include "cli/base/script.h"
+#include "cli/launch/attempt.h"
+#include "cli/launch/busy.h"
+#include "cli/launch/launch.h"
+#include "cli/launch/launch_settings.h"
+#include "cli/output/rank_logs.h"
+#include "comm/join/rank.h"
+
+static void print_help(void)
+{
+    puts("usage: accelhost launch [options] script.lua [arguments]\n"
+         "       accelhost launch [options] -e CODE [arguments]\n"
+         "       accelhost launch [options] -m MODULE [arguments]\n\n"
+         "Runs a script in several processes (ranks) of this host, or of several on each of which the same command is\n"
+         "given (--num_machines), and supervises them. A script named - is read from stdin; -m runs the file that\n"
+         "require would load for the name. Every option is a key of the configuration file too; 'accelhost config\n"
+         "keys' lists keys, variables, and what is refused of other launchers' options.\n\n"
+         "options:");
+    ah_launch_settings_help();
+    puts("\nkill -USR2 of the launcher makes every rank write its traceback; accelhost top shows what they all do.\n"
+         "\nexit codes: 0 ok, 2 usage, 3 a rank failed, 4 a collective timed out, 128+n ended by signal n");
+}
+
+enum { VARIABLES = 24, VARIABLE = 512 };
+
+struct launch {
+    const struct ah_settings *settings;
+    struct ah_attempt_options attempt;
+    char variable[VARIABLES][VARIABLE];
+    const char *variables[VARIABLES + 1];
+    int count;
+    int attempt_number, restarts; /* its number among all, and how many of those before it failed */
+    int signal;            /* that came while the machines met again */
+};
+
+static double number(const struct launch *launch, enum ah_setting setting)
+{
+    return launch->settings->value[setting].number;
+}
+
+/* Were some of the GPUs chosen? */
+static bool chooses_gpus(const struct launch *launch)
+{
+    const char *ids = launch->settings->value[AH_SETTING_gpu_ids].text;
+    return ids && strcasecmp(ids, "all") && !number(launch, AH_SETTING_cpu);
+}
+
+/* The ranks' command line; NULL when memory is out. */
+static char **make_command(const struct launch *launch, int script, int argc, char **argv)
+{
+    enum { OWN = 6 };
+    enum { TEXT = 48 };
+    char **command = calloc(1, ((size_t)argc + OWN + 1) * sizeof *command + 2 * TEXT);
+    int at = 0;
+    if (!command)
+        return NULL;
+    char *memory = (char *)(command + argc + OWN + 1), *text = memory + TEXT;
+    command[at++] = (char *)"accelhost";
+    command[at++] = (char *)"run";
+    if (number(launch, AH_SETTING_jit))
+        command[at++] = (char *)"--jit=off";
+    if (number(launch, AH_SETTING_gc_stress))
+        command[at++] = (char *)"--gc-stress";
+    if (number(launch, AH_SETTING_max_memory) > 0) {
+        snprintf(memory, TEXT, "--max_memory=%.0f", number(launch, AH_SETTING_max_memory));
+        command[at++] = memory;
+    }
+    if (script >= 0) {
+        snprintf(text, TEXT, "--script_fd=%d", script);
+        command[at++] = text;
+    }
+    memcpy(command + at, argv, (size_t)argc * sizeof *command);
+    return command;
+}
+
+/* A variable of the ranks. */
+static void pass(struct launch *launch, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void pass(struct launch *launch, const char *format, ...)
+{
+    va_list args;
+    if (launch->count == VARIABLES)
+        return;
+    va_start(args, format);
+    vsnprintf(launch->variable[launch->count], VARIABLE, format, args);
+    va_end(args);
+    launch->variables[launch->count] = launch->variable[launch->count];
+    launch->variables[++launch->count] = NULL;
+}
+
+/* A setting that a rank reads itself, if anybody has said something. */
+static void pass_setting(struct launch *launch, const char *name, enum ah_setting setting)
+{
+    char text[VARIABLE - 64];
+    ah_settings_write(launch->settings, setting, text, sizeof text);
+    if (launch->settings->value[setting].origin != AH_FROM_DEFAULT)
+        pass(launch, "%s=%s", name, text);
+}
+
+/* Not counted: whoever starts the ranks does. */
+static void pass_variables(struct launch *launch, bool counted)
+{
+    const char *topics = getenv("ACCELHOST_DEBUG");
+    launch->count = 0;
+    pass_setting(launch, "ACCELHOST_MIXED_PRECISION", AH_SETTING_mixed_precision);
+    pass_setting(launch, "ACCELHOST_GRADIENT_ACCUMULATION_STEPS", AH_SETTING_gradient_accumulation_steps);
+    pass_setting(launch, "ACCELHOST_SHARE", AH_SETTING_share);
+    pass_setting(launch, "ACCELHOST_USE_CPU", AH_SETTING_cpu);
+    pass_setting(launch, "ACCELHOST_PARAMS", AH_SETTING_params);
+    if (chooses_gpus(launch))
+        pass_setting(launch, "CUDA_VISIBLE_DEVICES", AH_SETTING_gpu_ids);
+    if (!launch->attempt.machines)
+        pass_setting(launch, "MASTER_ADDR", AH_SETTING_main_process_ip);
+    if (!launch->attempt.machines && number(launch, AH_SETTING_main_process_port) > 0)
+        pass_setting(launch, "MASTER_PORT", AH_SETTING_main_process_port);
+    if (number(launch, AH_SETTING_debug))
+        pass(launch, "ACCELHOST_DEBUG=%s%scomm", topics ? topics : "", topics && *topics ? "," : "");
+    if (!counted)
+        return;
+    pass(launch, "ACCELHOST_RESTART_COUNT=%d", launch->attempt_number);
+    pass(launch, "TORCHELASTIC_RESTART_COUNT=%d", launch->restarts);
+    pass(launch, "TORCHELASTIC_MAX_RESTARTS=%.0f", number(launch, AH_SETTING_max_restarts));
+}
+
+/* With live recovery --max_restarts counts these. */
+static int replacements(const struct launch *launch)
+{
+    enum { UNLESS_TOLD = 3 };
+    bool told = launch->settings->value[AH_SETTING_max_restarts].origin != AH_FROM_DEFAULT;
+    return told ? (int)number(launch, AH_SETTING_max_restarts) : UNLESS_TOLD;
+}
+
+static void describe(struct launch *launch)
+{
+    struct ah_job_options *job = &launch->attempt.job;
+    bool threads = launch->settings->value[AH_SETTING_num_cpu_threads_per_process].origin != AH_FROM_OTHER_VARIABLE;
+    job->ranks = ah_launch_ranks(launch->settings);
+    /* OMP_NUM_THREADS reaches the ranks as it is. */
+    job->threads = threads ? (int)number(launch, AH_SETTING_num_cpu_threads_per_process) : 0;
+    bool told = launch->settings->value[AH_SETTING_timeout].origin != AH_FROM_DEFAULT;
+    job->timeout = told ? number(launch, AH_SETTING_timeout) : 0;
+    job->patience = number(launch, AH_SETTING_patience);
+    job->grace = number(launch, AH_SETTING_grace);
+    job->monitor_interval = number(launch, AH_SETTING_monitor_interval);
+    job->variables = launch->variables;
+    job->recovers = ah_launch_replaces(launch->settings);
+    job->replacements = replacements(launch);
+    launch->attempt.quiet = number(launch, AH_SETTING_quiet) != 0;
+}
+
+static int open_logs(struct launch *launch)
+{
+    const struct ah_setting_value *value = launch->settings->value;
+    const char *folder = value[AH_SETTING_log_dir].text, *tee = value[AH_SETTING_tee].text;
+    const char *redirects = value[AH_SETTING_redirects].text;
+    bool told = value[AH_SETTING_redirects].origin != AH_FROM_DEFAULT;
+    if (!tee)
+        tee = folder && !told ? "3" : "0";
+    if (!strcmp(tee, "0") && !strcmp(redirects, "0"))
+        return 0;
+    AH_TRY(ah_rank_logs_open(&launch->attempt.logs, folder, tee, redirects,
+                             launch->attempt.job.ranks));
+    if (!launch->attempt.quiet)
+        fprintf(stderr, "accelhost launch: logs go to %s\n", ah_rank_logs_folder(launch->attempt.logs));
+    return 0;
+}
+
+static void say(const char *line)
+{
+    fprintf(stderr, "accelhost launch: %s\n", line);
+}
+
+static bool is_signalled(void *context)
+{
+    struct launch *launch = context;
+    if (!launch->signal)
+        launch->signal = ah_attempt_signalled(launch->attempt.signals);
+    return launch->signal != 0;
+}
+
+/* What is another than before, and where a machine has come to. */
+static void tell_machines(const struct launch *launch, int machines, int ranks)
+{
+    const struct ah_hosts *hosts = ah_machines_hosts(launch->attempt.machines);
+    int most = ah_launch_machines(launch->settings), now = hosts->first[hosts->count];
+    if (launch->attempt.quiet)
+        return;
+    if (!machines && launch->attempt_number)
+        fprintf(stderr, "accelhost launch: joins the job at its attempt %d, as machine %d of %d, with ranks from %d "
+                "on\n", launch->attempt_number, hosts->mine, hosts->count, hosts->first[hosts->mine]);
+    else if (!machines && hosts->count < most)
+        fprintf(stderr, "accelhost launch: begins on %d of %d machines, %d ranks\n", hosts->count, most, now);
+    else if (machines && (machines != hosts->count || ranks != now))
+        fprintf(stderr, "accelhost launch: continues on %d of %d machines, %d ranks instead of %d\n", hosts->count,
+                most, now, ranks);
+}
+
+static int check_share(const struct launch *launch)
+{
+    const struct ah_setting_value *share = &launch->settings->value[AH_SETTING_share];
+    const struct ah_hosts *hosts = ah_machines_hosts(launch->attempt.machines);
+    int ranks = hosts->first[hosts->count];
+    if (!share->text || share->number == ranks || share->number == hosts->count)
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: %s is for %.0f ranks or machines, but the job has %d ranks on %d machines",
+                   share->where, share->text, share->number, ranks, hosts->count);
+}
+
+/* Meet for the next attempt. The first time a signal ends this process, and the others are told. */
+static int meet_machines(struct launch *launch, bool again, bool counts)
+{
+    struct ah_machines *machines = launch->attempt.machines;
+    const struct ah_hosts *hosts = ah_machines_hosts(machines);
+    int count = hosts->count, ranks = count ? hosts->first[count] : 0;
+    AH_TRY(ah_machines_begin(machines, counts, again ? is_signalled : NULL, launch));
+    launch->attempt_number = ah_machines_generation(machines);
+    launch->restarts = ah_machines_restarts(machines);
+    tell_machines(launch, count, ranks);
+    return check_share(launch);
+}
+
+static int open_machines(struct launch *launch)
+{
+    struct ah_machines_options options;
+    ah_launch_describe_machines(launch->settings, &options);
+    ah_tell_to(launch->attempt.quiet ? NULL : say);
+    AH_TRY(ah_machines_open(&launch->attempt.machines, &options));
+    return meet_machines(launch, false, false);
+}
+
+static int begin_again(struct launch *launch, bool counts)
+{
+    if (launch->attempt.machines)
+        return meet_machines(launch, true, counts);
+    launch->attempt_number++;
+    launch->restarts++;
+    return 0;
+}
+
+/* Is another attempt to follow one that ended with this code? Says why, or why not. */
+static bool goes_on(const struct launch *launch, int code)
+{
+    int most = launch->attempt.job.recovers ? 0 : (int)number(launch, AH_SETTING_max_restarts);
+    const struct ah_attempt_options *attempt = &launch->attempt;
+    if (attempt->change) {
+        fprintf(stderr, "accelhost launch: %s: all ranks start anew\n", attempt->change);
+        return true;
+    }
+    if ((code != 3 && code != 4) || most == 0)
+        return false;
+    if (attempt->machines && ah_machines_is_lost(attempt->machines))
+        fputs("accelhost launch: nothing starts anew, as the machines of the job met at machine 0\n", stderr);
+    else if (!attempt->final && launch->restarts >= most)
+        fprintf(stderr, "accelhost launch: attempt %d failed, the last of %d\n", launch->attempt_number,
+                launch->attempt_number + 1);
+    else if (!attempt->final)
+        fprintf(stderr, "accelhost launch: attempt %d failed; all ranks start anew (restart %d of at most %d)\n",
+                launch->attempt_number, launch->restarts + 1, most);
+    return !attempt->final && launch->restarts < most;
+}
+
+/* Attempts until one ends well, is ended by a signal or a full disk or was wrong usage, or none is left. */
+static int run_attempts(struct launch *launch, int *code)
+{
+    int status = 0;
+    do {
+        const struct ah_hosts *hosts = launch->attempt.machines ? ah_machines_hosts(launch->attempt.machines) : NULL;
+        pass_variables(launch, true);
+        if (launch->attempt.logs)
+            AH_TRY(ah_rank_logs_begin(launch->attempt.logs, launch->attempt_number,
+                                      hosts ? hosts->first[hosts->mine] : 0));
+        AH_TRY(ah_attempt_run(&launch->attempt, code));
+        if (!goes_on(launch, *code))
+            return 0;
+        if (!is_signalled(launch))
+            status = begin_again(launch, !launch->attempt.change);
+    } while (status == 0 && !launch->signal);
+    if (launch->signal) {
+        *code = 128 + launch->signal;
+        return 0;
+    }
+    return status;
+}
+
+/* What cli/job/job_start.c tells ranks of our own. */
+static int hand_over(struct launch *launch, int *code)
+{
+    const char *wire = getenv("ACCELHOST_WIRE");
+    if (launch->attempt.job.script >= 0)
+        return ah_fail(AH_EINVAL, "a script that is read from a stream reaches ranks of this launcher only");
+    pass_variables(launch, false);
+    pass_setting(launch, "ACCELHOST_TIMEOUT", AH_SETTING_timeout);
+    pass_setting(launch, "ACCELHOST_PATIENCE", AH_SETTING_patience);
+    pass_setting(launch, "ACCELHOST_SECRET_FILE", AH_SETTING_secret_file);
+    pass_setting(launch, "ACCELHOST_RDZV_ID", AH_SETTING_rdzv_id);
+    pass_setting(launch, "OMP_NUM_THREADS", AH_SETTING_num_cpu_threads_per_process);
+    if (wire)
+        pass(launch, "ACCELHOST_WIRE=%s", wire);
+    *code = 0;
+    return ah_launch_hand_over(launch->settings, launch->attempt.job.argv, launch->variables);
+}
+
+static void tell_share(const struct launch *launch)
+{
+    const struct ah_setting_value *share = &launch->settings->value[AH_SETTING_share];
+    int machines = ah_launch_machines(launch->settings);
+    fprintf(stderr, "accelhost launch: the %s share each global batch %s\n",
+            machines > 1 && share->number == machines ? "machines" : "ranks", share->text);
+}
+
+/* For a user who waits at a terminal: a batch system divides the processors itself. */
+static void tell_busy(const struct launch *launch)
+{
+    char text[200];
+    if (!launch->attempt.quiet && isatty(STDERR_FILENO) && !getenv(AH_JOB_MARK) &&
+        ah_busy_describe(launch->attempt.job.ranks, text, sizeof text))
+        say(text);
+}
+
+static int run(struct launch *launch, int argc, char **argv, int *code)
+{
+    int status = 0;
+    struct ah_job_options *job = &launch->attempt.job;
+    describe(launch);
+    job->script = -1;
+    launch->attempt.signals = -1;
+    if (strcmp(argv[0], "-e") && !ah_script_is_module(argv[0]) && ah_script_is_stream(argv[0]))
+        AH_TRYGO(ah_script_keep(argv[0], &job->script), out);
+    job->argv = make_command(launch, job->script, argc, argv);
+    if (!job->argv)
+        AH_TRYGO(ah_fail(AH_ENOMEM, "out of memory"), out);
+    if (ah_launch_is_handed_over(launch->settings)) {
+        status = hand_over(launch, code);
+        goto out;
+    }
+    if (ah_launch_machines(launch->settings) > 1)
+        AH_TRYGO(open_machines(launch), out);
+    AH_TRYGO(open_logs(launch), out);
+    if (launch->settings->value[AH_SETTING_share].text && !launch->attempt.quiet)
+        tell_share(launch);
+    tell_busy(launch);
+    AH_TRYGO(launch->attempt.signals = ah_attempt_signals(), out);
+    AH_TRYGO(run_attempts(launch, code), out);
+out:
+    ah_machines_close(launch->attempt.machines);
+    ah_rank_logs_close(launch->attempt.logs);
+    if (launch->attempt.signals >= 0)
+        close(launch->attempt.signals);
+    if (job->script >= 0)
+        close(job->script);
+    free(job->argv);
+    return status < 0 ? status : 0;
+}
+
+/* The launcher's own, which no rank is to take for its own. */
+static char *take_error_file(const struct ah_settings *settings)
+{
+    const char *path = getenv("TORCHELASTIC_ERROR_FILE");
+    if (!path || !*path || ah_launch_is_handed_over(settings))
+        return NULL;
+    char *copy = strdup(path);
+    unsetenv("TORCHELASTIC_ERROR_FILE");
+    return copy;
+}
+
+static void write_error_file(const struct launch *launch, const char *path, const char *error)
+{
+    static const char name[] = "accelhost launch: ";
+    const char *text = error ? error : launch->attempt.failure;
+    if (!path || !text)
+        return;
+    text += strncmp(text, name, sizeof name - 1) ? 0 : sizeof name - 1;
+    ah_error_file_write(path, text, error ? 0 : launch->attempt.failure_code, false);
+}
+
+int ah_launch_run(const struct ah_settings *settings, int argc, char **argv)
+{
+    struct launch launch = {.settings = settings};
+    int code = 3;
+    char *error_file = take_error_file(settings);
+    if (run(&launch, argc, argv, &code) < 0) {
+        fprintf(stderr, "accelhost launch: %s\n", ah_error_text());
+        write_error_file(&launch, error_file, ah_error_text());
+        code = 3;
+    } else if (code == 3 || code == 4) {
+        write_error_file(&launch, error_file, NULL);
+    }
+    free(launch.attempt.failure);
+    free(error_file);
+    return code;
+}
+
+int ah_cli_launch(int argc, char **argv)
+{
+    struct ah_settings settings;
+    int code, first = ah_launch_settings_read(&settings, "launch", print_help, argc, argv);
+    if (first < 0) {
+        code = -1 - first;
+    } else if (settings.value[AH_SETTING_show_config].number) {
+        ah_launch_settings_show(&settings);
+        code = 0;
+    } else if (ah_script_check("launch", argc - first, argv + first)) {
+        code = 2;
+    } else {
+        code = ah_launch_run(&settings, argc - first, argv + first);
+    }
+    ah_settings_close(&settings);
+    return code;
+}

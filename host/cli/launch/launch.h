@@ -1,0 +1,14 @@
+/* Running what settings say: the jobs of `accelhost launch` and `accelhost test`. */
+#ifndef AH_CLI_LAUNCH_H
+#define AH_CLI_LAUNCH_H
+
+#include "config/settings.h"
+
+/* Run a script (the words behind a command's options: [-e|-m] SCRIPT ARGUMENTS...) with these settings, and tell what
+ * goes wrong. The exit code of launch. */
+int ah_launch_run(const struct ah_settings *settings, int argc, char **argv);
+
+/* The command: returns the exit code of the program. */
+int ah_cli_launch(int argc, char **argv);
+
+#endif

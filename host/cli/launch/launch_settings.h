@@ -1,0 +1,46 @@
+/* The settings of a launch: its flags, the variables and the configuration file, told and shown. */
+#ifndef AH_CLI_LAUNCH_SETTINGS_H
+#define AH_CLI_LAUNCH_SETTINGS_H
+
+#include "cli/machines/machines.h"
+#include "config/settings.h"
+
+struct ah_environment;
+
+/* Read all of them for a command; settings is open then, whatever the result. Tells on stderr which value goes before
+ * another, unless --quiet, and what is wrong. Returns the index of the first word that is no option, or -1 - exit code.
+ * `help` prints what --help says. */
+int ah_launch_settings_read(struct ah_settings *settings, const char *command, void (*help)(void), int argc,
+                            char **argv);
+
+/* Where the configuration file is looked for: `flag` or, when that is NULL, what the variable or else the default says;
+ * "" for nowhere. *named: somebody said so, and it must be there. AH_EINVAL. */
+int ah_launch_config_path(const char *flag, char *path, size_t room, bool *named);
+
+/* The options by groups, for --help. */
+void ah_launch_settings_help(void);
+/* Every setting, its value and where that comes from. */
+void ah_launch_settings_show(const struct ah_settings *settings);
+/* Are ranks that are killed replaced? */
+bool ah_launch_replaces(const struct ah_settings *settings);
+
+/* cli/launch/launch_processes.c: a number of ranks that depends on the GPUs, and whether those that were asked for are
+ * there. AH_EINVAL. */
+int ah_launch_settle_processes(struct ah_settings *settings);
+
+/* cli/launch/launch_machines.c: how many there are at most and at least, how many ranks run on this one, and what all
+ * of them are to know; what does not fit together is AH_EINVAL. */
+int ah_launch_machines(const struct ah_settings *settings);
+int ah_launch_least_machines(const struct ah_settings *settings);
+int ah_launch_ranks(const struct ah_settings *settings);
+void ah_launch_describe_machines(const struct ah_settings *settings, struct ah_machines_options *out);
+int ah_launch_check_machines(const struct ah_settings *settings);
+
+/* cli/launch/launch_engine.c: is another launcher to start the ranks? Then what it cannot do is AH_EINVAL. */
+bool ah_launch_is_handed_over(const struct ah_settings *settings);
+int ah_launch_check_engine(const struct ah_settings *settings);
+/* Become it, for ranks that run `command` ("accelhost", "run", ...) with these variables, or (dry_run) print what would
+ * be run. Returns only then, or with AH_EIO, AH_EINVAL. */
+int ah_launch_hand_over(const struct ah_settings *settings, char *const *command, const char *const *variables);
+
+#endif

@@ -1,0 +1,53 @@
+/* The thread that keeps a launcher connected to the others in one generation of the job, and what it has read so far
+ * (cli/machines/machines.h). Included by cli/machines only. */
+#ifndef AH_CLI_MACHINES_LINK_H
+#define AH_CLI_MACHINES_LINK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/array.h"
+#include "comm/control/hosts.h"
+
+struct ah_meeting;
+
+struct ah_machine {
+    bool failing, concluded, victim, final, gone, left;
+    int signal, code;
+    int order;   /* of its first trouble among all, from 1; 0: none */
+    int gone_order;
+    char *text;  /* of the verdict; from malloc, or NULL */
+    char reason[160]; /* why it is gone */
+};
+
+struct ah_machine_link {
+    struct ah_store *store; /* the thread's */
+    int generation, mine, count;
+    int64_t places[AH_HOSTS_MAX]; /* by which the list names the machines */
+    pthread_t thread;
+    bool runs;
+    int news; /* eventfd */
+
+    pthread_mutex_t lock; /* of all that follows */
+    pthread_cond_t change;
+    bool ending;          /* the thread is to end when it has said everything */
+    bool keeps;           /* and its machine is to be taken for gone then */
+    struct ah_text posts; /* what is to be appended, each with a 0 behind it */
+    struct ah_machine machine[AH_HOSTS_MAX];
+    int orders;           /* troubles so far */
+    bool lost;            /* the store is out of reach: machine 0 is gone */
+    int joined;           /* order of the first newcomer with whom all start anew, 0: none */
+    int arrivals;         /* of them */
+    char newcomers[256];  /* their names */
+    int64_t knock[AH_HOSTS_MAX]; /* places of machines that came since, for machine 0 to look at */
+    int knocks;
+};
+
+/* Start the thread, which owns the meeting's store from now on; closed with it. */
+int ah_machine_link_open(struct ah_machine_link *link, struct ah_meeting *meeting, int mine, int count);
+/* Say what is left to say, within a moment, and end. `gone`: the others are to take this machine for gone. */
+void ah_machine_link_close(struct ah_machine_link *link, bool gone);
+/* Append a line to the list. */
+void ah_machine_link_post(struct ah_machine_link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

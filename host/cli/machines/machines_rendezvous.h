@@ -1,0 +1,41 @@
+/* A launcher's way into a generation of its job, which the first machine's desk (cli/machines/machines_coordinator.h)
+ * opens and closes. Included by cli/machines only.
+ *
+ * What the store holds: `job`, by which a job is known; `generation`, the newest one's number; and of generation G the
+ * list hosts/G, a line for each machine that came; the list events/G, which begins with "here PLACE" of each of them
+ * and goes on with all that happens (machines_link.h); answer/G/PLACE, what the desk tells the machine whose line
+ * stands at PLACE: a table of hosts, or why not; and missing/G, what those who wait are waiting for. */
+#ifndef AH_CLI_MACHINES_RENDEZVOUS_H
+#define AH_CLI_MACHINES_RENDEZVOUS_H
+
+#include <stdbool.h>
+
+#include "cli/machines/machines.h"
+#include "comm/join/membership.h"
+
+enum { AH_MACHINES_ANSWER = AH_HOSTS_TEXT + 24 * (AH_HOSTS_MAX + 2), AH_MACHINES_JOB = 48 };
+
+struct ah_meeting {
+    struct ah_muster mine;
+    struct ah_store *store; /* connected; whoever has come takes it along */
+    char job[AH_MACHINES_JOB]; /* "" before one is known */
+    int generation, restarts;
+    int port;               /* of the ranks' store */
+    int64_t place;          /* of the own line */
+    int64_t places[AH_HOSTS_MAX]; /* of each machine's */
+    int64_t begin_ns;
+    bool told;
+};
+
+/* Connect and write the own line into this generation or a later one that is the newest. AH_ETIMEOUT; AH_EPEER when the
+ * first machine has begun another job. */
+int ah_meeting_enter(struct ah_meeting *meeting, const struct ah_store_place *place, int generation);
+/* What the desk says: count, mine, first and name of the hosts, and what is above. Goes on to the next generation when
+ * this one begins without it. AH_EINVAL, AH_ETIMEOUT; AH_EPEER when the first machine is gone or `stop` says so. */
+int ah_meeting_await(struct ah_meeting *meeting, bool (*stop)(void *context), void *context, struct ah_hosts *out);
+void ah_meeting_leave(struct ah_meeting *meeting);
+
+/* The table that the desk tells, as a text; returns its length. */
+int ah_meeting_write(const struct ah_meeting *meeting, const struct ah_hosts *hosts, char *text, size_t room);
+
+#endif

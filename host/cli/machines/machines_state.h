@@ -1,0 +1,32 @@
+/* What a launcher knows of its job's machines. Included by cli/machines only. */
+#ifndef AH_CLI_MACHINES_STATE_H
+#define AH_CLI_MACHINES_STATE_H
+
+#include "cli/machines/machines_coordinator.h"
+#include "cli/machines/machines_link.h"
+
+struct ah_machines {
+    struct ah_machines_options options;
+    struct ah_store_server *server, *ranks; /* on the first machine */
+    struct ah_desk desk;                    /* likewise */
+    struct ah_store_place place;
+    struct ah_secret secret;
+    struct ah_hosts hosts;
+    struct ah_machine_link link;
+    bool linked, told;
+    char job[AH_MACHINES_JOB];
+    bool claims; /* its number, whatever it was before */
+    int generation, restarts, told_trouble;
+};
+
+/* By which the list names this machine. */
+static inline int64_t ah_machines_place(const struct ah_machines *machines)
+{
+    return machines->link.places[machines->hosts.mine];
+}
+
+/* With the link's lock: how many machines are here and stay; does one leave the job to the others? */
+int ah_machines_staying(const struct ah_machine_link *link);
+bool ah_machines_leaves(const struct ah_machines *machines, int h);
+
+#endif

@@ -1,0 +1,69 @@
+/* The handler sets a hook, which runs before the next instruction of the script: that is all that LuaJIT allows a
+ * handler. Compiled loops run no hooks, so a timer ends the process soon after in any case. */
+#include "cli/process/interrupt.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <lauxlib.h>
+
+#include "base/pulse.h"
+#include "bind/bind.h"
+#include "bind/place.h"
+
+static lua_State *watched;
+
+static void end(void)
+{
+    signal(SIGINT, SIG_DFL);
+    raise(SIGINT);
+}
+
+static void say_where(lua_State *L, lua_Debug *frame)
+{
+    fflush(stdout);
+    fprintf(stderr, "\naccelhost: interrupted at %s\n", ah_call_site(L));
+    end();
+}
+
+static void say(const char *text)
+{
+    (void)!write(STDERR_FILENO, text, strlen(text));
+}
+
+static void give_up(int number, siginfo_t *info, void *context)
+{
+    char place[AH_PULSE_TEXT];
+    say("\naccelhost: interrupted; the script ");
+    say(ah_place_find(context, place, sizeof place));
+    say("\n");
+    end();
+    /* This handler may run on top of the one of SIGINT, which blocks it. */
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static void on_interrupt(int number)
+{
+    static const struct itimerval soon = {.it_value = {.tv_usec = 700000}};
+    signal(SIGINT, SIG_DFL);
+    struct sigaction late = {.sa_sigaction = give_up, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigaction(SIGALRM, &late, NULL);
+    lua_sethook(watched, say_where, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+    setitimer(ITIMER_REAL, &soon, NULL);
+}
+
+void ah_interrupt_watch(lua_State *L)
+{
+    struct sigaction before;
+    if (sigaction(SIGINT, NULL, &before) || before.sa_handler == SIG_IGN)
+        return;
+    watched = L;
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART | SA_ONSTACK};
+    sigaction(SIGINT, &action, NULL);
+}

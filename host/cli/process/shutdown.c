@@ -1,0 +1,114 @@
+/* What must stay true: each way out passes `ah_ending_finish`, so that what could not be written is never lost in
+ * silence. */
+#include "cli/process/shutdown.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <lauxlib.h>
+#include <lua.h>
+
+#include "base/status.h"
+#include "cli/base/error_file.h"
+#include "cli/process/status_signal.h"
+#include "comm/group/group.h"
+#include "comm/join/rank.h"
+#include "comm/net/mpi.h"
+#include "io/saver.h"
+#include "tensor/device.h"
+
+/* With ACCELHOST_CLOSE the state is closed at the end, whichever way the script leaves. The end of the process frees
+ * the same; a search for leaks wants to see it done. */
+static bool closes(void)
+{
+    return getenv("ACCELHOST_CLOSE") != NULL;
+}
+
+/* Whether everything that was written has reached the system: a full disk shows at the flush, a remote one at close. */
+static bool is_written(void)
+{
+    bool written = fflush(NULL) == 0 && !ferror(stdout) && !ferror(stderr);
+    int fd = dup(STDOUT_FILENO);
+    return (fd < 0 || close(fd) == 0) && written;
+}
+
+/* The table of what CUDA devices executed, where it was asked for. */
+static void ending_report_times(struct ah_host *host)
+{
+    static const char chunk[] = "require('accelhost.profiler.device_times').report()";
+    const char *asked = getenv("ACCELHOST_CUDA_TIMES");
+    if (host->lua && asked && !strcmp(asked, "1") && luaL_loadbuffer(host->lua, chunk, strlen(chunk), "=times") == 0)
+        lua_pcall(host->lua, 0, 0, 0);
+}
+
+int ah_ending_finish(struct ah_host *host, int code)
+{
+    ending_report_times(host);
+    /* What is still being saved is part of the run. */
+    if (ah_saver_finish_all(code == 0) < 0 && code == 0)
+        return ah_ending_fail(host, ah_error_text());
+    /* So are collectives that peers still need this rank's device for. */
+    if (code == 0 && ah_groups_settle() < 0)
+        return ah_ending_fail(host, ah_error_text());
+    if (!is_written() && code == 0) {
+        fputs("accelhost: could not write all that the script printed\n", stderr);
+        code = 1;
+    }
+    if (!ah_board_report_end() && code == 0)
+        code = 1;
+    if (code == 0)
+        ah_mpi_end();
+    if (closes()) {
+        ah_inquiry_end();
+        ah_host_close(host);
+        ah_device_close_all();
+        exit(code);
+    }
+    _exit(code);
+}
+
+int ah_ending_fail(struct ah_host *host, const char *text)
+{
+    const char *file = getenv("TORCHELASTIC_ERROR_FILE");
+    fflush(stdout);
+    if (!ah_board_report_failure(text, false)) {
+        fprintf(stderr, "%s\n", text);
+        if (file && *file)
+            ah_error_file_write(file, text, 0, ah_board_lost_peer());
+    }
+    return ah_ending_finish(host, 1);
+}
+
+void ah_ending_give_up(const char *text)
+{
+    ah_ending_fail(&(struct ah_host){NULL}, text);
+}
+
+void ah_ending_tell(const char *line)
+{
+    fflush(stdout);
+    fprintf(stderr, "accelhost: %s\n", line);
+}
+
+/* os.exit([code]): true and nil mean 0, false 1. Upvalue: the host. */
+static int os_exit(lua_State *L)
+{
+    int code = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : luaL_optint(L, 1, 0);
+    return ah_ending_finish(lua_touserdata(L, lua_upvalueindex(1)), code);
+}
+
+static int replace_os_exit(lua_State *L)
+{
+    lua_getglobal(L, "os");
+    lua_pushvalue(L, 1);
+    lua_pushcclosure(L, os_exit, 1);
+    lua_setfield(L, -2, "exit");
+    return 0;
+}
+
+int ah_ending_take_exit(struct ah_host *host)
+{
+    return lua_cpcall(host->lua, replace_os_exit, host) ? ah_host_keep_error(host) : 0;
+}

@@ -1,0 +1,14 @@
+/* A running script can be asked where it is: by SIGURG it says so on its pulse (base/pulse.h), by SIGUSR2 it writes its
+ * traceback to stderr. Neither ends it. */
+#ifndef AH_CLI_STATUS_SIGNAL_H
+#define AH_CLI_STATUS_SIGNAL_H
+
+#include <lua.h>
+
+/* Answer from now on. Once per process. */
+void ah_inquiry_watch(lua_State *L);
+
+/* The state is about to be closed: answer no more. */
+void ah_inquiry_end(void);
+
+#endif

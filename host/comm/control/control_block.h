@@ -1,0 +1,190 @@
+/* The job's board: one shared segment that the launcher makes and every rank maps.
+ *
+ * It holds, per rank, a slot: who it is, how it fares, the text of its failure, and a channel for each group that it is
+ * a member of. Beside it each rank has a data segment (staging and arena) that all ranks map. Board and segments are
+ * memfds inherited over exec: nothing has a name, so nothing is left when the job is killed. A board serves one run of
+ * a job.
+ *
+ * Thread rule: a slot's channels are written by its own rank's Lua thread only, its state by the rank and by the
+ * launcher, with atomics. This file knows no collectives and no tensors. */
+#ifndef AH_COMM_CONTROL_BLOCK_H
+#define AH_COMM_CONTROL_BLOCK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/pulse.h"
+#include "base/status.h"
+#include "comm/control/group_block.h"
+
+#define AH_BOARD_NAME "accelhost-board" /* of the memfd */
+
+/* Seconds without progress before a rank that others wait for is reported, unless ACCELHOST_PATIENCE says otherwise. */
+#define AH_PATIENCE_S 10
+
+enum {
+    AH_BOARD_CHANNELS = 8, /* groups that a rank may be a member of at once; channel 0 is the whole job's */
+    AH_BOARD_TEXT = 16 * 1024, /* bytes of a rank's failure text */
+    AH_STAGE_BYTES = 128 * 1024, /* one half of a rank's staging area, which opens its data segment */
+};
+
+enum ah_rank_state {
+    AH_RANK_RUNNING,
+    AH_RANK_ENDED,  /* came to its normal end */
+    AH_RANK_FAILED, /* reported a failure */
+    AH_RANK_DIED,   /* gone without a word; set by the launcher */
+    AH_RANK_RETURNING, /* its process was killed, another one takes its place; set by the launcher */
+};
+
+/* Where a rank was at a boundary (recover.h), and what it published there. */
+struct ah_boundary {
+    uint32_t posted[AH_BOARD_CHANNELS]; /* its counters */
+    uint64_t note_bytes, slice_bytes;
+};
+
+/* What a rank has kept for whoever replaces it (kept.h): written by the rank alone, complete before the counter that
+ * tells of it. Boundaries are counted by ROUND of channel 0. */
+struct ah_keeping {
+    struct ah_boundary boundary[2];      /* the last two, by their number's last bit */
+    uint32_t set_up[AH_BOARD_CHANNELS];  /* counters at boundary 0 */
+    _Atomic uint64_t used[3];            /* bytes kept: for good, and since each of the two boundaries */
+};
+
+/* The message that a rank waits for: to come, or to be received. For whoever looks from outside; the rank says so when
+ * it goes to sleep over it. */
+enum ah_awaiting { AH_AWAITS_NONE, AH_AWAITS_MESSAGE, AH_AWAITS_RECEIVER };
+struct ah_awaited {
+    atomic_int what;          /* enum ah_awaiting; the others are complete before it is set */
+    atomic_int peer;          /* its rank on the board, -1: any of the group */
+    _Atomic int64_t tag, since_ns;
+    char where[AH_BOARD_WHERE];
+};
+
+struct ah_board_slot {
+    _Alignas(64) atomic_int pid;
+    atomic_int state;         /* enum ah_rank_state */
+    atomic_int group_status;  /* AH_E* of the collective that poisoned the rank's group, else 0 */
+    atomic_int victim;        /* its failure follows from another rank's */
+    atomic_int blamed;        /* with a timeout: the rank that did not come, else -1 */
+    _Atomic int64_t ended_ns; /* when it left AH_RANK_RUNNING, monotonic */
+    atomic_int silent_ms;     /* of another host's first rank: since when the mirror has heard nothing from there */
+    int segment_fd;           /* inherited number; read when attaching */
+    atomic_int line;          /* at a prompt of several processes: which line it is in, or was; 0: no prompt */
+    atomic_int line_done;     /* the last one that it is through with */
+    char group_text[512];     /* with group_status; complete before that is set */
+    char text[AH_BOARD_TEXT]; /* with AH_RANK_FAILED: message and traceback */
+    atomic_int latest;        /* the channel of its latest collective */
+    atomic_int replaced;      /* how often its process was, by another one */
+    atomic_int due;           /* the process replaces another one, and has not taken its state */
+    _Atomic int64_t returned_ns;  /* of the last replacement */
+    _Atomic int64_t returned_at;  /* the boundary at which it took the rank's place, -1: none */
+    struct ah_keeping keeping;
+    struct ah_pulse pulse;    /* what it does now */
+    struct ah_awaited awaited;
+    struct ah_channel channel[AH_BOARD_CHANNELS];
+};
+
+struct ah_board_header {
+    uint64_t magic;
+    uint32_t version;
+    int32_t size;
+    int32_t columns;     /* of the launcher's terminal, 0 if unknown */
+    bool stdout_is_terminal, stderr_is_terminal;
+    bool reports; /* the launcher prints the failure of the first rank that fails */
+    bool alone;   /* there is no launcher: the ranks have met by themselves (meet.h) */
+    bool recovers; /* a rank that is killed is replaced */
+    uint64_t seed;        /* of the ranks' default generators until the script seeds them */
+    int32_t first, local; /* this host's ranks: `local` of them, from `first` on; the others' slots a mirror fills */
+    _Alignas(64) atomic_int first_failed; /* rank, -1 before */
+    atomic_int channels;                  /* ever used on any slot: what a wake looks at */
+    _Atomic uint64_t told;                /* the stuck rank (from 1) and its progress that a wait last told of */
+    struct ah_news news[AH_READERS];
+    _Atomic int64_t silence_ns;           /* without a beat of the mirror, after which it is stuck; 0: there is none */
+    atomic_uint beats;
+    _Alignas(64) struct ah_board_slot slot[];
+};
+
+struct ah_hosts;
+struct ah_mirror;
+
+/* One process's mapping of a board and its segments. */
+struct ah_board {
+    struct ah_board_header *header;
+    size_t bytes;
+    int size;
+    int fd;                                   /* the creator's, and of ranks that are alone; else -1 */
+    size_t segment_span;                      /* bytes reserved for each segment */
+    unsigned char *segment[AH_BOARD_MAX_RANKS];
+    int segment_fd[AH_BOARD_MAX_RANKS];       /* -1 once closed */
+    size_t segment_bytes[AH_BOARD_MAX_RANKS]; /* it has at least so many, as was found or made; none ever shrinks */
+    const struct ah_hosts *hosts;             /* NULL: there is one */
+    struct ah_mirror *mirror;                 /* of a leader, while it is open */
+};
+
+/* The job is on several hosts, of which this board is one's. By its maker before any rank maps it, and by every rank
+ * when it has mapped it; the struct is kept, not copied. AH_EINVAL when it does not fit the board. */
+int ah_board_place(struct ah_board *board, const struct ah_hosts *hosts);
+/* Is the rank on this host? */
+static inline bool ah_board_is_local(const struct ah_board *board, int rank)
+{
+    return rank >= board->header->first && rank < board->header->first + board->header->local;
+}
+
+/* Make a board for `size` ranks. The creator's mapping has no segments mapped yet. */
+int ah_board_create(struct ah_board **out, int size);
+
+/* Map the segments too, so that threads or forked children can be ranks on this mapping. */
+int ah_board_map_segments(struct ah_board *board);
+
+/* Let the descriptors pass the next exec (call in the child); the number for ACCELHOST_BOARD. */
+int ah_board_hand_over(struct ah_board *board);
+
+/* Map the board behind a descriptor, as `rank`: all segments are mapped, and all descriptors but that of the rank's own
+ * segment are closed (where ranks are alone the board's stays, too, and a host's first rank keeps those of ranks on
+ * other hosts). `segments` are the ranks' descriptors; NULL: those that were inherited. AH_EIO when it is no board of
+ * this program. */
+int ah_board_open(struct ah_board **out, int fd, int rank, const int *segments);
+
+void ah_board_close(struct ah_board *board);
+
+static inline struct ah_board_slot *ah_board_slot(struct ah_board *board, int rank)
+{
+    return &board->header->slot[rank];
+}
+
+/* Map a board of which only the descriptor is at hand, to look at it: read only, no segments. NULL in *out when it is
+ * none, or one of another version of the program. */
+void ah_board_look(struct ah_board **out, int fd);
+
+/* Make a rank's data segment at least `bytes` long (zero-filled). */
+int ah_board_grow(struct ah_board *board, int rank, size_t bytes);
+
+/* Take a rank out of AH_RANK_RUNNING; the first caller wins and true is returned. Wakes all waits. */
+bool ah_board_leave(struct ah_board *board, int rank, enum ah_rank_state state, const char *text, bool victim);
+
+/* Where ranks are alone: hold what the system takes back when this process ends, whatever ends it. */
+int ah_board_show_life(struct ah_board *board, int rank);
+/* Has a rank ended without a word? Then it is marked as dead. Where there is a launcher that one looks, and the answer
+ * is false. */
+bool ah_board_lost(struct ah_board *board, int rank);
+
+/* Ranks are replaced in this job. By the board's maker, before any rank maps it. */
+int ah_board_recover(struct ah_board *board);
+/* The process of a rank was killed and another one takes its place: peers wait for it. False when that cannot be: it
+ * had ended, or given up a group. */
+bool ah_board_replace(struct ah_board *board, int rank);
+/* It has come to where the rank was, or ran on from the beginning. By the new process. */
+void ah_board_return(struct ah_board *board, int rank);
+
+/* Wake every wait on the board: something is wrong, all look at the states. */
+void ah_board_wake(struct ah_board *board);
+
+/* Of all ranks that find `rank` stuck at the same progress only the first is to say so. */
+bool ah_board_first_to_tell(struct ah_board *board, int rank, uint32_t progress);
+
+/* What the rank brought to its latest collective, and which one of its group that was; NULL before the first. */
+const struct ah_post *ah_board_last_post(struct ah_board *board, int rank, uint32_t *sequence);
+
+#endif

@@ -1,0 +1,145 @@
+/* What one rank shows to the peers of one of its groups: counters that they wait on, and a ring of the calls it made.
+ *
+ * Lies on the board. Written by the rank's Lua thread only; counters only grow (and wrap), a post is complete before
+ * the counter that announces it. A channel serves one group after another: each goes on counting from `base`, where the
+ * ones before it ended. */
+#ifndef AH_COMM_GROUP_BLOCK_H
+#define AH_COMM_GROUP_BLOCK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    AH_BOARD_MAX_RANKS = 256,
+    AH_CHANNEL_POSTS = 64, /* calls a rank may have posted that a peer has not done */
+    AH_CHANNEL_LETTERS = 32, /* messages a rank may have posted that have not been received */
+    AH_BOARD_WHERE = 64,   /* bytes of a call site */
+    AH_BOARD_DIMS = 8,
+};
+
+/* What a rank brought to a collective: the fingerprint, and where its buffer is. */
+struct ah_post {
+    uint32_t sequence;
+    uint8_t kind, dtype, reduce; /* enum ah_collective_kind, ah_dtype, ah_reduce_op */
+    int8_t ndim;                 /* -1: shape not told */
+    int32_t root;
+    uint32_t note;   /* bits for the peers, no part of the fingerprint; nor is the weight */
+    double weight;   /* of this rank in a mean */
+    uint64_t hash;   /* of everything that must agree */
+    int64_t count;
+    uint64_t offset; /* of the buffer in the rank's segment, or AH_NO_OFFSET */
+    int64_t size[AH_BOARD_DIMS];
+    bool async, far; /* far: on the memory of a device */
+    uint8_t purpose; /* enum ah_purpose, no part of the fingerprint */
+    /* For a group over several hosts (spread.h); no part of the fingerprint: */
+    bool wired;       /* moved by the courier, not by the ranks alone */
+    uint32_t travels; /* bytes at `offset` that go to the other hosts with this post, but for */
+    uint32_t own, own_bytes; /* those of them that no other rank takes, which this one may write over with its result */
+    uint32_t steps;   /* SLICED of this rank before the call */
+    uint64_t landing; /* where what comes from other hosts is to lie in its segment, as the result would */
+    uint64_t partial; /* where its host's sum is to lie, of the first rank of a host */
+    uint64_t counts;  /* where the call's counts lie in its segment */
+    _Alignas(64) char where[AH_BOARD_WHERE];
+};
+#define AH_NO_OFFSET UINT64_MAX
+
+/* A message that a rank has for another (mail.h). Its sender writes it while it is free, frees it when it was received,
+ * and may take it back while it is posted; from taken to received it is the receiver's. */
+enum ah_letter_state {
+    AH_LETTER_FREE,
+    AH_LETTER_POSTED,
+    AH_LETTER_TAKEN,
+    AH_LETTER_RECEIVED,
+    /* To a rank on another host a letter is taken back by asking there. */
+    AH_LETTER_RECALLED, /* asked: it is received, or */
+    AH_LETTER_EMPTY,    /* is back: its sender posts it again, or another one in its place */
+};
+/* How a taken letter's message goes whose memory is on a device (line.h): its receiver answers OPEN with LINE or HOST,
+ * its sender then says TICKET for a line that is to be opened, STAGED when the host has the bytes. */
+enum ah_letter_way { AH_WAY_OPEN, AH_WAY_LINE, AH_WAY_TICKET, AH_WAY_HOST, AH_WAY_STAGED };
+enum { AH_LANE_CARD = 16, AH_LANE_TICKET = 128 };
+struct ah_letter {
+    atomic_uint state;
+    atomic_uint number; /* of the sender's messages in this group, in order */
+    atomic_int to;
+    _Atomic int64_t tag;
+    _Atomic uint64_t group; /* which of the groups that use this channel in turn */
+    uint8_t dtype;
+    int8_t ndim;
+    atomic_int member; /* the receiver's rank on the board */
+    int64_t count;
+    uint64_t offset; /* as of a post */
+    int64_t size[AH_BOARD_DIMS];
+    bool far;        /* may go by a line: from this card */
+    uint8_t card[AH_LANE_CARD], ticket[AH_LANE_TICKET];
+    uint32_t turn;   /* among those of the line */
+    atomic_uint way;
+    _Alignas(64) char where[AH_BOARD_WHERE];
+};
+
+/* Each is a futex word for who waits on it. POSTED: calls announced. DONE: calls of which this rank has done all that
+ * its peers need. ROUND and SLICED count as the backend sees fit. SENT and RECEIVED: messages. */
+enum ah_counter { AH_POSTED, AH_DONE, AH_ROUND, AH_SLICED, AH_SENT, AH_RECEIVED, AH_COUNTERS };
+
+/* A board's word that changes whenever one of its host's ranks has news. While a rank that waits attends to it, instead
+ * of the thread whose work that is, nobody is woken. */
+struct ah_news {
+    _Alignas(64) atomic_uint changes;
+    atomic_int sleepers;
+    atomic_uint attended, visits; /* by such a rank, until it leaves or has not come for a while; how often it came */
+};
+/* For whom: the mirror (all counters but those of the backend), the courier (SLICED). */
+enum ah_reader { AH_MIRROR, AH_COURIER, AH_READERS };
+
+struct ah_channel {
+    _Alignas(64) atomic_uint counter[AH_COUNTERS];
+    atomic_uint sleepers;     /* peers asleep on one of the counters */
+    atomic_uint base;         /* where the counters of the present group began */
+    _Atomic int64_t news;     /* bytes from here to the board's news; 0: nobody reads them */
+    _Atomic uint64_t address; /* where the backend finds this rank: a staging offset, a port */
+    _Atomic uint64_t roll;    /* where in its segment the courier finds who the members are, in order */
+    atomic_int wanted_from;   /* the rank (from 2) that a message is awaited from, 1: any, 0: none is */
+    _Atomic int64_t wanted_tag;
+    _Atomic uint64_t members[AH_BOARD_MAX_RANKS / 64]; /* of the present group: a bit for each rank of the board */
+    _Alignas(64) struct ah_post post[AH_CHANNEL_POSTS];
+    struct ah_letter letter[AH_CHANNEL_LETTERS];
+};
+
+/* Advance a counter of the own channel and wake who sleeps on it. */
+void ah_channel_advance(struct ah_channel *channel, enum ah_counter which, uint32_t value);
+
+/* Sleep until the counter differs from `seen`, the channel is woken, or `limit_ns` has passed. */
+void ah_channel_sleep(struct ah_channel *channel, enum ah_counter which, uint32_t seen, int64_t limit_ns);
+
+/* Wake all who sleep on it: something is wrong. */
+void ah_channel_wake(struct ah_channel *channel);
+
+/* Tell a reader of the own board of something that no counter shows. */
+void ah_channel_tell(struct ah_channel *channel, enum ah_reader reader);
+void ah_news_tell(struct ah_news *news);
+/* Sleep until there is news since `seen`, or `limit_ns` has passed. */
+void ah_news_sleep(struct ah_news *news, uint32_t seen, int64_t limit_ns);
+/* By a rank that waits, at each look; and when it goes to sleep: from then on the thread is to see to it again. */
+void ah_news_attend(struct ah_news *news);
+void ah_news_leave(struct ah_news *news);
+/* By the thread: has a rank attended to it since `*visits`? Then nap, until it leaves, or a millisecond. */
+bool ah_news_nap(struct ah_news *news, uint32_t *visits);
+
+static inline uint32_t ah_channel_counter(struct ah_channel *channel, enum ah_counter which)
+{
+    return atomic_load_explicit(&channel->counter[which], memory_order_acquire);
+}
+
+static inline struct ah_post *ah_channel_post(struct ah_channel *channel, uint32_t sequence)
+{
+    return &channel->post[sequence % AH_CHANNEL_POSTS];
+}
+
+/* Counters wrap: true when `value` has reached `target`. */
+static inline bool ah_reached(uint32_t value, uint32_t target)
+{
+    return (int32_t)(value - target) >= 0;
+}
+
+#endif

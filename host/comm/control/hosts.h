@@ -1,0 +1,34 @@
+/* The hosts of a job whose ranks do not all run on one.
+ *
+ * Every host has a board of its own, with slots for all ranks of the job; the ranks of a host are consecutive. One
+ * process of each host, its first rank, leads: it keeps the slots of other hosts' ranks true (mirror.h) and moves bytes
+ * between hosts (wire.h). Whoever brings a job's ranks together fills this in and hands it to each rank, which tells
+ * its board (ah_board_place). */
+#ifndef AH_COMM_HOSTS_H
+#define AH_COMM_HOSTS_H
+
+#include <stdbool.h>
+
+#include "comm/store/store.h"
+
+enum { AH_HOSTS_MAX = 64, AH_HOST_NAME = 64 };
+
+struct ah_hosts {
+    int count, mine;                        /* hosts of the job; this process's */
+    int first[AH_HOSTS_MAX + 1];            /* ranks of host h: first[h] .. first[h + 1] - 1 */
+    char name[AH_HOSTS_MAX][AH_HOST_NAME];  /* for reports */
+    struct ah_store_place store;            /* of the job; the leaders connect to it */
+    const char *address; /* that the other leaders reach this one at; NULL: by which it reaches the store */
+    const char *wire;    /* that moves the bytes: "tcp", "mpi" */
+};
+
+/* The host that a rank is on. */
+static inline int ah_hosts_of(const struct ah_hosts *hosts, int rank)
+{
+    int h = 0;
+    while (h + 1 < hosts->count && rank >= hosts->first[h + 1])
+        h++;
+    return h;
+}
+
+#endif

@@ -1,0 +1,159 @@
+/* A board may be open in several processes (loader workers are forks): its inode says that it is the same. */
+#include "comm/control/jobs.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/process.h"
+
+/* The launcher starts rank 0; a script that runs alone is rank 0. */
+static int pid_of(struct ah_board *board)
+{
+    struct ah_process process;
+    for (int r = 0; r < board->size; r++) {
+        int pid = atomic_load(&ah_board_slot(board, r)->pid);
+        if (pid && !board->header->reports)
+            return pid;
+        if (pid && ah_process_look(pid, &process) && process.state != 'Z')
+            return process.parent;
+    }
+    return 0;
+}
+
+enum { MOST = 256 };
+
+struct search {
+    struct ah_seen_job *jobs;
+    int count, most;
+    ino_t inode[MOST];
+};
+
+static bool is_known(const struct search *search, ino_t inode)
+{
+    for (int i = 0; i < search->count; i++)
+        if (search->inode[i] == inode)
+            return true;
+    return false;
+}
+
+static void look_behind(struct search *search, int holder, const char *name)
+{
+    char path[64];
+    struct stat info;
+    snprintf(path, sizeof path, "/proc/%d/fd/%.16s", holder, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (search->count < search->most && search->count < MOST && !fstat(fd, &info) &&
+        !is_known(search, info.st_ino)) {
+        struct ah_seen_job *job = &search->jobs[search->count];
+        ah_board_look(&job->board, fd);
+        if (job->board) {
+            job->pid = pid_of(job->board);
+            job->pid = job->pid ? job->pid : holder;
+            search->inode[search->count++] = info.st_ino;
+        }
+    }
+    close(fd);
+}
+
+static void search_process(struct search *search, int pid)
+{
+    char path[64], target[64];
+    snprintf(path, sizeof path, "/proc/%d/fd", pid);
+    DIR *folder = opendir(path);
+    if (!folder)
+        return;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        ssize_t n = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = 0;
+        if (!strncmp(target, "/memfd:" AH_BOARD_NAME " ", sizeof "/memfd:" AH_BOARD_NAME))
+            look_behind(search, pid, entry->d_name);
+    }
+    closedir(folder);
+}
+
+static int by_pid(const void *a, const void *b)
+{
+    return ((const struct ah_seen_job *)a)->pid - ((const struct ah_seen_job *)b)->pid;
+}
+
+int ah_jobs_see(struct ah_seen_job *jobs, int most)
+{
+    struct search search = {.jobs = jobs, .most = most};
+    struct stat info;
+    DIR *proc = opendir("/proc");
+    if (!proc)
+        return 0;
+    for (struct dirent *entry; (entry = readdir(proc)) != NULL;)
+        if (isdigit((unsigned char)entry->d_name[0]) && !fstatat(dirfd(proc), entry->d_name, &info, 0) &&
+            info.st_uid == geteuid())
+            search_process(&search, (int)strtol(entry->d_name, NULL, 10));
+    closedir(proc);
+    qsort(jobs, (size_t)search.count, sizeof *jobs, by_pid);
+    return search.count;
+}
+
+static struct ah_channel *latest_channel(const struct ah_board *board, int rank)
+{
+    struct ah_board_slot *slot = &board->header->slot[rank];
+    int latest = atomic_load(&slot->latest);
+    return &slot->channel[latest >= 0 && latest < AH_BOARD_CHANNELS ? latest : 0];
+}
+
+bool ah_jobs_waits(const struct ah_board *board, int rank)
+{
+    struct ah_board_slot *slot = &board->header->slot[rank];
+    struct ah_channel *channel = latest_channel(board, rank);
+    return atomic_load(&slot->pulse.waits) &&
+           !ah_reached(ah_channel_counter(channel, AH_DONE), ah_channel_counter(channel, AH_POSTED));
+}
+
+const struct ah_awaited *ah_jobs_awaited(const struct ah_board *board, int rank)
+{
+    const struct ah_awaited *awaited = &board->header->slot[rank].awaited;
+    int what = atomic_load(&awaited->what);
+    return what == AH_AWAITS_MESSAGE || what == AH_AWAITS_RECEIVER ? awaited : NULL;
+}
+
+int ah_jobs_members(const struct ah_board *board, int rank, int *member)
+{
+    struct ah_channel *channel = latest_channel(board, rank);
+    int count = 0;
+    for (int r = 0; r < board->size; r++)
+        if (atomic_load(&channel->members[r / 64]) >> r % 64 & 1)
+            member[count++] = r;
+    return count;
+}
+
+/* Of a group the members that have not come to the call that this one has posted. */
+static int missing(const struct ah_board *board, int rank, int *waited)
+{
+    int member[AH_BOARD_MAX_RANKS], count = 0, members = ah_jobs_members(board, rank, member);
+    struct ah_channel *mine = latest_channel(board, rank);
+    ptrdiff_t which = mine - board->header->slot[rank].channel;
+    uint32_t posted = ah_channel_counter(mine, AH_POSTED);
+    for (int i = 0; i < members; i++) {
+        struct ah_channel *theirs = &board->header->slot[member[i]].channel[which];
+        if (member[i] != rank && !ah_reached(ah_channel_counter(theirs, AH_POSTED), posted))
+            waited[count++] = member[i];
+    }
+    return count;
+}
+
+int ah_jobs_waited(const struct ah_board *board, int rank, int *waited)
+{
+    const struct ah_awaited *awaited = ah_jobs_awaited(board, rank);
+    int peer = awaited ? atomic_load(&awaited->peer) : -1;
+    if (awaited && peer >= 0 && peer < board->size)
+        waited[0] = peer;
+    if (awaited)
+        return peer >= 0 && peer < board->size;
+    return ah_jobs_waits(board, rank) ? missing(board, rank, waited) : 0;
+}

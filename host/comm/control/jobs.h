@@ -1,0 +1,30 @@
+/* The jobs of this user that run on this host, found by their boards: memfds that the launchers (and scripts that run
+ * alone) hold open, seen through /proc. Nothing is registered anywhere, so nothing can be left behind, and the system
+ * lets nobody else look. */
+#ifndef AH_COMM_JOBS_H
+#define AH_COMM_JOBS_H
+
+#include "comm/control/control_block.h"
+
+struct ah_seen_job {
+    struct ah_board *board; /* to look at only; ah_board_close ends that */
+    int pid;                /* of the launcher, or of the script that runs alone */
+};
+
+/* Up to `most` jobs, by pid; how many there are. */
+int ah_jobs_see(struct ah_seen_job *jobs, int most);
+
+/* The ranks that a rank waits for, in a collective or for a message, into waited[]; how many. 0 also when any rank's
+ * message would do. */
+int ah_jobs_waited(const struct ah_board *board, int rank, int *waited);
+
+/* Does the rank wait in a collective now? */
+bool ah_jobs_waits(const struct ah_board *board, int rank);
+
+/* What it waits for when that is a message; else NULL. */
+const struct ah_awaited *ah_jobs_awaited(const struct ah_board *board, int rank);
+
+/* The members of the group of its latest collective, into member[]; how many. */
+int ah_jobs_members(const struct ah_board *board, int rank, int *member);
+
+#endif

@@ -1,0 +1,45 @@
+/* /proc tells of a process that is stopped or gone; everything else it says itself: it knows the script's line, and no
+ * right to look into it is needed. SIGURG because it is ignored by whoever does not handle it. */
+#include "comm/control/rank_status.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/process.h"
+
+/* Has the rank answered? */
+static bool ask(const struct ah_board_slot *slot, int pid, int patience_ms)
+{
+    const struct ah_pulse *pulse = &slot->pulse;
+    unsigned before = atomic_load(&pulse->answered);
+    if (!atomic_load(&pulse->answers) || syscall(SYS_tgkill, pid, pid, SIGURG))
+        return false;
+    for (int waited = 0; waited < patience_ms; waited++) {
+        if (atomic_load(&pulse->answered) != before)
+            return true;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return false;
+}
+
+const char *ah_doing(const struct ah_board_slot *slot, int patience_ms, char *text, size_t room)
+{
+    struct ah_process process;
+    int pid = atomic_load(&slot->pid);
+    text[0] = 0;
+    if (!pid || pid == getpid() || atomic_load(&slot->state) != AH_RANK_RUNNING || !ah_process_look(pid, &process))
+        return text;
+    if (process.state == 'T' || process.state == 't')
+        snprintf(text, room, "is stopped by a signal (kill -CONT %d lets it go on)", pid);
+    else if (ask(slot, pid, patience_ms))
+        snprintf(text, room, "%.*s", AH_PULSE_TEXT, slot->pulse.place);
+    else if (process.state == 'R')
+        snprintf(text, room, "runs and does not answer");
+    else if (process.state != 'Z')
+        snprintf(text, room, "%s%s%s", process.state == 'D' ? "waits for a device or a file system" : "sleeps",
+                 process.waits[0] ? " in " : "", process.waits);
+    return text;
+}

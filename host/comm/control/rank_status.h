@@ -1,0 +1,13 @@
+/* What a rank does now, in words, found out from outside: by a peer that waits for it, by its launcher, by a stranger
+ * who looks at the board. */
+#ifndef AH_COMM_RANK_STATUS_H
+#define AH_COMM_RANK_STATUS_H
+
+#include "comm/control/control_block.h"
+
+/* "is stopped by a signal (kill -CONT 1234 lets it go on)", "runs at train.lua:12", "waits in read of '/x/fifo' at
+ * train.lua:9"; "" when that is not known, or the rank is this process. Asks the rank by a signal, which it ignores
+ * unless it answers, and waits for that at most `patience_ms`. Returns text. */
+const char *ah_doing(const struct ah_board_slot *slot, int patience_ms, char *text, size_t room);
+
+#endif

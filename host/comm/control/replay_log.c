@@ -1,0 +1,141 @@
+/* The parts of a segment lie at fixed offsets, far apart: their pages come with use. Inputs lie behind each other in
+ * three areas: of set-up, and of the intervals behind even and odd boundaries. Each has an index for each channel, in
+ * which a call's place follows from the counters that its boundary tells, so that there is nothing to search. */
+#include "comm/control/replay_log.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { AREAS = 3, INDEXED = 1 << 18 }; /* calls of an interval on a channel */
+
+static const uint64_t gib = (uint64_t)1 << 30;
+static const uint64_t trimmed = (uint64_t)64 << 20; /* bytes of an area that are not worth giving back */
+
+static const struct {
+    uint64_t at, bytes;
+} area_of[AREAS] = {
+    {(uint64_t)16 << 30, (uint64_t)16 << 30},
+    {(uint64_t)32 << 30, (uint64_t)16 << 30},
+    {(uint64_t)48 << 30, (uint64_t)16 << 30},
+}, part_of[] = {
+    [AH_KEPT_NOTE] = {(uint64_t)1 << 30, (uint64_t)1 << 30},
+    [AH_KEPT_SLICE] = {(uint64_t)4 << 30, (uint64_t)6 << 30},
+};
+
+int ah_kept_reserve(struct ah_board *board, int rank)
+{
+    if (ftruncate(board->segment_fd[rank], (off_t)(area_of[AREAS - 1].at + area_of[AREAS - 1].bytes)))
+        return ah_fail(AH_EIO, "shared memory of rank %d for live recovery: %s", rank, strerror(errno));
+    return 0;
+}
+
+int ah_kept_check(const struct ah_board *board)
+{
+    uint64_t needed = area_of[AREAS - 1].at + area_of[AREAS - 1].bytes;
+    if (board->segment_span >= needed)
+        return 0;
+    return ah_fail(AH_ENOMEM, "live recovery needs %llu GiB of address space for each rank, and there were %llu",
+                   (unsigned long long)(needed / gib), (unsigned long long)(board->segment_span / gib));
+}
+
+static struct ah_keeping *keeping_of(const struct ah_board *board, int rank)
+{
+    return &board->header->slot[rank].keeping;
+}
+
+static struct ah_kept *index_of(const struct ah_board *board, int rank, int area, int channel)
+{
+    _Static_assert(sizeof(struct ah_kept) * INDEXED * AREAS * AH_BOARD_CHANNELS <= (size_t)1 << 30,
+                   "the indexes lie before the notes");
+    return (struct ah_kept *)board->segment[rank] + ((size_t)area * AH_BOARD_CHANNELS + (size_t)channel) * INDEXED;
+}
+
+/* The area of the interval behind a boundary. */
+static int area_behind(uint32_t boundary)
+{
+    return 1 + (int)(boundary & 1);
+}
+
+/* The boundary behind which a rank made a call, one of after boundary 0, and its counter there. */
+static bool find_interval(const struct ah_keeping *keeping, uint32_t published, int channel, uint32_t sequence,
+                          uint32_t *boundary, uint32_t *first)
+{
+    for (uint32_t back = 1; back <= 2 && back <= published; back++) {
+        *boundary = published - back;
+        *first = keeping->boundary[*boundary & 1].posted[channel];
+        if (!ah_reached(*first, sequence))
+            return true;
+    }
+    return false;
+}
+
+/* Which calls are those of set-up is told once: while a replacement makes them, a peer may be writing its next boundary
+ * in the place of the last but one. */
+const struct ah_kept *ah_kept_find(struct ah_board *board, int rank, int channel, uint32_t sequence)
+{
+    const struct ah_keeping *keeping = keeping_of(board, rank);
+    uint32_t published = ah_kept_boundaries(board, rank), boundary, first = 0;
+    int area = 0;
+    if (published && !ah_reached(keeping->set_up[channel], sequence)) {
+        if (!find_interval(keeping, published, channel, sequence, &boundary, &first))
+            return NULL;
+        area = area_behind(boundary);
+    }
+    uint32_t place = sequence - first - 1;
+    const struct ah_kept *kept = index_of(board, rank, area, channel) + place;
+    return place < INDEXED && kept->sequence == sequence ? kept : NULL;
+}
+
+const void *ah_kept_input(const struct ah_board *board, int rank, const struct ah_kept *kept)
+{
+    return board->segment[rank] + kept->offset;
+}
+
+int ah_kept_add(struct ah_board *board, int rank, int channel, const struct ah_post *post, const void *in,
+                size_t bytes)
+{
+    struct ah_keeping *keeping = keeping_of(board, rank);
+    uint32_t published = ah_kept_boundaries(board, rank);
+    int area = published ? area_behind(published - 1) : 0;
+    uint32_t first = published ? keeping->boundary[(published - 1) & 1].posted[channel] : 0;
+    uint32_t place = post->sequence - first - 1;
+    uint64_t used = atomic_load_explicit(&keeping->used[area], memory_order_relaxed);
+    if (place >= INDEXED)
+        return ah_fail(AH_ENOTIMPL, "live recovery keeps at most %d calls from one step to the next", INDEXED);
+    if (bytes > area_of[area].bytes - used)
+        return ah_fail(AH_ENOMEM, "live recovery keeps at most %llu GiB of what a rank brings to calls from one step "
+                       "to the next", (unsigned long long)(area_of[area].bytes / gib));
+    struct ah_kept *kept = index_of(board, rank, area, channel) + place;
+    *kept = (struct ah_kept){.sequence = post->sequence, .note = post->note, .hash = post->hash, .weight = post->weight,
+                             .offset = area_of[area].at + used, .bytes = bytes, .kind = post->kind,
+                             .async = post->async};
+    memcpy(kept->where, post->where, sizeof kept->where);
+    if (bytes)
+        memcpy(board->segment[rank] + kept->offset, in, bytes);
+    atomic_store_explicit(&keeping->used[area], used + (bytes + 63) / 64 * 64, memory_order_relaxed);
+    return 0;
+}
+
+void ah_kept_turn(struct ah_board *board, int rank, uint32_t boundary)
+{
+    struct ah_keeping *keeping = keeping_of(board, rank);
+    int area = area_behind(boundary), other = boundary ? area_behind(boundary - 1) : 0;
+    uint64_t had = atomic_load(&keeping->used[area]), has = atomic_load(&keeping->used[other]);
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = (has + page - 1) / page * page;
+    atomic_store(&keeping->used[area], 0);
+    /* After an interval of much more than the last one, an evaluation say, its memory goes back. */
+    if (had > from + trimmed)
+        madvise(board->segment[rank] + area_of[area].at + from, had - from, MADV_REMOVE);
+}
+
+unsigned char *ah_kept_part(const struct ah_board *board, int rank, enum ah_kept_part part, uint32_t boundary)
+{
+    return board->segment[rank] + part_of[part].at + (boundary & 1) * part_of[part].bytes;
+}
+
+uint64_t ah_kept_most(enum ah_kept_part part)
+{
+    return part_of[part].bytes;
+}

@@ -1,0 +1,51 @@
+/* What a rank keeps in its data segment where killed ranks are replaced: what it brought to each call, and its notes
+ * and slices of the last two boundaries (recover.h).
+ *
+ * What was brought before boundary 0 is kept for good; else that of the interval since the last boundary and of the one
+ * before it. The launcher holds the segment, so it outlives the rank. A rank writes its own; peers and its replacement
+ * read. A backend that keeps uses the segment for nothing else. */
+#ifndef AH_COMM_REPLAY_LOG_H
+#define AH_COMM_REPLAY_LOG_H
+
+#include "comm/control/control_block.h"
+
+/* What a rank brought to one call. */
+struct ah_kept {
+    uint32_t sequence;
+    uint32_t note;
+    uint64_t hash; /* as of its post, as the rest */
+    double weight;
+    uint64_t offset, bytes; /* of the input, in the segment */
+    uint8_t kind;
+    bool async;
+    _Alignas(64) char where[AH_BOARD_WHERE];
+};
+
+/* Make a segment as long as its parts lie apart; only what is written takes memory. */
+int ah_kept_reserve(struct ah_board *board, int rank);
+/* Is all of it mapped here? */
+int ah_kept_check(const struct ah_board *board);
+
+/* The boundaries that a rank has published. */
+static inline uint32_t ah_kept_boundaries(struct ah_board *board, int rank)
+{
+    return ah_channel_counter(&ah_board_slot(board, rank)->channel[0], AH_ROUND);
+}
+
+/* What the rank brought to a call that it has posted; NULL: it is kept no more. */
+const struct ah_kept *ah_kept_find(struct ah_board *board, int rank, int channel, uint32_t sequence);
+/* Its input. */
+const void *ah_kept_input(const struct ah_board *board, int rank, const struct ah_kept *kept);
+/* Keep what this rank brings to its next call on the channel, before it posts that. */
+int ah_kept_add(struct ah_board *board, int rank, int channel, const struct ah_post *post, const void *in,
+                size_t bytes);
+/* Boundary number `boundary` is published next, and all ranks have published the one before: what was kept from before
+ * that goes. */
+void ah_kept_turn(struct ah_board *board, int rank, uint32_t boundary);
+
+/* Where the note and the slice of a boundary lie, at most that long. */
+enum ah_kept_part { AH_KEPT_NOTE, AH_KEPT_SLICE };
+unsigned char *ah_kept_part(const struct ah_board *board, int rank, enum ah_kept_part part, uint32_t boundary);
+uint64_t ah_kept_most(enum ah_kept_part part);
+
+#endif

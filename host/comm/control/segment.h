@@ -1,0 +1,31 @@
+/* The memory of one rank's data segment: who may use which part of it.
+ *
+ * Behind the root group's staging area pieces are given out and taken back in any order and size; neighbours that are
+ * free are one piece. Thread rule: any thread of the rank. This file knows no collectives: who frees a piece is sure
+ * that no peer touches it any more. */
+#ifndef AH_COMM_SEGMENT_H
+#define AH_COMM_SEGMENT_H
+
+#include "comm/control/control_block.h"
+
+struct ah_segment;
+
+int ah_segment_open(struct ah_segment **out, struct ah_board *board, int rank);
+void ah_segment_close(struct ah_segment *segment); /* the memory itself stays mapped with the board */
+
+/* 64-byte aligned; zeroed on request. AH_ENOMEM when the segment cannot grow. */
+int ah_segment_alloc(struct ah_segment *segment, size_t bytes, bool zeroed, void **out);
+void ah_segment_free(struct ah_segment *segment, void *memory, size_t bytes);
+
+/* Whole pages of a piece go back to the system, on every rank. */
+void ah_segment_release_pages(void *memory, size_t bytes);
+/* The same, and what is in no whole page becomes zero as those are. */
+void ah_segment_discard(void *memory, size_t bytes);
+
+/* Whole pages of free pieces go back to the system, on every rank. */
+void ah_segment_trim(struct ah_segment *segment);
+
+/* The buffer's place in the segment; AH_NO_OFFSET when it does not lie in there. */
+uint64_t ah_segment_offset(const struct ah_segment *segment, const void *buffer, size_t bytes);
+
+#endif

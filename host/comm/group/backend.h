@@ -1,0 +1,210 @@
+/* What moves a group's data: the contract between the door (group.c) and a backend. Included by host/comm, by plugins
+ * and by tests that bring a backend.
+ *
+ * The door checks, numbers and compares calls, keeps the queue of works, knows deadlines and dead peers. A backend is
+ * called when all ranks have posted a call and agree on it, and moves the bytes. Where it waits for a peer it does so
+ * through watch.h, which turns a missing peer into an error. It never poisons a group: the door does when it fails. */
+#ifndef AH_COMM_BACKEND_H
+#define AH_COMM_BACKEND_H
+
+#include "comm/control/control_block.h"
+#include "comm/group/group.h"
+#include "comm/group/message.h"
+
+/* What a rank tells its peers of its memory with a post. */
+struct ah_brought {
+    uint64_t offset; /* of its input in its segment, or AH_NO_OFFSET; the rest is for several hosts (channel.h) */
+    bool wired;
+    uint32_t travels, own, own_bytes, steps;
+    uint64_t landing, partial, counts;
+    bool before;     /* the process that this one replaces has posted the call */
+};
+
+struct ah_work {
+    struct ah_group *group;
+    const struct ah_backend *mover; /* the group's backend, or its lane's */
+    struct ah_work *next;  /* of the works that this rank has not carried out, or of the abandoned ones */
+    struct ah_collective call;
+    uint32_t sequence;
+    struct ah_brought brought; /* told to the peers with the post: `start` sets it */
+    uint32_t note;   /* all ranks' notes or-ed, once every rank has posted */
+    int64_t *counts; /* own copy of the call's; NULL: it has none */
+    uint32_t era;    /* of the group when it began */
+    bool carried, abandoned;
+    void (*release)(void *held); /* of an abandoned one: called when its buffers may go; NULL: nothing holds them */
+    void *held;
+};
+
+/* A message under way, of its sender or its receiver. */
+struct ah_mail {
+    struct ah_group *group;
+    struct ah_mail *next; /* of the group's outgoing or incoming ones, in order */
+    struct ah_message message;
+    int64_t size[AH_BOARD_DIMS];
+    char where[AH_BOARD_WHERE];
+    uint32_t number;
+    uint64_t offset;          /* told to the receiver with the letter: `give` sets it */
+    struct ah_letter *letter; /* on the sender's channel; NULL: not posted, not found yet */
+    uint32_t era;             /* of the group when it began */
+    bool sends, stays, done, abandoned; /* stays: the sender's memory is left alone until it is received */
+    bool far, moved;          /* far: may go by a line (line.h), from the card; moved: the sender's part is done */
+    uint8_t card[AH_LANE_CARD];
+    void *mark;               /* of the lane's */
+    void (*release)(void *held); /* of an abandoned one: called when it goes; NULL: nothing is held */
+    void *held;
+};
+
+struct ah_seat;
+struct ah_backend {
+    const char *name;
+    /* Of the structs that begin with struct ah_group, struct ah_work, struct ah_mail; zero-filled. */
+    size_t group_bytes, work_bytes, mail_bytes;
+    /* Complete a group whose common part is filled in; may wait for the peers. NULL: nothing to do. */
+    int (*open)(struct ah_group *group);
+    void (*close)(struct ah_group *group); /* undo open; the door frees the struct. NULL: nothing to do */
+
+    /* Before a group of this backend is split: AH_ENOTIMPL where that is not possible now. NULL: always possible. */
+    int (*may_split)(const struct ah_group *parent);
+    /* Of a part of a group of this backend. NULL: this one. */
+    const struct ah_backend *(*part)(const struct ah_group *parent, const struct ah_seat *seat);
+
+    /* A blocking call. `bring`, before the post: prepare what lies open to the peers with it (NULL: nothing). `run`:
+     * all have posted and agree; returns when the result is here. In a group of one only `run` is called. */
+    int (*bring)(struct ah_group *group, const struct ah_collective *call, struct ah_brought *out);
+    int (*run)(struct ah_group *group, const struct ah_collective *call);
+
+    /* A work. `start`, before its post. `carry`, in order, when all have posted and agree: do this rank's part; the
+     * result of an abandoned work is not wanted. `finish`: all have done their part; bring the result to the caller's
+     * buffer. `drop`: give back what the work holds; `complete` false after a failure, when peers may still write to
+     * it. finish and drop may be NULL. */
+    int (*start)(struct ah_work *work);
+    int (*carry)(struct ah_work *work);
+    bool posted_is_all; /* a call that all have posted, and compared, is through for a rank that has done its own part;
+                           `run` and `carry` put the ranks' notes together */
+    bool carry_waits; /* carry waits for the peers: not called where a call must not wait, but in ah_work_test */
+    int (*finish)(struct ah_work *work);
+    void (*drop)(struct ah_work *work, bool complete);
+    /* Is the call through, when all ranks have done their part of it, so that its memory is its rank's again? NULL: it
+     * is. */
+    bool (*settled)(const struct ah_group *group, uint32_t sequence);
+
+    /* A message. `give`, by the sender before it is posted: see to it that its elements can be got at. `fetch`, by the
+     * receiver: bring what there is of letter->count elements, without waiting, until *done; of each sender one message
+     * at a time. `serve`, by the sender while the receiver fetches: what `fetch` waits for (NULL: nothing). `forget`:
+     * give back what the mail holds; complete as in drop. give NULL: no messages. */
+    int (*give)(struct ah_mail *mail);
+    int (*fetch)(struct ah_mail *mail, bool *done);
+    int (*serve)(struct ah_mail *mail);
+    void (*forget)(struct ah_mail *mail, bool complete);
+
+    /* Whoever waits calls `attend` between two looks at what it waits for: do what would else be done by a thread,
+     * without waiting; true when something has moved. `leave`: it goes to sleep, and the thread is to go on. NULL: no
+     * thread. */
+    bool (*attend)(struct ah_group *group);
+    void (*leave)(struct ah_group *group);
+
+    int (*alloc)(struct ah_group *group, size_t bytes, void **out);
+    void (*free)(struct ah_group *group, void *memory, size_t bytes);
+    void (*trim)(struct ah_group *group); /* may be NULL */
+    void (*discard)(struct ah_group *group, void *memory, size_t bytes); /* may be NULL */
+
+    /* Memory that is the same for all ranks of a host. `lend`, by the first of them: makes it for so many, zeroed, and
+     * tells where. `borrow`, by all: what that rank made. `give_back`, by all. NULL: there is none. */
+    int (*lend)(struct ah_group *group, size_t bytes, int holders, uint64_t *offset);
+    void *(*borrow)(struct ah_group *group, int lender, uint64_t offset);
+    void (*give_back)(struct ah_group *group, void *memory, size_t bytes);
+
+    /* The group begins anew (ah_groups_renew): its counters on the board are 0 and no rank is in any call. NULL: the
+     * backend cannot. */
+    void (*renew)(struct ah_group *group);
+};
+
+struct ah_group {
+    const struct ah_backend *backend;
+    atomic_int refs;
+    int rank, size;
+    struct ah_group *root;      /* that this one was split from, directly or not; itself for the first */
+    struct ah_board *board;     /* NULL for a group of one */
+    struct ah_channel **peer;   /* every rank's channel of this group */
+    int *member;                /* its rank on the board */
+    int channel;
+    uint32_t base;              /* where the channel's counters began for this group */
+    uint32_t posted, done;      /* own counters */
+    uint32_t ring_safe;         /* every rank has done the calls up to here, as far as we looked */
+    struct ah_work *first, **last;  /* works that this rank has not carried out yet, in order */
+    struct ah_work *abandoned;      /* carried out here, not yet everywhere */
+    struct ah_mail *outgoing, *incoming; /* messages that were not received yet, in order */
+    uint32_t sent;              /* messages posted so far */
+    uint64_t identity;          /* of its members and base: tells it from others that use the channel in turn */
+    int spins;                  /* looks at a counter before sleeping */
+    int64_t timeout_ns;         /* for a call */
+    int64_t patience_ns;        /* after which a wait is told */
+    int poison;                 /* the status of the first failure */
+    char poison_text[1024];
+    bool logs;
+    uint32_t era;               /* how often it has begun anew */
+    struct ah_lane *lane;       /* for the memory of a device; NULL: none, or not asked for */
+    bool lane_asked;            /* whether there is one has been found out */
+    enum ah_lane_choice choice;
+    struct ah_line *lines;      /* for messages from and to devices */
+    struct ah_group *parts;     /* of a root: the open ones; of a part: the next */
+    struct ah_group *retired;   /* of a root: groups that are closed but whose channel peers may still look at */
+    uint32_t channels;          /* of a root: a bit for each channel in use */
+};
+
+/* Where a rank sits when a group opens. */
+struct ah_seat {
+    struct ah_board *board; /* must outlive the group */
+    int rank, size;
+    const int *member;      /* the ranks on the board, NULL: 0 .. size - 1 */
+    int channel;
+    uint32_t base;
+    struct ah_group *root;  /* NULL: the new one is a root */
+    int64_t timeout_ns;     /* 0: ACCELHOST_TIMEOUT, else 600 s */
+    int64_t patience_ns;    /* 0: ACCELHOST_PATIENCE, else 10 s */
+};
+
+/* A group of one is always "self". Several threads may each be a rank on one mapping of a board. */
+int ah_group_open(struct ah_group **out, const struct ah_backend *backend, const struct ah_seat *seat);
+
+/* Of its members and base. */
+uint64_t ah_group_identity(const struct ah_group *group);
+/* The job's group, NULL before it is opened. */
+struct ah_group *ah_group_first(void);
+void ah_group_set_first(struct ah_group *group);
+
+/* Free a group that its backend has closed. */
+void ah_group_dispose(struct ah_group *group);
+
+/* Free what is under way in a group that begins anew; what a caller holds is left to it, and fails when it is waited
+ * for. */
+void ah_group_forget_works(struct ah_group *group);
+
+/* The table of backends: the built-in ones and those that plugins and tests register (the struct is kept). AH_EINVAL
+ * when the name is taken or the table full; NULL for an unknown name. */
+int ah_backend_register(const struct ah_backend *backend);
+const struct ah_backend *ah_backend_find(const char *name);
+
+extern const struct ah_backend ah_self_backend, ah_shm_backend, ah_spread_backend, ah_keep_backend;
+/* All ranks have done the calls up to `sequence`, and they are through. */
+bool ah_group_has_settled(const struct ah_group *group, uint32_t sequence);
+
+void ah_work_free(struct ah_work *work, bool complete);
+
+/* This rank has done all that its peers need for the calls up to `sequence`. A backend may say so before its function
+ * returns, when it then waits for the same of its peers. */
+void ah_group_publish_done(struct ah_group *group, uint32_t sequence);
+
+/* Remember the first failure of a group and tell the peers; passes `status` on. */
+int ah_group_poison(struct ah_group *group, int status);
+int ah_group_check_health(struct ah_group *group, const char *name);
+
+/* Carry out the works up to `upto`; without `block` only as far as all ranks have posted. */
+int ah_group_advance(struct ah_group *group, uint32_t upto, bool block);
+
+static inline const struct ah_post *ah_group_post(const struct ah_group *group, int rank, uint32_t sequence)
+{
+    return ah_channel_post(group->peer[rank], sequence);
+}
+
+#endif

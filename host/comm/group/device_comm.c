@@ -1,0 +1,185 @@
+/* Opening a lane. All ranks tell each other, by a call on the group's own backend, which cards they have: each has to
+ * have one of its own. Then the first rank's ticket goes to all, and they open the lane together. */
+#include "comm/group/device_comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/tell.h"
+#include "comm/group/device_p2p.h"
+
+struct entry {
+    int64_t usable, card[AH_LANE_CARD / sizeof(int64_t)];
+};
+enum { WORDS = sizeof(struct entry) / sizeof(int64_t) };
+
+static int run(struct ah_group *group, struct ah_collective call, const char *where)
+{
+    call.purpose = AH_FOR_LANE;
+    call.where = where;
+    return ah_group_run(group, call);
+}
+
+/* Two ranks that share a card. */
+static bool find_pair(const struct entry *table, int size, int *one, int *two)
+{
+    for (*two = 1; *two < size; ++*two)
+        for (*one = 0; *one < *two; ++*one)
+            if (!memcmp(table[*one].card, table[*two].card, sizeof table->card))
+                return true;
+    return false;
+}
+
+/* Why there is no lane; false when there can be one. The same on every rank, but for the words of a missing library,
+ * which are those of the first rank that misses it. */
+static bool find_reason(const struct ah_group *group, const struct entry *table, const char *missing, char *text,
+                        size_t room)
+{
+    int one, two;
+    for (int r = 0; r < group->size; r++) {
+        if (table[r].usable)
+            continue;
+        if (r == group->rank)
+            snprintf(text, room, "%s", missing);
+        else
+            snprintf(text, room, "rank %d cannot use it", group->member[r]);
+        return true;
+    }
+    if (!find_pair(table, group->size, &one, &two))
+        return false;
+    snprintf(text, room, "ranks %d and %d share one card, and each rank needs a card of its own", group->member[one],
+             group->member[two]);
+    return true;
+}
+
+static int tell_cards(struct ah_group *group, struct ah_device *device, const struct ah_lane_type *type,
+                      const char *where, char *reason, size_t room)
+{
+    struct entry mine = {0}, *table = malloc((size_t)group->size * sizeof *table);
+    if (!table)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    uint8_t card[AH_LANE_CARD] = {0};
+    mine.usable = type->card(device, card) == 0;
+    memcpy(mine.card, card, sizeof mine.card);
+    char missing[512];
+    snprintf(missing, sizeof missing, "%s", mine.usable ? "" : ah_error_text());
+    int status = run(group, ah_collective_all_gather(table, &mine, WORDS, AH_I64), where);
+    reason[0] = '\0';
+    if (status == 0)
+        find_reason(group, table, missing, reason, room);
+    free(table);
+    return status;
+}
+
+/* A rank on which it fails poisons the group, so that the others do not wait for it. */
+static int open_together(struct ah_group *group, struct ah_device *device, const struct ah_lane_type *type,
+                         const char *where)
+{
+    uint8_t ticket[AH_LANE_TICKET] = {0};
+    struct ah_lane *lane;
+    if (group->rank == 0)
+        AH_TRY(ah_group_poison(group, type->invite(device, ticket)));
+    AH_TRY(run(group, ah_collective_broadcast(ticket, sizeof ticket, AH_U8, 0), where));
+    AH_TRY(ah_group_poison(group, type->open(group, device, ticket, &lane)));
+    lane->type = type;
+    lane->group = group;
+    lane->device = device;
+    group->lane = lane;
+    return 0;
+}
+
+int ah_group_reach(struct ah_group *group, struct ah_device *device, const struct ah_lane_type *type,
+                   const char *where, bool *out)
+{
+    char reason[640];
+    *out = false;
+    if (group->choice == AH_LANE_NONE)
+        return 0;
+    if (group->lane && group->lane->device != device)
+        return ah_fail(AH_EINVAL, "%s: a rank's tensors of a group lie on one device, and others of this one were on "
+                       "another", group->lane->type->moves.name);
+    if (group->lane_asked || group->size == 1 || !type) {
+        *out = group->lane != NULL;
+        if (!*out && group->choice == AH_LANE_ONLY && group->size > 1)
+            return ah_fail(AH_EINVAL, "this device has no collectives of its own");
+        return 0;
+    }
+    AH_TRY(ah_group_check_health(group, type->moves.name));
+    AH_TRY(tell_cards(group, device, type, where, reason, sizeof reason));
+    if (!reason[0])
+        AH_TRY(open_together(group, device, type, where));
+    else if (group->choice == AH_LANE_ONLY)
+        return ah_group_poison(group, ah_fail(AH_EINVAL, "%s: %s", type->moves.name, reason));
+    else if (group->rank == 0 && group->root == group)
+        ah_tell("collectives on this device go through the host's memory, not by %s: %s", type->moves.name, reason);
+    group->lane_asked = true;
+    *out = group->lane != NULL;
+    return 0;
+}
+
+bool ah_group_takes(const struct ah_group *group, const struct ah_collective *call)
+{
+    return group->lane && group->lane->type->takes(call);
+}
+
+const char *ah_group_lane(const struct ah_group *group)
+{
+    return group->lane ? group->lane->type->moves.name : NULL;
+}
+
+bool ah_group_has_asked(const struct ah_group *group)
+{
+    return group->lane_asked;
+}
+
+bool ah_group_may_have_lane(const struct ah_group *group)
+{
+    return group->choice != AH_LANE_NONE;
+}
+
+enum ah_lane_choice ah_group_choose_lane(struct ah_group *group, enum ah_lane_choice choice)
+{
+    enum ah_lane_choice before = group->choice;
+    group->choice = choice;
+    return before;
+}
+
+int ah_lane_check(struct ah_group *group)
+{
+    if (group->poison)
+        return 0;
+    if (group->lane)
+        AH_TRY(ah_group_poison(group, group->lane->type->check(group->lane)));
+    return ah_group_poison(group, ah_line_check_all(group));
+}
+
+void ah_lane_forget(struct ah_group *group)
+{
+    if (group->lane)
+        group->lane->type->close(group->lane);
+    group->lane = NULL;
+    group->lane_asked = false;
+    ah_line_close_all(group);
+}
+
+int ah_groups_carry(void)
+{
+    struct ah_group *root = ah_group_first();
+    for (struct ah_group *group = root; group; group = group == root ? root->parts : group->parts)
+        if (group->first && !group->poison)
+            AH_TRY(ah_group_poison(group, ah_group_advance(group, group->posted, true)));
+    return 0;
+}
+
+int ah_groups_settle(void)
+{
+    int status = 0;
+    struct ah_group *root = ah_group_first();
+    for (struct ah_group *group = root; group; group = group == root ? root->parts : group->parts) {
+        int settled = group->lane && !group->poison ? group->lane->type->settle(group->lane) : 0;
+        settled = settled < 0 || group->poison ? settled : ah_line_settle_all(group);
+        status = status < 0 ? status : ah_group_poison(group, settled);
+    }
+    return status;
+}

@@ -1,0 +1,33 @@
+/* Lines: lanes from one rank of a group to another, by which messages go whose memory is on devices at both ends.
+ *
+ * The letter of such a message says which card it comes from. Its receiver, which alone knows where it is to go,
+ * answers on the letter: by a line, or through the host, to which the sender then brings the bytes. A line opens at
+ * its first message, by a ticket on its letter, and concerns nobody but the two. Messages go by it in the order in
+ * which their receiver took them. As all of mail.h these are steps that are done when they can be: neither waits for
+ * the other.
+ *
+ * For mail.c and lane.c. */
+#ifndef AH_COMM_LINE_H
+#define AH_COMM_LINE_H
+
+#include "comm/group/backend.h"
+
+/* A new message: can it go by a line? If not it lies with the host from here on. */
+int ah_line_begin(struct ah_mail *mail);
+/* What its letter says of that. */
+void ah_line_offer(const struct ah_mail *mail, struct ah_letter *letter);
+/* The receiver has taken the letter: say which way it goes. */
+int ah_line_answer(struct ah_mail *mail);
+/* Of its sender: do what the receiver counts on, until mail->moved. */
+int ah_line_serve(struct ah_mail *mail);
+/* Of its receiver: bring what there is, whichever way, until mail->done. */
+int ah_line_fetch(struct ah_mail *mail);
+/* The message goes. */
+void ah_line_forget(struct ah_mail *mail);
+
+/* Of all lines of a group: the failure of one; wait for them; close them. */
+int ah_line_check_all(struct ah_group *group);
+int ah_line_settle_all(struct ah_group *group);
+void ah_line_close_all(struct ah_group *group);
+
+#endif

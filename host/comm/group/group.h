@@ -1,0 +1,112 @@
+/* Process groups: collectives behind one interface.
+ *
+ * This is the one door. Every call through it is checked, numbered, fingerprinted on the job's board and compared with
+ * what the peers bring; mismatches, dead peers and timeouts become errors, and any failure of a collective poisons the
+ * group: later calls fail with the first error's text. Backends only move data (backend.h). One thread uses a group, a
+ * rank's Lua thread. Functions return 0 or a negative status (AH_EPEER, AH_EMISMATCH, AH_ETIMEOUT, AH_EINVAL ...); a
+ * wrong argument (AH_EINVAL) is this rank's error only and does not poison.
+ *
+ * ACCELHOST_DEBUG=comm tells a line for each call. */
+#ifndef AH_COMM_GROUP_H
+#define AH_COMM_GROUP_H
+
+#include "comm/control/collective.h"
+
+struct ah_group;
+struct ah_work; /* an asynchronous collective under way */
+
+/* The job's group: "self" for one process, "shm" when the launcher handed us a board or the ranks have met (meet.h).
+ * One per process, opened on first use, closed by the end of the process. Borrowed. */
+int ah_group_default(struct ah_group **out);
+bool ah_group_default_is_open(void);
+
+/* Some of a group's ranks as a group of their own: those that give the same color, ordered by key, then by rank. A
+ * collective of the whole parent; *out is NULL for ranks whose color is negative. Calls of different groups do not wait
+ * for each other. AH_EINVAL on all members when one of them is in too many groups at once. */
+int ah_group_split(struct ah_group **out, struct ah_group *parent, int color, int key, const char *where);
+
+/* The job's group and its parts begin anew, counting from 0, as if nothing had failed: works and messages that were
+ * under way are forgotten. For a moment in which no rank of the job is in any call, and which ends, for all of them,
+ * when every rank has called this. AH_ENOTIMPL when the backend cannot. */
+int ah_groups_renew(void);
+/* How often a group has begun anew. */
+uint32_t ah_group_era(const struct ah_group *group);
+/* Has a group of this process failed? */
+bool ah_groups_have_failed(void);
+/* The open groups, at most `room`: who is in them (the same number on all members), and how many calls this rank has
+ * made there. Ranks that are at rest and differ in that have not made the same calls. */
+struct ah_group_standing {
+    uint64_t identity;
+    uint32_t calls;
+};
+int ah_groups_look(struct ah_group_standing *standing, int room);
+
+/* A group lives while somebody holds it; closing is letting go, and no collective. */
+struct ah_group *ah_group_retain(struct ah_group *group);
+void ah_group_close(struct ah_group *group);
+
+/* Ranks count from 0. */
+int ah_group_rank(const struct ah_group *group);
+int ah_group_size(const struct ah_group *group);
+int ah_group_host(const struct ah_group *group, int rank); /* the number of its host, from 0 */
+const char *ah_group_backend(const struct ah_group *group); /* "self", "shm" */
+/* How long a call waits at most; set before it is given back when `set_ns` is above 0. */
+int64_t ah_group_timeout(struct ah_group *group, int64_t set_ns);
+
+/* The device on which a call's buffers lie may have collectives of its own, a lane (lane.h): *out says whether this
+ * group has one for `device`; if not, bring the bytes to the host. `type` is what the device's type brings, NULL for
+ * nothing. A collective when the group first asks, cheap after that. */
+struct ah_device;
+struct ah_lane_type;
+int ah_group_reach(struct ah_group *group, struct ah_device *device, const struct ah_lane_type *type,
+                   const char *where, bool *out);
+/* Can the group's lane move what the call says? The same on every rank; otherwise bring the bytes to the host. */
+bool ah_group_takes(const struct ah_group *group, const struct ah_collective *call);
+/* "nccl"; NULL: the group has none, or none yet. */
+const char *ah_group_lane(const struct ah_group *group);
+bool ah_group_has_asked(const struct ah_group *group); /* so that it is known whether it has one */
+bool ah_group_may_have_lane(const struct ah_group *group);
+/* Which it may have, before the first call: any, none (all goes through the host), or it is an error not to have one.
+ * The same on every rank; parts begin with their parent's. Returns the choice before. */
+enum ah_lane_choice { AH_LANE_ANY, AH_LANE_NONE, AH_LANE_ONLY };
+enum ah_lane_choice ah_group_choose_lane(struct ah_group *group, enum ah_lane_choice choice);
+/* Carry out all works that were begun, in all groups: waits until the peers have begun them too. */
+int ah_groups_carry(void);
+/* Before the end of the process: wait until devices are through with all that peers may need of them. */
+int ah_groups_settle(void);
+
+/* Make a call (ah_collective_...) and wait until its result is here. */
+int ah_group_run(struct ah_group *group, struct ah_collective call);
+
+/* Begin a collective of any kind; progress is made in later calls, in ah_work_test and in
+ * ah_work_wait, which frees the work. The buffers must stay untouched in between. */
+int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_work **out);
+int ah_work_test(struct ah_work *work, bool *done);
+int ah_work_wait(struct ah_work *work);
+int ah_work_wait_note(struct ah_work *work, uint32_t *note);
+/* Give up a work whose result nobody wants. This rank still does its part of it in later calls; the buffer of an
+ * all_reduce must stay in place if it lies in the group's memory, others may go. */
+void ah_work_abandon(struct ah_work *work);
+/* The same for buffers on a device, which have to stay: `release` is called with what holds them when they may go,
+ * perhaps at once. */
+void ah_work_abandon_held(struct ah_work *work, void (*release)(void *held), void *held);
+
+/* Memory that peers can reach without copying: collectives on buffers inside it are zero-copy. Zero-filled, 64-byte
+ * aligned, private to the job. For "self" it is plain memory. Not a collective. What is freed while works are under
+ * way is used again only when they are done; the group must outlive its memory (hold it). */
+int ah_group_alloc(struct ah_group *group, size_t bytes, void **out);
+void ah_group_free(struct ah_group *group, void *memory, size_t bytes);
+/* What lies in a piece of such memory is not needed any more: it is zero from now on, and whole pages of it go back to
+ * the system until they are touched. No peer may be reading there. */
+void ah_group_discard(struct ah_group *group, void *memory, size_t bytes);
+
+/* Memory that is one and the same for all ranks of a host, zero at first: what one writes the others read, in an order
+ * that they see to. A collective; AH_ENOTIMPL on all where ranks have no memory in common. Every rank gives it back by
+ * ah_group_unshare, when it likes; the memory is used again when all have. */
+int ah_group_share(struct ah_group *group, size_t bytes, const char *where, void **out);
+void ah_group_unshare(struct ah_group *group, void *memory, size_t bytes);
+
+/* Give pages of freed memory back to the system; NULL: of the job's group, if it is open. */
+void ah_group_trim(struct ah_group *group);
+
+#endif

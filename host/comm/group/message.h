@@ -1,0 +1,63 @@
+/* Messages from one rank of a group to another.
+ *
+ * Messages of one tag between two ranks are received in the order in which they were sent; other tags may overtake. A
+ * message waits with its sender until it is received, as many of them as there are, so two ranks may both send first.
+ * Waits end as those of collectives do: with a peer that is gone, or at the deadline; a message whose dtype or number
+ * of elements is not what its receiver expects fails on both. Any failure but AH_EINVAL poisons the group. Messages and
+ * collectives do not wait for each other.
+ *
+ * Circle: device_comm, device_p2p, group, message, watch: the door poisons a group for a message that fails, waits of
+ * the door move messages, and waits for messages look at the peers as all waits do, and at the group's lanes, which
+ * open by calls, or for messages. */
+#ifndef AH_COMM_MESSAGE_H
+#define AH_COMM_MESSAGE_H
+
+#include "comm/control/collective.h"
+
+struct ah_device;
+struct ah_group;
+struct ah_lane_type;
+struct ah_mail;
+
+struct ah_message {
+    int peer;    /* its rank in the group; of a receive AH_ANY_PEER: whoever's message is there first */
+    int64_t tag;
+    void *memory; /* plain row-major; on a device: see below */
+    int64_t count;
+    enum ah_dtype dtype;
+    int ndim; /* for texts, as the shape and the script's line */
+    const int64_t *size;
+    const char *where;
+    /* NULL: the host's memory. Else where `memory` lies, and the lanes of such devices. `host` tells memory of the host
+     * in its place, of a message that is sent with its bytes, for a peer to which no lane goes. */
+    struct ah_device *device;
+    const struct ah_lane_type *lane;
+    int (*host)(void *context, void **memory);
+    void *context;
+};
+#define AH_ANY_PEER (-1)
+
+/* Begin to send. `stays`: the memory is left alone until the message is received; else it is copied where peers cannot
+ * reach it. AH_EINVAL for a peer that is no other rank of the group. */
+int ah_group_send(struct ah_group *group, struct ah_message message, bool stays, struct ah_mail **out);
+/* Begin to receive; the memory is written until the mail is done. */
+int ah_group_receive(struct ah_group *group, struct ah_message message, struct ah_mail **out);
+
+/* Done: received. */
+int ah_mail_test(struct ah_mail *mail, bool *done);
+/* Waits and frees; *peer (may be NULL) says who it was. */
+int ah_mail_wait(struct ah_mail *mail, int *peer);
+/* Nobody waits for it: what was sent can still be received, what was to be received is left to others. `release` (may
+ * be NULL) is called with what holds memory on a device when that may go, perhaps at once. */
+void ah_mail_abandon(struct ah_mail *mail, void (*release)(void *held), void *held);
+
+/* "send to rank 1, tag 3, at train.lua:7" */
+const char *ah_mail_describe(const struct ah_mail *mail, char *text, size_t bytes);
+
+/* For the door and its waits: do what can be done without waiting. */
+int ah_mail_progress(struct ah_group *group);
+void ah_mail_drop_all(struct ah_group *group);
+/* For a group that begins anew: free what nobody holds; the rest fails when it is waited for. */
+void ah_mail_forget(struct ah_group *group);
+
+#endif

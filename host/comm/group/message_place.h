@@ -1,0 +1,14 @@
+/* Places for letters on a sender's channel. Included by mail.c. */
+#ifndef AH_COMM_MESSAGE_PLACE_H
+#define AH_COMM_MESSAGE_PLACE_H
+
+#include "comm/group/backend.h"
+
+/* NULL: all are in use. */
+struct ah_letter *ah_mail_free_letter(struct ah_group *group);
+
+/* Of the letters that are posted the newest is taken back, so that its place is free. From another host that takes a
+ * while, one at a time: NULL until then, and when none can be had. */
+struct ah_letter *ah_mail_make_place(struct ah_group *group);
+
+#endif

@@ -1,0 +1,10 @@
+/* Ranks of a group that make different calls where one is to be made. */
+#ifndef AH_COMM_MISMATCH_H
+#define AH_COMM_MISMATCH_H
+
+#include "comm/group/backend.h"
+
+/* Compare what those ranks brought that have posted the call; AH_EMISMATCH with both call sites. */
+int ah_mismatch_check(struct ah_group *group, uint32_t sequence);
+
+#endif

@@ -1,0 +1,81 @@
+/* Groups begin anew after a failure, at a prompt, where the processes go on. All ranks are at rest then: what is left
+ * of calls is this process's own, and the channels on the board are as a new job's. */
+#include "comm/control/control_block.h"
+#include "comm/group/backend.h"
+#include "comm/group/device_comm.h"
+
+static void clear_channel(struct ah_channel *channel)
+{
+    for (int c = 0; c < AH_COUNTERS; c++)
+        atomic_store(&channel->counter[c], 0);
+    for (int i = 0; i < AH_CHANNEL_LETTERS; i++)
+        atomic_store(&channel->letter[i].state, AH_LETTER_FREE);
+    atomic_store(&channel->base, 0);
+    atomic_store(&channel->wanted_from, 0);
+}
+
+static void renew(struct ah_group *group)
+{
+    ah_group_forget_works(group);
+    ah_lane_forget(group);
+    ah_mail_forget(group);
+    group->base = group->posted = group->done = group->ring_safe = group->sent = 0;
+    group->poison = 0;
+    group->era++;
+    group->identity = ah_group_identity(group);
+    if (group->backend->renew)
+        group->backend->renew(group);
+}
+
+/* Closed parts whose channels a peer might have looked at. */
+static void dispose_retired(struct ah_group *root)
+{
+    while (root->retired) {
+        struct ah_group *closed = root->retired;
+        root->retired = closed->retired;
+        root->channels &= ~(1u << closed->channel);
+        ah_group_dispose(closed);
+    }
+}
+
+int ah_groups_renew(void)
+{
+    struct ah_group *root = ah_group_first();
+    if (!root || !root->board)
+        return 0;
+    if (!root->backend->renew)
+        return ah_fail(AH_ENOTIMPL, "groups of %s do not begin anew", root->backend->name);
+    struct ah_board_slot *slot = ah_board_slot(root->board, root->member[root->rank]);
+    for (int c = 0; c < AH_BOARD_CHANNELS; c++)
+        clear_channel(&slot->channel[c]);
+    dispose_retired(root);
+    renew(root);
+    for (struct ah_group *part = root->parts; part; part = part->parts)
+        renew(part);
+    atomic_store(&slot->blamed, -1);
+    atomic_store(&slot->group_status, 0);
+    return 0;
+}
+
+uint32_t ah_group_era(const struct ah_group *group)
+{
+    return group->era;
+}
+
+bool ah_groups_have_failed(void)
+{
+    struct ah_group *root = ah_group_first();
+    bool failed = root && root->poison;
+    for (struct ah_group *part = root ? root->parts : NULL; part; part = part->parts)
+        failed |= part->poison != 0;
+    return failed;
+}
+
+int ah_groups_look(struct ah_group_standing *standing, int room)
+{
+    struct ah_group *root = ah_group_first();
+    int count = 0;
+    for (struct ah_group *group = root; group && count < room; group = group == root ? root->parts : group->parts)
+        standing[count++] = (struct ah_group_standing){group->identity, group->posted - group->base};
+    return count;
+}

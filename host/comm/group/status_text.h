@@ -1,0 +1,17 @@
+/* Where a rank of a group is, in words, for those who wait for it. Each returns `text`. */
+#ifndef AH_COMM_STATUS_TEXT_H
+#define AH_COMM_STATUS_TEXT_H
+
+#include "comm/control/hosts.h"
+#include "comm/group/backend.h"
+
+enum { AH_WHEREABOUTS_HOST = AH_HOST_NAME + 8 };
+
+/* ", on node2" in a job of several hosts; else "" */
+const char *ah_whereabouts_host(struct ah_group *group, int rank, char text[AH_WHEREABOUTS_HOST]);
+/* "rank 1 is at train.lua:12, all_reduce #41" */
+const char *ah_whereabouts(struct ah_group *group, int rank, char *text, size_t bytes);
+/* The same, and what the rank does now: "...; now it runs at train.lua:20"; takes up to 0.4 s. */
+const char *ah_whereabouts_now(struct ah_group *group, int rank, char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,150 @@
+/* Parts of a group. All ranks of the parent tell each other color, key, the channels they use and how far their
+ * counters have come; from the same table every member makes the same choice: the lowest channel that none of them
+ * uses, counting on from the highest counter, so that a counter never goes back under the eyes of a late peer.
+ *
+ * A channel stays taken until all members of its group have done what this rank posted there (or have gone): before
+ * that one of them may still compare a post of ours. */
+#include "comm/group/subgroup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/group/watch.h"
+
+struct entry {
+    int64_t color, key, used, highest;
+};
+
+/* Whether nobody looks at the channel of a closed group any more. */
+static bool quiet(struct ah_group *group)
+{
+    for (int r = 0; r < group->size; r++) {
+        struct ah_board_slot *slot = ah_board_slot(group->board, group->member[r]);
+        int state = atomic_load(&slot->state);
+        if (r != group->rank && (state == AH_RANK_RUNNING || state == AH_RANK_RETURNING) &&
+            !ah_reached(ah_channel_counter(group->peer[r], AH_DONE), group->posted))
+            return false;
+    }
+    return !group->backend->settled || group->backend->settled(group, group->posted);
+}
+
+bool ah_split_retire(struct ah_group *group)
+{
+    struct ah_group *root = group->root;
+    if (root == group || !group->board || !(root->channels >> group->channel & 1))
+        return false;
+    group->retired = root->retired;
+    root->retired = group;
+    return true;
+}
+
+static void free_quiet_channels(struct ah_group *root)
+{
+    for (struct ah_group **at = &root->retired; *at;) {
+        struct ah_group *closed = *at;
+        if (!quiet(closed)) {
+            at = &closed->retired;
+            continue;
+        }
+        *at = closed->retired;
+        root->channels &= ~(1u << closed->channel);
+        ah_group_dispose(closed);
+    }
+}
+
+static uint32_t highest_counter(struct ah_group *group)
+{
+    struct ah_board_slot *slot = ah_board_slot(group->board, group->member[group->rank]);
+    uint32_t highest = 0;
+    for (int c = 1; c < AH_BOARD_CHANNELS; c++)
+        for (int k = 0; k < AH_COUNTERS; k++)
+            if (ah_reached(atomic_load(&slot->channel[c].counter[k]), highest))
+                highest = atomic_load(&slot->channel[c].counter[k]);
+    return highest;
+}
+
+/* The members of the own color, ordered; ranks are the parent's, their number is returned. */
+static int choose_members(const struct entry *table, int size, int rank, int *members)
+{
+    int count = 0;
+    for (int r = 0; r < size; r++) {
+        if (table[r].color != table[rank].color)
+            continue;
+        int at = count++;
+        for (; at > 0 && table[members[at - 1]].key > table[r].key; at--)
+            members[at] = members[at - 1];
+        members[at] = r;
+    }
+    return count;
+}
+
+static int open_part(struct ah_group **out, struct ah_group *parent, const struct entry *table, int *members)
+{
+    struct ah_group *root = parent->root;
+    struct ah_seat seat = {.board = parent->board, .member = members, .root = root,
+                           .timeout_ns = parent->timeout_ns, .patience_ns = parent->patience_ns};
+    uint32_t used = 1;
+    seat.size = choose_members(table, parent->size, parent->rank, members);
+    for (int i = 0; i < seat.size; i++) {
+        used |= (uint32_t)table[members[i]].used;
+        if (ah_reached((uint32_t)table[members[i]].highest, seat.base))
+            seat.base = (uint32_t)table[members[i]].highest;
+        if (members[i] == parent->rank)
+            seat.rank = i;
+        members[i] = parent->member[members[i]];
+    }
+    while (seat.channel < AH_BOARD_CHANNELS && used >> seat.channel & 1)
+        seat.channel++;
+    if (seat.channel == AH_BOARD_CHANNELS)
+        return ah_fail(AH_EINVAL, "split: a rank is in %d groups at once, the most that it can be in",
+                       AH_BOARD_CHANNELS);
+    if (parent->board) {
+        struct ah_channel *mine = &ah_board_slot(parent->board, members[seat.rank])->channel[seat.channel];
+        atomic_store(&mine->base, seat.base);
+        for (int c = 0; c < AH_COUNTERS; c++)
+            if (!ah_reached(atomic_load(&mine->counter[c]), seat.base)) /* the process before may have gone on */
+                atomic_store(&mine->counter[c], seat.base);
+        int seen = atomic_load(&parent->board->header->channels);
+        while (seen <= seat.channel &&
+               !atomic_compare_exchange_weak(&parent->board->header->channels, &seen, seat.channel + 1))
+            continue;
+    }
+    const struct ah_backend *backend = parent->backend->part ? parent->backend->part(parent, &seat) : parent->backend;
+    AH_TRY(ah_group_open(out, backend, &seat));
+    (*out)->choice = parent->choice;
+    root->channels |= 1u << seat.channel;
+    return 0;
+}
+
+static int check_split(const struct ah_group *parent)
+{
+    return parent->backend->may_split ? parent->backend->may_split(parent) : 0;
+}
+
+int ah_group_split(struct ah_group **out, struct ah_group *parent, int color, int key, const char *where)
+{
+    int status;
+    struct ah_group *root = parent->root;
+    size_t n = (size_t)parent->size;
+    struct entry mine = {color, key, 0, 0}, *table = malloc(n * sizeof *table);
+    int *members = malloc(n * sizeof *members);
+    *out = NULL;
+    AH_TRYGO(check_split(parent), out);
+    if (!table || !members) {
+        status = ah_fail(AH_ENOMEM, "split: out of memory");
+        goto out;
+    }
+    if (parent->board) {
+        free_quiet_channels(root);
+        mine.used = root->channels;
+        mine.highest = highest_counter(parent);
+    }
+    struct ah_collective call = ah_collective_all_gather(table, &mine, sizeof mine / sizeof(int64_t), AH_I64);
+    call.where = where;
+    AH_TRYGO(ah_group_run(parent, call), out);
+    status = color < 0 ? 0 : open_part(out, parent, table, members);
+out:
+    free(table);
+    free(members);
+    return status;
+}

@@ -1,0 +1,26 @@
+/* How the hosts of a job come to know each other: each brings what it is to a list in the job's store, and each draws
+ * up the same table from that list. Nobody decides for the others, so all see the same contradiction. */
+#ifndef AH_COMM_MEMBERSHIP_H
+#define AH_COMM_MEMBERSHIP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "comm/join/membership_table.h"
+
+/* Connect to the job's store, as soon as it is served; tells that it waits for it. AH_ETIMEOUT. */
+int ah_muster_store(struct ah_store **out, const struct ah_store_place *place, const struct ah_muster *mine);
+
+/* Meet the others in the store: `out` gets count, mine, first and name. AH_EINVAL for what contradicts, AH_ETIMEOUT
+ * with who did not come. */
+int ah_muster(struct ah_store *store, const struct ah_muster *mine, struct ah_hosts *out);
+
+/* Does the table that came of it have this host's ranks where they are? AH_EINVAL: somebody has told of others. */
+int ah_muster_check(const struct ah_muster *mine, const struct ah_hosts *hosts);
+
+/* The table as a text without blanks, and back; AH_EINVAL. */
+enum { AH_HOSTS_TEXT = AH_HOSTS_MAX * (AH_HOST_NAME + 8) + 32 };
+void ah_hosts_write(const struct ah_hosts *hosts, char *text, size_t room);
+int ah_hosts_read(struct ah_hosts *hosts, const char *text);
+
+#endif

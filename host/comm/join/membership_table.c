@@ -1,0 +1,156 @@
+/* A host's line is numbers and its name. */
+#include "comm/join/membership_table.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/control/control_block.h"
+
+bool ah_host_is_name(const char *name)
+{
+    size_t at = 0;
+    while (isgraph((unsigned char)name[at]) && name[at] != ',' && name[at] != '/')
+        at++;
+    return at && at < AH_HOST_NAME && !name[at];
+}
+
+int ah_roll_write(const struct ah_muster *host, char *text, size_t room)
+{
+    return snprintf(text, room, "%zu %d %d %d %d %d %d %d %s", sizeof(struct ah_board_slot), host->number, host->first,
+                    host->ranks, host->hosts, host->size, host->least, host->restarts, host->name);
+}
+
+static int read_line(const char *text, struct ah_muster *out)
+{
+    size_t version;
+    if (sscanf(text, "%zu %d %d %d %d %d %d %d %63s", &version, &out->number, &out->first, &out->ranks, &out->hosts,
+               &out->size, &out->least, &out->restarts, out->name) != 9 || !ah_host_is_name(out->name))
+        return ah_fail(AH_EIO, "the job's store holds '%.80s' where a host should be", text);
+    if (out->number >= AH_HOSTS_MAX || out->ranks < 1 || out->ranks > AH_BOARD_MAX_RANKS || out->hosts < 0 ||
+        out->hosts > AH_HOSTS_MAX || out->first >= AH_BOARD_MAX_RANKS || out->size > AH_BOARD_MAX_RANKS)
+        return ah_fail(AH_EINVAL, "%s: expected at most %d hosts and %d ranks", out->name, AH_HOSTS_MAX,
+                       AH_BOARD_MAX_RANKS);
+    if (version != sizeof(struct ah_board_slot))
+        return ah_fail(AH_EINVAL, "%s runs another version of accelhost", out->name);
+    return 0;
+}
+
+/* What two hosts may not have in common, and what they must. */
+static int compare(const struct ah_muster *mine, const struct ah_muster *a, const struct ah_muster *b)
+{
+    if (a->hosts != b->hosts)
+        return ah_fail(AH_EINVAL, "%s says that there are %d %ss, and %s %d", a->name, a->hosts, mine->what, b->name,
+                       b->hosts);
+    if (a->least != b->least)
+        return ah_fail(AH_EINVAL, "%s says that the job needs at least %d of its %d %ss, and %s %d", a->name, a->least,
+                       a->hosts, mine->what, b->name, b->least);
+    if (a->restarts != b->restarts)
+        return ah_fail(AH_EINVAL, "%s says that all ranks start anew %d times at most (max_restarts), and %s %d",
+                       a->name, a->restarts, b->name, b->restarts);
+    if (a->size && b->size && a->size != b->size)
+        return ah_fail(AH_EINVAL, "%s says that the job has %d ranks, and %s %d", a->name, a->size, b->name, b->size);
+    if (a->number >= 0 && a->number == b->number)
+        return ah_fail(AH_EINVAL, "%s and %s both say that they are %s %d", a->name, b->name, mine->what, a->number);
+    if (a->first >= 0 && b->first >= 0 && a->first < b->first + b->ranks && b->first < a->first + a->ranks)
+        return ah_fail(AH_EINVAL, "rank %d is on %s and on %s", a->first > b->first ? a->first : b->first, a->name,
+                       b->name);
+    return 0;
+}
+
+int ah_roll_take(struct ah_roll *roll, const char *text, int64_t place)
+{
+    struct ah_muster host = {0};
+    if (roll->count == AH_HOSTS_MAX)
+        return ah_fail(AH_EINVAL, "expected at most %d hosts", AH_HOSTS_MAX);
+    AH_TRY(read_line(text, &host));
+    for (int i = 0; i < roll->count; i++)
+        AH_TRY(compare(roll->mine, &roll->host[i], &host));
+    if (host.hosts && host.number >= host.hosts)
+        return ah_fail(AH_EINVAL, "%s says that it is %s %d of %d, which count from 0", host.name, roll->mine->what,
+                       host.number, host.hosts);
+    roll->host[roll->count] = host;
+    roll->place[roll->count++] = place;
+    roll->ranks += host.ranks;
+    return 0;
+}
+
+void ah_roll_drop(struct ah_roll *roll, int64_t place)
+{
+    int at = 0;
+    while (at < roll->count && roll->place[at] != place)
+        at++;
+    if (at == roll->count)
+        return;
+    roll->ranks -= roll->host[at].ranks;
+    roll->count--;
+    memmove(&roll->host[at], &roll->host[at + 1], (size_t)(roll->count - at) * sizeof roll->host[0]);
+    memmove(&roll->place[at], &roll->place[at + 1], (size_t)(roll->count - at) * sizeof roll->place[0]);
+}
+
+void ah_roll_missing(const struct ah_roll *roll, char *text, size_t room)
+{
+    const struct ah_muster *mine = roll->mine;
+    bool numbered = mine->hosts > 0, here[AH_BOARD_MAX_RANKS] = {false};
+    for (int i = 0; i < roll->count; i++) {
+        numbered &= roll->host[i].number >= 0;
+        for (int r = 0; roll->host[i].first >= 0 && r < roll->host[i].ranks; r++)
+            if (roll->host[i].first + r < AH_BOARD_MAX_RANKS)
+                here[roll->host[i].first + r] = true;
+        if (numbered)
+            here[roll->host[i].number] = true;
+    }
+    int count = mine->hosts ? mine->hosts : mine->size, at = 0;
+    int missing = count - (mine->hosts ? roll->count : roll->ranks);
+    if (mine->hosts && !numbered) {
+        at = snprintf(text, room, "%d of %d %ss", missing, count, mine->what);
+    } else {
+        at = snprintf(text, room, "%s%s", mine->hosts ? mine->what : "rank", missing > 1 ? "s" : "");
+        for (int i = 0, some = 0; i < count && (size_t)at + 16 < room; i++)
+            if (!here[i])
+                at += snprintf(text + at, room - (size_t)at, "%s%d", some++ ? ", " : " ", i);
+    }
+}
+
+void ah_roll_order(const struct ah_roll *roll, int order[AH_HOSTS_MAX])
+{
+    bool placed[AH_HOSTS_MAX] = {false};
+    for (int h = 0; h < AH_HOSTS_MAX; h++)
+        order[h] = -1;
+    for (int i = 0; i < roll->count; i++) {
+        int number = roll->host[i].number;
+        placed[i] = number >= 0 && number < roll->count;
+        if (placed[i])
+            order[number] = i;
+    }
+    for (int h = 0; h < roll->count; h++) {
+        if (order[h] >= 0)
+            continue;
+        for (int i = 0; i < roll->count; i++)
+            if (!placed[i] && (order[h] < 0 || roll->host[i].first < roll->host[order[h]].first))
+                order[h] = i;
+        placed[order[h]] = true;
+    }
+}
+
+int ah_roll_table(const struct ah_roll *roll, const int order[AH_HOSTS_MAX], struct ah_hosts *out)
+{
+    out->count = roll->count;
+    out->first[0] = 0;
+    for (int h = 0; h < roll->count; h++) {
+        const struct ah_muster *host = &roll->host[order[h]];
+        if (host->first >= 0 && host->first != out->first[h])
+            return ah_fail(AH_EINVAL, "rank %d is the first one of %s, and rank %d is nowhere", host->first, host->name,
+                           out->first[h]);
+        memcpy(out->name[h], host->name, sizeof out->name[h]);
+        out->first[h + 1] = out->first[h] + host->ranks;
+    }
+    for (int i = 0; i < roll->count; i++)
+        if (roll->host[i].size && out->first[out->count] != roll->host[i].size)
+            return ah_fail(AH_EINVAL, "the job is to have %d ranks, and its %d %ss have %d", roll->host[i].size,
+                           out->count, roll->mine->what, out->first[out->count]);
+    if (out->first[out->count] > AH_BOARD_MAX_RANKS)
+        return ah_fail(AH_EINVAL, "%d ranks come together, expected at most %d", out->first[out->count],
+                       AH_BOARD_MAX_RANKS);
+    return 0;
+}

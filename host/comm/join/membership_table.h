@@ -1,0 +1,53 @@
+/* Who has come of a job's hosts, as each tells in a line of text; and the table that follows from it. Whoever has taken
+ * the same lines in the same order has the same table, or the same contradiction. Included by
+ * host/comm/join/membership.c and cli/machines. */
+#ifndef AH_COMM_MEMBERSHIP_TABLE_H
+#define AH_COMM_MEMBERSHIP_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "comm/control/hosts.h"
+
+enum { AH_ROLL_TEXT = 256 };
+
+/* What a host brings. */
+struct ah_muster {
+    const char *what;  /* a host is called so in texts: "machine" */
+    int number;        /* among the hosts; -1: free ones go by the order of coming, or of first ranks */
+    int first;         /* its first rank; -1: follows from the numbers */
+    int ranks;
+    int hosts;         /* how many there are to be; 0: until the ranks are `size` */
+    int size;          /* ranks of the job; 0: whatever comes together */
+    int least;         /* hosts that are enough; 0: nobody asks */
+    int restarts;      /* of all ranks after failures, at most */
+    char name[AH_HOST_NAME];
+    int64_t timeout_ns, patience_ns; /* until it is given up, and until it is told who is missing */
+};
+
+struct ah_roll {
+    const struct ah_muster *mine;
+    struct ah_muster host[AH_HOSTS_MAX];
+    int64_t place[AH_HOSTS_MAX]; /* of each one's line in the list */
+    int count, ranks;
+};
+
+/* What may be a host's name: one word of visible characters that does not end an entry of a table. */
+bool ah_host_is_name(const char *name);
+
+/* A host's line, and what it has of it in common with no other (place: where it stands). AH_EINVAL, AH_EIO. */
+int ah_roll_write(const struct ah_muster *host, char *text, size_t room);
+int ah_roll_take(struct ah_roll *roll, const char *text, int64_t place);
+/* It is here no more; a place that is not in the roll is ignored. */
+void ah_roll_drop(struct ah_roll *roll, int64_t place);
+
+/* Who is missing: "machine 1", "1 of 2 machines", "ranks 2-3". */
+void ah_roll_missing(const struct ah_roll *roll, char *text, size_t room);
+
+/* Which host of the roll is number h of the job, -1: none. By what was told, then by first ranks, then by the order of
+ * coming. */
+void ah_roll_order(const struct ah_roll *roll, int order[AH_HOSTS_MAX]);
+/* Count, first ranks and names; `mine` is left to the caller. AH_EINVAL. */
+int ah_roll_table(const struct ah_roll *roll, const int order[AH_HOSTS_MAX], struct ah_hosts *out);
+
+#endif

@@ -1,0 +1,437 @@
+/* A caller says hello; the host's first rank answers with its verdict, the board's descriptor and then the ranks'
+ * segments, a packet for each; the caller says that it has taken its place. Of a job on several hosts it waits then for
+ * their table, which the first ranks draw up together (comm/join/rendezvous_hosts.h). Both look whose user the other
+ * is. */
+#include "comm/join/rendezvous.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/tell.h"
+#include "base/time.h"
+#include "comm/control/address.h"
+#include "comm/join/membership.h"
+#include "comm/join/rank.h"
+#include "comm/join/rendezvous_hosts.h"
+#include "comm/net/mpi.h"
+
+static const uint64_t hello_magic = 0x6168656c6c6f; /* "ahello" */
+static const int tick_ms = 50;
+
+struct hello {
+    uint64_t magic;
+    int32_t version, rank, size, local_rank, local_size;
+};
+
+struct answer {
+    int32_t status;
+    char text[512];
+};
+
+/* Of a job on several hosts: the second one. */
+struct table {
+    struct answer answer;
+    char text[AH_HOSTS_TEXT];
+};
+
+/* What both sides know. */
+struct meeting {
+    const struct ah_topology *who;
+    int first; /* rank of this host */
+    struct sockaddr_un address;
+    socklen_t address_bytes;
+    char name[96]; /* for people: "MASTER_PORT 29500" */
+    char leader[32]; /* "rank 0" */
+    int64_t begin_ns, timeout_ns, patience_ns;
+    bool told;
+};
+
+/* The name of the place. */
+
+static void name_meeting(struct meeting *m)
+{
+    static const char *const parts[] = {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+                                        "PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID"};
+    char path[sizeof m->address.sun_path];
+    const char *port = getenv("MASTER_PORT");
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *value = getenv(parts[i]);
+        for (const char *at = value ? value : ""; *at; at++)
+            hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+        hash = (hash ^ (value != NULL)) * 0x100000001b3u;
+    }
+    snprintf(m->name, sizeof m->name, "MASTER_PORT %.60s", port && *port ? port : "not set");
+    int length = snprintf(path, sizeof path, "accelhost-%ld-%016llx", (long)getuid(), (unsigned long long)hash);
+    m->address.sun_family = AF_UNIX;
+    memcpy(m->address.sun_path + 1, path, (size_t)length); /* a first byte of 0: no file */
+    m->address_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+}
+
+static bool is_this_host(const char *address)
+{
+    char own[256] = "";
+    gethostname(own, sizeof own - 1);
+    size_t length = strlen(own);
+    return !*address || !strcmp(address, "localhost") || !strncmp(address, "127.", 4) || !strcmp(address, "::1") ||
+           (length && !strncmp(address, own, length) && (!address[length] || address[length] == '.')) ||
+           ah_address_is_here(address);
+}
+
+static int begin(struct meeting *m, const struct ah_topology *who)
+{
+    const char *address = getenv("MASTER_ADDR");
+    *m = (struct meeting){.who = who, .first = who->rank - who->local_rank, .begin_ns = ah_now_ns()};
+    if (who->by == AH_BY_RANK && address && !getenv("LOCAL_WORLD_SIZE") && !is_this_host(address))
+        return ah_fail(AH_EINVAL, "MASTER_ADDR is %s, another host: LOCAL_RANK and LOCAL_WORLD_SIZE have to say which "
+                       "of the %d ranks are here", address, who->size);
+    AH_TRY(ah_seconds_from_environment("ACCELHOST_TIMEOUT", 600, &m->timeout_ns));
+    AH_TRY(ah_seconds_from_environment("ACCELHOST_PATIENCE", AH_PATIENCE_S, &m->patience_ns));
+    name_meeting(m);
+    snprintf(m->leader, sizeof m->leader, "rank %d", m->first);
+    return 0;
+}
+
+/* Time is up, or it is time to say whom we wait for; `whom` as "rank 0". */
+static int look_at_clock(struct meeting *m, const char *whom)
+{
+    int64_t waited = ah_now_ns() - m->begin_ns;
+    if (waited > m->timeout_ns)
+        return ah_fail(AH_ETIMEOUT, "rank %d of %d (%s): %s did not come within %.3g s", m->who->rank, m->who->size,
+                       m->name, whom, (double)m->timeout_ns / 1e9);
+    if (waited > m->patience_ns && !m->told) {
+        ah_tell("rank %d of %d (%s) has waited %.3g s for %s; `accelhost launch --num_processes %d` starts all of them",
+                m->who->rank, m->who->size, m->name, (double)m->patience_ns / 1e9, whom, m->who->size);
+        m->told = true;
+    }
+    return 0;
+}
+
+static bool is_own_user(int fd)
+{
+    struct ucred peer;
+    socklen_t length = sizeof peer;
+    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) && peer.uid == getuid();
+}
+
+static void limit_waits(int fd)
+{
+    struct timeval limit = {.tv_sec = 2};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+/* Packets with a descriptor. */
+
+static int send_with(int fd, const void *bytes, size_t count, int passed)
+{
+    union { char room[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = {{0}};
+    struct iovec part = {(void *)bytes, count};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (passed >= 0) {
+        message.msg_control = control.room;
+        message.msg_controllen = sizeof control.room;
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(header), &passed, sizeof passed);
+    }
+    return sendmsg(fd, &message, MSG_NOSIGNAL) == (ssize_t)count ? 0 : -1;
+}
+
+static int receive_with(int fd, void *bytes, size_t count, int *passed)
+{
+    union { char room[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control;
+    struct iovec part = {bytes, count};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room,
+                             .msg_controllen = sizeof control.room};
+    *passed = -1;
+    ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    if (n != (ssize_t)count) {
+        errno = n < 0 ? errno : ECONNRESET; /* nothing: it went away */
+        return -1;
+    }
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
+        memcpy(passed, CMSG_DATA(header), sizeof *passed);
+    return 0;
+}
+
+/* The host's first rank. */
+
+static void judge(const struct meeting *m, const struct hello *hello, const bool *here, struct answer *out)
+{
+    int size = m->who->size, local = hello->local_rank;
+    *out = (struct answer){.status = AH_EINVAL};
+    if (hello->magic != hello_magic || hello->version != (int32_t)sizeof(struct ah_board_slot))
+        snprintf(out->text, sizeof out->text, "rank %d runs another version of accelhost", m->first);
+    else if (hello->size != size)
+        snprintf(out->text, sizeof out->text, "WORLD_SIZE is %d here, but %d of rank %d (%s)", hello->size, size,
+                 m->first, m->name);
+    else if (hello->local_size != m->who->local_size)
+        snprintf(out->text, sizeof out->text, "rank %d counts %d ranks on this host, and rank %d %d (%s)", hello->rank,
+                 hello->local_size, m->first, m->who->local_size, m->name);
+    else if (hello->rank < 1 || hello->rank >= size || local < 1 || local >= hello->local_size)
+        snprintf(out->text, sizeof out->text, "RANK is %d of %d, and %d of %d on this host", hello->rank, size, local,
+                 hello->local_size);
+    else if (hello->rank - local != m->first)
+        snprintf(out->text, sizeof out->text, "the ranks of a host have to be consecutive, and rank %d is number %d "
+                 "after rank %d: %s", hello->rank, local, m->first, ah_topology_block_option(m->who->by));
+    else if (here[local])
+        snprintf(out->text, sizeof out->text, "RANK %d is there twice (%s); give each job a MASTER_PORT of its own",
+                 hello->rank, m->name);
+    else
+        out->status = 0;
+}
+
+/* Hand the board to a caller that may have it. */
+static bool hand_over(struct ah_board *board, int fd, const struct answer *answer)
+{
+    char byte = 0;
+    if (send_with(fd, answer, sizeof *answer, answer->status ? -1 : board->fd) || answer->status)
+        return false;
+    for (int r = 0; r < board->size; r++)
+        if (send_with(fd, &byte, 1, board->segment_fd[r]))
+            return false;
+    return recv(fd, &byte, 1, 0) == 1;
+}
+
+/* A caller's contradiction about sizes is this rank's as well: there will never be all. A caller that waits for the
+ * table of hosts is kept in caller[]. */
+static int serve(const struct meeting *m, struct ah_board *board, int listener, bool *here, int *caller)
+{
+    struct hello hello;
+    struct answer answer;
+    int status = 0, fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    limit_waits(fd);
+    if (is_own_user(fd) && recv(fd, &hello, sizeof hello, 0) == (ssize_t)sizeof hello) {
+        judge(m, &hello, here, &answer);
+        bool taken = hand_over(board, fd, &answer);
+        if (taken)
+            here[hello.local_rank] = true;
+        if (taken && m->who->local_size < m->who->size) {
+            caller[hello.local_rank] = fd;
+            return 0;
+        }
+        if (answer.status && hello.magic == hello_magic && hello.size != m->who->size)
+            status = ah_fail(AH_EINVAL, "WORLD_SIZE is %d here, but %d of rank %d (%s)", m->who->size, hello.size,
+                             hello.rank, m->name);
+        else if (answer.status && hello.magic == hello_magic && hello.rank - hello.local_rank != m->first)
+            status = ah_fail(AH_EINVAL, "%s", answer.text);
+    }
+    close(fd);
+    return status;
+}
+
+static int first_missing(const bool *here, int size)
+{
+    int rank = 0;
+    while (rank < size && here[rank])
+        rank++;
+    return rank;
+}
+
+static int wait_for_all(struct meeting *m, struct ah_board *board, int listener, int *caller)
+{
+    bool here[AH_BOARD_MAX_RANKS] = {true};
+    for (int missing; (missing = first_missing(here, m->who->local_size)) < m->who->local_size;) {
+        char whom[32];
+        struct pollfd at = {.fd = listener, .events = POLLIN};
+        snprintf(whom, sizeof whom, "rank %d", m->first + missing);
+        AH_TRY(look_at_clock(m, whom));
+        if (poll(&at, 1, tick_ms) > 0)
+            AH_TRY(serve(m, board, listener, here, caller));
+    }
+    return 0;
+}
+
+static int open_place(const struct meeting *m, int *listener)
+{
+    *listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*listener < 0)
+        return ah_fail(AH_EIO, "cannot make a socket: %s", strerror(errno));
+    if (!bind(*listener, (const struct sockaddr *)&m->address, m->address_bytes) &&
+        !listen(*listener, AH_BOARD_MAX_RANKS))
+        return 0;
+    int error = errno;
+    close(*listener);
+    if (error == EADDRINUSE)
+        return ah_fail(AH_EINVAL, "RANK %d is there twice (%s); give each job a MASTER_PORT of its own", m->first,
+                       m->name);
+    return ah_fail(AH_EIO, "cannot open the place where ranks meet: %s", strerror(error));
+}
+
+/* Draw up the table of hosts with the other first ranks, and hand it on, or what went wrong. */
+static int meet_hosts(struct meeting *m, const int *caller, struct ah_hosts *hosts)
+{
+    static struct table table; /* larger than what a stack should hold */
+    int64_t left = m->timeout_ns - (ah_now_ns() - m->begin_ns);
+    int status = ah_meet_hosts(m->who, left, m->patience_ns, hosts);
+    table.answer.status = status;
+    snprintf(table.answer.text, sizeof table.answer.text, "%s", status < 0 ? ah_error_text() : "");
+    if (status == 0)
+        ah_hosts_write(hosts, table.text, sizeof table.text);
+    for (int r = 1; r < m->who->local_size; r++)
+        send_with(caller[r], &table, sizeof table, -1);
+    return status;
+}
+
+static int host(struct meeting *m, struct ah_board **out, struct ah_hosts *hosts)
+{
+    struct ah_board *board;
+    int listener, status, caller[AH_BOARD_MAX_RANKS];
+    for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+        caller[r] = -1;
+    AH_TRY(open_place(m, &listener));
+    AH_TRYGO(ah_board_create(&board, m->who->size), closed);
+    board->header->alone = true;
+    AH_TRYGO(ah_board_map_segments(board), failed);
+    AH_TRYGO(ah_board_show_life(board, m->who->rank), failed);
+    AH_TRYGO(wait_for_all(m, board, listener, caller), failed);
+    if (m->who->local_size < m->who->size)
+        AH_TRYGO(meet_hosts(m, caller, hosts), failed);
+    for (int r = m->first + 1; r < m->first + m->who->local_size; r++) { /* mapped, and theirs from now on */
+        close(board->segment_fd[r]);
+        board->segment_fd[r] = -1;
+    }
+    *out = board;
+    goto closed;
+failed:
+    ah_board_leave(board, m->who->rank, AH_RANK_FAILED, ah_error_text(), false);
+    ah_board_close(board);
+closed:
+    for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+        if (caller[r] >= 0)
+            close(caller[r]);
+    close(listener);
+    return status;
+}
+
+/* The others. */
+
+static int call(struct meeting *m, int *out)
+{
+    for (;;) {
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        if (fd < 0)
+            return ah_fail(AH_EIO, "cannot make a socket: %s", strerror(errno));
+        if (!connect(fd, (const struct sockaddr *)&m->address, m->address_bytes)) {
+            *out = fd;
+            return 0;
+        }
+        int error = errno;
+        close(fd);
+        if (error != ECONNREFUSED && error != ENOENT && error != EAGAIN && error != EINTR)
+            return ah_fail(AH_EIO, "cannot reach %s: %s", m->leader, strerror(error));
+        AH_TRY(look_at_clock(m, m->leader));
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+}
+
+/* It answers as soon as it looks; *gone when it went away before. */
+static int ask(struct meeting *m, int fd, int *board_fd, int *segments, bool *gone)
+{
+    struct hello hello = {hello_magic, (int32_t)sizeof(struct ah_board_slot), m->who->rank, m->who->size,
+                          m->who->local_rank, m->who->local_size};
+    struct answer answer;
+    char byte;
+    *gone = false;
+    if (!is_own_user(fd))
+        return ah_fail(AH_EINVAL, "another user has the place where the ranks of %s meet", m->name);
+    struct timeval limit = {.tv_sec = 0, .tv_usec = tick_ms * 1000};
+    if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello) {
+        *gone = true;
+        return 0;
+    }
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    while (receive_with(fd, &answer, sizeof answer, board_fd)) {
+        if (errno != EAGAIN && errno != EINTR) {
+            *gone = true;
+            return 0;
+        }
+        AH_TRY(look_at_clock(m, m->leader));
+    }
+    if (answer.status)
+        return ah_fail(answer.status, "%.*s", (int)sizeof answer.text - 1, answer.text);
+    limit_waits(fd);
+    for (int r = 0; r < m->who->size; r++)
+        if (receive_with(fd, &byte, 1, &segments[r])) {
+            *gone = true;
+            return 0;
+        }
+    return 0;
+}
+
+/* The host's first rank knows how long that may take; when it is gone, so is the job. */
+static int await_table(const struct meeting *m, int fd, struct ah_hosts *hosts)
+{
+    static struct table table;
+    int passed;
+    while (receive_with(fd, &table, sizeof table, &passed))
+        if (errno != EAGAIN && errno != EINTR)
+            return ah_fail(AH_EPEER, "%s, which died while it met the other hosts", m->leader);
+    if (table.answer.status)
+        return ah_fail(table.answer.status, "%.*s", (int)sizeof table.answer.text - 1, table.answer.text);
+    return ah_hosts_read(hosts, table.text);
+}
+
+/* What was handed over by a rank that went away before it was done. */
+static void close_all(int board_fd, const int *segments)
+{
+    if (board_fd >= 0)
+        close(board_fd);
+    for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+        if (segments[r] >= 0)
+            close(segments[r]);
+}
+
+static int join(struct meeting *m, struct ah_board **out, struct ah_hosts *hosts)
+{
+    int segments[AH_BOARD_MAX_RANKS];
+    bool gone = true;
+    while (gone) {
+        int fd = -1, board_fd = -1;
+        for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+            segments[r] = -1;
+        AH_TRY(call(m, &fd));
+        int status = ask(m, fd, &board_fd, segments, &gone);
+        if (gone)
+            close_all(board_fd, segments);
+        if (status == 0 && !gone)
+            status = ah_board_open(out, board_fd, m->who->rank, segments);
+        if (status == 0 && !gone)
+            status = ah_board_show_life(*out, m->who->rank);
+        if (status == 0 && !gone && send(fd, "", 1, MSG_NOSIGNAL) != 1)
+            status = ah_fail(AH_EPEER, "%s went away while rank %d joined it", m->leader, m->who->rank);
+        if (status == 0 && !gone && m->who->local_size < m->who->size)
+            status = await_table(m, fd, hosts);
+        close(fd);
+        AH_TRY(status);
+        AH_TRY(look_at_clock(m, m->leader));
+    }
+    return 0;
+}
+
+int ah_meet(struct ah_board **out, const struct ah_topology *who, struct ah_hosts *hosts)
+{
+    struct meeting m;
+    bool by_mpi = false;
+    if (who->size > AH_BOARD_MAX_RANKS)
+        return ah_fail(AH_EINVAL, "WORLD_SIZE is %d, expected 1..%d", who->size, AH_BOARD_MAX_RANKS);
+    AH_TRY(begin(&m, who));
+    if (who->local_size < who->size)
+        AH_TRY(ah_mpi_choose(who, &by_mpi));
+    if (by_mpi)
+        AH_TRY(ah_mpi_begin(who, m.timeout_ns));
+    return who->local_rank == 0 ? host(&m, out, hosts) : join(&m, out, hosts);
+}

@@ -1,0 +1,196 @@
+/* The store's port is one that tells jobs apart where nobody has set one. */
+#include "comm/join/rendezvous_hosts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "comm/control/address.h"
+#include "comm/control/secret.h"
+#include "comm/join/membership.h"
+#include "comm/net/mpi.h"
+
+enum { PORT = 29500, FIRST_PORT = 20000, PORTS = 20000 };
+/* mpirun draws it at random for each job, and only its processes have it. Not for ranks that begin MPI: where mpirun
+ * has not set it, MPI_Init does, from numbers of the job that other users know. */
+static const char mpirun_key[] = "OMPI_MCA_orte_precondition_transports";
+
+/* Of this process; a process is in one job. */
+static struct {
+    struct ah_secret secret;
+    char host[256], job[AH_STORE_JOB];
+    struct ah_store_server *server;
+} own;
+
+static const char *value_of(const char *name)
+{
+    const char *text = getenv(name);
+    return text && *text ? text : NULL;
+}
+
+static uint64_t hash_of(const char *text)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const char *at = text; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+    return hash;
+}
+
+static int find_port(const struct ah_topology *who, int *out)
+{
+    const char *text = value_of("MASTER_PORT"), *job = value_of("SLURM_JOB_ID"), *space = value_of("PMIX_NAMESPACE");
+    const char *agent = value_of("TORCHELASTIC_USE_AGENT_STORE");
+    char *end;
+    if (text) {
+        /* torchrun's own store has that port. */
+        long port = strtol(text, &end, 10) + (agent && !strcmp(agent, "True"));
+        if (*end || port < 1 || port > 65535)
+            return ah_fail(AH_EINVAL, "MASTER_PORT: expected a port, got '%s'", text);
+        *out = (int)port;
+    } else if (who->by == AH_BY_SLURM && job) {
+        *out = FIRST_PORT + (int)(strtoul(job, NULL, 10) % PORTS);
+    } else {
+        *out = who->by == AH_BY_OPENMPI && space ? FIRST_PORT + (int)(hash_of(space) % PORTS) : PORT;
+    }
+    return 0;
+}
+
+static int find_host(const struct ah_topology *who)
+{
+    const char *address = value_of("MASTER_ADDR"), *nodes = value_of("SLURM_STEP_NODELIST");
+    if (address)
+        snprintf(own.host, sizeof own.host, "%s", address);
+    else if (who->by == AH_BY_SLURM && nodes)
+        ah_slurm_first_node(nodes, own.host, sizeof own.host);
+    else
+        return ah_fail(AH_EINVAL, "%d of the %d ranks are on other hosts: MASTER_ADDR has to be the address of "
+                       "rank 0's%s", who->size - who->local_size, who->size,
+                       who->by == AH_BY_OPENMPI ? " (mpirun -x MASTER_ADDR=ADDRESS), as there is no "
+                       "accelhost-mpi.so" : "");
+    return 0;
+}
+
+static uint64_t find_generation(void)
+{
+    static const char *const generations[] = {"ACCELHOST_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT",
+                                              "SLURM_RESTART_COUNT"};
+    for (size_t i = 0; i < sizeof generations / sizeof *generations; i++)
+        if (value_of(generations[i]))
+            return strtoull(value_of(generations[i]), NULL, 10);
+    return 0;
+}
+
+/* `launch` sets the first for its ranks. */
+static void find_job(void)
+{
+    const char *name = value_of("ACCELHOST_RDZV_ID");
+    if (!name && !value_of("ACCELHOST_HOSTS"))
+        name = value_of("TORCHELASTIC_RUN_ID");
+    snprintf(own.job, sizeof own.job, "%s", name ? name : "");
+}
+
+static void describe(struct ah_store_place *out, int port)
+{
+    *out = (struct ah_store_place){
+        .host = own.host, .port = port, .secret = own.secret.text, .secret_bytes = own.secret.bytes,
+        .generation = find_generation(), .job = own.job,
+    };
+}
+
+int ah_meet_place(const struct ah_topology *who, struct ah_store_place *out)
+{
+    int port = 0;
+    AH_TRY(find_host(who));
+    AH_TRY(find_port(who, &port));
+    AH_TRY(ah_secret_find(&own.secret, NULL, mpirun_key));
+    AH_TRY(ah_secret_need(&own.secret, own.host));
+    find_job();
+    describe(out, port);
+    return 0;
+}
+
+static int serve(const struct ah_store_place *place)
+{
+    struct ah_store_place here = *place;
+    if (!ah_address_is_here(place->host))
+        return ah_fail(AH_EINVAL, "MASTER_ADDR is %s, which is no address of rank 0's host", place->host);
+    here.host = ah_address_to_listen(place->host);
+    int status = ah_store_serve(&own.server, &here);
+    return status < 0 ? ah_fail_prefix(status, "rank 0 (MASTER_ADDR %s, MASTER_PORT %d)", place->host, place->port) : 0;
+}
+
+/* By MPI: rank 0 says where its store is and what the secret is, or why there is none. */
+
+struct message {
+    int32_t status, port;
+    char text[512], host[sizeof own.host], job[sizeof own.job];
+    struct ah_secret secret;
+};
+
+static int prepare(const struct ah_topology *who, struct ah_store_place *out)
+{
+    const char *address = value_of("MASTER_ADDR");
+    int port = 0;
+    if (address)
+        snprintf(own.host, sizeof own.host, "%s", address);
+    else
+        AH_TRY(ah_address_own(own.host, sizeof own.host));
+    AH_TRY(find_port(who, &port));
+    AH_TRY(ah_secret_find(&own.secret, NULL, NULL));
+    if (!own.secret.bytes && !own.secret.open)
+        AH_TRY(ah_secret_draw(&own.secret));
+    find_job();
+    describe(out, port);
+    return serve(out);
+}
+
+static int share_place(const struct ah_topology *who, int64_t timeout_ns, struct ah_store_place *out)
+{
+    struct message message = {0};
+    if (who->rank == 0) {
+        message.status = prepare(who, out);
+        message.port = out->port;
+        message.secret = own.secret;
+        memcpy(message.host, own.host, sizeof message.host);
+        memcpy(message.job, own.job, sizeof message.job);
+        snprintf(message.text, sizeof message.text, "%s", message.status < 0 ? ah_error_text() : "");
+    }
+    AH_TRY(ah_mpi_share(&message, sizeof message, timeout_ns));
+    if (message.status < 0)
+        return ah_fail(message.status, "%.*s", (int)sizeof message.text - 1, message.text);
+    if (message.port < 1 || message.port > 65535 || message.secret.bytes >= sizeof message.secret.text ||
+        !memchr(message.host, 0, sizeof message.host) || !memchr(message.job, 0, sizeof message.job))
+        return ah_fail(AH_EINVAL, "what rank 0 says by MPI is no place of a store");
+    own.secret = message.secret;
+    memcpy(own.host, message.host, sizeof own.host);
+    memcpy(own.job, message.job, sizeof own.job);
+    describe(out, message.port);
+    return 0;
+}
+
+static int find_place(const struct ah_topology *who, int64_t timeout_ns, struct ah_hosts *out)
+{
+    bool by_mpi = false;
+    AH_TRY(ah_mpi_choose(who, &by_mpi));
+    out->wire = by_mpi ? "mpi" : "tcp";
+    if (by_mpi)
+        return share_place(who, timeout_ns, &out->store);
+    AH_TRY(ah_meet_place(who, &out->store));
+    return who->rank == 0 ? serve(&out->store) : 0;
+}
+
+int ah_meet_hosts(const struct ah_topology *who, int64_t timeout_ns, int64_t patience_ns, struct ah_hosts *out)
+{
+    struct ah_store *store = NULL;
+    struct ah_muster mine = {
+        .what = "host", .number = -1, .first = who->rank, .ranks = who->local_size, .size = who->size,
+        .timeout_ns = timeout_ns, .patience_ns = patience_ns,
+    };
+    ah_address_own_name(mine.name, sizeof mine.name);
+    AH_TRY(find_place(who, timeout_ns, out));
+    AH_TRY(ah_muster_store(&store, &out->store, &mine));
+    int status = ah_muster(store, &mine, out);
+    ah_store_close(store);
+    return status;
+}

@@ -1,0 +1,14 @@
+/* Connections between the leaders of a job's hosts, each to each, by TCP. They find each other through the job's store
+ * and show each other that they know its secret, as clients of the store do (store.h). What follows is neither
+ * encrypted nor signed. */
+#ifndef AH_COMM_MESH_H
+#define AH_COMM_MESH_H
+
+#include "comm/control/hosts.h"
+
+/* Connect to every other leader; `purpose` tells this mesh from others of the job. fd[h] is a socket that does not
+ * block, -1 for the own host. AH_ETIMEOUT with the host that did not come. */
+int ah_mesh_open(const struct ah_hosts *hosts, const char *purpose, int64_t timeout_ns, int fd[AH_HOSTS_MAX]);
+void ah_mesh_close(int fd[AH_HOSTS_MAX]);
+
+#endif

@@ -1,0 +1,71 @@
+/* The door to MPI: opens the plugin once. */
+#include "comm/net/mpi.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/plugin.h"
+#include "base/status.h"
+
+static const struct ah_mpi_driver *driver;
+static int64_t limit_ns; /* 0: MPI was not begun */
+static pid_t begun_by;
+
+static int find_driver(void)
+{
+    void *symbol = NULL;
+    if (driver)
+        return 0;
+    int status = ah_plugin_open("mpi", "ah_mpi_plugin", &symbol);
+    if (status < 0)
+        return ah_fail_prefix(status, "the wire mpi is Open MPI's (Debian: openmpi-bin; to build: libopenmpi-dev)");
+    const struct ah_mpi_driver *found = symbol;
+    if (found->abi != AH_MPI_ABI)
+        return ah_fail(AH_EINVAL, "accelhost-mpi.so has interface %u, this program %d: build both anew", found->abi,
+                       AH_MPI_ABI);
+    AH_TRY(ah_wire_register(found->wire));
+    driver = found;
+    return 0;
+}
+
+int ah_mpi_choose(const struct ah_topology *who, bool *chosen)
+{
+    const char *wire = getenv("ACCELHOST_WIRE"), *address = getenv("MASTER_ADDR");
+    char path[4096];
+    bool silent = !wire || !*wire;
+    *chosen = !silent && !strcmp(wire, "mpi");
+    if (!silent && !*chosen && strcmp(wire, "tcp") != 0)
+        return ah_fail(AH_EINVAL, "ACCELHOST_WIRE: expected tcp or mpi, got '%s'", wire);
+    if (*chosen && who->by == AH_BY_RANK)
+        return ah_fail(AH_EINVAL, "ACCELHOST_WIRE: mpi is for ranks that mpirun or srun has started; RANK and "
+                       "WORLD_SIZE are no business of theirs");
+    /* MPI_Init would end the process with a page of advice. */
+    if (*chosen && who->by == AH_BY_SLURM && !getenv("PMIX_RANK") && !getenv("PMI_RANK") && !getenv("PMI_FD"))
+        return ah_fail(AH_EINVAL, "ACCELHOST_WIRE: mpi needs srun --mpi=pmix, or another plugin that suits it (srun "
+                       "--mpi=list tells which there are); tcp needs none");
+    if (silent && who->by == AH_BY_OPENMPI && !(address && *address))
+        *chosen = ah_plugin_find("mpi", path, sizeof path);
+    return 0;
+}
+
+int ah_mpi_begin(const struct ah_topology *who, int64_t timeout_ns)
+{
+    AH_TRY(find_driver());
+    AH_TRY(driver->begin(who, timeout_ns));
+    limit_ns = timeout_ns;
+    begun_by = getpid();
+    return 0;
+}
+
+int ah_mpi_share(void *memory, size_t bytes, int64_t timeout_ns)
+{
+    return driver->share(memory, bytes, timeout_ns);
+}
+
+void ah_mpi_end(void)
+{
+    if (limit_ns && begun_by == getpid())
+        driver->end(limit_ns);
+    limit_ns = 0;
+}

@@ -1,0 +1,31 @@
+/* The courier: a thread of a host's leader that moves the large calls of all groups between hosts.
+ *
+ * The ranks of a host tell it of a call by their posts, and by SLICED that they have done their part; it takes what the
+ * host gives from their segments to the other hosts' couriers, over a wire, puts what comes into the landings of the
+ * ranks that want it, and says by their ROUND that the call is through. It knows no group: what it needs to know stands
+ * on the board and in the segments. The leader's thread of Lua does its work while it waits for it. */
+#ifndef AH_COMM_PROGRESS_H
+#define AH_COMM_PROGRESS_H
+
+#include "comm/net/replica.h"
+
+struct ah_courier;
+
+int ah_courier_open(struct ah_courier **out, struct ah_board *board, struct ah_mirror *mirror, int64_t timeout_ns);
+void ah_courier_close(struct ah_courier *courier); /* NULL is ignored */
+
+/* As of the mirror. */
+bool ah_courier_attend(struct ah_courier *courier);
+void ah_courier_leave(struct ah_courier *courier);
+
+/* At a channel's roll in the segment: who the members of its group are, in its order, and which posts are wired. Such a
+ * post stays until the courier is through with it. */
+struct ah_roll {
+    atomic_uint wired[AH_CHANNEL_POSTS]; /* the sequence of the post at that place of the ring, if it is */
+    atomic_int lost; /* the host (from 1) without which calls that are under way do not end, 0: none */
+    int32_t size, member[AH_BOARD_MAX_RANKS];
+    uint32_t identity; /* of the group, the same on all hosts */
+    double divisor[AH_CHANNEL_POSTS]; /* of a mean, for each post of a host's first rank */
+};
+
+#endif

@@ -1,0 +1,64 @@
+/* A call on its way between hosts, as the courier sees it. Included by comm/net/progress*.c only. */
+#ifndef AH_COMM_PROGRESS_JOB_H
+#define AH_COMM_PROGRESS_JOB_H
+
+#include "comm/net/progress.h"
+#include "comm/net/team.h"
+#include "comm/net/transport.h"
+
+/* Pieces that are given at once, and those that are awaited: another host may be ahead by so many. */
+enum { COURIER_DEPTH = 4, COURIER_AHEAD = 2 * COURIER_DEPTH };
+
+/* Memory of a courier, for what comes and for what was put together to be given. */
+struct scratch {
+    unsigned char *memory;
+    size_t bytes;
+};
+
+/* A piece under way. */
+struct flight {
+    struct ah_wire_turn *give, *take, *sums; /* that are not through; all_reduce: sums that come */
+    struct scratch scratch;
+};
+
+struct courier_job {
+    struct courier_job *next;
+    struct ah_board *board;
+    struct ah_wire *wire;
+    struct ah_team team;
+    struct ah_collective call; /* counts are its own */
+    uint32_t sequence;
+    int channel, tag;
+    uint32_t identity;         /* of the group, which distinguishes its pieces from others with its tag */
+    bool known, dead;          /* where everything lies; a host that it needs is gone */
+    bool direct;               /* all_reduce: each host gets all, and adds everything itself */
+    double divisor;
+    uint32_t before[AH_BOARD_MAX_RANKS];                           /* by place among the local ranks */
+    uint64_t offset[AH_BOARD_MAX_RANKS], landing[AH_BOARD_MAX_RANKS]; /* the same */
+    uint64_t partial;          /* in the first local rank's segment */
+    int64_t pieces, awaited, begun, halfway, done;
+    struct flight flight[COURIER_AHEAD];
+    struct scratch *spare;     /* the courier's: COURIER_AHEAD that earlier jobs have left, whose pages are there */
+};
+
+/* In a local rank's segment, by its place among them. */
+static inline unsigned char *courier_at(const struct courier_job *job, int place, uint64_t offset)
+{
+    return job->board->segment[job->team.member[job->team.ranks[place]]] + offset;
+}
+
+/* Room for a flight's scratch; what was there is lost. */
+int courier_scratch(struct courier_job *job, struct flight *flight, size_t bytes);
+/* Begin a turn of phase 0 or 1; pieces are by the team's places. */
+int courier_start(struct courier_job *job, int phase, const struct ah_wire_piece *send,
+                  const struct ah_wire_piece *receive, struct ah_wire_turn **turn);
+/* *done: it is through, or there was none, and *turn is NULL. */
+int courier_test(struct courier_job *job, struct ah_wire_turn **turn, bool *done, int *lost);
+
+/* Do what can be done; `steps`: of the local ranks' parts those that are done. AH_EPEER with the host that is gone. */
+int courier_reduce(struct courier_job *job, int64_t steps, bool *moved, int *lost);
+int courier_stream(struct courier_job *job, bool *moved, int *lost);
+/* How many pieces a job of streams has. */
+int64_t courier_stream_pieces(const struct courier_job *job);
+
+#endif

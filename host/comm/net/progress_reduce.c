@@ -1,0 +1,157 @@
+/* all_reduce between hosts, piece after piece: the sum of this host's ranks lies in its first rank's buffer, or as
+ * float32 beside it. Each host adds its share of a piece for all (phase 0), then they give each other the results
+ * (phase 1). A short call goes directly: each host gives all others everything, and adds it up itself, in the same
+ * order. While a piece travels the ranks sum the next ones. */
+#include <string.h>
+
+#include "comm/control/combine.h"
+#include "comm/net/progress_job.h"
+
+struct range {
+    int64_t begin, end; /* elements of the call */
+};
+
+static struct flight *flight_of(struct courier_job *job, int64_t piece)
+{
+    return &job->flight[piece % COURIER_AHEAD];
+}
+
+static struct range range_of(const struct courier_job *job, int64_t piece)
+{
+    int64_t n = ah_team_piece(&job->team, &job->call), begin = piece * n;
+    return (struct range){begin, begin + n < job->call.count ? begin + n : job->call.count};
+}
+
+/* A host's share of a piece. */
+static struct range share_of(const struct courier_job *job, int64_t piece, int host)
+{
+    struct range all = range_of(job, piece), share = all;
+    if (job->direct)
+        return all;
+    ah_team_share(all.end - all.begin, host, job->team.hosts, ah_team_width(&job->team, &job->call), &share.begin,
+                  &share.end);
+    return (struct range){all.begin + share.begin, all.begin + share.end};
+}
+
+static unsigned char *result_at(const struct courier_job *job, int place, int64_t element)
+{
+    return courier_at(job, place, job->offset[place]) + (size_t)element * ah_dtype_size(job->call.dtype);
+}
+
+/* Of this host's sum. */
+static struct ah_wire_piece given(const struct courier_job *job, struct range range)
+{
+    size_t width = ah_team_width(&job->team, &job->call);
+    return (struct ah_wire_piece){courier_at(job, 0, job->partial) + (size_t)range.begin * width,
+                                  (size_t)(range.end - range.begin) * width};
+}
+
+/* Of the sum of all. */
+static struct ah_wire_piece result(const struct courier_job *job, struct range range)
+{
+    return (struct ah_wire_piece){result_at(job, 0, range.begin),
+                                  (size_t)(range.end - range.begin) * ah_dtype_size(job->call.dtype)};
+}
+
+static const struct ah_wire_piece nothing[AH_HOSTS_MAX];
+
+/* Be ready for the own share of all hosts, and for the sums of their shares, which a host gives when it has got all of
+ * what lies in their place. */
+static int await(struct courier_job *job, int64_t piece)
+{
+    struct flight *flight = flight_of(job, piece);
+    struct ah_wire_piece receive[AH_HOSTS_MAX] = {{0}}, sums[AH_HOSTS_MAX] = {{0}};
+    struct ah_wire_piece own = given(job, share_of(job, piece, job->team.mine));
+    AH_TRY(courier_scratch(job, flight, own.bytes * (size_t)job->team.hosts));
+    for (int h = 0; h < job->team.hosts; h++) {
+        if (h == job->team.mine)
+            continue;
+        sums[h] = result(job, share_of(job, piece, h));
+        receive[h] = (struct ah_wire_piece){flight->scratch.memory + own.bytes * (size_t)h, own.bytes};
+    }
+    if (!job->direct)
+        AH_TRY(courier_start(job, 1, nothing, sums, &flight->sums));
+    return courier_start(job, 0, nothing, receive, &flight->take);
+}
+
+/* Give each host its share. */
+static int begin(struct courier_job *job, int64_t piece)
+{
+    struct ah_wire_piece send[AH_HOSTS_MAX] = {{0}};
+    for (int h = 0; h < job->team.hosts; h++)
+        if (h != job->team.mine)
+            send[h] = given(job, share_of(job, piece, h));
+    return courier_start(job, 0, send, nothing, &flight_of(job, piece)->give);
+}
+
+/* The sums of all hosts; directly, for every local rank at once. */
+static void add(struct courier_job *job, int64_t piece)
+{
+    struct flight *flight = flight_of(job, piece);
+    struct range own = share_of(job, piece, job->team.mine);
+    struct ah_wire_piece mine = given(job, own);
+    const void *source[AH_HOSTS_MAX];
+    void *to[AH_BOARD_MAX_RANKS];
+    for (int h = 0; h < job->team.hosts; h++)
+        source[h] = h == job->team.mine ? mine.memory : flight->scratch.memory + mine.bytes * (size_t)h;
+    for (int i = 0; i < job->team.local; i++)
+        to[i] = result_at(job, i, own.begin);
+    ah_combine_as(ah_team_sums(&job->team, &job->call), job->call.dtype, job->call.reduce, to,
+                  job->direct ? job->team.local : 1, source, job->team.hosts, own.end - own.begin, job->divisor);
+}
+
+static int give_sums(struct courier_job *job, int64_t piece)
+{
+    struct ah_wire_piece send[AH_HOSTS_MAX] = {{0}};
+    for (int h = 0; h < job->team.hosts; h++)
+        if (h != job->team.mine)
+            send[h] = result(job, share_of(job, piece, job->team.mine));
+    return courier_start(job, 1, send, nothing, &flight_of(job, piece)->give);
+}
+
+static void hand_out(struct courier_job *job, int64_t piece)
+{
+    struct range all = range_of(job, piece);
+    struct ah_wire_piece sum = result(job, all);
+    for (int i = 1; i < job->team.local; i++)
+        memcpy(result_at(job, i, all.begin), sum.memory, sum.bytes);
+}
+
+/* Are the turns of a piece through? */
+static int test_both(struct courier_job *job, struct ah_wire_turn **one, struct ah_wire_turn **other, bool *done,
+                     int *lost)
+{
+    AH_TRY(courier_test(job, one, done, lost));
+    return *done ? courier_test(job, other, done, lost) : 0;
+}
+
+int courier_reduce(struct courier_job *job, int64_t steps, bool *moved, int *lost)
+{
+    bool done;
+    while (job->awaited < job->pieces && job->awaited - job->done < COURIER_AHEAD)
+        AH_TRY(await(job, job->awaited++));
+    while (job->begun < job->pieces && job->begun < steps && job->begun - job->done < COURIER_DEPTH) {
+        AH_TRY(begin(job, job->begun++));
+        *moved = true;
+    }
+    for (; job->halfway < job->begun; job->halfway++) {
+        struct flight *flight = flight_of(job, job->halfway);
+        AH_TRY(test_both(job, &flight->take, &flight->give, &done, lost));
+        if (!done)
+            break;
+        add(job, job->halfway);
+        if (!job->direct)
+            AH_TRY(give_sums(job, job->halfway));
+        *moved = true;
+    }
+    for (; job->done < job->halfway; job->done++) {
+        struct flight *flight = flight_of(job, job->done);
+        AH_TRY(test_both(job, &flight->give, &flight->sums, &done, lost));
+        if (!done)
+            break;
+        if (!job->direct)
+            hand_out(job, job->done);
+        *moved = true;
+    }
+    return 0;
+}

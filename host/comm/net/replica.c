@@ -1,0 +1,393 @@
+/* The mirror's threads, and who does their work for a while. The sender sleeps on the board's news, scans, and writes
+ * to sockets that do not block; what a socket does not take waits in memory, and only long messages wait for it. The
+ * receiver sleeps on the sockets, and counts for how long each of them has been silent: only time in which this
+ * process ran, so that a job that was suspended goes on. */
+#include "comm/net/replica.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "comm/net/mesh.h"
+#include "comm/net/replica_frames.h"
+
+static const int64_t silence_default_ns = 5000000000, tick_ns = 100000000, longest_tick_ns = 300000000;
+static const int64_t farewell_ns = 1000000000;
+enum {
+    BEATS = 5,        /* in the time after which a host is gone */
+    FULL = 4 << 20,   /* bytes that wait for a socket */
+    BITE = 32 * 1024, /* bytes that are given to it at once: the other host reads them while it takes the next */
+};
+
+void ah_mirror_lose(struct ah_mirror *mirror, int host, const char *why)
+{
+    char text[256];
+    snprintf(text, sizeof text, "host %s is gone: %s", mirror->hosts->name[host], why);
+    pthread_mutex_lock(&mirror->losing);
+    if (!atomic_exchange(&mirror->peer[host].gone, true)) {
+        shutdown(mirror->peer[host].fd, SHUT_RDWR);
+        for (int r = mirror->hosts->first[host]; r < mirror->hosts->first[host + 1]; r++)
+            ah_board_leave(mirror->board, r, AH_RANK_DIED, text, false);
+    }
+    pthread_mutex_unlock(&mirror->losing);
+}
+
+static bool is_open(const struct mirror_peer *peer)
+{
+    return peer->fd >= 0 && !atomic_load(&peer->gone) && !atomic_load(&peer->done);
+}
+
+/* Sending. */
+
+/* What the socket takes; true when something is left. A broken connection is the receiver's to find. */
+static bool flush(struct mirror_peer *peer)
+{
+    while (is_open(peer) && peer->sent < peer->out.bytes) {
+        size_t left = peer->out.bytes - peer->sent;
+        ssize_t n = send(peer->fd, peer->out.at + peer->sent, left < BITE ? left : BITE, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            break;
+        peer->sent += (size_t)n;
+    }
+    if (!is_open(peer) || peer->sent == peer->out.bytes) {
+        peer->sent = peer->out.bytes = 0;
+        return false;
+    }
+    if (peer->sent >= FULL) { /* what has gone need not be kept */
+        peer->out.bytes -= peer->sent;
+        memmove(peer->out.at, peer->out.at + peer->sent, peer->out.bytes);
+        peer->sent = 0;
+    }
+    return true;
+}
+
+static bool flush_all(struct ah_mirror *mirror)
+{
+    bool left = false;
+    for (int h = 0; h < mirror->hosts->count; h++)
+        left |= flush(&mirror->peer[h]);
+    return left;
+}
+
+static void wait_for_room(struct ah_mirror *mirror)
+{
+    struct pollfd look[AH_HOSTS_MAX];
+    for (int h = 0; h < mirror->hosts->count; h++) {
+        const struct mirror_peer *peer = &mirror->peer[h];
+        look[h] = (struct pollfd){.fd = is_open(peer) && peer->out.bytes ? peer->fd : -1, .events = POLLOUT};
+    }
+    poll(look, (nfds_t)mirror->hosts->count, 1);
+}
+
+/* The most that waits for one of the sockets. */
+static size_t backlog(const struct ah_mirror *mirror)
+{
+    size_t most = 0;
+    for (int h = 0; h < mirror->hosts->count; h++)
+        most = mirror->peer[h].out.bytes - mirror->peer[h].sent > most
+                   ? mirror->peer[h].out.bytes - mirror->peer[h].sent : most;
+    return most;
+}
+
+static bool all_have_ended(const struct ah_board *board)
+{
+    for (int r = board->header->first; r < board->header->first + board->header->local; r++)
+        if (atomic_load(&ah_board_slot((struct ah_board *)board, r)->state) == AH_RANK_RUNNING)
+            return false;
+    return true;
+}
+
+static void say_goodbye(struct ah_mirror *mirror)
+{
+    int64_t begin = ah_now_ns();
+    pthread_mutex_lock(&mirror->telling);
+    ah_mirror_scan(mirror, false, &mirror->more);
+    if (all_have_ended(mirror->board))
+        ah_mirror_say(mirror, -1, (struct mirror_head){.kind = MIRROR_BYE}, NULL, NULL, 0);
+    while (flush_all(mirror) && ah_now_ns() - begin < farewell_ns)
+        wait_for_room(mirror);
+    pthread_mutex_unlock(&mirror->telling);
+    for (int h = 0; h < mirror->hosts->count; h++)
+        if (mirror->peer[h].fd >= 0)
+            shutdown(mirror->peer[h].fd, SHUT_WR);
+}
+
+/* What is new. True when a socket has not taken all. */
+static bool tell(struct ah_mirror *mirror, bool beat)
+{
+    mirror->told_of = atomic_load(&mirror->board->header->news[AH_MIRROR].changes);
+    mirror->more = backlog(mirror) >= FULL;
+    if (!mirror->more && ah_mirror_scan(mirror, beat, &mirror->more) < 0)
+        for (int h = 0; h < mirror->hosts->count; h++)
+            if (is_open(&mirror->peer[h]))
+                ah_mirror_lose(mirror, h, "no memory is left for what it is to be told");
+    return flush_all(mirror);
+}
+
+static void *send_news(void *context)
+{
+    struct ah_mirror *mirror = context;
+    struct ah_news *news = &mirror->board->header->news[AH_MIRROR];
+    int64_t beat_ns = mirror->silence_ns / BEATS, last = ah_now_ns();
+    uint32_t visits = 0;
+    while (!atomic_load(&mirror->ending)) {
+        int64_t now = ah_now_ns();
+        bool beat = now - last >= beat_ns;
+        last = beat ? now : last;
+        atomic_fetch_add(&mirror->board->header->beats, beat);
+        pthread_mutex_lock(&mirror->telling);
+        bool left = tell(mirror, beat), more = mirror->more;
+        uint32_t seen = mirror->told_of;
+        if (left)
+            wait_for_room(mirror);
+        pthread_mutex_unlock(&mirror->telling);
+        if (!left && !more && !ah_news_nap(news, &visits))
+            ah_news_sleep(news, seen, beat_ns - (ah_now_ns() - last) > 1000000 ? beat_ns - (ah_now_ns() - last)
+                                                                              : 1000000);
+    }
+    say_goodbye(mirror);
+    return NULL;
+}
+
+/* Receiving. */
+
+/* All frames that are here whole. */
+static int take_frames(struct ah_mirror *mirror, int host)
+{
+    struct mirror_peer *peer = &mirror->peer[host];
+    struct mirror_head head;
+    size_t at = 0;
+    while (peer->got - at >= sizeof head && is_open(peer)) {
+        memcpy(&head, peer->in + at, sizeof head);
+        if (head.bytes > MIRROR_MOST)
+            return ah_fail(AH_EINVAL, "it sent a frame of %u bytes", head.bytes);
+        if (peer->got - at < sizeof head + head.bytes)
+            break;
+        AH_TRY(ah_mirror_take(mirror, host, &head, peer->in + at + sizeof head));
+        at += sizeof head + head.bytes;
+    }
+    memmove(peer->in, peer->in + at, peer->got - at);
+    peer->got -= at;
+    return 0;
+}
+
+static void keep_silence(struct ah_mirror *mirror, int host, int64_t silent_ns)
+{
+    mirror->peer[host].silent_ns = silent_ns;
+    atomic_store_explicit(&ah_board_slot(mirror->board, mirror->hosts->first[host])->silent_ms,
+                          (int)(silent_ns / 1000000), memory_order_relaxed);
+}
+
+/* True when something has come. */
+static bool hear(struct ah_mirror *mirror, int host)
+{
+    struct mirror_peer *peer = &mirror->peer[host];
+    ssize_t n = recv(peer->fd, peer->in + peer->got, 2 * MIRROR_MOST - peer->got, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (n <= 0) {
+        ah_mirror_lose(mirror, host, n == 0 ? "its first rank has ended" : strerror(errno));
+        return false;
+    }
+    peer->got += (size_t)n;
+    keep_silence(mirror, host, 0);
+    if (take_frames(mirror, host) < 0)
+        ah_mirror_lose(mirror, host, ah_error_text());
+    if (atomic_load(&peer->done))
+        shutdown(peer->fd, SHUT_RDWR);
+    return true;
+}
+
+static void count_silence(struct ah_mirror *mirror, int64_t passed)
+{
+    char why[80];
+    for (int h = 0; h < mirror->hosts->count; h++) {
+        struct mirror_peer *peer = &mirror->peer[h];
+        if (h != mirror->hosts->mine && !atomic_load(&peer->done))
+            keep_silence(mirror, h, peer->silent_ns + (passed < longest_tick_ns ? passed : longest_tick_ns));
+        if (!is_open(peer) || peer->silent_ns < mirror->silence_ns)
+            continue;
+        snprintf(why, sizeof why, "it has been silent for %.3g s", (double)peer->silent_ns / 1e9);
+        ah_mirror_lose(mirror, h, why);
+    }
+}
+
+static void *receive_news(void *context)
+{
+    struct ah_mirror *mirror = context;
+    struct pollfd look[AH_HOSTS_MAX];
+    int64_t before = ah_now_ns();
+    uint32_t visits = 0;
+    while (!atomic_load(&mirror->ended)) {
+        bool any = false;
+        for (int h = 0; h < mirror->hosts->count; h++) {
+            bool open = is_open(&mirror->peer[h]);
+            look[h] = (struct pollfd){.fd = open ? mirror->peer[h].fd : -1, .events = POLLIN};
+            any |= open;
+        }
+        if (!any && atomic_load(&mirror->ending))
+            break;
+        if (!ah_news_nap(&mirror->board->header->news[AH_MIRROR], &visits))
+            poll(look, (nfds_t)mirror->hosts->count, (int)(tick_ns / 1000000));
+        pthread_mutex_lock(&mirror->hearing);
+        for (int h = 0; h < mirror->hosts->count; h++)
+            if (look[h].fd >= 0 && look[h].revents)
+                hear(mirror, h);
+        int64_t now = ah_now_ns();
+        count_silence(mirror, now - before);
+        pthread_mutex_unlock(&mirror->hearing);
+        before = now;
+    }
+    return NULL;
+}
+
+/* In place of the threads. */
+
+bool ah_mirror_attend(struct ah_mirror *mirror)
+{
+    struct ah_news *news = &mirror->board->header->news[AH_MIRROR];
+    bool heard = false;
+    if (atomic_load(&mirror->ending))
+        return false;
+    ah_news_attend(news);
+    if (!pthread_mutex_trylock(&mirror->telling)) {
+        if (mirror->told_of != atomic_load(&news->changes) || mirror->more || backlog(mirror))
+            tell(mirror, false);
+        pthread_mutex_unlock(&mirror->telling);
+    }
+    if (!pthread_mutex_trylock(&mirror->hearing)) {
+        for (int h = 0; h < mirror->hosts->count; h++)
+            heard |= is_open(&mirror->peer[h]) && hear(mirror, h);
+        pthread_mutex_unlock(&mirror->hearing);
+    }
+    return heard;
+}
+
+void ah_mirror_leave(struct ah_mirror *mirror)
+{
+    ah_news_leave(&mirror->board->header->news[AH_MIRROR]);
+}
+
+/* Opening and closing. */
+
+/* Half of the memory that this host or its control group has. */
+static uint64_t find_room(void)
+{
+    uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    unsigned long long limit;
+    FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
+    if (file && fscanf(file, "%llu", &limit) == 1 && limit < most)
+        most = limit;
+    if (file)
+        fclose(file);
+    return most / 2;
+}
+
+static void free_mirror(struct ah_mirror *mirror)
+{
+    for (int h = 0; h < AH_HOSTS_MAX; h++) {
+        if (mirror->peer[h].fd >= 0)
+            close(mirror->peer[h].fd);
+        free(mirror->peer[h].out.at);
+        free(mirror->peer[h].in);
+    }
+    for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+        free(mirror->held[r]);
+    pthread_mutex_destroy(&mirror->losing);
+    pthread_mutex_destroy(&mirror->telling);
+    pthread_mutex_destroy(&mirror->hearing);
+    free(mirror->rank);
+    free(mirror);
+}
+
+int ah_mirror_open(struct ah_mirror **out, struct ah_board *board, int64_t timeout_ns, int64_t silence_ns)
+{
+    int fd[AH_HOSTS_MAX], status;
+    struct ah_mirror *mirror = calloc(1, sizeof *mirror);
+    if (!mirror)
+        return ah_fail(AH_ENOMEM, "mirror: out of memory");
+    mirror->board = board;
+    mirror->room = find_room();
+    mirror->hosts = board->hosts;
+    mirror->silence_ns = silence_ns ? silence_ns : silence_default_ns;
+    pthread_mutex_init(&mirror->losing, NULL);
+    pthread_mutex_init(&mirror->telling, NULL);
+    pthread_mutex_init(&mirror->hearing, NULL);
+    for (int h = 0; h < AH_HOSTS_MAX; h++)
+        mirror->peer[h].fd = -1;
+    mirror->rank = calloc((size_t)board->header->local, sizeof *mirror->rank);
+    AH_TRYGO(mirror->rank ? 0 : ah_fail(AH_ENOMEM, "mirror: out of memory"), failed);
+    AH_TRYGO(ah_mesh_open(mirror->hosts, "mirror", timeout_ns, fd), failed);
+    for (int h = 0; h < mirror->hosts->count; h++) {
+        mirror->peer[h].fd = fd[h];
+        mirror->peer[h].in = fd[h] >= 0 ? malloc(2 * MIRROR_MOST) : NULL;
+        if (fd[h] >= 0 && !mirror->peer[h].in)
+            status = AH_ENOMEM;
+    }
+    if (status < 0 || pthread_create(&mirror->receiver, NULL, receive_news, mirror)) {
+        status = ah_fail(AH_ENOMEM, "mirror: out of memory");
+        goto failed;
+    }
+    if (pthread_create(&mirror->sender, NULL, send_news, mirror)) {
+        atomic_store(&mirror->ended, true);
+        pthread_join(mirror->receiver, NULL);
+        status = ah_fail(AH_ENOMEM, "mirror: no thread for it");
+        goto failed;
+    }
+    atomic_store(&board->header->silence_ns, mirror->silence_ns);
+    *out = mirror;
+    return 0;
+failed:
+    free_mirror(mirror);
+    return status;
+}
+
+void ah_mirror_linger(struct ah_mirror *mirror)
+{
+    struct ah_board *board = mirror->board;
+    int first = board->header->first;
+    if (atomic_load(&ah_board_slot(board, first)->state) != AH_RANK_ENDED)
+        return;
+    ah_mirror_leave(mirror);
+    while (!all_have_ended(board)) {
+        struct ah_news *news = &board->header->news[AH_MIRROR];
+        uint32_t seen = atomic_load(&news->changes);
+        for (int r = first; r < first + board->header->local; r++)
+            ah_board_lost(board, r);
+        if (!all_have_ended(board))
+            ah_news_sleep(news, seen, tick_ns);
+    }
+}
+
+void ah_mirror_part(struct ah_mirror *mirror)
+{
+    if (atomic_exchange(&mirror->ending, true))
+        return;
+    ah_mirror_leave(mirror);
+    ah_news_tell(&mirror->board->header->news[AH_MIRROR]);
+    pthread_join(mirror->sender, NULL);
+    /* The others close their side when they have read what was said last; what they say until then is let go. */
+    for (int64_t begin = ah_now_ns(), open = 1; open && ah_now_ns() - begin < tick_ns; usleep(1000)) {
+        open = 0;
+        for (int h = 0; h < mirror->hosts->count; h++)
+            open += is_open(&mirror->peer[h]);
+    }
+    atomic_store(&mirror->ended, true);
+    pthread_join(mirror->receiver, NULL);
+    atomic_store(&mirror->board->header->silence_ns, 0);
+}
+
+void ah_mirror_close(struct ah_mirror *mirror)
+{
+    if (!mirror)
+        return;
+    ah_mirror_part(mirror);
+    free_mirror(mirror);
+}

@@ -1,0 +1,42 @@
+/* The mirror: on a host's board it keeps the slots of ranks on other hosts true.
+ *
+ * Two threads of the host's leader: one looks at what the own ranks write to their slots - calls, counters, letters,
+ * how they fare - and sends it to the other leaders; the other puts what they send into their ranks' slots and wakes
+ * whoever sleeps there. So everything that looks at a board (group.c, watch.c, mail.c) finds all ranks of the job.
+ * What travels with a call or a letter, small inputs and messages, comes to lie at the same place of the rank's segment
+ * on this host.
+ *
+ * A rank of the leader that waits does the threads' work itself (ah_mirror_attend), so that what it waits for does not
+ * wait for them; they nap meanwhile.
+ *
+ * A host whose connection breaks, or that has said nothing for a while, is gone: its ranks are marked as dead, with its
+ * name. No thread of Lua waits for any of this. */
+#ifndef AH_COMM_REPLICA_H
+#define AH_COMM_REPLICA_H
+
+#include "comm/control/control_block.h"
+#include "comm/control/hosts.h"
+
+struct ah_mirror;
+
+/* Connect to the other leaders (mesh.h) and begin. `board` has its place (ah_board_place) and its segments mapped.
+ * `silence_ns`: after which a host is gone; 0: 5 s. */
+int ah_mirror_open(struct ah_mirror **out, struct ah_board *board, int64_t timeout_ns, int64_t silence_ns);
+
+/* By the leader's thread of Lua while it waits: tell what is new, take what has come, and do not wait for either. True
+ * when something has come. */
+bool ah_mirror_attend(struct ah_mirror *mirror);
+/* It goes to sleep, or does something else: the threads are to go on. */
+void ah_mirror_leave(struct ah_mirror *mirror);
+
+/* Wait until the other ranks of this host have ended too, which need the mirror; not if this one has failed. */
+void ah_mirror_linger(struct ah_mirror *mirror);
+/* Tell the other hosts how this one's ranks have ended. From then on it does nothing. */
+void ah_mirror_part(struct ah_mirror *mirror);
+/* That, and free. NULL is ignored. */
+void ah_mirror_close(struct ah_mirror *mirror);
+
+/* A host cannot be reached, says somebody else: its ranks are marked. Any thread. */
+void ah_mirror_lose(struct ah_mirror *mirror, int host, const char *why);
+
+#endif

@@ -1,0 +1,432 @@
+/* The backend for ranks of several hosts: shared memory within a host, a courier between them.
+ *
+ * Small calls need nothing but the board: every rank's input travels with its post (mirror.h) and lies at its place of
+ * the rank's segment on every host, so each rank does its part as if all were here. A larger call is wired: inputs, and
+ * room for what comes from other hosts, lie in the segments; the ranks of a host take from each other, or form their
+ * host's sum, slice by slice in rank order, and the courier (courier.h) does the rest while they go on. A rank's ROUND
+ * says which wired call is through. Sums of hosts are added in the order of the hosts, those of halves as float32. */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "comm/control/combine.h"
+#include "comm/net/hold.h"
+#include "comm/net/progress.h"
+#include "comm/net/team.h"
+#include "comm/shm/shm.h"
+
+struct spread_group {
+    struct shm_group shm;
+    struct ah_team team;
+    struct ah_holder holder;
+    struct ah_roll *roll;
+    void *rolls[AH_BOARD_CHANNELS];   /* of a root: of each channel that was ever used */
+    uint32_t last_wired, steps;
+    bool has_wired;
+    struct ah_hold blocking; /* of the blocking call that is on */
+    struct ah_mirror *mirror;   /* of a root in a leader */
+    struct ah_courier *courier;
+};
+
+struct spread_work {
+    struct ah_work base;
+    struct ah_hold hold;
+};
+
+static struct spread_group *spread_of(const struct ah_group *group)
+{
+    return (struct spread_group *)group;
+}
+
+static size_t width_of(const struct ah_collective *call)
+{
+    return ah_dtype_size(call->dtype);
+}
+
+/* Waiting. */
+
+static bool spread_attend(struct ah_group *group)
+{
+    struct spread_group *root = spread_of(group->root);
+    bool moved = root->mirror && ah_mirror_attend(root->mirror);
+    moved |= root->courier && ah_courier_attend(root->courier);
+    if (!moved)
+        sched_yield();
+    return moved;
+}
+
+static void spread_leave(struct ah_group *group)
+{
+    struct spread_group *root = spread_of(group->root);
+    if (root->mirror)
+        ah_mirror_leave(root->mirror);
+    if (root->courier)
+        ah_courier_leave(root->courier);
+}
+
+/* The leaders move the bytes, whether or not they are in the group. One that has ended may have sent all before. */
+static int check_leaders(struct spread_group *s, uint32_t sequence)
+{
+    struct ah_board *board = s->shm.base.board;
+    int first = s->team.ranks[0];
+    const struct ah_roll *roll = (void *)(shm_segment(&s->shm, first) + atomic_load(&s->shm.base.peer[first]->roll));
+    char title[80];
+    for (int i = 0; i < s->team.hosts; i++) {
+        int leader = board->hosts->first[s->team.host[i]];
+        struct ah_board_slot *slot = ah_board_slot(board, leader);
+        if (leader != s->shm.base.member[s->shm.base.rank] && ah_board_is_local(board, leader))
+            ah_board_lost(board, leader);
+        int state = atomic_load(&slot->state);
+        ah_watch_title(&s->shm.base, sequence, title, sizeof title);
+        if (state == AH_RANK_DIED || state == AH_RANK_FAILED)
+            return ah_fail(AH_EPEER, "%s: lost rank %d, which %s: %.*s", title, leader,
+                           state == AH_RANK_DIED ? "died" : "failed", (int)strcspn(slot->text, "\n"), slot->text);
+        if (state == AH_RANK_ENDED && atomic_load(&roll->lost) == s->team.host[i] + 1)
+            return ah_fail(AH_EPEER, "%s: rank %d, which speaks for host %s, has ended", title, leader,
+                           board->hosts->name[s->team.host[i]]);
+    }
+    return 0;
+}
+
+static bool is_through(const struct spread_group *s, uint32_t sequence)
+{
+    return ah_reached(ah_channel_counter(s->shm.base.peer[s->shm.base.rank], AH_ROUND), sequence);
+}
+
+static int await_courier(struct spread_group *s, uint32_t sequence)
+{
+    static const int64_t slice_ns = 50 * 1000000;
+    struct ah_channel *mine = s->shm.base.peer[s->shm.base.rank];
+    struct ah_watch watch = {0};
+    struct ah_spin spin = {.left = s->shm.base.spins};
+    while (!is_through(s, sequence) && ah_watch_spin(&s->shm.base, &spin))
+        continue;
+    ah_watch_leave(&s->shm.base);
+    for (;;) {
+        uint32_t seen = ah_channel_counter(mine, AH_ROUND);
+        if (ah_reached(seen, sequence))
+            return 0;
+        AH_TRY(check_leaders(s, sequence));
+        AH_TRY(ah_watch_look(&watch, &s->shm.base, AH_DONE, sequence));
+        ah_channel_sleep(mine, AH_ROUND, seen, slice_ns);
+    }
+}
+
+static bool spread_settled(const struct ah_group *group, uint32_t sequence)
+{
+    const struct spread_group *s = spread_of(group);
+    if (!s->has_wired || is_through(s, s->last_wired))
+        return true;
+    for (int i = 0; i < AH_CHANNEL_POSTS; i++) {
+        uint32_t wired = atomic_load(&s->roll->wired[i]);
+        if (wired && ah_reached(sequence, wired) && !is_through(s, wired))
+            return false;
+    }
+    return true;
+}
+
+/* A call. */
+
+/* The courier is through with the post in whose place the next one comes. */
+static int claim_post(struct spread_group *s)
+{
+    atomic_uint *place = &s->roll->wired[(s->shm.base.posted + 1) % AH_CHANNEL_POSTS];
+    uint32_t wired = atomic_load(place);
+    if (wired && ah_reached(s->shm.base.posted, wired) && ah_reached(wired, s->shm.base.base + 1))
+        AH_TRY(await_courier(s, wired));
+    atomic_store(place, 0);
+    return 0;
+}
+
+/* Before the post: all that it says of this rank's memory. */
+static int prepare(struct spread_group *s, const struct ah_collective *call, struct ah_hold *hold,
+                   struct ah_brought *out)
+{
+    uint32_t sequence = s->shm.base.posted + 1;
+    AH_TRY(claim_post(s));
+    *out = (struct ah_brought){.offset = AH_NO_OFFSET, .wired = ah_team_wires(&s->team, call), .steps = s->steps};
+    if (ah_collective_is_barrier(call->kind))
+        return 0;
+    if (!out->wired) {
+        struct ah_part own = ah_collective_own(call, s->team.size, s->shm.base.rank);
+        AH_TRY(ah_hold_input(&s->holder, call, call->kind == AH_ALL_REDUCE, hold, out));
+        out->travels = (uint32_t)((size_t)ah_collective_input(call, s->team.size, s->shm.base.rank) * width_of(call));
+        out->own = (uint32_t)((size_t)own.first * width_of(call));
+        out->own_bytes = (uint32_t)((size_t)own.count * width_of(call));
+        return 0;
+    }
+    AH_TRY(ah_hold_wired(&s->holder, call, hold, out));
+    s->last_wired = sequence;
+    atomic_store(&s->roll->wired[sequence % AH_CHANNEL_POSTS], sequence);
+    s->has_wired = true;
+    s->steps += (uint32_t)ah_team_pieces(&s->team, call);
+    return 0;
+}
+
+/* This rank's slice of its host's sum of elements [begin, end). */
+static void add_slice(struct spread_group *s, const struct ah_collective *call, uint32_t sequence, int64_t begin,
+                      int64_t end)
+{
+    int64_t from, to;
+    int mine = 0;
+    size_t width = width_of(call), sum_width = ah_team_width(&s->team, call);
+    const void *source[AH_BOARD_MAX_RANKS];
+    while (s->team.ranks[mine] != s->shm.base.rank)
+        mine++;
+    ah_team_share(end - begin, mine, s->team.local, sum_width, &from, &to);
+    if (from == to)
+        return;
+    for (int i = 0; i < s->team.local; i++)
+        source[i] = shm_segment(&s->shm, s->team.ranks[i]) +
+                    ah_group_post(&s->shm.base, s->team.ranks[i], sequence)->offset + (size_t)(begin + from) * width;
+    int first = s->team.ranks[0];
+    void *sum = shm_segment(&s->shm, first) + ah_group_post(&s->shm.base, first, sequence)->partial +
+                (size_t)(begin + from) * sum_width;
+    ah_combine_as(call->dtype, ah_team_sums(&s->team, call), call->reduce == AH_REDUCE_MEAN ? AH_REDUCE_SUM
+                  : call->reduce, &sum, 1, source, s->team.local, to - from, 1);
+}
+
+static void step(struct spread_group *s, uint32_t steps)
+{
+    ah_channel_advance(s->shm.base.peer[s->shm.base.rank], AH_SLICED, steps);
+}
+
+static bool is_here(const struct ah_group *group, int rank)
+{
+    return spread_of(group)->team.at[rank] == spread_of(group)->team.mine;
+}
+
+/* The own part of a wired call that all ranks have posted; `wanted`: the result. */
+static void contribute(struct spread_group *s, const struct ah_collective *call, uint32_t sequence, bool wanted)
+{
+    int64_t count = ah_collective_input(call, s->team.size, s->shm.base.rank);
+    int64_t pieces = ah_team_pieces(&s->team, call);
+    int64_t piece = call->kind == AH_ALL_REDUCE ? ah_team_piece(&s->team, call) : count;
+    bool adds = ah_collective_reduces(call) && (s->team.local > 1 || ah_team_sums(&s->team, call) != call->dtype);
+    uint32_t before = ah_group_post(&s->shm.base, s->shm.base.rank, sequence)->steps;
+    s->roll->divisor[sequence % AH_CHANNEL_POSTS] = shm_divisor(&s->shm, sequence);
+    if (!ah_collective_reduces(call) && wanted)
+        shm_take_parts(&s->shm, call, sequence, is_here);
+    for (int64_t p = 0; p < pieces && adds; p++) {
+        add_slice(s, call, sequence, p * piece, (p + 1) * piece < count ? (p + 1) * piece : count);
+        step(s, before + (uint32_t)p + 1);
+    }
+    if (!adds)
+        step(s, before + (uint32_t)pieces);
+}
+
+/* What came from other hosts, to where it belongs. */
+static void collect(struct spread_group *s, const struct ah_collective *call, const struct ah_hold *hold)
+{
+    size_t width = width_of(call);
+    if (call->kind == AH_ALL_REDUCE && hold->copy)
+        memcpy(call->out, hold->copy, (size_t)call->count * width);
+    for (int r = 0; r < s->team.size && hold->landing; r++) {
+        struct ah_part part = ah_collective_part(call, s->team.size, r, s->shm.base.rank);
+        if (!part.count || (s->team.at[r] == s->team.mine && !ah_collective_reduces(call)))
+            continue;
+        memcpy((char *)call->out + (size_t)part.place * width, (char *)hold->landing + (size_t)part.place * width,
+               (size_t)part.count * width);
+        if (ah_collective_reduces(call))
+            return;
+    }
+}
+
+/* Of a small call: have all inputs come with their posts? */
+static int check_travels(struct spread_group *s, const struct ah_collective *call, uint32_t sequence)
+{
+    for (int r = 0; r < s->team.size; r++) {
+        const struct ah_post *post = ah_group_post(&s->shm.base, r, sequence);
+        if (post->wired || post->travels != (size_t)ah_collective_input(call, s->team.size, r) * width_of(call))
+            return ah_fail(AH_EIO, "the input of rank %d has not come with its call", s->team.member[r]);
+    }
+    return 0;
+}
+
+static void reduce_alone(struct spread_group *s, const struct ah_collective *call, uint32_t sequence)
+{
+    const void *from[AH_BOARD_MAX_RANKS];
+    for (int r = 0; r < s->team.size; r++)
+        from[r] = shm_segment(&s->shm, r) + ah_group_post(&s->shm.base, r, sequence)->offset;
+    ah_combine(call->dtype, call->reduce, (void *const *)&call->out, 1, from, s->team.size, call->count,
+               shm_divisor(&s->shm, sequence));
+}
+
+/* A small all_reduce is staged, in halves in turn: no rank waits until its peers have read it. */
+static int stage_small(struct spread_group *s, const struct ah_collective *call, struct ah_brought *out)
+{
+    struct ah_group *group = &s->shm.base;
+    AH_TRY(claim_post(s));
+    out->travels = (uint32_t)((size_t)call->count * width_of(call));
+    out->offset = atomic_load(&group->peer[group->rank]->address) + (size_t)(s->shm.round & 1) * AH_STAGE_BYTES;
+    if (out->travels)
+        memcpy(shm_stage(&s->shm, group->rank, s->shm.round), call->in, out->travels);
+    s->shm.round++;
+    return 0;
+}
+
+/* Blocking calls. */
+
+static int spread_bring(struct ah_group *group, const struct ah_collective *call, struct ah_brought *out)
+{
+    struct spread_group *s = spread_of(group);
+    ah_hold_release(&s->holder, &s->blocking); /* of a call that failed: its group is poisoned, or began anew */
+    if (call->kind == AH_ALL_REDUCE && !ah_team_wires(&s->team, call))
+        return stage_small(s, call, out);
+    return prepare(s, call, &s->blocking, out);
+}
+
+static int spread_run(struct ah_group *group, const struct ah_collective *call)
+{
+    struct spread_group *s = spread_of(group);
+    uint32_t sequence = group->posted;
+    if (!ah_group_post(group, group->rank, sequence)->wired) {
+        AH_TRY(check_travels(s, call, sequence));
+        if (call->kind == AH_ALL_REDUCE) {
+            reduce_alone(s, call, sequence);
+            return 0;
+        }
+        shm_take_parts(&s->shm, call, sequence, NULL);
+        ah_group_publish_done(group, sequence);
+        AH_TRY(ah_watch_wait(group, AH_DONE, sequence));
+    } else {
+        contribute(s, call, sequence, true);
+        ah_group_publish_done(group, sequence);
+        AH_TRY(await_courier(s, sequence));
+        collect(s, call, &s->blocking);
+    }
+    ah_hold_release(&s->holder, &s->blocking);
+    return 0;
+}
+
+/* Works. */
+
+static int spread_start(struct ah_work *work)
+{
+    return prepare(spread_of(work->group), &work->call, &((struct spread_work *)work)->hold, &work->brought);
+}
+
+static int spread_carry(struct ah_work *work)
+{
+    struct spread_group *s = spread_of(work->group);
+    const struct ah_collective *call = &work->call;
+    if (ah_collective_is_barrier(call->kind))
+        return 0;
+    if (work->brought.wired) {
+        contribute(s, call, work->sequence, !work->abandoned);
+        return 0;
+    }
+    AH_TRY(check_travels(s, call, work->sequence));
+    if (work->abandoned)
+        return 0;
+    if (call->kind == AH_ALL_REDUCE)
+        reduce_alone(s, call, work->sequence);
+    else
+        shm_take_parts(&s->shm, call, work->sequence, NULL);
+    return 0;
+}
+
+static int spread_finish(struct ah_work *work)
+{
+    struct spread_group *s = spread_of(work->group);
+    if (!work->brought.wired)
+        return 0;
+    AH_TRY(await_courier(s, work->sequence));
+    collect(s, &work->call, &((struct spread_work *)work)->hold);
+    return 0;
+}
+
+static void spread_drop(struct ah_work *work, bool complete)
+{
+    if (complete)
+        ah_hold_release(&spread_of(work->group)->holder, &((struct spread_work *)work)->hold);
+}
+
+/* Opening. */
+
+static int open_leader(struct spread_group *s)
+{
+    struct ah_group *group = &s->shm.base;
+    int64_t silence_ns = 0;
+    if (group->root != group || group->member[group->rank] != group->board->header->first)
+        return 0;
+    AH_TRY(ah_seconds_from_environment("ACCELHOST_HEARTBEAT", 5, &silence_ns));
+    AH_TRY(ah_mirror_open(&s->mirror, group->board, group->timeout_ns, silence_ns));
+    group->board->mirror = s->mirror;
+    return ah_courier_open(&s->courier, group->board, s->mirror, group->timeout_ns);
+}
+
+static int spread_open(struct ah_group *group)
+{
+    struct spread_group *s = spread_of(group);
+    void **memory = &spread_of(group->root)->rolls[group->channel];
+    if (!group->board->hosts)
+        return ah_fail(AH_EINVAL, "the job's board knows no hosts");
+    ah_team_make(&s->team, group->board->hosts, group->member, group->size);
+    s->steps = group->base;
+    AH_TRY(shm_open_ranks(group));
+    s->holder = (struct ah_holder){s->shm.segment, &s->team, group->rank};
+    if (!*memory)
+        AH_TRY(ah_segment_alloc(s->shm.segment, sizeof *s->roll, true, memory));
+    s->roll = *memory;
+    atomic_store(&s->roll->lost, 0);
+    s->roll->size = group->size;
+    s->roll->identity = (uint32_t)(group->identity ^ group->identity >> 32);
+    for (int r = 0; r < group->size; r++)
+        s->roll->member[r] = group->member[r];
+    atomic_store(&group->peer[group->rank]->roll, ah_segment_offset(s->shm.segment, s->roll, sizeof *s->roll));
+    return open_leader(s);
+}
+
+static void spread_close(struct ah_group *group)
+{
+    struct spread_group *s = spread_of(group);
+    if (s->mirror) {
+        ah_mirror_linger(s->mirror);
+        ah_courier_close(s->courier);
+        ah_mirror_close(s->mirror);
+        s->mirror = NULL;
+        s->courier = NULL;
+        group->board->mirror = NULL;
+    }
+    shm_close(group);
+}
+
+/* A part whose members are all on this host needs no courier. */
+static const struct ah_backend *part_backend(const struct ah_group *parent, const struct ah_seat *seat)
+{
+    for (int r = 0; r < seat->size; r++)
+        if (!ah_board_is_local(parent->board, seat->member[r]))
+            return &ah_spread_backend;
+    return &ah_shm_backend;
+}
+
+const struct ah_backend ah_spread_backend = {
+    .name = "spread",
+    .group_bytes = sizeof(struct spread_group),
+    .work_bytes = sizeof(struct spread_work),
+    .mail_bytes = sizeof(struct shm_mail),
+    .open = spread_open,
+    .close = spread_close,
+    .part = part_backend,
+    .bring = spread_bring,
+    .run = spread_run,
+    .start = spread_start,
+    .carry = spread_carry,
+    .finish = spread_finish,
+    .drop = spread_drop,
+    .settled = spread_settled,
+    .attend = spread_attend,
+    .leave = spread_leave,
+    .lend = shm_lend,
+    .borrow = shm_borrow,
+    .give_back = shm_give_back,
+    .give = shm_give,
+    .fetch = shm_fetch,
+    .forget = shm_forget,
+    .alloc = shm_alloc,
+    .free = shm_free,
+    .trim = shm_trim,
+    .discard = shm_discard,
+};

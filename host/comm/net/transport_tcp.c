@@ -1,0 +1,381 @@
+/* The wire over TCP: one connection to each other leader (mesh.h). A message is its tag, its length and its bytes, and
+ * goes straight from and to the memory of its turn. What comes before its turn has begun here is kept in memory of its
+ * own, which is bounded for each message (AH_WIRE_EARLY; the courier's pieces are shorter). When that is ENOUGH nothing
+ * more is taken from a host from which nothing is awaited; where something is, it may be behind what has come early,
+ * and is looked for as far as `most_early`. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/net/mesh.h"
+#include "comm/net/transport.h"
+
+enum {
+    AT_ONCE = 4 << 20, /* bytes from one host before another has its turn */
+    ENOUGH = 16 << 20,
+};
+static const uint64_t longest = (uint64_t)1 << 32, most_early = (uint64_t)1 << 29; /* bytes; the latter from one host */
+
+struct head {
+    uint64_t tag, bytes;
+};
+
+/* One way of one turn with one host. */
+struct part {
+    struct part *next;
+    struct turn *turn; /* NULL: it came early, `memory` is its own */
+    struct head head;
+    unsigned char *memory;
+    size_t moved; /* the head too */
+    struct part *claimed; /* by this one, when it has come early */
+};
+
+struct queue {
+    struct part *first, **last;
+};
+
+struct link {
+    int fd;
+    bool lost;
+    char why[160]; /* it is lost; empty: the connection broke */
+    struct queue out, want, early;
+    uint64_t early_bytes; /* with what a message costs by itself */
+    struct part *in; /* that comes now, its head is here */
+    struct head head;
+    size_t head_got;
+};
+
+struct turn {
+    struct ah_wire_turn base;
+    int left; /* parts */
+    unsigned char undone[AH_HOSTS_MAX]; /* of them with each host */
+    struct part part[];
+};
+
+struct tcp_wire {
+    struct ah_wire base;
+    struct ah_wire_turn *turns;
+    struct link link[AH_HOSTS_MAX];
+};
+
+static void append(struct queue *queue, struct part *part)
+{
+    part->next = NULL;
+    *queue->last = part;
+    queue->last = &part->next;
+}
+
+static void take_out(struct queue *queue, struct part *part)
+{
+    struct part **at = &queue->first;
+    while (*at != part)
+        at = &(*at)->next;
+    *at = part->next;
+    if (!*at)
+        queue->last = at;
+}
+
+static struct part *first_of(const struct queue *queue, uint64_t tag)
+{
+    struct part *part = queue->first;
+    while (part && (part->head.tag != tag || part->claimed))
+        part = part->next;
+    return part;
+}
+
+static void finish(struct part *part, int host)
+{
+    part->turn->left--;
+    part->turn->undone[host]--;
+}
+
+/* Receiving. */
+
+static uint64_t cost_of(const struct head *head)
+{
+    return sizeof(struct part) + head->bytes;
+}
+
+/* What came early is whole, and its turn has begun. */
+static void hand_over(struct link *link, struct part *early, int host)
+{
+    struct part *part = early->claimed;
+    memcpy(part->memory, early->memory, part->head.bytes);
+    finish(part, host);
+    take_out(&link->early, early);
+    link->early_bytes -= cost_of(&early->head);
+    free(early);
+}
+
+static int does_not_fit(uint64_t came, uint64_t expected)
+{
+    return ah_fail(AH_EPEER, "it sent %llu bytes where %llu were expected", (unsigned long long)came,
+                   (unsigned long long)expected);
+}
+
+static int begin_message(struct link *link)
+{
+    struct part *part = first_of(&link->want, link->head.tag);
+    unsigned long long tag = (uint32_t)link->head.tag, bytes = link->head.bytes;
+    if (tag >= AH_WIRE_TAGS)
+        return ah_fail(AH_EPEER, "it sent %llu bytes of the tag %llu, expected one below %d", bytes, tag, AH_WIRE_TAGS);
+    if (!bytes || bytes > longest)
+        return ah_fail(AH_EPEER, "it sent a message of %llu bytes", bytes);
+    if (part && part->head.bytes != bytes)
+        return does_not_fit(bytes, part->head.bytes);
+    if (part) {
+        take_out(&link->want, part);
+    } else {
+        if (bytes > AH_WIRE_EARLY)
+            return ah_fail(AH_EPEER, "it sent a message of %llu bytes that nobody has asked for yet, expected at most "
+                           "%d", bytes, AH_WIRE_EARLY);
+        if (link->early_bytes + cost_of(&link->head) > most_early)
+            return ah_fail(AH_EPEER, "it sent more than %llu bytes that nobody has asked for yet",
+                           (unsigned long long)most_early);
+        part = malloc(sizeof *part + link->head.bytes);
+        if (!part)
+            return ah_fail(AH_ENOMEM, "wire: out of memory");
+        *part = (struct part){.head = link->head};
+        part->memory = (unsigned char *)(part + 1);
+        append(&link->early, part);
+        link->early_bytes += cost_of(&link->head);
+    }
+    link->in = part;
+    return 0;
+}
+
+static void end_message(struct link *link, int host)
+{
+    struct part *part = link->in;
+    link->in = NULL;
+    link->head_got = 0;
+    if (part->turn)
+        finish(part, host);
+    else if (part->claimed)
+        hand_over(link, part, host);
+}
+
+/* Bytes into `to`; false: there are none now, or never again. */
+static bool get(struct link *link, void *to, size_t most, size_t *got)
+{
+    ssize_t n = recv(link->fd, to, most, 0);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        link->lost = true;
+    *got += n > 0 ? (size_t)n : 0;
+    return n > 0;
+}
+
+/* Is there a reason to take more of what the host sends? */
+static bool listens(const struct link *link)
+{
+    const struct part *in = link->in;
+    return link->want.first || (in && (in->turn || in->claimed)) || link->early_bytes < ENOUGH;
+}
+
+static int receive(struct link *link, int host)
+{
+    for (size_t all = 0; all < AT_ONCE && !link->lost && listens(link);) {
+        size_t got = 0;
+        if (!link->in) {
+            if (!get(link, (char *)&link->head + link->head_got, sizeof link->head - link->head_got, &got))
+                break;
+            link->head_got += got;
+            if (link->head_got < sizeof link->head)
+                break;
+            AH_TRY(begin_message(link));
+            got = 0;
+        }
+        size_t left = link->in->head.bytes - link->in->moved;
+        if (left && !get(link, link->in->memory + link->in->moved, left, &got))
+            break;
+        link->in->moved += left ? got : 0;
+        all += got;
+        if (link->in->moved == link->in->head.bytes)
+            end_message(link, host);
+    }
+    return 0;
+}
+
+/* Sending. */
+
+static void give(struct link *link, int host)
+{
+    while (link->out.first && !link->lost) {
+        struct part *part = link->out.first;
+        size_t head = sizeof part->head, in_body = part->moved > head ? part->moved - head : 0;
+        struct iovec iov[2];
+        int n_iov = 0;
+        if (part->moved < head)
+            iov[n_iov++] = (struct iovec){(char *)&part->head + part->moved, head - part->moved};
+        iov[n_iov++] = (struct iovec){part->memory + in_body, part->head.bytes - in_body};
+        ssize_t n = sendmsg(link->fd, &(struct msghdr){.msg_iov = iov, .msg_iovlen = (size_t)n_iov}, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            link->lost = errno != EAGAIN;
+            return;
+        }
+        part->moved += (size_t)n;
+        if (part->moved < head + part->head.bytes)
+            continue;
+        take_out(&link->out, part);
+        finish(part, host);
+    }
+}
+
+/* Turns. */
+
+static void lose(struct link *link, const char *why)
+{
+    link->lost = true;
+    snprintf(link->why, sizeof link->why, "%s", why);
+}
+
+static void move(struct tcp_wire *wire)
+{
+    for (int h = 0; h < wire->base.hosts; h++) {
+        struct link *link = &wire->link[h];
+        if (link->fd < 0 || link->lost)
+            continue;
+        give(link, h);
+        if (receive(link, h) < 0)
+            lose(link, ah_error_text());
+    }
+}
+
+static void begin_receive(struct link *link, struct part *part, int host)
+{
+    struct part *early = first_of(&link->early, part->head.tag);
+    if (!early) {
+        append(&link->want, part);
+        return;
+    }
+    if (early->head.bytes != part->head.bytes) {
+        does_not_fit(early->head.bytes, part->head.bytes);
+        lose(link, ah_error_text());
+        return;
+    }
+    early->claimed = part;
+    if (early != link->in)
+        hand_over(link, early, host);
+}
+
+static int tcp_start(struct ah_wire *base, uint64_t tag, const struct ah_wire_piece *send,
+                     const struct ah_wire_piece *receive_to, struct ah_wire_turn **out)
+{
+    struct tcp_wire *wire = (struct tcp_wire *)base;
+    struct turn *turn = calloc(1, sizeof *turn + 2 * (size_t)base->hosts * sizeof turn->part[0]);
+    if (!turn)
+        return ah_fail(AH_ENOMEM, "wire: out of memory");
+    ah_wire_list(&wire->turns, &turn->base);
+    *out = &turn->base;
+    for (int h = 0; h < base->hosts; h++) {
+        const struct ah_wire_piece *piece[2] = {&send[h], &receive_to[h]};
+        for (int way = 0; way < 2 && h != base->host; way++) {
+            if (!piece[way]->bytes)
+                continue;
+            struct part *part = &turn->part[2 * h + way];
+            *part = (struct part){.turn = turn, .head = {tag, piece[way]->bytes},
+                                  .memory = piece[way]->memory};
+            turn->left++;
+            turn->undone[h]++;
+            if (way)
+                begin_receive(&wire->link[h], part, h);
+            else
+                append(&wire->link[h].out, part);
+        }
+        if (wire->link[h].fd >= 0 && !wire->link[h].lost)
+            give(&wire->link[h], h);
+    }
+    return 0;
+}
+
+static int tcp_test(struct ah_wire *base, struct ah_wire_turn *under_way, bool *done, int *lost)
+{
+    struct tcp_wire *wire = (struct tcp_wire *)base;
+    struct turn *turn = (struct turn *)under_way;
+    *done = false;
+    move(wire);
+    if (!turn->left) {
+        *done = true;
+        ah_wire_unlist(&turn->base);
+        free(turn);
+        return 0;
+    }
+    for (int h = 0; h < base->hosts; h++)
+        if (turn->undone[h] && wire->link[h].lost) {
+            *lost = h;
+            return ah_fail(AH_EPEER, "%s", wire->link[h].why[0] ? wire->link[h].why
+                                                                : "the connection for data is broken");
+        }
+    return 0;
+}
+
+static void tcp_wait_for(struct ah_wire *base, int64_t limit_ns)
+{
+    struct tcp_wire *wire = (struct tcp_wire *)base;
+    struct pollfd look[AH_HOSTS_MAX];
+    struct timespec limit = {limit_ns / 1000000000, limit_ns % 1000000000};
+    for (int h = 0; h < base->hosts; h++) {
+        const struct link *link = &wire->link[h];
+        short events = (short)((listens(link) ? POLLIN : 0) | (link->out.first ? POLLOUT : 0));
+        look[h] = (struct pollfd){.fd = link->lost ? -1 : link->fd, .events = events};
+    }
+    ppoll(look, (nfds_t)base->hosts, &limit, NULL);
+}
+
+static int tcp_open(struct ah_wire **out, const struct ah_hosts *hosts, int64_t timeout_ns)
+{
+    int fd[AH_HOSTS_MAX];
+    struct tcp_wire *wire = calloc(1, sizeof *wire);
+    if (!wire)
+        return ah_fail(AH_ENOMEM, "wire: out of memory");
+    int status = ah_mesh_open(hosts, "wire", timeout_ns, fd);
+    if (status < 0) {
+        free(wire);
+        return status;
+    }
+    wire->base = (struct ah_wire){&ah_tcp_wire, hosts->mine, hosts->count};
+    for (int h = 0; h < AH_HOSTS_MAX; h++) {
+        struct link *link = &wire->link[h];
+        link->fd = fd[h];
+        link->out.last = &link->out.first;
+        link->want.last = &link->want.first;
+        link->early.last = &link->early.first;
+    }
+    *out = &wire->base;
+    return 0;
+}
+
+static void tcp_close(struct ah_wire *base)
+{
+    struct tcp_wire *wire = (struct tcp_wire *)base;
+    for (int h = 0; h < base->hosts; h++) {
+        struct link *link = &wire->link[h];
+        for (struct part *early; (early = link->early.first) != NULL;) {
+            link->early.first = early->next;
+            free(early);
+        }
+        if (link->fd >= 0)
+            close(link->fd);
+    }
+    for (struct ah_wire_turn *turn; (turn = wire->turns) != NULL;) {
+        wire->turns = turn->next;
+        free(turn);
+    }
+    free(wire);
+}
+
+const struct ah_wire_type ah_tcp_wire = {
+    .name = "tcp",
+    .open = tcp_open,
+    .close = tcp_close,
+    .start = tcp_start,
+    .test = tcp_test,
+    .wait_for = tcp_wait_for,
+};

@@ -1,0 +1,289 @@
+/* Boundaries are published by ROUND of channel 0. What must stay true: boundary b of a rank, and what it keeps from
+ * behind that, is touched again only when all ranks have published b + 1, so that whoever dies after b finds all of it
+ * with everybody; and a replacement goes on at its own rank's last boundary, so nobody lets go of what it needs. */
+#include "comm/recover/recover.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/control/replay_log.h"
+#include "comm/group/backend.h"
+#include "comm/group/watch.h"
+
+static const int64_t look_ns = 50000000; /* between two looks at the peers */
+
+static struct {
+    struct ah_board *board;
+    struct ah_group *root; /* NULL: there are no groups, or none yet */
+    int rank;
+    size_t slice_bytes;    /* of the boundary to come */
+    bool taken;            /* the state of a boundary, which is marked next */
+} own;
+
+void ah_recovery_join(struct ah_board *board, int rank)
+{
+    own.board = board->header->recovers ? board : NULL;
+    own.root = NULL;
+    own.rank = rank;
+    own.slice_bytes = 0;
+    own.taken = false;
+}
+
+void ah_recovery_lead(struct ah_group *root)
+{
+    if (own.board)
+        own.root = root;
+}
+
+static struct ah_board_slot *own_slot(void)
+{
+    return ah_board_slot(own.board, own.rank);
+}
+
+static uint32_t published_by(int rank)
+{
+    return ah_kept_boundaries(own.board, rank);
+}
+
+bool ah_recovery_is_on(void)
+{
+    return own.board != NULL;
+}
+
+bool ah_recovery_is_due(void)
+{
+    return own.board && atomic_load(&own_slot()->due);
+}
+
+int ah_recovery_rank(int *size)
+{
+    *size = own.board ? own.board->size : 1;
+    return own.rank;
+}
+
+int64_t ah_recovery_boundary(void)
+{
+    return own.board ? (int64_t)published_by(own.rank) - 1 : -1;
+}
+
+static struct ah_group *next_group(struct ah_group *group)
+{
+    return group == own.root ? own.root->parts : group->parts;
+}
+
+/* Has the rank posted a call that comes after the boundary that this rank has published last? */
+static bool has_gone_on(int rank, uint32_t published)
+{
+    const struct ah_boundary *at = &own_slot()->keeping.boundary[(published - 1) & 1];
+    for (struct ah_group *group = own.root; group && published; group = next_group(group))
+        for (int r = 0; r < group->size; r++)
+            if (group->member[r] == rank &&
+                !ah_reached(at->posted[group->channel], ah_channel_counter(group->peer[r], AH_POSTED)))
+                return true;
+    return false;
+}
+
+static int await_rank(int rank, uint32_t published, bool ended_too)
+{
+    struct ah_watch watch = {0};
+    struct ah_board_slot *slot = ah_board_slot(own.board, rank);
+    char what[80];
+    for (;;) {
+        bool gone_on = has_gone_on(rank, published); /* asked first: a boundary is published before what follows it */
+        uint32_t seen = published_by(rank);
+        if (ah_reached(seen, published) || (!ended_too && atomic_load(&slot->state) == AH_RANK_ENDED))
+            return 0;
+        if (gone_on)
+            return ah_fail(AH_EMISMATCH, "rank %d has come to step %u, and rank %d made a collective without coming "
+                           "there: live recovery needs the same steps on all ranks", own.rank, published - 1, rank);
+        snprintf(what, sizeof what, "live recovery at step %u", published - 1);
+        AH_TRY(ah_watch_peer(&watch, own.root, rank, what));
+        ah_channel_sleep(&slot->channel[0], AH_ROUND, seen, look_ns);
+    }
+}
+
+/* Wait until all ranks have published so many boundaries; of ranks that have ended only if they are needed. */
+static int await(uint32_t published, bool ended_too)
+{
+    for (int r = 0; r < own.board->size && own.root; r++)
+        if (r != own.rank)
+            AH_TRY(await_rank(r, published, ended_too));
+    return 0;
+}
+
+/* What this rank has begun is done, and it has made the calls that the process before it had made. */
+static int settle(void)
+{
+    for (struct ah_group *group = own.root; group; group = next_group(group)) {
+        uint32_t kept = ah_channel_counter(group->peer[group->rank], AH_POSTED);
+        AH_TRY(ah_group_poison(group, ah_group_advance(group, group->posted, true)));
+        if (group->posted != kept)
+            return ah_fail(AH_EMISMATCH, "rank %d has come to step %u by %u collectives, and the process that it "
+                           "replaces had made %u", own.rank, published_by(own.rank), group->posted - group->base,
+                           kept - group->base);
+    }
+    return 0;
+}
+
+/* Ranks of a group come to a boundary by the same calls. */
+static int compare(uint32_t boundary)
+{
+    for (struct ah_group *group = own.root; group; group = next_group(group))
+        for (int r = 0; r < group->size; r++) {
+            const struct ah_board_slot *slot = ah_board_slot(own.board, group->member[r]);
+            if (r == group->rank || !ah_reached(published_by(group->member[r]), boundary + 1))
+                continue;
+            uint32_t theirs = slot->keeping.boundary[boundary & 1].posted[group->channel];
+            if (theirs == group->posted)
+                continue;
+            return ah_fail(AH_EMISMATCH, "rank %d has come to step %u by %u collectives, rank %d by %u: live recovery "
+                           "needs the same number on all ranks", own.rank, boundary, group->posted - group->base,
+                           group->member[r], theirs - group->base);
+        }
+    return 0;
+}
+
+static void publish(uint32_t boundary, const void *note, size_t bytes)
+{
+    struct ah_board_slot *slot = own_slot();
+    struct ah_boundary *place = &slot->keeping.boundary[boundary & 1];
+    unsigned char *written = ah_kept_part(own.board, own.rank, AH_KEPT_NOTE, boundary);
+    if (bytes && note != written)
+        memcpy(written, note, bytes);
+    *place = (struct ah_boundary){.note_bytes = bytes, .slice_bytes = own.slice_bytes};
+    for (int c = 0; c < AH_BOARD_CHANNELS; c++)
+        place->posted[c] = ah_channel_counter(&slot->channel[c], AH_POSTED);
+    if (boundary == 0)
+        memcpy(slot->keeping.set_up, place->posted, sizeof place->posted);
+    ah_kept_turn(own.board, own.rank, boundary);
+    own.slice_bytes = 0;
+    ah_channel_advance(&slot->channel[0], AH_ROUND, boundary + 1);
+}
+
+static int check_room(enum ah_kept_part part, const char *name, size_t bytes)
+{
+    if (bytes <= ah_kept_most(part))
+        return 0;
+    return ah_fail(AH_ENOMEM, "live recovery: rank %d's %s has %zu bytes, of at most %llu", own.rank, name, bytes,
+                   (unsigned long long)ah_kept_most(part));
+}
+
+static int check_taken(void)
+{
+    uint32_t boundary = published_by(own.rank);
+    if (boundary == 0 || !atomic_load(&own_slot()->due))
+        return 0;
+    return ah_fail(AH_ESTATE, "this process replaces rank %d, which died behind step %u, and has not taken its state: "
+                   "call accelerator:load_state() before the loop", own.rank, boundary - 1);
+}
+
+/* Where a part of the boundary to come lies. One that was taken is told already, and calls behind it may be kept. */
+static int place_of(enum ah_kept_part part, void **out)
+{
+    uint32_t boundary = published_by(own.rank);
+    AH_TRY(check_taken());
+    if (!own.taken)
+        AH_TRY(settle());
+    AH_TRY(await(boundary, false));
+    *out = ah_kept_part(own.board, own.rank, part, boundary);
+    return 0;
+}
+
+int ah_recovery_slice(size_t bytes, void **out)
+{
+    *out = NULL;
+    if (!own.board)
+        return 0;
+    AH_TRY(check_room(AH_KEPT_SLICE, "slice", bytes));
+    AH_TRY(place_of(AH_KEPT_SLICE, out));
+    own.slice_bytes = bytes;
+    return 0;
+}
+
+int ah_recovery_note(void **out, size_t *room)
+{
+    *out = NULL;
+    *room = 0;
+    if (!own.board)
+        return 0;
+    *room = (size_t)ah_kept_most(AH_KEPT_NOTE);
+    return place_of(AH_KEPT_NOTE, out);
+}
+
+int ah_recovery_mark(const void *note, size_t bytes)
+{
+    if (!own.board)
+        return 0;
+    if (own.taken) {
+        own.taken = false;
+        return 0;
+    }
+    uint32_t boundary = published_by(own.rank);
+    AH_TRY(check_taken());
+    AH_TRY(check_room(AH_KEPT_NOTE, "note", bytes));
+    AH_TRY(settle());
+    AH_TRY(await(boundary, false));
+    atomic_store(&own_slot()->due, 0);
+    ah_board_return(own.board, own.rank);
+    publish(boundary, note, bytes);
+    return compare(boundary);
+}
+
+int ah_recovery_find(int64_t *boundary)
+{
+    *boundary = -1;
+    if (!ah_recovery_is_due())
+        return 0;
+    uint32_t published = published_by(own.rank);
+    if (published == 0) {
+        atomic_store(&own_slot()->due, 0);
+        return 0;
+    }
+    AH_TRY(await(published, true));
+    *boundary = (int64_t)published - 1;
+    return 0;
+}
+
+static int part_of(int rank, enum ah_kept_part part, const void **out, size_t *bytes)
+{
+    int64_t boundary = ah_recovery_boundary();
+    if (boundary < 0 || rank < 0 || rank >= own.board->size || !ah_reached(published_by(rank), (uint32_t)boundary + 1))
+        return ah_fail(AH_ESTATE, "live recovery: rank %d has published nothing at step %lld", rank,
+                       (long long)boundary);
+    const struct ah_boundary *at = &ah_board_slot(own.board, rank)->keeping.boundary[boundary & 1];
+    uint64_t has = part == AH_KEPT_NOTE ? at->note_bytes : at->slice_bytes;
+    *bytes = has < ah_kept_most(part) ? (size_t)has : (size_t)ah_kept_most(part);
+    *out = ah_kept_part(own.board, rank, part, (uint32_t)boundary);
+    return 0;
+}
+
+int ah_recovery_note_of(int rank, const void **note, size_t *bytes)
+{
+    return part_of(rank, AH_KEPT_NOTE, note, bytes);
+}
+
+int ah_recovery_slice_of(int rank, const void **slice, size_t *bytes)
+{
+    return part_of(rank, AH_KEPT_SLICE, slice, bytes);
+}
+
+int ah_recovery_take(void)
+{
+    int64_t boundary = ah_recovery_boundary();
+    if (!ah_recovery_is_due() || boundary < 0)
+        return ah_fail(AH_ESTATE, "no state of another process is to be taken");
+    const struct ah_boundary *at = &own_slot()->keeping.boundary[boundary & 1];
+    for (struct ah_group *group = own.root; group; group = next_group(group)) {
+        uint32_t posted = at->posted[group->channel];
+        AH_TRY(ah_group_poison(group, ah_group_advance(group, group->posted, true)));
+        if (!ah_reached(posted, group->posted))
+            return ah_fail(AH_EMISMATCH, "rank %d has made %u collectives before it takes its state of step %lld, "
+                           "which it had reached by %u", own.rank, group->posted - group->base, (long long)boundary,
+                           posted - group->base);
+        group->posted = group->done = group->ring_safe = posted;
+    }
+    own.taken = true;
+    atomic_store(&own_slot()->due, 0);
+    ah_board_return(own.board, own.rank);
+    return 0;
+}

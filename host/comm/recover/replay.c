@@ -1,0 +1,134 @@
+/* The backend of jobs whose killed ranks are replaced (recover.h): every rank's inputs are kept in its segment, and
+ * each rank makes its results of them by itself.
+ *
+ * So a call is through for a rank as soon as all have posted it, whatever becomes of them then, and the replacement of
+ * one that died answers its calls from what is kept, without its peers. Parts of a group are of this backend too; their
+ * counters on a channel only grow, so that a channel and a number name a call for good. */
+#include <string.h>
+
+#include "comm/control/combine.h"
+#include "comm/control/replay_log.h"
+#include "comm/group/watch.h"
+#include "comm/recover/recover.h"
+
+static int keep_open(struct ah_group *group)
+{
+    AH_TRY(ah_kept_check(group->board));
+    group->choice = AH_LANE_NONE; /* what a device's library moves nobody keeps */
+    if (group->root == group)
+        ah_recovery_lead(group);
+    return 0;
+}
+
+/* A replacement can only find the groups that were made before the first step. */
+static int keep_may_split(const struct ah_group *parent)
+{
+    if (ah_recovery_boundary() < 0 || ah_recovery_is_due())
+        return 0;
+    return ah_fail(AH_ENOTIMPL, "split: with live recovery groups are made before the first step, and this is after "
+                   "step %lld", (long long)ah_recovery_boundary());
+}
+
+/* What a replacement calls is what was called before it. */
+static int compare_with_kept(const struct ah_group *group, const struct ah_post *post)
+{
+    char text[160];
+    int rank = group->member[group->rank];
+    const struct ah_board_slot *slot = ah_board_slot(group->board, rank);
+    uint32_t set_up = slot->keeping.set_up[group->channel];
+    ah_post_describe(post, text, sizeof text);
+    if (ah_kept_boundaries(group->board, rank) && atomic_load(&slot->due) && !ah_reached(set_up, post->sequence))
+        return ah_fail(AH_ESTATE, "%s at %s: this process replaces rank %d, which died after its first step, and goes "
+                       "on without its state: call accelerator:load_state() before the loop", text, post->where, rank);
+    const struct ah_kept *kept = ah_kept_find(group->board, rank, group->channel, post->sequence);
+    if (!kept)
+        return ah_fail(AH_ESTATE, "%s at %s: what rank %d brought to collective #%u is kept no more", text, post->where,
+                       rank, post->sequence - group->base);
+    if (kept->hash == post->hash)
+        return 0;
+    return ah_fail(AH_EMISMATCH, "collective #%u differs: %s at %s; the process that this one replaces made %s at %s "
+                   "there, and a script that is run again is to make the same calls", post->sequence - group->base,
+                   text, post->where, ah_collective_name((enum ah_collective_kind)kept->kind, kept->async),
+                   kept->where);
+}
+
+/* Of a call that comes next: keep its input, or find that it is kept. */
+static int keep_input(struct ah_group *group, const struct ah_collective *call, struct ah_brought *out)
+{
+    struct ah_post post;
+    int rank = group->member[group->rank];
+    size_t bytes = (size_t)ah_collective_input(call, group->size, group->rank) * ah_dtype_size(call->dtype);
+    ah_post_fill(&post, call, group->posted + 1, group->size);
+    out->before = ah_reached(ah_channel_counter(group->peer[group->rank], AH_POSTED), post.sequence);
+    if (out->before)
+        return compare_with_kept(group, &post);
+    ah_board_return(group->board, rank);
+    return ah_kept_add(group->board, rank, group->channel, &post, call->in, bytes);
+}
+
+/* This rank's result of a call that all have posted. */
+static int make_result(struct ah_group *group, const struct ah_collective *call, uint32_t sequence, uint32_t *note)
+{
+    const void *from[AH_BOARD_MAX_RANKS];
+    size_t width = ah_dtype_size(call->dtype);
+    double divisor = 0;
+    int64_t reduced = 0;
+    for (int r = 0; r < group->size; r++) {
+        struct ah_part part = ah_collective_part(call, group->size, r, group->rank);
+        const struct ah_kept *kept = ah_kept_find(group->board, group->member[r], group->channel, sequence);
+        if (!kept || (part.count && (uint64_t)(part.first + part.count) * width > kept->bytes))
+            return ah_fail(AH_ESTATE, "%s #%u at %s: what rank %d brought is kept no more",
+                           ah_collective_name(call->kind, call->async), sequence - group->base, call->where,
+                           group->member[r]);
+        *note |= kept->note;
+        divisor += kept->weight;
+        reduced = part.count;
+        from[r] = (const char *)ah_kept_input(group->board, group->member[r], kept) + (size_t)part.first * width;
+        if (part.count && !ah_collective_reduces(call))
+            memcpy((char *)call->out + (size_t)part.place * width, from[r], (size_t)part.count * width);
+    }
+    if (reduced && ah_collective_reduces(call))
+        ah_combine(call->dtype, call->reduce, (void *const *)&call->out, 1, from, group->size, reduced, divisor);
+    return 0;
+}
+
+static int keep_run(struct ah_group *group, const struct ah_collective *call)
+{
+    return make_result(group, call, group->posted, &(uint32_t){0});
+}
+
+static int keep_start(struct ah_work *work)
+{
+    return keep_input(work->group, &work->call, &work->brought);
+}
+
+static int keep_carry(struct ah_work *work)
+{
+    return work->abandoned ? 0 : make_result(work->group, &work->call, work->sequence, &work->note);
+}
+
+/* Memory of the group is its rank's own. */
+static int keep_alloc(struct ah_group *group, size_t bytes, void **out)
+{
+    return ah_self_backend.alloc(group, bytes, out);
+}
+
+static void keep_free(struct ah_group *group, void *memory, size_t bytes)
+{
+    ah_self_backend.free(group, memory, bytes);
+}
+
+const struct ah_backend ah_keep_backend = {
+    .name = "keep",
+    .group_bytes = sizeof(struct ah_group),
+    .work_bytes = sizeof(struct ah_work),
+    .open = keep_open,
+    .may_split = keep_may_split,
+    .bring = keep_input,
+    .run = keep_run,
+    .start = keep_start,
+    .carry = keep_carry,
+    .posted_is_all = true,
+    .alloc = keep_alloc,
+    .free = keep_free,
+};

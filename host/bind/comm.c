@@ -74,7 +74,7 @@ static int local_size(lua_State *L)
 static int is_terminal(lua_State *L)
 {
     int columns;
-    lua_pushboolean(L, ah_board_terminal((int)luaL_checkinteger(L, 1), &columns));
+    lua_pushboolean(L, ah_rank_terminal((int)luaL_checkinteger(L, 1), &columns));
     lua_pushinteger(L, columns);
     return 2;
 }
@@ -82,13 +82,13 @@ static int is_terminal(lua_State *L)
 /* begin_line(n), end_line(n): of a prompt whose lines run in several processes. */
 static int begin_line(lua_State *L)
 {
-    ah_board_begin_line(ah_check_whole(L, 1, "line"));
+    ah_rank_begin_line(ah_check_whole(L, 1, "line"));
     return 0;
 }
 
 static int end_line(lua_State *L)
 {
-    ah_board_end_line(ah_check_whole(L, 1, "line"));
+    ah_rank_end_line(ah_check_whole(L, 1, "line"));
     return 0;
 }
 
@@ -96,8 +96,8 @@ static int end_line(lua_State *L)
  * that not all are in. */
 static int standing(lua_State *L)
 {
-    struct ah_group_standing list[AH_BOARD_CHANNELS];
-    int count = ah_groups_look(list, AH_BOARD_CHANNELS);
+    struct ah_group_standing list[AH_MAX_GROUPS];
+    int count = ah_groups_look(list, AH_MAX_GROUPS);
     char name[24];
     lua_pushboolean(L, ah_groups_have_failed());
     lua_createtable(L, 0, count);

@@ -84,7 +84,7 @@ static int split(lua_State *L)
 /* The name of what moves data of a type of devices, where nothing stands in its way; NULL and the reason. */
 static const char *lane_name(const char *device)
 {
-    const struct ah_lane_type *type;
+    const struct ah_device_comm_type *type;
     if (ah_device_lane(device, &type) < 0)
         return NULL;
     if (!type)
@@ -123,7 +123,7 @@ static int lane(lua_State *L)
     static const char *const names[] = {"any", "none", "only", NULL};
     struct ah_entry entry = ah_comm_enter(L);
     int choice = luaL_checkoption(L, entry.first, "any", names);
-    lua_pushstring(L, names[ah_group_choose_lane(entry.group, (enum ah_lane_choice)choice)]);
+    lua_pushstring(L, names[ah_group_choose_lane(entry.group, (enum ah_device_comm_choice)choice)]);
     return 1;
 }
 

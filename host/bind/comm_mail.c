@@ -24,7 +24,7 @@ struct parcel {
 
 struct mail {
     struct ah_group *group;
-    struct ah_mail *mail;
+    struct ah_message_request *mail;
     struct parcel *parcel;
     int peer;
     bool sends;
@@ -101,11 +101,11 @@ static int deliver(struct parcel *parcel, int status)
 
 static int finish(struct mail *mail)
 {
-    struct ah_mail *pending = mail->mail;
+    struct ah_message_request *pending = mail->mail;
     struct parcel *parcel = mail->parcel;
     mail->mail = NULL;
     mail->parcel = NULL;
-    int status = ah_mail_wait(pending, &mail->peer);
+    int status = ah_message_wait(pending, &mail->peer);
     if (!mail->sends)
         status = deliver(parcel, status);
     free_parcel(parcel);
@@ -167,7 +167,7 @@ static int mail_is_completed(lua_State *L)
     struct mail *mail = luaL_checkudata(L, 1, MAIL);
     bool done = true;
     if (mail->mail)
-        ah_check(L, ah_mail_test(mail->mail, &done));
+        ah_check(L, ah_message_test(mail->mail, &done));
     lua_pushboolean(L, done);
     return 1;
 }
@@ -176,7 +176,7 @@ static int mail_gc(lua_State *L)
 {
     struct mail *mail = luaL_checkudata(L, 1, MAIL);
     if (mail->mail)
-        ah_mail_abandon(mail->mail, free_parcel, mail->parcel);
+        ah_message_abandon(mail->mail, free_parcel, mail->parcel);
     else
         free_parcel(mail->parcel);
     ah_group_close(mail->group);

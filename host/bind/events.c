@@ -15,20 +15,20 @@
 #include "io/events.h"
 #include "io/mapping.h"
 
-static void add_field(luaL_Buffer *buffer, unsigned number, enum ah_wire_type type, uint64_t value)
+static void add_field(luaL_Buffer *buffer, unsigned number, enum ah_protobuf_type type, uint64_t value)
 {
-    unsigned char bytes[AH_WIRE_MOST];
-    luaL_addlstring(buffer, (const char *)bytes, ah_wire_put(bytes, number, type, value));
+    unsigned char bytes[AH_TRANSPORT_MOST];
+    luaL_addlstring(buffer, (const char *)bytes, ah_protobuf_put(bytes, number, type, value));
 }
 
 static void add_doubles(lua_State *L, luaL_Buffer *buffer, unsigned number)
 {
     int count = (int)lua_objlen(L, 3);
-    add_field(buffer, number, AH_WIRE_BYTES, (uint64_t)count * 8);
+    add_field(buffer, number, AH_PROTOBUF_BYTES, (uint64_t)count * 8);
     for (int i = 1; i <= count; i++) {
         unsigned char bytes[8];
         lua_rawgeti(L, 3, i);
-        ah_wire_put_little(bytes, ah_wire_double(lua_tonumber(L, -1)), 8);
+        ah_protobuf_put_little(bytes, ah_protobuf_double(lua_tonumber(L, -1)), 8);
         lua_pop(L, 1);
         luaL_addlstring(buffer, (const char *)bytes, 8);
     }
@@ -48,16 +48,16 @@ static int field(lua_State *L)
     luaL_buffinit(L, &buffer);
     switch (kind) {
     case 0:
-        add_field(&buffer, number, AH_WIRE_VARINT, (uint64_t)(int64_t)value);
+        add_field(&buffer, number, AH_PROTOBUF_VARINT, (uint64_t)(int64_t)value);
         break;
     case 1:
-        add_field(&buffer, number, AH_WIRE_FIXED64, ah_wire_double(value));
+        add_field(&buffer, number, AH_PROTOBUF_FIXED64, ah_protobuf_double(value));
         break;
     case 2:
-        add_field(&buffer, number, AH_WIRE_FIXED32, ah_wire_float((float)value));
+        add_field(&buffer, number, AH_PROTOBUF_FIXED32, ah_protobuf_float((float)value));
         break;
     case 3:
-        add_field(&buffer, number, AH_WIRE_BYTES, count);
+        add_field(&buffer, number, AH_PROTOBUF_BYTES, count);
         luaL_addlstring(&buffer, text, count);
         break;
     default:
@@ -86,7 +86,7 @@ static int is_utf8(lua_State *L)
 {
     size_t count;
     const char *text = luaL_checklstring(L, 1, &count);
-    lua_pushboolean(L, ah_wire_is_utf8(text, count));
+    lua_pushboolean(L, ah_protobuf_is_utf8(text, count));
     return 1;
 }
 

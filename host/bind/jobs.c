@@ -14,16 +14,16 @@
 
 static const char metatable[] = "accelhost.board";
 
-static struct ah_board *check_board(lua_State *L, int index)
+static struct ah_control_block *check_board(lua_State *L, int index)
 {
-    struct ah_board **held = luaL_checkudata(L, index, metatable);
+    struct ah_control_block **held = luaL_checkudata(L, index, metatable);
     return *held;
 }
 
 static int close_board(lua_State *L)
 {
-    struct ah_board **held = lua_touserdata(L, 1);
-    ah_board_close(*held);
+    struct ah_control_block **held = lua_touserdata(L, 1);
+    ah_control_close(*held);
     *held = NULL;
     return 0;
 }
@@ -62,18 +62,18 @@ static void set_ranks(lua_State *L, const char *name, const int *rank, int count
     lua_setfield(L, -2, name);
 }
 
-static void set_collective(lua_State *L, struct ah_board *board, int rank, int64_t now)
+static void set_collective(lua_State *L, struct ah_control_block *board, int rank, int64_t now)
 {
     uint32_t number;
-    int member[AH_BOARD_MAX_RANKS], members = ah_jobs_members(board, rank, member);
-    const struct ah_post *post = ah_board_last_post(board, rank, &number);
+    int member[AH_MAX_RANKS], members = ah_jobs_members(board, rank, member);
+    const struct ah_call_record *post = ah_control_last_post(board, rank, &number);
     if (!post || post->kind >= AH_COLLECTIVE_KINDS)
         return;
     lua_createtable(L, 0, 6);
-    set_text(L, "name", ah_post_name(post), 64);
+    set_text(L, "name", ah_call_record_name(post), 64);
     ah_set_number(L, "number", number);
     set_text(L, "site", post->where, sizeof post->where);
-    set_age(L, "seconds", atomic_load(&ah_board_slot(board, rank)->pulse.collective_ns), now);
+    set_age(L, "seconds", atomic_load(&ah_rank_entry(board, rank)->pulse.collective_ns), now);
     lua_pushboolean(L, ah_jobs_waits(board, rank));
     lua_setfield(L, -2, "waiting");
     if (members > 0 && members < board->size) /* 0: of another host */
@@ -81,7 +81,7 @@ static void set_collective(lua_State *L, struct ah_board *board, int rank, int64
     lua_setfield(L, -2, "collective");
 }
 
-static void set_message(lua_State *L, const struct ah_board *board, int rank, int64_t now)
+static void set_message(lua_State *L, const struct ah_control_block *board, int rank, int64_t now)
 {
     const struct ah_awaited *awaited = ah_jobs_awaited(board, rank);
     if (!awaited)
@@ -121,17 +121,17 @@ static void set_pulse(lua_State *L, const struct ah_pulse *pulse, int64_t now)
     set_text(L, "site", pulse->site, sizeof pulse->site);
 }
 
-static void push_rank(lua_State *L, struct ah_board *board, int rank, int64_t now)
+static void push_rank(lua_State *L, struct ah_control_block *board, int rank, int64_t now)
 {
     static const char *const states[] = {"running", "ended", "failed", "died", "recovering"};
-    struct ah_board_slot *slot = ah_board_slot(board, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(board, rank);
     unsigned state = (unsigned)atomic_load(&slot->state);
     int pid = atomic_load(&slot->pid);
-    int waited[AH_BOARD_MAX_RANKS], count = ah_jobs_waited(board, rank, waited);
+    int waited[AH_MAX_RANKS], count = ah_jobs_waited(board, rank, waited);
     lua_createtable(L, 0, 21);
     ah_set_number(L, "rank", rank);
     ah_set_number(L, "pid", pid);
-    const char *unseen = ah_board_is_local(board, rank) ? "starting" : "elsewhere"; /* on another host */
+    const char *unseen = ah_control_is_local(board, rank) ? "starting" : "elsewhere"; /* on another host */
     set_text(L, "board_state", pid ? states[state < sizeof states / sizeof *states ? state : 0] : unseen, 16);
     set_process(L, pid);
     set_pulse(L, &slot->pulse, now);
@@ -140,7 +140,7 @@ static void push_rank(lua_State *L, struct ah_board *board, int rank, int64_t no
     set_ranks(L, "waits_for", waited, count);
 }
 
-static void push_job(lua_State *L, struct ah_board *board, int pid)
+static void push_job(lua_State *L, struct ah_control_block *board, int pid)
 {
     char command[1024];
     int64_t now = ah_now_ns();
@@ -163,10 +163,10 @@ static int look(lua_State *L)
     enum { MOST = 128 };
     struct ah_seen_job jobs[MOST];
     /* What is owned comes first: nothing below may leak when memory is out. */
-    struct ah_board **held[MOST];
+    struct ah_control_block **held[MOST];
     luaL_checkstack(L, MOST + 16, "jobs");
     for (int i = 0; i < MOST; i++) {
-        held[i] = lua_newuserdata(L, sizeof(struct ah_board *));
+        held[i] = lua_newuserdata(L, sizeof(struct ah_control_block *));
         *held[i] = NULL;
         luaL_getmetatable(L, metatable);
         lua_setmetatable(L, -2);
@@ -189,10 +189,10 @@ static int doing(lua_State *L)
 {
     enum { ANSWER_MS = 300 };
     char text[AH_PULSE_TEXT];
-    struct ah_board *board = check_board(L, 1);
+    struct ah_control_block *board = check_board(L, 1);
     int rank = (int)luaL_checkinteger(L, 2);
     luaL_argcheck(L, board && rank >= 0 && rank < board->size, 2, "no such rank");
-    ah_doing(ah_board_slot(board, rank), ANSWER_MS, text, sizeof text);
+    ah_rank_status(ah_rank_entry(board, rank), ANSWER_MS, text, sizeof text);
     if (text[0])
         lua_pushstring(L, text);
     else

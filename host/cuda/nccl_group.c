@@ -55,7 +55,7 @@ int ah_nccl_order(struct ah_cuda_device *cuda, CUstream stream, CUstream after)
 
 /* Failures. */
 
-static int lane_check(struct ah_lane *base)
+static int lane_check(struct ah_device_comm *base)
 {
     struct ah_nccl_lane *lane = (struct ah_nccl_lane *)base;
     pthread_mutex_lock(&lane->lock);
@@ -70,7 +70,7 @@ int ah_cuda_check_lanes(struct ah_cuda_device *cuda)
     for (struct ah_nccl_lane *lane = ah_nccl_watched(); lane; lane = lane->next) {
         if (lane->cuda != cuda)
             continue;
-        AH_TRY(ah_lane_check(lane->base.group));
+        AH_TRY(ah_device_comm_check(lane->base.group));
         AH_TRY(ah_group_check_health(lane->base.group, cuda->device->name));
     }
     return 0;
@@ -84,21 +84,21 @@ static int lane_available(void)
     return ah_nccl_open(&nccl);
 }
 
-static int lane_card(struct ah_device *device, uint8_t card[AH_LANE_CARD])
+static int lane_card(struct ah_device *device, uint8_t card[AH_DEVICE_COMM_CARD])
 {
     const struct ah_nccl *nccl;
     CUuuid uuid;
     AH_TRY(ah_nccl_open(&nccl));
     AH_TRY(ah_cuda_check(ah_cuda.device_uuid(&uuid, ah_cuda_state(device)->handle), "%s: its number", device->name));
-    memcpy(card, &uuid, AH_LANE_CARD);
+    memcpy(card, &uuid, AH_DEVICE_COMM_CARD);
     return 0;
 }
 
-static int lane_invite(struct ah_device *device, uint8_t ticket[AH_LANE_TICKET])
+static int lane_invite(struct ah_device *device, uint8_t ticket[AH_DEVICE_COMM_TICKET])
 {
     struct ah_nccl_lane lane = {.cuda = ah_cuda_state(device)};
     ncclUniqueId id;
-    _Static_assert(sizeof id == AH_LANE_TICKET, "NCCL's id is the ticket");
+    _Static_assert(sizeof id == AH_DEVICE_COMM_TICKET, "NCCL's id is the ticket");
     AH_TRY(ah_nccl_open(&lane.nccl));
     AH_TRY(ah_nccl_check(&lane, lane.nccl->unique_id(&id), "an id for a communicator"));
     memcpy(ticket, &id, sizeof id);
@@ -144,7 +144,7 @@ void ah_nccl_free(struct ah_nccl_lane *lane)
     free(lane);
 }
 
-static int set_up(struct ah_nccl_lane *lane, const uint8_t ticket[AH_LANE_TICKET], int ranks, int rank)
+static int set_up(struct ah_nccl_lane *lane, const uint8_t ticket[AH_DEVICE_COMM_TICKET], int ranks, int rank)
 {
     ncclUniqueId id;
     ncclConfig_t config = AH_NCCL_CONFIG;
@@ -158,12 +158,12 @@ static int set_up(struct ah_nccl_lane *lane, const uint8_t ticket[AH_LANE_TICKET
 }
 
 int ah_nccl_new(struct ah_nccl_lane **out, struct ah_group *group, struct ah_device *device,
-                const uint8_t ticket[AH_LANE_TICKET], int ranks, int rank)
+                const uint8_t ticket[AH_DEVICE_COMM_TICKET], int ranks, int rank)
 {
     struct ah_nccl_lane *lane = calloc(1, sizeof *lane);
     if (!lane)
         return ah_fail(AH_ENOMEM, "out of memory");
-    lane->base = (struct ah_lane){&ah_nccl_lane_type, group, device};
+    lane->base = (struct ah_device_comm){&ah_nccl_lane_type, group, device};
     lane->cuda = ah_cuda_state(device);
     pthread_mutex_init(&lane->lock, NULL);
     int status = set_up(lane, ticket, ranks, rank);
@@ -174,8 +174,8 @@ int ah_nccl_new(struct ah_nccl_lane **out, struct ah_group *group, struct ah_dev
     return status;
 }
 
-static int lane_open(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_LANE_TICKET],
-                     struct ah_lane **out)
+static int lane_open(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
+                     struct ah_device_comm **out)
 {
     struct ah_nccl_lane *lane;
     AH_TRY(ah_nccl_new(&lane, group, device, ticket, group->size, group->rank));
@@ -189,7 +189,7 @@ static int lane_open(struct ah_group *group, struct ah_device *device, const uin
     return status;
 }
 
-static int lane_settle(struct ah_lane *base)
+static int lane_settle(struct ah_device_comm *base)
 {
     struct ah_nccl_lane *lane = (struct ah_nccl_lane *)base;
     AH_TRY(ah_cuda_enter(lane->cuda));
@@ -199,7 +199,7 @@ static int lane_settle(struct ah_lane *base)
 }
 
 /* Under the watch until nothing is under way: what hangs is ended by it. */
-static void lane_close(struct ah_lane *base)
+static void lane_close(struct ah_device_comm *base)
 {
     struct ah_nccl_lane *lane = (struct ah_nccl_lane *)base;
     lane_settle(base);
@@ -220,7 +220,7 @@ void ah_cuda_close_lanes(struct ah_cuda_device *cuda)
     while (lane) {
         bool its = lane->cuda == cuda;
         if (its)
-            ah_lane_forget(lane->base.group); /* and others with it */
+            ah_device_comm_forget(lane->base.group); /* and others with it */
         lane = its ? ah_nccl_watched() : lane->next;
     }
 }
@@ -356,7 +356,7 @@ static void lane_drop(struct ah_work *work, bool complete)
     own->begin = own->end = NULL;
 }
 
-const struct ah_lane_type ah_nccl_lane_type = {
+const struct ah_device_comm_type ah_nccl_lane_type = {
     .moves = {.name = "nccl",
               .work_bytes = sizeof(struct nccl_work),
               .run = lane_run,

@@ -25,7 +25,7 @@ struct ah_nccl_record {
 };
 
 struct ah_nccl_lane {
-    struct ah_lane base;
+    struct ah_device_comm base;
     const struct ah_nccl *nccl;
     struct ah_cuda_device *cuda;
     CUstream stream;
@@ -43,7 +43,7 @@ struct ah_nccl_lane {
     struct ah_nccl_lane *next; /* of those that are watched */
 };
 
-extern const struct ah_lane_type ah_nccl_lane_type;
+extern const struct ah_device_comm_type ah_nccl_lane_type;
 
 /* 0, or the failure of a collective on this device; for whoever has waited for it. */
 int ah_cuda_check_lanes(struct ah_cuda_device *cuda);
@@ -57,16 +57,16 @@ int ah_nccl_move(struct ah_nccl_lane *lane, const struct ah_collective *call, do
 /* A lane as one of so many ranks, with a communicator that opens beside this thread; the caller waits for that.
  * AH_ENOMEM or the failure leave none. */
 int ah_nccl_new(struct ah_nccl_lane **out, struct ah_group *group, struct ah_device *device,
-                const uint8_t ticket[AH_LANE_TICKET], int ranks, int rank);
+                const uint8_t ticket[AH_DEVICE_COMM_TICKET], int ranks, int rank);
 void ah_nccl_free(struct ah_nccl_lane *lane);
 /* The type's functions for messages (nccl_message.c). */
-int ah_nccl_mark(struct ah_mail *mail);
-int ah_nccl_open_line(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_LANE_TICKET],
-                      bool sends, struct ah_lane **out);
-int ah_nccl_move_message(struct ah_lane *line, struct ah_mail *mail, bool *done);
-void ah_nccl_unmark(struct ah_mail *mail);
+int ah_nccl_mark(struct ah_message_request *mail);
+int ah_nccl_open_line(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
+                      bool sends, struct ah_device_comm **out);
+int ah_nccl_move_message(struct ah_device_comm *line, struct ah_message_request *mail, bool *done);
+void ah_nccl_unmark(struct ah_message_request *mail);
 /* Give the stream a message, to or from the other rank of a line. With the lane's lock held. */
-int ah_nccl_give_message(struct ah_nccl_lane *lane, const struct ah_mail *mail);
+int ah_nccl_give_message(struct ah_nccl_lane *lane, const struct ah_message_request *mail);
 
 /* A failing call of NCCL as a status and a line. Any thread. */
 int ah_nccl_check(const struct ah_nccl_lane *lane, ncclResult_t code, const char *what);
@@ -79,7 +79,7 @@ int ah_nccl_watch(struct ah_nccl_lane *lane);
 void ah_nccl_unwatch(struct ah_nccl_lane *lane);
 /* What has been given to the stream is a call under way, or a message: its end is noted there. With the lock held. */
 int ah_nccl_note(struct ah_nccl_lane *lane, uint32_t sequence);
-int ah_nccl_note_message(struct ah_nccl_lane *lane, const struct ah_mail *mail);
+int ah_nccl_note_message(struct ah_nccl_lane *lane, const struct ah_message_request *mail);
 /* Every lane that is watched, for the Lua thread, which alone changes the list. */
 struct ah_nccl_lane *ah_nccl_watched(void);
 

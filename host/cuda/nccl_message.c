@@ -18,7 +18,7 @@ static int make_event(struct ah_cuda_device *cuda, CUevent *event, CUstream stre
     return ah_cuda_check(ah_cuda.event_record(*event, stream), "%s: an event", cuda->device->name);
 }
 
-int ah_nccl_mark(struct ah_mail *mail)
+int ah_nccl_mark(struct ah_message_request *mail)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(mail->message.device);
     AH_TRY(ah_cuda_enter(cuda));
@@ -31,7 +31,7 @@ int ah_nccl_mark(struct ah_mail *mail)
     return make_event(cuda, &mark->begin, cuda->compute);
 }
 
-void ah_nccl_unmark(struct ah_mail *mail)
+void ah_nccl_unmark(struct ah_message_request *mail)
 {
     struct mark *mark = mail->mark;
     if (mark->end && ah_cuda_enter(mark->cuda) == 0)
@@ -43,8 +43,8 @@ void ah_nccl_unmark(struct ah_mail *mail)
     free(mark);
 }
 
-int ah_nccl_open_line(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_LANE_TICKET],
-                      bool sends, struct ah_lane **out)
+int ah_nccl_open_line(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
+                      bool sends, struct ah_device_comm **out)
 {
     struct ah_nccl_lane *lane;
     AH_TRY(ah_nccl_new(&lane, group, device, ticket, 2, sends ? 0 : 1));
@@ -65,12 +65,12 @@ static int is_free(struct ah_nccl_lane *lane, const char *what, bool *out)
     return ah_nccl_check(lane, code, what);
 }
 
-static int step(struct ah_nccl_lane *lane, struct ah_mail *mail, bool *done)
+static int step(struct ah_nccl_lane *lane, struct ah_message_request *mail, bool *done)
 {
     struct mark *mark = mail->mark;
     char call[AH_NCCL_CALL];
     bool idle;
-    ah_mail_describe(mail, call, sizeof call);
+    ah_message_describe(mail, call, sizeof call);
     AH_TRY(is_free(lane, call, &idle));
     if (idle && !mark->given) {
         AH_TRY(ah_cuda_check(ah_cuda.stream_wait(lane->stream, mark->begin, 0), "%s: waiting for an event",
@@ -87,7 +87,7 @@ static int step(struct ah_nccl_lane *lane, struct ah_mail *mail, bool *done)
     return 0;
 }
 
-int ah_nccl_move_message(struct ah_lane *line, struct ah_mail *mail, bool *done)
+int ah_nccl_move_message(struct ah_device_comm *line, struct ah_message_request *mail, bool *done)
 {
     struct ah_nccl_lane *lane = (struct ah_nccl_lane *)line;
     AH_TRY(ah_nccl_lane_type.check(line));

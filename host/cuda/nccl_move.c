@@ -58,7 +58,7 @@ static int exchange(struct ah_nccl_lane *lane, const struct ah_collective *call)
                          "%s: copying the own part", lane->cuda->device->name);
 }
 
-int ah_nccl_give_message(struct ah_nccl_lane *lane, const struct ah_mail *mail)
+int ah_nccl_give_message(struct ah_nccl_lane *lane, const struct ah_message_request *mail)
 {
     const struct ah_message *m = &mail->message;
     size_t count = (size_t)m->count;

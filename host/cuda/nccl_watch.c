@@ -117,7 +117,7 @@ static void look(struct ah_nccl_lane *lane)
     bool gone = lane->failed && !lane->known && ran_ns - lane->failed_ns > last_resort_ns;
     pthread_mutex_unlock(&lane->lock);
     if (gone) {
-        if (!ah_board_report_failure(lane->text, lane->failed == AH_EPEER))
+        if (!ah_rank_report_failure(lane->text, lane->failed == AH_EPEER))
             ah_tell("%s", lane->text);
         _exit(1);
     }
@@ -209,11 +209,11 @@ int ah_nccl_note(struct ah_nccl_lane *lane, uint32_t sequence)
     return 0;
 }
 
-int ah_nccl_note_message(struct ah_nccl_lane *lane, const struct ah_mail *mail)
+int ah_nccl_note_message(struct ah_nccl_lane *lane, const struct ah_message_request *mail)
 {
     struct ah_nccl_record *record;
     AH_TRY(next_record(lane, &record));
     record->peer = mail->message.peer;
-    ah_mail_describe(mail, record->call, sizeof record->call);
+    ah_message_describe(mail, record->call, sizeof record->call);
     return 0;
 }

@@ -32,58 +32,58 @@ uint32_t ah_crc32c_masked(const void *bytes, size_t count)
 void ah_record_frame(unsigned char head[AH_RECORD_HEAD], unsigned char foot[AH_RECORD_FOOT], const void *content,
                      size_t count)
 {
-    ah_wire_put_little(head, count, 8);
-    ah_wire_put_little(head + 8, ah_crc32c_masked(head, 8), 4);
-    ah_wire_put_little(foot, ah_crc32c_masked(content, count), 4);
+    ah_protobuf_put_little(head, count, 8);
+    ah_protobuf_put_little(head + 8, ah_crc32c_masked(head, 8), 4);
+    ah_protobuf_put_little(foot, ah_crc32c_masked(content, count), 4);
 }
 
 /* The next record's content. */
-static int next_record(struct ah_events *events, struct ah_wire *out)
+static int next_record(struct ah_events *events, struct ah_protobuf *out)
 {
     const unsigned char *head = events->bytes + events->at;
     size_t left = events->count - events->at;
     if (left < AH_RECORD_HEAD)
         return 0;
-    if (ah_wire_little(head + 8, 4) != ah_crc32c_masked(head, 8))
+    if (ah_protobuf_little(head + 8, 4) != ah_crc32c_masked(head, 8))
         return ah_fail(AH_EIO, events->at ? "damaged at byte %zu: the checksum of a length is wrong"
                                           : "no event file (byte %zu begins no record)", events->at);
-    uint64_t length = ah_wire_little(head, 8);
+    uint64_t length = ah_protobuf_little(head, 8);
     if (left < AH_RECORD_HEAD + AH_RECORD_FOOT || length > left - AH_RECORD_HEAD - AH_RECORD_FOOT)
         return 0;
     const unsigned char *content = head + AH_RECORD_HEAD;
-    if (ah_wire_little(content + length, 4) != ah_crc32c_masked(content, length))
+    if (ah_protobuf_little(content + length, 4) != ah_crc32c_masked(content, length))
         return ah_fail(AH_EIO, "damaged at byte %zu: the checksum of a record is wrong", events->at);
-    *out = (struct ah_wire){content, content + length};
+    *out = (struct ah_protobuf){content, content + length};
     events->at += AH_RECORD_HEAD + length + AH_RECORD_FOOT;
     return 1;
 }
 
 /* SessionLog: 1 status, of which 1 is START. */
-static int is_start(struct ah_wire session, bool *out)
+static int is_start(struct ah_protobuf session, bool *out)
 {
-    struct ah_wire_field field;
+    struct ah_protobuf_field field;
     int status;
-    while ((status = ah_wire_next(&session, &field)) > 0)
-        if (field.number == 1 && field.type == AH_WIRE_VARINT)
+    while ((status = ah_protobuf_next(&session, &field)) > 0)
+        if (field.number == 1 && field.type == AH_PROTOBUF_VARINT)
             *out = field.value == 1;
     return status;
 }
 
 /* Event: 1 wall_time, 2 step, 5 summary, 7 session_log. 1: it restarts a run. */
-static int open_event(struct ah_events *events, struct ah_wire event, bool *restart)
+static int open_event(struct ah_events *events, struct ah_protobuf event, bool *restart)
 {
-    struct ah_wire_field field;
+    struct ah_protobuf_field field;
     int status;
     events->wall_time = 0;
     events->step = 0;
-    while ((status = ah_wire_next(&event, &field)) > 0) {
-        if (field.number == 1 && field.type == AH_WIRE_FIXED64)
-            events->wall_time = ah_wire_to_double(field.value);
-        else if (field.number == 2 && field.type == AH_WIRE_VARINT)
+    while ((status = ah_protobuf_next(&event, &field)) > 0) {
+        if (field.number == 1 && field.type == AH_PROTOBUF_FIXED64)
+            events->wall_time = ah_protobuf_to_double(field.value);
+        else if (field.number == 2 && field.type == AH_PROTOBUF_VARINT)
             events->step = (int64_t)field.value;
-        else if (field.number == 5 && field.type == AH_WIRE_BYTES)
+        else if (field.number == 5 && field.type == AH_PROTOBUF_BYTES)
             events->summary = field.bytes;
-        else if (field.number == 7 && field.type == AH_WIRE_BYTES)
+        else if (field.number == 7 && field.type == AH_PROTOBUF_BYTES)
             AH_TRY(is_start(field.bytes, restart));
     }
     return status;
@@ -101,9 +101,9 @@ static double element(uint64_t type, uint64_t bits)
 {
     switch (type) {
     case FLOAT:
-        return ah_wire_to_float(bits);
+        return ah_protobuf_to_float(bits);
     case DOUBLE:
-        return ah_wire_to_double(bits);
+        return ah_protobuf_to_double(bits);
     case INT32:
         return (int32_t)(uint32_t)bits;
     default:
@@ -113,21 +113,21 @@ static double element(uint64_t type, uint64_t bits)
 
 /* The one element that a field of TensorProto holds: in tensor_content (4), or in float_val (5), double_val (6),
  * int_val (7), int64_val (10), packed or not. 1: found. */
-static int read_element(const struct ah_wire_field *field, uint64_t type, double *out)
+static int read_element(const struct ah_protobuf_field *field, uint64_t type, double *out)
 {
     bool content = field->number == 4, integers = type == INT32 || type == INT64;
     uint64_t value = field->value, home = type == FLOAT ? 5 : type == DOUBLE ? 6 : type == INT32 ? 7 : 10;
     if (!content && field->number != home)
         return 0;
-    if (field->type == AH_WIRE_BYTES && !content && integers) {
-        struct ah_wire list = field->bytes;
-        AH_TRY(ah_wire_varint(&list, &value));
+    if (field->type == AH_PROTOBUF_BYTES && !content && integers) {
+        struct ah_protobuf list = field->bytes;
+        AH_TRY(ah_protobuf_varint(&list, &value));
         if (list.at != list.end)
             return 0;
-    } else if (field->type == AH_WIRE_BYTES) {
+    } else if (field->type == AH_PROTOBUF_BYTES) {
         if (field->bytes.end - field->bytes.at != size_of(type))
             return 0;
-        value = ah_wire_little(field->bytes.at, size_of(type));
+        value = ah_protobuf_little(field->bytes.at, size_of(type));
     } else if (content) {
         return 0;
     }
@@ -136,19 +136,19 @@ static int read_element(const struct ah_wire_field *field, uint64_t type, double
 }
 
 /* TensorProto: 1 dtype. 1: it holds one number. */
-static int read_tensor(struct ah_wire tensor, double *out)
+static int read_tensor(struct ah_protobuf tensor, double *out)
 {
-    struct ah_wire fields = tensor;
-    struct ah_wire_field field;
+    struct ah_protobuf fields = tensor;
+    struct ah_protobuf_field field;
     uint64_t type = 0;
     int status;
-    while ((status = ah_wire_next(&fields, &field)) > 0)
-        if (field.number == 1 && field.type == AH_WIRE_VARINT)
+    while ((status = ah_protobuf_next(&fields, &field)) > 0)
+        if (field.number == 1 && field.type == AH_PROTOBUF_VARINT)
             type = field.value;
     AH_TRY(status);
     if (!size_of(type))
         return 0;
-    while ((status = ah_wire_next(&tensor, &field)) > 0) {
+    while ((status = ah_protobuf_next(&tensor, &field)) > 0) {
         int found = read_element(&field, type, out);
         if (found)
             return found;
@@ -157,18 +157,18 @@ static int read_tensor(struct ah_wire tensor, double *out)
 }
 
 /* Summary.Value: 1 tag, 2 simple_value, 8 tensor. 1: it is a scalar. */
-static int read_value(struct ah_wire value, struct ah_event *out)
+static int read_value(struct ah_protobuf value, struct ah_event *out)
 {
-    struct ah_wire_field field;
+    struct ah_protobuf_field field;
     int status, found = 0;
-    while ((status = ah_wire_next(&value, &field)) > 0) {
-        if (field.number == 1 && field.type == AH_WIRE_BYTES) {
+    while ((status = ah_protobuf_next(&value, &field)) > 0) {
+        if (field.number == 1 && field.type == AH_PROTOBUF_BYTES) {
             out->tag = (const char *)field.bytes.at;
             out->tag_length = (size_t)(field.bytes.end - field.bytes.at);
-        } else if (field.number == 2 && field.type == AH_WIRE_FIXED32) {
-            out->value = ah_wire_to_float(field.value);
+        } else if (field.number == 2 && field.type == AH_PROTOBUF_FIXED32) {
+            out->value = ah_protobuf_to_float(field.value);
             found = 1;
-        } else if (field.number == 8 && field.type == AH_WIRE_BYTES) {
+        } else if (field.number == 8 && field.type == AH_PROTOBUF_BYTES) {
             int one = read_tensor(field.bytes, &out->value);
             AH_TRY(one);
             found = found || one;
@@ -179,11 +179,11 @@ static int read_value(struct ah_wire value, struct ah_event *out)
 
 static int next_value(struct ah_events *events, struct ah_event *out)
 {
-    struct ah_wire_field field;
+    struct ah_protobuf_field field;
     int status;
-    while ((status = ah_wire_next(&events->summary, &field)) > 0) {
+    while ((status = ah_protobuf_next(&events->summary, &field)) > 0) {
         *out = (struct ah_event){.wall_time = events->wall_time, .step = events->step};
-        if (field.number == 1 && field.type == AH_WIRE_BYTES && (status = read_value(field.bytes, out)) != 0)
+        if (field.number == 1 && field.type == AH_PROTOBUF_BYTES && (status = read_value(field.bytes, out)) != 0)
             return status;
     }
     return status;
@@ -192,7 +192,7 @@ static int next_value(struct ah_events *events, struct ah_event *out)
 int ah_events_next(struct ah_events *events, struct ah_event *out)
 {
     for (;;) {
-        struct ah_wire event;
+        struct ah_protobuf event;
         bool restart = false;
         int status = next_value(events, out);
         if (status == 0)
@@ -204,7 +204,7 @@ int ah_events_next(struct ah_events *events, struct ah_event *out)
         if (status > 0)
             status = open_event(events, event, &restart);
         if (status < 0) {
-            events->summary = (struct ah_wire){0};
+            events->summary = (struct ah_protobuf){0};
             events->at = events->count;
             return status;
         }

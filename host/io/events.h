@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "io/wire.h"
+#include "io/protobuf.h"
 
 enum { AH_RECORD_HEAD = 12, AH_RECORD_FOOT = 4 };
 
@@ -24,7 +24,7 @@ void ah_record_frame(unsigned char head[AH_RECORD_HEAD], unsigned char foot[AH_R
 struct ah_events {
     const unsigned char *bytes;
     size_t count, at; /* at: what is read so far, whole records */
-    struct ah_wire summary;
+    struct ah_protobuf summary;
     double wall_time;
     int64_t step;
 };

@@ -26,14 +26,14 @@ static struct {
 } mpi = {.lock = PTHREAD_MUTEX_INITIALIZER, .leaders = MPI_COMM_NULL};
 
 struct turn {
-    struct ah_wire_turn base;
+    struct ah_transport_turn base;
     int requests;
     MPI_Request request[];
 };
 
 struct mpi_wire {
-    struct ah_wire base;
-    struct ah_wire_turn *turns;
+    struct ah_transport base;
+    struct ah_transport_turn *turns;
     int first_tag;
 };
 
@@ -181,9 +181,9 @@ static void end(int64_t timeout_ns)
 
 /* The wire. */
 
-static const struct ah_wire_type wire_type;
+static const struct ah_transport_type wire_type;
 
-static int open_wire(struct ah_wire **out, const struct ah_hosts *hosts, int64_t timeout_ns)
+static int open_wire(struct ah_transport **out, const struct ah_hosts *hosts, int64_t timeout_ns)
 {
     int host = -1, count = 0;
     (void)timeout_ns;
@@ -197,18 +197,18 @@ static int open_wire(struct ah_wire **out, const struct ah_hosts *hosts, int64_t
     struct mpi_wire *wire = calloc(1, sizeof *wire);
     if (!wire)
         return ah_fail(AH_ENOMEM, "wire: out of memory");
-    wire->base = (struct ah_wire){&wire_type, hosts->mine, hosts->count};
-    wire->first_tag = mpi.wires++ % ((TAGS_SURE + 1) / AH_WIRE_TAGS) * AH_WIRE_TAGS;
+    wire->base = (struct ah_transport){&wire_type, hosts->mine, hosts->count};
+    wire->first_tag = mpi.wires++ % ((TAGS_SURE + 1) / AH_TRANSPORT_TAGS) * AH_TRANSPORT_TAGS;
     *out = &wire->base;
     return 0;
 }
 
-static int messages(const struct ah_wire_piece *piece)
+static int messages(const struct ah_transport_piece *piece)
 {
     return (int)((piece->bytes + AT_ONCE - 1) / AT_ONCE);
 }
 
-static int begin_piece(const struct mpi_wire *wire, struct turn *turn, const struct ah_wire_piece *piece,
+static int begin_piece(const struct mpi_wire *wire, struct turn *turn, const struct ah_transport_piece *piece,
                        bool sends, int host, int tag)
 {
     for (size_t done = 0; done < piece->bytes; done += AT_ONCE) {
@@ -226,8 +226,8 @@ static int begin_piece(const struct mpi_wire *wire, struct turn *turn, const str
     return 0;
 }
 
-static int start(struct ah_wire *base, uint64_t tag, const struct ah_wire_piece *send,
-                 const struct ah_wire_piece *receive, struct ah_wire_turn **out)
+static int start(struct ah_transport *base, uint64_t tag, const struct ah_transport_piece *send,
+                 const struct ah_transport_piece *receive, struct ah_transport_turn **out)
 {
     struct mpi_wire *wire = (struct mpi_wire *)base;
     int most = 0, status = 0;
@@ -236,7 +236,7 @@ static int start(struct ah_wire *base, uint64_t tag, const struct ah_wire_piece 
     struct turn *turn = calloc(1, sizeof *turn + (size_t)most * sizeof turn->request[0]);
     if (!turn)
         return ah_fail(AH_ENOMEM, "wire: out of memory");
-    ah_wire_list(&wire->turns, &turn->base);
+    ah_transport_list(&wire->turns, &turn->base);
     *out = &turn->base;
     pthread_mutex_lock(&mpi.lock);
     if (mpi.ended)
@@ -251,12 +251,12 @@ static int start(struct ah_wire *base, uint64_t tag, const struct ah_wire_piece 
 
 static void free_turn(struct turn *turn)
 {
-    ah_wire_unlist(&turn->base);
+    ah_transport_unlist(&turn->base);
     free(turn);
 }
 
 /* MPI does not say which peer is gone; the mirror's connections do. */
-static int test(struct ah_wire *base, struct ah_wire_turn *under_way, bool *done, int *lost)
+static int test(struct ah_transport *base, struct ah_transport_turn *under_way, bool *done, int *lost)
 {
     struct turn *turn = (struct turn *)under_way;
     int all = 1, code = MPI_SUCCESS;
@@ -276,14 +276,14 @@ static int test(struct ah_wire *base, struct ah_wire_turn *under_way, bool *done
     return 0;
 }
 
-static void wait_for(struct ah_wire *base, int64_t limit_ns)
+static void wait_for(struct ah_transport *base, int64_t limit_ns)
 {
     (void)base;
     nap(limit_ns < tick_ns ? limit_ns : tick_ns);
 }
 
 /* A send that is under way cannot be taken back: its memory stays MPI's, which then never ends. */
-static void close_wire(struct ah_wire *base)
+static void close_wire(struct ah_transport *base)
 {
     struct mpi_wire *wire = (struct mpi_wire *)base;
     pthread_mutex_lock(&mpi.lock);
@@ -301,7 +301,7 @@ static void close_wire(struct ah_wire *base)
     free(wire);
 }
 
-static const struct ah_wire_type wire_type = {
+static const struct ah_transport_type wire_type = {
     .name = "mpi",
     .open = open_wire,
     .close = close_wire,

@@ -96,7 +96,7 @@ enum {
     AH_METHOD = 1 << 0,        /* callable as tensor:name(...), parameter 0 being the tensor */
     AH_FUNCTION = 1 << 1,      /* callable as accelhost.name(...) */
     AH_INPLACE = 1 << 2,       /* also exists as name_: writes its result into parameter 0 */
-    AH_CHANNELS_LAST = 1 << 3, /* takes and may return marked storages */
+    AH_GROUPS_LAST = 1 << 3, /* takes and may return marked storages */
     AH_COMPOSITE = 1 << 4,     /* made of other ops, which record themselves */
     AH_VIEW = 1 << 5,          /* out[0] shares arg[0]'s storage */
     AH_MUTATES = 1 << 6,       /* always writes into parameter 0 (copy_, fill_): out[0] is arg[0] */

@@ -108,8 +108,8 @@ enum { PIECE = 16 << 20 };
 int ah_common_fill(struct ah_common *c, const char *where)
 {
     struct ah_collective how = called(ah_collective_barrier(), AH_FOR_PREPARE, where);
-    int64_t count[AH_BOARD_MAX_RANKS] = {0};
-    size_t at[AH_BOARD_MAX_RANKS] = {0};
+    int64_t count[AH_MAX_RANKS] = {0};
+    size_t at[AH_MAX_RANKS] = {0};
     for (size_t done = 0; c->hosts > 1 && done < c->arena->bytes; done += PIECE) {
         count[0] = (int64_t)(c->arena->bytes - done < PIECE ? c->arena->bytes - done : PIECE);
         at[0] = done;
@@ -127,8 +127,8 @@ int ah_common_exchange(struct ah_common *c, const struct ah_layout *layout, cons
     for (int b = 0; b < layout->bucket_count; b++) {
         const struct ah_bucket *bucket = &layout->bucket[b];
         size_t slice = bucket->bytes / (size_t)ah_group_size(c->group);
-        int64_t count[AH_BOARD_MAX_RANKS];
-        size_t at[AH_BOARD_MAX_RANKS];
+        int64_t count[AH_MAX_RANKS];
+        size_t at[AH_MAX_RANKS];
         for (int h = 0; h < c->hosts; h++) {
             count[h] = (int64_t)(slice / ah_dtype_size(bucket->dtype)) * c->ranks[h];
             at[h] = bucket->offset + slice * (size_t)c->first[h];

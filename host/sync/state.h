@@ -46,7 +46,7 @@ struct ah_reducer {
     double weight;
     int status; /* the first failure since begin */
     char text[1024];
-    char where[AH_BOARD_WHERE]; /* the script's line of the collectives that come */
+    char where[AH_CALL_WHERE]; /* the script's line of the collectives that come */
     struct ah_buffers *buffers;
     int buffers_from;
     struct ah_reducer_hook hook; /* launch NULL: none */

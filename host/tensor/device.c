@@ -98,7 +98,7 @@ static int find_type(const char *name, const struct ah_device_type **out)
     return *out ? 0 : load_plugin(name, out);
 }
 
-int ah_device_lane(const char *name, const struct ah_lane_type **out)
+int ah_device_lane(const char *name, const struct ah_device_comm_type **out)
 {
     const struct ah_device_type *type;
     *out = NULL;

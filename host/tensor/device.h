@@ -23,7 +23,7 @@
 
 struct ah_call;
 struct ah_device;
-struct ah_lane_type;
+struct ah_device_comm_type;
 struct ah_graph; /* of the type */
 struct ah_optim_kernels; /* optim/kernels.h */
 
@@ -148,7 +148,7 @@ struct ah_device_type {
 
     /* What moves its memory between the ranks of a group (comm/group/device_comm.h); NULL: their tensors pass through
      * the CPU. */
-    const struct ah_lane_type *lane;
+    const struct ah_device_comm_type *lane;
     /* NULL: this type has none. */
     const struct ah_graph_functions *graphs;
     const struct ah_feed_functions *feed;
@@ -198,7 +198,7 @@ bool ah_device_is_possible(const char *type);
 
 /* What its type brings (comm/group/device_comm.h); *out is NULL when it brings nothing. AH_EINVAL when there is no such
  * device. */
-int ah_device_lane(const char *type, const struct ah_lane_type **out);
+int ah_device_lane(const char *type, const struct ah_device_comm_type **out);
 
 /* How many devices of a type there are: 0 when its plugin is not here. */
 int ah_device_count(const char *type);

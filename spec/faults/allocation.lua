@@ -15,7 +15,7 @@ local optional = {
 }
 local optional_once = {
   ["host/base/alloc.c: system_alloc"] = "asked again when the cache has been given back and garbage collected",
-  ["host/comm/control/control_block.c: ah_board_map_segments"] = "a smaller span of addresses does",
+  ["host/comm/control/control_block.c: ah_control_map_segments"] = "a smaller span of addresses does",
 }
 
 local step = [[

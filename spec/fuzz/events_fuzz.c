@@ -1,6 +1,6 @@
 /* Fuzz target: an event file in memory. Whatever the bytes are, the reader answers with events, whose tags lie in the
  * file, and ends; the checksums are set right first, or nothing would get past them.
- * sources: host/io/events.c host/io/wire.c host/base/status.c */
+ * sources: host/io/events.c host/io/protobuf.c host/base/status.c */
 #include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,9 +15,9 @@ static void set_checksums(uint8_t *bytes, size_t count)
 {
     size_t at = 0;
     while (count - at >= AH_RECORD_HEAD + AH_RECORD_FOOT) {
-        uint64_t length = ah_wire_little(bytes + at, 8) % (count - at - AH_RECORD_HEAD - AH_RECORD_FOOT + 1);
+        uint64_t length = ah_protobuf_little(bytes + at, 8) % (count - at - AH_RECORD_HEAD - AH_RECORD_FOOT + 1);
         uint8_t *content = bytes + at + AH_RECORD_HEAD;
-        ah_wire_put_little(bytes + at, length, 8);
+        ah_protobuf_put_little(bytes + at, length, 8);
         ah_record_frame(bytes + at, content + length, content, length);
         at += AH_RECORD_HEAD + length + AH_RECORD_FOOT;
     }

@@ -50,7 +50,7 @@ int ah_helper_start(pthread_t *thread, void *(*body)(void *), void *context)
 static void check_table(const struct ah_hosts *hosts)
 {
     bool good = hosts->count >= 1 && hosts->count <= AH_HOSTS_MAX && hosts->mine >= 0 && hosts->mine < hosts->count &&
-                hosts->first[0] == 0 && hosts->first[hosts->count] <= AH_BOARD_MAX_RANKS;
+                hosts->first[0] == 0 && hosts->first[hosts->count] <= AH_MAX_RANKS;
     for (int h = 0; good && h < hosts->count; h++)
         good = hosts->first[h] < hosts->first[h + 1] && strlen(hosts->name[h]) < AH_HOST_NAME;
     if (!good)
@@ -70,21 +70,21 @@ static void check_text(const struct ah_hosts *hosts)
 
 static void read_roll(char *text)
 {
-    struct ah_muster mine = {.what = "machine", .number = -1, .first = -1, .ranks = 1, .hosts = 3, .name = "here"};
-    struct ah_roll roll = {.mine = &mine};
+    struct ah_membership mine = {.what = "machine", .number = -1, .first = -1, .ranks = 1, .hosts = 3, .name = "here"};
+    struct ah_member_table roll = {.mine = &mine};
     struct ah_hosts hosts = {0};
     int order[AH_HOSTS_MAX];
-    char missing[512], line[AH_ROLL_TEXT], *rest = text;
+    char missing[512], line[AH_MEMBER_TEXT], *rest = text;
     int64_t place = 0;
     for (char *one; (one = strsep(&rest, "\n")) != NULL; place++) {
-        snprintf(line, sizeof line, "%zu %s", sizeof(struct ah_board_slot), one);
-        ah_roll_take(&roll, line, place);
+        snprintf(line, sizeof line, "%zu %s", sizeof(struct ah_rank_entry), one);
+        ah_member_table_add(&roll, line, place);
         if (*one == '-')
-            ah_roll_drop(&roll, place / 2);
+            ah_member_table_drop(&roll, place / 2);
     }
-    ah_roll_missing(&roll, missing, sizeof missing);
-    ah_roll_order(&roll, order);
-    if (!roll.count || ah_roll_table(&roll, order, &hosts) < 0)
+    ah_member_table_missing(&roll, missing, sizeof missing);
+    ah_member_table_order(&roll, order);
+    if (!roll.count || ah_member_table_make(&roll, order, &hosts) < 0)
         return;
     check_table(&hosts);
     check_text(&hosts);
@@ -109,7 +109,7 @@ static void read_events(char *text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
-    struct ah_meeting meeting = {.mine = {.what = "machine", .name = "here", .first = -1, .ranks = 1}};
+    struct ah_rendezvous meeting = {.mine = {.what = "machine", .name = "here", .first = -1, .ranks = 1}};
     struct ah_hosts hosts = {0};
     if (!count)
         return 0;

@@ -17,35 +17,35 @@ enum { RANKS = 4, ROOM = 16 << 20 };
 /* Two hosts of two ranks; this one is the first. */
 static const struct ah_hosts hosts = {.count = 2, .first = {0, 2, RANKS}, .name = {"here", "there"}};
 
-static struct ah_board *make_board(void)
+static struct ah_control_block *make_board(void)
 {
-    struct ah_board *board;
-    if (ah_board_create(&board, RANKS) < 0 || ah_board_map_segments(board) < 0)
+    struct ah_control_block *board;
+    if (ah_control_create(&board, RANKS) < 0 || ah_control_map_segments(board) < 0)
         abort();
-    ah_board_place(board, &hosts);
+    ah_control_place(board, &hosts);
     /* Rank 0 is in a group with all, and has messages for ranks of the other host. */
-    struct ah_channel *mine = &ah_board_slot(board, 0)->channel[0];
+    struct ah_group_block *mine = &ah_rank_entry(board, 0)->channel[0];
     atomic_store(&mine->members[0], (1u << RANKS) - 1);
     atomic_store(&mine->counter[AH_SENT], 2);
     for (int i = 0; i < 2; i++) {
         mine->letter[i].offset = AH_NO_OFFSET;
         atomic_store(&mine->letter[i].member, 2 + i);
-        atomic_store(&mine->letter[i].state, AH_LETTER_POSTED);
+        atomic_store(&mine->letter[i].state, AH_MESSAGE_POSTED);
     }
     return board;
 }
 
 /* What is left behind must be what any frame may leave: nothing about own ranks but verdicts on letters. */
-static void check(struct ah_board *board)
+static void check(struct ah_control_block *board)
 {
     for (int r = 0; r < 2; r++) {
-        struct ah_board_slot *slot = ah_board_slot(board, r);
+        struct ah_rank_entry *slot = ah_rank_entry(board, r);
         if (atomic_load(&slot->state) != AH_RANK_RUNNING || atomic_load(&slot->group_status) || slot->text[0])
             abort();
     }
     for (int r = 0; r < RANKS; r++)
-        if (atomic_load(&ah_board_slot(board, r)->latest) < 0 ||
-            atomic_load(&ah_board_slot(board, r)->latest) >= AH_BOARD_CHANNELS)
+        if (atomic_load(&ah_rank_entry(board, r)->latest) < 0 ||
+            atomic_load(&ah_rank_entry(board, r)->latest) >= AH_MAX_GROUPS)
             abort();
 }
 
@@ -68,18 +68,18 @@ static size_t next_frame(const uint8_t *bytes, size_t count, size_t at, struct m
 }
 
 /* In memory of its own, so that a look beyond its end is seen. */
-static int take_one(struct ah_mirror *mirror, const struct mirror_head *head, const uint8_t *bytes)
+static int take_one(struct ah_replica *mirror, const struct mirror_head *head, const uint8_t *bytes)
 {
     unsigned char *body = malloc(head->bytes ? head->bytes : 1);
     if (!body)
         abort();
     memcpy(body, bytes, head->bytes);
-    int status = ah_mirror_take(mirror, 1, head, body);
+    int status = ah_replica_apply(mirror, 1, head, body);
     free(body);
     return status;
 }
 
-static int take_stream(struct ah_mirror *mirror, struct mirror_head head, const uint8_t *bytes, size_t piece)
+static int take_stream(struct ah_replica *mirror, struct mirror_head head, const uint8_t *bytes, size_t piece)
 {
     struct mirror_peer *peer = &mirror->peer[1];
     unsigned char frame[sizeof head + UINT16_MAX];
@@ -102,26 +102,26 @@ static int take_stream(struct ah_mirror *mirror, struct mirror_head head, const 
 }
 
 /* What ranks of this host read of those of the other. */
-static void read_all(struct ah_board *board, unsigned channels)
+static void read_all(struct ah_control_block *board, unsigned channels)
 {
     char text[256];
     volatile unsigned char sum = 0;
     for (int r = 2; r < RANKS; r++) {
         uint32_t number;
-        const struct ah_post *last = ah_board_last_post(board, r, &number);
+        const struct ah_call_record *last = ah_control_last_post(board, r, &number);
         if (last)
-            ah_post_describe(last, text, sizeof text);
-        for (int c = 0; c < AH_BOARD_CHANNELS; c++) {
-            struct ah_channel *channel = &ah_board_slot(board, r)->channel[c];
+            ah_call_record_describe(last, text, sizeof text);
+        for (int c = 0; c < AH_MAX_GROUPS; c++) {
+            struct ah_group_block *channel = &ah_rank_entry(board, r)->channel[c];
             if (!(channels >> c & 1))
                 continue;
-            for (int i = 0; i < AH_CHANNEL_POSTS; i++) {
-                const struct ah_post *post = &channel->post[i];
+            for (int i = 0; i < AH_GROUP_CALLS; i++) {
+                const struct ah_call_record *post = &channel->post[i];
                 sum += board->segment[r][post->offset];
                 sum += post->travels ? board->segment[r][post->offset + AH_STAGE_BYTES - 1] : strlen(post->where);
             }
-            for (int i = 0; i < AH_CHANNEL_LETTERS; i++) {
-                const struct ah_letter *letter = &channel->letter[i];
+            for (int i = 0; i < AH_GROUP_MESSAGES; i++) {
+                const struct ah_message_header *letter = &channel->letter[i];
                 if (letter->count && letter->offset != AH_NO_OFFSET)
                     sum += board->segment[r][letter->offset + (uint64_t)letter->count *
                                                  ah_dtype_size((enum ah_dtype)letter->dtype) - 1];
@@ -134,8 +134,8 @@ static void read_all(struct ah_board *board, unsigned channels)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct mirror_rank rank[2];
-    static struct ah_mirror mirror = {.hosts = &hosts, .losing = PTHREAD_MUTEX_INITIALIZER};
-    static struct ah_board *board;
+    static struct ah_replica mirror = {.hosts = &hosts, .losing = PTHREAD_MUTEX_INITIALIZER};
+    static struct ah_control_block *board;
     static unsigned inputs;
     static int nowhere = -1;
     if (nowhere < 0)
@@ -143,7 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     memset(rank, 0, sizeof rank);
     /* A board takes longer to make than a frame; a rank that has ended stays so. */
     if (inputs++ % 256 == 0) {
-        ah_board_close(board);
+        ah_control_close(board);
         board = make_board();
         for (int r = 0; r < RANKS; r++) {
             free(mirror.held[r]);
@@ -159,12 +159,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     unsigned channels = 0; /* that frames are about */
     int status = mirror.peer[1].in ? 0 : -1;
     for (size_t at = count ? 1 : 0; status == 0 && (at = next_frame(bytes, count, at, &head)); at += head.bytes) {
-        channels |= head.channel < AH_BOARD_CHANNELS ? 1u << head.channel : 0;
+        channels |= head.channel < AH_MAX_GROUPS ? 1u << head.channel : 0;
         status = bytes[0] & 1 ? take_stream(&mirror, head, bytes + at, bytes[0]) : take_one(&mirror, &head, bytes + at);
     }
     check(board);
     bool more;
-    ah_mirror_scan(&mirror, true, &more);
+    ah_replica_scan(&mirror, true, &more);
     read_all(board, channels);
     free(mirror.peer[1].in);
     free(mirror.peer[1].out.at);

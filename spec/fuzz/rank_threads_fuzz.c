@@ -83,13 +83,13 @@ RANK_THREAD static void exchange(struct rank *rank, bool sends, int64_t tag)
     static float memory[2][16];
     struct ah_message message = {.peer = THEIRS, .tag = tag, .memory = memory[sends], .count = 16, .dtype = AH_F32,
                                  .ndim = -1, .where = "here"};
-    struct ah_mail *mail = NULL;
+    struct ah_message_request *mail = NULL;
     if ((sends ? ah_group_send(rank->group, message, false, &mail) : ah_group_receive(rank->group, message, &mail)) < 0)
         return;
     bool done = false;
-    for (int i = 0; i < 100 && !done && ah_mail_test(mail, &done) == 0; i++)
+    for (int i = 0; i < 100 && !done && ah_message_test(mail, &done) == 0; i++)
         usleep(20);
-    ah_mail_abandon(mail, NULL, NULL);
+    ah_message_abandon(mail, NULL, NULL);
 }
 
 RANK_THREAD static void *run_rank(void *context)
@@ -135,7 +135,7 @@ static void send_frame(enum mirror_kind kind, const void *body, size_t bytes, in
 }
 
 struct other {
-    struct ah_board *board;
+    struct ah_control_block *board;
     struct mirror_counters now;
     uint32_t letters;
 };
@@ -143,12 +143,12 @@ struct other {
 /* What rank 0 has posted, with an input that travels. */
 static void answer_call(struct other *other, int wrong)
 {
-    struct ah_channel *theirs = &ah_board_slot(other->board, 0)->channel[0];
+    struct ah_group_block *theirs = &ah_rank_entry(other->board, 0)->channel[0];
     unsigned char data[sizeof(uint64_t) + 1024] = {0};
-    uint32_t posted = ah_channel_counter(theirs, AH_POSTED);
+    uint32_t posted = ah_group_counter(theirs, AH_POSTED);
     if (posted == other->now.value[AH_POSTED])
         return;
-    struct ah_post post = *ah_channel_post(theirs, other->now.value[AH_POSTED] + 1);
+    struct ah_call_record post = *ah_group_record(theirs, other->now.value[AH_POSTED] + 1);
     other->now.value[AH_POSTED] = other->now.value[AH_DONE] = post.sequence;
     if (post.travels > 1024)
         return;
@@ -157,7 +157,7 @@ static void answer_call(struct other *other, int wrong)
     send_frame(MIRROR_POST, &post, sizeof post, wrong);
     send_frame(MIRROR_COUNTERS, &other->now, sizeof other->now, -1);
     if (post.wired) {
-        const struct ah_roll *roll = (void *)(other->board->segment[0] + atomic_load(&theirs->roll));
+        const struct ah_member_table *roll = (void *)(other->board->segment[0] + atomic_load(&theirs->roll));
         uint64_t head[2] = {(uint64_t)roll->identity << 32, LARGE};
         static const unsigned char sum[LARGE];
         put(wire_end, head, sizeof head);
@@ -167,11 +167,11 @@ static void answer_call(struct other *other, int wrong)
 
 static void send_letter(struct other *other, const struct ah_group *group, int64_t tag, int wrong)
 {
-    unsigned char body[sizeof(uint64_t) + sizeof(struct ah_letter)] = {0};
+    unsigned char body[sizeof(uint64_t) + sizeof(struct ah_message_header)] = {0};
     unsigned char data[sizeof(uint64_t) + 64] = {0};
-    struct ah_letter letter = {.dtype = AH_F32, .ndim = -1, .count = 16, .offset = 1 << 20};
-    uint64_t index = other->letters++ % AH_CHANNEL_LETTERS, offset = letter.offset;
-    atomic_store(&letter.state, AH_LETTER_POSTED);
+    struct ah_message_header letter = {.dtype = AH_F32, .ndim = -1, .count = 16, .offset = 1 << 20};
+    uint64_t index = other->letters++ % AH_GROUP_MESSAGES, offset = letter.offset;
+    atomic_store(&letter.state, AH_MESSAGE_POSTED);
     atomic_store(&letter.number, base + other->letters);
     atomic_store(&letter.tag, tag);
     atomic_store(&letter.group, group->identity);
@@ -185,7 +185,7 @@ static void send_letter(struct other *other, const struct ah_group *group, int64
 static void send_verdict(uint8_t what, int wrong)
 {
     struct mirror_verdict verdict = {.index = what % 4, .number = base + what / 8 % 8,
-                                     .state = what & 4 ? AH_LETTER_RECEIVED : AH_LETTER_EMPTY};
+                                     .state = what & 4 ? AH_MESSAGE_RECEIVED : AH_MESSAGE_EMPTY};
     struct mirror_head head = {.bytes = sizeof verdict, .kind = MIRROR_VERDICT, .rank = 0};
     unsigned char frame[sizeof head + sizeof verdict];
     memcpy(frame, &head, sizeof head);
@@ -214,14 +214,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     struct other other = {.now = {.value = {[AH_POSTED] = base, [AH_DONE] = base, [AH_RECEIVED] = base}, .base = base}};
     struct rank rank = {.bytes = bytes, .count = count};
     pthread_t thread;
-    if (ah_board_create(&other.board, RANKS) < 0 || ah_board_map_segments(other.board) < 0 ||
-        ah_board_place(other.board, &hosts) < 0)
+    if (ah_control_create(&other.board, RANKS) < 0 || ah_control_map_segments(other.board) < 0 ||
+        ah_control_place(other.board, &hosts) < 0)
         abort();
     struct ah_seat seat = {.board = other.board, .rank = 0, .size = RANKS, .base = base, .timeout_ns = timeout_ns};
     for (int k = 0; k < AH_COUNTERS; k++)
         for (int r = 0; r < RANKS; r++)
-            atomic_store(&ah_board_slot(other.board, r)->channel[0].counter[k], base);
-    atomic_store(&ah_board_slot(other.board, 0)->channel[0].base, base);
+            atomic_store(&ah_rank_entry(other.board, r)->channel[0].counter[k], base);
+    atomic_store(&ah_rank_entry(other.board, 0)->channel[0].base, base);
     if (ah_group_open(&rank.group, ah_backend_find("spread"), &seat) < 0)
         abort();
     if (pthread_create(&thread, NULL, run_rank, &rank))
@@ -232,10 +232,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     shutdown(mirror_end, SHUT_RDWR); /* the host is gone: whatever waits for it ends */
     shutdown(wire_end, SHUT_RDWR);
     pthread_join(thread, NULL);
-    ah_board_leave(other.board, 0, AH_RANK_ENDED, NULL, false);
+    ah_control_leave(other.board, 0, AH_RANK_ENDED, NULL, false);
     ah_group_close(rank.group);
     close(mirror_end);
     close(wire_end);
-    ah_board_close(other.board);
+    ah_control_close(other.board);
     return 0;
 }

@@ -45,21 +45,21 @@ static void act(uint8_t what, uint8_t number)
 
 /* A turn's memory is its own, so that a byte too many is seen. */
 struct wanted {
-    struct ah_wire_turn *turn;
+    struct ah_transport_turn *turn;
     void *memory;
 };
 
-static void begin(struct ah_wire *wire, struct wanted *wanted, uint8_t tag, uint8_t number)
+static void begin(struct ah_transport *wire, struct wanted *wanted, uint8_t tag, uint8_t number)
 {
-    struct ah_wire_piece send_to[2] = {{0}}, receive_from[2] = {{0}};
+    struct ah_transport_piece send_to[2] = {{0}}, receive_from[2] = {{0}};
     wanted->memory = malloc(number + 1u);
     if (!wanted->memory)
         abort();
-    receive_from[1] = (struct ah_wire_piece){wanted->memory, number};
+    receive_from[1] = (struct ah_transport_piece){wanted->memory, number};
     ah_tcp_wire.start(wire, tag, send_to, receive_from, &wanted->turn);
 }
 
-static void look(struct ah_wire *wire, struct wanted wanted[STEPS], size_t end, size_t from)
+static void look(struct ah_transport *wire, struct wanted wanted[STEPS], size_t end, size_t from)
 {
     for (size_t w = from; w < end; w++) {
         bool done = false;
@@ -73,7 +73,7 @@ static void look(struct ah_wire *wire, struct wanted wanted[STEPS], size_t end, 
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
-    struct ah_wire *wire;
+    struct ah_transport *wire;
     struct wanted wanted[STEPS] = {{0}};
     if (ah_tcp_wire.open(&wire, &hosts, 1000) < 0)
         abort();

@@ -158,7 +158,7 @@ static void cable_is_cut(struct rank *me)
         float buffer[1] = {0};
         for (int i = 0; i < 5; i++)
             RANK_CHECK(me, reduce(me, buffer, 1, AH_F32, AH_REDUCE_SUM) == 0);
-        ah_mirror_lose(me->board->mirror, 1, "its cable was cut");
+        ah_replica_lose(me->board->mirror, 1, "its cable was cut");
         /* What all have posted before that comes to its end. */
         RANK_CHECK(me, reduce(me, buffer, 1, AH_F32, AH_REDUCE_SUM) < 0 ||
                            reduce(me, buffer, 1, AH_F32, AH_REDUCE_SUM) < 0);
@@ -214,7 +214,7 @@ static void end_early(struct rank *me)
     RANK_CHECK(me, start(me, buffer, LONG, AH_F32, AH_REDUCE_SUM, &work) == 0);
     if (me->rank == 1) {
         bool done;
-        while (ah_channel_counter(me->group->peer[1], AH_DONE) == 0)
+        while (ah_group_counter(me->group->peer[1], AH_DONE) == 0)
             RANK_CHECK(me, ah_work_test(work, &done) == 0);
         return;
     }

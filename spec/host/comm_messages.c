@@ -15,16 +15,16 @@ static struct ah_message message(void *memory, int64_t count, enum ah_dtype dtyp
 
 static int send(struct rank *me, void *memory, int64_t count, int peer, int64_t tag)
 {
-    struct ah_mail *mail;
+    struct ah_message_request *mail;
     AH_TRY(ah_group_send(me->group, message(memory, count, AH_I32, peer, tag), true, &mail));
-    return ah_mail_wait(mail, NULL);
+    return ah_message_wait(mail, NULL);
 }
 
 static int receive(struct rank *me, void *memory, int64_t count, int peer, int64_t tag, int *from)
 {
-    struct ah_mail *mail;
+    struct ah_message_request *mail;
     AH_TRY(ah_group_receive(me->group, message(memory, count, AH_I32, peer, tag), &mail));
-    return ah_mail_wait(mail, from);
+    return ah_message_wait(mail, from);
 }
 
 /* Round the ring, of many lengths, from private memory and from the group's. */
@@ -70,7 +70,7 @@ static void both_first(struct rank *me)
     if (!has_messages(me))
         return;
     enum { N = 100 };
-    struct ah_mail *mail[N];
+    struct ah_message_request *mail[N];
     int peer = !me->rank, value;
     bool done = true;
     for (int i = 0; i < N; i++) {
@@ -78,13 +78,13 @@ static void both_first(struct rank *me)
         RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, peer, i % 2), false, &mail[i]) == 0);
     }
     RANK_CHECK(me, barrier(me) == 0);
-    RANK_CHECK(me, ah_mail_test(mail[N - 1], &done) == 0 && !done);
+    RANK_CHECK(me, ah_message_test(mail[N - 1], &done) == 0 && !done);
     RANK_CHECK(me, barrier(me) == 0);
     for (int tag = 1; tag >= 0; tag--)
         for (int i = tag; i < N; i += 2)
             RANK_CHECK(me, receive(me, &value, 1, peer, tag, NULL) == 0 && value == 1000 * peer + i);
     for (int i = N - 1; i >= 0; i--)
-        RANK_CHECK(me, ah_mail_wait(mail[i], NULL) == 0);
+        RANK_CHECK(me, ah_message_wait(mail[i], NULL) == 0);
     RANK_CHECK(me, me->group->outgoing == NULL && me->group->incoming == NULL);
 }
 
@@ -99,11 +99,11 @@ static void stream(struct rank *me)
     if (!has_messages(me))
         return;
     int value, bad = 0, n = strcmp(ah_group_backend(me->group), "shm") ? 40 : 4000; /* the other one moves slowly */
-    struct ah_mail *mail;
+    struct ah_message_request *mail;
     for (int i = 0; i < n && me->rank == 0; i++) {
         value = i;
         RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, 1, i % 2), false, &mail) == 0);
-        ah_mail_abandon(mail, NULL, NULL);
+        ah_message_abandon(mail, NULL, NULL);
     }
     for (int i = 0; i < n && me->rank == 1; i++)
         bad += receive(me, &value, 1, 0, i % 2, NULL) != 0 || value != i;
@@ -122,14 +122,14 @@ static void from_anybody(struct rank *me)
     if (!has_messages(me))
         return;
     int value = me->rank, got[8], from, seen = 0;
-    struct ah_mail *mail[8];
+    struct ah_message_request *mail[8];
     for (int i = 1; i < me->size && me->rank == 0; i++)
         RANK_CHECK(me, ah_group_receive(me->group, message(&got[i], 1, AH_I32, AH_ANY_PEER, 7), &mail[i]) == 0);
     RANK_CHECK(me, barrier(me) == 0);
     if (me->rank > 0)
         RANK_CHECK(me, send(me, &value, 1, 0, 7) == 0);
     for (int i = 1; i < me->size && me->rank == 0; i++) {
-        RANK_CHECK(me, ah_mail_wait(mail[i], &from) == 0 && got[i] == from);
+        RANK_CHECK(me, ah_message_wait(mail[i], &from) == 0 && got[i] == from);
         seen |= 1 << from;
     }
     RANK_CHECK(me, me->rank > 0 || seen == (1 << me->size) - 2);
@@ -149,7 +149,7 @@ static void while_waiting(struct rank *me)
         return;
     enum { N = 200000 };
     int32_t *memory = malloc(N * 4);
-    struct ah_mail *mail;
+    struct ah_message_request *mail;
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < N; i++)
             memory[i] = turn + i;
@@ -157,10 +157,10 @@ static void while_waiting(struct rank *me)
             RANK_CHECK(me, ah_group_send(me->group, message(memory, N, AH_I32, 1, 0), false, &mail) == 0);
             memset(memory, 0xff, N * 4);
             if (turn)
-                ah_mail_abandon(mail, NULL, NULL);
+                ah_message_abandon(mail, NULL, NULL);
             RANK_CHECK(me, barrier(me) == 0);
             if (!turn)
-                RANK_CHECK(me, ah_mail_wait(mail, NULL) == 0);
+                RANK_CHECK(me, ah_message_wait(mail, NULL) == 0);
         } else {
             memset(memory, 0, N * 4);
             RANK_CHECK(me, receive(me, memory, N, 0, 0, NULL) == 0);
@@ -183,14 +183,14 @@ static void in_a_part(struct rank *me)
         return;
     struct ah_group *part;
     int value = me->rank, other = -1;
-    struct ah_mail *out, *in;
+    struct ah_message_request *out, *in;
     RANK_CHECK(me, ah_group_split(&part, me->group, me->rank > 0 ? 1 : -1, 0, "?") == 0);
     if (part) {
         int peer = !ah_group_rank(part);
         RANK_CHECK(me, ah_group_send(part, message(&value, 1, AH_I32, peer, 0), false, &out) == 0);
         RANK_CHECK(me, ah_group_receive(part, message(&other, 1, AH_I32, peer, 0), &in) == 0);
-        RANK_CHECK(me, ah_mail_wait(in, NULL) == 0 && other == 3 - me->rank);
-        RANK_CHECK(me, ah_mail_wait(out, NULL) == 0);
+        RANK_CHECK(me, ah_message_wait(in, NULL) == 0 && other == 3 - me->rank);
+        RANK_CHECK(me, ah_message_wait(out, NULL) == 0);
         ah_group_close(part);
     }
     RANK_CHECK(me, barrier(me) == 0);
@@ -208,10 +208,10 @@ static void unfitting(struct rank *me)
     if (!has_messages(me))
         return;
     double memory[10] = {0};
-    struct ah_mail *mail;
+    struct ah_message_request *mail;
     if (me->rank == 0) {
         RANK_CHECK(me, ah_group_send(me->group, message(memory, 10, AH_F64, 1, 2), true, &mail) == 0);
-        RANK_FAILS(me, ah_mail_wait(mail, NULL), AH_EPEER,
+        RANK_FAILS(me, ah_message_wait(mail, NULL), AH_EPEER,
                    "send to rank 1, tag 2, at train.lua:3: rank 1 gave up: recv from rank 0, tag 2, at train.lua:3: "
                    "expected int32 (9,), but rank 0 sent float64 (10,) at train.lua:3");
     } else {
@@ -254,7 +254,7 @@ static void sender_dies(struct rank *me)
     if (!has_messages(me))
         return;
     int32_t value = 7;
-    struct ah_mail *mail;
+    struct ah_message_request *mail;
     if (me->rank == 0) {
         RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, 1, 0), false, &mail) == 0);
         kill(getpid(), SIGKILL);
@@ -292,17 +292,17 @@ static void leave_one_behind(struct rank *me)
     int last = me->size - 1;
     for (int turn = 0; turn < 3 && has_messages(me); turn++) {
         struct ah_group *part;
-        struct ah_mail *mail = NULL;
+        struct ah_message_request *mail = NULL;
         RANK_CHECK(me, ah_group_split(&part, me->group, 0, 0, "?") == 0);
         if (me->rank == 0) {
             value = 7 + turn;
             RANK_CHECK(me, ah_group_send(part, message(&value, 1, AH_I32, last, 1), false, &mail) == 0);
-            RANK_CHECK(me, ah_mail_wait(mail, NULL) == 0);
+            RANK_CHECK(me, ah_message_wait(mail, NULL) == 0);
             RANK_CHECK(me, ah_group_send(part, message(&value, 1, AH_I32, last, 2), false, &mail) == 0);
-            ah_mail_abandon(mail, NULL, NULL);
+            ah_message_abandon(mail, NULL, NULL);
         } else if (me->rank == last) {
             RANK_CHECK(me, ah_group_receive(part, message(&got, 1, AH_I32, 0, 1), &mail) == 0);
-            RANK_CHECK(me, ah_mail_wait(mail, NULL) == 0 && got == 7 + turn);
+            RANK_CHECK(me, ah_message_wait(mail, NULL) == 0 && got == 7 + turn);
         }
         RANK_CHECK(me, ah_group_run(part, ah_collective_barrier()) == 0);
         ah_group_close(part);
@@ -336,14 +336,14 @@ AH_TEST(a_long_message_needs_no_memory_of_its_length)
 /* The receiver, which leads no host, wants the one message for which its sender has no room. */
 static void want_the_last(struct rank *me)
 {
-    enum { N = AH_CHANNEL_LETTERS + 1 };
-    struct ah_mail *mail[N];
+    enum { N = AH_GROUP_MESSAGES + 1 };
+    struct ah_message_request *mail[N];
     int value = 5;
     for (int i = 0; i < N && me->rank == 0; i++)
         RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, 3, i == N - 1), false, &mail[i]) == 0);
     RANK_CHECK(me, barrier(me) == 0);
     if (me->rank == 0)
-        RANK_CHECK(me, ah_mail_wait(mail[N - 1], NULL) == 0);
+        RANK_CHECK(me, ah_message_wait(mail[N - 1], NULL) == 0);
     if (me->rank == 3) {
         usleep(50000); /* what the barrier had to tell is told */
         int64_t begin = ah_now_ns();
@@ -351,7 +351,7 @@ static void want_the_last(struct rank *me)
         RANK_CHECK(me, ah_now_ns() - begin < INT64_C(4000000000)); /* less than a beat */
     }
     for (int i = 0; i < N - 1; i++) {
-        RANK_CHECK(me, me->rank != 0 || ah_mail_wait(mail[i], NULL) == 0);
+        RANK_CHECK(me, me->rank != 0 || ah_message_wait(mail[i], NULL) == 0);
         RANK_CHECK(me, me->rank != 3 || receive(me, &value, 1, 0, 0, NULL) == 0);
     }
 }

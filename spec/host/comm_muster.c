@@ -7,11 +7,11 @@
 
 static int take(const char *numbers, const char *name)
 {
-    static const struct ah_muster mine = {.what = "machine", .number = -1, .first = -1, .ranks = 1, .hosts = 2};
-    struct ah_roll roll = {.mine = &mine};
-    char line[AH_ROLL_TEXT];
-    snprintf(line, sizeof line, "%zu %s 0 0 %s", sizeof(struct ah_board_slot), numbers, name);
-    return ah_roll_take(&roll, line, 0);
+    static const struct ah_membership mine = {.what = "machine", .number = -1, .first = -1, .ranks = 1, .hosts = 2};
+    struct ah_member_table roll = {.mine = &mine};
+    char line[AH_MEMBER_TEXT];
+    snprintf(line, sizeof line, "%zu %s 0 0 %s", sizeof(struct ah_rank_entry), numbers, name);
+    return ah_member_table_add(&roll, line, 0);
 }
 
 AH_TEST(a_host_whose_name_would_be_more_than_a_name_in_the_table_is_refused)
@@ -49,12 +49,12 @@ AH_TEST(a_table_of_hosts_is_read_as_it_was_written_and_nothing_else_is)
 
 AH_TEST(a_table_of_hosts_that_has_other_ranks_here_is_refused)
 {
-    struct ah_muster mine = {.what = "machine", .name = "b", .first = -1, .ranks = 2};
+    struct ah_membership mine = {.what = "machine", .name = "b", .first = -1, .ranks = 2};
     struct ah_hosts hosts = {.count = 2, .mine = 1, .first = {0, 3, 5}, .name = {"a", "b"}};
-    CHECK_OK(ah_muster_check(&mine, &hosts));
+    CHECK_OK(ah_membership_check(&mine, &hosts));
     mine.ranks = 1;
-    CHECK_FAILS(ah_muster_check(&mine, &hosts), AH_EINVAL,
+    CHECK_FAILS(ah_membership_check(&mine, &hosts), AH_EINVAL,
                 "b has 1 ranks, but the table of machines says that its 2 are from 3 on");
-    mine = (struct ah_muster){.what = "host", .name = "b", .first = 2, .ranks = 2};
-    CHECK_FAILS(ah_muster_check(&mine, &hosts), AH_EINVAL, "the table of hosts says that its 2 are from 3 on");
+    mine = (struct ah_membership){.what = "host", .name = "b", .first = 2, .ranks = 2};
+    CHECK_FAILS(ah_membership_check(&mine, &hosts), AH_EINVAL, "the table of hosts says that its 2 are from 3 on");
 }

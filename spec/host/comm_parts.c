@@ -81,12 +81,12 @@ AH_TEST(parts_come_and_go)
 
 static void too_many(struct rank *me)
 {
-    struct ah_group *part[AH_BOARD_CHANNELS];
-    for (int i = 1; i < AH_BOARD_CHANNELS; i++)
+    struct ah_group *part[AH_MAX_GROUPS];
+    for (int i = 1; i < AH_MAX_GROUPS; i++)
         RANK_CHECK(me, ah_group_split(&part[i], me->group, 0, 0, "?") == 0);
     RANK_FAILS(me, ah_group_split(&part[0], me->group, 0, 0, "?"), AH_EINVAL, "in 8 groups at once");
     RANK_CHECK(me, barrier(me) == 0); /* no harm done */
-    for (int i = 1; i < AH_BOARD_CHANNELS; i++) {
+    for (int i = 1; i < AH_MAX_GROUPS; i++) {
         int64_t sum = i;
         RANK_CHECK(me, sum_over(part[i], &sum) == 0 && sum == i * me->size);
         ah_group_close(part[i]);

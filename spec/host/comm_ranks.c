@@ -25,14 +25,14 @@ static const struct {
 static const struct ah_backend *backend;
 static atomic_int *marks;
 static struct ah_hosts hosts[AH_HOSTS_MAX]; /* as each of them sees them */
-static struct ah_board *boards[AH_HOSTS_MAX];
+static struct ah_control_block *boards[AH_HOSTS_MAX];
 
-static struct ah_board *board_of(int rank)
+static struct ah_control_block *board_of(int rank)
 {
     return boards[ah_hosts_of(&hosts[0], rank)];
 }
 
-static void run_one(struct ah_board *board, int rank, int64_t timeout_ns, void (*body)(struct rank *), int *failures)
+static void run_one(struct ah_control_block *board, int rank, int64_t timeout_ns, void (*body)(struct rank *), int *failures)
 {
     struct rank me = {.rank = rank, .size = board->size, .where = "?", .board = board, .marks = marks,
                       .hosts = board->hosts};
@@ -44,13 +44,13 @@ static void run_one(struct ah_board *board, int rank, int64_t timeout_ns, void (
         return;
     }
     body(&me);
-    ah_board_leave(board, rank, AH_RANK_ENDED, NULL, false);
+    ah_control_leave(board, rank, AH_RANK_ENDED, NULL, false);
     ah_group_close(me.group);
     *failures = me.failures;
 }
 
 struct thread_rank {
-    struct ah_board *board;
+    struct ah_control_block *board;
     int rank, failures;
     int64_t timeout_ns;
     void (*body)(struct rank *);
@@ -65,8 +65,8 @@ static void *thread_main(void *context)
 
 static bool run_threads(int size, int64_t timeout_ns, void (*body)(struct rank *))
 {
-    struct thread_rank at[AH_BOARD_MAX_RANKS];
-    pthread_t thread[AH_BOARD_MAX_RANKS];
+    struct thread_rank at[AH_MAX_RANKS];
+    pthread_t thread[AH_MAX_RANKS];
     bool good = true;
     for (int r = 0; r < size; r++) {
         at[r] = (struct thread_rank){board_of(r), r, 0, timeout_ns, body};
@@ -81,7 +81,7 @@ static bool run_threads(int size, int64_t timeout_ns, void (*body)(struct rank *
 
 static bool run_forked(int size, int64_t timeout_ns, unsigned mortal, void (*body)(struct rank *))
 {
-    pid_t pid[AH_BOARD_MAX_RANKS];
+    pid_t pid[AH_MAX_RANKS];
     bool good = true;
     fflush(NULL);
     for (int r = 0; r < size; r++) {
@@ -89,7 +89,7 @@ static bool run_forked(int size, int64_t timeout_ns, unsigned mortal, void (*bod
         if (pid[r] == 0) {
             int failures = 0;
             alarm(60);
-            atomic_store(&ah_board_slot(board_of(r), r)->pid, (int)getpid());
+            atomic_store(&ah_rank_entry(board_of(r), r)->pid, (int)getpid());
             run_one(board_of(r), r, timeout_ns, body, &failures);
             _exit(failures ? 1 : 0);
         }
@@ -103,7 +103,7 @@ static bool run_forked(int size, int64_t timeout_ns, unsigned mortal, void (*bod
             left++;
             continue;
         }
-        ah_board_leave(board_of(r), r, AH_RANK_DIED, NULL, false);
+        ah_control_leave(board_of(r), r, AH_RANK_DIED, NULL, false);
         if (status && !(mortal >> r & 1)) {
             fprintf(stderr, "rank %d ended with status %x\n", r, status);
             good = false;
@@ -121,9 +121,9 @@ static bool make_boards(int size, int count, const struct ah_store_place *place)
             hosts[h].first[i + 1] = size * (i + 1) / count;
             snprintf(hosts[h].name[i], sizeof hosts[h].name[i], "node%d", i);
         }
-        if (ah_board_create(&boards[h], size) || (backend == &ah_keep_backend && ah_board_recover(boards[h])) ||
-            ah_board_map_segments(boards[h]) ||
-            (count > 1 && ah_board_place(boards[h], &hosts[h]))) {
+        if (ah_control_create(&boards[h], size) || (backend == &ah_keep_backend && ah_control_recover(boards[h])) ||
+            ah_control_map_segments(boards[h]) ||
+            (count > 1 && ah_control_place(boards[h], &hosts[h]))) {
             fprintf(stderr, "no board: %s\n", ah_error_text());
             return false;
         }
@@ -168,7 +168,7 @@ static bool run_on_hosts(int size, int count, int64_t timeout_ns, unsigned morta
                                        : run_forked(size, timeout_ns, mortal, body);
     munmap(shared, MARKS * sizeof *marks);
     for (int h = 0; h < count; h++)
-        ah_board_close(boards[h]);
+        ah_control_close(boards[h]);
     if (store > 0 && !kill(store, SIGKILL))
         waitpid(store, NULL, 0);
     return good;
@@ -203,7 +203,7 @@ bool has_segments(struct rank *me)
 
 void until_ended(struct rank *me, int rank)
 {
-    while (atomic_load(&ah_board_slot(me->board, rank)->state) == AH_RANK_RUNNING)
+    while (atomic_load(&ah_rank_entry(me->board, rank)->state) == AH_RANK_RUNNING)
         usleep(1000);
 }
 

@@ -14,7 +14,7 @@
 struct rank {
     int rank, size, failures;
     const char *where; /* of the calls that the helpers below make */
-    struct ah_board *board; /* its host's */
+    struct ah_control_block *board; /* its host's */
     const struct ah_hosts *hosts; /* NULL: one */
     struct ah_group *group;
     atomic_int *marks; /* MARKS of them, shared by the ranks of one run */

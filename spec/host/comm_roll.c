@@ -2,31 +2,31 @@
 #include "comm/join/membership_table.h"
 #include "test.h"
 
-static struct ah_muster machine(const char *name, int number, int ranks)
+static struct ah_membership machine(const char *name, int number, int ranks)
 {
-    struct ah_muster host = {.what = "machine", .number = number, .first = -1, .ranks = ranks, .hosts = 3};
+    struct ah_membership host = {.what = "machine", .number = number, .first = -1, .ranks = ranks, .hosts = 3};
     snprintf(host.name, sizeof host.name, "%s", name);
     return host;
 }
 
-static int take(struct ah_roll *roll, struct ah_muster host, int64_t place)
+static int take(struct ah_member_table *roll, struct ah_membership host, int64_t place)
 {
-    char text[AH_ROLL_TEXT];
-    ah_roll_write(&host, text, sizeof text);
-    return ah_roll_take(roll, text, place);
+    char text[AH_MEMBER_TEXT];
+    ah_member_table_write(&host, text, sizeof text);
+    return ah_member_table_add(roll, text, place);
 }
 
 AH_TEST(a_roll_numbers_hosts_as_they_say_and_then_as_they_came)
 {
-    struct ah_muster mine = machine("a", -1, 2);
-    struct ah_roll roll = {.mine = &mine};
+    struct ah_membership mine = machine("a", -1, 2);
+    struct ah_member_table roll = {.mine = &mine};
     struct ah_hosts hosts;
     int order[AH_HOSTS_MAX];
     CHECK_OK(take(&roll, machine("late", -1, 1), 7));
     CHECK_OK(take(&roll, machine("zero", 0, 2), 4));
     CHECK_OK(take(&roll, machine("later", -1, 3), 9));
-    ah_roll_order(&roll, order);
-    CHECK_OK(ah_roll_table(&roll, order, &hosts));
+    ah_member_table_order(&roll, order);
+    CHECK_OK(ah_member_table_make(&roll, order, &hosts));
     CHECK(hosts.count == 3 && hosts.first[1] == 2 && hosts.first[2] == 3 && hosts.first[3] == 6);
     CHECK(!strcmp(hosts.name[0], "zero") && !strcmp(hosts.name[1], "late") && !strcmp(hosts.name[2], "later"));
     CHECK(roll.place[order[1]] == 7);
@@ -34,27 +34,27 @@ AH_TEST(a_roll_numbers_hosts_as_they_say_and_then_as_they_came)
 
 AH_TEST(a_roll_forgets_who_is_gone)
 {
-    struct ah_muster mine = machine("a", -1, 2);
-    struct ah_roll roll = {.mine = &mine};
+    struct ah_membership mine = machine("a", -1, 2);
+    struct ah_member_table roll = {.mine = &mine};
     char missing[64];
     CHECK_OK(take(&roll, machine("a", 0, 1), 0));
     CHECK_OK(take(&roll, machine("b", 1, 2), 1));
-    ah_roll_drop(&roll, 5);
-    ah_roll_drop(&roll, 0);
+    ah_member_table_drop(&roll, 5);
+    ah_member_table_drop(&roll, 0);
     CHECK(roll.count == 1 && roll.ranks == 2 && roll.place[0] == 1);
-    ah_roll_missing(&roll, missing, sizeof missing);
+    ah_member_table_missing(&roll, missing, sizeof missing);
     CHECK(!strcmp(missing, "machines 0, 2"));
     CHECK_OK(take(&roll, machine("again", 0, 1), 2));
     CHECK_OK(take(&roll, machine("c", -1, 1), 3));
-    ah_roll_drop(&roll, 2);
-    ah_roll_missing(&roll, missing, sizeof missing);
+    ah_member_table_drop(&roll, 2);
+    ah_member_table_missing(&roll, missing, sizeof missing);
     CHECK(!strcmp(missing, "1 of 3 machines"));
 }
 
 AH_TEST(a_roll_says_what_contradicts_and_what_is_no_host)
 {
-    struct ah_muster mine = machine("a", -1, 2), other = machine("d", -1, 1);
-    struct ah_roll roll = {.mine = &mine};
+    struct ah_membership mine = machine("a", -1, 2), other = machine("d", -1, 1);
+    struct ah_member_table roll = {.mine = &mine};
     int order[AH_HOSTS_MAX];
     struct ah_hosts hosts;
     CHECK_OK(take(&roll, machine("a", 1, 1), 0));
@@ -69,14 +69,14 @@ AH_TEST(a_roll_says_what_contradicts_and_what_is_no_host)
     other.restarts = 4;
     CHECK_FAILS(take(&roll, other, 1), AH_EINVAL,
                 "a says that all ranks start anew 0 times at most (max_restarts), and d 4");
-    CHECK_FAILS(ah_roll_take(&roll, "1 2 three", 1), AH_EIO, "the job's store holds '1 2 three'");
-    CHECK_FAILS(ah_roll_take(&roll, "1 -1 -1 1 3 0 0 0 old", 1), AH_EINVAL, "old runs another version of accelhost");
+    CHECK_FAILS(ah_member_table_add(&roll, "1 2 three", 1), AH_EIO, "the job's store holds '1 2 three'");
+    CHECK_FAILS(ah_member_table_add(&roll, "1 -1 -1 1 3 0 0 0 old", 1), AH_EINVAL, "old runs another version of accelhost");
     CHECK_FAILS(take(&roll, machine("e", -1, 1000000), 1), AH_EINVAL, "e: expected at most 64 hosts");
     CHECK(roll.count == 1 && roll.ranks == 1);
     other = machine("f", -1, 1);
     other.size = 9;
     CHECK_OK(take(&roll, other, 1));
-    ah_roll_order(&roll, order);
-    CHECK_FAILS(ah_roll_table(&roll, order, &hosts), AH_EINVAL,
+    ah_member_table_order(&roll, order);
+    CHECK_FAILS(ah_member_table_make(&roll, order, &hosts), AH_EINVAL,
                 "the job is to have 9 ranks, and its 2 machines have 2");
 }

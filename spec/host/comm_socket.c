@@ -21,11 +21,11 @@ enum { TICK_MS = 50 };
 
 struct socket_group {
     struct ah_group base;
-    int fd[2][AH_BOARD_MAX_RANKS]; /* to every other rank, -1 for the own: of collectives, of messages */
+    int fd[2][AH_MAX_RANKS]; /* to every other rank, -1 for the own: of collectives, of messages */
 };
 
 struct socket_mail {
-    struct ah_mail base;
+    struct ah_message_request base;
     char *copy; /* of what is sent */
     size_t moved;
 };
@@ -47,7 +47,7 @@ static int listen_on_loopback(int *port)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof at;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, AH_BOARD_MAX_RANKS) ||
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, AH_MAX_RANKS) ||
         getsockname(fd, (struct sockaddr *)&at, &length)) {
         if (fd >= 0)
             close(fd);
@@ -162,7 +162,7 @@ static int exchange(struct socket_group *s, struct message *message, uint32_t se
 {
     struct ah_watch watch = {0};
     for (;;) {
-        struct pollfd at[AH_BOARD_MAX_RANKS];
+        struct pollfd at[AH_MAX_RANKS];
         bool left = false;
         for (int r = 0; r < s->base.size; r++) {
             struct message *m = &message[r];
@@ -201,9 +201,9 @@ static void compose(struct ah_group *group, const struct ah_collective *call, ch
 static int carry_out(struct ah_group *group, const struct ah_collective *call, const void *in, uint32_t sequence)
 {
     struct socket_group *s = (struct socket_group *)group;
-    struct message message[AH_BOARD_MAX_RANKS] = {{0}};
-    char *got[AH_BOARD_MAX_RANKS] = {NULL};
-    struct ah_part part[AH_BOARD_MAX_RANKS];
+    struct message message[AH_MAX_RANKS] = {{0}};
+    char *got[AH_MAX_RANKS] = {NULL};
+    struct ah_part part[AH_MAX_RANKS];
     size_t width = ah_dtype_size(call->dtype);
     int status = 0;
     for (int r = 0; r < group->size; r++) {
@@ -257,12 +257,12 @@ static void socket_drop(struct ah_work *work, bool complete)
 
 /* Messages. */
 
-static size_t mail_bytes(const struct ah_mail *mail)
+static size_t mail_bytes(const struct ah_message_request *mail)
 {
     return (size_t)mail->message.count * ah_dtype_size(mail->message.dtype);
 }
 
-static int socket_give(struct ah_mail *mail)
+static int socket_give(struct ah_message_request *mail)
 {
     struct socket_mail *own = (struct socket_mail *)mail;
     own->copy = malloc(mail_bytes(mail) + 1);
@@ -279,7 +279,7 @@ static int moved(struct socket_mail *own, ssize_t n)
     return 0;
 }
 
-static int socket_serve(struct ah_mail *mail)
+static int socket_serve(struct ah_message_request *mail)
 {
     struct socket_mail *own = (struct socket_mail *)mail;
     int fd = ((struct socket_group *)mail->group)->fd[1][mail->message.peer];
@@ -288,7 +288,7 @@ static int socket_serve(struct ah_mail *mail)
     return moved(own, send(fd, own->copy + own->moved, mail_bytes(mail) - own->moved, MSG_NOSIGNAL));
 }
 
-static int socket_fetch(struct ah_mail *mail, bool *done)
+static int socket_fetch(struct ah_message_request *mail, bool *done)
 {
     struct socket_mail *own = (struct socket_mail *)mail;
     int fd = ((struct socket_group *)mail->group)->fd[1][mail->message.peer];
@@ -298,7 +298,7 @@ static int socket_fetch(struct ah_mail *mail, bool *done)
     return 0;
 }
 
-static void socket_forget(struct ah_mail *mail, bool complete)
+static void socket_forget(struct ah_message_request *mail, bool complete)
 {
     free(((struct socket_mail *)mail)->copy);
 }

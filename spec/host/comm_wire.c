@@ -14,7 +14,7 @@ enum { MEGABYTE = 1 << 20 };
 struct pair {
     struct ah_store_server *server;
     struct ah_hosts hosts[2];
-    struct ah_wire *wire; /* of host 0 */
+    struct ah_transport *wire; /* of host 0 */
     int fd;               /* of host 1, which is no wire */
 };
 
@@ -54,15 +54,15 @@ static void close_pair(struct pair *pair)
 }
 
 /* A turn that takes so many bytes from the peer. */
-static struct ah_wire_turn *want(struct pair *pair, uint64_t tag, void *memory, size_t bytes)
+static struct ah_transport_turn *want(struct pair *pair, uint64_t tag, void *memory, size_t bytes)
 {
-    struct ah_wire_piece send[2] = {{0}}, receive[2] = {{0}, {memory, bytes}};
-    struct ah_wire_turn *turn = NULL;
+    struct ah_transport_piece send[2] = {{0}}, receive[2] = {{0}, {memory, bytes}};
+    struct ah_transport_turn *turn = NULL;
     CHECK_OK(ah_tcp_wire.start(pair->wire, tag, send, receive, &turn));
     return turn;
 }
 
-static int look(struct pair *pair, struct ah_wire_turn *turn, bool *done)
+static int look(struct pair *pair, struct ah_transport_turn *turn, bool *done)
 {
     int lost = -1, status = ah_tcp_wire.test(pair->wire, turn, done, &lost);
     if (status < 0)
@@ -105,7 +105,7 @@ static void take_messages(struct pair *pair, int tag, int count)
 {
     unsigned char *memory = malloc(MEGABYTE);
     for (int i = 0; i < count; i++) {
-        struct ah_wire_turn *turn = want(pair, tag, memory, MEGABYTE);
+        struct ah_transport_turn *turn = want(pair, tag, memory, MEGABYTE);
         bool done = false;
         for (int tries = 0; !done && tries < 1000; tries++)
             CHECK_OK(look(pair, turn, &done));
@@ -137,7 +137,7 @@ AH_TEST(what_is_asked_for_is_found_behind_what_nobody_asks_for_and_taken_to_its_
     unsigned char *first = messages(5, COUNT, &bytes), *other = messages(6, 5, &last);
     CHECK(flood(&pair, first, bytes) == bytes);
     unsigned char *memory = malloc(MEGABYTE);
-    struct ah_wire_turn *turn = want(&pair, 7, memory, MEGABYTE);
+    struct ah_transport_turn *turn = want(&pair, 7, memory, MEGABYTE);
     CHECK(flood(&pair, other, last) == last);
     uint64_t head[2] = {7, MEGABYTE};
     memcpy(first, head, sizeof head);
@@ -166,7 +166,7 @@ static void check_head(uint64_t tag, uint64_t bytes, bool early, const char *why
     char memory[8];
     bool done = false;
     int status = 0;
-    struct ah_wire_turn *turn = NULL;
+    struct ah_transport_turn *turn = NULL;
     REQUIRE(open_pair(&pair));
     if (!early)
         turn = want(&pair, 3, memory, sizeof memory);
@@ -186,10 +186,10 @@ AH_TEST(a_host_that_sends_what_does_not_fit_is_lost_with_what_it_sent)
 {
     for (int early = 0; early < 2; early++) {
         check_head(3, 9, early, "it sent 9 bytes where 8 were expected");
-        check_head(AH_WIRE_TAGS, 8, early, "it sent 8 bytes of the tag 4096, expected one below 4096");
+        check_head(AH_TRANSPORT_TAGS, 8, early, "it sent 8 bytes of the tag 4096, expected one below 4096");
         check_head(5, 0, early, "it sent a message of 0 bytes");
         check_head(5, UINT64_MAX, early, "it sent a message of 18446744073709551615 bytes");
-        check_head(5, (uint64_t)AH_WIRE_EARLY + 1, early,
+        check_head(5, (uint64_t)AH_TRANSPORT_EARLY + 1, early,
                    "it sent a message of 16777217 bytes that nobody has asked for");
     }
 }
@@ -199,13 +199,13 @@ AH_TEST(a_host_is_lost_that_sends_more_than_a_host_may_be_ahead_by)
 {
     struct pair pair;
     char memory[8];
-    uint64_t head[2] = {5, AH_WIRE_EARLY};
-    unsigned char *body = calloc(AH_WIRE_EARLY, 1);
+    uint64_t head[2] = {5, AH_TRANSPORT_EARLY};
+    unsigned char *body = calloc(AH_TRANSPORT_EARLY, 1);
     REQUIRE(open_pair(&pair) && body);
-    struct ah_wire_turn *turn = want(&pair, 3, memory, sizeof memory);
+    struct ah_transport_turn *turn = want(&pair, 3, memory, sizeof memory);
     bool done = false;
     int status = 0;
-    size_t sent = 0, all = sizeof head + AH_WIRE_EARLY;
+    size_t sent = 0, all = sizeof head + AH_TRANSPORT_EARLY;
     for (int idle = 0; status == 0 && sent < 33 * all && idle < 5000; idle++) {
         size_t at = sent % all;
         const void *from = at < sizeof head ? (char *)head + at : (char *)body + (at - sizeof head);
@@ -229,7 +229,7 @@ AH_TEST(pieces_of_another_group_with_the_same_tag_are_not_taken)
     } sent[2] = {{(uint64_t)7 << 32 | 3, 8, "seventh"}, {(uint64_t)9 << 32 | 3, 8, "ninth"}};
     bool done[2] = {false, false};
     REQUIRE(open_pair(&pair));
-    struct ah_wire_turn *turn[2] = {want(&pair, sent[1].tag, first, 8), NULL};
+    struct ah_transport_turn *turn[2] = {want(&pair, sent[1].tag, first, 8), NULL};
     CHECK(send(pair.fd, sent, sizeof sent, 0) == sizeof sent);
     for (int tries = 0; !done[0] && tries < 1000; tries++)
         CHECK_OK(look(&pair, turn[0], &done[0]));

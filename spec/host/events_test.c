@@ -25,7 +25,7 @@ static void add_record(struct file *file, const void *content, size_t count)
 /* A field of bytes, or one of a number. */
 static size_t put_bytes(unsigned char *to, unsigned number, const void *bytes, size_t count)
 {
-    size_t at = ah_wire_put(to, number, AH_WIRE_BYTES, count);
+    size_t at = ah_protobuf_put(to, number, AH_PROTOBUF_BYTES, count);
     memcpy(to + at, bytes, count);
     return at + count;
 }
@@ -34,10 +34,10 @@ static void add_scalar(struct file *file, int64_t step, const char *tag, float n
 {
     unsigned char value[64], summary[96], event[160];
     size_t at = put_bytes(value, 1, tag, strlen(tag));
-    at += ah_wire_put(value + at, 2, AH_WIRE_FIXED32, ah_wire_float(number));
+    at += ah_protobuf_put(value + at, 2, AH_PROTOBUF_FIXED32, ah_protobuf_float(number));
     size_t inner = put_bytes(summary, 1, value, at);
-    at = ah_wire_put(event, 1, AH_WIRE_FIXED64, ah_wire_double(1.5));
-    at += ah_wire_put(event + at, 2, AH_WIRE_VARINT, (uint64_t)step);
+    at = ah_protobuf_put(event, 1, AH_PROTOBUF_FIXED64, ah_protobuf_double(1.5));
+    at += ah_protobuf_put(event + at, 2, AH_PROTOBUF_VARINT, (uint64_t)step);
     at += put_bytes(event + at, 5, summary, inner);
     add_record(file, event, at);
 }
@@ -111,10 +111,10 @@ AH_TEST(events_know_utf8)
     static const char *const bad[] = {"\x80", "\xc3", "a\xc0\xaf", "\xe2\x82",
                                       "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-        CHECK(ah_wire_is_utf8(good[i], strlen(good[i])));
+        CHECK(ah_protobuf_is_utf8(good[i], strlen(good[i])));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CHECK(!ah_wire_is_utf8(bad[i], strlen(bad[i])));
-    CHECK(ah_wire_is_utf8("a\0b", 3));
+        CHECK(!ah_protobuf_is_utf8(bad[i], strlen(bad[i])));
+    CHECK(ah_protobuf_is_utf8("a\0b", 3));
 }
 
 AH_TEST(events_refuse_a_record_that_is_no_message)

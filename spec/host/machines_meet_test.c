@@ -10,7 +10,7 @@ struct scene {
     struct ah_store_server *server;
     struct ah_store_place place;
     struct ah_store *desk;
-    struct ah_meeting meeting;
+    struct ah_rendezvous meeting;
     struct ah_hosts hosts;
 };
 
@@ -27,13 +27,13 @@ static void open_scene(struct scene *scene, const char *generation)
     CHECK_OK(ah_store_connect(&scene->desk, &scene->place, second_ns));
     set(scene, "job", "one");
     set(scene, "generation", generation);
-    scene->meeting.mine = (struct ah_muster){.what = "machine", .name = "a", .number = -1, .first = -1, .ranks = 2,
+    scene->meeting.mine = (struct ah_membership){.what = "machine", .name = "a", .number = -1, .first = -1, .ranks = 2,
                                              .hosts = 2, .timeout_ns = second_ns, .patience_ns = second_ns};
 }
 
 static void close_scene(struct scene *scene)
 {
-    ah_meeting_leave(&scene->meeting);
+    ah_rendezvous_leave(&scene->meeting);
     ah_store_close(scene->desk);
     ah_store_end(scene->server);
 }
@@ -42,9 +42,9 @@ static void close_scene(struct scene *scene)
 static int come(struct scene *scene, const char *answer)
 {
     open_scene(scene, "0");
-    CHECK_OK(ah_meeting_enter(&scene->meeting, &scene->place, 0));
+    CHECK_OK(ah_rendezvous_enter(&scene->meeting, &scene->place, 0));
     set(scene, "answer/0/0", answer);
-    int status = ah_meeting_await(&scene->meeting, NULL, NULL, &scene->hosts);
+    int status = ah_rendezvous_await(&scene->meeting, NULL, NULL, &scene->hosts);
     close_scene(scene);
     return status;
 }
@@ -58,9 +58,9 @@ AH_TEST(a_machine_reads_the_table_that_the_desk_writes)
 {
     struct scene scene;
     char text[AH_MACHINES_ANSWER];
-    struct ah_meeting told = {.restarts = 3, .port = 4711, .places = {9, 0}};
+    struct ah_rendezvous told = {.restarts = 3, .port = 4711, .places = {9, 0}};
     struct ah_hosts hosts = {.count = 2, .mine = 1, .first = {0, 2, 4}, .name = {"b", "a"}};
-    CHECK(ah_meeting_write(&told, &hosts, text, sizeof text) == (int)strlen(text));
+    CHECK(ah_rendezvous_write(&told, &hosts, text, sizeof text) == (int)strlen(text));
     CHECK_OK(come(&scene, text));
     CHECK(scene.meeting.restarts == 3 && scene.meeting.port == 4711 && scene.meeting.places[0] == 9);
     CHECK(scene.hosts.count == 2 && scene.hosts.mine == 1 && !strcmp(scene.hosts.name[0], "b"));
@@ -85,11 +85,11 @@ AH_TEST(a_machine_that_comes_late_goes_on_to_the_next_generation)
 {
     struct scene scene;
     open_scene(&scene, "4");
-    CHECK_OK(ah_meeting_enter(&scene.meeting, &scene.place, 0));
+    CHECK_OK(ah_rendezvous_enter(&scene.meeting, &scene.place, 0));
     CHECK(scene.meeting.generation == 4);
     set(&scene, "generation", "5");
     set(&scene, "answer/5/0", "0 1 4711 0 0/0:a/2");
-    CHECK_OK(ah_meeting_await(&scene.meeting, NULL, NULL, &scene.hosts));
+    CHECK_OK(ah_rendezvous_await(&scene.meeting, NULL, NULL, &scene.hosts));
     CHECK(scene.meeting.generation == 5 && scene.meeting.restarts == 1);
     close_scene(&scene);
 }
@@ -99,14 +99,14 @@ AH_TEST(a_machine_notices_that_the_first_one_is_gone)
     struct scene scene;
     bool over = true;
     open_scene(&scene, "0");
-    CHECK_OK(ah_meeting_enter(&scene.meeting, &scene.place, 0));
-    CHECK_FAILS(ah_meeting_await(&scene.meeting, is_over, &over, &scene.hosts), AH_EPEER, "asked to end while");
+    CHECK_OK(ah_rendezvous_enter(&scene.meeting, &scene.place, 0));
+    CHECK_FAILS(ah_rendezvous_await(&scene.meeting, is_over, &over, &scene.hosts), AH_EPEER, "asked to end while");
     ah_store_end(scene.server);
     scene.server = NULL;
-    CHECK_FAILS(ah_meeting_await(&scene.meeting, NULL, NULL, &scene.hosts), AH_EPEER, "has ended or is gone");
+    CHECK_FAILS(ah_rendezvous_await(&scene.meeting, NULL, NULL, &scene.hosts), AH_EPEER, "has ended or is gone");
     close_scene(&scene);
     open_scene(&scene, "0");
     snprintf(scene.meeting.job, sizeof scene.meeting.job, "another");
-    CHECK_FAILS(ah_meeting_enter(&scene.meeting, &scene.place, 1), AH_EPEER, "has begun another job");
+    CHECK_FAILS(ah_rendezvous_enter(&scene.meeting, &scene.place, 1), AH_EPEER, "has begun another job");
     close_scene(&scene);
 }

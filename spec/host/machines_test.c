@@ -16,7 +16,7 @@ static bool open_talk(struct talk *talk)
 {
     static const int64_t timeout_ns = INT64_C(20000000000);
     struct ah_store_place place = {.secret = "secret", .secret_bytes = 6, .generation = 0};
-    struct ah_meeting meeting = {.places = {0, 1}};
+    struct ah_rendezvous meeting = {.places = {0, 1}};
     *talk = (struct talk){0};
     CHECK_OK(ah_store_serve(&talk->server, &place));
     place.port = ah_store_port(talk->server);

@@ -15,7 +15,7 @@ struct scene {
 static bool open_scene(struct scene *scene)
 {
     struct ah_store_place place = {.secret = "secret", .secret_bytes = 6, .generation = 0};
-    struct ah_meeting meeting = {.places = {0, 1, 2}};
+    struct ah_rendezvous meeting = {.places = {0, 1, 2}};
     *scene = (struct scene){.machines = {
         .options = {.machines = 3, .least = 1, .patience = 60},
         .hosts = {.count = 3, .mine = 1, .first = {0, 2, 4, 6}, .name = {"a", "b", "c"}},

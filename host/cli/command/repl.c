@@ -46,7 +46,7 @@ int ah_cli_repl(int argc, char **argv)
 {
     char chunk[80];
     struct repl_options options = {0};
-    struct ah_board *board;
+    struct ah_control_block *board;
     struct ah_host host = {0};
     int status, first = ah_flags_read("repl", flags, FLAGS, print_help, argc, argv, &options);
     if (first < 0)
@@ -59,27 +59,27 @@ int ah_cli_repl(int argc, char **argv)
         return ah_usage("repl", "-i expects a script");
     if (argc && ah_script_check("repl", argc - 1, argv + 1))
         return 2;
-    ah_tell_to(ah_ending_tell);
+    ah_tell_to(ah_shutdown_report);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    AH_TRYGO(ah_board_attach(&board), failed);
+    AH_TRYGO(ah_rank_attach(&board), failed);
     AH_TRYGO(ah_cli_seed(board), failed);
-    struct ah_host_options settings = {.jit_off = options.jit_off, .give_up = ah_ending_give_up};
+    struct ah_host_options settings = {.jit_off = options.jit_off, .give_up = ah_shutdown_give_up};
     AH_TRYGO(ah_host_open(&host, &settings), failed);
-    if (ah_ending_take_exit(&host) < 0)
-        return ah_ending_fail(&host, ah_host_error(&host));
+    if (ah_shutdown_take_exit(&host) < 0)
+        return ah_shutdown_fail(&host, ah_host_error(&host));
     if (!board) {
-        ah_board_show_alone();
+        ah_rank_show_alone();
         ah_interrupt_watch(host.lua); /* until the prompt takes Ctrl-C itself */
     }
-    ah_inquiry_watch(host.lua);
+    ah_status_signal_watch(host.lua);
     snprintf(chunk, sizeof chunk, "exit_code = require('accelhost.repl').start(%.0f, ...)", options.processes);
     status = ah_host_set_arguments(&host, argc ? argv[1] : "", argc ? argc - 2 : 0, argv + 2);
     if (status == 0)
         status = ah_host_run_text(&host, chunk, strlen(chunk), "=accelhost/repl", argc ? argc - 1 : 0, argv + 1);
     if (status < 0)
-        return ah_ending_fail(&host, ah_host_error(&host));
+        return ah_shutdown_fail(&host, ah_host_error(&host));
     lua_getglobal(host.lua, "exit_code");
-    return ah_ending_finish(&host, (int)lua_tointeger(host.lua, -1));
+    return ah_shutdown_finish(&host, (int)lua_tointeger(host.lua, -1));
 failed:
     fprintf(stderr, "accelhost: %s\n", ah_error_text());
     return 1;

@@ -133,7 +133,7 @@ static int tell_unread(struct ah_host *host)
 int ah_cli_run(int argc, char **argv)
 {
     struct run_options options = {.script_fd = -1};
-    struct ah_board *board;
+    struct ah_control_block *board;
     struct ah_host host = {0};
     char module[4096];
     int status = 0, first = ah_flags_read("run", flags, FLAGS, print_help, argc, argv, &options);
@@ -143,29 +143,29 @@ int ah_cli_run(int argc, char **argv)
     argv += first;
     if (options.script_fd < 0 && ah_script_check("run", argc, argv))
         return 2;
-    ah_tell_to(ah_ending_tell);
+    ah_tell_to(ah_shutdown_report);
     /* A line is written when it is printed, into pipes and files too: a job that is killed has logged its last step. It
      * costs 1.4 us a line. */
     setvbuf(stdout, NULL, _IOLBF, 0);
-    AH_TRYGO(ah_board_attach(&board), failed);
+    AH_TRYGO(ah_rank_attach(&board), failed);
     AH_TRYGO(ah_cli_seed(board), failed);
     AH_TRYGO(ah_parent_attach(), failed);
     if (options.params)
         setenv("ACCELHOST_PARAMS", options.params, 1);
-    struct ah_host_options settings = {options.jit_off, options.gc_stress, ah_ending_give_up};
+    struct ah_host_options settings = {options.jit_off, options.gc_stress, ah_shutdown_give_up};
     AH_TRYGO(ah_host_open(&host, &settings), failed);
     if (options.max_memory > 0)
         AH_TRYGO(limit_memory(options.max_memory), failed);
-    if (ah_ending_take_exit(&host) < 0)
-        return ah_ending_fail(&host, ah_host_error(&host));
+    if (ah_shutdown_take_exit(&host) < 0)
+        return ah_shutdown_fail(&host, ah_host_error(&host));
     if (!board) {
-        ah_board_show_alone();
+        ah_rank_show_alone();
         ah_interrupt_watch(host.lua);
     }
-    ah_inquiry_watch(host.lua);
+    ah_status_signal_watch(host.lua);
     if (options.script_fd < 0 && ah_script_is_module(argv[0])) {
         if (ah_host_find_module(&host, argv[1], module, sizeof module) < 0)
-            return ah_ending_finish(&host, ah_usage("run", "%s", ah_error_text()));
+            return ah_shutdown_finish(&host, ah_usage("run", "%s", ah_error_text()));
         *++argv = module;
         argc--;
     }
@@ -173,10 +173,10 @@ int ah_cli_run(int argc, char **argv)
     if (status == 0)
         status = tell_unread(&host);
     if (status == AH_ELUA)
-        return ah_ending_fail(&host, ah_host_error(&host));
+        return ah_shutdown_fail(&host, ah_host_error(&host));
     if (status < 0)
-        return ah_ending_fail(&host, ah_error_text());
-    return ah_ending_finish(&host, 0);
+        return ah_shutdown_fail(&host, ah_error_text());
+    return ah_shutdown_finish(&host, 0);
 failed:
     fprintf(stderr, "accelhost: %s\n", ah_error_text());
     return 1;

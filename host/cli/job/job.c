@@ -38,7 +38,7 @@ int ah_job_watch_source(struct ah_job *job, int rank, enum ah_job_source source,
     return 0;
 }
 
-static pid_t *groups_of(const struct ah_job *job, pid_t groups[AH_BOARD_MAX_RANKS])
+static pid_t *groups_of(const struct ah_job *job, pid_t groups[AH_MAX_RANKS])
 {
     for (int r = 0; r < job->size; r++)
         groups[r] = job->rank[r].pid;
@@ -47,8 +47,8 @@ static pid_t *groups_of(const struct ah_job *job, pid_t groups[AH_BOARD_MAX_RANK
 
 static int strays(struct ah_job *job, int number, char *names, size_t room)
 {
-    pid_t groups[AH_BOARD_MAX_RANKS];
-    return ah_strays_signal(job->mark, groups_of(job, groups), job->size, number, names, room);
+    pid_t groups[AH_MAX_RANKS];
+    return ah_orphans_signal(job->mark, groups_of(job, groups), job->size, number, names, room);
 }
 
 void ah_job_close(struct ah_job *job)
@@ -63,8 +63,8 @@ void ah_job_close(struct ah_job *job)
             ah_rank_process_close(&job->rank[r]);
     for (int r = 0; r < job->size; r++)
         ah_job_close_channel(job, r);
-    ah_warden_close(&job->warden);
-    ah_board_close(job->board);
+    ah_reaper_close(&job->warden);
+    ah_control_close(job->board);
     if (job->epoll >= 0)
         close(job->epoll);
     free(job);
@@ -213,7 +213,7 @@ static void pump_output(struct ah_job *job, int rank)
 static void on_exit_of(struct ah_job *job, int rank)
 {
     struct ah_rank_process *process = &job->rank[rank];
-    struct ah_board_slot *slot = ah_job_slot(job, rank);
+    struct ah_rank_entry *slot = ah_job_slot(job, rank);
     /* What it said before it ended comes before what we say about that. */
     pump_output(job, rank);
     ah_job_pump_channel(job, rank);
@@ -225,7 +225,7 @@ static void on_exit_of(struct ah_job *job, int rank)
     job->running--;
     ah_job_watch_source(job, rank, AH_JOB_EXIT, process->watch.fd, false);
     bool failed = process->code || process->signal;
-    ah_board_leave(job->board, job->first + rank, failed ? AH_RANK_DIED : AH_RANK_ENDED, NULL, false);
+    ah_control_leave(job->board, job->first + rank, failed ? AH_RANK_DIED : AH_RANK_ENDED, NULL, false);
     /* A rank may have reported a failure and still have left with 0. */
     failed |= atomic_load(&slot->state) == AH_RANK_FAILED;
     if (failed) {
@@ -259,7 +259,7 @@ static bool is_in_set(pid_t pid, const char *set, int number)
 
 static void nudge(struct ah_job *job)
 {
-    bool left[AH_BOARD_MAX_RANKS] = {false};
+    bool left[AH_MAX_RANKS] = {false};
     char ranks[512];
     job->nudged = true;
     for (int r = 0; r < job->size; r++) {
@@ -414,7 +414,7 @@ void ah_job_ask(struct ah_job *job, int number)
 
 void ah_job_pass(struct ah_job *job, int number)
 {
-    bool deaf[AH_BOARD_MAX_RANKS] = {false};
+    bool deaf[AH_MAX_RANKS] = {false};
     int count = 0;
     char ranks[512];
     for (int r = 0; r < job->size; r++) {

@@ -15,7 +15,7 @@
 
 void ah_job_notice(struct ah_job *job, const char *format, ...)
 {
-    char text[AH_BOARD_TEXT + 4096]; /* a rank's words and what goes with them */
+    char text[AH_RANK_TEXT + 4096]; /* a rank's words and what goes with them */
     va_list args;
     if (!job->options.notice)
         return;
@@ -30,7 +30,7 @@ void ah_job_notice(struct ah_job *job, const char *format, ...)
 static bool has_failed(const struct ah_job *job, int rank)
 {
     const struct ah_rank_process *process = &job->rank[rank];
-    const struct ah_board_slot *slot = ah_job_slot(job, rank);
+    const struct ah_rank_entry *slot = ah_job_slot(job, rank);
     return atomic_load(&slot->state) == AH_RANK_FAILED || ((process->code || process->signal) && !process->killed);
 }
 
@@ -41,7 +41,7 @@ static int first_failure(const struct ah_job *job)
     int64_t time = 0;
     for (int victims = 0; victims < 2 && first < 0; victims++) {
         for (int r = 0; r < job->size; r++) {
-            struct ah_board_slot *slot = ah_job_slot(job, r);
+            struct ah_rank_entry *slot = ah_job_slot(job, r);
             int64_t ended = atomic_load(&slot->ended_ns);
             if (!has_failed(job, r) || (bool)atomic_load(&slot->victim) != (bool)victims)
                 continue;
@@ -72,7 +72,7 @@ static bool timed_out(const struct ah_job *job, int rank)
 static bool is_usage(const struct ah_job *job)
 {
     for (int r = 0; r < job->size; r++)
-        if (job->rank[r].code != 2 || ah_board_last_post(job->board, job->first + r, &(uint32_t){0}))
+        if (job->rank[r].code != 2 || ah_control_last_post(job->board, job->first + r, &(uint32_t){0}))
             return false;
     return true;
 }
@@ -120,10 +120,10 @@ void ah_job_list_ranks(const struct ah_job *job, const bool *listed, char *text,
 void ah_job_last_collective(const struct ah_job *job, int rank, char *text, size_t room)
 {
     uint32_t number;
-    const struct ah_post *post = ah_board_last_post(job->board, job->first + rank, &number);
+    const struct ah_call_record *post = ah_control_last_post(job->board, job->first + rank, &number);
     text[0] = 0;
     if (post)
-        snprintf(text, room, "; its last collective was %s #%u at %.*s", ah_post_name(post), number, AH_BOARD_WHERE,
+        snprintf(text, room, "; its last collective was %s #%u at %.*s", ah_call_record_name(post), number, AH_CALL_WHERE,
                  post->where);
 }
 
@@ -141,7 +141,7 @@ static void tell(struct ah_job *job, const bool *listed, const char *what, const
 }
 
 /* Do two ranks' words begin with the same line? */
-static bool failed_alike(const struct ah_board_slot *a, const struct ah_board_slot *b)
+static bool failed_alike(const struct ah_rank_entry *a, const struct ah_rank_entry *b)
 {
     size_t bytes = strcspn(a->text, "\n");
     return bytes > 0 && bytes == strcspn(b->text, "\n") && !memcmp(a->text, b->text, bytes);
@@ -150,12 +150,12 @@ static bool failed_alike(const struct ah_board_slot *a, const struct ah_board_sl
 /* The other ranks: waited for in vain, with a failure of their own or the same one, taken along. */
 static void report_others(struct ah_job *job, int first)
 {
-    bool own[AH_BOARD_MAX_RANKS] = {false}, alike[AH_BOARD_MAX_RANKS] = {false}, taken[AH_BOARD_MAX_RANKS] = {false};
+    bool own[AH_MAX_RANKS] = {false}, alike[AH_MAX_RANKS] = {false}, taken[AH_MAX_RANKS] = {false};
     int blamed = atomic_load(&ah_job_slot(job, first)->blamed), here = blamed - job->first;
     bool stopped = here >= 0 && here < job->size && job->rank[here].stopped;
     char line[1024] = "";
     for (int r = job->size; r-- > 0;) {
-        struct ah_board_slot *slot = ah_job_slot(job, r);
+        struct ah_rank_entry *slot = ah_job_slot(job, r);
         if (r == first || r == here || !(has_failed(job, r) || job->rank[r].killed))
             continue;
         own[r] = atomic_load(&slot->state) == AH_RANK_FAILED && !atomic_load(&slot->victim);
@@ -179,7 +179,7 @@ bool ah_job_failed(const struct ah_job *job, struct ah_job_failure *failure)
     if (first < 0)
         return false;
     const struct ah_rank_process *process = &job->rank[first];
-    struct ah_board_slot *slot = ah_job_slot(job, first);
+    struct ah_rank_entry *slot = ah_job_slot(job, first);
     bool told = atomic_load(&slot->state) == AH_RANK_FAILED;
     *failure = (struct ah_job_failure){
         .rank = job->first + first, .victim = atomic_load(&slot->victim), .code = process->code,
@@ -211,7 +211,7 @@ void ah_job_report(struct ah_job *job)
     if (first < 0 || lost_its_reader(job) || is_usage(job))
         return;
     const struct ah_rank_process *process = &job->rank[first];
-    struct ah_board_slot *slot = ah_job_slot(job, first);
+    struct ah_rank_entry *slot = ah_job_slot(job, first);
     char last[192];
     int number = job->first + first;
     ah_job_last_collective(job, first, last, sizeof last);

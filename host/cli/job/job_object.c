@@ -232,8 +232,8 @@ static int job_close(lua_State *L)
 
 static int push_pids(lua_State *L, const struct ah_lua_job *job)
 {
-    int pids[AH_BOARD_MAX_RANKS];
-    int count = ah_job_pids(job->job, pids, AH_BOARD_MAX_RANKS);
+    int pids[AH_MAX_RANKS];
+    int count = ah_job_pids(job->job, pids, AH_MAX_RANKS);
     lua_createtable(L, count, 0);
     for (int r = 0; r < count; r++) {
         lua_pushinteger(L, pids[r]);

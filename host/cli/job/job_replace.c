@@ -31,7 +31,7 @@ bool ah_job_replace(struct ah_job *job, int rank)
     if (!may_replace(job, rank))
         return false;
     ah_job_watch_returns(job); /* it may have come back before it was killed again */
-    if (!ah_board_replace(job->board, job->first + rank))
+    if (!ah_control_replace(job->board, job->first + rank))
         return false;
     note_loss(job, rank);
     int status = ah_job_start_again(job, rank);
@@ -46,7 +46,7 @@ bool ah_job_replace(struct ah_job *job, int rank)
 static void tell_return(struct ah_job *job, int rank)
 {
     const struct ah_loss *loss = &job->loss[rank];
-    const struct ah_board_slot *slot = ah_job_slot(job, rank);
+    const struct ah_rank_entry *slot = ah_job_slot(job, rank);
     const char *name = ah_signal_name(loss->signal);
     long long at = (long long)atomic_load(&slot->returned_at);
     char others[80] = "", where[48] = "from its beginning";

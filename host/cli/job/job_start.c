@@ -153,10 +153,10 @@ static int make_channel(struct ah_job *job, int rank, struct ah_rank_plan *plan,
 static int replace_rank(struct ah_job *job, int rank, const struct ah_rank_plan *plan)
 {
     struct ah_rank_process *process = &job->rank[rank];
-    ah_warden_remove(&job->warden, process->pid);
+    ah_reaper_remove(&job->warden, process->pid);
     ah_job_watch_source(job, rank, AH_JOB_EXIT, process->watch.fd, false);
     AH_TRY(ah_rank_process_replace(process, plan));
-    ah_warden_add(&job->warden, process->pid);
+    ah_reaper_add(&job->warden, process->pid);
     return ah_job_watch_source(job, rank, AH_JOB_EXIT, process->watch.fd, true);
 }
 
@@ -167,7 +167,7 @@ static int start_rank(struct ah_job *job, int rank, const struct ah_rank_plan *p
     if (status < 0)
         return ah_fail_prefix(status, "rank %d", job->first + rank);
     job->running++;
-    ah_warden_add(&job->warden, process->pid);
+    ah_reaper_add(&job->warden, process->pid);
     AH_TRY(ah_job_watch_source(job, rank, AH_JOB_EXIT, process->watch.fd, true));
     for (int s = 0; s < 2; s++) {
         job->open_pipes += process->pipe[s] >= 0;
@@ -229,8 +229,8 @@ static int take_patience(struct ah_job *job)
 int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
 {
     int status = 0;
-    if (options->ranks < 1 || options->ranks > AH_BOARD_MAX_RANKS)
-        return ah_fail(AH_EINVAL, "expected 1..%d ranks, got %d", AH_BOARD_MAX_RANKS, options->ranks);
+    if (options->ranks < 1 || options->ranks > AH_MAX_RANKS)
+        return ah_fail(AH_EINVAL, "expected 1..%d ranks, got %d", AH_MAX_RANKS, options->ranks);
     struct ah_job *job = calloc(1, sizeof *job + (size_t)options->ranks * sizeof job->rank[0]);
     if (!job)
         return ah_fail(AH_ENOMEM, "out of memory");
@@ -250,16 +250,16 @@ int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
     AH_TRYGO(take_patience(job), out);
     int ranks = options->hosts ? options->hosts->first[options->hosts->count] : job->size;
     AH_TRYGO(make_room(ranks, options->hosts != NULL, &job->descriptors), out);
-    AH_TRYGO(ah_board_create(&job->board, ranks), out);
+    AH_TRYGO(ah_control_create(&job->board, ranks), out);
     if (options->recovers)
-        AH_TRYGO(ah_board_recover(job->board), out);
+        AH_TRYGO(ah_control_recover(job->board), out);
     if (options->hosts)
-        AH_TRYGO(ah_board_place(job->board, options->hosts), out);
+        AH_TRYGO(ah_control_place(job->board, options->hosts), out);
     job->board->header->stdout_is_terminal = options->terminal[0];
     job->board->header->stderr_is_terminal = options->terminal[1];
     job->board->header->columns = options->columns;
     job->board->header->reports = true;
-    AH_TRYGO(ah_warden_start(&job->warden, job->mark), out);
+    AH_TRYGO(ah_reaper_start(&job->warden, job->mark), out);
     AH_TRYGO(start_ranks(job, 0, job->size, false), out);
     *out = job;
 out:

@@ -34,9 +34,9 @@ struct ah_loss {
 
 struct ah_job {
     struct ah_job_options options; /* argv, script and name as in the caller's: used after the start if it recovers */
-    struct ah_board *board;
-    struct ah_frames *channel[AH_BOARD_MAX_RANKS]; /* NULL: none, or closed */
-    struct ah_warden warden;
+    struct ah_control_block *board;
+    struct ah_frames *channel[AH_MAX_RANKS]; /* NULL: none, or closed */
+    struct ah_reaper warden;
     int epoll;
     char mark[256];
     char name[48];
@@ -58,7 +58,7 @@ struct ah_job {
     uint64_t descriptors; /* the soft limit that the ranks get, 0: as here */
     int replaced;       /* ranks so far */
     int returning;      /* losses that are not made good yet */
-    struct ah_loss loss[AH_BOARD_MAX_RANKS];
+    struct ah_loss loss[AH_MAX_RANKS];
     bool told_missing, told_alone, told_left, nudged;
     struct ah_rank_process rank[];
 };
@@ -91,9 +91,9 @@ void ah_job_watch(struct ah_job *job, int64_t now);
 int64_t ah_job_next_watch(const struct ah_job *job, int64_t now);
 
 /* The slot on the board of a rank that runs here. */
-static inline struct ah_board_slot *ah_job_slot(const struct ah_job *job, int rank)
+static inline struct ah_rank_entry *ah_job_slot(const struct ah_job *job, int rank)
 {
-    return ah_board_slot(job->board, job->first + rank);
+    return ah_rank_entry(job->board, job->first + rank);
 }
 
 /* "rank 2" or "ranks 0, 2, 4-7", of those that run here, by their numbers in the job */

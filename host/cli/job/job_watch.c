@@ -13,7 +13,7 @@ static void watch_stops(struct ah_job *job)
 
 static void watch_starts(struct ah_job *job)
 {
-    bool missing[AH_BOARD_MAX_RANKS] = {false};
+    bool missing[AH_MAX_RANKS] = {false};
     char ranks[512];
     int count = 0;
     for (int r = 0; r < job->size; r++) {
@@ -29,7 +29,7 @@ static void watch_starts(struct ah_job *job)
 
 static void watch_ends(struct ah_job *job)
 {
-    bool running[AH_BOARD_MAX_RANKS] = {false};
+    bool running[AH_MAX_RANKS] = {false};
     char ranks[512], last[192] = "";
     int some = -1, count = 0;
     for (int r = 0; r < job->size; r++) {

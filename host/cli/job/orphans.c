@@ -79,7 +79,7 @@ static bool is_stray(int proc, pid_t pid, const char *mark, const pid_t *groups,
     return in_group || is_marked(proc, pid, mark);
 }
 
-int ah_strays_signal(const char *mark, const pid_t *groups, int count, int number, char *names, size_t room)
+int ah_orphans_signal(const char *mark, const pid_t *groups, int count, int number, char *names, size_t room)
 {
     int found = 0;
     size_t at = 0;

@@ -13,6 +13,6 @@
 /* Send a signal (0: only count them) to each process of the job `mark`, a path of jobs, each ended by a slash: a job
  * that a rank has launched belongs to the outer one too. `groups` are the process groups of the ranks, whose leaders
  * are not counted. Returns how many there are; `names` (may be NULL) gets the first ones as "sleep (pid 12)". */
-int ah_strays_signal(const char *mark, const pid_t *groups, int count, int number, char *names, size_t room);
+int ah_orphans_signal(const char *mark, const pid_t *groups, int count, int number, char *names, size_t room);
 
 #endif

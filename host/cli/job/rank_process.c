@@ -75,7 +75,7 @@ static void become_rank(const struct ah_rank_plan *plan, const int output[2], pi
     for (int s = 0; s < 2; s++)
         if (output[s] >= 0)
             dup2(output[s], s ? STDERR_FILENO : STDOUT_FILENO);
-    ah_board_hand_over(plan->board);
+    ah_control_hand_over(plan->board);
     if (plan->script >= 0)
         fcntl(plan->script, F_SETFD, 0);
     if (plan->channel >= 0)

@@ -12,7 +12,7 @@
 #include "cli/base/process_watch.h"
 
 struct ah_affinity;
-struct ah_board;
+struct ah_control_block;
 
 struct ah_rank_process {
     pid_t pid;       /* 0: never started, or closed */
@@ -28,7 +28,7 @@ struct ah_rank_process {
 
 /* What all ranks of a job have in common. */
 struct ah_rank_plan {
-    struct ah_board *board;
+    struct ah_control_block *board;
     char **argv;          /* of the host, argv[0] included */
     char **environment;
     bool pipes;           /* its output goes to pipes, else to this process's own */

@@ -22,7 +22,7 @@ static void kill_all(const char *mark, const pid_t *groups, int count)
     for (int i = 0; i < count; i++)
         kill(-groups[i], SIGKILL);
     /* What is forked while we look is found in the next round. */
-    for (int round = 0; round < ROUNDS && ah_strays_signal(mark, NULL, 0, SIGKILL, NULL, 0); round++)
+    for (int round = 0; round < ROUNDS && ah_orphans_signal(mark, NULL, 0, SIGKILL, NULL, 0); round++)
         usleep(10000);
 }
 
@@ -62,10 +62,10 @@ static void watch(int socket, const char *mark)
     _exit(0);
 }
 
-int ah_warden_start(struct ah_warden *warden, const char *mark)
+int ah_reaper_start(struct ah_reaper *warden, const char *mark)
 {
     int ends[2];
-    *warden = (struct ah_warden){.socket = -1};
+    *warden = (struct ah_reaper){.socket = -1};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
         return ah_fail(AH_EIO, "cannot make a socket pair: %s", strerror(errno));
     pid_t pid = fork();
@@ -76,27 +76,27 @@ int ah_warden_start(struct ah_warden *warden, const char *mark)
         close(ends[1]);
         return ah_fail(AH_EIO, "cannot start a process: %s", strerror(errno));
     }
-    *warden = (struct ah_warden){.pid = pid, .socket = ends[1]};
+    *warden = (struct ah_reaper){.pid = pid, .socket = ends[1]};
     return 0;
 }
 
-static void tell(struct ah_warden *warden, pid_t group)
+static void tell(struct ah_reaper *warden, pid_t group)
 {
     if (warden->socket >= 0)
         send(warden->socket, &group, sizeof group, MSG_NOSIGNAL);
 }
 
-void ah_warden_add(struct ah_warden *warden, pid_t group)
+void ah_reaper_add(struct ah_reaper *warden, pid_t group)
 {
     tell(warden, group);
 }
 
-void ah_warden_remove(struct ah_warden *warden, pid_t group)
+void ah_reaper_remove(struct ah_reaper *warden, pid_t group)
 {
     tell(warden, -group);
 }
 
-void ah_warden_close(struct ah_warden *warden)
+void ah_reaper_close(struct ah_reaper *warden)
 {
     if (warden->socket < 0)
         return;
@@ -104,5 +104,5 @@ void ah_warden_close(struct ah_warden *warden)
     close(warden->socket);
     while (waitpid(warden->pid, NULL, 0) < 0 && errno == EINTR)
         ;
-    *warden = (struct ah_warden){.socket = -1};
+    *warden = (struct ah_reaper){.socket = -1};
 }

@@ -7,18 +7,18 @@
 
 #include <sys/types.h>
 
-struct ah_warden {
+struct ah_reaper {
     pid_t pid;
     int socket; /* its end here; -1 without a warden */
 };
 
 /* For the job with this mark (cli/job/orphans.h). */
-int ah_warden_start(struct ah_warden *warden, const char *mark);
+int ah_reaper_start(struct ah_reaper *warden, const char *mark);
 /* The group of another rank. */
-void ah_warden_add(struct ah_warden *warden, pid_t group);
+void ah_reaper_add(struct ah_reaper *warden, pid_t group);
 /* A rank has ended and is replaced: its group is nobody's. */
-void ah_warden_remove(struct ah_warden *warden, pid_t group);
+void ah_reaper_remove(struct ah_reaper *warden, pid_t group);
 /* The job has ended and left nothing. */
-void ah_warden_close(struct ah_warden *warden);
+void ah_reaper_close(struct ah_reaper *warden);
 
 #endif

@@ -11,11 +11,11 @@
 
 enum { JOBS = 64 };
 
-static int busy_ranks(struct ah_board *board)
+static int busy_ranks(struct ah_control_block *board)
 {
     int running = 0;
     for (int r = 0; r < board->size; r++)
-        running += ah_board_is_local(board, r) && atomic_load(&ah_board_slot(board, r)->state) == AH_RANK_RUNNING;
+        running += ah_control_is_local(board, r) && atomic_load(&ah_rank_entry(board, r)->state) == AH_RANK_RUNNING;
     return running;
 }
 
@@ -28,7 +28,7 @@ static int busy_others(int *pid)
         int running = busy_ranks(jobs[i].board);
         *pid = running ? jobs[i].pid : *pid;
         ranks += running;
-        ah_board_close(jobs[i].board);
+        ah_control_close(jobs[i].board);
     }
     return ranks;
 }

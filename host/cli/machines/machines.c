@@ -56,7 +56,7 @@ int ah_machines_open(struct ah_machines **out, const struct ah_machines_options 
     };
     AH_TRYGO(serve(machines), failed);
     if (machines->server)
-        AH_TRYGO(ah_desk_open(&machines->desk, &machines->place, &machines->options), failed);
+        AH_TRYGO(ah_coordinator_open(&machines->desk, &machines->place, &machines->options), failed);
     *out = machines;
     return 0;
 failed:
@@ -98,7 +98,7 @@ void ah_machines_close(struct ah_machines *machines)
     if (machines->linked && machines->server)
         await_others(machines);
     unlink_machines(machines);
-    ah_desk_close(&machines->desk);
+    ah_coordinator_close(&machines->desk);
     ah_store_end(machines->ranks);
     ah_store_end(machines->server);
     free(machines);
@@ -126,7 +126,7 @@ int ah_machines_fd(const struct ah_machines *machines)
 
 /* Attempts. */
 
-static int serve_ranks(struct ah_machines *machines, struct ah_meeting *meeting)
+static int serve_ranks(struct ah_machines *machines, struct ah_rendezvous *meeting)
 {
     struct ah_store_place place = machines->place;
     ah_store_end(machines->ranks);
@@ -140,23 +140,23 @@ static int serve_ranks(struct ah_machines *machines, struct ah_meeting *meeting)
 }
 
 /* The first machine's part. */
-static int call_others(struct ah_machines *machines, struct ah_meeting *meeting, bool (*stop)(void *context),
+static int call_others(struct ah_machines *machines, struct ah_rendezvous *meeting, bool (*stop)(void *context),
                        void *context)
 {
     int status;
-    AH_TRYGO(ah_desk_call(&machines->desk, stop, context), refused);
+    AH_TRYGO(ah_coordinator_call(&machines->desk, stop, context), refused);
     AH_TRYGO(serve_ranks(machines, meeting), refused);
-    AH_TRYGO(ah_desk_answer(&machines->desk, meeting), refused);
+    AH_TRYGO(ah_coordinator_answer(&machines->desk, meeting), refused);
     return 0;
 refused:
-    return ah_desk_refuse(&machines->desk, status);
+    return ah_coordinator_refuse(&machines->desk, status);
 }
 
-static struct ah_muster describe(const struct ah_machines *machines)
+static struct ah_membership describe(const struct ah_machines *machines)
 {
     const struct ah_machines_options *options = &machines->options;
     bool before = machines->generation >= 0 && !machines->claims;
-    struct ah_muster mine = {
+    struct ah_membership mine = {
         .what = "machine", .number = before ? machines->hosts.mine : options->number, .first = -1,
         .ranks = options->ranks, .hosts = options->machines, .size = options->size, .least = options->least,
         .restarts = options->restarts,
@@ -181,15 +181,15 @@ static int count_expected(struct ah_machines *machines)
 int ah_machines_begin(struct ah_machines *machines, bool counts, bool (*stop)(void *context), void *context)
 {
     int status, next = machines->generation + 1, expected = count_expected(machines);
-    struct ah_meeting meeting = {.mine = describe(machines), .restarts = machines->restarts + counts};
+    struct ah_rendezvous meeting = {.mine = describe(machines), .restarts = machines->restarts + counts};
     memcpy(meeting.job, machines->job, sizeof meeting.job);
     unlink_machines(machines);
     if (machines->server)
-        AH_TRY(ah_desk_begin(&machines->desk, &meeting.mine, next, expected));
-    AH_TRYGO(ah_meeting_enter(&meeting, &machines->place, next), failed);
+        AH_TRY(ah_coordinator_begin(&machines->desk, &meeting.mine, next, expected));
+    AH_TRYGO(ah_rendezvous_enter(&meeting, &machines->place, next), failed);
     if (machines->server)
         AH_TRYGO(call_others(machines, &meeting, stop, context), failed);
-    AH_TRYGO(ah_meeting_await(&meeting, stop, context, &machines->hosts), failed);
+    AH_TRYGO(ah_rendezvous_await(&meeting, stop, context, &machines->hosts), failed);
     memcpy(machines->job, meeting.job, sizeof machines->job);
     machines->generation = meeting.generation;
     machines->restarts = meeting.restarts;
@@ -201,7 +201,7 @@ int ah_machines_begin(struct ah_machines *machines, bool counts, bool (*stop)(vo
     machines->linked = true;
     return ah_machine_link_open(&machines->link, &meeting, machines->hosts.mine, machines->hosts.count);
 failed:
-    ah_meeting_leave(&meeting);
+    ah_rendezvous_leave(&meeting);
     return status;
 }
 
@@ -226,7 +226,7 @@ static void open_door(struct ah_machines *machines)
     link->knocks = 0;
     pthread_mutex_unlock(&link->lock);
     for (int i = 0; i < count && machines->server; i++)
-        if (ah_desk_knock(&machines->desk, knock[i], machines->restarts >= machines->options.restarts, name))
+        if (ah_coordinator_knock(&machines->desk, knock[i], machines->restarts >= machines->options.restarts, name))
             ah_machine_link_post(link, "join %" PRId64 " %s", knock[i], name);
 }
 

@@ -15,12 +15,12 @@ static const int64_t line_ns = INT64_C(5000000000);   /* for a line that its mac
 static const int64_t moment_ns = INT64_C(1000000000); /* for newcomers, once all are here that were there before */
 static const int64_t refuse_ns = INT64_C(3000000000); /* for all to read why there is no table */
 
-static int set(struct ah_desk *desk, const char *key, const char *text)
+static int set(struct ah_coordinator *desk, const char *key, const char *text)
 {
     return ah_store_set(desk->store, key, text, strlen(text));
 }
 
-int ah_desk_open(struct ah_desk *desk, const struct ah_store_place *place, const struct ah_machines_options *options)
+int ah_coordinator_open(struct ah_coordinator *desk, const struct ah_store_place *place, const struct ah_machines_options *options)
 {
     char job[AH_MACHINES_JOB];
     desk->options = options;
@@ -29,20 +29,20 @@ int ah_desk_open(struct ah_desk *desk, const struct ah_store_place *place, const
     return set(desk, "job", job);
 }
 
-void ah_desk_close(struct ah_desk *desk)
+void ah_coordinator_close(struct ah_coordinator *desk)
 {
     ah_store_close(desk->store);
     desk->store = NULL;
 }
 
-static void say_missing(struct ah_desk *desk, const char *text)
+static void say_missing(struct ah_coordinator *desk, const char *text)
 {
     char key[32];
     snprintf(key, sizeof key, "missing/%d", desk->generation);
     set(desk, key, text);
 }
 
-static void tell_place(struct ah_desk *desk, int64_t place, int status, const char *text)
+static void tell_place(struct ah_coordinator *desk, int64_t place, int status, const char *text)
 {
     char key[64], answer[1024];
     snprintf(key, sizeof key, "answer/%d/%" PRId64, desk->generation, place);
@@ -51,7 +51,7 @@ static void tell_place(struct ah_desk *desk, int64_t place, int status, const ch
 }
 
 /* The lists of a generation that nobody reads any more. */
-static void forget(struct ah_desk *desk, int generation)
+static void forget(struct ah_coordinator *desk, int generation)
 {
     static const char *const lists[] = {"hosts", "events", "answer"};
     for (size_t l = 0; l < sizeof lists / sizeof *lists && generation >= 0; l++) {
@@ -65,11 +65,11 @@ static void forget(struct ah_desk *desk, int generation)
     }
 }
 
-int ah_desk_begin(struct ah_desk *desk, const struct ah_muster *mine, int generation, int expected)
+int ah_coordinator_begin(struct ah_coordinator *desk, const struct ah_membership *mine, int generation, int expected)
 {
     char text[16];
     desk->mine = *mine;
-    desk->roll = (struct ah_roll){.mine = &desk->mine};
+    desk->roll = (struct ah_member_table){.mine = &desk->mine};
     desk->generation = generation;
     desk->expected = expected;
     desk->heard = 0;
@@ -84,7 +84,7 @@ int ah_desk_begin(struct ah_desk *desk, const struct ah_muster *mine, int genera
 
 /* The roll. */
 
-static int fetch_line(struct ah_desk *desk, int64_t place, char **text)
+static int fetch_line(struct ah_coordinator *desk, int64_t place, char **text)
 {
     char key[48];
     size_t bytes;
@@ -93,11 +93,11 @@ static int fetch_line(struct ah_desk *desk, int64_t place, char **text)
 }
 
 /* What contradicts ends the first meeting, where nobody knows who is right, and later turns the newcomer away. */
-static int take(struct ah_desk *desk, int64_t place)
+static int take(struct ah_coordinator *desk, int64_t place)
 {
     char *text;
     AH_TRY(fetch_line(desk, place, &text));
-    int status = ah_roll_take(&desk->roll, text, place);
+    int status = ah_member_table_add(&desk->roll, text, place);
     free(text);
     if (status == 0 || !desk->generation)
         return status;
@@ -106,7 +106,7 @@ static int take(struct ah_desk *desk, int64_t place)
 }
 
 /* The next event: who has come (+1) or gone (-1); *place -1: nobody. */
-static int next_event(struct ah_desk *desk, int *step, int64_t *place)
+static int next_event(struct ah_coordinator *desk, int *step, int64_t *place)
 {
     char key[48], word[16], *line;
     size_t bytes;
@@ -125,7 +125,7 @@ static int next_event(struct ah_desk *desk, int *step, int64_t *place)
     return 0;
 }
 
-static int hear(struct ah_desk *desk)
+static int hear(struct ah_coordinator *desk)
 {
     int step;
     int64_t place;
@@ -133,11 +133,11 @@ static int hear(struct ah_desk *desk)
     if (place >= 0 && step > 0)
         return take(desk, place);
     if (place >= 0)
-        ah_roll_drop(&desk->roll, place);
+        ah_member_table_drop(&desk->roll, place);
     return 0;
 }
 
-static bool is_complete(struct ah_desk *desk)
+static bool is_complete(struct ah_coordinator *desk)
 {
     const struct ah_machines_options *options = desk->options;
     int64_t now = ah_now_ns(), last_call_ns = (int64_t)(options->last_call * 1e9);
@@ -152,9 +152,9 @@ static bool is_complete(struct ah_desk *desk)
     return desk->enough_ns && now >= desk->enough_ns + last_call_ns;
 }
 
-static int look_at_clock(struct ah_desk *desk)
+static int look_at_clock(struct ah_coordinator *desk)
 {
-    const struct ah_muster *mine = &desk->mine;
+    const struct ah_membership *mine = &desk->mine;
     int64_t waited = ah_now_ns() - desk->begin_ns;
     int least = desk->options->least, more = least - desk->roll.count;
     char missing[512];
@@ -163,7 +163,7 @@ static int look_at_clock(struct ah_desk *desk)
     if (least < desk->options->machines)
         snprintf(missing, sizeof missing, "%d more of at least %d machines", more, least);
     else
-        ah_roll_missing(&desk->roll, missing, sizeof missing);
+        ah_member_table_missing(&desk->roll, missing, sizeof missing);
     if (waited > mine->timeout_ns)
         return ah_fail(AH_ETIMEOUT, "%s: did not come within %.3g s: %s", mine->name, (double)mine->timeout_ns / 1e9,
                        missing);
@@ -174,7 +174,7 @@ static int look_at_clock(struct ah_desk *desk)
     return 0;
 }
 
-int ah_desk_call(struct ah_desk *desk, bool (*stop)(void *context), void *context)
+int ah_coordinator_call(struct ah_coordinator *desk, bool (*stop)(void *context), void *context)
 {
     while (!is_complete(desk)) {
         AH_TRY(hear(desk));
@@ -186,7 +186,7 @@ int ah_desk_call(struct ah_desk *desk, bool (*stop)(void *context), void *contex
 }
 
 /* Where their number varies, what the machines told of theirs is an order. */
-static void number_anew(struct ah_roll *roll)
+static void number_anew(struct ah_member_table *roll)
 {
     int number[AH_HOSTS_MAX];
     for (int i = 0; i < roll->count; i++) {
@@ -202,32 +202,32 @@ static void number_anew(struct ah_roll *roll)
         roll->host[i].number = number[i];
 }
 
-int ah_desk_answer(struct ah_desk *desk, const struct ah_meeting *meeting)
+int ah_coordinator_answer(struct ah_coordinator *desk, const struct ah_rendezvous *meeting)
 {
     static char text[AH_MACHINES_ANSWER];
-    struct ah_meeting told = {.restarts = meeting->restarts, .port = meeting->port};
-    struct ah_roll ordered = desk->roll;
+    struct ah_rendezvous told = {.restarts = meeting->restarts, .port = meeting->port};
+    struct ah_member_table ordered = desk->roll;
     struct ah_hosts hosts;
     int order[AH_HOSTS_MAX];
     char key[64];
     if (desk->options->least < desk->options->machines)
         number_anew(&ordered);
-    ah_roll_order(&ordered, order);
-    AH_TRY(ah_roll_table(&ordered, order, &hosts));
+    ah_member_table_order(&ordered, order);
+    AH_TRY(ah_member_table_make(&ordered, order, &hosts));
     for (int h = 0; h < hosts.count; h++)
         told.places[h] = ordered.place[order[h]];
     snprintf(text, sizeof text, "a place among the job's %d machines", desk->options->machines);
     say_missing(desk, text);
     for (hosts.mine = 0; hosts.mine < hosts.count; hosts.mine++) {
         snprintf(key, sizeof key, "answer/%d/%" PRId64, desk->generation, told.places[hosts.mine]);
-        int bytes = ah_meeting_write(&told, &hosts, text, sizeof text);
+        int bytes = ah_rendezvous_write(&told, &hosts, text, sizeof text);
         AH_TRY(ah_store_set(desk->store, key, text, (size_t)bytes));
     }
     return 0;
 }
 
 /* Until only this machine's own launcher is left. */
-static void await_leaving(struct ah_desk *desk)
+static void await_leaving(struct ah_coordinator *desk)
 {
     int step;
     int64_t place, until = ah_now_ns() + refuse_ns;
@@ -236,7 +236,7 @@ static void await_leaving(struct ah_desk *desk)
             return;
 }
 
-int ah_desk_refuse(struct ah_desk *desk, int status)
+int ah_coordinator_refuse(struct ah_coordinator *desk, int status)
 {
     char reason[768];
     snprintf(reason, sizeof reason, "%s", ah_error_text());
@@ -246,9 +246,9 @@ int ah_desk_refuse(struct ah_desk *desk, int status)
     return ah_fail(status, "%s", reason);
 }
 
-bool ah_desk_knock(struct ah_desk *desk, int64_t place, bool last, char name[AH_HOST_NAME])
+bool ah_coordinator_knock(struct ah_coordinator *desk, int64_t place, bool last, char name[AH_HOST_NAME])
 {
-    struct ah_roll roll = desk->roll;
+    struct ah_member_table roll = desk->roll;
     char *text, reason[160];
     if (roll.count == desk->options->machines) {
         snprintf(reason, sizeof reason, "the job has its %d machines already, the first of them %s", roll.count,
@@ -261,7 +261,7 @@ bool ah_desk_knock(struct ah_desk *desk, int64_t place, bool last, char name[AH_
         return false;
     for (int i = 0; i < roll.count; i++)
         roll.host[i].number = -1; /* who has its number may be gone, and nobody knows yet */
-    int status = ah_roll_take(&roll, text, place);
+    int status = ah_member_table_add(&roll, text, place);
     free(text);
     if (status < 0) {
         tell_place(desk, place, status, ah_error_text());

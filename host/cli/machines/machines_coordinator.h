@@ -6,11 +6,11 @@
 #include "cli/machines/machines_rendezvous.h"
 #include "comm/join/membership_table.h"
 
-struct ah_desk {
+struct ah_coordinator {
     const struct ah_machines_options *options;
     struct ah_store *store;
-    struct ah_muster mine;
-    struct ah_roll roll;
+    struct ah_membership mine;
+    struct ah_member_table roll;
     int generation;
     int expected;     /* machines that were there before */
     int64_t heard;    /* of the list of events */
@@ -19,21 +19,21 @@ struct ah_desk {
     bool told;
 };
 
-int ah_desk_open(struct ah_desk *desk, const struct ah_store_place *place, const struct ah_machines_options *options);
-void ah_desk_close(struct ah_desk *desk);
+int ah_coordinator_open(struct ah_coordinator *desk, const struct ah_store_place *place, const struct ah_machines_options *options);
+void ah_coordinator_close(struct ah_coordinator *desk);
 
 /* Open a generation, and call the roll until it is complete. AH_EINVAL for what contradicts, AH_ETIMEOUT with who did
  * not come, AH_EPEER when `stop` says so. */
-int ah_desk_begin(struct ah_desk *desk, const struct ah_muster *mine, int generation, int expected);
-int ah_desk_call(struct ah_desk *desk, bool (*stop)(void *context), void *context);
+int ah_coordinator_begin(struct ah_coordinator *desk, const struct ah_membership *mine, int generation, int expected);
+int ah_coordinator_call(struct ah_coordinator *desk, bool (*stop)(void *context), void *context);
 /* Tell all who have come the table, with the port and the restarts of `meeting`. */
-int ah_desk_answer(struct ah_desk *desk, const struct ah_meeting *meeting);
+int ah_coordinator_answer(struct ah_coordinator *desk, const struct ah_rendezvous *meeting);
 /* Tell all who have come that there will be none, since the last call of this thread failed with `status`, which is
  * the result; returns when they have gone, within a moment. */
-int ah_desk_refuse(struct ah_desk *desk, int status);
+int ah_coordinator_refuse(struct ah_coordinator *desk, int status);
 
 /* Somebody comes while the ranks run. True with its name when all are to start anew with it; else it is told that it
  * has no place, or waits for one: `last` says that no generation follows. */
-bool ah_desk_knock(struct ah_desk *desk, int64_t place, bool last, char name[AH_HOST_NAME]);
+bool ah_coordinator_knock(struct ah_coordinator *desk, int64_t place, bool last, char name[AH_HOST_NAME]);
 
 #endif

@@ -193,7 +193,7 @@ static void *run(void *context)
     }
 }
 
-int ah_machine_link_open(struct ah_machine_link *link, struct ah_meeting *meeting, int mine, int count)
+int ah_machine_link_open(struct ah_machine_link *link, struct ah_rendezvous *meeting, int mine, int count)
 {
     *link = (struct ah_machine_link){
         .store = meeting->store, .generation = meeting->generation, .mine = mine, .count = count,

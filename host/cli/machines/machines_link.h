@@ -9,7 +9,7 @@
 #include "base/array.h"
 #include "comm/control/hosts.h"
 
-struct ah_meeting;
+struct ah_rendezvous;
 
 struct ah_machine {
     bool failing, concluded, victim, final, gone, left;
@@ -44,7 +44,7 @@ struct ah_machine_link {
 };
 
 /* Start the thread, which owns the meeting's store from now on; closed with it. */
-int ah_machine_link_open(struct ah_machine_link *link, struct ah_meeting *meeting, int mine, int count);
+int ah_machine_link_open(struct ah_machine_link *link, struct ah_rendezvous *meeting, int mine, int count);
 /* Say what is left to say, within a moment, and end. `gone`: the others are to take this machine for gone. */
 void ah_machine_link_close(struct ah_machine_link *link, bool gone);
 /* Append a line to the list. */

@@ -26,10 +26,10 @@ static int read_number(struct ah_store *store, const char *key, int none)
 }
 
 /* The will tells that this machine is gone from the moment on when the desk hears that it is here. */
-static int write_line(struct ah_meeting *meeting)
+static int write_line(struct ah_rendezvous *meeting)
 {
-    char line[AH_ROLL_TEXT], list[32], key[32];
-    int bytes = ah_roll_write(&meeting->mine, line, sizeof line);
+    char line[AH_MEMBER_TEXT], list[32], key[32];
+    int bytes = ah_member_table_write(&meeting->mine, line, sizeof line);
     snprintf(list, sizeof list, "hosts/%d", meeting->generation);
     AH_TRY(ah_store_append(meeting->store, list, line, (size_t)bytes, &meeting->place));
     snprintf(key, sizeof key, "events/%d", meeting->generation);
@@ -40,7 +40,7 @@ static int write_line(struct ah_meeting *meeting)
 }
 
 /* Whose first machine is gone may find another job of its user's in the same place. */
-static int compare_jobs(struct ah_meeting *meeting)
+static int compare_jobs(struct ah_rendezvous *meeting)
 {
     char *job;
     size_t bytes;
@@ -51,12 +51,12 @@ static int compare_jobs(struct ah_meeting *meeting)
     return other ? ah_fail(AH_EPEER, "the first machine was gone, and has begun another job") : 0;
 }
 
-int ah_meeting_enter(struct ah_meeting *meeting, const struct ah_store_place *place, int generation)
+int ah_rendezvous_enter(struct ah_rendezvous *meeting, const struct ah_store_place *place, int generation)
 {
-    struct ah_muster mine = meeting->mine;
+    struct ah_membership mine = meeting->mine;
     if (generation && mine.timeout_ns > answer_ns)
         mine.timeout_ns = answer_ns; /* it has been there */
-    AH_TRY(ah_muster_store(&meeting->store, place, &mine));
+    AH_TRY(ah_membership_store(&meeting->store, place, &mine));
     AH_TRY(compare_jobs(meeting));
     meeting->begin_ns = ah_now_ns();
     meeting->generation = read_number(meeting->store, "generation", generation);
@@ -65,7 +65,7 @@ int ah_meeting_enter(struct ah_meeting *meeting, const struct ah_store_place *pl
     return write_line(meeting);
 }
 
-void ah_meeting_leave(struct ah_meeting *meeting)
+void ah_rendezvous_leave(struct ah_rendezvous *meeting)
 {
     ah_store_close(meeting->store);
     meeting->store = NULL;
@@ -73,7 +73,7 @@ void ah_meeting_leave(struct ah_meeting *meeting)
 
 /* The answer. */
 
-int ah_meeting_write(const struct ah_meeting *meeting, const struct ah_hosts *hosts, char *text, size_t room)
+int ah_rendezvous_write(const struct ah_rendezvous *meeting, const struct ah_hosts *hosts, char *text, size_t room)
 {
     int at = snprintf(text, room, "0 %d %d ", meeting->restarts, meeting->port);
     for (int h = 0; h < hosts->count; h++)
@@ -83,7 +83,7 @@ int ah_meeting_write(const struct ah_meeting *meeting, const struct ah_hosts *ho
     return (int)strlen(text);
 }
 
-static int read_answer(struct ah_meeting *meeting, const char *text, struct ah_hosts *out)
+static int read_answer(struct ah_rendezvous *meeting, const char *text, struct ah_hosts *out)
 {
     int status = 0, at = 0, count = 0, used;
     bool more = true;
@@ -99,12 +99,12 @@ static int read_answer(struct ah_meeting *meeting, const char *text, struct ah_h
     good = good && meeting->port > 0 && meeting->port < 65536 && meeting->restarts >= 0;
     if (!good || ah_hosts_read(out, text + at) < 0 || out->count != count || out->mine >= count)
         return ah_fail(AH_EIO, "the first machine says '%.80s', which is no table of machines", text);
-    return ah_muster_check(&meeting->mine, out);
+    return ah_membership_check(&meeting->mine, out);
 }
 
-static int look_at_clock(struct ah_meeting *meeting)
+static int look_at_clock(struct ah_rendezvous *meeting)
 {
-    const struct ah_muster *mine = &meeting->mine;
+    const struct ah_membership *mine = &meeting->mine;
     int64_t waited = ah_now_ns() - meeting->begin_ns;
     char key[32], *missing;
     size_t bytes;
@@ -121,7 +121,7 @@ static int look_at_clock(struct ah_meeting *meeting)
 }
 
 /* Nothing has been said yet: has another generation been opened, or is there no reason to wait any more? */
-static int wait_on(struct ah_meeting *meeting)
+static int wait_on(struct ah_rendezvous *meeting)
 {
     int newest = read_number(meeting->store, "generation", 0);
     if (newest > meeting->generation) {
@@ -131,7 +131,7 @@ static int wait_on(struct ah_meeting *meeting)
     return look_at_clock(meeting);
 }
 
-int ah_meeting_await(struct ah_meeting *meeting, bool (*stop)(void *context), void *context, struct ah_hosts *out)
+int ah_rendezvous_await(struct ah_rendezvous *meeting, bool (*stop)(void *context), void *context, struct ah_hosts *out)
 {
     char key[64], *text;
     size_t bytes;

@@ -15,8 +15,8 @@
 
 enum { AH_MACHINES_ANSWER = AH_HOSTS_TEXT + 24 * (AH_HOSTS_MAX + 2), AH_MACHINES_JOB = 48 };
 
-struct ah_meeting {
-    struct ah_muster mine;
+struct ah_rendezvous {
+    struct ah_membership mine;
     struct ah_store *store; /* connected; whoever has come takes it along */
     char job[AH_MACHINES_JOB]; /* "" before one is known */
     int generation, restarts;
@@ -29,13 +29,13 @@ struct ah_meeting {
 
 /* Connect and write the own line into this generation or a later one that is the newest. AH_ETIMEOUT; AH_EPEER when the
  * first machine has begun another job. */
-int ah_meeting_enter(struct ah_meeting *meeting, const struct ah_store_place *place, int generation);
+int ah_rendezvous_enter(struct ah_rendezvous *meeting, const struct ah_store_place *place, int generation);
 /* What the desk says: count, mine, first and name of the hosts, and what is above. Goes on to the next generation when
  * this one begins without it. AH_EINVAL, AH_ETIMEOUT; AH_EPEER when the first machine is gone or `stop` says so. */
-int ah_meeting_await(struct ah_meeting *meeting, bool (*stop)(void *context), void *context, struct ah_hosts *out);
-void ah_meeting_leave(struct ah_meeting *meeting);
+int ah_rendezvous_await(struct ah_rendezvous *meeting, bool (*stop)(void *context), void *context, struct ah_hosts *out);
+void ah_rendezvous_leave(struct ah_rendezvous *meeting);
 
 /* The table that the desk tells, as a text; returns its length. */
-int ah_meeting_write(const struct ah_meeting *meeting, const struct ah_hosts *hosts, char *text, size_t room);
+int ah_rendezvous_write(const struct ah_rendezvous *meeting, const struct ah_hosts *hosts, char *text, size_t room);
 
 #endif

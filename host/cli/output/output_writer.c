@@ -25,7 +25,7 @@ enum way {
     ASK_FIRST /* poll, then no more than fits into any pipe that has room */
 };
 
-struct ah_sink {
+struct ah_output_writer {
     int fd, opened; /* opened: to be closed here, or -1 */
     enum way way;
     int error;
@@ -33,7 +33,7 @@ struct ah_sink {
     size_t begin, end, room; /* of the pending bytes in text */
 };
 
-static void choose_way(struct ah_sink *sink, int fd)
+static void choose_way(struct ah_output_writer *sink, int fd)
 {
     struct stat info;
     char path[32];
@@ -55,9 +55,9 @@ static void choose_way(struct ah_sink *sink, int fd)
     }
 }
 
-int ah_sink_open(struct ah_sink **out, int fd)
+int ah_output_writer_open(struct ah_output_writer **out, int fd)
 {
-    struct ah_sink *sink = calloc(1, sizeof *sink);
+    struct ah_output_writer *sink = calloc(1, sizeof *sink);
     if (!sink)
         return ah_fail(AH_ENOMEM, "out of memory");
     sink->fd = fd;
@@ -67,7 +67,7 @@ int ah_sink_open(struct ah_sink **out, int fd)
     return 0;
 }
 
-void ah_sink_close(struct ah_sink *sink)
+void ah_output_writer_close(struct ah_output_writer *sink)
 {
     if (!sink)
         return;
@@ -77,7 +77,7 @@ void ah_sink_close(struct ah_sink *sink)
     free(sink);
 }
 
-static ssize_t put(struct ah_sink *sink, const char *text, size_t bytes)
+static ssize_t put(struct ah_output_writer *sink, const char *text, size_t bytes)
 {
     if (sink->way == SOCKET)
         return send(sink->fd, text, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -92,7 +92,7 @@ static ssize_t put(struct ah_sink *sink, const char *text, size_t bytes)
     return write(sink->fd, text, bytes);
 }
 
-void ah_sink_push(struct ah_sink *sink)
+void ah_output_writer_push(struct ah_output_writer *sink)
 {
     while (sink->begin < sink->end && !sink->error) {
         ssize_t n = put(sink, sink->text + sink->begin, sink->end - sink->begin);
@@ -106,7 +106,7 @@ void ah_sink_push(struct ah_sink *sink)
     sink->begin = sink->end = 0;
 }
 
-void ah_sink_write(struct ah_sink *sink, const char *text, size_t bytes)
+void ah_output_writer_write(struct ah_output_writer *sink, const char *text, size_t bytes)
 {
     if (sink->error || !bytes)
         return;
@@ -122,20 +122,20 @@ void ah_sink_write(struct ah_sink *sink, const char *text, size_t bytes)
     memcpy(sink->text + sink->end, text, bytes);
     sink->end += bytes;
     if (sink->end - sink->begin >= GATHER)
-        ah_sink_push(sink);
+        ah_output_writer_push(sink);
 }
 
-size_t ah_sink_pending(const struct ah_sink *sink)
+size_t ah_output_writer_pending(const struct ah_output_writer *sink)
 {
     return sink->error ? 0 : sink->end - sink->begin;
 }
 
-int ah_sink_fd(const struct ah_sink *sink)
+int ah_output_writer_fd(const struct ah_output_writer *sink)
 {
     return sink->fd;
 }
 
-int ah_sink_error(const struct ah_sink *sink)
+int ah_output_writer_error(const struct ah_output_writer *sink)
 {
     return sink->error;
 }

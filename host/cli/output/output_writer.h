@@ -8,21 +8,21 @@
 
 #include <stddef.h>
 
-struct ah_sink;
+struct ah_output_writer;
 
 /* `fd` is not closed. */
-int ah_sink_open(struct ah_sink **out, int fd);
-void ah_sink_close(struct ah_sink *sink);
+int ah_output_writer_open(struct ah_output_writer **out, int fd);
+void ah_output_writer_close(struct ah_output_writer *sink);
 
 /* Append; written at once when much has gathered, else by the next push. */
-void ah_sink_write(struct ah_sink *sink, const char *text, size_t bytes);
+void ah_output_writer_write(struct ah_output_writer *sink, const char *text, size_t bytes);
 /* Write what the reader takes now. */
-void ah_sink_push(struct ah_sink *sink);
+void ah_output_writer_push(struct ah_output_writer *sink);
 /* Bytes that the reader has not taken. */
-size_t ah_sink_pending(const struct ah_sink *sink);
+size_t ah_output_writer_pending(const struct ah_output_writer *sink);
 /* The descriptor to poll for POLLOUT while bytes are pending. */
-int ah_sink_fd(const struct ah_sink *sink);
+int ah_output_writer_fd(const struct ah_output_writer *sink);
 /* The errno with which writing failed for good (EPIPE: nobody reads any more), else 0. */
-int ah_sink_error(const struct ah_sink *sink);
+int ah_output_writer_error(const struct ah_output_writer *sink);
 
 #endif

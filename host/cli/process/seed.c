@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "tensor/device.h"
 
-int ah_cli_seed(const struct ah_board *board)
+int ah_cli_seed(const struct ah_control_block *board)
 {
     const char *text = getenv("ACCELHOST_SEED");
     uint64_t seed = board ? board->header->seed : ah_entropy_seed();

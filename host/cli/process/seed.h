@@ -7,6 +7,6 @@
 /* Seed the generators of the process before a script runs: with ACCELHOST_SEED, else with the seed of the job, which
  * all ranks that a launcher has started on this machine share (`board`; NULL: no job), else from the system's entropy.
  * AH_EINVAL when the variable is no integer from 0 to 2^53 - 1. */
-int ah_cli_seed(const struct ah_board *board);
+int ah_cli_seed(const struct ah_control_block *board);
 
 #endif

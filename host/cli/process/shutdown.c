@@ -1,4 +1,4 @@
-/* What must stay true: each way out passes `ah_ending_finish`, so that what could not be written is never lost in
+/* What must stay true: each way out passes `ah_shutdown_finish`, so that what could not be written is never lost in
  * silence. */
 #include "cli/process/shutdown.h"
 
@@ -43,25 +43,25 @@ static void ending_report_times(struct ah_host *host)
         lua_pcall(host->lua, 0, 0, 0);
 }
 
-int ah_ending_finish(struct ah_host *host, int code)
+int ah_shutdown_finish(struct ah_host *host, int code)
 {
     ending_report_times(host);
     /* What is still being saved is part of the run. */
     if (ah_saver_finish_all(code == 0) < 0 && code == 0)
-        return ah_ending_fail(host, ah_error_text());
+        return ah_shutdown_fail(host, ah_error_text());
     /* So are collectives that peers still need this rank's device for. */
     if (code == 0 && ah_groups_settle() < 0)
-        return ah_ending_fail(host, ah_error_text());
+        return ah_shutdown_fail(host, ah_error_text());
     if (!is_written() && code == 0) {
         fputs("accelhost: could not write all that the script printed\n", stderr);
         code = 1;
     }
-    if (!ah_board_report_end() && code == 0)
+    if (!ah_rank_report_end() && code == 0)
         code = 1;
     if (code == 0)
         ah_mpi_end();
     if (closes()) {
-        ah_inquiry_end();
+        ah_status_signal_end();
         ah_host_close(host);
         ah_device_close_all();
         exit(code);
@@ -69,24 +69,24 @@ int ah_ending_finish(struct ah_host *host, int code)
     _exit(code);
 }
 
-int ah_ending_fail(struct ah_host *host, const char *text)
+int ah_shutdown_fail(struct ah_host *host, const char *text)
 {
     const char *file = getenv("TORCHELASTIC_ERROR_FILE");
     fflush(stdout);
-    if (!ah_board_report_failure(text, false)) {
+    if (!ah_rank_report_failure(text, false)) {
         fprintf(stderr, "%s\n", text);
         if (file && *file)
-            ah_error_file_write(file, text, 0, ah_board_lost_peer());
+            ah_error_file_write(file, text, 0, ah_rank_lost_peer());
     }
-    return ah_ending_finish(host, 1);
+    return ah_shutdown_finish(host, 1);
 }
 
-void ah_ending_give_up(const char *text)
+void ah_shutdown_give_up(const char *text)
 {
-    ah_ending_fail(&(struct ah_host){NULL}, text);
+    ah_shutdown_fail(&(struct ah_host){NULL}, text);
 }
 
-void ah_ending_tell(const char *line)
+void ah_shutdown_report(const char *line)
 {
     fflush(stdout);
     fprintf(stderr, "accelhost: %s\n", line);
@@ -96,7 +96,7 @@ void ah_ending_tell(const char *line)
 static int os_exit(lua_State *L)
 {
     int code = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : luaL_optint(L, 1, 0);
-    return ah_ending_finish(lua_touserdata(L, lua_upvalueindex(1)), code);
+    return ah_shutdown_finish(lua_touserdata(L, lua_upvalueindex(1)), code);
 }
 
 static int replace_os_exit(lua_State *L)
@@ -108,7 +108,7 @@ static int replace_os_exit(lua_State *L)
     return 0;
 }
 
-int ah_ending_take_exit(struct ah_host *host)
+int ah_shutdown_take_exit(struct ah_host *host)
 {
     return lua_cpcall(host->lua, replace_os_exit, host) ? ah_host_keep_error(host) : 0;
 }

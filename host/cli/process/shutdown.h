@@ -5,14 +5,14 @@
 #include "cli/process/host.h"
 
 /* End the process. The code becomes 1 where something could not be saved or written. */
-int ah_ending_finish(struct ah_host *host, int code);
+int ah_shutdown_finish(struct ah_host *host, int code);
 /* The same after an error that ends it, with 1: told to the launcher, else on stderr. */
-int ah_ending_fail(struct ah_host *host, const char *text);
+int ah_shutdown_fail(struct ah_host *host, const char *text);
 /* The same when the state cannot be closed any more (cli/process/host.h). */
-void ah_ending_give_up(const char *text);
+void ah_shutdown_give_up(const char *text);
 /* A line of news on stderr (base/tell.h). */
-void ah_ending_tell(const char *line);
+void ah_shutdown_report(const char *line);
 /* Make os.exit end the process in this way. AH_ELUA. */
-int ah_ending_take_exit(struct ah_host *host);
+int ah_shutdown_take_exit(struct ah_host *host);
 
 #endif

@@ -92,7 +92,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
     errno = error;
 }
 
-void ah_inquiry_watch(lua_State *L)
+void ah_status_signal_watch(lua_State *L)
 {
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGURG};
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO | SA_ONSTACK};
@@ -109,7 +109,7 @@ void ah_inquiry_watch(lua_State *L)
         atomic_store(&ah_pulse->answers, 1);
 }
 
-void ah_inquiry_end(void)
+void ah_status_signal_end(void)
 {
     atomic_store(&ah_pulse->answers, 0);
     signal(SIGURG, SIG_IGN);

@@ -6,9 +6,9 @@
 #include <lua.h>
 
 /* Answer from now on. Once per process. */
-void ah_inquiry_watch(lua_State *L);
+void ah_status_signal_watch(lua_State *L);
 
 /* The state is about to be closed: answer no more. */
-void ah_inquiry_end(void);
+void ah_status_signal_end(void);
 
 #endif

@@ -270,14 +270,14 @@ static void copy_where(char *to, const char *where)
 {
     size_t length = strlen(where);
     /* The end of a long path says more than its beginning. */
-    if (length >= AH_BOARD_WHERE)
-        where += length - (AH_BOARD_WHERE - 1);
-    snprintf(to, AH_BOARD_WHERE, "%s", where);
+    if (length >= AH_CALL_WHERE)
+        where += length - (AH_CALL_WHERE - 1);
+    snprintf(to, AH_CALL_WHERE, "%s", where);
 }
 
-void ah_post_fill(struct ah_post *post, const struct ah_collective *call, uint32_t sequence, int size)
+void ah_call_record_fill(struct ah_call_record *post, const struct ah_collective *call, uint32_t sequence, int size)
 {
-    int ndim = call->ndim > AH_BOARD_DIMS ? -1 : call->ndim;
+    int ndim = call->ndim > AH_CALL_DIMS ? -1 : call->ndim;
     post->sequence = sequence;
     post->kind = (uint8_t)call->kind;
     post->async = call->async;
@@ -312,17 +312,17 @@ void ah_post_fill(struct ah_post *post, const struct ah_collective *call, uint32
     post->hash = hash;
 }
 
-const char *ah_post_name(const struct ah_post *post)
+const char *ah_call_record_name(const struct ah_call_record *post)
 {
     return ah_collective_name((enum ah_collective_kind)post->kind, post->async);
 }
 
-const char *ah_post_describe(const struct ah_post *post, char *text, size_t bytes)
+const char *ah_call_record_describe(const struct ah_call_record *post, char *text, size_t bytes)
 {
     char shape[160] = "", *at = shape, *end = shape + sizeof shape;
     const char *purpose = post->purpose < AH_PURPOSES ? purposes[post->purpose] : "";
     if (ah_collective_is_barrier((enum ah_collective_kind)post->kind)) {
-        snprintf(text, bytes, "%s%s", ah_post_name(post), purpose);
+        snprintf(text, bytes, "%s%s", ah_call_record_name(post), purpose);
         return text;
     }
     if (post->ndim < 0) {
@@ -339,7 +339,7 @@ const char *ah_post_describe(const struct ah_post *post, char *text, size_t byte
         snprintf(reduce, sizeof reduce, "(%s)", ah_reduce_name((enum ah_reduce_op)post->reduce));
     if (post->root > 0)
         snprintf(root, sizeof root, " root %d", post->root);
-    snprintf(text, bytes, "%s%s %s %s%s%s%s", ah_post_name(post), reduce,
+    snprintf(text, bytes, "%s%s %s %s%s%s%s", ah_call_record_name(post), reduce,
              post->dtype < AH_DTYPE_COUNT ? ah_dtype_name((enum ah_dtype)post->dtype) : "?", shape, root,
              post->far ? " on a device" : "", purpose);
     return text;

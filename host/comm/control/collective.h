@@ -11,7 +11,7 @@
 #include "base/status.h"
 
 struct ah_device;
-struct ah_post;
+struct ah_call_record;
 
 enum ah_reduce_op {
     AH_REDUCE_SUM,
@@ -123,12 +123,12 @@ int ah_collective_check(const struct ah_collective *call, int size);
 
 /* Fill in what a post says of a call: everything but where the buffer is. The hash is equal on two ranks when they
  * make the same call at the same place of the sequence. */
-void ah_post_fill(struct ah_post *post, const struct ah_collective *call, uint32_t sequence, int size);
+void ah_call_record_fill(struct ah_call_record *post, const struct ah_collective *call, uint32_t sequence, int size);
 
 /* "all_reduce(mean) float32 (10,)"; returns text. */
-const char *ah_post_describe(const struct ah_post *post, char *text, size_t bytes);
+const char *ah_call_record_describe(const struct ah_call_record *post, char *text, size_t bytes);
 
 /* "all_reduce" */
-const char *ah_post_name(const struct ah_post *post);
+const char *ah_call_record_name(const struct ah_call_record *post);
 
 #endif

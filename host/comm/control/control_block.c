@@ -23,22 +23,22 @@ static const size_t span_wanted = (size_t)64 << 30, span_least = (size_t)1 << 30
 
 static size_t board_bytes(int size)
 {
-    return sizeof(struct ah_board_header) + (size_t)size * sizeof(struct ah_board_slot);
+    return sizeof(struct ah_control_header) + (size_t)size * sizeof(struct ah_rank_entry);
 }
 
-static struct ah_board *board_blank(void)
+static struct ah_control_block *board_blank(void)
 {
-    struct ah_board *board = calloc(1, sizeof *board);
+    struct ah_control_block *board = calloc(1, sizeof *board);
     if (!board)
         return NULL;
     board->fd = -1;
     board->header = MAP_FAILED;
-    for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+    for (int r = 0; r < AH_MAX_RANKS; r++)
         board->segment_fd[r] = -1;
     return board;
 }
 
-void ah_board_close(struct ah_board *board)
+void ah_control_close(struct ah_control_block *board)
 {
     if (!board)
         return;
@@ -55,16 +55,16 @@ void ah_board_close(struct ah_board *board)
     free(board);
 }
 
-int ah_board_create(struct ah_board **out, int size)
+int ah_control_create(struct ah_control_block **out, int size)
 {
-    if (size < 1 || size > AH_BOARD_MAX_RANKS)
-        return ah_fail(AH_EINVAL, "expected 1..%d processes, got %d", AH_BOARD_MAX_RANKS, size);
-    struct ah_board *board = board_blank();
+    if (size < 1 || size > AH_MAX_RANKS)
+        return ah_fail(AH_EINVAL, "expected 1..%d processes, got %d", AH_MAX_RANKS, size);
+    struct ah_control_block *board = board_blank();
     if (!board)
         return ah_fail(AH_ENOMEM, "out of memory");
     board->size = size;
     board->bytes = board_bytes(size);
-    board->fd = memfd_create(AH_BOARD_NAME, MFD_CLOEXEC);
+    board->fd = memfd_create(AH_CONTROL_NAME, MFD_CLOEXEC);
     if (board->fd < 0 || ftruncate(board->fd, (off_t)board->bytes))
         goto failed;
     board->header = mmap(NULL, board->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, board->fd, 0);
@@ -74,13 +74,13 @@ int ah_board_create(struct ah_board **out, int size)
         int fd = memfd_create("accelhost-rank", MFD_CLOEXEC);
         if (fd < 0)
             goto failed;
-        board->segment_fd[r] = ah_board_slot(board, r)->segment_fd = fd;
-        atomic_store(&ah_board_slot(board, r)->blamed, -1);
-        atomic_store(&ah_board_slot(board, r)->pulse.loss, NAN);
+        board->segment_fd[r] = ah_rank_entry(board, r)->segment_fd = fd;
+        atomic_store(&ah_rank_entry(board, r)->blamed, -1);
+        atomic_store(&ah_rank_entry(board, r)->pulse.loss, NAN);
         if (ftruncate(fd, 2 * AH_STAGE_BYTES))
             goto failed;
     }
-    struct ah_board_header *header = board->header;
+    struct ah_control_header *header = board->header;
     header->version = BOARD_VERSION;
     header->size = header->local = size;
     header->seed = ah_entropy_seed();
@@ -91,28 +91,28 @@ int ah_board_create(struct ah_board **out, int size)
     return 0;
 failed:
     ah_fail(AH_EIO, "cannot make the job's shared memory (memfd): %s", strerror(errno));
-    ah_board_close(board);
+    ah_control_close(board);
     return AH_EIO;
 }
 
-int ah_board_place(struct ah_board *board, const struct ah_hosts *hosts)
+int ah_control_place(struct ah_control_block *board, const struct ah_hosts *hosts)
 {
-    struct ah_board_header *header = board->header;
+    struct ah_control_header *header = board->header;
     int first = hosts->first[hosts->mine], local = hosts->first[hosts->mine + 1] - first;
     if (hosts->count < 1 || hosts->count > AH_HOSTS_MAX || hosts->first[hosts->count] != board->size || local < 1)
         return ah_fail(AH_EINVAL, "the ranks of %d hosts do not make the job's %d", hosts->count, board->size);
     header->first = first;
     header->local = local;
     for (int r = first; r < first + local; r++)
-        for (int c = 0; c < AH_BOARD_CHANNELS; c++) {
-            struct ah_channel *channel = &ah_board_slot(board, r)->channel[c];
+        for (int c = 0; c < AH_MAX_GROUPS; c++) {
+            struct ah_group_block *channel = &ah_rank_entry(board, r)->channel[c];
             atomic_store(&channel->news, (char *)header->news - (char *)channel);
         }
     board->hosts = hosts;
     return 0;
 }
 
-int ah_board_map_segments(struct ah_board *board)
+int ah_control_map_segments(struct ah_control_block *board)
 {
     /* Address space only: pages come with use. Where it is limited, a smaller span does. All ranks need not agree. */
     for (size_t span = span_wanted; span >= span_least; span /= 2) {
@@ -135,7 +135,7 @@ int ah_board_map_segments(struct ah_board *board)
     return ah_fail(AH_ENOMEM, "cannot reserve address space for %d ranks: %s", board->size, strerror(errno));
 }
 
-int ah_board_hand_over(struct ah_board *board)
+int ah_control_hand_over(struct ah_control_block *board)
 {
     for (int r = 0; r < board->size; r++)
         fcntl(board->segment_fd[r], F_SETFD, 0);
@@ -144,17 +144,17 @@ int ah_board_hand_over(struct ah_board *board)
 }
 
 /* Is what is mapped a board of this version? */
-static bool is_board(const struct ah_board *board)
+static bool is_board(const struct ah_control_block *board)
 {
-    const struct ah_board_header *header = board->header;
+    const struct ah_control_header *header = board->header;
     return header->magic == board_magic && header->version == BOARD_VERSION && header->size >= 1 &&
-           header->size <= AH_BOARD_MAX_RANKS && board->bytes == board_bytes(header->size);
+           header->size <= AH_MAX_RANKS && board->bytes == board_bytes(header->size);
 }
 
-int ah_board_open(struct ah_board **out, int fd, int rank, const int *segments)
+int ah_control_open(struct ah_control_block **out, int fd, int rank, const int *segments)
 {
     struct stat info;
-    struct ah_board *board = board_blank();
+    struct ah_control_block *board = board_blank();
     int status = AH_EIO;
     if (!board)
         return ah_fail(AH_ENOMEM, "out of memory");
@@ -174,10 +174,10 @@ int ah_board_open(struct ah_board **out, int fd, int rank, const int *segments)
     }
     board->size = board->header->size;
     for (int r = 0; r < board->size; r++)
-        board->segment_fd[r] = segments ? segments[r] : ah_board_slot(board, r)->segment_fd;
-    AH_TRYGO(ah_board_map_segments(board), failed);
+        board->segment_fd[r] = segments ? segments[r] : ah_rank_entry(board, r)->segment_fd;
+    AH_TRYGO(ah_control_map_segments(board), failed);
     for (int r = 0; r < board->size; r++) {
-        if (r == rank || (rank == board->header->first && !ah_board_is_local(board, r))) {
+        if (r == rank || (rank == board->header->first && !ah_control_is_local(board, r))) {
             fcntl(board->segment_fd[r], F_SETFD, FD_CLOEXEC);
         } else {
             close(board->segment_fd[r]);
@@ -193,14 +193,14 @@ int ah_board_open(struct ah_board **out, int fd, int rank, const int *segments)
 foreign:
     ah_fail(AH_EIO, "ACCELHOST_BOARD=%d is not the board of a running job", fd);
 failed:
-    ah_board_close(board);
+    ah_control_close(board);
     return status;
 }
 
-void ah_board_look(struct ah_board **out, int fd)
+void ah_control_look(struct ah_control_block **out, int fd)
 {
     struct stat info;
-    struct ah_board *board = board_blank();
+    struct ah_control_block *board = board_blank();
     *out = NULL;
     if (!board)
         return;
@@ -214,10 +214,10 @@ void ah_board_look(struct ah_board **out, int fd)
     board->size = board->header->size;
     return;
 foreign:
-    ah_board_close(board);
+    ah_control_close(board);
 }
 
-int ah_board_grow(struct ah_board *board, int rank, size_t bytes)
+int ah_control_grow(struct ah_control_block *board, int rank, size_t bytes)
 {
     struct stat info;
     if (bytes > board->segment_span)
@@ -239,37 +239,37 @@ static struct flock life_of(int rank)
     return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
 }
 
-int ah_board_show_life(struct ah_board *board, int rank)
+int ah_control_show_life(struct ah_control_block *board, int rank)
 {
     struct flock life = life_of(rank);
     if (fcntl(board->fd, F_SETLK, &life))
         return ah_fail(AH_EIO, "cannot lock the job's shared memory: %s", strerror(errno));
-    atomic_store(&ah_board_slot(board, rank)->pid, (int)getpid());
+    atomic_store(&ah_rank_entry(board, rank)->pid, (int)getpid());
     return 0;
 }
 
-bool ah_board_lost(struct ah_board *board, int rank)
+bool ah_control_lost(struct ah_control_block *board, int rank)
 {
-    struct ah_board_slot *slot = ah_board_slot(board, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(board, rank);
     struct flock life = life_of(rank);
     if (!board->header->alone || board->fd < 0 || !atomic_load(&slot->pid) ||
         atomic_load(&slot->state) != AH_RANK_RUNNING || fcntl(board->fd, F_GETLK, &life) || life.l_type != F_UNLCK)
         return false;
-    ah_board_leave(board, rank, AH_RANK_DIED, NULL, false);
+    ah_control_leave(board, rank, AH_RANK_DIED, NULL, false);
     return true;
 }
 
-int ah_board_recover(struct ah_board *board)
+int ah_control_recover(struct ah_control_block *board)
 {
     for (int r = 0; r < board->size; r++)
-        AH_TRY(ah_kept_reserve(board, r));
+        AH_TRY(ah_replay_reserve(board, r));
     board->header->recovers = true;
     return 0;
 }
 
-bool ah_board_replace(struct ah_board *board, int rank)
+bool ah_control_replace(struct ah_control_block *board, int rank)
 {
-    struct ah_board_slot *slot = ah_board_slot(board, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(board, rank);
     int running = AH_RANK_RUNNING;
     if (!board->header->recovers || atomic_load(&slot->ended_ns) || atomic_load(&slot->group_status))
         return false;
@@ -282,30 +282,30 @@ bool ah_board_replace(struct ah_board *board, int rank)
     return true;
 }
 
-void ah_board_return(struct ah_board *board, int rank)
+void ah_control_return(struct ah_control_block *board, int rank)
 {
-    struct ah_board_slot *slot = ah_board_slot(board, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(board, rank);
     int returning = AH_RANK_RETURNING;
     if (atomic_load_explicit(&slot->state, memory_order_relaxed) != AH_RANK_RETURNING)
         return;
-    atomic_store(&slot->returned_at, (int64_t)ah_kept_boundaries(board, rank) - 1);
+    atomic_store(&slot->returned_at, (int64_t)ah_replay_boundaries(board, rank) - 1);
     atomic_store(&slot->returned_ns, ah_now_ns());
     atomic_compare_exchange_strong(&slot->state, &returning, AH_RANK_RUNNING);
 }
 
-void ah_board_wake(struct ah_board *board)
+void ah_control_wake(struct ah_control_block *board)
 {
-    ah_news_tell(&board->header->news[AH_MIRROR]);
+    ah_notification_notify(&board->header->news[AH_REPLICA]);
     for (int r = 0; r < board->size; r++)
         for (int c = 0; c < atomic_load(&board->header->channels); c++)
-            ah_channel_wake(&ah_board_slot(board, r)->channel[c]);
+            ah_group_wake(&ah_rank_entry(board, r)->channel[c]);
 }
 
 /* Of a text that is too long the middle goes: the message stands first, the script's frames last. */
-static void keep_text(struct ah_board_slot *slot, const char *text)
+static void keep_text(struct ah_rank_entry *slot, const char *text)
 {
     static const char cut[] = "\n  (cut)\n";
-    enum { ROOM = AH_BOARD_TEXT - 1, TAIL = AH_BOARD_TEXT / 2, HEAD = ROOM - TAIL - (int)sizeof cut + 1 };
+    enum { ROOM = AH_RANK_TEXT - 1, TAIL = AH_RANK_TEXT / 2, HEAD = ROOM - TAIL - (int)sizeof cut + 1 };
     size_t length = strlen(text);
     if (length <= ROOM) {
         memcpy(slot->text, text, length + 1);
@@ -316,9 +316,9 @@ static void keep_text(struct ah_board_slot *slot, const char *text)
     memcpy(slot->text + HEAD + sizeof cut - 1, text + length - TAIL, TAIL + 1);
 }
 
-bool ah_board_leave(struct ah_board *board, int rank, enum ah_rank_state state, const char *text, bool victim)
+bool ah_control_leave(struct ah_control_block *board, int rank, enum ah_rank_state state, const char *text, bool victim)
 {
-    struct ah_board_slot *slot = ah_board_slot(board, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(board, rank);
     int64_t none = 0;
     if (!atomic_compare_exchange_strong(&slot->ended_ns, &none, ah_now_ns()))
         return false;
@@ -330,23 +330,23 @@ bool ah_board_leave(struct ah_board *board, int rank, enum ah_rank_state state, 
         atomic_compare_exchange_strong(&board->header->first_failed, &nobody, rank);
     }
     atomic_store(&slot->state, (int)state);
-    ah_board_wake(board);
+    ah_control_wake(board);
     return true;
 }
 
-bool ah_board_first_to_tell(struct ah_board *board, int rank, uint32_t progress)
+bool ah_control_first_to_report(struct ah_control_block *board, int rank, uint32_t progress)
 {
     uint64_t mark = (uint64_t)(rank + 1) << 32 | progress;
     return atomic_exchange(&board->header->told, mark) != mark;
 }
 
-const struct ah_post *ah_board_last_post(struct ah_board *board, int rank, uint32_t *sequence)
+const struct ah_call_record *ah_control_last_post(struct ah_control_block *board, int rank, uint32_t *sequence)
 {
-    struct ah_board_slot *slot = ah_board_slot(board, rank);
-    struct ah_channel *channel = &slot->channel[atomic_load(&slot->latest)];
+    struct ah_rank_entry *slot = ah_rank_entry(board, rank);
+    struct ah_group_block *channel = &slot->channel[atomic_load(&slot->latest)];
     uint32_t posted = atomic_load(&channel->counter[AH_POSTED]), first = atomic_load(&channel->base);
     if (ah_reached(first, posted)) /* where a group begins anew its numbers come before its calls */
         return NULL;
     *sequence = posted - first;
-    return ah_channel_post(channel, posted);
+    return ah_group_record(channel, posted);
 }

@@ -19,14 +19,14 @@
 #include "base/status.h"
 #include "comm/control/group_block.h"
 
-#define AH_BOARD_NAME "accelhost-board" /* of the memfd */
+#define AH_CONTROL_NAME "accelhost-board" /* of the memfd */
 
 /* Seconds without progress before a rank that others wait for is reported, unless ACCELHOST_PATIENCE says otherwise. */
 #define AH_PATIENCE_S 10
 
 enum {
-    AH_BOARD_CHANNELS = 8, /* groups that a rank may be a member of at once; channel 0 is the whole job's */
-    AH_BOARD_TEXT = 16 * 1024, /* bytes of a rank's failure text */
+    AH_MAX_GROUPS = 8, /* groups that a rank may be a member of at once; channel 0 is the whole job's */
+    AH_RANK_TEXT = 16 * 1024, /* bytes of a rank's failure text */
     AH_STAGE_BYTES = 128 * 1024, /* one half of a rank's staging area, which opens its data segment */
 };
 
@@ -40,15 +40,15 @@ enum ah_rank_state {
 
 /* Where a rank was at a boundary (recover.h), and what it published there. */
 struct ah_boundary {
-    uint32_t posted[AH_BOARD_CHANNELS]; /* its counters */
+    uint32_t posted[AH_MAX_GROUPS]; /* its counters */
     uint64_t note_bytes, slice_bytes;
 };
 
 /* What a rank has kept for whoever replaces it (kept.h): written by the rank alone, complete before the counter that
  * tells of it. Boundaries are counted by ROUND of channel 0. */
-struct ah_keeping {
+struct ah_replay_log {
     struct ah_boundary boundary[2];      /* the last two, by their number's last bit */
-    uint32_t set_up[AH_BOARD_CHANNELS];  /* counters at boundary 0 */
+    uint32_t set_up[AH_MAX_GROUPS];  /* counters at boundary 0 */
     _Atomic uint64_t used[3];            /* bytes kept: for good, and since each of the two boundaries */
 };
 
@@ -59,10 +59,10 @@ struct ah_awaited {
     atomic_int what;          /* enum ah_awaiting; the others are complete before it is set */
     atomic_int peer;          /* its rank on the board, -1: any of the group */
     _Atomic int64_t tag, since_ns;
-    char where[AH_BOARD_WHERE];
+    char where[AH_CALL_WHERE];
 };
 
-struct ah_board_slot {
+struct ah_rank_entry {
     _Alignas(64) atomic_int pid;
     atomic_int state;         /* enum ah_rank_state */
     atomic_int group_status;  /* AH_E* of the collective that poisoned the rank's group, else 0 */
@@ -74,19 +74,19 @@ struct ah_board_slot {
     atomic_int line;          /* at a prompt of several processes: which line it is in, or was; 0: no prompt */
     atomic_int line_done;     /* the last one that it is through with */
     char group_text[512];     /* with group_status; complete before that is set */
-    char text[AH_BOARD_TEXT]; /* with AH_RANK_FAILED: message and traceback */
+    char text[AH_RANK_TEXT]; /* with AH_RANK_FAILED: message and traceback */
     atomic_int latest;        /* the channel of its latest collective */
     atomic_int replaced;      /* how often its process was, by another one */
     atomic_int due;           /* the process replaces another one, and has not taken its state */
     _Atomic int64_t returned_ns;  /* of the last replacement */
     _Atomic int64_t returned_at;  /* the boundary at which it took the rank's place, -1: none */
-    struct ah_keeping keeping;
+    struct ah_replay_log keeping;
     struct ah_pulse pulse;    /* what it does now */
     struct ah_awaited awaited;
-    struct ah_channel channel[AH_BOARD_CHANNELS];
+    struct ah_group_block channel[AH_MAX_GROUPS];
 };
 
-struct ah_board_header {
+struct ah_control_header {
     uint64_t magic;
     uint32_t version;
     int32_t size;
@@ -100,91 +100,91 @@ struct ah_board_header {
     _Alignas(64) atomic_int first_failed; /* rank, -1 before */
     atomic_int channels;                  /* ever used on any slot: what a wake looks at */
     _Atomic uint64_t told;                /* the stuck rank (from 1) and its progress that a wait last told of */
-    struct ah_news news[AH_READERS];
+    struct ah_notification news[AH_READERS];
     _Atomic int64_t silence_ns;           /* without a beat of the mirror, after which it is stuck; 0: there is none */
     atomic_uint beats;
-    _Alignas(64) struct ah_board_slot slot[];
+    _Alignas(64) struct ah_rank_entry slot[];
 };
 
 struct ah_hosts;
-struct ah_mirror;
+struct ah_replica;
 
 /* One process's mapping of a board and its segments. */
-struct ah_board {
-    struct ah_board_header *header;
+struct ah_control_block {
+    struct ah_control_header *header;
     size_t bytes;
     int size;
     int fd;                                   /* the creator's, and of ranks that are alone; else -1 */
     size_t segment_span;                      /* bytes reserved for each segment */
-    unsigned char *segment[AH_BOARD_MAX_RANKS];
-    int segment_fd[AH_BOARD_MAX_RANKS];       /* -1 once closed */
-    size_t segment_bytes[AH_BOARD_MAX_RANKS]; /* it has at least so many, as was found or made; none ever shrinks */
+    unsigned char *segment[AH_MAX_RANKS];
+    int segment_fd[AH_MAX_RANKS];       /* -1 once closed */
+    size_t segment_bytes[AH_MAX_RANKS]; /* it has at least so many, as was found or made; none ever shrinks */
     const struct ah_hosts *hosts;             /* NULL: there is one */
-    struct ah_mirror *mirror;                 /* of a leader, while it is open */
+    struct ah_replica *mirror;                 /* of a leader, while it is open */
 };
 
 /* The job is on several hosts, of which this board is one's. By its maker before any rank maps it, and by every rank
  * when it has mapped it; the struct is kept, not copied. AH_EINVAL when it does not fit the board. */
-int ah_board_place(struct ah_board *board, const struct ah_hosts *hosts);
+int ah_control_place(struct ah_control_block *board, const struct ah_hosts *hosts);
 /* Is the rank on this host? */
-static inline bool ah_board_is_local(const struct ah_board *board, int rank)
+static inline bool ah_control_is_local(const struct ah_control_block *board, int rank)
 {
     return rank >= board->header->first && rank < board->header->first + board->header->local;
 }
 
 /* Make a board for `size` ranks. The creator's mapping has no segments mapped yet. */
-int ah_board_create(struct ah_board **out, int size);
+int ah_control_create(struct ah_control_block **out, int size);
 
 /* Map the segments too, so that threads or forked children can be ranks on this mapping. */
-int ah_board_map_segments(struct ah_board *board);
+int ah_control_map_segments(struct ah_control_block *board);
 
 /* Let the descriptors pass the next exec (call in the child); the number for ACCELHOST_BOARD. */
-int ah_board_hand_over(struct ah_board *board);
+int ah_control_hand_over(struct ah_control_block *board);
 
 /* Map the board behind a descriptor, as `rank`: all segments are mapped, and all descriptors but that of the rank's own
  * segment are closed (where ranks are alone the board's stays, too, and a host's first rank keeps those of ranks on
  * other hosts). `segments` are the ranks' descriptors; NULL: those that were inherited. AH_EIO when it is no board of
  * this program. */
-int ah_board_open(struct ah_board **out, int fd, int rank, const int *segments);
+int ah_control_open(struct ah_control_block **out, int fd, int rank, const int *segments);
 
-void ah_board_close(struct ah_board *board);
+void ah_control_close(struct ah_control_block *board);
 
-static inline struct ah_board_slot *ah_board_slot(struct ah_board *board, int rank)
+static inline struct ah_rank_entry *ah_rank_entry(struct ah_control_block *board, int rank)
 {
     return &board->header->slot[rank];
 }
 
 /* Map a board of which only the descriptor is at hand, to look at it: read only, no segments. NULL in *out when it is
  * none, or one of another version of the program. */
-void ah_board_look(struct ah_board **out, int fd);
+void ah_control_look(struct ah_control_block **out, int fd);
 
 /* Make a rank's data segment at least `bytes` long (zero-filled). */
-int ah_board_grow(struct ah_board *board, int rank, size_t bytes);
+int ah_control_grow(struct ah_control_block *board, int rank, size_t bytes);
 
 /* Take a rank out of AH_RANK_RUNNING; the first caller wins and true is returned. Wakes all waits. */
-bool ah_board_leave(struct ah_board *board, int rank, enum ah_rank_state state, const char *text, bool victim);
+bool ah_control_leave(struct ah_control_block *board, int rank, enum ah_rank_state state, const char *text, bool victim);
 
 /* Where ranks are alone: hold what the system takes back when this process ends, whatever ends it. */
-int ah_board_show_life(struct ah_board *board, int rank);
+int ah_control_show_life(struct ah_control_block *board, int rank);
 /* Has a rank ended without a word? Then it is marked as dead. Where there is a launcher that one looks, and the answer
  * is false. */
-bool ah_board_lost(struct ah_board *board, int rank);
+bool ah_control_lost(struct ah_control_block *board, int rank);
 
 /* Ranks are replaced in this job. By the board's maker, before any rank maps it. */
-int ah_board_recover(struct ah_board *board);
+int ah_control_recover(struct ah_control_block *board);
 /* The process of a rank was killed and another one takes its place: peers wait for it. False when that cannot be: it
  * had ended, or given up a group. */
-bool ah_board_replace(struct ah_board *board, int rank);
+bool ah_control_replace(struct ah_control_block *board, int rank);
 /* It has come to where the rank was, or ran on from the beginning. By the new process. */
-void ah_board_return(struct ah_board *board, int rank);
+void ah_control_return(struct ah_control_block *board, int rank);
 
 /* Wake every wait on the board: something is wrong, all look at the states. */
-void ah_board_wake(struct ah_board *board);
+void ah_control_wake(struct ah_control_block *board);
 
 /* Of all ranks that find `rank` stuck at the same progress only the first is to say so. */
-bool ah_board_first_to_tell(struct ah_board *board, int rank, uint32_t progress);
+bool ah_control_first_to_report(struct ah_control_block *board, int rank, uint32_t progress);
 
 /* What the rank brought to its latest collective, and which one of its group that was; NULL before the first. */
-const struct ah_post *ah_board_last_post(struct ah_board *board, int rank, uint32_t *sequence);
+const struct ah_call_record *ah_control_last_post(struct ah_control_block *board, int rank, uint32_t *sequence);
 
 #endif

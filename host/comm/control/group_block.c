@@ -15,14 +15,14 @@ static void wake(atomic_uint *word)
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-void ah_news_tell(struct ah_news *news)
+void ah_notification_notify(struct ah_notification *news)
 {
     atomic_fetch_add(&news->changes, 1);
     if (atomic_load(&news->sleepers) && !atomic_load(&news->attended))
         wake(&news->changes);
 }
 
-void ah_news_sleep(struct ah_news *news, uint32_t seen, int64_t limit_ns)
+void ah_notification_sleep(struct ah_notification *news, uint32_t seen, int64_t limit_ns)
 {
     struct timespec limit = {limit_ns / 1000000000, limit_ns % 1000000000};
     atomic_fetch_add(&news->sleepers, 1);
@@ -31,7 +31,7 @@ void ah_news_sleep(struct ah_news *news, uint32_t seen, int64_t limit_ns)
     atomic_fetch_sub(&news->sleepers, 1);
 }
 
-void ah_news_attend(struct ah_news *news)
+void ah_notification_attend(struct ah_notification *news)
 {
     atomic_fetch_add_explicit(&news->visits, 1, memory_order_relaxed);
     if (atomic_load_explicit(&news->attended, memory_order_relaxed))
@@ -43,13 +43,13 @@ void ah_news_attend(struct ah_news *news)
         wake(&news->changes);
 }
 
-void ah_news_leave(struct ah_news *news)
+void ah_notification_leave(struct ah_notification *news)
 {
     if (atomic_load_explicit(&news->attended, memory_order_relaxed) && atomic_exchange(&news->attended, 0))
         wake(&news->attended);
 }
 
-bool ah_news_nap(struct ah_news *news, uint32_t *visits)
+bool ah_notification_nap(struct ah_notification *news, uint32_t *visits)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
     uint32_t now = atomic_load(&news->visits);
@@ -64,23 +64,23 @@ bool ah_news_nap(struct ah_news *news, uint32_t *visits)
     return true;
 }
 
-void ah_channel_tell(struct ah_channel *channel, enum ah_reader reader)
+void ah_group_notify(struct ah_group_block *channel, enum ah_reader reader)
 {
     int64_t distance = atomic_load_explicit(&channel->news, memory_order_relaxed);
     if (distance)
-        ah_news_tell((struct ah_news *)((char *)channel + distance) + reader);
+        ah_notification_notify((struct ah_notification *)((char *)channel + distance) + reader);
 }
 
-void ah_channel_advance(struct ah_channel *channel, enum ah_counter which, uint32_t value)
+void ah_group_counter_advance(struct ah_group_block *channel, enum ah_counter which, uint32_t value)
 {
     atomic_store(&channel->counter[which], value);
     if (atomic_load(&channel->sleepers))
         wake(&channel->counter[which]);
     if (which != AH_ROUND)
-        ah_channel_tell(channel, which == AH_SLICED ? AH_COURIER : AH_MIRROR);
+        ah_group_notify(channel, which == AH_SLICED ? AH_PROGRESS : AH_REPLICA);
 }
 
-void ah_channel_sleep(struct ah_channel *channel, enum ah_counter which, uint32_t seen, int64_t limit_ns)
+void ah_group_sleep(struct ah_group_block *channel, enum ah_counter which, uint32_t seen, int64_t limit_ns)
 {
     struct timespec limit = {limit_ns / 1000000000, limit_ns % 1000000000};
     atomic_fetch_add(&channel->sleepers, 1);
@@ -89,7 +89,7 @@ void ah_channel_sleep(struct ah_channel *channel, enum ah_counter which, uint32_
     atomic_fetch_sub(&channel->sleepers, 1);
 }
 
-void ah_channel_wake(struct ah_channel *channel)
+void ah_group_wake(struct ah_group_block *channel)
 {
     if (atomic_load(&channel->sleepers))
         for (int c = 0; c < AH_COUNTERS; c++)

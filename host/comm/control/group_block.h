@@ -11,15 +11,15 @@
 #include <stdint.h>
 
 enum {
-    AH_BOARD_MAX_RANKS = 256,
-    AH_CHANNEL_POSTS = 64, /* calls a rank may have posted that a peer has not done */
-    AH_CHANNEL_LETTERS = 32, /* messages a rank may have posted that have not been received */
-    AH_BOARD_WHERE = 64,   /* bytes of a call site */
-    AH_BOARD_DIMS = 8,
+    AH_MAX_RANKS = 256,
+    AH_GROUP_CALLS = 64, /* calls a rank may have posted that a peer has not done */
+    AH_GROUP_MESSAGES = 32, /* messages a rank may have posted that have not been received */
+    AH_CALL_WHERE = 64,   /* bytes of a call site */
+    AH_CALL_DIMS = 8,
 };
 
 /* What a rank brought to a collective: the fingerprint, and where its buffer is. */
-struct ah_post {
+struct ah_call_record {
     uint32_t sequence;
     uint8_t kind, dtype, reduce; /* enum ah_collective_kind, ah_dtype, ah_reduce_op */
     int8_t ndim;                 /* -1: shape not told */
@@ -29,7 +29,7 @@ struct ah_post {
     uint64_t hash;   /* of everything that must agree */
     int64_t count;
     uint64_t offset; /* of the buffer in the rank's segment, or AH_NO_OFFSET */
-    int64_t size[AH_BOARD_DIMS];
+    int64_t size[AH_CALL_DIMS];
     bool async, far; /* far: on the memory of a device */
     uint8_t purpose; /* enum ah_purpose, no part of the fingerprint */
     /* For a group over several hosts (spread.h); no part of the fingerprint: */
@@ -40,26 +40,26 @@ struct ah_post {
     uint64_t landing; /* where what comes from other hosts is to lie in its segment, as the result would */
     uint64_t partial; /* where its host's sum is to lie, of the first rank of a host */
     uint64_t counts;  /* where the call's counts lie in its segment */
-    _Alignas(64) char where[AH_BOARD_WHERE];
+    _Alignas(64) char where[AH_CALL_WHERE];
 };
 #define AH_NO_OFFSET UINT64_MAX
 
 /* A message that a rank has for another (mail.h). Its sender writes it while it is free, frees it when it was received,
  * and may take it back while it is posted; from taken to received it is the receiver's. */
-enum ah_letter_state {
-    AH_LETTER_FREE,
-    AH_LETTER_POSTED,
-    AH_LETTER_TAKEN,
-    AH_LETTER_RECEIVED,
+enum ah_message_state {
+    AH_MESSAGE_FREE,
+    AH_MESSAGE_POSTED,
+    AH_MESSAGE_TAKEN,
+    AH_MESSAGE_RECEIVED,
     /* To a rank on another host a letter is taken back by asking there. */
-    AH_LETTER_RECALLED, /* asked: it is received, or */
-    AH_LETTER_EMPTY,    /* is back: its sender posts it again, or another one in its place */
+    AH_MESSAGE_RECALLED, /* asked: it is received, or */
+    AH_MESSAGE_EMPTY,    /* is back: its sender posts it again, or another one in its place */
 };
 /* How a taken letter's message goes whose memory is on a device (line.h): its receiver answers OPEN with LINE or HOST,
  * its sender then says TICKET for a line that is to be opened, STAGED when the host has the bytes. */
-enum ah_letter_way { AH_WAY_OPEN, AH_WAY_LINE, AH_WAY_TICKET, AH_WAY_HOST, AH_WAY_STAGED };
-enum { AH_LANE_CARD = 16, AH_LANE_TICKET = 128 };
-struct ah_letter {
+enum ah_message_way { AH_WAY_OPEN, AH_WAY_LINE, AH_WAY_TICKET, AH_WAY_HOST, AH_WAY_STAGED };
+enum { AH_DEVICE_COMM_CARD = 16, AH_DEVICE_COMM_TICKET = 128 };
+struct ah_message_header {
     atomic_uint state;
     atomic_uint number; /* of the sender's messages in this group, in order */
     atomic_int to;
@@ -70,12 +70,12 @@ struct ah_letter {
     atomic_int member; /* the receiver's rank on the board */
     int64_t count;
     uint64_t offset; /* as of a post */
-    int64_t size[AH_BOARD_DIMS];
+    int64_t size[AH_CALL_DIMS];
     bool far;        /* may go by a line: from this card */
-    uint8_t card[AH_LANE_CARD], ticket[AH_LANE_TICKET];
+    uint8_t card[AH_DEVICE_COMM_CARD], ticket[AH_DEVICE_COMM_TICKET];
     uint32_t turn;   /* among those of the line */
     atomic_uint way;
-    _Alignas(64) char where[AH_BOARD_WHERE];
+    _Alignas(64) char where[AH_CALL_WHERE];
 };
 
 /* Each is a futex word for who waits on it. POSTED: calls announced. DONE: calls of which this rank has done all that
@@ -84,15 +84,15 @@ enum ah_counter { AH_POSTED, AH_DONE, AH_ROUND, AH_SLICED, AH_SENT, AH_RECEIVED,
 
 /* A board's word that changes whenever one of its host's ranks has news. While a rank that waits attends to it, instead
  * of the thread whose work that is, nobody is woken. */
-struct ah_news {
+struct ah_notification {
     _Alignas(64) atomic_uint changes;
     atomic_int sleepers;
     atomic_uint attended, visits; /* by such a rank, until it leaves or has not come for a while; how often it came */
 };
 /* For whom: the mirror (all counters but those of the backend), the courier (SLICED). */
-enum ah_reader { AH_MIRROR, AH_COURIER, AH_READERS };
+enum ah_reader { AH_REPLICA, AH_PROGRESS, AH_READERS };
 
-struct ah_channel {
+struct ah_group_block {
     _Alignas(64) atomic_uint counter[AH_COUNTERS];
     atomic_uint sleepers;     /* peers asleep on one of the counters */
     atomic_uint base;         /* where the counters of the present group began */
@@ -101,39 +101,39 @@ struct ah_channel {
     _Atomic uint64_t roll;    /* where in its segment the courier finds who the members are, in order */
     atomic_int wanted_from;   /* the rank (from 2) that a message is awaited from, 1: any, 0: none is */
     _Atomic int64_t wanted_tag;
-    _Atomic uint64_t members[AH_BOARD_MAX_RANKS / 64]; /* of the present group: a bit for each rank of the board */
-    _Alignas(64) struct ah_post post[AH_CHANNEL_POSTS];
-    struct ah_letter letter[AH_CHANNEL_LETTERS];
+    _Atomic uint64_t members[AH_MAX_RANKS / 64]; /* of the present group: a bit for each rank of the board */
+    _Alignas(64) struct ah_call_record post[AH_GROUP_CALLS];
+    struct ah_message_header letter[AH_GROUP_MESSAGES];
 };
 
 /* Advance a counter of the own channel and wake who sleeps on it. */
-void ah_channel_advance(struct ah_channel *channel, enum ah_counter which, uint32_t value);
+void ah_group_counter_advance(struct ah_group_block *channel, enum ah_counter which, uint32_t value);
 
 /* Sleep until the counter differs from `seen`, the channel is woken, or `limit_ns` has passed. */
-void ah_channel_sleep(struct ah_channel *channel, enum ah_counter which, uint32_t seen, int64_t limit_ns);
+void ah_group_sleep(struct ah_group_block *channel, enum ah_counter which, uint32_t seen, int64_t limit_ns);
 
 /* Wake all who sleep on it: something is wrong. */
-void ah_channel_wake(struct ah_channel *channel);
+void ah_group_wake(struct ah_group_block *channel);
 
 /* Tell a reader of the own board of something that no counter shows. */
-void ah_channel_tell(struct ah_channel *channel, enum ah_reader reader);
-void ah_news_tell(struct ah_news *news);
+void ah_group_notify(struct ah_group_block *channel, enum ah_reader reader);
+void ah_notification_notify(struct ah_notification *news);
 /* Sleep until there is news since `seen`, or `limit_ns` has passed. */
-void ah_news_sleep(struct ah_news *news, uint32_t seen, int64_t limit_ns);
+void ah_notification_sleep(struct ah_notification *news, uint32_t seen, int64_t limit_ns);
 /* By a rank that waits, at each look; and when it goes to sleep: from then on the thread is to see to it again. */
-void ah_news_attend(struct ah_news *news);
-void ah_news_leave(struct ah_news *news);
+void ah_notification_attend(struct ah_notification *news);
+void ah_notification_leave(struct ah_notification *news);
 /* By the thread: has a rank attended to it since `*visits`? Then nap, until it leaves, or a millisecond. */
-bool ah_news_nap(struct ah_news *news, uint32_t *visits);
+bool ah_notification_nap(struct ah_notification *news, uint32_t *visits);
 
-static inline uint32_t ah_channel_counter(struct ah_channel *channel, enum ah_counter which)
+static inline uint32_t ah_group_counter(struct ah_group_block *channel, enum ah_counter which)
 {
     return atomic_load_explicit(&channel->counter[which], memory_order_acquire);
 }
 
-static inline struct ah_post *ah_channel_post(struct ah_channel *channel, uint32_t sequence)
+static inline struct ah_call_record *ah_group_record(struct ah_group_block *channel, uint32_t sequence)
 {
-    return &channel->post[sequence % AH_CHANNEL_POSTS];
+    return &channel->post[sequence % AH_GROUP_CALLS];
 }
 
 /* Counters wrap: true when `value` has reached `target`. */

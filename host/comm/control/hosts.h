@@ -3,7 +3,7 @@
  * Every host has a board of its own, with slots for all ranks of the job; the ranks of a host are consecutive. One
  * process of each host, its first rank, leads: it keeps the slots of other hosts' ranks true (mirror.h) and moves bytes
  * between hosts (wire.h). Whoever brings a job's ranks together fills this in and hands it to each rank, which tells
- * its board (ah_board_place). */
+ * its board (ah_control_place). */
 #ifndef AH_COMM_HOSTS_H
 #define AH_COMM_HOSTS_H
 

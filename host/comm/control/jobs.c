@@ -13,11 +13,11 @@
 #include "base/process.h"
 
 /* The launcher starts rank 0; a script that runs alone is rank 0. */
-static int pid_of(struct ah_board *board)
+static int pid_of(struct ah_control_block *board)
 {
     struct ah_process process;
     for (int r = 0; r < board->size; r++) {
-        int pid = atomic_load(&ah_board_slot(board, r)->pid);
+        int pid = atomic_load(&ah_rank_entry(board, r)->pid);
         if (pid && !board->header->reports)
             return pid;
         if (pid && ah_process_look(pid, &process) && process.state != 'Z')
@@ -53,7 +53,7 @@ static void look_behind(struct search *search, int holder, const char *name)
     if (search->count < search->most && search->count < MOST && !fstat(fd, &info) &&
         !is_known(search, info.st_ino)) {
         struct ah_seen_job *job = &search->jobs[search->count];
-        ah_board_look(&job->board, fd);
+        ah_control_look(&job->board, fd);
         if (job->board) {
             job->pid = pid_of(job->board);
             job->pid = job->pid ? job->pid : holder;
@@ -73,7 +73,7 @@ static void search_process(struct search *search, int pid)
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
         ssize_t n = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
         target[n > 0 ? n : 0] = 0;
-        if (!strncmp(target, "/memfd:" AH_BOARD_NAME " ", sizeof "/memfd:" AH_BOARD_NAME))
+        if (!strncmp(target, "/memfd:" AH_CONTROL_NAME " ", sizeof "/memfd:" AH_CONTROL_NAME))
             look_behind(search, pid, entry->d_name);
     }
     closedir(folder);
@@ -100,31 +100,31 @@ int ah_jobs_see(struct ah_seen_job *jobs, int most)
     return search.count;
 }
 
-static struct ah_channel *latest_channel(const struct ah_board *board, int rank)
+static struct ah_group_block *latest_channel(const struct ah_control_block *board, int rank)
 {
-    struct ah_board_slot *slot = &board->header->slot[rank];
+    struct ah_rank_entry *slot = &board->header->slot[rank];
     int latest = atomic_load(&slot->latest);
-    return &slot->channel[latest >= 0 && latest < AH_BOARD_CHANNELS ? latest : 0];
+    return &slot->channel[latest >= 0 && latest < AH_MAX_GROUPS ? latest : 0];
 }
 
-bool ah_jobs_waits(const struct ah_board *board, int rank)
+bool ah_jobs_waits(const struct ah_control_block *board, int rank)
 {
-    struct ah_board_slot *slot = &board->header->slot[rank];
-    struct ah_channel *channel = latest_channel(board, rank);
+    struct ah_rank_entry *slot = &board->header->slot[rank];
+    struct ah_group_block *channel = latest_channel(board, rank);
     return atomic_load(&slot->pulse.waits) &&
-           !ah_reached(ah_channel_counter(channel, AH_DONE), ah_channel_counter(channel, AH_POSTED));
+           !ah_reached(ah_group_counter(channel, AH_DONE), ah_group_counter(channel, AH_POSTED));
 }
 
-const struct ah_awaited *ah_jobs_awaited(const struct ah_board *board, int rank)
+const struct ah_awaited *ah_jobs_awaited(const struct ah_control_block *board, int rank)
 {
     const struct ah_awaited *awaited = &board->header->slot[rank].awaited;
     int what = atomic_load(&awaited->what);
     return what == AH_AWAITS_MESSAGE || what == AH_AWAITS_RECEIVER ? awaited : NULL;
 }
 
-int ah_jobs_members(const struct ah_board *board, int rank, int *member)
+int ah_jobs_members(const struct ah_control_block *board, int rank, int *member)
 {
-    struct ah_channel *channel = latest_channel(board, rank);
+    struct ah_group_block *channel = latest_channel(board, rank);
     int count = 0;
     for (int r = 0; r < board->size; r++)
         if (atomic_load(&channel->members[r / 64]) >> r % 64 & 1)
@@ -133,21 +133,21 @@ int ah_jobs_members(const struct ah_board *board, int rank, int *member)
 }
 
 /* Of a group the members that have not come to the call that this one has posted. */
-static int missing(const struct ah_board *board, int rank, int *waited)
+static int missing(const struct ah_control_block *board, int rank, int *waited)
 {
-    int member[AH_BOARD_MAX_RANKS], count = 0, members = ah_jobs_members(board, rank, member);
-    struct ah_channel *mine = latest_channel(board, rank);
+    int member[AH_MAX_RANKS], count = 0, members = ah_jobs_members(board, rank, member);
+    struct ah_group_block *mine = latest_channel(board, rank);
     ptrdiff_t which = mine - board->header->slot[rank].channel;
-    uint32_t posted = ah_channel_counter(mine, AH_POSTED);
+    uint32_t posted = ah_group_counter(mine, AH_POSTED);
     for (int i = 0; i < members; i++) {
-        struct ah_channel *theirs = &board->header->slot[member[i]].channel[which];
-        if (member[i] != rank && !ah_reached(ah_channel_counter(theirs, AH_POSTED), posted))
+        struct ah_group_block *theirs = &board->header->slot[member[i]].channel[which];
+        if (member[i] != rank && !ah_reached(ah_group_counter(theirs, AH_POSTED), posted))
             waited[count++] = member[i];
     }
     return count;
 }
 
-int ah_jobs_waited(const struct ah_board *board, int rank, int *waited)
+int ah_jobs_waited(const struct ah_control_block *board, int rank, int *waited)
 {
     const struct ah_awaited *awaited = ah_jobs_awaited(board, rank);
     int peer = awaited ? atomic_load(&awaited->peer) : -1;

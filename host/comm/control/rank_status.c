@@ -11,7 +11,7 @@
 #include "base/process.h"
 
 /* Has the rank answered? */
-static bool ask(const struct ah_board_slot *slot, int pid, int patience_ms)
+static bool ask(const struct ah_rank_entry *slot, int pid, int patience_ms)
 {
     const struct ah_pulse *pulse = &slot->pulse;
     unsigned before = atomic_load(&pulse->answered);
@@ -25,7 +25,7 @@ static bool ask(const struct ah_board_slot *slot, int pid, int patience_ms)
     return false;
 }
 
-const char *ah_doing(const struct ah_board_slot *slot, int patience_ms, char *text, size_t room)
+const char *ah_rank_status(const struct ah_rank_entry *slot, int patience_ms, char *text, size_t room)
 {
     struct ah_process process;
     int pid = atomic_load(&slot->pid);

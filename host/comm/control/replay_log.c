@@ -20,18 +20,18 @@ static const struct {
     {(uint64_t)32 << 30, (uint64_t)16 << 30},
     {(uint64_t)48 << 30, (uint64_t)16 << 30},
 }, part_of[] = {
-    [AH_KEPT_NOTE] = {(uint64_t)1 << 30, (uint64_t)1 << 30},
-    [AH_KEPT_SLICE] = {(uint64_t)4 << 30, (uint64_t)6 << 30},
+    [AH_REPLAY_NOTE] = {(uint64_t)1 << 30, (uint64_t)1 << 30},
+    [AH_REPLAY_SLICE] = {(uint64_t)4 << 30, (uint64_t)6 << 30},
 };
 
-int ah_kept_reserve(struct ah_board *board, int rank)
+int ah_replay_reserve(struct ah_control_block *board, int rank)
 {
     if (ftruncate(board->segment_fd[rank], (off_t)(area_of[AREAS - 1].at + area_of[AREAS - 1].bytes)))
         return ah_fail(AH_EIO, "shared memory of rank %d for live recovery: %s", rank, strerror(errno));
     return 0;
 }
 
-int ah_kept_check(const struct ah_board *board)
+int ah_replay_check(const struct ah_control_block *board)
 {
     uint64_t needed = area_of[AREAS - 1].at + area_of[AREAS - 1].bytes;
     if (board->segment_span >= needed)
@@ -40,16 +40,16 @@ int ah_kept_check(const struct ah_board *board)
                    (unsigned long long)(needed / gib), (unsigned long long)(board->segment_span / gib));
 }
 
-static struct ah_keeping *keeping_of(const struct ah_board *board, int rank)
+static struct ah_replay_log *keeping_of(const struct ah_control_block *board, int rank)
 {
     return &board->header->slot[rank].keeping;
 }
 
-static struct ah_kept *index_of(const struct ah_board *board, int rank, int area, int channel)
+static struct ah_replay_entry *index_of(const struct ah_control_block *board, int rank, int area, int channel)
 {
-    _Static_assert(sizeof(struct ah_kept) * INDEXED * AREAS * AH_BOARD_CHANNELS <= (size_t)1 << 30,
+    _Static_assert(sizeof(struct ah_replay_entry) * INDEXED * AREAS * AH_MAX_GROUPS <= (size_t)1 << 30,
                    "the indexes lie before the notes");
-    return (struct ah_kept *)board->segment[rank] + ((size_t)area * AH_BOARD_CHANNELS + (size_t)channel) * INDEXED;
+    return (struct ah_replay_entry *)board->segment[rank] + ((size_t)area * AH_MAX_GROUPS + (size_t)channel) * INDEXED;
 }
 
 /* The area of the interval behind a boundary. */
@@ -59,7 +59,7 @@ static int area_behind(uint32_t boundary)
 }
 
 /* The boundary behind which a rank made a call, one of after boundary 0, and its counter there. */
-static bool find_interval(const struct ah_keeping *keeping, uint32_t published, int channel, uint32_t sequence,
+static bool find_interval(const struct ah_replay_log *keeping, uint32_t published, int channel, uint32_t sequence,
                           uint32_t *boundary, uint32_t *first)
 {
     for (uint32_t back = 1; back <= 2 && back <= published; back++) {
@@ -73,10 +73,10 @@ static bool find_interval(const struct ah_keeping *keeping, uint32_t published, 
 
 /* Which calls are those of set-up is told once: while a replacement makes them, a peer may be writing its next boundary
  * in the place of the last but one. */
-const struct ah_kept *ah_kept_find(struct ah_board *board, int rank, int channel, uint32_t sequence)
+const struct ah_replay_entry *ah_replay_find(struct ah_control_block *board, int rank, int channel, uint32_t sequence)
 {
-    const struct ah_keeping *keeping = keeping_of(board, rank);
-    uint32_t published = ah_kept_boundaries(board, rank), boundary, first = 0;
+    const struct ah_replay_log *keeping = keeping_of(board, rank);
+    uint32_t published = ah_replay_boundaries(board, rank), boundary, first = 0;
     int area = 0;
     if (published && !ah_reached(keeping->set_up[channel], sequence)) {
         if (!find_interval(keeping, published, channel, sequence, &boundary, &first))
@@ -84,20 +84,20 @@ const struct ah_kept *ah_kept_find(struct ah_board *board, int rank, int channel
         area = area_behind(boundary);
     }
     uint32_t place = sequence - first - 1;
-    const struct ah_kept *kept = index_of(board, rank, area, channel) + place;
+    const struct ah_replay_entry *kept = index_of(board, rank, area, channel) + place;
     return place < INDEXED && kept->sequence == sequence ? kept : NULL;
 }
 
-const void *ah_kept_input(const struct ah_board *board, int rank, const struct ah_kept *kept)
+const void *ah_replay_input(const struct ah_control_block *board, int rank, const struct ah_replay_entry *kept)
 {
     return board->segment[rank] + kept->offset;
 }
 
-int ah_kept_add(struct ah_board *board, int rank, int channel, const struct ah_post *post, const void *in,
+int ah_replay_add(struct ah_control_block *board, int rank, int channel, const struct ah_call_record *post, const void *in,
                 size_t bytes)
 {
-    struct ah_keeping *keeping = keeping_of(board, rank);
-    uint32_t published = ah_kept_boundaries(board, rank);
+    struct ah_replay_log *keeping = keeping_of(board, rank);
+    uint32_t published = ah_replay_boundaries(board, rank);
     int area = published ? area_behind(published - 1) : 0;
     uint32_t first = published ? keeping->boundary[(published - 1) & 1].posted[channel] : 0;
     uint32_t place = post->sequence - first - 1;
@@ -107,8 +107,8 @@ int ah_kept_add(struct ah_board *board, int rank, int channel, const struct ah_p
     if (bytes > area_of[area].bytes - used)
         return ah_fail(AH_ENOMEM, "live recovery keeps at most %llu GiB of what a rank brings to calls from one step "
                        "to the next", (unsigned long long)(area_of[area].bytes / gib));
-    struct ah_kept *kept = index_of(board, rank, area, channel) + place;
-    *kept = (struct ah_kept){.sequence = post->sequence, .note = post->note, .hash = post->hash, .weight = post->weight,
+    struct ah_replay_entry *kept = index_of(board, rank, area, channel) + place;
+    *kept = (struct ah_replay_entry){.sequence = post->sequence, .note = post->note, .hash = post->hash, .weight = post->weight,
                              .offset = area_of[area].at + used, .bytes = bytes, .kind = post->kind,
                              .async = post->async};
     memcpy(kept->where, post->where, sizeof kept->where);
@@ -118,9 +118,9 @@ int ah_kept_add(struct ah_board *board, int rank, int channel, const struct ah_p
     return 0;
 }
 
-void ah_kept_turn(struct ah_board *board, int rank, uint32_t boundary)
+void ah_replay_turn(struct ah_control_block *board, int rank, uint32_t boundary)
 {
-    struct ah_keeping *keeping = keeping_of(board, rank);
+    struct ah_replay_log *keeping = keeping_of(board, rank);
     int area = area_behind(boundary), other = boundary ? area_behind(boundary - 1) : 0;
     uint64_t had = atomic_load(&keeping->used[area]), has = atomic_load(&keeping->used[other]);
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = (has + page - 1) / page * page;
@@ -130,12 +130,12 @@ void ah_kept_turn(struct ah_board *board, int rank, uint32_t boundary)
         madvise(board->segment[rank] + area_of[area].at + from, had - from, MADV_REMOVE);
 }
 
-unsigned char *ah_kept_part(const struct ah_board *board, int rank, enum ah_kept_part part, uint32_t boundary)
+unsigned char *ah_replay_part(const struct ah_control_block *board, int rank, enum ah_replay_part part, uint32_t boundary)
 {
     return board->segment[rank] + part_of[part].at + (boundary & 1) * part_of[part].bytes;
 }
 
-uint64_t ah_kept_most(enum ah_kept_part part)
+uint64_t ah_replay_most(enum ah_replay_part part)
 {
     return part_of[part].bytes;
 }

@@ -10,7 +10,7 @@
 #include "comm/control/control_block.h"
 
 /* What a rank brought to one call. */
-struct ah_kept {
+struct ah_replay_entry {
     uint32_t sequence;
     uint32_t note;
     uint64_t hash; /* as of its post, as the rest */
@@ -18,34 +18,34 @@ struct ah_kept {
     uint64_t offset, bytes; /* of the input, in the segment */
     uint8_t kind;
     bool async;
-    _Alignas(64) char where[AH_BOARD_WHERE];
+    _Alignas(64) char where[AH_CALL_WHERE];
 };
 
 /* Make a segment as long as its parts lie apart; only what is written takes memory. */
-int ah_kept_reserve(struct ah_board *board, int rank);
+int ah_replay_reserve(struct ah_control_block *board, int rank);
 /* Is all of it mapped here? */
-int ah_kept_check(const struct ah_board *board);
+int ah_replay_check(const struct ah_control_block *board);
 
 /* The boundaries that a rank has published. */
-static inline uint32_t ah_kept_boundaries(struct ah_board *board, int rank)
+static inline uint32_t ah_replay_boundaries(struct ah_control_block *board, int rank)
 {
-    return ah_channel_counter(&ah_board_slot(board, rank)->channel[0], AH_ROUND);
+    return ah_group_counter(&ah_rank_entry(board, rank)->channel[0], AH_ROUND);
 }
 
 /* What the rank brought to a call that it has posted; NULL: it is kept no more. */
-const struct ah_kept *ah_kept_find(struct ah_board *board, int rank, int channel, uint32_t sequence);
+const struct ah_replay_entry *ah_replay_find(struct ah_control_block *board, int rank, int channel, uint32_t sequence);
 /* Its input. */
-const void *ah_kept_input(const struct ah_board *board, int rank, const struct ah_kept *kept);
+const void *ah_replay_input(const struct ah_control_block *board, int rank, const struct ah_replay_entry *kept);
 /* Keep what this rank brings to its next call on the channel, before it posts that. */
-int ah_kept_add(struct ah_board *board, int rank, int channel, const struct ah_post *post, const void *in,
+int ah_replay_add(struct ah_control_block *board, int rank, int channel, const struct ah_call_record *post, const void *in,
                 size_t bytes);
 /* Boundary number `boundary` is published next, and all ranks have published the one before: what was kept from before
  * that goes. */
-void ah_kept_turn(struct ah_board *board, int rank, uint32_t boundary);
+void ah_replay_turn(struct ah_control_block *board, int rank, uint32_t boundary);
 
 /* Where the note and the slice of a boundary lie, at most that long. */
-enum ah_kept_part { AH_KEPT_NOTE, AH_KEPT_SLICE };
-unsigned char *ah_kept_part(const struct ah_board *board, int rank, enum ah_kept_part part, uint32_t boundary);
-uint64_t ah_kept_most(enum ah_kept_part part);
+enum ah_replay_part { AH_REPLAY_NOTE, AH_REPLAY_SLICE };
+unsigned char *ah_replay_part(const struct ah_control_block *board, int rank, enum ah_replay_part part, uint32_t boundary);
+uint64_t ah_replay_most(enum ah_replay_part part);
 
 #endif

@@ -15,14 +15,14 @@ struct piece {
 };
 
 struct ah_segment {
-    struct ah_board *board;
+    struct ah_control_block *board;
     int rank;
     size_t used;
     struct piece *free;
     pthread_mutex_t lock;
 };
 
-int ah_segment_open(struct ah_segment **out, struct ah_board *board, int rank)
+int ah_segment_open(struct ah_segment **out, struct ah_control_block *board, int rank)
 {
     struct ah_segment *segment = calloc(1, sizeof *segment);
     if (!segment)
@@ -82,7 +82,7 @@ static int alloc(struct ah_segment *segment, size_t bytes, bool zeroed, void **o
         if (zeroed)
             memset(base + offset, 0, bytes);
     } else {
-        AH_TRY(ah_board_grow(segment->board, segment->rank, segment->used + bytes));
+        AH_TRY(ah_control_grow(segment->board, segment->rank, segment->used + bytes));
         offset = segment->used;
         segment->used += bytes;
     }

@@ -10,7 +10,7 @@
 
 struct ah_segment;
 
-int ah_segment_open(struct ah_segment **out, struct ah_board *board, int rank);
+int ah_segment_open(struct ah_segment **out, struct ah_control_block *board, int rank);
 void ah_segment_close(struct ah_segment *segment); /* the memory itself stays mapped with the board */
 
 /* 64-byte aligned; zeroed on request. AH_ENOMEM when the segment cannot grow. */

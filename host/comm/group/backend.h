@@ -12,7 +12,7 @@
 #include "comm/group/message.h"
 
 /* What a rank tells its peers of its memory with a post. */
-struct ah_brought {
+struct ah_call_arguments {
     uint64_t offset; /* of its input in its segment, or AH_NO_OFFSET; the rest is for several hosts (channel.h) */
     bool wired;
     uint32_t travels, own, own_bytes, steps;
@@ -26,7 +26,7 @@ struct ah_work {
     struct ah_work *next;  /* of the works that this rank has not carried out, or of the abandoned ones */
     struct ah_collective call;
     uint32_t sequence;
-    struct ah_brought brought; /* told to the peers with the post: `start` sets it */
+    struct ah_call_arguments brought; /* told to the peers with the post: `start` sets it */
     uint32_t note;   /* all ranks' notes or-ed, once every rank has posted */
     int64_t *counts; /* own copy of the call's; NULL: it has none */
     uint32_t era;    /* of the group when it began */
@@ -36,19 +36,19 @@ struct ah_work {
 };
 
 /* A message under way, of its sender or its receiver. */
-struct ah_mail {
+struct ah_message_request {
     struct ah_group *group;
-    struct ah_mail *next; /* of the group's outgoing or incoming ones, in order */
+    struct ah_message_request *next; /* of the group's outgoing or incoming ones, in order */
     struct ah_message message;
-    int64_t size[AH_BOARD_DIMS];
-    char where[AH_BOARD_WHERE];
+    int64_t size[AH_CALL_DIMS];
+    char where[AH_CALL_WHERE];
     uint32_t number;
     uint64_t offset;          /* told to the receiver with the letter: `give` sets it */
-    struct ah_letter *letter; /* on the sender's channel; NULL: not posted, not found yet */
+    struct ah_message_header *letter; /* on the sender's channel; NULL: not posted, not found yet */
     uint32_t era;             /* of the group when it began */
     bool sends, stays, done, abandoned; /* stays: the sender's memory is left alone until it is received */
     bool far, moved;          /* far: may go by a line (line.h), from the card; moved: the sender's part is done */
-    uint8_t card[AH_LANE_CARD];
+    uint8_t card[AH_DEVICE_COMM_CARD];
     void *mark;               /* of the lane's */
     void (*release)(void *held); /* of an abandoned one: called when it goes; NULL: nothing is held */
     void *held;
@@ -57,7 +57,7 @@ struct ah_mail {
 struct ah_seat;
 struct ah_backend {
     const char *name;
-    /* Of the structs that begin with struct ah_group, struct ah_work, struct ah_mail; zero-filled. */
+    /* Of the structs that begin with struct ah_group, struct ah_work, struct ah_message_request; zero-filled. */
     size_t group_bytes, work_bytes, mail_bytes;
     /* Complete a group whose common part is filled in; may wait for the peers. NULL: nothing to do. */
     int (*open)(struct ah_group *group);
@@ -70,7 +70,7 @@ struct ah_backend {
 
     /* A blocking call. `bring`, before the post: prepare what lies open to the peers with it (NULL: nothing). `run`:
      * all have posted and agree; returns when the result is here. In a group of one only `run` is called. */
-    int (*bring)(struct ah_group *group, const struct ah_collective *call, struct ah_brought *out);
+    int (*bring)(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out);
     int (*run)(struct ah_group *group, const struct ah_collective *call);
 
     /* A work. `start`, before its post. `carry`, in order, when all have posted and agree: do this rank's part; the
@@ -92,10 +92,10 @@ struct ah_backend {
      * receiver: bring what there is of letter->count elements, without waiting, until *done; of each sender one message
      * at a time. `serve`, by the sender while the receiver fetches: what `fetch` waits for (NULL: nothing). `forget`:
      * give back what the mail holds; complete as in drop. give NULL: no messages. */
-    int (*give)(struct ah_mail *mail);
-    int (*fetch)(struct ah_mail *mail, bool *done);
-    int (*serve)(struct ah_mail *mail);
-    void (*forget)(struct ah_mail *mail, bool complete);
+    int (*give)(struct ah_message_request *mail);
+    int (*fetch)(struct ah_message_request *mail, bool *done);
+    int (*serve)(struct ah_message_request *mail);
+    void (*forget)(struct ah_message_request *mail, bool complete);
 
     /* Whoever waits calls `attend` between two looks at what it waits for: do what would else be done by a thread,
      * without waiting; true when something has moved. `leave`: it goes to sleep, and the thread is to go on. NULL: no
@@ -124,8 +124,8 @@ struct ah_group {
     atomic_int refs;
     int rank, size;
     struct ah_group *root;      /* that this one was split from, directly or not; itself for the first */
-    struct ah_board *board;     /* NULL for a group of one */
-    struct ah_channel **peer;   /* every rank's channel of this group */
+    struct ah_control_block *board;     /* NULL for a group of one */
+    struct ah_group_block **peer;   /* every rank's channel of this group */
     int *member;                /* its rank on the board */
     int channel;
     uint32_t base;              /* where the channel's counters began for this group */
@@ -133,7 +133,7 @@ struct ah_group {
     uint32_t ring_safe;         /* every rank has done the calls up to here, as far as we looked */
     struct ah_work *first, **last;  /* works that this rank has not carried out yet, in order */
     struct ah_work *abandoned;      /* carried out here, not yet everywhere */
-    struct ah_mail *outgoing, *incoming; /* messages that were not received yet, in order */
+    struct ah_message_request *outgoing, *incoming; /* messages that were not received yet, in order */
     uint32_t sent;              /* messages posted so far */
     uint64_t identity;          /* of its members and base: tells it from others that use the channel in turn */
     int spins;                  /* looks at a counter before sleeping */
@@ -143,10 +143,10 @@ struct ah_group {
     char poison_text[1024];
     bool logs;
     uint32_t era;               /* how often it has begun anew */
-    struct ah_lane *lane;       /* for the memory of a device; NULL: none, or not asked for */
+    struct ah_device_comm *lane;       /* for the memory of a device; NULL: none, or not asked for */
     bool lane_asked;            /* whether there is one has been found out */
-    enum ah_lane_choice choice;
-    struct ah_line *lines;      /* for messages from and to devices */
+    enum ah_device_comm_choice choice;
+    struct ah_device_p2p *lines;      /* for messages from and to devices */
     struct ah_group *parts;     /* of a root: the open ones; of a part: the next */
     struct ah_group *retired;   /* of a root: groups that are closed but whose channel peers may still look at */
     uint32_t channels;          /* of a root: a bit for each channel in use */
@@ -154,7 +154,7 @@ struct ah_group {
 
 /* Where a rank sits when a group opens. */
 struct ah_seat {
-    struct ah_board *board; /* must outlive the group */
+    struct ah_control_block *board; /* must outlive the group */
     int rank, size;
     const int *member;      /* the ranks on the board, NULL: 0 .. size - 1 */
     int channel;
@@ -202,9 +202,9 @@ int ah_group_check_health(struct ah_group *group, const char *name);
 /* Carry out the works up to `upto`; without `block` only as far as all ranks have posted. */
 int ah_group_advance(struct ah_group *group, uint32_t upto, bool block);
 
-static inline const struct ah_post *ah_group_post(const struct ah_group *group, int rank, uint32_t sequence)
+static inline const struct ah_call_record *ah_group_post(const struct ah_group *group, int rank, uint32_t sequence)
 {
-    return ah_channel_post(group->peer[rank], sequence);
+    return ah_group_record(group->peer[rank], sequence);
 }
 
 #endif

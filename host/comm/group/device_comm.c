@@ -10,7 +10,7 @@
 #include "comm/group/device_p2p.h"
 
 struct entry {
-    int64_t usable, card[AH_LANE_CARD / sizeof(int64_t)];
+    int64_t usable, card[AH_DEVICE_COMM_CARD / sizeof(int64_t)];
 };
 enum { WORDS = sizeof(struct entry) / sizeof(int64_t) };
 
@@ -53,13 +53,13 @@ static bool find_reason(const struct ah_group *group, const struct entry *table,
     return true;
 }
 
-static int tell_cards(struct ah_group *group, struct ah_device *device, const struct ah_lane_type *type,
+static int tell_cards(struct ah_group *group, struct ah_device *device, const struct ah_device_comm_type *type,
                       const char *where, char *reason, size_t room)
 {
     struct entry mine = {0}, *table = malloc((size_t)group->size * sizeof *table);
     if (!table)
         return ah_fail(AH_ENOMEM, "out of memory");
-    uint8_t card[AH_LANE_CARD] = {0};
+    uint8_t card[AH_DEVICE_COMM_CARD] = {0};
     mine.usable = type->card(device, card) == 0;
     memcpy(mine.card, card, sizeof mine.card);
     char missing[512];
@@ -73,11 +73,11 @@ static int tell_cards(struct ah_group *group, struct ah_device *device, const st
 }
 
 /* A rank on which it fails poisons the group, so that the others do not wait for it. */
-static int open_together(struct ah_group *group, struct ah_device *device, const struct ah_lane_type *type,
+static int open_together(struct ah_group *group, struct ah_device *device, const struct ah_device_comm_type *type,
                          const char *where)
 {
-    uint8_t ticket[AH_LANE_TICKET] = {0};
-    struct ah_lane *lane;
+    uint8_t ticket[AH_DEVICE_COMM_TICKET] = {0};
+    struct ah_device_comm *lane;
     if (group->rank == 0)
         AH_TRY(ah_group_poison(group, type->invite(device, ticket)));
     AH_TRY(run(group, ah_collective_broadcast(ticket, sizeof ticket, AH_U8, 0), where));
@@ -89,19 +89,19 @@ static int open_together(struct ah_group *group, struct ah_device *device, const
     return 0;
 }
 
-int ah_group_reach(struct ah_group *group, struct ah_device *device, const struct ah_lane_type *type,
+int ah_group_reach(struct ah_group *group, struct ah_device *device, const struct ah_device_comm_type *type,
                    const char *where, bool *out)
 {
     char reason[640];
     *out = false;
-    if (group->choice == AH_LANE_NONE)
+    if (group->choice == AH_DEVICE_COMM_NONE)
         return 0;
     if (group->lane && group->lane->device != device)
         return ah_fail(AH_EINVAL, "%s: a rank's tensors of a group lie on one device, and others of this one were on "
                        "another", group->lane->type->moves.name);
     if (group->lane_asked || group->size == 1 || !type) {
         *out = group->lane != NULL;
-        if (!*out && group->choice == AH_LANE_ONLY && group->size > 1)
+        if (!*out && group->choice == AH_DEVICE_COMM_ONLY && group->size > 1)
             return ah_fail(AH_EINVAL, "this device has no collectives of its own");
         return 0;
     }
@@ -109,7 +109,7 @@ int ah_group_reach(struct ah_group *group, struct ah_device *device, const struc
     AH_TRY(tell_cards(group, device, type, where, reason, sizeof reason));
     if (!reason[0])
         AH_TRY(open_together(group, device, type, where));
-    else if (group->choice == AH_LANE_ONLY)
+    else if (group->choice == AH_DEVICE_COMM_ONLY)
         return ah_group_poison(group, ah_fail(AH_EINVAL, "%s: %s", type->moves.name, reason));
     else if (group->rank == 0 && group->root == group)
         ah_tell("collectives on this device go through the host's memory, not by %s: %s", type->moves.name, reason);
@@ -135,32 +135,32 @@ bool ah_group_has_asked(const struct ah_group *group)
 
 bool ah_group_may_have_lane(const struct ah_group *group)
 {
-    return group->choice != AH_LANE_NONE;
+    return group->choice != AH_DEVICE_COMM_NONE;
 }
 
-enum ah_lane_choice ah_group_choose_lane(struct ah_group *group, enum ah_lane_choice choice)
+enum ah_device_comm_choice ah_group_choose_lane(struct ah_group *group, enum ah_device_comm_choice choice)
 {
-    enum ah_lane_choice before = group->choice;
+    enum ah_device_comm_choice before = group->choice;
     group->choice = choice;
     return before;
 }
 
-int ah_lane_check(struct ah_group *group)
+int ah_device_comm_check(struct ah_group *group)
 {
     if (group->poison)
         return 0;
     if (group->lane)
         AH_TRY(ah_group_poison(group, group->lane->type->check(group->lane)));
-    return ah_group_poison(group, ah_line_check_all(group));
+    return ah_group_poison(group, ah_device_p2p_check_all(group));
 }
 
-void ah_lane_forget(struct ah_group *group)
+void ah_device_comm_forget(struct ah_group *group)
 {
     if (group->lane)
         group->lane->type->close(group->lane);
     group->lane = NULL;
     group->lane_asked = false;
-    ah_line_close_all(group);
+    ah_device_p2p_close_all(group);
 }
 
 int ah_groups_carry(void)
@@ -178,7 +178,7 @@ int ah_groups_settle(void)
     struct ah_group *root = ah_group_first();
     for (struct ah_group *group = root; group; group = group == root ? root->parts : group->parts) {
         int settled = group->lane && !group->poison ? group->lane->type->settle(group->lane) : 0;
-        settled = settled < 0 || group->poison ? settled : ah_line_settle_all(group);
+        settled = settled < 0 || group->poison ? settled : ah_device_p2p_settle_all(group);
         status = status < 0 ? status : ah_group_poison(group, settled);
     }
     return status;

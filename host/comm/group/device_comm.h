@@ -15,13 +15,13 @@
 
 struct ah_device;
 
-struct ah_lane {
-    const struct ah_lane_type *type;
+struct ah_device_comm {
+    const struct ah_device_comm_type *type;
     struct ah_group *group;
     struct ah_device *device;
 };
 
-struct ah_lane_type {
+struct ah_device_comm_type {
     /* Moves what lies on the device, as backend.h says: name, work_bytes, run, start, carry, finish, drop. `finish` and
      * `drop` make the device wait, not the host; a work may be dropped before the device is through with it. */
     struct ah_backend moves;
@@ -30,27 +30,27 @@ struct ah_lane_type {
     /* Is its library here? If not, one line says why. */
     int (*available)(void);
     /* What tells this device from all others. Fails as `available` does. */
-    int (*card)(struct ah_device *device, uint8_t card[AH_LANE_CARD]);
+    int (*card)(struct ah_device *device, uint8_t card[AH_DEVICE_COMM_CARD]);
     /* The first rank makes a ticket, with which all ranks open the lane together; waits as a call does. `*out` begins
-     * with struct ah_lane, which is filled in. */
-    int (*invite)(struct ah_device *device, uint8_t ticket[AH_LANE_TICKET]);
-    int (*open)(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_LANE_TICKET],
-                struct ah_lane **out);
-    void (*close)(struct ah_lane *lane); /* frees it, whatever is under way */
+     * with struct ah_device_comm, which is filled in. */
+    int (*invite)(struct ah_device *device, uint8_t ticket[AH_DEVICE_COMM_TICKET]);
+    int (*open)(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
+                struct ah_device_comm **out);
+    void (*close)(struct ah_device_comm *lane); /* frees it, whatever is under way */
 
     bool (*ready)(struct ah_work *work); /* carried out here: is the device through with it? */
-    int (*check)(struct ah_lane *lane);  /* the failure of a call that had begun well, once it is known */
-    int (*settle)(struct ah_lane *lane); /* wait until the device is through with all calls */
+    int (*check)(struct ah_device_comm *lane);  /* the failure of a call that had begun well, once it is known */
+    int (*settle)(struct ah_device_comm *lane); /* wait until the device is through with all calls */
 
     /* Messages; move NULL: they pass through the host. `mark`: the memory is the message's as of this moment in what
      * the device is asked; keeps in mail->mark what that takes. `open_line`: begin to open a lane from one rank to
      * another, with the sender's ticket, without waiting. `move`: what can be done without waiting, until *done: the
      * device was given the message. `unmark`: what the device is asked next comes behind it. */
-    int (*mark)(struct ah_mail *mail);
-    int (*open_line)(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_LANE_TICKET],
-                     bool sends, struct ah_lane **out);
-    int (*move)(struct ah_lane *line, struct ah_mail *mail, bool *done);
-    void (*unmark)(struct ah_mail *mail);
+    int (*mark)(struct ah_message_request *mail);
+    int (*open_line)(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
+                     bool sends, struct ah_device_comm **out);
+    int (*move)(struct ah_device_comm *line, struct ah_message_request *mail, bool *done);
+    void (*unmark)(struct ah_message_request *mail);
 };
 
 /* What moves the bytes of a call. */
@@ -60,8 +60,8 @@ static inline const struct ah_backend *ah_group_mover(const struct ah_group *gro
 }
 
 /* 0, or the failure of a lane of the group's, with which the group is poisoned. */
-int ah_lane_check(struct ah_group *group);
+int ah_device_comm_check(struct ah_group *group);
 /* As if no lane had been opened. */
-void ah_lane_forget(struct ah_group *group);
+void ah_device_comm_forget(struct ah_group *group);
 
 #endif

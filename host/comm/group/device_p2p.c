@@ -8,30 +8,30 @@
 
 #include "comm/group/device_comm.h"
 
-struct ah_line {
-    struct ah_line *next; /* ordered by `from`, then `to` */
+struct ah_device_p2p {
+    struct ah_device_p2p *next; /* ordered by `from`, then `to` */
     int from, to;
     uint32_t turn;        /* messages that its receiver has taken; that its sender has given to the device */
-    struct ah_lane *lane; /* NULL: not yet */
+    struct ah_device_comm *lane; /* NULL: not yet */
 };
 
-static int line_of(struct ah_group *group, int from, int to, struct ah_line **out)
+static int line_of(struct ah_group *group, int from, int to, struct ah_device_p2p **out)
 {
-    struct ah_line **at = &group->lines;
+    struct ah_device_p2p **at = &group->lines;
     while (*at && ((*at)->from < from || ((*at)->from == from && (*at)->to < to)))
         at = &(*at)->next;
     if (!*at || (*at)->from != from || (*at)->to != to) {
-        struct ah_line *made = calloc(1, sizeof *made);
+        struct ah_device_p2p *made = calloc(1, sizeof *made);
         if (!made)
             return ah_fail(AH_ENOMEM, "a message: out of memory");
-        *made = (struct ah_line){.next = *at, .from = from, .to = to};
+        *made = (struct ah_device_p2p){.next = *at, .from = from, .to = to};
         *at = made;
     }
     *out = *at;
     return 0;
 }
 
-static int open_line(struct ah_line *line, struct ah_mail *mail, const uint8_t ticket[AH_LANE_TICKET])
+static int open_line(struct ah_device_p2p *line, struct ah_message_request *mail, const uint8_t ticket[AH_DEVICE_COMM_TICKET])
 {
     const struct ah_message *m = &mail->message;
     AH_TRY(m->lane->open_line(mail->group, m->device, ticket, mail->sends, &line->lane));
@@ -44,11 +44,11 @@ static int open_line(struct ah_line *line, struct ah_mail *mail, const uint8_t t
 /* Wake the peer, which sleeps on this counter. */
 static void wake(struct ah_group *group, enum ah_counter which)
 {
-    struct ah_channel *mine = group->peer[group->rank];
-    ah_channel_advance(mine, which, ah_channel_counter(mine, which) + 1);
+    struct ah_group_block *mine = group->peer[group->rank];
+    ah_group_counter_advance(mine, which, ah_group_counter(mine, which) + 1);
 }
 
-void ah_line_forget(struct ah_mail *mail)
+void ah_device_p2p_forget(struct ah_message_request *mail)
 {
     if (mail->mark)
         mail->message.lane->unmark(mail);
@@ -56,45 +56,45 @@ void ah_line_forget(struct ah_mail *mail)
 }
 
 /* The message is the host's. */
-static int stage(struct ah_mail *mail)
+static int stage(struct ah_message_request *mail)
 {
     struct ah_message *m = &mail->message;
     mail->far = false;
     if (!m->device)
         return 0;
-    ah_line_forget(mail);
+    ah_device_p2p_forget(mail);
     m->device = NULL;
     return m->host(m->context, &m->memory);
 }
 
-int ah_line_begin(struct ah_mail *mail)
+int ah_device_p2p_begin(struct ah_message_request *mail)
 {
     const struct ah_message *m = &mail->message;
-    bool wanted = m->device && m->count && mail->group->choice != AH_LANE_NONE && m->lane && m->lane->move;
+    bool wanted = m->device && m->count && mail->group->choice != AH_DEVICE_COMM_NONE && m->lane && m->lane->move;
     if (mail->sends) /* a line opens by what both write on the letter */
-        wanted = wanted && ah_board_is_local(mail->group->board, mail->group->member[m->peer]);
+        wanted = wanted && ah_control_is_local(mail->group->board, mail->group->member[m->peer]);
     mail->far = wanted && m->lane->card(m->device, mail->card) == 0;
     return mail->far ? m->lane->mark(mail) : stage(mail);
 }
 
-void ah_line_offer(const struct ah_mail *mail, struct ah_letter *letter)
+void ah_device_p2p_offer(const struct ah_message_request *mail, struct ah_message_header *letter)
 {
     letter->far = mail->far;
     atomic_store(&letter->way, AH_WAY_OPEN);
     memcpy(letter->card, mail->card, sizeof letter->card);
 }
 
-int ah_line_answer(struct ah_mail *mail)
+int ah_device_p2p_answer(struct ah_message_request *mail)
 {
     struct ah_group *group = mail->group;
-    struct ah_letter *letter = mail->letter;
+    struct ah_message_header *letter = mail->letter;
     bool meets = mail->far && letter->far && memcmp(letter->card, mail->card, sizeof mail->card) != 0;
-    struct ah_line *line = NULL;
+    struct ah_device_p2p *line = NULL;
     if (meets) {
         AH_TRY(line_of(group, mail->message.peer, group->rank, &line));
         letter->turn = line->turn++;
     } else {
-        if (mail->far && letter->far && group->choice == AH_LANE_ONLY)
+        if (mail->far && letter->far && group->choice == AH_DEVICE_COMM_ONLY)
             return ah_fail(AH_EINVAL, "%s: ranks %d and %d share one card, and each rank needs a card of its own",
                            mail->message.lane->moves.name, group->member[mail->message.peer],
                            group->member[group->rank]);
@@ -107,7 +107,7 @@ int ah_line_answer(struct ah_mail *mail)
     return 0;
 }
 
-static int serve_by_host(struct ah_mail *mail)
+static int serve_by_host(struct ah_message_request *mail)
 {
     AH_TRY(stage(mail));
     AH_TRY(mail->group->backend->give(mail));
@@ -117,11 +117,11 @@ static int serve_by_host(struct ah_mail *mail)
     return 0;
 }
 
-int ah_line_serve(struct ah_mail *mail)
+int ah_device_p2p_serve(struct ah_message_request *mail)
 {
     struct ah_group *group = mail->group;
-    struct ah_letter *letter = mail->letter;
-    struct ah_line *line = NULL;
+    struct ah_message_header *letter = mail->letter;
+    struct ah_device_p2p *line = NULL;
     unsigned way = atomic_load(&letter->way);
     if (way == AH_WAY_HOST)
         return serve_by_host(mail);
@@ -141,11 +141,11 @@ int ah_line_serve(struct ah_mail *mail)
     return 0;
 }
 
-int ah_line_fetch(struct ah_mail *mail)
+int ah_device_p2p_fetch(struct ah_message_request *mail)
 {
     struct ah_group *group = mail->group;
-    struct ah_letter *letter = mail->letter;
-    struct ah_line *line = NULL;
+    struct ah_message_header *letter = mail->letter;
+    struct ah_device_p2p *line = NULL;
     unsigned way = atomic_load(&letter->way);
     if (!letter->far || way == AH_WAY_STAGED)
         return group->backend->fetch(mail, &mail->done);
@@ -159,25 +159,25 @@ int ah_line_fetch(struct ah_mail *mail)
     return line->lane->type->move(line->lane, mail, &mail->done);
 }
 
-int ah_line_check_all(struct ah_group *group)
+int ah_device_p2p_check_all(struct ah_group *group)
 {
-    for (struct ah_line *line = group->lines; line; line = line->next)
+    for (struct ah_device_p2p *line = group->lines; line; line = line->next)
         if (line->lane)
             AH_TRY(line->lane->type->check(line->lane));
     return 0;
 }
 
-int ah_line_settle_all(struct ah_group *group)
+int ah_device_p2p_settle_all(struct ah_group *group)
 {
-    for (struct ah_line *line = group->lines; line; line = line->next)
+    for (struct ah_device_p2p *line = group->lines; line; line = line->next)
         if (line->lane)
             AH_TRY(line->lane->type->settle(line->lane));
     return 0;
 }
 
-void ah_line_close_all(struct ah_group *group)
+void ah_device_p2p_close_all(struct ah_group *group)
 {
-    for (struct ah_line *line = group->lines, *next; line; line = next) {
+    for (struct ah_device_p2p *line = group->lines, *next; line; line = next) {
         next = line->next;
         if (line->lane)
             line->lane->type->close(line->lane);

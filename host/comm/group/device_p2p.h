@@ -13,21 +13,21 @@
 #include "comm/group/backend.h"
 
 /* A new message: can it go by a line? If not it lies with the host from here on. */
-int ah_line_begin(struct ah_mail *mail);
+int ah_device_p2p_begin(struct ah_message_request *mail);
 /* What its letter says of that. */
-void ah_line_offer(const struct ah_mail *mail, struct ah_letter *letter);
+void ah_device_p2p_offer(const struct ah_message_request *mail, struct ah_message_header *letter);
 /* The receiver has taken the letter: say which way it goes. */
-int ah_line_answer(struct ah_mail *mail);
+int ah_device_p2p_answer(struct ah_message_request *mail);
 /* Of its sender: do what the receiver counts on, until mail->moved. */
-int ah_line_serve(struct ah_mail *mail);
+int ah_device_p2p_serve(struct ah_message_request *mail);
 /* Of its receiver: bring what there is, whichever way, until mail->done. */
-int ah_line_fetch(struct ah_mail *mail);
+int ah_device_p2p_fetch(struct ah_message_request *mail);
 /* The message goes. */
-void ah_line_forget(struct ah_mail *mail);
+void ah_device_p2p_forget(struct ah_message_request *mail);
 
 /* Of all lines of a group: the failure of one; wait for them; close them. */
-int ah_line_check_all(struct ah_group *group);
-int ah_line_settle_all(struct ah_group *group);
-void ah_line_close_all(struct ah_group *group);
+int ah_device_p2p_check_all(struct ah_group *group);
+int ah_device_p2p_settle_all(struct ah_group *group);
+void ah_device_p2p_close_all(struct ah_group *group);
 
 #endif

@@ -66,7 +66,7 @@ int ah_group_check_health(struct ah_group *group, const char *name)
 static int check_health(struct ah_group *group, const struct ah_collective *call)
 {
     AH_TRY(ah_group_check_health(group, ah_collective_name(call->kind, call->async)));
-    return ah_lane_check(group);
+    return ah_device_comm_check(group);
 }
 
 /* A work or message that began before its group began anew. */
@@ -114,24 +114,24 @@ static int make_room(struct ah_group *group)
     uint32_t sequence = group->posted + 1;
     if (group->abandoned)
         sweep(group);
-    if (sequence - group->ring_safe <= AH_CHANNEL_POSTS)
+    if (sequence - group->ring_safe <= AH_GROUP_CALLS)
         return 0;
-    uint32_t needed = sequence - AH_CHANNEL_POSTS;
+    uint32_t needed = sequence - AH_GROUP_CALLS;
     AH_TRY(ah_group_advance(group, needed, true));
     AH_TRY(ah_watch_wait(group, AH_DONE, needed));
     group->ring_safe = needed;
     return 0;
 }
 
-static void post(struct ah_group *group, const struct ah_collective *call, const struct ah_brought *brought)
+static void post(struct ah_group *group, const struct ah_collective *call, const struct ah_call_arguments *brought)
 {
     if (brought->before) {
         group->posted++;
         return;
     }
-    struct ah_channel *mine = group->peer[group->rank];
-    struct ah_post *entry = ah_channel_post(mine, group->posted + 1);
-    ah_post_fill(entry, call, group->posted + 1, group->size);
+    struct ah_group_block *mine = group->peer[group->rank];
+    struct ah_call_record *entry = ah_group_record(mine, group->posted + 1);
+    ah_call_record_fill(entry, call, group->posted + 1, group->size);
     entry->offset = brought->offset;
     entry->wired = brought->wired;
     entry->travels = brought->travels;
@@ -141,12 +141,12 @@ static void post(struct ah_group *group, const struct ah_collective *call, const
     entry->landing = brought->landing;
     entry->partial = brought->partial;
     entry->counts = brought->counts;
-    atomic_store_explicit(&ah_board_slot(group->board, group->member[group->rank])->latest, group->channel,
+    atomic_store_explicit(&ah_rank_entry(group->board, group->member[group->rank])->latest, group->channel,
                           memory_order_relaxed);
-    atomic_store_explicit(&ah_board_slot(group->board, group->member[group->rank])->pulse.collective_ns, ah_now_ns(),
+    atomic_store_explicit(&ah_rank_entry(group->board, group->member[group->rank])->pulse.collective_ns, ah_now_ns(),
                           memory_order_relaxed);
     group->posted++;
-    ah_channel_advance(mine, AH_POSTED, group->posted);
+    ah_group_counter_advance(mine, AH_POSTED, group->posted);
 }
 
 void ah_group_publish_done(struct ah_group *group, uint32_t sequence)
@@ -154,8 +154,8 @@ void ah_group_publish_done(struct ah_group *group, uint32_t sequence)
     if (group->done == sequence)
         return;
     group->done = sequence;
-    if (!ah_reached(ah_channel_counter(group->peer[group->rank], AH_DONE), sequence)) /* by the process before */
-        ah_channel_advance(group->peer[group->rank], AH_DONE, sequence);
+    if (!ah_reached(ah_group_counter(group->peer[group->rank], AH_DONE), sequence)) /* by the process before */
+        ah_group_counter_advance(group->peer[group->rank], AH_DONE, sequence);
 }
 
 int ah_group_advance(struct ah_group *group, uint32_t upto, bool block)
@@ -189,11 +189,11 @@ int ah_group_advance(struct ah_group *group, uint32_t upto, bool block)
 static void log_call(struct ah_group *group, const struct ah_collective *call, int64_t begin, const char *what)
 {
     char text[256];
-    struct ah_post entry;
+    struct ah_call_record entry;
     uint32_t number = group->posted - group->base;
-    ah_post_fill(&entry, call, number, group->size);
+    ah_call_record_fill(&entry, call, number, group->size);
     ah_tell("comm: rank %d of %d%s: #%u %s at %s%s, %.3f ms", group->rank, group->size,
-            group->channel ? " in a part" : "", number, ah_post_describe(&entry, text, sizeof text), entry.where, what,
+            group->channel ? " in a part" : "", number, ah_call_record_describe(&entry, text, sizeof text), entry.where, what,
             (double)(ah_now_ns() - begin) / 1e6);
 }
 
@@ -213,7 +213,7 @@ static void trace_call(struct ah_trace_mark mark, const struct ah_collective *ca
 static int run_with_peers(struct ah_group *group, const struct ah_collective *call)
 {
     const struct ah_backend *backend = ah_group_mover(group, call);
-    struct ah_brought brought = {.offset = AH_NO_OFFSET};
+    struct ah_call_arguments brought = {.offset = AH_NO_OFFSET};
     AH_TRY(make_room(group));
     if (backend->bring)
         AH_TRY(backend->bring(group, call, &brought));

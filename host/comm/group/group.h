@@ -57,8 +57,8 @@ int64_t ah_group_timeout(struct ah_group *group, int64_t set_ns);
  * group has one for `device`; if not, bring the bytes to the host. `type` is what the device's type brings, NULL for
  * nothing. A collective when the group first asks, cheap after that. */
 struct ah_device;
-struct ah_lane_type;
-int ah_group_reach(struct ah_group *group, struct ah_device *device, const struct ah_lane_type *type,
+struct ah_device_comm_type;
+int ah_group_reach(struct ah_group *group, struct ah_device *device, const struct ah_device_comm_type *type,
                    const char *where, bool *out);
 /* Can the group's lane move what the call says? The same on every rank; otherwise bring the bytes to the host. */
 bool ah_group_takes(const struct ah_group *group, const struct ah_collective *call);
@@ -68,8 +68,8 @@ bool ah_group_has_asked(const struct ah_group *group); /* so that it is known wh
 bool ah_group_may_have_lane(const struct ah_group *group);
 /* Which it may have, before the first call: any, none (all goes through the host), or it is an error not to have one.
  * The same on every rank; parts begin with their parent's. Returns the choice before. */
-enum ah_lane_choice { AH_LANE_ANY, AH_LANE_NONE, AH_LANE_ONLY };
-enum ah_lane_choice ah_group_choose_lane(struct ah_group *group, enum ah_lane_choice choice);
+enum ah_device_comm_choice { AH_DEVICE_COMM_ANY, AH_DEVICE_COMM_NONE, AH_DEVICE_COMM_ONLY };
+enum ah_device_comm_choice ah_group_choose_lane(struct ah_group *group, enum ah_device_comm_choice choice);
 /* Carry out all works that were begun, in all groups: waits until the peers have begun them too. */
 int ah_groups_carry(void);
 /* Before the end of the process: wait until devices are through with all that peers may need of them. */

@@ -16,8 +16,8 @@
 
 struct ah_device;
 struct ah_group;
-struct ah_lane_type;
-struct ah_mail;
+struct ah_device_comm_type;
+struct ah_message_request;
 
 struct ah_message {
     int peer;    /* its rank in the group; of a receive AH_ANY_PEER: whoever's message is there first */
@@ -31,7 +31,7 @@ struct ah_message {
     /* NULL: the host's memory. Else where `memory` lies, and the lanes of such devices. `host` tells memory of the host
      * in its place, of a message that is sent with its bytes, for a peer to which no lane goes. */
     struct ah_device *device;
-    const struct ah_lane_type *lane;
+    const struct ah_device_comm_type *lane;
     int (*host)(void *context, void **memory);
     void *context;
 };
@@ -39,25 +39,25 @@ struct ah_message {
 
 /* Begin to send. `stays`: the memory is left alone until the message is received; else it is copied where peers cannot
  * reach it. AH_EINVAL for a peer that is no other rank of the group. */
-int ah_group_send(struct ah_group *group, struct ah_message message, bool stays, struct ah_mail **out);
+int ah_group_send(struct ah_group *group, struct ah_message message, bool stays, struct ah_message_request **out);
 /* Begin to receive; the memory is written until the mail is done. */
-int ah_group_receive(struct ah_group *group, struct ah_message message, struct ah_mail **out);
+int ah_group_receive(struct ah_group *group, struct ah_message message, struct ah_message_request **out);
 
 /* Done: received. */
-int ah_mail_test(struct ah_mail *mail, bool *done);
+int ah_message_test(struct ah_message_request *mail, bool *done);
 /* Waits and frees; *peer (may be NULL) says who it was. */
-int ah_mail_wait(struct ah_mail *mail, int *peer);
+int ah_message_wait(struct ah_message_request *mail, int *peer);
 /* Nobody waits for it: what was sent can still be received, what was to be received is left to others. `release` (may
  * be NULL) is called with what holds memory on a device when that may go, perhaps at once. */
-void ah_mail_abandon(struct ah_mail *mail, void (*release)(void *held), void *held);
+void ah_message_abandon(struct ah_message_request *mail, void (*release)(void *held), void *held);
 
 /* "send to rank 1, tag 3, at train.lua:7" */
-const char *ah_mail_describe(const struct ah_mail *mail, char *text, size_t bytes);
+const char *ah_message_describe(const struct ah_message_request *mail, char *text, size_t bytes);
 
 /* For the door and its waits: do what can be done without waiting. */
-int ah_mail_progress(struct ah_group *group);
-void ah_mail_drop_all(struct ah_group *group);
+int ah_message_progress(struct ah_group *group);
+void ah_message_drop_all(struct ah_group *group);
 /* For a group that begins anew: free what nobody holds; the rest fails when it is waited for. */
-void ah_mail_forget(struct ah_group *group);
+void ah_message_forget(struct ah_group *group);
 
 #endif

@@ -5,10 +5,10 @@
 #include "comm/group/backend.h"
 
 /* NULL: all are in use. */
-struct ah_letter *ah_mail_free_letter(struct ah_group *group);
+struct ah_message_header *ah_message_free_header(struct ah_group *group);
 
 /* Of the letters that are posted the newest is taken back, so that its place is free. From another host that takes a
  * while, one at a time: NULL until then, and when none can be had. */
-struct ah_letter *ah_mail_make_place(struct ah_group *group);
+struct ah_message_header *ah_message_make_place(struct ah_group *group);
 
 #endif

@@ -14,7 +14,7 @@ static bool find_mismatch(struct ah_group *group, uint32_t sequence, int *first,
 {
     *first = -1;
     for (int r = 0; r < group->size; r++) {
-        if (!ah_reached(ah_channel_counter(group->peer[r], AH_POSTED), sequence))
+        if (!ah_reached(ah_group_counter(group->peer[r], AH_POSTED), sequence))
             continue;
         if (*first < 0) {
             *first = r;
@@ -32,8 +32,8 @@ static void await_witnesses(struct ah_group *group, uint32_t sequence)
     for (int64_t start = ah_now_ns(); ah_now_ns() - start < witness_ns;) {
         bool expected = false;
         for (int r = 0; r < group->size; r++)
-            expected |= !ah_reached(ah_channel_counter(group->peer[r], AH_POSTED), sequence) &&
-                        atomic_load(&ah_board_slot(group->board, group->member[r])->state) == AH_RANK_RUNNING;
+            expected |= !ah_reached(ah_group_counter(group->peer[r], AH_POSTED), sequence) &&
+                        atomic_load(&ah_rank_entry(group->board, group->member[r])->state) == AH_RANK_RUNNING;
         if (!expected)
             return;
         nanosleep(&(struct timespec){.tv_nsec = glance_ns}, NULL);
@@ -46,10 +46,10 @@ static int mismatch(struct ah_group *group, uint32_t sequence)
     int a = 0, b = 0;
     await_witnesses(group, sequence);
     find_mismatch(group, sequence, &a, &b);
-    const struct ah_post *one = ah_group_post(group, a, sequence), *two = ah_group_post(group, b, sequence);
+    const struct ah_call_record *one = ah_group_post(group, a, sequence), *two = ah_group_post(group, b, sequence);
     return ah_fail(AH_EMISMATCH, "collective #%u differs: rank %d %s at %s; rank %d %s at %s", sequence - group->base,
-                   group->member[a], ah_post_describe(one, left, sizeof left), one->where, group->member[b],
-                   ah_post_describe(two, right, sizeof right), two->where);
+                   group->member[a], ah_call_record_describe(one, left, sizeof left), one->where, group->member[b],
+                   ah_call_record_describe(two, right, sizeof right), two->where);
 }
 
 int ah_mismatch_check(struct ah_group *group, uint32_t sequence)

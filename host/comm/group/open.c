@@ -57,15 +57,15 @@ uint64_t ah_group_identity(const struct ah_group *group)
 }
 
 /* The own channel, which another group may have used before. */
-static void clear_channel(const struct ah_group *group, struct ah_channel *mine)
+static void clear_channel(const struct ah_group *group, struct ah_group_block *mine)
 {
-    uint64_t members[AH_BOARD_MAX_RANKS / 64] = {0};
+    uint64_t members[AH_MAX_RANKS / 64] = {0};
     for (int r = 0; r < group->size; r++)
         members[group->member[r] / 64] |= (uint64_t)1 << group->member[r] % 64;
-    for (int i = 0; i < AH_BOARD_MAX_RANKS / 64; i++)
+    for (int i = 0; i < AH_MAX_RANKS / 64; i++)
         atomic_store(&mine->members[i], members[i]);
-    for (int i = 0; i < AH_CHANNEL_LETTERS; i++)
-        atomic_store(&mine->letter[i].state, AH_LETTER_FREE);
+    for (int i = 0; i < AH_GROUP_MESSAGES; i++)
+        atomic_store(&mine->letter[i].state, AH_MESSAGE_FREE);
     atomic_store(&mine->wanted_from, 0);
 }
 
@@ -78,7 +78,7 @@ static int take_seat(struct ah_group *group, const struct ah_seat *seat)
     for (int r = 0; r < seat->size; r++) {
         group->member[r] = seat->member ? seat->member[r] : r;
         if (seat->board)
-            group->peer[r] = &ah_board_slot(seat->board, group->member[r])->channel[seat->channel];
+            group->peer[r] = &ah_rank_entry(seat->board, group->member[r])->channel[seat->channel];
     }
     if (seat->board)
         clear_channel(group, group->peer[seat->rank]);
@@ -154,8 +154,8 @@ static void dismantle(struct ah_group *group)
     }
     free_list(group->first);
     free_list(group->abandoned);
-    ah_mail_drop_all(group);
-    ah_lane_forget(group);
+    ah_message_drop_all(group);
+    ah_device_comm_forget(group);
     if (group->backend->close)
         group->backend->close(group);
     while (root == group && group->retired) {

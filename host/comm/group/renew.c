@@ -4,12 +4,12 @@
 #include "comm/group/backend.h"
 #include "comm/group/device_comm.h"
 
-static void clear_channel(struct ah_channel *channel)
+static void clear_channel(struct ah_group_block *channel)
 {
     for (int c = 0; c < AH_COUNTERS; c++)
         atomic_store(&channel->counter[c], 0);
-    for (int i = 0; i < AH_CHANNEL_LETTERS; i++)
-        atomic_store(&channel->letter[i].state, AH_LETTER_FREE);
+    for (int i = 0; i < AH_GROUP_MESSAGES; i++)
+        atomic_store(&channel->letter[i].state, AH_MESSAGE_FREE);
     atomic_store(&channel->base, 0);
     atomic_store(&channel->wanted_from, 0);
 }
@@ -17,8 +17,8 @@ static void clear_channel(struct ah_channel *channel)
 static void renew(struct ah_group *group)
 {
     ah_group_forget_works(group);
-    ah_lane_forget(group);
-    ah_mail_forget(group);
+    ah_device_comm_forget(group);
+    ah_message_forget(group);
     group->base = group->posted = group->done = group->ring_safe = group->sent = 0;
     group->poison = 0;
     group->era++;
@@ -45,8 +45,8 @@ int ah_groups_renew(void)
         return 0;
     if (!root->backend->renew)
         return ah_fail(AH_ENOTIMPL, "groups of %s do not begin anew", root->backend->name);
-    struct ah_board_slot *slot = ah_board_slot(root->board, root->member[root->rank]);
-    for (int c = 0; c < AH_BOARD_CHANNELS; c++)
+    struct ah_rank_entry *slot = ah_rank_entry(root->board, root->member[root->rank]);
+    for (int c = 0; c < AH_MAX_GROUPS; c++)
         clear_channel(&slot->channel[c]);
     dispose_retired(root);
     renew(root);

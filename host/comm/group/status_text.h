@@ -5,13 +5,13 @@
 #include "comm/control/hosts.h"
 #include "comm/group/backend.h"
 
-enum { AH_WHEREABOUTS_HOST = AH_HOST_NAME + 8 };
+enum { AH_STATUS_TEXT_HOST = AH_HOST_NAME + 8 };
 
 /* ", on node2" in a job of several hosts; else "" */
-const char *ah_whereabouts_host(struct ah_group *group, int rank, char text[AH_WHEREABOUTS_HOST]);
+const char *ah_status_text_host(struct ah_group *group, int rank, char text[AH_STATUS_TEXT_HOST]);
 /* "rank 1 is at train.lua:12, all_reduce #41" */
-const char *ah_whereabouts(struct ah_group *group, int rank, char *text, size_t bytes);
+const char *ah_status_text(struct ah_group *group, int rank, char *text, size_t bytes);
 /* The same, and what the rank does now: "...; now it runs at train.lua:20"; takes up to 0.4 s. */
-const char *ah_whereabouts_now(struct ah_group *group, int rank, char *text, size_t bytes);
+const char *ah_status_text_now(struct ah_group *group, int rank, char *text, size_t bytes);
 
 #endif

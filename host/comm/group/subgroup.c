@@ -19,10 +19,10 @@ struct entry {
 static bool quiet(struct ah_group *group)
 {
     for (int r = 0; r < group->size; r++) {
-        struct ah_board_slot *slot = ah_board_slot(group->board, group->member[r]);
+        struct ah_rank_entry *slot = ah_rank_entry(group->board, group->member[r]);
         int state = atomic_load(&slot->state);
         if (r != group->rank && (state == AH_RANK_RUNNING || state == AH_RANK_RETURNING) &&
-            !ah_reached(ah_channel_counter(group->peer[r], AH_DONE), group->posted))
+            !ah_reached(ah_group_counter(group->peer[r], AH_DONE), group->posted))
             return false;
     }
     return !group->backend->settled || group->backend->settled(group, group->posted);
@@ -54,9 +54,9 @@ static void free_quiet_channels(struct ah_group *root)
 
 static uint32_t highest_counter(struct ah_group *group)
 {
-    struct ah_board_slot *slot = ah_board_slot(group->board, group->member[group->rank]);
+    struct ah_rank_entry *slot = ah_rank_entry(group->board, group->member[group->rank]);
     uint32_t highest = 0;
-    for (int c = 1; c < AH_BOARD_CHANNELS; c++)
+    for (int c = 1; c < AH_MAX_GROUPS; c++)
         for (int k = 0; k < AH_COUNTERS; k++)
             if (ah_reached(atomic_load(&slot->channel[c].counter[k]), highest))
                 highest = atomic_load(&slot->channel[c].counter[k]);
@@ -93,13 +93,13 @@ static int open_part(struct ah_group **out, struct ah_group *parent, const struc
             seat.rank = i;
         members[i] = parent->member[members[i]];
     }
-    while (seat.channel < AH_BOARD_CHANNELS && used >> seat.channel & 1)
+    while (seat.channel < AH_MAX_GROUPS && used >> seat.channel & 1)
         seat.channel++;
-    if (seat.channel == AH_BOARD_CHANNELS)
+    if (seat.channel == AH_MAX_GROUPS)
         return ah_fail(AH_EINVAL, "split: a rank is in %d groups at once, the most that it can be in",
-                       AH_BOARD_CHANNELS);
+                       AH_MAX_GROUPS);
     if (parent->board) {
-        struct ah_channel *mine = &ah_board_slot(parent->board, members[seat.rank])->channel[seat.channel];
+        struct ah_group_block *mine = &ah_rank_entry(parent->board, members[seat.rank])->channel[seat.channel];
         atomic_store(&mine->base, seat.base);
         for (int c = 0; c < AH_COUNTERS; c++)
             if (!ah_reached(atomic_load(&mine->counter[c]), seat.base)) /* the process before may have gone on */

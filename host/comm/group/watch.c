@@ -62,17 +62,17 @@ void ah_watch_leave(struct ah_group *group)
 
 static inline uint32_t counter_of(const struct ah_group *group, int rank, enum ah_counter which)
 {
-    return ah_channel_counter(group->peer[rank], which);
+    return ah_group_counter(group->peer[rank], which);
 }
 
-static struct ah_board_slot *slot_of(const struct ah_group *group, int rank)
+static struct ah_rank_entry *slot_of(const struct ah_group *group, int rank)
 {
-    return ah_board_slot(group->board, group->member[rank]);
+    return ah_rank_entry(group->board, group->member[rank]);
 }
 
 const char *ah_watch_title(struct ah_group *group, uint32_t sequence, char *text, size_t bytes)
 {
-    const char *name = ah_post_name(ah_group_post(group, group->rank, sequence));
+    const char *name = ah_call_record_name(ah_group_post(group, group->rank, sequence));
     if (group->channel)
         snprintf(text, bytes, "%s #%u of group %d", name, sequence - group->base, group->channel);
     else
@@ -99,11 +99,11 @@ static const char *own_call(struct ah_group *group, uint32_t sequence, char *tex
 
 static int lost(struct ah_group *group, int rank, const char *call, bool gave_up)
 {
-    char where[240], place[AH_WHEREABOUTS_HOST];
-    struct ah_board_slot *slot = slot_of(group, rank);
+    char where[240], place[AH_STATUS_TEXT_HOST];
+    struct ah_rank_entry *slot = slot_of(group, rank);
     int member = group->member[rank];
-    ah_whereabouts(group, rank, where, sizeof where);
-    ah_whereabouts_host(group, rank, place);
+    ah_status_text(group, rank, where, sizeof where);
+    ah_status_text_host(group, rank, place);
     if (gave_up)
         return ah_fail(AH_EPEER, "%s: rank %d gave up: %s%s", call, member, slot->group_text, place);
     switch (atomic_load(&slot->state)) {
@@ -130,8 +130,8 @@ static bool is_through(struct ah_group *group, int rank)
 /* Has the rank left, or given up this group? */
 static bool is_gone(struct ah_group *group, int rank, bool *gave_up)
 {
-    struct ah_board_slot *slot = slot_of(group, rank);
-    ah_board_lost(group->board, group->member[rank]);
+    struct ah_rank_entry *slot = slot_of(group, rank);
+    ah_control_lost(group->board, group->member[rank]);
     int group_status = atomic_load(&slot->group_status), state = atomic_load(&slot->state);
     *gave_up = group_status && state != AH_RANK_DIED;
     bool lives = state == AH_RANK_RUNNING || state == AH_RANK_RETURNING;
@@ -204,16 +204,16 @@ static bool is_silent(struct ah_group *group, int64_t silent_ns)
 static int silent_host(const struct ah_watch *watch, struct ah_group *group, int late, int peer, int64_t *silent_ns)
 {
     const struct ah_hosts *hosts = group->board->hosts;
-    bool late_here = ah_board_is_local(group->board, group->member[late]) &&
+    bool late_here = ah_control_is_local(group->board, group->member[late]) &&
                      !ah_reached(counter_of(group, late, AH_POSTED), group->posted);
     for (int r = 0; hosts && r < group->size; r++) {
-        if ((peer >= 0 && r != peer) || ah_board_is_local(group->board, group->member[r]))
+        if ((peer >= 0 && r != peer) || ah_control_is_local(group->board, group->member[r]))
             continue;
         *silent_ns = watch->waited - watch->beat_at;
         if (is_silent(group, *silent_ns))
             return hosts->mine;
         int host = ah_hosts_of(hosts, group->member[r]);
-        *silent_ns = (int64_t)atomic_load(&ah_board_slot(group->board, hosts->first[host])->silent_ms) * 1000000;
+        *silent_ns = (int64_t)atomic_load(&ah_rank_entry(group->board, hosts->first[host])->silent_ms) * 1000000;
         if (!late_here && is_silent(group, *silent_ns))
             return host;
     }
@@ -231,8 +231,8 @@ static const char *culprit(const struct ah_watch *watch, struct ah_group *group,
     int host = silent_host(watch, group, late, peer, &silent_ns);
     *blamed = host < 0 ? group->member[late] : hosts->first[host];
     if (host < 0)
-        return ah_whereabouts_now(group, late, text, bytes);
-    ah_doing(ah_board_slot(group->board, *blamed), 0, doing, sizeof doing);
+        return ah_status_text_now(group, late, text, bytes);
+    ah_rank_status(ah_rank_entry(group->board, *blamed), 0, doing, sizeof doing);
     snprintf(text, bytes, "rank %d, which speaks for host %s, has been silent for %.3g s%s%s", *blamed,
              hosts->name[host], (double)silent_ns / 1e9, doing[0] ? "; now it " : "", doing);
     return text;
@@ -248,7 +248,7 @@ static int check_time(struct ah_watch *watch, struct ah_group *group, int late, 
     if (!over && (watch->told || watch->waited < group->patience_ns))
         return 0;
     watch->told = true;
-    if (!over && !ah_board_first_to_tell(group->board, group->member[late], counter_of(group, late, AH_POSTED)))
+    if (!over && !ah_control_first_to_report(group->board, group->member[late], counter_of(group, late, AH_POSTED)))
         return 0;
     culprit(watch, group, late, peer, &blamed, who, sizeof who);
     if (over) {
@@ -266,7 +266,7 @@ static int timed_out(struct ah_group *group, int rank, const char *call, int64_t
     char where[400];
     atomic_store(&slot_of(group, group->rank)->blamed, group->member[rank]);
     return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s: %s", call, (double)timeout_ns / 1e9,
-                   ah_whereabouts_now(group, rank, where, sizeof where));
+                   ah_status_text_now(group, rank, where, sizeof where));
 }
 
 /* "ranks 1, 3 did not come", or the first of them alone. */
@@ -284,7 +284,7 @@ static int name_missing(struct ah_group *group, uint32_t sequence)
     atomic_store(&slot_of(group, group->rank)->blamed, group->member[first]);
     return ah_fail(AH_ETIMEOUT, "%s: rank%s %s did not come within %.3g s: %s",
                    own_call(group, sequence, call, sizeof call), missing == 1 ? "" : "s", list,
-                   (double)group->timeout_ns / 1e9, ah_whereabouts_now(group, first, where, sizeof where));
+                   (double)group->timeout_ns / 1e9, ah_status_text_now(group, first, where, sizeof where));
 }
 
 /* Is a rank being replaced, whom all wait for? */
@@ -307,7 +307,7 @@ static void count_time(struct ah_watch *watch, struct ah_group *group)
 /* Whoever waits, for whatever, does its part of the messages that are under way. */
 static int move_messages(struct ah_group *group)
 {
-    return group->outgoing || group->incoming ? ah_mail_progress(group) : 0;
+    return group->outgoing || group->incoming ? ah_message_progress(group) : 0;
 }
 
 /* Ctrl-C at a prompt. */
@@ -323,7 +323,7 @@ static int heed_interrupt(struct ah_group *group, uint32_t sequence)
 /* Of several hosts: does the own one's leader still mirror the others? Only time in which this process ran counts. */
 static int check_mirror(struct ah_watch *watch, struct ah_group *group, const char *call)
 {
-    struct ah_board_header *header = group->board->header;
+    struct ah_control_header *header = group->board->header;
     int64_t silence_ns = atomic_load(&header->silence_ns);
     uint32_t beats = atomic_load(&header->beats);
     if (beats != watch->beats || !silence_ns) {
@@ -344,7 +344,7 @@ int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counte
     count_time(watch, group);
     AH_TRY(heed_interrupt(group, sequence));
     AH_TRY(move_messages(group));
-    AH_TRY(ah_lane_check(group));
+    AH_TRY(ah_device_comm_check(group));
     if (which == AH_POSTED)
         AH_TRY(ah_mismatch_check(group, target));
     AH_TRY(check_peers(group, which, target));
@@ -384,7 +384,7 @@ static int stopped_rank(struct ah_group *group)
 {
     char doing[AH_PULSE_TEXT];
     for (int r = 0; r < group->size; r++)
-        if (r != group->rank && strstr(ah_doing(slot_of(group, r), 0, doing, sizeof doing), "stopped"))
+        if (r != group->rank && strstr(ah_rank_status(slot_of(group, r), 0, doing, sizeof doing), "stopped"))
             return r;
     return -1;
 }
@@ -423,12 +423,12 @@ int ah_watch_message(struct ah_group *group, int peer, const char *call, int64_t
 
 void ah_watch_publish(struct ah_group *group, int status, const char *text)
 {
-    struct ah_board_slot *slot = slot_of(group, group->rank);
+    struct ah_rank_entry *slot = slot_of(group, group->rank);
     if (atomic_load(&slot->group_status))
         return;
     snprintf(slot->group_text, sizeof slot->group_text, "%.*s", (int)sizeof slot->group_text - 1, text);
     atomic_store(&slot->group_status, status);
-    ah_board_wake(group->board);
+    ah_control_wake(group->board);
 }
 
 /* Waiting. */
@@ -443,7 +443,7 @@ static int sleep_for(struct ah_group *group, int rank, enum ah_counter which, ui
         AH_TRY(ah_watch_look(&watch, group, which, target));
         int64_t left = group->timeout_ns - watch.waited;
         int64_t slice = group->outgoing && group->outgoing->far ? short_slice_ns : slice_ns;
-        ah_channel_sleep(group->peer[rank], which, seen, left < slice ? left : slice);
+        ah_group_sleep(group->peer[rank], which, seen, left < slice ? left : slice);
     }
 }
 

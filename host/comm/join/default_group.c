@@ -7,14 +7,14 @@
 int ah_group_default(struct ah_group **out)
 {
     struct ah_topology who;
-    struct ah_board *board;
+    struct ah_control_block *board;
     struct ah_group *group;
     *out = ah_group_first();
     if (*out)
         return 0;
-    AH_TRY(ah_board_attach(&board)); /* what a rank has started is none: its variables go */
+    AH_TRY(ah_rank_attach(&board)); /* what a rank has started is none: its variables go */
     AH_TRY(ah_topology_from_environment(&who));
-    AH_TRY(ah_board_meet(&board));
+    AH_TRY(ah_rank_rendezvous(&board));
     if (who.size != who.local_size && !board->hosts)
         return ah_fail(AH_EINVAL, "%d ranks with %d on this host, and nothing says where the others are", who.size,
                        who.local_size);

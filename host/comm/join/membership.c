@@ -14,21 +14,21 @@ static const char list[] = "hosts";
 static const int64_t slice_ns = 200000000;
 
 struct call {
-    struct ah_roll roll;
+    struct ah_member_table roll;
     int64_t begin_ns;
     bool told;
 };
 
 /* Connecting. */
 
-static void tell_store(const struct ah_store_place *place, const struct ah_muster *mine)
+static void tell_store(const struct ah_store_place *place, const struct ah_membership *mine)
 {
     ah_tell("%s (%s) has waited %.3g s for the job's store at %s, port %d, which the first %s serves: that has not "
             "begun, or the job is over (%s)", mine->what, mine->name, (double)mine->patience_ns / 1e9, place->host,
             place->port, mine->what, ah_error_text());
 }
 
-int ah_muster_store(struct ah_store **out, const struct ah_store_place *place, const struct ah_muster *mine)
+int ah_membership_store(struct ah_store **out, const struct ah_store_place *place, const struct ah_membership *mine)
 {
     int64_t first = mine->patience_ns < mine->timeout_ns ? mine->patience_ns : mine->timeout_ns;
     int status = ah_store_connect(out, place, first);
@@ -44,19 +44,19 @@ int ah_muster_store(struct ah_store **out, const struct ah_store_place *place, c
 
 /* The roll. */
 
-static bool is_complete(const struct ah_roll *roll)
+static bool is_complete(const struct ah_member_table *roll)
 {
     return roll->mine->hosts ? roll->count == roll->mine->hosts : roll->ranks >= roll->mine->size;
 }
 
 static int look_at_clock(struct call *call)
 {
-    const struct ah_muster *mine = call->roll.mine;
+    const struct ah_membership *mine = call->roll.mine;
     char missing[512];
     int64_t waited = ah_now_ns() - call->begin_ns;
     if (waited <= mine->patience_ns && waited <= mine->timeout_ns)
         return 0;
-    ah_roll_missing(&call->roll, missing, sizeof missing);
+    ah_member_table_missing(&call->roll, missing, sizeof missing);
     if (waited > mine->timeout_ns)
         return ah_fail(AH_ETIMEOUT, "%s: did not come within %.3g s: %s", mine->name, (double)mine->timeout_ns / 1e9,
                        missing);
@@ -74,7 +74,7 @@ static int call_roll(struct ah_store *store, struct call *call)
         snprintf(key, sizeof key, "%s/%d", list, call->roll.count);
         int status = ah_store_get(store, key, &text, &bytes, slice_ns);
         if (status == 0) {
-            status = ah_roll_take(&call->roll, text, call->roll.count);
+            status = ah_member_table_add(&call->roll, text, call->roll.count);
             free(text);
         } else if (status == AH_ETIMEOUT) {
             status = look_at_clock(call);
@@ -84,28 +84,28 @@ static int call_roll(struct ah_store *store, struct call *call)
     return 0;
 }
 
-int ah_muster(struct ah_store *store, const struct ah_muster *mine, struct ah_hosts *out)
+int ah_membership(struct ah_store *store, const struct ah_membership *mine, struct ah_hosts *out)
 {
     struct call call = {.roll.mine = mine, .begin_ns = ah_now_ns()};
-    char text[AH_ROLL_TEXT];
+    char text[AH_MEMBER_TEXT];
     int order[AH_HOSTS_MAX];
     int64_t place;
-    int bytes = ah_roll_write(mine, text, sizeof text);
+    int bytes = ah_member_table_write(mine, text, sizeof text);
     AH_TRY(ah_store_append(store, list, text, (size_t)bytes, &place));
     AH_TRY(call_roll(store, &call));
     if (place >= call.roll.count)
         return ah_fail(AH_EINVAL, "the job has its %d %ss already, the first of them %s", call.roll.count, mine->what,
                        call.roll.host[0].name);
-    ah_roll_order(&call.roll, order);
+    ah_member_table_order(&call.roll, order);
     out->mine = 0;
     for (int h = 0; h < call.roll.count; h++)
         if (order[h] == (int)place)
             out->mine = h;
-    AH_TRY(ah_roll_table(&call.roll, order, out));
-    return ah_muster_check(mine, out);
+    AH_TRY(ah_member_table_make(&call.roll, order, out));
+    return ah_membership_check(mine, out);
 }
 
-int ah_muster_check(const struct ah_muster *mine, const struct ah_hosts *hosts)
+int ah_membership_check(const struct ah_membership *mine, const struct ah_hosts *hosts)
 {
     int first = hosts->first[hosts->mine], ranks = hosts->first[hosts->mine + 1] - first;
     if (ranks == mine->ranks && (mine->first < 0 || mine->first == first))
@@ -144,6 +144,6 @@ int ah_hosts_read(struct ah_hosts *hosts, const char *text)
     }
     good = good && sscanf(text + at, "%d%n", &hosts->first[hosts->count], &used) == 1 && !text[at + used] &&
            hosts->first[hosts->count] > hosts->first[hosts->count - 1] &&
-           hosts->first[hosts->count] <= AH_BOARD_MAX_RANKS && hosts->mine >= 0 && hosts->mine < hosts->count;
+           hosts->first[hosts->count] <= AH_MAX_RANKS && hosts->mine >= 0 && hosts->mine < hosts->count;
     return good ? 0 : ah_fail(AH_EINVAL, "ACCELHOST_HOSTS: '%.80s' is no table of hosts", text);
 }

@@ -9,14 +9,14 @@
 #include "comm/join/membership_table.h"
 
 /* Connect to the job's store, as soon as it is served; tells that it waits for it. AH_ETIMEOUT. */
-int ah_muster_store(struct ah_store **out, const struct ah_store_place *place, const struct ah_muster *mine);
+int ah_membership_store(struct ah_store **out, const struct ah_store_place *place, const struct ah_membership *mine);
 
 /* Meet the others in the store: `out` gets count, mine, first and name. AH_EINVAL for what contradicts, AH_ETIMEOUT
  * with who did not come. */
-int ah_muster(struct ah_store *store, const struct ah_muster *mine, struct ah_hosts *out);
+int ah_membership(struct ah_store *store, const struct ah_membership *mine, struct ah_hosts *out);
 
 /* Does the table that came of it have this host's ranks where they are? AH_EINVAL: somebody has told of others. */
-int ah_muster_check(const struct ah_muster *mine, const struct ah_hosts *hosts);
+int ah_membership_check(const struct ah_membership *mine, const struct ah_hosts *hosts);
 
 /* The table as a text without blanks, and back; AH_EINVAL. */
 enum { AH_HOSTS_TEXT = AH_HOSTS_MAX * (AH_HOST_NAME + 8) + 32 };

@@ -15,29 +15,29 @@ bool ah_host_is_name(const char *name)
     return at && at < AH_HOST_NAME && !name[at];
 }
 
-int ah_roll_write(const struct ah_muster *host, char *text, size_t room)
+int ah_member_table_write(const struct ah_membership *host, char *text, size_t room)
 {
-    return snprintf(text, room, "%zu %d %d %d %d %d %d %d %s", sizeof(struct ah_board_slot), host->number, host->first,
+    return snprintf(text, room, "%zu %d %d %d %d %d %d %d %s", sizeof(struct ah_rank_entry), host->number, host->first,
                     host->ranks, host->hosts, host->size, host->least, host->restarts, host->name);
 }
 
-static int read_line(const char *text, struct ah_muster *out)
+static int read_line(const char *text, struct ah_membership *out)
 {
     size_t version;
     if (sscanf(text, "%zu %d %d %d %d %d %d %d %63s", &version, &out->number, &out->first, &out->ranks, &out->hosts,
                &out->size, &out->least, &out->restarts, out->name) != 9 || !ah_host_is_name(out->name))
         return ah_fail(AH_EIO, "the job's store holds '%.80s' where a host should be", text);
-    if (out->number >= AH_HOSTS_MAX || out->ranks < 1 || out->ranks > AH_BOARD_MAX_RANKS || out->hosts < 0 ||
-        out->hosts > AH_HOSTS_MAX || out->first >= AH_BOARD_MAX_RANKS || out->size > AH_BOARD_MAX_RANKS)
+    if (out->number >= AH_HOSTS_MAX || out->ranks < 1 || out->ranks > AH_MAX_RANKS || out->hosts < 0 ||
+        out->hosts > AH_HOSTS_MAX || out->first >= AH_MAX_RANKS || out->size > AH_MAX_RANKS)
         return ah_fail(AH_EINVAL, "%s: expected at most %d hosts and %d ranks", out->name, AH_HOSTS_MAX,
-                       AH_BOARD_MAX_RANKS);
-    if (version != sizeof(struct ah_board_slot))
+                       AH_MAX_RANKS);
+    if (version != sizeof(struct ah_rank_entry))
         return ah_fail(AH_EINVAL, "%s runs another version of accelhost", out->name);
     return 0;
 }
 
 /* What two hosts may not have in common, and what they must. */
-static int compare(const struct ah_muster *mine, const struct ah_muster *a, const struct ah_muster *b)
+static int compare(const struct ah_membership *mine, const struct ah_membership *a, const struct ah_membership *b)
 {
     if (a->hosts != b->hosts)
         return ah_fail(AH_EINVAL, "%s says that there are %d %ss, and %s %d", a->name, a->hosts, mine->what, b->name,
@@ -58,9 +58,9 @@ static int compare(const struct ah_muster *mine, const struct ah_muster *a, cons
     return 0;
 }
 
-int ah_roll_take(struct ah_roll *roll, const char *text, int64_t place)
+int ah_member_table_add(struct ah_member_table *roll, const char *text, int64_t place)
 {
-    struct ah_muster host = {0};
+    struct ah_membership host = {0};
     if (roll->count == AH_HOSTS_MAX)
         return ah_fail(AH_EINVAL, "expected at most %d hosts", AH_HOSTS_MAX);
     AH_TRY(read_line(text, &host));
@@ -75,7 +75,7 @@ int ah_roll_take(struct ah_roll *roll, const char *text, int64_t place)
     return 0;
 }
 
-void ah_roll_drop(struct ah_roll *roll, int64_t place)
+void ah_member_table_drop(struct ah_member_table *roll, int64_t place)
 {
     int at = 0;
     while (at < roll->count && roll->place[at] != place)
@@ -88,14 +88,14 @@ void ah_roll_drop(struct ah_roll *roll, int64_t place)
     memmove(&roll->place[at], &roll->place[at + 1], (size_t)(roll->count - at) * sizeof roll->place[0]);
 }
 
-void ah_roll_missing(const struct ah_roll *roll, char *text, size_t room)
+void ah_member_table_missing(const struct ah_member_table *roll, char *text, size_t room)
 {
-    const struct ah_muster *mine = roll->mine;
-    bool numbered = mine->hosts > 0, here[AH_BOARD_MAX_RANKS] = {false};
+    const struct ah_membership *mine = roll->mine;
+    bool numbered = mine->hosts > 0, here[AH_MAX_RANKS] = {false};
     for (int i = 0; i < roll->count; i++) {
         numbered &= roll->host[i].number >= 0;
         for (int r = 0; roll->host[i].first >= 0 && r < roll->host[i].ranks; r++)
-            if (roll->host[i].first + r < AH_BOARD_MAX_RANKS)
+            if (roll->host[i].first + r < AH_MAX_RANKS)
                 here[roll->host[i].first + r] = true;
         if (numbered)
             here[roll->host[i].number] = true;
@@ -112,7 +112,7 @@ void ah_roll_missing(const struct ah_roll *roll, char *text, size_t room)
     }
 }
 
-void ah_roll_order(const struct ah_roll *roll, int order[AH_HOSTS_MAX])
+void ah_member_table_order(const struct ah_member_table *roll, int order[AH_HOSTS_MAX])
 {
     bool placed[AH_HOSTS_MAX] = {false};
     for (int h = 0; h < AH_HOSTS_MAX; h++)
@@ -133,12 +133,12 @@ void ah_roll_order(const struct ah_roll *roll, int order[AH_HOSTS_MAX])
     }
 }
 
-int ah_roll_table(const struct ah_roll *roll, const int order[AH_HOSTS_MAX], struct ah_hosts *out)
+int ah_member_table_make(const struct ah_member_table *roll, const int order[AH_HOSTS_MAX], struct ah_hosts *out)
 {
     out->count = roll->count;
     out->first[0] = 0;
     for (int h = 0; h < roll->count; h++) {
-        const struct ah_muster *host = &roll->host[order[h]];
+        const struct ah_membership *host = &roll->host[order[h]];
         if (host->first >= 0 && host->first != out->first[h])
             return ah_fail(AH_EINVAL, "rank %d is the first one of %s, and rank %d is nowhere", host->first, host->name,
                            out->first[h]);
@@ -149,8 +149,8 @@ int ah_roll_table(const struct ah_roll *roll, const int order[AH_HOSTS_MAX], str
         if (roll->host[i].size && out->first[out->count] != roll->host[i].size)
             return ah_fail(AH_EINVAL, "the job is to have %d ranks, and its %d %ss have %d", roll->host[i].size,
                            out->count, roll->mine->what, out->first[out->count]);
-    if (out->first[out->count] > AH_BOARD_MAX_RANKS)
+    if (out->first[out->count] > AH_MAX_RANKS)
         return ah_fail(AH_EINVAL, "%d ranks come together, expected at most %d", out->first[out->count],
-                       AH_BOARD_MAX_RANKS);
+                       AH_MAX_RANKS);
     return 0;
 }

@@ -9,10 +9,10 @@
 
 #include "comm/control/hosts.h"
 
-enum { AH_ROLL_TEXT = 256 };
+enum { AH_MEMBER_TEXT = 256 };
 
 /* What a host brings. */
-struct ah_muster {
+struct ah_membership {
     const char *what;  /* a host is called so in texts: "machine" */
     int number;        /* among the hosts; -1: free ones go by the order of coming, or of first ranks */
     int first;         /* its first rank; -1: follows from the numbers */
@@ -25,9 +25,9 @@ struct ah_muster {
     int64_t timeout_ns, patience_ns; /* until it is given up, and until it is told who is missing */
 };
 
-struct ah_roll {
-    const struct ah_muster *mine;
-    struct ah_muster host[AH_HOSTS_MAX];
+struct ah_member_table {
+    const struct ah_membership *mine;
+    struct ah_membership host[AH_HOSTS_MAX];
     int64_t place[AH_HOSTS_MAX]; /* of each one's line in the list */
     int count, ranks;
 };
@@ -36,18 +36,18 @@ struct ah_roll {
 bool ah_host_is_name(const char *name);
 
 /* A host's line, and what it has of it in common with no other (place: where it stands). AH_EINVAL, AH_EIO. */
-int ah_roll_write(const struct ah_muster *host, char *text, size_t room);
-int ah_roll_take(struct ah_roll *roll, const char *text, int64_t place);
+int ah_member_table_write(const struct ah_membership *host, char *text, size_t room);
+int ah_member_table_add(struct ah_member_table *roll, const char *text, int64_t place);
 /* It is here no more; a place that is not in the roll is ignored. */
-void ah_roll_drop(struct ah_roll *roll, int64_t place);
+void ah_member_table_drop(struct ah_member_table *roll, int64_t place);
 
 /* Who is missing: "machine 1", "1 of 2 machines", "ranks 2-3". */
-void ah_roll_missing(const struct ah_roll *roll, char *text, size_t room);
+void ah_member_table_missing(const struct ah_member_table *roll, char *text, size_t room);
 
 /* Which host of the roll is number h of the job, -1: none. By what was told, then by first ranks, then by the order of
  * coming. */
-void ah_roll_order(const struct ah_roll *roll, int order[AH_HOSTS_MAX]);
+void ah_member_table_order(const struct ah_member_table *roll, int order[AH_HOSTS_MAX]);
 /* Count, first ranks and names; `mine` is left to the caller. AH_EINVAL. */
-int ah_roll_table(const struct ah_roll *roll, const int order[AH_HOSTS_MAX], struct ah_hosts *out);
+int ah_member_table_make(const struct ah_member_table *roll, const int order[AH_HOSTS_MAX], struct ah_hosts *out);
 
 #endif

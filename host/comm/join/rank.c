@@ -19,15 +19,15 @@
 #include "comm/net/replica.h"
 #include "comm/recover/recover.h"
 
-static struct ah_board *attached;
-static struct ah_board *alone; /* of a process that is in no job */
+static struct ah_control_block *attached;
+static struct ah_control_block *alone; /* of a process that is in no job */
 static int attached_rank;
 static struct ah_hosts hosts; /* of the job; count 0: one */
 static pid_t attached_pid; /* a fork of this process is no rank */
 
 static void at_exit(void)
 {
-    ah_board_report_end();
+    ah_rank_report_end();
 }
 
 /* A program that a rank has started inherits what describes the rank, but is none: it runs by itself. */
@@ -37,31 +37,31 @@ static void forget_parent_rank(void)
         ah_topology_forget();
 }
 
-static void take_place(struct ah_board *board, int rank)
+static void take_place(struct ah_control_block *board, int rank)
 {
     attached = board;
     attached_rank = rank;
     attached_pid = getpid();
-    ah_pulse_move(&ah_board_slot(board, rank)->pulse);
-    ah_board_close(alone);
+    ah_pulse_move(&ah_rank_entry(board, rank)->pulse);
+    ah_control_close(alone);
     alone = NULL;
-    atomic_store(&ah_board_slot(attached, attached_rank)->pid, (int)attached_pid);
+    atomic_store(&ah_rank_entry(attached, attached_rank)->pid, (int)attached_pid);
     ah_recovery_join(board, rank);
     atexit(at_exit);
 }
 
-int ah_board_meet(struct ah_board **out)
+int ah_rank_rendezvous(struct ah_control_block **out)
 {
     struct ah_topology who;
-    struct ah_board *board;
+    struct ah_control_block *board;
     char mark[32];
-    AH_TRY(ah_board_attach(out));
+    AH_TRY(ah_rank_attach(out));
     AH_TRY(ah_topology_from_environment(&who));
     if (*out || who.size == 1)
         return 0;
-    AH_TRY(ah_meet(&board, &who, &hosts));
+    AH_TRY(ah_rendezvous_local(&board, &who, &hosts));
     if (hosts.count > 1) {
-        AH_TRY(ah_board_place(board, &hosts));
+        AH_TRY(ah_control_place(board, &hosts));
         ah_secret_forget();
     }
     take_place(board, who.rank);
@@ -81,10 +81,10 @@ static int read_hosts(const struct ah_topology *who)
         return 0;
     AH_TRY(ah_hosts_read(&hosts, text));
     AH_TRY(ah_mpi_choose(who, &by_mpi)); /* a launcher's are no ranks of MPI's */
-    return who->local_rank == 0 ? ah_meet_place(who, &hosts.store) : 0;
+    return who->local_rank == 0 ? ah_rendezvous_place(who, &hosts.store) : 0;
 }
 
-int ah_board_attach(struct ah_board **out)
+int ah_rank_attach(struct ah_control_block **out)
 {
     struct ah_topology who;
     const char *text = getenv("ACCELHOST_BOARD");
@@ -100,15 +100,15 @@ int ah_board_attach(struct ah_board **out)
         return ah_fail(AH_EINVAL, "ACCELHOST_BOARD: expected a descriptor number, got '%s'", text);
     AH_TRY(ah_topology_from_environment(&who));
     AH_TRY(read_hosts(&who));
-    AH_TRY(ah_board_open(&attached, (int)fd, who.rank, NULL));
+    AH_TRY(ah_control_open(&attached, (int)fd, who.rank, NULL));
     if (attached->size != who.size) {
         int size = attached->size;
-        ah_board_close(attached);
+        ah_control_close(attached);
         attached = NULL;
         return ah_fail(AH_EINVAL, "WORLD_SIZE is %d but the job's board has %d ranks", who.size, size);
     }
     if (hosts.count > 1) {
-        AH_TRY(ah_board_place(attached, &hosts));
+        AH_TRY(ah_control_place(attached, &hosts));
         ah_secret_forget();
     }
     /* These mean nothing to programs that the script starts. */
@@ -119,12 +119,12 @@ int ah_board_attach(struct ah_board **out)
     return 0;
 }
 
-void ah_board_show_alone(void)
+void ah_rank_show_alone(void)
 {
-    if (attached || ah_board_create(&alone, 1) < 0)
+    if (attached || ah_control_create(&alone, 1) < 0)
         return;
-    ah_pulse_move(&ah_board_slot(alone, 0)->pulse);
-    atomic_store(&ah_board_slot(alone, 0)->pid, (int)getpid());
+    ah_pulse_move(&ah_rank_entry(alone, 0)->pulse);
+    atomic_store(&ah_rank_entry(alone, 0)->pid, (int)getpid());
 }
 
 /* Of a leader: the other hosts learn how this one's ranks end, which may take as long as they do. */
@@ -132,34 +132,34 @@ static void part_from_hosts(void)
 {
     if (!attached->mirror)
         return;
-    ah_mirror_linger(attached->mirror);
-    ah_mirror_part(attached->mirror);
+    ah_replica_linger(attached->mirror);
+    ah_replica_part(attached->mirror);
 }
 
-bool ah_board_lost_peer(void)
+bool ah_rank_lost_peer(void)
 {
     return attached && getpid() == attached_pid &&
-           atomic_load(&ah_board_slot(attached, attached_rank)->group_status) == AH_EPEER;
+           atomic_load(&ah_rank_entry(attached, attached_rank)->group_status) == AH_EPEER;
 }
 
-bool ah_board_report_failure(const char *traceback, bool victim)
+bool ah_rank_report_failure(const char *traceback, bool victim)
 {
     if (!attached || getpid() != attached_pid)
         return false;
-    ah_board_leave(attached, attached_rank, AH_RANK_FAILED, traceback, victim || ah_board_lost_peer());
+    ah_control_leave(attached, attached_rank, AH_RANK_FAILED, traceback, victim || ah_rank_lost_peer());
     part_from_hosts();
     return attached->header->reports;
 }
 
-bool ah_board_report_end(void)
+bool ah_rank_report_end(void)
 {
     if (!attached || getpid() != attached_pid)
         return true;
-    struct ah_board_slot *slot = ah_board_slot(attached, attached_rank);
+    struct ah_rank_entry *slot = ah_rank_entry(attached, attached_rank);
     int status = atomic_load(&slot->group_status);
     if (status == 0) {
-        ah_board_return(attached, attached_rank); /* a replacement may have had nothing to call */
-        ah_board_leave(attached, attached_rank, AH_RANK_ENDED, NULL, false);
+        ah_control_return(attached, attached_rank); /* a replacement may have had nothing to call */
+        ah_control_leave(attached, attached_rank, AH_RANK_ENDED, NULL, false);
         part_from_hosts();
         return true;
     }
@@ -170,26 +170,26 @@ bool ah_board_report_end(void)
              "script): %s", slot->group_text);
     if (attached->header->alone)
         ah_tell("%s", text);
-    ah_board_leave(attached, attached_rank, AH_RANK_FAILED, text, status == AH_EPEER);
+    ah_control_leave(attached, attached_rank, AH_RANK_FAILED, text, status == AH_EPEER);
     part_from_hosts();
     return false;
 }
 
-void ah_board_begin_line(int line)
+void ah_rank_begin_line(int line)
 {
     if (attached)
-        atomic_store(&ah_board_slot(attached, attached_rank)->line, line);
+        atomic_store(&ah_rank_entry(attached, attached_rank)->line, line);
 }
 
-void ah_board_end_line(int line)
+void ah_rank_end_line(int line)
 {
     if (!attached)
         return;
-    atomic_store(&ah_board_slot(attached, attached_rank)->line_done, line);
-    ah_board_wake(attached);
+    atomic_store(&ah_rank_entry(attached, attached_rank)->line_done, line);
+    ah_control_wake(attached);
 }
 
-bool ah_board_terminal(int fd, int *columns)
+bool ah_rank_terminal(int fd, int *columns)
 {
     if (attached && !attached->header->alone) {
         *columns = attached->header->columns;

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-struct ah_board;
+struct ah_control_block;
 
 /* In the environment of a job's ranks and of all that they start; its value names the job (cli/job/orphans.h). */
 #define AH_JOB_MARK "ACCELHOST_JOB"
@@ -15,37 +15,37 @@ struct ah_board;
  * *out is NULL when there is none. In a program that a rank has started, RANK and its kin leave the environment: it is
  * no rank. Idempotent; best called at the start of main, so that programs started by the script do not inherit the
  * descriptors. AH_EIO when the descriptor is no board. */
-int ah_board_attach(struct ah_board **out);
+int ah_rank_attach(struct ah_control_block **out);
 
 /* Meet the other ranks of a job that has no launcher, and be one of them from then on; *out is NULL for a job of
  * one. */
-int ah_board_meet(struct ah_board **out);
+int ah_rank_rendezvous(struct ah_control_block **out);
 
 /* A process without a launcher shows what it does on a board of its own, for `accelhost top`; it is no job and nothing
  * else changes. What cannot be shown is not. */
-void ah_board_show_alone(void);
+void ah_rank_show_alone(void);
 
 /* The script failed: leave `traceback` (message first) for the launcher's report, note the time, claim to be the
  * first failed rank, wake every peer that waits for this one. `victim`: the failure follows from another rank's; a
  * group poisoned by a failed peer implies it. The caller then flushes and calls _exit(1). Returns true when the
  * launcher will print the text for this rank if it was the first to fail: print nothing then. */
-bool ah_board_report_failure(const char *traceback, bool victim);
+bool ah_rank_report_failure(const char *traceback, bool victim);
 
 /* Did this rank lose a peer? Then whatever it fails of follows from that. */
-bool ah_board_lost_peer(void);
+bool ah_rank_lost_peer(void);
 
 /* The script came to its end: peers that still wait for this rank raise. Called by exit handlers too. False when a
  * collective had failed and the script went on: that is this rank's failure, which the launcher reports, and no exit
  * code 0 may follow. */
-bool ah_board_report_end(void);
+bool ah_rank_report_end(void);
 
 /* At a prompt whose lines run in several processes: this rank begins a line, and is through with it. What a peer waits
  * for in that line it will not get from this rank any more. */
-void ah_board_begin_line(int line);
-void ah_board_end_line(int line);
+void ah_rank_begin_line(int line);
+void ah_rank_end_line(int line);
 
 /* Whether the job's standard output (fd 1) or error (fd 2) goes to a terminal, for progress bars, and how wide that is
  * (*columns 0: unknown). Asks the launcher where there is one: it writes in the end. */
-bool ah_board_terminal(int fd, int *columns);
+bool ah_rank_terminal(int fd, int *columns);
 
 #endif

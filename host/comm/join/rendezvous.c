@@ -171,7 +171,7 @@ static void judge(const struct meeting *m, const struct hello *hello, const bool
 {
     int size = m->who->size, local = hello->local_rank;
     *out = (struct answer){.status = AH_EINVAL};
-    if (hello->magic != hello_magic || hello->version != (int32_t)sizeof(struct ah_board_slot))
+    if (hello->magic != hello_magic || hello->version != (int32_t)sizeof(struct ah_rank_entry))
         snprintf(out->text, sizeof out->text, "rank %d runs another version of accelhost", m->first);
     else if (hello->size != size)
         snprintf(out->text, sizeof out->text, "WORLD_SIZE is %d here, but %d of rank %d (%s)", hello->size, size,
@@ -193,7 +193,7 @@ static void judge(const struct meeting *m, const struct hello *hello, const bool
 }
 
 /* Hand the board to a caller that may have it. */
-static bool hand_over(struct ah_board *board, int fd, const struct answer *answer)
+static bool hand_over(struct ah_control_block *board, int fd, const struct answer *answer)
 {
     char byte = 0;
     if (send_with(fd, answer, sizeof *answer, answer->status ? -1 : board->fd) || answer->status)
@@ -206,7 +206,7 @@ static bool hand_over(struct ah_board *board, int fd, const struct answer *answe
 
 /* A caller's contradiction about sizes is this rank's as well: there will never be all. A caller that waits for the
  * table of hosts is kept in caller[]. */
-static int serve(const struct meeting *m, struct ah_board *board, int listener, bool *here, int *caller)
+static int serve(const struct meeting *m, struct ah_control_block *board, int listener, bool *here, int *caller)
 {
     struct hello hello;
     struct answer answer;
@@ -241,9 +241,9 @@ static int first_missing(const bool *here, int size)
     return rank;
 }
 
-static int wait_for_all(struct meeting *m, struct ah_board *board, int listener, int *caller)
+static int wait_for_all(struct meeting *m, struct ah_control_block *board, int listener, int *caller)
 {
-    bool here[AH_BOARD_MAX_RANKS] = {true};
+    bool here[AH_MAX_RANKS] = {true};
     for (int missing; (missing = first_missing(here, m->who->local_size)) < m->who->local_size;) {
         char whom[32];
         struct pollfd at = {.fd = listener, .events = POLLIN};
@@ -261,7 +261,7 @@ static int open_place(const struct meeting *m, int *listener)
     if (*listener < 0)
         return ah_fail(AH_EIO, "cannot make a socket: %s", strerror(errno));
     if (!bind(*listener, (const struct sockaddr *)&m->address, m->address_bytes) &&
-        !listen(*listener, AH_BOARD_MAX_RANKS))
+        !listen(*listener, AH_MAX_RANKS))
         return 0;
     int error = errno;
     close(*listener);
@@ -276,7 +276,7 @@ static int meet_hosts(struct meeting *m, const int *caller, struct ah_hosts *hos
 {
     static struct table table; /* larger than what a stack should hold */
     int64_t left = m->timeout_ns - (ah_now_ns() - m->begin_ns);
-    int status = ah_meet_hosts(m->who, left, m->patience_ns, hosts);
+    int status = ah_rendezvous_hosts(m->who, left, m->patience_ns, hosts);
     table.answer.status = status;
     snprintf(table.answer.text, sizeof table.answer.text, "%s", status < 0 ? ah_error_text() : "");
     if (status == 0)
@@ -286,17 +286,17 @@ static int meet_hosts(struct meeting *m, const int *caller, struct ah_hosts *hos
     return status;
 }
 
-static int host(struct meeting *m, struct ah_board **out, struct ah_hosts *hosts)
+static int host(struct meeting *m, struct ah_control_block **out, struct ah_hosts *hosts)
 {
-    struct ah_board *board;
-    int listener, status, caller[AH_BOARD_MAX_RANKS];
-    for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+    struct ah_control_block *board;
+    int listener, status, caller[AH_MAX_RANKS];
+    for (int r = 0; r < AH_MAX_RANKS; r++)
         caller[r] = -1;
     AH_TRY(open_place(m, &listener));
-    AH_TRYGO(ah_board_create(&board, m->who->size), closed);
+    AH_TRYGO(ah_control_create(&board, m->who->size), closed);
     board->header->alone = true;
-    AH_TRYGO(ah_board_map_segments(board), failed);
-    AH_TRYGO(ah_board_show_life(board, m->who->rank), failed);
+    AH_TRYGO(ah_control_map_segments(board), failed);
+    AH_TRYGO(ah_control_show_life(board, m->who->rank), failed);
     AH_TRYGO(wait_for_all(m, board, listener, caller), failed);
     if (m->who->local_size < m->who->size)
         AH_TRYGO(meet_hosts(m, caller, hosts), failed);
@@ -307,10 +307,10 @@ static int host(struct meeting *m, struct ah_board **out, struct ah_hosts *hosts
     *out = board;
     goto closed;
 failed:
-    ah_board_leave(board, m->who->rank, AH_RANK_FAILED, ah_error_text(), false);
-    ah_board_close(board);
+    ah_control_leave(board, m->who->rank, AH_RANK_FAILED, ah_error_text(), false);
+    ah_control_close(board);
 closed:
-    for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+    for (int r = 0; r < AH_MAX_RANKS; r++)
         if (caller[r] >= 0)
             close(caller[r]);
     close(listener);
@@ -341,7 +341,7 @@ static int call(struct meeting *m, int *out)
 /* It answers as soon as it looks; *gone when it went away before. */
 static int ask(struct meeting *m, int fd, int *board_fd, int *segments, bool *gone)
 {
-    struct hello hello = {hello_magic, (int32_t)sizeof(struct ah_board_slot), m->who->rank, m->who->size,
+    struct hello hello = {hello_magic, (int32_t)sizeof(struct ah_rank_entry), m->who->rank, m->who->size,
                           m->who->local_rank, m->who->local_size};
     struct answer answer;
     char byte;
@@ -390,27 +390,27 @@ static void close_all(int board_fd, const int *segments)
 {
     if (board_fd >= 0)
         close(board_fd);
-    for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+    for (int r = 0; r < AH_MAX_RANKS; r++)
         if (segments[r] >= 0)
             close(segments[r]);
 }
 
-static int join(struct meeting *m, struct ah_board **out, struct ah_hosts *hosts)
+static int join(struct meeting *m, struct ah_control_block **out, struct ah_hosts *hosts)
 {
-    int segments[AH_BOARD_MAX_RANKS];
+    int segments[AH_MAX_RANKS];
     bool gone = true;
     while (gone) {
         int fd = -1, board_fd = -1;
-        for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+        for (int r = 0; r < AH_MAX_RANKS; r++)
             segments[r] = -1;
         AH_TRY(call(m, &fd));
         int status = ask(m, fd, &board_fd, segments, &gone);
         if (gone)
             close_all(board_fd, segments);
         if (status == 0 && !gone)
-            status = ah_board_open(out, board_fd, m->who->rank, segments);
+            status = ah_control_open(out, board_fd, m->who->rank, segments);
         if (status == 0 && !gone)
-            status = ah_board_show_life(*out, m->who->rank);
+            status = ah_control_show_life(*out, m->who->rank);
         if (status == 0 && !gone && send(fd, "", 1, MSG_NOSIGNAL) != 1)
             status = ah_fail(AH_EPEER, "%s went away while rank %d joined it", m->leader, m->who->rank);
         if (status == 0 && !gone && m->who->local_size < m->who->size)
@@ -422,12 +422,12 @@ static int join(struct meeting *m, struct ah_board **out, struct ah_hosts *hosts
     return 0;
 }
 
-int ah_meet(struct ah_board **out, const struct ah_topology *who, struct ah_hosts *hosts)
+int ah_rendezvous_local(struct ah_control_block **out, const struct ah_topology *who, struct ah_hosts *hosts)
 {
     struct meeting m;
     bool by_mpi = false;
-    if (who->size > AH_BOARD_MAX_RANKS)
-        return ah_fail(AH_EINVAL, "WORLD_SIZE is %d, expected 1..%d", who->size, AH_BOARD_MAX_RANKS);
+    if (who->size > AH_MAX_RANKS)
+        return ah_fail(AH_EINVAL, "WORLD_SIZE is %d, expected 1..%d", who->size, AH_MAX_RANKS);
     AH_TRY(begin(&m, who));
     if (who->local_size < who->size)
         AH_TRY(ah_mpi_choose(who, &by_mpi));

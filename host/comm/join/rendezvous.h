@@ -3,7 +3,7 @@
  * The first rank of a host makes its board and waits at an abstract socket, named by the user and by what tells jobs
  * apart (MASTER_PORT, a run's id); the host's others call there and are handed its descriptors. The first ranks of
  * several hosts meet over TCP (meet_hosts.h). Nothing has a name in the file system, and nothing
- * is left. Nobody watches over such a job: its ranks see for themselves who has died (ah_board_lost). */
+ * is left. Nobody watches over such a job: its ranks see for themselves who has died (ah_control_lost). */
 #ifndef AH_COMM_RENDEZVOUS_H
 #define AH_COMM_RENDEZVOUS_H
 
@@ -15,6 +15,6 @@
  * their table: its numbers and names, and for the first rank of a host the store's place. Waits as long as a collective
  * may (ACCELHOST_TIMEOUT): the first rank for all others, those for the first. Errors name the contradiction: another
  * number of ranks, a rank that is there twice, ranks that are not consecutive, who did not come (AH_ETIMEOUT). */
-int ah_meet(struct ah_board **out, const struct ah_topology *who, struct ah_hosts *hosts);
+int ah_rendezvous_local(struct ah_control_block **out, const struct ah_topology *who, struct ah_hosts *hosts);
 
 #endif

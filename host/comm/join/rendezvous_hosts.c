@@ -98,7 +98,7 @@ static void describe(struct ah_store_place *out, int port)
     };
 }
 
-int ah_meet_place(const struct ah_topology *who, struct ah_store_place *out)
+int ah_rendezvous_place(const struct ah_topology *who, struct ah_store_place *out)
 {
     int port = 0;
     AH_TRY(find_host(who));
@@ -176,21 +176,21 @@ static int find_place(const struct ah_topology *who, int64_t timeout_ns, struct 
     out->wire = by_mpi ? "mpi" : "tcp";
     if (by_mpi)
         return share_place(who, timeout_ns, &out->store);
-    AH_TRY(ah_meet_place(who, &out->store));
+    AH_TRY(ah_rendezvous_place(who, &out->store));
     return who->rank == 0 ? serve(&out->store) : 0;
 }
 
-int ah_meet_hosts(const struct ah_topology *who, int64_t timeout_ns, int64_t patience_ns, struct ah_hosts *out)
+int ah_rendezvous_hosts(const struct ah_topology *who, int64_t timeout_ns, int64_t patience_ns, struct ah_hosts *out)
 {
     struct ah_store *store = NULL;
-    struct ah_muster mine = {
+    struct ah_membership mine = {
         .what = "host", .number = -1, .first = who->rank, .ranks = who->local_size, .size = who->size,
         .timeout_ns = timeout_ns, .patience_ns = patience_ns,
     };
     ah_address_own_name(mine.name, sizeof mine.name);
     AH_TRY(find_place(who, timeout_ns, out));
-    AH_TRY(ah_muster_store(&store, &out->store, &mine));
-    int status = ah_muster(store, &mine, out);
+    AH_TRY(ah_membership_store(&store, &out->store, &mine));
+    int status = ah_membership(store, &mine, out);
     ah_store_close(store);
     return status;
 }

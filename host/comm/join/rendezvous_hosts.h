@@ -7,9 +7,9 @@
 
 /* The place of the store, as the environment tells: MASTER_ADDR and MASTER_PORT, or what Slurm and Open MPI say; the
  * secret (secret.h) and the generation. AH_EINVAL names what is missing. What it points to stays. */
-int ah_meet_place(const struct ah_topology *who, struct ah_store_place *out);
+int ah_rendezvous_place(const struct ah_topology *who, struct ah_store_place *out);
 
 /* Meet the leaders of the other hosts. Rank 0 serves the store, until its process ends. */
-int ah_meet_hosts(const struct ah_topology *who, int64_t timeout_ns, int64_t patience_ns, struct ah_hosts *out);
+int ah_rendezvous_hosts(const struct ah_topology *who, int64_t timeout_ns, int64_t patience_ns, struct ah_hosts *out);
 
 #endif

@@ -22,7 +22,7 @@ void ah_hold_release(const struct ah_holder *h, struct ah_hold *hold)
 }
 
 int ah_hold_input(const struct ah_holder *h, const struct ah_collective *call, bool copy, struct ah_hold *hold,
-                  struct ah_brought *out)
+                  struct ah_call_arguments *out)
 {
     size_t bytes = (size_t)ah_collective_input(call, h->team->size, h->rank) * ah_dtype_size(call->dtype);
     if (!bytes)
@@ -45,7 +45,7 @@ static bool takes_from_afar(const struct ah_holder *h, const struct ah_collectiv
 }
 
 static int make_landing(const struct ah_holder *h, const struct ah_collective *call, struct ah_hold *hold,
-                        struct ah_brought *out)
+                        struct ah_call_arguments *out)
 {
     size_t bytes = (size_t)ah_team_result(call, h->team->size, h->rank) * ah_dtype_size(call->dtype);
     if (call->kind == AH_ALL_REDUCE || !bytes || !takes_from_afar(h, call))
@@ -63,7 +63,7 @@ static bool widens(const struct ah_holder *h, const struct ah_collective *call)
 }
 
 static int make_partial(const struct ah_holder *h, const struct ah_collective *call, struct ah_hold *hold,
-                        struct ah_brought *out)
+                        struct ah_call_arguments *out)
 {
     size_t bytes = (size_t)ah_collective_input(call, h->team->size, h->rank) * ah_team_width(h->team, call);
     bool in_place = call->kind == AH_ALL_REDUCE || h->team->local == 1;
@@ -74,7 +74,7 @@ static int make_partial(const struct ah_holder *h, const struct ah_collective *c
 }
 
 static int tell_counts(const struct ah_holder *h, const struct ah_collective *call, struct ah_hold *hold,
-                       struct ah_brought *out)
+                       struct ah_call_arguments *out)
 {
     size_t size = (size_t)h->team->size, n = call->kind == AH_ALL_TO_ALL_V ? size * size : size;
     if (!call->counts)
@@ -85,7 +85,7 @@ static int tell_counts(const struct ah_holder *h, const struct ah_collective *ca
 }
 
 int ah_hold_wired(const struct ah_holder *h, const struct ah_collective *call, struct ah_hold *hold,
-                  struct ah_brought *out)
+                  struct ah_call_arguments *out)
 {
     AH_TRY(ah_hold_input(h, call, false, hold, out));
     AH_TRY(make_landing(h, call, hold, out));

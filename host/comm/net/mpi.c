@@ -24,7 +24,7 @@ static int find_driver(void)
     if (found->abi != AH_MPI_ABI)
         return ah_fail(AH_EINVAL, "accelhost-mpi.so has interface %u, this program %d: build both anew", found->abi,
                        AH_MPI_ABI);
-    AH_TRY(ah_wire_register(found->wire));
+    AH_TRY(ah_transport_register(found->wire));
     driver = found;
     return 0;
 }

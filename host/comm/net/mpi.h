@@ -14,7 +14,7 @@ enum { AH_MPI_ABI = 2 };
 
 struct ah_mpi_driver {
     unsigned abi; /* AH_MPI_ABI of the headers that the plugin was built with */
-    const struct ah_wire_type *wire;
+    const struct ah_transport_type *wire;
     /* AH_EINVAL when MPI does not have the job's ranks. */
     int (*begin)(const struct ah_topology *who, int64_t timeout_ns);
     /* Of the leaders: what rank 0 has in the memory, all have then. AH_ETIMEOUT. */

@@ -18,10 +18,10 @@ struct lane {
     struct courier_job *first, **last;
 };
 
-struct ah_courier {
-    struct ah_board *board;
-    struct ah_mirror *mirror;
-    struct ah_wire *wire;
+struct ah_progress {
+    struct ah_control_block *board;
+    struct ah_replica *mirror;
+    struct ah_transport *wire;
     struct lane *lane; /* of each local rank and channel */
     struct scratch spare[COURIER_AHEAD];
     pthread_t thread;
@@ -66,10 +66,10 @@ static void leave_scratch(struct courier_job *job, struct scratch *scratch)
         free(scratch->memory);
 }
 
-int courier_start(struct courier_job *job, int phase, const struct ah_wire_piece *send,
-                  const struct ah_wire_piece *receive, struct ah_wire_turn **turn)
+int courier_start(struct courier_job *job, int phase, const struct ah_transport_piece *send,
+                  const struct ah_transport_piece *receive, struct ah_transport_turn **turn)
 {
-    struct ah_wire_piece out[AH_HOSTS_MAX] = {{0}}, in[AH_HOSTS_MAX] = {{0}};
+    struct ah_transport_piece out[AH_HOSTS_MAX] = {{0}}, in[AH_HOSTS_MAX] = {{0}};
     for (int h = 0; h < job->team.hosts; h++) {
         out[job->team.host[h]] = send[h];
         in[job->team.host[h]] = receive[h];
@@ -78,7 +78,7 @@ int courier_start(struct courier_job *job, int phase, const struct ah_wire_piece
     return job->wire->type->start(job->wire, tag, out, in, turn);
 }
 
-int courier_test(struct courier_job *job, struct ah_wire_turn **turn, bool *done, int *lost)
+int courier_test(struct courier_job *job, struct ah_transport_turn **turn, bool *done, int *lost)
 {
     *done = !*turn;
     if (*turn)
@@ -98,26 +98,26 @@ static void free_job(struct courier_job *job)
     free(job);
 }
 
-static struct ah_channel *channel_of(const struct courier_job *job, int place)
+static struct ah_group_block *channel_of(const struct courier_job *job, int place)
 {
-    return &ah_board_slot(job->board, job->team.member[job->team.ranks[place]])->channel[job->channel];
+    return &ah_rank_entry(job->board, job->team.member[job->team.ranks[place]])->channel[job->channel];
 }
 
 /* The group's members, as its rank says; NULL when the post is not wired, or another rank of this host is the group's
  * first. */
-static const struct ah_roll *roll_of(struct ah_courier *courier, int rank, const struct ah_channel *channel,
+static const struct ah_member_table *roll_of(struct ah_progress *courier, int rank, const struct ah_group_block *channel,
                                      uint32_t sequence)
 {
-    struct ah_roll *roll = (void *)(courier->board->segment[rank] + atomic_load(&channel->roll));
-    if (!atomic_load(&channel->roll) || atomic_load(&roll->wired[sequence % AH_CHANNEL_POSTS]) != sequence)
+    struct ah_member_table *roll = (void *)(courier->board->segment[rank] + atomic_load(&channel->roll));
+    if (!atomic_load(&channel->roll) || atomic_load(&roll->wired[sequence % AH_GROUP_CALLS]) != sequence)
         return NULL;
     for (int r = 0; r < roll->size; r++)
-        if (ah_board_is_local(courier->board, roll->member[r]))
+        if (ah_control_is_local(courier->board, roll->member[r]))
             return roll->member[r] == rank ? roll : NULL;
     return NULL;
 }
 
-static int copy_counts(struct courier_job *job, const struct ah_post *post)
+static int copy_counts(struct courier_job *job, const struct ah_call_record *post)
 {
     size_t size = (size_t)job->team.size, n = job->call.kind == AH_ALL_TO_ALL_V ? size * size : size;
     if (!post->counts)
@@ -129,8 +129,8 @@ static int copy_counts(struct courier_job *job, const struct ah_post *post)
     return 0;
 }
 
-static int add_job(struct ah_courier *courier, struct lane *lane, const struct ah_roll *roll,
-                   const struct ah_post *post, int channel)
+static int add_job(struct ah_progress *courier, struct lane *lane, const struct ah_member_table *roll,
+                   const struct ah_call_record *post, int channel)
 {
     struct courier_job *job = calloc(1, sizeof *job);
     if (!job)
@@ -140,7 +140,7 @@ static int add_job(struct ah_courier *courier, struct lane *lane, const struct a
     job->spare = courier->spare;
     job->sequence = post->sequence;
     job->channel = channel;
-    job->tag = roll->member[0] * AH_BOARD_CHANNELS + channel;
+    job->tag = roll->member[0] * AH_MAX_GROUPS + channel;
     job->identity = roll->identity;
     job->call = (struct ah_collective){.kind = post->kind, .dtype = post->dtype, .reduce = post->reduce,
                                        .root = post->root, .count = post->count};
@@ -154,20 +154,20 @@ static int add_job(struct ah_courier *courier, struct lane *lane, const struct a
     return 0;
 }
 
-static int discover(struct ah_courier *courier)
+static int discover(struct ah_progress *courier)
 {
-    struct ah_board_header *header = courier->board->header;
+    struct ah_control_header *header = courier->board->header;
     for (int r = header->first; r < header->first + header->local; r++) {
         for (int c = 0; c < atomic_load(&header->channels); c++) {
-            struct ah_channel *channel = &ah_board_slot(courier->board, r)->channel[c];
-            struct lane *lane = &courier->lane[(r - header->first) * AH_BOARD_CHANNELS + c];
-            uint32_t posted = ah_channel_counter(channel, AH_POSTED);
-            if (posted - lane->seen > AH_CHANNEL_POSTS)
-                lane->seen = posted - AH_CHANNEL_POSTS;
+            struct ah_group_block *channel = &ah_rank_entry(courier->board, r)->channel[c];
+            struct lane *lane = &courier->lane[(r - header->first) * AH_MAX_GROUPS + c];
+            uint32_t posted = ah_group_counter(channel, AH_POSTED);
+            if (posted - lane->seen > AH_GROUP_CALLS)
+                lane->seen = posted - AH_GROUP_CALLS;
             while (lane->seen != posted) {
-                const struct ah_roll *roll = roll_of(courier, r, channel, ++lane->seen);
+                const struct ah_member_table *roll = roll_of(courier, r, channel, ++lane->seen);
                 if (roll)
-                    AH_TRY(add_job(courier, lane, roll, ah_channel_post(channel, lane->seen), c));
+                    AH_TRY(add_job(courier, lane, roll, ah_group_record(channel, lane->seen), c));
             }
         }
     }
@@ -181,11 +181,11 @@ static int64_t steps_of(const struct courier_job *job)
 {
     int64_t least = INT32_MAX;
     for (int i = 0; i < job->team.local; i++) {
-        struct ah_channel *channel = channel_of(job, i);
-        if (!ah_reached(ah_channel_counter(channel, AH_POSTED), job->sequence))
+        struct ah_group_block *channel = channel_of(job, i);
+        if (!ah_reached(ah_group_counter(channel, AH_POSTED), job->sequence))
             return 0;
-        uint32_t before = job->known ? job->before[i] : ah_channel_post(channel, job->sequence)->steps;
-        int64_t steps = (int32_t)(ah_channel_counter(channel, AH_SLICED) - before);
+        uint32_t before = job->known ? job->before[i] : ah_group_record(channel, job->sequence)->steps;
+        int64_t steps = (int32_t)(ah_group_counter(channel, AH_SLICED) - before);
         least = steps < least ? steps : least;
     }
     return least;
@@ -195,14 +195,14 @@ static int64_t steps_of(const struct courier_job *job)
 static void learn(struct courier_job *job)
 {
     for (int i = 0; i < job->team.local; i++) {
-        const struct ah_post *post = ah_channel_post(channel_of(job, i), job->sequence);
+        const struct ah_call_record *post = ah_group_record(channel_of(job, i), job->sequence);
         job->before[i] = post->steps;
         job->offset[i] = post->offset;
         job->landing[i] = post->landing;
         job->partial = i ? job->partial : post->partial;
     }
-    const struct ah_roll *roll = (void *)courier_at(job, 0, atomic_load(&channel_of(job, 0)->roll));
-    job->divisor = roll->divisor[job->sequence % AH_CHANNEL_POSTS];
+    const struct ah_member_table *roll = (void *)courier_at(job, 0, atomic_load(&channel_of(job, 0)->roll));
+    job->divisor = roll->divisor[job->sequence % AH_GROUP_CALLS];
     bool reduces = job->call.kind == AH_ALL_REDUCE;
     size_t bytes = (size_t)job->call.count * ah_team_width(&job->team, &job->call);
     job->direct = bytes <= (job->team.hosts == 2 ? DIRECT_PAIR : DIRECT_BYTES);
@@ -225,28 +225,28 @@ static int carry_on(struct courier_job *job, bool *moved, bool *done, int *lost)
         return 0;
     *done = *moved = true;
     for (int i = 0; i < job->team.local; i++)
-        ah_channel_advance(channel_of(job, i), AH_ROUND, job->sequence);
+        ah_group_counter_advance(channel_of(job, i), AH_ROUND, job->sequence);
     return 0;
 }
 
-static void fail_job(struct ah_courier *courier, struct courier_job *job, int lost)
+static void fail_job(struct ah_progress *courier, struct courier_job *job, int lost)
 {
     char why[256];
-    struct ah_roll *roll = (void *)courier_at(job, 0, atomic_load(&channel_of(job, 0)->roll));
+    struct ah_member_table *roll = (void *)courier_at(job, 0, atomic_load(&channel_of(job, 0)->roll));
     snprintf(why, sizeof why, "%s", ah_error_text());
     job->dead = true;
     atomic_store(&roll->lost, lost + 1); /* for those who wait: a host that has ended is not marked */
     for (int h = 0; h < job->team.hosts; h++)
         if (h != job->team.mine && (lost < 0 || job->team.host[h] == lost))
-            ah_mirror_lose(courier->mirror, job->team.host[h], why);
+            ah_replica_lose(courier->mirror, job->team.host[h], why);
 }
 
-static bool work_through(struct ah_courier *courier, bool *under_way)
+static bool work_through(struct ah_progress *courier, bool *under_way)
 {
-    struct ah_board_header *header = courier->board->header;
+    struct ah_control_header *header = courier->board->header;
     bool moved = false;
     *under_way = false;
-    for (int i = 0; i < header->local * AH_BOARD_CHANNELS; i++) {
+    for (int i = 0; i < header->local * AH_MAX_GROUPS; i++) {
         struct lane *lane = &courier->lane[i];
         bool done = true;
         while (lane->first && !lane->first->dead && done) {
@@ -271,13 +271,13 @@ static bool work_through(struct ah_courier *courier, bool *under_way)
 
 static void *carry_all(void *context)
 {
-    struct ah_courier *courier = context;
-    struct ah_news *news = &courier->board->header->news[AH_COURIER];
+    struct ah_progress *courier = context;
+    struct ah_notification *news = &courier->board->header->news[AH_PROGRESS];
     int64_t limit_ns = shortest_ns;
     uint32_t visits = 0;
     while (!atomic_load(&courier->ending)) {
         uint32_t seen = atomic_load(&news->changes); /* before it looks who attends */
-        if (ah_news_nap(news, &visits))
+        if (ah_notification_nap(news, &visits))
             continue;
         bool under_way = false;
         pthread_mutex_lock(&courier->working);
@@ -286,9 +286,9 @@ static void *carry_all(void *context)
             courier->wire->type->wait_for(courier->wire, limit_ns);
         pthread_mutex_unlock(&courier->working);
         if (!found) /* no memory: perhaps later */
-            ah_news_sleep(news, seen, longest_ns);
+            ah_notification_sleep(news, seen, longest_ns);
         else if (!moved && !under_way)
-            ah_news_sleep(news, seen, idle_ns);
+            ah_notification_sleep(news, seen, idle_ns);
         else if (!moved && !courier->wire->type->wait_for)
             sched_yield();
         limit_ns = moved ? shortest_ns : limit_ns * 2 < longest_ns ? limit_ns * 2 : longest_ns;
@@ -296,10 +296,10 @@ static void *carry_all(void *context)
     return NULL;
 }
 
-bool ah_courier_attend(struct ah_courier *courier)
+bool ah_progress_attend(struct ah_progress *courier)
 {
     bool under_way, moved = false;
-    ah_news_attend(&courier->board->header->news[AH_COURIER]);
+    ah_notification_attend(&courier->board->header->news[AH_PROGRESS]);
     if (pthread_mutex_trylock(&courier->working))
         return false;
     if (discover(courier) == 0)
@@ -308,16 +308,16 @@ bool ah_courier_attend(struct ah_courier *courier)
     return moved;
 }
 
-void ah_courier_leave(struct ah_courier *courier)
+void ah_progress_leave(struct ah_progress *courier)
 {
-    ah_news_leave(&courier->board->header->news[AH_COURIER]);
+    ah_notification_leave(&courier->board->header->news[AH_PROGRESS]);
 }
 
 /* Opening and closing. */
 
-static void free_courier(struct ah_courier *courier)
+static void free_courier(struct ah_progress *courier)
 {
-    int lanes = courier->board->header->local * AH_BOARD_CHANNELS;
+    int lanes = courier->board->header->local * AH_MAX_GROUPS;
     if (courier->wire)
         courier->wire->type->close(courier->wire);
     for (int i = 0; courier->lane && i < lanes; i++)
@@ -332,14 +332,14 @@ static void free_courier(struct ah_courier *courier)
     free(courier);
 }
 
-int ah_courier_open(struct ah_courier **out, struct ah_board *board, struct ah_mirror *mirror, int64_t timeout_ns)
+int ah_progress_open(struct ah_progress **out, struct ah_control_block *board, struct ah_replica *mirror, int64_t timeout_ns)
 {
     const char *name = board->hosts->wire ? board->hosts->wire : "tcp";
-    const struct ah_wire_type *type = ah_wire_find(name);
-    int lanes = board->header->local * AH_BOARD_CHANNELS, status;
+    const struct ah_transport_type *type = ah_transport_find(name);
+    int lanes = board->header->local * AH_MAX_GROUPS, status;
     if (!type)
         return ah_fail(AH_EINVAL, "no wire of the name %s moves bytes between hosts", name);
-    struct ah_courier *courier = calloc(1, sizeof *courier);
+    struct ah_progress *courier = calloc(1, sizeof *courier);
     if (!courier)
         return ah_fail(AH_ENOMEM, "courier: out of memory");
     courier->board = board;
@@ -361,13 +361,13 @@ failed:
     return status;
 }
 
-void ah_courier_close(struct ah_courier *courier)
+void ah_progress_close(struct ah_progress *courier)
 {
     if (!courier)
         return;
     atomic_store(&courier->ending, true);
-    ah_courier_leave(courier);
-    ah_news_tell(&courier->board->header->news[AH_COURIER]);
+    ah_progress_leave(courier);
+    ah_notification_notify(&courier->board->header->news[AH_PROGRESS]);
     pthread_join(courier->thread, NULL);
     free_courier(courier);
 }

@@ -9,23 +9,23 @@
 
 #include "comm/net/replica.h"
 
-struct ah_courier;
+struct ah_progress;
 
-int ah_courier_open(struct ah_courier **out, struct ah_board *board, struct ah_mirror *mirror, int64_t timeout_ns);
-void ah_courier_close(struct ah_courier *courier); /* NULL is ignored */
+int ah_progress_open(struct ah_progress **out, struct ah_control_block *board, struct ah_replica *mirror, int64_t timeout_ns);
+void ah_progress_close(struct ah_progress *courier); /* NULL is ignored */
 
 /* As of the mirror. */
-bool ah_courier_attend(struct ah_courier *courier);
-void ah_courier_leave(struct ah_courier *courier);
+bool ah_progress_attend(struct ah_progress *courier);
+void ah_progress_leave(struct ah_progress *courier);
 
 /* At a channel's roll in the segment: who the members of its group are, in its order, and which posts are wired. Such a
  * post stays until the courier is through with it. */
-struct ah_roll {
-    atomic_uint wired[AH_CHANNEL_POSTS]; /* the sequence of the post at that place of the ring, if it is */
+struct ah_member_table {
+    atomic_uint wired[AH_GROUP_CALLS]; /* the sequence of the post at that place of the ring, if it is */
     atomic_int lost; /* the host (from 1) without which calls that are under way do not end, 0: none */
-    int32_t size, member[AH_BOARD_MAX_RANKS];
+    int32_t size, member[AH_MAX_RANKS];
     uint32_t identity; /* of the group, the same on all hosts */
-    double divisor[AH_CHANNEL_POSTS]; /* of a mean, for each post of a host's first rank */
+    double divisor[AH_GROUP_CALLS]; /* of a mean, for each post of a host's first rank */
 };
 
 #endif

@@ -17,14 +17,14 @@ struct scratch {
 
 /* A piece under way. */
 struct flight {
-    struct ah_wire_turn *give, *take, *sums; /* that are not through; all_reduce: sums that come */
+    struct ah_transport_turn *give, *take, *sums; /* that are not through; all_reduce: sums that come */
     struct scratch scratch;
 };
 
 struct courier_job {
     struct courier_job *next;
-    struct ah_board *board;
-    struct ah_wire *wire;
+    struct ah_control_block *board;
+    struct ah_transport *wire;
     struct ah_team team;
     struct ah_collective call; /* counts are its own */
     uint32_t sequence;
@@ -33,8 +33,8 @@ struct courier_job {
     bool known, dead;          /* where everything lies; a host that it needs is gone */
     bool direct;               /* all_reduce: each host gets all, and adds everything itself */
     double divisor;
-    uint32_t before[AH_BOARD_MAX_RANKS];                           /* by place among the local ranks */
-    uint64_t offset[AH_BOARD_MAX_RANKS], landing[AH_BOARD_MAX_RANKS]; /* the same */
+    uint32_t before[AH_MAX_RANKS];                           /* by place among the local ranks */
+    uint64_t offset[AH_MAX_RANKS], landing[AH_MAX_RANKS]; /* the same */
     uint64_t partial;          /* in the first local rank's segment */
     int64_t pieces, awaited, begun, halfway, done;
     struct flight flight[COURIER_AHEAD];
@@ -50,10 +50,10 @@ static inline unsigned char *courier_at(const struct courier_job *job, int place
 /* Room for a flight's scratch; what was there is lost. */
 int courier_scratch(struct courier_job *job, struct flight *flight, size_t bytes);
 /* Begin a turn of phase 0 or 1; pieces are by the team's places. */
-int courier_start(struct courier_job *job, int phase, const struct ah_wire_piece *send,
-                  const struct ah_wire_piece *receive, struct ah_wire_turn **turn);
+int courier_start(struct courier_job *job, int phase, const struct ah_transport_piece *send,
+                  const struct ah_transport_piece *receive, struct ah_transport_turn **turn);
 /* *done: it is through, or there was none, and *turn is NULL. */
-int courier_test(struct courier_job *job, struct ah_wire_turn **turn, bool *done, int *lost);
+int courier_test(struct courier_job *job, struct ah_transport_turn **turn, bool *done, int *lost);
 
 /* Do what can be done; `steps`: of the local ranks' parts those that are done. AH_EPEER with the host that is gone. */
 int courier_reduce(struct courier_job *job, int64_t steps, bool *moved, int *lost);

@@ -39,35 +39,35 @@ static unsigned char *result_at(const struct courier_job *job, int place, int64_
 }
 
 /* Of this host's sum. */
-static struct ah_wire_piece given(const struct courier_job *job, struct range range)
+static struct ah_transport_piece given(const struct courier_job *job, struct range range)
 {
     size_t width = ah_team_width(&job->team, &job->call);
-    return (struct ah_wire_piece){courier_at(job, 0, job->partial) + (size_t)range.begin * width,
+    return (struct ah_transport_piece){courier_at(job, 0, job->partial) + (size_t)range.begin * width,
                                   (size_t)(range.end - range.begin) * width};
 }
 
 /* Of the sum of all. */
-static struct ah_wire_piece result(const struct courier_job *job, struct range range)
+static struct ah_transport_piece result(const struct courier_job *job, struct range range)
 {
-    return (struct ah_wire_piece){result_at(job, 0, range.begin),
+    return (struct ah_transport_piece){result_at(job, 0, range.begin),
                                   (size_t)(range.end - range.begin) * ah_dtype_size(job->call.dtype)};
 }
 
-static const struct ah_wire_piece nothing[AH_HOSTS_MAX];
+static const struct ah_transport_piece nothing[AH_HOSTS_MAX];
 
 /* Be ready for the own share of all hosts, and for the sums of their shares, which a host gives when it has got all of
  * what lies in their place. */
 static int await(struct courier_job *job, int64_t piece)
 {
     struct flight *flight = flight_of(job, piece);
-    struct ah_wire_piece receive[AH_HOSTS_MAX] = {{0}}, sums[AH_HOSTS_MAX] = {{0}};
-    struct ah_wire_piece own = given(job, share_of(job, piece, job->team.mine));
+    struct ah_transport_piece receive[AH_HOSTS_MAX] = {{0}}, sums[AH_HOSTS_MAX] = {{0}};
+    struct ah_transport_piece own = given(job, share_of(job, piece, job->team.mine));
     AH_TRY(courier_scratch(job, flight, own.bytes * (size_t)job->team.hosts));
     for (int h = 0; h < job->team.hosts; h++) {
         if (h == job->team.mine)
             continue;
         sums[h] = result(job, share_of(job, piece, h));
-        receive[h] = (struct ah_wire_piece){flight->scratch.memory + own.bytes * (size_t)h, own.bytes};
+        receive[h] = (struct ah_transport_piece){flight->scratch.memory + own.bytes * (size_t)h, own.bytes};
     }
     if (!job->direct)
         AH_TRY(courier_start(job, 1, nothing, sums, &flight->sums));
@@ -77,7 +77,7 @@ static int await(struct courier_job *job, int64_t piece)
 /* Give each host its share. */
 static int begin(struct courier_job *job, int64_t piece)
 {
-    struct ah_wire_piece send[AH_HOSTS_MAX] = {{0}};
+    struct ah_transport_piece send[AH_HOSTS_MAX] = {{0}};
     for (int h = 0; h < job->team.hosts; h++)
         if (h != job->team.mine)
             send[h] = given(job, share_of(job, piece, h));
@@ -89,9 +89,9 @@ static void add(struct courier_job *job, int64_t piece)
 {
     struct flight *flight = flight_of(job, piece);
     struct range own = share_of(job, piece, job->team.mine);
-    struct ah_wire_piece mine = given(job, own);
+    struct ah_transport_piece mine = given(job, own);
     const void *source[AH_HOSTS_MAX];
-    void *to[AH_BOARD_MAX_RANKS];
+    void *to[AH_MAX_RANKS];
     for (int h = 0; h < job->team.hosts; h++)
         source[h] = h == job->team.mine ? mine.memory : flight->scratch.memory + mine.bytes * (size_t)h;
     for (int i = 0; i < job->team.local; i++)
@@ -102,7 +102,7 @@ static void add(struct courier_job *job, int64_t piece)
 
 static int give_sums(struct courier_job *job, int64_t piece)
 {
-    struct ah_wire_piece send[AH_HOSTS_MAX] = {{0}};
+    struct ah_transport_piece send[AH_HOSTS_MAX] = {{0}};
     for (int h = 0; h < job->team.hosts; h++)
         if (h != job->team.mine)
             send[h] = result(job, share_of(job, piece, job->team.mine));
@@ -112,13 +112,13 @@ static int give_sums(struct courier_job *job, int64_t piece)
 static void hand_out(struct courier_job *job, int64_t piece)
 {
     struct range all = range_of(job, piece);
-    struct ah_wire_piece sum = result(job, all);
+    struct ah_transport_piece sum = result(job, all);
     for (int i = 1; i < job->team.local; i++)
         memcpy(result_at(job, i, all.begin), sum.memory, sum.bytes);
 }
 
 /* Are the turns of a piece through? */
-static int test_both(struct courier_job *job, struct ah_wire_turn **one, struct ah_wire_turn **other, bool *done,
+static int test_both(struct courier_job *job, struct ah_transport_turn **one, struct ah_transport_turn **other, bool *done,
                      int *lost)
 {
     AH_TRY(courier_test(job, one, done, lost));

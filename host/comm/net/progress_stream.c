@@ -111,35 +111,35 @@ static int first_taker(const struct courier_job *job, const struct bit *bit)
 }
 
 /* Kinds that reduce take everything into scratch, so does a piece of several parts. */
-static struct ah_wire_piece receive_to(const struct courier_job *job, int host, int64_t piece, unsigned char *scratch)
+static struct ah_transport_piece receive_to(const struct courier_job *job, int host, int64_t piece, unsigned char *scratch)
 {
     int bits, index = 0;
     size_t at = 0, bytes = piece_bytes(job, host, job->team.mine, piece, &bits);
     struct bit bit;
     if (bits != 1 || ah_collective_reduces(&job->call))
-        return (struct ah_wire_piece){scratch, bytes};
+        return (struct ah_transport_piece){scratch, bytes};
     next_bit(job, host, job->team.mine, piece, &index, &at, &bit);
-    return (struct ah_wire_piece){landing_of(job, &bit, first_taker(job, &bit)), bytes};
+    return (struct ah_transport_piece){landing_of(job, &bit, first_taker(job, &bit)), bytes};
 }
 
-static struct ah_wire_piece send_from(const struct courier_job *job, int host, int64_t piece, unsigned char *scratch)
+static struct ah_transport_piece send_from(const struct courier_job *job, int host, int64_t piece, unsigned char *scratch)
 {
     int bits, index = 0;
     size_t at = 0, bytes = piece_bytes(job, job->team.mine, host, piece, &bits);
     struct bit bit;
     while (next_bit(job, job->team.mine, host, piece, &index, &at, &bit)) {
         if (bits == 1)
-            return (struct ah_wire_piece){given_at(job, &bit), bytes};
+            return (struct ah_transport_piece){given_at(job, &bit), bytes};
         memcpy(scratch + bit.place, given_at(job, &bit), bit.bytes);
     }
-    return (struct ah_wire_piece){scratch, bytes};
+    return (struct ah_transport_piece){scratch, bytes};
 }
 
 /* The scratch holds a piece for each host, of what comes, and one of what goes. */
 static int begin(struct courier_job *job, int64_t piece)
 {
     struct flight *flight = flight_of(job, piece);
-    struct ah_wire_piece send[AH_HOSTS_MAX] = {{0}}, receive[AH_HOSTS_MAX] = {{0}};
+    struct ah_transport_piece send[AH_HOSTS_MAX] = {{0}}, receive[AH_HOSTS_MAX] = {{0}};
     size_t hosts = (size_t)job->team.hosts;
     AH_TRY(courier_scratch(job, flight, 2 * hosts * AH_TEAM_PIECE));
     for (int h = 0; h < job->team.hosts; h++) {

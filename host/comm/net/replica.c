@@ -24,7 +24,7 @@ enum {
     BITE = 32 * 1024, /* bytes that are given to it at once: the other host reads them while it takes the next */
 };
 
-void ah_mirror_lose(struct ah_mirror *mirror, int host, const char *why)
+void ah_replica_lose(struct ah_replica *mirror, int host, const char *why)
 {
     char text[256];
     snprintf(text, sizeof text, "host %s is gone: %s", mirror->hosts->name[host], why);
@@ -32,7 +32,7 @@ void ah_mirror_lose(struct ah_mirror *mirror, int host, const char *why)
     if (!atomic_exchange(&mirror->peer[host].gone, true)) {
         shutdown(mirror->peer[host].fd, SHUT_RDWR);
         for (int r = mirror->hosts->first[host]; r < mirror->hosts->first[host + 1]; r++)
-            ah_board_leave(mirror->board, r, AH_RANK_DIED, text, false);
+            ah_control_leave(mirror->board, r, AH_RANK_DIED, text, false);
     }
     pthread_mutex_unlock(&mirror->losing);
 }
@@ -68,7 +68,7 @@ static bool flush(struct mirror_peer *peer)
     return true;
 }
 
-static bool flush_all(struct ah_mirror *mirror)
+static bool flush_all(struct ah_replica *mirror)
 {
     bool left = false;
     for (int h = 0; h < mirror->hosts->count; h++)
@@ -76,7 +76,7 @@ static bool flush_all(struct ah_mirror *mirror)
     return left;
 }
 
-static void wait_for_room(struct ah_mirror *mirror)
+static void wait_for_room(struct ah_replica *mirror)
 {
     struct pollfd look[AH_HOSTS_MAX];
     for (int h = 0; h < mirror->hosts->count; h++) {
@@ -87,7 +87,7 @@ static void wait_for_room(struct ah_mirror *mirror)
 }
 
 /* The most that waits for one of the sockets. */
-static size_t backlog(const struct ah_mirror *mirror)
+static size_t backlog(const struct ah_replica *mirror)
 {
     size_t most = 0;
     for (int h = 0; h < mirror->hosts->count; h++)
@@ -96,21 +96,21 @@ static size_t backlog(const struct ah_mirror *mirror)
     return most;
 }
 
-static bool all_have_ended(const struct ah_board *board)
+static bool all_have_ended(const struct ah_control_block *board)
 {
     for (int r = board->header->first; r < board->header->first + board->header->local; r++)
-        if (atomic_load(&ah_board_slot((struct ah_board *)board, r)->state) == AH_RANK_RUNNING)
+        if (atomic_load(&ah_rank_entry((struct ah_control_block *)board, r)->state) == AH_RANK_RUNNING)
             return false;
     return true;
 }
 
-static void say_goodbye(struct ah_mirror *mirror)
+static void say_goodbye(struct ah_replica *mirror)
 {
     int64_t begin = ah_now_ns();
     pthread_mutex_lock(&mirror->telling);
-    ah_mirror_scan(mirror, false, &mirror->more);
+    ah_replica_scan(mirror, false, &mirror->more);
     if (all_have_ended(mirror->board))
-        ah_mirror_say(mirror, -1, (struct mirror_head){.kind = MIRROR_BYE}, NULL, NULL, 0);
+        ah_replica_send(mirror, -1, (struct mirror_head){.kind = MIRROR_BYE}, NULL, NULL, 0);
     while (flush_all(mirror) && ah_now_ns() - begin < farewell_ns)
         wait_for_room(mirror);
     pthread_mutex_unlock(&mirror->telling);
@@ -120,21 +120,21 @@ static void say_goodbye(struct ah_mirror *mirror)
 }
 
 /* What is new. True when a socket has not taken all. */
-static bool tell(struct ah_mirror *mirror, bool beat)
+static bool tell(struct ah_replica *mirror, bool beat)
 {
-    mirror->told_of = atomic_load(&mirror->board->header->news[AH_MIRROR].changes);
+    mirror->told_of = atomic_load(&mirror->board->header->news[AH_REPLICA].changes);
     mirror->more = backlog(mirror) >= FULL;
-    if (!mirror->more && ah_mirror_scan(mirror, beat, &mirror->more) < 0)
+    if (!mirror->more && ah_replica_scan(mirror, beat, &mirror->more) < 0)
         for (int h = 0; h < mirror->hosts->count; h++)
             if (is_open(&mirror->peer[h]))
-                ah_mirror_lose(mirror, h, "no memory is left for what it is to be told");
+                ah_replica_lose(mirror, h, "no memory is left for what it is to be told");
     return flush_all(mirror);
 }
 
 static void *send_news(void *context)
 {
-    struct ah_mirror *mirror = context;
-    struct ah_news *news = &mirror->board->header->news[AH_MIRROR];
+    struct ah_replica *mirror = context;
+    struct ah_notification *news = &mirror->board->header->news[AH_REPLICA];
     int64_t beat_ns = mirror->silence_ns / BEATS, last = ah_now_ns();
     uint32_t visits = 0;
     while (!atomic_load(&mirror->ending)) {
@@ -148,8 +148,8 @@ static void *send_news(void *context)
         if (left)
             wait_for_room(mirror);
         pthread_mutex_unlock(&mirror->telling);
-        if (!left && !more && !ah_news_nap(news, &visits))
-            ah_news_sleep(news, seen, beat_ns - (ah_now_ns() - last) > 1000000 ? beat_ns - (ah_now_ns() - last)
+        if (!left && !more && !ah_notification_nap(news, &visits))
+            ah_notification_sleep(news, seen, beat_ns - (ah_now_ns() - last) > 1000000 ? beat_ns - (ah_now_ns() - last)
                                                                               : 1000000);
     }
     say_goodbye(mirror);
@@ -159,7 +159,7 @@ static void *send_news(void *context)
 /* Receiving. */
 
 /* All frames that are here whole. */
-static int take_frames(struct ah_mirror *mirror, int host)
+static int take_frames(struct ah_replica *mirror, int host)
 {
     struct mirror_peer *peer = &mirror->peer[host];
     struct mirror_head head;
@@ -170,7 +170,7 @@ static int take_frames(struct ah_mirror *mirror, int host)
             return ah_fail(AH_EINVAL, "it sent a frame of %u bytes", head.bytes);
         if (peer->got - at < sizeof head + head.bytes)
             break;
-        AH_TRY(ah_mirror_take(mirror, host, &head, peer->in + at + sizeof head));
+        AH_TRY(ah_replica_apply(mirror, host, &head, peer->in + at + sizeof head));
         at += sizeof head + head.bytes;
     }
     memmove(peer->in, peer->in + at, peer->got - at);
@@ -178,34 +178,34 @@ static int take_frames(struct ah_mirror *mirror, int host)
     return 0;
 }
 
-static void keep_silence(struct ah_mirror *mirror, int host, int64_t silent_ns)
+static void keep_silence(struct ah_replica *mirror, int host, int64_t silent_ns)
 {
     mirror->peer[host].silent_ns = silent_ns;
-    atomic_store_explicit(&ah_board_slot(mirror->board, mirror->hosts->first[host])->silent_ms,
+    atomic_store_explicit(&ah_rank_entry(mirror->board, mirror->hosts->first[host])->silent_ms,
                           (int)(silent_ns / 1000000), memory_order_relaxed);
 }
 
 /* True when something has come. */
-static bool hear(struct ah_mirror *mirror, int host)
+static bool hear(struct ah_replica *mirror, int host)
 {
     struct mirror_peer *peer = &mirror->peer[host];
     ssize_t n = recv(peer->fd, peer->in + peer->got, 2 * MIRROR_MOST - peer->got, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     if (n <= 0) {
-        ah_mirror_lose(mirror, host, n == 0 ? "its first rank has ended" : strerror(errno));
+        ah_replica_lose(mirror, host, n == 0 ? "its first rank has ended" : strerror(errno));
         return false;
     }
     peer->got += (size_t)n;
     keep_silence(mirror, host, 0);
     if (take_frames(mirror, host) < 0)
-        ah_mirror_lose(mirror, host, ah_error_text());
+        ah_replica_lose(mirror, host, ah_error_text());
     if (atomic_load(&peer->done))
         shutdown(peer->fd, SHUT_RDWR);
     return true;
 }
 
-static void count_silence(struct ah_mirror *mirror, int64_t passed)
+static void count_silence(struct ah_replica *mirror, int64_t passed)
 {
     char why[80];
     for (int h = 0; h < mirror->hosts->count; h++) {
@@ -215,13 +215,13 @@ static void count_silence(struct ah_mirror *mirror, int64_t passed)
         if (!is_open(peer) || peer->silent_ns < mirror->silence_ns)
             continue;
         snprintf(why, sizeof why, "it has been silent for %.3g s", (double)peer->silent_ns / 1e9);
-        ah_mirror_lose(mirror, h, why);
+        ah_replica_lose(mirror, h, why);
     }
 }
 
 static void *receive_news(void *context)
 {
-    struct ah_mirror *mirror = context;
+    struct ah_replica *mirror = context;
     struct pollfd look[AH_HOSTS_MAX];
     int64_t before = ah_now_ns();
     uint32_t visits = 0;
@@ -234,7 +234,7 @@ static void *receive_news(void *context)
         }
         if (!any && atomic_load(&mirror->ending))
             break;
-        if (!ah_news_nap(&mirror->board->header->news[AH_MIRROR], &visits))
+        if (!ah_notification_nap(&mirror->board->header->news[AH_REPLICA], &visits))
             poll(look, (nfds_t)mirror->hosts->count, (int)(tick_ns / 1000000));
         pthread_mutex_lock(&mirror->hearing);
         for (int h = 0; h < mirror->hosts->count; h++)
@@ -250,13 +250,13 @@ static void *receive_news(void *context)
 
 /* In place of the threads. */
 
-bool ah_mirror_attend(struct ah_mirror *mirror)
+bool ah_replica_attend(struct ah_replica *mirror)
 {
-    struct ah_news *news = &mirror->board->header->news[AH_MIRROR];
+    struct ah_notification *news = &mirror->board->header->news[AH_REPLICA];
     bool heard = false;
     if (atomic_load(&mirror->ending))
         return false;
-    ah_news_attend(news);
+    ah_notification_attend(news);
     if (!pthread_mutex_trylock(&mirror->telling)) {
         if (mirror->told_of != atomic_load(&news->changes) || mirror->more || backlog(mirror))
             tell(mirror, false);
@@ -270,9 +270,9 @@ bool ah_mirror_attend(struct ah_mirror *mirror)
     return heard;
 }
 
-void ah_mirror_leave(struct ah_mirror *mirror)
+void ah_replica_leave(struct ah_replica *mirror)
 {
-    ah_news_leave(&mirror->board->header->news[AH_MIRROR]);
+    ah_notification_leave(&mirror->board->header->news[AH_REPLICA]);
 }
 
 /* Opening and closing. */
@@ -290,7 +290,7 @@ static uint64_t find_room(void)
     return most / 2;
 }
 
-static void free_mirror(struct ah_mirror *mirror)
+static void free_mirror(struct ah_replica *mirror)
 {
     for (int h = 0; h < AH_HOSTS_MAX; h++) {
         if (mirror->peer[h].fd >= 0)
@@ -298,7 +298,7 @@ static void free_mirror(struct ah_mirror *mirror)
         free(mirror->peer[h].out.at);
         free(mirror->peer[h].in);
     }
-    for (int r = 0; r < AH_BOARD_MAX_RANKS; r++)
+    for (int r = 0; r < AH_MAX_RANKS; r++)
         free(mirror->held[r]);
     pthread_mutex_destroy(&mirror->losing);
     pthread_mutex_destroy(&mirror->telling);
@@ -307,10 +307,10 @@ static void free_mirror(struct ah_mirror *mirror)
     free(mirror);
 }
 
-int ah_mirror_open(struct ah_mirror **out, struct ah_board *board, int64_t timeout_ns, int64_t silence_ns)
+int ah_replica_open(struct ah_replica **out, struct ah_control_block *board, int64_t timeout_ns, int64_t silence_ns)
 {
     int fd[AH_HOSTS_MAX], status;
-    struct ah_mirror *mirror = calloc(1, sizeof *mirror);
+    struct ah_replica *mirror = calloc(1, sizeof *mirror);
     if (!mirror)
         return ah_fail(AH_ENOMEM, "mirror: out of memory");
     mirror->board = board;
@@ -349,29 +349,29 @@ failed:
     return status;
 }
 
-void ah_mirror_linger(struct ah_mirror *mirror)
+void ah_replica_linger(struct ah_replica *mirror)
 {
-    struct ah_board *board = mirror->board;
+    struct ah_control_block *board = mirror->board;
     int first = board->header->first;
-    if (atomic_load(&ah_board_slot(board, first)->state) != AH_RANK_ENDED)
+    if (atomic_load(&ah_rank_entry(board, first)->state) != AH_RANK_ENDED)
         return;
-    ah_mirror_leave(mirror);
+    ah_replica_leave(mirror);
     while (!all_have_ended(board)) {
-        struct ah_news *news = &board->header->news[AH_MIRROR];
+        struct ah_notification *news = &board->header->news[AH_REPLICA];
         uint32_t seen = atomic_load(&news->changes);
         for (int r = first; r < first + board->header->local; r++)
-            ah_board_lost(board, r);
+            ah_control_lost(board, r);
         if (!all_have_ended(board))
-            ah_news_sleep(news, seen, tick_ns);
+            ah_notification_sleep(news, seen, tick_ns);
     }
 }
 
-void ah_mirror_part(struct ah_mirror *mirror)
+void ah_replica_part(struct ah_replica *mirror)
 {
     if (atomic_exchange(&mirror->ending, true))
         return;
-    ah_mirror_leave(mirror);
-    ah_news_tell(&mirror->board->header->news[AH_MIRROR]);
+    ah_replica_leave(mirror);
+    ah_notification_notify(&mirror->board->header->news[AH_REPLICA]);
     pthread_join(mirror->sender, NULL);
     /* The others close their side when they have read what was said last; what they say until then is let go. */
     for (int64_t begin = ah_now_ns(), open = 1; open && ah_now_ns() - begin < tick_ns; usleep(1000)) {
@@ -384,10 +384,10 @@ void ah_mirror_part(struct ah_mirror *mirror)
     atomic_store(&mirror->board->header->silence_ns, 0);
 }
 
-void ah_mirror_close(struct ah_mirror *mirror)
+void ah_replica_close(struct ah_replica *mirror)
 {
     if (!mirror)
         return;
-    ah_mirror_part(mirror);
+    ah_replica_part(mirror);
     free_mirror(mirror);
 }

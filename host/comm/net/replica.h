@@ -6,7 +6,7 @@
  * What travels with a call or a letter, small inputs and messages, comes to lie at the same place of the rank's segment
  * on this host.
  *
- * A rank of the leader that waits does the threads' work itself (ah_mirror_attend), so that what it waits for does not
+ * A rank of the leader that waits does the threads' work itself (ah_replica_attend), so that what it waits for does not
  * wait for them; they nap meanwhile.
  *
  * A host whose connection breaks, or that has said nothing for a while, is gone: its ranks are marked as dead, with its
@@ -17,26 +17,26 @@
 #include "comm/control/control_block.h"
 #include "comm/control/hosts.h"
 
-struct ah_mirror;
+struct ah_replica;
 
-/* Connect to the other leaders (mesh.h) and begin. `board` has its place (ah_board_place) and its segments mapped.
+/* Connect to the other leaders (mesh.h) and begin. `board` has its place (ah_control_place) and its segments mapped.
  * `silence_ns`: after which a host is gone; 0: 5 s. */
-int ah_mirror_open(struct ah_mirror **out, struct ah_board *board, int64_t timeout_ns, int64_t silence_ns);
+int ah_replica_open(struct ah_replica **out, struct ah_control_block *board, int64_t timeout_ns, int64_t silence_ns);
 
 /* By the leader's thread of Lua while it waits: tell what is new, take what has come, and do not wait for either. True
  * when something has come. */
-bool ah_mirror_attend(struct ah_mirror *mirror);
+bool ah_replica_attend(struct ah_replica *mirror);
 /* It goes to sleep, or does something else: the threads are to go on. */
-void ah_mirror_leave(struct ah_mirror *mirror);
+void ah_replica_leave(struct ah_replica *mirror);
 
 /* Wait until the other ranks of this host have ended too, which need the mirror; not if this one has failed. */
-void ah_mirror_linger(struct ah_mirror *mirror);
+void ah_replica_linger(struct ah_replica *mirror);
 /* Tell the other hosts how this one's ranks have ended. From then on it does nothing. */
-void ah_mirror_part(struct ah_mirror *mirror);
+void ah_replica_part(struct ah_replica *mirror);
 /* That, and free. NULL is ignored. */
-void ah_mirror_close(struct ah_mirror *mirror);
+void ah_replica_close(struct ah_replica *mirror);
 
 /* A host cannot be reached, says somebody else: its ranks are marked. Any thread. */
-void ah_mirror_lose(struct ah_mirror *mirror, int host, const char *why);
+void ah_replica_lose(struct ah_replica *mirror, int host, const char *why);
 
 #endif

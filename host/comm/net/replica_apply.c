@@ -12,13 +12,13 @@ static int wrong(const char *what)
     return ah_fail(AH_EINVAL, "it sent %s", what);
 }
 
-static bool lies_in(const struct ah_mirror *mirror, uint64_t offset, uint64_t bytes)
+static bool lies_in(const struct ah_replica *mirror, uint64_t offset, uint64_t bytes)
 {
     return offset <= mirror->board->segment_span && bytes <= mirror->board->segment_span - offset;
 }
 
 /* Count the blocks that data is the first to take. */
-static int hold_blocks(struct ah_mirror *mirror, int rank, uint64_t offset, uint64_t bytes)
+static int hold_blocks(struct ah_replica *mirror, int rank, uint64_t offset, uint64_t bytes)
 {
     unsigned char **held = &mirror->held[rank];
     if (!*held)
@@ -37,7 +37,7 @@ static int hold_blocks(struct ah_mirror *mirror, int rank, uint64_t offset, uint
     return 0;
 }
 
-static int take_data(struct ah_mirror *mirror, int rank, const unsigned char *body, size_t bytes)
+static int take_data(struct ah_replica *mirror, int rank, const unsigned char *body, size_t bytes)
 {
     uint64_t offset;
     memcpy(&offset, body, sizeof offset);
@@ -45,49 +45,49 @@ static int take_data(struct ah_mirror *mirror, int rank, const unsigned char *bo
     if (!lies_in(mirror, offset, bytes))
         return wrong("data for a place that is none");
     AH_TRY(hold_blocks(mirror, rank, offset, bytes));
-    AH_TRY(ah_board_grow(mirror->board, rank, offset + bytes));
+    AH_TRY(ah_control_grow(mirror->board, rank, offset + bytes));
     memcpy(mirror->board->segment[rank] + offset, body + sizeof offset, bytes);
     return 0;
 }
 
 /* Does a rank of this host still need what lies at the post's place? */
-static bool is_needed(struct ah_mirror *mirror, int rank, int c, uint32_t old)
+static bool is_needed(struct ah_replica *mirror, int rank, int c, uint32_t old)
 {
-    struct ah_board_header *header = mirror->board->header;
+    struct ah_control_header *header = mirror->board->header;
     for (int r = header->first; r < header->first + header->local; r++) {
-        struct ah_board_slot *slot = ah_board_slot(mirror->board, r);
-        struct ah_channel *channel = &slot->channel[c];
+        struct ah_rank_entry *slot = ah_rank_entry(mirror->board, r);
+        struct ah_group_block *channel = &slot->channel[c];
         int state = atomic_load(&slot->state);
         if ((state == AH_RANK_RUNNING || state == AH_RANK_RETURNING) &&
             atomic_load(&channel->members[rank / 64]) >> rank % 64 & 1 &&
-            ah_reached(ah_channel_counter(channel, AH_POSTED), old) &&
-            !ah_reached(ah_channel_counter(channel, AH_DONE), old))
+            ah_reached(ah_group_counter(channel, AH_POSTED), old) &&
+            !ah_reached(ah_group_counter(channel, AH_DONE), old))
             return true;
     }
     return false;
 }
 
 /* What travels fits into half a stage, and as much is there wherever a call says that something lies. */
-static int take_post(struct ah_mirror *mirror, int rank, int c, const unsigned char *body)
+static int take_post(struct ah_replica *mirror, int rank, int c, const unsigned char *body)
 {
-    struct ah_channel *channel = &ah_board_slot(mirror->board, rank)->channel[c];
-    struct ah_post post, *place;
-    if (body[offsetof(struct ah_post, async)] > 1 || body[offsetof(struct ah_post, far)] > 1 ||
-        body[offsetof(struct ah_post, wired)] > 1)
+    struct ah_group_block *channel = &ah_rank_entry(mirror->board, rank)->channel[c];
+    struct ah_call_record post, *place;
+    if (body[offsetof(struct ah_call_record, async)] > 1 || body[offsetof(struct ah_call_record, far)] > 1 ||
+        body[offsetof(struct ah_call_record, wired)] > 1)
         return wrong("a call that is none");
     memcpy(&post, body, sizeof post);
     if (post.kind >= AH_COLLECTIVE_KINDS || post.dtype >= AH_DTYPE_COUNT || post.reduce >= AH_REDUCE_OPS ||
-        post.ndim > AH_BOARD_DIMS)
+        post.ndim > AH_CALL_DIMS)
         return wrong("a call that is none");
     if (post.travels && (post.travels > AH_STAGE_BYTES || !lies_in(mirror, post.offset, AH_STAGE_BYTES)))
         return wrong("a call on data that lies nowhere");
     post.offset = post.travels ? post.offset : 0;
-    place = ah_channel_post(channel, post.sequence);
-    if (ah_reached(ah_channel_counter(channel, AH_POSTED), post.sequence) ||
+    place = ah_group_record(channel, post.sequence);
+    if (ah_reached(ah_group_counter(channel, AH_POSTED), post.sequence) ||
         is_needed(mirror, rank, c, place->sequence))
         return wrong("a call in the place of one that others look at");
     if (post.travels)
-        AH_TRY(ah_board_grow(mirror->board, rank, post.offset + AH_STAGE_BYTES));
+        AH_TRY(ah_control_grow(mirror->board, rank, post.offset + AH_STAGE_BYTES));
     post.where[sizeof post.where - 1] = 0;
     *place = post;
     return 0;
@@ -97,33 +97,33 @@ static int take_post(struct ah_mirror *mirror, int rank, int c, const unsigned c
 static const bool mirrored[AH_COUNTERS] = {[AH_POSTED] = true, [AH_DONE] = true, [AH_RECEIVED] = true};
 
 /* Counters only grow, and no rank posts more calls than others can have left undone. */
-static bool may_follow(struct ah_channel *channel, const struct mirror_counters *now)
+static bool may_follow(struct ah_group_block *channel, const struct mirror_counters *now)
 {
-    uint32_t posted = ah_channel_counter(channel, AH_POSTED), base = atomic_load(&channel->base);
+    uint32_t posted = ah_group_counter(channel, AH_POSTED), base = atomic_load(&channel->base);
     if (!ah_reached(now->base, base))
         return false;
     for (int k = 0; k < AH_COUNTERS; k++)
-        if (mirrored[k] && !ah_reached(now->value[k], ah_channel_counter(channel, (enum ah_counter)k)))
+        if (mirrored[k] && !ah_reached(now->value[k], ah_group_counter(channel, (enum ah_counter)k)))
             return false;
     uint32_t from = ah_reached(now->base, posted) ? now->base : posted;
-    return ah_reached(from + AH_CHANNEL_POSTS, now->value[AH_POSTED]);
+    return ah_reached(from + AH_GROUP_CALLS, now->value[AH_POSTED]);
 }
 
-static int take_counters(struct ah_mirror *mirror, int rank, int c, const unsigned char *body)
+static int take_counters(struct ah_replica *mirror, int rank, int c, const unsigned char *body)
 {
-    struct ah_board_slot *slot = ah_board_slot(mirror->board, rank);
-    struct ah_channel *channel = &slot->channel[c];
+    struct ah_rank_entry *slot = ah_rank_entry(mirror->board, rank);
+    struct ah_group_block *channel = &slot->channel[c];
     struct mirror_counters now;
     int seen = atomic_load(&mirror->board->header->channels);
     memcpy(&now, body, sizeof now);
-    if (now.latest < 0 || now.latest >= AH_BOARD_CHANNELS)
+    if (now.latest < 0 || now.latest >= AH_MAX_GROUPS)
         return wrong("a channel that is none");
     if (!lies_in(mirror, now.address, 2 * AH_STAGE_BYTES))
         return wrong("an address that is none");
     if (!may_follow(channel, &now))
         return wrong("numbers of calls that cannot follow those before");
     if (now.address != atomic_load(&channel->address))
-        AH_TRY(ah_board_grow(mirror->board, rank, now.address + 2 * AH_STAGE_BYTES));
+        AH_TRY(ah_control_grow(mirror->board, rank, now.address + 2 * AH_STAGE_BYTES));
     atomic_store(&channel->address, now.address);
     atomic_store(&slot->latest, now.latest);
     atomic_store(&channel->base, now.base);
@@ -132,32 +132,32 @@ static int take_counters(struct ah_mirror *mirror, int rank, int c, const unsign
     while (seen <= c && !atomic_compare_exchange_weak(&mirror->board->header->channels, &seen, c + 1))
         continue;
     for (int k = 0; k < AH_COUNTERS; k++)
-        if (mirrored[k] && now.value[k] != ah_channel_counter(channel, (enum ah_counter)k))
-            ah_channel_advance(channel, (enum ah_counter)k, now.value[k]);
+        if (mirrored[k] && now.value[k] != ah_group_counter(channel, (enum ah_counter)k))
+            ah_group_counter_advance(channel, (enum ah_counter)k, now.value[k]);
     return 0;
 }
 
 /* Its data is here already. */
-static int take_letter(struct ah_mirror *mirror, int rank, struct ah_channel *channel, const unsigned char *body)
+static int take_letter(struct ah_replica *mirror, int rank, struct ah_group_block *channel, const unsigned char *body)
 {
-    struct ah_letter sent;
+    struct ah_message_header sent;
     uint64_t index;
     memcpy(&index, body, sizeof index);
     memcpy((void *)&sent, body + sizeof index, sizeof sent);
-    if (index >= AH_CHANNEL_LETTERS || sent.dtype >= AH_DTYPE_COUNT || sent.count < 0 || sent.ndim > AH_BOARD_DIMS)
+    if (index >= AH_GROUP_MESSAGES || sent.dtype >= AH_DTYPE_COUNT || sent.count < 0 || sent.ndim > AH_CALL_DIMS)
         return wrong("a message that is none");
     uint64_t bytes = (uint64_t)sent.count * ah_dtype_size((enum ah_dtype)sent.dtype);
     if ((uint64_t)sent.count > mirror->board->segment_span || (bytes && !lies_in(mirror, sent.offset, bytes)))
         return wrong("a message that lies nowhere");
-    if (!ah_board_is_local(mirror->board, atomic_load(&sent.member)))
+    if (!ah_control_is_local(mirror->board, atomic_load(&sent.member)))
         return wrong("a message for a rank of another host");
-    struct ah_letter *letter = &channel->letter[index];
+    struct ah_message_header *letter = &channel->letter[index];
     /* One that nobody has taken may be of a group that its sender has closed. */
-    atomic_compare_exchange_strong(&letter->state, &(unsigned){AH_LETTER_POSTED}, AH_LETTER_FREE);
-    if (atomic_load(&letter->state) != AH_LETTER_FREE)
+    atomic_compare_exchange_strong(&letter->state, &(unsigned){AH_MESSAGE_POSTED}, AH_MESSAGE_FREE);
+    if (atomic_load(&letter->state) != AH_MESSAGE_FREE)
         return wrong("a message in the place of one that is not back");
     if (bytes)
-        AH_TRY(ah_board_grow(mirror->board, rank, sent.offset + bytes));
+        AH_TRY(ah_control_grow(mirror->board, rank, sent.offset + bytes));
     atomic_store(&letter->number, atomic_load(&sent.number));
     atomic_store(&letter->to, atomic_load(&sent.to));
     atomic_store(&letter->tag, atomic_load(&sent.tag));
@@ -171,57 +171,57 @@ static int take_letter(struct ah_mirror *mirror, int rank, struct ah_channel *ch
     memcpy(letter->size, sent.size, sizeof letter->size);
     memcpy(letter->where, sent.where, sizeof letter->where);
     letter->where[sizeof letter->where - 1] = 0;
-    atomic_store(&letter->state, AH_LETTER_POSTED);
-    ah_channel_advance(channel, AH_SENT, ah_channel_counter(channel, AH_SENT) + 1);
+    atomic_store(&letter->state, AH_MESSAGE_POSTED);
+    ah_group_counter_advance(channel, AH_SENT, ah_group_counter(channel, AH_SENT) + 1);
     return 0;
 }
 
 /* The sender wants a letter back. */
-static int take_recall(struct ah_mirror *mirror, struct ah_channel *channel, const unsigned char *body)
+static int take_recall(struct ah_replica *mirror, struct ah_group_block *channel, const unsigned char *body)
 {
     struct mirror_verdict verdict;
     memcpy(&verdict, body, sizeof verdict);
-    if (verdict.index >= AH_CHANNEL_LETTERS)
+    if (verdict.index >= AH_GROUP_MESSAGES)
         return wrong("a message that is none");
-    struct ah_letter *letter = &channel->letter[verdict.index];
+    struct ah_message_header *letter = &channel->letter[verdict.index];
     if (atomic_load(&letter->number) == verdict.number &&
-        atomic_compare_exchange_strong(&letter->state, &(unsigned){AH_LETTER_POSTED}, AH_LETTER_EMPTY)) {
+        atomic_compare_exchange_strong(&letter->state, &(unsigned){AH_MESSAGE_POSTED}, AH_MESSAGE_EMPTY)) {
         atomic_store(&mirror->recalled, true);
-        ah_news_tell(&mirror->board->header->news[AH_MIRROR]);
+        ah_notification_notify(&mirror->board->header->news[AH_REPLICA]);
     }
     return 0;
 }
 
 /* Of an own rank's letter. */
-static int take_verdict(struct ah_mirror *mirror, int host, const struct mirror_head *head,
+static int take_verdict(struct ah_replica *mirror, int host, const struct mirror_head *head,
                         const unsigned char *body)
 {
     struct mirror_verdict verdict;
     memcpy(&verdict, body, sizeof verdict);
-    if (head->rank >= mirror->board->size || !ah_board_is_local(mirror->board, head->rank) ||
-        verdict.index >= AH_CHANNEL_LETTERS ||
-        (verdict.state != AH_LETTER_RECEIVED && verdict.state != AH_LETTER_EMPTY))
+    if (head->rank >= mirror->board->size || !ah_control_is_local(mirror->board, head->rank) ||
+        verdict.index >= AH_GROUP_MESSAGES ||
+        (verdict.state != AH_MESSAGE_RECEIVED && verdict.state != AH_MESSAGE_EMPTY))
         return wrong("a verdict on a message that is none");
-    struct ah_letter *letter = &ah_board_slot(mirror->board, head->rank)->channel[head->channel].letter[verdict.index];
+    struct ah_message_header *letter = &ah_rank_entry(mirror->board, head->rank)->channel[head->channel].letter[verdict.index];
     struct mirror_channel *told = &mirror->rank[head->rank - mirror->board->header->first].channel[head->channel];
     unsigned state = atomic_load(&letter->state), bit = 1u << verdict.index;
-    if (atomic_load(&letter->number) != verdict.number || (state != AH_LETTER_POSTED && state != AH_LETTER_RECALLED))
+    if (atomic_load(&letter->number) != verdict.number || (state != AH_MESSAGE_POSTED && state != AH_MESSAGE_RECALLED))
         return 0;
     if (ah_hosts_of(mirror->hosts, atomic_load(&letter->member)) != host || !(atomic_load(&told->there) & bit))
         return wrong("a verdict on a message that it does not have");
     atomic_fetch_and(&told->there, ~bit);
-    if (verdict.state == AH_LETTER_EMPTY)
+    if (verdict.state == AH_MESSAGE_EMPTY)
         atomic_fetch_or(&told->returned, bit);
     /* Its sender may recall it just now. */
-    while ((state == AH_LETTER_POSTED || state == AH_LETTER_RECALLED) &&
+    while ((state == AH_MESSAGE_POSTED || state == AH_MESSAGE_RECALLED) &&
            !atomic_compare_exchange_weak(&letter->state, &state, verdict.state))
         continue;
     return 0;
 }
 
-static int take_fares(struct ah_mirror *mirror, int rank, const struct mirror_head *head, const unsigned char *body)
+static int take_fares(struct ah_replica *mirror, int rank, const struct mirror_head *head, const unsigned char *body)
 {
-    struct ah_board_slot *slot = ah_board_slot(mirror->board, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(mirror->board, rank);
     struct mirror_fares now;
     memcpy(&now, body, sizeof now);
     body += sizeof now;
@@ -237,12 +237,12 @@ static int take_fares(struct ah_mirror *mirror, int rank, const struct mirror_he
         slot->group_text[now.group_bytes] = 0;
     }
     atomic_store(&slot->group_status, now.group_status);
-    char text[AH_BOARD_TEXT];
+    char text[AH_RANK_TEXT];
     memcpy(text, body + now.group_bytes, now.text_bytes);
     text[now.text_bytes] = 0;
     if (now.state != AH_RANK_RUNNING)
-        ah_board_leave(mirror->board, rank, (enum ah_rank_state)now.state, text, now.victim);
-    ah_board_wake(mirror->board);
+        ah_control_leave(mirror->board, rank, (enum ah_rank_state)now.state, text, now.victim);
+    ah_control_wake(mirror->board);
     return 0;
 }
 
@@ -254,15 +254,15 @@ static const struct {
     [MIRROR_BEAT] = {0, false},
     [MIRROR_BYE] = {0, false},
     [MIRROR_DATA] = {sizeof(uint64_t), true},
-    [MIRROR_POST] = {sizeof(struct ah_post), false},
+    [MIRROR_POST] = {sizeof(struct ah_call_record), false},
     [MIRROR_COUNTERS] = {sizeof(struct mirror_counters), false},
-    [MIRROR_LETTER] = {sizeof(uint64_t) + sizeof(struct ah_letter), false},
+    [MIRROR_LETTER] = {sizeof(uint64_t) + sizeof(struct ah_message_header), false},
     [MIRROR_RECALL] = {sizeof(struct mirror_verdict), false},
     [MIRROR_VERDICT] = {sizeof(struct mirror_verdict), false},
     [MIRROR_FARES] = {sizeof(struct mirror_fares), true},
 };
 
-int ah_mirror_take(struct ah_mirror *mirror, int host, const struct mirror_head *head, const unsigned char *body)
+int ah_replica_apply(struct ah_replica *mirror, int host, const struct mirror_head *head, const unsigned char *body)
 {
     bool about_own = head->kind == MIRROR_VERDICT;
     if (head->kind >= MIRROR_KINDS || head->bytes < body_of[head->kind].bytes || head->bytes > MIRROR_MOST ||
@@ -274,12 +274,12 @@ int ah_mirror_take(struct ah_mirror *mirror, int host, const struct mirror_head 
         atomic_store(&mirror->peer[host].done, true);
         return 0;
     }
-    if (head->channel >= AH_BOARD_CHANNELS ||
+    if (head->channel >= AH_MAX_GROUPS ||
         (!about_own && (head->rank < mirror->hosts->first[host] || head->rank >= mirror->hosts->first[host + 1])))
         return wrong("news of a rank that is not its own");
     if (about_own)
         return take_verdict(mirror, host, head, body);
-    struct ah_channel *channel = &ah_board_slot(mirror->board, head->rank)->channel[head->channel];
+    struct ah_group_block *channel = &ah_rank_entry(mirror->board, head->rank)->channel[head->channel];
     switch (head->kind) {
     case MIRROR_DATA: return take_data(mirror, head->rank, body, head->bytes);
     case MIRROR_POST: return take_post(mirror, head->rank, head->channel, body);

@@ -14,9 +14,9 @@ enum mirror_kind {
     MIRROR_BEAT,    /* I am here */
     MIRROR_BYE,     /* all ranks of this host have ended */
     MIRROR_DATA,    /* offset (u64), then bytes of the rank's segment */
-    MIRROR_POST,    /* struct ah_post */
+    MIRROR_POST,    /* struct ah_call_record */
     MIRROR_COUNTERS, /* struct mirror_counters */
-    MIRROR_LETTER,  /* index (u64), struct ah_letter */
+    MIRROR_LETTER,  /* index (u64), struct ah_message_header */
     MIRROR_RECALL,  /* struct mirror_verdict: may I have this letter back? */
     MIRROR_VERDICT, /* struct mirror_verdict, of a letter of the receiver's host */
     MIRROR_FARES,   /* struct mirror_fares, then `group_bytes` and `text_bytes` of texts */
@@ -59,11 +59,11 @@ struct mirror_channel {
     atomic_uint returned; /* by the receiver: a bit for each letter that came back, before it shows as empty */
     atomic_uint there;    /* by the sender: a bit for each letter that the other host has whole, until its verdict */
     struct mirror_counters told;
-    struct mirror_letter letter[AH_CHANNEL_LETTERS];
+    struct mirror_letter letter[AH_GROUP_MESSAGES];
 };
 
 struct mirror_rank {
-    struct mirror_channel channel[AH_BOARD_CHANNELS];
+    struct mirror_channel channel[AH_MAX_GROUPS];
     struct mirror_fares told;
 };
 
@@ -81,10 +81,10 @@ struct mirror_peer {
  * offsets a host names. */
 enum { MIRROR_BLOCK = 16 * 1024 };
 
-struct ah_mirror {
-    struct ah_board *board;
+struct ah_replica {
+    struct ah_control_block *board;
     uint64_t room;                             /* bytes that such data may still take */
-    unsigned char *held[AH_BOARD_MAX_RANKS];   /* of other hosts' ranks: a bit for each block; NULL: none */
+    unsigned char *held[AH_MAX_RANKS];   /* of other hosts' ranks: a bit for each block; NULL: none */
     const struct ah_hosts *hosts;
     int64_t silence_ns;
     struct mirror_peer peer[AH_HOSTS_MAX];
@@ -100,11 +100,11 @@ struct ah_mirror {
 
 /* The sender's: append what has changed since it was told, to every peer that it concerns. *more: there is data that
  * had to wait. */
-int ah_mirror_scan(struct ah_mirror *mirror, bool beat, bool *more);
-int ah_mirror_say(struct ah_mirror *mirror, int host, struct mirror_head head, const void *body, const void *tail,
+int ah_replica_scan(struct ah_replica *mirror, bool beat, bool *more);
+int ah_replica_send(struct ah_replica *mirror, int host, struct mirror_head head, const void *body, const void *tail,
                   size_t tail_bytes);
 
 /* The receiver's: take one frame of a peer. AH_EINVAL for one that no mirror sends. */
-int ah_mirror_take(struct ah_mirror *mirror, int host, const struct mirror_head *head, const unsigned char *body);
+int ah_replica_apply(struct ah_replica *mirror, int host, const struct mirror_head *head, const unsigned char *body);
 
 #endif

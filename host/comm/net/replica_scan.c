@@ -6,7 +6,7 @@
 
 #include "comm/net/replica_frames.h"
 
-int ah_mirror_say(struct ah_mirror *mirror, int host, struct mirror_head head, const void *body, const void *tail,
+int ah_replica_send(struct ah_replica *mirror, int host, struct mirror_head head, const void *body, const void *tail,
                   size_t tail_bytes)
 {
     size_t own = head.bytes;
@@ -29,16 +29,16 @@ static struct mirror_head head_of(enum mirror_kind kind, int rank, int channel, 
     return (struct mirror_head){(uint32_t)bytes, (uint8_t)kind, (uint8_t)channel, (uint16_t)rank};
 }
 
-static int say_data(struct ah_mirror *mirror, int host, int rank, uint64_t offset, uint64_t bytes)
+static int say_data(struct ah_replica *mirror, int host, int rank, uint64_t offset, uint64_t bytes)
 {
     if (!bytes)
         return 0;
-    return ah_mirror_say(mirror, host, head_of(MIRROR_DATA, rank, 0, sizeof offset), &offset,
+    return ah_replica_send(mirror, host, head_of(MIRROR_DATA, rank, 0, sizeof offset), &offset,
                          mirror->board->segment[rank] + offset, bytes);
 }
 
 /* What travels with a post, but for what its rank may be writing over by now. */
-static int say_input(struct ah_mirror *mirror, int rank, const struct ah_post *post)
+static int say_input(struct ah_replica *mirror, int rank, const struct ah_call_record *post)
 {
     uint64_t behind = post->own_bytes ? (uint64_t)post->own + post->own_bytes : 0;
     if (post->own_bytes)
@@ -46,26 +46,26 @@ static int say_input(struct ah_mirror *mirror, int rank, const struct ah_post *p
     return say_data(mirror, -1, rank, post->offset + behind, post->travels - behind);
 }
 
-static int say_posts(struct ah_mirror *mirror, int rank, int c, uint32_t from, uint32_t upto)
+static int say_posts(struct ah_replica *mirror, int rank, int c, uint32_t from, uint32_t upto)
 {
-    struct ah_channel *channel = &ah_board_slot(mirror->board, rank)->channel[c];
-    if (upto - from > AH_CHANNEL_POSTS)
-        from = upto - AH_CHANNEL_POSTS;
+    struct ah_group_block *channel = &ah_rank_entry(mirror->board, rank)->channel[c];
+    if (upto - from > AH_GROUP_CALLS)
+        from = upto - AH_GROUP_CALLS;
     for (uint32_t sequence = from + 1; ah_reached(upto, sequence); sequence++) {
-        const struct ah_post *post = ah_channel_post(channel, sequence);
+        const struct ah_call_record *post = ah_group_record(channel, sequence);
         if (post->sequence != sequence)
             continue; /* where another group's counters began */
         AH_TRY(say_input(mirror, rank, post));
-        AH_TRY(ah_mirror_say(mirror, -1, head_of(MIRROR_POST, rank, c, sizeof *post), post, NULL, 0));
+        AH_TRY(ah_replica_send(mirror, -1, head_of(MIRROR_POST, rank, c, sizeof *post), post, NULL, 0));
     }
     return 0;
 }
 
 /* Is somebody of another host in the group that has the channel? */
-static bool concerns_others(struct ah_mirror *mirror, struct ah_channel *channel)
+static bool concerns_others(struct ah_replica *mirror, struct ah_group_block *channel)
 {
     for (int r = 0; r < mirror->board->size; r++)
-        if (!ah_board_is_local(mirror->board, r) && atomic_load(&channel->members[r / 64]) >> r % 64 & 1)
+        if (!ah_control_is_local(mirror->board, r) && atomic_load(&channel->members[r / 64]) >> r % 64 & 1)
             return true;
     return false;
 }
@@ -73,34 +73,34 @@ static bool concerns_others(struct ah_mirror *mirror, struct ah_channel *channel
 /* Letters. */
 
 /* Letters of other hosts that receivers of this one have done with, or that go back. */
-static int say_verdicts(struct ah_mirror *mirror, int c)
+static int say_verdicts(struct ah_replica *mirror, int c)
 {
     for (int r = 0; r < mirror->board->size; r++) {
-        if (ah_board_is_local(mirror->board, r))
+        if (ah_control_is_local(mirror->board, r))
             continue;
-        struct ah_letter *letter = ah_board_slot(mirror->board, r)->channel[c].letter;
-        for (uint32_t i = 0; i < AH_CHANNEL_LETTERS; i++) {
+        struct ah_message_header *letter = ah_rank_entry(mirror->board, r)->channel[c].letter;
+        for (uint32_t i = 0; i < AH_GROUP_MESSAGES; i++) {
             struct mirror_verdict verdict = {i, atomic_load(&letter[i].number), atomic_load(&letter[i].state)};
-            if (verdict.state != AH_LETTER_RECEIVED && verdict.state != AH_LETTER_EMPTY)
+            if (verdict.state != AH_MESSAGE_RECEIVED && verdict.state != AH_MESSAGE_EMPTY)
                 continue;
-            AH_TRY(ah_mirror_say(mirror, ah_hosts_of(mirror->hosts, r),
+            AH_TRY(ah_replica_send(mirror, ah_hosts_of(mirror->hosts, r),
                                  head_of(MIRROR_VERDICT, r, c, sizeof verdict), &verdict, NULL, 0));
-            atomic_store(&letter[i].state, AH_LETTER_FREE);
+            atomic_store(&letter[i].state, AH_MESSAGE_FREE);
         }
     }
     return 0;
 }
 
-static uint64_t bytes_of(const struct ah_letter *letter)
+static uint64_t bytes_of(const struct ah_message_header *letter)
 {
     return letter->offset == AH_NO_OFFSET ? 0 : (uint64_t)letter->count * ah_dtype_size((enum ah_dtype)letter->dtype);
 }
 
 /* The next piece of a letter, and then the letter. */
-static int say_letter(struct ah_mirror *mirror, int rank, int c, int index, struct mirror_channel *shadow, bool *more)
+static int say_letter(struct ah_replica *mirror, int rank, int c, int index, struct mirror_channel *shadow, bool *more)
 {
     struct mirror_letter *told = &shadow->letter[index];
-    struct ah_letter *letter = &ah_board_slot(mirror->board, rank)->channel[c].letter[index], copy = {0};
+    struct ah_message_header *letter = &ah_rank_entry(mirror->board, rank)->channel[c].letter[index], copy = {0};
     uint64_t bytes = bytes_of(letter), left = bytes - told->sent, place = (uint64_t)index;
     int host = ah_hosts_of(mirror->hosts, atomic_load(&letter->member));
     size_t state = sizeof copy.state; /* which may change now; nothing else may */
@@ -116,26 +116,26 @@ static int say_letter(struct ah_mirror *mirror, int rank, int c, int index, stru
     told->told = true;
     atomic_fetch_or(&shadow->there, 1u << index);
     memcpy((char *)&copy + state, (char *)letter + state, sizeof copy - state);
-    return ah_mirror_say(mirror, host, head_of(MIRROR_LETTER, rank, c, sizeof place), &place, &copy, sizeof copy);
+    return ah_replica_send(mirror, host, head_of(MIRROR_LETTER, rank, c, sizeof place), &place, &copy, sizeof copy);
 }
 
 /* Its state, when the letter goes to another host and is not being written just now; else it is told when it is. */
-static unsigned state_of(struct ah_mirror *mirror, struct ah_letter *letter, unsigned *number)
+static unsigned state_of(struct ah_replica *mirror, struct ah_message_header *letter, unsigned *number)
 {
     unsigned state = atomic_load(&letter->state);
     *number = atomic_load(&letter->number);
-    bool local = ah_board_is_local(mirror->board, atomic_load(&letter->member));
-    return local || atomic_load(&letter->state) != state || atomic_load(&letter->number) != *number ? AH_LETTER_TAKEN
+    bool local = ah_control_is_local(mirror->board, atomic_load(&letter->member));
+    return local || atomic_load(&letter->state) != state || atomic_load(&letter->number) != *number ? AH_MESSAGE_TAKEN
                                                                                                    : state;
 }
 
 /* The first letter, in its sender's order, that is to be said; -1: none. */
-static int first_letter(struct ah_mirror *mirror, struct ah_letter *letter, const struct mirror_letter *told)
+static int first_letter(struct ah_replica *mirror, struct ah_message_header *letter, const struct mirror_letter *told)
 {
     int first = -1;
     unsigned least = 0, number;
-    for (int i = 0; i < AH_CHANNEL_LETTERS; i++) {
-        if (state_of(mirror, &letter[i], &number) != AH_LETTER_POSTED || (told[i].told && told[i].number == number) ||
+    for (int i = 0; i < AH_GROUP_MESSAGES; i++) {
+        if (state_of(mirror, &letter[i], &number) != AH_MESSAGE_POSTED || (told[i].told && told[i].number == number) ||
             (first >= 0 && ah_reached(number, least)))
             continue;
         first = i;
@@ -145,20 +145,20 @@ static int first_letter(struct ah_mirror *mirror, struct ah_letter *letter, cons
 }
 
 /* Letters that their sender wants back. */
-static int say_recalls(struct ah_mirror *mirror, int rank, int c, struct mirror_letter *told, bool beat)
+static int say_recalls(struct ah_replica *mirror, int rank, int c, struct mirror_letter *told, bool beat)
 {
-    struct ah_letter *letter = ah_board_slot(mirror->board, rank)->channel[c].letter;
-    struct mirror_verdict verdict = {.state = AH_LETTER_RECALLED};
-    for (verdict.index = 0; verdict.index < AH_CHANNEL_LETTERS; verdict.index++) {
+    struct ah_message_header *letter = ah_rank_entry(mirror->board, rank)->channel[c].letter;
+    struct mirror_verdict verdict = {.state = AH_MESSAGE_RECALLED};
+    for (verdict.index = 0; verdict.index < AH_GROUP_MESSAGES; verdict.index++) {
         struct mirror_letter *one = &told[verdict.index];
-        if (state_of(mirror, &letter[verdict.index], &verdict.number) != AH_LETTER_RECALLED)
+        if (state_of(mirror, &letter[verdict.index], &verdict.number) != AH_MESSAGE_RECALLED)
             continue;
         if (!one->told || one->number != verdict.number) { /* nobody has it */
             *one = (struct mirror_letter){0};
-            atomic_store(&letter[verdict.index].state, AH_LETTER_EMPTY);
+            atomic_store(&letter[verdict.index].state, AH_MESSAGE_EMPTY);
         } else if (!one->asked || beat) {
             one->asked = true;
-            AH_TRY(ah_mirror_say(mirror, ah_hosts_of(mirror->hosts, atomic_load(&letter[verdict.index].member)),
+            AH_TRY(ah_replica_send(mirror, ah_hosts_of(mirror->hosts, atomic_load(&letter[verdict.index].member)),
                                  head_of(MIRROR_RECALL, rank, c, sizeof verdict), &verdict, NULL, 0));
         }
     }
@@ -167,13 +167,13 @@ static int say_recalls(struct ah_mirror *mirror, int rank, int c, struct mirror_
 
 /* In their sender's order, as receivers count on: what comes before a letter was posted before it, so that a second
  * look at all of them sees it. */
-static int say_letters(struct ah_mirror *mirror, int rank, int c, bool beat, bool *more)
+static int say_letters(struct ah_replica *mirror, int rank, int c, bool beat, bool *more)
 {
-    struct ah_letter *letter = ah_board_slot(mirror->board, rank)->channel[c].letter;
+    struct ah_message_header *letter = ah_rank_entry(mirror->board, rank)->channel[c].letter;
     struct mirror_channel *shadow = &mirror->rank[rank - mirror->board->header->first].channel[c];
     struct mirror_letter *told = shadow->letter;
     unsigned returned = atomic_exchange(&shadow->returned, 0);
-    for (int i = 0; i < AH_CHANNEL_LETTERS; i++)
+    for (int i = 0; i < AH_GROUP_MESSAGES; i++)
         if (returned >> i & 1)
             told[i] = (struct mirror_letter){0};
     AH_TRY(say_recalls(mirror, rank, c, told, beat));
@@ -195,15 +195,15 @@ static int say_letters(struct ah_mirror *mirror, int rank, int c, bool beat, boo
 
 /* Ranks. */
 
-static int scan_channel(struct ah_mirror *mirror, int rank, int c, bool beat, bool *more)
+static int scan_channel(struct ah_replica *mirror, int rank, int c, bool beat, bool *more)
 {
-    struct ah_board_slot *slot = ah_board_slot(mirror->board, rank);
-    struct ah_channel *channel = &slot->channel[c];
+    struct ah_rank_entry *slot = ah_rank_entry(mirror->board, rank);
+    struct ah_group_block *channel = &slot->channel[c];
     struct mirror_counters *told = &mirror->rank[rank - mirror->board->header->first].channel[c].told, now = {0};
-    ah_channel_counter(channel, AH_ROUND); /* what travels may be what the courier brought */
+    ah_group_counter(channel, AH_ROUND); /* what travels may be what the courier brought */
     for (int k = 0; k < AH_COUNTERS; k++)
         if (k != AH_ROUND && k != AH_SLICED)
-            now.value[k] = ah_channel_counter(channel, (enum ah_counter)k);
+            now.value[k] = ah_group_counter(channel, (enum ah_counter)k);
     now.base = atomic_load(&channel->base);
     now.wanted_from = atomic_load(&channel->wanted_from);
     now.wanted_tag = now.wanted_from ? atomic_load(&channel->wanted_tag) : 0;
@@ -220,18 +220,18 @@ static int scan_channel(struct ah_mirror *mirror, int rank, int c, bool beat, bo
         /* Places of the ring before the base are no calls of this group: its rank may be writing there. */
         uint32_t upto = now.value[AH_POSTED], fresh = upto - told->value[AH_POSTED], made = upto - now.base;
         AH_TRY(say_posts(mirror, rank, c, upto - (fresh < made ? fresh : made), upto));
-        AH_TRY(ah_mirror_say(mirror, -1, head_of(MIRROR_COUNTERS, rank, c, sizeof now), &now, NULL, 0));
+        AH_TRY(ah_replica_send(mirror, -1, head_of(MIRROR_COUNTERS, rank, c, sizeof now), &now, NULL, 0));
     }
     *told = now;
     return 0;
 }
 
-static int scan_fares(struct ah_mirror *mirror, int rank)
+static int scan_fares(struct ah_replica *mirror, int rank)
 {
-    struct ah_board_slot *slot = ah_board_slot(mirror->board, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(mirror->board, rank);
     struct mirror_fares *told = &mirror->rank[rank - mirror->board->header->first].told;
     struct mirror_fares now = {.state = atomic_load(&slot->state), .group_status = atomic_load(&slot->group_status)};
-    char text[sizeof slot->group_text + AH_BOARD_TEXT];
+    char text[sizeof slot->group_text + AH_RANK_TEXT];
     now.victim = atomic_load(&slot->victim);
     now.blamed = atomic_load(&slot->blamed);
     now.line = atomic_load(&slot->line);
@@ -245,13 +245,13 @@ static int scan_fares(struct ah_mirror *mirror, int rank)
     *told = now;
     memcpy(text, slot->group_text, now.group_bytes);
     memcpy(text + now.group_bytes, slot->text, now.text_bytes);
-    return ah_mirror_say(mirror, -1, head_of(MIRROR_FARES, rank, 0, sizeof now), &now, text,
+    return ah_replica_send(mirror, -1, head_of(MIRROR_FARES, rank, 0, sizeof now), &now, text,
                          now.group_bytes + now.text_bytes);
 }
 
-int ah_mirror_scan(struct ah_mirror *mirror, bool beat, bool *more)
+int ah_replica_scan(struct ah_replica *mirror, bool beat, bool *more)
 {
-    struct ah_board_header *header = mirror->board->header;
+    struct ah_control_header *header = mirror->board->header;
     *more = false;
     if (atomic_exchange(&mirror->recalled, false))
         for (int c = 0; c < atomic_load(&header->channels); c++)
@@ -261,5 +261,5 @@ int ah_mirror_scan(struct ah_mirror *mirror, bool beat, bool *more)
             AH_TRY(scan_channel(mirror, r, c, beat, more));
         AH_TRY(scan_fares(mirror, r));
     }
-    return beat ? ah_mirror_say(mirror, -1, (struct mirror_head){.kind = MIRROR_BEAT}, NULL, NULL, 0) : 0;
+    return beat ? ah_replica_send(mirror, -1, (struct mirror_head){.kind = MIRROR_BEAT}, NULL, NULL, 0) : 0;
 }

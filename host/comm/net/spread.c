@@ -20,13 +20,13 @@ struct spread_group {
     struct shm_group shm;
     struct ah_team team;
     struct ah_holder holder;
-    struct ah_roll *roll;
-    void *rolls[AH_BOARD_CHANNELS];   /* of a root: of each channel that was ever used */
+    struct ah_member_table *roll;
+    void *rolls[AH_MAX_GROUPS];   /* of a root: of each channel that was ever used */
     uint32_t last_wired, steps;
     bool has_wired;
     struct ah_hold blocking; /* of the blocking call that is on */
-    struct ah_mirror *mirror;   /* of a root in a leader */
-    struct ah_courier *courier;
+    struct ah_replica *mirror;   /* of a root in a leader */
+    struct ah_progress *courier;
 };
 
 struct spread_work {
@@ -49,8 +49,8 @@ static size_t width_of(const struct ah_collective *call)
 static bool spread_attend(struct ah_group *group)
 {
     struct spread_group *root = spread_of(group->root);
-    bool moved = root->mirror && ah_mirror_attend(root->mirror);
-    moved |= root->courier && ah_courier_attend(root->courier);
+    bool moved = root->mirror && ah_replica_attend(root->mirror);
+    moved |= root->courier && ah_progress_attend(root->courier);
     if (!moved)
         sched_yield();
     return moved;
@@ -60,23 +60,23 @@ static void spread_leave(struct ah_group *group)
 {
     struct spread_group *root = spread_of(group->root);
     if (root->mirror)
-        ah_mirror_leave(root->mirror);
+        ah_replica_leave(root->mirror);
     if (root->courier)
-        ah_courier_leave(root->courier);
+        ah_progress_leave(root->courier);
 }
 
 /* The leaders move the bytes, whether or not they are in the group. One that has ended may have sent all before. */
 static int check_leaders(struct spread_group *s, uint32_t sequence)
 {
-    struct ah_board *board = s->shm.base.board;
+    struct ah_control_block *board = s->shm.base.board;
     int first = s->team.ranks[0];
-    const struct ah_roll *roll = (void *)(shm_segment(&s->shm, first) + atomic_load(&s->shm.base.peer[first]->roll));
+    const struct ah_member_table *roll = (void *)(shm_segment(&s->shm, first) + atomic_load(&s->shm.base.peer[first]->roll));
     char title[80];
     for (int i = 0; i < s->team.hosts; i++) {
         int leader = board->hosts->first[s->team.host[i]];
-        struct ah_board_slot *slot = ah_board_slot(board, leader);
-        if (leader != s->shm.base.member[s->shm.base.rank] && ah_board_is_local(board, leader))
-            ah_board_lost(board, leader);
+        struct ah_rank_entry *slot = ah_rank_entry(board, leader);
+        if (leader != s->shm.base.member[s->shm.base.rank] && ah_control_is_local(board, leader))
+            ah_control_lost(board, leader);
         int state = atomic_load(&slot->state);
         ah_watch_title(&s->shm.base, sequence, title, sizeof title);
         if (state == AH_RANK_DIED || state == AH_RANK_FAILED)
@@ -91,25 +91,25 @@ static int check_leaders(struct spread_group *s, uint32_t sequence)
 
 static bool is_through(const struct spread_group *s, uint32_t sequence)
 {
-    return ah_reached(ah_channel_counter(s->shm.base.peer[s->shm.base.rank], AH_ROUND), sequence);
+    return ah_reached(ah_group_counter(s->shm.base.peer[s->shm.base.rank], AH_ROUND), sequence);
 }
 
 static int await_courier(struct spread_group *s, uint32_t sequence)
 {
     static const int64_t slice_ns = 50 * 1000000;
-    struct ah_channel *mine = s->shm.base.peer[s->shm.base.rank];
+    struct ah_group_block *mine = s->shm.base.peer[s->shm.base.rank];
     struct ah_watch watch = {0};
     struct ah_spin spin = {.left = s->shm.base.spins};
     while (!is_through(s, sequence) && ah_watch_spin(&s->shm.base, &spin))
         continue;
     ah_watch_leave(&s->shm.base);
     for (;;) {
-        uint32_t seen = ah_channel_counter(mine, AH_ROUND);
+        uint32_t seen = ah_group_counter(mine, AH_ROUND);
         if (ah_reached(seen, sequence))
             return 0;
         AH_TRY(check_leaders(s, sequence));
         AH_TRY(ah_watch_look(&watch, &s->shm.base, AH_DONE, sequence));
-        ah_channel_sleep(mine, AH_ROUND, seen, slice_ns);
+        ah_group_sleep(mine, AH_ROUND, seen, slice_ns);
     }
 }
 
@@ -118,7 +118,7 @@ static bool spread_settled(const struct ah_group *group, uint32_t sequence)
     const struct spread_group *s = spread_of(group);
     if (!s->has_wired || is_through(s, s->last_wired))
         return true;
-    for (int i = 0; i < AH_CHANNEL_POSTS; i++) {
+    for (int i = 0; i < AH_GROUP_CALLS; i++) {
         uint32_t wired = atomic_load(&s->roll->wired[i]);
         if (wired && ah_reached(sequence, wired) && !is_through(s, wired))
             return false;
@@ -131,7 +131,7 @@ static bool spread_settled(const struct ah_group *group, uint32_t sequence)
 /* The courier is through with the post in whose place the next one comes. */
 static int claim_post(struct spread_group *s)
 {
-    atomic_uint *place = &s->roll->wired[(s->shm.base.posted + 1) % AH_CHANNEL_POSTS];
+    atomic_uint *place = &s->roll->wired[(s->shm.base.posted + 1) % AH_GROUP_CALLS];
     uint32_t wired = atomic_load(place);
     if (wired && ah_reached(s->shm.base.posted, wired) && ah_reached(wired, s->shm.base.base + 1))
         AH_TRY(await_courier(s, wired));
@@ -141,11 +141,11 @@ static int claim_post(struct spread_group *s)
 
 /* Before the post: all that it says of this rank's memory. */
 static int prepare(struct spread_group *s, const struct ah_collective *call, struct ah_hold *hold,
-                   struct ah_brought *out)
+                   struct ah_call_arguments *out)
 {
     uint32_t sequence = s->shm.base.posted + 1;
     AH_TRY(claim_post(s));
-    *out = (struct ah_brought){.offset = AH_NO_OFFSET, .wired = ah_team_wires(&s->team, call), .steps = s->steps};
+    *out = (struct ah_call_arguments){.offset = AH_NO_OFFSET, .wired = ah_team_wires(&s->team, call), .steps = s->steps};
     if (ah_collective_is_barrier(call->kind))
         return 0;
     if (!out->wired) {
@@ -158,7 +158,7 @@ static int prepare(struct spread_group *s, const struct ah_collective *call, str
     }
     AH_TRY(ah_hold_wired(&s->holder, call, hold, out));
     s->last_wired = sequence;
-    atomic_store(&s->roll->wired[sequence % AH_CHANNEL_POSTS], sequence);
+    atomic_store(&s->roll->wired[sequence % AH_GROUP_CALLS], sequence);
     s->has_wired = true;
     s->steps += (uint32_t)ah_team_pieces(&s->team, call);
     return 0;
@@ -171,7 +171,7 @@ static void add_slice(struct spread_group *s, const struct ah_collective *call, 
     int64_t from, to;
     int mine = 0;
     size_t width = width_of(call), sum_width = ah_team_width(&s->team, call);
-    const void *source[AH_BOARD_MAX_RANKS];
+    const void *source[AH_MAX_RANKS];
     while (s->team.ranks[mine] != s->shm.base.rank)
         mine++;
     ah_team_share(end - begin, mine, s->team.local, sum_width, &from, &to);
@@ -189,7 +189,7 @@ static void add_slice(struct spread_group *s, const struct ah_collective *call, 
 
 static void step(struct spread_group *s, uint32_t steps)
 {
-    ah_channel_advance(s->shm.base.peer[s->shm.base.rank], AH_SLICED, steps);
+    ah_group_counter_advance(s->shm.base.peer[s->shm.base.rank], AH_SLICED, steps);
 }
 
 static bool is_here(const struct ah_group *group, int rank)
@@ -205,7 +205,7 @@ static void contribute(struct spread_group *s, const struct ah_collective *call,
     int64_t piece = call->kind == AH_ALL_REDUCE ? ah_team_piece(&s->team, call) : count;
     bool adds = ah_collective_reduces(call) && (s->team.local > 1 || ah_team_sums(&s->team, call) != call->dtype);
     uint32_t before = ah_group_post(&s->shm.base, s->shm.base.rank, sequence)->steps;
-    s->roll->divisor[sequence % AH_CHANNEL_POSTS] = shm_divisor(&s->shm, sequence);
+    s->roll->divisor[sequence % AH_GROUP_CALLS] = shm_divisor(&s->shm, sequence);
     if (!ah_collective_reduces(call) && wanted)
         shm_take_parts(&s->shm, call, sequence, is_here);
     for (int64_t p = 0; p < pieces && adds; p++) {
@@ -237,7 +237,7 @@ static void collect(struct spread_group *s, const struct ah_collective *call, co
 static int check_travels(struct spread_group *s, const struct ah_collective *call, uint32_t sequence)
 {
     for (int r = 0; r < s->team.size; r++) {
-        const struct ah_post *post = ah_group_post(&s->shm.base, r, sequence);
+        const struct ah_call_record *post = ah_group_post(&s->shm.base, r, sequence);
         if (post->wired || post->travels != (size_t)ah_collective_input(call, s->team.size, r) * width_of(call))
             return ah_fail(AH_EIO, "the input of rank %d has not come with its call", s->team.member[r]);
     }
@@ -246,7 +246,7 @@ static int check_travels(struct spread_group *s, const struct ah_collective *cal
 
 static void reduce_alone(struct spread_group *s, const struct ah_collective *call, uint32_t sequence)
 {
-    const void *from[AH_BOARD_MAX_RANKS];
+    const void *from[AH_MAX_RANKS];
     for (int r = 0; r < s->team.size; r++)
         from[r] = shm_segment(&s->shm, r) + ah_group_post(&s->shm.base, r, sequence)->offset;
     ah_combine(call->dtype, call->reduce, (void *const *)&call->out, 1, from, s->team.size, call->count,
@@ -254,7 +254,7 @@ static void reduce_alone(struct spread_group *s, const struct ah_collective *cal
 }
 
 /* A small all_reduce is staged, in halves in turn: no rank waits until its peers have read it. */
-static int stage_small(struct spread_group *s, const struct ah_collective *call, struct ah_brought *out)
+static int stage_small(struct spread_group *s, const struct ah_collective *call, struct ah_call_arguments *out)
 {
     struct ah_group *group = &s->shm.base;
     AH_TRY(claim_post(s));
@@ -268,7 +268,7 @@ static int stage_small(struct spread_group *s, const struct ah_collective *call,
 
 /* Blocking calls. */
 
-static int spread_bring(struct ah_group *group, const struct ah_collective *call, struct ah_brought *out)
+static int spread_bring(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out)
 {
     struct spread_group *s = spread_of(group);
     ah_hold_release(&s->holder, &s->blocking); /* of a call that failed: its group is poisoned, or began anew */
@@ -352,9 +352,9 @@ static int open_leader(struct spread_group *s)
     if (group->root != group || group->member[group->rank] != group->board->header->first)
         return 0;
     AH_TRY(ah_seconds_from_environment("ACCELHOST_HEARTBEAT", 5, &silence_ns));
-    AH_TRY(ah_mirror_open(&s->mirror, group->board, group->timeout_ns, silence_ns));
+    AH_TRY(ah_replica_open(&s->mirror, group->board, group->timeout_ns, silence_ns));
     group->board->mirror = s->mirror;
-    return ah_courier_open(&s->courier, group->board, s->mirror, group->timeout_ns);
+    return ah_progress_open(&s->courier, group->board, s->mirror, group->timeout_ns);
 }
 
 static int spread_open(struct ah_group *group)
@@ -383,9 +383,9 @@ static void spread_close(struct ah_group *group)
 {
     struct spread_group *s = spread_of(group);
     if (s->mirror) {
-        ah_mirror_linger(s->mirror);
-        ah_courier_close(s->courier);
-        ah_mirror_close(s->mirror);
+        ah_replica_linger(s->mirror);
+        ah_progress_close(s->courier);
+        ah_replica_close(s->mirror);
         s->mirror = NULL;
         s->courier = NULL;
         group->board->mirror = NULL;
@@ -397,7 +397,7 @@ static void spread_close(struct ah_group *group)
 static const struct ah_backend *part_backend(const struct ah_group *parent, const struct ah_seat *seat)
 {
     for (int r = 0; r < seat->size; r++)
-        if (!ah_board_is_local(parent->board, seat->member[r]))
+        if (!ah_control_is_local(parent->board, seat->member[r]))
             return &ah_spread_backend;
     return &ah_shm_backend;
 }

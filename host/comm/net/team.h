@@ -9,10 +9,10 @@
 
 struct ah_team {
     int size, hosts, mine;                      /* ranks; hosts that have some; the own one's place among those */
-    int member[AH_BOARD_MAX_RANKS];             /* of each rank of the group, on the board */
-    int at[AH_BOARD_MAX_RANKS];                 /* its host's place */
+    int member[AH_MAX_RANKS];             /* of each rank of the group, on the board */
+    int at[AH_MAX_RANKS];                 /* its host's place */
     int host[AH_HOSTS_MAX];                     /* each place's host, ascending */
-    int local, ranks[AH_BOARD_MAX_RANKS];       /* ranks of the group on the own host, ascending */
+    int local, ranks[AH_MAX_RANKS];       /* ranks of the group on the own host, ascending */
     int most;                                   /* ranks on a host */
 };
 

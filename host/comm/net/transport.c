@@ -4,9 +4,9 @@
 #include <string.h>
 
 enum { WIRES = 8 };
-static const struct ah_wire_type *wires[WIRES] = {&ah_tcp_wire};
+static const struct ah_transport_type *wires[WIRES] = {&ah_tcp_wire};
 
-int ah_wire_register(const struct ah_wire_type *type)
+int ah_transport_register(const struct ah_transport_type *type)
 {
     int at = 0;
     while (at < WIRES && wires[at] && wires[at] != type)
@@ -17,7 +17,7 @@ int ah_wire_register(const struct ah_wire_type *type)
     return 0;
 }
 
-const struct ah_wire_type *ah_wire_find(const char *name)
+const struct ah_transport_type *ah_transport_find(const char *name)
 {
     for (int i = 0; i < WIRES && wires[i]; i++)
         if (!strcmp(wires[i]->name, name))

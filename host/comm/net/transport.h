@@ -13,28 +13,28 @@
 
 #include "comm/control/hosts.h"
 
-/* A tag's low 32 bits are below AH_WIRE_TAGS; its high ones distinguish groups that use a low one in turn. The wire
+/* A tag's low 32 bits are below AH_TRANSPORT_TAGS; its high ones distinguish groups that use a low one in turn. The wire
  * `mpi`, whose tags are short, compares the low ones only. */
-enum { AH_WIRE_TAGS = 4096 };
+enum { AH_TRANSPORT_TAGS = 4096 };
 /* The most bytes of a message that may arrive before it is awaited. */
-enum { AH_WIRE_EARLY = 16 << 20 };
+enum { AH_TRANSPORT_EARLY = 16 << 20 };
 
-struct ah_wire {
-    const struct ah_wire_type *type;
+struct ah_transport {
+    const struct ah_transport_type *type;
     int host, hosts; /* this one's number, of how many */
 };
 
-struct ah_wire_piece {
+struct ah_transport_piece {
     void *memory;
     size_t bytes; /* 0: nothing goes between the two hosts in this turn */
 };
 
 /* Begins each wire's own struct of a turn. A wire has a list of its turns under way, to free them when it closes. */
-struct ah_wire_turn {
-    struct ah_wire_turn *next, **at;
+struct ah_transport_turn {
+    struct ah_transport_turn *next, **at;
 };
 
-static inline void ah_wire_list(struct ah_wire_turn **list, struct ah_wire_turn *turn)
+static inline void ah_transport_list(struct ah_transport_turn **list, struct ah_transport_turn *turn)
 {
     turn->next = *list;
     turn->at = list;
@@ -43,32 +43,32 @@ static inline void ah_wire_list(struct ah_wire_turn **list, struct ah_wire_turn 
     *list = turn;
 }
 
-static inline void ah_wire_unlist(struct ah_wire_turn *turn)
+static inline void ah_transport_unlist(struct ah_transport_turn *turn)
 {
     *turn->at = turn->next;
     if (turn->next)
         turn->next->at = turn->at;
 }
 
-struct ah_wire_type {
+struct ah_transport_type {
     const char *name;
-    /* Meet the other leaders; AH_ETIMEOUT with the host that did not come. `*out` begins with struct ah_wire. */
-    int (*open)(struct ah_wire **out, const struct ah_hosts *hosts, int64_t timeout_ns);
-    void (*close)(struct ah_wire *wire); /* whatever is under way; frees all turns */
+    /* Meet the other leaders; AH_ETIMEOUT with the host that did not come. `*out` begins with struct ah_transport. */
+    int (*open)(struct ah_transport **out, const struct ah_hosts *hosts, int64_t timeout_ns);
+    void (*close)(struct ah_transport *wire); /* whatever is under way; frees all turns */
 
     /* Begin a turn: a piece for each host, in their order; the own ones are not looked at. The memory is the turn's
      * until it is through. May move what can be moved at once, and never waits. */
-    int (*start)(struct ah_wire *wire, uint64_t tag, const struct ah_wire_piece *send,
-                 const struct ah_wire_piece *receive, struct ah_wire_turn **out);
+    int (*start)(struct ah_transport *wire, uint64_t tag, const struct ah_transport_piece *send,
+                 const struct ah_transport_piece *receive, struct ah_transport_turn **out);
     /* Move bytes, of any turn, and never wait. A turn that is done is freed. AH_EPEER when a host is gone: *lost. */
-    int (*test)(struct ah_wire *wire, struct ah_wire_turn *turn, bool *done, int *lost);
+    int (*test)(struct ah_transport *wire, struct ah_transport_turn *turn, bool *done, int *lost);
     /* Sleep until something may have moved, or so long. NULL: nobody can tell, so ask. */
-    void (*wait_for)(struct ah_wire *wire, int64_t limit_ns);
+    void (*wait_for)(struct ah_transport *wire, int64_t limit_ns);
 };
 
-extern const struct ah_wire_type ah_tcp_wire;
+extern const struct ah_transport_type ah_tcp_wire;
 /* The built-in one and those that plugins register (the struct is kept). NULL for an unknown name. */
-int ah_wire_register(const struct ah_wire_type *type);
-const struct ah_wire_type *ah_wire_find(const char *name);
+int ah_transport_register(const struct ah_transport_type *type);
+const struct ah_transport_type *ah_transport_find(const char *name);
 
 #endif

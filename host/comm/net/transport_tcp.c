@@ -1,6 +1,6 @@
 /* The wire over TCP: one connection to each other leader (mesh.h). A message is its tag, its length and its bytes, and
  * goes straight from and to the memory of its turn. What comes before its turn has begun here is kept in memory of its
- * own, which is bounded for each message (AH_WIRE_EARLY; the courier's pieces are shorter). When that is ENOUGH nothing
+ * own, which is bounded for each message (AH_TRANSPORT_EARLY; the courier's pieces are shorter). When that is ENOUGH nothing
  * more is taken from a host from which nothing is awaited; where something is, it may be behind what has come early,
  * and is looked for as far as `most_early`. */
 #include <errno.h>
@@ -51,15 +51,15 @@ struct link {
 };
 
 struct turn {
-    struct ah_wire_turn base;
+    struct ah_transport_turn base;
     int left; /* parts */
     unsigned char undone[AH_HOSTS_MAX]; /* of them with each host */
     struct part part[];
 };
 
 struct tcp_wire {
-    struct ah_wire base;
-    struct ah_wire_turn *turns;
+    struct ah_transport base;
+    struct ah_transport_turn *turns;
     struct link link[AH_HOSTS_MAX];
 };
 
@@ -122,8 +122,8 @@ static int begin_message(struct link *link)
 {
     struct part *part = first_of(&link->want, link->head.tag);
     unsigned long long tag = (uint32_t)link->head.tag, bytes = link->head.bytes;
-    if (tag >= AH_WIRE_TAGS)
-        return ah_fail(AH_EPEER, "it sent %llu bytes of the tag %llu, expected one below %d", bytes, tag, AH_WIRE_TAGS);
+    if (tag >= AH_TRANSPORT_TAGS)
+        return ah_fail(AH_EPEER, "it sent %llu bytes of the tag %llu, expected one below %d", bytes, tag, AH_TRANSPORT_TAGS);
     if (!bytes || bytes > longest)
         return ah_fail(AH_EPEER, "it sent a message of %llu bytes", bytes);
     if (part && part->head.bytes != bytes)
@@ -131,9 +131,9 @@ static int begin_message(struct link *link)
     if (part) {
         take_out(&link->want, part);
     } else {
-        if (bytes > AH_WIRE_EARLY)
+        if (bytes > AH_TRANSPORT_EARLY)
             return ah_fail(AH_EPEER, "it sent a message of %llu bytes that nobody has asked for yet, expected at most "
-                           "%d", bytes, AH_WIRE_EARLY);
+                           "%d", bytes, AH_TRANSPORT_EARLY);
         if (link->early_bytes + cost_of(&link->head) > most_early)
             return ah_fail(AH_EPEER, "it sent more than %llu bytes that nobody has asked for yet",
                            (unsigned long long)most_early);
@@ -265,17 +265,17 @@ static void begin_receive(struct link *link, struct part *part, int host)
         hand_over(link, early, host);
 }
 
-static int tcp_start(struct ah_wire *base, uint64_t tag, const struct ah_wire_piece *send,
-                     const struct ah_wire_piece *receive_to, struct ah_wire_turn **out)
+static int tcp_start(struct ah_transport *base, uint64_t tag, const struct ah_transport_piece *send,
+                     const struct ah_transport_piece *receive_to, struct ah_transport_turn **out)
 {
     struct tcp_wire *wire = (struct tcp_wire *)base;
     struct turn *turn = calloc(1, sizeof *turn + 2 * (size_t)base->hosts * sizeof turn->part[0]);
     if (!turn)
         return ah_fail(AH_ENOMEM, "wire: out of memory");
-    ah_wire_list(&wire->turns, &turn->base);
+    ah_transport_list(&wire->turns, &turn->base);
     *out = &turn->base;
     for (int h = 0; h < base->hosts; h++) {
-        const struct ah_wire_piece *piece[2] = {&send[h], &receive_to[h]};
+        const struct ah_transport_piece *piece[2] = {&send[h], &receive_to[h]};
         for (int way = 0; way < 2 && h != base->host; way++) {
             if (!piece[way]->bytes)
                 continue;
@@ -295,7 +295,7 @@ static int tcp_start(struct ah_wire *base, uint64_t tag, const struct ah_wire_pi
     return 0;
 }
 
-static int tcp_test(struct ah_wire *base, struct ah_wire_turn *under_way, bool *done, int *lost)
+static int tcp_test(struct ah_transport *base, struct ah_transport_turn *under_way, bool *done, int *lost)
 {
     struct tcp_wire *wire = (struct tcp_wire *)base;
     struct turn *turn = (struct turn *)under_way;
@@ -303,7 +303,7 @@ static int tcp_test(struct ah_wire *base, struct ah_wire_turn *under_way, bool *
     move(wire);
     if (!turn->left) {
         *done = true;
-        ah_wire_unlist(&turn->base);
+        ah_transport_unlist(&turn->base);
         free(turn);
         return 0;
     }
@@ -316,7 +316,7 @@ static int tcp_test(struct ah_wire *base, struct ah_wire_turn *under_way, bool *
     return 0;
 }
 
-static void tcp_wait_for(struct ah_wire *base, int64_t limit_ns)
+static void tcp_wait_for(struct ah_transport *base, int64_t limit_ns)
 {
     struct tcp_wire *wire = (struct tcp_wire *)base;
     struct pollfd look[AH_HOSTS_MAX];
@@ -329,7 +329,7 @@ static void tcp_wait_for(struct ah_wire *base, int64_t limit_ns)
     ppoll(look, (nfds_t)base->hosts, &limit, NULL);
 }
 
-static int tcp_open(struct ah_wire **out, const struct ah_hosts *hosts, int64_t timeout_ns)
+static int tcp_open(struct ah_transport **out, const struct ah_hosts *hosts, int64_t timeout_ns)
 {
     int fd[AH_HOSTS_MAX];
     struct tcp_wire *wire = calloc(1, sizeof *wire);
@@ -340,7 +340,7 @@ static int tcp_open(struct ah_wire **out, const struct ah_hosts *hosts, int64_t 
         free(wire);
         return status;
     }
-    wire->base = (struct ah_wire){&ah_tcp_wire, hosts->mine, hosts->count};
+    wire->base = (struct ah_transport){&ah_tcp_wire, hosts->mine, hosts->count};
     for (int h = 0; h < AH_HOSTS_MAX; h++) {
         struct link *link = &wire->link[h];
         link->fd = fd[h];
@@ -352,7 +352,7 @@ static int tcp_open(struct ah_wire **out, const struct ah_hosts *hosts, int64_t 
     return 0;
 }
 
-static void tcp_close(struct ah_wire *base)
+static void tcp_close(struct ah_transport *base)
 {
     struct tcp_wire *wire = (struct tcp_wire *)base;
     for (int h = 0; h < base->hosts; h++) {
@@ -364,14 +364,14 @@ static void tcp_close(struct ah_wire *base)
         if (link->fd >= 0)
             close(link->fd);
     }
-    for (struct ah_wire_turn *turn; (turn = wire->turns) != NULL;) {
+    for (struct ah_transport_turn *turn; (turn = wire->turns) != NULL;) {
         wire->turns = turn->next;
         free(turn);
     }
     free(wire);
 }
 
-const struct ah_wire_type ah_tcp_wire = {
+const struct ah_transport_type ah_tcp_wire = {
     .name = "tcp",
     .open = tcp_open,
     .close = tcp_close,

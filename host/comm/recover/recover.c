@@ -13,14 +13,14 @@
 static const int64_t look_ns = 50000000; /* between two looks at the peers */
 
 static struct {
-    struct ah_board *board;
+    struct ah_control_block *board;
     struct ah_group *root; /* NULL: there are no groups, or none yet */
     int rank;
     size_t slice_bytes;    /* of the boundary to come */
     bool taken;            /* the state of a boundary, which is marked next */
 } own;
 
-void ah_recovery_join(struct ah_board *board, int rank)
+void ah_recovery_join(struct ah_control_block *board, int rank)
 {
     own.board = board->header->recovers ? board : NULL;
     own.root = NULL;
@@ -35,14 +35,14 @@ void ah_recovery_lead(struct ah_group *root)
         own.root = root;
 }
 
-static struct ah_board_slot *own_slot(void)
+static struct ah_rank_entry *own_slot(void)
 {
-    return ah_board_slot(own.board, own.rank);
+    return ah_rank_entry(own.board, own.rank);
 }
 
 static uint32_t published_by(int rank)
 {
-    return ah_kept_boundaries(own.board, rank);
+    return ah_replay_boundaries(own.board, rank);
 }
 
 bool ah_recovery_is_on(void)
@@ -78,7 +78,7 @@ static bool has_gone_on(int rank, uint32_t published)
     for (struct ah_group *group = own.root; group && published; group = next_group(group))
         for (int r = 0; r < group->size; r++)
             if (group->member[r] == rank &&
-                !ah_reached(at->posted[group->channel], ah_channel_counter(group->peer[r], AH_POSTED)))
+                !ah_reached(at->posted[group->channel], ah_group_counter(group->peer[r], AH_POSTED)))
                 return true;
     return false;
 }
@@ -86,7 +86,7 @@ static bool has_gone_on(int rank, uint32_t published)
 static int await_rank(int rank, uint32_t published, bool ended_too)
 {
     struct ah_watch watch = {0};
-    struct ah_board_slot *slot = ah_board_slot(own.board, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(own.board, rank);
     char what[80];
     for (;;) {
         bool gone_on = has_gone_on(rank, published); /* asked first: a boundary is published before what follows it */
@@ -98,7 +98,7 @@ static int await_rank(int rank, uint32_t published, bool ended_too)
                            "there: live recovery needs the same steps on all ranks", own.rank, published - 1, rank);
         snprintf(what, sizeof what, "live recovery at step %u", published - 1);
         AH_TRY(ah_watch_peer(&watch, own.root, rank, what));
-        ah_channel_sleep(&slot->channel[0], AH_ROUND, seen, look_ns);
+        ah_group_sleep(&slot->channel[0], AH_ROUND, seen, look_ns);
     }
 }
 
@@ -115,7 +115,7 @@ static int await(uint32_t published, bool ended_too)
 static int settle(void)
 {
     for (struct ah_group *group = own.root; group; group = next_group(group)) {
-        uint32_t kept = ah_channel_counter(group->peer[group->rank], AH_POSTED);
+        uint32_t kept = ah_group_counter(group->peer[group->rank], AH_POSTED);
         AH_TRY(ah_group_poison(group, ah_group_advance(group, group->posted, true)));
         if (group->posted != kept)
             return ah_fail(AH_EMISMATCH, "rank %d has come to step %u by %u collectives, and the process that it "
@@ -130,7 +130,7 @@ static int compare(uint32_t boundary)
 {
     for (struct ah_group *group = own.root; group; group = next_group(group))
         for (int r = 0; r < group->size; r++) {
-            const struct ah_board_slot *slot = ah_board_slot(own.board, group->member[r]);
+            const struct ah_rank_entry *slot = ah_rank_entry(own.board, group->member[r]);
             if (r == group->rank || !ah_reached(published_by(group->member[r]), boundary + 1))
                 continue;
             uint32_t theirs = slot->keeping.boundary[boundary & 1].posted[group->channel];
@@ -145,27 +145,27 @@ static int compare(uint32_t boundary)
 
 static void publish(uint32_t boundary, const void *note, size_t bytes)
 {
-    struct ah_board_slot *slot = own_slot();
+    struct ah_rank_entry *slot = own_slot();
     struct ah_boundary *place = &slot->keeping.boundary[boundary & 1];
-    unsigned char *written = ah_kept_part(own.board, own.rank, AH_KEPT_NOTE, boundary);
+    unsigned char *written = ah_replay_part(own.board, own.rank, AH_REPLAY_NOTE, boundary);
     if (bytes && note != written)
         memcpy(written, note, bytes);
     *place = (struct ah_boundary){.note_bytes = bytes, .slice_bytes = own.slice_bytes};
-    for (int c = 0; c < AH_BOARD_CHANNELS; c++)
-        place->posted[c] = ah_channel_counter(&slot->channel[c], AH_POSTED);
+    for (int c = 0; c < AH_MAX_GROUPS; c++)
+        place->posted[c] = ah_group_counter(&slot->channel[c], AH_POSTED);
     if (boundary == 0)
         memcpy(slot->keeping.set_up, place->posted, sizeof place->posted);
-    ah_kept_turn(own.board, own.rank, boundary);
+    ah_replay_turn(own.board, own.rank, boundary);
     own.slice_bytes = 0;
-    ah_channel_advance(&slot->channel[0], AH_ROUND, boundary + 1);
+    ah_group_counter_advance(&slot->channel[0], AH_ROUND, boundary + 1);
 }
 
-static int check_room(enum ah_kept_part part, const char *name, size_t bytes)
+static int check_room(enum ah_replay_part part, const char *name, size_t bytes)
 {
-    if (bytes <= ah_kept_most(part))
+    if (bytes <= ah_replay_most(part))
         return 0;
     return ah_fail(AH_ENOMEM, "live recovery: rank %d's %s has %zu bytes, of at most %llu", own.rank, name, bytes,
-                   (unsigned long long)ah_kept_most(part));
+                   (unsigned long long)ah_replay_most(part));
 }
 
 static int check_taken(void)
@@ -178,14 +178,14 @@ static int check_taken(void)
 }
 
 /* Where a part of the boundary to come lies. One that was taken is told already, and calls behind it may be kept. */
-static int place_of(enum ah_kept_part part, void **out)
+static int place_of(enum ah_replay_part part, void **out)
 {
     uint32_t boundary = published_by(own.rank);
     AH_TRY(check_taken());
     if (!own.taken)
         AH_TRY(settle());
     AH_TRY(await(boundary, false));
-    *out = ah_kept_part(own.board, own.rank, part, boundary);
+    *out = ah_replay_part(own.board, own.rank, part, boundary);
     return 0;
 }
 
@@ -194,8 +194,8 @@ int ah_recovery_slice(size_t bytes, void **out)
     *out = NULL;
     if (!own.board)
         return 0;
-    AH_TRY(check_room(AH_KEPT_SLICE, "slice", bytes));
-    AH_TRY(place_of(AH_KEPT_SLICE, out));
+    AH_TRY(check_room(AH_REPLAY_SLICE, "slice", bytes));
+    AH_TRY(place_of(AH_REPLAY_SLICE, out));
     own.slice_bytes = bytes;
     return 0;
 }
@@ -206,8 +206,8 @@ int ah_recovery_note(void **out, size_t *room)
     *room = 0;
     if (!own.board)
         return 0;
-    *room = (size_t)ah_kept_most(AH_KEPT_NOTE);
-    return place_of(AH_KEPT_NOTE, out);
+    *room = (size_t)ah_replay_most(AH_REPLAY_NOTE);
+    return place_of(AH_REPLAY_NOTE, out);
 }
 
 int ah_recovery_mark(const void *note, size_t bytes)
@@ -220,11 +220,11 @@ int ah_recovery_mark(const void *note, size_t bytes)
     }
     uint32_t boundary = published_by(own.rank);
     AH_TRY(check_taken());
-    AH_TRY(check_room(AH_KEPT_NOTE, "note", bytes));
+    AH_TRY(check_room(AH_REPLAY_NOTE, "note", bytes));
     AH_TRY(settle());
     AH_TRY(await(boundary, false));
     atomic_store(&own_slot()->due, 0);
-    ah_board_return(own.board, own.rank);
+    ah_control_return(own.board, own.rank);
     publish(boundary, note, bytes);
     return compare(boundary);
 }
@@ -244,27 +244,27 @@ int ah_recovery_find(int64_t *boundary)
     return 0;
 }
 
-static int part_of(int rank, enum ah_kept_part part, const void **out, size_t *bytes)
+static int part_of(int rank, enum ah_replay_part part, const void **out, size_t *bytes)
 {
     int64_t boundary = ah_recovery_boundary();
     if (boundary < 0 || rank < 0 || rank >= own.board->size || !ah_reached(published_by(rank), (uint32_t)boundary + 1))
         return ah_fail(AH_ESTATE, "live recovery: rank %d has published nothing at step %lld", rank,
                        (long long)boundary);
-    const struct ah_boundary *at = &ah_board_slot(own.board, rank)->keeping.boundary[boundary & 1];
-    uint64_t has = part == AH_KEPT_NOTE ? at->note_bytes : at->slice_bytes;
-    *bytes = has < ah_kept_most(part) ? (size_t)has : (size_t)ah_kept_most(part);
-    *out = ah_kept_part(own.board, rank, part, (uint32_t)boundary);
+    const struct ah_boundary *at = &ah_rank_entry(own.board, rank)->keeping.boundary[boundary & 1];
+    uint64_t has = part == AH_REPLAY_NOTE ? at->note_bytes : at->slice_bytes;
+    *bytes = has < ah_replay_most(part) ? (size_t)has : (size_t)ah_replay_most(part);
+    *out = ah_replay_part(own.board, rank, part, (uint32_t)boundary);
     return 0;
 }
 
 int ah_recovery_note_of(int rank, const void **note, size_t *bytes)
 {
-    return part_of(rank, AH_KEPT_NOTE, note, bytes);
+    return part_of(rank, AH_REPLAY_NOTE, note, bytes);
 }
 
 int ah_recovery_slice_of(int rank, const void **slice, size_t *bytes)
 {
-    return part_of(rank, AH_KEPT_SLICE, slice, bytes);
+    return part_of(rank, AH_REPLAY_SLICE, slice, bytes);
 }
 
 int ah_recovery_take(void)
@@ -284,6 +284,6 @@ int ah_recovery_take(void)
     }
     own.taken = true;
     atomic_store(&own_slot()->due, 0);
-    ah_board_return(own.board, own.rank);
+    ah_control_return(own.board, own.rank);
     return 0;
 }

@@ -13,8 +13,8 @@
 
 static int keep_open(struct ah_group *group)
 {
-    AH_TRY(ah_kept_check(group->board));
-    group->choice = AH_LANE_NONE; /* what a device's library moves nobody keeps */
+    AH_TRY(ah_replay_check(group->board));
+    group->choice = AH_DEVICE_COMM_NONE; /* what a device's library moves nobody keeps */
     if (group->root == group)
         ah_recovery_lead(group);
     return 0;
@@ -30,17 +30,17 @@ static int keep_may_split(const struct ah_group *parent)
 }
 
 /* What a replacement calls is what was called before it. */
-static int compare_with_kept(const struct ah_group *group, const struct ah_post *post)
+static int compare_with_kept(const struct ah_group *group, const struct ah_call_record *post)
 {
     char text[160];
     int rank = group->member[group->rank];
-    const struct ah_board_slot *slot = ah_board_slot(group->board, rank);
+    const struct ah_rank_entry *slot = ah_rank_entry(group->board, rank);
     uint32_t set_up = slot->keeping.set_up[group->channel];
-    ah_post_describe(post, text, sizeof text);
-    if (ah_kept_boundaries(group->board, rank) && atomic_load(&slot->due) && !ah_reached(set_up, post->sequence))
+    ah_call_record_describe(post, text, sizeof text);
+    if (ah_replay_boundaries(group->board, rank) && atomic_load(&slot->due) && !ah_reached(set_up, post->sequence))
         return ah_fail(AH_ESTATE, "%s at %s: this process replaces rank %d, which died after its first step, and goes "
                        "on without its state: call accelerator:load_state() before the loop", text, post->where, rank);
-    const struct ah_kept *kept = ah_kept_find(group->board, rank, group->channel, post->sequence);
+    const struct ah_replay_entry *kept = ah_replay_find(group->board, rank, group->channel, post->sequence);
     if (!kept)
         return ah_fail(AH_ESTATE, "%s at %s: what rank %d brought to collective #%u is kept no more", text, post->where,
                        rank, post->sequence - group->base);
@@ -53,29 +53,29 @@ static int compare_with_kept(const struct ah_group *group, const struct ah_post 
 }
 
 /* Of a call that comes next: keep its input, or find that it is kept. */
-static int keep_input(struct ah_group *group, const struct ah_collective *call, struct ah_brought *out)
+static int keep_input(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out)
 {
-    struct ah_post post;
+    struct ah_call_record post;
     int rank = group->member[group->rank];
     size_t bytes = (size_t)ah_collective_input(call, group->size, group->rank) * ah_dtype_size(call->dtype);
-    ah_post_fill(&post, call, group->posted + 1, group->size);
-    out->before = ah_reached(ah_channel_counter(group->peer[group->rank], AH_POSTED), post.sequence);
+    ah_call_record_fill(&post, call, group->posted + 1, group->size);
+    out->before = ah_reached(ah_group_counter(group->peer[group->rank], AH_POSTED), post.sequence);
     if (out->before)
         return compare_with_kept(group, &post);
-    ah_board_return(group->board, rank);
-    return ah_kept_add(group->board, rank, group->channel, &post, call->in, bytes);
+    ah_control_return(group->board, rank);
+    return ah_replay_add(group->board, rank, group->channel, &post, call->in, bytes);
 }
 
 /* This rank's result of a call that all have posted. */
 static int make_result(struct ah_group *group, const struct ah_collective *call, uint32_t sequence, uint32_t *note)
 {
-    const void *from[AH_BOARD_MAX_RANKS];
+    const void *from[AH_MAX_RANKS];
     size_t width = ah_dtype_size(call->dtype);
     double divisor = 0;
     int64_t reduced = 0;
     for (int r = 0; r < group->size; r++) {
         struct ah_part part = ah_collective_part(call, group->size, r, group->rank);
-        const struct ah_kept *kept = ah_kept_find(group->board, group->member[r], group->channel, sequence);
+        const struct ah_replay_entry *kept = ah_replay_find(group->board, group->member[r], group->channel, sequence);
         if (!kept || (part.count && (uint64_t)(part.first + part.count) * width > kept->bytes))
             return ah_fail(AH_ESTATE, "%s #%u at %s: what rank %d brought is kept no more",
                            ah_collective_name(call->kind, call->async), sequence - group->base, call->where,
@@ -83,7 +83,7 @@ static int make_result(struct ah_group *group, const struct ah_collective *call,
         *note |= kept->note;
         divisor += kept->weight;
         reduced = part.count;
-        from[r] = (const char *)ah_kept_input(group->board, group->member[r], kept) + (size_t)part.first * width;
+        from[r] = (const char *)ah_replay_input(group->board, group->member[r], kept) + (size_t)part.first * width;
         if (part.count && !ah_collective_reduces(call))
             memcpy((char *)call->out + (size_t)part.place * width, from[r], (size_t)part.count * width);
     }

@@ -45,7 +45,7 @@ void shm_count_round(struct shm_group *shm, enum ah_counter which)
 void shm_enter_round(struct shm_group *shm)
 {
     shm->round++;
-    ah_channel_advance(shm->base.peer[shm->base.rank], AH_ROUND, shm->round);
+    ah_group_counter_advance(shm->base.peer[shm->base.rank], AH_ROUND, shm->round);
 }
 
 double shm_divisor(const struct shm_group *shm, uint32_t sequence)
@@ -66,7 +66,7 @@ static void reduce_own_slice(struct shm_group *shm, const struct ah_collective *
     int64_t begin = share * rank, end = begin + share < call->count ? begin + share : call->count;
     if (begin >= end)
         return;
-    void *buffer[AH_BOARD_MAX_RANKS];
+    void *buffer[AH_MAX_RANKS];
     for (int r = 0; r < size; r++)
         buffer[r] = shm_segment(shm, r) + ah_group_post(&shm->base, r, sequence)->offset + begin * width;
     ah_combine(call->dtype, call->reduce, buffer, size, (const void *const *)buffer, size, end - begin,
@@ -80,7 +80,7 @@ static size_t bytes_of(const struct ah_collective *call)
 
 void shm_reduce_small(struct shm_group *shm, const struct ah_collective *call)
 {
-    const void *from[AH_BOARD_MAX_RANKS];
+    const void *from[AH_MAX_RANKS];
     for (int r = 0; r < shm->base.size; r++)
         from[r] = shm_stage(shm, r, shm->round - 1);
     ah_combine(call->dtype, call->reduce, (void *const *)&call->out, 1, from, shm->base.size, call->count,
@@ -112,12 +112,12 @@ static int reduce_staged(struct shm_group *shm, const struct ah_collective *call
         AH_TRY(ah_watch_wait(&shm->base, AH_ROUND, shm->round));
         /* Slice r of every stage is read by rank r only, so the sum may take its place. */
         struct slice own = slice_of(n, rank, size, width);
-        const void *from[AH_BOARD_MAX_RANKS];
+        const void *from[AH_MAX_RANKS];
         for (int r = 0; r < size; r++)
             from[r] = shm_stage(shm, r, round) + own.begin * width;
         void *to[2] = {shm_stage(shm, rank, round) + own.begin * width, (char *)call->out + (at + own.begin) * width};
         ah_combine(call->dtype, call->reduce, to, 2, from, size, own.end - own.begin, divisor);
-        ah_channel_advance(shm->base.peer[rank], AH_SLICED, shm->round);
+        ah_group_counter_advance(shm->base.peer[rank], AH_SLICED, shm->round);
         AH_TRY(ah_watch_wait(&shm->base, AH_SLICED, shm->round));
         for (int r = 0; r < size; r++) {
             struct slice theirs = slice_of(n, r, size, width);
@@ -146,7 +146,7 @@ static int all_reduce(struct shm_group *shm, const struct ah_collective *call)
 
 /* Blocking calls. */
 
-int shm_bring(struct ah_group *group, const struct ah_collective *call, struct ah_brought *out)
+int shm_bring(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out)
 {
     struct shm_group *shm = shm_of(group);
     size_t bytes = bytes_of(call);
@@ -193,7 +193,7 @@ void shm_take_parts(struct shm_group *shm, const struct ah_collective *call, uin
 {
     int size = shm->base.size, rank = shm->base.rank;
     size_t width = ah_dtype_size(call->dtype);
-    const void *from[AH_BOARD_MAX_RANKS] = {NULL};
+    const void *from[AH_MAX_RANKS] = {NULL};
     struct ah_part part = {0};
     for (int r = 0; r < size; r++) {
         part = ah_collective_part(call, size, r, rank);
@@ -237,7 +237,7 @@ static void shm_drop(struct ah_work *work, bool complete)
 
 /* Messages: the receiver copies them from the sender's segment. */
 
-int shm_give(struct ah_mail *mail)
+int shm_give(struct ah_message_request *mail)
 {
     struct shm_mail *own = (struct shm_mail *)mail;
     struct ah_segment *segment = shm_of(mail->group)->segment;
@@ -254,7 +254,7 @@ int shm_give(struct ah_mail *mail)
     return 0;
 }
 
-int shm_fetch(struct ah_mail *mail, bool *done)
+int shm_fetch(struct ah_message_request *mail, bool *done)
 {
     size_t bytes = (size_t)mail->message.count * ah_dtype_size(mail->message.dtype);
     const unsigned char *segment = shm_segment(shm_of(mail->group), mail->message.peer);
@@ -264,7 +264,7 @@ int shm_fetch(struct ah_mail *mail, bool *done)
     return 0;
 }
 
-void shm_forget(struct ah_mail *mail, bool complete)
+void shm_forget(struct ah_message_request *mail, bool complete)
 {
     struct shm_mail *own = (struct shm_mail *)mail;
     if (own->copy && complete)

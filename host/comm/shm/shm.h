@@ -14,11 +14,11 @@ struct shm_group {
     uint32_t round;
     struct pending *pending;    /* freed memory that peers may still touch */
     struct common *lent;        /* of a host's first rank: memory that all its ranks have */
-    uint64_t stage[AH_BOARD_CHANNELS]; /* of a root: the staging area of each channel that was ever used, 0: none yet */
+    uint64_t stage[AH_MAX_GROUPS]; /* of a root: the staging area of each channel that was ever used, 0: none yet */
 };
 
 struct shm_mail {
-    struct ah_mail base;
+    struct ah_message_request base;
     void *copy; /* in the segment; NULL when the message lies there for good */
     size_t bytes;
 };
@@ -66,10 +66,10 @@ void shm_reduce_small(struct shm_group *shm, const struct ah_collective *call);
 /* As struct ah_backend says. */
 int shm_open_ranks(struct ah_group *group);
 void shm_close(struct ah_group *group);
-int shm_bring(struct ah_group *group, const struct ah_collective *call, struct ah_brought *out);
-int shm_give(struct ah_mail *mail);
-int shm_fetch(struct ah_mail *mail, bool *done);
-void shm_forget(struct ah_mail *mail, bool complete);
+int shm_bring(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out);
+int shm_give(struct ah_message_request *mail);
+int shm_fetch(struct ah_message_request *mail, bool *done);
+void shm_forget(struct ah_message_request *mail, bool complete);
 int shm_alloc(struct ah_group *group, size_t bytes, void **out);
 void shm_free(struct ah_group *group, void *memory, size_t bytes);
 void shm_trim(struct ah_group *group);

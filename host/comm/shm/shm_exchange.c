@@ -11,7 +11,7 @@ struct exchange {
     const struct ah_collective *call;
     int64_t width, piece; /* bytes of an element, elements of a part in a round */
     bool splits;          /* the input has a part per rank */
-    struct ah_part given[AH_BOARD_MAX_RANKS], taken[AH_BOARD_MAX_RANKS]; /* by peer */
+    struct ah_part given[AH_MAX_RANKS], taken[AH_MAX_RANKS]; /* by peer */
 };
 
 static int64_t lesser(int64_t a, int64_t b)
@@ -39,7 +39,7 @@ static void take(const struct exchange *x, int64_t at, uint32_t round)
     const struct ah_collective *call = x->call;
     int size = x->shm->base.size;
     int64_t width = x->width, own = x->splits ? x->shm->base.rank * x->piece * width : 0;
-    const void *from[AH_BOARD_MAX_RANKS];
+    const void *from[AH_MAX_RANKS];
     char *out = call->out;
     for (int r = 0; r < size; r++) {
         int64_t n = lesser(x->taken[r].count - at, x->piece);

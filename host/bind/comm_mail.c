@@ -1,11 +1,11 @@
 /* Messages between two ranks.
  *
- * send(t, peer, tag = 0, async = false)     blocking: until it is received; async -> mail
- * recv(t, peer, tag = 0, async = false)     into t; peer nil: whoever's is there first; -> its rank, async -> mail
- * mail:wait() -> the peer's rank            mail:is_completed()
+ * send(t, peer, tag = 0, async = false)     blocking: until it is received; async -> message request
+ * recv(t, peer, tag = 0, async = false)     into t; peer nil: whoever's is there first; -> its rank, async -> message
+ * request message request:wait() -> the peer's rank            message request:is_completed()
  *
- * A mail that is collected before it was waited for: what was sent can still be received, what was to be received is
- * left to others. */
+ * A message request that is collected before it was waited for: what was sent can still be received, what was to be
+ * received is left to others. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +22,9 @@ struct parcel {
     struct ah_tensor *host;   /* the same on the CPU, where they pass through it; NULL: they do not */
 };
 
-struct mail {
+struct request {
     struct ah_group *group;
-    struct ah_message_request *mail;
+    struct ah_message_request *request;
     struct parcel *parcel;
     int peer;
     bool sends;
@@ -75,21 +75,21 @@ static int new_parcel(struct parcel **out, struct ah_tensor *tensor, bool sends,
     return ah_op1(AH_OP_clone, &parcel->dense, AH_T(tensor));
 }
 
-static struct mail *begin(lua_State *L, struct ah_group *group, int index, bool sends, bool async)
+static struct request *begin(lua_State *L, struct ah_group *group, int index, bool sends, bool async)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, index);
-    struct mail *mail = lua_newuserdata(L, sizeof *mail);
-    memset(mail, 0, sizeof *mail);
+    struct request *request = lua_newuserdata(L, sizeof *request);
+    memset(request, 0, sizeof *request);
     luaL_getmetatable(L, MAIL);
     lua_setmetatable(L, -2);
     lua_createtable(L, 1, 0);
     lua_pushvalue(L, index);
     lua_rawseti(L, -2, 1);
     lua_setfenv(L, -2);
-    mail->group = ah_group_retain(group);
-    mail->sends = sends;
-    ah_check(L, new_parcel(&mail->parcel, tensor, sends, async));
-    return mail;
+    request->group = ah_group_retain(group);
+    request->sends = sends;
+    ah_check(L, new_parcel(&request->parcel, tensor, sends, async));
+    return request;
 }
 
 /* Bring what was received to where the script wants it. */
@@ -99,14 +99,14 @@ static int deliver(struct parcel *parcel, int status)
     return ah_comm_unpack(parcel->tensor, ah_tensor_retain(from), status);
 }
 
-static int finish(struct mail *mail)
+static int finish(struct request *request)
 {
-    struct ah_message_request *pending = mail->mail;
-    struct parcel *parcel = mail->parcel;
-    mail->mail = NULL;
-    mail->parcel = NULL;
-    int status = ah_message_wait(pending, &mail->peer);
-    if (!mail->sends)
+    struct ah_message_request *pending = request->request;
+    struct parcel *parcel = request->parcel;
+    request->request = NULL;
+    request->parcel = NULL;
+    int status = ah_message_wait(pending, &request->peer);
+    if (!request->sends)
         status = deliver(parcel, status);
     free_parcel(parcel);
     return status;
@@ -122,8 +122,8 @@ static int transfer(lua_State *L, bool sends)
     if (!lua_isnil(L, first + 1) && peer < 0)
         ah_raise_text(L, "%s: expected a rank in 0..%d, got %d", sends ? "send" : "recv",
                       ah_group_size(entry.group) - 1, peer);
-    struct mail *mail = begin(L, entry.group, first, sends, async);
-    const struct ah_tensor *tensor = mail->parcel->tensor, *dense = mail->parcel->dense;
+    struct request *request = begin(L, entry.group, first, sends, async);
+    const struct ah_tensor *tensor = request->parcel->tensor, *dense = request->parcel->dense;
     struct ah_message message = {
         .peer = peer, .tag = lua_isnil(L, first + 2) ? 0 : ah_check_whole(L, first + 2, "tag"),
         .memory = ah_tensor_data(dense), .count = dense->numel, .dtype = dense->dtype,
@@ -132,14 +132,14 @@ static int transfer(lua_State *L, bool sends)
         message.device = dense->storage->device;
         message.lane = message.device->type->lane;
         message.host = sends ? host_to_send : host_to_receive;
-        message.context = mail->parcel;
+        message.context = request->parcel;
     }
-    ah_check(L, sends ? ah_group_send(entry.group, message, !async, &mail->mail)
-                      : ah_group_receive(entry.group, message, &mail->mail));
+    ah_check(L, sends ? ah_group_send(entry.group, message, !async, &request->request)
+                      : ah_group_receive(entry.group, message, &request->request));
     if (async)
         return 1;
-    ah_check(L, finish(mail));
-    lua_pushinteger(L, mail->peer);
+    ah_check(L, finish(request));
+    lua_pushinteger(L, request->peer);
     return 1;
 }
 
@@ -155,32 +155,32 @@ static int recv(lua_State *L)
 
 static int mail_wait(lua_State *L)
 {
-    struct mail *mail = luaL_checkudata(L, 1, MAIL);
-    if (mail->mail)
-        ah_check(L, finish(mail));
-    lua_pushinteger(L, mail->peer);
+    struct request *request = luaL_checkudata(L, 1, MAIL);
+    if (request->request)
+        ah_check(L, finish(request));
+    lua_pushinteger(L, request->peer);
     return 1;
 }
 
 static int mail_is_completed(lua_State *L)
 {
-    struct mail *mail = luaL_checkudata(L, 1, MAIL);
+    struct request *request = luaL_checkudata(L, 1, MAIL);
     bool done = true;
-    if (mail->mail)
-        ah_check(L, ah_message_test(mail->mail, &done));
+    if (request->request)
+        ah_check(L, ah_message_test(request->request, &done));
     lua_pushboolean(L, done);
     return 1;
 }
 
 static int mail_gc(lua_State *L)
 {
-    struct mail *mail = luaL_checkudata(L, 1, MAIL);
-    if (mail->mail)
-        ah_message_abandon(mail->mail, free_parcel, mail->parcel);
+    struct request *request = luaL_checkudata(L, 1, MAIL);
+    if (request->request)
+        ah_message_abandon(request->request, free_parcel, request->parcel);
     else
-        free_parcel(mail->parcel);
-    ah_group_close(mail->group);
-    memset(mail, 0, sizeof *mail);
+        free_parcel(request->parcel);
+    ah_group_close(request->group);
+    memset(request, 0, sizeof *request);
     return 0;
 }
 

@@ -62,28 +62,28 @@ static void set_ranks(lua_State *L, const char *name, const int *rank, int count
     lua_setfield(L, -2, name);
 }
 
-static void set_collective(lua_State *L, struct ah_control_block *board, int rank, int64_t now)
+static void set_collective(lua_State *L, struct ah_control_block *control, int rank, int64_t now)
 {
     uint32_t number;
-    int member[AH_MAX_RANKS], members = ah_jobs_members(board, rank, member);
-    const struct ah_call_record *post = ah_control_last_post(board, rank, &number);
+    int member[AH_MAX_RANKS], members = ah_jobs_members(control, rank, member);
+    const struct ah_call_record *post = ah_control_last_post(control, rank, &number);
     if (!post || post->kind >= AH_COLLECTIVE_KINDS)
         return;
     lua_createtable(L, 0, 6);
     set_text(L, "name", ah_call_record_name(post), 64);
     ah_set_number(L, "number", number);
     set_text(L, "site", post->where, sizeof post->where);
-    set_age(L, "seconds", atomic_load(&ah_rank_entry(board, rank)->pulse.collective_ns), now);
-    lua_pushboolean(L, ah_jobs_waits(board, rank));
+    set_age(L, "seconds", atomic_load(&ah_rank_entry(control, rank)->pulse.collective_ns), now);
+    lua_pushboolean(L, ah_jobs_waits(control, rank));
     lua_setfield(L, -2, "waiting");
-    if (members > 0 && members < board->size) /* 0: of another host */
+    if (members > 0 && members < control->size) /* 0: of another host */
         set_ranks(L, "ranks", member, members);
     lua_setfield(L, -2, "collective");
 }
 
-static void set_message(lua_State *L, const struct ah_control_block *board, int rank, int64_t now)
+static void set_message(lua_State *L, const struct ah_control_block *control, int rank, int64_t now)
 {
-    const struct ah_awaited *awaited = ah_jobs_awaited(board, rank);
+    const struct ah_awaited *awaited = ah_jobs_awaited(control, rank);
     if (!awaited)
         return;
     lua_createtable(L, 0, 5);
@@ -121,26 +121,26 @@ static void set_pulse(lua_State *L, const struct ah_pulse *pulse, int64_t now)
     set_text(L, "site", pulse->site, sizeof pulse->site);
 }
 
-static void push_rank(lua_State *L, struct ah_control_block *board, int rank, int64_t now)
+static void push_rank(lua_State *L, struct ah_control_block *control, int rank, int64_t now)
 {
     static const char *const states[] = {"running", "ended", "failed", "died", "recovering"};
-    struct ah_rank_entry *slot = ah_rank_entry(board, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(control, rank);
     unsigned state = (unsigned)atomic_load(&slot->state);
     int pid = atomic_load(&slot->pid);
-    int waited[AH_MAX_RANKS], count = ah_jobs_waited(board, rank, waited);
+    int waited[AH_MAX_RANKS], count = ah_jobs_waited(control, rank, waited);
     lua_createtable(L, 0, 21);
     ah_set_number(L, "rank", rank);
     ah_set_number(L, "pid", pid);
-    const char *unseen = ah_control_is_local(board, rank) ? "starting" : "elsewhere"; /* on another host */
+    const char *unseen = ah_control_is_local(control, rank) ? "starting" : "elsewhere"; /* on another host */
     set_text(L, "board_state", pid ? states[state < sizeof states / sizeof *states ? state : 0] : unseen, 16);
     set_process(L, pid);
     set_pulse(L, &slot->pulse, now);
-    set_collective(L, board, rank, now);
-    set_message(L, board, rank, now);
+    set_collective(L, control, rank, now);
+    set_message(L, control, rank, now);
     set_ranks(L, "waits_for", waited, count);
 }
 
-static void push_job(lua_State *L, struct ah_control_block *board, int pid)
+static void push_job(lua_State *L, struct ah_control_block *control, int pid)
 {
     char command[1024];
     int64_t now = ah_now_ns();
@@ -149,15 +149,15 @@ static void push_job(lua_State *L, struct ah_control_block *board, int pid)
     ah_process_command(pid, command, sizeof command);
     lua_pushstring(L, command);
     lua_setfield(L, -2, "command");
-    lua_createtable(L, board->size, 0);
-    for (int r = 0; r < board->size; r++) {
-        push_rank(L, board, r, now);
+    lua_createtable(L, control->size, 0);
+    for (int r = 0; r < control->size; r++) {
+        push_rank(L, control, r, now);
         lua_rawseti(L, -2, r + 1);
     }
     lua_setfield(L, -2, "ranks");
 }
 
-/* look() -> an array of jobs {pid, command, board, ranks = {{rank, pid, ...}, ...}} */
+/* look() -> an array of jobs {pid, command, control block, ranks = {{rank, pid, ...}, ...}} */
 static int look(lua_State *L)
 {
     enum { MOST = 128 };
@@ -173,10 +173,10 @@ static int look(lua_State *L)
     }
     int first = lua_gettop(L) - MOST + 1, count = ah_jobs_see(jobs, MOST);
     for (int i = 0; i < count; i++)
-        *held[i] = jobs[i].board;
+        *held[i] = jobs[i].control;
     lua_createtable(L, count, 0);
     for (int i = 0; i < count; i++) {
-        push_job(L, jobs[i].board, jobs[i].pid);
+        push_job(L, jobs[i].control, jobs[i].pid);
         lua_pushvalue(L, first + i);
         lua_setfield(L, -2, "board");
         lua_rawseti(L, -2, i + 1);
@@ -184,15 +184,16 @@ static int look(lua_State *L)
     return 1;
 }
 
-/* doing(board, rank) -> what the rank says when it is asked: "runs at train.lua:12"; nil when nothing is known */
+/* doing(control block, rank) -> what the rank says when it is asked: "runs at train.lua:12"; nil when nothing is known
+ */
 static int doing(lua_State *L)
 {
     enum { ANSWER_MS = 300 };
     char text[AH_PULSE_TEXT];
-    struct ah_control_block *board = check_board(L, 1);
+    struct ah_control_block *control = check_board(L, 1);
     int rank = (int)luaL_checkinteger(L, 2);
-    luaL_argcheck(L, board && rank >= 0 && rank < board->size, 2, "no such rank");
-    ah_rank_status(ah_rank_entry(board, rank), ANSWER_MS, text, sizeof text);
+    luaL_argcheck(L, control && rank >= 0 && rank < control->size, 2, "no such rank");
+    ah_rank_status(ah_rank_entry(control, rank), ANSWER_MS, text, sizeof text);
     if (text[0])
         lua_pushstring(L, text);
     else

@@ -1,6 +1,6 @@
 /* The plugin that moves bytes between hosts by MPI: what it exports. MPI's calls are made one at a time, by whichever
- * thread: the one that begins and ends MPI, or the courier's. None of them waits, so that a dead peer or a deadline
- * ends what does; only MPI_Init may hang, and is watched by a thread that ends the process.
+ * thread: the one that begins and ends MPI, or the progress thread's. None of them waits, so that a dead peer or a
+ * deadline ends what does; only MPI_Init may hang, and is watched by a thread that ends the process.
  *
  * Ranks of MPI_COMM_WORLD are the job's; those of `leaders` are its hosts. */
 #include <mpi.h>
@@ -22,7 +22,7 @@ static struct {
     MPI_Comm leaders;     /* MPI_COMM_NULL of another rank */
     bool ended;
     bool broken; /* something was given up while it was under way: MPI cannot end well */
-    int wires;   /* that were opened: each has tags of its own */
+    int transports;   /* that were opened: each has tags of its own */
 } mpi = {.lock = PTHREAD_MUTEX_INITIALIZER, .leaders = MPI_COMM_NULL};
 
 struct turn {
@@ -179,7 +179,7 @@ static void end(int64_t timeout_ns)
     pthread_mutex_unlock(&mpi.lock);
 }
 
-/* The wire. */
+/* The transport. */
 
 static const struct ah_transport_type wire_type;
 
@@ -194,12 +194,12 @@ static int open_wire(struct ah_transport **out, const struct ah_hosts *hosts, in
     if (host != hosts->mine || count != hosts->count)
         return ah_fail(AH_EINVAL, "the wire mpi: host %d of %d is number %d of %d to MPI", hosts->mine, hosts->count,
                        host, count);
-    struct mpi_wire *wire = calloc(1, sizeof *wire);
-    if (!wire)
+    struct mpi_wire *transport = calloc(1, sizeof *transport);
+    if (!transport)
         return ah_fail(AH_ENOMEM, "wire: out of memory");
-    wire->base = (struct ah_transport){&wire_type, hosts->mine, hosts->count};
-    wire->first_tag = mpi.wires++ % ((TAGS_SURE + 1) / AH_TRANSPORT_TAGS) * AH_TRANSPORT_TAGS;
-    *out = &wire->base;
+    transport->base = (struct ah_transport){&wire_type, hosts->mine, hosts->count};
+    transport->first_tag = mpi.transports++ % ((TAGS_SURE + 1) / AH_TRANSPORT_TAGS) * AH_TRANSPORT_TAGS;
+    *out = &transport->base;
     return 0;
 }
 
@@ -208,7 +208,7 @@ static int messages(const struct ah_transport_piece *piece)
     return (int)((piece->bytes + AT_ONCE - 1) / AT_ONCE);
 }
 
-static int begin_piece(const struct mpi_wire *wire, struct turn *turn, const struct ah_transport_piece *piece,
+static int begin_piece(const struct mpi_wire *transport, struct turn *turn, const struct ah_transport_piece *piece,
                        bool sends, int host, int tag)
 {
     for (size_t done = 0; done < piece->bytes; done += AT_ONCE) {
@@ -216,9 +216,9 @@ static int begin_piece(const struct mpi_wire *wire, struct turn *turn, const str
         char *memory = (char *)piece->memory + done;
         MPI_Request *request = &turn->request[turn->requests];
         if (sends)
-            code = MPI_Isend(memory, bytes, MPI_BYTE, host, wire->first_tag + tag, mpi.leaders, request);
+            code = MPI_Isend(memory, bytes, MPI_BYTE, host, transport->first_tag + tag, mpi.leaders, request);
         else
-            code = MPI_Irecv(memory, bytes, MPI_BYTE, host, wire->first_tag + tag, mpi.leaders, request);
+            code = MPI_Irecv(memory, bytes, MPI_BYTE, host, transport->first_tag + tag, mpi.leaders, request);
         if (code != MPI_SUCCESS)
             return fail(sends ? "MPI_Isend" : "MPI_Irecv", code);
         turn->requests++;
@@ -229,14 +229,14 @@ static int begin_piece(const struct mpi_wire *wire, struct turn *turn, const str
 static int start(struct ah_transport *base, uint64_t tag, const struct ah_transport_piece *send,
                  const struct ah_transport_piece *receive, struct ah_transport_turn **out)
 {
-    struct mpi_wire *wire = (struct mpi_wire *)base;
+    struct mpi_wire *transport = (struct mpi_wire *)base;
     int most = 0, status = 0;
     for (int h = 0; h < base->hosts; h++)
         most += h == base->host ? 0 : messages(&send[h]) + messages(&receive[h]);
     struct turn *turn = calloc(1, sizeof *turn + (size_t)most * sizeof turn->request[0]);
     if (!turn)
         return ah_fail(AH_ENOMEM, "wire: out of memory");
-    ah_transport_list(&wire->turns, &turn->base);
+    ah_transport_list(&transport->turns, &turn->base);
     *out = &turn->base;
     pthread_mutex_lock(&mpi.lock);
     if (mpi.ended)
@@ -244,7 +244,7 @@ static int start(struct ah_transport *base, uint64_t tag, const struct ah_transp
     for (int way = 0; way < 2; way++) /* receives first: what comes finds its place */
         for (int h = 0; h < base->hosts && status == 0; h++)
             if (h != base->host)
-                status = begin_piece(wire, turn, way ? &send[h] : &receive[h], way, h, (int)(uint32_t)tag);
+                status = begin_piece(transport, turn, way ? &send[h] : &receive[h], way, h, (int)(uint32_t)tag);
     pthread_mutex_unlock(&mpi.lock);
     return status;
 }
@@ -255,7 +255,7 @@ static void free_turn(struct turn *turn)
     free(turn);
 }
 
-/* MPI does not say which peer is gone; the mirror's connections do. */
+/* MPI does not say which peer is gone; the replica's connections do. */
 static int test(struct ah_transport *base, struct ah_transport_turn *under_way, bool *done, int *lost)
 {
     struct turn *turn = (struct turn *)under_way;
@@ -285,10 +285,10 @@ static void wait_for(struct ah_transport *base, int64_t limit_ns)
 /* A send that is under way cannot be taken back: its memory stays MPI's, which then never ends. */
 static void close_wire(struct ah_transport *base)
 {
-    struct mpi_wire *wire = (struct mpi_wire *)base;
+    struct mpi_wire *transport = (struct mpi_wire *)base;
     pthread_mutex_lock(&mpi.lock);
-    while (wire->turns) {
-        struct turn *turn = (struct turn *)wire->turns;
+    while (transport->turns) {
+        struct turn *turn = (struct turn *)transport->turns;
         mpi.broken = true;
         for (int i = 0; i < turn->requests && !mpi.ended; i++)
             if (turn->request[i] != MPI_REQUEST_NULL) {
@@ -298,7 +298,7 @@ static void close_wire(struct ah_transport *base)
         free_turn(turn);
     }
     pthread_mutex_unlock(&mpi.lock);
-    free(wire);
+    free(transport);
 }
 
 static const struct ah_transport_type wire_type = {
@@ -312,5 +312,5 @@ static const struct ah_transport_type wire_type = {
 
 extern const struct ah_mpi_driver ah_mpi_plugin;
 const struct ah_mpi_driver ah_mpi_plugin = {
-    .abi = AH_MPI_ABI, .wire = &wire_type, .begin = begin, .share = share, .end = end,
+    .abi = AH_MPI_ABI, .transport = &wire_type, .begin = begin, .share = share, .end = end,
 };

@@ -33,7 +33,7 @@ struct ah_reducer {
     /* How gradients of a device go: by its lane (`lane`), or by a copy of theirs in the group's memory (`staged`). */
     struct ah_device *lane;
     struct ah_arena *staged;
-    bool way_known; /* of this era */
+    bool way_known; /* of this epoch */
     struct ah_sync_parameter *parameter; /* by registration */
     bool *has_grad;
     struct ah_sync_bucket *bucket; /* as layout.bucket */

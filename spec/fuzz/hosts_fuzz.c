@@ -1,7 +1,6 @@
-/* Fuzz target: what hosts and machines tell of themselves: a table of hosts, lines of a roll, the answer of the first
- * machine, and the machines' list of events.
- * sources: host/comm/join/membership.c host/comm/join/membership_table.c host/base/array.c host/base/status.c
- * host/base/tell.c sources: host/base/time.c */
+/* Fuzz target: what hosts and machines tell of themselves: a table of hosts, lines of a member table, the answer of the
+ * first machine, and the machines' list of events. sources: host/comm/join/membership.c
+ * host/comm/join/membership_table.c host/base/array.c host/base/status.c host/base/tell.c sources: host/base/time.c */
 #include "cli/machines/machines_link.c"
 
 #include "cli/machines/machines_rendezvous.c"
@@ -71,20 +70,20 @@ static void check_text(const struct ah_hosts *hosts)
 static void read_roll(char *text)
 {
     struct ah_membership mine = {.what = "machine", .number = -1, .first = -1, .ranks = 1, .hosts = 3, .name = "here"};
-    struct ah_member_table roll = {.mine = &mine};
+    struct ah_member_table member_table = {.mine = &mine};
     struct ah_hosts hosts = {0};
     int order[AH_HOSTS_MAX];
     char missing[512], line[AH_MEMBER_TEXT], *rest = text;
     int64_t place = 0;
     for (char *one; (one = strsep(&rest, "\n")) != NULL; place++) {
         snprintf(line, sizeof line, "%zu %s", sizeof(struct ah_rank_entry), one);
-        ah_member_table_add(&roll, line, place);
+        ah_member_table_add(&member_table, line, place);
         if (*one == '-')
-            ah_member_table_drop(&roll, place / 2);
+            ah_member_table_drop(&member_table, place / 2);
     }
-    ah_member_table_missing(&roll, missing, sizeof missing);
-    ah_member_table_order(&roll, order);
-    if (!roll.count || ah_member_table_make(&roll, order, &hosts) < 0)
+    ah_member_table_missing(&member_table, missing, sizeof missing);
+    ah_member_table_order(&member_table, order);
+    if (!member_table.count || ah_member_table_make(&member_table, order, &hosts) < 0)
         return;
     check_table(&hosts);
     check_text(&hosts);
@@ -109,7 +108,7 @@ static void read_events(char *text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
-    struct ah_rendezvous meeting = {.mine = {.what = "machine", .name = "here", .first = -1, .ranks = 1}};
+    struct ah_rendezvous rendezvous = {.mine = {.what = "machine", .name = "here", .first = -1, .ranks = 1}};
     struct ah_hosts hosts = {0};
     if (!count)
         return 0;
@@ -122,7 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     case 0: read_roll(text); break;
     case 1: read_events(text); break;
     case 2:
-        if (read_answer(&meeting, text, &hosts) == 0)
+        if (read_answer(&rendezvous, text, &hosts) == 0)
             check_table(&hosts);
         break;
     default:

@@ -14,14 +14,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
-    static int sink = -1;
-    if (sink < 0)
-        sink = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    static int writer = -1;
+    if (writer < 0)
+        writer = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (count < 2)
         return 0;
     int ranks = 1 + bytes[0] % 5;
     struct ah_output *output;
-    if (ah_output_open(&output, (int[]){sink, -1}, (bool[]){bytes[1] & 1, false}, ranks) < 0)
+    if (ah_output_open(&output, (int[]){writer, -1}, (bool[]){bytes[1] & 1, false}, ranks) < 0)
         abort();
     int64_t now = 0;
     for (size_t at = 2; at + 3 <= count;) {

@@ -1,11 +1,10 @@
-/* Fuzz target: the frames of another host's mirror. Each is kind, channel, rank and its length, one byte each but two
- * for the length, then the bytes. Where the first byte of the input is odd they come as a stream, in pieces of that
- * length, some of whose heads lie; else each by itself. Then this host's own news are told, and all that a rank would
- * read is read.
- * sources: host/comm/net/replica_apply.c host/comm/net/replica_scan.c host/comm/control/control_block.c
- * host/comm/control/replay_log.c host/comm/control/group_block.c sources: host/comm/control/collective.c
- * host/base/array.c host/base/dtype.c host/base/half.c host/base/status.c sources: host/base/time.c host/base/pulse.c
- * host/base/nearest.c */
+/* Fuzz target: the frames of another host's replica. Each is kind, group block, rank and its length, one byte each but
+ * two for the length, then the bytes. Where the first byte of the input is odd they come as a stream, in pieces of that
+ * length, some of whose heads lie; else each by itself. Then this host's own notifications are told, and all that a
+ * rank would read is read. sources: host/comm/net/replica_apply.c host/comm/net/replica_scan.c
+ * host/comm/control/control_block.c host/comm/control/replay_log.c host/comm/control/group_block.c sources:
+ * host/comm/control/collective.c host/base/array.c host/base/dtype.c host/base/half.c host/base/status.c sources:
+ * host/base/time.c host/base/pulse.c host/base/nearest.c */
 #include "comm/net/replica.c"
 
 #include <fcntl.h>
@@ -19,33 +18,33 @@ static const struct ah_hosts hosts = {.count = 2, .first = {0, 2, RANKS}, .name 
 
 static struct ah_control_block *make_board(void)
 {
-    struct ah_control_block *board;
-    if (ah_control_create(&board, RANKS) < 0 || ah_control_map_segments(board) < 0)
+    struct ah_control_block *control;
+    if (ah_control_create(&control, RANKS) < 0 || ah_control_map_segments(control) < 0)
         abort();
-    ah_control_place(board, &hosts);
+    ah_control_place(control, &hosts);
     /* Rank 0 is in a group with all, and has messages for ranks of the other host. */
-    struct ah_group_block *mine = &ah_rank_entry(board, 0)->channel[0];
+    struct ah_group_block *mine = &ah_rank_entry(control, 0)->block[0];
     atomic_store(&mine->members[0], (1u << RANKS) - 1);
     atomic_store(&mine->counter[AH_SENT], 2);
     for (int i = 0; i < 2; i++) {
-        mine->letter[i].offset = AH_NO_OFFSET;
-        atomic_store(&mine->letter[i].member, 2 + i);
-        atomic_store(&mine->letter[i].state, AH_MESSAGE_POSTED);
+        mine->header[i].offset = AH_NO_OFFSET;
+        atomic_store(&mine->header[i].member, 2 + i);
+        atomic_store(&mine->header[i].state, AH_MESSAGE_POSTED);
     }
-    return board;
+    return control;
 }
 
-/* What is left behind must be what any frame may leave: nothing about own ranks but verdicts on letters. */
-static void check(struct ah_control_block *board)
+/* What is left behind must be what any frame may leave: nothing about own ranks but verdicts on message headers. */
+static void check(struct ah_control_block *control)
 {
     for (int r = 0; r < 2; r++) {
-        struct ah_rank_entry *slot = ah_rank_entry(board, r);
+        struct ah_rank_entry *slot = ah_rank_entry(control, r);
         if (atomic_load(&slot->state) != AH_RANK_RUNNING || atomic_load(&slot->group_status) || slot->text[0])
             abort();
     }
     for (int r = 0; r < RANKS; r++)
-        if (atomic_load(&ah_rank_entry(board, r)->latest) < 0 ||
-            atomic_load(&ah_rank_entry(board, r)->latest) >= AH_MAX_GROUPS)
+        if (atomic_load(&ah_rank_entry(control, r)->latest) < 0 ||
+            atomic_load(&ah_rank_entry(control, r)->latest) >= AH_MAX_GROUPS)
             abort();
 }
 
@@ -60,7 +59,7 @@ static size_t next_frame(const uint8_t *bytes, size_t count, size_t at, struct m
 {
     if (at + 5 > count)
         return 0;
-    *head = (struct mirror_head){.kind = bytes[at], .channel = bytes[at + 1], .rank = bytes[at + 2],
+    *head = (struct mirror_head){.kind = bytes[at], .block = bytes[at + 1], .rank = bytes[at + 2],
                                  .bytes = bytes[at + 3] | (uint32_t)bytes[at + 4] << 8};
     if (head->bytes > count - at - 5)
         head->bytes = (uint32_t)(count - at - 5);
@@ -68,20 +67,20 @@ static size_t next_frame(const uint8_t *bytes, size_t count, size_t at, struct m
 }
 
 /* In memory of its own, so that a look beyond its end is seen. */
-static int take_one(struct ah_replica *mirror, const struct mirror_head *head, const uint8_t *bytes)
+static int take_one(struct ah_replica *replica, const struct mirror_head *head, const uint8_t *bytes)
 {
     unsigned char *body = malloc(head->bytes ? head->bytes : 1);
     if (!body)
         abort();
     memcpy(body, bytes, head->bytes);
-    int status = ah_replica_apply(mirror, 1, head, body);
+    int status = ah_replica_apply(replica, 1, head, body);
     free(body);
     return status;
 }
 
-static int take_stream(struct ah_replica *mirror, struct mirror_head head, const uint8_t *bytes, size_t piece)
+static int take_stream(struct ah_replica *replica, struct mirror_head head, const uint8_t *bytes, size_t piece)
 {
-    struct mirror_peer *peer = &mirror->peer[1];
+    struct mirror_peer *peer = &replica->peer[1];
     unsigned char frame[sizeof head + UINT16_MAX];
     size_t all = sizeof head + head.bytes;
     memcpy(frame + sizeof head, bytes, head.bytes);
@@ -95,38 +94,38 @@ static int take_stream(struct ah_replica *mirror, struct mirror_head head, const
             abort(); /* no frame may fill the room and not be taken */
         memcpy(peer->in + peer->got, frame + at, n);
         peer->got += n;
-        if (take_frames(mirror, 1) < 0)
+        if (take_frames(replica, 1) < 0)
             return -1;
     }
     return 0;
 }
 
 /* What ranks of this host read of those of the other. */
-static void read_all(struct ah_control_block *board, unsigned channels)
+static void read_all(struct ah_control_block *control, unsigned blocks)
 {
     char text[256];
     volatile unsigned char sum = 0;
     for (int r = 2; r < RANKS; r++) {
         uint32_t number;
-        const struct ah_call_record *last = ah_control_last_post(board, r, &number);
+        const struct ah_call_record *last = ah_control_last_post(control, r, &number);
         if (last)
             ah_call_record_describe(last, text, sizeof text);
         for (int c = 0; c < AH_MAX_GROUPS; c++) {
-            struct ah_group_block *channel = &ah_rank_entry(board, r)->channel[c];
-            if (!(channels >> c & 1))
+            struct ah_group_block *block = &ah_rank_entry(control, r)->block[c];
+            if (!(blocks >> c & 1))
                 continue;
             for (int i = 0; i < AH_GROUP_CALLS; i++) {
-                const struct ah_call_record *post = &channel->post[i];
-                sum += board->segment[r][post->offset];
-                sum += post->travels ? board->segment[r][post->offset + AH_STAGE_BYTES - 1] : strlen(post->where);
+                const struct ah_call_record *post = &block->post[i];
+                sum += control->segment[r][post->offset];
+                sum += post->travels ? control->segment[r][post->offset + AH_STAGE_BYTES - 1] : strlen(post->where);
             }
             for (int i = 0; i < AH_GROUP_MESSAGES; i++) {
-                const struct ah_message_header *letter = &channel->letter[i];
-                if (letter->count && letter->offset != AH_NO_OFFSET)
-                    sum += board->segment[r][letter->offset + (uint64_t)letter->count *
-                                                 ah_dtype_size((enum ah_dtype)letter->dtype) - 1];
+                const struct ah_message_header *header = &block->header[i];
+                if (header->count && header->offset != AH_NO_OFFSET)
+                    sum += control->segment[r][header->offset + (uint64_t)header->count *
+                                                 ah_dtype_size((enum ah_dtype)header->dtype) - 1];
             }
-            sum += board->segment[r][atomic_load(&channel->address) + 2 * AH_STAGE_BYTES - 1];
+            sum += control->segment[r][atomic_load(&block->address) + 2 * AH_STAGE_BYTES - 1];
         }
     }
 }
@@ -134,39 +133,40 @@ static void read_all(struct ah_control_block *board, unsigned channels)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct mirror_rank rank[2];
-    static struct ah_replica mirror = {.hosts = &hosts, .losing = PTHREAD_MUTEX_INITIALIZER};
-    static struct ah_control_block *board;
+    static struct ah_replica replica = {.hosts = &hosts, .losing = PTHREAD_MUTEX_INITIALIZER};
+    static struct ah_control_block *control;
     static unsigned inputs;
     static int nowhere = -1;
     if (nowhere < 0)
         nowhere = open("/dev/null", O_RDWR);
     memset(rank, 0, sizeof rank);
-    /* A board takes longer to make than a frame; a rank that has ended stays so. */
+    /* A control block takes longer to make than a frame; a rank that has ended stays so. */
     if (inputs++ % 256 == 0) {
-        ah_control_close(board);
-        board = make_board();
+        ah_control_close(control);
+        control = make_board();
         for (int r = 0; r < RANKS; r++) {
-            free(mirror.held[r]);
-            mirror.held[r] = NULL;
+            free(replica.held[r]);
+            replica.held[r] = NULL;
         }
-        mirror.room = ROOM;
+        replica.room = ROOM;
     }
-    mirror.board = board;
-    mirror.rank = rank;
-    mirror.peer[0].fd = -1;
-    mirror.peer[1] = (struct mirror_peer){.fd = nowhere, .in = malloc(2 * MIRROR_MOST)};
+    replica.control = control;
+    replica.rank = rank;
+    replica.peer[0].fd = -1;
+    replica.peer[1] = (struct mirror_peer){.fd = nowhere, .in = malloc(2 * MIRROR_MOST)};
     struct mirror_head head;
-    unsigned channels = 0; /* that frames are about */
-    int status = mirror.peer[1].in ? 0 : -1;
+    unsigned blocks = 0; /* that frames are about */
+    int status = replica.peer[1].in ? 0 : -1;
     for (size_t at = count ? 1 : 0; status == 0 && (at = next_frame(bytes, count, at, &head)); at += head.bytes) {
-        channels |= head.channel < AH_MAX_GROUPS ? 1u << head.channel : 0;
-        status = bytes[0] & 1 ? take_stream(&mirror, head, bytes + at, bytes[0]) : take_one(&mirror, &head, bytes + at);
+        blocks |= head.block < AH_MAX_GROUPS ? 1u << head.block : 0;
+        status =
+            bytes[0] & 1 ? take_stream(&replica, head, bytes + at, bytes[0]) : take_one(&replica, &head, bytes + at);
     }
-    check(board);
+    check(control);
     bool more;
-    ah_replica_scan(&mirror, true, &more);
-    read_all(board, channels);
-    free(mirror.peer[1].in);
-    free(mirror.peer[1].out.at);
+    ah_replica_scan(&replica, true, &more);
+    read_all(control, blocks);
+    free(replica.peer[1].in);
+    free(replica.peer[1].out.at);
     return 0;
 }

@@ -1,12 +1,10 @@
-/* Fuzz target: another host's frames while a rank of this host works. The rank's thread, the mirror's two and the
- * courier's are the real ones, under ThreadSanitizer; the other host is this file, which sends frames over the mirror's
- * connection, and messages over the wire's. Each step of the input is an action and a byte: send what an honest rank
- * would (its part of the call that rank 0 has posted, a message for it, a verdict), the same with one byte changed,
- * bytes of the input as they are, or nothing. Counters start just below 2^32, so that they wrap.
- * sources: COMM TENSORS host/base/array.c host/base/process.c host/base/pulse.c host/base/sha256.c
- * sources: host/base/sha256_blocks.c host/base/tell.c host/base/time.c host/base/trace.c
- * sources: host/base/signals.c
- * sanitizer: thread */
+/* Fuzz target: another host's frames while a rank of this host works. The rank's thread, the replica's two and the
+ * progress thread's are the real ones, under ThreadSanitizer; the other host is this file, which sends frames over the
+ * replica's connection, and messages over the transport's. Each step of the input is an action and a byte: send what an
+ * honest rank would (its part of the call that rank 0 has posted, a message for it, a verdict), the same with one byte
+ * changed, bytes of the input as they are, or nothing. Counters start just below 2^32, so that they wrap. sources: COMM
+ * TENSORS host/base/array.c host/base/process.c host/base/pulse.c host/base/sha256.c sources: host/base/sha256_blocks.c
+ * host/base/tell.c host/base/time.c host/base/trace.c sources: host/base/signals.c sanitizer: thread */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -27,7 +25,7 @@ enum { RANKS = 2, THEIRS = 1, STEPS = 64, LARGE = 200 * 1024 };
 static const int64_t timeout_ns = 200000000;
 static const uint32_t base = UINT32_MAX - 2;
 static const struct ah_hosts hosts = {.count = 2, .first = {0, THEIRS, RANKS}, .name = {"here", "there"},
-                                      .wire = "tcp"};
+                                      .transport = "tcp"};
 static int mirror_end, wire_end; /* the other host's */
 
 int ah_mesh_open(const struct ah_hosts *all, const char *purpose, int64_t limit_ns, int fd[AH_HOSTS_MAX])
@@ -83,13 +81,14 @@ RANK_THREAD static void exchange(struct rank *rank, bool sends, int64_t tag)
     static float memory[2][16];
     struct ah_message message = {.peer = THEIRS, .tag = tag, .memory = memory[sends], .count = 16, .dtype = AH_F32,
                                  .ndim = -1, .where = "here"};
-    struct ah_message_request *mail = NULL;
-    if ((sends ? ah_group_send(rank->group, message, false, &mail) : ah_group_receive(rank->group, message, &mail)) < 0)
+    struct ah_message_request *request = NULL;
+    if ((sends ? ah_group_send(rank->group, message, false, &request)
+               : ah_group_receive(rank->group, message, &request)) < 0)
         return;
     bool done = false;
-    for (int i = 0; i < 100 && !done && ah_message_test(mail, &done) == 0; i++)
+    for (int i = 0; i < 100 && !done && ah_message_test(request, &done) == 0; i++)
         usleep(20);
-    ah_message_abandon(mail, NULL, NULL);
+    ah_message_abandon(request, NULL, NULL);
 }
 
 RANK_THREAD static void *run_rank(void *context)
@@ -135,15 +134,15 @@ static void send_frame(enum mirror_kind kind, const void *body, size_t bytes, in
 }
 
 struct other {
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     struct mirror_counters now;
-    uint32_t letters;
+    uint32_t headers;
 };
 
 /* What rank 0 has posted, with an input that travels. */
 static void answer_call(struct other *other, int wrong)
 {
-    struct ah_group_block *theirs = &ah_rank_entry(other->board, 0)->channel[0];
+    struct ah_group_block *theirs = &ah_rank_entry(other->control, 0)->block[0];
     unsigned char data[sizeof(uint64_t) + 1024] = {0};
     uint32_t posted = ah_group_counter(theirs, AH_POSTED);
     if (posted == other->now.value[AH_POSTED])
@@ -157,8 +156,9 @@ static void answer_call(struct other *other, int wrong)
     send_frame(MIRROR_POST, &post, sizeof post, wrong);
     send_frame(MIRROR_COUNTERS, &other->now, sizeof other->now, -1);
     if (post.wired) {
-        const struct ah_member_table *roll = (void *)(other->board->segment[0] + atomic_load(&theirs->roll));
-        uint64_t head[2] = {(uint64_t)roll->identity << 32, LARGE};
+        const struct ah_member_table *member_table =
+            (void *)(other->control->segment[0] + atomic_load(&theirs->member_table));
+        uint64_t head[2] = {(uint64_t)member_table->identity << 32, LARGE};
         static const unsigned char sum[LARGE];
         put(wire_end, head, sizeof head);
         put(wire_end, sum, sizeof sum);
@@ -169,15 +169,15 @@ static void send_letter(struct other *other, const struct ah_group *group, int64
 {
     unsigned char body[sizeof(uint64_t) + sizeof(struct ah_message_header)] = {0};
     unsigned char data[sizeof(uint64_t) + 64] = {0};
-    struct ah_message_header letter = {.dtype = AH_F32, .ndim = -1, .count = 16, .offset = 1 << 20};
-    uint64_t index = other->letters++ % AH_GROUP_MESSAGES, offset = letter.offset;
-    atomic_store(&letter.state, AH_MESSAGE_POSTED);
-    atomic_store(&letter.number, base + other->letters);
-    atomic_store(&letter.tag, tag);
-    atomic_store(&letter.group, group->identity);
+    struct ah_message_header header = {.dtype = AH_F32, .ndim = -1, .count = 16, .offset = 1 << 20};
+    uint64_t index = other->headers++ % AH_GROUP_MESSAGES, offset = header.offset;
+    atomic_store(&header.state, AH_MESSAGE_POSTED);
+    atomic_store(&header.number, base + other->headers);
+    atomic_store(&header.tag, tag);
+    atomic_store(&header.group, group->identity);
     memcpy(data, &offset, sizeof offset);
     memcpy(body, &index, sizeof index);
-    memcpy(body + sizeof index, (void *)&letter, sizeof letter);
+    memcpy(body + sizeof index, (void *)&header, sizeof header);
     send_frame(MIRROR_DATA, data, sizeof data, -1);
     send_frame(MIRROR_LETTER, body, sizeof body, wrong);
 }
@@ -214,14 +214,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     struct other other = {.now = {.value = {[AH_POSTED] = base, [AH_DONE] = base, [AH_RECEIVED] = base}, .base = base}};
     struct rank rank = {.bytes = bytes, .count = count};
     pthread_t thread;
-    if (ah_control_create(&other.board, RANKS) < 0 || ah_control_map_segments(other.board) < 0 ||
-        ah_control_place(other.board, &hosts) < 0)
+    if (ah_control_create(&other.control, RANKS) < 0 || ah_control_map_segments(other.control) < 0 ||
+        ah_control_place(other.control, &hosts) < 0)
         abort();
-    struct ah_seat seat = {.board = other.board, .rank = 0, .size = RANKS, .base = base, .timeout_ns = timeout_ns};
+    struct ah_seat seat = {.control = other.control, .rank = 0, .size = RANKS, .base = base, .timeout_ns = timeout_ns};
     for (int k = 0; k < AH_COUNTERS; k++)
         for (int r = 0; r < RANKS; r++)
-            atomic_store(&ah_rank_entry(other.board, r)->channel[0].counter[k], base);
-    atomic_store(&ah_rank_entry(other.board, 0)->channel[0].base, base);
+            atomic_store(&ah_rank_entry(other.control, r)->block[0].counter[k], base);
+    atomic_store(&ah_rank_entry(other.control, 0)->block[0].base, base);
     if (ah_group_open(&rank.group, ah_backend_find("spread"), &seat) < 0)
         abort();
     if (pthread_create(&thread, NULL, run_rank, &rank))
@@ -232,10 +232,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     shutdown(mirror_end, SHUT_RDWR); /* the host is gone: whatever waits for it ends */
     shutdown(wire_end, SHUT_RDWR);
     pthread_join(thread, NULL);
-    ah_control_leave(other.board, 0, AH_RANK_ENDED, NULL, false);
+    ah_control_leave(other.control, 0, AH_RANK_ENDED, NULL, false);
     ah_group_close(rank.group);
     close(mirror_end);
     close(wire_end);
-    ah_control_close(other.board);
+    ah_control_close(other.control);
     return 0;
 }

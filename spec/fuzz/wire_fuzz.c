@@ -1,4 +1,4 @@
-/* Fuzz target: what comes over the wire from another host. Each step is two bytes: begin a turn that takes so many
+/* Fuzz target: what comes over the transport from another host. Each step is two bytes: begin a turn that takes so many
  * bytes of a tag, or have the peer send a message, a head that it breaks off, or one that no turn can want.
  * sources: host/base/status.c */
 #include "comm/net/transport_tcp.c"
@@ -49,22 +49,22 @@ struct wanted {
     void *memory;
 };
 
-static void begin(struct ah_transport *wire, struct wanted *wanted, uint8_t tag, uint8_t number)
+static void begin(struct ah_transport *transport, struct wanted *wanted, uint8_t tag, uint8_t number)
 {
     struct ah_transport_piece send_to[2] = {{0}}, receive_from[2] = {{0}};
     wanted->memory = malloc(number + 1u);
     if (!wanted->memory)
         abort();
     receive_from[1] = (struct ah_transport_piece){wanted->memory, number};
-    ah_tcp_wire.start(wire, tag, send_to, receive_from, &wanted->turn);
+    ah_tcp_wire.start(transport, tag, send_to, receive_from, &wanted->turn);
 }
 
-static void look(struct ah_transport *wire, struct wanted wanted[STEPS], size_t end, size_t from)
+static void look(struct ah_transport *transport, struct wanted wanted[STEPS], size_t end, size_t from)
 {
     for (size_t w = from; w < end; w++) {
         bool done = false;
         int lost = -1;
-        if (wanted[w].turn && ah_tcp_wire.test(wire, wanted[w].turn, &done, &lost) < 0 && lost != 1)
+        if (wanted[w].turn && ah_tcp_wire.test(transport, wanted[w].turn, &done, &lost) < 0 && lost != 1)
             abort();
         if (done)
             wanted[w].turn = NULL;
@@ -73,21 +73,21 @@ static void look(struct ah_transport *wire, struct wanted wanted[STEPS], size_t 
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
-    struct ah_transport *wire;
+    struct ah_transport *transport;
     struct wanted wanted[STEPS] = {{0}};
-    if (ah_tcp_wire.open(&wire, &hosts, 1000) < 0)
+    if (ah_tcp_wire.open(&transport, &hosts, 1000) < 0)
         abort();
     for (size_t i = 0; i + 2 <= count && i < 2 * STEPS; i += 2) {
         if (bytes[i] & 8)
-            begin(wire, &wanted[i / 2], bytes[i] >> 4, bytes[i + 1]);
+            begin(transport, &wanted[i / 2], bytes[i] >> 4, bytes[i + 1]);
         else
             act(bytes[i], bytes[i + 1]);
-        look(wire, wanted, i / 2 + 1, i / 2); /* the latest; the others when all is said */
+        look(transport, wanted, i / 2 + 1, i / 2); /* the latest; the others when all is said */
     }
-    look(wire, wanted, STEPS, 0);
-    if (((struct tcp_wire *)wire)->link[1].early_bytes > most_early)
+    look(transport, wanted, STEPS, 0);
+    if (((struct tcp_wire *)transport)->link[1].early_bytes > most_early)
         abort();
-    ah_tcp_wire.close(wire);
+    ah_tcp_wire.close(transport);
     close(other);
     for (int w = 0; w < STEPS; w++)
         free(wanted[w].memory);

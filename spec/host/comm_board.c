@@ -1,4 +1,4 @@
-/* Opening the job's board where something is in the way: the text says what. Its news. */
+/* Opening the job's control block where something is in the way: the text says what. Its notifications. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -24,16 +24,16 @@ static size_t mapped_bytes(void)
     return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* In a child: open the board with `room` bytes of address space left; 0 when it fails for want of memory and says
- * so. */
+/* In a child: open the control block with `room` bytes of address space left; 0 when it fails for want of memory and
+ * says so. */
 static int open_with(int fd, size_t room, const char *text)
 {
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     struct rlimit limit;
     getrlimit(RLIMIT_AS, &limit);
     limit.rlim_cur = mapped_bytes() + room;
     setrlimit(RLIMIT_AS, &limit);
-    int status = ah_control_open(&board, fd, 0, NULL);
+    int status = ah_control_open(&control, fd, 0, NULL);
     if (status == AH_ENOMEM && strstr(ah_error_text(), text))
         return 0;
     fprintf(stderr, "status %d: %s\n", status, ah_error_text());
@@ -53,69 +53,69 @@ static int in_child(int fd, size_t room, const char *text)
 
 AH_TEST(a_board_that_cannot_be_mapped_is_not_called_a_foreign_one)
 {
-    struct ah_control_block *board;
-    REQUIRE(ah_control_create(&board, 8) == 0);
-    int fd = ah_control_hand_over(board);
+    struct ah_control_block *control;
+    REQUIRE(ah_control_create(&control, 8) == 0);
+    int fd = ah_control_hand_over(control);
     CHECK(in_child(fd, 256 * 1024, "cannot map the job's board: ") == 0);
     CHECK(in_child(fd, 64 << 20, "cannot reserve address space for 8 ranks: ") == 0);
-    ah_control_close(board);
+    ah_control_close(control);
 }
 
 #endif
 
 AH_TEST(what_is_no_board_is_refused)
 {
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     FILE *file = tmpfile();
     REQUIRE(file != NULL);
     for (int i = 0; i < 100000; i++)
         fputs("something else\n", file);
     fflush(file);
-    CHECK_FAILS(ah_control_open(&board, fileno(file), 0, NULL), AH_EIO, "is not the board of a running job");
+    CHECK_FAILS(ah_control_open(&control, fileno(file), 0, NULL), AH_EIO, "is not the board of a running job");
     fclose(file);
 }
 
-/* Is the sleeper woken, by nothing but news? */
-static bool wakes(struct ah_notification *news)
+/* Is the sleeper woken, by nothing but notifications? */
+static bool wakes(struct ah_notification *notification)
 {
     int status = -1;
-    uint32_t seen = atomic_load(&news->changes);
+    uint32_t seen = atomic_load(&notification->changes);
     pid_t pid = fork();
     if (pid == 0) {
         int64_t begin = ah_now_ns();
-        ah_notification_sleep(news, seen, 200000000);
+        ah_notification_sleep(notification, seen, 200000000);
         _exit(ah_now_ns() - begin < 150000000);
     }
-    while (!atomic_load(&news->sleepers))
+    while (!atomic_load(&notification->sleepers))
         usleep(100);
     usleep(20000);
-    ah_notification_notify(news);
+    ah_notification_notify(notification);
     waitpid(pid, &status, 0);
     return WEXITSTATUS(status) == 1;
 }
 
 AH_TEST(news_wakes_its_reader_unless_a_rank_that_waits_attends_to_it)
 {
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     uint32_t visits = 0;
-    REQUIRE(ah_control_create(&board, 1) == 0);
-    struct ah_notification *news = &board->header->news[AH_REPLICA];
-    CHECK(wakes(news));
-    CHECK(!ah_notification_nap(news, &visits));
-    ah_notification_attend(news);
-    CHECK(!wakes(news));
-    CHECK(ah_notification_nap(news, &visits));
-    CHECK(!ah_notification_nap(news, &visits)); /* nobody has come since */
-    CHECK(wakes(news));
-    ah_notification_attend(news);
-    ah_notification_leave(news);
-    CHECK(wakes(news) && !ah_notification_nap(news, &visits));
-    ah_control_close(board);
+    REQUIRE(ah_control_create(&control, 1) == 0);
+    struct ah_notification *notification = &control->header->notification[AH_REPLICA];
+    CHECK(wakes(notification));
+    CHECK(!ah_notification_nap(notification, &visits));
+    ah_notification_attend(notification);
+    CHECK(!wakes(notification));
+    CHECK(ah_notification_nap(notification, &visits));
+    CHECK(!ah_notification_nap(notification, &visits)); /* nobody has come since */
+    CHECK(wakes(notification));
+    ah_notification_attend(notification);
+    ah_notification_leave(notification);
+    CHECK(wakes(notification) && !ah_notification_nap(notification, &visits));
+    ah_control_close(control);
 }
 
-/* A thread that reads news as the mirror's does. */
+/* A thread that reads notifications as the replica's does. */
 struct reader {
-    struct ah_notification *news;
+    struct ah_notification *notification;
     atomic_uint read;
     atomic_bool ending;
 };
@@ -125,56 +125,56 @@ static void *read_news(void *context)
     struct reader *reader = context;
     uint32_t visits = 0;
     while (!atomic_load(&reader->ending)) {
-        uint32_t seen = atomic_load(&reader->news->changes);
+        uint32_t seen = atomic_load(&reader->notification->changes);
         atomic_store(&reader->read, seen);
-        if (!ah_notification_nap(reader->news, &visits))
-            ah_notification_sleep(reader->news, seen, INT64_C(20000000000));
+        if (!ah_notification_nap(reader->notification, &visits))
+            ah_notification_sleep(reader->notification, seen, INT64_C(20000000000));
     }
     return NULL;
 }
 
 static bool is_read(struct reader *reader)
 {
-    for (int i = 0; i < 10000 && atomic_load(&reader->read) != atomic_load(&reader->news->changes); i++)
+    for (int i = 0; i < 10000 && atomic_load(&reader->read) != atomic_load(&reader->notification->changes); i++)
         usleep(1000);
-    return atomic_load(&reader->read) == atomic_load(&reader->news->changes);
+    return atomic_load(&reader->read) == atomic_load(&reader->notification->changes);
 }
 
 AH_TEST(a_thread_that_slept_when_a_rank_came_reads_what_comes_after_its_last_look)
 {
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     pthread_t thread;
-    REQUIRE(ah_control_create(&board, 1) == 0);
-    struct reader reader = {.news = &board->header->news[AH_REPLICA]};
+    REQUIRE(ah_control_create(&control, 1) == 0);
+    struct reader reader = {.notification = &control->header->notification[AH_REPLICA]};
     REQUIRE(pthread_create(&thread, NULL, read_news, &reader) == 0);
     for (int leaves = 0; leaves < 2; leaves++) {
-        while (!atomic_load(&reader.news->sleepers))
+        while (!atomic_load(&reader.notification->sleepers))
             usleep(100);
         usleep(20000);
-        ah_notification_attend(reader.news);
-        ah_notification_notify(reader.news);
+        ah_notification_attend(reader.notification);
+        ah_notification_notify(reader.notification);
         if (leaves)
-            ah_notification_leave(reader.news);
+            ah_notification_leave(reader.notification);
         CHECK(is_read(&reader));
     }
     atomic_store(&reader.ending, true);
-    ah_notification_leave(reader.news);
-    ah_notification_notify(reader.news);
+    ah_notification_leave(reader.notification);
+    ah_notification_notify(reader.notification);
     pthread_join(thread, NULL);
-    ah_control_close(board);
+    ah_control_close(control);
 }
 
 AH_TEST(a_rank_whose_group_has_just_begun_has_made_no_call_there)
 {
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     uint32_t sequence = 0;
-    REQUIRE(ah_control_create(&board, 1) == 0);
-    struct ah_group_block *channel = &ah_rank_entry(board, 0)->channel[0];
-    atomic_store(&channel->counter[AH_POSTED], 3);
-    CHECK(ah_control_last_post(board, 0, &sequence) && sequence == 3);
+    REQUIRE(ah_control_create(&control, 1) == 0);
+    struct ah_group_block *block = &ah_rank_entry(control, 0)->block[0];
+    atomic_store(&block->counter[AH_POSTED], 3);
+    CHECK(ah_control_last_post(control, 0, &sequence) && sequence == 3);
     for (uint32_t base = 3; base < 6; base++) {
-        atomic_store(&channel->base, base);
-        CHECK(!ah_control_last_post(board, 0, &sequence));
+        atomic_store(&block->base, base);
+        CHECK(!ah_control_last_post(control, 0, &sequence));
     }
-    ah_control_close(board);
+    ah_control_close(control);
 }

@@ -244,7 +244,7 @@ static void stall_of_two(struct rank *me)
     RANK_CHECK(me, status == AH_ETIMEOUT || status == AH_EPEER);
     RANK_CHECK(me, strstr(ah_error_text(), "rank 2 has not come to its first collective"));
     if (status == AH_ETIMEOUT)
-        RANK_CHECK(me, atomic_load(&ah_rank_entry(me->board, me->rank)->blamed) == 2);
+        RANK_CHECK(me, atomic_load(&ah_rank_entry(me->control, me->rank)->blamed) == 2);
 }
 
 AH_TEST(a_timeout_names_the_rank_that_all_wait_for)

@@ -158,7 +158,7 @@ static void cable_is_cut(struct rank *me)
         float buffer[1] = {0};
         for (int i = 0; i < 5; i++)
             RANK_CHECK(me, reduce(me, buffer, 1, AH_F32, AH_REDUCE_SUM) == 0);
-        ah_replica_lose(me->board->mirror, 1, "its cable was cut");
+        ah_replica_lose(me->control->replica, 1, "its cable was cut");
         /* What all have posted before that comes to its end. */
         RANK_CHECK(me, reduce(me, buffer, 1, AH_F32, AH_REDUCE_SUM) < 0 ||
                            reduce(me, buffer, 1, AH_F32, AH_REDUCE_SUM) < 0);
@@ -205,7 +205,7 @@ AH_TEST(results_do_not_depend_on_who_comes_first)
     CHECK(run_hosts(5, 3, 0, 0, arrive_late));
 }
 
-/* Rank 1 posts a call that the couriers move, does its part, and ends without waiting for the result. */
+/* Rank 1 posts a call that the progress threads move, does its part, and ends without waiting for the result. */
 static void end_early(struct rank *me)
 {
     float *buffer;

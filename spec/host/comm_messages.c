@@ -15,16 +15,16 @@ static struct ah_message message(void *memory, int64_t count, enum ah_dtype dtyp
 
 static int send(struct rank *me, void *memory, int64_t count, int peer, int64_t tag)
 {
-    struct ah_message_request *mail;
-    AH_TRY(ah_group_send(me->group, message(memory, count, AH_I32, peer, tag), true, &mail));
-    return ah_message_wait(mail, NULL);
+    struct ah_message_request *request;
+    AH_TRY(ah_group_send(me->group, message(memory, count, AH_I32, peer, tag), true, &request));
+    return ah_message_wait(request, NULL);
 }
 
 static int receive(struct rank *me, void *memory, int64_t count, int peer, int64_t tag, int *from)
 {
-    struct ah_message_request *mail;
-    AH_TRY(ah_group_receive(me->group, message(memory, count, AH_I32, peer, tag), &mail));
-    return ah_message_wait(mail, from);
+    struct ah_message_request *request;
+    AH_TRY(ah_group_receive(me->group, message(memory, count, AH_I32, peer, tag), &request));
+    return ah_message_wait(request, from);
 }
 
 /* Round the ring, of many lengths, from private memory and from the group's. */
@@ -70,21 +70,21 @@ static void both_first(struct rank *me)
     if (!has_messages(me))
         return;
     enum { N = 100 };
-    struct ah_message_request *mail[N];
+    struct ah_message_request *request[N];
     int peer = !me->rank, value;
     bool done = true;
     for (int i = 0; i < N; i++) {
         value = 1000 * me->rank + i;
-        RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, peer, i % 2), false, &mail[i]) == 0);
+        RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, peer, i % 2), false, &request[i]) == 0);
     }
     RANK_CHECK(me, barrier(me) == 0);
-    RANK_CHECK(me, ah_message_test(mail[N - 1], &done) == 0 && !done);
+    RANK_CHECK(me, ah_message_test(request[N - 1], &done) == 0 && !done);
     RANK_CHECK(me, barrier(me) == 0);
     for (int tag = 1; tag >= 0; tag--)
         for (int i = tag; i < N; i += 2)
             RANK_CHECK(me, receive(me, &value, 1, peer, tag, NULL) == 0 && value == 1000 * peer + i);
     for (int i = N - 1; i >= 0; i--)
-        RANK_CHECK(me, ah_message_wait(mail[i], NULL) == 0);
+        RANK_CHECK(me, ah_message_wait(request[i], NULL) == 0);
     RANK_CHECK(me, me->group->outgoing == NULL && me->group->incoming == NULL);
 }
 
@@ -99,11 +99,11 @@ static void stream(struct rank *me)
     if (!has_messages(me))
         return;
     int value, bad = 0, n = strcmp(ah_group_backend(me->group), "shm") ? 40 : 4000; /* the other one moves slowly */
-    struct ah_message_request *mail;
+    struct ah_message_request *request;
     for (int i = 0; i < n && me->rank == 0; i++) {
         value = i;
-        RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, 1, i % 2), false, &mail) == 0);
-        ah_message_abandon(mail, NULL, NULL);
+        RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, 1, i % 2), false, &request) == 0);
+        ah_message_abandon(request, NULL, NULL);
     }
     for (int i = 0; i < n && me->rank == 1; i++)
         bad += receive(me, &value, 1, 0, i % 2, NULL) != 0 || value != i;
@@ -122,14 +122,14 @@ static void from_anybody(struct rank *me)
     if (!has_messages(me))
         return;
     int value = me->rank, got[8], from, seen = 0;
-    struct ah_message_request *mail[8];
+    struct ah_message_request *request[8];
     for (int i = 1; i < me->size && me->rank == 0; i++)
-        RANK_CHECK(me, ah_group_receive(me->group, message(&got[i], 1, AH_I32, AH_ANY_PEER, 7), &mail[i]) == 0);
+        RANK_CHECK(me, ah_group_receive(me->group, message(&got[i], 1, AH_I32, AH_ANY_PEER, 7), &request[i]) == 0);
     RANK_CHECK(me, barrier(me) == 0);
     if (me->rank > 0)
         RANK_CHECK(me, send(me, &value, 1, 0, 7) == 0);
     for (int i = 1; i < me->size && me->rank == 0; i++) {
-        RANK_CHECK(me, ah_message_wait(mail[i], &from) == 0 && got[i] == from);
+        RANK_CHECK(me, ah_message_wait(request[i], &from) == 0 && got[i] == from);
         seen |= 1 << from;
     }
     RANK_CHECK(me, me->rank > 0 || seen == (1 << me->size) - 2);
@@ -149,18 +149,18 @@ static void while_waiting(struct rank *me)
         return;
     enum { N = 200000 };
     int32_t *memory = malloc(N * 4);
-    struct ah_message_request *mail;
+    struct ah_message_request *request;
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < N; i++)
             memory[i] = turn + i;
         if (me->rank == 0) {
-            RANK_CHECK(me, ah_group_send(me->group, message(memory, N, AH_I32, 1, 0), false, &mail) == 0);
+            RANK_CHECK(me, ah_group_send(me->group, message(memory, N, AH_I32, 1, 0), false, &request) == 0);
             memset(memory, 0xff, N * 4);
             if (turn)
-                ah_message_abandon(mail, NULL, NULL);
+                ah_message_abandon(request, NULL, NULL);
             RANK_CHECK(me, barrier(me) == 0);
             if (!turn)
-                RANK_CHECK(me, ah_message_wait(mail, NULL) == 0);
+                RANK_CHECK(me, ah_message_wait(request, NULL) == 0);
         } else {
             memset(memory, 0, N * 4);
             RANK_CHECK(me, receive(me, memory, N, 0, 0, NULL) == 0);
@@ -208,10 +208,10 @@ static void unfitting(struct rank *me)
     if (!has_messages(me))
         return;
     double memory[10] = {0};
-    struct ah_message_request *mail;
+    struct ah_message_request *request;
     if (me->rank == 0) {
-        RANK_CHECK(me, ah_group_send(me->group, message(memory, 10, AH_F64, 1, 2), true, &mail) == 0);
-        RANK_FAILS(me, ah_message_wait(mail, NULL), AH_EPEER,
+        RANK_CHECK(me, ah_group_send(me->group, message(memory, 10, AH_F64, 1, 2), true, &request) == 0);
+        RANK_FAILS(me, ah_message_wait(request, NULL), AH_EPEER,
                    "send to rank 1, tag 2, at train.lua:3: rank 1 gave up: recv from rank 0, tag 2, at train.lua:3: "
                    "expected int32 (9,), but rank 0 sent float64 (10,) at train.lua:3");
     } else {
@@ -254,9 +254,9 @@ static void sender_dies(struct rank *me)
     if (!has_messages(me))
         return;
     int32_t value = 7;
-    struct ah_message_request *mail;
+    struct ah_message_request *request;
     if (me->rank == 0) {
-        RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, 1, 0), false, &mail) == 0);
+        RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, 1, 0), false, &request) == 0);
         kill(getpid(), SIGKILL);
     }
     until_ended(me, 0);
@@ -285,24 +285,24 @@ AH_TEST(messages_that_nobody_sends_or_receives_end_with_an_error)
     CHECK(run_ranks(2, 0, wrong_peer));
 }
 
-/* Of the letters that lie around when a group is closed no other group that has its place hears. */
+/* Of the message headers that lie around when a group is closed no other group that has its place hears. */
 static void leave_one_behind(struct rank *me)
 {
     int32_t value = 7, got = 0;
     int last = me->size - 1;
     for (int turn = 0; turn < 3 && has_messages(me); turn++) {
         struct ah_group *part;
-        struct ah_message_request *mail = NULL;
+        struct ah_message_request *request = NULL;
         RANK_CHECK(me, ah_group_split(&part, me->group, 0, 0, "?") == 0);
         if (me->rank == 0) {
             value = 7 + turn;
-            RANK_CHECK(me, ah_group_send(part, message(&value, 1, AH_I32, last, 1), false, &mail) == 0);
-            RANK_CHECK(me, ah_message_wait(mail, NULL) == 0);
-            RANK_CHECK(me, ah_group_send(part, message(&value, 1, AH_I32, last, 2), false, &mail) == 0);
-            ah_message_abandon(mail, NULL, NULL);
+            RANK_CHECK(me, ah_group_send(part, message(&value, 1, AH_I32, last, 1), false, &request) == 0);
+            RANK_CHECK(me, ah_message_wait(request, NULL) == 0);
+            RANK_CHECK(me, ah_group_send(part, message(&value, 1, AH_I32, last, 2), false, &request) == 0);
+            ah_message_abandon(request, NULL, NULL);
         } else if (me->rank == last) {
-            RANK_CHECK(me, ah_group_receive(part, message(&got, 1, AH_I32, 0, 1), &mail) == 0);
-            RANK_CHECK(me, ah_message_wait(mail, NULL) == 0 && got == 7 + turn);
+            RANK_CHECK(me, ah_group_receive(part, message(&got, 1, AH_I32, 0, 1), &request) == 0);
+            RANK_CHECK(me, ah_message_wait(request, NULL) == 0 && got == 7 + turn);
         }
         RANK_CHECK(me, ah_group_run(part, ah_collective_barrier()) == 0);
         ah_group_close(part);
@@ -337,13 +337,13 @@ AH_TEST(a_long_message_needs_no_memory_of_its_length)
 static void want_the_last(struct rank *me)
 {
     enum { N = AH_GROUP_MESSAGES + 1 };
-    struct ah_message_request *mail[N];
+    struct ah_message_request *request[N];
     int value = 5;
     for (int i = 0; i < N && me->rank == 0; i++)
-        RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, 3, i == N - 1), false, &mail[i]) == 0);
+        RANK_CHECK(me, ah_group_send(me->group, message(&value, 1, AH_I32, 3, i == N - 1), false, &request[i]) == 0);
     RANK_CHECK(me, barrier(me) == 0);
     if (me->rank == 0)
-        RANK_CHECK(me, ah_message_wait(mail[N - 1], NULL) == 0);
+        RANK_CHECK(me, ah_message_wait(request[N - 1], NULL) == 0);
     if (me->rank == 3) {
         usleep(50000); /* what the barrier had to tell is told */
         int64_t begin = ah_now_ns();
@@ -351,7 +351,7 @@ static void want_the_last(struct rank *me)
         RANK_CHECK(me, ah_now_ns() - begin < INT64_C(4000000000)); /* less than a beat */
     }
     for (int i = 0; i < N - 1; i++) {
-        RANK_CHECK(me, me->rank != 0 || ah_message_wait(mail[i], NULL) == 0);
+        RANK_CHECK(me, me->rank != 0 || ah_message_wait(request[i], NULL) == 0);
         RANK_CHECK(me, me->rank != 3 || receive(me, &value, 1, 0, 0, NULL) == 0);
     }
 }

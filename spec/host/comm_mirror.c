@@ -12,32 +12,32 @@ enum { RANKS = 4, THEIRS = 2 };
 static const struct ah_hosts hosts = {.count = 3, .first = {0, THEIRS, 3, RANKS}, .name = {"here", "liar", "other"}};
 
 struct place {
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     struct mirror_rank rank[THEIRS];
-    struct ah_replica mirror;
+    struct ah_replica replica;
 };
 
 static void open_place(struct place *place)
 {
-    *place = (struct place){.mirror = {.hosts = &hosts, .rank = place->rank, .room = 1 << 30}};
-    CHECK_OK(ah_control_create(&place->board, RANKS));
-    CHECK_OK(ah_control_map_segments(place->board));
-    CHECK_OK(ah_control_place(place->board, &hosts));
-    place->mirror.board = place->board;
+    *place = (struct place){.replica = {.hosts = &hosts, .rank = place->rank, .room = 1 << 30}};
+    CHECK_OK(ah_control_create(&place->control, RANKS));
+    CHECK_OK(ah_control_map_segments(place->control));
+    CHECK_OK(ah_control_place(place->control, &hosts));
+    place->replica.control = place->control;
     for (int h = 0; h < AH_HOSTS_MAX; h++)
-        place->mirror.peer[h].fd = -1;
+        place->replica.peer[h].fd = -1;
 }
 
 static struct ah_group_block *channel_of(struct place *place, int rank)
 {
-    return &ah_rank_entry(place->board, rank)->channel[0];
+    return &ah_rank_entry(place->control, rank)->block[0];
 }
 
 /* A frame of the liar. */
 static int send_frame(struct place *place, enum mirror_kind kind, int rank, const void *body, size_t bytes)
 {
     struct mirror_head head = {.bytes = (uint32_t)bytes, .kind = (uint8_t)kind, .rank = (uint16_t)rank};
-    return ah_replica_apply(&place->mirror, 1, &head, body);
+    return ah_replica_apply(&place->replica, 1, &head, body);
 }
 
 static int send_post(struct place *place, struct ah_call_record post)
@@ -70,7 +70,7 @@ AH_TEST(a_call_that_was_announced_is_not_taken_again)
     CHECK_FAILS(send_post(&place, (struct ah_call_record){.sequence = 1, .offset = 4096, .travels = 4}), AH_EINVAL,
                 "it sent a call in the place of one that others look at");
     CHECK(ah_group_record(channel_of(&place, THEIRS), 1)->offset == 64);
-    ah_control_close(place.board);
+    ah_control_close(place.control);
 }
 
 AH_TEST(a_call_does_not_take_the_place_of_one_that_a_rank_here_has_not_done)
@@ -85,7 +85,7 @@ AH_TEST(a_call_does_not_take_the_place_of_one_that_a_rank_here_has_not_done)
     CHECK(ah_group_record(channel_of(&place, THEIRS), 1)->offset == 64);
     stand(&place, 1, 1);
     CHECK_OK(send_post(&place, next));
-    ah_control_close(place.board);
+    ah_control_close(place.control);
 }
 
 AH_TEST(what_travels_with_a_call_lies_in_memory_that_is_there)
@@ -95,15 +95,15 @@ AH_TEST(what_travels_with_a_call_lies_in_memory_that_is_there)
     open_place(&place);
     CHECK_OK(send_post(&place, post));
     /* To the end of what any call may take from there. */
-    CHECK(place.board->segment[THEIRS][post.offset + AH_STAGE_BYTES - 1] == 0);
+    CHECK(place.control->segment[THEIRS][post.offset + AH_STAGE_BYTES - 1] == 0);
     post.travels++;
     CHECK_FAILS(send_post(&place, post), AH_EINVAL, "it sent a call on data that lies nowhere");
-    post = (struct ah_call_record){.sequence = 1, .offset = place.board->segment_span - 4, .travels = 4};
+    post = (struct ah_call_record){.sequence = 1, .offset = place.control->segment_span - 4, .travels = 4};
     CHECK_FAILS(send_post(&place, post), AH_EINVAL, "it sent a call on data that lies nowhere");
     post.travels = 0;
     CHECK_OK(send_post(&place, post));
     CHECK(ah_group_record(channel_of(&place, THEIRS), 1)->offset == 0);
-    ah_control_close(place.board);
+    ah_control_close(place.control);
 }
 
 AH_TEST(numbers_of_calls_neither_go_back_nor_leap)
@@ -122,14 +122,14 @@ AH_TEST(numbers_of_calls_neither_go_back_nor_leap)
     now.value[AH_DONE] = 2;
     CHECK_FAILS(send_counters(&place, now), AH_EINVAL, wrong);
     CHECK(ah_group_counter(channel_of(&place, THEIRS), AH_DONE) == 3);
-    /* Another group of the channel counts on from where it likes. */
+    /* Another group of the group block counts on from where it likes. */
     now.value[AH_DONE] = now.base = 1000;
     CHECK_OK(send_counters(&place, now));
     now.value[AH_POSTED] = 1000 + AH_GROUP_CALLS;
     CHECK_OK(send_counters(&place, now));
     now.base = 999;
     CHECK_FAILS(send_counters(&place, now), AH_EINVAL, wrong);
-    ah_control_close(place.board);
+    ah_control_close(place.control);
 }
 
 AH_TEST(where_a_rank_of_another_host_is_found_there_is_memory)
@@ -138,16 +138,16 @@ AH_TEST(where_a_rank_of_another_host_is_found_there_is_memory)
     struct mirror_counters now = {.address = (uint64_t)64 << 20};
     open_place(&place);
     CHECK_OK(send_counters(&place, now));
-    CHECK(place.board->segment[THEIRS][now.address + 2 * AH_STAGE_BYTES - 1] == 0);
-    ah_control_close(place.board);
+    CHECK(place.control->segment[THEIRS][now.address + 2 * AH_STAGE_BYTES - 1] == 0);
+    ah_control_close(place.control);
 }
 
 static int send_letter(struct place *place, int64_t count, int member)
 {
-    struct ah_message_header letter = {.dtype = AH_F32, .count = count};
-    unsigned char body[sizeof(uint64_t) + sizeof letter] = {0}; /* the first of its letters */
-    atomic_store(&letter.member, member);
-    memcpy(body + sizeof(uint64_t), (void *)&letter, sizeof letter);
+    struct ah_message_header header = {.dtype = AH_F32, .count = count};
+    unsigned char body[sizeof(uint64_t) + sizeof header] = {0}; /* the first of its message headers */
+    atomic_store(&header.member, member);
+    memcpy(body + sizeof(uint64_t), (void *)&header, sizeof header);
     return send_frame(place, MIRROR_LETTER, THEIRS, body, sizeof body);
 }
 
@@ -155,19 +155,19 @@ AH_TEST(a_message_that_a_rank_has_taken_is_not_changed_before_it_is_back)
 {
     struct place place;
     open_place(&place);
-    struct ah_message_header *letter = channel_of(&place, THEIRS)->letter;
+    struct ah_message_header *header = channel_of(&place, THEIRS)->header;
     CHECK_OK(send_letter(&place, 3, 0));
     for (unsigned state = AH_MESSAGE_TAKEN; state <= AH_MESSAGE_EMPTY; state++) {
-        atomic_store(&letter->state, state);
+        atomic_store(&header->state, state);
         CHECK_FAILS(send_letter(&place, 5, 0), AH_EINVAL, "it sent a message in the place of one that is not back");
-        CHECK(letter->count == 3 && atomic_load(&letter->state) == state);
+        CHECK(header->count == 3 && atomic_load(&header->state) == state);
     }
-    atomic_store(&letter->state, AH_MESSAGE_FREE);
+    atomic_store(&header->state, AH_MESSAGE_FREE);
     for (int count = 5; count < 7; count++) { /* the second one in the place of the first, which nobody takes */
         CHECK_OK(send_letter(&place, count, 1));
-        CHECK(letter->count == count && atomic_load(&letter->state) == AH_MESSAGE_POSTED);
+        CHECK(header->count == count && atomic_load(&header->state) == AH_MESSAGE_POSTED);
     }
-    ah_control_close(place.board);
+    ah_control_close(place.control);
 }
 
 AH_TEST(a_message_is_for_a_rank_of_this_host)
@@ -177,7 +177,7 @@ AH_TEST(a_message_is_for_a_rank_of_this_host)
     for (int member = THEIRS; member < RANKS; member++)
         CHECK_FAILS(send_letter(&place, 1, member), AH_EINVAL, "it sent a message for a rank of another host");
     CHECK_FAILS(send_letter(&place, 1, -1), AH_EINVAL, "it sent a message for a rank of another host");
-    ah_control_close(place.board);
+    ah_control_close(place.control);
 }
 
 /* Rank 0 has a message for another rank. */
@@ -185,12 +185,12 @@ static struct ah_message_header *post_letter(struct place *place, int member)
 {
     struct ah_group_block *mine = channel_of(place, 0);
     atomic_store(&mine->members[0], 0xf);
-    mine->letter->offset = AH_NO_OFFSET;
-    atomic_store(&mine->letter->number, 7);
-    atomic_store(&mine->letter->member, member);
-    atomic_store(&mine->letter->state, AH_MESSAGE_POSTED);
+    mine->header->offset = AH_NO_OFFSET;
+    atomic_store(&mine->header->number, 7);
+    atomic_store(&mine->header->member, member);
+    atomic_store(&mine->header->state, AH_MESSAGE_POSTED);
     atomic_fetch_add(&mine->counter[AH_SENT], 1);
-    return mine->letter;
+    return mine->header;
 }
 
 static int send_verdict(struct place *place, enum ah_message_state state)
@@ -204,12 +204,12 @@ AH_TEST(only_the_host_that_has_a_message_says_what_became_of_it)
     struct place place;
     bool more;
     open_place(&place);
-    struct ah_message_header *letter = post_letter(&place, 3);
-    CHECK_OK(ah_replica_scan(&place.mirror, false, &more));
+    struct ah_message_header *header = post_letter(&place, 3);
+    CHECK_OK(ah_replica_scan(&place.replica, false, &more));
     CHECK_FAILS(send_verdict(&place, AH_MESSAGE_RECEIVED), AH_EINVAL,
                 "it sent a verdict on a message that it does not have");
-    CHECK(atomic_load(&letter->state) == AH_MESSAGE_POSTED);
-    ah_control_close(place.board);
+    CHECK(atomic_load(&header->state) == AH_MESSAGE_POSTED);
+    ah_control_close(place.control);
 }
 
 /* Its bytes are read while they are sent, and are the sender's again with the verdict. */
@@ -218,27 +218,27 @@ AH_TEST(no_verdict_comes_before_the_message_has_gone)
     struct place place;
     bool more;
     open_place(&place);
-    struct ah_message_header *letter = post_letter(&place, THEIRS);
+    struct ah_message_header *header = post_letter(&place, THEIRS);
     CHECK_FAILS(send_verdict(&place, AH_MESSAGE_RECEIVED), AH_EINVAL,
                 "it sent a verdict on a message that it does not have");
-    CHECK_OK(ah_replica_scan(&place.mirror, false, &more));
+    CHECK_OK(ah_replica_scan(&place.replica, false, &more));
     CHECK_OK(send_verdict(&place, AH_MESSAGE_EMPTY));
-    CHECK(atomic_load(&letter->state) == AH_MESSAGE_EMPTY);
+    CHECK(atomic_load(&header->state) == AH_MESSAGE_EMPTY);
     CHECK_OK(send_verdict(&place, AH_MESSAGE_RECEIVED));
-    CHECK(atomic_load(&letter->state) == AH_MESSAGE_EMPTY);
+    CHECK(atomic_load(&header->state) == AH_MESSAGE_EMPTY);
     post_letter(&place, THEIRS);
     CHECK_FAILS(send_verdict(&place, AH_MESSAGE_RECEIVED), AH_EINVAL,
                 "it sent a verdict on a message that it does not have");
-    CHECK_OK(ah_replica_scan(&place.mirror, false, &more));
+    CHECK_OK(ah_replica_scan(&place.replica, false, &more));
     CHECK_OK(send_verdict(&place, AH_MESSAGE_RECEIVED));
-    CHECK(atomic_load(&letter->state) == AH_MESSAGE_RECEIVED);
-    ah_control_close(place.board);
+    CHECK(atomic_load(&header->state) == AH_MESSAGE_RECEIVED);
+    ah_control_close(place.control);
 }
 
 /* What the liar is told: the bytes of rank 0's segment. */
 static size_t said_data(struct place *place, uint64_t *offset, size_t *bytes, size_t room)
 {
-    const struct ah_text *out = &place->mirror.peer[1].out;
+    const struct ah_text *out = &place->replica.peer[1].out;
     struct mirror_head head;
     size_t count = 0;
     for (size_t at = 0; at < out->bytes; at += sizeof head + head.bytes) {
@@ -261,16 +261,16 @@ AH_TEST(of_an_input_that_travels_the_part_stays_that_only_its_rank_takes)
         size_t bytes[2] = {0};
         bool more;
         open_place(&place);
-        place.mirror.peer[1].fd = 0; /* that it is there; nothing is sent */
+        place.replica.peer[1].fd = 0; /* that it is there; nothing is sent */
         stand(&place, 1, 0);
-        *ah_group_record(channel_of(&place, 0), 1) =
-            (struct ah_call_record){.sequence = 1, .offset = 1000, .travels = 64, .own = own[i][0], .own_bytes = own[i][1]};
-        CHECK_OK(ah_replica_scan(&place.mirror, false, &more));
+        *ah_group_record(channel_of(&place, 0), 1) = (struct ah_call_record){
+            .sequence = 1, .offset = 1000, .travels = 64, .own = own[i][0], .own_bytes = own[i][1]};
+        CHECK_OK(ah_replica_scan(&place.replica, false, &more));
         CHECK(said_data(&place, offset, bytes, 2) == (size_t)!!said[i][1] + !!said[i][3]);
         CHECK(offset[0] == said[i][0] && bytes[0] == said[i][1]);
         CHECK(offset[1] == said[i][2] && bytes[1] == said[i][3]);
-        free(place.mirror.peer[1].out.at);
-        ah_control_close(place.board);
+        free(place.replica.peer[1].out.at);
+        ah_control_close(place.control);
     }
 }
 
@@ -285,15 +285,15 @@ AH_TEST(data_takes_no_more_memory_than_there_is_room_for_whatever_offsets_it_nam
 {
     struct place place;
     open_place(&place);
-    place.mirror.room = 4 * MIRROR_BLOCK;
+    place.replica.room = 4 * MIRROR_BLOCK;
     for (uint64_t i = 0; i < 4; i++)
         CHECK_OK(send_byte(&place, i * ((uint64_t)1 << 30) + i));
-    CHECK(place.mirror.room == 0);
+    CHECK(place.replica.room == 0);
     CHECK_FAILS(send_byte(&place, (uint64_t)5 << 30), AH_EINVAL,
                 "it sent data for more than half of this host's memory");
     /* What is taken already can be written again. */
     CHECK_OK(send_byte(&place, ((uint64_t)3 << 30) + MIRROR_BLOCK - 1));
     CHECK_FAILS(send_byte(&place, ((uint64_t)3 << 30) + MIRROR_BLOCK), AH_EINVAL, "it sent data for more than half");
-    free(place.mirror.held[THEIRS]);
-    ah_control_close(place.board);
+    free(place.replica.held[THEIRS]);
+    ah_control_close(place.control);
 }

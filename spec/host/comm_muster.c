@@ -8,10 +8,10 @@
 static int take(const char *numbers, const char *name)
 {
     static const struct ah_membership mine = {.what = "machine", .number = -1, .first = -1, .ranks = 1, .hosts = 2};
-    struct ah_member_table roll = {.mine = &mine};
+    struct ah_member_table member_table = {.mine = &mine};
     char line[AH_MEMBER_TEXT];
     snprintf(line, sizeof line, "%zu %s 0 0 %s", sizeof(struct ah_rank_entry), numbers, name);
-    return ah_member_table_add(&roll, line, 0);
+    return ah_member_table_add(&member_table, line, 0);
 }
 
 AH_TEST(a_host_whose_name_would_be_more_than_a_name_in_the_table_is_refused)

@@ -1,4 +1,4 @@
-/* Parts of a group: who is in them, that they do not disturb each other, and that their channels come back. */
+/* Parts of a group: who is in them, that they do not disturb each other, and that their group blocks come back. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -55,7 +55,7 @@ AH_TEST(ranks_of_one_color_are_a_group_ordered_by_key)
     CHECK(run_ranks(5, 0, odd_and_even));
 }
 
-/* Rank 0 stays out; many in a row, also of different members, need no more channels than there are. */
+/* Rank 0 stays out; many in a row, also of different members, need no more group blocks than there are. */
 static void again_and_again(struct rank *me)
 {
     for (int turn = 0; turn < 60; turn++) {

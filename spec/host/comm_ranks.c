@@ -25,18 +25,19 @@ static const struct {
 static const struct ah_backend *backend;
 static atomic_int *marks;
 static struct ah_hosts hosts[AH_HOSTS_MAX]; /* as each of them sees them */
-static struct ah_control_block *boards[AH_HOSTS_MAX];
+static struct ah_control_block *controls[AH_HOSTS_MAX];
 
 static struct ah_control_block *board_of(int rank)
 {
-    return boards[ah_hosts_of(&hosts[0], rank)];
+    return controls[ah_hosts_of(&hosts[0], rank)];
 }
 
-static void run_one(struct ah_control_block *board, int rank, int64_t timeout_ns, void (*body)(struct rank *), int *failures)
+static void run_one(struct ah_control_block *control, int rank, int64_t timeout_ns, void (*body)(struct rank *),
+                    int *failures)
 {
-    struct rank me = {.rank = rank, .size = board->size, .where = "?", .board = board, .marks = marks,
-                      .hosts = board->hosts};
-    struct ah_seat seat = {.board = board, .rank = rank, .size = board->size, .timeout_ns = timeout_ns};
+    struct rank me = {.rank = rank, .size = control->size, .where = "?", .control = control, .marks = marks,
+                      .hosts = control->hosts};
+    struct ah_seat seat = {.control = control, .rank = rank, .size = control->size, .timeout_ns = timeout_ns};
     ah_set_num_threads(1); /* threads have no business in the pool, and forks lost its threads */
     if (ah_group_open(&me.group, backend, &seat)) {
         fprintf(stderr, "rank %d: no group: %s\n", rank, ah_error_text());
@@ -44,13 +45,13 @@ static void run_one(struct ah_control_block *board, int rank, int64_t timeout_ns
         return;
     }
     body(&me);
-    ah_control_leave(board, rank, AH_RANK_ENDED, NULL, false);
+    ah_control_leave(control, rank, AH_RANK_ENDED, NULL, false);
     ah_group_close(me.group);
     *failures = me.failures;
 }
 
 struct thread_rank {
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     int rank, failures;
     int64_t timeout_ns;
     void (*body)(struct rank *);
@@ -59,7 +60,7 @@ struct thread_rank {
 static void *thread_main(void *context)
 {
     struct thread_rank *t = context;
-    run_one(t->board, t->rank, t->timeout_ns, t->body, &t->failures);
+    run_one(t->control, t->rank, t->timeout_ns, t->body, &t->failures);
     return NULL;
 }
 
@@ -116,14 +117,14 @@ static bool run_forked(int size, int64_t timeout_ns, unsigned mortal, void (*bod
 static bool make_boards(int size, int count, const struct ah_store_place *place)
 {
     for (int h = 0; h < count; h++) {
-        hosts[h] = (struct ah_hosts){.count = count, .mine = h, .store = *place, .wire = "tcp"};
+        hosts[h] = (struct ah_hosts){.count = count, .mine = h, .store = *place, .transport = "tcp"};
         for (int i = 0; i < count; i++) {
             hosts[h].first[i + 1] = size * (i + 1) / count;
             snprintf(hosts[h].name[i], sizeof hosts[h].name[i], "node%d", i);
         }
-        if (ah_control_create(&boards[h], size) || (backend == &ah_keep_backend && ah_control_recover(boards[h])) ||
-            ah_control_map_segments(boards[h]) ||
-            (count > 1 && ah_control_place(boards[h], &hosts[h]))) {
+        if (ah_control_create(&controls[h], size) || (backend == &ah_keep_backend && ah_control_recover(controls[h])) ||
+            ah_control_map_segments(controls[h]) ||
+            (count > 1 && ah_control_place(controls[h], &hosts[h]))) {
             fprintf(stderr, "no board: %s\n", ah_error_text());
             return false;
         }
@@ -168,7 +169,7 @@ static bool run_on_hosts(int size, int count, int64_t timeout_ns, unsigned morta
                                        : run_forked(size, timeout_ns, mortal, body);
     munmap(shared, MARKS * sizeof *marks);
     for (int h = 0; h < count; h++)
-        ah_control_close(boards[h]);
+        ah_control_close(controls[h]);
     if (store > 0 && !kill(store, SIGKILL))
         waitpid(store, NULL, 0);
     return good;
@@ -203,7 +204,7 @@ bool has_segments(struct rank *me)
 
 void until_ended(struct rank *me, int rank)
 {
-    while (atomic_load(&ah_rank_entry(me->board, rank)->state) == AH_RANK_RUNNING)
+    while (atomic_load(&ah_rank_entry(me->control, rank)->state) == AH_RANK_RUNNING)
         usleep(1000);
 }
 

@@ -1,6 +1,6 @@
 /* Several ranks inside one self-test: forked processes, or threads where a sanitizer is to see all of them. Each body
  * runs once with every backend that there is: shared memory, sockets (comm_socket.c), and spread over two and three
- * hosts, which are boards of their own here, connected by loopback. */
+ * hosts, which are control blocks of their own here, connected by loopback. */
 #ifndef AH_SPEC_HOST_COMM_RANKS_H
 #define AH_SPEC_HOST_COMM_RANKS_H
 
@@ -14,7 +14,7 @@
 struct rank {
     int rank, size, failures;
     const char *where; /* of the calls that the helpers below make */
-    struct ah_control_block *board; /* its host's */
+    struct ah_control_block *control; /* its host's */
     const struct ah_hosts *hosts; /* NULL: one */
     struct ah_group *group;
     atomic_int *marks; /* MARKS of them, shared by the ranks of one run */
@@ -24,8 +24,8 @@ enum { MARKS = 8 };
 
 extern const struct ah_backend socket_backend;
 
-/* Run `body` as `size` ranks of a fresh board, with each backend; true when no rank failed a check. timeout_ns as in
- * struct ah_seat. A rank that dies is marked as dead on the board at once, as the launcher does. */
+/* Run `body` as `size` ranks of a fresh control block, with each backend; true when no rank failed a check. timeout_ns
+ * as in struct ah_seat. A rank that dies is marked as dead on the control block at once, as the launcher does. */
 bool run_ranks(int size, int64_t timeout_ns, void (*body)(struct rank *me));
 /* Always forked: for bodies in which ranks die. Ranks in the mask may die or fail without counting. */
 bool run_ranks_mortal(int size, int64_t timeout_ns, unsigned mortal_mask, void (*body)(struct rank *me));

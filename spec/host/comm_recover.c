@@ -134,7 +134,7 @@ static int run_loop(struct ah_group *group, int rank)
     static struct model m;
     int step = 0, size = scene->size;
     AH_TRY(set_up(group, &part, &m, rank));
-    if (scene->strays && ah_rank_entry(scene->board, rank)->replaced)
+    if (scene->strays && ah_rank_entry(scene->control, rank)->replaced)
         AH_TRY(call(group, ah_collective_barrier(), "stray:1"));
     if (!scene->forgets)
         AH_TRY(resume(&m, rank, size, &step));
@@ -173,7 +173,7 @@ AH_TEST(a_rank_that_is_killed_anywhere_is_replaced_and_the_result_is_the_same_to
     }
 }
 
-/* Kills whoever is there, until there were so many deaths; the process numbers are on the board. */
+/* Kills whoever is there, until there were so many deaths; the process numbers are on the control block. */
 static pid_t begin_killer(int kills, unsigned seed)
 {
     pid_t pid = fork();
@@ -182,7 +182,7 @@ static pid_t begin_killer(int kills, unsigned seed)
     srand(seed);
     while (atomic_load(&scene->deaths) < kills) {
         usleep((useconds_t)(rand() % 6000));
-        struct ah_rank_entry *slot = ah_rank_entry(scene->board, rand() % scene->size);
+        struct ah_rank_entry *slot = ah_rank_entry(scene->control, rand() % scene->size);
         int victim = atomic_load(&slot->pid);
         if (atomic_load(&slot->ended_ns))
             _exit(1);
@@ -276,14 +276,14 @@ AH_TEST(calls_of_set_up_are_found_whatever_a_rank_publishes_meanwhile)
 {
     struct ah_call_record post = {.sequence = 1, .where = "setup:1"};
     REQUIRE(open_scene(NULL, 1, STEPS));
-    struct ah_rank_entry *slot = ah_rank_entry(scene->board, 0);
-    CHECK(ah_replay_add(scene->board, 0, 0, &post, &(float){1}, sizeof(float)) == 0);
-    slot->keeping.set_up[0] = slot->keeping.boundary[1].posted[0] = 1;
-    atomic_store(&slot->channel[0].counter[AH_ROUND], 2);
-    slot->keeping.boundary[0] = (struct ah_boundary){0};
-    const struct ah_replay_entry *kept = ah_replay_find(scene->board, 0, 0, 1);
-    CHECK(kept && *(const float *)ah_replay_input(scene->board, 0, kept) == 1);
-    CHECK(!ah_replay_find(scene->board, 0, 0, 2));
+    struct ah_rank_entry *slot = ah_rank_entry(scene->control, 0);
+    CHECK(ah_replay_add(scene->control, 0, 0, &post, &(float){1}, sizeof(float)) == 0);
+    slot->replay_log.set_up[0] = slot->replay_log.boundary[1].posted[0] = 1;
+    atomic_store(&slot->block[0].counter[AH_ROUND], 2);
+    slot->replay_log.boundary[0] = (struct ah_boundary){0};
+    const struct ah_replay_entry *kept = ah_replay_find(scene->control, 0, 0, 1);
+    CHECK(kept && *(const float *)ah_replay_input(scene->control, 0, kept) == 1);
+    CHECK(!ah_replay_find(scene->control, 0, 0, 2));
     close_scene();
 }
 
@@ -313,11 +313,11 @@ static int split_late(struct ah_group *group, int rank)
 
 static int send_something(struct ah_group *group, int rank)
 {
-    struct ah_message_request *mail;
+    struct ah_message_request *request;
     int64_t value = 1;
     struct ah_message message = {.memory = &value, .count = 1, .dtype = AH_I64, .peer = 1 - rank, .ndim = -1,
                                  .where = "c:1"};
-    return ah_group_send(group, message, false, &mail);
+    return ah_group_send(group, message, false, &request);
 }
 
 static int publish_too_much(struct ah_group *group, int rank)
@@ -356,7 +356,7 @@ static int alone(struct ah_group *group, int rank)
     const void *note;
     size_t bytes;
     char text[64];
-    bool returned = ah_rank_entry(scene->board, 0)->replaced;
+    bool returned = ah_rank_entry(scene->control, 0)->replaced;
     AH_TRY(ah_recovery_find(&at));
     if (returned && at != 5)
         return ah_fail(AH_EINVAL, "goes on at %lld", (long long)at);

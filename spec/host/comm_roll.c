@@ -1,4 +1,4 @@
-/* The roll of a job's hosts: lines of text in, a table or a contradiction out. */
+/* The member table of a job's hosts: lines of text in, a table or a contradiction out. */
 #include "comm/join/membership_table.h"
 #include "test.h"
 
@@ -9,74 +9,77 @@ static struct ah_membership machine(const char *name, int number, int ranks)
     return host;
 }
 
-static int take(struct ah_member_table *roll, struct ah_membership host, int64_t place)
+static int take(struct ah_member_table *member_table, struct ah_membership host, int64_t place)
 {
     char text[AH_MEMBER_TEXT];
     ah_member_table_write(&host, text, sizeof text);
-    return ah_member_table_add(roll, text, place);
+    return ah_member_table_add(member_table, text, place);
 }
 
 AH_TEST(a_roll_numbers_hosts_as_they_say_and_then_as_they_came)
 {
     struct ah_membership mine = machine("a", -1, 2);
-    struct ah_member_table roll = {.mine = &mine};
+    struct ah_member_table member_table = {.mine = &mine};
     struct ah_hosts hosts;
     int order[AH_HOSTS_MAX];
-    CHECK_OK(take(&roll, machine("late", -1, 1), 7));
-    CHECK_OK(take(&roll, machine("zero", 0, 2), 4));
-    CHECK_OK(take(&roll, machine("later", -1, 3), 9));
-    ah_member_table_order(&roll, order);
-    CHECK_OK(ah_member_table_make(&roll, order, &hosts));
+    CHECK_OK(take(&member_table, machine("late", -1, 1), 7));
+    CHECK_OK(take(&member_table, machine("zero", 0, 2), 4));
+    CHECK_OK(take(&member_table, machine("later", -1, 3), 9));
+    ah_member_table_order(&member_table, order);
+    CHECK_OK(ah_member_table_make(&member_table, order, &hosts));
     CHECK(hosts.count == 3 && hosts.first[1] == 2 && hosts.first[2] == 3 && hosts.first[3] == 6);
     CHECK(!strcmp(hosts.name[0], "zero") && !strcmp(hosts.name[1], "late") && !strcmp(hosts.name[2], "later"));
-    CHECK(roll.place[order[1]] == 7);
+    CHECK(member_table.place[order[1]] == 7);
 }
 
 AH_TEST(a_roll_forgets_who_is_gone)
 {
     struct ah_membership mine = machine("a", -1, 2);
-    struct ah_member_table roll = {.mine = &mine};
+    struct ah_member_table member_table = {.mine = &mine};
     char missing[64];
-    CHECK_OK(take(&roll, machine("a", 0, 1), 0));
-    CHECK_OK(take(&roll, machine("b", 1, 2), 1));
-    ah_member_table_drop(&roll, 5);
-    ah_member_table_drop(&roll, 0);
-    CHECK(roll.count == 1 && roll.ranks == 2 && roll.place[0] == 1);
-    ah_member_table_missing(&roll, missing, sizeof missing);
+    CHECK_OK(take(&member_table, machine("a", 0, 1), 0));
+    CHECK_OK(take(&member_table, machine("b", 1, 2), 1));
+    ah_member_table_drop(&member_table, 5);
+    ah_member_table_drop(&member_table, 0);
+    CHECK(member_table.count == 1 && member_table.ranks == 2 && member_table.place[0] == 1);
+    ah_member_table_missing(&member_table, missing, sizeof missing);
     CHECK(!strcmp(missing, "machines 0, 2"));
-    CHECK_OK(take(&roll, machine("again", 0, 1), 2));
-    CHECK_OK(take(&roll, machine("c", -1, 1), 3));
-    ah_member_table_drop(&roll, 2);
-    ah_member_table_missing(&roll, missing, sizeof missing);
+    CHECK_OK(take(&member_table, machine("again", 0, 1), 2));
+    CHECK_OK(take(&member_table, machine("c", -1, 1), 3));
+    ah_member_table_drop(&member_table, 2);
+    ah_member_table_missing(&member_table, missing, sizeof missing);
     CHECK(!strcmp(missing, "1 of 3 machines"));
 }
 
 AH_TEST(a_roll_says_what_contradicts_and_what_is_no_host)
 {
     struct ah_membership mine = machine("a", -1, 2), other = machine("d", -1, 1);
-    struct ah_member_table roll = {.mine = &mine};
+    struct ah_member_table member_table = {.mine = &mine};
     int order[AH_HOSTS_MAX];
     struct ah_hosts hosts;
-    CHECK_OK(take(&roll, machine("a", 1, 1), 0));
-    CHECK_FAILS(take(&roll, machine("b", 1, 1), 1), AH_EINVAL, "a and b both say that they are machine 1");
-    CHECK_FAILS(take(&roll, machine("c", 3, 1), 1), AH_EINVAL, "c says that it is machine 3 of 3, which count from 0");
+    CHECK_OK(take(&member_table, machine("a", 1, 1), 0));
+    CHECK_FAILS(take(&member_table, machine("b", 1, 1), 1), AH_EINVAL, "a and b both say that they are machine 1");
+    CHECK_FAILS(take(&member_table, machine("c", 3, 1), 1), AH_EINVAL,
+                "c says that it is machine 3 of 3, which count from 0");
     other.hosts = 2;
-    CHECK_FAILS(take(&roll, other, 1), AH_EINVAL, "a says that there are 3 machines, and d 2");
+    CHECK_FAILS(take(&member_table, other, 1), AH_EINVAL, "a says that there are 3 machines, and d 2");
     other = machine("d", -1, 1);
     other.least = 2;
-    CHECK_FAILS(take(&roll, other, 1), AH_EINVAL, "a says that the job needs at least 0 of its 3 machines, and d 2");
+    CHECK_FAILS(take(&member_table, other, 1), AH_EINVAL,
+                "a says that the job needs at least 0 of its 3 machines, and d 2");
     other.least = 0;
     other.restarts = 4;
-    CHECK_FAILS(take(&roll, other, 1), AH_EINVAL,
+    CHECK_FAILS(take(&member_table, other, 1), AH_EINVAL,
                 "a says that all ranks start anew 0 times at most (max_restarts), and d 4");
-    CHECK_FAILS(ah_member_table_add(&roll, "1 2 three", 1), AH_EIO, "the job's store holds '1 2 three'");
-    CHECK_FAILS(ah_member_table_add(&roll, "1 -1 -1 1 3 0 0 0 old", 1), AH_EINVAL, "old runs another version of accelhost");
-    CHECK_FAILS(take(&roll, machine("e", -1, 1000000), 1), AH_EINVAL, "e: expected at most 64 hosts");
-    CHECK(roll.count == 1 && roll.ranks == 1);
+    CHECK_FAILS(ah_member_table_add(&member_table, "1 2 three", 1), AH_EIO, "the job's store holds '1 2 three'");
+    CHECK_FAILS(ah_member_table_add(&member_table, "1 -1 -1 1 3 0 0 0 old", 1), AH_EINVAL,
+                "old runs another version of accelhost");
+    CHECK_FAILS(take(&member_table, machine("e", -1, 1000000), 1), AH_EINVAL, "e: expected at most 64 hosts");
+    CHECK(member_table.count == 1 && member_table.ranks == 1);
     other = machine("f", -1, 1);
     other.size = 9;
-    CHECK_OK(take(&roll, other, 1));
-    ah_member_table_order(&roll, order);
-    CHECK_FAILS(ah_member_table_make(&roll, order, &hosts), AH_EINVAL,
+    CHECK_OK(take(&member_table, other, 1));
+    ah_member_table_order(&member_table, order);
+    CHECK_FAILS(ah_member_table_make(&member_table, order, &hosts), AH_EINVAL,
                 "the job is to have 9 ranks, and its 2 machines have 2");
 }

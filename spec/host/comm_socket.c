@@ -1,9 +1,10 @@
 /* A backend for the tests: sockets on the loopback interface, plain and slow, to show what the door asks of a backend.
  *
- * Every rank listens on a port of its own, tells it by its channel's address, and connects to all ranks below it. A
+ * Every rank listens on a port of its own, tells it by its group block's address, and connects to all ranks below it. A
  * call is an exchange of messages between each pair of ranks: everybody sends what the other needs and receives what it
  * needs itself; sums are formed by every rank, in rank order. A work keeps a copy of its input until it is carried.
- * Messages have a connection of their own, on which the sender writes when its receiver has taken the letter. */
+ * Messages have a connection of their own, on which the sender writes when its receiver has taken the message header.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -157,7 +158,7 @@ static int step(struct socket_group *s, int rank, struct message *m, short event
     return 0;
 }
 
-/* All pairs at once; a peer that is gone shows on the board. */
+/* All pairs at once; a peer that is gone shows on the control block. */
 static int exchange(struct socket_group *s, struct message *message, uint32_t sequence)
 {
     struct ah_watch watch = {0};
@@ -257,17 +258,17 @@ static void socket_drop(struct ah_work *work, bool complete)
 
 /* Messages. */
 
-static size_t mail_bytes(const struct ah_message_request *mail)
+static size_t mail_bytes(const struct ah_message_request *request)
 {
-    return (size_t)mail->message.count * ah_dtype_size(mail->message.dtype);
+    return (size_t)request->message.count * ah_dtype_size(request->message.dtype);
 }
 
-static int socket_give(struct ah_message_request *mail)
+static int socket_give(struct ah_message_request *request)
 {
-    struct socket_mail *own = (struct socket_mail *)mail;
-    own->copy = malloc(mail_bytes(mail) + 1);
-    if (mail_bytes(mail))
-        memcpy(own->copy, mail->message.memory, mail_bytes(mail));
+    struct socket_mail *own = (struct socket_mail *)request;
+    own->copy = malloc(mail_bytes(request) + 1);
+    if (mail_bytes(request))
+        memcpy(own->copy, request->message.memory, mail_bytes(request));
     return 0;
 }
 
@@ -279,28 +280,28 @@ static int moved(struct socket_mail *own, ssize_t n)
     return 0;
 }
 
-static int socket_serve(struct ah_message_request *mail)
+static int socket_serve(struct ah_message_request *request)
 {
-    struct socket_mail *own = (struct socket_mail *)mail;
-    int fd = ((struct socket_group *)mail->group)->fd[1][mail->message.peer];
-    if (own->moved == mail_bytes(mail))
+    struct socket_mail *own = (struct socket_mail *)request;
+    int fd = ((struct socket_group *)request->group)->fd[1][request->message.peer];
+    if (own->moved == mail_bytes(request))
         return 0;
-    return moved(own, send(fd, own->copy + own->moved, mail_bytes(mail) - own->moved, MSG_NOSIGNAL));
+    return moved(own, send(fd, own->copy + own->moved, mail_bytes(request) - own->moved, MSG_NOSIGNAL));
 }
 
-static int socket_fetch(struct ah_message_request *mail, bool *done)
+static int socket_fetch(struct ah_message_request *request, bool *done)
 {
-    struct socket_mail *own = (struct socket_mail *)mail;
-    int fd = ((struct socket_group *)mail->group)->fd[1][mail->message.peer];
-    if (own->moved < mail_bytes(mail))
-        AH_TRY(moved(own, recv(fd, (char *)mail->message.memory + own->moved, mail_bytes(mail) - own->moved, 0)));
-    *done = own->moved == mail_bytes(mail);
+    struct socket_mail *own = (struct socket_mail *)request;
+    int fd = ((struct socket_group *)request->group)->fd[1][request->message.peer];
+    if (own->moved < mail_bytes(request))
+        AH_TRY(moved(own, recv(fd, (char *)request->message.memory + own->moved, mail_bytes(request) - own->moved, 0)));
+    *done = own->moved == mail_bytes(request);
     return 0;
 }
 
-static void socket_forget(struct ah_message_request *mail, bool complete)
+static void socket_forget(struct ah_message_request *request, bool complete)
 {
-    free(((struct socket_mail *)mail)->copy);
+    free(((struct socket_mail *)request)->copy);
 }
 
 static int socket_alloc(struct ah_group *group, size_t bytes, void **out)

@@ -1,4 +1,4 @@
-/* The wire over TCP and a host that sends what nobody asked for. */
+/* The transport over TCP and a host that sends what nobody asked for. */
 #include "comm/net/transport.h"
 
 #include <pthread.h>
@@ -14,8 +14,8 @@ enum { MEGABYTE = 1 << 20 };
 struct pair {
     struct ah_store_server *server;
     struct ah_hosts hosts[2];
-    struct ah_transport *wire; /* of host 0 */
-    int fd;               /* of host 1, which is no wire */
+    struct ah_transport *transport; /* of host 0 */
+    int fd;               /* of host 1, which is no transport */
 };
 
 static void *open_peer(void *context)
@@ -39,15 +39,15 @@ static bool open_pair(struct pair *pair)
                                            .store = place};
     if (pthread_create(&thread, NULL, open_peer, pair))
         return false;
-    CHECK_OK(ah_tcp_wire.open(&pair->wire, &pair->hosts[0], INT64_C(20000000000)));
+    CHECK_OK(ah_tcp_wire.open(&pair->transport, &pair->hosts[0], INT64_C(20000000000)));
     pthread_join(thread, NULL);
-    return pair->wire && pair->fd >= 0;
+    return pair->transport && pair->fd >= 0;
 }
 
 static void close_pair(struct pair *pair)
 {
-    if (pair->wire)
-        ah_tcp_wire.close(pair->wire);
+    if (pair->transport)
+        ah_tcp_wire.close(pair->transport);
     if (pair->fd >= 0)
         close(pair->fd);
     ah_store_end(pair->server);
@@ -58,17 +58,17 @@ static struct ah_transport_turn *want(struct pair *pair, uint64_t tag, void *mem
 {
     struct ah_transport_piece send[2] = {{0}}, receive[2] = {{0}, {memory, bytes}};
     struct ah_transport_turn *turn = NULL;
-    CHECK_OK(ah_tcp_wire.start(pair->wire, tag, send, receive, &turn));
+    CHECK_OK(ah_tcp_wire.start(pair->transport, tag, send, receive, &turn));
     return turn;
 }
 
 static int look(struct pair *pair, struct ah_transport_turn *turn, bool *done)
 {
-    int lost = -1, status = ah_tcp_wire.test(pair->wire, turn, done, &lost);
+    int lost = -1, status = ah_tcp_wire.test(pair->transport, turn, done, &lost);
     if (status < 0)
         CHECK(lost == 1);
     else if (!*done)
-        ah_tcp_wire.wait_for(pair->wire, 1000000);
+        ah_tcp_wire.wait_for(pair->transport, 1000000);
     return status;
 }
 

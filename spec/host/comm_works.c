@@ -190,7 +190,7 @@ static void abandoned(struct rank *me)
         usleep(1000);
     RANK_CHECK(me, barrier(me) == 0);
     RANK_CHECK(me, me->group->abandoned == NULL && me->group->first == NULL);
-    RANK_CHECK(me, fstat(me->board->segment_fd[me->rank], &info) == 0);
+    RANK_CHECK(me, fstat(me->control->segment_fd[me->rank], &info) == 0);
     RANK_CHECK(me, !has_segments(me) ||
                        info.st_size < 2 * AH_STAGE_BYTES + 20 * (long)sizeof(float) * N * me->size);
 }

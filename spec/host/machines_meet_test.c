@@ -9,14 +9,14 @@ static const int64_t second_ns = 1000000000;
 struct scene {
     struct ah_store_server *server;
     struct ah_store_place place;
-    struct ah_store *desk;
-    struct ah_rendezvous meeting;
+    struct ah_store *coordinator;
+    struct ah_rendezvous rendezvous;
     struct ah_hosts hosts;
 };
 
 static void set(struct scene *scene, const char *key, const char *text)
 {
-    CHECK_OK(ah_store_set(scene->desk, key, text, strlen(text)));
+    CHECK_OK(ah_store_set(scene->coordinator, key, text, strlen(text)));
 }
 
 static void open_scene(struct scene *scene, const char *generation)
@@ -24,17 +24,23 @@ static void open_scene(struct scene *scene, const char *generation)
     *scene = (struct scene){.place = {.secret = "secret", .secret_bytes = 6}};
     CHECK_OK(ah_store_serve(&scene->server, &scene->place));
     scene->place.port = ah_store_port(scene->server);
-    CHECK_OK(ah_store_connect(&scene->desk, &scene->place, second_ns));
+    CHECK_OK(ah_store_connect(&scene->coordinator, &scene->place, second_ns));
     set(scene, "job", "one");
     set(scene, "generation", generation);
-    scene->meeting.mine = (struct ah_membership){.what = "machine", .name = "a", .number = -1, .first = -1, .ranks = 2,
-                                             .hosts = 2, .timeout_ns = second_ns, .patience_ns = second_ns};
+    scene->rendezvous.mine = (struct ah_membership){.what = "machine",
+                                                    .name = "a",
+                                                    .number = -1,
+                                                    .first = -1,
+                                                    .ranks = 2,
+                                                    .hosts = 2,
+                                                    .timeout_ns = second_ns,
+                                                    .patience_ns = second_ns};
 }
 
 static void close_scene(struct scene *scene)
 {
-    ah_rendezvous_leave(&scene->meeting);
-    ah_store_close(scene->desk);
+    ah_rendezvous_leave(&scene->rendezvous);
+    ah_store_close(scene->coordinator);
     ah_store_end(scene->server);
 }
 
@@ -42,9 +48,9 @@ static void close_scene(struct scene *scene)
 static int come(struct scene *scene, const char *answer)
 {
     open_scene(scene, "0");
-    CHECK_OK(ah_rendezvous_enter(&scene->meeting, &scene->place, 0));
+    CHECK_OK(ah_rendezvous_enter(&scene->rendezvous, &scene->place, 0));
     set(scene, "answer/0/0", answer);
-    int status = ah_rendezvous_await(&scene->meeting, NULL, NULL, &scene->hosts);
+    int status = ah_rendezvous_await(&scene->rendezvous, NULL, NULL, &scene->hosts);
     close_scene(scene);
     return status;
 }
@@ -62,7 +68,7 @@ AH_TEST(a_machine_reads_the_table_that_the_desk_writes)
     struct ah_hosts hosts = {.count = 2, .mine = 1, .first = {0, 2, 4}, .name = {"b", "a"}};
     CHECK(ah_rendezvous_write(&told, &hosts, text, sizeof text) == (int)strlen(text));
     CHECK_OK(come(&scene, text));
-    CHECK(scene.meeting.restarts == 3 && scene.meeting.port == 4711 && scene.meeting.places[0] == 9);
+    CHECK(scene.rendezvous.restarts == 3 && scene.rendezvous.port == 4711 && scene.rendezvous.places[0] == 9);
     CHECK(scene.hosts.count == 2 && scene.hosts.mine == 1 && !strcmp(scene.hosts.name[0], "b"));
 }
 
@@ -85,12 +91,12 @@ AH_TEST(a_machine_that_comes_late_goes_on_to_the_next_generation)
 {
     struct scene scene;
     open_scene(&scene, "4");
-    CHECK_OK(ah_rendezvous_enter(&scene.meeting, &scene.place, 0));
-    CHECK(scene.meeting.generation == 4);
+    CHECK_OK(ah_rendezvous_enter(&scene.rendezvous, &scene.place, 0));
+    CHECK(scene.rendezvous.generation == 4);
     set(&scene, "generation", "5");
     set(&scene, "answer/5/0", "0 1 4711 0 0/0:a/2");
-    CHECK_OK(ah_rendezvous_await(&scene.meeting, NULL, NULL, &scene.hosts));
-    CHECK(scene.meeting.generation == 5 && scene.meeting.restarts == 1);
+    CHECK_OK(ah_rendezvous_await(&scene.rendezvous, NULL, NULL, &scene.hosts));
+    CHECK(scene.rendezvous.generation == 5 && scene.rendezvous.restarts == 1);
     close_scene(&scene);
 }
 
@@ -99,14 +105,14 @@ AH_TEST(a_machine_notices_that_the_first_one_is_gone)
     struct scene scene;
     bool over = true;
     open_scene(&scene, "0");
-    CHECK_OK(ah_rendezvous_enter(&scene.meeting, &scene.place, 0));
-    CHECK_FAILS(ah_rendezvous_await(&scene.meeting, is_over, &over, &scene.hosts), AH_EPEER, "asked to end while");
+    CHECK_OK(ah_rendezvous_enter(&scene.rendezvous, &scene.place, 0));
+    CHECK_FAILS(ah_rendezvous_await(&scene.rendezvous, is_over, &over, &scene.hosts), AH_EPEER, "asked to end while");
     ah_store_end(scene.server);
     scene.server = NULL;
-    CHECK_FAILS(ah_rendezvous_await(&scene.meeting, NULL, NULL, &scene.hosts), AH_EPEER, "has ended or is gone");
+    CHECK_FAILS(ah_rendezvous_await(&scene.rendezvous, NULL, NULL, &scene.hosts), AH_EPEER, "has ended or is gone");
     close_scene(&scene);
     open_scene(&scene, "0");
-    snprintf(scene.meeting.job, sizeof scene.meeting.job, "another");
-    CHECK_FAILS(ah_rendezvous_enter(&scene.meeting, &scene.place, 1), AH_EPEER, "has begun another job");
+    snprintf(scene.rendezvous.job, sizeof scene.rendezvous.job, "another");
+    CHECK_FAILS(ah_rendezvous_enter(&scene.rendezvous, &scene.place, 1), AH_EPEER, "has begun another job");
     close_scene(&scene);
 }

@@ -16,13 +16,13 @@ static bool open_talk(struct talk *talk)
 {
     static const int64_t timeout_ns = INT64_C(20000000000);
     struct ah_store_place place = {.secret = "secret", .secret_bytes = 6, .generation = 0};
-    struct ah_rendezvous meeting = {.places = {0, 1}};
+    struct ah_rendezvous rendezvous = {.places = {0, 1}};
     *talk = (struct talk){0};
     CHECK_OK(ah_store_serve(&talk->server, &place));
     place.port = ah_store_port(talk->server);
-    CHECK_OK(ah_store_connect(&meeting.store, &place, timeout_ns));
+    CHECK_OK(ah_store_connect(&rendezvous.store, &place, timeout_ns));
     CHECK_OK(ah_store_connect(&talk->other, &place, timeout_ns));
-    return meeting.store && talk->other && ah_machine_link_open(&talk->link, &meeting, 0, 2) == 0;
+    return rendezvous.store && talk->other && ah_machine_link_open(&talk->link, &rendezvous, 0, 2) == 0;
 }
 
 static void close_talk(struct talk *talk)
@@ -36,12 +36,12 @@ static void close_talk(struct talk *talk)
 static void say(struct talk *talk, const char *line)
 {
     bool heard = false;
-    uint64_t news;
+    uint64_t notification;
     CHECK_OK(ah_store_append(talk->other, "events/0", line, strlen(line), NULL));
     CHECK_OK(ah_store_append(talk->other, "events/0", "failing 1 ", 10, NULL));
     for (int i = 0; i < 400 && !heard; i++) {
-        if (poll(&(struct pollfd){.fd = talk->link.news, .events = POLLIN}, 1, 50) == 1)
-            CHECK(read(talk->link.news, &news, sizeof news) == sizeof news);
+        if (poll(&(struct pollfd){.fd = talk->link.notification, .events = POLLIN}, 1, 50) == 1)
+            CHECK(read(talk->link.notification, &notification, sizeof notification) == sizeof notification);
         pthread_mutex_lock(&talk->link.lock);
         heard = talk->link.machine[1].failing;
         talk->link.machine[1].failing = false;

@@ -15,16 +15,16 @@ struct scene {
 static bool open_scene(struct scene *scene)
 {
     struct ah_store_place place = {.secret = "secret", .secret_bytes = 6, .generation = 0};
-    struct ah_rendezvous meeting = {.places = {0, 1, 2}};
+    struct ah_rendezvous rendezvous = {.places = {0, 1, 2}};
     *scene = (struct scene){.machines = {
         .options = {.machines = 3, .least = 1, .patience = 60},
         .hosts = {.count = 3, .mine = 1, .first = {0, 2, 4, 6}, .name = {"a", "b", "c"}},
     }};
     CHECK_OK(ah_store_serve(&scene->server, &place));
     place.port = ah_store_port(scene->server);
-    CHECK_OK(ah_store_connect(&meeting.store, &place, 20 * second_ns));
+    CHECK_OK(ah_store_connect(&rendezvous.store, &place, 20 * second_ns));
     CHECK_OK(ah_store_connect(&scene->other, &place, 20 * second_ns));
-    return meeting.store && scene->other && ah_machine_link_open(&scene->machines.link, &meeting, 1, 3) == 0;
+    return rendezvous.store && scene->other && ah_machine_link_open(&scene->machines.link, &rendezvous, 1, 3) == 0;
 }
 
 static void close_scene(struct scene *scene)

@@ -25,18 +25,19 @@ static pid_t begin(int rank)
     if (pid)
         return pid;
     struct ah_group *group;
-    struct ah_seat seat = {.board = scene->board, .rank = rank, .size = scene->size, .timeout_ns = scene->timeout_ns};
+    struct ah_seat seat = {
+        .control = scene->control, .rank = rank, .size = scene->size, .timeout_ns = scene->timeout_ns};
     alarm(60);
     ah_set_num_threads(1);
-    ah_recovery_join(scene->board, rank);
-    atomic_store(&ah_rank_entry(scene->board, rank)->pid, (int)getpid());
+    ah_recovery_join(scene->control, rank);
+    atomic_store(&ah_rank_entry(scene->control, rank)->pid, (int)getpid());
     int status = ah_group_open(&group, &ah_keep_backend, &seat);
-    while (status == 0 && atomic_load(&scene->slow) && ah_rank_entry(scene->board, rank)->replaced)
+    while (status == 0 && atomic_load(&scene->slow) && ah_rank_entry(scene->control, rank)->replaced)
         atomic_store(&scene->slow, usleep(1300000)); /* longer than peers wait for one that is not replaced */
     status = status ? status : scene->body(group, rank);
     if (status < 0 && atomic_fetch_add(&scene->failures, 1) == 0)
         snprintf(scene->text, sizeof scene->text, "%s", ah_error_text());
-    ah_control_leave(scene->board, rank, status < 0 ? AH_RANK_FAILED : AH_RANK_ENDED, ah_error_text(), false);
+    ah_control_leave(scene->control, rank, status < 0 ? AH_RANK_FAILED : AH_RANK_ENDED, ah_error_text(), false);
     _exit(0);
 }
 
@@ -52,7 +53,7 @@ bool play(void)
             r++;
         if (r == scene->size)
             continue;
-        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && ah_control_replace(scene->board, r)) {
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && ah_control_replace(scene->control, r)) {
             atomic_fetch_add(&scene->deaths, 1);
             pid[r] = begin(r);
             continue;
@@ -60,7 +61,7 @@ bool play(void)
         left--;
         if (status)
             fprintf(stderr, "rank %d ended with status %x\n", r, status);
-        ah_control_leave(scene->board, r, AH_RANK_DIED, NULL, false);
+        ah_control_leave(scene->control, r, AH_RANK_DIED, NULL, false);
     }
     return atomic_load(&scene->failures) == 0;
 }
@@ -68,8 +69,8 @@ bool play(void)
 bool open_scene(int (*body)(struct ah_group *group, int rank), int size, int steps)
 {
     scene = mmap(NULL, sizeof *scene, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (scene == MAP_FAILED || ah_control_create(&scene->board, size) || ah_control_recover(scene->board) ||
-        ah_control_map_segments(scene->board))
+    if (scene == MAP_FAILED || ah_control_create(&scene->control, size) || ah_control_recover(scene->control) ||
+        ah_control_map_segments(scene->control))
         return false;
     scene->body = body;
     scene->size = size;
@@ -81,7 +82,7 @@ bool open_scene(int (*body)(struct ah_group *group, int rank), int size, int ste
 
 void close_scene(void)
 {
-    ah_control_close(scene->board);
+    ah_control_close(scene->control);
     munmap(scene, sizeof *scene);
 }
 

@@ -13,7 +13,7 @@ enum { MOST = 4, STEPS = 12 };
 
 /* What the ranks of one run have in common. */
 struct scene {
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     int (*body)(struct ah_group *group, int rank);
     int size, steps;
     bool forgets, strays;      /* a replacement does not take its state; makes another call */

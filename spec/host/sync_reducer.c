@@ -368,11 +368,11 @@ static void sweep(struct rank *me)
     }
     if (!has_segments(me))
         return;
-    RANK_CHECK(me, fstat(me->board->segment_fd[me->rank], &info) == 0);
+    RANK_CHECK(me, fstat(me->control->segment_fd[me->rank], &info) == 0);
     RANK_CHECK(me, info.st_size < 2 * AH_STAGE_BYTES + 4 * 80000 * 4);
     RANK_CHECK(me, barrier(me) == 0);
     ah_group_trim(me->group);
-    RANK_CHECK(me, fstat(me->board->segment_fd[me->rank], &info) == 0);
+    RANK_CHECK(me, fstat(me->control->segment_fd[me->rank], &info) == 0);
     RANK_CHECK(me, info.st_blocks * 512 <= 2 * AH_STAGE_BYTES + 2 * 4096);
 }
 

@@ -25,7 +25,7 @@ static const char most_bytes[] = "67108864"; /* of a file: the largest has 26 MB
 struct set {
     const char *name;
     const char *summary;
-    const char *mirrors[MIRRORS + 1]; /* in the order in which they are tried */
+    const char *replicas[MIRRORS + 1]; /* in the order in which they are tried */
     struct {
         const char *name, *hash;
     } files[FILES];
@@ -132,11 +132,11 @@ static int open_partial(const char *path, char partial[MAX_PATH])
     return 0;
 }
 
-static int fetch_from(const char *mirror, const char *name, const char *hash, const char *path)
+static int fetch_from(const char *replica, const char *name, const char *hash, const char *path)
 {
     char url[MAX_PATH], partial[MAX_PATH], found[AH_SHA256_TEXT];
-    const char *slash = mirror[0] && mirror[strlen(mirror) - 1] == '/' ? "" : "/";
-    if (snprintf(url, sizeof url, "%s%s%s", mirror, slash, name) >= (int)sizeof url)
+    const char *slash = replica[0] && replica[strlen(replica) - 1] == '/' ? "" : "/";
+    if (snprintf(url, sizeof url, "%s%s%s", replica, slash, name) >= (int)sizeof url)
         return ah_fail(AH_EINVAL, "the address is longer than %d bytes", MAX_PATH - 1);
     AH_TRY(open_partial(path, partial));
     int status = curl(url, partial);
@@ -151,7 +151,7 @@ static int fetch_from(const char *mirror, const char *name, const char *hash, co
     return status;
 }
 
-static int fetch(const struct set *set, int file, const char *dir, const char *mirror)
+static int fetch(const struct set *set, int file, const char *dir, const char *replica)
 {
     const char *name = set->files[file].name, *hash = set->files[file].hash;
     char path[MAX_PATH], found[AH_SHA256_TEXT];
@@ -165,14 +165,14 @@ static int fetch(const struct set *set, int file, const char *dir, const char *m
         }
         printf("%s: not the known file, fetching it again\n", path);
     }
-    if (mirror) {
-        AH_TRY(fetch_from(mirror, name, hash, path));
+    if (replica) {
+        AH_TRY(fetch_from(replica, name, hash, path));
     } else {
         int status = -1;
-        for (int m = 0; set->mirrors[m] && status < 0; m++) {
+        for (int m = 0; set->replicas[m] && status < 0; m++) {
             if (m)
                 fprintf(stderr, "accelhost data: %s; trying the next mirror\n", ah_error_text());
-            status = fetch_from(set->mirrors[m], name, hash, path);
+            status = fetch_from(set->replicas[m], name, hash, path);
             if (status == AH_EINTR || status == AH_ENOTIMPL)
                 break;
         }
@@ -198,10 +198,10 @@ int ah_cli_data(int argc, char **argv)
 {
     static const char *const words[] = {"--dir", "--mirror", "--help", NULL};
     const struct set *set = NULL;
-    const char *dir = NULL, *mirror = NULL, *root = getenv("ACCELHOST_DATA");
+    const char *dir = NULL, *replica = NULL, *root = getenv("ACCELHOST_DATA");
     char made[MAX_PATH];
     for (int i = 0; i < argc; i++) {
-        const char **value = !strcmp(argv[i], "--dir") ? &dir : !strcmp(argv[i], "--mirror") ? &mirror : NULL;
+        const char **value = !strcmp(argv[i], "--dir") ? &dir : !strcmp(argv[i], "--mirror") ? &replica : NULL;
         if (!strcmp(argv[i], "--version")) {
             puts("accelhost " AH_VERSION);
             return 0;
@@ -234,7 +234,7 @@ int ah_cli_data(int argc, char **argv)
     int status = ah_folder_make(dir);
     for (int file = 0; file < FILES && status == 0; file++) {
         fflush(stdout);
-        status = fetch(set, file, dir, mirror);
+        status = fetch(set, file, dir, replica);
     }
     if (status < 0)
         report_failure(set, dir, status);

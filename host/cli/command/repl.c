@@ -46,7 +46,7 @@ int ah_cli_repl(int argc, char **argv)
 {
     char chunk[80];
     struct repl_options options = {0};
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     struct ah_host host = {0};
     int status, first = ah_flags_read("repl", flags, FLAGS, print_help, argc, argv, &options);
     if (first < 0)
@@ -61,13 +61,13 @@ int ah_cli_repl(int argc, char **argv)
         return 2;
     ah_tell_to(ah_shutdown_report);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    AH_TRYGO(ah_rank_attach(&board), failed);
-    AH_TRYGO(ah_cli_seed(board), failed);
+    AH_TRYGO(ah_rank_attach(&control), failed);
+    AH_TRYGO(ah_cli_seed(control), failed);
     struct ah_host_options settings = {.jit_off = options.jit_off, .give_up = ah_shutdown_give_up};
     AH_TRYGO(ah_host_open(&host, &settings), failed);
     if (ah_shutdown_take_exit(&host) < 0)
         return ah_shutdown_fail(&host, ah_host_error(&host));
-    if (!board) {
+    if (!control) {
         ah_rank_show_alone();
         ah_interrupt_watch(host.lua); /* until the prompt takes Ctrl-C itself */
     }

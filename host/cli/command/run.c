@@ -133,7 +133,7 @@ static int tell_unread(struct ah_host *host)
 int ah_cli_run(int argc, char **argv)
 {
     struct run_options options = {.script_fd = -1};
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     struct ah_host host = {0};
     char module[4096];
     int status = 0, first = ah_flags_read("run", flags, FLAGS, print_help, argc, argv, &options);
@@ -147,8 +147,8 @@ int ah_cli_run(int argc, char **argv)
     /* A line is written when it is printed, into pipes and files too: a job that is killed has logged its last step. It
      * costs 1.4 us a line. */
     setvbuf(stdout, NULL, _IOLBF, 0);
-    AH_TRYGO(ah_rank_attach(&board), failed);
-    AH_TRYGO(ah_cli_seed(board), failed);
+    AH_TRYGO(ah_rank_attach(&control), failed);
+    AH_TRYGO(ah_cli_seed(control), failed);
     AH_TRYGO(ah_parent_attach(), failed);
     if (options.params)
         setenv("ACCELHOST_PARAMS", options.params, 1);
@@ -158,7 +158,7 @@ int ah_cli_run(int argc, char **argv)
         AH_TRYGO(limit_memory(options.max_memory), failed);
     if (ah_shutdown_take_exit(&host) < 0)
         return ah_shutdown_fail(&host, ah_host_error(&host));
-    if (!board) {
+    if (!control) {
         ah_rank_show_alone();
         ah_interrupt_watch(host.lua);
     }

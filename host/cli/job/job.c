@@ -63,8 +63,8 @@ void ah_job_close(struct ah_job *job)
             ah_rank_process_close(&job->rank[r]);
     for (int r = 0; r < job->size; r++)
         ah_job_close_channel(job, r);
-    ah_reaper_close(&job->warden);
-    ah_control_close(job->board);
+    ah_reaper_close(&job->reaper);
+    ah_control_close(job->control);
     if (job->epoll >= 0)
         close(job->epoll);
     free(job);
@@ -225,7 +225,7 @@ static void on_exit_of(struct ah_job *job, int rank)
     job->running--;
     ah_job_watch_source(job, rank, AH_JOB_EXIT, process->watch.fd, false);
     bool failed = process->code || process->signal;
-    ah_control_leave(job->board, job->first + rank, failed ? AH_RANK_DIED : AH_RANK_ENDED, NULL, false);
+    ah_control_leave(job->control, job->first + rank, failed ? AH_RANK_DIED : AH_RANK_ENDED, NULL, false);
     /* A rank may have reported a failure and still have left with 0. */
     failed |= atomic_load(&slot->state) == AH_RANK_FAILED;
     if (failed) {

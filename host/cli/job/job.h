@@ -7,7 +7,7 @@
  *
  * Nothing here is shared between jobs: several may run at once. The ranks die with the thread that started them, and
  * whatever kills this process, nothing of the job is left. SIGCHLD must not be ignored while a job runs, else how a
- * rank ended is known from its board only. One thread uses a job. */
+ * rank ended is known from its control block only. One thread uses a job. */
 #ifndef AH_CLI_JOB_H
 #define AH_CLI_JOB_H
 

@@ -1,5 +1,5 @@
-/* How a job ended, and who is to blame. Ranks order their failures by the board's clock; a rank that only lost a peer
- * says so there, and comes last. What must stay true: a rank that we ended is no failure of its own. */
+/* How a job ended, and who is to blame. Ranks order their failures by the control block's clock; a rank that only lost
+ * a peer says so there, and comes last. What must stay true: a rank that we ended is no failure of its own. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -72,7 +72,7 @@ static bool timed_out(const struct ah_job *job, int rank)
 static bool is_usage(const struct ah_job *job)
 {
     for (int r = 0; r < job->size; r++)
-        if (job->rank[r].code != 2 || ah_control_last_post(job->board, job->first + r, &(uint32_t){0}))
+        if (job->rank[r].code != 2 || ah_control_last_post(job->control, job->first + r, &(uint32_t){0}))
             return false;
     return true;
 }
@@ -120,11 +120,11 @@ void ah_job_list_ranks(const struct ah_job *job, const bool *listed, char *text,
 void ah_job_last_collective(const struct ah_job *job, int rank, char *text, size_t room)
 {
     uint32_t number;
-    const struct ah_call_record *post = ah_control_last_post(job->board, job->first + rank, &number);
+    const struct ah_call_record *post = ah_control_last_post(job->control, job->first + rank, &number);
     text[0] = 0;
     if (post)
-        snprintf(text, room, "; its last collective was %s #%u at %.*s", ah_call_record_name(post), number, AH_CALL_WHERE,
-                 post->where);
+        snprintf(text, room, "; its last collective was %s #%u at %.*s", ah_call_record_name(post), number,
+                 AH_CALL_WHERE, post->where);
 }
 
 /* A line for the ranks of one kind, if there are any. */

@@ -228,13 +228,13 @@ static int gather(struct ah_lua_job **jobs, int count, struct pollfd *at, int64_
 
 static bool has_news(struct ah_lua_job **jobs, int count, bool *all_told)
 {
-    bool news = false;
+    bool notification = false;
     *all_told = true;
     for (int i = 0; i < count; i++) {
-        news |= jobs[i]->events.first != NULL;
+        notification |= jobs[i]->events.first != NULL;
         *all_told &= jobs[i]->told;
     }
-    return news;
+    return notification;
 }
 
 static bool signals_wait(void)

@@ -1,4 +1,5 @@
-/* A job whose news become events in a queue, and the loop that waits for several such jobs (cli/job/job_object.h). */
+/* A job whose notifications become events in a queue, and the loop that waits for several such jobs
+ * (cli/job/job_object.h). */
 #ifndef AH_CLI_JOB_EVENTS_H
 #define AH_CLI_JOB_EVENTS_H
 

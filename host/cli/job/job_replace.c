@@ -1,6 +1,6 @@
-/* A rank that a signal has killed gets a new process: the same rank, pipes and slot of the board, on which its peers
- * see that it comes back and wait. What must stay true: the slot says so before the new process is there, and a rank
- * that cannot be replaced ends the job as it would without this. */
+/* A rank that a signal has killed gets a new process: the same rank, pipes and slot of the control block, on which its
+ * peers see that it comes back and wait. What must stay true: the slot says so before the new process is there, and a
+ * rank that cannot be replaced ends the job as it would without this. */
 #include <stdio.h>
 
 #include "base/status.h"
@@ -31,7 +31,7 @@ bool ah_job_replace(struct ah_job *job, int rank)
     if (!may_replace(job, rank))
         return false;
     ah_job_watch_returns(job); /* it may have come back before it was killed again */
-    if (!ah_control_replace(job->board, job->first + rank))
+    if (!ah_control_replace(job->control, job->first + rank))
         return false;
     note_loss(job, rank);
     int status = ah_job_start_again(job, rank);

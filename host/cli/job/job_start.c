@@ -1,5 +1,5 @@
-/* Starting a job: room for its descriptors, its board, its mark, its warden, then each rank with an environment of its
- * own. What must stay true: whatever fails, ah_job_close undoes what was done. */
+/* Starting a job: room for its descriptors, its control block, its mark, its reaper, then each rank with an environment
+ * of its own. What must stay true: whatever fails, ah_job_close undoes what was done. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -110,10 +110,10 @@ static int describe_job(const struct ah_job *job, struct ah_environment *environ
 {
     double share = floor((double)ah_cpu_count() / job->size);
     AH_TRY(describe_hosts(job, environment));
-    AH_TRY(ah_environment_set(environment, true, "WORLD_SIZE", "%d", job->board->size));
+    AH_TRY(ah_environment_set(environment, true, "WORLD_SIZE", "%d", job->control->size));
     AH_TRY(ah_environment_set(environment, true, "LOCAL_WORLD_SIZE", "%d", job->size));
     AH_TRY(ah_environment_set(environment, false, "MASTER_ADDR", "127.0.0.1"));
-    AH_TRY(ah_environment_set(environment, true, "ACCELHOST_BOARD", "%d", job->board->fd));
+    AH_TRY(ah_environment_set(environment, true, "ACCELHOST_BOARD", "%d", job->control->fd));
     AH_TRY(ah_environment_set(environment, true, AH_JOB_MARK, "%s", job->mark));
     if (job->options.timeout > 0)
         AH_TRY(ah_environment_set(environment, true, "ACCELHOST_TIMEOUT", "%.9g", job->options.timeout));
@@ -153,10 +153,10 @@ static int make_channel(struct ah_job *job, int rank, struct ah_rank_plan *plan,
 static int replace_rank(struct ah_job *job, int rank, const struct ah_rank_plan *plan)
 {
     struct ah_rank_process *process = &job->rank[rank];
-    ah_reaper_remove(&job->warden, process->pid);
+    ah_reaper_remove(&job->reaper, process->pid);
     ah_job_watch_source(job, rank, AH_JOB_EXIT, process->watch.fd, false);
     AH_TRY(ah_rank_process_replace(process, plan));
-    ah_reaper_add(&job->warden, process->pid);
+    ah_reaper_add(&job->reaper, process->pid);
     return ah_job_watch_source(job, rank, AH_JOB_EXIT, process->watch.fd, true);
 }
 
@@ -167,7 +167,7 @@ static int start_rank(struct ah_job *job, int rank, const struct ah_rank_plan *p
     if (status < 0)
         return ah_fail_prefix(status, "rank %d", job->first + rank);
     job->running++;
-    ah_reaper_add(&job->warden, process->pid);
+    ah_reaper_add(&job->reaper, process->pid);
     AH_TRY(ah_job_watch_source(job, rank, AH_JOB_EXIT, process->watch.fd, true));
     for (int s = 0; s < 2; s++) {
         job->open_pipes += process->pipe[s] >= 0;
@@ -191,8 +191,13 @@ static int start_ranks(struct ah_job *job, int first, int count, bool again)
     struct ah_environment environment;
     struct ah_affinity affinity;
     struct ah_rank_plan plan = {
-        .board = job->board, .argv = job->options.argv, .pipes = job->options.output, .keeps = job->options.recovers,
-        .script = job->options.script, .descriptors = job->descriptors, .channel = -1,
+        .control = job->control,
+        .argv = job->options.argv,
+        .pipes = job->options.output,
+        .keeps = job->options.recovers,
+        .script = job->options.script,
+        .descriptors = job->descriptors,
+        .channel = -1,
     };
     AH_TRY(ah_environment_copy(&environment));
     AH_TRYGO(describe_job(job, &environment), out);
@@ -239,7 +244,7 @@ int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
     job->first = options->hosts ? options->hosts->first[options->hosts->mine] : 0;
     snprintf(job->name, sizeof job->name, "%s", options->name ? options->name : "accelhost launch");
     job->deadline = job->alone_ns = -1;
-    job->warden.socket = -1;
+    job->reaper.socket = -1;
     job->started_ns = ah_now_ns();
     make_mark(job);
     job->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -250,16 +255,16 @@ int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
     AH_TRYGO(take_patience(job), out);
     int ranks = options->hosts ? options->hosts->first[options->hosts->count] : job->size;
     AH_TRYGO(make_room(ranks, options->hosts != NULL, &job->descriptors), out);
-    AH_TRYGO(ah_control_create(&job->board, ranks), out);
+    AH_TRYGO(ah_control_create(&job->control, ranks), out);
     if (options->recovers)
-        AH_TRYGO(ah_control_recover(job->board), out);
+        AH_TRYGO(ah_control_recover(job->control), out);
     if (options->hosts)
-        AH_TRYGO(ah_control_place(job->board, options->hosts), out);
-    job->board->header->stdout_is_terminal = options->terminal[0];
-    job->board->header->stderr_is_terminal = options->terminal[1];
-    job->board->header->columns = options->columns;
-    job->board->header->reports = true;
-    AH_TRYGO(ah_reaper_start(&job->warden, job->mark), out);
+        AH_TRYGO(ah_control_place(job->control, options->hosts), out);
+    job->control->header->stdout_is_terminal = options->terminal[0];
+    job->control->header->stderr_is_terminal = options->terminal[1];
+    job->control->header->columns = options->columns;
+    job->control->header->reports = true;
+    AH_TRYGO(ah_reaper_start(&job->reaper, job->mark), out);
     AH_TRYGO(start_ranks(job, 0, job->size, false), out);
     *out = job;
 out:

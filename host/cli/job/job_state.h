@@ -34,9 +34,9 @@ struct ah_loss {
 
 struct ah_job {
     struct ah_job_options options; /* argv, script and name as in the caller's: used after the start if it recovers */
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     struct ah_frames *channel[AH_MAX_RANKS]; /* NULL: none, or closed */
-    struct ah_reaper warden;
+    struct ah_reaper reaper;
     int epoll;
     char mark[256];
     char name[48];
@@ -90,10 +90,10 @@ void ah_job_watch(struct ah_job *job, int64_t now);
 /* When to look next. */
 int64_t ah_job_next_watch(const struct ah_job *job, int64_t now);
 
-/* The slot on the board of a rank that runs here. */
+/* The slot on the control block of a rank that runs here. */
 static inline struct ah_rank_entry *ah_job_slot(const struct ah_job *job, int rank)
 {
-    return ah_rank_entry(job->board, job->first + rank);
+    return ah_rank_entry(job->control, job->first + rank);
 }
 
 /* "rank 2" or "ranks 0, 2, 4-7", of those that run here, by their numbers in the job */

@@ -75,7 +75,7 @@ static void become_rank(const struct ah_rank_plan *plan, const int output[2], pi
     for (int s = 0; s < 2; s++)
         if (output[s] >= 0)
             dup2(output[s], s ? STDERR_FILENO : STDOUT_FILENO);
-    ah_control_hand_over(plan->board);
+    ah_control_hand_over(plan->control);
     if (plan->script >= 0)
         fcntl(plan->script, F_SETFD, 0);
     if (plan->channel >= 0)
@@ -190,7 +190,7 @@ bool ah_rank_process_look_stopped(struct ah_rank_process *process)
 {
     siginfo_t info = {0};
     if (!process->running || process->killed)
-        return false; /* what we do to it then is no news */
+        return false; /* what we do to it then is no notifications */
     if (waitid(P_PID, (id_t)process->pid, &info, WSTOPPED | WCONTINUED | WNOHANG) || !info.si_pid)
         return false;
     process->stopped = info.si_code == CLD_STOPPED;

@@ -28,7 +28,7 @@ struct ah_rank_process {
 
 /* What all ranks of a job have in common. */
 struct ah_rank_plan {
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     char **argv;          /* of the host, argv[0] included */
     char **environment;
     bool pipes;           /* its output goes to pipes, else to this process's own */
@@ -48,7 +48,7 @@ int ah_rank_process_replace(struct ah_rank_process *process, const struct ah_ran
 void ah_rank_process_let_go(struct ah_rank_process *process);
 /* Signal the process and its group; one that is stopped goes on to see it. */
 void ah_rank_process_signal(struct ah_rank_process *process, int number);
-/* Learn whether it has ended; true when that is news. */
+/* Learn whether it has ended; true when that is notifications. */
 bool ah_rank_process_look(struct ah_rank_process *process);
 /* Learn whether it was stopped or goes on; true when it was stopped since the last look. */
 bool ah_rank_process_look_stopped(struct ah_rank_process *process);

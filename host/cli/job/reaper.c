@@ -62,10 +62,10 @@ static void watch(int socket, const char *mark)
     _exit(0);
 }
 
-int ah_reaper_start(struct ah_reaper *warden, const char *mark)
+int ah_reaper_start(struct ah_reaper *reaper, const char *mark)
 {
     int ends[2];
-    *warden = (struct ah_reaper){.socket = -1};
+    *reaper = (struct ah_reaper){.socket = -1};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
         return ah_fail(AH_EIO, "cannot make a socket pair: %s", strerror(errno));
     pid_t pid = fork();
@@ -76,33 +76,33 @@ int ah_reaper_start(struct ah_reaper *warden, const char *mark)
         close(ends[1]);
         return ah_fail(AH_EIO, "cannot start a process: %s", strerror(errno));
     }
-    *warden = (struct ah_reaper){.pid = pid, .socket = ends[1]};
+    *reaper = (struct ah_reaper){.pid = pid, .socket = ends[1]};
     return 0;
 }
 
-static void tell(struct ah_reaper *warden, pid_t group)
+static void tell(struct ah_reaper *reaper, pid_t group)
 {
-    if (warden->socket >= 0)
-        send(warden->socket, &group, sizeof group, MSG_NOSIGNAL);
+    if (reaper->socket >= 0)
+        send(reaper->socket, &group, sizeof group, MSG_NOSIGNAL);
 }
 
-void ah_reaper_add(struct ah_reaper *warden, pid_t group)
+void ah_reaper_add(struct ah_reaper *reaper, pid_t group)
 {
-    tell(warden, group);
+    tell(reaper, group);
 }
 
-void ah_reaper_remove(struct ah_reaper *warden, pid_t group)
+void ah_reaper_remove(struct ah_reaper *reaper, pid_t group)
 {
-    tell(warden, -group);
+    tell(reaper, -group);
 }
 
-void ah_reaper_close(struct ah_reaper *warden)
+void ah_reaper_close(struct ah_reaper *reaper)
 {
-    if (warden->socket < 0)
+    if (reaper->socket < 0)
         return;
-    tell(warden, 0);
-    close(warden->socket);
-    while (waitpid(warden->pid, NULL, 0) < 0 && errno == EINTR)
+    tell(reaper, 0);
+    close(reaper->socket);
+    while (waitpid(reaper->pid, NULL, 0) < 0 && errno == EINTR)
         ;
-    *warden = (struct ah_reaper){.socket = -1};
+    *reaper = (struct ah_reaper){.socket = -1};
 }

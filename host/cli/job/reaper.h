@@ -9,16 +9,16 @@
 
 struct ah_reaper {
     pid_t pid;
-    int socket; /* its end here; -1 without a warden */
+    int socket; /* its end here; -1 without a reaper */
 };
 
 /* For the job with this mark (cli/job/orphans.h). */
-int ah_reaper_start(struct ah_reaper *warden, const char *mark);
+int ah_reaper_start(struct ah_reaper *reaper, const char *mark);
 /* The group of another rank. */
-void ah_reaper_add(struct ah_reaper *warden, pid_t group);
+void ah_reaper_add(struct ah_reaper *reaper, pid_t group);
 /* A rank has ended and is replaced: its group is nobody's. */
-void ah_reaper_remove(struct ah_reaper *warden, pid_t group);
+void ah_reaper_remove(struct ah_reaper *reaper, pid_t group);
 /* The job has ended and left nothing. */
-void ah_reaper_close(struct ah_reaper *warden);
+void ah_reaper_close(struct ah_reaper *reaper);
 
 #endif

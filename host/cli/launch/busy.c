@@ -1,5 +1,5 @@
-/* Ranks of other jobs are counted on their boards. The load average is that of the whole machine, so it is compared
- * with the machine's processors, not with this process's: in a container others use the rest. */
+/* Ranks of other jobs are counted on their control blocks. The load average is that of the whole machine, so it is
+ * compared with the machine's processors, not with this process's: in a container others use the rest. */
 #include "cli/launch/busy.h"
 
 #include <stdio.h>
@@ -11,11 +11,11 @@
 
 enum { JOBS = 64 };
 
-static int busy_ranks(struct ah_control_block *board)
+static int busy_ranks(struct ah_control_block *control)
 {
     int running = 0;
-    for (int r = 0; r < board->size; r++)
-        running += ah_control_is_local(board, r) && atomic_load(&ah_rank_entry(board, r)->state) == AH_RANK_RUNNING;
+    for (int r = 0; r < control->size; r++)
+        running += ah_control_is_local(control, r) && atomic_load(&ah_rank_entry(control, r)->state) == AH_RANK_RUNNING;
     return running;
 }
 
@@ -25,10 +25,10 @@ static int busy_others(int *pid)
     struct ah_seen_job jobs[JOBS];
     int count = ah_jobs_see(jobs, JOBS), ranks = 0;
     for (int i = 0; i < count; i++) {
-        int running = busy_ranks(jobs[i].board);
+        int running = busy_ranks(jobs[i].control);
         *pid = running ? jobs[i].pid : *pid;
         ranks += running;
-        ah_control_close(jobs[i].board);
+        ah_control_close(jobs[i].control);
     }
     return ranks;
 }

@@ -1,4 +1,4 @@
-/* accelhost launch: settings in, attempts out. Each attempt is a job of its own with a new board
+/* accelhost launch: settings in, attempts out. Each attempt is a job of its own with a new control block
  * (cli/launch/attempt.h); after one that failed the next begins, as often as --max_restarts says. */
 #include <errno.h>
 #include <signal.h>
@@ -299,7 +299,7 @@ static int run_attempts(struct launch *launch, int *code)
 /* What cli/job/job_start.c tells ranks of our own. */
 static int hand_over(struct launch *launch, int *code)
 {
-    const char *wire = getenv("ACCELHOST_WIRE");
+    const char *transport = getenv("ACCELHOST_WIRE");
     if (launch->attempt.job.script >= 0)
         return ah_fail(AH_EINVAL, "a script that is read from a stream reaches ranks of this launcher only");
     pass_variables(launch, false);
@@ -308,8 +308,8 @@ static int hand_over(struct launch *launch, int *code)
     pass_setting(launch, "ACCELHOST_SECRET_FILE", AH_SETTING_secret_file);
     pass_setting(launch, "ACCELHOST_RDZV_ID", AH_SETTING_rdzv_id);
     pass_setting(launch, "OMP_NUM_THREADS", AH_SETTING_num_cpu_threads_per_process);
-    if (wire)
-        pass(launch, "ACCELHOST_WIRE=%s", wire);
+    if (transport)
+        pass(launch, "ACCELHOST_WIRE=%s", transport);
     *code = 0;
     return ah_launch_hand_over(launch->settings, launch->attempt.job.argv, launch->variables);
 }

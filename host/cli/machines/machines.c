@@ -45,9 +45,9 @@ int ah_machines_open(struct ah_machines **out, const struct ah_machines_options 
         return ah_fail(AH_ENOMEM, "out of memory");
     machines->options = *options;
     machines->claims = options->number >= 0;
-    machines->link.news = -1;
+    machines->link.notification = -1;
     machines->generation = -1;
-    machines->hosts.wire = "tcp";
+    machines->hosts.transport = "tcp";
     AH_TRYGO(ah_secret_find(&machines->secret, options->secret_file, NULL), failed);
     AH_TRYGO(ah_secret_need(&machines->secret, options->address), failed);
     machines->place = (struct ah_store_place){
@@ -56,7 +56,7 @@ int ah_machines_open(struct ah_machines **out, const struct ah_machines_options 
     };
     AH_TRYGO(serve(machines), failed);
     if (machines->server)
-        AH_TRYGO(ah_coordinator_open(&machines->desk, &machines->place, &machines->options), failed);
+        AH_TRYGO(ah_coordinator_open(&machines->coordinator, &machines->place, &machines->options), failed);
     *out = machines;
     return 0;
 failed:
@@ -86,7 +86,7 @@ static void unlink_machines(struct ah_machines *machines)
         return;
     ah_machine_link_close(&machines->link, !machines->told);
     machines->linked = false;
-    machines->link.news = -1;
+    machines->link.notification = -1;
 }
 
 void ah_machines_close(struct ah_machines *machines)
@@ -98,7 +98,7 @@ void ah_machines_close(struct ah_machines *machines)
     if (machines->linked && machines->server)
         await_others(machines);
     unlink_machines(machines);
-    ah_coordinator_close(&machines->desk);
+    ah_coordinator_close(&machines->coordinator);
     ah_store_end(machines->ranks);
     ah_store_end(machines->server);
     free(machines);
@@ -121,35 +121,35 @@ int ah_machines_restarts(const struct ah_machines *machines)
 
 int ah_machines_fd(const struct ah_machines *machines)
 {
-    return machines->link.news;
+    return machines->link.notification;
 }
 
 /* Attempts. */
 
-static int serve_ranks(struct ah_machines *machines, struct ah_rendezvous *meeting)
+static int serve_ranks(struct ah_machines *machines, struct ah_rendezvous *rendezvous)
 {
     struct ah_store_place place = machines->place;
     ah_store_end(machines->ranks);
     machines->ranks = NULL;
     place.host = ah_address_to_listen(machines->options.address);
     place.port = 0;
-    place.generation = (uint64_t)meeting->generation;
+    place.generation = (uint64_t)rendezvous->generation;
     AH_TRY(ah_store_serve(&machines->ranks, &place));
-    meeting->port = ah_store_port(machines->ranks);
+    rendezvous->port = ah_store_port(machines->ranks);
     return 0;
 }
 
 /* The first machine's part. */
-static int call_others(struct ah_machines *machines, struct ah_rendezvous *meeting, bool (*stop)(void *context),
+static int call_others(struct ah_machines *machines, struct ah_rendezvous *rendezvous, bool (*stop)(void *context),
                        void *context)
 {
     int status;
-    AH_TRYGO(ah_coordinator_call(&machines->desk, stop, context), refused);
-    AH_TRYGO(serve_ranks(machines, meeting), refused);
-    AH_TRYGO(ah_coordinator_answer(&machines->desk, meeting), refused);
+    AH_TRYGO(ah_coordinator_call(&machines->coordinator, stop, context), refused);
+    AH_TRYGO(serve_ranks(machines, rendezvous), refused);
+    AH_TRYGO(ah_coordinator_answer(&machines->coordinator, rendezvous), refused);
     return 0;
 refused:
-    return ah_coordinator_refuse(&machines->desk, status);
+    return ah_coordinator_refuse(&machines->coordinator, status);
 }
 
 static struct ah_membership describe(const struct ah_machines *machines)
@@ -181,27 +181,27 @@ static int count_expected(struct ah_machines *machines)
 int ah_machines_begin(struct ah_machines *machines, bool counts, bool (*stop)(void *context), void *context)
 {
     int status, next = machines->generation + 1, expected = count_expected(machines);
-    struct ah_rendezvous meeting = {.mine = describe(machines), .restarts = machines->restarts + counts};
-    memcpy(meeting.job, machines->job, sizeof meeting.job);
+    struct ah_rendezvous rendezvous = {.mine = describe(machines), .restarts = machines->restarts + counts};
+    memcpy(rendezvous.job, machines->job, sizeof rendezvous.job);
     unlink_machines(machines);
     if (machines->server)
-        AH_TRY(ah_coordinator_begin(&machines->desk, &meeting.mine, next, expected));
-    AH_TRYGO(ah_rendezvous_enter(&meeting, &machines->place, next), failed);
+        AH_TRY(ah_coordinator_begin(&machines->coordinator, &rendezvous.mine, next, expected));
+    AH_TRYGO(ah_rendezvous_enter(&rendezvous, &machines->place, next), failed);
     if (machines->server)
-        AH_TRYGO(call_others(machines, &meeting, stop, context), failed);
-    AH_TRYGO(ah_rendezvous_await(&meeting, stop, context, &machines->hosts), failed);
-    memcpy(machines->job, meeting.job, sizeof machines->job);
-    machines->generation = meeting.generation;
-    machines->restarts = meeting.restarts;
+        AH_TRYGO(call_others(machines, &rendezvous, stop, context), failed);
+    AH_TRYGO(ah_rendezvous_await(&rendezvous, stop, context, &machines->hosts), failed);
+    memcpy(machines->job, rendezvous.job, sizeof machines->job);
+    machines->generation = rendezvous.generation;
+    machines->restarts = rendezvous.restarts;
     machines->told = false;
     machines->told_trouble = 0;
     machines->hosts.store = machines->place;
-    machines->hosts.store.port = meeting.port;
-    machines->hosts.store.generation = (uint64_t)meeting.generation;
+    machines->hosts.store.port = rendezvous.port;
+    machines->hosts.store.generation = (uint64_t)rendezvous.generation;
     machines->linked = true;
-    return ah_machine_link_open(&machines->link, &meeting, machines->hosts.mine, machines->hosts.count);
+    return ah_machine_link_open(&machines->link, &rendezvous, machines->hosts.mine, machines->hosts.count);
 failed:
-    ah_rendezvous_leave(&meeting);
+    ah_rendezvous_leave(&rendezvous);
     return status;
 }
 
@@ -226,7 +226,8 @@ static void open_door(struct ah_machines *machines)
     link->knocks = 0;
     pthread_mutex_unlock(&link->lock);
     for (int i = 0; i < count && machines->server; i++)
-        if (ah_coordinator_knock(&machines->desk, knock[i], machines->restarts >= machines->options.restarts, name))
+        if (ah_coordinator_knock(&machines->coordinator, knock[i], machines->restarts >= machines->options.restarts,
+                                 name))
             ah_machine_link_post(link, "join %" PRId64 " %s", knock[i], name);
 }
 
@@ -235,7 +236,7 @@ bool ah_machines_trouble(struct ah_machines *machines, int *signal)
     struct ah_machine_link *link = &machines->link;
     uint64_t count;
     int first, order;
-    while (read(link->news, &count, sizeof count) > 0)
+    while (read(link->notification, &count, sizeof count) > 0)
         continue;
     open_door(machines);
     pthread_mutex_lock(&link->lock);
@@ -251,9 +252,9 @@ bool ah_machines_trouble(struct ah_machines *machines, int *signal)
     }
     pthread_mutex_unlock(&link->lock);
     *signal = order;
-    bool news = first && !machines->told_trouble;
+    bool notification = first && !machines->told_trouble;
     machines->told_trouble |= first != 0;
-    return news;
+    return notification;
 }
 
 void ah_machines_tell(struct ah_machines *machines, int signal)

@@ -49,7 +49,7 @@ int ah_machines_restarts(const struct ah_machines *machines);
 /* Is the first machine gone, at which all would meet again? */
 bool ah_machines_is_lost(struct ah_machines *machines);
 
-/* Readable when there is news. */
+/* Readable when there is notifications. */
 int ah_machines_fd(const struct ah_machines *machines);
 /* Something has happened to another machine in this attempt: true, once. `signal` is the one by which its launcher was
  * asked to end the job, SIGTERM where all start anew because it leaves or has come, or 0: a rank has failed there, or

@@ -1,4 +1,5 @@
-/* The roll is closed when the most machines have come, or enough of them and the time of the last call has passed. */
+/* The member table is closed when the most machines have come, or enough of them and the time of the last call has
+ * passed. */
 #include "cli/machines/machines_coordinator.h"
 
 #include <inttypes.h>
@@ -15,43 +16,44 @@ static const int64_t line_ns = INT64_C(5000000000);   /* for a line that its mac
 static const int64_t moment_ns = INT64_C(1000000000); /* for newcomers, once all are here that were there before */
 static const int64_t refuse_ns = INT64_C(3000000000); /* for all to read why there is no table */
 
-static int set(struct ah_coordinator *desk, const char *key, const char *text)
+static int set(struct ah_coordinator *coordinator, const char *key, const char *text)
 {
-    return ah_store_set(desk->store, key, text, strlen(text));
+    return ah_store_set(coordinator->store, key, text, strlen(text));
 }
 
-int ah_coordinator_open(struct ah_coordinator *desk, const struct ah_store_place *place, const struct ah_machines_options *options)
+int ah_coordinator_open(struct ah_coordinator *coordinator, const struct ah_store_place *place,
+                        const struct ah_machines_options *options)
 {
     char job[AH_MACHINES_JOB];
-    desk->options = options;
-    AH_TRY(ah_store_connect(&desk->store, place, line_ns));
+    coordinator->options = options;
+    AH_TRY(ah_store_connect(&coordinator->store, place, line_ns));
     snprintf(job, sizeof job, "%d.%" PRId64, (int)getpid(), ah_now_ns());
-    return set(desk, "job", job);
+    return set(coordinator, "job", job);
 }
 
-void ah_coordinator_close(struct ah_coordinator *desk)
+void ah_coordinator_close(struct ah_coordinator *coordinator)
 {
-    ah_store_close(desk->store);
-    desk->store = NULL;
+    ah_store_close(coordinator->store);
+    coordinator->store = NULL;
 }
 
-static void say_missing(struct ah_coordinator *desk, const char *text)
+static void say_missing(struct ah_coordinator *coordinator, const char *text)
 {
     char key[32];
-    snprintf(key, sizeof key, "missing/%d", desk->generation);
-    set(desk, key, text);
+    snprintf(key, sizeof key, "missing/%d", coordinator->generation);
+    set(coordinator, key, text);
 }
 
-static void tell_place(struct ah_coordinator *desk, int64_t place, int status, const char *text)
+static void tell_place(struct ah_coordinator *coordinator, int64_t place, int status, const char *text)
 {
     char key[64], answer[1024];
-    snprintf(key, sizeof key, "answer/%d/%" PRId64, desk->generation, place);
+    snprintf(key, sizeof key, "answer/%d/%" PRId64, coordinator->generation, place);
     snprintf(answer, sizeof answer, "%d %s", status, text);
-    set(desk, key, answer);
+    set(coordinator, key, answer);
 }
 
 /* The lists of a generation that nobody reads any more. */
-static void forget(struct ah_coordinator *desk, int generation)
+static void forget(struct ah_coordinator *coordinator, int generation)
 {
     static const char *const lists[] = {"hosts", "events", "answer"};
     for (size_t l = 0; l < sizeof lists / sizeof *lists && generation >= 0; l++) {
@@ -59,126 +61,127 @@ static void forget(struct ah_coordinator *desk, int generation)
         for (int i = 0; was; i++) {
             char key[48];
             snprintf(key, sizeof key, "%s/%d/%d", lists[l], generation, i);
-            if (ah_store_delete(desk->store, key, &was) < 0)
+            if (ah_store_delete(coordinator->store, key, &was) < 0)
                 return;
         }
     }
 }
 
-int ah_coordinator_begin(struct ah_coordinator *desk, const struct ah_membership *mine, int generation, int expected)
+int ah_coordinator_begin(struct ah_coordinator *coordinator, const struct ah_membership *mine, int generation,
+                         int expected)
 {
     char text[16];
-    desk->mine = *mine;
-    desk->roll = (struct ah_member_table){.mine = &desk->mine};
-    desk->generation = generation;
-    desk->expected = expected;
-    desk->heard = 0;
-    desk->here = 0;
-    desk->enough_ns = 0;
-    desk->told = false;
-    desk->begin_ns = ah_now_ns();
-    forget(desk, generation - 2);
+    coordinator->mine = *mine;
+    coordinator->member_table = (struct ah_member_table){.mine = &coordinator->mine};
+    coordinator->generation = generation;
+    coordinator->expected = expected;
+    coordinator->heard = 0;
+    coordinator->here = 0;
+    coordinator->enough_ns = 0;
+    coordinator->told = false;
+    coordinator->begin_ns = ah_now_ns();
+    forget(coordinator, generation - 2);
     snprintf(text, sizeof text, "%d", generation);
-    return set(desk, "generation", text);
+    return set(coordinator, "generation", text);
 }
 
-/* The roll. */
+/* The member table. */
 
-static int fetch_line(struct ah_coordinator *desk, int64_t place, char **text)
+static int fetch_line(struct ah_coordinator *coordinator, int64_t place, char **text)
 {
     char key[48];
     size_t bytes;
-    snprintf(key, sizeof key, "hosts/%d/%" PRId64, desk->generation, place);
-    return ah_store_get(desk->store, key, text, &bytes, line_ns);
+    snprintf(key, sizeof key, "hosts/%d/%" PRId64, coordinator->generation, place);
+    return ah_store_get(coordinator->store, key, text, &bytes, line_ns);
 }
 
 /* What contradicts ends the first meeting, where nobody knows who is right, and later turns the newcomer away. */
-static int take(struct ah_coordinator *desk, int64_t place)
+static int take(struct ah_coordinator *coordinator, int64_t place)
 {
     char *text;
-    AH_TRY(fetch_line(desk, place, &text));
-    int status = ah_member_table_add(&desk->roll, text, place);
+    AH_TRY(fetch_line(coordinator, place, &text));
+    int status = ah_member_table_add(&coordinator->member_table, text, place);
     free(text);
-    if (status == 0 || !desk->generation)
+    if (status == 0 || !coordinator->generation)
         return status;
-    tell_place(desk, place, status, ah_error_text());
+    tell_place(coordinator, place, status, ah_error_text());
     return 0;
 }
 
 /* The next event: who has come (+1) or gone (-1); *place -1: nobody. */
-static int next_event(struct ah_coordinator *desk, int *step, int64_t *place)
+static int next_event(struct ah_coordinator *coordinator, int *step, int64_t *place)
 {
     char key[48], word[16], *line;
     size_t bytes;
     *place = -1;
-    snprintf(key, sizeof key, "events/%d/%" PRId64, desk->generation, desk->heard);
-    int status = ah_store_get(desk->store, key, &line, &bytes, slice_ns);
+    snprintf(key, sizeof key, "events/%d/%" PRId64, coordinator->generation, coordinator->heard);
+    int status = ah_store_get(coordinator->store, key, &line, &bytes, slice_ns);
     if (status < 0)
-        return status == AH_ETIMEOUT && !ah_store_is_closed(desk->store) ? 0 : status;
-    desk->heard++;
+        return status == AH_ETIMEOUT && !ah_store_is_closed(coordinator->store) ? 0 : status;
+    coordinator->heard++;
     bool read = sscanf(line, "%15s %" SCNd64, word, place) == 2;
     *step = !read ? 0 : !strcmp(word, "here") - !strcmp(word, "gone");
-    desk->here += *step;
+    coordinator->here += *step;
     if (!*step)
         *place = -1;
     free(line);
     return 0;
 }
 
-static int hear(struct ah_coordinator *desk)
+static int hear(struct ah_coordinator *coordinator)
 {
     int step;
     int64_t place;
-    AH_TRY(next_event(desk, &step, &place));
+    AH_TRY(next_event(coordinator, &step, &place));
     if (place >= 0 && step > 0)
-        return take(desk, place);
+        return take(coordinator, place);
     if (place >= 0)
-        ah_member_table_drop(&desk->roll, place);
+        ah_member_table_drop(&coordinator->member_table, place);
     return 0;
 }
 
-static bool is_complete(struct ah_coordinator *desk)
+static bool is_complete(struct ah_coordinator *coordinator)
 {
-    const struct ah_machines_options *options = desk->options;
+    const struct ah_machines_options *options = coordinator->options;
     int64_t now = ah_now_ns(), last_call_ns = (int64_t)(options->last_call * 1e9);
-    if (desk->roll.count < options->least)
-        desk->enough_ns = 0;
-    else if (!desk->enough_ns)
-        desk->enough_ns = now;
-    if (desk->roll.count == options->machines)
+    if (coordinator->member_table.count < options->least)
+        coordinator->enough_ns = 0;
+    else if (!coordinator->enough_ns)
+        coordinator->enough_ns = now;
+    if (coordinator->member_table.count == options->machines)
         return true;
-    if (desk->expected && desk->roll.count >= desk->expected && last_call_ns > moment_ns)
+    if (coordinator->expected && coordinator->member_table.count >= coordinator->expected && last_call_ns > moment_ns)
         last_call_ns = moment_ns;
-    return desk->enough_ns && now >= desk->enough_ns + last_call_ns;
+    return coordinator->enough_ns && now >= coordinator->enough_ns + last_call_ns;
 }
 
-static int look_at_clock(struct ah_coordinator *desk)
+static int look_at_clock(struct ah_coordinator *coordinator)
 {
-    const struct ah_membership *mine = &desk->mine;
-    int64_t waited = ah_now_ns() - desk->begin_ns;
-    int least = desk->options->least, more = least - desk->roll.count;
+    const struct ah_membership *mine = &coordinator->mine;
+    int64_t waited = ah_now_ns() - coordinator->begin_ns;
+    int least = coordinator->options->least, more = least - coordinator->member_table.count;
     char missing[512];
     if (more <= 0 || (waited <= mine->patience_ns && waited <= mine->timeout_ns))
         return 0;
-    if (least < desk->options->machines)
+    if (least < coordinator->options->machines)
         snprintf(missing, sizeof missing, "%d more of at least %d machines", more, least);
     else
-        ah_member_table_missing(&desk->roll, missing, sizeof missing);
+        ah_member_table_missing(&coordinator->member_table, missing, sizeof missing);
     if (waited > mine->timeout_ns)
         return ah_fail(AH_ETIMEOUT, "%s: did not come within %.3g s: %s", mine->name, (double)mine->timeout_ns / 1e9,
                        missing);
-    if (!desk->told)
+    if (!coordinator->told)
         ah_tell("machine (%s) has waited %.3g s for %s", mine->name, (double)mine->patience_ns / 1e9, missing);
-    desk->told = true;
-    say_missing(desk, missing);
+    coordinator->told = true;
+    say_missing(coordinator, missing);
     return 0;
 }
 
-int ah_coordinator_call(struct ah_coordinator *desk, bool (*stop)(void *context), void *context)
+int ah_coordinator_call(struct ah_coordinator *coordinator, bool (*stop)(void *context), void *context)
 {
-    while (!is_complete(desk)) {
-        AH_TRY(hear(desk));
-        AH_TRY(look_at_clock(desk));
+    while (!is_complete(coordinator)) {
+        AH_TRY(hear(coordinator));
+        AH_TRY(look_at_clock(coordinator));
         if (stop && stop(context))
             return ah_fail(AH_EPEER, "asked to end while the machines of the job came together");
     }
@@ -186,87 +189,87 @@ int ah_coordinator_call(struct ah_coordinator *desk, bool (*stop)(void *context)
 }
 
 /* Where their number varies, what the machines told of theirs is an order. */
-static void number_anew(struct ah_member_table *roll)
+static void number_anew(struct ah_member_table *member_table)
 {
     int number[AH_HOSTS_MAX];
-    for (int i = 0; i < roll->count; i++) {
-        int own = roll->host[i].number;
+    for (int i = 0; i < member_table->count; i++) {
+        int own = member_table->host[i].number;
         number[i] = 0;
-        for (int j = 0; j < roll->count; j++) {
-            int other = roll->host[j].number;
+        for (int j = 0; j < member_table->count; j++) {
+            int other = member_table->host[j].number;
             bool before = own < 0 ? other >= 0 || j < i : other >= 0 && other < own;
             number[i] += before;
         }
     }
-    for (int i = 0; i < roll->count; i++)
-        roll->host[i].number = number[i];
+    for (int i = 0; i < member_table->count; i++)
+        member_table->host[i].number = number[i];
 }
 
-int ah_coordinator_answer(struct ah_coordinator *desk, const struct ah_rendezvous *meeting)
+int ah_coordinator_answer(struct ah_coordinator *coordinator, const struct ah_rendezvous *rendezvous)
 {
     static char text[AH_MACHINES_ANSWER];
-    struct ah_rendezvous told = {.restarts = meeting->restarts, .port = meeting->port};
-    struct ah_member_table ordered = desk->roll;
+    struct ah_rendezvous told = {.restarts = rendezvous->restarts, .port = rendezvous->port};
+    struct ah_member_table ordered = coordinator->member_table;
     struct ah_hosts hosts;
     int order[AH_HOSTS_MAX];
     char key[64];
-    if (desk->options->least < desk->options->machines)
+    if (coordinator->options->least < coordinator->options->machines)
         number_anew(&ordered);
     ah_member_table_order(&ordered, order);
     AH_TRY(ah_member_table_make(&ordered, order, &hosts));
     for (int h = 0; h < hosts.count; h++)
         told.places[h] = ordered.place[order[h]];
-    snprintf(text, sizeof text, "a place among the job's %d machines", desk->options->machines);
-    say_missing(desk, text);
+    snprintf(text, sizeof text, "a place among the job's %d machines", coordinator->options->machines);
+    say_missing(coordinator, text);
     for (hosts.mine = 0; hosts.mine < hosts.count; hosts.mine++) {
-        snprintf(key, sizeof key, "answer/%d/%" PRId64, desk->generation, told.places[hosts.mine]);
+        snprintf(key, sizeof key, "answer/%d/%" PRId64, coordinator->generation, told.places[hosts.mine]);
         int bytes = ah_rendezvous_write(&told, &hosts, text, sizeof text);
-        AH_TRY(ah_store_set(desk->store, key, text, (size_t)bytes));
+        AH_TRY(ah_store_set(coordinator->store, key, text, (size_t)bytes));
     }
     return 0;
 }
 
 /* Until only this machine's own launcher is left. */
-static void await_leaving(struct ah_coordinator *desk)
+static void await_leaving(struct ah_coordinator *coordinator)
 {
     int step;
     int64_t place, until = ah_now_ns() + refuse_ns;
-    while (next_event(desk, &step, &place) == 0 && ah_now_ns() < until)
-        if (place < 0 && desk->here <= 1)
+    while (next_event(coordinator, &step, &place) == 0 && ah_now_ns() < until)
+        if (place < 0 && coordinator->here <= 1)
             return;
 }
 
-int ah_coordinator_refuse(struct ah_coordinator *desk, int status)
+int ah_coordinator_refuse(struct ah_coordinator *coordinator, int status)
 {
     char reason[768];
     snprintf(reason, sizeof reason, "%s", ah_error_text());
-    for (int64_t place = 0; place < desk->heard + AH_HOSTS_MAX; place++)
-        tell_place(desk, place, status, reason);
-    await_leaving(desk);
+    for (int64_t place = 0; place < coordinator->heard + AH_HOSTS_MAX; place++)
+        tell_place(coordinator, place, status, reason);
+    await_leaving(coordinator);
     return ah_fail(status, "%s", reason);
 }
 
-bool ah_coordinator_knock(struct ah_coordinator *desk, int64_t place, bool last, char name[AH_HOST_NAME])
+bool ah_coordinator_knock(struct ah_coordinator *coordinator, int64_t place, bool last, char name[AH_HOST_NAME])
 {
-    struct ah_member_table roll = desk->roll;
+    struct ah_member_table member_table = coordinator->member_table;
     char *text, reason[160];
-    if (roll.count == desk->options->machines) {
-        snprintf(reason, sizeof reason, "the job has its %d machines already, the first of them %s", roll.count,
-                 desk->mine.name);
+    if (member_table.count == coordinator->options->machines) {
+        snprintf(reason, sizeof reason, "the job has its %d machines already, the first of them %s", member_table.count,
+                 coordinator->mine.name);
         if (last)
-            tell_place(desk, place, AH_EINVAL, reason);
+            tell_place(coordinator, place, AH_EINVAL, reason);
         return false;
     }
-    if (fetch_line(desk, place, &text) < 0)
+    if (fetch_line(coordinator, place, &text) < 0)
         return false;
-    for (int i = 0; i < roll.count; i++)
-        roll.host[i].number = -1; /* who has its number may be gone, and nobody knows yet */
-    int status = ah_member_table_add(&roll, text, place);
+    for (int i = 0; i < member_table.count; i++)
+        member_table.host[i].number = -1; /* who has its number may be gone, and nobody knows yet */
+    int status = ah_member_table_add(&member_table, text, place);
     free(text);
     if (status < 0) {
-        tell_place(desk, place, status, ah_error_text());
+        tell_place(coordinator, place, status, ah_error_text());
         return false;
     }
-    memcpy(name, roll.host[roll.count - 1].name, AH_HOST_NAME);
+    memcpy(name, member_table.host[member_table.count - 1].name, AH_HOST_NAME);
     return true;
 }

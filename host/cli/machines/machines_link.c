@@ -121,7 +121,7 @@ static void take(struct ah_machine_link *link, const char *line)
 static void tell(struct ah_machine_link *link)
 {
     uint64_t one = 1;
-    while (write(link->news, &one, sizeof one) < 0 && errno == EINTR)
+    while (write(link->notification, &one, sizeof one) < 0 && errno == EINTR)
         continue;
     pthread_cond_broadcast(&link->change);
 }
@@ -193,17 +193,17 @@ static void *run(void *context)
     }
 }
 
-int ah_machine_link_open(struct ah_machine_link *link, struct ah_rendezvous *meeting, int mine, int count)
+int ah_machine_link_open(struct ah_machine_link *link, struct ah_rendezvous *rendezvous, int mine, int count)
 {
     *link = (struct ah_machine_link){
-        .store = meeting->store, .generation = meeting->generation, .mine = mine, .count = count,
+        .store = rendezvous->store, .generation = rendezvous->generation, .mine = mine, .count = count,
     };
-    memcpy(link->places, meeting->places, sizeof link->places);
-    meeting->store = NULL;
+    memcpy(link->places, rendezvous->places, sizeof link->places);
+    rendezvous->store = NULL;
     pthread_mutex_init(&link->lock, NULL);
     pthread_cond_init(&link->change, NULL);
-    link->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    link->runs = link->news >= 0 && !ah_helper_start(&link->thread, run, link);
+    link->notification = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    link->runs = link->notification >= 0 && !ah_helper_start(&link->thread, run, link);
     return link->runs ? 0 : ah_fail(AH_ENOMEM, "no thread to talk with the other machines");
 }
 
@@ -216,8 +216,8 @@ void ah_machine_link_close(struct ah_machine_link *link, bool gone)
     if (link->runs)
         pthread_join(link->thread, NULL);
     ah_store_close(link->store);
-    if (link->news >= 0)
-        close(link->news);
+    if (link->notification >= 0)
+        close(link->notification);
     for (int h = 0; h < link->count; h++)
         free(link->machine[h].text);
     free(link->posts.at);

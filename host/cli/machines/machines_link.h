@@ -26,7 +26,7 @@ struct ah_machine_link {
     int64_t places[AH_HOSTS_MAX]; /* by which the list names the machines */
     pthread_t thread;
     bool runs;
-    int news; /* eventfd */
+    int notification; /* eventfd */
 
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t change;
@@ -44,7 +44,7 @@ struct ah_machine_link {
 };
 
 /* Start the thread, which owns the meeting's store from now on; closed with it. */
-int ah_machine_link_open(struct ah_machine_link *link, struct ah_rendezvous *meeting, int mine, int count);
+int ah_machine_link_open(struct ah_machine_link *link, struct ah_rendezvous *rendezvous, int mine, int count);
 /* Say what is left to say, within a moment, and end. `gone`: the others are to take this machine for gone. */
 void ah_machine_link_close(struct ah_machine_link *link, bool gone);
 /* Append a line to the list. */

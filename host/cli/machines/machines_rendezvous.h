@@ -1,10 +1,10 @@
-/* A launcher's way into a generation of its job, which the first machine's desk (cli/machines/machines_coordinator.h)
- * opens and closes. Included by cli/machines only.
+/* A launcher's way into a generation of its job, which the first machine's coordinator
+ * (cli/machines/machines_coordinator.h) opens and closes. Included by cli/machines only.
  *
  * What the store holds: `job`, by which a job is known; `generation`, the newest one's number; and of generation G the
  * list hosts/G, a line for each machine that came; the list events/G, which begins with "here PLACE" of each of them
- * and goes on with all that happens (machines_link.h); answer/G/PLACE, what the desk tells the machine whose line
- * stands at PLACE: a table of hosts, or why not; and missing/G, what those who wait are waiting for. */
+ * and goes on with all that happens (machines_link.h); answer/G/PLACE, what the coordinator tells the machine whose
+ * line stands at PLACE: a table of hosts, or why not; and missing/G, what those who wait are waiting for. */
 #ifndef AH_CLI_MACHINES_RENDEZVOUS_H
 #define AH_CLI_MACHINES_RENDEZVOUS_H
 
@@ -29,13 +29,15 @@ struct ah_rendezvous {
 
 /* Connect and write the own line into this generation or a later one that is the newest. AH_ETIMEOUT; AH_EPEER when the
  * first machine has begun another job. */
-int ah_rendezvous_enter(struct ah_rendezvous *meeting, const struct ah_store_place *place, int generation);
-/* What the desk says: count, mine, first and name of the hosts, and what is above. Goes on to the next generation when
- * this one begins without it. AH_EINVAL, AH_ETIMEOUT; AH_EPEER when the first machine is gone or `stop` says so. */
-int ah_rendezvous_await(struct ah_rendezvous *meeting, bool (*stop)(void *context), void *context, struct ah_hosts *out);
-void ah_rendezvous_leave(struct ah_rendezvous *meeting);
+int ah_rendezvous_enter(struct ah_rendezvous *rendezvous, const struct ah_store_place *place, int generation);
+/* What the coordinator says: count, mine, first and name of the hosts, and what is above. Goes on to the next
+ * generation when this one begins without it. AH_EINVAL, AH_ETIMEOUT; AH_EPEER when the first machine is gone or `stop`
+ * says so. */
+int ah_rendezvous_await(struct ah_rendezvous *rendezvous, bool (*stop)(void *context), void *context,
+                        struct ah_hosts *out);
+void ah_rendezvous_leave(struct ah_rendezvous *rendezvous);
 
-/* The table that the desk tells, as a text; returns its length. */
-int ah_rendezvous_write(const struct ah_rendezvous *meeting, const struct ah_hosts *hosts, char *text, size_t room);
+/* The table that the coordinator tells, as a text; returns its length. */
+int ah_rendezvous_write(const struct ah_rendezvous *rendezvous, const struct ah_hosts *hosts, char *text, size_t room);
 
 #endif

@@ -1,6 +1,6 @@
-/* Two streams, each with a queue of held lines (lines.h), what each rank has said of its unfinished line, and a sink
- * (sink.h). What must stay true: a rank's bytes leave in the order in which they came; between two writes to a sink
- * either a line has ended there, or `open_rank` says whose line has not. */
+/* Two streams, each with a queue of held lines (lines.h), what each rank has said of its unfinished line, and a output
+ * writer (output_writer.h). What must stay true: a rank's bytes leave in the order in which they came; between two
+ * writes to an output writer either a line has ended there, or `open_rank` says whose line has not. */
 #include "cli/output/launch_output.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ struct partial {
 };
 
 struct stream {
-    struct ah_output_writer *sink; /* NULL: not used */
+    struct ah_output_writer *writer; /* NULL: not used */
     struct ah_lines *lines;
     struct partial *partial; /* of each rank */
     bool terminal;
@@ -61,9 +61,9 @@ int ah_output_open(struct ah_output **out, const int fd[2], const bool terminal[
         stream->terminal = terminal[s];
         stream->open_rank = -1;
         if (s == 1 && output->one_sink)
-            stream->sink = output->stream[0].sink;
+            stream->writer = output->stream[0].writer;
         else
-            AH_TRYGO(ah_output_writer_open(&stream->sink, fd[s]), failed);
+            AH_TRYGO(ah_output_writer_open(&stream->writer, fd[s]), failed);
         AH_TRYGO(ah_lines_open(&stream->lines, ranks), failed);
         stream->partial = calloc((size_t)ranks, sizeof *stream->partial);
         if (!stream->partial) {
@@ -105,7 +105,7 @@ void ah_output_close(struct ah_output *output)
         free(stream->partial);
         ah_lines_close(stream->lines);
         if (s == 0 || !output->one_sink)
-            ah_output_writer_close(stream->sink);
+            ah_output_writer_close(stream->writer);
     }
     free(output);
 }
@@ -128,7 +128,7 @@ static const char *visible(const char *text, size_t *bytes)
 static void erase_shown(struct ah_output *output)
 {
     if (output->shown)
-        ah_output_writer_write(output->shown->sink, "\r\033[K", 4);
+        ah_output_writer_write(output->shown->writer, "\r\033[K", 4);
 }
 
 static void draw_shown(struct ah_output *output)
@@ -137,7 +137,7 @@ static void draw_shown(struct ah_output *output)
         return;
     size_t bytes = output->shown->partial[0].bytes;
     const char *text = visible(output->shown->partial[0].text, &bytes);
-    ah_output_writer_write(output->shown->sink, text, bytes);
+    ah_output_writer_write(output->shown->writer, text, bytes);
 }
 
 static void show(struct ah_output *output, struct stream *stream)
@@ -150,18 +150,18 @@ static void show(struct ah_output *output, struct stream *stream)
     else if (output->shown == stream)
         output->shown = NULL;
     draw_shown(output);
-    ah_output_writer_push(stream->sink);
+    ah_output_writer_push(stream->writer);
 }
 
 /* Writing. */
 
-/* End the line that another rank has left unfinished in this sink. */
+/* End the line that another rank has left unfinished in this output writer. */
 static void end_open_line(struct ah_output *output, struct stream *stream)
 {
     for (int s = 0; s < 2; s++) {
         struct stream *other = &output->stream[s];
-        if (other->sink == stream->sink && other->sink && other->open_rank >= 0) {
-            ah_output_writer_write(other->sink, "\n", 1);
+        if (other->writer == stream->writer && other->writer && other->open_rank >= 0) {
+            ah_output_writer_write(other->writer, "\n", 1);
             other->open_rank = -1;
         }
     }
@@ -191,7 +191,7 @@ static void write_prefix(const struct ah_output *output, struct stream *stream, 
         r = end;
     }
     memcpy(text + at, "] ", 2);
-    ah_output_writer_write(stream->sink, text, at + 2);
+    ah_output_writer_write(stream->writer, text, at + 2);
 }
 
 static void write_rank_prefix(const struct ah_output *output, struct stream *stream, int rank)
@@ -208,12 +208,12 @@ static void write_line(struct ah_output *output, struct stream *stream, const st
         erase_shown(output);
     end_open_line(output, stream);
     write_prefix(output, stream, line->ranks, line->count);
-    ah_output_writer_write(stream->sink, line->text, line->bytes);
+    ah_output_writer_write(stream->writer, line->text, line->bytes);
     /* What rank 0 left without an end stays so until something follows: its bytes may be no text. */
     if (line->unfinished && bare && !stream->terminal)
         stream->open_rank = 0;
     else
-        ah_output_writer_write(stream->sink, "\n", 1);
+        ah_output_writer_write(stream->writer, "\n", 1);
     if (stream->terminal)
         draw_shown(output);
 }
@@ -240,7 +240,7 @@ static void write_partial(struct ah_output *output, struct stream *stream, int r
         write_rank_prefix(output, stream, rank);
         stream->open_rank = rank;
     }
-    ah_output_writer_write(stream->sink, partial->text, partial->bytes);
+    ah_output_writer_write(stream->writer, partial->text, partial->bytes);
     partial->bytes = 0;
     partial->since = -1;
 }
@@ -251,13 +251,13 @@ static void end_line(struct ah_output *output, struct stream *stream, int rank, 
                      bool unfinished, int64_t now)
 {
     if (stream->open_rank == rank && !(unfinished && rank == 0)) {
-        ah_output_writer_write(stream->sink, text, bytes);
-        ah_output_writer_write(stream->sink, "\n", 1);
+        ah_output_writer_write(stream->writer, text, bytes);
+        ah_output_writer_write(stream->writer, "\n", 1);
         stream->open_rank = -1;
         return;
     }
     if (stream->open_rank == rank) {
-        ah_output_writer_write(stream->sink, text, bytes);
+        ah_output_writer_write(stream->writer, text, bytes);
         return;
     }
     if (stream->terminal)
@@ -307,7 +307,7 @@ void ah_output_feed(struct ah_output *output, int s, int rank, const char *text,
             end_line(output, stream, rank, text, take, false, now);
         } else if (!append(partial, text, take)) {
             write_partial(output, stream, rank); /* no room: what there is may go, then this */
-            ah_output_writer_write(stream->sink, text, take + (end != NULL));
+            ah_output_writer_write(stream->writer, text, take + (end != NULL));
             stream->open_rank = end ? -1 : rank;
         } else if (end) {
             end_line(output, stream, rank, partial->text, partial->bytes, false, now);
@@ -351,14 +351,14 @@ void ah_output_end(struct ah_output *output, int s, int rank, int64_t now)
 void ah_output_say(struct ah_output *output, int s, const char *text)
 {
     struct stream *stream = &output->stream[s];
-    if (!stream->sink)
+    if (!stream->writer)
         return;
     write_all(output, stream);
     erase_shown(output);
     end_open_line(output, stream);
-    ah_output_writer_write(stream->sink, text, strlen(text));
+    ah_output_writer_write(stream->writer, text, strlen(text));
     draw_shown(output);
-    ah_output_writer_push(stream->sink);
+    ah_output_writer_push(stream->writer);
 }
 
 /* Time. */
@@ -374,7 +374,7 @@ static int64_t flush_lines(struct ah_output *output, struct stream *stream, int6
     return -1;
 }
 
-/* A rank whose stream is full is not read, so that its line has no end yet is no news. */
+/* A rank whose stream is full is not read, so that its line has no end yet is no notifications. */
 static void renew_partials(struct ah_output *output, struct stream *stream, int64_t now)
 {
     for (int r = 0; r < output->ranks; r++)
@@ -407,13 +407,13 @@ int64_t ah_output_flush(struct ah_output *output, int64_t now)
             renew_partials(output, &output->stream[s], now);
     for (int s = 0; s < 2; s++) {
         struct stream *stream = &output->stream[s];
-        if (!stream->sink)
+        if (!stream->writer)
             continue;
         int64_t next[2] = {flush_lines(output, stream, now), flush_partials(output, stream, now)};
         for (int k = 0; k < 2; k++)
             if (next[k] >= 0 && (due < 0 || next[k] < due))
                 due = next[k];
-        ah_output_writer_push(stream->sink);
+        ah_output_writer_push(stream->writer);
     }
     return due;
 }
@@ -422,54 +422,54 @@ void ah_output_settle(struct ah_output *output)
 {
     for (int s = 0; s < 2; s++) {
         struct stream *stream = &output->stream[s];
-        for (int r = 0; stream->sink && r < output->ranks; r++)
+        for (int r = 0; stream->writer && r < output->ranks; r++)
             if (stream->partial[r].bytes)
                 ah_output_feed(output, s, r, "\n", 1, 0);
-        if (!stream->sink)
+        if (!stream->writer)
             continue;
         write_all(output, stream);
         end_open_line(output, stream);
-        ah_output_writer_push(stream->sink);
+        ah_output_writer_push(stream->writer);
     }
 }
 
 void ah_output_finish(struct ah_output *output)
 {
     for (int s = 0; s < 2; s++) {
-        if (!output->stream[s].sink)
+        if (!output->stream[s].writer)
             continue;
         for (int r = 0; r < output->ranks; r++)
             ah_output_end(output, s, r, 0);
         write_all(output, &output->stream[s]);
-        ah_output_writer_push(output->stream[s].sink);
+        ah_output_writer_push(output->stream[s].writer);
     }
 }
 
 bool ah_output_is_full(const struct ah_output *output, int stream)
 {
-    const struct ah_output_writer *sink = output->stream[stream].sink;
-    return sink && ah_output_writer_pending(sink) > FULL;
+    const struct ah_output_writer *writer = output->stream[stream].writer;
+    return writer && ah_output_writer_pending(writer) > FULL;
 }
 
 int ah_output_fd(const struct ah_output *output, int stream)
 {
-    const struct ah_output_writer *sink = output->stream[stream].sink;
-    return sink && ah_output_writer_pending(sink) ? ah_output_writer_fd(sink) : -1;
+    const struct ah_output_writer *writer = output->stream[stream].writer;
+    return writer && ah_output_writer_pending(writer) ? ah_output_writer_fd(writer) : -1;
 }
 
 size_t ah_output_pending(const struct ah_output *output)
 {
     size_t pending = 0;
     for (int s = 0; s < 2; s++)
-        if (output->stream[s].sink && !(s == 1 && output->one_sink))
-            pending += ah_output_writer_pending(output->stream[s].sink);
+        if (output->stream[s].writer && !(s == 1 && output->one_sink))
+            pending += ah_output_writer_pending(output->stream[s].writer);
     return pending;
 }
 
 int ah_output_error(const struct ah_output *output)
 {
     for (int s = 0; s < 2; s++)
-        if (output->stream[s].sink && ah_output_writer_error(output->stream[s].sink))
-            return ah_output_writer_error(output->stream[s].sink);
+        if (output->stream[s].writer && ah_output_writer_error(output->stream[s].writer))
+            return ah_output_writer_error(output->stream[s].writer);
     return 0;
 }

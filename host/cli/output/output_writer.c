@@ -33,109 +33,109 @@ struct ah_output_writer {
     size_t begin, end, room; /* of the pending bytes in text */
 };
 
-static void choose_way(struct ah_output_writer *sink, int fd)
+static void choose_way(struct ah_output_writer *writer, int fd)
 {
     struct stat info;
     char path[32];
     int flags = fcntl(fd, F_GETFL);
-    sink->way = ASK_FIRST;
+    writer->way = ASK_FIRST;
     if (fstat(fd, &info))
         return;
     if (S_ISREG(info.st_mode) || (flags >= 0 && (flags & O_NONBLOCK))) {
-        sink->way = DIRECT;
+        writer->way = DIRECT;
     } else if (S_ISSOCK(info.st_mode)) {
-        sink->way = SOCKET;
+        writer->way = SOCKET;
     } else {
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        sink->opened = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-        if (sink->opened >= 0) {
-            sink->fd = sink->opened;
-            sink->way = DIRECT;
+        writer->opened = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        if (writer->opened >= 0) {
+            writer->fd = writer->opened;
+            writer->way = DIRECT;
         }
     }
 }
 
 int ah_output_writer_open(struct ah_output_writer **out, int fd)
 {
-    struct ah_output_writer *sink = calloc(1, sizeof *sink);
-    if (!sink)
+    struct ah_output_writer *writer = calloc(1, sizeof *writer);
+    if (!writer)
         return ah_fail(AH_ENOMEM, "out of memory");
-    sink->fd = fd;
-    sink->opened = -1;
-    choose_way(sink, fd);
-    *out = sink;
+    writer->fd = fd;
+    writer->opened = -1;
+    choose_way(writer, fd);
+    *out = writer;
     return 0;
 }
 
-void ah_output_writer_close(struct ah_output_writer *sink)
+void ah_output_writer_close(struct ah_output_writer *writer)
 {
-    if (!sink)
+    if (!writer)
         return;
-    if (sink->opened >= 0)
-        close(sink->opened);
-    free(sink->text);
-    free(sink);
+    if (writer->opened >= 0)
+        close(writer->opened);
+    free(writer->text);
+    free(writer);
 }
 
-static ssize_t put(struct ah_output_writer *sink, const char *text, size_t bytes)
+static ssize_t put(struct ah_output_writer *writer, const char *text, size_t bytes)
 {
-    if (sink->way == SOCKET)
-        return send(sink->fd, text, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sink->way == ASK_FIRST) {
-        struct pollfd at = {.fd = sink->fd, .events = POLLOUT};
+    if (writer->way == SOCKET)
+        return send(writer->fd, text, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (writer->way == ASK_FIRST) {
+        struct pollfd at = {.fd = writer->fd, .events = POLLOUT};
         if (poll(&at, 1, 0) <= 0) {
             errno = EAGAIN;
             return -1;
         }
         bytes = bytes < PIPE_BUF ? bytes : PIPE_BUF;
     }
-    return write(sink->fd, text, bytes);
+    return write(writer->fd, text, bytes);
 }
 
-void ah_output_writer_push(struct ah_output_writer *sink)
+void ah_output_writer_push(struct ah_output_writer *writer)
 {
-    while (sink->begin < sink->end && !sink->error) {
-        ssize_t n = put(sink, sink->text + sink->begin, sink->end - sink->begin);
+    while (writer->begin < writer->end && !writer->error) {
+        ssize_t n = put(writer, writer->text + writer->begin, writer->end - writer->begin);
         if (n >= 0)
-            sink->begin += (size_t)n;
+            writer->begin += (size_t)n;
         else if (errno == EAGAIN || errno == EWOULDBLOCK)
             return;
         else if (errno != EINTR)
-            sink->error = errno;
+            writer->error = errno;
     }
-    sink->begin = sink->end = 0;
+    writer->begin = writer->end = 0;
 }
 
-void ah_output_writer_write(struct ah_output_writer *sink, const char *text, size_t bytes)
+void ah_output_writer_write(struct ah_output_writer *writer, const char *text, size_t bytes)
 {
-    if (sink->error || !bytes)
+    if (writer->error || !bytes)
         return;
-    if (sink->end + bytes > sink->room && sink->begin) {
-        memmove(sink->text, sink->text + sink->begin, sink->end - sink->begin);
-        sink->end -= sink->begin;
-        sink->begin = 0;
+    if (writer->end + bytes > writer->room && writer->begin) {
+        memmove(writer->text, writer->text + writer->begin, writer->end - writer->begin);
+        writer->end -= writer->begin;
+        writer->begin = 0;
     }
-    if (ah_grow(&sink->text, sink->end + bytes, &sink->room, 1) < 0) {
-        sink->error = ENOMEM;
+    if (ah_grow(&writer->text, writer->end + bytes, &writer->room, 1) < 0) {
+        writer->error = ENOMEM;
         return;
     }
-    memcpy(sink->text + sink->end, text, bytes);
-    sink->end += bytes;
-    if (sink->end - sink->begin >= GATHER)
-        ah_output_writer_push(sink);
+    memcpy(writer->text + writer->end, text, bytes);
+    writer->end += bytes;
+    if (writer->end - writer->begin >= GATHER)
+        ah_output_writer_push(writer);
 }
 
-size_t ah_output_writer_pending(const struct ah_output_writer *sink)
+size_t ah_output_writer_pending(const struct ah_output_writer *writer)
 {
-    return sink->error ? 0 : sink->end - sink->begin;
+    return writer->error ? 0 : writer->end - writer->begin;
 }
 
-int ah_output_writer_fd(const struct ah_output_writer *sink)
+int ah_output_writer_fd(const struct ah_output_writer *writer)
 {
-    return sink->fd;
+    return writer->fd;
 }
 
-int ah_output_writer_error(const struct ah_output_writer *sink)
+int ah_output_writer_error(const struct ah_output_writer *writer)
 {
-    return sink->error;
+    return writer->error;
 }

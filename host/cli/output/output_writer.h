@@ -1,8 +1,8 @@
 /* A descriptor that is written without ever waiting for its reader.
  *
- * What the reader has not taken yet is kept, in order, so nothing is lost; who feeds a sink looks at its size and
- * feeds no more while it is large. Pipes and terminals are opened anew, so that O_NONBLOCK is not set on a description
- * that others share. A failure to write is kept too, and everything after it is dropped. */
+ * What the reader has not taken yet is kept, in order, so nothing is lost; who feeds an output writer looks at its size
+ * and feeds no more while it is large. Pipes and terminals are opened anew, so that O_NONBLOCK is not set on a
+ * description that others share. A failure to write is kept too, and everything after it is dropped. */
 #ifndef AH_CLI_OUTPUT_WRITER_H
 #define AH_CLI_OUTPUT_WRITER_H
 
@@ -12,17 +12,17 @@ struct ah_output_writer;
 
 /* `fd` is not closed. */
 int ah_output_writer_open(struct ah_output_writer **out, int fd);
-void ah_output_writer_close(struct ah_output_writer *sink);
+void ah_output_writer_close(struct ah_output_writer *writer);
 
 /* Append; written at once when much has gathered, else by the next push. */
-void ah_output_writer_write(struct ah_output_writer *sink, const char *text, size_t bytes);
+void ah_output_writer_write(struct ah_output_writer *writer, const char *text, size_t bytes);
 /* Write what the reader takes now. */
-void ah_output_writer_push(struct ah_output_writer *sink);
+void ah_output_writer_push(struct ah_output_writer *writer);
 /* Bytes that the reader has not taken. */
-size_t ah_output_writer_pending(const struct ah_output_writer *sink);
+size_t ah_output_writer_pending(const struct ah_output_writer *writer);
 /* The descriptor to poll for POLLOUT while bytes are pending. */
-int ah_output_writer_fd(const struct ah_output_writer *sink);
+int ah_output_writer_fd(const struct ah_output_writer *writer);
 /* The errno with which writing failed for good (EPIPE: nobody reads any more), else 0. */
-int ah_output_writer_error(const struct ah_output_writer *sink);
+int ah_output_writer_error(const struct ah_output_writer *writer);
 
 #endif

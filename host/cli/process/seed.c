@@ -9,10 +9,10 @@
 #include "base/status.h"
 #include "tensor/device.h"
 
-int ah_cli_seed(const struct ah_control_block *board)
+int ah_cli_seed(const struct ah_control_block *control)
 {
     const char *text = getenv("ACCELHOST_SEED");
-    uint64_t seed = board ? board->header->seed : ah_entropy_seed();
+    uint64_t seed = control ? control->header->seed : ah_entropy_seed();
     if (text && *text) {
         char *end;
         errno = 0;

@@ -14,7 +14,7 @@ const char *ah_address_to_listen(const char *host);
 /* One of this host's by which others reach it, as a number: what its name means, else that of its first network.
  * AH_EIO when there is none. */
 int ah_address_own(char *address, size_t room);
-/* This host's name, of letters, digits, '-', '_' and '.' only, for reports and tables. */
+/* This host's name, of message headers, digits, '-', '_' and '.' only, for reports and tables. */
 void ah_address_own_name(char *name, size_t room);
 
 #endif

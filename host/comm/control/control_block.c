@@ -28,250 +28,250 @@ static size_t board_bytes(int size)
 
 static struct ah_control_block *board_blank(void)
 {
-    struct ah_control_block *board = calloc(1, sizeof *board);
-    if (!board)
+    struct ah_control_block *control = calloc(1, sizeof *control);
+    if (!control)
         return NULL;
-    board->fd = -1;
-    board->header = MAP_FAILED;
+    control->fd = -1;
+    control->header = MAP_FAILED;
     for (int r = 0; r < AH_MAX_RANKS; r++)
-        board->segment_fd[r] = -1;
-    return board;
+        control->segment_fd[r] = -1;
+    return control;
 }
 
-void ah_control_close(struct ah_control_block *board)
+void ah_control_close(struct ah_control_block *control)
 {
-    if (!board)
+    if (!control)
         return;
-    for (int r = 0; r < board->size; r++) {
-        if (board->segment[r])
-            munmap(board->segment[r], board->segment_span);
-        if (board->segment_fd[r] >= 0)
-            close(board->segment_fd[r]);
+    for (int r = 0; r < control->size; r++) {
+        if (control->segment[r])
+            munmap(control->segment[r], control->segment_span);
+        if (control->segment_fd[r] >= 0)
+            close(control->segment_fd[r]);
     }
-    if (board->header != MAP_FAILED)
-        munmap(board->header, board->bytes);
-    if (board->fd >= 0)
-        close(board->fd);
-    free(board);
+    if (control->header != MAP_FAILED)
+        munmap(control->header, control->bytes);
+    if (control->fd >= 0)
+        close(control->fd);
+    free(control);
 }
 
 int ah_control_create(struct ah_control_block **out, int size)
 {
     if (size < 1 || size > AH_MAX_RANKS)
         return ah_fail(AH_EINVAL, "expected 1..%d processes, got %d", AH_MAX_RANKS, size);
-    struct ah_control_block *board = board_blank();
-    if (!board)
+    struct ah_control_block *control = board_blank();
+    if (!control)
         return ah_fail(AH_ENOMEM, "out of memory");
-    board->size = size;
-    board->bytes = board_bytes(size);
-    board->fd = memfd_create(AH_CONTROL_NAME, MFD_CLOEXEC);
-    if (board->fd < 0 || ftruncate(board->fd, (off_t)board->bytes))
+    control->size = size;
+    control->bytes = board_bytes(size);
+    control->fd = memfd_create(AH_CONTROL_NAME, MFD_CLOEXEC);
+    if (control->fd < 0 || ftruncate(control->fd, (off_t)control->bytes))
         goto failed;
-    board->header = mmap(NULL, board->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, board->fd, 0);
-    if (board->header == MAP_FAILED)
+    control->header = mmap(NULL, control->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, control->fd, 0);
+    if (control->header == MAP_FAILED)
         goto failed;
     for (int r = 0; r < size; r++) {
         int fd = memfd_create("accelhost-rank", MFD_CLOEXEC);
         if (fd < 0)
             goto failed;
-        board->segment_fd[r] = ah_rank_entry(board, r)->segment_fd = fd;
-        atomic_store(&ah_rank_entry(board, r)->blamed, -1);
-        atomic_store(&ah_rank_entry(board, r)->pulse.loss, NAN);
+        control->segment_fd[r] = ah_rank_entry(control, r)->segment_fd = fd;
+        atomic_store(&ah_rank_entry(control, r)->blamed, -1);
+        atomic_store(&ah_rank_entry(control, r)->pulse.loss, NAN);
         if (ftruncate(fd, 2 * AH_STAGE_BYTES))
             goto failed;
     }
-    struct ah_control_header *header = board->header;
+    struct ah_control_header *header = control->header;
     header->version = BOARD_VERSION;
     header->size = header->local = size;
     header->seed = ah_entropy_seed();
     atomic_store(&header->first_failed, -1);
-    atomic_store(&header->channels, 1);
+    atomic_store(&header->blocks, 1);
     header->magic = board_magic;
-    *out = board;
+    *out = control;
     return 0;
 failed:
     ah_fail(AH_EIO, "cannot make the job's shared memory (memfd): %s", strerror(errno));
-    ah_control_close(board);
+    ah_control_close(control);
     return AH_EIO;
 }
 
-int ah_control_place(struct ah_control_block *board, const struct ah_hosts *hosts)
+int ah_control_place(struct ah_control_block *control, const struct ah_hosts *hosts)
 {
-    struct ah_control_header *header = board->header;
+    struct ah_control_header *header = control->header;
     int first = hosts->first[hosts->mine], local = hosts->first[hosts->mine + 1] - first;
-    if (hosts->count < 1 || hosts->count > AH_HOSTS_MAX || hosts->first[hosts->count] != board->size || local < 1)
-        return ah_fail(AH_EINVAL, "the ranks of %d hosts do not make the job's %d", hosts->count, board->size);
+    if (hosts->count < 1 || hosts->count > AH_HOSTS_MAX || hosts->first[hosts->count] != control->size || local < 1)
+        return ah_fail(AH_EINVAL, "the ranks of %d hosts do not make the job's %d", hosts->count, control->size);
     header->first = first;
     header->local = local;
     for (int r = first; r < first + local; r++)
         for (int c = 0; c < AH_MAX_GROUPS; c++) {
-            struct ah_group_block *channel = &ah_rank_entry(board, r)->channel[c];
-            atomic_store(&channel->news, (char *)header->news - (char *)channel);
+            struct ah_group_block *block = &ah_rank_entry(control, r)->block[c];
+            atomic_store(&block->notification, (char *)header->notification - (char *)block);
         }
-    board->hosts = hosts;
+    control->hosts = hosts;
     return 0;
 }
 
-int ah_control_map_segments(struct ah_control_block *board)
+int ah_control_map_segments(struct ah_control_block *control)
 {
     /* Address space only: pages come with use. Where it is limited, a smaller span does. All ranks need not agree. */
     for (size_t span = span_wanted; span >= span_least; span /= 2) {
-        board->segment_span = span;
+        control->segment_span = span;
         int r = 0;
-        for (; r < board->size; r++) {
+        for (; r < control->size; r++) {
             void *at = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                            board->segment_fd[r], 0);
+                            control->segment_fd[r], 0);
             if (at == MAP_FAILED)
                 break;
-            board->segment[r] = at;
+            control->segment[r] = at;
         }
-        if (r == board->size)
+        if (r == control->size)
             return 0;
         while (r-- > 0) {
-            munmap(board->segment[r], span);
-            board->segment[r] = NULL;
+            munmap(control->segment[r], span);
+            control->segment[r] = NULL;
         }
     }
-    return ah_fail(AH_ENOMEM, "cannot reserve address space for %d ranks: %s", board->size, strerror(errno));
+    return ah_fail(AH_ENOMEM, "cannot reserve address space for %d ranks: %s", control->size, strerror(errno));
 }
 
-int ah_control_hand_over(struct ah_control_block *board)
+int ah_control_hand_over(struct ah_control_block *control)
 {
-    for (int r = 0; r < board->size; r++)
-        fcntl(board->segment_fd[r], F_SETFD, 0);
-    fcntl(board->fd, F_SETFD, 0);
-    return board->fd;
+    for (int r = 0; r < control->size; r++)
+        fcntl(control->segment_fd[r], F_SETFD, 0);
+    fcntl(control->fd, F_SETFD, 0);
+    return control->fd;
 }
 
-/* Is what is mapped a board of this version? */
-static bool is_board(const struct ah_control_block *board)
+/* Is what is mapped a control block of this version? */
+static bool is_board(const struct ah_control_block *control)
 {
-    const struct ah_control_header *header = board->header;
+    const struct ah_control_header *header = control->header;
     return header->magic == board_magic && header->version == BOARD_VERSION && header->size >= 1 &&
-           header->size <= AH_MAX_RANKS && board->bytes == board_bytes(header->size);
+           header->size <= AH_MAX_RANKS && control->bytes == board_bytes(header->size);
 }
 
 int ah_control_open(struct ah_control_block **out, int fd, int rank, const int *segments)
 {
     struct stat info;
-    struct ah_control_block *board = board_blank();
+    struct ah_control_block *control = board_blank();
     int status = AH_EIO;
-    if (!board)
+    if (!control)
         return ah_fail(AH_ENOMEM, "out of memory");
     if (fstat(fd, &info) || (size_t)info.st_size < board_bytes(1))
         goto foreign;
-    board->bytes = (size_t)info.st_size;
-    board->header = mmap(NULL, board->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (board->header == MAP_FAILED && errno == ENOMEM) {
+    control->bytes = (size_t)info.st_size;
+    control->header = mmap(NULL, control->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (control->header == MAP_FAILED && errno == ENOMEM) {
         status = ah_fail(AH_ENOMEM, "cannot map the job's board: %s", strerror(errno));
         goto failed;
     }
-    if (board->header == MAP_FAILED || !is_board(board))
+    if (control->header == MAP_FAILED || !is_board(control))
         goto foreign;
-    if (rank < 0 || rank >= board->header->size) {
-        status = ah_fail(AH_EINVAL, "RANK is %d but the job has %d ranks", rank, board->header->size);
+    if (rank < 0 || rank >= control->header->size) {
+        status = ah_fail(AH_EINVAL, "RANK is %d but the job has %d ranks", rank, control->header->size);
         goto failed;
     }
-    board->size = board->header->size;
-    for (int r = 0; r < board->size; r++)
-        board->segment_fd[r] = segments ? segments[r] : ah_rank_entry(board, r)->segment_fd;
-    AH_TRYGO(ah_control_map_segments(board), failed);
-    for (int r = 0; r < board->size; r++) {
-        if (r == rank || (rank == board->header->first && !ah_control_is_local(board, r))) {
-            fcntl(board->segment_fd[r], F_SETFD, FD_CLOEXEC);
+    control->size = control->header->size;
+    for (int r = 0; r < control->size; r++)
+        control->segment_fd[r] = segments ? segments[r] : ah_rank_entry(control, r)->segment_fd;
+    AH_TRYGO(ah_control_map_segments(control), failed);
+    for (int r = 0; r < control->size; r++) {
+        if (r == rank || (rank == control->header->first && !ah_control_is_local(control, r))) {
+            fcntl(control->segment_fd[r], F_SETFD, FD_CLOEXEC);
         } else {
-            close(board->segment_fd[r]);
-            board->segment_fd[r] = -1;
+            close(control->segment_fd[r]);
+            control->segment_fd[r] = -1;
         }
     }
-    if (board->header->alone)
-        board->fd = fd;
+    if (control->header->alone)
+        control->fd = fd;
     else
         close(fd);
-    *out = board;
+    *out = control;
     return 0;
 foreign:
     ah_fail(AH_EIO, "ACCELHOST_BOARD=%d is not the board of a running job", fd);
 failed:
-    ah_control_close(board);
+    ah_control_close(control);
     return status;
 }
 
 void ah_control_look(struct ah_control_block **out, int fd)
 {
     struct stat info;
-    struct ah_control_block *board = board_blank();
+    struct ah_control_block *control = board_blank();
     *out = NULL;
-    if (!board)
+    if (!control)
         return;
     if (fstat(fd, &info) || (size_t)info.st_size < board_bytes(1))
         goto foreign;
-    board->bytes = (size_t)info.st_size;
-    board->header = mmap(NULL, board->bytes, PROT_READ, MAP_SHARED, fd, 0);
-    if (board->header == MAP_FAILED || !is_board(board))
+    control->bytes = (size_t)info.st_size;
+    control->header = mmap(NULL, control->bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (control->header == MAP_FAILED || !is_board(control))
         goto foreign;
-    *out = board;
-    board->size = board->header->size;
+    *out = control;
+    control->size = control->header->size;
     return;
 foreign:
-    ah_control_close(board);
+    ah_control_close(control);
 }
 
-int ah_control_grow(struct ah_control_block *board, int rank, size_t bytes)
+int ah_control_grow(struct ah_control_block *control, int rank, size_t bytes)
 {
     struct stat info;
-    if (bytes > board->segment_span)
+    if (bytes > control->segment_span)
         return ah_fail(AH_ENOMEM, "shared memory of rank %d: %zu bytes wanted, %zu reserved", rank, bytes,
-                       board->segment_span);
-    if (bytes <= board->segment_bytes[rank])
+                       control->segment_span);
+    if (bytes <= control->segment_bytes[rank])
         return 0;
-    if (fstat(board->segment_fd[rank], &info))
+    if (fstat(control->segment_fd[rank], &info))
         return ah_fail(AH_EIO, "shared memory of rank %d: %s", rank, strerror(errno));
-    if ((size_t)info.st_size < bytes && ftruncate(board->segment_fd[rank], (off_t)bytes))
+    if ((size_t)info.st_size < bytes && ftruncate(control->segment_fd[rank], (off_t)bytes))
         return ah_fail(AH_ENOMEM, "shared memory of rank %d: %zu bytes: %s", rank, bytes, strerror(errno));
-    board->segment_bytes[rank] = bytes;
+    control->segment_bytes[rank] = bytes;
     return 0;
 }
 
-/* A lock on the rank's byte of the board, which goes with the process. */
+/* A lock on the rank's byte of the control block, which goes with the process. */
 static struct flock life_of(int rank)
 {
     return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
 }
 
-int ah_control_show_life(struct ah_control_block *board, int rank)
+int ah_control_show_life(struct ah_control_block *control, int rank)
 {
     struct flock life = life_of(rank);
-    if (fcntl(board->fd, F_SETLK, &life))
+    if (fcntl(control->fd, F_SETLK, &life))
         return ah_fail(AH_EIO, "cannot lock the job's shared memory: %s", strerror(errno));
-    atomic_store(&ah_rank_entry(board, rank)->pid, (int)getpid());
+    atomic_store(&ah_rank_entry(control, rank)->pid, (int)getpid());
     return 0;
 }
 
-bool ah_control_lost(struct ah_control_block *board, int rank)
+bool ah_control_lost(struct ah_control_block *control, int rank)
 {
-    struct ah_rank_entry *slot = ah_rank_entry(board, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(control, rank);
     struct flock life = life_of(rank);
-    if (!board->header->alone || board->fd < 0 || !atomic_load(&slot->pid) ||
-        atomic_load(&slot->state) != AH_RANK_RUNNING || fcntl(board->fd, F_GETLK, &life) || life.l_type != F_UNLCK)
+    if (!control->header->alone || control->fd < 0 || !atomic_load(&slot->pid) ||
+        atomic_load(&slot->state) != AH_RANK_RUNNING || fcntl(control->fd, F_GETLK, &life) || life.l_type != F_UNLCK)
         return false;
-    ah_control_leave(board, rank, AH_RANK_DIED, NULL, false);
+    ah_control_leave(control, rank, AH_RANK_DIED, NULL, false);
     return true;
 }
 
-int ah_control_recover(struct ah_control_block *board)
+int ah_control_recover(struct ah_control_block *control)
 {
-    for (int r = 0; r < board->size; r++)
-        AH_TRY(ah_replay_reserve(board, r));
-    board->header->recovers = true;
+    for (int r = 0; r < control->size; r++)
+        AH_TRY(ah_replay_reserve(control, r));
+    control->header->recovers = true;
     return 0;
 }
 
-bool ah_control_replace(struct ah_control_block *board, int rank)
+bool ah_control_replace(struct ah_control_block *control, int rank)
 {
-    struct ah_rank_entry *slot = ah_rank_entry(board, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(control, rank);
     int running = AH_RANK_RUNNING;
-    if (!board->header->recovers || atomic_load(&slot->ended_ns) || atomic_load(&slot->group_status))
+    if (!control->header->recovers || atomic_load(&slot->ended_ns) || atomic_load(&slot->group_status))
         return false;
     if (!atomic_compare_exchange_strong(&slot->state, &running, AH_RANK_RETURNING) && running != AH_RANK_RETURNING)
         return false;
@@ -282,23 +282,23 @@ bool ah_control_replace(struct ah_control_block *board, int rank)
     return true;
 }
 
-void ah_control_return(struct ah_control_block *board, int rank)
+void ah_control_return(struct ah_control_block *control, int rank)
 {
-    struct ah_rank_entry *slot = ah_rank_entry(board, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(control, rank);
     int returning = AH_RANK_RETURNING;
     if (atomic_load_explicit(&slot->state, memory_order_relaxed) != AH_RANK_RETURNING)
         return;
-    atomic_store(&slot->returned_at, (int64_t)ah_replay_boundaries(board, rank) - 1);
+    atomic_store(&slot->returned_at, (int64_t)ah_replay_boundaries(control, rank) - 1);
     atomic_store(&slot->returned_ns, ah_now_ns());
     atomic_compare_exchange_strong(&slot->state, &returning, AH_RANK_RUNNING);
 }
 
-void ah_control_wake(struct ah_control_block *board)
+void ah_control_wake(struct ah_control_block *control)
 {
-    ah_notification_notify(&board->header->news[AH_REPLICA]);
-    for (int r = 0; r < board->size; r++)
-        for (int c = 0; c < atomic_load(&board->header->channels); c++)
-            ah_group_wake(&ah_rank_entry(board, r)->channel[c]);
+    ah_notification_notify(&control->header->notification[AH_REPLICA]);
+    for (int r = 0; r < control->size; r++)
+        for (int c = 0; c < atomic_load(&control->header->blocks); c++)
+            ah_group_wake(&ah_rank_entry(control, r)->block[c]);
 }
 
 /* Of a text that is too long the middle goes: the message stands first, the script's frames last. */
@@ -316,9 +316,10 @@ static void keep_text(struct ah_rank_entry *slot, const char *text)
     memcpy(slot->text + HEAD + sizeof cut - 1, text + length - TAIL, TAIL + 1);
 }
 
-bool ah_control_leave(struct ah_control_block *board, int rank, enum ah_rank_state state, const char *text, bool victim)
+bool ah_control_leave(struct ah_control_block *control, int rank, enum ah_rank_state state, const char *text,
+                      bool victim)
 {
-    struct ah_rank_entry *slot = ah_rank_entry(board, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(control, rank);
     int64_t none = 0;
     if (!atomic_compare_exchange_strong(&slot->ended_ns, &none, ah_now_ns()))
         return false;
@@ -327,26 +328,26 @@ bool ah_control_leave(struct ah_control_block *board, int rank, enum ah_rank_sta
     atomic_store(&slot->victim, victim);
     if (state != AH_RANK_ENDED && !victim) {
         int nobody = -1;
-        atomic_compare_exchange_strong(&board->header->first_failed, &nobody, rank);
+        atomic_compare_exchange_strong(&control->header->first_failed, &nobody, rank);
     }
     atomic_store(&slot->state, (int)state);
-    ah_control_wake(board);
+    ah_control_wake(control);
     return true;
 }
 
-bool ah_control_first_to_report(struct ah_control_block *board, int rank, uint32_t progress)
+bool ah_control_first_to_report(struct ah_control_block *control, int rank, uint32_t progress)
 {
     uint64_t mark = (uint64_t)(rank + 1) << 32 | progress;
-    return atomic_exchange(&board->header->told, mark) != mark;
+    return atomic_exchange(&control->header->told, mark) != mark;
 }
 
-const struct ah_call_record *ah_control_last_post(struct ah_control_block *board, int rank, uint32_t *sequence)
+const struct ah_call_record *ah_control_last_post(struct ah_control_block *control, int rank, uint32_t *sequence)
 {
-    struct ah_rank_entry *slot = ah_rank_entry(board, rank);
-    struct ah_group_block *channel = &slot->channel[atomic_load(&slot->latest)];
-    uint32_t posted = atomic_load(&channel->counter[AH_POSTED]), first = atomic_load(&channel->base);
+    struct ah_rank_entry *slot = ah_rank_entry(control, rank);
+    struct ah_group_block *block = &slot->block[atomic_load(&slot->latest)];
+    uint32_t posted = atomic_load(&block->counter[AH_POSTED]), first = atomic_load(&block->base);
     if (ah_reached(first, posted)) /* where a group begins anew its numbers come before its calls */
         return NULL;
     *sequence = posted - first;
-    return ah_group_record(channel, posted);
+    return ah_group_record(block, posted);
 }

@@ -1,12 +1,12 @@
-/* The job's board: one shared segment that the launcher makes and every rank maps.
+/* The job's control block: one shared segment that the launcher makes and every rank maps.
  *
- * It holds, per rank, a slot: who it is, how it fares, the text of its failure, and a channel for each group that it is
- * a member of. Beside it each rank has a data segment (staging and arena) that all ranks map. Board and segments are
- * memfds inherited over exec: nothing has a name, so nothing is left when the job is killed. A board serves one run of
- * a job.
+ * It holds, per rank, a rank entry: who it is, how it fares, the text of its failure, and a group block for each group
+ * that it is a member of. Beside it each rank has a data segment (staging and arena) that all ranks map. Control block
+ * and segments are memfds inherited over exec: nothing has a name, so nothing is left when the job is killed. A control
+ * block serves one run of a job.
  *
- * Thread rule: a slot's channels are written by its own rank's Lua thread only, its state by the rank and by the
- * launcher, with atomics. This file knows no collectives and no tensors. */
+ * Thread rule: a rank entry's group blocks are written by its own rank's Lua thread only, its state by the rank and by
+ * the launcher, with atomics. This file knows no collectives and no tensors. */
 #ifndef AH_COMM_CONTROL_BLOCK_H
 #define AH_COMM_CONTROL_BLOCK_H
 
@@ -25,7 +25,7 @@
 #define AH_PATIENCE_S 10
 
 enum {
-    AH_MAX_GROUPS = 8, /* groups that a rank may be a member of at once; channel 0 is the whole job's */
+    AH_MAX_GROUPS = 8, /* groups that a rank may be a member of at once; group block 0 is the whole job's */
     AH_RANK_TEXT = 16 * 1024, /* bytes of a rank's failure text */
     AH_STAGE_BYTES = 128 * 1024, /* one half of a rank's staging area, which opens its data segment */
 };
@@ -45,7 +45,7 @@ struct ah_boundary {
 };
 
 /* What a rank has kept for whoever replaces it (kept.h): written by the rank alone, complete before the counter that
- * tells of it. Boundaries are counted by ROUND of channel 0. */
+ * tells of it. Boundaries are counted by ROUND of group block 0. */
 struct ah_replay_log {
     struct ah_boundary boundary[2];      /* the last two, by their number's last bit */
     uint32_t set_up[AH_MAX_GROUPS];  /* counters at boundary 0 */
@@ -57,7 +57,7 @@ struct ah_replay_log {
 enum ah_awaiting { AH_AWAITS_NONE, AH_AWAITS_MESSAGE, AH_AWAITS_RECEIVER };
 struct ah_awaited {
     atomic_int what;          /* enum ah_awaiting; the others are complete before it is set */
-    atomic_int peer;          /* its rank on the board, -1: any of the group */
+    atomic_int peer;          /* its rank on the control block, -1: any of the group */
     _Atomic int64_t tag, since_ns;
     char where[AH_CALL_WHERE];
 };
@@ -69,21 +69,21 @@ struct ah_rank_entry {
     atomic_int victim;        /* its failure follows from another rank's */
     atomic_int blamed;        /* with a timeout: the rank that did not come, else -1 */
     _Atomic int64_t ended_ns; /* when it left AH_RANK_RUNNING, monotonic */
-    atomic_int silent_ms;     /* of another host's first rank: since when the mirror has heard nothing from there */
+    atomic_int silent_ms;     /* of another host's first rank: since when the replica has heard nothing from there */
     int segment_fd;           /* inherited number; read when attaching */
     atomic_int line;          /* at a prompt of several processes: which line it is in, or was; 0: no prompt */
     atomic_int line_done;     /* the last one that it is through with */
     char group_text[512];     /* with group_status; complete before that is set */
     char text[AH_RANK_TEXT]; /* with AH_RANK_FAILED: message and traceback */
-    atomic_int latest;        /* the channel of its latest collective */
+    atomic_int latest;        /* the group block of its latest collective */
     atomic_int replaced;      /* how often its process was, by another one */
     atomic_int due;           /* the process replaces another one, and has not taken its state */
     _Atomic int64_t returned_ns;  /* of the last replacement */
     _Atomic int64_t returned_at;  /* the boundary at which it took the rank's place, -1: none */
-    struct ah_replay_log keeping;
+    struct ah_replay_log replay_log;
     struct ah_pulse pulse;    /* what it does now */
     struct ah_awaited awaited;
-    struct ah_group_block channel[AH_MAX_GROUPS];
+    struct ah_group_block block[AH_MAX_GROUPS];
 };
 
 struct ah_control_header {
@@ -96,12 +96,13 @@ struct ah_control_header {
     bool alone;   /* there is no launcher: the ranks have met by themselves (meet.h) */
     bool recovers; /* a rank that is killed is replaced */
     uint64_t seed;        /* of the ranks' default generators until the script seeds them */
-    int32_t first, local; /* this host's ranks: `local` of them, from `first` on; the others' slots a mirror fills */
+    int32_t first,
+        local; /* this host's ranks: `local` of them, from `first` on; the others' rank entries a replica fills */
     _Alignas(64) atomic_int first_failed; /* rank, -1 before */
-    atomic_int channels;                  /* ever used on any slot: what a wake looks at */
+    atomic_int blocks;                  /* ever used on any rank entry: what a wake looks at */
     _Atomic uint64_t told;                /* the stuck rank (from 1) and its progress that a wait last told of */
-    struct ah_notification news[AH_READERS];
-    _Atomic int64_t silence_ns;           /* without a beat of the mirror, after which it is stuck; 0: there is none */
+    struct ah_notification notification[AH_READERS];
+    _Atomic int64_t silence_ns;           /* without a beat of the replica, after which it is stuck; 0: there is none */
     atomic_uint beats;
     _Alignas(64) struct ah_rank_entry slot[];
 };
@@ -109,7 +110,7 @@ struct ah_control_header {
 struct ah_hosts;
 struct ah_replica;
 
-/* One process's mapping of a board and its segments. */
+/* One process's mapping of a control block and its segments. */
 struct ah_control_block {
     struct ah_control_header *header;
     size_t bytes;
@@ -120,71 +121,72 @@ struct ah_control_block {
     int segment_fd[AH_MAX_RANKS];       /* -1 once closed */
     size_t segment_bytes[AH_MAX_RANKS]; /* it has at least so many, as was found or made; none ever shrinks */
     const struct ah_hosts *hosts;             /* NULL: there is one */
-    struct ah_replica *mirror;                 /* of a leader, while it is open */
+    struct ah_replica *replica;                 /* of a leader, while it is open */
 };
 
-/* The job is on several hosts, of which this board is one's. By its maker before any rank maps it, and by every rank
- * when it has mapped it; the struct is kept, not copied. AH_EINVAL when it does not fit the board. */
-int ah_control_place(struct ah_control_block *board, const struct ah_hosts *hosts);
+/* The job is on several hosts, of which this control block is one's. By its maker before any rank maps it, and by every
+ * rank when it has mapped it; the struct is kept, not copied. AH_EINVAL when it does not fit the control block. */
+int ah_control_place(struct ah_control_block *control, const struct ah_hosts *hosts);
 /* Is the rank on this host? */
-static inline bool ah_control_is_local(const struct ah_control_block *board, int rank)
+static inline bool ah_control_is_local(const struct ah_control_block *control, int rank)
 {
-    return rank >= board->header->first && rank < board->header->first + board->header->local;
+    return rank >= control->header->first && rank < control->header->first + control->header->local;
 }
 
-/* Make a board for `size` ranks. The creator's mapping has no segments mapped yet. */
+/* Make a control block for `size` ranks. The creator's mapping has no segments mapped yet. */
 int ah_control_create(struct ah_control_block **out, int size);
 
 /* Map the segments too, so that threads or forked children can be ranks on this mapping. */
-int ah_control_map_segments(struct ah_control_block *board);
+int ah_control_map_segments(struct ah_control_block *control);
 
 /* Let the descriptors pass the next exec (call in the child); the number for ACCELHOST_BOARD. */
-int ah_control_hand_over(struct ah_control_block *board);
+int ah_control_hand_over(struct ah_control_block *control);
 
-/* Map the board behind a descriptor, as `rank`: all segments are mapped, and all descriptors but that of the rank's own
- * segment are closed (where ranks are alone the board's stays, too, and a host's first rank keeps those of ranks on
- * other hosts). `segments` are the ranks' descriptors; NULL: those that were inherited. AH_EIO when it is no board of
- * this program. */
+/* Map the control block behind a descriptor, as `rank`: all segments are mapped, and all descriptors but that of the
+ * rank's own segment are closed (where ranks are alone the control block's stays, too, and a host's first rank keeps
+ * those of ranks on other hosts). `segments` are the ranks' descriptors; NULL: those that were inherited. AH_EIO when
+ * it is no control block of this program. */
 int ah_control_open(struct ah_control_block **out, int fd, int rank, const int *segments);
 
-void ah_control_close(struct ah_control_block *board);
+void ah_control_close(struct ah_control_block *control);
 
-static inline struct ah_rank_entry *ah_rank_entry(struct ah_control_block *board, int rank)
+static inline struct ah_rank_entry *ah_rank_entry(struct ah_control_block *control, int rank)
 {
-    return &board->header->slot[rank];
+    return &control->header->slot[rank];
 }
 
-/* Map a board of which only the descriptor is at hand, to look at it: read only, no segments. NULL in *out when it is
- * none, or one of another version of the program. */
+/* Map a control block of which only the descriptor is at hand, to look at it: read only, no segments. NULL in *out when
+ * it is none, or one of another version of the program. */
 void ah_control_look(struct ah_control_block **out, int fd);
 
 /* Make a rank's data segment at least `bytes` long (zero-filled). */
-int ah_control_grow(struct ah_control_block *board, int rank, size_t bytes);
+int ah_control_grow(struct ah_control_block *control, int rank, size_t bytes);
 
 /* Take a rank out of AH_RANK_RUNNING; the first caller wins and true is returned. Wakes all waits. */
-bool ah_control_leave(struct ah_control_block *board, int rank, enum ah_rank_state state, const char *text, bool victim);
+bool ah_control_leave(struct ah_control_block *control, int rank, enum ah_rank_state state, const char *text,
+                      bool victim);
 
 /* Where ranks are alone: hold what the system takes back when this process ends, whatever ends it. */
-int ah_control_show_life(struct ah_control_block *board, int rank);
+int ah_control_show_life(struct ah_control_block *control, int rank);
 /* Has a rank ended without a word? Then it is marked as dead. Where there is a launcher that one looks, and the answer
  * is false. */
-bool ah_control_lost(struct ah_control_block *board, int rank);
+bool ah_control_lost(struct ah_control_block *control, int rank);
 
-/* Ranks are replaced in this job. By the board's maker, before any rank maps it. */
-int ah_control_recover(struct ah_control_block *board);
+/* Ranks are replaced in this job. By the control block's maker, before any rank maps it. */
+int ah_control_recover(struct ah_control_block *control);
 /* The process of a rank was killed and another one takes its place: peers wait for it. False when that cannot be: it
  * had ended, or given up a group. */
-bool ah_control_replace(struct ah_control_block *board, int rank);
+bool ah_control_replace(struct ah_control_block *control, int rank);
 /* It has come to where the rank was, or ran on from the beginning. By the new process. */
-void ah_control_return(struct ah_control_block *board, int rank);
+void ah_control_return(struct ah_control_block *control, int rank);
 
-/* Wake every wait on the board: something is wrong, all look at the states. */
-void ah_control_wake(struct ah_control_block *board);
+/* Wake every wait on the control block: something is wrong, all look at the states. */
+void ah_control_wake(struct ah_control_block *control);
 
 /* Of all ranks that find `rank` stuck at the same progress only the first is to say so. */
-bool ah_control_first_to_report(struct ah_control_block *board, int rank, uint32_t progress);
+bool ah_control_first_to_report(struct ah_control_block *control, int rank, uint32_t progress);
 
 /* What the rank brought to its latest collective, and which one of its group that was; NULL before the first. */
-const struct ah_call_record *ah_control_last_post(struct ah_control_block *board, int rank, uint32_t *sequence);
+const struct ah_call_record *ah_control_last_post(struct ah_control_block *control, int rank, uint32_t *sequence);
 
 #endif

@@ -15,83 +15,84 @@ static void wake(atomic_uint *word)
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-void ah_notification_notify(struct ah_notification *news)
+void ah_notification_notify(struct ah_notification *notification)
 {
-    atomic_fetch_add(&news->changes, 1);
-    if (atomic_load(&news->sleepers) && !atomic_load(&news->attended))
-        wake(&news->changes);
+    atomic_fetch_add(&notification->changes, 1);
+    if (atomic_load(&notification->sleepers) && !atomic_load(&notification->attended))
+        wake(&notification->changes);
 }
 
-void ah_notification_sleep(struct ah_notification *news, uint32_t seen, int64_t limit_ns)
+void ah_notification_sleep(struct ah_notification *notification, uint32_t seen, int64_t limit_ns)
 {
     struct timespec limit = {limit_ns / 1000000000, limit_ns % 1000000000};
-    atomic_fetch_add(&news->sleepers, 1);
-    if (atomic_load(&news->changes) == seen)
-        syscall(SYS_futex, &news->changes, FUTEX_WAIT, seen, &limit, NULL, 0);
-    atomic_fetch_sub(&news->sleepers, 1);
+    atomic_fetch_add(&notification->sleepers, 1);
+    if (atomic_load(&notification->changes) == seen)
+        syscall(SYS_futex, &notification->changes, FUTEX_WAIT, seen, &limit, NULL, 0);
+    atomic_fetch_sub(&notification->sleepers, 1);
 }
 
-void ah_notification_attend(struct ah_notification *news)
+void ah_notification_attend(struct ah_notification *notification)
 {
-    atomic_fetch_add_explicit(&news->visits, 1, memory_order_relaxed);
-    if (atomic_load_explicit(&news->attended, memory_order_relaxed))
+    atomic_fetch_add_explicit(&notification->visits, 1, memory_order_relaxed);
+    if (atomic_load_explicit(&notification->attended, memory_order_relaxed))
         return;
-    /* From here on news wakes nobody, and who leaves wakes naps: a thread that sleeps must nap instead. */
-    atomic_store(&news->attended, 1);
-    atomic_fetch_add(&news->changes, 1);
-    if (atomic_load(&news->sleepers))
-        wake(&news->changes);
+    /* From here on notifications wakes nobody, and who leaves wakes naps: a thread that sleeps must nap instead. */
+    atomic_store(&notification->attended, 1);
+    atomic_fetch_add(&notification->changes, 1);
+    if (atomic_load(&notification->sleepers))
+        wake(&notification->changes);
 }
 
-void ah_notification_leave(struct ah_notification *news)
+void ah_notification_leave(struct ah_notification *notification)
 {
-    if (atomic_load_explicit(&news->attended, memory_order_relaxed) && atomic_exchange(&news->attended, 0))
-        wake(&news->attended);
+    if (atomic_load_explicit(&notification->attended, memory_order_relaxed) &&
+        atomic_exchange(&notification->attended, 0))
+        wake(&notification->attended);
 }
 
-bool ah_notification_nap(struct ah_notification *news, uint32_t *visits)
+bool ah_notification_nap(struct ah_notification *notification, uint32_t *visits)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
-    uint32_t now = atomic_load(&news->visits);
-    if (!atomic_load(&news->attended))
+    uint32_t now = atomic_load(&notification->visits);
+    if (!atomic_load(&notification->attended))
         return false;
     if (now == *visits) {
-        atomic_store(&news->attended, 0);
+        atomic_store(&notification->attended, 0);
         return false;
     }
     *visits = now;
-    syscall(SYS_futex, &news->attended, FUTEX_WAIT, 1, &nap, NULL, 0);
+    syscall(SYS_futex, &notification->attended, FUTEX_WAIT, 1, &nap, NULL, 0);
     return true;
 }
 
-void ah_group_notify(struct ah_group_block *channel, enum ah_reader reader)
+void ah_group_notify(struct ah_group_block *block, enum ah_reader reader)
 {
-    int64_t distance = atomic_load_explicit(&channel->news, memory_order_relaxed);
+    int64_t distance = atomic_load_explicit(&block->notification, memory_order_relaxed);
     if (distance)
-        ah_notification_notify((struct ah_notification *)((char *)channel + distance) + reader);
+        ah_notification_notify((struct ah_notification *)((char *)block + distance) + reader);
 }
 
-void ah_group_counter_advance(struct ah_group_block *channel, enum ah_counter which, uint32_t value)
+void ah_group_counter_advance(struct ah_group_block *block, enum ah_counter which, uint32_t value)
 {
-    atomic_store(&channel->counter[which], value);
-    if (atomic_load(&channel->sleepers))
-        wake(&channel->counter[which]);
+    atomic_store(&block->counter[which], value);
+    if (atomic_load(&block->sleepers))
+        wake(&block->counter[which]);
     if (which != AH_ROUND)
-        ah_group_notify(channel, which == AH_SLICED ? AH_PROGRESS : AH_REPLICA);
+        ah_group_notify(block, which == AH_SLICED ? AH_PROGRESS : AH_REPLICA);
 }
 
-void ah_group_sleep(struct ah_group_block *channel, enum ah_counter which, uint32_t seen, int64_t limit_ns)
+void ah_group_sleep(struct ah_group_block *block, enum ah_counter which, uint32_t seen, int64_t limit_ns)
 {
     struct timespec limit = {limit_ns / 1000000000, limit_ns % 1000000000};
-    atomic_fetch_add(&channel->sleepers, 1);
-    if (atomic_load(&channel->counter[which]) == seen)
-        syscall(SYS_futex, &channel->counter[which], FUTEX_WAIT, seen, &limit, NULL, 0);
-    atomic_fetch_sub(&channel->sleepers, 1);
+    atomic_fetch_add(&block->sleepers, 1);
+    if (atomic_load(&block->counter[which]) == seen)
+        syscall(SYS_futex, &block->counter[which], FUTEX_WAIT, seen, &limit, NULL, 0);
+    atomic_fetch_sub(&block->sleepers, 1);
 }
 
-void ah_group_wake(struct ah_group_block *channel)
+void ah_group_wake(struct ah_group_block *block)
 {
-    if (atomic_load(&channel->sleepers))
+    if (atomic_load(&block->sleepers))
         for (int c = 0; c < AH_COUNTERS; c++)
-            wake(&channel->counter[c]);
+            wake(&block->counter[c]);
 }

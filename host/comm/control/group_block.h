@@ -1,8 +1,8 @@
 /* What one rank shows to the peers of one of its groups: counters that they wait on, and a ring of the calls it made.
  *
- * Lies on the board. Written by the rank's Lua thread only; counters only grow (and wrap), a post is complete before
- * the counter that announces it. A channel serves one group after another: each goes on counting from `base`, where the
- * ones before it ended. */
+ * Lies on the control block. Written by the rank's Lua thread only; counters only grow (and wrap), a post is complete
+ * before the counter that announces it. A group block serves one group after another: each goes on counting from
+ * `base`, where the ones before it ended. */
 #ifndef AH_COMM_GROUP_BLOCK_H
 #define AH_COMM_GROUP_BLOCK_H
 
@@ -33,7 +33,7 @@ struct ah_call_record {
     bool async, far; /* far: on the memory of a device */
     uint8_t purpose; /* enum ah_purpose, no part of the fingerprint */
     /* For a group over several hosts (spread.h); no part of the fingerprint: */
-    bool wired;       /* moved by the courier, not by the ranks alone */
+    bool wired;       /* moved by the progress thread, not by the ranks alone */
     uint32_t travels; /* bytes at `offset` that go to the other hosts with this post, but for */
     uint32_t own, own_bytes; /* those of them that no other rank takes, which this one may write over with its result */
     uint32_t steps;   /* SLICED of this rank before the call */
@@ -44,19 +44,19 @@ struct ah_call_record {
 };
 #define AH_NO_OFFSET UINT64_MAX
 
-/* A message that a rank has for another (mail.h). Its sender writes it while it is free, frees it when it was received,
- * and may take it back while it is posted; from taken to received it is the receiver's. */
+/* A message that a rank has for another (message.h). Its sender writes it while it is free, frees it when it
+ * was received, and may take it back while it is posted; from taken to received it is the receiver's. */
 enum ah_message_state {
     AH_MESSAGE_FREE,
     AH_MESSAGE_POSTED,
     AH_MESSAGE_TAKEN,
     AH_MESSAGE_RECEIVED,
-    /* To a rank on another host a letter is taken back by asking there. */
+    /* To a rank on another host a message header is taken back by asking there. */
     AH_MESSAGE_RECALLED, /* asked: it is received, or */
     AH_MESSAGE_EMPTY,    /* is back: its sender posts it again, or another one in its place */
 };
-/* How a taken letter's message goes whose memory is on a device (line.h): its receiver answers OPEN with LINE or HOST,
- * its sender then says TICKET for a line that is to be opened, STAGED when the host has the bytes. */
+/* How a taken message header's message goes whose memory is on a device (line.h): its receiver answers OPEN with LINE
+ * or HOST, its sender then says TICKET for a line that is to be opened, STAGED when the host has the bytes. */
 enum ah_message_way { AH_WAY_OPEN, AH_WAY_LINE, AH_WAY_TICKET, AH_WAY_HOST, AH_WAY_STAGED };
 enum { AH_DEVICE_COMM_CARD = 16, AH_DEVICE_COMM_TICKET = 128 };
 struct ah_message_header {
@@ -64,10 +64,10 @@ struct ah_message_header {
     atomic_uint number; /* of the sender's messages in this group, in order */
     atomic_int to;
     _Atomic int64_t tag;
-    _Atomic uint64_t group; /* which of the groups that use this channel in turn */
+    _Atomic uint64_t group; /* which of the groups that use this group block in turn */
     uint8_t dtype;
     int8_t ndim;
-    atomic_int member; /* the receiver's rank on the board */
+    atomic_int member; /* the receiver's rank on the control block */
     int64_t count;
     uint64_t offset; /* as of a post */
     int64_t size[AH_CALL_DIMS];
@@ -82,58 +82,58 @@ struct ah_message_header {
  * its peers need. ROUND and SLICED count as the backend sees fit. SENT and RECEIVED: messages. */
 enum ah_counter { AH_POSTED, AH_DONE, AH_ROUND, AH_SLICED, AH_SENT, AH_RECEIVED, AH_COUNTERS };
 
-/* A board's word that changes whenever one of its host's ranks has news. While a rank that waits attends to it, instead
- * of the thread whose work that is, nobody is woken. */
+/* A control block's word that changes whenever one of its host's ranks has notifications. While a rank that waits
+ * attends to it, instead of the thread whose work that is, nobody is woken. */
 struct ah_notification {
     _Alignas(64) atomic_uint changes;
     atomic_int sleepers;
     atomic_uint attended, visits; /* by such a rank, until it leaves or has not come for a while; how often it came */
 };
-/* For whom: the mirror (all counters but those of the backend), the courier (SLICED). */
+/* For whom: the replica (all counters but those of the backend), the progress thread (SLICED). */
 enum ah_reader { AH_REPLICA, AH_PROGRESS, AH_READERS };
 
 struct ah_group_block {
     _Alignas(64) atomic_uint counter[AH_COUNTERS];
     atomic_uint sleepers;     /* peers asleep on one of the counters */
     atomic_uint base;         /* where the counters of the present group began */
-    _Atomic int64_t news;     /* bytes from here to the board's news; 0: nobody reads them */
+    _Atomic int64_t notification;     /* bytes from here to the control block's notifications; 0: nobody reads them */
     _Atomic uint64_t address; /* where the backend finds this rank: a staging offset, a port */
-    _Atomic uint64_t roll;    /* where in its segment the courier finds who the members are, in order */
+    _Atomic uint64_t member_table;    /* where in its segment the progress thread finds who the members are, in order */
     atomic_int wanted_from;   /* the rank (from 2) that a message is awaited from, 1: any, 0: none is */
     _Atomic int64_t wanted_tag;
-    _Atomic uint64_t members[AH_MAX_RANKS / 64]; /* of the present group: a bit for each rank of the board */
+    _Atomic uint64_t members[AH_MAX_RANKS / 64]; /* of the present group: a bit for each rank of the control block */
     _Alignas(64) struct ah_call_record post[AH_GROUP_CALLS];
-    struct ah_message_header letter[AH_GROUP_MESSAGES];
+    struct ah_message_header header[AH_GROUP_MESSAGES];
 };
 
-/* Advance a counter of the own channel and wake who sleeps on it. */
-void ah_group_counter_advance(struct ah_group_block *channel, enum ah_counter which, uint32_t value);
+/* Advance a counter of the own group block and wake who sleeps on it. */
+void ah_group_counter_advance(struct ah_group_block *block, enum ah_counter which, uint32_t value);
 
-/* Sleep until the counter differs from `seen`, the channel is woken, or `limit_ns` has passed. */
-void ah_group_sleep(struct ah_group_block *channel, enum ah_counter which, uint32_t seen, int64_t limit_ns);
+/* Sleep until the counter differs from `seen`, the group block is woken, or `limit_ns` has passed. */
+void ah_group_sleep(struct ah_group_block *block, enum ah_counter which, uint32_t seen, int64_t limit_ns);
 
 /* Wake all who sleep on it: something is wrong. */
-void ah_group_wake(struct ah_group_block *channel);
+void ah_group_wake(struct ah_group_block *block);
 
-/* Tell a reader of the own board of something that no counter shows. */
-void ah_group_notify(struct ah_group_block *channel, enum ah_reader reader);
-void ah_notification_notify(struct ah_notification *news);
-/* Sleep until there is news since `seen`, or `limit_ns` has passed. */
-void ah_notification_sleep(struct ah_notification *news, uint32_t seen, int64_t limit_ns);
+/* Tell a reader of the own control block of something that no counter shows. */
+void ah_group_notify(struct ah_group_block *block, enum ah_reader reader);
+void ah_notification_notify(struct ah_notification *notification);
+/* Sleep until there is notifications since `seen`, or `limit_ns` has passed. */
+void ah_notification_sleep(struct ah_notification *notification, uint32_t seen, int64_t limit_ns);
 /* By a rank that waits, at each look; and when it goes to sleep: from then on the thread is to see to it again. */
-void ah_notification_attend(struct ah_notification *news);
-void ah_notification_leave(struct ah_notification *news);
+void ah_notification_attend(struct ah_notification *notification);
+void ah_notification_leave(struct ah_notification *notification);
 /* By the thread: has a rank attended to it since `*visits`? Then nap, until it leaves, or a millisecond. */
-bool ah_notification_nap(struct ah_notification *news, uint32_t *visits);
+bool ah_notification_nap(struct ah_notification *notification, uint32_t *visits);
 
-static inline uint32_t ah_group_counter(struct ah_group_block *channel, enum ah_counter which)
+static inline uint32_t ah_group_counter(struct ah_group_block *block, enum ah_counter which)
 {
-    return atomic_load_explicit(&channel->counter[which], memory_order_acquire);
+    return atomic_load_explicit(&block->counter[which], memory_order_acquire);
 }
 
-static inline struct ah_call_record *ah_group_record(struct ah_group_block *channel, uint32_t sequence)
+static inline struct ah_call_record *ah_group_record(struct ah_group_block *block, uint32_t sequence)
 {
-    return &channel->post[sequence % AH_GROUP_CALLS];
+    return &block->post[sequence % AH_GROUP_CALLS];
 }
 
 /* Counters wrap: true when `value` has reached `target`. */

@@ -1,9 +1,9 @@
 /* The hosts of a job whose ranks do not all run on one.
  *
- * Every host has a board of its own, with slots for all ranks of the job; the ranks of a host are consecutive. One
- * process of each host, its first rank, leads: it keeps the slots of other hosts' ranks true (mirror.h) and moves bytes
- * between hosts (wire.h). Whoever brings a job's ranks together fills this in and hands it to each rank, which tells
- * its board (ah_control_place). */
+ * Every host has a control block of its own, with rank entries for all ranks of the job; the ranks of a host are
+ * consecutive. One process of each host, its first rank, leads: it keeps the rank entries of other hosts' ranks true
+ * (replica.h) and moves bytes between hosts (transport.h). Whoever brings a job's ranks together fills this in and
+ * hands it to each rank, which tells its control block (ah_control_place). */
 #ifndef AH_COMM_HOSTS_H
 #define AH_COMM_HOSTS_H
 
@@ -19,7 +19,7 @@ struct ah_hosts {
     char name[AH_HOSTS_MAX][AH_HOST_NAME];  /* for reports */
     struct ah_store_place store;            /* of the job; the leaders connect to it */
     const char *address; /* that the other leaders reach this one at; NULL: by which it reaches the store */
-    const char *wire;    /* that moves the bytes: "tcp", "mpi" */
+    const char *transport;    /* that moves the bytes: "tcp", "mpi" */
 };
 
 /* The host that a rank is on. */

@@ -1,4 +1,4 @@
-/* A board may be open in several processes (loader workers are forks): its inode says that it is the same. */
+/* A control block may be open in several processes (loader workers are forks): its inode says that it is the same. */
 #include "comm/control/jobs.h"
 
 #include <ctype.h>
@@ -13,12 +13,12 @@
 #include "base/process.h"
 
 /* The launcher starts rank 0; a script that runs alone is rank 0. */
-static int pid_of(struct ah_control_block *board)
+static int pid_of(struct ah_control_block *control)
 {
     struct ah_process process;
-    for (int r = 0; r < board->size; r++) {
-        int pid = atomic_load(&ah_rank_entry(board, r)->pid);
-        if (pid && !board->header->reports)
+    for (int r = 0; r < control->size; r++) {
+        int pid = atomic_load(&ah_rank_entry(control, r)->pid);
+        if (pid && !control->header->reports)
             return pid;
         if (pid && ah_process_look(pid, &process) && process.state != 'Z')
             return process.parent;
@@ -53,9 +53,9 @@ static void look_behind(struct search *search, int holder, const char *name)
     if (search->count < search->most && search->count < MOST && !fstat(fd, &info) &&
         !is_known(search, info.st_ino)) {
         struct ah_seen_job *job = &search->jobs[search->count];
-        ah_control_look(&job->board, fd);
-        if (job->board) {
-            job->pid = pid_of(job->board);
+        ah_control_look(&job->control, fd);
+        if (job->control) {
+            job->pid = pid_of(job->control);
             job->pid = job->pid ? job->pid : holder;
             search->inode[search->count++] = info.st_ino;
         }
@@ -100,60 +100,60 @@ int ah_jobs_see(struct ah_seen_job *jobs, int most)
     return search.count;
 }
 
-static struct ah_group_block *latest_channel(const struct ah_control_block *board, int rank)
+static struct ah_group_block *latest_channel(const struct ah_control_block *control, int rank)
 {
-    struct ah_rank_entry *slot = &board->header->slot[rank];
+    struct ah_rank_entry *slot = &control->header->slot[rank];
     int latest = atomic_load(&slot->latest);
-    return &slot->channel[latest >= 0 && latest < AH_MAX_GROUPS ? latest : 0];
+    return &slot->block[latest >= 0 && latest < AH_MAX_GROUPS ? latest : 0];
 }
 
-bool ah_jobs_waits(const struct ah_control_block *board, int rank)
+bool ah_jobs_waits(const struct ah_control_block *control, int rank)
 {
-    struct ah_rank_entry *slot = &board->header->slot[rank];
-    struct ah_group_block *channel = latest_channel(board, rank);
+    struct ah_rank_entry *slot = &control->header->slot[rank];
+    struct ah_group_block *block = latest_channel(control, rank);
     return atomic_load(&slot->pulse.waits) &&
-           !ah_reached(ah_group_counter(channel, AH_DONE), ah_group_counter(channel, AH_POSTED));
+           !ah_reached(ah_group_counter(block, AH_DONE), ah_group_counter(block, AH_POSTED));
 }
 
-const struct ah_awaited *ah_jobs_awaited(const struct ah_control_block *board, int rank)
+const struct ah_awaited *ah_jobs_awaited(const struct ah_control_block *control, int rank)
 {
-    const struct ah_awaited *awaited = &board->header->slot[rank].awaited;
+    const struct ah_awaited *awaited = &control->header->slot[rank].awaited;
     int what = atomic_load(&awaited->what);
     return what == AH_AWAITS_MESSAGE || what == AH_AWAITS_RECEIVER ? awaited : NULL;
 }
 
-int ah_jobs_members(const struct ah_control_block *board, int rank, int *member)
+int ah_jobs_members(const struct ah_control_block *control, int rank, int *member)
 {
-    struct ah_group_block *channel = latest_channel(board, rank);
+    struct ah_group_block *block = latest_channel(control, rank);
     int count = 0;
-    for (int r = 0; r < board->size; r++)
-        if (atomic_load(&channel->members[r / 64]) >> r % 64 & 1)
+    for (int r = 0; r < control->size; r++)
+        if (atomic_load(&block->members[r / 64]) >> r % 64 & 1)
             member[count++] = r;
     return count;
 }
 
 /* Of a group the members that have not come to the call that this one has posted. */
-static int missing(const struct ah_control_block *board, int rank, int *waited)
+static int missing(const struct ah_control_block *control, int rank, int *waited)
 {
-    int member[AH_MAX_RANKS], count = 0, members = ah_jobs_members(board, rank, member);
-    struct ah_group_block *mine = latest_channel(board, rank);
-    ptrdiff_t which = mine - board->header->slot[rank].channel;
+    int member[AH_MAX_RANKS], count = 0, members = ah_jobs_members(control, rank, member);
+    struct ah_group_block *mine = latest_channel(control, rank);
+    ptrdiff_t which = mine - control->header->slot[rank].block;
     uint32_t posted = ah_group_counter(mine, AH_POSTED);
     for (int i = 0; i < members; i++) {
-        struct ah_group_block *theirs = &board->header->slot[member[i]].channel[which];
+        struct ah_group_block *theirs = &control->header->slot[member[i]].block[which];
         if (member[i] != rank && !ah_reached(ah_group_counter(theirs, AH_POSTED), posted))
             waited[count++] = member[i];
     }
     return count;
 }
 
-int ah_jobs_waited(const struct ah_control_block *board, int rank, int *waited)
+int ah_jobs_waited(const struct ah_control_block *control, int rank, int *waited)
 {
-    const struct ah_awaited *awaited = ah_jobs_awaited(board, rank);
+    const struct ah_awaited *awaited = ah_jobs_awaited(control, rank);
     int peer = awaited ? atomic_load(&awaited->peer) : -1;
-    if (awaited && peer >= 0 && peer < board->size)
+    if (awaited && peer >= 0 && peer < control->size)
         waited[0] = peer;
     if (awaited)
-        return peer >= 0 && peer < board->size;
-    return ah_jobs_waits(board, rank) ? missing(board, rank, waited) : 0;
+        return peer >= 0 && peer < control->size;
+    return ah_jobs_waits(control, rank) ? missing(control, rank, waited) : 0;
 }

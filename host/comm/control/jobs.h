@@ -1,13 +1,13 @@
-/* The jobs of this user that run on this host, found by their boards: memfds that the launchers (and scripts that run
- * alone) hold open, seen through /proc. Nothing is registered anywhere, so nothing can be left behind, and the system
- * lets nobody else look. */
+/* The jobs of this user that run on this host, found by their control blocks: memfds that the launchers (and scripts
+ * that run alone) hold open, seen through /proc. Nothing is registered anywhere, so nothing can be left behind, and the
+ * system lets nobody else look. */
 #ifndef AH_COMM_JOBS_H
 #define AH_COMM_JOBS_H
 
 #include "comm/control/control_block.h"
 
 struct ah_seen_job {
-    struct ah_control_block *board; /* to look at only; ah_control_close ends that */
+    struct ah_control_block *control; /* to look at only; ah_control_close ends that */
     int pid;                /* of the launcher, or of the script that runs alone */
 };
 
@@ -16,15 +16,15 @@ int ah_jobs_see(struct ah_seen_job *jobs, int most);
 
 /* The ranks that a rank waits for, in a collective or for a message, into waited[]; how many. 0 also when any rank's
  * message would do. */
-int ah_jobs_waited(const struct ah_control_block *board, int rank, int *waited);
+int ah_jobs_waited(const struct ah_control_block *control, int rank, int *waited);
 
 /* Does the rank wait in a collective now? */
-bool ah_jobs_waits(const struct ah_control_block *board, int rank);
+bool ah_jobs_waits(const struct ah_control_block *control, int rank);
 
 /* What it waits for when that is a message; else NULL. */
-const struct ah_awaited *ah_jobs_awaited(const struct ah_control_block *board, int rank);
+const struct ah_awaited *ah_jobs_awaited(const struct ah_control_block *control, int rank);
 
 /* The members of the group of its latest collective, into member[]; how many. */
-int ah_jobs_members(const struct ah_control_block *board, int rank, int *member);
+int ah_jobs_members(const struct ah_control_block *control, int rank, int *member);
 
 #endif

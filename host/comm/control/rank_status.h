@@ -1,5 +1,5 @@
 /* What a rank does now, in words, found out from outside: by a peer that waits for it, by its launcher, by a stranger
- * who looks at the board. */
+ * who looks at the control block. */
 #ifndef AH_COMM_RANK_STATUS_H
 #define AH_COMM_RANK_STATUS_H
 

@@ -1,6 +1,6 @@
 /* The parts of a segment lie at fixed offsets, far apart: their pages come with use. Inputs lie behind each other in
- * three areas: of set-up, and of the intervals behind even and odd boundaries. Each has an index for each channel, in
- * which a call's place follows from the counters that its boundary tells, so that there is nothing to search. */
+ * three areas: of set-up, and of the intervals behind even and odd boundaries. Each has an index for each group block,
+ * in which a call's place follows from the counters that its boundary tells, so that there is nothing to search. */
 #include "comm/control/replay_log.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { AREAS = 3, INDEXED = 1 << 18 }; /* calls of an interval on a channel */
+enum { AREAS = 3, INDEXED = 1 << 18 }; /* calls of an interval on a group block */
 
 static const uint64_t gib = (uint64_t)1 << 30;
 static const uint64_t trimmed = (uint64_t)64 << 20; /* bytes of an area that are not worth giving back */
@@ -24,32 +24,32 @@ static const struct {
     [AH_REPLAY_SLICE] = {(uint64_t)4 << 30, (uint64_t)6 << 30},
 };
 
-int ah_replay_reserve(struct ah_control_block *board, int rank)
+int ah_replay_reserve(struct ah_control_block *control, int rank)
 {
-    if (ftruncate(board->segment_fd[rank], (off_t)(area_of[AREAS - 1].at + area_of[AREAS - 1].bytes)))
+    if (ftruncate(control->segment_fd[rank], (off_t)(area_of[AREAS - 1].at + area_of[AREAS - 1].bytes)))
         return ah_fail(AH_EIO, "shared memory of rank %d for live recovery: %s", rank, strerror(errno));
     return 0;
 }
 
-int ah_replay_check(const struct ah_control_block *board)
+int ah_replay_check(const struct ah_control_block *control)
 {
     uint64_t needed = area_of[AREAS - 1].at + area_of[AREAS - 1].bytes;
-    if (board->segment_span >= needed)
+    if (control->segment_span >= needed)
         return 0;
     return ah_fail(AH_ENOMEM, "live recovery needs %llu GiB of address space for each rank, and there were %llu",
-                   (unsigned long long)(needed / gib), (unsigned long long)(board->segment_span / gib));
+                   (unsigned long long)(needed / gib), (unsigned long long)(control->segment_span / gib));
 }
 
-static struct ah_replay_log *keeping_of(const struct ah_control_block *board, int rank)
+static struct ah_replay_log *keeping_of(const struct ah_control_block *control, int rank)
 {
-    return &board->header->slot[rank].keeping;
+    return &control->header->slot[rank].replay_log;
 }
 
-static struct ah_replay_entry *index_of(const struct ah_control_block *board, int rank, int area, int channel)
+static struct ah_replay_entry *index_of(const struct ah_control_block *control, int rank, int area, int block)
 {
     _Static_assert(sizeof(struct ah_replay_entry) * INDEXED * AREAS * AH_MAX_GROUPS <= (size_t)1 << 30,
                    "the indexes lie before the notes");
-    return (struct ah_replay_entry *)board->segment[rank] + ((size_t)area * AH_MAX_GROUPS + (size_t)channel) * INDEXED;
+    return (struct ah_replay_entry *)control->segment[rank] + ((size_t)area * AH_MAX_GROUPS + (size_t)block) * INDEXED;
 }
 
 /* The area of the interval behind a boundary. */
@@ -59,12 +59,12 @@ static int area_behind(uint32_t boundary)
 }
 
 /* The boundary behind which a rank made a call, one of after boundary 0, and its counter there. */
-static bool find_interval(const struct ah_replay_log *keeping, uint32_t published, int channel, uint32_t sequence,
+static bool find_interval(const struct ah_replay_log *replay_log, uint32_t published, int block, uint32_t sequence,
                           uint32_t *boundary, uint32_t *first)
 {
     for (uint32_t back = 1; back <= 2 && back <= published; back++) {
         *boundary = published - back;
-        *first = keeping->boundary[*boundary & 1].posted[channel];
+        *first = replay_log->boundary[*boundary & 1].posted[block];
         if (!ah_reached(*first, sequence))
             return true;
     }
@@ -73,66 +73,67 @@ static bool find_interval(const struct ah_replay_log *keeping, uint32_t publishe
 
 /* Which calls are those of set-up is told once: while a replacement makes them, a peer may be writing its next boundary
  * in the place of the last but one. */
-const struct ah_replay_entry *ah_replay_find(struct ah_control_block *board, int rank, int channel, uint32_t sequence)
+const struct ah_replay_entry *ah_replay_find(struct ah_control_block *control, int rank, int block, uint32_t sequence)
 {
-    const struct ah_replay_log *keeping = keeping_of(board, rank);
-    uint32_t published = ah_replay_boundaries(board, rank), boundary, first = 0;
+    const struct ah_replay_log *replay_log = keeping_of(control, rank);
+    uint32_t published = ah_replay_boundaries(control, rank), boundary, first = 0;
     int area = 0;
-    if (published && !ah_reached(keeping->set_up[channel], sequence)) {
-        if (!find_interval(keeping, published, channel, sequence, &boundary, &first))
+    if (published && !ah_reached(replay_log->set_up[block], sequence)) {
+        if (!find_interval(replay_log, published, block, sequence, &boundary, &first))
             return NULL;
         area = area_behind(boundary);
     }
     uint32_t place = sequence - first - 1;
-    const struct ah_replay_entry *kept = index_of(board, rank, area, channel) + place;
+    const struct ah_replay_entry *kept = index_of(control, rank, area, block) + place;
     return place < INDEXED && kept->sequence == sequence ? kept : NULL;
 }
 
-const void *ah_replay_input(const struct ah_control_block *board, int rank, const struct ah_replay_entry *kept)
+const void *ah_replay_input(const struct ah_control_block *control, int rank, const struct ah_replay_entry *kept)
 {
-    return board->segment[rank] + kept->offset;
+    return control->segment[rank] + kept->offset;
 }
 
-int ah_replay_add(struct ah_control_block *board, int rank, int channel, const struct ah_call_record *post, const void *in,
-                size_t bytes)
+int ah_replay_add(struct ah_control_block *control, int rank, int block, const struct ah_call_record *post,
+                  const void *in, size_t bytes)
 {
-    struct ah_replay_log *keeping = keeping_of(board, rank);
-    uint32_t published = ah_replay_boundaries(board, rank);
+    struct ah_replay_log *replay_log = keeping_of(control, rank);
+    uint32_t published = ah_replay_boundaries(control, rank);
     int area = published ? area_behind(published - 1) : 0;
-    uint32_t first = published ? keeping->boundary[(published - 1) & 1].posted[channel] : 0;
+    uint32_t first = published ? replay_log->boundary[(published - 1) & 1].posted[block] : 0;
     uint32_t place = post->sequence - first - 1;
-    uint64_t used = atomic_load_explicit(&keeping->used[area], memory_order_relaxed);
+    uint64_t used = atomic_load_explicit(&replay_log->used[area], memory_order_relaxed);
     if (place >= INDEXED)
         return ah_fail(AH_ENOTIMPL, "live recovery keeps at most %d calls from one step to the next", INDEXED);
     if (bytes > area_of[area].bytes - used)
         return ah_fail(AH_ENOMEM, "live recovery keeps at most %llu GiB of what a rank brings to calls from one step "
                        "to the next", (unsigned long long)(area_of[area].bytes / gib));
-    struct ah_replay_entry *kept = index_of(board, rank, area, channel) + place;
-    *kept = (struct ah_replay_entry){.sequence = post->sequence, .note = post->note, .hash = post->hash, .weight = post->weight,
-                             .offset = area_of[area].at + used, .bytes = bytes, .kind = post->kind,
-                             .async = post->async};
+    struct ah_replay_entry *kept = index_of(control, rank, area, block) + place;
+    *kept = (struct ah_replay_entry){.sequence = post->sequence, .note = post->note, .hash = post->hash,
+                                     .weight = post->weight, .offset = area_of[area].at + used, .bytes = bytes,
+                                     .kind = post->kind, .async = post->async};
     memcpy(kept->where, post->where, sizeof kept->where);
     if (bytes)
-        memcpy(board->segment[rank] + kept->offset, in, bytes);
-    atomic_store_explicit(&keeping->used[area], used + (bytes + 63) / 64 * 64, memory_order_relaxed);
+        memcpy(control->segment[rank] + kept->offset, in, bytes);
+    atomic_store_explicit(&replay_log->used[area], used + (bytes + 63) / 64 * 64, memory_order_relaxed);
     return 0;
 }
 
-void ah_replay_turn(struct ah_control_block *board, int rank, uint32_t boundary)
+void ah_replay_turn(struct ah_control_block *control, int rank, uint32_t boundary)
 {
-    struct ah_replay_log *keeping = keeping_of(board, rank);
+    struct ah_replay_log *replay_log = keeping_of(control, rank);
     int area = area_behind(boundary), other = boundary ? area_behind(boundary - 1) : 0;
-    uint64_t had = atomic_load(&keeping->used[area]), has = atomic_load(&keeping->used[other]);
+    uint64_t had = atomic_load(&replay_log->used[area]), has = atomic_load(&replay_log->used[other]);
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = (has + page - 1) / page * page;
-    atomic_store(&keeping->used[area], 0);
+    atomic_store(&replay_log->used[area], 0);
     /* After an interval of much more than the last one, an evaluation say, its memory goes back. */
     if (had > from + trimmed)
-        madvise(board->segment[rank] + area_of[area].at + from, had - from, MADV_REMOVE);
+        madvise(control->segment[rank] + area_of[area].at + from, had - from, MADV_REMOVE);
 }
 
-unsigned char *ah_replay_part(const struct ah_control_block *board, int rank, enum ah_replay_part part, uint32_t boundary)
+unsigned char *ah_replay_part(const struct ah_control_block *control, int rank, enum ah_replay_part part,
+                              uint32_t boundary)
 {
-    return board->segment[rank] + part_of[part].at + (boundary & 1) * part_of[part].bytes;
+    return control->segment[rank] + part_of[part].at + (boundary & 1) * part_of[part].bytes;
 }
 
 uint64_t ah_replay_most(enum ah_replay_part part)

@@ -22,30 +22,31 @@ struct ah_replay_entry {
 };
 
 /* Make a segment as long as its parts lie apart; only what is written takes memory. */
-int ah_replay_reserve(struct ah_control_block *board, int rank);
+int ah_replay_reserve(struct ah_control_block *control, int rank);
 /* Is all of it mapped here? */
-int ah_replay_check(const struct ah_control_block *board);
+int ah_replay_check(const struct ah_control_block *control);
 
 /* The boundaries that a rank has published. */
-static inline uint32_t ah_replay_boundaries(struct ah_control_block *board, int rank)
+static inline uint32_t ah_replay_boundaries(struct ah_control_block *control, int rank)
 {
-    return ah_group_counter(&ah_rank_entry(board, rank)->channel[0], AH_ROUND);
+    return ah_group_counter(&ah_rank_entry(control, rank)->block[0], AH_ROUND);
 }
 
 /* What the rank brought to a call that it has posted; NULL: it is kept no more. */
-const struct ah_replay_entry *ah_replay_find(struct ah_control_block *board, int rank, int channel, uint32_t sequence);
+const struct ah_replay_entry *ah_replay_find(struct ah_control_block *control, int rank, int block, uint32_t sequence);
 /* Its input. */
-const void *ah_replay_input(const struct ah_control_block *board, int rank, const struct ah_replay_entry *kept);
-/* Keep what this rank brings to its next call on the channel, before it posts that. */
-int ah_replay_add(struct ah_control_block *board, int rank, int channel, const struct ah_call_record *post, const void *in,
-                size_t bytes);
+const void *ah_replay_input(const struct ah_control_block *control, int rank, const struct ah_replay_entry *kept);
+/* Keep what this rank brings to its next call on the group block, before it posts that. */
+int ah_replay_add(struct ah_control_block *control, int rank, int block, const struct ah_call_record *post,
+                  const void *in, size_t bytes);
 /* Boundary number `boundary` is published next, and all ranks have published the one before: what was kept from before
  * that goes. */
-void ah_replay_turn(struct ah_control_block *board, int rank, uint32_t boundary);
+void ah_replay_turn(struct ah_control_block *control, int rank, uint32_t boundary);
 
 /* Where the note and the slice of a boundary lie, at most that long. */
 enum ah_replay_part { AH_REPLAY_NOTE, AH_REPLAY_SLICE };
-unsigned char *ah_replay_part(const struct ah_control_block *board, int rank, enum ah_replay_part part, uint32_t boundary);
+unsigned char *ah_replay_part(const struct ah_control_block *control, int rank, enum ah_replay_part part,
+                              uint32_t boundary);
 uint64_t ah_replay_most(enum ah_replay_part part);
 
 #endif

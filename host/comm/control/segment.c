@@ -15,19 +15,19 @@ struct piece {
 };
 
 struct ah_segment {
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     int rank;
     size_t used;
     struct piece *free;
     pthread_mutex_t lock;
 };
 
-int ah_segment_open(struct ah_segment **out, struct ah_control_block *board, int rank)
+int ah_segment_open(struct ah_segment **out, struct ah_control_block *control, int rank)
 {
     struct ah_segment *segment = calloc(1, sizeof *segment);
     if (!segment)
         return ah_fail(AH_ENOMEM, "shared memory of rank %d: out of memory", rank);
-    segment->board = board;
+    segment->control = control;
     segment->rank = rank;
     segment->used = 2 * AH_STAGE_BYTES;
     pthread_mutex_init(&segment->lock, NULL);
@@ -76,13 +76,13 @@ static bool take(struct ah_segment *segment, size_t bytes, size_t *offset)
 
 static int alloc(struct ah_segment *segment, size_t bytes, bool zeroed, void **out)
 {
-    unsigned char *base = segment->board->segment[segment->rank];
+    unsigned char *base = segment->control->segment[segment->rank];
     size_t offset;
     if (take(segment, bytes, &offset)) {
         if (zeroed)
             memset(base + offset, 0, bytes);
     } else {
-        AH_TRY(ah_control_grow(segment->board, segment->rank, segment->used + bytes));
+        AH_TRY(ah_control_grow(segment->control, segment->rank, segment->used + bytes));
         offset = segment->used;
         segment->used += bytes;
     }
@@ -129,7 +129,7 @@ static void give_back(struct ah_segment *segment, size_t offset, size_t bytes)
 
 void ah_segment_free(struct ah_segment *segment, void *memory, size_t bytes)
 {
-    size_t offset = (size_t)((unsigned char *)memory - segment->board->segment[segment->rank]);
+    size_t offset = (size_t)((unsigned char *)memory - segment->control->segment[segment->rank]);
     pthread_mutex_lock(&segment->lock);
     give_back(segment, offset, rounded(bytes));
     pthread_mutex_unlock(&segment->lock);
@@ -166,7 +166,7 @@ void ah_segment_discard(void *memory, size_t bytes)
 
 void ah_segment_trim(struct ah_segment *segment)
 {
-    unsigned char *base = segment->board->segment[segment->rank];
+    unsigned char *base = segment->control->segment[segment->rank];
     pthread_mutex_lock(&segment->lock);
     for (struct piece *piece = segment->free; piece; piece = piece->next)
         ah_segment_release_pages(base + piece->offset, piece->bytes);
@@ -175,7 +175,7 @@ void ah_segment_trim(struct ah_segment *segment)
 
 uint64_t ah_segment_offset(const struct ah_segment *segment, const void *buffer, size_t bytes)
 {
-    const unsigned char *base = segment->board->segment[segment->rank], *at = buffer;
+    const unsigned char *base = segment->control->segment[segment->rank], *at = buffer;
     if (at < base + 2 * AH_STAGE_BYTES || at + bytes > base + segment->used)
         return AH_NO_OFFSET;
     return (uint64_t)(at - base);

@@ -10,8 +10,8 @@
 
 struct ah_segment;
 
-int ah_segment_open(struct ah_segment **out, struct ah_control_block *board, int rank);
-void ah_segment_close(struct ah_segment *segment); /* the memory itself stays mapped with the board */
+int ah_segment_open(struct ah_segment **out, struct ah_control_block *control, int rank);
+void ah_segment_close(struct ah_segment *segment); /* the memory itself stays mapped with the control block */
 
 /* 64-byte aligned; zeroed on request. AH_ENOMEM when the segment cannot grow. */
 int ah_segment_alloc(struct ah_segment *segment, size_t bytes, bool zeroed, void **out);

@@ -24,7 +24,7 @@ struct ah_topology {
  * rank 0 of 1. AH_EINVAL when the variables contradict each other, and when the ranks of this host are known not to be
  * consecutive. */
 int ah_topology_from_environment(struct ah_topology *out);
-/* What started the ranks, and the option by which it places them host by host: "mpirun --map-by slot". */
+/* What started the ranks, and the option by which it places them host by host: "mpirun --map-by rank entry". */
 const char *ah_topology_block_option(enum ah_started_by by);
 
 /* Take the variables away, for what is no rank. */

@@ -13,7 +13,7 @@
 
 /* What a rank tells its peers of its memory with a post. */
 struct ah_call_arguments {
-    uint64_t offset; /* of its input in its segment, or AH_NO_OFFSET; the rest is for several hosts (channel.h) */
+    uint64_t offset; /* of its input in its segment, or AH_NO_OFFSET; the rest is for several hosts (group_block.h) */
     bool wired;
     uint32_t travels, own, own_bytes, steps;
     uint64_t landing, partial, counts;
@@ -26,7 +26,7 @@ struct ah_work {
     struct ah_work *next;  /* of the works that this rank has not carried out, or of the abandoned ones */
     struct ah_collective call;
     uint32_t sequence;
-    struct ah_call_arguments brought; /* told to the peers with the post: `start` sets it */
+    struct ah_call_arguments arguments; /* told to the peers with the post: `start` sets it */
     uint32_t note;   /* all ranks' notes or-ed, once every rank has posted */
     int64_t *counts; /* own copy of the call's; NULL: it has none */
     uint32_t era;    /* of the group when it began */
@@ -43,8 +43,8 @@ struct ah_message_request {
     int64_t size[AH_CALL_DIMS];
     char where[AH_CALL_WHERE];
     uint32_t number;
-    uint64_t offset;          /* told to the receiver with the letter: `give` sets it */
-    struct ah_message_header *letter; /* on the sender's channel; NULL: not posted, not found yet */
+    uint64_t offset;          /* told to the receiver with the message header: `give` sets it */
+    struct ah_message_header *header; /* on the sender's group block; NULL: not posted, not found yet */
     uint32_t era;             /* of the group when it began */
     bool sends, stays, done, abandoned; /* stays: the sender's memory is left alone until it is received */
     bool far, moved;          /* far: may go by a line (line.h), from the card; moved: the sender's part is done */
@@ -89,13 +89,13 @@ struct ah_backend {
     bool (*settled)(const struct ah_group *group, uint32_t sequence);
 
     /* A message. `give`, by the sender before it is posted: see to it that its elements can be got at. `fetch`, by the
-     * receiver: bring what there is of letter->count elements, without waiting, until *done; of each sender one message
-     * at a time. `serve`, by the sender while the receiver fetches: what `fetch` waits for (NULL: nothing). `forget`:
-     * give back what the mail holds; complete as in drop. give NULL: no messages. */
-    int (*give)(struct ah_message_request *mail);
-    int (*fetch)(struct ah_message_request *mail, bool *done);
-    int (*serve)(struct ah_message_request *mail);
-    void (*forget)(struct ah_message_request *mail, bool complete);
+     * receiver: bring what there is of message header->count elements, without waiting, until *done; of each sender one
+     * message at a time. `serve`, by the sender while the receiver fetches: what `fetch` waits for (NULL: nothing).
+     * `forget`: give back what the message request holds; complete as in drop. give NULL: no messages. */
+    int (*give)(struct ah_message_request *request);
+    int (*fetch)(struct ah_message_request *request, bool *done);
+    int (*serve)(struct ah_message_request *request);
+    void (*forget)(struct ah_message_request *request, bool complete);
 
     /* Whoever waits calls `attend` between two looks at what it waits for: do what would else be done by a thread,
      * without waiting; true when something has moved. `leave`: it goes to sleep, and the thread is to go on. NULL: no
@@ -114,8 +114,8 @@ struct ah_backend {
     void *(*borrow)(struct ah_group *group, int lender, uint64_t offset);
     void (*give_back)(struct ah_group *group, void *memory, size_t bytes);
 
-    /* The group begins anew (ah_groups_renew): its counters on the board are 0 and no rank is in any call. NULL: the
-     * backend cannot. */
+    /* The group begins anew (ah_groups_renew): its counters on the control block are 0 and no rank is in any call.
+     * NULL: the backend cannot. */
     void (*renew)(struct ah_group *group);
 };
 
@@ -124,18 +124,18 @@ struct ah_group {
     atomic_int refs;
     int rank, size;
     struct ah_group *root;      /* that this one was split from, directly or not; itself for the first */
-    struct ah_control_block *board;     /* NULL for a group of one */
-    struct ah_group_block **peer;   /* every rank's channel of this group */
-    int *member;                /* its rank on the board */
-    int channel;
-    uint32_t base;              /* where the channel's counters began for this group */
+    struct ah_control_block *control;     /* NULL for a group of one */
+    struct ah_group_block **peer;   /* every rank's group block of this group */
+    int *member;                /* its rank on the control block */
+    int block;
+    uint32_t base;              /* where the group block's counters began for this group */
     uint32_t posted, done;      /* own counters */
     uint32_t ring_safe;         /* every rank has done the calls up to here, as far as we looked */
     struct ah_work *first, **last;  /* works that this rank has not carried out yet, in order */
     struct ah_work *abandoned;      /* carried out here, not yet everywhere */
     struct ah_message_request *outgoing, *incoming; /* messages that were not received yet, in order */
     uint32_t sent;              /* messages posted so far */
-    uint64_t identity;          /* of its members and base: tells it from others that use the channel in turn */
+    uint64_t identity;          /* of its members and base: tells it from others that use the group block in turn */
     int spins;                  /* looks at a counter before sleeping */
     int64_t timeout_ns;         /* for a call */
     int64_t patience_ns;        /* after which a wait is told */
@@ -148,23 +148,23 @@ struct ah_group {
     enum ah_device_comm_choice choice;
     struct ah_device_p2p *lines;      /* for messages from and to devices */
     struct ah_group *parts;     /* of a root: the open ones; of a part: the next */
-    struct ah_group *retired;   /* of a root: groups that are closed but whose channel peers may still look at */
-    uint32_t channels;          /* of a root: a bit for each channel in use */
+    struct ah_group *retired;   /* of a root: groups that are closed but whose group block peers may still look at */
+    uint32_t blocks;          /* of a root: a bit for each group block in use */
 };
 
 /* Where a rank sits when a group opens. */
 struct ah_seat {
-    struct ah_control_block *board; /* must outlive the group */
+    struct ah_control_block *control; /* must outlive the group */
     int rank, size;
-    const int *member;      /* the ranks on the board, NULL: 0 .. size - 1 */
-    int channel;
+    const int *member;      /* the ranks on the control block, NULL: 0 .. size - 1 */
+    int block;
     uint32_t base;
     struct ah_group *root;  /* NULL: the new one is a root */
     int64_t timeout_ns;     /* 0: ACCELHOST_TIMEOUT, else 600 s */
     int64_t patience_ns;    /* 0: ACCELHOST_PATIENCE, else 10 s */
 };
 
-/* A group of one is always "self". Several threads may each be a rank on one mapping of a board. */
+/* A group of one is always "self". Several threads may each be a rank on one mapping of a control block. */
 int ah_group_open(struct ah_group **out, const struct ah_backend *backend, const struct ah_seat *seat);
 
 /* Of its members and base. */

@@ -43,14 +43,14 @@ struct ah_device_comm_type {
     int (*settle)(struct ah_device_comm *lane); /* wait until the device is through with all calls */
 
     /* Messages; move NULL: they pass through the host. `mark`: the memory is the message's as of this moment in what
-     * the device is asked; keeps in mail->mark what that takes. `open_line`: begin to open a lane from one rank to
-     * another, with the sender's ticket, without waiting. `move`: what can be done without waiting, until *done: the
-     * device was given the message. `unmark`: what the device is asked next comes behind it. */
-    int (*mark)(struct ah_message_request *mail);
+     * the device is asked; keeps in message request->mark what that takes. `open_line`: begin to open a lane from one
+     * rank to another, with the sender's ticket, without waiting. `move`: what can be done without waiting, until
+     * *done: the device was given the message. `unmark`: what the device is asked next comes behind it. */
+    int (*mark)(struct ah_message_request *request);
     int (*open_line)(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
                      bool sends, struct ah_device_comm **out);
-    int (*move)(struct ah_device_comm *line, struct ah_message_request *mail, bool *done);
-    void (*unmark)(struct ah_message_request *mail);
+    int (*move)(struct ah_device_comm *line, struct ah_message_request *request, bool *done);
+    void (*unmark)(struct ah_message_request *request);
 };
 
 /* What moves the bytes of a call. */

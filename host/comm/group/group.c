@@ -1,9 +1,10 @@
 /* The door: what every backend's calls have in common.
  *
- * A call is posted (numbered, its fingerprint written to the own channel, POSTED advanced); when every rank has posted
- * it and all fingerprints agree the backend moves the data, and DONE says that this rank has done what its peers need.
- * POSTED and DONE move through the same sequence of calls on every rank. A ring entry is overwritten only when all
- * ranks have done the call it describes, this one included: a rank that is ahead first does its own share of old works.
+ * A call is posted (numbered, its fingerprint written to the own group block, POSTED advanced); when every rank has
+ * posted it and all fingerprints agree the backend moves the data, and DONE says that this rank has done what its peers
+ * need. POSTED and DONE move through the same sequence of calls on every rank. A ring entry is overwritten only when
+ * all ranks have done the call it describes, this one included: a rank that is ahead first does its own share of old
+ * works.
  *
  * Works are carried out strictly in order, by whatever call comes by: a rank that waits for one has done its part of
  * all earlier ones, so no two ranks wait for each other. */
@@ -51,7 +52,7 @@ int ah_group_poison(struct ah_group *group, int status)
         return status;
     group->poison = status;
     snprintf(group->poison_text, sizeof group->poison_text, "%s", ah_error_text());
-    if (group->board)
+    if (group->control)
         ah_watch_publish(group, status, group->poison_text);
     return status;
 }
@@ -123,27 +124,27 @@ static int make_room(struct ah_group *group)
     return 0;
 }
 
-static void post(struct ah_group *group, const struct ah_collective *call, const struct ah_call_arguments *brought)
+static void post(struct ah_group *group, const struct ah_collective *call, const struct ah_call_arguments *arguments)
 {
-    if (brought->before) {
+    if (arguments->before) {
         group->posted++;
         return;
     }
     struct ah_group_block *mine = group->peer[group->rank];
     struct ah_call_record *entry = ah_group_record(mine, group->posted + 1);
     ah_call_record_fill(entry, call, group->posted + 1, group->size);
-    entry->offset = brought->offset;
-    entry->wired = brought->wired;
-    entry->travels = brought->travels;
-    entry->own = brought->own;
-    entry->own_bytes = brought->own_bytes;
-    entry->steps = brought->steps;
-    entry->landing = brought->landing;
-    entry->partial = brought->partial;
-    entry->counts = brought->counts;
-    atomic_store_explicit(&ah_rank_entry(group->board, group->member[group->rank])->latest, group->channel,
+    entry->offset = arguments->offset;
+    entry->wired = arguments->wired;
+    entry->travels = arguments->travels;
+    entry->own = arguments->own;
+    entry->own_bytes = arguments->own_bytes;
+    entry->steps = arguments->steps;
+    entry->landing = arguments->landing;
+    entry->partial = arguments->partial;
+    entry->counts = arguments->counts;
+    atomic_store_explicit(&ah_rank_entry(group->control, group->member[group->rank])->latest, group->block,
                           memory_order_relaxed);
-    atomic_store_explicit(&ah_rank_entry(group->board, group->member[group->rank])->pulse.collective_ns, ah_now_ns(),
+    atomic_store_explicit(&ah_rank_entry(group->control, group->member[group->rank])->pulse.collective_ns, ah_now_ns(),
                           memory_order_relaxed);
     group->posted++;
     ah_group_counter_advance(mine, AH_POSTED, group->posted);
@@ -166,7 +167,7 @@ int ah_group_advance(struct ah_group *group, uint32_t upto, bool block)
             AH_TRY(ah_watch_wait(group, AH_POSTED, work->sequence));
         else if (work->mover->carry_waits || !ah_watch_reached(group, AH_POSTED, work->sequence))
             return 0;
-        if (!work->brought.before)
+        if (!work->arguments.before)
             AH_TRY(ah_mismatch_check(group, work->sequence));
         for (int r = 0; r < group->size && !work->mover->posted_is_all; r++)
             work->note |= ah_group_post(group, r, work->sequence)->note;
@@ -193,8 +194,8 @@ static void log_call(struct ah_group *group, const struct ah_collective *call, i
     uint32_t number = group->posted - group->base;
     ah_call_record_fill(&entry, call, number, group->size);
     ah_tell("comm: rank %d of %d%s: #%u %s at %s%s, %.3f ms", group->rank, group->size,
-            group->channel ? " in a part" : "", number, ah_call_record_describe(&entry, text, sizeof text), entry.where, what,
-            (double)(ah_now_ns() - begin) / 1e6);
+            group->block ? " in a part" : "", number, ah_call_record_describe(&entry, text, sizeof text), entry.where,
+            what, (double)(ah_now_ns() - begin) / 1e6);
 }
 
 /* A call in a profile, under a name of its own: "all_reduce", "all_reduce_async", "wait for a result". */
@@ -213,14 +214,14 @@ static void trace_call(struct ah_trace_mark mark, const struct ah_collective *ca
 static int run_with_peers(struct ah_group *group, const struct ah_collective *call)
 {
     const struct ah_backend *backend = ah_group_mover(group, call);
-    struct ah_call_arguments brought = {.offset = AH_NO_OFFSET};
+    struct ah_call_arguments arguments = {.offset = AH_NO_OFFSET};
     AH_TRY(make_room(group));
     if (backend->bring)
-        AH_TRY(backend->bring(group, call, &brought));
-    post(group, call, &brought);
+        AH_TRY(backend->bring(group, call, &arguments));
+    post(group, call, &arguments);
     AH_TRY(ah_group_advance(group, group->posted - 1, true));
     AH_TRY(ah_watch_wait(group, AH_POSTED, group->posted));
-    if (!brought.before)
+    if (!arguments.before)
         AH_TRY(ah_mismatch_check(group, group->posted));
     if (!ah_collective_is_barrier(call->kind))
         AH_TRY(backend->run(group, call));
@@ -270,9 +271,9 @@ static struct ah_work *new_work(struct ah_group *group, const struct ah_collecti
 static int start_with_peers(struct ah_group *group, struct ah_work *work)
 {
     AH_TRY(make_room(group));
-    work->brought.offset = AH_NO_OFFSET;
+    work->arguments.offset = AH_NO_OFFSET;
     AH_TRY(work->mover->start(work));
-    post(group, &work->call, &work->brought);
+    post(group, &work->call, &work->arguments);
     ah_watch_leave(group);
     work->sequence = group->posted;
     *group->last = work;
@@ -453,7 +454,7 @@ void ah_group_discard(struct ah_group *group, void *memory, size_t bytes)
 
 int ah_group_host(const struct ah_group *group, int rank)
 {
-    const struct ah_hosts *hosts = group->board ? group->board->hosts : NULL;
+    const struct ah_hosts *hosts = group->control ? group->control->hosts : NULL;
     return hosts ? ah_hosts_of(hosts, group->member[rank]) : 0;
 }
 

@@ -1,10 +1,10 @@
 /* Process groups: collectives behind one interface.
  *
- * This is the one door. Every call through it is checked, numbered, fingerprinted on the job's board and compared with
- * what the peers bring; mismatches, dead peers and timeouts become errors, and any failure of a collective poisons the
- * group: later calls fail with the first error's text. Backends only move data (backend.h). One thread uses a group, a
- * rank's Lua thread. Functions return 0 or a negative status (AH_EPEER, AH_EMISMATCH, AH_ETIMEOUT, AH_EINVAL ...); a
- * wrong argument (AH_EINVAL) is this rank's error only and does not poison.
+ * This is the one door. Every call through it is checked, numbered, fingerprinted on the job's control block and
+ * compared with what the peers bring; mismatches, dead peers and timeouts become errors, and any failure of a
+ * collective poisons the group: later calls fail with the first error's text. Backends only move data (backend.h). One
+ * thread uses a group, a rank's Lua thread. Functions return 0 or a negative status (AH_EPEER, AH_EMISMATCH,
+ * AH_ETIMEOUT, AH_EINVAL ...); a wrong argument (AH_EINVAL) is this rank's error only and does not poison.
  *
  * ACCELHOST_DEBUG=comm tells a line for each call. */
 #ifndef AH_COMM_GROUP_H
@@ -15,8 +15,8 @@
 struct ah_group;
 struct ah_work; /* an asynchronous collective under way */
 
-/* The job's group: "self" for one process, "shm" when the launcher handed us a board or the ranks have met (meet.h).
- * One per process, opened on first use, closed by the end of the process. Borrowed. */
+/* The job's group: "self" for one process, "shm" when the launcher handed us a control block or the ranks have met
+ * (meet.h). One per process, opened on first use, closed by the end of the process. Borrowed. */
 int ah_group_default(struct ah_group **out);
 bool ah_group_default_is_open(void);
 

@@ -1,7 +1,7 @@
-/* A message is a letter on its sender's channel, which its receiver finds, compares with what it expects, and has the
- * backend fetch. Letters are posted in order, as far as there is room; a list on either side keeps what waits. When the
- * room is full of letters that nobody wants yet and a receiver waits for another, the newest of them makes place. Of
- * the letters of one tag to one rank those that are posted are always the oldest.
+/* A message is a message header on its sender's group block, which its receiver finds, compares with what it expects,
+ * and has the backend fetch. Letters are posted in order, as far as there is room; a list on either side keeps what
+ * waits. When the room is full of message headers that nobody wants yet and a receiver waits for another, the newest of
+ * them makes place. Of the message headers of one tag to one rank those that are posted are always the oldest.
  *
  * Each side moves its lists whenever it waits for anything (watch.c), so what one rank owes another is done even while
  * it waits in a collective. */
@@ -19,109 +19,111 @@
 
 static const int64_t slice_ns = 50 * 1000000, short_slice_ns = 1000000;
 
-const char *ah_message_describe(const struct ah_message_request *mail, char *text, size_t bytes)
+const char *ah_message_describe(const struct ah_message_request *request, char *text, size_t bytes)
 {
     char peer[32] = "any rank", tag[40] = "";
-    if (mail->message.peer >= 0)
-        snprintf(peer, sizeof peer, "rank %d", mail->group->member[mail->message.peer]);
-    if (mail->message.tag)
-        snprintf(tag, sizeof tag, ", tag %lld,", (long long)mail->message.tag);
-    snprintf(text, bytes, "%s %s%s at %s", mail->sends ? "send to" : "recv from", peer, tag, mail->where);
+    if (request->message.peer >= 0)
+        snprintf(peer, sizeof peer, "rank %d", request->group->member[request->message.peer]);
+    if (request->message.tag)
+        snprintf(tag, sizeof tag, ", tag %lld,", (long long)request->message.tag);
+    snprintf(text, bytes, "%s %s%s at %s", request->sends ? "send to" : "recv from", peer, tag, request->where);
     return text;
 }
 
-static void unlist(struct ah_message_request **list, struct ah_message_request *mail)
+static void unlist(struct ah_message_request **list, struct ah_message_request *request)
 {
     for (; *list; list = &(*list)->next) {
-        if (*list != mail)
+        if (*list != request)
             continue;
-        *list = mail->next;
+        *list = request->next;
         return;
     }
 }
 
-static void append(struct ah_message_request **list, struct ah_message_request *mail)
+static void append(struct ah_message_request **list, struct ah_message_request *request)
 {
     while (*list)
         list = &(*list)->next;
-    *list = mail;
+    *list = request;
 }
 
-static void free_mail(struct ah_message_request *mail, bool complete)
+static void free_mail(struct ah_message_request *request, bool complete)
 {
-    if (mail->group->backend->forget)
-        mail->group->backend->forget(mail, complete);
-    ah_device_p2p_forget(mail);
-    if (mail->release)
-        mail->release(mail->held);
-    free(mail);
+    if (request->group->backend->forget)
+        request->group->backend->forget(request, complete);
+    ah_device_p2p_forget(request);
+    if (request->release)
+        request->release(request->held);
+    free(request);
 }
 
 /* The sender's side. */
 
-static void post(struct ah_message_request *mail, struct ah_message_header *letter)
+static void post(struct ah_message_request *request, struct ah_message_header *header)
 {
-    struct ah_group *group = mail->group;
-    const struct ah_message *m = &mail->message;
-    atomic_store(&letter->number, mail->number);
-    atomic_store(&letter->to, m->peer);
-    atomic_store(&letter->member, group->member[m->peer]);
-    atomic_store(&letter->tag, m->tag);
-    atomic_store(&letter->group, group->identity);
-    letter->dtype = (uint8_t)m->dtype;
-    letter->ndim = (int8_t)m->ndim;
-    letter->count = m->count;
-    letter->offset = mail->offset;
-    memcpy(letter->size, mail->size, sizeof letter->size);
-    memcpy(letter->where, mail->where, sizeof letter->where);
-    ah_device_p2p_offer(mail, letter);
-    mail->letter = letter;
-    atomic_store(&letter->state, AH_MESSAGE_POSTED);
+    struct ah_group *group = request->group;
+    const struct ah_message *m = &request->message;
+    atomic_store(&header->number, request->number);
+    atomic_store(&header->to, m->peer);
+    atomic_store(&header->member, group->member[m->peer]);
+    atomic_store(&header->tag, m->tag);
+    atomic_store(&header->group, group->identity);
+    header->dtype = (uint8_t)m->dtype;
+    header->ndim = (int8_t)m->ndim;
+    header->count = m->count;
+    header->offset = request->offset;
+    memcpy(header->size, request->size, sizeof header->size);
+    memcpy(header->where, request->where, sizeof header->where);
+    ah_device_p2p_offer(request, header);
+    request->header = header;
+    atomic_store(&header->state, AH_MESSAGE_POSTED);
     struct ah_group_block *mine = group->peer[group->rank];
     ah_group_counter_advance(mine, AH_SENT, ah_group_counter(mine, AH_SENT) + 1);
-    ah_watch_relax(mail->group);
+    ah_watch_relax(request->group);
 }
 
-static bool is_wanted(const struct ah_message_request *mail)
+static bool is_wanted(const struct ah_message_request *request)
 {
-    struct ah_group_block *channel = mail->group->peer[mail->message.peer];
-    int from = atomic_load(&channel->wanted_from);
-    return (from == 1 || from == mail->group->rank + 2) && atomic_load(&channel->wanted_tag) == mail->message.tag;
+    struct ah_group_block *block = request->group->peer[request->message.peer];
+    int from = atomic_load(&block->wanted_from);
+    return (from == 1 || from == request->group->rank + 2) && atomic_load(&block->wanted_tag) == request->message.tag;
 }
 
 /* Letters that came back, and whose place nobody needs any more. */
 static void post_returned(struct ah_group *group)
 {
-    for (struct ah_message_request *mail = group->outgoing; mail; mail = mail->next)
-        if (mail->letter && atomic_load(&mail->letter->state) == AH_MESSAGE_EMPTY)
-            post(mail, mail->letter);
+    for (struct ah_message_request *request = group->outgoing; request; request = request->next)
+        if (request->header && atomic_load(&request->header->state) == AH_MESSAGE_EMPTY)
+            post(request, request->header);
 }
 
-/* No room for the mails from `first` on: is a receiver waiting for one of them, and for no letter that is there? */
+/* No room for the message requests from `first` on: is a receiver waiting for one of them, and for no message header
+ * that is there? */
 static void post_wanted(struct ah_group *group, struct ah_message_request *first)
 {
-    for (struct ah_message_request *mail = first; mail; mail = mail->next) {
+    for (struct ah_message_request *request = first; request; request = request->next) {
         bool present = false;
-        if (mail->letter || !is_wanted(mail))
+        if (request->header || !is_wanted(request))
             continue;
-        for (struct ah_message_request *other = group->outgoing; other != mail && !present; other = other->next)
-            present = other->message.peer == mail->message.peer && other->message.tag == mail->message.tag;
+        for (struct ah_message_request *other = group->outgoing; other != request && !present; other = other->next)
+            present = other->message.peer == request->message.peer && other->message.tag == request->message.tag;
         struct ah_message_header *place = present ? NULL : ah_message_make_place(group);
         if (place)
-            post(mail, place);
+            post(request, place);
     }
 }
 
 /* What was received is done; false while it is not. */
-static bool finish_outgoing(struct ah_message_request *mail)
+static bool finish_outgoing(struct ah_message_request *request)
 {
-    if (!mail->letter || atomic_load(&mail->letter->state) != AH_MESSAGE_RECEIVED || (mail->far && !mail->moved))
+    if (!request->header || atomic_load(&request->header->state) != AH_MESSAGE_RECEIVED ||
+        (request->far && !request->moved))
         return false;
-    atomic_store(&mail->letter->state, AH_MESSAGE_FREE);
-    mail->done = true;
-    unlist(&mail->group->outgoing, mail);
-    if (mail->abandoned)
-        free_mail(mail, true);
+    atomic_store(&request->header->state, AH_MESSAGE_FREE);
+    request->done = true;
+    unlist(&request->group->outgoing, request);
+    if (request->abandoned)
+        free_mail(request, true);
     return true;
 }
 
@@ -129,22 +131,22 @@ static int move_outgoing(struct ah_group *group)
 {
     struct ah_message_request *waiting = NULL;
     bool returning = false;
-    for (struct ah_message_request *mail = group->outgoing, *next; mail; mail = next) {
-        next = mail->next;
-        if (mail->letter && mail->far)
-            AH_TRY(ah_device_p2p_serve(mail));
-        if (finish_outgoing(mail))
+    for (struct ah_message_request *request = group->outgoing, *next; request; request = next) {
+        next = request->next;
+        if (request->header && request->far)
+            AH_TRY(ah_device_p2p_serve(request));
+        if (finish_outgoing(request))
             continue;
-        /* What comes behind a letter that is on its way back waits for it: it is posted again. */
-        unsigned state = mail->letter ? atomic_load(&mail->letter->state) : AH_MESSAGE_FREE;
+        /* What comes behind a message header that is on its way back waits for it: it is posted again. */
+        unsigned state = request->header ? atomic_load(&request->header->state) : AH_MESSAGE_FREE;
         returning |= state == AH_MESSAGE_RECALLED || state == AH_MESSAGE_EMPTY;
-        struct ah_message_header *room = mail->letter || waiting || returning ? NULL : ah_message_free_header(group);
+        struct ah_message_header *room = request->header || waiting || returning ? NULL : ah_message_free_header(group);
         if (room)
-            post(mail, room);
-        else if (!mail->letter && !waiting)
-            waiting = mail;
-        if (mail->letter && group->backend->serve && atomic_load(&mail->letter->state) == AH_MESSAGE_TAKEN)
-            AH_TRY(group->backend->serve(mail));
+            post(request, room);
+        else if (!request->header && !waiting)
+            waiting = request;
+        if (request->header && group->backend->serve && atomic_load(&request->header->state) == AH_MESSAGE_TAKEN)
+            AH_TRY(group->backend->serve(request));
     }
     if (waiting)
         post_wanted(group, waiting);
@@ -154,37 +156,38 @@ static int move_outgoing(struct ah_group *group)
 
 /* The receiver's side. */
 
-static bool fits(const struct ah_message_request *mail, const struct ah_message_header *letter, enum ah_message_state state)
+static bool fits(const struct ah_message_request *request, const struct ah_message_header *header,
+                 enum ah_message_state state)
 {
-    return atomic_load(&letter->state) == state && atomic_load(&letter->to) == mail->group->rank &&
-           atomic_load(&letter->tag) == mail->message.tag && atomic_load(&letter->group) == mail->group->identity;
+    return atomic_load(&header->state) == state && atomic_load(&header->to) == request->group->rank &&
+           atomic_load(&header->tag) == request->message.tag && atomic_load(&header->group) == request->group->identity;
 }
 
-static struct ah_message_header *first_of(const struct ah_message_request *mail, int from)
+static struct ah_message_header *first_of(const struct ah_message_request *request, int from)
 {
-    struct ah_message_header *letter = mail->group->peer[from]->letter, *first = NULL;
+    struct ah_message_header *header = request->group->peer[from]->header, *first = NULL;
     for (int i = 0; i < AH_GROUP_MESSAGES; i++)
-        if (fits(mail, &letter[i], AH_MESSAGE_POSTED) &&
-            (!first || !ah_reached(atomic_load(&letter[i].number), atomic_load(&first->number))))
-            first = &letter[i];
+        if (fits(request, &header[i], AH_MESSAGE_POSTED) &&
+            (!first || !ah_reached(atomic_load(&header[i].number), atomic_load(&first->number))))
+            first = &header[i];
     return first;
 }
 
-/* Take the first of a sender's letters that fits; NULL while one of its letters is being fetched. A look at all letters
- * takes a while, in which two may be posted: the second where we have yet to look, the first where we have looked. But
- * what comes before a letter was posted before it, so a second look sees it. */
-static struct ah_message_header *take_of(struct ah_message_request *mail, int from)
+/* Take the first of a sender's message headers that fits; NULL while one of its message headers is being fetched. A
+ * look at all message headers takes a while, in which two may be posted: the second where we have yet to look, the
+ * first where we have looked. But what comes before a message header was posted before it, so a second look sees it. */
+static struct ah_message_header *take_of(struct ah_message_request *request, int from)
 {
-    for (struct ah_message_request *other = mail->group->incoming; other; other = other->next)
-        if (other->letter && other->message.peer == from)
+    for (struct ah_message_request *other = request->group->incoming; other; other = other->next)
+        if (other->header && other->message.peer == from)
             return NULL;
-    struct ah_message_header *first = first_of(mail, from);
-    first = first ? first_of(mail, from) : NULL;
+    struct ah_message_header *first = first_of(request, from);
+    first = first ? first_of(request, from) : NULL;
     unsigned number = first ? atomic_load(&first->number) : 0;
     if (!first || !atomic_compare_exchange_strong(&first->state, &(unsigned){AH_MESSAGE_POSTED}, AH_MESSAGE_TAKEN))
         return NULL;
     /* It may have been taken back, and another posted in its place. */
-    if (fits(mail, first, AH_MESSAGE_TAKEN) && atomic_load(&first->number) == number)
+    if (fits(request, first, AH_MESSAGE_TAKEN) && atomic_load(&first->number) == number)
         return first;
     atomic_store(&first->state, AH_MESSAGE_POSTED);
     return NULL;
@@ -205,49 +208,49 @@ static const char *shape_text(int ndim, const int64_t *size, int64_t count, char
     return text;
 }
 
-static int accept(struct ah_message_request *mail, int from, struct ah_message_header *letter)
+static int accept(struct ah_message_request *request, int from, struct ah_message_header *header)
 {
-    const struct ah_message *m = &mail->message;
+    const struct ah_message *m = &request->message;
     char own[200], theirs[200], call[200];
-    mail->message.peer = from;
-    if (letter->dtype != m->dtype || letter->count != m->count)
+    request->message.peer = from;
+    if (header->dtype != m->dtype || header->count != m->count)
         return ah_fail(AH_EMISMATCH, "%s: expected %s %s, but rank %d sent %s %s at %s",
-                       ah_message_describe(mail, call, sizeof call), ah_dtype_name(m->dtype),
-                       shape_text(m->ndim, mail->size, m->count, own, sizeof own), mail->group->member[from],
-                       letter->dtype < AH_DTYPE_COUNT ? ah_dtype_name((enum ah_dtype)letter->dtype) : "?",
-                       shape_text(letter->ndim, letter->size, letter->count, theirs, sizeof theirs), letter->where);
-    mail->letter = letter;
-    return ah_device_p2p_answer(mail);
+                       ah_message_describe(request, call, sizeof call), ah_dtype_name(m->dtype),
+                       shape_text(m->ndim, request->size, m->count, own, sizeof own), request->group->member[from],
+                       header->dtype < AH_DTYPE_COUNT ? ah_dtype_name((enum ah_dtype)header->dtype) : "?",
+                       shape_text(header->ndim, header->size, header->count, theirs, sizeof theirs), header->where);
+    request->header = header;
+    return ah_device_p2p_answer(request);
 }
 
-static int find(struct ah_message_request *mail)
+static int find(struct ah_message_request *request)
 {
-    struct ah_group *group = mail->group;
-    int peer = mail->message.peer;
+    struct ah_group *group = request->group;
+    int peer = request->message.peer;
     for (int r = peer < 0 ? 0 : peer; r < group->size && (peer < 0 || r == peer); r++) {
-        struct ah_message_header *letter = r == group->rank ? NULL : take_of(mail, r);
-        if (letter)
-            return accept(mail, r, letter);
+        struct ah_message_header *header = r == group->rank ? NULL : take_of(request, r);
+        if (header)
+            return accept(request, r, header);
     }
     return 0;
 }
 
 static int move_incoming(struct ah_group *group)
 {
-    for (struct ah_message_request *mail = group->incoming, *next; mail; mail = next) {
-        next = mail->next;
-        if (!mail->letter)
-            AH_TRY(find(mail));
-        if (!mail->letter)
+    for (struct ah_message_request *request = group->incoming, *next; request; request = next) {
+        next = request->next;
+        if (!request->header)
+            AH_TRY(find(request));
+        if (!request->header)
             continue;
-        AH_TRY(ah_device_p2p_fetch(mail));
-        if (!mail->done)
+        AH_TRY(ah_device_p2p_fetch(request));
+        if (!request->done)
             continue;
-        atomic_store(&mail->letter->state, AH_MESSAGE_RECEIVED);
+        atomic_store(&request->header->state, AH_MESSAGE_RECEIVED);
         struct ah_group_block *mine = group->peer[group->rank];
         ah_group_counter_advance(mine, AH_RECEIVED, ah_group_counter(mine, AH_RECEIVED) + 1);
-        mail->letter = NULL;
-        unlist(&group->incoming, mail);
+        request->header = NULL;
+        unlist(&group->incoming, request);
     }
     return 0;
 }
@@ -268,7 +271,7 @@ static int check(const struct ah_group *group, const struct ah_message *m, const
         return ah_fail(AH_EINVAL, "%s: expected another rank than this one, %d", name, group->rank);
     if (m->count < 0 || m->dtype >= AH_DTYPE_COUNT)
         return ah_fail(AH_EINVAL, "%s: expected a count from 0, got %lld", name, (long long)m->count);
-    if (group->board->header->recovers)
+    if (group->control->header->recovers)
         return ah_fail(AH_ENOTIMPL, "%s: messages are not kept, so there are none with live recovery (--recover live)",
                        name);
     if (!group->backend->give)
@@ -276,206 +279,211 @@ static int check(const struct ah_group *group, const struct ah_message *m, const
     return 0;
 }
 
-static int new_mail(struct ah_message_request **out, struct ah_group *group, const struct ah_message *message, bool sends)
+static int new_mail(struct ah_message_request **out, struct ah_group *group, const struct ah_message *message,
+                    bool sends)
 {
-    struct ah_message_request *mail = calloc(1, group->backend->mail_bytes);
-    if (!mail)
+    struct ah_message_request *request = calloc(1, group->backend->mail_bytes);
+    if (!request)
         return ah_fail(AH_ENOMEM, "%s: out of memory", sends ? "send" : "recv");
     size_t length = strlen(message->where);
-    mail->group = group;
-    mail->era = group->era;
-    mail->message = *message;
-    mail->sends = sends;
-    mail->offset = AH_NO_OFFSET;
-    snprintf(mail->where, sizeof mail->where, "%s",
-             message->where + (length >= sizeof mail->where ? length - sizeof mail->where + 1 : 0));
+    request->group = group;
+    request->era = group->era;
+    request->message = *message;
+    request->sends = sends;
+    request->offset = AH_NO_OFFSET;
+    snprintf(request->where, sizeof request->where, "%s",
+             message->where + (length >= sizeof request->where ? length - sizeof request->where + 1 : 0));
     if (message->ndim > AH_CALL_DIMS)
-        mail->message.ndim = -1;
-    if (mail->message.ndim > 0)
-        memcpy(mail->size, message->size, (size_t)message->ndim * sizeof *mail->size);
-    mail->message.where = mail->where;
-    mail->message.size = mail->size;
-    int status = ah_device_p2p_begin(mail);
+        request->message.ndim = -1;
+    if (request->message.ndim > 0)
+        memcpy(request->size, message->size, (size_t)message->ndim * sizeof *request->size);
+    request->message.where = request->where;
+    request->message.size = request->size;
+    int status = ah_device_p2p_begin(request);
     if (status < 0)
-        free_mail(mail, true);
+        free_mail(request, true);
     else
-        *out = mail;
+        *out = request;
     return status;
 }
 
-static void log_start(const struct ah_message_request *mail)
+static void log_start(const struct ah_message_request *request)
 {
     char call[200], shape[200];
-    if (mail->group->logs)
-        ah_tell("comm: rank %d of %d%s: %s: %s %s", mail->group->rank, mail->group->size,
-                mail->group->channel ? " in a part" : "", ah_message_describe(mail, call, sizeof call),
-                ah_dtype_name(mail->message.dtype),
-                shape_text(mail->message.ndim, mail->size, mail->message.count, shape, sizeof shape));
+    if (request->group->logs)
+        ah_tell("comm: rank %d of %d%s: %s: %s %s", request->group->rank, request->group->size,
+                request->group->block ? " in a part" : "", ah_message_describe(request, call, sizeof call),
+                ah_dtype_name(request->message.dtype),
+                shape_text(request->message.ndim, request->size, request->message.count, shape, sizeof shape));
 }
 
-static int begin(struct ah_message_request *mail, struct ah_message_request **list)
+static int begin(struct ah_message_request *request, struct ah_message_request **list)
 {
-    append(list, mail);
-    log_start(mail);
-    int status = ah_group_poison(mail->group, ah_message_progress(mail->group));
+    append(list, request);
+    log_start(request);
+    int status = ah_group_poison(request->group, ah_message_progress(request->group));
     if (status < 0) {
-        unlist(list, mail);
-        free_mail(mail, false);
+        unlist(list, request);
+        free_mail(request, false);
     }
     return status;
 }
 
 int ah_group_send(struct ah_group *group, struct ah_message message, bool stays, struct ah_message_request **out)
 {
-    struct ah_message_request *mail;
+    struct ah_message_request *request;
     AH_TRY(check(group, &message, "send", false));
     AH_TRY(ah_group_check_health(group, "send"));
-    AH_TRY(new_mail(&mail, group, &message, true));
-    mail->stays = stays;
-    int status = mail->far ? 0 : group->backend->give(mail);
+    AH_TRY(new_mail(&request, group, &message, true));
+    request->stays = stays;
+    int status = request->far ? 0 : group->backend->give(request);
     if (status < 0) {
-        free_mail(mail, true);
+        free_mail(request, true);
         return ah_group_poison(group, status);
     }
-    mail->number = ++group->sent;
-    *out = mail;
-    return begin(mail, &group->outgoing);
+    request->number = ++group->sent;
+    *out = request;
+    return begin(request, &group->outgoing);
 }
 
 int ah_group_receive(struct ah_group *group, struct ah_message message, struct ah_message_request **out)
 {
-    struct ah_message_request *mail;
+    struct ah_message_request *request;
     AH_TRY(check(group, &message, "recv", true));
     AH_TRY(ah_group_check_health(group, "recv"));
-    AH_TRY(new_mail(&mail, group, &message, false));
-    *out = mail;
-    return begin(mail, &group->incoming);
+    AH_TRY(new_mail(&request, group, &message, false));
+    *out = request;
+    return begin(request, &group->incoming);
 }
 
 /* It began before its group began anew. */
-static int outlived(const struct ah_message_request *mail)
+static int outlived(const struct ah_message_request *request)
 {
     return ah_fail(AH_EPEER, "%s: a collective failed since it began, and its group has begun anew",
-                   mail->sends ? "send" : "recv");
+                   request->sends ? "send" : "recv");
 }
 
 void ah_message_forget(struct ah_group *group)
 {
     struct ah_message_request **lists[] = {&group->outgoing, &group->incoming};
     for (int i = 0; i < 2; i++) {
-        for (struct ah_message_request *mail = *lists[i], *next; mail; mail = next) {
-            next = mail->next;
-            mail->next = NULL;
-            mail->letter = NULL;
-            if (mail->abandoned)
-                free_mail(mail, true);
+        for (struct ah_message_request *request = *lists[i], *next; request; request = next) {
+            next = request->next;
+            request->next = NULL;
+            request->header = NULL;
+            if (request->abandoned)
+                free_mail(request, true);
         }
         *lists[i] = NULL;
     }
 }
 
-int ah_message_test(struct ah_message_request *mail, bool *done)
+int ah_message_test(struct ah_message_request *request, bool *done)
 {
-    if (!mail->done && mail->era != mail->group->era)
-        return outlived(mail);
-    if (!mail->done) {
-        AH_TRY(ah_group_check_health(mail->group, mail->sends ? "send" : "recv"));
-        AH_TRY(ah_group_poison(mail->group, ah_message_progress(mail->group)));
+    if (!request->done && request->era != request->group->era)
+        return outlived(request);
+    if (!request->done) {
+        AH_TRY(ah_group_check_health(request->group, request->sends ? "send" : "recv"));
+        AH_TRY(ah_group_poison(request->group, ah_message_progress(request->group)));
     }
-    *done = mail->done;
+    *done = request->done;
     return 0;
 }
 
 static struct ah_awaited *own_awaited(struct ah_group *group)
 {
-    return &ah_rank_entry(group->board, group->member[group->rank])->awaited;
+    return &ah_rank_entry(group->control, group->member[group->rank])->awaited;
 }
 
 /* What this rank goes to sleep over. */
-static void tell_awaited(const struct ah_message_request *mail)
+static void tell_awaited(const struct ah_message_request *request)
 {
-    struct ah_awaited *awaited = own_awaited(mail->group);
+    struct ah_awaited *awaited = own_awaited(request->group);
     if (atomic_load_explicit(&awaited->what, memory_order_relaxed))
         return;
-    atomic_store(&awaited->peer, mail->message.peer < 0 ? -1 : mail->group->member[mail->message.peer]);
-    atomic_store(&awaited->tag, mail->message.tag);
+    atomic_store(&awaited->peer, request->message.peer < 0 ? -1 : request->group->member[request->message.peer]);
+    atomic_store(&awaited->tag, request->message.tag);
     atomic_store(&awaited->since_ns, ah_now_ns());
-    memcpy(awaited->where, mail->where, sizeof awaited->where);
-    atomic_store(&awaited->what, mail->sends ? AH_AWAITS_RECEIVER : AH_AWAITS_MESSAGE);
-    ah_group_notify(mail->group->peer[mail->group->rank], AH_REPLICA); /* a sender on another host may make place */
+    memcpy(awaited->where, request->where, sizeof awaited->where);
+    atomic_store(&awaited->what, request->sends ? AH_AWAITS_RECEIVER : AH_AWAITS_MESSAGE);
+    ah_group_notify(request->group->peer[request->group->rank],
+                    AH_REPLICA); /* a sender on another host may make place */
 }
 
 /* The counter that moves when the peer has done its part; of any peer, one of them stands for all. */
-static int await(struct ah_message_request *mail)
+static int await(struct ah_message_request *request)
 {
-    struct ah_group *group = mail->group;
+    struct ah_group *group = request->group;
     struct ah_watch watch = {0};
     char call[200];
-    bool any = mail->message.peer < 0, full = false;
-    struct ah_group_block *channel = group->peer[any ? (group->rank + 1) % group->size : mail->message.peer];
-    enum ah_counter which = mail->sends ? AH_RECEIVED : AH_SENT;
+    bool any = request->message.peer < 0, full = false;
+    struct ah_group_block *block = group->peer[any ? (group->rank + 1) % group->size : request->message.peer];
+    enum ah_counter which = request->sends ? AH_RECEIVED : AH_SENT;
     for (struct ah_spin spin = {.left = group->spins};;) {
-        uint32_t seen = ah_group_counter(channel, which);
+        uint32_t seen = ah_group_counter(block, which);
         AH_TRY(ah_message_progress(group));
-        if (mail->done)
+        if (request->done)
             return 0;
         if (ah_watch_spin(group, &spin))
             continue;
         ah_watch_leave(group);
-        tell_awaited(mail);
-        int status = ah_watch_peer(&watch, group, mail->message.peer, ah_message_describe(mail, call, sizeof call));
+        tell_awaited(request);
+        int status =
+            ah_watch_peer(&watch, group, request->message.peer, ah_message_describe(request, call, sizeof call));
         if (status < 0) { /* what it did last may have been this */
             AH_TRY(ah_message_progress(group));
-            return mail->done ? 0 : status;
+            return request->done ? 0 : status;
         }
         /* What does not move the counter that we sleep on comes soon. */
         for (struct ah_message_request *other = group->outgoing; other && !full; other = other->next)
-            full = !other->letter;
-        bool moving = mail->letter && (group->backend->serve || mail->letter->far);
-        ah_group_sleep(channel, which, seen, any || moving || full ? short_slice_ns : slice_ns);
+            full = !other->header;
+        bool moving = request->header && (group->backend->serve || request->header->far);
+        ah_group_sleep(block, which, seen, any || moving || full ? short_slice_ns : slice_ns);
     }
 }
 
-int ah_message_wait(struct ah_message_request *mail, int *peer)
+int ah_message_wait(struct ah_message_request *request, int *peer)
 {
-    struct ah_group *group = mail->group;
+    struct ah_group *group = request->group;
     struct ah_group_block *mine = group->peer[group->rank];
-    bool old = mail->era != group->era;
-    int status = mail->done ? 0 : old ? outlived(mail) : ah_group_check_health(group, mail->sends ? "send" : "recv");
-    if (!mail->sends) {
-        atomic_store(&mine->wanted_tag, mail->message.tag);
-        atomic_store(&mine->wanted_from, mail->message.peer + 2);
+    bool old = request->era != group->era;
+    int status = request->done ? 0
+                 : old         ? outlived(request)
+                               : ah_group_check_health(group, request->sends ? "send" : "recv");
+    if (!request->sends) {
+        atomic_store(&mine->wanted_tag, request->message.tag);
+        atomic_store(&mine->wanted_from, request->message.peer + 2);
     }
-    if (status == 0 && !mail->done) {
-        status = ah_group_poison(group, await(mail));
+    if (status == 0 && !request->done) {
+        status = ah_group_poison(group, await(request));
         atomic_store_explicit(&own_awaited(group)->what, AH_AWAITS_NONE, memory_order_relaxed);
     }
     atomic_store(&mine->wanted_from, 0);
     if (peer)
-        *peer = mail->message.peer;
-    unlist(mail->sends ? &group->outgoing : &group->incoming, mail);
-    free_mail(mail, mail->done || old);
+        *peer = request->message.peer;
+    unlist(request->sends ? &group->outgoing : &group->incoming, request);
+    free_mail(request, request->done || old);
     return status;
 }
 
-void ah_message_abandon(struct ah_message_request *mail, void (*release)(void *held), void *held)
+void ah_message_abandon(struct ah_message_request *request, void (*release)(void *held), void *held)
 {
-    struct ah_group *group = mail->group;
-    mail->release = release;
-    mail->held = held;
-    if (mail->era != group->era) {
-        unlist(mail->sends ? &group->outgoing : &group->incoming, mail);
-        free_mail(mail, true);
+    struct ah_group *group = request->group;
+    request->release = release;
+    request->held = held;
+    if (request->era != group->era) {
+        unlist(request->sends ? &group->outgoing : &group->incoming, request);
+        free_mail(request, true);
         return;
     }
-    bool under_way = !mail->done && mail->letter;
-    if (!mail->done && mail->sends && !group->poison) {
-        mail->abandoned = true;
+    bool under_way = !request->done && request->header;
+    if (!request->done && request->sends && !group->poison) {
+        request->abandoned = true;
     } else if (under_way && !group->poison) {
-        ah_message_wait(mail, NULL); /* half of it is in the caller's memory */
+        ah_message_wait(request, NULL); /* half of it is in the caller's memory */
     } else {
-        unlist(mail->sends ? &group->outgoing : &group->incoming, mail);
-        free_mail(mail, mail->done);
+        unlist(request->sends ? &group->outgoing : &group->incoming, request);
+        free_mail(request, request->done);
     }
 }
 
@@ -483,9 +491,9 @@ void ah_message_drop_all(struct ah_group *group)
 {
     struct ah_message_request *lists[] = {group->outgoing, group->incoming};
     for (int i = 0; i < 2; i++)
-        for (struct ah_message_request *mail = lists[i], *next; mail; mail = next) {
-            next = mail->next;
-            free_mail(mail, false);
+        for (struct ah_message_request *request = lists[i], *next; request; request = next) {
+            next = request->next;
+            free_mail(request, false);
         }
     group->outgoing = group->incoming = NULL;
 }

@@ -40,19 +40,19 @@ struct ah_message {
 /* Begin to send. `stays`: the memory is left alone until the message is received; else it is copied where peers cannot
  * reach it. AH_EINVAL for a peer that is no other rank of the group. */
 int ah_group_send(struct ah_group *group, struct ah_message message, bool stays, struct ah_message_request **out);
-/* Begin to receive; the memory is written until the mail is done. */
+/* Begin to receive; the memory is written until the message request is done. */
 int ah_group_receive(struct ah_group *group, struct ah_message message, struct ah_message_request **out);
 
 /* Done: received. */
-int ah_message_test(struct ah_message_request *mail, bool *done);
+int ah_message_test(struct ah_message_request *request, bool *done);
 /* Waits and frees; *peer (may be NULL) says who it was. */
-int ah_message_wait(struct ah_message_request *mail, int *peer);
+int ah_message_wait(struct ah_message_request *request, int *peer);
 /* Nobody waits for it: what was sent can still be received, what was to be received is left to others. `release` (may
  * be NULL) is called with what holds memory on a device when that may go, perhaps at once. */
-void ah_message_abandon(struct ah_message_request *mail, void (*release)(void *held), void *held);
+void ah_message_abandon(struct ah_message_request *request, void (*release)(void *held), void *held);
 
 /* "send to rank 1, tag 3, at train.lua:7" */
-const char *ah_message_describe(const struct ah_message_request *mail, char *text, size_t bytes);
+const char *ah_message_describe(const struct ah_message_request *request, char *text, size_t bytes);
 
 /* For the door and its waits: do what can be done without waiting. */
 int ah_message_progress(struct ah_group *group);

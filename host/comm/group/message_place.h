@@ -1,4 +1,4 @@
-/* Places for letters on a sender's channel. Included by mail.c. */
+/* Places for message headers on a sender's group block. Included by message.c. */
 #ifndef AH_COMM_MESSAGE_PLACE_H
 #define AH_COMM_MESSAGE_PLACE_H
 
@@ -7,8 +7,8 @@
 /* NULL: all are in use. */
 struct ah_message_header *ah_message_free_header(struct ah_group *group);
 
-/* Of the letters that are posted the newest is taken back, so that its place is free. From another host that takes a
- * while, one at a time: NULL until then, and when none can be had. */
+/* Of the message headers that are posted the newest is taken back, so that its place is free. From another host that
+ * takes a while, one at a time: NULL until then, and when none can be had. */
 struct ah_message_header *ah_message_make_place(struct ah_group *group);
 
 #endif

@@ -33,7 +33,7 @@ static void await_witnesses(struct ah_group *group, uint32_t sequence)
         bool expected = false;
         for (int r = 0; r < group->size; r++)
             expected |= !ah_reached(ah_group_counter(group->peer[r], AH_POSTED), sequence) &&
-                        atomic_load(&ah_rank_entry(group->board, group->member[r])->state) == AH_RANK_RUNNING;
+                        atomic_load(&ah_rank_entry(group->control, group->member[r])->state) == AH_RANK_RUNNING;
         if (!expected)
             return;
         nanosleep(&(struct timespec){.tv_nsec = glance_ns}, NULL);

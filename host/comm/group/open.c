@@ -1,5 +1,6 @@
 /* Opening and closing groups: the table of backends, the common part of every group, and the process's own first
- * group. A group is freed when its last holder lets go; a part of a group holds its root, which counts the channels. */
+ * group. A group is freed when its last holder lets go; a part of a group holds its root, which counts the group
+ * blocks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +57,7 @@ uint64_t ah_group_identity(const struct ah_group *group)
     return hash;
 }
 
-/* The own channel, which another group may have used before. */
+/* The own group block, which another group may have used before. */
 static void clear_channel(const struct ah_group *group, struct ah_group_block *mine)
 {
     uint64_t members[AH_MAX_RANKS / 64] = {0};
@@ -65,7 +66,7 @@ static void clear_channel(const struct ah_group *group, struct ah_group_block *m
     for (int i = 0; i < AH_MAX_RANKS / 64; i++)
         atomic_store(&mine->members[i], members[i]);
     for (int i = 0; i < AH_GROUP_MESSAGES; i++)
-        atomic_store(&mine->letter[i].state, AH_MESSAGE_FREE);
+        atomic_store(&mine->header[i].state, AH_MESSAGE_FREE);
     atomic_store(&mine->wanted_from, 0);
 }
 
@@ -77,10 +78,10 @@ static int take_seat(struct ah_group *group, const struct ah_seat *seat)
         return ah_fail(AH_ENOMEM, "a group of %d ranks: out of memory", seat->size);
     for (int r = 0; r < seat->size; r++) {
         group->member[r] = seat->member ? seat->member[r] : r;
-        if (seat->board)
-            group->peer[r] = &ah_rank_entry(seat->board, group->member[r])->channel[seat->channel];
+        if (seat->control)
+            group->peer[r] = &ah_rank_entry(seat->control, group->member[r])->block[seat->block];
     }
-    if (seat->board)
+    if (seat->control)
         clear_channel(group, group->peer[seat->rank]);
     group->identity = ah_group_identity(group);
     group->timeout_ns = seat->timeout_ns;
@@ -104,12 +105,12 @@ int ah_group_open(struct ah_group **out, const struct ah_backend *backend, const
     atomic_init(&group->refs, 1);
     group->rank = seat->rank;
     group->size = seat->size;
-    group->board = seat->board;
-    group->channel = seat->channel;
+    group->control = seat->control;
+    group->block = seat->block;
     group->base = group->posted = group->done = group->ring_safe = group->sent = seat->base;
     group->last = &group->first;
     /* With more ranks of a host than processors whom we wait for may need this one. */
-    group->spins = !seat->board || seat->board->header->local <= ah_cpu_count() ? SPINS : FEW_SPINS;
+    group->spins = !seat->control || seat->control->header->local <= ah_cpu_count() ? SPINS : FEW_SPINS;
     group->logs = ah_tells_of("comm");
     group->root = seat->root ? seat->root : group;
     AH_TRYGO(take_seat(group, seat), failed);

@@ -1,17 +1,17 @@
 /* Groups begin anew after a failure, at a prompt, where the processes go on. All ranks are at rest then: what is left
- * of calls is this process's own, and the channels on the board are as a new job's. */
+ * of calls is this process's own, and the group blocks on the control block are as a new job's. */
 #include "comm/control/control_block.h"
 #include "comm/group/backend.h"
 #include "comm/group/device_comm.h"
 
-static void clear_channel(struct ah_group_block *channel)
+static void clear_channel(struct ah_group_block *block)
 {
     for (int c = 0; c < AH_COUNTERS; c++)
-        atomic_store(&channel->counter[c], 0);
+        atomic_store(&block->counter[c], 0);
     for (int i = 0; i < AH_GROUP_MESSAGES; i++)
-        atomic_store(&channel->letter[i].state, AH_MESSAGE_FREE);
-    atomic_store(&channel->base, 0);
-    atomic_store(&channel->wanted_from, 0);
+        atomic_store(&block->header[i].state, AH_MESSAGE_FREE);
+    atomic_store(&block->base, 0);
+    atomic_store(&block->wanted_from, 0);
 }
 
 static void renew(struct ah_group *group)
@@ -27,13 +27,13 @@ static void renew(struct ah_group *group)
         group->backend->renew(group);
 }
 
-/* Closed parts whose channels a peer might have looked at. */
+/* Closed parts whose group blocks a peer might have looked at. */
 static void dispose_retired(struct ah_group *root)
 {
     while (root->retired) {
         struct ah_group *closed = root->retired;
         root->retired = closed->retired;
-        root->channels &= ~(1u << closed->channel);
+        root->blocks &= ~(1u << closed->block);
         ah_group_dispose(closed);
     }
 }
@@ -41,13 +41,13 @@ static void dispose_retired(struct ah_group *root)
 int ah_groups_renew(void)
 {
     struct ah_group *root = ah_group_first();
-    if (!root || !root->board)
+    if (!root || !root->control)
         return 0;
     if (!root->backend->renew)
         return ah_fail(AH_ENOTIMPL, "groups of %s do not begin anew", root->backend->name);
-    struct ah_rank_entry *slot = ah_rank_entry(root->board, root->member[root->rank]);
+    struct ah_rank_entry *slot = ah_rank_entry(root->control, root->member[root->rank]);
     for (int c = 0; c < AH_MAX_GROUPS; c++)
-        clear_channel(&slot->channel[c]);
+        clear_channel(&slot->block[c]);
     dispose_retired(root);
     renew(root);
     for (struct ah_group *part = root->parts; part; part = part->parts)

@@ -1,4 +1,4 @@
-/* Read off the board, and asked of the rank where it runs here. */
+/* Read off the control block, and asked of the rank where it runs here. */
 #include "comm/group/status_text.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 const char *ah_status_text_host(struct ah_group *group, int rank, char text[AH_STATUS_TEXT_HOST])
 {
-    const struct ah_hosts *hosts = group->board->hosts;
+    const struct ah_hosts *hosts = group->control->hosts;
     text[0] = 0;
     if (hosts)
         snprintf(text, AH_STATUS_TEXT_HOST, ", on %s", hosts->name[ah_hosts_of(hosts, group->member[rank])]);
@@ -42,7 +42,7 @@ const char *ah_status_text_now(struct ah_group *group, int rank, char *text, siz
 {
     char doing[AH_PULSE_TEXT];
     ah_status_text(group, rank, text, bytes);
-    ah_rank_status(ah_rank_entry(group->board, group->member[rank]), ANSWER_MS, doing, sizeof doing);
+    ah_rank_status(ah_rank_entry(group->control, group->member[rank]), ANSWER_MS, doing, sizeof doing);
     size_t length = strlen(text);
     if (doing[0])
         snprintf(text + length, bytes - length, "; now it %s", doing);

@@ -1,8 +1,8 @@
-/* Parts of a group. All ranks of the parent tell each other color, key, the channels they use and how far their
- * counters have come; from the same table every member makes the same choice: the lowest channel that none of them
+/* Parts of a group. All ranks of the parent tell each other color, key, the group blocks they use and how far their
+ * counters have come; from the same table every member makes the same choice: the lowest group block that none of them
  * uses, counting on from the highest counter, so that a counter never goes back under the eyes of a late peer.
  *
- * A channel stays taken until all members of its group have done what this rank posted there (or have gone): before
+ * A group block stays taken until all members of its group have done what this rank posted there (or have gone): before
  * that one of them may still compare a post of ours. */
 #include "comm/group/subgroup.h"
 
@@ -15,11 +15,11 @@ struct entry {
     int64_t color, key, used, highest;
 };
 
-/* Whether nobody looks at the channel of a closed group any more. */
+/* Whether nobody looks at the group block of a closed group any more. */
 static bool quiet(struct ah_group *group)
 {
     for (int r = 0; r < group->size; r++) {
-        struct ah_rank_entry *slot = ah_rank_entry(group->board, group->member[r]);
+        struct ah_rank_entry *slot = ah_rank_entry(group->control, group->member[r]);
         int state = atomic_load(&slot->state);
         if (r != group->rank && (state == AH_RANK_RUNNING || state == AH_RANK_RETURNING) &&
             !ah_reached(ah_group_counter(group->peer[r], AH_DONE), group->posted))
@@ -31,7 +31,7 @@ static bool quiet(struct ah_group *group)
 bool ah_split_retire(struct ah_group *group)
 {
     struct ah_group *root = group->root;
-    if (root == group || !group->board || !(root->channels >> group->channel & 1))
+    if (root == group || !group->control || !(root->blocks >> group->block & 1))
         return false;
     group->retired = root->retired;
     root->retired = group;
@@ -47,19 +47,19 @@ static void free_quiet_channels(struct ah_group *root)
             continue;
         }
         *at = closed->retired;
-        root->channels &= ~(1u << closed->channel);
+        root->blocks &= ~(1u << closed->block);
         ah_group_dispose(closed);
     }
 }
 
 static uint32_t highest_counter(struct ah_group *group)
 {
-    struct ah_rank_entry *slot = ah_rank_entry(group->board, group->member[group->rank]);
+    struct ah_rank_entry *slot = ah_rank_entry(group->control, group->member[group->rank]);
     uint32_t highest = 0;
     for (int c = 1; c < AH_MAX_GROUPS; c++)
         for (int k = 0; k < AH_COUNTERS; k++)
-            if (ah_reached(atomic_load(&slot->channel[c].counter[k]), highest))
-                highest = atomic_load(&slot->channel[c].counter[k]);
+            if (ah_reached(atomic_load(&slot->block[c].counter[k]), highest))
+                highest = atomic_load(&slot->block[c].counter[k]);
     return highest;
 }
 
@@ -81,7 +81,7 @@ static int choose_members(const struct entry *table, int size, int rank, int *me
 static int open_part(struct ah_group **out, struct ah_group *parent, const struct entry *table, int *members)
 {
     struct ah_group *root = parent->root;
-    struct ah_seat seat = {.board = parent->board, .member = members, .root = root,
+    struct ah_seat seat = {.control = parent->control, .member = members, .root = root,
                            .timeout_ns = parent->timeout_ns, .patience_ns = parent->patience_ns};
     uint32_t used = 1;
     seat.size = choose_members(table, parent->size, parent->rank, members);
@@ -93,26 +93,26 @@ static int open_part(struct ah_group **out, struct ah_group *parent, const struc
             seat.rank = i;
         members[i] = parent->member[members[i]];
     }
-    while (seat.channel < AH_MAX_GROUPS && used >> seat.channel & 1)
-        seat.channel++;
-    if (seat.channel == AH_MAX_GROUPS)
+    while (seat.block < AH_MAX_GROUPS && used >> seat.block & 1)
+        seat.block++;
+    if (seat.block == AH_MAX_GROUPS)
         return ah_fail(AH_EINVAL, "split: a rank is in %d groups at once, the most that it can be in",
                        AH_MAX_GROUPS);
-    if (parent->board) {
-        struct ah_group_block *mine = &ah_rank_entry(parent->board, members[seat.rank])->channel[seat.channel];
+    if (parent->control) {
+        struct ah_group_block *mine = &ah_rank_entry(parent->control, members[seat.rank])->block[seat.block];
         atomic_store(&mine->base, seat.base);
         for (int c = 0; c < AH_COUNTERS; c++)
             if (!ah_reached(atomic_load(&mine->counter[c]), seat.base)) /* the process before may have gone on */
                 atomic_store(&mine->counter[c], seat.base);
-        int seen = atomic_load(&parent->board->header->channels);
-        while (seen <= seat.channel &&
-               !atomic_compare_exchange_weak(&parent->board->header->channels, &seen, seat.channel + 1))
+        int seen = atomic_load(&parent->control->header->blocks);
+        while (seen <= seat.block &&
+               !atomic_compare_exchange_weak(&parent->control->header->blocks, &seen, seat.block + 1))
             continue;
     }
     const struct ah_backend *backend = parent->backend->part ? parent->backend->part(parent, &seat) : parent->backend;
     AH_TRY(ah_group_open(out, backend, &seat));
     (*out)->choice = parent->choice;
-    root->channels |= 1u << seat.channel;
+    root->blocks |= 1u << seat.block;
     return 0;
 }
 
@@ -134,9 +134,9 @@ int ah_group_split(struct ah_group **out, struct ah_group *parent, int color, in
         status = ah_fail(AH_ENOMEM, "split: out of memory");
         goto out;
     }
-    if (parent->board) {
+    if (parent->control) {
         free_quiet_channels(root);
-        mine.used = root->channels;
+        mine.used = root->blocks;
         mine.highest = highest_counter(parent);
     }
     struct ah_collective call = ah_collective_all_gather(table, &mine, sizeof mine / sizeof(int64_t), AH_I64);

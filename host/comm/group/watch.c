@@ -26,7 +26,7 @@ static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between 
 static const int64_t short_slice_ns = 1000000;         /* while messages wait for this rank's device */
 static const int64_t longest_slice_ns = 200 * 1000000; /* what is longer, this process was not running */
 static const uint32_t long_travel = 8 * 1024; /* bytes that are to be on their way although all has come already */
-static const int64_t witness_ns = 500 * 1000000;       /* for news of a rank that is gone */
+static const int64_t witness_ns = 500 * 1000000;       /* for notifications of a rank that is gone */
 static const int64_t glance_ns = 500000;               /* between two looks for that */
 static const int64_t spin_ns = 100 * 1000000; /* by then whoever makes way for others sleeps: a busy machine has many */
 
@@ -67,14 +67,14 @@ static inline uint32_t counter_of(const struct ah_group *group, int rank, enum a
 
 static struct ah_rank_entry *slot_of(const struct ah_group *group, int rank)
 {
-    return ah_rank_entry(group->board, group->member[rank]);
+    return ah_rank_entry(group->control, group->member[rank]);
 }
 
 const char *ah_watch_title(struct ah_group *group, uint32_t sequence, char *text, size_t bytes)
 {
     const char *name = ah_call_record_name(ah_group_post(group, group->rank, sequence));
-    if (group->channel)
-        snprintf(text, bytes, "%s #%u of group %d", name, sequence - group->base, group->channel);
+    if (group->block)
+        snprintf(text, bytes, "%s #%u of group %d", name, sequence - group->base, group->block);
     else
         snprintf(text, bytes, "%s #%u", name, sequence - group->base);
     return text;
@@ -131,7 +131,7 @@ static bool is_through(struct ah_group *group, int rank)
 static bool is_gone(struct ah_group *group, int rank, bool *gave_up)
 {
     struct ah_rank_entry *slot = slot_of(group, rank);
-    ah_control_lost(group->board, group->member[rank]);
+    ah_control_lost(group->control, group->member[rank]);
     int group_status = atomic_load(&slot->group_status), state = atomic_load(&slot->state);
     *gave_up = group_status && state != AH_RANK_DIED;
     bool lives = state == AH_RANK_RUNNING || state == AH_RANK_RETURNING;
@@ -195,7 +195,7 @@ static int laggard(struct ah_group *group, enum ah_counter which)
  * name. Beats are a fifth of the longest silence. */
 static bool is_silent(struct ah_group *group, int64_t silent_ns)
 {
-    int64_t longest_ns = atomic_load(&group->board->header->silence_ns);
+    int64_t longest_ns = atomic_load(&group->control->header->silence_ns);
     return longest_ns && silent_ns > longest_ns / 10 * 3;
 }
 
@@ -203,17 +203,17 @@ static bool is_silent(struct ah_group *group, int64_t silent_ns)
  * is late anyway. `peer`: all wait for that one; -1: for anybody. */
 static int silent_host(const struct ah_watch *watch, struct ah_group *group, int late, int peer, int64_t *silent_ns)
 {
-    const struct ah_hosts *hosts = group->board->hosts;
-    bool late_here = ah_control_is_local(group->board, group->member[late]) &&
+    const struct ah_hosts *hosts = group->control->hosts;
+    bool late_here = ah_control_is_local(group->control, group->member[late]) &&
                      !ah_reached(counter_of(group, late, AH_POSTED), group->posted);
     for (int r = 0; hosts && r < group->size; r++) {
-        if ((peer >= 0 && r != peer) || ah_control_is_local(group->board, group->member[r]))
+        if ((peer >= 0 && r != peer) || ah_control_is_local(group->control, group->member[r]))
             continue;
         *silent_ns = watch->waited - watch->beat_at;
         if (is_silent(group, *silent_ns))
             return hosts->mine;
         int host = ah_hosts_of(hosts, group->member[r]);
-        *silent_ns = (int64_t)atomic_load(&ah_rank_entry(group->board, hosts->first[host])->silent_ms) * 1000000;
+        *silent_ns = (int64_t)atomic_load(&ah_rank_entry(group->control, hosts->first[host])->silent_ms) * 1000000;
         if (!late_here && is_silent(group, *silent_ns))
             return host;
     }
@@ -225,14 +225,14 @@ static int silent_host(const struct ah_watch *watch, struct ah_group *group, int
 static const char *culprit(const struct ah_watch *watch, struct ah_group *group, int late, int peer, int *blamed,
                            char *text, size_t bytes)
 {
-    const struct ah_hosts *hosts = group->board->hosts;
+    const struct ah_hosts *hosts = group->control->hosts;
     char doing[AH_PULSE_TEXT];
     int64_t silent_ns = 0;
     int host = silent_host(watch, group, late, peer, &silent_ns);
     *blamed = host < 0 ? group->member[late] : hosts->first[host];
     if (host < 0)
         return ah_status_text_now(group, late, text, bytes);
-    ah_rank_status(ah_rank_entry(group->board, *blamed), 0, doing, sizeof doing);
+    ah_rank_status(ah_rank_entry(group->control, *blamed), 0, doing, sizeof doing);
     snprintf(text, bytes, "rank %d, which speaks for host %s, has been silent for %.3g s%s%s", *blamed,
              hosts->name[host], (double)silent_ns / 1e9, doing[0] ? "; now it " : "", doing);
     return text;
@@ -248,7 +248,7 @@ static int check_time(struct ah_watch *watch, struct ah_group *group, int late, 
     if (!over && (watch->told || watch->waited < group->patience_ns))
         return 0;
     watch->told = true;
-    if (!over && !ah_control_first_to_report(group->board, group->member[late], counter_of(group, late, AH_POSTED)))
+    if (!over && !ah_control_first_to_report(group->control, group->member[late], counter_of(group, late, AH_POSTED)))
         return 0;
     culprit(watch, group, late, peer, &blamed, who, sizeof who);
     if (over) {
@@ -320,10 +320,10 @@ static int heed_interrupt(struct ah_group *group, uint32_t sequence)
     return ah_fail(AH_EINTR, "%s: interrupted", own_call(group, sequence, call, sizeof call));
 }
 
-/* Of several hosts: does the own one's leader still mirror the others? Only time in which this process ran counts. */
+/* Of several hosts: does the own one's leader still replica the others? Only time in which this process ran counts. */
 static int check_mirror(struct ah_watch *watch, struct ah_group *group, const char *call)
 {
-    struct ah_control_header *header = group->board->header;
+    struct ah_control_header *header = group->control->header;
     int64_t silence_ns = atomic_load(&header->silence_ns);
     uint32_t beats = atomic_load(&header->beats);
     if (beats != watch->beats || !silence_ns) {
@@ -334,7 +334,7 @@ static int check_mirror(struct ah_watch *watch, struct ah_group *group, const ch
         return 0;
     atomic_store(&slot_of(group, group->rank)->blamed, header->first);
     return ah_fail(AH_EPEER, "%s: rank %d, which speaks for host %s, has been silent for %.3g s", call, header->first,
-                   group->board->hosts->name[group->board->hosts->mine], (double)silence_ns / 1e9);
+                   group->control->hosts->name[group->control->hosts->mine], (double)silence_ns / 1e9);
 }
 
 int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counter which, uint32_t target)
@@ -428,7 +428,7 @@ void ah_watch_publish(struct ah_group *group, int status, const char *text)
         return;
     snprintf(slot->group_text, sizeof slot->group_text, "%.*s", (int)sizeof slot->group_text - 1, text);
     atomic_store(&slot->group_status, status);
-    ah_control_wake(group->board);
+    ah_control_wake(group->control);
 }
 
 /* Waiting. */

@@ -7,20 +7,20 @@
 int ah_group_default(struct ah_group **out)
 {
     struct ah_topology who;
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     struct ah_group *group;
     *out = ah_group_first();
     if (*out)
         return 0;
-    AH_TRY(ah_rank_attach(&board)); /* what a rank has started is none: its variables go */
+    AH_TRY(ah_rank_attach(&control)); /* what a rank has started is none: its variables go */
     AH_TRY(ah_topology_from_environment(&who));
-    AH_TRY(ah_rank_rendezvous(&board));
-    if (who.size != who.local_size && !board->hosts)
+    AH_TRY(ah_rank_rendezvous(&control));
+    if (who.size != who.local_size && !control->hosts)
         return ah_fail(AH_EINVAL, "%d ranks with %d on this host, and nothing says where the others are", who.size,
                        who.local_size);
     bool alone = who.size == 1;
-    struct ah_seat seat = {.board = alone ? NULL : board, .rank = who.rank, .size = who.size};
-    const char *backend = board && board->hosts ? "spread" : board && board->header->recovers ? "keep" : "shm";
+    struct ah_seat seat = {.control = alone ? NULL : control, .rank = who.rank, .size = who.size};
+    const char *backend = control && control->hosts ? "spread" : control && control->header->recovers ? "keep" : "shm";
     AH_TRY(ah_group_open(&group, ah_backend_find(backend), &seat));
     ah_group_set_first(group);
     *out = group;

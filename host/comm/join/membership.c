@@ -14,7 +14,7 @@ static const char list[] = "hosts";
 static const int64_t slice_ns = 200000000;
 
 struct call {
-    struct ah_member_table roll;
+    struct ah_member_table member_table;
     int64_t begin_ns;
     bool told;
 };
@@ -42,21 +42,22 @@ int ah_membership_store(struct ah_store **out, const struct ah_store_place *plac
     return status;
 }
 
-/* The roll. */
+/* The member table. */
 
-static bool is_complete(const struct ah_member_table *roll)
+static bool is_complete(const struct ah_member_table *member_table)
 {
-    return roll->mine->hosts ? roll->count == roll->mine->hosts : roll->ranks >= roll->mine->size;
+    return member_table->mine->hosts ? member_table->count == member_table->mine->hosts
+                                     : member_table->ranks >= member_table->mine->size;
 }
 
 static int look_at_clock(struct call *call)
 {
-    const struct ah_membership *mine = call->roll.mine;
+    const struct ah_membership *mine = call->member_table.mine;
     char missing[512];
     int64_t waited = ah_now_ns() - call->begin_ns;
     if (waited <= mine->patience_ns && waited <= mine->timeout_ns)
         return 0;
-    ah_member_table_missing(&call->roll, missing, sizeof missing);
+    ah_member_table_missing(&call->member_table, missing, sizeof missing);
     if (waited > mine->timeout_ns)
         return ah_fail(AH_ETIMEOUT, "%s: did not come within %.3g s: %s", mine->name, (double)mine->timeout_ns / 1e9,
                        missing);
@@ -70,11 +71,11 @@ static int call_roll(struct ah_store *store, struct call *call)
 {
     char key[32], *text;
     size_t bytes;
-    while (!is_complete(&call->roll)) {
-        snprintf(key, sizeof key, "%s/%d", list, call->roll.count);
+    while (!is_complete(&call->member_table)) {
+        snprintf(key, sizeof key, "%s/%d", list, call->member_table.count);
         int status = ah_store_get(store, key, &text, &bytes, slice_ns);
         if (status == 0) {
-            status = ah_member_table_add(&call->roll, text, call->roll.count);
+            status = ah_member_table_add(&call->member_table, text, call->member_table.count);
             free(text);
         } else if (status == AH_ETIMEOUT) {
             status = look_at_clock(call);
@@ -86,22 +87,22 @@ static int call_roll(struct ah_store *store, struct call *call)
 
 int ah_membership(struct ah_store *store, const struct ah_membership *mine, struct ah_hosts *out)
 {
-    struct call call = {.roll.mine = mine, .begin_ns = ah_now_ns()};
+    struct call call = {.member_table.mine = mine, .begin_ns = ah_now_ns()};
     char text[AH_MEMBER_TEXT];
     int order[AH_HOSTS_MAX];
     int64_t place;
     int bytes = ah_member_table_write(mine, text, sizeof text);
     AH_TRY(ah_store_append(store, list, text, (size_t)bytes, &place));
     AH_TRY(call_roll(store, &call));
-    if (place >= call.roll.count)
-        return ah_fail(AH_EINVAL, "the job has its %d %ss already, the first of them %s", call.roll.count, mine->what,
-                       call.roll.host[0].name);
-    ah_member_table_order(&call.roll, order);
+    if (place >= call.member_table.count)
+        return ah_fail(AH_EINVAL, "the job has its %d %ss already, the first of them %s", call.member_table.count,
+                       mine->what, call.member_table.host[0].name);
+    ah_member_table_order(&call.member_table, order);
     out->mine = 0;
-    for (int h = 0; h < call.roll.count; h++)
+    for (int h = 0; h < call.member_table.count; h++)
         if (order[h] == (int)place)
             out->mine = h;
-    AH_TRY(ah_member_table_make(&call.roll, order, out));
+    AH_TRY(ah_member_table_make(&call.member_table, order, out));
     return ah_membership_check(mine, out);
 }
 

@@ -58,50 +58,52 @@ static int compare(const struct ah_membership *mine, const struct ah_membership 
     return 0;
 }
 
-int ah_member_table_add(struct ah_member_table *roll, const char *text, int64_t place)
+int ah_member_table_add(struct ah_member_table *member_table, const char *text, int64_t place)
 {
     struct ah_membership host = {0};
-    if (roll->count == AH_HOSTS_MAX)
+    if (member_table->count == AH_HOSTS_MAX)
         return ah_fail(AH_EINVAL, "expected at most %d hosts", AH_HOSTS_MAX);
     AH_TRY(read_line(text, &host));
-    for (int i = 0; i < roll->count; i++)
-        AH_TRY(compare(roll->mine, &roll->host[i], &host));
+    for (int i = 0; i < member_table->count; i++)
+        AH_TRY(compare(member_table->mine, &member_table->host[i], &host));
     if (host.hosts && host.number >= host.hosts)
-        return ah_fail(AH_EINVAL, "%s says that it is %s %d of %d, which count from 0", host.name, roll->mine->what,
-                       host.number, host.hosts);
-    roll->host[roll->count] = host;
-    roll->place[roll->count++] = place;
-    roll->ranks += host.ranks;
+        return ah_fail(AH_EINVAL, "%s says that it is %s %d of %d, which count from 0", host.name,
+                       member_table->mine->what, host.number, host.hosts);
+    member_table->host[member_table->count] = host;
+    member_table->place[member_table->count++] = place;
+    member_table->ranks += host.ranks;
     return 0;
 }
 
-void ah_member_table_drop(struct ah_member_table *roll, int64_t place)
+void ah_member_table_drop(struct ah_member_table *member_table, int64_t place)
 {
     int at = 0;
-    while (at < roll->count && roll->place[at] != place)
+    while (at < member_table->count && member_table->place[at] != place)
         at++;
-    if (at == roll->count)
+    if (at == member_table->count)
         return;
-    roll->ranks -= roll->host[at].ranks;
-    roll->count--;
-    memmove(&roll->host[at], &roll->host[at + 1], (size_t)(roll->count - at) * sizeof roll->host[0]);
-    memmove(&roll->place[at], &roll->place[at + 1], (size_t)(roll->count - at) * sizeof roll->place[0]);
+    member_table->ranks -= member_table->host[at].ranks;
+    member_table->count--;
+    memmove(&member_table->host[at], &member_table->host[at + 1],
+            (size_t)(member_table->count - at) * sizeof member_table->host[0]);
+    memmove(&member_table->place[at], &member_table->place[at + 1],
+            (size_t)(member_table->count - at) * sizeof member_table->place[0]);
 }
 
-void ah_member_table_missing(const struct ah_member_table *roll, char *text, size_t room)
+void ah_member_table_missing(const struct ah_member_table *member_table, char *text, size_t room)
 {
-    const struct ah_membership *mine = roll->mine;
+    const struct ah_membership *mine = member_table->mine;
     bool numbered = mine->hosts > 0, here[AH_MAX_RANKS] = {false};
-    for (int i = 0; i < roll->count; i++) {
-        numbered &= roll->host[i].number >= 0;
-        for (int r = 0; roll->host[i].first >= 0 && r < roll->host[i].ranks; r++)
-            if (roll->host[i].first + r < AH_MAX_RANKS)
-                here[roll->host[i].first + r] = true;
+    for (int i = 0; i < member_table->count; i++) {
+        numbered &= member_table->host[i].number >= 0;
+        for (int r = 0; member_table->host[i].first >= 0 && r < member_table->host[i].ranks; r++)
+            if (member_table->host[i].first + r < AH_MAX_RANKS)
+                here[member_table->host[i].first + r] = true;
         if (numbered)
-            here[roll->host[i].number] = true;
+            here[member_table->host[i].number] = true;
     }
     int count = mine->hosts ? mine->hosts : mine->size, at = 0;
-    int missing = count - (mine->hosts ? roll->count : roll->ranks);
+    int missing = count - (mine->hosts ? member_table->count : member_table->ranks);
     if (mine->hosts && !numbered) {
         at = snprintf(text, room, "%d of %d %ss", missing, count, mine->what);
     } else {
@@ -112,43 +114,44 @@ void ah_member_table_missing(const struct ah_member_table *roll, char *text, siz
     }
 }
 
-void ah_member_table_order(const struct ah_member_table *roll, int order[AH_HOSTS_MAX])
+void ah_member_table_order(const struct ah_member_table *member_table, int order[AH_HOSTS_MAX])
 {
     bool placed[AH_HOSTS_MAX] = {false};
     for (int h = 0; h < AH_HOSTS_MAX; h++)
         order[h] = -1;
-    for (int i = 0; i < roll->count; i++) {
-        int number = roll->host[i].number;
-        placed[i] = number >= 0 && number < roll->count;
+    for (int i = 0; i < member_table->count; i++) {
+        int number = member_table->host[i].number;
+        placed[i] = number >= 0 && number < member_table->count;
         if (placed[i])
             order[number] = i;
     }
-    for (int h = 0; h < roll->count; h++) {
+    for (int h = 0; h < member_table->count; h++) {
         if (order[h] >= 0)
             continue;
-        for (int i = 0; i < roll->count; i++)
-            if (!placed[i] && (order[h] < 0 || roll->host[i].first < roll->host[order[h]].first))
+        for (int i = 0; i < member_table->count; i++)
+            if (!placed[i] && (order[h] < 0 || member_table->host[i].first < member_table->host[order[h]].first))
                 order[h] = i;
         placed[order[h]] = true;
     }
 }
 
-int ah_member_table_make(const struct ah_member_table *roll, const int order[AH_HOSTS_MAX], struct ah_hosts *out)
+int ah_member_table_make(const struct ah_member_table *member_table, const int order[AH_HOSTS_MAX],
+                         struct ah_hosts *out)
 {
-    out->count = roll->count;
+    out->count = member_table->count;
     out->first[0] = 0;
-    for (int h = 0; h < roll->count; h++) {
-        const struct ah_membership *host = &roll->host[order[h]];
+    for (int h = 0; h < member_table->count; h++) {
+        const struct ah_membership *host = &member_table->host[order[h]];
         if (host->first >= 0 && host->first != out->first[h])
             return ah_fail(AH_EINVAL, "rank %d is the first one of %s, and rank %d is nowhere", host->first, host->name,
                            out->first[h]);
         memcpy(out->name[h], host->name, sizeof out->name[h]);
         out->first[h + 1] = out->first[h] + host->ranks;
     }
-    for (int i = 0; i < roll->count; i++)
-        if (roll->host[i].size && out->first[out->count] != roll->host[i].size)
-            return ah_fail(AH_EINVAL, "the job is to have %d ranks, and its %d %ss have %d", roll->host[i].size,
-                           out->count, roll->mine->what, out->first[out->count]);
+    for (int i = 0; i < member_table->count; i++)
+        if (member_table->host[i].size && out->first[out->count] != member_table->host[i].size)
+            return ah_fail(AH_EINVAL, "the job is to have %d ranks, and its %d %ss have %d", member_table->host[i].size,
+                           out->count, member_table->mine->what, out->first[out->count]);
     if (out->first[out->count] > AH_MAX_RANKS)
         return ah_fail(AH_EINVAL, "%d ranks come together, expected at most %d", out->first[out->count],
                        AH_MAX_RANKS);

@@ -37,17 +37,18 @@ bool ah_host_is_name(const char *name);
 
 /* A host's line, and what it has of it in common with no other (place: where it stands). AH_EINVAL, AH_EIO. */
 int ah_member_table_write(const struct ah_membership *host, char *text, size_t room);
-int ah_member_table_add(struct ah_member_table *roll, const char *text, int64_t place);
-/* It is here no more; a place that is not in the roll is ignored. */
-void ah_member_table_drop(struct ah_member_table *roll, int64_t place);
+int ah_member_table_add(struct ah_member_table *member_table, const char *text, int64_t place);
+/* It is here no more; a place that is not in the member table is ignored. */
+void ah_member_table_drop(struct ah_member_table *member_table, int64_t place);
 
 /* Who is missing: "machine 1", "1 of 2 machines", "ranks 2-3". */
-void ah_member_table_missing(const struct ah_member_table *roll, char *text, size_t room);
+void ah_member_table_missing(const struct ah_member_table *member_table, char *text, size_t room);
 
-/* Which host of the roll is number h of the job, -1: none. By what was told, then by first ranks, then by the order of
- * coming. */
-void ah_member_table_order(const struct ah_member_table *roll, int order[AH_HOSTS_MAX]);
+/* Which host of the member table is number h of the job, -1: none. By what was told, then by first ranks, then by the
+ * order of coming. */
+void ah_member_table_order(const struct ah_member_table *member_table, int order[AH_HOSTS_MAX]);
 /* Count, first ranks and names; `mine` is left to the caller. AH_EINVAL. */
-int ah_member_table_make(const struct ah_member_table *roll, const int order[AH_HOSTS_MAX], struct ah_hosts *out);
+int ah_member_table_make(const struct ah_member_table *member_table, const int order[AH_HOSTS_MAX],
+                         struct ah_hosts *out);
 
 #endif

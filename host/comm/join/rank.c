@@ -1,4 +1,5 @@
-/* One mapping of the board, kept for the whole process; a fork of the process is no rank and reports nothing. */
+/* One mapping of the control block, kept for the whole process; a fork of the process is no rank and reports nothing.
+ */
 #include "comm/join/rank.h"
 
 #include <errno.h>
@@ -37,34 +38,34 @@ static void forget_parent_rank(void)
         ah_topology_forget();
 }
 
-static void take_place(struct ah_control_block *board, int rank)
+static void take_place(struct ah_control_block *control, int rank)
 {
-    attached = board;
+    attached = control;
     attached_rank = rank;
     attached_pid = getpid();
-    ah_pulse_move(&ah_rank_entry(board, rank)->pulse);
+    ah_pulse_move(&ah_rank_entry(control, rank)->pulse);
     ah_control_close(alone);
     alone = NULL;
     atomic_store(&ah_rank_entry(attached, attached_rank)->pid, (int)attached_pid);
-    ah_recovery_join(board, rank);
+    ah_recovery_join(control, rank);
     atexit(at_exit);
 }
 
 int ah_rank_rendezvous(struct ah_control_block **out)
 {
     struct ah_topology who;
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     char mark[32];
     AH_TRY(ah_rank_attach(out));
     AH_TRY(ah_topology_from_environment(&who));
     if (*out || who.size == 1)
         return 0;
-    AH_TRY(ah_rendezvous_local(&board, &who, &hosts));
+    AH_TRY(ah_rendezvous_local(&control, &who, &hosts));
     if (hosts.count > 1) {
-        AH_TRY(ah_control_place(board, &hosts));
+        AH_TRY(ah_control_place(control, &hosts));
         ah_secret_forget();
     }
-    take_place(board, who.rank);
+    take_place(control, who.rank);
     /* What this rank starts inherits its RANK, and is none. */
     snprintf(mark, sizeof mark, "met-%d", (int)attached_pid);
     setenv(AH_JOB_MARK, mark, 1);
@@ -130,10 +131,10 @@ void ah_rank_show_alone(void)
 /* Of a leader: the other hosts learn how this one's ranks end, which may take as long as they do. */
 static void part_from_hosts(void)
 {
-    if (!attached->mirror)
+    if (!attached->replica)
         return;
-    ah_replica_linger(attached->mirror);
-    ah_replica_part(attached->mirror);
+    ah_replica_linger(attached->replica);
+    ah_replica_part(attached->replica);
 }
 
 bool ah_rank_lost_peer(void)

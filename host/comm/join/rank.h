@@ -1,6 +1,6 @@
-/* This process as a rank of a launched job: its board, and what it reports there.
+/* This process as a rank of a launched job: its control block, and what it reports there.
  *
- * Without a launcher the functions that report do nothing. One board per process. */
+ * Without a launcher the functions that report do nothing. One control block per process. */
 #ifndef AH_COMM_RANK_H
 #define AH_COMM_RANK_H
 
@@ -11,18 +11,18 @@ struct ah_control_block;
 /* In the environment of a job's ranks and of all that they start; its value names the job (cli/job/orphans.h). */
 #define AH_JOB_MARK "ACCELHOST_JOB"
 
-/* Map the board that the launcher handed over (descriptor number in ACCELHOST_BOARD) and mark this rank as running;
- * *out is NULL when there is none. In a program that a rank has started, RANK and its kin leave the environment: it is
- * no rank. Idempotent; best called at the start of main, so that programs started by the script do not inherit the
- * descriptors. AH_EIO when the descriptor is no board. */
+/* Map the control block that the launcher handed over (descriptor number in ACCELHOST_BOARD) and mark this rank as
+ * running; *out is NULL when there is none. In a program that a rank has started, RANK and its kin leave the
+ * environment: it is no rank. Idempotent; best called at the start of main, so that programs started by the script do
+ * not inherit the descriptors. AH_EIO when the descriptor is no control block. */
 int ah_rank_attach(struct ah_control_block **out);
 
 /* Meet the other ranks of a job that has no launcher, and be one of them from then on; *out is NULL for a job of
  * one. */
 int ah_rank_rendezvous(struct ah_control_block **out);
 
-/* A process without a launcher shows what it does on a board of its own, for `accelhost top`; it is no job and nothing
- * else changes. What cannot be shown is not. */
+/* A process without a launcher shows what it does on a control block of its own, for `accelhost top`; it is no job and
+ * nothing else changes. What cannot be shown is not. */
 void ah_rank_show_alone(void);
 
 /* The script failed: leave `traceback` (message first) for the launcher's report, note the time, claim to be the

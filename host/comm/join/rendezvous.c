@@ -1,7 +1,7 @@
-/* A caller says hello; the host's first rank answers with its verdict, the board's descriptor and then the ranks'
- * segments, a packet for each; the caller says that it has taken its place. Of a job on several hosts it waits then for
- * their table, which the first ranks draw up together (comm/join/rendezvous_hosts.h). Both look whose user the other
- * is. */
+/* A caller says hello; the host's first rank answers with its verdict, the control block's descriptor and then the
+ * ranks' segments, a packet for each; the caller says that it has taken its place. Of a job on several hosts it waits
+ * then for their table, which the first ranks draw up together (comm/join/rendezvous_hosts.h). Both look whose user the
+ * other is. */
 #include "comm/join/rendezvous.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ struct table {
 };
 
 /* What both sides know. */
-struct meeting {
+struct rendezvous {
     const struct ah_topology *who;
     int first; /* rank of this host */
     struct sockaddr_un address;
@@ -55,7 +55,7 @@ struct meeting {
 
 /* The name of the place. */
 
-static void name_meeting(struct meeting *m)
+static void name_meeting(struct rendezvous *m)
 {
     static const char *const parts[] = {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
                                         "PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID"};
@@ -85,10 +85,10 @@ static bool is_this_host(const char *address)
            ah_address_is_here(address);
 }
 
-static int begin(struct meeting *m, const struct ah_topology *who)
+static int begin(struct rendezvous *m, const struct ah_topology *who)
 {
     const char *address = getenv("MASTER_ADDR");
-    *m = (struct meeting){.who = who, .first = who->rank - who->local_rank, .begin_ns = ah_now_ns()};
+    *m = (struct rendezvous){.who = who, .first = who->rank - who->local_rank, .begin_ns = ah_now_ns()};
     if (who->by == AH_BY_RANK && address && !getenv("LOCAL_WORLD_SIZE") && !is_this_host(address))
         return ah_fail(AH_EINVAL, "MASTER_ADDR is %s, another host: LOCAL_RANK and LOCAL_WORLD_SIZE have to say which "
                        "of the %d ranks are here", address, who->size);
@@ -100,7 +100,7 @@ static int begin(struct meeting *m, const struct ah_topology *who)
 }
 
 /* Time is up, or it is time to say whom we wait for; `whom` as "rank 0". */
-static int look_at_clock(struct meeting *m, const char *whom)
+static int look_at_clock(struct rendezvous *m, const char *whom)
 {
     int64_t waited = ah_now_ns() - m->begin_ns;
     if (waited > m->timeout_ns)
@@ -167,7 +167,7 @@ static int receive_with(int fd, void *bytes, size_t count, int *passed)
 
 /* The host's first rank. */
 
-static void judge(const struct meeting *m, const struct hello *hello, const bool *here, struct answer *out)
+static void judge(const struct rendezvous *m, const struct hello *hello, const bool *here, struct answer *out)
 {
     int size = m->who->size, local = hello->local_rank;
     *out = (struct answer){.status = AH_EINVAL};
@@ -192,21 +192,21 @@ static void judge(const struct meeting *m, const struct hello *hello, const bool
         out->status = 0;
 }
 
-/* Hand the board to a caller that may have it. */
-static bool hand_over(struct ah_control_block *board, int fd, const struct answer *answer)
+/* Hand the control block to a caller that may have it. */
+static bool hand_over(struct ah_control_block *control, int fd, const struct answer *answer)
 {
     char byte = 0;
-    if (send_with(fd, answer, sizeof *answer, answer->status ? -1 : board->fd) || answer->status)
+    if (send_with(fd, answer, sizeof *answer, answer->status ? -1 : control->fd) || answer->status)
         return false;
-    for (int r = 0; r < board->size; r++)
-        if (send_with(fd, &byte, 1, board->segment_fd[r]))
+    for (int r = 0; r < control->size; r++)
+        if (send_with(fd, &byte, 1, control->segment_fd[r]))
             return false;
     return recv(fd, &byte, 1, 0) == 1;
 }
 
 /* A caller's contradiction about sizes is this rank's as well: there will never be all. A caller that waits for the
  * table of hosts is kept in caller[]. */
-static int serve(const struct meeting *m, struct ah_control_block *board, int listener, bool *here, int *caller)
+static int serve(const struct rendezvous *m, struct ah_control_block *control, int listener, bool *here, int *caller)
 {
     struct hello hello;
     struct answer answer;
@@ -216,7 +216,7 @@ static int serve(const struct meeting *m, struct ah_control_block *board, int li
     limit_waits(fd);
     if (is_own_user(fd) && recv(fd, &hello, sizeof hello, 0) == (ssize_t)sizeof hello) {
         judge(m, &hello, here, &answer);
-        bool taken = hand_over(board, fd, &answer);
+        bool taken = hand_over(control, fd, &answer);
         if (taken)
             here[hello.local_rank] = true;
         if (taken && m->who->local_size < m->who->size) {
@@ -241,7 +241,7 @@ static int first_missing(const bool *here, int size)
     return rank;
 }
 
-static int wait_for_all(struct meeting *m, struct ah_control_block *board, int listener, int *caller)
+static int wait_for_all(struct rendezvous *m, struct ah_control_block *control, int listener, int *caller)
 {
     bool here[AH_MAX_RANKS] = {true};
     for (int missing; (missing = first_missing(here, m->who->local_size)) < m->who->local_size;) {
@@ -250,12 +250,12 @@ static int wait_for_all(struct meeting *m, struct ah_control_block *board, int l
         snprintf(whom, sizeof whom, "rank %d", m->first + missing);
         AH_TRY(look_at_clock(m, whom));
         if (poll(&at, 1, tick_ms) > 0)
-            AH_TRY(serve(m, board, listener, here, caller));
+            AH_TRY(serve(m, control, listener, here, caller));
     }
     return 0;
 }
 
-static int open_place(const struct meeting *m, int *listener)
+static int open_place(const struct rendezvous *m, int *listener)
 {
     *listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*listener < 0)
@@ -272,7 +272,7 @@ static int open_place(const struct meeting *m, int *listener)
 }
 
 /* Draw up the table of hosts with the other first ranks, and hand it on, or what went wrong. */
-static int meet_hosts(struct meeting *m, const int *caller, struct ah_hosts *hosts)
+static int meet_hosts(struct rendezvous *m, const int *caller, struct ah_hosts *hosts)
 {
     static struct table table; /* larger than what a stack should hold */
     int64_t left = m->timeout_ns - (ah_now_ns() - m->begin_ns);
@@ -286,29 +286,29 @@ static int meet_hosts(struct meeting *m, const int *caller, struct ah_hosts *hos
     return status;
 }
 
-static int host(struct meeting *m, struct ah_control_block **out, struct ah_hosts *hosts)
+static int host(struct rendezvous *m, struct ah_control_block **out, struct ah_hosts *hosts)
 {
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     int listener, status, caller[AH_MAX_RANKS];
     for (int r = 0; r < AH_MAX_RANKS; r++)
         caller[r] = -1;
     AH_TRY(open_place(m, &listener));
-    AH_TRYGO(ah_control_create(&board, m->who->size), closed);
-    board->header->alone = true;
-    AH_TRYGO(ah_control_map_segments(board), failed);
-    AH_TRYGO(ah_control_show_life(board, m->who->rank), failed);
-    AH_TRYGO(wait_for_all(m, board, listener, caller), failed);
+    AH_TRYGO(ah_control_create(&control, m->who->size), closed);
+    control->header->alone = true;
+    AH_TRYGO(ah_control_map_segments(control), failed);
+    AH_TRYGO(ah_control_show_life(control, m->who->rank), failed);
+    AH_TRYGO(wait_for_all(m, control, listener, caller), failed);
     if (m->who->local_size < m->who->size)
         AH_TRYGO(meet_hosts(m, caller, hosts), failed);
     for (int r = m->first + 1; r < m->first + m->who->local_size; r++) { /* mapped, and theirs from now on */
-        close(board->segment_fd[r]);
-        board->segment_fd[r] = -1;
+        close(control->segment_fd[r]);
+        control->segment_fd[r] = -1;
     }
-    *out = board;
+    *out = control;
     goto closed;
 failed:
-    ah_control_leave(board, m->who->rank, AH_RANK_FAILED, ah_error_text(), false);
-    ah_control_close(board);
+    ah_control_leave(control, m->who->rank, AH_RANK_FAILED, ah_error_text(), false);
+    ah_control_close(control);
 closed:
     for (int r = 0; r < AH_MAX_RANKS; r++)
         if (caller[r] >= 0)
@@ -319,7 +319,7 @@ closed:
 
 /* The others. */
 
-static int call(struct meeting *m, int *out)
+static int call(struct rendezvous *m, int *out)
 {
     for (;;) {
         int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -339,7 +339,7 @@ static int call(struct meeting *m, int *out)
 }
 
 /* It answers as soon as it looks; *gone when it went away before. */
-static int ask(struct meeting *m, int fd, int *board_fd, int *segments, bool *gone)
+static int ask(struct rendezvous *m, int fd, int *board_fd, int *segments, bool *gone)
 {
     struct hello hello = {hello_magic, (int32_t)sizeof(struct ah_rank_entry), m->who->rank, m->who->size,
                           m->who->local_rank, m->who->local_size};
@@ -373,7 +373,7 @@ static int ask(struct meeting *m, int fd, int *board_fd, int *segments, bool *go
 }
 
 /* The host's first rank knows how long that may take; when it is gone, so is the job. */
-static int await_table(const struct meeting *m, int fd, struct ah_hosts *hosts)
+static int await_table(const struct rendezvous *m, int fd, struct ah_hosts *hosts)
 {
     static struct table table;
     int passed;
@@ -395,7 +395,7 @@ static void close_all(int board_fd, const int *segments)
             close(segments[r]);
 }
 
-static int join(struct meeting *m, struct ah_control_block **out, struct ah_hosts *hosts)
+static int join(struct rendezvous *m, struct ah_control_block **out, struct ah_hosts *hosts)
 {
     int segments[AH_MAX_RANKS];
     bool gone = true;
@@ -424,7 +424,7 @@ static int join(struct meeting *m, struct ah_control_block **out, struct ah_host
 
 int ah_rendezvous_local(struct ah_control_block **out, const struct ah_topology *who, struct ah_hosts *hosts)
 {
-    struct meeting m;
+    struct rendezvous m;
     bool by_mpi = false;
     if (who->size > AH_MAX_RANKS)
         return ah_fail(AH_EINVAL, "WORLD_SIZE is %d, expected 1..%d", who->size, AH_MAX_RANKS);

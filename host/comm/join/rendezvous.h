@@ -1,9 +1,9 @@
 /* Ranks that nobody launched together: started by torchrun, by mpirun, by hand, they find each other on their host.
  *
- * The first rank of a host makes its board and waits at an abstract socket, named by the user and by what tells jobs
- * apart (MASTER_PORT, a run's id); the host's others call there and are handed its descriptors. The first ranks of
- * several hosts meet over TCP (meet_hosts.h). Nothing has a name in the file system, and nothing
- * is left. Nobody watches over such a job: its ranks see for themselves who has died (ah_control_lost). */
+ * The first rank of a host makes its control block and waits at an abstract socket, named by the user and by what tells
+ * jobs apart (MASTER_PORT, a run's id); the host's others call there and are handed its descriptors. The first ranks of
+ * several hosts meet over TCP (meet_hosts.h). Nothing has a name in the file system, and nothing is left. Nobody
+ * watches over such a job: its ranks see for themselves who has died (ah_control_lost). */
 #ifndef AH_COMM_RENDEZVOUS_H
 #define AH_COMM_RENDEZVOUS_H
 
@@ -11,10 +11,11 @@
 #include "comm/control/hosts.h"
 #include "comm/control/topology.h"
 
-/* The board of this host, with slots for all ranks of the job, this process one of them; of a job on several hosts also
- * their table: its numbers and names, and for the first rank of a host the store's place. Waits as long as a collective
- * may (ACCELHOST_TIMEOUT): the first rank for all others, those for the first. Errors name the contradiction: another
- * number of ranks, a rank that is there twice, ranks that are not consecutive, who did not come (AH_ETIMEOUT). */
+/* The control block of this host, with rank entries for all ranks of the job, this process one of them; of a job on
+ * several hosts also their table: its numbers and names, and for the first rank of a host the store's place. Waits as
+ * long as a collective may (ACCELHOST_TIMEOUT): the first rank for all others, those for the first. Errors name the
+ * contradiction: another number of ranks, a rank that is there twice, ranks that are not consecutive, who did not come
+ * (AH_ETIMEOUT). */
 int ah_rendezvous_local(struct ah_control_block **out, const struct ah_topology *who, struct ah_hosts *hosts);
 
 #endif

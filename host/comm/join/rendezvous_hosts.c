@@ -173,7 +173,7 @@ static int find_place(const struct ah_topology *who, int64_t timeout_ns, struct 
 {
     bool by_mpi = false;
     AH_TRY(ah_mpi_choose(who, &by_mpi));
-    out->wire = by_mpi ? "mpi" : "tcp";
+    out->transport = by_mpi ? "mpi" : "tcp";
     if (by_mpi)
         return share_place(who, timeout_ns, &out->store);
     AH_TRY(ah_rendezvous_place(who, &out->store));

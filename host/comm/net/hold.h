@@ -22,7 +22,7 @@ struct ah_holder {
 /* The input alone; `copy`: in memory of its own in any case. */
 int ah_hold_input(const struct ah_holder *h, const struct ah_collective *call, bool copy, struct ah_hold *hold,
                   struct ah_call_arguments *out);
-/* All that a call needs of which the courier moves the bytes. */
+/* All that a call needs of which the progress thread moves the bytes. */
 int ah_hold_wired(const struct ah_holder *h, const struct ah_collective *call, struct ah_hold *hold,
                   struct ah_call_arguments *out);
 void ah_hold_release(const struct ah_holder *h, struct ah_hold *hold);

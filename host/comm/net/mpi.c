@@ -24,19 +24,19 @@ static int find_driver(void)
     if (found->abi != AH_MPI_ABI)
         return ah_fail(AH_EINVAL, "accelhost-mpi.so has interface %u, this program %d: build both anew", found->abi,
                        AH_MPI_ABI);
-    AH_TRY(ah_transport_register(found->wire));
+    AH_TRY(ah_transport_register(found->transport));
     driver = found;
     return 0;
 }
 
 int ah_mpi_choose(const struct ah_topology *who, bool *chosen)
 {
-    const char *wire = getenv("ACCELHOST_WIRE"), *address = getenv("MASTER_ADDR");
+    const char *transport = getenv("ACCELHOST_WIRE"), *address = getenv("MASTER_ADDR");
     char path[4096];
-    bool silent = !wire || !*wire;
-    *chosen = !silent && !strcmp(wire, "mpi");
-    if (!silent && !*chosen && strcmp(wire, "tcp") != 0)
-        return ah_fail(AH_EINVAL, "ACCELHOST_WIRE: expected tcp or mpi, got '%s'", wire);
+    bool silent = !transport || !*transport;
+    *chosen = !silent && !strcmp(transport, "mpi");
+    if (!silent && !*chosen && strcmp(transport, "tcp") != 0)
+        return ah_fail(AH_EINVAL, "ACCELHOST_WIRE: expected tcp or mpi, got '%s'", transport);
     if (*chosen && who->by == AH_BY_RANK)
         return ah_fail(AH_EINVAL, "ACCELHOST_WIRE: mpi is for ranks that mpirun or srun has started; RANK and "
                        "WORLD_SIZE are no business of theirs");

@@ -1,5 +1,5 @@
 /* MPI, as the plugin accelhost-mpi.so has it: how the ranks of mpirun or srun learn where rank 0's store is, and the
- * wire `mpi`. The plugin exports its `struct ah_mpi_driver` as `ah_mpi_plugin` and is opened by the first job on
+ * transport `mpi`. The plugin exports its `struct ah_mpi_driver` as `ah_mpi_plugin` and is opened by the first job on
  * several hosts that wants it.
  *
  * Every rank begins MPI, as MPI_Init waits for all that mpirun has started; but only the hosts' leaders talk by it. No
@@ -14,7 +14,7 @@ enum { AH_MPI_ABI = 2 };
 
 struct ah_mpi_driver {
     unsigned abi; /* AH_MPI_ABI of the headers that the plugin was built with */
-    const struct ah_transport_type *wire;
+    const struct ah_transport_type *transport;
     /* AH_EINVAL when MPI does not have the job's ranks. */
     int (*begin)(const struct ah_topology *who, int64_t timeout_ns);
     /* Of the leaders: what rank 0 has in the memory, all have then. AH_ETIMEOUT. */
@@ -26,7 +26,7 @@ struct ah_mpi_driver {
 /* Does the job move its bytes by MPI? As ACCELHOST_WIRE says; else mpirun's does which has no MASTER_ADDR, where there
  * is the plugin. AH_EINVAL for another name, and where nothing has started the ranks that MPI knows. */
 int ah_mpi_choose(const struct ah_topology *who, bool *chosen);
-/* Open the plugin, register its wire, begin MPI. */
+/* Open the plugin, register its transport, begin MPI. */
 int ah_mpi_begin(const struct ah_topology *who, int64_t timeout_ns);
 int ah_mpi_share(void *memory, size_t bytes, int64_t timeout_ns);
 /* At the end of a process that ends well. Nothing where MPI was not begun. */

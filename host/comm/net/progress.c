@@ -1,6 +1,7 @@
-/* The courier's thread: finds wired calls in the posts of its host's ranks, each of them by the first rank that its
- * group has here, and carries out those of one group in order and those of different groups side by side. While
- * something is under way it sleeps on the wire, and looks at the board now and then; otherwise on the board's news. */
+/* The progress thread's thread: finds wired calls in the posts of its host's ranks, each of them by the first rank that
+ * its group has here, and carries out those of one group in order and those of different groups side by side. While
+ * something is under way it sleeps on the transport, and looks at the control block now and then; otherwise on the
+ * control block's notifications. */
 #include "comm/net/progress.h"
 
 #include <pthread.h>
@@ -12,17 +13,17 @@
 #include "base/time.h"
 #include "comm/net/progress_job.h"
 
-/* Calls of one channel in which a rank is its host's first. */
+/* Calls of one group block in which a rank is its host's first. */
 struct lane {
     uint32_t seen;
     struct courier_job *first, **last;
 };
 
 struct ah_progress {
-    struct ah_control_block *board;
-    struct ah_replica *mirror;
-    struct ah_transport *wire;
-    struct lane *lane; /* of each local rank and channel */
+    struct ah_control_block *control;
+    struct ah_replica *replica;
+    struct ah_transport *transport;
+    struct lane *lane; /* of each local rank and group block */
     struct scratch spare[COURIER_AHEAD];
     pthread_t thread;
     pthread_mutex_t working; /* around all that is above */
@@ -75,14 +76,14 @@ int courier_start(struct courier_job *job, int phase, const struct ah_transport_
         in[job->team.host[h]] = receive[h];
     }
     uint64_t tag = (uint64_t)job->identity << 32 | (unsigned)(2 * job->tag + phase);
-    return job->wire->type->start(job->wire, tag, out, in, turn);
+    return job->transport->type->start(job->transport, tag, out, in, turn);
 }
 
 int courier_test(struct courier_job *job, struct ah_transport_turn **turn, bool *done, int *lost)
 {
     *done = !*turn;
     if (*turn)
-        AH_TRY(job->wire->type->test(job->wire, *turn, done, lost));
+        AH_TRY(job->transport->type->test(job->transport, *turn, done, lost));
     if (*done)
         *turn = NULL;
     return 0;
@@ -100,20 +101,21 @@ static void free_job(struct courier_job *job)
 
 static struct ah_group_block *channel_of(const struct courier_job *job, int place)
 {
-    return &ah_rank_entry(job->board, job->team.member[job->team.ranks[place]])->channel[job->channel];
+    return &ah_rank_entry(job->control, job->team.member[job->team.ranks[place]])->block[job->block];
 }
 
 /* The group's members, as its rank says; NULL when the post is not wired, or another rank of this host is the group's
  * first. */
-static const struct ah_member_table *roll_of(struct ah_progress *courier, int rank, const struct ah_group_block *channel,
+static const struct ah_member_table *roll_of(struct ah_progress *progress, int rank, const struct ah_group_block *block,
                                      uint32_t sequence)
 {
-    struct ah_member_table *roll = (void *)(courier->board->segment[rank] + atomic_load(&channel->roll));
-    if (!atomic_load(&channel->roll) || atomic_load(&roll->wired[sequence % AH_GROUP_CALLS]) != sequence)
+    struct ah_member_table *member_table =
+        (void *)(progress->control->segment[rank] + atomic_load(&block->member_table));
+    if (!atomic_load(&block->member_table) || atomic_load(&member_table->wired[sequence % AH_GROUP_CALLS]) != sequence)
         return NULL;
-    for (int r = 0; r < roll->size; r++)
-        if (ah_control_is_local(courier->board, roll->member[r]))
-            return roll->member[r] == rank ? roll : NULL;
+    for (int r = 0; r < member_table->size; r++)
+        if (ah_control_is_local(progress->control, member_table->member[r]))
+            return member_table->member[r] == rank ? member_table : NULL;
     return NULL;
 }
 
@@ -129,22 +131,22 @@ static int copy_counts(struct courier_job *job, const struct ah_call_record *pos
     return 0;
 }
 
-static int add_job(struct ah_progress *courier, struct lane *lane, const struct ah_member_table *roll,
-                   const struct ah_call_record *post, int channel)
+static int add_job(struct ah_progress *progress, struct lane *lane, const struct ah_member_table *member_table,
+                   const struct ah_call_record *post, int block)
 {
     struct courier_job *job = calloc(1, sizeof *job);
     if (!job)
         return AH_ENOMEM;
-    job->board = courier->board;
-    job->wire = courier->wire;
-    job->spare = courier->spare;
+    job->control = progress->control;
+    job->transport = progress->transport;
+    job->spare = progress->spare;
     job->sequence = post->sequence;
-    job->channel = channel;
-    job->tag = roll->member[0] * AH_MAX_GROUPS + channel;
-    job->identity = roll->identity;
+    job->block = block;
+    job->tag = member_table->member[0] * AH_MAX_GROUPS + block;
+    job->identity = member_table->identity;
     job->call = (struct ah_collective){.kind = post->kind, .dtype = post->dtype, .reduce = post->reduce,
                                        .root = post->root, .count = post->count};
-    ah_team_make(&job->team, courier->board->hosts, roll->member, roll->size);
+    ah_team_make(&job->team, progress->control->hosts, member_table->member, member_table->size);
     if (copy_counts(job, post) < 0) {
         free_job(job);
         return AH_ENOMEM;
@@ -154,20 +156,20 @@ static int add_job(struct ah_progress *courier, struct lane *lane, const struct 
     return 0;
 }
 
-static int discover(struct ah_progress *courier)
+static int discover(struct ah_progress *progress)
 {
-    struct ah_control_header *header = courier->board->header;
+    struct ah_control_header *header = progress->control->header;
     for (int r = header->first; r < header->first + header->local; r++) {
-        for (int c = 0; c < atomic_load(&header->channels); c++) {
-            struct ah_group_block *channel = &ah_rank_entry(courier->board, r)->channel[c];
-            struct lane *lane = &courier->lane[(r - header->first) * AH_MAX_GROUPS + c];
-            uint32_t posted = ah_group_counter(channel, AH_POSTED);
+        for (int c = 0; c < atomic_load(&header->blocks); c++) {
+            struct ah_group_block *block = &ah_rank_entry(progress->control, r)->block[c];
+            struct lane *lane = &progress->lane[(r - header->first) * AH_MAX_GROUPS + c];
+            uint32_t posted = ah_group_counter(block, AH_POSTED);
             if (posted - lane->seen > AH_GROUP_CALLS)
                 lane->seen = posted - AH_GROUP_CALLS;
             while (lane->seen != posted) {
-                const struct ah_member_table *roll = roll_of(courier, r, channel, ++lane->seen);
-                if (roll)
-                    AH_TRY(add_job(courier, lane, roll, ah_group_record(channel, lane->seen), c));
+                const struct ah_member_table *member_table = roll_of(progress, r, block, ++lane->seen);
+                if (member_table)
+                    AH_TRY(add_job(progress, lane, member_table, ah_group_record(block, lane->seen), c));
             }
         }
     }
@@ -181,11 +183,11 @@ static int64_t steps_of(const struct courier_job *job)
 {
     int64_t least = INT32_MAX;
     for (int i = 0; i < job->team.local; i++) {
-        struct ah_group_block *channel = channel_of(job, i);
-        if (!ah_reached(ah_group_counter(channel, AH_POSTED), job->sequence))
+        struct ah_group_block *block = channel_of(job, i);
+        if (!ah_reached(ah_group_counter(block, AH_POSTED), job->sequence))
             return 0;
-        uint32_t before = job->known ? job->before[i] : ah_group_record(channel, job->sequence)->steps;
-        int64_t steps = (int32_t)(ah_group_counter(channel, AH_SLICED) - before);
+        uint32_t before = job->known ? job->before[i] : ah_group_record(block, job->sequence)->steps;
+        int64_t steps = (int32_t)(ah_group_counter(block, AH_SLICED) - before);
         least = steps < least ? steps : least;
     }
     return least;
@@ -201,8 +203,9 @@ static void learn(struct courier_job *job)
         job->landing[i] = post->landing;
         job->partial = i ? job->partial : post->partial;
     }
-    const struct ah_member_table *roll = (void *)courier_at(job, 0, atomic_load(&channel_of(job, 0)->roll));
-    job->divisor = roll->divisor[job->sequence % AH_GROUP_CALLS];
+    const struct ah_member_table *member_table =
+        (void *)courier_at(job, 0, atomic_load(&channel_of(job, 0)->member_table));
+    job->divisor = member_table->divisor[job->sequence % AH_GROUP_CALLS];
     bool reduces = job->call.kind == AH_ALL_REDUCE;
     size_t bytes = (size_t)job->call.count * ah_team_width(&job->team, &job->call);
     job->direct = bytes <= (job->team.hosts == 2 ? DIRECT_PAIR : DIRECT_BYTES);
@@ -229,31 +232,31 @@ static int carry_on(struct courier_job *job, bool *moved, bool *done, int *lost)
     return 0;
 }
 
-static void fail_job(struct ah_progress *courier, struct courier_job *job, int lost)
+static void fail_job(struct ah_progress *progress, struct courier_job *job, int lost)
 {
     char why[256];
-    struct ah_member_table *roll = (void *)courier_at(job, 0, atomic_load(&channel_of(job, 0)->roll));
+    struct ah_member_table *member_table = (void *)courier_at(job, 0, atomic_load(&channel_of(job, 0)->member_table));
     snprintf(why, sizeof why, "%s", ah_error_text());
     job->dead = true;
-    atomic_store(&roll->lost, lost + 1); /* for those who wait: a host that has ended is not marked */
+    atomic_store(&member_table->lost, lost + 1); /* for those who wait: a host that has ended is not marked */
     for (int h = 0; h < job->team.hosts; h++)
         if (h != job->team.mine && (lost < 0 || job->team.host[h] == lost))
-            ah_replica_lose(courier->mirror, job->team.host[h], why);
+            ah_replica_lose(progress->replica, job->team.host[h], why);
 }
 
-static bool work_through(struct ah_progress *courier, bool *under_way)
+static bool work_through(struct ah_progress *progress, bool *under_way)
 {
-    struct ah_control_header *header = courier->board->header;
+    struct ah_control_header *header = progress->control->header;
     bool moved = false;
     *under_way = false;
     for (int i = 0; i < header->local * AH_MAX_GROUPS; i++) {
-        struct lane *lane = &courier->lane[i];
+        struct lane *lane = &progress->lane[i];
         bool done = true;
         while (lane->first && !lane->first->dead && done) {
             struct courier_job *job = lane->first;
             int lost = -1;
             if (carry_on(job, &moved, &done, &lost) < 0) {
-                fail_job(courier, job, lost);
+                fail_job(progress, job, lost);
                 break;
             }
             if (!done) {
@@ -271,103 +274,104 @@ static bool work_through(struct ah_progress *courier, bool *under_way)
 
 static void *carry_all(void *context)
 {
-    struct ah_progress *courier = context;
-    struct ah_notification *news = &courier->board->header->news[AH_PROGRESS];
+    struct ah_progress *progress = context;
+    struct ah_notification *notification = &progress->control->header->notification[AH_PROGRESS];
     int64_t limit_ns = shortest_ns;
     uint32_t visits = 0;
-    while (!atomic_load(&courier->ending)) {
-        uint32_t seen = atomic_load(&news->changes); /* before it looks who attends */
-        if (ah_notification_nap(news, &visits))
+    while (!atomic_load(&progress->ending)) {
+        uint32_t seen = atomic_load(&notification->changes); /* before it looks who attends */
+        if (ah_notification_nap(notification, &visits))
             continue;
         bool under_way = false;
-        pthread_mutex_lock(&courier->working);
-        bool found = discover(courier) == 0, moved = work_through(courier, &under_way);
-        if (!moved && under_way && courier->wire->type->wait_for)
-            courier->wire->type->wait_for(courier->wire, limit_ns);
-        pthread_mutex_unlock(&courier->working);
+        pthread_mutex_lock(&progress->working);
+        bool found = discover(progress) == 0, moved = work_through(progress, &under_way);
+        if (!moved && under_way && progress->transport->type->wait_for)
+            progress->transport->type->wait_for(progress->transport, limit_ns);
+        pthread_mutex_unlock(&progress->working);
         if (!found) /* no memory: perhaps later */
-            ah_notification_sleep(news, seen, longest_ns);
+            ah_notification_sleep(notification, seen, longest_ns);
         else if (!moved && !under_way)
-            ah_notification_sleep(news, seen, idle_ns);
-        else if (!moved && !courier->wire->type->wait_for)
+            ah_notification_sleep(notification, seen, idle_ns);
+        else if (!moved && !progress->transport->type->wait_for)
             sched_yield();
         limit_ns = moved ? shortest_ns : limit_ns * 2 < longest_ns ? limit_ns * 2 : longest_ns;
     }
     return NULL;
 }
 
-bool ah_progress_attend(struct ah_progress *courier)
+bool ah_progress_attend(struct ah_progress *progress)
 {
     bool under_way, moved = false;
-    ah_notification_attend(&courier->board->header->news[AH_PROGRESS]);
-    if (pthread_mutex_trylock(&courier->working))
+    ah_notification_attend(&progress->control->header->notification[AH_PROGRESS]);
+    if (pthread_mutex_trylock(&progress->working))
         return false;
-    if (discover(courier) == 0)
-        moved = work_through(courier, &under_way);
-    pthread_mutex_unlock(&courier->working);
+    if (discover(progress) == 0)
+        moved = work_through(progress, &under_way);
+    pthread_mutex_unlock(&progress->working);
     return moved;
 }
 
-void ah_progress_leave(struct ah_progress *courier)
+void ah_progress_leave(struct ah_progress *progress)
 {
-    ah_notification_leave(&courier->board->header->news[AH_PROGRESS]);
+    ah_notification_leave(&progress->control->header->notification[AH_PROGRESS]);
 }
 
 /* Opening and closing. */
 
-static void free_courier(struct ah_progress *courier)
+static void free_courier(struct ah_progress *progress)
 {
-    int lanes = courier->board->header->local * AH_MAX_GROUPS;
-    if (courier->wire)
-        courier->wire->type->close(courier->wire);
-    for (int i = 0; courier->lane && i < lanes; i++)
-        for (struct courier_job *job; (job = courier->lane[i].first) != NULL;) {
-            courier->lane[i].first = job->next;
+    int lanes = progress->control->header->local * AH_MAX_GROUPS;
+    if (progress->transport)
+        progress->transport->type->close(progress->transport);
+    for (int i = 0; progress->lane && i < lanes; i++)
+        for (struct courier_job *job; (job = progress->lane[i].first) != NULL;) {
+            progress->lane[i].first = job->next;
             free_job(job);
         }
     for (int i = 0; i < COURIER_AHEAD; i++)
-        free(courier->spare[i].memory);
-    pthread_mutex_destroy(&courier->working);
-    free(courier->lane);
-    free(courier);
+        free(progress->spare[i].memory);
+    pthread_mutex_destroy(&progress->working);
+    free(progress->lane);
+    free(progress);
 }
 
-int ah_progress_open(struct ah_progress **out, struct ah_control_block *board, struct ah_replica *mirror, int64_t timeout_ns)
+int ah_progress_open(struct ah_progress **out, struct ah_control_block *control, struct ah_replica *replica,
+                     int64_t timeout_ns)
 {
-    const char *name = board->hosts->wire ? board->hosts->wire : "tcp";
+    const char *name = control->hosts->transport ? control->hosts->transport : "tcp";
     const struct ah_transport_type *type = ah_transport_find(name);
-    int lanes = board->header->local * AH_MAX_GROUPS, status;
+    int lanes = control->header->local * AH_MAX_GROUPS, status;
     if (!type)
         return ah_fail(AH_EINVAL, "no wire of the name %s moves bytes between hosts", name);
-    struct ah_progress *courier = calloc(1, sizeof *courier);
-    if (!courier)
+    struct ah_progress *progress = calloc(1, sizeof *progress);
+    if (!progress)
         return ah_fail(AH_ENOMEM, "courier: out of memory");
-    courier->board = board;
-    courier->mirror = mirror;
-    pthread_mutex_init(&courier->working, NULL);
-    courier->lane = calloc((size_t)lanes, sizeof *courier->lane);
-    AH_TRYGO(courier->lane ? 0 : ah_fail(AH_ENOMEM, "courier: out of memory"), failed);
+    progress->control = control;
+    progress->replica = replica;
+    pthread_mutex_init(&progress->working, NULL);
+    progress->lane = calloc((size_t)lanes, sizeof *progress->lane);
+    AH_TRYGO(progress->lane ? 0 : ah_fail(AH_ENOMEM, "courier: out of memory"), failed);
     for (int i = 0; i < lanes; i++)
-        courier->lane[i].last = &courier->lane[i].first;
-    AH_TRYGO(type->open(&courier->wire, board->hosts, timeout_ns), failed);
-    if (pthread_create(&courier->thread, NULL, carry_all, courier)) {
+        progress->lane[i].last = &progress->lane[i].first;
+    AH_TRYGO(type->open(&progress->transport, control->hosts, timeout_ns), failed);
+    if (pthread_create(&progress->thread, NULL, carry_all, progress)) {
         status = ah_fail(AH_ENOMEM, "courier: no thread for it");
         goto failed;
     }
-    *out = courier;
+    *out = progress;
     return 0;
 failed:
-    free_courier(courier);
+    free_courier(progress);
     return status;
 }
 
-void ah_progress_close(struct ah_progress *courier)
+void ah_progress_close(struct ah_progress *progress)
 {
-    if (!courier)
+    if (!progress)
         return;
-    atomic_store(&courier->ending, true);
-    ah_progress_leave(courier);
-    ah_notification_notify(&courier->board->header->news[AH_PROGRESS]);
-    pthread_join(courier->thread, NULL);
-    free_courier(courier);
+    atomic_store(&progress->ending, true);
+    ah_progress_leave(progress);
+    ah_notification_notify(&progress->control->header->notification[AH_PROGRESS]);
+    pthread_join(progress->thread, NULL);
+    free_courier(progress);
 }

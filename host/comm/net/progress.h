@@ -1,9 +1,10 @@
-/* The courier: a thread of a host's leader that moves the large calls of all groups between hosts.
+/* The progress thread: a thread of a host's leader that moves the large calls of all groups between hosts.
  *
  * The ranks of a host tell it of a call by their posts, and by SLICED that they have done their part; it takes what the
- * host gives from their segments to the other hosts' couriers, over a wire, puts what comes into the landings of the
- * ranks that want it, and says by their ROUND that the call is through. It knows no group: what it needs to know stands
- * on the board and in the segments. The leader's thread of Lua does its work while it waits for it. */
+ * host gives from their segments to the other hosts' progress threads, over a transport, puts what comes into the
+ * landings of the ranks that want it, and says by their ROUND that the call is through. It knows no group: what it
+ * needs to know stands on the control block and in the segments. The leader's thread of Lua does its work while it
+ * waits for it. */
 #ifndef AH_COMM_PROGRESS_H
 #define AH_COMM_PROGRESS_H
 
@@ -11,15 +12,16 @@
 
 struct ah_progress;
 
-int ah_progress_open(struct ah_progress **out, struct ah_control_block *board, struct ah_replica *mirror, int64_t timeout_ns);
-void ah_progress_close(struct ah_progress *courier); /* NULL is ignored */
+int ah_progress_open(struct ah_progress **out, struct ah_control_block *control, struct ah_replica *replica,
+                     int64_t timeout_ns);
+void ah_progress_close(struct ah_progress *progress); /* NULL is ignored */
 
-/* As of the mirror. */
-bool ah_progress_attend(struct ah_progress *courier);
-void ah_progress_leave(struct ah_progress *courier);
+/* As of the replica. */
+bool ah_progress_attend(struct ah_progress *progress);
+void ah_progress_leave(struct ah_progress *progress);
 
-/* At a channel's roll in the segment: who the members of its group are, in its order, and which posts are wired. Such a
- * post stays until the courier is through with it. */
+/* At a group block's member table in the segment: who the members of its group are, in its order, and which posts are
+ * wired. Such a post stays until the progress thread is through with it. */
 struct ah_member_table {
     atomic_uint wired[AH_GROUP_CALLS]; /* the sequence of the post at that place of the ring, if it is */
     atomic_int lost; /* the host (from 1) without which calls that are under way do not end, 0: none */

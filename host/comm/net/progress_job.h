@@ -1,4 +1,4 @@
-/* A call on its way between hosts, as the courier sees it. Included by comm/net/progress*.c only. */
+/* A call on its way between hosts, as the progress thread sees it. Included by comm/net/progress*.c only. */
 #ifndef AH_COMM_PROGRESS_JOB_H
 #define AH_COMM_PROGRESS_JOB_H
 
@@ -9,7 +9,7 @@
 /* Pieces that are given at once, and those that are awaited: another host may be ahead by so many. */
 enum { COURIER_DEPTH = 4, COURIER_AHEAD = 2 * COURIER_DEPTH };
 
-/* Memory of a courier, for what comes and for what was put together to be given. */
+/* Memory of a progress thread, for what comes and for what was put together to be given. */
 struct scratch {
     unsigned char *memory;
     size_t bytes;
@@ -23,12 +23,12 @@ struct flight {
 
 struct courier_job {
     struct courier_job *next;
-    struct ah_control_block *board;
-    struct ah_transport *wire;
+    struct ah_control_block *control;
+    struct ah_transport *transport;
     struct ah_team team;
     struct ah_collective call; /* counts are its own */
     uint32_t sequence;
-    int channel, tag;
+    int block, tag;
     uint32_t identity;         /* of the group, which distinguishes its pieces from others with its tag */
     bool known, dead;          /* where everything lies; a host that it needs is gone */
     bool direct;               /* all_reduce: each host gets all, and adds everything itself */
@@ -38,13 +38,13 @@ struct courier_job {
     uint64_t partial;          /* in the first local rank's segment */
     int64_t pieces, awaited, begun, halfway, done;
     struct flight flight[COURIER_AHEAD];
-    struct scratch *spare;     /* the courier's: COURIER_AHEAD that earlier jobs have left, whose pages are there */
+    struct scratch *spare; /* the progress thread's: COURIER_AHEAD that earlier jobs have left, whose pages are there */
 };
 
 /* In a local rank's segment, by its place among them. */
 static inline unsigned char *courier_at(const struct courier_job *job, int place, uint64_t offset)
 {
-    return job->board->segment[job->team.member[job->team.ranks[place]]] + offset;
+    return job->control->segment[job->team.member[job->team.ranks[place]]] + offset;
 }
 
 /* Room for a flight's scratch; what was there is lost. */

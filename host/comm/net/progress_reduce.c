@@ -118,8 +118,8 @@ static void hand_out(struct courier_job *job, int64_t piece)
 }
 
 /* Are the turns of a piece through? */
-static int test_both(struct courier_job *job, struct ah_transport_turn **one, struct ah_transport_turn **other, bool *done,
-                     int *lost)
+static int test_both(struct courier_job *job, struct ah_transport_turn **one, struct ah_transport_turn **other,
+                     bool *done, int *lost)
 {
     AH_TRY(courier_test(job, one, done, lost));
     return *done ? courier_test(job, other, done, lost) : 0;

@@ -1,6 +1,7 @@
 /* All other kinds between hosts: each pair's stream (team.h) is cut into pieces of equal length. A piece that lies in
  * one part goes straight from the giver's segment into the taker's landing; else it is put together in memory of the
- * courier. Of kinds that reduce the hosts' sums come into such memory, and are added in the order of the hosts. */
+ * progress thread. Of kinds that reduce the hosts' sums come into such memory, and are added in the order of the hosts.
+ */
 #include <string.h>
 
 #include "comm/control/combine.h"
@@ -111,7 +112,8 @@ static int first_taker(const struct courier_job *job, const struct bit *bit)
 }
 
 /* Kinds that reduce take everything into scratch, so does a piece of several parts. */
-static struct ah_transport_piece receive_to(const struct courier_job *job, int host, int64_t piece, unsigned char *scratch)
+static struct ah_transport_piece receive_to(const struct courier_job *job, int host, int64_t piece,
+                                            unsigned char *scratch)
 {
     int bits, index = 0;
     size_t at = 0, bytes = piece_bytes(job, host, job->team.mine, piece, &bits);
@@ -122,7 +124,8 @@ static struct ah_transport_piece receive_to(const struct courier_job *job, int h
     return (struct ah_transport_piece){landing_of(job, &bit, first_taker(job, &bit)), bytes};
 }
 
-static struct ah_transport_piece send_from(const struct courier_job *job, int host, int64_t piece, unsigned char *scratch)
+static struct ah_transport_piece send_from(const struct courier_job *job, int host, int64_t piece,
+                                           unsigned char *scratch)
 {
     int bits, index = 0;
     size_t at = 0, bytes = piece_bytes(job, job->team.mine, host, piece, &bits);

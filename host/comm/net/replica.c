@@ -1,7 +1,7 @@
-/* The mirror's threads, and who does their work for a while. The sender sleeps on the board's news, scans, and writes
- * to sockets that do not block; what a socket does not take waits in memory, and only long messages wait for it. The
- * receiver sleeps on the sockets, and counts for how long each of them has been silent: only time in which this
- * process ran, so that a job that was suspended goes on. */
+/* The replica's threads, and who does their work for a while. The sender sleeps on the control block's notifications,
+ * scans, and writes to sockets that do not block; what a socket does not take waits in memory, and only long messages
+ * wait for it. The receiver sleeps on the sockets, and counts for how long each of them has been silent: only time in
+ * which this process ran, so that a job that was suspended goes on. */
 #include "comm/net/replica.h"
 
 #include <errno.h>
@@ -24,17 +24,17 @@ enum {
     BITE = 32 * 1024, /* bytes that are given to it at once: the other host reads them while it takes the next */
 };
 
-void ah_replica_lose(struct ah_replica *mirror, int host, const char *why)
+void ah_replica_lose(struct ah_replica *replica, int host, const char *why)
 {
     char text[256];
-    snprintf(text, sizeof text, "host %s is gone: %s", mirror->hosts->name[host], why);
-    pthread_mutex_lock(&mirror->losing);
-    if (!atomic_exchange(&mirror->peer[host].gone, true)) {
-        shutdown(mirror->peer[host].fd, SHUT_RDWR);
-        for (int r = mirror->hosts->first[host]; r < mirror->hosts->first[host + 1]; r++)
-            ah_control_leave(mirror->board, r, AH_RANK_DIED, text, false);
+    snprintf(text, sizeof text, "host %s is gone: %s", replica->hosts->name[host], why);
+    pthread_mutex_lock(&replica->losing);
+    if (!atomic_exchange(&replica->peer[host].gone, true)) {
+        shutdown(replica->peer[host].fd, SHUT_RDWR);
+        for (int r = replica->hosts->first[host]; r < replica->hosts->first[host + 1]; r++)
+            ah_control_leave(replica->control, r, AH_RANK_DIED, text, false);
     }
-    pthread_mutex_unlock(&mirror->losing);
+    pthread_mutex_unlock(&replica->losing);
 }
 
 static bool is_open(const struct mirror_peer *peer)
@@ -68,100 +68,100 @@ static bool flush(struct mirror_peer *peer)
     return true;
 }
 
-static bool flush_all(struct ah_replica *mirror)
+static bool flush_all(struct ah_replica *replica)
 {
     bool left = false;
-    for (int h = 0; h < mirror->hosts->count; h++)
-        left |= flush(&mirror->peer[h]);
+    for (int h = 0; h < replica->hosts->count; h++)
+        left |= flush(&replica->peer[h]);
     return left;
 }
 
-static void wait_for_room(struct ah_replica *mirror)
+static void wait_for_room(struct ah_replica *replica)
 {
     struct pollfd look[AH_HOSTS_MAX];
-    for (int h = 0; h < mirror->hosts->count; h++) {
-        const struct mirror_peer *peer = &mirror->peer[h];
+    for (int h = 0; h < replica->hosts->count; h++) {
+        const struct mirror_peer *peer = &replica->peer[h];
         look[h] = (struct pollfd){.fd = is_open(peer) && peer->out.bytes ? peer->fd : -1, .events = POLLOUT};
     }
-    poll(look, (nfds_t)mirror->hosts->count, 1);
+    poll(look, (nfds_t)replica->hosts->count, 1);
 }
 
 /* The most that waits for one of the sockets. */
-static size_t backlog(const struct ah_replica *mirror)
+static size_t backlog(const struct ah_replica *replica)
 {
     size_t most = 0;
-    for (int h = 0; h < mirror->hosts->count; h++)
-        most = mirror->peer[h].out.bytes - mirror->peer[h].sent > most
-                   ? mirror->peer[h].out.bytes - mirror->peer[h].sent : most;
+    for (int h = 0; h < replica->hosts->count; h++)
+        most = replica->peer[h].out.bytes - replica->peer[h].sent > most
+                   ? replica->peer[h].out.bytes - replica->peer[h].sent : most;
     return most;
 }
 
-static bool all_have_ended(const struct ah_control_block *board)
+static bool all_have_ended(const struct ah_control_block *control)
 {
-    for (int r = board->header->first; r < board->header->first + board->header->local; r++)
-        if (atomic_load(&ah_rank_entry((struct ah_control_block *)board, r)->state) == AH_RANK_RUNNING)
+    for (int r = control->header->first; r < control->header->first + control->header->local; r++)
+        if (atomic_load(&ah_rank_entry((struct ah_control_block *)control, r)->state) == AH_RANK_RUNNING)
             return false;
     return true;
 }
 
-static void say_goodbye(struct ah_replica *mirror)
+static void say_goodbye(struct ah_replica *replica)
 {
     int64_t begin = ah_now_ns();
-    pthread_mutex_lock(&mirror->telling);
-    ah_replica_scan(mirror, false, &mirror->more);
-    if (all_have_ended(mirror->board))
-        ah_replica_send(mirror, -1, (struct mirror_head){.kind = MIRROR_BYE}, NULL, NULL, 0);
-    while (flush_all(mirror) && ah_now_ns() - begin < farewell_ns)
-        wait_for_room(mirror);
-    pthread_mutex_unlock(&mirror->telling);
-    for (int h = 0; h < mirror->hosts->count; h++)
-        if (mirror->peer[h].fd >= 0)
-            shutdown(mirror->peer[h].fd, SHUT_WR);
+    pthread_mutex_lock(&replica->telling);
+    ah_replica_scan(replica, false, &replica->more);
+    if (all_have_ended(replica->control))
+        ah_replica_send(replica, -1, (struct mirror_head){.kind = MIRROR_BYE}, NULL, NULL, 0);
+    while (flush_all(replica) && ah_now_ns() - begin < farewell_ns)
+        wait_for_room(replica);
+    pthread_mutex_unlock(&replica->telling);
+    for (int h = 0; h < replica->hosts->count; h++)
+        if (replica->peer[h].fd >= 0)
+            shutdown(replica->peer[h].fd, SHUT_WR);
 }
 
 /* What is new. True when a socket has not taken all. */
-static bool tell(struct ah_replica *mirror, bool beat)
+static bool tell(struct ah_replica *replica, bool beat)
 {
-    mirror->told_of = atomic_load(&mirror->board->header->news[AH_REPLICA].changes);
-    mirror->more = backlog(mirror) >= FULL;
-    if (!mirror->more && ah_replica_scan(mirror, beat, &mirror->more) < 0)
-        for (int h = 0; h < mirror->hosts->count; h++)
-            if (is_open(&mirror->peer[h]))
-                ah_replica_lose(mirror, h, "no memory is left for what it is to be told");
-    return flush_all(mirror);
+    replica->told_of = atomic_load(&replica->control->header->notification[AH_REPLICA].changes);
+    replica->more = backlog(replica) >= FULL;
+    if (!replica->more && ah_replica_scan(replica, beat, &replica->more) < 0)
+        for (int h = 0; h < replica->hosts->count; h++)
+            if (is_open(&replica->peer[h]))
+                ah_replica_lose(replica, h, "no memory is left for what it is to be told");
+    return flush_all(replica);
 }
 
 static void *send_news(void *context)
 {
-    struct ah_replica *mirror = context;
-    struct ah_notification *news = &mirror->board->header->news[AH_REPLICA];
-    int64_t beat_ns = mirror->silence_ns / BEATS, last = ah_now_ns();
+    struct ah_replica *replica = context;
+    struct ah_notification *notification = &replica->control->header->notification[AH_REPLICA];
+    int64_t beat_ns = replica->silence_ns / BEATS, last = ah_now_ns();
     uint32_t visits = 0;
-    while (!atomic_load(&mirror->ending)) {
+    while (!atomic_load(&replica->ending)) {
         int64_t now = ah_now_ns();
         bool beat = now - last >= beat_ns;
         last = beat ? now : last;
-        atomic_fetch_add(&mirror->board->header->beats, beat);
-        pthread_mutex_lock(&mirror->telling);
-        bool left = tell(mirror, beat), more = mirror->more;
-        uint32_t seen = mirror->told_of;
+        atomic_fetch_add(&replica->control->header->beats, beat);
+        pthread_mutex_lock(&replica->telling);
+        bool left = tell(replica, beat), more = replica->more;
+        uint32_t seen = replica->told_of;
         if (left)
-            wait_for_room(mirror);
-        pthread_mutex_unlock(&mirror->telling);
-        if (!left && !more && !ah_notification_nap(news, &visits))
-            ah_notification_sleep(news, seen, beat_ns - (ah_now_ns() - last) > 1000000 ? beat_ns - (ah_now_ns() - last)
-                                                                              : 1000000);
+            wait_for_room(replica);
+        pthread_mutex_unlock(&replica->telling);
+        if (!left && !more && !ah_notification_nap(notification, &visits))
+            ah_notification_sleep(notification, seen,
+                                  beat_ns - (ah_now_ns() - last) > 1000000 ? beat_ns - (ah_now_ns() - last) : 1000000);
     }
-    say_goodbye(mirror);
+    say_goodbye(replica);
     return NULL;
 }
 
 /* Receiving. */
 
 /* All frames that are here whole. */
-static int take_frames(struct ah_replica *mirror, int host)
+static int take_frames(struct ah_replica *replica, int host)
 {
-    struct mirror_peer *peer = &mirror->peer[host];
+    struct mirror_peer *peer = &replica->peer[host];
     struct mirror_head head;
     size_t at = 0;
     while (peer->got - at >= sizeof head && is_open(peer)) {
@@ -170,7 +170,7 @@ static int take_frames(struct ah_replica *mirror, int host)
             return ah_fail(AH_EINVAL, "it sent a frame of %u bytes", head.bytes);
         if (peer->got - at < sizeof head + head.bytes)
             break;
-        AH_TRY(ah_replica_apply(mirror, host, &head, peer->in + at + sizeof head));
+        AH_TRY(ah_replica_apply(replica, host, &head, peer->in + at + sizeof head));
         at += sizeof head + head.bytes;
     }
     memmove(peer->in, peer->in + at, peer->got - at);
@@ -178,71 +178,71 @@ static int take_frames(struct ah_replica *mirror, int host)
     return 0;
 }
 
-static void keep_silence(struct ah_replica *mirror, int host, int64_t silent_ns)
+static void keep_silence(struct ah_replica *replica, int host, int64_t silent_ns)
 {
-    mirror->peer[host].silent_ns = silent_ns;
-    atomic_store_explicit(&ah_rank_entry(mirror->board, mirror->hosts->first[host])->silent_ms,
+    replica->peer[host].silent_ns = silent_ns;
+    atomic_store_explicit(&ah_rank_entry(replica->control, replica->hosts->first[host])->silent_ms,
                           (int)(silent_ns / 1000000), memory_order_relaxed);
 }
 
 /* True when something has come. */
-static bool hear(struct ah_replica *mirror, int host)
+static bool hear(struct ah_replica *replica, int host)
 {
-    struct mirror_peer *peer = &mirror->peer[host];
+    struct mirror_peer *peer = &replica->peer[host];
     ssize_t n = recv(peer->fd, peer->in + peer->got, 2 * MIRROR_MOST - peer->got, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     if (n <= 0) {
-        ah_replica_lose(mirror, host, n == 0 ? "its first rank has ended" : strerror(errno));
+        ah_replica_lose(replica, host, n == 0 ? "its first rank has ended" : strerror(errno));
         return false;
     }
     peer->got += (size_t)n;
-    keep_silence(mirror, host, 0);
-    if (take_frames(mirror, host) < 0)
-        ah_replica_lose(mirror, host, ah_error_text());
+    keep_silence(replica, host, 0);
+    if (take_frames(replica, host) < 0)
+        ah_replica_lose(replica, host, ah_error_text());
     if (atomic_load(&peer->done))
         shutdown(peer->fd, SHUT_RDWR);
     return true;
 }
 
-static void count_silence(struct ah_replica *mirror, int64_t passed)
+static void count_silence(struct ah_replica *replica, int64_t passed)
 {
     char why[80];
-    for (int h = 0; h < mirror->hosts->count; h++) {
-        struct mirror_peer *peer = &mirror->peer[h];
-        if (h != mirror->hosts->mine && !atomic_load(&peer->done))
-            keep_silence(mirror, h, peer->silent_ns + (passed < longest_tick_ns ? passed : longest_tick_ns));
-        if (!is_open(peer) || peer->silent_ns < mirror->silence_ns)
+    for (int h = 0; h < replica->hosts->count; h++) {
+        struct mirror_peer *peer = &replica->peer[h];
+        if (h != replica->hosts->mine && !atomic_load(&peer->done))
+            keep_silence(replica, h, peer->silent_ns + (passed < longest_tick_ns ? passed : longest_tick_ns));
+        if (!is_open(peer) || peer->silent_ns < replica->silence_ns)
             continue;
         snprintf(why, sizeof why, "it has been silent for %.3g s", (double)peer->silent_ns / 1e9);
-        ah_replica_lose(mirror, h, why);
+        ah_replica_lose(replica, h, why);
     }
 }
 
 static void *receive_news(void *context)
 {
-    struct ah_replica *mirror = context;
+    struct ah_replica *replica = context;
     struct pollfd look[AH_HOSTS_MAX];
     int64_t before = ah_now_ns();
     uint32_t visits = 0;
-    while (!atomic_load(&mirror->ended)) {
+    while (!atomic_load(&replica->ended)) {
         bool any = false;
-        for (int h = 0; h < mirror->hosts->count; h++) {
-            bool open = is_open(&mirror->peer[h]);
-            look[h] = (struct pollfd){.fd = open ? mirror->peer[h].fd : -1, .events = POLLIN};
+        for (int h = 0; h < replica->hosts->count; h++) {
+            bool open = is_open(&replica->peer[h]);
+            look[h] = (struct pollfd){.fd = open ? replica->peer[h].fd : -1, .events = POLLIN};
             any |= open;
         }
-        if (!any && atomic_load(&mirror->ending))
+        if (!any && atomic_load(&replica->ending))
             break;
-        if (!ah_notification_nap(&mirror->board->header->news[AH_REPLICA], &visits))
-            poll(look, (nfds_t)mirror->hosts->count, (int)(tick_ns / 1000000));
-        pthread_mutex_lock(&mirror->hearing);
-        for (int h = 0; h < mirror->hosts->count; h++)
+        if (!ah_notification_nap(&replica->control->header->notification[AH_REPLICA], &visits))
+            poll(look, (nfds_t)replica->hosts->count, (int)(tick_ns / 1000000));
+        pthread_mutex_lock(&replica->hearing);
+        for (int h = 0; h < replica->hosts->count; h++)
             if (look[h].fd >= 0 && look[h].revents)
-                hear(mirror, h);
+                hear(replica, h);
         int64_t now = ah_now_ns();
-        count_silence(mirror, now - before);
-        pthread_mutex_unlock(&mirror->hearing);
+        count_silence(replica, now - before);
+        pthread_mutex_unlock(&replica->hearing);
         before = now;
     }
     return NULL;
@@ -250,29 +250,29 @@ static void *receive_news(void *context)
 
 /* In place of the threads. */
 
-bool ah_replica_attend(struct ah_replica *mirror)
+bool ah_replica_attend(struct ah_replica *replica)
 {
-    struct ah_notification *news = &mirror->board->header->news[AH_REPLICA];
+    struct ah_notification *notification = &replica->control->header->notification[AH_REPLICA];
     bool heard = false;
-    if (atomic_load(&mirror->ending))
+    if (atomic_load(&replica->ending))
         return false;
-    ah_notification_attend(news);
-    if (!pthread_mutex_trylock(&mirror->telling)) {
-        if (mirror->told_of != atomic_load(&news->changes) || mirror->more || backlog(mirror))
-            tell(mirror, false);
-        pthread_mutex_unlock(&mirror->telling);
+    ah_notification_attend(notification);
+    if (!pthread_mutex_trylock(&replica->telling)) {
+        if (replica->told_of != atomic_load(&notification->changes) || replica->more || backlog(replica))
+            tell(replica, false);
+        pthread_mutex_unlock(&replica->telling);
     }
-    if (!pthread_mutex_trylock(&mirror->hearing)) {
-        for (int h = 0; h < mirror->hosts->count; h++)
-            heard |= is_open(&mirror->peer[h]) && hear(mirror, h);
-        pthread_mutex_unlock(&mirror->hearing);
+    if (!pthread_mutex_trylock(&replica->hearing)) {
+        for (int h = 0; h < replica->hosts->count; h++)
+            heard |= is_open(&replica->peer[h]) && hear(replica, h);
+        pthread_mutex_unlock(&replica->hearing);
     }
     return heard;
 }
 
-void ah_replica_leave(struct ah_replica *mirror)
+void ah_replica_leave(struct ah_replica *replica)
 {
-    ah_notification_leave(&mirror->board->header->news[AH_REPLICA]);
+    ah_notification_leave(&replica->control->header->notification[AH_REPLICA]);
 }
 
 /* Opening and closing. */
@@ -290,104 +290,104 @@ static uint64_t find_room(void)
     return most / 2;
 }
 
-static void free_mirror(struct ah_replica *mirror)
+static void free_mirror(struct ah_replica *replica)
 {
     for (int h = 0; h < AH_HOSTS_MAX; h++) {
-        if (mirror->peer[h].fd >= 0)
-            close(mirror->peer[h].fd);
-        free(mirror->peer[h].out.at);
-        free(mirror->peer[h].in);
+        if (replica->peer[h].fd >= 0)
+            close(replica->peer[h].fd);
+        free(replica->peer[h].out.at);
+        free(replica->peer[h].in);
     }
     for (int r = 0; r < AH_MAX_RANKS; r++)
-        free(mirror->held[r]);
-    pthread_mutex_destroy(&mirror->losing);
-    pthread_mutex_destroy(&mirror->telling);
-    pthread_mutex_destroy(&mirror->hearing);
-    free(mirror->rank);
-    free(mirror);
+        free(replica->held[r]);
+    pthread_mutex_destroy(&replica->losing);
+    pthread_mutex_destroy(&replica->telling);
+    pthread_mutex_destroy(&replica->hearing);
+    free(replica->rank);
+    free(replica);
 }
 
-int ah_replica_open(struct ah_replica **out, struct ah_control_block *board, int64_t timeout_ns, int64_t silence_ns)
+int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, int64_t timeout_ns, int64_t silence_ns)
 {
     int fd[AH_HOSTS_MAX], status;
-    struct ah_replica *mirror = calloc(1, sizeof *mirror);
-    if (!mirror)
+    struct ah_replica *replica = calloc(1, sizeof *replica);
+    if (!replica)
         return ah_fail(AH_ENOMEM, "mirror: out of memory");
-    mirror->board = board;
-    mirror->room = find_room();
-    mirror->hosts = board->hosts;
-    mirror->silence_ns = silence_ns ? silence_ns : silence_default_ns;
-    pthread_mutex_init(&mirror->losing, NULL);
-    pthread_mutex_init(&mirror->telling, NULL);
-    pthread_mutex_init(&mirror->hearing, NULL);
+    replica->control = control;
+    replica->room = find_room();
+    replica->hosts = control->hosts;
+    replica->silence_ns = silence_ns ? silence_ns : silence_default_ns;
+    pthread_mutex_init(&replica->losing, NULL);
+    pthread_mutex_init(&replica->telling, NULL);
+    pthread_mutex_init(&replica->hearing, NULL);
     for (int h = 0; h < AH_HOSTS_MAX; h++)
-        mirror->peer[h].fd = -1;
-    mirror->rank = calloc((size_t)board->header->local, sizeof *mirror->rank);
-    AH_TRYGO(mirror->rank ? 0 : ah_fail(AH_ENOMEM, "mirror: out of memory"), failed);
-    AH_TRYGO(ah_mesh_open(mirror->hosts, "mirror", timeout_ns, fd), failed);
-    for (int h = 0; h < mirror->hosts->count; h++) {
-        mirror->peer[h].fd = fd[h];
-        mirror->peer[h].in = fd[h] >= 0 ? malloc(2 * MIRROR_MOST) : NULL;
-        if (fd[h] >= 0 && !mirror->peer[h].in)
+        replica->peer[h].fd = -1;
+    replica->rank = calloc((size_t)control->header->local, sizeof *replica->rank);
+    AH_TRYGO(replica->rank ? 0 : ah_fail(AH_ENOMEM, "mirror: out of memory"), failed);
+    AH_TRYGO(ah_mesh_open(replica->hosts, "mirror", timeout_ns, fd), failed);
+    for (int h = 0; h < replica->hosts->count; h++) {
+        replica->peer[h].fd = fd[h];
+        replica->peer[h].in = fd[h] >= 0 ? malloc(2 * MIRROR_MOST) : NULL;
+        if (fd[h] >= 0 && !replica->peer[h].in)
             status = AH_ENOMEM;
     }
-    if (status < 0 || pthread_create(&mirror->receiver, NULL, receive_news, mirror)) {
+    if (status < 0 || pthread_create(&replica->receiver, NULL, receive_news, replica)) {
         status = ah_fail(AH_ENOMEM, "mirror: out of memory");
         goto failed;
     }
-    if (pthread_create(&mirror->sender, NULL, send_news, mirror)) {
-        atomic_store(&mirror->ended, true);
-        pthread_join(mirror->receiver, NULL);
+    if (pthread_create(&replica->sender, NULL, send_news, replica)) {
+        atomic_store(&replica->ended, true);
+        pthread_join(replica->receiver, NULL);
         status = ah_fail(AH_ENOMEM, "mirror: no thread for it");
         goto failed;
     }
-    atomic_store(&board->header->silence_ns, mirror->silence_ns);
-    *out = mirror;
+    atomic_store(&control->header->silence_ns, replica->silence_ns);
+    *out = replica;
     return 0;
 failed:
-    free_mirror(mirror);
+    free_mirror(replica);
     return status;
 }
 
-void ah_replica_linger(struct ah_replica *mirror)
+void ah_replica_linger(struct ah_replica *replica)
 {
-    struct ah_control_block *board = mirror->board;
-    int first = board->header->first;
-    if (atomic_load(&ah_rank_entry(board, first)->state) != AH_RANK_ENDED)
+    struct ah_control_block *control = replica->control;
+    int first = control->header->first;
+    if (atomic_load(&ah_rank_entry(control, first)->state) != AH_RANK_ENDED)
         return;
-    ah_replica_leave(mirror);
-    while (!all_have_ended(board)) {
-        struct ah_notification *news = &board->header->news[AH_REPLICA];
-        uint32_t seen = atomic_load(&news->changes);
-        for (int r = first; r < first + board->header->local; r++)
-            ah_control_lost(board, r);
-        if (!all_have_ended(board))
-            ah_notification_sleep(news, seen, tick_ns);
+    ah_replica_leave(replica);
+    while (!all_have_ended(control)) {
+        struct ah_notification *notification = &control->header->notification[AH_REPLICA];
+        uint32_t seen = atomic_load(&notification->changes);
+        for (int r = first; r < first + control->header->local; r++)
+            ah_control_lost(control, r);
+        if (!all_have_ended(control))
+            ah_notification_sleep(notification, seen, tick_ns);
     }
 }
 
-void ah_replica_part(struct ah_replica *mirror)
+void ah_replica_part(struct ah_replica *replica)
 {
-    if (atomic_exchange(&mirror->ending, true))
+    if (atomic_exchange(&replica->ending, true))
         return;
-    ah_replica_leave(mirror);
-    ah_notification_notify(&mirror->board->header->news[AH_REPLICA]);
-    pthread_join(mirror->sender, NULL);
+    ah_replica_leave(replica);
+    ah_notification_notify(&replica->control->header->notification[AH_REPLICA]);
+    pthread_join(replica->sender, NULL);
     /* The others close their side when they have read what was said last; what they say until then is let go. */
     for (int64_t begin = ah_now_ns(), open = 1; open && ah_now_ns() - begin < tick_ns; usleep(1000)) {
         open = 0;
-        for (int h = 0; h < mirror->hosts->count; h++)
-            open += is_open(&mirror->peer[h]);
+        for (int h = 0; h < replica->hosts->count; h++)
+            open += is_open(&replica->peer[h]);
     }
-    atomic_store(&mirror->ended, true);
-    pthread_join(mirror->receiver, NULL);
-    atomic_store(&mirror->board->header->silence_ns, 0);
+    atomic_store(&replica->ended, true);
+    pthread_join(replica->receiver, NULL);
+    atomic_store(&replica->control->header->silence_ns, 0);
 }
 
-void ah_replica_close(struct ah_replica *mirror)
+void ah_replica_close(struct ah_replica *replica)
 {
-    if (!mirror)
+    if (!replica)
         return;
-    ah_replica_part(mirror);
-    free_mirror(mirror);
+    ah_replica_part(replica);
+    free_mirror(replica);
 }

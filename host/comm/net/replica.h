@@ -1,10 +1,10 @@
-/* The mirror: on a host's board it keeps the slots of ranks on other hosts true.
+/* The replica: on a host's control block it keeps the rank entries of ranks on other hosts true.
  *
- * Two threads of the host's leader: one looks at what the own ranks write to their slots - calls, counters, letters,
- * how they fare - and sends it to the other leaders; the other puts what they send into their ranks' slots and wakes
- * whoever sleeps there. So everything that looks at a board (group.c, watch.c, mail.c) finds all ranks of the job.
- * What travels with a call or a letter, small inputs and messages, comes to lie at the same place of the rank's segment
- * on this host.
+ * Two threads of the host's leader: one looks at what the own ranks write to their rank entries - calls, counters,
+ * message headers, how they fare - and sends it to the other leaders; the other puts what they send into their ranks'
+ * rank entries and wakes whoever sleeps there. So everything that looks at a control block (group.c, watch.c, message
+ * request.c) finds all ranks of the job. What travels with a call or a message header, small inputs and messages, comes
+ * to lie at the same place of the rank's segment on this host.
  *
  * A rank of the leader that waits does the threads' work itself (ah_replica_attend), so that what it waits for does not
  * wait for them; they nap meanwhile.
@@ -19,24 +19,24 @@
 
 struct ah_replica;
 
-/* Connect to the other leaders (mesh.h) and begin. `board` has its place (ah_control_place) and its segments mapped.
- * `silence_ns`: after which a host is gone; 0: 5 s. */
-int ah_replica_open(struct ah_replica **out, struct ah_control_block *board, int64_t timeout_ns, int64_t silence_ns);
+/* Connect to the other leaders (mesh.h) and begin. `control block` has its place (ah_control_place) and its segments
+ * mapped. `silence_ns`: after which a host is gone; 0: 5 s. */
+int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, int64_t timeout_ns, int64_t silence_ns);
 
 /* By the leader's thread of Lua while it waits: tell what is new, take what has come, and do not wait for either. True
  * when something has come. */
-bool ah_replica_attend(struct ah_replica *mirror);
+bool ah_replica_attend(struct ah_replica *replica);
 /* It goes to sleep, or does something else: the threads are to go on. */
-void ah_replica_leave(struct ah_replica *mirror);
+void ah_replica_leave(struct ah_replica *replica);
 
-/* Wait until the other ranks of this host have ended too, which need the mirror; not if this one has failed. */
-void ah_replica_linger(struct ah_replica *mirror);
+/* Wait until the other ranks of this host have ended too, which need the replica; not if this one has failed. */
+void ah_replica_linger(struct ah_replica *replica);
 /* Tell the other hosts how this one's ranks have ended. From then on it does nothing. */
-void ah_replica_part(struct ah_replica *mirror);
+void ah_replica_part(struct ah_replica *replica);
 /* That, and free. NULL is ignored. */
-void ah_replica_close(struct ah_replica *mirror);
+void ah_replica_close(struct ah_replica *replica);
 
 /* A host cannot be reached, says somebody else: its ranks are marked. Any thread. */
-void ah_replica_lose(struct ah_replica *mirror, int host, const char *why);
+void ah_replica_lose(struct ah_replica *replica, int host, const char *why);
 
 #endif

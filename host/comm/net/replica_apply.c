@@ -1,7 +1,7 @@
-/* Frames of other hosts into the slots of their ranks. Nothing of a frame is believed: not its length, whose rank it
- * is, which channel, where its bytes belong, nor that it comes when it may: what a rank of this host may be reading is
- * not overwritten, and every value of a call or message is harmless beside any other, so that readers need not copy
- * what they have checked. */
+/* Frames of other hosts into the rank entries of their ranks. Nothing of a frame is believed: not its length, whose
+ * rank it is, which group block, where its bytes belong, nor that it comes when it may: what a rank of this host may be
+ * reading is not overwritten, and every value of a call or message is harmless beside any other, so that readers need
+ * not copy what they have checked. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,65 +12,65 @@ static int wrong(const char *what)
     return ah_fail(AH_EINVAL, "it sent %s", what);
 }
 
-static bool lies_in(const struct ah_replica *mirror, uint64_t offset, uint64_t bytes)
+static bool lies_in(const struct ah_replica *replica, uint64_t offset, uint64_t bytes)
 {
-    return offset <= mirror->board->segment_span && bytes <= mirror->board->segment_span - offset;
+    return offset <= replica->control->segment_span && bytes <= replica->control->segment_span - offset;
 }
 
 /* Count the blocks that data is the first to take. */
-static int hold_blocks(struct ah_replica *mirror, int rank, uint64_t offset, uint64_t bytes)
+static int hold_blocks(struct ah_replica *replica, int rank, uint64_t offset, uint64_t bytes)
 {
-    unsigned char **held = &mirror->held[rank];
+    unsigned char **held = &replica->held[rank];
     if (!*held)
-        *held = calloc(mirror->board->segment_span / MIRROR_BLOCK / 8 + 1, 1);
+        *held = calloc(replica->control->segment_span / MIRROR_BLOCK / 8 + 1, 1);
     if (!*held)
         return AH_ENOMEM;
     for (uint64_t i = offset / MIRROR_BLOCK; bytes && i <= (offset + bytes - 1) / MIRROR_BLOCK; i++) {
         unsigned char bit = (unsigned char)(1u << i % 8);
         if ((*held)[i / 8] & bit)
             continue;
-        if (mirror->room < MIRROR_BLOCK)
+        if (replica->room < MIRROR_BLOCK)
             return wrong("data for more than half of this host's memory");
-        mirror->room -= MIRROR_BLOCK;
+        replica->room -= MIRROR_BLOCK;
         (*held)[i / 8] |= bit;
     }
     return 0;
 }
 
-static int take_data(struct ah_replica *mirror, int rank, const unsigned char *body, size_t bytes)
+static int take_data(struct ah_replica *replica, int rank, const unsigned char *body, size_t bytes)
 {
     uint64_t offset;
     memcpy(&offset, body, sizeof offset);
     bytes -= sizeof offset;
-    if (!lies_in(mirror, offset, bytes))
+    if (!lies_in(replica, offset, bytes))
         return wrong("data for a place that is none");
-    AH_TRY(hold_blocks(mirror, rank, offset, bytes));
-    AH_TRY(ah_control_grow(mirror->board, rank, offset + bytes));
-    memcpy(mirror->board->segment[rank] + offset, body + sizeof offset, bytes);
+    AH_TRY(hold_blocks(replica, rank, offset, bytes));
+    AH_TRY(ah_control_grow(replica->control, rank, offset + bytes));
+    memcpy(replica->control->segment[rank] + offset, body + sizeof offset, bytes);
     return 0;
 }
 
 /* Does a rank of this host still need what lies at the post's place? */
-static bool is_needed(struct ah_replica *mirror, int rank, int c, uint32_t old)
+static bool is_needed(struct ah_replica *replica, int rank, int c, uint32_t old)
 {
-    struct ah_control_header *header = mirror->board->header;
+    struct ah_control_header *header = replica->control->header;
     for (int r = header->first; r < header->first + header->local; r++) {
-        struct ah_rank_entry *slot = ah_rank_entry(mirror->board, r);
-        struct ah_group_block *channel = &slot->channel[c];
+        struct ah_rank_entry *slot = ah_rank_entry(replica->control, r);
+        struct ah_group_block *block = &slot->block[c];
         int state = atomic_load(&slot->state);
         if ((state == AH_RANK_RUNNING || state == AH_RANK_RETURNING) &&
-            atomic_load(&channel->members[rank / 64]) >> rank % 64 & 1 &&
-            ah_reached(ah_group_counter(channel, AH_POSTED), old) &&
-            !ah_reached(ah_group_counter(channel, AH_DONE), old))
+            atomic_load(&block->members[rank / 64]) >> rank % 64 & 1 &&
+            ah_reached(ah_group_counter(block, AH_POSTED), old) &&
+            !ah_reached(ah_group_counter(block, AH_DONE), old))
             return true;
     }
     return false;
 }
 
 /* What travels fits into half a stage, and as much is there wherever a call says that something lies. */
-static int take_post(struct ah_replica *mirror, int rank, int c, const unsigned char *body)
+static int take_post(struct ah_replica *replica, int rank, int c, const unsigned char *body)
 {
-    struct ah_group_block *channel = &ah_rank_entry(mirror->board, rank)->channel[c];
+    struct ah_group_block *block = &ah_rank_entry(replica->control, rank)->block[c];
     struct ah_call_record post, *place;
     if (body[offsetof(struct ah_call_record, async)] > 1 || body[offsetof(struct ah_call_record, far)] > 1 ||
         body[offsetof(struct ah_call_record, wired)] > 1)
@@ -79,66 +79,66 @@ static int take_post(struct ah_replica *mirror, int rank, int c, const unsigned 
     if (post.kind >= AH_COLLECTIVE_KINDS || post.dtype >= AH_DTYPE_COUNT || post.reduce >= AH_REDUCE_OPS ||
         post.ndim > AH_CALL_DIMS)
         return wrong("a call that is none");
-    if (post.travels && (post.travels > AH_STAGE_BYTES || !lies_in(mirror, post.offset, AH_STAGE_BYTES)))
+    if (post.travels && (post.travels > AH_STAGE_BYTES || !lies_in(replica, post.offset, AH_STAGE_BYTES)))
         return wrong("a call on data that lies nowhere");
     post.offset = post.travels ? post.offset : 0;
-    place = ah_group_record(channel, post.sequence);
-    if (ah_reached(ah_group_counter(channel, AH_POSTED), post.sequence) ||
-        is_needed(mirror, rank, c, place->sequence))
+    place = ah_group_record(block, post.sequence);
+    if (ah_reached(ah_group_counter(block, AH_POSTED), post.sequence) ||
+        is_needed(replica, rank, c, place->sequence))
         return wrong("a call in the place of one that others look at");
     if (post.travels)
-        AH_TRY(ah_control_grow(mirror->board, rank, post.offset + AH_STAGE_BYTES));
+        AH_TRY(ah_control_grow(replica->control, rank, post.offset + AH_STAGE_BYTES));
     post.where[sizeof post.where - 1] = 0;
     *place = post;
     return 0;
 }
 
-/* SENT moves when a letter has come with all that it says. */
+/* SENT moves when a message header has come with all that it says. */
 static const bool mirrored[AH_COUNTERS] = {[AH_POSTED] = true, [AH_DONE] = true, [AH_RECEIVED] = true};
 
 /* Counters only grow, and no rank posts more calls than others can have left undone. */
-static bool may_follow(struct ah_group_block *channel, const struct mirror_counters *now)
+static bool may_follow(struct ah_group_block *block, const struct mirror_counters *now)
 {
-    uint32_t posted = ah_group_counter(channel, AH_POSTED), base = atomic_load(&channel->base);
+    uint32_t posted = ah_group_counter(block, AH_POSTED), base = atomic_load(&block->base);
     if (!ah_reached(now->base, base))
         return false;
     for (int k = 0; k < AH_COUNTERS; k++)
-        if (mirrored[k] && !ah_reached(now->value[k], ah_group_counter(channel, (enum ah_counter)k)))
+        if (mirrored[k] && !ah_reached(now->value[k], ah_group_counter(block, (enum ah_counter)k)))
             return false;
     uint32_t from = ah_reached(now->base, posted) ? now->base : posted;
     return ah_reached(from + AH_GROUP_CALLS, now->value[AH_POSTED]);
 }
 
-static int take_counters(struct ah_replica *mirror, int rank, int c, const unsigned char *body)
+static int take_counters(struct ah_replica *replica, int rank, int c, const unsigned char *body)
 {
-    struct ah_rank_entry *slot = ah_rank_entry(mirror->board, rank);
-    struct ah_group_block *channel = &slot->channel[c];
+    struct ah_rank_entry *slot = ah_rank_entry(replica->control, rank);
+    struct ah_group_block *block = &slot->block[c];
     struct mirror_counters now;
-    int seen = atomic_load(&mirror->board->header->channels);
+    int seen = atomic_load(&replica->control->header->blocks);
     memcpy(&now, body, sizeof now);
     if (now.latest < 0 || now.latest >= AH_MAX_GROUPS)
         return wrong("a channel that is none");
-    if (!lies_in(mirror, now.address, 2 * AH_STAGE_BYTES))
+    if (!lies_in(replica, now.address, 2 * AH_STAGE_BYTES))
         return wrong("an address that is none");
-    if (!may_follow(channel, &now))
+    if (!may_follow(block, &now))
         return wrong("numbers of calls that cannot follow those before");
-    if (now.address != atomic_load(&channel->address))
-        AH_TRY(ah_control_grow(mirror->board, rank, now.address + 2 * AH_STAGE_BYTES));
-    atomic_store(&channel->address, now.address);
+    if (now.address != atomic_load(&block->address))
+        AH_TRY(ah_control_grow(replica->control, rank, now.address + 2 * AH_STAGE_BYTES));
+    atomic_store(&block->address, now.address);
     atomic_store(&slot->latest, now.latest);
-    atomic_store(&channel->base, now.base);
-    atomic_store(&channel->wanted_tag, now.wanted_tag);
-    atomic_store(&channel->wanted_from, now.wanted_from);
-    while (seen <= c && !atomic_compare_exchange_weak(&mirror->board->header->channels, &seen, c + 1))
+    atomic_store(&block->base, now.base);
+    atomic_store(&block->wanted_tag, now.wanted_tag);
+    atomic_store(&block->wanted_from, now.wanted_from);
+    while (seen <= c && !atomic_compare_exchange_weak(&replica->control->header->blocks, &seen, c + 1))
         continue;
     for (int k = 0; k < AH_COUNTERS; k++)
-        if (mirrored[k] && now.value[k] != ah_group_counter(channel, (enum ah_counter)k))
-            ah_group_counter_advance(channel, (enum ah_counter)k, now.value[k]);
+        if (mirrored[k] && now.value[k] != ah_group_counter(block, (enum ah_counter)k))
+            ah_group_counter_advance(block, (enum ah_counter)k, now.value[k]);
     return 0;
 }
 
 /* Its data is here already. */
-static int take_letter(struct ah_replica *mirror, int rank, struct ah_group_block *channel, const unsigned char *body)
+static int take_letter(struct ah_replica *replica, int rank, struct ah_group_block *block, const unsigned char *body)
 {
     struct ah_message_header sent;
     uint64_t index;
@@ -147,87 +147,88 @@ static int take_letter(struct ah_replica *mirror, int rank, struct ah_group_bloc
     if (index >= AH_GROUP_MESSAGES || sent.dtype >= AH_DTYPE_COUNT || sent.count < 0 || sent.ndim > AH_CALL_DIMS)
         return wrong("a message that is none");
     uint64_t bytes = (uint64_t)sent.count * ah_dtype_size((enum ah_dtype)sent.dtype);
-    if ((uint64_t)sent.count > mirror->board->segment_span || (bytes && !lies_in(mirror, sent.offset, bytes)))
+    if ((uint64_t)sent.count > replica->control->segment_span || (bytes && !lies_in(replica, sent.offset, bytes)))
         return wrong("a message that lies nowhere");
-    if (!ah_control_is_local(mirror->board, atomic_load(&sent.member)))
+    if (!ah_control_is_local(replica->control, atomic_load(&sent.member)))
         return wrong("a message for a rank of another host");
-    struct ah_message_header *letter = &channel->letter[index];
+    struct ah_message_header *header = &block->header[index];
     /* One that nobody has taken may be of a group that its sender has closed. */
-    atomic_compare_exchange_strong(&letter->state, &(unsigned){AH_MESSAGE_POSTED}, AH_MESSAGE_FREE);
-    if (atomic_load(&letter->state) != AH_MESSAGE_FREE)
+    atomic_compare_exchange_strong(&header->state, &(unsigned){AH_MESSAGE_POSTED}, AH_MESSAGE_FREE);
+    if (atomic_load(&header->state) != AH_MESSAGE_FREE)
         return wrong("a message in the place of one that is not back");
     if (bytes)
-        AH_TRY(ah_control_grow(mirror->board, rank, sent.offset + bytes));
-    atomic_store(&letter->number, atomic_load(&sent.number));
-    atomic_store(&letter->to, atomic_load(&sent.to));
-    atomic_store(&letter->tag, atomic_load(&sent.tag));
-    atomic_store(&letter->group, atomic_load(&sent.group));
-    letter->dtype = sent.dtype;
-    letter->ndim = sent.ndim;
-    atomic_store(&letter->member, atomic_load(&sent.member));
-    letter->far = false;
-    letter->count = sent.count;
-    letter->offset = sent.offset;
-    memcpy(letter->size, sent.size, sizeof letter->size);
-    memcpy(letter->where, sent.where, sizeof letter->where);
-    letter->where[sizeof letter->where - 1] = 0;
-    atomic_store(&letter->state, AH_MESSAGE_POSTED);
-    ah_group_counter_advance(channel, AH_SENT, ah_group_counter(channel, AH_SENT) + 1);
+        AH_TRY(ah_control_grow(replica->control, rank, sent.offset + bytes));
+    atomic_store(&header->number, atomic_load(&sent.number));
+    atomic_store(&header->to, atomic_load(&sent.to));
+    atomic_store(&header->tag, atomic_load(&sent.tag));
+    atomic_store(&header->group, atomic_load(&sent.group));
+    header->dtype = sent.dtype;
+    header->ndim = sent.ndim;
+    atomic_store(&header->member, atomic_load(&sent.member));
+    header->far = false;
+    header->count = sent.count;
+    header->offset = sent.offset;
+    memcpy(header->size, sent.size, sizeof header->size);
+    memcpy(header->where, sent.where, sizeof header->where);
+    header->where[sizeof header->where - 1] = 0;
+    atomic_store(&header->state, AH_MESSAGE_POSTED);
+    ah_group_counter_advance(block, AH_SENT, ah_group_counter(block, AH_SENT) + 1);
     return 0;
 }
 
-/* The sender wants a letter back. */
-static int take_recall(struct ah_replica *mirror, struct ah_group_block *channel, const unsigned char *body)
+/* The sender wants a message header back. */
+static int take_recall(struct ah_replica *replica, struct ah_group_block *block, const unsigned char *body)
 {
     struct mirror_verdict verdict;
     memcpy(&verdict, body, sizeof verdict);
     if (verdict.index >= AH_GROUP_MESSAGES)
         return wrong("a message that is none");
-    struct ah_message_header *letter = &channel->letter[verdict.index];
-    if (atomic_load(&letter->number) == verdict.number &&
-        atomic_compare_exchange_strong(&letter->state, &(unsigned){AH_MESSAGE_POSTED}, AH_MESSAGE_EMPTY)) {
-        atomic_store(&mirror->recalled, true);
-        ah_notification_notify(&mirror->board->header->news[AH_REPLICA]);
+    struct ah_message_header *header = &block->header[verdict.index];
+    if (atomic_load(&header->number) == verdict.number &&
+        atomic_compare_exchange_strong(&header->state, &(unsigned){AH_MESSAGE_POSTED}, AH_MESSAGE_EMPTY)) {
+        atomic_store(&replica->recalled, true);
+        ah_notification_notify(&replica->control->header->notification[AH_REPLICA]);
     }
     return 0;
 }
 
-/* Of an own rank's letter. */
-static int take_verdict(struct ah_replica *mirror, int host, const struct mirror_head *head,
+/* Of an own rank's message header. */
+static int take_verdict(struct ah_replica *replica, int host, const struct mirror_head *head,
                         const unsigned char *body)
 {
     struct mirror_verdict verdict;
     memcpy(&verdict, body, sizeof verdict);
-    if (head->rank >= mirror->board->size || !ah_control_is_local(mirror->board, head->rank) ||
+    if (head->rank >= replica->control->size || !ah_control_is_local(replica->control, head->rank) ||
         verdict.index >= AH_GROUP_MESSAGES ||
         (verdict.state != AH_MESSAGE_RECEIVED && verdict.state != AH_MESSAGE_EMPTY))
         return wrong("a verdict on a message that is none");
-    struct ah_message_header *letter = &ah_rank_entry(mirror->board, head->rank)->channel[head->channel].letter[verdict.index];
-    struct mirror_channel *told = &mirror->rank[head->rank - mirror->board->header->first].channel[head->channel];
-    unsigned state = atomic_load(&letter->state), bit = 1u << verdict.index;
-    if (atomic_load(&letter->number) != verdict.number || (state != AH_MESSAGE_POSTED && state != AH_MESSAGE_RECALLED))
+    struct ah_message_header *header =
+        &ah_rank_entry(replica->control, head->rank)->block[head->block].header[verdict.index];
+    struct mirror_channel *told = &replica->rank[head->rank - replica->control->header->first].block[head->block];
+    unsigned state = atomic_load(&header->state), bit = 1u << verdict.index;
+    if (atomic_load(&header->number) != verdict.number || (state != AH_MESSAGE_POSTED && state != AH_MESSAGE_RECALLED))
         return 0;
-    if (ah_hosts_of(mirror->hosts, atomic_load(&letter->member)) != host || !(atomic_load(&told->there) & bit))
+    if (ah_hosts_of(replica->hosts, atomic_load(&header->member)) != host || !(atomic_load(&told->there) & bit))
         return wrong("a verdict on a message that it does not have");
     atomic_fetch_and(&told->there, ~bit);
     if (verdict.state == AH_MESSAGE_EMPTY)
         atomic_fetch_or(&told->returned, bit);
     /* Its sender may recall it just now. */
     while ((state == AH_MESSAGE_POSTED || state == AH_MESSAGE_RECALLED) &&
-           !atomic_compare_exchange_weak(&letter->state, &state, verdict.state))
+           !atomic_compare_exchange_weak(&header->state, &state, verdict.state))
         continue;
     return 0;
 }
 
-static int take_fares(struct ah_replica *mirror, int rank, const struct mirror_head *head, const unsigned char *body)
+static int take_fares(struct ah_replica *replica, int rank, const struct mirror_head *head, const unsigned char *body)
 {
-    struct ah_rank_entry *slot = ah_rank_entry(mirror->board, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(replica->control, rank);
     struct mirror_fares now;
     memcpy(&now, body, sizeof now);
     body += sizeof now;
     if (now.group_bytes >= sizeof slot->group_text || now.text_bytes >= sizeof slot->text ||
         sizeof now + now.group_bytes + now.text_bytes != head->bytes || now.state < AH_RANK_RUNNING ||
-        now.state > AH_RANK_DIED || now.blamed < -1 || now.blamed >= mirror->board->size)
+        now.state > AH_RANK_DIED || now.blamed < -1 || now.blamed >= replica->control->size)
         return wrong("how a rank fares, of the wrong length");
     atomic_store(&slot->line, now.line);
     atomic_store(&slot->line_done, now.line_done);
@@ -241,8 +242,8 @@ static int take_fares(struct ah_replica *mirror, int rank, const struct mirror_h
     memcpy(text, body + now.group_bytes, now.text_bytes);
     text[now.text_bytes] = 0;
     if (now.state != AH_RANK_RUNNING)
-        ah_control_leave(mirror->board, rank, (enum ah_rank_state)now.state, text, now.victim);
-    ah_control_wake(mirror->board);
+        ah_control_leave(replica->control, rank, (enum ah_rank_state)now.state, text, now.victim);
+    ah_control_wake(replica->control);
     return 0;
 }
 
@@ -262,7 +263,7 @@ static const struct {
     [MIRROR_FARES] = {sizeof(struct mirror_fares), true},
 };
 
-int ah_replica_apply(struct ah_replica *mirror, int host, const struct mirror_head *head, const unsigned char *body)
+int ah_replica_apply(struct ah_replica *replica, int host, const struct mirror_head *head, const unsigned char *body)
 {
     bool about_own = head->kind == MIRROR_VERDICT;
     if (head->kind >= MIRROR_KINDS || head->bytes < body_of[head->kind].bytes || head->bytes > MIRROR_MOST ||
@@ -271,21 +272,21 @@ int ah_replica_apply(struct ah_replica *mirror, int host, const struct mirror_he
     if (head->kind == MIRROR_BEAT)
         return 0;
     if (head->kind == MIRROR_BYE) {
-        atomic_store(&mirror->peer[host].done, true);
+        atomic_store(&replica->peer[host].done, true);
         return 0;
     }
-    if (head->channel >= AH_MAX_GROUPS ||
-        (!about_own && (head->rank < mirror->hosts->first[host] || head->rank >= mirror->hosts->first[host + 1])))
+    if (head->block >= AH_MAX_GROUPS ||
+        (!about_own && (head->rank < replica->hosts->first[host] || head->rank >= replica->hosts->first[host + 1])))
         return wrong("news of a rank that is not its own");
     if (about_own)
-        return take_verdict(mirror, host, head, body);
-    struct ah_group_block *channel = &ah_rank_entry(mirror->board, head->rank)->channel[head->channel];
+        return take_verdict(replica, host, head, body);
+    struct ah_group_block *block = &ah_rank_entry(replica->control, head->rank)->block[head->block];
     switch (head->kind) {
-    case MIRROR_DATA: return take_data(mirror, head->rank, body, head->bytes);
-    case MIRROR_POST: return take_post(mirror, head->rank, head->channel, body);
-    case MIRROR_COUNTERS: return take_counters(mirror, head->rank, head->channel, body);
-    case MIRROR_LETTER: return take_letter(mirror, head->rank, channel, body);
-    case MIRROR_RECALL: return take_recall(mirror, channel, body);
-    default: return take_fares(mirror, head->rank, head, body);
+    case MIRROR_DATA: return take_data(replica, head->rank, body, head->bytes);
+    case MIRROR_POST: return take_post(replica, head->rank, head->block, body);
+    case MIRROR_COUNTERS: return take_counters(replica, head->rank, head->block, body);
+    case MIRROR_LETTER: return take_letter(replica, head->rank, block, body);
+    case MIRROR_RECALL: return take_recall(replica, block, body);
+    default: return take_fares(replica, head->rank, head, body);
     }
 }

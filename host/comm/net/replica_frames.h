@@ -1,4 +1,4 @@
-/* What mirrors say to each other, and what the parts of one share. Included by comm/net/replica*.c only.
+/* What replicas say to each other, and what the parts of one share. Included by comm/net/replica*.c only.
  *
  * Frames: a head, then `bytes` of what its kind says. What a counter announces comes before it. */
 #ifndef AH_COMM_REPLICA_FRAMES_H
@@ -17,15 +17,15 @@ enum mirror_kind {
     MIRROR_POST,    /* struct ah_call_record */
     MIRROR_COUNTERS, /* struct mirror_counters */
     MIRROR_LETTER,  /* index (u64), struct ah_message_header */
-    MIRROR_RECALL,  /* struct mirror_verdict: may I have this letter back? */
-    MIRROR_VERDICT, /* struct mirror_verdict, of a letter of the receiver's host */
+    MIRROR_RECALL,  /* struct mirror_verdict: may I have this message header back? */
+    MIRROR_VERDICT, /* struct mirror_verdict, of a message header of the receiver's host */
     MIRROR_FARES,   /* struct mirror_fares, then `group_bytes` and `text_bytes` of texts */
     MIRROR_KINDS
 };
 
 struct mirror_head {
     uint32_t bytes;
-    uint8_t kind, channel;
+    uint8_t kind, block;
     uint16_t rank;
 };
 
@@ -48,7 +48,7 @@ struct mirror_fares {
 
 enum { MIRROR_PIECE = 256 * 1024, MIRROR_MOST = MIRROR_PIECE + 4096 }; /* bytes of data in a frame; of a frame */
 
-/* Of an own rank's letter: what the other host was told. */
+/* Of an own rank's message header: what the other host was told. */
 struct mirror_letter {
     uint32_t number;
     bool told, asked; /* all of it; to give it back */
@@ -56,14 +56,15 @@ struct mirror_letter {
 };
 
 struct mirror_channel {
-    atomic_uint returned; /* by the receiver: a bit for each letter that came back, before it shows as empty */
-    atomic_uint there;    /* by the sender: a bit for each letter that the other host has whole, until its verdict */
+    atomic_uint returned; /* by the receiver: a bit for each message header that came back, before it shows as empty */
+    atomic_uint
+        there; /* by the sender: a bit for each message header that the other host has whole, until its verdict */
     struct mirror_counters told;
-    struct mirror_letter letter[AH_GROUP_MESSAGES];
+    struct mirror_letter header[AH_GROUP_MESSAGES];
 };
 
 struct mirror_rank {
-    struct mirror_channel channel[AH_MAX_GROUPS];
+    struct mirror_channel block[AH_MAX_GROUPS];
     struct mirror_fares told;
 };
 
@@ -82,7 +83,7 @@ struct mirror_peer {
 enum { MIRROR_BLOCK = 16 * 1024 };
 
 struct ah_replica {
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     uint64_t room;                             /* bytes that such data may still take */
     unsigned char *held[AH_MAX_RANKS];   /* of other hosts' ranks: a bit for each block; NULL: none */
     const struct ah_hosts *hosts;
@@ -91,20 +92,20 @@ struct ah_replica {
     struct mirror_rank *rank; /* of the own host */
     pthread_t sender, receiver;
     pthread_mutex_t telling, hearing; /* what is the sender's; the receiver's */
-    uint32_t told_of;          /* the board's news that was looked at last */
+    uint32_t told_of;          /* the control block's notifications that was looked at last */
     bool more;                 /* there is data that had to wait then */
-    atomic_bool recalled;      /* by the receiver: a letter of another host is to go back */
+    atomic_bool recalled;      /* by the receiver: a message header of another host is to go back */
     atomic_bool ending, ended; /* the sender is to say goodbye; the receiver is to stop */
     pthread_mutex_t losing;
 };
 
 /* The sender's: append what has changed since it was told, to every peer that it concerns. *more: there is data that
  * had to wait. */
-int ah_replica_scan(struct ah_replica *mirror, bool beat, bool *more);
-int ah_replica_send(struct ah_replica *mirror, int host, struct mirror_head head, const void *body, const void *tail,
+int ah_replica_scan(struct ah_replica *replica, bool beat, bool *more);
+int ah_replica_send(struct ah_replica *replica, int host, struct mirror_head head, const void *body, const void *tail,
                   size_t tail_bytes);
 
-/* The receiver's: take one frame of a peer. AH_EINVAL for one that no mirror sends. */
-int ah_replica_apply(struct ah_replica *mirror, int host, const struct mirror_head *head, const unsigned char *body);
+/* The receiver's: take one frame of a peer. AH_EINVAL for one that no replica sends. */
+int ah_replica_apply(struct ah_replica *replica, int host, const struct mirror_head *head, const unsigned char *body);
 
 #endif

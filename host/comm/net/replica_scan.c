@@ -1,18 +1,18 @@
-/* What an own rank's slot says that the other hosts have not been told: compared with a copy of what they were. A call
- * is told before the counter that announces it, and what travels with it before the call. Groups whose members are all
- * of this host are nobody else's business. Of letters only the receiver's host is told, in pieces, so that a long
- * message does not hold up what else there is to say. */
+/* What an own rank's rank entry says that the other hosts have not been told: compared with a copy of what they were. A
+ * call is told before the counter that announces it, and what travels with it before the call. Groups whose members are
+ * all of this host are nobody else's business. Of message headers only the receiver's host is told, in pieces, so that
+ * a long message does not hold up what else there is to say. */
 #include <string.h>
 
 #include "comm/net/replica_frames.h"
 
-int ah_replica_send(struct ah_replica *mirror, int host, struct mirror_head head, const void *body, const void *tail,
+int ah_replica_send(struct ah_replica *replica, int host, struct mirror_head head, const void *body, const void *tail,
                   size_t tail_bytes)
 {
     size_t own = head.bytes;
     head.bytes += (uint32_t)tail_bytes;
-    for (int h = 0; h < mirror->hosts->count; h++) {
-        struct mirror_peer *peer = &mirror->peer[h];
+    for (int h = 0; h < replica->hosts->count; h++) {
+        struct mirror_peer *peer = &replica->peer[h];
         if (peer->fd < 0 || (host >= 0 && h != host) || atomic_load(&peer->gone) || atomic_load(&peer->done))
             continue;
         AH_TRY(ah_text_append(&peer->out, &head, sizeof head));
@@ -24,48 +24,48 @@ int ah_replica_send(struct ah_replica *mirror, int host, struct mirror_head head
     return 0;
 }
 
-static struct mirror_head head_of(enum mirror_kind kind, int rank, int channel, size_t bytes)
+static struct mirror_head head_of(enum mirror_kind kind, int rank, int block, size_t bytes)
 {
-    return (struct mirror_head){(uint32_t)bytes, (uint8_t)kind, (uint8_t)channel, (uint16_t)rank};
+    return (struct mirror_head){(uint32_t)bytes, (uint8_t)kind, (uint8_t)block, (uint16_t)rank};
 }
 
-static int say_data(struct ah_replica *mirror, int host, int rank, uint64_t offset, uint64_t bytes)
+static int say_data(struct ah_replica *replica, int host, int rank, uint64_t offset, uint64_t bytes)
 {
     if (!bytes)
         return 0;
-    return ah_replica_send(mirror, host, head_of(MIRROR_DATA, rank, 0, sizeof offset), &offset,
-                         mirror->board->segment[rank] + offset, bytes);
+    return ah_replica_send(replica, host, head_of(MIRROR_DATA, rank, 0, sizeof offset), &offset,
+                         replica->control->segment[rank] + offset, bytes);
 }
 
 /* What travels with a post, but for what its rank may be writing over by now. */
-static int say_input(struct ah_replica *mirror, int rank, const struct ah_call_record *post)
+static int say_input(struct ah_replica *replica, int rank, const struct ah_call_record *post)
 {
     uint64_t behind = post->own_bytes ? (uint64_t)post->own + post->own_bytes : 0;
     if (post->own_bytes)
-        AH_TRY(say_data(mirror, -1, rank, post->offset, post->own));
-    return say_data(mirror, -1, rank, post->offset + behind, post->travels - behind);
+        AH_TRY(say_data(replica, -1, rank, post->offset, post->own));
+    return say_data(replica, -1, rank, post->offset + behind, post->travels - behind);
 }
 
-static int say_posts(struct ah_replica *mirror, int rank, int c, uint32_t from, uint32_t upto)
+static int say_posts(struct ah_replica *replica, int rank, int c, uint32_t from, uint32_t upto)
 {
-    struct ah_group_block *channel = &ah_rank_entry(mirror->board, rank)->channel[c];
+    struct ah_group_block *block = &ah_rank_entry(replica->control, rank)->block[c];
     if (upto - from > AH_GROUP_CALLS)
         from = upto - AH_GROUP_CALLS;
     for (uint32_t sequence = from + 1; ah_reached(upto, sequence); sequence++) {
-        const struct ah_call_record *post = ah_group_record(channel, sequence);
+        const struct ah_call_record *post = ah_group_record(block, sequence);
         if (post->sequence != sequence)
             continue; /* where another group's counters began */
-        AH_TRY(say_input(mirror, rank, post));
-        AH_TRY(ah_replica_send(mirror, -1, head_of(MIRROR_POST, rank, c, sizeof *post), post, NULL, 0));
+        AH_TRY(say_input(replica, rank, post));
+        AH_TRY(ah_replica_send(replica, -1, head_of(MIRROR_POST, rank, c, sizeof *post), post, NULL, 0));
     }
     return 0;
 }
 
-/* Is somebody of another host in the group that has the channel? */
-static bool concerns_others(struct ah_replica *mirror, struct ah_group_block *channel)
+/* Is somebody of another host in the group that has the group block? */
+static bool concerns_others(struct ah_replica *replica, struct ah_group_block *block)
 {
-    for (int r = 0; r < mirror->board->size; r++)
-        if (!ah_control_is_local(mirror->board, r) && atomic_load(&channel->members[r / 64]) >> r % 64 & 1)
+    for (int r = 0; r < replica->control->size; r++)
+        if (!ah_control_is_local(replica->control, r) && atomic_load(&block->members[r / 64]) >> r % 64 & 1)
             return true;
     return false;
 }
@@ -73,40 +73,40 @@ static bool concerns_others(struct ah_replica *mirror, struct ah_group_block *ch
 /* Letters. */
 
 /* Letters of other hosts that receivers of this one have done with, or that go back. */
-static int say_verdicts(struct ah_replica *mirror, int c)
+static int say_verdicts(struct ah_replica *replica, int c)
 {
-    for (int r = 0; r < mirror->board->size; r++) {
-        if (ah_control_is_local(mirror->board, r))
+    for (int r = 0; r < replica->control->size; r++) {
+        if (ah_control_is_local(replica->control, r))
             continue;
-        struct ah_message_header *letter = ah_rank_entry(mirror->board, r)->channel[c].letter;
+        struct ah_message_header *header = ah_rank_entry(replica->control, r)->block[c].header;
         for (uint32_t i = 0; i < AH_GROUP_MESSAGES; i++) {
-            struct mirror_verdict verdict = {i, atomic_load(&letter[i].number), atomic_load(&letter[i].state)};
+            struct mirror_verdict verdict = {i, atomic_load(&header[i].number), atomic_load(&header[i].state)};
             if (verdict.state != AH_MESSAGE_RECEIVED && verdict.state != AH_MESSAGE_EMPTY)
                 continue;
-            AH_TRY(ah_replica_send(mirror, ah_hosts_of(mirror->hosts, r),
+            AH_TRY(ah_replica_send(replica, ah_hosts_of(replica->hosts, r),
                                  head_of(MIRROR_VERDICT, r, c, sizeof verdict), &verdict, NULL, 0));
-            atomic_store(&letter[i].state, AH_MESSAGE_FREE);
+            atomic_store(&header[i].state, AH_MESSAGE_FREE);
         }
     }
     return 0;
 }
 
-static uint64_t bytes_of(const struct ah_message_header *letter)
+static uint64_t bytes_of(const struct ah_message_header *header)
 {
-    return letter->offset == AH_NO_OFFSET ? 0 : (uint64_t)letter->count * ah_dtype_size((enum ah_dtype)letter->dtype);
+    return header->offset == AH_NO_OFFSET ? 0 : (uint64_t)header->count * ah_dtype_size((enum ah_dtype)header->dtype);
 }
 
-/* The next piece of a letter, and then the letter. */
-static int say_letter(struct ah_replica *mirror, int rank, int c, int index, struct mirror_channel *shadow, bool *more)
+/* The next piece of a message header, and then the message header. */
+static int say_letter(struct ah_replica *replica, int rank, int c, int index, struct mirror_channel *shadow, bool *more)
 {
-    struct mirror_letter *told = &shadow->letter[index];
-    struct ah_message_header *letter = &ah_rank_entry(mirror->board, rank)->channel[c].letter[index], copy = {0};
-    uint64_t bytes = bytes_of(letter), left = bytes - told->sent, place = (uint64_t)index;
-    int host = ah_hosts_of(mirror->hosts, atomic_load(&letter->member));
+    struct mirror_letter *told = &shadow->header[index];
+    struct ah_message_header *header = &ah_rank_entry(replica->control, rank)->block[c].header[index], copy = {0};
+    uint64_t bytes = bytes_of(header), left = bytes - told->sent, place = (uint64_t)index;
+    int host = ah_hosts_of(replica->hosts, atomic_load(&header->member));
     size_t state = sizeof copy.state; /* which may change now; nothing else may */
     if (left) {
         uint64_t piece = left < MIRROR_PIECE ? left : MIRROR_PIECE;
-        AH_TRY(say_data(mirror, host, rank, letter->offset + told->sent, piece));
+        AH_TRY(say_data(replica, host, rank, header->offset + told->sent, piece));
         told->sent += piece;
         if (told->sent < bytes) {
             *more = true;
@@ -115,27 +115,28 @@ static int say_letter(struct ah_replica *mirror, int rank, int c, int index, str
     }
     told->told = true;
     atomic_fetch_or(&shadow->there, 1u << index);
-    memcpy((char *)&copy + state, (char *)letter + state, sizeof copy - state);
-    return ah_replica_send(mirror, host, head_of(MIRROR_LETTER, rank, c, sizeof place), &place, &copy, sizeof copy);
+    memcpy((char *)&copy + state, (char *)header + state, sizeof copy - state);
+    return ah_replica_send(replica, host, head_of(MIRROR_LETTER, rank, c, sizeof place), &place, &copy, sizeof copy);
 }
 
-/* Its state, when the letter goes to another host and is not being written just now; else it is told when it is. */
-static unsigned state_of(struct ah_replica *mirror, struct ah_message_header *letter, unsigned *number)
+/* Its state, when the message header goes to another host and is not being written just now; else it is told when it
+ * is. */
+static unsigned state_of(struct ah_replica *replica, struct ah_message_header *header, unsigned *number)
 {
-    unsigned state = atomic_load(&letter->state);
-    *number = atomic_load(&letter->number);
-    bool local = ah_control_is_local(mirror->board, atomic_load(&letter->member));
-    return local || atomic_load(&letter->state) != state || atomic_load(&letter->number) != *number ? AH_MESSAGE_TAKEN
+    unsigned state = atomic_load(&header->state);
+    *number = atomic_load(&header->number);
+    bool local = ah_control_is_local(replica->control, atomic_load(&header->member));
+    return local || atomic_load(&header->state) != state || atomic_load(&header->number) != *number ? AH_MESSAGE_TAKEN
                                                                                                    : state;
 }
 
-/* The first letter, in its sender's order, that is to be said; -1: none. */
-static int first_letter(struct ah_replica *mirror, struct ah_message_header *letter, const struct mirror_letter *told)
+/* The first message header, in its sender's order, that is to be said; -1: none. */
+static int first_letter(struct ah_replica *replica, struct ah_message_header *header, const struct mirror_letter *told)
 {
     int first = -1;
     unsigned least = 0, number;
     for (int i = 0; i < AH_GROUP_MESSAGES; i++) {
-        if (state_of(mirror, &letter[i], &number) != AH_MESSAGE_POSTED || (told[i].told && told[i].number == number) ||
+        if (state_of(replica, &header[i], &number) != AH_MESSAGE_POSTED || (told[i].told && told[i].number == number) ||
             (first >= 0 && ah_reached(number, least)))
             continue;
         first = i;
@@ -145,91 +146,91 @@ static int first_letter(struct ah_replica *mirror, struct ah_message_header *let
 }
 
 /* Letters that their sender wants back. */
-static int say_recalls(struct ah_replica *mirror, int rank, int c, struct mirror_letter *told, bool beat)
+static int say_recalls(struct ah_replica *replica, int rank, int c, struct mirror_letter *told, bool beat)
 {
-    struct ah_message_header *letter = ah_rank_entry(mirror->board, rank)->channel[c].letter;
+    struct ah_message_header *header = ah_rank_entry(replica->control, rank)->block[c].header;
     struct mirror_verdict verdict = {.state = AH_MESSAGE_RECALLED};
     for (verdict.index = 0; verdict.index < AH_GROUP_MESSAGES; verdict.index++) {
         struct mirror_letter *one = &told[verdict.index];
-        if (state_of(mirror, &letter[verdict.index], &verdict.number) != AH_MESSAGE_RECALLED)
+        if (state_of(replica, &header[verdict.index], &verdict.number) != AH_MESSAGE_RECALLED)
             continue;
         if (!one->told || one->number != verdict.number) { /* nobody has it */
             *one = (struct mirror_letter){0};
-            atomic_store(&letter[verdict.index].state, AH_MESSAGE_EMPTY);
+            atomic_store(&header[verdict.index].state, AH_MESSAGE_EMPTY);
         } else if (!one->asked || beat) {
             one->asked = true;
-            AH_TRY(ah_replica_send(mirror, ah_hosts_of(mirror->hosts, atomic_load(&letter[verdict.index].member)),
+            AH_TRY(ah_replica_send(replica, ah_hosts_of(replica->hosts, atomic_load(&header[verdict.index].member)),
                                  head_of(MIRROR_RECALL, rank, c, sizeof verdict), &verdict, NULL, 0));
         }
     }
     return 0;
 }
 
-/* In their sender's order, as receivers count on: what comes before a letter was posted before it, so that a second
- * look at all of them sees it. */
-static int say_letters(struct ah_replica *mirror, int rank, int c, bool beat, bool *more)
+/* In their sender's order, as receivers count on: what comes before a message header was posted before it, so that a
+ * second look at all of them sees it. */
+static int say_letters(struct ah_replica *replica, int rank, int c, bool beat, bool *more)
 {
-    struct ah_message_header *letter = ah_rank_entry(mirror->board, rank)->channel[c].letter;
-    struct mirror_channel *shadow = &mirror->rank[rank - mirror->board->header->first].channel[c];
-    struct mirror_letter *told = shadow->letter;
+    struct ah_message_header *header = ah_rank_entry(replica->control, rank)->block[c].header;
+    struct mirror_channel *shadow = &replica->rank[rank - replica->control->header->first].block[c];
+    struct mirror_letter *told = shadow->header;
     unsigned returned = atomic_exchange(&shadow->returned, 0);
     for (int i = 0; i < AH_GROUP_MESSAGES; i++)
         if (returned >> i & 1)
             told[i] = (struct mirror_letter){0};
-    AH_TRY(say_recalls(mirror, rank, c, told, beat));
-    for (int i; (i = first_letter(mirror, letter, told)) >= 0;) {
-        i = first_letter(mirror, letter, told);
+    AH_TRY(say_recalls(replica, rank, c, told, beat));
+    for (int i; (i = first_letter(replica, header, told)) >= 0;) {
+        i = first_letter(replica, header, told);
         if (i < 0)
             break;
-        unsigned number = atomic_load(&letter[i].number);
-        if (told[i].number != number) { /* what came back from this place is of the letter before */
+        unsigned number = atomic_load(&header[i].number);
+        if (told[i].number != number) { /* what came back from this place is of the message header before */
             told[i] = (struct mirror_letter){.number = number};
             atomic_fetch_and(&shadow->returned, ~(1u << i));
         }
-        AH_TRY(say_letter(mirror, rank, c, i, shadow, more));
+        AH_TRY(say_letter(replica, rank, c, i, shadow, more));
         if (!told[i].told)
-            break; /* the rest of it after other news */
+            break; /* the rest of it after other notifications */
     }
     return 0;
 }
 
 /* Ranks. */
 
-static int scan_channel(struct ah_replica *mirror, int rank, int c, bool beat, bool *more)
+static int scan_channel(struct ah_replica *replica, int rank, int c, bool beat, bool *more)
 {
-    struct ah_rank_entry *slot = ah_rank_entry(mirror->board, rank);
-    struct ah_group_block *channel = &slot->channel[c];
-    struct mirror_counters *told = &mirror->rank[rank - mirror->board->header->first].channel[c].told, now = {0};
-    ah_group_counter(channel, AH_ROUND); /* what travels may be what the courier brought */
+    struct ah_rank_entry *slot = ah_rank_entry(replica->control, rank);
+    struct ah_group_block *block = &slot->block[c];
+    struct mirror_counters *told = &replica->rank[rank - replica->control->header->first].block[c].told, now = {0};
+    ah_group_counter(block, AH_ROUND); /* what travels may be what the progress thread brought */
     for (int k = 0; k < AH_COUNTERS; k++)
         if (k != AH_ROUND && k != AH_SLICED)
-            now.value[k] = ah_group_counter(channel, (enum ah_counter)k);
-    now.base = atomic_load(&channel->base);
-    now.wanted_from = atomic_load(&channel->wanted_from);
-    now.wanted_tag = now.wanted_from ? atomic_load(&channel->wanted_tag) : 0;
-    now.address = atomic_load(&channel->address);
+            now.value[k] = ah_group_counter(block, (enum ah_counter)k);
+    now.base = atomic_load(&block->base);
+    now.wanted_from = atomic_load(&block->wanted_from);
+    now.wanted_tag = now.wanted_from ? atomic_load(&block->wanted_tag) : 0;
+    now.address = atomic_load(&block->address);
     now.latest = atomic_load(&slot->latest);
-    bool others = concerns_others(mirror, channel);
+    bool others = concerns_others(replica, block);
     if (others && now.value[AH_SENT] != now.base)
-        AH_TRY(say_letters(mirror, rank, c, beat, more));
+        AH_TRY(say_letters(replica, rank, c, beat, more));
     if (!memcmp(&now, told, sizeof now))
         return 0;
     if (others) {
         if (now.value[AH_RECEIVED] != told->value[AH_RECEIVED])
-            AH_TRY(say_verdicts(mirror, c));
+            AH_TRY(say_verdicts(replica, c));
         /* Places of the ring before the base are no calls of this group: its rank may be writing there. */
         uint32_t upto = now.value[AH_POSTED], fresh = upto - told->value[AH_POSTED], made = upto - now.base;
-        AH_TRY(say_posts(mirror, rank, c, upto - (fresh < made ? fresh : made), upto));
-        AH_TRY(ah_replica_send(mirror, -1, head_of(MIRROR_COUNTERS, rank, c, sizeof now), &now, NULL, 0));
+        AH_TRY(say_posts(replica, rank, c, upto - (fresh < made ? fresh : made), upto));
+        AH_TRY(ah_replica_send(replica, -1, head_of(MIRROR_COUNTERS, rank, c, sizeof now), &now, NULL, 0));
     }
     *told = now;
     return 0;
 }
 
-static int scan_fares(struct ah_replica *mirror, int rank)
+static int scan_fares(struct ah_replica *replica, int rank)
 {
-    struct ah_rank_entry *slot = ah_rank_entry(mirror->board, rank);
-    struct mirror_fares *told = &mirror->rank[rank - mirror->board->header->first].told;
+    struct ah_rank_entry *slot = ah_rank_entry(replica->control, rank);
+    struct mirror_fares *told = &replica->rank[rank - replica->control->header->first].told;
     struct mirror_fares now = {.state = atomic_load(&slot->state), .group_status = atomic_load(&slot->group_status)};
     char text[sizeof slot->group_text + AH_RANK_TEXT];
     now.victim = atomic_load(&slot->victim);
@@ -245,21 +246,21 @@ static int scan_fares(struct ah_replica *mirror, int rank)
     *told = now;
     memcpy(text, slot->group_text, now.group_bytes);
     memcpy(text + now.group_bytes, slot->text, now.text_bytes);
-    return ah_replica_send(mirror, -1, head_of(MIRROR_FARES, rank, 0, sizeof now), &now, text,
+    return ah_replica_send(replica, -1, head_of(MIRROR_FARES, rank, 0, sizeof now), &now, text,
                          now.group_bytes + now.text_bytes);
 }
 
-int ah_replica_scan(struct ah_replica *mirror, bool beat, bool *more)
+int ah_replica_scan(struct ah_replica *replica, bool beat, bool *more)
 {
-    struct ah_control_header *header = mirror->board->header;
+    struct ah_control_header *header = replica->control->header;
     *more = false;
-    if (atomic_exchange(&mirror->recalled, false))
-        for (int c = 0; c < atomic_load(&header->channels); c++)
-            AH_TRY(say_verdicts(mirror, c));
+    if (atomic_exchange(&replica->recalled, false))
+        for (int c = 0; c < atomic_load(&header->blocks); c++)
+            AH_TRY(say_verdicts(replica, c));
     for (int r = header->first; r < header->first + header->local; r++) {
-        for (int c = 0; c < atomic_load(&header->channels); c++)
-            AH_TRY(scan_channel(mirror, r, c, beat, more));
-        AH_TRY(scan_fares(mirror, r));
+        for (int c = 0; c < atomic_load(&header->blocks); c++)
+            AH_TRY(scan_channel(replica, r, c, beat, more));
+        AH_TRY(scan_fares(replica, r));
     }
-    return beat ? ah_replica_send(mirror, -1, (struct mirror_head){.kind = MIRROR_BEAT}, NULL, NULL, 0) : 0;
+    return beat ? ah_replica_send(replica, -1, (struct mirror_head){.kind = MIRROR_BEAT}, NULL, NULL, 0) : 0;
 }

@@ -1,10 +1,11 @@
-/* The backend for ranks of several hosts: shared memory within a host, a courier between them.
+/* The backend for ranks of several hosts: shared memory within a host, a progress thread between them.
  *
- * Small calls need nothing but the board: every rank's input travels with its post (mirror.h) and lies at its place of
- * the rank's segment on every host, so each rank does its part as if all were here. A larger call is wired: inputs, and
- * room for what comes from other hosts, lie in the segments; the ranks of a host take from each other, or form their
- * host's sum, slice by slice in rank order, and the courier (courier.h) does the rest while they go on. A rank's ROUND
- * says which wired call is through. Sums of hosts are added in the order of the hosts, those of halves as float32. */
+ * Small calls need nothing but the control block: every rank's input travels with its post (replica.h) and lies at its
+ * place of the rank's segment on every host, so each rank does its part as if all were here. A larger call is wired:
+ * inputs, and room for what comes from other hosts, lie in the segments; the ranks of a host take from each other, or
+ * form their host's sum, slice by slice in rank order, and the progress thread (progress.h) does the rest while
+ * they go on. A rank's ROUND says which wired call is through. Sums of hosts are added in the order of the hosts, those
+ * of halves as float32. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +21,13 @@ struct spread_group {
     struct shm_group shm;
     struct ah_team team;
     struct ah_holder holder;
-    struct ah_member_table *roll;
-    void *rolls[AH_MAX_GROUPS];   /* of a root: of each channel that was ever used */
+    struct ah_member_table *member_table;
+    void *rolls[AH_MAX_GROUPS];   /* of a root: of each group block that was ever used */
     uint32_t last_wired, steps;
     bool has_wired;
     struct ah_hold blocking; /* of the blocking call that is on */
-    struct ah_replica *mirror;   /* of a root in a leader */
-    struct ah_progress *courier;
+    struct ah_replica *replica;   /* of a root in a leader */
+    struct ah_progress *progress;
 };
 
 struct spread_work {
@@ -49,8 +50,8 @@ static size_t width_of(const struct ah_collective *call)
 static bool spread_attend(struct ah_group *group)
 {
     struct spread_group *root = spread_of(group->root);
-    bool moved = root->mirror && ah_replica_attend(root->mirror);
-    moved |= root->courier && ah_progress_attend(root->courier);
+    bool moved = root->replica && ah_replica_attend(root->replica);
+    moved |= root->progress && ah_progress_attend(root->progress);
     if (!moved)
         sched_yield();
     return moved;
@@ -59,32 +60,33 @@ static bool spread_attend(struct ah_group *group)
 static void spread_leave(struct ah_group *group)
 {
     struct spread_group *root = spread_of(group->root);
-    if (root->mirror)
-        ah_replica_leave(root->mirror);
-    if (root->courier)
-        ah_progress_leave(root->courier);
+    if (root->replica)
+        ah_replica_leave(root->replica);
+    if (root->progress)
+        ah_progress_leave(root->progress);
 }
 
 /* The leaders move the bytes, whether or not they are in the group. One that has ended may have sent all before. */
 static int check_leaders(struct spread_group *s, uint32_t sequence)
 {
-    struct ah_control_block *board = s->shm.base.board;
+    struct ah_control_block *control = s->shm.base.control;
     int first = s->team.ranks[0];
-    const struct ah_member_table *roll = (void *)(shm_segment(&s->shm, first) + atomic_load(&s->shm.base.peer[first]->roll));
+    const struct ah_member_table *member_table =
+        (void *)(shm_segment(&s->shm, first) + atomic_load(&s->shm.base.peer[first]->member_table));
     char title[80];
     for (int i = 0; i < s->team.hosts; i++) {
-        int leader = board->hosts->first[s->team.host[i]];
-        struct ah_rank_entry *slot = ah_rank_entry(board, leader);
-        if (leader != s->shm.base.member[s->shm.base.rank] && ah_control_is_local(board, leader))
-            ah_control_lost(board, leader);
+        int leader = control->hosts->first[s->team.host[i]];
+        struct ah_rank_entry *slot = ah_rank_entry(control, leader);
+        if (leader != s->shm.base.member[s->shm.base.rank] && ah_control_is_local(control, leader))
+            ah_control_lost(control, leader);
         int state = atomic_load(&slot->state);
         ah_watch_title(&s->shm.base, sequence, title, sizeof title);
         if (state == AH_RANK_DIED || state == AH_RANK_FAILED)
             return ah_fail(AH_EPEER, "%s: lost rank %d, which %s: %.*s", title, leader,
                            state == AH_RANK_DIED ? "died" : "failed", (int)strcspn(slot->text, "\n"), slot->text);
-        if (state == AH_RANK_ENDED && atomic_load(&roll->lost) == s->team.host[i] + 1)
+        if (state == AH_RANK_ENDED && atomic_load(&member_table->lost) == s->team.host[i] + 1)
             return ah_fail(AH_EPEER, "%s: rank %d, which speaks for host %s, has ended", title, leader,
-                           board->hosts->name[s->team.host[i]]);
+                           control->hosts->name[s->team.host[i]]);
     }
     return 0;
 }
@@ -119,7 +121,7 @@ static bool spread_settled(const struct ah_group *group, uint32_t sequence)
     if (!s->has_wired || is_through(s, s->last_wired))
         return true;
     for (int i = 0; i < AH_GROUP_CALLS; i++) {
-        uint32_t wired = atomic_load(&s->roll->wired[i]);
+        uint32_t wired = atomic_load(&s->member_table->wired[i]);
         if (wired && ah_reached(sequence, wired) && !is_through(s, wired))
             return false;
     }
@@ -128,10 +130,10 @@ static bool spread_settled(const struct ah_group *group, uint32_t sequence)
 
 /* A call. */
 
-/* The courier is through with the post in whose place the next one comes. */
+/* The progress thread is through with the post in whose place the next one comes. */
 static int claim_post(struct spread_group *s)
 {
-    atomic_uint *place = &s->roll->wired[(s->shm.base.posted + 1) % AH_GROUP_CALLS];
+    atomic_uint *place = &s->member_table->wired[(s->shm.base.posted + 1) % AH_GROUP_CALLS];
     uint32_t wired = atomic_load(place);
     if (wired && ah_reached(s->shm.base.posted, wired) && ah_reached(wired, s->shm.base.base + 1))
         AH_TRY(await_courier(s, wired));
@@ -145,7 +147,8 @@ static int prepare(struct spread_group *s, const struct ah_collective *call, str
 {
     uint32_t sequence = s->shm.base.posted + 1;
     AH_TRY(claim_post(s));
-    *out = (struct ah_call_arguments){.offset = AH_NO_OFFSET, .wired = ah_team_wires(&s->team, call), .steps = s->steps};
+    *out = (struct ah_call_arguments){.offset = AH_NO_OFFSET, .wired = ah_team_wires(&s->team, call),
+                                      .steps = s->steps};
     if (ah_collective_is_barrier(call->kind))
         return 0;
     if (!out->wired) {
@@ -158,7 +161,7 @@ static int prepare(struct spread_group *s, const struct ah_collective *call, str
     }
     AH_TRY(ah_hold_wired(&s->holder, call, hold, out));
     s->last_wired = sequence;
-    atomic_store(&s->roll->wired[sequence % AH_GROUP_CALLS], sequence);
+    atomic_store(&s->member_table->wired[sequence % AH_GROUP_CALLS], sequence);
     s->has_wired = true;
     s->steps += (uint32_t)ah_team_pieces(&s->team, call);
     return 0;
@@ -205,7 +208,7 @@ static void contribute(struct spread_group *s, const struct ah_collective *call,
     int64_t piece = call->kind == AH_ALL_REDUCE ? ah_team_piece(&s->team, call) : count;
     bool adds = ah_collective_reduces(call) && (s->team.local > 1 || ah_team_sums(&s->team, call) != call->dtype);
     uint32_t before = ah_group_post(&s->shm.base, s->shm.base.rank, sequence)->steps;
-    s->roll->divisor[sequence % AH_GROUP_CALLS] = shm_divisor(&s->shm, sequence);
+    s->member_table->divisor[sequence % AH_GROUP_CALLS] = shm_divisor(&s->shm, sequence);
     if (!ah_collective_reduces(call) && wanted)
         shm_take_parts(&s->shm, call, sequence, is_here);
     for (int64_t p = 0; p < pieces && adds; p++) {
@@ -304,7 +307,7 @@ static int spread_run(struct ah_group *group, const struct ah_collective *call)
 
 static int spread_start(struct ah_work *work)
 {
-    return prepare(spread_of(work->group), &work->call, &((struct spread_work *)work)->hold, &work->brought);
+    return prepare(spread_of(work->group), &work->call, &((struct spread_work *)work)->hold, &work->arguments);
 }
 
 static int spread_carry(struct ah_work *work)
@@ -313,7 +316,7 @@ static int spread_carry(struct ah_work *work)
     const struct ah_collective *call = &work->call;
     if (ah_collective_is_barrier(call->kind))
         return 0;
-    if (work->brought.wired) {
+    if (work->arguments.wired) {
         contribute(s, call, work->sequence, !work->abandoned);
         return 0;
     }
@@ -330,7 +333,7 @@ static int spread_carry(struct ah_work *work)
 static int spread_finish(struct ah_work *work)
 {
     struct spread_group *s = spread_of(work->group);
-    if (!work->brought.wired)
+    if (!work->arguments.wired)
         return 0;
     AH_TRY(await_courier(s, work->sequence));
     collect(s, &work->call, &((struct spread_work *)work)->hold);
@@ -349,55 +352,56 @@ static int open_leader(struct spread_group *s)
 {
     struct ah_group *group = &s->shm.base;
     int64_t silence_ns = 0;
-    if (group->root != group || group->member[group->rank] != group->board->header->first)
+    if (group->root != group || group->member[group->rank] != group->control->header->first)
         return 0;
     AH_TRY(ah_seconds_from_environment("ACCELHOST_HEARTBEAT", 5, &silence_ns));
-    AH_TRY(ah_replica_open(&s->mirror, group->board, group->timeout_ns, silence_ns));
-    group->board->mirror = s->mirror;
-    return ah_progress_open(&s->courier, group->board, s->mirror, group->timeout_ns);
+    AH_TRY(ah_replica_open(&s->replica, group->control, group->timeout_ns, silence_ns));
+    group->control->replica = s->replica;
+    return ah_progress_open(&s->progress, group->control, s->replica, group->timeout_ns);
 }
 
 static int spread_open(struct ah_group *group)
 {
     struct spread_group *s = spread_of(group);
-    void **memory = &spread_of(group->root)->rolls[group->channel];
-    if (!group->board->hosts)
+    void **memory = &spread_of(group->root)->rolls[group->block];
+    if (!group->control->hosts)
         return ah_fail(AH_EINVAL, "the job's board knows no hosts");
-    ah_team_make(&s->team, group->board->hosts, group->member, group->size);
+    ah_team_make(&s->team, group->control->hosts, group->member, group->size);
     s->steps = group->base;
     AH_TRY(shm_open_ranks(group));
     s->holder = (struct ah_holder){s->shm.segment, &s->team, group->rank};
     if (!*memory)
-        AH_TRY(ah_segment_alloc(s->shm.segment, sizeof *s->roll, true, memory));
-    s->roll = *memory;
-    atomic_store(&s->roll->lost, 0);
-    s->roll->size = group->size;
-    s->roll->identity = (uint32_t)(group->identity ^ group->identity >> 32);
+        AH_TRY(ah_segment_alloc(s->shm.segment, sizeof *s->member_table, true, memory));
+    s->member_table = *memory;
+    atomic_store(&s->member_table->lost, 0);
+    s->member_table->size = group->size;
+    s->member_table->identity = (uint32_t)(group->identity ^ group->identity >> 32);
     for (int r = 0; r < group->size; r++)
-        s->roll->member[r] = group->member[r];
-    atomic_store(&group->peer[group->rank]->roll, ah_segment_offset(s->shm.segment, s->roll, sizeof *s->roll));
+        s->member_table->member[r] = group->member[r];
+    atomic_store(&group->peer[group->rank]->member_table,
+                 ah_segment_offset(s->shm.segment, s->member_table, sizeof *s->member_table));
     return open_leader(s);
 }
 
 static void spread_close(struct ah_group *group)
 {
     struct spread_group *s = spread_of(group);
-    if (s->mirror) {
-        ah_replica_linger(s->mirror);
-        ah_progress_close(s->courier);
-        ah_replica_close(s->mirror);
-        s->mirror = NULL;
-        s->courier = NULL;
-        group->board->mirror = NULL;
+    if (s->replica) {
+        ah_replica_linger(s->replica);
+        ah_progress_close(s->progress);
+        ah_replica_close(s->replica);
+        s->replica = NULL;
+        s->progress = NULL;
+        group->control->replica = NULL;
     }
     shm_close(group);
 }
 
-/* A part whose members are all on this host needs no courier. */
+/* A part whose members are all on this host needs no progress thread. */
 static const struct ah_backend *part_backend(const struct ah_group *parent, const struct ah_seat *seat)
 {
     for (int r = 0; r < seat->size; r++)
-        if (!ah_control_is_local(parent->board, seat->member[r]))
+        if (!ah_control_is_local(parent->control, seat->member[r]))
             return &ah_spread_backend;
     return &ah_shm_backend;
 }

@@ -1,5 +1,5 @@
 /* Who of a group is on which host, and what goes from one host to another in a call: the same answers on every rank.
- * Included by host/comm/net/spread.c and courier*.c. */
+ * Included by host/comm/net/spread.c and progress thread*.c. */
 #ifndef AH_COMM_TEAM_H
 #define AH_COMM_TEAM_H
 
@@ -9,14 +9,14 @@
 
 struct ah_team {
     int size, hosts, mine;                      /* ranks; hosts that have some; the own one's place among those */
-    int member[AH_MAX_RANKS];             /* of each rank of the group, on the board */
+    int member[AH_MAX_RANKS];             /* of each rank of the group, on the control block */
     int at[AH_MAX_RANKS];                 /* its host's place */
     int host[AH_HOSTS_MAX];                     /* each place's host, ascending */
     int local, ranks[AH_MAX_RANKS];       /* ranks of the group on the own host, ascending */
     int most;                                   /* ranks on a host */
 };
 
-/* `member`: of each rank its rank on the board; some of them on this host, or none. */
+/* `member`: of each rank its rank on the control block; some of them on this host, or none. */
 void ah_team_make(struct ah_team *team, const struct ah_hosts *hosts, const int *member, int size);
 
 /* Is the call too large to travel with its posts? */
@@ -40,7 +40,7 @@ enum ah_dtype ah_team_sums(const struct ah_team *team, const struct ah_collectiv
 /* Bytes of an element that goes from one host to another. */
 size_t ah_team_width(const struct ah_team *team, const struct ah_collective *call);
 
-/* Pieces in which the ranks of a host form its sum, and the courier moves it. */
+/* Pieces in which the ranks of a host form its sum, and the progress thread moves it. */
 enum { AH_TEAM_PIECE = 1 << 20 }; /* bytes */
 int64_t ah_team_pieces(const struct ah_team *team, const struct ah_collective *call);
 /* Elements of all pieces but the last. */

@@ -1,6 +1,6 @@
 /* What moves bytes between the hosts of a job: from each leader to each other one.
  *
- * No two threads of a leader use a wire at a time, and who opens it closes it. Its user begins turns, in each of
+ * No two threads of a leader use a transport at a time, and who opens it closes it. Its user begins turns, in each of
  * which it gives a piece of memory to some of the other hosts and takes one from some of them, and asks now and then
  * whether they are through. Pieces of one tag from one host to another are matched in the order in which they are
  * begun, so both begin them in one order and with the same numbers of bytes; those of different tags do not wait for
@@ -13,8 +13,8 @@
 
 #include "comm/control/hosts.h"
 
-/* A tag's low 32 bits are below AH_TRANSPORT_TAGS; its high ones distinguish groups that use a low one in turn. The wire
- * `mpi`, whose tags are short, compares the low ones only. */
+/* A tag's low 32 bits are below AH_TRANSPORT_TAGS; its high ones distinguish groups that use a low one in turn. The
+ * transport `mpi`, whose tags are short, compares the low ones only. */
 enum { AH_TRANSPORT_TAGS = 4096 };
 /* The most bytes of a message that may arrive before it is awaited. */
 enum { AH_TRANSPORT_EARLY = 16 << 20 };
@@ -29,7 +29,8 @@ struct ah_transport_piece {
     size_t bytes; /* 0: nothing goes between the two hosts in this turn */
 };
 
-/* Begins each wire's own struct of a turn. A wire has a list of its turns under way, to free them when it closes. */
+/* Begins each transport's own struct of a turn. A transport has a list of its turns under way, to free them when it
+ * closes. */
 struct ah_transport_turn {
     struct ah_transport_turn *next, **at;
 };
@@ -54,16 +55,16 @@ struct ah_transport_type {
     const char *name;
     /* Meet the other leaders; AH_ETIMEOUT with the host that did not come. `*out` begins with struct ah_transport. */
     int (*open)(struct ah_transport **out, const struct ah_hosts *hosts, int64_t timeout_ns);
-    void (*close)(struct ah_transport *wire); /* whatever is under way; frees all turns */
+    void (*close)(struct ah_transport *transport); /* whatever is under way; frees all turns */
 
     /* Begin a turn: a piece for each host, in their order; the own ones are not looked at. The memory is the turn's
      * until it is through. May move what can be moved at once, and never waits. */
-    int (*start)(struct ah_transport *wire, uint64_t tag, const struct ah_transport_piece *send,
+    int (*start)(struct ah_transport *transport, uint64_t tag, const struct ah_transport_piece *send,
                  const struct ah_transport_piece *receive, struct ah_transport_turn **out);
     /* Move bytes, of any turn, and never wait. A turn that is done is freed. AH_EPEER when a host is gone: *lost. */
-    int (*test)(struct ah_transport *wire, struct ah_transport_turn *turn, bool *done, int *lost);
+    int (*test)(struct ah_transport *transport, struct ah_transport_turn *turn, bool *done, int *lost);
     /* Sleep until something may have moved, or so long. NULL: nobody can tell, so ask. */
-    void (*wait_for)(struct ah_transport *wire, int64_t limit_ns);
+    void (*wait_for)(struct ah_transport *transport, int64_t limit_ns);
 };
 
 extern const struct ah_transport_type ah_tcp_wire;

@@ -1,8 +1,8 @@
-/* The wire over TCP: one connection to each other leader (mesh.h). A message is its tag, its length and its bytes, and
- * goes straight from and to the memory of its turn. What comes before its turn has begun here is kept in memory of its
- * own, which is bounded for each message (AH_TRANSPORT_EARLY; the courier's pieces are shorter). When that is ENOUGH nothing
- * more is taken from a host from which nothing is awaited; where something is, it may be behind what has come early,
- * and is looked for as far as `most_early`. */
+/* The transport over TCP: one connection to each other leader (mesh.h). A message is its tag, its length and its bytes,
+ * and goes straight from and to the memory of its turn. What comes before its turn has begun here is kept in memory of
+ * its own, which is bounded for each message (AH_TRANSPORT_EARLY; the progress thread's pieces are shorter). When that
+ * is ENOUGH nothing more is taken from a host from which nothing is awaited; where something is, it may be behind what
+ * has come early, and is looked for as far as `most_early`. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -123,7 +123,8 @@ static int begin_message(struct link *link)
     struct part *part = first_of(&link->want, link->head.tag);
     unsigned long long tag = (uint32_t)link->head.tag, bytes = link->head.bytes;
     if (tag >= AH_TRANSPORT_TAGS)
-        return ah_fail(AH_EPEER, "it sent %llu bytes of the tag %llu, expected one below %d", bytes, tag, AH_TRANSPORT_TAGS);
+        return ah_fail(AH_EPEER, "it sent %llu bytes of the tag %llu, expected one below %d", bytes, tag,
+                       AH_TRANSPORT_TAGS);
     if (!bytes || bytes > longest)
         return ah_fail(AH_EPEER, "it sent a message of %llu bytes", bytes);
     if (part && part->head.bytes != bytes)
@@ -236,10 +237,10 @@ static void lose(struct link *link, const char *why)
     snprintf(link->why, sizeof link->why, "%s", why);
 }
 
-static void move(struct tcp_wire *wire)
+static void move(struct tcp_wire *transport)
 {
-    for (int h = 0; h < wire->base.hosts; h++) {
-        struct link *link = &wire->link[h];
+    for (int h = 0; h < transport->base.hosts; h++) {
+        struct link *link = &transport->link[h];
         if (link->fd < 0 || link->lost)
             continue;
         give(link, h);
@@ -268,11 +269,11 @@ static void begin_receive(struct link *link, struct part *part, int host)
 static int tcp_start(struct ah_transport *base, uint64_t tag, const struct ah_transport_piece *send,
                      const struct ah_transport_piece *receive_to, struct ah_transport_turn **out)
 {
-    struct tcp_wire *wire = (struct tcp_wire *)base;
+    struct tcp_wire *transport = (struct tcp_wire *)base;
     struct turn *turn = calloc(1, sizeof *turn + 2 * (size_t)base->hosts * sizeof turn->part[0]);
     if (!turn)
         return ah_fail(AH_ENOMEM, "wire: out of memory");
-    ah_transport_list(&wire->turns, &turn->base);
+    ah_transport_list(&transport->turns, &turn->base);
     *out = &turn->base;
     for (int h = 0; h < base->hosts; h++) {
         const struct ah_transport_piece *piece[2] = {&send[h], &receive_to[h]};
@@ -285,22 +286,22 @@ static int tcp_start(struct ah_transport *base, uint64_t tag, const struct ah_tr
             turn->left++;
             turn->undone[h]++;
             if (way)
-                begin_receive(&wire->link[h], part, h);
+                begin_receive(&transport->link[h], part, h);
             else
-                append(&wire->link[h].out, part);
+                append(&transport->link[h].out, part);
         }
-        if (wire->link[h].fd >= 0 && !wire->link[h].lost)
-            give(&wire->link[h], h);
+        if (transport->link[h].fd >= 0 && !transport->link[h].lost)
+            give(&transport->link[h], h);
     }
     return 0;
 }
 
 static int tcp_test(struct ah_transport *base, struct ah_transport_turn *under_way, bool *done, int *lost)
 {
-    struct tcp_wire *wire = (struct tcp_wire *)base;
+    struct tcp_wire *transport = (struct tcp_wire *)base;
     struct turn *turn = (struct turn *)under_way;
     *done = false;
-    move(wire);
+    move(transport);
     if (!turn->left) {
         *done = true;
         ah_transport_unlist(&turn->base);
@@ -308,9 +309,9 @@ static int tcp_test(struct ah_transport *base, struct ah_transport_turn *under_w
         return 0;
     }
     for (int h = 0; h < base->hosts; h++)
-        if (turn->undone[h] && wire->link[h].lost) {
+        if (turn->undone[h] && transport->link[h].lost) {
             *lost = h;
-            return ah_fail(AH_EPEER, "%s", wire->link[h].why[0] ? wire->link[h].why
+            return ah_fail(AH_EPEER, "%s", transport->link[h].why[0] ? transport->link[h].why
                                                                 : "the connection for data is broken");
         }
     return 0;
@@ -318,11 +319,11 @@ static int tcp_test(struct ah_transport *base, struct ah_transport_turn *under_w
 
 static void tcp_wait_for(struct ah_transport *base, int64_t limit_ns)
 {
-    struct tcp_wire *wire = (struct tcp_wire *)base;
+    struct tcp_wire *transport = (struct tcp_wire *)base;
     struct pollfd look[AH_HOSTS_MAX];
     struct timespec limit = {limit_ns / 1000000000, limit_ns % 1000000000};
     for (int h = 0; h < base->hosts; h++) {
-        const struct link *link = &wire->link[h];
+        const struct link *link = &transport->link[h];
         short events = (short)((listens(link) ? POLLIN : 0) | (link->out.first ? POLLOUT : 0));
         look[h] = (struct pollfd){.fd = link->lost ? -1 : link->fd, .events = events};
     }
@@ -332,31 +333,31 @@ static void tcp_wait_for(struct ah_transport *base, int64_t limit_ns)
 static int tcp_open(struct ah_transport **out, const struct ah_hosts *hosts, int64_t timeout_ns)
 {
     int fd[AH_HOSTS_MAX];
-    struct tcp_wire *wire = calloc(1, sizeof *wire);
-    if (!wire)
+    struct tcp_wire *transport = calloc(1, sizeof *transport);
+    if (!transport)
         return ah_fail(AH_ENOMEM, "wire: out of memory");
     int status = ah_mesh_open(hosts, "wire", timeout_ns, fd);
     if (status < 0) {
-        free(wire);
+        free(transport);
         return status;
     }
-    wire->base = (struct ah_transport){&ah_tcp_wire, hosts->mine, hosts->count};
+    transport->base = (struct ah_transport){&ah_tcp_wire, hosts->mine, hosts->count};
     for (int h = 0; h < AH_HOSTS_MAX; h++) {
-        struct link *link = &wire->link[h];
+        struct link *link = &transport->link[h];
         link->fd = fd[h];
         link->out.last = &link->out.first;
         link->want.last = &link->want.first;
         link->early.last = &link->early.first;
     }
-    *out = &wire->base;
+    *out = &transport->base;
     return 0;
 }
 
 static void tcp_close(struct ah_transport *base)
 {
-    struct tcp_wire *wire = (struct tcp_wire *)base;
+    struct tcp_wire *transport = (struct tcp_wire *)base;
     for (int h = 0; h < base->hosts; h++) {
-        struct link *link = &wire->link[h];
+        struct link *link = &transport->link[h];
         for (struct part *early; (early = link->early.first) != NULL;) {
             link->early.first = early->next;
             free(early);
@@ -364,11 +365,11 @@ static void tcp_close(struct ah_transport *base)
         if (link->fd >= 0)
             close(link->fd);
     }
-    for (struct ah_transport_turn *turn; (turn = wire->turns) != NULL;) {
-        wire->turns = turn->next;
+    for (struct ah_transport_turn *turn; (turn = transport->turns) != NULL;) {
+        transport->turns = turn->next;
         free(turn);
     }
-    free(wire);
+    free(transport);
 }
 
 const struct ah_transport_type ah_tcp_wire = {

@@ -1,4 +1,4 @@
-/* Boundaries are published by ROUND of channel 0. What must stay true: boundary b of a rank, and what it keeps from
+/* Boundaries are published by ROUND of group block 0. What must stay true: boundary b of a rank, and what it keeps from
  * behind that, is touched again only when all ranks have published b + 1, so that whoever dies after b finds all of it
  * with everybody; and a replacement goes on at its own rank's last boundary, so nobody lets go of what it needs. */
 #include "comm/recover/recover.h"
@@ -13,16 +13,16 @@
 static const int64_t look_ns = 50000000; /* between two looks at the peers */
 
 static struct {
-    struct ah_control_block *board;
+    struct ah_control_block *control;
     struct ah_group *root; /* NULL: there are no groups, or none yet */
     int rank;
     size_t slice_bytes;    /* of the boundary to come */
     bool taken;            /* the state of a boundary, which is marked next */
 } own;
 
-void ah_recovery_join(struct ah_control_block *board, int rank)
+void ah_recovery_join(struct ah_control_block *control, int rank)
 {
-    own.board = board->header->recovers ? board : NULL;
+    own.control = control->header->recovers ? control : NULL;
     own.root = NULL;
     own.rank = rank;
     own.slice_bytes = 0;
@@ -31,39 +31,39 @@ void ah_recovery_join(struct ah_control_block *board, int rank)
 
 void ah_recovery_lead(struct ah_group *root)
 {
-    if (own.board)
+    if (own.control)
         own.root = root;
 }
 
 static struct ah_rank_entry *own_slot(void)
 {
-    return ah_rank_entry(own.board, own.rank);
+    return ah_rank_entry(own.control, own.rank);
 }
 
 static uint32_t published_by(int rank)
 {
-    return ah_replay_boundaries(own.board, rank);
+    return ah_replay_boundaries(own.control, rank);
 }
 
 bool ah_recovery_is_on(void)
 {
-    return own.board != NULL;
+    return own.control != NULL;
 }
 
 bool ah_recovery_is_due(void)
 {
-    return own.board && atomic_load(&own_slot()->due);
+    return own.control && atomic_load(&own_slot()->due);
 }
 
 int ah_recovery_rank(int *size)
 {
-    *size = own.board ? own.board->size : 1;
+    *size = own.control ? own.control->size : 1;
     return own.rank;
 }
 
 int64_t ah_recovery_boundary(void)
 {
-    return own.board ? (int64_t)published_by(own.rank) - 1 : -1;
+    return own.control ? (int64_t)published_by(own.rank) - 1 : -1;
 }
 
 static struct ah_group *next_group(struct ah_group *group)
@@ -74,11 +74,11 @@ static struct ah_group *next_group(struct ah_group *group)
 /* Has the rank posted a call that comes after the boundary that this rank has published last? */
 static bool has_gone_on(int rank, uint32_t published)
 {
-    const struct ah_boundary *at = &own_slot()->keeping.boundary[(published - 1) & 1];
+    const struct ah_boundary *at = &own_slot()->replay_log.boundary[(published - 1) & 1];
     for (struct ah_group *group = own.root; group && published; group = next_group(group))
         for (int r = 0; r < group->size; r++)
             if (group->member[r] == rank &&
-                !ah_reached(at->posted[group->channel], ah_group_counter(group->peer[r], AH_POSTED)))
+                !ah_reached(at->posted[group->block], ah_group_counter(group->peer[r], AH_POSTED)))
                 return true;
     return false;
 }
@@ -86,7 +86,7 @@ static bool has_gone_on(int rank, uint32_t published)
 static int await_rank(int rank, uint32_t published, bool ended_too)
 {
     struct ah_watch watch = {0};
-    struct ah_rank_entry *slot = ah_rank_entry(own.board, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(own.control, rank);
     char what[80];
     for (;;) {
         bool gone_on = has_gone_on(rank, published); /* asked first: a boundary is published before what follows it */
@@ -98,14 +98,14 @@ static int await_rank(int rank, uint32_t published, bool ended_too)
                            "there: live recovery needs the same steps on all ranks", own.rank, published - 1, rank);
         snprintf(what, sizeof what, "live recovery at step %u", published - 1);
         AH_TRY(ah_watch_peer(&watch, own.root, rank, what));
-        ah_group_sleep(&slot->channel[0], AH_ROUND, seen, look_ns);
+        ah_group_sleep(&slot->block[0], AH_ROUND, seen, look_ns);
     }
 }
 
 /* Wait until all ranks have published so many boundaries; of ranks that have ended only if they are needed. */
 static int await(uint32_t published, bool ended_too)
 {
-    for (int r = 0; r < own.board->size && own.root; r++)
+    for (int r = 0; r < own.control->size && own.root; r++)
         if (r != own.rank)
             AH_TRY(await_rank(r, published, ended_too));
     return 0;
@@ -130,10 +130,10 @@ static int compare(uint32_t boundary)
 {
     for (struct ah_group *group = own.root; group; group = next_group(group))
         for (int r = 0; r < group->size; r++) {
-            const struct ah_rank_entry *slot = ah_rank_entry(own.board, group->member[r]);
+            const struct ah_rank_entry *slot = ah_rank_entry(own.control, group->member[r]);
             if (r == group->rank || !ah_reached(published_by(group->member[r]), boundary + 1))
                 continue;
-            uint32_t theirs = slot->keeping.boundary[boundary & 1].posted[group->channel];
+            uint32_t theirs = slot->replay_log.boundary[boundary & 1].posted[group->block];
             if (theirs == group->posted)
                 continue;
             return ah_fail(AH_EMISMATCH, "rank %d has come to step %u by %u collectives, rank %d by %u: live recovery "
@@ -146,18 +146,18 @@ static int compare(uint32_t boundary)
 static void publish(uint32_t boundary, const void *note, size_t bytes)
 {
     struct ah_rank_entry *slot = own_slot();
-    struct ah_boundary *place = &slot->keeping.boundary[boundary & 1];
-    unsigned char *written = ah_replay_part(own.board, own.rank, AH_REPLAY_NOTE, boundary);
+    struct ah_boundary *place = &slot->replay_log.boundary[boundary & 1];
+    unsigned char *written = ah_replay_part(own.control, own.rank, AH_REPLAY_NOTE, boundary);
     if (bytes && note != written)
         memcpy(written, note, bytes);
     *place = (struct ah_boundary){.note_bytes = bytes, .slice_bytes = own.slice_bytes};
     for (int c = 0; c < AH_MAX_GROUPS; c++)
-        place->posted[c] = ah_group_counter(&slot->channel[c], AH_POSTED);
+        place->posted[c] = ah_group_counter(&slot->block[c], AH_POSTED);
     if (boundary == 0)
-        memcpy(slot->keeping.set_up, place->posted, sizeof place->posted);
-    ah_replay_turn(own.board, own.rank, boundary);
+        memcpy(slot->replay_log.set_up, place->posted, sizeof place->posted);
+    ah_replay_turn(own.control, own.rank, boundary);
     own.slice_bytes = 0;
-    ah_group_counter_advance(&slot->channel[0], AH_ROUND, boundary + 1);
+    ah_group_counter_advance(&slot->block[0], AH_ROUND, boundary + 1);
 }
 
 static int check_room(enum ah_replay_part part, const char *name, size_t bytes)
@@ -185,14 +185,14 @@ static int place_of(enum ah_replay_part part, void **out)
     if (!own.taken)
         AH_TRY(settle());
     AH_TRY(await(boundary, false));
-    *out = ah_replay_part(own.board, own.rank, part, boundary);
+    *out = ah_replay_part(own.control, own.rank, part, boundary);
     return 0;
 }
 
 int ah_recovery_slice(size_t bytes, void **out)
 {
     *out = NULL;
-    if (!own.board)
+    if (!own.control)
         return 0;
     AH_TRY(check_room(AH_REPLAY_SLICE, "slice", bytes));
     AH_TRY(place_of(AH_REPLAY_SLICE, out));
@@ -204,7 +204,7 @@ int ah_recovery_note(void **out, size_t *room)
 {
     *out = NULL;
     *room = 0;
-    if (!own.board)
+    if (!own.control)
         return 0;
     *room = (size_t)ah_replay_most(AH_REPLAY_NOTE);
     return place_of(AH_REPLAY_NOTE, out);
@@ -212,7 +212,7 @@ int ah_recovery_note(void **out, size_t *room)
 
 int ah_recovery_mark(const void *note, size_t bytes)
 {
-    if (!own.board)
+    if (!own.control)
         return 0;
     if (own.taken) {
         own.taken = false;
@@ -224,7 +224,7 @@ int ah_recovery_mark(const void *note, size_t bytes)
     AH_TRY(settle());
     AH_TRY(await(boundary, false));
     atomic_store(&own_slot()->due, 0);
-    ah_control_return(own.board, own.rank);
+    ah_control_return(own.control, own.rank);
     publish(boundary, note, bytes);
     return compare(boundary);
 }
@@ -247,13 +247,14 @@ int ah_recovery_find(int64_t *boundary)
 static int part_of(int rank, enum ah_replay_part part, const void **out, size_t *bytes)
 {
     int64_t boundary = ah_recovery_boundary();
-    if (boundary < 0 || rank < 0 || rank >= own.board->size || !ah_reached(published_by(rank), (uint32_t)boundary + 1))
+    if (boundary < 0 || rank < 0 || rank >= own.control->size ||
+        !ah_reached(published_by(rank), (uint32_t)boundary + 1))
         return ah_fail(AH_ESTATE, "live recovery: rank %d has published nothing at step %lld", rank,
                        (long long)boundary);
-    const struct ah_boundary *at = &ah_rank_entry(own.board, rank)->keeping.boundary[boundary & 1];
+    const struct ah_boundary *at = &ah_rank_entry(own.control, rank)->replay_log.boundary[boundary & 1];
     uint64_t has = part == AH_REPLAY_NOTE ? at->note_bytes : at->slice_bytes;
     *bytes = has < ah_replay_most(part) ? (size_t)has : (size_t)ah_replay_most(part);
-    *out = ah_replay_part(own.board, rank, part, (uint32_t)boundary);
+    *out = ah_replay_part(own.control, rank, part, (uint32_t)boundary);
     return 0;
 }
 
@@ -272,9 +273,9 @@ int ah_recovery_take(void)
     int64_t boundary = ah_recovery_boundary();
     if (!ah_recovery_is_due() || boundary < 0)
         return ah_fail(AH_ESTATE, "no state of another process is to be taken");
-    const struct ah_boundary *at = &own_slot()->keeping.boundary[boundary & 1];
+    const struct ah_boundary *at = &own_slot()->replay_log.boundary[boundary & 1];
     for (struct ah_group *group = own.root; group; group = next_group(group)) {
-        uint32_t posted = at->posted[group->channel];
+        uint32_t posted = at->posted[group->block];
         AH_TRY(ah_group_poison(group, ah_group_advance(group, group->posted, true)));
         if (!ah_reached(posted, group->posted))
             return ah_fail(AH_EMISMATCH, "rank %d has made %u collectives before it takes its state of step %lld, "
@@ -284,6 +285,6 @@ int ah_recovery_take(void)
     }
     own.taken = true;
     atomic_store(&own_slot()->due, 0);
-    ah_control_return(own.board, own.rank);
+    ah_control_return(own.control, own.rank);
     return 0;
 }

@@ -45,10 +45,11 @@ int ah_recovery_slice_of(int rank, const void **slice, size_t *bytes);
  * nothing. */
 int ah_recovery_take(void);
 
-/* This process is a rank of a board; its groups are the parts of `root`. By rank.c and by the backend that keeps. */
+/* This process is a rank of a control block; its groups are the parts of `root`. By rank.c and by the backend that
+ * keeps. */
 struct ah_control_block;
 struct ah_group;
-void ah_recovery_join(struct ah_control_block *board, int rank);
+void ah_recovery_join(struct ah_control_block *control, int rank);
 void ah_recovery_lead(struct ah_group *root);
 
 #endif

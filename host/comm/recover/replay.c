@@ -3,7 +3,7 @@
  *
  * So a call is through for a rank as soon as all have posted it, whatever becomes of them then, and the replacement of
  * one that died answers its calls from what is kept, without its peers. Parts of a group are of this backend too; their
- * counters on a channel only grow, so that a channel and a number name a call for good. */
+ * counters on a group block only grow, so that a group block and a number name a call for good. */
 #include <string.h>
 
 #include "comm/control/combine.h"
@@ -13,7 +13,7 @@
 
 static int keep_open(struct ah_group *group)
 {
-    AH_TRY(ah_replay_check(group->board));
+    AH_TRY(ah_replay_check(group->control));
     group->choice = AH_DEVICE_COMM_NONE; /* what a device's library moves nobody keeps */
     if (group->root == group)
         ah_recovery_lead(group);
@@ -34,13 +34,13 @@ static int compare_with_kept(const struct ah_group *group, const struct ah_call_
 {
     char text[160];
     int rank = group->member[group->rank];
-    const struct ah_rank_entry *slot = ah_rank_entry(group->board, rank);
-    uint32_t set_up = slot->keeping.set_up[group->channel];
+    const struct ah_rank_entry *slot = ah_rank_entry(group->control, rank);
+    uint32_t set_up = slot->replay_log.set_up[group->block];
     ah_call_record_describe(post, text, sizeof text);
-    if (ah_replay_boundaries(group->board, rank) && atomic_load(&slot->due) && !ah_reached(set_up, post->sequence))
+    if (ah_replay_boundaries(group->control, rank) && atomic_load(&slot->due) && !ah_reached(set_up, post->sequence))
         return ah_fail(AH_ESTATE, "%s at %s: this process replaces rank %d, which died after its first step, and goes "
                        "on without its state: call accelerator:load_state() before the loop", text, post->where, rank);
-    const struct ah_replay_entry *kept = ah_replay_find(group->board, rank, group->channel, post->sequence);
+    const struct ah_replay_entry *kept = ah_replay_find(group->control, rank, group->block, post->sequence);
     if (!kept)
         return ah_fail(AH_ESTATE, "%s at %s: what rank %d brought to collective #%u is kept no more", text, post->where,
                        rank, post->sequence - group->base);
@@ -62,8 +62,8 @@ static int keep_input(struct ah_group *group, const struct ah_collective *call, 
     out->before = ah_reached(ah_group_counter(group->peer[group->rank], AH_POSTED), post.sequence);
     if (out->before)
         return compare_with_kept(group, &post);
-    ah_control_return(group->board, rank);
-    return ah_replay_add(group->board, rank, group->channel, &post, call->in, bytes);
+    ah_control_return(group->control, rank);
+    return ah_replay_add(group->control, rank, group->block, &post, call->in, bytes);
 }
 
 /* This rank's result of a call that all have posted. */
@@ -75,7 +75,7 @@ static int make_result(struct ah_group *group, const struct ah_collective *call,
     int64_t reduced = 0;
     for (int r = 0; r < group->size; r++) {
         struct ah_part part = ah_collective_part(call, group->size, r, group->rank);
-        const struct ah_replay_entry *kept = ah_replay_find(group->board, group->member[r], group->channel, sequence);
+        const struct ah_replay_entry *kept = ah_replay_find(group->control, group->member[r], group->block, sequence);
         if (!kept || (part.count && (uint64_t)(part.first + part.count) * width > kept->bytes))
             return ah_fail(AH_ESTATE, "%s #%u at %s: what rank %d brought is kept no more",
                            ah_collective_name(call->kind, call->async), sequence - group->base, call->where,
@@ -83,7 +83,7 @@ static int make_result(struct ah_group *group, const struct ah_collective *call,
         *note |= kept->note;
         divisor += kept->weight;
         reduced = part.count;
-        from[r] = (const char *)ah_replay_input(group->board, group->member[r], kept) + (size_t)part.first * width;
+        from[r] = (const char *)ah_replay_input(group->control, group->member[r], kept) + (size_t)part.first * width;
         if (part.count && !ah_collective_reduces(call))
             memcpy((char *)call->out + (size_t)part.place * width, from[r], (size_t)part.count * width);
     }
@@ -99,7 +99,7 @@ static int keep_run(struct ah_group *group, const struct ah_collective *call)
 
 static int keep_start(struct ah_work *work)
 {
-    return keep_input(work->group, &work->call, &work->brought);
+    return keep_input(work->group, &work->call, &work->arguments);
 }
 
 static int keep_carry(struct ah_work *work)

@@ -13,7 +13,7 @@
  * first round of a small all_reduce is entered with its post.
  *
  * The first group's staging areas open the segments. Those of its parts are taken from the segment, one for each
- * channel, and kept: a channel that is free to be used again has a stage that nobody reads any more. */
+ * group block, and kept: a group block that is free to be used again has a stage that nobody reads any more. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,12 +179,12 @@ static int shm_start(struct ah_work *work)
     own->bytes = (size_t)ah_collective_input(call, shm->base.size, shm->base.rank) * ah_dtype_size(call->dtype);
     if (!own->bytes)
         return 0;
-    work->brought.offset = ah_segment_offset(shm->segment, call->in, own->bytes);
-    if (work->brought.offset != AH_NO_OFFSET)
+    work->arguments.offset = ah_segment_offset(shm->segment, call->in, own->bytes);
+    if (work->arguments.offset != AH_NO_OFFSET)
         return 0;
     AH_TRY(ah_segment_alloc(shm->segment, own->bytes, false, &own->copy));
     memcpy(own->copy, call->in, own->bytes);
-    work->brought.offset = ah_segment_offset(shm->segment, own->copy, own->bytes);
+    work->arguments.offset = ah_segment_offset(shm->segment, own->copy, own->bytes);
     return 0;
 }
 
@@ -237,38 +237,38 @@ static void shm_drop(struct ah_work *work, bool complete)
 
 /* Messages: the receiver copies them from the sender's segment. */
 
-int shm_give(struct ah_message_request *mail)
+int shm_give(struct ah_message_request *request)
 {
-    struct shm_mail *own = (struct shm_mail *)mail;
-    struct ah_segment *segment = shm_of(mail->group)->segment;
-    own->bytes = (size_t)mail->message.count * ah_dtype_size(mail->message.dtype);
+    struct shm_mail *own = (struct shm_mail *)request;
+    struct ah_segment *segment = shm_of(request->group)->segment;
+    own->bytes = (size_t)request->message.count * ah_dtype_size(request->message.dtype);
     if (!own->bytes)
         return 0;
-    if (mail->stays)
-        mail->offset = ah_segment_offset(segment, mail->message.memory, own->bytes);
-    if (mail->offset != AH_NO_OFFSET)
+    if (request->stays)
+        request->offset = ah_segment_offset(segment, request->message.memory, own->bytes);
+    if (request->offset != AH_NO_OFFSET)
         return 0;
     AH_TRY(ah_segment_alloc(segment, own->bytes, false, &own->copy));
-    memcpy(own->copy, mail->message.memory, own->bytes);
-    mail->offset = ah_segment_offset(segment, own->copy, own->bytes);
+    memcpy(own->copy, request->message.memory, own->bytes);
+    request->offset = ah_segment_offset(segment, own->copy, own->bytes);
     return 0;
 }
 
-int shm_fetch(struct ah_message_request *mail, bool *done)
+int shm_fetch(struct ah_message_request *request, bool *done)
 {
-    size_t bytes = (size_t)mail->message.count * ah_dtype_size(mail->message.dtype);
-    const unsigned char *segment = shm_segment(shm_of(mail->group), mail->message.peer);
+    size_t bytes = (size_t)request->message.count * ah_dtype_size(request->message.dtype);
+    const unsigned char *segment = shm_segment(shm_of(request->group), request->message.peer);
     if (bytes)
-        memcpy(mail->message.memory, segment + mail->letter->offset, bytes);
+        memcpy(request->message.memory, segment + request->header->offset, bytes);
     *done = true;
     return 0;
 }
 
-void shm_forget(struct ah_message_request *mail, bool complete)
+void shm_forget(struct ah_message_request *request, bool complete)
 {
-    struct shm_mail *own = (struct shm_mail *)mail;
+    struct shm_mail *own = (struct shm_mail *)request;
     if (own->copy && complete)
-        ah_segment_free(shm_of(mail->group)->segment, own->copy, own->bytes);
+        ah_segment_free(shm_of(request->group)->segment, own->copy, own->bytes);
 }
 
 /* Memory. */
@@ -343,9 +343,9 @@ int shm_open_ranks(struct ah_group *group)
     struct shm_group *shm = shm_of(group), *root = shm_of(group->root);
     shm->round = group->base;
     if (root == shm)
-        return ah_segment_open(&shm->segment, group->board, group->member[group->rank]);
+        return ah_segment_open(&shm->segment, group->control, group->member[group->rank]);
     shm->segment = root->segment;
-    uint64_t *stage = &root->stage[group->channel];
+    uint64_t *stage = &root->stage[group->block];
     if (!*stage) {
         void *memory;
         AH_TRY(ah_segment_alloc(shm->segment, 2 * AH_STAGE_BYTES, false, &memory));

@@ -14,7 +14,7 @@ struct shm_group {
     uint32_t round;
     struct pending *pending;    /* freed memory that peers may still touch */
     struct common *lent;        /* of a host's first rank: memory that all its ranks have */
-    uint64_t stage[AH_MAX_GROUPS]; /* of a root: the staging area of each channel that was ever used, 0: none yet */
+    uint64_t stage[AH_MAX_GROUPS]; /* of a root: the staging area of each group block that was ever used, 0: none yet */
 };
 
 struct shm_mail {
@@ -30,7 +30,7 @@ static inline struct shm_group *shm_of(struct ah_group *group)
 
 static inline unsigned char *shm_segment(const struct shm_group *shm, int rank)
 {
-    return shm->base.board->segment[shm->base.member[rank]];
+    return shm->base.control->segment[shm->base.member[rank]];
 }
 
 /* Half `round % 2` of a rank's staging area. */
@@ -67,9 +67,9 @@ void shm_reduce_small(struct shm_group *shm, const struct ah_collective *call);
 int shm_open_ranks(struct ah_group *group);
 void shm_close(struct ah_group *group);
 int shm_bring(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out);
-int shm_give(struct ah_message_request *mail);
-int shm_fetch(struct ah_message_request *mail, bool *done);
-void shm_forget(struct ah_message_request *mail, bool complete);
+int shm_give(struct ah_message_request *request);
+int shm_fetch(struct ah_message_request *request, bool *done);
+void shm_forget(struct ah_message_request *request, bool complete);
 int shm_alloc(struct ah_group *group, size_t bytes, void **out);
 void shm_free(struct ah_group *group, void *memory, size_t bytes);
 void shm_trim(struct ah_group *group);

@@ -1,5 +1,5 @@
-/* What goes over the wire of a store, and the server's side of it without sockets: bytes in, bytes out. Integers are
- * little-endian, as the machines that this program runs on.
+/* What goes over the transport of a store, and the server's side of it without sockets: bytes in, bytes out. Integers
+ * are little-endian, as the machines that this program runs on.
  *
  * hello (server): magic, nonce. answer (client): magic, generation, nonce, proof. welcome (server): verdict, proof.
  * Then requests, each with one reply, in order. Included by comm/store and their tests. */

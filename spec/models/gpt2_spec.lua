@@ -31,6 +31,37 @@ describe("GPT2LMHeadModel", function()
     check.near(expected.grad_c_attn, weighed(own.transformer.h[1].attn.c_attn.weight.grad), 1e-4)
   end)
 
+  it("leaves out labels of -100, and the last token of each row, which has no next one", function()
+    local F = accelhost.nn.functional
+    local logits = model(prompt).logits:narrow(1, 0, 4):reshape(-1, 37)
+    local labels = prompt:masked_fill(mask:eq(0), -100)
+    labels[1][3] = -100
+    local expected_loss = F.cross_entropy(logits, labels:narrow(1, 1, 4):reshape(-1))
+    check.near(expected_loss:item(), model {input_ids = prompt, labels = labels}.loss:item(), 1e-6)
+    for _, dtype in ipairs {"int32", "uint8"} do
+      check.near(expected.loss, model {input_ids = prompt, labels = prompt:to(dtype)}.loss:item(), 1e-5, dtype)
+    end
+    check.raises("cross_entropy: a floating target holds class probabilities", function()
+      model {input_ids = prompt, labels = prompt:to "float64"}
+    end)
+    check.raises("GPT2LMHeadModel: labels: one token has no next one", function()
+      local one = prompt:narrow(1, 0, 1)
+      model {input_ids = one, labels = one}
+    end)
+  end)
+
+  it("keeps one copy of the logits for its loss", function()
+    local small = models.GPT2LMHeadModel {vocab_size = 20000, n_positions = 32, n_embd = 4, n_layer = 1, n_head = 1}
+    local batch, size = accelhost.zeros({2, 32}, {dtype = "int64"}), 2 * 32 * 20000 * 4
+    collectgarbage()
+    local before = accelhost.memory_stats(batch.device).live
+    local output = small {input_ids = batch, labels = batch}
+    collectgarbage()
+    local grown = accelhost.memory_stats(batch.device).live - before
+    assert.is_true(grown >= size and grown < 1.5 * size, ("%.2f copies"):format(grown / size))
+    assert.equal(2, output.logits:size(0))
+  end)
+
   it("does not see padding on the left", function()
     local positions = (mask:cumsum(-1) - 1):clamp_min(0)
     local output = model {input_ids = prompt, attention_mask = mask, position_ids = positions}

@@ -62,6 +62,33 @@ describe("GPT2LMHeadModel", function()
     assert.equal(2, output.logits:size(0))
   end)
 
+  it("writes the gradient of the logits over them where they are not returned", function()
+    local small = models.GPT2LMHeadModel {vocab_size = 20000, n_positions = 32, n_embd = 4, n_layer = 1, n_head = 1,
+      resid_pdrop = 0, embd_pdrop = 0, attn_pdrop = 0}
+    local ids_of = accelhost.arange(64):view(2, 32)
+    local size, weight = 2 * 32 * 20000 * 4, small.transformer.wte.weight
+    local live -- when the gradient of the logits is there
+    small.lm_head:register_forward_hook(function(_, _, logits)
+      logits:register_hook(function() live = accelhost.memory_stats(ids_of.device).live end)
+    end)
+    local function backward(skip)
+      collectgarbage()
+      weight.grad = nil
+      local output = small {input_ids = ids_of, labels = ids_of, skip_logits = skip}
+      assert.equal(skip, output.logits == nil)
+      local before = accelhost.memory_stats(ids_of.device).live
+      output.loss:backward()
+      return weight.grad, (live - before) / size
+    end
+    local wanted, more = backward(false)
+    local found, less = backward(true)
+    assert.is_true(wanted:equal(found))
+    assert.is_true(more > 0.95 and less < 0.5, ("%.2f, %.2f copies"):format(more, less))
+    check.raises("GPT2LMHeadModel: skip_logits: expected labels, without which there is no loss", function()
+      small {input_ids = ids_of, skip_logits = true}
+    end)
+  end)
+
   it("does not see padding on the left", function()
     local positions = (mask:cumsum(-1) - 1):clamp_min(0)
     local output = model {input_ids = prompt, attention_mask = mask, position_ids = positions}

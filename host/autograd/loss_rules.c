@@ -32,8 +32,10 @@ int ah_backward_cross_entropy_rows(struct ah_rule *r)
                                   AH_T(r->extra[1]));
         return r->status;
     }
-    /* Higher derivatives are wanted: the same by ops that have them. */
+    /* Higher derivatives are wanted: the same by ops that have them, in the dtype of the loss. */
     const struct ah_input_meta *meta = ah_rule_input(r, 0);
+    if (x->dtype != g->dtype)
+        x = ah_r(r, AH_OP_to, AH_T(x), AH_D(g->dtype));
     struct ah_tensor *log_probability = ah_r(r, AH_OP_log_softmax, AH_T(x), AH_I(1));
     struct ah_tensor *inner = ah_r(r, AH_OP_class_nll_backward, AH_T(g), AH_T(t), AH_T(w),
                                    AH_INTS_OF(meta->size, meta->ndim), arg->ignore_index, arg->reduction,

@@ -67,26 +67,44 @@ static REAL SUFFIX(log_sum)(const REAL *restrict x, int64_t n)
     return m + LOG(sum);
 }
 
-/* Per row: log_sum and the loss. -log p_c = log_sum - x_c. */
-static void SUFFIX(cross_entropy)(const struct labels *l, const REAL *x, const REAL *w, REAL *log_sum, REAL *loss)
+/* `n` rows of scores from row i on: in place, or converted into the thread's `room`. */
+static const REAL *SUFFIX(scores_rows)(const struct labels *l, const struct scores *x, int64_t i, int64_t n, REAL *room)
+{
+    const char *row = (const char *)x->data + (size_t)(i * l->classes) * x->size;
+    if (!x->half)
+        return (const REAL *)(const void *)row;
+    ah_cast(n * l->classes, room, x->computed, 1, row, x->dtype, 1);
+    return room;
+}
+
+/* The loss of a row whose label counts. -log p_c = log_sum - x_c. */
+static REAL SUFFIX(row_loss)(const struct labels *l, const REAL *row, const REAL *w, int64_t label, REAL lse)
+{
+    REAL own = (lse - row[label]) * (w ? w[label] : 1);
+    if (l->smoothing == 0)
+        return own;
+    REAL all = 0;
+    for (int64_t c = 0; c < l->classes; c++)
+        all += (lse - row[c]) * (w ? w[c] : 1);
+    return (REAL)(1 - l->smoothing) * own + (REAL)(l->smoothing / (double)l->classes) * all;
+}
+
+/* Per row: log_sum and the loss, both 0 where the label is ignored. */
+static void SUFFIX(cross_entropy)(const struct labels *l, const struct scores *x, const REAL *w, REAL *log_sum,
+                                  REAL *loss)
 {
 #pragma omp parallel for schedule(static) if (ah_worth_threads(l->count * l->classes, AH_SHARE_HEAVY))
-    for (int64_t i = 0; i < l->count; i++) {
-        const REAL *row = x + i * l->classes;
-        int64_t label = l->label[i];
-        REAL lse = SUFFIX(log_sum)(row, l->classes);
-        log_sum[i] = lse;
-        loss[i] = 0;
-        if (label == l->ignore)
-            continue;
-        REAL own = (lse - row[label]) * (w ? w[label] : 1);
-        if (l->smoothing > 0) {
-            REAL all = 0;
-            for (int64_t c = 0; c < l->classes; c++)
-                all += (lse - row[c]) * (w ? w[c] : 1);
-            own = (REAL)(1 - l->smoothing) * own + (REAL)(l->smoothing / (double)l->classes) * all;
+    for (int64_t first = 0; first < l->count; first += x->group) {
+        int64_t n = l->count - first < x->group ? l->count - first : x->group;
+        const REAL *rows = SUFFIX(scores_rows)(l, x, first, n, scores_room(l, x));
+        for (int64_t i = first; i < first + n; i++) {
+            const REAL *row = rows + (i - first) * l->classes;
+            log_sum[i] = loss[i] = 0;
+            if (l->label[i] == l->ignore)
+                continue;
+            log_sum[i] = SUFFIX(log_sum)(row, l->classes);
+            loss[i] = SUFFIX(row_loss)(l, row, w, l->label[i], log_sum[i]);
         }
-        loss[i] = own;
     }
 }
 
@@ -105,30 +123,72 @@ static void SUFFIX(reduce_rows)(const struct labels *l, const REAL *loss, const 
         out[0] = (REAL)(l->reduction == AH_REDUCTION_MEAN ? sum / weights : sum);
 }
 
-static void SUFFIX(cross_entropy_backward)(const struct labels *l, const REAL *g, const REAL *x, const REAL *log_sum,
-                                           const REAL *w, REAL *gx)
+/* What gradients of rows are made of. */
+struct SUFFIX(gradient) {
+    const struct labels *labels;
+    const struct scores *scores;
+    const REAL *g, *log_sum, *w;
+    REAL weights; /* the sum of w, when labels are smoothed */
+};
+
+/* Classes [begin, begin + n) of the gradient of row i, from scores x into `to`, which may be x. */
+static void SUFFIX(gradient_part)(const struct SUFFIX(gradient) *of, int64_t i, int64_t begin, int64_t n, const REAL *x,
+                                  REAL *to)
 {
-    REAL weights = 0;
-    for (int64_t c = 0; l->smoothing > 0 && c < l->classes; c++)
-        weights += w ? w[c] : 1;
-#pragma omp parallel for schedule(static) if (ah_worth_threads(l->count * l->classes, AH_SHARE_HEAVY))
-    for (int64_t i = 0; i < l->count; i++) {
-        const REAL *row = x + i * l->classes; /* which `to` may be */
-        REAL *to = gx + i * l->classes;
-        int64_t label = l->label[i];
-        if (label == l->ignore) {
-            memset(to, 0, (size_t)l->classes * sizeof *to);
-            continue;
-        }
-        REAL scale = SUFFIX(scale_at)(l, g, i), lse = log_sum[i];
-        REAL own = (REAL)(1 - l->smoothing) * scale * (w ? w[label] : 1);
-        REAL spread = (REAL)(l->smoothing / (double)l->classes) * scale;
-        REAL factor = own + spread * weights;
+    const struct labels *l = of->labels;
+    const REAL *w = of->w;
+    int64_t label = l->label[i];
+    if (label == l->ignore) {
+        memset(to, 0, (size_t)n * sizeof *to);
+        return;
+    }
+    REAL scale = SUFFIX(scale_at)(l, of->g, i), lse = of->log_sum[i];
+    REAL own = (REAL)(1 - l->smoothing) * scale * (w ? w[label] : 1);
+    REAL spread = (REAL)(l->smoothing / (double)l->classes) * scale;
+    REAL factor = own + spread * of->weights;
 #pragma omp simd
-        for (int64_t c = 0; c < l->classes; c++)
-            to[c] = EXP(row[c] - lse) * factor;
-        for (int64_t c = 0; l->smoothing > 0 && c < l->classes; c++)
-            to[c] -= spread * (w ? w[c] : 1);
-        to[label] -= own;
+    for (int64_t c = 0; c < n; c++)
+        to[c] = EXP(x[c] - lse) * factor;
+    for (int64_t c = 0; l->smoothing > 0 && c < n; c++)
+        to[c] -= spread * (w ? w[begin + c] : 1);
+    if (label >= begin && label < begin + n)
+        to[label - begin] -= own;
+}
+
+/* The gradient of the `n` rows from row i on, converted in parts that a cache holds: several short rows, or a part of
+ * one long row. `out` may be the rows themselves. */
+static void SUFFIX(gradient_of_halves)(const struct SUFFIX(gradient) *of, int64_t i, int64_t n, char *out)
+{
+    const struct scores *x = of->scores;
+    int64_t classes = of->labels->classes, count = n * classes;
+    const char *rows = (const char *)x->data + (size_t)(i * classes) * x->size;
+    REAL part[SCORES_PART];
+    for (int64_t begin = 0; begin < count; begin += SCORES_PART) {
+        int64_t m = count - begin < SCORES_PART ? count - begin : SCORES_PART;
+        size_t at = (size_t)begin * x->size;
+        ah_cast(m, part, x->computed, 1, rows + at, x->dtype, 1);
+        for (int64_t r = 0; r < n; r++) {
+            REAL *row = part + r * classes;
+            SUFFIX(gradient_part)(of, i + r, begin, n == 1 ? m : classes, row, row);
+        }
+        ah_cast(m, out + at, x->dtype, 1, part, x->computed, 1);
+    }
+}
+
+static void SUFFIX(cross_entropy_backward)(const struct labels *l, const REAL *g, const struct scores *x,
+                                           const REAL *log_sum, const REAL *w, void *gx)
+{
+    struct SUFFIX(gradient) of = {.labels = l, .scores = x, .g = g, .log_sum = log_sum, .w = w};
+    size_t bytes = (size_t)l->classes * x->size;
+    for (int64_t c = 0; l->smoothing > 0 && c < l->classes; c++)
+        of.weights += w ? w[c] : 1;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(l->count * l->classes, AH_SHARE_HEAVY))
+    for (int64_t i = 0; i < l->count; i += x->group) {
+        char *out = (char *)gx + (size_t)i * bytes;
+        int64_t n = l->count - i < x->group ? l->count - i : x->group;
+        if (x->half)
+            SUFFIX(gradient_of_halves)(&of, i, n, out);
+        else
+            SUFFIX(gradient_part)(&of, i, 0, l->classes, (const REAL *)x->data + i * l->classes, (REAL *)(void *)out);
     }
 }

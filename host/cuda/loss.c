@@ -33,14 +33,14 @@ static void release(struct held *held)
     ah_tensor_release(held->g);
 }
 
-/* The labels of scores of this shape; `who` looks whether they are in range, NULL does not. */
+/* The labels and weights of scores of this shape; `who` looks whether they are in range, NULL does not. */
 static int open_labels(struct ah_call *c, struct held *held, struct ah_labels *l, const char *who,
                        struct ah_tensor *target, struct ah_tensor *weight, const int64_t *size, int ndim,
                        enum ah_dtype dtype)
 {
     AH_TRY(ah_cuda_dense(c->device, &held->label, target, AH_I64));
     if (weight)
-        AH_TRY(ah_cuda_dense(c->device, &held->weight, weight, dtype));
+        AH_TRY(ah_cuda_dense(c->device, &held->weight, weight, ah_compute_dtype(dtype)));
     l->label = data_of(held->label);
     l->weight = data_of(held->weight);
     l->count = target->numel;
@@ -52,12 +52,11 @@ static int open_labels(struct ah_call *c, struct held *held, struct ah_labels *l
     return who ? ah_cuda_expect_within(c->device, &bounds, held->label) : 0;
 }
 
-/* The sum or mean of `loss`, one block of memory of which goes back. */
-static int add_up(struct ah_call *c, const struct ah_labels *labels, bool mean, void *loss, enum ah_dtype dtype)
+static int add_up(struct ah_call *c, const struct ah_labels *labels, bool mean, void *loss)
 {
     struct ah_loss_total_args args = {.labels = *labels, .loss = ah_cuda_address(loss), .out = data_of(c->out[0]),
                                       .total = data_of(c->extra[1]), .mean = mean};
-    return ah_cuda_launch(c->device, &total_kernel[dtype], c->op->name,
+    return ah_cuda_launch(c->device, &total_kernel[c->out[0]->dtype], c->op->name,
                           (struct ah_cuda_grid){1, AH_LOSS_TOTAL_THREADS, 0}, &args, sizeof args);
 }
 
@@ -71,11 +70,11 @@ static int take_losses(struct ah_call *c, const char *reduction, int64_t count, 
                                loss);
 }
 
-static int finish(struct ah_call *c, const struct ah_labels *labels, const char *reduction, void *loss,
-                  enum ah_dtype dtype, int status)
+/* The sum or mean of `loss`, a block that is released. */
+static int finish(struct ah_call *c, const struct ah_labels *labels, const char *reduction, void *loss, int status)
 {
     if (loss && status == 0)
-        status = add_up(c, labels, !strcmp(reduction, "mean"), loss, dtype);
+        status = add_up(c, labels, !strcmp(reduction, "mean"), loss);
     ah_cuda_memory_give(ah_cuda_state(c->device)->memory, loss);
     return status;
 }
@@ -113,7 +112,7 @@ int ah_cuda_class_nll(struct ah_call *c)
     if (args.labels.count > 0)
         status = ah_cuda_launch(c->device, &nll_kernel[x->dtype], c->op->name, grid_for(args.labels.count), &args,
                                 sizeof args);
-    status = finish(c, &args.labels, reduction, loss, x->dtype, status);
+    status = finish(c, &args.labels, reduction, loss, status);
 out:
     release(&held);
     return status;
@@ -153,12 +152,15 @@ int ah_cuda_cross_entropy_rows(struct ah_call *c)
     int status;
     AH_TRYGO(open_loss(c, &held, &args.labels, "cross_entropy", &loss), out);
     args.x = data_of(held.x);
-    args.loss = ah_cuda_address(loss);
-    args.out = loss ? 0 : data_of(c->out[0]);
-    args.wide = ah_cuda_rows_wide(args.labels.classes, x->dtype, args.x, 0, 0);
+    if (loss)
+        args.loss = ah_cuda_address(loss);
+    else if (c->out[0]->dtype == x->dtype)
+        args.out = data_of(c->out[0]);
+    else
+        args.loss = data_of(c->out[0]);
     status = ah_cuda_launch_rows(c->device, &entropy_kernel, c->op->name, x->dtype, args.labels.count,
                                  args.labels.classes, &args, sizeof args);
-    status = finish(c, &args.labels, reduction, loss, x->dtype, status);
+    status = finish(c, &args.labels, reduction, loss, status);
 out:
     release(&held);
     return status;
@@ -177,11 +179,10 @@ int ah_cuda_cross_entropy_rows_backward(struct ah_call *c)
     int status;
     AH_TRYGO(open_labels(c, &held, &args.labels, NULL, arg->target.tensor, ah_given(&arg->weight), x->size, x->ndim,
                          x->dtype), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &held.g, arg->grad.tensor, x->dtype), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &held.g, arg->grad.tensor, ah_compute_dtype(x->dtype)), out);
     AH_TRYGO(ah_cuda_dense(c->device, &held.x, x, x->dtype), out);
     args.g = data_of(held.g);
     args.x = data_of(held.x);
-    args.wide = ah_cuda_rows_wide(args.labels.classes, x->dtype, args.x, args.gx, 0);
     status = ah_cuda_launch_rows(c->device, &entropy_backward_kernel, c->op->name, x->dtype, args.labels.count,
                                  args.labels.classes, &args, sizeof args);
 out:

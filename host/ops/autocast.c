@@ -249,7 +249,8 @@ int ah_autocast_run(struct ah_call *call, int (*run)(struct ah_call *call))
     struct original original;
     original.count = 0;
     int status = 0;
-    if (rule != AH_AUTOCAST_OWN && !call->inplace)
+    call->float_result = rule == AH_AUTOCAST_RESULT;
+    if (rule != AH_AUTOCAST_OWN && rule != AH_AUTOCAST_RESULT && !call->inplace)
         status = cast_arguments(call, &original, kind, dtype_of(call, rule, kind));
     if (status == 0) {
         AH_AUTOCAST_OFF();

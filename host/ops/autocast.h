@@ -15,6 +15,7 @@ enum ah_autocast_rule {
     AH_AUTOCAST_NONE,   /* not in the table */
     AH_AUTOCAST_LOWER,  /* to the block's dtype */
     AH_AUTOCAST_FLOAT,  /* to float32 */
+    AH_AUTOCAST_RESULT, /* no casts: the forward sees call->float_result */
     AH_AUTOCAST_WIDEST, /* to the block's dtype, or to float32 if one of them is wider */
     AH_AUTOCAST_OWN,    /* no casts, none within either */
 };

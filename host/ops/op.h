@@ -147,6 +147,7 @@ struct ah_call {
     int out_count;
     bool inplace;               /* out[0] was preset to arg[0]; the forward writes into it */
     bool stored_dtype;          /* a tensor or dtype among the arguments has no arithmetic (ah_dtype_computes) */
+    bool float_result;          /* set by autocast: the result of fp16 and bf16 arguments is float32 */
     bool recording;             /* a node will be made: forwards may then fill `extra` for their rule */
     struct ah_tensor *original;            /* in place: what arg[0] held, when the rule needs it; owned */
     struct ah_tensor *extra[AH_MAX_EXTRA]; /* further tensors for the rule (a mask, batch statistics); owned */

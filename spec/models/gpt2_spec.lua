@@ -31,6 +31,64 @@ describe("GPT2LMHeadModel", function()
     check.near(expected.grad_c_attn, weighed(own.transformer.h[1].attn.c_attn.weight.grad), 1e-4)
   end)
 
+  it("leaves out labels of -100, and the last token of each row, which has no next one", function()
+    local F = accelhost.nn.functional
+    local logits = model(prompt).logits:narrow(1, 0, 4):reshape(-1, 37)
+    local labels = prompt:masked_fill(mask:eq(0), -100)
+    labels[1][3] = -100
+    local expected_loss = F.cross_entropy(logits, labels:narrow(1, 1, 4):reshape(-1))
+    check.near(expected_loss:item(), model {input_ids = prompt, labels = labels}.loss:item(), 1e-6)
+    for _, dtype in ipairs {"int32", "uint8"} do
+      check.near(expected.loss, model {input_ids = prompt, labels = prompt:to(dtype)}.loss:item(), 1e-5, dtype)
+    end
+    check.raises("cross_entropy: a floating target holds class probabilities", function()
+      model {input_ids = prompt, labels = prompt:to "float64"}
+    end)
+    check.raises("GPT2LMHeadModel: labels: one token has no next one", function()
+      local one = prompt:narrow(1, 0, 1)
+      model {input_ids = one, labels = one}
+    end)
+  end)
+
+  it("keeps one copy of the logits for its loss", function()
+    local small = models.GPT2LMHeadModel {vocab_size = 20000, n_positions = 32, n_embd = 4, n_layer = 1, n_head = 1}
+    local batch, size = accelhost.zeros({2, 32}, {dtype = "int64"}), 2 * 32 * 20000 * 4
+    collectgarbage()
+    local before = accelhost.memory_stats(batch.device).live
+    local output = small {input_ids = batch, labels = batch}
+    collectgarbage()
+    local grown = accelhost.memory_stats(batch.device).live - before
+    assert.is_true(grown >= size and grown < 1.5 * size, ("%.2f copies"):format(grown / size))
+    assert.equal(2, output.logits:size(0))
+  end)
+
+  it("writes the gradient of the logits over them where they are not returned", function()
+    local small = models.GPT2LMHeadModel {vocab_size = 20000, n_positions = 32, n_embd = 4, n_layer = 1, n_head = 1,
+      resid_pdrop = 0, embd_pdrop = 0, attn_pdrop = 0}
+    local ids_of = accelhost.arange(64):view(2, 32)
+    local size, weight = 2 * 32 * 20000 * 4, small.transformer.wte.weight
+    local live -- when the gradient of the logits is there
+    small.lm_head:register_forward_hook(function(_, _, logits)
+      logits:register_hook(function() live = accelhost.memory_stats(ids_of.device).live end)
+    end)
+    local function backward(skip)
+      collectgarbage()
+      weight.grad = nil
+      local output = small {input_ids = ids_of, labels = ids_of, skip_logits = skip}
+      assert.equal(skip, output.logits == nil)
+      local before = accelhost.memory_stats(ids_of.device).live
+      output.loss:backward()
+      return weight.grad, (live - before) / size
+    end
+    local wanted, more = backward(false)
+    local found, less = backward(true)
+    assert.is_true(wanted:equal(found))
+    assert.is_true(more > 0.95 and less < 0.5, ("%.2f, %.2f copies"):format(more, less))
+    check.raises("GPT2LMHeadModel: skip_logits: expected labels, without which there is no loss", function()
+      small {input_ids = ids_of, skip_logits = true}
+    end)
+  end)
+
   it("does not see padding on the left", function()
     local positions = (mask:cumsum(-1) - 1):clamp_min(0)
     local output = model {input_ids = prompt, attention_mask = mask, position_ids = positions}

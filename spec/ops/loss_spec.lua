@@ -128,6 +128,141 @@ describe("cross_entropy", function()
   end)
 end)
 
+-- The block of a device's autocast; none on devices that have none.
+local kind = accelhost.zeros(1).device:match "^%a+"
+local blocks = kind == "cpu" or kind == "cuda"
+
+describe("cross_entropy of rows in half precision", function()
+  local function case(classes, dtype)
+    -- Rows that begin at any multiple of 2 bytes, and a storage that does too.
+    local flat = (accelhost.randn(5 * classes + 3) * 4):to(dtype)
+    local x = flat:narrow(0, 3, 5 * classes):view(5, classes)
+    local target = accelhost.arange(5) * 3 % classes
+    target[3] = -100
+    return x, target
+  end
+
+  local function gradient(loss, x)
+    return accelhost.autograd.grad({loss}, {x}, {grad_outputs = {accelhost.ones_like(loss) * 8}})[1]
+  end
+
+  local function agrees(classes, dtype, options, block)
+    local x, target = case(classes, dtype)
+    x = x:requires_grad_()
+    local wide = x:detach():float():requires_grad_()
+    local wanted = F.cross_entropy(wide, target, options(classes))
+    local found = block(function() return F.cross_entropy(x, target, options(classes)) end)
+    local what = ("%d classes in %s"):format(classes, dtype)
+    local near = found.dtype == "float32" and 1e-5 or 0.06
+    check.near(check.flat(wanted), found:float(), near, what)
+    local expected, made = gradient(wanted, wide), gradient(found, x)
+    assert.equal(dtype, made.dtype)
+    local off = (made:float() - expected):abs() - expected:abs() * 2 ^ -7
+    assert.is_true(off:max():item() < 1e-4, what)
+    return found.dtype
+  end
+
+  local kinds = {
+    function() return {} end,
+    function() return {reduction = "none"} end,
+    function() return {reduction = "sum", label_smoothing = 0.1} end,
+    function(classes) return {weight = accelhost.linspace(0.5, 2, classes), label_smoothing = 0.1} end,
+    function(classes) return {weight = accelhost.linspace(0.5, 2, classes), reduction = "none"} end,
+  }
+
+  for _, dtype in ipairs {"bfloat16", "float16"} do
+    it("is that of their float32 copies, in " .. dtype, function()
+      local function plain(fn) return fn() end
+      for _, classes in ipairs {1, 2, 7, 8, 9, 255, 1000, 1025, 2051, 4096} do
+        for i = 1, 3 do assert.equal(dtype, agrees(classes, dtype, kinds[i], plain)) end
+      end
+    end)
+
+    if blocks then
+      it("is float32 under autocast, whatever the options, and its gradient is " .. dtype, function()
+        local function block(fn) return accelhost.autocast(kind, {dtype = dtype}, fn) end
+        for _, classes in ipairs {1, 7, 8, 1000, 1025, 2051} do
+          for _, options in ipairs(kinds) do assert.equal("float32", agrees(classes, dtype, options, block)) end
+        end
+      end)
+    end
+  end
+
+  it("is 0 for a row of nothing but one number, and nan for one of nothing but -inf", function()
+    local x = accelhost.tensor({{-inf, 1000, -inf}, {-inf, -inf, -inf}, {0, inf, 0}}):to "bfloat16"
+    local found = F.cross_entropy(x, labels {1, 1, 1}, {reduction = "none"})
+    check.near({0, nan, nan}, found:float(), 0)
+  end)
+
+  it("reads no row whose label is ignored", function()
+    local x = accelhost.tensor({{nan, nan}, {0, 0}}):requires_grad_()
+    local loss = F.cross_entropy(x, labels {-100, 1})
+    check.near(math.log(2), loss:item(), 1e-6)
+    loss:backward()
+    assert.same({{0, 0}, {0.5, -0.5}}, x.grad:tolist())
+  end)
+
+  if not blocks then return end
+
+  it("takes weights in float32 or half precision under autocast, and has float32 for other shapes", function()
+    accelhost.autocast(kind, {dtype = "bfloat16"}, function()
+      local x, target = case(6, "bfloat16")
+      local w = accelhost.linspace(1, 2, 6)
+      local wanted = F.cross_entropy(x:float(), target, w):item()
+      for _, dtype in ipairs {"float32", "bfloat16"} do
+        check.near(wanted, F.cross_entropy(x, target, w:to(dtype)):item(), 2e-3)
+        check.near(wanted, F.cross_entropy(x:float(), target, w:to(dtype)):item(), 2e-3)
+      end
+      local p = accelhost.softmax(x:float(), 1)
+      local soft = F.cross_entropy(x, p:to "bfloat16")
+      assert.equal("float32", soft.dtype)
+      check.near(F.cross_entropy(x:float(), p):item(), soft:item(), 2e-2)
+      local deep = x:narrow(0, 0, 4):reshape(2, 6, 2)
+      local loss = F.cross_entropy(deep, target:narrow(0, 0, 4):reshape(2, 2))
+      assert.equal("float32", loss.dtype)
+      check.near(F.cross_entropy(deep:float(), target:narrow(0, 0, 4):reshape(2, 2)):item(), loss:item(), 1e-6)
+      check.raises("cross_entropy: expected weight float32 of 6 classes, got float64 (6,)", function()
+        F.cross_entropy(x, target, w:to "float64")
+      end)
+    end)
+  end)
+
+  it("has second derivatives under autocast, in the precision of float32", function()
+    local function second(x, fn)
+      local g = accelhost.autograd.grad({fn(x)}, {x}, {create_graph = true})[1]
+      return accelhost.autograd.grad({(g:float() ^ 2):sum()}, {x})[1]:float()
+    end
+    local x, target = case(9, "float16")
+    local options = {label_smoothing = 0.1, weight = accelhost.linspace(0.5, 2, 9), reduction = "sum"}
+    local wanted = second(x:float():requires_grad_(), function(y) return F.cross_entropy(y, target, options) end)
+    local found = second(x:clone():requires_grad_(), function(y)
+      return accelhost.autocast(kind, {dtype = "float16"}, function() return F.cross_entropy(y, target, options) end)
+    end)
+    check.near(check.flat(wanted), found, 5e-3)
+  end)
+
+  it("writes its gradient under autocast over scores that nobody else holds", function()
+    local x, target = accelhost.randn(64, 4096):to("bfloat16"):requires_grad_(), accelhost.arange(64)
+    local function backward(held)
+      local scores = (x + 1):view(8, 8, -1)
+      local rows = scores:flatten(0, 1)
+      local loss = accelhost.autocast(kind, {dtype = "bfloat16"}, function() return F.cross_entropy(rows, target) end)
+      if not held then scores:free() end
+      rows:free()
+      collectgarbage()
+      local before = accelhost.memory_stats(x.device).live
+      x.grad = nil
+      loss:backward()
+      if held then assert.is_true(scores:view(64, -1):equal(x + 1)) end
+      return (accelhost.memory_stats(x.device).live - before) / (64 * 4096 * 2), x.grad
+    end
+    local grown, wanted = backward(true)
+    local less, found = backward(false)
+    assert.is_true(grown > 0.9 and less < 0.1, ("%.2f, %.2f"):format(grown, less))
+    assert.is_true(wanted:equal(found))
+  end)
+end)
+
 describe("cross_entropy's backward", function()
   local many = accelhost.arange(256) % 97
   local scores = accelhost.randn(256, 1000)

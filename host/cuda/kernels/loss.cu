@@ -7,14 +7,14 @@
 template <typename T> struct labels {
     const ah_labels &l;
     const int64_t *label;
-    const T *weight;
+    const ah_real<T> *weight;
     __device__ __forceinline__ explicit labels(const ah_labels &given)
-        : l(given), label(ah_at<const int64_t>(given.label)), weight(ah_at<const T>(given.weight))
+        : l(given), label(ah_at<const int64_t>(given.label)), weight(ah_at<const ah_real<T>>(given.weight))
     {
     }
     __device__ __forceinline__ ah_real<T> of(int64_t c) const
     {
-        return weight ? ah_get(weight[c]) : (ah_real<T>)1;
+        return weight ? weight[c] : (ah_real<T>)1;
     }
     __device__ __forceinline__ bool outside(int64_t c) const
     {
@@ -91,7 +91,25 @@ template <typename T> __device__ __forceinline__ void nll_backward(const ah_nll_
     }
 }
 
-/* -log p_c = log_sum - x_c. */
+/* The sum of w_c (log_sum - x_c) over the classes of a row. */
+template <typename T, typename ROWS>
+__device__ __forceinline__ ah_real<T> entropy_of_all(const labels<T> &l, ROWS rows, const T *x, ah_real<T> log_sum)
+{
+    typedef ah_real<T> R;
+    constexpr int N = ah_pack<T>::count;
+    R all = 0;
+    ah_each_cut<ROWS>(x, l.l.classes, [&](const ah_cut &cut) {
+        R v[N] = {0};
+        ah_get_cut(v, x, cut);
+        AH_UNROLL
+        for (int j = 0; j < N; j++)
+            if (j >= cut.from && j < cut.to)
+                all += (log_sum - v[j]) * l.of(cut.at + j);
+    });
+    return rows.fold(all, ah_add());
+}
+
+/* -log p_c = log_sum - x_c. Rows that do not count are not read. */
 template <typename T, typename ROWS> __device__ __forceinline__ void entropy(const ah_entropy_args &a, ROWS rows)
 {
     typedef ah_real<T> R;
@@ -99,36 +117,60 @@ template <typename T, typename ROWS> __device__ __forceinline__ void entropy(con
     const int64_t classes = a.labels.classes;
     for (int64_t row = ROWS::first(); row < a.labels.count; row += ROWS::step()) {
         const T *x = ah_at<const T>(a.x) + row * classes;
-        const ah_tail<R> tail = ah_row_tail(rows, x, classes, a.wide, [](R v, int64_t) { return v; });
-        const R log_sum = tail.m + ah_log(tail.sum);
-        R all = 0;
-        if (a.labels.smoothing > 0) {
-            for (int64_t c = ROWS::lane(); c < classes; c += ROWS::lanes)
-                all += (log_sum - ah_get(x[c])) * l.of(c);
-            all = rows.fold(all, ah_add());
-        }
-        if (ROWS::lane() != 0)
-            continue;
         const int64_t label = l.label[row];
-        R value = 0;
+        R value = 0, log_sum = 0;
         if (label != a.labels.ignore && l.outside(label)) {
             value = (R)NAN;
         } else if (label != a.labels.ignore) {
+            const ah_tail<R> tail = ah_row_tail(rows, x, classes, [](R v, int64_t) { return v; });
+            log_sum = tail.m + ah_log(tail.sum);
             value = (log_sum - ah_get(x[label])) * l.of(label);
             if (a.labels.smoothing > 0)
-                value = l.kept() * value + l.spread() * all;
+                value = l.kept() * value + l.spread() * entropy_of_all(l, rows, x, log_sum);
         }
+        if (ROWS::lane() != 0)
+            continue;
         if (a.log_sum)
             ah_at<R>(a.log_sum)[row] = log_sum;
         put_loss<T>(a.out, a.loss, row, value);
     }
 }
 
+/* softmax * factor - spread * weight, less `own` at the label, where x may be gx. */
+template <typename T, typename ROWS>
+__device__ __forceinline__ void entropy_backward_row(const labels<T> &l, const T *x, T *gx, int64_t label,
+                                                     ah_real<T> log_sum, ah_real<T> factor, ah_real<T> spread,
+                                                     ah_real<T> own)
+{
+    typedef ah_real<T> R;
+    constexpr int N = ah_pack<T>::count;
+    const bool aligned = (reinterpret_cast<uintptr_t>(x) - reinterpret_cast<uintptr_t>(gx)) % 16 == 0;
+    ah_each_cut<ROWS>(x, l.l.classes, [&](const ah_cut &cut) {
+        R v[N] = {0};
+        ah_get_cut(v, x, cut);
+        AH_UNROLL
+        for (int j = 0; j < N; j++)
+            v[j] = ah_exp_for<T>(v[j] - log_sum) * factor;
+        if (spread != 0) {
+            AH_UNROLL
+            for (int j = 0; j < N; j++)
+                if (j >= cut.from && j < cut.to)
+                    v[j] -= spread * l.of(cut.at + j);
+        }
+        if (label >= cut.at && label < cut.at + N) {
+            AH_UNROLL
+            for (int j = 0; j < N; j++)
+                if (cut.at + j == label)
+                    v[j] -= own;
+        }
+        ah_put_cut(gx, v, cut, aligned);
+    });
+}
+
 template <typename T, typename ROWS>
 __device__ __forceinline__ void entropy_backward(const ah_entropy_backward_args &a, ROWS rows)
 {
     typedef ah_real<T> R;
-    constexpr int N = ah_pack<T>::count;
     const labels<T> l(a.labels);
     const int64_t classes = a.labels.classes;
     R weights = 0;
@@ -138,27 +180,17 @@ __device__ __forceinline__ void entropy_backward(const ah_entropy_backward_args 
         weights = rows.fold(weights, ah_add());
     }
     for (int64_t row = ROWS::first(); row < a.labels.count; row += ROWS::step()) {
-        const T *x = ah_at<const T>(a.x) + row * classes;
         T *gx = ah_at<T>(a.gx) + row * classes;
         const int64_t label = l.label[row];
-        const bool counts = label != a.labels.ignore && !l.outside(label);
-        const R scale = counts ? scale_at<T>(a.g, a.total, a.each, row) : (R)0;
-        const R log_sum = ah_at<const R>(a.log_sum)[row];
-        const R own = counts ? l.kept() * scale * l.of(label) : (R)0, spread = l.spread() * scale;
-        const R factor = own + spread * weights;
-        ah_each_pack<T, ROWS>(classes, a.wide, [&](int64_t i, int64_t left, bool full) {
-            R v[N] = {0};
-            if (counts)
-                ah_get_pack(v, x + i, full, left);
-            AH_UNROLL
-            for (int j = 0; j < N; j++) {
-                R value = counts ? ah_exp(v[j] - log_sum) * factor : (R)0;
-                if (a.labels.smoothing > 0 && j < left)
-                    value -= spread * l.of(i + j);
-                v[j] = i + j == label ? value - own : value;
-            }
-            ah_put_pack(gx + i, v, full, left);
-        });
+        if (label == a.labels.ignore || l.outside(label)) {
+            const R none[ah_pack<T>::count] = {0};
+            ah_each_cut<ROWS>(gx, classes, [&](const ah_cut &cut) { ah_put_cut(gx, none, cut, true); });
+            continue;
+        }
+        const R scale = scale_at<R>(a.g, a.total, a.each, row);
+        const R own = l.kept() * scale * l.of(label), spread = l.spread() * scale;
+        entropy_backward_row<T, ROWS>(l, ah_at<const T>(a.x) + row * classes, gx, label,
+                                      ah_at<const R>(a.log_sum)[row], own + spread * weights, spread, own);
     }
 }
 

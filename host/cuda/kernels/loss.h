@@ -8,12 +8,12 @@
 enum { AH_LOSS_THREADS = 256, AH_LOSS_TOTAL_THREADS = 1024 };
 
 struct ah_labels {
-    uint64_t label, weight; /* weight 0: none */
+    uint64_t label, weight; /* weight: in the type that is computed in; 0: none */
     int64_t count, classes, inner, ignore;
     double smoothing;
 };
 
-/* One loss for each position: to `out` in the tensor's type, or to `loss` in that which is computed in. */
+/* One loss for each position: to `out` in the type of x, or to `loss` in that which is computed in. */
 struct ah_nll_args {
     struct ah_labels labels;
     uint64_t x, out, loss;
@@ -29,13 +29,12 @@ struct ah_nll_backward_args {
 struct ah_entropy_args {
     struct ah_labels labels;
     uint64_t x, log_sum, out, loss; /* log_sum: 0 for none */
-    int32_t wide;
 };
 
 struct ah_entropy_backward_args {
     struct ah_labels labels;
-    uint64_t g, x, log_sum, gx, total;
-    int32_t each, wide;
+    uint64_t g, x, log_sum, gx, total; /* g: in the type that is computed in; gx may be x */
+    int32_t each;
 };
 
 /* The sum or the mean of losses, and (unless it is 0) the total of the weights, in double. */

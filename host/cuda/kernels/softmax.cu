@@ -11,7 +11,7 @@ template <typename T, typename ROWS> __device__ __forceinline__ void softmax(con
     for (int64_t row = ROWS::first(); row < a.rows; row += ROWS::step()) {
         const T *x = ah_at<const T>(a.x) + row * a.length;
         T *y = ah_at<T>(a.y) + row * a.length;
-        const ah_tail<R> all = ah_row_tail(rows, x, a.length, a.wide, [](R v, int64_t) { return v; });
+        const ah_tail<R> all = ah_row_tail(rows, x, a.length, [](R v, int64_t) { return v; });
         const R log_sum = ah_log(all.sum);
         ah_each_pack<T, ROWS>(a.length, a.wide, [&](int64_t i, int64_t left, bool full) {
             R v[N] = {0};
@@ -118,7 +118,7 @@ __device__ __forceinline__ void masked_softmax(const ah_masked_softmax_args &a, 
                 return ah_at<const uint8_t>(a.mask)[mask + i * along] ? v : (R)-INFINITY;
             return v + ah_get(ah_at<const T>(a.mask)[mask + i * along]);
         };
-        const ah_tail<R> all = ah_row_tail(rows, x, a.length, a.wide, score);
+        const ah_tail<R> all = ah_row_tail(rows, x, a.length, score);
         ah_each_pack<T, ROWS>(a.length, a.wide, [&](int64_t i, int64_t left, bool full) {
             R v[N] = {0};
             ah_get_pack(v, x + i, full, left);

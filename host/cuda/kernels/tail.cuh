@@ -2,7 +2,22 @@
 #ifndef AH_CUDA_TAIL_CUH
 #define AH_CUDA_TAIL_CUH
 
+#include "cuda/kernels/fast.cuh"
 #include "cuda/kernels/rows.cuh"
+
+/* exp(x) of x <= 0, as exactly as a T needs it. */
+template <typename T> __device__ __forceinline__ ah_real<T> ah_exp_for(ah_real<T> x)
+{
+    return ah_exp2_fast(x * 1.44269504088896341f);
+}
+template <> __device__ __forceinline__ float ah_exp_for<float>(float x)
+{
+    return ah_exp(x);
+}
+template <> __device__ __forceinline__ double ah_exp_for<double>(double x)
+{
+    return ah_exp(x);
+}
 
 /* The sum of exp(x - m). NaN passes the maximum and reaches the sum. */
 template <typename R> struct ah_tail {
@@ -16,6 +31,22 @@ template <typename R> struct ah_tail {
             sum += ah_exp(x - m);
         }
     }
+    /* Add N numbers of a T: their maximum first, so that each number costs one exponential and no branch. */
+    template <typename T, int N> __device__ __forceinline__ void add(const R (&x)[N])
+    {
+        R top = m, more = 0;
+        AH_UNROLL
+        for (int j = 0; j < N; j++)
+            top = max(top, x[j]);
+        const R base = top == (R)-INFINITY ? (R)0 : top; /* of nothing but -inf the sum is 0 */
+        if (top != m)
+            sum *= ah_exp_for<T>(m - base);
+        AH_UNROLL
+        for (int j = 0; j < N; j++)
+            more += ah_exp_for<T>(x[j] - base);
+        sum += more;
+        m = top;
+    }
 };
 
 template <typename R, typename ROWS>
@@ -28,18 +59,22 @@ __device__ __forceinline__ ah_tail<R> ah_folded(const ROWS &rows, const ah_tail<
 
 /* The tail of a row of n scores, of which a number is what score(number, place) makes of it. */
 template <typename T, typename ROWS, typename F>
-__device__ __forceinline__ ah_tail<ah_real<T>> ah_row_tail(const ROWS &rows, const T *x, int64_t n, bool wide, F score)
+__device__ __forceinline__ ah_tail<ah_real<T>> ah_row_tail(const ROWS &rows, const T *x, int64_t n, F score)
 {
     typedef ah_real<T> R;
     constexpr int N = ah_pack<T>::count;
     ah_tail<R> own = {(R)-INFINITY, 0};
-    ah_each_pack<T, ROWS>(n, wide, [&](int64_t i, int64_t left, bool full) {
-        R v[N] = {0};
-        ah_get_pack(v, x + i, full, left);
+    ah_each_cut<ROWS>(x, n, [&](const ah_cut &cut) {
+        R v[N];
         AH_UNROLL
         for (int j = 0; j < N; j++)
-            if (j < left)
-                own.add(score(v[j], i + j));
+            v[j] = (R)-INFINITY;
+        ah_get_cut(v, x, cut);
+        AH_UNROLL
+        for (int j = 0; j < N; j++)
+            if (j >= cut.from && j < cut.to)
+                v[j] = score(v[j], cut.at + j);
+        own.template add<T>(v);
     });
     return ah_folded(rows, own);
 }

@@ -243,11 +243,12 @@ function GPT2Model:forward(batch, more)
 end
 
 local head_inputs = arguments.copy(gpt2.inputs)
-head_inputs.labels, head_inputs.logits_to_keep = "tensor", "number"
+head_inputs.labels, head_inputs.logits_to_keep, head_inputs.skip_logits = "tensor", "number", "flag"
 
 --- GPT-2 that goes on with texts: logits [batch, tokens, vocab_size] by the word embeddings, and, when labels
 --- [batch, tokens] (the ids themselves) are given, the mean cross entropy of each next token; labels of -100 are left
---- out. `logits_to_keep` = n computes the logits of the last n tokens only.
+--- out. `logits_to_keep` = n computes the logits of the last n tokens only; `skip_logits` = true returns the loss
+--- without them, and backward writes their gradient over them: the largest tensor of a step exists once, not twice.
 --
 --   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
 --   local model = accelhost.models.GPT2LMHeadModel(config)
@@ -270,8 +271,9 @@ end
 ---@return table # logits, loss, past_key_values, hidden_states, attentions
 function GPT2LMHeadModel:forward(batch, more)
   local given = inputs.read(self._name, head_inputs, batch, more)
-  local labels, keep = given.labels, given.logits_to_keep or 0
-  given.labels, given.logits_to_keep = nil, nil
+  local labels, keep, skips = given.labels, given.logits_to_keep or 0, given.skip_logits
+  given.labels, given.logits_to_keep, given.skip_logits = nil, nil, nil
+  if skips and not labels then fail("%s: skip_logits: expected labels, without which there is no loss", self._name) end
   local base = self.transformer(given)
   local x = base.last_hidden_state
   if keep < 0 or keep > x:size(1) or keep % 1 ~= 0 then
@@ -279,8 +281,13 @@ function GPT2LMHeadModel:forward(batch, more)
   end
   if keep > 0 then x = x:narrow(1, x:size(1) - keep, keep) end
   local logits = self.lm_head(x)
+  local loss = labels and losses.of_next_tokens(self._name, logits, labels)
+  if skips then
+    logits:free() -- the loss alone holds them then
+    logits = nil
+  end
   return {
-    logits = logits, loss = labels and losses.of_next_tokens(self._name, logits, labels),
+    logits = logits, loss = loss,
     past_key_values = base.past_key_values, hidden_states = base.hidden_states, attentions = base.attentions,
   }
 end

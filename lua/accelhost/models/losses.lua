@@ -2,6 +2,7 @@
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
 local inputs = require "accelhost.models.inputs"
+local shifting = require "accelhost.util.labels"
 
 local losses = {}
 
@@ -27,7 +28,7 @@ function losses.of_next_tokens(what, logits, labels)
   local tokens = logits:size(1)
   inputs.expect(what, "labels", labels, logits:size(0), tokens)
   if tokens < 2 then arguments.fail("%s: labels: one token has no next one", what) end
-  return losses.of_tokens(what, logits:narrow(1, 0, tokens - 1), labels:narrow(1, 1, tokens - 1))
+  return losses.of_tokens(what, logits, shifting.next_tokens(labels))
 end
 
 local function squeezed(logits, labels, count)

@@ -2,12 +2,13 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local data = require "accelhost.data"
+local shifting = require "accelhost.util.labels"
 local warn = require "accelhost.util.warn"
 
 local fail, describe = arguments.fail, arguments.describe
 local batches = {}
 
-local IGNORED = -100
+local IGNORED = shifting.IGNORED
 
 local function is_plain(value) return type(value) == "table" and getmetatable(value) == nil end
 
@@ -153,9 +154,7 @@ end
 local function smoothed(model, logits, labels, factor)
   local F = require "accelhost.nn.functional"
   local classes = logits:size(-1)
-  if model.loss_shifts_labels then
-    logits, labels = logits:narrow(-2, 0, logits:size(-2) - 1), targets_of(model, labels)
-  end
+  if model.loss_shifts_labels then labels = shifting.next_tokens(labels) end
   return F.cross_entropy(logits:reshape(-1, classes), labels:reshape(-1), {label_smoothing = factor})
 end
 

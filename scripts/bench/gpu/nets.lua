@@ -88,7 +88,8 @@ function nets.gpt2(batch, smoke, dropout)
     model = model, items = batch * tokens, unit = "tokens", operations = 6 * count + 12 * layers * width * tokens,
     optimizer = optim.AdamW({{params = decayed, weight_decay = 0.1}, {params = others, weight_decay = 0}},
       {lr = 6e-4, betas = {0.9, 0.95}}),
-    loss = function() return model{input_ids = ids, labels = ids}.loss end,
+    -- A prepared model would return its logits in float32, a pass that PyTorch's side does not have.
+    loss = function() return model{input_ids = ids, labels = ids, skip_logits = true}.loss end,
   }
 end
 

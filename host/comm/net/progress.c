@@ -240,8 +240,10 @@ static void fail_job(struct ah_progress *progress, struct courier_job *job, int 
     job->dead = true;
     atomic_store(&member_table->lost, lost + 1); /* for those who wait: a host that has ended is not marked */
     for (int h = 0; h < job->team.hosts; h++)
-        if (h != job->team.mine && (lost < 0 || job->team.host[h] == lost))
+        if (h != job->team.mine && lost < 0)
             ah_replica_lose(progress->replica, job->team.host[h], why);
+        else if (h != job->team.mine && job->team.host[h] == lost)
+            ah_replica_doubt(progress->replica, lost, why);
 }
 
 static bool work_through(struct ah_progress *progress, bool *under_way)

@@ -17,7 +17,7 @@
 #include "comm/net/replica_frames.h"
 
 static const int64_t silence_default_ns = 5000000000, tick_ns = 100000000, longest_tick_ns = 300000000;
-static const int64_t farewell_ns = 1000000000;
+static const int64_t farewell_ns = 1000000000, doubt_ns = 1000000000;
 enum {
     BEATS = 5,        /* in the time after which a host is gone */
     FULL = 4 << 20,   /* bytes that wait for a socket */
@@ -35,6 +35,30 @@ void ah_replica_lose(struct ah_replica *replica, int host, const char *why)
             ah_control_leave(replica->control, r, AH_RANK_DIED, text, false);
     }
     pthread_mutex_unlock(&replica->losing);
+}
+
+void ah_replica_doubt(struct ah_replica *replica, int host, const char *why)
+{
+    struct mirror_peer *peer = &replica->peer[host];
+    pthread_mutex_lock(&replica->losing);
+    if (!peer->doubted_ns) {
+        snprintf(peer->doubt, sizeof peer->doubt, "%s", why);
+        peer->doubted_ns = ah_now_ns();
+    }
+    pthread_mutex_unlock(&replica->losing);
+}
+
+/* Give up hosts that have been doubted for long enough. */
+static void replica_end_doubts(struct ah_replica *replica)
+{
+    for (int h = 0; h < replica->hosts->count; h++) {
+        struct mirror_peer *peer = &replica->peer[h];
+        pthread_mutex_lock(&replica->losing);
+        bool over = peer->doubted_ns && ah_now_ns() - peer->doubted_ns >= doubt_ns;
+        pthread_mutex_unlock(&replica->losing);
+        if (over && !atomic_load(&peer->gone) && !atomic_load(&peer->done))
+            ah_replica_lose(replica, h, peer->doubt);
+    }
 }
 
 static bool is_open(const struct mirror_peer *peer)
@@ -242,6 +266,7 @@ static void *receive_news(void *context)
                 hear(replica, h);
         int64_t now = ah_now_ns();
         count_silence(replica, now - before);
+        replica_end_doubts(replica);
         pthread_mutex_unlock(&replica->hearing);
         before = now;
     }

@@ -38,5 +38,8 @@ void ah_replica_close(struct ah_replica *replica);
 
 /* A host cannot be reached, says somebody else: its ranks are marked. Any thread. */
 void ah_replica_lose(struct ah_replica *replica, int host, const char *why);
+/* The same after a second, unless by then the host has reported which of its ranks died, or that it has ended: a rank
+ * whose peer died ends at once, and its connection for data may break before that report is read. Any thread. */
+void ah_replica_doubt(struct ah_replica *replica, int host, const char *why);
 
 #endif

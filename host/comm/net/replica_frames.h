@@ -76,6 +76,8 @@ struct mirror_peer {
     unsigned char *in;      /* of the receiver: MIRROR_MOST bytes and a head */
     size_t got;
     int64_t silent_ns;
+    int64_t doubted_ns; /* since when it is doubted, 0: it is not; this and the reason under `losing` */
+    char doubt[160];
 };
 
 /* Memory that data of other hosts has taken, in blocks that are allocated once and stay: the room bounds it whatever

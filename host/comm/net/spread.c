@@ -66,6 +66,29 @@ static void spread_leave(struct ah_group *group)
         ah_progress_leave(root->progress);
 }
 
+static int spread_lost(const char *title, int rank, const struct ah_rank_entry *entry)
+{
+    return ah_fail(AH_EPEER, "%s: lost rank %d, which %s: %.*s", title, rank,
+                   atomic_load(&entry->state) == AH_RANK_DIED ? "died" : "failed", (int)strcspn(entry->text, "\n"),
+                   entry->text);
+}
+
+/* A rank of the host that died or failed, -1: none. The leader of a host ends when a peer of it is lost, and its end may
+ * be reported before that loss, so this waits for a second. */
+static int await_lost_rank(struct ah_control_block *control, int host)
+{
+    static const int64_t most_ns = 1000000000, glance_ns = 1000000;
+    for (int64_t begin = ah_now_ns();; nanosleep(&(struct timespec){.tv_nsec = glance_ns}, NULL)) {
+        for (int r = control->hosts->first[host]; r < control->hosts->first[host + 1]; r++) {
+            int state = atomic_load(&ah_rank_entry(control, r)->state);
+            if (state == AH_RANK_DIED || state == AH_RANK_FAILED)
+                return r;
+        }
+        if (ah_now_ns() - begin >= most_ns)
+            return -1;
+    }
+}
+
 /* The leaders move the bytes, whether or not they are in the group. One that has ended may have sent all before. */
 static int check_leaders(struct spread_group *s, uint32_t sequence)
 {
@@ -82,11 +105,14 @@ static int check_leaders(struct spread_group *s, uint32_t sequence)
         int state = atomic_load(&slot->state);
         ah_watch_title(&s->shm.base, sequence, title, sizeof title);
         if (state == AH_RANK_DIED || state == AH_RANK_FAILED)
-            return ah_fail(AH_EPEER, "%s: lost rank %d, which %s: %.*s", title, leader,
-                           state == AH_RANK_DIED ? "died" : "failed", (int)strcspn(slot->text, "\n"), slot->text);
-        if (state == AH_RANK_ENDED && atomic_load(&member_table->lost) == s->team.host[i] + 1)
+            return spread_lost(title, leader, slot);
+        if (state == AH_RANK_ENDED && atomic_load(&member_table->lost) == s->team.host[i] + 1) {
+            int gone = await_lost_rank(control, s->team.host[i]);
+            if (gone >= 0)
+                return spread_lost(title, gone, ah_rank_entry(control, gone));
             return ah_fail(AH_EPEER, "%s: rank %d, which speaks for host %s, has ended", title, leader,
                            control->hosts->name[s->team.host[i]]);
+        }
     }
     return 0;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cuda/conv.h"
+#include "cuda/dnn_plan.h"
 #include "cuda/copy.h"
 #include "cuda/fact.h"
 #include "cuda/fault.h"
@@ -78,6 +79,7 @@ static void cuda_close(struct ah_device *device)
         ah_cuda_graphs_sweep(cuda);
         ah_cuda_product_forget(cuda);
         ah_cuda_dnn_forget(cuda);
+        ah_dnn_close(cuda);
         ah_cuda_feed_close(cuda->feed);
         ah_cuda_pinned_close(cuda->pinned);
         ah_cuda_faults_close(cuda);

@@ -21,8 +21,7 @@ void ah_dnn_set(struct ah_dnn_work *work, cudnnBackendDescriptor_t at, int name,
                                                 (cudnnBackendAttributeType_t)type, count, values);
 }
 
-void ah_dnn_set_other(struct ah_dnn_work *work, cudnnBackendDescriptor_t at, int name,
-                      cudnnBackendDescriptor_t other)
+void ah_dnn_set_other(struct ah_dnn_work *work, cudnnBackendDescriptor_t at, int name, cudnnBackendDescriptor_t other)
 {
     ah_dnn_set(work, at, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &other);
 }
@@ -48,8 +47,8 @@ const struct ah_cudnn *ah_dnn_open(struct ah_cuda_device *cuda, cudnnHandle_t *h
     if (closed[cuda->ordinal] || ah_cudnn_open(&dnn) < 0 || ah_cuda_enter(cuda) < 0)
         return NULL;
     if (!*kept)
-        closed[cuda->ordinal] = dnn->create(kept) != CUDNN_STATUS_SUCCESS ||
-                                dnn->set_stream(*kept, cuda->compute) != CUDNN_STATUS_SUCCESS;
+        closed[cuda->ordinal] =
+            dnn->create(kept) != CUDNN_STATUS_SUCCESS || dnn->set_stream(*kept, cuda->compute) != CUDNN_STATUS_SUCCESS;
     *handle = *kept;
     return closed[cuda->ordinal] ? NULL : dnn;
 }
@@ -72,11 +71,11 @@ static bool plan_serves(const struct ah_cudnn *dnn, const struct ah_dnn_limits *
     int64_t count = 0, one;
     ah_dnn_create(&work, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
     if (work.status == CUDNN_STATUS_SUCCESS)
-        work.status = dnn->attribute_get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &one,
-                                         &engine);
+        work.status =
+            dnn->attribute_get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &one, &engine);
     if (work.status == CUDNN_STATUS_SUCCESS)
-        work.status = dnn->attribute_get(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                         NOTES, &count, notes);
+        work.status = dnn->attribute_get(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, NOTES,
+                                         &count, notes);
     ah_dnn_destroy(dnn, &engine);
     bool good = work.status == CUDNN_STATUS_SUCCESS;
     for (int64_t i = 0; good && i < count && i < NOTES; i++)

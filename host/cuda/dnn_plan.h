@@ -19,8 +19,7 @@ cudnnBackendDescriptor_t ah_dnn_create(struct ah_dnn_work *work, int type, cudnn
 void ah_dnn_set(struct ah_dnn_work *work, cudnnBackendDescriptor_t at, int name, int type, int64_t count,
                 const void *values);
 /* Set an attribute to another descriptor. */
-void ah_dnn_set_other(struct ah_dnn_work *work, cudnnBackendDescriptor_t at, int name,
-                      cudnnBackendDescriptor_t other);
+void ah_dnn_set_other(struct ah_dnn_work *work, cudnnBackendDescriptor_t at, int name, cudnnBackendDescriptor_t other);
 /* Finalize a descriptor. */
 void ah_dnn_finish(struct ah_dnn_work *work, cudnnBackendDescriptor_t at);
 /* Destroy a descriptor, if there is one, and make it NULL. */

@@ -9,13 +9,15 @@
 
 enum { DEVICEPROP_DESCRIPTOR = 38, ATTR_ENGINEHEUR_DEVICEPROP = 204, ATTR_DEVICEPROP_JSON = 2702, TYPE_CHAR = 24 };
 
+/* What cuDNN asks a description for; it is refused if one is missing. */
 static const char h100[] =
     "{\"deviceVer\":900,\"multiProcessorCount\":132,\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,"
     "1024,64],\"regsPerBlock\":65536,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,"
     "\"maxSharedMemoryPerBlockOptin\":232448,\"reservedSharedMemoryPerBlock\":1024,\"maxRegistersPerSM\":65536,"
     "\"maxCtasPerSM\":32,\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,\"pciDeviceId\":0,\"isTccDriver\":0,"
     "\"supportCoopLaunch\":1,\"smClockRateKHz\":1980000,\"memClockRateKHz\":2619000,\"l2CacheSize\":52428800,"
-    "\"deviceName\":\"NVIDIA H100 80GB HBM3\",\"driverVer\":13000,\"cudaDeviceId\":0,\"totalGlobalMem\":85000000000}";
+    "\"deviceName\":\"NVIDIA H100 80GB HBM3\",\"driverVer\":13000,\"cudaDeviceId\":0,\"totalGlobalMem\":85000000000,"
+    "\"smCountOrigin\":0,\"memoryBusWidth\":5120,\"oversizedSharedMemoryPerBlock\":0}"; /* these from 9.28 on */
 
 /* What dnn_plan.c would ask of the plugin for a device. */
 int ah_cudnn_open(const struct ah_cudnn **out)

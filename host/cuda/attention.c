@@ -3,6 +3,7 @@
  * (256; float64 128 and, backward, 64), and cards with less shared memory than they ask for, leave it to the CPU. */
 #include "ops/attention.h"
 
+#include "cuda/attention_dnn.h"
 #include "cuda/copy.h"
 #include "cuda/elementwise.h"
 #include "cuda/host_kernel.h"
@@ -203,10 +204,12 @@ int ah_cuda_attention(struct ah_call *c)
         AH_TRYGO(draw(c, c->extra[1], p), out);
         call.args.keep = ah_cuda_address(ah_tensor_data(c->extra[1]));
     }
-    status = launch(c, &call, tiles, &tiles->kernel[0], false);
+    status = ah_cuda_attention_dnn(c, &call.args, query->dtype, c->out[1]);
+    if (status == 0)
+        status = launch(c, &call, tiles, &tiles->kernel[0], false);
 out:
     release(&call);
-    return status;
+    return status < 0 ? status : 0;
 }
 
 static int launch_back(struct ah_call *c, struct call *call, struct tiles *tiles, enum ah_dtype dtype)
@@ -242,11 +245,13 @@ int ah_cuda_attention_backward(struct ah_call *c)
     a->lse = ah_cuda_address(ah_tensor_data(lse));
     a->delta = ah_cuda_address(ah_tensor_data(delta));
     a->keep = ah_given(&arg->keep) ? ah_cuda_address(ah_tensor_data(arg->keep.tensor)) : 0;
-    status = launch_back(c, &call, tiles, query->dtype);
+    status = ah_cuda_attention_dnn(c, a, query->dtype, lse);
+    if (status == 0)
+        status = launch_back(c, &call, tiles, query->dtype);
 out:
     ah_tensor_release(delta);
     release(&call);
-    return status;
+    return status < 0 ? status : 0;
 }
 
 int ah_cuda_attention_keep(struct ah_call *c)

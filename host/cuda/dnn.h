@@ -21,9 +21,23 @@
     NAME(CUDNN_DATA_FLOAT, 0)                                                 \
     NAME(CUDNN_DATA_DOUBLE, 1)                                                \
     NAME(CUDNN_DATA_HALF, 2)                                                  \
+    NAME(CUDNN_DATA_INT32, 4)                                                 \
     NAME(CUDNN_DATA_BFLOAT16, 9)                                              \
+    NAME(CUDNN_DATA_BOOLEAN, 11)                                              \
     NAME(CUDNN_CONVOLUTION, 0)                                                \
     NAME(CUDNN_CROSS_CORRELATION, 1)                                          \
+    NAME(CUDNN_REDUCE_TENSOR_ADD, 0)                                          \
+    NAME(CUDNN_REDUCE_TENSOR_MAX, 3)                                          \
+    NAME(CUDNN_POINTWISE_ADD, 0)                                              \
+    NAME(CUDNN_POINTWISE_MUL, 1)                                              \
+    NAME(CUDNN_POINTWISE_DIV, 6)                                              \
+    NAME(CUDNN_POINTWISE_SUB, 9)                                              \
+    NAME(CUDNN_POINTWISE_EXP, 13)                                             \
+    NAME(CUDNN_POINTWISE_LOG, 15)                                             \
+    NAME(CUDNN_POINTWISE_IDENTITY, 21)                                        \
+    NAME(CUDNN_POINTWISE_CMP_GE, 303)                                         \
+    NAME(CUDNN_POINTWISE_GEN_INDEX, 501)                                      \
+    NAME(CUDNN_POINTWISE_BINARY_SELECT, 601)                                  \
     NAME(CUDNN_HEUR_MODE_INSTANT, 0)                                          \
     NAME(CUDNN_HEUR_MODE_FALLBACK, 2)                                         \
     NAME(CUDNN_HEUR_MODE_A, 3)                                                \
@@ -42,7 +56,10 @@
     NAME(CUDNN_TYPE_CONVOLUTION_MODE, 7)                                      \
     NAME(CUDNN_TYPE_HEUR_MODE, 8)                                             \
     NAME(CUDNN_TYPE_NUMERICAL_NOTE, 11)                                       \
+    NAME(CUDNN_TYPE_POINTWISE_MODE, 14)                                       \
     NAME(CUDNN_TYPE_BACKEND_DESCRIPTOR, 15)                                   \
+    NAME(CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 18)                              \
+    NAME(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0)                               \
     NAME(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, 1)                             \
     NAME(CUDNN_BACKEND_ENGINE_DESCRIPTOR, 2)                                  \
     NAME(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, 3)                               \
@@ -51,9 +68,18 @@
     NAME(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, 10)          \
     NAME(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, 11)  \
     NAME(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, 12)    \
+    NAME(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, 13)                    \
     NAME(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, 15)                         \
     NAME(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, 16)                           \
     NAME(CUDNN_BACKEND_TENSOR_DESCRIPTOR, 17)                                 \
+    NAME(CUDNN_BACKEND_MATMUL_DESCRIPTOR, 18)                                 \
+    NAME(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, 19)                       \
+    NAME(CUDNN_BACKEND_REDUCTION_DESCRIPTOR, 21)                              \
+    NAME(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, 22)                    \
+    NAME(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, 31)                      \
+    NAME(CUDNN_ATTR_POINTWISE_MODE, 0)                                        \
+    NAME(CUDNN_ATTR_POINTWISE_MATH_PREC, 1)                                   \
+    NAME(CUDNN_ATTR_POINTWISE_AXIS, 9)                                        \
     NAME(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, 100)                               \
     NAME(CUDNN_ATTR_CONVOLUTION_CONV_MODE, 101)                               \
     NAME(CUDNN_ATTR_CONVOLUTION_DILATIONS, 102)                               \
@@ -86,6 +112,13 @@
     NAME(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, 715)                 \
     NAME(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, 716)                  \
     NAME(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, 717)                 \
+    NAME(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, 750)                   \
+    NAME(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, 751)                           \
+    NAME(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, 752)                           \
+    NAME(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, 753)                           \
+    NAME(CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1, 754)                          \
+    NAME(CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, 755)                          \
+    NAME(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, 758)                           \
     NAME(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, 800)                               \
     NAME(CUDNN_ATTR_OPERATIONGRAPH_OPS, 801)                                  \
     NAME(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 900)                               \
@@ -94,12 +127,26 @@
     NAME(CUDNN_ATTR_TENSOR_STRIDES, 903)                                      \
     NAME(CUDNN_ATTR_TENSOR_UNIQUE_ID, 906)                                    \
     NAME(CUDNN_ATTR_TENSOR_IS_VIRTUAL, 907)                                   \
+    NAME(CUDNN_ATTR_TENSOR_IS_BY_VALUE, 908)                                  \
     NAME(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 1000)                            \
     NAME(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, 1001)                         \
     NAME(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 1003)                             \
     NAME(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, 1300)                             \
     NAME(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 1301)                                \
-    NAME(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303)
+    NAME(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303)                              \
+    NAME(CUDNN_ATTR_MATMUL_COMP_TYPE, 1500)                                   \
+    NAME(CUDNN_ATTR_OPERATION_MATMUL_ADESC, 1520)                             \
+    NAME(CUDNN_ATTR_OPERATION_MATMUL_BDESC, 1521)                             \
+    NAME(CUDNN_ATTR_OPERATION_MATMUL_CDESC, 1522)                             \
+    NAME(CUDNN_ATTR_OPERATION_MATMUL_DESC, 1523)                              \
+    NAME(CUDNN_ATTR_REDUCTION_OPERATOR, 1600)                                 \
+    NAME(CUDNN_ATTR_REDUCTION_COMP_TYPE, 1601)                                \
+    NAME(CUDNN_ATTR_REDUCTION_IS_DETERMINISTIC, 1602)                         \
+    NAME(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, 1610)                          \
+    NAME(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, 1611)                          \
+    NAME(CUDNN_ATTR_OPERATION_REDUCTION_DESC, 1612)                           \
+    NAME(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, 2200)                            \
+    NAME(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, 2201)
 
 #ifndef CUDNN_GRAPH_H_
 typedef int cudnnStatus_t;

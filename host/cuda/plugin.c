@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda/attention_dnn.h"
 #include "cuda/conv.h"
+#include "cuda/dnn_plan.h"
 #include "cuda/copy.h"
 #include "cuda/fact.h"
 #include "cuda/fault.h"
@@ -79,6 +81,8 @@ static void cuda_close(struct ah_device *device)
         ah_cuda_graphs_sweep(cuda);
         ah_cuda_product_forget(cuda);
         ah_cuda_dnn_forget(cuda);
+        ah_cuda_attention_dnn_forget(cuda);
+        ah_dnn_close(cuda);
         ah_cuda_feed_close(cuda->feed);
         ah_cuda_pinned_close(cuda->pinned);
         ah_cuda_faults_close(cuda);
@@ -109,6 +113,7 @@ static int open_state(struct ah_cuda_device *cuda)
 {
     const char *name = cuda->device->name;
     AH_TRY(read_random(cuda));
+    AH_TRY(ah_cuda_attention_dnn_read());
     AH_TRY(ah_cuda_check(ah_cuda.device_get(&cuda->handle, cuda->ordinal), "%s", name));
     cuda->multiprocessors = attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     cuda->resident_blocks =

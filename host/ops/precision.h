@@ -13,7 +13,7 @@ enum ah_matmul_precision { AH_MATMUL_HIGHEST, AH_MATMUL_HIGH, AH_MATMUL_MEDIUM, 
 struct ah_precision {
     enum ah_matmul_precision matmul; /* of products of float32 matrices */
     bool conv_tf32;                  /* may convolutions of float32 be computed in TF32? */
-    bool dnn;                        /* may cuDNN compute them at all? */
+    bool dnn;                        /* may cuDNN compute convolutions and attention at all? */
 };
 
 /* Products as float32, convolutions in TF32 by cuDNN, as in PyTorch; TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 begins with

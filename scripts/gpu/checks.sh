@@ -132,9 +132,8 @@ if section captured "captured steps against eager ones"; then
     program captured "$(room 60)" "captured steps give the bits of eager ones" "$host" scripts/gpu/captured.lua $smoke
 fi
 if section attention "attention by each way"; then
-    # shellcheck disable=SC2086
-    program attention "$(room 30)" "attention by cuDNN and by own kernels agrees with float64" "$host" \
-        scripts/gpu/attention.lua $smoke
+    program attention "$(room 45)" "attention by cuDNN and by own kernels agrees with float64" "$host" \
+        scripts/gpu/attention.lua
 fi
 
 # kernels ARGUMENTS: a training step with the times of its kernels
@@ -144,7 +143,12 @@ kernels() {
     KERNELS=1 timeout -k 5 "$(room 45)" "$host" scripts/bench/gpu/train.lua "$@" $smoke 2>&1
 }
 if section gpt2 "GPT-2 with the times of its kernels"; then
-    { kernels gpt2 16 bfloat16 eager; kernels gpt2 16 bfloat16 compile; } | tee "$logs/gpt2.log"
+    {
+        kernels gpt2 16 bfloat16 eager
+        kernels gpt2 16 bfloat16 compile
+        echo "-- with attention by cuDNN"
+        ACCELHOST_CUDA_ATTENTION=auto kernels gpt2 16 bfloat16 compile
+    } | tee "$logs/gpt2.log"
 fi
 if section nets "other nets with the times of their kernels"; then
     { kernels minilm 32 bfloat16 eager; kernels resnet18 256 bfloat16 eager; kernels mnist_cnn 64 float32 eager; } |

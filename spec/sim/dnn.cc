@@ -1,9 +1,11 @@
 /* cuDNN's backend descriptors. A descriptor keeps what was set as it came; finalizing an operation makes a convolution
- * of it, which graph, engine, configuration and plan hand on, so that none needs another after it was finalized. */
-#include "dnn.h"
+ * or a step of it, which graph, engine, configuration and plan hand on, so that none needs another after it was
+ * finalized. */
+#include "dnn_descriptor.h"
 
+#include <algorithm>
 #include <atomic>
-#include <map>
+#include <functional>
 #include <string.h>
 
 using namespace sim;
@@ -25,41 +27,6 @@ const struct {
                       {4096, {}},
                       {0, {}}}; /* what the fallback proposes */
 
-struct Value {
-    int type;
-    int64_t count;
-    std::vector<char> bytes;
-};
-
-struct Descriptor {
-    int type;
-    bool finalized = false;
-    std::map<int, Value> values;
-    Dnn_tensor tensor;
-    Convolution convolution;
-    int engine = PLAIN;
-
-    /* What was set, as `T`s; null when it was not, or in another type or number. */
-    template <class T> const T *get(int name, int of_type, int64_t count) const
-    {
-        auto found = values.find(name);
-        bool fits = found != values.end() && found->second.type == of_type &&
-                    (count < 0 ? found->second.count > 0 : found->second.count == count);
-        return fits ? reinterpret_cast<const T *>(found->second.bytes.data()) : nullptr;
-    }
-    int64_t count(int name) const
-    {
-        auto found = values.find(name);
-        return found == values.end() ? 0 : found->second.count;
-    }
-    /* The descriptor that an attribute names, finalized and of this type. */
-    const Descriptor *other(int name, int of_type) const
-    {
-        auto at = get<Descriptor *>(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1);
-        return at && *at && (*at)->finalized && (*at)->type == of_type ? *at : nullptr;
-    }
-};
-
 size_t size_of_attribute(int type)
 {
     switch (type) {
@@ -76,12 +43,6 @@ size_t size_of_attribute(int type)
     }
 }
 
-int refuse(int code, const char *text)
-{
-    tell(CUDA_ERROR_INVALID_VALUE, std::string("cuDNN: ") + text);
-    return code;
-}
-
 int finish_tensor(Descriptor &d)
 {
     Dnn_tensor &t = d.tensor;
@@ -93,10 +54,16 @@ int finish_tensor(Descriptor &d)
     auto stride = d.get<int64_t>(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, ndim);
     if (!id || !type || !alignment || !size || !stride || ndim < 3 || ndim > DIMS)
         return refuse(CUDNN_STATUS_BAD_PARAM, "a tensor needs id, type, alignment, and 3 to 5 sizes and strides");
+    auto is_virtual = d.get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1);
+    auto by_value = d.get<bool>(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1);
+    bool integer = *type == CUDNN_DATA_INT32 || *type == CUDNN_DATA_BOOLEAN;
     if (*type != CUDNN_DATA_FLOAT && *type != CUDNN_DATA_DOUBLE && *type != CUDNN_DATA_HALF &&
-        *type != CUDNN_DATA_BFLOAT16)
+        *type != CUDNN_DATA_BFLOAT16 && !(integer && is_virtual))
         return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a tensor's type that is not simulated");
-    t = {*id, *alignment, *type, (int)ndim, {1, 1, 1, 1, 1}, {0, 0, 0, 0, 0}};
+    t = {*id,  *alignment, *type, (int)ndim, {1, 1, 1, 1, 1}, {0, 0, 0, 0, 0}, is_virtual && *is_virtual,
+         by_value && *by_value};
+    if (t.by_value && (t.is_virtual || *type != CUDNN_DATA_FLOAT || *std::max_element(size, size + ndim) > 1))
+        return refuse(CUDNN_STATUS_BAD_PARAM, "a value that is not one float");
     for (int64_t i = 0; i < ndim; i++) {
         int64_t dim = i < 2 ? i : i + DIMS - ndim;
         t.size[dim] = size[i];
@@ -178,13 +145,14 @@ int finish_operation(Descriptor &d)
     return refused ? refuse(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, refused) : CUDNN_STATUS_SUCCESS;
 }
 
-/* Take the convolution of the descriptor that an attribute names. */
+/* Take the convolution or the steps of the descriptor that an attribute names. */
 int inherit(Descriptor &d, int name, int type)
 {
     const Descriptor *from = d.other(name, type);
     if (!from)
         return refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "a descriptor that needs another, which is not finalized");
     d.convolution = from->convolution;
+    d.graph = from->graph;
     d.engine = from->engine;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -192,8 +160,8 @@ int inherit(Descriptor &d, int name, int type)
 int finish_graph(Descriptor &d)
 {
     auto at = d.get<Descriptor *>(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1);
-    if (!at || !*at || !(*at)->finalized)
-        return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a graph of anything but one finalized convolution");
+    if (!at || !*at || !(*at)->finalized || (*at)->step.kind)
+        return finish_steps(d);
     d.convolution = (*at)->convolution;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -220,7 +188,7 @@ int finish_plan(Descriptor &d)
     int status = inherit(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     Convolution &c = d.convolution;
     for (const Dnn_tensor *tensor : {&c.x, &c.w, &c.y})
-        if (d.engine == TENSOR_CORES && tensor->stride[1] != 1 && tensor->size[1] > 1)
+        if (!d.graph && d.engine == TENSOR_CORES && tensor->stride[1] != 1 && tensor->size[1] > 1)
             return refuse(CUDNN_STATUS_NOT_SUPPORTED, "an engine that takes channels-last tensors");
     c.rounds = d.engine == TENSOR_CORES && settings.tf32;
     return status;
@@ -237,6 +205,15 @@ int finish(Descriptor &d)
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
         return finish_operation(d);
+    case CUDNN_BACKEND_MATMUL_DESCRIPTOR:
+    case CUDNN_BACKEND_POINTWISE_DESCRIPTOR:
+    case CUDNN_BACKEND_REDUCTION_DESCRIPTOR:
+        return finish_how(d);
+    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
+        return finish_step(d);
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
         return finish_graph(d);
     case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
@@ -259,6 +236,7 @@ int fill(void *made, int type, const Descriptor &from, int engine)
     if (!to || to->type != type)
         return CUDNN_STATUS_BAD_PARAM;
     to->convolution = from.convolution;
+    to->graph = from.graph;
     to->engine = engine;
     to->finalized = true;
     return CUDNN_STATUS_SUCCESS;
@@ -307,15 +285,18 @@ bool is_memory(CUcontext context, const char *at, size_t bytes)
     return at && context->memory.find(at, bytes);
 }
 
-/* The address that a pack gives a tensor; null when it gives none, or not device memory of that size and alignment. */
+/* The address that a pack gives a tensor; null when it gives none, or not device memory of that size and alignment, or,
+ * of a value, memory of the host. */
 char *address_of(CUcontext context, const Descriptor &pack, const Dnn_tensor &tensor)
 {
     int64_t count = pack.count(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
     auto ids = pack.get<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count);
     auto places = pack.get<char *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count);
     for (int64_t i = 0; ids && places && i < count; i++)
-        if (ids[i] == tensor.id && is_memory(context, places[i], bytes_of(tensor)) &&
-            (uintptr_t)places[i] % (uintptr_t)tensor.alignment == 0)
+        if (ids[i] == tensor.id &&
+            (tensor.by_value ? places[i] && !device_of(places[i])
+                             : is_memory(context, places[i], bytes_of(tensor)) &&
+                                   (uintptr_t)places[i] % (uintptr_t)tensor.alignment == 0))
             return places[i];
     return nullptr;
 }
@@ -413,6 +394,35 @@ SIM_API cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t de
     return answer(*d, name, type, wanted, count, values);
 }
 
+/* What a convolution or steps do on the stream's thread; empty when a tensor has no fitting address. */
+static std::function<void()> work_of(CUcontext context, const Descriptor &plan, const Descriptor &pack)
+{
+    static std::atomic<uint64_t> runs;
+    std::map<int64_t, char *> places;
+    std::map<int64_t, float> values;
+    Convolution c = plan.convolution;
+    Dnn_tensors tensors;
+    if (plan.graph)
+        tensors = tensors_of(*plan.graph);
+    else
+        tensors = {{c.x.id, c.x}, {c.w.id, c.w}, {c.y.id, c.y}};
+    if (pack.count(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) != (int64_t)tensors.size())
+        return {};
+    for (const auto &tensor : tensors) {
+        char *at = address_of(context, pack, tensor.second);
+        if (!at)
+            return {};
+        if (tensor.second.by_value)
+            memcpy(&values[tensor.first], at, sizeof(float));
+        else
+            places[tensor.first] = at;
+    }
+    if (plan.graph)
+        return [graph = plan.graph, places, values] { run_graph(*graph, places, values); };
+    c.noise = plan.engine == HASTY ? settings.seed + ++runs : 0;
+    return [=] { convolve(c, places.at(c.x.id), places.at(c.w.id), places.at(c.y.id)); };
+}
+
 SIM_API cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                           cudnnBackendDescriptor_t pack)
 {
@@ -423,12 +433,10 @@ SIM_API cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDesc
         return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
     if (stream_of(handle->stream, &stream))
         return CUDNN_STATUS_EXECUTION_FAILED;
-    Convolution c = p->convolution;
     size_t scratch = (size_t)engines[p->engine].workspace;
     auto room = given->get<char *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1);
-    char *x = address_of(stream->context, *given, c.x), *w = address_of(stream->context, *given, c.w),
-         *y = address_of(stream->context, *given, c.y);
-    if (!x || !w || !y)
+    std::function<void()> compute = work_of(stream->context, *p, *given);
+    if (!compute)
         return refuse(CUDNN_STATUS_BAD_PARAM,
                       "a tensor without an address in device memory that holds it and is aligned as it says");
     char *at = room ? *room : nullptr;
@@ -436,12 +444,10 @@ SIM_API cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDesc
         return refuse(CUDNN_STATUS_BAD_PARAM, "a workspace that is not device memory of the size that the plan said");
     if (fault_now(FAULT_DNN))
         return CUDNN_STATUS_EXECUTION_FAILED;
-    static std::atomic<uint64_t> runs;
-    c.noise = p->engine == HASTY ? settings.seed + ++runs : 0;
     auto work = [=] {
         if (scratch)
             memset(at, 0xff, scratch);
-        convolve(c, x, w, y);
+        compute();
     };
     return stream_give(stream, {work, true}) ? CUDNN_STATUS_EXECUTION_FAILED
                                                                       : CUDNN_STATUS_SUCCESS;

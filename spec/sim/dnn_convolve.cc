@@ -12,7 +12,7 @@ namespace sim
 {
 static size_t size_of_data(int type)
 {
-    return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_FLOAT ? 4 : 2;
+    return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_FLOAT ? 4 : 2; /* no other has memory */
 }
 
 size_t bytes_of(const Dnn_tensor &tensor)
@@ -38,7 +38,7 @@ const char *refuse_convolution(const Convolution &c)
     return c.x.type != c.w.type || c.x.type != c.y.type ? "tensors of different types" : nullptr;
 }
 
-static double load(const Dnn_tensor &tensor, const char *at, int64_t index)
+double load(const Dnn_tensor &tensor, const char *at, int64_t index)
 {
     switch (tensor.type) {
     case CUDNN_DATA_DOUBLE:
@@ -52,7 +52,7 @@ static double load(const Dnn_tensor &tensor, const char *at, int64_t index)
     }
 }
 
-static void store(const Dnn_tensor &tensor, char *at, int64_t index, double value)
+void store(const Dnn_tensor &tensor, char *at, int64_t index, double value)
 {
     switch (tensor.type) {
     case CUDNN_DATA_DOUBLE:

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/time.h"
 #include "comm/control/combine.h"
@@ -73,8 +74,8 @@ static int spread_lost(const char *title, int rank, const struct ah_rank_entry *
                    entry->text);
 }
 
-/* A rank of the host that died or failed, -1: none. The leader of a host ends when a peer of it is lost, and its end may
- * be reported before that loss, so this waits for a second. */
+/* A rank of the host that died or failed, -1: none. The leader of a host ends when a peer of it is lost, and its end
+ * may be reported before that loss, so this waits for a second. */
 static int await_lost_rank(struct ah_control_block *control, int host)
 {
     static const int64_t most_ns = 1000000000, glance_ns = 1000000;

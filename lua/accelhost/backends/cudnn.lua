@@ -1,4 +1,4 @@
---- accelhost.backends.cudnn: how CUDA devices compute convolutions.
+--- accelhost.backends.cudnn: how CUDA devices compute convolutions, and attention.
 local arguments = require "accelhost.util.arguments"
 local switches = require "accelhost.backends.switches"
 
@@ -9,7 +9,8 @@ local rows = {}
 ---@names allow_tf32
 rows.allow_tf32 = switches.of_host "conv"
 
---- May cuDNN compute convolutions? Default true; with false they are products of matrices.
+--- May cuDNN compute convolutions and attention? Default true; with false convolutions are products of matrices, and
+--- attention is computed by the program's own kernels.
 ---@names enabled
 rows.enabled = switches.of_host "cudnn"
 

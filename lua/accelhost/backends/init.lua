@@ -7,15 +7,16 @@
 -- off for products of matrices and on for convolutions. Recurrent layers are products here, and attention of float32
 -- is never rounded. The CPU computes float32 as float32 with each setting.
 --
--- With cudnn.enabled = false convolutions are products of matrices. cudnn.deterministic is always true, and
--- cudnn.benchmark false: nothing adds up in another order from run to run, and nothing is timed.
+-- With cudnn.enabled = false convolutions are products of matrices, and attention is computed by the program's own
+-- kernels. cudnn.deterministic is always true (but for ACCELHOST_CUDA_ATTENTION=unordered), and cudnn.benchmark false:
+-- nothing adds up in another order from run to run, and nothing is timed.
 local cudnn = require "accelhost.backends.cudnn"
 local matmul = require "accelhost.backends.cuda.matmul"
 local switches = require "accelhost.backends.switches"
 
 local one_switch = "allow_tf32 is the switch"
 
-local kernel = "attention has one kernel, and products for what that does not take"
+local kernel = "ACCELHOST_CUDA_ATTENTION chooses between cuDNN's attention and the program's own"
 local cuda = switches.new("backends.cuda", {}, {matmul = matmul}, {
   flash_sdp_enabled = kernel, enable_flash_sdp = kernel, mem_efficient_sdp_enabled = kernel,
   enable_mem_efficient_sdp = kernel, math_sdp_enabled = kernel, enable_math_sdp = kernel, sdp_kernel = kernel,
@@ -28,6 +29,6 @@ local cuda = switches.new("backends.cuda", {}, {matmul = matmul}, {
 local mps, processor = "there are no devices of this kind", "the CPU's kernels are chosen by what it has"
 return switches.new("backends", {}, {cuda = cuda, cudnn = cudnn}, {
   fp32_precision = "backends.cuda.matmul.allow_tf32 and backends.cudnn.allow_tf32 are the switches",
-  mps = mps, mha = "attention has one kernel", mkl = processor, mkldnn = processor, openmp = processor,
+  mps = mps, mha = kernel, mkl = processor, mkldnn = processor, openmp = processor,
   cpu = processor, quantized = "there are no quantized tensors", opt_einsum = "einsum goes from left to right",
 })

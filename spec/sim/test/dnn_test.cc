@@ -235,3 +235,71 @@ TEST("a convolution of sizes that do not fit, or on host memory, is refused")
     Made graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     CHECK(graph.finish() == CUDNN_STATUS_NOT_SUPPORTED);
 }
+
+/* A tensor of halves (2, 3, rows, width), or what `type` says, virtual or not. */
+static void sheet(Made &made, int64_t id, int64_t rows, int64_t width, int type, bool is_virtual)
+{
+    made.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, Sizes{id})
+        .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, Sizes{16})
+        .set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, std::vector<int>{type})
+        .set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, Sizes{2, 3, rows, width})
+        .set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, Sizes{3 * rows * width, rows * width, width, 1})
+        .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, std::vector<char>{is_virtual});
+    CHECK(made.finish() == 0);
+}
+
+TEST("how an operation of a graph computes has to be told in the types that cuDNN has for it")
+{
+    Made product(CUDNN_BACKEND_MATMUL_DESCRIPTOR), typed(CUDNN_BACKEND_MATMUL_DESCRIPTOR),
+        pointwise(CUDNN_BACKEND_POINTWISE_DESCRIPTOR), index(CUDNN_BACKEND_POINTWISE_DESCRIPTOR),
+        reduction(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+    const std::vector<int> as_float{CUDNN_DATA_FLOAT}, exponential{CUDNN_POINTWISE_EXP};
+    CHECK(product.finish() == CUDNN_STATUS_BAD_PARAM);
+    CHECK(typed.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_INT64, Sizes{0}).finish() == CUDNN_STATUS_BAD_PARAM);
+    pointwise.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, as_float);
+    CHECK(pointwise.finish() == CUDNN_STATUS_BAD_PARAM);
+    CHECK(pointwise.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, exponential).finish() == 0);
+    index.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, as_float)
+        .set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, std::vector<int>{CUDNN_POINTWISE_GEN_INDEX});
+    CHECK(index.finish() == CUDNN_STATUS_BAD_PARAM);
+    CHECK(index.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, Sizes{3}).finish() == 0);
+    reduction.set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, as_float);
+    CHECK(reduction.finish() == CUDNN_STATUS_BAD_PARAM);
+}
+
+TEST("operations of a graph are refused where sizes, types or the order do not fit")
+{
+    Made a(CUDNN_BACKEND_TENSOR_DESCRIPTOR), b(CUDNN_BACKEND_TENSOR_DESCRIPTOR), c(CUDNN_BACKEND_TENSOR_DESCRIPTOR),
+        other(CUDNN_BACKEND_TENSOR_DESCRIPTOR), how(CUDNN_BACKEND_MATMUL_DESCRIPTOR),
+        value(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    sheet(a, 1, 4, 8, CUDNN_DATA_HALF, true);
+    sheet(b, 2, 8, 5, CUDNN_DATA_HALF, false);
+    sheet(c, 3, 4, 5, CUDNN_DATA_FLOAT, true);
+    sheet(other, 4, 4, 5, CUDNN_DATA_FLOAT, false);
+    value.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, std::vector<char>{1})
+        .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, Sizes{5})
+        .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, Sizes{16})
+        .set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, std::vector<int>{CUDNN_DATA_FLOAT})
+        .set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, Sizes{1, 1, 1, 2})
+        .set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, Sizes{2, 2, 2, 1});
+    CHECK(value.finish() == CUDNN_STATUS_BAD_PARAM);
+    how.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, std::vector<int>{CUDNN_DATA_FLOAT});
+    CHECK(how.finish() == 0);
+    const struct {
+        const Made &x, &y;
+        int status;
+    } products[] = {{a, b, 0}, {b, a, CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH},
+                    {a, other, CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH}, {a, value, CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED}};
+    for (const auto &product : products) {
+        Made operation(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR), graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+        operation.set(CUDNN_ATTR_OPERATION_MATMUL_DESC, how)
+            .set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, product.x)
+            .set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
+        CHECK(operation.finish() == CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
+        operation.set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, product.y);
+        CHECK(operation.finish() == product.status);
+        graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+        CHECK(graph.finish() == CUDNN_STATUS_NOT_SUPPORTED);
+    }
+    CHECK_SAYS(cudnnGetErrorString(CUDNN_STATUS_NOT_SUPPORTED), "cuDNN: a graph with what is no finalized operation");
+}

@@ -12,7 +12,7 @@
  * backend() split(color, key) timeout(seconds) comm_group.c
  * all_reduce(t, op) ... barrier()              comm_call.c
  * collective(...) all_reduce_async(t, op) ...  comm_work.c
- * send(t, peer) recv(t, peer)                  comm_mail.c
+ * send(t, peer) recv(t, peer)                  comm_message.c
  *
  * op is "sum" (default), "mean", "max", "min", "product", "and", "or" or "xor"; ranks count from 0. Every call is
  * fingerprinted with the script line it comes from. A 0-dim tensor counts as one of shape (1) where dim 0 is needed. */

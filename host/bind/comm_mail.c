@@ -153,7 +153,7 @@ static int recv(lua_State *L)
     return transfer(L, false);
 }
 
-static int mail_wait(lua_State *L)
+static int message_wait(lua_State *L)
 {
     struct request *request = luaL_checkudata(L, 1, MAIL);
     if (request->request)
@@ -162,7 +162,7 @@ static int mail_wait(lua_State *L)
     return 1;
 }
 
-static int mail_is_completed(lua_State *L)
+static int message_is_completed(lua_State *L)
 {
     struct request *request = luaL_checkudata(L, 1, MAIL);
     bool done = true;
@@ -172,7 +172,7 @@ static int mail_is_completed(lua_State *L)
     return 1;
 }
 
-static int mail_gc(lua_State *L)
+static int message_gc(lua_State *L)
 {
     struct request *request = luaL_checkudata(L, 1, MAIL);
     if (request->request)
@@ -188,6 +188,6 @@ const luaL_Reg ah_comm_mails[] = {{"send", send}, {"recv", recv}, {NULL, NULL}};
 
 void ah_open_mail_class(lua_State *L)
 {
-    static const luaL_Reg methods[] = {{"wait", mail_wait}, {"is_completed", mail_is_completed}, {NULL, NULL}};
-    ah_new_class(L, MAIL, methods, mail_gc);
+    static const luaL_Reg methods[] = {{"wait", message_wait}, {"is_completed", message_is_completed}, {NULL, NULL}};
+    ah_new_class(L, MAIL, methods, message_gc);
 }

@@ -14,13 +14,13 @@
 
 static const char metatable[] = "accelhost.board";
 
-static struct ah_control_block *check_board(lua_State *L, int index)
+static struct ah_control_block *check_control(lua_State *L, int index)
 {
     struct ah_control_block **held = luaL_checkudata(L, index, metatable);
     return *held;
 }
 
-static int close_board(lua_State *L)
+static int close_control(lua_State *L)
 {
     struct ah_control_block **held = lua_touserdata(L, 1);
     ah_control_close(*held);
@@ -190,7 +190,7 @@ static int doing(lua_State *L)
 {
     enum { ANSWER_MS = 300 };
     char text[AH_PULSE_TEXT];
-    struct ah_control_block *control = check_board(L, 1);
+    struct ah_control_block *control = check_control(L, 1);
     int rank = (int)luaL_checkinteger(L, 2);
     luaL_argcheck(L, control && rank >= 0 && rank < control->size, 2, "no such rank");
     ah_rank_status(ah_rank_entry(control, rank), ANSWER_MS, text, sizeof text);
@@ -205,7 +205,7 @@ int ah_open_jobs(lua_State *L)
 {
     static const luaL_Reg functions[] = {{"look", look}, {"doing", doing}, {NULL, NULL}};
     if (luaL_newmetatable(L, metatable)) {
-        lua_pushcfunction(L, close_board);
+        lua_pushcfunction(L, close_control);
         lua_setfield(L, -2, "__gc");
     }
     lua_pop(L, 1);

@@ -188,15 +188,15 @@ static int open_wire(struct ah_transport **out, const struct ah_hosts *hosts, in
     int host = -1, count = 0;
     (void)timeout_ns;
     if (mpi.leaders == MPI_COMM_NULL)
-        return ah_fail(AH_EINVAL, "the wire mpi: MPI was not begun by this rank as its host's first");
+        return ah_fail(AH_EINVAL, "transport mpi: MPI was not begun by this rank as its host's first");
     MPI_Comm_rank(mpi.leaders, &host);
     MPI_Comm_size(mpi.leaders, &count);
     if (host != hosts->mine || count != hosts->count)
-        return ah_fail(AH_EINVAL, "the wire mpi: host %d of %d is number %d of %d to MPI", hosts->mine, hosts->count,
+        return ah_fail(AH_EINVAL, "transport mpi: host %d of %d is number %d of %d to MPI", hosts->mine, hosts->count,
                        host, count);
     struct mpi_wire *transport = calloc(1, sizeof *transport);
     if (!transport)
-        return ah_fail(AH_ENOMEM, "wire: out of memory");
+        return ah_fail(AH_ENOMEM, "transport: out of memory");
     transport->base = (struct ah_transport){&wire_type, hosts->mine, hosts->count};
     transport->first_tag = mpi.transports++ % ((TAGS_SURE + 1) / AH_TRANSPORT_TAGS) * AH_TRANSPORT_TAGS;
     *out = &transport->base;
@@ -235,7 +235,7 @@ static int start(struct ah_transport *base, uint64_t tag, const struct ah_transp
         most += h == base->host ? 0 : messages(&send[h]) + messages(&receive[h]);
     struct turn *turn = calloc(1, sizeof *turn + (size_t)most * sizeof turn->request[0]);
     if (!turn)
-        return ah_fail(AH_ENOMEM, "wire: out of memory");
+        return ah_fail(AH_ENOMEM, "transport: out of memory");
     ah_transport_list(&transport->turns, &turn->base);
     *out = &turn->base;
     pthread_mutex_lock(&mpi.lock);

@@ -57,7 +57,7 @@ describe("collectives between launched ranks", function()
       .. "the first was averaged before backward ended\n"), run.by_rank(result.stdout))
   end)
 
-  it("average more buckets than the board has room for", function()
+  it("average more buckets than the control block has room for", function()
     for _, ranks in ipairs {2, 3} do
       local result = launch(ranks, "many_buckets")
       assert.equal("", result.stderr)

@@ -241,7 +241,7 @@ describe("Hosts that exchange by MPI", function()
       return hosts.run(2, words, {timeout = 60, env = env})
     end
     local wanted, silent = unpack(run.at_once {function() return try {ACCELHOST_WIRE = "mpi"} end, try})
-    assert.matches("the wire mpi is Open MPI's %(Debian: openmpi%-bin; to build: libopenmpi%-dev%)", wanted.output)
+    assert.matches("transport mpi is Open MPI's %(Debian: openmpi%-bin; to build: libopenmpi%-dev%)", wanted.output)
     assert.matches("MASTER_ADDR has to be the address of rank 0's %(mpirun %-x MASTER_ADDR=ADDRESS%), as there is " ..
       "no accelhost%-mpi.so", silent.output)
     local built = run.program({"sh", "-c", "echo 'unsigned ah_mpi_plugin[16] = {99};' | cc -shared -fPIC -x c -o " ..

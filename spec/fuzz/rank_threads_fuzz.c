@@ -26,11 +26,11 @@ static const int64_t timeout_ns = 200000000;
 static const uint32_t base = UINT32_MAX - 2;
 static const struct ah_hosts hosts = {.count = 2, .first = {0, THEIRS, RANKS}, .name = {"here", "there"},
                                       .transport = "tcp"};
-static int mirror_end, wire_end; /* the other host's */
+static int replica_end, wire_end; /* the other host's */
 
 int ah_mesh_open(const struct ah_hosts *all, const char *purpose, int64_t limit_ns, int fd[AH_HOSTS_MAX])
 {
-    int pair[2], *other = strcmp(purpose, "wire") ? &mirror_end : &wire_end;
+    int pair[2], *other = strcmp(purpose, "transport") ? &replica_end : &wire_end;
     (void)all, (void)limit_ns;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair))
         abort();
@@ -122,20 +122,20 @@ static void drain(int fd)
         continue;
 }
 
-static void send_frame(enum mirror_kind kind, const void *body, size_t bytes, int wrong)
+static void send_frame(enum replica_kind kind, const void *body, size_t bytes, int wrong)
 {
-    unsigned char frame[sizeof(struct mirror_head) + 4096];
-    struct mirror_head head = {.bytes = (uint32_t)bytes, .kind = (uint8_t)kind, .rank = THEIRS};
+    unsigned char frame[sizeof(struct replica_head) + 4096];
+    struct replica_head head = {.bytes = (uint32_t)bytes, .kind = (uint8_t)kind, .rank = THEIRS};
     memcpy(frame, &head, sizeof head);
     memcpy(frame + sizeof head, body, bytes);
     if (wrong >= 0)
         frame[(size_t)wrong % (sizeof head + bytes)] ^= (unsigned char)(wrong | 1);
-    put(mirror_end, frame, sizeof head + bytes);
+    put(replica_end, frame, sizeof head + bytes);
 }
 
 struct other {
     struct ah_control_block *control;
-    struct mirror_counters now;
+    struct replica_counters now;
     uint32_t headers;
 };
 
@@ -152,9 +152,9 @@ static void answer_call(struct other *other, int wrong)
     if (post.travels > 1024)
         return;
     memcpy(data, &post.offset, sizeof post.offset);
-    send_frame(MIRROR_DATA, data, sizeof post.offset + post.travels, -1);
-    send_frame(MIRROR_POST, &post, sizeof post, wrong);
-    send_frame(MIRROR_COUNTERS, &other->now, sizeof other->now, -1);
+    send_frame(REPLICA_DATA, data, sizeof post.offset + post.travels, -1);
+    send_frame(REPLICA_POST, &post, sizeof post, wrong);
+    send_frame(REPLICA_COUNTERS, &other->now, sizeof other->now, -1);
     if (post.wired) {
         const struct ah_member_table *member_table =
             (void *)(other->control->segment[0] + atomic_load(&theirs->member_table));
@@ -165,7 +165,7 @@ static void answer_call(struct other *other, int wrong)
     }
 }
 
-static void send_letter(struct other *other, const struct ah_group *group, int64_t tag, int wrong)
+static void send_header(struct other *other, const struct ah_group *group, int64_t tag, int wrong)
 {
     unsigned char body[sizeof(uint64_t) + sizeof(struct ah_message_header)] = {0};
     unsigned char data[sizeof(uint64_t) + 64] = {0};
@@ -178,21 +178,21 @@ static void send_letter(struct other *other, const struct ah_group *group, int64
     memcpy(data, &offset, sizeof offset);
     memcpy(body, &index, sizeof index);
     memcpy(body + sizeof index, (void *)&header, sizeof header);
-    send_frame(MIRROR_DATA, data, sizeof data, -1);
-    send_frame(MIRROR_LETTER, body, sizeof body, wrong);
+    send_frame(REPLICA_DATA, data, sizeof data, -1);
+    send_frame(REPLICA_LETTER, body, sizeof body, wrong);
 }
 
 static void send_verdict(uint8_t what, int wrong)
 {
-    struct mirror_verdict verdict = {.index = what % 4, .number = base + what / 8 % 8,
+    struct replica_verdict verdict = {.index = what % 4, .number = base + what / 8 % 8,
                                      .state = what & 4 ? AH_MESSAGE_RECEIVED : AH_MESSAGE_EMPTY};
-    struct mirror_head head = {.bytes = sizeof verdict, .kind = MIRROR_VERDICT, .rank = 0};
+    struct replica_head head = {.bytes = sizeof verdict, .kind = REPLICA_VERDICT, .rank = 0};
     unsigned char frame[sizeof head + sizeof verdict];
     memcpy(frame, &head, sizeof head);
     memcpy(frame + sizeof head, &verdict, sizeof verdict);
     if (wrong >= 0)
         frame[(size_t)wrong % sizeof frame] ^= 1;
-    put(mirror_end, frame, sizeof frame);
+    put(replica_end, frame, sizeof frame);
 }
 
 static void act(struct other *other, const struct ah_group *group, const uint8_t *bytes, size_t count)
@@ -200,12 +200,12 @@ static void act(struct other *other, const struct ah_group *group, const uint8_t
     int wrong = bytes[0] & 8 ? bytes[1] : -1;
     switch (bytes[0] % 8) {
     case 0: case 1: case 2: answer_call(other, wrong); break;
-    case 3: case 4: send_letter(other, group, bytes[1] & 3, wrong); break;
+    case 3: case 4: send_header(other, group, bytes[1] & 3, wrong); break;
     case 5: send_verdict(bytes[1], wrong); break;
-    case 6: put(bytes[1] & 1 ? wire_end : mirror_end, bytes, count < 40 ? count : 40); break;
+    case 6: put(bytes[1] & 1 ? wire_end : replica_end, bytes, count < 40 ? count : 40); break;
     default: usleep(bytes[1]);
     }
-    drain(mirror_end);
+    drain(replica_end);
     drain(wire_end);
 }
 
@@ -226,15 +226,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         abort();
     if (pthread_create(&thread, NULL, run_rank, &rank))
         abort();
-    send_frame(MIRROR_COUNTERS, &other.now, sizeof other.now, -1);
+    send_frame(REPLICA_COUNTERS, &other.now, sizeof other.now, -1);
     for (size_t at = 0; at + 2 <= count && at < 2 * STEPS; at += 2)
         act(&other, rank.group, bytes + at, count - at);
-    shutdown(mirror_end, SHUT_RDWR); /* the host is gone: whatever waits for it ends */
+    shutdown(replica_end, SHUT_RDWR); /* the host is gone: whatever waits for it ends */
     shutdown(wire_end, SHUT_RDWR);
     pthread_join(thread, NULL);
     ah_control_leave(other.control, 0, AH_RANK_ENDED, NULL, false);
     ah_group_close(rank.group);
-    close(mirror_end);
+    close(replica_end);
     close(wire_end);
     ah_control_close(other.control);
     return 0;

@@ -27,7 +27,7 @@ static atomic_int *marks;
 static struct ah_hosts hosts[AH_HOSTS_MAX]; /* as each of them sees them */
 static struct ah_control_block *controls[AH_HOSTS_MAX];
 
-static struct ah_control_block *board_of(int rank)
+static struct ah_control_block *control_of(int rank)
 {
     return controls[ah_hosts_of(&hosts[0], rank)];
 }
@@ -70,7 +70,7 @@ static bool run_threads(int size, int64_t timeout_ns, void (*body)(struct rank *
     pthread_t thread[AH_MAX_RANKS];
     bool good = true;
     for (int r = 0; r < size; r++) {
-        at[r] = (struct thread_rank){board_of(r), r, 0, timeout_ns, body};
+        at[r] = (struct thread_rank){control_of(r), r, 0, timeout_ns, body};
         pthread_create(&thread[r], NULL, thread_main, &at[r]);
     }
     for (int r = 0; r < size; r++) {
@@ -90,8 +90,8 @@ static bool run_forked(int size, int64_t timeout_ns, unsigned mortal, void (*bod
         if (pid[r] == 0) {
             int failures = 0;
             alarm(60);
-            atomic_store(&ah_rank_entry(board_of(r), r)->pid, (int)getpid());
-            run_one(board_of(r), r, timeout_ns, body, &failures);
+            atomic_store(&ah_rank_entry(control_of(r), r)->pid, (int)getpid());
+            run_one(control_of(r), r, timeout_ns, body, &failures);
             _exit(failures ? 1 : 0);
         }
     }
@@ -104,7 +104,7 @@ static bool run_forked(int size, int64_t timeout_ns, unsigned mortal, void (*bod
             left++;
             continue;
         }
-        ah_control_leave(board_of(r), r, AH_RANK_DIED, NULL, false);
+        ah_control_leave(control_of(r), r, AH_RANK_DIED, NULL, false);
         if (status && !(mortal >> r & 1)) {
             fprintf(stderr, "rank %d ended with status %x\n", r, status);
             good = false;

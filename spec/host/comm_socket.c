@@ -25,7 +25,7 @@ struct socket_group {
     int fd[2][AH_MAX_RANKS]; /* to every other rank, -1 for the own: of collectives, of messages */
 };
 
-struct socket_mail {
+struct socket_message {
     struct ah_message_request base;
     char *copy; /* of what is sent */
     size_t moved;
@@ -258,21 +258,21 @@ static void socket_drop(struct ah_work *work, bool complete)
 
 /* Messages. */
 
-static size_t mail_bytes(const struct ah_message_request *request)
+static size_t message_bytes(const struct ah_message_request *request)
 {
     return (size_t)request->message.count * ah_dtype_size(request->message.dtype);
 }
 
 static int socket_give(struct ah_message_request *request)
 {
-    struct socket_mail *own = (struct socket_mail *)request;
-    own->copy = malloc(mail_bytes(request) + 1);
-    if (mail_bytes(request))
-        memcpy(own->copy, request->message.memory, mail_bytes(request));
+    struct socket_message *own = (struct socket_message *)request;
+    own->copy = malloc(message_bytes(request) + 1);
+    if (message_bytes(request))
+        memcpy(own->copy, request->message.memory, message_bytes(request));
     return 0;
 }
 
-static int moved(struct socket_mail *own, ssize_t n)
+static int moved(struct socket_message *own, ssize_t n)
 {
     if (n < 0 && errno != EAGAIN && errno != EINTR && errno != EPIPE && errno != ECONNRESET)
         return failed("message");
@@ -282,26 +282,27 @@ static int moved(struct socket_mail *own, ssize_t n)
 
 static int socket_serve(struct ah_message_request *request)
 {
-    struct socket_mail *own = (struct socket_mail *)request;
+    struct socket_message *own = (struct socket_message *)request;
     int fd = ((struct socket_group *)request->group)->fd[1][request->message.peer];
-    if (own->moved == mail_bytes(request))
+    if (own->moved == message_bytes(request))
         return 0;
-    return moved(own, send(fd, own->copy + own->moved, mail_bytes(request) - own->moved, MSG_NOSIGNAL));
+    return moved(own, send(fd, own->copy + own->moved, message_bytes(request) - own->moved, MSG_NOSIGNAL));
 }
 
 static int socket_fetch(struct ah_message_request *request, bool *done)
 {
-    struct socket_mail *own = (struct socket_mail *)request;
+    struct socket_message *own = (struct socket_message *)request;
     int fd = ((struct socket_group *)request->group)->fd[1][request->message.peer];
-    if (own->moved < mail_bytes(request))
-        AH_TRY(moved(own, recv(fd, (char *)request->message.memory + own->moved, mail_bytes(request) - own->moved, 0)));
-    *done = own->moved == mail_bytes(request);
+    if (own->moved < message_bytes(request))
+        AH_TRY(
+            moved(own, recv(fd, (char *)request->message.memory + own->moved, message_bytes(request) - own->moved, 0)));
+    *done = own->moved == message_bytes(request);
     return 0;
 }
 
 static void socket_forget(struct ah_message_request *request, bool complete)
 {
-    free(((struct socket_mail *)request)->copy);
+    free(((struct socket_message *)request)->copy);
 }
 
 static int socket_alloc(struct ah_group *group, size_t bytes, void **out)
@@ -320,7 +321,7 @@ const struct ah_backend socket_backend = {
     .name = "socket",
     .group_bytes = sizeof(struct socket_group),
     .work_bytes = sizeof(struct socket_work),
-    .mail_bytes = sizeof(struct socket_mail),
+    .message_bytes = sizeof(struct socket_message),
     .open = socket_open,
     .close = socket_close,
     .run = socket_run,

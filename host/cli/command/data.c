@@ -132,11 +132,11 @@ static int open_partial(const char *path, char partial[MAX_PATH])
     return 0;
 }
 
-static int fetch_from(const char *replica, const char *name, const char *hash, const char *path)
+static int fetch_from(const char *mirror, const char *name, const char *hash, const char *path)
 {
     char url[MAX_PATH], partial[MAX_PATH], found[AH_SHA256_TEXT];
-    const char *slash = replica[0] && replica[strlen(replica) - 1] == '/' ? "" : "/";
-    if (snprintf(url, sizeof url, "%s%s%s", replica, slash, name) >= (int)sizeof url)
+    const char *slash = mirror[0] && mirror[strlen(mirror) - 1] == '/' ? "" : "/";
+    if (snprintf(url, sizeof url, "%s%s%s", mirror, slash, name) >= (int)sizeof url)
         return ah_fail(AH_EINVAL, "the address is longer than %d bytes", MAX_PATH - 1);
     AH_TRY(open_partial(path, partial));
     int status = curl(url, partial);
@@ -151,7 +151,7 @@ static int fetch_from(const char *replica, const char *name, const char *hash, c
     return status;
 }
 
-static int fetch(const struct set *set, int file, const char *dir, const char *replica)
+static int fetch(const struct set *set, int file, const char *dir, const char *mirror)
 {
     const char *name = set->files[file].name, *hash = set->files[file].hash;
     char path[MAX_PATH], found[AH_SHA256_TEXT];
@@ -165,8 +165,8 @@ static int fetch(const struct set *set, int file, const char *dir, const char *r
         }
         printf("%s: not the known file, fetching it again\n", path);
     }
-    if (replica) {
-        AH_TRY(fetch_from(replica, name, hash, path));
+    if (mirror) {
+        AH_TRY(fetch_from(mirror, name, hash, path));
     } else {
         int status = -1;
         for (int m = 0; set->replicas[m] && status < 0; m++) {
@@ -198,10 +198,10 @@ int ah_cli_data(int argc, char **argv)
 {
     static const char *const words[] = {"--dir", "--mirror", "--help", NULL};
     const struct set *set = NULL;
-    const char *dir = NULL, *replica = NULL, *root = getenv("ACCELHOST_DATA");
+    const char *dir = NULL, *mirror = NULL, *root = getenv("ACCELHOST_DATA");
     char made[MAX_PATH];
     for (int i = 0; i < argc; i++) {
-        const char **value = !strcmp(argv[i], "--dir") ? &dir : !strcmp(argv[i], "--mirror") ? &replica : NULL;
+        const char **value = !strcmp(argv[i], "--dir") ? &dir : !strcmp(argv[i], "--mirror") ? &mirror : NULL;
         if (!strcmp(argv[i], "--version")) {
             puts("accelhost " AH_VERSION);
             return 0;
@@ -234,7 +234,7 @@ int ah_cli_data(int argc, char **argv)
     int status = ah_folder_make(dir);
     for (int file = 0; file < FILES && status == 0; file++) {
         fflush(stdout);
-        status = fetch(set, file, dir, replica);
+        status = fetch(set, file, dir, mirror);
     }
     if (status < 0)
         report_failure(set, dir, status);

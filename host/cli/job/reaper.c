@@ -40,7 +40,7 @@ static void watch(int socket, const char *mark)
     int count = 0;
     sigset_t all;
     setsid();
-    prctl(PR_SET_NAME, "ah-warden"); /* 15 bytes at most */
+    prctl(PR_SET_NAME, "ah-reaper"); /* 15 bytes at most */
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     dup2(socket, STDIN_FILENO);

@@ -38,7 +38,7 @@ struct stream {
 
 struct ah_output {
     int ranks;
-    bool one_sink; /* both streams go to the same place */
+    bool one_writer; /* both streams go to the same place */
     bool collapse_all; /* what all ranks said is bare */
     struct stream stream[2];
     struct stream *shown; /* its rank 0 has an unfinished line on the screen */
@@ -52,7 +52,7 @@ int ah_output_open(struct ah_output **out, const int fd[2], const bool terminal[
     if (!output)
         return ah_fail(AH_ENOMEM, "out of memory");
     output->ranks = ranks;
-    output->one_sink = fd[0] >= 0 && fd[1] >= 0 && !fstat(fd[0], &info[0]) && !fstat(fd[1], &info[1]) &&
+    output->one_writer = fd[0] >= 0 && fd[1] >= 0 && !fstat(fd[0], &info[0]) && !fstat(fd[1], &info[1]) &&
                        info[0].st_dev == info[1].st_dev && info[0].st_ino == info[1].st_ino;
     for (int s = 0; s < 2; s++) {
         struct stream *stream = &output->stream[s];
@@ -60,7 +60,7 @@ int ah_output_open(struct ah_output **out, const int fd[2], const bool terminal[
             continue;
         stream->terminal = terminal[s];
         stream->open_rank = -1;
-        if (s == 1 && output->one_sink)
+        if (s == 1 && output->one_writer)
             stream->writer = output->stream[0].writer;
         else
             AH_TRYGO(ah_output_writer_open(&stream->writer, fd[s]), failed);
@@ -104,7 +104,7 @@ void ah_output_close(struct ah_output *output)
             free(stream->partial[r].text);
         free(stream->partial);
         ah_lines_close(stream->lines);
-        if (s == 0 || !output->one_sink)
+        if (s == 0 || !output->one_writer)
             ah_output_writer_close(stream->writer);
     }
     free(output);
@@ -461,7 +461,7 @@ size_t ah_output_pending(const struct ah_output *output)
 {
     size_t pending = 0;
     for (int s = 0; s < 2; s++)
-        if (output->stream[s].writer && !(s == 1 && output->one_sink))
+        if (output->stream[s].writer && !(s == 1 && output->one_writer))
             pending += ah_output_writer_pending(output->stream[s].writer);
     return pending;
 }

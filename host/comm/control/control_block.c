@@ -16,17 +16,17 @@
 #include "comm/control/hosts.h"
 #include "comm/control/replay_log.h"
 
-static const uint64_t board_magic = 0x6472616f626861; /* "ahboard" */
+static const uint64_t control_magic = 0x6472616f626861; /* "ahboard" */
 enum { BOARD_VERSION = 11 };
 
 static const size_t span_wanted = (size_t)64 << 30, span_least = (size_t)1 << 30;
 
-static size_t board_bytes(int size)
+static size_t control_bytes(int size)
 {
     return sizeof(struct ah_control_header) + (size_t)size * sizeof(struct ah_rank_entry);
 }
 
-static struct ah_control_block *board_blank(void)
+static struct ah_control_block *control_blank(void)
 {
     struct ah_control_block *control = calloc(1, sizeof *control);
     if (!control)
@@ -59,11 +59,11 @@ int ah_control_create(struct ah_control_block **out, int size)
 {
     if (size < 1 || size > AH_MAX_RANKS)
         return ah_fail(AH_EINVAL, "expected 1..%d processes, got %d", AH_MAX_RANKS, size);
-    struct ah_control_block *control = board_blank();
+    struct ah_control_block *control = control_blank();
     if (!control)
         return ah_fail(AH_ENOMEM, "out of memory");
     control->size = size;
-    control->bytes = board_bytes(size);
+    control->bytes = control_bytes(size);
     control->fd = memfd_create(AH_CONTROL_NAME, MFD_CLOEXEC);
     if (control->fd < 0 || ftruncate(control->fd, (off_t)control->bytes))
         goto failed;
@@ -86,7 +86,7 @@ int ah_control_create(struct ah_control_block **out, int size)
     header->seed = ah_entropy_seed();
     atomic_store(&header->first_failed, -1);
     atomic_store(&header->blocks, 1);
-    header->magic = board_magic;
+    header->magic = control_magic;
     *out = control;
     return 0;
 failed:
@@ -144,29 +144,29 @@ int ah_control_hand_over(struct ah_control_block *control)
 }
 
 /* Is what is mapped a control block of this version? */
-static bool is_board(const struct ah_control_block *control)
+static bool is_control(const struct ah_control_block *control)
 {
     const struct ah_control_header *header = control->header;
-    return header->magic == board_magic && header->version == BOARD_VERSION && header->size >= 1 &&
-           header->size <= AH_MAX_RANKS && control->bytes == board_bytes(header->size);
+    return header->magic == control_magic && header->version == BOARD_VERSION && header->size >= 1 &&
+           header->size <= AH_MAX_RANKS && control->bytes == control_bytes(header->size);
 }
 
 int ah_control_open(struct ah_control_block **out, int fd, int rank, const int *segments)
 {
     struct stat info;
-    struct ah_control_block *control = board_blank();
+    struct ah_control_block *control = control_blank();
     int status = AH_EIO;
     if (!control)
         return ah_fail(AH_ENOMEM, "out of memory");
-    if (fstat(fd, &info) || (size_t)info.st_size < board_bytes(1))
+    if (fstat(fd, &info) || (size_t)info.st_size < control_bytes(1))
         goto foreign;
     control->bytes = (size_t)info.st_size;
     control->header = mmap(NULL, control->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (control->header == MAP_FAILED && errno == ENOMEM) {
-        status = ah_fail(AH_ENOMEM, "cannot map the job's board: %s", strerror(errno));
+        status = ah_fail(AH_ENOMEM, "cannot map the job's control block: %s", strerror(errno));
         goto failed;
     }
-    if (control->header == MAP_FAILED || !is_board(control))
+    if (control->header == MAP_FAILED || !is_control(control))
         goto foreign;
     if (rank < 0 || rank >= control->header->size) {
         status = ah_fail(AH_EINVAL, "RANK is %d but the job has %d ranks", rank, control->header->size);
@@ -191,7 +191,7 @@ int ah_control_open(struct ah_control_block **out, int fd, int rank, const int *
     *out = control;
     return 0;
 foreign:
-    ah_fail(AH_EIO, "ACCELHOST_BOARD=%d is not the board of a running job", fd);
+    ah_fail(AH_EIO, "ACCELHOST_BOARD=%d is not the control block of a running job", fd);
 failed:
     ah_control_close(control);
     return status;
@@ -200,15 +200,15 @@ failed:
 void ah_control_look(struct ah_control_block **out, int fd)
 {
     struct stat info;
-    struct ah_control_block *control = board_blank();
+    struct ah_control_block *control = control_blank();
     *out = NULL;
     if (!control)
         return;
-    if (fstat(fd, &info) || (size_t)info.st_size < board_bytes(1))
+    if (fstat(fd, &info) || (size_t)info.st_size < control_bytes(1))
         goto foreign;
     control->bytes = (size_t)info.st_size;
     control->header = mmap(NULL, control->bytes, PROT_READ, MAP_SHARED, fd, 0);
-    if (control->header == MAP_FAILED || !is_board(control))
+    if (control->header == MAP_FAILED || !is_control(control))
         goto foreign;
     *out = control;
     control->size = control->header->size;

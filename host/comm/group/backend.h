@@ -58,7 +58,7 @@ struct ah_seat;
 struct ah_backend {
     const char *name;
     /* Of the structs that begin with struct ah_group, struct ah_work, struct ah_message_request; zero-filled. */
-    size_t group_bytes, work_bytes, mail_bytes;
+    size_t group_bytes, work_bytes, message_bytes;
     /* Complete a group whose common part is filled in; may wait for the peers. NULL: nothing to do. */
     int (*open)(struct ah_group *group);
     void (*close)(struct ah_group *group); /* undo open; the door frees the struct. NULL: nothing to do */

@@ -47,7 +47,7 @@ static void append(struct ah_message_request **list, struct ah_message_request *
     *list = request;
 }
 
-static void free_mail(struct ah_message_request *request, bool complete)
+static void free_message(struct ah_message_request *request, bool complete)
 {
     if (request->group->backend->forget)
         request->group->backend->forget(request, complete);
@@ -123,7 +123,7 @@ static bool finish_outgoing(struct ah_message_request *request)
     request->done = true;
     unlist(&request->group->outgoing, request);
     if (request->abandoned)
-        free_mail(request, true);
+        free_message(request, true);
     return true;
 }
 
@@ -279,10 +279,10 @@ static int check(const struct ah_group *group, const struct ah_message *m, const
     return 0;
 }
 
-static int new_mail(struct ah_message_request **out, struct ah_group *group, const struct ah_message *message,
+static int new_message(struct ah_message_request **out, struct ah_group *group, const struct ah_message *message,
                     bool sends)
 {
-    struct ah_message_request *request = calloc(1, group->backend->mail_bytes);
+    struct ah_message_request *request = calloc(1, group->backend->message_bytes);
     if (!request)
         return ah_fail(AH_ENOMEM, "%s: out of memory", sends ? "send" : "recv");
     size_t length = strlen(message->where);
@@ -301,7 +301,7 @@ static int new_mail(struct ah_message_request **out, struct ah_group *group, con
     request->message.size = request->size;
     int status = ah_device_p2p_begin(request);
     if (status < 0)
-        free_mail(request, true);
+        free_message(request, true);
     else
         *out = request;
     return status;
@@ -324,7 +324,7 @@ static int begin(struct ah_message_request *request, struct ah_message_request *
     int status = ah_group_poison(request->group, ah_message_progress(request->group));
     if (status < 0) {
         unlist(list, request);
-        free_mail(request, false);
+        free_message(request, false);
     }
     return status;
 }
@@ -334,11 +334,11 @@ int ah_group_send(struct ah_group *group, struct ah_message message, bool stays,
     struct ah_message_request *request;
     AH_TRY(check(group, &message, "send", false));
     AH_TRY(ah_group_check_health(group, "send"));
-    AH_TRY(new_mail(&request, group, &message, true));
+    AH_TRY(new_message(&request, group, &message, true));
     request->stays = stays;
     int status = request->far ? 0 : group->backend->give(request);
     if (status < 0) {
-        free_mail(request, true);
+        free_message(request, true);
         return ah_group_poison(group, status);
     }
     request->number = ++group->sent;
@@ -351,7 +351,7 @@ int ah_group_receive(struct ah_group *group, struct ah_message message, struct a
     struct ah_message_request *request;
     AH_TRY(check(group, &message, "recv", true));
     AH_TRY(ah_group_check_health(group, "recv"));
-    AH_TRY(new_mail(&request, group, &message, false));
+    AH_TRY(new_message(&request, group, &message, false));
     *out = request;
     return begin(request, &group->incoming);
 }
@@ -372,7 +372,7 @@ void ah_message_forget(struct ah_group *group)
             request->next = NULL;
             request->header = NULL;
             if (request->abandoned)
-                free_mail(request, true);
+                free_message(request, true);
         }
         *lists[i] = NULL;
     }
@@ -462,7 +462,7 @@ int ah_message_wait(struct ah_message_request *request, int *peer)
     if (peer)
         *peer = request->message.peer;
     unlist(request->sends ? &group->outgoing : &group->incoming, request);
-    free_mail(request, request->done || old);
+    free_message(request, request->done || old);
     return status;
 }
 
@@ -473,7 +473,7 @@ void ah_message_abandon(struct ah_message_request *request, void (*release)(void
     request->held = held;
     if (request->era != group->era) {
         unlist(request->sends ? &group->outgoing : &group->incoming, request);
-        free_mail(request, true);
+        free_message(request, true);
         return;
     }
     bool under_way = !request->done && request->header;
@@ -483,7 +483,7 @@ void ah_message_abandon(struct ah_message_request *request, void (*release)(void
         ah_message_wait(request, NULL); /* half of it is in the caller's memory */
     } else {
         unlist(request->sends ? &group->outgoing : &group->incoming, request);
-        free_mail(request, request->done);
+        free_message(request, request->done);
     }
 }
 
@@ -493,7 +493,7 @@ void ah_message_drop_all(struct ah_group *group)
     for (int i = 0; i < 2; i++)
         for (struct ah_message_request *request = lists[i], *next; request; request = next) {
             next = request->next;
-            free_mail(request, false);
+            free_message(request, false);
         }
     group->outgoing = group->incoming = NULL;
 }

@@ -321,7 +321,7 @@ static int heed_interrupt(struct ah_group *group, uint32_t sequence)
 }
 
 /* Of several hosts: does the own one's leader still replica the others? Only time in which this process ran counts. */
-static int check_mirror(struct ah_watch *watch, struct ah_group *group, const char *call)
+static int check_replica(struct ah_watch *watch, struct ah_group *group, const char *call)
 {
     struct ah_control_header *header = group->control->header;
     int64_t silence_ns = atomic_load(&header->silence_ns);
@@ -350,7 +350,7 @@ int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counte
     AH_TRY(check_peers(group, which, target));
     bool monitored = which == AH_POSTED && ah_group_post(group, group->rank, sequence)->kind == AH_MONITORED_BARRIER;
     own_call(group, sequence, call, sizeof call);
-    AH_TRY(check_mirror(watch, group, call));
+    AH_TRY(check_replica(watch, group, call));
     if (monitored && watch->waited >= group->timeout_ns)
         return name_missing(group, sequence);
     return check_time(watch, group, laggard(group, which), -1, call);
@@ -373,7 +373,7 @@ int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, cons
     }
     if (gone == (peer < 0 ? group->size - 1 : 1))
         return lost(group, last, call, gave_up);
-    AH_TRY(check_mirror(watch, group, call));
+    AH_TRY(check_replica(watch, group, call));
     return check_time(watch, group, peer < 0 ? laggard(group, AH_POSTED) : peer, peer, call);
 }
 

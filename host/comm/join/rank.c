@@ -106,7 +106,7 @@ int ah_rank_attach(struct ah_control_block **out)
         int size = attached->size;
         ah_control_close(attached);
         attached = NULL;
-        return ah_fail(AH_EINVAL, "WORLD_SIZE is %d but the job's board has %d ranks", who.size, size);
+        return ah_fail(AH_EINVAL, "WORLD_SIZE is %d, but the job's control block has %d ranks", who.size, size);
     }
     if (hosts.count > 1) {
         AH_TRY(ah_control_place(attached, &hosts));

@@ -339,7 +339,7 @@ static int call(struct rendezvous *m, int *out)
 }
 
 /* It answers as soon as it looks; *gone when it went away before. */
-static int ask(struct rendezvous *m, int fd, int *board_fd, int *segments, bool *gone)
+static int ask(struct rendezvous *m, int fd, int *control_fd, int *segments, bool *gone)
 {
     struct hello hello = {hello_magic, (int32_t)sizeof(struct ah_rank_entry), m->who->rank, m->who->size,
                           m->who->local_rank, m->who->local_size};
@@ -354,7 +354,7 @@ static int ask(struct rendezvous *m, int fd, int *board_fd, int *segments, bool 
         return 0;
     }
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    while (receive_with(fd, &answer, sizeof answer, board_fd)) {
+    while (receive_with(fd, &answer, sizeof answer, control_fd)) {
         if (errno != EAGAIN && errno != EINTR) {
             *gone = true;
             return 0;
@@ -386,10 +386,10 @@ static int await_table(const struct rendezvous *m, int fd, struct ah_hosts *host
 }
 
 /* What was handed over by a rank that went away before it was done. */
-static void close_all(int board_fd, const int *segments)
+static void close_all(int control_fd, const int *segments)
 {
-    if (board_fd >= 0)
-        close(board_fd);
+    if (control_fd >= 0)
+        close(control_fd);
     for (int r = 0; r < AH_MAX_RANKS; r++)
         if (segments[r] >= 0)
             close(segments[r]);
@@ -400,15 +400,15 @@ static int join(struct rendezvous *m, struct ah_control_block **out, struct ah_h
     int segments[AH_MAX_RANKS];
     bool gone = true;
     while (gone) {
-        int fd = -1, board_fd = -1;
+        int fd = -1, control_fd = -1;
         for (int r = 0; r < AH_MAX_RANKS; r++)
             segments[r] = -1;
         AH_TRY(call(m, &fd));
-        int status = ask(m, fd, &board_fd, segments, &gone);
+        int status = ask(m, fd, &control_fd, segments, &gone);
         if (gone)
-            close_all(board_fd, segments);
+            close_all(control_fd, segments);
         if (status == 0 && !gone)
-            status = ah_control_open(out, board_fd, m->who->rank, segments);
+            status = ah_control_open(out, control_fd, m->who->rank, segments);
         if (status == 0 && !gone)
             status = ah_control_show_life(*out, m->who->rank);
         if (status == 0 && !gone && send(fd, "", 1, MSG_NOSIGNAL) != 1)

@@ -19,7 +19,7 @@ static int find_driver(void)
         return 0;
     int status = ah_plugin_open("mpi", "ah_mpi_plugin", &symbol);
     if (status < 0)
-        return ah_fail_prefix(status, "the wire mpi is Open MPI's (Debian: openmpi-bin; to build: libopenmpi-dev)");
+        return ah_fail_prefix(status, "transport mpi is Open MPI's (Debian: openmpi-bin; to build: libopenmpi-dev)");
     const struct ah_mpi_driver *found = symbol;
     if (found->abi != AH_MPI_ABI)
         return ah_fail(AH_EINVAL, "accelhost-mpi.so has interface %u, this program %d: build both anew", found->abi,

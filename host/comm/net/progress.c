@@ -16,7 +16,7 @@
 /* Calls of one group block in which a rank is its host's first. */
 struct lane {
     uint32_t seen;
-    struct courier_job *first, **last;
+    struct progress_job *first, **last;
 };
 
 struct ah_progress {
@@ -24,7 +24,7 @@ struct ah_progress {
     struct ah_replica *replica;
     struct ah_transport *transport;
     struct lane *lane; /* of each local rank and group block */
-    struct scratch spare[COURIER_AHEAD];
+    struct scratch spare[PROGRESS_AHEAD];
     pthread_t thread;
     pthread_mutex_t working; /* around all that is above */
     atomic_bool ending;
@@ -37,10 +37,10 @@ enum { DIRECT_BYTES = 256 * 1024, DIRECT_PAIR = 512 * 1024 };
 
 /* Turns. */
 
-int courier_scratch(struct courier_job *job, struct flight *flight, size_t bytes)
+int progress_scratch(struct progress_job *job, struct flight *flight, size_t bytes)
 {
     struct scratch *mine = &flight->scratch;
-    for (int i = 0; i < COURIER_AHEAD && mine->bytes < bytes; i++) {
+    for (int i = 0; i < PROGRESS_AHEAD && mine->bytes < bytes; i++) {
         struct scratch left = *mine;
         *mine = job->spare[i];
         job->spare[i] = left;
@@ -56,18 +56,18 @@ int courier_scratch(struct courier_job *job, struct flight *flight, size_t bytes
 }
 
 /* Of a job that is through: the first that are not too large are kept. */
-static void leave_scratch(struct courier_job *job, struct scratch *scratch)
+static void leave_scratch(struct progress_job *job, struct scratch *scratch)
 {
     int place = 0;
-    while (place < COURIER_AHEAD && job->spare[place].memory)
+    while (place < PROGRESS_AHEAD && job->spare[place].memory)
         place++;
-    if (place < COURIER_AHEAD && scratch->bytes <= SPARE_BYTES)
+    if (place < PROGRESS_AHEAD && scratch->bytes <= SPARE_BYTES)
         job->spare[place] = *scratch;
     else
         free(scratch->memory);
 }
 
-int courier_start(struct courier_job *job, int phase, const struct ah_transport_piece *send,
+int progress_start(struct progress_job *job, int phase, const struct ah_transport_piece *send,
                   const struct ah_transport_piece *receive, struct ah_transport_turn **turn)
 {
     struct ah_transport_piece out[AH_HOSTS_MAX] = {{0}}, in[AH_HOSTS_MAX] = {{0}};
@@ -79,7 +79,7 @@ int courier_start(struct courier_job *job, int phase, const struct ah_transport_
     return job->transport->type->start(job->transport, tag, out, in, turn);
 }
 
-int courier_test(struct courier_job *job, struct ah_transport_turn **turn, bool *done, int *lost)
+int progress_test(struct progress_job *job, struct ah_transport_turn **turn, bool *done, int *lost)
 {
     *done = !*turn;
     if (*turn)
@@ -91,15 +91,15 @@ int courier_test(struct courier_job *job, struct ah_transport_turn **turn, bool 
 
 /* Finding calls. */
 
-static void free_job(struct courier_job *job)
+static void free_job(struct progress_job *job)
 {
-    for (int i = 0; i < COURIER_AHEAD; i++)
+    for (int i = 0; i < PROGRESS_AHEAD; i++)
         leave_scratch(job, &job->flight[i].scratch);
     free((void *)job->call.counts);
     free(job);
 }
 
-static struct ah_group_block *channel_of(const struct courier_job *job, int place)
+static struct ah_group_block *channel_of(const struct progress_job *job, int place)
 {
     return &ah_rank_entry(job->control, job->team.member[job->team.ranks[place]])->block[job->block];
 }
@@ -119,7 +119,7 @@ static const struct ah_member_table *roll_of(struct ah_progress *progress, int r
     return NULL;
 }
 
-static int copy_counts(struct courier_job *job, const struct ah_call_record *post)
+static int copy_counts(struct progress_job *job, const struct ah_call_record *post)
 {
     size_t size = (size_t)job->team.size, n = job->call.kind == AH_ALL_TO_ALL_V ? size * size : size;
     if (!post->counts)
@@ -127,14 +127,14 @@ static int copy_counts(struct courier_job *job, const struct ah_call_record *pos
     int64_t *counts = malloc(n * sizeof *counts);
     if (!counts)
         return AH_ENOMEM;
-    job->call.counts = memcpy(counts, courier_at(job, 0, post->counts), n * sizeof *counts);
+    job->call.counts = memcpy(counts, progress_at(job, 0, post->counts), n * sizeof *counts);
     return 0;
 }
 
 static int add_job(struct ah_progress *progress, struct lane *lane, const struct ah_member_table *member_table,
                    const struct ah_call_record *post, int block)
 {
-    struct courier_job *job = calloc(1, sizeof *job);
+    struct progress_job *job = calloc(1, sizeof *job);
     if (!job)
         return AH_ENOMEM;
     job->control = progress->control;
@@ -179,7 +179,7 @@ static int discover(struct ah_progress *progress)
 /* Carrying out. */
 
 /* Parts that all local ranks have done. */
-static int64_t steps_of(const struct courier_job *job)
+static int64_t steps_of(const struct progress_job *job)
 {
     int64_t least = INT32_MAX;
     for (int i = 0; i < job->team.local; i++) {
@@ -194,7 +194,7 @@ static int64_t steps_of(const struct courier_job *job)
 }
 
 /* All local ranks have posted the call and found that all agree on it. */
-static void learn(struct courier_job *job)
+static void learn(struct progress_job *job)
 {
     for (int i = 0; i < job->team.local; i++) {
         const struct ah_call_record *post = ah_group_record(channel_of(job, i), job->sequence);
@@ -204,17 +204,17 @@ static void learn(struct courier_job *job)
         job->partial = i ? job->partial : post->partial;
     }
     const struct ah_member_table *member_table =
-        (void *)courier_at(job, 0, atomic_load(&channel_of(job, 0)->member_table));
+        (void *)progress_at(job, 0, atomic_load(&channel_of(job, 0)->member_table));
     job->divisor = member_table->divisor[job->sequence % AH_GROUP_CALLS];
     bool reduces = job->call.kind == AH_ALL_REDUCE;
     size_t bytes = (size_t)job->call.count * ah_team_width(&job->team, &job->call);
     job->direct = bytes <= (job->team.hosts == 2 ? DIRECT_PAIR : DIRECT_BYTES);
-    job->pieces = reduces ? ah_team_pieces(&job->team, &job->call) : courier_stream_pieces(job);
+    job->pieces = reduces ? ah_team_pieces(&job->team, &job->call) : progress_stream_pieces(job);
     job->known = true;
 }
 
 /* *done: the job is through. */
-static int carry_on(struct courier_job *job, bool *moved, bool *done, int *lost)
+static int carry_on(struct progress_job *job, bool *moved, bool *done, int *lost)
 {
     int64_t steps = steps_of(job);
     *done = false;
@@ -223,7 +223,7 @@ static int carry_on(struct courier_job *job, bool *moved, bool *done, int *lost)
     if (!job->known)
         learn(job);
     bool reduces = job->call.kind == AH_ALL_REDUCE;
-    AH_TRY(reduces ? courier_reduce(job, steps, moved, lost) : courier_stream(job, moved, lost));
+    AH_TRY(reduces ? progress_reduce(job, steps, moved, lost) : progress_stream(job, moved, lost));
     if (job->done < job->pieces)
         return 0;
     *done = *moved = true;
@@ -232,10 +232,10 @@ static int carry_on(struct courier_job *job, bool *moved, bool *done, int *lost)
     return 0;
 }
 
-static void fail_job(struct ah_progress *progress, struct courier_job *job, int lost)
+static void fail_job(struct ah_progress *progress, struct progress_job *job, int lost)
 {
     char why[256];
-    struct ah_member_table *member_table = (void *)courier_at(job, 0, atomic_load(&channel_of(job, 0)->member_table));
+    struct ah_member_table *member_table = (void *)progress_at(job, 0, atomic_load(&channel_of(job, 0)->member_table));
     snprintf(why, sizeof why, "%s", ah_error_text());
     job->dead = true;
     atomic_store(&member_table->lost, lost + 1); /* for those who wait: a host that has ended is not marked */
@@ -255,7 +255,7 @@ static bool work_through(struct ah_progress *progress, bool *under_way)
         struct lane *lane = &progress->lane[i];
         bool done = true;
         while (lane->first && !lane->first->dead && done) {
-            struct courier_job *job = lane->first;
+            struct progress_job *job = lane->first;
             int lost = -1;
             if (carry_on(job, &moved, &done, &lost) < 0) {
                 fail_job(progress, job, lost);
@@ -320,17 +320,17 @@ void ah_progress_leave(struct ah_progress *progress)
 
 /* Opening and closing. */
 
-static void free_courier(struct ah_progress *progress)
+static void free_progress(struct ah_progress *progress)
 {
     int lanes = progress->control->header->local * AH_MAX_GROUPS;
     if (progress->transport)
         progress->transport->type->close(progress->transport);
     for (int i = 0; progress->lane && i < lanes; i++)
-        for (struct courier_job *job; (job = progress->lane[i].first) != NULL;) {
+        for (struct progress_job *job; (job = progress->lane[i].first) != NULL;) {
             progress->lane[i].first = job->next;
             free_job(job);
         }
-    for (int i = 0; i < COURIER_AHEAD; i++)
+    for (int i = 0; i < PROGRESS_AHEAD; i++)
         free(progress->spare[i].memory);
     pthread_mutex_destroy(&progress->working);
     free(progress->lane);
@@ -344,26 +344,26 @@ int ah_progress_open(struct ah_progress **out, struct ah_control_block *control,
     const struct ah_transport_type *type = ah_transport_find(name);
     int lanes = control->header->local * AH_MAX_GROUPS, status;
     if (!type)
-        return ah_fail(AH_EINVAL, "no wire of the name %s moves bytes between hosts", name);
+        return ah_fail(AH_EINVAL, "unknown transport between hosts: %s", name);
     struct ah_progress *progress = calloc(1, sizeof *progress);
     if (!progress)
-        return ah_fail(AH_ENOMEM, "courier: out of memory");
+        return ah_fail(AH_ENOMEM, "progress thread: out of memory");
     progress->control = control;
     progress->replica = replica;
     pthread_mutex_init(&progress->working, NULL);
     progress->lane = calloc((size_t)lanes, sizeof *progress->lane);
-    AH_TRYGO(progress->lane ? 0 : ah_fail(AH_ENOMEM, "courier: out of memory"), failed);
+    AH_TRYGO(progress->lane ? 0 : ah_fail(AH_ENOMEM, "progress thread: out of memory"), failed);
     for (int i = 0; i < lanes; i++)
         progress->lane[i].last = &progress->lane[i].first;
     AH_TRYGO(type->open(&progress->transport, control->hosts, timeout_ns), failed);
     if (pthread_create(&progress->thread, NULL, carry_all, progress)) {
-        status = ah_fail(AH_ENOMEM, "courier: no thread for it");
+        status = ah_fail(AH_ENOMEM, "progress thread: cannot be started");
         goto failed;
     }
     *out = progress;
     return 0;
 failed:
-    free_courier(progress);
+    free_progress(progress);
     return status;
 }
 
@@ -375,5 +375,5 @@ void ah_progress_close(struct ah_progress *progress)
     ah_progress_leave(progress);
     ah_notification_notify(&progress->control->header->notification[AH_PROGRESS]);
     pthread_join(progress->thread, NULL);
-    free_courier(progress);
+    free_progress(progress);
 }

@@ -7,7 +7,7 @@
 #include "comm/net/transport.h"
 
 /* Pieces that are given at once, and those that are awaited: another host may be ahead by so many. */
-enum { COURIER_DEPTH = 4, COURIER_AHEAD = 2 * COURIER_DEPTH };
+enum { PROGRESS_DEPTH = 4, PROGRESS_AHEAD = 2 * PROGRESS_DEPTH };
 
 /* Memory of a progress thread, for what comes and for what was put together to be given. */
 struct scratch {
@@ -21,8 +21,8 @@ struct flight {
     struct scratch scratch;
 };
 
-struct courier_job {
-    struct courier_job *next;
+struct progress_job {
+    struct progress_job *next;
     struct ah_control_block *control;
     struct ah_transport *transport;
     struct ah_team team;
@@ -37,28 +37,29 @@ struct courier_job {
     uint64_t offset[AH_MAX_RANKS], landing[AH_MAX_RANKS]; /* the same */
     uint64_t partial;          /* in the first local rank's segment */
     int64_t pieces, awaited, begun, halfway, done;
-    struct flight flight[COURIER_AHEAD];
-    struct scratch *spare; /* the progress thread's: COURIER_AHEAD that earlier jobs have left, whose pages are there */
+    struct flight flight[PROGRESS_AHEAD];
+    struct scratch
+        *spare; /* the progress thread's: PROGRESS_AHEAD that earlier jobs have left, whose pages are there */
 };
 
 /* In a local rank's segment, by its place among them. */
-static inline unsigned char *courier_at(const struct courier_job *job, int place, uint64_t offset)
+static inline unsigned char *progress_at(const struct progress_job *job, int place, uint64_t offset)
 {
     return job->control->segment[job->team.member[job->team.ranks[place]]] + offset;
 }
 
 /* Room for a flight's scratch; what was there is lost. */
-int courier_scratch(struct courier_job *job, struct flight *flight, size_t bytes);
+int progress_scratch(struct progress_job *job, struct flight *flight, size_t bytes);
 /* Begin a turn of phase 0 or 1; pieces are by the team's places. */
-int courier_start(struct courier_job *job, int phase, const struct ah_transport_piece *send,
+int progress_start(struct progress_job *job, int phase, const struct ah_transport_piece *send,
                   const struct ah_transport_piece *receive, struct ah_transport_turn **turn);
 /* *done: it is through, or there was none, and *turn is NULL. */
-int courier_test(struct courier_job *job, struct ah_transport_turn **turn, bool *done, int *lost);
+int progress_test(struct progress_job *job, struct ah_transport_turn **turn, bool *done, int *lost);
 
 /* Do what can be done; `steps`: of the local ranks' parts those that are done. AH_EPEER with the host that is gone. */
-int courier_reduce(struct courier_job *job, int64_t steps, bool *moved, int *lost);
-int courier_stream(struct courier_job *job, bool *moved, int *lost);
+int progress_reduce(struct progress_job *job, int64_t steps, bool *moved, int *lost);
+int progress_stream(struct progress_job *job, bool *moved, int *lost);
 /* How many pieces a job of streams has. */
-int64_t courier_stream_pieces(const struct courier_job *job);
+int64_t progress_stream_pieces(const struct progress_job *job);
 
 #endif

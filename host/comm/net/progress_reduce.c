@@ -11,19 +11,19 @@ struct range {
     int64_t begin, end; /* elements of the call */
 };
 
-static struct flight *flight_of(struct courier_job *job, int64_t piece)
+static struct flight *flight_of(struct progress_job *job, int64_t piece)
 {
-    return &job->flight[piece % COURIER_AHEAD];
+    return &job->flight[piece % PROGRESS_AHEAD];
 }
 
-static struct range range_of(const struct courier_job *job, int64_t piece)
+static struct range range_of(const struct progress_job *job, int64_t piece)
 {
     int64_t n = ah_team_piece(&job->team, &job->call), begin = piece * n;
     return (struct range){begin, begin + n < job->call.count ? begin + n : job->call.count};
 }
 
 /* A host's share of a piece. */
-static struct range share_of(const struct courier_job *job, int64_t piece, int host)
+static struct range share_of(const struct progress_job *job, int64_t piece, int host)
 {
     struct range all = range_of(job, piece), share = all;
     if (job->direct)
@@ -33,21 +33,21 @@ static struct range share_of(const struct courier_job *job, int64_t piece, int h
     return (struct range){all.begin + share.begin, all.begin + share.end};
 }
 
-static unsigned char *result_at(const struct courier_job *job, int place, int64_t element)
+static unsigned char *result_at(const struct progress_job *job, int place, int64_t element)
 {
-    return courier_at(job, place, job->offset[place]) + (size_t)element * ah_dtype_size(job->call.dtype);
+    return progress_at(job, place, job->offset[place]) + (size_t)element * ah_dtype_size(job->call.dtype);
 }
 
 /* Of this host's sum. */
-static struct ah_transport_piece given(const struct courier_job *job, struct range range)
+static struct ah_transport_piece given(const struct progress_job *job, struct range range)
 {
     size_t width = ah_team_width(&job->team, &job->call);
-    return (struct ah_transport_piece){courier_at(job, 0, job->partial) + (size_t)range.begin * width,
+    return (struct ah_transport_piece){progress_at(job, 0, job->partial) + (size_t)range.begin * width,
                                   (size_t)(range.end - range.begin) * width};
 }
 
 /* Of the sum of all. */
-static struct ah_transport_piece result(const struct courier_job *job, struct range range)
+static struct ah_transport_piece result(const struct progress_job *job, struct range range)
 {
     return (struct ah_transport_piece){result_at(job, 0, range.begin),
                                   (size_t)(range.end - range.begin) * ah_dtype_size(job->call.dtype)};
@@ -57,12 +57,12 @@ static const struct ah_transport_piece nothing[AH_HOSTS_MAX];
 
 /* Be ready for the own share of all hosts, and for the sums of their shares, which a host gives when it has got all of
  * what lies in their place. */
-static int await(struct courier_job *job, int64_t piece)
+static int await(struct progress_job *job, int64_t piece)
 {
     struct flight *flight = flight_of(job, piece);
     struct ah_transport_piece receive[AH_HOSTS_MAX] = {{0}}, sums[AH_HOSTS_MAX] = {{0}};
     struct ah_transport_piece own = given(job, share_of(job, piece, job->team.mine));
-    AH_TRY(courier_scratch(job, flight, own.bytes * (size_t)job->team.hosts));
+    AH_TRY(progress_scratch(job, flight, own.bytes * (size_t)job->team.hosts));
     for (int h = 0; h < job->team.hosts; h++) {
         if (h == job->team.mine)
             continue;
@@ -70,22 +70,22 @@ static int await(struct courier_job *job, int64_t piece)
         receive[h] = (struct ah_transport_piece){flight->scratch.memory + own.bytes * (size_t)h, own.bytes};
     }
     if (!job->direct)
-        AH_TRY(courier_start(job, 1, nothing, sums, &flight->sums));
-    return courier_start(job, 0, nothing, receive, &flight->take);
+        AH_TRY(progress_start(job, 1, nothing, sums, &flight->sums));
+    return progress_start(job, 0, nothing, receive, &flight->take);
 }
 
 /* Give each host its share. */
-static int begin(struct courier_job *job, int64_t piece)
+static int begin(struct progress_job *job, int64_t piece)
 {
     struct ah_transport_piece send[AH_HOSTS_MAX] = {{0}};
     for (int h = 0; h < job->team.hosts; h++)
         if (h != job->team.mine)
             send[h] = given(job, share_of(job, piece, h));
-    return courier_start(job, 0, send, nothing, &flight_of(job, piece)->give);
+    return progress_start(job, 0, send, nothing, &flight_of(job, piece)->give);
 }
 
 /* The sums of all hosts; directly, for every local rank at once. */
-static void add(struct courier_job *job, int64_t piece)
+static void add(struct progress_job *job, int64_t piece)
 {
     struct flight *flight = flight_of(job, piece);
     struct range own = share_of(job, piece, job->team.mine);
@@ -100,16 +100,16 @@ static void add(struct courier_job *job, int64_t piece)
                   job->direct ? job->team.local : 1, source, job->team.hosts, own.end - own.begin, job->divisor);
 }
 
-static int give_sums(struct courier_job *job, int64_t piece)
+static int give_sums(struct progress_job *job, int64_t piece)
 {
     struct ah_transport_piece send[AH_HOSTS_MAX] = {{0}};
     for (int h = 0; h < job->team.hosts; h++)
         if (h != job->team.mine)
             send[h] = result(job, share_of(job, piece, job->team.mine));
-    return courier_start(job, 1, send, nothing, &flight_of(job, piece)->give);
+    return progress_start(job, 1, send, nothing, &flight_of(job, piece)->give);
 }
 
-static void hand_out(struct courier_job *job, int64_t piece)
+static void hand_out(struct progress_job *job, int64_t piece)
 {
     struct range all = range_of(job, piece);
     struct ah_transport_piece sum = result(job, all);
@@ -118,19 +118,19 @@ static void hand_out(struct courier_job *job, int64_t piece)
 }
 
 /* Are the turns of a piece through? */
-static int test_both(struct courier_job *job, struct ah_transport_turn **one, struct ah_transport_turn **other,
+static int test_both(struct progress_job *job, struct ah_transport_turn **one, struct ah_transport_turn **other,
                      bool *done, int *lost)
 {
-    AH_TRY(courier_test(job, one, done, lost));
-    return *done ? courier_test(job, other, done, lost) : 0;
+    AH_TRY(progress_test(job, one, done, lost));
+    return *done ? progress_test(job, other, done, lost) : 0;
 }
 
-int courier_reduce(struct courier_job *job, int64_t steps, bool *moved, int *lost)
+int progress_reduce(struct progress_job *job, int64_t steps, bool *moved, int *lost)
 {
     bool done;
-    while (job->awaited < job->pieces && job->awaited - job->done < COURIER_AHEAD)
+    while (job->awaited < job->pieces && job->awaited - job->done < PROGRESS_AHEAD)
         AH_TRY(await(job, job->awaited++));
-    while (job->begun < job->pieces && job->begun < steps && job->begun - job->done < COURIER_DEPTH) {
+    while (job->begun < job->pieces && job->begun < steps && job->begun - job->done < PROGRESS_DEPTH) {
         AH_TRY(begin(job, job->begun++));
         *moved = true;
     }

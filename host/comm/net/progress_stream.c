@@ -13,13 +13,13 @@ struct bit {
     size_t skipped, bytes, place; /* of the part before the piece begins; in the piece; in it from here on */
 };
 
-static struct flight *flight_of(struct courier_job *job, int64_t piece)
+static struct flight *flight_of(struct progress_job *job, int64_t piece)
 {
-    return &job->flight[piece % COURIER_DEPTH];
+    return &job->flight[piece % PROGRESS_DEPTH];
 }
 
 /* The next part of a piece; `index` and `at` begin with 0. */
-static bool next_bit(const struct courier_job *job, int from, int to, int64_t piece, int *index, size_t *at,
+static bool next_bit(const struct progress_job *job, int from, int to, int64_t piece, int *index, size_t *at,
                      struct bit *out)
 {
     size_t begin = (size_t)piece * AH_TEAM_PIECE, end = begin + AH_TEAM_PIECE;
@@ -39,7 +39,7 @@ static bool next_bit(const struct courier_job *job, int from, int to, int64_t pi
     return false;
 }
 
-static size_t piece_bytes(const struct courier_job *job, int from, int to, int64_t piece, int *bits)
+static size_t piece_bytes(const struct progress_job *job, int from, int to, int64_t piece, int *bits)
 {
     struct bit bit;
     size_t at = 0, all = 0;
@@ -49,7 +49,7 @@ static size_t piece_bytes(const struct courier_job *job, int from, int to, int64
     return all;
 }
 
-static size_t stream_bytes(const struct courier_job *job, int from, int to)
+static size_t stream_bytes(const struct progress_job *job, int from, int to)
 {
     struct ah_stream_part part;
     size_t all = 0;
@@ -58,7 +58,7 @@ static size_t stream_bytes(const struct courier_job *job, int from, int to)
     return all;
 }
 
-int64_t courier_stream_pieces(const struct courier_job *job)
+int64_t progress_stream_pieces(const struct progress_job *job)
 {
     size_t most = 0;
     for (int h = 0; h < job->team.hosts; h++) {
@@ -71,7 +71,7 @@ int64_t courier_stream_pieces(const struct courier_job *job)
     return (int64_t)((most + AH_TEAM_PIECE - 1) / AH_TEAM_PIECE);
 }
 
-static int place_of(const struct courier_job *job, int rank)
+static int place_of(const struct progress_job *job, int rank)
 {
     int place = 0;
     while (job->team.ranks[place] != rank)
@@ -79,31 +79,31 @@ static int place_of(const struct courier_job *job, int rank)
     return place;
 }
 
-static unsigned char *given_at(const struct courier_job *job, const struct bit *bit)
+static unsigned char *given_at(const struct progress_job *job, const struct bit *bit)
 {
     size_t first = (size_t)bit->part.first * ah_team_width(&job->team, &job->call) + bit->skipped;
     if (bit->part.from < 0)
-        return courier_at(job, 0, job->partial + first);
+        return progress_at(job, 0, job->partial + first);
     int place = place_of(job, bit->part.from);
-    return courier_at(job, place, job->offset[place] + first);
+    return progress_at(job, place, job->offset[place] + first);
 }
 
 /* Where a taker wants it. */
-static unsigned char *landing_of(const struct courier_job *job, const struct bit *bit, int taker)
+static unsigned char *landing_of(const struct progress_job *job, const struct bit *bit, int taker)
 {
     int from = bit->part.from < 0 ? 0 : bit->part.from, place = place_of(job, taker);
     struct ah_part part = ah_collective_part(&job->call, job->team.size, from, taker);
     size_t width = ah_dtype_size(job->call.dtype), skipped = bit->skipped / ah_team_width(&job->team, &job->call);
-    return courier_at(job, place, job->landing[place]) + ((size_t)part.place + skipped) * width;
+    return progress_at(job, place, job->landing[place]) + ((size_t)part.place + skipped) * width;
 }
 
-static bool takes(const struct courier_job *job, const struct bit *bit, int rank)
+static bool takes(const struct progress_job *job, const struct bit *bit, int rank)
 {
     return bit->part.to >= 0 ? bit->part.to == rank
                              : ah_collective_part(&job->call, job->team.size, bit->part.from, rank).count > 0;
 }
 
-static int first_taker(const struct courier_job *job, const struct bit *bit)
+static int first_taker(const struct progress_job *job, const struct bit *bit)
 {
     int i = 0;
     while (!takes(job, bit, job->team.ranks[i]))
@@ -112,7 +112,7 @@ static int first_taker(const struct courier_job *job, const struct bit *bit)
 }
 
 /* Kinds that reduce take everything into scratch, so does a piece of several parts. */
-static struct ah_transport_piece receive_to(const struct courier_job *job, int host, int64_t piece,
+static struct ah_transport_piece receive_to(const struct progress_job *job, int host, int64_t piece,
                                             unsigned char *scratch)
 {
     int bits, index = 0;
@@ -124,7 +124,7 @@ static struct ah_transport_piece receive_to(const struct courier_job *job, int h
     return (struct ah_transport_piece){landing_of(job, &bit, first_taker(job, &bit)), bytes};
 }
 
-static struct ah_transport_piece send_from(const struct courier_job *job, int host, int64_t piece,
+static struct ah_transport_piece send_from(const struct progress_job *job, int host, int64_t piece,
                                            unsigned char *scratch)
 {
     int bits, index = 0;
@@ -139,22 +139,22 @@ static struct ah_transport_piece send_from(const struct courier_job *job, int ho
 }
 
 /* The scratch holds a piece for each host, of what comes, and one of what goes. */
-static int begin(struct courier_job *job, int64_t piece)
+static int begin(struct progress_job *job, int64_t piece)
 {
     struct flight *flight = flight_of(job, piece);
     struct ah_transport_piece send[AH_HOSTS_MAX] = {{0}}, receive[AH_HOSTS_MAX] = {{0}};
     size_t hosts = (size_t)job->team.hosts;
-    AH_TRY(courier_scratch(job, flight, 2 * hosts * AH_TEAM_PIECE));
+    AH_TRY(progress_scratch(job, flight, 2 * hosts * AH_TEAM_PIECE));
     for (int h = 0; h < job->team.hosts; h++) {
         if (h == job->team.mine)
             continue;
         receive[h] = receive_to(job, h, piece, flight->scratch.memory + (size_t)h * AH_TEAM_PIECE);
         send[h] = send_from(job, h, piece, flight->scratch.memory + (hosts + (size_t)h) * AH_TEAM_PIECE);
     }
-    return courier_start(job, 0, send, receive, &flight->take);
+    return progress_start(job, 0, send, receive, &flight->take);
 }
 
-static void put(const struct courier_job *job, int host, int64_t piece, const unsigned char *scratch)
+static void put(const struct progress_job *job, int host, int64_t piece, const unsigned char *scratch)
 {
     int bits, index = 0;
     size_t at = 0;
@@ -170,7 +170,7 @@ static void put(const struct courier_job *job, int host, int64_t piece, const un
     }
 }
 
-static void add(const struct courier_job *job, int64_t piece, unsigned char *scratch)
+static void add(const struct progress_job *job, int64_t piece, unsigned char *scratch)
 {
     enum ah_dtype sums = ah_team_sums(&job->team, &job->call);
     size_t width = ah_dtype_size(sums), at = 0;
@@ -186,7 +186,7 @@ static void add(const struct courier_job *job, int64_t piece, unsigned char *scr
     }
 }
 
-static void finish(struct courier_job *job, int64_t piece)
+static void finish(struct progress_job *job, int64_t piece)
 {
     unsigned char *scratch = flight_of(job, piece)->scratch.memory;
     if (ah_collective_reduces(&job->call)) {
@@ -198,15 +198,15 @@ static void finish(struct courier_job *job, int64_t piece)
             put(job, h, piece, scratch + (size_t)h * AH_TEAM_PIECE);
 }
 
-int courier_stream(struct courier_job *job, bool *moved, int *lost)
+int progress_stream(struct progress_job *job, bool *moved, int *lost)
 {
     bool done;
-    while (job->begun < job->pieces && job->begun - job->done < COURIER_DEPTH) {
+    while (job->begun < job->pieces && job->begun - job->done < PROGRESS_DEPTH) {
         AH_TRY(begin(job, job->begun++));
         *moved = true;
     }
     for (; job->done < job->begun; job->done++) {
-        AH_TRY(courier_test(job, &flight_of(job, job->done)->take, &done, lost));
+        AH_TRY(progress_test(job, &flight_of(job, job->done)->take, &done, lost));
         if (!done)
             break;
         finish(job, job->done);

@@ -39,7 +39,7 @@ void ah_replica_lose(struct ah_replica *replica, int host, const char *why)
 
 void ah_replica_doubt(struct ah_replica *replica, int host, const char *why)
 {
-    struct mirror_peer *peer = &replica->peer[host];
+    struct replica_peer *peer = &replica->peer[host];
     pthread_mutex_lock(&replica->losing);
     if (!peer->doubted_ns) {
         snprintf(peer->doubt, sizeof peer->doubt, "%s", why);
@@ -52,7 +52,7 @@ void ah_replica_doubt(struct ah_replica *replica, int host, const char *why)
 static void replica_end_doubts(struct ah_replica *replica)
 {
     for (int h = 0; h < replica->hosts->count; h++) {
-        struct mirror_peer *peer = &replica->peer[h];
+        struct replica_peer *peer = &replica->peer[h];
         pthread_mutex_lock(&replica->losing);
         bool over = peer->doubted_ns && ah_now_ns() - peer->doubted_ns >= doubt_ns;
         pthread_mutex_unlock(&replica->losing);
@@ -61,7 +61,7 @@ static void replica_end_doubts(struct ah_replica *replica)
     }
 }
 
-static bool is_open(const struct mirror_peer *peer)
+static bool is_open(const struct replica_peer *peer)
 {
     return peer->fd >= 0 && !atomic_load(&peer->gone) && !atomic_load(&peer->done);
 }
@@ -69,7 +69,7 @@ static bool is_open(const struct mirror_peer *peer)
 /* Sending. */
 
 /* What the socket takes; true when something is left. A broken connection is the receiver's to find. */
-static bool flush(struct mirror_peer *peer)
+static bool flush(struct replica_peer *peer)
 {
     while (is_open(peer) && peer->sent < peer->out.bytes) {
         size_t left = peer->out.bytes - peer->sent;
@@ -104,7 +104,7 @@ static void wait_for_room(struct ah_replica *replica)
 {
     struct pollfd look[AH_HOSTS_MAX];
     for (int h = 0; h < replica->hosts->count; h++) {
-        const struct mirror_peer *peer = &replica->peer[h];
+        const struct replica_peer *peer = &replica->peer[h];
         look[h] = (struct pollfd){.fd = is_open(peer) && peer->out.bytes ? peer->fd : -1, .events = POLLOUT};
     }
     poll(look, (nfds_t)replica->hosts->count, 1);
@@ -134,7 +134,7 @@ static void say_goodbye(struct ah_replica *replica)
     pthread_mutex_lock(&replica->telling);
     ah_replica_scan(replica, false, &replica->more);
     if (all_have_ended(replica->control))
-        ah_replica_send(replica, -1, (struct mirror_head){.kind = MIRROR_BYE}, NULL, NULL, 0);
+        ah_replica_send(replica, -1, (struct replica_head){.kind = REPLICA_BYE}, NULL, NULL, 0);
     while (flush_all(replica) && ah_now_ns() - begin < farewell_ns)
         wait_for_room(replica);
     pthread_mutex_unlock(&replica->telling);
@@ -185,12 +185,12 @@ static void *send_news(void *context)
 /* All frames that are here whole. */
 static int take_frames(struct ah_replica *replica, int host)
 {
-    struct mirror_peer *peer = &replica->peer[host];
-    struct mirror_head head;
+    struct replica_peer *peer = &replica->peer[host];
+    struct replica_head head;
     size_t at = 0;
     while (peer->got - at >= sizeof head && is_open(peer)) {
         memcpy(&head, peer->in + at, sizeof head);
-        if (head.bytes > MIRROR_MOST)
+        if (head.bytes > REPLICA_MOST)
             return ah_fail(AH_EINVAL, "it sent a frame of %u bytes", head.bytes);
         if (peer->got - at < sizeof head + head.bytes)
             break;
@@ -212,8 +212,8 @@ static void keep_silence(struct ah_replica *replica, int host, int64_t silent_ns
 /* True when something has come. */
 static bool hear(struct ah_replica *replica, int host)
 {
-    struct mirror_peer *peer = &replica->peer[host];
-    ssize_t n = recv(peer->fd, peer->in + peer->got, 2 * MIRROR_MOST - peer->got, 0);
+    struct replica_peer *peer = &replica->peer[host];
+    ssize_t n = recv(peer->fd, peer->in + peer->got, 2 * REPLICA_MOST - peer->got, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     if (n <= 0) {
@@ -233,7 +233,7 @@ static void count_silence(struct ah_replica *replica, int64_t passed)
 {
     char why[80];
     for (int h = 0; h < replica->hosts->count; h++) {
-        struct mirror_peer *peer = &replica->peer[h];
+        struct replica_peer *peer = &replica->peer[h];
         if (h != replica->hosts->mine && !atomic_load(&peer->done))
             keep_silence(replica, h, peer->silent_ns + (passed < longest_tick_ns ? passed : longest_tick_ns));
         if (!is_open(peer) || peer->silent_ns < replica->silence_ns)
@@ -315,7 +315,7 @@ static uint64_t find_room(void)
     return most / 2;
 }
 
-static void free_mirror(struct ah_replica *replica)
+static void free_replica(struct ah_replica *replica)
 {
     for (int h = 0; h < AH_HOSTS_MAX; h++) {
         if (replica->peer[h].fd >= 0)
@@ -337,7 +337,7 @@ int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, i
     int fd[AH_HOSTS_MAX], status;
     struct ah_replica *replica = calloc(1, sizeof *replica);
     if (!replica)
-        return ah_fail(AH_ENOMEM, "mirror: out of memory");
+        return ah_fail(AH_ENOMEM, "replication: out of memory");
     replica->control = control;
     replica->room = find_room();
     replica->hosts = control->hosts;
@@ -348,29 +348,29 @@ int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, i
     for (int h = 0; h < AH_HOSTS_MAX; h++)
         replica->peer[h].fd = -1;
     replica->rank = calloc((size_t)control->header->local, sizeof *replica->rank);
-    AH_TRYGO(replica->rank ? 0 : ah_fail(AH_ENOMEM, "mirror: out of memory"), failed);
-    AH_TRYGO(ah_mesh_open(replica->hosts, "mirror", timeout_ns, fd), failed);
+    AH_TRYGO(replica->rank ? 0 : ah_fail(AH_ENOMEM, "replication: out of memory"), failed);
+    AH_TRYGO(ah_mesh_open(replica->hosts, "replication", timeout_ns, fd), failed);
     for (int h = 0; h < replica->hosts->count; h++) {
         replica->peer[h].fd = fd[h];
-        replica->peer[h].in = fd[h] >= 0 ? malloc(2 * MIRROR_MOST) : NULL;
+        replica->peer[h].in = fd[h] >= 0 ? malloc(2 * REPLICA_MOST) : NULL;
         if (fd[h] >= 0 && !replica->peer[h].in)
             status = AH_ENOMEM;
     }
     if (status < 0 || pthread_create(&replica->receiver, NULL, receive_news, replica)) {
-        status = ah_fail(AH_ENOMEM, "mirror: out of memory");
+        status = ah_fail(AH_ENOMEM, "replication: out of memory");
         goto failed;
     }
     if (pthread_create(&replica->sender, NULL, send_news, replica)) {
         atomic_store(&replica->ended, true);
         pthread_join(replica->receiver, NULL);
-        status = ah_fail(AH_ENOMEM, "mirror: no thread for it");
+        status = ah_fail(AH_ENOMEM, "replication: cannot start its threads");
         goto failed;
     }
     atomic_store(&control->header->silence_ns, replica->silence_ns);
     *out = replica;
     return 0;
 failed:
-    free_mirror(replica);
+    free_replica(replica);
     return status;
 }
 
@@ -414,5 +414,5 @@ void ah_replica_close(struct ah_replica *replica)
     if (!replica)
         return;
     ah_replica_part(replica);
-    free_mirror(replica);
+    free_replica(replica);
 }

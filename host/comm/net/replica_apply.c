@@ -22,16 +22,16 @@ static int hold_blocks(struct ah_replica *replica, int rank, uint64_t offset, ui
 {
     unsigned char **held = &replica->held[rank];
     if (!*held)
-        *held = calloc(replica->control->segment_span / MIRROR_BLOCK / 8 + 1, 1);
+        *held = calloc(replica->control->segment_span / REPLICA_BLOCK / 8 + 1, 1);
     if (!*held)
         return AH_ENOMEM;
-    for (uint64_t i = offset / MIRROR_BLOCK; bytes && i <= (offset + bytes - 1) / MIRROR_BLOCK; i++) {
+    for (uint64_t i = offset / REPLICA_BLOCK; bytes && i <= (offset + bytes - 1) / REPLICA_BLOCK; i++) {
         unsigned char bit = (unsigned char)(1u << i % 8);
         if ((*held)[i / 8] & bit)
             continue;
-        if (replica->room < MIRROR_BLOCK)
+        if (replica->room < REPLICA_BLOCK)
             return wrong("data for more than half of this host's memory");
-        replica->room -= MIRROR_BLOCK;
+        replica->room -= REPLICA_BLOCK;
         (*held)[i / 8] |= bit;
     }
     return 0;
@@ -97,7 +97,7 @@ static int take_post(struct ah_replica *replica, int rank, int c, const unsigned
 static const bool mirrored[AH_COUNTERS] = {[AH_POSTED] = true, [AH_DONE] = true, [AH_RECEIVED] = true};
 
 /* Counters only grow, and no rank posts more calls than others can have left undone. */
-static bool may_follow(struct ah_group_block *block, const struct mirror_counters *now)
+static bool may_follow(struct ah_group_block *block, const struct replica_counters *now)
 {
     uint32_t posted = ah_group_counter(block, AH_POSTED), base = atomic_load(&block->base);
     if (!ah_reached(now->base, base))
@@ -113,7 +113,7 @@ static int take_counters(struct ah_replica *replica, int rank, int c, const unsi
 {
     struct ah_rank_entry *slot = ah_rank_entry(replica->control, rank);
     struct ah_group_block *block = &slot->block[c];
-    struct mirror_counters now;
+    struct replica_counters now;
     int seen = atomic_load(&replica->control->header->blocks);
     memcpy(&now, body, sizeof now);
     if (now.latest < 0 || now.latest >= AH_MAX_GROUPS)
@@ -138,7 +138,7 @@ static int take_counters(struct ah_replica *replica, int rank, int c, const unsi
 }
 
 /* Its data is here already. */
-static int take_letter(struct ah_replica *replica, int rank, struct ah_group_block *block, const unsigned char *body)
+static int take_header(struct ah_replica *replica, int rank, struct ah_group_block *block, const unsigned char *body)
 {
     struct ah_message_header sent;
     uint64_t index;
@@ -179,7 +179,7 @@ static int take_letter(struct ah_replica *replica, int rank, struct ah_group_blo
 /* The sender wants a message header back. */
 static int take_recall(struct ah_replica *replica, struct ah_group_block *block, const unsigned char *body)
 {
-    struct mirror_verdict verdict;
+    struct replica_verdict verdict;
     memcpy(&verdict, body, sizeof verdict);
     if (verdict.index >= AH_GROUP_MESSAGES)
         return wrong("a message that is none");
@@ -193,10 +193,10 @@ static int take_recall(struct ah_replica *replica, struct ah_group_block *block,
 }
 
 /* Of an own rank's message header. */
-static int take_verdict(struct ah_replica *replica, int host, const struct mirror_head *head,
+static int take_verdict(struct ah_replica *replica, int host, const struct replica_head *head,
                         const unsigned char *body)
 {
-    struct mirror_verdict verdict;
+    struct replica_verdict verdict;
     memcpy(&verdict, body, sizeof verdict);
     if (head->rank >= replica->control->size || !ah_control_is_local(replica->control, head->rank) ||
         verdict.index >= AH_GROUP_MESSAGES ||
@@ -204,7 +204,7 @@ static int take_verdict(struct ah_replica *replica, int host, const struct mirro
         return wrong("a verdict on a message that is none");
     struct ah_message_header *header =
         &ah_rank_entry(replica->control, head->rank)->block[head->block].header[verdict.index];
-    struct mirror_channel *told = &replica->rank[head->rank - replica->control->header->first].block[head->block];
+    struct replica_channel *told = &replica->rank[head->rank - replica->control->header->first].block[head->block];
     unsigned state = atomic_load(&header->state), bit = 1u << verdict.index;
     if (atomic_load(&header->number) != verdict.number || (state != AH_MESSAGE_POSTED && state != AH_MESSAGE_RECALLED))
         return 0;
@@ -220,10 +220,10 @@ static int take_verdict(struct ah_replica *replica, int host, const struct mirro
     return 0;
 }
 
-static int take_fares(struct ah_replica *replica, int rank, const struct mirror_head *head, const unsigned char *body)
+static int take_fares(struct ah_replica *replica, int rank, const struct replica_head *head, const unsigned char *body)
 {
     struct ah_rank_entry *slot = ah_rank_entry(replica->control, rank);
-    struct mirror_fares now;
+    struct replica_fares now;
     memcpy(&now, body, sizeof now);
     body += sizeof now;
     if (now.group_bytes >= sizeof slot->group_text || now.text_bytes >= sizeof slot->text ||
@@ -251,42 +251,42 @@ static int take_fares(struct ah_replica *replica, int rank, const struct mirror_
 static const struct {
     size_t bytes;
     bool longer;
-} body_of[MIRROR_KINDS] = {
-    [MIRROR_BEAT] = {0, false},
-    [MIRROR_BYE] = {0, false},
-    [MIRROR_DATA] = {sizeof(uint64_t), true},
-    [MIRROR_POST] = {sizeof(struct ah_call_record), false},
-    [MIRROR_COUNTERS] = {sizeof(struct mirror_counters), false},
-    [MIRROR_LETTER] = {sizeof(uint64_t) + sizeof(struct ah_message_header), false},
-    [MIRROR_RECALL] = {sizeof(struct mirror_verdict), false},
-    [MIRROR_VERDICT] = {sizeof(struct mirror_verdict), false},
-    [MIRROR_FARES] = {sizeof(struct mirror_fares), true},
+} body_of[REPLICA_KINDS] = {
+    [REPLICA_BEAT] = {0, false},
+    [REPLICA_BYE] = {0, false},
+    [REPLICA_DATA] = {sizeof(uint64_t), true},
+    [REPLICA_POST] = {sizeof(struct ah_call_record), false},
+    [REPLICA_COUNTERS] = {sizeof(struct replica_counters), false},
+    [REPLICA_LETTER] = {sizeof(uint64_t) + sizeof(struct ah_message_header), false},
+    [REPLICA_RECALL] = {sizeof(struct replica_verdict), false},
+    [REPLICA_VERDICT] = {sizeof(struct replica_verdict), false},
+    [REPLICA_FARES] = {sizeof(struct replica_fares), true},
 };
 
-int ah_replica_apply(struct ah_replica *replica, int host, const struct mirror_head *head, const unsigned char *body)
+int ah_replica_apply(struct ah_replica *replica, int host, const struct replica_head *head, const unsigned char *body)
 {
-    bool about_own = head->kind == MIRROR_VERDICT;
-    if (head->kind >= MIRROR_KINDS || head->bytes < body_of[head->kind].bytes || head->bytes > MIRROR_MOST ||
+    bool about_own = head->kind == REPLICA_VERDICT;
+    if (head->kind >= REPLICA_KINDS || head->bytes < body_of[head->kind].bytes || head->bytes > REPLICA_MOST ||
         (head->bytes > body_of[head->kind].bytes && !body_of[head->kind].longer))
         return wrong("a frame of no kind");
-    if (head->kind == MIRROR_BEAT)
+    if (head->kind == REPLICA_BEAT)
         return 0;
-    if (head->kind == MIRROR_BYE) {
+    if (head->kind == REPLICA_BYE) {
         atomic_store(&replica->peer[host].done, true);
         return 0;
     }
     if (head->block >= AH_MAX_GROUPS ||
         (!about_own && (head->rank < replica->hosts->first[host] || head->rank >= replica->hosts->first[host + 1])))
-        return wrong("news of a rank that is not its own");
+        return wrong("a state of a rank that is not its own");
     if (about_own)
         return take_verdict(replica, host, head, body);
     struct ah_group_block *block = &ah_rank_entry(replica->control, head->rank)->block[head->block];
     switch (head->kind) {
-    case MIRROR_DATA: return take_data(replica, head->rank, body, head->bytes);
-    case MIRROR_POST: return take_post(replica, head->rank, head->block, body);
-    case MIRROR_COUNTERS: return take_counters(replica, head->rank, head->block, body);
-    case MIRROR_LETTER: return take_letter(replica, head->rank, block, body);
-    case MIRROR_RECALL: return take_recall(replica, block, body);
+    case REPLICA_DATA: return take_data(replica, head->rank, body, head->bytes);
+    case REPLICA_POST: return take_post(replica, head->rank, head->block, body);
+    case REPLICA_COUNTERS: return take_counters(replica, head->rank, head->block, body);
+    case REPLICA_LETTER: return take_header(replica, head->rank, block, body);
+    case REPLICA_RECALL: return take_recall(replica, block, body);
     default: return take_fares(replica, head->rank, head, body);
     }
 }

@@ -6,13 +6,13 @@
 
 #include "comm/net/replica_frames.h"
 
-int ah_replica_send(struct ah_replica *replica, int host, struct mirror_head head, const void *body, const void *tail,
+int ah_replica_send(struct ah_replica *replica, int host, struct replica_head head, const void *body, const void *tail,
                   size_t tail_bytes)
 {
     size_t own = head.bytes;
     head.bytes += (uint32_t)tail_bytes;
     for (int h = 0; h < replica->hosts->count; h++) {
-        struct mirror_peer *peer = &replica->peer[h];
+        struct replica_peer *peer = &replica->peer[h];
         if (peer->fd < 0 || (host >= 0 && h != host) || atomic_load(&peer->gone) || atomic_load(&peer->done))
             continue;
         AH_TRY(ah_text_append(&peer->out, &head, sizeof head));
@@ -24,16 +24,16 @@ int ah_replica_send(struct ah_replica *replica, int host, struct mirror_head hea
     return 0;
 }
 
-static struct mirror_head head_of(enum mirror_kind kind, int rank, int block, size_t bytes)
+static struct replica_head head_of(enum replica_kind kind, int rank, int block, size_t bytes)
 {
-    return (struct mirror_head){(uint32_t)bytes, (uint8_t)kind, (uint8_t)block, (uint16_t)rank};
+    return (struct replica_head){(uint32_t)bytes, (uint8_t)kind, (uint8_t)block, (uint16_t)rank};
 }
 
 static int say_data(struct ah_replica *replica, int host, int rank, uint64_t offset, uint64_t bytes)
 {
     if (!bytes)
         return 0;
-    return ah_replica_send(replica, host, head_of(MIRROR_DATA, rank, 0, sizeof offset), &offset,
+    return ah_replica_send(replica, host, head_of(REPLICA_DATA, rank, 0, sizeof offset), &offset,
                          replica->control->segment[rank] + offset, bytes);
 }
 
@@ -56,7 +56,7 @@ static int say_posts(struct ah_replica *replica, int rank, int c, uint32_t from,
         if (post->sequence != sequence)
             continue; /* where another group's counters began */
         AH_TRY(say_input(replica, rank, post));
-        AH_TRY(ah_replica_send(replica, -1, head_of(MIRROR_POST, rank, c, sizeof *post), post, NULL, 0));
+        AH_TRY(ah_replica_send(replica, -1, head_of(REPLICA_POST, rank, c, sizeof *post), post, NULL, 0));
     }
     return 0;
 }
@@ -80,11 +80,11 @@ static int say_verdicts(struct ah_replica *replica, int c)
             continue;
         struct ah_message_header *header = ah_rank_entry(replica->control, r)->block[c].header;
         for (uint32_t i = 0; i < AH_GROUP_MESSAGES; i++) {
-            struct mirror_verdict verdict = {i, atomic_load(&header[i].number), atomic_load(&header[i].state)};
+            struct replica_verdict verdict = {i, atomic_load(&header[i].number), atomic_load(&header[i].state)};
             if (verdict.state != AH_MESSAGE_RECEIVED && verdict.state != AH_MESSAGE_EMPTY)
                 continue;
             AH_TRY(ah_replica_send(replica, ah_hosts_of(replica->hosts, r),
-                                 head_of(MIRROR_VERDICT, r, c, sizeof verdict), &verdict, NULL, 0));
+                                 head_of(REPLICA_VERDICT, r, c, sizeof verdict), &verdict, NULL, 0));
             atomic_store(&header[i].state, AH_MESSAGE_FREE);
         }
     }
@@ -97,15 +97,16 @@ static uint64_t bytes_of(const struct ah_message_header *header)
 }
 
 /* The next piece of a message header, and then the message header. */
-static int say_letter(struct ah_replica *replica, int rank, int c, int index, struct mirror_channel *shadow, bool *more)
+static int say_header(struct ah_replica *replica, int rank, int c, int index, struct replica_channel *shadow,
+                      bool *more)
 {
-    struct mirror_letter *told = &shadow->header[index];
+    struct replica_letter *told = &shadow->header[index];
     struct ah_message_header *header = &ah_rank_entry(replica->control, rank)->block[c].header[index], copy = {0};
     uint64_t bytes = bytes_of(header), left = bytes - told->sent, place = (uint64_t)index;
     int host = ah_hosts_of(replica->hosts, atomic_load(&header->member));
     size_t state = sizeof copy.state; /* which may change now; nothing else may */
     if (left) {
-        uint64_t piece = left < MIRROR_PIECE ? left : MIRROR_PIECE;
+        uint64_t piece = left < REPLICA_PIECE ? left : REPLICA_PIECE;
         AH_TRY(say_data(replica, host, rank, header->offset + told->sent, piece));
         told->sent += piece;
         if (told->sent < bytes) {
@@ -116,7 +117,7 @@ static int say_letter(struct ah_replica *replica, int rank, int c, int index, st
     told->told = true;
     atomic_fetch_or(&shadow->there, 1u << index);
     memcpy((char *)&copy + state, (char *)header + state, sizeof copy - state);
-    return ah_replica_send(replica, host, head_of(MIRROR_LETTER, rank, c, sizeof place), &place, &copy, sizeof copy);
+    return ah_replica_send(replica, host, head_of(REPLICA_LETTER, rank, c, sizeof place), &place, &copy, sizeof copy);
 }
 
 /* Its state, when the message header goes to another host and is not being written just now; else it is told when it
@@ -131,7 +132,7 @@ static unsigned state_of(struct ah_replica *replica, struct ah_message_header *h
 }
 
 /* The first message header, in its sender's order, that is to be said; -1: none. */
-static int first_letter(struct ah_replica *replica, struct ah_message_header *header, const struct mirror_letter *told)
+static int first_header(struct ah_replica *replica, struct ah_message_header *header, const struct replica_letter *told)
 {
     int first = -1;
     unsigned least = 0, number;
@@ -146,21 +147,21 @@ static int first_letter(struct ah_replica *replica, struct ah_message_header *he
 }
 
 /* Letters that their sender wants back. */
-static int say_recalls(struct ah_replica *replica, int rank, int c, struct mirror_letter *told, bool beat)
+static int say_recalls(struct ah_replica *replica, int rank, int c, struct replica_letter *told, bool beat)
 {
     struct ah_message_header *header = ah_rank_entry(replica->control, rank)->block[c].header;
-    struct mirror_verdict verdict = {.state = AH_MESSAGE_RECALLED};
+    struct replica_verdict verdict = {.state = AH_MESSAGE_RECALLED};
     for (verdict.index = 0; verdict.index < AH_GROUP_MESSAGES; verdict.index++) {
-        struct mirror_letter *one = &told[verdict.index];
+        struct replica_letter *one = &told[verdict.index];
         if (state_of(replica, &header[verdict.index], &verdict.number) != AH_MESSAGE_RECALLED)
             continue;
         if (!one->told || one->number != verdict.number) { /* nobody has it */
-            *one = (struct mirror_letter){0};
+            *one = (struct replica_letter){0};
             atomic_store(&header[verdict.index].state, AH_MESSAGE_EMPTY);
         } else if (!one->asked || beat) {
             one->asked = true;
             AH_TRY(ah_replica_send(replica, ah_hosts_of(replica->hosts, atomic_load(&header[verdict.index].member)),
-                                 head_of(MIRROR_RECALL, rank, c, sizeof verdict), &verdict, NULL, 0));
+                                 head_of(REPLICA_RECALL, rank, c, sizeof verdict), &verdict, NULL, 0));
         }
     }
     return 0;
@@ -168,26 +169,26 @@ static int say_recalls(struct ah_replica *replica, int rank, int c, struct mirro
 
 /* In their sender's order, as receivers count on: what comes before a message header was posted before it, so that a
  * second look at all of them sees it. */
-static int say_letters(struct ah_replica *replica, int rank, int c, bool beat, bool *more)
+static int say_headers(struct ah_replica *replica, int rank, int c, bool beat, bool *more)
 {
     struct ah_message_header *header = ah_rank_entry(replica->control, rank)->block[c].header;
-    struct mirror_channel *shadow = &replica->rank[rank - replica->control->header->first].block[c];
-    struct mirror_letter *told = shadow->header;
+    struct replica_channel *shadow = &replica->rank[rank - replica->control->header->first].block[c];
+    struct replica_letter *told = shadow->header;
     unsigned returned = atomic_exchange(&shadow->returned, 0);
     for (int i = 0; i < AH_GROUP_MESSAGES; i++)
         if (returned >> i & 1)
-            told[i] = (struct mirror_letter){0};
+            told[i] = (struct replica_letter){0};
     AH_TRY(say_recalls(replica, rank, c, told, beat));
-    for (int i; (i = first_letter(replica, header, told)) >= 0;) {
-        i = first_letter(replica, header, told);
+    for (int i; (i = first_header(replica, header, told)) >= 0;) {
+        i = first_header(replica, header, told);
         if (i < 0)
             break;
         unsigned number = atomic_load(&header[i].number);
         if (told[i].number != number) { /* what came back from this place is of the message header before */
-            told[i] = (struct mirror_letter){.number = number};
+            told[i] = (struct replica_letter){.number = number};
             atomic_fetch_and(&shadow->returned, ~(1u << i));
         }
-        AH_TRY(say_letter(replica, rank, c, i, shadow, more));
+        AH_TRY(say_header(replica, rank, c, i, shadow, more));
         if (!told[i].told)
             break; /* the rest of it after other notifications */
     }
@@ -200,7 +201,7 @@ static int scan_channel(struct ah_replica *replica, int rank, int c, bool beat, 
 {
     struct ah_rank_entry *slot = ah_rank_entry(replica->control, rank);
     struct ah_group_block *block = &slot->block[c];
-    struct mirror_counters *told = &replica->rank[rank - replica->control->header->first].block[c].told, now = {0};
+    struct replica_counters *told = &replica->rank[rank - replica->control->header->first].block[c].told, now = {0};
     ah_group_counter(block, AH_ROUND); /* what travels may be what the progress thread brought */
     for (int k = 0; k < AH_COUNTERS; k++)
         if (k != AH_ROUND && k != AH_SLICED)
@@ -212,7 +213,7 @@ static int scan_channel(struct ah_replica *replica, int rank, int c, bool beat, 
     now.latest = atomic_load(&slot->latest);
     bool others = concerns_others(replica, block);
     if (others && now.value[AH_SENT] != now.base)
-        AH_TRY(say_letters(replica, rank, c, beat, more));
+        AH_TRY(say_headers(replica, rank, c, beat, more));
     if (!memcmp(&now, told, sizeof now))
         return 0;
     if (others) {
@@ -221,7 +222,7 @@ static int scan_channel(struct ah_replica *replica, int rank, int c, bool beat, 
         /* Places of the ring before the base are no calls of this group: its rank may be writing there. */
         uint32_t upto = now.value[AH_POSTED], fresh = upto - told->value[AH_POSTED], made = upto - now.base;
         AH_TRY(say_posts(replica, rank, c, upto - (fresh < made ? fresh : made), upto));
-        AH_TRY(ah_replica_send(replica, -1, head_of(MIRROR_COUNTERS, rank, c, sizeof now), &now, NULL, 0));
+        AH_TRY(ah_replica_send(replica, -1, head_of(REPLICA_COUNTERS, rank, c, sizeof now), &now, NULL, 0));
     }
     *told = now;
     return 0;
@@ -230,8 +231,8 @@ static int scan_channel(struct ah_replica *replica, int rank, int c, bool beat, 
 static int scan_fares(struct ah_replica *replica, int rank)
 {
     struct ah_rank_entry *slot = ah_rank_entry(replica->control, rank);
-    struct mirror_fares *told = &replica->rank[rank - replica->control->header->first].told;
-    struct mirror_fares now = {.state = atomic_load(&slot->state), .group_status = atomic_load(&slot->group_status)};
+    struct replica_fares *told = &replica->rank[rank - replica->control->header->first].told;
+    struct replica_fares now = {.state = atomic_load(&slot->state), .group_status = atomic_load(&slot->group_status)};
     char text[sizeof slot->group_text + AH_RANK_TEXT];
     now.victim = atomic_load(&slot->victim);
     now.blamed = atomic_load(&slot->blamed);
@@ -246,7 +247,7 @@ static int scan_fares(struct ah_replica *replica, int rank)
     *told = now;
     memcpy(text, slot->group_text, now.group_bytes);
     memcpy(text + now.group_bytes, slot->text, now.text_bytes);
-    return ah_replica_send(replica, -1, head_of(MIRROR_FARES, rank, 0, sizeof now), &now, text,
+    return ah_replica_send(replica, -1, head_of(REPLICA_FARES, rank, 0, sizeof now), &now, text,
                          now.group_bytes + now.text_bytes);
 }
 
@@ -262,5 +263,5 @@ int ah_replica_scan(struct ah_replica *replica, bool beat, bool *more)
             AH_TRY(scan_channel(replica, r, c, beat, more));
         AH_TRY(scan_fares(replica, r));
     }
-    return beat ? ah_replica_send(replica, -1, (struct mirror_head){.kind = MIRROR_BEAT}, NULL, NULL, 0) : 0;
+    return beat ? ah_replica_send(replica, -1, (struct replica_head){.kind = REPLICA_BEAT}, NULL, NULL, 0) : 0;
 }

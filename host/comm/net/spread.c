@@ -123,7 +123,7 @@ static bool is_through(const struct spread_group *s, uint32_t sequence)
     return ah_reached(ah_group_counter(s->shm.base.peer[s->shm.base.rank], AH_ROUND), sequence);
 }
 
-static int await_courier(struct spread_group *s, uint32_t sequence)
+static int await_progress(struct spread_group *s, uint32_t sequence)
 {
     static const int64_t slice_ns = 50 * 1000000;
     struct ah_group_block *mine = s->shm.base.peer[s->shm.base.rank];
@@ -163,7 +163,7 @@ static int claim_post(struct spread_group *s)
     atomic_uint *place = &s->member_table->wired[(s->shm.base.posted + 1) % AH_GROUP_CALLS];
     uint32_t wired = atomic_load(place);
     if (wired && ah_reached(s->shm.base.posted, wired) && ah_reached(wired, s->shm.base.base + 1))
-        AH_TRY(await_courier(s, wired));
+        AH_TRY(await_progress(s, wired));
     atomic_store(place, 0);
     return 0;
 }
@@ -323,7 +323,7 @@ static int spread_run(struct ah_group *group, const struct ah_collective *call)
     } else {
         contribute(s, call, sequence, true);
         ah_group_publish_done(group, sequence);
-        AH_TRY(await_courier(s, sequence));
+        AH_TRY(await_progress(s, sequence));
         collect(s, call, &s->blocking);
     }
     ah_hold_release(&s->holder, &s->blocking);
@@ -362,7 +362,7 @@ static int spread_finish(struct ah_work *work)
     struct spread_group *s = spread_of(work->group);
     if (!work->arguments.wired)
         return 0;
-    AH_TRY(await_courier(s, work->sequence));
+    AH_TRY(await_progress(s, work->sequence));
     collect(s, &work->call, &((struct spread_work *)work)->hold);
     return 0;
 }
@@ -392,7 +392,7 @@ static int spread_open(struct ah_group *group)
     struct spread_group *s = spread_of(group);
     void **memory = &spread_of(group->root)->rolls[group->block];
     if (!group->control->hosts)
-        return ah_fail(AH_EINVAL, "the job's board knows no hosts");
+        return ah_fail(AH_EINVAL, "the job's control block has no table of hosts");
     ah_team_make(&s->team, group->control->hosts, group->member, group->size);
     s->steps = group->base;
     AH_TRY(shm_open_ranks(group));
@@ -437,7 +437,7 @@ const struct ah_backend ah_spread_backend = {
     .name = "spread",
     .group_bytes = sizeof(struct spread_group),
     .work_bytes = sizeof(struct spread_work),
-    .mail_bytes = sizeof(struct shm_mail),
+    .message_bytes = sizeof(struct shm_message),
     .open = spread_open,
     .close = spread_close,
     .part = part_backend,

@@ -12,7 +12,7 @@ int ah_transport_register(const struct ah_transport_type *type)
     while (at < WIRES && transports[at] && transports[at] != type)
         at++;
     if (at == WIRES)
-        return ah_fail(AH_EINVAL, "no room for the wire %s: %d are registered", type->name, WIRES);
+        return ah_fail(AH_EINVAL, "transport %s: %d are registered already", type->name, WIRES);
     transports[at] = type;
     return 0;
 }

@@ -57,7 +57,7 @@ struct turn {
     struct part part[];
 };
 
-struct tcp_wire {
+struct tcp_transport {
     struct ah_transport base;
     struct ah_transport_turn *turns;
     struct link link[AH_HOSTS_MAX];
@@ -140,7 +140,7 @@ static int begin_message(struct link *link)
                            (unsigned long long)most_early);
         part = malloc(sizeof *part + link->head.bytes);
         if (!part)
-            return ah_fail(AH_ENOMEM, "wire: out of memory");
+            return ah_fail(AH_ENOMEM, "transport: out of memory");
         *part = (struct part){.head = link->head};
         part->memory = (unsigned char *)(part + 1);
         append(&link->early, part);
@@ -237,7 +237,7 @@ static void lose(struct link *link, const char *why)
     snprintf(link->why, sizeof link->why, "%s", why);
 }
 
-static void move(struct tcp_wire *transport)
+static void move(struct tcp_transport *transport)
 {
     for (int h = 0; h < transport->base.hosts; h++) {
         struct link *link = &transport->link[h];
@@ -269,10 +269,10 @@ static void begin_receive(struct link *link, struct part *part, int host)
 static int tcp_start(struct ah_transport *base, uint64_t tag, const struct ah_transport_piece *send,
                      const struct ah_transport_piece *receive_to, struct ah_transport_turn **out)
 {
-    struct tcp_wire *transport = (struct tcp_wire *)base;
+    struct tcp_transport *transport = (struct tcp_transport *)base;
     struct turn *turn = calloc(1, sizeof *turn + 2 * (size_t)base->hosts * sizeof turn->part[0]);
     if (!turn)
-        return ah_fail(AH_ENOMEM, "wire: out of memory");
+        return ah_fail(AH_ENOMEM, "transport: out of memory");
     ah_transport_list(&transport->turns, &turn->base);
     *out = &turn->base;
     for (int h = 0; h < base->hosts; h++) {
@@ -298,7 +298,7 @@ static int tcp_start(struct ah_transport *base, uint64_t tag, const struct ah_tr
 
 static int tcp_test(struct ah_transport *base, struct ah_transport_turn *under_way, bool *done, int *lost)
 {
-    struct tcp_wire *transport = (struct tcp_wire *)base;
+    struct tcp_transport *transport = (struct tcp_transport *)base;
     struct turn *turn = (struct turn *)under_way;
     *done = false;
     move(transport);
@@ -319,7 +319,7 @@ static int tcp_test(struct ah_transport *base, struct ah_transport_turn *under_w
 
 static void tcp_wait_for(struct ah_transport *base, int64_t limit_ns)
 {
-    struct tcp_wire *transport = (struct tcp_wire *)base;
+    struct tcp_transport *transport = (struct tcp_transport *)base;
     struct pollfd look[AH_HOSTS_MAX];
     struct timespec limit = {limit_ns / 1000000000, limit_ns % 1000000000};
     for (int h = 0; h < base->hosts; h++) {
@@ -333,10 +333,10 @@ static void tcp_wait_for(struct ah_transport *base, int64_t limit_ns)
 static int tcp_open(struct ah_transport **out, const struct ah_hosts *hosts, int64_t timeout_ns)
 {
     int fd[AH_HOSTS_MAX];
-    struct tcp_wire *transport = calloc(1, sizeof *transport);
+    struct tcp_transport *transport = calloc(1, sizeof *transport);
     if (!transport)
-        return ah_fail(AH_ENOMEM, "wire: out of memory");
-    int status = ah_mesh_open(hosts, "wire", timeout_ns, fd);
+        return ah_fail(AH_ENOMEM, "transport: out of memory");
+    int status = ah_mesh_open(hosts, "transport", timeout_ns, fd);
     if (status < 0) {
         free(transport);
         return status;
@@ -355,7 +355,7 @@ static int tcp_open(struct ah_transport **out, const struct ah_hosts *hosts, int
 
 static void tcp_close(struct ah_transport *base)
 {
-    struct tcp_wire *transport = (struct tcp_wire *)base;
+    struct tcp_transport *transport = (struct tcp_transport *)base;
     for (int h = 0; h < base->hosts; h++) {
         struct link *link = &transport->link[h];
         for (struct part *early; (early = link->early.first) != NULL;) {

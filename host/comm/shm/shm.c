@@ -239,7 +239,7 @@ static void shm_drop(struct ah_work *work, bool complete)
 
 int shm_give(struct ah_message_request *request)
 {
-    struct shm_mail *own = (struct shm_mail *)request;
+    struct shm_message *own = (struct shm_message *)request;
     struct ah_segment *segment = shm_of(request->group)->segment;
     own->bytes = (size_t)request->message.count * ah_dtype_size(request->message.dtype);
     if (!own->bytes)
@@ -266,7 +266,7 @@ int shm_fetch(struct ah_message_request *request, bool *done)
 
 void shm_forget(struct ah_message_request *request, bool complete)
 {
-    struct shm_mail *own = (struct shm_mail *)request;
+    struct shm_message *own = (struct shm_message *)request;
     if (own->copy && complete)
         ah_segment_free(shm_of(request->group)->segment, own->copy, own->bytes);
 }
@@ -373,7 +373,7 @@ const struct ah_backend ah_shm_backend = {
     .name = "shm",
     .group_bytes = sizeof(struct shm_group),
     .work_bytes = sizeof(struct shm_work),
-    .mail_bytes = sizeof(struct shm_mail),
+    .message_bytes = sizeof(struct shm_message),
     .open = shm_open_ranks,
     .close = shm_close,
     .bring = shm_bring,

@@ -17,7 +17,7 @@ struct shm_group {
     uint64_t stage[AH_MAX_GROUPS]; /* of a root: the staging area of each group block that was ever used, 0: none yet */
 };
 
-struct shm_mail {
+struct shm_message {
     struct ah_message_request base;
     void *copy; /* in the segment; NULL when the message lies there for good */
     size_t bytes;

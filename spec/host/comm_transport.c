@@ -22,7 +22,7 @@ static void *open_peer(void *context)
 {
     struct pair *pair = context;
     int fd[AH_HOSTS_MAX];
-    CHECK_OK(ah_mesh_open(&pair->hosts[1], "wire", INT64_C(20000000000), fd));
+    CHECK_OK(ah_mesh_open(&pair->hosts[1], "transport", INT64_C(20000000000), fd));
     pair->fd = fd[0];
     return NULL;
 }

@@ -16,7 +16,7 @@ enum { RANKS = 4, ROOM = 16 << 20 };
 /* Two hosts of two ranks; this one is the first. */
 static const struct ah_hosts hosts = {.count = 2, .first = {0, 2, RANKS}, .name = {"here", "there"}};
 
-static struct ah_control_block *make_board(void)
+static struct ah_control_block *make_control(void)
 {
     struct ah_control_block *control;
     if (ah_control_create(&control, RANKS) < 0 || ah_control_map_segments(control) < 0)
@@ -55,11 +55,11 @@ int ah_mesh_open(const struct ah_hosts *all, const char *purpose, int64_t timeou
 }
 
 /* The next frame of the input; 0: there is none. */
-static size_t next_frame(const uint8_t *bytes, size_t count, size_t at, struct mirror_head *head)
+static size_t next_frame(const uint8_t *bytes, size_t count, size_t at, struct replica_head *head)
 {
     if (at + 5 > count)
         return 0;
-    *head = (struct mirror_head){.kind = bytes[at], .block = bytes[at + 1], .rank = bytes[at + 2],
+    *head = (struct replica_head){.kind = bytes[at], .block = bytes[at + 1], .rank = bytes[at + 2],
                                  .bytes = bytes[at + 3] | (uint32_t)bytes[at + 4] << 8};
     if (head->bytes > count - at - 5)
         head->bytes = (uint32_t)(count - at - 5);
@@ -67,7 +67,7 @@ static size_t next_frame(const uint8_t *bytes, size_t count, size_t at, struct m
 }
 
 /* In memory of its own, so that a look beyond its end is seen. */
-static int take_one(struct ah_replica *replica, const struct mirror_head *head, const uint8_t *bytes)
+static int take_one(struct ah_replica *replica, const struct replica_head *head, const uint8_t *bytes)
 {
     unsigned char *body = malloc(head->bytes ? head->bytes : 1);
     if (!body)
@@ -78,9 +78,9 @@ static int take_one(struct ah_replica *replica, const struct mirror_head *head, 
     return status;
 }
 
-static int take_stream(struct ah_replica *replica, struct mirror_head head, const uint8_t *bytes, size_t piece)
+static int take_stream(struct ah_replica *replica, struct replica_head head, const uint8_t *bytes, size_t piece)
 {
-    struct mirror_peer *peer = &replica->peer[1];
+    struct replica_peer *peer = &replica->peer[1];
     unsigned char frame[sizeof head + UINT16_MAX];
     size_t all = sizeof head + head.bytes;
     memcpy(frame + sizeof head, bytes, head.bytes);
@@ -90,7 +90,7 @@ static int take_stream(struct ah_replica *replica, struct mirror_head head, cons
     memcpy(frame, &head, sizeof head);
     for (size_t at = 0, n; at < all; at += n) {
         n = all - at < piece ? all - at : piece;
-        if (n > 2 * MIRROR_MOST - peer->got)
+        if (n > 2 * REPLICA_MOST - peer->got)
             abort(); /* no frame may fill the room and not be taken */
         memcpy(peer->in + peer->got, frame + at, n);
         peer->got += n;
@@ -132,7 +132,7 @@ static void read_all(struct ah_control_block *control, unsigned blocks)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
-    struct mirror_rank rank[2];
+    struct replica_rank rank[2];
     static struct ah_replica replica = {.hosts = &hosts, .losing = PTHREAD_MUTEX_INITIALIZER};
     static struct ah_control_block *control;
     static unsigned inputs;
@@ -143,7 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     /* A control block takes longer to make than a frame; a rank that has ended stays so. */
     if (inputs++ % 256 == 0) {
         ah_control_close(control);
-        control = make_board();
+        control = make_control();
         for (int r = 0; r < RANKS; r++) {
             free(replica.held[r]);
             replica.held[r] = NULL;
@@ -153,8 +153,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     replica.control = control;
     replica.rank = rank;
     replica.peer[0].fd = -1;
-    replica.peer[1] = (struct mirror_peer){.fd = nowhere, .in = malloc(2 * MIRROR_MOST)};
-    struct mirror_head head;
+    replica.peer[1] = (struct replica_peer){.fd = nowhere, .in = malloc(2 * REPLICA_MOST)};
+    struct replica_head head;
     unsigned blocks = 0; /* that frames are about */
     int status = replica.peer[1].in ? 0 : -1;
     for (size_t at = count ? 1 : 0; status == 0 && (at = next_frame(bytes, count, at, &head)); at += head.bytes) {

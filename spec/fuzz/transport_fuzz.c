@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         look(transport, wanted, i / 2 + 1, i / 2); /* the latest; the others when all is said */
     }
     look(transport, wanted, STEPS, 0);
-    if (((struct tcp_wire *)transport)->link[1].early_bytes > most_early)
+    if (((struct tcp_transport *)transport)->link[1].early_bytes > most_early)
         abort();
     ah_tcp_wire.close(transport);
     close(other);

@@ -56,7 +56,7 @@ AH_TEST(a_board_that_cannot_be_mapped_is_not_called_a_foreign_one)
     struct ah_control_block *control;
     REQUIRE(ah_control_create(&control, 8) == 0);
     int fd = ah_control_hand_over(control);
-    CHECK(in_child(fd, 256 * 1024, "cannot map the job's board: ") == 0);
+    CHECK(in_child(fd, 256 * 1024, "cannot map the job's control block: ") == 0);
     CHECK(in_child(fd, 64 << 20, "cannot reserve address space for 8 ranks: ") == 0);
     ah_control_close(control);
 }
@@ -71,7 +71,7 @@ AH_TEST(what_is_no_board_is_refused)
     for (int i = 0; i < 100000; i++)
         fputs("something else\n", file);
     fflush(file);
-    CHECK_FAILS(ah_control_open(&control, fileno(file), 0, NULL), AH_EIO, "is not the board of a running job");
+    CHECK_FAILS(ah_control_open(&control, fileno(file), 0, NULL), AH_EIO, "is not the control block of a running job");
     fclose(file);
 }
 

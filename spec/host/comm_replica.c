@@ -13,7 +13,7 @@ static const struct ah_hosts hosts = {.count = 3, .first = {0, THEIRS, 3, RANKS}
 
 struct place {
     struct ah_control_block *control;
-    struct mirror_rank rank[THEIRS];
+    struct replica_rank rank[THEIRS];
     struct ah_replica replica;
 };
 
@@ -34,9 +34,9 @@ static struct ah_group_block *channel_of(struct place *place, int rank)
 }
 
 /* A frame of the liar. */
-static int send_frame(struct place *place, enum mirror_kind kind, int rank, const void *body, size_t bytes)
+static int send_frame(struct place *place, enum replica_kind kind, int rank, const void *body, size_t bytes)
 {
-    struct mirror_head head = {.bytes = (uint32_t)bytes, .kind = (uint8_t)kind, .rank = (uint16_t)rank};
+    struct replica_head head = {.bytes = (uint32_t)bytes, .kind = (uint8_t)kind, .rank = (uint16_t)rank};
     return ah_replica_apply(&place->replica, 1, &head, body);
 }
 
@@ -44,12 +44,12 @@ static int send_post(struct place *place, struct ah_call_record post)
 {
     post.kind = AH_ALL_REDUCE;
     post.dtype = AH_F32;
-    return send_frame(place, MIRROR_POST, THEIRS, &post, sizeof post);
+    return send_frame(place, REPLICA_POST, THEIRS, &post, sizeof post);
 }
 
-static int send_counters(struct place *place, struct mirror_counters now)
+static int send_counters(struct place *place, struct replica_counters now)
 {
-    return send_frame(place, MIRROR_COUNTERS, THEIRS, &now, sizeof now);
+    return send_frame(place, REPLICA_COUNTERS, THEIRS, &now, sizeof now);
 }
 
 /* Rank 0 is in a group with rank 2, and has posted `posted` calls of which it has done `done`. */
@@ -66,7 +66,7 @@ AH_TEST(a_call_that_was_announced_is_not_taken_again)
     struct place place;
     open_place(&place);
     CHECK_OK(send_post(&place, (struct ah_call_record){.sequence = 1, .offset = 64, .travels = 4}));
-    CHECK_OK(send_counters(&place, (struct mirror_counters){.value[AH_POSTED] = 1}));
+    CHECK_OK(send_counters(&place, (struct replica_counters){.value[AH_POSTED] = 1}));
     CHECK_FAILS(send_post(&place, (struct ah_call_record){.sequence = 1, .offset = 4096, .travels = 4}), AH_EINVAL,
                 "it sent a call in the place of one that others look at");
     CHECK(ah_group_record(channel_of(&place, THEIRS), 1)->offset == 64);
@@ -79,7 +79,7 @@ AH_TEST(a_call_does_not_take_the_place_of_one_that_a_rank_here_has_not_done)
     struct ah_call_record next = {.sequence = 1 + AH_GROUP_CALLS, .offset = 4096, .travels = 4};
     open_place(&place);
     CHECK_OK(send_post(&place, (struct ah_call_record){.sequence = 1, .offset = 64, .travels = 4}));
-    CHECK_OK(send_counters(&place, (struct mirror_counters){.value[AH_POSTED] = 1}));
+    CHECK_OK(send_counters(&place, (struct replica_counters){.value[AH_POSTED] = 1}));
     stand(&place, 1, 0);
     CHECK_FAILS(send_post(&place, next), AH_EINVAL, "it sent a call in the place of one that others look at");
     CHECK(ah_group_record(channel_of(&place, THEIRS), 1)->offset == 64);
@@ -110,7 +110,7 @@ AH_TEST(numbers_of_calls_neither_go_back_nor_leap)
 {
     static const char wrong[] = "it sent numbers of calls that cannot follow those before";
     struct place place;
-    struct mirror_counters now = {.value[AH_POSTED] = AH_GROUP_CALLS, .value[AH_DONE] = 3};
+    struct replica_counters now = {.value[AH_POSTED] = AH_GROUP_CALLS, .value[AH_DONE] = 3};
     open_place(&place);
     CHECK_OK(send_counters(&place, now));
     now.value[AH_POSTED]--;
@@ -135,20 +135,20 @@ AH_TEST(numbers_of_calls_neither_go_back_nor_leap)
 AH_TEST(where_a_rank_of_another_host_is_found_there_is_memory)
 {
     struct place place;
-    struct mirror_counters now = {.address = (uint64_t)64 << 20};
+    struct replica_counters now = {.address = (uint64_t)64 << 20};
     open_place(&place);
     CHECK_OK(send_counters(&place, now));
     CHECK(place.control->segment[THEIRS][now.address + 2 * AH_STAGE_BYTES - 1] == 0);
     ah_control_close(place.control);
 }
 
-static int send_letter(struct place *place, int64_t count, int member)
+static int send_header(struct place *place, int64_t count, int member)
 {
     struct ah_message_header header = {.dtype = AH_F32, .count = count};
     unsigned char body[sizeof(uint64_t) + sizeof header] = {0}; /* the first of its message headers */
     atomic_store(&header.member, member);
     memcpy(body + sizeof(uint64_t), (void *)&header, sizeof header);
-    return send_frame(place, MIRROR_LETTER, THEIRS, body, sizeof body);
+    return send_frame(place, REPLICA_LETTER, THEIRS, body, sizeof body);
 }
 
 AH_TEST(a_message_that_a_rank_has_taken_is_not_changed_before_it_is_back)
@@ -156,15 +156,15 @@ AH_TEST(a_message_that_a_rank_has_taken_is_not_changed_before_it_is_back)
     struct place place;
     open_place(&place);
     struct ah_message_header *header = channel_of(&place, THEIRS)->header;
-    CHECK_OK(send_letter(&place, 3, 0));
+    CHECK_OK(send_header(&place, 3, 0));
     for (unsigned state = AH_MESSAGE_TAKEN; state <= AH_MESSAGE_EMPTY; state++) {
         atomic_store(&header->state, state);
-        CHECK_FAILS(send_letter(&place, 5, 0), AH_EINVAL, "it sent a message in the place of one that is not back");
+        CHECK_FAILS(send_header(&place, 5, 0), AH_EINVAL, "it sent a message in the place of one that is not back");
         CHECK(header->count == 3 && atomic_load(&header->state) == state);
     }
     atomic_store(&header->state, AH_MESSAGE_FREE);
     for (int count = 5; count < 7; count++) { /* the second one in the place of the first, which nobody takes */
-        CHECK_OK(send_letter(&place, count, 1));
+        CHECK_OK(send_header(&place, count, 1));
         CHECK(header->count == count && atomic_load(&header->state) == AH_MESSAGE_POSTED);
     }
     ah_control_close(place.control);
@@ -175,13 +175,13 @@ AH_TEST(a_message_is_for_a_rank_of_this_host)
     struct place place;
     open_place(&place);
     for (int member = THEIRS; member < RANKS; member++)
-        CHECK_FAILS(send_letter(&place, 1, member), AH_EINVAL, "it sent a message for a rank of another host");
-    CHECK_FAILS(send_letter(&place, 1, -1), AH_EINVAL, "it sent a message for a rank of another host");
+        CHECK_FAILS(send_header(&place, 1, member), AH_EINVAL, "it sent a message for a rank of another host");
+    CHECK_FAILS(send_header(&place, 1, -1), AH_EINVAL, "it sent a message for a rank of another host");
     ah_control_close(place.control);
 }
 
 /* Rank 0 has a message for another rank. */
-static struct ah_message_header *post_letter(struct place *place, int member)
+static struct ah_message_header *post_header(struct place *place, int member)
 {
     struct ah_group_block *mine = channel_of(place, 0);
     atomic_store(&mine->members[0], 0xf);
@@ -195,8 +195,8 @@ static struct ah_message_header *post_letter(struct place *place, int member)
 
 static int send_verdict(struct place *place, enum ah_message_state state)
 {
-    struct mirror_verdict verdict = {.number = 7, .state = state};
-    return send_frame(place, MIRROR_VERDICT, 0, &verdict, sizeof verdict);
+    struct replica_verdict verdict = {.number = 7, .state = state};
+    return send_frame(place, REPLICA_VERDICT, 0, &verdict, sizeof verdict);
 }
 
 AH_TEST(only_the_host_that_has_a_message_says_what_became_of_it)
@@ -204,7 +204,7 @@ AH_TEST(only_the_host_that_has_a_message_says_what_became_of_it)
     struct place place;
     bool more;
     open_place(&place);
-    struct ah_message_header *header = post_letter(&place, 3);
+    struct ah_message_header *header = post_header(&place, 3);
     CHECK_OK(ah_replica_scan(&place.replica, false, &more));
     CHECK_FAILS(send_verdict(&place, AH_MESSAGE_RECEIVED), AH_EINVAL,
                 "it sent a verdict on a message that it does not have");
@@ -218,7 +218,7 @@ AH_TEST(no_verdict_comes_before_the_message_has_gone)
     struct place place;
     bool more;
     open_place(&place);
-    struct ah_message_header *header = post_letter(&place, THEIRS);
+    struct ah_message_header *header = post_header(&place, THEIRS);
     CHECK_FAILS(send_verdict(&place, AH_MESSAGE_RECEIVED), AH_EINVAL,
                 "it sent a verdict on a message that it does not have");
     CHECK_OK(ah_replica_scan(&place.replica, false, &more));
@@ -226,7 +226,7 @@ AH_TEST(no_verdict_comes_before_the_message_has_gone)
     CHECK(atomic_load(&header->state) == AH_MESSAGE_EMPTY);
     CHECK_OK(send_verdict(&place, AH_MESSAGE_RECEIVED));
     CHECK(atomic_load(&header->state) == AH_MESSAGE_EMPTY);
-    post_letter(&place, THEIRS);
+    post_header(&place, THEIRS);
     CHECK_FAILS(send_verdict(&place, AH_MESSAGE_RECEIVED), AH_EINVAL,
                 "it sent a verdict on a message that it does not have");
     CHECK_OK(ah_replica_scan(&place.replica, false, &more));
@@ -239,11 +239,11 @@ AH_TEST(no_verdict_comes_before_the_message_has_gone)
 static size_t said_data(struct place *place, uint64_t *offset, size_t *bytes, size_t room)
 {
     const struct ah_text *out = &place->replica.peer[1].out;
-    struct mirror_head head;
+    struct replica_head head;
     size_t count = 0;
     for (size_t at = 0; at < out->bytes; at += sizeof head + head.bytes) {
         memcpy(&head, out->at + at, sizeof head);
-        if (head.kind != MIRROR_DATA || count == room)
+        if (head.kind != REPLICA_DATA || count == room)
             continue;
         memcpy(&offset[count], out->at + at + sizeof head, sizeof *offset);
         bytes[count++] = head.bytes - sizeof *offset;
@@ -278,22 +278,22 @@ static int send_byte(struct place *place, uint64_t offset)
 {
     unsigned char body[sizeof offset + 1] = {0};
     memcpy(body, &offset, sizeof offset);
-    return send_frame(place, MIRROR_DATA, THEIRS, body, sizeof body);
+    return send_frame(place, REPLICA_DATA, THEIRS, body, sizeof body);
 }
 
 AH_TEST(data_takes_no_more_memory_than_there_is_room_for_whatever_offsets_it_names)
 {
     struct place place;
     open_place(&place);
-    place.replica.room = 4 * MIRROR_BLOCK;
+    place.replica.room = 4 * REPLICA_BLOCK;
     for (uint64_t i = 0; i < 4; i++)
         CHECK_OK(send_byte(&place, i * ((uint64_t)1 << 30) + i));
     CHECK(place.replica.room == 0);
     CHECK_FAILS(send_byte(&place, (uint64_t)5 << 30), AH_EINVAL,
                 "it sent data for more than half of this host's memory");
     /* What is taken already can be written again. */
-    CHECK_OK(send_byte(&place, ((uint64_t)3 << 30) + MIRROR_BLOCK - 1));
-    CHECK_FAILS(send_byte(&place, ((uint64_t)3 << 30) + MIRROR_BLOCK), AH_EINVAL, "it sent data for more than half");
+    CHECK_OK(send_byte(&place, ((uint64_t)3 << 30) + REPLICA_BLOCK - 1));
+    CHECK_FAILS(send_byte(&place, ((uint64_t)3 << 30) + REPLICA_BLOCK), AH_EINVAL, "it sent data for more than half");
     free(place.replica.held[THEIRS]);
     ah_control_close(place.control);
 }

@@ -5,6 +5,7 @@
  * state(type)              enabled, dtype, cache of the innermost block
  * is_enabled(type?)        without a type: for any
  * set(type, enabled?, dtype?, cache?)   change what runs now; nil leaves a value
+ * lower_dtype(tensor)      the dtype in which a product takes the tensor within a block; nil where it does not cast
  * capture()                all of that as a string, for run_as(captured, fn, ...) and restore(captured)
  * clear()                  forget the kept casts
  * call(rule, rule of cuda, fn, ...)   fn with its tensors as the rule of their device says ("lower": in the block's
@@ -118,6 +119,15 @@ static int is_enabled(lua_State *L)
     return 1;
 }
 
+static int lower_dtype(lua_State *L)
+{
+    enum ah_dtype dtype;
+    if (!ah_autocast_lowers(ah_check_tensor(L, 1), &dtype))
+        return 0;
+    ah_push_dtype(L, dtype);
+    return 1;
+}
+
 /* Do something to each tensor among the arguments from `first` on, in plain tables of options or tensors too. */
 static void each_tensor(lua_State *L, int first, void (*act)(const struct ah_tensor *tensor, void *context),
                         void *context)
@@ -225,6 +235,7 @@ int ah_open_autocast(lua_State *L)
 {
     static const luaL_Reg functions[] = {
         {"run", run},         {"state", state},     {"set", set},     {"clear", clear}, {"is_enabled", is_enabled},
+        {"lower_dtype", lower_dtype},
         {"capture", capture}, {"run_as", run_as}, {"restore", restore}, {"call", call},   {NULL, NULL},
     };
     lua_newtable(L);

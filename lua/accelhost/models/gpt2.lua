@@ -106,10 +106,17 @@ function Block:init(config, number)
   self.mlp = MLP(config)
 end
 
+-- Does nothing but the linear map see what the module is given?
+local function starts_linear(module, class, linear)
+  return fused.is_plain(module, class) and fused.is_plain(linear, Conv1D)
+end
+
 function Block:forward(x, how, past)
-  local y, present, weights = self.attn(self.ln_1(x), how, past)
-  local normal, sum = norms.of_sum(self.ln_2, x, y)
-  return sum + self.mlp(normal), present, weights
+  local attn, mlp = self.attn, self.mlp
+  local normed = starts_linear(attn, Attention, attn.c_attn) and norms.for_linear(self.ln_1, x) or self.ln_1(x)
+  local y, present, weights = attn(normed, how, past)
+  local normal, sum = norms.of_sum(self.ln_2, x, y, starts_linear(mlp, MLP, mlp.c_fc))
+  return sum + mlp(normal), present, weights
 end
 
 -- Which keys each query may see: those before it that are no padding, and itself, so that no row is empty.

@@ -45,9 +45,13 @@ function Conv1D:init(...)
   skip.no_grad(init.normal_, self.weight, 0, 0.02)
 end
 
+-- The weight as linear maps have it, [nf, nx]. Under autocast it is cast before it is turned around: of parameters the
+-- cast is kept, of views it is not.
+local function linear_weight(conv) return C.autocast.lower(conv.weight):t() end
+
 ---@param x Tensor [..., nx]
 ---@return Tensor [..., nf]
-function Conv1D:forward(x) return C.linear(x, self.weight:t(), self.bias) end
+function Conv1D:forward(x) return C.linear(x, linear_weight(self), self.bias) end
 
 function Conv1D:extra_repr() return ("nf=%d, nx=%d"):format(self.nf, self.nx) end
 
@@ -91,7 +95,7 @@ end
 function MLP:forward(x)
   local fc, proj = self.c_fc, self.c_proj
   if self.act == activations.tanh_gelu and fused.is_plain(fc, Conv1D) and fused.is_plain(proj, Conv1D) then
-    return self.dropout(fused.gelu_between(x, fc.weight:t(), fc.bias, proj.weight:t(), proj.bias))
+    return self.dropout(fused.gelu_between(x, linear_weight(fc), fc.bias, linear_weight(proj), proj.bias))
   end
   return self.dropout(proj(self.act(fc(x))))
 end

@@ -182,6 +182,17 @@ static bool has_work(const struct ah_run *run, const struct ah_visit *visit)
     return false;
 }
 
+/* Is this all that arrives for a leaf, which copies it into its arena slot or adds it there? That converts it on the
+ * way. */
+static bool slot_converts(const struct ah_run *run, const struct ah_edge *edge)
+{
+    const struct ah_visit *visit = &run->visit[edge->node->run_index];
+    if (edge->node->class != &ah_accumulate_class || run->wanted || visit->waiting > 1 || visit->grad[0])
+        return false;
+    const struct ah_tensor *leaf = edge->node->context;
+    return leaf->grad->slot && !leaf->grad->hooks;
+}
+
 /* Check one input's gradient, bring it to the input's dtype, hand it on. Takes the reference in *grad. */
 static int pass_on(struct ah_run *run, const struct ah_node *node, int i, struct ah_tensor **grad,
                    struct ah_slice place)
@@ -190,7 +201,7 @@ static int pass_on(struct ah_run *run, const struct ah_node *node, int i, struct
         return 0;
     if (*grad) {
         AH_TRY(check_gradient(node, i, *grad, place));
-        if ((*grad)->dtype != node->input[i].dtype) {
+        if ((*grad)->dtype != node->input[i].dtype && !slot_converts(run, &node->edge[i])) {
             struct ah_tensor *cast;
             AH_TRY(ah_op1(AH_OP_to, &cast, AH_T(*grad), AH_D(node->input[i].dtype)));
             ah_tensor_release(*grad);

@@ -9,6 +9,7 @@
 #include "autograd/anomaly.h"
 #include "autograd/node.h"
 #include "autograd/parts.h"
+#include "autograd/rules.h"
 #include "base/array.h"
 #include "base/trace.h"
 #include "ops/autocast.h"
@@ -182,15 +183,19 @@ static bool has_work(const struct ah_run *run, const struct ah_visit *visit)
     return false;
 }
 
-/* Is this all that arrives for a leaf, which copies it into its arena slot or adds it there? That converts it on the
- * way. */
-static bool slot_converts(const struct ah_run *run, const struct ah_edge *edge)
+/* Does a gradient of halves for a float32 result need no cast: because it is all that arrives, nobody else sees it, and
+ * its reader converts it: the copy into a leaf's arena slot or the sum there, or a rule that says so? */
+static bool reader_converts(const struct ah_run *run, const struct ah_edge *edge)
 {
-    const struct ah_visit *visit = &run->visit[edge->node->run_index];
-    if (edge->node->class != &ah_accumulate_class || run->wanted || visit->waiting > 1 || visit->grad[0])
+    const struct ah_node *node = edge->node;
+    const struct ah_visit *visit = &run->visit[node->run_index];
+    if (run->wanted || run->options->create_graph || visit->waiting > 1 || visit->grad[edge->output])
         return false;
-    const struct ah_tensor *leaf = edge->node->context;
-    return leaf->grad->slot && !leaf->grad->hooks;
+    if (node->class == &ah_accumulate_class) {
+        const struct ah_tensor *leaf = node->context;
+        return leaf->grad->slot && !leaf->grad->hooks;
+    }
+    return node->op && (ah_rules[node->op->id].saves & AH_READS_HALVES) && !node->hooks;
 }
 
 /* Check one input's gradient, bring it to the input's dtype, hand it on. Takes the reference in *grad. */
@@ -201,9 +206,11 @@ static int pass_on(struct ah_run *run, const struct ah_node *node, int i, struct
         return 0;
     if (*grad) {
         AH_TRY(check_gradient(node, i, *grad, place));
-        if ((*grad)->dtype != node->input[i].dtype && !slot_converts(run, &node->edge[i])) {
+        enum ah_dtype wanted = node->input[i].dtype;
+        bool halves = wanted == AH_F32 && ((*grad)->dtype == AH_F16 || (*grad)->dtype == AH_BF16);
+        if ((*grad)->dtype != wanted && !(halves && reader_converts(run, &node->edge[i]))) {
             struct ah_tensor *cast;
-            AH_TRY(ah_op1(AH_OP_to, &cast, AH_T(*grad), AH_D(node->input[i].dtype)));
+            AH_TRY(ah_op1(AH_OP_to, &cast, AH_T(*grad), AH_D(wanted)));
             ah_tensor_release(*grad);
             *grad = cast;
         }

@@ -323,6 +323,36 @@ describe("a layer norm for linear maps", function()
     end)
   end
 
+  it("that nobody told reads the gradient of its cast as it is, unless a hook or another use sees it", function()
+    for _, class in ipairs {"LayerNorm", "RMSNorm"} do
+      -- The gradients and the casts that they took; `seen` may add another use of the norm.
+      local function gradients(width, seen)
+        accelhost.manual_seed(4)
+        local layer, linear = nn[class](width), nn.Linear(width, 8)
+        accelhost.no_grad(function() layer.weight:normal_() end)
+        local x = accelhost.randn(5, width):requires_grad_()
+        local loss = accelhost.autocast(device, {dtype = "bfloat16"}, function()
+          local norm = layer(x)
+          local more = seen(norm)
+          local loss = linear(norm):float():sin():sum()
+          return more and loss + more or loss
+        end)
+        local prof = accelhost.profiler.profile({}, function() loss:backward() end)
+        local casts = 0
+        for _, row in ipairs(prof:key_averages()) do casts = row.key == "to" and row.count or casts end
+        return {x.grad:tolist(), layer.weight.grad:tolist(), layer.bias and layer.bias.grad:tolist()}, casts
+      end
+      for _, width in ipairs {3, 64, 1500} do
+        local plain, casts = gradients(width, function() end)
+        local hooked, with_hook = gradients(width, function(norm) norm:register_hook(function() end) end)
+        local added, with_sum = gradients(width, function(norm) return (norm * 0):sum() end)
+        assert.same(hooked, plain)
+        assert.same(added, plain)
+        assert.same({1, 1}, {with_hook - casts, with_sum - casts})
+      end
+    end
+  end)
+
   it("has its own dtype without autocast, of other dtypes, and where hooks watch it", function()
     local layer, x = nn.LayerNorm(6), accelhost.randn(4, 6)
     assert.equal("float32", norms.for_linear(layer, x).dtype)

@@ -53,7 +53,8 @@ static int lend_results(struct ah_rule *rule, struct ah_tensor **out)
     return 0;
 }
 
-int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, struct ah_tensor **grad_in)
+int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, struct ah_tensor **grad_in,
+                struct ah_slice *place)
 {
     int inputs = node->input_count;
     for (int i = 0; i < inputs; i++)
@@ -74,6 +75,7 @@ int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, st
     rule.out = saved_out;
     rule.grad_out = grad_out;
     rule.grad_in = grad_in;
+    rule.place.dim = -1;
     rule.needs = needs;
     rule.last = last;
     rule.input_count = inputs;
@@ -99,6 +101,7 @@ int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, st
         ah_tensor_release(rule.temp[i]);
     if (rule.temp != rule.own_temp)
         free(rule.temp);
+    *place = rule.place;
     if (needs != needs_small)
         free(needs);
     return status;

@@ -285,6 +285,13 @@ int ah_backward_same(struct ah_rule *r)
     return r->status;
 }
 
+/* The engine brings gradients to the input's dtype, or leaves that to the leaf's slot. */
+int ah_backward_to(struct ah_rule *r)
+{
+    r->grad_in[0] = r->grad_out[0];
+    return 0;
+}
+
 /* What was overwritten has no influence any more. */
 int ah_backward_copy_(struct ah_rule *r)
 {

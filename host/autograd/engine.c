@@ -8,7 +8,8 @@
 
 #include "autograd/anomaly.h"
 #include "autograd/node.h"
-#include "autograd/run.h"
+#include "autograd/parts.h"
+#include "autograd/rules.h"
 #include "base/array.h"
 #include "base/trace.h"
 #include "ops/autocast.h"
@@ -60,16 +61,21 @@ static int add_to(struct ah_tensor **sum, struct ah_tensor *grad, bool in_place)
     return 0;
 }
 
-static int deliver(struct ah_run *run, const struct ah_edge *edge, struct ah_tensor *grad)
+static int deliver(struct ah_run *run, const struct ah_edge *edge, struct ah_tensor *grad, struct ah_slice place)
 {
     struct ah_visit *visit = &run->visit[edge->node->run_index];
-    if (grad && visit->needed) {
+    if (grad && visit->needed && place.dim >= 0) {
+        AH_TRY(ah_parts_add(visit, edge->output, grad, place));
+    } else if (grad && visit->needed) {
+        AH_TRY(ah_parts_settle(visit, edge->output));
         struct ah_tensor **sum = &visit->grad[edge->output];
         bool in_place = *sum && ah_exclusive(*sum) && !run->options->create_graph && !(*sum)->storage->channels_last;
         AH_TRY(add_to(sum, grad, in_place));
     }
-    if (--visit->waiting == 0 && visit->needed)
-        ah_run_push(run, edge->node->run_index);
+    if (--visit->waiting > 0 || !visit->needed)
+        return 0;
+    AH_TRY(ah_parts_settle_all(visit));
+    ah_run_push(run, edge->node->run_index);
     return 0;
 }
 
@@ -141,12 +147,12 @@ static int accumulate(struct ah_run *run, struct ah_tensor *leaf, struct ah_tens
     return ah_op1(AH_OP_clone, &meta->grad, AH_T(grad));
 }
 
-static int check_gradient(const struct ah_node *node, int i, const struct ah_tensor *grad)
+static int check_gradient(const struct ah_node *node, int i, const struct ah_tensor *grad, struct ah_slice place)
 {
     const struct ah_input_meta *meta = &node->input[i];
     bool same = grad->ndim == meta->ndim;
     for (int d = 0; same && d < meta->ndim; d++)
-        same = grad->size[d] == meta->size[d];
+        same = grad->size[d] == meta->size[d] || d == place.dim;
     if (!same)
         return ah_fail(AH_EINVAL, "backward of %s: the gradient of input %d has shape %s, expected %s",
                        ah_node_name(node), i + 1, ah_shape(grad), ah_shape_text(meta->size, meta->ndim));
@@ -177,21 +183,39 @@ static bool has_work(const struct ah_run *run, const struct ah_visit *visit)
     return false;
 }
 
+/* Does a gradient of halves for a float32 result need no cast: because it is all that arrives, nobody else sees it, and
+ * its reader converts it: the copy into a leaf's arena slot or the sum there, or a rule that says so? */
+static bool reader_converts(const struct ah_run *run, const struct ah_edge *edge)
+{
+    const struct ah_node *node = edge->node;
+    const struct ah_visit *visit = &run->visit[node->run_index];
+    if (run->wanted || run->options->create_graph || visit->waiting > 1 || visit->grad[edge->output])
+        return false;
+    if (node->class == &ah_accumulate_class) {
+        const struct ah_tensor *leaf = node->context;
+        return leaf->grad->slot && !leaf->grad->hooks;
+    }
+    return node->op && (ah_rules[node->op->id].saves & AH_READS_HALVES) && !node->hooks;
+}
+
 /* Check one input's gradient, bring it to the input's dtype, hand it on. Takes the reference in *grad. */
-static int pass_on(struct ah_run *run, const struct ah_node *node, int i, struct ah_tensor **grad)
+static int pass_on(struct ah_run *run, const struct ah_node *node, int i, struct ah_tensor **grad,
+                   struct ah_slice place)
 {
     if (!node->edge[i].node)
         return 0;
     if (*grad) {
-        AH_TRY(check_gradient(node, i, *grad));
-        if ((*grad)->dtype != node->input[i].dtype) {
+        AH_TRY(check_gradient(node, i, *grad, place));
+        enum ah_dtype wanted = node->input[i].dtype;
+        bool halves = wanted == AH_F32 && ((*grad)->dtype == AH_F16 || (*grad)->dtype == AH_BF16);
+        if ((*grad)->dtype != wanted && !(halves && reader_converts(run, &node->edge[i]))) {
             struct ah_tensor *cast;
-            AH_TRY(ah_op1(AH_OP_to, &cast, AH_T(*grad), AH_D(node->input[i].dtype)));
+            AH_TRY(ah_op1(AH_OP_to, &cast, AH_T(*grad), AH_D(wanted)));
             ah_tensor_release(*grad);
             *grad = cast;
         }
     }
-    return deliver(run, &node->edge[i], *grad);
+    return deliver(run, &node->edge[i], *grad, place);
 }
 
 static int run_node(struct ah_run *run, int index)
@@ -213,13 +237,14 @@ static int run_node(struct ah_run *run, int index)
     }
 
     struct ah_tensor *in_small[32];
+    struct ah_slice place = {.dim = -1}, whole = place;
     int inputs = node->input_count, status = 0;
     struct ah_tensor **grad_in = inputs <= 32 ? in_small : malloc((size_t)inputs * sizeof *grad_in);
     if (!grad_in)
         return ah_fail(AH_ENOMEM, "out of memory");
     bool keep = run->options->retain_graph || run->options->create_graph || node->sequence < run->keep_below;
     if (!beyond && has_work(run, visit)) {
-        status = ah_run_rule(node, !keep, visit->grad, grad_in);
+        status = ah_run_rule(node, !keep, visit->grad, grad_in, &place);
         if (status == 0)
             status = ah_anomaly_check(node, grad_in);
     } else {
@@ -237,7 +262,7 @@ static int run_node(struct ah_run *run, int index)
         struct ah_tensor *grad = grad_in[i];
         /* Ours alone from here on: the sum may then be formed in place. */
         if (status == 0 && !beyond)
-            status = pass_on(run, node, i, &grad);
+            status = pass_on(run, node, i, &grad, i == 0 ? place : whole);
         ah_tensor_release(grad);
     }
     if (grad_in != in_small)

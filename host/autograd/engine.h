@@ -39,8 +39,9 @@ struct ah_engine_watcher {
 void ah_engine_watch(struct ah_engine_watcher *watcher);
 void ah_engine_unwatch(struct ah_engine_watcher *watcher);
 
-/* Run one node's rule with given output gradients (NULL entries allowed); grad_in gets new references. `last`: what the
- * node saved is dropped afterwards. */
-int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, struct ah_tensor **grad_in);
+/* Run one node's rule with given output gradients (NULL entries allowed); grad_in gets new references, *place says of
+ * which slice of input 0 grad_in[0] is. `last`: what the node saved is dropped afterwards. */
+int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, struct ah_tensor **grad_in,
+                struct ah_slice *place);
 
 #endif

@@ -63,8 +63,17 @@ int ah_backward_matmul(struct ah_rule *r)
     return r->status;
 }
 
-/* The gradients of a linear map's weight, input number `at`, and of its bias behind it. */
-static void give_weight(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor *x, int at)
+/* Is a weight of halves the transpose of a matrix, as in GPT-2's Conv1D? Its gradient is then made in the order of that
+ * matrix, which needs no copy to turn it. In float32 it is the product that it is for other weights, with its bits. */
+static bool is_turned(const struct ah_tensor *w)
+{
+    return w && (w->dtype == AH_F16 || w->dtype == AH_BF16) && w->stride[0] == 1 && w->stride[1] > 1 &&
+           w->stride[1] >= w->size[0];
+}
+
+/* The gradients of a linear map's weight, input number `at`, and of its bias behind it. `w` is the weight, or NULL
+ * where it was not saved. */
+static void give_weight(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor *x, const struct ah_tensor *w, int at)
 {
     const struct ah_input_meta *mw = ah_rule_input(r, at), *mx = ah_rule_input(r, 0);
     bool bias = r->input_count > at + 1 && r->needs[at + 1];
@@ -74,12 +83,15 @@ static void give_weight(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor
         x = as_matrix(r, x, mw->size[1]);
     }
     if (r->needs[at] && bias && !ah_grad_enabled) {
-        ah_rule_ops(r, AH_OP_linear_weight_backward, (const struct ah_value[]){AH_T(g2), AH_T(x)}, 2, both, 2);
+        const struct ah_value args[] = {AH_T(g2), AH_T(x), AH_B(is_turned(w))};
+        ah_rule_ops(r, AH_OP_linear_weight_backward, args, 3, both, 2);
         r->grad_in[at] = both[0];
         r->grad_in[at + 1] = both[1];
         return;
     }
-    if (r->needs[at])
+    if (r->needs[at] && is_turned(w))
+        r->grad_in[at] = ah_r_transpose(r, ah_r_matmul(r, ah_r_transpose(r, x, 0, 1), g2), 0, 1);
+    else if (r->needs[at])
         r->grad_in[at] = ah_r_matmul(r, ah_r_transpose(r, g2, 0, 1), x);
     if (bias)
         r->grad_in[at + 1] = ah_r(r, AH_OP_column_sum, AH_T(g));
@@ -91,7 +103,7 @@ int ah_backward_linear(struct ah_rule *r)
     struct ah_tensor *g = r->grad_out[0];
     if (r->needs[0])
         r->grad_in[0] = ah_r_matmul(r, g, ah_given(&arg->weight));
-    give_weight(r, g, ah_given(&arg->input), 1);
+    give_weight(r, g, ah_given(&arg->input), ah_given(&arg->weight), 1);
     return r->status;
 }
 
@@ -106,7 +118,7 @@ int ah_backward_linear_gelu(struct ah_rule *r)
     }
     if (r->needs[0])
         r->grad_in[0] = ah_r_matmul(r, g, ah_given(&arg->weight));
-    give_weight(r, g, ah_given(&arg->input), 1);
+    give_weight(r, g, ah_given(&arg->input), ah_given(&arg->weight), 1);
     return r->status;
 }
 
@@ -119,7 +131,7 @@ int ah_backward_linear_of_gelu(struct ah_rule *r)
         r->grad_in[1] = ah_r(r, AH_OP_gelu_backward, AH_T(ah_r_matmul(r, g, w)), AH_T(before), AH_S("tanh"));
     else if (r->needs[1])
         r->grad_in[1] = ah_r(r, AH_OP_linear_of_gelu_backward, AH_T(g), AH_T(w), AH_T(before));
-    give_weight(r, g, ah_given(&arg->input), 2);
+    give_weight(r, g, ah_given(&arg->input), w, 2);
     return r->status;
 }
 

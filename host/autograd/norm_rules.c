@@ -92,17 +92,23 @@ static int batch_norm_by_ops(struct ah_rule *r)
     return r->status;
 }
 
-/* The fused kernels give all three gradients at once. */
-static int give_three(struct ah_rule *r, enum ah_opid op, const struct ah_value *args, int count)
+/* out[1] and out[2] of a fused kernel are the gradients of weight and bias. */
+static void give_affine(struct ah_rule *r, struct ah_tensor **out)
 {
     struct affine affine = affine_of(r);
-    struct ah_tensor *out[3];
-    ah_rule_ops(r, op, args, count, out, 3);
-    r->grad_in[0] = out[0];
     if (wants(r, affine.weight))
         r->grad_in[affine.weight] = out[1];
     if (wants(r, affine.bias))
         r->grad_in[affine.bias] = out[2];
+}
+
+/* The fused kernels give all three gradients at once. */
+static int give_three(struct ah_rule *r, enum ah_opid op, const struct ah_value *args, int count)
+{
+    struct ah_tensor *out[3];
+    ah_rule_ops(r, op, args, count, out, 3);
+    r->grad_in[0] = out[0];
+    give_affine(r, out);
     return r->status;
 }
 
@@ -147,12 +153,22 @@ int ah_backward_layer_norm(struct ah_rule *r)
     return give_three(r, AH_OP_layer_norm_backward, args, 6);
 }
 
+/* The half among the inputs of a float32 sum, whose gradient then leaves the kernel in both dtypes; else none. */
+static struct ah_value half_beside_float(const struct ah_rule *r)
+{
+    enum ah_dtype sum = r->node->output[1].dtype;
+    for (int i = 0; i < 2 && sum == AH_F32; i++)
+        if (r->needs[i] && ah_rule_input(r, i)->dtype != sum)
+            return AH_D(ah_rule_input(r, i)->dtype);
+    return AH_NIL;
+}
+
 /* The sum's gradient is what came for it and what comes through the norm; both inputs have it. */
 int ah_backward_add_layer_norm(struct ah_rule *r)
 {
     const struct ah_args_add_layer_norm *arg = ah_args(r, add_layer_norm);
     struct affine affine = affine_of(r);
-    struct ah_tensor *g = r->grad_out[0], *more = r->grad_out[1], *sum = r->out[1], *grad;
+    struct ah_tensor *g = r->grad_out[0], *more = r->grad_out[1], *sum = r->out[1], *grad, *out[4] = {NULL};
     if (!g) {
         grad = more;
     } else if (ah_grad_enabled) {
@@ -160,12 +176,14 @@ int ah_backward_add_layer_norm(struct ah_rule *r)
         grad = more ? ah_r_add(r, grad, more) : grad;
     } else {
         const struct ah_value args[] = {AH_T(g), AH_T(sum), arg->weight, AH_T(r->extra[0]), AH_T(r->extra[1]),
-                                        AH_B(wants(r, affine.weight) || wants(r, affine.bias)), AH_T(more)};
-        give_three(r, AH_OP_layer_norm_backward, args, 7);
-        grad = r->grad_in[0];
+                                        AH_B(wants(r, affine.weight) || wants(r, affine.bias)), AH_T(more),
+                                        half_beside_float(r)};
+        ah_rule_ops(r, AH_OP_layer_norm_backward, args, 8, out, 4);
+        give_affine(r, out);
+        grad = out[0];
     }
-    ah_r_give(r, 0, grad);
-    ah_r_give(r, 1, grad);
+    for (int i = 0; i < 2; i++)
+        ah_r_give(r, i, out[3] && out[3]->dtype == ah_rule_input(r, i)->dtype ? out[3] : grad);
     return r->status;
 }
 

@@ -176,6 +176,18 @@ void ah_r_give(struct ah_rule *r, int i, struct ah_tensor *grad)
         r->grad_in[i] = ah_r_to_input(r, grad, i);
 }
 
+void ah_r_give_slice(struct ah_rule *r, struct ah_tensor *grad, int64_t dim, int64_t start)
+{
+    const struct ah_input_meta *meta = ah_rule_input(r, 0);
+    if (ah_grad_enabled) {
+        r->grad_in[0] = ah_r(r, AH_OP_slice_backward, AH_T(grad), AH_INTS_OF(meta->size, meta->ndim), AH_I(dim),
+                             AH_I(start), AH_I(1));
+        return;
+    }
+    r->grad_in[0] = grad;
+    r->place = (struct ah_slice){(int)dim, start};
+}
+
 struct ah_tensor *ah_r_zeros_input(struct ah_rule *r, int i)
 {
     const struct ah_input_meta *meta = ah_rule_input(r, i);

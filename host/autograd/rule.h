@@ -17,6 +17,12 @@ enum { AH_RULE_TEMPS = 96 }; /* without an allocation; a rule of cat makes one p
 
 struct ah_node;
 
+/* The slice of a tensor that begins at `start` of `dim`, as long as what belongs there; dim -1: the whole tensor. */
+struct ah_slice {
+    int dim;
+    int64_t start;
+};
+
 struct ah_rule {
     struct ah_node *node;
     const struct ah_value *arg; /* the call's arguments (ah_args); tensors only where saved, else kind AH_NONE */
@@ -25,6 +31,7 @@ struct ah_rule {
     struct ah_tensor **out;     /* saved outputs, else NULL */
     struct ah_tensor **grad_out;
     struct ah_tensor **grad_in; /* set to tensors of the rule (the engine retains them) */
+    struct ah_slice place;      /* of grad_in[0] in the gradient of input 0, which is zero elsewhere */
     const bool *needs;
     bool last;                  /* what the node saved goes after this run */
     int input_count, output_count;
@@ -80,6 +87,9 @@ const struct ah_input_meta *ah_rule_input(const struct ah_rule *rule, int i);
 
 /* Let that be the gradient of input i, where one is wanted: a rule that ends in this need not look at needs[]. */
 void ah_r_give(struct ah_rule *r, int i, struct ah_tensor *grad);
+
+/* The gradient of input 0 is that of one of its slices, `grad`, and zero elsewhere. */
+void ah_r_give_slice(struct ah_rule *r, struct ah_tensor *grad, int64_t dim, int64_t start);
 
 /* The tensor zeros(shape of input i), of the rule. */
 struct ah_tensor *ah_r_zeros_input(struct ah_rule *r, int i);

@@ -8,6 +8,7 @@
 #define IN AH_SAVE_IN
 #define OUT AH_SAVE_OUT
 #define IN_PLACE_ONLY AH_SAVE_IN_PLACE_ONLY
+#define READS_HALVES AH_READS_HALVES
 #define RULE(op, rule, saves) [AH_OP_##op] = {ah_backward_##rule, (saves)},
 
 const struct ah_rule_row ah_rules[AH_OP_COUNT] = {

@@ -12,6 +12,8 @@
 #define AH_SAVE_OUT(k) (UINT64_C(1) << (48 + (k)))
 /* Recorded only in place: the result is a constant, not even a new leaf wants to hear of it. */
 #define AH_SAVE_IN_PLACE_ONLY (UINT64_C(1) << 63)
+/* The rule reads the gradient of its float32 result in halves too. */
+#define AH_READS_HALVES (UINT64_C(1) << 62)
 
 enum { AH_SAVED_ARGS = 6 };
 

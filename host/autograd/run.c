@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "autograd/node.h"
+#include "autograd/parts.h"
 #include "base/array.h"
 
 int ah_run_visit(struct ah_run *run, struct ah_node *node)
@@ -139,6 +140,7 @@ void ah_run_close(struct ah_run *run)
         visit->node->run_index = visit->outer_index;
         for (int k = 0; visit->grad && k < visit->node->output_count; k++)
             ah_tensor_release(visit->grad[k]);
+        ah_parts_free(visit);
     }
     for (int i = 0; i < run->count; i++)
         ah_node_release(run->visit[i].node);

@@ -17,6 +17,7 @@ struct ah_visit {
     bool wanted;             /* its gradient is asked for (run->wanted) */
     bool needed;             /* leads to something wanted */
     struct ah_tensor **grad; /* [output_count], what has arrived; NULL before ah_run_start */
+    struct ah_parts *parts;  /* [output_count], what has arrived for slices (parts.h); NULL while none has */
     struct ah_run *outer;    /* the execution this one interrupts, for nodes both visit */
     int outer_index;
 };

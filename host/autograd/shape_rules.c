@@ -41,15 +41,8 @@ int ah_backward_select(struct ah_rule *r)
     const struct ah_args_select *arg = ah_args(r, select);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     int64_t dim = wrapped(arg->dim.integer, input->ndim);
-    r->grad_in[0] = ah_r(r, AH_OP_select_backward, AH_T(r->grad_out[0]), size_of(input), AH_I(dim),
-                         AH_I(wrapped(arg->index.integer, input->size[dim])));
-    return 0;
-}
-
-int ah_backward_select_backward(struct ah_rule *r)
-{
-    const struct ah_args_select_backward *arg = ah_args(r, select_backward);
-    r->grad_in[0] = ah_r(r, AH_OP_select, AH_T(r->grad_out[0]), arg->dim, arg->index);
+    struct ah_tensor *slice = ah_r(r, AH_OP_unsqueeze, AH_T(r->grad_out[0]), AH_I(dim));
+    ah_r_give_slice(r, slice, dim, wrapped(arg->index.integer, input->size[dim]));
     return 0;
 }
 
@@ -58,8 +51,7 @@ int ah_backward_narrow(struct ah_rule *r)
     const struct ah_args_narrow *arg = ah_args(r, narrow);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     int64_t dim = wrapped(arg->dim.integer, input->ndim);
-    r->grad_in[0] = ah_r(r, AH_OP_slice_backward, AH_T(r->grad_out[0]), size_of(input), AH_I(dim),
-                         AH_I(wrapped(arg->start.integer, input->size[dim])), AH_I(1));
+    ah_r_give_slice(r, r->grad_out[0], dim, wrapped(arg->start.integer, input->size[dim]));
     return 0;
 }
 
@@ -70,6 +62,10 @@ int ah_backward_slice(struct ah_rule *r)
     int64_t dim = wrapped(arg->dim.integer, input->ndim), n = input->size[dim];
     int64_t start = arg->start.kind == AH_INT ? wrapped(arg->start.integer, n) : 0;
     start = start < 0 ? 0 : start > n ? n : start;
+    if (arg->step.integer == 1) {
+        ah_r_give_slice(r, r->grad_out[0], dim, start);
+        return 0;
+    }
     r->grad_in[0] = ah_r(r, AH_OP_slice_backward, AH_T(r->grad_out[0]), size_of(input), AH_I(dim),
                          AH_I(start), arg->step);
     return 0;

@@ -5,6 +5,8 @@
  * state(type)              enabled, dtype, cache of the innermost block
  * is_enabled(type?)        without a type: for any
  * set(type, enabled?, dtype?, cache?)   change what runs now; nil leaves a value
+ * lower_dtype(tensor)      the dtype in which a product takes the tensor within a block; nil where it does not cast
+ * lower(tensor)            the tensor as a product takes it: cast to that dtype, of weights the kept cast
  * capture()                all of that as a string, for run_as(captured, fn, ...) and restore(captured)
  * clear()                  forget the kept casts
  * call(rule, rule of cuda, fn, ...)   fn with its tensors as the rule of their device says ("lower": in the block's
@@ -118,6 +120,28 @@ static int is_enabled(lua_State *L)
     return 1;
 }
 
+static int lower_dtype(lua_State *L)
+{
+    enum ah_dtype dtype;
+    if (!ah_autocast_lowers(ah_check_tensor(L, 1), &dtype))
+        return 0;
+    ah_push_dtype(L, dtype);
+    return 1;
+}
+
+static int lower(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1), *cast;
+    enum ah_dtype dtype;
+    lua_settop(L, 1);
+    if (!ah_autocast_lowers(tensor, &dtype) || dtype == tensor->dtype)
+        return 1;
+    ah_check(L, ah_autocast_tensor(&cast, tensor, ah_autocast_leading(AH_AUTOCAST_KINDS, tensor), dtype));
+    ah_push_shared_tensor(L, cast); /* a kept cast is handed out again */
+    ah_tensor_release(cast);
+    return 1;
+}
+
 /* Do something to each tensor among the arguments from `first` on, in plain tables of options or tensors too. */
 static void each_tensor(lua_State *L, int first, void (*act)(const struct ah_tensor *tensor, void *context),
                         void *context)
@@ -225,6 +249,7 @@ int ah_open_autocast(lua_State *L)
 {
     static const luaL_Reg functions[] = {
         {"run", run},         {"state", state},     {"set", set},     {"clear", clear}, {"is_enabled", is_enabled},
+        {"lower_dtype", lower_dtype}, {"lower", lower},
         {"capture", capture}, {"run_as", run_as}, {"restore", restore}, {"call", call},   {NULL, NULL},
     };
     lua_newtable(L);

@@ -13,6 +13,7 @@
 #include "cpu/elementwise_math.h"
 #include "cpu/kernels.h"
 #include "cpu/lanes.h"
+#include "cpu/shape_copy.h"
 #include "tensor/rng.h"
 
 #define log_f32 ah_logf
@@ -74,6 +75,7 @@ static int make_units(struct ah_attention_unit **units, int64_t *count, const st
 struct array {
     struct ah_dense dense, padded;
     struct ah_dense_out result;
+    struct ah_tensor *strided, *own; /* a result with gaps, and the tensor without that is copied into it */
 };
 
 static int64_t whole_vectors(int64_t width, enum ah_dtype dtype)
@@ -101,15 +103,27 @@ static void copy_rows(char *to, size_t to_bytes, const char *from, size_t from_b
     }
 }
 
+/* Can rows of `whole` items be those of the tensor itself? */
+static bool are_rows(const struct ah_tensor *t, int64_t whole)
+{
+    return t->dtype == ah_compute_dtype(t->dtype) && whole == t->size[t->ndim - 1] && t->stride[t->ndim - 1] == 1;
+}
+
+static void rows_of(struct ah_attention_rows *rows, struct ah_tensor *t)
+{
+    int n = t->ndim;
+    *rows = (struct ah_attention_rows){ah_tensor_data(t), n == 4 ? t->stride[0] : 0, t->stride[n - 3],
+                                       t->stride[n - 2], t->size[n - 1]};
+}
+
 static int open_rows(struct array *a, struct ah_attention_rows *rows, struct ah_tensor *t)
 {
     enum ah_dtype dtype = ah_compute_dtype(t->dtype);
     int64_t width = t->size[t->ndim - 1], whole = whole_vectors(width, dtype);
     size_t item = ah_dtype_size(dtype);
-    if (t->dtype == dtype && whole == width && t->stride[t->ndim - 1] == 1) {
+    if (are_rows(t, whole)) {
         AH_TRY(ah_tensor_row_major(t));
-        *rows = (struct ah_attention_rows){ah_tensor_data(t), t->ndim == 4 ? t->stride[0] : 0, t->stride[t->ndim - 3],
-                                           t->stride[t->ndim - 2], width};
+        rows_of(rows, t);
         return 0;
     }
     AH_TRY(ah_dense_open(&a->dense, t));
@@ -129,6 +143,15 @@ static int open_result(struct array *a, struct ah_attention_rows *rows, struct a
 {
     enum ah_dtype dtype = ah_compute_dtype(t->dtype);
     int64_t width = t->size[t->ndim - 1], whole = padded ? whole_vectors(width, dtype) : width;
+    if (are_rows(t, whole)) {
+        rows_of(rows, t);
+        return 0;
+    }
+    if (!ah_tensor_is_contiguous(t)) {
+        AH_TRY(ah_tensor_empty_like(&a->own, t));
+        a->strided = t;
+        t = a->own;
+    }
     AH_TRY(ah_dense_out_open(&a->result, t));
     row_major_strides(rows, t, whole);
     rows->data = a->result.data;
@@ -152,6 +175,10 @@ static void close_array(struct array *a)
     ah_dense_close(&a->padded);
     ah_dense_close(&a->dense);
     ah_dense_out_close(&a->result);
+    if (a->strided)
+        ah_strided_copy(ah_tensor_data(a->strided), a->strided->stride, ah_tensor_data(a->own), a->own->stride,
+                        a->own->size, a->own->ndim, ah_dtype_size(a->own->dtype));
+    ah_tensor_release(a->own);
 }
 
 /* All units, each by one thread, which has a scratch block of its own. */

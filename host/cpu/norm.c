@@ -6,6 +6,7 @@
 #include "base/threads.h"
 #include "cpu/column_sum.h"
 #include "cpu/dense.h"
+#include "cpu/iterate.h"
 #include "cpu/kernels.h"
 
 /* A batch as n x c x pixels; in channels-last order as (n pixels) rows of c. */
@@ -355,6 +356,8 @@ int ah_cpu_layer_norm_backward(struct ah_call *c)
             add_all_f32(xt->numel, gx.data, more.data, gx.data);
         if (affine)
             status = layer_affine_backward_f32(rows, width, g.data, x.data, mean, inverse, gw.data, gb.data);
+        if (c->out[3])
+            ah_cast(xt->numel, ah_tensor_data(c->out[3]), c->out[3]->dtype, 1, gx.data, AH_F32, 1);
     } else {
         layer_rows_backward_f64(rows, width, g.data, x.data, w.data, mean, inverse, gx.data);
         if (more.data)

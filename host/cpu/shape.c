@@ -134,21 +134,6 @@ static void zero(struct ah_tensor *out)
     ah_zero_fill(ah_tensor_data(out), (size_t)out->numel * ah_dtype_size(out->dtype));
 }
 
-int ah_cpu_select_backward(struct ah_call *c)
-{
-    const struct ah_args_select_backward *arg = ah_args(c, select_backward);
-    const struct ah_tensor *grad = arg->grad.tensor;
-    struct ah_tensor *out = c->out[0];
-    int dim = (int)arg->dim.integer;
-    int64_t stride[AH_MAX_DIMS] = {0};
-    for (int d = 0, k = 0; d < out->ndim; d++)
-        if (d != dim)
-            stride[k++] = out->stride[d];
-    zero(out);
-    copy_into(out, arg->index.integer * out->stride[dim], stride, grad);
-    return 0;
-}
-
 /* Zeros before the slice, the slice, zeros after it, for each index of the leading dims. */
 struct slice_job {
     char *out;

@@ -266,12 +266,12 @@ out:
 int ah_cuda_linear_weight_backward(struct ah_call *c)
 {
     const struct ah_args_linear_weight_backward *arg = ah_args(c, linear_weight_backward);
-    struct ah_tensor *g = arg->grad.tensor, *turned;
-    if (g->numel == 0 || arg->input.tensor->numel == 0 || g->dtype == AH_F64)
+    struct ah_tensor *g = arg->grad.tensor, *x = arg->input.tensor, *left;
+    bool turned = arg->turned.flag; /* which the product need not know: the memory of out[0] is that of its transpose */
+    if (g->numel == 0 || x->numel == 0 || g->dtype == AH_F64)
         return ah_linear_weight_backward_by_parts(c);
-    AH_TRY(ah_tensor_view(&turned, g, (int64_t[]){g->size[1], g->size[0]}, (int64_t[]){g->stride[1], g->stride[0]}, 2,
-                          g->offset));
-    int status = multiply_matrices(c, turned, arg->input.tensor, AH_CUDA_ROW_SUMS, c->out[1]);
-    ah_tensor_release(turned);
+    AH_TRY(ah_turned(&left, turned ? x : g));
+    int status = multiply_matrices(c, left, turned ? g : x, turned ? AH_CUDA_COLUMN_SUMS : AH_CUDA_ROW_SUMS, c->out[1]);
+    ah_tensor_release(left);
     return status == AH_ENOTIMPL ? ah_linear_weight_backward_by_parts(c) : status;
 }

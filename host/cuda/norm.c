@@ -24,31 +24,43 @@ static int dense(struct ah_call *c, struct ah_tensor **out, struct ah_tensor *t,
     return t ? ah_cuda_dense(c->device, out, t, dtype) : 0;
 }
 
+/* The dtype of a tensor beside x, as kernels are told. */
+static int32_t kind_beside(const struct ah_tensor *t, enum ah_dtype dtype)
+{
+    return t->dtype == dtype ? AH_NORM_SAME : t->dtype == AH_F16 ? AH_NORM_F16 : AH_NORM_BF16;
+}
+
+/* A half beside a float32 is read as it is, anything else in x's dtype. */
+static enum ah_dtype read_as(const struct ah_tensor *t, enum ah_dtype dtype)
+{
+    return dtype == AH_F32 && (t->dtype == AH_F16 || t->dtype == AH_BF16) ? t->dtype : dtype;
+}
+
 /* What is to be normalised (with `other` added to it, to the tensor `sum`), and by what. */
 struct normal {
     struct ah_tensor *input, *other, *weight, *bias, *sum, *mean, *inverse;
     double eps;
 };
 
-static int launch(struct ah_call *c, struct ah_norm_rows_args *args, const struct normal *n, struct ah_tensor *other)
+static int launch(struct ah_call *c, struct ah_norm_rows_args *args, const struct normal *n, struct ah_tensor *other,
+                  enum ah_dtype dtype)
 {
-    enum ah_dtype dtype = c->out[0]->dtype;
     if (!other)
         return ah_cuda_launch_rows(c->device, &norm_kernel, c->op->name, dtype, args->rows, args->width, args,
                                    sizeof *args);
-    struct ah_add_norm_args add = {.norm = *args, .other = data_of(other), .sum = data_of(n->sum)};
-    if (other->dtype != dtype)
-        add.kind = other->dtype == AH_F16 ? AH_NORM_F16 : AH_NORM_BF16;
-    add.norm.wide = args->wide && (add.sum | (add.kind == AH_NORM_SAME ? add.other : 0)) % 16 == 0;
+    struct ah_add_norm_args add = {.norm = *args, .other = data_of(other), .sum = data_of(n->sum),
+                                   .kind = kind_beside(other, dtype)};
+    add.norm.wide = args->wide && (add.sum | add.other) % 16 == 0;
     return ah_cuda_launch_rows(c->device, &add_kernel, c->op->name, dtype, args->rows, args->width, &add, sizeof add);
 }
 
 static int forward(struct ah_call *c, const struct normal *n)
 {
-    enum ah_dtype dtype = c->out[0]->dtype;
+    enum ah_dtype dtype = n->sum ? n->sum->dtype : n->input->dtype;
     struct ah_tensor *x = NULL, *other = NULL, *w = NULL, *b = NULL;
     struct ah_norm_rows_args args = {.y = data_of(c->out[0]), .mean = data_of(n->mean),
-                                     .inverse = data_of(n->inverse), .rows = n->inverse->numel, .eps = n->eps};
+                                     .inverse = data_of(n->inverse), .rows = n->inverse->numel, .eps = n->eps,
+                                     .y_kind = kind_beside(c->out[0], dtype)};
     int status;
     if (args.rows == 0)
         return 0;
@@ -62,7 +74,7 @@ static int forward(struct ah_call *c, const struct normal *n)
     args.weight = data_of(w);
     args.bias = data_of(b);
     args.wide = ah_cuda_rows_wide(args.width, dtype, args.x | args.y, args.weight, args.bias);
-    status = launch(c, &args, n, other);
+    status = launch(c, &args, n, other, dtype);
 out:
     ah_tensor_release(x);
     ah_tensor_release(other);
@@ -136,24 +148,27 @@ static int backward(struct ah_call *c, struct ah_tensor *grad, struct ah_tensor 
     enum ah_dtype dtype = input->dtype;
     struct ah_tensor *g = NULL, *x = NULL, *w = NULL, *more = NULL;
     struct ah_norm_backward_args args = {.gx = data_of(c->out[0]), .mean = data_of(mean),
-                                         .inverse = data_of(inverse), .rows = inverse->numel};
+                                         .inverse = data_of(inverse), .rows = inverse->numel,
+                                         .also = data_of(c->out[3])};
     int status;
-    AH_TRYGO(dense(c, &g, grad, dtype), out);
+    AH_TRYGO(dense(c, &g, grad, read_as(grad, dtype)), out);
     AH_TRYGO(dense(c, &x, input, dtype), out);
     AH_TRYGO(dense(c, &w, weight, dtype), out);
     AH_TRYGO(dense(c, &more, added, dtype), out);
     args.g = data_of(g);
+    args.g_kind = kind_beside(g, dtype);
+    args.also_kind = c->out[3] ? kind_beside(c->out[3], dtype) : AH_NORM_SAME;
     args.x = data_of(x);
     args.weight = data_of(w);
     args.more = data_of(more);
     args.width = args.rows ? input->numel / args.rows : 0;
-    args.wide = ah_cuda_rows_wide(args.width, dtype, args.g | args.x, args.gx | args.more, args.weight);
+    args.wide = ah_cuda_rows_wide(args.width, dtype, args.g | args.x, args.gx | args.more | args.also, args.weight);
     if (args.rows > 0)
         AH_TRYGO(ah_cuda_launch_rows(c->device, &backward_kernel, c->op->name, dtype, args.rows, args.width, &args,
                                      sizeof args), out);
     if (with_weight) {
         struct ah_norm_affine_args parts = {.g = args.g, .x = args.x, .mean = args.mean, .inverse = args.inverse,
-                                            .rows = args.rows};
+                                            .rows = args.rows, .g_kind = args.g_kind};
         status = affine(c, &parts, dtype);
     }
 out:

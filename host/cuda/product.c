@@ -80,6 +80,8 @@ static uint32_t epilogue_of(const struct ah_cuda_product *product)
         return CUBLASLT_EPILOGUE_DGELU;
     case AH_CUDA_ROW_SUMS: /* of b, as cuBLASLt sees it */
         return CUBLASLT_EPILOGUE_BGRADB;
+    case AH_CUDA_COLUMN_SUMS:
+        return CUBLASLT_EPILOGUE_BGRADA;
     default:
         return product->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     }
@@ -89,7 +91,7 @@ static uint32_t epilogue_of(const struct ah_cuda_product *product)
 static cublasStatus_t set_addresses(const struct ah_cublas *blas, struct plan *plan,
                                     const struct ah_cuda_product *product)
 {
-    bool sums = product->epilogue == AH_CUDA_ROW_SUMS;
+    bool sums = product->epilogue == AH_CUDA_ROW_SUMS || product->epilogue == AH_CUDA_COLUMN_SUMS;
     uint64_t bias = sums ? product->aux : product->bias, aux = sums ? 0 : product->aux;
     int64_t ld = plan->key.columns;
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;

@@ -19,6 +19,7 @@ enum ah_cuda_epilogue {
     AH_CUDA_GELU,       /* gelu of it, by the tanh formula; aux: 0, or where the product itself goes */
     AH_CUDA_GELU_SLOPE, /* times gelu's slope at aux, which has the result's shape */
     AH_CUDA_ROW_SUMS,   /* and the sums of a's rows, `rows` numbers at aux */
+    AH_CUDA_COLUMN_SUMS, /* and the sums of b's columns, `columns` numbers at aux */
 };
 /* aux beside a result of so many columns */
 static inline bool ah_cuda_epilogue_fits(enum ah_dtype dtype, int64_t columns)

@@ -107,16 +107,6 @@ int ah_cuda_repeat(struct ah_call *c)
     return ah_cuda_assign(c->device, &to, &from);
 }
 
-int ah_cuda_select_backward(struct ah_call *c)
-{
-    const struct ah_args_select_backward *arg = ah_args(c, select_backward);
-    int dim = (int)arg->dim.integer;
-    int64_t stride[AH_MAX_DIMS] = {0};
-    without(c->out[0], dim, stride);
-    AH_TRY(clear(c));
-    return place(c, arg->index.integer * c->out[0]->stride[dim], stride, arg->grad.tensor);
-}
-
 int ah_cuda_slice_backward(struct ah_call *c)
 {
     const struct ah_args_slice_backward *arg = ah_args(c, slice_backward);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ops/rows.h"
+#include "tensor/joined.h"
 
 /* Sequences behind each other. */
 
@@ -195,11 +196,58 @@ int ah_forward_attention(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
+/* Where query, key and value are slices of one tensor, as a linear layer for all three leaves them: that tensor, the
+ * order of the slices in it, and the dim that they divide. */
+static int find_packed(struct ah_tensor **packed, struct ah_tensor *const *input, int *order, int *dim)
+{
+    struct ah_tensor *slice[3];
+    for (int i = 0; i < 3; i++) {
+        int k = i;
+        for (; k > 0 && input[order[k - 1]]->offset > input[i]->offset; k--)
+            order[k] = order[k - 1];
+        order[k] = i;
+    }
+    for (int i = 0; i < 3; i++)
+        slice[i] = input[order[i]];
+    *packed = NULL;
+    for (*dim = slice[0]->ndim - 1; *dim >= 0; --*dim) {
+        AH_TRY(ah_tensor_joined(packed, slice, 3, *dim));
+        if (*packed)
+            return 0;
+    }
+    return 0;
+}
+
+/* Gradients of slices of one tensor are allocated as the same slices of one gradient, which is then complete without a
+ * copy (autograd/parts.h). Allocates nothing where they are no such slices. */
+static int make_packed_gradients(struct ah_call *c, struct ah_tensor *const *input)
+{
+    struct ah_tensor *packed, *grad = NULL;
+    int order[3], dim, status;
+    int64_t start = 0;
+    AH_TRY(find_packed(&packed, input, order, &dim));
+    if (!packed)
+        return 0;
+    AH_TRYGO(ah_tensor_empty_ordered(&grad, packed, packed->dtype, c->device), out);
+    for (int i = 0; i < 3 && grad->stride[grad->ndim - 1] == 1; i++) {
+        const struct ah_tensor *t = input[order[i]];
+        AH_TRYGO(ah_tensor_view(&c->out[order[i]], grad, t->size, grad->stride, t->ndim,
+                                grad->offset + start * grad->stride[dim]), out);
+        start += t->size[dim];
+        c->out_count = 3;
+    }
+out:
+    ah_tensor_release(grad);
+    ah_tensor_release(packed);
+    return status;
+}
+
 int ah_forward_attention_backward(struct ah_call *c)
 {
     const struct ah_args_attention_backward *arg = ah_args(c, attention_backward);
-    const struct ah_tensor *input[] = {arg->query.tensor, arg->key.tensor, arg->value.tensor};
-    for (int i = 0; i < 3; i++)
+    struct ah_tensor *const input[] = {arg->query.tensor, arg->key.tensor, arg->value.tensor};
+    AH_TRY(make_packed_gradients(c, input));
+    for (int i = 0; i < 3 && !c->out[i]; i++)
         AH_TRY(ah_call_output(c, i, input[i]->size, input[i]->ndim, input[i]->dtype));
     return ah_call_kernel(c);
 }

@@ -151,6 +151,15 @@ int ah_autocast_tensor(struct ah_tensor **out, struct ah_tensor *tensor, enum ah
     return keep ? cast_kept(out, tensor, dtype) : ah_op1(AH_OP_to, out, AH_T(tensor), AH_D(dtype));
 }
 
+bool ah_autocast_lowers(const struct ah_tensor *tensor, enum ah_dtype *dtype)
+{
+    enum ah_autocast_kind kind = ah_autocast_leading(AH_AUTOCAST_KINDS, tensor);
+    if (kind == AH_AUTOCAST_KINDS || !is_eligible(tensor, kind))
+        return false;
+    *dtype = ah_autocast.dtype[kind];
+    return true;
+}
+
 enum ah_dtype ah_autocast_wider(enum ah_dtype dtype, const struct ah_tensor *tensor, enum ah_autocast_kind kind)
 {
     return is_eligible(tensor, kind) ? ah_dtype_promote(dtype, tensor->dtype) : dtype;

@@ -60,6 +60,9 @@ int ah_autocast_run(struct ah_call *call, int (*run)(struct ah_call *call));
 int ah_autocast_tensor(struct ah_tensor **out, struct ah_tensor *tensor, enum ah_autocast_kind kind,
                        enum ah_dtype dtype);
 
+/* Does a product cast this tensor, if need be, to the block's dtype? Then *dtype is that. */
+bool ah_autocast_lowers(const struct ah_tensor *tensor, enum ah_dtype *dtype);
+
 /* Whose rules a call follows: begin with AH_AUTOCAST_KINDS, for none, and go through its tensors. Enabled ones count,
  * CUDA's before the CPU's. */
 enum ah_autocast_kind ah_autocast_leading(enum ah_autocast_kind kind, const struct ah_tensor *tensor);

@@ -122,22 +122,41 @@ int ah_forward_linear_weight_backward(struct ah_call *c)
 {
     const struct ah_args_linear_weight_backward *arg = ah_args(c, linear_weight_backward);
     const struct ah_tensor *g = arg->grad.tensor, *x = arg->input.tensor;
-    AH_TRY(ah_call_output(c, 0, (int64_t[]){g->size[1], x->size[1]}, 2, g->dtype));
+    if (arg->turned.flag) {
+        struct ah_tensor *by_columns;
+        AH_TRY(ah_tensor_empty(&by_columns, (int64_t[]){x->size[1], g->size[1]}, 2, g->dtype, c->device));
+        int status = ah_turned(&c->out[0], by_columns);
+        ah_tensor_release(by_columns);
+        AH_TRY(status);
+    } else {
+        AH_TRY(ah_call_output(c, 0, (int64_t[]){g->size[1], x->size[1]}, 2, g->dtype));
+    }
     AH_TRY(ah_call_output(c, 1, &g->size[1], 1, g->dtype));
     return ah_call_kernel(c);
+}
+
+int ah_turned(struct ah_tensor **out, const struct ah_tensor *matrix)
+{
+    return ah_tensor_view(out, matrix, (int64_t[]){matrix->size[1], matrix->size[0]},
+                          (int64_t[]){matrix->stride[1], matrix->stride[0]}, 2, matrix->offset);
 }
 
 int ah_linear_weight_backward_by_parts(struct ah_call *c)
 {
     const struct ah_args_linear_weight_backward *arg = ah_args(c, linear_weight_backward);
-    const struct ah_tensor *g = arg->grad.tensor;
-    struct ah_tensor *turned;
-    AH_TRY(ah_tensor_view(&turned, g, (int64_t[]){g->size[1], g->size[0]}, (int64_t[]){g->stride[1], g->stride[0]}, 2,
-                          g->offset));
-    int status = ah_call_part(c, AH_OP_matmul, c->out[0], AH_T(turned), arg->input);
-    if (status == 0)
-        status = ah_call_part(c, AH_OP_column_sum, c->out[1], arg->grad);
-    ah_tensor_release(turned);
+    struct ah_tensor *left = NULL, *by_columns = NULL;
+    int status;
+    AH_TRYGO(ah_turned(&left, arg->turned.flag ? arg->input.tensor : arg->grad.tensor), out);
+    if (arg->turned.flag) {
+        AH_TRYGO(ah_turned(&by_columns, c->out[0]), out);
+        AH_TRYGO(ah_call_part(c, AH_OP_matmul, by_columns, AH_T(left), arg->grad), out);
+    } else {
+        AH_TRYGO(ah_call_part(c, AH_OP_matmul, c->out[0], AH_T(left), arg->input), out);
+    }
+    AH_TRYGO(ah_call_part(c, AH_OP_column_sum, c->out[1], arg->grad), out);
+out:
+    ah_tensor_release(by_columns);
+    ah_tensor_release(left);
     return status;
 }
 

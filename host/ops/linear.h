@@ -13,4 +13,7 @@ int ah_linear_gelu_by_parts(struct ah_call *c);
 int ah_linear_of_gelu_backward_by_parts(struct ah_call *c);
 int ah_linear_weight_backward_by_parts(struct ah_call *c);
 
+/* A matrix's transpose, a view without history. */
+int ah_turned(struct ah_tensor **out, const struct ah_tensor *matrix);
+
 #endif

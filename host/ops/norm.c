@@ -128,25 +128,43 @@ static int check_last_dims(const struct ah_call *c, int affine)
     return 0;
 }
 
-int ah_forward_layer_norm(struct ah_call *c)
+/* With the result in `dtype`. */
+static int layer_norm_as(struct ah_call *c, enum ah_dtype dtype)
 {
-    if (is_mixed(c))
-        return in_float32(c);
-    const struct ah_args_layer_norm *arg = ah_args(c, layer_norm);
-    const struct ah_tensor *x = arg->input.tensor;
+    const struct ah_tensor *x = c->arg[0].tensor;
     AH_TRY(check_last_dims(c, 2));
-    int lead = x->ndim - arg->normalized_shape.ints.count;
-    enum ah_dtype dtype = ah_compute_dtype(x->dtype);
-    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
-    AH_TRY(ah_tensor_empty(&c->extra[0], x->size, lead, dtype, c->device));
-    AH_TRY(ah_tensor_empty(&c->extra[1], x->size, lead, dtype, c->device));
+    int lead = x->ndim - c->arg[1].ints.count;
+    enum ah_dtype kept = ah_compute_dtype(x->dtype);
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, dtype));
+    AH_TRY(ah_tensor_empty(&c->extra[0], x->size, lead, kept, c->device));
+    AH_TRY(ah_tensor_empty(&c->extra[1], x->size, lead, kept, c->device));
     note_affine(c, 2);
     return ah_call_kernel(c);
+}
+
+int ah_forward_layer_norm(struct ah_call *c)
+{
+    return is_mixed(c) ? in_float32(c) : layer_norm_as(c, ah_args(c, layer_norm)->input.tensor->dtype);
 }
 
 static bool is_half(enum ah_dtype dtype)
 {
     return dtype == AH_F16 || dtype == AH_BF16;
+}
+
+int ah_forward_layer_norm_to(struct ah_call *c)
+{
+    const struct ah_args_layer_norm_to *arg = ah_args(c, layer_norm_to);
+    const struct ah_tensor *x = arg->input.tensor;
+    struct ah_tensor *normal;
+    if (x->dtype == AH_F32 && is_half(arg->dtype.dtype))
+        return layer_norm_as(c, arg->dtype.dtype);
+    c->recording = false;
+    AH_TRY(ah_op1(AH_OP_layer_norm, &normal, arg->input, arg->normalized_shape, arg->weight, arg->bias, arg->eps));
+    int status = ah_op1(AH_OP_to, &c->out[0], AH_T(normal), arg->dtype);
+    ah_tensor_release(normal);
+    c->out_count = status == 0;
+    return status;
 }
 
 /* Can one kernel do what the two ops would? A float32 and a half are what autocast leaves of a residual. */
@@ -167,6 +185,8 @@ static bool can_add_and_norm(const struct ah_call *c)
     }
     if (is_half(dtype) && ah_autocast.enabled) /* which may want the norm in float32 */
         return false;
+    if (arg->dtype.kind == AH_DTYPE && !(dtype == AH_F32 && is_half(arg->dtype.dtype)))
+        return false;
     return x->dtype == other->dtype ||
            (dtype == AH_F32 && (is_half(x->dtype) || x->dtype == dtype) &&
             (is_half(other->dtype) || other->dtype == dtype));
@@ -177,8 +197,12 @@ static int add_layer_norm_by_ops(struct ah_call *c)
     const struct ah_args_add_layer_norm *arg = ah_args(c, add_layer_norm);
     c->recording = false;
     AH_TRY(ah_op1(AH_OP_add, &c->out[1], arg->input, arg->other));
-    AH_TRY(ah_op1(AH_OP_layer_norm, &c->out[0], AH_T(c->out[1]), arg->normalized_shape, arg->weight, arg->bias,
-                  arg->eps));
+    if (arg->dtype.kind == AH_DTYPE)
+        AH_TRY(ah_op1(AH_OP_layer_norm_to, &c->out[0], AH_T(c->out[1]), arg->normalized_shape, arg->weight, arg->bias,
+                      arg->eps, arg->dtype));
+    else
+        AH_TRY(ah_op1(AH_OP_layer_norm, &c->out[0], AH_T(c->out[1]), arg->normalized_shape, arg->weight, arg->bias,
+                      arg->eps));
     c->out_count = 2;
     return 0;
 }
@@ -191,7 +215,7 @@ int ah_forward_add_layer_norm(struct ah_call *c)
         return add_layer_norm_by_ops(c);
     int lead = x->ndim - arg->normalized_shape.ints.count;
     enum ah_dtype dtype = ah_dtype_promote(x->dtype, arg->other.tensor->dtype), kept = ah_compute_dtype(dtype);
-    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, dtype));
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, arg->dtype.kind == AH_DTYPE ? arg->dtype.dtype : dtype));
     AH_TRY(ah_call_output(c, 1, x->size, x->ndim, dtype));
     AH_TRY(ah_tensor_empty(&c->extra[0], x->size, lead, kept, c->device));
     AH_TRY(ah_tensor_empty(&c->extra[1], x->size, lead, kept, c->device));
@@ -208,6 +232,8 @@ int ah_forward_layer_norm_backward(struct ah_call *c)
         AH_TRY(ah_call_output(c, 1, x->size + mean->ndim, x->ndim - mean->ndim, x->dtype));
         AH_TRY(ah_call_output(c, 2, x->size + mean->ndim, x->ndim - mean->ndim, x->dtype));
     }
+    if (arg->also.kind == AH_DTYPE)
+        AH_TRY(ah_call_output(c, 3, x->size, x->ndim, arg->also.dtype));
     return ah_call_kernel(c);
 }
 

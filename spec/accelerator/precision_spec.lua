@@ -51,6 +51,41 @@ describe("a model prepared in mixed precision", function()
     end)
   end
 
+  it("converts gradients of halves where it stores or adds them, to the same bits", function()
+    local function gradients(prepared, twice, hooked)
+      local accelerator, model = make "bf16"
+      if not prepared then
+        model = accelerator:unwrap_model(model)
+        local plain = nn.Linear(4, 2)
+        plain:load_state_dict(model:state_dict())
+        model = plain
+      end
+      if hooked then model.weight:register_hook(function(grad) return grad * 2 end) end
+      local function pass()
+        local y = accelhost.autocast("cpu", {dtype = "bfloat16"}, function()
+          local y = model(input()):float()
+          return twice and y * model.weight:sum() or y
+        end)
+        local loss = y:sin():sum()
+        local prof = accelhost.profiler.profile({}, function()
+          if prepared then accelerator:backward(loss) else loss:backward() end
+        end)
+        local casts = 0
+        for _, row in ipairs(prof:key_averages()) do casts = row.key == "to" and row.count or casts end
+        return casts
+      end
+      pass()
+      local casts = pass()
+      return {model.weight.grad:tolist(), model.bias.grad:tolist()}, casts
+    end
+    for _, case in ipairs {{false, false}, {true, false}, {false, true}} do
+      local wanted = gradients(false, unpack(case))
+      local found, casts = gradients(true, unpack(case))
+      assert.same(wanted, found)
+      assert.equal((case[1] or case[2]) and 2 or 1, casts) -- of the result's, and where a hook or a sum sees it
+    end
+  end)
+
   it("keeps its forward under autocast when unwrapped, unless told otherwise", function()
     local accelerator, model = make "bf16"
     local exact = F.linear(input(), model.weight, model.bias)

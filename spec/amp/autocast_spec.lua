@@ -299,6 +299,28 @@ describe("a weight under autocast", function()
     end)
   end)
 
+  it("is handed out as products take it, once in a block, and has its gradient through that", function()
+    local lower = require("accelhost._C").autocast.lower
+    local weight, whole = nn.Parameter(grid(4, 4)), accelhost.arange(3)
+    assert.equal(weight, lower(weight))
+    local loss = autocast("cpu", {dtype = "bfloat16"}, function()
+      local half = lower(weight)
+      assert.equal("bfloat16", half.dtype)
+      assert.equal(half, lower(weight))
+      assert.equal(half, lower(half))
+      assert.equal(whole, lower(whole))
+      assert.equal("float64", lower(x:double()).dtype)
+      return F.linear(x, half:t()):float():sum() + F.linear(x, weight):float():sum()
+    end)
+    loss:backward()
+    local sums = x:sum(0)
+    for i = 0, 3 do
+      for j = 0, 3 do
+        assert.is_true(math.abs(sums[i]:item() + sums[j]:item() - weight.grad[i][j]:item()) < 0.1)
+      end
+    end
+  end)
+
   it("is kept for hundreds of weights", function()
     local weights, outputs = {}, {}
     for i = 1, 300 do weights[i] = nn.Parameter(grid(2, 4) * i) end

@@ -415,4 +415,17 @@ describe("A replay", function()
       same({accelerator = {mixed_precision = "bf16"}, optimizer = function(p) return optim.AdamW(p, {lr = 0.05}) end,
         clip = 0.5}, 8)]])
   end)
+
+  case("computes a GPT-2 in bfloat16 and its gradients by slices, with dropout", function()
+    assert.equal(all_same, told [[
+      local Net = nn.Module:extend "Net"
+      function Net:init()
+        self.gpt = accelhost.models.GPT2Model {vocab_size = 4, n_positions = 4, n_embd = 12, n_layer = 2, n_head = 3}
+        self.head = nn.Linear(12, 10)
+      end
+      function Net:forward(x)
+        return self.head(self.gpt({inputs_embeds = x:view(2, 4, 12)}).last_hidden_state:flatten(0, 1))
+      end
+      same({accelerator = {mixed_precision = "bf16"}, net = Net}, 8)]])
+  end)
 end)

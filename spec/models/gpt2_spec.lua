@@ -89,6 +89,32 @@ describe("GPT2LMHeadModel", function()
     end)
   end)
 
+  it("gives the same bits where hooks watch its parts, to which they see PyTorch's tensors", function()
+    local device = prompt.device:gsub(":.*", "")
+    local function trial(precision, watched)
+      local own = models.GPT2LMHeadModel.from_pretrained(folder .. "gpt2")
+      local seen, names = {}, {"", "attn", "attn.c_attn", "mlp", "ln_1", "ln_2"}
+      for _, name in ipairs(watched and names or {}) do
+        own.transformer.h[1]:get_submodule(name):register_forward_hook(function(_, given, output)
+          seen[name] = {given[1].dtype, type(output) == "userdata" and output.dtype or output}
+        end)
+      end
+      local function forward() return own {input_ids = prompt, labels = prompt} end
+      local output = precision and accelhost.autocast(device, {dtype = precision}, forward) or forward()
+      output.loss:backward()
+      local bits = {output.logits:float():tolist()}
+      for name, parameter in own:named_parameters() do bits[name] = parameter.grad:tolist() end
+      return bits, seen
+    end
+    for _, precision in ipairs {false, "bfloat16"} do
+      local wanted, seen = trial(precision, true)
+      assert.same(wanted, (trial(precision, false)))
+      for _, name in ipairs {"attn", "attn.c_attn", "mlp"} do assert.equal("float32", seen[name][1]) end
+      assert.equal("float32", seen.ln_1[2])
+      assert.equal("float32", seen.ln_2[2])
+    end
+  end)
+
   it("does not see padding on the left", function()
     local positions = (mask:cumsum(-1) - 1):clamp_min(0)
     local output = model {input_ids = prompt, attention_mask = mask, position_ids = positions}

@@ -161,6 +161,27 @@ describe("linear", function()
       F.linear(accelhost.zeros(1, 2), accelhost.zeros(4, 2), accelhost.zeros(3))
     end)
   end)
+
+  it("gives a weight of halves that is a transpose its gradient in the order of what was transposed", function()
+    for _, dtype in ipairs {"bfloat16", "float16"} do
+      for _, with_bias in ipairs {true, false} do
+        local input = accelhost.randn(3, 5, 6):to(dtype)
+        local stored = accelhost.randn(6, 4):to(dtype):requires_grad_()
+        local plain = stored:detach():t():contiguous():requires_grad_()
+        local bias = accelhost.randn(4):to(dtype):requires_grad_()
+        local other = bias:detach():clone():requires_grad_()
+        local turned = stored:t()
+        turned:retain_grad()
+        input:requires_grad_() -- so that the weight is saved
+        F.linear(input, turned, with_bias and bias or nil):float():sin():sum():backward()
+        F.linear(input, plain, with_bias and other or nil):float():sin():sum():backward()
+        assert.same({1, 4}, turned.grad:stride())
+        check.near(check.flat(plain.grad:float()), turned.grad:float(), 0.02)
+        check.near(check.flat(plain.grad:t():float()), stored.grad:float(), 0.02)
+        if with_bias then assert.same(other.grad:float():tolist(), bias.grad:float():tolist()) end
+      end
+    end
+  end)
 end)
 
 describe("column_sum", function()

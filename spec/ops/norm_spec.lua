@@ -278,3 +278,104 @@ describe("the layer norm of a sum", function()
     assert.same((x + y):tolist(), of_sum(nn.Identity(), x, y):tolist())
   end)
 end)
+
+describe("a layer norm for linear maps", function()
+  local norms = require "accelhost.nn.norm"
+  local device = accelhost.zeros(1).device:gsub(":.*", "")
+
+  -- The norm, what a linear map makes of it, and all gradients; in the dtypes of an autocast block.
+  local function trial(how, width, dtype)
+    accelhost.manual_seed(3)
+    local layer, linear = nn.LayerNorm(width), nn.Linear(width, 8)
+    accelhost.no_grad(function() layer.weight:normal_(); layer.bias:normal_() end)
+    local x = (accelhost.randn(5, width) * 3):to(dtype or "float32"):requires_grad_()
+    local y = accelhost.randn(5, width):bfloat16():requires_grad_()
+    local norm, result = accelhost.autocast(device, {dtype = "bfloat16"}, function()
+      local norm, sum = how(layer, x, y)
+      return norm, linear(norm):float() + sum:sum()
+    end)
+    result:sin():sum():backward()
+    local grad = {x.grad, layer.weight.grad, layer.bias.grad, linear.weight.grad, linear.bias.grad, y.grad}
+    return norm, result, grad
+  end
+  local alone = {
+    plain = function(layer, x) return layer(x), x end,
+    told = function(layer, x) return norms.for_linear(layer, x), x end,
+  }
+  local summed = {
+    plain = function(layer, x, y) return norms.of_sum(layer, x, y) end,
+    told = function(layer, x, y) return norms.of_sum(layer, x, y, true) end,
+  }
+
+  for name, how in pairs {["of one tensor"] = alone, ["of a sum"] = summed} do
+    it(("%s has their dtype under autocast, and the bits of a cast"):format(name), function()
+      for _, width in ipairs {1, 6, 7, 64, 1500} do
+        local norm, result, grad = trial(how.plain, width)
+        local half, same, others = trial(how.told, width)
+        assert.equal("bfloat16", half.dtype)
+        assert.same(norm:bfloat16():float():tolist(), half:float():tolist())
+        assert.same(result:tolist(), same:tolist())
+        for i = 1, 6 do
+          assert.equal(grad[i] and grad[i].dtype, others[i] and others[i].dtype)
+          if grad[i] then assert.same(grad[i]:float():tolist(), others[i]:float():tolist()) end
+        end
+      end
+    end)
+  end
+
+  it("that nobody told reads the gradient of its cast as it is, unless a hook or another use sees it", function()
+    for _, class in ipairs {"LayerNorm", "RMSNorm"} do
+      -- The gradients and the casts that they took; `seen` may add another use of the norm.
+      local function gradients(width, seen)
+        accelhost.manual_seed(4)
+        local layer, linear = nn[class](width), nn.Linear(width, 8)
+        accelhost.no_grad(function() layer.weight:normal_() end)
+        local x = accelhost.randn(5, width):requires_grad_()
+        local loss = accelhost.autocast(device, {dtype = "bfloat16"}, function()
+          local norm = layer(x)
+          local more = seen(norm)
+          local loss = linear(norm):float():sin():sum()
+          return more and loss + more or loss
+        end)
+        local prof = accelhost.profiler.profile({}, function() loss:backward() end)
+        local casts = 0
+        for _, row in ipairs(prof:key_averages()) do casts = row.key == "to" and row.count or casts end
+        return {x.grad:tolist(), layer.weight.grad:tolist(), layer.bias and layer.bias.grad:tolist()}, casts
+      end
+      for _, width in ipairs {3, 64, 1500} do
+        local plain, casts = gradients(width, function() end)
+        local hooked, with_hook = gradients(width, function(norm) norm:register_hook(function() end) end)
+        local added, with_sum = gradients(width, function(norm) return (norm * 0):sum() end)
+        assert.same(hooked, plain)
+        assert.same(added, plain)
+        assert.same({1, 1}, {with_hook - casts, with_sum - casts})
+      end
+    end
+  end)
+
+  it("has its own dtype without autocast, of other dtypes, and where hooks watch it", function()
+    local layer, x = nn.LayerNorm(6), accelhost.randn(4, 6)
+    assert.equal("float32", norms.for_linear(layer, x).dtype)
+    assert.same(layer(x):tolist(), norms.for_linear(layer, x):tolist())
+    assert.equal("bfloat16", (trial(alone.told, 6, "bfloat16")).dtype)
+    accelhost.autocast(device, {dtype = "bfloat16"}, function()
+      assert.equal("float64", norms.for_linear(nn.LayerNorm(6):double(), x:double()).dtype)
+      layer:register_forward_hook(function() end)
+      assert.equal(layer(x).dtype, norms.for_linear(layer, x).dtype)
+      assert.equal(layer(x).dtype, (norms.of_sum(layer, x, x, true)).dtype)
+    end)
+  end)
+
+  it("has second derivatives", function()
+    local C = require "accelhost._C"
+    local x, w, b = accelhost.randn(3, 6):requires_grad_(), accelhost.ones(6):requires_grad_(), accelhost.zeros(6)
+    local function gradient(norm)
+      local grad = accelhost.autograd.grad({norm:float():pow(2):mul(accelhost.arange(6)):sum()}, {x},
+        {create_graph = true})[1]
+      return accelhost.autograd.grad({grad:pow(2):sum()}, {w})[1]
+    end
+    local wanted = gradient(C.layer_norm(x, {6}, w, b, 1e-5))
+    local scale = wanted:abs():max():item()
+    check.near(check.flat(wanted / scale), gradient(C.layer_norm_to(x, {6}, w, b, 1e-5, "bfloat16")) / scale, 0.05)
+  end)
+end)

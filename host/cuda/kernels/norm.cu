@@ -2,7 +2,64 @@
  * again out of a cache. The gradients of weight and bias are summed over chunks of rows, then over the chunks, in their
  * order. */
 #include "cuda/kernels/norm.h"
+#include "cuda/kernels/elementwise.cuh"
 #include "cuda/kernels/rows.cuh"
+
+/* A pack of halves beside one of floats, from element i on. */
+template <typename H, int N>
+__device__ __forceinline__ void get_halves(float (&v)[N], uint64_t from, int64_t i, bool full, int64_t left)
+{
+    const H *p = ah_at<const H>(from) + i;
+    if (full) {
+        ah_read_run<H, float, N>(p, v);
+    } else {
+        AH_UNROLL
+        for (int j = 0; j < N; j++)
+            if (j < left)
+                v[j] = to_float(p[j]);
+    }
+}
+
+template <typename H, int N>
+__device__ __forceinline__ void put_halves(uint64_t to, int64_t i, const float (&v)[N], bool full, int64_t left)
+{
+    H *p = ah_at<H>(to) + i;
+    if (full) {
+        ah_write_run<H, float, N>(p, v);
+    } else {
+        AH_UNROLL
+        for (int j = 0; j < N; j++)
+            if (j < left)
+                p[j] = from_float<H>(v[j]);
+    }
+}
+
+/* A pack of a tensor whose dtype `kind` tells, beside T. */
+template <typename T, int N>
+__device__ __forceinline__ void get_kind(ah_real<T> (&v)[N], uint64_t from, int kind, int64_t i, bool full,
+                                         int64_t left)
+{
+    if constexpr (sizeof(T) == sizeof(float)) {
+        if (kind == AH_NORM_F16)
+            return get_halves<half_t>(v, from, i, full, left);
+        if (kind == AH_NORM_BF16)
+            return get_halves<bf16_t>(v, from, i, full, left);
+    }
+    ah_get_pack(v, ah_at<const T>(from) + i, full, left);
+}
+
+template <typename T, int N>
+__device__ __forceinline__ void put_kind(uint64_t to, int kind, int64_t i, const ah_real<T> (&v)[N], bool full,
+                                         int64_t left)
+{
+    if constexpr (sizeof(T) == sizeof(float)) {
+        if (kind == AH_NORM_F16)
+            return put_halves<half_t>(to, i, v, full, left);
+        if (kind == AH_NORM_BF16)
+            return put_halves<bf16_t>(to, i, v, full, left);
+    }
+    ah_put_pack(ah_at<T>(to) + i, v, full, left);
+}
 
 /* The row x about its mean m. */
 template <typename T, typename ROWS>
@@ -11,7 +68,6 @@ __device__ __forceinline__ void norm_row(const ah_norm_rows_args &a, ROWS rows, 
     typedef ah_real<T> R;
     constexpr int N = ah_pack<T>::count;
     const T *weight = ah_at<const T>(a.weight), *bias = ah_at<const T>(a.bias);
-    T *y = ah_at<T>(a.y) + row * a.width;
     R squares = 0;
     ah_each_pack<T, ROWS>(a.width, a.wide, [&](int64_t i, int64_t left, bool full) {
         R v[N] = {0};
@@ -39,7 +95,7 @@ __device__ __forceinline__ void norm_row(const ah_norm_rows_args &a, ROWS rows, 
         AH_UNROLL
         for (int j = 0; j < N; j++)
             v[j] = (v[j] - m) * inverse * w[j] + b[j];
-        ah_put_pack(y + i, v, full, left);
+        put_kind<T>(a.y, a.y_kind, row * a.width + i, v, full, left);
     });
 }
 
@@ -65,16 +121,6 @@ template <typename T, typename ROWS> __device__ __forceinline__ void norm(const 
     }
 }
 
-/* A pack of halves beside one of floats. */
-template <typename H, typename R>
-__device__ __forceinline__ void get_halves(R *v, const H *p, int count, int64_t left)
-{
-    AH_UNROLL
-    for (int j = 0; j < count; j++)
-        if (j < left)
-            v[j] = to_float(p[j]);
-}
-
 /* A thread reads of the sum what it wrote itself, so nothing waits for it. */
 template <typename T, typename ROWS> __device__ __forceinline__ void add_norm(const ah_add_norm_args &a, ROWS rows)
 {
@@ -89,12 +135,7 @@ template <typename T, typename ROWS> __device__ __forceinline__ void add_norm(co
         ah_each_pack<T, ROWS>(width, a.norm.wide, [&](int64_t i, int64_t left, bool full) {
             R v[N] = {0}, u[N] = {0};
             ah_get_pack(v, x + i, full, left);
-            if (a.kind == AH_NORM_SAME)
-                ah_get_pack(u, ah_at<const T>(a.other) + first + i, full, left);
-            else if (a.kind == AH_NORM_F16)
-                get_halves(u, ah_at<const half_t>(a.other) + first + i, N, left);
-            else
-                get_halves(u, ah_at<const bf16_t>(a.other) + first + i, N, left);
+            get_kind<T>(u, a.other, a.kind, first + i, full, left);
             AH_UNROLL
             for (int j = 0; j < N; j++) {
                 v[j] = ah_get(ah_put<T>(v[j] + u[j])); /* as it is stored */
@@ -115,12 +156,12 @@ __device__ __forceinline__ void norm_backward(const ah_norm_backward_args &a, RO
     const R width = (R)a.width;
     const T *weight = ah_at<const T>(a.weight);
     for (int64_t row = ROWS::first(); row < a.rows; row += ROWS::step()) {
-        const T *g = ah_at<const T>(a.g) + row * a.width, *x = ah_at<const T>(a.x) + row * a.width;
+        const T *x = ah_at<const T>(a.x) + row * a.width;
         T *gx = ah_at<T>(a.gx) + row * a.width;
         const R m = a.mean ? ah_at<const R>(a.mean)[row] : (R)0, inverse = ah_at<const R>(a.inverse)[row];
         const auto read = [&](R (&u)[N], R (&v)[N], int64_t i, int64_t left, bool full) {
             R w[N] = {0};
-            ah_get_pack(u, g + i, full, left);
+            get_kind<T>(u, a.g, a.g_kind, row * a.width + i, full, left);
             ah_get_pack(v, x + i, full, left);
             if (weight) {
                 ah_get_pack(w, weight + i, full, left);
@@ -157,12 +198,14 @@ __device__ __forceinline__ void norm_backward(const ah_norm_backward_args &a, RO
                     u[j] += v[j];
             }
             ah_put_pack(gx + i, u, full, left);
+            if (a.also)
+                put_kind<T>(a.also, a.also_kind, row * a.width + i, u, full, left);
         });
     }
 }
 
-/* One column of a chunk of rows a thread. */
-template <typename T> __device__ __forceinline__ void norm_affine(const ah_norm_affine_args &a)
+/* One column of a chunk of rows a thread; gradients are of type G. */
+template <typename T, typename G> __device__ __forceinline__ void norm_affine_of(const ah_norm_affine_args &a)
 {
     typedef ah_real<T> R;
     const int64_t strips = (a.width + AH_ROW_THREADS - 1) / AH_ROW_THREADS, count = strips * a.chunks;
@@ -173,7 +216,7 @@ template <typename T> __device__ __forceinline__ void norm_affine(const ah_norm_
         const int64_t end = (chunk + 1) * AH_NORM_CHUNK < a.rows ? (chunk + 1) * AH_NORM_CHUNK : a.rows;
         R weight = 0, bias = 0;
         for (int64_t row = chunk * AH_NORM_CHUNK; row < end; row++) {
-            const R g = ah_get(ah_at<const T>(a.g)[row * a.width + column]);
+            const R g = ah_get(ah_at<const G>(a.g)[row * a.width + column]);
             const R m = a.mean ? ah_at<const R>(a.mean)[row] : (R)0;
             weight += g * ((ah_get(ah_at<const T>(a.x)[row * a.width + column]) - m) *
                            ah_at<const R>(a.inverse)[row]);
@@ -183,6 +226,17 @@ template <typename T> __device__ __forceinline__ void norm_affine(const ah_norm_
         if (a.bias_parts)
             ah_at<R>(a.bias_parts)[chunk * a.width + column] = bias;
     }
+}
+
+template <typename T> __device__ __forceinline__ void norm_affine(const ah_norm_affine_args &a)
+{
+    if constexpr (sizeof(T) == sizeof(float)) {
+        if (a.g_kind == AH_NORM_F16)
+            return norm_affine_of<T, half_t>(a);
+        if (a.g_kind == AH_NORM_BF16)
+            return norm_affine_of<T, bf16_t>(a);
+    }
+    norm_affine_of<T, T>(a);
 }
 
 /* A strip of columns a block: its warps take the chunks in turn, then the first one adds their sums. */

@@ -7,15 +7,15 @@
 
 enum { AH_NORM_CHUNK = 64, AH_NORM_COLUMNS = 32 };
 
+/* What a tensor's dtype is: x's, or a half beside a float32. */
+enum { AH_NORM_SAME, AH_NORM_F16, AH_NORM_BF16 };
+
 struct ah_norm_rows_args {
     uint64_t x, weight, bias, y, mean, inverse; /* weight, bias: 0 for none; mean: 0 for RMS norm */
     int64_t rows, width;
     double eps;
-    int32_t wide;
+    int32_t wide, y_kind;
 };
-
-/* What the dtype of `other` is: x's, or a half beside a float32. */
-enum { AH_NORM_SAME, AH_NORM_F16, AH_NORM_BF16 };
 
 /* Of x + other, which goes to `sum`. */
 struct ah_add_norm_args {
@@ -25,9 +25,10 @@ struct ah_add_norm_args {
 };
 
 struct ah_norm_backward_args {
-    uint64_t g, x, weight, mean, inverse, gx, more; /* more: 0, or what is added to gx */
+    uint64_t g, x, weight, mean, inverse, gx;
+    uint64_t more, also; /* 0, or what is added to gx; 0, or where gx goes too, as a half */
     int64_t rows, width;
-    int32_t wide;
+    int32_t wide, g_kind, also_kind;
 };
 
 /* The gradients of weight and bias (0: none): partial sums of chunks of rows, then their sums. */
@@ -35,6 +36,7 @@ struct ah_norm_affine_args {
     uint64_t g, x, mean, inverse;
     uint64_t weight_parts, bias_parts; /* [chunks, width] */
     int64_t rows, width, chunks;
+    int32_t g_kind;
 };
 struct ah_column_total_args {
     uint64_t parts, total;

@@ -5,6 +5,7 @@ local arguments = require "accelhost.util.arguments"
 local attention = require "accelhost.models.attention"
 local configs = require "accelhost.models.config"
 local container = require "accelhost.nn.container"
+local fused = require "accelhost.nn.fused"
 local inputs = require "accelhost.models.inputs"
 local norms = require "accelhost.nn.norm"
 local packing = require "accelhost.models.packing"
@@ -65,7 +66,11 @@ end
 
 -- `seen`: {mask = which tokens may be seen, places = of packed texts, weights = true where they are wanted}.
 function SelfAttention:forward(x, seen)
-  local q, k, v = self.query(x), self.key(x), self.value(x)
+  local query, key, value = self.query, self.key, self.value
+  if fused.is_plain(query, Linear) and fused.is_plain(key, Linear) and fused.is_plain(value, Linear) then
+    x = C.autocast.lower(x) -- once for the three
+  end
+  local q, k, v = query(x), key(x), value(x)
   local dropout = self.training and self.rate or 0
   if seen.places then return attention.attend_packed(q, k, v, self.heads, seen.places, dropout) end
   local y, weights = attention.attend(attention.split(q, self.heads), attention.split(k, self.heads),

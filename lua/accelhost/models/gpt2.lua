@@ -45,9 +45,13 @@ function Conv1D:init(...)
   skip.no_grad(init.normal_, self.weight, 0, 0.02)
 end
 
+-- The weight as linear maps have it, [nf, nx]. Under autocast it is cast before it is turned around: of parameters the
+-- cast is kept, of views it is not.
+local function linear_weight(conv) return C.autocast.lower(conv.weight):t() end
+
 ---@param x Tensor [..., nx]
 ---@return Tensor [..., nf]
-function Conv1D:forward(x) return C.linear(x, self.weight:t(), self.bias) end
+function Conv1D:forward(x) return C.linear(x, linear_weight(self), self.bias) end
 
 function Conv1D:extra_repr() return ("nf=%d, nx=%d"):format(self.nf, self.nx) end
 
@@ -91,7 +95,7 @@ end
 function MLP:forward(x)
   local fc, proj = self.c_fc, self.c_proj
   if self.act == activations.tanh_gelu and fused.is_plain(fc, Conv1D) and fused.is_plain(proj, Conv1D) then
-    return self.dropout(fused.gelu_between(x, fc.weight:t(), fc.bias, proj.weight:t(), proj.bias))
+    return self.dropout(fused.gelu_between(x, linear_weight(fc), fc.bias, linear_weight(proj), proj.bias))
   end
   return self.dropout(proj(self.act(fc(x))))
 end
@@ -106,10 +110,28 @@ function Block:init(config, number)
   self.mlp = MLP(config)
 end
 
-function Block:forward(x, how, past)
-  local y, present, weights = self.attn(self.ln_1(x), how, past)
-  local normal, sum = norms.of_sum(self.ln_2, x, y)
-  return sum + self.mlp(normal), present, weights
+-- Does nothing but the linear map see what the module is given?
+local function starts_linear(module, class, linear)
+  return fused.is_plain(module, class) and fused.is_plain(linear, Conv1D)
+end
+
+-- With `late` the last sum is left to the norm that follows it, which adds and normalises at once: late.rest is what is
+-- still to be added to x, first of the block before, then of this one.
+function Block:forward(x, how, past, late)
+  local attn, mlp = self.attn, self.mlp
+  local for_linear = starts_linear(attn, Attention, attn.c_attn)
+  local normed
+  if late and late.rest then
+    normed, x = norms.of_sum(self.ln_1, x, late.rest, for_linear)
+  else
+    normed = for_linear and norms.for_linear(self.ln_1, x) or self.ln_1(x)
+  end
+  local y, present, weights = attn(normed, how, past)
+  local normal, sum = norms.of_sum(self.ln_2, x, y, starts_linear(mlp, MLP, mlp.c_fc))
+  local rest = mlp(normal)
+  if not late then return sum + rest, present, weights end
+  late.rest = rest
+  return sum, present, weights
 end
 
 -- Which keys each query may see: those before it that are no padding, and itself, so that no row is empty.
@@ -219,6 +241,15 @@ local function setting(self, given, past)
   }
 end
 
+-- May blocks leave their last sum to the norm behind them? Not where somebody sees what a block gives.
+local function sums_late(self, how)
+  if how.wants_states or self._recompute then return false end
+  for _, block in ipairs(self.h) do
+    if not fused.is_plain(block, Block) then return false end
+  end
+  return true
+end
+
 ---@param batch Tensor|table
 ---@param more? table further inputs by name
 ---@return table
@@ -230,14 +261,15 @@ function GPT2Model:forward(batch, more)
   local x = embed(self, given, how.tokens, past)
   local states, attentions = how.wants_states and {} or nil, how.wants_weights and {} or nil
   local presents = how.keeps and {} or nil
+  local late = sums_late(self, how) and {} or nil
   for i, block in ipairs(self.h) do
     if states then states[i] = x end
     local present, weights
-    x, present, weights = recompute.layer(self, block, x, how, before and before[i])
+    x, present, weights = recompute.layer(self, block, x, how, before and before[i], late)
     if presents then presents[i] = present end
     if attentions then attentions[i] = weights end
   end
-  x = self.ln_f(x)
+  x = late and late.rest and (norms.of_sum(self.ln_f, x, late.rest)) or self.ln_f(x)
   if states then states[#states + 1] = x end
   return {last_hidden_state = x, past_key_values = presents, hidden_states = states, attentions = attentions}
 end

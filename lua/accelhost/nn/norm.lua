@@ -53,15 +53,28 @@ function LayerNorm:extra_repr()
     repr.float(self.eps), repr.value(self.elementwise_affine), repr.value(self.bias ~= nil))
 end
 
+--- A module's result for one that only linear maps read: of a LayerNorm that nobody watches, under autocast, in the
+--- dtype to which these would cast it.
+---@param module Module
+---@param input Tensor
+---@return Tensor
+function norm.for_linear(module, input)
+  local dtype = C.autocast.lower_dtype(input)
+  if not dtype or not fused.is_plain(module, LayerNorm) then return module(input) end
+  return C.layer_norm_to(input, module.normalized_shape, module.weight, module.bias, module.eps, dtype)
+end
+
 --- A module's result for the sum of two tensors, and that sum: in one pass by a LayerNorm that nobody watches.
 ---@param module Module
 ---@param input Tensor
 ---@param other Tensor
+---@param for_linear? boolean only linear maps read the result: in their dtype, as `for_linear` has it
 ---@return Tensor normalised
 ---@return Tensor sum
-function norm.of_sum(module, input, other)
+function norm.of_sum(module, input, other, for_linear)
   if fused.is_plain(module, LayerNorm) then
-    return C.add_layer_norm(input, other, module.normalized_shape, module.weight, module.bias, module.eps)
+    local dtype = for_linear and C.autocast.lower_dtype(input) or nil
+    return C.add_layer_norm(input, other, module.normalized_shape, module.weight, module.bias, module.eps, dtype)
   end
   local sum = input + other
   return module(sum), sum

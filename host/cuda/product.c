@@ -17,8 +17,10 @@ static int run_plan(const struct ah_cublas *blas, struct ah_cuda_device *cuda, c
     AH_TRY(ah_cuda_plan_run(blas, cuda, plan, product, product->out.at, plan->chosen, &status));
     while (is_refusal(status) && plan->chosen + 1 < plan->count) {
         plan->chosen++;
+        plan->tuned = true;
         AH_TRY(ah_cuda_plan_run(blas, cuda, plan, product, product->out.at, plan->chosen, &status));
     }
+    plan->used = true;
     return ah_cublas_check(blas, status, op_name, "a product");
 }
 
@@ -31,6 +33,7 @@ int ah_cuda_multiply(struct ah_device *device, const char *who, const struct ah_
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_cuda_capture_see(cuda, product, sizeof *product));
     AH_TRY(ah_cuda_plan_find(blas, cuda, who, product, &plan));
+    AH_TRY(ah_cuda_plan_tune(blas, device, plan, product));
     AH_TRY(run_plan(blas, cuda, who, plan, product));
     if (!cuda->waits || cuda->capturing)
         return 0;

@@ -21,6 +21,8 @@ struct ah_cuda_plan {
     struct ah_cuda_plan_key key;
     int next; /* in its bucket: an index + 1, or 0 */
     bool made, recent;
+    bool used;  /* a product was computed by it */
+    bool tuned; /* its algorithms were compared, or need not be */
     cublasLtMatmulDesc_t matmul;
     cublasLtMatrixLayout_t a, b, out;
     cublasLtMatmulHeuristicResult_t candidate[AH_CUDA_CANDIDATES]; /* best first */
@@ -44,6 +46,12 @@ int ah_cuda_plan_run(const struct ah_cublas *blas, struct ah_cuda_device *cuda, 
 
 /* Drop the plans of a device and close its handle of cuBLASLt. */
 void ah_cuda_plans_forget(const struct ah_cuda_device *cuda);
+
+/* Time a plan's candidates and put the fastest of those first whose results are equal to the first one's in every bit
+ * (product_tune.c). Once for each plan, at its second use outside of a capture. Leaves the plan as it was where memory
+ * is short. */
+int ah_cuda_plan_tune(const struct ah_cublas *blas, struct ah_device *device, struct ah_cuda_plan *plan,
+                      const struct ah_cuda_product *product);
 
 /* 0, or a failure's text from cuBLASLt's status. */
 int ah_cublas_check(const struct ah_cublas *blas, cublasStatus_t status, const char *op_name, const char *what);

@@ -2,6 +2,7 @@
 #include "blas.h"
 
 #include <string.h>
+#include <unistd.h>
 
 using namespace sim;
 
@@ -70,9 +71,9 @@ template <class T> cublasStatus_t destroy(T *object)
 }
 
 /* By number, from 1 on. Those that split the depth want a workspace. */
-const Algorithm algorithms[] = {{0, 1, false}, {1 << 16, 2, false}, {1 << 16, 2, true}};
+const Algorithm algorithms[] = {{0, 1, false}, {1 << 16, 3, false}, {1 << 16, 2, true}, {1 << 16, 1, false}};
 /* As the heuristics order them: what would round partial sums of halves comes first, so that who allows it sees it. */
-const int proposed[] = {3, 1, 2};
+const int proposed[] = {3, 1, 2, 4};
 
 bool is_allowed(const Algorithm &by, const ah_cublas_preference &preference, const ah_cublas_layout &result)
 {
@@ -291,11 +292,16 @@ SIM_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDes
         tell(CUDA_ERROR_INVALID_VALUE, std::string("cublasLtMatmul: ") + refused);
         return CUBLAS_STATUS_INVALID_VALUE;
     }
+    if (which > 1)
+        count_call(("cublasLtMatmul:" + std::to_string(which)).c_str());
+    bool slow = settings.slow_product && which == 1;
     /* What a workspace held is lost. */
     size_t spoilt = p.by.workspace;
     return stream_give(stream, {[=] {
                                     if (spoilt)
                                         memset(workspace, 0xff, spoilt);
+                                    if (slow)
+                                        usleep(5000);
                                     multiply(p);
                                 },
                                 true})

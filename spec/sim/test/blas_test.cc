@@ -273,10 +273,10 @@ TEST("heuristics give algorithms within the workspace that is allowed, which a p
     CHECK(ask() == 0 && count == 1 && found[0].workspaceSize == 0);
     uint64_t room = 1 << 20;
     CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, 8) == 0);
-    CHECK(ask() == 0 && count == 2 && found[1].workspaceSize > 0);
+    CHECK(ask() == 0 && count == 3 && found[1].workspaceSize > 0);
     uint32_t none = CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &none, 4) == 0);
-    CHECK(ask() == 0 && count == 1);
+    CHECK(ask() == 0 && count == 2);
     float one = 1, zero = 0;
     CUdeviceptr workspace;
     CHECK(cuMemAlloc_v2(&workspace, room) == 0);
@@ -305,7 +305,7 @@ TEST("partial sums of halves are rounded to the type of the result where a prefe
                                                    4) == 0);
         CHECK(cublasLtMatmulAlgoGetHeuristic(trial.handle, trial.product, trial.a.layout, trial.b.layout,
                                              trial.c.layout, trial.c.layout, preference, 4, found, &count) == 0);
-        CHECK(count == (schemes & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE ? 3 : 2));
+        CHECK(count == (schemes & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE ? 4 : 3));
         CHECK(cublasLtMatmulPreferenceDestroy(preference) == 0);
     }
 }

@@ -86,6 +86,7 @@ void settings_read()
     settings.twice = flag_of("ACCELHOST_SIM_TWICE", false);
     settings.tf32 = flag_of("ACCELHOST_SIM_TF32", false);
     settings.slow_product = flag_of("ACCELHOST_SIM_SLOW_PRODUCT", false);
+    settings.slow_double = flag_of("ACCELHOST_SIM_SLOW_DOUBLE", false);
     settings.leaks = flag_of("ACCELHOST_SIM_LEAKS", false);
     read_faults(getenv("ACCELHOST_SIM_FAIL"));
 }

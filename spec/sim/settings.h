@@ -16,6 +16,7 @@ struct Settings {
     bool twice = false;               /* ACCELHOST_SIM_TWICE: run each kernel in two opposite orders and compare */
     bool tf32 = false;                /* ACCELHOST_SIM_TF32: engines of tensor cores round float32 as they do */
     bool slow_product = false;        /* ACCELHOST_SIM_SLOW_PRODUCT: cuBLASLt's first algorithm takes 5 ms more */
+    bool slow_double = false;         /* ACCELHOST_SIM_SLOW_DOUBLE: the rate of doubles is a consumer card's */
     bool leaks = false;               /* ACCELHOST_SIM_LEAKS: tell at the end what was never freed */
 };
 extern Settings settings;

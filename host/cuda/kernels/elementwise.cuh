@@ -346,7 +346,7 @@ __device__ void ah_elementwise(const ah_ew_args &args)
 /* The first of three inputs may have a type of its own: a mask. */
 #define AH_EW3(name, R, A, T, expr)                                                                            \
     AH_EW_OP(name, R, A, T, T, expr)                                                                           \
-    AH_KERNEL(name, ah_ew_args, AH_EW_THREADS)                                                                 \
+    AH_KERNEL_LARGE(name, ah_ew_args, AH_EW_THREADS)                                                           \
     {                                                                                                          \
         ah_elementwise<name##_op, R, A, ah_input<A>, T, ah_input<T>, T, ah_input<T>>(a);                       \
     }

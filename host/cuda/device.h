@@ -33,6 +33,7 @@ struct ah_cuda_device {
     int multiprocessors;
     int resident_blocks; /* blocks of 256 threads that it runs at once */
     int capability; /* 90 is 9.0 */
+    bool slow_double; /* it computes doubles at less than half the rate of floats */
     int shared_limit; /* bytes of shared memory that a block may ask for */
     struct ah_cuda_memory *memory;
     struct ah_cuda_pinned *pinned;

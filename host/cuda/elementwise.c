@@ -84,6 +84,27 @@ static bool is_wide(const struct ah_ew_args *args, int count)
     return true;
 }
 
+/* Can the last dim be read in runs of AH_EW_PACK elements? Marks the operands that have one value there. */
+static bool has_rows(struct ah_ew_args *args, int count)
+{
+    int last = args->ndim - 1;
+    if (args->size[last] % AH_EW_PACK != 0 || args->operand[0].stride[last] != 1)
+        return false;
+    for (int n = 0; n < count; n++) {
+        struct ah_ew_operand *operand = &args->operand[n];
+        uint64_t item = ah_dtype_size((enum ah_dtype)operand->dtype), places = operand->at;
+        uint64_t each = item == 1 ? AH_EW_PACK : 16; /* bytes of an access */
+        operand->repeats = !operand->single && operand->stride[last] == 0;
+        if (operand->single || operand->repeats)
+            continue;
+        for (int d = 0; d < last; d++)
+            places |= (uint64_t)operand->stride[d] * item;
+        if (operand->stride[last] != 1 || places % each != 0)
+            return false;
+    }
+    return true;
+}
+
 /* A 0-dim tensor of the CPU as a value of `dtype`; a half, which only kernels that move bits read, as its bits. */
 static uint64_t value_bits(const struct ah_tensor *tensor, enum ah_dtype dtype)
 {
@@ -157,6 +178,7 @@ int ah_cuda_walk_open(struct ah_cuda_walk *walk, struct ah_device *device, const
     simplify(args, count);
     prepare_division(args);
     args->wide = is_wide(args, count);
+    args->rows = !args->wide && has_rows(args, count);
     return 0;
 }
 
@@ -174,7 +196,8 @@ int ah_cuda_iterate(struct ah_device *device, const char *who, struct ah_cuda_ke
         return 0;
     int status = ah_cuda_walk_open(&walk, device, given, count, numbers);
     if (status == 0) {
-        unsigned blocks = ah_cuda_blocks(walk.args.numel, AH_EW_THREADS * (walk.args.wide ? 8 : 1));
+        bool runs = walk.args.wide || walk.args.rows;
+        unsigned blocks = ah_cuda_blocks(walk.args.numel, AH_EW_THREADS * (runs ? AH_EW_PACK : 1));
         status = ah_cuda_launch(device, kernel, who, (struct ah_cuda_grid){blocks, AH_EW_THREADS, 0}, &walk.args,
                                 sizeof walk.args);
     }

@@ -70,6 +70,7 @@ void ah_cuda_faults_close(struct ah_cuda_device *cuda)
 static int fail(const struct note *note, const struct ah_fault *fault)
 {
     char value[40];
+    long long at = (long long)~fault->rest;
     if (note->kind == COUNT)
         return ah_fail(AH_EINVAL, "%s: the mask wants %lld values, source %s has %lld", note->who,
                        (long long)fault->integer, note->place, (long long)note->high);
@@ -79,9 +80,9 @@ static int fail(const struct note *note, const struct ah_fault *fault)
         snprintf(value, sizeof value, "%lld", (long long)fault->integer);
     if (note->expected)
         return ah_fail(AH_EINVAL, "%s: expected %s, got %s at position %lld", note->who, note->expected, value,
-                       (long long)fault->at);
+                       at);
     return ah_fail(AH_EINVAL, "%s: %s %s at position %lld is outside %lld..%lld%s", note->who, note->what, value,
-                   (long long)fault->at, (long long)note->low, (long long)note->high, note->place);
+                   at, (long long)note->low, (long long)note->high, note->place);
 }
 
 int ah_cuda_raise_fault(struct ah_cuda_device *cuda)
@@ -101,7 +102,7 @@ int ah_cuda_raise_fault(struct ah_cuda_device *cuda)
     if (note->ticket == fault.ticket)
         return fail(note, &fault);
     return ah_fail(AH_EINVAL, "%s: an index or label at position %lld of an earlier op is out of range "
-                   "(CUDA_LAUNCH_BLOCKING=1 tells which)", cuda->device->name, (long long)fault.at);
+                   "(CUDA_LAUNCH_BLOCKING=1 tells which)", cuda->device->name, (long long)~fault.rest);
 }
 
 static int look(struct ah_device *device, struct ah_cuda_kernel *kernel, const struct note *what,
@@ -124,7 +125,9 @@ static int look(struct ah_device *device, struct ah_cuda_kernel *kernel, const s
         AH_TRY(ah_grow(&faults->kept, faults->kept_count + 1, &faults->kept_room, sizeof faults->kept[0]));
         faults->kept[faults->kept_count++] = *note;
     }
-    struct ah_cuda_grid grid = {1, ah_cuda_threads(numbers->numel, AH_FAULT_THREADS), 0};
+    unsigned blocks = ah_cuda_blocks(numbers->numel, AH_FAULT_THREADS * AH_FAULT_EACH);
+    struct ah_cuda_grid grid = {blocks < AH_FAULT_BLOCKS ? blocks : AH_FAULT_BLOCKS,
+                                ah_cuda_threads(numbers->numel, AH_FAULT_THREADS), 0};
     AH_TRY(ah_cuda_launch(device, kernel, what->who, grid, &args, sizeof args));
     if (cuda->capturing)
         return 0;

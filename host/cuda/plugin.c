@@ -120,6 +120,7 @@ static int open_state(struct ah_cuda_device *cuda)
         cuda->multiprocessors * (attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) / 256);
     cuda->capability = 10 * attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                        attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    cuda->slow_double = attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO) > 2;
     cuda->shared_limit = attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
     AH_TRY(ah_cuda_check(ah_cuda.context_retain(&cuda->context, cuda->handle), "%s: its context", name));
     AH_TRY(ah_cuda_enter(cuda));

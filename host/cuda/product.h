@@ -28,7 +28,7 @@ static inline bool ah_cuda_epilogue_fits(enum ah_dtype dtype, int64_t columns)
 }
 
 struct ah_cuda_product {
-    enum ah_dtype dtype; /* a floating one; halves are added up in float32 */
+    enum ah_dtype dtype; /* a floating one; halves are added up in float32, also in parts of `depth` */
     int64_t rows, columns, depth, batch;
     struct ah_cuda_matrix a, b, out; /* rows x depth, depth x columns, rows x columns (never transposed) */
     bool wide;     /* `out` of halves is float32 */

@@ -9,8 +9,18 @@
 
 enum { PART = 8192, PARTS = 512, BUSY = 2048 };
 
-static struct ah_cuda_kernel fold_float = AH_CUDA_KERNEL("reduce", "fold_float");
-static struct ah_cuda_kernel fold_integer = AH_CUDA_KERNEL("reduce", "fold_integer");
+/* By enum ah_reduce_fold. */
+#define FLOATS(name) AH_CUDA_KERNEL("reduce", "fold_float_" name)
+#define INTEGERS(name) AH_CUDA_KERNEL("reduce", "fold_integer_" name)
+static struct ah_cuda_kernel fold_float[] = {
+    [AH_REDUCE_SUM] = FLOATS("sum"), [AH_REDUCE_NANSUM] = FLOATS("nansum"), [AH_REDUCE_PROD] = FLOATS("prod"),
+    [AH_REDUCE_MAX] = FLOATS("max"), [AH_REDUCE_MIN] = FLOATS("min"), [AH_REDUCE_COUNT] = FLOATS("count"),
+    [AH_REDUCE_ABS] = FLOATS("abs"), [AH_REDUCE_SQUARES] = FLOATS("squares"), [AH_REDUCE_POWERS] = FLOATS("powers"),
+    [AH_REDUCE_ABS_MAX] = FLOATS("abs_max"), [AH_REDUCE_ABS_MIN] = FLOATS("abs_min")};
+/* Whole numbers have no NaN, and no norms. */
+static struct ah_cuda_kernel fold_integer[] = {
+    [AH_REDUCE_SUM] = INTEGERS("sum"), [AH_REDUCE_NANSUM] = INTEGERS("sum"), [AH_REDUCE_PROD] = INTEGERS("prod"),
+    [AH_REDUCE_MAX] = INTEGERS("max"), [AH_REDUCE_MIN] = INTEGERS("min"), [AH_REDUCE_COUNT] = INTEGERS("count")};
 
 /* Append a dim to a list, or let it continue the one before. */
 static void append(int64_t *size, int64_t *stride, int32_t *dims, int64_t extent, int64_t step)
@@ -130,7 +140,7 @@ static int fold(struct ah_call *c, struct ah_tensor *input, enum ah_reduce_fold 
     args.fold = how;
     args.finish = finish;
     args.number = finish == AH_FINISH_DIVIDE || finish == AH_FINISH_ALL ? (double)args.folded : number;
-    return reduce(c, ah_dtype_is_float(input->dtype) ? &fold_float : &fold_integer, &args);
+    return reduce(c, ah_dtype_is_float(input->dtype) ? &fold_float[how] : &fold_integer[how], &args);
 }
 
 /* The input, converted first where the row was asked for a dtype. */
@@ -229,6 +239,7 @@ static int whole(struct ah_call *c, struct ah_cuda_kernel *kernel, enum ah_reduc
     struct ah_reduce_args args = prepare(c, c->arg[0].tensor);
     args.finish = finish;
     args.number = number;
+    args.single = ah_cuda_state(c->device)->slow_double || ah_dtype_size(c->arg[0].tensor->dtype) == 2;
     return reduce(c, kernel, &args);
 }
 
@@ -260,12 +271,14 @@ int ah_cuda_logsumexp(struct ah_call *c)
 static int extreme(struct ah_call *c, enum ah_reduce_fold how, const struct ah_tensor *value, struct ah_tensor *index)
 {
     static struct ah_cuda_kernel of_floats = AH_CUDA_KERNEL("reduce", "extreme_float");
+    static struct ah_cuda_kernel of_doubles = AH_CUDA_KERNEL("reduce", "extreme_double");
     static struct ah_cuda_kernel of_integers = AH_CUDA_KERNEL("reduce", "extreme_integer");
     struct ah_reduce_args args = prepare(c, c->arg[0].tensor);
     args.fold = how;
     args.to = value ? (uintptr_t)ah_tensor_data(value) : 0;
     args.index = (uintptr_t)ah_tensor_data(index);
-    return reduce(c, ah_dtype_is_float(c->arg[0].tensor->dtype) ? &of_floats : &of_integers, &args);
+    enum ah_dtype dtype = c->arg[0].tensor->dtype;
+    return reduce(c, !ah_dtype_is_float(dtype) ? &of_integers : dtype == AH_F64 ? &of_doubles : &of_floats, &args);
 }
 
 int ah_cuda_max_dim(struct ah_call *c)

@@ -44,6 +44,27 @@ describe("An index out of range", function()
   end)
 end)
 
+describe("Of several indices out of range", function()
+  case("the first is told, however many blocks look, and what was found before stays", function()
+    local result = on_sim([[
+      local table_ = accelhost.ones({5, 1}, {device = "cuda"})
+      local function pick(...)
+        local at = accelhost.zeros {50000}
+        for _, wrong in ipairs {...} do at[wrong] = 100 + wrong % 7 end
+        return table_:index_select(0, at:to "int64":to "cuda")
+      end
+      local function told() return select(2, pcall(function() return table_:sum():item() end)) end
+      for _, wrong in ipairs {{49999, 4096, 20000}, {49999}, {30000, 8191, 1}, {4095, 1024}} do
+        pick(unpack(wrong))
+        pick(0)
+        print((tostring(told()):match "index (.- at position %d+)"))
+        print(told())
+      end]], {ACCELHOST_CUDA_CHECKS = "later"})
+    assert.equal("101 at position 4096\n5\n105 at position 49999\n5\n101 at position 1\n5\n"
+      .. "102 at position 1024\n5\n", result.stdout, result.stderr)
+  end)
+end)
+
 describe("A label out of range", function()
   for _, checks in ipairs {"now", "later"} do
     case("is told " .. checks .. ", and one that is ignored is none", function()

@@ -98,6 +98,78 @@ describe("in place", function()
   end)
 end)
 
+-- Rows whose width 8 divides may be read several elements at once on a device; others, and places between, may not.
+describe("views with dense rows", function()
+  local function filled(dtype, ...)
+    local x = accelhost.arange(accelhost.zeros(...):numel()):reshape(...)
+    return dtype == "bool" and x:remainder(3):eq(1) or x:remainder(97):to(dtype)
+  end
+  -- The same from elements that lie one by one.
+  local function apart(x)
+    return accelhost.stack({x, x}, x:dim()):select(x:dim(), 1)
+  end
+
+  it("are copied as they are from and to any place, in every dtype", function()
+    for _, dtype in ipairs(dtypes) do
+      local x = filled(dtype, 3, 5, 64)
+      for _, range in ipairs {{0, 16}, {8, 32}, {16, 24}, {1, 32}, {4, 40}, {3, 17}} do
+        local view = x:narrow(2, range[1], range[2])
+        local want = apart(view)
+        assert.is_true(accelhost.equal(want, view:contiguous()), dtype)
+        local into = filled(dtype, 3, 5, 64)
+        into:narrow(2, 64 - range[2], range[2]):copy_(view)
+        assert.is_true(accelhost.equal(want, into:narrow(2, 64 - range[2], range[2])), dtype)
+        local kept = 64 - range[2]
+        assert.is_true(accelhost.equal(apart(x:narrow(2, 0, kept)), into:narrow(2, 0, kept)), dtype)
+      end
+      assert.is_true(accelhost.equal(apart(x:transpose(0, 1)), x:transpose(0, 1):contiguous()), dtype)
+      local rejoined = accelhost.cat({x:narrow(1, 1, 2), x:narrow(1, 3, 1)}, 1)
+      assert.is_true(accelhost.equal(apart(x:narrow(1, 1, 3)), rejoined), dtype)
+      local wide = accelhost.cat({x:narrow(2, 8, 16), x:narrow(2, 0, 8)}, 2)
+      assert.is_true(accelhost.equal(apart(wide), wide))
+      assert.is_true(accelhost.equal(apart(x:narrow(2, 8, 16)), wide:narrow(2, 0, 16)))
+    end
+  end)
+
+  it("are converted", function()
+    for _, from in ipairs(dtypes) do
+      local view = filled(from, 4, 48):narrow(1, 16, 24)
+      for _, to in ipairs(dtypes) do
+        assert.is_true(accelhost.equal(apart(view):to(to), view:to(to)), from .. " to " .. to)
+      end
+    end
+  end)
+
+  it("meet operands that are broadcast along them or across them", function()
+    for _, dtype in ipairs {"uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"} do
+      local x = filled(dtype, 2, 6, 48):narrow(2, 16, 24)
+      local row, column, each = filled(dtype, 24), filled(dtype, 6, 1), filled(dtype, 2, 1, 1)
+      local off = filled(dtype, 25):narrow(0, 1, 24)
+      for _, other in ipairs {row, column, each, off, x:narrow(1, 2, 1), T({3}, dtype)} do
+        local full = apart(other:expand(2, 6, 24))
+        assert.is_true(accelhost.equal(apart(x) + full, x + other), dtype)
+        assert.is_true(accelhost.equal(full - apart(x), other - x), dtype)
+        local mask = filled("bool", 6, 24)
+        assert.is_true(accelhost.equal(accelhost.where(apart(mask), apart(x), full), accelhost.where(mask, x, other)),
+          dtype)
+        assert.is_true(accelhost.equal(apart(x):gt(full), x:gt(other)), dtype)
+      end
+      local into = filled(dtype, 6, 48)
+      into:narrow(1, 8, 24):add_(row)
+      assert.is_true(accelhost.equal(apart(filled(dtype, 6, 48):narrow(1, 8, 24)) + row, into:narrow(1, 8, 24)), dtype)
+      assert.is_true(accelhost.equal(filled(dtype, 6, 48):narrow(1, 32, 16), into:narrow(1, 32, 16)), dtype)
+    end
+  end)
+
+  it("of float32 meet halves", function()
+    for _, half in ipairs {"float16", "bfloat16"} do
+      local x, y = filled("float32", 5, 64):narrow(1, 4, 32), filled(half, 5, 64):narrow(1, 8, 32)
+      assert.is_true(accelhost.equal(apart(x) * apart(y), x * y))
+      assert.is_true(accelhost.equal(apart(y) * apart(x):to(half), y * x:to(half)))
+    end
+  end)
+end)
+
 describe("conversion", function()
   it("goes from every dtype to every dtype", function()
     for _, from in ipairs(dtypes) do

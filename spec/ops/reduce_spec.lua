@@ -53,6 +53,53 @@ describe("sums", function()
     assert.equal(20000000, accelhost.ones(20000000):sum():item()) -- beyond 2^24, where float32 stops counting
   end)
 
+  -- 16 bytes and several of them are read at once where they lie together; each of these has such runs and a rest.
+  it("and norms are as exact as in double, of any size and sign", function()
+    local most = os.getenv "ACCELHOST_TEST_DEVICE" == "cuda" and 1.01 or 64 -- the CPU adds up parts in float32
+    accelhost.manual_seed(7)
+    local count = 3 * 1024 + 5
+    for _, dtype in ipairs {"float32", "bfloat16", "float16"} do
+      local eps = dtype == "float32" and 2 ^ -24 or dtype == "bfloat16" and 2 ^ -8 or 2 ^ -11
+      for _, scale in ipairs(dtype == "float16" and {1} or {1, 1e30, 1e-30}) do
+        local x = (accelhost.randn({count}, {dtype = "float64"}) * scale):to(dtype)
+        local signed = accelhost.cat {x, -x:flip(0), T({scale}, dtype)}
+        local wide = x:double()
+        local function near(want, got, what)
+          local off = math.abs(got:item() / want:item() - 1)
+          assert.is_true(off <= most * eps, ("%s of %s, %g: %g"):format(what, dtype, scale, off))
+        end
+        near(T({scale}, dtype), signed:sum(), "sum")
+        near(T({scale}, dtype), accelhost.stack({signed, signed}, 1):sum(0)[1], "sum over rows")
+        near(wide:abs():sum() / count, x:abs():mean(), "mean")
+        near((wide * wide):sum():sqrt(), x:norm(), "norm")
+        near((wide * wide):sum():sqrt(), accelhost.stack({x, x}, 1):norm(2, 0)[0], "norm over rows")
+        near(wide:abs():sum() / count, x:norm(1) / count, "norm of absolute values")
+        assert.equal(wide:abs():amax():item(), x:norm(inf):item())
+        if scale == 1 then near(wide:var(), x:var(), "variance") end
+      end
+    end
+  end)
+
+  it("pass what no float holds through, where double holds it", function()
+    local x = accelhost.zeros {40}
+    for _, where in ipairs {0, 5, 33} do
+      x:fill_(0)
+      x:narrow(0, where, 5):copy_(T {3e38, 3e38, -3e38, -3e38, 2 ^ 105})
+      assert.equal(2 ^ 105, x:sum():item())
+      x[where] = inf
+      assert.equal(inf, x:sum():item())
+      assert.equal(inf, x:norm():item())
+      assert.is_true(x:var():isnan():item())
+      x[where + 1] = -inf
+      assert.is_true(x:sum():isnan():item())
+      x[where + 1] = nan
+      assert.is_true(x:sum():isnan():item() and x:norm():isnan():item() and x:amax():isnan():item())
+      assert.equal(2 ^ 105, x:narrow(0, where + 4, 1):nansum():item())
+    end
+    assert.equal(0, accelhost.zeros({40}):norm():item())
+    assert.equal(0, accelhost.full({4099}, 0.1):var():item())
+  end)
+
   it("are the same bits for any number of threads", function()
     accelhost.manual_seed(2)
     local threads = accelhost.get_num_threads()

@@ -2,6 +2,7 @@
 #include "blas.h"
 
 #include <string.h>
+#include <unistd.h>
 
 using namespace sim;
 
@@ -42,6 +43,7 @@ const Attribute layout_attributes[] = {
 const Attribute preference_attributes[] = {
     FIELD(CUBLASLT_MATMUL_PREF_SEARCH_MODE, ah_cublas_preference, search),
     FIELD(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, ah_cublas_preference, workspace),
+    FIELD(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, ah_cublas_preference, schemes),
     FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, ah_cublas_preference, alignment[0]),
     FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, ah_cublas_preference, alignment[1]),
     FIELD(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, ah_cublas_preference, alignment[2]),
@@ -68,8 +70,20 @@ template <class T> cublasStatus_t destroy(T *object)
     return object ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-/* The second way of computing wants a workspace, as large ones do. */
-const uint64_t workspaces[] = {0, 1 << 16};
+/* By number, from 1 on. Those that split the depth want a workspace. */
+const Algorithm algorithms[] = {{0, 1, false}, {1 << 16, 3, false}, {1 << 16, 2, true}, {1 << 16, 1, false}};
+/* As the heuristics order them: what would round partial sums of halves comes first, so that who allows it sees it. */
+const int proposed[] = {3, 1, 2, 4};
+
+bool is_allowed(const Algorithm &by, const ah_cublas_preference &preference, const ah_cublas_layout &result)
+{
+    bool half = result.type == CUDA_R_16F || result.type == CUDA_R_16BF;
+    if (by.rounds && !(half && preference.schemes & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE))
+        return false;
+    if (by.parts > 1 && !by.rounds && !(preference.schemes & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE))
+        return false;
+    return by.workspace <= preference.workspace;
+}
 } // namespace
 
 SIM_API size_t cublasLtGetVersion()
@@ -155,7 +169,7 @@ SIM_API cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l
 
 SIM_API cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 {
-    *out = new ah_cublas_preference{0, 0, {256, 256, 256, 256}};
+    *out = new ah_cublas_preference{0, 0, CUBLASLT_REDUCTION_SCHEME_MASK, {256, 256, 256, 256}};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -177,18 +191,22 @@ SIM_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, c
                                                       cublasLtMatmulPreference_t preference, int wanted,
                                                       cublasLtMatmulHeuristicResult_t *results, int *found)
 {
+    count_call();
     *found = 0;
     if (!handle || !product || !a || !b || !c || !d || !preference || wanted < 1)
         return CUBLAS_STATUS_INVALID_VALUE;
-    Product asked = {*product, *a, *b, *c, *d, 1, 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+    Product asked = {*product, *a, *b, *c, *d, 1, 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, {}};
     if (refuse_product(asked))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    for (int i = 0; i < 2 && i < wanted && workspaces[i] <= preference->workspace; i++) {
-        results[i] = {};
-        results[i].algo.data[0] = (uint64_t)i + 1;
-        results[i].workspaceSize = workspaces[i];
-        results[i].wavesCount = 1;
-        *found = i + 1;
+    for (int number : proposed) {
+        const Algorithm &by = algorithms[number - 1];
+        if (*found == wanted || !is_allowed(by, *preference, *d))
+            continue;
+        results[*found] = {};
+        results[*found].algo.data[0] = (uint64_t)number;
+        results[*found].workspaceSize = by.workspace;
+        results[*found].wavesCount = 1;
+        ++*found;
     }
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -240,9 +258,20 @@ SIM_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDes
         return CUBLAS_STATUS_INVALID_VALUE;
     if (stream_of(handle_of_stream, &stream) || stream->context != handle->context)
         return CUBLAS_STATUS_EXECUTION_FAILED;
-    Product p = {*product, *a_layout, *b_layout, *c_layout, *d_layout, 1, 0, nullptr, nullptr,
-                 static_cast<const char *>(a), static_cast<const char *>(b), static_cast<const char *>(c),
-                 static_cast<char *>(d)};
+    Product p = {*product,
+                 *a_layout,
+                 *b_layout,
+                 *c_layout,
+                 *d_layout,
+                 1,
+                 0,
+                 nullptr,
+                 nullptr,
+                 static_cast<const char *>(a),
+                 static_cast<const char *>(b),
+                 static_cast<const char *>(c),
+                 static_cast<char *>(d),
+                 algorithms[0]};
     if (product->pointer_mode == CUBLASLT_POINTER_MODE_HOST) {
         p.alpha = load_real(product->scale, alpha, 0);
         p.beta = load_real(product->scale, beta, 0);
@@ -250,19 +279,29 @@ SIM_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDes
         p.device_alpha = alpha;
         p.device_beta = beta;
     }
+    if (fault_now(FAULT_BLAS))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     uint64_t which = algo ? algo->data[0] : 1;
-    const char *refused = which < 1 || which > 2 ? "an algorithm that no heuristic gave" : refuse_product(p);
+    bool known = which >= 1 && which <= sizeof algorithms / sizeof algorithms[0];
+    if (known)
+        p.by = algorithms[which - 1];
+    const char *refused = known ? refuse_product(p) : "an algorithm that no heuristic gave";
     if (!refused)
-        refused = refuse_memory(stream->context, p, workspace, workspaces[which - 1], workspace_bytes);
+        refused = refuse_memory(stream->context, p, workspace, p.by.workspace, workspace_bytes);
     if (refused) {
         tell(CUDA_ERROR_INVALID_VALUE, std::string("cublasLtMatmul: ") + refused);
         return CUBLAS_STATUS_INVALID_VALUE;
     }
+    if (which > 1)
+        count_call(("cublasLtMatmul:" + std::to_string(which)).c_str());
+    bool slow = settings.slow_product && which == 1;
     /* What a workspace held is lost. */
-    size_t spoilt = workspaces[which - 1];
+    size_t spoilt = p.by.workspace;
     return stream_give(stream, {[=] {
                                     if (spoilt)
                                         memset(workspace, 0xff, spoilt);
+                                    if (slow)
+                                        usleep(5000);
                                     multiply(p);
                                 },
                                 true})

@@ -29,6 +29,7 @@ struct ah_cublas_layout {
 struct ah_cublas_preference {
     uint32_t search;
     uint64_t workspace;
+    uint32_t schemes;
     uint32_t alignment[4];
 };
 
@@ -38,6 +39,13 @@ struct ah_cublas_preference {
 
 namespace sim
 {
+/* One way of computing a product. */
+struct Algorithm {
+    uint64_t workspace;
+    int parts;   /* of the depth, each added up by itself */
+    bool rounds; /* the parts' sums to the type of the result, else to the compute type */
+};
+
 /* A product with all that it needs. */
 struct Product {
     ah_cublas_product how;
@@ -46,6 +54,7 @@ struct Product {
     const void *device_alpha, *device_beta; /* where the numbers lie on the device instead */
     const char *at_a, *at_b, *at_c;
     char *at_d;
+    Algorithm by;
 };
 
 /* Why these do not fit, in words; null when they do. */

@@ -255,6 +255,31 @@ static void sum_over_k(const Epilogue &end, const std::vector<double> &values, i
     }
 }
 
+/* A partial sum as it lies in the workspace. */
+static double rounded_part(const Product &p, double sum)
+{
+    int type = p.by.rounds ? (int)p.d.type : p.how.scale;
+    double stored = 0;
+    store_real(type, &stored, 0, sum);
+    return load_real(type, &stored, 0);
+}
+
+/* Row i of a times b, by parts of the depth. */
+static void multiply_row(const Product &p, const double *row, const std::vector<double> &b, std::vector<double> &sums)
+{
+    int64_t n = (int64_t)sums.size(), k = n ? (int64_t)b.size() / n : 0, each = (k + p.by.parts - 1) / p.by.parts;
+    std::vector<double> part((size_t)n);
+    std::fill(sums.begin(), sums.end(), 0.0);
+    for (int64_t begin = 0; begin < k; begin += each) {
+        std::fill(part.begin(), part.end(), 0.0);
+        for (int64_t q = begin; q < k && q < begin + each; q++)
+            for (int64_t j = 0; j < n; j++)
+                part[(size_t)j] += row[q] * b[(size_t)(q * n + j)];
+        for (int64_t j = 0; j < n; j++)
+            sums[(size_t)j] += p.by.parts == 1 ? part[(size_t)j] : rounded_part(p, part[(size_t)j]);
+    }
+}
+
 static void multiply_one(const Product &p, int batch, double alpha, double beta)
 {
     Epilogue end(p, batch);
@@ -269,13 +294,7 @@ static void multiply_one(const Product &p, int batch, double alpha, double beta)
     bool biased = p.how.epilogue & CUBLASLT_EPILOGUE_BIAS;
     std::vector<double> sums((size_t)n);
     for (int64_t i = 0; i < m; i++) {
-        std::fill(sums.begin(), sums.end(), 0.0);
-        for (int64_t q = 0; q < k; q++) {
-            double factor = a[(size_t)(i * k + q)];
-            const double *line = b.data() + q * n;
-            for (int64_t j = 0; j < n; j++)
-                sums[(size_t)j] += factor * line[j];
-        }
+        multiply_row(p, a.data() + i * k, b, sums);
         double gradient = 0;
         for (int64_t j = 0; j < n; j++) {
             double x = alpha * sums[(size_t)j] + (beta != 0 ? beta * c.load(i, j) : 0) + (biased ? end.bias(i) : 0);

@@ -203,6 +203,8 @@ SIM_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
     for (auto row : rows)
         if (row.attribute == attribute)
             *value = row.value;
+    if (attribute == 87) /* how many floats are computed in the time of a double */
+        *value = settings.slow_double ? 64 : 2;
     return *value < 0 ? CUDA_ERROR_INVALID_VALUE : 0;
 }
 

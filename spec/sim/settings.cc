@@ -12,7 +12,7 @@ namespace sim
 Settings settings;
 
 static const char *const fault_names[FAULTS] = {"alloc", "pinned", "launch", "copy", "lost",
-                                                "nccl",  "dnn",    "wait",   "early"};
+                                                "nccl",  "dnn",    "blas",   "wait", "early"};
 static struct {
     std::atomic<long> calls;
     long nth; /* 0: never */
@@ -85,6 +85,8 @@ void settings_read()
     settings.delay = flag_of("ACCELHOST_SIM_DELAY", true);
     settings.twice = flag_of("ACCELHOST_SIM_TWICE", false);
     settings.tf32 = flag_of("ACCELHOST_SIM_TF32", false);
+    settings.slow_product = flag_of("ACCELHOST_SIM_SLOW_PRODUCT", false);
+    settings.slow_double = flag_of("ACCELHOST_SIM_SLOW_DOUBLE", false);
     settings.leaks = flag_of("ACCELHOST_SIM_LEAKS", false);
     read_faults(getenv("ACCELHOST_SIM_FAIL"));
 }

@@ -15,6 +15,8 @@ struct Settings {
     bool delay = true;                /* ACCELHOST_SIM_DELAY */
     bool twice = false;               /* ACCELHOST_SIM_TWICE: run each kernel in two opposite orders and compare */
     bool tf32 = false;                /* ACCELHOST_SIM_TF32: engines of tensor cores round float32 as they do */
+    bool slow_product = false;        /* ACCELHOST_SIM_SLOW_PRODUCT: cuBLASLt's first algorithm takes 5 ms more */
+    bool slow_double = false;         /* ACCELHOST_SIM_SLOW_DOUBLE: the rate of doubles is a consumer card's */
     bool leaks = false;               /* ACCELHOST_SIM_LEAKS: tell at the end what was never freed */
 };
 extern Settings settings;
@@ -24,7 +26,7 @@ void settings_read();
 
 /* What can fail on request: ACCELHOST_SIM_FAIL="alloc:7,launch:3+". */
 enum Fault {
-    FAULT_ALLOC, FAULT_PINNED, FAULT_LAUNCH, FAULT_COPY, FAULT_LOST, FAULT_NCCL, FAULT_DNN, FAULT_WAIT,
+    FAULT_ALLOC, FAULT_PINNED, FAULT_LAUNCH, FAULT_COPY, FAULT_LOST, FAULT_NCCL, FAULT_DNN, FAULT_BLAS, FAULT_WAIT,
     FAULT_EARLY, FAULTS
 };
 

@@ -38,16 +38,18 @@ template <typename S, typename W, typename D, typename M> __device__ void conver
     const S *from = reinterpret_cast<const S *>(a.operand[1].at);
     M *to = reinterpret_cast<M *>(a.operand[0].at);
     int64_t done = 0;
-    if (a.wide && !a.operand[1].single) {
+    if ((a.wide || a.rows) && !a.operand[1].single && !a.operand[1].repeats) {
         const int64_t runs = a.numel / N;
         for (int64_t run = thread; run < runs; run += threads) {
             W v[N];
             D y[N];
-            ah_read_run<S, W, N>(from + run * N, v);
+            int64_t at[2];
+            ah_locate_run<2>(a, run * N, at);
+            ah_read_run<S, W, N>(from + at[1], v);
             AH_UNROLL
             for (int i = 0; i < N; i++)
                 y[i] = finish<W, D>(v[i]);
-            ah_write_run<M, D, N>(to + run * N, y);
+            ah_write_run<M, D, N>(to + at[0], y);
         }
         done = runs * N;
     }

@@ -2,7 +2,8 @@
  *
  * A kernel computes in one type. Its operands have that type or, in kernels of float, are halves, which a switch that
  * is the same for all threads tells; results may be bool instead. A thread takes a run of elements at once where all
- * operands are dense and aligned, else element by element through strides. */
+ * operands are dense and aligned, or their rows are, whose place is then found once for the run; else one element after
+ * another through strides. */
 #ifndef AH_CUDA_ELEMENTWISE_CUH
 #define AH_CUDA_ELEMENTWISE_CUH
 
@@ -126,6 +127,7 @@ template <typename M, typename T, int N> __device__ __forceinline__ void ah_writ
 template <typename T, int N>
 __device__ __forceinline__ void ah_read_operand(const ah_ew_operand &o, int64_t at, T (&v)[N])
 {
+    static_assert(AH_EW_PACK % N == 0, "a row is whole runs");
     if constexpr (sizeof(T) == 4 && static_cast<T>(0.5f) != 0) {
         if (o.dtype == AH_F16)
             return ah_read_run<half_t, T, N>(reinterpret_cast<const half_t *>(o.at) + at, v);
@@ -184,29 +186,50 @@ template <typename T> __device__ __forceinline__ T ah_read_single(const ah_ew_op
     return ah_read_one<T>(o, 0);
 }
 
+/* By so many places of a dim in each of the first COUNT operands. */
+template <int COUNT>
+__device__ __forceinline__ void ah_advance(const ah_ew_args &a, int d, int64_t places, int64_t (&at)[COUNT])
+{
+    AH_UNROLL
+    for (int k = 0; k < COUNT; k++)
+        at[k] += places * a.operand[k].stride[d];
+}
+
 /* Where element `flat` lies in each of the first COUNT operands. */
 template <int COUNT> __device__ __forceinline__ void ah_locate(const ah_ew_args &a, int64_t flat, int64_t (&at)[COUNT])
 {
     AH_UNROLL
     for (int k = 0; k < COUNT; k++)
         at[k] = 0;
-    for (int d = a.ndim - 1; d > 0; d--) {
-        int64_t quotient;
-        if (a.narrow) {
-            const uint32_t n = static_cast<uint32_t>(flat);
-            quotient = (static_cast<uint64_t>(__umulhi(n, a.multiplier[d])) + n) >> a.shift[d];
-        } else {
-            quotient = flat / a.size[d];
+    if (a.narrow) {
+        uint32_t rest = static_cast<uint32_t>(flat);
+        AH_ROLLED
+        for (int d = a.ndim - 1; d > 0; d--) {
+            const uint64_t sum = static_cast<uint64_t>(__umulhi(rest, a.multiplier[d])) + rest;
+            const uint32_t quotient = static_cast<uint32_t>(sum >> a.shift[d]);
+            ah_advance<COUNT>(a, d, rest - quotient * static_cast<uint32_t>(a.size[d]), at);
+            rest = quotient;
         }
-        const int64_t rest = flat - quotient * a.size[d];
-        AH_UNROLL
-        for (int k = 0; k < COUNT; k++)
-            at[k] += rest * a.operand[k].stride[d];
+        return ah_advance<COUNT>(a, 0, rest, at);
+    }
+    AH_ROLLED
+    for (int d = a.ndim - 1; d > 0; d--) {
+        const int64_t quotient = flat / a.size[d];
+        ah_advance<COUNT>(a, d, flat - quotient * a.size[d], at);
         flat = quotient;
     }
+    ah_advance<COUNT>(a, 0, flat, at);
+}
+
+/* Where a run that begins with element `flat` lies in each of them. */
+template <int COUNT>
+__device__ __forceinline__ void ah_locate_run(const ah_ew_args &a, int64_t flat, int64_t (&at)[COUNT])
+{
+    if (a.rows)
+        return ah_locate<COUNT>(a, flat, at);
     AH_UNROLL
     for (int k = 0; k < COUNT; k++)
-        at[k] += flat * a.operand[k].stride[0];
+        at[k] = flat;
 }
 
 /* An input of type T over the whole walk. */
@@ -218,11 +241,12 @@ template <typename T> struct ah_input {
     }
     template <int N> __device__ __forceinline__ void run(const ah_ew_operand &o, int64_t at, T (&v)[N]) const
     {
-        if (!o.single)
+        if (!o.single && !o.repeats)
             return ah_read_operand<T, N>(o, at, v);
+        const T value = one(o, at);
         AH_UNROLL
         for (int i = 0; i < N; i++)
-            v[i] = single;
+            v[i] = value;
     }
     __device__ __forceinline__ T one(const ah_ew_operand &o, int64_t at) const
     {
@@ -257,20 +281,22 @@ __device__ void ah_elementwise(const ah_ew_args &args)
     const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;
     int64_t done = 0;
-    if (args.wide) {
+    if (args.wide || args.rows) {
         const int64_t runs = args.numel / N;
         for (int64_t run = thread; run < runs; run += threads) {
             R y[N];
             A va[N] = {};
             B vb[N] = {};
             C vc[N] = {};
-            ia.run(args.operand[1], run * N, va);
-            ib.run(args.operand[2], run * N, vb);
-            ic.run(args.operand[3], run * N, vc);
+            int64_t at[inputs + 1];
+            ah_locate_run<inputs + 1>(args, run * N, at);
+            ia.run(args.operand[1], at[inputs > 0 ? 1 : 0], va);
+            ib.run(args.operand[2], at[inputs > 1 ? 2 : 0], vb);
+            ic.run(args.operand[3], at[inputs > 2 ? 3 : 0], vc);
             AH_UNROLL
             for (int i = 0; i < N; i++)
                 y[i] = op(va[i], vb[i], vc[i]);
-            ah_write_operand<R, N>(args.operand[0], run * N, y);
+            ah_write_operand<R, N>(args.operand[0], at[0], y);
         }
         done = runs * N;
     }
@@ -320,7 +346,7 @@ __device__ void ah_elementwise(const ah_ew_args &args)
 /* The first of three inputs may have a type of its own: a mask. */
 #define AH_EW3(name, R, A, T, expr)                                                                            \
     AH_EW_OP(name, R, A, T, T, expr)                                                                           \
-    AH_KERNEL(name, ah_ew_args, AH_EW_THREADS)                                                                 \
+    AH_KERNEL_LARGE(name, ah_ew_args, AH_EW_THREADS)                                                           \
     {                                                                                                          \
         ah_elementwise<name##_op, R, A, ah_input<A>, T, ah_input<T>, T, ah_input<T>>(a);                       \
     }

@@ -4,12 +4,14 @@
 
 #include <stdint.h>
 
-enum { AH_FAULT_THREADS = 1024 };
+/* A thread looks at AH_FAULT_EACH elements at once. */
+enum { AH_FAULT_THREADS = 1024, AH_FAULT_EACH = 4, AH_FAULT_BLOCKS = 512 };
 
 /* In the device's memory: `ticket` 0 says that nothing was found so far. */
 struct ah_fault {
     uint64_t ticket;
-    int64_t at;
+    uint64_t rest;   /* the complement of the least position of what was found; 0: none */
+    uint64_t blocks; /* those that are through with the look under way */
     union {
         int64_t integer;
         double number;

@@ -3,6 +3,7 @@
  * Memory is read and written once; state that a kind lacks is not touched. */
 #include "cuda/kernels/optim.h"
 #include "cuda/kernels/block.cuh"
+#include "cuda/kernels/exact.cuh"
 #include "cuda/kernels/reals.cuh"
 
 /* The last i below count with first[i] <= chunk. */
@@ -311,23 +312,47 @@ struct power {
     double p, *sum;
     __device__ __forceinline__ void operator()(double x) const
     {
-        const double size = x < 0 ? -x : x;
-        if (isinf(p))
-            *sum = ah_larger()(size, *sum);
-        else if (p == 2)
-            *sum += size * size;
-        else if (p == 1)
-            *sum += size;
-        else
-            *sum += pow(size, p);
+        *sum += pow(x < 0 ? -x : x, p);
     }
 };
 
+/* The norms that have no need of a power, of all that a thread has of a chunk, which is read at once. */
+template <typename T> __device__ __forceinline__ double plain_norm(const ah_runs &a, uint32_t chunk, double p)
+{
+    constexpr int N = ah_pack<T>::count, M = AH_OPTIM_CHUNK / AH_OPTIM_THREADS;
+    const int at = part_of(a.first, a.count, chunk);
+    const int64_t begin = (int64_t)(chunk - a.first[at]) * AH_OPTIM_CHUNK, n = a.n[at];
+    const T *x = ah_at<const T>(a.x[at]);
+    const bool wide = a.x[at] % 16 == 0;
+    ah_real<T> v[M] = {0};
+    AH_UNROLL
+    for (int k = 0; k < M / N; k++) {
+        const int64_t i = begin + ((int64_t)k * AH_OPTIM_THREADS + threadIdx.x) * N;
+        ah_get_pack(v + k * N, x + i, wide && i + N <= n, n - i);
+    }
+    if (p == 2)
+        return ah_exact_squares(v);
+    AH_UNROLL
+    for (int j = 0; j < M; j++)
+        v[j] = v[j] < 0 ? -v[j] : v[j];
+    if (p == 1)
+        return ah_exact_sum(v);
+    ah_real<T> most = v[0];
+    AH_UNROLL
+    for (int j = 1; j < M; j++)
+        most = ah_larger()(v[j], most);
+    return most;
+}
+
 template <typename T> __device__ __forceinline__ void norm(const ah_norm_args &a, double *shared)
 {
+    const bool plain = isinf(a.p) || a.p == 2 || a.p == 1;
     for (uint32_t chunk = blockIdx.x; chunk < a.runs.chunks; chunk += gridDim.x) {
         double sum = 0;
-        each_of_chunk<T>(a.runs, chunk, power{a.p, &sum});
+        if (plain)
+            sum = plain_norm<T>(a.runs, chunk, a.p);
+        else
+            each_of_chunk<T>(a.runs, chunk, power{a.p, &sum});
         sum = isinf(a.p) ? ah_block_fold(sum, ah_larger(), shared) : ah_block_fold(sum, ah_add(), shared);
         if (threadIdx.x == 0)
             ah_at<double>(a.partial)[chunk] = sum;

@@ -6,16 +6,31 @@
 #include "cuda/kernels/kernel.cuh"
 #include "cuda/kernels/reduce.h"
 
-/* An element as what is folded. */
-template <typename T, typename E> __device__ __forceinline__ T ah_as(E x)
+/* What an element is read as: halves as float, whole numbers as 64-bit integers. */
+template <typename E> struct ah_read_as {
+    typedef int64_t type;
+};
+template <> struct ah_read_as<float> {
+    typedef float type;
+};
+template <> struct ah_read_as<half_t> {
+    typedef float type;
+};
+template <> struct ah_read_as<bf16_t> {
+    typedef float type;
+};
+template <> struct ah_read_as<double> {
+    typedef double type;
+};
+template <typename E> __device__ __forceinline__ typename ah_read_as<E>::type ah_as_read(E x)
 {
-    return static_cast<T>(x);
+    return static_cast<typename ah_read_as<E>::type>(x);
 }
-template <> __device__ __forceinline__ double ah_as<double, half_t>(half_t x)
+template <> __device__ __forceinline__ float ah_as_read<half_t>(half_t x)
 {
     return to_float(x);
 }
-template <> __device__ __forceinline__ double ah_as<double, bf16_t>(bf16_t x)
+template <> __device__ __forceinline__ float ah_as_read<bf16_t>(bf16_t x)
 {
     return to_float(x);
 }
@@ -58,6 +73,7 @@ template <typename T> __device__ __forceinline__ void ah_store_any(uint64_t base
 __device__ __forceinline__ int64_t ah_offset(int64_t flat, int dims, const int64_t *size, const int64_t *stride)
 {
     int64_t at = 0;
+    AH_ROLLED
     for (int d = dims - 1; d > 0; d--) {
         const int64_t quotient = flat / size[d];
         at += (flat - quotient * size[d]) * stride[d];
@@ -66,61 +82,123 @@ __device__ __forceinline__ int64_t ah_offset(int64_t flat, int dims, const int64
     return at + flat * stride[0];
 }
 
-/* Add this thread's inputs of one output, which are every rows-th from begin + row on, or packs of them. */
-template <typename T, typename E, class F>
-__device__ __forceinline__ void ah_reduce_add(typename F::State &state, const ah_reduce_args &a, const F &f,
-                                              int64_t base, int64_t begin, int64_t end, int row, int rows)
+/* Add this thread's inputs of one output, which are every rows-th pack from begin + row * N on. Four packs are under
+ * way at once. */
+template <typename E, class F>
+__device__ __forceinline__ void ah_reduce_packs(typename F::Own &own, const F &f, const E *from, int64_t begin,
+                                                int64_t end, int row, int rows)
 {
-    constexpr int N = ah_pack<E>::count;
-    const E *from = reinterpret_cast<const E *>(a.from) + base;
-    if (a.wide) {
-        for (int64_t i = begin + (int64_t)row * N; i < end; i += (int64_t)rows * N) {
-            if (i + N <= end) {
-                const ah_pack<E> pack = ah_load16(from + i);
-                AH_UNROLL
-                for (int j = 0; j < N; j++)
-                    f.add(state, ah_as<T>(pack.at[j]), i + j);
-            } else {
-                for (int64_t j = i; j < end; j++)
-                    f.add(state, ah_as<T>(from[j]), j);
-            }
-        }
-    } else {
-        for (int64_t i = begin + row; i < end; i += rows)
-            f.add(state, ah_as<T>(from[ah_offset(i, a.dims, a.size, a.stride)]), i);
+    typedef typename ah_read_as<E>::type V;
+    constexpr int N = ah_pack<E>::count, DEEP = 4;
+    const int64_t step = (int64_t)rows * N;
+    int64_t i = begin + (int64_t)row * N;
+    for (; i + (DEEP - 1) * step + N <= end; i += DEEP * step) {
+        ah_pack<E> pack[DEEP];
+        V v[DEEP * N];
+        AH_UNROLL
+        for (int k = 0; k < DEEP; k++)
+            pack[k] = ah_load16(from + i + k * step);
+        AH_UNROLL
+        for (int j = 0; j < DEEP * N; j++)
+            v[j] = ah_as_read<E>(pack[j / N].at[j % N]);
+        f.add(own, v, [i, step](int j) { return i + j / N * step + j % N; });
+    }
+    for (; i + N <= end; i += step) {
+        const ah_pack<E> pack = ah_load16(from + i);
+        V v[N];
+        AH_UNROLL
+        for (int j = 0; j < N; j++)
+            v[j] = ah_as_read<E>(pack.at[j]);
+        f.add(own, v, [i](int j) { return i + j; });
+    }
+    for (; i < end; i++) {
+        const V v[1] = {ah_as_read<E>(from[i])};
+        f.add(own, v, [i](int) { return i; });
     }
 }
 
-template <typename T> struct ah_reduce_of;
-template <> struct ah_reduce_of<double> {
+/* The same of inputs that lie anywhere: every rows-th from begin + row on, eight under way at once. */
+template <typename E, class F>
+__device__ __forceinline__ void ah_reduce_each(typename F::Own &own, const ah_reduce_args &a, const F &f, const E *from,
+                                               int64_t begin, int64_t end, int row, int rows)
+{
+    typedef typename ah_read_as<E>::type V;
+    constexpr int DEEP = 8;
+    int64_t i = begin + row;
+    for (; i + (int64_t)(DEEP - 1) * rows < end; i += (int64_t)DEEP * rows) {
+        V v[DEEP];
+        AH_UNROLL
+        for (int k = 0; k < DEEP; k++)
+            v[k] = ah_as_read<E>(from[ah_offset(i + (int64_t)k * rows, a.dims, a.size, a.stride)]);
+        f.add(own, v, [i, rows](int j) { return i + (int64_t)j * rows; });
+    }
+    for (; i < end; i += rows) {
+        const V v[1] = {ah_as_read<E>(from[ah_offset(i, a.dims, a.size, a.stride)])};
+        f.add(own, v, [i](int) { return i; });
+    }
+}
+
+template <typename E, class F>
+__device__ __forceinline__ void ah_reduce_add(typename F::Own &own, const ah_reduce_args &a, const F &f, int64_t base,
+                                              int64_t begin, int64_t end, int row, int rows)
+{
+    const E *from = reinterpret_cast<const E *>(a.from) + base;
+    if (a.wide)
+        ah_reduce_packs<E>(own, f, from, begin, end, row, rows);
+    else
+        ah_reduce_each<E>(own, a, f, from, begin, end, row, rows);
+}
+
+/* The dtypes that a kernel reads. */
+struct ah_reduce_floats {
     template <class F>
-    static __device__ __forceinline__ void add(typename F::State &state, const ah_reduce_args &a, const F &f,
-                                               int64_t base, int64_t begin, int64_t end, int row, int rows)
+    static __device__ __forceinline__ void add(typename F::Own &own, const ah_reduce_args &a, const F &f, int64_t base,
+                                               int64_t begin, int64_t end, int row, int rows)
     {
         switch (a.from_dtype) {
-        case AH_F32: ah_reduce_add<double, float>(state, a, f, base, begin, end, row, rows); break;
-        case AH_F16: ah_reduce_add<double, half_t>(state, a, f, base, begin, end, row, rows); break;
-        case AH_BF16: ah_reduce_add<double, bf16_t>(state, a, f, base, begin, end, row, rows); break;
-        default: ah_reduce_add<double, double>(state, a, f, base, begin, end, row, rows); break;
+        case AH_F32: ah_reduce_add<float>(own, a, f, base, begin, end, row, rows); break;
+        case AH_F16: ah_reduce_add<half_t>(own, a, f, base, begin, end, row, rows); break;
+        default: ah_reduce_add<bf16_t>(own, a, f, base, begin, end, row, rows); break;
         }
     }
 };
-template <> struct ah_reduce_of<int64_t> {
+struct ah_reduce_reals {
     template <class F>
-    static __device__ __forceinline__ void add(typename F::State &state, const ah_reduce_args &a, const F &f,
-                                               int64_t base, int64_t begin, int64_t end, int row, int rows)
+    static __device__ __forceinline__ void add(typename F::Own &own, const ah_reduce_args &a, const F &f, int64_t base,
+                                               int64_t begin, int64_t end, int row, int rows)
+    {
+        if (a.from_dtype == AH_F64)
+            ah_reduce_add<double>(own, a, f, base, begin, end, row, rows);
+        else
+            ah_reduce_floats::add(own, a, f, base, begin, end, row, rows);
+    }
+};
+struct ah_reduce_doubles {
+    template <class F>
+    static __device__ __forceinline__ void add(typename F::Own &own, const ah_reduce_args &a, const F &f, int64_t base,
+                                               int64_t begin, int64_t end, int row, int rows)
+    {
+        ah_reduce_add<double>(own, a, f, base, begin, end, row, rows);
+    }
+};
+struct ah_reduce_integers {
+    template <class F>
+    static __device__ __forceinline__ void add(typename F::Own &own, const ah_reduce_args &a, const F &f, int64_t base,
+                                               int64_t begin, int64_t end, int row, int rows)
     {
         switch (a.from_dtype) {
-        case AH_I64: ah_reduce_add<int64_t, int64_t>(state, a, f, base, begin, end, row, rows); break;
-        case AH_I32: ah_reduce_add<int64_t, int32_t>(state, a, f, base, begin, end, row, rows); break;
-        default: ah_reduce_add<int64_t, uint8_t>(state, a, f, base, begin, end, row, rows); break;
+        case AH_I64: ah_reduce_add<int64_t>(own, a, f, base, begin, end, row, rows); break;
+        case AH_I32: ah_reduce_add<int32_t>(own, a, f, base, begin, end, row, rows); break;
+        default: ah_reduce_add<uint8_t>(own, a, f, base, begin, end, row, rows); break;
         }
     }
 };
 
-/* F has a State that is copied, start(), add(state, value, index), join(state, later state). `shared` has a state for
- * each thread. finish(state, output) is called by one thread for each output, when all parts are joined. */
-template <class F, typename T, class W>
+/* F has a State that is copied, start() and join(state, later state); and for the inputs of a thread an Own, open(),
+ * add(own, array of values, index of the j-th) and close(own), which is their state. READ is one of the above. `shared`
+ * has a state for each thread. finish(state, output) is called by one thread for each output, when all parts are
+ * joined. */
+template <class READ, class F, class W>
 __device__ void ah_reduce_all(const ah_reduce_args &a, const F &f, typename F::State *shared, const W &finish)
 {
     typedef typename F::State State;
@@ -138,8 +216,10 @@ __device__ void ah_reduce_all(const ah_reduce_args &a, const F &f, typename F::S
                 f.join(state, partial[output * a.folded + i]);
         } else if (output < a.outputs) {
             const int64_t end = (part + 1) * a.each < a.folded ? (part + 1) * a.each : a.folded;
-            ah_reduce_of<T>::add(state, a, f, ah_offset(output, a.kept_dims, a.kept_size, a.kept_stride),
-                                 part * a.each, end, row, rows);
+            typename F::Own own = f.open();
+            READ::add(own, a, f, ah_offset(output, a.kept_dims, a.kept_size, a.kept_stride), part * a.each, end, row,
+                      rows);
+            state = f.close(own);
         }
         shared[column * rows + row] = state;
         __syncthreads();

@@ -48,6 +48,7 @@ struct ah_reduce_args {
     int32_t fold, finish;
     int32_t columns, across;
     int32_t wide;    /* an output's inputs lie together, 16 bytes at multiples of 16 */
+    int32_t single;  /* exponentials of floats are float's, not double's */
     int32_t joining; /* the second launch: `folded` parts of each output */
 };
 

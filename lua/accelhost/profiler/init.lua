@@ -58,8 +58,8 @@ function Profile:init(...)
 end
 
 local function begin(self)
-  trace.start(unpack(self._options, 1, 5))
   if self._cuda ~= false then self._devices = device_times.start(self._cuda) end
+  trace.start(unpack(self._options, 1, 5))
 end
 
 -- A step of the script is a range around everything in it.

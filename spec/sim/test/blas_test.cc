@@ -273,7 +273,10 @@ TEST("heuristics give algorithms within the workspace that is allowed, which a p
     CHECK(ask() == 0 && count == 1 && found[0].workspaceSize == 0);
     uint64_t room = 1 << 20;
     CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, 8) == 0);
-    CHECK(ask() == 0 && count == 2 && found[1].workspaceSize > 0);
+    CHECK(ask() == 0 && count == 3 && found[1].workspaceSize > 0);
+    uint32_t none = CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &none, 4) == 0);
+    CHECK(ask() == 0 && count == 2);
     float one = 1, zero = 0;
     CUdeviceptr workspace;
     CHECK(cuMemAlloc_v2(&workspace, room) == 0);
@@ -286,6 +289,25 @@ TEST("heuristics give algorithms within the workspace that is allowed, which a p
     }
     CHECK(near(trial.c.read(trial.device)[0], trial.sum(0, 0), 1e-6));
     CHECK(cublasLtMatmulPreferenceDestroy(preference) == 0);
+}
+
+TEST("partial sums of halves are rounded to the type of the result where a preference allows it")
+{
+    for (uint32_t schemes : {(uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, (uint32_t)CUBLASLT_REDUCTION_SCHEME_MASK}) {
+        Trial trial(CUDA_R_16BF, CUDA_R_16BF, CUBLAS_COMPUTE_32F);
+        cublasLtMatmulPreference_t preference;
+        cublasLtMatmulHeuristicResult_t found[4];
+        int count = 0;
+        uint64_t room = 1 << 20;
+        CHECK(cublasLtMatmulPreferenceCreate(&preference) == 0);
+        CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, 8) == 0);
+        CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
+                                                   4) == 0);
+        CHECK(cublasLtMatmulAlgoGetHeuristic(trial.handle, trial.product, trial.a.layout, trial.b.layout,
+                                             trial.c.layout, trial.c.layout, preference, 4, found, &count) == 0);
+        CHECK(count == (schemes & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE ? 4 : 3));
+        CHECK(cublasLtMatmulPreferenceDestroy(preference) == 0);
+    }
 }
 
 TEST("what cuBLASLt would refuse is refused, with a text")

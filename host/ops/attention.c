@@ -439,8 +439,9 @@ int ah_forward_scaled_dot_product_attention(struct ah_call *c)
 {
     const struct ah_args_scaled_dot_product_attention *arg = ah_args(c, scaled_dot_product_attention);
     AH_TRY(check_attention(arg));
-    if (without_scores(arg))
-        return attend(c, arg);
+    int status = without_scores(arg) ? attend(c, arg) : AH_ENOTIMPL;
+    if (status != AH_ENOTIMPL) /* which is also what a device says to heads that its kernel is too narrow for */
+        return status;
     AH_TRY(ah_op_call1(AH_OP_attention_by_ops, &c->out[0], c->arg, c->op->param_count));
     c->out_count = 1;
     return 0;

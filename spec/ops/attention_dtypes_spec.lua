@@ -17,6 +17,13 @@ local cases = {
   ["heads of 128 and 104"] = {{1, 1, 66, 128}, {1, 1, 35, 128}, {1, 1, 35, 104}, {scale = 0.2}},
   ["heads of 200"] = {{1, 1, 20, 200}, {1, 1, 36, 200}, {1, 1, 36, 200}, {}},
   ["a mask of pairs"] = {{2, 2, 34, 16}, {2, 2, 70, 16}, {2, 2, 70, 16}, {mask = "bool"}},
+  ["a mask for all keys alike"] = {{1, 2, 34, 16}, {1, 2, 70, 16}, {1, 2, 70, 16},
+    {mask = "bool", mask_size = {34, 1}}},
+  ["a mask of keys"] = {{2, 2, 34, 16}, {2, 2, 70, 16}, {2, 2, 70, 16}, {mask = "added", mask_size = {2, 1, 1, 70}}},
+  ["a negative scale"] = {{1, 2, 70, 16}, {1, 2, 70, 16}, {1, 2, 70, 16}, {scale = -0.4, is_causal = true}},
+  ["a scale of zero"] = {{1, 1, 20, 16}, {1, 1, 70, 16}, {1, 1, 70, 16}, {scale = 0}},
+  ["many keys, few queries"] = {{1, 1, 9, 32}, {1, 1, 300, 32}, {1, 1, 300, 32}, {}},
+  ["many queries, few keys"] = {{1, 1, 200, 64}, {1, 1, 30, 64}, {1, 1, 30, 64}, {}},
   ["a mask that is added"] = {{2, 2, 34, 16}, {2, 2, 70, 16}, {2, 2, 70, 16}, {mask = "added"}},
 }
 
@@ -48,7 +55,7 @@ describe("attention without scores in memory", function()
         accelhost.manual_seed(7)
         local inputs, o = {}, case[4]
         for i = 1, 3 do inputs[i] = accelhost.randn(case[i], {dtype = "float64"}) end
-        local mask = o.mask and accelhost.randn({case[1][3], case[2][3]}, {dtype = "float64"})
+        local mask = o.mask and accelhost.randn(o.mask_size or {case[1][3], case[2][3]}, {dtype = "float64"})
         if mask then mask = mask:to(dtype):to("float64") end
         if o.mask == "bool" then mask = mask:gt(0) end
         compare(inputs, dtype, {case[1][1], case[1][2], case[1][3], case[3][4]}, function(q, k, v, cast)
@@ -65,6 +72,25 @@ describe("attention without scores in memory", function()
       local starts = accelhost.tensor({0, 70, 70, 73, 150}, {dtype = "int32"})
       compare(inputs, dtype, {150, 4, 24}, function(q, k, v)
         return (F.varlen_attn(q, k, v, starts, starts, 77, 77, {window_size = {20, 3}, enable_gqa = true}))
+      end)
+    end)
+
+    it("agrees in " .. dtype .. " with float64 where scores rise and fall from key to key", function()
+      accelhost.manual_seed(10)
+      local inputs = {}
+      for i = 1, 3 do inputs[i] = accelhost.randn({1, 2, 200, 16}, {dtype = "float64"}) end
+      local far = accelhost.linspace(-1, 1, 200, {dtype = "float64"}):mul(7):sin():mul(4):reshape(200, 1)
+      inputs[2], inputs[3] = inputs[2] * far, inputs[3] * 0.2
+      compare(inputs, dtype, {1, 2, 200, 16}, function(q, k, v) return F.scaled_dot_product_attention(q, k, v) end)
+    end)
+
+    it("drops the same weights in " .. dtype .. " as in float64", function()
+      local inputs = {}
+      accelhost.manual_seed(13)
+      for i = 1, 3 do inputs[i] = accelhost.randn({2, 2, 140, 24}, {dtype = "float64"}) end
+      compare(inputs, dtype, {2, 2, 140, 24}, function(q, k, v)
+        accelhost.manual_seed(11)
+        return F.scaled_dot_product_attention(q, k, v, {dropout_p = 0.4, is_causal = true})
       end)
     end)
 

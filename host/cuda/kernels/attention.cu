@@ -1,150 +1,172 @@
-/* Attention forward (Dao et al., 2022): a block of queries goes along tiles of keys. Each query keeps its largest score
- * so far and the sum of exponentials below it (Milakov and Gimelshein, 2018); its scores live in registers. While a
- * tile is computed with, the next one comes to shared memory. */
+/* Attention forward (Dao et al., 2022): a block of queries loops over tiles of keys. Each query keeps a bound of its
+ * scores and the sum of exponentials below it (Milakov and Gimelshein, 2018); its scores live in registers. A tile of
+ * values is copied to shared memory while its keys are multiplied, and the next keys while its values are. */
 #include "cuda/kernels/attention.cuh"
 #include "cuda/kernels/philox.cuh"
 
-/* Of a warp's queries: the largest scores, and each lane's part of the sums. */
-template <typename R, int TALL> struct sums {
-    R largest[TALL][2], total[TALL][2];
+/* Of a warp's queries: what their exponents are taken below, and each lane's part of the sums. */
+template <typename T, int TALL> struct attention_sums {
+    typedef ah_real<T> R;
+    typedef ah_attention_base<T> base;
+    R bound[TALL][2], total[TALL][2];
+
     __device__ __forceinline__ void clear()
     {
         AH_UNROLL
         for (int i = 0; i < 2 * TALL; i++) {
-            largest[i / 2][i % 2] = (R)-INFINITY;
+            bound[i / 2][i % 2] = base::lowest;
             total[i / 2][i % 2] = 0;
         }
     }
+
+    /* Raise the bounds that scores exceed by more than the slack; what was summed up below them shrinks. That seldom
+     * happens after the first tile, so whole warps go without. */
+    template <int COLUMNS, int PARTS>
+    __device__ __forceinline__ void raise(const R (&s)[TALL][COLUMNS][4], R (&out)[TALL][PARTS][4], R factor)
+    {
+        R largest[TALL][2];
+        bool above = false;
+        AH_UNROLL
+        for (int i = 0; i < TALL; i++)
+            AH_UNROLL
+            for (int h = 0; h < 2; h++) {
+                R m = base::larger(s[i][0][2 * h], s[i][0][2 * h + 1]);
+                AH_UNROLL
+                for (int n = 1; n < COLUMNS; n++)
+                    m = base::larger(base::larger(m, s[i][n][2 * h]), s[i][n][2 * h + 1]);
+                m = base::larger(m, __shfl_xor_sync(0xffffffff, m, 1));
+                m = base::larger(m, __shfl_xor_sync(0xffffffff, m, 2)) * factor;
+                largest[i][h] = m;
+                above |= m > bound[i][h] + base::slack;
+            }
+        if (!__any_sync(0xffffffff, above))
+            return;
+        AH_UNROLL
+        for (int i = 0; i < TALL; i++)
+            AH_UNROLL
+            for (int h = 0; h < 2; h++) {
+                const R next = largest[i][h] > bound[i][h] + base::slack ? largest[i][h] : bound[i][h];
+                const R shrunk = base::power(bound[i][h] - next);
+                bound[i][h] = next;
+                total[i][h] *= shrunk;
+                AH_UNROLL
+                for (int d = 0; d < PARTS; d++) {
+                    out[i][d][2 * h] *= shrunk;
+                    out[i][d][2 * h + 1] *= shrunk;
+                }
+            }
+    }
+
+    /* Scores become exponentials, which are summed up, and then zeros where dropout takes them away. */
+    template <bool PLAIN, int COLUMNS>
+    __device__ __forceinline__ void weigh(R (&s)[TALL][COLUMNS][4], R factor,
+                                          const ah_attention_kept<false, TALL, COLUMNS> &kept)
+    {
+        AH_UNROLL
+        for (int i = 0; i < TALL; i++)
+            AH_UNROLL
+            for (int n = 0; n < COLUMNS; n++)
+                AH_UNROLL
+                for (int e = 0; e < 4; e++) {
+                    s[i][n][e] = base::power(ah_fma(s[i][n][e], factor, -bound[i][e / 2]));
+                    total[i][e / 2] += s[i][n][e];
+                    s[i][n][e] = PLAIN || kept.at(i, n, e) ? s[i][n][e] : (R)0;
+                }
+    }
+
+    /* Store the logarithms of the sums, and get what results are multiplied with; a query that sees nothing gets
+     * zeros. */
+    __device__ __forceinline__ void finish(R (&factor)[TALL][2], R *lse, int64_t count, R keep)
+    {
+        const int lane = threadIdx.x % 32;
+        AH_UNROLL
+        for (int i = 0; i < TALL; i++)
+            AH_UNROLL
+            for (int h = 0; h < 2; h++) {
+                R sum = total[i][h];
+                sum += __shfl_xor_sync(0xffffffff, sum, 1);
+                sum += __shfl_xor_sync(0xffffffff, sum, 2);
+                factor[i][h] = sum == 0 ? (R)0 : keep / sum;
+                const int row = i * 16 + h * 8 + lane / 4;
+                if (lane % 4 == 0 && row < count)
+                    lse[row] = sum == 0 ? (R)INFINITY : (bound[i][h] + base::logarithm(sum)) / base::unit;
+            }
+    }
 };
 
-/* Scores become exponentials; what was summed up shrinks to the new maximum. */
-template <typename T, int TALL, int COLUMNS, int PARTS>
-__device__ __forceinline__ void weigh(ah_real<T> (&s)[TALL][COLUMNS][4], sums<ah_real<T>, TALL> &own,
-                                      ah_real<T> (&out)[TALL][PARTS][4])
+template <typename T, int WIDTH, int TALL, int OTHERS, int WARPS, bool HELD, bool PLAIN>
+__device__ __forceinline__ void attention_forward(const ah_attention_args &a, T *shared)
 {
     typedef ah_real<T> R;
-    typedef ah_attention_base<T> base;
-    AH_UNROLL
-    for (int i = 0; i < TALL; i++) {
-        AH_UNROLL
-        for (int h = 0; h < 2; h++) {
-            R m = own.largest[i][h];
-            AH_UNROLL
-            for (int n = 0; n < COLUMNS; n++)
-                AH_UNROLL
-                for (int e = 2 * h; e < 2 * h + 2; e++)
-                    m = s[i][n][e] > m ? s[i][n][e] : m;
-            AH_UNROLL
-            for (int by = 1; by < 4; by *= 2) {
-                const R other = __shfl_xor_sync(0xffffffff, m, by);
-                m = other > m ? other : m;
-            }
-            const R from = m == (R)-INFINITY ? (R)0 : m, factor = base::power(own.largest[i][h] - from);
-            R total = own.total[i][h] * factor;
-            AH_UNROLL
-            for (int n = 0; n < COLUMNS; n++)
-                AH_UNROLL
-                for (int e = 2 * h; e < 2 * h + 2; e++) {
-                    s[i][n][e] = base::power(s[i][n][e] - from);
-                    total += s[i][n][e];
-                }
-            own.largest[i][h] = m;
-            own.total[i][h] = total;
-            AH_UNROLL
-            for (int d = 0; d < PARTS; d++)
-                AH_UNROLL
-                for (int e = 2 * h; e < 2 * h + 2; e++)
-                    out[i][d][e] *= factor;
-        }
-    }
-}
-
-/* The logarithms of the sums, and what results are multiplied with; a query that sees nothing gives zeros. */
-template <typename T, int TALL>
-__device__ __forceinline__ void finish(ah_real<T> (&factor)[TALL][2], sums<ah_real<T>, TALL> &own, ah_real<T> *lse,
-                                       int64_t count)
-{
-    typedef ah_real<T> R;
-    typedef ah_attention_base<T> base;
-    const int lane = threadIdx.x % 32;
-    AH_UNROLL
-    for (int i = 0; i < TALL; i++) {
-        AH_UNROLL
-        for (int h = 0; h < 2; h++) {
-            R total = own.total[i][h];
-            total += __shfl_xor_sync(0xffffffff, total, 1);
-            total += __shfl_xor_sync(0xffffffff, total, 2);
-            factor[i][h] = total == 0 ? (R)0 : 1 / total;
-            const int row = i * 16 + h * 8 + lane / 4;
-            if (lane % 4 == 0 && row < count)
-                lse[row] = total == 0 ? (R)INFINITY : (own.largest[i][h] + base::logarithm(total)) / base::unit;
-        }
-    }
-}
-
-template <typename T, int WIDTH, int TALL, int OTHERS, int WARPS>
-__device__ __forceinline__ void attend(const ah_attention_args &a, T *shared)
-{
-    typedef ah_real<T> R;
-    constexpr int ROWS = WARPS * TALL * 16, THREADS = WARPS * 32, PITCH = ah_pitch<T, WIDTH>, TILE = OTHERS * PITCH;
-    const int own_row = threadIdx.x / 32 * TALL * 16;
-    T *own = shared, *tiles = shared + ROWS * PITCH, *mine = own + own_row * PITCH;
+    constexpr int MINE = TALL * 16, ROWS = WARPS * MINE, THREADS = WARPS * 32, PITCH = ah_pitch<T, WIDTH>;
+    const int own_row = threadIdx.x / 32 * MINE;
+    T *own = shared, *key_tile = shared + ROWS * PITCH, *value_tile = key_tile + OTHERS * PITCH;
+    T *mine = own + own_row * PITCH;
+    const ah_attention_scale<T, PLAIN> scale(a);
     ah_copies copies;
     for (int64_t index = blockIdx.x; index < a.units; index += gridDim.x) {
         ah_attention_unit unit;
         if (!ah_attention_unit_at(&unit, a, index, false, ROWS))
             continue;
-        const int first = unit.block * ROWS;
-        int begin, end;
-        ah_attention_range(&begin, &end, first + unit.diagonal, ROWS, a.left, a.right, unit.keys, OTHERS);
-        const auto bring = [&](int key, T *to) {
-            ah_attention_bring_both<T, WIDTH, OTHERS, THREADS>(copies, to, a.key, a.value, unit, unit.key, key,
-                                                               unit.keys, unit.head / a.group);
-        };
+        const int first = unit.block * ROWS, my_first = first + own_row, head = unit.head / a.group;
+        const ah_attention_sight<false> block(a, unit, first, ROWS), sight(a, unit, my_first, MINE);
+        const auto keys = ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.key, unit, unit.key, unit.keys, head);
+        const auto values = ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.value, unit, unit.key, unit.keys, head);
+        ah_tile_own<T, WIDTH, TALL, HELD> queries(mine);
         R out[TALL][WIDTH / 8][4];
-        sums<R, TALL> own_sums;
+        attention_sums<T, TALL> sums;
         ah_tile_clear(out);
-        own_sums.clear();
+        sums.clear();
         __syncthreads(); /* the unit before is done with shared memory */
-        ah_attention_bring<T, WIDTH, ROWS, THREADS>(copies, own, a.query, unit, unit.query, first, unit.queries,
-                                                    unit.head);
-        if (begin < end)
-            bring(begin, tiles);
+        ah_attention_load<T, WIDTH, ROWS, THREADS>(copies, own, a.query, unit, unit.query, first, unit.queries,
+                                                   unit.head);
         copies.commit();
-        T *now = tiles, *next = tiles + 2 * TILE;
-        for (int key = begin; key < end; key += OTHERS) {
-            copies.wait<0>();
-            __syncthreads(); /* the tile is here; nobody reads the other one any more */
-            if (key + OTHERS < end)
-                bring(key + OTHERS, next);
-            copies.commit();
+        const int begin = block.begin / OTHERS * OTHERS;
+        if (begin < block.end)
+            keys.load(copies, key_tile, begin);
+        copies.commit();
+        copies.wait<1>();
+        __syncthreads(); /* the queries are here */
+        queries.load();
+        for (int key = begin; key < block.end; key += OTHERS) {
             R s[TALL][OTHERS / 8][4];
-            const ah_attention_place<false> place = {first + own_row, key};
-            ah_tile<T>::template score<WIDTH>(s, mine, now);
-            ah_attention_see<T>(s, a, unit, unit.head, place);
-            weigh<T>(s, own_sums, out);
-            if (a.keep)
-                ah_attention_drop(s, a, unit, unit.head, place);
-            ah_tile<T>::template add<WIDTH>(out, s, now + TILE);
-            ah_swap(now, next);
+            copies.wait<0>();
+            __syncthreads(); /* the keys are here; no warp reads the values before any more */
+            values.load(copies, value_tile, key);
+            copies.commit();
+            ah_tile<T>::score(s, queries, key_tile);
+            copies.wait<0>();
+            __syncthreads(); /* the values are here; no warp reads the keys any more */
+            if (key + OTHERS < block.end)
+                keys.load(copies, key_tile, key + OTHERS);
+            copies.commit();
+            if (sight.some(key, OTHERS)) {
+                const ah_attention_place<false> place = {my_first, key};
+                const ah_attention_kept<false, TALL, OTHERS / 8> kept(a, unit, unit.head, place);
+                ah_attention_see<T>(s, a, unit, unit.head, place, sight, scale);
+                sums.raise(s, out, scale.factor);
+                sums.template weigh<PLAIN>(s, scale.factor, kept);
+                ah_tile<T>::template add<WIDTH>(out, s, value_tile);
+            }
         }
-        copies.wait<0>();
-        __syncthreads(); /* what was brought has come before results take its place */
-        const int count = unit.queries - first - own_row;
+        const int count = unit.queries - my_first;
         R factor[TALL][2];
-        finish<T>(factor, own_sums, ah_at<R>(a.lse) + unit.head * a.rows + unit.row + first + own_row, count);
-        ah_tile_take<T, WIDTH>(out, factor, mine,
-                               ah_attention_row<T>(a.out, unit, unit.query + first + own_row, unit.head), a.out.token,
-                               count, a.out.width, a.out.wide);
+        sums.finish(factor, ah_at<R>(a.lse) + unit.head * a.rows + unit.row + my_first, count, scale.keep);
+        ah_tile_store<T, WIDTH>(out, factor, mine,
+                                ah_attention_row<T>(a.out, unit, unit.query + my_first, unit.head), a.out.token, count,
+                                a.out.width, a.out.wide);
     }
 }
 
-#define FORWARD(dtype, type, width, tall, others, warps)                                    \
-    AH_KERNEL_LARGE(attention_##dtype##_##width, ah_attention_args, warps * 32)                   \
-    {                                                                                       \
-        AH_SHARED_DYNAMIC(ah_pack<type>, shared);                                           \
-        attend<type, width, tall, others, warps>(a, reinterpret_cast<type *>(shared));      \
+#define FORWARD_AS(name, plain, type, width, tall, others, warps, held)                               \
+    AH_KERNEL_LARGE(name, ah_attention_args, warps * 32)                                              \
+    {                                                                                                 \
+        AH_SHARED_DYNAMIC(ah_pack<type>, shared);                                                     \
+        attention_forward<type, width, tall, others, warps, held, plain>(a, reinterpret_cast<type *>(shared)); \
     }
+#define FORWARD(dtype, type, width, tall, others, warps, held, full_others)                           \
+    FORWARD_AS(attention_##dtype##_##width, true, type, width, tall, others, warps, held)             \
+    FORWARD_AS(attention_##dtype##_##width##_full, false, type, width, tall, full_others, warps, false)
 AH_ATTENTION_FORWARD(FORWARD)
 
 /* Words of dropout, each from a stream of its own: bit i by the i-th number. */

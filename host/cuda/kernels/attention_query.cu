@@ -5,7 +5,7 @@
 #include "cuda/kernels/block.cuh"
 
 /* delta, by a warp for each row. */
-template <typename T> __device__ __forceinline__ void delta(const ah_attention_args &a)
+template <typename T> __device__ __forceinline__ void query_delta(const ah_attention_args &a)
 {
     typedef ah_real<T> R;
     constexpr int N = ah_pack<T>::count, WARPS = AH_ATTENTION_DELTA_THREADS / 32;
@@ -33,19 +33,20 @@ template <typename T> __device__ __forceinline__ void delta(const ah_attention_a
 #define DELTA(suffix, type)                                                            \
     AH_KERNEL(attention_delta_##suffix, ah_attention_args, AH_ATTENTION_DELTA_THREADS) \
     {                                                                                  \
-        delta<type>(a);                                                                \
+        query_delta<type>(a);                                                               \
     }
 AH_FOR_REALS(DELTA)
 
 /* Of a warp's queries: the logarithms of the sums, in the base's unit, and the deltas. */
-template <typename T, int TALL> struct known {
+template <typename T, int TALL> struct query_sums {
     typedef ah_real<T> R;
     typedef ah_attention_base<T> base;
     R lse[TALL][2], delta[TALL][2];
-    __device__ __forceinline__ known(const ah_attention_args &a, const ah_attention_unit &unit, int first)
+
+    __device__ __forceinline__ query_sums(const ah_attention_args &a, const ah_attention_unit &unit, int first)
     {
         AH_UNROLL
-        for (int i = 0; i < TALL; i++) {
+        for (int i = 0; i < TALL; i++)
             AH_UNROLL
             for (int h = 0; h < 2; h++) {
                 const int query = first + i * 16 + h * 8 + threadIdx.x % 32 / 4;
@@ -54,82 +55,112 @@ template <typename T, int TALL> struct known {
                 lse[i][h] = there ? ah_at<const R>(a.lse)[at] * base::unit : (R)INFINITY;
                 delta[i][h] = there ? ah_at<const R>(a.delta)[at] : (R)0;
             }
-        }
     }
-    /* Gradients of weights become those of scores. */
-    template <int STEP>
-    __device__ __forceinline__ void descend(R (&step)[TALL][STEP][4], const R (&s)[TALL][STEP][4], R scale) const
+    /* Gradients of weights become those of scores, but for the scale. */
+    template <bool PLAIN, int STEP>
+    __device__ __forceinline__ void descend(R (&step)[TALL][STEP][4], const R (&s)[TALL][STEP][4],
+                                            const ah_attention_scale<T, PLAIN> &scale,
+                                            const ah_attention_kept<false, TALL, STEP> &kept) const
     {
         AH_UNROLL
         for (int i = 0; i < TALL; i++)
             AH_UNROLL
             for (int n = 0; n < STEP; n++)
                 AH_UNROLL
-                for (int e = 0; e < 4; e++)
-                    step[i][n][e] = base::power(s[i][n][e] - lse[i][e / 2]) * (step[i][n][e] - delta[i][e / 2]) * scale;
+                for (int e = 0; e < 4; e++) {
+                    const R weight = base::power(ah_fma(s[i][n][e], scale.factor, -lse[i][e / 2]));
+                    const R kept_grad = kept.at(i, n, e) ? step[i][n][e] * scale.keep : (R)0;
+                    const R grad = PLAIN ? step[i][n][e] : kept_grad;
+                    step[i][n][e] = weight * (grad - delta[i][e / 2]);
+                }
     }
 };
 
-template <typename T, int WIDTH, int TALL, int OTHERS, int WARPS, int STEP>
-__device__ __forceinline__ void attend_back(const ah_attention_args &a, T *shared)
+/* What a warp's queries get from 8 STEP keys of the tile from row `tile` on. */
+template <typename T, int WIDTH, int OTHERS, int STEP, typename Q, typename G, int TALL, bool PLAIN>
+__device__ __forceinline__ void
+query_step(ah_real<T> (&sum)[TALL][WIDTH / 8][4], const Q &queries, const G &grads, const T *tile,
+           const ah_attention_args &a, const ah_attention_unit &unit, const ah_attention_place<false> &place,
+           const ah_attention_sight<false> &sight, const ah_attention_scale<T, PLAIN> &scale,
+           const query_sums<T, TALL> &sums)
+{
+    if (!sight.some(place.column, 8 * STEP))
+        return;
+    ah_real<T> s[TALL][STEP][4], step[TALL][STEP][4];
+    const ah_attention_kept<false, TALL, STEP> kept(a, unit, unit.head, place);
+    ah_tile<T>::score(s, queries, tile);
+    ah_tile<T>::score(step, grads, tile + OTHERS * ah_pitch<T, WIDTH>);
+    ah_attention_see<T>(s, a, unit, unit.head, place, sight, scale);
+    sums.descend(step, s, scale, kept);
+    ah_tile<T>::template add<WIDTH>(sum, step, tile);
+}
+
+template <typename T, int WIDTH, int TALL, int OTHERS, int WARPS, int STEP, int HELD, bool PLAIN>
+__device__ __forceinline__ void query_backward(const ah_attention_args &a, T *shared)
 {
     typedef ah_real<T> R;
-    constexpr int ROWS = WARPS * TALL * 16, THREADS = WARPS * 32, PITCH = ah_pitch<T, WIDTH>, TILE = OTHERS * PITCH;
-    const int own_row = threadIdx.x / 32 * TALL * 16;
+    constexpr int MINE = TALL * 16, ROWS = WARPS * MINE, THREADS = WARPS * 32, PITCH = ah_pitch<T, WIDTH>;
+    constexpr int TILE = OTHERS * PITCH;
+    const int own_row = threadIdx.x / 32 * MINE;
     T *queries = shared, *grads = queries + ROWS * PITCH, *tiles = grads + ROWS * PITCH;
-    T *my_queries = queries + own_row * PITCH, *my_grads = grads + own_row * PITCH;
+    const ah_attention_scale<T, PLAIN> scale(a);
     ah_copies copies;
     for (int64_t index = blockIdx.x; index < a.units; index += gridDim.x) {
         ah_attention_unit unit;
         if (!ah_attention_unit_at(&unit, a, index, false, ROWS))
             continue;
-        const int first = unit.block * ROWS;
-        int begin, end;
-        ah_attention_range(&begin, &end, first + unit.diagonal, ROWS, a.left, a.right, unit.keys, OTHERS);
-        const auto bring = [&](int key, T *to) {
-            ah_attention_bring_both<T, WIDTH, OTHERS, THREADS>(copies, to, a.key, a.value, unit, unit.key, key,
-                                                               unit.keys, unit.head / a.group);
+        const int first = unit.block * ROWS, my_first = first + own_row, head = unit.head / a.group;
+        const ah_attention_sight<false> block(a, unit, first, ROWS), sight(a, unit, my_first, MINE);
+        const auto keys = ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.key, unit, unit.key, unit.keys, head);
+        const auto values = ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.value, unit, unit.key, unit.keys, head);
+        const auto load = [&](int key, T *to) {
+            keys.load(copies, to, key);
+            values.load(copies, to + TILE, key);
         };
+        ah_tile_own<T, WIDTH, TALL, (HELD > 0)> my_queries(queries + own_row * PITCH);
+        ah_tile_own<T, WIDTH, TALL, (HELD > 1)> my_grads(grads + own_row * PITCH);
         R sum[TALL][WIDTH / 8][4];
         ah_tile_clear(sum);
-        const known<T, TALL> own(a, unit, first + own_row);
+        const query_sums<T, TALL> sums(a, unit, my_first);
         __syncthreads(); /* the unit before is done with shared memory */
-        ah_attention_bring_both<T, WIDTH, ROWS, THREADS>(copies, queries, a.query, a.grad, unit, unit.query, first,
-                                                         unit.queries, unit.head);
-        if (begin < end)
-            bring(begin, tiles);
+        ah_attention_load<T, WIDTH, ROWS, THREADS>(copies, queries, a.query, unit, unit.query, first, unit.queries,
+                                                   unit.head);
+        ah_attention_load<T, WIDTH, ROWS, THREADS>(copies, grads, a.grad, unit, unit.query, first, unit.queries,
+                                                   unit.head);
         copies.commit();
+        const int begin = block.begin / OTHERS * OTHERS;
+        if (begin < block.end)
+            load(begin, tiles);
+        copies.commit();
+        copies.wait<1>();
+        __syncthreads(); /* the queries are here */
+        my_queries.load();
+        my_grads.load();
         T *now = tiles, *next = tiles + 2 * TILE;
-        for (int key = begin; key < end; key += OTHERS) {
+        for (int key = begin; key < block.end; key += OTHERS) {
             copies.wait<0>();
-            __syncthreads(); /* the tile is here; nobody reads the other one any more */
-            if (key + OTHERS < end)
-                bring(key + OTHERS, next);
+            __syncthreads(); /* the tile is here; no warp reads the other one any more */
+            if (key + OTHERS < block.end)
+                load(key + OTHERS, next);
             copies.commit();
-            for (int at = 0; at < OTHERS; at += 8 * STEP) {
-                R s[TALL][STEP][4], step[TALL][STEP][4];
-                const ah_attention_place<false> place = {first + own_row, key + at};
-                ah_tile<T>::template score<WIDTH>(s, my_queries, now + at * PITCH);
-                ah_tile<T>::template score<WIDTH>(step, my_grads, now + TILE + at * PITCH);
-                ah_attention_see<T>(s, a, unit, unit.head, place);
-                if (a.keep)
-                    ah_attention_drop(step, a, unit, unit.head, place);
-                own.descend(step, s, (R)a.scale);
-                ah_tile<T>::template add<WIDTH>(sum, step, now + at * PITCH);
-            }
+            AH_ROLLED
+            for (int at = 0; at < OTHERS; at += 8 * STEP)
+                query_step<T, WIDTH, OTHERS, STEP>(sum, my_queries, my_grads, now + at * PITCH, a, unit,
+                                                   {my_first, key + at}, sight, scale, sums);
             ah_swap(now, next);
         }
-        copies.wait<0>();
-        __syncthreads(); /* what was brought has come before results take its place */
-        ah_attention_take<T, WIDTH, TALL>(sum, a.grad_query, unit, unit.query, first + own_row, unit.queries,
-                                          my_queries);
+        ah_attention_store<T, WIDTH>(sum, scale.scale, a.grad_query, unit, unit.query, my_first, unit.queries,
+                                     queries + own_row * PITCH);
     }
 }
 
-#define BACKWARD(dtype, type, width, tall, others, warps, step, apart)                                \
-    AH_KERNEL_LARGE(attention_query_##dtype##_##width, ah_attention_args, warps * 32)                       \
+#define BACKWARD_AS(name, plain, type, width, tall, others, warps, step, held)                        \
+    AH_KERNEL_LARGE(name, ah_attention_args, warps * 32)                                              \
     {                                                                                                 \
         AH_SHARED_DYNAMIC(ah_pack<type>, shared);                                                     \
-        attend_back<type, width, tall, others, warps, step>(a, reinterpret_cast<type *>(shared));     \
+        query_backward<type, width, tall, others, warps, step, held, plain>(a, reinterpret_cast<type *>(shared)); \
     }
+#define BACKWARD(dtype, type, width, tall, others, warps, step, held, key_step, key_held, full_step, apart) \
+    BACKWARD_AS(attention_query_##dtype##_##width, true, type, width, tall, others, warps, step, held) \
+    BACKWARD_AS(attention_query_##dtype##_##width##_full, false, type, width, tall, others, warps, full_step, 0)
 AH_ATTENTION_BACKWARD(BACKWARD)

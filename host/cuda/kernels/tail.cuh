@@ -8,7 +8,7 @@
 /* exp(x) of x <= 0, as exactly as a T needs it. */
 template <typename T> __device__ __forceinline__ ah_real<T> ah_exp_for(ah_real<T> x)
 {
-    return ah_exp2_fast(x * 1.44269504088896341f);
+    return ah_fast_exp2(x * 1.44269504088896341f);
 }
 template <> __device__ __forceinline__ float ah_exp_for<float>(float x)
 {

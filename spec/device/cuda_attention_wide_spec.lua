@@ -1,0 +1,53 @@
+--- Attention of CUDA devices on the simulated GPU, where the specs of ops do not look: heads that are wider than its
+--- kernels, and what stays on the device.
+local sim = require "spec.support.sim"
+
+local HEAD = [[
+  local accelhost = require "accelhost"
+  local F = accelhost.nn.functional
+  local ffi = require "ffi"
+  ffi.cdef "const char *simulated_calls(void);"
+  local simulator = ffi.load "SIMULATOR"
+  local function copies_to_host()
+    return tonumber(ffi.string(simulator.simulated_calls()):match "cuMemcpyDtoH%S* (%d+)") or 0
+  end
+]]
+
+local function case(sentence, expected, code)
+  sim.case(sentence, function()
+    local result = sim.host((HEAD:gsub("SIMULATOR", sim.library or "")) .. code)
+    assert.equal(expected, result.stdout, result.stderr)
+  end)
+end
+
+describe("Attention by wide heads on a CUDA device", function()
+  case("stays on the device for heads that are wider than its kernels", "0\n0\n0\n0\n", [[
+    for _, dtype in ipairs {"float64", "float32", "bfloat16", "float16"} do
+      accelhost.manual_seed(3)
+      local here, far = {}, {}
+      for i = 1, 3 do
+        local x = accelhost.randn({1, 2, 20, 264}, {device = "cpu", dtype = "float64"})
+        here[i] = x:to(dtype):double():requires_grad_()
+        far[i] = here[i]:detach():to(dtype):to("cuda"):requires_grad_()
+      end
+      local function step(t)
+        local out = F.scaled_dot_product_attention(t[1], t[2], t[3], {is_causal = true})
+        return {out, unpack(accelhost.autograd.grad(out:float():square():sum(), t))}
+      end
+      step(far)
+      local before = copies_to_host()
+      local got = step(far)
+      print(copies_to_host() - before)
+      local wanted = step(here)
+      local most = ({float64 = 1e-6, float32 = 1e-4, bfloat16 = 0.1, float16 = 0.02})[dtype]
+      for i = 1, 4 do assert((got[i]:to "cpu":double() - wanted[i]):abs():max():item() < most) end
+    end]])
+
+  case("names the widest heads of sequences behind each other",
+    "attention: expected fewer than 536870912 rows of float32 heads of at most 256 on cuda:0, got query (3, 1, 300) " ..
+    "and value (3, 1, 300)\n", [[
+    local t = accelhost.randn({3, 1, 300}, {device = "cuda"})
+    local starts = accelhost.tensor({0, 3}, {dtype = "int32", device = "cuda"})
+    local _, text = pcall(F.varlen_attn, t, t, t, starts, starts, 3, 3)
+    print((tostring(text):gsub("^.-(attention: )", "%1")))]])
+end)

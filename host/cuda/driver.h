@@ -25,6 +25,8 @@
     NAME(CUDA_ERROR_INVALID_IMAGE, 200)     \
     NAME(CUDA_ERROR_INVALID_CONTEXT, 201)   \
     NAME(CUDA_ERROR_NO_BINARY_FOR_GPU, 209) \
+    NAME(CUDA_ERROR_INVALID_PTX, 218)       \
+    NAME(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222) \
     NAME(CUDA_ERROR_INVALID_HANDLE, 400)    \
     NAME(CUDA_ERROR_NOT_FOUND, 500)         \
     NAME(CUDA_ERROR_NOT_READY, 600)         \
@@ -109,6 +111,9 @@ extern struct ah_cuda_driver ah_cuda;
 /* Open the driver and initialise it, once: later calls answer as the first did. AH_EINVAL says in one line what is
  * missing. Any thread. */
 int ah_cuda_driver_open(void);
+
+/* The version of CUDA that counts as the toolkit of the simulated GPU's kernels. */
+enum { AH_CUDA_SIMULATED_TOOLKIT = 13000 };
 
 /* Is it the simulated GPU? */
 bool ah_cuda_is_simulated(void);

@@ -21,10 +21,33 @@
 #include "ops/op.h"
 #include "ops/table_text.h"
 
+/* The release of the driver that begins a version of CUDA, as text. */
+static const char *release_of(int version)
+{
+    return version == 13000 ? "580 " : version == 12040 ? "550 " : version == 12000 ? "525 " : "";
+}
+
+/* Open the driver and check that it can load the kernels. AH_EINVAL. */
+static int open_usable_driver(void)
+{
+    AH_TRY(ah_cuda_driver_open());
+    bool simulated = ah_cuda_is_simulated();
+    int toolkit = simulated ? AH_CUDA_SIMULATED_TOOLKIT : ah_cuda_images_toolkit;
+    int needed = simulated ? AH_CUDA_SIMULATED_TOOLKIT : ah_cuda_images_driver;
+    int driver = ah_cuda_driver_version();
+    if (driver >= needed)
+        return 0;
+    return ah_fail(AH_EINVAL,
+                   "the kernels were built by CUDA %d.%d and need driver %s(CUDA %d.%d) or newer; this "
+                   "driver is for CUDA %d.%d: update it, or build the kernels by CUDA 12 (make cuda)",
+                   toolkit / 1000, toolkit % 1000 / 10, release_of(needed), needed / 1000, needed % 1000 / 10,
+                   driver / 1000, driver % 1000 / 10);
+}
+
 static int cuda_count(void)
 {
     int count = 0;
-    if (ah_cuda_driver_open() < 0 || ah_cuda_check(ah_cuda.device_count(&count), "counting devices") < 0)
+    if (open_usable_driver() < 0 || ah_cuda_check(ah_cuda.device_count(&count), "counting devices") < 0)
         return 0;
     return count < AH_CUDA_DEVICES ? count : AH_CUDA_DEVICES;
 }
@@ -32,7 +55,7 @@ static int cuda_count(void)
 static const char *cuda_missing(void)
 {
     int count;
-    if (ah_cuda_driver_open() < 0 || ah_cuda_check(ah_cuda.device_count(&count), "counting devices") < 0)
+    if (open_usable_driver() < 0 || ah_cuda_check(ah_cuda.device_count(&count), "counting devices") < 0)
         return ah_error_text();
     return count ? NULL : "the driver sees no device (is CUDA_VISIBLE_DEVICES empty?)";
 }
@@ -133,7 +156,8 @@ static int cuda_open(struct ah_device *device)
     cuda->ordinal = device->index;
     cuda->waits = waits && !strcmp(waits, "1");
     device->state = cuda;
-    int status = open_state(cuda);
+    int status = open_usable_driver();
+    status = status < 0 ? status : open_state(cuda);
     if (status < 0) {
         cuda_close(device);
         return status;

@@ -104,6 +104,27 @@ describe("The simulated GPU", function()
     assert.matches("cuda:0: add: kernel add_f32", result.stderr:match "^[^\n]*")
   end)
 
+  local ones = 'accelhost.ones({2}, {device = "cuda"})'
+
+  case("is refused, with both versions and the remedy, by a driver that is older than the kernels need", function()
+    local result = on_sim(ones, {ACCELHOST_SIM_DRIVER = "12080"})
+    assert.equal(1, result.code)
+    assert.is_truthy(result.stderr:find('device "cuda:0": the kernels were built by CUDA 13.0 and need driver 580 ' ..
+      "(CUDA 13.0) or newer; this driver is for CUDA 12.8: update it, or build the kernels by CUDA 12 (make cuda)\n", 1,
+      true), result.stderr)
+    result = on_sim([[print(accelhost.cuda.is_available(), accelhost.device_count "cuda")]],
+      {ACCELHOST_SIM_DRIVER = "12080"})
+    assert.equal("false\t0\n", result.stdout, result.stderr)
+    assert.equal(0, on_sim(ones, {ACCELHOST_SIM_DRIVER = "14010"}).code)
+  end)
+
+  case("names driver, kernels and remedy where the driver cannot load them", function()
+    local result = on_sim(ones, {ACCELHOST_SIM_FAIL = "load:1"})
+    assert.equal(1, result.code)
+    assert.matches("cuda:0: the kernels %(.*%) cannot be loaded by this driver for CUDA 13.0: update it, or build " ..
+      "them for this card %(make CUDA_ARCHS=90%).*UNSUPPORTED_PTX_VERSION", result.stderr:match "^[^\n]*")
+  end)
+
   case("gives the same numbers whatever the order of its threads", function()
     local outputs = {}
     for seed = 1, 3 do

@@ -32,6 +32,7 @@ static const struct Code {
     {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
     {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {600, "CUDA_ERROR_NOT_READY", "device not ready"},
@@ -145,7 +146,7 @@ SIM_API CUresult cuInit(unsigned flags)
 
 SIM_API CUresult cuDriverGetVersion(int *version)
 {
-    *version = 13000;
+    *version = settings.driver;
     return 0;
 }
 

@@ -167,6 +167,8 @@ SIM_API CUresult cuModuleLoadData(CUmodule *out, const void *image)
         return code;
     if (int code = refuse_in_capture())
         return code;
+    if (fault_now(FAULT_LOAD))
+        return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
     std::string file(static_cast<const char *>(image));
     const Kernel *kernel = kernels;
     while (kernel && !stands_in(kernel, file))
@@ -188,11 +190,14 @@ SIM_API CUresult cuModuleUnload(CUmodule module)
     return 0;
 }
 
+/* A driver that loads lazily brings the function's code to the device now. */
 SIM_API CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
     Api hold(api);
     if (!module)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (int code = refuse_in_capture())
+        return code;
     const Kernel *kernel = kernels;
     while (kernel && (strcmp(kernel->name, name) || !stands_in(kernel, module->file)))
         kernel = kernel->next;

@@ -12,7 +12,7 @@ namespace sim
 Settings settings;
 
 static const char *const fault_names[FAULTS] = {"alloc", "pinned", "launch", "copy", "lost",
-                                                "nccl",  "dnn",    "wait",   "early"};
+                                                "nccl",  "dnn",    "wait",   "early",  "load"};
 static struct {
     std::atomic<long> calls;
     long nth; /* 0: never */
@@ -77,6 +77,8 @@ void settings_read()
     const char *seed = getenv("ACCELHOST_SIM_SEED");
     settings = Settings();
     read_devices(getenv("ACCELHOST_SIM_DEVICES"), getenv("CUDA_VISIBLE_DEVICES"));
+    const char *driver = getenv("ACCELHOST_SIM_DRIVER");
+    settings.driver = driver && *driver ? atoi(driver) : settings.driver;
     settings.memory = bytes_of(getenv("ACCELHOST_SIM_MEMORY"), settings.memory);
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);

@@ -49,8 +49,11 @@ static inline struct ah_cuda_device *ah_cuda_state(const struct ah_device *devic
     return device->state;
 }
 
-/* Make its context this thread's; every function that calls the driver begins with it. */
+/* Make its context this thread's; every function that calls the driver begins with it. AH_ESTATE with the first
+ * failure's text once a context is lost. */
 int ah_cuda_enter(struct ah_cuda_device *cuda);
+/* The same, also for a lost context: for what closes, frees and aborts. */
+int ah_cuda_make_current(struct ah_cuda_device *cuda);
 /* This thread's calls are for none. */
 void ah_cuda_leave(void);
 

@@ -25,19 +25,30 @@
     NAME(CUDA_ERROR_INVALID_IMAGE, 200)     \
     NAME(CUDA_ERROR_INVALID_CONTEXT, 201)   \
     NAME(CUDA_ERROR_NO_BINARY_FOR_GPU, 209) \
+    NAME(CUDA_ERROR_ECC_UNCORRECTABLE, 214) \
     NAME(CUDA_ERROR_INVALID_PTX, 218)       \
+    NAME(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220) \
     NAME(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222) \
     NAME(CUDA_ERROR_INVALID_HANDLE, 400)    \
     NAME(CUDA_ERROR_NOT_FOUND, 500)         \
     NAME(CUDA_ERROR_NOT_READY, 600)         \
     NAME(CUDA_ERROR_ILLEGAL_ADDRESS, 700)   \
     NAME(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701) \
+    NAME(CUDA_ERROR_LAUNCH_TIMEOUT, 702)    \
+    NAME(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709) \
+    NAME(CUDA_ERROR_ASSERT, 710)            \
+    NAME(CUDA_ERROR_HARDWARE_STACK_ERROR, 714) \
+    NAME(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715) \
     NAME(CUDA_ERROR_MISALIGNED_ADDRESS, 716) \
+    NAME(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717) \
+    NAME(CUDA_ERROR_INVALID_PC, 718)        \
     NAME(CUDA_ERROR_LAUNCH_FAILED, 719)     \
     NAME(CUDA_ERROR_NOT_SUPPORTED, 801)     \
     NAME(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803) \
+    NAME(CUDA_ERROR_MPS_CLIENT_TERMINATED, 810) \
     NAME(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900) \
     NAME(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901) \
+    NAME(CUDA_ERROR_EXTERNAL_DEVICE, 911)   \
     NAME(CUDA_ERROR_UNKNOWN, 999)           \
     NAME(CU_STREAM_DEFAULT, 0)              \
     NAME(CU_STREAM_NON_BLOCKING, 1)         \
@@ -122,7 +133,11 @@ bool ah_cuda_is_simulated(void);
 int ah_cuda_driver_version(void);
 
 /* 0, or a failure's text from a driver's code: "WHAT: out of memory (CUDA_ERROR_OUT_OF_MEMORY)". The status is
- * AH_ENOMEM for memory, AH_ESTATE for what breaks the context, AH_EINVAL where no device can be used, else AH_EIO. */
+ * AH_ENOMEM for memory, AH_ESTATE for what breaks the context, AH_EINVAL where no device can be used, else AH_EIO. Once
+ * a context is lost, every failure has the text of the first. Any thread. */
 int ah_cuda_check(CUresult code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* 0, or AH_ESTATE with the text of the failure by which a context was lost. Any thread. */
+int ah_cuda_check_lost(void);
 
 #endif

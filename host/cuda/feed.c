@@ -253,7 +253,7 @@ const struct ah_feed_functions ah_cuda_feed_functions = {
 
 void ah_cuda_feed_trim(struct ah_cuda_feed *feed)
 {
-    if (ah_cuda_enter(feed->cuda) < 0 || mark_dropped(feed) < 0)
+    if (ah_cuda_make_current(feed->cuda) < 0 || mark_dropped(feed) < 0)
         return;
     pthread_mutex_lock(&feed->lock);
     for (size_t i = 0; i < feed->count; i++)

@@ -418,7 +418,7 @@ void ah_cuda_memory_reset_peak(struct ah_cuda_memory *memory)
 
 void ah_cuda_memory_trim(struct ah_cuda_memory *memory)
 {
-    if (ah_cuda_enter(memory->cuda) < 0)
+    if (ah_cuda_make_current(memory->cuda) < 0)
         return;
     pthread_mutex_lock(&memory->lock);
     if (!memory->pool)

@@ -318,14 +318,14 @@ static bool lane_ready(struct ah_work *work)
     struct nccl_work *own = (struct nccl_work *)work;
     if (own->captured)
         return !own->cuda->capturing; /* none can look at what does not run yet */
-    return own->end && ah_cuda_enter(own->cuda) == 0 && ah_cuda.event_query(own->end) == CUDA_SUCCESS;
+    return own->end && ah_cuda_make_current(own->cuda) == 0 && ah_cuda.event_query(own->end) == CUDA_SUCCESS;
 }
 
 /* A captured step has its own order; what was begun before it and is not through, the host waits for. */
 static int wait_for_end(struct nccl_work *own)
 {
     bool capturing = own->cuda->capturing != NULL;
-    if (!own->end || (own->captured && !capturing) || ah_cuda_enter(own->cuda) < 0)
+    if (!own->end || (own->captured && !capturing) || ah_cuda_make_current(own->cuda) < 0)
         return 0;
     if (capturing && !own->captured) {
         CUstreamCaptureMode before = ah_cuda_relax();

@@ -94,7 +94,7 @@ static void cuda_close(struct ah_device *device)
     struct ah_cuda_device *cuda = device->state;
     if (!cuda)
         return;
-    if (cuda->context && ah_cuda_enter(cuda) == 0) {
+    if (cuda->context && ah_cuda_make_current(cuda) == 0) {
         ah_cuda_close_lanes(cuda);
         if (cuda->compute)
             ah_cuda.stream_synchronise(cuda->compute);

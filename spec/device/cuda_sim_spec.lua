@@ -104,6 +104,22 @@ describe("The simulated GPU", function()
     assert.matches("cuda:0: add: kernel add_f32", result.stderr:match "^[^\n]*")
   end)
 
+  case("that has lost its context fails every later call with the first failure's text", function()
+    for fault, name in pairs {launch = "LAUNCH_FAILED", copy = "ILLEGAL_ADDRESS", ecc = "ECC_UNCORRECTABLE"} do
+      local result = on_sim([[
+        local x = accelhost.ones({10}, {device = "cuda"})
+        local function try(fn) return select(2, pcall(fn)):match "cuda:0.*" end
+        local function step() return (x + 1):sum():item() end
+        local first = try(step)
+        for _ = 1, 3 do print(try(step) == first) end
+        print(try(function() return accelhost.ones({3}, {device = "cuda:1"}) end) == first)
+        print(first)]], {ACCELHOST_SIM_FAIL = fault .. ":1"})
+      assert.matches("^true\ntrue\ntrue\ntrue\ncuda:0[^\n]*CUDA_ERROR_" .. name ..
+        "%); the device cannot be used any more: start the process again\n$", result.stdout, result.stderr)
+      assert.equal(0, result.code)
+    end
+  end)
+
   local ones = 'accelhost.ones({2}, {device = "cuda"})'
 
   case("is refused, with both versions and the remedy, by a driver that is older than the kernels need", function()

@@ -267,6 +267,9 @@ SIM_API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned g
         std::string text = std::string("kernel ") + kernel->name + " failed, as ACCELHOST_SIM_FAIL asked";
         return stream_give(stream, {[=] { context->fail(CUDA_ERROR_LAUNCH_FAILED, text); }, true});
     }
+    if (fault_now(FAULT_ECC))
+        return stream_give(stream, {[=] { context->fail(CUDA_ERROR_ECC_UNCORRECTABLE,
+                                                        "uncorrectable ECC error encountered"); }, true});
     Pending pending = {launch, std::vector<char>(arguments, arguments + kernel->argument_bytes)};
     if (stream->capture)
         note_used(context, pending.arguments, &stream->capture->graph);

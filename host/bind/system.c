@@ -36,7 +36,7 @@ static int cpu_count(lua_State *L)
     return 1;
 }
 
-/* memory_stats(device = "cpu") -> {live, peak, cached, allocations, system_calls} of a device, and {page_faults,
+/* memory_stats(device = "cpu") -> {live, peak, cached, allocations, system_calls, retries, ooms} of a device, and {page_faults,
  * max_rss, rss} of this process, in bytes and counts */
 static int memory_stats(lua_State *L)
 {
@@ -58,6 +58,8 @@ static int memory_stats(lua_State *L)
     ah_set_number(L, "cached", (double)stats.cached);
     ah_set_number(L, "allocations", (double)stats.allocations);
     ah_set_number(L, "system_calls", (double)stats.system_calls);
+    ah_set_number(L, "retries", (double)stats.retries);
+    ah_set_number(L, "ooms", (double)stats.ooms);
     ah_set_number(L, "page_faults", (double)(usage.ru_minflt + usage.ru_majflt));
     ah_set_number(L, "max_rss", (double)usage.ru_maxrss * 1024);
     ah_set_number(L, "rss", (double)resident * (double)sysconf(_SC_PAGESIZE));

@@ -333,31 +333,69 @@ static struct ah_cuda_pool *own_pool(struct ah_cuda_memory *memory)
     return memory->pool && pthread_equal(memory->taker, pthread_self()) ? memory->pool : NULL;
 }
 
-int ah_cuda_memory_take(struct ah_cuda_memory *memory, size_t bytes, void **out)
+/* One try, under the lock, after the cache was given back to the driver if `trims`. */
+static int try_take(struct ah_cuda_memory *memory, size_t bytes, bool trims, struct ah_cuda_block **out)
+{
+    pthread_mutex_lock(&memory->lock);
+    if (trims && !memory->pool)
+        trim(memory);
+    int status = take(memory, own_pool(memory), bytes, out);
+    if (status == 0)
+        set_used(memory, *out);
+    pthread_mutex_unlock(&memory->lock);
+    return status;
+}
+
+static int fail_take(struct ah_cuda_memory *memory, size_t bytes)
+{
+    pthread_mutex_lock(&memory->lock);
+    memory->stats.ooms++;
+    int status = out_of_memory(memory, bytes);
+    pthread_mutex_unlock(&memory->lock);
+    return status;
+}
+
+/* While a graph is captured nothing is freed to make room. */
+static bool may_retry(struct ah_cuda_memory *memory)
+{
+    pthread_mutex_lock(&memory->lock);
+    bool may = !memory->pool;
+    memory->stats.retries += may;
+    pthread_mutex_unlock(&memory->lock);
+    return may;
+}
+
+static int take_block(struct ah_cuda_memory *memory, size_t bytes, bool collects, void **out)
 {
     if (bytes > SIZE_MAX / 2)
         return ah_fail(AH_ENOMEM, "%s: out of memory: %zu bytes asked for", memory->cuda->device->name, bytes);
     size_t asked = bytes ? (bytes + ROUND - 1) / ROUND * ROUND : ROUND;
     struct ah_cuda_block *block = NULL;
     AH_TRY(ah_cuda_enter(memory->cuda));
-    pthread_mutex_lock(&memory->lock);
-    struct ah_cuda_pool *pool = own_pool(memory);
-    int status = take(memory, pool, asked, &block);
-    if (status == AH_ENOMEM && !memory->pool) {
-        trim(memory);
-        status = take(memory, pool, asked, &block);
+    int status = try_take(memory, asked, false, &block);
+    if (status == AH_ENOMEM && may_retry(memory)) {
+        if (collects && ah_block_relieve())
+            status = try_take(memory, asked, false, &block);
+        if (status == AH_ENOMEM)
+            status = try_take(memory, asked, true, &block);
     }
-    if (status == AH_ENOMEM)
-        status = out_of_memory(memory, asked);
-    if (status == 0) {
-        set_used(memory, block);
-        *out = (void *)(uintptr_t)block->at;
-    }
-    pthread_mutex_unlock(&memory->lock);
-    if (status == 0 && memory->poison)
-        return ah_cuda_check(ah_cuda.fill_bytes(block->at, 0xff, asked, memory->cuda->compute), "%s: poisoning",
-                             memory->cuda->device->name);
-    return status;
+    if (status < 0)
+        return status == AH_ENOMEM ? fail_take(memory, asked) : status;
+    *out = (void *)(uintptr_t)block->at;
+    if (!memory->poison)
+        return 0;
+    return ah_cuda_check(ah_cuda.fill_bytes(block->at, 0xff, asked, memory->cuda->compute), "%s: poisoning",
+                         memory->cuda->device->name);
+}
+
+int ah_cuda_memory_take(struct ah_cuda_memory *memory, size_t bytes, void **out)
+{
+    return take_block(memory, bytes, true, out);
+}
+
+int ah_cuda_memory_take_uncollected(struct ah_cuda_memory *memory, size_t bytes, void **out)
+{
+    return take_block(memory, bytes, false, out);
 }
 
 void ah_cuda_memory_give(struct ah_cuda_memory *memory, void *address)

@@ -22,8 +22,12 @@ struct ah_cuda_pool;
 int ah_cuda_memory_open(struct ah_cuda_memory **out, struct ah_cuda_device *cuda);
 void ah_cuda_memory_close(struct ah_cuda_memory *memory);
 
-/* A block of at least `bytes`, also of 0. AH_ENOMEM tells what lives. */
+/* A block of at least `bytes`, also of 0. When the driver has no more, Lua's collector runs if this is its thread, then
+ * cached segments go back to the driver; no lock that a tensor's release takes may be held. AH_ENOMEM tells what
+ * lives. */
 int ah_cuda_memory_take(struct ah_cuda_memory *memory, size_t bytes, void **out);
+/* The same without the collector. */
+int ah_cuda_memory_take_uncollected(struct ah_cuda_memory *memory, size_t bytes, void **out);
 /* Give it back; NULL is ignored. */
 void ah_cuda_memory_give(struct ah_cuda_memory *memory, void *block);
 

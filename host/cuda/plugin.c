@@ -201,7 +201,10 @@ static int cuda_memory_info(struct ah_device *device, size_t *available, size_t 
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     AH_TRY(ah_cuda_enter(cuda));
     *pinned = ah_cuda_pinned_bytes(cuda->pinned);
-    return ah_cuda_check(ah_cuda.memory_info(available, total), "%s: its memory", device->name);
+    CUstreamCaptureMode mode = ah_cuda_relax();
+    CUresult code = ah_cuda.memory_info(available, total);
+    ah_cuda_tighten(mode);
+    return ah_cuda_check(code, "%s: its memory", device->name);
 }
 
 extern const struct ah_device_type ah_device_plugin;
@@ -215,6 +218,7 @@ const struct ah_device_type ah_device_plugin = {
     .open = cuda_open,
     .close = cuda_close,
     .allocate = cuda_allocate,
+    .collects = true,
     .release = cuda_release,
     .copy = ah_cuda_copy,
     .fill = ah_cuda_fill,

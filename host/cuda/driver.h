@@ -79,6 +79,11 @@
     NAME(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 81) \
     NAME(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 82) \
     NAME(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97) \
+    NAME(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 102) \
+    NAME(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 110) \
+    NAME(CU_MEM_ALLOCATION_TYPE_PINNED, 1)  \
+    NAME(CU_MEM_LOCATION_TYPE_DEVICE, 1)    \
+    NAME(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3) \
     NAME(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, 1) \
     NAME(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 3) \
     NAME(CU_FUNC_ATTRIBUTE_NUM_REGS, 4)     \
@@ -92,6 +97,7 @@ typedef int CUfunction_attribute;
 typedef int CUstreamCaptureMode;
 typedef int CUstreamCaptureStatus;
 typedef unsigned long long CUdeviceptr;
+typedef unsigned long long CUmemGenericAllocationHandle;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
@@ -102,6 +108,24 @@ typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUuuid_st {
     char bytes[16];
 } CUuuid;
+
+typedef struct CUmemLocation_st {
+    int type, id;
+} CUmemLocation;
+typedef struct CUmemAllocationProp_st {
+    int type, requestedHandleTypes;
+    CUmemLocation location;
+    void *win32HandleMetaData;
+    struct {
+        unsigned char compressionType, gpuDirectRDMACapable;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } allocFlags;
+} CUmemAllocationProp;
+typedef struct CUmemAccessDesc_st {
+    CUmemLocation location;
+    int flags;
+} CUmemAccessDesc;
 
 enum {
 #define NAME(name, value) name = value,

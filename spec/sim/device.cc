@@ -104,6 +104,9 @@ __attribute__((destructor)) static void leave()
         size_t bytes = 0, count = device->memory.count();
         for (const auto &entry : device->memory.blocks())
             bytes += entry.second.bytes;
+        for (const auto &entry : device->memory.pieces())
+            bytes += entry.second.bytes;
+        count += device->memory.pieces().size();
         if (settings.leaks && count)
             fprintf(stderr, "simulated GPU: %zu allocation%s of cuda:%d, of %zu bytes in all, %s never freed\n", count,
                     count > 1 ? "s" : "", device->index, bytes, count > 1 ? "were" : "was");
@@ -197,7 +200,7 @@ SIM_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
         {8, 48 * 1024}, {9, 65536}, {10, 32},      {12, 65536}, {13, 1000000},   {16, 4},     {18, 0},
         {31, 1},       {32, 0},     {34, 0},       {36, 1000000}, {37, 1024},    {38, 1 << 20}, {39, 2048},
         {40, 2},       {41, 1},     {50, 0},       {75, 9},     {76, 0},         {78, 1},     {81, 228 * 1024},
-        {82, 65536},   {83, 0},     {97, 227 * 1024}, {106, 32}, {111, 1024},    {115, 0},
+        {82, 65536},   {83, 0},     {97, 227 * 1024}, {102, 1}, {110, 0}, {106, 32}, {111, 1024},    {115, 0},
     };
     if (!device_at(device))
         return CUDA_ERROR_INVALID_DEVICE;

@@ -39,11 +39,12 @@ struct Snapshot {
     {
         blocks.clear();
         bytes.clear();
-        for (const auto &entry : context->memory.blocks()) {
-            const Range::Block &block = entry.second;
-            blocks.push_back(block);
-            bytes.insert(bytes.end(), block.at, block.at + block.bytes);
-        }
+        for (const auto *map : {&context->memory.blocks(), &context->memory.pieces()})
+            for (const auto &entry : *map) {
+                const Range::Block &block = entry.second;
+                blocks.push_back(block);
+                bytes.insert(bytes.end(), block.at, block.at + block.bytes);
+            }
     }
     void put_back() const
     {

@@ -36,9 +36,9 @@ function memory.memory_reserved(device)
   return now.live + now.cached
 end
 
---- The counts of a device's allocator, by PyTorch's names. num_alloc_retries counts requests for which cached blocks were
---- given back to the driver, or garbage was collected, num_ooms those that failed all the same: many retries mean that
---- the device is nearly full.
+--- The counts of a device's allocator, by PyTorch's names. num_alloc_retries counts requests for which garbage was
+--- collected or cached blocks were given back to the driver, num_ooms those that failed all the same: many retries mean
+--- that the device is nearly full.
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.memory_stats()["allocated_bytes.all.peak"]) end
 ---@param device? integer|string

@@ -32,6 +32,7 @@ struct ah_cuda_device {
     int multiprocessors;
     int resident_blocks; /* blocks of 256 threads that it runs at once */
     int capability; /* 90 is 9.0 */
+    uint32_t peers; /* by ordinal: direct access to their memory was asked for (copy.c) */
     int shared_limit; /* bytes of shared memory that a block may ask for */
     struct ah_cuda_memory *memory;
     struct ah_cuda_pinned *pinned;

@@ -377,6 +377,14 @@ int ah_cuda_memory_used_on(struct ah_cuda_memory *memory, const void *address, C
     return status;
 }
 
+void ah_cuda_memory_share(struct ah_cuda_memory *memory, const struct ah_cuda_device *peer)
+{
+    pthread_mutex_lock(&memory->lock);
+    if (memory->range)
+        ah_cuda_range_share(memory->range, peer);
+    pthread_mutex_unlock(&memory->lock);
+}
+
 void ah_cuda_memory_stats(struct ah_cuda_memory *memory, struct ah_memory_stats *stats)
 {
     pthread_mutex_lock(&memory->lock);

@@ -37,6 +37,9 @@ void ah_cuda_memory_give(struct ah_cuda_memory *memory, void *block);
 /* A block is used on this stream, which is not the compute stream, from now on to its release. */
 int ah_cuda_memory_used_on(struct ah_cuda_memory *memory, const void *block, CUstream stream);
 
+/* A peer that may reach this device's memory reaches what is allocated, now and later. */
+void ah_cuda_memory_share(struct ah_cuda_memory *memory, const struct ah_cuda_device *peer);
+
 /* A pool: memory that a graph has for itself. What is given back to it serves the graph's later takings only, since
  * each replay writes there. While a pool is used all that this thread takes is of it, the driver is asked for nothing
  * but memory, and addresses in other blocks are looked for in what the graph is made of (ah_cuda_pool_see). */

@@ -14,8 +14,18 @@ struct ah_cuda_range {
     CUdeviceptr base;
     size_t bytes;
     struct ah_cuda_block *first;
+    CUmemAccessDesc access[AH_CUDA_DEVICES]; /* the device's own, and those of its peers */
+    size_t access_count;
     bool direct; /* network cards may read the memory by themselves */
 };
+
+static CUmemAccessDesc access_of(const struct ah_cuda_device *cuda)
+{
+    CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = cuda->handle;
+    return access;
+}
 
 int ah_cuda_range_open(struct ah_cuda_range **out, struct ah_cuda_device *cuda)
 {
@@ -31,6 +41,7 @@ int ah_cuda_range_open(struct ah_cuda_range **out, struct ah_cuda_device *cuda)
     range->cuda = cuda;
     range->bytes = ADDRESSES * ((total + PIECE - 1) / PIECE * PIECE);
     range->direct = direct > 0;
+    range->access[range->access_count++] = access_of(cuda);
     if (mappable > 0 && ah_cuda.addresses_reserve(&range->base, range->bytes, 0, 0, 0) == CUDA_SUCCESS)
         *out = range;
     else
@@ -69,16 +80,13 @@ static CUresult map_piece(struct ah_cuda_range *range, CUdeviceptr at)
 static int map(struct ah_cuda_memory *memory, CUdeviceptr at, size_t bytes)
 {
     struct ah_cuda_range *range = memory->range;
-    CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = range->cuda->handle;
     CUstreamCaptureMode mode = ah_cuda_relax();
     CUresult code = CUDA_SUCCESS;
     size_t done = 0;
     for (; code == CUDA_SUCCESS && done < bytes; done += code == CUDA_SUCCESS ? PIECE : 0)
         code = map_piece(range, at + done);
     if (code == CUDA_SUCCESS)
-        code = ah_cuda.piece_access(at, bytes, &access, 1);
+        code = ah_cuda.piece_access(at, bytes, range->access, range->access_count);
     if (code != CUDA_SUCCESS)
         unmap(range, at, done);
     ah_cuda_tighten(mode);
@@ -86,6 +94,24 @@ static int map(struct ah_cuda_memory *memory, CUdeviceptr at, size_t bytes)
     if (code == CUDA_SUCCESS)
         memory->reserved += bytes;
     return ah_cuda_check(code, "%s: %zu bytes", range->cuda->device->name, bytes);
+}
+
+void ah_cuda_range_share(struct ah_cuda_range *range, const struct ah_cuda_device *peer)
+{
+    CUmemAccessDesc access = access_of(peer);
+    if (range->access_count == AH_CUDA_DEVICES)
+        return;
+    CUresult code = CUDA_SUCCESS;
+    for (struct ah_cuda_block *block = range->first; code == CUDA_SUCCESS && block;) {
+        CUdeviceptr at = block->at;
+        size_t bytes = 0;
+        bool hole = block->hole;
+        for (; block && block->hole == hole; block = block->after)
+            bytes += block->bytes;
+        code = hole ? CUDA_SUCCESS : ah_cuda.piece_access(at, bytes, &access, 1);
+    }
+    if (code == CUDA_SUCCESS)
+        range->access[range->access_count++] = access;
 }
 
 static size_t spare_bytes(const struct ah_cuda_block *block)

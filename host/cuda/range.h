@@ -20,6 +20,9 @@ void ah_cuda_range_close(struct ah_cuda_range *range);
 bool ah_cuda_range_has(const struct ah_cuda_range *range, const struct ah_cuda_block *block);
 /* Map so many pieces that a free block of `bytes` is among the allocator's. AH_ENOMEM when the driver has no more. */
 int ah_cuda_range_grow(struct ah_cuda_memory *memory, size_t bytes);
+/* Let a peer that has access to the device reach the memory, what is mapped later too: cuCtxEnablePeerAccess is for
+ * cuMemAlloc's. */
+void ah_cuda_range_share(struct ah_cuda_range *range, const struct ah_cuda_device *peer);
 /* Give the memory of all pieces that are free back to the driver; waits for the device if there are any. */
 void ah_cuda_range_trim(struct ah_cuda_memory *memory);
 

@@ -30,6 +30,24 @@ describe("The simulated GPU", function()
     assert.equal("0\t0\n1\t0\n1000\t0\n3000001\t0\n", result.stdout, result.stderr)
   end)
 
+  case("reaches another's memory directly, asked for once for each pair, also what is mapped later", function()
+    local code = ([[
+      local ffi = require "ffi"
+      ffi.cdef "const char *simulated_calls(void);"
+      local simulator, right = ffi.load "SIMULATOR", true
+      local function check(n)
+        local x = accelhost.arange(n, {dtype = "float32"})
+        local there = x:to "cuda:0":to "cuda:1"
+        right = right and there:to "cuda:0":to "cpu":equal(x) and there:to "cpu":equal(x)
+      end
+      check(1000) check(400000) check(6000000)
+      local calls = ffi.string(simulator.simulated_calls())
+      print(right, calls:match "cuDeviceCanAccessPeer (%d+)", calls:match "cuCtxEnablePeerAccess (%d+)")
+    ]]):gsub("SIMULATOR", sim.library)
+    assert.equal("true\t2\t2\n", on_sim(code).stdout)
+    assert.equal("true\t2\tnil\n", on_sim(code, {ACCELHOST_SIM_SLICES = "1"}).stdout)
+  end)
+
   case("trains BasicNet in float64 with the CPU's losses to 1e-9 for 20 steps", function()
     local result = on_sim [[
       local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim

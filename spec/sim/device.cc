@@ -39,6 +39,7 @@ static const struct Code {
     {600, "CUDA_ERROR_NOT_READY", "device not ready"},
     {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
     {709, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
     {716, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
     {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
@@ -77,6 +78,12 @@ CUcontext device_at(int ordinal)
 int device_count()
 {
     return (int)devices.size();
+}
+
+/* Its number on the bus. */
+int bus_of(int device)
+{
+    return settings.slices ? 1 : settings.number[device] + 1;
 }
 
 CUcontext device_of(const void *at)
@@ -190,6 +197,24 @@ SIM_API CUresult cuDeviceGetName(char *name, int room, CUdevice device)
     return 0;
 }
 
+SIM_API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+    count_call();
+    *can = bus_of(device) != bus_of(peer);
+    return device_at(device) && device_at(peer) ? 0 : CUDA_ERROR_INVALID_DEVICE;
+}
+
+SIM_API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    Api hold(api);
+    CUcontext context;
+    if (int code = current(&context))
+        return code;
+    if (flags || peer == context)
+        return CUDA_ERROR_INVALID_VALUE;
+    return context->peers.insert(peer->index).second ? 0 : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
 SIM_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
     count_call();
@@ -204,7 +229,7 @@ SIM_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
     };
     if (!device_at(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    *value = attribute == 33 ? settings.number[device] + 1 : -1; /* the bus's number */
+    *value = attribute == 33 ? bus_of(device) : -1;
     for (auto row : rows)
         if (row.attribute == attribute)
             *value = row.value;
@@ -256,6 +281,7 @@ SIM_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
     std::lock_guard<std::mutex> running(context->run);
     context->memory.release_all();
     context->sticky = 0;
+    context->peers.clear();
     return 0;
 }
 

@@ -87,6 +87,7 @@ void settings_read()
     settings.delay = flag_of("ACCELHOST_SIM_DELAY", true);
     settings.twice = flag_of("ACCELHOST_SIM_TWICE", false);
     settings.tf32 = flag_of("ACCELHOST_SIM_TF32", false);
+    settings.slices = flag_of("ACCELHOST_SIM_SLICES", false);
     settings.leaks = flag_of("ACCELHOST_SIM_LEAKS", false);
     read_faults(getenv("ACCELHOST_SIM_FAIL"));
 }

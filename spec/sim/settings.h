@@ -16,6 +16,7 @@ struct Settings {
     bool delay = true;                /* ACCELHOST_SIM_DELAY */
     bool twice = false;               /* ACCELHOST_SIM_TWICE: run each kernel in two opposite orders and compare */
     bool tf32 = false;                /* ACCELHOST_SIM_TF32: engines of tensor cores round float32 as they do */
+    bool slices = false;              /* ACCELHOST_SIM_SLICES: all devices are slices of one card, as of MIG */
     bool leaks = false;               /* ACCELHOST_SIM_LEAKS: tell at the end what was never freed */
 };
 extern Settings settings;

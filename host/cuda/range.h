@@ -3,7 +3,9 @@
  * segments that fit no later request, and memory goes back to the driver from anywhere in the range, not only where a
  * whole segment is free. Addresses that lost their memory are holes, blocks of their own, which get memory again first.
  *
- * All but opening and closing under the allocator's lock. */
+ * All but opening and closing under the allocator's lock.
+ *
+ * Circle: memory, range: the allocator asks the range for more, and the range puts free blocks into its lists. */
 #ifndef AH_CUDA_RANGE_H
 #define AH_CUDA_RANGE_H
 

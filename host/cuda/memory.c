@@ -239,7 +239,7 @@ static struct ah_cuda_block *find_spare(struct ah_cuda_memory *memory, struct ah
 static int take_cached(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool, size_t bytes,
                        struct ah_cuda_block **out)
 {
-    bool small = bytes <= MIB, ranged = memory->range && !pool && !small;
+    bool small = bytes <= MIB, ranged = !pool && !small && ah_cuda_range_grows(memory->range);
     struct ah_cuda_blocks *list = pool ? &pool->spare[small] : &memory->spare[small];
     if (!pool)
         collect_waiting(memory, FIRST);
@@ -250,6 +250,7 @@ static int take_cached(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool,
         block = find_spare(memory, list, bytes);
     if (!block) {
         /* What is left of the driver's memory may be less than a piece of the range. */
+        ranged = ranged && ah_cuda_range_grows(memory->range);
         size_t size = ranged ? (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB) : segment_bytes(bytes);
         AH_TRY(new_segment(memory, size, &block));
         block->small = small;

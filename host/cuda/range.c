@@ -16,7 +16,8 @@ struct ah_cuda_range {
     struct ah_cuda_block *first;
     CUmemAccessDesc access[AH_CUDA_DEVICES]; /* the device's own, and those of its peers */
     size_t access_count;
-    bool direct; /* network cards may read the memory by themselves */
+    bool direct;  /* network cards may read the memory by themselves */
+    bool refused; /* the driver maps nothing, for another reason than that it has no more memory */
 };
 
 static CUmemAccessDesc access_of(const struct ah_cuda_device *cuda)
@@ -54,6 +55,11 @@ bool ah_cuda_range_has(const struct ah_cuda_range *range, const struct ah_cuda_b
     return range && block->at - range->base < range->bytes;
 }
 
+bool ah_cuda_range_grows(const struct ah_cuda_range *range)
+{
+    return range && !range->refused;
+}
+
 static void unmap(struct ah_cuda_range *range, CUdeviceptr at, size_t bytes)
 {
     for (size_t done = 0; done < bytes; done += PIECE)
@@ -77,10 +83,8 @@ static CUresult map_piece(struct ah_cuda_range *range, CUdeviceptr at)
 }
 
 /* All pieces or none. */
-static int map(struct ah_cuda_memory *memory, CUdeviceptr at, size_t bytes)
+static CUresult map_pieces(struct ah_cuda_range *range, CUdeviceptr at, size_t bytes)
 {
-    struct ah_cuda_range *range = memory->range;
-    CUstreamCaptureMode mode = ah_cuda_relax();
     CUresult code = CUDA_SUCCESS;
     size_t done = 0;
     for (; code == CUDA_SUCCESS && done < bytes; done += code == CUDA_SUCCESS ? PIECE : 0)
@@ -89,7 +93,21 @@ static int map(struct ah_cuda_memory *memory, CUdeviceptr at, size_t bytes)
         code = ah_cuda.piece_access(at, bytes, range->access, range->access_count);
     if (code != CUDA_SUCCESS)
         unmap(range, at, done);
+    return code;
+}
+
+/* A driver, or a sandbox before it, that has the calls may still refuse them: then blocks lie in segments. */
+static int map(struct ah_cuda_memory *memory, CUdeviceptr at, size_t bytes)
+{
+    struct ah_cuda_range *range = memory->range;
+    CUstreamCaptureMode mode = ah_cuda_relax();
+    CUresult code = map_pieces(range, at, bytes);
+    if (code != CUDA_SUCCESS && code != CUDA_ERROR_OUT_OF_MEMORY && range->direct) {
+        range->direct = false;
+        code = map_pieces(range, at, bytes);
+    }
     ah_cuda_tighten(mode);
+    range->refused = code != CUDA_SUCCESS && code != CUDA_ERROR_OUT_OF_MEMORY;
     memory->stats.system_calls += bytes / PIECE;
     if (code == CUDA_SUCCESS)
         memory->reserved += bytes;

@@ -20,6 +20,8 @@ void ah_cuda_range_close(struct ah_cuda_range *range);
 
 /* Does the block lie there? Not in a NULL. */
 bool ah_cuda_range_has(const struct ah_cuda_range *range, const struct ah_cuda_block *block);
+/* Can it be given memory? Not a NULL, nor once the driver has refused to map any. */
+bool ah_cuda_range_grows(const struct ah_cuda_range *range);
 /* Map so many pieces that a free block of `bytes` is among the allocator's. AH_ENOMEM when the driver has no more. */
 int ah_cuda_range_grow(struct ah_cuda_memory *memory, size_t bytes);
 /* Let a peer that has access to the device reach the memory, what is mapped later too: cuCtxEnablePeerAccess is for

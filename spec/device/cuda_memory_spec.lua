@@ -136,6 +136,19 @@ describe("The memory of a device", function()
     end
   end)
 
+  case("comes in segments where the driver refuses to map any", function()
+    for _, from in ipairs {1, 3} do
+      assert.equal("true\n", on_sim("512MiB", [[
+        local held, right = {}, true
+        for i = 1, 12 do
+          held[i] = mark(tensor(4 * i), i)
+          if i > 4 then held[i - 4]:free() end
+        end
+        for i = 9, 12 do right = right and has(held[i], i) end
+        print(right)]], {ACCELHOST_SIM_FAIL = "map:" .. from .. "+"}))
+    end
+  end)
+
   case("comes in segments where the variable asks for them", function()
     assert.equal("true\n", on_sim("256MiB", [[
       local a = tensor(30)

@@ -12,7 +12,7 @@ namespace sim
 Settings settings;
 
 static const char *const fault_names[FAULTS] = {"alloc", "pinned", "launch", "copy", "lost",
-                                                "nccl",  "dnn",    "wait",   "early",  "load",   "ecc"};
+                                                "nccl",  "dnn",    "wait",   "early",  "load",   "ecc",  "map"};
 static struct {
     std::atomic<long> calls;
     long nth; /* 0: never */

@@ -72,6 +72,8 @@ SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, co
         return CUDA_ERROR_INVALID_VALUE;
     if (int code = refuse_in_capture())
         return code;
+    if (fault_now(FAULT_MAP))
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (fault_now(FAULT_ALLOC))
         return CUDA_ERROR_OUT_OF_MEMORY;
     std::lock_guard<std::mutex> running(device->run);

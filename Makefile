@@ -172,7 +172,8 @@ $(BUILD)/nvrtc/compile: scripts/cuda/nvrtc.c
 	$(call say,ld $@)$(CC) -D_GNU_SOURCE -std=c11 -O1 $(WARN) -o $@ $< -ldl
 
 $(BUILD)/nvrtc/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu $(BUILD)/nvrtc/compile \
-		$(wildcard host/cuda/kernels/*.h host/cuda/kernels/*.cuh) host/base/dtype.h host/optim/scalars.h
+		$(wildcard host/cuda/kernels/*.h host/cuda/kernels/*.cuh) host/base/dtype.h \
+		host/base/special_series.h host/optim/scalars.h
 	@mkdir -p $(@D)
 	$(call say,nvrtc $<)LD_LIBRARY_PATH=$(NVRTC)/nvidia/cuda_nvrtc/lib:$(NVRTC)/nvidia/nvfatbin/lib \
 		$(BUILD)/nvrtc/compile $@ $< "$(CUDA_ARCHS)" -std=c++17 -fmad=false --diag-suppress=186 -default-device \

@@ -71,7 +71,11 @@ static const char *const headers[] = {
     "#pragma once\n#define offsetof(type, field) __builtin_offsetof(type, field)\n",
     "#pragma once\n",
     "#pragma once\n#define INFINITY __int_as_float(0x7f800000)\n#define NAN __int_as_float(0x7fffffff)\n"
-    "#define HUGE_VAL __longlong_as_double(0x7ff0000000000000)\n",
+    "#define HUGE_VAL __longlong_as_double(0x7ff0000000000000)\n"
+    "#define M_E 2.7182818284590452354\n#define M_LN2 0.69314718055994530942\n"
+    "#define M_PI 3.14159265358979323846\n#define M_PI_2 1.57079632679489661923\n"
+    "#define M_1_PI 0.31830988618379067154\n#define M_2_SQRTPI 1.12837916709551257390\n"
+    "#define M_SQRT2 1.41421356237309504880\n#define M_SQRT1_2 0.70710678118654752440\n",
     "#pragma once\n",
 };
 

@@ -89,13 +89,17 @@ MPI_FLAGS := $(shell $(MPICC) -show 2>/dev/null | cut -d ' ' -f 2-)
 MPI := $(if $(MPI_FLAGS),$(BUILD)/accelhost-mpi.so)
 
 # CUDA's devices: nothing of NVIDIA's is needed to build the plugin, but for its kernels, which nvcc compiles for each
-# of CUDA_ARCHS and, as PTX, for what comes after the last, with NVCCFLAGS besides.
+# of CUDA_ARCHS and, as PTX, for what comes after the last, with NVCCFLAGS besides. Where NVRTC is set, to the folder
+# that make cuda writes, CUDA 12's compiler as a library does that.
 CUDA := $(BUILD)/accelhost-cuda.so
-CUDA_ARCHS ?= 80 90
+NVRTC ?=
+CUDA_ARCHS ?= $(if $(NVRTC),80 86 89 90 100 120,80 90)
 NVCCFLAGS ?=
 NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard host/cuda/*.c)))
-CUDA_IMAGES := $(if $(NVCC),$(patsubst %.cu,$(BUILD)/%.fatbin,$(sort $(wildcard host/cuda/kernels/*.cu))))
+CUDA_SOURCES := $(sort $(wildcard host/cuda/kernels/*.cu))
+CUDA_FOLDER := $(BUILD)/$(if $(NVRTC),nvrtc/)host/cuda
+CUDA_IMAGES := $(if $(NVRTC)$(NVCC),$(CUDA_SOURCES:host/cuda/%.cu=$(CUDA_FOLDER)/%.fatbin))
 # The last of them also as PTX.
 CUDA_TARGETS := $(foreach a,$(CUDA_ARCHS),-gencode \
 	arch=compute_$(a)$(comma)code=[sm_$(a)$(if $(filter $(a),$(lastword $(CUDA_ARCHS))),$(comma)compute_$(a))])
@@ -145,13 +149,36 @@ $(BUILD)/accelhost-mpi.so: $(wildcard host/mpi/*.[ch]) host/comm/net/mpi.h host/
 		$(MPI_FLAGS)
 
 $(CUDA_OBJ): CFLAGS += -fPIC
-$(CUDA): $(CUDA_OBJ) $(BUILD)/host/cuda/images.o
+$(CUDA): $(CUDA_OBJ) $(CUDA_FOLDER)/images.o
 	$(call say,plugin $@)$(CC) $(CFLAGS) -shared -o $@ $^ -ldl -lpthread -lrt
 
-$(BUILD)/host/cuda/images.o: $(CUDA_IMAGES) scripts/cuda/images.sh
+$(CUDA_FOLDER)/images.o: $(CUDA_IMAGES) scripts/cuda/images.sh
 	@mkdir -p $(@D)
-	@scripts/cuda/images.sh "$(if $(NVCC),for $(CUDA_ARCHS:%=sm_%) by CUDA $(NVCC_VERSION))" $(CUDA_IMAGES) > $(@:.o=.S)
+	@scripts/cuda/images.sh "$(CUDA_ARCHS:%=sm_%)" "$(CUDA_VERSION)" "$(CUDA_DRIVER)" $(CUDA_IMAGES) > $(@:.o=.S)
 	$(call say,as $@)$(CC) -c -o $@ $(@:.o=.S)
+
+# What compiles the kernels, and the oldest driver that loads them: code by CUDA 13 needs a driver for CUDA 13, and
+# drivers before that for 12.4 do not read what is compressed for size.
+CUDA_VERSION = $(if $(NVRTC),12.9,$(if $(NVCC),$(NVCC_VERSION)))
+CUDA_DRIVER = $(if $(filter 12.%,$(CUDA_VERSION)),$(if $(NVRTC)$(NVCC_SMALL),12.4,12.0),$(basename $(CUDA_VERSION)).0)
+
+.PHONY: cuda
+cuda: ## the plugin with kernels for every card, by CUDA 12's compiler from PyPI: drivers from 550 on load them
+	@scripts/cuda/wheels.sh build-nvrtc
+	@rm -f $(CUDA)
+	@$(MAKE) --no-print-directory $(JOBS) NVRTC=build-nvrtc $(CUDA)
+
+$(BUILD)/nvrtc/compile: scripts/cuda/nvrtc.c
+	@mkdir -p $(@D)
+	$(call say,ld $@)$(CC) -D_GNU_SOURCE -std=c11 -O1 $(WARN) -o $@ $< -ldl
+
+$(BUILD)/nvrtc/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu $(BUILD)/nvrtc/compile \
+		$(wildcard host/cuda/kernels/*.h host/cuda/kernels/*.cuh) host/base/dtype.h \
+		host/base/special_series.h host/optim/scalars.h
+	@mkdir -p $(@D)
+	$(call say,nvrtc $<)LD_LIBRARY_PATH=$(NVRTC)/nvidia/cuda_nvrtc/lib:$(NVRTC)/nvidia/nvfatbin/lib \
+		$(BUILD)/nvrtc/compile $@ $< "$(CUDA_ARCHS)" -std=c++17 -fmad=false --diag-suppress=186 -default-device \
+		-Ihost -I$(NVRTC)/nvidia/cuda_runtime/include
 
 # A section of the object is the image, so that a compiler's cache, which knows -c, serves here too. Sums of products
 # are what the source says (CFLAGS): no multiply-add unless it asks for one. Warning 186: templates compare unsigned
@@ -160,7 +187,7 @@ NVCC_SMALL = $(if $(shell $(NVCC) --help | grep compress-mode),-compress-mode si
 NVCC_VERSION = $(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 $(BUILD)/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu
 	@mkdir -p $(@D)
-	$(call say,nvcc $<)$(filter ccache,$(CC)) $(NVCC) -std=c++17 -O3 -fmad=false -Werror all-warnings \
+	$(call say,nvcc $<)$(filter ccache,$(CC)) $(NVCC) -std=c++17 -O3 -fmad=false $(if $(WERROR),-Werror all-warnings) \
 		-diag-suppress 186 $(NVCC_SMALL) $(NVCCFLAGS) -Ihost $(CUDA_TARGETS) -MMD -MP -MF $(@:.fatbin=.nv.d) -MT $@ \
 		-c -o $(@:.fatbin=.nv.o) $<
 	@objcopy -O binary --only-section=.nv_fatbin --set-section-flags .nv_fatbin=alloc $(@:.fatbin=.nv.o) $@

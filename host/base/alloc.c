@@ -19,7 +19,7 @@ struct free_block {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct free_block *cache[CLASS_COUNT];
 static struct ah_memory_stats stats;
-static void (*pressure_collect)(void *);
+static bool (*pressure_collect)(void *);
 static void *pressure_context;
 
 static int class_of(size_t bytes, size_t *rounded)
@@ -100,6 +100,7 @@ static void *take(int class, size_t bytes, size_t rounded)
         block = system_alloc(bytes, rounded);
         stats.system_calls++;
         if (!block) {
+            stats.retries++;
             trim_locked();
             block = system_alloc(bytes, rounded);
         }
@@ -114,6 +115,13 @@ static void *take(int class, size_t bytes, size_t rounded)
     return block;
 }
 
+static void count_failure(void)
+{
+    pthread_mutex_lock(&lock);
+    stats.ooms++;
+    pthread_mutex_unlock(&lock);
+}
+
 int ah_block_alloc(size_t bytes, void **out)
 {
     if (bytes > ((size_t)1 << 45))
@@ -123,6 +131,8 @@ int ah_block_alloc(size_t bytes, void **out)
     *out = take(class, bytes, rounded);
     if (!*out && ah_block_relieve())
         *out = take(class, bytes, rounded);
+    if (!*out)
+        count_failure();
     if (!*out)
         return ah_fail(AH_ENOMEM, "out of memory: %zu bytes asked for, %.1f MiB live, %.1f MiB cached", bytes,
                        (double)stats.live / 1048576, (double)stats.cached / 1048576);
@@ -163,7 +173,7 @@ struct ah_memory_stats ah_memory_stats(void)
     return copy;
 }
 
-void ah_block_on_pressure(void (*collect)(void *context), void *context)
+void ah_block_on_pressure(bool (*collect)(void *context), void *context)
 {
     pressure_collect = collect;
     pressure_context = context;
@@ -171,7 +181,5 @@ void ah_block_on_pressure(void (*collect)(void *context), void *context)
 
 bool ah_block_relieve(void)
 {
-    if (pressure_collect)
-        pressure_collect(pressure_context);
-    return pressure_collect != NULL;
+    return pressure_collect && pressure_collect(pressure_context);
 }

@@ -29,6 +29,8 @@ struct ah_memory_stats {
     size_t cached;          /* bytes in freed blocks kept for reuse */
     uint64_t allocations;   /* blocks handed out so far */
     uint64_t system_calls;  /* of these, how many asked the system for memory */
+    uint64_t retries;       /* requests that the system refused until cached or collectable memory was freed */
+    uint64_t ooms;          /* requests that failed */
 };
 
 /* Get a block of at least `bytes` (0 gives a valid pointer). On exhaustion the cache is dropped and the request
@@ -47,10 +49,11 @@ void ah_block_trim(void);
 /* The counts at this moment; the high-water mark is since the start. */
 struct ah_memory_stats ah_memory_stats(void);
 
-/* Called (if set) before AH_ENOMEM is reported, to free what a collector still holds; the binding sets it. */
-void ah_block_on_pressure(void (*collect)(void *context), void *context);
+/* Called (if set) before AH_ENOMEM is reported, to free what a collector still holds; the binding sets it. It returns
+ * false when it cannot collect, as on a thread that Lua does not run on. */
+void ah_block_on_pressure(bool (*collect)(void *context), void *context);
 
-/* Call it now, for an allocator of other memory that has run out; false when none is set. */
+/* Call it now, for an allocator of other memory that has run out; false when none is set or nothing was collected. */
 bool ah_block_relieve(void);
 
 #endif

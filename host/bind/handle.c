@@ -13,7 +13,8 @@ enum { STATES = 64 };
 static const void *metatable, *metatables[STATES];
 static char metatable_key, methods_key, shared_key;
 
-enum { SMALL_HEAP_KB = 8192 };
+enum { SMALL_HEAP_KB = 8192, DEVICES = 16 };
+#define MIB ((size_t)1 << 20)
 
 static struct {
     size_t live;      /* bytes counted by handles that exist */
@@ -23,6 +24,51 @@ static struct {
     int collects; /* since `since` */
     bool stress;
 } account = {.scale = 1};
+
+/* Of a device that reports its free memory: what lives there is no measure for what may be left to the collector. */
+static struct device_account {
+    struct ah_device *device;
+    size_t debt;
+    size_t limit; /* of the debt inside ops, as of the last look at the free memory; 0: not looked since a collect */
+} device_accounts[DEVICES];
+static int device_count;
+
+static struct device_account *find_device(struct ah_device *device)
+{
+    if (device == &ah_cpu || !device->type->memory_info)
+        return NULL;
+    for (int i = 0; i < device_count; i++)
+        if (device_accounts[i].device == device)
+            return &device_accounts[i];
+    if (device_count == DEVICES)
+        return NULL;
+    device_accounts[device_count].device = device;
+    return &device_accounts[device_count++];
+}
+
+/* The allocator's free blocks are as good as what the driver has. */
+static size_t device_limit(struct ah_device *device)
+{
+    size_t available = 0, total = 0, pinned = 0;
+    struct ah_memory_stats stats = {0};
+    if (device->type->memory_info(device, &available, &total, &pinned) < 0)
+        return SIZE_MAX;
+    device->type->memory_stats(device, &stats);
+    available += stats.cached;
+    double limit = available / 10 > 64 * MIB ? (double)(available / 10) : 64.0 * MIB;
+    limit = limit * account.scale < (double)available / 2 ? limit * account.scale : (double)available / 2;
+    return limit > 8.0 * MIB ? (size_t)limit : 8 * MIB;
+}
+
+static bool is_device_due(struct device_account *of, size_t threshold)
+{
+    if (threshold)
+        return (double)of->debt > (double)threshold * account.scale;
+    if (of->debt <= of->limit)
+        return false;
+    of->limit = device_limit(of->device);
+    return of->debt > of->limit;
+}
 
 void ah_set_collect_stress(bool on)
 {
@@ -43,6 +89,8 @@ static void collect(lua_State *L)
     lua_gc(L, LUA_GCCOLLECT, 0);
     int64_t end = thread_ns();
     account.debt = 0;
+    for (int i = 0; i < device_count; i++)
+        device_accounts[i].debt = device_accounts[i].limit = 0;
     account.spent += end - begin;
     if (++account.collects < 16)
         return;
@@ -58,21 +106,22 @@ static void collect(lua_State *L)
 
 void ah_collect_if_due(lua_State *L, size_t threshold)
 {
-    if (!threshold) {
-        threshold = 64 << 20;
-        if (account.live / 2 > threshold)
-            threshold = account.live / 2;
-    }
-    if (account.stress || (double)account.debt > (double)threshold * account.scale)
+    size_t of_host = threshold ? threshold : account.live / 2 > 64 * MIB ? account.live / 2 : 64 * MIB;
+    bool due = account.stress || (double)account.debt > (double)of_host * account.scale;
+    for (int i = 0; !due && i < device_count; i++)
+        due = is_device_due(&device_accounts[i], threshold);
+    if (due)
         collect(L);
 }
 
 static lua_State *entered;
+static _Thread_local bool here; /* this thread has set `entered` */
 
 lua_State *ah_enter(lua_State *L)
 {
     lua_State *outer = entered;
     entered = L;
+    here = true;
     return outer;
 }
 
@@ -86,10 +135,12 @@ lua_State *ah_entered(void)
     return entered;
 }
 
-static void collect_under_pressure(void *context)
+static bool collect_under_pressure(void *context)
 {
-    if (entered)
-        collect(entered);
+    if (!here || !entered)
+        return false;
+    collect(entered);
+    return true;
 }
 
 static bool is_metatable(const void *found)
@@ -154,10 +205,13 @@ static void push(lua_State *L, struct ah_tensor *tensor, bool fresh)
     struct ah_handle *handle = lua_newuserdata(L, sizeof *handle);
     handle->tensor = tensor;
     handle->counted = 0;
+    handle->on_device = false;
     if (fresh || atomic_load_explicit(&tensor->storage->refs, memory_order_relaxed) == 1) {
+        struct device_account *of = find_device(tensor->storage->device);
         handle->counted = tensor->storage->nbytes;
-        account.live += handle->counted;
-        account.debt += handle->counted;
+        handle->on_device = of != NULL;
+        account.live += of ? 0 : handle->counted;
+        *(of ? &of->debt : &account.debt) += handle->counted;
     }
     lua_pushlightuserdata(L, &metatable_key);
     lua_rawget(L, LUA_REGISTRYINDEX);
@@ -221,7 +275,7 @@ static void drop(lua_State *L, struct ah_handle *handle)
     struct ah_tensor *tensor = handle->tensor;
     if (!tensor)
         return;
-    account.live -= handle->counted;
+    account.live -= handle->on_device ? 0 : handle->counted;
     handle->counted = 0;
     handle->tensor = NULL;
     if (tensor->shared_handle) {

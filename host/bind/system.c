@@ -36,8 +36,8 @@ static int cpu_count(lua_State *L)
     return 1;
 }
 
-/* memory_stats(device = "cpu") -> {live, peak, cached, allocations, system_calls} of a device, and {page_faults,
- * max_rss, rss} of this process, in bytes and counts */
+/* memory_stats(device = "cpu") -> {live, peak, cached, allocations, system_calls, retries, ooms} of a device, and
+ * {page_faults, max_rss, rss} of this process, in bytes and counts */
 static int memory_stats(lua_State *L)
 {
     struct ah_device *device = lua_isnoneornil(L, 1) ? &ah_cpu : ah_check_device(L, 1);
@@ -58,6 +58,8 @@ static int memory_stats(lua_State *L)
     ah_set_number(L, "cached", (double)stats.cached);
     ah_set_number(L, "allocations", (double)stats.allocations);
     ah_set_number(L, "system_calls", (double)stats.system_calls);
+    ah_set_number(L, "retries", (double)stats.retries);
+    ah_set_number(L, "ooms", (double)stats.ooms);
     ah_set_number(L, "page_faults", (double)(usage.ru_minflt + usage.ru_majflt));
     ah_set_number(L, "max_rss", (double)usage.ru_maxrss * 1024);
     ah_set_number(L, "rss", (double)resident * (double)sysconf(_SC_PAGESIZE));
@@ -207,7 +209,7 @@ int ah_open_system(lua_State *L)
         {"cpu_count", cpu_count, ""},
         {"isatty", is_a_terminal, "fd:i"},
         /* What a device and this process hold, in bytes and counts: {live, peak, cached, allocations,
-         * system_calls} of the device (default the CPU), {page_faults, max_rss, rss} of the process.
+         * system_calls, retries, ooms} of the device (default the CPU), {page_faults, max_rss, rss} of the process.
          *     accelhost.memory_stats().live > 0  --> true
          * @return table<string, number> */
         {"memory_stats", memory_stats, "device:D?"},

@@ -10,6 +10,7 @@ struct ah_cuda_block {
     CUdeviceptr at;
     size_t bytes;
     bool used, small;
+    bool hole; /* of the range: addresses without memory */
     bool watched; /* a graph has its address: giving it back is counted */
     uint64_t taken; /* the number of its last taking */
     struct ah_cuda_pool *pool; /* of a graph; NULL: everybody's */
@@ -24,6 +25,13 @@ struct ah_cuda_blocks {
     struct ah_cuda_block **at;
     size_t count, room;
 };
+
+/* Is it free for everybody? Not a NULL. */
+bool ah_cuda_block_is_spare(const struct ah_cuda_block *block);
+/* Cut a block behind `bytes`; what is cut off, its neighbour from now on, is returned. NULL: out of memory. */
+struct ah_cuda_block *ah_cuda_block_split(struct ah_cuda_block *block, size_t bytes);
+/* Join a block with the neighbour after it, which is no more. */
+void ah_cuda_block_join(struct ah_cuda_block *block);
 
 /* The place of the first block that is not before `block`. */
 size_t ah_cuda_blocks_place(const struct ah_cuda_blocks *list, const struct ah_cuda_block *block);

@@ -5,6 +5,12 @@ static _Thread_local CUcontext entered;
 
 int ah_cuda_enter(struct ah_cuda_device *cuda)
 {
+    AH_TRY(ah_cuda_check_lost());
+    return ah_cuda_make_current(cuda);
+}
+
+int ah_cuda_make_current(struct ah_cuda_device *cuda)
+{
     if (entered == cuda->context)
         return 0;
     AH_TRY(ah_cuda_check(ah_cuda.context_set(cuda->context), "%s: its context", cuda->device->name));

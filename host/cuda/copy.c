@@ -105,11 +105,27 @@ static int order(struct ah_cuda_device *first, struct ah_cuda_device *after)
     return ah_cuda_check(code, "%s: waiting for %s", after->device->name, first->device->name);
 }
 
+/* Have the device reach a peer's memory directly, once for each pair; where it cannot, copies go through the host. */
+static void reach(struct ah_cuda_device *device, struct ah_cuda_device *peer)
+{
+    int can = 0;
+    if (device->peers >> peer->ordinal & 1 || ah_cuda_enter(device) < 0)
+        return;
+    device->peers |= (uint32_t)1 << peer->ordinal;
+    if (ah_cuda.peer_possible(&can, device->handle, peer->handle) != CUDA_SUCCESS || !can)
+        return;
+    CUresult code = ah_cuda.peer_enable(peer->context, 0);
+    if (code == CUDA_SUCCESS || code == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+        ah_cuda_memory_share(peer->memory, device);
+}
+
 static int to_peer(struct ah_cuda_device *target, void *to, struct ah_cuda_device *source, const void *from,
                    size_t bytes)
 {
     for (int i = 0; i < 2; i++)
         AH_TRY(ah_cuda_capture_refuse(i ? target : source, "a copy between devices", "do it outside of the step"));
+    reach(source, target);
+    reach(target, source);
     AH_TRY(order(target, source));
     AH_TRY(ah_cuda_enter(source));
     AH_TRY(ah_cuda_check(ah_cuda.copy_to_peer(address(to), target->context, address(from), source->context, bytes,

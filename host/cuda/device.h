@@ -34,6 +34,7 @@ struct ah_cuda_device {
     int resident_blocks; /* blocks of 256 threads that it runs at once */
     int capability; /* 90 is 9.0 */
     bool slow_double; /* it computes doubles at less than half the rate of floats */
+    uint32_t peers; /* by ordinal: direct access to their memory was asked for (copy.c) */
     int shared_limit; /* bytes of shared memory that a block may ask for */
     struct ah_cuda_memory *memory;
     struct ah_cuda_pinned *pinned;
@@ -52,8 +53,11 @@ static inline struct ah_cuda_device *ah_cuda_state(const struct ah_device *devic
     return device->state;
 }
 
-/* Make its context this thread's; every function that calls the driver begins with it. */
+/* Make its context this thread's; every function that calls the driver begins with it. AH_ESTATE with the first
+ * failure's text once a context is lost. */
 int ah_cuda_enter(struct ah_cuda_device *cuda);
+/* The same, also for a lost context: for what closes, frees and aborts. */
+int ah_cuda_make_current(struct ah_cuda_device *cuda);
 /* This thread's calls are for none. */
 void ah_cuda_leave(void);
 

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,13 @@ static int opened;
 static char reason[512];
 static bool simulated;
 static int version;
+
+/* The failure by which a context was lost. */
+static struct {
+    pthread_mutex_t lock;
+    _Atomic bool known;
+    char text[1024];
+} loss = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const struct row {
     const char *symbol;
@@ -92,6 +100,24 @@ int ah_cuda_driver_version(void)
     return version;
 }
 
+/* After these, by cuda.h, each call for the context returns the same error until the process ends. */
+static bool is_loss(CUresult code)
+{
+    enum { CONTAINED = 226, TENSOR_MEMORY_LEAK = 721 }; /* of headers since 12.8 */
+    static const int losses[] = {
+        CUDA_ERROR_ECC_UNCORRECTABLE, CUDA_ERROR_NVLINK_UNCORRECTABLE, CONTAINED,
+        CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_TIMEOUT, CUDA_ERROR_CONTEXT_IS_DESTROYED,
+        CUDA_ERROR_ASSERT, CUDA_ERROR_HARDWARE_STACK_ERROR, CUDA_ERROR_ILLEGAL_INSTRUCTION,
+        CUDA_ERROR_MISALIGNED_ADDRESS, CUDA_ERROR_INVALID_ADDRESS_SPACE, CUDA_ERROR_INVALID_PC,
+        CUDA_ERROR_LAUNCH_FAILED, TENSOR_MEMORY_LEAK, CUDA_ERROR_MPS_CLIENT_TERMINATED,
+        CUDA_ERROR_EXTERNAL_DEVICE,
+    };
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++)
+        if ((int)code == losses[i])
+            return true;
+    return false;
+}
+
 static int status_of(CUresult code)
 {
     switch ((int)code) {
@@ -102,19 +128,34 @@ static int status_of(CUresult code)
     case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
         return AH_EINVAL;
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_LAUNCH_FAILED:
-        return AH_ESTATE;
     default:
         return AH_EIO;
     }
+}
+
+int ah_cuda_check_lost(void)
+{
+    return atomic_load_explicit(&loss.known, memory_order_acquire) ? ah_fail(AH_ESTATE, "%s", loss.text) : 0;
+}
+
+/* Keep the text of the first failure that loses a context; it stays the text of all that follow. */
+static int lose(const char *what, const char *text, const char *name)
+{
+    pthread_mutex_lock(&loss.lock);
+    if (!atomic_load_explicit(&loss.known, memory_order_relaxed)) {
+        snprintf(loss.text, sizeof loss.text,
+                 "%s: %s (%s); the device cannot be used any more: start the process again", what, text, name);
+        atomic_store_explicit(&loss.known, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&loss.lock);
+    return ah_cuda_check_lost();
 }
 
 int ah_cuda_check(CUresult code, const char *format, ...)
 {
     if (code == CUDA_SUCCESS)
         return 0;
+    AH_TRY(ah_cuda_check_lost());
     char what[512];
     va_list args;
     va_start(args, format);
@@ -125,5 +166,7 @@ int ah_cuda_check(CUresult code, const char *format, ...)
         ah_cuda.error_name(code, &name);
     if (ah_cuda.error_text)
         ah_cuda.error_text(code, &text);
-    return ah_fail(status_of(code), "%s: %s (%s)", what, text ? text : "unknown error", name ? name : "no name");
+    text = text ? text : "unknown error";
+    name = name ? name : "no name";
+    return is_loss(code) ? lose(what, text, name) : ah_fail(status_of(code), "%s: %s (%s)", what, text, name);
 }

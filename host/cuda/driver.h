@@ -25,17 +25,31 @@
     NAME(CUDA_ERROR_INVALID_IMAGE, 200)     \
     NAME(CUDA_ERROR_INVALID_CONTEXT, 201)   \
     NAME(CUDA_ERROR_NO_BINARY_FOR_GPU, 209) \
+    NAME(CUDA_ERROR_ECC_UNCORRECTABLE, 214) \
+    NAME(CUDA_ERROR_INVALID_PTX, 218)       \
+    NAME(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220) \
+    NAME(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222) \
     NAME(CUDA_ERROR_INVALID_HANDLE, 400)    \
     NAME(CUDA_ERROR_NOT_FOUND, 500)         \
     NAME(CUDA_ERROR_NOT_READY, 600)         \
     NAME(CUDA_ERROR_ILLEGAL_ADDRESS, 700)   \
     NAME(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701) \
+    NAME(CUDA_ERROR_LAUNCH_TIMEOUT, 702)    \
+    NAME(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704) \
+    NAME(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709) \
+    NAME(CUDA_ERROR_ASSERT, 710)            \
+    NAME(CUDA_ERROR_HARDWARE_STACK_ERROR, 714) \
+    NAME(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715) \
     NAME(CUDA_ERROR_MISALIGNED_ADDRESS, 716) \
+    NAME(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717) \
+    NAME(CUDA_ERROR_INVALID_PC, 718)        \
     NAME(CUDA_ERROR_LAUNCH_FAILED, 719)     \
     NAME(CUDA_ERROR_NOT_SUPPORTED, 801)     \
     NAME(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803) \
+    NAME(CUDA_ERROR_MPS_CLIENT_TERMINATED, 810) \
     NAME(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900) \
     NAME(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901) \
+    NAME(CUDA_ERROR_EXTERNAL_DEVICE, 911)   \
     NAME(CUDA_ERROR_UNKNOWN, 999)           \
     NAME(CU_STREAM_DEFAULT, 0)              \
     NAME(CU_STREAM_NON_BLOCKING, 1)         \
@@ -67,6 +81,11 @@
     NAME(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 82) \
     NAME(CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, 87) \
     NAME(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97) \
+    NAME(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 102) \
+    NAME(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 110) \
+    NAME(CU_MEM_ALLOCATION_TYPE_PINNED, 1)  \
+    NAME(CU_MEM_LOCATION_TYPE_DEVICE, 1)    \
+    NAME(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3) \
     NAME(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, 1) \
     NAME(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 3) \
     NAME(CU_FUNC_ATTRIBUTE_NUM_REGS, 4)     \
@@ -80,6 +99,7 @@ typedef int CUfunction_attribute;
 typedef int CUstreamCaptureMode;
 typedef int CUstreamCaptureStatus;
 typedef unsigned long long CUdeviceptr;
+typedef unsigned long long CUmemGenericAllocationHandle;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
@@ -90,6 +110,24 @@ typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUuuid_st {
     char bytes[16];
 } CUuuid;
+
+typedef struct CUmemLocation_st {
+    int type, id;
+} CUmemLocation;
+typedef struct CUmemAllocationProp_st {
+    int type, requestedHandleTypes;
+    CUmemLocation location;
+    void *win32HandleMetaData;
+    struct {
+        unsigned char compressionType, gpuDirectRDMACapable;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } allocFlags;
+} CUmemAllocationProp;
+typedef struct CUmemAccessDesc_st {
+    CUmemLocation location;
+    int flags;
+} CUmemAccessDesc;
 
 enum {
 #define NAME(name, value) name = value,
@@ -111,6 +149,9 @@ extern struct ah_cuda_driver ah_cuda;
  * missing. Any thread. */
 int ah_cuda_driver_open(void);
 
+/* The version of CUDA that counts as the toolkit of the simulated GPU's kernels. */
+enum { AH_CUDA_SIMULATED_TOOLKIT = 13000 };
+
 /* Is it the simulated GPU? */
 bool ah_cuda_is_simulated(void);
 
@@ -118,7 +159,11 @@ bool ah_cuda_is_simulated(void);
 int ah_cuda_driver_version(void);
 
 /* 0, or a failure's text from a driver's code: "WHAT: out of memory (CUDA_ERROR_OUT_OF_MEMORY)". The status is
- * AH_ENOMEM for memory, AH_ESTATE for what breaks the context, AH_EINVAL where no device can be used, else AH_EIO. */
+ * AH_ENOMEM for memory, AH_ESTATE for what breaks the context, AH_EINVAL where no device can be used, else AH_EIO. Once
+ * a context is lost, every failure has the text of the first. Any thread. */
 int ah_cuda_check(CUresult code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* 0, or AH_ESTATE with the text of the failure by which a context was lost. Any thread. */
+int ah_cuda_check_lost(void);
 
 #endif

@@ -137,7 +137,7 @@ static int add(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
         return ah_fail(AH_ENOMEM, "out of memory");
     }
     slot->bytes = bytes;
-    int status = ah_cuda_memory_take(cuda->memory, bytes, &slot->at);
+    int status = ah_cuda_memory_take_uncollected(cuda->memory, bytes, &slot->at); /* a release takes `lock` */
     if (status == 0)
         status = ah_cuda_memory_used_on(cuda->memory, slot->at, cuda->copy);
     if (status == 0)
@@ -153,7 +153,7 @@ static int add(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
     return 0;
 }
 
-static int take(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
+static int try_take(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
 {
     int status = 0;
     pthread_mutex_lock(&feed->lock);
@@ -174,6 +174,12 @@ static int take(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
     pthread_mutex_unlock(&feed->lock);
     *out = slot;
     return status;
+}
+
+static int take(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
+{
+    int status = try_take(feed, bytes, out);
+    return status == AH_ENOMEM && ah_block_relieve() ? try_take(feed, bytes, out) : status;
 }
 
 /* From pageable memory, through pinned blocks. */
@@ -253,7 +259,7 @@ const struct ah_feed_functions ah_cuda_feed_functions = {
 
 void ah_cuda_feed_trim(struct ah_cuda_feed *feed)
 {
-    if (ah_cuda_enter(feed->cuda) < 0 || mark_dropped(feed) < 0)
+    if (ah_cuda_make_current(feed->cuda) < 0 || mark_dropped(feed) < 0)
         return;
     pthread_mutex_lock(&feed->lock);
     for (size_t i = 0; i < feed->count; i++)

@@ -21,6 +21,27 @@ static struct loaded {
 } loaded[FILES * AH_CUDA_DEVICES];
 static int loaded_count;
 
+/* Report a failed load: a remedy where the image is not one for this card or this driver. */
+static int check_load(const struct ah_cuda_device *cuda, const char *file, CUresult code)
+{
+    const char *name = cuda->device->name;
+    int driver = ah_cuda_driver_version();
+    switch ((int)code) {
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+        return ah_cuda_check(code, "%s: the kernels (%s) do not fit this card of capability %d.%d: build them for it "
+                             "(make CUDA_ARCHS=%d)", name, ah_cuda_images_for, cuda->capability / 10,
+                             cuda->capability % 10, cuda->capability);
+    case CUDA_ERROR_INVALID_IMAGE:
+    case CUDA_ERROR_INVALID_PTX:
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+        return ah_cuda_check(code, "%s: the kernels (%s) cannot be loaded by this driver for CUDA %d.%d: update it, or "
+                             "build them for this card (make CUDA_ARCHS=%d) by a toolkit no newer than the driver",
+                             name, ah_cuda_images_for, driver / 1000, driver % 1000 / 10, cuda->capability);
+    default:
+        return ah_cuda_check(code, "%s: loading the kernels of %s", name, file);
+    }
+}
+
 static int load(struct ah_cuda_device *cuda, const char *file, CUmodule *out)
 {
     for (int i = 0; i < loaded_count; i++) {
@@ -39,13 +60,7 @@ static int load(struct ah_cuda_device *cuda, const char *file, CUmodule *out)
                        "(build it again where CUDA's toolkit is)", name);
     if (loaded_count == (int)(sizeof loaded / sizeof loaded[0]))
         return ah_fail(AH_ESTATE, "%s: more than %d files of kernels", name, FILES);
-    CUstreamCaptureMode mode = ah_cuda_relax();
-    CUresult code = ah_cuda.module_load(out, image);
-    ah_cuda_tighten(mode);
-    if (code == CUDA_ERROR_NO_BINARY_FOR_GPU)
-        return ah_cuda_check(code, "%s: the kernels (%s) do not fit this card of capability %d.%d", name,
-                             ah_cuda_images_for, cuda->capability / 10, cuda->capability % 10);
-    AH_TRY(ah_cuda_check(code, "%s: loading the kernels of %s", name, file));
+    AH_TRY(check_load(cuda, file, ah_cuda.module_load(out, image)));
     loaded[loaded_count++] = (struct loaded){file, cuda->ordinal, *out};
     return 0;
 }
@@ -53,14 +68,19 @@ static int load(struct ah_cuda_device *cuda, const char *file, CUmodule *out)
 static int find(struct ah_cuda_device *cuda, struct ah_cuda_kernel *kernel, const char *who)
 {
     CUmodule module;
-    AH_TRY(load(cuda, kernel->file, &module));
-    if (!kernel->known) {
+    /* Lazy loading brings a function's code to the device when it is asked for, which a capture forbids as well. */
+    CUstreamCaptureMode mode = ah_cuda_relax();
+    int status = load(cuda, kernel->file, &module);
+    if (status == 0)
+        status = ah_cuda_check(ah_cuda.module_function(&kernel->on[cuda->ordinal], module, kernel->name),
+                               "%s: %s: kernel %s", cuda->device->name, who, kernel->name);
+    ah_cuda_tighten(mode);
+    if (status == 0 && !kernel->known) {
         kernel->known = true;
         kernel->next = known;
         known = kernel;
     }
-    return ah_cuda_check(ah_cuda.module_function(&kernel->on[cuda->ordinal], module, kernel->name), "%s: %s: kernel %s",
-                         cuda->device->name, who, kernel->name);
+    return status;
 }
 
 void ah_cuda_launch_forget(const struct ah_cuda_device *cuda)

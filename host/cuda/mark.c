@@ -28,7 +28,7 @@ static int open_mark(struct ah_device *device, bool timed, struct ah_mark **out)
 
 static void close_mark(struct ah_mark *mark)
 {
-    if (ah_cuda_enter(mark->cuda) == 0)
+    if (ah_cuda_make_current(mark->cuda) == 0)
         ah_cuda.event_destroy(mark->event);
     free(mark);
 }

@@ -8,10 +8,11 @@
 #include <string.h>
 
 #include "cuda/memory_state.h"
+#include "cuda/range.h"
 
 #define MIB ((size_t)1 << 20)
 
-enum { ROUND = 512, AFTER_DEAD = 64, TOLD = 6 };
+enum { ROUND = 512, AFTER_DEAD = 64 };
 
 static struct ah_cuda_block **bucket_of(struct ah_cuda_memory *memory, CUdeviceptr at)
 {
@@ -97,39 +98,24 @@ static void free_segment(struct ah_cuda_memory *memory, struct ah_cuda_block *bl
     free(block);
 }
 
-/* Join a free block with its neighbour `after`. */
-static void join(struct ah_cuda_block *block, struct ah_cuda_block *after)
-{
-    block->bytes += after->bytes;
-    block->after = after->after;
-    if (block->after)
-        block->after->before = block;
-    free(after);
-}
-
-static void remove_spare(struct ah_cuda_memory *memory, struct ah_cuda_block *block)
+void ah_cuda_memory_remove_spare(struct ah_cuda_memory *memory, struct ah_cuda_block *block)
 {
     struct ah_cuda_blocks *list = list_of(memory, block);
     ah_cuda_blocks_take_out(list, ah_cuda_blocks_place(list, block));
 }
 
-static bool is_spare(const struct ah_cuda_block *block)
-{
-    return block && !block->used && block->streams == 0;
-}
-
 /* An unused block becomes free for everybody. Its list has room: a place for each block there is (make_room at its
  * birth and at each cut). */
-static void add_spare(struct ah_cuda_memory *memory, struct ah_cuda_block *block)
+void ah_cuda_memory_add_spare(struct ah_cuda_memory *memory, struct ah_cuda_block *block)
 {
-    if (is_spare(block->after)) {
-        remove_spare(memory, block->after);
-        join(block, block->after);
+    if (ah_cuda_block_is_spare(block->after)) {
+        ah_cuda_memory_remove_spare(memory, block->after);
+        ah_cuda_block_join(block);
     }
-    if (is_spare(block->before)) {
-        remove_spare(memory, block->before);
+    if (ah_cuda_block_is_spare(block->before)) {
+        ah_cuda_memory_remove_spare(memory, block->before);
         block = block->before;
-        join(block, block->after);
+        ah_cuda_block_join(block);
     }
     struct ah_cuda_blocks *list = list_of(memory, block);
     if (ah_cuda_blocks_room(list) == 0)
@@ -142,20 +128,14 @@ static void cut(struct ah_cuda_memory *memory, struct ah_cuda_block *block, size
     size_t rest = block->bytes - bytes;
     if (block->small ? rest < ROUND : rest <= MIB)
         return;
-    struct ah_cuda_block *after = calloc(1, sizeof *after);
+    struct ah_cuda_block *after = ah_cuda_block_split(block, bytes);
     if (!after)
         return;
-    *after = (struct ah_cuda_block){.at = block->at + bytes, .bytes = rest, .small = block->small, .pool = block->pool,
-                                    .before = block, .after = block->after};
-    if (after->after)
-        after->after->before = after;
-    block->after = after;
-    block->bytes = bytes;
     struct ah_cuda_blocks *list = list_of(memory, after);
     if (ah_cuda_blocks_room(list) == 0)
         ah_cuda_blocks_insert(list, ah_cuda_blocks_place(list, after), after);
     else
-        join(block, after);
+        ah_cuda_block_join(block);
 }
 
 /* Blocks that another stream has used. */
@@ -178,23 +158,31 @@ void ah_cuda_memory_wait(struct ah_cuda_memory *memory, struct ah_cuda_block *bl
         memory->waiting.at[memory->waiting.count++] = block;
 }
 
-static void collect_waiting(struct ah_cuda_memory *memory, bool wait)
+/* Which blocks are looked at: those released first, up to one that is not through (streams mostly end in that order);
+ * all; all, and waited for. */
+enum waiting { FIRST, ALL, WAIT };
+
+/* Blocks that other streams are through with become free; false when none has. */
+static bool collect_waiting(struct ah_cuda_memory *memory, enum waiting how)
 {
-    size_t kept = 0;
-    for (size_t i = 0; i < memory->waiting.count; i++) {
+    size_t kept = 0, i = 0, count = memory->waiting.count;
+    for (; i < count && (how != FIRST || kept == 0); i++) {
         struct ah_cuda_block *block = memory->waiting.at[i];
         bool through = true;
         for (int k = 0; through && k < block->streams; k++)
-            through = (wait ? ah_cuda.event_synchronise(block->event[k])
-                            : ah_cuda.event_query(block->event[k])) == CUDA_SUCCESS;
+            through = (how == WAIT ? ah_cuda.event_synchronise(block->event[k])
+                                   : ah_cuda.event_query(block->event[k])) == CUDA_SUCCESS;
         if (through) {
             forget_streams(block);
-            add_spare(memory, block);
+            ah_cuda_memory_add_spare(memory, block);
         } else {
             memory->waiting.at[kept++] = block;
         }
     }
-    memory->waiting.count = kept;
+    if (i > kept)
+        memmove(memory->waiting.at + kept, memory->waiting.at + i, (count - i) * sizeof memory->waiting.at[0]);
+    memory->waiting.count = kept + count - i;
+    return i > kept;
 }
 
 /* Giving memory back to the driver. */
@@ -214,13 +202,13 @@ static void free_dead(struct ah_cuda_memory *memory)
 
 static void trim(struct ah_cuda_memory *memory)
 {
-    collect_waiting(memory, true);
+    collect_waiting(memory, WAIT);
     free_dead(memory);
     bool synchronised = false;
     for (int small = 0; small < 2; small++) {
         struct ah_cuda_blocks *list = &memory->spare[small];
         for (size_t i = list->count; i-- > 0;) {
-            if (list->at[i]->before || list->at[i]->after)
+            if (list->at[i]->before || list->at[i]->after || ah_cuda_range_has(memory->range, list->at[i]))
                 continue;
             if (!synchronised)
                 ah_cuda.stream_synchronise(memory->cuda->compute);
@@ -228,68 +216,7 @@ static void trim(struct ah_cuda_memory *memory)
             free_segment(memory, ah_cuda_blocks_take_out(list, i));
         }
     }
-}
-
-/* What lives, the sizes that take most first, as text. */
-
-struct size_count {
-    size_t bytes, count;
-};
-
-static int by_total(const void *a, const void *b)
-{
-    const struct size_count *x = a, *y = b;
-    size_t p = x->bytes * x->count, q = y->bytes * y->count;
-    return p < q ? 1 : p > q ? -1 : 0;
-}
-
-static const char *in_units(char *text, size_t room, size_t bytes)
-{
-    if (bytes < MIB)
-        snprintf(text, room, "%.4g KiB", (double)bytes / 1024);
-    else if (bytes < 1024 * MIB)
-        snprintf(text, room, "%.4g MiB", (double)bytes / (double)MIB);
-    else
-        snprintf(text, room, "%.4g GiB", (double)bytes / (double)(1024 * MIB));
-    return text;
-}
-
-static void tell_sizes(struct ah_cuda_memory *memory, char *text, size_t room)
-{
-    struct size_count sizes[256];
-    size_t count = 0;
-    for (int i = 0; i < AH_BLOCK_BUCKETS; i++) {
-        for (const struct ah_cuda_block *block = memory->used[i]; block; block = block->chain) {
-            size_t k = 0;
-            while (k < count && sizes[k].bytes != block->bytes)
-                k++;
-            if (k == count && count < sizeof sizes / sizeof sizes[0])
-                sizes[count++] = (struct size_count){block->bytes, 0};
-            if (k < count)
-                sizes[k].count++;
-        }
-    }
-    qsort(sizes, count, sizeof sizes[0], by_total);
-    size_t length = 0;
-    text[0] = '\0';
-    for (size_t k = 0; k < count && k < TOLD && length < room; k++) {
-        char size[32];
-        length += (size_t)snprintf(text + length, room - length, "%s%zu x %s", k ? ", " : "; most of it: ",
-                                   sizes[k].count, in_units(size, sizeof size, sizes[k].bytes));
-    }
-}
-
-static int out_of_memory(struct ah_cuda_memory *memory, size_t bytes)
-{
-    char asked[32], live[32], cached[32], left[32], all[32], sizes[256];
-    size_t available = 0, total = 0;
-    ah_cuda.memory_info(&available, &total);
-    tell_sizes(memory, sizes, sizeof sizes);
-    return ah_fail(AH_ENOMEM, "%s: out of memory: %s asked for, %s live, %s cached, %s of %s available%s",
-                   memory->cuda->device->name, in_units(asked, sizeof asked, bytes),
-                   in_units(live, sizeof live, memory->stats.live),
-                   in_units(cached, sizeof cached, memory->reserved - memory->stats.live),
-                   in_units(left, sizeof left, available), in_units(all, sizeof all, total), sizes);
+    ah_cuda_range_trim(memory);
 }
 
 /* Taking and giving. */
@@ -301,19 +228,31 @@ static int take_direct(struct ah_cuda_memory *memory, size_t bytes, struct ah_cu
     return new_segment(memory, bytes, out);
 }
 
+/* The smallest free block that fits; NULL when there is none. */
+static struct ah_cuda_block *find_spare(struct ah_cuda_memory *memory, struct ah_cuda_blocks *list, size_t bytes)
+{
+    struct ah_cuda_block wanted = {.bytes = bytes};
+    size_t place = ah_cuda_blocks_place(list, &wanted);
+    return place < list->count ? ah_cuda_blocks_take_out(list, place) : NULL;
+}
+
 static int take_cached(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool, size_t bytes,
                        struct ah_cuda_block **out)
 {
-    bool small = bytes <= MIB;
+    bool small = bytes <= MIB, ranged = !pool && !small && ah_cuda_range_grows(memory->range);
     struct ah_cuda_blocks *list = pool ? &pool->spare[small] : &memory->spare[small];
     if (!pool)
-        collect_waiting(memory, false);
-    struct ah_cuda_block wanted = {.bytes = bytes}, *block = NULL;
-    size_t place = ah_cuda_blocks_place(list, &wanted);
-    if (place < list->count) {
-        block = ah_cuda_blocks_take_out(list, place);
-    } else {
-        AH_TRY(new_segment(memory, segment_bytes(bytes), &block));
+        collect_waiting(memory, FIRST);
+    struct ah_cuda_block *block = find_spare(memory, list, bytes);
+    if (!block && !pool && collect_waiting(memory, ALL))
+        block = find_spare(memory, list, bytes);
+    if (!block && ranged && ah_cuda_range_grow(memory, bytes) == 0)
+        block = find_spare(memory, list, bytes);
+    if (!block) {
+        /* What is left of the driver's memory may be less than a piece of the range. */
+        ranged = ranged && ah_cuda_range_grows(memory->range);
+        size_t size = ranged ? (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB) : segment_bytes(bytes);
+        AH_TRY(new_segment(memory, size, &block));
         block->small = small;
         block->pool = pool;
     }
@@ -333,31 +272,69 @@ static struct ah_cuda_pool *own_pool(struct ah_cuda_memory *memory)
     return memory->pool && pthread_equal(memory->taker, pthread_self()) ? memory->pool : NULL;
 }
 
-int ah_cuda_memory_take(struct ah_cuda_memory *memory, size_t bytes, void **out)
+/* One try, under the lock, after the cache was given back to the driver if `trims`. */
+static int try_take(struct ah_cuda_memory *memory, size_t bytes, bool trims, struct ah_cuda_block **out)
+{
+    pthread_mutex_lock(&memory->lock);
+    if (trims && !memory->pool)
+        trim(memory);
+    int status = take(memory, own_pool(memory), bytes, out);
+    if (status == 0)
+        set_used(memory, *out);
+    pthread_mutex_unlock(&memory->lock);
+    return status;
+}
+
+static int fail_take(struct ah_cuda_memory *memory, size_t bytes)
+{
+    pthread_mutex_lock(&memory->lock);
+    memory->stats.ooms++;
+    int status = ah_cuda_memory_fail(memory, bytes);
+    pthread_mutex_unlock(&memory->lock);
+    return status;
+}
+
+/* While a graph is captured nothing is freed to make room. */
+static bool may_retry(struct ah_cuda_memory *memory)
+{
+    pthread_mutex_lock(&memory->lock);
+    bool may = !memory->pool;
+    memory->stats.retries += may;
+    pthread_mutex_unlock(&memory->lock);
+    return may;
+}
+
+static int take_block(struct ah_cuda_memory *memory, size_t bytes, bool collects, void **out)
 {
     if (bytes > SIZE_MAX / 2)
         return ah_fail(AH_ENOMEM, "%s: out of memory: %zu bytes asked for", memory->cuda->device->name, bytes);
     size_t asked = bytes ? (bytes + ROUND - 1) / ROUND * ROUND : ROUND;
     struct ah_cuda_block *block = NULL;
     AH_TRY(ah_cuda_enter(memory->cuda));
-    pthread_mutex_lock(&memory->lock);
-    struct ah_cuda_pool *pool = own_pool(memory);
-    int status = take(memory, pool, asked, &block);
-    if (status == AH_ENOMEM && !memory->pool) {
-        trim(memory);
-        status = take(memory, pool, asked, &block);
+    int status = try_take(memory, asked, false, &block);
+    if (status == AH_ENOMEM && may_retry(memory)) {
+        if (collects && ah_block_relieve())
+            status = try_take(memory, asked, false, &block);
+        if (status == AH_ENOMEM)
+            status = try_take(memory, asked, true, &block);
     }
-    if (status == AH_ENOMEM)
-        status = out_of_memory(memory, asked);
-    if (status == 0) {
-        set_used(memory, block);
-        *out = (void *)(uintptr_t)block->at;
-    }
-    pthread_mutex_unlock(&memory->lock);
-    if (status == 0 && memory->poison)
-        return ah_cuda_check(ah_cuda.fill_bytes(block->at, 0xff, asked, memory->cuda->compute), "%s: poisoning",
-                             memory->cuda->device->name);
-    return status;
+    if (status < 0)
+        return status == AH_ENOMEM ? fail_take(memory, asked) : status;
+    *out = (void *)(uintptr_t)block->at;
+    if (!memory->poison)
+        return 0;
+    return ah_cuda_check(ah_cuda.fill_bytes(block->at, 0xff, asked, memory->cuda->compute), "%s: poisoning",
+                         memory->cuda->device->name);
+}
+
+int ah_cuda_memory_take(struct ah_cuda_memory *memory, size_t bytes, void **out)
+{
+    return take_block(memory, bytes, true, out);
+}
+
+int ah_cuda_memory_take_uncollected(struct ah_cuda_memory *memory, size_t bytes, void **out)
+{
+    return take_block(memory, bytes, false, out);
 }
 
 void ah_cuda_memory_give(struct ah_cuda_memory *memory, void *address)
@@ -378,7 +355,7 @@ void ah_cuda_memory_give(struct ah_cuda_memory *memory, void *address)
         } else if (block->streams) {
             ah_cuda_memory_wait(memory, block);
         } else {
-            add_spare(memory, block);
+            ah_cuda_memory_add_spare(memory, block);
         }
     }
     pthread_mutex_unlock(&memory->lock);
@@ -401,6 +378,14 @@ int ah_cuda_memory_used_on(struct ah_cuda_memory *memory, const void *address, C
     return status;
 }
 
+void ah_cuda_memory_share(struct ah_cuda_memory *memory, const struct ah_cuda_device *peer)
+{
+    pthread_mutex_lock(&memory->lock);
+    if (memory->range)
+        ah_cuda_range_share(memory->range, peer);
+    pthread_mutex_unlock(&memory->lock);
+}
+
 void ah_cuda_memory_stats(struct ah_cuda_memory *memory, struct ah_memory_stats *stats)
 {
     pthread_mutex_lock(&memory->lock);
@@ -418,7 +403,7 @@ void ah_cuda_memory_reset_peak(struct ah_cuda_memory *memory)
 
 void ah_cuda_memory_trim(struct ah_cuda_memory *memory)
 {
-    if (ah_cuda_enter(memory->cuda) < 0)
+    if (ah_cuda_make_current(memory->cuda) < 0)
         return;
     pthread_mutex_lock(&memory->lock);
     if (!memory->pool)
@@ -430,8 +415,10 @@ int ah_cuda_memory_open(struct ah_cuda_memory **out, struct ah_cuda_device *cuda
 {
     const char *choice = getenv("ACCELHOST_CUDA_ALLOCATOR");
     bool direct = choice && !strcmp(choice, "driver"), poison = choice && !strcmp(choice, "poison");
-    if (choice && *choice && !direct && !poison)
-        return ah_fail(AH_EINVAL, "ACCELHOST_CUDA_ALLOCATOR: expected \"driver\", \"poison\" or nothing, got \"%s\"",
+    bool segments = choice && !strcmp(choice, "segments");
+    if (choice && *choice && !direct && !poison && !segments)
+        return ah_fail(AH_EINVAL,
+                       "ACCELHOST_CUDA_ALLOCATOR: expected \"driver\", \"poison\", \"segments\" or nothing, got \"%s\"",
                        choice);
     struct ah_cuda_memory *memory = calloc(1, sizeof *memory);
     if (!memory)
@@ -441,7 +428,7 @@ int ah_cuda_memory_open(struct ah_cuda_memory **out, struct ah_cuda_device *cuda
     memory->poison = poison;
     pthread_mutex_init(&memory->lock, NULL);
     *out = memory;
-    return 0;
+    return direct || segments ? 0 : ah_cuda_range_open(&memory->range, cuda);
 }
 
 void ah_cuda_memory_close(struct ah_cuda_memory *memory)
@@ -449,6 +436,7 @@ void ah_cuda_memory_close(struct ah_cuda_memory *memory)
     if (!memory)
         return;
     ah_cuda_memory_trim(memory);
+    ah_cuda_range_close(memory->range);
     struct ah_cuda_blocks *lists[] = {&memory->spare[0], &memory->spare[1], &memory->waiting, &memory->dead,
                                       &memory->later};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)

@@ -28,6 +28,7 @@ struct ah_cuda_pool {
 
 struct ah_cuda_memory {
     struct ah_cuda_device *cuda;
+    struct ah_cuda_range *range; /* where large blocks lie (range.h); NULL: in segments */
     pthread_mutex_t lock;
     bool direct;                    /* each block is the driver's */
     bool poison;                    /* each is 0xff when it is handed out */
@@ -46,6 +47,11 @@ struct ah_cuda_memory {
 
 /* Under the lock. The block in use that begins at an address, or NULL. */
 struct ah_cuda_block *ah_cuda_memory_find(struct ah_cuda_memory *memory, const void *address);
+/* An unused block becomes free for everybody, joined with free neighbours; a free one is taken out of its list. */
+void ah_cuda_memory_add_spare(struct ah_cuda_memory *memory, struct ah_cuda_block *block);
+void ah_cuda_memory_remove_spare(struct ah_cuda_memory *memory, struct ah_cuda_block *block);
+/* AH_ENOMEM with a text that tells what lives. */
+int ah_cuda_memory_fail(struct ah_cuda_memory *memory, size_t bytes);
 /* A released block that other streams used becomes free when they are through with it; one for which their places
  * cannot be noted stays away for good. */
 void ah_cuda_memory_wait(struct ah_cuda_memory *memory, struct ah_cuda_block *block);

@@ -1,6 +1,9 @@
 /* Opens NCCL. */
 #include "cuda/nccl.h"
 
+#include <pthread.h>
+#include <stdlib.h>
+
 #include "base/status.h"
 #include "cuda/library.h"
 
@@ -18,8 +21,17 @@ static struct ah_cuda_library library = {.title = "NCCL", .files = files, .symbo
                                          .count = sizeof symbols / sizeof symbols[0], .table = &table,
                                          .lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* NCCL would register the buffers of captured collectives with the other ranks, which takes one allocation for the
+ * whole of a buffer; those of the allocator's range (range.h) are many. */
+static void set_variable(void)
+{
+    setenv("NCCL_GRAPH_REGISTER", "0", 0);
+}
+
 int ah_nccl_open(const struct ah_nccl **out)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_variable);
     *out = &table;
     return ah_cuda_library_open(&library);
 }

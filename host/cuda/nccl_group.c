@@ -4,8 +4,10 @@
 #include "cuda/nccl_group.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/time.h"
 #include "comm/group/watch.h"
@@ -84,13 +86,37 @@ static int lane_available(void)
     return ah_nccl_open(&nccl);
 }
 
+/* A number of this host: of its kernel's start, which containers share. */
+static uint64_t host_number(void)
+{
+    char text[64] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (!file || !fgets(text, sizeof text, file))
+        gethostname(text, sizeof text - 1);
+    if (file)
+        fclose(file);
+    uint64_t number = 0xcbf29ce484222325u;
+    for (const char *at = text; *at; at++)
+        number = (number ^ (uint8_t)*at) * 0x100000001b3u;
+    return number;
+}
+
+/* As NCCL tells cards apart, by host and bus: slices of one card (MIG) have UUIDs of their own, and are one to it. */
 static int lane_card(struct ah_device *device, uint8_t card[AH_DEVICE_COMM_CARD])
 {
+    static const CUdevice_attribute where[] = {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+                                               CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID};
     const struct ah_nccl *nccl;
-    CUuuid uuid;
+    uint64_t words[2] = {host_number(), 0};
+    _Static_assert(sizeof words == AH_DEVICE_COMM_CARD, "a card is two words");
     AH_TRY(ah_nccl_open(&nccl));
-    AH_TRY(ah_cuda_check(ah_cuda.device_uuid(&uuid, ah_cuda_state(device)->handle), "%s: its number", device->name));
-    memcpy(card, &uuid, AH_DEVICE_COMM_CARD);
+    for (int i = 0; i < 3; i++) {
+        int value;
+        AH_TRY(ah_cuda_check(ah_cuda.device_attribute(&value, where[i], ah_cuda_state(device)->handle),
+                             "%s: its place on the bus", device->name));
+        words[1] = words[1] << 20 | (uint64_t)value;
+    }
+    memcpy(card, words, AH_DEVICE_COMM_CARD);
     return 0;
 }
 
@@ -318,14 +344,14 @@ static bool lane_ready(struct ah_work *work)
     struct nccl_work *own = (struct nccl_work *)work;
     if (own->captured)
         return !own->cuda->capturing; /* none can look at what does not run yet */
-    return own->end && ah_cuda_enter(own->cuda) == 0 && ah_cuda.event_query(own->end) == CUDA_SUCCESS;
+    return own->end && ah_cuda_make_current(own->cuda) == 0 && ah_cuda.event_query(own->end) == CUDA_SUCCESS;
 }
 
 /* A captured step has its own order; what was begun before it and is not through, the host waits for. */
 static int wait_for_end(struct nccl_work *own)
 {
     bool capturing = own->cuda->capturing != NULL;
-    if (!own->end || (own->captured && !capturing) || ah_cuda_enter(own->cuda) < 0)
+    if (!own->end || (own->captured && !capturing) || ah_cuda_make_current(own->cuda) < 0)
         return 0;
     if (capturing && !own->captured) {
         CUstreamCaptureMode before = ah_cuda_relax();

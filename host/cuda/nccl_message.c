@@ -34,7 +34,7 @@ int ah_nccl_mark(struct ah_message_request *mail)
 void ah_nccl_unmark(struct ah_message_request *mail)
 {
     struct mark *mark = mail->mark;
-    if (mark->end && ah_cuda_enter(mark->cuda) == 0)
+    if (mark->end && ah_cuda_make_current(mark->cuda) == 0)
         ah_cuda.stream_wait(mark->cuda->compute, mark->end, 0);
     if (mark->begin)
         ah_cuda.event_destroy(mark->begin);

@@ -109,7 +109,7 @@ static void pass(struct ah_nccl_lane *lane)
 static void look(struct ah_nccl_lane *lane)
 {
     pthread_mutex_lock(&lane->lock);
-    if (lane->comm && ah_cuda_enter(lane->cuda) == 0) {
+    if (lane->comm && ah_cuda_make_current(lane->cuda) == 0) {
         pass(lane);
         if (lane->count)
             examine(lane);
@@ -134,7 +134,7 @@ static void *watch(void *context)
         while (!lanes)
             pthread_cond_wait(&changed, &list_lock);
         for (struct ah_nccl_lane *lane = lanes; lane; lane = lane->next) {
-            if (!told && ah_cuda_enter(lane->cuda) == 0)
+            if (!told && ah_cuda_make_current(lane->cuda) == 0)
                 told = ah_cuda.capture_mode(&mode) == CUDA_SUCCESS;
             look(lane);
         }

@@ -24,10 +24,33 @@
 #include "ops/op.h"
 #include "ops/table_text.h"
 
+/* The release of the driver that begins a version of CUDA, as text. */
+static const char *release_of(int version)
+{
+    return version == 13000 ? "580 " : version == 12040 ? "550 " : version == 12000 ? "525 " : "";
+}
+
+/* Open the driver and check that it can load the kernels. AH_EINVAL. */
+static int open_usable_driver(void)
+{
+    AH_TRY(ah_cuda_driver_open());
+    bool simulated = ah_cuda_is_simulated();
+    int toolkit = simulated ? AH_CUDA_SIMULATED_TOOLKIT : ah_cuda_images_toolkit;
+    int needed = simulated ? AH_CUDA_SIMULATED_TOOLKIT : ah_cuda_images_driver;
+    int driver = ah_cuda_driver_version();
+    if (driver >= needed)
+        return 0;
+    return ah_fail(AH_EINVAL,
+                   "the kernels were built by CUDA %d.%d and need driver %s(CUDA %d.%d) or newer; this "
+                   "driver is for CUDA %d.%d: update it, or build the kernels by CUDA 12 (make cuda)",
+                   toolkit / 1000, toolkit % 1000 / 10, release_of(needed), needed / 1000, needed % 1000 / 10,
+                   driver / 1000, driver % 1000 / 10);
+}
+
 static int cuda_count(void)
 {
     int count = 0;
-    if (ah_cuda_driver_open() < 0 || ah_cuda_check(ah_cuda.device_count(&count), "counting devices") < 0)
+    if (open_usable_driver() < 0 || ah_cuda_check(ah_cuda.device_count(&count), "counting devices") < 0)
         return 0;
     return count < AH_CUDA_DEVICES ? count : AH_CUDA_DEVICES;
 }
@@ -35,7 +58,7 @@ static int cuda_count(void)
 static const char *cuda_missing(void)
 {
     int count;
-    if (ah_cuda_driver_open() < 0 || ah_cuda_check(ah_cuda.device_count(&count), "counting devices") < 0)
+    if (open_usable_driver() < 0 || ah_cuda_check(ah_cuda.device_count(&count), "counting devices") < 0)
         return ah_error_text();
     return count ? NULL : "the driver sees no device (is CUDA_VISIBLE_DEVICES empty?)";
 }
@@ -74,7 +97,7 @@ static void cuda_close(struct ah_device *device)
     struct ah_cuda_device *cuda = device->state;
     if (!cuda)
         return;
-    if (cuda->context && ah_cuda_enter(cuda) == 0) {
+    if (cuda->context && ah_cuda_make_current(cuda) == 0) {
         ah_cuda_close_lanes(cuda);
         if (cuda->compute)
             ah_cuda.stream_synchronise(cuda->compute);
@@ -142,7 +165,8 @@ static int cuda_open(struct ah_device *device)
     cuda->ordinal = device->index;
     cuda->waits = waits && !strcmp(waits, "1");
     device->state = cuda;
-    int status = open_state(cuda);
+    int status = open_usable_driver();
+    status = status < 0 ? status : open_state(cuda);
     if (status < 0) {
         cuda_close(device);
         return status;
@@ -186,7 +210,10 @@ static int cuda_memory_info(struct ah_device *device, size_t *available, size_t 
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     AH_TRY(ah_cuda_enter(cuda));
     *pinned = ah_cuda_pinned_bytes(cuda->pinned);
-    return ah_cuda_check(ah_cuda.memory_info(available, total), "%s: its memory", device->name);
+    CUstreamCaptureMode mode = ah_cuda_relax();
+    CUresult code = ah_cuda.memory_info(available, total);
+    ah_cuda_tighten(mode);
+    return ah_cuda_check(code, "%s: its memory", device->name);
 }
 
 extern const struct ah_device_type ah_device_plugin;
@@ -200,6 +227,7 @@ const struct ah_device_type ah_device_plugin = {
     .open = cuda_open,
     .close = cuda_close,
     .allocate = cuda_allocate,
+    .collects = true,
     .release = cuda_release,
     .copy = ah_cuda_copy,
     .fill = ah_cuda_fill,

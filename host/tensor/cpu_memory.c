@@ -93,6 +93,7 @@ static void trim(struct ah_device *device)
 
 static const struct ah_device_type type = {
     .abi = AH_DEVICE_ABI,
+    .collects = true,
     .name = "cpu",
     .count = count,
     .open = open,

@@ -286,8 +286,7 @@ void ah_device_seed_type(const char *name, uint64_t seed)
 int ah_device_allocate(struct ah_device *device, size_t bytes, void **out)
 {
     int status = device->type->allocate(device, bytes, out);
-    /* The CPU's allocator has tried that itself. */
-    if (status == AH_ENOMEM && device != &ah_cpu && ah_block_relieve())
+    if (status == AH_ENOMEM && !device->type->collects && ah_block_relieve())
         status = device->type->allocate(device, bytes, out);
     return status;
 }

@@ -119,6 +119,7 @@ struct ah_device_type {
 
     /* Blocks are aligned to 64 bytes at least and not cleared; `bytes` may be 0. AH_ENOMEM. */
     int (*allocate)(struct ah_device *device, size_t bytes, void **out);
+    bool collects; /* allocate has run Lua's collector (ah_block_relieve) before it fails */
     void (*release)(struct ah_device *device, void *block, size_t bytes);
 
     /* Copy between two devices, one of them this one, the other of this type or the CPU. On `stream`, a queue that only

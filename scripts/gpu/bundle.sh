@@ -40,13 +40,15 @@ bundle=$build/bundle
 rm -rf "$bundle"
 mkdir -p "$bundle"
 echo "$build" >"$tree/build-folder"
+kernels=$(strings "$build/accelhost-cuda.so" | sed -n 's/^for\( sm_.* by CUDA .*\)/\1/p')
 tar -C "$stage" --owner=0 --group=0 -c tree | gzip >"$bundle/files.tar.gz"
 install -m 755 scripts/gpu/start.sh "$bundle/gpu-checks"
 cat >"$bundle/README" <<END
 accelhost for a machine with a CUDA card: ./gpu-checks builds what must be built, runs the specs, compute-sanitizer and
-the benches within 8 minutes (SECONDS_IN_ALL=480) and ends with a table of goals. It needs a driver for CUDA 12 or
-later, cuBLASLt and, for convolutions, cuDNN 9 (the toolkit's or those of PyTorch's packages), and glibc 2.35; nvcc only
-for a card that these kernels were not built for. Results go to \$OUT, or to results here.
+the benches within 8 minutes (SECONDS_IN_ALL=480) and ends with a table of goals. Its kernels are for$kernels: those
+by CUDA 13 need driver 580 or newer, those by CUDA 12 driver 550, and where they do not load nvcc builds them again. It
+needs cuBLASLt and, for convolutions, cuDNN 9 (the toolkit's or those of PyTorch's packages), and glibc
+2.35. Results go to \$OUT, or to results here.
 END
 size=$(du -sk "$bundle" | cut -f 1)
 [ "$size" -le $((limit * 1000)) ] || { echo "gpu-bundle: $bundle has $size KB, more than $limit MB" >&2; exit 1; }

@@ -1,21 +1,30 @@
 #!/bin/sh
-# Build the plugin's kernels for the card that is here, where they are not built for it yet and nvcc is there; needs no
-# make. usage: images.sh BUILD CAPABILITY      CAPABILITY: as nvidia-smi tells it, 9.0
+# Build the plugin's kernels for the card that is here, where an op cannot be computed with those that came along, or
+# the driver would have to compile them, and nvcc is there; needs no make.
+# usage: images.sh BUILD CAPABILITY      CAPABILITY: as nvidia-smi tells it, 9.0
 set -eu
 cd "$(dirname "$0")/../.."
 build=$1
 arch=$(echo "$2" | tr -d .)
-told=$("$build/accelhost" -e 'print(require("accelhost._C").device.describe("cuda", -1))')
-case $told in *"sm_$arch "*)
-    echo "the kernels came along for sm_$arch"
-    exit 0
-    ;;
-esac
+# One op on the card: the kernel's image is loaded and launched.
+launch() { "$build/accelhost" -e 'require("accelhost").ones({2}, {device = "cuda"}):add(1):sum():item()' 2>&1; }
+if reason=$(launch); then
+    case $("$build/accelhost" -e 'print(require("accelhost._C").device.describe("cuda", -1))') in *"sm_$arch "*)
+        echo "the kernels came along for sm_$arch"
+        exit 0
+        ;;
+    esac
+    reason="the driver makes the kernels for sm_$arch of what came along"
+    failed=0
+else
+    reason=$(echo "$reason" | head -1)
+    failed=1
+fi
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 cc=$(command -v cc || command -v gcc || true)
 if [ ! -x "$nvcc" ] || [ -z "$cc" ]; then
-    echo "no nvcc or no C compiler here: the driver makes the kernels for sm_$arch of the PTX that came along"
-    exit 0
+    echo "no nvcc or no C compiler here: $reason"
+    exit $failed
 fi
 folder=$build/images
 mkdir -p "$folder"
@@ -25,7 +34,7 @@ for source in host/cuda/kernels/*.cu; do echo "$source"; done | xargs -P "$(npro
     "$1" -std=c++17 -O3 -fmad=false -diag-suppress 186 -Ihost -gencode "arch=compute_$2,code=[sm_$2,compute_$2]" \
         -fatbin -o "$3/$name.fatbin" FILE' sh "$nvcc" "$arch" "$folder"
 version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
-scripts/cuda/images.sh "for sm_$arch by CUDA $version" "$folder"/*.fatbin >"$folder/images.S"
+scripts/cuda/images.sh "sm_$arch" "$version" "${version%%.*}.0" "$folder"/*.fatbin >"$folder/images.S"
 "$cc" -c -o "$folder/images.o" "$folder/images.S"
 set --
 for object in "$build"/host/cuda/*.o; do
@@ -33,4 +42,5 @@ for object in "$build"/host/cuda/*.o; do
 done
 "$cc" -shared -o "$folder/plugin.so" "$@" "$folder/images.o" -ldl -lpthread -lrt
 mv -f "$folder/plugin.so" "$build/accelhost-cuda.so"
+reason=$(launch) || { echo "the kernels built here do not run: $(echo "$reason" | head -1)"; exit 1; }
 echo "the kernels were built here for sm_$arch by CUDA $version"

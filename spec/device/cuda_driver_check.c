@@ -18,6 +18,12 @@ _Static_assert(sizeof(CUfunction_attribute) == sizeof(int), "a function's attrib
 _Static_assert(sizeof(CUstreamCaptureMode) == sizeof(int), "a mode is an int");
 _Static_assert(sizeof(CUstreamCaptureStatus) == sizeof(int), "a status is an int");
 _Static_assert(sizeof(CUuuid) == 16, "an id has 16 bytes");
+_Static_assert(sizeof(CUmemLocation) == 8, "a location is two ints");
+_Static_assert(sizeof(CUmemAllocationProp) == 32, "properties: two ints, a location, a pointer, 8 bytes of flags");
+_Static_assert(offsetof(CUmemAllocationProp, allocFlags) == 24, "their flags are last");
+_Static_assert(offsetof(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable) == 25, "the second byte of the flags");
+_Static_assert(sizeof(CUmemAccessDesc) == 12, "a location and its flags");
+SAME(CUmemGenericAllocationHandle, unsigned long long);
 SAME(CUdevice, int);
 SAME(CUdeviceptr, unsigned long long);
 SAME(CUcontext, struct CUctx_st *);

@@ -188,12 +188,13 @@ describe("a message between devices", function()
 end)
 
 describe("what moves data of CUDA devices", function()
-  local function say(code, count, ranks)
+  local function say(code, count, ranks, env)
     local all = {"launch", "--num_processes", ranks or 2, "-e", ("local accelhost = require 'accelhost'\n"
       .. "local dist = accelhost.distributed\nlocal comm = require 'accelhost._C'.comm\n"
       .. "local device = 'cuda:' .. comm.rank() %% %d\n%s"):format(count, code)}
-    return run.host(all, {env = {ACCELHOST_CUDA = not real and "sim" or nil, ACCELHOST_TEST_DEVICE = false},
-      timeout = 60})
+    local with = {ACCELHOST_CUDA = not real and "sim" or nil, ACCELHOST_TEST_DEVICE = false}
+    for name, value in pairs(env or {}) do with[name] = value end
+    return run.host(all, {env = with, timeout = 60})
   end
 
   case("may be asked for", 2, function()
@@ -208,6 +209,18 @@ describe("what moves data of CUDA devices", function()
     assert.equal(3, result.code)
     has(result.stderr, "nccl: ranks 0 and 1 share one card")
   end)
+
+  if not real then
+    case("is the host where two slices of one card, with UUIDs of their own, are asked", 2, function()
+      local result = say([[
+        local x = accelhost.ones(2, {device = device})
+        dist.init_process_group()
+        dist.all_reduce(x)
+        print(x:sum():item())]], 2, nil, {ACCELHOST_SIM_SLICES = "1"})
+      assert.same(run.everyone(2, "4\n"), run.by_rank(result.stdout))
+      has(result.stderr, "ranks 0 and 1 share one card")
+    end)
+  end
 
   case("is the host where that was asked for", 2, function()
     local result = say([[

@@ -30,6 +30,24 @@ describe("The simulated GPU", function()
     assert.equal("0\t0\n1\t0\n1000\t0\n3000001\t0\n", result.stdout, result.stderr)
   end)
 
+  case("reaches another's memory directly, asked for once for each pair, also what is mapped later", function()
+    local code = ([[
+      local ffi = require "ffi"
+      ffi.cdef "const char *simulated_calls(void);"
+      local simulator, right = ffi.load "SIMULATOR", true
+      local function check(n)
+        local x = accelhost.arange(n, {dtype = "float32"})
+        local there = x:to "cuda:0":to "cuda:1"
+        right = right and there:to "cuda:0":to "cpu":equal(x) and there:to "cpu":equal(x)
+      end
+      check(1000) check(400000) check(6000000)
+      local calls = ffi.string(simulator.simulated_calls())
+      print(right, calls:match "cuDeviceCanAccessPeer (%d+)", calls:match "cuCtxEnablePeerAccess (%d+)")
+    ]]):gsub("SIMULATOR", sim.library)
+    assert.equal("true\t2\t2\n", on_sim(code).stdout)
+    assert.equal("true\t2\tnil\n", on_sim(code, {ACCELHOST_SIM_SLICES = "1"}).stdout)
+  end)
+
   case("trains BasicNet in float64 with the CPU's losses to 1e-9 for 20 steps", function()
     local result = on_sim [[
       local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim
@@ -102,6 +120,43 @@ describe("The simulated GPU", function()
       print(x:sum():item())]], {ACCELHOST_SIM_FAIL = "launch:5", CUDA_LAUNCH_BLOCKING = "1"})
     assert.equal(1, result.code)
     assert.matches("cuda:0: add: kernel add_f32", result.stderr:match "^[^\n]*")
+  end)
+
+  case("that has lost its context fails every later call with the first failure's text", function()
+    for fault, name in pairs {launch = "LAUNCH_FAILED", copy = "ILLEGAL_ADDRESS", ecc = "ECC_UNCORRECTABLE"} do
+      local result = on_sim([[
+        local x = accelhost.ones({10}, {device = "cuda"})
+        local function try(fn) return select(2, pcall(fn)):match "cuda:0.*" end
+        local function step() return (x + 1):sum():item() end
+        local first = try(step)
+        for _ = 1, 3 do print(try(step) == first) end
+        print(try(function() return accelhost.ones({3}, {device = "cuda:1"}) end) == first)
+        print(first)]], {ACCELHOST_SIM_FAIL = fault .. ":1"})
+      assert.matches("^true\ntrue\ntrue\ntrue\ncuda:0[^\n]*CUDA_ERROR_" .. name ..
+        "%); the device cannot be used any more: start the process again\n$", result.stdout, result.stderr)
+      assert.equal(0, result.code)
+    end
+  end)
+
+  local ones = 'accelhost.ones({2}, {device = "cuda"})'
+
+  case("is refused, with both versions and the remedy, by a driver that is older than the kernels need", function()
+    local result = on_sim(ones, {ACCELHOST_SIM_DRIVER = "12080"})
+    assert.equal(1, result.code)
+    assert.is_truthy(result.stderr:find('device "cuda:0": the kernels were built by CUDA 13.0 and need driver 580 ' ..
+      "(CUDA 13.0) or newer; this driver is for CUDA 12.8: update it, or build the kernels by CUDA 12 (make cuda)\n", 1,
+      true), result.stderr)
+    result = on_sim([[print(accelhost.cuda.is_available(), accelhost.device_count "cuda")]],
+      {ACCELHOST_SIM_DRIVER = "12080"})
+    assert.equal("false\t0\n", result.stdout, result.stderr)
+    assert.equal(0, on_sim(ones, {ACCELHOST_SIM_DRIVER = "14010"}).code)
+  end)
+
+  case("names driver, kernels and remedy where the driver cannot load them", function()
+    local result = on_sim(ones, {ACCELHOST_SIM_FAIL = "load:1"})
+    assert.equal(1, result.code)
+    assert.matches("cuda:0: the kernels %(.*%) cannot be loaded by this driver for CUDA 13.0: update it, or build " ..
+      "them for this card %(make CUDA_ARCHS=90%).*UNSUPPORTED_PTX_VERSION", result.stderr:match "^[^\n]*")
   end)
 
   case("gives the same numbers whatever the order of its threads", function()

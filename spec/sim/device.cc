@@ -32,11 +32,14 @@ static const struct Code {
     {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
     {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {600, "CUDA_ERROR_NOT_READY", "device not ready"},
     {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
     {709, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
     {716, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
     {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
@@ -77,6 +80,12 @@ int device_count()
     return (int)devices.size();
 }
 
+/* Its number on the bus. */
+int bus_of(int device)
+{
+    return settings.slices ? 1 : settings.number[device] + 1;
+}
+
 CUcontext device_of(const void *at)
 {
     for (CUcontext device : devices)
@@ -102,6 +111,9 @@ __attribute__((destructor)) static void leave()
         size_t bytes = 0, count = device->memory.count();
         for (const auto &entry : device->memory.blocks())
             bytes += entry.second.bytes;
+        for (const auto &entry : device->memory.pieces())
+            bytes += entry.second.bytes;
+        count += device->memory.pieces().size();
         if (settings.leaks && count)
             fprintf(stderr, "simulated GPU: %zu allocation%s of cuda:%d, of %zu bytes in all, %s never freed\n", count,
                     count > 1 ? "s" : "", device->index, bytes, count > 1 ? "were" : "was");
@@ -145,7 +157,7 @@ SIM_API CUresult cuInit(unsigned flags)
 
 SIM_API CUresult cuDriverGetVersion(int *version)
 {
-    *version = 13000;
+    *version = settings.driver;
     return 0;
 }
 
@@ -185,6 +197,24 @@ SIM_API CUresult cuDeviceGetName(char *name, int room, CUdevice device)
     return 0;
 }
 
+SIM_API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+    count_call();
+    *can = bus_of(device) != bus_of(peer);
+    return device_at(device) && device_at(peer) ? 0 : CUDA_ERROR_INVALID_DEVICE;
+}
+
+SIM_API CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    Api hold(api);
+    CUcontext context;
+    if (int code = current(&context))
+        return code;
+    if (flags || peer == context)
+        return CUDA_ERROR_INVALID_VALUE;
+    return context->peers.insert(peer->index).second ? 0 : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
 SIM_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
     count_call();
@@ -195,11 +225,11 @@ SIM_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
         {8, 48 * 1024}, {9, 65536}, {10, 32},      {12, 65536}, {13, 1000000},   {16, 4},     {18, 0},
         {31, 1},       {32, 0},     {34, 0},       {36, 1000000}, {37, 1024},    {38, 1 << 20}, {39, 2048},
         {40, 2},       {41, 1},     {50, 0},       {75, 9},     {76, 0},         {78, 1},     {81, 228 * 1024},
-        {82, 65536},   {83, 0},     {97, 227 * 1024}, {106, 32}, {111, 1024},    {115, 0},
+        {82, 65536},   {83, 0},     {97, 227 * 1024}, {102, 1}, {110, 0}, {106, 32}, {111, 1024},    {115, 0},
     };
     if (!device_at(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    *value = attribute == 33 ? settings.number[device] + 1 : -1; /* the bus's number */
+    *value = attribute == 33 ? bus_of(device) : -1;
     for (auto row : rows)
         if (row.attribute == attribute)
             *value = row.value;
@@ -253,6 +283,7 @@ SIM_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
     std::lock_guard<std::mutex> running(context->run);
     context->memory.release_all();
     context->sticky = 0;
+    context->peers.clear();
     return 0;
 }
 

@@ -39,11 +39,12 @@ struct Snapshot {
     {
         blocks.clear();
         bytes.clear();
-        for (const auto &entry : context->memory.blocks()) {
-            const Range::Block &block = entry.second;
-            blocks.push_back(block);
-            bytes.insert(bytes.end(), block.at, block.at + block.bytes);
-        }
+        for (const auto *map : {&context->memory.blocks(), &context->memory.pieces()})
+            for (const auto &entry : *map) {
+                const Range::Block &block = entry.second;
+                blocks.push_back(block);
+                bytes.insert(bytes.end(), block.at, block.at + block.bytes);
+            }
     }
     void put_back() const
     {
@@ -167,6 +168,8 @@ SIM_API CUresult cuModuleLoadData(CUmodule *out, const void *image)
         return code;
     if (int code = refuse_in_capture())
         return code;
+    if (fault_now(FAULT_LOAD))
+        return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
     std::string file(static_cast<const char *>(image));
     const Kernel *kernel = kernels;
     while (kernel && !stands_in(kernel, file))
@@ -188,11 +191,14 @@ SIM_API CUresult cuModuleUnload(CUmodule module)
     return 0;
 }
 
+/* A driver that loads lazily brings the function's code to the device now. */
 SIM_API CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
     Api hold(api);
     if (!module)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (int code = refuse_in_capture())
+        return code;
     const Kernel *kernel = kernels;
     while (kernel && (strcmp(kernel->name, name) || !stands_in(kernel, module->file)))
         kernel = kernel->next;
@@ -262,6 +268,9 @@ SIM_API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned g
         std::string text = std::string("kernel ") + kernel->name + " failed, as ACCELHOST_SIM_FAIL asked";
         return stream_give(stream, {[=] { context->fail(CUDA_ERROR_LAUNCH_FAILED, text); }, true});
     }
+    if (fault_now(FAULT_ECC))
+        return stream_give(stream, {[=] { context->fail(CUDA_ERROR_ECC_UNCORRECTABLE,
+                                                        "uncorrectable ECC error encountered"); }, true});
     Pending pending = {launch, std::vector<char>(arguments, arguments + kernel->argument_bytes)};
     if (stream->capture)
         note_used(context, pending.arguments, &stream->capture->graph);

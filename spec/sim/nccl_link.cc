@@ -101,7 +101,7 @@ void Link::meet()
     if (!segment_->ranks.compare_exchange_strong(none, ranks) && none != ranks)
         return fail(ncclInvalidArgument, "ranks differ in how many there are");
     mine.process = getpid();
-    mine.device = settings.number[context->index];
+    mine.device = bus_of(context->index);
     if (mine.state.exchange(1))
         return fail(ncclInvalidUsage, "rank " + std::to_string(rank) + " is here twice");
     segment_->here++;

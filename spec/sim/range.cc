@@ -3,13 +3,14 @@
 
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "poison.h"
 
 namespace sim
 {
-enum : size_t { GUARD_BYTES = 256, ALIGN = 256, HUGE_PAGE = 2 << 20 };
+enum : size_t { GUARD_BYTES = 256, ALIGN = 256, HUGE_PAGE = 2 << 20, ADDRESSES = 16 };
 
 static size_t rounded(size_t bytes, size_t to)
 {
@@ -25,7 +26,8 @@ static size_t span_of(size_t bytes)
 bool Range::reserve(size_t bytes)
 {
     bytes_ = rounded(bytes, HUGE_PAGE);
-    void *memory = mmap(nullptr, bytes_ + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    addresses_ = ADDRESSES * bytes_;
+    void *memory = mmap(nullptr, bytes_ + addresses_ + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return false;
     base_ = reinterpret_cast<char *>(rounded(reinterpret_cast<uintptr_t>(memory), HUGE_PAGE));
@@ -41,6 +43,8 @@ void Range::open()
     if (open_ && protected_ == wanted)
         return;
     mprotect(base_, wanted, PROT_READ | PROT_WRITE);
+    if (!open_)
+        protect_pieces(PROT_READ | PROT_WRITE);
     protected_ = wanted;
     open_ = true;
 }
@@ -49,7 +53,120 @@ void Range::close()
 {
     if (open_ && protected_)
         mprotect(base_, protected_, PROT_NONE);
+    if (open_)
+        protect_pieces(PROT_NONE);
     open_ = false;
+}
+
+/* Neighbours by one call. */
+void Range::protect_pieces(int protection) const
+{
+    for (auto piece = pieces_.begin(); piece != pieces_.end();) {
+        char *at = piece->first, *end = at;
+        for (; piece != pieces_.end() && piece->first == end; ++piece)
+            end += piece->second.bytes;
+        mprotect(at, (size_t)(end - at), protection);
+    }
+}
+
+void *Range::reserve_addresses(size_t bytes)
+{
+    if (bytes > addresses_ - reserved_)
+        return nullptr;
+    void *at = base_ + bytes_ + reserved_;
+    reserved_ += bytes;
+    return at;
+}
+
+/* They are not reserved a second time, so that a stray address stays one. */
+bool Range::free_addresses(void *at, size_t bytes)
+{
+    char *from = static_cast<char *>(at);
+    auto next = pieces_.lower_bound(from);
+    return from >= base_ + bytes_ && bytes <= reserved_ && (next == pieces_.end() || next->first >= from + bytes);
+}
+
+bool Range::take_memory(size_t bytes)
+{
+    if (bytes > bytes_ - used_)
+        return false;
+    used_ += bytes;
+    return true;
+}
+
+void Range::give_memory(size_t bytes)
+{
+    used_ -= bytes;
+}
+
+bool Range::map(void *at, size_t bytes)
+{
+    char *from = static_cast<char *>(at);
+    auto next = pieces_.upper_bound(from);
+    bool over = next != pieces_.end() && from + bytes > next->first;
+    if (next != pieces_.begin()) {
+        --next;
+        over = over || next->first + next->second.bytes > from;
+    }
+    if (over || from < base_ + bytes_ || from + bytes > base_ + bytes_ + reserved_)
+        return false;
+    mprotect(from, bytes, PROT_READ | PROT_WRITE);
+    __asan_unpoison_memory_region(from, bytes);
+    memset(from, POISON, bytes);
+    if (!open_)
+        mprotect(from, bytes, PROT_NONE);
+    pieces_[from] = {from, bytes, 0};
+    return true;
+}
+
+bool Range::unmap(void *at, size_t bytes)
+{
+    char *from = static_cast<char *>(at);
+    for (char *piece = from; piece < from + bytes;) {
+        auto found = pieces_.find(piece);
+        if (found == pieces_.end() || found->second.bytes > (size_t)(from + bytes - piece))
+            return false;
+        piece += found->second.bytes;
+    }
+    while (bytes) {
+        auto found = pieces_.find(from);
+        size_t one = found->second.bytes;
+        madvise(from, one, MADV_DONTNEED);
+        mprotect(from, one, PROT_NONE);
+        pieces_.erase(found);
+        from += one;
+        bytes -= one;
+    }
+    return true;
+}
+
+bool Range::allow(void *at, size_t bytes)
+{
+    char *from = static_cast<char *>(at), *end = from + bytes;
+    for (auto piece = pieces_.find(from); from < end; piece = pieces_.find(from)) {
+        if (piece == pieces_.end())
+            return false;
+        if (!piece->second.number)
+            piece->second.number = ++made_;
+        from += piece->second.bytes;
+    }
+    return true;
+}
+
+const Range::Block *Range::find_piece(char *from, size_t bytes) const
+{
+    auto next = pieces_.upper_bound(from);
+    if (next == pieces_.begin())
+        return nullptr;
+    --next;
+    const Block *first = &next->second;
+    char *end = next->first;
+    for (; next != pieces_.end() && next->first == end && next->second.number; ++next) {
+        end += next->second.bytes;
+        if (from < end && bytes <= (size_t)(end - from))
+            return first;
+    }
+    return nullptr;
 }
 
 char *Range::take(size_t span)
@@ -119,8 +236,8 @@ void *Range::allocate(size_t bytes)
     size_t span = span_of(bytes);
     while (quarantined_ > bytes_ / 4)
         settle(&broken_);
-    char *at = take(span);
-    while (!at && settle(&broken_))
+    char *at = span <= bytes_ - used_ ? take(span) : nullptr;
+    while (!at && span <= bytes_ - used_ && settle(&broken_))
         at = take(span);
     if (at) {
         if ((size_t)(at + span - base_) > high_)
@@ -166,6 +283,11 @@ void Range::release_all()
     open();
     while (!blocks_.empty())
         release(blocks_.begin()->first);
+    while (!pieces_.empty()) {
+        Block piece = pieces_.begin()->second;
+        unmap(piece.at, piece.bytes);
+        used_ -= piece.bytes;
+    }
     while (settle(&broken_))
         ;
     broken_.clear();
@@ -175,6 +297,8 @@ void Range::release_all()
 const Range::Block *Range::find(const void *at, size_t bytes) const
 {
     char *from = static_cast<char *>(const_cast<void *>(at));
+    if (from >= base_ + bytes_)
+        return find_piece(from, bytes);
     auto next = blocks_.upper_bound(from);
     if (next == blocks_.begin())
         return nullptr;
@@ -186,6 +310,8 @@ const Range::Block *Range::find(const void *at, size_t bytes) const
 std::string Range::place(const void *at) const
 {
     char *from = static_cast<char *>(const_cast<void *>(at));
+    if (from >= base_ + bytes_)
+        return find_piece(from, 1) ? "mapped memory, too near its end" : "addresses without memory";
     auto next = blocks_.upper_bound(from);
     if (next == blocks_.begin())
         return "in front of every allocation";

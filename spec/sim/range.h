@@ -48,7 +48,22 @@ class Range
 
     bool has(const void *at) const
     {
-        return at >= base_ && at < base_ + bytes_;
+        return at >= base_ && at < base_ + bytes_ + addresses_;
+    }
+
+    /* Virtual memory: addresses without memory, memory without addresses, and one mapped into the other. Mapped pieces
+     * have no guards; what is next to each other counts as one allocation. Null or false when there is no room. */
+    void *reserve_addresses(size_t bytes);
+    bool free_addresses(void *at, size_t bytes);
+    bool take_memory(size_t bytes);
+    void give_memory(size_t bytes);
+    bool map(void *at, size_t bytes);
+    bool unmap(void *at, size_t bytes);
+    /* Kernels may use what is mapped there from now on; false where something is not mapped. */
+    bool allow(void *at, size_t bytes);
+    const std::map<char *, Block> &pieces() const
+    {
+        return pieces_;
     }
     /* The block that all these bytes lie in; null when there is none. */
     const Block *find(const void *at, size_t bytes) const;
@@ -70,7 +85,12 @@ class Range
     size_t bytes_ = 0, used_ = 0, high_ = 0, protected_ = 0;
     bool open_ = false;
     std::map<char *, Block> blocks_;  /* live, by where they begin */
+    const Block *find_piece(char *from, size_t bytes) const;
+    void protect_pieces(int protection) const;
+
     std::map<char *, size_t> free_;   /* stretches, guards included */
+    std::map<char *, Block> pieces_;  /* mapped memory, by where it begins; number 0: not to be used yet */
+    size_t addresses_ = 0, reserved_ = 0; /* behind base_ + bytes_; of which so many are reserved */
     std::deque<Block> quarantine_;    /* stretches on their way to free_ */
     size_t quarantined_ = 0;
     uint64_t made_ = 0;

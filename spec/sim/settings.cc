@@ -12,7 +12,7 @@ namespace sim
 Settings settings;
 
 static const char *const fault_names[FAULTS] = {"alloc", "pinned", "launch", "copy", "lost",
-                                                "nccl",  "dnn",    "blas",   "wait", "early"};
+                                                "nccl",  "dnn",    "blas",   "wait", "early", "load", "ecc", "map"};
 static struct {
     std::atomic<long> calls;
     long nth; /* 0: never */
@@ -77,6 +77,8 @@ void settings_read()
     const char *seed = getenv("ACCELHOST_SIM_SEED");
     settings = Settings();
     read_devices(getenv("ACCELHOST_SIM_DEVICES"), getenv("CUDA_VISIBLE_DEVICES"));
+    const char *driver = getenv("ACCELHOST_SIM_DRIVER");
+    settings.driver = driver && *driver ? atoi(driver) : settings.driver;
     settings.memory = bytes_of(getenv("ACCELHOST_SIM_MEMORY"), settings.memory);
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -87,6 +89,7 @@ void settings_read()
     settings.tf32 = flag_of("ACCELHOST_SIM_TF32", false);
     settings.slow_product = flag_of("ACCELHOST_SIM_SLOW_PRODUCT", false);
     settings.slow_double = flag_of("ACCELHOST_SIM_SLOW_DOUBLE", false);
+    settings.slices = flag_of("ACCELHOST_SIM_SLICES", false);
     settings.leaks = flag_of("ACCELHOST_SIM_LEAKS", false);
     read_faults(getenv("ACCELHOST_SIM_FAIL"));
 }

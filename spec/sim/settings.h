@@ -10,6 +10,7 @@ namespace sim
 struct Settings {
     int devices = 2;                  /* of ACCELHOST_SIM_DEVICES those that CUDA_VISIBLE_DEVICES names */
     int number[16] = {0};             /* of each: its number among all */
+    int driver = 13000;               /* ACCELHOST_SIM_DRIVER: the version of CUDA that the driver is for */
     size_t memory = (size_t)1 << 30;  /* ACCELHOST_SIM_MEMORY, of each: 512MiB, 2GiB, 1000000 */
     uint64_t seed = 0;                /* ACCELHOST_SIM_SEED; of the clock when it is not set */
     bool delay = true;                /* ACCELHOST_SIM_DELAY */
@@ -17,6 +18,7 @@ struct Settings {
     bool tf32 = false;                /* ACCELHOST_SIM_TF32: engines of tensor cores round float32 as they do */
     bool slow_product = false;        /* ACCELHOST_SIM_SLOW_PRODUCT: cuBLASLt's first algorithm takes 5 ms more */
     bool slow_double = false;         /* ACCELHOST_SIM_SLOW_DOUBLE: the rate of doubles is a consumer card's */
+    bool slices = false;              /* ACCELHOST_SIM_SLICES: all devices are slices of one card, as of MIG */
     bool leaks = false;               /* ACCELHOST_SIM_LEAKS: tell at the end what was never freed */
 };
 extern Settings settings;
@@ -27,7 +29,7 @@ void settings_read();
 /* What can fail on request: ACCELHOST_SIM_FAIL="alloc:7,launch:3+". */
 enum Fault {
     FAULT_ALLOC, FAULT_PINNED, FAULT_LAUNCH, FAULT_COPY, FAULT_LOST, FAULT_NCCL, FAULT_DNN, FAULT_BLAS, FAULT_WAIT,
-    FAULT_EARLY, FAULTS
+    FAULT_EARLY, FAULT_LOAD, FAULT_ECC, FAULT_MAP, FAULTS
 };
 
 /* One more call of this kind: is it the one that is to fail? */

@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -86,6 +87,7 @@ struct CUctx_st {
     sim::Range memory; /* under `run` */
     std::atomic<int> sticky{0};
     std::vector<CUstream> streams;
+    std::set<int> peers; /* whose memory its copies and kernels reach directly */
     CUstream null_stream = nullptr;
 
     /* Break the context; the first error stays. Any thread. */
@@ -167,6 +169,7 @@ CUcontext device_at(int ordinal);
 int device_count();
 /* The device that owns an address; null when none does. */
 CUcontext device_of(const void *at);
+int bus_of(int device);
 
 /* The stream of a handle (null: the context's own) and whether its context works. */
 int stream_of(CUstream handle, CUstream *out);

@@ -36,7 +36,9 @@ function memory.memory_reserved(device)
   return now.live + now.cached
 end
 
---- The counts of a device's allocator, by PyTorch's names.
+--- The counts of a device's allocator, by PyTorch's names. num_alloc_retries counts requests for which garbage was
+--- collected or cached blocks were given back to the driver, num_ooms those that failed all the same: many retries mean
+--- that the device is nearly full.
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.memory_stats()["allocated_bytes.all.peak"]) end
 ---@param device? integer|string
@@ -47,6 +49,7 @@ function memory.memory_stats(device)
     ["allocated_bytes.all.current"] = now.live, ["allocated_bytes.all.peak"] = now.peak,
     ["reserved_bytes.all.current"] = now.live + now.cached, ["inactive_split_bytes.all.current"] = now.cached,
     ["allocation.all.allocated"] = now.allocations, num_device_alloc = now.system_calls,
+    num_alloc_retries = now.retries, num_ooms = now.ooms,
   }
 end
 
@@ -99,6 +102,7 @@ function memory.memory_summary(device)
     {"kept for the next", in_units(now.cached)}, {"free on the device", in_units(free)},
     {"the device has", in_units(total)}, {"pinned on the host", in_units(pinned)},
     {"blocks handed out", ("%d"):format(now.allocations)}, {"asked of the driver", ("%d"):format(now.system_calls)},
+    {"asked again", ("%d"):format(now.retries)}, {"not to be had", ("%d"):format(now.ooms)},
   } do
     lines[#lines + 1] = ("  %-20s %s"):format(row[1], row[2])
   end

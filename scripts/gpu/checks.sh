@@ -99,8 +99,16 @@ printf '== versions (%d s left)\n' "$(left)"
         grep -E '/lib(cublasLt|cudnn|nccl)\.so'
     "$host" env
 } 2>&1 | tee "$logs/versions.log"
-told=$("$host" -e 'local C = require("accelhost._C").device
-    print(C.missing "cuda" and "none: " .. C.missing "cuda" or C.describe("cuda", 0))' 2>&1)
+describe() {
+    "$host" -e 'local C = require("accelhost._C").device
+        print(C.missing "cuda" and "none: " .. C.missing "cuda" or C.describe("cuda", 0))' 2>&1
+}
+# Kernels that this driver cannot load, or none for this card, are built here where nvcc is.
+capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
+if [ -z "$simulated" ] && [ -n "$capability" ]; then
+    timeout 90 scripts/gpu/images.sh "$build" "$capability" 2>&1 | tee "$logs/images.log"
+fi
+told=$(describe)
 case $told in
 *capability*) goal "the plugin opens the card" "$told" met "$host env" ;;
 *)
@@ -109,10 +117,6 @@ case $told in
     finish 1
     ;;
 esac
-capability=$(echo "$told" | sed -n 's/.*capability \([0-9.]*\).*/\1/p')
-if [ -z "$simulated" ]; then
-    timeout 90 scripts/gpu/images.sh "$build" "$capability" 2>&1 | tee "$logs/images.log"
-fi
 
 # program SECTION SECONDS GOAL COMMAND...: a script whose last line and exit status are the verdict
 program() {

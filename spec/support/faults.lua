@@ -39,7 +39,7 @@ function faults.ranks_of(launcher)
   local file = io.open(("/proc/%d/task/%d/children"):format(launcher, launcher))
   for pid in (file and file:read("*a") or ""):gmatch("%d+") do
     local comm, environ = io.open("/proc/" .. pid .. "/comm"), io.open("/proc/" .. pid .. "/environ")
-    if comm and environ and not comm:read("*a"):find("^ah%-warden") then
+    if comm and environ and not comm:read("*a"):find("^ah%-reaper") then
       local text = "\0" .. (environ:read("*a") or "")
       list[#list + 1] = {pid = tonumber(pid), rank = tonumber(text:match("%zACCELHOST_BOARD=.*%zRANK=(%d+)")
         or text:match("%zRANK=(%d+).*%zACCELHOST_BOARD="))}

@@ -67,7 +67,7 @@ describe("The table of registers", function()
     if name then rows[name] = tonumber(spills) end
   end
 
-  -- Bytes stored and loaded on sm_80 and sm_90 together. Attention's tiles fill the registers; what does not fit is kept
+  -- Bytes stored and loaded on sm_80 and sm_90 together. Attention's tiles fill the registers; what does not fit lies
   -- outside of its loops as far as that was looked up (halves of width 64).
   local function most(name)
     if name:find "^attention_.*f64" then return 820 end

@@ -16,7 +16,7 @@ fi
 mkdir -p build-fuzz
 tensors="host/tensor/tensor.c host/tensor/transpose.c host/tensor/device.c host/tensor/cpu_memory.c host/tensor/rng.c"
 tensors="$tensors host/base/alloc.c host/base/dtype.c host/base/half.c host/base/nearest.c host/base/plugin.c"
-tensors="$tensors host/base/status.c"
+tensors="$tensors host/base/entropy.c host/base/program.c host/base/status.c"
 writer="host/io/writer.c host/base/sha256.c host/base/sha256_blocks.c"
 comm=$(ls host/comm/*/*.c | grep -v mesh.c)
 if [ $# = 0 ]; then

@@ -2,9 +2,11 @@
  * progress thread's are the real ones, under ThreadSanitizer; the other host is this file, which sends frames over the
  * replica's connection, and messages over the transport's. Each step of the input is an action and a byte: send what an
  * honest rank would (its part of the call that rank 0 has posted, a message for it, a verdict), the same with one byte
- * changed, bytes of the input as they are, or nothing. Counters start just below 2^32, so that they wrap. sources: COMM
- * TENSORS host/base/array.c host/base/process.c host/base/pulse.c host/base/sha256.c sources: host/base/sha256_blocks.c
- * host/base/tell.c host/base/time.c host/base/trace.c sources: host/base/signals.c sanitizer: thread */
+ * changed, bytes of the input as they are, or nothing. Counters start just below 2^32, so that they wrap.
+ * sources: COMM TENSORS host/base/array.c host/base/process.c host/base/pulse.c host/base/sha256.c
+ * sources: host/base/sha256_blocks.c host/base/tell.c host/base/time.c host/base/trace.c
+ * sources: host/base/signals.c
+ * sanitizer: thread */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>

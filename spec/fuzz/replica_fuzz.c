@@ -1,10 +1,11 @@
 /* Fuzz target: the frames of another host's replica. Each is kind, group block, rank and its length, one byte each but
  * two for the length, then the bytes. Where the first byte of the input is odd they come as a stream, in pieces of that
  * length, some of whose heads lie; else each by itself. Then this host's own notifications are told, and all that a
- * rank would read is read. sources: host/comm/net/replica_apply.c host/comm/net/replica_scan.c
- * host/comm/control/control_block.c host/comm/control/replay_log.c host/comm/control/group_block.c sources:
- * host/comm/control/collective.c host/base/array.c host/base/dtype.c host/base/half.c host/base/status.c sources:
- * host/base/time.c host/base/pulse.c host/base/nearest.c */
+ * rank would read is read.
+ * sources: host/comm/net/replica_apply.c host/comm/net/replica_scan.c host/comm/control/control_block.c
+ * sources: host/comm/control/replay_log.c host/comm/control/group_block.c host/comm/control/collective.c
+ * sources: host/base/array.c host/base/dtype.c host/base/entropy.c host/base/half.c host/base/status.c host/base/time.c
+ * sources: host/base/pulse.c host/base/nearest.c */
 #include "comm/net/replica.c"
 
 #include <fcntl.h>

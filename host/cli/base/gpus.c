@@ -1,4 +1,4 @@
-/* The driver is asked by a child: it leaves memory and threads in a process, and a launcher forks its ranks. */
+/* Count GPUs in a child process: the driver leaves memory and threads in a process, and a launcher forks its ranks. */
 #include "cli/base/gpus.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "tensor/device.h"
 
-enum { PATIENCE_MS = 60000 };
+enum { TIMEOUT_MS = 60000 };
 
 static const char variable[] = "CUDA_VISIBLE_DEVICES";
 
@@ -22,30 +22,31 @@ struct answer {
     char reason[512];
 };
 
-static void look(struct answer *answer)
+/* The reason needs the plugin, which a count without a driver does not. */
+static void gpus_query(struct answer *answer, bool with_reason)
 {
     memset(answer, 0, sizeof *answer);
     answer->count = ah_device_count("cuda");
-    const char *missing = answer->count ? NULL : ah_device_missing("cuda");
+    const char *missing = answer->count || !with_reason ? NULL : ah_device_missing("cuda");
     snprintf(answer->reason, sizeof answer->reason, "%s", missing ? missing : "");
 }
 
-static void answer_and_end(int pipe, const char *visible)
+static void gpus_answer(int pipe, const char *visible, bool with_reason)
 {
     struct answer answer;
     if (visible)
         setenv(variable, visible, 1);
-    look(&answer);
+    gpus_query(&answer, with_reason);
     ssize_t written = write(pipe, &answer, sizeof answer);
     _exit(written == (ssize_t)sizeof answer ? 0 : 1);
 }
 
-static int hear(int pipe, pid_t child, struct answer *answer)
+static int gpus_receive(int pipe, pid_t child, struct answer *answer)
 {
     struct pollfd wait = {.fd = pipe, .events = POLLIN};
     int ready, status;
     do
-        ready = poll(&wait, 1, PATIENCE_MS);
+        ready = poll(&wait, 1, TIMEOUT_MS);
     while (ready < 0 && errno == EINTR);
     ssize_t n = ready > 0 ? read(pipe, answer, sizeof *answer) : 0;
     if (n != (ssize_t)sizeof *answer)
@@ -54,8 +55,8 @@ static int hear(int pipe, pid_t child, struct answer *answer)
         ;
     if (n == (ssize_t)sizeof *answer)
         return 0;
-    return ah_fail(AH_EIO, ready == 0 ? "NVIDIA's driver does not answer (60 s); --cpu does without it" :
-                   "NVIDIA's driver ended the process that counted GPUs; --cpu does without it");
+    return ah_fail(AH_EIO, ready == 0 ? "NVIDIA's driver does not answer (60 s); --cpu does without it"
+                                      : "NVIDIA's driver ended the process that counted GPUs; --cpu does without it");
 }
 
 int ah_gpus_count(const char *visible, int *count, char *reason, size_t room)
@@ -63,28 +64,29 @@ int ah_gpus_count(const char *visible, int *count, char *reason, size_t room)
     struct answer answer;
     int ends[2];
     if (!ah_device_is_possible("cuda")) {
-        look(&answer);
+        gpus_query(&answer, reason != NULL);
     } else {
         if (pipe(ends))
             return ah_fail(AH_EIO, "cannot make a pipe: %s", strerror(errno));
         pid_t child = fork();
         if (child == 0) {
             close(ends[0]);
-            answer_and_end(ends[1], visible);
+            gpus_answer(ends[1], visible, reason != NULL);
         }
         close(ends[1]);
-        int status = child < 0 ? ah_fail(AH_EIO, "cannot start a process: %s", strerror(errno)) :
-                     hear(ends[0], child, &answer);
+        int status = child < 0 ? ah_fail(AH_EIO, "cannot start a process: %s", strerror(errno))
+                               : gpus_receive(ends[0], child, &answer);
         close(ends[0]);
         AH_TRY(status);
     }
     *count = answer.count;
-    snprintf(reason, room, "%s", answer.reason);
+    if (reason)
+        snprintf(reason, room, "%s", answer.reason);
     return 0;
 }
 
-/* The place of a word in a list. */
-static const char *find(const char *list, const char *word, size_t bytes)
+/* Return the address of a word in a list; NULL: absent. */
+static const char *gpus_find(const char *list, const char *word, size_t bytes)
 {
     for (const char *at = list; *at;) {
         size_t length = strcspn(at, ",");
@@ -105,9 +107,9 @@ int ah_gpus_check(const char *what, const char *ids, int *count)
         if (!number && strncmp(at, "GPU-", 4) && strncmp(at, "MIG-", 4))
             return ah_fail(AH_EINVAL, "%s expects numbers or identifiers of GPUs, as in 0,1, or all, got '%s'", what,
                            ids);
-        if (find(ids, at, bytes) != at)
+        if (gpus_find(ids, at, bytes) != at)
             return ah_fail(AH_EINVAL, "%s: %.*s is there twice", what, (int)bytes, at);
-        if (outer && *outer && !find(outer, at, bytes))
+        if (outer && *outer && !gpus_find(outer, at, bytes))
             return ah_fail(AH_EINVAL, "%s: %.*s is not among CUDA_VISIBLE_DEVICES=%s", what, (int)bytes, at, outer);
         ++*count;
         at += bytes;

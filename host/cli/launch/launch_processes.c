@@ -83,7 +83,7 @@ static int settle_gpus(struct ah_settings *settings)
         AH_TRY(ah_gpus_check(chosen->where, ids, &named));
     if (!who && !open)
         return 0;
-    AH_TRY(ah_gpus_count(ids, &count, reason, sizeof reason));
+    AH_TRY(ah_gpus_count(ids, &count, who ? reason : NULL, sizeof reason));
     if (who && !count)
         return ah_fail(AH_EINVAL, "%s: there is no GPU: %s", who, reason);
     if (ids && count < named)

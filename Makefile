@@ -47,15 +47,15 @@ RPATH ?=
 LDFLAGS += $(if $(RPATH),-Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)'$(RPATH)')
 LDFLAGS += -rdynamic -fopenmp -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) \
            $(if $(BLAS_DIR),-L$(BLAS_DIR) -Wl$(comma)-rpath$(comma)$(BLAS_DIR))
-# LuaJIT with a source of randomness (host/bind/lua_seed.c) and places for its code (lua_code.c) of ours.
+# LuaJIT with a source of randomness (host/bind/lua/lua_seed.c) and places for its code (lua_code.c) of ours.
 LUAJIT   := $(if $(LUAJIT_A),$(BUILD)/libluajit.a)
 LUAJIT_LIBS := $(if $(LUAJIT_A),,$(shell pkg-config --libs luajit 2>/dev/null))
 LDLIBS  := $(LUAJIT_LIBS) -l$(BLAS_LIB) $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -lyaml -lz -lm -ldl -lpthread
 
-# oneDNN sits behind cpu/onednn.h; the stub takes its place where the library is missing.
-ONEDNN_STUB := host/cpu/onednn_stub.c
-ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(wildcard host/cpu/onednn*.c)))
-SEED_OFF := $(if $(LUAJIT_A),host/bind/lua_seed_shared.c,host/bind/lua_code.c)
+# oneDNN sits behind cpu/loop/onednn.h; the stub takes its place where the library is missing.
+ONEDNN_STUB := host/cpu/loop/onednn_stub.c
+ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(wildcard host/cpu/*/onednn*.c)))
+SEED_OFF := $(if $(LUAJIT_A),host/bind/lua/lua_seed_shared.c,host/bind/lua/lua_code.c)
 LEVEL_OFF := host/base/level_$(if $(LEVELS),native,portable).c
 SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/cuda/% host/image/% host/plot/% host/edit/% \
         host/store/% host/mpi/%, $(sort $(wildcard host/*.c host/*/*.c host/*/*/*.c))) \
@@ -96,7 +96,7 @@ NVRTC ?=
 CUDA_ARCHS ?= $(if $(NVRTC),80 86 89 90 100 120,80 90)
 NVCCFLAGS ?=
 NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
-CUDA_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard host/cuda/*.c)))
+CUDA_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard host/cuda/*.c host/cuda/*/*.c)))
 CUDA_SOURCES := $(sort $(wildcard host/cuda/kernels/*.cu))
 CUDA_FOLDER := $(BUILD)/$(if $(NVRTC),nvrtc/)host/cuda
 CUDA_IMAGES := $(if $(NVRTC)$(NVCC),$(CUDA_SOURCES:host/cuda/%.cu=$(CUDA_FOLDER)/%.fatbin))
@@ -111,7 +111,7 @@ all: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(MPI) $(CUDA) ## buil
 .PHONY: plugins
 plugins: $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(MPI) $(CUDA)
 
-$(BUILD)/libluajit.a: $(LUAJIT_A) host/bind/lua_code.h
+$(BUILD)/libluajit.a: $(LUAJIT_A) host/bind/lua/lua_code.h
 	@mkdir -p $(@D)
 	$(call say,objcopy $@)objcopy --redefine-sym syscall=ah_lua_syscall --redefine-sym munmap=ah_lua_munmap \
 		--redefine-sym mmap=ah_lua_mmap --redefine-sym mmap64=ah_lua_mmap64 $< $@
@@ -173,7 +173,7 @@ $(BUILD)/nvrtc/compile: scripts/cuda/nvrtc.c
 	$(call say,ld $@)$(CC) -D_GNU_SOURCE -std=c11 -O1 $(WARN) -o $@ $< -ldl
 
 $(BUILD)/nvrtc/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu $(BUILD)/nvrtc/compile \
-		$(wildcard host/cuda/kernels/*.h host/cuda/kernels/*.cuh) host/base/dtype.h \
+		$(wildcard host/cuda/kernels/*.h host/cuda/kernels/lib/*.cuh) host/base/dtype.h \
 		host/base/special_series.h host/optim/scalars.h
 	@mkdir -p $(@D)
 	$(call say,nvrtc $<)LD_LIBRARY_PATH=$(NVRTC)/nvidia/cuda_nvrtc/lib:$(NVRTC)/nvidia/nvfatbin/lib \
@@ -266,7 +266,7 @@ $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 .DELETE_ON_ERROR:
 
 # Behind it the texts of everything public, where they stand: accelhost help reads them.
-DOCUMENTED := $(LUA) $(sort $(wildcard host/ops/*.def host/bind/*.c examples/guides/*.md)) \
+DOCUMENTED := $(LUA) $(sort $(wildcard host/ops/*.def host/bind/*.c host/bind/*/*.c examples/guides/*.md)) \
 	host/cli/base/variables.def host/config/settings.def
 $(BUILD)/embedded.c: $(DOCUMENTED) scripts/docs/extract.lua $(BUILD)/embed Makefile
 	$(call say,embed lua)$(BUILD)/embed $@ $(BUILD)/embedded.bin $(LUA) --docs scripts/docs/extract.lua $(DOCUMENTED)

@@ -86,7 +86,7 @@ int main(int argc, char **argv)
     if (!bytes || !L)
         return fprintf(stderr, "usage: embed OUT.c OUT.bin lua/accelhost/init.lua ...\n"), 2;
     fprintf(table,
-            "#include \"bind/embedded.h\"\n"
+            "#include \"bind/lua/embedded.h\"\n"
             "__asm__(\".section .rodata\\n.balign 16\\n.global ah_lua\\nah_lua:\\n\"\n"
             "        \".incbin \\\"%s\\\"\\n.previous\");\n"
             "extern const char ah_lua[];\n"

@@ -37,7 +37,7 @@ int ah_helper_start(pthread_t *out, void *(*run)(void *context), void *context);
 
 /* When a second thread pays. A kernel's work is counted in elements; below these numbers per thread, waking one costs
  * more than it saves (measured on two cores of a Zen 5 with sleeping threads). Products count multiplications instead
- * (cpu/gemm.c). */
+ * (cpu/linear/gemm.c). */
 enum ah_share {
     AH_SHARE_SORT = 4096,     /* many steps per element */
     AH_SHARE_HEAVY = 8192,    /* an exponential or a comparison of windows per element */

@@ -7,19 +7,19 @@
 
 #include <zlib.h>
 
-#include "bind/bind.h"
-#include "bind/embedded.h"
-#include "bind/handle.h"
-#include "bind/op.h"
-#include "bind/tensor.h"
-#include "bind/walk.h"
+#include "bind/lua/bind.h"
+#include "bind/lua/embedded.h"
+#include "bind/lua/handle.h"
+#include "bind/lua/walk.h"
+#include "bind/tensor/op.h"
+#include "bind/tensor/tensor.h"
 
 static const struct {
     const char *name;
     int (*open)(lua_State *L);
 } modules[] = {
 #define MODULE(name) {#name, ah_open_##name},
-#include "bind/modules.def"
+#include "bind/lua/modules.def"
 #undef MODULE
 };
 

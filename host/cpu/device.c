@@ -2,7 +2,7 @@
 #include "cpu/device.h"
 
 #include "cpu/kernels.h"
-#include "cpu/optim.h"
+#include "cpu/optim_loss/optim.h"
 #include "ops/op.h"
 #include "ops/table_text.h"
 

@@ -4,23 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/attention_dnn.h"
-#include "cuda/conv.h"
-#include "cuda/dnn_plan.h"
-#include "cuda/copy.h"
-#include "cuda/fact.h"
-#include "cuda/fault.h"
-#include "cuda/feed.h"
-#include "cuda/graph.h"
-#include "cuda/images.h"
-#include "cuda/launch.h"
-#include "cuda/mark.h"
-#include "cuda/memory.h"
-#include "cuda/nccl_group.h"
-#include "cuda/philox.h"
-#include "cuda/pinned.h"
-#include "cuda/product.h"
-#include "cuda/times.h"
+#include "cuda/driver/copy.h"
+#include "cuda/driver/fact.h"
+#include "cuda/driver/fault.h"
+#include "cuda/driver/feed.h"
+#include "cuda/driver/graph.h"
+#include "cuda/driver/images.h"
+#include "cuda/driver/launch.h"
+#include "cuda/driver/mark.h"
+#include "cuda/driver/memory.h"
+#include "cuda/driver/philox.h"
+#include "cuda/driver/pinned.h"
+#include "cuda/driver/times.h"
+#include "cuda/nccl/nccl_group.h"
+#include "cuda/ops/attention_dnn.h"
+#include "cuda/ops/conv.h"
+#include "cuda/vendor/dnn_plan.h"
+#include "cuda/vendor/product.h"
 #include "ops/op.h"
 #include "ops/table_text.h"
 
@@ -98,7 +98,7 @@ static void cuda_close(struct ah_device *device)
     if (!cuda)
         return;
     if (cuda->context && ah_cuda_make_current(cuda) == 0) {
-        ah_cuda_close_lanes(cuda);
+        ah_nccl_close_all(cuda);
         if (cuda->compute)
             ah_cuda.stream_synchronise(cuda->compute);
         ah_cuda_graphs_sweep(cuda);
@@ -240,7 +240,7 @@ const struct ah_device_type ah_device_plugin = {
     .memory_stats = cuda_memory_stats,
     .reset_peak = cuda_reset_peak,
     .trim = cuda_trim,
-    .lane = &ah_nccl_lane_type,
+    .device_comm = &ah_nccl_comm_type,
     .graphs = &ah_cuda_graphs,
     .memory_info = cuda_memory_info,
     .feed = &ah_cuda_feed_functions,

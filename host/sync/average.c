@@ -47,7 +47,7 @@ static void begin_anew(struct ah_reducer *r)
     }
     ah_buffers_forget(r->buffers);
     r->active = r->ordered = r->way_known = false;
-    r->lane = NULL;
+    r->device_comm = NULL;
     r->era = ah_group_era(r->group);
 }
 
@@ -88,10 +88,10 @@ static struct ah_collective bucket_call(struct ah_reducer *r, int b)
     struct ah_span own = ah_share_of_bucket(r, b, ah_group_rank(r->group));
     struct ah_collective call =
         ah_reducer_slices(r)
-            ? ah_collective_reduce_scatter(memory + own.offset - place->offset, memory,
-                                           count / ah_group_size(r->group), place->dtype, AH_REDUCE_MEAN)
+            ? ah_collective_reduce_scatter(memory + own.offset - place->offset, memory, count / ah_group_size(r->group),
+                                           place->dtype, AH_REDUCE_MEAN)
             : ah_collective_all_reduce(memory, count, place->dtype, AH_REDUCE_MEAN);
-    call.device = r->lane;
+    call.device = r->device_comm;
     call.weight = r->weight;
     call.purpose = AH_FOR_BACKWARD;
     call.where = r->where;
@@ -111,9 +111,12 @@ static int post(struct ah_reducer *r, int b, bool unused)
 static void trace_bucket(const struct ah_reducer *r, int b)
 {
     const struct ah_sync_bucket *bucket = &r->bucket[b];
-    ah_trace_add(&(struct ah_trace_span){
-        .name = "bucket", .begin_ns = bucket->posted_ns, .end_ns = bucket->reduced_ns, .kind = AH_TRACE_BUCKET,
-        .thread = b, .size = (int64_t)r->layout.bucket[b].bytes});
+    ah_trace_add(&(struct ah_trace_span){.name = "bucket",
+                                         .begin_ns = bucket->posted_ns,
+                                         .end_ns = bucket->reduced_ns,
+                                         .kind = AH_TRACE_BUCKET,
+                                         .thread = b,
+                                         .size = (int64_t)r->layout.bucket[b].bytes});
 }
 
 /* Wait for the next bucket in order. */

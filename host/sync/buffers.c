@@ -87,7 +87,7 @@ static int make_room(struct ah_buffers *b, const char *where)
     size_t bytes = b->words * sizeof(int64_t);
     bool reached = false;
     if (device != &ah_cpu)
-        AH_TRY(ah_group_reach(b->group, device, device->type->lane, where, &reached));
+        AH_TRY(ah_group_reach(b->group, device, device->type->device_comm, where, &reached));
     if (b->packed && b->packed->device == (reached ? device : &ah_cpu))
         return 0;
     ah_arena_release(b->packed);

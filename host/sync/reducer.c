@@ -83,11 +83,11 @@ static int spread(struct ah_reducer *r)
 {
     AH_TRY(ah_reducer_find_way(r));
     AH_TRY(ah_reducer_stage(r, r->params, 0, r->params->bytes));
-    struct ah_collective call = ah_collective_broadcast(ah_reducer_reachable(r, r->params, 0),
-                                                        (int64_t)r->params->bytes, AH_U8, 0);
+    struct ah_collective call =
+        ah_collective_broadcast(ah_reducer_reachable(r, r->params, 0), (int64_t)r->params->bytes, AH_U8, 0);
     call.purpose = AH_FOR_PREPARE;
     call.where = r->where;
-    call.device = r->lane;
+    call.device = r->device_comm;
     AH_TRY(r->common ? ah_common_fill(r->common, r->where) : ah_group_run(r->group, call));
     AH_TRY(ah_reducer_unstage(r, r->params, 0, r->params->bytes));
     AH_TRY(ah_buffers_send(r->buffers, 0, AH_FOR_PREPARE, r->where));
@@ -117,9 +117,10 @@ static int make(struct ah_reducer *r, struct ah_tensor **params, int count, stru
                 int buffer_count, const struct ah_reducer_options *options)
 {
     r->sharding = options->sharding;
-    AH_TRY(ah_layout_init(&r->layout, params, count, (struct ah_layout_options){
-        .bucket_bytes = options->bucket_bytes, .unit = options->unit,
-        .parts = r->sharding ? ah_group_size(r->group) : 1}));
+    AH_TRY(ah_layout_init(&r->layout, params, count,
+                          (struct ah_layout_options){.bucket_bytes = options->bucket_bytes,
+                                                     .unit = options->unit,
+                                                     .parts = r->sharding ? ah_group_size(r->group) : 1}));
     AH_TRY(make_lists(r));
     if (ah_group_size(r->group) > 1 && !options->apart) {
         AH_TRY(ah_agree(r->group, "parameters", r->where, params, count));
@@ -210,9 +211,12 @@ struct ah_bucket_times ah_reducer_times(const struct ah_reducer *r, int launched
 {
     const struct ah_bucket *place = &r->layout.bucket[r->order[launched]];
     const struct ah_sync_bucket *bucket = &r->bucket[r->order[launched]];
-    return (struct ah_bucket_times){.bytes = place->payload, .ready_ns = bucket->ready_ns,
-                                    .posted_ns = bucket->posted_ns, .reduced_ns = bucket->reduced_ns,
-                                    .first = place->first, .count = place->count};
+    return (struct ah_bucket_times){.bytes = place->payload,
+                                    .ready_ns = bucket->ready_ns,
+                                    .posted_ns = bucket->posted_ns,
+                                    .reduced_ns = bucket->reduced_ns,
+                                    .first = place->first,
+                                    .count = place->count};
 }
 
 int ah_reducer_bucket_of(const struct ah_reducer *r, int index)

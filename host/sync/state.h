@@ -30,16 +30,17 @@ struct ah_reducer {
     enum ah_sharding sharding;
     struct ah_arena *params, *grads;
     struct ah_common *common; /* where the parameters lie once on a host; NULL: each rank has its own */
-    /* How gradients of a device go: by its lane (`lane`), or by a copy of theirs in the group's memory (`staged`). */
-    struct ah_device *lane;
+    /* How gradients of a device go: by its communicator (`device_comm`), or by a copy in the group's memory (`staged`).
+     */
+    struct ah_device *device_comm;
     struct ah_arena *staged;
-    bool way_known; /* of this epoch */
+    bool way_known;                      /* of this epoch */
     struct ah_sync_parameter *parameter; /* by registration */
     bool *has_grad;
-    struct ah_sync_bucket *bucket; /* as layout.bucket */
-    int *order;                    /* launch position -> bucket */
-    int *arrival, arrived;         /* buckets in the order in which they became ready */
-    bool ordered;                  /* the launch order is agreed */
+    struct ah_sync_bucket *bucket;    /* as layout.bucket */
+    int *order;                       /* launch position -> bucket */
+    int *arrival, arrived;            /* buckets in the order in which they became ready */
+    bool ordered;                     /* the launch order is agreed */
     int launched, reduced, collected; /* positions in `order`; collected: the work is over and gone */
     uint32_t notes;                   /* of those, all ranks' */
     bool active, touched;
@@ -49,7 +50,7 @@ struct ah_reducer {
     char where[AH_CALL_WHERE]; /* the script's line of the collectives that come */
     struct ah_buffers *buffers;
     int buffers_from;
-    struct ah_reducer_hook hook; /* launch NULL: none */
+    struct ah_reducer_hook hook;      /* launch NULL: none */
     struct ah_engine_watcher watcher; /* while a synchronised backward runs */
     bool watching;
     int64_t begin_ns, end_ns;

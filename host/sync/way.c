@@ -1,6 +1,6 @@
-/* How what lies on a device gets to the other ranks: by the group's lane for it, which takes it where it lies, or
- * through a copy in the group's own memory, which is as long as an arena and holds the same spans. What lies on the CPU
- * is in the group's memory anyway. */
+/* How what lies on a device gets to the other ranks: by the group's device communicator, which takes it where it lies,
+ * or through a copy in the group's own memory, which is as long as an arena and holds the same spans. What lies on the
+ * CPU is in the group's memory anyway. */
 #include "sync/state.h"
 
 int ah_reducer_find_way(struct ah_reducer *r)
@@ -9,8 +9,8 @@ int ah_reducer_find_way(struct ah_reducer *r)
     bool reached;
     if (r->way_known || device == &ah_cpu || ah_group_size(r->group) == 1)
         return 0;
-    AH_TRY(ah_group_reach(r->group, device, device->type->lane, r->where, &reached));
-    r->lane = reached ? device : NULL;
+    AH_TRY(ah_group_reach(r->group, device, device->type->device_comm, r->where, &reached));
+    r->device_comm = reached ? device : NULL;
     if (!reached && !r->staged)
         AH_TRY(ah_arena_new(&r->staged, r->layout.bytes, &ah_cpu, r->group));
     r->way_known = true;
@@ -19,7 +19,7 @@ int ah_reducer_find_way(struct ah_reducer *r)
 
 static bool is_staged(const struct ah_reducer *r, const struct ah_arena *arena)
 {
-    return arena->device != &ah_cpu && !r->lane;
+    return arena->device != &ah_cpu && !r->device_comm;
 }
 
 void *ah_reducer_reachable(struct ah_reducer *r, struct ah_arena *arena, size_t offset)
@@ -43,6 +43,6 @@ int ah_reducer_unstage(struct ah_reducer *r, struct ah_arena *arena, size_t offs
 
 void ah_reducer_abandon(struct ah_reducer *r, int b)
 {
-    ah_arena_abandon(r->lane ? r->grads : r->staged ? r->staged : r->grads, r->bucket[b].work);
+    ah_arena_abandon(r->device_comm ? r->grads : r->staged ? r->staged : r->grads, r->bucket[b].work);
     r->bucket[b].work = NULL;
 }

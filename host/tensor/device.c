@@ -80,8 +80,8 @@ static int load_plugin(const char *name, const struct ah_device_type **out)
     if (!type)
         status = ah_fail(AH_EINVAL, "device \"%s\": %s is no plugin for devices (no ah_device_plugin)", name, path);
     else if (type->abi != AH_DEVICE_ABI)
-        status = ah_fail(AH_EINVAL, "device \"%s\": %s has interface %u, this program %d: build both anew",
-                         name, path, type->abi, AH_DEVICE_ABI);
+        status = ah_fail(AH_EINVAL, "device \"%s\": %s has interface %u, this program %d: build both anew", name, path,
+                         type->abi, AH_DEVICE_ABI);
     else if (strcmp(type->name, name))
         status = ah_fail(AH_EINVAL, "device \"%s\": %s calls itself \"%s\"", name, path, type->name);
     if (status < 0) {
@@ -98,7 +98,7 @@ static int find_type(const char *name, const struct ah_device_type **out)
     return *out ? 0 : load_plugin(name, out);
 }
 
-int ah_device_lane(const char *name, const struct ah_device_comm_type **out)
+int ah_device_comm_type_of(const char *name, const struct ah_device_comm_type **out)
 {
     const struct ah_device_type *type;
     *out = NULL;
@@ -107,7 +107,7 @@ int ah_device_lane(const char *name, const struct ah_device_comm_type **out)
     AH_TRY(find_type(name, &type));
     if (type->count() == 0)
         return ah_fail(AH_EINVAL, "%s", type->missing ? type->missing() : "there is no device of this kind");
-    *out = type->lane;
+    *out = type->device_comm;
     return 0;
 }
 

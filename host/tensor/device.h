@@ -24,7 +24,7 @@
 struct ah_call;
 struct ah_device;
 struct ah_device_comm_type;
-struct ah_graph; /* of the type */
+struct ah_graph;         /* of the type */
 struct ah_optim_kernels; /* optim/kernels.h */
 
 /* Computes call->out from call->arg; shapes and dtypes have been checked and outputs allocated by the op. All tensors
@@ -129,8 +129,8 @@ struct ah_device_type {
     /* Set each of the bytes. */
     int (*fill)(struct ah_device *device, void *to, int byte, size_t bytes);
     /* Each of `batch` matrices of `rows` x `columns` items (of 1, 2, 4 or 8 bytes) from `from` transposed to `to`. */
-    int (*transpose)(struct ah_device *device, void *to, const void *from, int64_t batch, int64_t rows,
-                     int64_t columns, size_t item);
+    int (*transpose)(struct ah_device *device, void *to, const void *from, int64_t batch, int64_t rows, int64_t columns,
+                     size_t item);
     /* Wait for all that this device (or only that stream) was asked to do. */
     int (*synchronise)(struct ah_device *device, void *stream);
 
@@ -143,13 +143,13 @@ struct ah_device_type {
 
     void (*memory_stats)(struct ah_device *device, struct ah_memory_stats *stats);
     void (*reset_peak)(struct ah_device *device); /* the most that lived is what lives now; may be missing */
-    void (*trim)(struct ah_device *device); /* give cached memory back to the system */
+    void (*trim)(struct ah_device *device);       /* give cached memory back to the system */
     /* Bytes that the device has and that are free there, and those of the host that are pinned; may be missing. */
     int (*memory_info)(struct ah_device *device, size_t *available, size_t *total, size_t *pinned);
 
     /* What moves its memory between the ranks of a group (comm/group/device_comm.h); NULL: their tensors pass through
      * the CPU. */
-    const struct ah_device_comm_type *lane;
+    const struct ah_device_comm_type *device_comm;
     /* NULL: this type has none. */
     const struct ah_graph_functions *graphs;
     const struct ah_feed_functions *feed;
@@ -163,8 +163,8 @@ struct ah_device {
     const char *table; /* ah_op_table_text as `kernels` was built with */
     const struct ah_device_type *type;
     int index;
-    char name[32]; /* "cpu", "cuda:1" */
-    void *state;   /* of the type */
+    char name[32];     /* "cpu", "cuda:1" */
+    void *state;       /* of the type */
     bool draws_on_cpu; /* its random numbers come from the CPU's default generator, whatever its own is */
 };
 
@@ -199,7 +199,7 @@ bool ah_device_is_possible(const char *type);
 
 /* What its type brings (comm/group/device_comm.h); *out is NULL when it brings nothing. AH_EINVAL when there is no such
  * device. */
-int ah_device_lane(const char *type, const struct ah_device_comm_type **out);
+int ah_device_comm_type_of(const char *type, const struct ah_device_comm_type **out);
 
 /* How many devices of a type there are: 0 when its plugin is not here. */
 int ah_device_count(const char *type);

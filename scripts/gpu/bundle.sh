@@ -10,15 +10,14 @@ limit=40
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 tree=$stage/tree
-mkdir -p "$tree/$build/lib" "$tree/$build/host/cuda" "$tree/modules"
+mkdir -p "$tree/$build/lib" "$tree/modules"
 
 git ls-files --cached --others --exclude-standard | while read -r file; do [ ! -f "$file" ] || echo "$file"; done |
     tar -c -T - | tar -x -C "$tree"
 cp "$build/accelhost" "$build/accelhost-cuda.so" "$build/op_args.h" "$tree/$build"
-cp "$build"/host/cuda/*.o "$tree/$build/host/cuda"
-rm -f "$tree/$build/host/cuda/images.o"
+(cd "$build" && find host/cuda -name '*.o' ! -name images.o | tar -c -T -) | tar -x -C "$tree/$build"
 strip --strip-unneeded "$tree/$build/accelhost" "$tree/$build/accelhost-cuda.so"
-strip --strip-debug "$tree/$build"/host/cuda/*.o
+find "$tree/$build/host/cuda" -name '*.o' -exec strip --strip-debug {} +
 
 # What the loader finds beyond glibc and the compiler's own library, which every system has.
 ldd "$build/accelhost" | sed -n 's/^[[:space:]]*\([^ ]*\) => \(\/[^ ]*\) .*/\1 \2/p' | while read -r name path; do

@@ -1,5 +1,5 @@
--- Loops over tables that LuaJIT may compile; some of its versions did so wrongly (host/bind/walk.c). A process of its
--- own, in which nothing is compiled yet.
+-- Loops over tables that LuaJIT may compile; some of its versions did so wrongly (host/bind/lua/walk.c). A process of
+-- its own, in which nothing is compiled yet.
 local run = require "spec.support.run"
 
 local function prints(expected, script)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cuda/attention_graph.h"
+#include "cuda/ops/attention_graph.h"
 
 enum { DEVICEPROP_DESCRIPTOR = 38, ATTR_ENGINEHEUR_DEVICEPROP = 204, ATTR_DEVICEPROP_JSON = 2702, TYPE_CHAR = 24 };
 
@@ -39,7 +39,7 @@ static int open_library(struct ah_cudnn *dnn, const char *path)
         size_t place;
     } symbols[] = {
 #define CALL(result, field, symbol, parameters) {#symbol, offsetof(struct ah_cudnn, field)},
-#include "cuda/dnn.def"
+#include "cuda/vendor/dnn.def"
 #undef CALL
     };
     void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);

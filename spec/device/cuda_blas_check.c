@@ -1,15 +1,15 @@
-/* Compiled where CUDA's toolkit is, never linked: what host/cuda/blas.h declares is what cublasLt.h declares. */
+/* Compiled where CUDA's toolkit is, never linked: what host/cuda/vendor/blas.h declares is what cublasLt.h declares. */
 #include <cuda.h>
 
 #include <cublasLt.h>
 
-#include "cuda/blas.h"
+#include "cuda/vendor/blas.h"
 
 #define SAME(a, b) _Static_assert(__builtin_types_compatible_p(a, b), "differs from cublasLt.h: " #a)
 
 #define CALL(result, field, symbol, parameters) \
     SAME(__typeof__(&symbol), __typeof__(((struct ah_cublas *)0)->field));
-#include "cuda/blas.def"
+#include "cuda/vendor/blas.def"
 #undef CALL
 
 /* What the plugin's own types stand for. */

@@ -1,15 +1,16 @@
-/* Compiled where cuDNN's header is, never linked: what host/cuda/dnn.h declares is what cudnn_graph.h declares. */
+/* Compiled where cuDNN's header is, never linked: what host/cuda/vendor/dnn.h declares is what cudnn_graph.h declares.
+ * */
 #include <cuda.h>
 
 #include <cudnn_graph.h>
 
-#include "cuda/dnn.h"
+#include "cuda/vendor/dnn.h"
 
 #define SAME(a, b) _Static_assert(__builtin_types_compatible_p(a, b), "differs from cudnn_graph.h: " #a)
 
 #define CALL(result, field, symbol, parameters) \
     SAME(__typeof__(&symbol), __typeof__(((struct ah_cudnn *)0)->field));
-#include "cuda/dnn.def"
+#include "cuda/vendor/dnn.def"
 #undef CALL
 
 /* What the plugin's own types stand for. */

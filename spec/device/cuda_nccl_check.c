@@ -1,15 +1,15 @@
-/* Compiled where NCCL's header is, never linked: what host/cuda/nccl.h declares is what nccl.h declares. */
+/* Compiled where NCCL's header is, never linked: what host/cuda/nccl/nccl.h declares is what nccl.h declares. */
 #include <cuda.h>
 
 #include <nccl.h>
 
-#include "cuda/nccl.h"
+#include "cuda/nccl/nccl.h"
 
 #define SAME(a, b) _Static_assert(__builtin_types_compatible_p(a, b), "differs from nccl.h: " #a)
 
 #define CALL(result, field, symbol, parameters) \
     SAME(__typeof__(&symbol), __typeof__(((struct ah_nccl *)0)->field));
-#include "cuda/nccl.def"
+#include "cuda/nccl/nccl.def"
 #undef CALL
 
 /* What the plugin's own types stand for. */

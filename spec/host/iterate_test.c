@@ -1,4 +1,4 @@
-#include "cpu/iterate.h"
+#include "cpu/loop/iterate.h"
 
 #include "test.h"
 

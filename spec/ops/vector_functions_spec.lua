@@ -1,4 +1,5 @@
--- The float32 functions that are written as vector code (cpu/angle_vector.h, cpu/pair_vector.h), against float64.
+-- The float32 functions that are written as vector code (cpu/elementwise/angle_vector.h,
+-- cpu/elementwise/pair_vector.h), against float64.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 

@@ -2,7 +2,7 @@
 #ifndef AH_SIM_BLAS_H
 #define AH_SIM_BLAS_H
 
-#include "cuda/blas.h"
+#include "cuda/vendor/blas.h"
 #include "state.h"
 
 struct cublasLtContext {
@@ -34,7 +34,7 @@ struct ah_cublas_preference {
 };
 
 #define CALL(result, field, symbol, parameters) SIM_API result symbol parameters;
-#include "cuda/blas.def"
+#include "cuda/vendor/blas.def"
 #undef CALL
 
 namespace sim

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "cuda/dnn.h"
+#include "cuda/vendor/dnn.h"
 #include "state.h"
 
 #define CALL(result, field, symbol, parameters) SIM_API result symbol parameters;
-#include "cuda/dnn.def"
+#include "cuda/vendor/dnn.def"
 #undef CALL
 
 namespace sim

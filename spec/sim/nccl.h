@@ -8,11 +8,11 @@
 #ifndef AH_SIM_NCCL_H
 #define AH_SIM_NCCL_H
 
-#include "cuda/nccl.h"
+#include "cuda/nccl/nccl.h"
 #include "state.h"
 
 #define CALL(result, field, symbol, parameters) SIM_API result symbol parameters;
-#include "cuda/nccl.def"
+#include "cuda/nccl/nccl.def"
 #undef CALL
 
 namespace sim

@@ -1,5 +1,5 @@
 /* accelhost repl: opens a host and hands it to lua/accelhost/repl, which reads and runs. At a terminal Ctrl-C is
- * the affair of bind/interrupt.c. */
+ * the affair of bind/lua/interrupt.c. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* accelhost top: options here; looking is host/bind/jobs.c, showing lua/accelhost/top, in a host of its own. */
+/* accelhost top: options here; looking is host/bind/comm/jobs.c, showing lua/accelhost/top, in a host of its own. */
 #include <stdio.h>
 #include <string.h>
 

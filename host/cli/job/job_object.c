@@ -11,7 +11,7 @@
 #include "base/signals.h"
 #include "base/status.h"
 #include "base/time.h"
-#include "bind/bind.h"
+#include "bind/lua/bind.h"
 #include "cli/base/signal_queue.h"
 #include "cli/base/syscalls.h"
 #include "cli/job/job_events.h"

@@ -24,7 +24,7 @@ enum { FIRST_COLLECT_KB = 2048 };
 
 static const char error_key;
 
-/* Machine code must lie near LuaJIT's own; a short hot loop has that memory found (bind/lua_code.c) before anything
+/* Machine code must lie near LuaJIT's own; a short hot loop has that memory found (bind/lua/lua_code.c) before anything
  * else is mapped there. */
 static const char warm_up[] = "local s = 0 for i = 1, 200 do s = s + i end";
 

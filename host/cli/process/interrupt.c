@@ -11,8 +11,8 @@
 #include <lauxlib.h>
 
 #include "base/pulse.h"
-#include "bind/bind.h"
-#include "bind/place.h"
+#include "bind/lua/bind.h"
+#include "bind/lua/place.h"
 
 static lua_State *watched;
 

@@ -12,7 +12,7 @@
 #include "base/frames.h"
 #include "base/status.h"
 #include "base/time.h"
-#include "bind/bind.h"
+#include "bind/lua/bind.h"
 
 static struct ah_frames *channel;
 static pid_t owner;

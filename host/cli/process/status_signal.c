@@ -1,7 +1,7 @@
 /* The handler sets a hook, which runs before the next instruction of the script and finds everything at rest. Where no
  * hook runs soon (compiled loops, C functions that do not return) a timer brings the handler back, which then looks by
- * itself (bind/place.h). A hook that the script has set is put back. What must stay true: the handler has a stack of
- * its own, for oneDNN's products run with the stack pointer in a buffer of the heap, and it is the main thread's. */
+ * itself (bind/lua/place.h). A hook that the script has set is put back. What must stay true: the handler has a stack
+ * of its own, for oneDNN's products run with the stack pointer in a buffer of the heap, and it is the main thread's. */
 #include "cli/process/status_signal.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #include "base/pulse.h"
 #include "base/signal_stack.h"
-#include "bind/place.h"
+#include "bind/lua/place.h"
 
 enum { UNASKED, HOOKED, STUCK }; /* STUCK: the hook did not run in time */
 

@@ -12,9 +12,9 @@
 
 enum {
     AH_MAX_RANKS = 256,
-    AH_GROUP_CALLS = 64, /* calls a rank may have posted that a peer has not done */
+    AH_GROUP_CALLS = 64,    /* calls a rank may have posted that a peer has not done */
     AH_GROUP_MESSAGES = 32, /* messages a rank may have posted that have not been received */
-    AH_CALL_WHERE = 64,   /* bytes of a call site */
+    AH_CALL_WHERE = 64,     /* bytes of a call site */
     AH_CALL_DIMS = 8,
 };
 
@@ -24,22 +24,22 @@ struct ah_call_record {
     uint8_t kind, dtype, reduce; /* enum ah_collective_kind, ah_dtype, ah_reduce_op */
     int8_t ndim;                 /* -1: shape not told */
     int32_t root;
-    uint32_t note;   /* bits for the peers, no part of the fingerprint; nor is the weight */
-    double weight;   /* of this rank in a mean */
-    uint64_t hash;   /* of everything that must agree */
+    uint32_t note; /* bits for the peers, no part of the fingerprint; nor is the weight */
+    double weight; /* of this rank in a mean */
+    uint64_t hash; /* of everything that must agree */
     int64_t count;
     uint64_t offset; /* of the buffer in the rank's segment, or AH_NO_OFFSET */
     int64_t size[AH_CALL_DIMS];
     bool async, far; /* far: on the memory of a device */
     uint8_t purpose; /* enum ah_purpose, no part of the fingerprint */
     /* For a group over several hosts (spread.h); no part of the fingerprint: */
-    bool wired;       /* moved by the progress thread, not by the ranks alone */
-    uint32_t travels; /* bytes at `offset` that go to the other hosts with this post, but for */
+    bool wired;              /* moved by the progress thread, not by the ranks alone */
+    uint32_t travels;        /* bytes at `offset` that go to the other hosts with this post, but for */
     uint32_t own, own_bytes; /* those of them that no other rank takes, which this one may write over with its result */
-    uint32_t steps;   /* SLICED of this rank before the call */
-    uint64_t landing; /* where what comes from other hosts is to lie in its segment, as the result would */
-    uint64_t partial; /* where its host's sum is to lie, of the first rank of a host */
-    uint64_t counts;  /* where the call's counts lie in its segment */
+    uint32_t steps;          /* SLICED of this rank before the call */
+    uint64_t landing;        /* where what comes from other hosts is to lie in its segment, as the result would */
+    uint64_t partial;        /* where its host's sum is to lie, of the first rank of a host */
+    uint64_t counts;         /* where the call's counts lie in its segment */
     _Alignas(64) char where[AH_CALL_WHERE];
 };
 #define AH_NO_OFFSET UINT64_MAX
@@ -57,7 +57,7 @@ enum ah_message_state {
 };
 /* How a taken message header's message goes whose memory is on a device (line.h): its receiver answers OPEN with LINE
  * or HOST, its sender then says TICKET for a line that is to be opened, STAGED when the host has the bytes. */
-enum ah_message_way { AH_WAY_OPEN, AH_WAY_LINE, AH_WAY_TICKET, AH_WAY_HOST, AH_WAY_STAGED };
+enum ah_message_way { AH_WAY_OPEN, AH_WAY_P2P, AH_WAY_TICKET, AH_WAY_HOST, AH_WAY_STAGED };
 enum { AH_DEVICE_COMM_CARD = 16, AH_DEVICE_COMM_TICKET = 128 };
 struct ah_message_header {
     atomic_uint state;
@@ -71,9 +71,9 @@ struct ah_message_header {
     int64_t count;
     uint64_t offset; /* as of a post */
     int64_t size[AH_CALL_DIMS];
-    bool far;        /* may go by a line: from this card */
+    bool far; /* may go by a line: from this card */
     uint8_t card[AH_DEVICE_COMM_CARD], ticket[AH_DEVICE_COMM_TICKET];
-    uint32_t turn;   /* among those of the line */
+    uint32_t turn; /* among those of the line */
     atomic_uint way;
     _Alignas(64) char where[AH_CALL_WHERE];
 };
@@ -94,12 +94,12 @@ enum ah_reader { AH_REPLICA, AH_PROGRESS, AH_READERS };
 
 struct ah_group_block {
     _Alignas(64) atomic_uint counter[AH_COUNTERS];
-    atomic_uint sleepers;     /* peers asleep on one of the counters */
-    atomic_uint base;         /* where the counters of the present group began */
-    _Atomic int64_t notification;     /* bytes from here to the control block's notifications; 0: nobody reads them */
-    _Atomic uint64_t address; /* where the backend finds this rank: a staging offset, a port */
-    _Atomic uint64_t member_table;    /* where in its segment the progress thread finds who the members are, in order */
-    atomic_int wanted_from;   /* the rank (from 2) that a message is awaited from, 1: any, 0: none is */
+    atomic_uint sleepers;          /* peers asleep on one of the counters */
+    atomic_uint base;              /* where the counters of the present group began */
+    _Atomic int64_t notification;  /* bytes from here to the control block's notifications; 0: nobody reads them */
+    _Atomic uint64_t address;      /* where the backend finds this rank: a staging offset, a port */
+    _Atomic uint64_t member_table; /* where in its segment the progress thread finds who the members are, in order */
+    atomic_int wanted_from;        /* the rank (from 2) that a message is awaited from, 1: any, 0: none is */
     _Atomic int64_t wanted_tag;
     _Atomic uint64_t members[AH_MAX_RANKS / 64]; /* of the present group: a bit for each rank of the control block */
     _Alignas(64) struct ah_call_record post[AH_GROUP_CALLS];

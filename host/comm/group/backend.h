@@ -17,19 +17,19 @@ struct ah_call_arguments {
     bool wired;
     uint32_t travels, own, own_bytes, steps;
     uint64_t landing, partial, counts;
-    bool before;     /* the process that this one replaces has posted the call */
+    bool before; /* the process that this one replaces has posted the call */
 };
 
 struct ah_work {
     struct ah_group *group;
-    const struct ah_backend *mover; /* the group's backend, or its lane's */
-    struct ah_work *next;  /* of the works that this rank has not carried out, or of the abandoned ones */
+    const struct ah_backend *mover; /* the group's backend, or its device communicator */
+    struct ah_work *next;           /* of the works that this rank has not carried out, or of the abandoned ones */
     struct ah_collective call;
     uint32_t sequence;
     struct ah_call_arguments arguments; /* told to the peers with the post: `start` sets it */
-    uint32_t note;   /* all ranks' notes or-ed, once every rank has posted */
-    int64_t *counts; /* own copy of the call's; NULL: it has none */
-    uint32_t era;    /* of the group when it began */
+    uint32_t note;                      /* all ranks' notes or-ed, once every rank has posted */
+    int64_t *counts;                    /* own copy of the call's; NULL: it has none */
+    uint32_t era;                       /* of the group when it began */
     bool carried, abandoned;
     void (*release)(void *held); /* of an abandoned one: called when its buffers may go; NULL: nothing holds them */
     void *held;
@@ -43,13 +43,13 @@ struct ah_message_request {
     int64_t size[AH_CALL_DIMS];
     char where[AH_CALL_WHERE];
     uint32_t number;
-    uint64_t offset;          /* told to the receiver with the message header: `give` sets it */
-    struct ah_message_header *header; /* on the sender's group block; NULL: not posted, not found yet */
-    uint32_t era;             /* of the group when it began */
+    uint64_t offset;                    /* told to the receiver with the message header: `give` sets it */
+    struct ah_message_header *header;   /* on the sender's group block; NULL: not posted, not found yet */
+    uint32_t era;                       /* of the group when it began */
     bool sends, stays, done, abandoned; /* stays: the sender's memory is left alone until it is received */
-    bool far, moved;          /* far: may go by a line (line.h), from the card; moved: the sender's part is done */
+    bool far, moved; /* far: may use a p2p channel (device_p2p.h); moved: the sender's part is done */
     uint8_t card[AH_DEVICE_COMM_CARD];
-    void *mark;               /* of the lane's */
+    void *mark;                  /* of the device communicator */
     void (*release)(void *held); /* of an abandoned one: called when it goes; NULL: nothing is held */
     void *held;
 };
@@ -81,7 +81,7 @@ struct ah_backend {
     int (*carry)(struct ah_work *work);
     bool posted_is_all; /* a call that all have posted, and compared, is through for a rank that has done its own part;
                            `run` and `carry` put the ranks' notes together */
-    bool carry_waits; /* carry waits for the peers: not called where a call must not wait, but in ah_work_test */
+    bool carry_waits;   /* carry waits for the peers: not called where a call must not wait, but in ah_work_test */
     int (*finish)(struct ah_work *work);
     void (*drop)(struct ah_work *work, bool complete);
     /* Is the call through, when all ranks have done their part of it, so that its memory is its rank's again? NULL: it
@@ -105,7 +105,7 @@ struct ah_backend {
 
     int (*alloc)(struct ah_group *group, size_t bytes, void **out);
     void (*free)(struct ah_group *group, void *memory, size_t bytes);
-    void (*trim)(struct ah_group *group); /* may be NULL */
+    void (*trim)(struct ah_group *group);                                /* may be NULL */
     void (*discard)(struct ah_group *group, void *memory, size_t bytes); /* may be NULL */
 
     /* Memory that is the same for all ranks of a host. `lend`, by the first of them: makes it for so many, zeroed, and
@@ -123,45 +123,45 @@ struct ah_group {
     const struct ah_backend *backend;
     atomic_int refs;
     int rank, size;
-    struct ah_group *root;      /* that this one was split from, directly or not; itself for the first */
-    struct ah_control_block *control;     /* NULL for a group of one */
-    struct ah_group_block **peer;   /* every rank's group block of this group */
-    int *member;                /* its rank on the control block */
+    struct ah_group *root;            /* that this one was split from, directly or not; itself for the first */
+    struct ah_control_block *control; /* NULL for a group of one */
+    struct ah_group_block **peer;     /* every rank's group block of this group */
+    int *member;                      /* its rank on the control block */
     int block;
-    uint32_t base;              /* where the group block's counters began for this group */
-    uint32_t posted, done;      /* own counters */
-    uint32_t ring_safe;         /* every rank has done the calls up to here, as far as we looked */
-    struct ah_work *first, **last;  /* works that this rank has not carried out yet, in order */
-    struct ah_work *abandoned;      /* carried out here, not yet everywhere */
+    uint32_t base;                                  /* where the group block's counters began for this group */
+    uint32_t posted, done;                          /* own counters */
+    uint32_t ring_safe;                             /* every rank has done the calls up to here, as far as we looked */
+    struct ah_work *first, **last;                  /* works that this rank has not carried out yet, in order */
+    struct ah_work *abandoned;                      /* carried out here, not yet everywhere */
     struct ah_message_request *outgoing, *incoming; /* messages that were not received yet, in order */
-    uint32_t sent;              /* messages posted so far */
-    uint64_t identity;          /* of its members and base: tells it from others that use the group block in turn */
-    int spins;                  /* looks at a counter before sleeping */
-    int64_t timeout_ns;         /* for a call */
-    int64_t patience_ns;        /* after which a wait is told */
-    int poison;                 /* the status of the first failure */
+    uint32_t sent;                                  /* messages posted so far */
+    uint64_t identity;   /* of its members and base: tells it from others that use the group block in turn */
+    int spins;           /* looks at a counter before sleeping */
+    int64_t timeout_ns;  /* for a call */
+    int64_t patience_ns; /* after which a wait is told */
+    int poison;          /* the status of the first failure */
     char poison_text[1024];
     bool logs;
-    uint32_t era;               /* how often it has begun anew */
-    struct ah_device_comm *lane;       /* for the memory of a device; NULL: none, or not asked for */
-    bool lane_asked;            /* whether there is one has been found out */
+    uint32_t era;                       /* how often it has begun anew */
+    struct ah_device_comm *device_comm; /* for the memory of a device; NULL: none, or not asked for */
+    bool lane_asked;                    /* whether there is one has been found out */
     enum ah_device_comm_choice choice;
-    struct ah_device_p2p *lines;      /* for messages from and to devices */
-    struct ah_group *parts;     /* of a root: the open ones; of a part: the next */
-    struct ah_group *retired;   /* of a root: groups that are closed but whose group block peers may still look at */
-    uint32_t blocks;          /* of a root: a bit for each group block in use */
+    struct ah_device_p2p *p2p; /* for messages from and to devices */
+    struct ah_group *parts;    /* of a root: the open ones; of a part: the next */
+    struct ah_group *retired;  /* of a root: groups that are closed but whose group block peers may still look at */
+    uint32_t blocks;           /* of a root: a bit for each group block in use */
 };
 
 /* Where a rank sits when a group opens. */
 struct ah_seat {
     struct ah_control_block *control; /* must outlive the group */
     int rank, size;
-    const int *member;      /* the ranks on the control block, NULL: 0 .. size - 1 */
+    const int *member; /* the ranks on the control block, NULL: 0 .. size - 1 */
     int block;
     uint32_t base;
-    struct ah_group *root;  /* NULL: the new one is a root */
-    int64_t timeout_ns;     /* 0: ACCELHOST_TIMEOUT, else 600 s */
-    int64_t patience_ns;    /* 0: ACCELHOST_PATIENCE, else 10 s */
+    struct ah_group *root; /* NULL: the new one is a root */
+    int64_t timeout_ns;    /* 0: ACCELHOST_TIMEOUT, else 600 s */
+    int64_t patience_ns;   /* 0: ACCELHOST_PATIENCE, else 10 s */
 };
 
 /* A group of one is always "self". Several threads may each be a rank on one mapping of a control block. */

@@ -1,5 +1,5 @@
-/* Opening a lane. All ranks tell each other, by a call on the group's own backend, which cards they have: each has to
- * have one of its own. Then the first rank's ticket goes to all, and they open the lane together. */
+/* Open a device communicator: all ranks exchange, by a call on the group's own backend, the identifiers of their cards,
+ * which must differ; then the first rank broadcasts its ticket, and all open the communicator together. */
 #include "comm/group/device_comm.h"
 
 #include <stdio.h>
@@ -31,8 +31,8 @@ static bool find_pair(const struct entry *table, int size, int *one, int *two)
     return false;
 }
 
-/* Why there is no lane; false when there can be one. The same on every rank, but for the words of a missing library,
- * which are those of the first rank that misses it. */
+/* Return why there is no communicator; false if there can be one. The same on every rank, but for the words of a
+ * missing library, which are those of the first rank that misses it. */
 static bool find_reason(const struct ah_group *group, const struct entry *table, const char *missing, char *text,
                         size_t room)
 {
@@ -77,15 +77,15 @@ static int open_together(struct ah_group *group, struct ah_device *device, const
                          const char *where)
 {
     uint8_t ticket[AH_DEVICE_COMM_TICKET] = {0};
-    struct ah_device_comm *lane;
+    struct ah_device_comm *comm;
     if (group->rank == 0)
         AH_TRY(ah_group_poison(group, type->invite(device, ticket)));
     AH_TRY(run(group, ah_collective_broadcast(ticket, sizeof ticket, AH_U8, 0), where));
-    AH_TRY(ah_group_poison(group, type->open(group, device, ticket, &lane)));
-    lane->type = type;
-    lane->group = group;
-    lane->device = device;
-    group->lane = lane;
+    AH_TRY(ah_group_poison(group, type->open(group, device, ticket, &comm)));
+    comm->type = type;
+    comm->group = group;
+    comm->device = device;
+    group->device_comm = comm;
     return 0;
 }
 
@@ -96,11 +96,13 @@ int ah_group_reach(struct ah_group *group, struct ah_device *device, const struc
     *out = false;
     if (group->choice == AH_DEVICE_COMM_NONE)
         return 0;
-    if (group->lane && group->lane->device != device)
-        return ah_fail(AH_EINVAL, "%s: a rank's tensors of a group lie on one device, and others of this one were on "
-                       "another", group->lane->type->moves.name);
+    if (group->device_comm && group->device_comm->device != device)
+        return ah_fail(AH_EINVAL,
+                       "%s: a rank's tensors of a group lie on one device, and others of this one were on "
+                       "another",
+                       group->device_comm->type->moves.name);
     if (group->lane_asked || group->size == 1 || !type) {
-        *out = group->lane != NULL;
+        *out = group->device_comm != NULL;
         if (!*out && group->choice == AH_DEVICE_COMM_ONLY && group->size > 1)
             return ah_fail(AH_EINVAL, "this device has no collectives of its own");
         return 0;
@@ -114,18 +116,18 @@ int ah_group_reach(struct ah_group *group, struct ah_device *device, const struc
     else if (group->rank == 0 && group->root == group)
         ah_tell("collectives on this device go through the host's memory, not by %s: %s", type->moves.name, reason);
     group->lane_asked = true;
-    *out = group->lane != NULL;
+    *out = group->device_comm != NULL;
     return 0;
 }
 
 bool ah_group_takes(const struct ah_group *group, const struct ah_collective *call)
 {
-    return group->lane && group->lane->type->takes(call);
+    return group->device_comm && group->device_comm->type->takes(call);
 }
 
-const char *ah_group_lane(const struct ah_group *group)
+const char *ah_group_device_comm(const struct ah_group *group)
 {
-    return group->lane ? group->lane->type->moves.name : NULL;
+    return group->device_comm ? group->device_comm->type->moves.name : NULL;
 }
 
 bool ah_group_has_asked(const struct ah_group *group)
@@ -133,12 +135,12 @@ bool ah_group_has_asked(const struct ah_group *group)
     return group->lane_asked;
 }
 
-bool ah_group_may_have_lane(const struct ah_group *group)
+bool ah_group_may_have_device_comm(const struct ah_group *group)
 {
     return group->choice != AH_DEVICE_COMM_NONE;
 }
 
-enum ah_device_comm_choice ah_group_choose_lane(struct ah_group *group, enum ah_device_comm_choice choice)
+enum ah_device_comm_choice ah_group_choose_device_comm(struct ah_group *group, enum ah_device_comm_choice choice)
 {
     enum ah_device_comm_choice before = group->choice;
     group->choice = choice;
@@ -149,16 +151,16 @@ int ah_device_comm_check(struct ah_group *group)
 {
     if (group->poison)
         return 0;
-    if (group->lane)
-        AH_TRY(ah_group_poison(group, group->lane->type->check(group->lane)));
+    if (group->device_comm)
+        AH_TRY(ah_group_poison(group, group->device_comm->type->check(group->device_comm)));
     return ah_group_poison(group, ah_device_p2p_check_all(group));
 }
 
 void ah_device_comm_forget(struct ah_group *group)
 {
-    if (group->lane)
-        group->lane->type->close(group->lane);
-    group->lane = NULL;
+    if (group->device_comm)
+        group->device_comm->type->close(group->device_comm);
+    group->device_comm = NULL;
     group->lane_asked = false;
     ah_device_p2p_close_all(group);
 }
@@ -177,7 +179,7 @@ int ah_groups_settle(void)
     int status = 0;
     struct ah_group *root = ah_group_first();
     for (struct ah_group *group = root; group; group = group == root ? root->parts : group->parts) {
-        int settled = group->lane && !group->poison ? group->lane->type->settle(group->lane) : 0;
+        int settled = group->device_comm && !group->poison ? group->device_comm->type->settle(group->device_comm) : 0;
         settled = settled < 0 || group->poison ? settled : ah_device_p2p_settle_all(group);
         status = status < 0 ? status : ah_group_poison(group, settled);
     }

@@ -1,13 +1,13 @@
-/* Lanes: what moves a group's bytes that lie in the memory of a device, beside the backend that moves the host's.
+/* Device communicators: they move the bytes of a group that are in a device's memory, as the backend moves the host's.
  *
- * A device's type brings a type of lane (tensor/device.h). To the door a call on a device's memory is a call like any
- * other: checked, numbered, compared with what the peers bring, in one order with calls on the host's memory. Only its
- * bytes go another way. What a lane does the device does, in the order of what it is asked: when a call has returned,
- * or a work was waited for, the result is there for all that the device is asked next, not yet for the host.
+ * A device type supplies a communicator type (tensor/device.h). The dispatcher treats a call on device memory like any
+ * other: checked, numbered, compared with the calls of the peers, in one order with calls on host memory. The device
+ * runs a communicator's calls in the order in which they were queued: when a call has returned, or a work was waited
+ * for, its result is ready for everything queued on the device afterwards, but not yet for the host.
  *
- * A group opens its lane at its first call that needs it. Where there can be none - no such type, its library is
- * missing, two ranks share a card - callers bring the bytes to the host first. Messages go by lanes of two ranks
- * (line.h). This file knows no tensors. */
+ * A group opens its communicator at the first call that needs one. If it cannot (no such type, the library is missing,
+ * two ranks use one card), callers copy the bytes to the host first. Messages use communicators of two ranks
+ * (device_p2p.h). This file knows no tensors. */
 #ifndef AH_COMM_DEVICE_COMM_H
 #define AH_COMM_DEVICE_COMM_H
 
@@ -22,46 +22,47 @@ struct ah_device_comm {
 };
 
 struct ah_device_comm_type {
-    /* Moves what lies on the device, as backend.h says: name, work_bytes, run, start, carry, finish, drop. `finish` and
-     * `drop` make the device wait, not the host; a work may be dropped before the device is through with it. */
+    /* Backend for device memory (backend.h): name, work_bytes, run, start, carry, finish, drop. `finish` and `drop`
+     * make the device wait, not the host; a work may be dropped before the device has completed it. */
     struct ah_backend moves;
-    bool (*takes)(const struct ah_collective *call); /* can it move this? By kind, dtype and reduction only */
+    bool (*takes)(
+        const struct ah_collective *call); /* is the call supported? Depends on kind, dtype and reduction only */
 
-    /* Is its library here? If not, one line says why. */
+    /* Check that its library can be loaded; the error names the cause in one line. */
     int (*available)(void);
-    /* What tells this device from all others. Fails as `available` does. */
+    /* Write an identifier of the physical device. Fails as `available` does. */
     int (*card)(struct ah_device *device, uint8_t card[AH_DEVICE_COMM_CARD]);
-    /* The first rank makes a ticket, with which all ranks open the lane together; waits as a call does. `*out` begins
-     * with struct ah_device_comm, which is filled in. */
+    /* The first rank creates a ticket, with which all ranks open the communicator together; waits as a call does.
+     * `*out` begins with struct ah_device_comm, which the caller fills in. */
     int (*invite)(struct ah_device *device, uint8_t ticket[AH_DEVICE_COMM_TICKET]);
     int (*open)(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
                 struct ah_device_comm **out);
-    void (*close)(struct ah_device_comm *lane); /* frees it, whatever is under way */
+    void (*close)(struct ah_device_comm *comm); /* free it, also with calls in progress */
 
-    bool (*ready)(struct ah_work *work); /* carried out here: is the device through with it? */
-    int (*check)(struct ah_device_comm *lane);  /* the failure of a call that had begun well, once it is known */
-    int (*settle)(struct ah_device_comm *lane); /* wait until the device is through with all calls */
+    bool (*ready)(struct ah_work *work);        /* of a work of this rank: has the device completed it? */
+    int (*check)(struct ah_device_comm *comm);  /* return the failure of a queued call, once known */
+    int (*settle)(struct ah_device_comm *comm); /* wait until the device has completed all calls */
 
-    /* Messages; move NULL: they pass through the host. `mark`: the memory is the message's as of this moment in what
-     * the device is asked; keeps in message request->mark what that takes. `open_line`: begin to open a lane from one
-     * rank to another, with the sender's ticket, without waiting. `move`: what can be done without waiting, until
-     * *done: the device was given the message. `unmark`: what the device is asked next comes behind it. */
+    /* Messages; move NULL: they pass through the host. `mark`: record in request->mark the point in the device's queue
+     * from which the memory is the message's. `open_p2p`: begin to open a p2p channel from one rank to another with the
+     * sender's ticket, without waiting. `move`: advance without waiting; *done once the message is queued on the
+     * device. `unmark`: order all later work of the device after the message. */
     int (*mark)(struct ah_message_request *request);
-    int (*open_line)(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
-                     bool sends, struct ah_device_comm **out);
-    int (*move)(struct ah_device_comm *line, struct ah_message_request *request, bool *done);
+    int (*open_p2p)(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
+                    bool sends, struct ah_device_comm **out);
+    int (*move)(struct ah_device_comm *p2p, struct ah_message_request *request, bool *done);
     void (*unmark)(struct ah_message_request *request);
 };
 
-/* What moves the bytes of a call. */
+/* Return the backend that moves the bytes of a call. */
 static inline const struct ah_backend *ah_group_mover(const struct ah_group *group, const struct ah_collective *call)
 {
-    return call->device ? &group->lane->type->moves : group->backend;
+    return call->device ? &group->device_comm->type->moves : group->backend;
 }
 
-/* 0, or the failure of a lane of the group's, with which the group is poisoned. */
+/* Return 0, or a communicator's failure, with which the group is poisoned. */
 int ah_device_comm_check(struct ah_group *group);
-/* As if no lane had been opened. */
+/* Close the group's communicator and its p2p channels; a later call may open new ones. */
 void ah_device_comm_forget(struct ah_group *group);
 
 #endif

@@ -1,6 +1,6 @@
-/* A message header carries a line's message through its states: taken, answered, perhaps with a ticket, received; the
- * sender's part may end behind that. Both ends have a list of their lines, in an order that is the same everywhere, so
- * that ranks that close theirs do not wait for each other in a circle. */
+/* The message header holds a message's state: taken, answered (perhaps with a ticket), received; the sender may
+ * complete after that. Both ends list their channels in the same order, so that ranks that close them cannot deadlock.
+ */
 #include "comm/group/device_p2p.h"
 
 #include <stdlib.h>
@@ -11,13 +11,13 @@
 struct ah_device_p2p {
     struct ah_device_p2p *next; /* ordered by `from`, then `to` */
     int from, to;
-    uint32_t turn;        /* messages that its receiver has taken; that its sender has given to the device */
-    struct ah_device_comm *lane; /* NULL: not yet */
+    uint32_t turn; /* messages that its receiver has taken; that its sender has given to the device */
+    struct ah_device_comm *device_comm; /* NULL: not yet */
 };
 
-static int line_of(struct ah_group *group, int from, int to, struct ah_device_p2p **out)
+static int p2p_of(struct ah_group *group, int from, int to, struct ah_device_p2p **out)
 {
-    struct ah_device_p2p **at = &group->lines;
+    struct ah_device_p2p **at = &group->p2p;
     while (*at && ((*at)->from < from || ((*at)->from == from && (*at)->to < to)))
         at = &(*at)->next;
     if (!*at || (*at)->from != from || (*at)->to != to) {
@@ -31,14 +31,14 @@ static int line_of(struct ah_group *group, int from, int to, struct ah_device_p2
     return 0;
 }
 
-static int open_line(struct ah_device_p2p *line, struct ah_message_request *request,
-                     const uint8_t ticket[AH_DEVICE_COMM_TICKET])
+static int open_p2p(struct ah_device_p2p *p2p, struct ah_message_request *request,
+                    const uint8_t ticket[AH_DEVICE_COMM_TICKET])
 {
     const struct ah_message *m = &request->message;
-    AH_TRY(m->lane->open_line(request->group, m->device, ticket, request->sends, &line->lane));
-    line->lane->type = m->lane;
-    line->lane->group = request->group;
-    line->lane->device = m->device;
+    AH_TRY(m->device_comm->open_p2p(request->group, m->device, ticket, request->sends, &p2p->device_comm));
+    p2p->device_comm->type = m->device_comm;
+    p2p->device_comm->group = request->group;
+    p2p->device_comm->device = m->device;
     return 0;
 }
 
@@ -52,7 +52,7 @@ static void wake(struct ah_group *group, enum ah_counter which)
 void ah_device_p2p_forget(struct ah_message_request *request)
 {
     if (request->mark)
-        request->message.lane->unmark(request);
+        request->message.device_comm->unmark(request);
     request->mark = NULL;
 }
 
@@ -71,11 +71,12 @@ static int stage(struct ah_message_request *request)
 int ah_device_p2p_begin(struct ah_message_request *request)
 {
     const struct ah_message *m = &request->message;
-    bool wanted = m->device && m->count && request->group->choice != AH_DEVICE_COMM_NONE && m->lane && m->lane->move;
-    if (request->sends) /* a line opens by what both write on the message header */
+    bool wanted = m->device && m->count && request->group->choice != AH_DEVICE_COMM_NONE && m->device_comm &&
+                  m->device_comm->move;
+    if (request->sends) /* a channel opens by what both write to the message header */
         wanted = wanted && ah_control_is_local(request->group->control, request->group->member[m->peer]);
-    request->far = wanted && m->lane->card(m->device, request->card) == 0;
-    return request->far ? m->lane->mark(request) : stage(request);
+    request->far = wanted && m->device_comm->card(m->device, request->card) == 0;
+    return request->far ? m->device_comm->mark(request) : stage(request);
 }
 
 void ah_device_p2p_offer(const struct ah_message_request *request, struct ah_message_header *header)
@@ -90,20 +91,20 @@ int ah_device_p2p_answer(struct ah_message_request *request)
     struct ah_group *group = request->group;
     struct ah_message_header *header = request->header;
     bool meets = request->far && header->far && memcmp(header->card, request->card, sizeof request->card) != 0;
-    struct ah_device_p2p *line = NULL;
+    struct ah_device_p2p *p2p = NULL;
     if (meets) {
-        AH_TRY(line_of(group, request->message.peer, group->rank, &line));
-        header->turn = line->turn++;
+        AH_TRY(p2p_of(group, request->message.peer, group->rank, &p2p));
+        header->turn = p2p->turn++;
     } else {
         if (request->far && header->far && group->choice == AH_DEVICE_COMM_ONLY)
             return ah_fail(AH_EINVAL, "%s: ranks %d and %d share one card, and each rank needs a card of its own",
-                           request->message.lane->moves.name, group->member[request->message.peer],
+                           request->message.device_comm->moves.name, group->member[request->message.peer],
                            group->member[group->rank]);
         AH_TRY(stage(request));
     }
     if (!header->far)
         return 0;
-    atomic_store(&header->way, meets ? AH_WAY_LINE : AH_WAY_HOST);
+    atomic_store(&header->way, meets ? AH_WAY_P2P : AH_WAY_HOST);
     wake(group, AH_RECEIVED);
     return 0;
 }
@@ -122,23 +123,23 @@ int ah_device_p2p_serve(struct ah_message_request *request)
 {
     struct ah_group *group = request->group;
     struct ah_message_header *header = request->header;
-    struct ah_device_p2p *line = NULL;
+    struct ah_device_p2p *p2p = NULL;
     unsigned way = atomic_load(&header->way);
     if (way == AH_WAY_HOST)
         return serve_by_host(request);
     if (way == AH_WAY_OPEN || request->moved)
         return 0;
-    AH_TRY(line_of(group, group->rank, request->message.peer, &line));
-    if (line->turn != header->turn)
+    AH_TRY(p2p_of(group, group->rank, request->message.peer, &p2p));
+    if (p2p->turn != header->turn)
         return 0;
-    if (!line->lane) {
-        AH_TRY(request->message.lane->invite(request->message.device, header->ticket));
-        AH_TRY(open_line(line, request, header->ticket));
+    if (!p2p->device_comm) {
+        AH_TRY(request->message.device_comm->invite(request->message.device, header->ticket));
+        AH_TRY(open_p2p(p2p, request, header->ticket));
         atomic_store(&header->way, AH_WAY_TICKET);
         wake(group, AH_SENT);
     }
-    AH_TRY(line->lane->type->move(line->lane, request, &request->moved));
-    line->turn += request->moved;
+    AH_TRY(p2p->device_comm->type->move(p2p->device_comm, request, &request->moved));
+    p2p->turn += request->moved;
     return 0;
 }
 
@@ -146,43 +147,43 @@ int ah_device_p2p_fetch(struct ah_message_request *request)
 {
     struct ah_group *group = request->group;
     struct ah_message_header *header = request->header;
-    struct ah_device_p2p *line = NULL;
+    struct ah_device_p2p *p2p = NULL;
     unsigned way = atomic_load(&header->way);
     if (!header->far || way == AH_WAY_STAGED)
         return group->backend->fetch(request, &request->done);
     if (way == AH_WAY_HOST)
         return 0;
-    AH_TRY(line_of(group, request->message.peer, group->rank, &line));
-    if (!line->lane && way != AH_WAY_TICKET)
+    AH_TRY(p2p_of(group, request->message.peer, group->rank, &p2p));
+    if (!p2p->device_comm && way != AH_WAY_TICKET)
         return 0;
-    if (!line->lane)
-        AH_TRY(open_line(line, request, header->ticket));
-    return line->lane->type->move(line->lane, request, &request->done);
+    if (!p2p->device_comm)
+        AH_TRY(open_p2p(p2p, request, header->ticket));
+    return p2p->device_comm->type->move(p2p->device_comm, request, &request->done);
 }
 
 int ah_device_p2p_check_all(struct ah_group *group)
 {
-    for (struct ah_device_p2p *line = group->lines; line; line = line->next)
-        if (line->lane)
-            AH_TRY(line->lane->type->check(line->lane));
+    for (struct ah_device_p2p *p2p = group->p2p; p2p; p2p = p2p->next)
+        if (p2p->device_comm)
+            AH_TRY(p2p->device_comm->type->check(p2p->device_comm));
     return 0;
 }
 
 int ah_device_p2p_settle_all(struct ah_group *group)
 {
-    for (struct ah_device_p2p *line = group->lines; line; line = line->next)
-        if (line->lane)
-            AH_TRY(line->lane->type->settle(line->lane));
+    for (struct ah_device_p2p *p2p = group->p2p; p2p; p2p = p2p->next)
+        if (p2p->device_comm)
+            AH_TRY(p2p->device_comm->type->settle(p2p->device_comm));
     return 0;
 }
 
 void ah_device_p2p_close_all(struct ah_group *group)
 {
-    for (struct ah_device_p2p *line = group->lines, *next; line; line = next) {
-        next = line->next;
-        if (line->lane)
-            line->lane->type->close(line->lane);
-        free(line);
+    for (struct ah_device_p2p *p2p = group->p2p, *next; p2p; p2p = next) {
+        next = p2p->next;
+        if (p2p->device_comm)
+            p2p->device_comm->type->close(p2p->device_comm);
+        free(p2p);
     }
-    group->lines = NULL;
+    group->p2p = NULL;
 }

@@ -1,31 +1,30 @@
-/* Lines: lanes from one rank of a group to another, by which messages go whose memory is on devices at both ends.
+/* Device p2p channels: communicators from one rank of a group to another, for messages between two devices' memories.
  *
- * The message header of such a message says which card it comes from. Its receiver, which alone knows where it is to
- * go, answers on the message header: by a line, or through the host, to which the sender then brings the bytes. A line
- * opens at its first message, by a ticket on its message header, and concerns nobody but the two. Messages go by it in
- * the order in which their receiver took them. As all of message.h these are steps that are done when they can
- * be: neither waits for the other.
+ * The message header names the card that a message comes from. Only the receiver knows the destination; it answers on
+ * the header: by the p2p channel, or through the host, to which the sender then copies the bytes. A channel opens at
+ * its first message, by a ticket on the header, and involves these two ranks only. Messages use it in the order in
+ * which their receiver took them. As in message.h all steps are non-blocking: neither rank waits for the other.
  *
- * For message.c and lane.c. */
-#ifndef AH_COMM_LINE_H
-#define AH_COMM_LINE_H
+ * For message.c and device_comm.c. */
+#ifndef AH_COMM_DEVICE_P2P_H
+#define AH_COMM_DEVICE_P2P_H
 
 #include "comm/group/backend.h"
 
-/* A new message: can it go by a line? If not it lies with the host from here on. */
+/* Decide whether a new message may use a p2p channel; if not, copy it to the host. */
 int ah_device_p2p_begin(struct ah_message_request *request);
-/* What its message header says of that. */
+/* Write that decision to the message header. */
 void ah_device_p2p_offer(const struct ah_message_request *request, struct ah_message_header *header);
-/* The receiver has taken the message header: say which way it goes. */
+/* Of the receiver: choose the path and write it to the message header. */
 int ah_device_p2p_answer(struct ah_message_request *request);
-/* Of its sender: do what the receiver counts on, until message request->moved. */
+/* Of the sender: advance its part until request->moved. */
 int ah_device_p2p_serve(struct ah_message_request *request);
-/* Of its receiver: bring what there is, whichever way, until message request->done. */
+/* Of the receiver: advance the transfer, by either path, until request->done. */
 int ah_device_p2p_fetch(struct ah_message_request *request);
-/* The message goes. */
+/* Release the request's mark. */
 void ah_device_p2p_forget(struct ah_message_request *request);
 
-/* Of all lines of a group: the failure of one; wait for them; close them. */
+/* All channels of a group: return the first failure; wait for their messages; close them. */
 int ah_device_p2p_check_all(struct ah_group *group);
 int ah_device_p2p_settle_all(struct ah_group *group);
 void ah_device_p2p_close_all(struct ah_group *group);

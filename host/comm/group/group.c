@@ -204,7 +204,10 @@ static void trace_call(struct ah_trace_mark mark, const struct ah_collective *ca
     if (!mark.begin_ns)
         return;
     struct ah_trace_span span = {
-        .name = name, .begin_ns = mark.begin_ns, .end_ns = ah_now_ns(), .kind = AH_TRACE_COLLECTIVE,
+        .name = name,
+        .begin_ns = mark.begin_ns,
+        .end_ns = ah_now_ns(),
+        .kind = AH_TRACE_COLLECTIVE,
         .size = ah_collective_is_barrier(call->kind) ? 0 : call->count * (int64_t)ah_dtype_size(call->dtype),
         .site = call->where && ah_trace_options.sites ? ah_trace_text(call->where) : NULL,
     };
@@ -334,7 +337,7 @@ static bool complete(struct ah_work *work)
     if (!work->carried || work->group->size == 1 || work->mover->posted_is_all)
         return work->carried;
     if (work->call.device)
-        return work->group->lane->type->ready(work);
+        return work->group->device_comm->type->ready(work);
     return ah_group_has_settled(work->group, work->sequence);
 }
 
@@ -463,8 +466,8 @@ int ah_group_share(struct ah_group *group, size_t bytes, const char *where, void
     if (group->size == 1)
         return ah_group_alloc(group, bytes, out);
     if (!group->backend->lend)
-        return ah_fail(AH_ENOTIMPL, "the %d ranks of this group of %s have no memory in common",
-                       group->size, group->backend->name);
+        return ah_fail(AH_ENOTIMPL, "the %d ranks of this group of %s have no memory in common", group->size,
+                       group->backend->name);
     int lender = group->rank, holders = 0;
     while (lender > 0 && ah_group_host(group, lender - 1) == ah_group_host(group, group->rank))
         lender--;

@@ -48,28 +48,28 @@ void ah_group_close(struct ah_group *group);
 /* Ranks count from 0. */
 int ah_group_rank(const struct ah_group *group);
 int ah_group_size(const struct ah_group *group);
-int ah_group_host(const struct ah_group *group, int rank); /* the number of its host, from 0 */
+int ah_group_host(const struct ah_group *group, int rank);  /* the number of its host, from 0 */
 const char *ah_group_backend(const struct ah_group *group); /* "self", "shm" */
 /* How long a call waits at most; set before it is given back when `set_ns` is above 0. */
 int64_t ah_group_timeout(struct ah_group *group, int64_t set_ns);
 
-/* The device on which a call's buffers lie may have collectives of its own, a lane (lane.h): *out says whether this
- * group has one for `device`; if not, bring the bytes to the host. `type` is what the device's type brings, NULL for
- * nothing. A collective when the group first asks, cheap after that. */
+/* Set *out to whether the group has a device communicator (device_comm.h) for `device`, which holds a call's buffers;
+ * if not, copy the bytes to the host. `type`: the device type's communicator type, or NULL. Collective at the group's
+ * first call, cheap after that. */
 struct ah_device;
 struct ah_device_comm_type;
 int ah_group_reach(struct ah_group *group, struct ah_device *device, const struct ah_device_comm_type *type,
                    const char *where, bool *out);
-/* Can the group's lane move what the call says? The same on every rank; otherwise bring the bytes to the host. */
+/* Does the group's device communicator support the call? Same on every rank; otherwise copy the bytes to the host. */
 bool ah_group_takes(const struct ah_group *group, const struct ah_collective *call);
 /* "nccl"; NULL: the group has none, or none yet. */
-const char *ah_group_lane(const struct ah_group *group);
+const char *ah_group_device_comm(const struct ah_group *group);
 bool ah_group_has_asked(const struct ah_group *group); /* so that it is known whether it has one */
-bool ah_group_may_have_lane(const struct ah_group *group);
+bool ah_group_may_have_device_comm(const struct ah_group *group);
 /* Which it may have, before the first call: any, none (all goes through the host), or it is an error not to have one.
  * The same on every rank; parts begin with their parent's. Returns the choice before. */
 enum ah_device_comm_choice { AH_DEVICE_COMM_ANY, AH_DEVICE_COMM_NONE, AH_DEVICE_COMM_ONLY };
-enum ah_device_comm_choice ah_group_choose_lane(struct ah_group *group, enum ah_device_comm_choice choice);
+enum ah_device_comm_choice ah_group_choose_device_comm(struct ah_group *group, enum ah_device_comm_choice choice);
 /* Carry out all works that were begun, in all groups: waits until the peers have begun them too. */
 int ah_groups_carry(void);
 /* Before the end of the process: wait until devices are through with all that peers may need of them. */

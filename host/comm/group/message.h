@@ -7,8 +7,8 @@
  * collectives do not wait for each other.
  *
  * Circle: device_comm, device_p2p, group, message, watch: the door poisons a group for a message that fails, waits of
- * the door move messages, and waits for messages look at the peers as all waits do, and at the group's lanes, which
- * open by calls, or for messages. */
+ * the door move messages, and waits for messages look at the peers as all waits do, and at the group's device
+ * communicators, which open by calls, or for messages. */
 #ifndef AH_COMM_MESSAGE_H
 #define AH_COMM_MESSAGE_H
 
@@ -20,7 +20,7 @@ struct ah_device_comm_type;
 struct ah_message_request;
 
 struct ah_message {
-    int peer;    /* its rank in the group; of a receive AH_ANY_PEER: whoever's message is there first */
+    int peer; /* its rank in the group; of a receive AH_ANY_PEER: whoever's message is there first */
     int64_t tag;
     void *memory; /* plain row-major; on a device: see below */
     int64_t count;
@@ -28,10 +28,10 @@ struct ah_message {
     int ndim; /* for texts, as the shape and the script's line */
     const int64_t *size;
     const char *where;
-    /* NULL: the host's memory. Else where `memory` lies, and the lanes of such devices. `host` tells memory of the host
-     * in its place, of a message that is sent with its bytes, for a peer to which no lane goes. */
+    /* NULL: the host's memory. Else where `memory` lies, and its communicator type. `host` returns host memory in its
+     * place, with the bytes of a message that is sent, for a peer without a p2p channel. */
     struct ah_device *device;
-    const struct ah_device_comm_type *lane;
+    const struct ah_device_comm_type *device_comm;
     int (*host)(void *context, void **memory);
     void *context;
 };

@@ -19,10 +19,9 @@ struct ah_watch {
 int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counter which, uint32_t target);
 /* The same for what one peer is to do, or any of them (-1); `call` says what this rank does, for the texts. */
 int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, const char *call);
-/* For a lane: a call that this rank has begun, and its device is not through with; AH_EPEER when a peer is gone,
- * AH_ETIMEOUT with who lags. Looks only, and moves nothing: any thread, while the group is open. */
-int ah_watch_device(struct ah_group *group, uint32_t sequence, const char *call, int64_t waited_ns,
-                    int64_t timeout_ns);
+/* For a device communicator: a call that this rank has begun, and its device is not through with; AH_EPEER when a peer
+ * is gone, AH_ETIMEOUT with who lags. Looks only, and moves nothing: any thread, while the group is open. */
+int ah_watch_device(struct ah_group *group, uint32_t sequence, const char *call, int64_t waited_ns, int64_t timeout_ns);
 /* The same for a message from or to a peer. */
 int ah_watch_message(struct ah_group *group, int peer, const char *call, int64_t waited_ns, int64_t timeout_ns);
 /* Tell the peers that the group has failed, before its own thread comes to know. Any thread. */

@@ -1,6 +1,6 @@
 /* Activations, and their fused gradients: of those a is the incoming gradient, b what the forward saved. */
-#include "cuda/kernels/activation.cuh"
-#include "cuda/kernels/elementwise.cuh"
+#include "cuda/kernels/lib/activation.cuh"
+#include "cuda/kernels/lib/elementwise.cuh"
 
 AH_EW1_FLOATS(sigmoid, ah_sigmoid(a))
 AH_EW1_FLOATS(silu, a *ah_sigmoid(a))

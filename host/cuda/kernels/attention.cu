@@ -1,8 +1,8 @@
 /* Attention forward (Dao et al., 2022): a block of queries loops over tiles of keys. Each query keeps a bound of its
  * scores and the sum of exponentials below it (Milakov and Gimelshein, 2018); its scores live in registers. A tile of
  * values is copied to shared memory while its keys are multiplied, and the next keys while its values are. */
-#include "cuda/kernels/attention.cuh"
-#include "cuda/kernels/philox.cuh"
+#include "cuda/kernels/lib/attention.cuh"
+#include "cuda/kernels/lib/philox.cuh"
 
 /* Of a warp's queries: what their exponents are taken below, and each lane's part of the sums. */
 template <typename T, int TALL> struct attention_sums {

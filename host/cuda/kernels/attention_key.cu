@@ -1,6 +1,6 @@
 /* Attention backward, what keys and values get: a block of keys loops over tiles of the queries that see it, of all
  * heads that share it, one after another. Scores are transposed, a row for each key. */
-#include "cuda/kernels/attention.cuh"
+#include "cuda/kernels/lib/attention.cuh"
 
 /* What a block sums up. */
 enum key_what { BOTH, KEYS, VALUES };

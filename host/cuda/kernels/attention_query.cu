@@ -1,8 +1,8 @@
 /* Attention backward, what queries get: their weights are computed again from the logarithms of the sums, tile by tile
  * of keys. With weights P, dropped ones D P, and delta the sum of output times gradient of each query, the gradient of
  * the scores is P (D (g v^T) - delta). */
-#include "cuda/kernels/attention.cuh"
-#include "cuda/kernels/block.cuh"
+#include "cuda/kernels/lib/attention.cuh"
+#include "cuda/kernels/lib/block.cuh"
 
 /* delta, by a warp for each row. */
 template <typename T> __device__ __forceinline__ void query_delta(const ah_attention_args &a)

@@ -1,8 +1,8 @@
 /* Batch norm: the statistics of splits of a channel, each about its own mean, are combined in order (Chan, Golub and
  * LeVeque, 1979), one thread a channel then makes factors of them, and a pass over the elements applies these. */
 #include "cuda/kernels/batch_norm.h"
-#include "cuda/kernels/block.cuh"
-#include "cuda/kernels/reals.cuh"
+#include "cuda/kernels/lib/block.cuh"
+#include "cuda/kernels/lib/reals.cuh"
 
 /* Where value i of channel c lies. */
 static __device__ __forceinline__ int64_t value_at(const ah_batch &b, int64_t c, int64_t i)

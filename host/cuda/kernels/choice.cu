@@ -1,6 +1,6 @@
 /* Elementwise kernels that choose: order, comparison, logic, clamping, where, dropout's mask, and those of three
  * inputs. NaN wins in maxima and minima and compares false otherwise; a mask is one byte per element. */
-#include "cuda/kernels/elementwise.cuh"
+#include "cuda/kernels/lib/elementwise.cuh"
 
 AH_EW2_ALL(maximum, a > b || a != a ? a : b)
 AH_EW2_ALL(minimum, a < b || a != a ? a : b)

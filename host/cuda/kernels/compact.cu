@@ -1,8 +1,8 @@
 /* The places where a mask is true, in their order: counted, written out, read from and written to by their ranks. */
-#include "cuda/kernels/block.cuh"
 #include "cuda/kernels/compact.h"
-#include "cuda/kernels/reals.cuh"
-#include "cuda/kernels/scan.cuh"
+#include "cuda/kernels/lib/block.cuh"
+#include "cuda/kernels/lib/reals.cuh"
+#include "cuda/kernels/lib/scan.cuh"
 
 enum { WARPS = AH_COMPACT_THREADS / 32 };
 

@@ -1,7 +1,7 @@
 /* A convolution's bias. */
 #include "cuda/kernels/conv.h"
-#include "cuda/kernels/each.cuh"
-#include "cuda/kernels/reals.cuh"
+#include "cuda/kernels/lib/each.cuh"
+#include "cuda/kernels/lib/reals.cuh"
 
 template <typename T> __device__ __forceinline__ void conv_bias(const ah_conv_bias_args &a)
 {

@@ -1,5 +1,5 @@
 /* Copies: the same dtype as bits, so that the payload of a nan survives, or from any dtype to any other. */
-#include "cuda/kernels/elementwise.cuh"
+#include "cuda/kernels/lib/elementwise.cuh"
 
 AH_EW1(move_1, uint8_t, uint8_t, a)
 AH_EW1(move_2, uint16_t, uint16_t, a)

@@ -1,8 +1,8 @@
 /* Counting whole numbers by atomics on integers, whose order does not matter; places among sorted numbers. */
 #include "cuda/kernels/count.h"
-#include "cuda/kernels/block.cuh"
-#include "cuda/kernels/reals.cuh"
-#include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/lib/block.cuh"
+#include "cuda/kernels/lib/reals.cuh"
+#include "cuda/kernels/lib/reduce.cuh"
 
 typedef unsigned long long counter;
 

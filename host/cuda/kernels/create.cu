@@ -1,7 +1,7 @@
 /* Sequences, triangles, one-hot rows. */
 #include "cuda/kernels/create.h"
-#include "cuda/kernels/reals.cuh"
-#include "cuda/kernels/reduce.cuh"
+#include "cuda/kernels/lib/reals.cuh"
+#include "cuda/kernels/lib/reduce.cuh"
 
 static __device__ __forceinline__ int64_t first_item()
 {

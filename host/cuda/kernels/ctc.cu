@@ -4,8 +4,8 @@
  * of the input is asked for a step ahead. The gradient is summed up apart from that, by all steps at once: the first
  * place of a label owns its sum, and follows the chain of the others. */
 #include "cuda/kernels/ctc.h"
-#include "cuda/kernels/each.cuh"
-#include "cuda/kernels/rows.cuh"
+#include "cuda/kernels/lib/each.cuh"
+#include "cuda/kernels/lib/rows.cuh"
 
 /* log(exp(a) + exp(b)); the largest is taken out, so that nothing is too large or lost. */
 template <typename R> __device__ __forceinline__ R log_add(R a, R b)

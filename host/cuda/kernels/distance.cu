@@ -1,8 +1,8 @@
 /* Distances of all pairs of rows: a block has the pairs of two tiles of rows, which pass through shared memory. A row's
  * gradient is one thread's for each element, which walks all other rows. */
 #include "cuda/kernels/distance.h"
-#include "cuda/kernels/each.cuh"
-#include "cuda/kernels/reals.cuh"
+#include "cuda/kernels/lib/each.cuh"
+#include "cuda/kernels/lib/reals.cuh"
 
 /* Where the pair (i, j), i < j, stands. */
 static __device__ __forceinline__ int64_t pair_at(int64_t n, int64_t i, int64_t j)

@@ -1,6 +1,6 @@
 /* Whole quotients and remainders. Integer divisors are not 0: the C side has looked. A quotient by -1 is a negation,
  * for the smallest integer has none. */
-#include "cuda/kernels/elementwise.cuh"
+#include "cuda/kernels/lib/elementwise.cuh"
 
 template <typename T> __device__ __forceinline__ T quotient(T a, T b)
 {

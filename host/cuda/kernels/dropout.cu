@@ -1,6 +1,6 @@
 /* Dropout: the mask is drawn, kept and applied at once. What is dropped is multiplied by 0, so that nan and infinity
  * show. */
-#include "cuda/kernels/random.cuh"
+#include "cuda/kernels/lib/random.cuh"
 
 /* Element i. */
 template <typename T>

@@ -2,8 +2,8 @@
  * least by an atomic, so that the first one is told whatever the order of blocks; the block that ends last then notes
  * the element. A fault that was found before stays. */
 #include "cuda/kernels/fault.h"
-#include "cuda/kernels/block.cuh"
-#include "cuda/kernels/reals.cuh"
+#include "cuda/kernels/lib/block.cuh"
+#include "cuda/kernels/lib/reals.cuh"
 
 #define NOWHERE (~0ull)
 

@@ -1,6 +1,6 @@
 /* The numbers of a replay. */
 #include "cuda/kernels/graph.h"
-#include "cuda/kernels/kernel.cuh"
+#include "cuda/kernels/lib/kernel.cuh"
 
 AH_KERNEL(graph_write, ah_graph_write_args, AH_GRAPH_THREADS)
 {

@@ -1,8 +1,8 @@
 /* Sampling on a grid. Backward, whoever owns a location has the grid's gradient; corners are sorted by the element that
  * they read, so that each element's gradient has one owner, who adds up in the order of corners and locations. */
-#include "cuda/kernels/each.cuh"
 #include "cuda/kernels/grid_sample.h"
-#include "cuda/kernels/reals.cuh"
+#include "cuda/kernels/lib/each.cuh"
+#include "cuda/kernels/lib/reals.cuh"
 
 /* The farthest that a coordinate may be, in input positions. */
 enum { FARTHEST = 1 << 30 };

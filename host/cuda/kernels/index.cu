@@ -1,7 +1,7 @@
 /* Picking and placing by index. */
 #include "cuda/kernels/index.h"
-#include "cuda/kernels/reals.cuh"
-#include "cuda/kernels/wrap.cuh"
+#include "cuda/kernels/lib/reals.cuh"
+#include "cuda/kernels/lib/wrap.cuh"
 
 static __device__ __forceinline__ int64_t first_item()
 {

@@ -1,8 +1,8 @@
 /* Losses of class labels. Rows of scores go through the maximum and the sum of exponentials once; losses are added
  * up in double by one block, whose threads take them in turn. */
+#include "cuda/kernels/lib/rows.cuh"
+#include "cuda/kernels/lib/tail.cuh"
 #include "cuda/kernels/loss.h"
-#include "cuda/kernels/rows.cuh"
-#include "cuda/kernels/tail.cuh"
 
 template <typename T> struct labels {
     const ah_labels &l;

@@ -1,9 +1,9 @@
 /* Layer norm and RMS norm by rows: the mean first, then the squares about it, so that nothing cancels; a row is read
  * again out of a cache. The gradients of weight and bias are summed over chunks of rows, then over the chunks, in their
  * order. */
+#include "cuda/kernels/lib/elementwise.cuh"
+#include "cuda/kernels/lib/rows.cuh"
 #include "cuda/kernels/norm.h"
-#include "cuda/kernels/elementwise.cuh"
-#include "cuda/kernels/rows.cuh"
 
 /* A pack of halves beside one of floats, from element i on. */
 template <typename H, int N>

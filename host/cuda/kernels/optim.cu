@@ -1,10 +1,10 @@
 /* Steps of the optimizers, norms and scaling of gradients. Formulas and their order are those of
- * host/cpu/optim_loops.h, which are PyTorch's: its add with alpha and its addcmul are one fused multiply-add each.
- * Memory is read and written once; state that a kind lacks is not touched. */
+ * host/cpu/optim_loss/optim_loops.h, which are PyTorch's: its add with alpha and its addcmul are one fused multiply-add
+ * each. Memory is read and written once; state that a kind lacks is not touched. */
+#include "cuda/kernels/lib/block.cuh"
+#include "cuda/kernels/lib/exact.cuh"
+#include "cuda/kernels/lib/reals.cuh"
 #include "cuda/kernels/optim.h"
-#include "cuda/kernels/block.cuh"
-#include "cuda/kernels/exact.cuh"
-#include "cuda/kernels/reals.cuh"
 
 /* The last i below count with first[i] <= chunk. */
 static __device__ __forceinline__ int part_of(const uint32_t *first, uint32_t count, uint32_t chunk)

@@ -1,7 +1,7 @@
 /* Padding with edges. Backward an element of the input adds up the places that show it, in their order. */
-#include "cuda/kernels/each.cuh"
+#include "cuda/kernels/lib/each.cuh"
+#include "cuda/kernels/lib/reals.cuh"
 #include "cuda/kernels/pad.h"
-#include "cuda/kernels/reals.cuh"
 
 /* The place of the input that stands at p. */
 static __device__ __forceinline__ int64_t shown(int mode, int64_t p, int64_t n)

@@ -1,5 +1,5 @@
 /* Elementwise arithmetic of two inputs, powers and distances. */
-#include "cuda/kernels/elementwise.cuh"
+#include "cuda/kernels/lib/elementwise.cuh"
 
 /* Integers wrap around, so their sums and products are made in an unsigned type. */
 #define U(x) static_cast<uint64_t>(x)

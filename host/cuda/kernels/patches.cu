@@ -1,8 +1,8 @@
 /* Windows as columns: whoever owns an element of the matrix copies it, whoever owns a pixel adds up those that it went
  * to. */
-#include "cuda/kernels/each.cuh"
+#include "cuda/kernels/lib/each.cuh"
+#include "cuda/kernels/lib/reals.cuh"
 #include "cuda/kernels/patches.h"
-#include "cuda/kernels/reals.cuh"
 
 template <typename T, typename I> __device__ __forceinline__ void im2col(const ah_patches_args &a)
 {

@@ -1,5 +1,5 @@
 /* Writing where a replayed step begins in the generator's stream. */
-#include "cuda/kernels/philox.cuh"
+#include "cuda/kernels/lib/philox.cuh"
 
 AH_KERNEL(philox_write, ah_philox_write_args, 32)
 {

@@ -1,8 +1,8 @@
 /* Pooling of planes, by rows of pixels or of channels. */
-#include "cuda/kernels/block.cuh"
-#include "cuda/kernels/each.cuh"
+#include "cuda/kernels/lib/block.cuh"
+#include "cuda/kernels/lib/each.cuh"
+#include "cuda/kernels/lib/reals.cuh"
 #include "cuda/kernels/pool.h"
-#include "cuda/kernels/reals.cuh"
 
 /* An element of a tensor of n x c planes: where its plane begins, how far pixels are apart, and which one it is. */
 template <typename I> struct spot {

@@ -1,6 +1,6 @@
 /* Random numbers of the distributions, each from PyTorch's draw of it. x is what was drawn, c0..c2 are the numbers of
  * the distribution. */
-#include "cuda/kernels/random.cuh"
+#include "cuda/kernels/lib/random.cuh"
 
 #define FILL(name, source, T, expr)                                                    \
     AH_KERNEL(name, ah_random_args, AH_RANDOM_THREADS)                                 \

@@ -1,9 +1,9 @@
 /* One step of a recurrent layer behind the product of its hidden state, and back. A thread has one element of a state
  * at a time: steps are short, so it is threads that hide memory's delay, not wide accesses. */
+#include "cuda/kernels/lib/activation.cuh"
+#include "cuda/kernels/lib/each.cuh"
+#include "cuda/kernels/lib/reals.cuh"
 #include "cuda/kernels/recurrent.h"
-#include "cuda/kernels/activation.cuh"
-#include "cuda/kernels/each.cuh"
-#include "cuda/kernels/reals.cuh"
 
 /* A row of a step and a column of it. */
 struct place {

@@ -1,9 +1,9 @@
 /* Sums, products, extremes and their like, in double (of floats) or 64-bit integers; places of extremes; variances and
  * logarithms of sums of exponentials, whose partial results are joined as they are. What a thread has read at once is
  * folded as floats where that is exact, or as good as in double (exact.cuh). */
-#include "cuda/kernels/exact.cuh"
-#include "cuda/kernels/reduce.cuh"
-#include "cuda/kernels/wrap.cuh"
+#include "cuda/kernels/lib/exact.cuh"
+#include "cuda/kernels/lib/reduce.cuh"
+#include "cuda/kernels/lib/wrap.cuh"
 
 template <typename T> __device__ __forceinline__ T size_of(T x)
 {

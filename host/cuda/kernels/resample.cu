@@ -1,6 +1,6 @@
 /* Resizing: the tables, then each output's sum over them, or, along one axis after another, each input's share. */
-#include "cuda/kernels/each.cuh"
-#include "cuda/kernels/reals.cuh"
+#include "cuda/kernels/lib/each.cuh"
+#include "cuda/kernels/lib/reals.cuh"
 #include "cuda/kernels/resample.h"
 
 /* The step from one output position to the next, in input positions. */

@@ -1,9 +1,9 @@
 /* Running sums, products, log-sums and extremes, in double (of floats) or 64-bit integers. Lines that lie one after
  * another belong to a warp or, longer ones and their parts, to a block; those side by side to a thread each. */
+#include "cuda/kernels/lib/elementwise.cuh"
+#include "cuda/kernels/lib/reduce.cuh"
+#include "cuda/kernels/lib/scan.cuh"
 #include "cuda/kernels/running.h"
-#include "cuda/kernels/elementwise.cuh"
-#include "cuda/kernels/reduce.cuh"
-#include "cuda/kernels/scan.cuh"
 
 static __device__ __forceinline__ double log_sum(double s, double x)
 {

@@ -1,6 +1,6 @@
 /* Drawing of classes by their shares, of the order of places with equal keys, and of Poisson's counts. */
-#include "cuda/kernels/random.cuh"
-#include "cuda/kernels/reals.cuh"
+#include "cuda/kernels/lib/random.cuh"
+#include "cuda/kernels/lib/reals.cuh"
 
 /* The first class whose running sum reaches x; never one without a share. */
 template <typename T> __device__ __forceinline__ int64_t class_of(const T *sums, const T *shares, int64_t n, T x)

@@ -1,5 +1,5 @@
 /* The least index of an element that is 0, or that lies outside bounds. */
-#include "cuda/kernels/kernel.cuh"
+#include "cuda/kernels/lib/kernel.cuh"
 #include "cuda/kernels/search.h"
 
 template <typename T, class F> __device__ void search(const ah_search_args &a, F is_wanted)

@@ -1,8 +1,8 @@
 /* Softmax and its kin. A row is read twice: once for its maximum and the sum of the exponentials below it, which are
  * kept together while the maximum grows, and, mostly out of a cache, once to be written. */
+#include "cuda/kernels/lib/rows.cuh"
+#include "cuda/kernels/lib/tail.cuh"
 #include "cuda/kernels/softmax.h"
-#include "cuda/kernels/rows.cuh"
-#include "cuda/kernels/tail.cuh"
 
 template <typename T, typename ROWS> __device__ __forceinline__ void softmax(const ah_softmax_args &a, ROWS rows)
 {

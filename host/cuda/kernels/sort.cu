@@ -1,6 +1,6 @@
 /* Keys to be sorted, lines that a block sorts by itself, and the first few of a line without sorting it. */
+#include "cuda/kernels/lib/order.cuh"
 #include "cuda/kernels/sort.h"
-#include "cuda/kernels/order.cuh"
 
 static __device__ __forceinline__ int64_t first_item()
 {

@@ -1,5 +1,5 @@
 /* Elementwise functions that the C library lacks, in double for all floats (base/special_series.h). */
-#include "cuda/kernels/elementwise.cuh"
+#include "cuda/kernels/lib/elementwise.cuh"
 
 #define AH_SPECIAL static __device__
 #include "base/special_series.h"

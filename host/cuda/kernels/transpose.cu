@@ -1,5 +1,5 @@
 /* Matrices transposed through a tile in shared memory, so that both sides are read and written along their rows. */
-#include "cuda/kernels/kernel.cuh"
+#include "cuda/kernels/lib/kernel.cuh"
 #include "cuda/kernels/transpose.h"
 
 /* One column more than needed: threads of a warp that read a column of the tile then hit different banks. */

@@ -1,5 +1,5 @@
 /* Elementwise functions of one input, and tests of single values. */
-#include "cuda/kernels/elementwise.cuh"
+#include "cuda/kernels/lib/elementwise.cuh"
 
 /* Integers (and bool, as bytes) wrap around: their expressions work on the unsigned type. */
 #define NUMBERS(name, byte_expr, int_expr, float_expr)                                                         \

@@ -62,7 +62,7 @@ local outside = setmetatable({}, {
 groups.outside = outside
 
 -- The world, once there is one, and how long its calls waited and what moved them before.
-local world, timeout_before, lane_before
+local world, timeout_before, choice_before
 
 local function all_ranks()
   local ranks = {}
@@ -110,19 +110,19 @@ end
 -- Beginning and end.
 
 -- What each backend has to say of tensors of GPUs: the host moves them, or nothing but NCCL may.
-local lane_of = {gloo = "none", shm = "none", ["cpu:gloo"] = "any", ["cpu:shm"] = "any"}
-for _, name in ipairs {"nccl", "cuda:nccl", "cpu:gloo,cuda:nccl", "cpu:shm,cuda:nccl"} do lane_of[name] = "only" end
+local choice_of = {gloo = "none", shm = "none", ["cpu:gloo"] = "any", ["cpu:shm"] = "any"}
+for _, name in ipairs {"nccl", "cuda:nccl", "cpu:gloo,cuda:nccl", "cpu:shm,cuda:nccl"} do choice_of[name] = "only" end
 
 --- Raise for a backend that is not here.
 ---@param what string
 ---@param backend? string
 function groups.check_backend(what, backend)
-  local lane, reason = backend == nil or lane_of[backend], nil
-  if lane == "only" then
-    lane, reason = comm.device_backend "cuda"
+  local usable, reason = backend == nil or choice_of[backend], nil
+  if usable == "only" then
+    usable, reason = comm.device_backend "cuda"
     reason = reason and "it moves tensors of NVIDIA GPUs: " .. reason
   end
-  if lane then return end
+  if usable then return end
   fail("%s: backend '%s' is not here: %s", what, backend, reason
     or backend:match "mpi" and "it moves bytes between hosts where ACCELHOST_WIRE=mpi says so, beneath 'gloo'"
     or "expected 'gloo' or 'shm', which are both the shared memory of this host, or 'nccl'")
@@ -133,7 +133,7 @@ end
 ---@param backend? string
 ---@return string? the devices whose backend it is
 function groups.choose_backend(native, backend)
-  if backend then native:lane(lane_of[backend]) end
+  if backend then native:device_comm(choice_of[backend]) end
   return backend == "nccl" and "cuda" or nil
 end
 
@@ -211,7 +211,7 @@ function groups.init_process_group(...)
   local native = comm.world()
   timeout_before = native:timeout()
   if timeout then native:timeout(timeout) end
-  lane_before = native:lane "any"
+  choice_before = native:device_comm "any"
   local asked_for = groups.choose_backend(native, backend)
   native:barrier()
   world = ProcessGroup(native, all_ranks(), name ~= "" and name or "world", "default_pg")
@@ -229,7 +229,7 @@ function groups.destroy_process_group(...)
   if not group then return end
   if group == world then
     world.native:timeout(timeout_before)
-    world.native:lane(lane_before)
+    world.native:device_comm(choice_before)
     world = nil
   else
     group.native:close()

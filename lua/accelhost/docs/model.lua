@@ -324,7 +324,7 @@ end
 local function add_tensor(self)
   local page = pages.new(self, "Tensor", "Tensor", "lua/accelhost/tensor.lua")
   for _, block in ipairs(self.blocks) do
-    if block.path == "host/bind/tensor_fields.c" and block.target:find '^{"' then
+    if block.path == "host/bind/tensor/tensor_fields.c" and block.target:find '^{"' then
       local name = block.target:match '"([%w_]+)"'
       local entry = new_entry(self, "Tensor." .. name, "field", nil, block)
       pages.put(self, page, entry.name, entry)

@@ -3,8 +3,8 @@ local pages = {}
 
 -- The order of sections where the alphabet does not serve.
 local first_files = {
-  "lua/accelhost/init.lua", "lua/accelhost/tensor.lua", "host/bind/tensor_fields.c", "host/bind/tensor.c",
-  "host/bind/tensor_move.c", "host/bind/create.c", "host/ops/create.def", "host/bind/random.c",
+  "lua/accelhost/init.lua", "lua/accelhost/tensor.lua", "host/bind/tensor/tensor_fields.c", "host/bind/tensor/tensor.c",
+  "host/bind/tensor/tensor_move.c", "host/bind/tensor/create.c", "host/ops/create.def", "host/bind/tensor/random.c",
   "host/ops/shape.def", "host/ops/index.def",
   "host/ops/elementwise.def", "host/ops/reduce.def", "host/ops/matmul.def", "lua/accelhost/nn/module.lua",
   "lua/accelhost/nn/parameter.lua", "lua/accelhost/nn/container.lua", "lua/accelhost/nn/linear.lua",
@@ -16,13 +16,19 @@ for i, path in ipairs(first_files) do place_of_file[path] = i end
 
 -- Titles of what comes from C files other than tables of ops.
 local titles = {
-  ["host/bind/autograd.c"] = "Gradients", ["host/bind/callback.c"] = "Gradients",
-  ["host/bind/create.c"] = "Making tensors",
-  ["host/bind/device.c"] = "Devices", ["host/bind/handle.c"] = "Memory", ["host/bind/random.c"] = "Random numbers",
-  ["host/bind/system.c"] = "Threads and memory", ["host/bind/tensor.c"] = "Shape, type and values",
-  ["host/bind/tensor_move.c"] = "Dtype and device",
-  ["host/bind/tensor_fields.c"] = "Fields", ["host/bind/json.c"] = "JSON", ["host/bind/io.c"] = "Files",
-  ["host/bind/dtype.c"] = "Dtypes",
+  ["host/bind/train/autograd.c"] = "Gradients",
+  ["host/bind/lua/callback.c"] = "Gradients",
+  ["host/bind/tensor/create.c"] = "Making tensors",
+  ["host/bind/lua/device.c"] = "Devices",
+  ["host/bind/lua/handle.c"] = "Memory",
+  ["host/bind/tensor/random.c"] = "Random numbers",
+  ["host/bind/tensor/system.c"] = "Threads and memory",
+  ["host/bind/tensor/tensor.c"] = "Shape, type and values",
+  ["host/bind/tensor/tensor_move.c"] = "Dtype and device",
+  ["host/bind/tensor/tensor_fields.c"] = "Fields",
+  ["host/bind/format/json.c"] = "JSON",
+  ["host/bind/format/io.c"] = "Files",
+  ["host/bind/tensor/dtype.c"] = "Dtypes",
 }
 -- Titles on pages other than the file's own.
 local elsewhere = {

@@ -1,7 +1,7 @@
 --- One direction of an LSTM layer with projections, step by step: h' = W_hr (o tanh(c')).
 --
--- The kernel of the other recurrent layers (host/cpu/recurrent.c) has a hidden state as wide as the cell; this file is
--- made of ops that every device has.
+-- The kernel of the other recurrent layers (host/cpu/linear/recurrent.c) has a hidden state as wide as the cell; this
+-- file is made of ops that every device has.
 local C = require "accelhost._C"
 local autograd = require "accelhost.autograd"
 

@@ -1,7 +1,7 @@
 --- Recurrent layers: RNN, LSTM, GRU over sequences, and their cells for one step.
 --
 -- A direction of a layer is one product for the input's share of all steps, then one op that walks the steps in C
--- (host/cpu/recurrent.c). It gives gradients, but no second derivatives.
+-- (host/cpu/linear/recurrent.c). It gives gradients, but no second derivatives.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local init = require "accelhost.nn.initializers"

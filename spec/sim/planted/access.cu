@@ -1,5 +1,5 @@
 /* 16-byte copies, and addresses that are nobody's. */
-#include "cuda/kernels/kernel.cuh"
+#include "cuda/kernels/lib/kernel.cuh"
 #include "sim/planted/planted.h"
 
 AH_KERNEL(copy16, planted_args, 256)

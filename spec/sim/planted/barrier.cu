@@ -1,5 +1,5 @@
 /* Reversing what a block reads, by way of shared memory. */
-#include "cuda/kernels/kernel.cuh"
+#include "cuda/kernels/lib/kernel.cuh"
 #include "sim/planted/planted.h"
 
 AH_KERNEL(reverse, planted_args, 256)

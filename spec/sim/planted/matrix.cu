@@ -1,5 +1,5 @@
 /* A product of 16 x 16 by 16 x 8 on the tensor cores, by way of shared memory: from[0..255] by from[256..383]. */
-#include "cuda/kernels/matrix.cuh"
+#include "cuda/kernels/lib/matrix.cuh"
 #include "sim/planted/planted.h"
 
 /* SWAPPED: the matrices of A in the order that a wrong reading of PTX gives. */

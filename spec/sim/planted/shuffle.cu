@@ -1,5 +1,5 @@
 /* Sums of a warp. */
-#include "cuda/kernels/kernel.cuh"
+#include "cuda/kernels/lib/kernel.cuh"
 #include "sim/planted/planted.h"
 
 AH_KERNEL(warp_sum, planted_args, 256)

@@ -1,5 +1,5 @@
 /* Adding one to n numbers. */
-#include "cuda/kernels/kernel.cuh"
+#include "cuda/kernels/lib/kernel.cuh"
 #include "sim/planted/planted.h"
 
 AH_KERNEL(increment, planted_args, 256)

@@ -1,5 +1,5 @@
 /* What the engine promises, asked from inside. */
-#include "cuda/kernels/kernel.cuh"
+#include "cuda/kernels/lib/kernel.cuh"
 #include "sim/test/kernels.h"
 
 /* Which thread and block came as the how many-th. */

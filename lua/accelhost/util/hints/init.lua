@@ -1,5 +1,5 @@
 --- What to do about an uncaught error: found from its words, the script's line and the values that its variables hold.
---- Loaded when the first uncaught error is reported (host/bind/error.c).
+--- Loaded when the first uncaught error is reported (host/bind/lua/error.c).
 local C = require "accelhost._C"
 local advice = require "accelhost.util.hints.advice"
 local elsewhere = require "accelhost.util.hints.elsewhere"

@@ -1,0 +1,215 @@
+/* accelhost._C.jobs: what the running jobs of this user do, for `accelhost top`. Rules and words are in
+ * lua/accelhost/top. What is read here other processes write: nothing of it is trusted to be in range or to end. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/process.h"
+#include "base/time.h"
+#include "bind/lua/bind.h"
+#include "bind/lua/function.h"
+#include "comm/control/collective.h"
+#include "comm/control/jobs.h"
+#include "comm/control/rank_status.h"
+
+static const char metatable[] = "accelhost.board";
+
+static struct ah_control_block *check_control(lua_State *L, int index)
+{
+    struct ah_control_block **held = luaL_checkudata(L, index, metatable);
+    return *held;
+}
+
+static int close_control(lua_State *L)
+{
+    struct ah_control_block **held = lua_touserdata(L, 1);
+    ah_control_close(*held);
+    *held = NULL;
+    return 0;
+}
+
+/* Fields of the table on top of the stack. */
+
+static void set_text(lua_State *L, const char *name, const char *text, size_t room)
+{
+    size_t length = strnlen(text, room);
+    if (!length)
+        return;
+    lua_pushlstring(L, text, length);
+    lua_setfield(L, -2, name);
+}
+
+static void set_op(lua_State *L, const char *name, int op)
+{
+    if (op > 0 && op <= AH_OP_COUNT)
+        set_text(L, name, ah_op_get((enum ah_opid)(op - 1))->name, 64);
+}
+
+/* Seconds since then; nothing for never. */
+static void set_age(lua_State *L, const char *name, int64_t since, int64_t now)
+{
+    if (since > 0)
+        ah_set_number(L, name, (double)(now - since) / 1e9);
+}
+
+static void set_ranks(lua_State *L, const char *name, const int *rank, int count)
+{
+    lua_createtable(L, count, 0);
+    for (int i = 0; i < count; i++) {
+        lua_pushinteger(L, rank[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, name);
+}
+
+static void set_collective(lua_State *L, struct ah_control_block *control, int rank, int64_t now)
+{
+    uint32_t number;
+    int member[AH_MAX_RANKS], members = ah_jobs_members(control, rank, member);
+    const struct ah_call_record *post = ah_control_last_post(control, rank, &number);
+    if (!post || post->kind >= AH_COLLECTIVE_KINDS)
+        return;
+    lua_createtable(L, 0, 6);
+    set_text(L, "name", ah_call_record_name(post), 64);
+    ah_set_number(L, "number", number);
+    set_text(L, "site", post->where, sizeof post->where);
+    set_age(L, "seconds", atomic_load(&ah_rank_entry(control, rank)->pulse.collective_ns), now);
+    lua_pushboolean(L, ah_jobs_waits(control, rank));
+    lua_setfield(L, -2, "waiting");
+    if (members > 0 && members < control->size) /* 0: of another host */
+        set_ranks(L, "ranks", member, members);
+    lua_setfield(L, -2, "collective");
+}
+
+static void set_message(lua_State *L, const struct ah_control_block *control, int rank, int64_t now)
+{
+    const struct ah_awaited *awaited = ah_jobs_awaited(control, rank);
+    if (!awaited)
+        return;
+    lua_createtable(L, 0, 5);
+    set_text(L, "kind", atomic_load(&awaited->what) == AH_AWAITS_MESSAGE ? "recv" : "send", 8);
+    ah_set_number(L, "tag", (double)atomic_load(&awaited->tag));
+    set_text(L, "site", awaited->where, sizeof awaited->where);
+    set_age(L, "seconds", atomic_load(&awaited->since_ns), now);
+    lua_setfield(L, -2, "message");
+}
+
+static void set_process(lua_State *L, int pid)
+{
+    struct ah_process process;
+    if (!pid || !ah_process_look(pid, &process))
+        return;
+    lua_pushlstring(L, &process.state, 1);
+    lua_setfield(L, -2, "process_state");
+    ah_set_number(L, "threads", process.threads);
+    ah_set_number(L, "memory", (double)process.memory);
+    ah_set_number(L, "cpu_seconds", (double)process.cpu_ns / 1e9);
+}
+
+static void set_pulse(lua_State *L, const struct ah_pulse *pulse, int64_t now)
+{
+    double step_time = atomic_load(&pulse->step_time), loss = atomic_load(&pulse->loss);
+    ah_set_number(L, "steps", (double)atomic_load(&pulse->steps));
+    ah_set_number(L, "backwards", (double)atomic_load(&pulse->backwards));
+    if (step_time > 0)
+        ah_set_number(L, "step_time", step_time);
+    set_age(L, "step_seconds", atomic_load(&pulse->step_ns), now);
+    if (!isnan(loss) || atomic_load(&pulse->backwards))
+        ah_set_number(L, "loss", loss);
+    set_op(L, "op", atomic_load(&pulse->op));
+    set_op(L, "backward_of", atomic_load(&pulse->node));
+    set_text(L, "site", pulse->site, sizeof pulse->site);
+}
+
+static void push_rank(lua_State *L, struct ah_control_block *control, int rank, int64_t now)
+{
+    static const char *const states[] = {"running", "ended", "failed", "died", "recovering"};
+    struct ah_rank_entry *slot = ah_rank_entry(control, rank);
+    unsigned state = (unsigned)atomic_load(&slot->state);
+    int pid = atomic_load(&slot->pid);
+    int waited[AH_MAX_RANKS], count = ah_jobs_waited(control, rank, waited);
+    lua_createtable(L, 0, 21);
+    ah_set_number(L, "rank", rank);
+    ah_set_number(L, "pid", pid);
+    const char *unseen = ah_control_is_local(control, rank) ? "starting" : "elsewhere"; /* on another host */
+    set_text(L, "board_state", pid ? states[state < sizeof states / sizeof *states ? state : 0] : unseen, 16);
+    set_process(L, pid);
+    set_pulse(L, &slot->pulse, now);
+    set_collective(L, control, rank, now);
+    set_message(L, control, rank, now);
+    set_ranks(L, "waits_for", waited, count);
+}
+
+static void push_job(lua_State *L, struct ah_control_block *control, int pid)
+{
+    char command[1024];
+    int64_t now = ah_now_ns();
+    lua_createtable(L, 0, 4);
+    ah_set_number(L, "pid", pid);
+    ah_process_command(pid, command, sizeof command);
+    lua_pushstring(L, command);
+    lua_setfield(L, -2, "command");
+    lua_createtable(L, control->size, 0);
+    for (int r = 0; r < control->size; r++) {
+        push_rank(L, control, r, now);
+        lua_rawseti(L, -2, r + 1);
+    }
+    lua_setfield(L, -2, "ranks");
+}
+
+/* look() -> an array of jobs {pid, command, control block, ranks = {{rank, pid, ...}, ...}} */
+static int look(lua_State *L)
+{
+    enum { MOST = 128 };
+    struct ah_seen_job jobs[MOST];
+    /* What is owned comes first: nothing below may leak when memory is out. */
+    struct ah_control_block **held[MOST];
+    luaL_checkstack(L, MOST + 16, "jobs");
+    for (int i = 0; i < MOST; i++) {
+        held[i] = lua_newuserdata(L, sizeof(struct ah_control_block *));
+        *held[i] = NULL;
+        luaL_getmetatable(L, metatable);
+        lua_setmetatable(L, -2);
+    }
+    int first = lua_gettop(L) - MOST + 1, count = ah_jobs_see(jobs, MOST);
+    for (int i = 0; i < count; i++)
+        *held[i] = jobs[i].control;
+    lua_createtable(L, count, 0);
+    for (int i = 0; i < count; i++) {
+        push_job(L, jobs[i].control, jobs[i].pid);
+        lua_pushvalue(L, first + i);
+        lua_setfield(L, -2, "board");
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+/* doing(control block, rank) -> what the rank says when it is asked: "runs at train.lua:12"; nil when nothing is known
+ */
+static int doing(lua_State *L)
+{
+    enum { ANSWER_MS = 300 };
+    char text[AH_PULSE_TEXT];
+    struct ah_control_block *control = check_control(L, 1);
+    int rank = (int)luaL_checkinteger(L, 2);
+    luaL_argcheck(L, control && rank >= 0 && rank < control->size, 2, "no such rank");
+    ah_rank_status(ah_rank_entry(control, rank), ANSWER_MS, text, sizeof text);
+    if (text[0])
+        lua_pushstring(L, text);
+    else
+        lua_pushnil(L);
+    return 1;
+}
+
+int ah_open_jobs(lua_State *L)
+{
+    static const luaL_Reg functions[] = {{"look", look}, {"doing", doing}, {NULL, NULL}};
+    if (luaL_newmetatable(L, metatable)) {
+        lua_pushcfunction(L, close_control);
+        lua_setfield(L, -2, "__gc");
+    }
+    lua_pop(L, 1);
+    lua_newtable(L);
+    luaL_register(L, NULL, functions);
+    return 1;
+}

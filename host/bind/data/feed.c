@@ -1,0 +1,151 @@
+/* accelhost._C.feed: batches on their way to a device.
+ *
+ * is_there(device)       does this device take batches beside its kernels?
+ * is_pinned(tensor)      does it lie in such memory?
+ * fetch(tensor, device)  the tensor on the device, not to be used before a join
+ * join(device)           what kernels are asked for from now on waits for all that was fetched
+ * mark(device, timed)    a place among what the device is asked for: an object with set, reached, wait and
+ *                        elapsed(other) */
+#include "autograd/graph.h"
+#include "bind/lua/bind.h"
+#include "bind/lua/function.h"
+#include "ops/op.h"
+#include "tensor/feed.h"
+
+static char mark_key;
+
+static int is_there(lua_State *L)
+{
+    lua_pushboolean(L, ah_check_device(L, 1)->type->feed != NULL);
+    return 1;
+}
+
+static int is_pinned(lua_State *L)
+{
+    lua_pushboolean(L, ah_tensor_is_pinned(ah_check_tensor(L, 1)));
+    return 1;
+}
+
+static int fetch(lua_State *L)
+{
+    struct ah_tensor *tensor = ah_check_tensor(L, 1), *dense = NULL, *there = NULL;
+    struct ah_device *device = ah_check_device(L, 2);
+    if (!ah_on_cpu(tensor) || !device->type->feed || ah_requires_grad(tensor))
+        return ah_raise_text(L, "fetch: expected a tensor on the CPU without gradient, and a device that is fed");
+    ah_check(L, ah_tensor_row_major(tensor));
+    ah_check(L, ah_op1(AH_OP_contiguous, &dense, AH_T(tensor)));
+    int status = ah_feed_tensor(&there, dense, device);
+    ah_tensor_release(dense);
+    ah_check(L, status);
+    ah_push_tensor(L, there);
+    return 1;
+}
+
+static int join(lua_State *L)
+{
+    ah_check(L, ah_feed_join(ah_check_device(L, 1)));
+    return 0;
+}
+
+/* Marks. */
+
+struct box {
+    const struct ah_mark_functions *functions;
+    struct ah_mark *mark;
+};
+
+static struct box *to_mark(lua_State *L, int index)
+{
+    struct box *box = lua_touserdata(L, index);
+    bool fits = false;
+    if (box && lua_getmetatable(L, index)) {
+        lua_pushlightuserdata(L, &mark_key);
+        lua_rawget(L, LUA_REGISTRYINDEX);
+        fits = lua_rawequal(L, -1, -2);
+        lua_pop(L, 2);
+    }
+    if (!fits || !box->mark)
+        ah_raise_text(L, "expected an event that was recorded, got %s", luaL_typename(L, index));
+    return box;
+}
+
+static int new_mark(lua_State *L)
+{
+    struct ah_device *device = ah_check_device(L, 1);
+    if (!device->type->marks)
+        return ah_raise_text(L, "Event: device \"%s\" has none", device->name);
+    struct box *box = lua_newuserdata(L, sizeof *box);
+    *box = (struct box){.functions = device->type->marks};
+    lua_pushlightuserdata(L, &mark_key);
+    lua_rawget(L, LUA_REGISTRYINDEX);
+    lua_setmetatable(L, -2);
+    ah_check(L, device->type->marks->open(device, lua_toboolean(L, 2), &box->mark));
+    return 1;
+}
+
+static int close_mark(lua_State *L)
+{
+    struct box *box = lua_touserdata(L, 1);
+    if (box->mark)
+        box->functions->close(box->mark);
+    box->mark = NULL;
+    return 0;
+}
+
+static int set_mark(lua_State *L)
+{
+    const struct box *box = to_mark(L, 1);
+    ah_check(L, box->functions->set(box->mark));
+    return 0;
+}
+
+static int reached(lua_State *L)
+{
+    const struct box *box = to_mark(L, 1);
+    bool there;
+    ah_check(L, box->functions->reached(box->mark, &there));
+    lua_pushboolean(L, there);
+    return 1;
+}
+
+static int wait_for(lua_State *L)
+{
+    const struct box *box = to_mark(L, 1);
+    ah_check(L, box->functions->wait(box->mark));
+    return 0;
+}
+
+static int elapsed(lua_State *L)
+{
+    const struct box *from = to_mark(L, 1), *to = to_mark(L, 2);
+    double milliseconds;
+    ah_check(L, from->functions->elapsed(from->mark, to->mark, &milliseconds));
+    lua_pushnumber(L, milliseconds);
+    return 1;
+}
+
+int ah_open_feed(lua_State *L)
+{
+    static const struct ah_function functions[] = {
+        {"is_there", is_there, "device:D"},
+        {"is_pinned", is_pinned, "tensor:T"},
+        {"fetch", fetch, "tensor:T, device:D"},
+        {"join", join, "device:D"},
+        {"mark", new_mark, "device:D, timed:b?"},
+        {NULL, NULL, NULL},
+    };
+    static const luaL_Reg methods[] = {
+        {"set", set_mark}, {"reached", reached}, {"wait", wait_for}, {"elapsed", elapsed}, {NULL, NULL},
+    };
+    lua_pushlightuserdata(L, &mark_key);
+    lua_newtable(L);
+    lua_newtable(L);
+    luaL_register(L, NULL, methods);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, close_mark);
+    lua_setfield(L, -2, "__gc");
+    lua_rawset(L, LUA_REGISTRYINDEX);
+    lua_newtable(L);
+    ah_set_functions(L, lua_gettop(L), functions);
+    return 1;
+}

@@ -1,0 +1,104 @@
+/* accelhost._C.io: folders, files as such, and checksums of memory and files. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file_system.h"
+#include "base/folder.h"
+#include "base/sha256.h"
+#include "base/status.h"
+#include "bind/format/io.h"
+#include "bind/lua/bind.h"
+#include "io/mapping.h"
+#include "tensor/tensor.h"
+
+/* make_folder(path): with all that leads to it; nil and the reason when it cannot be made */
+static int make_folder(lua_State *L)
+{
+    if (ah_folder_make(luaL_checkstring(L, 1)) == 0) {
+        lua_pushboolean(L, true);
+        return 1;
+    }
+    lua_pushnil(L);
+    lua_pushstring(L, ah_error_text());
+    return 2;
+}
+
+/* sha256({text or tensor, ...}) -> the hash of their bytes, one after the other, as 64 digits */
+static int sha256(lua_State *L)
+{
+    struct ah_sha256 hash;
+    char text[AH_SHA256_TEXT];
+    luaL_checktype(L, 1, LUA_TTABLE);
+    ah_sha256_begin(&hash);
+    int count = (int)lua_objlen(L, 1);
+    for (int i = 1; i <= count; i++) {
+        size_t bytes;
+        lua_rawgeti(L, 1, i);
+        const struct ah_tensor *tensor = lua_isstring(L, -1) ? NULL : ah_check_plain(L, lua_gettop(L), "sha256");
+        const void *from = tensor ? ah_tensor_data(tensor) : lua_tolstring(L, -1, &bytes);
+        ah_sha256_add(&hash, from, tensor ? (size_t)tensor->numel * ah_dtype_size(tensor->dtype) : bytes);
+        lua_pop(L, 1);
+    }
+    ah_sha256_end_text(&hash, text);
+    lua_pushstring(L, text);
+    return 1;
+}
+
+/* sha256_file(path) -> hash, size; nil and the reason when it cannot be read */
+static int sha256_file(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    char text[AH_SHA256_TEXT];
+    struct stat info;
+    if (ah_sha256_file(path, text) < 0 || stat(path, &info)) {
+        lua_pushnil(L);
+        lua_pushstring(L, ah_error_text());
+        return 2;
+    }
+    lua_pushstring(L, text);
+    lua_pushnumber(L, (double)info.st_size);
+    return 2;
+}
+
+/* remove_file(path): a regular file; nil and the reason when it stays */
+static int remove_file(lua_State *L)
+{
+    if (ah_folder_remove_file(luaL_checkstring(L, 1)) == 0) {
+        lua_pushboolean(L, true);
+        return 1;
+    }
+    lua_pushnil(L);
+    lua_pushstring(L, ah_error_text());
+    return 2;
+}
+
+/* check_file(tensor): nil, or why the tensor has changed: the file in which it lies was overwritten */
+static int check_file(lua_State *L)
+{
+    if (ah_mapping_check(ah_check_tensor(L, 1)) == 0)
+        return 0;
+    lua_pushstring(L, ah_error_text());
+    return 1;
+}
+
+/* is_shared(path): may other hosts have files of its file system open? */
+static int is_shared(lua_State *L)
+{
+    lua_pushboolean(L, ah_path_is_shared(luaL_checkstring(L, 1)));
+    return 1;
+}
+
+void ah_register_folder_functions(lua_State *L)
+{
+    static const luaL_Reg list[] = {
+        {"make_folder", make_folder},
+        {"remove_file", remove_file},
+        {"check_file", check_file},
+        {"is_shared", is_shared},
+        {"sha256", sha256},
+        {"sha256_file", sha256_file},
+        {NULL, NULL},
+    };
+    luaL_register(L, NULL, list);
+}

@@ -1,0 +1,240 @@
+/* One walk over the value, which writes into a buffer that Lua owns and that is replaced by a larger one when full.
+ * jansson writes the strings: it knows what to escape and what is no UTF-8. */
+#include <jansson.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "bind/format/json_value.h"
+
+enum { DEEPEST = 2048, FIRST_ROOM = 1024 };
+
+/* Where in the value: what leads to a table's item. */
+struct place {
+    const struct place *outer;
+    const char *key; /* NULL: item `at` of an array */
+    int at, depth;
+};
+
+struct writer {
+    lua_State *L;
+    int buffer, arrays; /* on the stack */
+    int indent;
+    char *text;
+    size_t used, room;
+};
+
+static void reserve(struct writer *w, size_t bytes)
+{
+    if (w->used + bytes <= w->room)
+        return;
+    size_t room = 2 * (w->used + bytes) + FIRST_ROOM;
+    char *wider = lua_newuserdata(w->L, room);
+    if (w->used)
+        memcpy(wider, w->text, w->used);
+    lua_replace(w->L, w->buffer);
+    w->text = wider;
+    w->room = room;
+}
+
+static void put(struct writer *w, const char *text)
+{
+    size_t bytes = strlen(text);
+    reserve(w, bytes);
+    memcpy(w->text + w->used, text, bytes);
+    w->used += bytes;
+}
+
+static void put_line(struct writer *w, int depth)
+{
+    if (!w->indent)
+        return;
+    size_t blanks = (size_t)depth * (size_t)w->indent;
+    put(w, "\n");
+    reserve(w, blanks);
+    memset(w->text + w->used, ' ', blanks);
+    w->used += blanks;
+}
+
+static void describe(const struct place *place, char *text, size_t room)
+{
+    if (!place->outer) {
+        snprintf(text, room, "value");
+        return;
+    }
+    describe(place->outer, text, room);
+    size_t used = strlen(text);
+    if (place->key)
+        snprintf(text + used, room - used, ".%s", place->key);
+    else
+        snprintf(text + used, room - used, "[%d]", place->at);
+}
+
+static int refuse(const struct place *place, const char *what)
+{
+    char where[160];
+    if (place->depth > DEEPEST)
+        return ah_fail(AH_EINVAL, "nested deeper than %d tables (does one contain itself?)", (int)DEEPEST);
+    describe(place, where, sizeof where);
+    return ah_fail(AH_EINVAL, "%s: %s", where, what);
+}
+
+static int put_number(struct writer *w, const struct place *place, double value)
+{
+    char text[40];
+    if (!isfinite(value))
+        return refuse(place, isnan(value) ? "NaN is no JSON" : "infinity is no JSON");
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    put(w, text);
+    return 0;
+}
+
+static int put_string(struct writer *w, const struct place *place, const char *text, size_t bytes)
+{
+    reserve(w, 6 * bytes + 2);
+    json_t *string = json_stringn(text, bytes);
+    if (!string)
+        return refuse(place, "a string that is not UTF-8");
+    w->used += json_dumpb(string, w->text + w->used, w->room - w->used, JSON_ENCODE_ANY);
+    json_decref(string);
+    return 0;
+}
+
+static int put_value(struct writer *w, const struct place *place);
+
+static int put_array(struct writer *w, const struct place *place, int count)
+{
+    put(w, "[");
+    for (int i = 1; i <= count; i++) {
+        struct place item = {place, NULL, i, place->depth + 1};
+        put(w, i > 1 ? w->indent ? "," : ", " : "");
+        put_line(w, item.depth);
+        lua_rawgeti(w->L, -1, i);
+        AH_TRY(put_value(w, &item));
+        lua_pop(w->L, 1);
+    }
+    if (count)
+        put_line(w, place->depth);
+    put(w, "]");
+    return 0;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The table's keys, sorted, in memory that is pushed above the table; the table keeps the strings. */
+static int push_keys(struct writer *w, const struct place *place, int count)
+{
+    lua_State *L = w->L;
+    const char **key = lua_newuserdata(L, ((size_t)count + 1) * sizeof *key);
+    int at = 0;
+    for (lua_pushnil(L); lua_next(L, -3); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING || strlen(lua_tostring(L, -2)) != lua_objlen(L, -2)) {
+            lua_pop(L, 2);
+            return refuse(place, "expected keys that are strings without NUL, or items from 1 without holes");
+        }
+        key[at++] = lua_tostring(L, -2);
+    }
+    qsort(key, (size_t)count, sizeof *key, by_bytes);
+    return 0;
+}
+
+static int put_object(struct writer *w, const struct place *place, int count)
+{
+    lua_State *L = w->L;
+    AH_TRY(push_keys(w, place, count));
+    const char **key = lua_touserdata(L, -1);
+    put(w, "{");
+    for (int i = 0; i < count; i++) {
+        struct place item = {place, key[i], 0, place->depth + 1};
+        put(w, i ? w->indent ? "," : ", " : "");
+        put_line(w, item.depth);
+        AH_TRY(put_string(w, &item, key[i], strlen(key[i])));
+        put(w, ": ");
+        lua_pushstring(L, key[i]);
+        lua_rawget(L, -3);
+        AH_TRY(put_value(w, &item));
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    if (count)
+        put_line(w, place->depth);
+    put(w, "}");
+    return 0;
+}
+
+/* A table is an array when it says so or has a first item. */
+static int put_table(struct writer *w, const struct place *place)
+{
+    lua_State *L = w->L;
+    if (place->depth > DEEPEST)
+        return refuse(place, "");
+    if (!lua_checkstack(L, 8))
+        return ah_fail(AH_ENOMEM, "out of Lua stack");
+    int fields = 0, items = (int)lua_objlen(L, -1);
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+        fields++;
+    bool array = items > 0;
+    if (lua_getmetatable(L, -1)) {
+        array |= lua_rawequal(L, -1, w->arrays);
+        lua_pop(L, 1);
+    }
+    if (!array)
+        return put_object(w, place, fields);
+    if (fields != items)
+        return refuse(place, "an array with holes, or with names beside its items");
+    return put_array(w, place, items);
+}
+
+static int put_value(struct writer *w, const struct place *place)
+{
+    lua_State *L = w->L;
+    char what[96];
+    size_t bytes;
+    const char *text;
+    switch (lua_type(L, -1)) {
+    case LUA_TTABLE: return put_table(w, place);
+    case LUA_TNUMBER: return put_number(w, place, lua_tonumber(L, -1));
+    case LUA_TSTRING: text = lua_tolstring(L, -1, &bytes); return put_string(w, place, text, bytes);
+    case LUA_TBOOLEAN: put(w, lua_toboolean(L, -1) ? "true" : "false"); return 0;
+    case LUA_TLIGHTUSERDATA:
+        if (lua_touserdata(L, -1))
+            break;
+        put(w, "null");
+        return 0;
+    case LUA_TUSERDATA: return refuse(place, "a tensor or another object (item() and tolist() give plain values)");
+    default: break;
+    }
+    snprintf(what, sizeof what, "expected a table, string, number, boolean or json.null, got %s",
+             lua_typename(L, lua_type(L, -1)));
+    return refuse(place, what);
+}
+
+int ah_json_write(lua_State *L, int index, int arrays, int indent)
+{
+    if (!lua_checkstack(L, 4))
+        return ah_fail(AH_ENOMEM, "out of Lua stack");
+    const struct place top = {0};
+    lua_pushnil(L);
+    int buffer = lua_gettop(L);
+    struct writer w = {.L = L, .buffer = buffer, .arrays = arrays, .indent = indent};
+    lua_pushvalue(L, index);
+    int status = put_value(&w, &top);
+    if (status < 0) {
+        lua_settop(L, buffer - 1);
+        return status;
+    }
+    lua_pushlstring(L, w.text, w.used);
+    lua_replace(L, buffer);
+    lua_settop(L, buffer);
+    return 0;
+}

@@ -1,0 +1,232 @@
+/* A value is a letter and what follows it: a number's 8 bytes, a text's length and bytes, a table's pairs up to an end
+ * mark, a tensor's header and its elements. The bytes come from a process of the same program; a damaged length is
+ * still found. How many there are does not depend on the order of a table's pairs, which is another in each process. */
+#include "bind/format/pack.h"
+
+#include <string.h>
+
+#include "bind/lua/handle.h"
+
+enum { DEEPEST = 100 };
+
+struct header {
+    int32_t dtype, ndim;
+    int64_t size[AH_MAX_DIMS];
+};
+
+static int reserve(struct ah_packer *packer, size_t more)
+{
+    if (packer->count + more > packer->room) {
+        size_t room = packer->count + more + packer->room / 2;
+        AH_TRY(packer->grow(packer->context, room, &packer->bytes));
+        packer->room = room;
+    }
+    return 0;
+}
+
+static int put(struct ah_packer *packer, const void *bytes, size_t count)
+{
+    AH_TRY(reserve(packer, count));
+    if (count)
+        memcpy(packer->bytes + packer->count, bytes, count);
+    packer->count += count;
+    return 0;
+}
+
+static int write_tensor(lua_State *L, int index, struct ah_packer *packer);
+
+/* The type of its device, and the tensor as it is on the CPU. */
+static int write_far(lua_State *L, struct ah_tensor *tensor, struct ah_packer *packer)
+{
+    const char *type = tensor->storage->device->type->name;
+    uint8_t length = (uint8_t)strlen(type);
+    struct ah_tensor *here;
+    AH_TRY(put(packer, "Y", 1));
+    AH_TRY(put(packer, &length, 1));
+    AH_TRY(put(packer, type, length));
+    AH_TRY(ah_host_copy(&here, tensor));
+    ah_push_tensor(L, here);
+    int status = write_tensor(L, lua_gettop(L), packer);
+    lua_pop(L, 1);
+    return status;
+}
+
+static int write_tensor(lua_State *L, int index, struct ah_packer *packer)
+{
+    struct ah_tensor *tensor = ah_to_tensor(L, index);
+    struct header header = {.dtype = tensor->dtype, .ndim = tensor->ndim};
+    if (!ah_on_cpu(tensor) && packer->takes_far)
+        return write_far(L, tensor, packer);
+    if (!ah_on_cpu(tensor))
+        return ah_fail(AH_EINVAL, "a tensor on %s; only tensors on cpu travel", tensor->storage->device->name);
+    AH_TRY(ah_tensor_row_major(tensor));
+    if (!ah_tensor_is_contiguous(tensor)) { /* made so by Lua, as packing is */
+        lua_getfield(L, index, "contiguous");
+        lua_pushvalue(L, index);
+        lua_call(L, 1, 1);
+        int status = write_tensor(L, lua_gettop(L), packer);
+        lua_pop(L, 1);
+        return status;
+    }
+    memcpy(header.size, tensor->size, (size_t)tensor->ndim * sizeof *header.size);
+    AH_TRY(put(packer, "X", 1));
+    AH_TRY(put(packer, &header, sizeof header));
+    return put(packer, ah_tensor_data(tensor), (size_t)tensor->numel * ah_dtype_size(tensor->dtype));
+}
+
+static int write_value(lua_State *L, int index, struct ah_packer *packer, int depth);
+
+static int write_table(lua_State *L, int index, struct ah_packer *packer, int depth)
+{
+    int status = 0;
+    if (depth > DEEPEST)
+        return ah_fail(AH_EINVAL, "tables nested deeper than %d", DEEPEST);
+    if (lua_getmetatable(L, index)) {
+        lua_pop(L, 1);
+        return ah_fail(AH_EINVAL, "an object");
+    }
+    AH_TRY(put(packer, "{", 1));
+    for (lua_pushnil(L); lua_next(L, index);) {
+        int top = lua_gettop(L);
+        status = write_value(L, top - 1, packer, depth + 1);
+        if (status == 0)
+            status = write_value(L, top, packer, depth + 1);
+        if (status < 0) {
+            if (packer->tells_path)
+                status = ah_fail_prefix(status, "item %s", ah_value_text(L, top - 1));
+            lua_pop(L, 2);
+            return status;
+        }
+        lua_pop(L, 1);
+    }
+    return put(packer, "}", 1);
+}
+
+static int write_value(lua_State *L, int index, struct ah_packer *packer, int depth)
+{
+    luaL_checkstack(L, 10, "tables nested too deep");
+    switch (lua_type(L, index)) {
+    case LUA_TNIL: return put(packer, "N", 1);
+    case LUA_TBOOLEAN: return put(packer, lua_toboolean(L, index) ? "T" : "F", 1);
+    case LUA_TNUMBER: {
+        double number = lua_tonumber(L, index);
+        AH_TRY(put(packer, "D", 1));
+        return put(packer, &number, sizeof number);
+    }
+    case LUA_TSTRING: {
+        size_t length;
+        const char *text = lua_tolstring(L, index, &length);
+        uint64_t count = length;
+        AH_TRY(put(packer, "S", 1));
+        AH_TRY(put(packer, &count, sizeof count));
+        return put(packer, text, length);
+    }
+    case LUA_TTABLE: return write_table(L, index, packer, depth);
+    default:
+        if (ah_to_tensor(L, index))
+            return write_tensor(L, index, packer);
+        return ah_fail(AH_EINVAL, "%s", ah_value_text(L, index));
+    }
+}
+
+int ah_pack(lua_State *L, int index, struct ah_packer *packer)
+{
+    return write_value(L, index < 0 ? lua_gettop(L) + index + 1 : index, packer, 0);
+}
+
+/* The next bytes; NULL when there are not so many. */
+static const unsigned char *take(const unsigned char *bytes, size_t count, size_t *at, size_t want)
+{
+    if (want > count - *at)
+        return NULL;
+    *at += want;
+    return bytes + *at - want;
+}
+
+static int damaged(void)
+{
+    return ah_fail(AH_EIO, "a packed value is damaged");
+}
+
+static int read_tensor(lua_State *L, const unsigned char *bytes, size_t count, size_t *at)
+{
+    struct header header;
+    struct ah_tensor *tensor = NULL;
+    const unsigned char *from = take(bytes, count, at, sizeof header);
+    if (!from)
+        return damaged();
+    memcpy(&header, from, sizeof header);
+    if (header.dtype < 0 || header.dtype >= AH_DTYPE_COUNT || header.ndim < 0 || header.ndim > AH_MAX_DIMS)
+        return damaged();
+    AH_TRY(ah_tensor_empty(&tensor, header.size, header.ndim, (enum ah_dtype)header.dtype, &ah_cpu));
+    ah_push_tensor(L, tensor);
+    size_t size = (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
+    from = take(bytes, count, at, size);
+    if (!from)
+        return damaged();
+    if (size)
+        memcpy(ah_tensor_data(tensor), from, size);
+    return 0;
+}
+
+/* The tensor that comes next, on the current device of a type. */
+static int read_far(lua_State *L, const unsigned char *bytes, size_t count, size_t *at)
+{
+    const unsigned char *length = take(bytes, count, at, 1), *type = length ? take(bytes, count, at, *length) : NULL;
+    const unsigned char *tag = type ? take(bytes, count, at, 1) : NULL;
+    if (!tag || *tag != 'X')
+        return damaged();
+    AH_TRY(read_tensor(L, bytes, count, at));
+    lua_getfield(L, -1, "to");
+    lua_insert(L, -2);
+    lua_pushlstring(L, (const char *)type, *length);
+    lua_call(L, 2, 1);
+    return 0;
+}
+
+static int read_table(lua_State *L, const unsigned char *bytes, size_t count, size_t *at)
+{
+    lua_newtable(L);
+    for (;;) {
+        if (*at >= count)
+            return damaged();
+        if (bytes[*at] == '}') {
+            (*at)++;
+            return 0;
+        }
+        AH_TRY(ah_unpack(L, bytes, count, at));
+        AH_TRY(ah_unpack(L, bytes, count, at));
+        lua_rawset(L, -3);
+    }
+}
+
+int ah_unpack(lua_State *L, const unsigned char *bytes, size_t count, size_t *at)
+{
+    const unsigned char *from = take(bytes, count, at, 1);
+    double number;
+    uint64_t length;
+    luaL_checkstack(L, 10, "tables nested too deep");
+    switch (from ? *from : 0) {
+    case 'N': lua_pushnil(L); return 0;
+    case 'T':
+    case 'F': lua_pushboolean(L, *from == 'T'); return 0;
+    case 'D':
+        if (!(from = take(bytes, count, at, sizeof number)))
+            return damaged();
+        memcpy(&number, from, sizeof number);
+        lua_pushnumber(L, number);
+        return 0;
+    case 'S':
+        if (!(from = take(bytes, count, at, sizeof length)))
+            return damaged();
+        memcpy(&length, from, sizeof length);
+        if (!(from = take(bytes, count, at, length)))
+            return damaged();
+        lua_pushlstring(L, (const char *)from, length);
+        return 0;
+    case 'X': return read_tensor(L, bytes, count, at);
+    case 'Y': return read_far(L, bytes, count, at);
+    case '{': return read_table(L, bytes, count, at);
+    default: return damaged();
+    }
+}

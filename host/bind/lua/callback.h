@@ -1,0 +1,17 @@
+/* Functions of the script that the engine calls: hooks, and nodes whose rule is a Lua function. */
+#ifndef AH_BIND_CALLBACK_H
+#define AH_BIND_CALLBACK_H
+
+#include "bind/lua/bind.h"
+
+/* Add the functions that make callbacks to the table on top of the stack (accelhost._C.autograd). */
+void ah_open_callbacks(lua_State *L);
+
+/* retain_grad(tensor) -> tensor */
+int ah_lua_retain_grad(lua_State *L);
+
+/* Tensors of the value at `index` (one tensor or a Lua array; false stands for an absent one) in memory owned by Lua,
+ * left on the stack. */
+struct ah_tensor **ah_check_tensors(lua_State *L, int index, int *count, bool absent_ok, const char *what);
+
+#endif

@@ -1,0 +1,235 @@
+/* accelhost._C.device: the devices as Lua sees them. A device is its name, "cpu" or "cuda:1"; names are looked up at
+ * each call (ah_device_find), so nothing here holds one.
+ *
+ * get_default_device(), set_default_device(name)   where constructors without `device` make tensors
+ * device_count(type)   how many devices of a type there are; 0 when its plugin is not here
+ * missing(type)        why there is none of a type, in one line; nil when there is one
+ * describe(type, index) what the type tells of itself (index -1) or of a device; nil when it tells nothing
+ * facts(type, index)   what the type tells of a device by names, as a table; nil when there is none
+ * memory_info(name)    bytes that are free, bytes in all, bytes of the host that are pinned; nil when it is not told
+ * reset_peak(name)     the most that lived is what lives now
+ * trim(name)           give its cached memory back
+ * seed(name, seed)     seed its generator; seed_type(type, seed) those of all devices of a type, open or not
+ * current(type)        the index that the bare name means
+ * set_current(name)    have the bare name of its type mean this device
+ * start_times(name)    begin to time what the device executes; what was timed before is forgotten
+ * stop_times(name)     wait for the device -> an array of {op, kernel, count, microseconds, bytes, operations}
+ * is_name(text)        could this be meant as a device's name (and not as a dtype's)?
+ * synchronize(name?)   wait until a device, or all open ones, have done what they were asked to */
+#include <string.h>
+
+#include "bind/lua/bind.h"
+#include "bind/lua/function.h"
+
+static int get_default(lua_State *L)
+{
+    lua_pushstring(L, ah_default_device->name);
+    return 1;
+}
+
+static int set_default(lua_State *L)
+{
+    ah_default_device = ah_check_device(L, 1);
+    return 0;
+}
+
+static int count(lua_State *L)
+{
+    lua_pushinteger(L, ah_device_count(lua_tostring(L, 1)));
+    return 1;
+}
+
+static int missing(lua_State *L)
+{
+    lua_pushstring(L, ah_device_missing(lua_tostring(L, 1)));
+    return 1;
+}
+
+static int describe(lua_State *L)
+{
+    char text[512];
+    bool told = ah_device_describe(lua_tostring(L, 1), (int)lua_tointeger(L, 2), text, sizeof text) == 0;
+    lua_pushstring(L, told ? text : NULL);
+    return 1;
+}
+
+static int facts(lua_State *L)
+{
+    const char *type = lua_tostring(L, 1);
+    int index = (int)lua_tointeger(L, 2);
+    struct ah_device_fact fact;
+    lua_newtable(L);
+    for (int i = 0; ah_device_fact(type, index, i, &fact); i++) {
+        bool flag = !strcmp(fact.text, "true") || !strcmp(fact.text, "false");
+        if (flag)
+            lua_pushboolean(L, fact.text[0] == 't');
+        else if (fact.text[0])
+            lua_pushstring(L, fact.text);
+        else
+            lua_pushnumber(L, fact.number);
+        lua_setfield(L, -2, fact.name);
+    }
+    return 1;
+}
+
+static int memory_info(lua_State *L)
+{
+    struct ah_device *device = ah_check_device(L, 1);
+    size_t bytes[3];
+    if (!device->type->memory_info)
+        return 0;
+    ah_check(L, device->type->memory_info(device, &bytes[0], &bytes[1], &bytes[2]));
+    for (int i = 0; i < 3; i++)
+        lua_pushnumber(L, (double)bytes[i]);
+    return 3;
+}
+
+static int reset_peak(lua_State *L)
+{
+    struct ah_device *device = ah_check_device(L, 1);
+    if (device->type->reset_peak)
+        device->type->reset_peak(device);
+    return 0;
+}
+
+static int trim(lua_State *L)
+{
+    struct ah_device *device = ah_check_device(L, 1);
+    device->type->trim(device);
+    return 0;
+}
+
+static int seed(lua_State *L)
+{
+    struct ah_device *device = ah_check_device(L, 1);
+    device->type->seed(device, (uint64_t)(int64_t)lua_tonumber(L, 2));
+    return 0;
+}
+
+static int seed_type(lua_State *L)
+{
+    ah_device_seed_type(lua_tostring(L, 1), (uint64_t)(int64_t)lua_tonumber(L, 2));
+    return 0;
+}
+
+static int current(lua_State *L)
+{
+    lua_pushinteger(L, ah_device_current(lua_tostring(L, 1)));
+    return 1;
+}
+
+static int set_current(lua_State *L)
+{
+    ah_device_make_current(ah_check_device(L, 1));
+    return 0;
+}
+
+/* The open devices that have a generator, the CPU first. */
+static int opened(lua_State *L)
+{
+    struct ah_device *device;
+    lua_newtable(L);
+    for (int i = 0, n = 0; (device = ah_device_open_at(i)); i++) {
+        if (device->type->state_bytes == 0)
+            continue;
+        lua_pushstring(L, device->name);
+        lua_rawseti(L, -2, ++n);
+    }
+    return 1;
+}
+
+static int is_name(lua_State *L)
+{
+    lua_pushboolean(L, lua_type(L, 1) == LUA_TSTRING && ah_device_is_name(lua_tostring(L, 1)));
+    return 1;
+}
+
+static const struct ah_time_functions *check_times(lua_State *L, struct ah_device **device)
+{
+    *device = ah_check_device(L, 1);
+    if (!(*device)->type->times)
+        luaL_error(L, "%s: its kernels cannot be timed; only those of CUDA devices can", (*device)->name);
+    return (*device)->type->times;
+}
+
+static int start_times(lua_State *L)
+{
+    struct ah_device *device;
+    const struct ah_time_functions *times = check_times(L, &device);
+    ah_check(L, times->start(device));
+    return 0;
+}
+
+static int stop_times(lua_State *L)
+{
+    struct ah_device *device;
+    const struct ah_time_functions *times = check_times(L, &device);
+    struct ah_device_time row;
+    ah_check(L, times->stop(device));
+    lua_newtable(L);
+    for (size_t i = 0; times->read(device, i, &row); i++) {
+        lua_createtable(L, 0, 6);
+        lua_pushstring(L, row.op);
+        lua_setfield(L, -2, "op");
+        lua_pushstring(L, row.kernel);
+        lua_setfield(L, -2, "kernel");
+        const struct {
+            const char *name;
+            double value;
+        } numbers[] = {{"count", (double)row.count}, {"microseconds", row.microseconds}, {"bytes", row.bytes},
+                       {"operations", row.operations}};
+        for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++) {
+            lua_pushnumber(L, numbers[k].value);
+            lua_setfield(L, -2, numbers[k].name);
+        }
+        lua_rawseti(L, -2, (int)i + 1);
+    }
+    return 1;
+}
+
+static int synchronize(lua_State *L)
+{
+    struct ah_device *only = lua_isnoneornil(L, 1) ? NULL : ah_check_device(L, 1), *device;
+    for (int i = 0; (device = ah_device_open_at(i)); i++)
+        if (!only || device == only)
+            ah_check(L, device->type->synchronise(device, NULL));
+    return 0;
+}
+
+int ah_open_device(lua_State *L)
+{
+    static const struct ah_function functions[] = {
+        /* The device on which tensors are made unless one is named.
+         *     accelhost.get_default_device()  --> cpu
+         * @return string */
+        {"get_default_device", get_default, ""},
+        /* Make tensors on this device from now on, unless one is named.
+         *     accelhost.set_default_device "cpu" */
+        {"set_default_device", set_default, "device:D"},
+        /* How many devices of a type there are; 0 when its plugin is not here.
+         *     accelhost.device_count "cpu"  --> 1
+         * @return integer */
+        {"device_count", count, "type:s"},
+        {"missing", missing, "type:s"},
+        {"describe", describe, "type:s, index:i"},
+        {"facts", facts, "type:s, index:i"},
+        {"memory_info", memory_info, "device:D"},
+        {"reset_peak", reset_peak, "device:D"},
+        {"trim", trim, "device:D"},
+        {"seed", seed, "device:D, seed:n"},
+        {"seed_type", seed_type, "type:s, seed:n"},
+        {"current", current, "type:s"},
+        {"set_current", set_current, "device:D"},
+        {"opened", opened, ""},
+        {"start_times", start_times, "device:D"},
+        {"stop_times", stop_times, "device:D"},
+        {"is_name", is_name, "text:*?"},
+        /* Wait until a device, or all that are open, have done what they were asked to.
+         *     accelhost.synchronize() */
+        {"synchronize", synchronize, "device:D?"},
+        {NULL, NULL, NULL},
+    };
+    lua_newtable(L);
+    ah_set_functions(L, lua_gettop(L), functions);
+    return 1;
+}

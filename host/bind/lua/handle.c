@@ -1,0 +1,377 @@
+/* Tensors as userdata: a handle holds one reference; a tensor that C hands out again has one handle at a time, found in
+ * a weak table. Native bytes behind handles are counted, and Lua's collector is run by that account. What must stay
+ * true: counted bytes are taken back with the handle that counted them, and LuaJIT is entered through the state that
+ * is inside C, no other. */
+#include "bind/lua/handle.h"
+
+#include <time.h>
+
+#include "base/alloc.h"
+
+/* Identities of the tensor metatables: of the state opened last, and of all that are open. */
+enum { STATES = 64 };
+static const void *metatable, *metatables[STATES];
+static char metatable_key, methods_key, shared_key;
+
+enum { SMALL_HEAP_KB = 8192, DEVICES = 16 };
+#define MIB ((size_t)1 << 20)
+
+static struct {
+    size_t live;      /* bytes counted by handles that exist */
+    size_t debt;      /* bytes counted since the last collect */
+    double scale;     /* raised while collecting costs more than 2 % of the time */
+    int64_t spent, since;
+    int collects; /* since `since` */
+    bool stress;
+} account = {.scale = 1};
+
+/* Of a device that reports its free memory: what lives there is no measure for what may be left to the collector. */
+static struct device_account {
+    struct ah_device *device;
+    size_t debt;
+    size_t limit; /* of the debt inside ops, as of the last look at the free memory; 0: not looked since a collect */
+} device_accounts[DEVICES];
+static int device_count;
+
+static struct device_account *find_device(struct ah_device *device)
+{
+    if (device == &ah_cpu || !device->type->memory_info)
+        return NULL;
+    for (int i = 0; i < device_count; i++)
+        if (device_accounts[i].device == device)
+            return &device_accounts[i];
+    if (device_count == DEVICES)
+        return NULL;
+    device_accounts[device_count].device = device;
+    return &device_accounts[device_count++];
+}
+
+/* The allocator's free blocks are as good as what the driver has. */
+static size_t device_limit(struct ah_device *device)
+{
+    size_t available = 0, total = 0, pinned = 0;
+    struct ah_memory_stats stats = {0};
+    if (device->type->memory_info(device, &available, &total, &pinned) < 0)
+        return SIZE_MAX;
+    device->type->memory_stats(device, &stats);
+    available += stats.cached;
+    double limit = available / 10 > 64 * MIB ? (double)(available / 10) : 64.0 * MIB;
+    limit = limit * account.scale < (double)available / 2 ? limit * account.scale : (double)available / 2;
+    return limit > 8.0 * MIB ? (size_t)limit : 8 * MIB;
+}
+
+static bool is_device_due(struct device_account *of, size_t threshold)
+{
+    if (threshold)
+        return (double)of->debt > (double)threshold * account.scale;
+    if (of->debt <= of->limit)
+        return false;
+    of->limit = device_limit(of->device);
+    return of->debt > of->limit;
+}
+
+void ah_set_collect_stress(bool on)
+{
+    account.stress = on;
+}
+
+/* Processor time of this thread: what else runs on the machine does not make collecting dear. */
+static int64_t thread_ns(void)
+{
+    struct timespec spent;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+    return (int64_t)spent.tv_sec * 1000000000 + spent.tv_nsec;
+}
+
+static void collect(lua_State *L)
+{
+    int64_t begin = thread_ns();
+    lua_gc(L, LUA_GCCOLLECT, 0);
+    int64_t end = thread_ns();
+    account.debt = 0;
+    for (int i = 0; i < device_count; i++)
+        device_accounts[i].debt = device_accounts[i].limit = 0;
+    account.spent += end - begin;
+    if (++account.collects < 16)
+        return;
+    /* Collecting less often saves the walk over what lives, which costs little while the Lua heap is small; freeing
+     * the dead costs the same whenever it is done. */
+    double share = (double)account.spent / (double)(end - account.since);
+    if (share > 0.02 && account.scale < 16 && lua_gc(L, LUA_GCCOUNT, 0) > SMALL_HEAP_KB)
+        account.scale *= 2;
+    account.since = end;
+    account.spent = 0;
+    account.collects = 0;
+}
+
+void ah_collect_if_due(lua_State *L, size_t threshold)
+{
+    size_t of_host = threshold ? threshold : account.live / 2 > 64 * MIB ? account.live / 2 : 64 * MIB;
+    bool due = account.stress || (double)account.debt > (double)of_host * account.scale;
+    for (int i = 0; !due && i < device_count; i++)
+        due = is_device_due(&device_accounts[i], threshold);
+    if (due)
+        collect(L);
+}
+
+static lua_State *entered;
+static _Thread_local bool here; /* this thread has set `entered` */
+
+lua_State *ah_enter(lua_State *L)
+{
+    lua_State *outer = entered;
+    entered = L;
+    here = true;
+    return outer;
+}
+
+void ah_leave(lua_State *outer)
+{
+    entered = outer;
+}
+
+lua_State *ah_entered(void)
+{
+    return entered;
+}
+
+static bool collect_under_pressure(void *context)
+{
+    if (!here || !entered)
+        return false;
+    collect(entered);
+    return true;
+}
+
+static bool is_metatable(const void *found)
+{
+    if (found == metatable)
+        return true;
+    for (int i = 0; i < STATES; i++)
+        if (found == metatables[i])
+            return true;
+    return false;
+}
+
+struct ah_tensor *ah_to_tensor(lua_State *L, int index)
+{
+    struct ah_handle *handle = lua_touserdata(L, index);
+    if (!handle || !lua_getmetatable(L, index))
+        return NULL;
+    const void *found = lua_topointer(L, -1);
+    lua_pop(L, 1);
+    return is_metatable(found) ? handle->tensor : NULL;
+}
+
+static bool is_handle(lua_State *L, int index)
+{
+    if (!lua_touserdata(L, index) || !lua_getmetatable(L, index))
+        return false;
+    const void *found = lua_topointer(L, -1);
+    lua_pop(L, 1);
+    return is_metatable(found);
+}
+
+bool ah_was_freed(lua_State *L, int index)
+{
+    return is_handle(L, index) && !ah_to_tensor(L, index);
+}
+
+struct ah_tensor *ah_check_tensor(lua_State *L, int index)
+{
+    struct ah_tensor *tensor = ah_to_tensor(L, index);
+    if (tensor)
+        return tensor;
+    ah_raise_text(L, "argument %d: expected a tensor, got %s", index, ah_value_text(L, index));
+    return NULL;
+}
+
+struct ah_tensor *ah_opt_tensor(lua_State *L, int index)
+{
+    return lua_isnoneornil(L, index) ? NULL : ah_check_tensor(L, index);
+}
+
+static void push(lua_State *L, struct ah_tensor *tensor, bool fresh)
+{
+    if (!tensor) {
+        lua_pushnil(L);
+        return;
+    }
+    if (tensor->shared_handle) {
+        ah_push_shared_tensor(L, tensor);
+        ah_tensor_release(tensor);
+        return;
+    }
+    struct ah_handle *handle = lua_newuserdata(L, sizeof *handle);
+    handle->tensor = tensor;
+    handle->counted = 0;
+    handle->on_device = false;
+    if (fresh || atomic_load_explicit(&tensor->storage->refs, memory_order_relaxed) == 1) {
+        struct device_account *of = find_device(tensor->storage->device);
+        handle->counted = tensor->storage->nbytes;
+        handle->on_device = of != NULL;
+        account.live += of ? 0 : handle->counted;
+        *(of ? &of->debt : &account.debt) += handle->counted;
+    }
+    lua_pushlightuserdata(L, &metatable_key);
+    lua_rawget(L, LUA_REGISTRYINDEX);
+    lua_setmetatable(L, -2);
+}
+
+void ah_push_tensor(lua_State *L, struct ah_tensor *tensor)
+{
+    push(L, tensor, false);
+}
+
+/* What an op made counts with this handle also when the graph holds it too: the graph is gone after backward, the
+ * handle only after the next collect. */
+void ah_push_result(lua_State *L, struct ah_tensor *tensor, const struct ah_value *args, int count)
+{
+    bool fresh = true;
+    for (int i = 0; i < count && fresh; i++)
+        fresh = args[i].kind != AH_TENSOR || args[i].tensor->storage != tensor->storage;
+    push(L, tensor, fresh);
+}
+
+void ah_share_handle(lua_State *L, int index)
+{
+    struct ah_tensor *tensor = ah_to_tensor(L, index);
+    if (!tensor || tensor->shared_handle)
+        return;
+    lua_pushvalue(L, index);
+    lua_pushlightuserdata(L, &shared_key);
+    lua_rawget(L, LUA_REGISTRYINDEX);
+    lua_pushlightuserdata(L, tensor);
+    lua_pushvalue(L, -3);
+    lua_rawset(L, -3);
+    lua_pop(L, 2);
+    tensor->shared_handle = true;
+}
+
+void ah_push_shared_tensor(lua_State *L, struct ah_tensor *tensor)
+{
+    if (!tensor) {
+        lua_pushnil(L);
+        return;
+    }
+    if (tensor->shared_handle) {
+        lua_pushlightuserdata(L, &shared_key);
+        lua_rawget(L, LUA_REGISTRYINDEX);
+        lua_pushlightuserdata(L, tensor);
+        lua_rawget(L, -2);
+        lua_remove(L, -2);
+        if (!lua_isnil(L, -1))
+            return;
+        lua_pop(L, 1);
+        tensor->shared_handle = false;
+    }
+    ah_tensor_retain(tensor);
+    ah_push_tensor(L, tensor);
+    ah_share_handle(L, lua_gettop(L));
+}
+
+static void drop(lua_State *L, struct ah_handle *handle)
+{
+    struct ah_tensor *tensor = handle->tensor;
+    if (!tensor)
+        return;
+    account.live -= handle->on_device ? 0 : handle->counted;
+    handle->counted = 0;
+    handle->tensor = NULL;
+    if (tensor->shared_handle) {
+        /* The weak table forgot this userdata already, and may hold a newer one. */
+        lua_pushlightuserdata(L, &shared_key);
+        lua_rawget(L, LUA_REGISTRYINDEX);
+        lua_pushlightuserdata(L, tensor);
+        lua_rawget(L, -2);
+        struct ah_handle *newer = lua_touserdata(L, -1);
+        tensor->shared_handle = newer && newer != handle;
+        lua_pop(L, 2);
+    }
+    ah_tensor_release(tensor);
+}
+
+static int handle_gc(lua_State *L)
+{
+    drop(L, lua_touserdata(L, 1));
+    return 0;
+}
+
+static int handle_free(lua_State *L)
+{
+    if (!is_handle(L, 1))
+        return ah_raise_text(L, "free: expected a tensor, got %s", ah_value_text(L, 1));
+    drop(L, lua_touserdata(L, 1));
+    return 0;
+}
+
+/* Of a userdata that lives as long as its state and holds its place in `metatables`. */
+static int forget_metatable(lua_State *L)
+{
+    const void **place = *(const void ***)lua_touserdata(L, 1);
+    if (metatable == *place)
+        metatable = NULL;
+    *place = NULL;
+    return 0;
+}
+
+/* The metatable on top of the stack is the tensors' one until the state closes. */
+static void keep_metatable(lua_State *L)
+{
+    const void **place = metatables;
+    while (place < metatables + STATES && *place)
+        place++;
+    if (place == metatables + STATES)
+        luaL_error(L, "more than %d states are open", STATES);
+    metatable = *place = lua_topointer(L, -1);
+    *(const void ***)lua_newuserdata(L, sizeof place) = place;
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, forget_metatable);
+    lua_setfield(L, -2, "__gc");
+    lua_setmetatable(L, -2);
+    luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+void ah_push_methods(lua_State *L)
+{
+    lua_pushlightuserdata(L, &methods_key);
+    lua_rawget(L, LUA_REGISTRYINDEX);
+}
+
+void ah_handle_open(lua_State *L)
+{
+    static const luaL_Reg methods[] = {
+        /* Let go of the memory now, not when the collector comes by; the handle may not be used any more.
+         *     accelhost.zeros(1000, 1000):free() */
+        {"free", handle_free},
+        {NULL, NULL},
+    };
+    lua_pushlightuserdata(L, &shared_key);
+    lua_newtable(L);
+    lua_newtable(L);
+    lua_pushliteral(L, "v");
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, -2);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+
+    lua_pushlightuserdata(L, &metatable_key);
+    lua_newtable(L);
+    keep_metatable(L);
+    lua_pushcfunction(L, handle_gc);
+    lua_setfield(L, -2, "__gc");
+    lua_pushliteral(L, "tensor");
+    lua_setfield(L, -2, "__metatable");
+    lua_rawset(L, LUA_REGISTRYINDEX);
+
+    lua_pushlightuserdata(L, &methods_key);
+    lua_newtable(L);
+    luaL_register(L, NULL, methods);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+    ah_block_on_pressure(collect_under_pressure, NULL);
+}
+
+void ah_push_metatable(lua_State *L)
+{
+    lua_pushlightuserdata(L, &metatable_key);
+    lua_rawget(L, LUA_REGISTRYINDEX);
+}

@@ -1,0 +1,48 @@
+/* Tensor userdata, and the account of native bytes by which Lua's collector is driven: it sees a few dozen bytes in a
+ * handle that holds megabytes.
+ *
+ * Circle: handle, error: a bad handle raises, and a raised text tells a freed tensor from what is none. */
+#ifndef AH_BIND_HANDLE_H
+#define AH_BIND_HANDLE_H
+
+#include "bind/lua/bind.h"
+
+struct ah_handle {
+    struct ah_tensor *tensor; /* NULL after free() */
+    size_t counted;           /* bytes this handle stands for in the account */
+    bool on_device;           /* in a device's account */
+};
+
+/* Make the metatable and the method table, which ops and the library fill; both are left in the registry. */
+void ah_handle_open(lua_State *L);
+
+/* Push the metatable shared by all tensors. */
+void ah_push_metatable(lua_State *L);
+
+/* Push the method table. */
+void ah_push_methods(lua_State *L);
+
+/* Register the userdata at `index` as the one handle of its tensor, because C will keep the tensor. */
+void ah_share_handle(lua_State *L, int index);
+
+/* Push a result of an op called with `args`, as ah_push_tensor does; its memory counts with the new handle unless it
+ * is an argument's. */
+void ah_push_result(lua_State *L, struct ah_tensor *tensor, const struct ah_value *args, int count);
+
+/* Collect garbage when the native bytes held by dead handles may have passed `threshold` bytes; 0 means the
+ * threshold inside ops: max(64 MiB, half of what lives), or, for a device that reports its free memory, max(64 MiB, a
+ * tenth of what is free there), at most half of it. Only from a C function called by Lua. */
+void ah_collect_if_due(lua_State *L, size_t threshold);
+enum { AH_COLLECT_STEP = 16 << 20 }; /* at the start of backward and at a loader's step */
+
+/* Which Lua state is inside C, for callbacks into Lua and for a collection that an allocation asks for: LuaJIT may be
+ * used through the running coroutine's state only. Set around every C call that allocates tensors or calls back; NULL
+ * while Lua runs. ah_enter returns what ah_leave puts back; nothing between the two may raise. */
+lua_State *ah_enter(lua_State *L);
+void ah_leave(lua_State *outer);
+lua_State *ah_entered(void); /* the state of the innermost ah_enter */
+
+/* For tests: collect at every op. */
+void ah_set_collect_stress(bool on);
+
+#endif

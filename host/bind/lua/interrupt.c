@@ -1,0 +1,245 @@
+/* accelhost._C.interrupt: Ctrl-C at a prompt ends what runs there, and nothing else.
+ *
+ * The handler sets a hook, which runs before the next instruction of the script and raises. LuaJIT's compiled code runs
+ * no hooks, but looks at every line for its profiler while that is on: so it is kept on, with a clock that never
+ * strikes, and the handler strikes instead; then the code goes back to the interpreter, where the hook waits. A look is
+ * one comparison, in all code alike: the prompt's, a module's, the library's.
+ *
+ * What must stay true: the hook raises only where the script itself runs, so that the library is never left in the
+ * middle of something; the second Ctrl-C, when nothing has come of the first, raises anywhere. A script that catches
+ * the error has a moment to clean up; then it is raised at every instruction, until nothing catches it any more.
+ *
+ * watch()        from now on Ctrl-C is for `call`, or for whoever waits with `take`
+ * call(fn, ...)  -> true and what fn returns, or false, the error with its traceback, and "interrupted" if it was that
+ * press()        as if Ctrl-C were pressed
+ * heed()         what runs has ended by it and raises that itself
+ * take()         -> was Ctrl-C pressed outside of a call since the last take? */
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <luajit.h>
+
+#include "base/pulse.h"
+#include "base/signals.h"
+#include "base/time.h"
+#include "bind/library.h"
+#include "bind/lua/bind.h"
+#include "bind/lua/interrupt.h"
+#include "bind/lua/place.h"
+
+enum { CLEANUP_NS = 100000000 };
+
+static lua_State *watched;
+static pid_t self;
+static int depth; /* of calls */
+static volatile sig_atomic_t running, pressed, raised, idle;
+static int64_t raised_ns;
+static timer_t timer;
+static struct {
+    lua_Hook hook;
+    int mask, count;
+} scripts; /* own hook */
+
+static void say(const char *text)
+{
+    (void)!write(STDERR_FILENO, text, strlen(text));
+}
+
+static bool in_library(lua_State *L)
+{
+    lua_Debug frame;
+    for (int level = 0; lua_getstack(L, level, &frame); level++) {
+        lua_getinfo(L, "Sl", &frame);
+        if (frame.currentline > 0)
+            return ah_is_library_chunk(frame.source);
+    }
+    return true;
+}
+
+static void on_hook(lua_State *L, lua_Debug *event)
+{
+    if (!running || (pressed < 2 && in_library(L)))
+        return;
+    if (raised == 0 && ah_interrupted == AH_INTERRUPT_HEEDED) { /* a wait has raised it */
+        raised = 1;
+        raised_ns = ah_now_ns();
+    }
+    if (raised == 1 && ah_now_ns() - raised_ns < CLEANUP_NS)
+        return;
+    if (raised++ == 0)
+        raised_ns = ah_now_ns();
+    lua_pushfstring(L, "%s: interrupted", ah_call_site(L));
+    lua_error(L);
+}
+
+/* LuaJIT's handler of its profiler's clock, which makes compiled code look. */
+static bool profiles(void)
+{
+    struct sigaction now;
+    return !sigaction(SIGPROF, NULL, &now) && now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN;
+}
+
+/* Bring the handler back, for code that catches the error and goes on; 0: no more. */
+static void strike_every(long milliseconds)
+{
+    struct itimerspec often = {.it_value.tv_nsec = milliseconds ? 1 : 0, .it_interval.tv_nsec = milliseconds * 1000000};
+    timer_settime(timer, 0, &often, NULL);
+}
+
+static void begin(void)
+{
+    scripts.hook = lua_gethook(watched);
+    scripts.mask = lua_gethookmask(watched);
+    scripts.count = lua_gethookcount(watched);
+    lua_sethook(watched, on_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+    strike_every(20);
+}
+
+static void press(const void *context)
+{
+    char place[AH_PULSE_TEXT];
+    ah_interrupted = AH_INTERRUPT_PRESSED;
+    if (pressed == 0)
+        begin();
+    if (pressed == 1) {
+        say("\naccelhost: still ");
+        say(ah_place_find(context, place, sizeof place));
+        say("; Ctrl-C once more ends the program\n");
+    }
+    if (++pressed > 2) {
+        signal(SIGINT, SIG_DFL);
+        raise(SIGINT);
+    }
+}
+
+/* The timer's signal is another one: two of SIGINT that come together are one. */
+static void on_timer(int number)
+{
+    if (running && pressed && profiles())
+        raise(SIGPROF);
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    if (getpid() != self) {
+        signal(SIGINT, SIG_DFL);
+        raise(SIGINT);
+    } else if (syscall(SYS_gettid) != self) {
+        syscall(SYS_tgkill, self, self, number);
+    } else if (running) {
+        press(context);
+    } else {
+        idle = 1;
+    }
+}
+
+bool ah_interrupt_take(void)
+{
+    bool was = idle;
+    idle = 0;
+    return was;
+}
+
+static void on_clock(void *data, lua_State *L, int samples, int state)
+{
+}
+
+/* On again when a script has used the profiler itself. LuaJIT's handler has no stack of its own, and needs one:
+ * oneDNN's products run with the stack pointer in a buffer of the heap. */
+static void look_at_lines(lua_State *L)
+{
+    struct sigaction action;
+    if (watched && !profiles())
+        luaJIT_profile_start(L, "li1000000000", on_clock, NULL); /* an interval of eleven days */
+    if (watched && profiles() && !sigaction(SIGPROF, NULL, &action) && !(action.sa_flags & SA_ONSTACK)) {
+        action.sa_flags |= SA_ONSTACK;
+        sigaction(SIGPROF, &action, NULL);
+    }
+}
+
+static int watch(lua_State *L)
+{
+    /* Without SA_RESTART: a script that waits for input is interrupted too. */
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    struct sigaction tick = {.sa_handler = on_timer, .sa_flags = SA_ONSTACK};
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGVTALRM};
+    event._sigev_un._tid = self = getpid();
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer))
+        return ah_raise_text(L, "this system has no timer to give");
+    watched = L;
+    sigaction(SIGVTALRM, &tick, NULL);
+    sigaction(SIGINT, &action, NULL);
+    return 0;
+}
+
+static void end_call(lua_State *L)
+{
+    running = --depth > 0;
+    if (running || !pressed)
+        return;
+    lua_sethook(L, scripts.hook, scripts.mask, scripts.count);
+    strike_every(0);
+    pressed = 0;
+    ah_interrupted = 0;
+}
+
+static int call(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    look_at_lines(L);
+    lua_pushcfunction(L, ah_traceback);
+    lua_insert(L, 1);
+    if (depth++ == 0)
+        raised = 0;
+    running = 1;
+    int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 1);
+    bool heeded = ah_interrupted == AH_INTERRUPT_HEEDED;
+    end_call(L);
+    lua_pushboolean(L, status == 0);
+    lua_replace(L, 1);
+    if (!status)
+        return lua_gettop(L);
+    if (status == LUA_ERRMEM) {
+        int held = lua_gc(L, LUA_GCCOUNT, 0);
+        lua_settop(L, 1);
+        lua_gc(L, LUA_GCCOLLECT, 0);
+        lua_pushfstring(L, "not enough memory: Lua held %d MiB", held / 1024);
+    }
+    if (raised || heeded)
+        lua_pushliteral(L, "interrupted");
+    return lua_gettop(L);
+}
+
+static int press_now(lua_State *L)
+{
+    raise(SIGINT);
+    return 0;
+}
+
+static int heed(lua_State *L)
+{
+    if (pressed)
+        ah_interrupted = AH_INTERRUPT_HEEDED;
+    return 0;
+}
+
+static int take(lua_State *L)
+{
+    lua_pushboolean(L, ah_interrupt_take());
+    return 1;
+}
+
+int ah_open_interrupt(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        {"watch", watch}, {"call", call}, {"press", press_now}, {"take", take}, {"heed", heed}, {NULL, NULL},
+    };
+    ah_traceback_end_at(call);
+    lua_newtable(L);
+    luaL_register(L, NULL, functions);
+    return 1;
+}

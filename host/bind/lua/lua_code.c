@@ -1,0 +1,102 @@
+/* LuaJIT's jumps reach 2 GiB, so the code that it makes must lie near its own. It asks for such memory piece by piece,
+ * at random addresses, and again after each flush; where large libraries and pinned memory have taken that window it
+ * finds none, and gives up every trace: a loop of 0.08 s took 109 s (measured). So the first piece reserves addresses
+ * below the program, which cost no memory, and all pieces come from there; more than the reserve holds is looked for
+ * as ever. With LuaJIT as a shared library only the first piece is sure, which a short loop claims
+ * (cli/process/host.c). */
+#include "bind/lua/lua_code.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include <lauxlib.h>
+
+enum { UNIT = 1 << 16, UNITS = 128, TRIES = 15 };
+#define RESERVE ((size_t)UNIT * UNITS)
+#define REACH ((uintptr_t)1 << 30) /* any two places this near to LuaJIT's code reach each other */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char *reserve; /* MAP_FAILED: there is none */
+static bool used[UNITS];
+
+static uintptr_t own_code(void)
+{
+    return (uintptr_t)luaL_newstate;
+}
+
+static char *make_reserve(void)
+{
+    uintptr_t code = own_code() / RESERVE * RESERVE;
+    for (uintptr_t i = 1; i <= TRIES; i++) {
+        void *at = mmap((void *)(code - i * (REACH / 16)), RESERVE, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+        if (at != MAP_FAILED && own_code() - (uintptr_t)at < REACH)
+            return at;
+        if (at != MAP_FAILED)
+            munmap(at, RESERVE); /* a kernel before 4.17, which takes the address for a hint */
+    }
+    return MAP_FAILED;
+}
+
+static size_t units_of(size_t bytes)
+{
+    return (bytes + UNIT - 1) / UNIT;
+}
+
+/* The first unit of so many that are free; UNITS when there are none. */
+static size_t find_free(size_t count)
+{
+    size_t length = 0;
+    for (size_t i = 0; i < UNITS; i++) {
+        length = used[i] ? 0 : length + 1;
+        if (length == count)
+            return i + 1 - count;
+    }
+    return UNITS;
+}
+
+static void *take(size_t bytes, int protection)
+{
+    if (!reserve)
+        reserve = make_reserve();
+    size_t count = units_of(bytes), first = reserve == MAP_FAILED ? UNITS : find_free(count);
+    if (first == UNITS || mprotect(reserve + first * UNIT, bytes, protection))
+        return MAP_FAILED;
+    for (size_t i = 0; i < count; i++)
+        used[first + i] = true;
+    return reserve + first * UNIT;
+}
+
+void *ah_lua_mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t offset)
+{
+    uintptr_t wanted = (uintptr_t)hint, code = own_code();
+    void *at = MAP_FAILED;
+    if (hint && bytes && bytes <= RESERVE && flags == (MAP_PRIVATE | MAP_ANONYMOUS) &&
+        (wanted < code ? code - wanted : wanted - code) < REACH) {
+        pthread_mutex_lock(&lock);
+        at = take(bytes, protection);
+        pthread_mutex_unlock(&lock);
+    }
+    return at != MAP_FAILED ? at : mmap(hint, bytes, protection, flags, file, offset);
+}
+
+void *ah_lua_mmap64(void *hint, size_t bytes, int protection, int flags, int file, off_t offset)
+{
+    return ah_lua_mmap(hint, bytes, protection, flags, file, offset);
+}
+
+int ah_lua_munmap(void *at, size_t bytes)
+{
+    uintptr_t place = (uintptr_t)at - (uintptr_t)reserve;
+    if (!reserve || reserve == MAP_FAILED || place >= RESERVE)
+        return munmap(at, bytes);
+    pthread_mutex_lock(&lock);
+    /* Mapped anew, so that its pages are given back and nobody else takes the addresses. */
+    void *blank = mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    for (size_t i = 0; blank != MAP_FAILED && i < units_of(bytes); i++)
+        used[place / UNIT + i] = false;
+    pthread_mutex_unlock(&lock);
+    return blank == MAP_FAILED ? -1 : 0;
+}

@@ -1,0 +1,20 @@
+/* The trampoline: every op of the table as a Lua function. */
+#ifndef AH_BIND_OP_H
+#define AH_BIND_OP_H
+
+#include "bind/lua/bind.h"
+
+/* Let accelhost._C (at stack index `module`) and the method table (at `methods`) find the ops (bind/tensor/op_names.c).
+ * */
+void ah_ops_open(lua_State *L, int module, int methods);
+
+/* Push the function of a row: its method checks that a tensor stands before the colon. */
+void ah_push_op_function(lua_State *L, const struct ah_op *op, bool method, bool inplace);
+
+/* The op behind the function at `index`, NULL when it is none. */
+const struct ah_op *ah_to_op(lua_State *L, int index);
+
+/* A Lua value (number, boolean, tensor) as an operand of an op; raises for anything else. */
+struct ah_value ah_check_operand(lua_State *L, int index, const char *op);
+
+#endif

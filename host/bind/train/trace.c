@@ -1,0 +1,179 @@
+/* accelhost._C.trace: the recorder of base/trace.h. A recording is a userdata; lua/accelhost/profiler is made of it. */
+#include "base/trace.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "bind/lua/bind.h"
+#include "bind/lua/handle.h"
+#include "io/trace_file.h"
+
+enum { DEPTH = 256 };
+static const char metatable[] = "accelhost.recording";
+
+/* Ranges that are open, innermost last; deeper ones are not recorded. */
+static struct {
+    struct ah_trace_mark mark;
+    const char *name;
+    enum ah_trace_kind kind;
+} open[DEPTH];
+static int depth;
+
+static const char *site_now(void)
+{
+    lua_State *L = ah_entered();
+    return L ? ah_call_site(L) : NULL;
+}
+
+/* The modules that run, as errors name them. */
+static const char *module_now(void)
+{
+    static char text[160];
+    lua_State *L = ah_entered();
+    if (!L || !lua_checkstack(L, 8))
+        return NULL;
+    int top = lua_gettop(L);
+    lua_getfield(L, LUA_REGISTRYINDEX, "accelhost.module_path");
+    ah_leave(NULL); /* Lua runs */
+    bool told = lua_isfunction(L, -1) && lua_pcall(L, 0, 1, 0) == 0 && lua_isstring(L, -1);
+    ah_enter(L);
+    if (told)
+        snprintf(text, sizeof text, "%s", lua_tostring(L, -1));
+    lua_settop(L, top);
+    return told ? text : NULL;
+}
+
+/* start(shapes, memory, sites, modules, spans) */
+static int start(lua_State *L)
+{
+    struct ah_trace_options options = {
+        .shapes = lua_toboolean(L, 1), .memory = lua_toboolean(L, 2), .sites = lua_toboolean(L, 3),
+        .modules = lua_toboolean(L, 4), .spans = (size_t)luaL_optnumber(L, 5, 0),
+    };
+    ah_trace_site = site_now;
+    ah_trace_module = module_now;
+    ah_check(L, ah_trace_start(&options));
+    return 0;
+}
+
+/* stop() -> the recording */
+static int stop(lua_State *L)
+{
+    struct ah_trace **held = lua_newuserdata(L, sizeof *held);
+    *held = NULL;
+    luaL_getmetatable(L, metatable);
+    lua_setmetatable(L, -2);
+    ah_check(L, ah_trace_stop(held));
+    return 1;
+}
+
+static int forget(lua_State *L)
+{
+    ah_trace_forget();
+    return 0;
+}
+
+static int running(lua_State *L)
+{
+    lua_pushboolean(L, ah_tracing);
+    return 1;
+}
+
+/* push(name, kind): a range begins; kind as in the file, default "range" */
+static int push(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1), *kind = luaL_optstring(L, 2, "range");
+    if (depth < DEPTH) {
+        open[depth].mark = ah_trace_begin();
+        open[depth].name = ah_tracing ? ah_trace_text(name) : NULL;
+        open[depth].kind = AH_TRACE_RANGE;
+        for (int k = 0; k < AH_TRACE_KINDS; k++)
+            if (!strcmp(kind, ah_trace_kind_name((enum ah_trace_kind)k)))
+                open[depth].kind = (enum ah_trace_kind)k;
+    }
+    depth++;
+    return 0;
+}
+
+/* pop(): the innermost range ends */
+static int pop(lua_State *L)
+{
+    if (depth == 0)
+        return 0;
+    if (--depth < DEPTH && open[depth].name && ah_tracing)
+        ah_trace_end(open[depth].mark, open[depth].kind, open[depth].name);
+    return 0;
+}
+
+/* Recordings. */
+
+static struct ah_trace *check_trace(lua_State *L)
+{
+    struct ah_trace **held = luaL_checkudata(L, 1, metatable);
+    luaL_argcheck(L, *held, 1, "the recording was freed");
+    return *held;
+}
+
+static int free_trace(lua_State *L)
+{
+    struct ah_trace **held = luaL_checkudata(L, 1, metatable);
+    ah_trace_free(*held);
+    *held = NULL;
+    return 0;
+}
+
+/* recording:count() -> spans, spans that were lost, texts that were left out */
+static int count(lua_State *L)
+{
+    const struct ah_trace *trace = check_trace(L);
+    lua_pushnumber(L, (double)trace->count);
+    lua_pushnumber(L, (double)trace->dropped);
+    lua_pushnumber(L, (double)trace->left_out);
+    return 3;
+}
+
+/* recording:span(i) -> name, kind, lane, begin, end (nanoseconds since the start), bytes, shapes, kernel; i from 0 */
+static int span(lua_State *L)
+{
+    const struct ah_trace *trace = check_trace(L);
+    double index = luaL_checknumber(L, 2);
+    luaL_argcheck(L, index >= 0 && index < (double)trace->count, 2, "no such span");
+    const struct ah_trace_span *at = &trace->span[(size_t)index];
+    lua_pushstring(L, at->name);
+    lua_pushstring(L, ah_trace_kind_name((enum ah_trace_kind)at->kind));
+    lua_pushinteger(L, at->thread);
+    lua_pushnumber(L, (double)(at->begin_ns - trace->begin_ns));
+    lua_pushnumber(L, (double)(at->end_ns - trace->begin_ns));
+    lua_pushnumber(L, (double)at->bytes);
+    lua_pushstring(L, at->shapes ? at->shapes : "");
+    lua_pushstring(L, at->kernel);
+    return 8;
+}
+
+/* recording:write(path, rank) */
+static int write_file(lua_State *L)
+{
+    const struct ah_trace *trace = check_trace(L);
+    ah_check(L, ah_trace_file_write(trace, luaL_checkstring(L, 2), (int)luaL_checkinteger(L, 3)));
+    return 0;
+}
+
+int ah_open_trace(lua_State *L)
+{
+    static const luaL_Reg methods[] = {
+        {"count", count}, {"span", span}, {"write", write_file}, {"__gc", free_trace}, {NULL, NULL},
+    };
+    static const luaL_Reg functions[] = {
+        {"start", start}, {"stop", stop}, {"forget", forget}, {"running", running}, {"push", push}, {"pop", pop},
+        {NULL, NULL},
+    };
+    if (luaL_newmetatable(L, metatable)) {
+        luaL_register(L, NULL, methods);
+        lua_pushvalue(L, -1);
+        lua_setfield(L, -2, "__index");
+    }
+    lua_pop(L, 1);
+    lua_newtable(L);
+    luaL_register(L, NULL, functions);
+    return 1;
+}

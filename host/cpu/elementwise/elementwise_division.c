@@ -1,0 +1,160 @@
+/* Elementwise division and remainders. The integer loops never see a zero divisor (`divide` looks first); the quotient
+ * by -1 is written as a negation, because the hardware traps on the smallest integer. */
+#include <math.h>
+#include <string.h>
+
+#include "cpu/elementwise/elementwise.h"
+#include "cpu/elementwise/pair_vector.h"
+
+/* Integers have no infinity to give: PyTorch raises, and the hardware would trap. What counts is the divisor that the
+ * loops see: 256 is 0 in uint8. */
+static int refuse_zero_divisor(const struct ah_call *c, enum ah_dtype dtype)
+{
+    struct ah_tensor *divisor = NULL;
+    AH_TRY(ah_contiguous_as(&divisor, ah_args(c, div)->other.tensor, dtype));
+    size_t item = ah_dtype_size(dtype);
+    const char *at = ah_tensor_data(divisor);
+    static const char zero[sizeof(int64_t)];
+    int64_t i = 0;
+    while (i < divisor->numel && memcmp(at + (size_t)i * item, zero, item) != 0)
+        i++;
+    int status = 0;
+    if (i < divisor->numel && c->out[0]->numel > 0) {
+        status = ah_fail(AH_EINVAL, "%s: division of integers by zero (the divisor in %s, at position %lld)",
+                         c->op->name, ah_dtype_name(dtype), (long long)i);
+    }
+    ah_tensor_release(divisor);
+    return status;
+}
+
+static int divide(struct ah_call *c, const ah_loop *loops)
+{
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    if (!ah_dtype_is_float(dtype))
+        AH_TRY(refuse_zero_divisor(c, dtype));
+    return ah_elementwise_pair(c, loops);
+}
+
+static inline double floor_quotient_f64(double a, double b)
+{
+    if (b == 0)
+        return a / b;
+    double rest = fmod(a, b), quotient = (a - rest) / b;
+    if (rest != 0 && (b < 0) != (rest < 0))
+        quotient -= 1;
+    if (quotient == 0)
+        return copysign(0, a / b);
+    double floored = floor(quotient);
+    return quotient - floored > 0.5 ? floored + 1 : floored;
+}
+
+static inline int64_t quotient(int64_t a, int64_t b)
+{
+    return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
+}
+
+static inline int64_t rest_of(int64_t a, int64_t b)
+{
+    return b == -1 ? 0 : a % b;
+}
+
+static inline int64_t floor_quotient(int64_t a, int64_t b)
+{
+    return quotient(a, b) - (rest_of(a, b) != 0 && (a < 0) != (b < 0));
+}
+
+static inline int64_t modulo(int64_t a, int64_t b)
+{
+    int64_t rest = rest_of(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+static inline double modulo_f64(double a, double b)
+{
+    double rest = fmod(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+/* Of float32 the rest is exact without a loop where quotients are below 2^28, which is looked at a block at a time
+ * (ah_short_fmodf); other blocks go element by element. The values are the same both ways. */
+static inline float floor_quotient_f32(float a, float b, float rest)
+{
+    float value = (a - rest) / b;
+    value -= ((rest != 0) & ((b < 0) != (rest < 0))) ? 1.0f : 0.0f;
+    float floored = floorf(value);
+    floored = value - floored > 0.5f ? floored + 1 : floored;
+    floored = value == 0 ? copysignf(0, a / b) : floored;
+    return b == 0 ? a / b : floored;
+}
+
+static inline float modulo_f32(float rest, float b)
+{
+    return ((rest != 0) & ((rest < 0) != (b < 0))) ? rest + b : rest;
+}
+
+static bool are_short(int64_t n, void *const *data, const int64_t *step)
+{
+    const float *a = data[1], *b = data[2];
+    int far = 0;
+    for (int64_t i = 0; i < n; i++)
+        far |= !ah_fmod_is_short(a[i * step[1]], b[i * step[2]]);
+    return !far;
+}
+
+#define BY_REST(name, expr_of_short, expr_of_any)                                                              \
+    LOOP2(name##_short, float, float, expr_of_short)                                                           \
+    LOOP2(name##_any, float, float, expr_of_any)                                                               \
+    static void name##_f32(int64_t n, void *const *data, const int64_t *step, const void *context)             \
+    {                                                                                                          \
+        enum { BLOCK = 512 };                                                                                  \
+        for (int64_t begin = 0; begin < n; begin += BLOCK) {                                                   \
+            int64_t count = n - begin < BLOCK ? n - begin : BLOCK;                                             \
+            void *at[] = {(float *)data[0] + begin, (float *)data[1] + begin * step[1],                        \
+                          (float *)data[2] + begin * step[2]};                                                 \
+            (are_short(count, at, step) ? name##_short : name##_any)(count, at, step, context);                \
+        }                                                                                                      \
+    }
+BY_REST(div_floor, floor_quotient_f32(a, b, ah_short_fmodf(a, b)), floor_quotient_f32(a, b, ah_fmodf(a, b)))
+BY_REST(remainder, modulo_f32(ah_short_fmodf(a, b), b), modulo_f32(ah_fmodf(a, b), b))
+BY_REST(fmod, ah_short_fmodf(a, b), ah_fmodf(a, b))
+LOOP2(div_trunc_f32, float, float, truncf(a / b))
+
+#define OTHER_NUMBERS(name, int_expr, expr64)           \
+    LOOP2(name##_u8, uint8_t, uint8_t, int_expr)        \
+    LOOP2(name##_i32, int32_t, int32_t, int_expr)       \
+    LOOP2(name##_i64, int64_t, int64_t, int_expr)       \
+    LOOP2(name##_f64, double, double, expr64)           \
+    NUMBER_TABLE(name);
+OTHER_NUMBERS(div_floor, floor_quotient(a, b), floor_quotient_f64(a, b))
+OTHER_NUMBERS(div_trunc, quotient(a, b), trunc(a / b))
+OTHER_NUMBERS(remainder, modulo(a, b), modulo_f64(a, b))
+OTHER_NUMBERS(fmod, rest_of(a, b), fmod(a, b))
+LOOP2(div_f32, float, float, a / b)
+LOOP2(div_f64, double, double, a / b)
+FLOAT_TABLE(div);
+
+int ah_cpu_div(struct ah_call *c)
+{
+    const struct ah_args_div *arg = ah_args(c, div);
+    if (arg->rounding_mode.kind == AH_STRING)
+        return divide(c, arg->rounding_mode.string[0] == 'f' ? div_floor_loops : div_trunc_loops);
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    if (!ah_dtype_is_float(dtype))
+        dtype = AH_F32;
+    return ah_elementwise(c, 2, dtype, dtype, true, div_loops, NULL);
+}
+
+int ah_cpu_floor_divide(struct ah_call *c)
+{
+    return divide(c, div_floor_loops);
+}
+
+int ah_cpu_remainder(struct ah_call *c)
+{
+    return divide(c, remainder_loops);
+}
+
+int ah_cpu_fmod(struct ah_call *c)
+{
+    return divide(c, fmod_loops);
+}

@@ -1,0 +1,238 @@
+/* Elementwise kernels that choose: order, comparison, logic, clamping, where, dropout, copies and fills. NaN wins in
+ * maxima and minima and compares false otherwise; a mask is one byte per element. */
+#include <math.h>
+#include <string.h>
+
+#include "cpu/elementwise/elementwise.h"
+#include "tensor/rng.h"
+
+#define ALL_BINARY(name, expr)                       \
+    LOOP2(name##_b8, uint8_t, uint8_t, expr)         \
+    LOOP2(name##_u8, uint8_t, uint8_t, expr)         \
+    LOOP2(name##_i32, int32_t, int32_t, expr)        \
+    LOOP2(name##_i64, int64_t, int64_t, expr)        \
+    LOOP2(name##_f32, float, float, expr)            \
+    LOOP2(name##_f64, double, double, expr)          \
+    ALL_TABLE(name);
+
+ALL_BINARY(maximum, a > b || a != a ? a : b)
+ALL_BINARY(minimum, a < b || a != a ? a : b)
+
+int ah_cpu_maximum(struct ah_call *c)
+{
+    return ah_elementwise_pair(c, maximum_loops);
+}
+
+int ah_cpu_minimum(struct ah_call *c)
+{
+    return ah_elementwise_pair(c, minimum_loops);
+}
+
+#define COMPARISON(name, op)                                             \
+    LOOP2(name##_b8, uint8_t, uint8_t, a op b)                           \
+    LOOP2(name##_u8, uint8_t, uint8_t, a op b)                           \
+    LOOP2(name##_i32, int32_t, uint8_t, a op b)                          \
+    LOOP2(name##_i64, int64_t, uint8_t, a op b)                          \
+    LOOP2(name##_f32, float, uint8_t, a op b)                            \
+    LOOP2(name##_f64, double, uint8_t, a op b)                           \
+    LOOP2(name##_i8, int8_t, uint8_t, a op b)                            \
+    LOOP2(name##_i16, int16_t, uint8_t, a op b)                          \
+    LOOP2(name##_u16, uint16_t, uint8_t, a op b)                         \
+    LOOP2(name##_u32, uint32_t, uint8_t, a op b)                         \
+    LOOP2(name##_u64, uint64_t, uint8_t, a op b)                         \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                \
+        [AH_BOOL] = name##_b8, [AH_U8] = name##_u8,   [AH_I32] = name##_i32, [AH_I64] = name##_i64, \
+        [AH_F32] = name##_f32, [AH_F64] = name##_f64, [AH_I8] = name##_i8,   [AH_I16] = name##_i16, \
+        [AH_U16] = name##_u16, [AH_U32] = name##_u32, [AH_U64] = name##_u64};                       \
+    int ah_cpu_##name(struct ah_call *c)                                 \
+    {                                                                    \
+        return ah_elementwise(c, 2, ah_call_promote(c, 2), AH_BOOL, true, name##_loops, NULL); \
+    }
+COMPARISON(eq, ==)
+COMPARISON(ne, !=)
+COMPARISON(lt, <)
+COMPARISON(le, <=)
+COMPARISON(gt, >)
+COMPARISON(ge, >=)
+
+#define BITWISE(name, op)                                                \
+    LOOP2(name##_b8, uint8_t, uint8_t, a op b)                           \
+    LOOP2(name##_i32, int32_t, int32_t, a op b)                          \
+    LOOP2(name##_i64, int64_t, int64_t, a op b)                          \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                \
+        [AH_BOOL] = name##_b8, [AH_U8] = name##_b8, [AH_I32] = name##_i32, [AH_I64] = name##_i64}; \
+    int ah_cpu_bitwise_##name(struct ah_call *c)                         \
+    {                                                                    \
+        return ah_elementwise_pair(c, name##_loops);                                  \
+    }                                                                    \
+    int ah_cpu_logical_##name(struct ah_call *c)                         \
+    {                                                                    \
+        return ah_elementwise(c, 2, AH_BOOL, AH_BOOL, true, name##_loops, NULL); \
+    }
+BITWISE(and, &)
+BITWISE(or, |)
+BITWISE(xor, ^)
+
+/* Clamping between two bounds; numbers go the fast way. */
+
+LOOP1(clamp_numbers_u8, uint8_t, uint8_t, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
+LOOP1(clamp_numbers_i32, int32_t, int32_t, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
+LOOP1(clamp_numbers_i64, int64_t, int64_t, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
+LOOP1(clamp_numbers_f32, float, float, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
+LOOP1(clamp_numbers_f64, double, double, (a < c0 ? c0 : a) > c1 ? c1 : (a < c0 ? c0 : a))
+NUMBER_TABLE(clamp_numbers);
+
+#define CLAMP(in_t) (a != a || b != b ? a + b : c != c ? c : (a < b ? b : a) > c ? c : (a < b ? b : a))
+LOOP3(clamp_u8, uint8_t, uint8_t, uint8_t, CLAMP(uint8_t))
+LOOP3(clamp_i32, int32_t, int32_t, int32_t, (a < b ? b : a) > c ? c : (a < b ? b : a))
+LOOP3(clamp_i64, int64_t, int64_t, int64_t, (a < b ? b : a) > c ? c : (a < b ? b : a))
+LOOP3(clamp_f32, float, float, float, CLAMP(float))
+LOOP3(clamp_f64, double, double, double, CLAMP(double))
+NUMBER_TABLE(clamp);
+
+int ah_cpu_clamp(struct ah_call *c)
+{
+    const struct ah_args_clamp *arg = ah_args(c, clamp);
+    enum ah_dtype dtype = ah_call_promote(c, 3);
+    if (ah_dtype_is_float(dtype) && arg->min.tensor->wrapped && arg->max.tensor->wrapped) {
+        double bounds[2] = {ah_tensor_get(arg->min.tensor, 0), ah_tensor_get(arg->max.tensor, 0)};
+        return ah_elementwise(c, 1, dtype, dtype, false, clamp_numbers_loops, bounds);
+    }
+    return ah_elementwise(c, 3, dtype, dtype, false, clamp_loops, NULL);
+}
+
+int ah_cpu_hardtanh(struct ah_call *c)
+{
+    const struct ah_args_hardtanh *arg = ah_args(c, hardtanh);
+    enum ah_dtype dtype = c->out[0]->dtype;
+    return ah_elementwise(c, 1, dtype, dtype, false, clamp_numbers_loops,
+                          (double[]){arg->min_val.number, arg->max_val.number});
+}
+
+/* where: a selects; masked_fill: b selects, so its loops take (mask, value, input). */
+LOOP3(where_b8, uint8_t, uint8_t, uint8_t, a ? b : c)
+LOOP3(where_u16, uint8_t, uint16_t, uint16_t, a ? b : c)
+LOOP3(where_i32, uint8_t, int32_t, int32_t, a ? b : c)
+LOOP3(where_i64, uint8_t, int64_t, int64_t, a ? b : c)
+LOOP3(where_f32, uint8_t, float, float, a ? b : c)
+LOOP3(where_f64, uint8_t, double, double, a ? b : c)
+static const ah_loop where_loops[AH_DTYPE_COUNT] = {
+    [AH_BOOL] = where_b8, [AH_U8] = where_b8,   [AH_I32] = where_i32, [AH_I64] = where_i64, [AH_F32] = where_f32,
+    [AH_F64] = where_f64, [AH_I8] = where_b8,   [AH_I16] = where_u16, [AH_U16] = where_u16, [AH_U32] = where_i32,
+    [AH_U64] = where_i64};
+
+static int select_into(struct ah_tensor *out, struct ah_tensor *mask, struct ah_tensor *yes, struct ah_tensor *no)
+{
+    static const double none[2];
+    enum ah_dtype dtype = ah_compute_dtype(out->dtype);
+    const struct ah_operand operand[] = {{out, dtype}, {mask, AH_BOOL}, {yes, dtype}, {no, dtype}};
+    return ah_iterate(operand, 4, false, where_loops[dtype], none);
+}
+
+int ah_cpu_where(struct ah_call *c)
+{
+    const struct ah_args_where *arg = ah_args(c, where);
+    return select_into(c->out[0], arg->condition.tensor, arg->input.tensor, arg->other.tensor);
+}
+
+int ah_cpu_masked_fill(struct ah_call *c)
+{
+    const struct ah_args_masked_fill *arg = ah_args(c, masked_fill);
+    return select_into(c->out[0], arg->mask.tensor, arg->value.tensor, arg->input.tensor);
+}
+
+/* Dropout by a mask of one byte per element, drawn as PyTorch draws it. What is dropped is multiplied by 0, so
+ * that NaN and infinity show, as in PyTorch. */
+static void dropout_f32(int64_t n, void *const *data, const int64_t *step, const void *context)
+{
+    const float scale = (float)*(const double *)context;
+    float *y = data[0];
+    const float *x = data[1];
+    const uint8_t *keep = data[2];
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * (keep[i] ? scale : 0.0f);
+}
+
+static void dropout_f64(int64_t n, void *const *data, const int64_t *step, const void *context)
+{
+    const double scale = *(const double *)context;
+    double *y = data[0];
+    const double *x = data[1];
+    const uint8_t *keep = data[2];
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * (keep[i] ? scale : 0.0);
+}
+
+static int apply_mask(struct ah_tensor *out, struct ah_tensor *input, struct ah_tensor *mask, double scale)
+{
+    enum ah_dtype dtype = ah_compute_dtype(out->dtype);
+    const struct ah_operand operand[] = {{out, dtype}, {input, dtype}, {mask, AH_BOOL}};
+    return ah_iterate(operand, 3, false, dtype == AH_F64 ? dropout_f64 : dropout_f32, &scale);
+}
+
+int ah_cpu_dropout(struct ah_call *c)
+{
+    const struct ah_args_dropout *arg = ah_args(c, dropout);
+    struct ah_tensor *mask = c->extra[0];
+    double p = arg->p.number;
+    if (p == 1)
+        memset(ah_tensor_data(mask), 0, (size_t)mask->numel);
+    else
+        ah_generator_fill_keep(ah_default_generator(), ah_tensor_data(mask), mask->numel, 1 - p);
+    return apply_mask(c->out[0], arg->input.tensor, mask, c->state.dropout.scale);
+}
+
+int ah_cpu_padded_dropout(struct ah_call *c)
+{
+    const struct ah_args_padded_dropout *arg = ah_args(c, padded_dropout);
+    struct ah_tensor *mask = c->extra[0];
+    uint8_t *keep = ah_tensor_data(mask);
+    int64_t n = arg->input.tensor->size[0], width = mask->numel / n, row = 0;
+    double p = arg->p.number;
+    if (p == 1) { /* as dropout, which draws nothing then */
+        memset(keep, 0, (size_t)mask->numel);
+        return apply_mask(c->out[0], arg->input.tensor, mask, c->state.dropout.scale);
+    }
+    for (int64_t i = 0; i < n; i++, row++, keep += width) {
+        int64_t at = ah_tensor_get_int(arg->at.tensor, i);
+        ah_generator_skip(ah_default_generator(), 2 * width * (at - row));
+        ah_generator_fill_keep(ah_default_generator(), keep, width, 1 - p);
+        row = at;
+    }
+    ah_generator_skip(ah_default_generator(), 2 * width * (arg->rows.integer - row));
+    return apply_mask(c->out[0], arg->input.tensor, mask, c->state.dropout.scale);
+}
+
+int ah_cpu_dropout_backward(struct ah_call *c)
+{
+    const struct ah_args_dropout_backward *arg = ah_args(c, dropout_backward);
+    return apply_mask(c->out[0], arg->grad.tensor, arg->mask.tensor, arg->scale.number);
+}
+
+/* Copies and fills. */
+
+int ah_cpu_copy_first(struct ah_call *c)
+{
+    return ah_copy(c->out[0], ah_args(c, copy_first)->input.tensor);
+}
+
+int ah_cpu_copy_(struct ah_call *c)
+{
+    return ah_copy(c->out[0], c->arg[1].tensor);
+}
+
+int ah_cpu_zero_(struct ah_call *c)
+{
+    struct ah_tensor *out = c->out[0];
+    if (ah_tensor_is_contiguous(out)) {
+        memset(ah_tensor_data(out), 0, (size_t)out->numel * ah_dtype_size(out->dtype));
+        return 0;
+    }
+    struct ah_tensor *zero;
+    AH_TRY(ah_tensor_scalar(&zero, 0, out->dtype, &ah_cpu));
+    int status = ah_copy(out, zero);
+    ah_tensor_release(zero);
+    return status;
+}

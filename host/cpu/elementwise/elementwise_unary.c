@@ -1,0 +1,290 @@
+/* Elementwise kernels of one input, and the fused gradients of activations. float32 expressions use the vectorised
+ * functions of elementwise_math.h, float64 those of libm. */
+#include <math.h>
+#include <string.h>
+
+#include "cpu/elementwise/angle_vector.h"
+#include "cpu/elementwise/elementwise.h"
+#include "cpu/elementwise/elementwise_math.h"
+#include "cpu/elementwise/special_vector.h"
+
+static int unary(struct ah_call *c, const ah_loop *loops, const double *numbers)
+{
+    return ah_elementwise(c, 1, c->out[0]->dtype, c->out[0]->dtype, false, loops, numbers);
+}
+
+#define FLOAT_UNARY(name, expr32, expr64)        \
+    LOOP1(name##_f32, float, float, expr32)      \
+    LOOP1(name##_f64, double, double, expr64)    \
+    FLOAT_TABLE(name);                           \
+    int ah_cpu_##name(struct ah_call *c)         \
+    {                                            \
+        return unary(c, name##_loops, NULL);     \
+    }
+
+/* Integers (and bool, as uint8) wrap around: their expressions work on the unsigned type. */
+#define NUMBER_UNARY(name, u8_expr, int_expr, float_expr) \
+    LOOP1(name##_u8, uint8_t, uint8_t, u8_expr)         \
+    LOOP1(name##_i32, int32_t, int32_t, int_expr)       \
+    LOOP1(name##_i64, int64_t, int64_t, int_expr)       \
+    LOOP1(name##_f32, float, float, float_expr)         \
+    LOOP1(name##_f64, double, double, float_expr)       \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = { \
+        [AH_BOOL] = name##_u8, [AH_U8] = name##_u8,     \
+        [AH_I32] = name##_i32, [AH_I64] = name##_i64,   \
+        [AH_F32] = name##_f32, [AH_F64] = name##_f64};  \
+    int ah_cpu_##name(struct ah_call *c)                \
+    {                                                   \
+        return unary(c, name##_loops, NULL);            \
+    }
+
+#define SQRT_2_OVER_PI 0.79788456080286535588
+#define SQRT_HALF 0.70710678118654752440
+#define INV_SQRT_2PI 0.39894228040143267794
+
+NUMBER_UNARY(neg, 0 - a, 0 - (uint64_t)a, -a)
+NUMBER_UNARY(abs, a, a < 0 ? 0 - (uint64_t)a : (uint64_t)a, a < 0 ? -a : a + 0)
+NUMBER_UNARY(sign, a != 0, (a > 0) - (a < 0), (a > 0) - (a < 0))
+NUMBER_UNARY(square, a *a, (uint64_t)a * (uint64_t)a, a *a)
+NUMBER_UNARY(relu, a, a < 0 ? 0 : a, a < 0 ? 0 : a)
+
+/* Whole numbers are copied: a result never is its input. */
+#define ROUNDING(name, expr32, expr64)                                    \
+    LOOP1(name##_f32, float, float, expr32)                               \
+    LOOP1(name##_f64, double, double, expr64)                             \
+    FLOAT_TABLE(name);                                                    \
+    int ah_cpu_##name(struct ah_call *c)                                  \
+    {                                                                     \
+        return ah_dtype_is_float(c->out[0]->dtype) ? unary(c, name##_loops, NULL) \
+                                                   : ah_copy(c->out[0], c->arg[0].tensor); \
+    }
+ROUNDING(floor, floorf(a), floor(a))
+ROUNDING(ceil, ceilf(a), ceil(a))
+ROUNDING(round, rintf(a), rint(a))
+ROUNDING(trunc, truncf(a), trunc(a))
+
+FLOAT_UNARY(reciprocal, 1.0f / a, 1.0 / a)
+FLOAT_UNARY(sqrt, sqrtf(a), sqrt(a))
+FLOAT_UNARY(rsqrt, 1.0f / sqrtf(a), 1.0 / sqrt(a))
+FLOAT_UNARY(exp, ah_expf(a), exp(a))
+FLOAT_UNARY(expm1, ah_expm1f(a), expm1(a))
+FLOAT_UNARY(log, ah_logf(a), log(a))
+FLOAT_UNARY(log1p, ah_log1pf(a), log1p(a))
+FLOAT_UNARY(log2, ah_log2f(a), log2(a))
+FLOAT_UNARY(log10, ah_log10f(a), log10(a))
+FLOAT_UNARY(atan, ah_atanf(a), atan(a))
+FLOAT_UNARY(erf, ah_erff(a), erf(a))
+FLOAT_UNARY(tanh, ah_tanhf(a), tanh(a))
+FLOAT_UNARY(sigmoid, ah_sigmoidf(a), ah_sigmoid(a))
+/* A nan fails both comparisons and stays. */
+FLOAT_UNARY(hardsigmoid, (a < -3.0f ? 0.0f : a > 3.0f ? 6.0f : a + 3.0f) / 6.0f,
+            (a < -3.0 ? 0.0 : a > 3.0 ? 6.0 : a + 3.0) / 6.0)
+FLOAT_UNARY(hardswish, a *(a < -3.0f ? 0.0f : a > 3.0f ? 6.0f : a + 3.0f) / 6.0f,
+            a *(a < -3.0 ? 0.0 : a > 3.0 ? 6.0 : a + 3.0) / 6.0)
+FLOAT_UNARY(silu, a *ah_sigmoidf(a), a / (1.0 + exp(-a)))
+
+/* Large angles are done again by libm, element by element. */
+#define TRIGONOMETRIC(name, expr32)                                                \
+    static void name##_f32(int64_t n, void *const *data, const int64_t *step, const void *context) \
+    {                                                                              \
+        float *y = data[0], kept[512];                                             \
+        const float *x = data[1];                                                  \
+        for (int64_t begin = 0; begin < n; begin += 512) {                         \
+            int64_t count = n - begin < 512 ? n - begin : 512;                     \
+            int large = 0;                                                         \
+            memcpy(kept, x + begin, (size_t)count * sizeof *kept);                 \
+            for (int64_t i = 0; i < count; i++) {                                  \
+                float a = kept[i];                                                 \
+                y[begin + i] = expr32;                                             \
+                large |= !(fabsf(kept[i]) <= AH_TRIG_LIMIT);                       \
+            }                                                                      \
+            for (int64_t i = 0; large && i < count; i++)                           \
+                if (!(fabsf(kept[i]) <= AH_TRIG_LIMIT))                            \
+                    y[begin + i] = name##f(kept[i]);                               \
+        }                                                                          \
+    }                                                                              \
+    LOOP1(name##_f64, double, double, name(a))                                     \
+    FLOAT_TABLE(name);                                                             \
+    int ah_cpu_##name(struct ah_call *c)                                           \
+    {                                                                              \
+        return unary(c, name##_loops, NULL);                                       \
+    }
+TRIGONOMETRIC(sin, ah_trigf(a, 0))
+TRIGONOMETRIC(cos, ah_trigf(a, 1))
+TRIGONOMETRIC(tan, ah_tanf(a))
+
+/* Activations with numbers: c0 and c1. */
+#define FLOAT_LOOPS(name, expr32, expr64)        \
+    LOOP1(name##_f32, float, float, expr32)      \
+    LOOP1(name##_f64, double, double, expr64)    \
+    FLOAT_TABLE(name);
+
+FLOAT_LOOPS(gelu_erf, 0.5f * a * (1.0f + ah_erff(a * (float)SQRT_HALF)), 0.5 * a * (1.0 + erf(a * SQRT_HALF)))
+FLOAT_LOOPS(gelu_tanh, 0.5f * a * (1.0f + ah_tanhf((float)SQRT_2_OVER_PI * fmaf(0.044715f * a * a, a, a))),
+            0.5 * a * (1.0 + tanh(SQRT_2_OVER_PI * (a + 0.044715 * a * a * a))))
+FLOAT_LOOPS(softplus, a *c0 > c1 ? a : ah_log1pf(ah_expf(a * c0)) / c0, a *c0 > c1 ? a : log1p(exp(a * c0)) / c0)
+FLOAT_LOOPS(leaky_relu, a > 0 ? a : a * c0, a > 0 ? a : a * c0)
+static bool is_tanh(const struct ah_value *approximate)
+{
+    return !strcmp(approximate->string, "tanh");
+}
+
+int ah_cpu_gelu(struct ah_call *c)
+{
+    return unary(c, is_tanh(&ah_args(c, gelu)->approximate) ? gelu_tanh_loops : gelu_erf_loops, NULL);
+}
+
+int ah_cpu_softplus(struct ah_call *c)
+{
+    const struct ah_args_softplus *arg = ah_args(c, softplus);
+    return unary(c, softplus_loops, (double[]){arg->beta.number, arg->threshold.number});
+}
+
+int ah_cpu_leaky_relu(struct ah_call *c)
+{
+    return unary(c, leaky_relu_loops, (double[]){ah_args(c, leaky_relu)->negative_slope.number, 0});
+}
+
+/* Floats are tested as they are, everything else is finite. */
+LOOP1(isnan_f32, float, uint8_t, a != a)
+LOOP1(isnan_f64, double, uint8_t, a != a)
+LOOP1(isinf_f32, float, uint8_t, fabsf(a) == __builtin_inff())
+LOOP1(isinf_f64, double, uint8_t, fabs(a) == __builtin_inf())
+LOOP1(isfinite_f32, float, uint8_t, fabsf(a) < __builtin_inff())
+LOOP1(isfinite_f64, double, uint8_t, fabs(a) < __builtin_inf())
+FLOAT_TABLE(isnan);
+FLOAT_TABLE(isinf);
+FLOAT_TABLE(isfinite);
+
+static int classify(struct ah_call *c, const ah_loop *loops)
+{
+    enum ah_dtype dtype = ah_args(c, isinf)->input.tensor->dtype;
+    return ah_elementwise(c, 1, ah_dtype_is_float(dtype) ? dtype : AH_F64, AH_BOOL, false, loops, NULL);
+}
+
+int ah_cpu_isnan(struct ah_call *c)
+{
+    return classify(c, isnan_loops);
+}
+
+int ah_cpu_isinf(struct ah_call *c)
+{
+    return classify(c, isinf_loops);
+}
+
+int ah_cpu_isfinite(struct ah_call *c)
+{
+    return classify(c, isfinite_loops);
+}
+
+LOOP1(not_b8, uint8_t, uint8_t, !a)
+LOOP1(not_u8, uint8_t, uint8_t, ~a)
+LOOP1(not_i32, int32_t, int32_t, ~a)
+LOOP1(not_i64, int64_t, int64_t, ~a)
+
+int ah_cpu_logical_not(struct ah_call *c)
+{
+    static const ah_loop loops[AH_DTYPE_COUNT] = {[AH_BOOL] = not_b8};
+    return ah_elementwise(c, 1, AH_BOOL, AH_BOOL, false, loops, NULL);
+}
+
+int ah_cpu_bitwise_not(struct ah_call *c)
+{
+    static const ah_loop loops[AH_DTYPE_COUNT] = {
+        [AH_BOOL] = not_b8, [AH_U8] = not_u8, [AH_I32] = not_i32, [AH_I64] = not_i64};
+    return unary(c, loops, NULL);
+}
+
+/* Fused gradients: a is the incoming gradient, b what the forward saved. */
+#define FLOAT_BACKWARD(name, expr32, expr64)         \
+    LOOP2(name##_f32, float, float, expr32)          \
+    LOOP2(name##_f64, double, double, expr64)        \
+    FLOAT_TABLE(name);
+
+static inline float gelu_erf_slope(float x)
+{
+    float phi = 0.5f * (1.0f + ah_erff(x * (float)SQRT_HALF));
+    return fmaf(x, ah_expf(-0.5f * x * x) * (float)INV_SQRT_2PI, phi);
+}
+
+static inline double gelu_erf_slope_f64(double x)
+{
+    return 0.5 * (1.0 + erf(x * SQRT_HALF)) + x * exp(-0.5 * x * x) * INV_SQRT_2PI;
+}
+
+static inline float gelu_tanh_slope(float x)
+{
+    float u = (float)SQRT_2_OVER_PI * fmaf(0.044715f * x * x, x, x), t = ah_tanhf(u);
+    float du = (float)SQRT_2_OVER_PI * fmaf(0.134145f, x * x, 1.0f);
+    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * du;
+}
+
+static inline double gelu_tanh_slope_f64(double x)
+{
+    double t = tanh(SQRT_2_OVER_PI * (x + 0.044715 * x * x * x));
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * SQRT_2_OVER_PI * (1.0 + 0.134145 * x * x);
+}
+
+static inline float silu_slope(float x)
+{
+    float s = ah_sigmoidf(x);
+    return s * fmaf(x, 1.0f - s, 1.0f);
+}
+
+static inline double silu_slope_f64(double x)
+{
+    double s = ah_sigmoid(x);
+    return s * (1.0 + x * (1.0 - s));
+}
+
+FLOAT_BACKWARD(relu_backward, b <= 0 ? 0 : a, b <= 0 ? 0 : a)
+FLOAT_BACKWARD(tanh_backward, a *(1.0f - b * b), a *(1.0 - b * b))
+FLOAT_BACKWARD(sigmoid_backward, a *(1.0f - b) * b, a *(1.0 - b) * b)
+FLOAT_BACKWARD(silu_backward, a *silu_slope(b), a *silu_slope_f64(b))
+/* 0 below, x / 3 + 1/2 inside, 1 above (and where x is NaN). */
+FLOAT_BACKWARD(hardswish_backward, b > -3 && b < 3 ? a *(b / 3 + 0.5f) : b <= -3 ? 0 : a,
+               b > -3 && b < 3 ? a *(b / 3 + 0.5) : b <= -3 ? 0 : a)
+FLOAT_BACKWARD(leaky_relu_backward, b > 0 ? a : a * c0, b > 0 ? a : a * c0)
+FLOAT_BACKWARD(gelu_erf_backward, a *gelu_erf_slope(b), a *gelu_erf_slope_f64(b))
+FLOAT_BACKWARD(gelu_tanh_backward, a *gelu_tanh_slope(b), a *gelu_tanh_slope_f64(b))
+
+static int backward(struct ah_call *c, const ah_loop *loops, double number)
+{
+    return ah_elementwise(c, 2, c->out[0]->dtype, c->out[0]->dtype, true, loops, (double[]){number, 0});
+}
+
+int ah_cpu_relu_backward(struct ah_call *c)
+{
+    return backward(c, relu_backward_loops, 0);
+}
+
+int ah_cpu_tanh_backward(struct ah_call *c)
+{
+    return backward(c, tanh_backward_loops, 0);
+}
+
+int ah_cpu_sigmoid_backward(struct ah_call *c)
+{
+    return backward(c, sigmoid_backward_loops, 0);
+}
+
+int ah_cpu_silu_backward(struct ah_call *c)
+{
+    return backward(c, silu_backward_loops, 0);
+}
+
+int ah_cpu_hardswish_backward(struct ah_call *c)
+{
+    return backward(c, hardswish_backward_loops, 0);
+}
+
+int ah_cpu_leaky_relu_backward(struct ah_call *c)
+{
+    return backward(c, leaky_relu_backward_loops, ah_args(c, leaky_relu_backward)->negative_slope.number);
+}
+
+int ah_cpu_gelu_backward(struct ah_call *c)
+{
+    bool tanh_form = is_tanh(&ah_args(c, gelu_backward)->approximate);
+    return backward(c, tanh_form ? gelu_tanh_backward_loops : gelu_erf_backward_loops, 0);
+}

@@ -1,0 +1,38 @@
+/* The functions of base/special_series.h for the CPU, and the C library's log-gamma. */
+#include "cpu/elementwise/special.h"
+
+#include <math.h>
+
+#define AH_SPECIAL static
+#include "base/special_series.h"
+
+double ah_lgamma(double x)
+{
+    int sign;
+    return lgamma_r(x, &sign);
+}
+
+double ah_digamma(double x)
+{
+    return ah_digamma_series(x);
+}
+
+double ah_polygamma(int order, double x)
+{
+    return ah_polygamma_series(order, x);
+}
+
+double ah_erfinv(double y)
+{
+    return ah_erfinv_series(y);
+}
+
+double ah_ndtri(double p)
+{
+    return ah_ndtri_series(p);
+}
+
+double ah_bessel_i(int order, double x)
+{
+    return ah_bessel_i_series(order, x);
+}

@@ -1,0 +1,332 @@
+/* Special functions of float32 that the compiler turns into vector code: no branches, no calls. Where cancellation
+ * would cost float its digits the work is done in double; results are good to a unit or two of float's last place. */
+#ifndef AH_CPU_SPECIAL_VECTOR_H
+#define AH_CPU_SPECIAL_VECTOR_H
+
+#include <math.h>
+#include <stdint.h>
+
+#include "cpu/elementwise/elementwise_math.h"
+
+static inline double ah_bits_double(uint64_t bits)
+{
+    union { uint64_t u; double f; } v = {bits};
+    return v.f;
+}
+
+static inline uint64_t ah_double_bits(double value)
+{
+    union { double f; uint64_t u; } v = {value};
+    return v.u;
+}
+
+/* log x of a positive normal number, as 2 atanh(f / (2 + f)) of its part in 0.7..1.4 (the series to the 21st power). */
+static inline double ah_vector_log(double x)
+{
+    uint64_t bits = ah_double_bits(x), biased = (bits + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu)) >> 52;
+    double k = ah_bits_double(biased | 0x4330000000000000u) - (0x1p52 + 1023);
+    double f = ah_bits_double(bits - ((biased - 1023) << 52)) - 1, s = f / (2 + f), z = s * s;
+    double p = 2.0 / 21;
+    p = fma(p, z, 2.0 / 19);
+    p = fma(p, z, 2.0 / 17);
+    p = fma(p, z, 2.0 / 15);
+    p = fma(p, z, 2.0 / 13);
+    p = fma(p, z, 2.0 / 11);
+    p = fma(p, z, 2.0 / 9);
+    p = fma(p, z, 2.0 / 7);
+    p = fma(p, z, 2.0 / 5);
+    p = fma(p, z, 2.0 / 3);
+    p = fma(p, z, 2.0);
+    return fma(k, 0x1.62e42fefa39efp-1, p * s);
+}
+
+/* e^x for |x| <= 700, by the exponential series to the 12th power. */
+static inline double ah_vector_exp(double x)
+{
+    double shifted = fma(x, 0x1.71547652b82fep0, 0x1.8p52), n = shifted - 0x1.8p52;
+    double r = fma(n, -0x1.62e42fefa39efp-1, x), p = 1.0 / 479001600;
+    p = fma(p, r, 1.0 / 39916800);
+    p = fma(p, r, 1.0 / 3628800);
+    p = fma(p, r, 1.0 / 362880);
+    p = fma(p, r, 1.0 / 40320);
+    p = fma(p, r, 1.0 / 5040);
+    p = fma(p, r, 1.0 / 720);
+    p = fma(p, r, 1.0 / 120);
+    p = fma(p, r, 1.0 / 24);
+    p = fma(p, r, 1.0 / 6);
+    p = fma(p, r, 0.5);
+    p = fma(p, r, 1.0);
+    p = fma(p, r, 1.0);
+    return p * ah_bits_double((ah_double_bits(shifted) + 1023) << 52);
+}
+
+/* sin and cos for |a| <= pi / 2, by their series. */
+static inline double ah_vector_sin(double a)
+{
+    double z = a * a, p = 1.0 / 355687428096000;
+    p = fma(p, z, -1.0 / 1307674368000);
+    p = fma(p, z, 1.0 / 6227020800);
+    p = fma(p, z, -1.0 / 39916800);
+    p = fma(p, z, 1.0 / 362880);
+    p = fma(p, z, -1.0 / 5040);
+    p = fma(p, z, 1.0 / 120);
+    p = fma(p, z, -1.0 / 6);
+    return fma(p * z, a, a);
+}
+
+static inline double ah_vector_cos(double a)
+{
+    double z = a * a, p = 1.0 / 6402373705728000;
+    p = fma(-p, z, 1.0 / 20922789888000);
+    p = fma(p, z, -1.0 / 87178291200);
+    p = fma(p, z, 1.0 / 479001600);
+    p = fma(p, z, -1.0 / 3628800);
+    p = fma(p, z, 1.0 / 40320);
+    p = fma(p, z, -1.0 / 720);
+    p = fma(p, z, 1.0 / 24);
+    p = fma(p, z, -0.5);
+    return fma(p, z, 1.0);
+}
+
+/* log |gamma(x)| for x > 0: the recurrence up to 8, then Stirling's series (Abramowitz and Stegun 6.1.41). */
+static inline double ah_vector_lgamma_positive(double x)
+{
+    double product = 1, y = x;
+    for (int k = 0; k < 8; k++) {
+        double low = y < 8 ? y : 1;
+        product *= low;
+        y += y < 8 ? 1 : 0;
+    }
+    double r = 1 / y, z = r * r, p = -3617.0 / 122400;
+    p = fma(p, z, 1.0 / 156);
+    p = fma(p, z, -691.0 / 360360);
+    p = fma(p, z, 1.0 / 1188);
+    p = fma(p, z, -1.0 / 1680);
+    p = fma(p, z, 1.0 / 1260);
+    p = fma(p, z, -1.0 / 360);
+    p = fma(p, z, 1.0 / 12);
+    double stirling = fma(y - 0.5, ah_vector_log(y), 0.91893853320467274178 - y) + p * r;
+    return stirling - ah_vector_log(product);
+}
+
+/* Any x: below 1/2 log(pi / |sin pi x|) - log gamma(1 - x). */
+static inline float ah_lgammaf(float a)
+{
+    double x = (double)a, mirrored = x < 0.5 ? 1 - x : x, positive = ah_vector_lgamma_positive(mirrored);
+    double sine = fabs(ah_vector_sin(M_PI * (x - rint(x))));
+    double value = x < 0.5 ? ah_vector_log(M_PI / (sine > 0 ? sine : 1)) - positive : positive;
+    value = x <= 0 && x == rint(x) ? __builtin_inf() : value;
+    value = fabsf(a) > 3.4e38f ? __builtin_inf() : value;
+    value = x == 1 || x == 2 ? 0 : value;
+    return a != a ? a : (float)value;
+}
+
+/* The derivative of log gamma: the recurrence as one fraction, the series of Abramowitz and Stegun 6.3.18, and below 0
+ * psi(1 - x) - pi / tan(pi x). */
+static inline float ah_digammaf(float a)
+{
+    double x = (double)a, y = x < 0 ? 1 - x : x, over = 0, under = 1;
+    for (int k = 0; k < 8; k++) {
+        double low = y < 8 ? y : 1;
+        over = y < 8 ? fma(over, low, under) : over;
+        under *= low;
+        y += y < 8 ? 1 : 0;
+    }
+    double r = 1 / y, z = r * r, p = 691.0 / 32760;
+    p = fma(p, z, -1.0 / 132);
+    p = fma(p, z, 1.0 / 240);
+    p = fma(p, z, -1.0 / 252);
+    p = fma(p, z, 1.0 / 120);
+    p = fma(p, z, -1.0 / 12);
+    double d = x - rint(x), sine = ah_vector_sin(M_PI * d);
+    double turned = x < 0 ? M_PI * ah_vector_cos(M_PI * d) / (sine != 0 ? sine : 1) : 0;
+    double value = fma(p, z, ah_vector_log(y) - 0.5 * r) - over / under - turned;
+    value = x < 0 && d == 0 ? __builtin_nan("") : value;
+    value = x == 0 ? copysign(__builtin_inf(), -x) : value;
+    value = a > 3.4028234e38f ? (double)a : value;
+    return a != a ? a : (float)value;
+}
+
+/* The inverse of erf by M. Giles, "Approximating the erfinv function", GPU Computing Gems 2 (2011). */
+static inline float ah_erfinvf(float x)
+{
+    float w = -ah_logf((1 - x) * (1 + x)), c = w - 2.5f, t = sqrtf(w > 5 ? w : 5) - 3;
+    float p = 2.81022636e-08f, q = -0.000200214257f;
+    p = fmaf(p, c, 3.43273939e-07f);
+    p = fmaf(p, c, -3.5233877e-06f);
+    p = fmaf(p, c, -4.39150654e-06f);
+    p = fmaf(p, c, 0.00021858087f);
+    p = fmaf(p, c, -0.00125372503f);
+    p = fmaf(p, c, -0.00417768164f);
+    p = fmaf(p, c, 0.246640727f);
+    p = fmaf(p, c, 1.50140941f);
+    q = fmaf(q, t, 0.000100950558f);
+    q = fmaf(q, t, 0.00134934322f);
+    q = fmaf(q, t, -0.00367342844f);
+    q = fmaf(q, t, 0.00573950773f);
+    q = fmaf(q, t, -0.0076224613f);
+    q = fmaf(q, t, 0.00943887047f);
+    q = fmaf(q, t, 1.00167406f);
+    q = fmaf(q, t, 2.83297682f);
+    float value = (w < 5 ? p : q) * x;
+    value = fabsf(x) == 1 ? x * __builtin_inff() : value;
+    return fabsf(x) <= 1 ? value : __builtin_nanf("");
+}
+
+/* 1 - erf x: (1 + 2 x) exp(x^2) erfc(x) by Chebyshev interpolation in (x - 3) / (x + 3), relative error 2e-09. */
+static inline float ah_erfcf(float x)
+{
+    double size = fabs((double)x), c = size < 11 ? size : 11, q = (c - 3) / (c + 3), p = 3.891751635202682e-06;
+    p = fma(p, q, 7.7204139426609894e-05);
+    p = fma(p, q, -0.00010422117746137031);
+    p = fma(p, q, -0.00072616080124547015);
+    p = fma(p, q, 0.0018882157013599839);
+    p = fma(p, q, 0.0024988226114179761);
+    p = fma(p, q, -0.023770388711756931);
+    p = fma(p, q, 0.068316697294379058);
+    p = fma(p, q, -0.11927367843139065);
+    p = fma(p, q, 0.12964409102496741);
+    p = fma(p, q, -0.047562293827730473);
+    p = fma(p, q, -0.13562106822069575);
+    p = fma(p, q, 1.2530080582697303);
+    double value = p * ah_vector_exp(-c * c) / (1 + 2 * c);
+    value = x < 0 ? 2 - value : value;
+    return x != x ? x : (float)value;
+}
+
+/* The second derivative of log gamma, as ah_digammaf (Abramowitz and Stegun 6.4.12, 6.4.7). */
+static inline float ah_trigammaf(float a)
+{
+    double x = (double)a, y = x < 0.5 ? 1 - x : x, over = 0, under = 1;
+    for (int k = 0; k < 8; k++) {
+        double low = y < 8 ? y * y : 1;
+        over = y < 8 ? fma(over, low, under) : over;
+        under *= low;
+        y += y < 8 ? 1 : 0;
+    }
+    double r = 1 / y, z = r * r, p = 5.0 / 66;
+    p = fma(p, z, -1.0 / 30);
+    p = fma(p, z, 1.0 / 42);
+    p = fma(p, z, -1.0 / 30);
+    p = fma(p, z, 1.0 / 6);
+    double positive = fma(p * r, z, fma(0.5 * r, r, r)) + over / under, d = x - rint(x), sine = ah_vector_sin(M_PI * d);
+    double value = x < 0.5 ? M_PI * M_PI / (sine * sine) - positive : positive;
+    return a != a ? a : (float)value;
+}
+
+/* exp(-|x|) times the modified Bessel functions of order 0 and, over x, order 1: Chebyshev interpolation, up to 8 in
+ * x / 4 - 1, beyond in 16 / x - 1 after division by sqrt(x); relative errors 3e-9 and 2e-10. */
+static inline double ah_vector_i0e(double size)
+{
+    double t = (size < 8 ? size : 8) * 0.25 - 1, far = size < 8 ? 8 : size < 1e30 ? size : 1e30, v = 16 / far - 1;
+    double p = 0.00033594618054720284, q = 3.2134367930923291e-09;
+    p = fma(p, t, -0.0008508527112886812);
+    p = fma(p, t, 0.00046962468290103778);
+    p = fma(p, t, -0.00075969667420693987);
+    p = fma(p, t, 0.0040626540068795566);
+    p = fma(p, t, -0.0080098496946020004);
+    p = fma(p, t, 0.011661633697071658);
+    p = fma(p, t, -0.018865125913711225);
+    p = fma(p, t, 0.030297408748948568);
+    p = fma(p, t, -0.043313793714546328);
+    p = fma(p, t, 0.056749110769034862);
+    p = fma(p, t, -0.069464514921812479);
+    p = fma(p, t, 0.079278744201231544);
+    p = fma(p, t, -0.084973049591332478);
+    p = fma(p, t, 0.087343215324166681);
+    p = fma(p, t, -0.089042889186920521);
+    p = fma(p, t, 0.094515631894074165);
+    p = fma(p, t, -0.11300433610864358);
+    p = fma(p, t, 0.2070019212239862);
+    q = fma(q, v, 3.1734683880398913e-08);
+    q = fma(q, v, 1.0222957496983727e-07);
+    q = fma(q, v, 3.0712517720011826e-07);
+    q = fma(q, v, 1.4801668713066518e-06);
+    q = fma(q, v, 1.1139924005198348e-05);
+    q = fma(q, v, 0.00013621634810298289);
+    q = fma(q, v, 0.0033605522271073587);
+    q = fma(q, v, 0.40217650944500832);
+    return size < 8 ? p : q / sqrt(far);
+}
+
+static inline double ah_vector_i1e(double size)
+{
+    double t = (size < 8 ? size : 8) * 0.25 - 1, far = size < 8 ? 8 : size < 1e30 ? size : 1e30, v = 16 / far - 1;
+    double p = 4.598307631415247e-05, q = -4.2368985026839571e-09;
+    p = fma(p, t, -0.0001235527859187693);
+    p = fma(p, t, 0.00010047980903673759);
+    p = fma(p, t, -0.000203178323334536);
+    p = fma(p, t, 0.00079946659561516893);
+    p = fma(p, t, -0.0016976304234502177);
+    p = fma(p, t, 0.0029690588031537324);
+    p = fma(p, t, -0.0054283146103291189);
+    p = fma(p, t, 0.0095986308904769009);
+    p = fma(p, t, -0.015613829659667519);
+    p = fma(p, t, 0.023682593674103726);
+    p = fma(p, t, -0.033661423884726337);
+    p = fma(p, t, 0.044675003643667582);
+    p = fma(p, t, -0.055281290399717201);
+    p = fma(p, t, 0.063767379118518416);
+    p = fma(p, t, -0.068482534789142679);
+    p = fma(p, t, 0.068057600320165945);
+    p = fma(p, t, -0.061124339222214497);
+    p = fma(p, t, 0.044687709875608578);
+    q = fma(q, v, -3.5904637444743579e-08);
+    q = fma(q, v, -1.1423534045848254e-07);
+    q = fma(q, v, -3.5819536634051623e-07);
+    q = fma(q, v, -1.8310212388061097e-06);
+    q = fma(q, v, -1.5035390361737705e-05);
+    q = fma(q, v, -0.00021923605339001901);
+    q = fma(q, v, -0.0097495774411341298);
+    q = fma(q, v, 0.38939845902587245);
+    return size < 8 ? p * size : q / sqrt(far);
+}
+
+static inline float ah_i0f(float x)
+{
+    double size = fabs((double)x);
+    float value = (float)(ah_vector_i0e(size) * ah_vector_exp(size < 700 ? size : 700));
+    return x != x ? x : value;
+}
+
+static inline float ah_i1f(float x)
+{
+    double size = fabs((double)x);
+    float value = copysignf((float)(ah_vector_i1e(size) * ah_vector_exp(size < 700 ? size : 700)), x);
+    return x != x ? x : value;
+}
+
+/* 2^x: the whole part of x is the exponent. */
+static inline float ah_exp2f(float x)
+{
+    float c = x > 130.0f ? 130.0f : x;
+    c = c < -152.0f ? -152.0f : c;
+    float shifted = c + 0x1.8p23f, n = shifted - 0x1.8p23f, r = (c - n) * 0x1.62e430p-1f, p = 0.000198527617612853646f;
+    p = fmaf(p, r, 0.00139304355252534151f);
+    p = fmaf(p, r, 0.00833336077630519867f);
+    p = fmaf(p, r, 0.0416664853692054749f);
+    p = fmaf(p, r, 0.166666671633720398f);
+    p = fmaf(p, r, 0.5f);
+    p = fmaf(r * r, p, r) + 1.0f;
+    int32_t k = (int32_t)(ah_float_bits(shifted) - 0x4b400000u), half = k >> 1;
+    return p * ah_bits_float((uint32_t)(half + 127) << 23) * ah_bits_float((uint32_t)(k - half + 127) << 23);
+}
+
+/* In double, so that powers of ten come out whole. */
+static inline float ah_log10f(float x)
+{
+    float value = (float)(ah_vector_log(x > 0 ? (double)x : 1) * 0.43429448190325182765);
+    value = x > 3.4028234e38f ? x : value;
+    value = x == 0 ? -__builtin_inff() : value;
+    return x >= 0 ? value : __builtin_nanf("");
+}
+
+/* Half of log((1 + x) / (1 - x)). */
+static inline float ah_atanhf(float x)
+{
+    float size = fabsf(x), value = copysignf(0.5f * ah_log1pf(2 * size / (1 - size)), x);
+    value = size == 1 ? x * __builtin_inff() : value;
+    return x == 0 ? x : size <= 1 ? value : __builtin_nanf("");
+}
+
+#endif

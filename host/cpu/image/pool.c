@@ -1,0 +1,403 @@
+/* Pooling kernels: float32 maxima in channels-last order sixteen channels at a time, everything else plane by plane
+ * (pool_loops.h). Windows are walked only where they lie inside the input, so their cost is that of what they cover.
+ * Byte places, and with them `struct taps`, are for windows that fit (ah_window_fits_byte). */
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "cpu/kernels.h"
+#include "cpu/loop/layout.h"
+#include "ops/pool.h"
+#include "tensor/transpose.h"
+
+/* What an output pixel averages. Adaptive: rectangles that share out the input. Else: the window's part inside the
+ * input, divided by its size with or without the padding, or by a given number. */
+struct rectangles {
+    bool adaptive, count_padding;
+    int64_t divisor; /* 0: none given */
+};
+
+struct rectangle {
+    int64_t y0, y1, x0, x1, divisor;
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The taps of a window that lie inside the input, along one dim: a window may be far larger than what it covers. */
+struct reach {
+    int64_t first, end;
+};
+
+static struct reach reach_of(int64_t start, int64_t kernel, int64_t dilation, int64_t n)
+{
+    struct reach r = {start < 0 ? (-start + dilation - 1) / dilation : 0, kernel};
+    if (start + (kernel - 1) * dilation >= n)
+        r.end = start < n ? (n - start + dilation - 1) / dilation : 0;
+    return r;
+}
+
+static struct rectangle rectangle_at(const struct ah_window *s, const struct rectangles *r, int64_t oy, int64_t ox)
+{
+    struct rectangle a;
+    if (r->adaptive) {
+        a.y0 = oy * s->h / s->oh;
+        a.y1 = ((oy + 1) * s->h + s->oh - 1) / s->oh;
+        a.x0 = ox * s->w / s->ow;
+        a.x1 = ((ox + 1) * s->w + s->ow - 1) / s->ow;
+        a.divisor = (a.y1 - a.y0) * (a.x1 - a.x0);
+        return a;
+    }
+    a.y0 = oy * s->stride[0] - s->padding[0];
+    a.x0 = ox * s->stride[1] - s->padding[1];
+    a.y1 = least(a.y0 + s->kernel[0], s->h + s->padding[0]);
+    a.x1 = least(a.x0 + s->kernel[1], s->w + s->padding[1]);
+    int64_t padded = (a.y1 - a.y0) * (a.x1 - a.x0);
+    a.y0 = a.y0 < 0 ? 0 : a.y0;
+    a.x0 = a.x0 < 0 ? 0 : a.x0;
+    a.y1 = least(a.y1, s->h);
+    a.x1 = least(a.x1, s->w);
+    a.divisor = r->divisor ? r->divisor : r->count_padding ? padded : (a.y1 - a.y0) * (a.x1 - a.x0);
+    return a;
+}
+
+#define LOOPS "cpu/image/pool_loops.h"
+#include "cpu/loop/for_reals.h"
+
+/* Maximum, channels-last float32. */
+
+/* Sixteen channels at a time: the compiler alone vectorises over the window, by gathers. */
+typedef float floats __attribute__((vector_size(64)));
+typedef int32_t ints __attribute__((vector_size(64)));
+typedef uint8_t bytes __attribute__((vector_size(16)));
+enum { LANES = 16 };
+
+/* The positions of one window that lie inside the input: how far each is from the image's start, and its code. Only
+ * for windows whose codes fit a byte. */
+struct taps {
+    int count;
+    int64_t offset[AH_BYTE_PLACES];
+    uint8_t code[AH_BYTE_PLACES];
+};
+
+/* Does the window that begins at (top, left) lie inside the input as a whole? Then its taps are those of any other. */
+static inline bool is_inside(const struct ah_window *s, int64_t top, int64_t left)
+{
+    return top >= 0 && left >= 0 && top + (s->kernel[0] - 1) * s->dilation[0] < s->h &&
+           left + (s->kernel[1] - 1) * s->dilation[1] < s->w;
+}
+
+static void taps_at(const struct ah_window *s, int64_t top, int64_t left, struct taps *taps)
+{
+    struct reach rows = reach_of(top, s->kernel[0], s->dilation[0], s->h);
+    struct reach columns = reach_of(left, s->kernel[1], s->dilation[1], s->w);
+    taps->count = 0;
+    for (int64_t i = rows.first; i < rows.end; i++) {
+        for (int64_t j = columns.first; j < columns.end; j++) {
+            int64_t iy = top + i * s->dilation[0], ix = left + j * s->dilation[1];
+            taps->offset[taps->count] = (iy * s->w + ix) * s->c;
+            taps->code[taps->count++] = (uint8_t)(i * s->kernel[1] + j);
+        }
+    }
+}
+
+static void max_pixel(const float *restrict image, const struct taps *taps, int64_t channels, float *restrict y,
+                      uint8_t *restrict place)
+{
+    int64_t c = 0;
+    if (taps->count == 0) { /* a dilated window whose every tap falls into the padding */
+        for (; c < channels; c++)
+            y[c] = -INFINITY;
+        if (place)
+            memset(place, 0, (size_t)channels);
+        return;
+    }
+    for (; c + LANES <= channels; c += LANES) {
+        floats best, x;
+        memcpy(&best, image + taps->offset[0] + c, sizeof best);
+        ints code = (ints){0} + taps->code[0];
+        for (int k = 1; k < taps->count; k++) {
+            memcpy(&x, image + taps->offset[k] + c, sizeof x);
+            ints take = (x > best) | (x != x);
+            best = (floats)(((ints)x & take) | ((ints)best & ~take));
+            code = (((ints){0} + taps->code[k]) & take) | (code & ~take);
+        }
+        memcpy(y + c, &best, sizeof best);
+        if (place) {
+            bytes small = __builtin_convertvector(code, bytes);
+            memcpy(place + c, &small, sizeof small);
+        }
+    }
+    for (; c < channels; c++) {
+        float best = image[taps->offset[0] + c];
+        uint8_t code = taps->code[0];
+        for (int k = 1; k < taps->count; k++) {
+            float x = image[taps->offset[k] + c];
+            if (x > best || x != x) {
+                best = x;
+                code = taps->code[k];
+            }
+        }
+        y[c] = best;
+        if (place)
+            place[c] = code;
+    }
+}
+
+/* The maxima leave in row-major order, through `rows`, room for one image per thread: what follows a pool is mostly
+ * not a convolution, and turning the small result here costs less than a pass of its own (measured). */
+static void max_nhwc(const struct ah_window *s, const float *x, float *y, uint8_t *place, float *rows)
+{
+    int64_t pixels = s->oh * s->ow, size = pixels * s->c;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * size, AH_SHARE_HEAVY))
+    for (int64_t n = 0; n < s->n; n++) {
+        const float *image = x + n * s->h * s->w * s->c;
+        float *own = rows + omp_get_thread_num() * size;
+        struct taps whole, cut;
+        taps_at(s, 0, 0, &whole);
+        for (int64_t o = 0; o < pixels; o++) {
+            int64_t top = o / s->ow * s->stride[0] - s->padding[0], left = o % s->ow * s->stride[1] - s->padding[1];
+            uint8_t *code = place ? place + n * size + o * s->c : NULL;
+            if (is_inside(s, top, left)) {
+                max_pixel(image + (top * s->w + left) * s->c, &whole, s->c, own + o * s->c, code);
+            } else {
+                taps_at(s, top, left, &cut);
+                max_pixel(image, &cut, s->c, own + o * s->c, code);
+            }
+        }
+        ah_transpose_f32(y + n * size, own, 1, pixels, s->c);
+    }
+}
+
+/* Windows that do not overlap are written once each; others add up. */
+static void max_nhwc_backward(const struct ah_window *s, const float *g, const uint8_t *place, float *gx)
+{
+    bool apart = s->dilation[0] == 1 && s->dilation[1] == 1 && s->stride[0] >= s->kernel[0] &&
+                 s->stride[1] >= s->kernel[1];
+    bool cover = apart && s->stride[0] == s->kernel[0] && s->stride[1] == s->kernel[1] &&
+                 s->oh * s->stride[0] - s->padding[0] >= s->h && s->ow * s->stride[1] - s->padding[1] >= s->w;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->oh * s->ow * s->c, AH_SHARE_HEAVY))
+    for (int64_t n = 0; n < s->n; n++) {
+        float *image = gx + n * s->h * s->w * s->c;
+        struct taps whole, cut;
+        taps_at(s, 0, 0, &whole);
+        if (!cover)
+            memset(image, 0, (size_t)(s->h * s->w * s->c) * sizeof *image);
+        for (int64_t o = 0; o < s->oh * s->ow; o++) {
+            const float *restrict from = g + (n * s->oh * s->ow + o) * s->c;
+            const uint8_t *restrict code = place + (n * s->oh * s->ow + o) * s->c;
+            int64_t top = o / s->ow * s->stride[0] - s->padding[0], left = o % s->ow * s->stride[1] - s->padding[1];
+            bool inside = is_inside(s, top, left);
+            if (!inside)
+                taps_at(s, top, left, &cut);
+            const struct taps *taps = inside ? &whole : &cut;
+            float *first = inside ? image + (top * s->w + left) * s->c : image;
+            for (int k = 0; k < taps->count; k++) {
+                float *restrict to = first + taps->offset[k];
+                uint8_t own = taps->code[k];
+                if (apart)
+                    for (int64_t c = 0; c < s->c; c++)
+                        to[c] = code[c] == own ? from[c] : 0;
+                else
+                    for (int64_t c = 0; c < s->c; c++)
+                        to[c] += code[c] == own ? from[c] : 0;
+            }
+        }
+    }
+}
+
+/* The ops. */
+
+static int max_geometry(struct ah_window *s, const struct ah_call *c, const int64_t *size, int ndim, int at)
+{
+    return ah_window_geometry(s, c->op->name, size, ndim, &c->arg[at], &c->arg[at + 1], &c->arg[at + 2],
+                              &c->arg[at + 3], c->arg[at + 4].flag);
+}
+
+/* Places travel as int32 in the loops over planes and rest as bytes where they fit. */
+static void pack_places(struct ah_tensor *place, const int32_t *from)
+{
+    if (place->dtype == AH_I32) {
+        memcpy(ah_tensor_data(place), from, (size_t)place->numel * sizeof *from);
+        return;
+    }
+    uint8_t *to = ah_tensor_data(place);
+    for (int64_t i = 0; i < place->numel; i++)
+        to[i] = (uint8_t)from[i];
+}
+
+static void unpack_places(int32_t *to, const struct ah_tensor *place)
+{
+    const uint8_t *from = ah_tensor_data(place);
+    if (place->dtype == AH_I32)
+        memcpy(to, from, (size_t)place->numel * sizeof *to);
+    else
+        for (int64_t i = 0; i < place->numel; i++)
+            to[i] = from[i];
+}
+
+static void flat_indices(const struct ah_window *s, const int32_t *place, int64_t *index)
+{
+    for (int64_t i = 0; i < s->n * s->c * s->oh * s->ow; i++) {
+        int64_t o = i % (s->oh * s->ow);
+        int64_t iy = o / s->ow * s->stride[0] - s->padding[0] + place[i] / s->kernel[1] * s->dilation[0];
+        int64_t ix = o % s->ow * s->stride[1] - s->padding[1] + place[i] % s->kernel[1] * s->dilation[1];
+        index[i] = iy * s->w + ix;
+    }
+}
+
+int ah_cpu_max_pool2d(struct ah_call *c)
+{
+    const struct ah_args_max_pool2d *arg = ah_args(c, max_pool2d);
+    struct ah_tensor *xt = arg->input.tensor, *out = c->out[0], *place = c->extra[0];
+    struct ah_window s;
+    AH_TRY(max_geometry(&s, c, xt->size, xt->ndim, 1));
+    if (xt->storage->channels_last && xt->dtype == AH_F32 && !arg->return_indices.flag && ah_window_fits_byte(&s)) {
+        struct ah_dense rows = {0};
+        AH_TRY(ah_dense_scratch(&rows, (size_t)(omp_get_max_threads() * s.oh * s.ow * s.c) * sizeof(float)));
+        max_nhwc(&s, ah_tensor_data(xt), ah_tensor_data(out), place ? ah_tensor_data(place) : NULL, rows.block);
+        ah_dense_close(&rows);
+        if (place)
+            place->storage->channels_last = true;
+        return 0;
+    }
+    struct ah_dense x = {0}, wide = {0};
+    struct ah_dense_out y = {0};
+    int status;
+    AH_TRYGO(ah_dense_open(&x, xt), out);
+    AH_TRYGO(ah_dense_out_open(&y, out), out);
+    if (place)
+        AH_TRYGO(ah_dense_scratch(&wide, (size_t)out->numel * sizeof(int32_t)), out);
+    if (ah_compute_dtype(xt->dtype) == AH_F32)
+        max_planes_f32(&s, x.data, y.data, wide.block);
+    else
+        max_planes_f64(&s, x.data, y.data, wide.block);
+    if (place)
+        pack_places(place, wide.data);
+    if (arg->return_indices.flag)
+        flat_indices(&s, wide.data, ah_tensor_data(c->out[1]));
+out:
+    ah_dense_out_close(&y);
+    ah_dense_close(&wide);
+    ah_dense_close(&x);
+    return status;
+}
+
+/* A window that lies in the padding altogether has no place: it stands for the first of the plane. */
+int ah_cpu_max_pool2d_positions(struct ah_call *c)
+{
+    const struct ah_args_max_pool2d_positions *arg = ah_args(c, max_pool2d_positions);
+    const struct ah_tensor *place = arg->place.tensor;
+    struct ah_window s;
+    struct ah_dense wide = {0};
+    AH_TRY(max_geometry(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, 2));
+    AH_TRY(ah_dense_scratch(&wide, (size_t)place->numel * sizeof(int32_t)));
+    int64_t *index = ah_tensor_data(c->out[0]);
+    unpack_places(wide.block, place);
+    flat_indices(&s, wide.block, index);
+    for (int64_t i = 0; i < place->numel; i++)
+        if (index[i] < 0 || index[i] >= s.h * s.w)
+            index[i] = 0;
+    ah_dense_close(&wide);
+    return 0;
+}
+
+int ah_cpu_max_pool2d_backward(struct ah_call *c)
+{
+    const struct ah_args_max_pool2d_backward *arg = ah_args(c, max_pool2d_backward);
+    struct ah_tensor *gt = arg->grad.tensor, *place = arg->place.tensor, *out = c->out[0];
+    struct ah_window s;
+    struct ah_dense g = {0}, wide = {0};
+    int status;
+    AH_TRY(max_geometry(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, 3));
+    if (place->storage->channels_last && gt->dtype == AH_F32) {
+        AH_TRY(ah_nhwc_open(&g, gt, false));
+        max_nhwc_backward(&s, g.data, ah_tensor_data(place), ah_tensor_data(out));
+        out->storage->channels_last = true;
+        ah_dense_close(&g);
+        return 0;
+    }
+    struct ah_dense_out gx = {0};
+    AH_TRY(ah_tensor_row_major(place));
+    AH_TRYGO(ah_dense_open(&g, gt), out);
+    AH_TRYGO(ah_dense_scratch(&wide, (size_t)place->numel * sizeof(int32_t)), out);
+    unpack_places(wide.block, place);
+    AH_TRYGO(ah_dense_out_open(&gx, out), out);
+    if (ah_compute_dtype(gt->dtype) == AH_F32)
+        max_planes_backward_f32(&s, g.data, wide.data, gx.data);
+    else
+        max_planes_backward_f64(&s, g.data, wide.data, gx.data);
+out:
+    ah_dense_out_close(&gx);
+    ah_dense_close(&wide);
+    ah_dense_close(&g);
+    return status;
+}
+
+static int mean(struct ah_call *c, const struct ah_window *s, const struct rectangles *r, bool backward)
+{
+    struct ah_tensor *in = c->arg[0].tensor;
+    struct ah_dense x = {0};
+    struct ah_dense_out y = {0};
+    int status;
+    AH_TRYGO(ah_dense_open(&x, in), out);
+    AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
+    bool single = ah_compute_dtype(in->dtype) == AH_F32;
+    if (single && backward)
+        mean_planes_backward_f32(s, r, x.data, y.data);
+    else if (single)
+        mean_planes_f32(s, r, x.data, y.data);
+    else if (backward)
+        mean_planes_backward_f64(s, r, x.data, y.data);
+    else
+        mean_planes_f64(s, r, x.data, y.data);
+out:
+    ah_dense_out_close(&y);
+    ah_dense_close(&x);
+    return status;
+}
+
+static int window_mean(struct ah_call *c, const int64_t *size, int ndim, int at, bool backward)
+{
+    struct ah_window s;
+    AH_TRY(ah_window_geometry(&s, c->op->name, size, ndim, &c->arg[at], &c->arg[at + 1], &c->arg[at + 2], NULL,
+                              c->arg[at + 3].flag));
+    const struct ah_value *divisor = &c->arg[at + 5];
+    struct rectangles r = {.count_padding = c->arg[at + 4].flag,
+                           .divisor = divisor->kind == AH_NONE ? 0 : divisor->integer};
+    return mean(c, &s, &r, backward);
+}
+
+int ah_cpu_avg_pool2d(struct ah_call *c)
+{
+    const struct ah_args_avg_pool2d *arg = ah_args(c, avg_pool2d);
+    return window_mean(c, arg->input.tensor->size, arg->input.tensor->ndim, 1, false);
+}
+
+int ah_cpu_avg_pool2d_backward(struct ah_call *c)
+{
+    const struct ah_args_avg_pool2d_backward *arg = ah_args(c, avg_pool2d_backward);
+    return window_mean(c, arg->input_size.ints.at, arg->input_size.ints.count, 2, true);
+}
+
+static int adaptive_mean(struct ah_call *c, const int64_t *in, const int64_t *out, int ndim, bool backward)
+{
+    struct ah_window s = {.n = ndim == 4 ? in[0] : 1, .c = in[ndim - 3], .h = in[ndim - 2], .w = in[ndim - 1],
+                          .oh = out[ndim - 2], .ow = out[ndim - 1]};
+    return mean(c, &s, &(struct rectangles){.adaptive = true}, backward);
+}
+
+int ah_cpu_adaptive_avg_pool2d(struct ah_call *c)
+{
+    const struct ah_tensor *in = ah_args(c, adaptive_avg_pool2d)->input.tensor, *out = c->out[0];
+    return adaptive_mean(c, in->size, out->size, out->ndim, false);
+}
+
+int ah_cpu_adaptive_avg_pool2d_backward(struct ah_call *c)
+{
+    const struct ah_tensor *grad = ah_args(c, adaptive_avg_pool2d_backward)->grad.tensor, *out = c->out[0];
+    return adaptive_mean(c, out->size, grad->size, out->ndim, true);
+}

@@ -1,0 +1,136 @@
+/* Pooling over row-major planes for one element type: REAL and SUFFIX(name) are set by cpu/loop/for_reals.h. Threads
+ * own planes. */
+
+/* One tap of the windows of an output row, those from lo to hi that it reaches: x[o * step] against the best so far.
+ * `place` may be NULL; `code` is the tap's. NaN wins. */
+static inline void SUFFIX(take_tap)(const REAL *restrict x, int64_t step, int64_t lo, int64_t hi, REAL *restrict best,
+                                    int32_t *restrict place, int32_t code)
+{
+    if (place) {
+#pragma omp simd
+        for (int64_t o = lo; o < hi; o++) {
+            REAL v = x[o * step];
+            bool take = v > best[o] || v != v || place[o] < 0;
+            best[o] = take ? v : best[o];
+            place[o] = take ? code : place[o];
+        }
+    } else {
+#pragma omp simd
+        for (int64_t o = lo; o < hi; o++) {
+            REAL v = x[o * step];
+            best[o] = v > best[o] || v != v ? v : best[o];
+        }
+    }
+}
+
+/* The row of outputs whose windows begin at input row `top`. */
+static void SUFFIX(max_row)(const struct ah_window *s, const REAL *plane, int64_t top, REAL *restrict y,
+                            int32_t *restrict place)
+{
+    int64_t step = s->stride[1], dilation = s->dilation[1], most = (s->w - 1 + s->padding[1]) / dilation + 1;
+    struct reach rows = reach_of(top, s->kernel[0], s->dilation[0], s->h);
+    struct reach columns = {reach_of((s->ow - 1) * step - s->padding[1], s->kernel[1], dilation, s->w).first,
+                            least(s->kernel[1], most)};
+    for (int64_t o = 0; o < s->ow; o++)
+        y[o] = -INFINITY;
+    for (int64_t o = 0; place && o < s->ow; o++)
+        place[o] = -1;
+    for (int64_t i = rows.first; i < rows.end; i++) {
+        const REAL *row = plane + (top + i * s->dilation[0]) * s->w;
+        for (int64_t j = columns.first; j < columns.end; j++) {
+            int64_t first = j * dilation - s->padding[1]; /* the column that the first window would read */
+            int64_t lo = first < 0 ? (-first + step - 1) / step : 0;
+            int64_t hi = first < s->w ? least(s->ow, (s->w - 1 - first) / step + 1) : 0;
+            int32_t code = (int32_t)(i * s->kernel[1] + j);
+            if (step == 1)
+                SUFFIX(take_tap)(row + first, 1, lo, hi, y, place, code);
+            else if (step == 2)
+                SUFFIX(take_tap)(row + first, 2, lo, hi, y, place, code);
+            else
+                SUFFIX(take_tap)(row + first, step, lo, hi, y, place, code);
+        }
+    }
+    for (int64_t o = 0; place && o < s->ow; o++)
+        place[o] = place[o] < 0 ? 0 : place[o];
+}
+
+/* The maximum of each window and, unless `place` is NULL, its position kh * KW + kw within the window; NaN wins, the
+ * first of equals wins, padding never does. A window that meets no input gives -infinity and position 0. */
+static void SUFFIX(max_planes)(const struct ah_window *s, const REAL *restrict x, REAL *restrict y,
+                               int32_t *restrict place)
+{
+    int64_t pixels = s->oh * s->ow;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * pixels, AH_SHARE_HEAVY))
+    for (int64_t row = 0; row < s->n * s->c * s->oh; row++) {
+        int64_t top = row % s->oh * s->stride[0] - s->padding[0];
+        SUFFIX(max_row)(s, x + row / s->oh * s->h * s->w, top, y + row * s->ow, place ? place + row * s->ow : NULL);
+    }
+}
+
+static void SUFFIX(max_planes_backward)(const struct ah_window *s, const REAL *restrict g,
+                                        const int32_t *restrict place, REAL *restrict gx)
+{
+    int64_t pixels = s->oh * s->ow;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * pixels, AH_SHARE_HEAVY))
+    for (int64_t p = 0; p < s->n * s->c; p++) {
+        REAL *plane = gx + p * s->h * s->w;
+        memset(plane, 0, (size_t)(s->h * s->w) * sizeof *plane);
+        for (int64_t o = 0; o < pixels; o++) {
+            int64_t at = place[p * pixels + o];
+            int64_t iy = o / s->ow * s->stride[0] - s->padding[0] + at / s->kernel[1] * s->dilation[0];
+            int64_t ix = o % s->ow * s->stride[1] - s->padding[1] + at % s->kernel[1] * s->dilation[1];
+            if (iy >= 0 && iy < s->h && ix >= 0 && ix < s->w)
+                plane[iy * s->w + ix] += g[p * pixels + o];
+        }
+    }
+}
+
+/* Averages of rectangles; the adjoint spreads each gradient over its rectangle. */
+static void SUFFIX(mean_planes)(const struct ah_window *s, const struct rectangles *r, const REAL *restrict x,
+                                REAL *restrict y)
+{
+    int64_t pixels = s->oh * s->ow;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * s->h * s->w, AH_SHARE_MIDDLE))
+    for (int64_t p = 0; p < s->n * s->c; p++) {
+        const REAL *plane = x + p * s->h * s->w;
+        for (int64_t o = 0; o < pixels; o++) {
+            struct rectangle a = rectangle_at(s, r, o / s->ow, o % s->ow);
+            double sum = 0; /* a plane of 512 x 512 summed in float32 is wrong in the third digit */
+            for (int64_t iy = a.y0; iy < a.y1; iy++) {
+                const REAL *row = plane + iy * s->w + a.x0;
+                int64_t n = a.x1 - a.x0;
+                if (n == s->w) { /* whole rows follow each other */
+                    n *= a.y1 - iy;
+                    iy = a.y1;
+                }
+                if (n < 16) {
+                    for (int64_t i = 0; i < n; i++)
+                        sum += (double)row[i];
+                    continue;
+                }
+#pragma omp simd reduction(+ : sum)
+                for (int64_t i = 0; i < n; i++)
+                    sum += (double)row[i];
+            }
+            y[p * pixels + o] = (REAL)(sum / (double)a.divisor);
+        }
+    }
+}
+
+static void SUFFIX(mean_planes_backward)(const struct ah_window *s, const struct rectangles *r,
+                                         const REAL *restrict g, REAL *restrict gx)
+{
+    int64_t pixels = s->oh * s->ow;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * s->h * s->w, AH_SHARE_MIDDLE))
+    for (int64_t p = 0; p < s->n * s->c; p++) {
+        REAL *plane = gx + p * s->h * s->w;
+        memset(plane, 0, (size_t)(s->h * s->w) * sizeof *plane);
+        for (int64_t o = 0; o < pixels; o++) {
+            struct rectangle a = rectangle_at(s, r, o / s->ow, o % s->ow);
+            REAL part = g[p * pixels + o] / (REAL)a.divisor;
+            for (int64_t iy = a.y0; iy < a.y1; iy++)
+                for (int64_t ix = a.x0; ix < a.x1; ix++)
+                    plane[iy * s->w + ix] += part;
+        }
+    }
+}

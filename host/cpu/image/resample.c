@@ -1,0 +1,164 @@
+/* Resizing images and volumes. Every mode is, along each axis, a table of taps: which input positions an output
+ * position reads, with which weights. An output row is the input rows that it reads, weighed into one, then read along
+ * itself; the adjoint adds where these read. One and two dims of space are three with axes of size 1. */
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "cpu/kernels.h"
+#include "cpu/loop/dense.h"
+
+enum filter { NEAREST, NEAREST_EXACT, LINEAR, CUBIC, LANCZOS };
+
+static const int reach_of_filter[] = {[NEAREST] = 0, [NEAREST_EXACT] = 0, [LINEAR] = 1, [CUBIC] = 2, [LANCZOS] = 3};
+
+struct axis {
+    int64_t in, out;
+    int taps;     /* at most, of one output position */
+    bool ragged;  /* not all have as many */
+    bool whole;   /* NEAREST of images to their own or twice their size: whatever the scale, as in PyTorch */
+    int32_t *count, *at; /* of each output position; its k-th tap is at[k * out + position] */
+    const void *weight;  /* in the order of `at` */
+};
+
+struct resampling {
+    enum filter filter;
+    bool align_corners, antialias;
+    int64_t planes;
+    double scale[3];
+    struct axis axis[3];
+};
+
+#define LOOPS "cpu/image/resample_loops.h"
+#include "cpu/loop/for_reals.h"
+
+/* The same taps for items of any kind. */
+static void pick(const struct resampling *r, const char *in, char *out, size_t item)
+{
+    const struct axis *az = &r->axis[0], *ay = &r->axis[1], *ax = &r->axis[2];
+    int64_t lines = r->planes * az->out * ay->out;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(lines * ax->out, AH_SHARE_LIGHT))
+    for (int64_t line = 0; line < lines; line++) {
+        int64_t z = az->at[line / ay->out % az->out], y = ay->at[line % ay->out], plane = line / (az->out * ay->out);
+        const char *row = in + (size_t)(((plane * az->in + z) * ay->in + y) * ax->in) * item;
+        char *to = out + (size_t)(line * ax->out) * item;
+#define PICK(type)                                                          \
+    for (int64_t x = 0; x < ax->out; x++)                                   \
+        ((type *)to)[x] = ((const type *)row)[ax->at[x]]
+        switch (item) {
+        case 1: PICK(uint8_t); break;
+        case 2: PICK(uint16_t); break;
+        case 4: PICK(uint32_t); break;
+        default: PICK(uint64_t);
+        }
+#undef PICK
+    }
+}
+
+static enum filter filter_of(const char *mode)
+{
+    return !strcmp(mode, "nearest") ? NEAREST : !strcmp(mode, "nearest-exact") ? NEAREST_EXACT
+           : !strcmp(mode, "bicubic") ? CUBIC : !strcmp(mode, "lanczos") ? LANCZOS : LINEAR;
+}
+
+/* How many taps the widest position of an axis has. Axes of size 1 that only fill up to three are read as they are. */
+static void describe_axis(struct resampling *r, int i, int64_t in, int64_t out)
+{
+    struct axis *a = &r->axis[i];
+    double step = r->scale[i] > 0 ? 1 / r->scale[i] : (double)in / (double)out;
+    if (r->align_corners)
+        step = out > 1 ? (double)(in - 1) / (double)(out - 1) : 0;
+    *a = (struct axis){.in = in, .out = out, .ragged = r->antialias};
+    a->taps = r->filter == CUBIC ? 4 : r->filter == LINEAR ? 2 : 1;
+    if (r->antialias)
+        a->taps = (int)ceil(reach_of_filter[r->filter] * (step > 1 ? step : 1)) * 2 + 1;
+    if (a->taps > in && r->antialias)
+        a->taps = (int)in;
+}
+
+/* The description of a call whose input side is `in` and whose output side is `out` (for the adjoint: of what it is the
+ * adjoint of), with room for the tables of positions. */
+static int open_resampling(struct resampling *r, const struct ah_call *c, const struct ah_tensor *in,
+                           const struct ah_tensor *out, struct ah_dense *tables)
+{
+    const struct ah_args_resample *arg = ah_args(c, resample);
+    *r = (struct resampling){.filter = filter_of(arg->mode.string), .align_corners = arg->align_corners.flag,
+                             .antialias = arg->antialias.flag, .planes = in->size[0] * in->size[1]};
+    double scale[3] = {arg->scale0.number, arg->scale1.number, arg->scale2.number};
+    int space = in->ndim - 2, missing = 3 - space;
+    int64_t positions = 0;
+    for (int i = 0; i < 3; i++) {
+        r->scale[i] = i < missing ? 0 : scale[i - missing];
+        describe_axis(r, i, i < missing ? 1 : in->size[2 + i - missing], i < missing ? 1 : out->size[2 + i - missing]);
+        if (i < missing)
+            r->axis[i].taps = 1;
+        r->axis[i].whole = r->filter == NEAREST && space == 2;
+        positions += (r->axis[i].taps + 1) * r->axis[i].out;
+    }
+    AH_TRY(ah_dense_scratch(tables, (size_t)positions * sizeof(int32_t)));
+    int32_t *next = tables->block;
+    for (int i = 0; i < 3; i++) {
+        struct axis *a = &r->axis[i];
+        a->count = next;
+        a->at = next + a->out;
+        next += (a->taps + 1) * a->out;
+    }
+    return 0;
+}
+
+static int64_t room_of(const struct resampling *r)
+{
+    int64_t room = omp_get_max_threads() * r->axis[2].in;
+    for (int i = 0; i < 3; i++)
+        room += r->axis[i].taps * r->axis[i].out;
+    return room;
+}
+
+/* `in`, `out`: of the resampling. The adjoint reads arg 0 in the shape of `out` and writes in that of `in`. */
+static int run(struct ah_call *c, const struct ah_tensor *in, const struct ah_tensor *out, bool adjoint)
+{
+    struct resampling r;
+    struct ah_tensor *from = c->arg[0].tensor, *to = c->out[0];
+    struct ah_dense tables = {0}, x = {0}, room = {0};
+    struct ah_dense_out y = {0};
+    int status;
+    bool nearest = !strncmp(ah_args(c, resample)->mode.string, "nearest", 7) && !adjoint;
+    bool single = nearest ? from->dtype != AH_F64 : ah_compute_dtype(from->dtype) == AH_F32;
+    AH_TRYGO(open_resampling(&r, c, in, out, &tables), out);
+    AH_TRYGO(ah_dense_scratch(&room, (size_t)room_of(&r) * (single ? sizeof(float) : sizeof(double))), out);
+    if (nearest) {
+        int64_t planes = r.planes;
+        r.planes = 0;
+        AH_TRYGO(ah_dense_open_as_is(&x, from), out);
+        if (single)
+            run_f32(&r, NULL, NULL, room.block, false);
+        else
+            run_f64(&r, NULL, NULL, room.block, false);
+        r.planes = planes;
+        pick(&r, x.data, ah_tensor_data(to), ah_dtype_size(from->dtype));
+        goto out;
+    }
+    AH_TRYGO(ah_dense_open(&x, from), out);
+    AH_TRYGO(ah_dense_out_open(&y, to), out);
+    if (single)
+        run_f32(&r, x.data, y.data, room.block, adjoint);
+    else
+        run_f64(&r, x.data, y.data, room.block, adjoint);
+out:
+    ah_dense_out_close(&y);
+    ah_dense_close(&x);
+    ah_dense_close(&room);
+    ah_dense_close(&tables);
+    return status;
+}
+
+int ah_cpu_resample(struct ah_call *c)
+{
+    return run(c, c->arg[0].tensor, c->out[0], false);
+}
+
+int ah_cpu_resample_adjoint(struct ah_call *c)
+{
+    return run(c, c->out[0], c->arg[0].tensor, true);
+}

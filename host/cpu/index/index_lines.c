@@ -1,0 +1,238 @@
+/* gather, scatter, scatter_add, scatter_fold: each line along dim moves on its own, so lines run in parallel and,
+ * within a line, in the order of the index: the same bits for any number of threads. */
+#include <string.h>
+
+#include "base/threads.h"
+#include "cpu/index/index.h"
+#include "cpu/kernels.h"
+#include "cpu/loop/iterate.h"
+#include "cpu/loop/shape_copy.h"
+
+enum { BLOCK = 64 };
+
+enum action { GATHER, SCATTER, SCATTER_ADD, SCATTER_PROD, SCATTER_MAX, SCATTER_MIN };
+
+struct lines {
+    enum action action;
+    char *dst;
+    const char *src;
+    const int64_t *at;         /* row-major in `size` */
+    int64_t size[AH_MAX_DIMS]; /* of the index */
+    int64_t ds[AH_MAX_DIMS], ss[AH_MAX_DIMS], is[AH_MAX_DIMS];
+    int ndim, dim;
+    int across;     /* the last dim, when it is not dim: walked in blocks inside a line; else -1 */
+    int64_t blocks; /* of `across` */
+    enum ah_dtype dtype;
+};
+
+/* Fold src into the places of dst, for actions that read what is there: s becomes `step` of itself and x. */
+static void fold_lines(const struct lines *l, int64_t d0, int64_t s0, const int64_t *at, int64_t n, int64_t width,
+                       int64_t da, int64_t sa)
+{
+    int64_t dd = l->ds[l->dim], sd = l->ss[l->dim];
+    bool plain = l->across < 0 && dd == 1 && sd == 1;
+#define FOLD(type, load, store, step)                                        \
+    do {                                                                     \
+        type *dst = (type *)l->dst + d0;                                     \
+        const type *src = (const type *)l->src + s0;                         \
+        for (int64_t k = 0; k < n; k++) {                                    \
+            const int64_t *to = at + k * l->is[l->dim];                      \
+            for (int64_t j = 0; j < width; j++) {                            \
+                type *place = plain ? dst + to[j] : dst + to[j] * dd + j * da; \
+                __auto_type s = load(*place);                                \
+                __auto_type x = load(src[plain ? j : k * sd + j * sa]);      \
+                *place = store(step);                                        \
+            }                                                                \
+        }                                                                    \
+    } while (0)
+#define ADD(type, load, store) FOLD(type, load, store, AH_WRAPPING(s) + AH_WRAPPING(x))
+#define MULTIPLY(type, load, store) FOLD(type, load, store, AH_WRAPPING(s) * AH_WRAPPING(x))
+#define LARGER(type, load, store) FOLD(type, load, store, x > s || x != x ? x : s)
+#define SMALLER(type, load, store) FOLD(type, load, store, x < s || x != x ? x : s)
+    if (l->action == SCATTER_ADD)
+        AH_SUM_DTYPES(l->dtype, ADD)
+    else if (l->action == SCATTER_PROD)
+        AH_SUM_DTYPES(l->dtype, MULTIPLY)
+    else if (l->action == SCATTER_MAX)
+        AH_SUM_DTYPES(l->dtype, LARGER)
+    else
+        AH_SUM_DTYPES(l->dtype, SMALLER)
+#undef ADD
+#undef MULTIPLY
+#undef LARGER
+#undef SMALLER
+#undef FOLD
+}
+
+/* `width` neighbouring lines from the given starts: k walks along dim, j across the lines. A single
+ * line (dim is the last one) is walked by j instead, so that the inner loop is the long one. */
+static void run_lines(const struct lines *l, int64_t d0, int64_t s0, int64_t i0, int64_t width)
+{
+    int dim = l->dim, a = l->across;
+    int64_t n = l->size[dim], dd = l->ds[dim], sd = l->ss[dim], da, sa;
+    const int64_t *at = l->at + i0;
+    if (a < 0) {
+        width = n;
+        n = 1;
+        da = l->action == GATHER ? dd : 0;
+        sa = l->action == GATHER ? 0 : sd;
+    } else {
+        da = l->ds[a];
+        sa = l->ss[a];
+    }
+    bool plain = a < 0 && dd == 1 && sd == 1;
+#define MOVE(type)                                                   \
+    do {                                                             \
+        type *dst = (type *)l->dst + d0;                             \
+        const type *src = (const type *)l->src + s0;                 \
+        for (int64_t k = 0; k < n; k++) {                            \
+            const int64_t *to = at + k * l->is[dim];                 \
+            if (plain && l->action == GATHER)                        \
+                for (int64_t j = 0; j < width; j++)                  \
+                    dst[j] = src[to[j]];                             \
+            else if (l->action == GATHER)                            \
+                for (int64_t j = 0; j < width; j++)                  \
+                    dst[k * dd + j * da] = src[to[j] * sd + j * sa]; \
+            else                                                     \
+                for (int64_t j = 0; j < width; j++)                  \
+                    dst[to[j] * dd + j * da] = src[k * sd + j * sa]; \
+        }                                                            \
+    } while (0)
+    if (l->action >= SCATTER_ADD)
+        fold_lines(l, d0, s0, at, n, width, da, sa);
+    else
+        AH_ITEM_TYPES(ah_dtype_size(l->dtype), MOVE)
+#undef MOVE
+}
+
+static void lines_range(void *context, int64_t begin, int64_t end)
+{
+    const struct lines *l = context;
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t d0 = 0, s0 = 0, i0 = 0, rest = unit, width = 1;
+        if (l->across >= 0) {
+            int64_t j0 = rest % l->blocks * BLOCK, left = l->size[l->across] - j0;
+            width = left < BLOCK ? left : BLOCK;
+            d0 = j0 * l->ds[l->across], s0 = j0 * l->ss[l->across], i0 = j0;
+            rest /= l->blocks;
+        }
+        for (int d = l->ndim - 1; d >= 0; d--) {
+            if (d == l->dim || d == l->across)
+                continue;
+            int64_t at = rest % l->size[d];
+            rest /= l->size[d];
+            d0 += at * l->ds[d], s0 += at * l->ss[d], i0 += at * l->is[d];
+        }
+        run_lines(l, d0, s0, i0, width);
+    }
+}
+
+static void set_strides(int64_t *to, const struct ah_tensor *tensor)
+{
+    for (int d = 0; d < AH_MAX_DIMS; d++)
+        to[d] = tensor && d < tensor->ndim ? tensor->stride[d] : 0;
+}
+
+/* src NULL in strides: one value for all (a scalar). */
+static void run(enum action action, struct ah_tensor *dst, const struct ah_tensor *src,
+                const struct ah_tensor *at, int dim)
+{
+    struct lines l = {.action = action,
+                      .dst = ah_tensor_data(dst),
+                      .src = ah_tensor_data(src),
+                      .at = ah_tensor_data(at),
+                      .ndim = at->ndim,
+                      .dim = dim,
+                      .across = -1,
+                      .blocks = 1,
+                      .dtype = dst->dtype};
+    if (at->numel == 0)
+        return;
+    set_strides(l.ds, dst);
+    set_strides(l.ss, src);
+    if (at->ndim == 0) { /* one line of one entry */
+        l.ndim = 1;
+        l.size[0] = 1;
+        l.is[0] = 1;
+    } else {
+        memcpy(l.size, at->size, sizeof l.size);
+        ah_contiguous_strides(at->size, at->ndim, l.is);
+    }
+    if (dim != l.ndim - 1) {
+        l.across = l.ndim - 1;
+        l.blocks = (l.size[l.across] + BLOCK - 1) / BLOCK;
+    }
+    int64_t units = l.blocks;
+    for (int d = 0; d < l.ndim; d++)
+        if (d != dim && d != l.across)
+            units *= l.size[d];
+    int64_t per_unit = at->numel / units + 1;
+    ah_parallel_for(units, ah_grain(per_unit, AH_SHARE_MIDDLE), lines_range, &l);
+}
+
+static int64_t length(const struct ah_tensor *tensor, int dim)
+{
+    return tensor->ndim > 0 ? tensor->size[dim] : 1;
+}
+
+int ah_cpu_gather(struct ah_call *c)
+{
+    const struct ah_args_gather *arg = ah_args(c, gather);
+    struct ah_tensor *x = arg->input.tensor, *at;
+    int dim = (int)arg->dim.integer;
+    AH_TRY(ah_checked_index("gather", arg->index.tensor, length(x, dim), false, dim, x, &at));
+    run(GATHER, c->out[0], x, at, dim);
+    ah_tensor_release(at);
+    return 0;
+}
+
+int ah_cpu_gather_backward(struct ah_call *c)
+{
+    const struct ah_args_gather_backward *arg = ah_args(c, gather_backward);
+    struct ah_tensor *out = c->out[0], *at;
+    int dim = (int)arg->dim.integer;
+    AH_TRY(ah_checked_index("gather", arg->index.tensor, length(out, dim), false, dim, out, &at));
+    ah_zero_fill(ah_tensor_data(out), (size_t)out->numel * ah_dtype_size(out->dtype));
+    run(SCATTER_ADD, out, arg->grad.tensor, at, dim);
+    ah_tensor_release(at);
+    return 0;
+}
+
+static int scatter(struct ah_call *c, enum action action)
+{
+    const struct ah_args_scatter *arg = ah_args(c, scatter);
+    struct ah_tensor *out = c->out[0], *at = NULL, *src = NULL;
+    struct ah_target target = {out, out};
+    int dim = (int)arg->dim.integer, status;
+    AH_TRY(ah_checked_index(c->op->name, arg->index.tensor, length(out, dim), false, dim, out, &at));
+    if (arg->src.tensor->wrapped)
+        AH_TRYGO(ah_contiguous_as(&src, arg->src.tensor, out->dtype), out);
+    else
+        src = ah_tensor_retain(arg->src.tensor);
+    AH_TRYGO(ah_target_open(c, true, &target), out);
+    run(action, target.work, src, at, dim);
+    status = ah_target_close(&target, 0);
+out:
+    ah_tensor_release(at);
+    ah_tensor_release(src);
+    return status;
+}
+
+int ah_cpu_scatter(struct ah_call *c)
+{
+    const struct ah_value *reduce = &ah_args(c, scatter)->reduce;
+    if (reduce->kind != AH_STRING)
+        return scatter(c, SCATTER);
+    return scatter(c, !strcmp(reduce->string, "add") ? SCATTER_ADD : SCATTER_PROD);
+}
+
+int ah_cpu_scatter_add(struct ah_call *c)
+{
+    return scatter(c, SCATTER_ADD);
+}
+
+int ah_cpu_scatter_fold(struct ah_call *c)
+{
+    const char *reduce = ah_args(c, scatter_fold)->reduce.string;
+    return scatter(c, !strcmp(reduce, "prod") ? SCATTER_PROD : !strcmp(reduce, "amax") ? SCATTER_MAX : SCATTER_MIN);
+}

@@ -1,0 +1,213 @@
+/* Kernels whose work, and often the shape of whose result, is found by reading the values. */
+#include <string.h>
+
+#include "cpu/index/index.h"
+#include "cpu/kernels.h"
+#include "cpu/loop/iterate.h"
+#include "cpu/loop/shape_copy.h"
+
+/* A tensor broadcast to a shape, row-major. */
+static int spread(struct ah_tensor *tensor, const int64_t *size, int ndim, struct ah_tensor **out)
+{
+    struct ah_tensor *wide;
+    int64_t stride[AH_MAX_DIMS];
+    ah_broadcast_strides(tensor, size, ndim, stride);
+    AH_TRY(ah_tensor_view(&wide, tensor, size, stride, ndim, tensor->offset));
+    int status = ah_contiguous_as(out, wide, tensor->dtype);
+    ah_tensor_release(wide);
+    return status;
+}
+
+static int64_t count_true(const struct ah_tensor *mask)
+{
+    const uint8_t *at = ah_tensor_data(mask);
+    int64_t count = 0;
+    for (int64_t i = 0; i < mask->numel; i++)
+        count += at[i] != 0;
+    return count;
+}
+
+int ah_cpu_index_positions(struct ah_call *c)
+{
+    const struct ah_args_index_positions *arg = ah_args(c, index_positions);
+    struct ah_tensor *x = arg->input.tensor, *index = arg->index.tensor, *list;
+    int dim = (int)arg->dim.integer;
+    if (index->dtype != AH_BOOL) {
+        AH_TRY(ah_checked_index("index", index, x->size[dim], true, dim, x, &list));
+        int status = ah_call_output(c, 0, &list->numel, 1, AH_I64);
+        if (status == 0)
+            memcpy(ah_tensor_data(c->out[0]), ah_tensor_data(list),
+                   (size_t)list->numel * sizeof(int64_t));
+        ah_tensor_release(list);
+        return status;
+    }
+    AH_TRY(ah_contiguous_as(&list, index, AH_BOOL));
+    int64_t count = count_true(list);
+    int status = ah_call_output(c, 0, &count, 1, AH_I64);
+    if (status == 0) {
+        const uint8_t *mask = ah_tensor_data(list);
+        int64_t *to = ah_tensor_data(c->out[0]);
+        for (int64_t i = 0; i < list->numel; i++)
+            if (mask[i])
+                *to++ = i;
+    }
+    ah_tensor_release(list);
+    return status;
+}
+
+int ah_cpu_masked_select(struct ah_call *c)
+{
+    const struct ah_args_masked_select *arg = ah_args(c, masked_select);
+    struct ah_tensor *x = arg->input.tensor, *mask = NULL, *source = NULL;
+    int64_t size[AH_MAX_DIMS];
+    int ndim, status;
+    AH_TRY(ah_broadcast_shapes("masked_select", x, arg->mask.tensor, size, &ndim));
+    AH_TRYGO(spread(arg->mask.tensor, size, ndim, &mask), out);
+    AH_TRYGO(spread(x, size, ndim, &source), out);
+    int64_t count = count_true(mask);
+    AH_TRYGO(ah_call_output(c, 0, &count, 1, x->dtype), out);
+    const uint8_t *keep = ah_tensor_data(mask);
+#define SELECT(type)                               \
+    do {                                           \
+        const type *from = ah_tensor_data(source); \
+        type *to = ah_tensor_data(c->out[0]);      \
+        for (int64_t i = 0; i < mask->numel; i++)  \
+            if (keep[i])                           \
+                *to++ = from[i];                   \
+    } while (0)
+    AH_ITEM_TYPES(ah_dtype_size(x->dtype), SELECT)
+#undef SELECT
+out:
+    ah_tensor_release(mask);
+    ah_tensor_release(source);
+    return status;
+}
+
+/* Entries of `source` in order into the true places of `mask`. */
+static void place_masked(struct ah_tensor *dst, const struct ah_tensor *mask,
+                         const struct ah_tensor *source)
+{
+    const uint8_t *keep = ah_tensor_data(mask);
+#define PLACE(type)                                \
+    do {                                           \
+        type *to = ah_tensor_data(dst);            \
+        const type *from = ah_tensor_data(source); \
+        for (int64_t i = 0; i < mask->numel; i++)  \
+            if (keep[i])                           \
+                to[i] = *from++;                   \
+    } while (0)
+    AH_ITEM_TYPES(ah_dtype_size(dst->dtype), PLACE)
+#undef PLACE
+}
+
+int ah_cpu_masked_select_backward(struct ah_call *c)
+{
+    const struct ah_args_masked_select_backward *arg = ah_args(c, masked_select_backward);
+    struct ah_tensor *out = c->out[0], *mask = NULL, *grad = NULL;
+    int status;
+    AH_TRYGO(spread(arg->mask.tensor, out->size, out->ndim, &mask), out);
+    AH_TRYGO(ah_contiguous_as(&grad, arg->grad.tensor, out->dtype), out);
+    ah_zero_fill(ah_tensor_data(out), (size_t)out->numel * ah_dtype_size(out->dtype));
+    place_masked(out, mask, grad);
+out:
+    ah_tensor_release(mask);
+    ah_tensor_release(grad);
+    return status;
+}
+
+int ah_cpu_masked_scatter(struct ah_call *c)
+{
+    const struct ah_args_masked_scatter *arg = ah_args(c, masked_scatter);
+    struct ah_tensor *out = c->out[0], *mask = NULL, *source = NULL;
+    struct ah_target target = {out, out};
+    int status;
+    AH_TRYGO(spread(arg->mask.tensor, out->size, out->ndim, &mask), out);
+    AH_TRYGO(ah_contiguous_as(&source, arg->source.tensor, out->dtype), out);
+    int64_t wanted = count_true(mask);
+    if (wanted > source->numel) {
+        status =
+            ah_fail(AH_EINVAL, "masked_scatter: the mask wants %lld values, source %s has %lld",
+                    (long long)wanted, ah_shape(source), (long long)source->numel);
+        goto out;
+    }
+    AH_TRYGO(ah_target_open(c, true, &target), out);
+    place_masked(target.work, mask, source);
+    status = ah_target_close(&target, 0);
+out:
+    ah_tensor_release(mask);
+    ah_tensor_release(source);
+    return status;
+}
+
+int ah_cpu_nonzero(struct ah_call *c)
+{
+    struct ah_tensor *x = ah_args(c, nonzero)->input.tensor, *mask;
+    AH_TRY(ah_contiguous_as(&mask, x, AH_BOOL));
+    int64_t size[2] = {count_true(mask), x->ndim};
+    int status = ah_call_output(c, 0, size, 2, AH_I64);
+    if (status == 0) {
+        const uint8_t *keep = ah_tensor_data(mask);
+        int64_t *to = ah_tensor_data(c->out[0]);
+        int64_t row[AH_MAX_DIMS] = {0}, inner = x->ndim > 0 ? x->size[x->ndim - 1] : 1;
+        int lead = x->ndim > 0 ? x->ndim - 1 : 0;
+        for (int64_t first = 0; first < mask->numel; first += inner) {
+            for (int64_t i = 0; i < inner; i++) {
+                if (!keep[first + i])
+                    continue;
+                for (int d = 0; d < lead; d++)
+                    *to++ = row[d];
+                if (x->ndim > 0)
+                    *to++ = i;
+            }
+            for (int d = lead - 1; d >= 0 && ++row[d] == x->size[d]; d--)
+                row[d] = 0;
+        }
+    }
+    ah_tensor_release(mask);
+    return status;
+}
+
+int ah_cpu_bincount(struct ah_call *c)
+{
+    const struct ah_args_bincount *arg = ah_args(c, bincount);
+    struct ah_tensor *x = arg->input.tensor,
+                     *weights = arg->weights.kind == AH_TENSOR ? arg->weights.tensor : NULL;
+    struct ah_tensor *list = NULL, *weight = NULL;
+    int64_t bins = arg->minlength.integer;
+    int status;
+    AH_TRYGO(ah_contiguous_as(&list, x, AH_I64), out);
+    const int64_t *at = ah_tensor_data(list);
+    for (int64_t i = 0; i < list->numel; i++) {
+        if (at[i] < 0) {
+            status = ah_fail(AH_EINVAL,
+                             "bincount: expected values of at least 0, got %lld at position %lld",
+                             (long long)at[i], (long long)i);
+            goto out;
+        }
+        if (at[i] == INT64_MAX) {
+            status = ah_fail(AH_EINVAL, "bincount: %lld, at position %lld, is too large to count to", (long long)at[i],
+                             (long long)i);
+            goto out;
+        }
+        bins = at[i] >= bins ? at[i] + 1 : bins;
+    }
+    enum ah_dtype dtype = !weights ? AH_I64 : weights->dtype == AH_F32 ? AH_F32 : AH_F64;
+    AH_TRYGO(ah_call_output(c, 0, &bins, 1, dtype), out);
+    ah_zero_fill(ah_tensor_data(c->out[0]), (size_t)bins * ah_dtype_size(dtype));
+    if (weights)
+        AH_TRYGO(ah_contiguous_as(&weight, weights, dtype), out);
+    for (int64_t i = 0; i < list->numel; i++) {
+        if (!weights)
+            ((int64_t *)ah_tensor_data(c->out[0]))[at[i]]++;
+        else if (dtype == AH_F32)
+            ((float *)ah_tensor_data(c->out[0]))[at[i]] +=
+                ((const float *)ah_tensor_data(weight))[i];
+        else
+            ((double *)ah_tensor_data(c->out[0]))[at[i]] +=
+                ((const double *)ah_tensor_data(weight))[i];
+    }
+out:
+    ah_tensor_release(list);
+    ah_tensor_release(weight);
+    return status;
+}

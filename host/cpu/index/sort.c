@@ -1,0 +1,218 @@
+/* Sorting ops: each line's values become entries (cpu/index/sort.h), a stable sort of which serves all dtypes and both
+ * directions; distinct values, and places in sorted edges. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "cpu/index/index.h"
+#include "cpu/index/sort.h"
+#include "cpu/kernels.h"
+#include "cpu/loop/iterate.h"
+
+/* Lines along one dim; the first `keep` entries of each, in order. */
+struct lines {
+    const struct ah_tensor *x;
+    struct ah_tensor *values; /* may be NULL */
+    struct ah_tensor *indices;
+    struct ah_sort_entry *memory; /* 2 n per thread part, taken in turn by `line` ranges */
+    int dim;
+    int64_t n, keep;
+    bool descending;
+};
+
+static void sort_line(const struct lines *l, int64_t line, struct ah_sort_entry *entry)
+{
+    const struct ah_tensor *x = l->x;
+    size_t item = ah_dtype_size(x->dtype);
+    int64_t xs = x->ndim > 0 ? x->stride[l->dim] : 1,
+            os = l->indices->ndim > 0 ? l->indices->stride[l->dim] : 1;
+    int64_t first = ah_sort_line_start(l->indices, l->dim, line);
+    const char *from =
+        (const char *)ah_tensor_data(x) + ah_sort_line_start(x, l->dim, line) * (int64_t)item;
+    int64_t *index = (int64_t *)ah_tensor_data(l->indices) + first;
+    ah_sort_keys(entry, l->n, from, xs, x->dtype, l->descending);
+    if (l->keep < l->n / 4)
+        ah_sort_smallest(entry, entry + l->n, l->n, l->keep);
+    else
+        ah_sort_entries(entry, entry + l->n, l->n);
+    for (int64_t k = 0; k < l->keep; k++)
+        index[k * os] = entry[k].at;
+    if (!l->values)
+        return;
+#define VALUES(type)                                        \
+    do {                                                    \
+        type *value = (type *)ah_tensor_data(l->values) + first; \
+        for (int64_t k = 0; k < l->keep; k++)               \
+            value[k * os] = ((const type *)from)[entry[k].at * xs]; \
+    } while (0)
+    AH_ITEM_TYPES(item, VALUES)
+#undef VALUES
+}
+
+/* Ranges of lines own disjoint memory: range p of `parts` has the entries from p * 2n on. */
+struct part_job {
+    const struct lines *lines;
+    int64_t count, parts;
+};
+
+static void sort_parts(void *context, int64_t begin, int64_t end)
+{
+    const struct part_job *job = context;
+    for (int64_t part = begin; part < end; part++)
+        for (int64_t line = job->count * part / job->parts;
+             line < job->count * (part + 1) / job->parts; line++)
+            sort_line(job->lines, line, job->lines->memory + part * 2 * job->lines->n);
+}
+
+static int sort_lines(struct lines *l)
+{
+    const struct ah_tensor *x = l->x;
+    l->n = x->ndim > 0 ? x->size[l->dim] : 1;
+    if (x->numel == 0 || l->keep == 0)
+        return 0;
+    int64_t count = x->numel / l->n, parts = ah_worth_threads(x->numel, AH_SHARE_SORT) ? ah_num_threads() : 1;
+    if (parts > count)
+        parts = count;
+    l->memory = malloc((size_t)parts * 2 * (size_t)l->n * sizeof *l->memory);
+    if (!l->memory)
+        return ah_fail(AH_ENOMEM, "sort: out of memory");
+    struct part_job job = {l, count, parts};
+    ah_parallel_for(parts, 1, sort_parts, &job);
+    free(l->memory);
+    return 0;
+}
+
+int ah_cpu_sort(struct ah_call *c)
+{
+    const struct ah_args_sort *arg = ah_args(c, sort);
+    struct lines l = {.x = arg->input.tensor,
+                      .values = c->out[0],
+                      .indices = c->out[1],
+                      .dim = (int)arg->dim.integer,
+                      .descending = arg->descending.flag};
+    l.keep = l.x->ndim > 0 ? l.x->size[l.dim] : 1;
+    return sort_lines(&l);
+}
+
+int ah_cpu_argsort(struct ah_call *c)
+{
+    const struct ah_args_argsort *arg = ah_args(c, argsort);
+    struct lines l = {.x = arg->input.tensor,
+                      .indices = c->out[0],
+                      .dim = (int)arg->dim.integer,
+                      .descending = arg->descending.flag};
+    l.keep = l.x->ndim > 0 ? l.x->size[l.dim] : 1;
+    return sort_lines(&l);
+}
+
+int ah_cpu_topk(struct ah_call *c)
+{
+    const struct ah_args_topk *arg = ah_args(c, topk);
+    struct lines l = {.x = arg->input.tensor,
+                      .values = c->out[0],
+                      .indices = c->out[1],
+                      .dim = (int)arg->dim.integer,
+                      .keep = arg->k.integer,
+                      .descending = arg->largest.flag};
+    if (l.x->ndim == 0)
+        l.keep = 1; /* the result is 0-dim as well, whatever k */
+    return sort_lines(&l);
+}
+
+/* Does a sorted entry begin a value of its own? No nan equals another. */
+static bool is_new(const struct ah_sort_entry *entry, int64_t i, enum ah_dtype dtype)
+{
+    uint64_t nan = dtype == AH_F64 ? UINT64_MAX : UINT32_MAX;
+    return i == 0 || entry[i].key != entry[i - 1].key || (ah_dtype_is_float(dtype) && entry[i].key == nan);
+}
+
+int ah_cpu_unique(struct ah_call *c)
+{
+    const struct ah_args_unique *arg = ah_args(c, unique);
+    struct ah_tensor *x = NULL;
+    int64_t found = 0, *counts = NULL;
+    int next = 1, status;
+    AH_TRY(ah_contiguous_as(&x, arg->input.tensor, arg->input.tensor->dtype));
+    int64_t n = x->numel;
+    struct ah_sort_entry *entry = malloc((size_t)(2 * n + 1) * sizeof *entry);
+    if (!entry) {
+        status = ah_fail(AH_ENOMEM, "unique: out of memory");
+        goto out;
+    }
+    ah_sort_keys(entry, n, ah_tensor_data(x), 1, x->dtype, false);
+    ah_sort_entries(entry, entry + n, n);
+    for (int64_t i = 0; i < n; i++)
+        found += is_new(entry, i, x->dtype);
+    AH_TRYGO(ah_call_output(c, 0, &found, 1, x->dtype), out);
+    if (arg->return_inverse.flag)
+        AH_TRYGO(ah_call_output(c, next++, x->size, x->ndim, AH_I64), out);
+    if (arg->return_counts.flag) {
+        AH_TRYGO(ah_call_output(c, next, &found, 1, AH_I64), out);
+        counts = ah_tensor_data(c->out[next]);
+        memset(counts, 0, (size_t)found * sizeof *counts);
+    }
+    size_t item = ah_dtype_size(x->dtype);
+    int64_t group = -1;
+    for (int64_t i = 0; i < n; i++) {
+        if (is_new(entry, i, x->dtype)) {
+            group++;
+            memcpy((char *)ah_tensor_data(c->out[0]) + (size_t)group * item,
+                   (const char *)ah_tensor_data(x) + (size_t)entry[i].at * item, item);
+        }
+        if (arg->return_inverse.flag)
+            ((int64_t *)ah_tensor_data(c->out[1]))[entry[i].at] = group;
+        if (counts)
+            counts[group]++;
+    }
+out:
+    free(entry);
+    ah_tensor_release(x);
+    return status;
+}
+
+/* How many of n sorted edges come before the value. */
+#define SEARCH(type)                                                                  \
+    static int64_t search_##type(const type *edge, int64_t n, type value, bool right) \
+    {                                                                                 \
+        int64_t low = 0, high = n;                                                    \
+        while (low < high) {                                                          \
+            int64_t middle = low + (high - low) / 2;                                  \
+            if (right ? !(edge[middle] > value) : !(edge[middle] >= value))           \
+                low = middle + 1;                                                     \
+            else                                                                      \
+                high = middle;                                                        \
+        }                                                                             \
+        return low;                                                                   \
+    }
+SEARCH(int64_t)
+SEARCH(double)
+
+int ah_cpu_searchsorted(struct ah_call *c)
+{
+    const struct ah_args_searchsorted *arg = ah_args(c, searchsorted);
+    struct ah_tensor *edges = NULL, *x = NULL, *out = c->out[0];
+    bool whole = ah_dtype_category(arg->sorted_sequence.tensor->dtype) != AH_CATEGORY_FLOAT &&
+                 ah_dtype_category(arg->input.tensor->dtype) != AH_CATEGORY_FLOAT;
+    int status;
+    AH_TRYGO(ah_contiguous_as(&edges, arg->sorted_sequence.tensor, whole ? AH_I64 : AH_F64), out);
+    AH_TRYGO(ah_contiguous_as(&x, arg->input.tensor, whole ? AH_I64 : AH_F64), out);
+    int64_t n = edges->size[edges->ndim - 1],
+            per_row = edges->ndim > 1 ? x->size[x->ndim - 1] : x->numel;
+    for (int64_t i = 0; i < x->numel; i++) {
+        int64_t row = i / per_row * n, found;
+        if (whole)
+            found = search_int64_t((int64_t *)ah_tensor_data(edges) + row, n,
+                                   ((int64_t *)ah_tensor_data(x))[i], arg->right.flag);
+        else
+            found = search_double((double *)ah_tensor_data(edges) + row, n,
+                                  ((double *)ah_tensor_data(x))[i], arg->right.flag);
+        if (out->dtype == AH_I64)
+            ((int64_t *)ah_tensor_data(out))[i] = found;
+        else
+            ((int32_t *)ah_tensor_data(out))[i] = (int32_t)found;
+    }
+out:
+    ah_tensor_release(edges);
+    ah_tensor_release(x);
+    return status;
+}

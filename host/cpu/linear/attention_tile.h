@@ -1,0 +1,109 @@
+/* Small matrix products for one element type (cpu/loop/for_reals.h): C = A B or C + A B, where a row of B and of C
+ * is a whole number of vectors and A is read one number at a time, so that it may lie any way. Nothing is packed. */
+
+enum { SUFFIX(LANE) = AH_LANES_BYTES / sizeof(REAL) };
+
+static inline SUFFIX(ah_lanes_at) *SUFFIX(lanes)(const REAL *at)
+{
+    return (SUFFIX(ah_lanes_at) *)at;
+}
+
+struct SUFFIX(product) {
+    int64_t m, n, depth;
+    const REAL *a;
+    int64_t a_row, a_step; /* A(i, k) = a[i a_row + k a_step] */
+    const REAL *b;
+    int64_t b_row;
+    REAL *c;
+    int64_t c_row;
+    bool add; /* to what is there */
+    bool far; /* the rows of A are not in the first cache yet, and too far apart for the processor to expect them */
+};
+
+/* M rows of A and V vectors of B, both constant at every call so that the sums stay in registers. */
+static inline __attribute__((always_inline)) void
+SUFFIX(tile)(const int M, const int V, const struct SUFFIX(product) *p, int64_t row, int64_t column)
+{
+    SUFFIX(ah_lanes) sum[8][4];
+    const REAL *a[8], *b = p->b + column;
+    REAL *c = p->c + row * p->c_row + column;
+#pragma GCC unroll 8
+    for (int i = 0; i < M; i++) {
+        a[i] = p->a + (row + i) * p->a_row;
+#pragma GCC unroll 4
+        for (int v = 0; v < V; v++)
+            if (p->add)
+                sum[i][v] = *SUFFIX(lanes)(c + i * p->c_row + v * SUFFIX(LANE));
+            else
+                sum[i][v] = SUFFIX(ah_spread)(0);
+    }
+    for (int i = 0; i < M && p->far; i++)
+        for (int64_t k = 0; k < p->depth; k += 64 / (int64_t)sizeof(REAL))
+            __builtin_prefetch(a[i] + M * p->a_row + k);
+    for (int64_t k = 0, at = 0; k < p->depth; k++, at += p->a_step, b += p->b_row) {
+        SUFFIX(ah_lanes) line[4];
+#pragma GCC unroll 4
+        for (int v = 0; v < V; v++)
+            line[v] = *SUFFIX(lanes)(b + v * SUFFIX(LANE));
+#pragma GCC unroll 8
+        for (int i = 0; i < M; i++) {
+            SUFFIX(ah_lanes) x = SUFFIX(ah_spread)(a[i][at]);
+#pragma GCC unroll 4
+            for (int v = 0; v < V; v++)
+                sum[i][v] = SUFFIX(ah_fma)(x, line[v], sum[i][v]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int v = 0; v < V; v++)
+            *SUFFIX(lanes)(c + i * p->c_row + v * SUFFIX(LANE)) = sum[i][v];
+}
+
+#define TILE(m, v)                                                                                        \
+    static void SUFFIX(tile_##m##_##v)(const struct SUFFIX(product) *p, int64_t row, int64_t column)      \
+    {                                                                                                     \
+        SUFFIX(tile)(m, v, p, row, column);                                                               \
+    }
+TILE(1, 1) TILE(2, 1) TILE(4, 1) TILE(8, 1)
+TILE(1, 2) TILE(2, 2) TILE(4, 2)
+#if AH_LANES_REGISTERS == 32
+TILE(8, 2) TILE(1, 4) TILE(2, 4) TILE(4, 4) TILE(6, 4)
+#else
+TILE(6, 2)
+#endif
+#undef TILE
+
+typedef void (*SUFFIX(tile_fn))(const struct SUFFIX(product) *p, int64_t row, int64_t column);
+struct SUFFIX(tiles) {
+    int vectors;
+    struct {
+        int rows;
+        SUFFIX(tile_fn) run;
+    } height[4];
+};
+
+/* What fits the registers, widest and highest first. */
+static const struct SUFFIX(tiles) SUFFIX(tiles)[] = {
+#if AH_LANES_REGISTERS == 32
+    {4, {{6, SUFFIX(tile_6_4)}, {4, SUFFIX(tile_4_4)}, {2, SUFFIX(tile_2_4)}, {1, SUFFIX(tile_1_4)}}},
+    {2, {{8, SUFFIX(tile_8_2)}, {4, SUFFIX(tile_4_2)}, {2, SUFFIX(tile_2_2)}, {1, SUFFIX(tile_1_2)}}},
+#else
+    {2, {{6, SUFFIX(tile_6_2)}, {4, SUFFIX(tile_4_2)}, {2, SUFFIX(tile_2_2)}, {1, SUFFIX(tile_1_2)}}},
+#endif
+    {1, {{8, SUFFIX(tile_8_1)}, {4, SUFFIX(tile_4_1)}, {2, SUFFIX(tile_2_1)}, {1, SUFFIX(tile_1_1)}}},
+};
+
+static void SUFFIX(multiply)(const struct SUFFIX(product) *p)
+{
+    const struct SUFFIX(tiles) *tiles = SUFFIX(tiles);
+    for (int64_t column = 0; column < p->n; column += tiles->vectors * SUFFIX(LANE)) {
+        while (column + tiles->vectors * SUFFIX(LANE) > p->n)
+            tiles++;
+        for (int64_t row = 0, h = 0; row < p->m; row += tiles->height[h].rows) {
+            while (row + tiles->height[h].rows > p->m)
+                h++;
+            tiles->height[h].run(p, row, column);
+        }
+    }
+}

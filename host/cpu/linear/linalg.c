@@ -1,0 +1,226 @@
+/* Decompositions and solvers by LAPACK, matrix by matrix: a batch is shared out over the threads, a single matrix is
+ * left to the library's own. Each kernel describes its batch as a job; linalg_loops.h has the routines. */
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include <cblas.h>
+
+#include "base/threads.h"
+#include "base/trace.h"
+#include "cpu/kernels.h"
+#include "cpu/linear/gemm.h"
+#include "cpu/linear/lapack.h"
+#include "cpu/loop/dense.h"
+
+/* Columns that LAPACK's blocked routines work on at once, at most. */
+enum { BLOCKED = 64 };
+
+struct job {
+    int64_t batch, m, n, k; /* matrices a are m x n; k: columns of b, or what the routine says */
+    const void *a, *b;
+    void *out[3], *pivots;
+    bool flag, upper, unit;
+    double number;
+    const char *word;
+    int32_t *info; /* NULL: not wanted */
+};
+
+/* With room NULL: how many reals of room; else the info of matrix `at`. */
+typedef int64_t (*routine)(const struct job *job, int64_t at, void *room);
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+#define LOOPS "cpu/linear/linalg_loops.h"
+#include "cpu/loop/for_reals.h"
+
+struct batch {
+    const struct job *job;
+    routine one;
+    char *scratch;
+    size_t room; /* bytes of it for each thread */
+};
+
+static void run_range(void *context, int64_t begin, int64_t end)
+{
+    const struct batch *batch = context;
+    const struct job *j = batch->job;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t info = batch->one(j, i, batch->scratch + batch->room * (size_t)omp_get_thread_num());
+        if (j->info)
+            j->info[i] = (int32_t)info;
+    }
+}
+
+static int run_batch(const struct job *j, size_t item, routine one)
+{
+    int64_t room = one(j, 0, NULL) + 64 / (int64_t)item;
+    double work = (double)j->batch * (double)j->m * (double)j->n * (double)(least(j->m, j->n) + 1);
+    int64_t threads = work > 65536 ? least(j->batch, ah_num_threads()) : 1;
+    struct ah_dense scratch = {0};
+    AH_TRY(ah_dense_scratch(&scratch, (size_t)(room * threads) * item));
+    struct batch batch = {j, one, scratch.block, (size_t)room * item};
+    /* One after another they lie outside of any parallel region: within one, even of a single thread, the library's are
+     * nested, and libgomp makes and ends their threads each time. A step of LAPACK multiplies BLOCKED columns. */
+    if (threads > 1) {
+        ah_parallel_for(j->batch, 1, run_range, &batch);
+    } else {
+        int all = ah_limit_threads((double)j->m * (double)j->n * BLOCKED);
+        run_range(&batch, 0, j->batch);
+        ah_restore_threads(all);
+    }
+    ah_dense_close(&scratch);
+    return 0;
+}
+
+/* Run over the batch of arg 0 with a (and b, where there is one) read as row-major arrays. */
+static int run(struct ah_call *c, struct job *j, struct ah_tensor *b, routine single, routine wide)
+{
+    struct ah_tensor *a = c->arg[0].tensor;
+    struct ah_dense da = {0}, db = {0};
+    int status;
+    j->m = a->size[a->ndim - 2];
+    j->n = a->size[a->ndim - 1];
+    j->batch = 1;
+    for (int d = 0; d < a->ndim - 2; d++)
+        j->batch *= a->size[d];
+    AH_TRYGO(ah_dense_open(&da, a), out);
+    AH_TRYGO(ah_dense_open(&db, b), out);
+    j->a = da.data;
+    j->b = db.data;
+    ah_trace_kernel(a->dtype == AH_F32 ? "LAPACK float32" : "LAPACK float64");
+    if (a->dtype == AH_F32)
+        status = run_batch(j, sizeof(float), single);
+    else
+        status = run_batch(j, sizeof(double), wide);
+out:
+    ah_dense_close(&db);
+    ah_dense_close(&da);
+    return status;
+}
+
+#define RUN(call, job, b, name) run((call), (job), (b), name##_f32, name##_f64)
+
+int ah_cpu_matrix_lu(struct ah_call *c)
+{
+    struct job j = {.out = {ah_tensor_data(c->out[0])}, .pivots = ah_tensor_data(c->out[1]),
+                    .info = ah_tensor_data(c->out[2])};
+    return RUN(c, &j, NULL, lu);
+}
+
+int ah_cpu_matrix_lu_solve(struct ah_call *c)
+{
+    const struct ah_args_matrix_lu_solve *arg = ah_args(c, matrix_lu_solve);
+    struct ah_tensor *b = arg->other.tensor;
+    struct ah_dense pivots = {0};
+    AH_TRY(ah_dense_open_as_is(&pivots, arg->pivots.tensor));
+    struct job j = {.k = b->size[b->ndim - 1], .out = {ah_tensor_data(c->out[0])}, .pivots = (void *)pivots.data,
+                    .flag = arg->transposed.flag};
+    int status = RUN(c, &j, b, lu_solve);
+    ah_dense_close(&pivots);
+    return status;
+}
+
+int ah_cpu_matrix_permutation(struct ah_call *c)
+{
+    const struct ah_args_matrix_permutation *arg = ah_args(c, matrix_permutation);
+    struct ah_tensor *pivots = arg->pivots.tensor;
+    int64_t n = arg->n.integer, k = pivots->size[pivots->ndim - 1];
+    struct ah_dense dense = {0};
+    AH_TRY(ah_dense_open_as_is(&dense, pivots));
+    int64_t *row = ah_tensor_data(c->out[0]);
+    const int32_t *pivot = dense.data;
+    for (int64_t at = 0; n > 0 && at < c->out[0]->numel / n; at++, row += n, pivot += k) {
+        for (int64_t i = 0; i < n; i++)
+            row[i] = i;
+        for (int64_t i = 0; i < k; i++) {
+            int64_t other = row[pivot[i] - 1];
+            row[pivot[i] - 1] = row[i];
+            row[i] = other;
+        }
+    }
+    ah_dense_close(&dense);
+    return 0;
+}
+
+int ah_cpu_matrix_solve(struct ah_call *c)
+{
+    struct ah_tensor *b = ah_args(c, matrix_solve)->other.tensor;
+    struct job j = {.k = b->size[b->ndim - 1], .out = {ah_tensor_data(c->out[0])}, .info = ah_tensor_data(c->out[1])};
+    return RUN(c, &j, b, solve);
+}
+
+int ah_cpu_matrix_triangular_solve(struct ah_call *c)
+{
+    const struct ah_args_matrix_triangular_solve *arg = ah_args(c, matrix_triangular_solve);
+    struct ah_tensor *b = arg->other.tensor;
+    bool left = arg->left.flag;
+    struct job j = {.k = b->size[b->ndim - (left ? 1 : 2)], .out = {ah_tensor_data(c->out[0])}, .flag = left,
+                    .upper = arg->upper.flag, .unit = arg->unitriangular.flag};
+    return RUN(c, &j, b, triangular_solve);
+}
+
+int ah_cpu_matrix_inverse(struct ah_call *c)
+{
+    struct job j = {.out = {ah_tensor_data(c->out[0])}, .info = ah_tensor_data(c->out[1])};
+    return RUN(c, &j, NULL, inverse);
+}
+
+int ah_cpu_matrix_det(struct ah_call *c)
+{
+    struct job j = {.out = {ah_tensor_data(c->out[0]), NULL, ah_tensor_data(c->out[1])},
+                    .pivots = ah_tensor_data(c->out[2])};
+    return RUN(c, &j, NULL, det);
+}
+
+int ah_cpu_matrix_slogdet(struct ah_call *c)
+{
+    struct job j = {.out = {ah_tensor_data(c->out[0]), ah_tensor_data(c->out[1]), ah_tensor_data(c->out[2])},
+                    .pivots = ah_tensor_data(c->out[3]), .flag = true};
+    return RUN(c, &j, NULL, det);
+}
+
+int ah_cpu_matrix_cholesky(struct ah_call *c)
+{
+    struct job j = {.out = {ah_tensor_data(c->out[0])}, .info = ah_tensor_data(c->out[1]),
+                    .upper = ah_args(c, matrix_cholesky)->upper.flag};
+    return RUN(c, &j, NULL, cholesky);
+}
+
+int ah_cpu_matrix_qr(struct ah_call *c)
+{
+    const char *mode = ah_args(c, matrix_qr)->mode.string;
+    struct ah_tensor *r = c->out[1];
+    struct job j = {.k = r->size[r->ndim - 2],
+                    .out = {strcmp(mode, "r") ? ah_tensor_data(c->out[0]) : NULL, ah_tensor_data(r)}};
+    return RUN(c, &j, NULL, qr);
+}
+
+int ah_cpu_matrix_svd(struct ah_call *c)
+{
+    const struct ah_args_matrix_svd *arg = ah_args(c, matrix_svd);
+    struct job j = {.out = {ah_tensor_data(c->out[0]), ah_tensor_data(c->out[1]), ah_tensor_data(c->out[2])},
+                    .info = ah_tensor_data(c->out[3]), .flag = arg->full_matrices.flag, .upper = !arg->vectors.flag};
+    return RUN(c, &j, NULL, svd);
+}
+
+int ah_cpu_matrix_eigh(struct ah_call *c)
+{
+    const struct ah_args_matrix_eigh *arg = ah_args(c, matrix_eigh);
+    struct job j = {.out = {ah_tensor_data(c->out[0]), ah_tensor_data(c->out[1])},
+                    .info = ah_tensor_data(c->out[2]), .flag = arg->vectors.flag, .upper = arg->upper.flag};
+    return RUN(c, &j, NULL, eigh);
+}
+
+int ah_cpu_matrix_lstsq(struct ah_call *c)
+{
+    const struct ah_args_matrix_lstsq *arg = ah_args(c, matrix_lstsq);
+    struct ah_tensor *b = arg->other.tensor;
+    struct job j = {.k = b->size[b->ndim - 1],
+                    .out = {ah_tensor_data(c->out[0]), ah_tensor_data(c->out[1]), ah_tensor_data(c->out[2])},
+                    .info = ah_tensor_data(c->out[3]), .number = arg->rcond.number, .word = arg->driver.string};
+    return RUN(c, &j, b, lstsq);
+}

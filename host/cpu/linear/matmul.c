@@ -1,0 +1,387 @@
+/* matmul and linear: operands are read where they lie when BLAS can (rows or columns dense), else packed; batches that
+ * lie like one tall matrix are multiplied as one. Integers are multiplied by plain loops, exactly. */
+#include <string.h>
+
+#include "base/threads.h"
+#include "cpu/kernels.h"
+#include "cpu/linear/gemm.h"
+#include "cpu/loop/bf16.h"
+#include "cpu/loop/column_sum.h"
+#include "cpu/loop/dense.h"
+#include "cpu/loop/onednn.h"
+#include "ops/linear.h"
+
+/* One side of a product: a stack of matrices that the library can read, possibly as their transposes. */
+struct side {
+    struct ah_dense dense;
+    const char *data;
+    int64_t rows, cols;              /* of one matrix, as the product sees it */
+    bool transposed;
+    int64_t ld;
+    int batch_dims;
+    int64_t batch_size[AH_MAX_DIMS], batch_stride[AH_MAX_DIMS];
+};
+
+static int64_t at_least_one(int64_t n)
+{
+    return n > 0 ? n : 1;
+}
+
+/* Can the matrix with these strides be read directly? A stride of a size-1 dim means nothing. */
+static bool readable(struct side *s, int64_t row_stride, int64_t col_stride)
+{
+    if ((col_stride == 1 || s->cols <= 1) && (row_stride >= at_least_one(s->cols) || s->rows <= 1)) {
+        s->transposed = false;
+        s->ld = s->rows <= 1 ? at_least_one(s->cols) : row_stride;
+        return true;
+    }
+    if ((row_stride == 1 || s->rows <= 1) && (col_stride >= at_least_one(s->rows) || s->cols <= 1)) {
+        s->transposed = true;
+        s->ld = s->cols <= 1 ? at_least_one(s->rows) : col_stride;
+        return true;
+    }
+    return false;
+}
+
+/* `column`: a 1-d tensor stands for a column (right side) instead of a row. `half`: bfloat16 stays as it is. */
+static int side_open(struct side *s, struct ah_tensor *t, bool column, bool half)
+{
+    *s = (struct side){0};
+    int64_t stride[AH_MAX_DIMS];
+    memcpy(stride, t->stride, sizeof stride);
+    int64_t row_stride, col_stride;
+    for (int attempt = 0;; attempt++) {
+        if (t->ndim == 1) {
+            s->rows = column ? t->size[0] : 1;
+            s->cols = column ? 1 : t->size[0];
+            row_stride = column ? stride[0] : at_least_one(t->size[0]);
+            col_stride = column ? 1 : stride[0];
+        } else {
+            s->rows = t->size[t->ndim - 2];
+            s->cols = t->size[t->ndim - 1];
+            row_stride = stride[t->ndim - 2];
+            col_stride = stride[t->ndim - 1];
+        }
+        bool direct = attempt > 0 || half || ah_compute_dtype(t->dtype) == t->dtype;
+        if (direct && readable(s, row_stride, col_stride))
+            break;
+        AH_TRY(half ? ah_dense_open_as_is(&s->dense, t) : ah_dense_open(&s->dense, t));
+        ah_contiguous_strides(t->size, t->ndim, stride);
+    }
+    s->data = s->dense.data ? s->dense.data : ah_tensor_data(t);
+    for (int d = 0; d + 2 < t->ndim; d++) {
+        s->batch_size[d] = t->size[d];
+        s->batch_stride[d] = stride[d];
+        s->batch_dims = d + 1;
+    }
+    return 0;
+}
+
+/* Fold the batch of the left side into its rows, when its memory allows. */
+static bool fold_batch(struct side *a)
+{
+    if (a->transposed || (a->rows <= 1 && a->batch_dims == 0))
+        return false;
+    int64_t expected = a->rows * a->ld;
+    int64_t count = a->rows;
+    for (int d = a->batch_dims - 1; d >= 0; d--) {
+        if (a->batch_size[d] != 1 && a->batch_stride[d] != expected)
+            return false;
+        expected *= a->batch_size[d];
+        count *= a->batch_size[d];
+    }
+    a->rows = count;
+    a->batch_dims = 0;
+    return true;
+}
+
+/* 1 done, 0 declined (by oneDNN, of a bfloat16 product), negative for an error; so do all that call it. */
+static int multiply(enum ah_dtype dtype, const struct side *a, const struct side *b, const char *at_a, const char *at_b,
+                    void *out)
+{
+    int64_t m = a->rows, n = b->cols, k = a->cols;
+    if (dtype == AH_BF16) {
+        return ah_onednn_matmul_bf16(a->transposed, b->transposed, m, n, k, (const uint16_t *)(const void *)at_a,
+                                     a->ld, (const uint16_t *)(const void *)at_b, b->ld, NULL, out, n);
+    }
+    if (dtype == AH_F32)
+        AH_TRY(ah_gemm_f32(a->transposed, b->transposed, m, n, k, 1, (const float *)(const void *)at_a, a->ld,
+                           (const float *)(const void *)at_b, b->ld, 0, out, n));
+    else
+        AH_TRY(ah_gemm_f64(a->transposed, b->transposed, m, n, k, 1, (const double *)(const void *)at_a, a->ld,
+                           (const double *)(const void *)at_b, b->ld, 0, out, n));
+    return 1;
+}
+
+/* Element offset of batch `index` of a side, given the result's batch sizes. */
+static int64_t batch_offset(const struct side *s, int64_t index, const int64_t *size, int dims)
+{
+    int64_t at = 0;
+    for (int d = dims - 1; d >= 0; d--) {
+        int own = d - (dims - s->batch_dims);
+        if (own >= 0 && s->batch_size[own] != 1)
+            at += index % size[d] * s->batch_stride[own];
+        index /= size[d];
+    }
+    return at;
+}
+
+/* The products of a batch. */
+struct products {
+    const struct side *a, *b;
+    enum ah_dtype dtype;
+    char *out;
+    int64_t matrix; /* bytes of one product */
+    int64_t size[AH_MAX_DIMS];
+    int dims;
+    int outcome; /* of the last product that was not done; 1 when all were */
+};
+
+static void multiply_range(void *context, int64_t begin, int64_t end)
+{
+    struct products *p = context;
+    int64_t item = (int64_t)ah_dtype_size(p->dtype);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t from_a = batch_offset(p->a, i, p->size, p->dims), from_b = batch_offset(p->b, i, p->size, p->dims);
+        int status = multiply(p->dtype, p->a, p->b, p->a->data + from_a * item, p->b->data + from_b * item,
+                              p->out + i * p->matrix);
+        if (status != 1) {
+#pragma omp atomic write
+            p->outcome = status;
+        }
+    }
+}
+
+static int multiply_all(struct side *a, struct side *b, enum ah_dtype dtype, void *out)
+{
+    if (b->batch_dims == 0 && a->batch_dims > 0 && fold_batch(a))
+        return multiply(dtype, a, b, a->data, b->data, out);
+    struct products p = {.a = a, .b = b, .dtype = dtype, .out = out, .outcome = 1};
+    int64_t batches = 1, matrix = a->rows * b->cols;
+    p.matrix = matrix * (int64_t)ah_dtype_size(dtype);
+    p.dims = a->batch_dims > b->batch_dims ? a->batch_dims : b->batch_dims;
+    for (int d = 0; d < p.dims; d++) {
+        int da = d - (p.dims - a->batch_dims), db = d - (p.dims - b->batch_dims);
+        int64_t sa = da < 0 ? 1 : a->batch_size[da], sb = db < 0 ? 1 : b->batch_size[db];
+        p.size[d] = sa == 1 ? sb : sa;
+        batches *= p.size[d];
+    }
+    double work = (double)matrix * (double)a->cols * (double)batches;
+    /* Whole products are dealt out to the threads when there are enough of them. Else each of them uses all threads,
+     * and has to be outside of any parallel region, even of one that got a single thread: within one libgomp makes and
+     * ends threads each time. A cached primitive, as bfloat16 has it, runs once at a time. */
+    bool spread = dtype != AH_BF16 && batches >= ah_num_threads() && work > 1e5;
+    ah_parallel_for(batches, spread ? 1 : batches, multiply_range, &p);
+    return p.outcome >= 0 ? p.outcome : ah_fail(p.outcome, "matmul: a product of the batch failed");
+}
+
+/* Integers: exact and rare, so plain loops. */
+#define INT_PRODUCT(name, type)                                                                              \
+    static void name(const type *a, const type *b, type *out, int64_t m, int64_t n, int64_t k)               \
+    {                                                                                                        \
+        memset(out, 0, (size_t)(m * n) * sizeof *out);                                                       \
+        for (int64_t i = 0; i < m; i++)                                                                      \
+            for (int64_t p = 0; p < k; p++)                                                                  \
+                for (int64_t j = 0; j < n; j++)                                                              \
+                    out[i * n + j] = (type)((uint64_t)out[i * n + j] +                                       \
+                                            (uint64_t)a[i * k + p] * (uint64_t)b[p * n + j]);                \
+    }
+INT_PRODUCT(product_u8, uint8_t)
+INT_PRODUCT(product_i32, int32_t)
+INT_PRODUCT(product_i64, int64_t)
+
+static int multiply_ints(struct ah_call *c)
+{
+    const struct ah_args_matmul *arg = ah_args(c, matmul);
+    struct ah_tensor *ta = arg->input.tensor, *tb = arg->other.tensor, *out = c->out[0];
+    struct ah_dense a = {0}, b = {0};
+    int status;
+    AH_TRYGO(ah_dense_open(&a, ta), out);
+    AH_TRYGO(ah_dense_open(&b, tb), out);
+    int64_t k = ta->size[ta->ndim - 1], m = ta->ndim > 1 ? ta->size[ta->ndim - 2] : 1;
+    int64_t n = tb->ndim > 1 ? tb->size[tb->ndim - 1] : 1;
+    struct side sa = {0}, sb = {0};
+    int64_t size[AH_MAX_DIMS], batches = m * n > 0 ? out->numel / (m * n) : 0, stride[AH_MAX_DIMS];
+    struct { struct side *side; const struct ah_tensor *t; } both[] = {{&sa, ta}, {&sb, tb}};
+    for (int s = 0; s < 2; s++) {
+        ah_contiguous_strides(both[s].t->size, both[s].t->ndim, stride);
+        for (int d = 0; d + 2 < both[s].t->ndim; d++) {
+            both[s].side->batch_size[d] = both[s].t->size[d];
+            both[s].side->batch_stride[d] = stride[d];
+            both[s].side->batch_dims = d + 1;
+        }
+    }
+    int dims = sa.batch_dims > sb.batch_dims ? sa.batch_dims : sb.batch_dims;
+    for (int d = 0; d < dims; d++)
+        size[d] = out->size[d];
+    for (int64_t i = 0; i < batches; i++) {
+        int64_t at_a = batch_offset(&sa, i, size, dims), at_b = batch_offset(&sb, i, size, dims), at = i * m * n;
+        if (out->dtype == AH_U8)
+            product_u8((const uint8_t *)a.data + at_a, (const uint8_t *)b.data + at_b,
+                       (uint8_t *)ah_tensor_data(out) + at, m, n, k);
+        else if (out->dtype == AH_I32)
+            product_i32((const int32_t *)a.data + at_a, (const int32_t *)b.data + at_b,
+                        (int32_t *)ah_tensor_data(out) + at, m, n, k);
+        else
+            product_i64((const int64_t *)a.data + at_a, (const int64_t *)b.data + at_b,
+                        (int64_t *)ah_tensor_data(out) + at, m, n, k);
+    }
+out:
+    ah_dense_close(&a);
+    ah_dense_close(&b);
+    return status;
+}
+
+/* A product over no terms: zeros, or the bias in every row. */
+static int no_depth(struct ah_tensor *out, struct ah_tensor *bias)
+{
+    size_t item = ah_dtype_size(out->dtype);
+    memset(ah_tensor_data(out), 0, (size_t)out->numel * item);
+    for (int64_t i = 0; bias && i < out->numel; i++)
+        ah_tensor_set(out, i, ah_tensor_get(bias, i % bias->numel));
+    return 0;
+}
+
+int ah_cpu_matmul(struct ah_call *c)
+{
+    const struct ah_args_matmul *arg = ah_args(c, matmul);
+    if (c->out[0]->numel == 0)
+        return 0;
+    if (arg->input.tensor->numel == 0)
+        return no_depth(c->out[0], NULL);
+    if (!ah_dtype_is_float(c->out[0]->dtype))
+        return multiply_ints(c);
+    struct side a = {0}, b = {0};
+    struct ah_dense_out out = {0};
+    int status;
+    if (c->out[0]->dtype == AH_BF16 && ah_bf16_native()) {
+        status = side_open(&a, arg->input.tensor, false, true);
+        if (status == 0)
+            status = side_open(&b, arg->other.tensor, true, true);
+        if (status == 0)
+            status = multiply_all(&a, &b, AH_BF16, ah_tensor_data(c->out[0]));
+        ah_dense_close(&a.dense);
+        ah_dense_close(&b.dense);
+        if (status != 0)
+            return status < 0 ? status : 0;
+    }
+    AH_TRYGO(side_open(&a, arg->input.tensor, false, false), out);
+    AH_TRYGO(side_open(&b, arg->other.tensor, true, false), out);
+    AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
+    status = multiply_all(&a, &b, ah_compute_dtype(c->out[0]->dtype), out.data);
+    status = status < 0 ? status : 0;
+out:
+    ah_dense_out_close(&out);
+    ah_dense_close(&a.dense);
+    ah_dense_close(&b.dense);
+    return status;
+}
+
+/* x as one matrix of rows, packed where its rows do not follow each other. */
+static int rows_open(struct side *a, struct ah_tensor *x, bool half)
+{
+    AH_TRY(side_open(a, x, false, half));
+    if (a->batch_dims == 0 || fold_batch(a))
+        return 0;
+    ah_dense_close(&a->dense);
+    AH_TRY(half ? ah_dense_open_as_is(&a->dense, x) : ah_dense_open(&a->dense, x));
+    a->data = a->dense.data;
+    a->rows = x->numel / a->cols;
+    a->transposed = false;
+    a->ld = a->cols;
+    return 0;
+}
+
+/* 1 done, 0 declined. */
+static int linear_half(struct ah_call *c)
+{
+    const struct ah_args_linear *arg = ah_args(c, linear);
+    struct side a = {0}, b = {0};
+    struct ah_dense bias = {0};
+    int status;
+    AH_TRYGO(rows_open(&a, arg->input.tensor, true), out);
+    AH_TRYGO(side_open(&b, arg->weight.tensor, false, true), out);
+    AH_TRYGO(ah_dense_open_as_is(&bias, arg->bias.tensor), out);
+    status = ah_onednn_matmul_bf16(a.transposed, !b.transposed, a.rows, b.rows, a.cols,
+                                   (const uint16_t *)(const void *)a.data, a.ld,
+                                   (const uint16_t *)(const void *)b.data, b.ld, bias.data,
+                                   ah_tensor_data(c->out[0]), b.rows);
+out:
+    ah_dense_close(&bias);
+    ah_dense_close(&b.dense);
+    ah_dense_close(&a.dense);
+    return status;
+}
+
+int ah_cpu_linear(struct ah_call *c)
+{
+    const struct ah_args_linear *arg = ah_args(c, linear);
+    struct ah_tensor *x = arg->input.tensor, *w = arg->weight.tensor, *bias = arg->bias.tensor;
+    struct side a = {0}, b = {0};
+    struct ah_dense added = {0};
+    struct ah_dense_out out = {0};
+    int status = 0;
+    if (c->out[0]->numel == 0)
+        return 0;
+    if (x->numel == 0)
+        return no_depth(c->out[0], bias);
+    if (x->dtype == AH_BF16 && ah_bf16_native()) {
+        status = linear_half(c);
+        if (status != 0)
+            return status < 0 ? status : 0;
+    }
+    AH_TRYGO(rows_open(&a, x, false), out);
+    AH_TRYGO(side_open(&b, w, false, false), out);
+    AH_TRYGO(ah_dense_open(&added, bias), out);
+    AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
+    int64_t m = a.rows, n = b.rows, k = a.cols;
+    if (ah_compute_dtype(x->dtype) == AH_F32) {
+        const float *pa = (const float *)(const void *)a.data, *pb = (const float *)(const void *)b.data;
+        status = bias ? ah_gemm_bias_f32(a.transposed, !b.transposed, m, n, k, pa, a.ld, pb, b.ld, added.data,
+                                         out.data, n)
+                      : ah_gemm_f32(a.transposed, !b.transposed, m, n, k, 1, pa, a.ld, pb, b.ld, 0, out.data, n);
+    } else {
+        const double *pa = (const double *)(const void *)a.data, *pb = (const double *)(const void *)b.data;
+        status = bias ? ah_gemm_bias_f64(a.transposed, !b.transposed, m, n, k, pa, a.ld, pb, b.ld, added.data,
+                                         out.data, n)
+                      : ah_gemm_f64(a.transposed, !b.transposed, m, n, k, 1, pa, a.ld, pb, b.ld, 0, out.data, n);
+    }
+out:
+    ah_dense_out_close(&out);
+    ah_dense_close(&added);
+    ah_dense_close(&a.dense);
+    ah_dense_close(&b.dense);
+    return status;
+}
+
+int ah_cpu_column_sum(struct ah_call *c)
+{
+    struct ah_tensor *x = ah_args(c, column_sum)->input.tensor;
+    struct ah_dense in = {0};
+    struct ah_dense_out out = {0};
+    int64_t cols = c->out[0]->numel, rows = cols ? x->numel / cols : 0;
+    int status;
+    AH_TRYGO(ah_dense_open(&in, x), out);
+    AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
+    status = ah_compute_dtype(x->dtype) == AH_F32 ? ah_column_sum_f32(in.data, rows, cols, out.data)
+                                                : ah_column_sum_f64(in.data, rows, cols, out.data);
+out:
+    ah_dense_out_close(&out);
+    ah_dense_close(&in);
+    return status;
+}
+
+int ah_cpu_linear_gelu(struct ah_call *c)
+{
+    return ah_linear_gelu_by_parts(c);
+}
+
+int ah_cpu_linear_of_gelu_backward(struct ah_call *c)
+{
+    return ah_linear_of_gelu_backward_by_parts(c);
+}
+
+int ah_cpu_linear_weight_backward(struct ah_call *c)
+{
+    return ah_linear_weight_backward_by_parts(c);
+}

@@ -1,0 +1,135 @@
+/* Matrix products by oneDNN: sgemm for any shape, and primitives made for a shape, which add the bias on the way. */
+#include "cpu/loop/onednn.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "base/trace.h"
+#include "cpu/loop/onednn_cache.h"
+
+const char *ah_onednn_version(void)
+{
+    static char text[48];
+    const dnnl_version_t *version = dnnl_version();
+    snprintf(text, sizeof text, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
+    return text;
+}
+
+int ah_onednn_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+                    const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
+{
+    ah_trace_kernel("oneDNN sgemm");
+    int code = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    return code == dnnl_success ? 1 : ah_onednn_failed("a matrix product", code);
+}
+
+static int matmul_fill(struct ah_onednn_entry *entry)
+{
+    const int64_t *s = entry->key.size; /* ta tb m n k lda ldb ldc */
+    const dnnl_data_type_t type = entry->key.half ? dnnl_bf16 : dnnl_f32;
+    dnnl_dims_t a = {s[2], s[4]}, b = {s[4], s[3]}, c = {s[2], s[3]}, c_stride = {s[7], 1};
+    dnnl_dims_t a_stride = {s[0] ? 1 : s[5], s[0] ? s[5] : 1}, b_stride = {s[1] ? 1 : s[6], s[1] ? s[6] : 1};
+    dnnl_dims_t bias = {1, s[3]}, bias_stride = {s[3], 1};
+    dnnl_memory_desc_t am, bm, cm, bias_md;
+    memset(&am, 0, sizeof am);
+    memset(&bm, 0, sizeof bm);
+    memset(&cm, 0, sizeof cm);
+    memset(&bias_md, 0, sizeof bias_md);
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    int code = md_strided(&am, type, 2, a, a_stride);
+    if (code == dnnl_success)
+        code = md_strided(&bm, type, 2, b, b_stride);
+    if (code == dnnl_success)
+        code = md_strided(&cm, type, 2, c, c_stride);
+    if (code == dnnl_success && entry->key.with_bias)
+        code = md_strided(&bias_md, type, 2, bias, bias_stride);
+    if (code == dnnl_success)
+        code = ah_onednn_attr(&attr);
+    if (code == dnnl_success) {
+#if DNNL_VERSION_MAJOR >= 3
+        code = dnnl_matmul_primitive_desc_create(&pd, ah_onednn_engine, am, bm, bias_md, cm, attr);
+#else
+        dnnl_matmul_desc_t desc;
+        code = dnnl_matmul_desc_init(&desc, &am, &bm, entry->key.with_bias ? &bias_md : NULL, &cm);
+        if (code == dnnl_success)
+            code = dnnl_primitive_desc_create(&pd, &desc, attr, ah_onednn_engine, NULL);
+#endif
+    }
+    code = ah_onednn_primitive(entry, pd, code);
+    if (entry->absent)
+        goto out;
+    if (code == dnnl_success)
+        code = ah_onednn_memory(entry, MEM_A, REF(am));
+    if (code == dnnl_success)
+        code = ah_onednn_memory(entry, MEM_B, REF(bm));
+    if (code == dnnl_success)
+        code = ah_onednn_memory(entry, MEM_C, REF(cm));
+    if (code == dnnl_success && entry->key.with_bias)
+        code = ah_onednn_memory(entry, MEM_BIAS, REF(bias_md));
+out:
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    if (attr)
+        dnnl_primitive_attr_destroy(attr);
+    md_free(&am);
+    md_free(&bm);
+    md_free(&cm);
+    md_free(&bias_md);
+    return code;
+}
+
+static int matmul(bool half, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
+                  const void *b, int64_t ldb, const void *bias, void *c, int64_t ldc)
+{
+    AH_TRY(ah_onednn_open());
+    struct ah_onednn_key key;
+    memset(&key, 0, sizeof key);
+    key.kind = MATMUL;
+    key.threads = omp_get_max_threads();
+    key.with_bias = bias != NULL;
+    key.half = half;
+    const int64_t size[] = {ta, tb, m, n, k, lda, ldb, ldc};
+    memcpy(key.size, size, sizeof size);
+    bool fresh;
+    struct ah_onednn_entry *entry = ah_onednn_entry(&key, &fresh);
+    if (fresh) {
+        int code = matmul_fill(entry);
+        if (code != dnnl_success) {
+            ah_onednn_entry_clear(entry);
+            return ah_onednn_failed("making a matrix product", code);
+        }
+    }
+    if (entry->absent)
+        return 0;
+    void *scratch;
+    AH_TRY(ah_block_alloc(entry->scratch_bytes, &scratch));
+    ah_onednn_point(entry, MEM_A, a);
+    ah_onednn_point(entry, MEM_B, b);
+    ah_onednn_point(entry, MEM_C, c);
+    ah_onednn_point(entry, MEM_SCRATCH, scratch);
+    ah_onednn_point(entry, MEM_BIAS, bias);
+    const dnnl_exec_arg_t operand[3] = {{DNNL_ARG_SRC, entry->memory[MEM_A]},
+                                        {DNNL_ARG_WEIGHTS, entry->memory[MEM_B]},
+                                        {DNNL_ARG_DST, entry->memory[MEM_C]}};
+    int code = ah_onednn_run(entry, operand);
+    if (code == dnnl_success)
+        code = dnnl_stream_wait(ah_onednn_stream);
+    ah_block_free(scratch, entry->scratch_bytes);
+    return code == dnnl_success ? 1 : ah_onednn_failed("a matrix product", code);
+}
+
+int ah_onednn_matmul(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+                     int64_t ldb, const float *bias, float *c, int64_t ldc)
+{
+    return matmul(false, ta, tb, m, n, k, a, lda, b, ldb, bias, c, ldc);
+}
+
+int ah_onednn_matmul_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
+                          const uint16_t *b, int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc)
+{
+    return matmul(true, ta, tb, m, n, k, a, lda, b, ldb, bias, c, ldc);
+}

@@ -1,0 +1,62 @@
+/* What the processor has for bfloat16, asked once by cpuid: leaf 7 tells of AMX (subleaf 0) and AVX512-BF16 (subleaf
+ * 1). */
+#include "cpu/loop/bf16.h"
+
+#include <cpuid.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu/loop/onednn.h"
+
+enum { ABSENT, AVX512, AMX };
+
+static int instructions(void)
+{
+    unsigned a, b, c, d;
+    int found = ABSENT;
+    if (__builtin_cpu_supports("avx512f") && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1))
+        found = AVX512;
+    if (found && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1) && (d >> 24 & 1))
+        found = AMX;
+    return found;
+}
+
+/* How it is done and what is told of it; `text` NULL: not asked yet. */
+static struct {
+    bool native;
+    const char *text;
+} choice;
+
+static void choose(void)
+{
+    const char *wanted = getenv("ACCELHOST_BF16");
+    int found = ah_onednn_version() ? instructions() : ABSENT;
+    bool fast = found == AMX || (found == AVX512 && __builtin_cpu_is("amd"));
+    if (wanted && !strcmp(wanted, "native"))
+        fast = found != ABSENT;
+    else if (wanted && !strcmp(wanted, "float32"))
+        fast = false;
+    choice.native = fast;
+    if (fast)
+        choice.text = found == AMX ? "amx_bf16" : "avx512_bf16";
+    else if (found == ABSENT)
+        choice.text = ah_onednn_version() ? "through float32 (the processor has none)" : "through float32 (no oneDNN)";
+    else if (wanted && !strcmp(wanted, "float32"))
+        choice.text = "through float32 (ACCELHOST_BF16)";
+    else
+        choice.text = "through float32 (this processor's avx512_bf16 is slower)";
+}
+
+bool ah_bf16_native(void)
+{
+    if (!choice.text)
+        choose();
+    return choice.native;
+}
+
+const char *ah_bf16_text(void)
+{
+    if (!choice.text)
+        choose();
+    return choice.text;
+}

@@ -1,0 +1,182 @@
+/* Conversion between any two dtypes, strided on both sides: one loop per pair from a macro table, with F16C for the
+ * two hot half conversions. Same dtypes are moved as bits, so that a NaN's payload survives. */
+#include <string.h>
+
+#include "cpu/loop/iterate.h"
+
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
+/* Every pair of dtypes goes through read_X (to a C value) and write_Y. Halves are read as float. */
+typedef uint8_t t_b8;
+typedef uint8_t t_u8;
+typedef int32_t t_i32;
+typedef int64_t t_i64;
+typedef uint16_t t_f16;
+typedef uint16_t t_bf16;
+typedef float t_f32;
+typedef double t_f64;
+typedef int8_t t_i8;
+typedef int16_t t_i16;
+typedef uint16_t t_u16;
+typedef uint32_t t_u32;
+typedef uint64_t t_u64;
+
+#ifdef __F16C__
+static inline float half_to_float(uint16_t bits)
+{
+    return _cvtsh_ss(bits);
+}
+static inline uint16_t float_to_half(float value)
+{
+    return _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
+}
+#else
+#define half_to_float ah_f16_to_f32
+#define float_to_half ah_f32_to_f16
+#endif
+
+static inline uint16_t float_to_bfloat(float value)
+{
+    union { float f; uint32_t u; } v = {value};
+    uint32_t rounded = (v.u + 0x7fff + (v.u >> 16 & 1)) >> 16, quiet = v.u >> 16 | 0x40;
+    return (uint16_t)((v.u & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
+}
+
+#define read_b8(x) (x)
+#define read_u8(x) (x)
+#define read_i32(x) (x)
+#define read_i64(x) (x)
+#define read_f16(x) half_to_float(x)
+#define read_bf16(x) ah_bf16_to_f32(x)
+#define read_f32(x) (x)
+#define read_f64(x) (x)
+#define read_i8(x) (x)
+#define read_i16(x) (x)
+#define read_u16(x) (x)
+#define read_u32(x) (x)
+#define read_u64(x) (x)
+#define write_b8(x) ((x) != 0)
+#define write_u8(x) ((uint8_t)(int64_t)(x))
+#define write_i32(x) ((int32_t)(x))
+#define write_i64(x) ((int64_t)(x))
+#define write_f16(x) float_to_half((float)(x))
+#define write_bf16(x) float_to_bfloat((float)(x))
+#define write_f32(x) ((float)(x))
+#define write_f64(x) ((double)(x))
+#define write_i8(x) ((int8_t)(int64_t)(x))
+#define write_i16(x) ((int16_t)(int64_t)(x))
+#define write_u16(x) ((uint16_t)(int64_t)(x))
+#define write_u32(x) ((uint32_t)(int64_t)(x))
+#define write_u64(x) \
+    _Generic((x), float: ah_u64_of((double)(x)), double: ah_u64_of((double)(x)), default: (uint64_t)(x))
+
+typedef void (*cast_fn)(int64_t n, void *out, int64_t out_stride, const void *input, int64_t input_stride);
+
+#define CAST(from, to)                                                                                        \
+    static void cast_##from##_##to(int64_t n, void *out, int64_t so, const void *input, int64_t si)            \
+    {                                                                                                         \
+        t_##to *restrict y = out;                                                                             \
+        const t_##from *restrict x = input;                                                                   \
+        if (so == 1 && si == 1)                                                                               \
+            for (int64_t i = 0; i < n; i++)                                                                   \
+                y[i] = write_##to(read_##from(x[i]));                                                         \
+        else if (si == 0 && n > 0) {                                                                          \
+            t_##to value = write_##to(read_##from(x[0]));                                                     \
+            for (int64_t i = 0; i < n; i++)                                                                   \
+                y[i * so] = value;                                                                            \
+        } else                                                                                                \
+            for (int64_t i = 0; i < n; i++)                                                                   \
+                y[i * so] = write_##to(read_##from(x[i * si]));                                               \
+    }
+#define CAST_FROM(from)                                                                                       \
+    CAST(from, b8) CAST(from, u8) CAST(from, i32) CAST(from, i64) CAST(from, f16) CAST(from, bf16)           \
+    CAST(from, f32) CAST(from, f64) CAST(from, i8) CAST(from, i16) CAST(from, u16) CAST(from, u32)           \
+    CAST(from, u64)
+
+CAST_FROM(b8)
+CAST_FROM(u8)
+CAST_FROM(i32)
+CAST_FROM(i64)
+CAST_FROM(f16)
+CAST_FROM(bf16)
+CAST_FROM(f32)
+CAST_FROM(f64)
+CAST_FROM(i8)
+CAST_FROM(i16)
+CAST_FROM(u16)
+CAST_FROM(u32)
+CAST_FROM(u64)
+
+#define ROW(from)                                                                                             \
+    {[AH_BOOL] = cast_##from##_b8, [AH_U8] = cast_##from##_u8,     [AH_I32] = cast_##from##_i32,              \
+     [AH_I64] = cast_##from##_i64, [AH_F16] = cast_##from##_f16,   [AH_BF16] = cast_##from##_bf16,            \
+     [AH_F32] = cast_##from##_f32, [AH_F64] = cast_##from##_f64,   [AH_I8] = cast_##from##_i8,                \
+     [AH_I16] = cast_##from##_i16, [AH_U16] = cast_##from##_u16,   [AH_U32] = cast_##from##_u32,              \
+     [AH_U64] = cast_##from##_u64}
+
+static const cast_fn casts[AH_DTYPE_COUNT][AH_DTYPE_COUNT] = {
+    [AH_BOOL] = ROW(b8), [AH_U8] = ROW(u8),   [AH_I32] = ROW(i32), [AH_I64] = ROW(i64), [AH_F16] = ROW(f16),
+    [AH_BF16] = ROW(bf16), [AH_F32] = ROW(f32), [AH_F64] = ROW(f64), [AH_I8] = ROW(i8), [AH_I16] = ROW(i16),
+    [AH_U16] = ROW(u16), [AH_U32] = ROW(u32), [AH_U64] = ROW(u64),
+};
+
+/* Same dtype: bits only, so that a NaN's payload survives. */
+#define MOVE(type)                                                                                            \
+    static void move_##type(int64_t n, void *out, int64_t so, const void *input, int64_t si)                   \
+    {                                                                                                         \
+        type *restrict y = out;                                                                               \
+        const type *restrict x = input;                                                                       \
+        if (so == 1 && si == 0)                                                                               \
+            for (int64_t i = 0; i < n; i++)                                                                   \
+                y[i] = x[0];                                                                                  \
+        else if (so == 1)                                                                                     \
+            for (int64_t i = 0; i < n; i++)                                                                   \
+                y[i] = x[i * si];                                                                             \
+        else                                                                                                  \
+            for (int64_t i = 0; i < n; i++)                                                                   \
+                y[i * so] = x[i * si];                                                                        \
+    }
+MOVE(uint8_t)
+MOVE(uint16_t)
+MOVE(uint32_t)
+MOVE(uint64_t)
+
+void ah_cast(int64_t n, void *out, enum ah_dtype out_dtype, int64_t out_stride, const void *input,
+             enum ah_dtype input_dtype, int64_t input_stride)
+{
+    if (out_dtype != input_dtype) {
+        int64_t done = 0;
+#ifdef __F16C__
+        /* The compiler does not vectorise half conversions; the two hot pairs are written out. */
+        if (out_stride == 1 && input_stride == 1) {
+            if (input_dtype == AH_F16 && out_dtype == AH_F32) {
+                for (; done + 8 <= n; done += 8)
+                    _mm256_storeu_ps((float *)out + done,
+                                     _mm256_cvtph_ps(_mm_loadu_si128((const void *)((const uint16_t *)input + done))));
+            } else if (input_dtype == AH_F32 && out_dtype == AH_F16) {
+                for (; done + 8 <= n; done += 8)
+                    _mm_storeu_si128((void *)((uint16_t *)out + done),
+                                     _mm256_cvtps_ph(_mm256_loadu_ps((const float *)input + done),
+                                                     _MM_FROUND_TO_NEAREST_INT));
+            }
+        }
+#endif
+        casts[input_dtype][out_dtype](n - done, (char *)out + (size_t)done * ah_dtype_size(out_dtype), out_stride,
+                                      (const char *)input + (size_t)done * ah_dtype_size(input_dtype), input_stride);
+        return;
+    }
+    size_t item = ah_dtype_size(out_dtype);
+    if (out_stride == 1 && input_stride == 1) {
+        if (n > 0 && out != input)
+            memcpy(out, input, (size_t)n * item);
+        return;
+    }
+    switch (item) {
+    case 1: move_uint8_t(n, out, out_stride, input, input_stride); break;
+    case 2: move_uint16_t(n, out, out_stride, input, input_stride); break;
+    case 4: move_uint32_t(n, out, out_stride, input, input_stride); break;
+    default: move_uint64_t(n, out, out_stride, input, input_stride); break;
+    }
+}

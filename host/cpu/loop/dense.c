@@ -1,0 +1,82 @@
+/* Tensors as plain arrays for kernels that want row-major float or double: used where they lie when they already are
+ * that, else copied into a block of the cache and, for halves, converted. Closing gives blocks back on every path. */
+#include "cpu/loop/dense.h"
+
+#include "base/alloc.h"
+#include "cpu/loop/iterate.h"
+#include "cpu/loop/shape_copy.h"
+
+int ah_dense_scratch(struct ah_dense *dense, size_t bytes)
+{
+    AH_TRY(ah_block_alloc(bytes, &dense->block));
+    dense->bytes = bytes;
+    dense->data = dense->block;
+    return 0;
+}
+
+void ah_dense_close(struct ah_dense *dense)
+{
+    ah_block_free(dense->block, dense->bytes);
+    dense->block = NULL;
+    dense->data = NULL;
+}
+
+int ah_dense_open_as_is(struct ah_dense *dense, struct ah_tensor *tensor)
+{
+    *dense = (struct ah_dense){0};
+    if (!tensor)
+        return 0;
+    AH_TRY(ah_tensor_row_major(tensor));
+    if (ah_tensor_is_contiguous(tensor)) {
+        dense->data = ah_tensor_data(tensor);
+        return 0;
+    }
+    int64_t stride[AH_MAX_DIMS];
+    size_t item = ah_dtype_size(tensor->dtype);
+    ah_contiguous_strides(tensor->size, tensor->ndim, stride);
+    AH_TRY(ah_dense_scratch(dense, (size_t)tensor->numel * item));
+    ah_strided_copy(dense->block, stride, ah_tensor_data(tensor), tensor->stride, tensor->size, tensor->ndim, item);
+    return 0;
+}
+
+int ah_dense_open(struct ah_dense *dense, struct ah_tensor *tensor)
+{
+    AH_TRY(ah_dense_open_as_is(dense, tensor));
+    if (!tensor || ah_compute_dtype(tensor->dtype) == tensor->dtype)
+        return 0;
+    struct ah_dense packed = *dense;
+    *dense = (struct ah_dense){0};
+    int status = ah_dense_scratch(dense, (size_t)tensor->numel * sizeof(float));
+    if (status == 0)
+        ah_cast(tensor->numel, dense->block, AH_F32, 1, packed.data, tensor->dtype, 1);
+    ah_dense_close(&packed);
+    return status;
+}
+
+int ah_dense_out_scratch(struct ah_dense_out *dense)
+{
+    dense->bytes = (size_t)dense->out->numel * sizeof(float);
+    AH_TRY(ah_block_alloc(dense->bytes, &dense->block));
+    dense->data = dense->block;
+    return 0;
+}
+
+int ah_dense_out_open(struct ah_dense_out *dense, struct ah_tensor *out)
+{
+    *dense = (struct ah_dense_out){.out = out};
+    if (ah_compute_dtype(out->dtype) == out->dtype) {
+        dense->data = ah_tensor_data(out);
+        return 0;
+    }
+    return ah_dense_out_scratch(dense);
+}
+
+void ah_dense_out_close(struct ah_dense_out *dense)
+{
+    if (dense->block) {
+        ah_cast(dense->out->numel, ah_tensor_data(dense->out), dense->out->dtype, 1, dense->block, AH_F32, 1);
+        ah_block_free(dense->block, dense->bytes);
+    }
+    dense->block = NULL;
+    dense->data = NULL;
+}

@@ -1,0 +1,128 @@
+/* Vectors of the widest kind that the level has, for loops whose registers are laid out by hand: types ah_lanes_*, as
+ * ah_lanes_at_* where they lie among numbers, ah_lane_ints_* of as many integers of their size; ah_spread_* of one
+ * number, ah_fma_* (a b + c), ah_larger_* (the second one where either is NaN). */
+#ifndef AH_CPU_LANES_H
+#define AH_CPU_LANES_H
+
+#include <stdint.h>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define AH_LANES_BYTES 64
+#define AH_LANES_REGISTERS 32
+#elif defined(__FMA__)
+#define AH_LANES_BYTES 32
+#define AH_LANES_REGISTERS 16
+#else
+#define AH_LANES_BYTES 16
+#define AH_LANES_REGISTERS 16
+#endif
+
+typedef float ah_lanes_f32 __attribute__((vector_size(AH_LANES_BYTES)));
+typedef double ah_lanes_f64 __attribute__((vector_size(AH_LANES_BYTES)));
+typedef ah_lanes_f32 ah_lanes_at_f32 __attribute__((aligned(4), may_alias));
+typedef ah_lanes_f64 ah_lanes_at_f64 __attribute__((aligned(8), may_alias));
+typedef int32_t ah_lane_ints_f32 __attribute__((vector_size(AH_LANES_BYTES)));
+typedef int64_t ah_lane_ints_f64 __attribute__((vector_size(AH_LANES_BYTES)));
+typedef uint32_t ah_lane_bits_f32 __attribute__((vector_size(AH_LANES_BYTES)));
+typedef uint64_t ah_lane_bits_f64 __attribute__((vector_size(AH_LANES_BYTES)));
+
+#if defined(__AVX512F__)
+#define ah_spread_f32(x) ((ah_lanes_f32)_mm512_set1_ps(x))
+#define ah_spread_f64(x) ((ah_lanes_f64)_mm512_set1_pd(x))
+#define ah_fma_f32(a, b, c) ((ah_lanes_f32)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
+#define ah_fma_f64(a, b, c) ((ah_lanes_f64)_mm512_fmadd_pd((__m512d)(a), (__m512d)(b), (__m512d)(c)))
+#define ah_larger_f32(a, b) ((ah_lanes_f32)_mm512_max_ps((__m512)(a), (__m512)(b)))
+#define ah_larger_f64(a, b) ((ah_lanes_f64)_mm512_max_pd((__m512d)(a), (__m512d)(b)))
+#elif defined(__FMA__)
+#define ah_spread_f32(x) ((ah_lanes_f32)_mm256_set1_ps(x))
+#define ah_spread_f64(x) ((ah_lanes_f64)_mm256_set1_pd(x))
+#define ah_fma_f32(a, b, c) ((ah_lanes_f32)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
+#define ah_fma_f64(a, b, c) ((ah_lanes_f64)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
+#define ah_larger_f32(a, b) ((ah_lanes_f32)_mm256_max_ps((__m256)(a), (__m256)(b)))
+#define ah_larger_f64(a, b) ((ah_lanes_f64)_mm256_max_pd((__m256d)(a), (__m256d)(b)))
+#else
+#define ah_spread_f32(x) ((x) - (ah_lanes_f32){0})
+#define ah_spread_f64(x) ((x) - (ah_lanes_f64){0})
+#define ah_fma_f32(a, b, c) ((a) * (b) + (c))
+#define ah_fma_f64(a, b, c) ((a) * (b) + (c))
+#define ah_larger_f32(a, b) ((ah_lanes_f32)ah_choose_f32((a) > (b), (a), (b)))
+#define ah_larger_f64(a, b) ((ah_lanes_f64)ah_choose_f64((a) > (b), (a), (b)))
+#endif
+
+/* a where the bits of `choice` are ones, b where they are zeros. */
+static inline ah_lanes_f32 ah_choose_f32(ah_lane_ints_f32 choice, ah_lanes_f32 a, ah_lanes_f32 b)
+{
+    return (ah_lanes_f32)(((ah_lane_ints_f32)a & choice) | ((ah_lane_ints_f32)b & ~choice));
+}
+
+static inline ah_lanes_f64 ah_choose_f64(ah_lane_ints_f64 choice, ah_lanes_f64 a, ah_lanes_f64 b)
+{
+    return (ah_lanes_f64)(((ah_lane_ints_f64)a & choice) | ((ah_lane_ints_f64)b & ~choice));
+}
+
+/* e^x of what is not above 0, but for rounding; 0 where it would leave the normal numbers. The polynomials are those of
+ * cpu/elementwise/elementwise_math.h and cpu/elementwise/special_vector.h. */
+static inline ah_lanes_f32 ah_exp_down_f32(ah_lanes_f32 x)
+{
+    const ah_lanes_f32 magic = ah_spread_f32(0x1.8p23f), one = ah_spread_f32(1.0f);
+    ah_lanes_f32 c = ah_larger_f32(ah_spread_f32(-87.0f), x);
+    ah_lanes_f32 shifted = ah_fma_f32(c, ah_spread_f32(0x1.715476p0f), magic), n = shifted - magic;
+    ah_lanes_f32 r = ah_fma_f32(n, ah_spread_f32(-0x1.62e4p-1f), c);
+    r = ah_fma_f32(n, ah_spread_f32(-0x1.7f7d1cp-20f), r);
+    ah_lanes_f32 p = ah_spread_f32(0.000198527617612853646278381f);
+    p = ah_fma_f32(p, r, ah_spread_f32(0.00139304355252534151077271f));
+    p = ah_fma_f32(p, r, ah_spread_f32(0.00833336077630519866943359f));
+    p = ah_fma_f32(p, r, ah_spread_f32(0.0416664853692054748535156f));
+    p = ah_fma_f32(p, r, ah_spread_f32(0.166666671633720397949219f));
+    p = ah_fma_f32(p, r, ah_spread_f32(0.5f));
+    p = ah_fma_f32(r * r, p, r) + one;
+    p *= (ah_lanes_f32)(((ah_lane_bits_f32)shifted << 23) + (ah_lane_bits_f32)one);
+    return (ah_lanes_f32)((ah_lane_ints_f32)p & ~(x < ah_spread_f32(-87.0f)));
+}
+
+static inline ah_lanes_f64 ah_exp_down_f64(ah_lanes_f64 x)
+{
+    static const double series[] = {1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720,
+                                    1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0};
+    const ah_lanes_f64 magic = ah_spread_f64(0x1.8p52), one = ah_spread_f64(1.0);
+    ah_lanes_f64 c = ah_larger_f64(ah_spread_f64(-700.0), x), p = ah_spread_f64(1.0 / 479001600);
+    ah_lanes_f64 shifted = ah_fma_f64(c, ah_spread_f64(0x1.71547652b82fep0), magic), n = shifted - magic;
+    ah_lanes_f64 r = ah_fma_f64(n, ah_spread_f64(-0x1.62e42fefa39efp-1), c);
+    for (int i = 0; i < 12; i++)
+        p = ah_fma_f64(p, r, ah_spread_f64(series[i]));
+    p *= (ah_lanes_f64)(((ah_lane_bits_f64)shifted << 52) + (ah_lane_bits_f64)one);
+    return (ah_lanes_f64)((ah_lane_ints_f64)p & ~(x < ah_spread_f64(-700.0)));
+}
+
+/* to = scale * the transpose of 4 x 4 numbers; steps from row to row. */
+static inline void ah_turn_4_f32(float *to, int64_t to_step, const float *from, int64_t from_step, float scale)
+{
+#if defined(__SSE2__)
+    __m128 factor = _mm_set1_ps(scale), a = _mm_mul_ps(_mm_loadu_ps(from), factor);
+    __m128 b = _mm_mul_ps(_mm_loadu_ps(from + from_step), factor);
+    __m128 c = _mm_mul_ps(_mm_loadu_ps(from + 2 * from_step), factor);
+    __m128 d = _mm_mul_ps(_mm_loadu_ps(from + 3 * from_step), factor);
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    _mm_storeu_ps(to, a);
+    _mm_storeu_ps(to + to_step, b);
+    _mm_storeu_ps(to + 2 * to_step, c);
+    _mm_storeu_ps(to + 3 * to_step, d);
+#else
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++)
+            to[j * to_step + i] = from[i * from_step + j] * scale;
+#endif
+}
+
+static inline void ah_turn_4_f64(double *to, int64_t to_step, const double *from, int64_t from_step, double scale)
+{
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++)
+            to[j * to_step + i] = from[i * from_step + j] * scale;
+}
+
+#endif

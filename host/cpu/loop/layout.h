@@ -1,0 +1,16 @@
+/* Activations as dense N, H, W, C arrays, whatever a tensor's own order is. */
+#ifndef AH_CPU_LAYOUT_H
+#define AH_CPU_LAYOUT_H
+
+#include "cpu/loop/dense.h"
+
+/* A float tensor (N, C, H, W) or (C, H, W) as a float array in the order N, H, W, C; with `half` its 16 bits as they
+ * are. Zero-initialise *dense. */
+int ah_nhwc_open(struct ah_dense *dense, struct ah_tensor *tensor, bool half);
+
+/* An N, H, W, C float array (with `half` one of 16 bits) to fill for `out`, freshly allocated by the op. Closing with
+ * `ok` marks a 4-d float32 tensor channels-last (its own memory was written); any other is rewritten to row-major. */
+int ah_nhwc_out_open(struct ah_dense_out *dense, struct ah_tensor *out);
+int ah_nhwc_out_close(struct ah_dense_out *dense, bool ok, bool half);
+
+#endif

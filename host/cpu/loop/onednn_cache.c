@@ -1,0 +1,139 @@
+/* A small hash table of primitives: a key is hashed to a neighbourhood of PROBES places, of which the one used longest
+ * ago is given up when none is free. Nothing is freed before that: a training run repeats its shapes. */
+#include "cpu/loop/onednn_cache.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "base/trace.h"
+
+enum { ENTRIES = 256, PROBES = 8 };
+static struct ah_onednn_entry cache[ENTRIES];
+static uint64_t clock_ticks;
+dnnl_engine_t ah_onednn_engine;
+dnnl_stream_t ah_onednn_stream;
+
+int ah_onednn_failed(const char *what, int code)
+{
+    int status = code == dnnl_out_of_memory ? AH_ENOMEM : AH_EIO;
+    return ah_fail(status, "oneDNN: %s failed with status %d", what, code);
+}
+
+int ah_onednn_open(void)
+{
+    if (ah_onednn_engine)
+        return 0;
+    int code = dnnl_engine_create(&ah_onednn_engine, dnnl_cpu, 0);
+    if (code == dnnl_success)
+        code = dnnl_stream_create(&ah_onednn_stream, ah_onednn_engine, dnnl_stream_default_flags);
+    if (code == dnnl_success)
+        return 0;
+    if (ah_onednn_engine)
+        dnnl_engine_destroy(ah_onednn_engine);
+    ah_onednn_engine = NULL;
+    return ah_onednn_failed("opening the engine", code);
+}
+
+void ah_onednn_entry_clear(struct ah_onednn_entry *entry)
+{
+    if (entry->primitive)
+        dnnl_primitive_destroy(entry->primitive);
+    if (entry->reorder)
+        dnnl_primitive_destroy(entry->reorder);
+    for (int i = 0; i < MEM_COUNT; i++)
+        if (entry->memory[i])
+            dnnl_memory_destroy(entry->memory[i]);
+    memset(entry, 0, sizeof *entry);
+}
+
+struct ah_onednn_entry *ah_onednn_entry(const struct ah_onednn_key *key, bool *fresh)
+{
+    uint64_t hash = 0x9e3779b97f4a7c15u;
+    const uint64_t *word = (const uint64_t *)(const void *)key;
+    for (size_t i = 0; i < sizeof *key / sizeof *word; i++)
+        hash = (hash ^ word[i]) * 0xff51afd7ed558ccdu, hash ^= hash >> 32;
+    struct ah_onednn_entry *oldest = NULL;
+    for (int probe = 0; probe < PROBES; probe++) {
+        struct ah_onednn_entry *entry = &cache[(hash + (uint64_t)probe) % ENTRIES];
+        if (entry->used && !memcmp(&entry->key, key, sizeof *key)) {
+            entry->used = ++clock_ticks;
+            *fresh = false;
+            return entry;
+        }
+        if (!oldest || entry->used < oldest->used)
+            oldest = entry;
+    }
+    ah_onednn_entry_clear(oldest);
+    oldest->key = *key;
+    oldest->used = ++clock_ticks;
+    *fresh = true;
+    return oldest;
+}
+
+int ah_onednn_memory(struct ah_onednn_entry *entry, int which, md_ref md)
+{
+    return dnnl_memory_create(&entry->memory[which], md, ah_onednn_engine, DNNL_MEMORY_NONE);
+}
+
+int ah_onednn_attr(dnnl_primitive_attr_t *attr)
+{
+    int code = dnnl_primitive_attr_create(attr);
+    if (code == dnnl_success)
+        code = dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
+    return code;
+}
+
+/* What the library calls its implementation; NULL: it does not say. */
+static const char *name_of(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success ? name : NULL;
+}
+
+static bool is_fast(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = name_of(pd);
+    return name && strncmp(name, "ref", 3) != 0 && strncmp(name, "gemm:ref", 8) != 0;
+}
+
+static void name_entry(struct ah_onednn_entry *entry, const_dnnl_primitive_desc_t pd)
+{
+    static const char *const kinds[] = {"conv", "conv_grad_input", "conv_grad_weight", "matmul"};
+    snprintf(entry->name, sizeof entry->name, "oneDNN %s %s %s", entry->key.half ? "bfloat16" : "float32",
+             kinds[entry->key.kind], name_of(pd));
+}
+
+int ah_onednn_primitive(struct ah_onednn_entry *entry, const_dnnl_primitive_desc_t pd, int code)
+{
+    entry->absent = code == dnnl_unimplemented || (code == dnnl_success && !is_fast(pd));
+    if (entry->absent)
+        return dnnl_success;
+    if (code == dnnl_success)
+        name_entry(entry, pd);
+    if (code == dnnl_success)
+        code = dnnl_primitive_create(&entry->primitive, pd);
+    if (code != dnnl_success)
+        return code;
+    md_ref md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    entry->scratch_bytes = md ? dnnl_memory_desc_get_size(md) : 0;
+    return entry->scratch_bytes ? ah_onednn_memory(entry, MEM_SCRATCH, md) : dnnl_success;
+}
+
+int ah_onednn_run(struct ah_onednn_entry *entry, const dnnl_exec_arg_t operand[3])
+{
+    dnnl_exec_arg_t args[5] = {operand[0], operand[1], operand[2]};
+    int count = 3;
+    if (entry->memory[MEM_SCRATCH])
+        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, entry->memory[MEM_SCRATCH]};
+    if (entry->memory[MEM_BIAS])
+        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, entry->memory[MEM_BIAS]};
+    ah_trace_kernel(entry->name);
+    return dnnl_primitive_execute(entry->primitive, ah_onednn_stream, count, args);
+}
+
+void ah_onednn_point(struct ah_onednn_entry *entry, int which, const void *data)
+{
+    if (entry->memory[which])
+        dnnl_memory_set_data_handle(entry->memory[which], (void *)(uintptr_t)data);
+}

@@ -1,0 +1,218 @@
+/* Batch and layer normalisation for one element type: REAL, SUFFIX(name) and SQRT are set by cpu/loop/for_reals.h. Sums
+ * run in fixed chunks, whatever the number of threads. */
+
+/* Batch norm over row-major planes: n x c x pixels; threads own channels. */
+
+static void SUFFIX(plane_stats)(const struct batch *b, const REAL *x, REAL *mean, REAL *variance)
+{
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
+    for (int64_t k = 0; k < b->c; k++) {
+        double total = 0, squares = 0;
+        for (int64_t n = 0; n < b->n; n++) {
+            const REAL *plane = x + (n * b->c + k) * b->pixels;
+            REAL sum = 0;
+#pragma omp simd reduction(+ : sum)
+            for (int64_t p = 0; p < b->pixels; p++)
+                sum += plane[p];
+            total += (double)sum;
+        }
+        REAL m = (REAL)(total / (double)(b->n * b->pixels));
+        for (int64_t n = 0; n < b->n; n++) {
+            const REAL *plane = x + (n * b->c + k) * b->pixels;
+            REAL sum = 0;
+#pragma omp simd reduction(+ : sum)
+            for (int64_t p = 0; p < b->pixels; p++)
+                sum += (plane[p] - m) * (plane[p] - m);
+            squares += (double)sum;
+        }
+        mean[k] = m;
+        variance[k] = (REAL)(squares / (double)(b->n * b->pixels));
+    }
+}
+
+static void SUFFIX(plane_apply)(const struct batch *b, const REAL *restrict x, const REAL *scale, const REAL *shift,
+                                REAL *restrict y)
+{
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
+    for (int64_t i = 0; i < b->n * b->c; i++) {
+        REAL s = scale[i % b->c], t = shift[i % b->c];
+        for (int64_t p = 0; p < b->pixels; p++)
+            y[i * b->pixels + p] = x[i * b->pixels + p] * s + t;
+    }
+}
+
+/* Per channel: the sums of g and of g * (x - mean). */
+static void SUFFIX(plane_sums)(const struct batch *b, const REAL *g, const REAL *x, const REAL *mean, REAL *sum_g,
+                               REAL *sum_gx)
+{
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
+    for (int64_t k = 0; k < b->c; k++) {
+        double total_g = 0, total_gx = 0;
+        REAL m = mean[k];
+        for (int64_t n = 0; n < b->n; n++) {
+            int64_t at = (n * b->c + k) * b->pixels;
+            REAL s = 0, t = 0;
+#pragma omp simd reduction(+ : s, t)
+            for (int64_t p = 0; p < b->pixels; p++) {
+                s += g[at + p];
+                t += g[at + p] * (x[at + p] - m);
+            }
+            total_g += (double)s;
+            total_gx += (double)t;
+        }
+        sum_g[k] = (REAL)total_g;
+        sum_gx[k] = (REAL)total_gx;
+    }
+}
+
+/* gx = a (g - b - (x - mean) c), with one mean, a, b, c per channel: differences first, so that a mean far from 0 costs
+ * no digits. */
+static void SUFFIX(plane_combine)(const struct batch *b, const REAL *restrict g, const REAL *restrict x,
+                                  const REAL *mean, const REAL *ca, const REAL *cb, const REAL *cc, REAL *restrict gx)
+{
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
+    for (int64_t i = 0; i < b->n * b->c; i++) {
+        REAL m = mean[i % b->c], a = ca[i % b->c], s = cb[i % b->c], t = cc[i % b->c];
+        for (int64_t p = 0; p < b->pixels; p++) {
+            int64_t at = i * b->pixels + p;
+            gx[at] = (g[at] - s - (x[at] - m) * t) * a;
+        }
+    }
+}
+
+/* The per-channel factors of plane_apply from the statistics. */
+static void SUFFIX(affine_factors)(int64_t c, const REAL *mean, const REAL *inverse, const REAL *w, const REAL *bias,
+                                   REAL *scale, REAL *shift)
+{
+    for (int64_t k = 0; k < c; k++) {
+        scale[k] = inverse[k] * (w ? w[k] : 1);
+        shift[k] = (bias ? bias[k] : 0) - mean[k] * scale[k];
+    }
+}
+
+/* The gradients of weight and bias, and the factors of plane_combine: with statistics of the batch
+ *     gx = w inverse (g - mean(g) - (x - mean) inverse^2 mean(g (x - mean))). */
+static void SUFFIX(backward_factors)(const struct batch *b, const REAL *inverse, const REAL *w,
+                                     const REAL *sum_g, const REAL *sum_gx, bool training, REAL *gw, REAL *gb,
+                                     REAL *ca, REAL *cb, REAL *cc)
+{
+    REAL count = (REAL)(b->n * b->pixels);
+    for (int64_t k = 0; k < b->c; k++) {
+        gw[k] = sum_gx[k] * inverse[k];
+        gb[k] = sum_g[k];
+        ca[k] = inverse[k] * (w ? w[k] : 1);
+        cb[k] = training ? sum_g[k] / count : 0;
+        cc[k] = training ? inverse[k] * inverse[k] * sum_gx[k] / count : 0;
+    }
+}
+
+/* Layer norm: rows x width. */
+
+static void SUFFIX(add_all)(int64_t n, const REAL *a, const REAL *b, REAL *out) /* which a may be */
+{
+#pragma omp parallel for simd schedule(static) if (ah_worth_threads(n, AH_SHARE_LIGHT))
+    for (int64_t i = 0; i < n; i++)
+        out[i] = a[i] + b[i];
+}
+
+static void SUFFIX(layer_rows)(int64_t rows, int64_t width, const REAL *x, const REAL *w, const REAL *bias, double eps,
+                               REAL *y, REAL *mean, REAL *inverse)
+{
+#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * width, AH_SHARE_MIDDLE))
+    for (int64_t i = 0; i < rows; i++) {
+        const REAL *restrict from = x + i * width;
+        REAL *restrict to = y + i * width;
+        REAL sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t j = 0; j < width; j++)
+            sum += from[j];
+        REAL m = sum / (REAL)width;
+#pragma omp simd reduction(+ : squares)
+        for (int64_t j = 0; j < width; j++)
+            squares += (from[j] - m) * (from[j] - m);
+        REAL inv = 1 / SQRT(squares / (REAL)width + (REAL)eps);
+        mean[i] = m;
+        inverse[i] = inv;
+        if (w && bias)
+            for (int64_t j = 0; j < width; j++)
+                to[j] = (from[j] - m) * inv * w[j] + bias[j];
+        else
+            for (int64_t j = 0; j < width; j++)
+                to[j] = (from[j] - m) * inv * (w ? w[j] : 1) + (bias ? bias[j] : 0);
+    }
+}
+
+/* gx = inverse (gn - mean(gn) - n mean(gn n)) with n the normalised row and gn = g w. */
+static void SUFFIX(layer_rows_backward)(int64_t rows, int64_t width, const REAL *g, const REAL *x, const REAL *w,
+                                        const REAL *mean, const REAL *inverse, REAL *gx)
+{
+#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * width, AH_SHARE_MIDDLE))
+    for (int64_t i = 0; i < rows; i++) {
+        const REAL *restrict gi = g + i * width;
+        const REAL *restrict xi = x + i * width;
+        REAL *restrict to = gx + i * width;
+        REAL m = mean[i], inv = inverse[i], sum = 0, along = 0;
+        if (w) {
+#pragma omp simd reduction(+ : sum, along)
+            for (int64_t j = 0; j < width; j++) {
+                REAL gn = gi[j] * w[j];
+                sum += gn;
+                along += gn * ((xi[j] - m) * inv);
+            }
+            sum /= (REAL)width;
+            along /= (REAL)width;
+            for (int64_t j = 0; j < width; j++)
+                to[j] = inv * (gi[j] * w[j] - sum - (xi[j] - m) * inv * along);
+        } else {
+#pragma omp simd reduction(+ : sum, along)
+            for (int64_t j = 0; j < width; j++) {
+                sum += gi[j];
+                along += gi[j] * ((xi[j] - m) * inv);
+            }
+            sum /= (REAL)width;
+            along /= (REAL)width;
+            for (int64_t j = 0; j < width; j++)
+                to[j] = inv * (gi[j] - sum - (xi[j] - m) * inv * along);
+        }
+    }
+}
+
+/* One chunk of rows of the gradients of weight and bias. */
+static void SUFFIX(layer_chunk)(int64_t rows, int64_t width, const REAL *restrict g, const REAL *restrict x,
+                                const REAL *mean, const REAL *inverse, REAL *restrict gw, REAL *restrict gb)
+{
+    for (int64_t j = 0; j < width; j++)
+        gw[j] = gb[j] = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        REAL m = mean[i], inv = inverse[i];
+        for (int64_t j = 0; j < width; j++) {
+            gw[j] += g[i * width + j] * ((x[i * width + j] - m) * inv);
+            gb[j] += g[i * width + j];
+        }
+    }
+}
+
+static int SUFFIX(layer_affine_backward)(int64_t rows, int64_t width, const REAL *g, const REAL *x, const REAL *mean,
+                                         const REAL *inverse, REAL *gw, REAL *gb)
+{
+    int64_t chunks = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
+    struct ah_dense partial = {0};
+    AH_TRY(ah_dense_scratch(&partial, (size_t)(2 * chunks * width) * sizeof(REAL)));
+    REAL *pw = partial.block, *pb = pw + chunks * width;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * width, AH_SHARE_MIDDLE))
+    for (int64_t k = 0; k < chunks; k++) {
+        int64_t from = k * CHUNK_ROWS, count = rows - from < CHUNK_ROWS ? rows - from : CHUNK_ROWS;
+        SUFFIX(layer_chunk)(count, width, g + from * width, x + from * width, mean + from, inverse + from,
+                            pw + k * width, pb + k * width);
+    }
+    for (int64_t j = 0; j < width; j++)
+        gw[j] = gb[j] = 0;
+    for (int64_t k = 0; k < chunks; k++) {
+        for (int64_t j = 0; j < width; j++) {
+            gw[j] += pw[k * width + j];
+            gb[j] += pb[k * width + j];
+        }
+    }
+    ah_dense_close(&partial);
+    return 0;
+}

@@ -1,0 +1,439 @@
+/* Kernels of the reduction rows: folds (cpu/reduce/reduce.h), and row by row what needs more than one pass, as
+ * variance, running sums and the place of an extreme. Rows are the reduced dims moved last. */
+#include <math.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "cpu/elementwise/elementwise_math.h"
+#include "cpu/kernels.h"
+#include "cpu/loop/iterate.h"
+#include "cpu/reduce/reduce.h"
+#include "cpu/reduce/reduce_loops.h"
+
+static uint32_t mask_of(const struct ah_call *c)
+{
+    return c->state.reduce.dims;
+}
+
+/* Fold the input, converted to `dtype` first where the row was asked for one. */
+static int fold(struct ah_call *c, struct ah_reduction *r, enum ah_fold how, const struct ah_value *dtype, double p)
+{
+    struct ah_tensor *input = ah_args(c, all)->input.tensor;
+    if (!dtype || dtype->kind != AH_DTYPE || dtype->dtype == input->dtype)
+        return ah_reduce(r, input, mask_of(c), how, p);
+    struct ah_tensor *converted;
+    AH_TRY(ah_contiguous_as(&converted, input, dtype->dtype));
+    int status = ah_reduce(r, converted, mask_of(c), how, p);
+    ah_tensor_release(converted);
+    return status;
+}
+
+static int fold_and_store(struct ah_call *c, enum ah_fold how, const struct ah_value *dtype)
+{
+    struct ah_reduction r;
+    AH_TRY(fold(c, &r, how, dtype, 0));
+    ah_reduction_store(&r, c->out[0]);
+    ah_reduction_free(&r);
+    return 0;
+}
+
+int ah_cpu_sum(struct ah_call *c)
+{
+    return fold_and_store(c, AH_FOLD_SUM, &ah_args(c, sum)->dtype);
+}
+
+/* A float input with 0 for NaN, which whole numbers cannot hold. */
+static int without_nan(struct ah_tensor **out, struct ah_tensor *input)
+{
+    struct ah_tensor *wide;
+    AH_TRY(ah_contiguous_as(&wide, input, AH_F64));
+    int status = ah_tensor_empty_like(out, wide);
+    const double *from = ah_tensor_data(wide);
+    double *to = status == 0 ? ah_tensor_data(*out) : NULL;
+    for (int64_t i = 0; to && i < wide->numel; i++)
+        to[i] = from[i] == from[i] ? from[i] : 0;
+    ah_tensor_release(wide);
+    return status;
+}
+
+int ah_cpu_nansum(struct ah_call *c)
+{
+    const struct ah_args_sum *arg = ah_args(c, sum);
+    struct ah_tensor *input = arg->input.tensor;
+    if (!ah_dtype_is_float(input->dtype) || ah_dtype_is_float(c->out[0]->dtype))
+        return fold_and_store(c, AH_FOLD_NANSUM, &arg->dtype);
+    AH_TRY(without_nan(&input, input));
+    struct ah_tensor *whole = NULL;
+    struct ah_reduction r;
+    int status = ah_contiguous_as(&whole, input, c->out[0]->dtype);
+    ah_tensor_release(input);
+    if (status == 0)
+        status = ah_reduce(&r, whole, mask_of(c), AH_FOLD_SUM, 0);
+    ah_tensor_release(whole);
+    AH_TRY(status);
+    ah_reduction_store(&r, c->out[0]);
+    ah_reduction_free(&r);
+    return 0;
+}
+
+int ah_cpu_sum_to(struct ah_call *c)
+{
+    return fold_and_store(c, AH_FOLD_SUM, NULL);
+}
+
+int ah_cpu_prod(struct ah_call *c)
+{
+    return fold_and_store(c, AH_FOLD_PROD, &ah_args(c, prod)->dtype);
+}
+
+int ah_cpu_amax(struct ah_call *c)
+{
+    return fold_and_store(c, AH_FOLD_MAX, NULL);
+}
+
+int ah_cpu_amin(struct ah_call *c)
+{
+    return fold_and_store(c, AH_FOLD_MIN, NULL);
+}
+
+/* Are all (or at least one) of an output's inputs other than 0? */
+static int counted(struct ah_call *c, bool every)
+{
+    struct ah_reduction r;
+    AH_TRY(fold(c, &r, AH_FOLD_COUNT, NULL, 0));
+    uint8_t *y = ah_tensor_data(c->out[0]);
+    for (int64_t i = 0; i < r.count; i++) {
+        int64_t count = r.integral ? ((const int64_t *)r.data)[i] : (int64_t)((const double *)r.data)[i];
+        y[i] = every ? count == r.folded : count > 0;
+    }
+    ah_reduction_free(&r);
+    return 0;
+}
+
+int ah_cpu_any(struct ah_call *c)
+{
+    return counted(c, false);
+}
+
+int ah_cpu_all(struct ah_call *c)
+{
+    return counted(c, true);
+}
+
+int ah_cpu_count_nonzero(struct ah_call *c)
+{
+    return fold_and_store(c, AH_FOLD_COUNT, NULL);
+}
+
+int ah_cpu_mean(struct ah_call *c)
+{
+    struct ah_value dtype = {.kind = AH_DTYPE, .dtype = c->out[0]->dtype};
+    struct ah_reduction r;
+    AH_TRY(fold(c, &r, AH_FOLD_SUM, &dtype, 0));
+    double *sum = r.data;
+    for (int64_t i = 0; i < r.count; i++)
+        sum[i] /= (double)r.folded;
+    ah_reduction_store(&r, c->out[0]);
+    ah_reduction_free(&r);
+    return 0;
+}
+
+int ah_cpu_norm(struct ah_call *c)
+{
+    double p = ah_args(c, norm)->p.number;
+    enum ah_fold how = p == 2           ? AH_FOLD_SQUARES
+                       : p == 1         ? AH_FOLD_ABS
+                       : p == 0         ? AH_FOLD_COUNT
+                       : p == INFINITY  ? AH_FOLD_ABS_MAX
+                       : p == -INFINITY ? AH_FOLD_ABS_MIN
+                                        : AH_FOLD_POWERS;
+    struct ah_reduction r;
+    AH_TRY(fold(c, &r, how, NULL, p));
+    double *value = r.data;
+    if (how == AH_FOLD_SQUARES)
+        for (int64_t i = 0; i < r.count; i++)
+            value[i] = sqrt(value[i]);
+    else if (how == AH_FOLD_POWERS)
+        for (int64_t i = 0; i < r.count; i++)
+            value[i] = pow(value[i], 1 / p);
+    ah_reduction_store(&r, c->out[0]);
+    ah_reduction_free(&r);
+    return 0;
+}
+
+/* Row by row: what needs more than one pass over its inputs. The rows are float64 or float32 (halves included). */
+
+struct by_row {
+    const void *input;
+    void *out;
+    int64_t *index;
+    int64_t columns;
+    double number;
+    bool flag;
+};
+
+static int by_rows(struct ah_call *c, struct ah_tensor *input, enum ah_dtype dtype, struct ah_tensor *out,
+                   ah_range_fn body, struct by_row *job)
+{
+    struct ah_tensor *matrix;
+    int64_t rows;
+    AH_TRY(ah_reduce_rows(&matrix, input, mask_of(c), dtype, &rows, &job->columns));
+    job->input = ah_tensor_data(matrix);
+    job->out = ah_tensor_data(out);
+    ah_parallel_for(rows, ah_grain(job->columns, AH_SHARE_MIDDLE), body, job);
+    ah_tensor_release(matrix);
+    return 0;
+}
+
+/* Run a body that writes `dtype`, by way of a temporary when the output is a half. */
+static int rows_to_output(struct ah_call *c, ah_range_fn body32, ah_range_fn body64, struct by_row *job)
+{
+    struct ah_tensor *out = c->out[0], *wide = NULL;
+    enum ah_dtype dtype = ah_compute_dtype(out->dtype);
+    if (dtype != out->dtype)
+        AH_TRY(ah_tensor_empty(&wide, out->size, out->ndim, dtype, &ah_cpu));
+    int status = by_rows(c, ah_args(c, std)->input.tensor, dtype, wide ? wide : out,
+                         dtype == AH_F64 ? body64 : body32, job);
+    if (status == 0 && wide)
+        status = ah_copy(out, wide);
+    ah_tensor_release(wide);
+    return status;
+}
+
+#define VARIANCE(name, type)                                                                  \
+    static void name(void *context, int64_t begin, int64_t end)                               \
+    {                                                                                         \
+        const struct by_row *job = context;                                                   \
+        for (int64_t r = begin; r < end; r++) {                                               \
+            const type *x = (const type *)job->input + r * job->columns;                      \
+            double sum = 0, squares = 0;                                                      \
+            _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < job->columns; i++) \
+                sum += (double)x[i];                                                          \
+            double mean = sum / (double)job->columns;                                         \
+            _Pragma("omp simd reduction(+ : squares)") for (int64_t i = 0; i < job->columns; i++) \
+                squares += ((double)x[i] - mean) * ((double)x[i] - mean);                     \
+            double rest = job->columns > 0 ? (double)job->columns - job->number : 0;          \
+            double var = squares / (rest > 0 ? rest : 0);                                     \
+            ((type *)job->out)[r] = (type)(job->flag ? sqrt(var) : var);                      \
+        }                                                                                     \
+    }
+VARIANCE(variance_f32, float)
+VARIANCE(variance_f64, double)
+
+int ah_cpu_var(struct ah_call *c)
+{
+    return rows_to_output(c, variance_f32, variance_f64, &(struct by_row){.number = c->state.reduce.correction});
+}
+
+int ah_cpu_std(struct ah_call *c)
+{
+    struct by_row by_row = {.number = c->state.reduce.correction, .flag = true};
+    return rows_to_output(c, variance_f32, variance_f64, &by_row);
+}
+
+#define LOGSUMEXP(name, type, exponential)                                                    \
+    ROW_EXTREME(name##_top, type, MAX_STEP)                                                   \
+    static void name(void *context, int64_t begin, int64_t end)                               \
+    {                                                                                         \
+        const struct by_row *job = context;                                                   \
+        for (int64_t r = begin; r < end; r++) {                                               \
+            const type *x = (const type *)job->input + r * job->columns;                      \
+            type top = job->columns ? name##_top(x, job->columns) : -INFINITY;                \
+            type base = isinf(top) ? 0 : top;                                                 \
+            double sum = 0;                                                                   \
+            _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < job->columns; i++) \
+                sum += (double)exponential(x[i] - base);                                      \
+            ((type *)job->out)[r] = (type)(log(sum) + (double)base);                          \
+        }                                                                                     \
+    }
+LOGSUMEXP(logsumexp_f32, float, ah_expf)
+LOGSUMEXP(logsumexp_f64, double, exp)
+
+int ah_cpu_logsumexp(struct ah_call *c)
+{
+    return rows_to_output(c, logsumexp_f32, logsumexp_f64, &(struct by_row){.columns = 0});
+}
+
+/* Products of all other elements, by running products from both sides; exact where some element is 0, also where the
+ * product of the rest overflows. */
+#define OTHERS(name, type)                                                                    \
+    static void name(void *context, int64_t begin, int64_t end)                               \
+    {                                                                                         \
+        const struct by_row *job = context;                                                   \
+        for (int64_t r = begin; r < end; r++) {                                               \
+            const type *x = (const type *)job->input + r * job->columns;                      \
+            type *y = (type *)job->out + r * job->columns;                                    \
+            double before = 1, after = 1;                                                     \
+            bool finite = true;                                                               \
+            for (int64_t i = 0; i < job->columns; i++) {                                      \
+                y[i] = (type)before;                                                          \
+                before *= (double)x[i];                                                       \
+                finite = finite && isfinite(x[i]);                                            \
+            }                                                                                 \
+            for (int64_t i = job->columns - 1; i >= 0; i--) {                                 \
+                bool zero = finite && (y[i] == 0 || after == 0);                              \
+                y[i] = zero ? 0 : (type)((double)y[i] * after);                               \
+                after *= (double)x[i];                                                        \
+            }                                                                                 \
+        }                                                                                     \
+    }
+OTHERS(others_f32, float)
+OTHERS(others_f64, double)
+
+/* Running sums; `flag` starts from the end. */
+#define RUNNING(name, type, sum_t)                                                            \
+    static void name(void *context, int64_t begin, int64_t end)                               \
+    {                                                                                         \
+        const struct by_row *job = context;                                                   \
+        for (int64_t r = begin; r < end; r++) {                                               \
+            const type *x = (const type *)job->input + r * job->columns;                      \
+            type *y = (type *)job->out + r * job->columns;                                    \
+            sum_t sum = 0;                                                                    \
+            for (int64_t k = 0; k < job->columns; k++) {                                      \
+                int64_t i = job->flag ? job->columns - 1 - k : k;                             \
+                sum += (sum_t)x[i];                                                           \
+                y[i] = (type)sum;                                                             \
+            }                                                                                 \
+        }                                                                                     \
+    }
+RUNNING(running_f32, float, double)
+RUNNING(running_f64, double, double)
+RUNNING(running_i64, int64_t, uint64_t)
+
+/* Rows of the reduced dims in, rows of the same place out: the result is computed with those dims last and copied
+ * back through a view that puts them last in the output too. */
+static int rows_in_place(struct ah_call *c, enum ah_dtype dtype, ah_range_fn body, struct by_row *job)
+{
+    struct ah_tensor *out = c->out[0], *view = NULL, *drawn = NULL, *converted = NULL;
+    int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
+    uint32_t mask = mask_of(c);
+    int n = 0, status = 0;
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        for (int d = 0; d < out->ndim; d++) {
+            if ((mask >> d & 1) != pass)
+                continue;
+            size[n] = out->size[d];
+            stride[n++] = out->stride[d];
+        }
+    }
+    AH_TRYGO(ah_tensor_view(&view, out, size, stride, n, out->offset), done);
+    AH_TRYGO(ah_tensor_empty(&drawn, size, n, dtype, &ah_cpu), done);
+    /* Convert to the result's dtype first: running sums of a narrower type would round or wrap as they go. */
+    AH_TRYGO(ah_contiguous_as(&converted, ah_args(c, cumsum)->input.tensor, out->dtype), done);
+    AH_TRYGO(by_rows(c, converted, dtype, drawn, body, job), done);
+    AH_TRYGO(ah_copy(view, drawn), done);
+done:
+    ah_tensor_release(view);
+    ah_tensor_release(drawn);
+    ah_tensor_release(converted);
+    return status;
+}
+
+int ah_cpu_prod_others(struct ah_call *c)
+{
+    enum ah_dtype dtype = ah_compute_dtype(c->out[0]->dtype);
+    return rows_in_place(c, dtype, dtype == AH_F64 ? others_f64 : others_f32, &(struct by_row){.columns = 0});
+}
+
+static int running(struct ah_call *c, bool reverse)
+{
+    enum ah_dtype dtype = ah_compute_dtype(c->out[0]->dtype);
+    ah_range_fn body = running_i64;
+    if (dtype == AH_F32)
+        body = running_f32;
+    else if (dtype == AH_F64)
+        body = running_f64;
+    else
+        dtype = AH_I64;
+    return rows_in_place(c, dtype, body, &(struct by_row){.flag = reverse});
+}
+
+int ah_cpu_cumsum(struct ah_call *c)
+{
+    return running(c, false);
+}
+
+int ah_cpu_cumsum_reverse(struct ah_call *c)
+{
+    return running(c, true);
+}
+
+/* Where the extreme is: the first one among equals, or the first NaN. The value is found first, in vectors; then the
+ * first block of 32 that holds it. */
+#define EXTREME(name, type, STEP)                                                             \
+    ROW_EXTREME(name##_of, type, STEP)                                                        \
+    static void name(void *context, int64_t begin, int64_t end)                               \
+    {                                                                                         \
+        const struct by_row *job = context;                                                   \
+        for (int64_t r = begin; r < end; r++) {                                               \
+            const type *x = (const type *)job->input + r * job->columns;                      \
+            type best = name##_of(x, job->columns);                                           \
+            bool nan = !(best == best);                                                       \
+            int64_t i = 0;                                                                    \
+            for (; i + 32 <= job->columns; i += 32) {                                         \
+                int hits = 0;                                                                 \
+                for (int k = 0; k < 32; k++)                                                  \
+                    hits |= (x[i + k] == best) | (nan & !(x[i + k] == x[i + k]));             \
+                if (hits)                                                                     \
+                    break;                                                                    \
+            }                                                                                 \
+            while (!(x[i] == best || (nan && !(x[i] == x[i]))))                               \
+                i++;                                                                          \
+            job->index[r] = i;                                                                \
+            if (job->out)                                                                     \
+                ((type *)job->out)[r] = best;                                                 \
+        }                                                                                     \
+    }
+EXTREME(largest_f32, float, MAX_STEP)
+EXTREME(largest_f64, double, MAX_STEP)
+EXTREME(largest_i64, int64_t, INT_MAX_STEP)
+EXTREME(smallest_f32, float, MIN_STEP)
+EXTREME(smallest_f64, double, MIN_STEP)
+EXTREME(smallest_i64, int64_t, INT_MIN_STEP)
+
+/* Values (NULL: not wanted) and indices. Integers are compared as int64, halves as float32. */
+static int extreme(struct ah_call *c, bool largest, struct ah_tensor *values, struct ah_tensor *indices)
+{
+    struct ah_tensor *input = ah_args(c, argmax)->input.tensor, *wide = NULL, *matrix = NULL;
+    enum ah_dtype dtype = ah_compute_dtype(input->dtype);
+    if (!ah_dtype_is_float(dtype))
+        dtype = AH_I64;
+    ah_range_fn body = dtype == AH_F32   ? (largest ? largest_f32 : smallest_f32)
+                       : dtype == AH_F64 ? (largest ? largest_f64 : smallest_f64)
+                                         : (largest ? largest_i64 : smallest_i64);
+    struct by_row job = {.index = ah_tensor_data(indices)};
+    int64_t rows;
+    int status = 0;
+    if (values && values->dtype != dtype)
+        AH_TRYGO(ah_tensor_empty(&wide, values->size, values->ndim, dtype, &ah_cpu), done);
+    AH_TRYGO(ah_reduce_rows(&matrix, input, mask_of(c), dtype, &rows, &job.columns), done);
+    job.input = ah_tensor_data(matrix);
+    job.out = wide ? ah_tensor_data(wide) : values ? ah_tensor_data(values) : NULL;
+    ah_parallel_for(rows, ah_grain(job.columns, AH_SHARE_MIDDLE), body, &job);
+    if (wide)
+        status = ah_copy(values, wide);
+done:
+    ah_tensor_release(wide);
+    ah_tensor_release(matrix);
+    return status;
+}
+
+int ah_cpu_max_dim(struct ah_call *c)
+{
+    return extreme(c, true, c->out[0], c->out[1]);
+}
+
+int ah_cpu_min_dim(struct ah_call *c)
+{
+    return extreme(c, false, c->out[0], c->out[1]);
+}
+
+int ah_cpu_argmax(struct ah_call *c)
+{
+    return extreme(c, true, NULL, c->out[0]);
+}
+
+int ah_cpu_argmin(struct ah_call *c)
+{
+    return extreme(c, false, NULL, c->out[0]);
+}

@@ -1,0 +1,184 @@
+/* Running products, extremes and log-sums along one dim. A line along the dim is walked from its first entry on, in
+ * double for floats and int64 for the rest; lines are independent, so the bits do not depend on the threads. */
+#include <math.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "cpu/kernels.h"
+#include "cpu/loop/iterate.h"
+
+enum { WIDTH = 64 };
+
+/* Row-major (outer, n, inner); `at` takes places where the kind has them. */
+struct lines {
+    const void *x;
+    void *y;
+    int64_t *at;
+    int64_t n, inner;
+};
+
+static const void *line_of(const struct lines *l, int64_t line, size_t item, int64_t *first)
+{
+    *first = line / l->inner * l->n * l->inner + line % l->inner;
+    return (const char *)l->x + (size_t)*first * item;
+}
+
+/* How many lines from `line` on lie side by side. */
+static int64_t together(const struct lines *l, int64_t line, int64_t end)
+{
+    int64_t count = l->inner - line % l->inner;
+    count = count < end - line ? count : end - line;
+    return count < WIDTH ? count : WIDTH;
+}
+
+/* y_k = step(s = y_(k-1), x_k), beginning with `start`. Lines side by side (inner > 1) advance together. */
+#define RUNNING(name, type, acc_t, start, step)                                           \
+    static void name(void *context, int64_t begin, int64_t end)                           \
+    {                                                                                     \
+        const struct lines *l = context;                                                  \
+        for (int64_t line = begin, count; line < end; line += count) {                    \
+            int64_t first, inner = l->inner;                                              \
+            const type *restrict from = line_of(l, line, sizeof(type), &first);           \
+            type *restrict to = (type *)l->y + first;                                     \
+            acc_t sums[WIDTH];                                                            \
+            count = together(l, line, end);                                               \
+            for (int64_t j = 0; j < count; j++)                                           \
+                sums[j] = (start);                                                        \
+            acc_t s = (start);                                                            \
+            for (int64_t k = 0; inner == 1 && k < l->n; k++) {                            \
+                acc_t x = (acc_t)from[k];                                                 \
+                s = (step);                                                               \
+                to[k] = (type)s;                                                          \
+            }                                                                             \
+            for (int64_t k = 0; inner > 1 && k < l->n; k++) {                             \
+                for (int64_t j = 0; j < count; j++) {                                     \
+                    acc_t x = (acc_t)from[k * inner + j];                                 \
+                    s = sums[j];                                                          \
+                    s = (step);                                                           \
+                    sums[j] = s;                                                          \
+                    to[k * inner + j] = (type)s;                                          \
+                }                                                                         \
+            }                                                                             \
+        }                                                                                 \
+    }
+
+static double log_sum(double s, double x)
+{
+    double high = x > s ? x : s, low = x > s ? s : x;
+    if (x != x || s != s)
+        return x + s;
+    return high == low && isinf(high) ? high : high + log1p(exp(low - high));
+}
+
+RUNNING(product_f32, float, double, 1, s *x)
+RUNNING(product_f64, double, double, 1, s *x)
+RUNNING(product_i64, int64_t, uint64_t, 1, s *x)
+RUNNING(log_sum_f32, float, double, -INFINITY, log_sum(s, x))
+RUNNING(log_sum_f64, double, double, -INFINITY, log_sum(s, x))
+
+/* The extreme so far and where it is: the last one among equals; a nan stays, and moves on to a later one. */
+#define EXTREME(name, type, better)                                                       \
+    static void name(void *context, int64_t begin, int64_t end)                           \
+    {                                                                                     \
+        const struct lines *l = context;                                                  \
+        for (int64_t line = begin, count; line < end; line += count) {                    \
+            int64_t first, inner = l->inner, places[WIDTH] = {0};                         \
+            const type *restrict from = line_of(l, line, sizeof(type), &first);           \
+            type *restrict to = (type *)l->y + first, best[WIDTH];                        \
+            int64_t *restrict at = l->at + first;                                         \
+            count = together(l, line, end);                                               \
+            memcpy(best, from, (size_t)count * sizeof *best);                             \
+            type s = from[0];                                                             \
+            int64_t place = 0;                                                            \
+            for (int64_t k = 0; inner == 1 && k < l->n; k++) {                            \
+                type x = from[k];                                                         \
+                if (x better s || x != x) { /* seldom: no chain from one to the next */   \
+                    s = x;                                                                \
+                    place = k;                                                            \
+                }                                                                         \
+                to[k] = s;                                                                \
+                at[k] = place;                                                            \
+            }                                                                             \
+            for (int64_t k = 0; inner > 1 && k < l->n; k++) {                             \
+                for (int64_t j = 0; j < count; j++) {                                     \
+                    type x = from[k * inner + j];                                         \
+                    s = best[j];                                                          \
+                    int taken = (x better s) | (x != x);                                  \
+                    best[j] = taken ? x : s;                                              \
+                    places[j] = taken ? k : places[j];                                    \
+                    to[k * inner + j] = best[j];                                          \
+                    at[k * inner + j] = places[j];                                        \
+                }                                                                         \
+            }                                                                             \
+        }                                                                                 \
+    }
+#define EXTREMES(suffix, type)           \
+    EXTREME(largest_##suffix, type, >=)  \
+    EXTREME(smallest_##suffix, type, <=)
+EXTREMES(f32, float)
+EXTREMES(f64, double)
+EXTREMES(i64, int64_t)
+
+struct bodies {
+    ah_range_fn f32, f64, i64;
+};
+
+/* Run over the input, converted to the result's dtype first, and store into out[0] (and out[1], the places). */
+static int run(struct ah_call *c, struct bodies bodies, struct lines *l)
+{
+    struct ah_tensor *out = c->out[0], *x = NULL, *y = NULL, *same = NULL;
+    enum ah_dtype dtype = ah_compute_dtype(out->dtype);
+    ah_range_fn body = dtype == AH_F32 ? bodies.f32 : dtype == AH_F64 ? bodies.f64 : bodies.i64;
+    int dim = out->ndim > 0 ? __builtin_ctz(c->state.reduce.dims) : 0, status;
+    if (!ah_dtype_is_float(dtype))
+        dtype = AH_I64;
+    l->n = out->ndim > 0 ? out->size[dim] : 1;
+    l->inner = 1;
+    for (int d = dim + 1; d < out->ndim; d++)
+        l->inner *= out->size[d];
+    if (out->numel == 0)
+        return 0;
+    AH_TRYGO(ah_contiguous_as(&same, ah_args(c, cumprod)->input.tensor, out->dtype), done);
+    AH_TRYGO(ah_contiguous_as(&x, same, dtype), done);
+    bool direct = out->dtype == dtype && ah_tensor_is_contiguous(out);
+    if (direct)
+        ah_tensor_retain(y = out);
+    else
+        AH_TRYGO(ah_tensor_empty(&y, out->size, out->ndim, dtype, &ah_cpu), done);
+    l->x = ah_tensor_data(x);
+    l->y = ah_tensor_data(y);
+    ah_parallel_for(out->numel / l->n, ah_grain(l->n, AH_SHARE_MIDDLE), body, l);
+    status = direct ? 0 : ah_copy(out, y);
+done:
+    ah_tensor_release(same);
+    ah_tensor_release(x);
+    ah_tensor_release(y);
+    return status;
+}
+
+int ah_cpu_cumprod(struct ah_call *c)
+{
+    return run(c, (struct bodies){product_f32, product_f64, product_i64}, &(struct lines){.n = 0});
+}
+
+int ah_cpu_logcumsumexp(struct ah_call *c)
+{
+    return run(c, (struct bodies){log_sum_f32, log_sum_f64, NULL}, &(struct lines){.n = 0});
+}
+
+static int extremes(struct ah_call *c, bool largest)
+{
+    struct lines l = {.at = ah_tensor_data(c->out[1])};
+    return run(c, largest ? (struct bodies){largest_f32, largest_f64, largest_i64}
+                          : (struct bodies){smallest_f32, smallest_f64, smallest_i64}, &l);
+}
+
+int ah_cpu_cummax(struct ah_call *c)
+{
+    return extremes(c, true);
+}
+
+int ah_cpu_cummin(struct ah_call *c)
+{
+    return extremes(c, false);
+}

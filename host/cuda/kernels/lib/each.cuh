@@ -1,0 +1,23 @@
+/* A loop of a thread over every so many-th of `total` items, counted in the type I: int32_t where counts fit (divisions
+ * of indices are then cheap), else int64_t. */
+#ifndef AH_CUDA_EACH_CUH
+#define AH_CUDA_EACH_CUH
+
+#include "cuda/kernels/lib/kernel.cuh"
+
+#define AH_EACH(I, i, total)                                                                        \
+    for (I i = (I)blockIdx.x * (I)blockDim.x + (I)threadIdx.x, i##_step = (I)gridDim.x * (I)blockDim.x, \
+           i##_end = (I)(total);                                                                    \
+         i < i##_end; i += i##_step)
+
+/* The quotient rounded up, of what may be negative; divisors are positive. */
+template <typename I> __device__ __forceinline__ I ah_ceil_div(I a, I b)
+{
+    return a > 0 ? (a - 1) / b + 1 : -(-a / b);
+}
+template <typename I> __device__ __forceinline__ I ah_clip(I x, I low, I high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+#endif

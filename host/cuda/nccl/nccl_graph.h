@@ -1,0 +1,20 @@
+/* Collectives in captured steps. A communicator's stream joins the capture through the events of its calls, so NCCL's
+ * kernels become nodes of the graph; a replay is one call of each group, which its ranks make together. Lua thread
+ * only.
+ *
+ * Circle: nccl_graph, nccl_group, nccl_message: a call registers its communicator with the graph, the hooks check all
+ * communicators, the type of communicators names the functions for messages, and those open communicators. */
+#ifndef AH_CUDA_NCCL_GRAPH_H
+#define AH_CUDA_NCCL_GRAPH_H
+
+#include "cuda/driver/collectives.h"
+
+struct ah_nccl_comm;
+
+/* The hooks for graphs and waits (driver/collectives.h). */
+extern const struct ah_cuda_collectives ah_nccl_collectives;
+
+/* Register a call of the communicator with the step being captured. AH_ESTATE beyond AH_CUDA_GRAPH_COMMS groups. */
+int ah_nccl_graph_add(struct ah_nccl_comm *comm);
+
+#endif

@@ -1,0 +1,86 @@
+/* NCCL as a group's device communicator (comm/group/device_comm.h): collectives on device memory, on a stream of their
+ * own beside the compute stream.
+ *
+ * A call begins when the compute stream has come to where it was made, and what the compute stream is asked after its
+ * end waits for it: the caller's memory needs no other fence. A thread watches over what is under way (nccl_watch.c).
+ * Lua thread only, but for what says otherwise. */
+#ifndef AH_CUDA_NCCL_GROUP_H
+#define AH_CUDA_NCCL_GROUP_H
+
+#include <pthread.h>
+
+#include "comm/group/device_comm.h"
+#include "cuda/driver/device.h"
+#include "cuda/nccl/nccl.h"
+
+enum { AH_NCCL_RECORDS = 128, AH_NCCL_CALL = 200 };
+
+/* A call that the device was given. */
+struct ah_nccl_record {
+    uint32_t sequence;
+    int peer; /* of a message: whom it is from or to; -1: a call of the group's, `sequence` */
+    int64_t begun_ns, timeout_ns;
+    CUevent end;
+    char call[AH_NCCL_CALL]; /* "all_reduce #2 at train.lua:7" */
+};
+
+struct ah_nccl_comm {
+    struct ah_device_comm base;
+    const struct ah_nccl *nccl;
+    struct ah_cuda_device *cuda;
+    CUstream stream;
+    pthread_mutex_t lock; /* of what follows, and held in each call of NCCL: an abort finds no other one under way */
+    ncclComm_t handle;    /* NULL: aborted */
+    struct ah_nccl_record record[AH_NCCL_RECORDS];
+    unsigned first, count; /* of the records, those that may be under way */
+    int64_t doubted_ns;    /* since when something seems wrong; 0: nothing does */
+    int failed;            /* the status of the first failure */
+    int64_t failed_ns;
+    bool known;     /* the Lua thread knows of it */
+    bool capturing; /* the step that is captured now has calls of it */
+    bool captured;  /* a step has had */
+    char text[600];
+    struct ah_nccl_comm *next; /* of those that are watched */
+};
+
+extern const struct ah_device_comm_type ah_nccl_comm_type;
+
+/* 0, or the failure of a collective on this device; for whoever has waited for it. */
+int ah_nccl_check_all(struct ah_cuda_device *cuda);
+/* Before the device is closed. */
+void ah_nccl_close_all(struct ah_cuda_device *cuda);
+
+/* Give the stream what a call asks for; `mean` becomes a sum where weights differ (*divisor, else 1). With the
+ * communicator's lock held. */
+int ah_nccl_move(struct ah_nccl_comm *comm, const struct ah_collective *call, double weights, double *divisor);
+
+/* Create the communicator of one of `ranks` ranks; it opens in the background, and the caller waits for that.
+ * AH_ENOMEM or the failure leave none. */
+int ah_nccl_new(struct ah_nccl_comm **out, struct ah_group *group, struct ah_device *device,
+                const uint8_t ticket[AH_DEVICE_COMM_TICKET], int ranks, int rank);
+void ah_nccl_free(struct ah_nccl_comm *comm);
+/* The type's functions for messages (nccl_message.c). */
+int ah_nccl_mark(struct ah_message_request *mail);
+int ah_nccl_open_p2p(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
+                     bool sends, struct ah_device_comm **out);
+int ah_nccl_move_message(struct ah_device_comm *p2p, struct ah_message_request *mail, bool *done);
+void ah_nccl_unmark(struct ah_message_request *mail);
+/* Give the stream a message, to or from the other rank of a p2p channel. With the lock held. */
+int ah_nccl_give_message(struct ah_nccl_comm *comm, const struct ah_message_request *mail);
+
+/* A failing call of NCCL as a status and a line. Any thread. */
+int ah_nccl_check(const struct ah_nccl_comm *comm, ncclResult_t code, const char *what);
+
+/* What lies in `stream` is done before `after` goes on. */
+int ah_nccl_order(struct ah_cuda_device *cuda, CUstream stream, CUstream after);
+
+/* The watch. Begin and end it for a communicator; both take its lock. */
+int ah_nccl_watch(struct ah_nccl_comm *comm);
+void ah_nccl_unwatch(struct ah_nccl_comm *comm);
+/* What has been given to the stream is a call under way, or a message: its end is noted there. With the lock held. */
+int ah_nccl_note(struct ah_nccl_comm *comm, uint32_t sequence);
+int ah_nccl_note_message(struct ah_nccl_comm *comm, const struct ah_message_request *mail);
+/* Every watched communicator, for the Lua thread, which alone changes the list. */
+struct ah_nccl_comm *ah_nccl_watched(void);
+
+#endif

@@ -1,0 +1,99 @@
+/* Messages by NCCL: a p2p channel is a communicator of its sender (rank 0) and its receiver, with a stream of its own,
+ * which waits for the compute stream as it stood when the script made the call. Steps are taken as mail.h's are: a
+ * communicator that opens, or a call that NCCL gives to the stream from a thread of its own, is looked at again. */
+#include <stdlib.h>
+
+#include "cuda/driver/capture.h"
+#include "cuda/nccl/nccl_group.h"
+
+struct mark {
+    struct ah_cuda_device *cuda; /* outlives the channel */
+    CUevent begin, end;          /* end NULL: not yet */
+    bool given;                  /* to NCCL */
+};
+
+static int make_event(struct ah_cuda_device *cuda, CUevent *event, CUstream stream)
+{
+    AH_TRY(ah_cuda_check(ah_cuda.event_create(event, CU_EVENT_DISABLE_TIMING), "%s: an event", cuda->device->name));
+    return ah_cuda_check(ah_cuda.event_record(*event, stream), "%s: an event", cuda->device->name);
+}
+
+int ah_nccl_mark(struct ah_message_request *mail)
+{
+    struct ah_cuda_device *cuda = ah_cuda_state(mail->message.device);
+    AH_TRY(ah_cuda_enter(cuda));
+    AH_TRY(ah_cuda_capture_refuse(cuda, "a message", "send and receive beside the step"));
+    struct mark *mark = calloc(1, sizeof *mark);
+    if (!mark)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    mark->cuda = cuda;
+    mail->mark = mark;
+    return make_event(cuda, &mark->begin, cuda->compute);
+}
+
+void ah_nccl_unmark(struct ah_message_request *mail)
+{
+    struct mark *mark = mail->mark;
+    if (mark->end && ah_cuda_make_current(mark->cuda) == 0)
+        ah_cuda.stream_wait(mark->cuda->compute, mark->end, 0);
+    if (mark->begin)
+        ah_cuda.event_destroy(mark->begin);
+    if (mark->end)
+        ah_cuda.event_destroy(mark->end);
+    free(mark);
+}
+
+int ah_nccl_open_p2p(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
+                     bool sends, struct ah_device_comm **out)
+{
+    struct ah_nccl_comm *comm;
+    AH_TRY(ah_nccl_new(&comm, group, device, ticket, 2, sends ? 0 : 1));
+    int status = ah_nccl_watch(comm);
+    if (status < 0)
+        ah_nccl_free(comm);
+    else
+        *out = &comm->base;
+    return status;
+}
+
+/* Has NCCL come to the end of what it does beside this thread? */
+static int is_free(struct ah_nccl_comm *comm, const char *what, bool *out)
+{
+    ncclResult_t code = ncclSuccess;
+    AH_TRY(ah_nccl_check(comm, comm->nccl->async_error(comm->handle, &code), what));
+    *out = code == ncclSuccess;
+    return ah_nccl_check(comm, code, what);
+}
+
+static int step(struct ah_nccl_comm *comm, struct ah_message_request *mail, bool *done)
+{
+    struct mark *mark = mail->mark;
+    char call[AH_NCCL_CALL];
+    bool idle;
+    ah_message_describe(mail, call, sizeof call);
+    AH_TRY(is_free(comm, call, &idle));
+    if (idle && !mark->given) {
+        AH_TRY(ah_cuda_check(ah_cuda.stream_wait(comm->stream, mark->begin, 0), "%s: waiting for an event",
+                             comm->cuda->device->name));
+        AH_TRY(ah_nccl_give_message(comm, mail));
+        mark->given = true;
+        AH_TRY(is_free(comm, call, &idle));
+    }
+    if (!idle)
+        return 0;
+    AH_TRY(ah_nccl_note_message(comm, mail));
+    AH_TRY(make_event(comm->cuda, &mark->end, comm->stream));
+    *done = true;
+    return 0;
+}
+
+int ah_nccl_move_message(struct ah_device_comm *p2p, struct ah_message_request *mail, bool *done)
+{
+    struct ah_nccl_comm *comm = (struct ah_nccl_comm *)p2p;
+    AH_TRY(ah_nccl_comm_type.check(p2p));
+    AH_TRY(ah_cuda_enter(comm->cuda));
+    pthread_mutex_lock(&comm->lock);
+    int status = comm->handle ? step(comm, mail, done) : 0;
+    pthread_mutex_unlock(&comm->lock);
+    return status;
+}

@@ -1,0 +1,219 @@
+/* The watch over collectives on devices: one thread of the process, while there are communicators.
+ *
+ * What hangs on the device shows nowhere else: every few milliseconds the thread asks, for the oldest call of each
+ * communicator that the device is not through with, whether NCCL reports an error, whether a peer is gone, whether the
+ * call is over its time. Then it keeps a line that says so, tells the peers, and aborts the communicator, which ends
+ * what hangs; the Lua thread finds the line when it next waits for the device or makes a call. Should it not come to
+ * that, stuck in the driver, this thread ends the process in its place.
+ *
+ * Locks: the list's, then a communicator's. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/tell.h"
+#include "base/time.h"
+#include "comm/group/watch.h"
+#include "comm/join/rank.h"
+#include "cuda/nccl/nccl_group.h"
+
+static const int64_t second_ns = 1000000000;
+/* For a peer that was seen to go, the work that it leaves behind to end well; and for the board to tell which peer went
+ * when NCCL knows only that one did. */
+static const int64_t doubt_ns = 400 * 1000000;
+static const int64_t last_resort_ns = 30 * second_ns;
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct ah_nccl_comm *comms;
+static bool running;
+/* A clock of the time in which this process ran: one that was stopped has not waited meanwhile. */
+static _Atomic int64_t ran_ns;
+static const int64_t longest_tick_ns = 200 * 1000000;
+
+struct ah_nccl_comm *ah_nccl_watched(void)
+{
+    return comms;
+}
+
+/* NCCL ends what runs at once, and then waits until no graph has its calls any more. */
+static void *abort_beside(void *context)
+{
+    const struct ah_nccl *nccl;
+    if (ah_nccl_open(&nccl) == 0)
+        nccl->abort(context);
+    return NULL;
+}
+
+static void abort_comm(struct ah_nccl_comm *comm)
+{
+    pthread_t thread;
+    if (!comm->captured || pthread_create(&thread, NULL, abort_beside, comm->handle))
+        comm->nccl->abort(comm->handle);
+    else
+        pthread_detach(thread);
+    comm->handle = NULL;
+}
+
+static void fail(struct ah_nccl_comm *comm, int status, const char *text)
+{
+    comm->failed = status;
+    comm->failed_ns = ran_ns;
+    snprintf(comm->text, sizeof comm->text, "%s", text);
+    ah_watch_publish(comm->base.group, status, comm->text);
+    abort_comm(comm);
+    comm->count = 0;
+}
+
+/* What NCCL, the peers and the clock say of the oldest call. A doubt has to last to count, the clock not. */
+static void examine(struct ah_nccl_comm *comm)
+{
+    const struct ah_nccl_record *record = &comm->record[comm->first];
+    int64_t now = ran_ns;
+    char text[sizeof comm->text] = "";
+    ncclResult_t code = ncclSuccess;
+    if (comm->nccl->async_error(comm->handle, &code) != ncclSuccess)
+        code = ncclInternalError;
+    int64_t waited = now - record->begun_ns;
+    int status = record->peer < 0
+                     ? ah_watch_device(comm->base.group, record->sequence, record->call, waited, record->timeout_ns)
+                     : ah_watch_message(comm->base.group, record->peer, record->call, waited, record->timeout_ns);
+    if (status < 0) {
+        snprintf(text, sizeof text, "%s", ah_error_text());
+    } else if (code != ncclSuccess && code != ncclInProgress) {
+        char what[AH_NCCL_CALL + 16];
+        snprintf(what, sizeof what, "%s", record->call);
+        status = ah_nccl_check(comm, code, what);
+        snprintf(text, sizeof text, "%s", ah_error_text());
+    } else {
+        comm->doubted_ns = 0;
+        return;
+    }
+    if (!comm->doubted_ns)
+        comm->doubted_ns = now + 1;
+    if (status == AH_ETIMEOUT || now - comm->doubted_ns >= doubt_ns)
+        fail(comm, status, text);
+}
+
+/* Those that the device is through with are no longer under way. */
+static void pass(struct ah_nccl_comm *comm)
+{
+    while (comm->count && ah_cuda.event_query(comm->record[comm->first].end) != CUDA_ERROR_NOT_READY) {
+        comm->first = (comm->first + 1) % AH_NCCL_RECORDS;
+        comm->count--;
+        comm->doubted_ns = 0;
+    }
+}
+
+static void look(struct ah_nccl_comm *comm)
+{
+    pthread_mutex_lock(&comm->lock);
+    if (comm->handle && ah_cuda_make_current(comm->cuda) == 0) {
+        pass(comm);
+        if (comm->count)
+            examine(comm);
+    }
+    bool gone = comm->failed && !comm->known && ran_ns - comm->failed_ns > last_resort_ns;
+    pthread_mutex_unlock(&comm->lock);
+    if (gone) {
+        if (!ah_rank_report_failure(comm->text, comm->failed == AH_EPEER))
+            ah_tell("%s", comm->text);
+        _exit(1);
+    }
+}
+
+static void *watch(void *context)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* a capture of the Lua thread is none of this one's */
+    bool told = false;
+    pthread_mutex_lock(&list_lock);
+    for (int64_t before = ah_now_ns(), now;; before = now) {
+        now = ah_now_ns();
+        ran_ns += now - before < longest_tick_ns ? now - before : longest_tick_ns;
+        while (!comms)
+            pthread_cond_wait(&changed, &list_lock);
+        for (struct ah_nccl_comm *comm = comms; comm; comm = comm->next) {
+            if (!told && ah_cuda_make_current(comm->cuda) == 0)
+                told = ah_cuda.capture_mode(&mode) == CUDA_SUCCESS;
+            look(comm);
+        }
+        pthread_mutex_unlock(&list_lock);
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+        pthread_mutex_lock(&list_lock);
+    }
+    return context;
+}
+
+int ah_nccl_watch(struct ah_nccl_comm *comm)
+{
+    int status = 0;
+    pthread_t thread;
+    pthread_mutex_lock(&list_lock);
+    if (!running && pthread_create(&thread, NULL, watch, NULL))
+        status = ah_fail(AH_ENOMEM, "%s: no thread to watch over collectives", comm->cuda->device->name);
+    if (status == 0) {
+        if (!running)
+            pthread_detach(thread);
+        running = true;
+        comm->next = comms;
+        comms = comm;
+        pthread_cond_signal(&changed);
+    }
+    pthread_mutex_unlock(&list_lock);
+    return status;
+}
+
+void ah_nccl_unwatch(struct ah_nccl_comm *comm)
+{
+    pthread_mutex_lock(&list_lock);
+    for (struct ah_nccl_comm **at = &comms; *at; at = &(*at)->next) {
+        if (*at != comm)
+            continue;
+        *at = comm->next;
+        break;
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+/* The next record, begun, with its text to be filled in. */
+static int next_record(struct ah_nccl_comm *comm, struct ah_nccl_record **out)
+{
+    if (comm->count == AH_NCCL_RECORDS)
+        pass(comm);
+    if (comm->count == AH_NCCL_RECORDS) /* so far ahead of the device: the watch sees the older ones */
+        comm->count--;
+    struct ah_nccl_record *record = &comm->record[(comm->first + comm->count) % AH_NCCL_RECORDS];
+    if (!record->end)
+        AH_TRY(ah_cuda_check(ah_cuda.event_create(&record->end, CU_EVENT_DISABLE_TIMING), "%s: an event",
+                             comm->cuda->device->name));
+    record->sequence = 0;
+    record->peer = -1;
+    record->begun_ns = ran_ns;
+    record->timeout_ns = comm->base.group->timeout_ns;
+    AH_TRY(ah_cuda_check(ah_cuda.event_record(record->end, comm->stream), "%s: an event", comm->cuda->device->name));
+    comm->count++;
+    *out = record;
+    return 0;
+}
+
+int ah_nccl_note(struct ah_nccl_comm *comm, uint32_t sequence)
+{
+    struct ah_group *group = comm->base.group;
+    struct ah_nccl_record *record;
+    char title[100];
+    AH_TRY(next_record(comm, &record));
+    record->sequence = sequence;
+    snprintf(record->call, sizeof record->call, "%s at %s", ah_watch_title(group, sequence, title, sizeof title),
+             ah_group_post(group, group->rank, sequence)->where);
+    return 0;
+}
+
+int ah_nccl_note_message(struct ah_nccl_comm *comm, const struct ah_message_request *mail)
+{
+    struct ah_nccl_record *record;
+    AH_TRY(next_record(comm, &record));
+    record->peer = mail->message.peer;
+    ah_message_describe(mail, record->call, sizeof record->call);
+    return 0;
+}

@@ -1,0 +1,22 @@
+/* Attention by cuDNN's fused kernels, for what those take and where they pay: halves on cards of compute capability 9.0
+ * and above, no mask but the causal one, no dropout, no window, sequences of one length. */
+#ifndef AH_CUDA_ATTENTION_DNN_H
+#define AH_CUDA_ATTENTION_DNN_H
+
+#include "cuda/driver/device.h"
+#include "cuda/kernels/attention.h"
+#include "ops/op.h"
+
+/* Launch what `args` describe: the forward pass, or, where args->grad_query is there, the gradients, for which
+ * args->delta is scratch memory. `lse`: row-major (heads, rows), written or read. 1 done; 0 left to the program's own
+ * kernels, nothing was written; negative an error. */
+int ah_cuda_attention_dnn(struct ah_call *c, const struct ah_attention_args *args, enum ah_dtype dtype,
+                          struct ah_tensor *lse);
+
+/* Read $ACCELHOST_CUDA_ATTENTION; AH_EINVAL if it is none of the choices. */
+int ah_cuda_attention_dnn_read(void);
+
+/* Forget the plans of a device that is closed. */
+void ah_cuda_attention_dnn_forget(const struct ah_cuda_device *cuda);
+
+#endif

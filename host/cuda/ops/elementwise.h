@@ -1,0 +1,54 @@
+/* Running elementwise kernels over tensors of any strides and dtypes. */
+#ifndef AH_CUDA_ELEMENTWISE_H
+#define AH_CUDA_ELEMENTWISE_H
+
+#include "cuda/driver/launch.h"
+#include "cuda/kernels/elementwise.h"
+#include "ops/op.h"
+
+/* One kernel per dtype that is computed with; those without a name are missing. Static objects. */
+typedef struct ah_cuda_kernel ah_cuda_loops[AH_DTYPE_COUNT];
+
+#define AH_CUDA_FLOATS(file, name) \
+    [AH_F32] = AH_CUDA_KERNEL(file, name "_f32"), [AH_F64] = AH_CUDA_KERNEL(file, name "_f64")
+#define AH_CUDA_INTEGERS(file, name)                                                     \
+    [AH_U8] = AH_CUDA_KERNEL(file, name "_u8"), [AH_I32] = AH_CUDA_KERNEL(file, name "_i32"), \
+    [AH_I64] = AH_CUDA_KERNEL(file, name "_i64")
+
+struct ah_cuda_operand {
+    struct ah_tensor *tensor;
+    enum ah_dtype dtype; /* what the kernel reads or writes */
+};
+
+/* A planned walk over operands: the arguments of a kernel, and the copies that have to live until it is launched. */
+struct ah_cuda_walk {
+    struct ah_ew_args args;
+    struct ah_tensor *copy[AH_EW_OPERANDS];
+    int count;
+};
+
+/* Plan it as ah_cuda_iterate does; operand[0] has elements. Close it whatever came of it. */
+int ah_cuda_walk_open(struct ah_cuda_walk *walk, struct ah_device *device, const struct ah_cuda_operand *operand,
+                      int count, const double *numbers);
+void ah_cuda_walk_close(struct ah_cuda_walk *walk);
+
+/* Run a kernel over operand[0], the output, and the others, which broadcast to it. An operand is converted first when
+ * its dtype is not what the kernel reads: the same, or a half where that is float32. A 0-dim operand may lie on the
+ * CPU; inputs that overlap the output otherwise than exactly are copied. AH_EINVAL when several elements of the output
+ * share a place. `numbers` (up to 4, NULL: none) reach the kernel as c0..c3. */
+int ah_cuda_iterate(struct ah_device *device, const char *who, struct ah_cuda_kernel *kernel,
+                    const struct ah_cuda_operand *operand, int count, const double *numbers);
+
+/* The kernel for the compute dtype of `in` over out[0] and the first `inputs` arguments. AH_ENOTIMPL when there is
+ * none for it. */
+int ah_cuda_elementwise(struct ah_call *call, struct ah_cuda_kernel *loops, int inputs, enum ah_dtype in,
+                        enum ah_dtype out, const double *numbers);
+
+/* Copy with broadcasting and conversion, on one device; the input may be a 0-dim tensor on the CPU. */
+int ah_cuda_assign(struct ah_device *device, struct ah_tensor *out, struct ah_tensor *input);
+
+/* A row-major tensor with the contents of `input` in `dtype`, on the device: `input` itself, retained, when it is that
+ * already. */
+int ah_cuda_dense(struct ah_device *device, struct ah_tensor **out, struct ah_tensor *input, enum ah_dtype dtype);
+
+#endif

@@ -1,0 +1,14 @@
+/* Windows of images as the columns of matrices, for the ops im2col and col2im and for convolutions by products. */
+#ifndef AH_CUDA_PATCHES_H
+#define AH_CUDA_PATCHES_H
+
+#include "base/dtype.h"
+#include "cuda/driver/device.h"
+#include "cuda/kernels/patches.h"
+
+/* matrix = the windows of the images, items of any dtype; image = the sums of the matrix, of a floating one. All but
+ * `narrow` is filled in. */
+int ah_cuda_take_patches(struct ah_device *device, const char *who, enum ah_dtype dtype, struct ah_patches_args *args);
+int ah_cuda_add_patches(struct ah_device *device, const char *who, enum ah_dtype dtype, struct ah_patches_args *args);
+
+#endif

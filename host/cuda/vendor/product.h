@@ -1,0 +1,49 @@
+/* Products of stacks of matrices by cuBLASLt, with plans kept for what recurs. */
+#ifndef AH_CUDA_PRODUCT_H
+#define AH_CUDA_PRODUCT_H
+
+#include "base/dtype.h"
+#include "cuda/driver/device.h"
+
+/* One operand: a stack of row-major matrices, possibly of their transposes. */
+struct ah_cuda_matrix {
+    uint64_t at;
+    bool transposed; /* memory holds the transposes */
+    int64_t ld;      /* elements from one row in memory to the next */
+    int64_t stride;  /* elements from one matrix to the next; 0: the same for all */
+};
+
+/* What is done with a product while it is still in registers: of one matrix, not of float64. */
+enum ah_cuda_epilogue {
+    AH_CUDA_PLAIN,
+    AH_CUDA_GELU,       /* gelu of it, by the tanh formula; aux: 0, or where the product itself goes */
+    AH_CUDA_GELU_SLOPE, /* times gelu's slope at aux, which has the result's shape */
+    AH_CUDA_ROW_SUMS,   /* and the sums of a's rows, `rows` numbers at aux */
+    AH_CUDA_COLUMN_SUMS, /* and the sums of b's columns, `columns` numbers at aux */
+};
+/* aux beside a result of so many columns */
+static inline bool ah_cuda_epilogue_fits(enum ah_dtype dtype, int64_t columns)
+{
+    return dtype != AH_F64 && columns % 8 == 0;
+}
+
+struct ah_cuda_product {
+    enum ah_dtype dtype; /* a floating one; halves are added up in float32, also in parts of `depth` */
+    int64_t rows, columns, depth, batch;
+    struct ah_cuda_matrix a, b, out; /* rows x depth, depth x columns, rows x columns (never transposed) */
+    bool wide;     /* `out` of halves is float32 */
+    bool tf32;     /* float32 may be rounded to tensor cores' 10 bits before it is multiplied */
+    bool adds;     /* to what `out` holds */
+    uint64_t bias; /* 0, or `columns` numbers that every row gets; not for float64 */
+    enum ah_cuda_epilogue epilogue;
+    uint64_t aux;  /* of the epilogue */
+};
+
+/* out = a b + bias, or out + a b, and what the epilogue says, on the compute stream. No size may be 0. AH_EINVAL when
+ * cuBLASLt is not there, AH_ENOTIMPL when it has no such product. */
+int ah_cuda_multiply(struct ah_device *device, const char *who, const struct ah_cuda_product *product);
+
+/* Forget the plans of a device that is closed. */
+void ah_cuda_product_forget(const struct ah_cuda_device *cuda);
+
+#endif

@@ -1,8 +1,8 @@
--- Files over 500 lines, fixtures and what writes them too, and functions over 60: each needs a reason in
+-- Files over 800 lines, fixtures and what writes them too, and functions over 60: each needs a reason in
 -- scripts/structure/reasons.txt.
 local files = require "files"
 
-local sizes = {file_lines = 500, function_lines = 60}
+local sizes = {file_lines = 800, function_lines = 60}
 
 local function measured(file, report, reasons)
   if #file.lines > sizes.file_lines and not reasons:take(file.path) then

@@ -254,7 +254,9 @@ const char *ah_place_find(const void *context, char *text, size_t room)
         return text;
     }
     site = compiled_below(spot.stack);
-    bool waits = spot.blocked && put_wait(text, room, &spot);
+    /* An op that waits for a lock waits for its own threads: it runs. */
+    bool computes = L && (op || node) && !meets && (spot.call < 0 || spot.call == SYS_futex);
+    bool waits = spot.blocked && !computes && put_wait(text, room, &spot);
     if (!waits && !L) {
         put(text, room, "runs in C code%s%s", site ? " at " : "", site ? site : "");
         return text;

@@ -7,12 +7,12 @@ local toolkit = os.getenv "CUDA_HOME" or "/usr/local/cuda"
 
 -- change: what is planted in place of what, which must be noticed.
 local libraries = {
-  {title = "the driver", header = "cuda.h", name = "driver",
+  {title = "the driver", header = "cuda.h", name = "driver", folder = "driver",
     change = {"cuMemFree_v2, %(CUdeviceptr", "cuMemFree_v2, (int"},
     told = "differs from cuda.h: __typeof__(&cuMemFree_v2)"},
-  {title = "cuBLASLt", header = "cublasLt.h", name = "blas"},
-  {title = "NCCL", header = "nccl.h", name = "nccl"},
-  {title = "cuDNN", header = "cudnn_graph.h", name = "dnn"},
+  {title = "cuBLASLt", header = "cublasLt.h", name = "blas", folder = "vendor"},
+  {title = "NCCL", header = "nccl.h", name = "nccl", folder = "nccl"},
+  {title = "cuDNN", header = "cudnn_graph.h", name = "dnn", folder = "vendor"},
 }
 
 local function text(path)
@@ -41,10 +41,10 @@ for _, library in ipairs(libraries) do
 
     it("would not pass with another parameter", function()
       if not installed then return pending("needs CUDA's toolkit") end
-      local folder = os.tmpname()
+      local folder, below = os.tmpname(), "cuda/" .. library.folder
       os.remove(folder)
-      assert(lfs.mkdir(folder) and lfs.mkdir(folder .. "/cuda"))
-      local path = ("cuda/%s.def"):format(library.name)
+      assert(lfs.mkdir(folder) and lfs.mkdir(folder .. "/cuda") and lfs.mkdir(folder .. "/" .. below))
+      local path = ("%s/%s.def"):format(below, library.name)
       local planted, times = text("host/" .. path):gsub(change[1], change[2], 1)
       assert.equal(1, times)
       local file = assert(io.open(folder .. "/" .. path, "w"))
@@ -52,7 +52,7 @@ for _, library in ipairs(libraries) do
       file:close()
       local result = compile(folder)
       os.remove(folder .. "/" .. path)
-      assert(lfs.rmdir(folder .. "/cuda") and lfs.rmdir(folder))
+      assert(lfs.rmdir(folder .. "/" .. below) and lfs.rmdir(folder .. "/cuda") and lfs.rmdir(folder))
       assert.matches(library.told or "differs from " .. library.header, result.output, 1, true)
       assert.are_not.equal(0, result.code)
     end)

@@ -187,6 +187,7 @@ static int set_up(struct ah_nccl_comm *comm, const uint8_t ticket[AH_DEVICE_COMM
 int ah_nccl_new(struct ah_nccl_comm **out, struct ah_group *group, struct ah_device *device,
                 const uint8_t ticket[AH_DEVICE_COMM_TICKET], int ranks, int rank)
 {
+    ah_cuda_collectives = &ah_nccl_collectives;
     struct ah_nccl_comm *comm = calloc(1, sizeof *comm);
     if (!comm)
         return ah_fail(AH_ENOMEM, "out of memory");
@@ -205,7 +206,6 @@ static int comm_open(struct ah_group *group, struct ah_device *device, const uin
                      struct ah_device_comm **out)
 {
     struct ah_nccl_comm *comm;
-    ah_cuda_collectives = &ah_nccl_collectives;
     AH_TRY(ah_nccl_new(&comm, group, device, ticket, group->size, group->rank));
     int status = await(comm, group, "setting up collectives", group->timeout_ns);
     if (status == 0)

@@ -88,18 +88,26 @@ MPICC ?= mpicc
 MPI_FLAGS := $(shell $(MPICC) -show 2>/dev/null | cut -d ' ' -f 2-)
 MPI := $(if $(MPI_FLAGS),$(BUILD)/accelhost-mpi.so)
 
-# CUDA's devices: nothing of NVIDIA's is needed to build the plugin, but for its kernels, which nvcc compiles for each
-# of CUDA_ARCHS and, as PTX, for what comes after the last, with NVCCFLAGS besides. Where NVRTC is set, to the folder
-# that make cuda writes, CUDA 12's compiler as a library does that.
+# The plugin of the device cuda needs nothing of NVIDIA's, except for its kernels, which nvcc compiles for each of
+# CUDA_ARCHS and, as PTX, for cards after the last of them, with NVCCFLAGS as further options. Where neither NVCC nor
+# CUDA_ARCHS is set, a build for this machine has the kernels for its own cards, and none where there is no NVIDIA
+# driver; NVCC= leaves them out, CUDA_ARCHS="80 90" and ARCH=portable have them anywhere. NVRTC=folder compiles them with
+# CUDA 12's compiler as a library instead, which `make cuda` installs there.
 CUDA := $(BUILD)/accelhost-cuda.so
 NVRTC ?=
-CUDA_ARCHS ?= $(if $(NVRTC),80 86 89 90 100 120,80 90)
 NVCCFLAGS ?=
+CUDA_ALL := 80 90
+CUDA_AUTO := $(if $(NVRTC)$(LEVELS)$(filter-out undefined,$(origin NVCC) $(origin CUDA_ARCHS)),,yes)
 NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
+ifdef CUDA_AUTO
+CUDA_ARCHS := $(shell scripts/cuda/archs.sh "$(NVCC)" "$(CUDA_ALL)")
+else
+CUDA_ARCHS ?= $(if $(NVRTC),80 86 89 90 100 120,$(CUDA_ALL))
+endif
 CUDA_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard host/cuda/*.c host/cuda/*/*.c)))
 CUDA_SOURCES := $(sort $(wildcard host/cuda/kernels/*.cu))
 CUDA_FOLDER := $(BUILD)/$(if $(NVRTC),nvrtc/)host/cuda
-CUDA_IMAGES := $(if $(NVRTC)$(NVCC),$(CUDA_SOURCES:host/cuda/%.cu=$(CUDA_FOLDER)/%.fatbin))
+CUDA_IMAGES := $(if $(CUDA_ARCHS),$(if $(NVRTC)$(NVCC),$(CUDA_SOURCES:host/cuda/%.cu=$(CUDA_FOLDER)/%.fatbin)))
 # The last of them also as PTX.
 CUDA_TARGETS := $(foreach a,$(CUDA_ARCHS),-gencode \
 	arch=compute_$(a)$(comma)code=[sm_$(a)$(if $(filter $(a),$(lastword $(CUDA_ARCHS))),$(comma)compute_$(a))])
@@ -157,14 +165,24 @@ $(CUDA_FOLDER)/images.o: $(CUDA_IMAGES) scripts/cuda/images.sh
 	@scripts/cuda/images.sh "$(CUDA_ARCHS:%=sm_%)" "$(CUDA_VERSION)" "$(CUDA_DRIVER)" $(CUDA_IMAGES) > $(@:.o=.S)
 	$(call say,as $@)$(CC) -c -o $@ $(@:.o=.S)
 
+# Written when CUDA_ARCHS changes: the kernels are compiled again then.
+$(CUDA_IMAGES): $(CUDA_FOLDER)/archs
+$(CUDA_FOLDER)/archs: force
+	@mkdir -p $(@D)
+	@echo "$(CUDA_ARCHS)" | cmp -s - $@ || echo "$(CUDA_ARCHS)" > $@
+
+.PHONY: force
+force:
+
 # What compiles the kernels, and the oldest driver that loads them: code by CUDA 13 needs a driver for CUDA 13, and
 # drivers before that for 12.4 do not read what is compressed for size.
-CUDA_VERSION = $(if $(NVRTC),12.9,$(if $(NVCC),$(NVCC_VERSION)))
+CUDA_VERSION = $(if $(CUDA_IMAGES),$(if $(NVRTC),12.9,$(NVCC_VERSION)))
 CUDA_DRIVER = $(if $(filter 12.%,$(CUDA_VERSION)),$(if $(NVRTC)$(NVCC_SMALL),12.4,12.0),$(basename $(CUDA_VERSION)).0)
 
 .PHONY: cuda
 cuda: ## the plugin with kernels for every card, by CUDA 12's compiler from PyPI: drivers from 550 on load them
 	@scripts/cuda/wheels.sh build-nvrtc
+	@$(MAKE) --no-print-directory $(JOBS) NVCC= $(CUDA)
 	@rm -f $(CUDA)
 	@$(MAKE) --no-print-directory $(JOBS) NVRTC=build-nvrtc $(CUDA)
 

@@ -70,6 +70,8 @@ TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
 
 # In front of a step's command: one short line instead of it.
 say = $(if $(V),,@echo "$(1)" && )
+# In front of a compiler: keep its warnings beside its output, for `make check`.
+keep = scripts/warnings.sh $@.warnings
 
 # Image files are read by a plugin, which is built where its libraries are.
 IMAGE_LIBS := $(shell pkg-config --exists libpng libjpeg 2>/dev/null && pkg-config --libs libpng libjpeg)
@@ -91,8 +93,8 @@ MPI := $(if $(MPI_FLAGS),$(BUILD)/accelhost-mpi.so)
 # The plugin of the device cuda needs nothing of NVIDIA's, except for its kernels, which nvcc compiles for each of
 # CUDA_ARCHS and, as PTX, for cards after the last of them, with NVCCFLAGS as further options. Where neither NVCC nor
 # CUDA_ARCHS is set, a build for this machine has the kernels for its own cards, and none where there is no NVIDIA
-# driver; NVCC= leaves them out, CUDA_ARCHS="80 90" and ARCH=portable have them anywhere. NVRTC=folder compiles them with
-# CUDA 12's compiler as a library instead, which `make cuda` installs there.
+# driver. NVCC= leaves them out; CUDA_ARCHS="80 90" and ARCH=portable compile them on any machine. NVRTC=folder compiles
+# them with CUDA 12's compiler as a library instead, which `make cuda` installs there.
 CUDA := $(BUILD)/accelhost-cuda.so
 NVRTC ?=
 NVCCFLAGS ?=
@@ -132,28 +134,28 @@ $(BUILD)/selftest: $(filter-out $(BUILD)/host/main.o,$(OBJ)) $(TEST_OBJ) $(LUAJI
 
 $(BUILD)/accelhost-image.so: $(wildcard host/image/*.[ch]) host/data/image.h | deps-check
 	@mkdir -p $(@D)
-	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags libpng libjpeg) \
-		-fPIC -shared -o $@ $(filter %.c,$^) $(IMAGE_LIBS)
+	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) \
+		$(shell pkg-config --cflags libpng libjpeg) -fPIC -shared -o $@ $(filter %.c,$^) $(IMAGE_LIBS)
 
 $(BUILD)/accelhost-plot.so: host/plot/plugin.c host/data/scene.h | deps-check
 	@mkdir -p $(@D)
-	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags cairo) \
+	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags cairo) \
 		-fPIC -shared -o $@ $< $(CAIRO_LIBS)
 
 $(BUILD)/accelhost-edit.so: $(wildcard host/edit/*.[ch]) host/base/editor.h | deps-check
 	@mkdir -p $(@D)
-	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags libedit) \
+	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags libedit) \
 		-fPIC -shared -o $@ $(filter %.c,$^) $(EDIT_LIBS)
 
 $(BUILD)/accelhost-sqlite.so: host/store/plugin.c host/io/database.h | deps-check
 	@mkdir -p $(@D)
-	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $< $(SQLITE_LIBS)
+	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $< $(SQLITE_LIBS)
 
 $(BUILD)/accelhost-mpi.so: $(wildcard host/mpi/*.[ch]) host/comm/net/mpi.h host/comm/net/transport.h \
 		host/comm/control/hosts.h | deps-check
 	@mkdir -p $(@D)
 	$(if $(MPI_FLAGS),,@echo "$(@F) needs an MPI: libopenmpi-dev (scripts/install-deps.sh mpi)" >&2; exit 1)
-	$(call say,plugin $@)$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $(filter %.c,$^) \
+	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $(filter %.c,$^) \
 		$(MPI_FLAGS)
 
 $(CUDA_OBJ): CFLAGS += -fPIC
@@ -205,7 +207,8 @@ NVCC_SMALL = $(if $(shell $(NVCC) --help | grep compress-mode),-compress-mode si
 NVCC_VERSION = $(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 $(BUILD)/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu
 	@mkdir -p $(@D)
-	$(call say,nvcc $<)$(filter ccache,$(CC)) $(NVCC) -std=c++17 -O3 -fmad=false $(if $(WERROR),-Werror all-warnings) \
+	$(call say,nvcc $<)$(keep) $(filter ccache,$(CC)) $(NVCC) -std=c++17 -O3 -fmad=false \
+		$(if $(WERROR),-Werror all-warnings) \
 		-diag-suppress 186 $(NVCC_SMALL) $(NVCCFLAGS) -Ihost $(CUDA_TARGETS) -MMD -MP -MF $(@:.fatbin=.nv.d) -MT $@ \
 		-c -o $(@:.fatbin=.nv.o) $<
 	@objcopy -O binary --only-section=.nv_fatbin --set-section-flags .nv_fatbin=alloc $(@:.fatbin=.nv.o) $@
@@ -214,7 +217,7 @@ $(BUILD)/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu
 define hot_rules
 $(BUILD)/$(1)/%.o: %.c | deps-check $(BUILD)/op_args.h
 	@mkdir -p $$(@D)
-	$$(call say,cc $(1) $$<)$$(CC) $$(CPPFLAGS) $$(CFLAGS) -march=x86-64-$(1) -c -o $$@ $$<
+	$$(call say,cc $(1) $$<)$$(keep) $$(CC) $$(CPPFLAGS) $$(CFLAGS) -march=x86-64-$(1) -c -o $$@ $$<
 $(BUILD)/hot.$(1).o: $(HOT:%.c=$(BUILD)/$(1)/%.o) $(BUILD)/levels.names
 	$$(call say,ld $$@)$$(LD) -r -o $$@.all $$(filter %.o,$$^)
 	@sed 's/.*/& &.$(1)/' $(BUILD)/levels.names > $$@.names
@@ -237,13 +240,13 @@ $(BUILD)/accelhost-far.so: spec/device/far_device.c
 $(BUILD)/accelhost-old.so: spec/device/old_plugin.c
 $(PLUGINS): | deps-check $(BUILD)/op_args.h
 	@mkdir -p $(@D)
-	$(call say,plugin $@)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -MF $(@:.so=.d) -o $@ $<
+	$(call say,plugin $@)$(keep) $(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -MF $(@:.so=.d) -o $@ $<
 $(BUILD)/selftest: | $(PLUGINS) $(BUILD)/plugin-headers $(BUILD)/without_calls
 
 # Takes system calls away from programs that specs run.
 $(BUILD)/without_calls: spec/support/without_calls.c
 	@mkdir -p $(@D)
-	$(call say,cc $@)$(CC) -D_GNU_SOURCE -std=c11 -O1 $(WARN) -o $@ $<
+	$(call say,cc $@)$(keep) $(CC) -D_GNU_SOURCE -std=c11 -O1 $(WARN) -o $@ $<
 
 # The simulated GPU: the kernels of host/cuda compiled for the host, and below them what stands in for NVIDIA's
 # libraries. Its own tests run kernels of theirs too, with planted errors.
@@ -268,11 +271,11 @@ $(BUILD)/sim-selftest: $(SIM_OBJ) $(SIM_TEST_OBJ) $(BUILD)/host/base/half.o
 
 $(BUILD)/sim/%.cc.o: %.cc
 	@mkdir -p $(@D)
-	$(call say,c++ $<)$(CXX) $(CPPFLAGS) $(SIM_FLAGS) -c -o $@ $<
+	$(call say,c++ $<)$(keep) $(CXX) $(CPPFLAGS) $(SIM_FLAGS) -c -o $@ $<
 
 $(BUILD)/sim/%.cu.o: %.cu
 	@mkdir -p $(@D)
-	$(call say,c++ $<)$(CXX) $(CPPFLAGS) $(SIM_FLAGS) -x c++ -c -o $@ $<
+	$(call say,c++ $<)$(keep) $(CXX) $(CPPFLAGS) $(SIM_FLAGS) -x c++ -c -o $@ $<
 
 # The Lua library travels inside the binary, as bytecode of the LuaJIT that is linked into it.
 $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
@@ -297,10 +300,10 @@ $(BUILD)/op_args.h: $(TABLE) scripts/op-args.sh
 
 $(BUILD)/%.o: %.c | deps-check $(BUILD)/op_args.h
 	@mkdir -p $(@D)
-	$(call say,cc $<)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+	$(call say,cc $<)$(keep) $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 $(BUILD)/embedded.o: $(BUILD)/embedded.c
-	$(call say,cc $<)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+	$(call say,cc $<)$(keep) $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 .PHONY: deps-check
 deps-check:
@@ -345,24 +348,37 @@ test: ## self-tests and specs; T=pattern for a part; the last line has the count
 	@scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: check
-check: ## warnings as errors, lint, dependency rule, style, the README's commands, texts and examples
+check: ## compiler warnings, lint, dependency rule, style, the README's commands, texts and examples
 	@scripts/install-deps.sh build check
-	@$(MAKE) --no-print-directory $(JOBS) BUILD=build-werror WERROR=1 build-werror/accelhost build-werror/selftest plugins
-	@$(MAKE) --no-print-directory BUILD=build-werror clang
+	@$(MAKE) --no-print-directory $(JOBS) $(BUILD)/accelhost $(BUILD)/selftest plugins
+	@$(MAKE) --no-print-directory warnings
+	@$(MAKE) --no-print-directory $(JOBS) clang
 	luacheck -q .
 	scripts/check-deps
 	scripts/check-style
-	build-werror/accelhost scripts/structure/check.lua
-	scripts/check-readme
-	build-werror/accelhost scripts/docs/check.lua
-	build-werror/accelhost scripts/coverage/table.lua --open
+	$(BUILD)/accelhost scripts/structure/check.lua
+	scripts/check-readme $(BUILD)
+	$(BUILD)/accelhost scripts/docs/check.lua
+	$(BUILD)/accelhost scripts/coverage/table.lua --open
 	@! command -v clang >/dev/null || scripts/fuzz.sh 1000
 
-# For a processor without half floats, which clang knows less of than gcc.
+# Files that compiled with a warning, of all that BUILD has; another compiler's warnings stop no build.
+WARNINGS = $(wildcard $(addsuffix .warnings,$(OBJ) $(TEST_OBJ) $(PLUGINS) $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(MPI) \
+	$(CUDA_OBJ) $(CUDA_IMAGES) $(SIM_OBJ) $(SIM_TEST_OBJ) $(foreach level,$(LEVELS),$(HOT:%.c=$(BUILD)/$(level)/%.o))))
+.PHONY: warnings
+warnings:
+	@$(if $(WARNINGS),cat $(WARNINGS) >&2; echo "check: $(words $(WARNINGS)) files compile with warnings" >&2; exit 1,:)
+
+# For a processor without half floats, which clang supports less of than gcc.
+CLANG_OK := $(if $(shell command -v clang),$(patsubst %.c,$(BUILD)/clang/%.ok,$(SRC) $(TEST_SRC)))
 .PHONY: clang
-clang: $(BUILD)/op_args.h ## the C files as clang reads them, where it is installed
-	@! command -v clang >/dev/null || printf '%s\n' $(SRC) $(TEST_SRC) | xargs -P $(shell nproc) -n 8 \
-		clang -std=c11 -march=x86-64-v3 -fopenmp -fsyntax-only $(WARN) -Werror $(filter-out -MMD -MP,$(CPPFLAGS))
+clang: $(CLANG_OK) ## warnings of clang for the C files that changed, where it is installed
+
+$(BUILD)/clang/%.ok: %.c | deps-check $(BUILD)/op_args.h
+	@mkdir -p $(@D)
+	$(call say,clang $<)clang -std=c11 -march=x86-64-v3 -fopenmp -fsyntax-only $(WARN) -Werror $(CPPFLAGS) \
+		-MF $(@:.ok=.d) -MT $@ $<
+	@touch $@
 
 .PHONY: asan
 asan: ## everything under AddressSanitizer; T=pattern
@@ -453,7 +469,7 @@ test-slow: ## what takes minutes: checkpoints under SIGKILL and on full disks; T
 
 $(BUILD)/fail_calls.so: spec/slow/fail_calls.c
 	@mkdir -p $(@D)
-	$(call say,cc $@)$(CC) -D_GNU_SOURCE -std=c11 -O1 -g $(WARN) -fPIC -shared -o $@ $< -ldl
+	$(call say,cc $@)$(keep) $(CC) -D_GNU_SOURCE -std=c11 -O1 -g $(WARN) -fPIC -shared -o $@ $< -ldl
 
 .PHONY: fuzz
 fuzz: ## the readers of files against broken ones, RUNS=200000 inputs each (needs clang)
@@ -502,4 +518,4 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(PLUGINS:.so=.d) $(CUDA_OBJ:.o=.d) $(CUDA_IMAGES:.fatbin=.nv.d) \
-	$(SIM_OBJ:.o=.d) $(SIM_TEST_OBJ:.o=.d)
+	$(SIM_OBJ:.o=.d) $(SIM_TEST_OBJ:.o=.d) $(CLANG_OK:.ok=.d)

@@ -23,6 +23,15 @@ if [ $# = 0 ]; then
     # shellcheck disable=SC2046
     set -- $(basename -a -s .c spec/fuzz/*.c)
 fi
+
+# is_new TARGET SOURCE...: TARGET is there, and newer than its sources, all headers and this script
+is_new() {
+    target=$1
+    shift
+    [ -x "$target" ] && [ -z "$(find "$@" scripts/fuzz.sh -newer "$target")" ] &&
+        [ -z "$(find host spec \( -name '*.h' -o -name '*.def' \) -newer "$target")" ]
+}
+
 for name in "$@"; do
     sources=$(sed -n 's/^.*sources: *\([^*]*\).*/\1/p' "spec/fuzz/$name.c")
     sources=$(echo "$sources" | sed "s|TENSORS|$tensors|; s|WRITER|$writer|; s|COMM|$(echo $comm)|")
@@ -36,7 +45,8 @@ for name in "$@"; do
     fi
     echo "fuzz: $name, $runs inputs"
     # shellcheck disable=SC2046,SC2086
-    clang -std=c11 -g -O1 -D_GNU_SOURCE -Ihost $(pkg-config --cflags luajit) -Wno-unknown-pragmas \
+    is_new "build-fuzz/$name" "spec/fuzz/$name.c" $sources ||
+        clang -std=c11 -g -O1 -D_GNU_SOURCE -Ihost $(pkg-config --cflags luajit) -Wno-unknown-pragmas \
         -fsanitize=fuzzer,"${sanitizer:-address,undefined}" -fno-sanitize-recover=undefined $coverage \
         -o "build-fuzz/$name" "spec/fuzz/$name.c" $sources $(pkg-config --libs luajit) -lz -ljansson -lyaml -lm \
         -lpthread

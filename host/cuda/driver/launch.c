@@ -56,9 +56,8 @@ static int load(struct ah_cuda_device *cuda, const char *file, CUmodule *out)
         if (!strcmp(at->file, file))
             image = at->data;
     if (!image)
-        return ah_fail(AH_ENOTIMPL, "%s: this build has no CUDA kernels (accelhost-cuda.so was built where make found no "
-                       "NVIDIA driver or no nvcc): build it again with `make cuda`, or with `make CUDA_ARCHS=90` and "
-                       "CUDA's toolkit", name);
+        return ah_fail(AH_ENOTIMPL, "%s: this build has no CUDA kernels (make found no NVIDIA driver or no nvcc): "
+                       "build it again with `make cuda`, or with nvcc and `make CUDA_ARCHS=90`", name);
     if (loaded_count == (int)(sizeof loaded / sizeof loaded[0]))
         return ah_fail(AH_ESTATE, "%s: more than %d files of kernels", name, FILES);
     AH_TRY(check_load(cuda, file, ah_cuda.module_load(out, image)));

@@ -115,7 +115,11 @@ CUDA_TARGETS := $(foreach a,$(CUDA_ARCHS),-gencode \
 	arch=compute_$(a)$(comma)code=[sm_$(a)$(if $(filter $(a),$(lastword $(CUDA_ARCHS))),$(comma)compute_$(a))])
 
 .PHONY: all
-all: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(MPI) $(CUDA) ## build ./accelhost
+all: program $(CUDA) ##+ build ./accelhost (plain make)
+
+# Everything but the device cuda.
+.PHONY: program
+program: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(MPI)
 	@ln -sf $(BUILD)/accelhost accelhost.tmp && mv -f accelhost.tmp accelhost
 
 .PHONY: plugins
@@ -336,19 +340,25 @@ deb: ## a Debian package for every x86-64, in build-portable
 # What is missing is installed first, in a make of its own, so that the probes above see it.
 JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 .PHONY: demo
-demo: ## install, build, train MNIST in two processes
+demo: ##+ install what is missing, build, train MNIST in two processes
 	@scripts/install-deps.sh build
 	@$(MAKE) --no-print-directory $(JOBS) all
 	./accelhost launch --num_processes 2 examples/mnist.lua
 
-.PHONY: test
-test: ## self-tests and specs; T=pattern for a part; the last line has the counts
+# T=pattern, a part of a spec's path or of a sentence, builds and runs only what matches.
+.PHONY: test test-unit test-jobs test-devices
+test: ##+ self-tests and specs; T=pattern for a part; the last line has the counts
+test-unit: ##+ the self-tests, and the specs that start no process; T=pattern
+test-jobs: ## the specs that start processes; T=pattern
+test-devices: ## the specs of devices, and those of tensors on the far device and the simulated GPU; T=pattern
+test test-unit test-jobs test-devices: LANE = $(patsubst test-%,%,$(@:test=all))
+test test-unit test-jobs test-devices:
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/selftest $(SIM)
-	@scripts/test.sh $(BUILD) "$(T)"
+	@$(MAKE) --no-print-directory $(JOBS) $$(scripts/test-needs.sh $(BUILD) "$(LANE)" "$(T)" "$(SIM)")
+	@LANE=$(LANE) scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: check
-check: ## compiler warnings, lint, dependency rule, style, the README's commands, texts and examples
+check: ##+ compiler warnings, lint, dependency rule, style, the README's commands, texts and examples
 	@scripts/install-deps.sh build check
 	@$(MAKE) --no-print-directory $(JOBS) $(BUILD)/accelhost $(BUILD)/selftest plugins
 	@$(MAKE) --no-print-directory warnings
@@ -476,7 +486,7 @@ fuzz: ## the readers of files against broken ones, RUNS=200000 inputs each (need
 	@scripts/fuzz.sh $(or $(RUNS),200000) $(T)
 
 .PHONY: bench
-bench: ## one table next to PyTorch, and build/bench.json; ROWS="mlp_1t ..." for a part, REPEAT=5, AGAINST=program
+bench: ##+ one table next to PyTorch, and build/bench.json; ROWS="mlp_1t ..." for a part, REPEAT=5, AGAINST=program
 	@scripts/install-deps.sh build
 	@$(MAKE) --no-print-directory $(JOBS) all
 	@./accelhost scripts/bench/run.lua --repeat $(or $(REPEAT),5) --json $(BUILD)/bench.json \
@@ -514,8 +524,13 @@ clean: ## remove everything built
 	rm -rf build build-* accelhost
 
 .PHONY: help
-help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+help: ## the targets that most work needs
+	@sed -nE 's/^([a-z-]+):.*##\+ /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@echo "make help-all lists the others; the variables are at the top of the Makefile"
+
+.PHONY: help-all
+help-all: ## all targets
+	@sed -nE 's/^([a-z-]+):.*##\+? /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(PLUGINS:.so=.d) $(CUDA_OBJ:.o=.d) $(CUDA_IMAGES:.fatbin=.nv.d) \
 	$(SIM_OBJ:.o=.d) $(SIM_TEST_OBJ:.o=.d) $(CLANG_OK:.ok=.d)

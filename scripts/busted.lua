@@ -1,19 +1,22 @@
 --- Run Busted inside the host: ./accelhost scripts/busted.lua [options] spec...
 --
 --   --tally=FILE    write "N passed, N failed, N skipped" there instead of printing it last
+--   --times=FILE    append a line for each spec file: its seconds, its path, and the device if it is not the CPU
 --
 -- $ACCELHOST_TEST_DEVICE is the default device of the run, "cpu" without it.
 --
 -- Everything else is Busted's own (--filter=PATTERN, --shuffle, ...). Run from the root of the tree. The exit code is 0
 -- when nothing failed. What is printed comes from spec/support/report.lua.
 
-local tally_path
+local tally_path, times_path
 local forwarded = {[0] = arg[0], "--output=accelhost"}
 for index = 1, #arg do
   local value = arg[index]
-  local path = value:match("^%-%-tally=(.+)$")
-  if path then
+  local option, path = value:match("^%-%-(t%a+)=(.+)$")
+  if option == "tally" then
     tally_path = path
+  elseif option == "times" then
+    times_path = path
   else
     forwarded[#forwarded + 1] = value
   end
@@ -34,6 +37,14 @@ local function write_tally(text)
   end
 end
 
+local function write_time(name, seconds)
+  local file = times_path and assert(io.open(times_path, "a"))
+  if not file then return end
+  local device = os.getenv "ACCELHOST_TEST_DEVICE"
+  file:write(("%7.1f  %s%s\n"):format(seconds, name, device and (" on device " .. device) or ""))
+  file:close()
+end
+
 -- Busted restores package.loaded after each file. What is loaded before it starts stays: one library for all specs, as
 -- a script has it, and C modules that are opened once.
 local function preload_library()
@@ -47,7 +58,7 @@ local function preload_library()
 end
 
 package.preload["busted.outputHandlers.accelhost"] = function()
-  return require("spec.support.report").handler(write_tally)
+  return require("spec.support.report").handler(write_tally, write_time)
 end
 
 preload_library()

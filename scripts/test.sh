@@ -8,6 +8,8 @@
 #   DEVICE_ONLY=1: only the specs on that device; a device cuda is the simulated GPU where that was built, on which a
 #   part of them runs in any case
 #   SPECS: folders instead of spec; EXCLUDE: pattern of spec files to leave out
+#   LANE: unit (specs that start no process, and the self-tests), jobs (specs that do) or devices (specs of devices, and
+#   the specs of tensors again on the far device and the simulated GPU); default: all (test-lane.sh)
 set -u
 # Specs interrupt what they start, which ignores that when this runs in the background of a shell.
 if [ -z "${SIGNALS_ARE_DEFAULT:-}" ] && env --default-signal=INT true 2>/dev/null; then
@@ -26,16 +28,20 @@ export ACCELHOST_SEED="${ACCELHOST_SEED:-67280421310721}"
 results=$(mktemp)
 log=$(mktemp)
 selflog=$(mktemp)
+times=$(mktemp)
+lane=${LANE:-all}
+unset LANE
 # These run beside the rest, from the beginning of the self-tests on: two lanes of about the same length.
 beside="spec/parity spec/examples${SIGNALS_ARE_DEFAULT:+ spec/distributed}"
-lane=
+background=
 # shellcheck disable=SC2046
-trap '[ -z "$lane" ] || kill "$lane" $(ps -o pid= --ppid "$lane"); rm -f "$results" "$log" "$selflog"' EXIT
+trap '[ -z "$background" ] || kill "$background" $(ps -o pid= --ppid "$background")
+    rm -f "$results" "$log" "$selflog" "$times"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 passed=0 failed=0 skipped=0
 device=${ACCELHOST_TEST_DEVICE:-far}
-[ -z "${DEVICE_ONLY:-}" ] || SKIP_SELFTEST=1
+case ${DEVICE_ONLY:-}:$lane in ?*:* | :jobs | :devices) SKIP_SELFTEST=1 ;; esac
 unset ACCELHOST_TEST_DEVICE
 
 # count TEXT: add the numbers of "N passed, N failed[, N skipped]"; fails when TEXT is something else
@@ -66,12 +72,14 @@ run_selftests() {
     fi
 }
 
-# run_specs WHAT SPEC...: one run of the host over these folders and files, what it gives noted in $results
+# run_specs WHAT SPEC...: one run of the host over these files, if there are any; its result is appended to $results
 run_specs() {
-    what=$1 tally=$(mktemp)
+    what=$1
     shift
+    [ $# -gt 0 ] || return 0
+    tally=$(mktemp)
     # shellcheck disable=SC2086
-    ${polite:-} "$host" run ${HOST_FLAGS:-} scripts/busted.lua --tally="$tally" ${filter:+"$filter"} \
+    ${polite:-} "$host" run ${HOST_FLAGS:-} scripts/busted.lua --tally="$tally" --times="$times" ${filter:+"$filter"} \
         ${EXCLUDE:+"--exclude-pattern=$EXCLUDE"} "$@"
     echo "$?|$(cat "$tally")|$what" >>"$results"
     rm -f "$tally"
@@ -106,11 +114,30 @@ run_on_devices() {
     fi
 }
 
-# A shell gives what it runs in the background no interrupts; specs need them.
-run_beside() {
+# run_background SPEC...: what runs beside the specs of run_foreground, or beside the self-tests. A shell ignores
+# interrupts in what it runs in the background; specs need them.
+run_background() {
     polite="${SIGNALS_ARE_DEFAULT:+env --default-signal=INT,QUIT}"
-    for folder in $beside; do run_specs "$folder" "$folder"; done
-    run_on_devices "$@"
+    case $lane in
+    unit) run_specs "the specs" "$@" ;;
+    all | jobs)
+        for folder in $beside; do
+            # shellcheck disable=SC2046
+            run_specs "$folder" $(printf '%s\n' "$@" | grep "^$folder/")
+        done
+        ;;
+    esac
+    # shellcheck disable=SC2086
+    case $lane in all | devices) run_on_devices $every ;; esac
+}
+
+# run_foreground SPEC...: the specs of the lane that run_background leaves
+run_foreground() {
+    [ "$lane" != unit ] || return 0
+    rest=$(printf '%s\n' "$@")
+    for folder in $beside; do rest=$(echo "$rest" | grep -v "^$folder/"); done
+    # shellcheck disable=SC2086
+    run_specs "the specs" $rest
 }
 
 # count_specs STATUS TALLY WHAT: what a run gave
@@ -126,28 +153,31 @@ count_specs() {
 }
 
 if [ -z "${SKIP_SPECS:-}" ]; then
-    specs=${SPECS:-spec} filter=
-    if [ -n "$pattern" ]; then
-        # shellcheck disable=SC2086
-        specs=$(find $specs -name '*_spec.lua' | grep -F -- "$pattern" | LC_ALL=C sort)
-        [ -n "$specs" ] || { specs=${SPECS:-spec} filter="--filter=$pattern"; }
+    filter=''
+    # shellcheck disable=SC2086
+    every=$(scripts/test-lane.sh all ${SPECS:-spec}) specs=$(scripts/test-lane.sh "$lane" ${SPECS:-spec})
+    # shellcheck disable=SC2086
+    if [ -n "$pattern" ] && echo "$every" | grep -qF -- "$pattern"; then
+        # test-needs.sh builds the self-tests for the same patterns.
+        grep -qF -- "$pattern" spec/host/*.c || SKIP_SELFTEST=1
+        every=$(echo "$every" | grep -F -- "$pattern")
+        specs=$(echo "$specs" | grep -F -- "$pattern")
+    elif [ -n "$pattern" ]; then
+        filter="--filter=$pattern"
     elif [ -z "${SPECS:-}" ] && [ -z "${DEVICE_ONLY:-}" ]; then
-        specs=$(find spec -name '*_spec.lua' | LC_ALL=C sort)
-        # shellcheck disable=SC2086
-        run_beside $specs >"$log" 2>&1 &
-        lane=$!
-        for folder in $beside; do specs=$(echo "$specs" | grep -v "^$folder/"); done
+        run_background $specs >"$log" 2>&1 &
+        background=$!
     fi
     [ -n "${SKIP_SELFTEST:-}" ] || run_selftests
     # shellcheck disable=SC2086
-    [ -n "${DEVICE_ONLY:-}" ] || run_specs "the specs" $specs
-    if [ -n "$lane" ]; then
-        wait "$lane"
-        lane=
+    if [ -n "$background" ]; then
+        run_foreground $specs
+        wait "$background"
+        background=
         cat "$log"
     else
-        # shellcheck disable=SC2086
-        run_on_devices $specs
+        [ -n "${DEVICE_ONLY:-}" ] || run_specs "the specs" $specs
+        case $lane in all | devices) run_on_devices $every ;; esac
     fi
     while IFS='|' read -r code said what; do count_specs "$code" "$said" "$what"; done <"$results"
 elif [ -z "${SKIP_SELFTEST:-}" ]; then
@@ -161,6 +191,10 @@ fi
 if [ -n "${DEVICE_ONLY:-}" ] && [ "$passed" = 0 ]; then
     echo "FAILED nothing passed on device $device, so nothing was tried there"
     failed=$((failed + 1))
+fi
+if [ "$(wc -l <"$times")" -gt 1 ]; then
+    echo "the slowest spec files, in seconds:"
+    LC_ALL=C sort -rn "$times" | head -n 10
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

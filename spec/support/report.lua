@@ -1,6 +1,8 @@
 --- Busted's output handler for the specs: one line per file, each failure in full, the counts last.
 --
 -- A test may be pending only with a reason that begins with "needs ": a data set, a device. Any other is a failure.
+local system = require "system"
+
 local report = {}
 
 local function text_of(message)
@@ -18,16 +20,17 @@ local Run = {}
 Run.__index = Run
 
 function Run:file_begins(file)
-  self.file = {name = file.name, passed = 0, failed = 0, start = os.time()}
+  self.file = {name = file.name, passed = 0, failed = 0, start = system.monotime()}
   self.write_tally("running " .. file.name)
 end
 
 function Run:file_ends()
   local file = self.file
-  local seconds = os.time() - file.start
+  local seconds = system.monotime() - file.start
+  self.write_time(file.name, seconds)
   write(file.failed == 0 and "ok     " or "FAILED ", file.name, "  ", tostring(file.passed),
     file.failed > 0 and (" passed, " .. file.failed .. " failed") or "",
-    seconds > 1 and ("  (" .. seconds .. " s)") or "", "\n")
+    seconds > 1 and ("  (%.0f s)"):format(seconds) or "", "\n")
   io.stdout:flush()
   self.file = nil
 end
@@ -75,14 +78,15 @@ end
 
 --- A handler for Busted's --output.
 ---@param write_tally fun(text: string) takes "running FILE" at the start of each file and the counts at the end
+---@param write_time fun(name: string, seconds: number) takes the name of each file at its end
 ---@return fun(options: table): table
-function report.handler(write_tally)
+function report.handler(write_tally, write_time)
   return function(options)
     local busted = require "busted"
     local handler = require "busted.outputHandlers.base"()
     local run = setmetatable({
-      handler = handler, write_tally = write_tally, passed = 0, failed = 0, skipped = 0, reasons = {},
-      reason_order = {},
+      handler = handler, write_tally = write_tally, write_time = write_time, passed = 0, failed = 0, skipped = 0,
+      reasons = {}, reason_order = {},
     }, Run)
     local function on(event, method)
       busted.subscribe(event, function(...)

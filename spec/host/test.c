@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/level.h"
@@ -27,7 +28,14 @@ void test_failed(const char *file, int line, const char *format, ...)
     current_failed = true;
 }
 
-/* usage: selftest [pattern]; prints "N passed, N failed" and exits 1 when any failed. */
+static double test_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* usage: selftest [pattern]; prints tests of a second and more with their seconds, then "N passed, N failed" and exits 1 when any failed. */
 int main(int argc, char **argv)
 {
     int passed = 0, failed = 0;
@@ -45,7 +53,11 @@ int main(int argc, char **argv)
         if (argc > 1 && !strstr(test->name, argv[1]))
             continue;
         current_failed = false;
+        double start = test_seconds();
         test->run();
+        double seconds = test_seconds() - start;
+        if (seconds >= 1)
+            printf("%7.1f  %s (%s)\n", seconds, test->name, test->file);
         if (current_failed)
             fprintf(stderr, "FAILED %s (%s)\n", test->name, test->file);
         *(current_failed ? &failed : &passed) += 1;

@@ -4,19 +4,37 @@
 --
 --   local checks = require "spec.support.checks"
 --   checks.it("adds up", function() assert(...) end)
+--   checks.finish()
 --
 -- In a spec, which makes one sentence of each of them and each number of ranks:
 --
 --   checks.describe("A job", "spec/distributed/cases/training.lua", {2, 3})
 local checks = {}
 
---- In a rank: check one sentence. What it raises ends the rank.
+-- The sentences of this rank that failed, and the number of all.
+local failed, tried = {}, 0
+
+--- In a rank: check one sentence. An error in it is reported on stderr, and the rank goes on to the next sentence.
 ---@param sentence string
 ---@param fn function
 function checks.it(sentence, fn)
-  fn()
-  print("ok " .. sentence)
-  io.stdout:flush()
+  tried = tried + 1
+  local fine, message = xpcall(fn, function(raised) return debug.traceback(tostring(raised), 2) end)
+  if fine then
+    print("ok " .. sentence)
+    io.stdout:flush()
+  else
+    failed[#failed + 1] = sentence
+    io.stderr:write("not ok ", sentence, "\n", message, "\n")
+    io.stderr:flush()
+  end
+end
+
+--- In a rank, after the last sentence: raise if a sentence failed, so that the job fails.
+function checks.finish()
+  if #failed > 0 then
+    error(("%d of %d sentences failed: %s"):format(#failed, tried, table.concat(failed, "; ")), 0)
+  end
 end
 
 --- Raise unless two values are the same, tables by their content.
@@ -67,6 +85,7 @@ function checks.describe(title, case, ranks, options)
   local file = assert(io.open(case))
   local text = file:read "*a"
   file:close()
+  assert(text:find("checks.finish()", 1, true), case .. " does not call checks.finish()")
   local results = {}
   local function result_of(count)
     results[count] = results[count] or run.host({"launch", "--num_processes", count, case}, {timeout = 120})

@@ -56,3 +56,5 @@ end)
 checks.it("may be wrapped", function()
   near({comm_hook = "power_sgd", comm_wrapper = "fp16"}, 1e-4)
 end)
+
+checks.finish()

@@ -71,3 +71,5 @@ checks.it("know the perplexity of all tokens", function()
   local mean = (weights * predictions):sum():item() / predictions:sum():item()
   checks.same(("%.12g"):format(math.exp(mean)), ("%.12g"):format(metric:compute().perplexity))
 end)
+
+checks.finish()

@@ -98,3 +98,5 @@ end)
 checks.it("goes the same way in bfloat16", function() check_all "bf16" end)
 
 checks.it("goes the same way in float16, and leaves out steps together", function() check_all "fp16" end)
+
+checks.finish()

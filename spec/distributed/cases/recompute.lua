@@ -58,3 +58,5 @@ dist.init_process_group {timeout = 50}
 checks.it("averages to the same bits when a wrapped model computes its layers again", function()
   assert(by_ddp(true):equal(by_ddp(false)))
 end)
+
+checks.finish()

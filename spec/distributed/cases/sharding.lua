@@ -526,3 +526,5 @@ checks.it("goes with virtual_shards where gradients stay whole", function()
   same_weights(run "none", run "optimizer", 0)
   checks.refused("its tree of sums needs whole gradients", function() run "full" end)
 end)
+
+checks.finish()

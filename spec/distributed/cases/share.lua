@@ -122,3 +122,5 @@ checks.it("tells in a checkpoint how batches were shared", function()
   accelerator:save_state(folder)
   accelerator:load_state(folder)
 end)
+
+checks.finish()

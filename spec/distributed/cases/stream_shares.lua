@@ -186,3 +186,5 @@ checks.it("must be streams, and may all be empty", function()
   end)
   checks.same({}, (rows_of(prepared(Files({}), {batch_size = 2}))))
 end)
+
+checks.finish()

@@ -348,3 +348,5 @@ checks.it("refuses to join with models that are not prepared", function()
     accelerator:trigger_sync_in_backward(3)
   end)
 end)
+
+checks.finish()

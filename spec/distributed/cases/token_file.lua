@@ -45,3 +45,4 @@ end)
 
 accelerator:wait_for_everyone()
 if accelerator.is_main_process then os.remove(path) end
+checks.finish()

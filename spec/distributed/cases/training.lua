@@ -307,3 +307,5 @@ checks.it("goes on in the middle of a pass with what is left, iterable or not", 
     checks.same(1, #after)
   end
 end)
+
+checks.finish()

@@ -109,3 +109,5 @@ checks.it("refuses what is no model, and forgets a join that failed on all proce
   accelerator:backward(model(inputs:narrow(0, 0, 4)):sum())
   checks.same(true, accelerator.even_batches == false)
 end)
+
+checks.finish()

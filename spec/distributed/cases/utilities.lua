@@ -313,3 +313,5 @@ checks.it("works with two accelerators, and again after free_memory", function()
   table.sort(names)
   checks.same({"bias", "weight"}, names)
 end)
+
+checks.finish()

@@ -197,3 +197,5 @@ checks.it("draws apart in each shard, and together outside of them", function()
     for j = 1, i - 1 do assert(all[i] ~= all[j], "shards draw alike") end
   end
 end)
+
+checks.finish()

@@ -15,22 +15,23 @@ local instance = {momentum = {track_running_stats = true, momentum = 0.5}, bias 
   dtype = {affine = true, dtype = "float64"}}
 local weights = accelhost.tensor {1, 2, 3, 4, 5, 6, 7, 8}
 
--- class -> {required arguments, inputs, values of options whose kind does not tell one that matters}
+-- class -> {required arguments, inputs, values of options where other_value does not find one that matters, inputs that
+-- fit the layer with an option only}
 local layers = {
   Linear = {{8, 3}, {rows}}, Bilinear = {{8, 8, 3}, {rows, rows}},
   Conv1d = {{4, 4, 3}, {rows}, {groups = 2, padding = 1}}, Conv2d = {{4, 4, 3}, {images}, {groups = 2, padding = 1}},
   ConvTranspose1d = {{4, 4, 3}, {rows}, {groups = 2, padding = 1, output_padding = {stride = 2, output_padding = 1}}},
   ConvTranspose2d = {{4, 4, 3}, {images}, {groups = 2, padding = 1, output_padding = {stride = 2, output_padding = 1}}},
   Conv3d = {{4, 4, {1, 3, 3}}, {volumes}, {groups = 2, padding = 1}},
-  ConvTranspose3d = {{4, 4, {1, 3, 3}}, {volumes},
+  ConvTranspose3d = {{4, 4, 3}, {volumes},
     {groups = 2, padding = 1, output_padding = {stride = 2, output_padding = 1}}},
-  MaxPool3d = {{3}, {cubes}, {padding = 1, ceil_mode = {5, 2, ceil_mode = true}}},
-  AvgPool3d = {{3}, {cubes}, {padding = 1, ceil_mode = {5, 2, ceil_mode = true},
+  MaxPool3d = {{3}, {cubes}, {padding = 1, dilation = {2, dilation = 2}, ceil_mode = {4, 3, ceil_mode = true}}},
+  AvgPool3d = {{3}, {cubes}, {padding = 1, ceil_mode = {4, 3, ceil_mode = true},
     count_include_pad = {3, padding = 1, count_include_pad = false}}},
   AdaptiveMaxPool1d = {{2}, {rows}}, AdaptiveMaxPool2d = {{2}, {images}}, AdaptiveMaxPool3d = {{2}, {cubes}},
   LPPool1d = {{2, 2}, {rows}, {ceil_mode = {2, 3, {ceil_mode = true}}}},
   LPPool2d = {{2, 2}, {images}, {ceil_mode = {2, 5, {ceil_mode = true}}}},
-  LPPool3d = {{2, 2}, {cubes}, {ceil_mode = {2, 5, {ceil_mode = true}}}},
+  LPPool3d = {{2, 2}, {cubes}, {ceil_mode = {2, 4, {ceil_mode = true}}}},
   MaxUnpool1d = {{2}, {rows, accelhost.zeros({2, 4, 8}, {dtype = "int64"})}, {stride = 3, padding = 1}},
   MaxUnpool2d = {{2}, {images, accelhost.zeros({2, 4, 6, 6}, {dtype = "int64"})}, {stride = 3, padding = 1}},
   MaxUnpool3d = {{2}, {cubes, accelhost.zeros({1, 2, 4, 6, 6}, {dtype = "int64"})}, {stride = 3, padding = 1}},
@@ -80,9 +81,12 @@ local layers = {
     align_corners = {size = 3, mode = "bilinear", align_corners = true},
     recompute_scale_factor = {scale_factor = 1.3, mode = "bilinear", recompute_scale_factor = true}}},
   UpsamplingNearest2d = {{}, {images}}, UpsamplingBilinear2d = {{}, {images}},
-  Unfold = {{2}, {images}}, Fold = {{4, 2}, {accelhost.linspace(0, 1, 36):view(1, 4, 9)}},
+  Unfold = {{2}, {images}}, Fold = {{4, 2}, {accelhost.linspace(0, 1, 36):view(1, 4, 9)}, nil, {
+    dilation = {accelhost.ones(1, 4, 4)}, stride = {accelhost.ones(1, 4, 4)}, padding = {accelhost.ones(1, 4, 49)},
+  }},
   Flatten = {{}, {rows}, {start_dim = 0, end_dim = 1}},
-  MultiheadAttention = {{8, 2}, {rows, rows, rows}, {kdim = {8, 2, {kdim = 4}}, vdim = {8, 2, {vdim = 4}}}},
+  MultiheadAttention = {{8, 2}, {rows, rows, rows}, {kdim = {8, 2, {kdim = 4}}, vdim = {8, 2, {vdim = 4}}},
+    {kdim = {rows, rows:narrow(2, 0, 4), rows}, vdim = {rows, rows, rows:narrow(2, 0, 4)}}},
   TransformerEncoderLayer = {{8, 2}, {rows}}, TransformerDecoderLayer = {{8, 2}, {rows, rows * 0.5}},
   TransformerDecoder = {{nn.TransformerDecoderLayer(8, 2), 2}, {rows, rows * 0.5}, {norm = nn.LayerNorm(8)}},
   Transformer = {{8, 2, 1, 1, 16}, {rows, rows * 0.5}, {
@@ -104,27 +108,50 @@ local layers = {
   KLDivLoss = {{}, {logits, chances}},
 }
 
--- What one can see of a layer, or why there is none: its text, its tensors, what it does to its inputs in training
--- and evaluation.
+-- The visible state of a layer (its text, its tensors, its outputs in training and in evaluation), and its first error.
 local function look(class, values, options, inputs)
   accelhost.manual_seed(1)
   local arguments_of = {unpack(values)}
   arguments_of[#arguments_of + 1] = next(options) and options or nil
   local made, layer = pcall(class, unpack(arguments_of))
-  if not made then return layer end
-  local seen = {tostring(layer)}
+  if not made then return layer, layer end
+  local seen, failure = {tostring(layer)}, nil
   for name, tensor in layer:named_parameters() do seen[#seen + 1] = name .. tostring(tensor) .. tensor.dtype end
   for name, tensor in layer:named_buffers() do seen[#seen + 1] = name .. tostring(tensor) .. tensor.dtype end
   for _, mode in ipairs {true, false} do
     layer:train(mode)
     local copies = {}
     for i, input in ipairs(inputs) do copies[i] = accelhost.is_tensor(input) and input:clone() or input end
-    if #inputs == 3 and inputs[1] == inputs[2] then copies = {copies[1], copies[1], copies[1]} end
+    if #inputs == 3 and inputs[1] == inputs[2] and inputs[2] == inputs[3] then copies = {copies[1], copies[1], copies[1]} end
     local fine, first, second = pcall(layer, unpack(copies))
     seen[#seen + 1] = fine and tostring(first) .. tostring(second) .. tostring(rawequal(first, copies[1])) or first
+    failure = failure or not fine and first or nil
   end
   for name, tensor in layer:named_buffers() do seen[#seen + 1] = name .. tostring(tensor) end
-  return table.concat(seen, "\n")
+  return table.concat(seen, "\n"), failure
+end
+
+-- Raise unless the option changes the layer, or is refused by an error that names it. Without the option the layer may
+-- refuse the inputs, but not with and without it.
+local function has_effect(class, option, values, base, changed, inputs)
+  local before, failure = look(class, values, base, inputs)
+  local after, refusal = look(class, values, changed, inputs)
+  assert.are_not.equal(before, after, option)
+  if refusal then
+    assert(not failure, failure)
+    assert.truthy(refusal:find(option, 1, true), option .. " is not named: " .. refusal)
+  end
+end
+
+-- The inputs for a layer with an option.
+local function inputs_for(case, option)
+  local inputs = case[4] and case[4][option] or case[2]
+  if option ~= "dtype" then return inputs end
+  local doubles = {}
+  for i, input in ipairs(inputs) do
+    doubles[i] = accelhost.is_tensor(input) and input.dtype == "float32" and input:double() or input
+  end
+  return doubles
 end
 
 local function other_value(row)
@@ -145,11 +172,10 @@ end
 describe("The options of", function()
   for name, case in pairs(layers) do
     it("nn." .. name, function()
-      local values, inputs, special = unpack(case)
-      local plain = look(nn[name], values, {}, inputs)
+      local values, special = case[1], case[3]
       for _, row in ipairs(arguments.signatures[name]) do
         if not row.required then
-          local given = special and special[row.name]
+          local given, inputs = special and special[row.name], inputs_for(case, row.name)
           if row.name == "device" then
             assert.truthy(look(nn[name], values, {device = "nowhere"}, inputs):find("nowhere", 1, true))
           elseif type(given) == "table" and getmetatable(given) == nil then
@@ -166,14 +192,11 @@ describe("The options of", function()
             end
             if #own == 0 then own = values end
             if #own == 2 and #values == 1 then base.stride, changed.stride, own = own[2], own[2], {own[1]} end
-            assert.are_not.equal(look(nn[name], own, base, inputs), look(nn[name], own, changed, inputs), row.name)
+            has_effect(nn[name], row.name, own, base, changed, inputs)
           else
             local value = given
             if value == nil then value = other_value(row) end
-            if value ~= nil then
-              local changed = look(nn[name], values, {[row.name] = value}, inputs)
-              assert.are_not.equal(plain, changed, row.name)
-            end
+            if value ~= nil then has_effect(nn[name], row.name, values, {}, {[row.name] = value}, inputs) end
           end
         end
       end

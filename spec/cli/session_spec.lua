@@ -1,9 +1,9 @@
--- The session that the README shows is one: typed again, it looks the same.
+-- The session in the guide of the prompt is a real one: typed again, it looks the same.
 local run = require "spec.support.run"
 local terminal = require "spec.support.terminal"
 
 local function recorded()
-  local file = assert(io.open "README.md")
+  local file = assert(io.open "examples/guides/prompt.md")
   local text = file:read "*a"
   file:close()
   return assert(text:match "\n```\n%$ accelhost\n(.-)```\n")
@@ -26,7 +26,7 @@ local function play(at, session)
   end
 end
 
-describe("the README's session at the prompt", function()
+describe("the guide's session at the prompt", function()
   it("is what a terminal shows", function()
     local session = recorded()
     local at = terminal.open({run.path}, {env = {TERM = "dumb"}})

@@ -1,5 +1,5 @@
--- README's snippets as a newcomer follows them: pasted one after the other into files, and run by README's commands, on
--- a small MNIST.
+-- The scripts of README and of the guides that follow it, pasted one after the other into files, and run by README's
+-- commands, on a small MNIST.
 local C = require "accelhost._C"
 local accelhost = require "accelhost"
 local files = require "spec.support.files"
@@ -27,16 +27,18 @@ end
 
 -- The text of a section, and its blocks of Lua.
 local function section(readme, title)
-  local text = assert(readme:match("\n## " .. title .. "\n(.-)\n## "), "README has no section " .. title)
+  local text = assert((readme .. "\n## "):match("\n## " .. title .. "\n(.-)\n## "), "no section " .. title)
   local blocks = {}
   for block in text:gmatch "\n```lua\n(.-\n)```" do blocks[#blocks + 1] = block end
   return text, blocks
 end
 
 describe("README", function()
-  local readme, leave
+  local readme, trainer, checkpoints, leave
   setup(function()
     readme = files.read "README.md"
+    trainer = files.read "examples/guides/trainer.md"
+    checkpoints = files.read "examples/guides/checkpoints.md"
     if run.path:sub(1, 1) ~= "/" then run.path = lfs.currentdir() .. "/" .. run.path end
     leave = folder.enter()
     lfs.mkdir "sets"
@@ -64,8 +66,8 @@ describe("README", function()
     assert.equal(2, count)
   end)
 
-  it("has a script with the Trainer that is whole", function()
-    local _, blocks = section(readme, "The Trainer")
+  it("is followed by a script with the Trainer that is whole", function()
+    local _, blocks = section(trainer, "A whole script")
     files.write("digits.lua", blocks[1])
     assert.matches("accuracy", passes {"digits.lua"}.output)
   end)
@@ -83,9 +85,9 @@ describe("README", function()
     passes {"launch", "--params", "search.study/best.yaml", "train.lua"}
   end)
 
-  it("has snippets about saving that follow the first script", function()
+  it("is followed by snippets about saving that extend the first script", function()
     local _, first = section(readme, "A first script")
-    local _, blocks = section(readme, "Saving")
+    local _, blocks = section(checkpoints, "Files of tensors")
     assert.equal(2, #blocks)
     for i, block in ipairs(blocks) do
       files.write("saving.lua", first[1] .. block)

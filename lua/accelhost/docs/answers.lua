@@ -202,7 +202,7 @@ local modules = {
   {"torch.version", "as accelhost.__version__; accelhost --version and accelhost env print it"},
   {"torch.utils.benchmark", "as accelhost.profiler and accelhost.time"},
   {"torch.utils.bottleneck", "as accelhost.profiler"},
-  {"torch.utils.cpp_extension", "as a plugin of a device: host/README.md"},
+  {"torch.utils.cpp_extension", "as a plugin of a device: host/extending.md"},
   {"torch.utils.dlpack", "memory shared with other libraries: accelhost.from_string and accelhost.load copy or map"},
   {"torchvision.models", "models of images with weights: examples/resnet.lua builds a ResNet from layers"},
   {"torchvision.datasets", "as data.mnist, data.CIFAR10 and data.ImageFolder"},

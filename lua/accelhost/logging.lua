@@ -98,7 +98,7 @@ function Logger:is_enabled_for(level)
   return level_of("is_enabled_for", level) >= (self._level or verbosity_now())
 end
 
---- Write from this level on; nil: as set_verbosity says.
+--- Write from this level on; nil: that of set_verbosity.
 ---@param level? string|number
 function Logger:set_level(level)
   self._level = level ~= nil and level_of("set_level", level) or false
@@ -169,7 +169,7 @@ local loggers = {}
 local read = arguments.signature("get_logger", {"name: string", {"log_level: string|number"}})
 
 --- The logger of a name, made when it is first asked for. Levels are debug, info, warning, error and critical. Without
---- a level of its own it writes what set_verbosity says, else the variable ACCELHOST_LOG_LEVEL (or
+--- a level of its own it uses that of set_verbosity, else the variable ACCELHOST_LOG_LEVEL (or
 --- ACCELERATE_LOG_LEVEL), else "info".
 --
 --   local logger = accelhost.logging.get_logger("train", {log_level = "debug"})

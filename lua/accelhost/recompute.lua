@@ -1,6 +1,6 @@
 --- Activation checkpointing: what a function computed is forgotten and computed again in the backward pass.
 --
--- C puts one node in the place of the piece of graph that the function made (autograd/segment.c); here is what that
+-- C replaces the piece of graph that the function made by one node (autograd/segment.c); here is the function that this
 -- node calls. The second run finds the random streams and autocast as the first did, and leaves them as it found them.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -101,7 +101,7 @@ local kinds = {preserve_rng_state = "flag", context_fn = "callable"}
 
 -- PyTorch's other options: {the one value that is taken, why others are not}.
 local fixed = {
-  use_reentrant = {false, "the graph is kept whole, which gives the same gradients"},
+  use_reentrant = {false, "the graph is kept whole, with the same gradients"},
   determinism_check = {"default", "the results of the second run are always compared with the first ones"},
   debug = {false, "accelhost.profiler shows the ops of both runs"},
   early_stop = {false, "the second run is always whole"},
@@ -129,7 +129,8 @@ function recompute.check(what, options)
   return options
 end
 
---- Is this table meant as options? One name of an option in it says so; any other table is an argument of the function.
+--- Is this table meant as options? One name of an option in it suffices; any other table is an argument of the
+--- function.
 ---@param value any
 ---@return boolean
 function recompute.is_options(value)

@@ -55,14 +55,14 @@ describe("An accelerator", function()
   it("refuses options that contradict each other", function()
     refused("give gradient_accumulation_steps or gradient_accumulation_plugin, not both",
       {gradient_accumulation_steps = 2, gradient_accumulation_plugin = {num_steps = 2}})
-    refused("even_batches = true, but dataloader_config says even_batches = false",
+    refused("even_batches = true, but dataloader_config sets even_batches = false",
       {even_batches = true, dataloader_config = {even_batches = false}})
-    refused("split_batches = false, but dataloader_config says split_batches = true",
+    refused("split_batches = false, but dataloader_config sets split_batches = true",
       {split_batches = false, dataloader_config = {split_batches = true}})
-    refused("project_dir = 'a', but project_config says 'b'", {project_dir = "a", project_config = {project_dir = "b"}})
+    refused("project_dir = 'a', but project_config sets 'b'", {project_dir = "a", project_config = {project_dir = "b"}})
     local ddp = accelhost.DistributedDataParallelKwargs {bucket_cap_mb = 5}
-    refused("bucket_cap_mb = 4, but kwargs_handlers says 5", {bucket_cap_mb = 4, kwargs_handlers = {ddp}})
-    refused("sharding = full, but fsdp_plugin says gradients",
+    refused("bucket_cap_mb = 4, but kwargs_handlers sets 5", {bucket_cap_mb = 4, kwargs_handlers = {ddp}})
+    refused("sharding = full, but fsdp_plugin sets gradients",
       {sharding = "full", fsdp_plugin = {sharding_strategy = "SHARD_GRAD_OP"}})
     refused("there are two DistributedDataParallelKwargs", {kwargs_handlers = {ddp, ddp}})
   end)
@@ -193,14 +193,14 @@ describe("An accelerator", function()
   it("tells its place and cannot be told another", function()
     local accelerator = accelhost.Accelerator()
     assert.error_matches(function() accelerator.process_index = 1 end,
-      "Accelerator.process_index tells how it is; it cannot be set")
+      "Accelerator.process_index is read%-only: it cannot be set")
     assert.error_matches(function() accelerator.split_batches = true end, "it cannot be set")
   end)
 
   it("says why it has not what Accelerate's has", function()
     local accelerator = accelhost.Accelerator()
-    assert.error_matches(function() return accelerator.deepspeed_plugin end, "accelerator.sharding says what")
+    assert.error_matches(function() return accelerator.deepspeed_plugin end, "accelerator.sharding names")
     assert.error_matches(function() accelerator:lomo_backward() end, "there is no LOMO optimizer here")
-    assert.error_matches(function() accelerator:verify_device_map() end, "a model lies on one device here")
+    assert.error_matches(function() accelerator:verify_device_map() end, "a model is on one device here")
   end)
 end)

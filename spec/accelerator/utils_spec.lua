@@ -62,7 +62,7 @@ describe("find_executable_batch_size", function()
   it("notices that the batch size was given", function()
     local train = utils.find_executable_batch_size(function(_, a) return a end)
     assert.error_matches(function() train(128, "a") end,
-      "the function takes 2 arguments, the batch size among them; it was called with 2 more")
+      "the function has 2 parameters, including the batch size; it was called with 2 more")
   end)
 
   it("finds what fits into a limit of memory", function()

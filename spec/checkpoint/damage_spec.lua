@@ -106,7 +106,7 @@ describe("A damaged checkpoint", function()
     local text = read(newest .. "model.safetensors")
     write(newest .. "model.safetensors", text:sub(1, -2))
     assert.error_matches(function() accelerator:load_state(newest) end,
-      "checkpoint_1/' cannot be used: model.safetensors has %d+ bytes, the manifest says %d+")
+      "checkpoint_1/' cannot be used: model.safetensors has %d+ bytes, expected %d+ by the manifest")
     local manifest = read "run/checkpoints/checkpoint_0/manifest.json"
     os.remove "run/checkpoints/checkpoint_0/manifest.json"
     assert.error_matches(load_quietly,

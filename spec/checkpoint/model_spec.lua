@@ -145,7 +145,7 @@ describe("save_model", function()
     assert.error_matches(function() accelhost.load_checkpoint_in_model(net, ".") end,
       "'.' has neither model.safetensors nor pytorch_model.bin nor an index")
     for text, reason in pairs {
-      ['{"weight_map": {"weight": "../a.safetensors"}}'] = "has '../a.safetensors' for weight, which is no file beside",
+      ['{"weight_map": {"weight": "../a.safetensors"}}'] = "has '../a.safetensors' for weight, which is no file",
       ['{"weight_map": {"weight": 3}}'] = "has number 3 for weight",
       ["[]"] = "is no index of weights",
       ["{"] = "is no index of weights",

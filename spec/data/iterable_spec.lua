@@ -109,7 +109,7 @@ describe("A loader over a stream", function()
     assert.error_matches(function() walk(data.DataLoader(Empty())) end, "Empty has no method iter")
     assert.error_matches(function() return #Empty() end, "Empty has no method len")
     function Empty:iter() return 3 end -- luacheck: ignore self
-    assert.error_matches(function() walk(data.DataLoader(Empty())) end, "iter%(%) gave number 3")
+    assert.error_matches(function() walk(data.DataLoader(Empty())) end, "iter%(%) returned number 3")
     local Uneven = data.IterableDataset:extend "Uneven"
     function Uneven:iter() -- luacheck: ignore self
       local i = 0

@@ -174,7 +174,7 @@ describe("a loader's state", function()
     local _, states = walk(job(1, {batch_size = 2}, Stream(24)), 1)
     assert.error_matches(function()
       walk(load_all(job(2, {batch_size = 2, num_workers = 1}, Stream(24)), states[1]))
-    end, "with num_workers a stream goes on only where a job with the same rounds stood %(4 samples%)")
+    end, "with num_workers a stream continues only from a position at the end of a round %(4 samples%)")
   end)
 
   it("tells what it counts", function()

@@ -108,8 +108,8 @@ describe("A stream of a file's rows", function()
       local path, more = dir .. "/a.csv", dir .. "/b.csv"
       write(path, csv_of(1, 12000))
       write(more, 'n,text\n1,"a\nb"\n\n2.5,c\n')
-      check.raises("b.csv': line 5: column 'n': expected a whole number of 64 bits, got '2.5'; features = {...} says "
-        .. "what a column holds", function() rows(stream("csv", {path, more})) end)
+      check.raises("b.csv': line 5: column 'n': expected a whole number of 64 bits, got '2.5'; features = {...} sets "
+        .. "a column's type", function() rows(stream("csv", {path, more})) end)
       assert.equal(2.5, rows(stream("csv", {path, more}, {features = {n = "float64"}}))[12002].n)
       write(more, "n,text\n1,a\n1,b,c\n")
       check.raises("b.csv': line 3: 3 fields, expected 2", function() rows(stream("csv", {path, more})) end)
@@ -125,8 +125,8 @@ describe("A stream of a file's rows", function()
       for i = 1, 11000 do lines[i] = '{"a": 1}' end
       lines[10999] = '{"a": 1, "late": 2}'
       path = write(dir .. "/rows.json", table.concat(lines, "\n"))
-      check.raises("rows.json': line 10999: column 'late' is not in the first rows, which say what a stream's columns "
-        .. "are", function() rows(stream("json", path)) end)
+      check.raises("rows.json': line 10999: column 'late' is not in the first rows, which define a stream's columns",
+        function() rows(stream("json", path)) end)
       local found = rows(stream("json", path, {features = {late = "int64"}}))
       assert.same({nil, 2}, {found[1].late, found[10999].late})
       lines[10999] = '{"a": "x"}'
@@ -176,7 +176,7 @@ describe("A stream's methods", function()
     assert.same({2, 2, 1}, sizes)
     assert.same({0, 1, 2, 3}, rows(set:map(function(batch) return {m = batch.n} end,
       {batched = true, batch_size = 2, drop_last_batch = true}), "m"))
-    check.raises("map: fn gave 1 rows for 5, which column 'n' does not fit; remove_columns takes it out", function()
+    check.raises("map: fn returned 1 rows for 5, which column 'n' does not fit; remove_columns removes it", function()
       rows(set:map(function() return {m = {1}} end, {batched = true}))
     end)
     check.raises("map: fn: expected a table of values by column, got nil", function() rows(set:map(function() end)) end)

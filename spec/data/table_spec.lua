@@ -160,7 +160,7 @@ describe("Mapping a table", function()
       return {text = list}
     end, {batched = true, remove_columns = {"n", "name"}, input_columns = "name"})
     assert.same({"row 0", "row 0!", "row 1", "row 1!", "row 2", "row 2!"}, twice:column("text"))
-    check.raises("map: fn gave 1 rows for 3, which column 'n' does not fit; remove_columns takes it out", function()
+    check.raises("map: fn returned 1 rows for 3, which column 'n' does not fit; remove_columns removes it", function()
       numbers(3):map(function() return {x = {1}} end, {batched = true})
     end)
   end)

@@ -238,7 +238,7 @@ describe("A compiled step says what changed:", function()
       .. "float32 %(4, 12%) on cuda:0"},
     ["a dtype"] = {"compiled(x, y:to 'int32', {scale = 1})", "argument 2: the step was captured with int64 %(8,?%) on "
       .. "cuda:0, got int32"},
-    ["a device"] = {"compiled(x:to 'cpu', y, {scale = 1})", "argument 1 lies on cpu, and the step is captured on cuda"},
+    ["a device"] = {"compiled(x:to 'cpu', y, {scale = 1})", "argument 1 is on cpu, and the step is captured on cuda"},
     ["a number"] = {"compiled(x, y, {scale = 2})", "argument 3.scale: the step was captured with number 1, got number"},
     ["a name"] = {"compiled(x, y, {rate = 1})", "captured with argument 3.scale and is called with argument 3.rate"},
     ["fewer arguments"] = {"compiled(x, y)", "captured with argument 3.scale and is called with fewer"},

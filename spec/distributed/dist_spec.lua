@@ -63,7 +63,7 @@ describe("accelhost.distributed", function()
   it("refuses parts of which one side gives what the other does not expect", function()
     local result = script(2, [[dist.all_to_all_single(accelhost.ones(3), accelhost.ones(3), {1, 2},
       {1, 2})]])
-    assert.matches("all_to_all_single: rank 0 gives rank 1 2 rows, which expects 1", result.stderr)
+    assert.matches("all_to_all_single: rank 0 sends rank 1 2 rows, which expects 1", result.stderr)
   end)
 
   it("refuses a world that contradicts how the script was launched", function()
@@ -95,7 +95,7 @@ describe("A world of one", function()
     check.raises("backend 'ucc' is not here: expected 'gloo' or 'shm'", function() dist.init_process_group "ucc" end)
     check.raises("init_method 'tcp://elsewhere:1' is not here: expected 'env://', 'tcp://localhost:PORT'",
       function() dist.init_process_group {init_method = "tcp://elsewhere:1"} end)
-    check.raises("'rank' is missing beside world_size", function() dist.init_process_group {world_size = 2} end)
+    check.raises("'rank' is missing: world_size is set", function() dist.init_process_group {world_size = 2} end)
     check.raises("rank: expected 0 to 1, got 2", function() dist.init_process_group {world_size = 2, rank = 2} end)
     begin()
     check.raises("there is a world already", begin)

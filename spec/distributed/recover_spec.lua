@@ -237,11 +237,11 @@ describe("Live recovery", function()
   it("refuses by name what it cannot bring back", function()
     for text, expected in pairs {
       ["local a = Accelerator{sharding = 'gradients'} a:prepare(net(), loader())"] =
-        "live recovery: takes states that all processes have, and with sharding = 'gradients' they have parts",
+        "live recovery: needs states that all processes have, and with sharding = 'gradients' they have parts",
       ["Accelerator():join_uneven_inputs({net()}, print)"] =
         "join_uneven_inputs: with live recovery all processes take equally many batches: leave it out",
       ["local a = Accelerator() accelhost.LocalSGD(a, a:prepare(net()), 2)"] =
-        "LocalSGD: live recovery takes weights that all processes have, and here each has its own meanwhile",
+        "LocalSGD: live recovery needs weights that are equal on all processes; here each has its own",
       ["local a, b = Accelerator(), Accelerator() for _, x in ipairs {a, b} do "
         .. "local n, l = x:prepare(net(), loader()) local o = x:prepare(accelhost.optim.SGD(n:parameters(), {lr = 1})) "
         .. "x:load_state() for i in l do x:backward(n(i):sum()) o:step() end end"] =
@@ -253,7 +253,7 @@ describe("Live recovery", function()
         .. "item number 1: item 'best': item number 1: a function",
       ["local a = Accelerator() local n, l = a:prepare(net(), loader()) a:load_state() "
         .. "for i in a:skip_first_batches(l, 1) do a:backward(n(i):sum()) end"] =
-        "live recovery: a state holds where the loaders are that prepare gave, and this loop walks another one",
+        "live recovery: the state has the positions of prepared loaders only, and this loop is over another one",
     } do
       local head = [[local accelhost = require "accelhost" local Accelerator = accelhost.Accelerator
         local function net() return accelhost.nn.Linear(2, 1) end

@@ -95,7 +95,7 @@ describe("launch --share on several machines", function()
 
   it("refuses what the machines are told differently, and a wrong number", function()
     local result = launch("--num_processes 2 --share 2:1", "--num_processes 2 --share 1:2")
-    assert.matches("share: rank 1 was told 1:2, rank 0 2:1", result.stdout, nil, true)
+    assert.matches("share: rank 1 has 1:2, rank 0 has 2:1", result.stdout, nil, true)
     result = launch("--num_processes 2 --share 2:1:1", "--num_processes 2 --share 2:1:1")
     assert.matches("2:1:1 is for 3 ranks or machines, but the job has 2 ranks on 2 machines", result.stdout, nil, true)
   end)

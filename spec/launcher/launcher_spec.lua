@@ -106,7 +106,7 @@ describe("accelhost.launcher", function()
       end, {max_restarts = 2}))]]
     assert.equal("1\n", result.stdout)
     assert.matches("launcher: rank 0 failed: [^\n]*once\n[^\n]*: in function\nlauncher: attempt 0 failed; "
-      .. "all processes start anew .restart 1 of at most 2.\n$", result.stderr)
+      .. "all processes start again .restart 1 of at most 2.\n$", result.stderr)
   end)
 
   it("shows what the processes print as launch does", function()

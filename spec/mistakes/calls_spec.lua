@@ -75,7 +75,7 @@ describe("The message counts the arguments of", function()
     {"a function that takes a table of tensors", "accelhost.cat(x, x)",
       "cat: argument 1 (tensors): expected a table of", "write them in braces: {a, b}"},
     {"save with the path first", 'accelhost.save("m.safetensors", model:state_dict())',
-      "save: the object comes first and then the path: save(object, 'm.safetensors')"},
+      "save: expected the object first and then the path: save(object, 'm.safetensors')"},
     {"an argument by place and by name", "optim.SGD(model:parameters(), 0.1, {lr = 0.1})",
       "SGD: 'lr' is given twice, by place and by name"},
   }

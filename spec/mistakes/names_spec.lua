@@ -45,7 +45,7 @@ describe("The message says what it is called here for", function()
     {"len", "print(len(dataset))", "#x is the length of x"},
     {"range", "for i in range(3) do print(i) end", "for i = 0, n - 1 do ... end counts"},
     {"numpy", "x:numpy()", "a tensor has no field or method 'numpy' (write tensor:tolist())"},
-    {"values", "x:max(1).values:sum()", "a reduction over a dim gives two results"},
+    {"values", "x:max(1).values:sum()", "a reduction over a dim returns two results"},
     {"save_state", 'model:save_state "run"', "accelerator:save_state(folder) saves all that was prepared"},
     {"iter", "local batch = next(iter(loader))", "for inputs, labels in loader do"},
     {"sum of a list", "print(sum({loss}))", "accelhost.stack(list):sum()"},

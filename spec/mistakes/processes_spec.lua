@@ -28,7 +28,7 @@ describe("In several processes the message names", function()
       "model = accelerator:prepare(model) for i = 1, 2 + accelerator.process_index do " ..
       "accelerator:backward(F.cross_entropy(model(x), y)) end",
       "rank 1 failed: train.lua:12:", "rank 0 ended without it",
-      "a prepared loader gives each the same number of batches"},
+      "a prepared loader yields the same number of batches to each"},
     {"a process that ends early",
       "if accelerator.process_index == 1 then os.exit(0) end accelerator:wait_for_everyone()",
       "rank 1 ended without it (rank 1 has not come to its first collective)"},
@@ -42,7 +42,7 @@ describe("In several processes the message names", function()
       "every process has to build the same model"},
     {"shapes that cannot be gathered",
       "accelerator:gather(accelhost.ones(2, 3 + accelerator.process_index))", "differs: rank 0", "(2, 3)", "(2, 4)",
-      "tensors that are brought together have one dtype"},
+      "tensors of one gather have one dtype"},
     {"a word that a reduction does not know", 'accelerator:reduce(x, "avg")',
       "reduce: expected sum, mean, max, min or product, got 'avg'"},
     {"a model that was changed after prepare",

@@ -29,7 +29,7 @@ describe("The message translates", function()
     {"`in`", "if not y in x then end", "Lua has no `in` for values"},
     {"an if without then", "if x print(x) end", "an `if` ends its condition with `then`"},
     {"a named argument", "local l = nn.Linear(4, 4, bias = false)",
-      "named arguments stand in a table: f(x, {name = value})"},
+      "named arguments are written in a table: f(x, {name = value})"},
     {"braces", "while true { print(1) }", "a block is do ... end"},
   }
 end)

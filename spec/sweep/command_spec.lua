@@ -86,7 +86,7 @@ describe("accelhost sweep", function()
     write("p.json", '{"learning_rate": 1}')
     result = run.host {"run", "--params", "p.json", "train.lua"}
     assert.equal(2, result.code)
-    assert.matches("p.json gives 'learning_rate', which is none of the script's options", result.stderr)
+    assert.matches("p.json sets 'learning_rate', which is none of the script's options", result.stderr)
   end)
 
   it("calls objective functions, with names that it knows and an answer that it checks", function()
@@ -280,9 +280,9 @@ describe("accelhost sweep", function()
   for _, case in ipairs {
     {"a parameter that the script does not have", [[script = "train.lua", trials = 3,
       space = {lrr = sweep.uniform(0, 1)}]],
-      "the sweep gives 'lrr', which is none of the script's options %(.-%) %(did you mean 'lr'%?%)"},
+      "the sweep sets 'lrr', which is none of the script's options %(.-%) %(did you mean 'lr'%?%)"},
     {"a value that the script does not take", [[script = "train.lua", trials = 3, space = {lr = sweep.choice{"x"}}]],
-      "the sweep gives lr = 'x', but the script expects a number"},
+      "the sweep sets lr = 'x', but the script expects a number"},
     {"an empty range", [[script = "train.lua", trials = 3, space = {lr = sweep.uniform(1, 0)}]],
       "s.lua:%d: uniform: the range from 1 to 0 is empty"},
     {"a space that the script never reads", [[script = "deaf.lua", trials = 3, space = {lr = sweep.uniform(0, 1)}]],
@@ -301,7 +301,7 @@ describe("accelhost sweep", function()
     {"arguments that are wrong", [[script = "train.lua", arguments = {"--epoch", "2"}, trials = 3,
       space = {lr = sweep.uniform(0, 1)}]], "train.lua: unknown option '%-%-epoch' %(did you mean '%-%-epochs'%?%)"},
     {"an argument that the sweep chooses too", [[script = "train.lua", arguments = {"--lr", "2"}, trials = 3,
-      space = {lr = sweep.uniform(0, 1)}]], "%-%-lr stands on the command line, and the sweep chooses it too"},
+      space = {lr = sweep.uniform(0, 1)}]], "%-%-lr is set on the command line, and the sweep chooses it too"},
     {"no number of trials", [[script = "train.lua", space = {lr = sweep.uniform(0, 1)}]],
       "how many trials%? %-n N says it"},
     {"a sampler that is not there", [[script = "train.lua", trials = 3, sampler = "tpee",

@@ -84,8 +84,8 @@ end)
 describe("a mistake in a training", function()
   -- What a user does, and the one line that says so.
   local mistakes = {
-    raises = "mistakes.lua:%d+: boom", labels = "target.*got nil", empty = "evaluation 'eval' gives no sample",
-    emptytrain = "expected a data set with at least one sample", noloss = "the model gives no loss but a tensor",
+    raises = "mistakes.lua:%d+: boom", labels = "target.*got nil", empty = "evaluation 'eval' has no samples",
+    emptytrain = "expected a data set with at least one sample", noloss = "the model returns no loss but a tensor",
     vecloss = "a tensor of one element, the mean over the batch, got a tensor of shape %(8, 2%)",
     nilloss = "compute_loss: expected it to give a tensor of one element, the mean over the batch, got nil",
     dataset = "train_dataset: expected a data set .*got a tensor of shape %(40, 4%); data.TensorDataset makes one of",
@@ -97,7 +97,7 @@ describe("a mistake in a training", function()
     optiminit = "optimizers: they hold no parameters of what model_init will make",
     schedule = "unknown lr_scheduler_type 'linea'.*did you mean 'linear'", frozen = "no parameters to train",
     folder = "Trainer: output_dir: cannot make the folder /proc/none",
-    best = "metric_for_best_model: the evaluation gives no 'f1' %(it gives: eval_loss",
+    best = "metric_for_best_model: the evaluation has no 'f1' %(it has: eval_loss",
     callback = "callbacks: expected a TrainerCallback, got number 3",
     resume = "'nowhere' cannot be used",
   }

@@ -343,10 +343,10 @@ describe("Trainer", function()
       local trainer = accelhost.Trainer {model = net(), args = {disable_tqdm = true}}
       trainer:train()
     end)
-    fails("the model gives no loss", train, {compute_loss = false})
+    fails("the model returns no loss", train, {compute_loss = false})
     fails("expected it to give a tensor of one element, the mean over the batch, got number 3", train,
       {compute_loss = function() return 3 end})
-    fails("the evaluation gives no 'f1'", train, {eval_dataset = set_of(4), args = {eval_strategy = "epoch",
+    fails("the evaluation has no 'f1'", train, {eval_dataset = set_of(4), args = {eval_strategy = "epoch",
       metric_for_best_model = "f1"}})
     fails("did you mean 'on_step_end'", trainer_of, {callbacks = {{on_step_ends = function() end}}})
     fails("EarlyStoppingCallback needs", train, {callbacks = {accelhost.EarlyStoppingCallback()}})

@@ -103,11 +103,11 @@ describe("Parameters from a file", function()
   end)
 
   for _, case in ipairs {
-    {"p.json", '{"epoch": 3}', "p.json gives 'epoch', which is none of the script's options (epochs, lr, kind, smoke) "
+    {"p.json", '{"epoch": 3}', "p.json sets 'epoch', which is none of the script's options (epochs, lr, kind, smoke) "
       .. "(did you mean 'epochs'?)"},
-    {"p.json", '{"epochs": 1.5}', "p.json gives epochs = number 1.5, but the script expects an integer"},
+    {"p.json", '{"epochs": 1.5}', "p.json sets epochs = number 1.5, but the script expects an integer"},
     {"p.json", '{"epochs": 0}', "but the script expects at least 1"},
-    {"p.json", '{"kind": "c"}', "p.json gives kind = 'c', but the script expects one of a, b"},
+    {"p.json", '{"kind": "c"}', "p.json sets kind = 'c', but the script expects one of a, b"},
     {"p.json", '{"smoke": 1}', "but the script expects true or false"},
     {"p.json", '{"lr": ', "p.json: "},
     {"p.json", "[1]", "p.json: expected names and values"},

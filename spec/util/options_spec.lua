@@ -31,7 +31,7 @@ describe("parse_args", function()
     local result = run.host {"-e", "require('accelhost').parse_args {lr = 0.1}"}
     assert.equal(1, result.code)
     assert.truthy(result.stderr:find("parse_args: expected rows {name, default, help} and 'description', got 'lr' "
-      .. "(accelhost.args takes defaults by name: {lr = ...})", 1, true), result.stderr)
+      .. "(accelhost.args accepts defaults by name: {lr = ...})", 1, true), result.stderr)
   end)
 
   it("prints help and ends with 0", function()
@@ -49,7 +49,7 @@ describe("parse_args", function()
     {{"--epochs", "0"}, "%-%-epochs: expected at least 1, got 0"},
     {{"--optimizer", "adam"}, "expected one of adamw, sgd, got 'adam'"},
     {{"--data"}, "%-%-data expects a value"},
-    {{"--smoke=1"}, "%-%-smoke takes no value"},
+    {{"--smoke=1"}, "%-%-smoke has no value"},
     {{"left over"}, "unexpected argument 'left over'"},
   } do
     it("ends with 2 on " .. table.concat(case[1], " "), function()

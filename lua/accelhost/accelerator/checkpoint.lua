@@ -49,8 +49,8 @@ local function choose_place(self, dir)
   return {path = path, number = number, victims = names.surplus(project.project_dir, number, project.total_limit)}
 end
 
--- Rank 0 makes the hidden folder. Its saver, nil on the others, and the folder: where rank 0 is replaced, another one
--- there than the others were told.
+-- Create the hidden folder on rank 0. Returns its saver (nil on the others) and the folder, which differs from the
+-- one that the others received where rank 0 replaces a killed process.
 local function begin_folder(place)
   local saver
   local folder = agree.main("save_state", function()
@@ -184,7 +184,7 @@ local function candidates(self, dir)
   return list
 end
 
--- Why a checkpoint cannot be used, nil when it can; each process looks at some of the files. A collective.
+-- Return why a checkpoint cannot be used, nil when it can; each process checks some of the files. A collective.
 local function find_damage(folder)
   local facts, reason = manifest.read(folder)
   reason = reason or facts and manifest.check(folder, facts, comm.rank() + 1, comm.size())
@@ -263,7 +263,7 @@ local read_save = arguments.signature("save_state",
   {{"output_dir: string"}, {"safe_serialization: flag", true}, {"async: flag", false}, {"sharded: flag"}})
 local read_load = arguments.signature("load_state", {{"input_dir: string"}, {"purge_step"}})
 
--- A list of hooks with a handle that takes the hook away again.
+-- Append a hook to a list and return a handle that removes it.
 local function add_hook(self, what, field, hook)
   arguments.check(what, "hook", "callable", hook)
   local entry = {call = hook}
@@ -358,7 +358,8 @@ return function(Accelerator)
   -- away.
   --
   -- A job of another number of processes can go on too: everything carries over but the random generators of
-  -- processes that were not there; a line says so. `for` over a loader gives the rest of its pass, of loader.epoch.
+  --- processes that were not there, which a line reports. `for` over a loader yields the rest of its pass, of
+  --- loader.epoch.
   --
   -- In a process that replaces a killed one (`launch --recover live`) it is the state of the newest step, taken from
   -- the living processes, and no file is read.
@@ -366,7 +367,7 @@ return function(Accelerator)
   --   accelhost.Accelerator{project_dir = "run"}:load_state()  --> false
   ---@param input_dir? string
   ---@param purge_step? integer|false of what was logged, see above
-  ---@return string|false # the folder; "live" where the state came from the living processes
+  ---@return string|false # the folder; "live" where the state was received from the living processes
   function Accelerator:load_state(...)
     local dir, purge_step = read_load(...)
     if purge_step then arguments.check("load_state", "purge_step", "size", purge_step) end
@@ -383,7 +384,7 @@ return function(Accelerator)
       return false
     end
     agree.run("load_state", apply, self, folder, facts, purge_step)
-    local whose = self._shards and 0 or comm.rank() -- with shards all processes stand alike
+    local whose = self._shards and 0 or comm.rank() -- with shards all processes have the same state
     local found = agree.run("load_state", contents.restore_random, folder, facts, whose)
     if self._shards then self._shards:reset() end
     local without = {}
@@ -421,7 +422,7 @@ return function(Accelerator)
   --   local handle = accelerator:register_save_state_pre_hook(function(models, weights, folder) end)
   --   handle.remove()
   ---@param hook fun(models: Module[], weights: table[], folder: string)
-  ---@return {remove: fun()} # its remove() takes the hook away
+  ---@return {remove: fun()} # its remove() removes the hook
   function Accelerator:register_save_state_pre_hook(hook)
     return add_hook(self, "register_save_state_pre_hook", "_save_hooks", hook)
   end
@@ -432,7 +433,7 @@ return function(Accelerator)
   --   local handle = accelerator:register_load_state_pre_hook(function(models, folder) end)
   --   handle.remove()
   ---@param hook fun(models: Module[], folder: string)
-  ---@return {remove: fun()} # its remove() takes the hook away
+  ---@return {remove: fun()} # its remove() removes the hook
   function Accelerator:register_load_state_pre_hook(hook)
     return add_hook(self, "register_load_state_pre_hook", "_load_hooks", hook)
   end

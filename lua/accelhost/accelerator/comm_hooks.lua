@@ -17,7 +17,7 @@ local function thin(hook)
   end
 end
 
--- name -> function of the processes and the state's options that gives state and hook
+-- name -> function of the processes and the state's options that returns state and hook
 local kinds = {
   fp16 = function(group) return group, default_hooks.fp16_compress_hook end,
   bf16 = function(group) return group, default_hooks.bf16_compress_hook end,
@@ -27,8 +27,8 @@ local kinds = {
 
 local wrappers = {fp16 = default_hooks.fp16_compress_wrapper, bf16 = default_hooks.bf16_compress_wrapper}
 
--- Hooks take the plain mean over the processes. With each bucket times (processes / sum of weights) before, that is the
--- weighted mean; the weights are told with the first bucket.
+-- Hooks compute the plain mean over the processes. With each bucket times (processes / sum of weights) before, that is
+-- the weighted mean; the weights are exchanged with the first bucket.
 local function weigher(handle)
   local factor
   return function(bucket)

@@ -8,7 +8,7 @@ local tape = require "accelhost.util.tape"
 
 local fail = arguments.fail
 
---- What accelerator:compile gives: call it as the function.
+--- The result of accelerator:compile: call it as the function.
 ---@class CompiledStep
 ---@field captured boolean is there a graph?
 local CompiledStep = class.new "CompiledStep"
@@ -46,7 +46,7 @@ end
 local function check_precision(wanted)
   if C.precision.state() ~= wanted then
     fail("compile: accelhost.backends or set_float32_matmul_precision were changed since the step was captured; set "
-      .. "them back, or reset() captures anew")
+      .. "them back, or call reset() to capture again")
   end
 end
 
@@ -173,7 +173,7 @@ function CompiledStep:__call(...)
   return replay(self)
 end
 
---- Forget the graph: the next calls run the function again, and then capture it anew.
+--- Forget the graph: the next calls run the function, then capture it again.
 --
 --   local step = accelerator:compile(function(input) return net(input):sum() end)
 --   step(x)
@@ -195,17 +195,17 @@ return function(Accelerator)
   --- function. That saves the host's time for each op, which is what small models wait for.
   --
   -- A call copies its tensors into those of the graph, so shapes, dtypes and all other arguments have to stay the same
-  -- (drop_last = true for loaders); a change is an error that says what changed. Results are the graph's tensors,
+  -- (drop_last = true for loaders); a change is an error that names the argument. Results are the graph's tensors,
   -- without history, and the next call overwrites them, as PyTorch's: read them, or clone them, before. Optimizers,
   -- schedulers, clipping and random numbers go on as without a graph, to the bit. Other things in Lua (counters,
   -- prints, hooks, numbers that change) happen at the capture only.
   --
   -- Within the function values cannot be read (item, tolist, print; ops whose shape depends on values) and tensors
-  -- cannot come from the CPU. It is refused in accumulation windows. Of several processes, which all have to call it,
-  -- the averages and other collectives that it makes are captured with it, by NCCL; where processes share a GPU it is
-  -- refused. Tensors that it uses from outside have to live on; after one was replaced it needs reset(). The switches
-  -- of accelhost.backends are those of the capture; other ones are refused. On the CPU the function runs as it is at
-  -- every call.
+  -- cannot be copied from the CPU. It is refused in accumulation windows. Of several processes, which all have to call
+  -- it, the averages and other collectives that it makes are captured with it, by NCCL; where processes share a GPU it
+  -- is refused. Tensors that it uses from outside have to live on; after one was replaced it needs reset(). The
+  -- switches of accelhost.backends are those of the capture; other ones are refused. On the CPU the function runs as it
+  -- is at every call.
   --
   -- In fp16 the device leaves out a step whose gradients overflowed. The host asks whether it did before the next call,
   -- or when a script wants to know what depends on it (optimizer_step_was_skipped, the scale, the state of prepared

@@ -1,10 +1,10 @@
---- Fields of an accelerator that tell how its job is and how it was made.
+--- Fields of an accelerator that describe its job and its options.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local state = require "accelhost.accelerator.state"
 
 -- What Accelerate has and is not here, and why.
-local whole = "accelerator.sharding says what of a model is shared out"
+local whole = "accelerator.sharding names the sharded state of a model"
 local no_layout = "there are no other layouts than processes side by side"
 local refused = {
   deepspeed_plugin = whole, parallelism_config = no_layout, torch_device_mesh = no_layout,
@@ -12,7 +12,7 @@ local refused = {
   pipeline_parallel_rank = no_layout, context_parallel_rank = no_layout,
   maybe_context_parallel = no_layout, is_fsdp2 = whole, is_composable_parallelism_enabled = no_layout,
   fp8_backend = "there are no 8 bit floats here", lomo_backward = "there is no LOMO optimizer here",
-  deepspeed_ulysses_dl_adapter = whole, verify_device_map = "a model lies on one device here",
+  deepspeed_ulysses_dl_adapter = whole, verify_device_map = "a model is on one device here",
 }
 
 local function project(self) return self.project_configuration end

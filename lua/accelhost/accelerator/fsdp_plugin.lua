@@ -27,7 +27,7 @@ local others = {
   activation_checkpointing = {[false] = true, reason = "accelhost.checkpoint recomputes what it is given"},
   ignored_modules = {reason = "a model is sharded as a whole: prepare the rest as a model of its own"},
   param_init_fn = {reason = "rank 0's values are the model's"},
-  mixed_precision_policy = {reason = "mixed_precision says it"},
+  mixed_precision_policy = {reason = "set by mixed_precision"},
 }
 
 local names = {"sharding_strategy", "reshard_after_forward", "auto_wrap_policy", "transformer_cls_names_to_wrap",

@@ -1,4 +1,4 @@
---- Backward and accumulation: over micro-steps, with clipping of what comes out.
+--- Backward and accumulation over micro-steps, and gradient clipping.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local averaging = require "accelhost.averaging"
@@ -9,8 +9,9 @@ local kind_of = require "accelhost.accelerator.kinds"
 local protect = require "accelhost.util.protect"
 local warn = require "accelhost.util.warn"
 
--- The weight of a batch that the script gives none: nil outside of windows where all processes have as many samples,
--- else the samples as a share of a full batch, so that the mean over processes and micro-steps is one over samples.
+-- Return the weight of a batch whose weight the script does not set: nil outside windows where all processes have as
+-- many samples, else the samples as a share of a full batch, so that the mean over processes and micro-steps is one
+-- over samples.
 local function weight_of(self)
   local loader = self:_active_loader()
   local size = loader and loader.batch_length
@@ -35,7 +36,7 @@ end
 local read_join = arguments.signature("join_uneven_inputs",
   {"joinables: modules", "fn: function", {"even_batches: flag"}})
 
--- Set even_batches of the prepared loaders that share batches; gives what sets it back.
+-- Set even_batches of the prepared loaders that share batches; returns a function that restores it.
 local function set_even(self, even)
   local before = {}
   for loader in pairs(self._loaders) do
@@ -148,8 +149,8 @@ return function(Accelerator)
     if handle then handle.triggered = true end
   end
 
-  --- Run fn, a loop with a backward in each step, on processes that have different numbers of steps: one that is
-  --- through with fn takes part in the averages of the others with nothing, so a gradient is the mean over the
+  --- Run fn, a loop with a backward in each step, on processes that have different numbers of steps: one that has
+  --- completed fn contributes nothing to the averages of the others, so a gradient is the mean over the
   --- processes that still train. At the end all have the weights of one that trained last. Other collectives in fn
   --- (gather, reduce) are not matched. A collective.
   --

@@ -31,7 +31,7 @@ local precision = require "accelhost.accelerator.precision"
 ---@field distributed_type string "NO", "MULTI_CPU" or "MULTI_GPU"
 ---@field multi_device boolean does each process have a GPU of its own?
 ---@field state AcceleratorState
----@field gradient_state GradientState where it stands in its window and its loops
+---@field gradient_state GradientState its position in its window and its loops
 ---@field sync_gradients boolean does the current micro-step end an accumulation window? (settable)
 ---@field gradient_accumulation_steps integer micro-steps of a window (settable)
 ---@field step integer micro-steps since the last window ended
@@ -42,7 +42,7 @@ local precision = require "accelhost.accelerator.precision"
 ---@field mixed_precision string "no", "bf16" or "fp16"
 ---@field scaler GradScaler? of mixed_precision = "fp16"
 ---@field virtual_shards integer? how many shards a global batch has
----@field share integer[]? what part of a global batch each process gets, as `launch --share` says; nil: all the same
+---@field share integer[]? what part of a global batch each process gets, as set by `launch --share`; nil: all the same
 ---@field split_batches boolean
 ---@field dispatch_batches boolean?
 ---@field even_batches boolean (settable: for loaders that are prepared from now on)
@@ -68,14 +68,14 @@ function Accelerator:__tostring()
   return ("Accelerator(process %d of %d, %s)"):format(self.process_index, self.num_processes, self.device)
 end
 
--- Each subject has a file, which gives the class its methods and may return a function: what it remembers of an
--- accelerator that is new, or whose memory is freed, is set up by that.
+-- Each subject has a file, which adds methods to the class and may return a function: that sets up the state it keeps
+-- for an accelerator that is new, or whose memory is freed.
 local subjects = {}
 for _, name in ipairs {"fields", "prepare", "gradients", "precision", "scaling", "processes"} do
   subjects[#subjects + 1] = require("accelhost.accelerator." .. name)(Accelerator)
 end
 
--- Subjects that many scripts do not need: the file, which gives methods, is loaded when one of them is first called.
+-- Subjects that many scripts do not need: the file, which adds methods, is loaded when one of them is first called.
 -- What they keep of an accelerator outlives free_memory: `lists` that are empty at first, `flags` that are false.
 local rare = {
   metrics = {methods = {"gather", "gather_for_metrics", "keep_for_metrics", "reduce", "pad_across_processes"}},
@@ -123,8 +123,8 @@ end
 ---@param gradient_accumulation_steps? integer micro-steps of a window, see accumulate; default 1
 ---@param cpu? boolean use the CPU even where there are GPUs
 ---@param dataloader_config? DataLoaderConfiguration|table how prepared loaders share their batches
----@param rng_types? string[] what rank 0 tells the others when a pass begins: "generator", a loader's draw (default),
---- and "torch", the state of the global generator
+---@param rng_types? string[] what rank 0 sends to the others when a pass begins: "generator", a loader's draw
+--- (default), and "torch", the state of the global generator
 ---@param log_with? any "tensorboard", "jsonl", "csv", the name of a registered class, "all" for all of them, an
 --- object of a subclass of GeneralTracker, a plain table with a `name` and functions, or a list; see init_trackers
 ---@param project_dir? string folder of the run's files
@@ -139,7 +139,7 @@ end
 --- there are processes, as with Accelerate (once with split_batches)
 ---@param virtual_shards? integer cut every global batch into that many shards, each with random numbers of its own, so
 --- that any number of processes up to it trains to the same bits. batch_size is a shard's (with split_batches, that of
---- all together); a `for` over a loader gives a process its shards in turn, and optimizers step after the last one
+--- all together); a `for` over a loader yields a process's shards in turn, and optimizers step after the last one
 ---@param sharding? string what of a prepared model a process has its share of only: "none" (default); "optimizer", what
 --- optimizers keep (ZeRO 1); "gradients", these too (ZeRO 2); "full", the parameters too, which lie once for all
 --- processes of a host (ZeRO 3, FSDP). Steps give the same numbers

@@ -56,7 +56,7 @@ local function valid_of(count, rows)
   if count == 1 and rows.length ~= 1 then return math.min(1, rows.valid) end
   if count == rows.length or rows.valid == 0 then return math.min(count, rows.valid) end
   arguments.fail("gather_for_metrics: of this batch %d of %d rows count: expected a value for each row, got %d; gather "
-    .. "takes any number", rows.valid, rows.length, count)
+    .. "accepts any number", rows.valid, rows.length, count)
 end
 
 -- The rows of a tensor that count.
@@ -94,10 +94,10 @@ return function(Accelerator)
     return collectives.map("gather", collectives.gather, ...)
   end
 
-  --- The same as gather, without the rows that repeat others to fill a batch up: of n samples n come back in a pass,
-  --- so that an accuracy is the data set's. Which rows count says the batch of the innermost `for` over a prepared
-  --- loader, or the one that `batch` names by a value of it. A scalar counts once for each process with a row that
-  --- counts. Where something else than tensors is in a value, and with use_gather_object, lists (and the rows of
+  --- The same as gather, without the rows that repeat others to fill a batch up: of n samples n are returned in a pass,
+  --- so that an accuracy is the data set's. The rows that count are those of the batch of the innermost `for` over a
+  --- prepared loader, or the one that `batch` names by a value of it. A scalar counts once for each process with a row
+  --- that counts. Where something else than tensors is in a value, and with use_gather_object, lists (and the rows of
   --- tensors) are put together to one list. A collective.
   --
   --   local test, seen = accelerator:prepare(loader), 0
@@ -123,7 +123,7 @@ return function(Accelerator)
     return unpack(results, 1, count)
   end
 
-  --- This process's rows that gather_for_metrics would bring together, without a collective: for sums of one's own that
+  --- Return this process's rows of gather_for_metrics, without a collective: for sums of one's own that
   --- are reduced at the end of a pass.
   --
   --   for x, y in accelerator:prepare(loader) do assert(accelerator:keep_for_metrics(y):size(0) == y:size(0)) end

@@ -30,7 +30,7 @@ function objects.concatenated(what, list)
   return all
 end
 
---- Rank `from`'s value on every process; on one that replaces it, what it had said. A collective.
+--- Return rank `from`'s value on every process; on one that replaces it, the value it had sent. A collective.
 ---@param what string
 ---@param value any
 ---@param from integer

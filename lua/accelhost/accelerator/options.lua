@@ -11,7 +11,7 @@ local fail = arguments.fail
 local share = later "accelhost.accelerator.share"
 local options = {}
 
--- The names and kinds of the arguments, in their order; what is not given takes the default.
+-- The names and kinds of the arguments, in their order; what is not set has the default.
 local rows = {
   {"device_placement: flag", true}, {"split_batches: flag"}, {"mixed_precision: 'no'|'bf16'|'fp16'"},
   {"gradient_accumulation_steps: count"}, {"cpu: flag"}, {"dataloader_config"}, {"rng_types: list"},
@@ -23,7 +23,7 @@ local rows = {
 
 local read = arguments.signature("Accelerator", rows)
 
--- What Accelerate takes and why it is not taken here.
+-- Options of Accelerate that are not supported, and why.
 local whole = "a layer is computed by one process here"
 local zero = "there is no DeepSpeed here: sharding = 'optimizer', 'gradients' or 'full' is its ZeRO stage 1, 2 or 3"
 local refused = {
@@ -41,7 +41,7 @@ local function check_refused(...)
   end
 end
 
--- What the launcher was told stands where the script says nothing.
+-- The launcher's settings hold where the script sets nothing.
 local launch_defaults = {mixed_precision = "no", gradient_accumulation_steps = 1, cpu = false}
 
 local function settle(given, kinds_of)
@@ -61,7 +61,7 @@ end
 local function merge(given, short, long, object, field)
   if given[short] == nil then return end
   if given[long] and object[field] ~= given[short] then
-    fail("Accelerator: %s = %s, but %s says %s = %s", short, tostring(given[short]), long, field,
+    fail("Accelerator: %s = %s, but %s sets %s = %s", short, tostring(given[short]), long, field,
       tostring(object[field]))
   end
   object[field] = given[short]
@@ -82,7 +82,7 @@ local function read_project(given)
   if given.project_dir then
     local placed = configuration.ProjectConfiguration(given.project_dir).project_dir
     if config.project_dir and config.project_dir ~= placed then
-      fail("Accelerator: project_dir = '%s', but project_config says '%s'", given.project_dir, config.project_dir)
+      fail("Accelerator: project_dir = '%s', but project_config sets '%s'", given.project_dir, config.project_dir)
     end
     config:set_directories(given.project_dir)
   end
@@ -124,7 +124,7 @@ local function read_handlers(given)
   end
   local ddp = found.ddp_handler
   if ddp and ddp.bucket_cap_mb and given.bucket_cap_mb and ddp.bucket_cap_mb ~= given.bucket_cap_mb then
-    fail("Accelerator: bucket_cap_mb = %g, but kwargs_handlers says %g", given.bucket_cap_mb, ddp.bucket_cap_mb)
+    fail("Accelerator: bucket_cap_mb = %g, but kwargs_handlers sets %g", given.bucket_cap_mb, ddp.bucket_cap_mb)
   end
   found.ddp_handler = ddp or configuration.DistributedDataParallelKwargs {bucket_cap_mb = given.bucket_cap_mb}
   if ddp and given.bucket_cap_mb then ddp.bucket_cap_mb = given.bucket_cap_mb end
@@ -138,7 +138,7 @@ local function read_sharding(given)
       given.fsdp_plugin)
     for name, value in pairs(plugin:options()) do
       if given[name] ~= nil and given[name] ~= value then
-        fail("Accelerator: %s = %s, but fsdp_plugin says %s", name, tostring(given[name]), tostring(value))
+        fail("Accelerator: %s = %s, but fsdp_plugin sets %s", name, tostring(given[name]), tostring(value))
       end
       given[name] = value
     end
@@ -207,7 +207,7 @@ local function read_trackers(value, logging_dir)
   return list
 end
 
--- What depends on the number of processes, or takes the gradients' place.
+-- Check the options that depend on the number of processes, or that replace the averaging of gradients.
 local function check_shards(given)
   if not given.virtual_shards then return end
   local kwargs = given.ddp_handler
@@ -225,7 +225,7 @@ local function check_shards(given)
   end
 end
 
--- How the launcher was told to share a global batch among the processes; nil: evenly.
+-- Read the batch proportions that the launcher was configured with; nil: even.
 local function read_share(given)
   local list = share.read()
   local other = list and (given.virtual_shards and "virtual_shards" or given.dataloader_config.dispatch_batches

@@ -14,7 +14,7 @@ local function own_gpu(count)
   return "cuda:" .. rank % count
 end
 
---- The device that an accelerator takes: the CPU where the script or the launcher says so, the default device where
+--- Return the device of an accelerator: the CPU where the script or the launcher sets it, the default device where
 --- that is another, else this process's GPU, which "cuda" means from then on; without GPUs the CPU.
 ---@param cpu boolean
 ---@return string
@@ -31,7 +31,7 @@ end
 
 --- The same for what is made without an accelerator.
 ---@param what string
----@param cpu boolean? what the script says
+---@param cpu boolean? the script's setting
 ---@return string
 function place.of(what, cpu)
   return place.choose(launched.settle(what, "cpu", "flag", cpu, false))

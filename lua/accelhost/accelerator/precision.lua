@@ -20,7 +20,7 @@ function precision.check(mixed_precision, device)
   end
 end
 
--- Half tensors of what a model gives as float32; in plain tables, too.
+-- Return a model's outputs with fp16 and bf16 tensors as float32; in plain tables, too.
 local function widened(value)
   if C.is_tensor(value) then
     local half = value.dtype == "bfloat16" or value.dtype == "float16"
@@ -40,7 +40,7 @@ local function widened_all(...)
   return unpack(results, 1, count)
 end
 
--- The autocast of an accelerator: fn in its precision, or as the handler says.
+-- Run fn under an accelerator's autocast: in its precision, or as the handler sets it.
 local function run(self, handler, fn, ...)
   local dtype = halves[self.mixed_precision]
   handler = handler or self._autocast_handler

@@ -13,7 +13,7 @@ local passes = require "accelhost.data.passes"
 local wrappers = require "accelhost.accelerator.wrappers"
 local DistributedSampler = require("accelhost.data.sampler").DistributedSampler
 
--- kind -> what makes the object ready and gives what the script is to use
+-- kind -> function that prepares the object and returns what the script is to use
 local prepare_kind = {}
 
 -- The backward of a second model would see the first one's step, in the last shard of a round only.
@@ -104,13 +104,13 @@ function prepare_kind.scheduler(self, scheduler)
   return wrappers.scheduler(self, scheduler, #tied > 0 and tied or all)
 end
 
--- A model whose parameters changed since it was prepared is prepared anew.
+-- A model whose parameters changed since it was prepared is prepared again.
 local function forget_stale(self, model)
   averaging.remove(function(handle)
     local stale = handle.accelerator == self and handle:belongs_to(model) and handle:is_stale()
     if stale and handle.share then
       arguments.fail("prepare: the model's parameters changed since it was prepared with sharding = '%s', and the "
-        .. "optimizer's state is cut as they were: free_memory first, and make the optimizer anew", self.sharding)
+        .. "optimizer's state is cut as they were: call free_memory first and create a new optimizer", self.sharding)
     end
     if stale then self._prepared[model] = nil end
     return stale
@@ -314,7 +314,7 @@ return function(Accelerator)
     return pass and self._loaders[pass.loader] and pass.loader or nil
   end
 
-  -- What was prepared of a kind and is still in use, in the order in which it came.
+  -- Return the objects of a kind that were prepared and are still in use, in the order in which they were prepared.
   function Accelerator:_prepared_list(kind)
     local list = {}
     for object, entry in pairs(self._places) do
@@ -332,7 +332,7 @@ return function(Accelerator)
     return list
   end
 
-  -- References are weak: a script that drops its objects needs to tell nobody.
+  -- References are weak: a script may drop its objects without notice.
   return function(self)
     self._places = setmetatable({}, {__mode = "k"})     -- what prepare returned -> {kind =, place =}
     self._prepared_count = 0

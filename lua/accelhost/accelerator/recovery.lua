@@ -1,5 +1,5 @@
---- Live recovery (`launch --recover live`): at every boundary a process publishes what another one needs to go on in
---- its place, and one that replaces it takes that (host/comm/recover/recover.h).
+--- Live recovery (`launch --recover live`): at every boundary a process publishes the state from which another one
+--- continues in its place, and its replacement loads that (host/comm/recover/recover.h).
 --
 -- A boundary is where a script's training loop asks a prepared loader for a batch and no accumulation window is open:
 -- the place that a checkpoint would go back to. What all processes have alike (parameters, the optimizers' states) is
@@ -51,7 +51,7 @@ local function is_under_way(loader)
   return pass == asking or not passes.is_left(pass, asking == nil)
 end
 
--- Where a loader stands, and what is known of it here.
+-- Return a loader's position and the state kept of it here.
 local function of_loader(loader, kept)
   local entry, current, under_way = kept or {}, loader._current, is_under_way(loader)
   if not under_way then loader._current = nil end
@@ -130,8 +130,8 @@ local function publish(self, loader, pass)
   owner, asking = self, pass
   if not plan or not plan:is_current(self) then plan = Plan.make(self) end
   if not plan.loaders[loader] then
-    fail("live recovery: a state holds where the loaders are that prepare gave, and this loop walks another one "
-      .. "(skip_first_batches makes such): walk the prepared one, which load_state puts where it was")
+    fail("live recovery: the state has the positions of prepared loaders only, and this loop is over another one "
+      .. "(skip_first_batches makes such): loop over the prepared one; load_state restores its position")
   end
   if self._shards then
     self._shards:outside(publish_state, self)
@@ -151,11 +151,11 @@ local function is_training(loader, pass)
   return before ~= updates
 end
 
--- What is not the same on all processes, or is in no state, cannot be brought back.
+-- Check for state that is not the same on all processes, or is not saved, and so cannot be restored.
 local function check(self)
   local hook = self.ddp_handler.comm_hook
   if self.sharding ~= "none" then
-    fail("live recovery: takes states that all processes have, and with sharding = '%s' they have parts", self.sharding)
+    fail("live recovery: needs states that all processes have, and with sharding = '%s' they have parts", self.sharding)
   elseif self.device ~= "cpu" then
     fail("live recovery: is for models on the CPU, and this process's device is %s", self.device)
   elseif hook == "power_sgd" or hook == "batched_power_sgd" then
@@ -176,8 +176,8 @@ function recovery.hook(accelerator)
     if pass and pass.ended or not is_training(loader, pass) then return end
     if not ready then
       if not pass then return end
-      fail("launch --recover live: call accelerator:load_state() before the loop: there a process that takes a killed "
-        .. "one's place goes on (it gives false when there is nothing to go on from)")
+      fail("launch --recover live: call accelerator:load_state() before the loop: there the replacement of a killed "
+        .. "process continues (it returns false when there is nothing to continue from)")
     end
     if pass and pass.last then return end -- what follows the loop is done once more with its last step
     if accelerator.sync_gradients and passes.is_outermost(loader) then publish(accelerator, loader, pass) end
@@ -198,7 +198,7 @@ end
 
 -- Taking.
 
--- What a checkpoint's files would hold beside models and optimizers, by their names.
+-- Add the values that a checkpoint's files would hold next to models and optimizers, by their names.
 local function add_values(values, note)
   values.accelerator, values.loaders = note.accelerator, {}
   for i, loader in ipairs(note.loaders) do values.loaders[i] = loader.state end
@@ -242,7 +242,8 @@ end
 --- In the place of a killed process: go on where it published its state last. Makes no collective, since the others
 --- make none there.
 ---@param accelerator Accelerator
----@param purge_step? integer|false false: leave what was logged behind that; the step of a checkpoint says nothing here
+---@param purge_step? integer|false false: leave what was logged behind that; the step of a checkpoint has no effect
+--- here
 ---@return boolean # false where this process replaces none, or one that had no step behind it
 function recovery.take(accelerator, purge_step)
   if held then return false end

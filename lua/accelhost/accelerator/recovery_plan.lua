@@ -1,8 +1,8 @@
 --- The tensors of a run's state, for live recovery (accelerator/recovery.lua): which there are, in an order that all
 --- processes share, and what another process is to know to make some like them.
 --
--- A plan holds the tensors themselves, which are published straight from where they are. It is made anew when something
--- in it is no longer what it was; a buffer that a script has put in the place of another one like it is taken up.
+-- A plan holds the tensors themselves, which are published straight from where they are. It is rebuilt when something
+-- in it has changed; a buffer that a script has replaced by another one like it is adopted.
 local C = require "accelhost._C"
 local Parallel = require "accelhost.averaging.parallel"
 local arguments = require "accelhost.util.arguments"
@@ -13,7 +13,7 @@ local run_state = require "accelhost.accelerator.run_state"
 local travel = require "accelhost.util.travel"
 
 ---@class RecoveryPlan
----@field objects table what run_state.objects gave
+---@field objects table the result of run_state.objects
 ---@field alike userdata[] with the same values on all processes
 ---@field own userdata[] of this process
 ---@field strided {list: userdata[], place: integer, tensor: userdata}[] those that are published as a copy
@@ -36,8 +36,8 @@ local function add(self, tensor, alike)
   return {dtype = tensor.dtype, shape = tensor:shape(), alike = alike}
 end
 
--- Parameters and buffers, a further name of one standing for the first; and the keys of what else a state has, which
--- may be made whenever it is asked for.
+-- Parameters and buffers, a further name of one being an alias of the first; and the keys of what else a state has,
+-- which may be made whenever it is asked for.
 local function add_state(self, model)
   local entries, others, first, members = {}, {}, {}, {}
   for _, list in ipairs {model:parameters(), model:buffers()} do

@@ -49,7 +49,7 @@ function run_state.own(accelerator)
   }
 end
 
--- The step from which on what was logged is logged anew; false: nothing goes away.
+-- Return the step from which on what was logged is logged again; false: nothing is removed.
 local function purged_from(own, purge_step)
   if purge_step ~= nil then return purge_step end
   return own.logged_step and own.logged_step + 1 or false

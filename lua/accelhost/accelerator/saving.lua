@@ -21,7 +21,7 @@ end
 ---@param Accelerator table
 return function(Accelerator)
   --- accelhost.save, on the main process only (on each host's with save_on_each_node). No collective: wait_for_everyone
-  --- says when the file is there for all.
+  --- waits until the file exists for all.
   --
   --   local path = os.tmpname()
   --   accelerator:save({epoch = 3}, path)

@@ -64,7 +64,7 @@ end
 ---@param Accelerator table
 ---@return fun(self: Accelerator) begin
 return function(Accelerator)
-  --- Take the scale out of the gradients of an optimizer, or several (default: of all that have gradients), to look at
+  --- Unscale the gradients of an optimizer, or several (default: of all that have gradients), to read
   --- them or change them; the step does it otherwise. Only in a step that synchronises, and once in it: more calls do
   --- nothing, nor do those with mixed_precision other than "fp16". clip_grad_norm_ and clip_grad_value_ call it.
   --
@@ -118,7 +118,7 @@ return function(Accelerator)
     end
   end
 
-  -- Step an optimizer that was prepared, unless its gradients overflowed, and tell whether it was left out: in a step
+  -- Step an optimizer that was prepared, unless its gradients overflowed, and return whether it was left out: in a step
   -- that is captured, after each replay. One update for the steps of all prepared optimizers, at the latest when the
   -- next backward begins.
   function Accelerator:_step_scaled(optimizer, tell, ...)
@@ -146,8 +146,8 @@ return function(Accelerator)
     if scaler_of(self) and self._scaled then unscale_once(self, optimizer) end
   end
 
-  -- What says, once a replay of the step that is captured now is over, whether the last step of an optimizer in it was
-  -- left out.
+  -- Return a function that reports, after a replay of the step being captured, whether the last step of an optimizer in
+  -- it was left out.
   function Accelerator:_outcome_of(optimizer)
     local scaler = scaler_of(self)
     return scaler and function() return scaler:_overflowed(optimizer) end

@@ -28,7 +28,7 @@ local function check_step(optimizer)
       local share = share_of(parameter)
       if share and share.kind ~= "optimizer" then
         arguments.fail("%s:step: parameter %d is of a model that was prepared with sharding = '%s': give the optimizer "
-          .. "to accelerator:prepare, and step what it gives back", optimizer._name, i, share.kind)
+          .. "to accelerator:prepare, and step the object it returns", optimizer._name, i, share.kind)
       end
     end
   end
@@ -36,8 +36,8 @@ end
 
 local watching = false
 
---- A model is sharded: from now on optimizers that were not prepared must not step it. What its parameters lay in goes
---- back to the system.
+--- A model is sharded: from now on optimizers that were not prepared must not step it. The memory of its parameters
+--- goes back to the system.
 function sharded.begin()
   collectgarbage()
   C.system.empty_cache()

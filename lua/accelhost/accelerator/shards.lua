@@ -5,9 +5,9 @@
 -- is computed: its random numbers, and the buffers that its forward changes.
 --
 -- The stream of a shard is a function of the pass's seed, the place in the pass and the shard. What is drawn outside of
--- loops, by loaders, and after a round's gradients were averaged comes from the common stream, in which all processes
--- stand alike. Every shard begins with the buffers that its round began with, and after the round all take those of
--- shard 0, as with PyTorch's DDP.
+-- loops, by loaders, and after a round's gradients were averaged is drawn from the common stream, which is in the same
+-- state on all processes. Every shard begins with the buffers that its round began with, and after the round all take
+-- those of shard 0, as with PyTorch's DDP.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local averaging = require "accelhost.averaging"
@@ -101,7 +101,7 @@ local function each_model(self, fn)
   end
 end
 
--- A round is over: shard 0's buffers are those of all, on the process that had it; averaging brings them to the others.
+-- End a round: shard 0's buffers, on the process that had it, become those of all; averaging copies them to the others.
 local function end_round(self, kept)
   each_model(self, function(handle, buffers)
     if kept[handle] and kept[handle].first then put_back(buffers, kept[handle].first) end

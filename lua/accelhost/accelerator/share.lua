@@ -1,4 +1,4 @@
---- The part of a global batch that each process gets, where the launcher was told of unequal ones (--share).
+--- The part of a global batch that each process gets, where the launcher was configured with unequal ones (--share).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local launched = require "accelhost.util.launched"
@@ -8,12 +8,12 @@ local proportions = require "accelhost.data.proportions"
 local fail = arguments.fail
 local share = {}
 
--- Every launcher of a job on several machines is told by itself. A collective.
+-- Check that the launchers of a job on several machines, each configured separately, agree. A collective.
 local function check_alike(text)
   local told, ranks = objects.all_gather("Accelerator", text)
   for rank = 2, ranks do
     if told[rank] ~= told[1] then
-      fail("Accelerator: share: rank %d was told %s, rank 0 %s", rank - 1, told[rank], told[1])
+      fail("Accelerator: share: rank %d has %s, rank 0 has %s", rank - 1, told[rank], told[1])
     end
   end
 end
@@ -34,7 +34,8 @@ local function by_rank(of_machines)
   return result
 end
 
---- What each process gets, in proportion; nil: all the same. On several machines a collective, when they were told.
+--- Return the batch proportions of the processes; nil: even. On several machines a collective where they are
+--- configured.
 ---@return integer[]?
 function share.read()
   local text = launched.settle("Accelerator", "share", "string", nil, nil)

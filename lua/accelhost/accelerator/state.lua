@@ -1,4 +1,4 @@
---- Views: what this process is in its job, and where an accelerator stands.
+--- Read-only views of a process's identity in its job and of an accelerator's progress.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -19,7 +19,7 @@ local function learn()
   }
 end
 
---- Give a class, whose objects have a device, the fields that tell what this process is in its job.
+--- Give a class, whose objects have a device, the fields of this process's identity in its job.
 ---@param cls table
 function state.add_facts(cls)
   for _, name in ipairs {
@@ -55,8 +55,8 @@ state.PartialState = PartialState
 
 local read_partial = arguments.signature("PartialState", {{"cpu: flag"}})
 
---- What this process is in its job, without an accelerator, and the methods of an accelerator that need no more. All
---- such objects tell the same.
+--- This process's identity in its job, without an accelerator, and the methods of an accelerator that need no more. All
+--- such objects have the same values.
 --
 --   accelhost.PartialState().num_processes  --> 1
 ---@param cpu? boolean use the CPU even where there are GPUs
@@ -81,7 +81,7 @@ end
 
 state.add_facts(PartialState)
 
--- The accelerator's own methods: they are told there.
+-- The accelerator's own methods: they are documented there.
 local methods = {}
 require "accelhost.accelerator.processes"(methods)
 for name, method in pairs(methods) do class.property(PartialState, name, function() return method end) end
@@ -132,7 +132,7 @@ end
 local GradientState = class.strict(class.new "GradientState")
 GradientState.__newindex = class.assign
 
---- Where an accelerator stands in its window and its loops: what `accelerator.gradient_state` is.
+--- An accelerator's position in its window and its loops: the value of `accelerator.gradient_state`.
 ---@param accelerator Accelerator
 function GradientState:init(accelerator)
   self._accelerator = accelerator

@@ -16,7 +16,7 @@ end
 local function add(list, path, value, device, within)
   if C.is_tensor(value) then
     if value.device ~= device then
-      fail("compile: %s lies on %s, and the step is captured on %s (accelerator:prepare has loaders bring batches "
+      fail("compile: %s is on %s, and the step is captured on %s (loaders of accelerator:prepare copy batches "
         .. "there)", path, value.device, device)
     end
     if value.requires_grad then
@@ -81,7 +81,7 @@ function signature.check(inputs, given)
     local text = got.tensor and text_of(got.value)
     if got.tensor ~= wanted.tensor or text and text ~= wanted.text or not text and got.value ~= wanted.value then
       fail("compile: %s: the step was captured with %s, got %s%s", wanted.path, wanted.text, text_of(got.value),
-        got.tensor and " (a loader's last batch may be smaller: drop_last = true; reset() captures anew)" or
+        got.tensor and " (a loader's last batch may be smaller: drop_last = true; call reset() to capture again)" or
           " (a graph cannot heed another value: give it as a tensor, or make a step of its own)")
     end
   end

@@ -9,7 +9,7 @@ local trial = later "accelhost.track.trial"
 local fail = arguments.fail
 local comm = C.comm
 
--- What get_tracker gives on other processes: whatever is called does nothing and gives nothing.
+-- The value of get_tracker on other processes: every method does nothing and returns nothing.
 local blank = setmetatable({}, {
   __index = function() return function() end end,
   __newindex = function() end,
@@ -52,8 +52,8 @@ local function started(self, what)
 end
 
 -- Before anything is logged again after load_state: what was logged beyond the checkpoint goes away, but for trackers
--- that were told themselves where they go on. In a killed process's place (`_kept_rows`) trackers that count what they
--- have go back to what they had. "next": load_state has found no checkpoint; rows are dropped from
+-- that were configured with their own position. In a killed process's place (`_kept_rows`) trackers that count what
+-- they have go back to what they had. "next": load_state has found no checkpoint; rows are dropped from
 -- the first step on that is logged now, since a killed run has logged the same steps.
 local function purge(self, step)
   local from, rows = self._purge_from, self._kept_rows

@@ -1,4 +1,4 @@
---- What prepare gives back for optimizers and schedulers: the same object's face, with steps that wait for the end
+--- The result of prepare for optimizers and schedulers: the same interface, with steps that wait for the end
 --- of an accumulation window.
 local C = require "accelhost._C"
 local Parallel = require "accelhost.averaging.parallel"
@@ -12,7 +12,7 @@ local warn = require "accelhost.util.warn"
 local wrappers = {}
 
 -- An object that forwards everything to `inner` except the given methods; `mark` names the field of its metatable that
--- says what it is.
+-- identifies it.
 local function wrap(inner, mark, methods)
   return setmetatable({}, {
     [mark] = true,
@@ -139,7 +139,8 @@ function wrappers.optimizer(accelerator, optimizer)
       end
       return methods.step_was_skipped
     end,
-    -- For a scheduler in a captured step: what says after a replay whether the last step until now was left out.
+    -- For a scheduler in a captured step: a function that reports after a replay whether the last step until now was
+    -- left out.
     outcome = function()
       local own = stepped_in and stepped_in == tape.current() and accelerator:_outcome_of(optimizer)
       return own or function() return methods.step_was_skipped end

@@ -3,7 +3,7 @@ local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 
 ---@class Buffers
----@field tensors userdata[] as they were when they were last looked at
+---@field tensors userdata[] as they were when they were last checked
 ---@field places table[] where each is found: {module =, name =}, the module held weakly
 local Buffers = class.new "Buffers"
 
@@ -22,7 +22,7 @@ end
 
 local function alike(a, b) return C.is_tensor(a) and a.dtype == b.dtype and C.same_shape(a, b) end
 
---- Look at them again; fn(i, tensor) for each that is another one. What has another shape, as a table that grows with
+--- Check them again; fn(i, tensor) for each that was replaced. What has another shape, as a table that grows with
 --- its input, stays each process's own.
 ---@param fn fun(i: integer, tensor: userdata)
 function Buffers:look(fn)

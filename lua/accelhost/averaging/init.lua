@@ -15,7 +15,7 @@ local averaging = {}
 ---@type Parallel[]
 local handles = {}
 
--- What accelerator:backward says about the backward that it is about to start.
+-- Set by accelerator:backward for the backward that it is about to start.
 local asking, asked_weight
 
 -- Models whose parameters are gone on all processes are forgotten; those of a part of the processes stay. A collective.
@@ -37,7 +37,7 @@ end
 
 --- Take a model in. A collective.
 ---@param model table
----@param accelerator Accelerator|table who prepares it: its sync_gradients and _micro_step are looked at
+---@param accelerator Accelerator|table the one that prepares it: its sync_gradients and _micro_step are read
 ---@param options table as of Parallel
 ---@return Parallel
 function averaging.add(model, accelerator, options)
@@ -101,7 +101,7 @@ function averaging.backward(accelerator, loss, weight, options)
   C.autograd.backward(loss, nil, options)
 end
 
--- A backward that is under way: the one model of the accelerator that asked, which takes part on every process; which
+-- A backward that is under way: the one model of the accelerator that asked, which participates on every process; which
 -- models the loss reaches, where that was found out beforehand; and the model whose buckets go out while it runs.
 local lone, expected, early
 

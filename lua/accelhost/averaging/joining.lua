@@ -1,14 +1,14 @@
---- Processes with unequal numbers of inputs: whoever is through takes part, with nothing, in what the others still do.
+--- Processes with unequal numbers of inputs: one that has completed joins, with nothing, the collectives of the others.
 --
--- In each round every process tells whether it is still there and what it is about to do; those that are through answer
--- until nobody is left (PyTorch's "shadowing").
+-- In each round every process reports whether it is active and which operations it starts next; those that have
+-- completed answer until nobody is left (PyTorch's "shadowing").
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
 -- One run of a function.
 ---@class Joining
----@field speaker integer the highest rank that took part in the last round: buffers and weights are its
+---@field speaker integer the highest rank that participated in the last round: buffers and weights are its
 ---@field wanted boolean[] what any process is about to do, as of `ask`
 ---@field through boolean is this process?
 local Joining = class.new "Joining"
@@ -20,7 +20,8 @@ function Joining:init(native, options)
   self.speaker, self.wanted, self.through = 0, {}, false
 end
 
---- A round: what this process is about to do, a flag for each thing; without flags it is through. A collective.
+--- Run a round: the operations that this process starts next, a flag for each; without flags it has completed. A
+--- collective.
 ---@param flags? boolean[]
 ---@return boolean # is anybody left?
 function Joining:ask(flags)
@@ -37,13 +38,13 @@ function Joining:ask(flags)
     end
   end
   if self.options.throw_on_early_termination and left > 0 and left < self.native:size() then
-    arguments.fail("Join: a process is through with its inputs, and throw_on_early_termination ends all%s",
+    arguments.fail("Join: a process has no inputs left, and throw_on_early_termination ends all%s",
       self.through and " (this one is)" or "")
   end
   return left > 0
 end
 
---- This process is through: stay with the others until they are, doing `round` with each of theirs.
+--- Mark this process as completed: stay with the others until they are, doing `round` with each of theirs.
 ---@param round fun()
 function Joining:stay(round)
   self.through = true

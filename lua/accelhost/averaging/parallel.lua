@@ -33,7 +33,7 @@ function Parallel.of(parameter)
   return averaged_in[parameter]
 end
 
---- A collective: every process takes rank 0's parameters and buffers.
+--- Copy rank 0's parameters and buffers to every process. A collective.
 ---@param model table
 ---@param accelerator Accelerator
 ---@param options {bucket_cap_mb?: number, broadcast_buffers?: boolean, group?: userdata, apart?: boolean,
@@ -74,7 +74,7 @@ function Parallel:spread(tensors, root)
   end)
 end
 
---- The buffers as they are now, which are those that an average brings along from now on.
+--- Return the current buffers, which an average copies from now on.
 ---@return userdata[]
 function Parallel:current_buffers()
   self.buffers:look(function(i, tensor)
@@ -127,8 +127,8 @@ end
 
 -- Is the model what it was at prepare?
 
---- Note how the model looks, so that a backward need not walk it: the count of changes to all modules, and the items of
---- modules that are arrays, which change without notice.
+--- Note the structure of the model, so that a backward need not walk it: the count of changes to all modules, and the
+--- items of modules that are arrays, which change without notice.
 function Parallel:remember_tree(model)
   local arrays, count = setmetatable({}, {__mode = "k"}), 0
   for _, child in ipairs(model:modules()) do
@@ -392,8 +392,8 @@ end
 local function is_common(state) return state.mean or state.window == 0 end
 
 --- Go on with windows of a checkpoint: this process's, or those of several processes, which come together in it.
----@param states table[] as window_state gave them; none: no window is open
----@param common table? rank 0's, for a process that was not there: of gradients that are averaged it takes those
+---@param states table[] as window_state returned them; none: no window is open
+---@param common table? rank 0's, for a process that was not there: of gradients that are averaged it loads those
 function Parallel:load_window(states, common)
   check_shared(self, states)
   local first, gradients, kept, window = states[1], {}, nil, 0

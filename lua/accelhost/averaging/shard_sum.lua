@@ -4,7 +4,7 @@
 -- (averaging/shard_tree.lua): so a process keeps at most half as many copies of the gradients as it has shards and one,
 -- in a window of several micro-steps as many as it has shards. The last shard's stays in the arena. Bucket by bucket
 -- each process then gets its slice of every node of all processes, adds them up by the tree, divides by the sum of the
--- weights and gives its slice to all. One or two processes have one node each, which an all_reduce adds as well.
+-- weights and sends its slice to all. One or two processes have one node each, which an all_reduce adds as well.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -80,7 +80,7 @@ function ShardSum:add(shard, weight, folds)
   local node = leaf(self, shard)
   if self:is_empty() then self.folds = folds end
   if self.folds and self.weights[shard] then
-    arguments.fail("backward: with virtual_shards a step of several global batches has to be told beforehand: by "
+    arguments.fail("backward: with virtual_shards a step of several global batches has to be declared beforehand, by "
       .. "gradient_accumulation_steps and accumulate")
   end
   weigh(self, shard, weight)
@@ -90,7 +90,7 @@ function ShardSum:add(shard, weight, folds)
   if self.folds then tree.fold(self.sets, self.shards, function(a, b) return add_sets(self, a, b) end) end
 end
 
---- The backward that comes is the last of the window: its gradients stay in the arena.
+--- The next backward is the last of the window: its gradients stay in the arena.
 ---@param shard integer|false false: they count for nothing
 ---@param weight number
 function ShardSum:rest(shard, weight)
@@ -150,7 +150,7 @@ local function slices(self, n)
   return list
 end
 
--- Begin to bring the i-th nodes of all processes together: each gets its slice of them.
+-- Begin to exchange the i-th nodes of all processes: each receives its slice of them.
 local function exchange(self, i, own, empty, lengths)
   local counts, taken = {}, {}
   for from = 1, self.ranks do
@@ -198,7 +198,7 @@ local function total_of(self)
   return total > 0 and total or 1
 end
 
---- Bring a bucket's mean into the arena. For ah_reducer_hook.
+--- Copy a bucket's mean into the arena. For ah_reducer_hook.
 ---@param launched integer
 function ShardSum:finish(launched)
   if launched == 0 then self.total = total_of(self) end

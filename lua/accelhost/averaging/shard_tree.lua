@@ -1,4 +1,4 @@
---- The tree in which the gradients of shards are summed: the same whoever computed which.
+--- The tree in which the gradients of shards are summed: the same for any assignment of shards to processes.
 --
 -- A node (offset, stride) is the sum of the shards offset, offset + stride, offset + 2 stride, ... of all; its halves
 -- are the nodes (offset, 2 stride) and (offset + stride, 2 stride). The root is (0, 1), a shard by itself a node whose

@@ -79,8 +79,8 @@ local function note(self)
   self.open_round = setmetatable({pass = pass, round = round_of(pass), complete = pass.next_turn == 0}, {__mode = "v"})
 end
 
---- After a backward that does not average: the shard's gradients wait for the others. A round that ends so gives all
---- processes shard 0's buffers, as one does that is averaged; that is a collective.
+--- After a backward that does not average: the shard's gradients wait for the others. A round that ends so copies
+--- shard 0's buffers to all processes, as one does that is averaged; that is a collective.
 function ShardedParallel:keep()
   local pass = self.at.pass
   if not pass then return end

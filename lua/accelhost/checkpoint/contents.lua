@@ -251,7 +251,7 @@ end
 ---@param facts table its manifest
 ---@param objects table
 ---@param rank integer
----@return table accelerator what was told of the accelerator, table windows of each rank that goes on here, table?
+---@return table accelerator the state of the accelerator, table windows of each rank that goes on here, table?
 --- common rank 0's, where this rank was not there
 function contents.restore(get, facts, objects, rank, size)
   local own = get("random_states_" .. rank, true)

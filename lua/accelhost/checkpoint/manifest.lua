@@ -1,12 +1,12 @@
 --- The manifest of a checkpoint: which files it has, their sizes and hashes, and what made it. It is written by
---- host/io/saver.c; its last member is the hash of all that stands before it.
+--- host/io/saver.c; its last member is the hash of all bytes before it.
 local C = require "accelhost._C"
 
 local manifest = {}
 
 local NAME, FORMAT, VERSION = "manifest.json", "accelhost checkpoint", 1
 
--- What decides about the bits of a run beside its script.
+-- The properties besides the script that determine the bits of a run.
 local determining = {"world_size", "threads", "cpu", "kernels", "blas", "onednn", "bf16"}
 
 -- The kernel makes the text when it is read, all processors of it: a few lines are enough.
@@ -20,7 +20,7 @@ local function processor()
   return model
 end
 
---- What a checkpoint that is made now says of itself.
+--- Return the properties that a checkpoint made now would record.
 ---@return table<string, any>
 function manifest.facts()
   local system = C.system
@@ -31,7 +31,8 @@ function manifest.facts()
   }
 end
 
---- What differs between a checkpoint's facts and this process, beside the number of processes: "threads: 2, now 1".
+--- List the differences between a checkpoint's properties and this process's, except the number of processes: "threads:
+--- 2, now 1".
 ---@param facts table
 ---@return string[]
 function manifest.differences(facts)
@@ -91,7 +92,7 @@ function manifest.check(folder, facts, first, step)
     local hash, size = C.io.sha256_file(path)
     if not hash then return ("%s cannot be read: %s"):format(name, size) end
     if size ~= entry.size then
-      return ("%s has %.0f bytes, the manifest says %.0f"):format(name, size, entry.size)
+      return ("%s has %.0f bytes, expected %.0f by the manifest"):format(name, size, entry.size)
     end
     if hash ~= entry.sha256 then return name .. " is damaged (its SHA-256 is not the manifest's)" end
   end

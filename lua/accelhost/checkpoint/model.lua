@@ -22,7 +22,7 @@ local read_load = arguments.signature("load_checkpoint_in_model",
 
 --- Copy weights from files into a model: from one file (safetensors, or PyTorch's), from an index
 --- (model.safetensors.index.json) and the files that it names, or from a folder that has either. Names that only the
---- files or only the model have are told; with `strict` they are errors. Shapes must agree always.
+--- files or only the model have are reported; with `strict` they are errors. Shapes must agree always.
 --
 --   | accelhost.load_checkpoint_in_model(net, "downloads/model").missing_keys
 ---@param model Module

@@ -26,7 +26,7 @@ function random.restore(states)
   end
 end
 
---- The state of Lua's math.random, as digits; nil where this LuaJIT does not tell it.
+--- The state of Lua's math.random, as digits; nil where this LuaJIT does not expose it.
 ---@return string?
 function random.capture_lua()
   local state = C.random.lua_state()

@@ -1,4 +1,4 @@
---- A model's weights in one file or several, with the index that tells which tensor is where: Hugging Face's layout.
+--- A model's weights in one file or several, with the index of the tensors' files: Hugging Face's layout.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
@@ -99,7 +99,7 @@ local function only(what, folder, pattern)
   return found[1]
 end
 
--- The files that an index names; they lie beside it.
+-- The files that an index names; they are in its folder.
 local function files_of(what, path)
   local file, reason = io.open(path, "rb")
   if not file then fail("%s: %s", what, reason) end
@@ -113,7 +113,7 @@ local function files_of(what, path)
   for _, name in ipairs(arguments.sorted_keys(index.weight_map)) do
     local part = index.weight_map[name]
     if type(part) ~= "string" or part:find "/" or part == "" or part:find "^%.%.?$" then
-      fail("%s: '%s' has %s for %s, which is no file beside it", what, path, describe(part), name)
+      fail("%s: '%s' has %s for %s, which is no file in its folder", what, path, describe(part), name)
     end
     if not seen[part] then
       seen[part] = true

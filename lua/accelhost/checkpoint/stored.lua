@@ -7,7 +7,7 @@ local stored = {}
 
 local NOTE = "accelhost" -- as accelhost.save names the structure in a file's metadata
 
---- A tensor as a file takes it: on the CPU, row-major, without a history; `copied`: memory of its own in any case.
+--- A tensor in the form for a file: on the CPU, row-major, without a history; `copied`: memory of its own in any case.
 ---@param tensor userdata
 ---@param copied boolean?
 ---@return userdata
@@ -62,7 +62,7 @@ end
 --- A state dict as a file; a tensor that has several names (tied weights) is written once.
 ---@param what string
 ---@param name string
----@param state table as state_dict{keep_vars = true} gives it
+---@param state table as state_dict{keep_vars = true} returns it
 ---@param ordered fun(): string, any its names and values in order
 ---@param copied boolean?
 ---@return table

@@ -49,7 +49,7 @@ function collate.values(values)
   return result
 end
 
---- Collate samples of `count` values each; gives as many results.
+--- Collate samples of `count` values each; returns as many results.
 ---@param samples any[] the sample itself when count is 1, else a table of its values
 ---@param count integer
 ---@return any ...

@@ -158,7 +158,7 @@ end
 ---@return table
 function column.of_tensor(tensor) return TensorColumn(tensor) end
 
---- The types that a column of a file can be told to have.
+--- The types that a column of a file can be declared with.
 column.types = {"bool", "float32", "float64", "int32", "int64", "string"}
 
 --- The column of what a file has: texts of kind "string" or "mixed", or a tensor.
@@ -169,7 +169,7 @@ function column.of_file(values, kind)
   return C.is_tensor(values) and TensorColumn(values) or TextColumn(values, kind)
 end
 
---- Values of a column for a batch: what take gives, where that is a table collated as a loader does.
+--- Return the values of a column for a batch: the result of take, a table collated as by a loader.
 ---@param self table a column
 ---@param indices integer[]
 ---@return any

@@ -1,4 +1,4 @@
---- Data sets: `get(i)` gives sample i (from 0), `len()` how many there are.
+--- Data sets: `get(i)` returns sample i (from 0), `len()` the number of samples.
 --
 -- A data set of your own is any object with those two methods; `data.Dataset:extend "Name"` makes a class for one.
 -- Sets that lie in tensors also answer `native()`: columns that the loader gathers without a Lua step per sample.
@@ -10,7 +10,7 @@ local kinds = require "accelhost.util.kinds"
 local fail, describe, signature, is_count = arguments.fail, arguments.describe, arguments.signature, kinds.is_count
 local dataset = {}
 
--- What get gives as one value.
+-- Return the results of get as one value.
 local function as_one(...)
   if select("#", ...) == 1 then return (...) end
   return {...}
@@ -21,8 +21,8 @@ local function at_position(set, i)
   return as_one(set:get(from_end < 0 and i or from_end))
 end
 
---- The base of data sets: get(i) gives sample i (from 0) and len() how many there are; #set is len(). set[i] is the
---- sample as one value, a table where get gives several; set[-1] is the last one.
+--- The base of data sets: get(i) returns sample i (from 0) and len() the number of samples; #set is len(). set[i] is
+--- the sample as one value, a table where get returns several; set[-1] is the last one.
 --
 --   local Squares = data.Dataset:extend "Squares"
 --   function Squares:len() return 10 end
@@ -35,19 +35,19 @@ dataset.Dataset = Dataset
 
 --- Sample i, counted from 0: one value or several.
 function Dataset:get(i) -- luacheck: ignore i
-  fail("%s has no method get(i): define function %s:get(i), which gives sample i, counted from 0", self._name,
+  fail("%s has no method get(i): define function %s:get(i), which returns sample i, counted from 0", self._name,
     self._name)
 end
 
 --- How many samples there are.
 ---@return integer
 function Dataset:len()
-  fail("%s has no method len(): define function %s:len(), which gives the number of samples", self._name, self._name)
+  fail("%s has no method len(): define function %s:len(), which returns the number of samples", self._name, self._name)
 end
 
---- For sets that lie in tensors: the columns that the loader gathers, as {tensor [n, ...], table or false, shape of a
+--- For sets stored in tensors: the columns that the loader gathers, as {tensor [n, ...], table or false, shape of a
 --- row, grid or nil} (see accelhost.data.transforms.plan), and, where sample i is not row i, a function from one to the
---- other. A set without them gives nil.
+--- other. A set without them returns nil.
 ---@return table[]? columns
 ---@return (fun(i: integer): integer)? row_of
 function Dataset:native() -- luacheck: ignore self
@@ -71,7 +71,7 @@ local function rows(self, indices)
   for i = 1, #indices do
     local index = indices[i]
     if type(index) ~= "number" or index % 1 ~= 0 then
-      fail("a sampler gave %s as an index (expected an integer)", type(index) == "number" and index or type(index))
+      fail("a sampler returned %s as an index (expected an integer)", type(index) == "number" and index or type(index))
     elseif index < 0 or index >= self:len() then
       fail("index %d is out of range for a data set of %d", index, self:len())
     end
@@ -194,7 +194,7 @@ function Subset:init(...)
     self._first, self._count = indices, count
     return
   end
-  if count then fail("Subset: a table of indices takes no count, got %s", describe(count)) end
+  if count then fail("Subset: expected no count with a table of indices, got %s", describe(count)) end
   for k = 1, #indices do
     if not is_count(indices[k], 0) or indices[k] >= total then
       fail("Subset: index %s (number %d) is out of range for a data set of %d", tostring(indices[k]), k, total)

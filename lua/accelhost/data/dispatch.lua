@@ -27,7 +27,7 @@ function Rounds:init(batch_sampler, options)
   end
 end
 
---- How many batches of the batch sampler a round takes.
+--- The number of batches of the batch sampler in a round.
 ---@return integer
 function Rounds:stride() return self.split_batches and 1 or self.size end
 
@@ -72,8 +72,8 @@ local function cut(self, samples, start, is_last)
   return parts, valids
 end
 
---- A walk over the parts: gives the batch of rank 0, how many of its samples count, then that of rank 1 and so on; no
---- batches without samples.
+--- An iterator over the parts: returns the batch of rank 0, how many of its samples count, then that of rank 1 and so
+--- on; no batches without samples.
 ---@param draw? userdata
 ---@param from? integer place of the batch sampler (see data/walk.lua)
 ---@return fun(): table?, integer?

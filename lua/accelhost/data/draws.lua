@@ -1,9 +1,9 @@
 --- Random numbers for samples.
 --
--- While a loader has a sample made, what transforms draw comes from that sample's own stream: a function of the pass's
+-- While a loader makes a sample, transforms draw from that sample's own stream: a function of the pass's
 -- seed, the sample's index in the loader's data set, and how often the pass has met it before. So a run repeats them
 -- whatever the number of ranks, threads and workers. The pass's seed is the number that every pass of a loader draws
--- (made of `seed` and epoch, where the loader has a seed). Anywhere else, as in `transform(image)`, they come from the
+-- (made of `seed` and epoch, where the loader has a seed). Elsewhere, as in `transform(image)`, they are drawn from the
 -- global generator, in the order and by the rules of torchvision's transforms.
 local C = require "accelhost._C"
 local protect = require "accelhost.util.protect"
@@ -18,7 +18,7 @@ local function finish(before, ...)
   return ...
 end
 
---- Run fn, which makes samples and says which by draws.of.
+--- Run fn, which makes samples and identifies each by draws.of.
 ---@param fn fun(...): ...
 ---@return any ... what fn returns
 function draws.during(fn, ...)

@@ -1,6 +1,6 @@
---- Batches on their way to a device whose copies go on while its kernels compute: a batch is asked for in the device's
---- queue of copies, and kernels wait for it from the moment it is handed out. Where the next batch lies ready then, it
---- sets out at once, so that it is there when the step is over.
+--- Copies of batches to a device that overlap with its kernels: a batch is requested in the device's
+--- copy stream, and kernels wait for it from the moment it is returned. Where the next batch is ready then, its copy
+--- starts at once, so that it has arrived when the step ends.
 local C = require "accelhost._C"
 local placement = require "accelhost.data.placement"
 local warn = require "accelhost.util.warn"
@@ -47,7 +47,7 @@ local function is_ready(pass)
   return pass.workers ~= nil and not pass.loader.stream and pass.workers:is_ready()
 end
 
---- The values of a pass's next batch on a device, as `produce` gives them on the CPU; false at the end.
+--- The values of a pass's next batch on a device, as `produce` returns them on the CPU; false at the end.
 ---@param pass Pass
 ---@param produce fun(pass: Pass): boolean, any
 ---@param device string
@@ -60,13 +60,13 @@ function feeding.step(pass, produce, device)
   feed.join(device)
   if is_ready(pass) then
     local fine, coming = pcall(ask, pass, produce, device)
-    pass.coming = fine and coming or {problem = coming} -- told when its turn has come
+    pass.coming = fine and coming or {problem = coming} -- raised when it is requested
   end
   for _, name in ipairs(shown) do pass[name] = entry[name] end
   return unpack(entry, 1, entry.n)
 end
 
---- Where a loader's batches are to lie on the host: pinned for a device that takes them from there, else as they come.
+--- Where a loader's batches are stored on the host: pinned for a device that copies them from there, else as they are.
 ---@param loader DataLoader
 ---@return string? device
 function feeding.pins_for(loader)

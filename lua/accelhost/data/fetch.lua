@@ -25,7 +25,7 @@ local function samples_of(set, batch, seed, turns)
   return samples, width or 1
 end
 
--- The rows of a set that makes batches of its own; what it draws for one comes from the first sample's stream.
+-- The rows of a set that makes batches of its own; its random numbers for one are of the first sample's stream.
 local function rows_of(set, batch, seed, turns)
   draws.of(seed, batch[1], turns and turns[1] or 0)
   return set:rows(batch)

@@ -24,7 +24,7 @@ end
 
 local read_decode = signature("decode_image", {"input: string|tensor", {"mode: " .. MODES, "unchanged"}})
 
---- An image from the bytes of a file, as read_image gives it: a string, or a uint8 tensor of one dimension.
+--- An image from the bytes of a file, as read_image returns it: a string, or a uint8 tensor of one dimension.
 --
 --   | local image = data.decode_image(io.open("cat.jpg", "rb"):read "*a")
 ---@param input string|userdata

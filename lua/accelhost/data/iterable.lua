@@ -3,10 +3,10 @@
 --   local Lines = data.IterableDataset:extend "Lines"
 --   function Lines:iter() return io.lines(self.path) end
 --
--- `iter()` gives a function that gives the next sample, then nil. Each pass begins a new walk. With workers each of
--- them walks the whole set: `data.get_worker_info()` tells it which part to give. Several ranks walk the whole set,
--- too, and keep their share of the batches, unless it has a method shard(num_shards, index) that gives a share as a
--- stream of its own (data/stream_share.lua).
+-- `iter()` returns a function that returns the next sample, then nil. Each pass begins a new iteration. With workers
+-- each of them iterates over the whole set: `data.get_worker_info()` has the part to return. Several ranks iterate over
+-- the whole set, too, and keep their share of the batches, unless it has a method shard(num_shards, index) that returns
+-- a share as a stream of its own (data/stream_share.lua).
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local draws = require "accelhost.data.draws"
@@ -16,8 +16,8 @@ local walk = require "accelhost.data.walk"
 local fail, signature = arguments.fail, arguments.signature
 local iterable = {}
 
---- The base of data sets that give their samples one after the other, without a number: iter() gives a function that
---- returns the next sample and then nil.
+--- The base of data sets that return their samples one after the other, without an index: iter() returns a function
+--- that returns the next sample and then nil.
 --
 --   local Count = data.IterableDataset:extend "Count"
 --   function Count:iter()
@@ -29,21 +29,21 @@ local iterable = {}
 local IterableDataset = class.sized "IterableDataset"
 iterable.IterableDataset = IterableDataset
 
---- A new walk over the samples: a function that gives the next one (one value or several), then nil; and, where there
---- is something quicker than taking them, a function that passes over `count` of them and gives how many there were,
---- which a loader calls to go on in the middle of a pass. Where the set has a method collate(samples), a loader without
---- a collate_fn makes its batches by it.
+--- Begin an iteration over the samples: a function that returns the next one (one value or several), then nil; and,
+--- where there is something quicker than reading them, a function that skips `count` of them and returns how many there
+--- were, which a loader calls to go on in the middle of a pass. Where the set has a method collate(samples), a loader
+--- without a collate_fn makes its batches by it.
 ---@return fun(): any ...
 ---@return (fun(count: integer): integer)?
 function IterableDataset:iter()
   fail("%s has no method iter()", self._name)
 end
 
---- How many samples a walk gives, where the set knows.
+--- The number of samples of an iteration, where the set knows it.
 --
--- A subclass may also have a method shard(num_shards, index), index from 0, that gives a stream of one share of its
+-- A subclass may also have a method shard(num_shards, index), index from 0, that returns a stream of one share of its
 -- samples: in several processes each then reads its own share, instead of reading everything and keeping its part of
--- the batches. It is not asked with split_batches or dispatch_batches, nor where a field `num_shards` says that there
+-- the batches. It is not called with split_batches or dispatch_batches, nor where a field `num_shards` shows that there
 -- are fewer shares than processes. The processes then have as many batches as the longest share; the rows that fill the
 -- others up do not count in metrics.
 --
@@ -61,7 +61,7 @@ end
 --   for name in Files({"a", "b", "c"}):shard(2, 0):iter() do print(name) end
 ---@return integer
 function IterableDataset:len()
-  fail("%s has no method len(): how many samples it gives is not known before they are read", self._name)
+  fail("%s has no method len(): the number of its samples is not known before they are read", self._name)
 end
 
 ---@class ChainDataset: IterableDataset
@@ -193,7 +193,7 @@ local function gather(following, size, seed, position, turn)
   return batch, false
 end
 
---- A walk: a function that gives the next batch, then nil. With `from` so many samples are read and left out.
+--- Iterate: a function that returns the next batch, then nil. With `from` so many samples are read and left out.
 ---@param draw nil
 ---@param from? integer
 ---@return fun(): table?
@@ -201,8 +201,8 @@ function StreamBatches:iter(draw, from) -- luacheck: ignore draw
   local position, ended, seed = 0, false, self.seed
   local following, skip = self.dataset:iter()
   if type(following) ~= "function" then
-    fail("%s: iter() gave %s, expected a function that gives the next sample", self.dataset._name or "the data set",
-      arguments.describe(following))
+    fail("%s: iter() returned %s, expected a function that returns the next sample",
+      self.dataset._name or "the data set", arguments.describe(following))
   end
   if from and skip then
     position = skip(from)
@@ -226,7 +226,7 @@ end
 
 walk.register(StreamBatches.iter, false)
 
---- The samples of a batch as collating takes them, and how many values each has.
+--- The samples of a batch in the form for collating, and the number of values of each.
 ---@param batch table
 ---@return any[] samples
 ---@return integer width

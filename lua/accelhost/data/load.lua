@@ -82,8 +82,8 @@ end
 --- `streaming` streams of rows (data.RowStream), which read the files block by block while they are walked.
 --
 -- A column of a file is int64 where all its fields are whole numbers of 64 bits, float64 where all are numbers or, some
--- of them, empty (NaN), bool where all are true or false, else texts; for a stream the first 10,000 rows of the first
--- file tell. An error names the file and the line. Files may be compressed by gzip.
+-- of them, empty (NaN), bool where all are true or false, else texts; for a stream this is inferred from the first
+-- 10,000 rows of the first file. An error names the file and the line. Files may be compressed by gzip.
 --
 --   local path = os.tmpname()
 --   local file = io.open(path, "w")

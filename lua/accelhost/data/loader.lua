@@ -30,15 +30,16 @@ local fail = arguments.fail
 ---@field epoch integer number of the current or last pass, from 0
 ---@field end_of_dataloader boolean true while the last batch of the current pass is being processed
 ---@field remainder integer samples of the last round that are not full rounds, -1 with drop_last or when not known
----@field turns integer batches that a `for` gives this process in each step: 1, but with virtual_shards
+---@field turns integer batches that a `for` yields to this process in each step: 1, but with virtual_shards
 ---@field total_batch_size integer? samples per step of all ranks together
 ---@field active boolean is the innermost running pass one of this loader?
 ---@field batch_length integer? samples in the current batch of this rank
 ---@field valid_length integer? how many of them count: those after them repeat others to fill the batch up
 ---@field uneven boolean are the ranks' batches of the current round of unequal lengths?
----@field synchronize (fun(bytes: userdata): any)? gets each pass's draw; gives every rank rank 0's bytes in place
----@field device string? where batches are brought; nil leaves them where they are
----@field non_blocking boolean? false: the device copies a batch when its kernels have come to it
+---@field synchronize (fun(bytes: userdata): any)? called with each pass's draw; copies rank 0's bytes to every rank in
+--- place
+---@field device string? the device that batches are copied to; nil leaves them where they are
+---@field non_blocking boolean? false: the device copies a batch when its kernels have reached it
 ---@field pin_memory boolean
 local DataLoader = class.without_positions(class.sized "DataLoader",
   "for inputs, labels in loader do walks the batches")
@@ -95,8 +96,8 @@ end
 ---@param prefetch_factor? integer batches under way in each worker, default 2
 ---@param persistent_workers? boolean keep the workers, and the data set as they know it, between passes
 ---@param already_sharded? boolean the order is this process's share already: accelerator:prepare leaves it as it is
----@param pin_memory? boolean batches lie in memory that CUDA devices read by themselves, for
---- t:to("cuda", {non_blocking = true}); those of prepared loaders, which are on the device, have come from there anyway
+---@param pin_memory? boolean batches are in page-locked memory, which CUDA devices read by themselves, for
+--- t:to("cuda", {non_blocking = true}); those of prepared loaders, which are on the device, are copied from it anyway
 function DataLoader:init(...)
   local set, batch_size, shuffle, own_sampler, batch_sampler, workers, collate_fn, drop_last, generator, seed,
     prefetch, timeout, init_fn, factor, persistent, already_sharded, pin_memory = read(...)
@@ -288,19 +289,19 @@ local function give_seed(self, seed)
   self.batch_sampler = sampler.BatchSampler(self.sampler, self.batch_size, self.drop_last)
 end
 
---- A loader that gives one rank's share of every pass (see data.BatchSamplerShard).
+--- Return a loader of one rank's share of every pass (see data.BatchSamplerShard).
 --
 --   local mine = loader:shard{rank = 0, size = 2}
---- `synchronize` is called with each pass's draw, to bring rank 0's bytes into it, `before_pass` when one begins,
---- `before_batch` with the loader and its pass (nil: one begins) when a batch is asked for.
+--- `synchronize` is called with each pass's draw, to copy rank 0's bytes into it, `before_pass` when one begins,
+--- `before_batch` with the loader and its pass (nil: one begins) when a batch is requested.
 --- Batches go to `device`, while its kernels compute unless `non_blocking` is false. With `seed` a random order is a
 --- function of it and the epoch. With `dispatch` rank 0 makes the batches of all: the function is called in every step,
---- on rank 0 with a table of what each rank gets (false for nothing), and gives what this one got. A stream with a
---- method shard is asked for its share; with even_batches `agree` is called before each batch, with whether this rank
---- has one, and tells whether any rank (or every one) has. With `shards` the rank gets the batches of several shards
---- (data/turns.lua): `shards.count` of them there are in all, shards:enter(pass) is called before each batch is made,
---- shards:leave(pass) at the end, and what a pass draws is drawn within shards:outside(fn). With `share` the ranks get
---- parts of a round in that proportion.
+--- on rank 0 with a table of the parts of all ranks (false for nothing), and returns the part of this one. A stream
+--- with a method shard is asked for its share; with even_batches `agree` is called before each batch, with whether this
+--- rank has one, and returns whether any rank (or every one) has. With `shards` the rank gets the batches of several
+--- shards (data/turns.lua): `shards.count` of them there are in all, shards:enter(pass) is called before each batch is
+--- made, shards:leave(pass) at the end, and what a pass draws is drawn within shards:outside(fn). With `share` the
+--- ranks get parts of a round in that proportion.
 ---@param options table {rank =, size =, split_batches?, even_batches?, synchronize?, before_pass?, before_batch?,
 --- device?, non_blocking?, seed?, dispatch?, agree?, already_sharded?, shards?, share?}
 ---@return DataLoader
@@ -314,7 +315,7 @@ function DataLoader:shard(options)
   give_seed(other, mine.seed)
   local given = self.already_sharded or mine.already_sharded
   if other.shards and (given or other.stream) then
-    fail("shard: virtual_shards: %s", given and "this loader gives a process's own share already, which is no shard"
+    fail("shard: virtual_shards: %s", given and "this loader yields a process's own share already, which is no shard"
       or "a stream of samples cannot be cut into the same shards in any number of processes; a set with get(i) can")
   end
   local whole = given or mine.size == 1 and not other.shards

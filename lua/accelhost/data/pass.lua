@@ -1,6 +1,6 @@
---- A pass of a loader: what it visits, how far it has come, and how its batches are made.
+--- A pass of a loader: its order, its position, and how its batches are made.
 --
--- The batch sampler says which samples a batch has and how many of them count; they are gathered by a thread in C
+-- The batch sampler decides which samples a batch has and how many of them count; they are gathered by a thread in C
 -- (sets in tensors), made here or by workers (sets in Lua), or made by rank 0 for all (`dispatch`).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -82,7 +82,7 @@ local function turns_of(pass, batch, turn)
   return again and turns or nil
 end
 
--- Do the ranks go on? Of a pass that goes on among others that never stopped they have said so of its first batch.
+-- Do the ranks continue? Of a pass that continues among others that never stopped they have agreed at its first batch.
 local function goes_on(pass, has)
   if pass.live then
     pass.live = false
@@ -108,7 +108,7 @@ local function next_batch(pass)
   return batch, not filler and turns_of(pass, batch, (place - 1) % turns) or nil
 end
 
--- The number of a seed's lower 32 bits, which are all that a generator takes of it.
+-- The number of a seed's lower 32 bits, the part that a generator uses.
 local function low_bits(seed)
   local a, b, c, d = unpack(seed:narrow(0, 0, 4):tolist())
   return a + 256 * (b + 256 * (c + 256 * d))
@@ -138,7 +138,7 @@ local function hire(pass)
   if loader.stream then
     -- Each worker walks the stream by itself: what was given is read once more.
     if rounds % 1 ~= 0 then
-      fail("DataLoader: with num_workers a stream goes on only where a job with the same rounds stood (%d samples)",
+      fail("DataLoader: with num_workers a stream continues only from a position at the end of a round (%d samples)",
         loader:_round_size())
     end
     for _ = 1, rounds do
@@ -263,7 +263,7 @@ function Pass:finish()
   if self.loader.shards then self.loader.shards:leave(self) end
 end
 
--- Making a batch: each gives true and its values, or false at the end.
+-- Making a batch: each returns true and its values, or false at the end.
 
 local function delivered(pass)
   local place = pass.delivered + 1

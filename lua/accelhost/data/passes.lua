@@ -31,7 +31,7 @@ function passes.show(pass)
 end
 
 --- Make `pass` the innermost one: those above it have been left by break, and so have older passes of a loader that
---- begins anew.
+--- begins again.
 ---@param pass table
 function passes.enter(pass)
   local before = top()
@@ -104,7 +104,7 @@ function passes.thread()
   return thread and setmetatable({coroutine = thread}, {__mode = "v"}) or nil
 end
 
--- What a `for` at a level of a stack walks: calls fn(generator) for each, the innermost last; ends when it gives true.
+-- Call fn(generator) for each generator of the `for` at a level of a stack, the innermost last, until fn returns true.
 local function each_generator(thread, level, fn)
   local i = 1
   while true do

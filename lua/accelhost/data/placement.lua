@@ -1,4 +1,4 @@
---- Bring what a batch holds to a device.
+--- Copy the tensors of a batch to a device.
 local C = require "accelhost._C"
 
 local placement = {}
@@ -6,7 +6,7 @@ local placement = {}
 --- A tensor on `device`; a table with all tensors in it there, copied where one moves; anything else as it is.
 ---@param value any
 ---@param device string
----@param bring? fun(tensor: Tensor, device: string): Tensor? what brings a tensor there; nil: it comes as t:to does
+---@param bring? fun(tensor: Tensor, device: string): Tensor? copies a tensor there; nil: as by t:to
 ---@return any
 function placement.value(value, device, bring)
   if C.is_tensor(value) then return bring and bring(value, device) or value:to {device = device} end

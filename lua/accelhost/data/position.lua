@@ -1,4 +1,4 @@
---- Where a loader stands, to be saved and gone back to.
+--- The position of a loader, to be saved and restored.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local kinds = require "accelhost.util.kinds"
@@ -23,12 +23,12 @@ end
 --- Give the DataLoader class state_dict and load_state_dict.
 ---@param DataLoader table
 return function(DataLoader)
-  --- Where the loader stands, as numbers and strings: epoch, position (samples that all processes together have got in
-  --- that epoch; batches, with a batch sampler of the script's own), and what was random about the pass. While the last
-  --- batch is being processed this is the start of the next epoch. The state is the same on all processes (but for
-  --- `seed`, of which transforms draw, where the order is not random), and a job of another number of processes, or of
-  --- other batch sizes, can go on from it; of a stream that gives shares of itself only one of as many processes with
-  --- the same batches. Generators of the loader's and its sampler's own are part of the state.
+  --- Return the loader's position, as numbers and strings: epoch, position (samples that all processes together have
+  --- got in that epoch; batches, with a batch sampler of the script's own), and what was random about the pass. While
+  --- the last batch is being processed this is the start of the next epoch. The state is the same on all processes
+  --- (except `seed`, from which transforms draw, where the order is not random), and a job of another number of
+  --- processes, or of other batch sizes, can continue from it; of a stream with a method shard only one of as many
+  --- processes with the same batches. Generators of the loader's and its sampler's own are part of the state.
   --
   --   for x in loader do break end
   --   loader:state_dict().position  --> 2
@@ -52,8 +52,8 @@ return function(DataLoader)
     return state
   end
 
-  --- Go on where `state_dict` stood: the next pass starts at that position of that epoch, in the same order, and gives
-  --- what the earlier one had not given.
+  --- Continue from the position of `state_dict`: the next pass starts at that position of that epoch, in the same
+  --- order, and what the earlier one had not yielded.
   --
   --   for x in loader do break end
   --   local again = data.DataLoader(set, {batch_size = 2})

@@ -39,7 +39,7 @@ end
 ---@return string
 function proportions.text(shares) return table.concat(shares, ":") end
 
---- What a text says, nil when it is no list of whole numbers above 0 with colons between them.
+--- Parse a text; nil when it is no list of whole numbers above 0 with colons between them.
 ---@param text string
 ---@return integer[]?
 function proportions.read(text)

@@ -31,7 +31,7 @@ local function format_of(options, path)
   }
 end
 
--- What a function of C's gives, unless it is nil and the text of what is wrong.
+-- Return the result of a C function; raise an error when it is nil and the text of a problem.
 local function reading(path, result, problem)
   if result == nil then fail("load_dataset: '%s': %s", path, problem) end
   return result
@@ -77,7 +77,7 @@ function RowFiles.describe(options, rows, path)
   return names, kinds
 end
 
---- Tell which value does not fit its column.
+--- Report which value does not fit its column.
 ---@param paths string[]
 ---@param names string[]
 ---@param advice? string
@@ -162,8 +162,8 @@ local function check_columns(self)
   local names, known = self.table:names(), self.source.names
   if #names > #known then
     local line = self.table:met(#known)
-    fail("load_dataset: '%s': line %d: column '%s' is not in the first rows, which say what a stream's columns are; "
-      .. "features = {%s = \"string\"} or another type takes it", self.path, line, names[#known + 1], names[#known + 1])
+    fail("load_dataset: '%s': line %d: column '%s' is not in the first rows, which define a stream's columns; "
+      .. "features = {%s = \"string\"} or another type adds it", self.path, line, names[#known + 1], names[#known + 1])
   end
 end
 
@@ -183,7 +183,7 @@ local function fill(self)
       for i, name in ipairs(source.names) do kinds[i] = source.kinds[name] end
       local rows, text, line, number, column = self.table:rows(kinds, first, source.step)
       if not rows then
-        RowFiles.misfit(source.paths, source.names, "; features = {...} says what a column holds", text, line, number,
+        RowFiles.misfit(source.paths, source.names, "; features = {...} sets a column's type", text, line, number,
           column)
       end
       self.block, self.count, self.given = rows, count, self.skipped

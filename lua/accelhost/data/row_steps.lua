@@ -1,10 +1,10 @@
---- The steps of a data.RowStream: what lies between its source and who walks it.
+--- The steps of a data.RowStream: the transformations between its source and its consumer.
 --
--- A step, like a source (data/row_files.lua, data/row_tables.lua), has open(epoch, state, shuffled), which gives a walk
--- from the beginning or from where `state` was taken, share(count, index) and, where they are known, `names` and
--- `kinds` of the columns. A walk has next(), which gives a row or nil, skip(count), which passes over rows and gives
--- how many there were, and state(): plain values from which the same rows follow. `shuffled` gives an order of a
--- source's parts. A share of a step whose rows depend on rows before them is every n-th row of what comes out of it, of
+-- A step, like a source (data/row_files.lua, data/row_tables.lua), has open(epoch, state, shuffled), which returns an
+-- iterator from the beginning or from the position of `state`, share(count, index) and, where they are known, `names`
+-- and `kinds` of the columns. An iterator has next(), which returns a row or nil, skip(count), which skips rows and
+-- returns how many there were, and state(): plain values from which the same rows follow. `shuffled` returns an order
+-- of a source's parts. A share of a step whose rows depend on rows before them is every n-th row of its output, of
 -- any other the step of a share.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -119,7 +119,7 @@ function Skip:open(epoch, state)
   return walk
 end
 
--- A function of each row, which gives a row or nil to leave it out.
+-- A function of each row, which returns a row, or nil to leave it out.
 
 local EachWalk = class.new "EachWalk"
 
@@ -220,7 +220,7 @@ function BatchWalk:state()
   return {at = self.before.at, given = self.given, inner = self.before.inner}
 end
 
---- A step of a function of `size` rows and their numbers, which gives any number of rows.
+--- A step of a function of `size` rows and their numbers, which returns any number of rows.
 ---@class Batches
 local Batches = class.new "Batches"
 steps.Batches = Batches
@@ -258,7 +258,7 @@ function ShuffleWalk:next()
   end
   local count = #buffer
   if count == 0 then return nil end
-  -- The newest row waits: a full buffer is drawn from, and it takes the place.
+  -- The newest row waits: one of a full buffer is drawn, and the newest row replaces it.
   local at = native.below(native.stream(self.seed, self.drawn, 0), math.min(count, self.size)) + 1
   self.drawn = self.drawn + 1
   local row = buffer[at]
@@ -323,7 +323,7 @@ function steps.columns(rows, names, kinds)
   return lists
 end
 
---- Rows of columns, as fn of map gives them.
+--- Rows of columns, as fn of map returns them.
 ---@param columns table<string, any> tensors [n, ...] or tables
 ---@return table[] rows
 ---@return integer count

@@ -4,7 +4,7 @@
 --   for row in set:filter(function(row) return row.n % 2 == 0 end):iter() do print(row.n) end  --> 2
 --   --> 4
 --
--- A stream never changes and holds nothing: each method gives another one, and what it does is done while rows are
+-- A stream never changes and holds nothing: each method returns another one, and its work is done while rows are
 -- walked.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -61,8 +61,8 @@ local function tensor_of(value, kind)
   return value
 end
 
---- A walk over the rows: a function that gives the next row, a table of its values by column, then nil. After
---- load_state_dict it goes on where the state was taken. In a worker of a loader it gives that worker's share.
+--- Iterate over the rows: a function that returns the next row, a table of its values by column, then nil. After
+--- load_state_dict it continues from the position of the state. In a worker of a loader it yields that worker's share.
 --
 --   for row in data.Table{n = {7}}:to_iterable_dataset():iter() do print(row.n) end  --> 7
 ---@return fun(): table?
@@ -84,8 +84,9 @@ function RowStream:iter()
   return self._tensors and in_tensors or following, function(count) return walk:skip(count) end
 end
 
---- Where the walk begun last stands, to the row, as plain values that accelhost.save takes: what a shuffle's buffer
---- holds is part of it. A loader's own state_dict says how far the loader is, which reads ahead.
+--- Return the position of the iterator begun last, to the row, as plain values that accelhost.save accepts: the
+--- contents of a shuffle's buffer are part of it. A loader's own state_dict has the position of the loader, which reads
+--- ahead.
 --
 --   local set = data.Table{n = {1, 2, 3}}:to_iterable_dataset()
 --   set:iter()()
@@ -111,8 +112,8 @@ function RowStream:load_state_dict(state)
   self._resume, self.epoch = {epoch = state.epoch, walk = state.walk}, state.epoch
 end
 
---- Which pass is the next one: shuffled streams have another order in each. A loader that accelerator:prepare has seen,
---- or one with a seed, tells it by itself.
+--- Set the epoch of the next pass: shuffled streams have another order in each. A loader that accelerator:prepare has
+--- seen, or one with a seed, sets it by itself.
 --
 --   local set = data.Table{n = {1, 2, 3}}:to_iterable_dataset():shuffle{seed = 1}
 --   set:set_epoch(2)
@@ -161,8 +162,9 @@ function RowStream:skip(n) return behind(self, steps.Skip(self._step, check_coun
 
 local read_shard = signature("shard", {"num_shards: count", "index: size"})
 
---- One of several shares, which together have each row once: files (or parts of a table) where their number is a
---- multiple of num_shards, else every num_shards-th row. In several processes a loader takes each its share by itself.
+--- Return one of several shares, which together have each row once: files (or parts of a table) where their number is a
+--- multiple of num_shards, else every num_shards-th row. In several processes a loader reads each process's share by
+--- itself.
 --
 --   local set = data.Table{n = {1, 2, 3}}:to_iterable_dataset()
 --   for row in set:shard(2, 0):iter() do print(row.n) end  --> 1
@@ -178,10 +180,10 @@ end
 
 local read_shuffle = signature("shuffle", {{"seed: size"}, {"buffer_size: count", 1000}, {"generator: generator"}})
 
---- The rows in a drawn order: each is drawn from a buffer of buffer_size rows, whose place the next row takes, and
+--- The rows in a drawn order: each is drawn from a buffer of buffer_size rows, in which the next row replaces it, and
 --- files (or parts of a table) are walked in a drawn order. The order is a function of the seed and the epoch
---- (set_epoch); without a seed one is drawn now from the global generator, which has to stand alike in all processes of
---- a job.
+--- (set_epoch); without a seed one is drawn now from the global generator, which has to be in the same state in all
+--- processes of a job.
 --
 --   local set = data.Table{n = {1, 2, 3}}:to_iterable_dataset():shuffle{seed = 42, buffer_size = 2}
 ---@param seed? integer
@@ -213,7 +215,7 @@ local function list_of(what, argument, names)
   return arguments.check(what, argument, "list", names)
 end
 
--- A step that gives each row other names; `name_of` gives a column's new name, nil to leave it out.
+-- A step that renames the columns of each row; `name_of` returns a column's new name, nil to leave it out.
 local function renamed(self, order, name_of)
   local names, kinds = order or self.column_names and {}, self._step.kinds and {}
   for _, name in ipairs(self.column_names or {}) do

@@ -30,7 +30,7 @@ local function caller(fn, names, with_indices)
   end
 end
 
--- A row without columns that go, with what fn gave.
+-- Join a row, without the columns that are removed, with the result of fn.
 local function joined(row, result, gone)
   local made = {}
   for name, value in pairs(row) do
@@ -57,7 +57,7 @@ local function batch_step(self, call, gone, size, options)
     if count ~= #rows then
       for name in pairs(rows[1]) do
         if not gone[name] and (not made[1] or made[1][name] == nil) then
-          fail("map: fn gave %d rows for %d, which column '%s' does not fit; remove_columns takes it out", count,
+          fail("map: fn returned %d rows for %d, which column '%s' does not fit; remove_columns removes it", count,
             #rows, name)
         end
       end
@@ -93,8 +93,8 @@ return function(RowStream)
     return made
   end
 
-  --- The rows with columns that fn computes, while they are walked. fn(row) gives a table of values by name; with
-  --- batched fn(batch) gets columns of batch_size rows, numbers as tensors, and gives columns, which may have another
+  --- The rows with columns that fn computes, during iteration. fn(row) returns a table of values by name; with
+  --- batched fn(batch) gets columns of batch_size rows, numbers as tensors, and returns columns, which may have another
   --- number of rows where all others are removed.
   --
   --   local set = data.Table{text = {"deep", "blue sea"}}:to_iterable_dataset()
@@ -105,7 +105,7 @@ return function(RowStream)
   ---@param with_indices? boolean fn gets the row's number (from 0) too, a table of them with batched
   ---@param batched? boolean
   ---@param batch_size? integer default 1000
-  ---@param remove_columns? string|string[] columns that the result has not, unless fn gives them
+  ---@param remove_columns? string|string[] columns that the result has not, unless fn returns them
   ---@param input_columns? string|string[] fn gets the values of these, instead of the row
   ---@param drop_last_batch? boolean leave out a last batch that is not full
   ---@param features? table<string, string> the types of the result's columns, as of load_dataset: a loader makes
@@ -121,7 +121,7 @@ return function(RowStream)
       or row_step(self, call, gone, options))
   end
 
-  --- The rows for which fn gives true (not false or nil), while they are walked; with batched fn(batch) gives a table
+  --- The rows for which fn returns true (not false or nil), during iteration; with batched fn(batch) returns a table
   --- of true and false, or a tensor of bool.
   --
   --   local set = data.Table{n = {1, 2, 3}}:to_iterable_dataset():filter(function(row) return row.n > 2 end)

@@ -1,6 +1,6 @@
 --- Samplers: in which order a pass visits a data set.
 --
--- A sampler of your own is an object with `iter()`, which returns a function that gives the next index (from 0) and
+-- A sampler of your own is an object with `iter()`, which returns a function that returns the next index (from 0) and
 -- then nil, and `len()`; a plain table of indices serves too. What is random about a pass of a built-in sampler is
 -- its `draw()`: bytes (a uint8 tensor) that rank 0 can broadcast and a checkpoint can keep; `iter(draw)` follows it.
 local C = require "accelhost._C"
@@ -47,7 +47,7 @@ local function length_of(source)
   return type(source) == "number" and source or source:len()
 end
 
---- The base of samplers: iter() gives a function that returns the next index (from 0) and nil at the end, len() how
+--- The base of samplers: iter() returns a function that returns the next index (from 0) and nil at the end, len() how
 --- many there are.
 --
 --   local Even = data.Sampler:extend "Even"
@@ -68,7 +68,7 @@ function Sampler:iter(draw) -- luacheck: ignore draw
   fail("%s has no method iter()", self._name)
 end
 
---- How many indices a pass gives.
+--- The number of indices of a pass.
 ---@return integer
 function Sampler:len()
   fail("%s has no method len()", self._name)
@@ -335,7 +335,7 @@ sampler.BatchSampler = BatchSampler
 
 local read_batches = signature("BatchSampler", {"sampler: sampler", "batch_size: count", {"drop_last: flag", false}})
 
---- Groups the indices of a sampler: its walk gives tables of indices.
+--- Groups the indices of a sampler: its iterator returns tables of indices.
 --
 --   #data.BatchSampler(data.SequentialSampler(5), {batch_size = 2, drop_last = false})  --> 3
 ---@param inner table a sampler, or a table of indices
@@ -346,7 +346,7 @@ function BatchSampler:init(...)
   self.sampler, self.batch_size, self.drop_last = sampler.wrap(inner), batch_size, drop_last
 end
 
---- How many indices the sampler gives; nil when it does not say.
+--- The number of indices of the sampler; nil when it is not known.
 ---@return integer?
 function BatchSampler:sample_count()
   return self.sampler.len and self.sampler:len()
@@ -376,7 +376,7 @@ local function slices(order, count, size, drop_last, from)
   end
 end
 
--- A walk that tells, too, how many indices of each batch count: the first `count` of all do.
+-- An iterator that also returns how many indices of each batch count: the first `count` of all do.
 local function counted(take, from, count)
   local at = from
   return function()
@@ -388,8 +388,8 @@ local function counted(take, from, count)
   end
 end
 
---- A walk over the batches; where the sampler tells how many of its indices count (valid_count), each comes with how
---- many of its do.
+--- Iterate over the batches; where the sampler knows how many of its indices count (valid_count), each is returned with
+--- the number of its indices that count.
 ---@param draw? userdata
 ---@param from? integer begin at this index
 ---@return fun(): integer[]?, integer?

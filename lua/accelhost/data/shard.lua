@@ -30,7 +30,7 @@ local function check_share(share, size, total)
   end
 end
 
---- batch_sampler:iter() gives the batches of all ranks; this one gives rank's.
+--- batch_sampler:iter() returns the batches of all ranks; this one returns rank's.
 --
 --   local batches = data.BatchSampler(data.SequentialSampler(8), {batch_size = 2, drop_last = false})
 --   #data.BatchSamplerShard(batches, {rank = 0, size = 2})  --> 2
@@ -66,7 +66,7 @@ function BatchSamplerShard:draw()
   return self.batch_sampler.draw and self.batch_sampler:draw()
 end
 
---- Which epoch the next pass is, told to the batch sampler.
+--- Set the epoch of the next pass, on the batch sampler too.
 ---@param epoch integer
 function BatchSamplerShard:set_epoch(epoch)
   if self.batch_sampler.set_epoch then self.batch_sampler:set_epoch(epoch) end
@@ -78,7 +78,7 @@ function BatchSamplerShard:sample_count()
   return self.batch_sampler.sample_count and self.batch_sampler:sample_count()
 end
 
---- How many batches of the batch sampler a round of all ranks takes.
+--- The number of batches of the batch sampler in a round of all ranks.
 ---@return integer
 function BatchSamplerShard:stride() return self.split_batches and 1 or self.size end
 
@@ -127,7 +127,8 @@ end
 
 local function at_least(value, least) return value > least and value or least end
 
--- Walks over rounds: each gives what a part is cut from, and what tells how many of the part's samples count.
+-- Iterators over rounds: each returns the data that a part is cut from, and the number of the part's samples that
+-- count.
 
 function BatchSamplerShard:_walk_split(draw, from)
   local size = self.batch_size
@@ -251,7 +252,7 @@ function BatchSamplerShard:_walk_shared(draw, from)
   end
 end
 
---- A walk over rounds, and what gives rank's batch of one: cut(self, rank, what the walk gave).
+--- Iterate over rounds; also returns the function of rank's batch of one: cut(self, rank, results of the iterator).
 ---@param draw? userdata
 ---@param from integer
 ---@return fun(): any, any
@@ -263,7 +264,7 @@ function BatchSamplerShard:rounds(draw, from)
   return self:_walk_whole(draw, from), self._cut_whole
 end
 
---- A new walk over this rank's batches: gives each with the number of its samples that count, which come first; the
+--- Iterate over this rank's batches: returns each with the number of its samples that count, which come first; the
 --- others fill it up.
 ---@param draw? userdata
 ---@param from? integer begin at this place of the batch sampler (see data/walk.lua), where a round begins

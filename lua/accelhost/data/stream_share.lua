@@ -1,7 +1,7 @@
---- Batches of the share that a stream gives of itself, in the place of a batch sampler.
+--- Batches of the share that a stream returns of itself, instead of a batch sampler's.
 --
 -- What each rank gets is up to the stream, so nobody knows how much the others have: with even_batches the ranks ask
--- each other before each batch (`agree`, a collective), and one that is through fills up with its first samples as long
+-- each other before each batch (`agree`, a collective), and one that has ended fills up with its first samples as long
 -- as another has some; with drop_last all end with the first one that has no full batch.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -30,7 +30,7 @@ end
 local function share_of(set, size, rank)
   local share = set:shard(size, rank)
   if not kinds.is_stream(share) then
-    fail("%s: shard(%d, %d) gave %s, expected a stream (an object with iter())", set._name or "the data set", size,
+    fail("%s: shard(%d, %d) returned %s, expected a stream (an object with iter())", set._name or "the data set", size,
       rank, arguments.describe(share))
   end
   return share
@@ -63,11 +63,11 @@ function StreamShare:len()
   return self.drop_last and least or most
 end
 
---- How many batches of all ranks a round takes.
+--- The number of batches of all ranks in a round.
 ---@return integer
 function StreamShare:stride() return self.size end
 
---- Which epoch the next pass is, told to the share.
+--- Set the epoch of the next pass, on the share too.
 ---@param epoch integer
 function StreamShare:set_epoch(epoch) self.batches:set_epoch(epoch) end
 
@@ -79,7 +79,7 @@ local function filled(batch, first, size)
   return result
 end
 
---- A walk over this rank's batches: gives each with the number of its samples that count.
+--- Iterate over this rank's batches: returns each with the number of its samples that count.
 ---@param draw nil
 ---@param from? integer begin at this place of all ranks' samples, where a round begins
 ---@return fun(): table?, integer?
@@ -92,7 +92,8 @@ function StreamShare:iter(draw, from) -- luacheck: ignore draw
   end
   local rounds = (from or 0) / (self.batch_size * self.size)
   if rounds % 1 ~= 0 then
-    fail("DataLoader: shares of a stream go on only where rounds of %d samples stood", self.batch_size * self.size)
+    fail("DataLoader: shares of a stream continue only from the end of a round of %d samples",
+      self.batch_size * self.size)
   end
   for _ = 1, rounds do
     if not following() then break end
@@ -113,15 +114,15 @@ function StreamShare:goes_on(has)
   return self.agree(has, self.drop_last)
 end
 
---- A batch of which nothing counts, for a rank that is through while others go on: of the share's first samples, or of
---- the whole stream's where the share has none.
+--- A batch of which nothing counts, for a rank that has ended while others continue: of the share's first samples, or
+--- of the whole stream's where the share has none.
 ---@return table
 function StreamShare:filler()
   local whole = iterable.StreamBatches(self.whole, self.batch_size, self.drop_last)
   whole.seed = self.batches.seed
   local first = self.batches:iter()() or whole:iter()()
   if not first then
-    fail("%s: shard(%d, %d) gave no samples, nor does the whole stream, so nothing can fill its batches up while "
+    fail("%s: shard(%d, %d) returned no samples, nor does the whole stream, so nothing can fill its batches up while "
       .. "others have some", self.whole._name or "the data set", self.size, self.rank)
   end
   return filled(first, first, self.batch_size)

@@ -3,8 +3,8 @@
 --   local reviews = data.Table{text = {"fine", "bad", "good"}, label = {1, 0, 1}}
 --   print(reviews:filter(function(row) return row.label == 1 end).num_rows)  --> 2
 --
--- Numbers lie in tensors and texts in one buffer, so that a column of a million sentences costs its bytes. A table
--- never changes: each method gives another one, which shares the columns.
+-- Numbers are stored in tensors and texts in one buffer, so that a column of a million sentences costs its bytes. A
+-- table never changes: each method returns another one, which shares the columns.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local column = require "accelhost.data.column"

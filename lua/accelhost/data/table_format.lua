@@ -146,9 +146,9 @@ return function(sets)
 
   local function format_in_place(self, format) self._format, self.computes = format, format and format.computes end
 
-  --- The table with rows as tensors, or as Lua's values again. With "accelhost" get(i), a loader and map's fn give
+  --- The table with rows as tensors, or as Lua's values again. With "accelhost" get(i), a loader and map's fn return
   --- numbers as tensors: whole ones int64, others float32 (as Hugging Face's "torch" has them); texts stay texts. What
-  --- column(name) gives stays as it is, and what select, shuffle and their like make of the table has its format.
+  --- column(name) returns stays as it is, and results of select, shuffle and their like have the table's format.
   --
   --   local set = data.Table{x = {0.5, 1}, text = {"a", "b"}}:with_format("accelhost", {columns = "x"})
   --   print(set[0].x, set[0].text)  --> tensor(0.5000)  nil
@@ -175,9 +175,9 @@ return function(sets)
   --   print(set[0].x)  --> 1
   function Table:reset_format() self:set_format() end
 
-  --- The table with rows that a function makes when they are asked for, a lazy map: fn(batch) gets columns, numbers as
-  --- tensors, and gives columns of as many values. A loader calls it for a whole batch, in its workers if it has some;
-  --- get(i) for a batch of one row.
+  --- The table with rows that a function makes on access, a lazy map: fn(batch) gets columns, numbers as
+  --- tensors, and returns columns of as many values. A loader calls it for a whole batch, in its workers if it has
+  --- some; get(i) for a batch of one row.
   --
   --   local set = data.Table{text = {"deep", "sea"}}:with_transform(function(batch)
   --     return {length = {#batch.text[1]}}

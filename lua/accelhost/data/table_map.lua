@@ -20,7 +20,7 @@ local function values_of(name, values)
   return values
 end
 
--- What fn gave, gathered by name.
+-- The results of fn, gathered by name.
 local Gathered = {}
 Gathered.__index = Gathered
 
@@ -91,9 +91,9 @@ end
 return function(sets)
   local Table = sets.Table
 
-  --- The table with columns that fn computes, in place of those of the same name or after the others (sorted). fn(row)
-  --- gives a table of values by name; with batched fn(batch) gets columns of batch_size rows, numbers as tensors, and
-  --- gives columns, which may have another number of rows where all others are removed. New columns are tensors where
+  --- The table with columns that fn computes, instead of those of the same name or after the others (sorted). fn(row)
+  --- returns a table of values by name; with batched fn(batch) gets columns of batch_size rows, numbers as tensors, and
+  --- returns columns, which may have another number of rows where all others are removed. New columns are tensors where
   --- all values are numbers, booleans or tensors of one shape.
   --
   --   local set = data.Table{text = {"deep", "blue sea"}}
@@ -103,7 +103,7 @@ return function(sets)
   ---@param with_indices? boolean fn gets the row's number (from 0) too, a table of them with batched
   ---@param batched? boolean
   ---@param batch_size? integer default 1000
-  ---@param remove_columns? string|string[] columns that the result has not, unless fn gives them
+  ---@param remove_columns? string|string[] columns that the result has not, unless fn returns them
   ---@param input_columns? string|string[] fn gets the values of these, instead of the row
   ---@return Table
   function Table:map(...)
@@ -121,7 +121,7 @@ return function(sets)
     for _, name in ipairs(names) do
       if not gathered.lists[name] then
         if gathered.count ~= self.num_rows then
-          fail("map: fn gave %d rows for %d, which column '%s' does not fit; remove_columns takes it out",
+          fail("map: fn returned %d rows for %d, which column '%s' does not fit; remove_columns removes it",
             gathered.count, self.num_rows, name)
         end
         columns[name] = at and column.at(self._columns[name], at) or self._columns[name]

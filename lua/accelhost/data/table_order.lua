@@ -30,7 +30,7 @@ local function size_of(name, size, count, round)
   return size
 end
 
--- NaN comes last.
+-- NaN is last.
 local function comes_before(a, b)
   if a ~= a then return false end
   return b ~= b or a < b
@@ -66,7 +66,7 @@ return function(sets)
     return self:select(drawn(self.num_rows, seed, generator))
   end
 
-  --- The rows in the order of a column's values, from the least; equal ones stay as they are, NaN comes last.
+  --- The rows in the order of a column's values, from the least; equal ones stay as they are, NaN is last.
   --
   --   data.Table{label = {3, 5, 4}}:sort("label", {reverse = true}):column("label")  --> tensor([5, 4, 3])
   ---@param column_name string of numbers or of texts, which are compared byte by byte
@@ -113,7 +113,7 @@ return function(sets)
     return self:select(kept)
   end
 
-  --- Two tables, {train = Table, test = Table}. The test rows are the first of the order that shuffle gives for the
+  --- Return two tables, {train = Table, test = Table}. The test rows are the first of the order of shuffle for the
   --- seed, the train rows follow; without shuffle the train rows are the first.
   --
   --   local parts = data.Table{label = {3, 4, 5, 6}}:train_test_split{test_size = 0.25, seed = 1}

@@ -42,7 +42,7 @@ local read = signature("TokenFile", {
 --   print(#set, set:get(1).labels)  --> 2  tensor([4, 5, 6, 7])
 --   local anywhere = data.TokenFile(path, {block_size = 4, stride = 1})
 --   local loader = data.DataLoader(anywhere, {sampler = data.RandomSampler(anywhere, {replacement = true, seed = 1})})
----@param path string a .npy file says how wide its numbers are; any other has no header
+---@param path string a .npy file's header has the width of its numbers; any other has no header
 ---@param block_size integer|table
 ---@param stride? integer from one block to the next, default block_size: none overlap, and what is left at the end of
 --- the file is left out
@@ -64,8 +64,8 @@ function TokenFile:init(...)
   self._first = first
   local room = (count or self.tokens - first) - block_size - (shift and 1 or 0)
   if room < 0 then
-    fail("TokenFile: '%s': %d tokens%s are fewer than a block takes (%d%s)", path, count or self.tokens - first,
-      (count or first > 0) and " of its part" or "", block_size, shift and " and the one behind it" or "")
+    fail("TokenFile: '%s': %d tokens%s are fewer than a block has (%d%s)", path, count or self.tokens - first,
+      (count or first > 0) and " of its part" or "", block_size, shift and " and the next one" or "")
   end
   self._count = math.floor(room / self.stride) + 1
 end

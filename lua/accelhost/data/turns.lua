@@ -3,7 +3,7 @@
 -- A round is what `shards` ranks would get in one step (data/shard.lua). Rank r of n computes the shards r, r + n,
 -- r + 2 n, ... of it, in as many turns on every rank: one that has no shard left in the last turn, or a shard that a
 -- last round without even_batches leaves out, gets the round's first batch again, as a filler that counts for nothing.
--- So ranks make the same calls in every turn, and what they gather turn by turn comes in the order of the shards.
+-- So ranks make the same calls in every turn, and results gathered turn by turn are in the order of the shards.
 local class = require "accelhost.util.class"
 local walk = require "accelhost.data.walk"
 local BatchSamplerShard = require "accelhost.data.shard"
@@ -48,7 +48,7 @@ function ShardTurns:len() return self.share:len() end
 ---@return integer
 function ShardTurns:shard_of(turn) return turn * self.ranks + self.rank end
 
---- A new walk over this rank's batches, turn by turn: gives each with the number of its samples that count, and whether
+--- Iterate over this rank's batches, turn by turn: returns each with the number of its samples that count, and whether
 --- it is a filler.
 ---@param draw? userdata
 ---@param from? integer place of the batch sampler (see data/walk.lua), where a round begins

@@ -85,7 +85,7 @@ local files = {
 }
 local dims = {images = "idx3", labels = "idx1"}
 
--- Is there a file? What stands in its place and cannot be read as one is an error: it is not missing.
+-- Does the file exist? Anything of that name that cannot be read as a file is an error: it is not missing.
 local function exists(path)
   local kind, problem = C.data.look(path)
   if problem then fail("cannot read '%s': %s", path, problem) end
@@ -248,7 +248,7 @@ end
 local read_both = signature("mnist", {{"dir: string"}, {"announce: flag", true}, {"transform: callable"}})
 
 --- MNIST's training and test set, normalised by MNIST's mean and deviation. Where it is not found, generated digits;
---- but an error when `dir` or $ACCELHOST_DATA says where it should be.
+--- but an error when `dir` or $ACCELHOST_DATA is set.
 --
 --   local train_set, test_set = data.mnist()
 ---@param dir? string|table where to look, see find_mnist

@@ -1,7 +1,7 @@
 --- Walks over a batch sampler that begin at a later place.
 --
 -- A place is counted in samples where the batches are cut from a sampler's order (BatchSampler, StreamBatches), else
--- in batches: `walk.unit` tells how many a full batch is.
+-- in batches: `walk.unit` returns the count of a full batch.
 local walk = {}
 
 -- iter functions that take a place: iter(draw, from)
@@ -16,7 +16,7 @@ function walk.register(iter, repeats)
   takes_place[iter], repeatable[iter] = true, repeats
 end
 
---- Does its walk begin at any place that it is told?
+--- Can its iteration begin at any given position?
 ---@param sampler table
 ---@return boolean
 function walk.takes_place(sampler) return takes_place[sampler.iter] == true end
@@ -78,8 +78,8 @@ function walk.from(batches, draw, from)
   return take
 end
 
---- The batches from a place on, and what gives the first `count` batches of the whole walk; nil when the walk begins
---- with them.
+--- The batches from a position on, and a function that returns the first `count` batches of the whole iteration; nil
+--- when it begins with them.
 ---@param batches table
 ---@param draw userdata?
 ---@param from integer

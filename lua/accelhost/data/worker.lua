@@ -2,7 +2,7 @@
 --
 -- Each is a fork of this process, made when a pass begins (with persistent_workers the first one), so it has the data
 -- set as it is then. Batch k is worker k % n's; each has at most `prefetch_factor` under way, and batches are given in
--- order. What a worker makes comes back through shared memory: tensors, numbers, texts, booleans and tables of them.
+-- order. A worker's results are returned through shared memory: tensors, numbers, texts, booleans and tables of them.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local fetch = require "accelhost.data.fetch"
@@ -111,7 +111,7 @@ local function start_all(loader, seed)
   return list
 end
 
--- Which epoch a stream is told that it is in, where it has one.
+-- The epoch set on a stream, where it has one.
 local function epoch_of(set)
   local epoch = type(set.set_epoch) == "function" and set.epoch
   return type(epoch) == "number" and epoch or nil
@@ -226,7 +226,7 @@ function Workers:is_ready()
   local wanted = self.given + 1
   while wanted <= self.asked and not self.answers[wanted] do
     local w, answer = native.wait(self.list, 1e-9)
-    if not w then return false end -- what went wrong, if anything, is told when it is waited for
+    if not w then return false end -- a failure, if any, is raised when it is waited for
     self.answers[table.remove(self.queue[w], 1)] = answer
   end
   return wanted <= self.asked

@@ -7,7 +7,7 @@ local fail, describe = arguments.fail, arguments.describe
 local module = {}
 
 local PIECE = 256 * 1024 -- bytes of a text file that are tokenized at once
-local NARROW = 65536     -- tokens that uint16 tells apart
+local NARROW = 65536     -- tokens that uint16 can represent
 
 local read = arguments.signature("write_tokens", {
   "path: string", "source: tensor|list|string|callable", {"tokenizer: callable"}, {"dtype: 'uint16'|'uint32'"},
@@ -17,8 +17,8 @@ local read = arguments.signature("write_tokens", {
 local blanks = {[9] = true, [10] = true, [11] = true, [12] = true, [13] = true, [32] = true}
 
 -- May a text be cut before byte i? Where a blank follows something else: no model's vocabulary joins the two (an added
--- token that takes the blanks behind it would), and all blanks of a run stay together. What is not ASCII may be a blank
--- of Unicode.
+-- token that includes the blanks behind it would), and all blanks of a run stay together. What is not ASCII may be a
+-- blank of Unicode.
 local function is_border(text, i)
   local before = text:byte(i - 1)
   return blanks[text:byte(i)] and before < 128 and not blanks[before]
@@ -47,7 +47,7 @@ local function pieces(path)
   end
 end
 
--- What was given as a function that gives a value after the other.
+-- The source as a function that returns one value after the other.
 local function each(list)
   local i = 0
   return function()
@@ -58,7 +58,7 @@ end
 
 local encoding = {add_special_tokens = false, return_attention_mask = false, return_token_type_ids = false}
 
--- From texts: the functions of files, or of what the script gives.
+-- From texts: the functions of files, or of the script's own source.
 local function write_texts(out, source, tokenizer, append_eos)
   local eos = append_eos and tokenizer.eos_token_id
   if append_eos and not eos then fail "write_tokens: append_eos: the tokenizer has no eos_token" end
@@ -105,18 +105,18 @@ local function dtype_of(path, dtype, vocab_size)
   if dtype then return dtype end
   if not vocab_size or vocab_size <= NARROW then return "uint16" end
   if path:find "%.npy$" then return "uint32" end
-  fail("write_tokens: '%s': %d tokens need uint32, which a file without header does not tell: name it .npy, or give "
+  fail("write_tokens: '%s': %d tokens need uint32, which a file without header cannot record: name it .npy, or set "
     .. "dtype = 'uint32' here and to TokenFile", path, vocab_size)
 end
 
---- Write a token file: ids, or what a tokenizer makes of texts, which are read and written piece by piece. The file
---- takes its name when it is whole. In a job, on one rank: accelerator:main_process_first.
+--- Write a token file: ids, or a tokenizer's ids of texts, which are read and written piece by piece. The file
+--- is renamed to its final name when it is complete. In a job, on one rank: accelerator:main_process_first.
 --
 --   local path = os.tmpname() .. ".npy"
 --   print(data.write_tokens(path, {3, 1, 4}), data.TokenFile(path, 3):get(0).input_ids)  --> 3  tensor([3, 1, 4])
----@param path string ends in .npy: NumPy's format; else numbers alone, as nanoGPT has them
----@param source any ids: an integer tensor, a table of integers, or a function that gives such until nil; with a
---- tokenizer the path of a text file, a list of paths, or a function that gives texts until nil
+---@param path string ends in .npy: NumPy's format; else numbers alone, as nanoGPT's
+---@param source any ids: an integer tensor, a table of integers, or a function that returns such until nil; with a
+--- tokenizer the path of a text file, a list of paths, or a function that returns texts until nil
 ---@param tokenizer? Tokenizer special tokens are not added
 ---@param dtype? string "uint16" or "uint32"; by default as vocab_size needs it
 ---@param vocab_size? integer ids that are not below it are errors; for the dtype the tokenizer's number serves

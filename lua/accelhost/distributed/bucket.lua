@@ -12,7 +12,7 @@ local GradBucket = class.new "GradBucket"
 ---@param index integer
 function GradBucket:init(reducer, index)
   if type(reducer) ~= "userdata" or C.is_tensor(reducer) then
-    arguments.fail("GradBucket: register_comm_hook gives them to its hook")
+    arguments.fail("GradBucket: register_comm_hook passes them to its hook")
   end
   self._reducer, self._index = reducer, index
 end

@@ -1,4 +1,4 @@
---- Collectives on tensors, by PyTorch's names, into tensors that the script gives.
+--- Collectives on tensors, by PyTorch's names, into tensors of the script.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local groups = require "accelhost.distributed.groups"
@@ -9,7 +9,7 @@ local no_grad = C.autograd.no_grad
 local collectives = {}
 
 --- What all_reduce and its kin make of the processes' values: SUM, AVG (the mean), PRODUCT, MIN, MAX, and of the bits
---- of integers and bool BAND, BOR, BXOR. The names that they stand for serve as well: "sum", "mean", "product", "min",
+--- of integers and bool BAND, BOR, BXOR. Their values are accepted as well: "sum", "mean", "product", "min",
 --- "max", "and", "or", "xor". Sums are formed in rank order: the same bits on every process and in every run.
 --
 --   dist.all_reduce(x, dist.ReduceOp.MAX)
@@ -23,7 +23,7 @@ end})
 
 local op_kind = "op: 'sum'|'mean'|'product'|'min'|'max'|'and'|'or'|'xor'"
 
--- Begin a call, or make it: `finish` brings its result to the script's tensors.
+-- Begin a call, or make it: `finish` copies its result to the script's tensors.
 local function run(group, kind, out, given, options, async, value, finish)
   if async then
     options.async = true
@@ -153,7 +153,7 @@ end
 
 local read_all_gather = reader("all_gather", {"tensor_list: tensor_list", "tensor: tensor"})
 
---- Bring every process's tensor to all of them.
+--- Copy every process's tensor to all of them.
 --
 --   dist.all_gather({accelhost.empty(3)}, accelhost.ones(3))
 ---@param tensor_list userdata[] one for each process, as large as `tensor`; written
@@ -179,7 +179,7 @@ local function check_dtypes(what, output, input)
   end
 end
 
---- Bring every process's tensor to all of them, into one tensor: [n, ...] from each to [processes * n, ...], or
+--- Copy every process's tensor to all of them, into one tensor: [n, ...] from each to [processes * n, ...], or
 --- [processes, n, ...].
 --
 --   dist.all_gather_into_tensor(accelhost.empty(3), accelhost.ones(3))
@@ -210,7 +210,7 @@ local read_gather = arguments.signature("distributed.gather", {
   {"group_dst: size"},
 })
 
---- Bring every process's tensor to one of them.
+--- Copy every process's tensor to one of them.
 --
 --   dist.gather(accelhost.ones(3), {accelhost.empty(3)}, {dst = 0})
 ---@param tensor userdata of one shape and dtype on all processes
@@ -230,7 +230,7 @@ function collectives.gather(...)
     if list and #list > 0 then fail("%s: gather_list: expected on rank %d only", what, group.ranks[root + 1]) end
     return run(group, "gather", nil, tensor, {root = root}, async)
   end
-  if not list then fail("%s: 'gather_list' is missing on rank %d, which takes", what, group.ranks[root + 1]) end
+  if not list then fail("%s: 'gather_list' is missing on rank %d, which receives", what, group.ranks[root + 1]) end
   check_list(what, "gather_list", list, group:size(), tensor)
   local rows = rows_like(tensor, group:size())
   return run(group, "gather", rows, tensor, {root = root}, async, list, spread(rows, list))
@@ -241,7 +241,7 @@ local read_gather_single = arguments.signature("distributed.gather_single", {
   {"group_dst: size"},
 })
 
---- Bring every process's tensor to one of them, into one tensor: [n, ...] from each to [processes * n, ...], or
+--- Copy every process's tensor to one of them, into one tensor: [n, ...] from each to [processes * n, ...], or
 --- [processes, n, ...].
 --
 --   dist.gather_single(accelhost.ones(3), accelhost.empty(3), {dst = 0})
@@ -260,7 +260,7 @@ function collectives.gather_single(...)
   local root = root_of(what, group, dst, group_dst or not dst and 0 or nil, "dst")
   local takes = group:rank() == root
   if takes and not out then
-    fail("%s: 'gather_tensor' is missing on rank %d, which takes", what, group.ranks[root + 1])
+    fail("%s: 'gather_tensor' is missing on rank %d, which receives", what, group.ranks[root + 1])
   end
   if takes then check_dtypes(what, out, tensor) end
   if takes and out:numel() ~= tensor:numel() * group:size() then
@@ -297,7 +297,7 @@ function collectives.scatter(...)
   local root = root_of(what, group, src, group_src or not src and 0 or nil, "src")
   local given
   if group:rank() == root then
-    if not list then fail("%s: 'scatter_list' is missing on rank %d, which gives", what, group.ranks[root + 1]) end
+    if not list then fail("%s: 'scatter_list' is missing on rank %d, which sends", what, group.ranks[root + 1]) end
     check_list(what, "scatter_list", list, group:size(), tensor)
     given = joined(list)
   elseif list and #list > 0 then
@@ -308,7 +308,7 @@ end
 
 local read_reduce_scatter = reader("reduce_scatter", {"output: tensor", "input_list: tensor_list", {op_kind, "sum"}})
 
---- Combine the processes' lists tensor by tensor; process r takes the r-th.
+--- Combine the processes' lists tensor by tensor; process r receives the r-th.
 --
 --   dist.reduce_scatter(accelhost.empty(3), {accelhost.ones(3)})
 ---@param output userdata written
@@ -330,7 +330,7 @@ local read_reduce_scatter_tensor = reader("reduce_scatter_tensor", {
   "output: tensor", "input: tensor", {op_kind, "sum"},
 })
 
---- Combine the processes' tensors; process r takes the r-th part of dim 0: [processes * n, ...] (or [processes, n,
+--- Combine the processes' tensors; process r receives the r-th part of dim 0: [processes * n, ...] (or [processes, n,
 --- ...]) from each to [n, ...].
 --
 --   dist.reduce_scatter_tensor(accelhost.empty(3), accelhost.ones(3))

@@ -7,7 +7,7 @@ local work = require "accelhost.distributed.work"
 
 local comm_hook = {}
 
--- A hook gives a tensor, a future or a work; the bucket is to hold its value.
+-- A hook returns a tensor, a future or a work; the bucket is to hold its value.
 local function settle(bucket, given)
   local value = given
   if class.is(given, work.Work) then

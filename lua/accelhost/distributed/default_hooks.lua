@@ -11,7 +11,7 @@ local function group_of(name, state)
   return groups.resolve(name, state)
 end
 
---- Begin to sum a tensor; the future gives it.
+--- Begin to sum a tensor; the future returns it.
 ---@param group ProcessGroup
 ---@param tensor userdata
 ---@return Future
@@ -76,7 +76,7 @@ local function wrapper(dtype, hook)
   end
 end
 
---- A hook that gives another one the bucket in float16, and turns back what that gives. Not for hooks that read
+--- A hook that passes another one the bucket in float16, and converts its result back. Not for hooks that read
 --- bucket:gradients().
 --
 --   local hooks = dist.algorithms.ddp_comm_hooks.default_hooks
@@ -97,7 +97,7 @@ function hooks.bf16_compress_wrapper(hook)
   return wrapper("bfloat16", arguments.check("bf16_compress_wrapper", "hook", "callable", hook))
 end
 
---- Leave every process its own gradients: what training takes without communication.
+--- Leave every process its own gradients: the time of training without communication.
 --
 --   ddp:register_comm_hook(nil, dist.algorithms.ddp_comm_hooks.debugging_hooks.noop_hook)
 ---@param _ any

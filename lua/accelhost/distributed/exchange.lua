@@ -1,6 +1,6 @@
---- All-to-all: every process gives every other a part of what it has.
+--- All-to-all: every process sends every other a part of its data.
 --
--- Parts may have any size. Where sizes are given all processes tell each other first what they give and what they
+-- Parts may have any size. Where sizes are given all processes first exchange the sizes that they send and
 -- expect, so that a contradiction is an error that names both on every process.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -11,7 +11,7 @@ local no_grad = C.autograd.no_grad
 
 local exchange = {}
 
--- What every process gives to each (row by row), after comparing it with what they expect.
+-- Return the sizes that every process sends to each (row by row), after comparing them with those they expect.
 local function agree(what, group, given, expected, unit)
   local size = group:size()
   local own = C.tensor({given, expected}, {dtype = "int64", device = "cpu"})
@@ -22,7 +22,7 @@ local function agree(what, group, given, expected, unit)
     for to = 1, size do
       local gives, takes = table_of[from][1][to], table_of[to][2][from]
       if gives ~= takes then
-        fail("%s: rank %d gives rank %d %d %s, which expects %d", what, group.ranks[from], group.ranks[to], gives,
+        fail("%s: rank %d sends rank %d %d %s, which expects %d", what, group.ranks[from], group.ranks[to], gives,
           unit, takes)
       end
       counts[#counts + 1] = gives
@@ -56,15 +56,15 @@ local function read_splits(what, name, splits, tensor, size)
   return splits
 end
 
---- Cut dim 0 of the input into a part for each process; the output holds, in rank order, what they all gave this one.
---- Parts are equal, or of the sizes that are given, on all processes or on none.
+--- Cut dim 0 of the input into a part for each process; the output holds, in rank order, the parts that all sent to
+--- this one. Parts are equal, or of the sizes that are given, on all processes or on none.
 --
 --   dist.all_to_all_single(accelhost.empty(4), accelhost.ones(4))
 --   dist.all_to_all_single(accelhost.empty(4), accelhost.ones(4), {4}, {4})
 ---@param output userdata written
 ---@param input userdata of one dtype and one shape beyond dim 0 on all processes
----@param output_split_sizes? integer[] what each process gives this one
----@param input_split_sizes? integer[] what this one gives each
+---@param output_split_sizes? integer[] sizes received from each process
+---@param input_split_sizes? integer[] sizes sent to each process
 ---@param group? ProcessGroup default: the world
 ---@param async_op? boolean default false
 ---@return Work? # with async_op
@@ -126,8 +126,8 @@ local function check_lists(what, size, lists)
   end
 end
 
---- Give each process a tensor and take one from each. Tensors may have any shape; what a process gives another must be
---- as large as what that one expects.
+--- Send each process a tensor and receive one from each. Tensors may have any shape; what a process sends another must
+--- be as large as what that one expects.
 --
 --   dist.all_to_all({accelhost.empty(4)}, {accelhost.ones(4)})
 ---@param output_tensor_list userdata[] one for each process; written

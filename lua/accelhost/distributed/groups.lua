@@ -1,4 +1,4 @@
---- Process groups: who takes part in a collective. The world is made by init_process_group, parts of it by all
+--- Process groups: the participants of a collective. The world is made by init_process_group, parts of it by all
 --- processes together (parts.lua).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -55,7 +55,7 @@ function ProcessGroup:extra_repr()
   return ("%s, ranks %s"):format(self.group_name, table.concat(self.ranks, " "))
 end
 
--- What stands for a group that this process is not in.
+-- The placeholder for a group that this process is not in.
 local outside = setmetatable({}, {
   _is_process_group = true, _name = "ProcessGroup", __tostring = function() return "NON_GROUP_MEMBER" end,
 })
@@ -124,7 +124,7 @@ function groups.check_backend(what, backend)
   end
   if usable then return end
   fail("%s: backend '%s' is not here: %s", what, backend, reason
-    or backend:match "mpi" and "it moves bytes between hosts where ACCELHOST_WIRE=mpi says so, beneath 'gloo'"
+    or backend:match "mpi" and "it moves bytes between hosts with ACCELHOST_WIRE=mpi, beneath 'gloo'"
     or "expected 'gloo' or 'shm', which are both the shared memory of this host, or 'nccl'")
 end
 
@@ -156,7 +156,7 @@ local function check_method(store, pg_options, device_id)
   groups.check_device_id(what, device_id)
 end
 
--- What tells the place where processes meet that nobody launched.
+-- Return the rendezvous address of processes that no launcher started.
 local function place_of(init_method)
   if not init_method or init_method == "env://" then return nil end
   return init_method:match "^tcp://localhost:(%d+)$" or init_method:match "^tcp://127%.[%d%.]+:(%d+)$"
@@ -165,11 +165,11 @@ local function place_of(init_method)
       .. "or 'unix://NAME', which are places of this host", init_method)
 end
 
--- A process that nothing was told about itself by the environment is told by the script.
+-- Configure, from the script, a process that the environment does not configure.
 local function take_place(init_method, size, rank)
   local place = place_of(init_method)
   if os.getenv "WORLD_SIZE" or comm.size() > 1 or (size or 1) <= 1 then return end
-  if not rank then fail("distributed.init_process_group: 'rank' is missing beside world_size") end
+  if not rank then fail("distributed.init_process_group: 'rank' is missing: world_size is set") end
   if rank < 0 or rank >= size then
     fail("distributed.init_process_group: rank: expected 0 to %d, got %d", size - 1, rank)
   end
@@ -183,9 +183,9 @@ local function check_place(name, variable, given, found)
   end
 end
 
---- Begin: all processes of the job become the world. Rank and size come from how the script was launched, by
+--- Begin: all processes of the job become the world. Rank and size are those of the launch, by
 --- `accelhost launch`, torchrun or by hand with RANK and WORLD_SIZE; given ones must agree with that. Processes that
---- torchrun or a shell has started find each other on their host by MASTER_PORT, or by what init_method says. Returns
+--- torchrun or a shell has started find each other on their host by MASTER_PORT, or by init_method. Returns
 --- when all processes are here.
 --
 --   dist.init_process_group{backend = "gloo", timeout = 60}
@@ -267,7 +267,7 @@ end
 ---@return boolean
 function groups.is_torchelastic_launched() return os.getenv "TORCHELASTIC_RUN_ID" ~= nil end
 
---- Is there a backend that takes gloo's place? Always.
+--- Is there a backend that replaces gloo? Always.
 --
 --   dist.is_gloo_available()  --> true
 ---@return boolean
@@ -317,8 +317,8 @@ end
 
 local read_backend = reader_of_group "get_backend"
 
---- What moves the data of a group: "shm" (shared memory), "self" (one process), "nccl" where init_process_group was
---- told so.
+--- What moves the data of a group: "shm" (shared memory), "self" (one process), "nccl" where init_process_group
+--- was called with it.
 --
 --   dist.get_backend()  --> self
 ---@param group? ProcessGroup default: the world
@@ -415,13 +415,13 @@ end
 --- This process's rank among those of its host.
 --
 --   dist.get_node_local_rank()  --> 0
----@param fallback_rank? integer where nothing told it
+---@param fallback_rank? integer where it is not set
 ---@return integer
 function groups.get_node_local_rank(fallback_rank) -- luacheck: ignore fallback_rank
   return comm.local_rank()
 end
 
---- The world and the stand-in for groups that this process is not in.
+--- The world and the placeholder for groups that this process is not in.
 groups.group = setmetatable({}, {
   __index = function(_, name)
     if name == "WORLD" then return world end

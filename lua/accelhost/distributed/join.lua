@@ -1,7 +1,7 @@
 --- Join: processes with unequal numbers of inputs, for DistributedDataParallel.
 --
--- A round (averaging/joining.lua) begins with every forward of the first object that takes part; who is through does
--- what each object's hook says.
+-- A round (averaging/joining.lua) begins with every forward of the first participating object; a process that has ended
+-- runs each object's hook.
 local Joining = require "accelhost.averaging.joining"
 local arguments = require "accelhost.util.arguments"
 local protect = require "accelhost.util.protect"
@@ -23,7 +23,7 @@ function join.notify(object)
   end
 end
 
--- This process is through: do what each object's hook says.
+-- Run each object's hook on a process that has no inputs left.
 local function shadow(joining)
   local hooks = {}
   for i, object in ipairs(joining.objects) do hooks[i] = object:join_hook(joining.options) end
@@ -70,7 +70,7 @@ local read_join = arguments.signature("Join", {
 ---@param joinables DistributedDataParallel[]
 ---@param fn function
 ---@param enable? boolean default true; false: just run fn
----@param throw_on_early_termination? boolean default false; true: all processes raise as soon as one is through
+---@param throw_on_early_termination? boolean default false; true: all processes raise as soon as one has no inputs left
 ---@param divide_by_initial_world_size? boolean default true; false: by the number of processes that still have inputs
 ---@return any # what fn returns
 function join.Join(...)

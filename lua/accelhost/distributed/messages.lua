@@ -1,8 +1,8 @@
 --- Messages from one process to another.
 --
 -- Messages of one tag between two processes are received in the order in which they were sent; other tags may overtake.
--- Between GPUs they go by NCCL where each process has one of its own. What such a work or call has waited for is there
--- for what the GPU is asked next; the sender takes part, so wait for what isend gives.
+-- Between GPUs they go by NCCL where each process has one of its own. Data that such a work or call has waited for is
+-- valid for the GPU's next kernels; the sender participates, so wait for the work of isend.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"

@@ -16,7 +16,7 @@ end
 
 local read_all_gather = signature("all_gather_object", {"object_list: table", "obj: any", {"group: group"}})
 
---- Bring every process's value to all of them.
+--- Copy every process's value to all of them.
 --
 --   local all = {}
 --   dist.all_gather_object(all, {loss = 0.5})
@@ -39,7 +39,7 @@ local read_gather = signature("gather_object", {
   "obj: any", {"object_gather_list: list"}, {"dst: size"}, {"group: group"}, {"group_dst: size"},
 })
 
---- Bring every process's value to one of them.
+--- Copy every process's value to one of them.
 --
 --   local all = {}
 --   dist.gather_object({loss = 0.5}, all, {dst = 0})
@@ -56,12 +56,12 @@ function objects.gather_object(obj, ...)
   if not group then return end
   local root = collectives.root_of(what, group, dst, group_dst or not dst and 0 or nil, "dst")
   if group:rank() == root and not list then
-    fail("%s: 'object_gather_list' is missing on rank %d, which takes", what, group.ranks[root + 1])
+    fail("%s: 'object_gather_list' is missing on rank %d, which receives", what, group.ranks[root + 1])
   end
   values.gather(group.native, values.pack(what, "obj", obj), root, list)
 end
 
--- A list whose items may be nil: {n = 3, nil, 1, nil} as table.pack gives it, or up to its last item.
+-- A list whose items may be nil: {n = 3, nil, 1, nil} as table.pack returns it, or up to its last item.
 local function count_of(list)
   local count = list.n or #list
   for key in pairs(list) do
@@ -150,7 +150,7 @@ function objects.scatter_object_list(...)
   local packed
   if group:rank() == root then
     if not input then
-      fail("%s: 'scatter_object_input_list' is missing on rank %d, which gives", what, group.ranks[root + 1])
+      fail("%s: 'scatter_object_input_list' is missing on rank %d, which sends", what, group.ranks[root + 1])
     end
     packed = pack_each(what, input, group:size())
   end
@@ -161,7 +161,7 @@ local read_send = signature("send_object_list", {
   "object_list: table", {"dst: size"}, {"group: group"}, {"device"}, {"group_dst: size"},
 })
 
---- Send values to a process, which takes them by recv_object_list.
+--- Send values to a process, which receives them by recv_object_list.
 --
 --   if dist.get_world_size() > 1 and dist.get_rank() == 0 then dist.send_object_list({"a name", 3}, 1) end
 ---@param object_list table

@@ -56,8 +56,8 @@ local function own_handle(self)
 end
 
 --- A model whose gradients are averaged over the processes of a group: each bucket of them as soon as backward has
---- made it, while it goes on. All processes get rank 0's parameters and buffers first. A gradient lies in one place for
---- good (`gradient_as_bucket_view` is always so). The names in a state_dict begin with "module.", as in PyTorch.
+--- made it, while it goes on. All processes get rank 0's parameters and buffers first. A gradient stays in one place
+--- for good (`gradient_as_bucket_view` is always so). The names in a state_dict begin with "module.", as in PyTorch.
 --
 --   local ddp = dist.DistributedDataParallel(nn.Linear(4, 2))
 --   ddp(x):sum():backward()
@@ -97,7 +97,7 @@ function DistributedDataParallel:init(...)
     fail("DistributedDataParallel: no parameter of the module requires a gradient, so there is nothing to average")
   end
   self.module = inner
-  -- What averaging asks of whoever prepared a model.
+  -- Averaging reads these fields of the object that prepared a model.
   self._owner = setmetatable({sync_gradients = true, _micro_step = false}, {_name = "DistributedDataParallel"})
   self._options = {
     bucket_cap_mb = bucket_cap_mb, broadcast_buffers = broadcast_buffers, find_unused_parameters = find_unused,
@@ -133,7 +133,7 @@ end
 -- Communication hooks.
 
 --- Do something else with each bucket than averaging it: hook(state, bucket) is called when the bucket's gradients are
---- final, in the same order on all processes. It gives what the gradients are to be, as a tensor, a future or a work:
+--- final, in the same order on all processes. It returns the final gradients, as a tensor, a future or a work:
 --- dividing is its own affair. See accelhost.distributed.algorithms.ddp_comm_hooks for some. Once for a model.
 --
 --   ddp:register_comm_hook(nil, function(_, bucket)
@@ -181,21 +181,21 @@ end
 
 -- Uneven inputs.
 
---- Run fn, in which processes may have unequal numbers of batches: one that is through takes part, with zeros, in what
---- the others still average. When all are through, every process gets the parameters and buffers of those that were
---- last. `fn` calls the model once for each backward. See Join for several models.
+--- Run fn, in which processes may have unequal numbers of batches: one that has no inputs left joins, with zeros, the
+--- averages that the others still form. When all have ended, every process gets the parameters and buffers of those
+--- that were last. `fn` calls the model once for each backward. See Join for several models.
 --
 --   ddp:join(function() for _ = 1, 3 do ddp(x):sum():backward() end end)
 ---@param fn function
 ---@param divide_by_initial_world_size? boolean default true; false: by the number of processes that still have inputs
 ---@param enable? boolean default true; false: just run fn
----@param throw_on_early_termination? boolean default false; true: all processes raise as soon as one is through
+---@param throw_on_early_termination? boolean default false; true: all processes raise as soon as one has no inputs left
 ---@return any # what fn returns
 function DistributedDataParallel:join(...)
   return join.of_model(self, ...)
 end
 
---- What Join asks of a model: what a process does that is through, and what it does in the end.
+--- The hook of Join for a model: the work of a process that has no inputs left, and its work at the end.
 ---@param options {divide_by_initial_world_size?: boolean}
 ---@return {main_hook: fun(joining: table), post_hook: fun(joining: table)}
 function DistributedDataParallel:join_hook(options)

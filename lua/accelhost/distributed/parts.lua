@@ -29,12 +29,12 @@ local function check_options(what, backend, pg_options, device_id)
   groups.check_device_id(what, device_id)
 end
 
--- One of the parts that a split of `parent` gives; nil native: this process is in none.
+-- One of the parts that a split of `parent` makes; nil native: this process is in none.
 local function part_of(what, native, ranks, timeout, desc, backend)
   made = made + 1
   if not native then return groups.outside end
   if native:size() ~= #ranks then
-    fail("%s: the processes named different ranks: this one %d of them, but %d came together", what, #ranks,
+    fail("%s: the processes named different ranks: this one %d of them, but %d joined", what, #ranks,
       native:size())
   end
   if timeout then native:timeout(timeout) end
@@ -60,7 +60,7 @@ local read_new = arguments.signature("distributed.new_group", {
 ---@param group_desc? string what it is for
 ---@param device_id? string a device
 ---@param sort_ranks? boolean default true: ranks in the group follow those in the job; false: the order of `ranks`
----@return ProcessGroup group a stand-in, whose collectives do nothing, on processes that are not in it
+---@return ProcessGroup group a placeholder, whose collectives do nothing, on processes that are not in it
 function parts.new_group(...)
   local what = "distributed.new_group"
   local ranks, timeout, backend, pg_options, locally, desc, device_id, sorted = read_new(...)
@@ -94,7 +94,7 @@ local read_subgroups = arguments.signature("distributed.new_subgroups", {
 ---@param pg_options? nil
 ---@param group_desc? string
 ---@return ProcessGroup own the one that this process is in
----@return ProcessGroup[] all those of other processes as stand-ins
+---@return ProcessGroup[] all those of other processes as placeholders
 function parts.new_subgroups(...)
   local what = "distributed.new_subgroups"
   local size, group, timeout, backend, pg_options, desc = read_subgroups(...)
@@ -130,7 +130,7 @@ local read_enumeration = arguments.signature("distributed.new_subgroups_by_enume
 ---@param pg_options? nil
 ---@param group_desc? string
 ---@return ProcessGroup? own the one that this process is in
----@return ProcessGroup[] all those of other processes as stand-ins
+---@return ProcessGroup[] all those of other processes as placeholders
 function parts.new_subgroups_by_enumeration(...)
   local what = "distributed.new_subgroups_by_enumeration"
   local lists, timeout, backend, pg_options, desc = read_enumeration(...)
@@ -168,7 +168,7 @@ local read_split = arguments.signature("distributed.split_group", {
 ---@param pg_options? nil
 ---@param group_desc? string
 ---@param backend? string
----@return ProcessGroup group the one that this process is in, or a stand-in
+---@return ProcessGroup group the one that this process is in, or a placeholder
 function parts.split_group(...)
   local what = "distributed.split_group"
   local parent, lists, timeout, pg_options, desc, backend = read_split(...)

@@ -35,7 +35,7 @@ local read_state = arguments.signature("PowerSGDState", {
 ---@param warm_start? boolean default true: begin with the last backward's thin matrices
 ---@param orthogonalization_epsilon? number added to norms, where columns of zeros are to be expected; default 0
 ---@param random_seed? integer of the first thin matrices; the same on all processes; default 0
----@param compression_stats_logging_frequency? integer makes no difference: compression_stats() tells at any time
+---@param compression_stats_logging_frequency? integer makes no difference: compression_stats() returns them at any time
 ---@param batch_tensors_with_same_shape? boolean default false: matrices of one shape are multiplied together
 function PowerSGDState:init(...)
   self.process_group, self.matrix_approximation_rank, self.start_powerSGD_iter, self.min_compression_rate,
@@ -154,7 +154,7 @@ local function lay_out(state, index, batches, like)
   return state.ps[index], state.qs[index]
 end
 
--- What one process does with its gradients, and with what comes back. `sort` gives what of the buffer becomes thin and
+-- One process's part of the compression of its gradients. `sort` returns which of the buffer becomes thin and
 -- what does not.
 local function compress(state, group, index, buffer, sort, ...)
   local before

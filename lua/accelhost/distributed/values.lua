@@ -1,5 +1,5 @@
---- How Lua values move between the processes of a native group: as bytes (util/travel.lua), of which the others are
---- first told how many come.
+--- How Lua values move between the processes of a native group: as bytes (util/travel.lua), whose count is
+--- sent to the others first.
 local C = require "accelhost._C"
 local travel = require "accelhost.util.travel"
 
@@ -19,7 +19,7 @@ function values.pack(what, name, value)
   return travel.pack(value)
 end
 
--- A process that replaces another one gives what that has given, of which it may have made another length now.
+-- A process that replaces another one sends what that one sent, whose length may differ from its own value now.
 local function as_given(bytes, count) return bytes:numel() == count and bytes or room(count) end
 
 -- How many bytes each process has.
@@ -68,7 +68,7 @@ end
 --- Every process's value on one of them. A collective.
 ---@param native userdata
 ---@param bytes userdata this process's
----@param root integer who takes, in the group
+---@param root integer the receiving rank, in the group
 ---@param list? table what is filled on the taker
 function values.gather(native, bytes, root, list)
   local counts = lengths(native, bytes:numel())
@@ -79,7 +79,7 @@ end
 --- Each process's value of one's list. A collective.
 ---@param native userdata
 ---@param packed userdata[]? on the giver: the bytes of each process's value
----@param root integer who gives, in the group
+---@param root integer the sending rank, in the group
 ---@return any
 function values.scatter(native, packed, root)
   local counts = {}
@@ -93,7 +93,7 @@ end
 --- One process's bytes on all. A collective.
 ---@param native userdata
 ---@param bytes userdata? on the giver
----@param root integer who gives, in the group
+---@param root integer the sending rank, in the group
 ---@return userdata bytes
 function values.broadcast(native, bytes, root)
   local length = whole_numbers {bytes and bytes:numel() or 0}
@@ -103,7 +103,7 @@ function values.broadcast(native, bytes, root)
   return bytes
 end
 
---- Send bytes to a process, which takes them by `receive`.
+--- Send bytes to a process, which receives them by `receive`.
 ---@param native userdata
 ---@param bytes userdata
 ---@param peer integer

@@ -1,4 +1,4 @@
---- What an asynchronous call gives back: a work to wait for, and futures made of it.
+--- The result of an asynchronous call: a work to wait for, and futures made of it.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
@@ -11,7 +11,7 @@ work.Work = Work
 --- A call that is under way: what `async_op`, isend and irecv give.
 --
 --   dist.all_reduce(x, {async_op = true}):wait()  --> true
--- `finish` brings the result to where the script wants it; `value` gives it to who asks for it.
+-- `finish` copies the result to the script's tensors; `value` returns it on request.
 function Work:init(native, finish, value)
   self._native, self._finish, self._value = native, finish, value
 end
@@ -49,7 +49,7 @@ function Work:source_rank()
   return self._ranks and self._ranks[self._source + 1]
 end
 
---- What the call gives: a tensor or a table of them.
+--- The result of the call: a tensor or a table of them.
 --
 --   dist.all_reduce(x, {async_op = true}):result()
 ---@return any
@@ -58,7 +58,7 @@ function Work:result()
   return self._value
 end
 
---- The work as a future: its value is what result() gives.
+--- The work as a future: its value is that of result().
 --
 --   dist.all_reduce(x, {async_op = true}):get_future():wait()
 ---@return Future
@@ -70,10 +70,10 @@ end
 local Future = class.new "Future"
 work.Future = Future
 
---- A value that comes later, as communication hooks give it.
+--- A value that is available later, as communication hooks return it.
 --
 --   dist.Future(function() return x end):wait()
----@param wait fun(): any waits for the value and gives it; called once
+---@param wait fun(): any waits for the value and returns it; called once
 ---@param done? fun(): boolean is it there without waiting? default: once it was waited for
 function Future:init(wait, done)
   self._wait = arguments.check("distributed.Future", "wait", "function", wait)
@@ -93,7 +93,7 @@ function Future:wait()
   return self._result
 end
 
---- The value, as wait gives it.
+--- The value, as wait returns it.
 --
 --   dist.Future(function() return x end):value()
 ---@return any

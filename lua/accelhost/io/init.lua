@@ -56,18 +56,18 @@ local read_save = arguments.signature("save", {"object: any", "path: string"})
 
 --- Keep tensors in a file: a tensor, a state_dict, or nested tables of tensors, numbers, texts and booleans.
 --
--- The file is written beside its goal and takes its name when it is whole and on the disk, so that a reader, or a run
--- that is killed, finds the old content or the new one. Its format is safetensors, which PyTorch and Hugging Face read;
--- a plain table of tensors by name is just that. With a path that ends in .npy or .npz it is NumPy's, with .pt, .pth or
--- .bin PyTorch's (torch.load(path, weights_only=True) reads it). Tensors are kept by value: detached, on no device;
--- those that share memory do so in PyTorch's format only.
+-- The file is written next to its goal and renamed to it when it is complete and on the disk, so that a reader, or a
+-- run that is killed, finds the old content or the new one. Its format is safetensors, which PyTorch and Hugging Face
+-- read; a plain table of tensors by name is just that. With a path that ends in .npy or .npz it is NumPy's, with .pt,
+-- .pth or .bin PyTorch's (torch.load(path, weights_only=True) reads it). Tensors are kept by value: detached, on no
+-- device; those that share memory do so in PyTorch's format only.
 --
 --   | accelhost.save(net:state_dict(), "model.safetensors")
 ---@param object any
 ---@param path string
 function files.save(...)
   if type((...)) == "string" and type((select(2, ...))) == "table" then
-    fail("save: the object comes first and then the path: save(object, '%s')", (...))
+    fail("save: expected the object first and then the path: save(object, '%s')", (...))
   end
   local object, path = read_save(...)
   local write = writers[(path:match("%.([^./]+)$") or ""):lower()] or write_safetensors
@@ -93,7 +93,7 @@ local function load_zip(path)
   return result, left_out
 end
 
--- Further names of a tensor (tied weights) stand in the metadata as {further = first}: safetensors' own convention.
+-- Further names of a tensor (tied weights) are in the metadata as {further = first}: safetensors' own convention.
 local function load_safetensors(path)
   local tensors, notes, left_out = C.io.safetensors(path)
   for name, first in pairs(notes) do

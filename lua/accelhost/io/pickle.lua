@@ -124,7 +124,7 @@ function Machine:recall(index)
   self:push(value)
 end
 
---- Push the stand-in for a name of Python.
+--- Push the replacement of a name of Python.
 function Machine:global(module, name)
   local full = module .. "." .. name
   local maker = self.makers[full]
@@ -312,7 +312,7 @@ end
 ---@param text string
 ---@param options {name: string, makers: table<string, function|table>, persistent: function, at: integer?} `name` is
 --- the file, for messages; `makers` by "module.name" return what the stack holds, or are a table that other makers
---- read; `persistent(id)` returns what an id stands for; `at` is the pickle's first byte, from 1
+--- read; `persistent(id)` returns the object of an id; `at` is the pickle's first byte, from 1
 ---@return any value for `plain`
 ---@return integer next the byte after the pickle
 function pickle.run(text, options)

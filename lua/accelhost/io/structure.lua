@@ -1,7 +1,7 @@
 --- Nested tables of tensors, numbers, texts and booleans, taken apart for a file that holds named tensors, and put
 --- together again.
 --
--- The tensors are named by their path ("model.fc.weight"); the rest is JSON in which a tensor stands as
+-- The tensors are named by their path ("model.fc.weight"); the rest is JSON in which a tensor is written as
 -- {"$tensor": name}. Tables whose keys are not all texts, nor 1..n, are {"$table": [[key, value], ...]}; numbers that
 -- JSON has not are {"$number": "nan"}, a value that is no table is {"$value": 3}. A key that begins with "$" is written
 -- with one more.
@@ -65,7 +65,7 @@ function structure.refuse(what, path, value)
     type(value) == "table" and type(value.state_dict) == "function" and " (save its state_dict())" or "")
 end
 
---- Note a tensor, once; returns what stands for it.
+--- Note a tensor, once; returns its representation.
 function Parts:tensor(value, path)
   local name = self.name_of[value]
   if not name then
@@ -77,7 +77,7 @@ function Parts:tensor(value, path)
   return {["$tensor"] = name}
 end
 
---- What stands for a table.
+--- The representation of a table.
 function Parts:table(value, path)
   if getmetatable(value) ~= nil then structure.refuse(self.what, path, value) end
   if self.open[value] then fail("%s: '%s' holds itself", self.what, path) end
@@ -104,7 +104,7 @@ function Parts:table(value, path)
   return result
 end
 
---- What stands for any value at this path.
+--- The representation of any value at this path.
 function Parts:value(value, path)
   if C.is_tensor(value) then return self:tensor(value, path) end
   local kind = type(value)
@@ -162,7 +162,7 @@ local function join(node, tensors)
 end
 
 --- Put a value together.
----@param text string|nil as `split` gave it
+---@param text string|nil as `split` returned it
 ---@param tensors table<string, table>
 ---@return any
 function structure.join(text, tensors)

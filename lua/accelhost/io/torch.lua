@@ -80,7 +80,7 @@ function Reader:elements(storage, dtype)
   return storage.elements[dtype]
 end
 
---- What the persistent id ("storage", type, key, location, number of elements) stands for.
+--- The storage of the persistent id ("storage", type, key, location, number of elements).
 function Reader:storage(id)
   local list = type(id) == "table" and id[0] == "list" and id or {}
   local kind, key, count = list[2], list[3], list[5]
@@ -103,7 +103,7 @@ function Reader:storage(id)
   return storage
 end
 
---- What the names of Python in a file stand for.
+--- The replacements of the names of Python in a file.
 function Reader:makers()
   local list = numpy.makers(self.name)
   local function first(given) return given[1] end

@@ -1,4 +1,4 @@
---- What a function's code says of the globals it reads, from its bytecode: its own and that of the functions in it.
+--- The globals that a function reads, from its bytecode and that of the functions in it.
 local util = require "jit.util"
 
 local code = {}

@@ -87,7 +87,7 @@ local function run_once(what, call, options, attempt)
     grace = options.grace, log_dir = options.log_dir, monitor_interval = options.monitor_interval,
     variables = variables_of(options, attempt),
   }
-  -- Processes that could not even listen have failed, which is told below.
+  -- Processes that could not even listen have failed, which is reported below.
   local keeper = wire.send(function(message) pcall(job.send, job, nil, message) end, call, true)
   local take, results = wire.receiver(), nil
   local code, report = watch(job, function(_, message)
@@ -123,7 +123,7 @@ local function run(what, fn, options)
     if code > 128 then fail("%s: ended by a signal", what) end
     if report == "" then report = ("%s: the processes ended with code %d"):format(what, code) end
     if attempt == restarts then C.system.raise(cleaned(report)) end
-    io.stderr:write(cleaned(report), ("\n%s: attempt %d failed; all processes start anew "):format(what, attempt),
+    io.stderr:write(cleaned(report), ("\n%s: attempt %d failed; all processes start again "):format(what, attempt),
       ("(restart %d of at most %d)\n"):format(attempt + 1, restarts))
   end
 end
@@ -151,12 +151,12 @@ end
 --- there, and an error in one raises here, with its traceback. The session itself stays as it is: it may have trained
 --- before, and may launch again.
 --
--- The function takes along what it uses: its arguments and upvalues, and globals that it reads by name. Numbers, texts,
--- tables (shared parts and circles too), functions, classes made by extend, tensors, modules, optimizers, data sets and
--- generators travel, as copies; functions and classes of the library and of modules from files are found by name in
--- the new process. Files, coroutines, functions in C, tensors with a history and Accelerators cannot travel: the error
--- names the way to them. What is returned comes without its history. The random generator begins in each process where
--- it stands here.
+-- Sent with the function are the values that it uses: its arguments and upvalues, and globals that it reads by name.
+-- Numbers, texts, tables (shared parts and circles too), functions, classes made by extend, tensors, modules,
+-- optimizers, data sets and generators travel, as copies; functions and classes of the library and of modules from
+-- files are found by name in the new process. Files, coroutines, functions in C, tensors with a history and
+-- Accelerators cannot travel: the error names the way to them. Results are returned without history. The random
+-- generator begins in each process where it is here.
 --
 --   local function train(rate)
 --     local accelerator = accelhost.Accelerator()
@@ -165,16 +165,16 @@ end
 --   accelhost.launcher(train, {args = {0.5}, num_processes = 2})  --> 1
 ---@param fn fun(...): ... what to run
 ---@param num_processes integer? default: ACCELHOST_NUM_PROCESSES, else 1
----@param args any[]? its arguments; `n` says how many when the last ones are nil
+---@param args any[]? its arguments; `n` is their number when the last ones are nil
 ---@param mixed_precision string? "no", "bf16" or "fp16", for its Accelerator
 ---@param num_cpu_threads_per_process integer? default: processors / processes
 ---@param gradient_accumulation_steps integer? for its Accelerator
 ---@param cpu boolean? for its Accelerator
 ---@param timeout number? seconds that a process may wait in a collective, default 600
----@param patience number? seconds before a process that others wait for is told, default 10
+---@param patience number? seconds without progress before a process is reported, default 10
 ---@param grace number? seconds that processes get to end after Ctrl-C, default 30
----@param monitor_interval number? seconds between two looks at the processes, default 1
----@param max_restarts integer? how often all processes start anew when one failed, default 0
+---@param monitor_interval number? seconds between two polls of the processes, default 1
+---@param max_restarts integer? how often all processes start again when one failed, default 0
 ---@param max_memory string? what each process may take for itself, "2G"
 ---@param log_dir string? a folder in which what each process prints is kept as well
 ---@return any ... what the function returned as rank 0

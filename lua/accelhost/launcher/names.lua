@@ -1,5 +1,5 @@
---- What every process of this program has already, by the way that leads to it: functions, classes and tables of
---- LuaJIT, of the library and of modules that `require` has loaded from files.
+--- Index the objects that every process of this program has already, by their access path: functions, classes and
+--- tables of LuaJIT, of the library and of modules that `require` has loaded from files.
 --
 -- A way is the name of a loaded module and the fields that follow: {"accelhost.nn.linear", "Linear"}.
 local names = {}
@@ -39,7 +39,7 @@ local function is_ours(fn)
   return source == "=[C]" or source:find "^=accelhost/" ~= nil
 end
 
--- What LuaJIT brings, and what the library has put beside it; other things there are the script's.
+-- Names of LuaJIT, and those that the library has added to its tables; other names there are the script's.
 local function walk_standard(index, module)
   local value = package.loaded[module]
   if value == nil then return end
@@ -123,7 +123,7 @@ function names.index()
   return index
 end
 
---- Functions and classes of the library that no module gives out, by the functions that use them: a step of their ways
+--- Functions and classes of the library that no module exports, by the functions that use them: a step of their ways
 --- that is a number is an upvalue.
 ---@param index table<any, string[]> from names.index
 ---@return table<any, (string|integer)[]>

@@ -1,7 +1,7 @@
 --- A value with all that it refers to as plain data, for another process of this program (unpack.lua turns it back).
 --
 -- What has an identity is an entry of a flat list and is referred to by its number there, so that what is shared stays
--- shared and circles are nothing special. A slot is what stands where a value stood: the value itself for numbers,
+-- shared and circles are nothing special. A slot represents a value: the value itself for numbers,
 -- texts and booleans, {number of the entry}, or {} for nil. An entry begins with its kind:
 --
 --   {"name", way}                         what is there already (names.lua)
@@ -105,7 +105,7 @@ local function pack_globals(self, fn, place)
   for _, name in ipairs(code.globals(fn)) do
     local there, value = pcall(function() return environment[name] end)
     if there and value ~= nil and globals[name] == nil then
-      -- A name at hand at the prompt is made when it is first asked for.
+      -- A name available at the prompt is created on first access.
       if rawget(_G, name) == nil then self.index = names.index() end
       local way = self.index[value]
       if not (way and way[1] == "_G") then globals[name] = slot(self, value, {place, "global", name}) end
@@ -139,7 +139,7 @@ local function pack_tensor(self, tensor, place)
   if not tensor.is_leaf and self.detaches then
     tensor = tensor:detach()
   elseif not tensor.is_leaf then
-    refuse(self, place, "a tensor that was computed from others with a gradient (detach() gives one without)")
+    refuse(self, place, "a tensor that was computed from others with a gradient (detach() returns one without)")
   end
   local entry = {"tensor", #self.tensors + 1, tensor.requires_grad, parameter.is_parameter(tensor), tensor.device, {}}
   self.tensors[entry[2]] = tensor
@@ -159,7 +159,7 @@ local function way_to(self, value)
   return self.hidden[value]
 end
 
--- What class.new gives a class by itself is not the script's.
+-- The fields that class.new sets on a class are not the script's.
 local function pack_class(self, cls, place)
   for _, item in next, cls do
     if type(item) == "function" and names.is_library_function(item) and rawget(cls, "__index") ~= item
@@ -291,7 +291,7 @@ end
 ---@param values table<integer, any>
 ---@param count integer
 ---@param titles string[] how each value is called
----@param given? table<table, integer> classes that came from the process to which this goes
+---@param given? table<table, integer> classes that were received from the process to which this goes
 ---@param detaches? boolean tensors go without their history
 ---@return table # for the codec (tensors, texts, numbers, booleans and tables of them)
 ---@return table<integer, table> classes by the number under which they go

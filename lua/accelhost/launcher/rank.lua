@@ -1,4 +1,4 @@
---- What a process of a launched function does: it takes the call from the session that started it, runs it, and as
+--- The process of a launched function: it receives the call from the session that started it, runs it, and as
 --- rank 0 sends back what it returned.
 local C = require "accelhost._C"
 local names = require "accelhost.launcher.names"
@@ -20,7 +20,7 @@ return function()
   local call = wire.receive()
   package.path, package.cpath = call.path, call.cpath
   rawset(_G, "arg", call.arg)
-  names.find {"accelhost"} -- which puts its own print and pairs in place
+  names.find {"accelhost"} -- which installs its own print and pairs
   local values, count, classes = unpack_values(call.values)
   C.random.set_rng_state(call.random)
   C.device.set_default_device(call.device)

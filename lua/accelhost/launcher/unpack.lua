@@ -1,4 +1,4 @@
---- What pack.lua made, as values again. The data comes from a process of this same program by a private way: the code
+--- Rebuild values from the data of pack.lua. The data is from a process of this same program by a private way: the code
 --- in it is run.
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
@@ -85,10 +85,10 @@ local fillers = {
 
 --- The list of values.
 ---@param data table from pack.values
----@param given? table<integer, table> classes that were sent to where the data comes from, by their numbers
+---@param given? table<integer, table> classes that were sent to the data's sender, by their numbers
 ---@return table<integer, any> values
 ---@return integer count
----@return table<table, integer> classes, and the numbers under which they came
+---@return table<table, integer> classes, and the numbers under which they arrived
 return function(data, given)
   local self = {data = data, given = given or {}, made = {}, homes = {}}
   for number in ipairs(data.entries) do build(self, {number}) end

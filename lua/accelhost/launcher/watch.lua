@@ -1,4 +1,4 @@
---- A job that this session has started and waits for: what it says is shown as `launch` shows it, and the signals that
+--- A job that this session has started and waits for: its output is shown as `launch` shows it, and the signals that
 --- reach this process are the job's until it has ended.
 local C = require "accelhost._C"
 local protect = require "accelhost.util.protect"
@@ -23,7 +23,7 @@ local function run(job, seen, on_message)
       end
     end
   until job:exit_code()
-  -- Behind the end nothing comes but what has been gathered.
+  -- After the end only events that have been gathered remain.
   for _, event in ipairs(C.job.wait({job}, 0)) do
     if event.kind == "message" then on_message(event.rank, event.text) end
   end

@@ -1,5 +1,5 @@
---- Plain data of any size over a job's channels: a message that says how many follow, and those, of bytes; or one that
--- says where much data lies in memory that the sender shares.
+--- Framing of plain data of any size over a job's channels: a message with the number of further ones, and those, of
+--- bytes; or one with the location of a large block in memory that the sender shares.
 local C = require "accelhost._C"
 local tensor = require "accelhost.tensor"
 
@@ -7,7 +7,7 @@ local wire = {}
 
 local MOST, MUCH = 2 ^ 26, 2 ^ 20
 
---- Send plain data (what the codec takes).
+--- Send plain data (of the types that the codec supports).
 ---@param put fun(message: string)
 ---@param data any
 ---@param shares? boolean much of it goes by shared memory, once for all receivers
@@ -36,7 +36,7 @@ local function joined(parts)
   return bytes
 end
 
---- A receiver: give it each message as it comes; it answers true and the data with the last one.
+--- A receiver: call it with each message as it arrives; it returns true and the data with the last one.
 ---@return fun(message: string): boolean, any
 function wire.receiver()
   local parts, left = {}, 0

@@ -53,7 +53,7 @@ function Share:cut(parameter, whole)
   return C.autograd.no_grad(function() return whole:detach():reshape(-1):narrow(0, first, count):clone() end)
 end
 
---- The whole of which every process gives its piece. A collective.
+--- Gather the whole parameter from the pieces of all processes. A collective.
 ---@param parameter userdata
 ---@param piece userdata
 ---@return userdata # shaped as the parameter

@@ -1,6 +1,6 @@
 --- An optimizer's state by pieces, and whole.
 --
--- While a model is sharded, state[piece] stands in the optimizer where state[parameter] would. What belongs to each
+-- While a model is sharded, state[piece] in the optimizer replaces state[parameter]. What belongs to each
 -- element is one tensor as long as the piece; the rest (counters) is the same on all processes.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -112,7 +112,7 @@ local function put_together(pieces, parameter)
   return whole
 end
 
---- The whole state_dict of what `own` gave on all ranks of a job, which may have been another.
+--- The whole state_dict of the results of `own` on all ranks of a job, which may have been another.
 ---@param optimizer Optimizer
 ---@param parts table[] by rank
 ---@return table
@@ -121,7 +121,7 @@ function states.together(optimizer, parts)
   for _, group in ipairs(optimizer.param_groups) do
     for _, parameter in ipairs(group.params) do parameters[#parameters + 1] = parameter end
   end
-  if #parameters ~= #parts[1].cut then return whole end -- load_state_dict tells what differs
+  if #parameters ~= #parts[1].cut then return whole end -- load_state_dict reports the difference
   local function state_of(part, id) return part.state.state[id] or part.state.state[tostring(id)] end
   local joined = {}
   for i, parameter in ipairs(parameters) do

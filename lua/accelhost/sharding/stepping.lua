@@ -69,7 +69,7 @@ end
 ---@param shares Share[] those of the optimizer
 ---@param closure? function
 ---@param step fun(closure: function?): any steps the optimizer
----@return any # what the closure or the step gives
+---@return any # the results of the closure or the step
 function stepping.step(optimizer, share_of, shares, closure, step)
   stepping.check(optimizer)
   if tape.is_recording() then

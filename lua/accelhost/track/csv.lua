@@ -123,8 +123,8 @@ local CSVTracker = TableTracker.define("CSVTracker", "csv", format)
 
 --- log_with = "csv": each call of log is one row of LOGGING_DIR/PROJECT/metrics.csv, under columns `step`, `wall_time`
 -- (seconds since 1970) and the values' names. A name that is new is a column at the right, for which the file is
--- written anew. The configuration is config.json beside it. A run that is resumed says purge_step in init_kwargs: rows
--- from it on go.
+-- written again. The configuration is config.json next to it. A run that is resumed sets purge_step in init_kwargs:
+-- rows from it on go.
 --
 --   local folder = os.tmpname() .. ".runs"
 --   local own = accelhost.Accelerator{log_with = "csv", project_dir = folder}
@@ -138,7 +138,7 @@ function CSVTracker:init(run_name, logging_dir, options)
   TableTracker.init(self, run_name, logging_dir, options)
 end
 
--- Columns for the names that are new; the file takes its new form before the row is added.
+-- Add columns for the names that are new; the file is rewritten before the row is added.
 function CSVTracker:_widen(names)
   local columns, known = {"step", "wall_time"}, {step = true, wall_time = true}
   for _, list in ipairs {self.columns or {}, names} do

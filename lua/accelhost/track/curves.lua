@@ -98,7 +98,7 @@ local function look_into(path)
   return logs, folders
 end
 
--- Files of one run: those of one kind go on with one another, another kind says the same again.
+-- Read the files of one run: those of one kind continue each other, another kind has the same values again.
 local function read_files(run, logs)
   local places = {}
   for _, log in ipairs(logs) do

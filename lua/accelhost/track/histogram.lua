@@ -67,7 +67,7 @@ local function thin(counts, edges, most)
   return fewer, limits
 end
 
--- Without the empty bins at both ends. The format has right edges only, so an empty bin comes first.
+-- Without the empty bins at both ends. The format has right edges only, so the first bin is empty.
 local function trim(counts, edges)
   local first, last
   for i, n in ipairs(counts) do

@@ -72,7 +72,8 @@ local JSONLTracker = TableTracker.define("JSONLTracker", "jsonl", format)
 
 --- log_with = "jsonl": each call of log is one line of LOGGING_DIR/PROJECT/metrics.jsonl, an object of `step`,
 -- `wall_time` (seconds since 1970) and the values; NaN and infinities are the texts "NaN", "Infinity" and "-Infinity".
--- The configuration is config.json beside it. A run that is resumed says purge_step in init_kwargs: rows from it on go.
+-- The configuration is config.json next to it. A run that is resumed sets purge_step in init_kwargs: rows from it on
+-- go.
 --
 --   local folder = os.tmpname() .. ".runs"
 --   local own = accelhost.Accelerator{log_with = "jsonl", project_dir = folder}

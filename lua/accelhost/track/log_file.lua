@@ -1,4 +1,4 @@
--- A file that only grows, by whole records: each is one write of the system's, so that whoever reads the file, and a
+-- A file that only grows, by whole records: each is one write of the system's, so that any reader of the file, and a
 -- run that is killed, finds whole ones.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"

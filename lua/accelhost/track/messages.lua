@@ -19,7 +19,7 @@ function messages.event(wall_time, step, content)
   return C.events.record(field(1, "double", wall_time) .. (step and field(2, "int", step) or "") .. (content or ""))
 end
 
---- What the first event of a file says.
+--- The content of the first event of a file.
 messages.version = field(3, "bytes", "brain.Event:2")
 
 --- Of the event from whose step on a run goes on.

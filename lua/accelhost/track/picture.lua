@@ -35,7 +35,7 @@ local function in_order(image, places)
   return places.N and image or image:unsqueeze(0)
 end
 
--- Images beside and below one another, black where there is none.
+-- A grid of images, black where there is none.
 local function grid(images)
   local count, channels, rows, columns = unpack(images:shape())
   local across = math.min(count, COLUMNS)

@@ -22,8 +22,8 @@ local read_options = arguments.signature("SummaryWriter", {
 
 local files = 0 -- of this process
 
--- Files are read in the order of their names: a run that goes on comes behind what it wrote before, in the same second
--- too.
+-- Files are read in the order of their names: a run that continues is sorted after its earlier files, in the same
+-- second too.
 local function file_name(folder, suffix)
   local second = math.floor(C.system.time())
   for _, name in ipairs(C.data.list_folder(folder)) do
@@ -84,7 +84,7 @@ local read_scalar = arguments.signature("add_scalar", {
 --- Add a point of a curve.
 --
 --   writer:add_scalar("loss/train", 0.25, 3)
----@param tag string its name; what stands before the first / groups curves
+---@param tag string its name; the part before the first / groups curves
 ---@param scalar_value number|boolean|userdata a tensor of one element
 ---@param global_step? integer
 ---@param walltime? number seconds since 1970, default now
@@ -226,7 +226,7 @@ local function check_domains(domains, parameters)
   end
 end
 
---- Add the hyperparameters of a run and what came of them, in a folder below: a row of TensorBoard's table.
+--- Add the hyperparameters of a run and its results, in a folder below: a row of TensorBoard's table.
 --
 --   writer:add_hparams({lr = 0.1, optimizer = "sgd"}, {["best/loss"] = 0.25})
 ---@param hparam_dict table<string, any> numbers, booleans, texts

@@ -15,7 +15,7 @@ local TableTracker = GeneralTracker:extend "TableTracker"
 
 local own = {step = true, wall_time = true} -- names of the row itself
 
---- A class of its own: how rows are written and read back is said by its format.
+--- Create a tracker class; its format writes and reads rows.
 ---@param class_name string
 ---@param name string
 ---@param format table {read = fun(text): rows, clean; write = fun(rows): text; line = fun(row, columns): text}
@@ -42,7 +42,7 @@ function TableTracker:start()
   self.tracker = self.file
 end
 
--- Write the file anew with some of its rows.
+-- Rewrite the file with some of its rows.
 function TableTracker:_go_back(purge_step, count)
   local what = "log: " .. self.name
   self.file:close()

@@ -11,7 +11,7 @@ local TensorBoardTracker = GeneralTracker:extend "TensorBoardTracker"
 TensorBoardTracker.name, TensorBoardTracker.requires_logging_directory = "tensorboard", true
 
 --- log_with = "tensorboard": scalars, texts, plots of several scalars, images and hyperparameters in
--- LOGGING_DIR/PROJECT. Its init_kwargs are the options of a SummaryWriter; a run that is resumed says purge_step.
+-- LOGGING_DIR/PROJECT. Its init_kwargs are the options of a SummaryWriter; a run that is resumed sets purge_step.
 --
 --   local folder = os.tmpname() .. ".runs"
 --   local own = accelhost.Accelerator{log_with = "tensorboard", project_dir = folder}

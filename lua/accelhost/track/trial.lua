@@ -29,7 +29,7 @@ local function encode(metrics)
   return next(copy) and copy
 end
 
--- Whether any of them is the one that the study looks at.
+-- Whether any of them is the study's metric.
 local function has_metric(metrics, facts) return number_of(metrics[facts.metric]) ~= nil end
 
 local function refuse(format, ...)
@@ -71,15 +71,15 @@ local function check_metrics(what, step, metrics)
   end
 end
 
---- Tell the sweep how a trial stands; the sweep's metric decides whether it goes on, and a trial that is to stop ends
---- here, on all ranks at the same report. Outside a sweep nothing happens.
+--- Report a trial's progress to the sweep; the sweep's metric decides whether it goes on, and a trial that is to stop
+--- ends here, on all ranks at the same report. Outside a sweep nothing happens.
 --
 --   accelhost.report(1, {loss = 0.25, accuracy = 0.9})
 --
 -- Save a checkpoint before, so that a trial that is paused or interrupted goes on from here.
 ---@param step integer epochs, or optimizer steps: what the pruner's resources count; each step once
 ---@param metrics table<string, any> numbers, or tensors of one element
----@param options? table stay = true: do not end here but return what the sweep said, "stop" among it
+---@param options? table stay = true: do not end here but return the sweep's answer, "stop" among it
 ---@return string # "continue", or with stay also "stop", "pause" or "interrupt"
 function trial.report(step, metrics, options)
   check_metrics("report", step, metrics)
@@ -96,7 +96,7 @@ function trial.report(step, metrics, options)
   return trial.answer
 end
 
---- What `accelerator:log` gives its trackers goes to the sweep, too.
+--- Send the values of `accelerator:log` to the sweep, too.
 ---@param values table<string, any>
 ---@param step? integer
 function trial.log(values, step)

@@ -1,4 +1,4 @@
---- TrainingArguments: what a Trainer is told, with transformers' names and defaults, checked against each other.
+--- TrainingArguments: the options of a Trainer, with transformers' names and defaults, checked against each other.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -43,7 +43,7 @@ end
 -- Both save and evaluate at the same updates?
 local function check_best(self)
   if self.save_strategy == "best" and self.eval_strategy == "no" then
-    fail "TrainingArguments: save_strategy = 'best' needs an eval_strategy: an evaluation tells which is best"
+    fail "TrainingArguments: save_strategy = 'best' needs an eval_strategy: the best is chosen by evaluations"
   end
   if not self.load_best_model_at_end then return end
   if self.eval_strategy == "no" then
@@ -110,7 +110,7 @@ local function check_extras(self)
   end
 end
 
--- What a command line gives as JSON.
+-- Parse the options that a command line has as JSON.
 local function read_json(self)
   local names = {
     "lr_scheduler_kwargs", "gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "fsdp_config",
@@ -247,8 +247,9 @@ local function options_of(spec)
   return all, own
 end
 
---- Read the command line: every argument of the Trainer is an option (--learning_rate 1e-4, --fp16, --no_fp16), beside
---- rows of the script's own, as accelhost.parse_args takes them. `defaults` holds other defaults. --help lists all.
+--- Read the command line: every argument of the Trainer is an option (--learning_rate 1e-4, --fp16, --no_fp16), in
+--- addition to rows of the script's own, in the form of accelhost.parse_args. `defaults` holds other defaults. --help
+--- lists all.
 --
 --   local spec = {{"data", "data", "folder"}, defaults = {num_train_epochs = 1}}
 --   local args, own = accelhost.TrainingArguments.parse_args(spec, {"--learning_rate", "0.1"})

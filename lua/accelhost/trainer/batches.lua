@@ -12,7 +12,7 @@ local IGNORED = shifting.IGNORED
 
 local function is_plain(value) return type(value) == "table" and getmetatable(value) == nil end
 
--- A column of numbers, lists of numbers or tensors; nil for what no model takes.
+-- A column of numbers, lists of numbers or tensors; nil for values that no model accepts.
 local function column_of(name, values)
   local first = values[1]
   if type(first) == "string" or first == nil then return nil end
@@ -75,7 +75,7 @@ function batches.collator_of(dataset)
   return is_plain(sample) and sample[1] == nil and batches.default_data_collator or nil
 end
 
---- What a loader gave as one table: {inputs =, labels =} of a pair.
+--- Return the values of a loader's batch as one table: {inputs =, labels =} of a pair.
 ---@param first any
 ---@param second any
 ---@param third any
@@ -83,7 +83,7 @@ end
 function batches.inputs(first, second, third)
   if type(first) == "table" and second == nil then return first end
   if third ~= nil then
-    fail "Trainer: the loader gives more than two values: give a data_collator that makes a table of them by name"
+    fail "Trainer: the loader returns more than two values: set a data_collator that makes a table of them by name"
   end
   return {inputs = first, labels = second}
 end
@@ -144,7 +144,7 @@ end
 function batches.labels(inputs, args)
   local name = args.label_names[1]
   if inputs[name] == nil then
-    warn(("Trainer: the batch has no '%s' (it has: %s): compute_loss_func gets nil; label_names tells another name")
+    warn(("Trainer: the batch has no '%s' (it has: %s): compute_loss_func gets nil; label_names sets another name")
       :format(name, table.concat(arguments.sorted_keys(inputs), ", ")))
   end
   return inputs[name]
@@ -172,8 +172,8 @@ function batches.loss_of(model, outputs, inputs, args)
   end
   local loss = type(outputs) == "table" and outputs.loss
   if loss then return loss end
-  fail("Trainer: the model gives no loss but %s: have its forward give {loss = ..., logits = ...}, or give the Trainer "
-    .. "compute_loss = function(model, inputs) ... return loss, outputs end", describe(outputs))
+  fail("Trainer: the model returns no loss but %s: have its forward return {loss = ..., logits = ...}, or pass the "
+    .. "Trainer compute_loss = function(model, inputs) ... return loss, outputs end", describe(outputs))
 end
 
 --- What an evaluation keeps of a model's outputs: the tensor, its logits, or all but the loss.

@@ -1,4 +1,5 @@
---- Callbacks: objects that are told what happens in a training and steer it by the flags of a TrainerControl.
+--- Callbacks: objects whose methods are called at the events of a training and steer it by the flags of a
+--- TrainerControl.
 --
 --   local Stop = accelhost.TrainerCallback:extend "Stop"
 --   function Stop:on_step_end(args, state, control)
@@ -21,7 +22,7 @@ callbacks.events = {
 
 --- The base of callbacks. Each method gets the arguments, the TrainerState, the TrainerControl and a table with model,
 --- optimizer, lr_scheduler, train_dataloader, eval_dataloader, trainer, and logs or metrics where there are any. What
---- has state_dict and load_state_dict is saved with checkpoints and comes back when a run goes on.
+--- has state_dict and load_state_dict is saved with checkpoints and restored when a run continues.
 --
 --   local Quiet = accelhost.TrainerCallback:extend "Quiet"
 ---@class TrainerCallback
@@ -159,7 +160,7 @@ end
 --- An update further.
 function ProgressCallback:on_step_end() self._bar:update(1) end
 
---- Show the loss, and the line of all values; that of the end is what the summary says.
+--- Show the loss, and the line of all values; that of the end is in the summary.
 function ProgressCallback:on_log(_, state, _, more)
   local bar, logs = self._bar, more.logs
   if not bar or logs.train_loss then return end
@@ -226,7 +227,7 @@ function EarlyStoppingCallback:init(...)
   self.waited = 0
 end
 
---- Refuse a training that tells it nothing.
+--- Refuse a training without evaluations of the metric.
 function EarlyStoppingCallback:on_train_begin(args) -- luacheck: ignore self
   if not args.metric_for_best_model or args.eval_strategy == "no" then
     arguments.fail "EarlyStoppingCallback needs metric_for_best_model and an eval_strategy other than 'no'"
@@ -282,7 +283,7 @@ function CallbackHandler:add(callback)
   self.list[#self.list + 1], self._heeding = callback, {}
 end
 
---- Take a callback away: the object, or all of a class. Gives the first one.
+--- Remove a callback: the object, or all of a class. Returns the first one.
 ---@param callback table
 ---@return table?
 function CallbackHandler:remove(callback)
@@ -312,7 +313,7 @@ function CallbackHandler:_listeners(event)
   return found
 end
 
---- Tell all callbacks of an event.
+--- Call an event's method of all callbacks.
 ---@param event string
 ---@param more? table
 function CallbackHandler:call(event, more)

@@ -52,7 +52,7 @@ function checkpoints.finish(trainer)
   end
 end
 
---- Have the state of a training written into each checkpoint; gives the hook's handle.
+--- Have the state of a training written into each checkpoint; returns the hook's handle.
 ---@param trainer Trainer
 ---@return {remove: fun()}
 function checkpoints.attach(trainer)

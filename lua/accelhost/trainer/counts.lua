@@ -1,5 +1,5 @@
---- What a training counts where it is asked to: input tokens, and floating-point operations by models that tell them.
---- Each process counts its own; settle() brings them together.
+--- Counters of a training, where enabled: input tokens, and floating-point operations by models that report them.
+--- Each process counts its own; settle() adds them up.
 local C = require "accelhost._C"
 local batches = require "accelhost.trainer.batches"
 local class = require "accelhost.util.class"
@@ -37,7 +37,7 @@ function Counts:add(inputs)
   if self.model then self.operations = self.operations + self.model:floating_point_ops(inputs) end
 end
 
---- Bring the counts of all processes into the state. A collective.
+--- Add the counts of all processes to the state. A collective.
 function Counts:settle()
   local state = self.trainer.state
   local own = C.tensor({self.tokens, self.operations}, {dtype = "float64", device = "cpu"})
@@ -47,7 +47,7 @@ function Counts:settle()
   self.tokens, self.operations = 0, 0
 end
 
---- Tell the tokens in what is logged; of a training also the rate of this call.
+--- Add the tokens to the logged values; of a training also the rate of this call.
 ---@param logs table
 ---@param training boolean?
 function Counts:tell(logs, training)

@@ -1,11 +1,11 @@
 --- NEFTune (arXiv 2310.05914): in training uniform noise of alpha / sqrt(tokens * width) on what a model's token
---- embedding gives.
+--- embedding returns.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
 local embedding_noise = {}
 
---- Begin with a training's noise, where its arguments ask for some; gives what ends it.
+--- Enable a training's noise, where its arguments ask for some; returns the function that ends it.
 ---@param trainer Trainer
 ---@return fun()
 function embedding_noise.begin(trainer)

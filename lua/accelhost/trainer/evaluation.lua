@@ -1,4 +1,4 @@
---- Evaluation and prediction: each process takes its batches alone, and what they give is put together in the order of
+--- Evaluation and prediction: each process evaluates its batches alone, and the results are joined in the order of
 --- the data set at the end (trainer/predictions.lua), so the figures are those of the whole set for any number of
 --- processes, each sample once.
 local C = require "accelhost._C"
@@ -37,7 +37,7 @@ function Walk:init(trainer, loader, options)
   self.keeps = not options.loss_only and (not self.by_batch or options.predicting)
 end
 
---- What a batch gives to be kept.
+--- Return the parts of a batch's results that are kept.
 function Walk:part(inputs, loss, logits, labels)
   local trainer, wanted = self.trainer, self.wanted
   if logits ~= nil and trainer.preprocess_logits_for_metrics then
@@ -171,7 +171,7 @@ function evaluation.loop(trainer, loader, options)
   local walk = walked(trainer, loader, options)
   local sums = {C.is_tensor(walk.sum) and walk.sum:item() or walk.sum, walk.weight, walk.rows}
   local total = trainer.evaluator:reduce(C.tensor(sums, {dtype = "float64", device = "cpu"}), "sum"):tolist()
-  if total[3] == 0 then arguments.fail("Trainer: the data set of the evaluation '%s' gives no sample", prefix) end
+  if total[3] == 0 then arguments.fail("Trainer: the data set of the evaluation '%s' has no samples", prefix) end
   local found = predictions.joined(predictions.together(trainer.evaluator, walk.parts),
     trainer.args.eval_do_concat_batches)
   local metrics = prefixed(metrics_of(walk, found), prefix)

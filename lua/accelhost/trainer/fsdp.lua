@@ -1,4 +1,4 @@
---- TrainingArguments' fsdp and fsdp_config as the plugin that an Accelerator is told.
+--- TrainingArguments' fsdp and fsdp_config as the plugin of an Accelerator.
 local arguments = require "accelhost.util.arguments"
 
 local fail = arguments.fail

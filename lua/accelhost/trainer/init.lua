@@ -62,7 +62,7 @@ local function make_accelerators(self)
     dataloader_config = {data_seed = args.data_seed, use_seedable_sampler = args.data_seed ~= nil},
     project_config = {project_dir = args.output_dir, logging_dir = args.logging_dir or args.output_dir .. "/logs"},
   })
-  -- What a launcher was told stands where the arguments say nothing.
+  -- The launcher's settings hold where the arguments set nothing.
   args.gradient_accumulation_steps = self.accelerator.gradient_accumulation_steps
   self.evaluator = accelerator_of(args, {even_batches = false, gradient_accumulation_steps = 1})
 end
@@ -102,8 +102,8 @@ end
 ---@param train_dataset? Dataset
 ---@param eval_dataset? Dataset|table<string, Dataset> one, or several by name
 ---@param processing_class? any saved with the model when it has save_pretrained
----@param model_init? fun(): Module makes the model, after the seed is set, anew in each train()
----@param compute_loss_func? fun(outputs, labels): Tensor a loss of what the model gives
+---@param model_init? fun(): Module makes the model, after the seed is set, in each train()
+---@param compute_loss_func? fun(outputs, labels): Tensor a loss of the model's outputs
 ---@param compute_metrics? fun(prediction: EvalPrediction): table<string, number>
 ---@param callbacks? TrainerCallback[]
 ---@param optimizers? table {optimizer, schedule}, in place of those that the arguments name
@@ -160,7 +160,7 @@ end
 ---@return number
 function Trainer:num_items_in_batch(inputs) return batches.weight(self.model, inputs, self.args.label_names) end
 
---- Forward and backward of a batch; gives its loss.
+--- Forward and backward of a batch; returns its loss.
 ---@param model Module
 ---@param inputs table
 ---@param weight? number of the batch in the mean of an update: its samples, or labels that are not ignored
@@ -275,7 +275,7 @@ end
 
 -- Training.
 
---- Train; gives {global_step, training_loss, metrics}. A collective.
+--- Train; returns {global_step, training_loss, metrics}. A collective.
 --
 -- With `resume_from_checkpoint` it goes on, to the bit, from a checkpoint's folder, or with true from the newest one
 -- of output_dir that is whole.
@@ -307,9 +307,9 @@ local function evaluate_one(self, set, prefix)
   return metrics
 end
 
---- Evaluate on eval_dataset, or another set; gives the metrics, eval_loss and those of compute_metrics. Of several sets
---- by name, in their names' order, they are eval_NAME_loss and so on, and each set is logged by itself. Each sample
---- counts once, for any number of processes. A collective.
+--- Evaluate on eval_dataset, or another set; returns the metrics, eval_loss and those of compute_metrics. Of several
+--- sets by name, in their names' order, they are eval_NAME_loss and so on, and each set is logged by itself. Each
+--- sample counts once, for any number of processes. A collective.
 ---@param eval_dataset? Dataset|table<string, Dataset>
 ---@param metric_key_prefix? string default "eval"
 ---@return table<string, number>
@@ -324,7 +324,7 @@ function Trainer:evaluate(eval_dataset, metric_key_prefix)
   return metrics
 end
 
---- Predict a set; gives {predictions, label_ids, metrics}, in the order of the set, on every process. A collective.
+--- Predict a set; returns {predictions, label_ids, metrics}, in the order of the set, on every process. A collective.
 ---@param test_dataset Dataset
 ---@param metric_key_prefix? string default "test"
 ---@return {predictions: any, label_ids: any, metrics: table}

@@ -1,4 +1,4 @@
---- LengthGroupedSampler: a random order in which samples of like length stand together, so that little is padded.
+--- LengthGroupedSampler: a random order in which samples of like length are adjacent, so that little is padded.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local data = require "accelhost.data"
@@ -21,8 +21,8 @@ end
 
 --- Batches of like length in random order, the longest sample first, so that memory that runs out does so at once.
 ---@param dataset Dataset
----@param batch_size integer samples that stand together: those of an update's batch over all processes
----@param name string the field of a sample that tells its length
+---@param batch_size integer samples of a group: those of an update's batch over all processes
+---@param name string the field of a sample that has its length
 function LengthGroupedSampler:init(dataset, batch_size, name)
   self.batch_size, self.lengths = batch_size, {}
   for i = 0, dataset:len() - 1 do self.lengths[i + 1] = length_of(dataset:get(i), name, i) end

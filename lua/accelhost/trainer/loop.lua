@@ -34,7 +34,7 @@ local function note_best(trainer, metrics)
   local value = metrics["eval_" .. name:gsub("^eval_", "")]
   if value == nil then
     local arguments = require "accelhost.util.arguments"
-    arguments.fail("Trainer: metric_for_best_model: the evaluation gives no '%s' (it gives: %s)", name,
+    arguments.fail("Trainer: metric_for_best_model: the evaluation has no '%s' (it has: %s)", name,
       table.concat(arguments.sorted_keys(metrics), ", "))
   end
   local before = state.best_metric or (args.greater_is_better and -math.huge or math.huge)
@@ -153,7 +153,7 @@ local function end_early(trainer)
   local state = trainer.state
   trainer.control.should_training_stop = true
   if trainer.accelerator.is_main_process then
-    warn(("Trainer: the training set gave no batch in this pass: the training ends at step %d of %d"):format(
+    warn(("Trainer: the training set had no batch in this pass: the training ends at step %d of %d"):format(
       state.global_step, state.max_steps))
   end
 end
@@ -192,11 +192,11 @@ local function end_epoch(trainer, epoch)
   serve(trainer)
 end
 
---- Train from where the state and the loader stand until all updates are made or a callback stops it. A collective.
+--- Train from the position of the state and the loader until all updates are made or a callback stops it. A collective.
 ---@param trainer Trainer
 function loop.run(trainer)
   local state, control, loader = trainer.state, trainer.control, trainer.train_dataloader
-  -- A checkpoint may have been made between the last update of an epoch and what its end brings.
+  -- A checkpoint may have been made between the last update of an epoch and the events of its end.
   if loader.epoch > state.finished_epochs and state.global_step > 0 then end_epoch(trainer, state.finished_epochs) end
   -- Or at the end of one that a callback had cut short.
   if loader.epoch < state.finished_epochs then

@@ -7,7 +7,7 @@ local warn = require "accelhost.util.warn"
 ---@class Losses
 local Losses = class.new "Losses"
 
-local MOST = 1000 -- updates that may wait to be brought together
+local MOST = 1000 -- updates that may wait to be reduced
 
 function Losses:init(accelerator, state, filter)
   self.accelerator, self.state, self.filter = accelerator, state, filter
@@ -52,7 +52,7 @@ local function tell(self, step, ranks)
   warn(("Trainer: the loss of step %d is not finite (rank %s)"):format(step, table.concat(ranks, ", ")))
 end
 
---- Bring the updates that wait together over the processes. A collective.
+--- Reduce the waiting updates over the processes. A collective.
 function Losses:settle()
   local count, state = #self._sums, self.state
   if count == 0 then return end
@@ -89,7 +89,7 @@ function Losses:take()
   return mean
 end
 
---- What waits to be brought together.
+--- Return the updates that wait to be reduced.
 ---@return table
 function Losses:state_dict()
   return {sums = self._sums, weights = self._weights, steps = self._steps, sum = self._sum, weight = self._weight}

@@ -59,7 +59,7 @@ local function value_of(text)
   return tonumber(text)
 end
 
---- Options of an optimizer as optim_args says them: "momentum=0.9,nesterov=true".
+--- Parse optim_args as options of an optimizer: "momentum=0.9,nesterov=true".
 ---@param args TrainingArguments
 ---@return table
 function made.options(args)
@@ -81,7 +81,7 @@ function made.options(args)
   return options
 end
 
--- What does not decay, by the names that transformers looks for.
+-- Parameters without weight decay, by transformers' name patterns.
 local spared_names = {"bias", "layernorm", "rmsnorm", "%f[^%.%z]norm%f[%.%z]", "_norm%f[%.%z]"}
 
 local function is_spared(name)

@@ -1,4 +1,4 @@
---- What the batches of an evaluation gave, put together: {place =, logits =, labels =, inputs =, losses =} of each,
+--- The results of an evaluation's batches, joined: {place =, logits =, labels =, inputs =, losses =} of each,
 --- where place is the batch's number in the data set.
 local C = require "accelhost._C"
 local utils = require "accelhost.accelerator.utils"

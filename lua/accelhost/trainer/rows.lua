@@ -1,5 +1,5 @@
---- The rows of TrainingArguments: {name, kind (see util/kinds), default, help}; and what transformers has beside them
---- that is not taken here, with the reason. Names and defaults are transformers'.
+--- The rows of TrainingArguments: {name, kind (see util/kinds), default, help}; and transformers' other arguments
+--- that are not supported here, with the reason. Names and defaults are transformers'.
 local optimizer = require "accelhost.trainer.optimizer"
 
 local strategies = "'no'|'steps'|'epoch'"
@@ -8,7 +8,7 @@ local taken = {
   {"output_dir", "string", "trainer_output", "folder of checkpoints and logs"},
   -- Length of the training.
   {"num_train_epochs", "positive", 3, "passes over the training set, also a part of one"},
-  {"max_steps", "integer", -1, "updates in all; above 0 it stands in place of num_train_epochs"},
+  {"max_steps", "integer", -1, "updates in all; above 0 it replaces num_train_epochs"},
   {"per_device_train_batch_size", "count", 8, "samples of a batch of each process"},
   {"per_device_eval_batch_size", "count", 8, "the same in evaluation"},
   {"gradient_accumulation_steps", "count", 1, "batches of each process in an update"},
@@ -34,7 +34,7 @@ local taken = {
   {"tf32", "flag", nil, "let CUDA devices round float32 to TF32 in products and convolutions, or not"},
   {"gradient_checkpointing", "flag", false, "forget what layers computed, compute it again in backward"},
   {"gradient_checkpointing_kwargs", "table|string", nil, "options of utils.checkpoint.checkpoint; as text: JSON"},
-  {"auto_find_batch_size", "flag", false, "after running out of memory start anew with a smaller batch"},
+  {"auto_find_batch_size", "flag", false, "after running out of memory start again with a smaller batch"},
   {"activation_checkpointing", "flag", false, "the same, by its newer name"},
   {"activation_checkpointing_kwargs", "table|string", nil, "the same, by its newer name"},
   {"torch_empty_cache_steps", "count", nil, "updates after which the cache of memory is given back"},
@@ -47,7 +47,7 @@ local taken = {
   {"logging_strategy", strategies, "steps", "when to log"},
   {"logging_steps", "positive", 500, "updates between two logs; below 1 a part of all"},
   {"logging_first_step", "flag", false, "log the first update too"},
-  {"logging_nan_inf_filter", "flag", true, "leave losses that are not finite out of the logged mean (a line tells)"},
+  {"logging_nan_inf_filter", "flag", true, "leave non-finite losses out of the logged mean (a line reports)"},
   {"logging_dir", "string", nil, "folder of the trackers' files, default OUTPUT_DIR/logs"},
   {"disable_tqdm", "flag", false, "print logs in place of a progress bar"},
   {"report_to", "string|list", "none", "trackers: names as of Accelerator's log_with, or none"},
@@ -80,7 +80,7 @@ local taken = {
   {"dataloader_persistent_workers", "flag", false, "keep the workers between passes"},
   {"dataloader_prefetch_factor", "count", nil, "batches under way in each worker"},
   {"train_sampling_strategy", "'random'|'sequential'|'group_by_length'", "random", "the order of a pass"},
-  {"length_column_name", "string", "length", "field of a sample that tells its length"},
+  {"length_column_name", "string", "length", "field of a sample that has its length"},
   {"label_names", "list", {"labels"}, "fields of a batch that are labels"},
   -- Seeds.
   {"seed", "size", 42, "of everything random"},
@@ -100,7 +100,7 @@ local fixed = {
   torch_compile = {{false}, "nothing is compiled here"},
   use_liger_kernel = {{false}, "kernels here are the project's own"},
   use_cache = {{false}, "generate keeps a cache, a training none"},
-  skip_memory_metrics = {{true}, "accelhost.memory_stats() tells the memory"},
+  skip_memory_metrics = {{true}, "accelhost.memory_stats() returns the memory"},
   ddp_find_unused_parameters = {{true}, "parameters that a step does not use are found always"},
   push_to_hub = {{false}, "there is no hub: save_model writes a folder"},
   log_on_each_node = {{true, false}, "only rank 0 writes"},
@@ -125,12 +125,12 @@ local refused = {
   optim_target_modules = "gradients are not projected to low ranks here",
   accelerator_config = "the Accelerator is made of the other arguments",
   dataloader_multiprocessing_context = "workers are forked processes",
-  local_rank = "launch tells each process its rank",
-  ddp_backend = "launch chooses how processes speak", ddp_timeout = "ACCELHOST_TIMEOUT tells it",
+  local_rank = "launch sets each process's rank",
+  ddp_backend = "launch chooses the transport", ddp_timeout = "ACCELHOST_TIMEOUT sets it",
   ddp_bucket_cap_mb = "launch's defaults hold", ddp_static_graph = "graphs may change from step to step",
-  ddp_broadcast_buffers = "buffers are those of rank 0", log_level = "accelhost.logging.set_verbosity tells it",
+  ddp_broadcast_buffers = "buffers are those of rank 0", log_level = "accelhost.logging.set_verbosity sets it",
   log_level_replica = "only rank 0 writes", save_on_each_node = "rank 0 writes what all share",
-  debug = "accelhost.autograd.set_detect_anomaly finds where a NaN comes from",
+  debug = "accelhost.autograd.set_detect_anomaly finds the op that made a NaN",
   lr_find = "sweeps try rates: accelhost sweep",
 }
 

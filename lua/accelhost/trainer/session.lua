@@ -1,4 +1,4 @@
---- One call of train: what is prepared for it, the banner, the loop, and what is told at the end.
+--- One call of train: preparation, the banner, the loop, and the report at the end.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local callbacks = require "accelhost.trainer.callbacks"
@@ -25,7 +25,7 @@ end
 -- How long the training is: updates of a pass, passes, updates in all.
 local function plan(trainer)
   local args, length = trainer.args, length_of(trainer.train_dataloader)
-  if length == 0 then fail "Trainer: the training set gives no batch" end
+  if length == 0 then fail "Trainer: the training set has no batch" end
   if not length then
     if args.max_steps < 0 then fail "Trainer: the training set does not know its length: give max_steps" end
     return args.max_steps, math.huge, args.max_steps
@@ -81,7 +81,7 @@ local function prepare(trainer)
   trainer.optimizer:zero_grad()
 end
 
--- Updates of another size than before: those that are left are counted anew, and it is said.
+-- Updates of another size than before: count those that are left again, and print a line.
 local function adapt(trainer, saved)
   local before, now = saved.total_batch_size, total_batch(trainer)
   trainer.state = saved
@@ -200,7 +200,7 @@ end
 
 local function halved(size) return math.floor(size / 2) end
 
--- As long as memory runs out before the first update is made, anew with a smaller batch.
+-- Restart with a smaller batch as long as memory runs out before the first update is made.
 local function run_shrinking(trainer, from)
   local train = memory.find_executable_batch_size(function(size)
     trainer.batch_size = size
@@ -221,7 +221,7 @@ end
 ---@return table
 function session.train(trainer, from)
   local args = trainer.args
-  if trainer.optimizer then -- a second training begins anew, with the model as it is
+  if trainer.optimizer then -- a second training begins again, with the model as it is
     trainer.accelerator:free_memory()
     local main = trainer.state.is_world_process_zero
     trainer.state, trainer.control = TrainerState(), callbacks.TrainerControl()

@@ -1,4 +1,4 @@
---- TrainerState: where a training stands; every checkpoint has it as trainer_state.json, under transformers' keys.
+--- TrainerState: the progress of a training; every checkpoint has it as trainer_state.json, under transformers' keys.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"

@@ -1,4 +1,4 @@
---- What a training says of itself: the banner before it and the table after it, on rank 0.
+--- The report of a training: the banner before it and the table after it, on rank 0.
 local summary = {}
 
 local function grouped(number)
@@ -45,7 +45,7 @@ local function duration(seconds)
   return ("%d:%02d:%04.1f"):format(math.floor(seconds / 3600), math.floor(seconds / 60) % 60, seconds % 60)
 end
 
---- Print what came out.
+--- Print the results.
 ---@param trainer Trainer
 ---@param output table
 function summary.table(trainer, output)

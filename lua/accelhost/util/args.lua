@@ -3,7 +3,7 @@
 ---   local args = accelhost.args{lr = 0.1, epochs = 3, hidden = {32, 64}, optimizer = {name = "sgd", nesterov = false}}
 ---   print(args.lr, args.optimizer.name)
 ---
---- Values come from the defaults, then from a file (`accelhost launch --params best.yaml train.lua`) or a sweep, then
+--- Values are from the defaults, then from a file (`accelhost launch --params best.yaml train.lua`) or a sweep, then
 --- from the command line: `--lr 0.01`, `--hidden 128,128`, `--optimizer.name adamw`, `--optimizer.nesterov` and
 --- `--no_optimizer.nesterov` or `--optimizer.nesterov=false`. accelhost.parse_args does the same with help and bounds.
 local arguments = require "accelhost.util.arguments"

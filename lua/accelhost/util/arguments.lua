@@ -1,14 +1,14 @@
 --- Arguments of library functions: positional in PyTorch's order, or named in one trailing table; and the one way in
 --- which the library raises.
 --
--- A signature is made once, beside the function it belongs to:
+-- A signature is made once, next to the function it belongs to:
 --
 --   local read = arguments.signature("Linear",
 --     {"in_features: size", "out_features: size", {"bias: flag", true}, {"dtype: dtype"}})
 --   local in_features, out_features, bias, dtype = read(...)
 --
 -- A plain string is required; {name, default, text} is optional (the default may be absent: nil), and the text is the
--- reference's where a comment has none. What follows the colon says
+-- reference's where a comment has none. The text after the colon defines
 -- what a value may be: kinds of accelhost.util.kinds, or words in quotes, with | between alternatives.
 local C = require "accelhost._C"
 local kinds = require "accelhost.util.kinds"
@@ -119,7 +119,7 @@ end
 
 --- A table's keys in one order everywhere: numbers first, then strings, each sorted. LuaJIT walks a table by the
 --- numbers that its strings were given when they were made, and those depend on what was compiled and collected until
---- then: what a user, a file or another rank sees may not come from `pairs`.
+--- then: output that a user, a file or another rank sees may not depend on the order of `pairs`.
 ---@param value table
 ---@return (number|string)[]
 function arguments.sorted_keys(value)

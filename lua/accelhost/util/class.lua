@@ -6,14 +6,14 @@
 --   local pixel = Pixel(3)                     -- runs init
 --
 -- A class is the metatable of its instances. Fields and methods are inherited through the class's own metatable,
--- metamethods by copy when the class is made, since Lua looks for them in the metatable alone.
+-- metamethods by copy when the class is made, since Lua reads them from the metatable alone.
 local arguments = require "accelhost.util.arguments"
 
 local class = {}
 
 local events = {"__call", "__tostring", "__newindex", "__len", "__pairs"}
 
--- init function -> the most arguments it takes
+-- init function -> the most arguments it accepts
 local most = setmetatable({}, {__mode = "k"})
 
 local function arity(init)
@@ -99,14 +99,14 @@ local function metatable_below(parent)
   return meta
 end
 
---- Make a class: calling it makes an instance and runs `init`; more arguments than init takes are an error.
+--- Make a class: calling it makes an instance and runs `init`; more arguments than init accepts are an error.
 ---@param name string
 ---@param parent? table
 ---@return table # has extend(name) and class_name(); `_name` and `_class` are those of an instance
 function class.new(name, parent)
   local made = {_name = name, _parent = parent}
   made._class = made
-  -- A parent whose instances look fields up in their own way says so by `_make_index`.
+  -- A parent whose instances look fields up in their own way has `_make_index`.
   made.__index = parent and parent._make_index and parent._make_index(made) or made
   for _, event in ipairs(events) do made[event] = parent and parent[event] end
   if not parent then
@@ -141,7 +141,7 @@ function class.with_positions(cls, read)
   return cls
 end
 
---- Make reading a position that an instance does not have, object[0], an error that says what to write.
+--- Make reading a position that an instance does not have, object[0], an error with the correct form.
 ---@param cls table
 ---@param advice string
 ---@return table cls
@@ -195,7 +195,7 @@ local function fail_dotted(cls, self)
     (cls._name:find "^[AEIOU]" and "an " or "a ") .. cls._name, arguments.describe(self), name)
 end
 
---- Make calling a method with a dot instead of a colon an error that says so. To be called when all methods are there;
+--- Make calling a method with a dot instead of a colon an error with a hint. To be called when all methods are defined;
 --- `is_...` is a question about any value, no method.
 ---@param cls table
 ---@return table cls
@@ -271,7 +271,7 @@ function class.assign(self, name, value)
   local setters, getters = self._setters, self._getters
   if setters[name] then return setters[name](self, value) end
   if name:find "^_" then return rawset(self, name, value) end
-  if getters[name] then arguments.fail("%s.%s tells how it is; it cannot be set", self._name, name) end
+  if getters[name] then arguments.fail("%s.%s is read-only: it cannot be set", self._name, name) end
   local known = {}
   for field in pairs(self) do
     if not field:find "^_" then known[#known + 1] = field end

@@ -1,4 +1,4 @@
---- How many columns of a terminal a text takes.
+--- The number of columns of a terminal that a text occupies.
 --
 -- A character of UTF-8 counts by its block: East Asian wide and emoji two, marks that combine with the character before
 -- them none, all others one. (Unicode Standard Annex 11, by whole blocks.)
@@ -51,7 +51,7 @@ function columns.of(text)
   return count
 end
 
---- The longest beginning of a text that takes at most `most` columns.
+--- The longest beginning of a text of at most `most` columns.
 ---@param text string
 ---@param most integer
 ---@return string

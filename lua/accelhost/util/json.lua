@@ -1,10 +1,10 @@
 --- accelhost.json: JSON texts and Lua values.
 ---
 ---   local json = accelhost.json
----   local config = json.decode '{"lr": 0.001, "betas": [0.9, 0.999]}'              -- errors tell line and column
+---   local config = json.decode '{"lr": 0.001, "betas": [0.9, 0.999]}'              -- errors name line and column
 ---   print(config.lr, json.encode(config.betas))  --> 0.001  [0.9, 0.999]
 ---
---- Objects and arrays are tables, `json.null` stands for null (it counts as true in an `if`), and numbers are Lua's: an
+--- Objects and arrays are tables, `json.null` represents null (it counts as true in an `if`), and numbers are Lua's: an
 --- integer beyond 2^53 is rounded. A table with a first item is written as an array, any other as an object with its
 --- keys sorted; `json.array {}` is an empty array.
 local C = require "accelhost._C"
@@ -18,7 +18,7 @@ local json = {null = C.json.null}
 ---@return any
 json.decode = C.json.decode
 
---- A value as JSON text, on one line unless `indent` says how many spaces a level is set in.
+--- A value as JSON text, on one line unless `indent` sets how many spaces a level is indented by.
 --
 --   accelhost.json.encode{lr = 0.1, sizes = {1, 2}}  --> {"lr": 0.1, "sizes": [1, 2]}
 ---@param value any tables without cycles, strings in UTF-8, finite numbers, booleans, json.null

@@ -173,7 +173,7 @@ local parsed = {}
 --- The kind of a text such as "size", "number|tensor" or "'mean'|'sum'".
 ---@param text string
 ---@return {name: string, text: string, test: (fun(value: any): boolean, any), words: string[]?, hint: function?} test
---- gives the key of a wrong item as its second result
+--- returns the key of a wrong item as its second result
 function kinds.get(text)
   local kind = parsed[text]
   if not kind then

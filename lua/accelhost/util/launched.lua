@@ -1,5 +1,5 @@
---- What the launcher was told for this job's script (flags, variables, a configuration file): it reaches the ranks as
---- variables of the environment, and stands where the script itself says nothing.
+--- The launcher's settings for this job's script (flags, variables, a configuration file): they reach the ranks as
+--- variables of the environment, and hold where the script itself sets nothing.
 local arguments = require "accelhost.util.arguments"
 local warn = require "accelhost.util.warn"
 
@@ -23,11 +23,11 @@ local settings = {
 }
 
 --- The value of a setting: the script's own, else the launcher's, else the default. Both, and different: the script's,
---- and a line that says so.
----@param what string the function that takes it, for messages
+--- and a warning.
+---@param what string the function that uses it, for messages
 ---@param name string
 ---@param kind string of accelhost.util.kinds
----@param own any what the script says, nil for nothing
+---@param own any the script's setting, nil for none
 ---@param default any
 ---@return any
 function launched.settle(what, name, kind, own, default)
@@ -37,7 +37,7 @@ function launched.settle(what, name, kind, own, default)
       local value = settings[name][2](text)
       if own ~= nil then
         if own ~= value then
-          warn(("%s: %s is %s as the script says, not %s as %s says"):format(what, name, tostring(own), text, variable))
+          warn(("%s: the script sets %s = %s; %s from %s is ignored"):format(what, name, tostring(own), text, variable))
         end
         return own
       end

@@ -1,10 +1,10 @@
---- What a trial and its sweep tell each other, in both directions as texts: by the channel of the trial's job, or,
+--- Messages between a trial and its sweep, in both directions as texts: by the channel of the trial's job, or,
 --- where the sweep cannot start processes itself (Slurm), by two files in the trial's folder that both see.
 local C = require "accelhost._C"
 
 local link = {}
 
--- Seconds between two looks at a file, and before a trial takes a sweep for gone that does not answer.
+-- Seconds between two polls of a file, and before a trial considers a sweep that does not answer gone.
 local LOOK, GONE = 0.1, 600
 
 ---@class Mailbox
@@ -48,7 +48,7 @@ local sent, received, waiting
 ---@return boolean
 function link.is_open(facts) return facts.mailbox ~= nil or C.channel.is_open() end
 
---- Tell the sweep something.
+--- Send the sweep a message.
 ---@param facts table
 ---@param text string
 function link.send(facts, text)
@@ -57,10 +57,10 @@ function link.send(facts, text)
   sent:send(text)
 end
 
---- What the sweep says next.
+--- Receive the next message of the sweep.
 ---@param facts table
----@param seconds? number how long to wait; nil: until it comes
----@return string? text nil when none came
+---@param seconds? number how long to wait; nil: until it arrives
+---@return string? text nil when none arrived
 function link.receive(facts, seconds)
   if not facts.mailbox then return C.channel.receive(seconds) end
   received, waiting = received or link.mailbox(facts.mailbox .. ".answers"), waiting or {}

@@ -1,5 +1,5 @@
 --- Public tables (accelhost, nn, nn.functional, optim, data): names are loaded when they are first used, and an unknown
---- name is an error that tells the nearest one.
+--- name is an error that names the nearest one.
 local arguments = require "accelhost.util.arguments"
 
 local namespace = {}
@@ -52,7 +52,7 @@ end
 ---@param values table<string, any> names that exist already
 ---@param lazy? table name -> {module to require, field of it; without one the module itself}, and what `add` put there
 ---@param more? {find: (fun(name: string): any), names: (fun(): string[]), refused: table<string, string>} further
---- names, and what there is instead of some that people look for
+--- names, and the replacements of some that people search for
 ---@return table
 function namespace.new(title, values, lazy, more)
   lazy, more = lazy or {}, more or {}

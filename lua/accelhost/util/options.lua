@@ -62,7 +62,7 @@ local function find(spec, name)
     known[#known + 1] = row[1]
   end
   if name == "num_processes" then
-    usage_error("unknown option '--num_processes' (launch's options stand before the script: accelhost launch "
+    usage_error("unknown option '--num_processes' (launch's options are written before the script: accelhost launch "
       .. "--num_processes N " .. (arg and arg[0] or "script") .. ")")
   end
   local near = C.system.nearest(name, known)
@@ -114,7 +114,7 @@ local function convert(row, text)
   return value
 end
 
--- What came from outside does not fit: the sweep or the user of --params is told.
+-- Report values from outside that do not fit, to the sweep or the user of --params.
 local function refuse(text)
   params.tell {kind = "refuse", text = text}
   usage_error(text)
@@ -127,7 +127,7 @@ local function names_of(spec)
   return names
 end
 
--- Values from a file or a sweep; `words` says which options the command line gives.
+-- Values from a file or a sweep; `words` has the options that the command line sets.
 local function take_given(spec, values, words)
   local fine, given, source = pcall(params.given)
   if not fine then usage_error(given) end
@@ -138,17 +138,17 @@ local function take_given(spec, values, words)
       if other[1] == name then row = other end
     end
     if not row then
-      refuse(("%s gives '%s', which is none of the script's options (%s)%s"):format(source, name,
+      refuse(("%s sets '%s', which is none of the script's options (%s)%s"):format(source, name,
         table.concat(names, ", "), arguments.did_you_mean(name, names)))
     end
     local value = given[name]
     if row.type == "list" and type(value) ~= "table" then value = {value} end
     local reason = reason_against(row, value)
     if reason then
-      refuse(("%s gives %s = %s, but the script expects %s"):format(source, name, arguments.describe(value), reason))
+      refuse(("%s sets %s = %s, but the script expects %s"):format(source, name, arguments.describe(value), reason))
     end
     if words[name] and params.trial() then
-      refuse(("--%s stands on the command line, and the sweep chooses it too"):format(name))
+      refuse(("--%s is set on the command line, and the sweep chooses it too"):format(name))
     end
     if not words[name] then values[name] = value end
   end
@@ -175,7 +175,7 @@ local function check_rows(spec)
   for key in pairs(spec) do
     if type(key) == "string" and key ~= "description" then
       arguments.fail("parse_args: expected rows {name, default, help} and 'description', got '%s' "
-        .. "(accelhost.args takes defaults by name: {%s = ...})", key, key)
+        .. "(accelhost.args accepts defaults by name: {%s = ...})", key, key)
     end
   end
   for i, row in ipairs(spec) do
@@ -208,7 +208,7 @@ local function complete(spec, values, said)
 end
 
 --- Read the script's options. Prints help and ends with 0 on --help; ends with 2 on a wrong option. What neither the
---- command line nor `accelhost launch --params FILE` nor a sweep gives has its default.
+--- command line nor `accelhost launch --params FILE` nor a sweep sets has its default.
 --
 --   local known = {{"lr", 1e-3, "learning rate"}, {"smoke", false, "a short run"}}
 --   local args = accelhost.parse_args(known, {"--lr", "0.1"})
@@ -235,7 +235,7 @@ function options.parse(spec, words)
     local row, negated = find(spec, (name:gsub("-", "_")))
     said[row[1]] = true
     if type_of(row) == "boolean" and not (inline and row.negatable and not negated) then
-      if inline then usage_error(("--%s takes no value"):format(name)) end
+      if inline then usage_error(("--%s has no value"):format(name)) end
       values[row[1]] = not negated
     else
       local text = inline

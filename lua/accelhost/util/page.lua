@@ -27,7 +27,7 @@ function Page:line(text)
   self.lines[#self.lines + 1] = text or ""
 end
 
---- Words from column `indent` on; `head` stands in that room before the first line.
+--- Words from column `indent` on; `head` is printed in that room before the first line.
 ---@param text string
 ---@param indent integer
 ---@param head? string

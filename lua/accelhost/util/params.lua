@@ -116,7 +116,7 @@ local function append_yaml(lines, indent, map)
   end
 end
 
---- Parameters as YAML that `--params` takes; numbers read back as they are.
+--- Parameters as YAML that `--params` reads; numbers read back as they are.
 ---@param values table nested
 ---@return string
 function params.yaml(values)
@@ -160,7 +160,7 @@ end
 ---@return string
 function params.lua(values) return lua_text(values, "") end
 
-local trial -- what the sweep said, false: nothing
+local trial -- the sweep's settings, false: none
 
 --- The trial that this run is, as the sweep described it: {number, replicate, attempt, metric, waits, directory}; nil
 --- when it is none.
@@ -175,7 +175,7 @@ function params.trial()
   return trial or nil
 end
 
---- Tell the sweep something about this trial; nothing happens without one. Only the first rank's word counts.
+--- Send the sweep a message about this trial; nothing happens without one. Only the first rank's message counts.
 ---@param message table
 function params.tell(message)
   local facts = params.trial()
@@ -184,7 +184,7 @@ end
 
 local given, source
 
---- The parameters of this run by dotted names, and where they come from; nil when there are none.
+--- The parameters of this run by dotted names, and their source; nil when there are none.
 ---@return table<string, any>?
 ---@return string?
 function params.given()
@@ -198,7 +198,7 @@ function params.given()
 end
 
 --- A script that never asked for the parameters that it was given has run without them: say so, once for all ranks.
---- A sweep says so itself.
+--- A sweep reports it itself.
 function params.tell_unread()
   if params.taken or params.trial() or C.comm.rank() > 0 then return end
   local values, path = params.given()

@@ -165,7 +165,7 @@ function Progress:set_postfix(values)
   self._postfix = #parts > 0 and table.concat(parts, ", ") or nil
 end
 
---- Change what stands before the bar.
+--- Change the text before the bar.
 ---@param desc string?
 function Progress:set_description(desc)
   if desc ~= nil then arguments.check("set_description", "desc", "string", desc) end
@@ -229,7 +229,7 @@ local function length_of(source)
   return ok and length and length * (source._is_loader and source.turns or 1) or nil
 end
 
--- Where the line will be seen: a rank's output goes through its launcher, which told what it writes to.
+-- Where the line will be seen: a rank's output goes through its launcher, which has set what it writes to.
 local function look_at_terminal()
   local terminal, columns = C.comm.is_terminal(2)
   return terminal, columns > 0 and columns or tonumber(os.getenv("COLUMNS"))
@@ -273,14 +273,14 @@ getmetatable(guard).__gc = function()
 end
 Progress._guard = guard
 
---- A progress bar around a loader, an iterator function or a count (which gives 1, 2, ...); around nothing, for a
+--- A progress bar around a loader, an iterator function or a count (which yields 1, 2, ...); around nothing, for a
 --- loop that calls update().
 --
 --   local bar = accelhost.progress(loader, {desc = "epoch 1", disable = true})
 --   for inputs, labels in bar do bar:set_postfix{size = inputs:size(0)} end
 --   bar.n  --> 3
 ---@param source? table|function|integer
----@param desc? string stands before the bar
+---@param desc? string printed before the bar
 ---@param total? integer how many steps; default source:len()
 ---@param leave? boolean keep the finished bar
 ---@param disable? boolean draw nothing

@@ -5,7 +5,7 @@ local function finish(after, fine, ...)
   return ...
 end
 
---- Run fn, then after; an error goes on as it came.
+--- Run fn, then after; an error is raised again unchanged.
 ---@param after fun(fine: boolean)
 ---@param fn fun(...): ...
 ---@param ... any fn's arguments

@@ -2,11 +2,11 @@
 --- scales. The device's part is the graph's; who has a part on the host notes it here while a step is captured.
 --
 -- What the device decides in a replay (a GradScaler's step is left out) the host asks for later: it does its part as if
--- all were done, and takes that back in `settle`, at the latest before the next replay.
+-- all were done, and undoes that in `settle`, at the latest before the next replay.
 local tape = {}
 
 local actions -- of the step that is captured now
-local unless  -- says whether what is noted now was left out by the device
+local unless  -- returns whether what is noted now was left out by the device
 local open    -- the actions of the last replay, until the device is asked
 
 --- Is a step captured now, so that the host's part in it has to be noted?
@@ -21,8 +21,8 @@ function tape.current()
   return actions
 end
 
---- Note a part that has been done once: what does it again before a replay, and what takes the last time back, when
---- the capture failed or the device left it out.
+--- Note a part that has been done once: a function that repeats it before a replay, and one that undoes the last time,
+--- when the capture failed or the device left it out.
 ---@param again function
 ---@param undo? function
 function tape.note(again, undo)
@@ -53,7 +53,7 @@ function tape.unless(left_out, fn, ...)
 end
 
 --- Do something now and again before each replay; what it does in turn is not noted by itself.
----@param save function gives what takes back all that fn does after this
+---@param save function returns a function that undoes all that fn does after this
 ---@param fn function
 ---@param ... any its arguments
 function tape.both(save, fn, ...)
@@ -73,7 +73,7 @@ end
 ---@param fn function
 ---@param ... any its arguments
 ---@return table actions
----@return any # what pcall(fn, ...) gives
+---@return any # the results of pcall(fn, ...)
 function tape.record(fn, ...)
   local own = {}
   actions = own
@@ -85,7 +85,7 @@ function tape.record(fn, ...)
 end
 
 --- Do all again, in order.
----@param recorded table as record gave it
+---@param recorded table as record returned it
 function tape.replay(recorded)
   for i = 1, #recorded do
     if recorded[i].again then recorded[i].again() end
@@ -111,7 +111,7 @@ end
 function tape.settle()
   local last = open
   if not last then return end
-  local left_out = {} -- all answers first: when the device tells an error instead, the next call asks again
+  local left_out = {} -- all answers first: when the device reports an error instead, the next call asks again
   for i = 1, #last do left_out[i] = last[i].unless and last[i].unless() end
   open = nil
   for i = #last, 1, -1 do

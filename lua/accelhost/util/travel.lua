@@ -48,8 +48,8 @@ function travel.check(what, name, value)
   check(what, value, name, {}, 1)
 end
 
---- A value as bytes; a tensor comes without its history, from a device to the receiver's current one of that type; a
---- table that is there twice comes out as two.
+--- A value as bytes; a tensor is serialised without its history, from a device to the receiver's current one of that
+--- type; a table that is referenced twice becomes two.
 ---@param value any that travel.check lets pass
 ---@return userdata # uint8 [n]
 function travel.pack(value) return (assert(C.codec.pack(value, true))) end

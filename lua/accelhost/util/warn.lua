@@ -3,7 +3,7 @@ local C = require "accelhost._C"
 local printable = require "accelhost.util.printable"
 local seen = {}
 
---- Say `text` on stderr unless it was said before.
+--- Print `text` on stderr unless it was printed before.
 ---@param text string
 return function(text)
   if seen[text] then return end

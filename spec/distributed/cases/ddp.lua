@@ -236,7 +236,7 @@ if size > 1 then
   local fine, message = pcall(a.join, a, function()
     for step = 1, rank + 1 do a(batch(step)):sum():backward() end
   end, {throw_on_early_termination = true})
-  assert(not fine and message:find "a process is through with its inputs", message)
+  assert(not fine and message:find "a process has no inputs left", message)
 end
 
 -- Buckets as PyTorch's after its first backward.

@@ -181,7 +181,7 @@ end)
 checks.it("must be streams, and may all be empty", function()
   local Wrong = Files:extend "Wrong"
   function Wrong:shard() return 3 end -- luacheck: ignore self
-  checks.refused(("Wrong: shard(%d, %d) gave number 3, expected a stream"):format(size, rank), function()
+  checks.refused(("Wrong: shard(%d, %d) returned number 3, expected a stream"):format(size, rank), function()
     prepared(Wrong(), {})
   end)
   checks.same({}, (rows_of(prepared(Files({}), {batch_size = 2}))))

@@ -28,7 +28,7 @@ function LocalSGD:init(...)
     arguments.fail("LocalSGD: accelerator: expected an Accelerator, got %s", arguments.describe(self.accelerator))
   end
   if self.enabled and C.recovery.is_on() then
-    arguments.fail "LocalSGD: live recovery takes weights that all processes have, and here each has its own meanwhile"
+    arguments.fail "LocalSGD: live recovery needs weights that are equal on all processes; here each has its own"
   end
   self.num_steps = 0
 end

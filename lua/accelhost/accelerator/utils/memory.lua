@@ -67,15 +67,15 @@ local read = arguments.signature("find_executable_batch_size", {
 ---@param starting_batch_size? integer
 ---@param reduce_batch_size_fn? fun(batch_size: integer): integer the next size to try; default: nine tenths
 ---@param accelerator? Accelerator its gradient_accumulation_steps grow, so that a step sees no fewer samples
----@return function # takes what fn takes after the batch size
+---@return function # accepts the arguments of fn after the batch size
 function memory.find_executable_batch_size(...)
   local fn, first, reduce, accelerator = read(...)
   local info = debug.getinfo(fn, "u")
   local size, steps = first, accelerator and accelerator.gradient_accumulation_steps
   return function(...)
     if not info.isvararg and select("#", ...) + 1 > info.nparams then
-      fail("find_executable_batch_size: the function takes %d arguments, the batch size among them; it was called with "
-        .. "%d more (do not give the batch size: it is given by itself)", info.nparams, select("#", ...))
+      fail("find_executable_batch_size: the function has %d parameters, including the batch size; it was called with "
+        .. "%d more (omit the batch size: it is passed automatically)", info.nparams, select("#", ...))
     end
     while true do
       if size == 0 then fail "find_executable_batch_size: no batch size fits into memory: it has come down to 0" end

@@ -147,7 +147,7 @@ function nested.get_data_structure(data)
     refuse "get_data_structure")
 end
 
---- Empty tensors of what get_data_structure tells.
+--- Create uninitialised tensors for the result of get_data_structure.
 --
 --   local structure = accelhost.utils.get_data_structure({x = a})
 --   accelhost.utils.initialize_tensors(structure).x:shape()  --> {3}

@@ -42,7 +42,7 @@ end
 
 local read_broadcast = arguments.signature("broadcast", {"tensor: any", {"from_process: size", 0}})
 
---- One process's tensors on every process; tables are walked. All bring tensors of one shape. A collective.
+--- One process's tensors on every process; tables are walked. All pass tensors of one shape. A collective.
 --
 --   accelhost.utils.broadcast(a)  --> tensor([1., 2., 3.])
 ---@param tensor userdata|table
@@ -76,7 +76,7 @@ function operations.pad_across_processes(...)
 end
 
 --- The items of every process's list in one list, on every process; numbers, texts, booleans, tensors and tables of
---- them travel. In one process too a list comes out. A collective.
+--- them are serialised. With one process the result is a list, too. A collective.
 --
 --   accelhost.utils.gather_object{"a", "b"}  --> {a, b}
 ---@param object any[]
@@ -115,7 +115,7 @@ function operations.copy_tensor_to_devices(tensor)
   local found
   for rank = 1, count do
     if all[rank] then
-      if found then arguments.fail "copy_tensor_to_devices: several processes gave a tensor, expected one" end
+      if found then arguments.fail "copy_tensor_to_devices: expected a tensor on one process, got several" end
       found = all[rank]
     end
   end

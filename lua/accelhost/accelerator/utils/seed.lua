@@ -14,7 +14,7 @@ local read_seed = arguments.signature("set_seed",
 --   accelhost.set_seed(42, {device_specific = true})     -- 42 + the process's index
 ---@param seed integer
 ---@param device_specific? boolean add the process's index
----@param deterministic? boolean no difference here: what is computed twice comes out the same
+---@param deterministic? boolean no difference here: repeated computations have equal results
 function seed.set_seed(...)
   local value, specific = read_seed(...)
   if specific then value = value + comm.rank() end

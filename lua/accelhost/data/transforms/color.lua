@@ -186,7 +186,7 @@ local read_erasing = signature("RandomErasing", {
 ---@param p? number|table default 0.5
 ---@param scale? number[] least and largest part of the area; default {0.02, 0.33}
 ---@param ratio? number[] least and largest height / width; default {0.3, 3.3}
----@param value? number|number[]|string what stands there: one value, one for each channel, or "random" (normal noise)
+---@param value? number|number[]|string the replacement: one value, one for each channel, or "random" (normal noise)
 ---@param inplace? boolean change the image itself; default false
 function RandomErasing:init(...)
   self.p, self.scale, self.ratio, self.value, self.inplace = read_erasing(...)
@@ -215,7 +215,7 @@ function RandomErasing:erasing(channels, rows, columns)
     log_ratio = self:_log_ratio()}, self:_filling(channels):expand(channels, 1, 1)
 end
 
--- What stands in a part of this size.
+-- Return the filling of a part of this size.
 function RandomErasing:_filling(channels, height, width)
   if self.value == "random" then
     return draws.tensors(function() return C.randn(channels, height, width) end)

@@ -1,7 +1,7 @@
 --- Transforms that move pixels as they are: Pad, CenterCrop, RandomCrop and flips.
 --
--- Each can say what it does as steps (`steps(rows, columns)`), so that a loader over images in memory takes a whole
--- batch through them in the pass that gathers it; the results are the same, number for number.
+-- Each can express its work as steps (`steps(rows, columns)`), so that a loader over images in memory transforms a
+-- whole batch in the pass that gathers it; the results are the same, number for number.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local draws = require "accelhost.data.draws"
@@ -48,7 +48,7 @@ end
 --- What it does to an image of this size: a table of steps, and the size after them.
 ---@param rows integer
 ---@param columns integer
----@return table[]? steps nil when it cannot be said in steps
+---@return table[]? steps nil when it cannot be expressed in steps
 ---@return integer? rows
 ---@return integer? columns
 function Pad:steps(rows, columns)

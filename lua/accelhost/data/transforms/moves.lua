@@ -26,7 +26,7 @@ function moves.vflip(image)
   return image:flip(-2)
 end
 
--- Which position stands at position p of an axis of n.
+-- The source position of position p of an axis of n.
 local edges = {
   edge = function(p, n) return math.max(0, math.min(p, n - 1)) end,
   reflect = function(p, n)
@@ -93,7 +93,7 @@ function moves.pad(...)
   local left, top, right, bottom = sizes.padding("transforms.pad", padding)
   if type(fill) == "table" and #fill == 1 then fill = fill[1] end
   if mode ~= "constant" then
-    if type(fill) == "table" then fail("transforms.pad: padding_mode '%s' takes no fill for each channel", mode) end
+    if type(fill) == "table" then fail("transforms.pad: padding_mode '%s' needs one fill value", mode) end
     if math.min(left, top, right, bottom) < 0 then
       fail("transforms.pad: a negative edge needs padding_mode 'constant'")
     end

@@ -20,7 +20,7 @@ local function flat(transform, list)
   return list
 end
 
--- The bytes that stand for a filling in each channel, nil when none do. After ToTensor only 0 does.
+-- The bytes that represent a filling in each channel, nil when none do. After ToTensor only 0 does.
 local function bytes_of(fill, channels, is_float)
   local bytes = {}
   for c = 1, channels do

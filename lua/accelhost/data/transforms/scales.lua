@@ -162,7 +162,7 @@ local read_rotate = signature("transforms.rotate", {
 ---@param interpolation? string|table "nearest" (default) or "bilinear"
 ---@param expand? boolean make the result as large as the turned image; default false
 ---@param center? number[] {x, y} in pixels; default: the middle
----@param fill? number|number[] what lies outside, one value or one for each channel; without one 0, and pixels at the
+---@param fill? number|number[] the value outside, one or one for each channel; without one 0, and pixels at the
 --- border are not blended with it
 ---@return userdata
 function scales.rotate(...)
@@ -196,7 +196,7 @@ local read_affine = signature("transforms.affine", {
 ---@param scale number
 ---@param shear number|number[] degrees along x, or {x, y}
 ---@param interpolation? string|table "nearest" (default) or "bilinear"
----@param fill? number|number[] what lies outside, as for rotate
+---@param fill? number|number[] the value outside, as for rotate
 ---@param center? number[] {x, y} in pixels
 ---@return userdata
 function scales.affine(...)

@@ -14,7 +14,7 @@ local LARGEST = {uint8 = 2 ^ 8 - 1, int32 = 2 ^ 31 - 1, int64 = 2 ^ 63 - 1}
 ---@return boolean
 function values.is_float(dtype) return FLOATS[dtype] == true end
 
---- The value that stands for full brightness: 1 of floats, the largest of integers.
+--- The value of full brightness: 1 of floats, the largest of integers.
 ---@param dtype string
 ---@return number
 function values.largest(dtype) return LARGEST[dtype] or 1 end
@@ -91,7 +91,7 @@ end
 ---@param j integer first column
 ---@param h integer
 ---@param w integer
----@param v number|userdata what stands there: a number or a tensor that broadcasts to the part
+---@param v number|userdata the replacement: a number or a tensor that broadcasts to the part
 ---@param inplace? boolean change the image itself; default false
 ---@return userdata
 function values.erase(image, i, j, h, w, v, inplace)

@@ -62,7 +62,7 @@ local function channels(input, weight, transposed)
     local order = batched and {"0"} or {}
     order[#order + 1] = tostring(#sizes - 1)
     for d = batched and 1 or 0, #sizes - 2 do order[#order + 1] = tostring(d) end
-    return ("inputs are %s: x:permute(%s) brings the channels there"):format(layout, table.concat(order, ", "))
+    return ("inputs are %s: x:permute(%s) moves the channels there"):format(layout, table.concat(order, ", "))
   end
   return ("inputs are %s, with the layer's %d channels"):format(layout, wanted)
 end
@@ -70,7 +70,7 @@ end
 local rows = {
   {"a floating target holds class probabilities", 'class numbers are integers: target:to "int64"'},
   {"target %-?%d+ at position %d+ is outside", "classes count from 0"},
-  {"dtypes differ: (%w+) and", function(dtype) return ('bring them to one dtype, as by x:to "%s"'):format(dtype) end},
+  {"dtypes differ: (%w+) and", function(dtype) return ('convert them to one dtype, as by x:to "%s"'):format(dtype) end},
   {"inner sizes differ", "the last dim of the first meets the last but one of the second; b:t() swaps b's"},
   {"linear: input (%b()) does not fit weight %([%d, ]*%) %(out_features, in_features%)", function(input)
     return "the input's last dim has to be in_features"
@@ -84,27 +84,27 @@ local rows = {
   {"^[^\n]*%f[%w]dim %d+ is out of range", "dims count from 0, or from -1 backwards"},
   {"a gradient is needed for a tensor of shape", "loss:mean() and loss:sum() are scalars"},
   {"does not require grad and has no history",
-    "it comes from :detach(), from no_grad, or from tensors of which none requires grad"},
+    "it is from :detach(), from no_grad, or from tensors of which none requires grad"},
   {"was changed in place after it was saved",
-    "make a new tensor, h = h * 2 in place of h:mul_(2); accelhost.autograd.detect_anomaly tells the op's line"},
+    "make a new tensor, h = h * 2 in place of h:mul_(2); accelhost.autograd.detect_anomaly reports the op's line"},
   {"backward: loss: expected a tensor, got number", "a number has no history: give the tensor, before its :item()"},
   -- Collectives.
   {"collective #%d+ differs: rank %d+ ([%w_]+) [%w_]+ %b()[ %l]* at [^;]*; rank %d+ ([%w_]+) [%w_]+ %b()",
     function(one, other)
       if one ~= other then return nil end
-      return "tensors that are brought together have one dtype and, but for the first dim of a gather, one shape"
+      return "tensors of one gather have one dtype and, except for the first dim, one shape"
     end},
   {"collective #%d+ differs: rank",
     "every process has to make the same calls in the same order, none inside `if accelerator.is_main_process`"},
   {"ended without it",
-    "every process has to take the same number of steps; a prepared loader gives each the same number of batches"},
+    "every process has to run the same number of steps; a prepared loader yields the same number of batches to each"},
   {"timed out after %d+ s", "that process is busy or stuck elsewhere; launch --timeout SECONDS waits longer"},
   {"number %d+ of the parameters is", "every process has to build the same model"},
   -- Values.
   {"expected a number[^\n]*, got '[%d%.e%-]+'", "a number is written without quotes"},
   {"expected a?n? ?integers?[^\n]*, got '[%d%.e%-]+'", "a number is written without quotes"},
   {"expected a?n? ?integers?[^\n]*, got number %-?%d+%.%d", "math.floor(x) makes one"},
-  {"item: expected a tensor with one element", "x:mean() or x:sum() makes one of many, x[i]:item() takes one"},
+  {"item: expected a tensor with one element", "x:mean() or x:sum() makes one of many, x[i]:item() reads one"},
   {"item %d+ of the table is nil", "a table of numbers or tensors has no holes: fill them, as by 0"},
   {"shapes do not broadcast", "sizes fit that are equal or 1, compared from the last dim on"},
   {"does not hold the %d+ elements", "one size may be -1, which is computed"},
@@ -122,7 +122,7 @@ local rows = {
   {"target (%b()) does not fit input %b()", function(target)
     return target:find "^%(%d+, 1%)$" and "target:squeeze(1)" or "one target for each row of the input"
   end},
-  {"binary_cross_entropy: input", "binary_cross_entropy_with_logits takes what comes before the sigmoid"},
+  {"binary_cross_entropy: input", "binary_cross_entropy_with_logits accepts the input of the sigmoid"},
   {"embed_dim (%d+) must be divisible by num_heads (%d+)", divisors},
   {"num_channels (%d+) must be divisible by num_groups (%d+)", divisors},
   {"einsum: operand %d+ %b(): '%a' has size", "a letter has one size in all operands"},
@@ -139,7 +139,7 @@ local rows = {
   {"key%(s%) in state_dict", "{strict = false} passes over keys that only one side has"},
   {"there is no such file", "paths count from the folder where the program was started"},
   {"%.[ct]sv' is in no format", 'data.load_dataset("csv", ...) reads rows of text'},
-  {"device \"[%w_]+\": [^\n]* is not here", '"cpu" is always there; other devices come as plugins, beside the program'},
+  {"device \"[%w_]+\": [^\n]* is not here", '"cpu" is always there; other devices are plugins, next to the program'},
   {"device \"[%w_]+:%d+\": there is %d+ of this kind", "they count from 0, and accelerator.device is this process's"},
   -- Arguments.
   {"unknown option '([%w_]+)'", function(name) return elsewhere.options[name] end},
@@ -149,7 +149,7 @@ local rows = {
     local near = C.system.nearest(name, names)
     return near and ("did you mean '%s'?"):format(near)
   end},
-  {"parameters: expected [^\n]*, got a", "model:parameters() gives them"},
+  {"parameters: expected [^\n]*, got a", "model:parameters() returns them"},
   {"is a parameter: expected an nn.Parameter", "accelhost.no_grad(function() weight:fill_(3) end) changes its values"},
   {"expected at most 1 argument %(transforms%), got", "put them into one table: Compose{a, b}"},
   {"expected at most 1 argument %(modules%), got", "put them into one table: ModuleList{a, b}"},

@@ -1,7 +1,7 @@
 --- What PyTorch, Accelerate and Python call it, and what it is here.
 local elsewhere = {}
 
---- Fields and methods that are asked of an object: name -> what stands behind the object's name instead.
+--- Fields and methods that are requested of an object: name -> the text after the object's name instead.
 elsewhere.fields = {
   numpy = ":tolist()", type = ":to(dtype)", copy = ":clone()", len = "#",
   append = ":append(...)", environ = ".getenv(name)", load = ":load_state_dict(accelhost.load(path))",
@@ -11,8 +11,8 @@ elsewhere.fields = {
 --- The same where a sentence is needed.
 elsewhere.sentences = {
   cpu = 'write tensor:to "cpu"',
-  values = "a reduction over a dim gives two results: local values, indices = x:max(1)",
-  indices = "a reduction over a dim gives two results: local values, indices = x:max(1)",
+  values = "a reduction over a dim returns two results: local values, indices = x:max(1)",
+  indices = "a reduction over a dim returns two results: local values, indices = x:max(1)",
   save_state = "accelerator:save_state(folder) saves all that was prepared",
   load_state = "accelerator:load_state(folder) loads what accelerator:save_state saved",
   save_model = "accelerator:save_model(model, folder), or accelhost.save(model:state_dict(), file)",
@@ -32,7 +32,7 @@ elsewhere.globals = {
   max = "math.max", min = "math.min", abs = "math.abs", zip = "for i = 1, #list do", round = "(\"%.2f\"):format(x)",
   sum = "add in a loop, or accelhost.stack(list):sum() for tensors", f = "(\"loss %.3f\"):format(loss) fills a text",
   torch = "local accelhost = require \"accelhost\"",
-  iter = "for inputs, labels in loader do ... break end takes one batch",
+  iter = "for inputs, labels in loader do ... break end reads one batch",
   nn = "local nn = accelhost.nn", F = "local F = accelhost.nn.functional", try = "pcall(function() ... end)",
   optim = "local optim = accelhost.optim", data = "local data = accelhost.data",
   accelhost = "local accelhost = require \"accelhost\"", tqdm = "accelhost.progress",

@@ -35,7 +35,7 @@ local function class_name(value)
   return type(meta) == "table" and type(meta._name) == "string" and meta._name or "an object"
 end
 
--- The rules. Each gets the place and what its pattern captured, and gives the hint or nil.
+-- The rules. Each gets the place and what its pattern captured, and returns the hint or nil.
 
 local function missing_global(at, name)
   local known_elsewhere = elsewhere.globals[name]
@@ -122,12 +122,12 @@ end
 
 local function called_table(at, name)
   local call = at.line:match "%f[%w_]in%s+([%a_][%w_%.]*:[%w_]+%b())%s+do%f[^%w_]"
-  if call then return ("it gives a table, which ipairs walks: for i, value in ipairs(%s) do"):format(call) end
+  if call then return ("it returns a table, which ipairs walks: for i, value in ipairs(%s) do"):format(call) end
   if at.line:find "%f[%w_]in%s+%b{}%s+do%f[^%w_]" then return "ipairs walks a list, pairs a table of names" end
   name = at.line:match "%f[%w_]in%s+([%a_][%w_%.]*)%s+do%f[^%w_]" or name
   local value = name and resolve(at, name)
   if is_object(value) and field(value, "get") and field(value, "len") then
-    return ("%s is a data set: data.DataLoader(%s) gives its batches"):format(name, name)
+    return ("%s is a data set: data.DataLoader(%s) yields its batches"):format(name, name)
   end
   if type(value) == "table" and not is_object(value) then
     return ("ipairs walks a list: for i, value in ipairs(%s) do"):format(name)
@@ -154,7 +154,7 @@ local function gave_nothing(at)
   for path in at.line:gmatch "[%(,]%s*([%a_][%w_%.]*)%s*%(" do
     local meta = type(resolve(at, path)) == "table" and getmetatable(resolve(at, path))
     if type(meta) == "table" and meta._is_module then
-      return ("%s(...) gave nothing: end its forward with `return`"):format(path)
+      return ("%s(...) returned nothing: end its forward with `return`"):format(path)
     end
   end
 end
@@ -261,7 +261,7 @@ local function explain(message)
   local at = place.find(1)
   local hint = syntax.explain(message) or at and (single_variable() or by_rules(at, message) or dot_hint(at))
     or advice.explain(message)
-  if not hint or message:find(hint, 1, true) then return nil end -- another process may have said it
+  if not hint or message:find(hint, 1, true) then return nil end -- another process may have added it
   if message:find "has no field or method" then message = message:gsub(" %(did you mean '[%w_]+'%?%)", "", 1) end
   return ("%s (%s)"):format(message, hint)
 end

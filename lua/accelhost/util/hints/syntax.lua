@@ -1,7 +1,8 @@
---- Words of other languages at which Lua's parser stops, and what Lua says instead.
+--- Words of other languages at which Lua's parser stops, and Lua's form instead.
 local place = require "accelhost.util.hints.place"
 
--- {what the parser says, what the line holds ("": anything, on the very line it names), the hint}; the first that fits.
+-- {the parser's message, a pattern of the line ("": anything, on the very line it names), the hint}; the first that
+-- fits.
 local rows = {
   {"near '!'", "!=", "Lua writes ~= for \"is not equal\", and `not` for !"},
   {"near '[%+%-%*/%.]?=?'", "[%+%-%*/]=", "Lua has no +=: write x = x + 1"},
@@ -11,7 +12,7 @@ local rows = {
   {"near '@'", "@", "a product of matrices is a:matmul(b)"},
   {"'then' expected near ':'", "", "an `if` ends its condition with `then`, and its block with `end`"},
   {"'then' expected near '='", "", "a comparison is ==, a single = assigns"},
-  {"'then' expected near 'in'", "", "Lua has no `in` for values: look for it in a loop, or keep a table, seen[value]"},
+  {"'then' expected near 'in'", "", "Lua has no `in` for values: use a loop, or keep a table, seen[value]"},
   {"near '[^']+'", "=%s*[^=]+%f[%w_]if%f[^%w_].+%f[%w_]else%f[^%w_]", "Lua writes condition and one or other"},
   {"'then' expected near", "", "an `if` ends its condition with `then`, and its block with `end`"},
   {"expected near '{'", "", "a block is do ... end, then ... end or function() ... end, without braces"},
@@ -41,7 +42,7 @@ local rows = {
   {"'}' expected near ':'", "", "a table's names are written {lr = 0.1}"},
   {"near '&'", "", "Lua writes `and`"},
   {"near '|'", "", "Lua writes `or`"},
-  {"'%)' expected near '='", "%([^%(%)]*[%w_]+%s*=", "named arguments stand in a table: f(x, {name = value})"},
+  {"'%)' expected near '='", "%([^%(%)]*[%w_]+%s*=", "named arguments are written in a table: f(x, {name = value})"},
   {"'<name>' expected near", "[{,]%s*[%w_'\"]+%s*:", "a table's names are written {lr = 0.1}"},
   {"'end' expected .*near '<eof>'", "", "a block (function, if, for, while, do) is not closed by its `end`"},
   {"'<eof>' expected near 'end'", "", "there is one `end` more than blocks (function, if, for, while, do)"},

@@ -97,7 +97,7 @@ describe("a compiled step of two processes", function()
 
   case("says so when it was captured with a group that is closed", 2, function()
     local result = launch("device_compile", {"closed"})
-    local said = "the captured step's collectives are those of a group that was closed since: capture it anew"
+    local said = "the captured step's collectives are those of a group that was closed since: capture it again"
     for _, text in pairs(run.by_rank(result.stdout)) do has(text, said) end
     assert.equal(0, result.code, result.stderr)
   end)
@@ -159,7 +159,7 @@ describe("a collective on devices that does not end", function()
     assert.equal(3, launch("device_fail", {"error"}).code)
     local text = cards.by_themselves("device_fail", "error") -- a launcher may end rank 1 before it prints
     has(text, "cuda:1: " .. line .. ": NCCL: unhandled system error")
-    has(text, "rank 1 gave up: cuda:1: all_reduce_async #4")
+    has(text, "rank 1 left the group: cuda:1: all_reduce_async #4")
   end)
 end)
 

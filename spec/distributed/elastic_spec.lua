@@ -195,9 +195,9 @@ describe("A job on several machines", function()
   end)
 
   for line, change in pairs {
-    ["node1 says that there are 2 machines, and node2 3"] = "${common/1:2/1:3}",
-    ["node1 says that the job needs at least 1 of its 2 machines, and node2 2"] = "${common/1:2/2:2}",
-    ["node1 says that all ranks start anew 0 times at most (max_restarts), and node2 4"] =
+    ["node1 is configured for 2 machines, and node2 for 3"] = "${common/1:2/1:3}",
+    ["node1 is configured for at least 1 of its 2 machines, and node2 for 2"] = "${common/1:2/2:2}",
+    ["node1 is configured for at most 0 restarts of all ranks (max_restarts), and node2 for 4"] =
       "\"--max_restarts 4 $common\"",
   } do
     scene("turns away who wants another job: " .. line, function()

@@ -205,11 +205,12 @@ describe("accelhost launch on several machines", function()
   local contradictions = {
     {"--machine_rank 0", "--machine_rank 0", "main_process_ip is node1, which is no address of this machine, and it " ..
       "is to be number 0", alone = true},
-    {"--num_processes 2", "--num_processes 4", "says that the job has %d ranks, and node%d %d"},
+    {"--num_processes 2", "--num_processes 4", "is configured for %d ranks, and node%d for %d"},
     {"--nproc_per_node 1", "--num_processes 4 --nproc_per_node 2", "the job is to have 4 ranks, and its 2 machines " ..
       "have 3"},
-    {"--max_restarts 1", "", "node%d says that all ranks start anew %d times at most %(max_restarts%), and node%d %d"},
-    {"", "--num_machines 1:2", "node%d says that the job needs at least %d of its 2 machines, and node%d %d"},
+    {"--max_restarts 1", "",
+      "node%d is configured for at most %d restarts of all ranks %(max_restarts%), and node%d for %d"},
+    {"", "--num_machines 1:2", "node%d is configured for at least %d of its 2 machines, and node%d for %d"},
   }
   scene("refuses what contradicts before any rank starts, on each", function()
     local list = {}

@@ -247,6 +247,6 @@ describe("Hosts that exchange by MPI", function()
     local built = run.program({"sh", "-c", "echo 'unsigned ah_mpi_plugin[16] = {99};' | cc -shared -fPIC -x c -o " ..
       place .. "/accelhost-mpi.so -"}, {timeout = 30})
     if built.code ~= 0 then return pending "needs a C compiler" end
-    assert.matches("accelhost%-mpi.so has interface 99, this program 2: build both anew", try().output)
+    assert.matches("accelhost%-mpi.so has interface 99, this program 2: build both again", try().output)
   end)
 end)

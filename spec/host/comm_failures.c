@@ -120,7 +120,7 @@ static void give_up(struct rank *me)
 {
     if (me->rank == 0) {
         until_marked(me, 1);
-        RANK_FAILS(me, barrier(me), AH_EPEER, "rank 1 gave up: barrier #1 at ?: timed out after 0.05 s");
+        RANK_FAILS(me, barrier(me), AH_EPEER, "rank 1 left the group: barrier #1 at ?: timed out after 0.05 s");
     } else if (me->rank == 1) {
         me->group->timeout_ns = 50 * 1000000;
         RANK_FAILS(me, barrier(me), AH_ETIMEOUT, "timed out");

@@ -119,7 +119,8 @@ static void stop(struct rank *me, int victim, const char *blame)
         return;
     RANK_CHECK(me, failed && strstr(ah_error_text(), "timed out after 1.5 s: "));
     /* One whose time was up later may tell what another rank has found out. */
-    bool relays = strstr(ah_error_text(), " gave up: ") && strstr(ah_error_text(), victim == 2 ? "rank 2" : "rank 3");
+    bool relays = strstr(ah_error_text(), " left the group: ") &&
+                  strstr(ah_error_text(), victim == 2 ? "rank 2" : "rank 3");
     RANK_CHECK(me, relays || strstr(ah_error_text(), blame));
     set_mark(me, 4 + me->rank);
     if (me->rank != 5 - victim)

@@ -54,7 +54,7 @@ AH_TEST(a_table_of_hosts_that_has_other_ranks_here_is_refused)
     CHECK_OK(ah_membership_check(&mine, &hosts));
     mine.ranks = 1;
     CHECK_FAILS(ah_membership_check(&mine, &hosts), AH_EINVAL,
-                "b has 1 ranks, but the table of machines says that its 2 are from 3 on");
+                "b has 1 ranks, but in the table of machines its 2 start at 3");
     mine = (struct ah_membership){.what = "host", .name = "b", .first = 2, .ranks = 2};
-    CHECK_FAILS(ah_membership_check(&mine, &hosts), AH_EINVAL, "the table of hosts says that its 2 are from 3 on");
+    CHECK_FAILS(ah_membership_check(&mine, &hosts), AH_EINVAL, "in the table of hosts its 2 start at 3");
 }

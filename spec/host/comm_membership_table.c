@@ -58,19 +58,19 @@ AH_TEST(a_roll_says_what_contradicts_and_what_is_no_host)
     int order[AH_HOSTS_MAX];
     struct ah_hosts hosts;
     CHECK_OK(take(&member_table, machine("a", 1, 1), 0));
-    CHECK_FAILS(take(&member_table, machine("b", 1, 1), 1), AH_EINVAL, "a and b both say that they are machine 1");
+    CHECK_FAILS(take(&member_table, machine("b", 1, 1), 1), AH_EINVAL, "a and b are both configured as machine 1");
     CHECK_FAILS(take(&member_table, machine("c", 3, 1), 1), AH_EINVAL,
-                "c says that it is machine 3 of 3, which count from 0");
+                "c is configured as machine 3 of 3, which count from 0");
     other.hosts = 2;
-    CHECK_FAILS(take(&member_table, other, 1), AH_EINVAL, "a says that there are 3 machines, and d 2");
+    CHECK_FAILS(take(&member_table, other, 1), AH_EINVAL, "a is configured for 3 machines, and d for 2");
     other = machine("d", -1, 1);
     other.least = 2;
     CHECK_FAILS(take(&member_table, other, 1), AH_EINVAL,
-                "a says that the job needs at least 0 of its 3 machines, and d 2");
+                "a is configured for at least 0 of its 3 machines, and d for 2");
     other.least = 0;
     other.restarts = 4;
     CHECK_FAILS(take(&member_table, other, 1), AH_EINVAL,
-                "a says that all ranks start anew 0 times at most (max_restarts), and d 4");
+                "a is configured for at most 0 restarts of all ranks (max_restarts), and d for 4");
     CHECK_FAILS(ah_member_table_add(&member_table, "1 2 three", 1), AH_EIO, "the job's store holds '1 2 three'");
     CHECK_FAILS(ah_member_table_add(&member_table, "1 -1 -1 1 3 0 0 0 old", 1), AH_EINVAL,
                 "old runs another version of accelhost");

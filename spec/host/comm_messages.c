@@ -212,8 +212,9 @@ static void unfitting(struct rank *me)
     if (me->rank == 0) {
         RANK_CHECK(me, ah_group_send(me->group, message(memory, 10, AH_F64, 1, 2), true, &request) == 0);
         RANK_FAILS(me, ah_message_wait(request, NULL), AH_EPEER,
-                   "send to rank 1, tag 2, at train.lua:3: rank 1 gave up: recv from rank 0, tag 2, at train.lua:3: "
-                   "expected int32 (9,), but rank 0 sent float64 (10,) at train.lua:3");
+                   "send to rank 1, tag 2, at train.lua:3: rank 1 left the group: "
+                   "recv from rank 0, tag 2, at train.lua:3: expected int32 (9,), "
+                   "but rank 0 sent float64 (10,) at train.lua:3");
     } else {
         RANK_FAILS(me, receive(me, memory, 9, 0, 2, NULL), AH_EMISMATCH,
                    "expected int32 (9,), but rank 0 sent float64 (10,) at train.lua:3");

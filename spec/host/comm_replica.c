@@ -68,7 +68,7 @@ AH_TEST(a_call_that_was_announced_is_not_taken_again)
     CHECK_OK(send_post(&place, (struct ah_call_record){.sequence = 1, .offset = 64, .travels = 4}));
     CHECK_OK(send_counters(&place, (struct replica_counters){.value[AH_POSTED] = 1}));
     CHECK_FAILS(send_post(&place, (struct ah_call_record){.sequence = 1, .offset = 4096, .travels = 4}), AH_EINVAL,
-                "it sent a call in the place of one that others look at");
+                "it sent a call in the place of one that is still read");
     CHECK(ah_group_record(channel_of(&place, THEIRS), 1)->offset == 64);
     ah_control_close(place.control);
 }
@@ -81,7 +81,7 @@ AH_TEST(a_call_does_not_take_the_place_of_one_that_a_rank_here_has_not_done)
     CHECK_OK(send_post(&place, (struct ah_call_record){.sequence = 1, .offset = 64, .travels = 4}));
     CHECK_OK(send_counters(&place, (struct replica_counters){.value[AH_POSTED] = 1}));
     stand(&place, 1, 0);
-    CHECK_FAILS(send_post(&place, next), AH_EINVAL, "it sent a call in the place of one that others look at");
+    CHECK_FAILS(send_post(&place, next), AH_EINVAL, "it sent a call in the place of one that is still read");
     CHECK(ah_group_record(channel_of(&place, THEIRS), 1)->offset == 64);
     stand(&place, 1, 1);
     CHECK_OK(send_post(&place, next));
@@ -97,9 +97,9 @@ AH_TEST(what_travels_with_a_call_lies_in_memory_that_is_there)
     /* To the end of what any call may take from there. */
     CHECK(place.control->segment[THEIRS][post.offset + AH_STAGE_BYTES - 1] == 0);
     post.travels++;
-    CHECK_FAILS(send_post(&place, post), AH_EINVAL, "it sent a call on data that lies nowhere");
+    CHECK_FAILS(send_post(&place, post), AH_EINVAL, "it sent a call on data outside the segment");
     post = (struct ah_call_record){.sequence = 1, .offset = place.control->segment_span - 4, .travels = 4};
-    CHECK_FAILS(send_post(&place, post), AH_EINVAL, "it sent a call on data that lies nowhere");
+    CHECK_FAILS(send_post(&place, post), AH_EINVAL, "it sent a call on data outside the segment");
     post.travels = 0;
     CHECK_OK(send_post(&place, post));
     CHECK(ah_group_record(channel_of(&place, THEIRS), 1)->offset == 0);

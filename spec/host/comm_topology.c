@@ -121,7 +121,7 @@ AH_TEST(topology_refuses_what_contradicts)
     refuse("RANK=0 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2", "LOCAL_RANK is 2 with 2 local ranks of 4");
     refuse("RANK=0 WORLD_SIZE=2 GROUP_RANK=2 GROUP_WORLD_SIZE=2", "GROUP_RANK is 2 but GROUP_WORLD_SIZE is 2");
     refuse("SLURM_PROCID=1 SLURM_NTASKS=4 SLURM_STEP_ID=0 SLURM_NODEID=4 SLURM_STEP_TASKS_PER_NODE=2(x2)",
-           "SLURM_STEP_TASKS_PER_NODE is '2(x2)', which says nothing of this node");
+           "SLURM_STEP_TASKS_PER_NODE is '2(x2)', which has no entry for this node");
     restore();
 }
 
@@ -142,8 +142,8 @@ AH_TEST(slurm_s_lists_are_read)
     int before, tasks;
     CHECK_OK(ah_slurm_tasks("3,2(x2),1", 2, &before, &tasks));
     CHECK(before == 5 && tasks == 2);
-    CHECK_FAILS(ah_slurm_tasks("2(x", 0, &before, &tasks), AH_EINVAL, "says nothing of this node");
-    CHECK_FAILS(ah_slurm_tasks("", 0, &before, &tasks), AH_EINVAL, "says nothing of this node");
+    CHECK_FAILS(ah_slurm_tasks("2(x", 0, &before, &tasks), AH_EINVAL, "has no entry for this node");
+    CHECK_FAILS(ah_slurm_tasks("", 0, &before, &tasks), AH_EINVAL, "has no entry for this node");
     static const char *const lists[][2] = {
         {"alone", "alone"}, {"a,b", "a"}, {"node[1-3]", "node1"}, {"node[07,9]x,z", "node07x"},
         {"r[0-1]n[4-5]", "r0n4"}, {"broken[1-", "broken1"}, {"", ""},

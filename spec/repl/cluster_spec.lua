@@ -89,9 +89,9 @@ accelerator:reduce(tensor{1.0})
     assert.equal(1, result.code)
     local text = result.stdout
     assert.matches("^%[2%]:1: all\n", text)
-    assert.matches("%[r0,r2%] %[3%]:1: barrier #%d at %[3%]:1: rank 1 came to the end of this line without it", text)
+    assert.matches("%[r0,r2%] %[3%]:1: barrier #%d at %[3%]:1: rank 1 ended this line without it", text)
     assert.matches("%[r1%] %[3%]:1: one\n", text)
-    assert.matches("%[r0%] %[5%]:1: barrier #%d at %[5%]:1: rank [12] came to the end of this line without it", text)
+    assert.matches("%[r0%] %[5%]:1: barrier #%d at %[5%]:1: rank [12] ended this line without it", text)
     assert.matches("%[7%]:1: collective #%d differs: rank 0 barrier", text)
     local _, count = text:gsub("\ntensor%(%[3%.%]%)", "")
     assert.equal(3, count)
@@ -104,7 +104,7 @@ accelerator:reduce(tensor{1.0})
 %rank 0 accelerator:reduce(tensor{1.0})
 accelerator:reduce(tensor{1.0})
 ]], {timeout = 20})
-    assert.matches("barrier #1 at %[1%]:1: rank 0 came to the end of this line without it", result.stdout)
+    assert.matches("barrier #1 at %[1%]:1: rank 0 ended this line without it", result.stdout)
     local _, count = result.stdout:gsub("tensor%(%[2%.%]%)", "")
     assert.equal(2, count)
   end)
@@ -124,10 +124,10 @@ work = C.comm.all_reduce_async(t)
 work:wait()
 t
 ]], {timeout = 20})
-    assert.matches("%[6%]:1: all_reduce_async: a collective failed since it began, and its group has begun anew",
+    assert.matches("%[6%]:1: all_reduce_async: a collective failed since it began, and its group was restarted",
       result.stdout)
     assert.matches("tensor%(%[2%.%]%)", result.stdout)
-    assert.matches("%[r0%] %[9%]:1: recv[^\n]*rank 1 came to the end of this line", result.stdout)
+    assert.matches("%[r0%] %[9%]:1: recv[^\n]*rank 1 ended this line", result.stdout)
     assert.matches("tensor%(%[4%.%]%)", result.stdout)
   end)
 
@@ -190,7 +190,7 @@ if r < 2 then part:barrier() else C.comm.barrier() end
 C.comm.all_reduce(t)
 t
 ]], {timeout = 20}).stdout
-    assert.matches("%[r0%] %[5%]:1: barrier #%d of group 1 at [^\n]*rank 1 came to the end of this line", text)
+    assert.matches("%[r0%] %[5%]:1: barrier #%d of group 1 at [^\n]*rank 1 ended this line", text)
     assert.matches("%[r0%-r1%] tensor%(%[2%.%]%)\n%[r2%] tensor%(%[1%.%]%)\n", text)
     assert.matches("tensor%(%[5%.%]%)\n$", text)
   end)

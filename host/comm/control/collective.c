@@ -1,5 +1,5 @@
-/* What a call says of itself: its defaults, checks, fingerprint and text. Every backend gets its calls from here, so
- * that two ranks with the same script line have the same fingerprint whatever moves their data. */
+/* Properties of a call: its defaults, checks, fingerprint and text. Every backend gets its calls from here, so that two
+ * ranks with the same script line have the same fingerprint with any backend. */
 #include "comm/control/collective.h"
 
 #include <stdio.h>
@@ -269,7 +269,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 static void copy_where(char *to, const char *where)
 {
     size_t length = strlen(where);
-    /* The end of a long path says more than its beginning. */
+    /* The end of a long path is more specific than its beginning. */
     if (length >= AH_CALL_WHERE)
         where += length - (AH_CALL_WHERE - 1);
     snprintf(to, AH_CALL_WHERE, "%s", where);

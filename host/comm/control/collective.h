@@ -41,7 +41,7 @@ enum ah_collective_kind {
     AH_COLLECTIVE_KINDS
 };
 
-/* What a call is a part of, for messages: the script says gather, and its ranks tell their sizes first. */
+/* The operation that a call is a part of, for messages: of a gather, the call that exchanges sizes comes first. */
 enum ah_purpose {
     AH_FOR_ITSELF,
     AH_FOR_GATHER,
@@ -63,24 +63,24 @@ struct ah_collective {
     const int64_t *counts; /* of the kinds that end in V: the same on every rank; copied by ah_group_start */
     bool async;            /* set by ah_group_start */
     /* What may be changed: */
-    int ndim;            /* of the tensor, for the fingerprint and for messages; -1: not told */
+    int ndim;            /* of the tensor, for the fingerprint and for messages; -1: not set */
     const int64_t *size; /* its shape */
     double weight;       /* of this rank in a mean, which divides the sum by the sum of all weights (0 counts as 1); the
                             buffer holds values already multiplied by it */
-    uint32_t note;       /* bits for the peers: ah_work_wait_note gives the union over all ranks */
+    uint32_t note;       /* bits for the peers: ah_work_wait_note returns the union over all ranks */
     int64_t timeout_ns;  /* of a blocking call; 0: the group's */
-    struct ah_device *device; /* in whose memory the buffers lie, with a lane that takes the call; NULL: the host's */
+    struct ah_device *device; /* in whose memory the buffers are, with a communicator for the call; NULL: the host's */
     enum ah_purpose purpose;
     const char *where;   /* the script's line ("train.lua:12"); copied when the call is posted */
 };
 
 /* In place on every rank. Sums run in rank order on every element: same bits on every rank and in every run. MEAN is
- * sum / size unless weights are told. f32 f64 i64 i32 u8 (bool: max, min, bits); f16 and bf16 sum in f32. */
+ * sum / size unless weights are set. f32 f64 i64 i32 u8 (bool: max, min, bits); f16 and bf16 sum in f32. */
 struct ah_collective ah_collective_all_reduce(void *buffer, int64_t count, enum ah_dtype dtype, enum ah_reduce_op op);
 struct ah_collective ah_collective_broadcast(void *buffer, int64_t count, enum ah_dtype dtype, int root);
-/* Each rank gives `count` elements; out holds size * count, in rank order. */
+/* Each rank contributes `count` elements; out holds size * count, in rank order. */
 struct ah_collective ah_collective_all_gather(void *out, const void *in, int64_t count, enum ah_dtype dtype);
-/* Ragged: rank r gives counts[r] elements; out holds their sum. `rank` is the caller's. */
+/* Ragged: rank r contributes counts[r] elements; out holds their sum. `rank` is the caller's. */
 struct ah_collective ah_collective_all_gather_v(void *out, const void *in, const int64_t *counts, int rank,
                                                 enum ah_dtype dtype);
 /* in holds size * count elements; out the reduced chunk of this rank. */
@@ -105,7 +105,7 @@ struct ah_part {
     int64_t first, count, place;
 };
 struct ah_part ah_collective_part(const struct ah_collective *call, int size, int from, int to);
-/* What of a rank's input no other one takes. */
+/* Return the part of a rank's input that no other rank reads. */
 struct ah_part ah_collective_own(const struct ah_collective *call, int size, int rank);
 /* Elements that a rank's input holds. */
 int64_t ah_collective_input(const struct ah_collective *call, int size, int rank);
@@ -121,8 +121,8 @@ const char *ah_reduce_name(enum ah_reduce_op op);
 /* AH_EINVAL when an argument is wrong for a group of `size` ranks. */
 int ah_collective_check(const struct ah_collective *call, int size);
 
-/* Fill in what a post says of a call: everything but where the buffer is. The hash is equal on two ranks when they
- * make the same call at the same place of the sequence. */
+/* Fill in the call record of a call, except the position of the buffer. The hash is equal on two ranks when they make
+ * the same call at the same place of the sequence. */
 void ah_call_record_fill(struct ah_call_record *post, const struct ah_collective *call, uint32_t sequence, int size);
 
 /* "all_reduce(mean) float32 (10,)"; returns text. */

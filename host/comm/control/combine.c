@@ -21,7 +21,7 @@ struct job {
     const void *const *src;
     int dst_count, src_count;
     double divisor, factor;
-    bool exact; /* the divisor is a power of two, so that multiplying by its inverse gives the same bits */
+    bool exact; /* the divisor is a power of two, so that multiplying by its inverse results in the same bits */
 };
 
 #define FLOAT_SUM(a, b) ((a) + (b))
@@ -35,7 +35,7 @@ struct job {
 #define AND(a, b) ((a) & (b))
 #define OR(a, b) ((a) | (b))
 #define XOR(a, b) ((a) ^ (b))
-/* The door refuses these for floating dtypes. */
+/* The dispatcher refuses these for floating dtypes. */
 #define NONE(a, b) (a)
 
 #define FOLD(OP)                                                                          \
@@ -90,7 +90,7 @@ static const void *write_f16(const float *sum, void *block, int64_t m)
 
 #define AS_IT_IS(from, block, m) (from)
 
-/* S: of sources, A: accumulated, T: stored; READ gives a block of A, WRITE one of T, from or in given memory. */
+/* S: of sources, A: accumulated, T: stored; READ loads a block of A, WRITE stores one of T. */
 #define COMBINE(NAME, S, A, T, READ, WRITE, ADD, TIMES, BITS_AND, BITS_OR, BITS_XOR)         \
     static void combine_##NAME(const struct job *job, int64_t begin, int64_t end)         \
     {                                                                                     \

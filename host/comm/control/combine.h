@@ -10,8 +10,8 @@
 void ah_combine(enum ah_dtype dtype, enum ah_reduce_op op, void *const *dst, int dst_count, const void *const *src,
                 int src_count, int64_t n, double divisor);
 
-/* The same from one dtype to another: they are equal, or one is a half and the other float32, as whoever adds a sum up
- * in parts keeps it. */
+/* The same from one dtype to another: they are equal, or one is fp16 or bf16 and the other float32, in which a sum is
+ * accumulated in parts. */
 void ah_combine_as(enum ah_dtype from, enum ah_dtype to, enum ah_reduce_op op, void *const *dst, int dst_count,
                    const void *const *src, int src_count, int64_t n, double divisor);
 

@@ -301,7 +301,7 @@ void ah_control_wake(struct ah_control_block *control)
             ah_group_wake(&ah_rank_entry(control, r)->block[c]);
 }
 
-/* Of a text that is too long the middle goes: the message stands first, the script's frames last. */
+/* Shorten a long text in the middle: the message is at its beginning, the script's frames at its end. */
 static void keep_text(struct ah_rank_entry *slot, const char *text)
 {
     static const char cut[] = "\n  (cut)\n";
@@ -346,7 +346,7 @@ const struct ah_call_record *ah_control_last_post(struct ah_control_block *contr
     struct ah_rank_entry *slot = ah_rank_entry(control, rank);
     struct ah_group_block *block = &slot->block[atomic_load(&slot->latest)];
     uint32_t posted = atomic_load(&block->counter[AH_POSTED]), first = atomic_load(&block->base);
-    if (ah_reached(first, posted)) /* where a group begins anew its numbers come before its calls */
+    if (ah_reached(first, posted)) /* where a group restarts its numbers are set before its calls */
         return NULL;
     *sequence = posted - first;
     return ah_group_record(block, posted);

@@ -1,9 +1,8 @@
 /* The job's control block: one shared segment that the launcher makes and every rank maps.
  *
- * It holds, per rank, a rank entry: who it is, how it fares, the text of its failure, and a group block for each group
- * that it is a member of. Beside it each rank has a data segment (staging and arena) that all ranks map. Control block
- * and segments are memfds inherited over exec: nothing has a name, so nothing is left when the job is killed. A control
- * block serves one run of a job.
+ * It holds, per rank, a rank entry: its identity, its state, its failure message, and a group block for each group of
+ * which it is a member. Each rank also has a data segment (staging and arena) that all ranks map. Control block and
+ * segments are memfds inherited over exec: nothing has a name, so nothing is left when the job is killed. A control
  *
  * Thread rule: a rank entry's group blocks are written by its own rank's Lua thread only, its state by the rank and by
  * the launcher, with atomics. This file knows no collectives and no tensors. */
@@ -21,7 +20,7 @@
 
 #define AH_CONTROL_NAME "accelhost-board" /* of the memfd */
 
-/* Seconds without progress before a rank that others wait for is reported, unless ACCELHOST_PATIENCE says otherwise. */
+/* Seconds without progress before a rank that others wait for is reported; ACCELHOST_PATIENCE overrides it. */
 #define AH_PATIENCE_S 10
 
 enum {
@@ -32,7 +31,7 @@ enum {
 
 enum ah_rank_state {
     AH_RANK_RUNNING,
-    AH_RANK_ENDED,  /* came to its normal end */
+    AH_RANK_ENDED,  /* ended normally */
     AH_RANK_FAILED, /* reported a failure */
     AH_RANK_DIED,   /* gone without a word; set by the launcher */
     AH_RANK_RETURNING, /* its process was killed, another one takes its place; set by the launcher */
@@ -44,16 +43,16 @@ struct ah_boundary {
     uint64_t note_bytes, slice_bytes;
 };
 
-/* What a rank has kept for whoever replaces it (kept.h): written by the rank alone, complete before the counter that
- * tells of it. Boundaries are counted by ROUND of group block 0. */
+/* The data of a rank's replay log, for the process that replaces it (replay_log.h): written by the rank alone, complete
+ * before the counter that announces it. Boundaries are counted by ROUND of group block 0. */
 struct ah_replay_log {
     struct ah_boundary boundary[2];      /* the last two, by their number's last bit */
     uint32_t set_up[AH_MAX_GROUPS];  /* counters at boundary 0 */
     _Atomic uint64_t used[3];            /* bytes kept: for good, and since each of the two boundaries */
 };
 
-/* The message that a rank waits for: to come, or to be received. For whoever looks from outside; the rank says so when
- * it goes to sleep over it. */
+/* The message that a rank waits for: to arrive, or to be received. For observers outside its process; set when the rank
+ * goes to sleep. */
 enum ah_awaiting { AH_AWAITS_NONE, AH_AWAITS_MESSAGE, AH_AWAITS_RECEIVER };
 struct ah_awaited {
     atomic_int what;          /* enum ah_awaiting; the others are complete before it is set */
@@ -72,14 +71,14 @@ struct ah_rank_entry {
     atomic_int silent_ms;     /* of another host's first rank: since when the replica has heard nothing from there */
     int segment_fd;           /* inherited number; read when attaching */
     atomic_int line;          /* at a prompt of several processes: which line it is in, or was; 0: no prompt */
-    atomic_int line_done;     /* the last one that it is through with */
+    atomic_int line_done;     /* the last one that it has completed */
     char group_text[512];     /* with group_status; complete before that is set */
     char text[AH_RANK_TEXT]; /* with AH_RANK_FAILED: message and traceback */
     atomic_int latest;        /* the group block of its latest collective */
     atomic_int replaced;      /* how often its process was, by another one */
     atomic_int due;           /* the process replaces another one, and has not taken its state */
     _Atomic int64_t returned_ns;  /* of the last replacement */
-    _Atomic int64_t returned_at;  /* the boundary at which it took the rank's place, -1: none */
+    _Atomic int64_t returned_at;  /* the boundary at which it replaced the killed process, -1: none */
     struct ah_replay_log replay_log;
     struct ah_pulse pulse;    /* what it does now */
     struct ah_awaited awaited;
@@ -99,8 +98,8 @@ struct ah_control_header {
     int32_t first,
         local; /* this host's ranks: `local` of them, from `first` on; the others' rank entries a replica fills */
     _Alignas(64) atomic_int first_failed; /* rank, -1 before */
-    atomic_int blocks;                  /* ever used on any rank entry: what a wake looks at */
-    _Atomic uint64_t told;                /* the stuck rank (from 1) and its progress that a wait last told of */
+    atomic_int blocks;                  /* ever used on any rank entry: those that a wake visits */
+    _Atomic uint64_t told;                /* the stalled rank (from 1) and its progress in the last stall warning */
     struct ah_notification notification[AH_READERS];
     _Atomic int64_t silence_ns;           /* without a beat of the replica, after which it is stuck; 0: there is none */
     atomic_uint beats;
@@ -155,8 +154,8 @@ static inline struct ah_rank_entry *ah_rank_entry(struct ah_control_block *contr
     return &control->header->slot[rank];
 }
 
-/* Map a control block of which only the descriptor is at hand, to look at it: read only, no segments. NULL in *out when
- * it is none, or one of another version of the program. */
+/* Map a control block from its descriptor alone, to inspect it: read only, no segments. NULL in *out when it is none,
+ * or one of another version of the program. */
 void ah_control_look(struct ah_control_block **out, int fd);
 
 /* Make a rank's data segment at least `bytes` long (zero-filled). */
@@ -166,27 +165,27 @@ int ah_control_grow(struct ah_control_block *control, int rank, size_t bytes);
 bool ah_control_leave(struct ah_control_block *control, int rank, enum ah_rank_state state, const char *text,
                       bool victim);
 
-/* Where ranks are alone: hold what the system takes back when this process ends, whatever ends it. */
+/* Without a launcher: hold a lock that the system releases when this process ends, for any reason. */
 int ah_control_show_life(struct ah_control_block *control, int rank);
-/* Has a rank ended without a word? Then it is marked as dead. Where there is a launcher that one looks, and the answer
- * is false. */
+/* Has a rank ended without reporting it? Then mark it as dead. With a launcher the launcher checks, and the result is
+ * false. */
 bool ah_control_lost(struct ah_control_block *control, int rank);
 
 /* Ranks are replaced in this job. By the control block's maker, before any rank maps it. */
 int ah_control_recover(struct ah_control_block *control);
-/* The process of a rank was killed and another one takes its place: peers wait for it. False when that cannot be: it
- * had ended, or given up a group. */
+/* Mark a rank whose process was killed as being replaced: peers wait for it. False if it cannot be: it had ended, or
+ * left a group. */
 bool ah_control_replace(struct ah_control_block *control, int rank);
 /* It has come to where the rank was, or ran on from the beginning. By the new process. */
 void ah_control_return(struct ah_control_block *control, int rank);
 
-/* Wake every wait on the control block: something is wrong, all look at the states. */
+/* Wake every wait on the control block: after a failure all waits read the states. */
 void ah_control_wake(struct ah_control_block *control);
 
 /* Of all ranks that find `rank` stuck at the same progress only the first is to say so. */
 bool ah_control_first_to_report(struct ah_control_block *control, int rank, uint32_t progress);
 
-/* What the rank brought to its latest collective, and which one of its group that was; NULL before the first. */
+/* Return the call record of the rank's latest collective and its sequence number; NULL before the first. */
 const struct ah_call_record *ah_control_last_post(struct ah_control_block *control, int rank, uint32_t *sequence);
 
 #endif

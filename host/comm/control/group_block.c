@@ -1,5 +1,5 @@
-/* Counters as futex words. A waiter counts itself among the sleepers before it looks at the counter a last time, and
- * who advances stores the counter before it looks at the sleepers; both sequentially consistent, so that one of the
+/* Counters as futex words. A waiter counts itself among the sleepers before it reads the counter a last time, and a
+ * writer stores the counter before it reads the number of sleepers; both sequentially consistent, so that one of the
  * two always sees the other. */
 #include "comm/control/group_block.h"
 

@@ -1,6 +1,6 @@
 /* What one rank shows to the peers of one of its groups: counters that they wait on, and a ring of the calls it made.
  *
- * Lies on the control block. Written by the rank's Lua thread only; counters only grow (and wrap), a post is complete
+ * Stored on the control block. Written by the rank's Lua thread only; counters only grow (and wrap), a post is complete
  * before the counter that announces it. A group block serves one group after another: each goes on counting from
  * `base`, where the ones before it ended. */
 #ifndef AH_COMM_GROUP_BLOCK_H
@@ -18,11 +18,11 @@ enum {
     AH_CALL_DIMS = 8,
 };
 
-/* What a rank brought to a collective: the fingerprint, and where its buffer is. */
+/* The record of a rank's call of a collective: the fingerprint, and where its buffer is. */
 struct ah_call_record {
     uint32_t sequence;
     uint8_t kind, dtype, reduce; /* enum ah_collective_kind, ah_dtype, ah_reduce_op */
-    int8_t ndim;                 /* -1: shape not told */
+    int8_t ndim;                 /* -1: shape not set */
     int32_t root;
     uint32_t note; /* bits for the peers, no part of the fingerprint; nor is the weight */
     double weight; /* of this rank in a mean */
@@ -35,10 +35,10 @@ struct ah_call_record {
     /* For a group over several hosts (spread.h); no part of the fingerprint: */
     bool wired;              /* moved by the progress thread, not by the ranks alone */
     uint32_t travels;        /* bytes at `offset` that go to the other hosts with this post, but for */
-    uint32_t own, own_bytes; /* those of them that no other rank takes, which this one may write over with its result */
+    uint32_t own, own_bytes; /* the part of them that no other rank reads: this rank may overwrite it with its result */
     uint32_t steps;          /* SLICED of this rank before the call */
-    uint64_t landing;        /* where what comes from other hosts is to lie in its segment, as the result would */
-    uint64_t partial;        /* where its host's sum is to lie, of the first rank of a host */
+    uint64_t landing;        /* where data from other hosts is stored in its segment, as the result would be */
+    uint64_t partial;        /* where its host's sum is stored, of the first rank of a host */
     uint64_t counts;         /* where the call's counts lie in its segment */
     _Alignas(64) char where[AH_CALL_WHERE];
 };
@@ -55,8 +55,8 @@ enum ah_message_state {
     AH_MESSAGE_RECALLED, /* asked: it is received, or */
     AH_MESSAGE_EMPTY,    /* is back: its sender posts it again, or another one in its place */
 };
-/* How a taken message header's message goes whose memory is on a device (line.h): its receiver answers OPEN with LINE
- * or HOST, its sender then says TICKET for a line that is to be opened, STAGED when the host has the bytes. */
+/* The path of a received message header's message whose memory is on a device (device_p2p.h): its receiver answers OPEN
+ * with P2P or HOST, its sender then sets TICKET for a channel to open, STAGED when the host has the bytes. */
 enum ah_message_way { AH_WAY_OPEN, AH_WAY_P2P, AH_WAY_TICKET, AH_WAY_HOST, AH_WAY_STAGED };
 enum { AH_DEVICE_COMM_CARD = 16, AH_DEVICE_COMM_TICKET = 128 };
 struct ah_message_header {
@@ -87,7 +87,7 @@ enum ah_counter { AH_POSTED, AH_DONE, AH_ROUND, AH_SLICED, AH_SENT, AH_RECEIVED,
 struct ah_notification {
     _Alignas(64) atomic_uint changes;
     atomic_int sleepers;
-    atomic_uint attended, visits; /* by such a rank, until it leaves or has not come for a while; how often it came */
+    atomic_uint attended, visits; /* by such a rank, until it leaves or stays away for a while; number of its visits */
 };
 /* For whom: the replica (all counters but those of the backend), the progress thread (SLICED). */
 enum ah_reader { AH_REPLICA, AH_PROGRESS, AH_READERS };
@@ -115,7 +115,7 @@ void ah_group_sleep(struct ah_group_block *block, enum ah_counter which, uint32_
 /* Wake all who sleep on it: something is wrong. */
 void ah_group_wake(struct ah_group_block *block);
 
-/* Tell a reader of the own control block of something that no counter shows. */
+/* Notify a reader of the own control block of an event that no counter shows. */
 void ah_group_notify(struct ah_group_block *block, enum ah_reader reader);
 void ah_notification_notify(struct ah_notification *notification);
 /* Sleep until there is notifications since `seen`, or `limit_ns` has passed. */

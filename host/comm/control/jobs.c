@@ -1,4 +1,4 @@
-/* A control block may be open in several processes (loader workers are forks): its inode says that it is the same. */
+/* A control block may be open in several processes (loader workers are forks): its inode identifies it. */
 #include "comm/control/jobs.h"
 
 #include <ctype.h>

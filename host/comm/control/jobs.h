@@ -7,7 +7,7 @@
 #include "comm/control/control_block.h"
 
 struct ah_seen_job {
-    struct ah_control_block *control; /* to look at only; ah_control_close ends that */
+    struct ah_control_block *control; /* read only; ah_control_close unmaps it */
     int pid;                /* of the launcher, or of the script that runs alone */
 };
 

@@ -1,5 +1,5 @@
-/* /proc tells of a process that is stopped or gone; everything else it says itself: it knows the script's line, and no
- * right to look into it is needed. SIGURG because it is ignored by whoever does not handle it. */
+/* /proc shows a process that is stopped or gone; everything else the process reports itself: it knows the script's
+ * line, and no permission to inspect it is needed. SIGURG because a process that does not handle it ignores it. */
 #include "comm/control/rank_status.h"
 
 #include <signal.h>

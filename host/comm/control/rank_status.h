@@ -1,5 +1,5 @@
-/* What a rank does now, in words, found out from outside: by a peer that waits for it, by its launcher, by a stranger
- * who looks at the control block. */
+/* Describe what a rank is doing, from outside its process: for a peer that waits for it, for its launcher, for any
+ * process that reads the control block. */
 #ifndef AH_COMM_RANK_STATUS_H
 #define AH_COMM_RANK_STATUS_H
 

@@ -1,6 +1,6 @@
-/* The parts of a segment lie at fixed offsets, far apart: their pages come with use. Inputs lie behind each other in
- * three areas: of set-up, and of the intervals behind even and odd boundaries. Each has an index for each group block,
- * in which a call's place follows from the counters that its boundary tells, so that there is nothing to search. */
+/* The parts of a segment are at fixed offsets, far apart: their pages are allocated on use. Inputs are stored in
+ * sequence in three areas: of set-up, and of the intervals after even and odd boundaries. Each has an index for each
+ * group block, in which a call's place follows from the counters of its boundary, so that no search is needed. */
 #include "comm/control/replay_log.h"
 
 #include <errno.h>
@@ -71,8 +71,8 @@ static bool find_interval(const struct ah_replay_log *replay_log, uint32_t publi
     return false;
 }
 
-/* Which calls are those of set-up is told once: while a replacement makes them, a peer may be writing its next boundary
- * in the place of the last but one. */
+/* The range of set-up calls is read once: while a replacement makes them, a peer may be writing its next boundary over
+ * the last but one. */
 const struct ah_replay_entry *ah_replay_find(struct ah_control_block *control, int rank, int block, uint32_t sequence)
 {
     const struct ah_replay_log *replay_log = keeping_of(control, rank);
@@ -105,7 +105,7 @@ int ah_replay_add(struct ah_control_block *control, int rank, int block, const s
     if (place >= INDEXED)
         return ah_fail(AH_ENOTIMPL, "live recovery keeps at most %d calls from one step to the next", INDEXED);
     if (bytes > area_of[area].bytes - used)
-        return ah_fail(AH_ENOMEM, "live recovery keeps at most %llu GiB of what a rank brings to calls from one step "
+        return ah_fail(AH_ENOMEM, "live recovery keeps at most %llu GiB of a rank's inputs to calls from one step "
                        "to the next", (unsigned long long)(area_of[area].bytes / gib));
     struct ah_replay_entry *kept = index_of(control, rank, area, block) + place;
     *kept = (struct ah_replay_entry){.sequence = post->sequence, .note = post->note, .hash = post->hash,

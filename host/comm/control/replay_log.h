@@ -1,15 +1,15 @@
-/* What a rank keeps in its data segment where killed ranks are replaced: what it brought to each call, and its notes
- * and slices of the last two boundaries (recover.h).
+/* The replay log in a rank's data segment, where killed ranks are replaced: the inputs of each of its calls, and its
+ * notes and slices of the last two boundaries (recover.h).
  *
- * What was brought before boundary 0 is kept for good; else that of the interval since the last boundary and of the one
+ * Inputs from before boundary 0 are kept for good; later ones for the interval since the last boundary and the one
  * before it. The launcher holds the segment, so it outlives the rank. A rank writes its own; peers and its replacement
- * read. A backend that keeps uses the segment for nothing else. */
+ * read. A backend with a replay log uses the segment for nothing else. */
 #ifndef AH_COMM_REPLAY_LOG_H
 #define AH_COMM_REPLAY_LOG_H
 
 #include "comm/control/control_block.h"
 
-/* What a rank brought to one call. */
+/* The input of a rank to one call. */
 struct ah_replay_entry {
     uint32_t sequence;
     uint32_t note;
@@ -21,7 +21,7 @@ struct ah_replay_entry {
     _Alignas(64) char where[AH_CALL_WHERE];
 };
 
-/* Make a segment as long as its parts lie apart; only what is written takes memory. */
+/* Extend a segment to hold all its parts at their offsets; only written pages use memory. */
 int ah_replay_reserve(struct ah_control_block *control, int rank);
 /* Is all of it mapped here? */
 int ah_replay_check(const struct ah_control_block *control);
@@ -32,11 +32,11 @@ static inline uint32_t ah_replay_boundaries(struct ah_control_block *control, in
     return ah_group_counter(&ah_rank_entry(control, rank)->block[0], AH_ROUND);
 }
 
-/* What the rank brought to a call that it has posted; NULL: it is kept no more. */
+/* Return the rank's input to a call that it has posted; NULL: it is no longer in the log. */
 const struct ah_replay_entry *ah_replay_find(struct ah_control_block *control, int rank, int block, uint32_t sequence);
 /* Its input. */
 const void *ah_replay_input(const struct ah_control_block *control, int rank, const struct ah_replay_entry *kept);
-/* Keep what this rank brings to its next call on the group block, before it posts that. */
+/* Log this rank's input to its next call on the group block, before it posts that. */
 int ah_replay_add(struct ah_control_block *control, int rank, int block, const struct ah_call_record *post,
                   const void *in, size_t bytes);
 /* Boundary number `boundary` is published next, and all ranks have published the one before: what was kept from before

@@ -95,7 +95,7 @@ int ah_secret_draw(struct ah_secret *out)
 {
     unsigned char bytes[24];
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-        return ah_fail(AH_EIO, "the job's secret: the system gives no random bytes");
+        return ah_fail(AH_EIO, "the job's secret: the system returned no random bytes");
     for (size_t i = 0; i < sizeof bytes; i++)
         snprintf(out->text + 2 * i, 3, "%02x", bytes[i]);
     out->bytes = 2 * sizeof bytes;
@@ -150,7 +150,7 @@ int ah_secret_need(struct ah_secret *secret, const char *host)
                        "it: head -c 32 /dev/urandom | base64 > ~/.config/accelhost/secret; chmod 600; and the same "
                        "file on each host (or --secret_file FILE, ACCELHOST_SECRET; --secret_file none trusts the "
                        "network). It authenticates hosts at the start; the traffic is neither encrypted nor protected "
-                       "against change, which takes a private network or WireGuard", host);
+                       "against change, which requires a private network or WireGuard", host);
     AH_TRYGO(find_own(path, sizeof path), failed);
     if (access(path, F_OK))
         AH_TRYGO(draw_file(path), failed);

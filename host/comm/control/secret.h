@@ -1,4 +1,4 @@
-/* What the processes of a job know and nobody else does: whoever would join it over the network has to show that. */
+/* The shared secret of a job's processes: a process that joins over the network proves that it knows it. */
 #ifndef AH_COMM_SECRET_H
 #define AH_COMM_SECRET_H
 
@@ -10,7 +10,7 @@ enum { AH_SECRET = 256, AH_SECRET_LEAST = 16 };
 struct ah_secret {
     char text[AH_SECRET + 1];
     size_t bytes; /* 0: there is none */
-    bool open;    /* somebody said that there is to be none */
+    bool open;    /* explicitly configured to have none */
 };
 
 /* Read the job's secret from the first of: `file` (NULL: not configured), ACCELHOST_SECRET, the file of
@@ -22,7 +22,7 @@ int ah_secret_find(struct ah_secret *out, const char *file, const char *key);
 void ah_secret_forget(void);
 /* Where none was found and it is not `open`: AH_EINVAL with the remedy for a store at an address that other hosts
  * reach. For one on loopback, which other users of this host reach, read the user's own secret of this host, which the
- * first call draws into $XDG_RUNTIME_DIR/accelhost-secret, else `secret-HOST` beside the user's file. */
+ * first call writes to $XDG_RUNTIME_DIR/accelhost-secret, else `secret-HOST` in the folder of the user's file. */
 int ah_secret_need(struct ah_secret *secret, const char *host);
 /* 48 random digits. AH_EIO. */
 int ah_secret_draw(struct ah_secret *out);

@@ -1,6 +1,6 @@
-/* Free pieces are a list ordered by offset; a request takes the smallest piece that serves. What lies behind `used` was
- * never given out and is zero. The last piece melts into that part only as memory: `used` never shrinks, so that zeroes
- * stay true. */
+/* Free pieces are a list ordered by offset; a request uses the smallest sufficient piece. The memory after `used` was
+ * never allocated and is zero. The last piece joins that part only as memory: `used` never shrinks, so that it remains
+ * zero. */
 #include "comm/control/segment.h"
 
 #include <pthread.h>

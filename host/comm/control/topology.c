@@ -1,5 +1,5 @@
-/* The first family of variables that has a rank and a size wins; others beside it must not say something else. Half a
- * family is an error, not a guess, unless a whole one says the same. */
+/* The first family of variables that has a rank and a size wins; other families must not contradict it. Half a family
+ * is an error, not a guess, unless a whole one has the same values. */
 #include "comm/control/topology.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static int read_pair(const struct family *family, int *rank, int *size)
     return 0;
 }
 
-/* A lone variable says what the family says that counts, or is an error. */
+/* A lone variable must equal that of the chosen family. */
 static int check_half(const struct family *half, const struct ah_topology *who)
 {
     const char *given = is_set(half->rank) ? half->rank : half->size;
@@ -74,8 +74,8 @@ static int check_half(const struct family *half, const struct ah_topology *who)
                    given == half->rank ? who->rank : who->size);
 }
 
-/* Another whole family beside the one that counts. A launcher inside another's process has its own ranks; what Slurm
- * says of the process that started them is nothing then. */
+/* Check another whole family against the chosen one. A launcher inside another's process has its own ranks; Slurm's
+ * variables, of the process that started them, are ignored then. */
 static int check_other(const struct family *other, const struct ah_topology *who)
 {
     const struct family *own = &families[who->by];
@@ -97,7 +97,7 @@ static int check_lonely(const struct ah_topology *who)
     if (who->by != AH_BY_PMI || who->size != 1 || !getenv("SLURM_STEP_ID") || !tasks || strtol(tasks, NULL, 10) < 2)
         return 0;
     return ah_fail(AH_EINVAL, "PMI_SIZE is 1, but srun has started %s tasks: its plugin for MPI does not suit "
-                   "(srun --mpi=list tells which there are)", tasks);
+                  "(srun --mpi=list prints the available ones)", tasks);
 }
 
 static int read_local(struct ah_topology *who)
@@ -116,7 +116,7 @@ static int read_local(struct ah_topology *who)
     return 0;
 }
 
-/* Slurm tells of all nodes at once. */
+/* Slurm's variables describe all nodes. */
 static int read_slurm(struct ah_topology *who)
 {
     const char *tasks = getenv("SLURM_STEP_TASKS_PER_NODE");
@@ -214,7 +214,7 @@ int ah_slurm_tasks(const char *text, int node, int *before, int *tasks)
         *before += (int)(count * times);
         at = end + (*end == ',');
     }
-    return ah_fail(AH_EINVAL, "SLURM_STEP_TASKS_PER_NODE is '%s', which says nothing of this node", text);
+    return ah_fail(AH_EINVAL, "SLURM_STEP_TASKS_PER_NODE is '%s', which has no entry for this node", text);
 }
 
 void ah_slurm_first_node(const char *list, char *name, size_t room)

@@ -1,10 +1,10 @@
-/* Who this process is among the job's, as the environment tells. */
+/* This process's rank in the job and the job's size, from the environment. */
 #ifndef AH_COMM_TOPOLOGY_H
 #define AH_COMM_TOPOLOGY_H
 
 #include <stddef.h>
 
-/* Whose variables tell it. */
+/* The launcher whose variables are used. */
 enum ah_started_by {
     AH_BY_NOBODY, /* a process by itself */
     AH_BY_RANK,   /* RANK and WORLD_SIZE: our launcher, torchrun, a script */
@@ -16,7 +16,7 @@ enum ah_started_by {
 /* Ranks and hosts count from 0. */
 struct ah_topology {
     int rank, size, local_rank, local_size;
-    int host, hosts; /* this host's number, of how many; -1 and 0 where nothing tells */
+    int host, hosts; /* this host's number, of how many; -1 and 0 where unknown */
     enum ah_started_by by;
 };
 

@@ -1,9 +1,9 @@
-/* What moves a group's data: the contract between the door (group.c) and a backend. Included by host/comm, by plugins
- * and by tests that bring a backend.
+/* Backends move a group's data. This is the contract between the dispatcher (group.c) and a backend. Included by
+ * host/comm, by plugins and by tests that define a backend.
  *
- * The door checks, numbers and compares calls, keeps the queue of works, knows deadlines and dead peers. A backend is
- * called when all ranks have posted a call and agree on it, and moves the bytes. Where it waits for a peer it does so
- * through watch.h, which turns a missing peer into an error. It never poisons a group: the door does when it fails. */
+ * The dispatcher checks, numbers and compares calls, holds the queue of works, and detects deadlines and dead peers. A
+ * backend is called when all ranks have posted a call and agree on it, and moves the bytes. It waits for a peer through
+ * watch.h, which turns a missing peer into an error. It never poisons a group: the dispatcher does when it fails. */
 #ifndef AH_COMM_BACKEND_H
 #define AH_COMM_BACKEND_H
 
@@ -11,7 +11,7 @@
 #include "comm/group/group.h"
 #include "comm/group/message.h"
 
-/* What a rank tells its peers of its memory with a post. */
+/* What a rank publishes about its memory with a call record. */
 struct ah_call_arguments {
     uint64_t offset; /* of its input in its segment, or AH_NO_OFFSET; the rest is for several hosts (group_block.h) */
     bool wired;
@@ -26,7 +26,7 @@ struct ah_work {
     struct ah_work *next;           /* of the works that this rank has not carried out, or of the abandoned ones */
     struct ah_collective call;
     uint32_t sequence;
-    struct ah_call_arguments arguments; /* told to the peers with the post: `start` sets it */
+    struct ah_call_arguments arguments; /* published with the call record: `start` sets it */
     uint32_t note;                      /* all ranks' notes or-ed, once every rank has posted */
     int64_t *counts;                    /* own copy of the call's; NULL: it has none */
     uint32_t era;                       /* of the group when it began */
@@ -43,7 +43,7 @@ struct ah_message_request {
     int64_t size[AH_CALL_DIMS];
     char where[AH_CALL_WHERE];
     uint32_t number;
-    uint64_t offset;                    /* told to the receiver with the message header: `give` sets it */
+    uint64_t offset;                    /* passed to the receiver with the message header: `give` sets it */
     struct ah_message_header *header;   /* on the sender's group block; NULL: not posted, not found yet */
     uint32_t era;                       /* of the group when it began */
     bool sends, stays, done, abandoned; /* stays: the sender's memory is left alone until it is received */
@@ -61,26 +61,26 @@ struct ah_backend {
     size_t group_bytes, work_bytes, message_bytes;
     /* Complete a group whose common part is filled in; may wait for the peers. NULL: nothing to do. */
     int (*open)(struct ah_group *group);
-    void (*close)(struct ah_group *group); /* undo open; the door frees the struct. NULL: nothing to do */
+    void (*close)(struct ah_group *group); /* undo open; the dispatcher frees the struct. NULL: nothing to do */
 
     /* Before a group of this backend is split: AH_ENOTIMPL where that is not possible now. NULL: always possible. */
     int (*may_split)(const struct ah_group *parent);
     /* Of a part of a group of this backend. NULL: this one. */
     const struct ah_backend *(*part)(const struct ah_group *parent, const struct ah_seat *seat);
 
-    /* A blocking call. `bring`, before the post: prepare what lies open to the peers with it (NULL: nothing). `run`:
-     * all have posted and agree; returns when the result is here. In a group of one only `run` is called. */
+    /* A blocking call. `bring`, before the post: prepare the memory that peers access (NULL: nothing). `run`: all have
+     * posted and agree; returns when the result is in the caller's buffer. In a group of one only `run` is called. */
     int (*bring)(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out);
     int (*run)(struct ah_group *group, const struct ah_collective *call);
 
     /* A work. `start`, before its post. `carry`, in order, when all have posted and agree: do this rank's part; the
-     * result of an abandoned work is not wanted. `finish`: all have done their part; bring the result to the caller's
-     * buffer. `drop`: give back what the work holds; `complete` false after a failure, when peers may still write to
-     * it. finish and drop may be NULL. */
+     * result of an abandoned work is not needed. `finish`: all have done their part; copy the result to the caller's
+     * buffer. `drop`: release the resources of the work; `complete` false after a failure, when peers may still write
+     * to them. finish and drop may be NULL. */
     int (*start)(struct ah_work *work);
     int (*carry)(struct ah_work *work);
-    bool posted_is_all; /* a call that all have posted, and compared, is through for a rank that has done its own part;
-                           `run` and `carry` put the ranks' notes together */
+    bool posted_is_all; /* a call that all have posted, and compared, is complete for a rank that has done its own
+                           part; `run` and `carry` combine the ranks' notes */
     bool carry_waits;   /* carry waits for the peers: not called where a call must not wait, but in ah_work_test */
     int (*finish)(struct ah_work *work);
     void (*drop)(struct ah_work *work, bool complete);
@@ -88,17 +88,17 @@ struct ah_backend {
      * is. */
     bool (*settled)(const struct ah_group *group, uint32_t sequence);
 
-    /* A message. `give`, by the sender before it is posted: see to it that its elements can be got at. `fetch`, by the
-     * receiver: bring what there is of message header->count elements, without waiting, until *done; of each sender one
-     * message at a time. `serve`, by the sender while the receiver fetches: what `fetch` waits for (NULL: nothing).
-     * `forget`: give back what the message request holds; complete as in drop. give NULL: no messages. */
+    /* A message. `give`, by the sender before the post: make its elements accessible to the receiver. `fetch`, by the
+     * receiver: copy the available ones of header->count elements, without waiting, until *done; one message of each
+     * sender at a time. `serve`, by the sender while the receiver fetches: do the sender's part of `fetch` (NULL:
+     * nothing). `forget`: release the resources of the request; complete as in drop. give NULL: no messages. */
     int (*give)(struct ah_message_request *request);
     int (*fetch)(struct ah_message_request *request, bool *done);
     int (*serve)(struct ah_message_request *request);
     void (*forget)(struct ah_message_request *request, bool complete);
 
-    /* Whoever waits calls `attend` between two looks at what it waits for: do what would else be done by a thread,
-     * without waiting; true when something has moved. `leave`: it goes to sleep, and the thread is to go on. NULL: no
+    /* Called by a waiting rank. `attend`, between polls: do, without blocking, the work that a background thread would
+     * do; true when something has moved. `leave`: the rank goes to sleep, and the thread continues. NULL: no
      * thread. */
     bool (*attend)(struct ah_group *group);
     void (*leave)(struct ah_group *group);
@@ -108,14 +108,14 @@ struct ah_backend {
     void (*trim)(struct ah_group *group);                                /* may be NULL */
     void (*discard)(struct ah_group *group, void *memory, size_t bytes); /* may be NULL */
 
-    /* Memory that is the same for all ranks of a host. `lend`, by the first of them: makes it for so many, zeroed, and
-     * tells where. `borrow`, by all: what that rank made. `give_back`, by all. NULL: there is none. */
+    /* Memory that all ranks of a host share. `lend`, by the first of them: allocate it for `holders` ranks, zeroed, and
+     * return its offset. `borrow`, by all: map it. `give_back`, by all: release it. NULL: not supported. */
     int (*lend)(struct ah_group *group, size_t bytes, int holders, uint64_t *offset);
     void *(*borrow)(struct ah_group *group, int lender, uint64_t offset);
     void (*give_back)(struct ah_group *group, void *memory, size_t bytes);
 
-    /* The group begins anew (ah_groups_renew): its counters on the control block are 0 and no rank is in any call.
-     * NULL: the backend cannot. */
+    /* Restart the group (ah_groups_renew): its counters on the control block are 0 and no rank is in any call.
+     * NULL: not supported. */
     void (*renew)(struct ah_group *group);
 };
 
@@ -135,20 +135,20 @@ struct ah_group {
     struct ah_work *abandoned;                      /* carried out here, not yet everywhere */
     struct ah_message_request *outgoing, *incoming; /* messages that were not received yet, in order */
     uint32_t sent;                                  /* messages posted so far */
-    uint64_t identity;   /* of its members and base: tells it from others that use the group block in turn */
-    int spins;           /* looks at a counter before sleeping */
+    uint64_t identity;   /* of its members and base: differs from that of other groups that use the group block */
+    int spins;           /* polls of a counter before sleeping */
     int64_t timeout_ns;  /* for a call */
-    int64_t patience_ns; /* after which a wait is told */
+    int64_t patience_ns; /* after which a stalled wait is reported */
     int poison;          /* the status of the first failure */
     char poison_text[1024];
     bool logs;
-    uint32_t era;                       /* how often it has begun anew */
+    uint32_t era;                       /* number of restarts */
     struct ah_device_comm *device_comm; /* for the memory of a device; NULL: none, or not asked for */
     bool lane_asked;                    /* whether there is one has been found out */
     enum ah_device_comm_choice choice;
     struct ah_device_p2p *p2p; /* for messages from and to devices */
     struct ah_group *parts;    /* of a root: the open ones; of a part: the next */
-    struct ah_group *retired;  /* of a root: groups that are closed but whose group block peers may still look at */
+    struct ah_group *retired;  /* of a root: closed groups whose group block peers may still read */
     uint32_t blocks;           /* of a root: a bit for each group block in use */
 };
 
@@ -176,7 +176,7 @@ void ah_group_set_first(struct ah_group *group);
 /* Free a group that its backend has closed. */
 void ah_group_dispose(struct ah_group *group);
 
-/* Free what is under way in a group that begins anew; what a caller holds is left to it, and fails when it is waited
+/* Free the pending works of a group that restarts; works that a caller holds remain the caller's, and fail when waited
  * for. */
 void ah_group_forget_works(struct ah_group *group);
 
@@ -186,7 +186,7 @@ int ah_backend_register(const struct ah_backend *backend);
 const struct ah_backend *ah_backend_find(const char *name);
 
 extern const struct ah_backend ah_self_backend, ah_shm_backend, ah_spread_backend, ah_keep_backend;
-/* All ranks have done the calls up to `sequence`, and they are through. */
+/* Have all ranks completed the calls up to `sequence`? */
 bool ah_group_has_settled(const struct ah_group *group, uint32_t sequence);
 
 void ah_work_free(struct ah_work *work, bool complete);
@@ -195,7 +195,7 @@ void ah_work_free(struct ah_work *work, bool complete);
  * returns, when it then waits for the same of its peers. */
 void ah_group_publish_done(struct ah_group *group, uint32_t sequence);
 
-/* Remember the first failure of a group and tell the peers; passes `status` on. */
+/* Record the first failure of a group and notify the peers; returns `status`. */
 int ah_group_poison(struct ah_group *group, int status);
 int ah_group_check_health(struct ah_group *group, const char *name);
 

@@ -1,9 +1,9 @@
 /* Device p2p channels: communicators from one rank of a group to another, for messages between two devices' memories.
  *
- * The message header names the card that a message comes from. Only the receiver knows the destination; it answers on
+ * The message header names the card of the sender's memory. Only the receiver knows the destination; it answers on
  * the header: by the p2p channel, or through the host, to which the sender then copies the bytes. A channel opens at
  * its first message, by a ticket on the header, and involves these two ranks only. Messages use it in the order in
- * which their receiver took them. As in message.h all steps are non-blocking: neither rank waits for the other.
+ * which their receiver received them. As in message.h all steps are non-blocking: neither rank waits for the other.
  *
  * For message.c and device_comm.c. */
 #ifndef AH_COMM_DEVICE_P2P_H

@@ -1,13 +1,13 @@
-/* The door: what every backend's calls have in common.
+/* The dispatcher of collectives: the part that is common to every backend's calls.
  *
  * A call is posted (numbered, its fingerprint written to the own group block, POSTED advanced); when every rank has
- * posted it and all fingerprints agree the backend moves the data, and DONE says that this rank has done what its peers
- * need. POSTED and DONE move through the same sequence of calls on every rank. A ring entry is overwritten only when
- * all ranks have done the call it describes, this one included: a rank that is ahead first does its own share of old
- * works.
+ * posted it and all fingerprints agree the backend moves the data, and DONE reports that this rank has done its part
+ * for its peers. POSTED and DONE move through the same sequence of calls on every rank. A ring entry is overwritten
+ * only when all ranks have done the call it describes, this one included: a rank that is ahead first does its own part
+ * of old works.
  *
- * Works are carried out strictly in order, by whatever call comes by: a rank that waits for one has done its part of
- * all earlier ones, so no two ranks wait for each other. */
+ * Works are carried out strictly in order, by any later call: a rank that waits for one has done its part of all
+ * earlier ones, so no two ranks wait for each other. */
 #include "comm/group/group.h"
 
 #include <stdio.h>
@@ -70,10 +70,10 @@ static int check_health(struct ah_group *group, const struct ah_collective *call
     return ah_device_comm_check(group);
 }
 
-/* A work or message that began before its group began anew. */
+/* Fail for a work or message that began before its group was restarted. */
 static int outlived(const struct ah_work *work)
 {
-    return ah_fail(AH_EPEER, "%s: a collective failed since it began, and its group has begun anew",
+    return ah_fail(AH_EPEER, "%s: a collective failed since it began, and its group was restarted",
                    ah_collective_name(work->call.kind, true));
 }
 
@@ -95,7 +95,7 @@ bool ah_group_has_settled(const struct ah_group *group, uint32_t sequence)
            (!group->backend->settled || group->backend->settled(group, sequence));
 }
 
-/* Free abandoned works that all ranks are through with. */
+/* Free abandoned works that all ranks have completed. */
 static void sweep(struct ah_group *group)
 {
     for (struct ah_work **at = &group->abandoned; *at;) {
@@ -384,7 +384,7 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note)
     if (status < 0)
         unlist(work);
     if (group->posted != work->sequence)
-        ah_watch_leave(group); /* there is more under way, beside what comes now */
+        ah_watch_leave(group); /* other works are pending */
     ah_work_free(work, status == 0);
     return status;
 }
@@ -410,7 +410,7 @@ void ah_work_abandon_held(struct ah_work *work, void (*release)(void *held), voi
         ah_work_free(work, !failed);
         return;
     }
-    /* Peers count on it, and on the memory it names: it goes when all are through with it. */
+    /* Peers depend on it, and on the memory it names: it is freed when all have completed it. */
     work->abandoned = true;
     if (work->carried) {
         work->next = group->abandoned;

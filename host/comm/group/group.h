@@ -1,12 +1,12 @@
 /* Process groups: collectives behind one interface.
  *
- * This is the one door. Every call through it is checked, numbered, fingerprinted on the job's control block and
- * compared with what the peers bring; mismatches, dead peers and timeouts become errors, and any failure of a
+ * This is their only entry point. Every call is checked, numbered, fingerprinted on the job's control block and
+ * compared with the calls of the peers; mismatches, dead peers and timeouts become errors, and any failure of a
  * collective poisons the group: later calls fail with the first error's text. Backends only move data (backend.h). One
  * thread uses a group, a rank's Lua thread. Functions return 0 or a negative status (AH_EPEER, AH_EMISMATCH,
  * AH_ETIMEOUT, AH_EINVAL ...); a wrong argument (AH_EINVAL) is this rank's error only and does not poison.
  *
- * ACCELHOST_DEBUG=comm tells a line for each call. */
+ * ACCELHOST_DEBUG=comm prints a line for each call. */
 #ifndef AH_COMM_GROUP_H
 #define AH_COMM_GROUP_H
 
@@ -25,11 +25,11 @@ bool ah_group_default_is_open(void);
  * for each other. AH_EINVAL on all members when one of them is in too many groups at once. */
 int ah_group_split(struct ah_group **out, struct ah_group *parent, int color, int key, const char *where);
 
-/* The job's group and its parts begin anew, counting from 0, as if nothing had failed: works and messages that were
- * under way are forgotten. For a moment in which no rank of the job is in any call, and which ends, for all of them,
- * when every rank has called this. AH_ENOTIMPL when the backend cannot. */
+/* Restart the job's group and its subgroups, counting from 0, as if nothing had failed: pending works and messages are
+ * dropped. Requires a moment in which no rank of the job is in any call; it ends, for all of them, when every rank has
+ * called this. AH_ENOTIMPL when the backend does not support it. */
 int ah_groups_renew(void);
-/* How often a group has begun anew. */
+/* Return how often a group was restarted. */
 uint32_t ah_group_era(const struct ah_group *group);
 /* Has a group of this process failed? */
 bool ah_groups_have_failed(void);
@@ -72,7 +72,7 @@ enum ah_device_comm_choice { AH_DEVICE_COMM_ANY, AH_DEVICE_COMM_NONE, AH_DEVICE_
 enum ah_device_comm_choice ah_group_choose_device_comm(struct ah_group *group, enum ah_device_comm_choice choice);
 /* Carry out all works that were begun, in all groups: waits until the peers have begun them too. */
 int ah_groups_carry(void);
-/* Before the end of the process: wait until devices are through with all that peers may need of them. */
+/* Before the end of the process: wait until devices have completed all work that peers may depend on. */
 int ah_groups_settle(void);
 
 /* Make a call (ah_collective_...) and wait until its result is here. */
@@ -85,7 +85,7 @@ int ah_work_test(struct ah_work *work, bool *done);
 int ah_work_wait(struct ah_work *work);
 int ah_work_wait_note(struct ah_work *work, uint32_t *note);
 /* Give up a work whose result nobody wants. This rank still does its part of it in later calls; the buffer of an
- * all_reduce must stay in place if it lies in the group's memory, others may go. */
+ * all_reduce must stay in place if it is in the group's memory, others may be freed. */
 void ah_work_abandon(struct ah_work *work);
 /* The same for buffers on a device, which have to stay: `release` is called with what holds them when they may go,
  * perhaps at once. */
@@ -96,13 +96,13 @@ void ah_work_abandon_held(struct ah_work *work, void (*release)(void *held), voi
  * way is used again only when they are done; the group must outlive its memory (hold it). */
 int ah_group_alloc(struct ah_group *group, size_t bytes, void **out);
 void ah_group_free(struct ah_group *group, void *memory, size_t bytes);
-/* What lies in a piece of such memory is not needed any more: it is zero from now on, and whole pages of it go back to
- * the system until they are touched. No peer may be reading there. */
+/* Discard the contents of a piece of such memory: it is zero from now on, and its whole pages are returned to the
+ * system until they are touched. No peer may be reading there. */
 void ah_group_discard(struct ah_group *group, void *memory, size_t bytes);
 
-/* Memory that is one and the same for all ranks of a host, zero at first: what one writes the others read, in an order
- * that they see to. A collective; AH_ENOTIMPL on all where ranks have no memory in common. Every rank gives it back by
- * ah_group_unshare, when it likes; the memory is used again when all have. */
+/* Memory that all ranks of a host share, zero at first: each rank sees the writes of the others, in an order that the
+ * callers ensure. A collective; AH_ENOTIMPL on all where ranks have no memory in common. Every rank releases it by
+ * ah_group_unshare, at any time; the memory is reused when all have. */
 int ah_group_share(struct ah_group *group, size_t bytes, const char *where, void **out);
 void ah_group_unshare(struct ah_group *group, void *memory, size_t bytes);
 

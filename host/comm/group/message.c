@@ -89,7 +89,7 @@ static bool is_wanted(const struct ah_message_request *request)
     return (from == 1 || from == request->group->rank + 2) && atomic_load(&block->wanted_tag) == request->message.tag;
 }
 
-/* Letters that came back, and whose place nobody needs any more. */
+/* Free returned message headers that are no longer needed. */
 static void post_returned(struct ah_group *group)
 {
     for (struct ah_message_request *request = group->outgoing; request; request = request->next)
@@ -137,7 +137,7 @@ static int move_outgoing(struct ah_group *group)
             AH_TRY(ah_device_p2p_serve(request));
         if (finish_outgoing(request))
             continue;
-        /* What comes behind a message header that is on its way back waits for it: it is posted again. */
+        /* Messages after a message header that is being recalled wait for it: it is posted again. */
         unsigned state = request->header ? atomic_load(&request->header->state) : AH_MESSAGE_FREE;
         returning |= state == AH_MESSAGE_RECALLED || state == AH_MESSAGE_EMPTY;
         struct ah_message_header *room = request->header || waiting || returning ? NULL : ah_message_free_header(group);
@@ -173,9 +173,9 @@ static struct ah_message_header *first_of(const struct ah_message_request *reque
     return first;
 }
 
-/* Take the first of a sender's message headers that fits; NULL while one of its message headers is being fetched. A
- * look at all message headers takes a while, in which two may be posted: the second where we have yet to look, the
- * first where we have looked. But what comes before a message header was posted before it, so a second look sees it. */
+/* Receive the first matching message header of a sender; NULL while one of its message headers is being fetched. A scan
+ * of all message headers lasts long enough for two to be posted meanwhile: the second ahead of the scan, the first
+ * behind it. But an earlier message header is posted earlier, so a second scan finds it. */
 static struct ah_message_header *take_of(struct ah_message_request *request, int from)
 {
     for (struct ah_message_request *other = request->group->incoming; other; other = other->next)
@@ -356,10 +356,10 @@ int ah_group_receive(struct ah_group *group, struct ah_message message, struct a
     return begin(request, &group->incoming);
 }
 
-/* It began before its group began anew. */
+/* Fail for a request that began before its group was restarted. */
 static int outlived(const struct ah_message_request *request)
 {
-    return ah_fail(AH_EPEER, "%s: a collective failed since it began, and its group has begun anew",
+    return ah_fail(AH_EPEER, "%s: a collective failed since it began, and its group was restarted",
                    request->sends ? "send" : "recv");
 }
 
@@ -410,7 +410,7 @@ static void tell_awaited(const struct ah_message_request *request)
                     AH_REPLICA); /* a sender on another host may make place */
 }
 
-/* The counter that moves when the peer has done its part; of any peer, one of them stands for all. */
+/* Sleep on the counter that moves when the peer has done its part; of AH_ANY_PEER, on that of one peer. */
 static int await(struct ah_message_request *request)
 {
     struct ah_group *group = request->group;
@@ -434,7 +434,7 @@ static int await(struct ah_message_request *request)
             AH_TRY(ah_message_progress(group));
             return request->done ? 0 : status;
         }
-        /* What does not move the counter that we sleep on comes soon. */
+        /* An event that does not move this counter follows soon. */
         for (struct ah_message_request *other = group->outgoing; other && !full; other = other->next)
             full = !other->header;
         bool moving = request->header && (group->backend->serve || request->header->far);

@@ -6,8 +6,8 @@
  * of elements is not what its receiver expects fails on both. Any failure but AH_EINVAL poisons the group. Messages and
  * collectives do not wait for each other.
  *
- * Circle: device_comm, device_p2p, group, message, watch: the door poisons a group for a message that fails, waits of
- * the door move messages, and waits for messages look at the peers as all waits do, and at the group's device
+ * Circle: device_comm, device_p2p, group, message, watch: the dispatcher poisons a group for a message that fails,
+ * waits of the dispatcher move messages, and waits for messages check the peers as all waits do, and the group's device
  * communicators, which open by calls, or for messages. */
 #ifndef AH_COMM_MESSAGE_H
 #define AH_COMM_MESSAGE_H
@@ -20,7 +20,7 @@ struct ah_device_comm_type;
 struct ah_message_request;
 
 struct ah_message {
-    int peer; /* its rank in the group; of a receive AH_ANY_PEER: whoever's message is there first */
+    int peer; /* its rank in the group; of a receive AH_ANY_PEER: the sender of the first message available */
     int64_t tag;
     void *memory; /* plain row-major; on a device: see below */
     int64_t count;
@@ -28,7 +28,7 @@ struct ah_message {
     int ndim; /* for texts, as the shape and the script's line */
     const int64_t *size;
     const char *where;
-    /* NULL: the host's memory. Else where `memory` lies, and its communicator type. `host` returns host memory in its
+    /* NULL: the host's memory. Else the device of `memory`, and its communicator type. `host` is host memory in its
      * place, with the bytes of a message that is sent, for a peer without a p2p channel. */
     struct ah_device *device;
     const struct ah_device_comm_type *device_comm;
@@ -45,7 +45,7 @@ int ah_group_receive(struct ah_group *group, struct ah_message message, struct a
 
 /* Done: received. */
 int ah_message_test(struct ah_message_request *request, bool *done);
-/* Waits and frees; *peer (may be NULL) says who it was. */
+/* Wait, then free the request; *peer (may be NULL) is set to the peer's rank. */
 int ah_message_wait(struct ah_message_request *request, int *peer);
 /* Nobody waits for it: what was sent can still be received, what was to be received is left to others. `release` (may
  * be NULL) is called with what holds memory on a device when that may go, perhaps at once. */
@@ -54,10 +54,10 @@ void ah_message_abandon(struct ah_message_request *request, void (*release)(void
 /* "send to rank 1, tag 3, at train.lua:7" */
 const char *ah_message_describe(const struct ah_message_request *request, char *text, size_t bytes);
 
-/* For the door and its waits: do what can be done without waiting. */
+/* For the dispatcher and its waits: advance all messages without waiting. */
 int ah_message_progress(struct ah_group *group);
 void ah_message_drop_all(struct ah_group *group);
-/* For a group that begins anew: free what nobody holds; the rest fails when it is waited for. */
+/* For a group that restarts: free the requests that no caller holds; the others fail when waited for. */
 void ah_message_forget(struct ah_group *group);
 
 #endif

@@ -1,5 +1,5 @@
-/* A message header to a rank of this host is free as soon as its receiver has not taken it; of one to another host the
- * replica there decides, so it is asked for, and comes back empty. */
+/* A message header to a rank of this host is free as soon as its receiver has not received it; for one to another host
+ * the replica there decides, so it is recalled, and returns empty. */
 #include "comm/group/message_place.h"
 
 struct ah_message_header *ah_message_free_header(struct ah_group *group)
@@ -11,7 +11,7 @@ struct ah_message_header *ah_message_free_header(struct ah_group *group)
     return NULL;
 }
 
-/* Take a message header back from another host: the replica there says whether it still can be had. */
+/* Recall a message header from another host: the replica there answers whether it is still unreceived. */
 static void recall(struct ah_message_request *request)
 {
     struct ah_group *group = request->group;

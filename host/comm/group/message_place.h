@@ -7,8 +7,8 @@
 /* NULL: all are in use. */
 struct ah_message_header *ah_message_free_header(struct ah_group *group);
 
-/* Of the message headers that are posted the newest is taken back, so that its place is free. From another host that
- * takes a while, one at a time: NULL until then, and when none can be had. */
+/* Recall the newest posted message header, so that its place is free. From another host that lasts a while, one at a
+ * time: NULL until then, and when none can be recalled. */
 struct ah_message_header *ah_message_make_place(struct ah_group *group);
 
 #endif

@@ -1,5 +1,5 @@
-/* All ranks are to tell the same story, so it names the lowest rank that posted the call and the lowest that differs
- * from it. Ranks in texts are those of the job. */
+/* All ranks report a mismatch alike: it names the lowest rank that posted the call and the lowest that differs from it.
+ * Ranks in texts are those of the job. */
 #include "comm/group/mismatch.h"
 
 #include <time.h>
@@ -7,7 +7,7 @@
 #include "base/time.h"
 
 static const int64_t witness_ns = 1000000000; /* for ranks that are on their way to the call */
-static const int64_t glance_ns = 500000;      /* between two looks for them */
+static const int64_t glance_ns = 500000;      /* between two polls for them */
 
 /* The lowest rank that has posted the call, and the lowest that differs from it; false when none differs. */
 static bool find_mismatch(struct ah_group *group, uint32_t sequence, int *first, int *other)

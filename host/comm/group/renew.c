@@ -1,5 +1,5 @@
-/* Groups begin anew after a failure, at a prompt, where the processes go on. All ranks are at rest then: what is left
- * of calls is this process's own, and the group blocks on the control block are as a new job's. */
+/* Restart groups after a failure, at an interactive prompt, where the processes continue. All ranks are at rest then:
+ * the remains of calls are this process's own, and the group blocks on the control block are as a new job's. */
 #include "comm/control/control_block.h"
 #include "comm/group/backend.h"
 #include "comm/group/device_comm.h"
@@ -27,7 +27,7 @@ static void renew(struct ah_group *group)
         group->backend->renew(group);
 }
 
-/* Closed parts whose group blocks a peer might have looked at. */
+/* Close subgroups whose group blocks a peer might have been reading. */
 static void dispose_retired(struct ah_group *root)
 {
     while (root->retired) {
@@ -44,7 +44,7 @@ int ah_groups_renew(void)
     if (!root || !root->control)
         return 0;
     if (!root->backend->renew)
-        return ah_fail(AH_ENOTIMPL, "groups of %s do not begin anew", root->backend->name);
+        return ah_fail(AH_ENOTIMPL, "groups of %s cannot be restarted", root->backend->name);
     struct ah_rank_entry *slot = ah_rank_entry(root->control, root->member[root->rank]);
     for (int c = 0; c < AH_MAX_GROUPS; c++)
         clear_channel(&slot->block[c]);

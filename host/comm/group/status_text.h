@@ -11,7 +11,7 @@ enum { AH_STATUS_TEXT_HOST = AH_HOST_NAME + 8 };
 const char *ah_status_text_host(struct ah_group *group, int rank, char text[AH_STATUS_TEXT_HOST]);
 /* "rank 1 is at train.lua:12, all_reduce #41" */
 const char *ah_status_text(struct ah_group *group, int rank, char *text, size_t bytes);
-/* The same, and what the rank does now: "...; now it runs at train.lua:20"; takes up to 0.4 s. */
+/* The same, with the rank's current status: "...; now it runs at train.lua:20"; lasts up to 0.4 s. */
 const char *ah_status_text_now(struct ah_group *group, int rank, char *text, size_t bytes);
 
 #endif

@@ -1,9 +1,9 @@
-/* Parts of a group. All ranks of the parent tell each other color, key, the group blocks they use and how far their
- * counters have come; from the same table every member makes the same choice: the lowest group block that none of them
- * uses, counting on from the highest counter, so that a counter never goes back under the eyes of a late peer.
+/* Subgroups of a group. All ranks of the parent exchange color, key, the group blocks they use and their highest
+ * counters; from the same table every member makes the same choice: the lowest group block that none of them uses,
+ * counting on from the highest counter, so that no late peer sees a counter decrease.
  *
- * A group block stays taken until all members of its group have done what this rank posted there (or have gone): before
- * that one of them may still compare a post of ours. */
+ * A group block stays in use until all members of its group have done the calls that this rank posted there (or are
+ * gone): before that one of them may still compare a call record of this rank. */
 #include "comm/group/subgroup.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ struct entry {
     int64_t color, key, used, highest;
 };
 
-/* Whether nobody looks at the group block of a closed group any more. */
+/* Does no peer read the group block of a closed group any more? */
 static bool quiet(struct ah_group *group)
 {
     for (int r = 0; r < group->size; r++) {

@@ -1,9 +1,9 @@
-/* A wait looks at a counter some 2,000 times, then sleeps on it in slices of 50 ms, and between slices at everything
- * that could keep the counter from moving. Only time in which this process ran counts: a slice that took much longer
+/* A wait polls a counter some 2,000 times, then sleeps on it in slices of 50 ms, and between slices checks everything
+ * that could keep the counter from moving. Only time in which this process ran counts: a slice that lasted much longer
  * means that the whole job was stopped. Nor does time count in which a rank is being replaced.
  *
- * All ranks are to tell the same story of one event: a timeout names the rank that is furthest behind. Ranks in texts
- * are those of the job. */
+ * All ranks report one event alike: a timeout names the rank that is furthest behind. Ranks in texts are those of the
+ * job. */
 #include "comm/group/watch.h"
 
 #include <stdio.h>
@@ -22,13 +22,13 @@
 #include "comm/group/mismatch.h"
 #include "comm/group/status_text.h"
 
-static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between two looks at the peers */
+static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between two checks of the peers */
 static const int64_t short_slice_ns = 1000000;         /* while messages wait for this rank's device */
 static const int64_t longest_slice_ns = 200 * 1000000; /* what is longer, this process was not running */
 static const uint32_t long_travel = 8 * 1024; /* bytes that are to be on their way although all has come already */
 static const int64_t witness_ns = 500 * 1000000;       /* for notifications of a rank that is gone */
-static const int64_t glance_ns = 500000;               /* between two looks for that */
-static const int64_t spin_ns = 100 * 1000000; /* by then whoever makes way for others sleeps: a busy machine has many */
+static const int64_t glance_ns = 500000;               /* between two such checks */
+static const int64_t spin_ns = 100 * 1000000; /* by then a rank that yields its core sleeps: a busy machine has many */
 
 void ah_watch_relax(struct ah_group *group)
 {
@@ -105,11 +105,11 @@ static int lost(struct ah_group *group, int rank, const char *call, bool gave_up
     ah_status_text(group, rank, where, sizeof where);
     ah_status_text_host(group, rank, place);
     if (gave_up)
-        return ah_fail(AH_EPEER, "%s: rank %d gave up: %s%s", call, member, slot->group_text, place);
+        return ah_fail(AH_EPEER, "%s: rank %d left the group: %s%s", call, member, slot->group_text, place);
     switch (atomic_load(&slot->state)) {
     case AH_RANK_RUNNING:
     case AH_RANK_RETURNING:
-        return ah_fail(AH_EPEER, "%s: rank %d came to the end of this line without it (%s)", call, member, where);
+        return ah_fail(AH_EPEER, "%s: rank %d ended this line without it (%s)", call, member, where);
     case AH_RANK_ENDED: return ah_fail(AH_EPEER, "%s: rank %d ended without it (%s)", call, member, where);
     case AH_RANK_DIED:
         return ah_fail(AH_EPEER, "%s: lost rank %d, which died%s%.*s (%s)", call, member, slot->text[0] ? ": " : "",
@@ -139,7 +139,7 @@ static bool is_gone(struct ah_group *group, int rank, bool *gave_up)
 }
 
 /* Of the peers that have not done their part of the call and never will: one that is gone, or -1 and *quitter one that
- * only gave up, which it may have done because of the former; -1: none. */
+ * only left the group, possibly because of the former; -1: none. */
 static int find_gone(struct ah_group *group, uint32_t sequence, int *quitter)
 {
     *quitter = -1;
@@ -154,8 +154,8 @@ static int find_gone(struct ah_group *group, uint32_t sequence, int *quitter)
     return -1;
 }
 
-/* The same, where word of one that is gone has a moment to come: another host may hear first that a rank gave up on
- * it. */
+/* The same, with a short wait for the report of a rank that is gone: another host may first receive that a rank left
+ * because of it. */
 static int await_gone(struct ah_group *group, uint32_t sequence, int *quitter)
 {
     for (int64_t start = ah_now_ns();; nanosleep(&(struct timespec){.tv_nsec = glance_ns}, NULL)) {
@@ -191,8 +191,8 @@ static int laggard(struct ah_group *group, enum ah_counter which)
     return last;
 }
 
-/* A beat and a half late, a host's first rank tells no longer how far the others of the host are: then it is the one to
- * name. Beats are a fifth of the longest silence. */
+/* A beat and a half late, a host's first rank no longer reports the progress of the host's other ranks: then it is the
+ * one to name. Beats are a fifth of the longest silence. */
 static bool is_silent(struct ah_group *group, int64_t silent_ns)
 {
     int64_t longest_ns = atomic_load(&group->control->header->silence_ns);
@@ -304,7 +304,7 @@ static void count_time(struct ah_watch *watch, struct ah_group *group)
         watch->waited += passed < longest_slice_ns ? passed : longest_slice_ns;
 }
 
-/* Whoever waits, for whatever, does its part of the messages that are under way. */
+/* Every waiting rank, for any counter, does its part of the pending messages. */
 static int move_messages(struct ah_group *group)
 {
     return group->outgoing || group->incoming ? ah_message_progress(group) : 0;

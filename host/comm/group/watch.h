@@ -1,5 +1,5 @@
-/* Waiting for the peers of a group, so that every wait ends: with what it is for, or with the rank that keeps it from
- * coming (different call, dead, ended, failed, late). Used by the door and by backends. */
+/* Wait for the peers of a group, so that every wait ends: with its event, or with an error that names the rank that
+ * prevents it (different call, dead, ended, failed, late). Used by the dispatcher and by backends. */
 #ifndef AH_COMM_WATCH_H
 #define AH_COMM_WATCH_H
 
@@ -9,32 +9,32 @@
 int ah_watch_wait(struct ah_group *group, enum ah_counter which, uint32_t target);
 bool ah_watch_reached(struct ah_group *group, enum ah_counter which, uint32_t target);
 
-/* For a backend that sleeps in its own way while it waits for data of call `sequence`: look at the peers, and at the
- * clock, every 50 ms or so. Begins as {0}. */
+/* For a backend that sleeps in its own way while it waits for data of call `sequence`: check the peers and the clock,
+ * every 50 ms or so. Begins as {0}. */
 struct ah_watch {
     int64_t waited, before, beat_at;
     uint32_t beats;
     bool told;
 };
 int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counter which, uint32_t target);
-/* The same for what one peer is to do, or any of them (-1); `call` says what this rank does, for the texts. */
+/* The same for an action of one peer, or of any of them (-1); `call` names this rank's operation, for the texts. */
 int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, const char *call);
-/* For a device communicator: a call that this rank has begun, and its device is not through with; AH_EPEER when a peer
- * is gone, AH_ETIMEOUT with who lags. Looks only, and moves nothing: any thread, while the group is open. */
+/* For a device communicator: check on a call that this rank has queued and its device has not completed; AH_EPEER when
+ * a peer is gone, AH_ETIMEOUT with the rank that lags. Reads only: any thread, while the group is open. */
 int ah_watch_device(struct ah_group *group, uint32_t sequence, const char *call, int64_t waited_ns, int64_t timeout_ns);
 /* The same for a message from or to a peer. */
 int ah_watch_message(struct ah_group *group, int peer, const char *call, int64_t waited_ns, int64_t timeout_ns);
-/* Tell the peers that the group has failed, before its own thread comes to know. Any thread. */
+/* Publish to the peers that the group has failed, before its own thread detects it. Any thread. */
 void ah_watch_publish(struct ah_group *group, int status, const char *text);
 
-/* A rank that looks on instead of sleeping; begins as {.left = group->spins}. False: it is time to sleep, else a moment
- * has passed. */
+/* For a rank that polls instead of sleeping; begins as {.left = group->spins}. False: it is time to sleep, else a
+ * moment has passed. */
 struct ah_spin {
     int left;
     int64_t end_ns;
 };
 bool ah_watch_spin(struct ah_group *group, struct ah_spin *spin);
-/* Between two looks at a counter; and before the rank sleeps, or does something else for long. */
+/* Call between two polls of a counter; the other before the rank sleeps, or does something else for long. */
 void ah_watch_relax(struct ah_group *group);
 void ah_watch_leave(struct ah_group *group);
 

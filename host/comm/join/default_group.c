@@ -16,7 +16,7 @@ int ah_group_default(struct ah_group **out)
     AH_TRY(ah_topology_from_environment(&who));
     AH_TRY(ah_rank_rendezvous(&control));
     if (who.size != who.local_size && !control->hosts)
-        return ah_fail(AH_EINVAL, "%d ranks with %d on this host, and nothing says where the others are", who.size,
+        return ah_fail(AH_EINVAL, "%d ranks with %d on this host, and no setting locates the others", who.size,
                        who.local_size);
     bool alone = who.size == 1;
     struct ah_seat seat = {.control = alone ? NULL : control, .rank = who.rank, .size = who.size};

@@ -1,4 +1,4 @@
-/* Lines are read in their order until the hosts are all there; what comes after is too many. */
+/* Lines are read in their order until all hosts have joined; later ones are too many. */
 #include "comm/join/membership.h"
 
 #include <stdio.h>
@@ -111,7 +111,7 @@ int ah_membership_check(const struct ah_membership *mine, const struct ah_hosts 
     int first = hosts->first[hosts->mine], ranks = hosts->first[hosts->mine + 1] - first;
     if (ranks == mine->ranks && (mine->first < 0 || mine->first == first))
         return 0;
-    return ah_fail(AH_EINVAL, "%s has %d ranks, but the table of %ss says that its %d are from %d on", mine->name,
+    return ah_fail(AH_EINVAL, "%s has %d ranks, but in the table of %ss its %d start at %d", mine->name,
                    mine->ranks, mine->what, ranks, first);
 }
 

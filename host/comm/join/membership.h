@@ -1,5 +1,5 @@
-/* How the hosts of a job come to know each other: each brings what it is to a list in the job's store, and each draws
- * up the same table from that list. Nobody decides for the others, so all see the same contradiction. */
+/* Join the hosts of a job: each appends its properties to a list in the job's store, and each computes the same table
+ * from that list. There is no coordinator, so all detect the same contradiction. */
 #ifndef AH_COMM_MEMBERSHIP_H
 #define AH_COMM_MEMBERSHIP_H
 
@@ -8,14 +8,14 @@
 
 #include "comm/join/membership_table.h"
 
-/* Connect to the job's store, as soon as it is served; tells that it waits for it. AH_ETIMEOUT. */
+/* Connect to the job's store, as soon as it is served; reports that it waits for it. AH_ETIMEOUT. */
 int ah_membership_store(struct ah_store **out, const struct ah_store_place *place, const struct ah_membership *mine);
 
 /* Meet the others in the store: `out` gets count, mine, first and name. AH_EINVAL for what contradicts, AH_ETIMEOUT
  * with who did not come. */
 int ah_membership(struct ah_store *store, const struct ah_membership *mine, struct ah_hosts *out);
 
-/* Does the table that came of it have this host's ranks where they are? AH_EINVAL: somebody has told of others. */
+/* Does the resulting table have this host's ranks where they are? AH_EINVAL: a host was configured differently. */
 int ah_membership_check(const struct ah_membership *mine, const struct ah_hosts *hosts);
 
 /* The table as a text without blanks, and back; AH_EINVAL. */

@@ -40,18 +40,18 @@ static int read_line(const char *text, struct ah_membership *out)
 static int compare(const struct ah_membership *mine, const struct ah_membership *a, const struct ah_membership *b)
 {
     if (a->hosts != b->hosts)
-        return ah_fail(AH_EINVAL, "%s says that there are %d %ss, and %s %d", a->name, a->hosts, mine->what, b->name,
+        return ah_fail(AH_EINVAL, "%s is configured for %d %ss, and %s for %d", a->name, a->hosts, mine->what, b->name,
                        b->hosts);
     if (a->least != b->least)
-        return ah_fail(AH_EINVAL, "%s says that the job needs at least %d of its %d %ss, and %s %d", a->name, a->least,
+        return ah_fail(AH_EINVAL, "%s is configured for at least %d of its %d %ss, and %s for %d", a->name, a->least,
                        a->hosts, mine->what, b->name, b->least);
     if (a->restarts != b->restarts)
-        return ah_fail(AH_EINVAL, "%s says that all ranks start anew %d times at most (max_restarts), and %s %d",
+        return ah_fail(AH_EINVAL, "%s is configured for at most %d restarts of all ranks (max_restarts), and %s for %d",
                        a->name, a->restarts, b->name, b->restarts);
     if (a->size && b->size && a->size != b->size)
-        return ah_fail(AH_EINVAL, "%s says that the job has %d ranks, and %s %d", a->name, a->size, b->name, b->size);
+        return ah_fail(AH_EINVAL, "%s is configured for %d ranks, and %s for %d", a->name, a->size, b->name, b->size);
     if (a->number >= 0 && a->number == b->number)
-        return ah_fail(AH_EINVAL, "%s and %s both say that they are %s %d", a->name, b->name, mine->what, a->number);
+        return ah_fail(AH_EINVAL, "%s and %s are both configured as %s %d", a->name, b->name, mine->what, a->number);
     if (a->first >= 0 && b->first >= 0 && a->first < b->first + b->ranks && b->first < a->first + a->ranks)
         return ah_fail(AH_EINVAL, "rank %d is on %s and on %s", a->first > b->first ? a->first : b->first, a->name,
                        b->name);
@@ -67,7 +67,7 @@ int ah_member_table_add(struct ah_member_table *member_table, const char *text, 
     for (int i = 0; i < member_table->count; i++)
         AH_TRY(compare(member_table->mine, &member_table->host[i], &host));
     if (host.hosts && host.number >= host.hosts)
-        return ah_fail(AH_EINVAL, "%s says that it is %s %d of %d, which count from 0", host.name,
+        return ah_fail(AH_EINVAL, "%s is configured as %s %d of %d, which count from 0", host.name,
                        member_table->mine->what, host.number, host.hosts);
     member_table->host[member_table->count] = host;
     member_table->place[member_table->count++] = place;

@@ -1,5 +1,5 @@
-/* Who has come of a job's hosts, as each tells in a line of text; and the table that follows from it. Whoever has taken
- * the same lines in the same order has the same table, or the same contradiction. Included by
+/* The hosts of a job that have joined, one line of text each, and the table that follows from the lines. Every process
+ * that reads the same lines in the same order gets the same table, or the same contradiction. Included by
  * host/comm/join/membership.c and cli/machines. */
 #ifndef AH_COMM_MEMBERSHIP_TABLE_H
 #define AH_COMM_MEMBERSHIP_TABLE_H
@@ -11,18 +11,18 @@
 
 enum { AH_MEMBER_TEXT = 256 };
 
-/* What a host brings. */
+/* The properties of a joining host. */
 struct ah_membership {
     const char *what;  /* a host is called so in texts: "machine" */
     int number;        /* among the hosts; -1: free ones go by the order of coming, or of first ranks */
     int first;         /* its first rank; -1: follows from the numbers */
     int ranks;
     int hosts;         /* how many there are to be; 0: until the ranks are `size` */
-    int size;          /* ranks of the job; 0: whatever comes together */
-    int least;         /* hosts that are enough; 0: nobody asks */
+    int size;          /* ranks of the job; 0: the sum over its hosts */
+    int least;         /* hosts that are enough; 0: not set */
     int restarts;      /* of all ranks after failures, at most */
     char name[AH_HOST_NAME];
-    int64_t timeout_ns, patience_ns; /* until it is given up, and until it is told who is missing */
+    int64_t timeout_ns, patience_ns; /* until the join fails, and until missing hosts are reported */
 };
 
 struct ah_member_table {
@@ -35,7 +35,7 @@ struct ah_member_table {
 /* What may be a host's name: one word of visible characters that does not end an entry of a table. */
 bool ah_host_is_name(const char *name);
 
-/* A host's line, and what it has of it in common with no other (place: where it stands). AH_EINVAL, AH_EIO. */
+/* A host's line, and a part that no other line has (place: its address). AH_EINVAL, AH_EIO. */
 int ah_member_table_write(const struct ah_membership *host, char *text, size_t room);
 int ah_member_table_add(struct ah_member_table *member_table, const char *text, int64_t place);
 /* It is here no more; a place that is not in the member table is ignored. */
@@ -44,8 +44,8 @@ void ah_member_table_drop(struct ah_member_table *member_table, int64_t place);
 /* Who is missing: "machine 1", "1 of 2 machines", "ranks 2-3". */
 void ah_member_table_missing(const struct ah_member_table *member_table, char *text, size_t room);
 
-/* Which host of the member table is number h of the job, -1: none. By what was told, then by first ranks, then by the
- * order of coming. */
+/* Which host of the member table is number h of the job, -1: none. By configured numbers, then by first ranks, then by
+ * the order of arrival. */
 void ah_member_table_order(const struct ah_member_table *member_table, int order[AH_HOSTS_MAX]);
 /* Count, first ranks and names; `mine` is left to the caller. AH_EINVAL. */
 int ah_member_table_make(const struct ah_member_table *member_table, const int order[AH_HOSTS_MAX],

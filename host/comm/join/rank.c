@@ -73,7 +73,7 @@ int ah_rank_rendezvous(struct ah_control_block **out)
     return 0;
 }
 
-/* What the launcher says of the job's hosts, if there are several. */
+/* Read the launcher's description of the job's hosts, if there are several. */
 static int read_hosts(const struct ah_topology *who)
 {
     const char *text = getenv("ACCELHOST_HOSTS");
@@ -165,7 +165,7 @@ bool ah_rank_report_end(void)
         return true;
     }
     if (atomic_load(&slot->state) == AH_RANK_FAILED)
-        return false; /* and has said why */
+        return false; /* and has reported the reason */
     char text[sizeof slot->group_text + 80];
     snprintf(text, sizeof text, "a collective failed and the script went on without it (let its error end the "
              "script): %s", slot->group_text);

@@ -34,13 +34,13 @@ bool ah_rank_report_failure(const char *traceback, bool victim);
 /* Did this rank lose a peer? Then whatever it fails of follows from that. */
 bool ah_rank_lost_peer(void);
 
-/* The script came to its end: peers that still wait for this rank raise. Called by exit handlers too. False when a
+/* The script has ended: peers that still wait for this rank raise. Called by exit handlers too. False when a
  * collective had failed and the script went on: that is this rank's failure, which the launcher reports, and no exit
  * code 0 may follow. */
 bool ah_rank_report_end(void);
 
-/* At a prompt whose lines run in several processes: this rank begins a line, and is through with it. What a peer waits
- * for in that line it will not get from this rank any more. */
+/* At an interactive prompt whose lines run in several processes: this rank begins a line, and has completed it. A peer
+ * that still waits for this rank in that line then fails. */
 void ah_rank_begin_line(int line);
 void ah_rank_end_line(int line);
 

@@ -1,7 +1,7 @@
-/* A caller says hello; the host's first rank answers with its verdict, the control block's descriptor and then the
- * ranks' segments, a packet for each; the caller says that it has taken its place. Of a job on several hosts it waits
- * then for their table, which the first ranks draw up together (comm/join/rendezvous_hosts.h). Both look whose user the
- * other is. */
+/* A caller sends a greeting; the host's first rank answers with its verdict, the control block's descriptor and then
+ * the ranks' segments, a packet for each; the caller confirms that it has joined. In a job on several hosts it then
+ * waits for their table, which the first ranks compute together (comm/join/rendezvous_hosts.h). Both check the user of
+ * the other. */
 #include "comm/join/rendezvous.h"
 
 #include <errno.h>
@@ -338,7 +338,7 @@ static int call(struct rendezvous *m, int *out)
     }
 }
 
-/* It answers as soon as it looks; *gone when it went away before. */
+/* It answers at its next poll; *gone when it ended before. */
 static int ask(struct rendezvous *m, int fd, int *control_fd, int *segments, bool *gone)
 {
     struct hello hello = {hello_magic, (int32_t)sizeof(struct ah_rank_entry), m->who->rank, m->who->size,

@@ -1,9 +1,9 @@
-/* Ranks that nobody launched together: started by torchrun, by mpirun, by hand, they find each other on their host.
+/* Ranks without a common launcher: started by torchrun, by mpirun, by hand, they find each other on their host.
  *
- * The first rank of a host makes its control block and waits at an abstract socket, named by the user and by what tells
- * jobs apart (MASTER_PORT, a run's id); the host's others call there and are handed its descriptors. The first ranks of
- * several hosts meet over TCP (meet_hosts.h). Nothing has a name in the file system, and nothing is left. Nobody
- * watches over such a job: its ranks see for themselves who has died (ah_control_lost). */
+ * The first rank of a host creates its control block and waits at an abstract socket, named by the user and by the
+ * job's identity (MASTER_PORT, a run's id); the host's others connect there and receive its descriptors. The first
+ * ranks of several hosts meet over TCP (rendezvous_hosts.h). Nothing has a name in the file system, and nothing is
+ * left. No launcher monitors such a job: its ranks detect for themselves which ranks have died (ah_control_lost). */
 #ifndef AH_COMM_RENDEZVOUS_H
 #define AH_COMM_RENDEZVOUS_H
 

@@ -1,4 +1,4 @@
-/* The store's port is one that tells jobs apart where nobody has set one. */
+/* Where no port of the store is configured, it follows from the identity of the job. */
 #include "comm/join/rendezvous_hosts.h"
 
 #include <stdio.h>
@@ -120,7 +120,7 @@ static int serve(const struct ah_store_place *place)
     return status < 0 ? ah_fail_prefix(status, "rank 0 (MASTER_ADDR %s, MASTER_PORT %d)", place->host, place->port) : 0;
 }
 
-/* By MPI: rank 0 says where its store is and what the secret is, or why there is none. */
+/* By MPI: rank 0 broadcasts the address of its store and the secret, or why there is none. */
 
 struct message {
     int32_t status, port;
@@ -161,7 +161,7 @@ static int share_place(const struct ah_topology *who, int64_t timeout_ns, struct
         return ah_fail(message.status, "%.*s", (int)sizeof message.text - 1, message.text);
     if (message.port < 1 || message.port > 65535 || message.secret.bytes >= sizeof message.secret.text ||
         !memchr(message.host, 0, sizeof message.host) || !memchr(message.job, 0, sizeof message.job))
-        return ah_fail(AH_EINVAL, "what rank 0 says by MPI is no place of a store");
+        return ah_fail(AH_EINVAL, "rank 0 sent by MPI an invalid address of its store");
     own.secret = message.secret;
     memcpy(own.host, message.host, sizeof own.host);
     memcpy(own.job, message.job, sizeof own.job);

@@ -5,8 +5,8 @@
 #include "comm/control/hosts.h"
 #include "comm/control/topology.h"
 
-/* The place of the store, as the environment tells: MASTER_ADDR and MASTER_PORT, or what Slurm and Open MPI say; the
- * secret (secret.h) and the generation. AH_EINVAL names what is missing. What it points to stays. */
+/* Find the address of the store in the environment: MASTER_ADDR and MASTER_PORT, or the variables of Slurm and Open
+ * MPI; the secret (secret.h) and the generation. AH_EINVAL names what is missing. What it points to stays. */
 int ah_rendezvous_place(const struct ah_topology *who, struct ah_store_place *out);
 
 /* Meet the leaders of the other hosts. Rank 0 serves the store, until its process ends. */

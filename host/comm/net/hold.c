@@ -35,7 +35,7 @@ int ah_hold_input(const struct ah_holder *h, const struct ah_collective *call, b
     return 0;
 }
 
-/* Does something come from another host? */
+/* Does the call receive data from another host? */
 static bool takes_from_afar(const struct ah_holder *h, const struct ah_collective *call)
 {
     for (int r = 0; r < h->team->size; r++)

@@ -1,5 +1,5 @@
-/* A call's memory in its rank's segment, where ranks are on several hosts: the input, room for what comes from other
- * hosts, for the own host's sum, and the counts. */
+/* A call's memory in its rank's segment, where ranks are on several hosts: the input, room for data from other hosts,
+ * for the own host's sum, and the counts. */
 #ifndef AH_COMM_HOLD_H
 #define AH_COMM_HOLD_H
 

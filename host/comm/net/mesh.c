@@ -93,7 +93,8 @@ static int late(const struct mesh *m, int host)
                    m->hosts->name[m->hosts->mine], (double)m->timeout_ns / 1e9);
 }
 
-/* The own address: the one that was told, loopback for a store on loopback, else that by which the store is reached. */
+/* Find the own address: the configured one, loopback for a store on loopback, else that by which the store is
+ * reached. */
 static int find_address(const struct ah_hosts *hosts, struct sockaddr_storage *address, socklen_t *length)
 {
     const char *store = hosts->store.host ? hosts->store.host : "127.0.0.1";
@@ -168,7 +169,7 @@ static int connect_to(struct mesh *m, int host, char *place)
     if (port)
         *port++ = 0;
     if (!port || getaddrinfo(place, port, &hints, &found))
-        return ah_fail(AH_EINVAL, "host %s told an address that is none", m->hosts->name[host]);
+        return ah_fail(AH_EINVAL, "host %s sent an invalid address", m->hosts->name[host]);
     int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), status = AH_EIO, error = 0;
     socklen_t length = sizeof error;
     struct pollfd look = {.fd = fd, .events = POLLOUT};

@@ -6,8 +6,8 @@
 
 #include "comm/control/hosts.h"
 
-/* Connect to every other leader; `purpose` tells this mesh from others of the job. fd[h] is a socket that does not
- * block, -1 for the own host. AH_ETIMEOUT with the host that did not come. */
+/* Connect to every other leader; `purpose` distinguishes this mesh from others of the job. fd[h] is a socket that does
+ * not block, -1 for the own host. AH_ETIMEOUT with the host that did not connect. */
 int ah_mesh_open(const struct ah_hosts *hosts, const char *purpose, int64_t timeout_ns, int fd[AH_HOSTS_MAX]);
 void ah_mesh_close(int fd[AH_HOSTS_MAX]);
 

@@ -1,4 +1,4 @@
-/* The door to MPI: opens the plugin once. */
+/* The entry point to MPI: opens the plugin once. */
 #include "comm/net/mpi.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static int find_driver(void)
         return ah_fail_prefix(status, "transport mpi is Open MPI's (Debian: openmpi-bin; to build: libopenmpi-dev)");
     const struct ah_mpi_driver *found = symbol;
     if (found->abi != AH_MPI_ABI)
-        return ah_fail(AH_EINVAL, "accelhost-mpi.so has interface %u, this program %d: build both anew", found->abi,
+        return ah_fail(AH_EINVAL, "accelhost-mpi.so has interface %u, this program %d: build both again", found->abi,
                        AH_MPI_ABI);
     AH_TRY(ah_transport_register(found->transport));
     driver = found;
@@ -43,7 +43,7 @@ int ah_mpi_choose(const struct ah_topology *who, bool *chosen)
     /* MPI_Init would end the process with a page of advice. */
     if (*chosen && who->by == AH_BY_SLURM && !getenv("PMIX_RANK") && !getenv("PMI_RANK") && !getenv("PMI_FD"))
         return ah_fail(AH_EINVAL, "ACCELHOST_WIRE: mpi needs srun --mpi=pmix, or another plugin that suits it (srun "
-                       "--mpi=list tells which there are); tcp needs none");
+                      "--mpi=list prints the available ones); tcp needs none");
     if (silent && who->by == AH_BY_OPENMPI && !(address && *address))
         *chosen = ah_plugin_find("mpi", path, sizeof path);
     return 0;

@@ -23,8 +23,8 @@ struct ah_mpi_driver {
     void (*end)(int64_t timeout_ns);
 };
 
-/* Does the job move its bytes by MPI? As ACCELHOST_WIRE says; else mpirun's does which has no MASTER_ADDR, where there
- * is the plugin. AH_EINVAL for another name, and where nothing has started the ranks that MPI knows. */
+/* Does the job move its bytes by MPI? As set by ACCELHOST_WIRE; else a job of mpirun without MASTER_ADDR does, if the
+ * plugin exists. AH_EINVAL for another name, and where nothing has started the ranks that MPI knows. */
 int ah_mpi_choose(const struct ah_topology *who, bool *chosen);
 /* Open the plugin, register its transport, begin MPI. */
 int ah_mpi_begin(const struct ah_topology *who, int64_t timeout_ns);

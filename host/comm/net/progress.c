@@ -1,6 +1,6 @@
-/* The progress thread's thread: finds wired calls in the posts of its host's ranks, each of them by the first rank that
- * its group has here, and carries out those of one group in order and those of different groups side by side. While
- * something is under way it sleeps on the transport, and looks at the control block now and then; otherwise on the
+/* The progress thread: finds wired calls in the posts of its host's ranks, each of them by the first rank that its
+ * group has here, and carries out those of one group in order and those of different groups side by side. While calls
+ * are in progress it sleeps on the transport and polls the control block now and then; otherwise it sleeps on the
  * control block's notifications. */
 #include "comm/net/progress.h"
 
@@ -32,7 +32,7 @@ struct ah_progress {
 
 static const int64_t idle_ns = 100000000, shortest_ns = 50000, longest_ns = 1000000;
 enum { SPARE_BYTES = 4 << 20 }; /* of a scratch that is kept */
-/* all_reduce up to which each host gives all others everything; of two hosts, for which that is no more than halves. */
+/* all_reduce up to which each host sends all others everything; of two hosts, which so send no more than by halves. */
 enum { DIRECT_BYTES = 256 * 1024, DIRECT_PAIR = 512 * 1024 };
 
 /* Turns. */
@@ -52,10 +52,10 @@ int progress_scratch(struct progress_job *job, struct flight *flight, size_t byt
     if (mine->memory)
         return 0;
     mine->bytes = 0;
-    return ah_fail(AH_ENOMEM, "no memory is left for what comes from other hosts");
+    return ah_fail(AH_ENOMEM, "out of memory for data from other hosts");
 }
 
-/* Of a job that is through: the first that are not too large are kept. */
+/* Of a completed job: keep the first scratch buffers that are not too large. */
 static void leave_scratch(struct progress_job *job, struct scratch *scratch)
 {
     int place = 0;
@@ -104,8 +104,8 @@ static struct ah_group_block *channel_of(const struct progress_job *job, int pla
     return &ah_rank_entry(job->control, job->team.member[job->team.ranks[place]])->block[job->block];
 }
 
-/* The group's members, as its rank says; NULL when the post is not wired, or another rank of this host is the group's
- * first. */
+/* The member table that the rank wrote for the group; NULL when the post is not wired, or another rank of this host is
+ * the group's first. */
 static const struct ah_member_table *roll_of(struct ah_progress *progress, int rank, const struct ah_group_block *block,
                                      uint32_t sequence)
 {
@@ -213,7 +213,7 @@ static void learn(struct progress_job *job)
     job->known = true;
 }
 
-/* *done: the job is through. */
+/* *done: the job has completed. */
 static int carry_on(struct progress_job *job, bool *moved, bool *done, int *lost)
 {
     int64_t steps = steps_of(job);
@@ -281,7 +281,7 @@ static void *carry_all(void *context)
     int64_t limit_ns = shortest_ns;
     uint32_t visits = 0;
     while (!atomic_load(&progress->ending)) {
-        uint32_t seen = atomic_load(&notification->changes); /* before it looks who attends */
+        uint32_t seen = atomic_load(&notification->changes); /* before it reads the attending ranks */
         if (ah_notification_nap(notification, &visits))
             continue;
         bool under_way = false;

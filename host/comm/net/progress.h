@@ -1,10 +1,10 @@
 /* The progress thread: a thread of a host's leader that moves the large calls of all groups between hosts.
  *
- * The ranks of a host tell it of a call by their posts, and by SLICED that they have done their part; it takes what the
- * host gives from their segments to the other hosts' progress threads, over a transport, puts what comes into the
- * landings of the ranks that want it, and says by their ROUND that the call is through. It knows no group: what it
- * needs to know stands on the control block and in the segments. The leader's thread of Lua does its work while it
- * waits for it. */
+ * The ranks of a host announce a call by their posts, and their completed parts by SLICED; the thread sends the host's
+ * data from their segments to the other hosts' progress threads, over a transport, stores received data in the landings
+ * of the ranks that need it, and advances their ROUND when the call has completed. It knows no group: everything it
+ * needs is on the control block and in the segments. The leader's thread of Lua does this thread's work while it waits
+ * for it. */
 #ifndef AH_COMM_PROGRESS_H
 #define AH_COMM_PROGRESS_H
 
@@ -21,7 +21,7 @@ bool ah_progress_attend(struct ah_progress *progress);
 void ah_progress_leave(struct ah_progress *progress);
 
 /* At a group block's member table in the segment: who the members of its group are, in its order, and which posts are
- * wired. Such a post stays until the progress thread is through with it. */
+ * wired. Such a post stays until the progress thread has completed it. */
 struct ah_member_table {
     atomic_uint wired[AH_GROUP_CALLS]; /* the sequence of the post at that place of the ring, if it is */
     atomic_int lost; /* the host (from 1) without which calls that are under way do not end, 0: none */

@@ -9,7 +9,7 @@
 /* Pieces that are given at once, and those that are awaited: another host may be ahead by so many. */
 enum { PROGRESS_DEPTH = 4, PROGRESS_AHEAD = 2 * PROGRESS_DEPTH };
 
-/* Memory of a progress thread, for what comes and for what was put together to be given. */
+/* Memory of a progress thread, for received data and for data assembled to be sent. */
 struct scratch {
     unsigned char *memory;
     size_t bytes;
@@ -30,7 +30,7 @@ struct progress_job {
     uint32_t sequence;
     int block, tag;
     uint32_t identity;         /* of the group, which distinguishes its pieces from others with its tag */
-    bool known, dead;          /* where everything lies; a host that it needs is gone */
+    bool known, dead;          /* where all buffers are; a host that it needs is gone */
     bool direct;               /* all_reduce: each host gets all, and adds everything itself */
     double divisor;
     uint32_t before[AH_MAX_RANKS];                           /* by place among the local ranks */
@@ -53,7 +53,7 @@ int progress_scratch(struct progress_job *job, struct flight *flight, size_t byt
 /* Begin a turn of phase 0 or 1; pieces are by the team's places. */
 int progress_start(struct progress_job *job, int phase, const struct ah_transport_piece *send,
                   const struct ah_transport_piece *receive, struct ah_transport_turn **turn);
-/* *done: it is through, or there was none, and *turn is NULL. */
+/* *done: the turn has completed, or there was none, and *turn is NULL. */
 int progress_test(struct progress_job *job, struct ah_transport_turn **turn, bool *done, int *lost);
 
 /* Do what can be done; `steps`: of the local ranks' parts those that are done. AH_EPEER with the host that is gone. */

@@ -1,7 +1,7 @@
-/* all_reduce between hosts, piece after piece: the sum of this host's ranks lies in its first rank's buffer, or as
- * float32 beside it. Each host adds its share of a piece for all (phase 0), then they give each other the results
- * (phase 1). A short call goes directly: each host gives all others everything, and adds it up itself, in the same
- * order. While a piece travels the ranks sum the next ones. */
+/* all_reduce between hosts, piece after piece: the sum of this host's ranks is in its first rank's buffer, or as
+ * float32 next to it. Each host adds its share of a piece for all (phase 0), then they exchange the results (phase 1).
+ * A short call goes directly: each host sends all others everything, and adds it up itself, in the same order. While a
+ * piece is in transit the ranks sum the next ones. */
 #include <string.h>
 
 #include "comm/control/combine.h"
@@ -55,8 +55,8 @@ static struct ah_transport_piece result(const struct progress_job *job, struct r
 
 static const struct ah_transport_piece nothing[AH_HOSTS_MAX];
 
-/* Be ready for the own share of all hosts, and for the sums of their shares, which a host gives when it has got all of
- * what lies in their place. */
+/* Receive the own share from all hosts, and the sums of their shares, which a host sends when it has received all of
+ * the data that they overwrite. */
 static int await(struct progress_job *job, int64_t piece)
 {
     struct flight *flight = flight_of(job, piece);

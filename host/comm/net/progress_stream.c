@@ -1,6 +1,6 @@
 /* All other kinds between hosts: each pair's stream (team.h) is cut into pieces of equal length. A piece that lies in
- * one part goes straight from the giver's segment into the taker's landing; else it is put together in memory of the
- * progress thread. Of kinds that reduce the hosts' sums come into such memory, and are added in the order of the hosts.
+ * one part is sent straight from the sender's segment to the receiver's landing; else it is assembled in memory of the
+ * progress thread. For kinds that reduce, the hosts' sums are received there, and are added in the order of the hosts.
  */
 #include <string.h>
 
@@ -138,7 +138,7 @@ static struct ah_transport_piece send_from(const struct progress_job *job, int h
     return (struct ah_transport_piece){scratch, bytes};
 }
 
-/* The scratch holds a piece for each host, of what comes, and one of what goes. */
+/* The scratch holds a received piece for each host, and one to be sent. */
 static int begin(struct progress_job *job, int64_t piece)
 {
     struct flight *flight = flight_of(job, piece);

@@ -21,7 +21,7 @@ static const int64_t farewell_ns = 1000000000, doubt_ns = 1000000000;
 enum {
     BEATS = 5,        /* in the time after which a host is gone */
     FULL = 4 << 20,   /* bytes that wait for a socket */
-    BITE = 32 * 1024, /* bytes that are given to it at once: the other host reads them while it takes the next */
+    BITE = 32 * 1024, /* bytes passed to it at once: the other host reads them while it accepts the next */
 };
 
 void ah_replica_lose(struct ah_replica *replica, int host, const char *why)
@@ -68,7 +68,7 @@ static bool is_open(const struct replica_peer *peer)
 
 /* Sending. */
 
-/* What the socket takes; true when something is left. A broken connection is the receiver's to find. */
+/* Send as much as the socket accepts; true when something is left. A broken connection is the receiver's to find. */
 static bool flush(struct replica_peer *peer)
 {
     while (is_open(peer) && peer->sent < peer->out.bytes) {
@@ -151,7 +151,7 @@ static bool tell(struct ah_replica *replica, bool beat)
     if (!replica->more && ah_replica_scan(replica, beat, &replica->more) < 0)
         for (int h = 0; h < replica->hosts->count; h++)
             if (is_open(&replica->peer[h]))
-                ah_replica_lose(replica, h, "no memory is left for what it is to be told");
+                ah_replica_lose(replica, h, "out of memory for the data to send to it");
     return flush_all(replica);
 }
 
@@ -398,7 +398,7 @@ void ah_replica_part(struct ah_replica *replica)
     ah_replica_leave(replica);
     ah_notification_notify(&replica->control->header->notification[AH_REPLICA]);
     pthread_join(replica->sender, NULL);
-    /* The others close their side when they have read what was said last; what they say until then is let go. */
+    /* The others close their side when they have read the last frame; their frames until then are dropped. */
     for (int64_t begin = ah_now_ns(), open = 1; open && ah_now_ns() - begin < tick_ns; usleep(1000)) {
         open = 0;
         for (int h = 0; h < replica->hosts->count; h++)

@@ -1,7 +1,7 @@
-/* Frames of other hosts into the rank entries of their ranks. Nothing of a frame is believed: not its length, whose
- * rank it is, which group block, where its bytes belong, nor that it comes when it may: what a rank of this host may be
- * reading is not overwritten, and every value of a call or message is harmless beside any other, so that readers need
- * not copy what they have checked. */
+/* Apply frames of other hosts to the rank entries of their ranks. No part of a frame is trusted: not its length, its
+ * rank, its group block, the place of its bytes, nor its order: memory that a rank of this host may be reading is not
+ * overwritten, and every value of a call or message is harmless in combination with any other, so that readers need
+ * not copy the values that they have checked. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ static int take_data(struct ah_replica *replica, int rank, const unsigned char *
     return 0;
 }
 
-/* Does a rank of this host still need what lies at the post's place? */
+/* Does a rank of this host still need the record at the post's place? */
 static bool is_needed(struct ah_replica *replica, int rank, int c, uint32_t old)
 {
     struct ah_control_header *header = replica->control->header;
@@ -67,7 +67,7 @@ static bool is_needed(struct ah_replica *replica, int rank, int c, uint32_t old)
     return false;
 }
 
-/* What travels fits into half a stage, and as much is there wherever a call says that something lies. */
+/* Inline data fits into half a stage, and any place that a call names has that much room. */
 static int take_post(struct ah_replica *replica, int rank, int c, const unsigned char *body)
 {
     struct ah_group_block *block = &ah_rank_entry(replica->control, rank)->block[c];
@@ -80,12 +80,12 @@ static int take_post(struct ah_replica *replica, int rank, int c, const unsigned
         post.ndim > AH_CALL_DIMS)
         return wrong("a call that is none");
     if (post.travels && (post.travels > AH_STAGE_BYTES || !lies_in(replica, post.offset, AH_STAGE_BYTES)))
-        return wrong("a call on data that lies nowhere");
+        return wrong("a call on data outside the segment");
     post.offset = post.travels ? post.offset : 0;
     place = ah_group_record(block, post.sequence);
     if (ah_reached(ah_group_counter(block, AH_POSTED), post.sequence) ||
         is_needed(replica, rank, c, place->sequence))
-        return wrong("a call in the place of one that others look at");
+        return wrong("a call in the place of one that is still read");
     if (post.travels)
         AH_TRY(ah_control_grow(replica->control, rank, post.offset + AH_STAGE_BYTES));
     post.where[sizeof post.where - 1] = 0;
@@ -93,7 +93,7 @@ static int take_post(struct ah_replica *replica, int rank, int c, const unsigned
     return 0;
 }
 
-/* SENT moves when a message header has come with all that it says. */
+/* SENT moves when a message header has arrived completely. */
 static const bool mirrored[AH_COUNTERS] = {[AH_POSTED] = true, [AH_DONE] = true, [AH_RECEIVED] = true};
 
 /* Counters only grow, and no rank posts more calls than others can have left undone. */
@@ -148,7 +148,7 @@ static int take_header(struct ah_replica *replica, int rank, struct ah_group_blo
         return wrong("a message that is none");
     uint64_t bytes = (uint64_t)sent.count * ah_dtype_size((enum ah_dtype)sent.dtype);
     if ((uint64_t)sent.count > replica->control->segment_span || (bytes && !lies_in(replica, sent.offset, bytes)))
-        return wrong("a message that lies nowhere");
+        return wrong("a message outside the segment");
     if (!ah_control_is_local(replica->control, atomic_load(&sent.member)))
         return wrong("a message for a rank of another host");
     struct ah_message_header *header = &block->header[index];

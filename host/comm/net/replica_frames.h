@@ -1,6 +1,6 @@
-/* What replicas say to each other, and what the parts of one share. Included by comm/net/replica*.c only.
+/* The protocol between replicas, and the state that the parts of one share. Included by comm/net/replica*.c only.
  *
- * Frames: a head, then `bytes` of what its kind says. What a counter announces comes before it. */
+ * Frames: a head, then `bytes` of content as its kind specifies. Announced data precedes its counter. */
 #ifndef AH_COMM_REPLICA_FRAMES_H
 #define AH_COMM_REPLICA_FRAMES_H
 
@@ -48,7 +48,7 @@ struct replica_fares {
 
 enum { REPLICA_PIECE = 256 * 1024, REPLICA_MOST = REPLICA_PIECE + 4096 }; /* bytes of data in a frame; of a frame */
 
-/* Of an own rank's message header: what the other host was told. */
+/* Of an own rank's message header: the state last sent to the other host. */
 struct replica_letter {
     uint32_t number;
     bool told, asked; /* all of it; to give it back */
@@ -56,7 +56,7 @@ struct replica_letter {
 };
 
 struct replica_channel {
-    atomic_uint returned; /* by the receiver: a bit for each message header that came back, before it shows as empty */
+    atomic_uint returned; /* by the receiver: a bit for each returned message header, set before it shows as empty */
     atomic_uint
         there; /* by the sender: a bit for each message header that the other host has whole, until its verdict */
     struct replica_counters told;
@@ -70,7 +70,7 @@ struct replica_rank {
 
 struct replica_peer {
     int fd;
-    atomic_bool gone, done; /* lost; has said goodbye */
+    atomic_bool gone, done; /* lost; has sent its last frame */
     struct ah_text out;     /* of the sender */
     size_t sent;
     unsigned char *in;      /* of the receiver: REPLICA_MOST bytes and a head */
@@ -94,15 +94,15 @@ struct ah_replica {
     struct replica_rank *rank; /* of the own host */
     pthread_t sender, receiver;
     pthread_mutex_t telling, hearing; /* what is the sender's; the receiver's */
-    uint32_t told_of;          /* the control block's notifications that was looked at last */
+    uint32_t told_of;          /* the control block's notifications as last read */
     bool more;                 /* there is data that had to wait then */
     atomic_bool recalled;      /* by the receiver: a message header of another host is to go back */
     atomic_bool ending, ended; /* the sender is to say goodbye; the receiver is to stop */
     pthread_mutex_t losing;
 };
 
-/* The sender's: append what has changed since it was told, to every peer that it concerns. *more: there is data that
- * had to wait. */
+/* The sender's: append the changes since the last scan, for every peer that they concern. *more: there is data that had
+ * to wait. */
 int ah_replica_scan(struct ah_replica *replica, bool beat, bool *more);
 int ah_replica_send(struct ah_replica *replica, int host, struct replica_head head, const void *body, const void *tail,
                   size_t tail_bytes);

@@ -1,7 +1,7 @@
-/* What an own rank's rank entry says that the other hosts have not been told: compared with a copy of what they were. A
- * call is told before the counter that announces it, and what travels with it before the call. Groups whose members are
- * all of this host are nobody else's business. Of message headers only the receiver's host is told, in pieces, so that
- * a long message does not hold up what else there is to say. */
+/* Find the changes of an own rank's rank entry since they were last sent to other hosts, by comparison with a copy of
+ * the sent state. A call is sent before the counter that announces it, and its inline data before the call. Groups
+ * whose members are all of this host are not sent. Message headers are sent to the receiver's host only, in pieces, so
+ * that a long message does not delay the other data. */
 #include <string.h>
 
 #include "comm/net/replica_frames.h"
@@ -120,8 +120,8 @@ static int say_header(struct ah_replica *replica, int rank, int c, int index, st
     return ah_replica_send(replica, host, head_of(REPLICA_LETTER, rank, c, sizeof place), &place, &copy, sizeof copy);
 }
 
-/* Its state, when the message header goes to another host and is not being written just now; else it is told when it
- * is. */
+/* Its state, if the message header is for another host and is not being written at present; else it is sent after the
+ * write. */
 static unsigned state_of(struct ah_replica *replica, struct ah_message_header *header, unsigned *number)
 {
     unsigned state = atomic_load(&header->state);
@@ -131,7 +131,7 @@ static unsigned state_of(struct ah_replica *replica, struct ah_message_header *h
                                                                                                    : state;
 }
 
-/* The first message header, in its sender's order, that is to be said; -1: none. */
+/* The first message header, in its sender's order, that is to be sent; -1: none. */
 static int first_header(struct ah_replica *replica, struct ah_message_header *header, const struct replica_letter *told)
 {
     int first = -1;
@@ -167,8 +167,8 @@ static int say_recalls(struct ah_replica *replica, int rank, int c, struct repli
     return 0;
 }
 
-/* In their sender's order, as receivers count on: what comes before a message header was posted before it, so that a
- * second look at all of them sees it. */
+/* In their sender's order, on which receivers depend: an earlier message header is posted earlier, so that a second
+ * scan of all of them finds it. */
 static int say_headers(struct ah_replica *replica, int rank, int c, bool beat, bool *more)
 {
     struct ah_message_header *header = ah_rank_entry(replica->control, rank)->block[c].header;
@@ -184,7 +184,7 @@ static int say_headers(struct ah_replica *replica, int rank, int c, bool beat, b
         if (i < 0)
             break;
         unsigned number = atomic_load(&header[i].number);
-        if (told[i].number != number) { /* what came back from this place is of the message header before */
+        if (told[i].number != number) { /* the returned bit of this place is of the previous message header */
             told[i] = (struct replica_letter){.number = number};
             atomic_fetch_and(&shadow->returned, ~(1u << i));
         }
@@ -202,7 +202,7 @@ static int scan_channel(struct ah_replica *replica, int rank, int c, bool beat, 
     struct ah_rank_entry *slot = ah_rank_entry(replica->control, rank);
     struct ah_group_block *block = &slot->block[c];
     struct replica_counters *told = &replica->rank[rank - replica->control->header->first].block[c].told, now = {0};
-    ah_group_counter(block, AH_ROUND); /* what travels may be what the progress thread brought */
+    ah_group_counter(block, AH_ROUND); /* inline data may have been written by the progress thread */
     for (int k = 0; k < AH_COUNTERS; k++)
         if (k != AH_ROUND && k != AH_SLICED)
             now.value[k] = ah_group_counter(block, (enum ah_counter)k);

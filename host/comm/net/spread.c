@@ -1,11 +1,11 @@
 /* The backend for ranks of several hosts: shared memory within a host, a progress thread between them.
  *
- * Small calls need nothing but the control block: every rank's input travels with its post (replica.h) and lies at its
- * place of the rank's segment on every host, so each rank does its part as if all were here. A larger call is wired:
- * inputs, and room for what comes from other hosts, lie in the segments; the ranks of a host take from each other, or
- * form their host's sum, slice by slice in rank order, and the progress thread (progress.h) does the rest while
- * they go on. A rank's ROUND says which wired call is through. Sums of hosts are added in the order of the hosts, those
- * of halves as float32. */
+ * Small calls need nothing but the control block: every rank's input is sent with its post (replica.h) and stored at
+ * its place of the rank's segment on every host, so each rank does its part as if all were here. A larger call is
+ * wired: inputs, and room for data from other hosts, are in the segments; the ranks of a host copy from each other, or
+ * form their host's sum, slice by slice in rank order, and the progress thread (progress.h) does the rest meanwhile. A
+ * rank's ROUND is the number of the last completed wired call. Sums of hosts are added in the order of the hosts, those
+ * of fp16 and bf16 as float32. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,7 +157,7 @@ static bool spread_settled(const struct ah_group *group, uint32_t sequence)
 
 /* A call. */
 
-/* The progress thread is through with the post in whose place the next one comes. */
+/* Wait until the progress thread has completed the post whose place the next one uses. */
 static int claim_post(struct spread_group *s)
 {
     atomic_uint *place = &s->member_table->wired[(s->shm.base.posted + 1) % AH_GROUP_CALLS];
@@ -168,7 +168,7 @@ static int claim_post(struct spread_group *s)
     return 0;
 }
 
-/* Before the post: all that it says of this rank's memory. */
+/* Before the post: fill in this rank's memory for the call record. */
 static int prepare(struct spread_group *s, const struct ah_collective *call, struct ah_hold *hold,
                    struct ah_call_arguments *out)
 {
@@ -246,7 +246,7 @@ static void contribute(struct spread_group *s, const struct ah_collective *call,
         step(s, before + (uint32_t)pieces);
 }
 
-/* What came from other hosts, to where it belongs. */
+/* Copy the data from other hosts to its destination. */
 static void collect(struct spread_group *s, const struct ah_collective *call, const struct ah_hold *hold)
 {
     size_t width = width_of(call);
@@ -301,7 +301,7 @@ static int stage_small(struct spread_group *s, const struct ah_collective *call,
 static int spread_bring(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out)
 {
     struct spread_group *s = spread_of(group);
-    ah_hold_release(&s->holder, &s->blocking); /* of a call that failed: its group is poisoned, or began anew */
+    ah_hold_release(&s->holder, &s->blocking); /* of a failed call: its group is poisoned, or was restarted */
     if (call->kind == AH_ALL_REDUCE && !ah_team_wires(&s->team, call))
         return stage_small(s, call, out);
     return prepare(s, call, &s->blocking, out);

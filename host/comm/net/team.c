@@ -40,7 +40,7 @@ bool ah_team_wires(const struct ah_team *team, const struct ah_collective *call)
     return false;
 }
 
-/* The first taker of a rank's one input on a host; -1: nobody takes it there. */
+/* The first receiver of a rank's one input on a host; -1: none. */
 static int first_taker(const struct ah_team *team, const struct ah_collective *call, int from, int at)
 {
     for (int r = 0; r < team->size; r++)

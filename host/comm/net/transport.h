@@ -1,10 +1,10 @@
 /* What moves bytes between the hosts of a job: from each leader to each other one.
  *
  * No two threads of a leader use a transport at a time, and who opens it closes it. Its user begins turns, in each of
- * which it gives a piece of memory to some of the other hosts and takes one from some of them, and asks now and then
- * whether they are through. Pieces of one tag from one host to another are matched in the order in which they are
- * begun, so both begin them in one order and with the same numbers of bytes; those of different tags do not wait for
- * each other. Memory may be given and awaited at once, where what comes cannot come before what is given has arrived.
+ * which it sends a piece of memory to some of the other hosts and receives one from some of them, and polls now and
+ * then whether they have completed. Pieces of one tag from one host to another are matched in the order in which they
+ * are begun, so both begin them in one order and with the same numbers of bytes; those of different tags do not wait
+ * for each other. The same memory may be sent and received into in one turn, if the reply depends on the sent data.
  * Nothing here knows what the bytes mean. */
 #ifndef AH_COMM_TRANSPORT_H
 #define AH_COMM_TRANSPORT_H
@@ -57,13 +57,13 @@ struct ah_transport_type {
     int (*open)(struct ah_transport **out, const struct ah_hosts *hosts, int64_t timeout_ns);
     void (*close)(struct ah_transport *transport); /* whatever is under way; frees all turns */
 
-    /* Begin a turn: a piece for each host, in their order; the own ones are not looked at. The memory is the turn's
-     * until it is through. May move what can be moved at once, and never waits. */
+    /* Begin a turn: a piece for each host, in their order; the own ones are ignored. The memory is the turn's
+     * until it has completed. May move what can be moved at once, and never waits. */
     int (*start)(struct ah_transport *transport, uint64_t tag, const struct ah_transport_piece *send,
                  const struct ah_transport_piece *receive, struct ah_transport_turn **out);
     /* Move bytes, of any turn, and never wait. A turn that is done is freed. AH_EPEER when a host is gone: *lost. */
     int (*test)(struct ah_transport *transport, struct ah_transport_turn *turn, bool *done, int *lost);
-    /* Sleep until something may have moved, or so long. NULL: nobody can tell, so ask. */
+    /* Sleep until something may have moved, or so long. NULL: not supported, so poll. */
     void (*wait_for)(struct ah_transport *transport, int64_t limit_ns);
 };
 

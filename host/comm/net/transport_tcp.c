@@ -1,8 +1,8 @@
 /* The transport over TCP: one connection to each other leader (mesh.h). A message is its tag, its length and its bytes,
- * and goes straight from and to the memory of its turn. What comes before its turn has begun here is kept in memory of
- * its own, which is bounded for each message (AH_TRANSPORT_EARLY; the progress thread's pieces are shorter). When that
- * is ENOUGH nothing more is taken from a host from which nothing is awaited; where something is, it may be behind what
- * has come early, and is looked for as far as `most_early`. */
+ * and is copied straight from and to the memory of its turn. Data that arrives before its turn has begun here is stored
+ * in separate memory, which is bounded for each message (AH_TRANSPORT_EARLY; the progress thread's pieces are shorter).
+ * When that is ENOUGH nothing more is read from a host from which nothing is awaited; where something is, it may follow
+ * early data, and is read as far as `most_early`. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ struct head {
 /* One way of one turn with one host. */
 struct part {
     struct part *next;
-    struct turn *turn; /* NULL: it came early, `memory` is its own */
+    struct turn *turn; /* NULL: it is early, `memory` is its own */
     struct head head;
     unsigned char *memory;
     size_t moved; /* the head too */
@@ -45,7 +45,7 @@ struct link {
     char why[160]; /* it is lost; empty: the connection broke */
     struct queue out, want, early;
     uint64_t early_bytes; /* with what a message costs by itself */
-    struct part *in; /* that comes now, its head is here */
+    struct part *in; /* being received, its head is complete */
     struct head head;
     size_t head_got;
 };
@@ -101,7 +101,7 @@ static uint64_t cost_of(const struct head *head)
     return sizeof(struct part) + head->bytes;
 }
 
-/* What came early is whole, and its turn has begun. */
+/* An early message is complete, and its turn has begun. */
 static void hand_over(struct link *link, struct part *early, int host)
 {
     struct part *part = early->claimed;

@@ -1,6 +1,7 @@
-/* Boundaries are published by ROUND of group block 0. What must stay true: boundary b of a rank, and what it keeps from
- * behind that, is touched again only when all ranks have published b + 1, so that whoever dies after b finds all of it
- * with everybody; and a replacement goes on at its own rank's last boundary, so nobody lets go of what it needs. */
+/* Boundaries are published by ROUND of group block 0. Invariant: boundary b of a rank, and its log since then, is
+ * overwritten only when all ranks have published b + 1, so that the replacement of a rank that dies after b finds all
+ * of it on every rank; and a replacement continues at its own rank's last boundary, so no rank frees data that it
+ * needs. */
 #include "comm/recover/recover.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@
 #include "comm/group/backend.h"
 #include "comm/group/watch.h"
 
-static const int64_t look_ns = 50000000; /* between two looks at the peers */
+static const int64_t look_ns = 50000000; /* between two polls of the peers */
 
 static struct {
     struct ah_control_block *control;
@@ -71,7 +72,7 @@ static struct ah_group *next_group(struct ah_group *group)
     return group == own.root ? own.root->parts : group->parts;
 }
 
-/* Has the rank posted a call that comes after the boundary that this rank has published last? */
+/* Has the rank posted a call that follows the boundary that this rank has published last? */
 static bool has_gone_on(int rank, uint32_t published)
 {
     const struct ah_boundary *at = &own_slot()->replay_log.boundary[(published - 1) & 1];
@@ -177,7 +178,8 @@ static int check_taken(void)
                    "call accelerator:load_state() before the loop", own.rank, boundary - 1);
 }
 
-/* Where a part of the boundary to come lies. One that was taken is told already, and calls behind it may be kept. */
+/* Return where a part of the next boundary is stored. A taken boundary is already published, and calls after it may be
+ * in the log. */
 static int place_of(enum ah_replay_part part, void **out)
 {
     uint32_t boundary = published_by(own.rank);
@@ -278,7 +280,7 @@ int ah_recovery_take(void)
         uint32_t posted = at->posted[group->block];
         AH_TRY(ah_group_poison(group, ah_group_advance(group, group->posted, true)));
         if (!ah_reached(posted, group->posted))
-            return ah_fail(AH_EMISMATCH, "rank %d has made %u collectives before it takes its state of step %lld, "
+            return ah_fail(AH_EMISMATCH, "rank %d has made %u collectives before it loads its state of step %lld, "
                            "which it had reached by %u", own.rank, group->posted - group->base, (long long)boundary,
                            posted - group->base);
         group->posted = group->done = group->ring_safe = posted;

@@ -3,8 +3,8 @@
  * A boundary is a place in the script where all that was begun before is complete: where a training loader is asked for
  * its next batch. There each rank publishes a note, which is what it has for itself, and a slice of what all ranks have
  * alike. The replacement of a rank that died after boundary b runs the script from its first line: its calls are
- * answered from what all ranks have kept since the job began (keep.c), up to the place where it takes the state of
- * boundary b; from there on what was called since is answered in the same way. Boundaries count from 0; what is kept
+ * replayed from the log of all ranks since the job began (replay.c), up to the place where it loads the state of
+ * boundary b; from there on the calls since b are replayed in the same way. Boundaries count from 0; the log
  * from before boundary 0 is kept for the whole job.
  *
  * A rank's Lua thread only. */
@@ -22,9 +22,9 @@ int ah_recovery_rank(int *size);
 /* Does this process replace another one, whose state it has not taken yet? */
 bool ah_recovery_is_due(void);
 
-/* Where this rank's slice of the boundary to come is to be written, `bytes` long, 64-byte aligned, and its note, which
- * has `room`; comes back when all that was begun is done and no rank needs what lay there. NULL when recovery is
- * off. */
+/* Where this rank's slice of the next boundary is to be written, `bytes` long, 64-byte aligned, and its note, which
+ * has `room`; returns when all earlier work has completed and no rank needs the previous contents. NULL when recovery
+ * is off. */
 int ah_recovery_slice(size_t bytes, void **out);
 int ah_recovery_note(void **out, size_t *room);
 /* This rank is at the next boundary: publish its note, which is copied unless it was written in its place, and the
@@ -35,8 +35,8 @@ int ah_recovery_mark(const void *note, size_t bytes);
 /* The last boundary that this rank has published or taken, -1 before the first. */
 int64_t ah_recovery_boundary(void);
 
-/* Of a replacement: waits until all ranks have published the boundary at which it goes on, and says which that is; -1:
- * there is none, the script is to run on from where it is, and nothing is due any more. */
+/* Of a replacement: wait until all ranks have published the boundary at which it continues, and return that; -1: there
+ * is none, the script is to run on from where it is, and nothing is due any more. */
 int ah_recovery_find(int64_t *boundary);
 /* After that: what a rank has published there; good until this rank publishes the boundary after the next. */
 int ah_recovery_note_of(int rank, const void **note, size_t *bytes);

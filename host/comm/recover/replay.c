@@ -1,8 +1,8 @@
 /* The backend of jobs whose killed ranks are replaced (recover.h): every rank's inputs are kept in its segment, and
  * each rank makes its results of them by itself.
  *
- * So a call is through for a rank as soon as all have posted it, whatever becomes of them then, and the replacement of
- * one that died answers its calls from what is kept, without its peers. Parts of a group are of this backend too; their
+ * So a call has completed for a rank as soon as all have posted it, whatever they do then, and the replacement of one
+ * that died replays its calls from the log, without its peers. Subgroups are of this backend too; their
  * counters on a group block only grow, so that a group block and a number name a call for good. */
 #include <string.h>
 
@@ -42,8 +42,8 @@ static int compare_with_kept(const struct ah_group *group, const struct ah_call_
                        "on without its state: call accelerator:load_state() before the loop", text, post->where, rank);
     const struct ah_replay_entry *kept = ah_replay_find(group->control, rank, group->block, post->sequence);
     if (!kept)
-        return ah_fail(AH_ESTATE, "%s at %s: what rank %d brought to collective #%u is kept no more", text, post->where,
-                       rank, post->sequence - group->base);
+        return ah_fail(AH_ESTATE, "%s at %s: the input of rank %d to collective #%u is no longer in the replay log",
+                       text, post->where, rank, post->sequence - group->base);
     if (kept->hash == post->hash)
         return 0;
     return ah_fail(AH_EMISMATCH, "collective #%u differs: %s at %s; the process that this one replaces made %s at %s "
@@ -52,7 +52,7 @@ static int compare_with_kept(const struct ah_group *group, const struct ah_call_
                    kept->where);
 }
 
-/* Of a call that comes next: keep its input, or find that it is kept. */
+/* Log the input of the next call, or find it in the log. */
 static int keep_input(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out)
 {
     struct ah_call_record post;
@@ -77,7 +77,7 @@ static int make_result(struct ah_group *group, const struct ah_collective *call,
         struct ah_part part = ah_collective_part(call, group->size, r, group->rank);
         const struct ah_replay_entry *kept = ah_replay_find(group->control, group->member[r], group->block, sequence);
         if (!kept || (part.count && (uint64_t)(part.first + part.count) * width > kept->bytes))
-            return ah_fail(AH_ESTATE, "%s #%u at %s: what rank %d brought is kept no more",
+            return ah_fail(AH_ESTATE, "%s #%u at %s: the input of rank %d is no longer in the replay log",
                            ah_collective_name(call->kind, call->async), sequence - group->base, call->where,
                            group->member[r]);
         *note |= kept->note;

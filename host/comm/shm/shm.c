@@ -2,14 +2,14 @@
  *
  * An all_reduce goes one of three ways:
  *
- * - direct: every rank's buffer lies in its data segment. Rank r reduces slice r of all buffers, in rank order, and
- *   stores the result into all of them. Works are of this kind: what lies elsewhere is copied into the segment first.
+ * - direct: every rank's buffer is in its data segment. Rank r reduces slice r of all buffers, in rank order, and
+ *   stores the result into all of them. Works are of this kind: other buffers are copied into the segment first.
  * - small: the input is staged before the post, so one wait does; every rank reduces everything itself.
- * - staged: chunk after chunk passes through the two halves of each rank's staging area, one round each; SLICED says
+ * - staged: chunk after chunk passes through the two halves of each rank's staging area, one round each; SLICED means
  *   that the own slice of the round's chunk is summed.
  *
  * Rounds: a rank enters round k by advancing ROUND to k + 1, after it has filled half k % 2 of its stage, and after it
- * is through with round k - 1. Whoever has seen all ranks enter round k may therefore overwrite the other half. The
+ * has completed round k - 1. A rank that has seen all ranks enter round k may therefore overwrite the other half. The
  * first round of a small all_reduce is entered with its post.
  *
  * The first group's staging areas open the segments. Those of its parts are taken from the segment, one for each
@@ -31,7 +31,7 @@ struct pending {
 
 struct shm_work {
     struct ah_work base;
-    void *copy; /* of the input, in the segment; NULL when that lies there */
+    void *copy; /* of the input, in the segment; NULL when the input itself is there */
     size_t bytes;
 };
 
@@ -201,7 +201,7 @@ void shm_take_parts(struct shm_group *shm, const struct ah_collective *call, uin
             continue;
         from[r] = shm_segment(shm, r) + ah_group_post(&shm->base, r, sequence)->offset + (size_t)part.first * width;
         void *to = (char *)call->out + (size_t)part.place * width;
-        /* In place, the own part lies where it belongs. */
+        /* In place, the own part is at its destination. */
         if (!ah_collective_reduces(call) && to != from[r])
             memcpy(to, from[r], (size_t)part.count * width);
     }

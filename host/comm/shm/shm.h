@@ -19,7 +19,7 @@ struct shm_group {
 
 struct shm_message {
     struct ah_message_request base;
-    void *copy; /* in the segment; NULL when the message lies there for good */
+    void *copy; /* in the segment; NULL when the message itself is there for good */
     size_t bytes;
 };
 
@@ -57,13 +57,13 @@ void shm_collect_common(struct shm_group *shm, bool all);
 /* All kinds but all_reduce and barrier, through the staging areas. */
 int shm_exchange(struct shm_group *shm, const struct ah_collective *call);
 
-/* What this rank takes of a call, from the inputs in its peers' segments; `wanted`: of these peers only. */
+/* Copy this rank's result of a call from the inputs in its peers' segments; `wanted`: of these peers only. */
 void shm_take_parts(struct shm_group *shm, const struct ah_collective *call, uint32_t sequence,
                     bool (*wanted)(const struct ah_group *group, int rank));
 /* A small all_reduce whose inputs are all staged. */
 void shm_reduce_small(struct shm_group *shm, const struct ah_collective *call);
 
-/* As struct ah_backend says. */
+/* As in struct ah_backend. */
 int shm_open_ranks(struct ah_group *group);
 void shm_close(struct ah_group *group);
 int shm_bring(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out);

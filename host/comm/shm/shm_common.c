@@ -1,5 +1,5 @@
-/* Memory that is one for all ranks of a host: a piece of its first rank's segment behind a line that counts who has it.
- * That rank takes it back, when it next looks, if nobody has it any more. */
+/* Memory that all ranks of a host share: a piece of its first rank's segment after a header that counts its users. That
+ * rank frees it, at its next check, when it has no users left. */
 #include <stdatomic.h>
 #include <stdlib.h>
 

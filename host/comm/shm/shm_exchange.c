@@ -1,5 +1,6 @@
 /* Collectives that move elements from rank to rank, through the staging areas: each round every rank stages a piece of
- * what it gives, and takes what concerns it from its peers' stages. Kinds whose input has a part for each rank stage
+ * its input, and copies its parts of the result from its peers' stages. Kinds whose input has a part for each rank
+ * stage
  * a piece of every part, side by side. */
 #include <string.h>
 
@@ -19,7 +20,7 @@ static int64_t lesser(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* An input that is not split is staged once, for whoever takes it. */
+/* An input that is not split is staged once, for all its receivers. */
 static void give(const struct exchange *x, int64_t at)
 {
     const char *in = x->call->in;
@@ -74,7 +75,7 @@ int shm_exchange(struct shm_group *shm, const struct ah_collective *call)
         x.taken[r] = ah_collective_part(call, size, r, rank);
     }
     if (call->kind == AH_BROADCAST && rank == call->root)
-        x.taken[rank].count = 0; /* it has what it gives */
+        x.taken[rank].count = 0; /* it has its own input */
     int64_t longest = longest_part(call, size);
     for (int64_t at = 0; at < longest; at += x.piece) {
         uint32_t round = shm->round;

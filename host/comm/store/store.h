@@ -2,7 +2,7 @@
  *
  * One process serves it, from a thread; all of them, that one too, connect to it. A key's value can be set, waited for,
  * counted up and deleted, and texts be appended to a list, in one order for all; each call has a deadline. A client may
- * leave a will, which is carried out when its connection ends, however that comes.
+ * set a will, which the server carries out when its connection ends for any reason.
  *
  * Client and server prove to each other that they know the job's secret, without sending it (a challenge, answered by
  * HMAC-SHA256, which also covers the job's name and generation); a client of another job, or of a generation before a
@@ -40,7 +40,7 @@ struct ah_store;
 /* Serve until the end. AH_EIO when the address cannot be had. */
 int ah_store_serve(struct ah_store_server **out, const struct ah_store_place *place);
 int ah_store_port(const struct ah_store_server *server);
-/* NULL is ignored; whoever waits for a key fails. */
+/* NULL is ignored; clients that wait for a key fail. */
 void ah_store_end(struct ah_store_server *server);
 
 /* Connect, as soon as there is a server; again while the connection ends before the server has answered. AH_ETIMEOUT;
@@ -60,10 +60,10 @@ int ah_store_get(struct ah_store *store, const char *key, char **value, size_t *
 int ah_store_add(struct ah_store *store, const char *key, int64_t delta, int64_t *sum);
 int ah_store_delete(struct ah_store *store, const char *key, bool *was);
 
-/* Append to a list: the value gets the key LIST/N, N from 0 on, which is told in *place (or not, when that is NULL). */
+/* Append to a list: the value gets the key LIST/N, N from 0 on; N is stored in *place unless that is NULL. */
 int ah_store_append(struct ah_store *store, const char *list, const void *value, size_t bytes, int64_t *place);
-/* What the server is to append to a list when this connection ends, with the reason, a text, behind it; NULL takes an
- * earlier will back. */
+/* Set the value that the server appends to a list when this connection ends, followed by the reason, a text; NULL
+ * withdraws an earlier will. */
 int ah_store_will(struct ah_store *store, const char *list, const void *value, size_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
 /* The server's side of a store: proofs, values, requests; and how both sides use a socket. Whatever a client sends is
- * bounded before it is looked at: a request's lengths are checked when its head is here, and a session that is not
+ * bounded before it is read: a request's lengths are checked when its head is complete, and a session that is not
  * trusted yet holds one answer's bytes. */
 #include "comm/store/store_protocol.h"
 
@@ -230,7 +230,7 @@ static enum ah_store_verdict judge_answer(const struct ah_store_session *session
     return answer->generation == session->place->generation ? AH_STORE_FINE : AH_STORE_OTHER_GENERATION;
 }
 
-/* The answer to the challenge. Of the verdicts only the first comes with a proof. */
+/* Check the answer to the challenge. Of the verdicts only the first carries a proof. */
 static int check_answer(struct ah_store_session *session)
 {
     struct ah_store_answer answer;

@@ -57,11 +57,11 @@ struct ah_store_reply {
  * job. `role` keeps one side's proof from serving the other. */
 void ah_store_prove(unsigned char proof[AH_SHA256_BYTES], const struct ah_store_place *place, const char *role,
                     const unsigned char theirs[AH_SHA256_BYTES], const unsigned char mine[AH_SHA256_BYTES]);
-/* Compares in a time that tells nothing of where they differ. */
+/* Compare in constant time, so that the duration does not reveal the first difference. */
 bool ah_store_same(const unsigned char *a, const unsigned char *b);
 /* The name of a place's job, padded with zeros. */
 void ah_store_job(char job[AH_STORE_JOB], const struct ah_store_place *place);
-/* A name that came from outside, as a text of visible characters. */
+/* Convert a name from outside to a text of visible characters. */
 void ah_store_show_job(char text[AH_STORE_JOB], const char job[AH_STORE_JOB]);
 
 /* The values. */
@@ -87,7 +87,7 @@ struct ah_store_session {
     size_t will_key_bytes;
 };
 int ah_store_greet(struct ah_store_session *session, int64_t now_ns);
-/* Bytes came: what can be replied is appended to `out`. A failure ends the session, after `out` was sent. */
+/* Process received bytes: replies are appended to `out`. A failure ends the session, after `out` was sent. */
 int ah_store_feed(struct ah_store_session *session, const void *bytes, size_t count, int64_t now_ns);
 /* Again, when values have changed or time has passed. */
 int ah_store_resume(struct ah_store_session *session, int64_t now_ns);
@@ -95,7 +95,7 @@ int ah_store_resume(struct ah_store_session *session, int64_t now_ns);
 void ah_store_end_session(struct ah_store_session *session, const char *reason);
 void ah_store_session_free(struct ah_store_session *session);
 
-/* What an error of a socket (0: it has ended) tells of the peer. */
+/* Return the reason for the loss of the peer, from an error of a socket (0: it has ended). */
 const char *ah_store_reason_of(int error);
 /* A socket's peer that does not answer for so long is gone (0: leave that to the system). Small messages go at once. */
 void ah_store_tune(int fd, int64_t alive_ns);

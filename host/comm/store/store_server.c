@@ -27,7 +27,7 @@ static const int64_t young_ns = 50000000, rest_ns = 100000000;
 struct client {
     int fd;
     int64_t since_ns;
-    bool ends; /* when what it is told was sent */
+    bool ends; /* when its pending replies were sent */
     const char *reason; /* why it is gone */
     struct ah_store_session session;
 };
@@ -54,7 +54,7 @@ static void drop(struct ah_store_server *server, int at)
     server->client[at] = server->client[--server->count];
 }
 
-/* How many there are, and where the one is that came first. */
+/* Count them, and find the one that connected first. */
 static int count_strangers(const struct ah_store_server *server, int *oldest)
 {
     int count = 0, first = -1;

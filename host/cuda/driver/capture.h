@@ -2,7 +2,7 @@
  *
  * What cannot be captured is refused; addresses are shown, so that a replay is refused when memory behind them was
  * given back; and numbers that change from replay to replay lie in device memory. Before each replay those are written
- * anew by a kernel that has them among its arguments, in the order of the compute stream, so that no replay under way
+ * again by a kernel that has them among its arguments, in the order of the compute stream, so that no pending replay
  * sees them. Lua thread only. */
 #ifndef AH_CUDA_CAPTURE_H
 #define AH_CUDA_CAPTURE_H
@@ -28,12 +28,12 @@ struct ah_cuda_capture {
 /* AH_ESTATE "OP: WHAT cannot be captured in a graph; REMEDY" within a capture. */
 int ah_cuda_capture_refuse(const struct ah_cuda_device *cuda, const char *what, const char *remedy);
 
-/* Within a capture: look for addresses among these words, of which the device will read or write. */
+/* Within a capture: search these words for addresses that the device will read or write. */
 int ah_cuda_capture_see(struct ah_cuda_device *cuda, const void *words, size_t bytes);
 
-/* Numbers that each replay has anew: within a capture, where a kernel finds them. While a graph is revised: the next of
- * its numbers become these, and the caller leaves the kernel out (cuda->revised); AH_ESTATE when `same`, the rest of
- * the kernel's arguments, are not those of the capture. *at is 0 outside of both. */
+/* Numbers that change from replay to replay: within a capture, where a kernel finds them. While a graph is revised:
+ * replace the next of its numbers by these; the caller leaves the kernel out (cuda->revised); AH_ESTATE when `same`,
+ * the rest of the kernel's arguments, are not those of the capture. *at is 0 outside of both. */
 int ah_cuda_capture_numbers(struct ah_cuda_device *cuda, const void *same, size_t same_bytes, const void *numbers,
                             size_t bytes, uint64_t *at);
 

@@ -1,5 +1,5 @@
 /* Bytes to the device, from it, within it and between two. The host's memory is pageable, so its bytes go through
- * pinned blocks: to the device they are copied there and the call returns, the device takes them in the order of its
+ * pinned blocks: to the device they are copied there and the call returns, the device reads them in the order of its
  * stream; from the device two blocks take turns, the host empties one while the device fills the other. */
 #include "cuda/driver/copy.h"
 
@@ -40,7 +40,7 @@ static int to_device(struct ah_cuda_device *cuda, void *to, const void *from, si
     return 0;
 }
 
-/* Ask for one piece; its block is given back at once, so that its event tells when the piece is there. */
+/* Queue one piece; its block is released at once, so that its event shows when the piece has arrived. */
 static int fetch(struct ah_cuda_device *cuda, const void *from, size_t bytes, CUstream stream,
                  struct ah_cuda_pinned_block **out)
 {

@@ -1,7 +1,7 @@
 /* The state of an open CUDA device, and what the plugin's files do with it.
  *
  * Everything that the host asks of a device runs on its compute stream, in the order of the calls. The copy stream is
- * for copies that may overtake kernels; who uses memory on it says so (ah_cuda_memory_used_on). */
+ * for copies that may overtake kernels; its users record their use of memory (ah_cuda_memory_used_on). */
 #ifndef AH_CUDA_DEVICE_H
 #define AH_CUDA_DEVICE_H
 

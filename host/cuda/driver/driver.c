@@ -1,6 +1,6 @@
-/* The driver's table: one library is opened, every row of driver.def looked up in it, cuInit called, all once; how that
- * went is kept, so that whoever asks later hears the same. The library stays open, since memory of its may live as long
- * as the process. */
+/* The driver's table: one library is opened, every row of driver.def looked up in it, cuInit called, all once; the
+ * result is kept, so that all later callers get the same. The library stays open, since its memory may live as long as
+ * the process. */
 #include "cuda/driver/driver.h"
 
 #include <dlfcn.h>

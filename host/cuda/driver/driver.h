@@ -2,7 +2,7 @@
  *
  * Types, codes and calls are declared here and nothing of the toolkit is included, so the plugin is built on any
  * machine. The table is filled on first use from libcuda.so.1 or, when $ACCELHOST_CUDA is "sim", from the simulated GPU
- * accelhost-cudasim.so beside the plugin, which exports the same names.
+ * accelhost-cudasim.so in the plugin's folder, which exports the same names.
  *
  * Where cuda.h was included before, its own declarations serve: so a check can compare the two. */
 #ifndef AH_CUDA_DRIVER_H
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* NAME(name, value): the codes that are told apart. */
+/* NAME(name, value): the codes that are distinguished. */
 #define AH_CUDA_CODES(NAME)                 \
     NAME(CUDA_SUCCESS, 0)                   \
     NAME(CUDA_ERROR_INVALID_VALUE, 1)       \
@@ -145,7 +145,7 @@ struct ah_cuda_driver {
 /* Filled by ah_cuda_driver_open. */
 extern struct ah_cuda_driver ah_cuda;
 
-/* Open the driver and initialise it, once: later calls answer as the first did. AH_EINVAL says in one line what is
+/* Open the driver and initialise it, once: later calls return the first result. AH_EINVAL names in one line what is
  * missing. Any thread. */
 int ah_cuda_driver_open(void);
 

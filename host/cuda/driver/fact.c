@@ -7,7 +7,7 @@
 static const struct {
     const char *name;
     CUdevice_attribute attribute;
-    bool flag; /* told as "true" or "false" */
+    bool flag; /* reported as "true" or "false" */
 } rows[] = {
     {"major", CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, false},
     {"minor", CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, false},

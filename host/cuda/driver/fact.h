@@ -1,4 +1,4 @@
-/* What is told of a device (tensor/device.h): names and meanings as PyTorch's get_device_properties has them. */
+/* The properties of a device (tensor/device.h): names and meanings as in PyTorch's get_device_properties. */
 #ifndef AH_CUDA_FACT_H
 #define AH_CUDA_FACT_H
 

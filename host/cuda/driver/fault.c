@@ -1,4 +1,4 @@
-/* A fault lies in one block of the device; the ticket in it leads to the note of who was looking for what. */
+/* A fault is stored in one block of the device; the ticket in it leads to the note of the check that found it. */
 #include "cuda/driver/fault.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "cuda/driver/reals.h"
 #include "cuda/kernels/fault.h"
 
-/* Notes are kept of so many looks. */
+/* Number of checks whose notes are kept. */
 enum { NOTES = 1024, TEXT = 96 };
 
 struct note {
@@ -27,7 +27,7 @@ struct ah_cuda_faults {
     uint64_t ticket;
     bool now, pending;
     struct note note[NOTES];
-    struct note *kept; /* of looks in graphs */
+    struct note *kept; /* of checks in graphs */
     size_t kept_count, kept_room;
     uint64_t captured_from; /* the ticket before the first look of the capture under way */
 };
@@ -102,7 +102,7 @@ int ah_cuda_raise_fault(struct ah_cuda_device *cuda)
     if (note->ticket == fault.ticket)
         return fail(note, &fault);
     return ah_fail(AH_EINVAL, "%s: an index or label at position %lld of an earlier op is out of range "
-                   "(CUDA_LAUNCH_BLOCKING=1 tells which)", cuda->device->name, (long long)~fault.rest);
+                  "(CUDA_LAUNCH_BLOCKING=1 reports which)", cuda->device->name, (long long)~fault.rest);
 }
 
 static int look(struct ah_device *device, struct ah_cuda_kernel *kernel, const struct note *what,

@@ -1,16 +1,16 @@
-/* Elements that an op has to refuse: indices and labels out of range, numbers that are no probabilities. A kernel looks
- * for them; what depends on them leaves out what is out of range.
+/* Elements that an op must refuse: indices and labels out of range, numbers that are no probabilities. A kernel
+ * searches for them; kernels that use them skip the ones out of range.
  *
- * The device is not waited for: what was found is told when the host next waits for the device of its own accord, to
- * read a result. $ACCELHOST_CUDA_CHECKS=now tells it at once, in the op that has refused, as the CPU does; that is what
- * the simulated GPU does unless it is told `later`, and every device with CUDA_LAUNCH_BLOCKING=1. */
+ * The device is not waited for: a fault is reported when the host next waits for the device anyway, to read a result.
+ * $ACCELHOST_CUDA_CHECKS=now reports it at once, in the op that refused, as the CPU does; that is the default of the
+ * simulated GPU unless set to `later`, and of every device with CUDA_LAUNCH_BLOCKING=1. */
 #ifndef AH_CUDA_FAULT_H
 #define AH_CUDA_FAULT_H
 
 #include "cuda/driver/device.h"
 #include "tensor/tensor.h"
 
-/* What is right, and how the rest is told: "embedding: index 7 at position 3 is outside 0..4 (dim 0 of (5, 2))". */
+/* The valid range and the text of a fault: "embedding: index 7 at position 3 is outside 0..4 (dim 0 of (5, 2))". */
 struct ah_cuda_bounds {
     const char *who, *what; /* static: "embedding", "index" */
     int64_t low, high;      /* low..high */
@@ -27,20 +27,20 @@ int ah_cuda_expect_within(struct ah_device *device, const struct ah_cuda_bounds 
 int ah_cuda_expect_shares(struct ah_device *device, const char *who, const char *what,
                           const struct ah_tensor *numbers);
 
-/* The last of these int64 numbers says how many values of `source` are wanted. */
+/* Check that `source` has as many values as the last of these int64 numbers. */
 int ah_cuda_expect_enough(struct ah_device *device, const char *who, const struct ah_tensor *counts,
                           const struct ah_tensor *source);
 
-/* The same for such as are not in 0..high or, with INT64_MAX, finite and 0 or more; `expected` says what they are to
- * be: "bernoulli: expected probabilities in 0..1, got 2 at position 0". */
+/* The same for numbers that are not in 0..high or, with INT64_MAX, finite and 0 or more; `expected` describes the valid
+ * ones: "bernoulli: expected probabilities in 0..1, got 2 at position 0". */
 int ah_cuda_expect_numbers(struct ah_device *device, const char *who, const char *expected, int64_t high,
                            const struct ah_tensor *numbers);
 
-/* AH_EINVAL when something was found since the last call. Waits for the device if there was anything to look for. */
+/* AH_EINVAL when a fault was found since the last call. Waits for the device if any check is pending. */
 int ah_cuda_raise_fault(struct ah_cuda_device *cuda);
 
-/* A capture begins: what is looked for in it is remembered for good. It has ended: was anything looked for? A replay of
- * it was asked for: as when the looks themselves are. */
+/* A capture begins: its checks are remembered for good. It has ended: has it any checks? A replay of it was queued:
+ * treated as if its checks were queued. */
 int ah_cuda_faults_capture(struct ah_cuda_device *cuda);
 bool ah_cuda_faults_captured(struct ah_cuda_device *cuda);
 int ah_cuda_faults_replayed(struct ah_cuda_device *cuda);

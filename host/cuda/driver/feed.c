@@ -39,7 +39,7 @@ struct ah_cuda_feed {
     CUevent order; /* from one stream to the other */
 };
 
-/* What `first` was asked so far comes before what `after` is asked from now on. */
+/* Make work queued on `after` from now on wait for the work queued on `first` so far. */
 static int order(struct ah_cuda_feed *feed, CUstream first, CUstream after)
 {
     const char *name = feed->cuda->device->name;
@@ -127,7 +127,7 @@ static void shrink(struct ah_cuda_feed *feed, size_t count, size_t bytes)
     feed->count = kept;
 }
 
-/* A new block. Kernels that were asked for may still be at what lay there before. */
+/* A new block. Queued kernels may still use the previous contents of its memory. */
 static int add(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
 {
     struct ah_cuda_device *cuda = feed->cuda;
@@ -137,7 +137,7 @@ static int add(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
         return ah_fail(AH_ENOMEM, "out of memory");
     }
     slot->bytes = bytes;
-    int status = ah_cuda_memory_take_uncollected(cuda->memory, bytes, &slot->at); /* a release takes `lock` */
+    int status = ah_cuda_memory_take_uncollected(cuda->memory, bytes, &slot->at); /* a release locks `lock` */
     if (status == 0)
         status = ah_cuda_memory_used_on(cuda->memory, slot->at, cuda->copy);
     if (status == 0)

@@ -3,7 +3,7 @@
  *
  * Such a block is filled on the copy stream and used on the compute stream, so both have to be waited for. The compute
  * stream waits for the copies when they are joined. A block that was dropped is marked in the compute stream at the
- * next call of the feed, and is filled again when that mark is reached, which the host looks for: so no copy waits for
+ * next call of the feed, and is filled again when that mark is reached, which the host polls: so no copy waits for
  * kernels in the queue, and when `FLYING` blocks that would do are on their way, the host waits for the oldest. */
 #ifndef AH_CUDA_FEED_H
 #define AH_CUDA_FEED_H

@@ -188,8 +188,8 @@ static int graph_revise(struct ah_graph *graph, bool on)
     cuda->revised = on ? &graph->numbers : NULL;
     graph->numbers.next = 0;
     if (!on && next != graph->numbers.count)
-        return ah_fail(AH_ESTATE, "%s: of %zu numbers of the captured step %zu were told anew", cuda->device->name,
-                       graph->numbers.count, next);
+        return ah_fail(AH_ESTATE, "%s: only %zu of %zu captured numbers were updated before replay",
+                       cuda->device->name, next, graph->numbers.count);
     return 0;
 }
 
@@ -218,7 +218,7 @@ static int graph_replay(struct ah_graph *graph)
     if (graph->cut)
         return ah_fail(AH_ESTATE,
                        "%s: the captured step's collectives are those of a group that was closed since: "
-                       "capture it anew",
+                       "capture it again",
                        name);
     if (!graph->exec)
         return ah_fail(AH_ESTATE, "%s: nothing was captured", name);
@@ -226,7 +226,7 @@ static int graph_replay(struct ah_graph *graph)
     if (lost)
         return ah_fail(AH_ESTATE,
                        "%s: the captured step uses %zu bytes of a tensor that was freed or replaced since "
-                       "(a parameter, a buffer or another tensor from outside of it): capture it anew",
+                       "(a parameter, a buffer or another tensor from outside of it): capture it again",
                        name, lost);
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_cuda_collectives->before_replay(cuda, &graph->comms));

@@ -1,4 +1,4 @@
-/* Graphs of works that were captured (tensor/device.h says what they promise). Lua thread only. */
+/* Graphs of captured works (tensor/device.h specifies them). Lua thread only. */
 #ifndef AH_CUDA_GRAPH_H
 #define AH_CUDA_GRAPH_H
 

@@ -68,7 +68,7 @@ static int load(struct ah_cuda_device *cuda, const char *file, CUmodule *out)
 static int find(struct ah_cuda_device *cuda, struct ah_cuda_kernel *kernel, const char *who)
 {
     CUmodule module;
-    /* Lazy loading brings a function's code to the device when it is asked for, which a capture forbids as well. */
+    /* Lazy loading copies a function's code to the device at its first use, which a capture forbids as well. */
     CUstreamCaptureMode mode = ah_cuda_relax();
     int status = load(cuda, kernel->file, &module);
     if (status == 0)

@@ -30,8 +30,8 @@ int ah_cuda_launch(struct ah_device *device, struct ah_cuda_kernel *kernel, cons
 /* Forget what was loaded on a device that is closed. */
 void ah_cuda_launch_forget(const struct ah_cuda_device *cuda);
 
-/* Blocks for `items` pieces of work, of which a block takes `each` at a time and then goes on to the next: at least 1,
- * and no more than keep any card busy. */
+/* Blocks for `items` pieces of work, of which a block processes `each` at a time and then continues with the next: at
+ * least 1, and no more than keep any card busy. */
 unsigned ah_cuda_blocks(int64_t items, int64_t each);
 
 /* Threads for a block that does so many pieces of work alone: whole warps, `most` at most. */

@@ -1,4 +1,4 @@
-/* NVIDIA's libraries beside the driver: each is opened on first use and its functions looked up in a table. */
+/* NVIDIA's libraries other than the driver: each is opened on first use and its functions looked up in a table. */
 #ifndef AH_CUDA_LIBRARY_H
 #define AH_CUDA_LIBRARY_H
 
@@ -22,7 +22,7 @@ struct ah_cuda_library {
     char reason[512];
 };
 
-/* Open it, once; the simulated GPU has all of them in one library. AH_EINVAL says in one line what is missing, each
+/* Open it, once; the simulated GPU has all of them in one library. AH_EINVAL names in one line what is missing, each
  * time the same. Any thread. */
 int ah_cuda_library_open(struct ah_cuda_library *library);
 

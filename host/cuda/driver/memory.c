@@ -1,5 +1,5 @@
-/* Segments are lists of neighbouring blocks; free blocks stand in one array for small and one for large ones, sorted by
- * size and address, blocks in use in a table by address. One lock for all: what is done under it is short, but for the
+/* Segments are lists of neighbouring blocks; free blocks are in one array for small and one for large ones, sorted by
+ * size and address, blocks in use in a table by address. One lock for all: it is held briefly, except during the
  * driver's own allocations. */
 #include "cuda/driver/memory.h"
 
@@ -56,7 +56,7 @@ static void set_unused(struct ah_cuda_memory *memory, struct ah_cuda_block *bloc
 
 /* Segments. */
 
-/* Where a block stands while it is free. */
+/* The list for a block while it is free. */
 static struct ah_cuda_blocks *list_of(struct ah_cuda_memory *memory, const struct ah_cuda_block *block)
 {
     return block->pool ? &block->pool->spare[block->small] : &memory->spare[block->small];
@@ -158,11 +158,11 @@ void ah_cuda_memory_wait(struct ah_cuda_memory *memory, struct ah_cuda_block *bl
         memory->waiting.at[memory->waiting.count++] = block;
 }
 
-/* Which blocks are looked at: those released first, up to one that is not through (streams mostly end in that order);
+/* Which blocks are polled: those released first, up to one that is still in use (streams mostly end in that order);
  * all; all, and waited for. */
 enum waiting { FIRST, ALL, WAIT };
 
-/* Blocks that other streams are through with become free; false when none has. */
+/* Free the blocks that other streams have completed; false when there are none. */
 static bool collect_waiting(struct ah_cuda_memory *memory, enum waiting how)
 {
     size_t kept = 0, i = 0, count = memory->waiting.count;
@@ -266,7 +266,7 @@ static int take(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool, size_t
     return memory->direct && !pool ? take_direct(memory, bytes, out) : take_cached(memory, pool, bytes, out);
 }
 
-/* The pool that this thread takes from. */
+/* The pool from which this thread allocates. */
 static struct ah_cuda_pool *own_pool(struct ah_cuda_memory *memory)
 {
     return memory->pool && pthread_equal(memory->taker, pthread_self()) ? memory->pool : NULL;

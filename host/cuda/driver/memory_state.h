@@ -37,7 +37,7 @@ struct ah_cuda_memory {
     struct ah_cuda_blocks dead;     /* direct: released and to be freed */
     struct ah_cuda_block *used[AH_BLOCK_BUCKETS];
     size_t used_count;
-    struct ah_cuda_pool *pool; /* what `taker` takes from; NULL: what everybody does */
+    struct ah_cuda_pool *pool; /* from which `taker` allocates; NULL: as all threads */
     pthread_t taker;
     struct ah_cuda_blocks later; /* released while a pool is used, by which the driver is not to be called */
     uint64_t lost;               /* watched blocks that were given back so far */
@@ -50,10 +50,10 @@ struct ah_cuda_block *ah_cuda_memory_find(struct ah_cuda_memory *memory, const v
 /* An unused block becomes free for everybody, joined with free neighbours; a free one is taken out of its list. */
 void ah_cuda_memory_add_spare(struct ah_cuda_memory *memory, struct ah_cuda_block *block);
 void ah_cuda_memory_remove_spare(struct ah_cuda_memory *memory, struct ah_cuda_block *block);
-/* AH_ENOMEM with a text that tells what lives. */
+/* AH_ENOMEM with a text that lists the memory in use. */
 int ah_cuda_memory_fail(struct ah_cuda_memory *memory, size_t bytes);
-/* A released block that other streams used becomes free when they are through with it; one for which their places
- * cannot be noted stays away for good. */
+/* A released block that other streams used becomes free when they have completed their uses; one whose positions in
+ * them cannot be recorded is never reused. */
 void ah_cuda_memory_wait(struct ah_cuda_memory *memory, struct ah_cuda_block *block);
 
 #endif

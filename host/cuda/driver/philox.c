@@ -1,5 +1,5 @@
-/* Where a device's generator stands is two numbers on the host, which kernels get by value; a captured step counts from
- * 0 instead, and finds its begin in device memory. */
+/* The position of a device's generator is two numbers on the host, which kernels get by value; a captured step counts
+ * from 0 instead, and reads its begin from device memory. */
 #include "cuda/driver/philox.h"
 
 #include <string.h>

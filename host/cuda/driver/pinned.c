@@ -1,4 +1,4 @@
-/* The pool is one array of blocks that only grows. A free block whose event has been reached comes first; when none
+/* The pool is one array of blocks that only grows. A free block whose event has been reached is preferred; when none
  * fits and the pool has reached its limit, the first block that fits is waited for. */
 #include "cuda/driver/pinned.h"
 

@@ -1,6 +1,6 @@
 /* Pinned host memory: blocks that the device copies from and to by itself while the host goes on.
  *
- * Blocks are powers of two and are kept for reuse, each with an event that says when the device is through with it; the
+ * Blocks are powers of two and are kept for reuse, each with an event that marks the end of the device's use; the
  * driver's free, which waits for the whole device, is called on trim and at the end only. Lua thread only, but for
  * letting go. */
 #ifndef AH_CUDA_PINNED_H

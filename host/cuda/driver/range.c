@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* A piece is large enough that mapping one, some 10 calls of the driver in a step that needs more, costs little, and
- * small beside what a card has. The addresses are more than the memory: holes may lie anywhere. */
+ * small compared with a card's memory. The addresses are more than the memory: holes may be anywhere. */
 #define PIECE ((size_t)16 << 20)
 enum { ADDRESSES = 4 };
 
@@ -199,7 +199,7 @@ int ah_cuda_range_grow(struct ah_cuda_memory *memory, size_t bytes)
     return hole ? fill_hole(memory, hole, bytes) : extend(memory, last, bytes);
 }
 
-/* A hole joins those beside it; at the end it is none. Returns the block after it. */
+/* Join a hole with its neighbours; remove it at the end. Returns the block after it. */
 static struct ah_cuda_block *settle_hole(struct ah_cuda_range *range, struct ah_cuda_block *hole)
 {
     if (hole->after && hole->after->hole)

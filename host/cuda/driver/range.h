@@ -5,7 +5,7 @@
  *
  * All but opening and closing under the allocator's lock.
  *
- * Circle: memory, range: the allocator asks the range for more, and the range puts free blocks into its lists. */
+ * Circle: memory, range: the allocator requests more from the range, and the range adds free blocks to its lists. */
 #ifndef AH_CUDA_RANGE_H
 #define AH_CUDA_RANGE_H
 

@@ -4,7 +4,7 @@
 #include "cuda/kernels/lib/block.cuh"
 #include "cuda/kernels/lib/reals.cuh"
 
-/* Where value i of channel c lies. */
+/* The offset of value i of channel c. */
 static __device__ __forceinline__ int64_t value_at(const ah_batch &b, int64_t c, int64_t i)
 {
     if (b.last)

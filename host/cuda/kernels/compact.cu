@@ -35,7 +35,7 @@ struct sum_of_counts {
     }
 };
 
-/* The counts of tiles to what comes before each, and behind them to all: one block, 8 bytes for each tile. */
+/* Replace the counts of tiles by their exclusive sums, followed by the total: one block, 8 bytes for each tile. */
 AH_KERNEL(compact_offsets, ah_compact_args, AH_COMPACT_SUM_THREADS)
 {
     enum { EACH = AH_COMPACT_SUM_EACH };

@@ -12,7 +12,7 @@ struct ah_count_range {
     uint64_t refused; /* the first place of a number below 0, or of one that is too large; all bits: none */
 };
 
-/* How often each of 0..bins-1 comes among n int64; blocks count by themselves where `bins` is at most
+/* How often each of 0..bins-1 occurs among n int64; blocks count by themselves where `bins` is at most
  * AH_COUNT_SHARED. */
 struct ah_count_args {
     uint64_t x, range, counts;

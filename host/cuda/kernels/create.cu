@@ -36,7 +36,7 @@ AH_KERNEL(linspace, ah_sequence_args, AH_CREATE_THREADS)
         store(a, i, i < a.half ? a.start + a.step * (double)i : a.end - a.step * (double)(a.n - 1 - i));
 }
 
-/* A warp takes a line at a time. */
+/* A warp processes a line at a time. */
 template <typename T> __device__ __forceinline__ void triangle(const ah_triangle_args &a)
 {
     const T *from = ah_at<const T>(a.from);

@@ -184,7 +184,7 @@ __device__ __forceinline__ void ctc_gradient(const ah_ctc_gradient_args &a, ROWS
         });
         if (!inside || none)
             continue;
-        rows.sync(); /* classes that the target has are written anew */
+        rows.sync(); /* classes of the target are written again */
         const R *terms = ah_at<const R>(a.terms) + (n * a.ctc.steps + t) * q.width;
         const int32_t *chain = ah_at<const int32_t>(a.chain) + n * a.ctc.longest;
         R blank = 0;

@@ -14,8 +14,8 @@ struct ah_ctc {
     int32_t zero_infinity;
 };
 
-/* A row-major copy of the targets, with 0 for what lies beyond a sequence's length. `chain` [batch, longest], 0 for
- * none: where the same label comes next, `longest` if nowhere; its complement where the label came before. */
+/* A row-major copy of the targets, with 0 beyond a sequence's length. `chain` [batch, longest], 0 for none: the next
+ * position of the same label, `longest` if there is none; its complement where the label occurred before. */
 struct ah_ctc_labels_args {
     struct ah_ctc ctc;
     uint64_t to, chain;

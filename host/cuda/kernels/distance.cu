@@ -4,7 +4,7 @@
 #include "cuda/kernels/lib/each.cuh"
 #include "cuda/kernels/lib/reals.cuh"
 
-/* Where the pair (i, j), i < j, stands. */
+/* The position of the pair (i, j), i < j. */
 static __device__ __forceinline__ int64_t pair_at(int64_t n, int64_t i, int64_t j)
 {
     return i * (2 * n - i - 1) / 2 - i - 1 + j;

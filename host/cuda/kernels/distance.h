@@ -1,4 +1,4 @@
-/* Arguments of the distances of all pairs of rows. The pair (i, j), i < j, stands behind those of the rows before i. */
+/* Arguments of the distances of all pairs of rows. The pair (i, j), i < j, follows those of the rows before i. */
 #ifndef AH_CUDA_KERNELS_DISTANCE_H
 #define AH_CUDA_KERNELS_DISTANCE_H
 

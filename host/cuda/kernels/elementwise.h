@@ -1,6 +1,6 @@
 /* Arguments of the elementwise kernels: one output and up to three inputs over one shape.
  *
- * The C side has dropped dims of size 1, ordered the rest by the output's strides and merged what lies together. With
+ * The C side has dropped dims of size 1, ordered the rest by the output's strides and merged contiguous ones. With
  * `wide` every operand is dense or one value, its address a multiple of 16: then kernels move 16 bytes at once. With
  * `rows` they do so within the last dim: there every operand is dense, on both sides of it at multiples of 16 bytes, or
  * one value, and AH_EW_PACK divides its size. At most one of the two is set. */

@@ -1,5 +1,5 @@
-/* Looking for elements outside a range. Each block has the least position of its own, of which the device keeps the
- * least by an atomic, so that the first one is told whatever the order of blocks; the block that ends last then notes
+/* Search for elements outside a range. Each block has the least position of its own, of which the device keeps the
+ * least by an atomic, so that the first one is reported in any order of blocks; the block that ends last then notes
  * the element. A fault that was found before stays. */
 #include "cuda/kernels/fault.h"
 #include "cuda/kernels/lib/block.cuh"
@@ -10,7 +10,7 @@
 typedef unsigned long long position;
 
 /* The least position of this block's threads where is_wrong(element); the least of all blocks', and true in one thread,
- * when all blocks are through and something was found first by this look. */
+ * when all blocks have completed and this check was the first to find a fault. */
 template <typename T, class F>
 __device__ __forceinline__ bool find_first(const ah_fault_args &a, const T *x, F is_wrong, position *shared,
                                            position *first)

@@ -1,17 +1,18 @@
-/* Arguments of the kernels that look for elements which an op has to refuse, and what they leave: the first of them. */
+/* Arguments of the kernels that search for elements that an op must refuse, and their result: the first such
+ * element. */
 #ifndef AH_CUDA_KERNELS_FAULT_H
 #define AH_CUDA_KERNELS_FAULT_H
 
 #include <stdint.h>
 
-/* A thread looks at AH_FAULT_EACH elements at once. */
+/* A thread reads AH_FAULT_EACH elements at once. */
 enum { AH_FAULT_THREADS = 1024, AH_FAULT_EACH = 4, AH_FAULT_BLOCKS = 512 };
 
-/* In the device's memory: `ticket` 0 says that nothing was found so far. */
+/* In the device's memory: `ticket` is 0 while no fault was found. */
 struct ah_fault {
     uint64_t ticket;
     uint64_t rest;   /* the complement of the least position of what was found; 0: none */
-    uint64_t blocks; /* those that are through with the look under way */
+    uint64_t blocks; /* those that have completed the current check */
     union {
         int64_t integer;
         double number;

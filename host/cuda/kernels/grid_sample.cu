@@ -1,5 +1,5 @@
-/* Sampling on a grid. Backward, whoever owns a location has the grid's gradient; corners are sorted by the element that
- * they read, so that each element's gradient has one owner, who adds up in the order of corners and locations. */
+/* Sampling on a grid. Backward, the owner of a location computes the grid's gradient; corners are sorted by the element
+ * that they read, so that each element's gradient has one owner, who adds up in the order of corners and locations. */
 #include "cuda/kernels/grid_sample.h"
 #include "cuda/kernels/lib/each.cuh"
 #include "cuda/kernels/lib/reals.cuh"
@@ -30,7 +30,7 @@ template <typename R> __device__ __forceinline__ R reflected(R x, int64_t low, i
     return span - extra + least;
 }
 
-/* A coordinate where the padding mode brings it; *slope is multiplied by its derivative. */
+/* Map a coordinate by the padding mode; *slope is multiplied by its derivative. */
 template <typename R> __device__ R padded(const ah_grid_args &a, R x, int64_t n, R *slope)
 {
     const R last = (R)(n - 1);
@@ -255,7 +255,7 @@ struct enter_all {
     KINDS(grid_entries, enter_all, suffix, type)
 AH_FOR_REALS(EVERY)
 
-/* Whoever has the first of the entries of a place adds up all of them, for some channels. */
+/* The owner of the first of a place's entries adds up all of them, for some channels. */
 template <typename T> __device__ __forceinline__ void add_entries(const ah_grid_args &a, int64_t entries)
 {
     const int64_t groups = (a.c + AH_GRID_CHANNELS - 1) / AH_GRID_CHANNELS;

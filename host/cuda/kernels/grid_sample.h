@@ -1,5 +1,5 @@
-/* Arguments of sampling images and volumes where a grid says. A location reads some input positions, its corners, with
- * weights: the product of those of its taps along each axis. */
+/* Arguments of sampling images and volumes at the locations of a grid. A location reads some input positions, its
+ * corners, with weights: the product of those of its taps along each axis. */
 #ifndef AH_CUDA_KERNELS_GRID_SAMPLE_H
 #define AH_CUDA_KERNELS_GRID_SAMPLE_H
 

@@ -12,7 +12,7 @@ static __device__ __forceinline__ int64_t item_step()
     return (int64_t)gridDim.x * blockDim.x;
 }
 
-/* An index out of range gives zeros: it was refused before. */
+/* An index out of range results in zeros: it was refused before. */
 template <typename T> __device__ __forceinline__ void pick(const ah_pick_args &a)
 {
     const int64_t *at = ah_at<const int64_t>(a.at);
@@ -155,7 +155,7 @@ static __device__ __forceinline__ bool begins(const uint32_t *keys, int64_t j)
     return j == 0 || keys[j - 1] != keys[j];
 }
 
-/* A warp owns a destination row, of which it takes 32 columns at a time. */
+/* A warp owns a destination row, of which it processes 32 columns at a time. */
 template <typename T> __device__ __forceinline__ void rows_last(const ah_rows_fold_args &a)
 {
     const uint32_t *keys = ah_at<const uint32_t>(a.keys), *order = ah_at<const uint32_t>(a.order);
@@ -283,7 +283,7 @@ template <typename T> __device__ __forceinline__ void rows_join(const ah_rows_fo
     }
 }
 
-/* Where an element of the index's shape lies, without its part along dim. */
+/* The offset of an element of the index's shape, without its part along dim. */
 static __device__ __forceinline__ void line_place(const ah_lines_args &a, int64_t i, int64_t *indexed, int64_t *other)
 {
     *indexed = *other = 0;

@@ -1,8 +1,8 @@
 /* Arguments of the indexing kernels.
  *
  * Rows: blocks of outer x n x inner elements, by an index of `count` rows. Lines: elements of the index's shape, each
- * with a place in the tensor that is indexed, by strides. Places are gathered by whoever owns the element read; what is
- * written goes through a list sorted by destination, in the order of the index, so that a destination has one owner. */
+ * with a place in the indexed tensor, by strides. The owner of an element that is read gathers its places; writes go
+ * through a list sorted by destination, in the order of the index, so that a destination has one owner. */
 #ifndef AH_CUDA_KERNELS_INDEX_H
 #define AH_CUDA_KERNELS_INDEX_H
 
@@ -39,8 +39,8 @@ struct ah_rows_fold_args {
     int32_t fresh; /* `to` holds nothing yet that counts */
 };
 
-/* For each position of a list, from 0, the bag between whose starts it lies (`bags` behind the last one), and its row
- * of a table of n; AH_INDEX_NONE for `skip`, for what is out of range and what lies in no bag. */
+/* For each position of a list, from 0, the bag that contains it by the bags' starts (`bags` after the last one), and
+ * its row of a table of n; AH_INDEX_NONE for `skip`, for an index out of range and a position in no bag. */
 struct ah_bag_args {
     uint64_t bag, row, at, starts;
     int64_t count, bags, n, skip;

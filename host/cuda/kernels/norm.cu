@@ -5,7 +5,7 @@
 #include "cuda/kernels/lib/rows.cuh"
 #include "cuda/kernels/norm.h"
 
-/* A pack of halves beside one of floats, from element i on. */
+/* A pack of fp16 or bf16 and one of floats, from element i on. */
 template <typename H, int N>
 __device__ __forceinline__ void get_halves(float (&v)[N], uint64_t from, int64_t i, bool full, int64_t left)
 {
@@ -34,7 +34,7 @@ __device__ __forceinline__ void put_halves(uint64_t to, int64_t i, const float (
     }
 }
 
-/* A pack of a tensor whose dtype `kind` tells, beside T. */
+/* A pack of a tensor of dtype `kind`, where others are of T. */
 template <typename T, int N>
 __device__ __forceinline__ void get_kind(ah_real<T> (&v)[N], uint64_t from, int kind, int64_t i, bool full,
                                          int64_t left)

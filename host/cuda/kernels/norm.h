@@ -1,5 +1,5 @@
-/* Arguments of layer norm and RMS norm (which takes no mean off and has no bias): rows of `width`. Statistics are of
- * the type that is computed in. */
+/* Arguments of layer norm and RMS norm (which subtracts no mean and has no bias): rows of `width`. Statistics are of
+ * the compute type. */
 #ifndef AH_CUDA_KERNELS_NORM_H
 #define AH_CUDA_KERNELS_NORM_H
 
@@ -7,7 +7,7 @@
 
 enum { AH_NORM_CHUNK = 64, AH_NORM_COLUMNS = 32 };
 
-/* What a tensor's dtype is: x's, or a half beside a float32. */
+/* The dtype of a tensor: x's, or fp16 or bf16 where x is float32. */
 enum { AH_NORM_SAME, AH_NORM_F16, AH_NORM_BF16 };
 
 struct ah_norm_rows_args {

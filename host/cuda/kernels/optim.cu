@@ -20,7 +20,7 @@ static __device__ __forceinline__ int part_of(const uint32_t *first, uint32_t co
     return low;
 }
 
-/* One element: its parameter, gradient and state. `has` says which states there are. */
+/* One element: its parameter, gradient and state. `has` lists the states that exist. */
 template <typename R> struct element {
     R p, g, s[AH_OPTIM_STATES];
 };
@@ -37,7 +37,7 @@ template <typename R, typename S> __device__ __forceinline__ R decayed(const S &
     return flags & AH_STEP_DECAY ? ah_fma((R)k.weight_decay, e.p, grad) : grad;
 }
 
-/* Decay, and the running means of the gradient and its square. Gives the gradient. */
+/* Apply decay, and update the running means of the gradient and its square. Returns the gradient. */
 template <typename R, typename S> __device__ __forceinline__ R take(const S &k, unsigned flags, element<R> &e)
 {
     R grad = k.sign * e.g;

@@ -80,7 +80,7 @@ struct ah_norm_total_args {
 struct ah_scale_args {
     struct ah_runs runs;
     uint64_t overflow; /* an int that becomes 1, or 0 */
-    uint64_t number_at; /* 0, or where a double stands in place of `number` */
+    uint64_t number_at; /* 0, or the address of a double that replaces `number` */
     double number;
     int32_t clamp, shrinks; /* shrinks: nothing is done where the number is at least 1 */
 };

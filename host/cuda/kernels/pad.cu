@@ -3,7 +3,7 @@
 #include "cuda/kernels/lib/reals.cuh"
 #include "cuda/kernels/pad.h"
 
-/* The place of the input that stands at p. */
+/* The place of the input that output position p shows. */
 static __device__ __forceinline__ int64_t shown(int mode, int64_t p, int64_t n)
 {
     if (mode == AH_PAD_CIRCULAR)
@@ -100,7 +100,7 @@ PAD(edge_pad, 8, uint64_t)
 #define BACKWARD(suffix, type) PAD(edge_pad_backward, suffix, type)
 AH_FOR_REALS(BACKWARD)
 
-/* One past the end where no element lies. */
+/* One past the end for positions without an element. */
 AH_KERNEL(positions, ah_positions_args, AH_PAD_THREADS)
 {
     AH_EACH(int64_t, i, a.count) {

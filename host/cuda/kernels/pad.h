@@ -1,4 +1,4 @@
-/* Arguments of padding with what stands at the edges, and of reading positions of a strided view. */
+/* Arguments of padding with values from the edges, and of reading positions of a strided view. */
 #ifndef AH_CUDA_KERNELS_PAD_H
 #define AH_CUDA_KERNELS_PAD_H
 

@@ -1,5 +1,5 @@
-/* Windows as columns: whoever owns an element of the matrix copies it, whoever owns a pixel adds up those that it went
- * to. */
+/* Windows as columns: the owner of an element of the matrix copies it, the owner of a pixel adds up its copies in the
+ * matrix. */
 #include "cuda/kernels/lib/each.cuh"
 #include "cuda/kernels/lib/reals.cuh"
 #include "cuda/kernels/patches.h"

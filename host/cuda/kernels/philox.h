@@ -1,5 +1,5 @@
-/* Where a kernel stands in the stream of a device's generator, as an argument of the kernel: by value or, in a step
- * that is being captured, through an address that each replay writes anew (cuda/driver/philox.h).
+/* A kernel's position in the stream of a device's generator, as an argument of the kernel: by value or, in a step that
+ * is being captured, through an address that each replay writes again (cuda/driver/philox.h).
  * kernels/lib/philox.cuh reads it. */
 #ifndef AH_CUDA_KERNELS_PHILOX_H
 #define AH_CUDA_KERNELS_PHILOX_H

@@ -221,7 +221,7 @@ template <typename T, typename I> __device__ __forceinline__ void mean_pool_back
     }
 }
 
-/* The largest so far and where it stands; the first of equals, the last NaN. */
+/* The largest so far and its position; the first of equals, the last NaN. */
 template <typename R, typename I> struct largest {
     R value;
     I at;
@@ -279,7 +279,7 @@ template <typename T, typename I> __device__ __forceinline__ void adaptive_max(c
     POOL(adaptive_max, ah_adaptive_max_args, suffix, type)
 AH_FOR_REALS(EVERY)
 
-/* A window that lies in the padding altogether has no place: it stands for the first of the plane. */
+/* A window entirely in the padding has no place: it uses the first of the plane. */
 AH_KERNEL(max_pool_positions, ah_max_pool_args, AH_POOL_THREADS)
 {
     const ah_pool &p = a.pool;

@@ -1,5 +1,5 @@
 /* Arguments of the pooling kernels. A thread, or where windows are large a warp, owns an element of the result: of the
- * output, or backward of the input, which looks up the windows that it is in. */
+ * output, or backward of the input, which searches for the windows that contain it. */
 #ifndef AH_CUDA_KERNELS_POOL_H
 #define AH_CUDA_KERNELS_POOL_H
 
@@ -20,7 +20,7 @@ struct ah_pool {
 struct ah_max_pool_args {
     struct ah_pool pool;
     uint64_t x, y, place; /* place: 0, none */
-    uint64_t index;       /* 0, or where each maximum stands in its plane, int64 */
+    uint64_t index;       /* 0, or the position of each maximum in its plane, int64 */
     int32_t bytes;
 };
 

@@ -1,5 +1,5 @@
-/* Arguments of the radix sort's kernels: one pass over 8 bits of unsigned keys, with a 32-bit value beside each; or all
- * of it in one block, where they fit a tile. */
+/* Arguments of the radix sort's kernels: one pass over 8 bits of unsigned keys, each with a 32-bit value; or all of it
+ * in one block, where they fit a tile. */
 #ifndef AH_CUDA_KERNELS_RADIX_H
 #define AH_CUDA_KERNELS_RADIX_H
 

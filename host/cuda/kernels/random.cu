@@ -12,7 +12,7 @@
         ah_random<source<T>, T>(a, [=](T x) { return expr; });                         \
     }
 
-/* The draw from (0, 1] becomes one of [from, to): what reaches the end takes the begin's place. */
+/* The draw from (0, 1] becomes one of [from, to): a value that reaches the end is replaced by the begin. */
 __device__ __forceinline__ float within(float x, float range, float from, float to, int32_t dtype)
 {
     const float y = ah_as_held(fmaf(x, range, from), dtype);
@@ -61,7 +61,7 @@ FILL(random_geometric_f64, ah_uniform, double, fmax(1.0, ceil(log(x) / log1p(-c0
 WHOLE(random_whole_u32, uint32_t)
 WHOLE(random_whole_u64, uint64_t)
 
-/* Ones with a probability each, operand 1: a thread takes four elements that follow each other. */
+/* Ones with a probability each, operand 1: a thread processes four consecutive elements. */
 template <typename T> __device__ __forceinline__ void shares(const ah_random_args &a)
 {
     const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

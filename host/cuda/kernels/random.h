@@ -15,9 +15,9 @@ struct ah_random_args {
     int64_t base;
 };
 
-/* Operand 0: the mask, in whose order elements are counted; 1: the input, 2: the output. A thread takes `run` elements
- * that follow each other, of which `run` divides all; 1: one from each of four rounds over the grid. numbers: the
- * probability to keep an element, the scale. */
+/* Operand 0: the mask, in whose order elements are counted; 1: the input, 2: the output. A thread processes `run`
+ * consecutive elements, where `run` divides the number of all; 1: one from each of four rounds over the grid. numbers:
+ * the probability to keep an element, the scale. */
 struct ah_dropout_args {
     struct ah_ew_args walk;
     struct ah_philox_place place;
@@ -33,7 +33,7 @@ struct ah_pick_args {
     int64_t across; /* blocks over the samples; the others are over rows */
 };
 
-/* What sorting by random keys has brought together: among places with equal keys the order is drawn. */
+/* Elements that sorting by random keys made adjacent: among places with equal keys the order is drawn. */
 struct ah_island_args {
     uint64_t keys;  /* uint32 or, when wide, uint64 [n], sorted */
     uint64_t order; /* uint32 [n] */

@@ -15,7 +15,7 @@ struct place {
     }
 };
 
-/* What comes to a gate: x's share, and h's with its bias. */
+/* The inputs of a gate: x's share, and h's with its bias. */
 template <typename T> struct gate_inputs {
     typedef ah_real<T> R;
     const T *gates, *bias;
@@ -105,7 +105,7 @@ __device__ __forceinline__ void lstm_adjoint(int64_t width, const ah_real<T> *ac
     *dc = d * f;
 }
 
-/* Returns what goes to the earlier state directly; the rest comes through the share. */
+/* Returns the direct gradient of the earlier state; the rest is added through the share. */
 template <typename T>
 __device__ __forceinline__ ah_real<T> gru_adjoint(int64_t width, const ah_real<T> *active, ah_real<T> inner,
                                                   ah_real<T> before, ah_real<T> dh, T *dg, T *ds)

@@ -20,8 +20,8 @@ struct ah_recurrent_cell_args {
     int32_t kind;
 };
 
-/* `arrived` rows have a gradient from the step that came after this one in `share`; those of them beyond `count` have
- * begun there, and theirs is settled in grad_hidden. */
+/* `arrived` rows have a gradient from the step that followed this one in `share`; those of them beyond `count` have
+ * begun there, and theirs is added to grad_hidden. */
 struct ah_recurrent_adjoint_args {
     uint64_t active, inner;
     uint64_t output, first_hidden, first_cell; /* the states that rows began with: of `earlier`, or the first ones */

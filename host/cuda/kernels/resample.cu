@@ -116,8 +116,8 @@ AH_KERNEL(resample_taps_f64, ah_taps_args, AH_RESAMPLE_THREADS)
     make_taps<double>(a);
 }
 
-/* The first output position whose last tap (`past`: whose first tap) lies at `i` or behind (`past`: behind). Taps move
- * on with the output. */
+/* The first output position whose last tap is at `i` or after it (`past`: whose first tap is after it). Taps move on
+ * with the output. */
 static __device__ __forceinline__ int32_t reader(const ah_axis &a, int64_t i, bool past)
 {
     int64_t low = 0, high = a.out;
@@ -142,7 +142,7 @@ AH_KERNEL(resample_readers, ah_taps_args, AH_RESAMPLE_THREADS)
         }
 }
 
-/* Where an output stands. */
+/* The position of an output. */
 template <typename I> struct target {
     I x, y, z, plane;
     __device__ __forceinline__ target(const ah_resample_args &a, I i)

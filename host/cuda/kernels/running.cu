@@ -147,7 +147,7 @@ static __device__ __forceinline__ void write_any(uint64_t base, int dtype, int64
     }
 }
 
-/* The elements k.. of the line from `line` on, `count` of which are there; they come from the line's end in reverse. */
+/* The elements k.. of the line from `line` on, `count` of which exist; in reverse they are read from the line's end. */
 template <typename T>
 __device__ __forceinline__ void get_run(const ah_running_args &a, int64_t line, int64_t k, int64_t count,
                                         T (&x)[AH_RUNNING_RUN])

@@ -1,4 +1,4 @@
-/* The least index of an element that is 0, or that lies outside bounds. */
+/* The least index of an element that is 0, or that is outside bounds. */
 #include "cuda/kernels/lib/kernel.cuh"
 #include "cuda/kernels/search.h"
 

@@ -53,7 +53,7 @@ static __device__ __forceinline__ void put(const ah_sort_args &a, int64_t line, 
         ah_move_item(a.values, line * a.keep + rank, a.x, line * a.n + place, a.dtype);
 }
 
-/* A tile of whole lines: what is no element comes last. */
+/* A tile of whole lines: padding is sorted to the end. */
 AH_KERNEL(sort_tile, ah_sort_args, AH_SORT_THREADS)
 {
     AH_SHARED_ARRAY(uint64_t, key, AH_SORT_TILE);
@@ -106,7 +106,7 @@ struct bucket {
     unsigned digit, before, count;
 };
 
-/* The bucket of 256 in which entry number `wanted` (from 1) lies; one warp. */
+/* The bucket of 256 that contains entry number `wanted` (from 1); one warp. */
 static __device__ __forceinline__ void find_bucket(const unsigned *count, unsigned wanted, bucket *found)
 {
     enum { EACH = 8 };

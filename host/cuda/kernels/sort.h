@@ -14,9 +14,9 @@ struct ah_sort_args {
     uint64_t values, indices; /* [lines, keep]; values may be 0 */
     uint64_t flip;
     int64_t lines, n, keep;
-    int64_t padded;           /* the power of two that a line takes in a tile, the kept of it in a selection */
+    int64_t padded;           /* the power of two that a line fills in a tile, the kept of it in a selection */
     int32_t dtype;            /* enum ah_dtype */
-    int32_t bits;             /* of a key; where a key holds its line too, that stands above them */
+    int32_t bits;             /* of a key; where a key holds its line too, that is in the bits above them */
     int32_t with_line;
     int32_t place_bits;       /* of a place in a line, rounded up to bytes */
 };

@@ -1,5 +1,5 @@
 /* Arguments of the transposing kernels: `batch` matrices of rows x columns items. Tiles are counted along rows, then
- * along columns, then over the batch; a block takes every gridDim.x-th. */
+ * along columns, then over the batch; a block processes every gridDim.x-th. */
 #ifndef AH_CUDA_KERNELS_TRANSPOSE_H
 #define AH_CUDA_KERNELS_TRANSPOSE_H
 

@@ -64,7 +64,7 @@ AH_EW1(bitwise_not_u8, uint8_t, uint8_t, ~a)
 AH_EW1(bitwise_not_i32, int32_t, int32_t, ~a)
 AH_EW1(bitwise_not_i64, int64_t, int64_t, ~a)
 
-/* c0, c1, c2: what stands for nan and the infinities. */
+/* c0, c1, c2: the replacements of nan and the infinities. */
 AH_EW1_FLOATS(nan_to_num, a != a ? c0 : a == T(INFINITY) ? c1 : a == -T(INFINITY) ? c2 : a)
-/* log(x / (1 - x)), x brought into c0..c1 first. */
+/* log(x / (1 - x)), x clamped to c0..c1 first. */
 AH_EW1_FLOATS(logit, log((a < c0 ? c0 : a > c1 ? c1 : a) / (T(1) - (a < c0 ? c0 : a > c1 ? c1 : a))))

@@ -24,7 +24,7 @@ static struct ah_cuda_library library = {.title = "NCCL",
                                          .table = &table,
                                          .lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* NCCL would register the buffers of captured collectives with the other ranks, which takes one allocation for the
+/* NCCL would register the buffers of captured collectives with the other ranks, which requires one allocation for the
  * whole of a buffer; those of the allocator's range (range.h) are many. */
 static void set_variable(void)
 {

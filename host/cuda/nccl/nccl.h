@@ -43,7 +43,7 @@ typedef struct ncclComm *ncclComm_t;
 typedef struct {
     char internal[128];
 } ncclUniqueId;
-/* As of 2.28: `size` tells a library how much of it there is. Fields begin as AH_NCCL_CONFIG has them. */
+/* As of 2.28: `size` is the size of the struct, by version. Fields begin as AH_NCCL_CONFIG has them. */
 typedef struct {
     size_t size;
     unsigned int magic, version;
@@ -73,7 +73,7 @@ struct ah_nccl {
 #undef CALL
 };
 
-/* Open NCCL, once; later calls answer as the first did. AH_EINVAL says in one line what is missing. Any thread. */
+/* Open NCCL, once; later calls return the first result. AH_EINVAL names in one line what is missing. Any thread. */
 int ah_nccl_open(const struct ah_nccl **out);
 
 #endif

@@ -37,7 +37,7 @@ static int new_event(struct ah_cuda_device *cuda, CUevent *out)
     return ah_cuda_check(ah_cuda.event_create(out, CU_EVENT_DISABLE_TIMING), "%s: an event", cuda->device->name);
 }
 
-/* What lies in `stream` is done before `after` goes on. */
+/* Make `after` wait for the work queued on `stream`. */
 static int order(struct ah_cuda_device *cuda, CUstream stream, CUstream after, CUevent event)
 {
     AH_TRY(ah_cuda_check(ah_cuda.event_record(event, stream), "%s: an event", cuda->device->name));
@@ -101,7 +101,8 @@ static uint64_t host_number(void)
     return number;
 }
 
-/* As NCCL tells cards apart, by host and bus: slices of one card (MIG) have UUIDs of their own, and are one to it. */
+/* Identify a card as NCCL does, by host and bus: slices of one card (MIG) have UUIDs of their own, and are one to
+ * it. */
 static int comm_card(struct ah_device *device, uint8_t card[AH_DEVICE_COMM_CARD])
 {
     static const CUdevice_attribute where[] = {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
@@ -131,7 +132,7 @@ static int comm_invite(struct ah_device *device, uint8_t ticket[AH_DEVICE_COMM_T
     return 0;
 }
 
-/* NCCL works on, beside this thread, on what it was told: wait for it, as long as the peers are there. */
+/* NCCL works asynchronously to this thread: wait for its call, as long as the peers are alive. */
 static int await(struct ah_nccl_comm *comm, struct ah_group *group, const char *what, int64_t timeout_ns)
 {
     int64_t start = ah_now_ns(), looked = start;
@@ -345,7 +346,7 @@ static bool comm_ready(struct ah_work *work)
 {
     struct nccl_work *own = (struct nccl_work *)work;
     if (own->captured)
-        return !own->cuda->capturing; /* none can look at what does not run yet */
+        return !own->cuda->capturing; /* a work that has not begun cannot be queried */
     return own->end && ah_cuda_make_current(own->cuda) == 0 && ah_cuda.event_query(own->end) == CUDA_SUCCESS;
 }
 
@@ -372,7 +373,7 @@ static int comm_finish(struct ah_work *work)
     return divide(own->cuda, &work->call, work->group->rank, own->divisor);
 }
 
-/* Whoever takes the memory of a dropped work uses it on the compute stream. */
+/* The next user of a dropped work's memory uses it on the compute stream. */
 static void comm_drop(struct ah_work *work, bool complete)
 {
     struct nccl_work *own = (struct nccl_work *)work;

@@ -1,9 +1,9 @@
-/* NCCL as a group's device communicator (comm/group/device_comm.h): collectives on device memory, on a stream of their
- * own beside the compute stream.
+/* NCCL as a group's device communicator (comm/group/device_comm.h): collectives on device memory, on a separate stream
+ * concurrent with the compute stream.
  *
- * A call begins when the compute stream has come to where it was made, and what the compute stream is asked after its
- * end waits for it: the caller's memory needs no other fence. A thread watches over what is under way (nccl_watch.c).
- * Lua thread only, but for what says otherwise. */
+ * A call begins when the compute stream has reached the place of the call, and work queued on the compute stream after
+ * its end waits for it: the caller's memory needs no other fence. A thread monitors the pending calls (nccl_watch.c).
+ * Lua thread only, unless stated otherwise. */
 #ifndef AH_CUDA_NCCL_GROUP_H
 #define AH_CUDA_NCCL_GROUP_H
 
@@ -45,7 +45,7 @@ struct ah_nccl_comm {
 
 extern const struct ah_device_comm_type ah_nccl_comm_type;
 
-/* 0, or the failure of a collective on this device; for whoever has waited for it. */
+/* 0, or the failure of a collective on this device; for a caller that has waited for it. */
 int ah_nccl_check_all(struct ah_cuda_device *cuda);
 /* Before the device is closed. */
 void ah_nccl_close_all(struct ah_cuda_device *cuda);
@@ -71,7 +71,7 @@ int ah_nccl_give_message(struct ah_nccl_comm *comm, const struct ah_message_requ
 /* A failing call of NCCL as a status and a line. Any thread. */
 int ah_nccl_check(const struct ah_nccl_comm *comm, ncclResult_t code, const char *what);
 
-/* What lies in `stream` is done before `after` goes on. */
+/* Make `after` wait for the work queued on `stream`. */
 int ah_nccl_order(struct ah_cuda_device *cuda, CUstream stream, CUstream after);
 
 /* The watch. Begin and end it for a communicator; both take its lock. */

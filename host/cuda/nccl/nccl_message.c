@@ -1,6 +1,6 @@
 /* Messages by NCCL: a p2p channel is a communicator of its sender (rank 0) and its receiver, with a stream of its own,
- * which waits for the compute stream as it stood when the script made the call. Steps are taken as mail.h's are: a
- * communicator that opens, or a call that NCCL gives to the stream from a thread of its own, is looked at again. */
+ * which waits for the work on the compute stream at the time of the script's call. Steps are non-blocking as those of
+ * message.h: a communicator that is opening, or a call that NCCL queues from a thread of its own, is polled again. */
 #include <stdlib.h>
 
 #include "cuda/driver/capture.h"
@@ -22,7 +22,7 @@ int ah_nccl_mark(struct ah_message_request *mail)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(mail->message.device);
     AH_TRY(ah_cuda_enter(cuda));
-    AH_TRY(ah_cuda_capture_refuse(cuda, "a message", "send and receive beside the step"));
+    AH_TRY(ah_cuda_capture_refuse(cuda, "a message", "send and receive outside of the step"));
     struct mark *mark = calloc(1, sizeof *mark);
     if (!mark)
         return ah_fail(AH_ENOMEM, "out of memory");
@@ -56,7 +56,7 @@ int ah_nccl_open_p2p(struct ah_group *group, struct ah_device *device, const uin
     return status;
 }
 
-/* Has NCCL come to the end of what it does beside this thread? */
+/* Has NCCL completed its asynchronous call? */
 static int is_free(struct ah_nccl_comm *comm, const char *what, bool *out)
 {
     ncclResult_t code = ncclSuccess;

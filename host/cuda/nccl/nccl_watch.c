@@ -1,9 +1,9 @@
 /* The watch over collectives on devices: one thread of the process, while there are communicators.
  *
- * What hangs on the device shows nowhere else: every few milliseconds the thread asks, for the oldest call of each
- * communicator that the device is not through with, whether NCCL reports an error, whether a peer is gone, whether the
- * call is over its time. Then it keeps a line that says so, tells the peers, and aborts the communicator, which ends
- * what hangs; the Lua thread finds the line when it next waits for the device or makes a call. Should it not come to
+ * A hang of the device is visible nowhere else: every few milliseconds the thread checks, for the oldest call of each
+ * communicator that the device has not completed, whether NCCL reports an error, whether a peer is gone, whether the
+ * call has timed out. Then it records the error, notifies the peers, and aborts the communicator, which ends the hang;
+ * the Lua thread raises the error when it next waits for the device or makes a call. If it does neither,
  * that, stuck in the driver, this thread ends the process in its place.
  *
  * Locks: the list's, then a communicator's. */
@@ -19,8 +19,8 @@
 #include "cuda/nccl/nccl_group.h"
 
 static const int64_t second_ns = 1000000000;
-/* For a peer that was seen to go, the work that it leaves behind to end well; and for the board to tell which peer went
- * when NCCL knows only that one did. */
+/* After a peer was seen to go, for its last work to complete; and for the control block to show which peer went when
+ * NCCL only reports that one did. */
 static const int64_t doubt_ns = 400 * 1000000;
 static const int64_t last_resort_ns = 30 * second_ns;
 
@@ -96,7 +96,7 @@ static void examine(struct ah_nccl_comm *comm)
         fail(comm, status, text);
 }
 
-/* Those that the device is through with are no longer under way. */
+/* Remove the calls that the device has completed. */
 static void pass(struct ah_nccl_comm *comm)
 {
     while (comm->count && ah_cuda.event_query(comm->record[comm->first].end) != CUDA_ERROR_NOT_READY) {

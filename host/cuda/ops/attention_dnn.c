@@ -1,12 +1,13 @@
 /* Attention by cuDNN: a plan per shape and strides, of which the last PLANS are kept, also those that were refused.
  *
  * cuDNN compiles a plan's kernel when a shape is first met, in half a second (9.19, for an H100, 2026-11); so unless
- * told otherwise only lengths that are multiples of STEP are taken, of which batches of various lengths have few.
+ * configured otherwise only lengths that are multiples of STEP are taken, of which batches of various lengths have few.
  * Unless memory for its workspace runs out, a shape is computed in one way as long as the program runs, so that a
  * forward pass that is computed again is the same to the bit.
  *
  * The gradient of the query is a sum over blocks of keys. cuDNN's kernels for Hopper add it up by atomic additions, in
- * no fixed order, and no note of theirs says so; in another form of the graph (ah_sdpa.ordered) they store the gradient
+ * no fixed order, and their notes do not mention it; in another form of the graph (ah_sdpa.ordered) they store the
+ * gradient
  * of the scores instead, 2 bytes each, and multiply it with the keys. Where that exceeds WORKSPACE, and on Blackwell,
  * where only kernels for Ampere take that form, the program's own kernels compute the gradients. */
 #include "cuda/ops/attention_dnn.h"

@@ -1,6 +1,6 @@
 /* Attention as a graph of cuDNN's operations, in the one form that its fused engines recognise: scores, scale, causal
  * mask, softmax, product with the values; backward the chain of the gradients. Knows no device, so that a test asks the
- * library itself whether it takes the graph (spec/device/cuda_attention_dnn_check.c). */
+ * library itself whether it supports the graph (spec/device/cuda_attention_dnn_check.c). */
 #ifndef AH_CUDA_ATTENTION_GRAPH_H
 #define AH_CUDA_ATTENTION_GRAPH_H
 

@@ -32,7 +32,7 @@ static struct ah_batch batch_of(const struct ah_tensor *t, bool last)
     return b;
 }
 
-/* What a pass needs beside its tensors: sums of the splits, then factors of the channels. */
+/* Scratch memory of a pass: sums of the splits, then factors of the channels. */
 struct scratch {
     void *block;
     uint64_t first, second, factor[3];
@@ -55,7 +55,7 @@ static void give(struct ah_call *c, struct scratch *scratch)
     ah_cuda_memory_give(ah_cuda_state(c->device)->memory, scratch->block);
 }
 
-/* A tensor in row-major order, or, `last`, as it lies. */
+/* A tensor in row-major order, or, `last`, in its own layout. */
 static int open(struct ah_call *c, struct ah_tensor **out, struct ah_tensor *t, bool last)
 {
     if (last) {

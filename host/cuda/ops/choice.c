@@ -48,7 +48,7 @@ int ah_cuda_hardtanh(struct ah_call *c)
                                (double[4]){arg->min_val.number, arg->max_val.number});
 }
 
-/* where: the first selects; masked_fill's value takes the place of the second. */
+/* where: the first selects; masked_fill's value replaces the second. */
 static int select_into(struct ah_call *c, struct ah_tensor *mask, struct ah_tensor *yes, struct ah_tensor *no)
 {
     static ah_cuda_loops loops = {[AH_BOOL] = AH_CUDA_KERNEL("choice", "where_u8"), AH_CUDA_INTEGERS("choice", "where"),

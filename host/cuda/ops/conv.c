@@ -1,6 +1,6 @@
-/* Convolutions. Where tensor cores compute (halves, and float32 that may be rounded for them) tensors lie channels-
- * last, which those read as it is: operands that do not are turned around, results stay so, and the ops behind keep
- * it. Other float32 lies in rows. cuDNN takes one order or the other; what it does not take, float64, and
+/* Convolutions. Where tensor cores compute (fp16 and bf16, and float32 that may be rounded for them) tensors are
+ * channels-last, which those read as it is: other operands are transposed, results stay so, and the following ops keep
+ * it. Other float32 is in rows. cuDNN supports one order or the other; unsupported cases, float64, and
  * everything where it is missing are products of matrices. */
 #include "cuda/ops/conv.h"
 

@@ -14,7 +14,7 @@
 enum { PLANS = 256, PARTS = 6 };
 #define WORKSPACE ((int64_t)1 << 30)
 
-/* What tells plans apart, padding included. */
+/* The key of a plan, padding included. */
 struct key {
     int64_t size[16];
     int32_t ordinal, kind, dtype, last, tf32, bare; /* bare: without workspace */
@@ -220,7 +220,7 @@ int ah_cuda_dnn_convolve(struct ah_device *device, const char *who, const struct
     struct ah_cuda_span span = ah_cuda_span_begin(cuda, who, "cuDNN");
     cudnnStatus_t code = ah_dnn_execute(dnn, handle, &plan->chosen, 3, ids, places, workspace);
     ah_cuda_span_end(cuda, span, 0, conv_operations(s));
-    /* In the order of the stream: who takes the block next writes it after the convolution. */
+    /* In the order of the stream: the next user of the block writes it after the convolution. */
     ah_cuda_memory_give(cuda->memory, workspace);
     if (code != CUDNN_STATUS_SUCCESS)
         return ah_fail(AH_EIO, "%s: %s: cuDNN, input (%lld, %lld, %lld, %lld), weight (%lld, %lld, %lld, %lld): %s",

@@ -104,7 +104,7 @@ int ah_cuda_unique(struct ah_call *c)
 
 /* bincount. */
 
-/* How many bins the numbers need; AH_EINVAL tells which is refused. */
+/* Number of bins for the numbers; AH_EINVAL names the refused one. */
 static int find_bins(struct ah_call *c, const struct ah_tensor *x, int64_t *bins)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;

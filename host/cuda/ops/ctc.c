@@ -1,5 +1,5 @@
-/* CTC loss (kernels/ctc.cu): lengths and labels are looked through, the labels without those beyond a sequence's
- * length. The gradient takes two passes: one over the steps, which leaves how probable each place is, and one over the
+/* CTC loss (kernels/ctc.cu): lengths and labels are checked, the labels without those beyond a sequence's length. The
+ * gradient is computed in two passes: one over the steps, which stores the probability of each place, and one over the
  * classes of all steps at once. */
 #include "cuda/kernels/ctc.h"
 

@@ -1,4 +1,4 @@
-/* Dropout. Which threads draw for which elements is PyTorch's: a thread takes 16 bytes of the input at a time where
+/* Dropout. The assignment of elements to threads is PyTorch's: a thread processes 16 bytes of the input at a time where
  * they divide it and it is dense and aligned, else 8, 4 or 2 of its elements, else one from each of four rounds. */
 #include "cuda/driver/copy.h"
 #include "cuda/kernels/random.h"
@@ -40,8 +40,8 @@ static int run_of(const struct ah_tensor *input)
     return (int)run;
 }
 
-/* Every number that a thread draws is taken from the generator. PyTorch takes fewer where a thread draws more than one
- * for each element that it has, and then draws those again in the next op. */
+/* Every number that a thread draws is reserved in the generator. PyTorch reserves fewer where a thread draws more than
+ * one for each element that it has, and then draws those again in the next op. */
 static uint64_t numbers_of(int64_t n, int64_t threads, int run)
 {
     uint64_t each = (uint64_t)threads * (unsigned)(run > 1 ? run : 4);

@@ -27,7 +27,7 @@ struct ah_cuda_walk {
     int count;
 };
 
-/* Plan it as ah_cuda_iterate does; operand[0] has elements. Close it whatever came of it. */
+/* Plan it as ah_cuda_iterate does; operand[0] has elements. Close it on success and failure. */
 int ah_cuda_walk_open(struct ah_cuda_walk *walk, struct ah_device *device, const struct ah_cuda_operand *operand,
                       int count, const double *numbers);
 void ah_cuda_walk_close(struct ah_cuda_walk *walk);

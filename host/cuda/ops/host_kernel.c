@@ -99,8 +99,8 @@ static int open_shadows(struct shadows *s, struct ah_call *call, struct ah_call 
     return s->status;
 }
 
-/* What a kernel left in a slot that held `before`: a shadow stands for its tensor, a tensor that the kernel made on the
- * CPU moves to the device. */
+/* The result of a kernel in a slot that held `before`: a shadow is replaced by its tensor, a tensor that the kernel
+ * made on the CPU moves to the device. */
 static struct ah_tensor *bring_back(struct shadows *s, struct ah_tensor *left, struct ah_tensor *before)
 {
     for (int i = 0; i < s->count; i++)

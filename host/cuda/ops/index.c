@@ -44,7 +44,7 @@ static struct ah_cuda_rows rows_of(const struct ah_tensor *t, int dim)
     return rows;
 }
 
-/* The index as row-major int64, in 0..n-1 unless an error is told (cuda/driver/fault.h). */
+/* The index as row-major int64, in 0..n-1 unless an error is reported (cuda/driver/fault.h). */
 static int open_index(struct ah_call *c, const char *who, struct ah_tensor *index, int64_t n, int dim,
                       const struct ah_tensor *of, struct ah_tensor **out)
 {
@@ -60,7 +60,8 @@ static int open_index(struct ah_call *c, const char *who, struct ah_tensor *inde
     return status;
 }
 
-/* A row-major tensor to write into: out[0], or a stand-in where that is a strided view. With `copy` it holds arg[0]. */
+/* A row-major tensor to write into: out[0], or a temporary where that is a strided view. With `copy` it holds
+ * arg[0]. */
 struct target {
     struct ah_tensor *out, *work;
 };

@@ -1,4 +1,4 @@
-/* The kernel column of CUDA devices: for each op what kernels.def says of the kernel that its row names. */
+/* The kernel column of CUDA devices: for each op the entry in kernels.def of the kernel that its schema names. */
 #include "cuda/driver/device.h"
 #include "cuda/ops/host_kernel.h"
 #include "cuda/ops/ops.h"

@@ -4,7 +4,7 @@
 
 #include "tensor/tensor.h"
 
-/* How a dim lies in a row-major tensor: `outer` blocks of `n` rows of `inner` elements; of 0 dims it is one of each. */
+/* The layout of a dim in a row-major tensor: `outer` blocks of `n` rows of `inner` elements; of 0 dims one of each. */
 struct ah_cuda_extent {
     int64_t outer, n, inner;
 };
@@ -17,9 +17,9 @@ int ah_cuda_turned(struct ah_tensor **out, struct ah_tensor *tensor, int dim);
 int ah_cuda_lines(struct ah_device *device, struct ah_tensor **out, struct ah_tensor *tensor, int dim,
                   enum ah_dtype dtype);
 
-/* Room for the lines of `out`: `out` itself, retained, where its lines lie one after another in this dtype. When they
- * are there, ah_cuda_lines_close copies them to it and releases the room, unless `status` says that it came to nothing;
- * it returns the first error. */
+/* Room for the lines of `out`: `out` itself, retained, where its lines are consecutive in this dtype. Once they are
+ * written, ah_cuda_lines_close copies them to it and releases the room, unless `status` is a failure; it returns the
+ * first error. */
 int ah_cuda_lines_open(struct ah_device *device, struct ah_tensor **room, struct ah_tensor *out, int dim,
                        enum ah_dtype dtype);
 int ah_cuda_lines_close(struct ah_device *device, struct ah_tensor *room, struct ah_tensor *out, int dim, int status);

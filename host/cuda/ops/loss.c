@@ -33,7 +33,7 @@ static void release(struct held *held)
     ah_tensor_release(held->g);
 }
 
-/* The labels and weights of scores of this shape; `who` looks whether they are in range, NULL does not. */
+/* The labels and weights of scores of this shape; checked to be in range for op `who`, unless that is NULL. */
 static int open_labels(struct ah_call *c, struct held *held, struct ah_labels *l, const char *who,
                        struct ah_tensor *target, struct ah_tensor *weight, const int64_t *size, int ndim,
                        enum ah_dtype dtype)

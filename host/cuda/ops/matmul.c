@@ -1,5 +1,5 @@
-/* matmul and linear by cuBLASLt (cuda/vendor/product.h): operands are read where they lie when their rows or columns
- * are dense, else from a dense copy. A stack that lies like one tall matrix is multiplied as one; other batches go by
+/* matmul and linear by cuBLASLt (cuda/vendor/product.h): operands are read in place when their rows or columns are
+ * dense, else from a dense copy. A stack laid out like one tall matrix is multiplied as one; other batches go by
  * strides, one call for each place of the outer ones. Integers are multiplied on the host. */
 #include <string.h>
 
@@ -23,7 +23,7 @@ static int64_t at_least_one(int64_t n)
     return n > 0 ? n : 1;
 }
 
-/* Can the matrix with these strides be read where it lies? A stride of a dim of size 1 means nothing. */
+/* Can the matrix with these strides be read in place? A stride of a dim of size 1 means nothing. */
 static bool readable(struct side *s, int64_t row_stride, int64_t column_stride)
 {
     bool by_rows = (column_stride == 1 || s->columns <= 1) &&
@@ -38,7 +38,7 @@ static bool readable(struct side *s, int64_t row_stride, int64_t column_stride)
     return by_rows || by_columns;
 }
 
-/* `column`: one dim stands for a column instead of a row. The batch dims are stretched to `size`. */
+/* `column`: one dim is a column instead of a row. The batch dims are stretched to `size`. */
 static int open_side(struct side *s, struct ah_device *device, struct ah_tensor *tensor, bool column,
                      const int64_t *size, int dims)
 {

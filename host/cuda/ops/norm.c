@@ -24,13 +24,13 @@ static int dense(struct ah_call *c, struct ah_tensor **out, struct ah_tensor *t,
     return t ? ah_cuda_dense(c->device, out, t, dtype) : 0;
 }
 
-/* The dtype of a tensor beside x, as kernels are told. */
+/* The dtype of a tensor relative to x, as kernels receive it. */
 static int32_t kind_beside(const struct ah_tensor *t, enum ah_dtype dtype)
 {
     return t->dtype == dtype ? AH_NORM_SAME : t->dtype == AH_F16 ? AH_NORM_F16 : AH_NORM_BF16;
 }
 
-/* A half beside a float32 is read as it is, anything else in x's dtype. */
+/* fp16 or bf16 where x is float32 is read as it is, anything else in x's dtype. */
 static enum ah_dtype read_as(const struct ah_tensor *t, enum ah_dtype dtype)
 {
     return dtype == AH_F32 && (t->dtype == AH_F16 || t->dtype == AH_BF16) ? t->dtype : dtype;

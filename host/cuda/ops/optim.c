@@ -129,7 +129,7 @@ static int step(struct ah_device *device, enum ah_optim_kind kind, const struct 
 
 /* Passes over runs. */
 
-/* Those of `run` that fit into a launch; how many were looked at. */
+/* Those of `run` that fit into a launch; returns the number processed. */
 static int add_runs(struct ah_runs *runs, const struct ah_optim_run *run, int count)
 {
     int used = 0;
@@ -152,7 +152,7 @@ static struct ah_cuda_grid grid_of(const struct ah_runs *runs)
     return (struct ah_cuda_grid){ah_cuda_blocks(runs->chunks, 1), AH_OPTIM_THREADS, 0};
 }
 
-/* The sums of chunks to `partial`, then what `total` says of them behind these. */
+/* The sums of chunks to `partial`, then the results of `total` after them. */
 static int add_up(struct ah_device *device, const struct ah_optim_run *run, int count, enum ah_dtype dtype,
                   double *partial, int64_t chunks, struct ah_norm_total_args total)
 {

@@ -4,9 +4,9 @@
 
 #include "cuda/driver/device.h"
 
-/* Sorted keys, and where each came from. */
+/* Sorted keys, and the original position of each. */
 struct ah_cuda_sorted {
-    void *keys;      /* as they came, uint32 or uint64 */
+    void *keys;      /* in their own type, uint32 or uint64 */
     uint32_t *order; /* on the device */
     void *block[3];  /* of its memory */
 };

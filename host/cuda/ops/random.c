@@ -162,7 +162,7 @@ int ah_cuda_draw_bernoulli(struct ah_call *c)
     return status;
 }
 
-/* One rate per element. PyTorch takes 20 numbers, which larger rates need more than. */
+/* One rate per element. PyTorch reserves 20 numbers, and larger rates need more than that. */
 int ah_cuda_draw_poisson(struct ah_call *c)
 {
     static ah_cuda_loops kernels = {AH_CUDA_FLOATS("sample", "poisson")};

@@ -144,9 +144,9 @@ out:
 
 /* The backward. */
 
-/* Back through all steps: first the one that the layer came to last. What a step's product gives is added by the kernel
- * of the next one, since a product of more rows than the step has may not write into the running gradient. A last
- * launch of no rows settles what the first step gave. */
+/* Back through all steps: first the one that the layer computed last. The product of a step is added by the kernel of
+ * the next one, since a product of more rows than the step has may not write into the running gradient. A last launch
+ * of no rows adds that of the first step. */
 static int run_adjoint(struct ah_call *c, const struct layer *l, struct ah_recurrent_adjoint_args *args)
 {
     const struct ah_recurrent_plan *plan = &l->plan;

@@ -118,7 +118,7 @@ out:
     return status;
 }
 
-/* One axis of the adjoint, from *at to a tensor that takes its place: `into`, unless that is NULL. */
+/* One axis of the adjoint, from *at to a tensor that replaces it: `into`, unless that is NULL. */
 static int adjoint_axis(struct ah_call *c, const struct ah_taps_args *t, int axis, int64_t planes,
                         struct ah_tensor *into, struct ah_tensor **at)
 {

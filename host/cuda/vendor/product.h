@@ -21,7 +21,7 @@ enum ah_cuda_epilogue {
     AH_CUDA_ROW_SUMS,   /* and the sums of a's rows, `rows` numbers at aux */
     AH_CUDA_COLUMN_SUMS, /* and the sums of b's columns, `columns` numbers at aux */
 };
-/* aux beside a result of so many columns */
+/* Does the epilogue's aux fit a result of so many columns? */
 static inline bool ah_cuda_epilogue_fits(enum ah_dtype dtype, int64_t columns)
 {
     return dtype != AH_F64 && columns % 8 == 0;
@@ -39,8 +39,8 @@ struct ah_cuda_product {
     uint64_t aux;  /* of the epilogue */
 };
 
-/* out = a b + bias, or out + a b, and what the epilogue says, on the compute stream. No size may be 0. AH_EINVAL when
- * cuBLASLt is not there, AH_ENOTIMPL when it has no such product. */
+/* out = a b + bias, or out + a b, then the epilogue, on the compute stream. No size may be 0. AH_EINVAL when cuBLASLt
+ * is missing, AH_ENOTIMPL when it has no such product. */
 int ah_cuda_multiply(struct ah_device *device, const char *who, const struct ah_cuda_product *product);
 
 /* Forget the plans of a device that is closed. */

@@ -1,7 +1,7 @@
 /* Elementwise kernels made of an expression: how operands are read and written.
  *
- * A kernel computes in one type. Its operands have that type or, in kernels of float, are halves, which a switch that
- * is the same for all threads tells; results may be bool instead. A thread takes a run of elements at once where all
+ * A kernel computes in one type. Its operands have that type or, in kernels of float, are fp16 or bf16, by a switch
+ * that is the same for all threads; results may be bool instead. A thread processes a run of elements at once where all
  * operands are dense and aligned, or their rows are, whose place is then found once for the run; else one element after
  * another through strides. */
 #ifndef AH_CUDA_ELEMENTWISE_CUH
@@ -195,7 +195,7 @@ __device__ __forceinline__ void ah_advance(const ah_ew_args &a, int d, int64_t p
         at[k] += places * a.operand[k].stride[d];
 }
 
-/* Where element `flat` lies in each of the first COUNT operands. */
+/* The offset of element `flat` in each of the first COUNT operands. */
 template <int COUNT> __device__ __forceinline__ void ah_locate(const ah_ew_args &a, int64_t flat, int64_t (&at)[COUNT])
 {
     AH_UNROLL
@@ -221,7 +221,7 @@ template <int COUNT> __device__ __forceinline__ void ah_locate(const ah_ew_args 
     ah_advance<COUNT>(a, 0, flat, at);
 }
 
-/* Where a run that begins with element `flat` lies in each of them. */
+/* The offset of a run that begins with element `flat` in each of them. */
 template <int COUNT>
 __device__ __forceinline__ void ah_locate_run(const ah_ew_args &a, int64_t flat, int64_t (&at)[COUNT])
 {

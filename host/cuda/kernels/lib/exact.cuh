@@ -1,5 +1,5 @@
 /* Sums of floats that are as good as sums in double (an error of about 2^-46), by operations on floats: what each
- * addition rounds off is added up beside it (Knuth's two-sum). Consumer cards add doubles at 1/64 of the rate of
+ * addition rounds off is added up separately (Knuth's two-sum). Consumer cards add doubles at 1/64 of the rate of
  * floats, and every card converts fewer numbers. What the range of float does not hold is added in double. */
 #ifndef AH_CUDA_EXACT_CUH
 #define AH_CUDA_EXACT_CUH

@@ -1,4 +1,4 @@
-/* Functions of float as the card has them in hardware, with about 20 bits, and one of double; the simulated GPU takes
+/* Functions of float as the card has them in hardware, with about 20 bits, and one of double; the simulated GPU uses
  * the C library's.
  *     ah_fast_log(x), ah_fast_exp(x), ah_fast_tan(x), ah_fast_sincos(x, &sine, &cosine)
  *     ah_fast_exp2(x)                    2^x with 22 bits; results below 2^-126 are 0

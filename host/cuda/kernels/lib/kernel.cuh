@@ -12,7 +12,7 @@
  *     half_t, bf16_t, to_float(x), from_float<T>(x)        rounding to nearest even
  *     ah_pack<T>, ah_load16(p), ah_store16(p, pack)        16 bytes at once, at a multiple of 16
  *
- * sim/sim.h gives all of these but ah_pack, AH_SHARED_ARRAY, AH_UNROLL and AH_ROLLED to g++. */
+ * sim/sim.h defines all of these but ah_pack, AH_SHARED_ARRAY, AH_UNROLL and AH_ROLLED for g++. */
 #ifndef AH_CUDA_KERNEL_CUH
 #define AH_CUDA_KERNEL_CUH
 

@@ -1,8 +1,8 @@
 /* Products on tensor cores, for halves, and copies to shared memory that a thread does not wait for.
  *
  *     ah_mma<T>(c, a, b0, b1)             c += a b for a warp: c is 16 x 8 floats, a 16 x 16, b 16 x 8
- *     ah_load_matrices(to, row)           four 8 x 8 matrices of halves from shared memory; lane i brings the address,
- *                                         a multiple of 16, of row i % 8 of matrix i / 8
+ *     ah_load_matrices(to, row)           four 8 x 8 matrices of fp16 or bf16 from shared memory; lane i passes the
+ *                                         address, a multiple of 16, of row i % 8 of matrix i / 8
  *     ah_load_matrices_turned(to, row)    the same, each transposed
  *     ah_pair<T>(low, high)               two halves as a register has them
  *     ah_copies                           copy16(to, from, there), zeros where not there; commit() ends a group;

@@ -31,7 +31,7 @@ struct ah_philox {
     }
 };
 
-/* The stream of sequence number `sequence`, which is the thread's number in the grid unless a kernel says otherwise. */
+/* The stream of sequence number `sequence`, which is the thread's number in the grid unless a kernel sets another. */
 __device__ __forceinline__ ah_philox ah_philox_open(const ah_philox_place &place, uint64_t sequence)
 {
     uint64_t seed = place.seed, offset = place.offset;

@@ -1,5 +1,5 @@
 /* Numbers of a thread's Philox stream, as cuRAND makes them of its words, and what is computed from them. Where PyTorch
- * has nvcc fuse a product and a sum it stands here as fma. */
+ * has nvcc fuse a product and a sum this file has fma. */
 #ifndef AH_CUDA_RANDOM_CUH
 #define AH_CUDA_RANDOM_CUH
 
@@ -21,7 +21,7 @@ __device__ __forceinline__ double ah_share_of(uint32_t x, uint32_t y)
     return static_cast<double>(bits) * 0x1p-53 + 0x1p-54;
 }
 
-/* Each of these gives the numbers of one group of four words. */
+/* Each of these computes the numbers of one group of four words. */
 template <typename T> struct ah_uniform;
 template <> struct ah_uniform<float> {
     static constexpr int count = 4;
@@ -113,7 +113,7 @@ __device__ __forceinline__ float ah_as_held(float x, int32_t dtype)
     return dtype == AH_F16 ? to_float(from_float<half_t>(x)) : dtype == AH_BF16 ? to_float(from_float<bf16_t>(x)) : x;
 }
 
-/* Fill the output: a thread takes the numbers of a group for elements that lie a grid apart, as PyTorch does. */
+/* Fill the output: a thread uses the numbers of a group for elements one grid apart, as PyTorch does. */
 template <class SOURCE, typename T, class OP> __device__ __forceinline__ void ah_random(const ah_random_args &a, OP op)
 {
     constexpr int N = SOURCE::count;

@@ -1,4 +1,4 @@
-/* Folding the inputs of each output, in an order that depends on the sizes alone: a thread takes every so many-th
+/* Folding the inputs of each output, in an order that depends on the sizes alone: a thread folds every so many-th
  * input, then the threads of an output are joined as a tree. */
 #ifndef AH_CUDA_REDUCE_CUH
 #define AH_CUDA_REDUCE_CUH

@@ -1,5 +1,5 @@
 /* Work on rows of numbers: a row belongs to a warp or, where it is long, to a block. Which of the two is a type: it
- * says what share of a row a thread has, folds what the threads of a row have found, and waits for them. */
+ * determines a thread's share of a row, folds the results of the threads of a row, and waits for them. */
 #ifndef AH_CUDA_ROWS_CUH
 #define AH_CUDA_ROWS_CUH
 
@@ -79,7 +79,7 @@ struct ah_cut {
     bool whole;
 };
 
-/* visit(cut) for this thread's part of a row of n at p, wherever p lies. */
+/* visit(cut) for this thread's part of a row of n at p, at any alignment of p. */
 template <typename ROWS, typename T, typename F>
 __device__ __forceinline__ void ah_each_cut(const T *p, int64_t n, F visit)
 {

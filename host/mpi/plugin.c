@@ -64,7 +64,7 @@ static int await(MPI_Request *request, const char *what, int64_t timeout_ns)
             return 0;
         if (ah_now_ns() - begin > timeout_ns) {
             mpi.broken = true;
-            return ah_fail(AH_ETIMEOUT, "%s: not all ranks came within %.3g s", what, (double)timeout_ns / 1e9);
+            return ah_fail(AH_ETIMEOUT, "%s: not all ranks arrived within %.3g s", what, (double)timeout_ns / 1e9);
         }
     }
 }
@@ -103,7 +103,7 @@ static int compare(const struct ah_topology *who)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (size == 1 && who->size > 1)
         return ah_fail(AH_EINVAL, "MPI sees this process alone where the job has %d ranks: what started them does not "
-                       "know this MPI (srun --mpi=list tells what Slurm has; ACCELHOST_WIRE=tcp does without)",
+                       "know this MPI (srun --mpi=list prints Slurm's; ACCELHOST_WIRE=tcp needs none)",
                        who->size);
     if (size != who->size || rank != who->rank)
         return ah_fail(AH_EINVAL, "rank %d of %d is rank %d of %d to MPI", who->rank, who->size, rank, size);
@@ -241,7 +241,7 @@ static int start(struct ah_transport *base, uint64_t tag, const struct ah_transp
     pthread_mutex_lock(&mpi.lock);
     if (mpi.ended)
         status = ah_fail(AH_EPEER, "MPI has ended");
-    for (int way = 0; way < 2; way++) /* receives first: what comes finds its place */
+    for (int way = 0; way < 2; way++) /* receives first, so that arriving data finds its buffer */
         for (int h = 0; h < base->hosts && status == 0; h++)
             if (h != base->host)
                 status = begin_piece(transport, turn, way ? &send[h] : &receive[h], way, h, (int)(uint32_t)tag);

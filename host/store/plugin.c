@@ -85,7 +85,7 @@ static void reset(struct store *store)
     store->current = NULL;
 }
 
-/* The place of a statement: where it is, else where the one lies that was used longest ago. */
+/* Find the place of a statement, else that of the least recently used one. */
 static struct kept *find(struct store *store, const char *sql)
 {
     struct kept *oldest = &store->kept[0];

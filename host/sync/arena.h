@@ -24,7 +24,7 @@ int ah_arena_new(struct ah_arena **out, size_t bytes, struct ah_device *device, 
 int ah_arena_common(struct ah_arena **out, size_t bytes, struct ah_group *group, const char *where);
 void ah_arena_release(struct ah_arena *arena); /* NULL is ignored */
 struct ah_arena *ah_arena_retain(struct ah_arena *arena);
-/* Give up a work on an arena's memory, which stays until the work is through. */
+/* Abandon a work on an arena's memory, which stays until the work has completed. */
 void ah_arena_abandon(struct ah_arena *arena, struct ah_work *work);
 
 /* A tensor on the arena's memory at `offset`, holding the arena. */
@@ -34,7 +34,7 @@ int ah_arena_tensor(struct ah_tensor **out, struct ah_arena *arena, size_t offse
 /* Let a tensor's storage lie in the arena at `offset`, values and all: handles, views of the whole and optimizers that
  * hold the tensor follow. The tensor is contiguous, or the only one on its storage, and becomes contiguous. */
 int ah_arena_adopt(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor);
-/* The same without the values: it takes those that lie there. */
+/* The same without copying the values: the tensor gets those of the arena. */
 void ah_arena_place(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor);
 
 #endif

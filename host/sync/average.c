@@ -1,6 +1,6 @@
 /* A synchronised backward, from begin to finish.
  *
- * A failure is remembered and told by finish; a backward that failed with buckets under way cannot be begun again. */
+ * A failure is recorded and returned by finish; a backward that failed with pending buckets cannot be begun again. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,7 +219,7 @@ void ah_reducer_progress(void *reducer)
 
 /* Finish. */
 
-/* Gradients that this backward did not bring: zero where there is none from before. */
+/* Gradients that this backward did not compute: zero where there is none from before. */
 static int fill_unused(struct ah_reducer *r, bool *unused)
 {
     for (int i = 0; i < r->layout.count; i++) {

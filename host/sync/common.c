@@ -80,8 +80,8 @@ bool ah_common_brings(const struct ah_common *c)
     return ah_group_rank(c->group) == c->first[c->mine];
 }
 
-/* Elements of type `dtype` from host to host: `count[h]` of them, at `at[h]` of the arena, are what host h gives to all
- * others. In each round a host gives to one and takes from one, so that both runs are moved where they lie. */
+/* Elements of type `dtype` from host to host: `count[h]` of them, at `at[h]` of the arena, are sent by host h to all
+ * others. In each round a host sends to one and receives from one, so that both runs are moved in place. */
 static int send_runs(struct ah_common *c, const int64_t *count, const size_t *at, enum ah_dtype dtype,
                      struct ah_collective how)
 {

@@ -14,7 +14,7 @@ int ah_common_new(struct ah_common **out, struct ah_group *group, size_t bytes, 
 void ah_common_free(struct ah_common *common); /* NULL is ignored */
 struct ah_arena *ah_common_arena(struct ah_common *common); /* borrowed */
 
-/* Is it this rank that brings its host's values? */
+/* Does this rank supply its host's values? */
 bool ah_common_brings(const struct ah_common *common);
 /* They are there: all hosts get those of rank 0. A collective. */
 int ah_common_fill(struct ah_common *common, const char *where);

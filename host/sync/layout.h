@@ -1,4 +1,4 @@
-/* Where each parameter lies in the arenas, and which parameters are averaged together.
+/* The offset of each parameter in the arenas, and the buckets of parameters that are averaged together.
  *
  * Reverse registration order, dtype by dtype, slots of multiples of 64 bytes; never changed again. A bucket closes
  * when it reaches its limit (1 MiB for the first of a dtype, 25 MiB for the others, or one limit for all) or its unit

@@ -1,12 +1,13 @@
 /* The reducer: parameters and gradients of a model in flat arenas, averaged over the group bucket by bucket while
  * backward still runs.
  *
- * A synchronised backward is begin ... the engine's backward ... finish. In between the engine tells when a gradient is
- * final and gives the reducer a turn after each node. Buckets are launched strictly in order, on every rank the same;
+ * A synchronised backward is begin ... the engine's backward ... finish. In between the engine reports final gradients
+ * and calls the reducer after each node. Buckets are launched strictly in order, on every rank the same;
  * after the first synchronised backward the order becomes that in which they were ready on rank 0.
  *
- * Gradient = sum over ranks / sum of the ranks' weights; what an earlier average left in a slot is part of the sum, so
- * whoever uses weights takes it out first. A parameter that no rank used keeps has_grad false; one that some used
+ * Gradient = sum over ranks / sum of the ranks' weights; the result of an earlier average in a slot is part of the sum,
+ * so a caller that uses weights subtracts it first. A parameter that no rank used keeps has_grad false; one that some
+ * used
  * counts as zero on the others. The buffers' values of rank 0 go along. Without begin nothing is sent: gradients add up
  * locally.
  *
@@ -33,8 +34,9 @@ struct ah_reducer_options {
 };
 
 /* A collective. Retains group, params (distinct, floating, on one device, contiguous or alone in their storage) and
- * buffers, moves the parameters' storages into the parameter arena, gives each parameter its gradient slot, and gives
- * all ranks rank 0's values. AH_EMISMATCH on every rank when the parameters differ in number, shape or dtype. */
+ * buffers, moves the parameters' storages into the parameter arena, assigns each parameter its gradient slot, and
+ * copies rank 0's values to all ranks. AH_EMISMATCH on every rank when the parameters differ in number, shape or
+ * dtype. */
 int ah_reducer_new(struct ah_reducer **out, struct ah_group *group, struct ah_tensor **params, int count,
                    struct ah_tensor **buffers, int buffer_count, struct ah_reducer_options options);
 
@@ -58,8 +60,8 @@ int ah_reducer_replace_buffer(struct ah_reducer *reducer, int index, struct ah_t
 /* All gradients of a bucket as one tensor, gaps between them included. */
 int ah_reducer_bucket(struct ah_tensor **out, struct ah_reducer *reducer, int launched);
 
-/* Takes the slots back, except from parameters that another reducer has taken over. The storages stay in the arena,
- * which lives as long as one of them or a gradient tensor does. */
+/* Release the slots, except of parameters that another reducer has acquired. The storages stay in the arena, which
+ * lives as long as one of them or a gradient tensor does. */
 void ah_reducer_free(struct ah_reducer *reducer);
 
 /* The parameters, in registration order. */

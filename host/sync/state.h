@@ -58,7 +58,7 @@ struct ah_reducer {
     uint32_t era; /* of the group when the last backward began */
 };
 
-/* Where the collectives that follow are called from; the end of a long path says more than its beginning. */
+/* Set the script's line of the following collectives; the end of a long path is more specific than its beginning. */
 static inline void ah_reducer_at(struct ah_reducer *reducer, const char *where)
 {
     size_t length = strlen(where), most = sizeof reducer->where - 1;
@@ -71,7 +71,7 @@ void ah_reducer_abandon(struct ah_reducer *reducer, int bucket);
 
 /* Find out how gradients go. A collective, the first time. */
 int ah_reducer_find_way(struct ah_reducer *reducer);
-/* Bring a span of an arena to where the group finds it, and back; nothing where it lies there. */
+/* Copy a span of an arena to the group's memory, and back; nothing where it is there already. */
 int ah_reducer_stage(struct ah_reducer *reducer, struct ah_arena *arena, size_t offset, size_t bytes);
 int ah_reducer_unstage(struct ah_reducer *reducer, struct ah_arena *arena, size_t offset, size_t bytes);
 /* Where that is. */

@@ -1,6 +1,6 @@
-/* How what lies on a device gets to the other ranks: by the group's device communicator, which takes it where it lies,
- * or through a copy in the group's own memory, which is as long as an arena and holds the same spans. What lies on the
- * CPU is in the group's memory anyway. */
+/* The path of device memory to the other ranks: by the group's device communicator, which accesses it in place, or
+ * through a copy in the group's own memory, which is as long as an arena and holds the same spans. CPU memory is in the
+ * group's memory anyway. */
 #include "sync/state.h"
 
 int ah_reducer_find_way(struct ah_reducer *r)

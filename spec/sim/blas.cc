@@ -72,7 +72,8 @@ template <class T> cublasStatus_t destroy(T *object)
 
 /* By number, from 1 on. Those that split the depth want a workspace. */
 const Algorithm algorithms[] = {{0, 1, false}, {1 << 16, 3, false}, {1 << 16, 2, true}, {1 << 16, 1, false}};
-/* As the heuristics order them: what would round partial sums of halves comes first, so that who allows it sees it. */
+/* In the order of the heuristics: an algorithm that rounds partial sums to fp16 is first, so that a caller that allows
+ * it detects it. */
 const int proposed[] = {3, 1, 2, 4};
 
 bool is_allowed(const Algorithm &by, const ah_cublas_preference &preference, const ah_cublas_layout &result)
@@ -285,7 +286,7 @@ SIM_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDes
     bool known = which >= 1 && which <= sizeof algorithms / sizeof algorithms[0];
     if (known)
         p.by = algorithms[which - 1];
-    const char *refused = known ? refuse_product(p) : "an algorithm that no heuristic gave";
+    const char *refused = known ? refuse_product(p) : "an algorithm that no heuristic returned";
     if (!refused)
         refused = refuse_memory(stream->context, p, workspace, p.by.workspace, workspace_bytes);
     if (refused) {

@@ -1,5 +1,5 @@
 /* Products by plain loops, so that a stream's thread enters no library with threads of its own. Sums are made in
- * double in the order of k; the operands are rounded first where the compute type says so. */
+ * double in the order of k; the operands are rounded first where the compute type requires it. */
 #include "blas.h"
 
 #include <algorithm>
@@ -255,7 +255,7 @@ static void sum_over_k(const Epilogue &end, const std::vector<double> &values, i
     }
 }
 
-/* A partial sum as it lies in the workspace. */
+/* A partial sum as it is stored in the workspace. */
 static double rounded_part(const Product &p, double sum)
 {
     int type = p.by.rounds ? (int)p.d.type : p.how.scale;

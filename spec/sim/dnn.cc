@@ -1,6 +1,6 @@
-/* cuDNN's backend descriptors. A descriptor keeps what was set as it came; finalizing an operation makes a convolution
- * or a step of it, which graph, engine, configuration and plan hand on, so that none needs another after it was
- * finalized. */
+/* cuDNN's backend descriptors. A descriptor keeps its attributes as they were set; finalizing an operation creates a
+ * convolution or a step of it, which is copied to graph, engine, configuration and plan, so that none needs another
+ * after it was finalized. */
 #include "dnn_descriptor.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ const struct {
     int64_t workspace;
     std::vector<int> notes;
 } engines[ENGINES] = {{0, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}}, /* its results differ from run to run */
-                      {512, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}},    /* takes channels-last tensors */
+                      {512, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}},    /* for channels-last tensors */
                       {4096, {}},
                       {0, {}}}; /* what the fallback proposes */
 
@@ -189,7 +189,7 @@ int finish_plan(Descriptor &d)
     Convolution &c = d.convolution;
     for (const Dnn_tensor *tensor : {&c.x, &c.w, &c.y})
         if (!d.graph && d.engine == TENSOR_CORES && tensor->stride[1] != 1 && tensor->size[1] > 1)
-            return refuse(CUDNN_STATUS_NOT_SUPPORTED, "an engine that takes channels-last tensors");
+            return refuse(CUDNN_STATUS_NOT_SUPPORTED, "an engine for channels-last tensors");
     c.rounds = d.engine == TENSOR_CORES && settings.tf32;
     return status;
 }
@@ -285,7 +285,7 @@ bool is_memory(CUcontext context, const char *at, size_t bytes)
     return at && context->memory.find(at, bytes);
 }
 
-/* The address that a pack gives a tensor; null when it gives none, or not device memory of that size and alignment, or,
+/* The address that a pack has for a tensor; null when it has none, or not device memory of that size and alignment, or,
  * of a value, memory of the host. */
 char *address_of(CUcontext context, const Descriptor &pack, const Dnn_tensor &tensor)
 {
@@ -438,10 +438,10 @@ SIM_API cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDesc
     std::function<void()> compute = work_of(stream->context, *p, *given);
     if (!compute)
         return refuse(CUDNN_STATUS_BAD_PARAM,
-                      "a tensor without an address in device memory that holds it and is aligned as it says");
+                      "a tensor without an address in device memory that holds it with the declared alignment");
     char *at = room ? *room : nullptr;
     if (scratch && !is_memory(stream->context, at, scratch))
-        return refuse(CUDNN_STATUS_BAD_PARAM, "a workspace that is not device memory of the size that the plan said");
+        return refuse(CUDNN_STATUS_BAD_PARAM, "a workspace that is not device memory of the size of the plan");
     if (fault_now(FAULT_DNN))
         return CUDNN_STATUS_EXECUTION_FAILED;
     auto work = [=] {

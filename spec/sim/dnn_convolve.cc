@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string.h>
 
-/* Lines are short and there are many; what is done with each takes most of a network's time. */
+/* Lines are short and there are many; their loops dominate a network's time. */
 #pragma GCC optimize("O3")
 
 namespace sim

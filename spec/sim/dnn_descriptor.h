@@ -43,7 +43,7 @@ struct Descriptor {
     }
 };
 
-/* Tell why, and return the code. */
+/* Report the reason, and return the code. */
 int refuse(int code, const char *text);
 
 /* Finalize the descriptor of an operation that is no convolution, or of how it is done. */

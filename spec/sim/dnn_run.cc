@@ -89,7 +89,8 @@ struct Run {
     }
 };
 
-/* Factors are halves, also those of which the graph says float; heads of the second serve several of the first's. */
+/* Factors are fp16 or bf16, also those declared as float in the graph; heads of the second serve several of the
+ * first's. */
 void multiply(const Step &s, const Values &x, const Values &y, Values &out)
 {
     int64_t rows = x.n[2], inner = x.n[3], columns = y.n[3], group = x.n[1] / y.n[1];

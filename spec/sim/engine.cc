@@ -1,4 +1,4 @@
-/* The scheduler of a block. Whoever waits or ends picks the thread that goes on, so that a change of threads is one
+/* The scheduler of a block. A thread that waits or ends picks the next thread, so that a change of threads is one
  * change of stacks; a thread that ends while another has not begun lets that one begin on its own stack, so that a
  * kernel without barriers changes stacks once a block. */
 #include "engine.h"
@@ -154,7 +154,7 @@ Fiber *Engine::take_fiber()
     return fiber;
 }
 
-/* The running thread has been put where it waits; another goes on until its turn comes. */
+/* The running thread is registered as waiting; another runs until it is resumed. */
 void Engine::wait()
 {
     Lane *me = lane_, *next = pick();

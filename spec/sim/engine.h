@@ -1,6 +1,6 @@
 /* Runs kernels: the blocks of a launch one after another on the calling thread, a block's threads as fibers.
  *
- * The order of blocks and of threads is drawn from the launch's seed, anew after each barrier. An error ends the block
+ * The order of blocks and of threads is drawn from the launch's seed, again after each barrier. An error ends the block
  * where it is and the launch with it. One engine a thread of the system. */
 #ifndef AH_SIM_ENGINE_H
 #define AH_SIM_ENGINE_H

@@ -1,5 +1,5 @@
-/* SIGSEGV and SIGBUS. In a kernel the fault becomes the context's error and ends the block; the host's own touch of
- * device memory is told in one line and goes on to whoever handled the signal before. */
+/* SIGSEGV and SIGBUS. In a kernel the fault becomes the context's error and ends the block; an access of the host to
+ * device memory is reported in one line, and the previous handler of the signal is called. */
 #include "state.h"
 
 #include <signal.h>

@@ -1,8 +1,8 @@
-/* Stacks that take turns on one thread of the system.
+/* Stacks that alternate on one thread of the system.
  *
- * A fiber is a stack with a guard page below it. `fiber_switch` goes on where the other one stopped; a fiber that is
- * left for good is begun anew by `fiber_reset`. Each belongs to the thread that made it. AddressSanitizer is told of
- * every change. */
+ * A fiber is a stack with a guard page below it. `fiber_switch` continues where the other one stopped; `fiber_reset`
+ * restarts an abandoned fiber. Each belongs to the thread that made it. Every change is reported to
+ * AddressSanitizer. */
 #ifndef AH_SIM_FIBER_H
 #define AH_SIM_FIBER_H
 
@@ -31,7 +31,7 @@ Fiber *fiber_new(void (*entry)());
 void fiber_free(Fiber *fiber);
 /* Its next run begins at the entry again. */
 void fiber_reset(Fiber *fiber, void (*entry)());
-/* The fiber that stands for the stack of this thread itself. */
+/* The fiber that represents the stack of this thread itself. */
 void fiber_adopt_thread(Fiber *fiber);
 void fiber_switch(Fiber *from, Fiber *to);
 /* Go on at `to` and never come back: also out of a signal's handler. */

@@ -1,5 +1,5 @@
-/* Capture and replay. Between begin and end what is given to the captured streams becomes nodes of a graph, each after
- * the last of its stream and after what an event brought; a replay runs them in an order drawn among those that the
+/* Capture and replay. Between begin and end the work on the captured streams becomes nodes of a graph, each after the
+ * last of its stream and after the nodes of its events; a replay runs them in an order drawn among those that the
  * edges allow, with the parameters of the capture. */
 #include "state.h"
 
@@ -43,7 +43,7 @@ static bool joined(const Graph &graph, const std::vector<int> &last)
     return count == graph.nodes.size();
 }
 
-/* Does a graph use memory that was freed since it was captured? On a card its kernels would read what lies there. */
+/* Does a graph use memory that was freed since it was captured? On a card its kernels would read other data there. */
 static int refuse_freed(CUgraphExec exec)
 {
     CUcontext context = exec->context;

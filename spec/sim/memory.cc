@@ -64,7 +64,7 @@ static int give_copy(CUstream stream, std::function<void()> run)
     return stream_give(stream, {run, true});
 }
 
-/* Wait for what was given to a stream, without `api`; a copy's error is told at once. */
+/* Wait for the queued work of a stream, without `api`; a copy's error is returned at once. */
 static int finish(CUstream stream)
 {
     stream_wait(stream);

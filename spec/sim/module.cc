@@ -1,4 +1,4 @@
-/* Modules and launches. A module's image is the name of the file that its kernels stand in. */
+/* Modules and launches. A module's image is the name of the file that contains its kernels. */
 #include "state.h"
 
 #include <algorithm>
@@ -83,7 +83,7 @@ static bool run_once(CUcontext context, Launch launch, Launch::Order order)
 static void run_twice(CUcontext context, const Launch &launch)
 {
     static Snapshot &before = *new Snapshot, &after = *new Snapshot;
-    static std::mutex &lock = *new std::mutex; /* of the two: devices run beside each other */
+    static std::mutex &lock = *new std::mutex; /* of the two: devices run concurrently */
     std::lock_guard<std::mutex> hold(lock);
     before.take(context);
     if (!run_once(context, launch, Launch::FORWARD))
@@ -191,7 +191,7 @@ SIM_API CUresult cuModuleUnload(CUmodule module)
     return 0;
 }
 
-/* A driver that loads lazily brings the function's code to the device now. */
+/* A driver that loads lazily copies the function's code to the device now. */
 SIM_API CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
     Api hold(api);

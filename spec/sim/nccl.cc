@@ -216,7 +216,7 @@ SIM_API ncclResult_t ncclCommFinalize(ncclComm_t comm)
     return comm ? ncclSuccess : ncclInvalidArgument;
 }
 
-/* Its works keep the link until they are through; as long as there are graphs with its calls, it is waited for. */
+/* Its works keep the link until they have completed; while graphs with its calls exist, it waits for them. */
 SIM_API ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     if (!comm)

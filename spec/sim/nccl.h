@@ -1,9 +1,9 @@
 /* NCCL over shared memory: a communicator is a segment that its ranks map, whether they are processes or devices of
  * one.
  *
- * Collectives go through it in chunks: every rank brings its chunk, all meet, each takes what is its own, all meet
- * again. Messages go through a box for each pair of ranks. Whoever waits looks after the others: one that has ended or
- * left without coming is an asynchronous error, and the work waits on until the communicator is aborted, as on a
+ * Collectives go through it in chunks: every rank writes its chunk, all meet, each reads its part, all meet again.
+ * Messages go through a box for each pair of ranks. A waiting rank monitors the others: one that has ended or left
+ * without its call is an asynchronous error, and the work waits on until the communicator is aborted, as on a
  * card. */
 #ifndef AH_SIM_NCCL_H
 #define AH_SIM_NCCL_H
@@ -22,7 +22,7 @@ enum { LAST_OF_NCCL = 100000 };
 
 enum : size_t { CHUNK = 64 * 1024, BOX = 16 * 1024 };
 
-/* What a rank is about to do; all ranks have to bring the same. */
+/* The next call of a rank; all ranks have to make the same. */
 struct Posted {
     int call, type, op, root;
     uint64_t count;
@@ -56,11 +56,11 @@ class Link
     Link(const Link &) = delete;
     Link &operator=(const Link &) = delete;
 
-    /* Map the segment and wait for all ranks; then `error` says how it went. */
+    /* Map the segment and wait for all ranks; then `error` is the result. */
     void meet();
     /* All ranks have come here. False when the communicator was aborted meanwhile. */
     bool arrive();
-    /* Every other rank brings the same call; false after an error, when aborted. */
+    /* Wait until every other rank makes the same call; false after an error, when aborted. */
     bool post(const Posted &mine);
     /* Wait a little inside a work; false when aborted. */
     bool pause();

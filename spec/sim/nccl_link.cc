@@ -54,7 +54,7 @@ bool Link::pause()
     return !aborted;
 }
 
-/* A zombie has ended too, which only its descriptor tells. */
+/* A zombie has ended too, which only its descriptor shows. */
 static bool has_ended(int process)
 {
     int descriptor = (int)syscall(SYS_pidfd_open, process, 0);

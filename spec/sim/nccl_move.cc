@@ -80,7 +80,7 @@ template <class Take> static bool round(Link &link, bool brings, const char *fro
     return link.arrive();
 }
 
-/* Every rank brings `from` (or only the root, of a broadcast); `target` reduces them. */
+/* Every rank sends `from` (or only the root, of a broadcast); `target` reduces them. */
 static bool reduce_to(Link &link, const Move &move, const char *from, char *to, bool target)
 {
     size_t item = size_of_nccl(move.type), bytes = move.count * item;

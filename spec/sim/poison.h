@@ -1,4 +1,4 @@
-/* What untouched memory holds, and what stands around it. Reading poison as a float gives NaN. */
+/* The contents of untouched memory and of the guards around it. Reading poison as a float results in NaN. */
 #ifndef AH_SIM_POISON_H
 #define AH_SIM_POISON_H
 

@@ -1,7 +1,7 @@
-/* A device's memory: one range of addresses that nobody may touch unless it is open.
+/* A device's memory: one range of addresses that may only be accessed while it is open.
  *
- * A block is 0xff when it is new. Around it stand guards; a freed block is kept from use for a while and must still be
- * 0xff when its turn comes. Not locked: whoever calls holds the device's `run` (driver.h of this folder). */
+ * A block is 0xff when it is new. It has guards around it; a freed block is quarantined for a while and must still be
+ * 0xff when it is reused. Not locked: the caller holds the device's `run` (driver.h of this folder). */
 #ifndef AH_SIM_RANGE_H
 #define AH_SIM_RANGE_H
 
@@ -67,7 +67,7 @@ class Range
     }
     /* The block that all these bytes lie in; null when there is none. */
     const Block *find(const void *at, size_t bytes) const;
-    /* Where an address lies, in words. */
+    /* Describe an address in words. */
     std::string place(const void *at) const;
     /* False when a guard, or with `freed` memory that was given back, has been written; then where. */
     bool check(bool freed, std::string *what) const;
@@ -94,7 +94,7 @@ class Range
     std::deque<Block> quarantine_;    /* stretches on their way to free_ */
     size_t quarantined_ = 0;
     uint64_t made_ = 0;
-    std::string broken_; /* what a stretch told that left the quarantine */
+    std::string broken_; /* the report of a stretch that left the quarantine */
 };
 } // namespace sim
 

@@ -54,7 +54,7 @@ static void read_faults(const char *text)
     }
 }
 
-/* As the driver does: what stands behind a number that is none is not seen. */
+/* As the driver does: entries after an invalid number are ignored. */
 static void read_devices(const char *text, const char *visible)
 {
     int all = text && *text ? (int)strtol(text, nullptr, 10) : settings.devices;

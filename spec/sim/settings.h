@@ -16,14 +16,14 @@ struct Settings {
     bool delay = true;                /* ACCELHOST_SIM_DELAY */
     bool twice = false;               /* ACCELHOST_SIM_TWICE: run each kernel in two opposite orders and compare */
     bool tf32 = false;                /* ACCELHOST_SIM_TF32: engines of tensor cores round float32 as they do */
-    bool slow_product = false;        /* ACCELHOST_SIM_SLOW_PRODUCT: cuBLASLt's first algorithm takes 5 ms more */
+    bool slow_product = false;        /* ACCELHOST_SIM_SLOW_PRODUCT: cuBLASLt's first algorithm is 5 ms slower */
     bool slow_double = false;         /* ACCELHOST_SIM_SLOW_DOUBLE: the rate of doubles is a consumer card's */
     bool slices = false;              /* ACCELHOST_SIM_SLICES: all devices are slices of one card, as of MIG */
-    bool leaks = false;               /* ACCELHOST_SIM_LEAKS: tell at the end what was never freed */
+    bool leaks = false;               /* ACCELHOST_SIM_LEAKS: report memory at the end that was never freed */
 };
 extern Settings settings;
 
-/* Also begins the counts of injected failures anew. */
+/* Also resets the counts of injected failures. */
 void settings_read();
 
 /* What can fail on request: ACCELHOST_SIM_FAIL="alloc:7,launch:3+". */

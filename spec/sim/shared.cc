@@ -8,7 +8,7 @@
 
 namespace sim
 {
-/* Room for guards and alignment beside what a block may have. */
+/* Room for guards and alignment in addition to a block's limit. */
 enum { ARENA = SHARED_LIMIT + STATIC_LIMIT + 64 * 1024, GUARD_BYTES = 64 };
 
 Shared::Shared()

@@ -1,6 +1,6 @@
 /* A block's shared memory: an arena from which the objects of a kernel are carved when its threads first come to them.
  *
- * All of it is 0xff when a block begins. Between objects stand guards that are looked at when the block ends, and that
+ * All of it is 0xff when a block begins. Between objects are guards that are checked when the block ends, and that
  * AddressSanitizer refuses at once. */
 #ifndef AH_SIM_SHARED_H
 #define AH_SIM_SHARED_H
@@ -29,7 +29,7 @@ class Shared
     {
         return objects_[0].at;
     }
-    /* False when a guard was written; then what lies before it. */
+    /* False when a guard was written; *broken names the object before it. */
     bool end(std::string *broken);
     size_t static_bytes() const
     {

@@ -4,7 +4,7 @@
  * fibers that change places where they wait for each other. What a card leaves undefined is an error here that names
  * kernel, block and thread: a barrier that not all threads reach, a shuffle whose mask names lanes that do not come, a
  * 16-byte access that is not aligned, shared memory written out of its bounds. Shared memory is 0xff before each block,
- * and so is what a shuffle brings from a lane outside its mask. */
+ * and so is the value that a shuffle returns from a lane outside its mask. */
 #ifndef AH_SIM_SIM_H
 #define AH_SIM_SIM_H
 
@@ -69,11 +69,11 @@ enum Meeting {
     MATRIX_MULTIPLY
 };
 
-/* Wait for all threads of the block; what the votes gave. */
+/* Wait for all threads of the block; return the result of the votes. */
 int meet_block(Meeting kind, int vote, Site site);
 /* Wait for the lanes that the mask names; the value that is this lane's. */
 uint64_t meet_warp(Meeting kind, unsigned mask, uint64_t value, int argument, int width, Site site);
-/* Wait for all lanes of the warp; then `together` is called once, with what each of them brings. */
+/* Wait for all lanes of the warp; then `together` is called once, with the lanes' values. */
 void meet_together(Meeting kind, void (*together)(void *const *lanes), void *mine, Site site);
 /* Drawn; one and the other in a kernel that runs twice. */
 bool chance();

@@ -52,7 +52,7 @@ template <> inline half_t from_float<half_t>(float x)
         return {0x7fff};
     if (size >= 0x477ff000) /* rounds to 65536 or more */
         return {(uint16_t)(sign | 0x7c00)};
-    /* The multiple of the half's last place that is nearest: what nearbyintf gives, ties to even. */
+    /* The multiple of the half's last place that is nearest: the result of nearbyintf, ties to even. */
     int exponent;
     frexpf(x, &exponent);
     int last = exponent < -13 || !size ? -24 : exponent - 11;

@@ -1,6 +1,6 @@
-/* What a warp does as one: products of small matrices, whose parts lie in the registers of its lanes as PTX defines
- * (mma.m16n8k16, ldmatrix); and copies to shared memory that land between their call and the wait for them
- * (cp.async). cuda/kernels/lib/matrix.cuh says what each promises. */
+/* Operations of a whole warp: products of small matrices, whose parts are in the registers of its lanes as PTX defines
+ * (mma.m16n8k16, ldmatrix); and copies to shared memory that land between their call and the wait for them (cp.async).
+ * cuda/kernels/lib/matrix.cuh specifies each. */
 #ifndef AH_SIM_MATRIX_H
 #define AH_SIM_MATRIX_H
 

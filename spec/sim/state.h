@@ -1,8 +1,8 @@
-/* What the handles of the driver API are: devices, streams, events, modules, graphs.
+/* The objects behind the handles of the driver API: devices, streams, events, modules, graphs.
  *
- * `api` is held by every call but while it waits; the threads of streams never take it. What they share with the
- * callers has locks of its own: a stream's queue, an event's record, and `run`, which whoever touches a device's memory
- * holds. */
+ * `api` is held by every call except while it waits; the threads of streams never lock it. Data shared between them and
+ * the callers has separate locks: a stream's queue, an event's record, and `run`, which is held for any access to a
+ * device's memory. */
 #ifndef AH_SIM_STATE_H
 #define AH_SIM_STATE_H
 
@@ -92,7 +92,7 @@ struct CUctx_st {
 
     /* Break the context; the first error stays. Any thread. */
     void fail(int code, const std::string &text);
-    /* Look at guards, freed memory too if asked for; under `run`. */
+    /* Check guards, and freed memory if asked for; under `run`. */
     void check(bool freed, const std::string &after);
 };
 
@@ -101,7 +101,7 @@ struct CUstream_st {
     unsigned flags;
     int priority;
     std::shared_ptr<sim::Capture> capture;
-    std::vector<int> last; /* nodes of the capture that what comes next waits for */
+    std::vector<int> last; /* nodes of the capture on which the next node depends */
 
     std::thread thread;
     std::mutex lock;
@@ -148,7 +148,7 @@ extern std::mutex api;
 /* The calls of the driver are counted by name (calls.cc). */
 void count_call(const char *name = __builtin_FUNCTION());
 
-/* Holds `api`, and counts the call that it stands in. */
+/* Holds `api`, and counts the call in which it is. */
 class Api
 {
   public:

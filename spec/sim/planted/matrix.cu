@@ -2,7 +2,7 @@
 #include "cuda/kernels/lib/matrix.cuh"
 #include "sim/planted/planted.h"
 
-/* SWAPPED: the matrices of A in the order that a wrong reading of PTX gives. */
+/* SWAPPED: the matrices of A in the order of a wrong reading of PTX. */
 template <bool SWAPPED> __device__ static void multiply(const planted_args &a, half_t (*rows)[16], half_t (*turned)[8])
 {
     const int lane = (int)threadIdx.x;

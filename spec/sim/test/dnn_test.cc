@@ -169,7 +169,7 @@ enum {
     FILTER = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR
 };
 
-TEST("a convolution with groups, padding, stride and dilation, by channels last, is what its sum says")
+TEST("a convolution with groups, padding, stride and dilation, by channels last, equals its sum")
 {
     Setup s;
     CHECK(s.run(FORWARD, forward_names, 1) == 0);
@@ -236,7 +236,7 @@ TEST("a convolution of sizes that do not fit, or on host memory, is refused")
     CHECK(graph.finish() == CUDNN_STATUS_NOT_SUPPORTED);
 }
 
-/* A tensor of halves (2, 3, rows, width), or what `type` says, virtual or not. */
+/* A tensor of fp16 (2, 3, rows, width), or of `type`, virtual or not. */
 static void sheet(Made &made, int64_t id, int64_t rows, int64_t width, int type, bool is_virtual)
 {
     made.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, Sizes{id})
@@ -248,7 +248,7 @@ static void sheet(Made &made, int64_t id, int64_t rows, int64_t width, int type,
     CHECK(made.finish() == 0);
 }
 
-TEST("how an operation of a graph computes has to be told in the types that cuDNN has for it")
+TEST("the compute types of a graph's operations have to be those that cuDNN supports")
 {
     Made product(CUDNN_BACKEND_MATMUL_DESCRIPTOR), typed(CUDNN_BACKEND_MATMUL_DESCRIPTOR),
         pointwise(CUDNN_BACKEND_POINTWISE_DESCRIPTOR), index(CUDNN_BACKEND_POINTWISE_DESCRIPTOR),

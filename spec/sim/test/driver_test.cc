@@ -45,7 +45,7 @@ TEST("a copy from pageable memory has taken its bytes when it returns; from pinn
         late += device.read(at, N)[7] == -1;
     }
     CHECK(late > 0);
-    /* To pinned memory: there when the stream is through. */
+    /* To pinned memory: there when the stream has completed. */
     CHECK(cuMemsetD8Async(address(at), 0, N * 4, device.stream) == 0);
     CHECK(cuMemcpyDtoHAsync_v2(pinned, address(at), N * 4, device.stream) == 0);
     CHECK(device.wait() == 0 && pinned[7] == 0);
@@ -53,7 +53,7 @@ TEST("a copy from pageable memory has taken its bytes when it returns; from pinn
     CHECK(cuMemFreeHost(pinned) == CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST("events tell when a stream has come to them, and how long it took")
+TEST("events report when a stream has reached them, and the time between two")
 {
     Device device;
     CUevent start, end, blind;
@@ -109,7 +109,7 @@ TEST("copies past an allocation, of host memory as device memory, and of freed b
     CHECK(cuMemcpyHtoDAsync_v2(address(at), host, 4, device.stream) == CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST("new memory is poison, and a write into freed memory is told when its turn comes again")
+TEST("new memory is poison, and a write into freed memory is reported when the memory is reused")
 {
     Device device;
     std::vector<float> fresh = device.read(device.floats(10), 10);
@@ -133,7 +133,7 @@ TEST("new memory is poison, and a write into freed memory is told when its turn 
 #endif
 }
 
-TEST("memory ends where the device's does, and comes back")
+TEST("allocation fails at the end of the device's memory, and freed memory is available again")
 {
     Device device;
     size_t total = 0, available = 0, after = 0;
@@ -220,7 +220,7 @@ TEST("apart: memory that is never freed")
     cuMemAlloc_v2(&block, 100);
 }
 
-TEST("what is never freed is told at the end, when asked")
+TEST("memory that is never freed is reported at the end, on request")
 {
     std::string said;
     CHECK(test::run_apart("apart: memory that is never freed", &said) == 0);

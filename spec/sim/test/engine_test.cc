@@ -49,7 +49,7 @@ struct Integers {
     }
 };
 
-TEST("blocks and threads come in an order that changes with the run, anew after a barrier, each once")
+TEST("blocks and threads run once each, in an order that changes with the run and after each barrier")
 {
     enum { BLOCKS = 6, THREADS = 64, N = BLOCKS * THREADS };
     std::vector<std::vector<int>> orders;
@@ -110,7 +110,7 @@ TEST("a write behind the dynamic shared memory is an error, and so is more than 
 #endif
 }
 
-TEST("votes and shuffles give each lane what CUDA gives it")
+TEST("votes and shuffles return to each lane the results of CUDA")
 {
     Integers numbers(1024 * 8);
     CHECK(numbers.run("votes", {}, {96}) == 0);

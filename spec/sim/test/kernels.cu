@@ -2,7 +2,7 @@
 #include "cuda/kernels/lib/kernel.cuh"
 #include "sim/test/kernels.h"
 
-/* Which thread and block came as the how many-th. */
+/* The order of arrival of threads and blocks. */
 AH_KERNEL(order_of_arrival, kernel_args, 1024)
 {
     int place = atomicAdd(a.count, 1);
@@ -63,7 +63,7 @@ AH_KERNEL(shuffles, kernel_args, 1024)
     to[3] = __shfl_down_sync(0xffffffff, lane, 3, 8);
     to[4] = __shfl_xor_sync(0xffffffff, lane, 12, 8);
     to[5] = (int)__shfl_xor_sync(0xffffffff, (double)lane, 1);
-    /* A lane that takes no part has no value. */
+    /* A lane outside the mask has no value. */
     to[6] = lane < 16 ? __shfl_down_sync(0xffff, lane, 1) : 0;
     to[7] = (int)(__shfl_sync(0xffffffff, (long long)lane << 40, 31) >> 40);
 }

@@ -99,7 +99,7 @@ TEST("collectives of two devices: all-reduce, reduce, broadcast, all-gather and 
         CHECK(got[0] == values[0][0] && got[N - 1] == values[0][N - 1] && got[N] == values[1][0] &&
               got[2 * N - 1] == values[1][N - 1]);
     }
-    /* In place, as far as the last one: a rank's share stays where it was brought. */
+    /* In place: a rank's share stays where its part of the input was. */
     all([&](int r, ncclComm_t comm, CUstream stream) {
         return ncclReduceScatter(from[r], from[r] + r * N, N, ncclFloat32, ncclAvg, comm, stream);
     });

@@ -35,7 +35,7 @@ static bool is_reversed(const std::vector<float> &values, float times)
     return true;
 }
 
-TEST("a missing barrier gives other numbers in a drawn order of threads, and an error when each kernel runs twice")
+TEST("a missing barrier causes other numbers in a drawn order of threads, and an error when each kernel runs twice")
 {
     std::string text;
     std::vector<float> result;

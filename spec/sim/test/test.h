@@ -40,7 +40,7 @@ struct Device {
     CUresult wait();
 };
 
-/* What the driver says of a code. */
+/* The driver's text of a code. */
 std::string text_of(CUresult code);
 
 /* Set a variable of the simulator's environment for the rest of a block. */

@@ -1,5 +1,5 @@
-/* The device type "cuda", as the host opens it (tensor/device.h): counting and opening devices, and what is told
- * of them. A device keeps its primary context, which libraries share, to the end. */
+/* The device type "cuda", as the host opens it (tensor/device.h): counting and opening devices, and their properties.
+ * A device keeps its primary context, which libraries share, to the end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -159,7 +159,7 @@ accelerator:gather(model[2].weight:sum():reshape(1)):unique():numel()
 second < first
 ]], {timeout = 60})
     assert.matches("%[r1%] %[10%]:1: before\n", result.stdout)
-    assert.matches("%[r0%] %[10%]:1: all_reduce_async #%d+ at %[10%]:1: rank 1 came to the end", result.stdout)
+    assert.matches("%[r0%] %[10%]:1: all_reduce_async #%d+ at %[10%]:1: rank 1 ended this line", result.stdout)
     assert.matches("\n1\ntrue\n$", result.stdout)
   end)
 

@@ -41,7 +41,7 @@ enum ah_collective_kind {
     AH_COLLECTIVE_KINDS
 };
 
-/* The operation that a call is a part of, for messages: of a gather, the call that exchanges sizes comes first. */
+/* The operation that a call is a part of, for messages: of a gather, the call that exchanges the sizes first. */
 enum ah_purpose {
     AH_FOR_ITSELF,
     AH_FOR_GATHER,

@@ -34,7 +34,7 @@ enum ah_rank_state {
     AH_RANK_ENDED,  /* ended normally */
     AH_RANK_FAILED, /* reported a failure */
     AH_RANK_DIED,   /* gone without a word; set by the launcher */
-    AH_RANK_RETURNING, /* its process was killed, another one takes its place; set by the launcher */
+    AH_RANK_RETURNING, /* its process was killed and is being replaced; set by the launcher */
 };
 
 /* Where a rank was at a boundary (recover.h), and what it published there. */

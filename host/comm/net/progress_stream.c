@@ -1,4 +1,4 @@
-/* All other kinds between hosts: each pair's stream (team.h) is cut into pieces of equal length. A piece that lies in
+/* All other kinds between hosts: each pair's stream (team.h) is cut into pieces of equal length. A piece within
  * one part is sent straight from the sender's segment to the receiver's landing; else it is assembled in memory of the
  * progress thread. For kinds that reduce, the hosts' sums are received there, and are added in the order of the hosts.
  */

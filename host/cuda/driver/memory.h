@@ -26,7 +26,7 @@ int ah_cuda_memory_open(struct ah_cuda_memory **out, struct ah_cuda_device *cuda
 void ah_cuda_memory_close(struct ah_cuda_memory *memory);
 
 /* A block of at least `bytes`, also of 0. When the driver has no more, Lua's collector runs if this is its thread, then
- * cached segments are returned to the driver; no lock that a tensor's release takes may be held. AH_ENOMEM lists the
+ * cached segments are returned to the driver; no lock that a tensor's release needs may be held. AH_ENOMEM lists the
  * memory in use. */
 int ah_cuda_memory_take(struct ah_cuda_memory *memory, size_t bytes, void **out);
 /* The same without the collector. */

@@ -79,7 +79,7 @@ static int run(struct ah_device *device, const char *who, struct ah_running_args
     return status;
 }
 
-/* Does every value of `from` stay what it is in `to`, so that a kernel may read it as it lies? */
+/* Does every value of `from` remain exact in `to`, so that a kernel may read it in place? */
 static bool keeps(enum ah_dtype from, enum ah_dtype to)
 {
     if (from == to || (to == AH_F64 && ah_dtype_is_float(from)) || (to == AH_I64 && !ah_dtype_is_float(from)))

@@ -62,7 +62,7 @@ void ah_dnn_close(const struct ah_cuda_device *cuda)
     handles[cuda->ordinal] = NULL;
 }
 
-/* Are this configuration's engine's notes within the limits? One that tells nothing of its numbers is not. */
+/* Are this configuration's engine's notes within the limits? An engine without numerical notes is not. */
 static bool plan_serves(const struct ah_cudnn *dnn, const struct ah_dnn_limits *limits, cudnnBackendDescriptor_t config)
 {
     struct ah_dnn_work work = {dnn, CUDNN_STATUS_SUCCESS};

@@ -270,7 +270,7 @@ int ah_cuda_plan_run(const struct ah_cublas *blas, struct ah_cuda_device *cuda, 
                            (const void *)(uintptr_t)product->b.at, plan->b, (const void *)(uintptr_t)product->a.at,
                            plan->a, wide ? (const void *)&wide_kept : &kept, (const void *)(uintptr_t)addend, plan->out,
                            out, plan->out, &with->algo, workspace, with->workspaceSize, cuda->compute);
-    /* In the order of the stream: who takes the block next writes it after the product. */
+    /* In the order of the stream: the next user of the block writes it after the product. */
     ah_cuda_memory_give(cuda->memory, workspace);
     return 0;
 }

@@ -40,7 +40,7 @@ cublasStatus_t ah_cuda_plan_point(const struct ah_cublas *blas, struct ah_cuda_p
                                   const struct ah_cuda_product *product);
 
 /* Queue a product on the compute stream by one of its plan's candidates. `addend`: the address of what is added, where
- * the product adds. *status is cuBLASLt's answer; the result says whether there was memory for the workspace. */
+ * the product adds. *status is cuBLASLt's answer; AH_ENOMEM when there is no memory for the workspace. */
 int ah_cuda_plan_run(const struct ah_cublas *blas, struct ah_cuda_device *cuda, const struct ah_cuda_plan *plan,
                      const struct ah_cuda_product *product, uint64_t addend, int candidate, cublasStatus_t *status);
 

@@ -15,7 +15,7 @@
 enum { REPEATS = 4 };
 #define SCRATCH ((size_t)1 << 30)
 
-/* An algorithm replaces the first one if it takes less than this part of its time. */
+/* An algorithm replaces the first one if its time is less than this part of the first one's. */
 static const float WORTHWHILE = 0.96f;
 
 static struct ah_cuda_kernel fill_kernel[] = AH_CUDA_REALS("product", "product_fill");

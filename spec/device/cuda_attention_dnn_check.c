@@ -1,4 +1,4 @@
-/* Asks cuDNN itself whether it takes attention's graphs, for an H100 that is described and need not be there: no kernel
+/* Asks cuDNN itself whether it accepts attention's graphs, for a described H100 that need not be present: no kernel
  * runs. Prints a line per case: what, and the number of configurations that the heuristics name.
  * usage: PROGRAM LIBCUDNN */
 #include <dlfcn.h>

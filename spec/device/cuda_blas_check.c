@@ -12,7 +12,7 @@
 #include "cuda/vendor/blas.def"
 #undef CALL
 
-/* What the plugin's own types stand for. */
+/* The definitions of the plugin's own types. */
 _Static_assert(sizeof(cublasStatus_t) == sizeof(int), "a status is an int");
 _Static_assert(sizeof(cublasComputeType_t) == sizeof(int), "a compute type is an int");
 _Static_assert(sizeof(cudaDataType_t) == sizeof(int), "a data type is an int");
@@ -22,7 +22,7 @@ _Static_assert(sizeof(cublasLtMatmulPreferenceAttributes_t) == sizeof(int), "an 
 _Static_assert(sizeof(cublasLtMatmulDesc_t) == sizeof(void *), "a description is a pointer");
 _Static_assert(sizeof(cublasLtMatmulAlgo_t) == 64, "an algorithm has 64 bytes");
 _Static_assert(sizeof(cublasLtMatmulHeuristicResult_t) == 96, "a result has 96 bytes");
-_Static_assert(offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize) == 64, "the workspace's size comes second");
+_Static_assert(offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize) == 64, "the workspace's size is second");
 _Static_assert(offsetof(cublasLtMatmulHeuristicResult_t, state) == 72, "then the state");
 
 #define NAME(name, value) _Static_assert((int)name == (value), #name " has another value in cublasLt.h");

@@ -13,7 +13,7 @@
 #include "cuda/vendor/dnn.def"
 #undef CALL
 
-/* What the plugin's own types stand for. */
+/* The definitions of the plugin's own types. */
 _Static_assert(sizeof(cudnnStatus_t) == sizeof(int), "a status is an int");
 _Static_assert(sizeof(cudnnBackendDescriptorType_t) == sizeof(int), "a descriptor's type is an int");
 _Static_assert(sizeof(cudnnBackendAttributeName_t) == sizeof(int), "an attribute's name is an int");

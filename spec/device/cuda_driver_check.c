@@ -11,7 +11,7 @@
 #include "cuda/driver/driver.def"
 #undef CALL
 
-/* What the plugin's own types stand for. */
+/* The definitions of the plugin's own types. */
 _Static_assert(sizeof(CUresult) == sizeof(int), "a result is an int");
 _Static_assert(sizeof(CUdevice_attribute) == sizeof(int), "an attribute is an int");
 _Static_assert(sizeof(CUfunction_attribute) == sizeof(int), "a function's attribute is an int");

@@ -12,7 +12,7 @@
 #include "cuda/nccl/nccl.def"
 #undef CALL
 
-/* What the plugin's own types stand for. */
+/* The definitions of the plugin's own types. */
 _Static_assert(sizeof(ncclResult_t) == sizeof(int), "a result is an int");
 _Static_assert(sizeof(ncclRedOp_t) == sizeof(int), "an operation is an int");
 _Static_assert(sizeof(ncclDataType_t) == sizeof(int), "a type is an int");
@@ -28,7 +28,7 @@ struct config {
 };
 _Static_assert(sizeof(ncclConfig_t) == sizeof(struct config), "the configuration has another size");
 #define FIELD(name) \
-    _Static_assert(offsetof(ncclConfig_t, name) == offsetof(struct config, name), #name " lies elsewhere");
+    _Static_assert(offsetof(ncclConfig_t, name) == offsetof(struct config, name), #name " has another offset");
 FIELD(version) FIELD(blocking) FIELD(maxCTAs) FIELD(netName) FIELD(trafficClass) FIELD(commName) FIELD(CTAPolicy)
 FIELD(nvlinkCentricSched)
 

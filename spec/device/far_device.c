@@ -2,10 +2,10 @@
  *
  * Each of its two devices has one memfd, mapped twice: storages hold addresses in a mapping without any access, the
  * kernels run on the other one. A kernel is the CPU's, called with shadows of the tensors that point to the readable
- * mapping, and refuses what lies on another device. So whatever of the host touches a tensor's memory on its own, or
+ * mapping, and refuses tensors on another device. So whatever of the host touches a tensor's memory on its own, or
  * lets devices mix, ends in a crash or an error, and a spec that passes here passes on the CPU with the same bits.
  *
- * $ACCELHOST_FAR_BYTES limits a device's memory; $ACCELHOST_FAR_TABLE stands for the op table it was built with. */
+ * $ACCELHOST_FAR_BYTES limits a device's memory; $ACCELHOST_FAR_TABLE replaces its op table's version. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,7 +244,7 @@ static struct shadow_storage *shadow_storage(struct shadows *s, struct ah_storag
     return made;
 }
 
-/* The shadow of a tensor: itself when it is a number on the CPU, or lies there and the op allows it. */
+/* The shadow of a tensor: itself when it is a number on the CPU, or is stored there and the op allows it. */
 static struct ah_tensor *shadow(struct shadows *s, struct ah_tensor *real)
 {
     if (!real || (ah_on_cpu(real) && (real->ndim == 0 || s->mixed)))
@@ -296,7 +296,7 @@ static int shadows_open(struct shadows *s, struct ah_call *call, struct ah_call 
     return s->status;
 }
 
-/* What a kernel left in a slot that held `before`: a shadow stands for its tensor, a tensor that the kernel made on the
+/* What a kernel left in a slot that held `before`: a shadow represents its tensor, a tensor that the kernel made on the
  * CPU moves here. */
 static struct ah_tensor *bring_back(struct shadows *s, struct ah_tensor *left, struct ah_tensor *before)
 {

@@ -151,7 +151,7 @@ int ah_failing_pthread_create(const char *file, const char *function, pthread_t 
     return FAILS ? EAGAIN : pthread_create(out, attributes, run, context);
 }
 
-/* Lua takes for granted that a block can be made smaller. */
+/* Lua assumes that a block can be made smaller. */
 static void *allocate(void *context, void *block, size_t old, size_t bytes)
 {
     const char *file = "lua", *function = block ? "grow" : "new";

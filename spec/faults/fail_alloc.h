@@ -1,4 +1,4 @@
-/* Memory that runs out on purpose: put in front of every source file of a build made with FAIL_ALLOC=1.
+/* Deliberate failures of memory requests: included before every source file of a build made with FAIL_ALLOC=1.
  *
  * ACCELHOST_FAIL_ALLOC=n lets the n-th request of the process for memory or for a thread fail, n+ that one and all
  * after it; requests of other libraries are not counted. ACCELHOST_FAIL_ALLOC_OF=lua counts the requests of Lua states

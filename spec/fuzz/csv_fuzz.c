@@ -1,5 +1,5 @@
-/* Fuzz target: rows and fields, by comma with quotes and by tab without. Whatever the bytes are, the reader comes to
- * the end, gives fields within its memory, and ends in an error text if in an error.
+/* Fuzz target: rows and fields, by comma with quotes and by tab without. Whatever the bytes are, the reader reaches
+ * the end, returns fields within its memory, and ends in an error text if in an error.
  * sources: host/data/csv.c host/base/array.c host/base/status.c */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Fuzz target: texts and pairs through tokenizers of every step, cut in every way. The first four bytes say how, the
- * others are texts with a byte 255 between them. Whatever the texts are, tokens stand in them, no row has more tokens
+/* Fuzz target: texts and pairs through tokenizers of every step, cut in every way. Four bytes select the cut, the
+ * others are texts with a byte 255 between them. For all texts their tokens are in them, no row has more tokens
  * than it may, all tokens of a text are in its rows, ids have texts, or there is an error text.
  * sources: host/text/added.c host/text/batch.c host/text/bpe.c host/text/chars.c host/text/decode.c
  * sources: host/text/encoding.c host/text/load.c host/text/load_model.c host/text/load_tokens.c host/text/load_value.c
@@ -22,7 +22,7 @@ void ah_parallel_for(int64_t n, int64_t grain, ah_range_fn body, void *context)
     (void)grain;
     int64_t half = n / 2;
     if (half > 0)
-        body(context, half, n); /* the later part first, as it may come */
+        body(context, half, n); /* the later part first, which is allowed */
     body(context, 0, half > 0 ? half : n);
 }
 

@@ -1,4 +1,4 @@
-/* Fuzz target: an event file in memory. Whatever the bytes are, the reader answers with events, whose tags lie in the
+/* Fuzz target: an event file in memory. Whatever the bytes are, the reader returns events whose tags are inside the
  * file, and ends; the checksums are set right first, or nothing would get past them.
  * sources: host/io/events.c host/io/protobuf.c host/base/status.c */
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* Fuzz target: what hosts and machines tell of themselves: a table of hosts, lines of a member table, the answer of the
+/* Fuzz target: reports of hosts and machines on themselves: a host table, lines of a member table, the answer of the
  * first machine, and the machines' list of events.
  * sources: host/comm/join/membership.c host/comm/join/membership_table.c host/base/array.c host/base/status.c
  * sources: host/base/tell.c host/base/time.c */

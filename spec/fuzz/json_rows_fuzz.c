@@ -1,4 +1,4 @@
-/* Fuzz target: lines of JSON against jansson. What it takes as an object is a row with the same members, in order and
+/* Fuzz target: lines of JSON against jansson. What it accepts as an object is a row with the same members, in order and
  * kind, and what it refuses is refused; but a whole number beyond 64 bits, which it refuses, is a number here.
  * sources: host/data/csv.c host/data/json_cursor.c host/data/packed.c host/data/rows.c host/data/rows_json.c
  * sources: host/data/table.c host/base/array.c TENSORS */
@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     const char *first = line;
     while (first < line + count && *first && strchr(" \t\r", *first))
         first++;
-    /* What is read as lines only: no mark, no array, no second line; and no byte 0, which jansson takes for a blank. */
+    /* What is read as lines only: no mark, no array, no second line; and no byte 0, which jansson reads as a blank. */
     if (first == line + count || *first != '{' || memchr(line, '\n', count) || memchr(line, 0, count) || count > 350)
         return 0;
     int status = read_line(&table, line, count);

@@ -1,5 +1,5 @@
 /* Fuzz target: what callers send to a leader that listens, and the address of a leader, as the store has it. The first
- * byte says which. Of callers each step is caller, right proof or not, and length, in two bytes, then the bytes; where
+ * byte selects one. Of callers each step is caller, right proof or not, and length, in two bytes, then the bytes; where
  * its second bit is set the length's bytes follow a head that may be right.
  * sources: host/base/status.c host/base/time.c */
 #define connect fuzz_connect

@@ -1,6 +1,6 @@
 /* Fuzz target: the frames of another host's replica. Each is kind, group block, rank and its length, one byte each but
  * two for the length, then the bytes. Where the first byte of the input is odd they come as a stream, in pieces of that
- * length, some of whose heads lie; else each by itself. Then this host's own notifications are told, and all that a
+ * length, some with false headers; else each by itself. Then this host's own notifications are sent, and all that a
  * rank would read is read.
  * sources: host/comm/net/replica_apply.c host/comm/net/replica_scan.c host/comm/control/control_block.c
  * sources: host/comm/control/replay_log.c host/comm/control/group_block.c host/comm/control/collective.c
@@ -67,7 +67,7 @@ static size_t next_frame(const uint8_t *bytes, size_t count, size_t at, struct r
     return at + 5;
 }
 
-/* In memory of its own, so that a look beyond its end is seen. */
+/* In memory of its own, so that a read beyond its end is seen. */
 static int take_one(struct ah_replica *replica, const struct replica_head *head, const uint8_t *bytes)
 {
     unsigned char *body = malloc(head->bytes ? head->bytes : 1);
@@ -141,7 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     if (nowhere < 0)
         nowhere = open("/dev/null", O_RDWR);
     memset(rank, 0, sizeof rank);
-    /* A control block takes longer to make than a frame; a rank that has ended stays so. */
+    /* A control block is slower to make than a frame; a rank that has ended stays so. */
     if (inputs++ % 256 == 0) {
         ah_control_close(control);
         control = make_control();

@@ -1,4 +1,4 @@
-/* Fuzz target: a safetensors file in memory. Whatever the bytes are, the reader answers with tensors that lie inside
+/* Fuzz target: a safetensors file in memory. Whatever the bytes are, the reader returns tensors that are inside
  * them, or with an error text.
  * sources: TENSORS host/io/safetensors.c host/io/mapping.c host/io/mapping_fault.c WRITER */
 #include <stdint.h>

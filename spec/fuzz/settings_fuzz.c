@@ -18,7 +18,7 @@ int ah_cpu_count(void)
     return 4;
 }
 
-/* Read the text as a file and write what it says; NULL when it is refused. */
+/* Read the text as a file and write its settings; NULL when it is refused. */
 static char *again(const void *bytes, size_t count)
 {
     struct ah_settings settings;

@@ -1,6 +1,6 @@
 /* Fuzz target: files of rows as columns, by comma with quotes, by tab without, as JSON and as text. Whatever the bytes
  * are, the columns have a cell for each row, become what was guessed of them, or there is an error text; and whatever
- * pieces the file comes in, the rows are the same. The first byte says in which.
+ * pieces the file arrives in, the rows are the same. The first byte selects the pieces.
  * sources: host/data/csv.c host/data/json_cursor.c host/data/packed.c host/data/rows.c host/data/rows_json.c
  * sources: host/data/table.c host/base/array.c TENSORS */
 #include <stddef.h>
@@ -63,7 +63,7 @@ static void fill(struct ah_table *table)
             abort();
 }
 
-/* Cells by number are the filled ones in order, with as many empty ones between them as their number says. */
+/* Cells by number are the filled ones in order, with as many empty ones between them as their number implies. */
 static void check_cells(const struct ah_packed *column)
 {
     size_t length, total = 0;

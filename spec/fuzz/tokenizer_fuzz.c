@@ -1,5 +1,5 @@
-/* Fuzz target: the input up to a zero byte as a tokenizer.json, what follows as a text. Whatever the bytes are, reading
- * ends in a tokenizer or an error text, places lie in the text, and ids can be decoded.
+/* Fuzz target: the input up to a zero byte as a tokenizer.json, the rest as a text. Whatever the bytes are, reading
+ * ends in a tokenizer or an error text, offsets are inside the text, and ids can be decoded.
  * sources: host/text/added.c host/text/bpe.c host/text/chars.c host/text/decode.c host/text/encoding.c
  * sources: host/text/load.c host/text/load_model.c host/text/load_tokens.c host/text/load_value.c host/text/model.c
  * sources: host/text/normalizer.c host/text/splitter.c host/text/tokenizer.c host/text/unicode.c

@@ -1,4 +1,4 @@
-/* Fuzz target: what comes over the transport from another host. Each step is two bytes: begin a turn that takes so many
+/* Fuzz target: messages over the transport from a peer host. Each step is two bytes: begin a turn that receives so many
  * bytes of a tag, or have the peer send a message, a head that it breaks off, or one that no turn can want.
  * sources: host/base/status.c */
 #include "comm/net/transport_tcp.c"
@@ -82,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
             begin(transport, &wanted[i / 2], bytes[i] >> 4, bytes[i + 1]);
         else
             act(bytes[i], bytes[i + 1]);
-        look(transport, wanted, i / 2 + 1, i / 2); /* the latest; the others when all is said */
+        look(transport, wanted, i / 2 + 1, i / 2); /* the latest; the others at the end */
     }
     look(transport, wanted, STEPS, 0);
     if (((struct tcp_transport *)transport)->link[1].early_bytes > most_early)

@@ -1,4 +1,4 @@
-/* Fuzz target: a zip archive in memory. Whatever the bytes are, the reader answers with entries that lie inside them
+/* Fuzz target: a zip archive in memory. Whatever the bytes are, the reader returns entries that are inside them
  * and unpack to the size they claim, or with an error text.
  *
  * sources: host/io/zip.c WRITER host/base/status.c */

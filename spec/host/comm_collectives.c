@@ -8,7 +8,7 @@
 static const int sizes[] = {1, 2, 3, 5};
 enum { SIZES = 4 };
 
-/* Small whole numbers: exact in every dtype, also as sums and means of powers of two. They come again after PERIOD. */
+/* Small whole numbers: exact in every dtype, also as sums and means of powers of two. They repeat after PERIOD. */
 enum { PERIOD = 11 };
 static double value_of(int rank, int64_t i)
 {
@@ -312,7 +312,7 @@ static void exchange_all(struct rank *me)
         free(in);
         free(out);
     }
-    /* Ragged: rank r gives 40000 r elements, rank 0 none. */
+    /* Ragged: rank r sends 40000 r elements, rank 0 none. */
     int64_t ragged[8], total = 0, bad = 0;
     for (int r = 0; r < size; r++)
         total += ragged[r] = 40000 * r;
@@ -335,7 +335,7 @@ AH_TEST(exchanges_move_every_element_to_its_place)
         CHECK(run_ranks(sizes[s], 0, exchange_all));
 }
 
-/* Rank i gives rank j a part of its own length; blocking and as a work, whose counts the caller may drop. */
+/* Rank i sends rank j a part of its own length; blocking and as a work, whose counts the caller may drop. */
 static void ragged_exchange(struct rank *me)
 {
     static const int64_t step[] = {0, 1, 3, 9000};

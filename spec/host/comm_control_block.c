@@ -1,4 +1,4 @@
-/* Opening the job's control block where something is in the way: the text says what. Its notifications. */
+/* Opening the job's control block in the presence of an obstacle: the error names it. Its notifications. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -25,7 +25,7 @@ static size_t mapped_bytes(void)
 }
 
 /* In a child: open the control block with `room` bytes of address space left; 0 when it fails for want of memory and
- * says so. */
+ * reports it. */
 static int open_with(int fd, size_t room, const char *text)
 {
     struct ah_control_block *control;
@@ -105,7 +105,7 @@ AH_TEST(news_wakes_its_reader_unless_a_rank_that_waits_attends_to_it)
     ah_notification_attend(notification);
     CHECK(!wakes(notification));
     CHECK(ah_notification_nap(notification, &visits));
-    CHECK(!ah_notification_nap(notification, &visits)); /* nobody has come since */
+    CHECK(!ah_notification_nap(notification, &visits)); /* nothing has arrived since */
     CHECK(wakes(notification));
     ah_notification_attend(notification);
     ah_notification_leave(notification);
@@ -140,7 +140,7 @@ static bool is_read(struct reader *reader)
     return atomic_load(&reader->read) == atomic_load(&reader->notification->changes);
 }
 
-AH_TEST(a_thread_that_slept_when_a_rank_came_reads_what_comes_after_its_last_look)
+AH_TEST(a_thread_that_slept_when_a_rank_arrived_reads_what_follows_its_last_poll)
 {
     struct ah_control_block *control;
     pthread_t thread;

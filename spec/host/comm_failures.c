@@ -59,7 +59,7 @@ AH_TEST(count_dtype_and_reduction_must_agree)
     unsetenv("COMM_TEST_CASE");
 }
 
-/* Rank 0 and 1 differ while rank 2 is late: nobody waits for it, and it raises as well when it comes. */
+/* Rank 0 and 1 differ while rank 2 is late: nobody waits for it, and it raises as well when it arrives. */
 static void late_witness(struct rank *me)
 {
     float buffer[4] = {0};
@@ -115,7 +115,7 @@ AH_TEST(a_peer_that_ended_raises)
     CHECK(run_ranks(2, 0, end_early));
 }
 
-/* Rank 1 loses patience with the others; rank 0 comes later and learns of it, although rank 1 had posted the call. */
+/* Rank 1 times out waiting for the others; rank 0 arrives later and raises too, although rank 1 had posted the call. */
 static void give_up(struct rank *me)
 {
     if (me->rank == 0) {
@@ -168,7 +168,7 @@ static void monitored(struct rank *me)
     until_marked(me, 3 - me->rank);
     struct ah_collective call = ah_collective_monitored_barrier(150 * 1000000, all);
     call.where = "train.lua:12";
-    int status = ah_group_run(me->group, call); /* one may give up because the other did */
+    int status = ah_group_run(me->group, call); /* one may fail because the other did */
     RANK_CHECK(me, status == AH_ETIMEOUT || status == AH_EPEER);
     RANK_CHECK(me, strstr(ah_error_text(), all ? "monitored_barrier #1 at train.lua:12: ranks 1, 2 did not come within "
                                                  "0.15 s: rank 1 has not come to its first collective"
@@ -197,7 +197,7 @@ static void listen_to(const char *line)
     set_mark(listener, 0);
 }
 
-/* One rank waits long, is told of once, and gets its peer in the end. */
+/* One rank waits long, is reported once, and its peer arrives in the end. */
 static void notice(struct rank *me)
 {
     me->where = "train.lua:12";
@@ -221,7 +221,7 @@ static void notice(struct rank *me)
     }
 }
 
-AH_TEST(a_long_wait_is_told_once_and_names_who_is_missing)
+AH_TEST(a_long_wait_is_reported_once_and_names_the_missing_ranks)
 {
     CHECK(run_ranks_mortal(2, 0, 0, notice));
 }
@@ -229,7 +229,7 @@ AH_TEST(a_long_wait_is_told_once_and_names_who_is_missing)
 static void stall_of_two(struct rank *me)
 {
     float buffer[4] = {0};
-    /* Rank 1 comes a call further than rank 2, which nobody else has reached: it is the one to be named. */
+    /* Rank 1 is a call further than rank 2, which nobody else has reached: it is the one to be named. */
     me->where = "train.lua:12";
     if (me->rank == 2) {
         until_ended(me, 0);
@@ -240,7 +240,7 @@ static void stall_of_two(struct rank *me)
     until_marked(me, !me->rank);
     if (me->rank == 1)
         usleep(20000);
-    int status = reduce(me, buffer, 4, AH_F32, AH_REDUCE_SUM); /* one may give up because the other did */
+    int status = reduce(me, buffer, 4, AH_F32, AH_REDUCE_SUM); /* one may fail because the other did */
     RANK_CHECK(me, status == AH_ETIMEOUT || status == AH_EPEER);
     RANK_CHECK(me, strstr(ah_error_text(), "rank 2 has not come to its first collective"));
     if (status == AH_ETIMEOUT)
@@ -252,7 +252,7 @@ AH_TEST(a_timeout_names_the_rank_that_all_wait_for)
     CHECK(run_ranks(3, 500 * 1000000, stall_of_two));
 }
 
-/* Rank 0 waits while the whole job is stopped for longer than the timeout; a shell stands for whoever stops it. */
+/* Rank 0 waits while the whole job is stopped for longer than the timeout; a shell stops and continues it. */
 static void suspended(struct rank *me)
 {
     if (me->rank == 1)
@@ -277,7 +277,7 @@ static void suspended(struct rank *me)
     RANK_CHECK(me, barrier(me) == 0);
 }
 
-AH_TEST(a_job_that_was_suspended_goes_on)
+AH_TEST(a_suspended_job_continues)
 {
     CHECK(run_ranks_mortal(2, 1000 * 1000000, 0, suspended));
 }

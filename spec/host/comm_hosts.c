@@ -1,4 +1,4 @@
-/* What happens when one of several hosts, or a rank there, does not come on: every other rank ends in bounded time, and
+/* Failures of one of several hosts, or of a rank there: every other rank ends in bounded time, and
  * its error names the rank and the host. */
 #include <signal.h>
 #include <stdlib.h>
@@ -118,7 +118,7 @@ static void stop(struct rank *me, int victim, const char *blame)
     if (me->rank == victim)
         return;
     RANK_CHECK(me, failed && strstr(ah_error_text(), "timed out after 1.5 s: "));
-    /* One whose time was up later may tell what another rank has found out. */
+    /* One that timed out later may report what another rank has found out. */
     bool relays = strstr(ah_error_text(), " left the group: ") &&
                   strstr(ah_error_text(), victim == 2 ? "rank 2" : "rank 3");
     RANK_CHECK(me, relays || strstr(ah_error_text(), blame));
@@ -152,7 +152,7 @@ AH_TEST(a_timeout_names_a_stopped_rank_of_another_host)
     unsetenv("ACCELHOST_HEARTBEAT");
 }
 
-/* Two of three hosts lose each other: nobody goes on alone. */
+/* Two of three hosts lose each other: none continues alone. */
 static void cable_is_cut(struct rank *me)
 {
     if (me->rank == 0) {
@@ -160,7 +160,7 @@ static void cable_is_cut(struct rank *me)
         for (int i = 0; i < 5; i++)
             RANK_CHECK(me, reduce(me, buffer, 1, AH_F32, AH_REDUCE_SUM) == 0);
         ah_replica_lose(me->control->replica, 1, "its cable was cut");
-        /* What all have posted before that comes to its end. */
+        /* All that was posted before completes. */
         RANK_CHECK(me, reduce(me, buffer, 1, AH_F32, AH_REDUCE_SUM) < 0 ||
                            reduce(me, buffer, 1, AH_F32, AH_REDUCE_SUM) < 0);
         RANK_CHECK(me, strstr(ah_error_text(), "lost rank 2, which died: host node1 is gone: its cable was cut"));
@@ -179,7 +179,7 @@ AH_TEST(hosts_whose_connection_is_cut_end)
     CHECK(run_hosts(6, 3, 0, 0, cable_is_cut));
 }
 
-/* Sums of hosts are added in one order, whoever comes first. */
+/* Sums of hosts are added in one order, whichever arrives first. */
 static void arrive_late(struct rank *me)
 {
     enum { N = 300001 };
@@ -201,7 +201,7 @@ static void arrive_late(struct rank *me)
     free(first);
 }
 
-AH_TEST(results_do_not_depend_on_who_comes_first)
+AH_TEST(results_do_not_depend_on_the_order_of_arrival)
 {
     CHECK(run_hosts(5, 3, 0, 0, arrive_late));
 }

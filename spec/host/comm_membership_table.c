@@ -16,7 +16,7 @@ static int take(struct ah_member_table *member_table, struct ah_membership host,
     return ah_member_table_add(member_table, text, place);
 }
 
-AH_TEST(a_roll_numbers_hosts_as_they_say_and_then_as_they_came)
+AH_TEST(a_membership_table_numbers_hosts_as_requested_and_then_by_order_of_arrival)
 {
     struct ah_membership mine = machine("a", -1, 2);
     struct ah_member_table member_table = {.mine = &mine};
@@ -51,7 +51,7 @@ AH_TEST(a_roll_forgets_who_is_gone)
     CHECK(!strcmp(missing, "1 of 3 machines"));
 }
 
-AH_TEST(a_roll_says_what_contradicts_and_what_is_no_host)
+AH_TEST(a_membership_table_reports_contradictions_and_malformed_hosts)
 {
     struct ah_membership mine = machine("a", -1, 2), other = machine("d", -1, 1);
     struct ah_member_table member_table = {.mine = &mine};

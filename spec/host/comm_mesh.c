@@ -120,7 +120,7 @@ static bool is_refused(const struct scene *scene, int64_t host, const char *job,
     return refused;
 }
 
-AH_TEST(a_caller_is_taken_for_a_host_when_its_proof_is_of_this_job_however_its_bytes_arrive)
+AH_TEST(a_caller_is_accepted_as_a_host_when_its_proof_is_of_this_job_however_its_bytes_arrive)
 {
     struct scene scene;
     struct greeting greeting;

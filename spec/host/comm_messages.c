@@ -1,4 +1,4 @@
-/* Messages from rank to rank: order, tags, whoever comes first, and what goes wrong. */
+/* Messages from rank to rank: order, tags, either side first, and failures. */
 #include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -116,7 +116,7 @@ AH_TEST(a_stream_of_messages_stays_in_order)
     CHECK(run_ranks(2, 60 * 1000000000ll, stream));
 }
 
-/* Rank 0 takes what comes; receives are begun before anything is sent, and collectives go on meanwhile. */
+/* Rank 0 receives from any source; receives are begun before anything is sent, and collectives run meanwhile. */
 static void from_anybody(struct rank *me)
 {
     if (!has_messages(me))
@@ -286,7 +286,7 @@ AH_TEST(messages_that_nobody_sends_or_receives_end_with_an_error)
     CHECK(run_ranks(2, 0, wrong_peer));
 }
 
-/* Of the message headers that lie around when a group is closed no other group that has its place hears. */
+/* Message headers left in a closed group are not received by the next group in its entry. */
 static void leave_one_behind(struct rank *me)
 {
     int32_t value = 7, got = 0;
@@ -346,7 +346,7 @@ static void want_the_last(struct rank *me)
     if (me->rank == 0)
         RANK_CHECK(me, ah_message_wait(request[N - 1], NULL) == 0);
     if (me->rank == 3) {
-        usleep(50000); /* what the barrier had to tell is told */
+        usleep(50000); /* the barrier's report is printed */
         int64_t begin = ah_now_ns();
         RANK_CHECK(me, receive(me, &value, 1, 0, 1, NULL) == 0);
         RANK_CHECK(me, ah_now_ns() - begin < INT64_C(4000000000)); /* less than a beat */
@@ -357,7 +357,7 @@ static void want_the_last(struct rank *me)
     }
 }
 
-AH_TEST(what_a_rank_waits_for_is_told_to_other_hosts_before_it_sleeps)
+AH_TEST(a_rank_s_wait_is_reported_to_other_hosts_before_it_sleeps)
 {
     setenv("ACCELHOST_HEARTBEAT", "40", 1);
     CHECK(run_hosts(4, 2, 0, 0, want_the_last));

@@ -1,4 +1,4 @@
-/* Parts of a group: who is in them, that they do not disturb each other, and that their group blocks come back. */
+/* Parts of a group: their members, that they do not disturb each other, and that their group blocks are freed. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -73,7 +73,7 @@ static void again_and_again(struct rank *me)
     }
 }
 
-AH_TEST(parts_come_and_go)
+AH_TEST(subgroups_are_created_and_closed)
 {
     CHECK(run_ranks(3, 0, again_and_again));
     CHECK(run_ranks(4, 0, again_and_again));

@@ -52,7 +52,7 @@ static int boundary(struct model *m, int rank, int size, int step)
     return ah_recovery_mark(&note, sizeof note);
 }
 
-/* The step at which it goes on. */
+/* The step at which it resumes. */
 static int resume(struct model *m, int rank, int size, int *step)
 {
     int64_t at;
@@ -173,7 +173,7 @@ AH_TEST(a_rank_that_is_killed_anywhere_is_replaced_and_the_result_is_the_same_to
     }
 }
 
-/* Kills whoever is there, until there were so many deaths; the process numbers are on the control block. */
+/* Kills ranks at random, until there were so many deaths; the process numbers are on the control block. */
 static pid_t begin_killer(int kills, unsigned seed)
 {
     pid_t pid = fork();
@@ -225,7 +225,7 @@ AH_TEST(peers_wait_longer_than_their_timeout_for_a_rank_that_is_being_replaced)
     close_scene();
 }
 
-/* What a rank says whose replacement does something else. */
+/* The failure of a rank whose replacement does something else. */
 static void expect_failure(bool forgets, bool strays, const char *text)
 {
     REQUIRE(open_scene(run_loop, 2, STEPS));
@@ -241,13 +241,13 @@ static void expect_failure(bool forgets, bool strays, const char *text)
     close_scene();
 }
 
-AH_TEST(a_replacement_that_takes_no_state_or_calls_something_else_says_so)
+AH_TEST(a_replacement_that_restores_no_state_or_calls_something_else_fails)
 {
     expect_failure(true, false, "has not taken its state: call accelerator:load_state() before the loop");
     expect_failure(false, true, "barrier at stray:1: this process replaces rank 1, which died after its first step");
 }
 
-/* A sum that is under way where the script comes to a boundary. */
+/* A sum that is under way where the script reaches a boundary. */
 static int begin_before_the_slice(struct ah_group *group, int rank)
 {
     float value = (float)rank + 1, sum;
@@ -270,7 +270,7 @@ AH_TEST(what_was_begun_before_a_boundary_is_done_when_the_slice_is_written)
     close_scene();
 }
 
-/* What a rank brought before its first step is found also while it writes where it is now, in the place of the boundary
+/* Arguments that a rank passed before its first step are found also while it writes its position, over the boundary
  * before the last. */
 AH_TEST(calls_of_set_up_are_found_whatever_a_rank_publishes_meanwhile)
 {
@@ -349,7 +349,7 @@ AH_TEST(what_live_recovery_cannot_do_fails_by_name)
     }
 }
 
-/* Every boundary brings a note of another length; the last two are there, of itself. */
+/* Every boundary writes a note of a different length; the rank's own last two notes are stored. */
 static int alone(struct ah_group *group, int rank)
 {
     int64_t at;
@@ -376,7 +376,7 @@ static int alone(struct ah_group *group, int rank)
     return 0;
 }
 
-AH_TEST(a_single_rank_goes_on_by_its_own_note)
+AH_TEST(a_single_rank_resumes_by_its_own_note)
 {
     REQUIRE(open_scene(alone, 1, STEPS));
     atomic_store(&scene->step, 5);

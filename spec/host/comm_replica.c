@@ -1,5 +1,5 @@
-/* A host that knows the job's secret and lies: its frames end in an error that says what it sent, and what ranks of
- * this host read stays as it was. */
+/* A host that knows the job's secret and sends false data: its frames end in an error that names what it sent, and data
+ * that ranks of this host read is unchanged. */
 #include "comm/net/replica_frames.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 enum { RANKS = 4, THEIRS = 2 };
 
-/* Three hosts; this one, the first, has ranks 0 and 1, the second, which lies, rank 2. */
+/* Three hosts; this one, the first, has ranks 0 and 1, the second, which sends false data, rank 2. */
 static const struct ah_hosts hosts = {.count = 3, .first = {0, THEIRS, 3, RANKS}, .name = {"here", "liar", "other"}};
 
 struct place {
@@ -61,7 +61,7 @@ static void stand(struct place *place, uint32_t posted, uint32_t done)
     atomic_store(&mine->counter[AH_DONE], done);
 }
 
-AH_TEST(a_call_that_was_announced_is_not_taken_again)
+AH_TEST(an_announced_call_is_not_accepted_again)
 {
     struct place place;
     open_place(&place);
@@ -73,7 +73,7 @@ AH_TEST(a_call_that_was_announced_is_not_taken_again)
     ah_control_close(place.control);
 }
 
-AH_TEST(a_call_does_not_take_the_place_of_one_that_a_rank_here_has_not_done)
+AH_TEST(a_call_does_not_overwrite_one_that_a_rank_here_has_not_completed)
 {
     struct place place;
     struct ah_call_record next = {.sequence = 1 + AH_GROUP_CALLS, .offset = 4096, .travels = 4};
@@ -88,13 +88,13 @@ AH_TEST(a_call_does_not_take_the_place_of_one_that_a_rank_here_has_not_done)
     ah_control_close(place.control);
 }
 
-AH_TEST(what_travels_with_a_call_lies_in_memory_that_is_there)
+AH_TEST(the_data_of_a_call_is_in_allocated_memory)
 {
     struct place place;
     struct ah_call_record post = {.sequence = 1, .offset = (uint64_t)1 << 20, .travels = AH_STAGE_BYTES};
     open_place(&place);
     CHECK_OK(send_post(&place, post));
-    /* To the end of what any call may take from there. */
+    /* To the end of what any call may read from there. */
     CHECK(place.control->segment[THEIRS][post.offset + AH_STAGE_BYTES - 1] == 0);
     post.travels++;
     CHECK_FAILS(send_post(&place, post), AH_EINVAL, "it sent a call on data outside the segment");
@@ -151,7 +151,7 @@ static int send_header(struct place *place, int64_t count, int member)
     return send_frame(place, REPLICA_LETTER, THEIRS, body, sizeof body);
 }
 
-AH_TEST(a_message_that_a_rank_has_taken_is_not_changed_before_it_is_back)
+AH_TEST(a_message_that_a_rank_has_received_is_not_changed_before_it_is_returned)
 {
     struct place place;
     open_place(&place);
@@ -163,7 +163,7 @@ AH_TEST(a_message_that_a_rank_has_taken_is_not_changed_before_it_is_back)
         CHECK(header->count == 3 && atomic_load(&header->state) == state);
     }
     atomic_store(&header->state, AH_MESSAGE_FREE);
-    for (int count = 5; count < 7; count++) { /* the second one in the place of the first, which nobody takes */
+    for (int count = 5; count < 7; count++) { /* the second one overwrites the first, which nobody received */
         CHECK_OK(send_header(&place, count, 1));
         CHECK(header->count == count && atomic_load(&header->state) == AH_MESSAGE_POSTED);
     }
@@ -199,7 +199,7 @@ static int send_verdict(struct place *place, enum ah_message_state state)
     return send_frame(place, REPLICA_VERDICT, 0, &verdict, sizeof verdict);
 }
 
-AH_TEST(only_the_host_that_has_a_message_says_what_became_of_it)
+AH_TEST(only_the_host_that_has_a_message_reports_its_outcome)
 {
     struct place place;
     bool more;
@@ -213,7 +213,7 @@ AH_TEST(only_the_host_that_has_a_message_says_what_became_of_it)
 }
 
 /* Its bytes are read while they are sent, and are the sender's again with the verdict. */
-AH_TEST(no_verdict_comes_before_the_message_has_gone)
+AH_TEST(no_outcome_is_accepted_before_the_message_has_been_sent)
 {
     struct place place;
     bool more;
@@ -235,7 +235,7 @@ AH_TEST(no_verdict_comes_before_the_message_has_gone)
     ah_control_close(place.control);
 }
 
-/* What the liar is told: the bytes of rank 0's segment. */
+/* The data sent to the malicious host: the bytes of rank 0's segment. */
 static size_t said_data(struct place *place, uint64_t *offset, size_t *bytes, size_t room)
 {
     const struct ah_text *out = &place->replica.peer[1].out;
@@ -251,7 +251,7 @@ static size_t said_data(struct place *place, uint64_t *offset, size_t *bytes, si
     return count;
 }
 
-AH_TEST(of_an_input_that_travels_the_part_stays_that_only_its_rank_takes)
+AH_TEST(of_a_replicated_input_the_part_stays_that_only_its_rank_reads)
 {
     static const uint32_t own[][2] = {{16, 32}, {0, 16}, {48, 16}, {0, 64}, {0, 0}};
     static const size_t said[][4] = {{1000, 16, 1048, 16}, {1016, 48}, {1000, 48}, {0}, {1000, 64}};
@@ -281,7 +281,7 @@ static int send_byte(struct place *place, uint64_t offset)
     return send_frame(place, REPLICA_DATA, THEIRS, body, sizeof body);
 }
 
-AH_TEST(data_takes_no_more_memory_than_there_is_room_for_whatever_offsets_it_names)
+AH_TEST(data_uses_no_more_memory_than_there_is_room_for_whatever_offsets_it_names)
 {
     struct place place;
     open_place(&place);

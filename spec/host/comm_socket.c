@@ -1,6 +1,6 @@
-/* A backend for the tests: sockets on the loopback interface, plain and slow, to show what the door asks of a backend.
+/* A backend for the tests: sockets on the loopback interface, plain and slow, to show the dispatcher's requirements.
  *
- * Every rank listens on a port of its own, tells it by its group block's address, and connects to all ranks below it. A
+ * Every rank listens on a port of its own, publishes it in its group block, and connects to all ranks below it. A
  * call is an exchange of messages between each pair of ranks: everybody sends what the other needs and receives what it
  * needs itself; sums are formed by every rank, in rank order. A work keeps a copy of its input until it is carried.
  * Messages have a connection of their own, on which the sender writes when its receiver has taken the message header.
@@ -58,7 +58,7 @@ static int listen_on_loopback(int *port)
     return fd;
 }
 
-/* The peer's port, told together with the place at which this group begins to count. */
+/* The peer's port, published together with the place at which this group begins to count. */
 static int port_of(struct ah_group *group, int rank, int *port)
 {
     for (struct ah_watch watch = {0};;) {
@@ -183,7 +183,7 @@ static int exchange(struct socket_group *s, struct message *message, uint32_t se
     }
 }
 
-/* Put what came from each rank into the result. */
+/* Copy the data received from each rank into the result. */
 static void compose(struct ah_group *group, const struct ah_collective *call, char *const *got,
                     const struct ah_part *part, uint32_t sequence)
 {

@@ -1,4 +1,4 @@
-/* The store over TCP: values, waits, deadlines, who is let in, and broken bytes. */
+/* The store over TCP: values, waits, deadlines, admission, and broken bytes. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -145,7 +145,7 @@ static void *set_later(void *context)
     return NULL;
 }
 
-AH_TEST(a_store_waits_for_a_value_as_long_as_it_is_told)
+AH_TEST(a_store_waits_for_a_value_up_to_its_timeout)
 {
     struct ah_store_server *server = serve();
     REQUIRE(server);
@@ -302,7 +302,7 @@ static double processor_seconds(void)
     return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
 }
 
-AH_TEST(a_store_without_descriptors_rests_and_goes_on_when_there_are_some)
+AH_TEST(a_store_without_descriptors_pauses_and_resumes_when_there_are_some)
 {
     struct ah_store_server *server = serve();
     REQUIRE(server);
@@ -339,7 +339,7 @@ static void *turn_away(void *context)
     for (int i = 0; i < 3; i++) {
         int fd = accept(listener, NULL, NULL);
         if (fd < 0)
-            break; /* the client has given up */
+            break; /* the client has closed the connection */
         if (i)
             (void)!write(fd, &(uint64_t){AH_STORE_MAGIC}, sizeof(uint64_t));
         close(fd);

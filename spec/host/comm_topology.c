@@ -1,4 +1,4 @@
-/* Who a process is, from the environment. */
+/* The identity of a process, from the environment. */
 #include <stdlib.h>
 
 #include "comm/control/topology.h"
@@ -72,7 +72,7 @@ static void refuse(const char *variables, const char *text)
               who.host == (h) && who.hosts == (hs));                                                          \
     } while (0)
 
-AH_TEST(topology_comes_from_the_environment)
+AH_TEST(topology_is_read_from_the_environment)
 {
     keep();
     CHECK_WHO("", 0, 1, 0, 1, -1, 0);
@@ -90,7 +90,7 @@ AH_TEST(topology_comes_from_the_environment)
     restore();
 }
 
-AH_TEST(topology_takes_the_first_family_that_is_whole)
+AH_TEST(topology_uses_the_first_complete_family)
 {
     keep();
     /* A batch script that sets the size for its ranks, as for PyTorch. */

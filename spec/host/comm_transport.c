@@ -53,7 +53,7 @@ static void close_pair(struct pair *pair)
     ah_store_end(pair->server);
 }
 
-/* A turn that takes so many bytes from the peer. */
+/* A turn that receives so many bytes from the peer. */
 static struct ah_transport_turn *want(struct pair *pair, uint64_t tag, void *memory, size_t bytes)
 {
     struct ah_transport_piece send[2] = {{0}}, receive[2] = {{0}, {memory, bytes}};
@@ -72,7 +72,7 @@ static int look(struct pair *pair, struct ah_transport_turn *turn, bool *done)
     return status;
 }
 
-/* What the socket takes while this host moves what it can; `all` of `bytes` in the end, or it stays full. */
+/* What the socket accepts while this host moves what it can; `all` of `bytes` in the end, or it stays full. */
 static size_t flood(struct pair *pair, const unsigned char *bytes, size_t all)
 {
     size_t sent = 0;
@@ -128,7 +128,7 @@ AH_TEST(what_nobody_asks_for_stays_with_its_host)
     close_pair(&pair);
 }
 
-AH_TEST(what_is_asked_for_is_found_behind_what_nobody_asks_for_and_taken_to_its_end)
+AH_TEST(a_requested_message_is_found_after_unrequested_ones_and_received_to_its_end)
 {
     enum { COUNT = 14 };
     struct pair pair;
@@ -194,7 +194,7 @@ AH_TEST(a_host_that_sends_what_does_not_fit_is_lost_with_what_it_sent)
     }
 }
 
-/* 33 messages that nobody asks for, of 16 MiB each, beside one that is awaited. */
+/* 33 messages that nobody asks for, of 16 MiB each, together with one that is awaited. */
 AH_TEST(a_host_is_lost_that_sends_more_than_a_host_may_be_ahead_by)
 {
     struct pair pair;
@@ -219,7 +219,7 @@ AH_TEST(a_host_is_lost_that_sends_more_than_a_host_may_be_ahead_by)
     close_pair(&pair);
 }
 
-AH_TEST(pieces_of_another_group_with_the_same_tag_are_not_taken)
+AH_TEST(pieces_of_another_group_with_the_same_tag_are_not_received)
 {
     struct pair pair;
     char first[8] = "", second[8] = "";

@@ -136,7 +136,7 @@ static void rooted_forms(struct rank *me)
             ah_collective_all_to_all(exchanged, in, N, AH_F32), ah_collective_barrier()};
         for (int w = 0; w < 6; w++)
             RANK_CHECK(me, ah_group_start(me->group, call[w], &work[w]) == 0);
-        memset(in, 0xff, bytes); /* it was copied, since it lies elsewhere */
+        memset(in, 0xff, bytes); /* it was copied, since it is stored elsewhere */
         for (int w = 5; w >= 0; w--)
             RANK_CHECK(me, ah_work_wait(work[w]) == 0);
         for (int i = 0; i < N; i++)
@@ -159,7 +159,7 @@ AH_TEST(forms_with_a_root_are_works_too)
         CHECK(run_ranks(sizes[s], 0, rooted_forms));
 }
 
-/* Works that nobody waits for: their buffers go at once, the peers' results are right, and the memory comes back. */
+/* Works that nobody waits for: their buffers are freed at once, the peers' results are right, no memory leaks. */
 static void abandoned(struct rank *me)
 {
     enum { WORKS = 300, N = 5000 };
@@ -195,7 +195,7 @@ static void abandoned(struct rank *me)
                        info.st_size < 2 * AH_STAGE_BYTES + 20 * (long)sizeof(float) * N * me->size);
 }
 
-AH_TEST(works_that_are_given_up_leave_nothing_behind)
+AH_TEST(abandoned_works_leave_nothing_behind)
 {
     CHECK(run_ranks(2, 0, abandoned));
     CHECK(run_ranks(3, 0, abandoned));

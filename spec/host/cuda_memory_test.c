@@ -1,4 +1,4 @@
-/* The CUDA plugin's allocator on the simulated GPU: memory that a stream beside the compute stream uses. In a process
+/* The CUDA plugin's allocator on the simulated GPU: memory that a second stream uses. In a process
  * of its own, since the simulator's threads stay. */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static int run(void)
         return 0; /* the simulator was not built */
     if (plugin.calls->stream_create(&stream, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS)
         return 1;
-    if (comes_back(&plugin, stream, false, false) != 1) /* nobody told */
+    if (comes_back(&plugin, stream, false, false) != 1) /* not reported */
         return 2;
     /* On a busy machine the stream may be through with it before we ask. */
     int same = 1;

@@ -64,7 +64,7 @@ AH_TEST(events_read_what_was_written)
     CHECK(ah_events_next(&events, &event) == 0);
 }
 
-AH_TEST(events_take_a_cut_record_for_one_that_is_being_written)
+AH_TEST(events_treat_a_truncated_record_as_one_that_is_being_written)
 {
     struct file file = {.count = 0};
     add_scalar(&file, 1, "loss", 1);

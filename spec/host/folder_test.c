@@ -33,7 +33,7 @@ static void make_file(const char *name)
     REQUIRE(file && fclose(file) == 0);
 }
 
-/* A folder "mine" with two files below, and one "precious" beside it. */
+/* A folder "mine" with two files below, and one "precious" next to it. */
 static void enter(void)
 {
     snprintf(root + sizeof root - 7, 7, "XXXXXX");
@@ -90,7 +90,7 @@ AH_TEST(folder_removal_is_all_or_nothing)
     leave();
 }
 
-AH_TEST(folder_removal_takes_many_files_and_stops_at_great_depth)
+AH_TEST(folder_removal_handles_many_files_and_stops_at_great_depth)
 {
     char name[300] = "mine";
     enter();
@@ -111,7 +111,7 @@ AH_TEST(folder_removal_takes_many_files_and_stops_at_great_depth)
     leave();
 }
 
-AH_TEST(folder_removal_of_a_file_takes_regular_files_alone)
+AH_TEST(folder_removal_of_a_file_removes_regular_files_alone)
 {
     enter();
     REQUIRE(!symlink("one", at("mine/link")));

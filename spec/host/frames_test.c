@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "test.h"
 
-AH_TEST(frames_come_whole_however_their_bytes_come)
+AH_TEST(frames_arrive_whole_however_their_bytes_arrive)
 {
     int ends[2];
     char *bytes = NULL, sent[] = {3, 0, 0, 0, 'a', 'b', 'c', 0, 0, 0, 0, 1, 0, 0, 0, 'd'};

@@ -87,7 +87,7 @@ static void gathers_in_order(size_t inline_bytes)
     ah_tensor_release(table);
 }
 
-AH_TEST(gather_fills_small_batches_when_taken)
+AH_TEST(gather_fills_small_batches_on_request)
 {
     gathers_in_order(AH_GATHER_INLINE);
 }

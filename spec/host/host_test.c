@@ -15,7 +15,7 @@ static void give_up(const char *text)
     _exit(7);
 }
 
-/* What a child that fails so says, and its exit status. */
+/* The output of a child that fails so, and its exit status. */
 static int fail_uncaught(const char *error, char *said, size_t room)
 {
     if (pipe(out))
@@ -37,7 +37,7 @@ static int fail_uncaught(const char *error, char *said, size_t room)
     return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-AH_TEST(an_error_of_lua_that_nothing_catches_ends_as_the_host_was_told)
+AH_TEST(an_uncaught_error_of_lua_ends_the_process_as_configured)
 {
     char said[256];
     CHECK(fail_uncaught("train.lua:3: no way", said, sizeof said) == 7);

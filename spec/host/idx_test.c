@@ -62,7 +62,7 @@ AH_TEST(idx_reads_an_empty_set)
     ah_tensor_release(tensor);
 }
 
-AH_TEST(idx_says_what_is_wrong_with_a_file)
+AH_TEST(idx_reports_malformed_files)
 {
     struct ah_tensor *tensor = NULL;
     unsigned char bytes[64];

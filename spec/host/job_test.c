@@ -34,12 +34,12 @@ AH_TEST(hosts_open_and_close_one_after_the_other_and_side_by_side)
         CHECK_OK(run_text(&second, train));
         ah_host_close(&first);
         CHECK_OK(run_text(&second, "kept:sum():backward() assert(kept.grad:sum():item() ~= 0)"));
-        CHECK(run_text(&second, "error('told')") == AH_ELUA && strstr(ah_host_error(&second), "test:1: told"));
+        CHECK(run_text(&second, "error('planned')") == AH_ELUA && strstr(ah_host_error(&second), "test:1: planned"));
         ah_host_close(&second);
     }
 }
 
-/* What the ranks of one job said. */
+/* The output of the ranks of one job. */
 struct heard {
     char text[2][4096];
     int ends;
@@ -74,7 +74,7 @@ static struct ah_job *start(struct heard *heard, int ranks, const char *code)
     return job;
 }
 
-AH_TEST(a_rank_that_does_not_start_is_told)
+AH_TEST(a_rank_that_does_not_start_is_reported)
 {
     char *argv[] = {(char *)"accelhost", (char *)"stay-out", NULL};
     struct heard heard = {0};
@@ -134,7 +134,7 @@ AH_TEST(a_job_is_ended_by_a_signal_and_by_closing_it)
     CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 }
 
-AH_TEST(a_signal_that_a_rank_could_not_take_while_it_started_is_sent_again)
+AH_TEST(a_signal_that_a_rank_could_not_handle_while_it_started_is_sent_again)
 {
     char *argv[] = {(char *)"accelhost", (char *)"stay-out", NULL};
     struct heard heard = {0};

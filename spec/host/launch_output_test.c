@@ -23,7 +23,7 @@ static bool rig_open(struct rig *rig, int ranks, bool terminal)
            !ah_output_open(&rig->output, (int[]){rig->pipe[1], -1}, (bool[]){terminal, false}, ranks);
 }
 
-/* What was written since the last look. */
+/* What was written since the last poll. */
 static const char *look(struct rig *rig)
 {
     ssize_t n = read(rig->pipe[0], rig->seen, sizeof rig->seen - 1);
@@ -81,7 +81,7 @@ AH_TEST(ended_ranks_are_not_waited_for)
     feed(&rig, 1, "x\n", 0);
     ah_output_end(rig.output, 0, 0, 0);
     ah_output_end(rig.output, 0, 1, 0);
-    CHECK(ah_output_flush(rig.output, 1 * ms) == 50 * ms); /* rank 2 may still say it */
+    CHECK(ah_output_flush(rig.output, 1 * ms) == 50 * ms); /* rank 2 may still print it */
     ah_output_end(rig.output, 0, 2, 2 * ms);
     CHECK(ah_output_flush(rig.output, 2 * ms) == -1 && !strcmp(look(&rig), "[r0-r1] x\n"));
     rig_close(&rig);
@@ -91,7 +91,7 @@ AH_TEST(the_order_of_a_rank_is_kept)
 {
     struct rig rig;
     REQUIRE(rig_open(&rig, 2, false));
-    /* Rank 1 says b before a: it cannot join rank 0's a without turning its own order round. */
+    /* Rank 1 prints b before a: it cannot join rank 0's a without turning its own order round. */
     feed(&rig, 0, "a\nb\n", 0);
     feed(&rig, 1, "b\na\n", 0);
     ah_output_flush(rig.output, 60 * ms);

@@ -44,7 +44,7 @@ static void close_scene(struct scene *scene)
     ah_store_end(scene->server);
 }
 
-/* What comes of an answer. */
+/* The result of an answer. */
 static int come(struct scene *scene, const char *answer)
 {
     open_scene(scene, "0");
@@ -83,11 +83,11 @@ AH_TEST(a_machine_does_not_believe_every_answer)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         CHECK_FAILS(come(&scene, wrong[i]), AH_EIO, "which is no table of machines");
     char refused[64];
-    snprintf(refused, sizeof refused, "%d b says no", AH_EINVAL);
-    CHECK_FAILS(come(&scene, refused), AH_EINVAL, "b says no");
+    snprintf(refused, sizeof refused, "%d b refuses", AH_EINVAL);
+    CHECK_FAILS(come(&scene, refused), AH_EINVAL, "b refuses");
 }
 
-AH_TEST(a_machine_that_comes_late_goes_on_to_the_next_generation)
+AH_TEST(a_machine_that_arrives_late_joins_the_next_generation)
 {
     struct scene scene;
     open_scene(&scene, "4");

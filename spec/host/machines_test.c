@@ -1,4 +1,4 @@
-/* What a launcher makes of lines that another machine has put into the list of events. */
+/* How a launcher parses lines that another machine has written to the list of events. */
 #include <poll.h>
 #include <unistd.h>
 
@@ -32,7 +32,7 @@ static void close_talk(struct talk *talk)
     ah_store_end(talk->server);
 }
 
-/* Until the last line has been read, which says that the second machine is failing. */
+/* Until the last line has been read, which reports that the second machine is failing. */
 static void say(struct talk *talk, const char *line)
 {
     bool heard = false;

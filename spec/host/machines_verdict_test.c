@@ -70,7 +70,7 @@ AH_TEST(the_end_of_the_first_machine_is_enough_to_know)
     close_scene(&scene);
 }
 
-AH_TEST(a_machine_that_leaves_and_takes_its_time_has_still_left)
+AH_TEST(a_machine_that_leaves_slowly_has_still_left)
 {
     struct scene scene;
     struct ah_machine_verdict all;
@@ -81,7 +81,7 @@ AH_TEST(a_machine_that_leaves_and_takes_its_time_has_still_left)
     close_scene(&scene);
 }
 
-AH_TEST(a_machine_that_ends_the_job_and_takes_its_time_has_still_ended_it)
+AH_TEST(a_machine_that_ends_the_job_slowly_has_still_ended_it)
 {
     struct scene scene;
     struct ah_machine_verdict all;

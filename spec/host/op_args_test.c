@@ -1,4 +1,4 @@
-/* The structs that lie over a call's arguments, made by scripts/op-args.sh, against the signatures as ops/op.c reads
+/* The structs that overlay a call's arguments, made by scripts/op-args.sh, against the signatures as ops/op.c reads
  * them. */
 #include <stddef.h>
 #include <string.h>

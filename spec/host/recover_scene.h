@@ -16,10 +16,10 @@ struct scene {
     struct ah_control_block *control;
     int (*body)(struct ah_group *group, int rank);
     int size, steps;
-    bool forgets, strays;      /* a replacement does not take its state; makes another call */
+    bool forgets, strays;      /* a replacement does not restore its state; makes another call */
     int wanted;                /* no rank makes its last step before there were so many deaths */
-    int64_t timeout_ns;        /* after which a rank gives up one that is not replaced */
-    atomic_int victim, step, place; /* who kills itself where; -1: nobody */
+    int64_t timeout_ns;        /* after which a rank stops waiting for a replacement */
+    atomic_int victim, step, place; /* the rank that kills itself, and where; -1: none */
     atomic_int deaths;
     _Atomic uint64_t sum[MOST];
     atomic_int failures, slow;
@@ -29,7 +29,7 @@ extern struct scene *scene;
 
 /* Kill this process here, if it is its turn. */
 void place(int rank, int step, int number);
-/* Every rank runs the body; who is killed is replaced. False when a rank failed. */
+/* Every rank runs the body; a killed rank is replaced. False when a rank failed. */
 bool play(void);
 bool open_scene(int (*body)(struct ah_group *group, int rank), int size, int steps);
 void close_scene(void);

@@ -2,7 +2,7 @@
 
 #include "test.h"
 
-AH_TEST(rng_gives_mt19937)
+AH_TEST(rng_generates_mt19937)
 {
     /* The reference implementation's 1st, 2nd and 10000th output for seed 5489. */
     struct ah_generator g;

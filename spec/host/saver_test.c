@@ -43,7 +43,7 @@ static struct ah_saver_file text_file(const char *name, const char *text)
     return (struct ah_saver_file){.name = name, .text = text, .bytes = strlen(text)};
 }
 
-AH_TEST(saver_puts_the_files_of_all_parts_into_one_folder)
+AH_TEST(saver_writes_the_files_of_all_parts_to_one_folder)
 {
     struct ah_saver *first = NULL, *second = NULL;
     struct ah_saver_file one = text_file("one", "1"), two = text_file("two", "22");
@@ -67,7 +67,7 @@ AH_TEST(saver_puts_the_files_of_all_parts_into_one_folder)
     ah_folder_remove(root, NULL);
 }
 
-AH_TEST(saver_leaves_nothing_when_a_part_fails_or_does_not_come)
+AH_TEST(saver_leaves_nothing_when_a_part_fails_or_does_not_arrive)
 {
     struct ah_saver *first = NULL, *second = NULL;
     struct ah_saver_file one = text_file("one", "1"), wrong = text_file("no/such/folder", "");
@@ -96,7 +96,7 @@ AH_TEST(saver_leaves_nothing_when_a_part_fails_or_does_not_come)
     REQUIRE(ah_saver_begin(&first, goal, true) == 0);
     plan.timeout = 100;
     REQUIRE(ah_saver_start(first, &plan) == 0);
-    ah_saver_close(first); /* given up */
+    ah_saver_close(first); /* aborted */
     CHECK(rmdir(root) == 0);
 }
 

@@ -18,7 +18,7 @@ static const char *hash_of(const void *bytes, size_t count, size_t part)
 }
 
 /* The examples of FIPS 180-4. */
-AH_TEST(sha256_gives_the_published_values)
+AH_TEST(sha256_returns_the_published_values)
 {
     static const char two_blocks[] = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
     CHECK(!strcmp(hash_of("", 0, 1), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"));

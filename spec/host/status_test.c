@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "test.h"
 
-AH_TEST(memory_that_is_out_is_told_with_who_asked_first)
+AH_TEST(a_failed_allocation_is_reported_with_its_first_caller)
 {
     CHECK(ah_fail_named(ah_fail(AH_ENOMEM, "out of memory: %d bytes asked for", 12), "relu") == AH_ENOMEM);
     CHECK(!strcmp(ah_error_text(), "relu: out of memory: 12 bytes asked for"));

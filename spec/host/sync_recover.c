@@ -1,4 +1,4 @@
-/* A model that is trained by the reducer goes on to the bit when a rank is killed. */
+/* A model that is trained by the reducer continues to the bit when a rank is killed. */
 #include <stdlib.h>
 #include <sys/wait.h>
 
@@ -33,7 +33,7 @@ static int make(struct model *m, struct ah_group *group, int rank)
                           (struct ah_reducer_options){.bucket_bytes = 4000, .where = "make:1"});
 }
 
-/* Gradients come in another order on each rank, so that the ranks would agree on rank 0's. */
+/* Gradients arrive in another order on each rank, so that the ranks would agree on rank 0's. */
 static int backward(struct model *m, int rank, int step)
 {
     AH_TRY(ah_reducer_begin(m->reducer, rank + 1, "step:1"));

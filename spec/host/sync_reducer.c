@@ -94,13 +94,13 @@ static void averages(struct rank *me)
         }
         RANK_CHECK(me, holds(m.buffer[0], 7 * step));
     }
-    /* Agreed after the first backward: the bucket that was ready first on rank 0, that of parameter 0, comes first. */
+    /* Agreed after the first backward: the bucket that was ready first on rank 0, that of parameter 0, is first. */
     if (me->size > 1)
         RANK_CHECK(me, ah_reducer_times(m.reducer, 0).first + ah_reducer_times(m.reducer, 0).count == PARAMS);
     unmake(&m);
 }
 
-AH_TEST(gradients_are_averaged_whatever_order_they_come_in)
+AH_TEST(gradients_are_averaged_whatever_their_order_of_arrival)
 {
     CHECK(run_ranks_mortal(1, 0, 0, averages));
     CHECK(run_ranks_mortal(2, 0, 0, averages));
@@ -193,7 +193,7 @@ static void hooks(struct rank *me)
     unmake(&m);
 }
 
-AH_TEST(a_hook_takes_the_place_of_the_average)
+AH_TEST(a_hook_replaces_the_average)
 {
     CHECK(run_ranks_mortal(1, 0, 0, hooks));
     CHECK(run_ranks_mortal(2, 0, 0, hooks));
@@ -233,7 +233,7 @@ AH_TEST(buckets_of_a_large_model_are_those_of_pytorch)
         ah_tensor_release(list[i]);
 }
 
-/* Rank r has weight r + 1 and brings gradients already multiplied by it, spread over two micro-steps. */
+/* Rank r has weight r + 1 and passes gradients already multiplied by it, spread over two micro-steps. */
 static void weights(struct rank *me)
 {
     struct model m;
@@ -306,7 +306,7 @@ static void large(struct rank *me)
         ah_reducer_param_ready(reducer, i);
         if (i == 3) {
             int64_t posted = ah_reducer_times(reducer, 0).posted_ns;
-            RANK_CHECK(me, posted > 0); /* under way while the others are still to come */
+            RANK_CHECK(me, posted > 0); /* under way before the others arrive */
         }
     }
     RANK_CHECK(me, ah_reducer_finish(reducer, "?") == 0);

@@ -10,7 +10,7 @@
 
 #include "test.h"
 
-AH_TEST(syscalls_a_pidfd_tells_of_the_end_of_the_process_that_it_signals)
+AH_TEST(syscalls_a_pidfd_reports_the_end_of_the_process_that_it_signals)
 {
     pid_t pid = fork();
     if (pid == 0) {

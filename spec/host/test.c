@@ -46,7 +46,7 @@ int main(int argc, char **argv)
     /* A rank of a job that a test has started. */
     if (argc > 1 && !strcmp(argv[1], "run"))
         return ah_cli_run(argc - 2, argv + 2);
-    /* One that does not come to its start. */
+    /* One that does not reach its start. */
     if (argc > 1 && !strcmp(argv[1], "stay-out"))
         return pause();
     for (struct test_case *test = tests; test; test = test->next) {

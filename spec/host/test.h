@@ -28,7 +28,7 @@ void test_failed(const char *file, int line, const char *format, ...) __attribut
     }                                                                                 \
     static void id(void)
 
-/* Each failed check is reported; the test goes on, except after REQUIRE. */
+/* Each failed check is reported; the test continues, except after REQUIRE. */
 #define CHECK(condition)                                                              \
     do {                                                                              \
         if (!(condition))                                                             \
@@ -56,7 +56,7 @@ void test_failed(const char *file, int line, const char *format, ...) __attribut
     do {                                                                              \
         int check_status = (call);                                                    \
         if (check_status != (code) || !strstr(ah_error_text(), (text_part)))          \
-            test_failed(__FILE__, __LINE__, "%s gave %d \"%s\"", #call, check_status, ah_error_text()); \
+            test_failed(__FILE__, __LINE__, "%s returned %d \"%s\"", #call, check_status, ah_error_text()); \
     } while (0)
 
 #endif

@@ -1,5 +1,5 @@
 /* A library to be preloaded: from the moment on in which the file $FAIL_ARMED is there, the $FAIL_AT-th of the calls by
- * which files are written fails for want of room, or with FAIL_KILL ends the process. It says which call that was. */
+ * which files are written fails for want of room, or with FAIL_KILL ends the process. It prints the call's name. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
--- The n-th request for memory fails, for every n: each run ends with an error that says so, or exactly as it would have
--- where the request is one of those that may fail. $FAIL_ALLOC_BINARY is a program built with FAIL_ALLOC=1; $N bounds
--- the requests tried of each job, $JOB is a pattern of the jobs' names.
+-- The n-th request for memory fails, for every n: each run ends with an error that names it, or exactly as it would
+-- have where the request is one of those that may fail. $FAIL_ALLOC_BINARY is a program built with FAIL_ALLOC=1; $N
+-- limits the requests tried of each job, $JOB is a pattern of the jobs' names.
 local binary = assert(os.getenv("FAIL_ALLOC_BINARY"), "FAIL_ALLOC_BINARY: make test-faults sets it")
 local bound = tonumber(os.getenv("N") or "")
 local chosen = os.getenv("JOB") or ""
@@ -136,7 +136,7 @@ print(#tostring(sorted), order:shape()[1], x.grad:sum():item() ~= nil)]]}},
   {name = "launch from a pipe", before = "echo 'print(7)' | ", words = {"launch", "--num_processes", "2", "-"}},
 }
 
--- The requests of Lua itself, which are many: some of them unless $N says otherwise. Without its compiler, whose code
+-- The requests of Lua itself, which are many: a sample of them unless $N is set. Without its compiler, whose code
 -- does not survive every one.
 for i = 2, 6 do
   jobs[#jobs + 1] = {name = "Lua in " .. jobs[i].name, lua = true, most = 400,
@@ -160,12 +160,12 @@ local function lines_of(path)
   return list
 end
 
--- Run a job with these requests failing: what it printed, its exit status as the shell tells it (128 + n for a signal),
+-- Run a job with these requests failing: its output, its exit status as in the shell (128 + n for a signal),
 -- where requests failed.
 local function run(job, failing)
   assert(io.open(failed_path, "w")):close()
   assert(io.open(count_path, "w")):close()
-  -- Closing at the end lets a sanitizer look for leaks and the count be written.
+  -- Closing at the end lets a sanitizer search for leaks and the count be written.
   local words = {job.before or "", "ACCELHOST_CLOSE=1 ACCELHOST_FAILED_ALLOC=" .. failed_path,
     "ACCELHOST_COUNT_ALLOC=" .. count_path, failing and "ACCELHOST_FAIL_ALLOC=" .. failing or "",
     job.lua and "ACCELHOST_FAIL_ALLOC_OF=lua" or "", job.rank and "ACCELHOST_FAIL_ALLOC_RANK=" .. job.rank or "",
@@ -178,8 +178,8 @@ local function run(job, failing)
   return {output = output, code = tonumber(code), failed = lines_of(failed_path)}
 end
 
--- The lines of an output without the ranks that said them, each once, in one order: whether a line that several ranks
--- say comes as one is a matter of time.
+-- The lines of an output without the ranks that printed them, each once, in one order: whether a line of several ranks
+-- is joined is a matter of time.
 local function said(output)
   local lines, known = {}, {}
   for line in output:gmatch("[^\n]+") do
@@ -207,7 +207,7 @@ local function judge(job, result, usual, form)
   local text = result.output:lower()
   local named = text:find("out of memory", 1, true) or text:find("cannot allocate memory", 1, true)
     or text:find("not enough memory", 1, true) or text:find("cannot start a thread", 1, true)
-  return not named and "told no cause" or nil
+  return not named and "named no cause" or nil
 end
 
 local failures = 0

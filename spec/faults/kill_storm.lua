@@ -9,14 +9,14 @@ math.randomseed(tonumber(os.getenv("SEED") or "1"))
 
 -- What is wrong with how the job ended, or nil.
 local function judge(job, victim, signal, all)
-  if job.ending > 5 then return "took too long to end" end
+  if job.ending > 5 then return "exceeded 5 s to end" end
   if job.code == 0 then
-    -- It had ended before the signal came.
+    -- It had ended before the signal arrived.
     return not job.text:find("phase exit", 1, true) and "ended with 0" or nil
   end
   if job.code ~= 3 then return "ended with another code" end
   local named = job.text:match("rank (%d+) was killed by SIG" .. signal)
-  if not named then return "the kill was not told" end
+  if not named then return "the kill was not reported" end
   if victim.rank and tonumber(named) ~= victim.rank then return "rank " .. victim.rank .. " was killed" end
   for _, rank in ipairs(all) do
     if faults.is_alive(rank.pid) then return "a rank was left" end

@@ -23,7 +23,7 @@ local function stalled(kind, act, expected)
     faults.signal(job.pid, "TERM")
     faults.finish(job)
     job.ending = faults.now() - began
-    tally:add(kind, (not told or job.ending > 3) and "not told" or nil, job)
+    tally:add(kind, (not told or job.ending > 3) and "not reported" or nil, job)
   else
     faults.finish(job)
     job.ending = faults.now() - began
@@ -47,10 +47,10 @@ for _ = 1, count do
   local some = ("for i = 1, %d do print(os.getenv('RANK'), i) end"):format(lines)
   local job = faults.finish(faults.start('"$0" launch --num_processes ' .. ranks .. ' -e "$1" > /dev/full', some))
   local told = job.text == "accelhost launch: cannot write what the ranks print: No space left on device\n"
-  tally:add("full disk", (job.code ~= 3 or not told) and "not told" or nil, job)
+  tally:add("full disk", (job.code ~= 3 or not told) and "not reported" or nil, job)
 
   job = faults.finish(faults.start('"$0" launch --num_processes ' .. ranks .. ' -e "$1" | head -1 > /dev/null', flood))
-  tally:add("a reader that leaves", job.seconds > 5 and "took too long" or nil, job)
+  tally:add("a reader that leaves", job.seconds > 5 and "exceeded 5 s" or nil, job)
 
   job = faults.finish(faults.start('"$0" launch --num_processes ' .. ranks .. ' -e "$1" | (sleep 0.3; wc -l)', some))
   tally:add("a slow reader", tonumber(job.text) ~= lines * ranks and "lost lines" or nil, job)

@@ -1,4 +1,4 @@
--- Jobs are suspended, as a whole for longer than a collective may take, or in one rank for less, and go on: time in
+-- Jobs are suspended, as a whole for longer than a collective may last, or in one rank for less, and continue: time in
 -- which a process did not run does not count. $N: how many times.
 local faults = require "spec.support.faults"
 

@@ -1,5 +1,5 @@
 -- Ten thousand asynchronous calls under way at once, on ranks of unequal speed: of every form and size, waited for in
--- any order, given up, mixed with blocking calls and with calls of parts of the group. Every result is checked. $N: how
+-- any order, abandoned, mixed with blocking calls and with calls of subgroups. Every result is checked. $N: how
 -- many calls each job starts.
 local binary = assert(os.getenv("ACCELHOST_BINARY"), "ACCELHOST_BINARY: make test-faults sets it")
 local count = tonumber(os.getenv("N") or "") or 10000
@@ -11,7 +11,7 @@ local comm, count, seed = C.comm, tonumber(arg[1]), tonumber(arg[2])
 local rank, size = comm.rank(), comm.size()
 local part = size > 2 and comm.split(rank == size - 1 and -1 or 0) or nil
 
--- Numbers that all ranks draw alike (which call comes), and this rank's own (when it is late, what it gives up).
+-- Numbers that all ranks draw alike (the next call), and this rank's own (when it is late, what it abandons).
 local function generator(state)
   return function(n)
     state = (state * 1103515245 + 12345) % 2147483648

@@ -1,7 +1,7 @@
 -- The checkpointing example is killed by SIGKILL over and over, at random moments and in the middle of saves, and
--- resumed each time: in the end its weights have to be those of a run that nobody disturbed. In one process, where the
+-- resumed each time: in the end its weights have to be those of an undisturbed run. In one process, where the
 -- rank is killed, and in two, where a rank or the launcher is. $N: how many kills, at least that many; two in five of
--- them lie between the first write of a save and its rename, as what is found on the disk afterwards shows.
+-- them are between the first write of a save and its rename, as the files left on the disk show.
 local faults = require "spec.support.faults"
 local folder = require "spec.support.folder"
 local lfs = require "lfs"
@@ -94,7 +94,7 @@ for _, ranks in ipairs {1, 2} do
     for attempt = 1, 200 do
       runs = runs + 1
       job = faults.start(command(ranks, dir, attempt > 1, chain % 2 == 0))
-      -- A chain that goes on for long is let through.
+      -- A chain that continues for long is let through.
       if attempt > 12 then
         faults.finish(job)
         break

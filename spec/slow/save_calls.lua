@@ -1,6 +1,6 @@
 -- A save meets a full disk at each of the calls by which it writes, and is killed at each of them: what is found
--- afterwards is the old state or the new one, the new one if save_state said so, the old one if it said that there is
--- no room, and after a failure nothing else is left.
+-- afterwards is the old state or the new one, the new one if save_state succeeded, the old one if it reported a full
+-- disk, and after a failure nothing else is left.
 local faults = require "spec.support.faults"
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
@@ -29,9 +29,9 @@ local function trial(how, kills, at)
   if not state then
     problem = "nothing can be loaded: " .. found.stderr
   elseif said == "true" and state ~= "new" then
-    problem = "it said that it had saved"
+    problem = "it reported success"
   elseif said == "false" and state ~= "old" and call ~= "fsync" then
-    problem = "it said that it had not saved"
+    problem = "it reported a failure"
   elseif said == "false" and not result.stdout:find("No space left on device", 1, true) then
     problem = "another reason"
   elseif said and #left > 0 and call ~= "unlinkat" and call ~= "fsync" then

@@ -1,5 +1,5 @@
--- A sweep is killed by SIGKILL over and over, at random moments: the process that runs it, and trials of it. Each time
--- the same command goes on. In the end the study has to hold what one holds that nobody disturbed: the same trials with
+-- A sweep is killed by SIGKILL over and over, at random moments: its own process, and its trials. Each time
+-- the same command resumes it. In the end the study has to equal one of an undisturbed sweep: the same trials with
 -- the same parameters, reports and values, none twice, none left over. $N: how many kills of the first study; $SEED.
 local C = require "accelhost._C"
 local faults = require "spec.support.faults"
@@ -91,7 +91,7 @@ local function storm(path, case)
   return job, died.sweep + died.trial
 end
 
--- With one trial at a time what the pruner sees comes in one order, so its pauses and promotions are the same, too.
+-- With one trial at a time the pruner's reports have one order, so its pauses and promotions are the same, too.
 for _, case in ipairs {
   {name = "two at a time", kills = wanted, fields = "parallel = 2"},
   {name = "gangs of two", kills = math.ceil(wanted / 3), fields = "parallel = 2, num_processes = 2"},

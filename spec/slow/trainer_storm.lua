@@ -1,6 +1,6 @@
--- A Trainer's job is killed by SIGKILL at random moments, 20 times in a row, and goes on each time from the newest
--- checkpoint: in the end all it wrote, weights, losses of every log and predictions, has to be what a run wrote that
--- nobody disturbed. In one process and in two, where a rank or the launcher is killed. $N: how many kills in a row.
+-- A Trainer's job is killed by SIGKILL at random moments, 20 times in a row, and resumes each time from the newest
+-- checkpoint: in the end its files, weights, losses of every log and predictions have to equal those of an undisturbed
+-- run. In one process and in two, where a rank or the launcher is killed. $N: how many kills in a row.
 local faults = require "spec.support.faults"
 local folder = require "spec.support.folder"
 local lfs = require "lfs"
@@ -55,7 +55,7 @@ for _, ranks in ipairs {1, 2} do
     print("the undisturbed run failed:\n" .. undisturbed.text)
     os.exit(1)
   end
-  -- A run that comes to its end before all kills are made begins anew.
+  -- A run that ends before all kills are made restarts.
   local problem
   while kills < wanted do
     job = start(ranks, dir)

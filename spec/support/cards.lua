@@ -11,10 +11,10 @@ local asked = os.getenv "ACCELHOST_TEST_DEVICE" == "cuda"
 cards.real = asked and os.getenv "ACCELHOST_CUDA" ~= "sim"
 --- How many there are for a case.
 cards.here = cards.real and C.device.device_count "cuda" or sim.there and 3 or 0
---- Is this a run for the sake of these devices, which may take its time?
+--- Is this a run for the sake of these devices, which may run for long?
 cards.thorough = asked
 
---- What rank 0 tells where two ranks share a card.
+--- The message of rank 0 where two ranks share a card.
 cards.shared = "accelhost: collectives on this device go through the host's memory, not by nccl: ranks 0 and 1 share "
   .. "one card, and each rank needs a card of its own\n"
 
@@ -27,7 +27,7 @@ local function environment_of(options)
   return env
 end
 
---- What a case of spec/distributed/cases, or of a path, does in several ranks, as run.host tells it.
+--- The output of a case of spec/distributed/cases, or of a path, in several ranks, as run.host returns it.
 ---@param case string
 ---@param words? any[]
 ---@param options? {ranks?: integer, env?: table<string, string|number|false>} default: 2 ranks
@@ -38,7 +38,7 @@ function cards.launch(case, words, options)
   return run.host(all, {env = environment_of(options), timeout = 100})
 end
 
---- What two ranks say of a case that have no launcher, which would end one that is slow to say what it was told.
+--- The output of two ranks of a case that have no launcher, which would end one that is slow to report.
 ---@param case string
 ---@param words string
 ---@return string stdout

@@ -1,4 +1,4 @@
---- What the programs of spec/faults share: jobs started beside them, signals at moments they choose, a tally.
+--- Functions that the programs of spec/faults share: background jobs, signals at moments they choose, a tally.
 local ffi = require "ffi"
 local run = require "spec.support.run"
 

@@ -9,7 +9,7 @@ function files.read(path)
   return bytes
 end
 
---- Make a file, or begin it anew; its path is returned.
+--- Make a file, or truncate it; its path is returned.
 function files.write(path, bytes)
   local file = assert(io.open(path, "wb"))
   assert(file:write(bytes))

@@ -1,4 +1,4 @@
---- Reads fixtures that lie in several files, one for each subject: spec/fixtures/FOLDER/SUBJECT.lua, all of the same
+--- Reads fixtures that are split into files, one for each subject: spec/fixtures/FOLDER/SUBJECT.lua, all of the same
 --- kind, an array of cases or a table of cases by name.
 local lfs = require "lfs"
 
@@ -16,7 +16,7 @@ function fixtures.subjects(folder)
   return names
 end
 
---- What each file of a folder gives, by subject in their order.
+--- The contents of each file of a folder, by subject in their order.
 ---@param folder string below spec/fixtures
 ---@return table[]
 function fixtures.files(folder)

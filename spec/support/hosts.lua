@@ -18,15 +18,15 @@ function hosts.missing()
   return why or nil
 end
 
---- End the current spec as pending, saying why, where there can be none.
+--- End the current spec as pending, with the reason, where there can be none.
 function hosts.need()
   local reason = hosts.missing()
   if reason then pending(reason) end
   return not reason
 end
 
--- What a text for hosts.run may call: `on K WORDS` runs the host on node K, what it says with the node's number in
--- front of each line, and its exit code in a last one; `shell K TEXT` runs a text of the shell there.
+-- Commands that a text for hosts.run may call: `on K WORDS` runs the host on node K, printing the node's number in
+-- front of each line and its exit code in a last one; `shell K TEXT` runs a text of the shell there.
 local functions = [[
 host=$1
 on() {
@@ -55,7 +55,7 @@ end
 ---@return {code: integer, stdout: string, stderr: string, output: string, timed_out: boolean}
 function hosts.run(count, text, options) return run.program(command(count, text, options)) end
 
---- Run it in the background, in a session of its own; what it says goes to a file.
+--- Run it in the background, in a session of its own, with its output in a file.
 ---@param count integer
 ---@param text string
 ---@param path string
@@ -66,7 +66,7 @@ function hosts.start(count, text, path)
   return tonumber(run.program({"sh", "-c", shell, "sh", unpack(words)}, given).stdout)
 end
 
---- What a node said, without its exit code.
+--- The output of a node, without its exit code.
 ---@param result table of hosts.run
 ---@param node integer from 1
 ---@return string text, integer? code

@@ -4,7 +4,7 @@
 --     {"a layer that is not there", "model.fc3(x)", "model (Net) has no 'fc3'; did you mean 'fc1'?"},
 --   }
 --
--- The message has to begin with the script's line, hold all the texts, and say nothing of the library's inside.
+-- The message has to begin with the script's line, contain all the texts, and name nothing of the library's internals.
 local busted = require "busted"
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
@@ -44,7 +44,7 @@ function mistake.run(code, words)
   return result
 end
 
---- Raise unless the message of a mistake at the first line of `code` tells what it should.
+--- Raise unless the message of a mistake at the first line of `code` contains `texts`.
 ---@param result table
 ---@param texts string[]
 ---@param number integer? of the script's line; default: the first one of the code
@@ -58,7 +58,7 @@ function mistake.judge(result, texts, number)
   end
   local first = message:match "^[^\n]*"
   for _, inside in ipairs {"accelhost/", "_C", "upvalue", "bad argument #%d to '%?'"} do
-    assert(not first:find(inside), "it tells of the inside: " .. first)
+    assert(not first:find(inside), "it names internals: " .. first)
   end
 end
 

@@ -2,7 +2,7 @@
 --
 -- A fixture names inputs and lists cases: an expression over the inputs, its results, and the gradients of the weighted
 -- sum of the float results. define() turns each case into specs: the same results and gradients, also from inputs that
--- lie strided in memory, and a second derivative that agrees with differences.
+-- are strided in memory, and a second derivative that agrees with differences.
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local gradcheck = require "spec.support.gradcheck"
@@ -104,7 +104,7 @@ end
 ---@param it function busted's
 function M.define(fixture, it)
   for _, case in ipairs(fixture.cases) do
-    it(case.code .. " gives PyTorch's results and gradients", function() check_case(fixture, case, contiguous) end)
+    it(case.code .. " returns PyTorch's results and gradients", function() check_case(fixture, case, contiguous) end)
     it(case.code .. " does not depend on how its inputs lie in memory", function()
       if case.code:find("as_strided", 1, true) or case.code:find("view(", 1, true) then return end
       check_case(fixture, case, strided)
@@ -122,7 +122,7 @@ end
 function M.define_on(fixture, it, device)
   local function make(description) return contiguous(description):to(device) end
   for _, case in ipairs(fixture.cases) do
-    it(case.code .. " gives PyTorch's results and gradients on " .. device, function()
+    it(case.code .. " returns PyTorch's results and gradients on " .. device, function()
       check_case(fixture, case, make)
     end)
   end

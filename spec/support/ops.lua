@@ -7,7 +7,7 @@
 --     local outputs = ops.call(case, inputs)
 --   end
 --
--- A layout says how inputs lie in memory: "contiguous", or "strided" (the same values through a transposed or
+-- A layout is the inputs' order in memory: "contiguous", or "strided" (the same values through a transposed or
 -- stepping view).
 local accelhost = require "accelhost"
 local fixtures = require "spec.support.fixtures"

@@ -65,7 +65,7 @@ function options.walk(what, plan)
       end
     end
   end
-  busted.it(("of %s refuses what it does not know"):format(what), function()
+  busted.it(("of %s refuses unknown options"):format(what), function()
     local message = message_of(plan, merged(base, {surprise = 1}))
     assert(message:find(what .. ": unknown option 'surprise'", 1, true), message)
   end)

@@ -40,7 +40,7 @@ function precision.agree(fn, shapes, tolerance)
     for k, value in ipairs(expected) do
       local difference = math.abs(value - got[k])
       if not (difference <= (tolerance or 2e-5) * largest) then
-        error(("%s, element %d: float64 gives %.9g, float32 %.9g (largest %.3g)"):format(what, k - 1, value, got[k],
+        error(("%s, element %d: float64 has %.9g, float32 %.9g (largest %.3g)"):format(what, k - 1, value, got[k],
           largest), 2)
       end
     end

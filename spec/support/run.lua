@@ -1,4 +1,4 @@
---- Start the host (or any program) from a spec, under a time limit, and look at what it printed.
+--- Start the host (or any program) from a spec, under a time limit, and check its output.
 --
 --   local run = require "spec.support.run"
 --   local case = "spec/distributed/cases/collectives.lua"
@@ -16,13 +16,13 @@ end
 run.path = os.getenv("ACCELHOST_BINARY") or own_binary()
 
 -- Limits of time only end what hangs: none is shorter than this, whatever a spec asks for, as a machine may be busy; a
--- sanitizer's programs may take that many times as long.
+-- sanitizer's programs may run that many times as long.
 local LEAST = 120
 local slowness = tonumber(os.getenv "ACCELHOST_TEST_SLOWNESS") or 1
 
 local on_device = os.getenv "ACCELHOST_TEST_DEVICE" and "true" or nil
 
---- Why a busy or sleeping process tells nothing here from the handler of a signal; nil where it does.
+--- Why a busy or sleeping process prints no status here from its signal handler; nil where it does.
 run.no_handlers = os.getenv "TSAN_OPTIONS" and
   "needs a build without ThreadSanitizer, which calls handlers at the program's next call only" or nil
 
@@ -132,7 +132,7 @@ function run.host(words, options)
   return run.program(all, options)
 end
 
---- What each rank of a job said, whether or not its lines came soon enough to be joined with another's.
+--- The output of each rank of a job, whether or not its lines arrived soon enough to be joined with another's.
 ---@param text string a stream of `accelhost launch`
 ---@return table<integer, string> by rank, from 0
 function run.by_rank(text)
@@ -147,7 +147,7 @@ function run.by_rank(text)
   return said
 end
 
---- What run.by_rank gives when every one of `ranks` ranks said the same.
+--- The result of run.by_rank when every one of `ranks` ranks printed the same.
 ---@param ranks integer
 ---@param text string
 ---@return table<integer, string>
@@ -157,7 +157,7 @@ function run.everyone(ranks, text)
   return said
 end
 
---- What a launcher told, but for what it tells of a busy machine: ranks that take a second to end.
+--- A launcher's messages without those about a busy machine: ranks that need a second to end.
 ---@param text string
 ---@return string
 function run.without_delays(text)

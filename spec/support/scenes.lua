@@ -1,4 +1,4 @@
---- Specs whose scenes mostly wait for something: several are played at once, and each is looked at in its own sentence.
+--- Specs whose scenes mostly wait for something: several are played at once, and each is checked in its own sentence.
 --
 --   local scene = scenes.new(it, 4)
 --   scene("...", function() return run.host {...} end, function(result) assert.equal(0, result.code) end)

@@ -1,5 +1,5 @@
---- A terminal in a table: what stands on its lines after some bytes. Knows what our programs write: text, end of line,
---- carriage return, cursor up, erase to the end of the line or of the screen; wraps, and wraps anew when it gets
+--- A terminal in a table: the contents of its lines after some bytes. Knows what our programs write: text, end of line,
+--- carriage return, cursor up, erase to the end of the line or of the screen; wraps, and rewraps when it gets
 --- another width, as terminals do.
 local columns_of = require("accelhost.util.columns").of
 
@@ -10,7 +10,7 @@ screen.__index = screen
 ---@param width integer
 ---@return table
 function screen.new(width)
-  -- A line: its characters, and whether the next one goes on with it.
+  -- A line: its characters, and whether it continues on the next one.
   return setmetatable({width = width, lines = {{}}, row = 1, column = 0, unknown = {}}, screen)
 end
 
@@ -49,7 +49,7 @@ end
 
 function commands.m() end
 
---- Take bytes.
+--- Process bytes.
 ---@param bytes string
 function screen:feed(bytes)
   local at = 1
@@ -73,7 +73,7 @@ function screen:feed(bytes)
   end
 end
 
---- Another width: long lines are wrapped anew, the cursor stays below what it was below.
+--- Another width: long lines are rewrapped, the cursor stays below what it was below.
 ---@param width integer
 function screen:resize(width)
   local whole, cursor = {}, 1

@@ -48,7 +48,7 @@ function slurm.start()
   end
   if ask "id -u" ~= "0" then return nil, "needs root: Slurm's daemons do" end
   local place, host = folder.make(), ask "hostname -s"
-  local port = 20000 + 2 * (tonumber(ask "echo $$") % 6000) -- below those that the system gives
+  local port = 20000 + 2 * (tonumber(ask "echo $$") % 6000) -- below those that the system assigns
   local p = place
   write(place .. "/slurm.conf", configuration:format(host, p, port, port + 1, p, p, p, p, p, p, host,
     ask "nproc", host))

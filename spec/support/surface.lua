@@ -19,7 +19,7 @@ surface.tables = {
   {"utils.checkpoint", accelhost.utils.checkpoint},
 }
 
--- An object whose methods are public, made anew for each call; what a wrong call left in it stays with it.
+-- An object whose methods are public, made again for each call; what a wrong call left in it stays with it.
 local objects = {
   {"tensor", function() return accelhost.ones(2, 2) end, C.methods},
   {"Module", function() return nn.Linear(2, 2) end, nn.Module},
@@ -43,13 +43,13 @@ local function is_callable(value)
   return type(value) == "function" or type(value) == "table" and kinds.is_callable(value)
 end
 
--- Functions that end the process, or that take what the script likes.
+-- Functions that end the process, or that accept anything.
 local left_out = {
   ["accelhost.parse_args"] = true, -- writes its errors for the user of the script and exits
   ["accelhost.args"] = true, -- so does this
   ["accelhost.nn.Identity"] = true,
   ["accelhost.randint"] = true,    -- randint(high, size) or randint(low, high, size)
-  ["Accelerator:print"] = true,    -- writes what it is given
+  ["Accelerator:print"] = true,    -- writes its arguments
   ["progress:write"] = true,
 }
 
@@ -152,7 +152,7 @@ function surface.rows(entry)
   if not name then
     -- A method's signature goes by its bare name; a loader's or an optimizer's is its own affair.
     if entry.method and not entry.title:find "^tensor:" and not entry.title:find "^Module:" then return nil end
-    if entry.name == "autocast" then return nil end -- its options end where a function stands
+    if entry.name == "autocast" then return nil end -- its options end at a function argument
     if entry.title == "Module:compile" then return nil end -- not here; the accelerator has one
     local rows = arguments.signatures[entry.title] or arguments.signatures[entry.name]
     local itself = rows and entry.method and rows[1]
@@ -170,7 +170,7 @@ function surface.rows(entry)
   local rows = {}
   for parameter, letter, rest in text:gmatch "([%w_]+):(.)([^,]*)" do
     local kind = letter == "L" and list or letter == "I" and many or letters[letter] and kinds.get(letters[letter])
-    -- true and false fill tensors, and say by position whether a variance is unbiased.
+    -- true and false fill tensors, and select by position whether a variance is unbiased.
     if parameter == "fill_value" or (parameter == "correction" and text:find "unbiased:b") then
       kind = kinds.get "number|flag"
     elseif parameter == "dim" and text:find "unbiased:b" then

@@ -67,7 +67,7 @@ function terminal:wait(pattern, seconds)
   error(("waited for '%s'; shown since: %q"):format(pattern, self:shown():sub(self.at)), 2)
 end
 
---- Type a line at the prompt; give what it shows, up to the next prompt.
+--- Type a line at the prompt; return what it shows, up to the next prompt.
 ---@param text string
 ---@return string
 function terminal:line(text)

@@ -154,11 +154,11 @@ local function arguments_of(base, case, path)
   return given
 end
 
---- Train as a case of spec/fixtures/trainer.lua says.
+--- Train a case of spec/fixtures/trainer.lua.
 ---@param base table arguments that all cases have
 ---@param case table
 ---@param path string the output_dir
----@return Trainer, table, string[] # the trainer, what train gave, and the events that a callback was told of
+---@return Trainer, table, string[] # the trainer, the result of train, and the events that a callback received
 function trainings.run(base, case, path)
   local more, seen = case.more or {}, {}
   local kind = more.kind or "classes"

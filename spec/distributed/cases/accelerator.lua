@@ -127,7 +127,7 @@ local spread = accelerator:gather(model[1].weight.grad:abs():sum():reshape(1))
 assert(size == 1 or spread[0]:item() ~= spread[1]:item(), "local gradients differ")
 optimizer:zero_grad()
 
--- a branch that only some ranks take: the others count as zero; one that no rank takes stays without gradient
+-- a branch that only some ranks run: the others count as zero; one that no rank runs stays without gradient
 local Branches = nn.Module:extend "Branches"
 function Branches:init()
   self.shared, self.some, self.none = nn.Linear(2, 1), nn.Linear(2, 1), nn.Linear(2, 1)

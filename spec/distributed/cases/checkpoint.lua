@@ -1,5 +1,5 @@
--- A run that is saved and gone on with: checkpoint.lua MODE [STEPS]. MODE "run" trains without a word, "save" saves
--- after STEPS steps and ends, "load" goes on and prints what the weights come to.
+-- A run that is saved and resumed: checkpoint.lua MODE [STEPS]. MODE "run" trains without a word, "save" saves
+-- after STEPS steps and ends, "load" resumes and prints a digest of the weights.
 local accelhost = require "accelhost"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 local mode, steps = arg[1], tonumber(arg[2])

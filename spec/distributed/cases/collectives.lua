@@ -1,4 +1,4 @@
--- Every collective on tensors, against what it must give for ranks that hold known numbers. Prints "ok".
+-- Every collective on tensors, against its expected result for ranks that hold known numbers. Prints "ok".
 local accelhost = require "accelhost"
 local comm = require "accelhost._C".comm
 local rank, size = comm.rank(), comm.size()
@@ -33,7 +33,7 @@ same(base, {shift, size + shift, 2 * size + shift, 3 * size + shift, 4 * size + 
 for root = 0, size - 1 do
   same(comm.broadcast(accelhost.full({2}, rank), root), {root, root}, "broadcast")
   local gathered = comm.gather(accelhost.full({1, 2}, rank), root)
-  assert((gathered ~= nil) == (rank == root), "gather gives the root a result, and only it")
+  assert((gathered ~= nil) == (rank == root), "gather returns a result to the root only")
   if gathered then
     local expected = {}
     for r = 0, size - 1 do expected[#expected + 1] = r; expected[#expected + 1] = r end

@@ -1,4 +1,4 @@
--- Models prepared with communication hooks, beside the same model without.
+-- Models prepared with communication hooks, compared with the same model without.
 local accelhost = require "accelhost"
 local checks = require "spec.support.checks"
 local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim

@@ -139,7 +139,7 @@ for step = 1, 5 do
 end
 local rate, before, after = state:compression_stats()
 assert(before == 3 * 1200 and after == 3 * 70 and rate == before / after, "compression_stats")
--- Of gradients of a higher rank nothing is lost for good: what one step misses comes with the next ones.
+-- No gradient of a higher rank is lost for good: what one step misses is in the next ones.
 for _, batched in ipairs {false, true} do
   state = power.PowerSGDState {start_powerSGD_iter = 2, matrix_approximation_rank = 2, min_compression_rate = 1,
     batch_tensors_with_same_shape = batched}
@@ -217,7 +217,7 @@ for _, by_all in ipairs {true, false} do
   end
   for i, parameter in ipairs(joined:parameters()) do near(parameter, twin:parameters()[i], "join", 1e-6) end
 end
--- Two models; without a backward that averages; and buffers of who still has inputs.
+-- Two models; without a backward that averages; and buffers of the ranks that still have inputs.
 local first, second = new_net(1), nn.Sequential {nn.BatchNorm1d(6), nn.Linear(6, 1)}
 local a, b = dist.DistributedDataParallel(first), dist.DistributedDataParallel(second)
 dist.algorithms.join.Join({a, b}, function()

@@ -1,4 +1,4 @@
--- What PyTorch's DistributedDataParallel gave in two processes (scripts/fixtures/ddp.py). Prints "ok".
+-- The results of PyTorch's DistributedDataParallel in two processes (scripts/fixtures/ddp.py). Prints "ok".
 local accelhost = require "accelhost"
 local nn, optim, dist = accelhost.nn, accelhost.optim, accelhost.distributed
 local hooks = dist.algorithms.ddp_comm_hooks

@@ -39,7 +39,7 @@ local whole = full({2, 3}, 0)
 comm.all_reduce(whole:narrow(1, 0, 1):add_(1))
 expect(whole, {size, 0, 0, size, 0, 0}, "a view")
 
--- In one order with what lies on the CPU.
+-- In one order with tensors on the CPU.
 local works = {}
 for i = 1, 20 do
   works[i] = comm.all_reduce_async(i % 3 == 0 and accelhost.full({50}, i) or full({50}, i))
@@ -52,7 +52,7 @@ for i = 1, 30 do
   comm.all_reduce_async(full({5000}, i))
   if i % 5 == 0 then collectgarbage() end
   local filled = full({5000}, -1)
-  expect(comm.all_reduce(full({1}, i)), {i * size}, "beside an abandoned one")
+  expect(comm.all_reduce(full({1}, i)), {i * size}, "next to an abandoned one")
   assert(filled:cpu():eq(-1):all():item(), "memory of an abandoned work was written")
 end
 

@@ -1,5 +1,5 @@
 -- Compiled steps of data parallel ranks, each on a device of its own: device_compile.lua [how]. Losses and weights are
--- those of the function, to the bit. Prints "ok"; HOW "closed": what a replay says after its group was closed; "kill":
+-- those of the function, to the bit. Prints "ok"; HOW "closed": the error of a replay after its group closed; "kill":
 -- the last rank dies before a replay; "differ": it makes another call instead of one.
 local ffi = require "ffi"
 ffi.cdef "int kill(int process, int signal); int getpid();"
@@ -44,7 +44,7 @@ local function train(compiled, options, steps)
     for _, value in ipairs {call(x, y)} do
       for _, number in ipairs(value:flatten():tolist()) do seen[#seen + 1] = ("%.17g"):format(number) end
     end
-    -- Beside the graph, in one order with it.
+    -- Outside the graph, in one order with it.
     if options.beside then
       local sum = accelhost.full({100}, i, {device = accelerator.device})
       local work = comm.all_reduce_async(sum)
@@ -62,7 +62,7 @@ end
 
 local last = comm.rank() == comm.size() - 1
 if how == "closed" then
-  -- Of a part; the graph of another group goes on.
+  -- Of a subgroup; the graph of another group continues.
   dist.init_process_group()
   local part = dist.new_group {1, 0}
   accelerator = accelhost.Accelerator()

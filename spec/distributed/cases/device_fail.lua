@@ -1,5 +1,5 @@
--- A collective on devices, one a rank, that does not come to its end: device_fail.lua HOW. The last rank begins it, and
--- then does what HOW says; the others wait for the device. Prints what they are told, and how often.
+-- A collective on devices, one a rank, that does not complete: device_fail.lua HOW. The last rank begins it, and
+-- then fails by HOW; the others wait for the device. Prints the error they receive, and how often.
 local ffi = require "ffi"
 ffi.cdef "int setenv(const char *name, const char *value, int replace);"
 ffi.cdef "int kill(int process, int signal); int getpid();"
@@ -26,10 +26,10 @@ if last then acts[how]() end
 work:wait()
 local function look() return x:sum():item() end
 local ok, text = pcall(look)
-assert(not ok, "a result came, of a collective that cannot have ended")
+assert(not ok, "a result was returned of a collective that cannot have ended")
 print(text)
 -- It stays so.
-assert(not pcall(look), "the second look gives a result")
+assert(not pcall(look), "the second read returned a result")
 ok, text = pcall(comm.barrier)
 assert(not ok and text:find("the group failed before", 1, true), text)
 error "as expected"

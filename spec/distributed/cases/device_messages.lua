@@ -1,6 +1,6 @@
 -- Messages between tensors on devices: device_messages.lua [cards] [how]. Of two ranks or three, each on a device of
 -- its own, or on one card. Prints "ok". HOW "differ": ends with an error of dtypes; "kill": rank 1 dies as a message
--- has begun to arrive, "early": before its line is open, and rank 0 prints what it is told.
+-- has begun to arrive, "early": before its line is open, and rank 0 prints the error.
 local ffi = require "ffi"
 ffi.cdef "int kill(int process, int signal); int getpid();"
 local accelhost = require "accelhost"
@@ -83,7 +83,7 @@ for _, dtype in ipairs {"float64", "float16", "bfloat16", "int64", "uint8", "boo
   expect(sum, size, "a collective in between")
 end
 
--- From the CPU to a device and back; whoever comes first.
+-- From the CPU to a device and back; either side first.
 if rank == 0 then
   dist.send(full({5}, 3, nil, "cpu"), 1)
   local got = full({5}, 0, nil, "cpu")

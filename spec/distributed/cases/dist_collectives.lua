@@ -1,4 +1,4 @@
--- accelhost.distributed's collectives against what they must give. Prints "ok".
+-- accelhost.distributed's collectives against their expected results. Prints "ok".
 local accelhost = require "accelhost"
 local dist = accelhost.distributed
 
@@ -24,7 +24,7 @@ local function both(what, make, call, check)
       assert(work:wait() == true and work:is_completed(), what)
       assert(work:wait() == true, "a second wait is nothing")
     else
-      assert(work == nil, what .. " blocking gives nothing")
+      assert(work == nil, what .. " blocking returns nothing")
     end
     check(t, what .. (async and " (async)" or ""))
   end
@@ -119,7 +119,7 @@ end, function(t, what)
   for r = 1, size do expected[r] = 10 * (r - 1) + rank end
   same(t, expected, what)
 end)
--- Rank i gives rank j i + j rows of two.
+-- Rank i sends rank j i + j rows of two.
 local given, taken, rows, room, expected = {}, {}, 0, 0, {}
 for r = 0, size - 1 do
   given[r + 1], taken[r + 1] = rank + r, r + rank

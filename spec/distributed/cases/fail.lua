@@ -1,4 +1,4 @@
--- All ranks meet once; then the last one does what the argument says, and the others wait for it.
+-- All ranks meet once; then the last one fails as the argument selects, and the others wait for it.
 local accelhost = require "accelhost"
 local comm = require "accelhost._C".comm
 local what = ...
@@ -6,7 +6,7 @@ local rank, size = comm.rank(), comm.size()
 local odd = rank == size - 1
 local tensor = accelhost.full({10}, 1)
 
--- All but the last rank catch what the last one brings about.
+-- All but the last rank catch the failures that the last one causes.
 local function catch(then_do)
   pcall(comm.all_reduce, accelhost.full({odd and 5 or 10}, 1))
   if then_do then then_do() end

@@ -1,4 +1,4 @@
--- Collectives on tensors of a device whose memory the host cannot read: results come back to it. Prints "ok".
+-- Collectives on tensors of a device whose memory the host cannot read: results are copied back to it. Prints "ok".
 local accelhost = require "accelhost"
 local comm = require "accelhost._C".comm
 local rank, size = comm.rank(), comm.size()
@@ -40,7 +40,7 @@ if size == 2 then
 end
 dist.destroy_process_group()
 
--- A reducer keeps its arenas there; what ranks tell each other passes through the group's memory.
+-- A reducer keeps its arenas there; what ranks send each other passes through the group's memory.
 local weight, mean = far(4), far(2)
 weight.requires_grad = true
 local reducer = comm.new_reducer({weight}, {mean})

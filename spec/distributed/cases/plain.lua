@@ -16,7 +16,7 @@ local function inputs(seed)
 end
 local function mine(all) return all:narrow(0, 4 * rank, 4) end
 
--- The gradient is the mean over the processes, whoever differentiates: the method, the function, several losses.
+-- The gradient is the mean over the processes, for each way to differentiate: the method, the function, several losses.
 accelhost.manual_seed(3)
 local model = accelerator:prepare(linear())
 local reference = linear()

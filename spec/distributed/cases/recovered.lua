@@ -1,6 +1,6 @@
--- A training whose ranks kill themselves where KILL says: "rank:place:step ..." (places: forward, backward, reduced,
+-- A training whose ranks kill themselves at points of KILL: "rank:place:step ..." (places: forward, backward, reduced,
 -- stepped, logged, evaluation, saving, writing, set_up, loaded); each once, by the files of FOLDER. At `writing` it is
--- another process that does, when a checkpoint's first file is there. Prints the SHA-256 of all that has to be as if
+-- killed by another process, once a checkpoint's first file is there. Prints the SHA-256 of all that has to be as if
 -- nobody had been killed. FEATURES: words of what the training has.
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
@@ -119,7 +119,7 @@ local next_side
 accelhost.manual_seed(100 + rank) -- each process draws its own
 
 local progress = {steps = 0, sum = 0, drawn = 0}
-local ballast = has.heavy and accelhost.zeros(2000000) or nil -- so that writing takes a while
+local ballast = has.heavy and accelhost.zeros(2000000) or nil -- so that writing is slow
 function progress:state_dict() return {steps = self.steps, sum = self.sum, drawn = self.drawn, ballast = ballast} end
 function progress:load_state_dict(state)
   self.steps, self.sum, self.drawn = state.steps, state.sum, state.drawn

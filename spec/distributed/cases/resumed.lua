@@ -1,4 +1,4 @@
--- A training that saves every step and goes on from the newest checkpoint, for jobs that are disturbed. The first rank
+-- A training that saves every step and resumes from the newest checkpoint, for jobs that are disturbed. The first rank
 -- appends to a file a line for each step: its number, the ranks, the samples in their order, and the sum of the losses.
 -- usage: resumed.lua FOLDER [PAUSE [RANK STEP]], where a rank kills itself at a step of the first attempt. As long as
 -- there is a file "hold" in the folder nobody begins.

@@ -111,7 +111,7 @@ checks.it("cuts a model in units by every rule without another number", function
   same_weights(expected, train(sharded({}, "gradients", {bucket_cap_mb = 0.001})), 0)
 end)
 
-checks.it("keeps a share of the optimizer's state on each process, and gives it whole", function()
+checks.it("keeps a shard of the optimizer's state on each process, and returns it whole", function()
   local options = {dtype = "float32", make = adamw}
   local expected = train(sharded(options, "none")).optimizer:state_dict()
   for _, kind in ipairs(kinds) do
@@ -230,7 +230,7 @@ checks.it("trains in bfloat16, and leaves out a step in float16 whose gradients 
   local skipped
   options.step = function(accelerator, model, optimizer, number)
     local x, y = batch(number, "float32")
-    -- What overflows lies in the share of one process.
+    -- The overflow is in the shard of one process.
     local loss = F.mse_loss(model(x), y) + (number == 2 and model.scale:sum() * 1e38 or 0)
     accelerator:backward(loss)
     if number == 3 then accelerator:clip_grad_norm_(model:parameters(), 1) end
@@ -252,7 +252,7 @@ checks.it("trains in bfloat16, and leaves out a step in float16 whose gradients 
   end
 end)
 
-checks.it("evaluates, recomputes and gives the whole state of a model at any time", function()
+checks.it("evaluates, recomputes and returns the whole state of a model at any time", function()
   local options = {steps = 2, step = function(accelerator, model, optimizer, number)
     local x, y = batch(number, "float64")
     local loss = F.mse_loss(accelhost.utils.checkpoint.checkpoint(model, x, {use_reentrant = false}), y)
@@ -423,7 +423,7 @@ function Plain:step(closure)
 end
 local function plain(net) return Plain(net:parameters()) end
 
-checks.it("steps an optimizer of one's own that says it works element by element", function()
+checks.it("steps a user's optimizer that declares itself element-wise", function()
   local options = {make = plain}
   local expected = train(sharded(options, "none"))
   for _, kind in ipairs(kinds) do
@@ -460,7 +460,7 @@ local function finish(run, from, to)
   return run
 end
 
--- Save a run in one way, go on with it, and load it into others that go on as it did.
+-- Save a run in one way, continue it, and load it into others that continue as it did.
 local function go_on(folder, make, saved, loaded)
   local in_parts = {parts = {sharding = "gradients"}, plugin = {fsdp_plugin = {state_dict_type = "SHARDED_STATE_DICT"}}}
   local first = train {dtype = "float32", make = make, steps = 2, accelerator = in_parts[saved] or {sharding = saved}}
@@ -476,7 +476,7 @@ local function go_on(folder, make, saved, loaded)
   end
 end
 
-checks.it("goes on from a checkpoint of any sharding to the bit", function()
+checks.it("resumes from a checkpoint of any sharding to the bit", function()
   in_folder(function(folder)
     for _, saved in ipairs {"none", "optimizer", "gradients", "full", "parts", "plugin"} do
       go_on(folder, adamw, saved, {"none", "optimizer", "gradients", "full"})
@@ -484,7 +484,7 @@ checks.it("goes on from a checkpoint of any sharding to the bit", function()
   end)
 end)
 
-checks.it("goes on so where an optimizer's state has another dtype than the parameters", function()
+checks.it("resumes so where an optimizer's state has another dtype than the parameters", function()
   in_folder(function(folder)
     for _, saved in ipairs {"none", "full", "parts"} do go_on(folder, plain, saved, {"none", "full"}) end
   end)

@@ -1,4 +1,4 @@
--- What training comes to with each `sharding` that is asked for: sharding_losses.lua SHARDING... Rank 0 prints lines of
+-- The losses of a training with each `sharding` given: sharding_losses.lua SHARDING... Rank 0 prints lines of
 -- losses, each the mean over the processes, for float64 SGD and for float32 AdamW.
 local accelhost = require "accelhost"
 local nn, optim = accelhost.nn, accelhost.optim

@@ -1,5 +1,5 @@
--- A run that is saved by one number of processes and gone on with by another: sharding_resume.lua save|load FOLDER
--- SHARDING [parts]. Prints what the weights and the optimizer's whole state come to.
+-- A run that is saved by one number of processes and resumed by another: sharding_resume.lua save|load FOLDER
+-- SHARDING [parts]. Prints digests of the weights and of the optimizer's whole state.
 local accelhost = require "accelhost"
 local nn, optim = accelhost.nn, accelhost.optim
 
@@ -27,4 +27,4 @@ for id = 0, #net:parameters() - 1 do
     sums[#sums + 1] = accelhost.sha256(state.state[id][name])
   end
 end
-print("came to " .. weights .. " " .. table.concat(sums, " "))
+print("digests " .. weights .. " " .. table.concat(sums, " "))

@@ -46,7 +46,7 @@ local function sum(list)
   return total
 end
 
-checks.it("gives each process its part of a global batch, in order", function()
+checks.it("yields each process its part of a global batch, in order", function()
   local accelerator, _, _, loader = prepare({}, {drop_last = true})
   local rows = {}
   for x, y in loader do
@@ -116,7 +116,7 @@ checks.it("refuses what would not be weighed, and a part that is empty", functio
   assert(#loader > 0)
 end)
 
-checks.it("tells in a checkpoint how batches were shared", function()
+checks.it("stores in a checkpoint how batches were shared", function()
   local accelerator = prepare()
   local folder = arg[1]
   accelerator:save_state(folder)

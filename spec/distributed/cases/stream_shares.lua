@@ -1,4 +1,4 @@
--- Streams that give each process a share of their own.
+-- Streams that yield each process a share of their own.
 local accelhost = require "accelhost"
 local checks = require "spec.support.checks"
 local data = accelhost.data
@@ -62,7 +62,7 @@ local counting = {[2] = {{2, 2, 2, 2, 2, 2}, {2, 1, 0, 0, 0, 0}}, [3] = {{2, 2, 
 local own_files = {[2] = {{0, 2, 4}, {1, 3}}, [3] = {{0, 3}, {1, 4}, {2}}}
 local mine, counts, files = expected[size][rank + 1], counting[size][rank + 1], own_files[size][rank + 1]
 
-checks.it("give each its rows, filled up with its first ones while others have some", function()
+checks.it("yield each its rows, filled up with its first ones while others have some", function()
   local set = Files()
   local loader = prepared(set, {batch_size = 2})
   for _ = 1, 2 do
@@ -122,7 +122,7 @@ checks.it("are read by workers, too", function()
   end
 end)
 
-checks.it("go on where they stood, in as many processes", function()
+checks.it("resume at their positions, in as many processes", function()
   for stop = 1, #mine - 1 do
     local loader, saved = prepared(Files(), {batch_size = 2}), nil
     local at = 0
@@ -165,7 +165,7 @@ checks.it("are not asked where one process deals, batches are split, or there ar
   checks.same(nil, prepared(Few(), {batch_size = 2}).share)
 end)
 
-checks.it("may be of a chain, all of whose streams give shares", function()
+checks.it("may be of a chain, all of whose streams yield shares", function()
   local chain = data.ChainDataset {Files({0, 1, 2}), Files({3, 4})}
   local firsts = {[2] = {{0, 2, 3}, {1, 4}}, [3] = {{0, 3}, {1, 4}, {2}}}
   local own = {}

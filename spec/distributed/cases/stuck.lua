@@ -1,4 +1,4 @@
--- All ranks meet; then the last one does not come on, in the way that the argument says, and the others wait for it.
+-- All ranks meet; then the last one stops making progress, in the way of the argument, and the others wait for it.
 local comm = require "accelhost._C".comm
 local way, path = ...
 

@@ -86,7 +86,7 @@ checks.it("suppresses only the model that no_sync names, and lets optimizers ste
   assert((model.weight - before):abs():max():item() > 0)
 end)
 
--- A loop over 5 batches of each rank, in windows of two; gives at which steps it was synchronised.
+-- A loop over 5 batches of each rank, in windows of two; returns at which steps it was synchronised.
 local function windows(options, weighted)
   options.gradient_accumulation_plugin = options.gradient_accumulation_plugin or {num_steps = 2}
   local accelerator = accelhost.Accelerator(options)
@@ -132,7 +132,7 @@ local pattern = {false, true, false, true, true, false, true, false, true, true}
 local both = {false, true}
 
 -- Accelerate's gradient_accumulation tests: split, dispatch and sync_each_batch in each combination.
-checks.it("divides by the true length of a window, also of the short last one, whoever makes the batches", function()
+checks.it("divides by the true length of a window, also of the short last one, with every kind of loader", function()
   for _, split in ipairs(both) do
     for _, dispatch in ipairs(both) do
       for _, each in ipairs(both) do
@@ -155,7 +155,7 @@ checks.it("averages after every micro-step with sync_each_batch, with the same r
   end
 end)
 
-checks.it("lets a window go on into the next pass without sync_with_dataloader", function()
+checks.it("lets a window continue into the next pass without sync_with_dataloader", function()
   local plugin = {num_steps = 2, sync_with_dataloader = false}
   local accelerator = accelhost.Accelerator {gradient_accumulation_plugin = plugin}
   local model, _, optimizer = training(accelerator)
@@ -233,7 +233,7 @@ checks.it("ends a window at the last batch of the loop that runs, not of one tha
   checks.same("001", seen)
 end)
 
-checks.it("has processes join that are through earlier", function()
+checks.it("joins processes that finish earlier", function()
   local accelerator = accelhost.Accelerator()
   local model, _, optimizer = training(accelerator)
   local other = accelerator:prepare(nn.BatchNorm1d(3):double())
@@ -268,7 +268,7 @@ end)
 checks.it("has buffers follow a process that still trains", function()
   local accelerator = accelhost.Accelerator()
   local norm = accelerator:prepare(nn.BatchNorm1d(3, {momentum = 1}):double())
-  local steps = 1 + rank -- rank 0 is through first
+  local steps = 1 + rank -- rank 0 completes first
   accelerator:join_uneven_inputs({norm}, function()
     for step = 1, steps do
       accelerator:backward(norm(accelhost.full({4, 3}, 10 * rank + step):double()):sum())
@@ -282,7 +282,7 @@ checks.it("has buffers follow a process that still trains", function()
   checks.near(accelhost.ones(3):double(), norm.running_mean, "rank 0's again")
 end)
 
-checks.it("has buffers follow that a forward puts in the place of others, of the same shape", function()
+checks.it("broadcasts buffers that a forward replaces by others of the same shape", function()
   local Mean = nn.Module:extend "Mean"
   function Mean:init(value)
     self.linear = nn.Linear(1, 1)
@@ -317,7 +317,7 @@ checks.it("has buffers follow that a forward puts in the place of others, of the
   accelerator:free_memory()
 end)
 
-checks.it("leaves buffers to each process where it is told to", function()
+checks.it("leaves buffers to each process with the option", function()
   local kwargs = accelhost.DistributedDataParallelKwargs {broadcast_buffers = false}
   for _, handlers in ipairs {{}, {kwargs}} do
     local accelerator = accelhost.Accelerator {kwargs_handlers = handlers}

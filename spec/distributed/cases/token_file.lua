@@ -23,14 +23,14 @@ local function pass(from)
 end
 
 local whole = pass(loader())
-checks.it("gives each block to one rank", function()
+checks.it("yields each block to one rank", function()
   local sorted, wanted = {unpack(whole)}, {}
   for i = 1, 21 do wanted[i] = 3 * (i - 1) end
   table.sort(sorted)
   checks.same(wanted, sorted)
 end)
 
-checks.it("goes on where it stood", function()
+checks.it("resumes at its position", function()
   local first, seen, state = loader(), {}, nil
   for batch in first do
     for _, place in ipairs(accelerator:gather(batch.input_ids:select(1, 0)):tolist()) do seen[#seen + 1] = place end

@@ -1,4 +1,4 @@
--- A job trains as one process does on the global batch; loaders give what they should; metrics are exact.
+-- A job trains as one process does on the global batch; loaders yield the right batches; metrics are exact.
 local accelhost = require "accelhost"
 local checks = require "spec.support.checks"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
@@ -59,7 +59,7 @@ checks.it("trains as one process does on the global batch", function()
   checks.near(alone.weight, model.weight, "seedable", 1e-10)
 end)
 
-checks.it("gives every sample once, in order or shuffled, whoever makes the batches", function()
+checks.it("yields every sample once, in order or shuffled, with every kind of loader", function()
   local count = 32 * size
   for _, dispatch in ipairs {false, true} do
     for _, split in ipairs {false, true} do
@@ -210,7 +210,7 @@ checks.it("counts iterable data exactly, of known length or not", function()
   end
 end)
 
-checks.it("puts together what are no tensors, without the rows that do not count", function()
+checks.it("combines values that are not tensors, without the rows that do not count", function()
   local accelerator = accelhost.Accelerator()
   local loader = accelerator:prepare(data.DataLoader(data.TensorDataset(accelhost.arange(2 * size + 1)),
     {batch_size = 2}))
@@ -243,7 +243,7 @@ checks.it("cuts nothing off where the incomplete batches are dropped", function(
   end
 end)
 
-checks.it("gives each process the batch sizes of Accelerate, even or not", function()
+checks.it("yields each process the batch sizes of Accelerate, even or not", function()
   local function sizes(samples, batch, even)
     local accelerator = accelhost.Accelerator {even_batches = even}
     local loader = accelerator:prepare(data.DataLoader(data.TensorDataset(accelhost.ones(samples)),
@@ -260,7 +260,7 @@ checks.it("gives each process the batch sizes of Accelerate, even or not", funct
   checks.same(rank == 0 and {2, 2} or {2, 1}, sizes(7, 2, false))
 end)
 
-checks.it("says that rows are missing where a value does not fit the batch", function()
+checks.it("reports missing rows where a value does not fit the batch", function()
   local accelerator = accelhost.Accelerator()
   local loader = accelerator:prepare(data.DataLoader(data.TensorDataset(accelhost.arange(3 * size - 1)),
     {batch_size = 3}))
@@ -275,7 +275,7 @@ checks.it("says that rows are missing where a value does not fit the batch", fun
   end
 end)
 
-checks.it("goes on in the middle of a pass with what is left, iterable or not", function()
+checks.it("resumes in the middle of a pass with the rest, iterable or not", function()
   for _, iterable in ipairs {false, true} do
     local set = data.TensorDataset(accelhost.arange(8 * size))
     if iterable then

@@ -52,7 +52,7 @@ checks.it("counts them by their samples within a window too", function()
   near(expected(model, 0, samples), model, "window")
 end)
 
-checks.it("counts them as the script says, the same for each with a weight of 1", function()
+checks.it("counts them by the script's weights, the same for each with a weight of 1", function()
   local accelerator, model, loader = prepare {}
   local first = 0
   for x in loader do
@@ -98,11 +98,11 @@ checks.it("joins with a mean over the samples of those that still train", functi
   samples = 12 * size - 2
 end)
 
-checks.it("refuses what is no model, and forgets a join that failed on all processes", function()
+checks.it("refuses values that are not models, and forgets a join that failed on all processes", function()
   local accelerator, model = prepare {}
   checks.refused("join_uneven_inputs: joinables: expected a table of modules, got a table whose item 2 is number 3",
     function() accelerator:join_uneven_inputs({model, 3}, function() end) end)
-  -- What fn raises comes out, and a later join is as if nothing had been.
+  -- An error of fn is raised, and a later join is as if nothing had been.
   checks.refused("on all", function()
     accelerator:join_uneven_inputs({model}, function() error("on all") end, {even_batches = false})
   end)

@@ -1,4 +1,4 @@
--- What a script that forgot to prepare its model is told. usage: unprepared.lua plain|accelerator|step
+-- The error of a script that forgot to prepare its model. usage: unprepared.lua plain|accelerator|step
 local accelhost = require "accelhost"
 local nn, optim = accelhost.nn, accelhost.optim
 

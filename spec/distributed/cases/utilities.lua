@@ -1,4 +1,4 @@
--- What processes bring together, who does what, and who steps when.
+-- Gathering objects, choosing the process that works, and the order of steps.
 local accelhost = require "accelhost"
 local checks = require "spec.support.checks"
 local nn, optim, data, utils = accelhost.nn, accelhost.optim, accelhost.data, accelhost.utils
@@ -37,7 +37,7 @@ checks.it("gathers, broadcasts, pads and reduces as Accelerate does", function()
   checks.same({2 * sum, 2 * (sum + size)}, utils.reduce(pair, "sum", 2):tolist())
 end)
 
-checks.it("brings objects together", function()
+checks.it("gathers objects", function()
   local all = utils.gather_object {{name = "r" .. rank, x = accelhost.tensor {rank}}, "last"}
   checks.same(2 * size, #all)
   for r = 0, size - 1 do checks.same({"r" .. r, r, "last"}, {all[2 * r + 1].name, all[2 * r + 1].x:item(),
@@ -191,7 +191,7 @@ checks.it("does not step past the end of a schedule", function()
   end
 end)
 
-checks.it("brings a linear schedule of 20 steps to 0 whatever the accumulation", function()
+checks.it("decays a linear schedule of 20 steps to 0 whatever the accumulation", function()
   for _, steps in ipairs {1, 2, 4} do
     for _, mode in ipairs {"optimizer", "per_process"} do
       local per = mode == "per_process" and size or 1
@@ -245,7 +245,7 @@ checks.it("averages weights now and then in LocalSGD", function()
   checks.near(accelhost.full({1, 2}, (size + 1) / 2):double(), model.weight.grad, "averaged again")
 end)
 
-checks.it("goes on with one batch size on all processes", function()
+checks.it("continues with one batch size on all processes", function()
   local tried = {}
   local train = accelhost.find_executable_batch_size(function(batch_size)
     tried[#tried + 1] = batch_size

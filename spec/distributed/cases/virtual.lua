@@ -1,4 +1,4 @@
--- Trains with virtual_shards and prints digests of what came of it. usage: virtual.lua KIND [folder [save|load]]
+-- Trains with virtual_shards and prints digests of the results. usage: virtual.lua KIND [folder [save|load]]
 local accelhost = require "accelhost"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 local bit = require "bit"

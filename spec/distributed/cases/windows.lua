@@ -12,7 +12,7 @@ end
 local function linear(...) return nn.Linear(...):double() end
 local function randn(...) return accelhost.randn(...):double() end
 
--- A generator and a critic take turns, two micro-steps each: neither counts the other's backwards.
+-- A generator and a critic alternate, two micro-steps each: neither counts the other's backwards.
 local function players()
   accelhost.manual_seed(5)
   local generator, critic = linear(3, 4), linear(4, 1)
@@ -84,7 +84,7 @@ accelerator:backward(model(x):mean())
 reference(accelerator:gather(x)):mean():backward()
 near(reference.weight.grad, model.weight.grad, "after dropped gradients")
 
--- Weights of backwards that stand alone: each brings its mean over the ranks, whatever the gradients held before.
+-- Weights of single backwards: each adds its mean over the ranks, whatever the gradients held before.
 accelerator = accelhost.Accelerator()
 accelerator:prepare(model)
 model:zero_grad()

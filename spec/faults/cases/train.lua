@@ -1,4 +1,4 @@
--- A short training run that all ranks announce the phases of, each after a barrier so that the lines come as one.
+-- A short training run whose ranks all announce its phases, each after a barrier so that the lines are joined.
 local accelhost = require "accelhost"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 local seconds = tonumber(arg[1] or "0.04")

@@ -1,5 +1,5 @@
--- One training step of a GPT-2, "plain" or "forgetting"; prints the peak of the tensors' memory above what the model
--- takes.
+-- One training step of a GPT-2, "plain" or "forgetting"; prints the peak of the tensors' memory in addition to the
+-- model's.
 local accelhost = require "accelhost"
 
 accelhost.manual_seed(1)

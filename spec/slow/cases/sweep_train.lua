@@ -1,4 +1,4 @@
--- A trial of the storm: a small model, saved after every epoch, which reports what it has reached.
+-- A trial of the storm: a small model, saved after every epoch, which reports its results.
 local accelhost = require "accelhost"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 
@@ -19,7 +19,7 @@ function progress:state_dict() return {epoch = self.epoch, loss = self.loss} end
 function progress:load_state_dict(state) self.epoch, self.loss = state.epoch, state.loss end
 accelerator:register_for_checkpointing(progress)
 
--- The report behind the last checkpoint may not have come through.
+-- The report after the last checkpoint may have been lost.
 if accelerator:load_state() then accelhost.report(progress.epoch, {loss = progress.loss}) end
 
 for epoch = progress.epoch + 1, args.epochs do

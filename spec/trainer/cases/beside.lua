@@ -1,4 +1,4 @@
--- The trainings of fixture.two in the processes that a spec starts: rank 0 writes what came of each to the file that
+-- The trainings of fixture.two in the processes that a spec starts: rank 0 writes the results of each to the file that
 -- the first argument names; the second is a folder for their checkpoints.
 local accelhost = require "accelhost"
 local fixture = require "spec.fixtures.trainer"

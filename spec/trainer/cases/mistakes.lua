@@ -1,4 +1,4 @@
--- A small training that a spec starts with one thing wrong, or none: the first word says which.
+-- A small training that a spec starts with one mistake, or none, as selected by the first word.
 local accelhost = require "accelhost"
 local nn, F, data, optim = accelhost.nn, accelhost.nn.functional, accelhost.data, accelhost.optim
 

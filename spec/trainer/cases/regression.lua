@@ -1,5 +1,5 @@
 -- A training that a spec starts in one process or two: trains a small classifier by the Trainer, from a checkpoint when
--- told, and writes what came out, exactly, to --out.
+-- requested, and writes the results, exactly, to --out.
 local accelhost = require "accelhost"
 local nn, F, data = accelhost.nn, accelhost.nn.functional, accelhost.data
 
@@ -38,7 +38,7 @@ function Watch:on_step_end(_, state, control) -- luacheck: ignore self
   end
 end
 
--- What `kill` says, by the files that tell what has happened.
+-- The points that `kill` may name, by the files that record progress.
 local function maybe_die(place, step)
   local rank = accelhost.PartialState().process_index
   for victim, update in own.kill:gmatch("(%d+):" .. place .. ":(%d+)") do

@@ -32,7 +32,7 @@ describe("an accelerator", function()
       assert.matches("a new pass began inside an accumulation window", result.stderr)
     end)
 
-    it(("averages what a plain backward brings in %d process%s"):format(ranks, ranks == 1 and "" or "es"), function()
+    it(("averages gradients of a plain backward in %d process%s"):format(ranks, ranks == 1 and "" or "es"), function()
       local result = run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/plain.lua"}, {timeout = 120})
       assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout), result.output)
       assert.equal(0, result.code)
@@ -60,7 +60,7 @@ describe("an accelerator", function()
     step = "SGD:step: parameter 1 1 x 2 belongs to no prepared model",
   }
   for way, text in pairs(unprepared) do
-    it("says that a model was not prepared: " .. way, function()
+    it("reports that a model was not prepared: " .. way, function()
       for ranks = 1, 2 do
         local result = run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/unprepared.lua", way},
           {timeout = 60})
@@ -182,7 +182,7 @@ describe("an accelerator", function()
     assert.is_true((model.weight.grad - accelhost.tensor {{0.6, 0.8}}):abs():max():item() < 1e-6)
   end)
 
-  it("refuses to clip what are no parameters", function()
+  it("refuses to clip values that are not parameters", function()
     local accelerator = accelhost.Accelerator()
     local model = accelerator:prepare(nn.Linear(2, 1))
     accelerator:backward(model(accelhost.ones(1, 2)):sum())
@@ -212,7 +212,7 @@ describe("an accelerator", function()
     end
   end)
 
-  it("names what is no loss", function()
+  it("names values that are not losses", function()
     local accelerator = accelhost.Accelerator()
     assert.error_matches(function() accelerator:backward(5) end, "backward: loss: expected a tensor, got number 5")
     assert.error_matches(function() accelerator:backward() end, "backward: 'loss' is missing")
@@ -224,7 +224,7 @@ describe("an accelerator", function()
     assert.is_true(accelerator.sync_gradients)
   end)
 
-  it("gives what the functions return, nils at the end included", function()
+  it("returns what the functions return, nils at the end included", function()
     local accelerator = accelhost.Accelerator()
     local function count(...) return select("#", ...), ... end
     local n, first = count(accelerator:no_sync(nn.Linear(1, 1), function() return 1, nil, nil end))

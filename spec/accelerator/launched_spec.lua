@@ -1,4 +1,4 @@
--- What the launcher says and what the script says.
+-- Settings of the launcher and of the script.
 local run = require "spec.support.run"
 
 local function script(text, env)
@@ -8,7 +8,7 @@ end
 describe("an accelerator", function()
   local show = "local a = accelhost.Accelerator() print(a.gradient_accumulation_steps, a.mixed_precision, a.device)"
 
-  it("takes what the launcher says where the script says nothing", function()
+  it("uses the launcher's value where the script sets none", function()
     assert.equal("1\tno\tcpu\n", script(show).stdout)
     local env = {ACCELHOST_GRADIENT_ACCUMULATION_STEPS = "4", ACCELHOST_USE_CPU = "true",
       ACCELHOST_MIXED_PRECISION = "no"}
@@ -19,7 +19,7 @@ describe("an accelerator", function()
     assert.same(run.everyone(2, "5\tno\tcpu\n"), run.by_rank(result.stdout))
   end)
 
-  it("follows the script where both say something, and tells of the difference", function()
+  it("uses the script's value where both set one, and reports the difference", function()
     local result = script("print(accelhost.Accelerator{gradient_accumulation_steps = 2}.gradient_accumulation_steps)",
       {ACCELHOST_GRADIENT_ACCUMULATION_STEPS = "4"})
     assert.equal("2\n", result.stdout)
@@ -29,7 +29,7 @@ describe("an accelerator", function()
       {ACCELHOST_GRADIENT_ACCUMULATION_STEPS = "4"}).stderr)
   end)
 
-  it("names the variable that holds what it cannot take", function()
+  it("names the variable with a value that it cannot use", function()
     for text, line in pairs {
       ["0"] = "Accelerator: gradient_accumulation_steps (from ACCELHOST_GRADIENT_ACCUMULATION_STEPS): expected",
       ["many"] = "Accelerator: gradient_accumulation_steps (from ACCELHOST_GRADIENT_ACCUMULATION_STEPS): expected",

@@ -46,7 +46,7 @@ describe("The options", function()
   })
 end)
 
--- What an accelerator of this process says of options that do not go together.
+-- The error of an accelerator of this process for options that contradict each other.
 local function refused(text, given)
   assert.error_matches(function() accelhost.Accelerator(given) end, text)
 end
@@ -126,7 +126,7 @@ describe("An accelerator", function()
       "unknown backend 'ucc' %(known: gloo, shm, nccl%)")
   end)
 
-  it("says what a configuration was expected to be", function()
+  it("reports the expected type of a configuration", function()
     refused("dataloader_config: expected a DataLoaderConfiguration or a table of its options, got 'x'",
       {dataloader_config = "x"})
     refused("DataLoaderConfiguration: unknown option 'split'", {dataloader_config = {split = true}})
@@ -153,7 +153,7 @@ describe("An accelerator", function()
     assert.same(expected, drawn)
   end)
 
-  it("shows what it was made with", function()
+  it("shows its arguments", function()
     local accelerator = accelhost.Accelerator {
       dataloader_config = {dispatch_batches = true, use_seedable_sampler = true, data_seed = 4},
       log_with = {"csv", "jsonl"},
@@ -190,14 +190,14 @@ describe("An accelerator", function()
     assert.error_matches(function() accelerator.even_batches = 1 end, "even_batches: expected true or false")
   end)
 
-  it("tells its place and cannot be told another", function()
+  it("reports its rank, which cannot be set", function()
     local accelerator = accelhost.Accelerator()
     assert.error_matches(function() accelerator.process_index = 1 end,
       "Accelerator.process_index is read%-only: it cannot be set")
     assert.error_matches(function() accelerator.split_batches = true end, "it cannot be set")
   end)
 
-  it("says why it has not what Accelerate's has", function()
+  it("reports why it lacks attributes of Accelerate's", function()
     local accelerator = accelhost.Accelerator()
     assert.error_matches(function() return accelerator.deepspeed_plugin end, "accelerator.sharding names")
     assert.error_matches(function() accelerator:lomo_backward() end, "there is no LOMO optimizer here")

@@ -27,7 +27,7 @@ local function input() return (accelhost.arange(12):to "float32" / 8):reshape(3,
 
 describe("a model prepared in mixed precision", function()
   for precision, dtype in pairs {bf16 = "bfloat16", fp16 = "float16"} do
-    it(("runs under autocast and gives float32 (%s)"):format(precision), function()
+    it(("runs under autocast and returns float32 (%s)"):format(precision), function()
       local accelerator = accelhost.Accelerator {mixed_precision = precision}
       local Net, seen = nn.Module:extend "Net", nil
       function Net:init() self.fc = nn.Linear(4, 2) end
@@ -86,7 +86,7 @@ describe("a model prepared in mixed precision", function()
     end
   end)
 
-  it("keeps its forward under autocast when unwrapped, unless told otherwise", function()
+  it("keeps its forward under autocast when unwrapped, unless configured otherwise", function()
     local accelerator, model = make "bf16"
     local exact = F.linear(input(), model.weight, model.bias)
     assert.equal(model, accelerator:unwrap_model(model))
@@ -152,7 +152,7 @@ describe("an optimizer in fp16", function()
     assert.is_false(accelhost.equal(before, model.weight))
   end)
 
-  it("sees its gradients without the scale after clipping, which it does not take out twice", function()
+  it("sees its gradients without the scale after clipping, and does not unscale them twice", function()
     local accelerator, model, optimizer = make("fp16", modest {})
     accelerator:backward(model(input()):sum())
     local plain = nn.Linear(4, 2)
@@ -245,7 +245,7 @@ describe("mixed_precision", function()
     assert.is_nil(Accelerator().scaler)
   end)
 
-  it("comes from the launcher's setting", function()
+  it("is read from the launcher's setting", function()
     local code = "print(require 'accelhost'.Accelerator().mixed_precision)"
     local result = run.host({"-e", code}, {timeout = 20, env = {ACCELHOST_MIXED_PRECISION = "bf16"}})
     assert.equal("bf16\n", result.stdout)

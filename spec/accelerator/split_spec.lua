@@ -17,7 +17,7 @@ describe("17 items split between processes", function()
       assert.same(items, seen)
     end)
 
-    it(("come back from %d when padded parts are gathered and cut"):format(ranks), function()
+    it(("are restored from %d when padded parts are gathered and cut"):format(ranks), function()
       local all = {list = {}, tensor = {}}
       for rank = 0, ranks - 1 do
         local part = split({list = items, tensor = accelhost.arange(17)}, rank, ranks, {apply_padding = true})

@@ -127,7 +127,7 @@ local slack = {bfloat16 = 0.03, float16 = 0.004}
 for _, dtype in ipairs {"bfloat16", "float16"} do
   describe("autocast to " .. dtype, function()
     for at, inputs in ipairs {"float32", dtype} do
-      it(("gives PyTorch's dtypes and, but for rounding, its numbers on %s inputs"):format(inputs), function()
+      it(("returns PyTorch's dtypes and, but for rounding, its numbers on %s inputs"):format(inputs), function()
         local list = ops(function(tensor) return tensor:to(inputs) end)
         for name, rows in pairs(fixture[dtype]) do
           local expected = rows[at]
@@ -190,7 +190,7 @@ describe("an autocast block", function()
   local a = grid(4, 4)
   local function product() return a:mm(a).dtype end
 
-  it("nests, with islands and other dtypes, and tells where it stands", function()
+  it("nests, with islands and other dtypes, and reports its state", function()
     local seen = autocast("cpu", function()
       assert.is_true(accelhost.is_autocast_enabled "cpu")
       local island = autocast("cpu", {enabled = false}, function()
@@ -228,7 +228,7 @@ describe("an autocast block", function()
     end)
   end)
 
-  it("refuses what it does not know", function()
+  it("refuses unknown arguments", function()
     local fn = function() end
     assert.error_matches(function() autocast("meta", fn) end, "autocast: device_type: expected 'cpu'.* got 'meta'")
     assert.error_matches(function() autocast("cpu", {dtype = "float64"}, fn) end,
@@ -272,7 +272,7 @@ describe("a weight under autocast", function()
     assert.is_true(accelhost.allclose(weight.grad, single.grad * 2))
   end)
 
-  it("is cast anew when it was changed in between", function()
+  it("is cast again when it was changed in between", function()
     local first, second = casts({}, function(weight) accelhost.no_grad(function() weight:zero_() end) end)
     assert.is_true(first:abs():sum():item() > 0)
     assert.equal(0, second:abs():sum():item())
@@ -299,7 +299,7 @@ describe("a weight under autocast", function()
     end)
   end)
 
-  it("is handed out as products take it, once in a block, and has its gradient through that", function()
+  it("is cast as products use it, once in a block, and has its gradient through that", function()
     local lower = require("accelhost._C").autocast.lower
     local weight, whole = nn.Parameter(grid(4, 4)), accelhost.arange(3)
     assert.equal(weight, lower(weight))

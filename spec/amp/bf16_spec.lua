@@ -1,7 +1,7 @@
 --- Products and convolutions in bfloat16, by the processor's instructions and through float32.
 local run = require "spec.support.run"
 
--- Forward and both gradients in bfloat16 beside those in float32 of the same (rounded) numbers.
+-- Forward and both gradients in bfloat16 against those in float32 of the same (rounded) numbers.
 local script = [[
 local accelhost = require "accelhost"
 local F = accelhost.nn.functional
@@ -49,7 +49,7 @@ describe("bfloat16", function()
     end)
   end
 
-  it("has its way told by accelhost env", function()
+  it("is described by accelhost env", function()
     local function told(way)
       local result = run.program({run.path, "env"}, {timeout = 20, env = {ACCELHOST_BF16 = way}})
       return result.stdout:match "\nbf16 kernels +([^\n]+)"

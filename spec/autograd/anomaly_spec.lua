@@ -24,7 +24,7 @@ describe("anomaly mode", function()
     assert.is_true(accelhost.isnan(x.grad)[0]:item() ~= 0)
   end)
 
-  it("looks for nan only if asked to", function()
+  it("searches for nan only with the option", function()
     local x = accelhost.tensor({0}, {requires_grad = true})
     autograd.set_detect_anomaly(true, {check_nan = false});
     (x:sqrt() * 0):sum():backward()

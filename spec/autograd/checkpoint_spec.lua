@@ -9,7 +9,7 @@ local function leaf(data)
 end
 
 describe("checkpoint", function()
-  it("gives the gradients of the plain run, inputs and captured tensors alike", function()
+  it("computes the gradients of the plain run, inputs and captured tensors alike", function()
     local w, x = leaf {3}, leaf {2}
     local function fn(a) return (a * w):tanh() end
     checkpoint(fn, x):sum():backward()
@@ -70,7 +70,7 @@ describe("checkpoint", function()
       gradients(function() return checkpoint(outer, x) end))
   end)
 
-  it("takes several arguments, one used twice, and gives several results", function()
+  it("accepts several arguments, one used twice, and returns several results", function()
     local x, y = leaf {2}, leaf {5}
     local function fn(a, b, scale) return a * b * scale, "text", b * b, a end
     local p, text, q, same = checkpoint(fn, x, y, 10)
@@ -156,7 +156,7 @@ describe("checkpoint", function()
 end)
 
 describe("the options of checkpoint", function()
-  it("stand in a table behind the arguments; a table without their names is an argument", function()
+  it("are in a table after the arguments; a table without their names is an argument", function()
     local x = leaf {2}
     local function fn(a, more, ...) return a * (more and more.factor or 3), select("#", ...) end
     assert.same({6, 0}, {(checkpoint(fn, x, {use_reentrant = false})):item(), select(2, checkpoint(fn, x))})
@@ -164,7 +164,7 @@ describe("the options of checkpoint", function()
     assert.equal(10, (checkpoint(fn, x, {factor = 5}, {preserve_rng_state = true})):item())
   end)
 
-  it("leave the random stream alone in the second run when told so", function()
+  it("leave the random stream alone in the second run with the option", function()
     local x = accelhost.ones({64}, {requires_grad = true})
     local y = checkpoint(function(a) return nn.functional.dropout(a, 0.5) end, x, {preserve_rng_state = false})
     accelhost.manual_seed(3)
@@ -255,7 +255,7 @@ describe("checkpoint_sequential", function()
     assert.same({32}, x.grad:tolist())
   end)
 
-  it("says what it expects", function()
+  it("reports the expected arguments", function()
     check.raises("checkpoint_sequential: functions: expected a Sequential or a list of functions, got a table",
       function() utils.checkpoint_sequential({}, 1, leaf {1}) end)
     check.raises("checkpoint_sequential: segments: expected 1 to 7, the number of functions, got 8",

@@ -15,7 +15,7 @@ describe("backward", function()
     assert.same({7, 9}, x.grad:tolist())
   end)
 
-  it("gives the same userdata for .grad each time", function()
+  it("returns the same userdata for .grad each time", function()
     local x = leaf {1}
     x:sum():backward()
     assert.equal(x.grad, x.grad)
@@ -122,7 +122,7 @@ describe("in-place ops", function()
     assert.error_matches(function() x:add_(1) end, "leaf that requires grad cannot be changed in place")
   end)
 
-  it("take part in the graph", function()
+  it("are part of the graph", function()
     local x = leaf {1, 2}
     local y = x * 1
     y:mul_(x)
@@ -154,7 +154,7 @@ describe("in-place ops", function()
     local weights = accelhost.tensor {{1, 2}, {3, 4}, {5, 6}}; -- of the base (3, 2)
     (base * weights):sum():backward()
     assert.same({6, 8}, w.grad:tolist())
-    local kept = (x * 1):t() -- whose own history goes on outside the slice
+    local kept = (x * 1):t() -- whose own history continues outside the slice
     kept[1] = w * 2;
     (kept * weights):sum():backward()
     assert.same({{1, 0, 5}, {2, 0, 6}}, x.grad:tolist())
@@ -290,7 +290,7 @@ describe("autograd.grad", function()
     assert.same({12}, h:tolist())
   end)
 
-  it("names an unused input, or gives false when that is allowed", function()
+  it("names an unused input, or returns false when that is allowed", function()
     local x, u = leaf {1}, leaf {1}
     local y = (x * 2):sum()
     assert.error_matches(function() accelhost.autograd.grad(y, {u}) end, "input 1 was not used")
@@ -361,7 +361,7 @@ describe("Function", function()
     assert.same({12}, h:tolist())
   end)
 
-  it("notices in-place changes of what it saved", function()
+  it("notices in-place changes of saved tensors", function()
     local x = leaf {2}
     local y = x * 1
     local z = Cube.apply(y, 1):sum()

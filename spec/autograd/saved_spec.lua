@@ -8,7 +8,7 @@ end
 describe("an input that its op's rule does not read may be changed in place:", function()
   local c = accelhost.tensor({4, 5}, {dtype = "float64"})
   local places = accelhost.tensor({0, 1}, {dtype = "int64"})
-  -- fn(h) gives y; afterwards h is changed. `slope` is dy/dh, by elements.
+  -- fn(h) returns y; afterwards h is changed. `slope` is dy/dh, by elements.
   local cases = {
     {"h / 2", function(h) return h / 2 end, 0.5},
     {"h / c", function(h) return h / c end, {0.25, 0.2}},
@@ -104,7 +104,7 @@ describe("a graph that saved a view", function()
     assert.equal(before, live())
   end)
 
-  it("gives second derivatives through the view as it was", function()
+  it("computes second derivatives through the view as it was", function()
     local x = leaf {0.5, 2}
     local base = x * 1
     local view = base:narrow(0, 0, 1)

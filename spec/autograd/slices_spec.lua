@@ -75,7 +75,7 @@ describe("The gradient of a tensor that is read by slices", function()
     check.near({10, 10, 10}, x.grad, 0)
   end)
 
-  it("takes what a hook makes of a slice's", function()
+  it("uses what a hook makes of a slice's", function()
     local x = leaf(4)
     local y = x * 1
     local first, second = y:narrow(0, 0, 2), y:narrow(0, 2, 2)
@@ -104,7 +104,7 @@ describe("The gradient of a tensor that is read by slices", function()
   end)
 end)
 
--- Ways to have query, key and value in one tensor [2, 9, 3 * 2 * width]; each gives them as [2, 2, 9, width].
+-- Ways to have query, key and value in one tensor [2, 9, 3 * 2 * width]; each returns them as [2, 2, 9, width].
 local packings = {
   ["chunk"] = function(x, width)
     local parts = x:chunk(3, -1)

@@ -67,7 +67,7 @@ describe("a view made under no_grad", function()
     assert.same({1, 2}, w:tolist())
   end)
 
-  it("of a result, or taking a value with a history, neither", function()
+  it("of a result, or copying a value with a history, neither", function()
     local w = leaf {1, 2}
     local result = view_of(w * 2)
     assert.error_matches(function() result:mul_(2) end, "mul_: a view made under no_grad")

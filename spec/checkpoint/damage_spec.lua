@@ -24,7 +24,7 @@ local function places(size)
   return fine
 end
 
--- Load with standard error in a file; what was loaded and what was said.
+-- Load with standard error in a file; returns what was loaded and what was printed.
 local function load_quietly()
   local old, name = io.stderr, os.tmpname()
   local file = assert(io.open(name, "wb"))
@@ -60,7 +60,7 @@ describe("A damaged checkpoint", function()
   end)
   teardown(function() leave() end)
 
-  it("is found for every changed byte, and the one before is used, saying so", function()
+  it("is found for every changed byte, and the one before is used, with a warning", function()
     local tried = 0
     assert.equal("run/checkpoints/checkpoint_1", load_quietly())
     for _, name in ipairs(folder.names(newest)) do
@@ -122,7 +122,7 @@ describe("A damaged checkpoint", function()
     os.remove "run/checkpoints/checkpoint_0/extra"
   end)
 
-  it("of several processes is found by whichever looks at the file", function()
+  it("of several processes is found by each process that reads the file", function()
     local case = require("lfs").currentdir() .. "/case.lua"
     write(case, [[
       local accelhost = require "accelhost"

@@ -20,7 +20,7 @@ describe("A state of several processes", function()
   after_each(function() leave() end)
 
   for _, ranks in ipairs {2, 3} do
-    it(("goes on in %d processes to the bit, in and between windows"):format(ranks), function()
+    it(("resumes in %d processes to the bit, in and between windows"):format(ranks), function()
       local whole = run.by_rank(launch(ranks, case, "run").stdout)
       assert.is_truthy(whole[1])
       for _, steps in ipairs {1, 3, 4, 9} do
@@ -38,7 +38,7 @@ describe("A state of several processes", function()
     ["dealt out and split"] = {DISPATCH = "1", SPLIT = "1"},
     ["in half precision, with its scale"] = {PRECISION = "fp16"},
   } do
-    it("goes on with batches " .. name, function()
+    it("resumes with batches " .. name, function()
       environment = variables
       local whole = run.by_rank(launch(2, case, "run").stdout)
       assert.is_truthy(whole[1])
@@ -69,7 +69,7 @@ describe("A state of several processes", function()
     assert.same(run.everyone(3, two[0]), run.by_rank(three.stdout), three.output)
   end)
 
-  it("carries over into another number of processes, saying so", function()
+  it("carries over into another number of processes, with a message", function()
     launch(2, case, "save", 4)
     local result = launch(3, case, "load")
     assert.equal(0, result.code, result.output)
@@ -110,7 +110,7 @@ describe("A state of several processes", function()
     assert.is_truthy(require("lfs").attributes "without_1/model.safetensors")
   end)
 
-  it("is given up by all when one cannot write its files", function()
+  it("is aborted by all when one cannot write its files", function()
     -- Rank 2 finds a folder where its file is to be.
     local result = script(3, [[
       accelerator:register_save_state_pre_hook(function(_, _, folder)
@@ -131,7 +131,7 @@ describe("A state of several processes", function()
     assert.same({}, folder.names ".")
   end)
 
-  it("is given up with one clear error when there is no room for it", function()
+  it("is aborted with one clear error when there is no room for it", function()
     -- No file may be larger than 8 KiB.
     local text = "local accelhost = require 'accelhost' local accelerator = accelhost.Accelerator() " ..
       "local net = accelerator:prepare(accelhost.nn.Linear(64, 64)) " ..
@@ -206,7 +206,7 @@ describe("A job that is restarted", function()
   before_each(function() leave = folder.enter() end)
   after_each(function() leave() end)
 
-  it("by --max_restarts goes on from its newest checkpoint", function()
+  it("by --max_restarts resumes from its newest checkpoint", function()
     local text = [[
       local accelhost = require "accelhost"
       local accelerator = accelhost.Accelerator {

@@ -79,7 +79,7 @@ describe("save_model", function()
       "model-00003-of-00003.safetensors", "model.safetensors.index.json"}, folder.names ".")
   end)
 
-  it("leaves a folder or a link of such a name, and says so", function()
+  it("leaves a folder or a link of such a name, and reports it", function()
     local lfs = require "lfs"
     local net = accelerator:prepare(model())
     lfs.mkdir "model.safetensors"
@@ -95,7 +95,7 @@ describe("save_model", function()
     assert.same({"notes"}, folder.names "base")
   end)
 
-  it("writes tied weights once and gives them back under each name", function()
+  it("writes tied weights once and restores them under each name", function()
     local net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     net[2].weight = net[1].weight
     accelerator:save_model(net, "out", {max_shard_size = 40})
@@ -103,7 +103,7 @@ describe("save_model", function()
     local other = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     accelhost.load_checkpoint_in_model(other, "out", {strict = true})
     assert.is_true(other[2].weight:equal(net[1].weight))
-    -- Written by others, who name it nowhere: the model says what is tied.
+    -- Written by other programs, without a record of ties: the model has it.
     accelhost.save({["0.weight"] = net[1].weight, ["0.bias"] = net[1].bias, ["1.bias"] = net[2].bias},
       "plain.safetensors")
     local tied = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
@@ -120,7 +120,7 @@ describe("save_model", function()
     assert.same({0, 0.25, 0.5}, net[2].bias:tolist())
   end)
 
-  it("tells what only the files or only the model have", function()
+  it("reports what only the files or only the model have", function()
     accelhost.save({weight = accelhost.ones(2, 2), other = accelhost.ones(1)}, "a.safetensors")
     local net = nn.Linear(2, 2)
     assert.same({missing_keys = {"bias"}, unexpected_keys = {"other"}},

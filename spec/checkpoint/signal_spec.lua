@@ -64,7 +64,7 @@ describe("A signal", function()
     assert.same(run.everyone(2, "USR1\n"), run.by_rank(result.stdout:gsub("^%d+\n", "")), result.output)
   end)
 
-  it("SIGUSR1 ends no job whose script does not listen, and says so", function()
+  it("SIGUSR1 ends no job whose script does not listen, and is reported", function()
     local result = run.program({"bash", "-c", [["$0" launch --num_processes 2 -e "$1" 2> err & launcher=$!
       for i in $(seq 1200); do [ -e up0 -a -e up1 ] && break; sleep 0.05; done
       kill -USR1 $launcher; for i in $(seq 1200); do grep -q listen err && break; sleep 0.05; done

@@ -73,7 +73,7 @@ describe("save_state and load_state", function()
 
   -- Accelerate's test_state_checkpointing, at every place of a pass.
   for _, at in ipairs {1, 3, 6, 7, 12, 15} do
-    it(("goes on after step %d to the bit, weights, optimizer, schedule, order and generator"):format(at), function()
+    it(("resumes after step %d to the bit, weights, optimizer, schedule, order and generator"):format(at), function()
       local whole = signature(train(new()))
       train(new(), at, at)
       local again = new {seed = 9}
@@ -83,7 +83,7 @@ describe("save_state and load_state", function()
   end
 
   for _, at in ipairs {1, 2, 4, 5, 7} do
-    it(("goes on after micro-step %d of windows of three"):format(at), function()
+    it(("resumes after micro-step %d of windows of three"):format(at), function()
       local whole = signature(train(new {window = 3}))
       train(new {window = 3}, at, at)
       local again = new {window = 3, seed = 9}
@@ -216,7 +216,7 @@ describe("save_state and load_state", function()
     end
   end)
 
-  it("takes a folder by its relative or its whole path", function()
+  it("accepts a folder by its relative or its whole path", function()
     local first = train(new(), 4)
     assert.equal("a/b/state", first.accelerator:save_state "a/b/state")
     local whole = signature(first)
@@ -307,7 +307,7 @@ describe("save_state and load_state", function()
     assert.same({"run", "state"}, folder.names ".")
   end)
 
-  it("refuses to go on with other objects than were saved", function()
+  it("refuses to resume with other objects than were saved", function()
     local one = new()
     one.accelerator:save_state "state"
     local other = accelhost.Accelerator()
@@ -327,7 +327,7 @@ describe("save_state and load_state", function()
     assert(held)
   end)
 
-  it("says what is missing where no folder is given", function()
+  it("reports a missing folder argument", function()
     local accelerator = accelhost.Accelerator()
     assert.error_matches(function() accelerator:save_state() end,
       "save_state: give a folder, or the accelerator a project_config")
@@ -376,7 +376,7 @@ describe("Automatic names", function()
     assert.equal(11, one.accelerator.save_iteration)
   end)
 
-  it("go on from what is on the disk, and never collide", function()
+  it("continue from those on the disk, and never collide", function()
     new().accelerator:save_state()
     new().accelerator:save_state()
     assert.same({"checkpoint_0", "checkpoint_1"}, folder.names "run/checkpoints")
@@ -391,7 +391,7 @@ describe("Automatic names", function()
     assert.equal("run/checkpoints/checkpoint_20", accelerator:save_state())
   end)
 
-  it("give way to a folder that is named", function()
+  it("are not used when a folder is named", function()
     local one = new {limit = 1}
     one.accelerator:save_state()
     one.accelerator:save_state "elsewhere"
@@ -562,7 +562,7 @@ describe("A loader in a state", function()
 
   -- Accelerate's test_distributed_data_loop, stateful.
   for name, set in pairs {map = data.TensorDataset(accelhost.arange(13)), stream = Numbers()} do
-    it("gives exactly the rest of its pass, of a " .. name, function()
+    it("yields exactly the rest of its pass, of a " .. name, function()
       local accelerator = accelhost.Accelerator()
       local loader = accelerator:prepare(data.DataLoader(set, {batch_size = 2}))
       local count = 0

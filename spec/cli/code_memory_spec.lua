@@ -1,7 +1,7 @@
---- Memory for the code that LuaJIT makes: it has to lie near the program, where others may have taken everything.
+--- Memory for LuaJIT's machine code: it must be near the program, where other mappings may have used everything.
 local run = require "spec.support.run"
 
--- Take all free memory within 2 GiB of the program, as large libraries and pinned memory would; gives how much.
+-- Allocate all free memory within 2 GiB of the program, as large libraries and pinned memory would; returns how much.
 local surround = [[
   local ffi = require "ffi"
   ffi.cdef "void *mmap(void *, size_t, int, int, int, long); void *luaL_newstate(void);"

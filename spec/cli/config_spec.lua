@@ -32,7 +32,7 @@ describe("accelhost config", function()
   before_each(function() leave = folder.enter() end)
   after_each(function() leave() end)
 
-  it("asks with defaults from the machine, asks again after a bad answer, and writes what was answered", function()
+  it("asks with defaults from the machine, asks again after a bad answer, and writes the answers", function()
     local said = at_terminal([[printf '3\nmany\n2\nbf17\nbf16\n\n 4 \n\n1.5G\nlogs of: "us"\n3\n\nnode1\n\n']],
       "--config_file deep/in/c.yaml")
     assert.matches("This machine has %d+ processors?, %d+%.%d GiB of memory, ", said)
@@ -58,7 +58,7 @@ log_dir: 'logs of: "us"'
   end)
 
   -- In the order of Accelerate's questions: of which kind, how many, which ones, in which precision.
-  it("asks about GPUs where there are some, and takes numbers of those alone", function()
+  it("asks about GPUs where there are some, and accepts numbers of those only", function()
     if not sim.there then return pending "needs the simulated GPU (make sim)" end
     local answers = "'\\n\\n0,x\\n0,2\\n1\\n\\nfp16\\n\\n\\n\\n\\n\\n\\n'"
     local said = at_terminal("printf " .. answers, "--config_file c.yaml",
@@ -76,7 +76,7 @@ log_dir: 'logs of: "us"'
     assert.matches("num_processes: 1\ncpu: true\n", read "d.yaml")
   end)
 
-  it("takes what a file says for the defaults, and none for what is not to be set", function()
+  it("uses a file's values as defaults, and `none` for what is not to be set", function()
     write("c.yaml", "num_processes: 7\nmax_memory: 2G\npatience: 3\n")
     local said = at_terminal([[printf '\n\n\n\n\n\nnone\n\n\n']], "--config_file c.yaml")
     assert.truthy(said:find("train together? [7]: ", 1, true), said)
@@ -99,7 +99,7 @@ log_dir: 'logs of: "us"'
     assert.same({"c.yaml"}, folder.names ".")
   end)
 
-  it("says so when stdin is no terminal", function()
+  it("reports that stdin is no terminal", function()
     local result = config({"--config_file", "c.yaml"}, {timeout = 20, stdin = "3\n"})
     assert.equal(2, result.code)
     assert.equal("accelhost config: this asks questions, and stdin is no terminal ('accelhost config default' " ..
@@ -144,7 +144,7 @@ log_dir: 'logs of: "us"'
     os.remove "read.yaml"
   end)
 
-  it("show tells what is set and where it comes from", function()
+  it("show prints each setting and its source", function()
     write("c.json", [[{"num_processes": 3, "rdzv_backend": "static"}]])
     local result = config({"show", "--config_file", "c.json"}, {timeout = 20, env = {ACCELHOST_TIMEOUT = "7"}})
     assert.equal(0, result.code)
@@ -156,7 +156,7 @@ log_dir: 'logs of: "us"'
       "Try 'accelhost config --help'.\n"}, {result.code, result.stderr})
   end)
 
-  it("update writes a file of Accelerate's in our names, and tells what it left out", function()
+  it("update writes a file of Accelerate's in our names, and reports the parts left out", function()
     write("c.yaml", "compute_environment: LOCAL_MACHINE\nnum_machines: 1\nuse_cpu: yes\nmixed_precision: 'no'\n" ..
       "nproc_per_node: 2\n")
     local result = config {"update", "--config_file", "c.yaml"}
@@ -209,7 +209,7 @@ describe("the table of settings", function()
     assert.truthy(guide:find(keys, 1, true), "run: accelhost config keys, and put it into examples/guides/settings.md")
   end)
 
-  it("says of every row what launch --help says of its option, and --help has no other options", function()
+  it("describes every row as launch --help describes its option, and --help has no other options", function()
     local keys, help = config({"keys"}).stdout, run.host({"launch", "--help"}, {timeout = 20}).stdout
     -- Each option of the help: its name, and all of its text on one line.
     local told, name = {}, nil
@@ -228,7 +228,7 @@ describe("the table of settings", function()
       local own = names:match "`([^`]+)`"
       local said = assert(told[own], "--help lacks --" .. own):gsub("%s+", " ")
       for word in text:gsub(" %(no key%)$", ""):gsub("`", ""):gsub("; only .*", ""):gmatch "%S+" do
-        assert.truthy(said:find(word, 1, true), ("--help says of --%s: %s; the table: %s"):format(own, said, text))
+        assert.truthy(said:find(word, 1, true), ("--help describes --%s as: %s; the table: %s"):format(own, said, text))
       end
       for short in names:gmatch "`(%-[^`]+)`" do assert.truthy(said:find(short, 1, true), own .. ": " .. short) end
       if default ~= "" and default ~= "false" and not said:find "only" then

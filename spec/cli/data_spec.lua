@@ -15,14 +15,14 @@ local function files_in(dir)
 end
 
 describe("accelhost data", function()
-  it("lists what it can fetch", function()
+  it("lists the available data sets", function()
     local result = run.host {"data", "--help"}
     assert.equal(0, result.code)
     assert.matches("mnist .*60,000", result.stdout)
     assert.matches("fashion_mnist", result.stdout)
   end)
 
-  it("ends with 2 for what it does not understand", function()
+  it("exits with code 2 for arguments that it does not understand", function()
     for words, text in pairs {
       [{"data"}] = "expected the name of a data set",
       [{"data", "minst"}] = "unknown data set 'minst'",
@@ -46,7 +46,7 @@ describe("accelhost data", function()
     os.execute("rm -r " .. mirror .. " " .. dir)
   end)
 
-  it("says that a download failed", function()
+  it("reports that a download failed", function()
     local dir = new_folder()
     local result = run.host {"data", "mnist", "--dir", dir, "--mirror", "file://" .. dir .. "/none"}
     assert.equal(1, result.code)
@@ -115,7 +115,7 @@ describe("accelhost data", function()
     end)
   end)
 
-  it("says that curl is missing", function()
+  it("reports that curl is missing", function()
     local dir = new_folder()
     os.execute("mkdir " .. dir)
     local result = run.program({"env", "PATH=" .. dir, run.path, "data", "mnist", "--dir", dir .. "/x"})

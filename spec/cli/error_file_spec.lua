@@ -1,4 +1,4 @@
--- TORCHELASTIC_ERROR_FILE: why a process failed, for whoever has started it.
+-- TORCHELASTIC_ERROR_FILE: why a process failed, for the program that started it.
 local accelhost = require "accelhost"
 local files = require "spec.support.files"
 local folder = require "spec.support.folder"
@@ -30,7 +30,7 @@ describe("The error file", function()
     assert.is_nil(message.errorCode)
   end)
 
-  it("is JSON whatever the error says", function()
+  it("is JSON whatever the error's text", function()
     local words = {"-e", "error '\"a\\\\b\" \\0010\\195\\169'"}
     assert.equal("-e:1: \"a\\b\" ?0\195\169", told(words, "error.json").message)
     assert.equal("-e:1: ?x", told({"-e", "error '\\255x'"}, "error.json").message)
@@ -78,7 +78,7 @@ describe("The error file", function()
     assert.is_true(whens[0] > whens[1])
   end)
 
-  it("that cannot be written is told, and nothing else is another", function()
+  it("that cannot be written is reported, and nothing else changes", function()
     local result = run.host({"-e", "error 'cause'"}, {env = {TORCHELASTIC_ERROR_FILE = "nowhere/error.json"}})
     assert.equal(1, result.code)
     assert.equal("-e:1: cause\n  -e:1: in main chunk\naccelhost: cannot write 'nowhere/error.json' " ..

@@ -44,7 +44,7 @@ describe("accelhost estimate-memory", function()
   setup(function() leave = folder.enter() end)
   teardown(function() leave() end)
 
-  it("tells weights, gradients, the optimizer's state and the largest layer of a model, for each dtype", function()
+  it("prints weights, gradients, the optimizer's state and the largest layer of a model, for each dtype", function()
     -- conv 80, bn 16 (and 17 in buffers, one of them int64), fc 13,530 parameters
     local list, text = rows(write("net.lua", net))
     assert.equal("net.lua: Net, 13,626 parameters (13,626 trained), 17 elements of buffers\n", text:match "^[^\n]*\n")
@@ -57,7 +57,7 @@ describe("accelhost estimate-memory", function()
     assert.equal("213.00 KiB", list["training, without activations"][1])
   end)
 
-  it("takes other dtypes, optimizers and their options", function()
+  it("accepts other dtypes, optimizers and their options", function()
     local list = rows("net.lua", "--dtypes", "float64,int8,int4", "--optimizer", "SGD,momentum=0.9,nesterov=true")
     assert.same({"106.59 KiB", "13.33 KiB", "6.67 KiB"}, list.weights)
     assert.same({"106.45 KiB", "-", "-"}, list["state of SGD"])
@@ -65,7 +65,7 @@ describe("accelhost estimate-memory", function()
     assert.equal("53.23 KiB", rows("net.lua", "--optimizer=Lion")["state of Lion"][1])
   end)
 
-  it("tells for a batch what a forward keeps and a step holds, as the CPU then does", function()
+  it("prints for a batch what a forward keeps and a step holds, as the CPU then does", function()
     local list = rows("net.lua", "--batch", "16x1x28x28", "--dtypes", "float32", "--optimizer", "SGD")
     local script = net:gsub("return Net\n$", "") .. [[
 local C = require "accelhost._C"
@@ -82,12 +82,12 @@ print(kept / 1024, (accelhost.memory_stats().peak - before) / 1024)
     local kept, peak = run.script(script, {timeout = 30}).stdout:match "([%d.]+)\t([%d.]+)"
     local told = tonumber(list["kept for backward by a forward"][1]:match "^([%d.]+) KiB")
     assert.equal(("%.2f"):format(kept), ("%.2f"):format(told))
-    -- The CPU's kernels have workspaces too; MiB are told to two digits.
+    -- The CPU's kernels have workspaces too; MiB are printed with two digits.
     local most = tonumber(list["peak of a training step"][1]:match "^([%d.]+) MiB") * 1024 - 53.3
     assert.truthy(most <= peak + 6 and most > 0.9 * peak, most .. " " .. peak)
   end)
 
-  it("takes no memory, however large the model", function()
+  it("allocates no tensors, however large the model", function()
     write("large.lua", [[
 local nn = require("accelhost").nn
 return function()
@@ -103,7 +103,7 @@ print("VmHWM", tonumber(io.open("/proc/self/status"):read("*a"):match "VmHWM:%s*
     assert.truthy(tonumber(result.stdout:match "VmHWM\t([%d.]+)") < 500, result.stdout)
   end)
 
-  it("takes several inputs, integers among them, and models that give tables", function()
+  it("accepts several inputs, integers among them, and models that return tables", function()
     write("text.lua", [[
 local accelhost = require "accelhost"
 local nn = accelhost.nn
@@ -164,7 +164,7 @@ return {small = Model, other = 3}]])
       select(2, rows "all.safetensors.index.json"))
   end)
 
-  it("says what is wrong with a script, a batch or an option", function()
+  it("reports a wrong script, batch or option", function()
     write("nothing.lua", "local x = 1")
     write("broken.lua", "local x =")
     write("number.lua", "return function() return 3 end")

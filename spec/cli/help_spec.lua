@@ -27,7 +27,7 @@ describe("accelhost help", function()
     end
   end)
 
-  it("tells signature, text, arguments and example of a class", function()
+  it("prints signature, text, arguments and example of a class", function()
     local result = run.host {"help", "nn.Linear"}
     assert.equal(0, result.code)
     assert.matches("^nn%.Linear%(in_features, out_features, bias = true, device = nil, dtype = nil%)\n", result.stdout)
@@ -36,7 +36,7 @@ describe("accelhost help", function()
     end
   end)
 
-  it("knows a name by every way in which a script says it", function()
+  it("finds a name in every way in which a script writes it", function()
     for _, word in ipairs {"accelhost.relu", "relu", "F.relu", "nn.functional.relu", "Tensor:relu", "torch.relu",
       "Tensor:relu_"} do
       assert.matches("^accelhost%.relu%(input%)\n", shown(word))
@@ -67,7 +67,7 @@ describe("accelhost help", function()
     assert.matches("\n  ACCELHOST_DATA\n", run.host({"help", "environment"}).stdout)
   end)
 
-  it("names what is near to a name that it does not know, and ends with 1", function()
+  it("suggests names near to an unknown one, and exits with code 1", function()
     local result = run.host {"help", "nn.Linaer"}
     assert.equal(1, result.code)
     assert.equal("", result.stdout)
@@ -75,7 +75,7 @@ describe("accelhost help", function()
     assert.matches("nothing is called 'zzzqqq'\nTry", run.host({"help", "zzzqqq"}).stderr)
   end)
 
-  it("takes a method by the variable that a script calls it on, and shows it without its tensor", function()
+  it("finds a method by the variable that a script calls it on, and shows it without its tensor", function()
     for word, head in pairs {
       ["x.view"] = "Tensor:view(size)", ["loss:backward"] = "Tensor:backward(", ["model.train"] = "nn.Module:train(",
       ["nn.Module.apply"] = "nn.Module:apply(fn)", ["nn.Module.class_name"] = "nn.Module:class_name()",
@@ -90,7 +90,7 @@ describe("accelhost help", function()
     end
   end)
 
-  it("tells small letters from large ones only where that matters", function()
+  it("distinguishes small letters from large ones only where that matters", function()
     assert.matches("^data%.DataLoader%(", shown("dataloader"))
     assert.matches("^nn%.functional%.linear%(", shown("linear"))
   end)
@@ -160,7 +160,7 @@ describe("accelhost help", function()
     assert.truthy(text:find(result, 1, true), text)
   end)
 
-  it("keeps to the width that COLUMNS says", function()
+  it("keeps to the width of COLUMNS", function()
     local longest = 0
     for line in run.host({"help", "environment"}, {env = {COLUMNS = "60"}}).stdout:gmatch "[^\n]+" do
       longest = math.max(longest, #line)
@@ -209,7 +209,7 @@ describe("accelhost types", function()
     end
   end)
 
-  it("says which folder cannot be made, and that one is wanted", function()
+  it("reports which folder cannot be made, and that one is required", function()
     local result = run.host {"types", "/proc/none"}
     assert.equal(1, result.code)
     assert.matches("accelhost types: cannot make the folder /proc/none", result.stderr)

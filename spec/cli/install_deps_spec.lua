@@ -6,7 +6,7 @@ local function output_of(words)
 end
 
 describe("scripts/install-deps.sh", function()
-  it("says what each package manager calls the libraries", function()
+  it("prints each package manager's names of the libraries", function()
     for manager, names in pairs {
       apt = "libluajit-5.1-dev libopenblas-openmp-dev libdnnl-dev",
       dnf = "luajit-devel openblas-devel onednn-devel",
@@ -20,7 +20,7 @@ describe("scripts/install-deps.sh", function()
     end
   end)
 
-  it("ends with 2 for what it does not understand", function()
+  it("exits with code 2 for arguments that it does not understand", function()
     for words, told in pairs {
       ["--list brew"] = "expected apt, dnf, pacman or apk, got 'brew'",
       ["--list apt nonsense"] = "unknown group 'nonsense' (known: build",
@@ -33,7 +33,7 @@ describe("scripts/install-deps.sh", function()
     end
   end)
 
-  it("runs on Linux only, and says so in one line", function()
+  it("runs on Linux only, and reports it in one line", function()
     local folder = os.tmpname()
     os.remove(folder)
     os.execute("mkdir " .. folder)

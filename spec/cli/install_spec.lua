@@ -42,7 +42,7 @@ describe("an installation", function()
     assert.equal("tensor([1., 1.], device='far:0')\n", result.stdout)
   end)
 
-  it("says in a .pc file where headers and plugins lie", function()
+  it("writes the folders of headers and plugins to a .pc file", function()
     assert.equal(0, install("install", build, dir, "/opt/it").code)
     local file = io.open(root .. "/share/pkgconfig/accelhost.pc")
     local text = file:read "*a"
@@ -63,7 +63,7 @@ describe("an installation", function()
     assert.same({root, root .. "/share", root .. "/share/man"}, lines_of("find " .. root .. " -type d | sort"))
   end)
 
-  it("takes the place of an earlier one", function()
+  it("replaces an earlier one", function()
     assert.equal(0, install("install", build, dir, "/opt/it").code)
     local manifest, old = root .. "/share/accelhost/manifest", root .. "/include/accelhost/old.h"
     os.execute(("touch %s && echo 'file include/accelhost/old.h' >>%s"):format(old, manifest))
@@ -82,7 +82,7 @@ describe("an installation", function()
     assert.same({root .. "/lib/accelhost/accelhost-mine.so"}, lines_of("find " .. root .. " -type f"))
   end)
 
-  it("cannot be taken away where it is not, nor be put below half a path", function()
+  it("cannot be removed where it is not installed, nor be installed below half a path", function()
     local result = install("uninstall", dir, "/opt/it")
     assert.equal(1, result.code)
     assert.matches("nothing is installed in " .. root:gsub("%p", "%%%0"), result.stderr)

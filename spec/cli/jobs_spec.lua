@@ -11,7 +11,7 @@ local function start(code, options)
   return C.job.start(all)
 end
 
--- What a job brings up to its end, the texts of each kind joined: {output = {[0] = ..}, message = {..}, notice =, ..}.
+-- The events of a job up to its end, texts joined by kind: {output = {[0] = ..}, message = {..}, notice =, ..}.
 local function finish(job)
   local heard = {output = {}, error = {}, message = {}, notice = "", order = {}}
   local until_time = os.time() + 120 * slow
@@ -68,7 +68,7 @@ local echo = [[
   end]]
 
 describe("a job from Lua", function()
-  it("brings what each rank wrote, to which stream, and how it ended", function()
+  it("reports each rank's output, its stream, and its exit status", function()
     local heard = finish(start([[
       io.stdout:write("out of " .. os.getenv "RANK" .. "\n")
       io.stderr:write("err of " .. os.getenv "RANK" .. "\n")]], {num_processes = 2}))
@@ -78,7 +78,7 @@ describe("a job from Lua", function()
     assert.equal("ended", heard.order[#heard.order])
   end)
 
-  it("tells its processes and its size, and nothing else", function()
+  it("reports its processes and its size, and nothing else", function()
     local job = start("", {num_processes = 3})
     assert.equal(3, job.num_processes)
     assert.equal(3, #job.pids)
@@ -98,13 +98,13 @@ describe("a job from Lua", function()
     assert.equal("", job:report())
   end)
 
-  it("gives the ranks its variables and threads", function()
+  it("sets the variables and threads of its ranks", function()
     local heard = finish(start([[io.write(os.getenv "ONE", " ", os.getenv "OMP_NUM_THREADS")]],
       {variables = {"ONE=a=b"}, threads = 2}))
     assert.equal("a=b 2", heard.output[0])
   end)
 
-  it("tells a failed rank with its traceback", function()
+  it("reports a failed rank with its traceback", function()
     local job = start([[if os.getenv "RANK" == "1" then error("went wrong") end]],
       {num_processes = 2, name = "trial 7"})
     assert.equal(3, finish(job).code)
@@ -116,7 +116,7 @@ describe("a job from Lua", function()
     assert.matches("^trial 7: rank 1 failed: .*went wrong", job:report())
   end)
 
-  it("tells a killed rank with its signal and the memory that it had", function()
+  it("reports a killed rank with its signal and its memory", function()
     local job = start([[os.execute("kill -9 " .. io.open("/proc/self/stat"):read "*n")]], {num_processes = 2})
     assert.equal(3, finish(job).code)
     local failure = job:failure()
@@ -135,7 +135,7 @@ describe("a job from Lua", function()
     assert.equal(128 + 9, finish(job).code)
   end)
 
-  it("interrupts one rank and goes on", function()
+  it("interrupts one rank and continues", function()
     local job = start([[
       local C = require "accelhost._C"
       C.system.catch_signal "INT"
@@ -192,13 +192,13 @@ describe("a job's channel", function()
     end
   end)
 
-  it("refuses what is longer than 256 MiB", function()
+  it("refuses input longer than 256 MiB", function()
     local job = start(echo)
     assert.error_matches(function() job:send(0, ("x"):rep(2 ^ 28 + 1)) end, "268435457 bytes, and 268435456 may")
     job:close()
   end)
 
-  it("brings a message behind what the rank wrote before it", function()
+  it("delivers a message after the rank's earlier output", function()
     local heard = finish(start([[
       local channel = require("accelhost._C").channel
       for i = 1, 50 do print(("x"):rep(1000)) channel.send "m" end]]))
@@ -211,7 +211,7 @@ describe("a job's channel", function()
     assert.equal(50, messages)
   end)
 
-  it("waits for a message as long as it is told to", function()
+  it("waits for a message up to its timeout", function()
     local heard = finish(start([[
       local channel = require("accelhost._C").channel
       assert(channel.is_open())
@@ -294,7 +294,7 @@ describe("waiting for jobs", function()
       turns = turns + 1
       local events, size = C.job.wait({job}, 10), 0
       for _, event in ipairs(events) do size = size + #event.text end
-      assert.is_true(size < 2 ^ 24, "one wait brought " .. size)
+      assert.is_true(size < 2 ^ 24, "one wait returned " .. size)
       bytes = bytes + size
     end
     job:close()
@@ -313,7 +313,7 @@ describe("waiting for jobs", function()
     assert.equal(before, descriptors())
   end)
 
-  it("hears signals that it was told to watch, and gives them back", function()
+  it("receives the signals that it watches, and restores their handlers", function()
     local result = run.script([[
       local C = require "accelhost._C"
       local self = io.open("/proc/self/stat"):read "*n"
@@ -336,7 +336,7 @@ describe("waiting for jobs", function()
     assert.equal(128 + 15, result.code)
   end)
 
-  it("is told of a signal while it waits", function()
+  it("reports a signal that arrives while it waits", function()
     local result = run.script([[
       local C = require "accelhost._C"
       C.job.watch_signals "INT"
@@ -354,7 +354,7 @@ describe("waiting for jobs", function()
     assert.equal("signal\tINT\n130\n", result.stdout)
   end)
 
-  it("takes its jobs along when it is killed", function()
+  it("ends its jobs when it is killed", function()
     local mark = "jobs_spec_" .. tostring({}):match "0x(%x+)"
     run.script(([[
       local C = require "accelhost._C"
@@ -398,7 +398,7 @@ describe("what a job shows", function()
     assert.error_matches(function() start("", {log_dir = "/dev/null/x"}) end, "/dev/null/x")
   end)
 
-  it("can leave bare what all ranks said", function()
+  it("can print common output without a rank prefix", function()
     local result = run.script([[
       local C = require "accelhost._C"
       local job = C.job.start{num_processes = 2, show = true, collapse = "all",

@@ -28,7 +28,7 @@ describe("logs of ranks", function()
     return path .. "/" .. list[1]
   end
 
-  it("lie in a folder for each run, attempt and rank, beside what the screen shows", function()
+  it("are in a folder for each run, attempt and rank, in addition to the screen's output", function()
     local result = launch {"--log_dir", "logs", "-e", script}
     local here = only_run "logs"
     assert.equal(0, result.code)
@@ -72,7 +72,7 @@ describe("logs of ranks", function()
     local result = launch {"--log_dir", "/proc/none", "-e", script}
     assert.equal(3, result.code)
     assert.matches("accelhost launch: cannot make the folder /proc/none", result.stderr)
-    -- Files of the launcher may not grow past 1 KiB: what a full disk looks like to who writes.
+    -- Files of the launcher may not grow past 1 KiB: a writer gets the same error as on a full disk.
     local shell = [["$0" launch --num_processes 2 --log_dir logs --tee 0:3 --redirects 1:3 -e "$1" & pid=$!
       until [ -e logs/*/attempt_0/1/stderr.log ]; do sleep 0.05; done
       prlimit --pid $pid --fsize=1024; touch go; wait $pid]]

@@ -2,7 +2,7 @@
 -- user, a file or another rank sees must not.
 local run = require "spec.support.run"
 
--- Says what the library makes of tables whose names are made in loops, some of which are compiled.
+-- Prints what the library makes of tables whose names are made in loops, some of which are compiled.
 local script = [[
 local accelhost = require "accelhost"
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data
@@ -97,7 +97,7 @@ describe("What the library makes of a table with names", function()
     assert.same(run.everyone(3, said[0]), said)
   end)
 
-  it("and what help says of the library is the same in every run", function()
+  it("and the output of help about the library is the same in every run", function()
     local first
     for _ = 1, 10 do
       local text = run.host({"help"}).stdout .. run.host({"help", "optim"}).stdout

@@ -57,7 +57,7 @@ describe("accelhost plot", function()
   end)
   teardown(function() leave() end)
 
-  it("draws a curve between axes, and tells its values", function()
+  it("draws a curve between axes, and prints its values", function()
     assert.equal([[
 loss
   │                               ⢀⣀⠤⠒
@@ -92,7 +92,7 @@ loss    0   0    8  80     8       3
     end
   end)
 
-  it("takes names, patterns, an axis, smoothing and logarithms", function()
+  it("accepts names, patterns, an axis, smoothing and logarithms", function()
     assert.is_nil(drawn("down.jsonl", "--keys=acc*"):find("loss", 1, true))
     assert.matches("^loss\n.*\naccuracy\n", drawn("down.jsonl", "--keys", "loss,accuracy"))
     assert.matches("0 +2 min +4 min +.* time\n", drawn("down.jsonl", "--keys", "loss", "--x", "time"))
@@ -104,7 +104,7 @@ loss    0   0    8  80     8       3
     assert.matches("no value is above 0", drawn("zero.csv" and write("zero.csv", "step,wall_time,x\n0,1,0\n"), "--log"))
   end)
 
-  it("says which run or name is not there", function()
+  it("reports which run or name does not exist", function()
     fails("'nowhere': there is no such file or folder", "nowhere")
     write("notes.txt", "")
     fails("'notes.txt': expected an event file (tfevents in its name), a .jsonl or a .csv file, or a folder of them",
@@ -116,7 +116,7 @@ loss    0   0    8  80     8       3
     fails("save: 'none/a.svg': cannot write: its folder does not exist", "up.csv", "-o", "none/a.svg")
   end)
 
-  it("tells wrong usage with exit code 2", function()
+  it("reports wrong usage with exit code 2", function()
     for text, words in pairs {
       ["expected a run"] = {}, ["unknown option '--kyes' (did you mean '--keys'?)"] = {"up.csv", "--kyes", "a"},
       ["-o expects the name of a .svg or .png file, got 'a.gif'"] = {"up.csv", "-o", "a.gif"},
@@ -129,7 +129,7 @@ loss    0   0    8  80     8       3
     end
   end)
 
-  it("draws what stands before damage, and tells of it", function()
+  it("draws the values before a damaged part, and reports it", function()
     write("cut.jsonl", content("down.jsonl") .. '{"step": 100, "lo')
     local result = plot "cut.jsonl"
     assert.equal(0, result.code)
@@ -188,7 +188,7 @@ loss    0   0    8  80     8       3
 end)
 
 describe("ticks", function()
-  it("stand at round numbers", function()
+  it("are at round numbers", function()
     assert.equal("0.0 0.2 0.4 0.6 0.8 1.0", texts(ticks.linear(0, 1, 6)))
     assert.equal("-1 0 1", texts(ticks.linear(-1.4, 1.9, 4)))
     assert.equal("1e6 1.5e6 2e6", texts(ticks.linear(9e5, 2.1e6, 3)))

@@ -84,7 +84,7 @@ describe("accelhost launch --recover live", function()
       result.stderr)
   end)
 
-  it("has what the killed ones had given to a call, whatever the new ones would give", function()
+  it("replays the killed ranks' arguments of a call, whatever the new ones would pass", function()
     local result = launch({"--num_processes", 2}, [[
       local utils = require("accelhost").utils
       local all, box = utils.gather_object {("x"):rep(7 * life)}, {("y"):rep(life)}
@@ -95,7 +95,7 @@ describe("accelhost launch --recover live", function()
     assert.same(run.everyone(2, "7\t7\t1\n"), run.by_rank(result.stdout))
   end)
 
-  it("goes on in the same log files, behind what was written before", function()
+  it("continues in the same log files, after the earlier lines", function()
     local result = launch({"--num_processes", 2, "--log_dir", "logs"}, [[
       io.write("life ", life, "\n")
       sum(1)
@@ -107,11 +107,11 @@ describe("accelhost launch --recover live", function()
     log:close()
   end)
 
-  it("lets no timeout pass while a rank is being replaced, and says when that takes long", function()
+  it("lets no timeout pass while a rank is being replaced, and reports a long replacement", function()
     local result = launch({"--num_processes", 2, "--timeout", 0.5, "--patience", 0.2}, [[
       if life == 2 then os.execute "until test -e waits; do sleep 0.01; done; sleep 2" end
       if rank == 1 and life == 1 then die() end
-      if rank == 0 then os.execute "until test $(cat lives1) = xx; do sleep 0.01; done 2> told; touch waits" end
+      if rank == 0 then os.execute "until test $(cat lives1) = xx; do sleep 0.01; done 2> errors; touch waits" end
       print(sum(1))]])
     assert.equal(0, result.code, result.output)
     assert.is_nil(result.stderr:find "waited")
@@ -119,7 +119,7 @@ describe("accelhost launch --recover live", function()
       "accelhost launch: rank 1 %(pid %d+%) was killed by SIGKILL; replaced in ", result.stderr)
   end)
 
-  it("ends the job when --max_restarts are used up, and says how often ranks were replaced", function()
+  it("ends the job when --max_restarts are used up, and reports how often ranks were replaced", function()
     local result = launch({"--num_processes", 2, "--max_restarts", 2}, "if rank == 1 then die() end sum(1)")
     assert.equal(3, result.code)
     assert.equal("xxx", read "lives1")
@@ -140,7 +140,7 @@ describe("accelhost launch --recover live", function()
     assert.same({"x", "x"}, {read "lives0", read "lives1"})
   end)
 
-  it("says so when the new process makes other calls than the one before", function()
+  it("reports a new process that makes other calls than the one before", function()
     local result = launch({"--num_processes", 2}, [[
       if life == 1 then sum(1) else comm.barrier() end
       if rank == 1 and life == 1 then die() end

@@ -4,7 +4,7 @@ local terminal = require "spec.support.terminal"
 
 local at, state
 
--- A prompt, as soon as it is there.
+-- A prompt, as soon as it is printed.
 local function open(words, options)
   options = options or {}
   options.env = options.env or {}
@@ -51,7 +51,7 @@ describe("the prompt", function()
     at = nil
   end)
 
-  it("goes on in the next line until a chunk is whole", function()
+  it("continues in the next line until a chunk is whole", function()
     open()
     at:type "for i = 1, 2 do\n"
     at:wait "\n +%.%. "
@@ -65,7 +65,7 @@ describe("the prompt", function()
     assert.equal("nil\n", at:line "t")
   end)
 
-  it("takes what is pasted as one chunk, line ends and tabs included", function()
+  it("reads a paste as one chunk, line ends and tabs included", function()
     if needs_editor() then return end
     open()
     at:type "\27[200~local a = 1\rlocal function f()\r\treturn a + 1\rend\r\r\27[201~"
@@ -98,7 +98,7 @@ describe("the prompt", function()
     file:close()
   end)
 
-  it("brings a chunk of several lines back as one", function()
+  it("recalls a chunk of several lines as one", function()
     if needs_editor() then return end
     open()
     at:type "for i = 1, 2 do\nprint(i * 10)\nend\n"
@@ -125,7 +125,7 @@ describe("the prompt", function()
     assert.same({5001, "entry_5002", "1 + 1"}, {count, first, last})
   end)
 
-  it("takes characters of any width, in a terminal of another locale too", function()
+  it("accepts characters of any width, in a terminal of another locale too", function()
     for _, locale in ipairs {"C.UTF-8", "C"} do
       open(nil, {env = {LC_ALL = locale}})
       assert.equal('"é訓練"\n', at:line "'é訓練'")
@@ -157,13 +157,13 @@ describe("the prompt", function()
     at:wait "\n2\n"
   end)
 
-  it("works without an editor: in a dumb terminal lines are read as they come", function()
+  it("works without an editor: in a dumb terminal lines are read as they arrive", function()
     open(nil, {env = {TERM = "dumb"}})
     assert.equal("2\n", at:line "1 + 1")
     at:type "half\3"
     at:wait "%[2%]> "
     assert.equal("3\n", at:line "3")
-    at:type "print 'runs' while true do end\n" -- what is echoed may not have been read, and ^C would take it back
+    at:type "print 'runs' while true do end\n" -- what is echoed may not have been read, and ^C would discard it
     at:wait "\nruns\n"
     at:type "\3"
     at:wait "interrupted at %[3%]:1\n"
@@ -172,7 +172,7 @@ describe("the prompt", function()
     at = nil
   end)
 
-  it("says what is missing where the editor is not there, and reads plain lines", function()
+  it("reports what is missing where the editor is not installed, and reads plain lines", function()
     local folder = os.tmpname()
     os.remove(folder)
     os.execute(("mkdir %s && cp %s %s/accelhost"):format(folder, run.quote(run.path), folder))
@@ -197,7 +197,7 @@ describe("the prompt", function()
     at:wait "\27%[31m%[1%]:1: red\27%[0m\n"
   end)
 
-  it("draws the line anew when the window changes its size", function()
+  it("redraws the line when the window changes its size", function()
     if needs_editor() then return end
     open(nil, {columns = 60})
     at:line "$ tty > /dev/null"
@@ -211,7 +211,7 @@ describe("the prompt", function()
     assert.equal('"abc"\n', at:line "long")
   end)
 
-  it("ends with what the terminal or os.exit says, the terminal in order", function()
+  it("ends with the exit code of the terminal or of os.exit, the terminal in order", function()
     open()
     at:type "os.exit(5)\n"
     assert.equal(5, at:close())
@@ -224,7 +224,7 @@ describe("the prompt", function()
     at = nil
   end)
 
-  it("stops at Ctrl-Z and goes on with the line that was half typed", function()
+  it("stops at Ctrl-Z and continues with the line that was half typed", function()
     if needs_editor() then return end
     at = terminal.open({"bash", "--norc", "-i"}, {env = {PS1 = "shell: ", XDG_STATE_HOME = state}})
     at:wait "shell: "
@@ -244,12 +244,12 @@ describe("the prompt", function()
     at:type "exit\n"
   end)
 
-  it("tells the time of what takes over a second", function()
+  it("prints the time of a chunk that runs for over a second", function()
     open()
     assert.matches("^%(1%.%d s%)\n$", (at:line "os.execute 'sleep 1.1';"))
   end)
 
-  it("runs a script first with -i, its locals at hand, and says so when it failed", function()
+  it("runs a script first with -i, its locals available, and reports its failure", function()
     local path = os.tmpname()
     local file = assert(io.open(path, "w"))
     file:write "local a, b = ...\nlocal net = 'a net'\nmade_of_spec = arg[1]\nif b then error 'stopped' end\n"
@@ -331,7 +331,7 @@ describe("Ctrl-C at the prompt", function()
     assert.equal("", at:line "local w = ones(2, {requires_grad = true}); (w * w):sum():backward()")
   end)
 
-  it("names the line of a module, and how it came there", function()
+  it("names the line of a module, and its callers", function()
     open(nil, {dir = folder})
     run_endless "require 'endless_of_spec'()"
     at:type "\3"
@@ -362,13 +362,13 @@ describe("Ctrl-C at the prompt", function()
     assert.equal('"up"\tfalse\t"[1]:1: interrupted"\n', at:line "cleaned, ok, why")
   end)
 
-  it("says at the second one what keeps it, and ends the program at the third", function()
+  it("reports at the second one what still runs, and ends the program at the third", function()
     open()
     at:type "local x = randn(4000, 4000)\n"
     at:wait "%[2%]> "
     run_endless "for i = 1, 3 do accelhost.linalg.svd(x) end"
     at:type "\3"
-    os.execute "sleep 0.5" -- two that come at the same time are one
+    os.execute "sleep 0.5" -- two that arrive at the same time are one
     at:type "\3"
     at:wait "accelhost: still runs [%w_]+ at %[2%]:1; Ctrl%-C once more ends the program\n"
     at:type "\3"
@@ -399,14 +399,14 @@ describe("accelhost repl from a pipe", function()
     assert.equal('"this is data"\n', result.stdout)
   end)
 
-  it("takes the comment above a function for what it is", function()
+  it("shows the comment above a function as its help", function()
     local result = run.host({"repl"}, {stdin = "-- Adds.\n-- Twice.\nlocal function add(a, b, ...) end\n? add\n?? add\n"
       .. "add ?\n"})
     assert.equal("add(a, b, ...)   [1]:3\n  Adds.\n  Twice.\n[1]:3\n-- Adds.\n-- Twice.\n"
       .. "local function add(a, b, ...) end\nadd(a, b, ...)   [1]:3\n  Adds.\n  Twice.\n", result.stdout)
   end)
 
-  it("tells what names are, and shows sources, of the library too", function()
+  it("describes names, and shows sources, of the library too", function()
     local function said(text) return run.host({"repl"}, {stdin = text .. "\n"}).stdout end
     assert.matches("^nn%.Linear%(in_features, out_features, bias = true", said "? nn.Linear")
     assert.matches("^optim%.SGD%(params", said "local opt = optim.SGD({ones(1)})\n? opt")

@@ -1,4 +1,4 @@
--- accelhost launch --max_restarts: after a failure all ranks start anew.
+-- accelhost launch --max_restarts: all ranks restart after a failure.
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
@@ -9,7 +9,7 @@ local function launch(words)
   return run.host(all, {timeout = 40})
 end
 
--- Each rank says which attempt it is; what follows, when all have said it, is what goes wrong.
+-- Each rank prints its attempt; once all have printed it, the failure follows.
 local begin = "local attempt, rank = os.getenv 'ACCELHOST_RESTART_COUNT', os.getenv 'RANK' " ..
   "print(attempt, os.getenv 'TORCHELASTIC_RESTART_COUNT', os.getenv 'TORCHELASTIC_MAX_RESTARTS') io.flush() " ..
   "local comm = require('accelhost._C').comm comm.barrier() "
@@ -18,7 +18,7 @@ describe("accelhost launch --max_restarts", function()
   setup(function() leave = folder.enter() end)
   teardown(function() leave() end)
 
-  it("starts all ranks anew when one is killed, and ends with 0 when that goes well", function()
+  it("restarts all ranks when one is killed, and exits with code 0 when that succeeds", function()
     local result = launch {"--max_restarts", "3", "-e", begin ..
       "if attempt == '0' and rank == '1' then os.execute 'kill -9 $PPID' end comm.barrier()"}
     assert.equal(0, result.code, result.output)
@@ -71,7 +71,7 @@ describe("accelhost launch --max_restarts", function()
     assert.is_nil(told:find "restart 3")
   end)
 
-  it("restarts a single rank too, and says nothing when all is well", function()
+  it("restarts a single rank too, and is silent without failures", function()
     local result = run.host({"launch", "--max_restarts", "1", "-e", begin .. "if attempt == '0' then os.exit(7) end"},
       {timeout = 20})
     assert.same({0, "0\t0\t1\n1\t1\t1\n"}, {result.code, result.stdout})

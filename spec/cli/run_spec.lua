@@ -10,7 +10,7 @@ local function write(text)
 end
 
 describe("accelhost", function()
-  it("tells its version", function()
+  it("prints its version", function()
     local result = run.host {"--version"}
     assert.matches("^accelhost %d+%.%d+%.%d+\n$", result.stdout)
     assert.equal(0, result.code)
@@ -28,7 +28,7 @@ describe("accelhost", function()
     assert.equal(2, run.host({}).code)
   end)
 
-  it("tells its version after a command too", function()
+  it("prints its version after a command too", function()
     local version = run.host({"--version"}).stdout
     for _, words in ipairs {{"-v"}, {"run", "--version"}, {"launch", "--version"}, {"data", "--version"}} do
       local result = run.host(words)
@@ -36,7 +36,7 @@ describe("accelhost", function()
     end
   end)
 
-  it("says that a word is neither a command nor a file", function()
+  it("reports that a word is neither a command nor a file", function()
     for word, hint in pairs {
       frobnicate = "accelhost --help lists the commands", confg = "did you mean 'config'?",
       lanch = "did you mean 'launch'?",
@@ -49,7 +49,7 @@ describe("accelhost", function()
     end
   end)
 
-  it("tells versions, machine and settings by env", function()
+  it("prints versions, machine and settings by env", function()
     local result = run.host({"env"}, {env = {ACCELHOST_DATA = "/sets"}})
     assert.equal(0, result.code)
     assert.matches("^accelhost +%d+%.%d+%.%d+\nLuaJIT +LuaJIT 2", result.stdout)
@@ -64,7 +64,7 @@ describe("accelhost", function()
     assert.equal(2, run.host({"env", "more"}).code)
   end)
 
-  it("tells by env whose choice bfloat16 is where ACCELHOST_CPU names a level", function()
+  it("reports by env what selected bfloat16 where ACCELHOST_CPU names a level", function()
     local script = [[
       local get, C = os.getenv, require "accelhost._C"
       C.system.bf16 = arg[1]
@@ -96,7 +96,7 @@ describe("accelhost", function()
 end)
 
 describe("accelhost run", function()
-  it("gives a script its arguments, in `arg` and as ...", function()
+  it("passes a script its arguments, in `arg` and as ...", function()
     local path = write "print(arg[0] ~= nil, arg[1], arg[2], select('#', ...), (...))"
     assert.equal("true\ta b\t-x\t2\ta b\n", run.host({path, "a b", "-x"}).stdout)
     os.remove(path)
@@ -126,7 +126,7 @@ local x = work()
     os.remove(path)
   end)
 
-  it("tells when a method of the script's own was called with '.'", function()
+  it("reports that a method of the script's own was called with '.'", function()
     local path = write [[
 local accelhost = require "accelhost"
 local Net = accelhost.nn.Module:extend "Net"
@@ -204,7 +204,7 @@ net:forward(5)
     assert.equal("1\n", result.stdout)
   end)
 
-  it("says that a file may not grow instead of being killed", function()
+  it("reports that a file may not grow instead of being killed", function()
     local path = os.tmpname()
     local limited = 'ulimit -f 10; "$0" -e "for i = 1, 1e5 do print(i) end" > "$1"; echo $?'
     local result = run.program {"bash", "-c", limited, run.path, path}
@@ -213,19 +213,19 @@ net:forward(5)
     assert.matches("could not write", result.stderr)
   end)
 
-  it("runs what stdin brings", function()
+  it("runs a script from stdin", function()
     local result = run.host({"-", "a"}, {stdin = "print(arg[0], ...)"})
     assert.equal("-\ta\n", result.stdout)
     assert.matches("stdin:1: x", run.host({"-"}, {stdin = "error('x')"}).stderr)
   end)
 
-  it("takes the codes that os.exit takes", function()
+  it("accepts the codes that os.exit accepts", function()
     for code, expected in pairs {["true"] = 0, ["false"] = 1, [""] = 0, ["3"] = 3, ["3, true"] = 3} do
       assert.equal(expected, run.host({"-e", "os.exit(" .. code .. ")"}).code)
     end
   end)
 
-  it("says how many arguments are too many", function()
+  it("reports how many arguments are too many", function()
     local many = {"-e", "print(select('#', ...), #arg)"}
     for i = 1, 7900 do many[2 + i] = "a" end
     assert.equal("7900\t7900\n", run.host(many).stdout)
@@ -274,7 +274,7 @@ net:forward(5)
     assert.matches("GOMP_SPINCOUNT = '20000'", shown)
   end)
 
-  it("has OpenBLAS take kernels for the processor where it knows only older ones", function()
+  it("has OpenBLAS use kernels for the processor where it knows only older ones", function()
     local file = io.open "/proc/cpuinfo"
     local processor = file and file:read "*a" or ""
     if file then file:close() end
@@ -319,7 +319,7 @@ net:forward(5)
     assert.matches("LuaJIT's compiler is off", result.stderr)
   end)
 
-  it("looks for modules beside the script as well", function()
+  it("searches for modules next to the script as well", function()
     folder.with(function(path)
       local function put(name, text)
         local file = assert(io.open(path .. "/" .. name, "w"))
@@ -337,7 +337,7 @@ net:forward(5)
     end)
   end)
 
-  it("looks for modules in the script's folder whatever the folder is called", function()
+  it("searches for modules in the script's folder whatever the folder is called", function()
     for _, name in ipairs {"a;b", "c?d", ";?;"} do
       folder.with(function(path)
         local place = path .. "/" .. name
@@ -360,7 +360,7 @@ net:forward(5)
     end
   end)
 
-  it("says where Ctrl-C found the script, and dies of it", function()
+  it("reports the script's line at Ctrl-C, and dies of the signal", function()
     local ready = "local file = io.open(arg[1], 'w') file:write 'ready' file:close() "
     local step = "local a = require 'accelhost' local x = a.ones(2):tanh() " .. ready
       .. "\nwhile true do\n  x = x:tanh()\nend"
@@ -378,7 +378,7 @@ net:forward(5)
     end
   end)
 
-  it("tells where a warning comes from", function()
+  it("reports the source line of a warning", function()
     local code = "local a = require 'accelhost'\n" ..
       "local s = a.optim.lr_scheduler.StepLR(a.optim.SGD{a.ones(1)}, 1)\ns:step()"
     assert.matches("^warning: scheduler:step%(%) before optimizer:step%(%): .* %(%-e:3%)\n$",

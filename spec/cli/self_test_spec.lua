@@ -27,7 +27,7 @@ describe("accelhost test", function()
     assert.same({}, folder.names ".")
   end)
 
-  it("takes two processes when nothing else is said, and what the settings say", function()
+  it("uses two processes by default, and the number of the settings", function()
     assert.matches("^accelhost test: 2 processes", run.host({"test"}, {timeout = 60}).stdout)
     local result = run.host({"test"}, {timeout = 60, env = {ACCELHOST_NUM_PROCESSES = "3"}})
     assert.matches("^accelhost test: 3 processes", result.stdout)
@@ -35,7 +35,7 @@ describe("accelhost test", function()
     assert.matches("\nnum_processes +3 +%-%-num_processes\n", result.stdout)
   end)
 
-  it("names the check that fails, on which rank, and what was expected", function()
+  it("names the check that fails, its rank, and the expected value", function()
     local result = broken [[local Accelerator = accelhost.Accelerator
       local reduce = Accelerator.reduce
       function Accelerator:reduce(value, how) return reduce(self, value, how) + 1 end]]
@@ -60,7 +60,7 @@ describe("accelhost test", function()
     end
   end)
 
-  it("takes no arguments and refuses unknown options", function()
+  it("accepts no arguments and refuses unknown options", function()
     assert.equal("accelhost test: unexpected argument 'x.lua'\nTry 'accelhost test --help'.\n",
       run.host({"test", "x.lua"}).stderr)
     assert.equal(2, run.host({"test", "--num_proceses", "2"}).code)

@@ -21,7 +21,7 @@ local function play(at, session)
       at:type(typed .. "\n")
       at:wait "\n"
     end
-    -- The next prompt is there when nothing more is to come of this line.
+    -- The next prompt is printed when this line has no more output.
     if typed and not typed:find "^while true" or line == "^C" then at:wait "[%]%.][>%.] $" end
   end
 end

@@ -1,4 +1,4 @@
--- Where a job's settings come from: flags, variables, a configuration file.
+-- The sources of a job's settings: flags, variables, a configuration file.
 local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
@@ -23,7 +23,7 @@ local function shown(words, env)
   return list, result
 end
 
--- What is said of wrong usage, which ends with 2.
+-- The error of wrong usage, whose exit code is 2.
 local function refused(words, env)
   local result = launch(words, env)
   assert.equal(2, result.code, result.output)
@@ -37,7 +37,7 @@ describe("settings of a job", function()
   setup(function() leave = folder.enter() end)
   teardown(function() leave() end)
 
-  it("come from a flag before a variable, a variable before the file, the file before the default", function()
+  it("are read from a flag before a variable, a variable before the file, the file before the default", function()
     write("order.yaml", "timeout: 40\npatience: 4\ngrace: 5\n")
     local list, result = shown({"--config_file", "order.yaml", "--timeout=60"},
       {ACCELHOST_TIMEOUT = "50", ACCELHOST_PATIENCE = "3"})
@@ -55,7 +55,7 @@ describe("settings of a job", function()
     assert.equal("", select(2, shown {"--config_file", "same.yaml", "--timeout", "61", "-q"}).stderr)
   end)
 
-  it("are read from a file in the user's folder when nothing else is said", function()
+  it("are read from a file in the user's folder unless another source is named", function()
     assert.truthy(os.execute "mkdir -p own/accelhost house/.config/accelhost" == 0)
     write("own/accelhost/default_config.yaml", "num_processes: 5\n")
     write("house/.config/accelhost/default_config.yaml", "num_processes: 6\n")
@@ -89,7 +89,7 @@ describe("settings of a job", function()
     assert.matches("cannot read '[^\n]*/closed/some.yaml': Permission denied", named.stderr)
   end)
 
-  it("may be told in JSON", function()
+  it("may be written in JSON", function()
     write("some.json", [[{"num_processes": 3, "timeout": 1.5, "cpu": true, "log_dir": null, "tee": "0:3,1:2"}]])
     local list = shown {"--config_file", "some.json"}
     assert.same({"3", "some.json"}, list.num_processes)
@@ -97,7 +97,7 @@ describe("settings of a job", function()
       {list.timeout[1], list.cpu[1], list.log_dir[1], list.tee[1]})
   end)
 
-  it("take '-' for '_' in flags and keys, and other launchers' names with a hint", function()
+  it("accept '-' for '_' in flags and keys, and other launchers' names with a hint", function()
     write("dash.yaml", "num-processes: 3\nuse_cpu: yes\nmaster-port: 29501\n")
     local list = shown {"--config-file", "dash.yaml", "--max-restarts=2"}
     assert.same({"3", "true", "29501", "2"},
@@ -121,7 +121,7 @@ describe("settings of a job", function()
     assert.equal("4,2\n", launch({"-e", "print(os.getenv 'OMP_NUM_THREADS')"}, {OMP_NUM_THREADS = "4,2"}).stdout)
   end)
 
-  it("understand what Accelerate's variables say, behind our own", function()
+  it("understand Accelerate's variables, after our own", function()
     local list = shown({}, {ACCELERATE_MIXED_PRECISION = "fp16", ACCELERATE_USE_CPU = "true",
       ACCELERATE_GRADIENT_ACCUMULATION_STEPS = "2", ACCELHOST_GRADIENT_ACCUMULATION_STEPS = "3"})
     assert.same({"fp16", "ACCELERATE_MIXED_PRECISION"}, list.mixed_precision)
@@ -132,7 +132,7 @@ describe("settings of a job", function()
     assert.equal(0, launch({"-e", ""}, {ACCELERATE_USE_FSDP = "false"}).code)
   end)
 
-  it("count an empty variable as none and tell of one that is misspelt", function()
+  it("count an empty variable as unset and report a misspelt one", function()
     assert.equal("default", shown({}, {ACCELHOST_TIMEOUT = ""}).timeout[2])
     local result = launch({"-e", "print(1)"}, {ACCELHOST_NUM_PROCESES = "3"})
     assert.same({0, "1\n"}, {result.code, result.stdout})
@@ -140,7 +140,7 @@ describe("settings of a job", function()
       "ACCELHOST_NUM_PROCESSES?)\n", result.stderr)
   end)
 
-  it("are told by the outer launcher alone in a rank that launches", function()
+  it("are reported by the outer launcher only in a rank that launches", function()
     local inner = "%s launch --timeout 5 --patience 4 -e 'print(os.getenv \"ACCELHOST_TIMEOUT\")'"
     local code = ("os.execute([[" .. inner .. "]])"):format(run.quote(run.path))
     local result = launch {"--timeout", "7", "--patience", "3", "-e", code}
@@ -220,7 +220,7 @@ describe("settings of a job", function()
       refused {"--num_proceses", "2", "x.lua"})
   end)
 
-  it("given to a single run are said to be launch's", function()
+  it("are reported as launch's when a single run receives them", function()
     for flag, line in pairs {
       ["--num_processes"] = "--num_processes N", ["--mixed-precision=bf16"] = "--mixed_precision TYPE",
       ["--max_restarts"] = "--max_restarts N", ["--quiet"] = "--quiet",
@@ -280,7 +280,7 @@ describe("launch", function()
     assert.same({3, "accelhost launch: the host file none: No such file or directory\n"}, {result.code, result.stderr})
   end)
 
-  it("tells with --quiet of failures only", function()
+  it("reports failures only with --quiet", function()
     local code = "if os.getenv 'RANK' == '1' then os.execute 'kill -STOP $PPID; sleep 1; kill -CONT $PPID' end"
     local words = {"--nproc_per_node", 2, "--nnodes", 1, "--monitor_interval", 0.05, "-e", code}
     local result = launch(words)
@@ -294,7 +294,7 @@ describe("launch", function()
     assert.matches("^accelhost launch: rank %d failed: %-e:1: lost\n", result.stderr)
   end)
 
-  it("looks for stopped ranks as often as --monitor_interval says", function()
+  it("polls for stopped ranks at the interval of --monitor_interval", function()
     local code = "os.execute 'kill -STOP $PPID; sleep 1; kill -CONT $PPID'"
     assert.matches("rank 0 was stopped", launch({"--monitor_interval", 0.05, "-e", code}).stderr)
     assert.equal("", launch({"--monitor_interval", 60, "--patience", 60, "-e", code}).stderr)
@@ -305,7 +305,7 @@ describe("a configuration file", function()
   setup(function() leave = folder.enter() end)
   teardown(function() leave() end)
 
-  -- What is said of a file with this text.
+  -- The error of a file with this text.
   local function said(text, name)
     return refused {"--config_file", write(name or "c.yaml", text), "-e", ""}
   end
@@ -406,7 +406,7 @@ use_cpu: true
     assert.matches("^c.json: line 1: no JSON: ", said("{", "c.json"))
   end)
 
-  it("that holds nothing says nothing", function()
+  it("is silent when empty", function()
     for _, text in ipairs {"", "# a comment\n", "---\n", "{}", "num_processes: ~\nlog_dir: null\n"} do
       assert.equal("1", shown({"--config_file", write("empty.yaml", text)}).num_processes[1])
     end
@@ -432,7 +432,7 @@ describe("launch -m", function()
     assert.equal("./pack/train.lua\tc\n", run.host({"run", "--module", "pack.train", "c"}).stdout)
   end)
 
-  it("says where it looked for a module that is not there, and ends with 2", function()
+  it("reports where it searched for a missing module, and exits with code 2", function()
     local result = launch {"-m", "pack.none"}
     assert.equal(2, result.code)
     assert.matches("accelhost run: there is no module 'pack.none':", result.stderr)

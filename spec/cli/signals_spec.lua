@@ -23,14 +23,14 @@ describe("a script that computes", function()
       for _ = 1, 400000 do if ffi.C.kill(pid, signal) ~= 0 then break end end]]
     folder.with(function(path)
       local result = run.program {"bash", "-c", [[
-        "$0" -e "$1" "$3" 2> "$3/told" & script=$!
+        "$0" -e "$1" "$3" 2> "$3/errors" & script=$!
         for i in $(seq 600); do [ -e "$3/ready" ] && break; sleep 0.05; done
         "$0" -e "$2" $script 12 & first=$!
         "$0" -e "$2" $script 12 & second=$!
         "$0" -e "$2" $script 23; wait $first $second
-        touch "$3/stop"; wait $script; echo $?; grep -c '^accelhost: ' "$3/told" > /dev/null && echo told]],
+        touch "$3/stop"; wait $script; echo $?; grep -c '^accelhost: ' "$3/errors" > /dev/null && echo reported]],
         run.path, script, sender, path}
-      assert.equal("lived\n0\ntold\n", result.stdout, result.stderr)
+      assert.equal("lived\n0\nreported\n", result.stdout, result.stderr)
     end)
   end)
 end)

@@ -1,5 +1,5 @@
--- Old kernels, gVisor and seccomp profiles of containers: system calls that fail are taken away one at a time, and what
--- users run goes on or ends with a line that names what is missing.
+-- Old kernels, gVisor and seccomp profiles of containers: system calls that may fail are denied one at a time, and the
+-- users' programs continue or end with a line that names the missing call.
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 

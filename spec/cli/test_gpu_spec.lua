@@ -12,7 +12,7 @@ describe("make test-gpu", function()
     assert.matches("^test%-gpu: there is no card to test on: [^\n]+\n$", result.output)
   end)
 
-  it("takes the simulator for no card", function()
+  it("does not count the simulator as a GPU", function()
     local result = run.program({"scripts/gpu/test.sh", build}, {env = {ACCELHOST_CUDA = "sim"}})
     assert.equal(1, result.code)
     assert.matches("^test%-gpu: ACCELHOST_CUDA=sim stands for no card[^\n]*\n$", result.output)
@@ -53,7 +53,7 @@ describe("make gpu-checks", function()
     return text
   end
 
-  it("ends with a table that says what is missing where there is no card", function()
+  it("ends with a table of what is missing where there is no card", function()
     folder.with(function(results)
       local result = check({}, results)
       assert.equal(1, result.code, result.output)
@@ -61,7 +61,7 @@ describe("make gpu-checks", function()
     end)
   end)
 
-  it("runs specs within its time and tells those that did not come to their end", function()
+  it("runs specs within its time limit and reports those that did not finish", function()
     local there = io.open(build .. "/accelhost-cudasim.so")
     if not there then return pending "needs the simulated GPU (make sim)" end
     there:close()

@@ -13,15 +13,15 @@ local function beside(words, script)
   return run.program({"bash", "-c", shell, run.path}, {timeout = 60}).stdout
 end
 
--- What top says, once it is as a pattern of the shell has it: a rank's keys are sorted, the ranks in order.
+-- The output of top, once it matches a pattern of the shell: a rank's keys are sorted, the ranks in order.
 local look = [[
     SECONDS=0
     while [ $SECONDS -lt 60 ]; do
-      said=$("$0" top --once --json $job)
-      case $said in *%s*) break;; esac
+      output=$("$0" top --once --json $job)
+      case $output in *%s*) break;; esac
       sleep 0.1
     done
-    printf '%%s\n' "$said"]]
+    printf '%%s\n' "$output"]]
 
 local function ranks_of(words, expected)
   local job = json.decode(beside(words, look:format(expected))).jobs[1]
@@ -31,7 +31,7 @@ end
 describe("accelhost top", function()
   local scene = scenes.new(it, 4)
 
-  scene("shows a rank that was stopped, and who waits for it", function()
+  scene("shows a rank that was stopped, and the ranks that wait for it", function()
     return ranks_of("launch --num_processes 3 " .. case .. " stop", "waits?for?rank?2*waits?for?rank?2*stopped")
   end, function(ranks, job)
     assert.matches("launch %-%-num_processes 3 " .. case:gsub("%p", "%%%0") .. " stop$", job.command)
@@ -71,7 +71,7 @@ describe("accelhost top", function()
     assert.equal(("waits in open of '%s' at %s:11"):format(path, case), ranks[2].doing)
   end)
 
-  scene("shows who waits for a message, from whom, and where", function()
+  scene("shows the ranks that wait for a message, their senders, and the line", function()
     local script = [[-e 'local accelhost = require "accelhost"
       local dist = accelhost.distributed
       dist.init_process_group()
@@ -91,7 +91,7 @@ describe("accelhost top", function()
     assert.is_nil(ranks[3].message)
   end)
 
-  scene("shows the ranks of a part of the job, and who of them is missing", function()
+  scene("shows the ranks of a subgroup of the job, and the missing ones", function()
     local script = [[-e 'local accelhost = require "accelhost"
       local dist = accelhost.distributed
       dist.init_process_group()
@@ -106,7 +106,7 @@ describe("accelhost top", function()
     assert.matches("%-e:6 +waits for a message from any rank\n", text)
   end)
 
-  -- For looks at a training that is under way.
+  -- For snapshots of a training that is under way.
   local steps = [[until "$0" top --once --json $job | grep -q step_rate; do sleep 0.1; done; ]]
 
   local training = [[-e 'local accelhost = require "accelhost"
@@ -128,7 +128,7 @@ describe("accelhost top", function()
     assert.same({}, ranks[1].waits_for)
   end)
 
-  scene("shows a batch that a worker does not bring", function()
+  scene("shows a batch that a worker does not deliver", function()
     return (ranks_of([[-e 'local accelhost = require "accelhost"
       local Slow = accelhost.data.Dataset:extend "Slow"
       function Slow:init() end
@@ -147,11 +147,11 @@ describe("accelhost top", function()
         ranks="$ranks $!"
       done
       while [ $SECONDS -lt 60 ]; do
-        said=$("$0" top --once --json "$1 stop of$$")
-        case $said in *waits?for?rank?1*stopped*) break;; esac
+        output=$("$0" top --once --json "$1 stop of$$")
+        case $output in *waits?for?rank?1*stopped*) break;; esac
         sleep 0.1
       done
-      printf '%s\n' "$said"
+      printf '%s\n' "$output"
       kill -KILL $ranks]]
     return run.program({"bash", "-c", shell, run.path, case}, {timeout = 60})
   end, function(result)
@@ -162,7 +162,7 @@ describe("accelhost top", function()
     assert.equal("stopped", job.ranks[2].state)
   end)
 
-  scene("prints a table when it is piped, and each look anew", function()
+  scene("prints a table when it is piped, and again at each refresh", function()
     return beside(training, steps .. [["$0" top $job --interval 0.2 | head -n 4]])
   end, function(text)
     assert.matches("^job %d+: [^\n]*\nRANK +PID +STATE +STEPS +STEPS/S +LOSS +MEMORY +CPU +THR[^\n]*\n"
@@ -211,7 +211,7 @@ describe("accelhost top", function()
     assert.equal("", result.stdout)
   end)
 
-  it("says that there is no such job", function()
+  it("reports that there is no such job", function()
     local result = run.host({"top", "--once", "no such job"}, {timeout = 20})
     assert.equal(1, result.code)
     assert.equal("none of your jobs runs on this host\n", result.stdout)

@@ -8,7 +8,7 @@ local function prints(expected, script)
 end
 
 describe("pairs", function()
-  it("gives values that stay what they are while the next one is read", function()
+  it("yields values that stay unchanged while the next one is read", function()
     prints("0\n", [[
       local function make()
         return loadstring [=[
@@ -37,7 +37,7 @@ describe("pairs", function()
       print(wrong)]])
   end)
 
-  it("walks to the end, also where compiling is given up", function()
+  it("walks to the end, also where compiling is aborted", function()
     prints("100000\n", [[
       local inner = {1, 2, 3, 4, 5}
       local outer = {a = inner, b = inner, c = inner, d = inner, e = inner}

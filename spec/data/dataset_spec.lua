@@ -25,7 +25,7 @@ end
 
 describe("data sets", function()
   describe("TensorDataset", function()
-    it("gives the rows of its tensors", function()
+    it("returns the rows of its tensors", function()
       local set = data.TensorDataset(accelhost.tensor {{1, 2}, {3, 4}, {5, 6}}, accelhost.tensor {7, 8, 9})
       assert.equal(3, set:len())
       local row, label = set:get(1)
@@ -42,7 +42,7 @@ describe("data sets", function()
       assert.same({{{0, 3}, {1, 4}}, {{2, 5}}}, seen)
     end)
 
-    it("gives batches without gradients", function()
+    it("returns batches without gradients", function()
       local weight = accelhost.zeros(3, 2)
       weight.requires_grad = true
       for batch in data.DataLoader(data.TensorDataset(weight)) do assert.is_false(batch.requires_grad) end
@@ -81,7 +81,7 @@ describe("data sets", function()
     end)
   end)
 
-  it("ConcatDataset puts sets one after the other", function()
+  it("ConcatDataset chains sets one after the other", function()
     local set = data.ConcatDataset {range(2), data.Subset(range(9), {7}), range(3)}
     assert.equal(6, set:len())
     assert.same({0, 1, 7, 0, 1, 2}, all(set))
@@ -109,7 +109,7 @@ describe("data sets", function()
     end)
   end)
 
-  it("a class of one's own says which method it lacks", function()
+  it("a class of one's own reports which method it lacks", function()
     local Empty = data.Dataset:extend "Empty"
     assert.error_matches(function() Empty():len() end, "Empty has no method len")
     assert.error_matches(function() Empty():get(0) end, "Empty has no method get")
@@ -133,7 +133,7 @@ describe("data sets", function()
       assert.same({2, 6}, batch.pair[2]:tolist())
     end)
 
-    it("says what does not fit", function()
+    it("reports mismatched arguments", function()
       assert.error_matches(function() collate {1, "a"} end, "sample 1 holds number 1 where sample 2 holds 'a'")
       assert.error_matches(function() collate {{x = 1}, {y = 1}} end, "sample 2 has no field 'x'")
       assert.error_matches(function() collate {print} end, "samples hold a function; give the loader a collate_fn")

@@ -56,7 +56,7 @@ describe("decode_image", function()
     assert.is_true(accelhost.equal(alpha:narrow(0, 0, 3), data.decode_image(bytes_of "jpeg rgb")))
   end)
 
-  with_plugin("takes a tensor of bytes", function()
+  with_plugin("accepts a tensor of bytes", function()
     local text = bytes_of "png rgb"
     local tensor = accelhost.from_string(text, {#text}, "uint8")
     assert.is_true(accelhost.equal(data.decode_image(text), data.decode_image(tensor)))
@@ -143,7 +143,7 @@ describe("ImageFolder", function()
     end)
   end)
 
-  it("says what it does not find", function()
+  it("reports missing files and folders", function()
     folder.with(function(dir)
       assert.error_matches(function() data.ImageFolder(dir) end, "holds no folder, expected one for each class")
       assert.error_matches(function() data.ImageFolder(dir .. "/no") end, "/no' is no folder")

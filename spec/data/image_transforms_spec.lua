@@ -1,4 +1,4 @@
--- Transforms that compute an image anew, against torchvision's: sizes, turns, colours, and what chooses among them.
+-- Transforms that resample an image, against torchvision's: sizes, turns, colours, and what chooses among them.
 local accelhost = require "accelhost"
 local images = require "spec.support.images"
 local T = accelhost.data.transforms
@@ -22,7 +22,7 @@ describe("Resize", function()
     end
   end)
 
-  it("takes the shorter side, and a limit of the longer one", function()
+  it("resizes the shorter side, with a limit of the longer one", function()
     images.check("resize shorter", T.Resize(4)(one))
     images.check("resize shorter max", T.Resize(8, {max_size = 9})(one))
     assert.same({1, 14, 12}, T.Resize {max_size = 14}(one):shape())
@@ -82,7 +82,7 @@ describe("Turned images", function()
     end
   end)
 
-  it("say what is wrong", function()
+  it("report wrong arguments", function()
     assert.error_matches(function() T.RandomRotation(-3) end, "must not be negative")
     assert.error_matches(function() T.RandomRotation {1, 2, 3} end, "a table of 2, got 3")
     assert.error_matches(function() T.RandomAffine(3, {translate = {2, 0}}) end, "item 1 is 2")

@@ -22,7 +22,7 @@ local function walk(loader)
 end
 
 describe("A loader over a stream", function()
-  it("gives its samples in batches, the last one short or left out", function()
+  it("yields its samples in batches, the last one short or left out", function()
     assert.same({"0 1 2", "3 4 5", "6"}, walk(data.DataLoader(Count(0, 7), {batch_size = 3})))
     assert.same({"0 1 2", "3 4 5"}, walk(data.DataLoader(Count(0, 7), {batch_size = 3, drop_last = true})))
     assert.same({"0 1 2", "3 4 5"}, walk(data.DataLoader(Count(0, 6), {batch_size = 3})))
@@ -32,7 +32,7 @@ describe("A loader over a stream", function()
     assert.same({"0", "1", "2"}, walk(loader))
   end)
 
-  it("knows the last batch and its length, but not how many come", function()
+  it("knows the last batch and its length, but not how many follow", function()
     for _, workers in ipairs {0, 1} do
       local loader = data.DataLoader(Count(0, 5), {batch_size = 2, num_workers = workers})
       local last, lengths = {}, {}
@@ -49,7 +49,7 @@ describe("A loader over a stream", function()
     Count.len = nil
   end)
 
-  it("takes several values a sample, and its own collate_fn", function()
+  it("accepts several values a sample, and its own collate_fn", function()
     local Pairs = data.IterableDataset:extend "Pairs"
     function Pairs:iter() -- luacheck: ignore self
       local i = 0
@@ -74,7 +74,7 @@ describe("A loader over a stream", function()
     assert.same({"0", "1", "2", "3"}, walk(loader))
   end)
 
-  it("gives each rank its share of the batches, filled up at the end", function()
+  it("yields each rank its share of the batches, filled up at the end", function()
     local function share(rank, options)
       options.rank, options.size = rank, 2
       return walk(data.DataLoader(Count(0, 9), {batch_size = 2}):shard(options))
@@ -85,7 +85,7 @@ describe("A loader over a stream", function()
     assert.same({"1", "3", "5", "7", "0"}, share(1, {split_batches = true}))
   end)
 
-  it("goes on where it stood", function()
+  it("resumes where it stopped", function()
     local loader, state = data.DataLoader(Count(0, 9), {batch_size = 2}), nil
     for _ in loader do
       if loader.batch_length then
@@ -101,7 +101,7 @@ describe("A loader over a stream", function()
     end
   end)
 
-  it("refuses an order, and what is no stream", function()
+  it("refuses an order, and values that are not streams", function()
     for _, options in ipairs {{shuffle = true}, {sampler = {1}}, {batch_sampler = {{1}}}} do
       assert.error_matches(function() data.DataLoader(Count(0, 3), options) end, "excludes shuffle, sampler")
     end
@@ -124,7 +124,7 @@ describe("A loader over a stream", function()
 end)
 
 describe("ChainDataset", function()
-  it("gives one stream after the other", function()
+  it("yields one stream after the other", function()
     local chain = data.ChainDataset {Count(0, 2), Count(5, 5), Count(7, 9)}
     assert.same({"0 1 7", "8"}, walk(data.DataLoader(chain, {batch_size = 3})))
     assert.error_matches(function() data.ChainDataset {} end, "expected at least one")
@@ -137,7 +137,7 @@ describe("StackDataset", function()
   local tens = data.TensorDataset(accelhost.arange(4):mul(10))
   local pairs_set = data.TensorDataset(accelhost.arange(4), accelhost.arange(4):neg())
 
-  it("puts samples side by side, or under names", function()
+  it("combines samples into tuples, or under names", function()
     local a, b = data.DataLoader(data.StackDataset(tens, pairs_set), {batch_size = 4}):batches()()
     assert.same({0, 10, 20, 30}, a:tolist())
     assert.same({0, -1, -2, -3}, b[2]:tolist())

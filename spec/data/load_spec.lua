@@ -44,7 +44,7 @@ describe("A CSV file", function()
     end)
   end)
 
-  it("leaves to texts what is no number", function()
+  it("leaves fields that are not numbers as texts", function()
     for _, row in ipairs {"0x10", "1,5", "1 2", "nan(1)", "--1", "n", "in", ".", "1e", "99999999999999999999x"} do
       with_file("a\tb\n" .. row .. "\t1\n", function(path)
         assert.equal("string", load("csv", path):features().a, row)
@@ -64,7 +64,7 @@ describe("A CSV file", function()
     end, "rows.tsv")
   end)
 
-  it("takes types, names, separators and quotes of your own", function()
+  it("accepts types, names, separators and quotes of your own", function()
     with_file("1;'a;b'\n0;2\n", function(path)
       local options = {delimiter = ";", quote = "'", column_names = {"flag", "text"}, features = {flag = "bool"}}
       local set = load("csv", path, options)
@@ -97,7 +97,7 @@ describe("A CSV file", function()
     end)
   end)
 
-  it("that is damaged is told with its line", function()
+  it("that is damaged is reported with its line", function()
     refused("csv", "a,b\n1,2\n\n3\n", ": line 4: 1 fields, expected 2")
     refused("csv", 'a,b\n1,"2\n', ": line 2: a quote is not closed")
     refused("csv", "a,b\n1,2\n3,\0\n", ": line 3: there is a byte 0 in it")
@@ -109,7 +109,7 @@ describe("A CSV file", function()
     check.raises("'/nowhere.csv': cannot read", function() load("csv", "/nowhere.csv") end)
   end)
 
-  it("takes its own options only", function()
+  it("accepts its own options only", function()
     check.raises("load_dataset: sample_by: csv files have no such option",
       function() load("csv", "x", {sample_by = "line"}) end)
     check.raises("load_dataset: delimiter: expected one byte, got '::'",
@@ -171,7 +171,7 @@ describe("JSON", function()
     refused("json", '[{"a": 1}, 2]', ": line 1: expected an object")
   end)
 
-  it("that is damaged is told with its line", function()
+  it("that is damaged is reported with its line", function()
     refused("json", '{"a": 1}\n\n{"a" 2}\n', ": line 3, column ")
     refused("json", '{"a": 1}\n"text"\n', ": line 2: expected an object")
     refused("json", '{"a": 1, "a": 2}\n', ": line 1, column ")
@@ -219,7 +219,7 @@ describe("Columns that few rows have", function()
     end
   end)
 
-  it("take memory and time by their values, not by rows x columns", function()
+  it("need memory and time by their values, not by rows x columns", function()
     local names = {}
     for i = 0, 1999 do names[i + 1] = ('{"k%d": "v"}\n'):format(i) end
     local early, late = table.concat(names), ('{"k0": "v"}\n'):rep(100000)

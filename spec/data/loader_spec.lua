@@ -24,7 +24,7 @@ local function rest(generator)
   return C.data.slice(C.data.whole_numbers(generator, 2 ^ 24, 1), 0, 1)[1]
 end
 
--- Samples that come from Lua, one at a time.
+-- Samples produced by Lua, one at a time.
 local Squares = data.Dataset:extend "Squares"
 function Squares:init(count) self.count = count end
 function Squares:len() return self.count end
@@ -114,12 +114,12 @@ describe("DataLoader", function()
       assert.same({{0}, {1}}, batches_of(data.DataLoader(range(2))))
     end)
 
-    it("takes PyTorch's positional arguments", function()
+    it("accepts PyTorch's positional arguments", function()
       local loader = data.DataLoader(range(5), 2, false)
       assert.same({{0, 1}, {2, 3}, {4}}, batches_of(loader))
     end)
 
-    it("starts anew after break", function()
+    it("restarts after break", function()
       local loader = data.DataLoader(range(6), {batch_size = 2})
       for batch in loader do
         assert.same({0, 1}, batch:tolist())
@@ -174,7 +174,7 @@ describe("DataLoader", function()
       end
     end)
 
-    it("gives an iterator of its own", function()
+    it("returns an iterator of its own", function()
       local loader = data.DataLoader(range(3), {batch_size = 2})
       local one, two = loader:batches(), loader:batches()
       assert.same({0, 1}, one():tolist())
@@ -236,7 +236,7 @@ describe("DataLoader", function()
       assert.is_false(train.active)
     end)
 
-    it("comes with the remainder", function()
+    it("arrives with the remainder", function()
       local loader = data.DataLoader(range(10), {batch_size = 4})
       for _ in loader do assert.equal(2, loader.remainder) end
       loader = data.DataLoader(range(10), {batch_size = 4, drop_last = true})
@@ -296,7 +296,7 @@ describe("DataLoader", function()
     end)
   end)
 
-  it("says which index a sampler got wrong", function()
+  it("reports which index of a sampler was wrong", function()
     assert.error_matches(function() batches_of(data.DataLoader(range(3), {sampler = {0, 3}})) end,
       "index 3 is out of range for a data set of 3")
     assert.error_matches(function() batches_of(data.DataLoader(range(3), {sampler = {0.5}})) end,
@@ -327,7 +327,7 @@ describe("DataLoader", function()
 
   describe("state_dict", function()
     local function continue_from(make, stop)
-      -- Run one loader to `stop` batches of its second pass; a fresh one goes on from its state.
+      -- Run one loader to `stop` batches of its second pass; a fresh one resumes from its state.
       accelhost.manual_seed(11)
       local loader, all = make(), {}
       for _ in loader do end
@@ -389,7 +389,7 @@ describe("DataLoader", function()
       end
     end)
 
-    it("survives being saved again before the pass goes on", function()
+    it("survives being saved again before the pass continues", function()
       local loader = shuffled()
       for _ in loader do break end
       local state = loader:state_dict()
@@ -398,7 +398,7 @@ describe("DataLoader", function()
       assert.same(state, other:state_dict())
     end)
 
-    it("refuses what is no state", function()
+    it("refuses values that are not states", function()
       assert.error_matches(function() shuffled():load_state_dict({epoch = 1}) end, "expected a loader's state")
       assert.error_matches(function()
         shuffled():load_state_dict({epoch = 0, position = 0, generator = "00"})

@@ -1,4 +1,4 @@
--- A loader goes on where another stood: the rest of the pass, nothing twice and nothing left out.
+-- A loader resumes at another's position: the rest of the pass, nothing twice and nothing left out.
 local accelhost = require "accelhost"
 local data = accelhost.data
 
@@ -88,13 +88,13 @@ describe("a loader's state", function()
   -- What workers send is on the CPU.
   if accelhost.get_default_device() ~= "cpu" then table.remove(ways, 7) end
   for _, way in ipairs(ways) do
-    it(("gives the rest of a pass %s, bit for bit"):format(way[1]), function()
+    it(("yields the rest of a pass %s, bit for bit"):format(way[1]), function()
       local before, states = walk(job(2, way[2], way[3]), 2)
       if not way[2].shuffle then states[2].seed = states[1].seed end
       assert.same(states[1], states[2])
       local rest = walk(load_all(job(2, way[2], way[3]), states[1]))
       assert.same(without(numbers(24), all(before)), all(rest))
-      -- A pass that went on says where it is, too.
+      -- A resumed pass reports its position, too.
       local _, later = walk(load_all(job(2, way[2], way[3]), states[1]), 1)
       local last = walk(load_all(job(2, way[2], way[3]), later[1]))
       for rank = 1, 2 do
@@ -110,7 +110,7 @@ describe("a loader's state", function()
         for _, ranks in ipairs {1, 3, 4} do
           local rest = walk(load_all(job(ranks, way[2], way[3]), states[1]))
           local unseen, given = without(numbers(24), all(before)), all(rest)
-          -- A last round that does not divide is filled up with what came before.
+          -- A last round that does not divide is filled up with earlier samples.
           assert.same({}, without(unseen, given))
           local again = without(given, unseen)
           assert.is_true(#given - #unseen < ranks * 4, #again)
@@ -170,14 +170,14 @@ describe("a loader's state", function()
     assert.same(following, following_again)
   end)
 
-  it("of workers on a stream cannot go on within a round", function()
+  it("of workers on a stream cannot resume within a round", function()
     local _, states = walk(job(1, {batch_size = 2}, Stream(24)), 1)
     assert.error_matches(function()
       walk(load_all(job(2, {batch_size = 2, num_workers = 1}, Stream(24)), states[1]))
     end, "with num_workers a stream continues only from a position at the end of a round %(4 samples%)")
   end)
 
-  it("tells what it counts", function()
+  it("reports its counts", function()
     local _, states = walk(job(2, {batch_size = 2}), 2)
     assert.same({"samples", 8}, {states[1].unit, states[1].position})
     local batches = {{0, 1}, {2}, {3, 4}, {5}}
@@ -234,7 +234,7 @@ describe("a pass", function()
     assert.is_false(set.active)
   end)
 
-  it("gives way to the one around it", function()
+  it("restores the enclosing loader as the innermost", function()
     local outer, inner = loader(), loader()
     for _ in outer do
       for _ in inner do

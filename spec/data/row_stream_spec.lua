@@ -17,7 +17,7 @@ local function rows(set, name)
   return list
 end
 
--- Rows with n from `from` to `to`, and a text that takes more than a line now and then.
+-- Rows with n from `from` to `to`, and a text that fills more than a line now and then.
 local function csv_of(from, to)
   local lines = {"n,text"}
   for n = from, to do lines[#lines + 1] = ('%d,"text %d%s"'):format(n, n, n % 7 == 0 and "\nof two lines" or "") end
@@ -42,7 +42,7 @@ end
 local function even(row) return row.n % 2 == 0 end
 
 describe("A stream of a file's rows", function()
-  it("gives the rows that a table of it has, whatever kind it is and wherever its blocks end", function()
+  it("yields the rows of a table of the same file, whatever its kind and wherever its blocks end", function()
     folder.with(function(dir)
       local long = ("x"):rep(300000)
       local files = {
@@ -74,7 +74,7 @@ describe("A stream of a file's rows", function()
     end)
   end)
 
-  it("reads what gzip has compressed, and tells what is cut off", function()
+  it("reads gzip files, and reports truncated ones", function()
     folder.with(function(dir)
       local path = write(dir .. "/rows.csv", csv_of(1, 5000))
       assert(os.execute("gzip -k " .. path) == 0)
@@ -103,7 +103,7 @@ describe("A stream of a file's rows", function()
     end)
   end)
 
-  it("tells the file, the line and the column of what does not fit", function()
+  it("reports the file, the line and the column of a value that does not fit", function()
     folder.with(function(dir)
       local path, more = dir .. "/a.csv", dir .. "/b.csv"
       write(path, csv_of(1, 12000))
@@ -212,7 +212,7 @@ describe("A stream's methods", function()
     assert.is_nil(set:map(function() return {c = 1} end).column_names)
   end)
 
-  it("give tensors when they are asked for", function()
+  it("return tensors when they are requested", function()
     local set = data.Table {n = {3}, x = {0.25}, f = {true}, s = {"x"}}:to_iterable_dataset()
     local row = set:with_format("accelhost"):iter()()
     assert.same({"int64", "float32", "bool", "x"}, {row.n.dtype, row.x.dtype, row.f.dtype, row.s})
@@ -222,7 +222,7 @@ describe("A stream's methods", function()
 end)
 
 describe("A shuffled stream", function()
-  it("gives every row once, in an order of the seed and the epoch", function()
+  it("yields every row once, in an order of the seed and the epoch", function()
     local set = table_of(500):shuffle {seed = 3, buffer_size = 50}
     local first = rows(set, "n")
     assert.same(first, rows(set, "n"))
@@ -232,7 +232,7 @@ describe("A shuffled stream", function()
     assert.are_not.same(first, second)
     assert.are_not.same(first, rows(table_of(500):shuffle {seed = 4, buffer_size = 50}, "n"))
     for _, list in ipairs {first, second} do
-      for at, n in ipairs(list) do assert.is_true(n < at + 50) end -- no row comes before it was in the buffer
+      for at, n in ipairs(list) do assert.is_true(n < at + 50) end -- a row is drawn only from the buffer
       assert.same(numbers(0, 499), sorted(list))
     end
   end)
@@ -249,7 +249,7 @@ describe("A shuffled stream", function()
     for _, count in ipairs(counts) do check.near(500, accelhost.tensor(count), 80) end
   end)
 
-  it("walks parts in a drawn order, but not those that take and skip have counted", function()
+  it("walks parts in a drawn order, but not those that `take` and `skip` have counted", function()
     local seen = {}
     for seed = 0, 20 do seen[rows(table_of(6, 3):shuffle {seed = seed, buffer_size = 1}, "n")[1]] = true end
     assert.same({[0] = true, [2] = true, [4] = true}, seen)
@@ -270,7 +270,7 @@ describe("A shuffled stream", function()
   end)
 end)
 
--- Streams of several kinds, made anew, each with n from 0 to 99.
+-- New streams of several kinds, each with n from 0 to 99.
 local function kinds_of_streams(dir)
   for i = 0, 3 do write(("%s/%d.csv"):format(dir, i), csv_of(25 * i, 25 * i + 24)) end
   local files = {dir .. "/0.csv", dir .. "/1.csv", dir .. "/2.csv", dir .. "/3.csv"}
@@ -372,7 +372,7 @@ describe("A stream's state", function()
     end)
   end)
 
-  it("of one that has not begun is its beginning, and passing over rows is as taking them", function()
+  it("of one that has not begun is its beginning, and skipping rows is as reading them", function()
     folder.with(function(dir)
       local set = table_of(4)
       set:load_state_dict(table_of(4):state_dict())
@@ -412,7 +412,7 @@ describe("A loader of a stream", function()
     end)
   end)
 
-  it("tells workers the epoch, those too that were there before", function()
+  it("passes the epoch to workers, those included that exist already", function()
     local set = table_of(40):shuffle {seed = 1}
     local orders = {}
     local loader = data.DataLoader(set, {batch_size = 40, num_workers = 1, persistent_workers = true})
@@ -425,7 +425,7 @@ describe("A loader of a stream", function()
     assert.are_not.same(orders[1], orders[2])
   end)
 
-  it("gives each process its share, in batches of one length", function()
+  it("yields each process its share, in batches of one length", function()
     folder.with(function(dir)
       for name, make in pairs(kinds_of_streams(dir)) do
         local whole = sorted(rows(make(), "n"))
@@ -445,7 +445,7 @@ describe("A loader of a stream", function()
     end)
   end)
 
-  it("goes on in the middle of a pass", function()
+  it("resumes in the middle of a pass", function()
     folder.with(function(dir)
       for name, make in pairs(kinds_of_streams(dir)) do
         local function loader() return data.DataLoader(make(), {batch_size = 3}) end

@@ -8,7 +8,7 @@ local function walk(sampler)
   return order
 end
 
--- What a generator gives next, as the fixtures have it.
+-- A generator's next numbers, as the fixtures have them.
 local function rest(generator)
   local C = require "accelhost._C"
   return C.data.slice(C.data.whole_numbers(generator, 2 ^ 24, 1), 0, 1)[1]
@@ -102,7 +102,7 @@ describe("samplers", function()
     assert.error_matches(function() data.WeightedRandomSampler(weights, 7, false) end, "7 samples without replacement")
   end)
 
-  it("DistributedSampler gives PyTorch's shares", function()
+  it("DistributedSampler yields PyTorch's shares", function()
     for _, case in ipairs(fixtures.distributed) do
       for rank = 0, case.replicas - 1 do
         local sampler = data.DistributedSampler(case.length, {
@@ -126,7 +126,7 @@ describe("samplers", function()
       assert.equal(2, data.BatchSampler(data.SequentialSampler(7), 3, true):len())
     end)
 
-    it("takes a plain table and a sampler of one's own", function()
+    it("accepts a plain table and a sampler of one's own", function()
       assert.same({{5, 3}, {5}}, walk(data.BatchSampler({5, 3, 5}, 2)))
       local countdown = {}
       function countdown.iter()
@@ -156,7 +156,7 @@ describe("samplers", function()
       assert.equal(2, calls)
     end)
 
-    it("refuses what is no sampler", function()
+    it("refuses values that are not samplers", function()
       assert.error_matches(function() data.BatchSampler(7, 2) end, "expected a sampler")
       assert.error_matches(function() data.BatchSampler({1}, 0) end,
         "batch_size: expected an integer of at least 1, got number 0")

@@ -11,7 +11,7 @@ local function set_of(count)
   return data.TensorDataset(accelhost.arange(count))
 end
 
--- The batches each rank gets, as a loader gives them, and the remainder.
+-- The batches of each rank, as a loader yields them, and the remainder.
 local function shares(options)
   local result = {}
   for rank = 0, options.size - 1 do
@@ -64,7 +64,7 @@ describe("a loader's share", function()
     assert.same({{6, 7, 8}, {5, 6, 7}}, found[3])
   end)
 
-  it("fills up from fewer samples than a round takes", function()
+  it("fills up from fewer samples than a round has", function()
     assert.same({{{0, 1, 2, 0}}, {{1, 2, 0, 1}}, remainder = 3}, shares {samples = 3, batch = 4, size = 2})
     assert.same({{{0, 1, 2}}, {}, remainder = 3}, shares {samples = 3, batch = 4, size = 2, even = false})
     assert.same({{}, {}}, shares {samples = 3, batch = 4, size = 2, drop_last = true})
@@ -126,7 +126,7 @@ describe("a loader's share", function()
     assert.same({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, seen)
   end)
 
-  it("does not synchronise what is not random", function()
+  it("does not synchronise samplers that are not random", function()
     local loader = data.DataLoader(set_of(4), {batch_size = 2}):shard {rank = 0, size = 2}
     loader.synchronize = function() error("not expected") end
     for _ in loader do end

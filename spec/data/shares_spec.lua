@@ -14,7 +14,7 @@ function Stream:iter()
   end
 end
 
--- A job's parts in one process: rank 0 deals first, the others take what it has dealt.
+-- A job's parts in one process: rank 0 deals first, the others receive what it has dealt.
 local function dealer()
   local dealt, taken = {}, {}
   return function(rank)
@@ -73,7 +73,7 @@ end
 describe("the shares of a pass", function()
   local walked = {}
 
-  -- What a job of a case gives, walked once.
+  -- The batches of a case's job, walked once.
   local function result_of(case)
     if not walked[case] then
       local list = loaders(unpack(case, 1, 5))
@@ -94,7 +94,7 @@ describe("the shares of a pass", function()
     assert.same({shard = true, dispatch = true, stream = true, stream_dispatch = true}, seen)
   end)
 
-  it("are as many batches as the loader's length says", function()
+  it("are as many batches as the loader's length", function()
     for _, case in ipairs(fixture) do
       local result = result_of(case)
       assert.same(result.lengths, result.told, name_of(case))
@@ -109,7 +109,7 @@ describe("the shares of a pass", function()
     end
   end)
 
-  it("give up nothing for evenness where one process deals", function()
+  it("drop nothing for evenness where one process deals", function()
     local texts, counted = walk(loaders("dispatch", 3, 10, 2, ""))
     assert.same({"0,1|6,7", "2,3|8", "4,5|9"}, texts)
     assert.same(first(10), counted)
@@ -143,7 +143,7 @@ describe("the shares of a pass", function()
     end
   end)
 
-  it("end a pass of batches of their own sizes as they come", function()
+  it("end a pass of batches of their own sizes as they are", function()
     local batches = {{0, 1, 2}, {3, 4}, {5, 6, 7, 8}, {9, 10, 11}, {12, 13}}
     local function shares(options)
       local list, deal_of = {}, dealer()

@@ -20,7 +20,7 @@ describe("A table", function()
     flag = {true, false, true}, pair = accelhost.arange(6):reshape(3, 2), any = {{1}, "x", {y = 2}},
   }, {"text", "label", "score", "flag", "pair", "any"})
 
-  it("gives rows by number, from 0", function()
+  it("returns rows by number, from 0", function()
     assert.equal(3, #set)
     assert.equal(3, set.num_rows)
     local row = set[1]
@@ -32,7 +32,7 @@ describe("A table", function()
     assert.equal("Table(columns=[text, label, score, flag, pair, any], num_rows=3)", tostring(set))
   end)
 
-  it("gives columns, tensors where they are numbers", function()
+  it("returns columns, tensors where they are numbers", function()
     assert.same({"string", "int64", "float64", "bool", "int64", "list"}, {set:features().text, set:features().label,
       set:features().score, set:features().flag, set:features().pair, set:features().any})
     assert.same({"fine", "bad", ""}, set:column("text"))
@@ -77,7 +77,7 @@ describe("A table", function()
     check.raises("remove_columns: there is no column 'x'", function() set:remove_columns("x") end)
   end)
 
-  it("chooses rows, again of what was chosen", function()
+  it("chooses rows, also of chosen rows", function()
     local some = numbers(10):select {9, 4, 4, 0}:select(accelhost.tensor({3, 1}, {dtype = "int64"}))
     assert.same({0, 4}, column(some))
     assert.equal("row 4", some[1].name)
@@ -118,7 +118,7 @@ describe("A table", function()
     check.raises("none is left to train", function() numbers(1):train_test_split() end)
   end)
 
-  it("sorts by a column, equal rows as they came, NaN last", function()
+  it("sorts by a column, equal rows in their order, NaN last", function()
     local mixed = data.Table {k = {2, 0 / 0, 1, 2, -1}, n = {0, 1, 2, 3, 4}, t = {"b", "a", "ab", "", "B"}}
     assert.same({4, 2, 0, 3, 1}, column(mixed:sort("k")))
     assert.same({0, 3, 2, 4, 1}, column(mixed:sort("k", {reverse = true})))
@@ -130,7 +130,7 @@ describe("A table", function()
 end)
 
 describe("Mapping a table", function()
-  it("adds columns and puts others in their place", function()
+  it("adds columns and replaces others", function()
     local set = numbers(5):select {4, 0, 2}:map(function(row, i)
       return {n = row.n * 10, at = i, z = {row.name}, half = row.n / 4, flag = i == 1}
     end, {with_indices = true})
@@ -144,7 +144,7 @@ describe("Mapping a table", function()
     assert.same({"row 2", "row 4"}, set:select({2, 0}):column("name"))
   end)
 
-  it("takes batches of columns, and may change the number of rows", function()
+  it("accepts batches of columns, and may change the number of rows", function()
     local sizes = {}
     local set = numbers(5):map(function(batch)
       sizes[#sizes + 1] = #batch.name
@@ -170,7 +170,7 @@ describe("Mapping a table", function()
     assert.same({"list", 3}, {set:features().ids, set[2].ids:size(0)})
   end)
 
-  it("says what fn gave", function()
+  it("reports what fn returned", function()
     check.raises("map: fn: expected a table of columns by name, got nil", function()
       numbers(2):map(function() end)
     end)

@@ -22,7 +22,7 @@ describe("write_tokens", function()
     assert.equal("\112\17\1\0", contents("wide.npy"):sub(129))
   end)
 
-  it("takes tensors of any integers and layout, tables, and a function that gives them", function()
+  it("accepts tensors of any integers and layout, tables, and a function that returns them", function()
     local rows = accelhost.arange(6):view(2, 3)
     local pieces = {rows:t(), {7, 8}, rows:to "uint8", {}}
     local at = 0
@@ -58,7 +58,7 @@ describe("write_tokens", function()
     assert.is_true(set:get(0).input_ids:equal(wanted))
   end)
 
-  it("puts the end of a text behind each file and each text", function()
+  it("appends the end-of-text token to each file and each text", function()
     local tokenizer = text.character_tokenizer "abc"
     tokenizer:add_special_tokens {eos_token = "<end>"}
     write("a.txt", "ab")
@@ -87,7 +87,7 @@ describe("write_tokens", function()
     assert.same({"t.bin"}, folder.names ".")
   end)
 
-  it("says what it expects", function()
+  it("reports the expected arguments", function()
     check.raises("token 65536 at place 0 is outside 0..65535 (uint32 holds more)", function()
       data.write_tokens("t.bin", {65536})
     end)
@@ -125,7 +125,7 @@ describe("TokenFile", function()
     return name or "t.bin"
   end
 
-  it("gives blocks with the same tokens as labels, or the next ones", function()
+  it("yields blocks with the same tokens as labels, or the next ones", function()
     local set = data.TokenFile(file(11), {block_size = 4})
     assert.equal(2, #set)
     assert.same({tokens = 11, dtype = "uint16"}, {tokens = set.tokens, dtype = set.dtype})
@@ -153,7 +153,7 @@ describe("TokenFile", function()
     assert.equal(1, count {block_size = 1, first = 11})
   end)
 
-  it("reads files of uint32 that say so, and others when told", function()
+  it("reads files of uint32 whose header has the dtype, and others by an option", function()
     data.write_tokens("w.npy", {1, 70000}, {vocab_size = 70001})
     local set = data.TokenFile("w.npy", 2)
     assert.equal("uint32", set.dtype)
@@ -178,7 +178,7 @@ describe("TokenFile", function()
     assert.same({0, 4, 8, 12, 16, 20, 24, 28, 32}, firsts)
   end)
 
-  it("gives worker processes and a collate function of one's own its blocks", function()
+  it("yields blocks to worker processes and to the user's collate function", function()
     local set, seen = data.TokenFile(file(16), 4), {}
     local loader = data.DataLoader(set, {batch_size = 2, num_workers = 2, collate_fn = function(samples)
       return accelhost.stack({samples[1].input_ids, samples[2].input_ids})
@@ -187,7 +187,7 @@ describe("TokenFile", function()
     assert.same({{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12, 13, 14, 15}}, seen)
   end)
 
-  it("is drawn from at any place by a seeded sampler, anew in each pass, and gone on with", function()
+  it("is sampled from any position by a seeded sampler, in a new order in each pass, and resumed", function()
     local set = data.TokenFile(file(1000), {block_size = 8, stride = 1})
     local function loader()
       local sampler = data.RandomSampler(set, {replacement = true, num_samples = 12, seed = 5})
@@ -220,7 +220,7 @@ describe("TokenFile", function()
     assert.equal(8, accelhost.launcher(function() return set:get(2).input_ids[0]:item() end, {num_processes = 2}))
   end)
 
-  it("names the file and what is wrong with it", function()
+  it("names the file and its error", function()
     check.raises("TokenFile: 'none.bin': cannot read: No such file", function() data.TokenFile("none.bin", 4) end)
     check.raises("TokenFile: '.': cannot read: it is a folder", function() data.TokenFile(".", 4) end)
     write("odd.bin", "abc")

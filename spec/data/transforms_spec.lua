@@ -5,7 +5,7 @@ local data = accelhost.data
 local T = data.transforms
 local F = T.functional
 
--- Every sample of the passes over `set`, by index: what the loader gave, with its label as the index.
+-- Every sample of the passes over `set`, by index: what the loader yielded, with its label as the index.
 local function seen(loader, found)
   found = found or {}
   for batch, labels in loader do
@@ -80,7 +80,7 @@ describe("Transforms that move pixels", function()
     assert.equal(expected, T.RandomCrop(1)(ramp):item())
   end)
 
-  it("refuse what does not fit", function()
+  it("refuse mismatched arguments", function()
     assert.error_matches(function() T.RandomCrop(8)(one) end,
       "RandomCrop: a crop of %(8, 8%) is larger than the image of %(7, 6%)")
     assert.error_matches(function() T.RandomCrop(12, {padding = 1})(one) end, "larger than the padded image")
@@ -110,7 +110,7 @@ describe("A loader over images in memory", function()
       T.RandomCrop(8, {padding = 2}), T.RandomHorizontalFlip(), T.ToTensor(), T.Normalize({1, 2, 3}, {4, 5, 6}),
       T.RandomErasing(0.6, {0.1, 0.9}, {0.2, 5}, {0.25, -1, 3}),
     },
-    -- What stands behind it changes the filling too.
+    -- The transforms after it change the filling too.
     T.Compose {T.ToTensor(), T.RandomErasing {value = 0.5}, T.Normalize({1, 2, 3}, {4, 5, 6})},
     T.Compose {T.ConvertImageDtype(), T.RandomErasing(1, {scale = {0.9, 1}})}, -- seldom finds a place
   }
@@ -127,7 +127,7 @@ describe("A loader over images in memory", function()
     end
   end)
 
-  it("leaves to Lua what it cannot do", function()
+  it("leaves unsupported cases to Lua", function()
     for _, transform in ipairs {
       T.Compose {T.ToTensor(), T.Normalize(0.5, 0.2), T.Pad(1)}, -- 0 is no byte any more
       T.Compose {T.ToTensor(), T.Pad(1, {fill = 0.5})},
@@ -144,7 +144,7 @@ describe("A loader over images in memory", function()
     end
   end)
 
-  it("gives a sample the same numbers whatever the ranks, the batches and the order", function()
+  it("draws the same numbers for a sample whatever the ranks, the batches and the order", function()
     local fast, slow = both(chains[1])
     local function passes(set, size, batch)
       local found = {}
@@ -203,7 +203,7 @@ accelerator:print(table.concat(lines, "\n"))
     os.remove(path)
   end)
 
-  it("gives it others in the next pass, and when the sampler comes back to it", function()
+  it("draws others in the next pass, and when the sampler repeats the sample", function()
     local fast, slow = both(T.Compose {T.RandomCrop(3), T.ToTensor()})
     local loader = data.DataLoader(fast, {batch_size = 40, seed = 1})
     local first, second, differ = seen(loader), seen(loader), 0
@@ -223,7 +223,7 @@ accelerator:print(table.concat(lines, "\n"))
     end
   end)
 
-  it("takes the numbers of the loader's data set, also through a Subset", function()
+  it("uses the numbers of the loader's data set, also through a Subset", function()
     local fast, slow = both(chains[1])
     local order = {39, 3, 3, 20}
     local options = {batch_size = 3, seed = 2}
@@ -231,7 +231,7 @@ accelerator:print(table.concat(lines, "\n"))
     assert.equal(3, same_samples(a, seen(data.DataLoader(data.Subset(slow, order), options))))
   end)
 
-  it("goes on with the same numbers after a restart", function()
+  it("continues with the same numbers after a restart", function()
     local fast = both(chains[1])
     local loader = data.DataLoader(fast, {batch_size = 8, shuffle = true})
     local state, rest

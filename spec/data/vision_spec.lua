@@ -43,7 +43,7 @@ local function tiny_mnist(separator, count)
 end
 
 describe("transforms", function()
-  it("ToTensor and Normalize give torchvision's values to the bit", function()
+  it("ToTensor and Normalize return torchvision's values to the bit", function()
     local image = ramp(1):view(16, 16)
     assert.is_true(same_bits(accelhost.tensor(fixtures.to_tensor), transforms.ToTensor()(image):flatten()))
     local both = transforms.Compose {transforms.ToTensor(), transforms.Normalize(0.1307, 0.3081)}
@@ -82,7 +82,7 @@ describe("transforms", function()
       tostring(transforms.Compose {transforms.ToTensor(), transforms.Normalize(0.5, 2)}))
   end)
 
-  it("refuse what they cannot transform", function()
+  it("refuse inputs that they cannot transform", function()
     assert.error_matches(function() transforms.ToTensor()(3) end, "expected a tensor, got number 3")
     assert.error_matches(function() transforms.ToTensor()(accelhost.zeros(3)) end, "got 1 dimensions")
     assert.error_matches(function() transforms.Normalize(0, 1)(ramp(1)) end, "put ToTensor before it")
@@ -168,7 +168,7 @@ describe("MNIST", function()
     assert.error_matches(function() data.find_mnist(3) end, "expected a folder, got number 3")
   end)
 
-  it("takes root and options by place, as PyTorch does", function()
+  it("accepts root and options by position, as PyTorch does", function()
     local dir = tiny_mnist("-", 3)
     local function double(image) return image:to("float32") * 2 end
     local set = data.MNIST(dir, {train = false, transform = double})
@@ -180,7 +180,7 @@ describe("MNIST", function()
     os.execute("rm -r " .. dir)
   end)
 
-  it("says what cannot be read instead of calling it missing", function()
+  it("reports a file that cannot be read instead of calling it missing", function()
     local dir = tiny_mnist("-", 1)
     local path = dir .. "/t10k-labels-idx1-ubyte"
     os.remove(path)

@@ -12,7 +12,7 @@ function Mixed:get(i) -- luacheck: ignore self
     {name = "sample " .. i, even = i % 2 == 0, deep = {accelhost.arange(i + 1):sum()}}
 end
 
--- What a loader gives, as text.
+-- A loader's batches, as text.
 local function told(loader)
   local lines = {}
   for images, numbers, rest in loader do
@@ -57,7 +57,7 @@ local function own_pid()
 end
 
 describe("A loader with workers", function()
-  it("gives the same batches in the same order, whatever their number", function()
+  it("yields the same batches in the same order, whatever their number", function()
     local function passes(options)
       accelhost.manual_seed(4)
       options.batch_size, options.shuffle = 4, true
@@ -73,7 +73,7 @@ describe("A loader with workers", function()
     end
   end)
 
-  it("knows which batch is the last, how many there are, and where it stands", function()
+  it("reports which batch is the last, how many there are, and its position", function()
     local loader = data.DataLoader(Mixed(), {batch_size = 5, num_workers = 2})
     local last, lengths = {}, {}
     for _ in loader do
@@ -330,7 +330,7 @@ describe("A loader with workers", function()
     for _, pid in ipairs(pids) do assert.is_false(is_running(pid)) end
   end)
 
-  it("begins a pass anew while another of its is under way", function()
+  it("restarts a pass while another of its own is under way", function()
     local loader = data.DataLoader(with_get(function(i) return i end), {num_workers = 2})
     assert.equal(0, (loader:batches()()):item())
     assert.same({{0}, {1}, {2}, {3}, {4}, {5}}, walk(loader))
@@ -378,7 +378,7 @@ describe("A loader with workers", function()
   end)
 end)
 
--- A script that says its workers' numbers and then waits in the middle of a pass.
+-- A script that prints its workers' numbers and then waits in the middle of a pass.
 local WAITING = [[
 local data = require("accelhost").data
 local Slow = data.Dataset:extend "Slow"
@@ -401,7 +401,7 @@ for batch in data.DataLoader(Slow(), {num_workers = 2}) do
 end
 ]]
 
--- What simulated GPUs and Open MPI have there, which specs beside this one use, is theirs.
+-- Files of simulated GPUs and Open MPI there belong to specs that run at the same time.
 local function shm_names()
   local pipe = io.popen "ls /dev/shm | grep -vE '^(accelhost-sim-|vader_segment)'"
   local text = pipe:read "*a"
@@ -423,7 +423,7 @@ describe("A script with workers", function()
     assert.is_true(count >= 2)
   end
 
-  it("takes them with it when it is killed, interrupted, or just ends", function()
+  it("ends them when it is killed, interrupted, or just ends", function()
     local before = shm_names()
     local own = '(function() local f = io.open "/proc/self/stat"; local p = f:read "*n"; f:close(); return p end)()'
     for _, case in ipairs {
@@ -438,7 +438,7 @@ describe("A script with workers", function()
     assert.equal(before, shm_names())
   end)
 
-  it("shows what they print, however the script ends", function()
+  it("shows their output, however the script ends", function()
     local result = run.script([[
 local data = require("accelhost").data
 local Own = data.Dataset:extend "Own"

@@ -47,7 +47,7 @@ describe("The GPU benches", function()
     assert(values.copy_gbs > 0 and values.matrix_tflops > 0, result.stdout)
   end)
 
-  case("go through a row, print a table and tell the goals", function()
+  case("run one row, print a table and list the goals", function()
     local base = os.tmpname()
     local result = run.host({folder .. "run.lua", "--smoke", "--no_peer", "--rows", "mnist_64", "--host", run.path,
       "--json", base .. ".json", "--goals", base}, {timeout = 120, env = own})

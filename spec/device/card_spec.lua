@@ -6,7 +6,7 @@ local run = require "spec.support.run"
 
 local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim
 local there = os.getenv "ACCELHOST_TEST_DEVICE" == "cuda"
--- What a program of its own is told here: to use the card, and to draw numbers on it.
+-- Options of a program of its own here: to use the card, and to draw numbers on it.
 local own = {ACCELHOST_CUDA_RANDOM = false, ACCELHOST_USE_CPU = false}
 local simulated = os.getenv "ACCELHOST_CUDA" == "sim"
 
@@ -21,7 +21,7 @@ end
 local sizes = {1, 31, 33, 127, 129, 1023, 1025, 4099}
 if not simulated then for _, size in ipairs {65537, 1000003} do sizes[#sizes + 1] = size end end
 
--- Each takes a vector of n numbers, first as it lies in memory, then from an odd place on.
+-- Each receives a vector of n numbers, first from its first element, then from an odd offset.
 local families = {
   elementwise = function(x) return (x * 1.5 + 2):tanh():exp() end,
   pairs = function(x) return x:mul(x:flip(0)):add(x, {alpha = 0.5}) end,
@@ -159,7 +159,7 @@ describe("A CUDA device", function()
     for step = 1, 8 do assert(math.abs(one[step] - two[step]) <= 1e-12, "step " .. step) end
   end)
 
-  it("reaches what lies beyond 2^31 elements", function()
+  it("reaches elements beyond 2^31", function()
     if simulated then return pending "needs a card's memory" end
     local x = accelhost.zeros({2 ^ 31 + 17}, {dtype = "uint8", device = "cuda"})
     x:narrow(0, 2 ^ 31 + 10, 3):fill_(1)
@@ -168,7 +168,7 @@ describe("A CUDA device", function()
     assert.equal(2 ^ 31 + 10, x:argmax():item())
   end)
 
-  it("hands memory out poisoned when it is told to, also what was used before", function()
+  it("poisons allocated memory with the option, also reused memory", function()
     if os.getenv "ACCELHOST_CUDA_ALLOCATOR" ~= "poison" then return pending "needs ACCELHOST_CUDA_ALLOCATOR=poison" end
     for _ = 1, 3 do
       local x = accelhost.empty({1000}, {device = "cuda"})
@@ -189,7 +189,7 @@ describe("A CUDA device", function()
     assert.equal(0, accelhost.memory_stats("cuda").system_calls - calls)
   end)
 
-  it("is told when an index is out of range, and goes on", function()
+  it("reports an index out of range, and continues", function()
     local result = run.host({"-e", [[
       local accelhost = require "accelhost"
       local x = accelhost.ones({4, 2}, {device = "cuda"})

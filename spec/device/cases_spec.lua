@@ -1,5 +1,5 @@
---- The op case table with inputs put on "far" one by one while the default device is the CPU: results and gradients lie
--- where the inputs do and are the CPU's to the bit.
+--- The op case table with inputs copied to "far" one by one while the default device is the CPU: results and gradients
+-- are stored where the inputs are and equal the CPU's to the bit.
 local ops = require "spec.support.ops"
 
 local function moved(inputs)
@@ -28,7 +28,7 @@ local reads_numbers = {["linspace, tensors"] = true, ["logspace, tensors"] = tru
 
 for _, case in ipairs(ops.cases) do
   if #case.inputs > 0 and not reads_numbers[case.name] then
-    it("op " .. case.name .. " gives the CPU's results where its inputs are", function()
+    it("op " .. case.name .. " returns the CPU's results where its inputs are", function()
       local here = ops.inputs(case, {grad = true})
       local there = moved(here)
       local expected, got = ops.call(case, here), ops.call(case, there)

@@ -1,4 +1,4 @@
---- accelhost.linalg and functions on images on "far": what they make on the way lies where their inputs do.
+--- accelhost.linalg and functions on images on "far": intermediate tensors are stored where their inputs are.
 local fixtures = require "spec.support.fixtures"
 local op_fixture = require "spec.support.op_fixture"
 

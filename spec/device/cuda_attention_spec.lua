@@ -53,7 +53,7 @@ local preamble = [[
     end
     return worst
   end
-  -- Numbers that tell two ways to compute the same apart.
+  -- Numbers that distinguish two ways to compute the same.
   function sums(shape, dtype)
     local all = {}
     for i, t in ipairs(results(shape, dtype or "float16", "cuda")) do
@@ -80,7 +80,7 @@ local long = "batch = 1, heads = 2, queries = 256, keys = 320, width = 8"
 
 describe("Attention by cuDNN on a CUDA device", function()
   for _, choice in ipairs {"own", "forward", "cudnn", "unordered"} do
-    case("gives what float64 gives, and its gradients do, with ACCELHOST_CUDA_ATTENTION=" .. choice, function()
+    case("equals float64, and so do its gradients, with ACCELHOST_CUDA_ATTENTION=" .. choice, function()
       local result = on_sim([[
         for _, causal in ipairs {false, true} do
           for _, dtype in ipairs {"bfloat16", "float16"} do
@@ -165,14 +165,14 @@ describe("Attention by cuDNN on a CUDA device", function()
     {"float32", small, "float32"},
     {"a width that is no multiple of 8", "queries = 40, keys = 24, width = 12", "bfloat16"},
   } do
-    case("does not take " .. one[1], function()
+    case("does not accept " .. one[1], function()
       local code = ("sums({%s}, %q)"):format(one[2], one[3])
       assert.equal(on_sim(code, {ACCELHOST_CUDA_ATTENTION = "own"}).stdout,
         on_sim(code, {ACCELHOST_CUDA_ATTENTION = "cudnn"}).stdout)
     end)
   end
 
-  case("does not take a mask", function()
+  case("does not accept a mask", function()
     local code = [[
       local given = draw {queries = 16, keys = 16, width = 16}
       for i = 1, 3 do given[i] = given[i]:to "bfloat16":to "cuda" end
@@ -189,7 +189,7 @@ describe("Attention by cuDNN on a CUDA device", function()
     assert.equal(sums(small, "own"), on_sim(code, {ACCELHOST_CUDA_ATTENTION = "cudnn"}).stdout)
   end)
 
-  case("is captured with a step, and replayed gives the same to the bit", function()
+  case("is captured with a step, and its replay returns the same to the bit", function()
     local result = on_sim([[
       local accelerator = accelhost.Accelerator()
       local weight = accelhost.randn({16, 48}, cpu):mul(0.3):to "bfloat16":to "cuda":requires_grad_()

@@ -1,4 +1,4 @@
---- Attention of CUDA devices on the simulated GPU, where the specs of ops do not look: heads that are wider than its
+--- Attention of CUDA devices on the simulated GPU, where the specs of ops do not reach: heads that are wider than its
 --- kernels, and what stays on the device.
 local sim = require "spec.support.sim"
 

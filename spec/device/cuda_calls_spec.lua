@@ -2,7 +2,7 @@
 --- simulated one.
 local sim = require "spec.support.sim"
 
--- The calls of a step once it is steady, as text that gives a table.
+-- The calls of a step once it is steady, as text that evaluates to a table.
 local count = [[
   local accelhost = require "accelhost"
   local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim
@@ -70,7 +70,7 @@ most["the CNN of MNIST in float32"] = {
 nets["the CNN of MNIST in float32"] = nets["the CNN of MNIST"] .. "\naccelhost.backends.cudnn.allow_tf32 = false"
 local replayed = {cuGraphLaunch = 1, cuLaunchKernel = 1, cuMemcpyDtoDAsync_v2 = 2}
 
--- What a scaler adds: one answer of the device, and with any answer comes whether an index was out of range.
+-- The calls that a scaler adds: one answer of the device; any answer also reports an index out of range.
 local function with_answer(calls)
   for _, name in ipairs {"cuEventQuery", "cuEventRecord", "cuEventSynchronize", "cuMemcpyDtoHAsync_v2"} do
     calls[name] = 2

@@ -67,18 +67,18 @@ end
 local all_same = "true\ttrue\ttrue\ttrue\n"
 
 describe("A compiled step", function()
-  case("gives the bits of the function for 20 steps, with momentum and a schedule", function()
+  case("returns the bits of the function for 20 steps, with momentum and a schedule", function()
     assert.equal(all_same, told "same()")
   end)
 
-  case("gives the bits of AdamW with clipping and a schedule, within the step and outside", function()
+  case("returns the bits of AdamW with clipping and a schedule, within the step and outside", function()
     assert.equal(all_same .. all_same, told [[
       local function adamw(p) return optim.AdamW(p, {lr = 0.05}) end
       same {optimizer = adamw, clip = 0.5}
       same {optimizer = adamw, clip = 1e-3, schedule_outside = true}]])
   end)
 
-  case("gives the bits of every optimizer whose step is the device's", function()
+  case("returns the bits of every optimizer whose step is the device's", function()
     local result = told [[
       local names = "Adam NAdam RAdam Adamax RMSprop Adagrad Adadelta Lion ASGD Rprop"
       for name in names:gmatch "%a+" do
@@ -87,7 +87,7 @@ describe("A compiled step", function()
     assert.equal(all_same:rep(10), result)
   end)
 
-  case("gives the bits of batch norm's statistics in float64, whatever the order of threads", function()
+  case("returns the bits of batch norm's statistics in float64, whatever the order of threads", function()
     for _, seed in ipairs {"1", "2", "3"} do
       assert.equal(all_same, told([[
         same({net = function()
@@ -120,7 +120,7 @@ describe("A compiled step", function()
       print(again, first - again)]])
   end)
 
-  case("takes tables of tensors and gives tables back, which the next call overwrites", function()
+  case("accepts tables of tensors and returns tables, which the next call overwrites", function()
     assert.equal("10\t20\ttrue\n14\t28\tfalse\n14\t14\n", told [[
       local accelerator = accelhost.Accelerator()
       local step = accelerator:compile(function(b, scale)
@@ -161,7 +161,7 @@ describe("A compiled step", function()
       print(a == b, p == q)]])
   end)
 
-  case("takes a prepared loader's batches, and Lua may collect while it is captured", function()
+  case("accepts a prepared loader's batches, and Lua may collect while it is captured", function()
     for _, seed in ipairs {"1", "2", "3"} do
       assert.equal("true\t24\ttrue\n", told([[
         local data = accelhost.data
@@ -201,7 +201,7 @@ describe("A compiled step", function()
       print(runs, step.captured)]])
   end)
 
-  case("tells an index that is out of range, as the function would", function()
+  case("reports an index that is out of range, as the function would", function()
     for _, checks in ipairs {"now", "later"} do
       assert.matches("^true\ntrue\nfalse\t[^\n]*cross_entropy: target 11 at position 0 is outside 0%.%.9", told([[
         local step, with = new_step()
@@ -220,7 +220,7 @@ describe("A compiled step", function()
   end)
 end)
 
-describe("A compiled step says what changed:", function()
+describe("A compiled step reports what changed:", function()
   local function after_capture(call)
     return told([[
       local step, with = new_step()
@@ -262,7 +262,7 @@ describe("A compiled step says what changed:", function()
 end)
 
 describe("What cannot be captured", function()
-  -- The error of a step that does this when it is captured, then what it gives without a graph.
+  -- The error of a step that does this when it is captured, then its result without a graph.
   local function refused(body)
     return told([[
       local accelerator = accelhost.Accelerator()
@@ -298,7 +298,7 @@ describe("What cannot be captured", function()
     ["a compiled step"] = {"accelerator:compile(function() end)()", "a compiled step cannot be called within another"},
     ["an error of its own"] = {"error 'mine'", "mine"},
   } do
-    case("is told, and leaves the device as it was: " .. what, function()
+    case("is reported, and leaves the device as it was: " .. what, function()
       local text = refused(given[1])
       assert.matches("^false\t[^\n]*" .. given[2], text)
       assert.matches("\n9\t15\t3\n$", text)
@@ -361,7 +361,7 @@ describe("What cannot be captured", function()
 end)
 
 describe("A replay", function()
-  case("tells what fails in it", function()
+  case("reports an operation that fails in it", function()
     assert.matches("^4\n[^\n]*kernel fold_[^\n]* failed, as ACCELHOST_SIM_FAIL asked", (told([[
       local accelerator = accelhost.Accelerator()
       local step = accelerator:compile(function(x) return (x * 2):sum() end, {warmup = 1})
@@ -370,7 +370,7 @@ describe("A replay", function()
       step(x):item()]], {ACCELHOST_SIM_FAIL = "launch:4"})))
   end)
 
-  case("uses memory again within the graph, and nothing outside takes it", function()
+  case("reuses memory within the graph, and nothing outside uses it", function()
     assert.equal("true\ttrue\t0\n", told [[
       local accelerator = accelhost.Accelerator()
       local step = accelerator:compile(function(x)

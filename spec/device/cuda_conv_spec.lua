@@ -63,7 +63,7 @@ describe("A convolution on a CUDA device", function()
     {"by products of matrices where cuDNN names no engine", {ACCELHOST_SIM_FAIL = "dnn:2+"}},
     {"by what the fallback proposes where heuristics fail once", {ACCELHOST_SIM_FAIL = "dnn:2"}},
   } do
-    case("gives what float64 gives " .. way[1] .. ", and its gradients do", function()
+    case("equals float64 " .. way[1] .. ", and so do its gradients", function()
       local result = on_sim((way[3] or "") .. dtypes, way[2])
       assert.equal(all_true, result.stdout, result.stderr)
     end)
@@ -75,12 +75,12 @@ describe("A convolution on a CUDA device", function()
     local y = F.conv2d(x:to "cuda", w:to "cuda", {padding = 1})
     print((y:to "cpu" - F.conv2d(x, w, {padding = 1})):abs():max():item() < 1e-5)]]
 
-  case("without memory for a workspace takes an engine that needs none", function()
+  case("without memory for a workspace uses an engine that needs none", function()
     local result = on_sim(large, {ACCELHOST_CUDA_ALLOCATOR = "driver", ACCELHOST_SIM_FAIL = "alloc:4"})
     assert.equal("true\n", result.stdout, result.stderr)
   end)
 
-  case("without memory for its matrix says so in one line, with the shapes", function()
+  case("without memory for its matrix reports it in one line, with the shapes", function()
     local result = on_sim(large, {ACCELHOST_CUDA_ALLOCATOR = "driver", ACCELHOST_SIM_FAIL = "dnn:1+,alloc:4+"})
     assert.equal(1, result.code)
     assert.matches("conv2d: input %(2, 6, 9, 8%), weight %(4, 6, 3, 3%): cuda:0: out of memory: [^\n]+",
@@ -102,7 +102,7 @@ describe("A convolution on a CUDA device", function()
 end)
 
 describe("A network of convolutions on a CUDA device", function()
-  case("gives the CPU's loss and gradients in float64 to 1e-9", function()
+  case("has the CPU's loss and gradients in float64 to 1e-9", function()
     local result = on_sim [[
       local nn = accelhost.nn
       accelhost.manual_seed(2)

@@ -1,5 +1,5 @@
---- CTC loss of CUDA devices on the simulated GPU beside the CPU, where specs of the loss do not reach: sequences of
---- unequal lengths with labels that come again, more places than a block has threads, impossible targets.
+--- CTC loss of CUDA devices on the simulated GPU against the CPU, where specs of the loss do not reach: sequences of
+--- unequal lengths with repeated labels, more places than a block has threads, impossible targets.
 local sim = require "spec.support.sim"
 
 local compare = [[
@@ -47,11 +47,11 @@ local function near(sentence, code, count)
 end
 
 describe("CTC loss on a CUDA device", function()
-  near("is the CPU's in each dtype, also where labels come again, are the blank, or are none", [[
+  near("is the CPU's in each dtype, also where labels repeat, are the blank, or are none", [[
     for _, dtype in ipairs{"float64", "float32", "float16", "bfloat16"} do
       off(dtype, 12, 4, 6, {{12, 9, 0, 12, 5}, {6, 2, 0, 0, 1}}, {blank = 1})
     end]], 8)
-  near("is the CPU's of more places than a block has threads, and more classes than a warp takes", [[
+  near("is the CPU's of more places than a block has threads, and more classes than a warp holds", [[
     off("float64", 310, 1100, 300, {{310, 300}, {300, 20}}, {blank = 0})]], 2)
   near("is the CPU's where shared memory has no room for the places", [[
     off("float64", 9, 5, 9000, {{9, 7}, {4, 5}}, {blank = 2})]], 2)
@@ -61,7 +61,7 @@ describe("CTC loss on a CUDA device", function()
   near("is the CPU's of targets without labels", [[
     off("float64", 3, 2, 0, {{3, 2}, {0, 0}}, {blank = 1})]], 2)
 
-  sim.case("takes labels beyond a target's length as they are, and refuses the first one that counts", function()
+  sim.case("leaves labels beyond a target's length as they are, and refuses the first one that counts", function()
     local result = sim.host [[
       local accelhost = require "accelhost"
       local x = accelhost.zeros({4, 2, 3}, {device = "cuda"}):log_softmax(-1)

@@ -1,4 +1,4 @@
---- Indices and labels out of range on a CUDA device: what is told of them, and when. On the simulated GPU.
+--- Indices and labels out of range on a CUDA device: the error's text, and its time. On the simulated GPU.
 local sim = require "spec.support.sim"
 
 local function on_sim(code, env)
@@ -15,21 +15,21 @@ local wrong = [[
   print(table_:sum():item())]]
 
 describe("An index out of range", function()
-  case("is told by its op when checks are made now", function()
+  case("is reported by its op when checks are immediate", function()
     local result = on_sim(wrong, {ACCELHOST_CUDA_CHECKS = "now"})
     assert.equal(1, result.code)
     assert.equal("", result.stdout)
     assert.matches("embedding: index 7 at position 2 is outside 0%.%.4", result.stderr:match "^[^\n]*")
   end)
 
-  case("is told, with all that was known, when the host next waits", function()
+  case("is reported, with all that was known, when the host next waits", function()
     local result = on_sim(wrong, {ACCELHOST_CUDA_CHECKS = "later"})
     assert.equal(1, result.code)
     assert.equal("asked\n", result.stdout)
     assert.matches("embedding: index 7 at position 2 is outside 0%.%.4", result.stderr:match "^[^\n]*")
   end)
 
-  case("is told once, by the first of its kind, and the device works on", function()
+  case("is reported once, by the first of its kind, and the device works on", function()
     local result = on_sim([[
       local table_ = accelhost.ones({5, 2}, {device = "cuda"})
       local function pick(n) return table_:index_select(0, accelhost.tensor({n}):to "int64":to "cuda") end
@@ -45,7 +45,7 @@ describe("An index out of range", function()
 end)
 
 describe("Of several indices out of range", function()
-  case("the first is told, however many blocks look, and what was found before stays", function()
+  case("the first is reported, however many blocks report, and earlier reports stay", function()
     local result = on_sim([[
       local table_ = accelhost.ones({5, 1}, {device = "cuda"})
       local function pick(...)
@@ -67,7 +67,7 @@ end)
 
 describe("A label out of range", function()
   for _, checks in ipairs {"now", "later"} do
-    case("is told " .. checks .. ", and one that is ignored is none", function()
+    case("is reported " .. checks .. ", and one that is ignored is none", function()
       local result = on_sim([[
         local scores = accelhost.zeros({3, 4}, {device = "cuda"})
         local function loss(a)

@@ -1,5 +1,5 @@
---- Batches on their way to a GPU: pinned memory, copies beside kernels, what waits for what; and accelhost.cuda, which
---- tells of devices. On the simulated GPU, whose streams wait a drawn while before their works.
+--- Batches on their way to a GPU: pinned memory, copies concurrent with kernels, what waits for what; and
+--- accelhost.cuda, which describes devices. On the simulated GPU, whose streams wait a random time before their works.
 local run = require "spec.support.run"
 local sim = require "spec.support.sim"
 
@@ -61,14 +61,14 @@ describe("Batches of a prepared loader on a GPU", function()
       end
     end)
 
-  case("come from workers", function()
+  case("arrive from workers", function()
     prints("same\n", walks .. [[
       compare({get = function(_, i) return x[i], y[i] end, len = function() return 96 end},
         {batch_size = 24, shuffle = true, num_workers = 2})
       print "same"]])
   end)
 
-  case("keep no more pinned memory than a few batches take", function()
+  case("keep no more pinned memory than a few batches need", function()
     prints("true\n", walks .. [[
       local set = data.TensorDataset(accelhost.zeros(4000, 1000))
       local loader = accelhost.Accelerator():prepare(data.DataLoader(set, {batch_size = 300}))
@@ -79,8 +79,8 @@ describe("Batches of a prepared loader on a GPU", function()
       print(bytes <= 8 * 2 ^ 21 or bytes)]])
   end)
 
-  case("tell an error of a batch when its turn has come", function()
-    prints("1\t2\ttold\n", walks .. [[
+  case("report an error of a batch when it is due", function()
+    prints("1\t2\treported\n", walks .. [[
       local set = data.TensorDataset(accelhost.zeros(8, 200000))
       local order = {{0, 1}, {2, 3}, {4, 99}}
       local loader = accelhost.Accelerator():prepare(data.DataLoader(set, {batch_sampler = order}))
@@ -92,7 +92,7 @@ describe("Batches of a prepared loader on a GPU", function()
           io.write(count, "\t")
         end
       end)
-      print(not fine and text:find("index 99 is out of range", 1, true) and "told" or text)]])
+      print(not fine and text:find("index 99 is out of range", 1, true) and "reported" or text)]])
   end)
 
   case("are wrong without the wait for their copies, so that a wait that is missing shows", function()
@@ -111,8 +111,8 @@ describe("Batches of a prepared loader on a GPU", function()
     assert.is_true(wrong > 0)
   end)
 
-  -- What a batch lies in, on the way and there, is taken again when an event tells that nothing reads it any more. Of
-  -- twenty batches `keeps` names what is held, so that it is not taken again. Tells how many of their sums are wrong.
+  -- The memory of a batch, in transit and on the device, is reused once an event reports its last use. Of twenty
+  -- batches `keeps` names those that are held, so that they are not reused. Prints how many of their sums are wrong.
   local function sums(keeps, fault)
     local wrong = 0
     for seed = 1, 3 do
@@ -150,7 +150,7 @@ describe("Batches of a prepared loader on a GPU", function()
 end)
 
 describe("Pinned memory", function()
-  case("holds a tensor's values, and is copied from while everything goes on", function()
+  case("holds a tensor's values, and is copied from asynchronously", function()
     for seed = 1, 3 do
       prints("false\ttrue\ttrue\ttrue\nsame\n", [[
         local x = accelhost.arange(50000)
@@ -169,7 +169,7 @@ describe("Pinned memory", function()
     end
   end)
 
-  case("is what a loader's batches lie in with pin_memory = true", function()
+  case("is the memory of a loader's batches with pin_memory = true", function()
     prints("true\ttrue\n", [[
       local function pinned(set)
         for batch in data.DataLoader(set, {batch_size = 2, pin_memory = true}) do
@@ -207,7 +207,7 @@ describe("Pinned memory", function()
 end)
 
 describe("accelhost.cuda", function()
-  case("tells of devices and chooses the one that cuda means", function()
+  case("describes devices and chooses the one that cuda means", function()
     prints("true\t2\t0\nsimulated GPU\t9\t0\t4\ncuda:1\t1\tcuda:0\ncuda:1\tcuda:0\tcuda:1\n", [[
       print(cuda.is_available(), cuda.device_count(), cuda.current_device())
       local major, minor = cuda.get_device_capability(1)
@@ -228,7 +228,7 @@ describe("accelhost.cuda", function()
       print(raises(function() accelhost.ones(2):to("cuda", 3) end))]])
   end)
 
-  case("counts memory, and begins its peak anew", function()
+  case("counts memory, and resets its peak", function()
     prints("4194304\t4194304\t8388608\n8388608\t4194304\ntrue\n", [[
       local x = accelhost.zeros({2 ^ 20}, {device = "cuda"})
       local now, most = cuda.memory_allocated(), cuda.max_memory_allocated()

@@ -37,7 +37,7 @@ describe("fused kernels on a CUDA device", function()
       end]])
   end)
 
-  -- Kernels and products of what the code between says.
+  -- Kernels and products of the code between.
   local counting = [[
     local ffi = require "ffi"
     ffi.cdef "const char *simulated_calls(void);"

@@ -20,16 +20,16 @@ local others = {
   checkpoint = "in a folder of its own, below",
   fail = "of collectives on the host's memory; device_fail is its twin",
   far = "of the device far",
-  on_device = "brings the others here",
-  options = "tells what an accelerator's options do, which need no device",
+  on_device = "copies the others here",
+  options = "checks options of an accelerator, which need no device",
   overlap = "cuda_nccl_spec runs it, with few steps",
-  recovered = "killed ranks are replaced on the CPU only, and prepare says so",
-  resumed = "goes on from checkpoints of its own in a folder that its spec gives",
+  recovered = "killed ranks are replaced on the CPU only, and prepare reports it",
+  resumed = "resumes from checkpoints in a folder that its spec passes",
   share = "needs launch --share, with which its spec runs it",
-  sharding = "states are sharded on the CPU only, and prepare says so",
-  sharding_fail = "states are sharded on the CPU only, and prepare says so",
-  sharding_losses = "states are sharded on the CPU only, and prepare says so",
-  sharding_resume = "states are sharded on the CPU only, and prepare says so",
+  sharding = "states are sharded on the CPU only, and prepare reports it",
+  sharding_fail = "states are sharded on the CPU only, and prepare reports it",
+  sharding_losses = "states are sharded on the CPU only, and prepare reports it",
+  sharding_resume = "states are sharded on the CPU only, and prepare reports it",
   stream_shares = "its loaders have workers, which make their batches on the CPU, not on the default device",
   stuck = "of the host's loops and locks",
   virtual = "virtual_shards compute on the CPU and refuse other devices",
@@ -67,7 +67,7 @@ describe("A job on devices that is saved", function()
 
   for _, way in ipairs {{2, "by NCCL"}, {1, "on one card"}} do
     for _, precision in ipairs(cards.thorough and {"no", "fp16", "bf16"} or {"fp16"}) do
-      cards.case(("goes on to the bit, %s, mixed precision %s"):format(way[2], precision), way[1], function()
+      cards.case(("continues to the bit, %s, mixed precision %s"):format(way[2], precision), way[1], function()
         local env = {PRECISION = precision, [cards.real and "CUDA_VISIBLE_DEVICES" or "ACCELHOST_SIM_DEVICES"] =
           way[1] == 1 and (cards.real and 0 or 1) or nil}
         local function ranks(...)
@@ -86,7 +86,7 @@ describe("A job on devices that is saved", function()
     end
   end
 
-  cards.case("goes on with the scale of a GradScaler, which steps that overflowed had halved", 2, function()
+  cards.case("continues with the scale of a GradScaler, which steps that overflowed had halved", 2, function()
     local path = lfs.currentdir() .. "/scaler.lua"
     local file = assert(io.open(path, "w"))
     file:write [[

@@ -1,5 +1,5 @@
---- A process for each GPU: what launch counts and tells its ranks, and where their accelerators train. On the simulated
---- GPU; each case is a job of its own.
+--- A process for each GPU: what launch counts and passes to its ranks, and where their accelerators train. On the
+--- simulated GPU; each case is a job of its own.
 local run = require "spec.support.run"
 local sim = require "spec.support.sim"
 
@@ -15,7 +15,7 @@ end
 
 local case = sim.case
 
--- The value that --show_config tells of a setting, and where it comes from.
+-- The value that --show_config prints for a setting, and its source.
 local function shown(setting, words, env)
   words[#words + 1] = "--show_config"
   local result = launch(words, env)
@@ -44,7 +44,7 @@ describe("launch where there are GPUs", function()
     assert.same({"1", "default"}, shown("num_processes", {}, {ACCELERATE_USE_CPU = "1"}))
   end)
 
-  case("gives its ranks those that were chosen", function()
+  case("passes its ranks those that were chosen", function()
     assert.same({"2", "one for each GPU"}, shown("num_processes", {"--gpu_ids", "2,0"}, {ACCELHOST_SIM_DEVICES = "3"}))
     local result = launch({"--gpu_ids=1", "-e", "print(os.getenv 'CUDA_VISIBLE_DEVICES')"})
     assert.same({0, "1\n"}, {result.code, result.stdout})
@@ -70,7 +70,7 @@ describe("launch where there are GPUs", function()
     os.remove(path)
   end)
 
-  case("says in one line why there is none where one is asked for", function()
+  case("reports in one line why there is none where one is requested", function()
     for _, words in ipairs {{"--multi_gpu"}, {"--num_processes", "gpu"}, {"--gpu_ids", "0"}} do
       local line = refused(words, {ACCELHOST_SIM_DEVICES = "0"})
       assert.matches("^%-%-[%w_]+: there is no GPU: .*CUDA_ERROR_NO_DEVICE", line)
@@ -94,13 +94,13 @@ describe("accelerators on GPUs", function()
     return list
   end
 
-  case("take the GPU of their number, and cuda means that one", function()
+  case("use the GPU of their number, and cuda means that one", function()
     assert.same({"cuda:0 MULTI_GPU true cuda:0 2 cuda:0 cuda:0", "cuda:1 MULTI_GPU true cuda:1 2 cuda:1 cuda:1"},
       lines(launch {"-e", script}))
     assert.same({"cuda:0 NO false cuda:0 1 cuda:0 cuda:0"}, lines(run.host({"-e", script}, with())))
   end)
 
-  case("take turns where processes are more than GPUs, and say so", function()
+  case("share GPUs where processes are more than GPUs, and report it", function()
     local result = launch {"--num_processes=3", "-e", script}
     assert.equal(0, result.code, result.output)
     assert.matches("cuda:0 MULTI_GPU true cuda:0 3 cuda:0 cuda:0", result.stdout)
@@ -108,14 +108,14 @@ describe("accelerators on GPUs", function()
     assert.matches("warning: Accelerator: 3 processes share 2 GPUs", result.stderr)
   end)
 
-  case("stay on the CPU where the launcher or the script says so", function()
+  case("stay on the CPU where the launcher or the script selects it", function()
     local code = "print(require('accelhost').Accelerator(...).device, require('accelhost').PartialState(...).device)"
     assert.equal("cpu\tcpu\n", launch({"--cpu", "-e", code}).stdout)
     assert.equal("cpu\tcpu\n", run.host({"-e", code}, with {ACCELERATE_USE_CPU = "true"}).stdout)
     assert.equal("cpu\tcpu\n", run.host({"-e", (code:gsub("%.%.%.", "{cpu = true}"))}, with()).stdout)
   end)
 
-  case("tell their state as Accelerate's does", function()
+  case("print their state as Accelerate's does", function()
     local result = run.host({"-e", "print(require('accelhost').Accelerator().state)"}, with())
     assert.equal("Distributed environment: NO\nNum processes: 1\nProcess index: 0\nLocal process index: 0\n" ..
       "Device: cuda:0\n\nMixed precision type: no\n\n", result.stdout)

@@ -8,7 +8,7 @@ local function on_sim(memory, code, env)
   local result = sim.host("local accelhost = require 'accelhost'\nlocal MIB = 2 ^ 20\n" .. [[
     local function tensor(mib) return accelhost.empty({mib * 262144}, {device = "cuda"}) end
     local function stats() return accelhost.cuda.memory_stats() end
-    -- A tensor's ends hold a number: whole ones take long to fill here.
+    -- A tensor's ends hold a number: filling whole ones is slow here.
     local function ends(t) return t:narrow(0, 0, 100), t:narrow(0, t:numel() - 100, 100) end
     local function mark(t, value)
       local first, last = ends(t)
@@ -136,7 +136,7 @@ describe("The memory of a device", function()
     end
   end)
 
-  case("comes in segments where the driver refuses to map any", function()
+  case("is allocated in segments where the driver refuses to map any", function()
     for _, from in ipairs {1, 3} do
       assert.equal("true\n", on_sim("512MiB", [[
         local held, right = {}, true
@@ -149,7 +149,7 @@ describe("The memory of a device", function()
     end
   end)
 
-  case("comes in segments where the variable asks for them", function()
+  case("is allocated in segments where the variable requests them", function()
     assert.equal("true\n", on_sim("256MiB", [[
       local a = tensor(30)
       print(stats()["reserved_bytes.all.current"] == 30 * MIB)]], {ACCELHOST_CUDA_ALLOCATOR = "segments"}))

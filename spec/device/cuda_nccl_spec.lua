@@ -7,7 +7,7 @@ local real, launch, sentence = cards.real, cards.launch, cards.shared
 
 local function case(name, count, fn) cards.case(name, count, fn) end
 
--- What the simulator brings about.
+-- Failures that the simulator injects.
 local function simulated(name, fn)
   case(name, 2, function()
     if real then return pending "for the simulated GPU" end
@@ -27,7 +27,7 @@ describe("collectives on CUDA devices", function()
   for _, way in ipairs(ways) do
     local count, name, told = way[1], way[2], way[3]
     for _, what in ipairs {"collectives", "reducer", "ddp_pytorch", "several", "many_buckets", "sync_batch_norm"} do
-      case(("give what the case %s expects, %s"):format(what, name), count, function()
+      case(("return what the case %s expects, %s"):format(what, name), count, function()
         local result = launch("on_device", {what, count})
         assert.equal(told, result.stderr)
         assert.same(run.everyone(2, "ok\n"), run.by_rank(result.stdout))
@@ -42,7 +42,7 @@ describe("collectives on CUDA devices", function()
         run.by_rank(result.stdout))
     end)
 
-    case("send messages in order, from views and in values, beside collectives, " .. name, count, function()
+    case("send messages in order, from views and in values, concurrently with collectives, " .. name, count, function()
       local result = launch("device_messages", {count})
       assert.equal(told, result.stderr)
       assert.same(run.everyone(2, "ok\n"), run.by_rank(result.stdout))
@@ -95,7 +95,7 @@ describe("a compiled step of two processes", function()
     has(result.stderr, "compile: gradients of several processes go through the host's memory here, by shm")
   end)
 
-  case("says so when it was captured with a group that is closed", 2, function()
+  case("reports that it was captured with a group that is closed", 2, function()
     local result = launch("device_compile", {"closed"})
     local said = "the captured step's collectives are those of a group that was closed since: capture it again"
     for _, text in pairs(run.by_rank(result.stdout)) do has(text, said) end
@@ -108,7 +108,7 @@ describe("a compiled step of two processes", function()
     assert.equal(3, result.code)
   end)
 
-  simulated("tells who died before it, and what fails within", function()
+  simulated("reports the ranks that died before it, and failures within", function()
     has(cards.by_themselves("device_compile", "kill"), "at a captured step: lost rank 1, which died")
     local result = launch("device_compile", {}, {env = {ACCELHOST_SIM_FAIL = "nccl:60", ACCELHOST_CUDA_RANDOM = false}})
     assert.matches("cuda:%d: barrier #%d+ at a captured step: NCCL: unhandled system error", result.stderr)
@@ -155,7 +155,7 @@ describe("a collective on devices that does not end", function()
     has(result.stdout, "it is stopped by a signal")
   end)
 
-  simulated("tells NCCL's error on the rank that has it, and that rank to the others", function()
+  simulated("reports NCCL's error on the rank that has it, and that rank to the others", function()
     assert.equal(3, launch("device_fail", {"error"}).code)
     local text = cards.by_themselves("device_fail", "error") -- a launcher may end rank 1 before it prints
     has(text, "cuda:1: " .. line .. ": NCCL: unhandled system error")
@@ -166,7 +166,7 @@ end)
 describe("a message between devices", function()
   local first = "send to rank 1 at spec/distributed/cases/device_messages.lua:34"
 
-  simulated("is NCCL's: an error of its is told with the message", function()
+  simulated("is NCCL's: its error is reported with the message", function()
     local result = launch("device_messages", {2}, {env = {ACCELHOST_SIM_FAIL = "nccl:1"}})
     assert.equal(3, result.code)
     has(result.stderr, "NCCL: unhandled system error")

@@ -1,4 +1,4 @@
---- What a run on a GPU keeps and goes on from: checkpoints, files of tensors, the Trainer, and the prompt after an
+--- State that a GPU run saves and resumes from: checkpoints, files of tensors, the Trainer, and the prompt after an
 --- error. On the simulated GPU; each case is a program of its own.
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
@@ -8,7 +8,7 @@ local lfs = require "lfs"
 
 local host = run.path:sub(1, 1) == "/" and run.path or lfs.currentdir() .. "/" .. run.path
 
--- The lines that a program tells with `tell`, in an empty folder.
+-- The lines that a program prints with `tell`, in an empty folder.
 local function tells(expected, code)
   folder.with(function(path)
     code = "local accelhost = require 'accelhost'\nlocal nn, F, optim, data = accelhost.nn, accelhost.nn.functional, "
@@ -23,7 +23,7 @@ end
 local case = sim.case
 
 describe("Checkpoints of a run on a GPU", function()
-  case("go on to the bit, with what the device's generator draws next", function()
+  case("resume to the bit, with the next numbers of the device's generator", function()
     tells({"cuda:0\ttrue\tfalse"}, [[
       local function new(seed)
         accelhost.set_seed(seed)
@@ -146,7 +146,7 @@ local trainer = [[
 ]]
 
 describe("The Trainer on a GPU", function()
-  case("has the CPU's losses, and stays there where it is told to, also in mixed precision", function()
+  case("has the CPU's losses, and stays there with the option, also in mixed precision", function()
     tells({"cpu\tcuda:0\ttrue", "bf16\ttrue\tcuda:0", "fp16\ttrue\tcuda:0"}, trainer .. [[
       local here, on_cpu = train {use_cpu = true}
       local there, on_gpu = train {}
@@ -157,7 +157,7 @@ describe("The Trainer on a GPU", function()
       end]])
   end)
 
-  case("goes on from its checkpoint to the bit", function()
+  case("resumes from its checkpoint to the bit", function()
     tells({"true"}, trainer .. [[
       local whole, first = train {save_strategy = "steps", save_steps = 3}
       local again, second = train({save_strategy = "steps", save_steps = 3}, "out/checkpoint-3")
@@ -165,7 +165,7 @@ describe("The Trainer on a GPU", function()
       tell(first.model[1].weight:equal(second.model[1].weight))]])
   end)
 
-  case("has its loaders' batches in pinned memory, unless it is told not to", function()
+  case("has its loaders' batches in pinned memory, unless configured otherwise", function()
     tells({"true\tfalse\tfalse"}, trainer .. [[
       local function pinned(given)
         for x in new(given):get_train_dataloader() do return x:is_pinned() end
@@ -175,7 +175,7 @@ describe("The Trainer on a GPU", function()
 end)
 
 describe("The prompt on a GPU", function()
-  case("goes on after one that ran out of memory", function()
+  case("continues after one that ran out of memory", function()
     local env = sim.environment("", {ACCELHOST_SIM_MEMORY = "64MiB"})
     local result = run.program({host, "repl"}, {timeout = 60, env = env,
       stdin = "accelhost.set_default_device 'cuda'\nlocal x = ones(2, 3)\nx:sum():item()\nlocal big = zeros(2 ^ 25)\n"

@@ -15,7 +15,7 @@ local function case(sentence, expected, code)
 end
 
 describe("autocast on CUDA", function()
-  case("gives the dtypes of PyTorch's lists for CUDA, of float32 and of half inputs", "98\n", [[
+  case("has the dtypes of PyTorch's lists for CUDA, of float32 and of half inputs", "98\n", [[
     local lower = {
       mm = function(a, b) return a:mm(b) end, mv = function(a, b) return a:mv(b[0]) end,
       linear = function(a, b) return F.linear(a, b, b[0]) end,
@@ -71,7 +71,7 @@ describe("autocast on CUDA", function()
     end
     print(checked)]])
 
-  case("is off for the CPU's tensors, and on beside the CPU's own", "float32\nbfloat16\tfloat16\tfalse\ttrue\n", [[
+  case("is off for the CPU's tensors, and independent of the CPU's own", "float32\nbfloat16\tfloat16\tfalse\ttrue\n", [[
     local a, here = accelhost.rand(2, 2), accelhost.rand({2, 2}, {device = "cpu"})
     accelhost.autocast("cuda", function() print(here:mm(here).dtype) end)
     accelhost.autocast("cpu", function()
@@ -119,7 +119,7 @@ describe("Accelerator{mixed_precision} on CUDA", function()
       print(worst "bf16" < 0.02, worst "fp16" < 0.003)
     end]])
 
-  case("leaves out a step whose gradients are not finite, and goes on", "true\t512\ttrue\nfalse\t512\tfalse\n", [[
+  case("leaves out a step whose gradients are not finite, and continues", "true\t512\ttrue\nfalse\t512\tfalse\n", [[
     local accelerator = accelhost.Accelerator{mixed_precision = "fp16",
       kwargs_handlers = {accelhost.GradScalerKwargs{init_scale = 1024}}}
     local net = nn.Linear(4, 2)

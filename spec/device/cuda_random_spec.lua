@@ -20,7 +20,7 @@ local function gives(expected, code, env)
 end
 
 describe("A CUDA device's generator", function()
-  case("draws PyTorch's numbers, op after op, and stands where PyTorch's stands", function()
+  case("draws PyTorch's numbers, op after op, and ends at PyTorch's offset", function()
     gives("30\n", [[
       local cases, checked = require "spec.fixtures.cuda_random", 0
       local names = {f16 = "float16", f32 = "float32", f64 = "float64", i64 = "int64", u8 = "uint8"}
@@ -59,7 +59,7 @@ describe("A CUDA device's generator", function()
       print(a:equal(c), a:to "cuda:1":equal(b) and b:equal(d), a:equal(accelhost.rand(9)))]])
   end)
 
-  case("has a state of 16 bytes, the seed and the offset, which brings it back", function()
+  case("has a state of 16 bytes, the seed and the offset, which restores it", function()
     gives("16\t7\t4\ttrue\n", [[
       accelhost.manual_seed(7)
       accelhost.rand(3)
@@ -69,7 +69,7 @@ describe("A CUDA device's generator", function()
       print(state:numel(), state[0]:item(), state[8]:item(), x:equal(accelhost.randn(1000)))]])
   end)
 
-  case("goes on from a checkpoint, on every device that was used", function()
+  case("resumes from a checkpoint, on every device that was used", function()
     gives("true\ttrue\n", [[
       local folder = os.tmpname()
       os.remove(folder)
@@ -222,14 +222,14 @@ describe("ACCELHOST_CUDA_RANDOM", function()
       {ACCELHOST_CUDA_RANDOM = "cpu"})
   end)
 
-  case("takes no other word", function()
+  case("accepts no other word", function()
     local result = on_sim("print(accelhost.rand(1))", {ACCELHOST_CUDA_RANDOM = "gpu"})
     assert.matches('ACCELHOST_CUDA_RANDOM: expected "device" or "cpu", got "gpu"', result.stderr, 1, true)
   end)
 end)
 
 describe("A Generator{device = 'cuda'}", function()
-  case("draws the numbers that the device's own draws with its seed, and leaves that where it stands", function()
+  case("draws the numbers that the device's own draws with its seed, and leaves its offset unchanged", function()
     gives("true\ttrue\ttrue\ttrue\ttrue\n", [[
       local g = accelhost.Generator{device = "cuda", seed = 7}
       local function draws(options)
@@ -247,7 +247,7 @@ describe("A Generator{device = 'cuda'}", function()
         accelhost.cuda.get_rng_state():equal(before), not accelhost.rand(3):equal(after))]])
   end)
 
-  case("has a state of 16 bytes, its seed and its offset, and goes on from one", function()
+  case("has a state of 16 bytes, its seed and its offset, and continues from one", function()
     gives("cuda:0\tGenerator(own state, cuda:0)\n16\t5\n3\ttrue\ttrue\n", [[
       local g = accelhost.Generator("cuda"):manual_seed(5)
       print(g.device, g)
@@ -274,7 +274,7 @@ describe("A Generator{device = 'cuda'}", function()
       {ACCELHOST_SIM_DEVICES = "2"})
   end)
 
-  case("refuses what is no state, a captured step, and a device whose numbers are the CPU's", function()
+  case("refuses values that are not states, a captured step, and a device whose numbers are the CPU's", function()
     gives("set_state: a state of cuda:0 has 16 bytes, got 5056\n"
       .. "cuda:0: not a state of this generator: its offset is no multiple of 4\n"
       .. "cuda:0: the generator cannot be set within a step that is being captured; set it before\n", [[

@@ -1,4 +1,4 @@
---- Recurrent layers of CUDA devices on the simulated GPU beside the CPU: every kind and dtype, both directions,
+--- Recurrent layers of CUDA devices on the simulated GPU against the CPU: every kind and dtype, both directions,
 --- sequences of unequal lengths, and that no step waits for the device.
 local run = require "spec.support.run"
 local sim = require "spec.support.sim"
@@ -114,7 +114,7 @@ describe("A recurrent layer on a CUDA device", function()
     assert.same({cuLaunchKernel = 2, cublasLtMatmul = 2, waits = 0}, calls, result.stdout .. result.stderr)
   end)
 
-  sim.case("refuses tensors on two devices, but takes the steps' sizes from the CPU", function()
+  sim.case("refuses tensors on two devices, but accepts the steps' sizes on the CPU", function()
     local result = sim.host [[
       local accelhost = require "accelhost"
       local C = require "accelhost._C"

@@ -49,18 +49,18 @@ local preamble = [[
   local function train(compiled, options)
     local step, with = new_step(options)
     local call = compiled and with.accelerator:compile(step) or step
-    local told, planted = {}, options.planted or {[9] = true}
+    local lines, planted = {}, options.planted or {[9] = true}
     for i = 1, options.steps or 20 do
       local loss = call(batch(planted[i] and math.huge or 1))
       if options.schedule_outside then with.scheduler:step() end
       if not options.silent then
-        told[#told + 1] = text {loss:item(), with.accelerator.optimizer_step_was_skipped,
+        lines[#lines + 1] = text {loss:item(), with.accelerator.optimizer_step_was_skipped,
           with.accelerator.scaler:get_scale(), with.scheduler:get_last_lr()}
       end
     end
-    told[#told + 1] = text {with.optimizer:state_dict(), with.scheduler:state_dict(),
+    lines[#lines + 1] = text {with.optimizer:state_dict(), with.scheduler:state_dict(),
       with.accelerator.scaler:state_dict(), with.net:state_dict()}
-    return table.concat(told, "\n"), call, with
+    return table.concat(lines, "\n"), call, with
   end
   local function same(options)
     local a, _, eager = train(false, options)
@@ -81,7 +81,7 @@ local case = sim.case
 local all_same = "true\ttrue\ttrue\n"
 
 describe("A compiled step in float16", function()
-  case("gives the bits of the function, also where a step overflows, whatever the order of threads", function()
+  case("returns the bits of the function, also where a step overflows, whatever the order of threads", function()
     for _, seed in ipairs {"1", "2", "3"} do
       assert.equal(all_same:rep(3), told([[
         same {}
@@ -90,7 +90,7 @@ describe("A compiled step in float16", function()
     end
   end)
 
-  case("gives them with every optimizer whose step is the device's", function()
+  case("returns them with every optimizer whose step is the device's", function()
     assert.equal(all_same:rep(11), told [[
       for name in ("SGD Adam NAdam RAdam Adamax RMSprop Adagrad Adadelta ASGD Rprop Lion"):gmatch "%a+" do
         same {optimizer = function(p)
@@ -99,7 +99,7 @@ describe("A compiled step in float16", function()
       end]])
   end)
 
-  case("takes schedules back, with their momenta, and heeds those outside of it", function()
+  case("restores schedules, with their momenta, and follows those outside of it", function()
     assert.equal(all_same:rep(4), told [[
       same {schedule_outside = true}
       same {silent = true, scheduler = function(o)
@@ -145,7 +145,7 @@ describe("A compiled step in float16", function()
       print(before, unasked(), skipped)]])
   end)
 
-  case("takes a scaler of the script's own", function()
+  case("accepts a scaler of the script's own", function()
     assert.equal("true\ttrue\n", told [[
       local function go(compiled)
         accelhost.manual_seed(1)
@@ -220,7 +220,7 @@ describe("A compiled step in float16", function()
       print(go(false) == go(true))]])
   end)
 
-  -- Its error when this stands in a captured step.
+  -- Its error when this is in a captured step.
   local function refused(body)
     return told([[
       local accelerator = accelhost.Accelerator(fp16())
@@ -245,7 +245,7 @@ describe("A compiled step in float16", function()
       print(calls, accelerator.scaler:state_dict()._growth_tracker - before)]])
   end
 
-  case("has one update of the scale, and says so", function()
+  case("has one update of the scale, and reports a second", function()
     assert.matches("scale: the scaler has been updated in this captured step[^\n]*\n3\t0\n$",
       refused "sgd:step() if calls == 3 then again() end")
   end)

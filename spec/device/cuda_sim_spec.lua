@@ -9,7 +9,7 @@ local function on_sim(code, env) return sim.host("local accelhost = require 'acc
 local case = sim.case
 
 describe("The simulated GPU", function()
-  case("is counted, told of and computed on", function()
+  case("is counted, reported and computed on", function()
     local result = on_sim [[
       print(accelhost.device_count "cuda")
       local x = accelhost.tensor{{1, 2}, {3, 4}}:to "cuda:1"
@@ -95,7 +95,7 @@ describe("The simulated GPU", function()
     assert.equal("1000000\n", result.stdout, result.stderr)
   end)
 
-  case("without memory tells what lives, in one line", function()
+  case("reports its live memory in one line when it runs out", function()
     local result = on_sim([[
       local kept = {}
       for i = 1, 100 do kept[i] = accelhost.ones({1000000}, {device = "cuda"}) end]], {ACCELHOST_SIM_MEMORY = "64MiB"})
@@ -104,7 +104,7 @@ describe("The simulated GPU", function()
       "[%d.]+ [KM]iB of 64 MiB available; most of it: %d+ x 3.815 MiB", result.stderr:match "^[^\n]*")
   end)
 
-  case("takes each allocation from the driver when it is told to", function()
+  case("requests each allocation from the driver with the option", function()
     local result = on_sim([[
       local x = accelhost.ones({10}, {device = "cuda"})
       for _ = 1, 100 do x = x + 1 end
@@ -159,7 +159,7 @@ describe("The simulated GPU", function()
       "them for this card %(make CUDA_ARCHS=90%).*UNSUPPORTED_PTX_VERSION", result.stderr:match "^[^\n]*")
   end)
 
-  case("gives the same numbers whatever the order of its threads", function()
+  case("computes the same numbers whatever the order of its threads", function()
     local outputs = {}
     for seed = 1, 3 do
       local result = on_sim([[

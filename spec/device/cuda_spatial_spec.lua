@@ -58,7 +58,7 @@ describe("Pooling on a CUDA device", function()
     print(worst(function(t) return F.avg_pool2d(t, {9, 11}, {4, 3}, {4, 5}) end, {x}))
     print(worst(function(t) return F.max_pool2d(t, {16, 17}, 2, 8) end, {x}))]])
 
-  near("takes the first of equals and the last NaN of a window, as the CPU does", [[
+  near("selects the first of equals and the last NaN of a window, as the CPU does", [[
     local x = accelhost.zeros({1, 1, 12, 12}, {device = "cpu"})
     local y = x:clone()
     y[{0, 0, 3, 4}], y[{0, 0, 7, 2}], y[{0, 0, 7, 1}] = 0/0, 0/0, 5
@@ -99,7 +99,7 @@ describe("Padding on a CUDA device", function()
 end)
 
 describe("Resizing on a CUDA device", function()
-  near("reaches all that an input position gave, however much larger or smaller the output is", [[
+  near("reaches all that an input position affected, however much larger or smaller the output is", [[
     local x = randn(2, 2, 7, 9)
     for _, mode in ipairs{"bilinear", "bicubic"} do
       for _, size in ipairs{{23, 4}, {1, 50}, {7, 9}, {3, 2}} do
@@ -113,7 +113,7 @@ describe("Resizing on a CUDA device", function()
 end)
 
 describe("Sampling a grid on a CUDA device", function()
-  near("adds up what all locations of an element bring", [[
+  near("adds up the gradients of all locations of an element", [[
     local x, grid = randn(2, 19, 5, 4), randn(2, 9, 11, 2) * 2
     for _, mode in ipairs{"bilinear", "nearest", "bicubic"} do
       for _, padding in ipairs{"zeros", "border", "reflection"} do

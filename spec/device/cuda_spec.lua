@@ -1,11 +1,11 @@
---- CUDA devices where there is none: what a script and `accelhost env` are told. No spec here needs a card.
+--- CUDA devices where there is none: the messages to a script and of `accelhost env`. No spec here needs a card.
 local run = require "spec.support.run"
 
 -- A process that sees neither the driver's devices nor the simulated GPU.
 local blind = {CUDA_VISIBLE_DEVICES = "", ACCELHOST_CUDA = false, ACCELHOST_TEST_DEVICE = false}
 
 describe("device cuda without a card", function()
-  it("is refused in one line that says what is missing", function()
+  it("is refused in one line that names what is missing", function()
     local result = run.host({"-e", [[require("accelhost").ones({2}, {device = "cuda"})]]}, {env = blind})
     assert.equal(1, result.code)
     local first = result.stderr:match "^[^\n]*"
@@ -21,13 +21,13 @@ describe("device cuda without a card", function()
     assert.equal("0\t2\n", result.stdout)
   end)
 
-  it("is told of by accelhost env, with the reason", function()
+  it("is reported by accelhost env, with the reason", function()
     local result = run.host({"env"}, {env = blind})
     assert.equal(0, result.code)
     assert.matches("\nCUDA +not used: [^\n]+", result.stdout)
   end)
 
-  it("takes no other word in ACCELHOST_CUDA than sim", function()
+  it("accepts no other word in ACCELHOST_CUDA than sim", function()
     local result = run.host({"-e", [[require("accelhost").ones({2}, {device = "cuda"})]]},
       {env = {ACCELHOST_CUDA = "simulated"}})
     assert.matches('ACCELHOST_CUDA: expected "sim" or nothing, got "simulated"', result.stderr)
@@ -67,8 +67,8 @@ describe("The table of registers", function()
     if name then rows[name] = tonumber(spills) end
   end
 
-  -- Bytes stored and loaded on sm_80 and sm_90 together. Attention's tiles fill the registers; what does not fit lies
-  -- outside of its loops as far as that was looked up (halves of width 64).
+  -- Bytes stored and loaded on sm_80 and sm_90 together. Attention's tiles fill the registers; spills are outside of
+  -- its loops where that was checked (halves of width 64).
   local function most(name)
     if name:find "^attention_.*f64" then return 820 end
     return name:find "^attention_" and 400 or name == "entropy_warp_f64" and 32 or 0

@@ -128,7 +128,7 @@ describe("accelhost.backends", function()
       "set_float32_matmul_precision: precision: expected 'highest', 'high' or 'medium', got 'low'")
   end)
 
-  it("refuses TrainingArguments{tf32 = true} without a CUDA device, and takes false", function()
+  it("refuses TrainingArguments{tf32 = true} without a CUDA device, and accepts false", function()
     local result = sim.host([[
       local accelhost = require "accelhost"
       print(accelhost.TrainingArguments{tf32 = false}.tf32, accelhost.backends.cudnn.allow_tf32)

@@ -48,7 +48,7 @@ describe("Times of kernels", function()
       print(find(rows, "exp").count)]])
   end)
 
-  sim.case("go on past the events that are kept, and count a replayed graph as one", function()
+  sim.case("continue past the events that are kept, and count a replayed graph as one", function()
     assert.equal("3000\n4\n", told [[
       local a = accelhost.randn {6, 4}
       C.start_times "cuda"

@@ -7,7 +7,7 @@ local run = require "spec.support.run"
 local far = {device = "far"}
 
 describe("a device's name", function()
-  it("stands for the first of its type, or for one by index", function()
+  it("names the first of its type, or one by index", function()
     assert.equal("far:0", accelhost.ones({2}, far).device)
     assert.equal("far:1", accelhost.ones({2}, {device = "far:1"}).device)
     assert.equal("cpu", accelhost.ones({2}, {device = "cpu"}).device)
@@ -16,7 +16,7 @@ describe("a device's name", function()
     assert.equal(0, accelhost.device_count "nowhere")
   end)
 
-  it("that nothing answers to is an error which says why", function()
+  it("that does not exist is an error which has the reason", function()
     check.raises('device "nowhere": accelhost-nowhere.so is not here (looked for ', function()
       accelhost.ones({2}, {device = "nowhere:1"})
     end)
@@ -30,7 +30,7 @@ describe("a device's name", function()
     end)
   end)
 
-  it("is checked by each function that takes one", function()
+  it("is checked by each function that accepts one", function()
     check.raises("to: unknown dtype 'xpu' (known: float32 ", function() accelhost.ones(1):to "xpu" end)
     check.raises(", and there is no such device", function() accelhost.ones(1):to "xpu" end)
     check.raises('set_default_device: device: expected the name of a device', function()
@@ -123,7 +123,7 @@ describe("to", function()
     assert.same({}, accelhost.zeros(0):to("far"):tolist())
   end)
 
-  it("gives the tensor itself where it is already so", function()
+  it("returns the tensor itself where it is already so", function()
     local there = accelhost.ones({2}, far)
     assert.equal(there, there:to "far")
     assert.equal(there, there:to {device = "far:0", dtype = "float32"})
@@ -131,7 +131,7 @@ describe("to", function()
     assert.equal(here, here:cpu())
   end)
 
-  it("takes a dtype with the device, and both of another tensor", function()
+  it("accepts a dtype with the device, and both of another tensor", function()
     local other = accelhost.ones({1}, {dtype = "float64", device = "far:1"})
     for _, moved in ipairs {
       accelhost.ones(2):to("far:1", "float64"), accelhost.ones(2):to {dtype = "float64", device = "far:1"},
@@ -182,7 +182,7 @@ describe("ops", function()
     end)
   end)
 
-  it("take numbers and 0-dim operands of the CPU on any device", function()
+  it("accept numbers and 0-dim operands of the CPU on any device", function()
     local there = accelhost.tensor({1, 2}, far)
     assert.same({3, 4}, (there + 2):tolist())
     assert.same({3, 4}, (2 + there):tolist())
@@ -191,7 +191,7 @@ describe("ops", function()
     assert.same({7, 7}, there:fill_(accelhost.tensor(7)):tolist())
   end)
 
-  it("bring the gradient of such an operand back to the CPU", function()
+  it("copy the gradient of such an operand back to the CPU", function()
     local scale = accelhost.tensor(3, {requires_grad = true})
     local x = accelhost.tensor({1, 2}, {device = "far", requires_grad = true});
     (x * scale):sum():backward()
@@ -250,7 +250,7 @@ describe("what is read", function()
 end)
 
 describe("channels-last memory", function()
-  it("is rewritten by the device it lies on", function()
+  it("is rewritten by the device that it is stored on", function()
     local F = accelhost.nn.functional
     accelhost.manual_seed(1)
     local x, w = accelhost.randn(2, 3, 8, 8), accelhost.randn(16, 3, 3, 3)

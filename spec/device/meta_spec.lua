@@ -1,5 +1,5 @@
---- Device "meta": the ops of the case table give tensors of the CPU's shapes and dtypes, forward and backward, and what
--- needs values says so.
+--- Device "meta": the ops of the case table return tensors of the CPU's shapes and dtypes, forward and backward, and
+-- ops that need values report it.
 local accelhost = require "accelhost"
 local ops = require "spec.support.ops"
 
@@ -18,7 +18,7 @@ local function equal(what, expected, got)
   assert.same({"meta", expected.dtype, expected:shape()}, {got.device, got.dtype, got:shape()}, what)
 end
 
--- Ops whose results' shapes depend on values, or that read values to choose their way; by the error that they give.
+-- Ops whose results' shapes depend on values, or that read values to choose their way; by their error.
 local by_values = {
   "the shape of the result depends on values, and a tensor on meta has none",
   "a tensor on meta has a shape and no values",
@@ -79,7 +79,7 @@ describe("a tensor on meta", function()
     assert.equal("tensor(..., device='meta', size=(), grad_fn=<SumBackward>)", tostring(x:requires_grad_():sum()))
   end)
 
-  it("has no values to give", function()
+  it("has no values to read", function()
     local x = accelhost.ones({3}, {device = "meta"})
     for _, fn in ipairs {
       function() return x[0]:item() end, function() return x:tolist() end, function() return x:cpu() end,
@@ -91,7 +91,7 @@ describe("a tensor on meta", function()
     end
   end)
 
-  it("takes memory only by count", function()
+  it("allocates no memory, only counts it", function()
     collectgarbage()
     local before = accelhost.memory_stats("meta").live
     local x = accelhost.empty({2 ^ 38}, {device = "meta"})

@@ -1,5 +1,5 @@
---- Modules and functions of nn on "far" while the default device is the CPU: what a layer makes on the way must lie
--- where its input does, and the results are the CPU's to the bit.
+--- Modules and functions of nn on "far" while the default device is the CPU: a layer's intermediate tensors must be
+-- stored where its input is, and the results are the CPU's to the bit.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 
@@ -242,7 +242,7 @@ describe("on another device", function()
     end)
   end
 
-  it("each layer is looked at", function()
+  it("each layer is tested", function()
     local file = assert(io.open "lua/accelhost/nn/init.lua")
     local names = file:read("*a"):match "local files = (%b{})"
     file:close()

@@ -45,7 +45,7 @@ local counters = {step = true, mu_product = true, eta = true, mu = true}
 
 describe("a training loop", function()
   for name, make in pairs(makers) do
-    it("with " .. name .. " gives the CPU's bits on a far device", function()
+    it("with " .. name .. " computes the CPU's bits on a far device", function()
       local here, there = train("cpu", make), train("far", make)
       assert.same(here[1], there[1])
       assert.same(here[2], there[2])
@@ -59,7 +59,7 @@ describe("a training loop", function()
     end)
   end
 
-  it("takes its batches from data that lies there", function()
+  it("reads its batches from data that is stored there", function()
     local x, y = accelhost.arange(12, {device = "far", dtype = "float32"}):view(6, 2), accelhost.arange(6)
     local function batches(set)
       accelhost.manual_seed(4)
@@ -77,7 +77,7 @@ describe("a training loop", function()
     assert.same({here[1][1], here[1][2]}, {mixed[1][1], mixed[1][2]})
   end)
 
-  it("goes on when the model moves in the middle", function()
+  it("continues when the model moves in the middle", function()
     local make = makers.AdamW
     accelhost.manual_seed(2)
     local net = nn.Linear(4, 2)

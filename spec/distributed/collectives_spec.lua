@@ -6,7 +6,7 @@ end
 
 describe("collectives between launched ranks", function()
   for _, ranks in ipairs {1, 2, 3, 5} do
-    it(("give every one of %d ranks what it must have"):format(ranks), function()
+    it(("return the right result to each of %d ranks"):format(ranks), function()
       local result = launch(ranks, "collectives")
       assert.equal("", result.stderr)
       assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
@@ -37,7 +37,7 @@ describe("collectives between launched ranks", function()
     end
   end)
 
-  it("are told one by one on request", function()
+  it("are reported one by one on request", function()
     local script = "local a = require 'accelhost'; local comm = require 'accelhost._C'.comm " ..
       "comm.all_reduce(a.ones(2, 5)) comm.all_gather_async(a.ones(3)):wait()"
     local result = run.host({"launch", "--num_processes", 2, "-e", script},

@@ -31,13 +31,13 @@ describe("DistributedDataParallel", function()
     end)
   end
 
-  it("gives PyTorch's numbers in two processes: steps, uneven inputs, halves, PowerSGD of either form", function()
+  it("has PyTorch's numbers in two processes: steps, uneven inputs, halves, PowerSGD of either form", function()
     local result = run.host({"launch", "--num_processes", 2, "spec/distributed/cases/ddp_pytorch.lua"}, {timeout = 60})
     assert.same(run.everyone(2, "ok\n"), run.by_rank(result.stdout), result.stderr)
     assert.equal("", result.stderr)
   end)
 
-  it("sends as many bytes as its hook says", function()
+  it("sends the number of bytes that its hook implies", function()
     local text = [[
       local net = nn.Linear(64, 32, {bias = false})
       local ddp = dist.DistributedDataParallel(net)
@@ -94,7 +94,7 @@ describe("DistributedDataParallel of a world of one", function()
     end)
   end)
 
-  it("refuses what it cannot do, with a reason", function()
+  it("refuses unsupported options, with a reason", function()
     local frozen = nn.Linear(2, 2)
     frozen:requires_grad_(false)
     local net = nn.Linear(2, 2)
@@ -117,7 +117,7 @@ describe("DistributedDataParallel of a world of one", function()
     check.raises("module: expected a module, got a function", function() DDP(print) end)
   end)
 
-  it("tells what is wrong with a hook", function()
+  it("reports a wrong hook", function()
     local ddp = DDP(nn.Linear(2, 2))
     check.raises("hook: expected a function or something callable, got nil",
       function() ddp:register_comm_hook(nil, nil) end)

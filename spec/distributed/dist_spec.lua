@@ -19,7 +19,7 @@ end
 
 describe("accelhost.distributed", function()
   for _, ranks in ipairs {1, 2, 3} do
-    it(("gives every one of %d ranks what PyTorch's calls do"):format(ranks), function()
+    it(("returns to each of %d ranks the results of PyTorch's calls"):format(ranks), function()
       local result = launch(ranks, "dist_collectives")
       assert.equal("", result.stderr)
       assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
@@ -34,7 +34,7 @@ describe("accelhost.distributed", function()
     assert.equal(3, result.code)
   end)
 
-  it("names who is missing at a monitored barrier", function()
+  it("names the missing ranks at a monitored barrier", function()
     local text = [[if rank == 1 then require("accelhost._C").comm.recv(accelhost.ones(1), 0) end
       dist.monitored_barrier{timeout = 1, wait_all_ranks = true}]]
     local result = script(2, text)
@@ -43,7 +43,7 @@ describe("accelhost.distributed", function()
     assert.equal(4, result.code)
   end)
 
-  it("ends a message whose sender is gone, or which never comes", function()
+  it("ends a message whose sender is gone, or which never arrives", function()
     local result = script(2, "if rank == 0 then dist.recv(accelhost.ones(1), 1) end")
     assert.matches("recv from rank 1 at %-e:%d+: rank 1 ended without it", result.stderr)
     assert.equal(3, result.code)
@@ -60,7 +60,7 @@ describe("accelhost.distributed", function()
       result.stderr)
   end)
 
-  it("refuses parts of which one side gives what the other does not expect", function()
+  it("refuses parts where the sent and the expected size differ", function()
     local result = script(2, [[dist.all_to_all_single(accelhost.ones(3), accelhost.ones(3), {1, 2},
       {1, 2})]])
     assert.matches("all_to_all_single: rank 0 sends rank 1 2 rows, which expects 1", result.stderr)

@@ -1,4 +1,4 @@
--- Jobs on several machines whose machines fail, come back, come late and go: accelhost launch --max_restarts and
+-- Jobs whose machines fail, return, arrive late and leave: accelhost launch --max_restarts and
 -- --nnodes MIN:MAX.
 local files = require "spec.support.files"
 local folder = require "spec.support.folder"
@@ -8,8 +8,8 @@ local scenes = require "spec.support.scenes"
 
 local case = "spec/distributed/cases/resumed.lua"
 
--- What a text of the shell may call besides what hosts.run has: `start K` gives the command on node K, `await TEXT`
--- waits until somebody has said it, `kill_launcher K [NAME]` and `kill_all K` send signals there.
+-- Commands that the shell text may call in addition to those of hosts.run: `start K` runs the command on node K,
+-- `await TEXT` waits until a node has printed it, `kill_launcher K [NAME]` and `kill_all K` send signals there.
 local shell = [[
 dir=$1; shift; log=$dir/log; : >>$log
 words="launch --main_process_ip node1 --secret_file none --silence 2 --patience 1"
@@ -33,8 +33,8 @@ describe("A job on several machines", function()
     for _, place in ipairs(places) do folder.remove(place) end
   end)
 
-  -- Every machine is given `words`; node 1 and those of `text` (with `start K`) run them, in a folder that the words
-  -- call DIR. What came of it: what each node said, its exit code, and the folder.
+  -- Every machine receives the arguments `words`; node 1 and those that `text` starts (`start K`) run them, in a folder
+  -- that the words call DIR. Returns the output of each node, its exit code, and the folder.
   local function play(count, words, text)
     local dir = folder.make()
     places[#places + 1] = dir
@@ -86,7 +86,7 @@ describe("A job on several machines", function()
       testhosts down 2; kill_all 2; await "has waited 1 s for machine 1"; testhosts up 2; start 2]],
       "on node2: machine 1, with ranks 2-3, is gone: the network does not reach it"},
   } do
-    scene(("goes on after %s, to the bit"):format(name), function()
+    scene(("continues after %s, to the bit"):format(name), function()
       return play(2, ("--num_machines 2 --num_processes 4 --max_restarts 1 %s %s"):format(job, trial[1]), trial[2])
     end, function(said, code, dir)
       local expected = undisturbed()
@@ -135,7 +135,7 @@ describe("A job on several machines", function()
     for i = 1, #alone do assert.same(alone[i], disturbed[#disturbed - #alone + i]) end
   end)
 
-  scene("begins with the fewest machines when the last call is over, and anew with one that comes later", function()
+  scene("begins with the fewest machines after the last call, and restarts with one that arrives later", function()
     return play(2, ("--nnodes 1:2 --nproc_per_node 2 --last_call_timeout 0.5 %s 0.2"):format(job),
       [[start 1; step 4; start 2]])
   end, function(said, code, dir)
@@ -146,7 +146,7 @@ describe("A job on several machines", function()
     assert.equal(undisturbed().order, order(dir))
   end)
 
-  scene("goes on without a machine whose launcher is asked to end", function()
+  scene("continues without a machine whose launcher is asked to end", function()
     return play(2, ("--nnodes 1:2 --nproc_per_node 2 %s 0.1"):format(job),
       "start 1; start 2; step 4; kill_launcher 2 TERM")
   end, function(said, code, dir)
@@ -172,7 +172,7 @@ describe("A job on several machines", function()
     end)
   end
 
-  scene("gives the place of a machine that is gone to one that has waited for it", function()
+  scene("assigns the rank of a lost machine to one that has waited for it", function()
     return play(3, ("--num_machines 2 --num_processes 4 --max_restarts 1 %s 0.4"):format(job),
       [[start 1; start 2; step 2; start 3; await "has waited 1 s for a place among the job's 2 machines"
       kill_launcher 2]])
@@ -182,11 +182,11 @@ describe("A job on several machines", function()
     says(said[1], "weights " .. undisturbed().weights)
   end)
 
-  -- Its ranks stay until somebody says that they may go.
+  -- Its ranks run until a file lets them end.
   local patient = os.tmpname()
   files.write(patient, "print 'begin' io.flush() while not io.open(arg[1]) do os.execute 'sleep 0.05' end")
   teardown(function() os.remove(patient) end)
-  scene("turns away who is too many, and goes on", function()
+  scene("turns away a machine too many, and continues", function()
     return play(3, ("--num_machines 2 --num_processes 2 %s DIR/over"):format(patient),
       "start 1; start 2; await begin; start 3; await 'exit 3'; touch $dir/over")
   end, function(said, code)
@@ -200,7 +200,7 @@ describe("A job on several machines", function()
     ["node1 is configured for at most 0 restarts of all ranks (max_restarts), and node2 for 4"] =
       "\"--max_restarts 4 $common\"",
   } do
-    scene("turns away who wants another job: " .. line, function()
+    scene("turns away a machine of another job: " .. line, function()
       return play(2, ("--nnodes 1:2 --last_call_timeout 0 --nproc_per_node 1 %s DIR/over"):format(patient),
         "start 1; await begin; common=" .. change .. "; start 2; await 'exit 3'; touch $dir/over")
     end, function(said, code)
@@ -210,7 +210,7 @@ describe("A job on several machines", function()
     end)
   end
 
-  scene("ends on all when the machine is gone at which they meet, saying that nothing starts anew", function()
+  scene("ends on all when the rendezvous machine is lost, and reports that nothing restarts", function()
     return play(2, ("--nnodes 1:2 --nproc_per_node 2 --max_restarts 3 %s 0.1"):format(job),
       "start 1; start 2; step 2; testhosts kill 1")
   end, function(said, code)
@@ -219,7 +219,7 @@ describe("A job on several machines", function()
     says(said[2], "accelhost launch: nothing starts anew, as the machines of the job met at machine 0\n")
   end)
 
-  scene("gives up when too few come back in time, naming who is missing", function()
+  scene("stops when too few machines return in time, and names the missing ones", function()
     local words = ("--num_machines 2 --num_processes 4 --max_restarts 3 --timeout 3 %s 0.1"):format(job)
     return play(2, words, "start 1; start 2; step 2; testhosts kill 2")
   end, function(said, code)

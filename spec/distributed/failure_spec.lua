@@ -22,7 +22,7 @@ end
 -- Ranks other than 0 stay until the file that is the first argument is there.
 local stay = "while comm.rank() > 0 and not io.open((...)) do end "
 
--- Such ranks stay until a line that begins so was told. With so little patience a busy machine makes a job tell of
+-- Such ranks stay until a line that begins so was printed. With so short a timeout a busy machine makes a job report
 -- other waits too.
 local function expect_told(line, options, script, env)
   local path = os.tmpname()
@@ -58,7 +58,7 @@ describe("a job of which a rank fails", function()
       assert.is_true(line_count(result.stderr) <= 6)
     end)
 
-    it(("tells both call sites when rank %d calls something else"):format(last), function()
+    it(("reports both call sites when rank %d calls something else"):format(last), function()
       local result = fail(ranks, "broadcast")
       assert.equal(3, result.code)
       has(result.stderr, "collective #2 differs: rank 0 all_reduce float32 (10,) at " .. case)
@@ -66,11 +66,11 @@ describe("a job of which a rank fails", function()
     end)
   end
 
-  it("says by which signal", function()
+  it("reports the signal", function()
     has(fail(2, "segfault").stderr, "rank 1 was killed by SIGSEGV")
   end)
 
-  it("says with which code a rank left", function()
+  it("reports the exit code of a rank", function()
     local result = fail(2, "exit")
     assert.equal(3, result.code)
     has(result.stderr, "rank 1 exited with code 7")
@@ -104,7 +104,7 @@ describe("a job of which a rank fails", function()
     end
   end)
 
-  it("is not forgotten when the one that lost its peer caught it and goes on", function()
+  it("is not forgotten when the rank that lost its peer caught it and continues", function()
     local result = fail(2, "late_throw")
     assert.equal(3, result.code)
     has(result.stderr, "accelhost launch: rank 1 failed: " .. case)
@@ -120,7 +120,7 @@ describe("a job of which a rank fails", function()
     assert.is_nil(result.stderr:match("ranks? [%d, ]*2[%d, ]* ended because of it"))
   end)
 
-  it("tells of ranks that run on when the others have ended", function()
+  it("reports ranks that run on when the others have ended", function()
     local script = "local comm = require 'accelhost._C'.comm comm.barrier() " .. stay
     local line = "accelhost launch: still running 0.1 s after the others ended: "
     expect_told(line .. "rank 1; its last collective was barrier #1 at -e:1",
@@ -129,7 +129,7 @@ describe("a job of which a rank fails", function()
     assert.equal("", run.host({"launch", "--num_processes", 2, "-e", script, case}, {timeout = 20}).stderr)
   end)
 
-  it("tells of a wait after the seconds of --patience or ACCELHOST_PATIENCE", function()
+  it("reports a wait after the seconds of --patience or ACCELHOST_PATIENCE", function()
     local script = "local comm = require 'accelhost._C'.comm " .. stay .. "comm.barrier()"
     local line = "accelhost: barrier #1 at -e:1: rank 0 has waited 0.1 s: rank 1 has not come to its first collective; "
       .. "now it"

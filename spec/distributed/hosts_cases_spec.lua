@@ -59,7 +59,7 @@ describe("On two hosts", function()
     end)
     after_each(function() folder.remove(dir) end)
 
-    it("is saved by all and goes on to the bit from a folder that they share", function()
+    it("is saved by all and resumes to the bit from a folder that they share", function()
       os.execute(("cd %s; rmdir 1 2; ln -s both 1; ln -s both 2"):format(dir))
       local whole = launch(4, case .. "run", dir)
       assert.is_truthy(whole[3])

@@ -1,4 +1,4 @@
--- BasicNet on several hosts has the losses of as many ranks on one, whoever starts the ranks.
+-- BasicNet on several hosts has the losses of as many ranks on one, with every launcher.
 local folder = require "spec.support.folder"
 local hosts = require "spec.support.hosts"
 local run = require "spec.support.run"
@@ -96,7 +96,7 @@ describe("BasicNet on several hosts", function()
       if not need() then return end
       local path = dir .. "/killed.lua"
       local file = assert(io.open(path, "w"))
-      -- torchrun may send SIGTERM to the rank beside the killed one before that has looked.
+      -- torchrun may send SIGTERM to the rank next to the killed one before that has polled.
       file:write [[require("accelhost._C").system.catch_signal "TERM"
         local d = require("accelhost").distributed d.init_process_group() d.barrier()
         if d.get_rank() == 3 then os.execute "kill -KILL $PPID" end

@@ -3,8 +3,8 @@ local hosts = require "spec.support.hosts"
 local run = require "spec.support.run"
 local scenes = require "spec.support.scenes"
 
--- Every machine gives the same command (`words`, in the shell's quotes); `during` happens when all four ranks have said
--- "begin" and their number. What they wait for then is $over.
+-- Every machine runs the same command (`words`, in the shell's quotes); `during` runs once all four ranks have printed
+-- "begin" and their number. They wait for the file $over.
 local function launch(words, options)
   options = options or {}
   local text = {"launch() { k=$1; shift; on $k launch --num_machines 2 --main_process_ip node1 --secret_file none " ..
@@ -14,7 +14,7 @@ local function launch(words, options)
   end
   text[#text + 1] = options.during and "until [ \"$(grep -o 'begin [0-9]' \"$log\" | sort -u | wc -l)\" = 4 ]; do " ..
     "sleep 0.05; done\n" .. options.during or ""
-  text[#text + 1] = "from=$EPOCHREALTIME; wait; echo \"took $(echo \"$EPOCHREALTIME - $from\" | bc)\""
+  text[#text + 1] = "from=$EPOCHREALTIME; wait; echo \"seconds $(echo \"$EPOCHREALTIME - $from\" | bc)\""
   local path = os.tmpname()
   local result = hosts.run(2, ("export log=%s over=%s.over\n"):format(path, path) .. table.concat(text, "\n"),
     {timeout = 100, env = options.env})
@@ -22,7 +22,7 @@ local function launch(words, options)
   os.remove(path .. ".over")
   local said, code = {}, {}
   for node = 1, 2 do said[node], code[node] = hosts.said(result, node) end
-  return said, code, tonumber(result.stdout:match "took ([%d.]+)"), result
+  return said, code, tonumber(result.stdout:match "seconds ([%d.]+)"), result
 end
 
 local begin = [[print("begin " .. os.getenv "RANK") io.flush() ]]
@@ -41,7 +41,7 @@ describe("accelhost launch on several machines", function()
   end
 
   local scene = scenes.new(it, 4)
-  -- Of several launches at once: what each gives, in a table.
+  -- Of several launches at once: the result of each, in a table.
   local function all(list)
     local calls = {}
     for i, arguments in ipairs(list) do
@@ -53,7 +53,7 @@ describe("accelhost launch on several machines", function()
     return run.at_once(calls)
   end
 
-  scene("tells each rank its place", function()
+  scene("reports to each rank its position", function()
     return launch(job [[for _, n in ipairs {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
       "GROUP_WORLD_SIZE", "MASTER_ADDR"} do io.write(os.getenv(n), " ") end print()]])
   end, function(said, code)
@@ -64,7 +64,7 @@ describe("accelhost launch on several machines", function()
     assert.matches("%[r3%] 3 4 1 2 1 2 node1 \n", said[2])
   end)
 
-  scene("takes another number of ranks on each, and the numbers of machines as they are told", function()
+  scene("accepts another number of ranks on each, and the configured machine ranks", function()
     local lua = "print(os.getenv \"GROUP_RANK\", os.getenv \"WORLD_SIZE\", os.getenv \"RANK\")"
     return launch("", {"--machine_rank 0 --nproc_per_node 1 -e '" .. lua .. "'",
       "--node_rank 1 --nproc_per_node 2 -e '" .. lua .. "'"})
@@ -85,7 +85,7 @@ describe("accelhost launch on several machines", function()
     assert.is_true(took < 10)
   end)
 
-  -- What is done, which node tells of it, what it says of the other one, and how soon.
+  -- The failure, the node that reports it, its text about the other node, and the time limit.
   for what, trial in pairs {
     ["a host is switched off"] = {"testhosts kill 2", {1}, "", 8},
     ["the first host is switched off"] = {"testhosts kill 1", {2}, "its connection ended", 8},
@@ -151,7 +151,7 @@ describe("accelhost launch on several machines", function()
     assert.is_true(took < 10)
   end)
 
-  scene("takes a signal that comes on all machines at once for one, which leaves the ranks their time", function()
+  scene("counts a signal that arrives on all machines at once as one, and lets the ranks finish", function()
     return launch(job([[local system = require("accelhost._C").system
       system.catch_signal "TERM" ]] .. begin .. [[
       while not system.take_signal() do os.execute "sleep 0.05" end
@@ -162,7 +162,7 @@ describe("accelhost launch on several machines", function()
     for rank = 0, 3 do assert.matches("saved by " .. rank, said[1 + math.floor(rank / 2)]) end
   end)
 
-  scene("starts all ranks anew, as the next generation", function()
+  scene("restarts all ranks, as the next generation", function()
     return launch("--max_restarts 2 " .. job [[local n = os.getenv "ACCELHOST_RESTART_COUNT"
       print("attempt " .. n) if os.getenv "RANK" == "2" and n < "2" then error("no " .. n) end]])
   end, function(said, code)
@@ -188,7 +188,7 @@ describe("accelhost launch on several machines", function()
   end)
 
   local ok = " -e 'print \"begin\"'"
-  scene("tells who does not come", function()
+  scene("names the machines that do not arrive", function()
     return all {{"", {"--timeout 4 --machine_rank 0" .. ok, "--help >/dev/null"}},
       {"", {"--help >/dev/null", "--timeout 4 --machine_rank 1" .. ok}}}
   end, function(results)
@@ -228,7 +228,7 @@ describe("accelhost launch on several machines", function()
     end
   end)
 
-  scene("lets only those take part that know the secret", function()
+  scene("lets only machines join that know the secret", function()
     local function with(first, second)
       return function()
         local text = ("%s on 1 $words & %s on 2 $words & wait"):format(first, second)
@@ -253,7 +253,7 @@ describe("accelhost launch on several machines", function()
     assert.matches("/short: expected a secret of 16 to 256 bytes, got 5", said[5][1])
   end)
 
-  scene("refuses a machine of another job of the same secret, and says so on both", function()
+  scene("refuses a machine of another job with the same secret, and reports it on both", function()
     local result = hosts.run(2, [[
       export ACCELHOST_SECRET='one two three four'
       words="launch --num_machines 2 --main_process_ip node1 --num_processes 2 --timeout 4"

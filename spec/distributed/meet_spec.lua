@@ -12,7 +12,7 @@ end
 local function own_port() return ("%d-%d"):format(own_pid(), math.random(1e9)) end
 
 -- Starts processes by a shell text in which `rank N WORDS...` starts one and `await TEXT` waits until one of them has
--- said that; what all of them said, each line in front of which stands its rank, and their exit codes in a line each,
+-- printed that. Returns the output of all, each line prefixed by its rank, and their exit codes in a line each,
 -- sorted.
 local function shell(text, options)
   options = options or {}
@@ -20,9 +20,9 @@ local function shell(text, options)
     MASTER_PORT = own_port(), ACCELHOST_TIMEOUT = options.timeout or 60, ACCELHOST_JOB = false}
   local path = os.tmpname()
   local result = run.program({"bash", "-c", [[
-    host=$0 said=$1
-    rank() { r=$1; shift; { RANK=$r "$host" "$@" 2>&1; echo "exit $?"; } | sed -u "s/^/$r: /" | tee -a "$said" & }
-    await() { until grep -q "$1" "$said"; do sleep 0.02; done; }
+    host=$0 output=$1
+    rank() { r=$1; shift; { RANK=$r "$host" "$@" 2>&1; echo "exit $?"; } | sed -u "s/^/$r: /" | tee -a "$output" & }
+    await() { until grep -q "$1" "$output"; do sleep 0.02; done; }
     ]] .. text .. "\nwait", run.path, path}, {timeout = 100, env = env})
   os.remove(path)
   local lines = {}
@@ -42,7 +42,7 @@ describe("Processes that nobody launched together", function()
     end
   end)
 
-  it("are told rank and size by the script, too", function()
+  it("receive rank and size from the script, too", function()
     local script = "local d = require('accelhost').distributed local r = tonumber(arg[1]) " ..
       ("d.init_process_group{init_method = 'tcp://localhost:%d', rank = r, world_size = 2} "):format(
         20000 + own_pid() % 40000) ..
@@ -64,7 +64,7 @@ describe("Processes that nobody launched together", function()
     assert.equal(("0: exit 0\n"):rep(2) .. ("0: true\n"):rep(2) .. ("1: exit 0\n"):rep(2) .. "1: true\n1: true", said)
   end)
 
-  it("see who was killed", function()
+  it("report which rank was killed", function()
     local script = begin .. "if dist.get_rank() == 1 then os.execute('kill -9 $PPID') end dist.barrier()"
     local said = shell(([[export WORLD_SIZE=3; for r in 0 1 2; do rank $r -e "%s"; done]]):format(
       (script:gsub("%$", "\\$"))))
@@ -74,7 +74,7 @@ describe("Processes that nobody launched together", function()
     assert.matches("1: exit 137\n", said)
   end)
 
-  it("see who has failed, and who did not come", function()
+  it("report which rank has failed, and which did not arrive", function()
     local script = begin .. "if dist.get_rank() == 1 then error('cause') end dist.barrier()"
     local said = shell(([[export WORLD_SIZE=2; for r in 0 1; do rank $r -e "%s"; done]]):format(script))
     assert.matches("0: %-e:1: barrier #2 at %-e:1: lost rank 1, which failed: %-e:1: cause", said)
@@ -88,7 +88,7 @@ describe("Processes that nobody launched together", function()
     end
   end)
 
-  it("are told what contradicts", function()
+  it("report contradictions", function()
     local said = shell(([[WORLD_SIZE=2 rank 0 -e "%s"; WORLD_SIZE=3 rank 1 -e "%s"]]):format(begin, begin))
     assert.matches("0: %-e:1: WORLD_SIZE is 2 here, but 3 of rank 1", said)
     assert.matches("1: %-e:1: WORLD_SIZE is 3 here, but 2 of rank 0", said)
@@ -120,7 +120,7 @@ describe("Processes that nobody launched together", function()
     assert.matches("1: %-e:1: .*rank 0, which died", said)
   end)
 
-  it("say once why they end", function()
+  it("report once why they end", function()
     local script = begin .. "dist.barrier() if arg[1] then os.execute 'kill -9 \\$PPID' end dist.barrier()"
     local said = shell(([[export WORLD_SIZE=2; rank 0 -e "%s"; rank 1 -e "%s" x]]):format(script, script))
     local _, count = said:gsub("lost rank 1, which died", "")

@@ -31,7 +31,7 @@ local begin = [[
     prepare $1; shift
     from=$EPOCHREALTIME
     mpirun -n $((2 * n)) --hostfile $d/hostfile --map-by slot --bind-to none "$host" "$@"; code=$?
-    echo "took $(echo "$EPOCHREALTIME - $from" | bc)"
+    echo "seconds $(echo "$EPOCHREALTIME - $from" | bc)"
     return $code
   }
 ]]
@@ -62,7 +62,7 @@ describe("Hosts that exchange by MPI", function()
   local function mpi(count, words, env, place)
     local text = ("d=%s\n%smpi %d %s"):format(place or new_place(), begin, count, words)
     local result = hosts.run(count, text, {timeout = 150, env = env})
-    result.took = tonumber(result.stdout:match "took ([%d.]+)")
+    result.seconds = tonumber(result.stdout:match "seconds ([%d.]+)")
     return result
   end
   local head = "local a = require 'accelhost' local d = a.distributed d.init_process_group()\n"
@@ -114,11 +114,11 @@ describe("Hosts that exchange by MPI", function()
         return hosts.run(2, ("d=%s\n%s"):format(place, begin) .. ([[
           prepare 2; %s
           mpirun -n 4 --hostfile $d/hostfile --map-by slot --bind-to none env -u OMPI_MCA_orte_precondition_transports \
-            MASTER_PORT=29777 "$host" $d/script.lua >$d/said 2>&1 &
+            MASTER_PORT=29777 "$host" $d/script.lua >$d/output 2>&1 &
           until [ -e $d/key ] || [ $SECONDS -gt 30 ]; do sleep 0.05; done
           RANK=4 WORLD_SIZE=5 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.1 MASTER_PORT=29777 \
             ACCELHOST_TIMEOUT=5 ACCELHOST_SECRET=%s on 2 -e "require('accelhost').distributed.init_process_group()"
-          touch $d/over; wait; echo "key $(cat $d/key)"; cat $d/said]]):format(secret, guessed),
+          touch $d/over; wait; echo "key $(cat $d/key)"; cat $d/output]]):format(secret, guessed),
           {timeout = 90})
       end
     end
@@ -148,16 +148,16 @@ describe("Hosts that exchange by MPI", function()
   end, function(fails, killed, stopped, absent)
     for _, result in ipairs {fails, killed, stopped, absent} do assert.not_equal(0, result.code) end
     assert.matches("script.lua:4: cause", fails.output)
-    assert.is_true(fails.took < 10)
+    assert.is_true(fails.seconds < 10)
     assert.matches("lost rank 3, which died %(rank 3 [^\n]*, on node2%)", killed.output)
-    assert.is_true(killed.took < 10)
+    assert.is_true(killed.seconds < 10)
     assert.matches("timed out after 2 s: rank 3 was last seen at", stopped.output)
-    assert.is_true(stopped.took < 15)
+    assert.is_true(stopped.seconds < 15)
     assert.matches("timed out after 2 s", absent.output)
-    assert.is_true(absent.took < 15)
+    assert.is_true(absent.seconds < 15)
   end)
 
-  -- Ranks that reduce without end, while something happens to their hosts; who is left of them at the end.
+  -- Ranks that reduce without end, while a failure is injected into their hosts; the processes left at the end.
   local function disturb(command, text)
     local place = new_place()
     files.write(place .. "/script.lua", head .. ([[
@@ -166,7 +166,7 @@ describe("Hosts that exchange by MPI", function()
       while true do d.all_reduce(a.ones(1000000)) end]]):format(place .. "/begun"))
     return hosts.run(2, ("d=%s\n%s"):format(place, begin) .. [[
       prepare 2
-      ]] .. command .. [[ $d/script.lua >$d/said 2>&1 &
+      ]] .. command .. [[ $d/script.lua >$d/output 2>&1 &
       until [ -e $d/begun ]; do sleep 0.05; done
       left() { for k in 1 2; do testhosts on $k ps -eo stat,comm 2>/dev/null | grep -v '^Z' | grep accelhost; done; }
       stop() {
@@ -174,19 +174,19 @@ describe("Hosts that exchange by MPI", function()
         kill -TERM $(pgrep -x mpirun); sleep 1; kill -KILL $(pgrep -x mpirun)
         until [ -z "$(left)" ] || [ $SECONDS -gt 40 ]; do sleep 0.1; done
       }
-      ]] .. text .. "\nwait; cat $d/said; left", {timeout = 60, env = {ACCELHOST_HEARTBEAT = "2"}})
+      ]] .. text .. "\nwait; cat $d/output; left", {timeout = 60, env = {ACCELHOST_HEARTBEAT = "2"}})
   end
 
   -- mpirun itself waits for the host that it does not reach.
   scene("end by name of the host whose cable is pulled", function()
-    return disturb("mpi 2", "testhosts down 2; stop $d/said")
+    return disturb("mpi 2", "testhosts down 2; stop $d/output")
   end, function(result)
     assert.matches("lost rank 2, which died: host node2 is gone: it has been silent for 2", result.output)
     assert.not_matches("%S+ +accelhost\n", result.stdout)
   end)
 
-  -- mpirun may have stopped to show what ranks say.
-  scene("say in their logs which host was switched off", function()
+  -- mpirun may have stopped to show the ranks' output.
+  scene("report in their logs which host was switched off", function()
     return disturb("\"$host\" launch --hostfile $d/hostfile --num_processes 4 --log_dir $d/logs",
       "testhosts kill 2; stop -r $d/logs; cat $d/logs/*/rank.*/stderr")
   end, function(result)
@@ -212,7 +212,7 @@ describe("Hosts that exchange by MPI", function()
     end)
   end
 
-  it("refuse what is no wire, and ranks that MPI does not know", function()
+  it("refuse unknown transports, and ranks that MPI does not know", function()
     local result = script("", 2, {ACCELHOST_WIRE = "udp"})
     assert.matches("ACCELHOST_WIRE: expected tcp or mpi, got 'udp'", result.output)
     local env = {RANK = "0", WORLD_SIZE = "2", LOCAL_RANK = "0", LOCAL_WORLD_SIZE = "1", ACCELHOST_WIRE = "mpi"}
@@ -231,7 +231,7 @@ describe("Hosts that exchange by MPI", function()
     assert.matches("ACCELHOST_WIRE: mpi needs srun %-%-mpi=pmix", result.output)
   end)
 
-  it("refuse a plugin of another version, and tell the packages where there is none", function()
+  it("refuse a plugin of another version, and name the packages where there is none", function()
     local place = new_place()
     local result = run.program({"cp", run.path, place .. "/accelhost"}, {timeout = 20})
     assert.equal(0, result.code, result.output)

@@ -6,18 +6,18 @@ local function shell(text, script, options)
   local marks = os.tmpname()
   local result = run.program({"bash", "-c", text, run.path, script, marks}, options or {timeout = 60})
   os.remove(marks)
-  os.remove(marks .. ".told")
+  os.remove(marks .. ".err")
   return result
 end
 
 -- A rank that has written its process number to the marks.
 local own = "local f = io.open('/proc/self/stat'); local pid = f:read('*n'); f:close() "
 local mark = own .. "local m = io.open((...), 'a'); m:write(pid, '\\n'); m:close() "
-local start = [[env --default-signal "$0" launch --num_processes 2 $options -e "$1" "$2" 2> "$2.told" & launcher=$!
+local start = [[env --default-signal "$0" launch --num_processes 2 $options -e "$1" "$2" 2> "$2.err" & launcher=$!
   for i in $(seq 600); do [ $(wc -l < "$2") = 2 ] && break; sleep 0.05; done
   state() { for pid in "$@"; do cut -d' ' -f3 /proc/$pid/stat 2>/dev/null || echo gone; done | sort | uniq -c | xargs; }
   awaits() { for i in $(seq 200); do s=$(state "${@:2}"); [ "$s" = "$1" ] && break; sleep 0.05; done; echo $s; }
-  told() { for i in $(seq 200); do grep -q "$1" "$2" && break; sleep 0.05; done; }
+  reports() { for i in $(seq 200); do grep -q "$1" "$2" && break; sleep 0.05; done; }
   ended() { time -p wait $launcher; echo $?; cat "$1" >&2; }
 ]]
 -- What a default grace of 30 seconds does not end is not soon; what a busy machine does in a second is anybody's guess.
@@ -35,34 +35,34 @@ local function naps(...)
 end
 
 describe("a launched job", function()
-  it("stops with Ctrl-Z, and goes on with the launcher", function()
+  it("stops with Ctrl-Z, and continues with the launcher", function()
     local result = shell(start .. [[
       kill -TSTP $launcher; awaits "3 T" $launcher $(cat "$2")
       kill -CONT $launcher; awaits "2 R 1 S" $launcher $(cat "$2")
-      kill -TERM $launcher; wait $launcher; echo $?; cat "$2.told" >&2]], mark .. "while true do end")
+      kill -TERM $launcher; wait $launcher; echo $?; cat "$2.err" >&2]], mark .. "while true do end")
     assert.equal("3 T\n2 R 1 S\n143\n", result.stdout)
     assert.equal("", run.without_delays(result.stderr))
   end)
 
-  it("tells which rank was stopped, and ends in time although it is", function()
+  it("reports which rank was stopped, and ends in time nevertheless", function()
     local result = shell(start .. [[
-      kill -STOP $(head -1 "$2"); told "was stopped" "$2.told"; kill -TERM $launcher; ended "$2.told"]],
+      kill -STOP $(head -1 "$2"); reports "was stopped" "$2.err"; kill -TERM $launcher; ended "$2.err"]],
       mark .. "while true do end")
     assert.equal("143\n", result.stdout)
     assert.matches("rank %d was stopped by a signal %(kill %-CONT %d+ lets it go on%)", result.stderr)
     is_soon(result)
   end)
 
-  it("says of a rank that others waited for in vain that it had been stopped", function()
+  it("reports that a rank for which others waited in vain had been stopped", function()
     local script = mark .. "if os.getenv('RANK') == '1' then os.execute('kill -STOP ' .. pid) end " ..
       "require('accelhost._C').comm.barrier()"
-    local result = shell('options="--timeout 2.5"; ' .. start .. 'ended "$2.told"', script)
+    local result = shell('options="--timeout 2.5"; ' .. start .. 'ended "$2.err"', script)
     assert.equal("4\n", result.stdout)
     assert.matches("rank 1 had been stopped by a signal and was ended", result.stderr)
   end)
 
   it("ends soon by Ctrl-C while its ranks start one program after the other", function()
-    local result = shell(start .. 'sleep 0.3; kill -INT $launcher; ended "$2.told"',
+    local result = shell(start .. 'sleep 0.3; kill -INT $launcher; ended "$2.err"',
       mark .. "while true do os.execute('sleep 0.2') end")
     assert.equal("130\n", result.stdout)
     is_soon(result)
@@ -70,8 +70,8 @@ describe("a launched job", function()
     assert.matches("ranks? [01, ]+ may take 30 s to end", result.stderr)
   end)
 
-  it("tells its failure although it was interrupted while it ended", function()
-    -- Rank 0 takes 1.5 s to end. On a busy machine they are over before the signal comes: then once more.
+  it("reports its failure although it was interrupted while it ended", function()
+    -- Rank 0 needs 1.5 s to end. On a busy machine they are over before the signal arrives: then once more.
     local deaf = "require('ffi').cdef 'void *signal(int number, void *action);' " ..
       "require('ffi').C.signal(15, require('ffi').cast('void *', 1)) "
     local script = deaf .. mark .. "if os.getenv('RANK') == '0' then while true do end end " ..
@@ -81,14 +81,14 @@ describe("a launched job", function()
       shown = shell("mkfifo \"$2.go\"; " .. start .. [[
         failing=$(cat "$2"); echo > "$2.go"; rm "$2.go"
         for i in $(seq 200); do [ "$(state $failing)" = "1 R 1 Z" ] && break; done
-        kill -INT $launcher; ended "$2.told"]], script)
+        kill -INT $launcher; ended "$2.err"]], script)
       if shown.stdout ~= "3\n" then break end
     end
     assert.equal("130\n", shown.stdout)
     assert.matches("rank 1 failed: %-e:1: cause", shown.stderr)
   end)
 
-  it("tells how much memory a rank had that was killed", function()
+  it("reports how much memory a killed rank had", function()
     local script = "local t = require('accelhost').ones(25000000) " ..
       "if os.getenv('RANK') == '1' then os.execute('kill -9 $PPID') end while true do end"
     local result = run.host({"launch", "--num_processes", 2, "-e", script}, {timeout = 20})
@@ -131,7 +131,7 @@ describe("a launched job", function()
     assert.equal("4\n0\n2 gone\n", result.stdout)
   end)
 
-  it("waits a moment for what its ranks have started, and shows what it says", function()
+  it("waits a moment for processes that its ranks have started, and shows their output", function()
     local script = "if os.getenv('RANK') == '1' then os.execute('(sleep 0.8; echo late) &') end"
     local result = run.host({"launch", "--num_processes", 2, "-e", script}, {timeout = 20})
     assert.equal("[r1] late\n", result.stdout)

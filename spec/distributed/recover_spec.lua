@@ -1,5 +1,5 @@
--- Trainings under accelhost launch --recover live whose ranks are killed by SIGKILL at a step: what they come to has to
--- be, to the bit, what nobody disturbed comes to.
+-- Trainings under accelhost launch --recover live whose ranks are killed by SIGKILL at a step: the results must equal,
+-- to the bit, those of an undisturbed training.
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
@@ -20,7 +20,7 @@ local function launch(options)
   }})
 end
 
-local undisturbed = {} -- what came of them, by what they were
+local undisturbed = {} -- results by configuration
 
 -- The results are those of the undisturbed run, which is one without recovery, and as many ranks were replaced as were
 -- killed; `look` is called when that run has ended.
@@ -65,7 +65,7 @@ describe("A rank that is killed in a training", function()
     end)
   end
 
-  it("while it takes the place of another is replaced once more", function()
+  it("while it replaces another is replaced once more", function()
     check {kill = "1:forward:5 1:loaded:4 1:forward:6"}
   end)
 
@@ -126,7 +126,7 @@ describe("A rank that is killed in a training", function()
     check {features = "zipped drawn peeks breaks", kill = "1:forward:4 0:forward:6"}
   end)
 
-  it("goes on at the step before, whatever passes of other loaders were left before", function()
+  it("resumes at the step before, whatever passes of other loaders were left before", function()
     local result = check {features = "peeked", kill = "1:forward:3 0:forward:9"}
     assert.matches("rank 1 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, goes on at step 2\n",
       result.stderr)
@@ -207,7 +207,7 @@ describe("Live recovery", function()
   before_each(function() leave = folder.enter() end)
   after_each(function() leave() end)
 
-  it("needs no folder, and says where a state came from", function()
+  it("needs no folder, and reports the source of a state", function()
     local text = [[
       local accelhost = require "accelhost"
       local accelerator = accelhost.Accelerator()
@@ -228,13 +228,13 @@ describe("Live recovery", function()
     assert.matches("\n%[r1%] live\n", "\n" .. result.stderr)
   end)
 
-  it("says that a script is to call load_state, where it does not", function()
+  it("reports that a script must call load_state, where it does not", function()
     local result = launch {features = "forgets", kill = "1:forward:5"}
     assert.equal(3, result.code, result.output)
     assert.matches("recovered.lua:%d+: .-call accelerator:load_state%(%) before the loop", result.stderr)
   end)
 
-  it("refuses by name what it cannot bring back", function()
+  it("refuses by name objects that it cannot restore", function()
     for text, expected in pairs {
       ["local a = Accelerator{sharding = 'gradients'} a:prepare(net(), loader())"] =
         "live recovery: needs states that all processes have, and with sharding = 'gradients' they have parts",

@@ -3,7 +3,7 @@ local tree = require "accelhost.averaging.shard_tree"
 local ShardTurns = require "accelhost.data.turns"
 local data = require "accelhost".data
 
--- The sum of all shards, as text, put together by ranks and then among them.
+-- The sum of all shards, as text, combined by ranks and then among them.
 local function sum_of(shards, ranks)
   local function join(a, b) return "(" .. a .. "+" .. b .. ")" end
   local all = {}
@@ -57,7 +57,7 @@ describe("Shards in turn", function()
     return list
   end
 
-  it("give ranks what as many ranks as shards would get, and fillers", function()
+  it("assign to ranks what as many ranks as shards would get, and fillers", function()
     assert.same({"0 1", "2 3", "4 5", "6 7", "8 0 of 1", "1 2 of 0"}, turns_of(0, 1, 3, {}, 9))
     assert.same({"0 1", "4 5", "6 7", "1 2 of 0"}, turns_of(0, 2, 3, {}, 9))
     assert.same({"2 3", "0 1 filler", "8 0 of 1", "6 7 filler"}, turns_of(1, 2, 3, {}, 9))
@@ -68,7 +68,7 @@ describe("Shards in turn", function()
     assert.same({"2 3", "0 1 filler", "8", "6 7 filler"}, turns_of(1, 2, 3, {even_batches = false}, 9))
   end)
 
-  it("go on at a place", function()
+  it("resume at a position", function()
     local batches = data.BatchSampler(data.SequentialSampler(9), {batch_size = 2, drop_last = false})
     local next_batch = ShardTurns(batches, {rank = 1, ranks = 2, shards = 2}):iter(nil, 4)
     assert.same({6, 7}, (next_batch()))

@@ -57,7 +57,7 @@ describe("A job with sharded states that fails", function()
         check_memory_gone(printed, 3)
       end)
 
-    it(("says on which line ranks part, sharding = '%s'"):format(sharding), function()
+    it(("reports the line at which ranks diverge, sharding = '%s'"):format(sharding), function()
       local told = fail(sharding, "leave")
       assert(told:find("in optimizer:step", 1, true), told)
       assert(told:find("sharding_fail.lua:28", 1, true), told)
@@ -133,7 +133,7 @@ describe("A job with sharded states on two hosts", function()
       local result = hosts.run(2, ([[for k in 1 2; do on $k launch --num_machines 2 --main_process_ip node1 \
         --secret_file none --num_processes 4 %s save %s %s parts & done; wait]]):format(case, folder, kind))
       local sums, count = {}, 0
-      for sum in result.stdout:gmatch "came to ([%x ]+)" do
+      for sum in result.stdout:gmatch "digests ([%x ]+)" do
         sums[sum], count = true, count + 1
       end
       local sum = next(sums)
@@ -152,7 +152,7 @@ describe("A checkpoint of sharded states", function()
   end
   local function came_to(result)
     assert.equal(0, result.code, result.output)
-    return assert(result.stdout:match "came to ([%x ]+)", result.output)
+    return assert(result.stdout:match "digests ([%x ]+)", result.output)
   end
 
   -- By the number of processes that saved; each is loaded into fewer and more, and into as many.
@@ -176,7 +176,7 @@ describe("A checkpoint of sharded states", function()
     end)
   end
 
-  it("with gradients in shares that wait for a step goes on with the same shares only", function()
+  it("with gradients in shares that wait for a step resumes with the same shares only", function()
     local folder = os.tmpname() .. ".state"
     local expected = came_to(job(2, "save", folder, "full", "whole", "pending"))
     assert.equal(expected, came_to(job(2, "load", folder, "full")))

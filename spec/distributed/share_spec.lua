@@ -6,7 +6,7 @@ local CASE = "spec/distributed/cases/share.lua"
 
 describe("launch --share", function()
   for share, ranks in pairs {["2:1"] = 2, ["1:3:2"] = 3, ["7:1:1:2"] = 4} do
-    it(("has %d processes share %s as one would take all"):format(ranks, share), function()
+    it(("has %d processes share %s as one would process all"):format(ranks, share), function()
       local folder = os.tmpname()
       os.remove(folder)
       local result = run.host({"launch", "--num_processes", ranks, "--share", share, CASE, folder}, {timeout = 120})
@@ -18,7 +18,7 @@ describe("launch --share", function()
       end
       assert.equal(("accelhost launch: the ranks share each global batch %s\n"):format(share),
         run.without_delays(result.stderr))
-      -- Another share goes on, and says so.
+      -- A job with other proportions resumes, and reports it.
       local other = run.host({"launch", "--num_processes", ranks, "-e", [[
         local accelhost = require "accelhost"
         local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data
@@ -35,7 +35,7 @@ describe("launch --share", function()
     end)
   end
 
-  it("refuses shares of nothing, for other numbers of ranks, and what is no share", function()
+  it("refuses shares of nothing, for other numbers of ranks, and malformed shares", function()
     for share, text in pairs {
       ["2:0"] = "--share expects a whole number above 0 for each rank, with colons between them as in 2:1, got '2:0'",
       ["2:1:1"] = "--share: 2:1:1 is for 3 ranks, but num_processes is 2",
@@ -49,7 +49,7 @@ describe("launch --share", function()
     end
   end)
 
-  it("reads it from the environment and a file, and says when nobody launched", function()
+  it("reads it from the environment and a file, and reports a job without launcher", function()
     local show = "print(table.concat(require 'accelhost'.Accelerator().share or {'none'}, ':'))"
     local result = run.host({"launch", "--num_processes", 2, "--quiet", "-e", show}, {env = {ACCELHOST_SHARE = "3:1"}})
     assert.same(run.everyone(2, "3:1\n"), run.by_rank(result.stdout), result.output)
@@ -82,7 +82,7 @@ describe("launch --share on several machines", function()
       launch 1 %s & launch 2 %s & wait]]):format(first .. " " .. show, second .. " " .. show), {timeout = 40})
   end
 
-  it("gives each machine its share, and its ranks equal parts of it", function()
+  it("assigns each machine its share, and its ranks equal parts of it", function()
     local result = launch("--machine_rank 0 --nproc_per_node 1 --share 2:1",
       "--machine_rank 1 --nproc_per_node 2 --share 2:1")
     for node = 1, 2 do
@@ -93,7 +93,7 @@ describe("launch --share on several machines", function()
     end
   end)
 
-  it("refuses what the machines are told differently, and a wrong number", function()
+  it("refuses settings that differ between machines, and a wrong number", function()
     local result = launch("--num_processes 2 --share 2:1", "--num_processes 2 --share 1:2")
     assert.matches("share: rank 1 has 1:2, rank 0 has 2:1", result.stdout, nil, true)
     result = launch("--num_processes 2 --share 2:1:1", "--num_processes 2 --share 2:1:1")

@@ -82,16 +82,16 @@ describe("Slurm's nodes", function()
         export ACCELHOST_WIRE=mpi OMPI_MCA_btl_tcp_if_include=10.77.0.0/24
         export ACCELHOST_TIMEOUT=3 SIGNAL=%s
         from=$EPOCHREALTIME; srun --mpi=pmix -w node[1-2] --ntasks-per-node 2 accelhost %s </dev/null
-        echo "took $(echo "$EPOCHREALTIME - $from" | bc)"]]):format(signal, path), {timeout = 100})
+        echo "seconds $(echo "$EPOCHREALTIME - $from" | bc)"]]):format(signal, path), {timeout = 100})
       if result.stdout:find "no pmix" or result.output:find "to build: libopenmpi" then
         return pending "needs PMIx in Slurm and accelhost-mpi.so"
       end
       assert.matches(said[signal], result.output)
-      assert.is_true(tonumber(result.stdout:match "took ([%d.]+)") < 20, result.output)
+      assert.is_true(tonumber(result.stdout:match "seconds ([%d.]+)") < 20, result.output)
     end
   end)
 
-  -- Give a script to sbatch, do something during its $job, and wait until that has ended.
+  -- Submit a script to sbatch, do something during its $job, and wait until that has ended.
   local function batch(words, env, during)
     local out = os.tmpname()
     local result = cluster.run(([[
@@ -120,7 +120,7 @@ describe("Slurm's nodes", function()
     assert.matches("cause", wrong.text)
   end)
 
-  it("save, queue again and go on to the same weights when the time is up", function()
+  it("save, queue again and resume to the same weights when the time is up", function()
     local words = "examples/by_feature/checkpointing.lua --train_size 640 --epochs 8 --resume --project_dir " .. dir
     -- The signal of the time limit, which Slurm itself sends at a whole minute.
     local straight, cut = unpack(run.at_once {

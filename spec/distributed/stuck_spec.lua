@@ -37,7 +37,7 @@ local seen = "timed out after 1.5 s: rank 1 was last seen at " .. line_of "comm.
 describe("the report of a collective whose time is up", function()
   local scene = scenes.new(it, 4)
 
-  scene("says of the rank that did not come that it was stopped", function() return time_out("stop") end, function(told)
+  scene("reports that the missing rank was stopped", function() return time_out("stop") end, function(told)
     has(told, seen .. "is stopped by a signal (kill -CONT ")
     has(told, "rank 1 had been stopped by a signal and was ended")
   end)
@@ -94,7 +94,7 @@ describe("kill -USR2 of a launcher", function()
     end)
   end)
 
-  it("tells the place in a compiled loop", function()
+  it("reports the line in a compiled loop", function()
     if run.no_handlers then return pending(run.no_handlers) end
     local said = run.by_rank(ask("loop", "", 2))
     has(said[1], "accelhost: runs in compiled code at " .. line_of "while true do count")
@@ -102,7 +102,7 @@ describe("kill -USR2 of a launcher", function()
 end)
 
 describe("kill -USR2 of a script without a launcher", function()
-  it("writes the traceback and lets the script go on, with its own hook", function()
+  it("writes the traceback and lets the script continue, with its own hook", function()
     local result = run.script([[
       local hooked = 0
       debug.sethook(function() hooked = hooked + 1 end, "", 1)

@@ -37,7 +37,7 @@ describe("Test hosts", function()
     assert.equal("0\n0\n", result.stdout, result.stderr)
   end)
 
-  it("say what they need", function()
+  it("report their requirements", function()
     local result = run.program({"scripts/testhosts"}, {timeout = 10})
     assert.equal(2, result.code)
     assert.matches("^testhosts: what%?", result.stderr)

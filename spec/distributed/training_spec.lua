@@ -1,4 +1,4 @@
--- A job trains as one process does; what its loaders give and what metrics count.
+-- A job trains as one process does; the batches of its loaders and the counts of metrics.
 local checks = require "spec.support.checks"
 
 checks.describe("A job", "spec/distributed/cases/training.lua", {1, 2, 3, 4},

@@ -19,14 +19,14 @@ local function join(body)
 end
 
 describe("A join of uneven inputs", function()
-  it("ends when a process fails while another is through, and names it", function()
+  it("ends when a process fails while another has completed, and names it", function()
     local result = join [[if step == 2 then error "lost" end accelerator:backward(model(accelhost.ones(4, 2)):sum())]]
     assert.equal(3, result.code, result.output)
     assert.matches("rank 1 failed", result.stderr, nil, true)
     assert.matches("lost", result.stderr, nil, true)
   end)
 
-  it("ends when a process makes another collective in it, and tells both", function()
+  it("ends when a process makes another collective in it, and reports both", function()
     local result = join "accelerator:backward(model(accelhost.ones(4, 2)):sum()) accelerator:gather(accelhost.ones(1))"
     assert.equal(3, result.code, result.output)
     assert.matches("differs: rank 0 all_gather int64 (2,) at -e:5", result.stderr, nil, true)

@@ -1,4 +1,4 @@
--- What processes bring together, who does what, and who steps when.
+-- Gathering objects, choosing the process that works, and the order of steps.
 local checks = require "spec.support.checks"
 
 checks.describe("An accelerator's helpers", "spec/distributed/cases/utilities.lua", {1, 2, 3, 4},
@@ -6,7 +6,7 @@ checks.describe("An accelerator's helpers", "spec/distributed/cases/utilities.lu
 
 describe("Processes whose tensors do not fit", function()
   local run = require "spec.support.run"
-  it("are given up on after the timeout that the script gives", function()
+  it("time out after the script's timeout", function()
     local result = run.host({"launch", "--num_processes", 2, "-e", [[
       local accelhost = require "accelhost"
       local kwargs = accelhost.InitProcessGroupKwargs{timeout = 1}

@@ -24,7 +24,7 @@ describe("virtual_shards", function()
     local one = train(1, kind)
 
     for _, ranks in ipairs(others[kind] or {2, 3, 4, 8}) do
-      it(("gives 1 and %d processes the same weights, losses and draws: %s"):format(ranks, title), function()
+      it(("has the same weights, losses and draws in 1 and %d processes: %s"):format(ranks, title), function()
         local text, said = train(ranks, kind)
         assert.equal(one, text)
         assert.equal("", said)
@@ -32,7 +32,7 @@ describe("virtual_shards", function()
     end
   end
 
-  it("goes on from a checkpoint in another number of processes", function()
+  it("resumes from a checkpoint in another number of processes", function()
     local folder = os.tmpname()
     os.remove(folder)
     for _, kind in ipairs {"cnn", "gpt"} do

@@ -1,4 +1,4 @@
--- The guides as a newcomer follows them: their blocks typed at the prompt, and put into a file.
+-- The guides as a newcomer follows them: their blocks typed at the prompt, and written to a file.
 local files = require "spec.support.files"
 local folder = require "spec.support.folder"
 local lfs = require "lfs"

@@ -72,7 +72,7 @@ describe("README", function()
     assert.matches("accuracy", passes {"digits.lua"}.output)
   end)
 
-  it("has a sweep that runs the first script, and a best file that it takes", function()
+  it("has a sweep that runs the first script, and a best file that it accepts", function()
     if not pcall(C.sqlite.open, ":memory:") then
       return pending "needs accelhost-sqlite.so, which is built where SQLite is"
     end

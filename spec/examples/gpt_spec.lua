@@ -1,4 +1,4 @@
--- A character GPT is trained, saved, and goes on with texts.
+-- A character GPT is trained, saved, and continues texts.
 local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local lfs = require "lfs"
@@ -14,7 +14,7 @@ local function start(path, words, launch)
   return run.host(command, {timeout = 60, dir = path, env = {ACCELHOST_DATA = false}})
 end
 
--- A model of few characters, which says the same thing over and over.
+-- A model of few characters, which generates the same text over and over.
 local function train(path, more)
   write(path .. "/text.txt", ("the cat – sat. "):rep(400))
   local words = {"char_gpt.lua", "--data", "text.txt", "--steps", "150", "--layers", "1", "--width", "32",
@@ -34,7 +34,7 @@ describe("examples/char_gpt.lua and generate.lua", function()
   end)
   teardown(function() folder.remove(path) end)
 
-  it("go on with a prompt beyond what the model sees at once, in whole characters", function()
+  it("continue a prompt beyond the model's context, in whole characters", function()
     local result = start(path, {"generate.lua", "--model", "cat", "--prompt", "the c", "--max_new_tokens", "70",
       "--temperature", "0"})
     assert.equal(0, result.code, result.output)
@@ -53,7 +53,7 @@ describe("examples/char_gpt.lua and generate.lua", function()
     assert.not_equal(text "1", text "2")
   end)
 
-  it("tell a prompt that the tokenizer does not know", function()
+  it("report a prompt that the tokenizer does not know", function()
     local result = start(path, {"generate.lua", "--model", "cat", "--prompt", "the Z", "--max_new_tokens", "3"})
     assert.equal("the tokenizer does not know all of the prompt: it reads the \n", result.stderr)
     result = start(path, {"generate.lua", "--model", "cat", "--prompt", "Z"})
@@ -77,7 +77,7 @@ describe("examples/char_gpt.lua and generate.lua", function()
     end
   end)
 
-  it("train as long as they are told", function()
+  it("train as long as configured", function()
     local result = train(path, {"--minutes", "0.1", "--steps", "10000000", "--width", "8"})
     assert.equal(0, result.code, result.output)
     assert.matches("Loss: %d", result.stdout)

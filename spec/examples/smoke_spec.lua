@@ -36,9 +36,9 @@ describe("every example", function()
       assert.matches("%f[%a]%u%a+: %d+%.%d%d[^\n]*\n$", smoke(name))
     end)
 
-    it("tells its result once in two processes: " .. name, function()
+    it("prints its result once in two processes: " .. name, function()
       local said = smoke(name, {"launch", "--num_processes", "2"})
-      -- Without an accelerator both say it: once for both when they say it together.
+      -- Without an accelerator both print it: once for both when they print it together.
       local _, results = said:gsub("%[r0%-r1%] ", ""):gsub("%f[^\n%z]%u%a+: %d+%.%d%d", "")
       assert.equal(1, results, said)
     end)
@@ -98,11 +98,11 @@ describe("every example", function()
     it("forecasts better than nothing does, in processes: " .. processes, function()
       local launch = processes > 1 and {"launch", "--num_processes", tostring(processes)} or nil
       local found, nothing = smoke("lstm.lua", launch):match "Error: ([%d.]+) %(no forecast: ([%d.]+)%)"
-      assert.is_true(tonumber(found) < 0.8 * tonumber(nothing), found .. " beside " .. nothing)
+      assert.is_true(tonumber(found) < 0.8 * tonumber(nothing), found .. " against " .. nothing)
     end)
   end
 
-  it("gives the same losses with and without an accelerator", function()
+  it("has the same losses with and without an accelerator", function()
     local function losses(name)
       local log = os.tmpname()
       run.host({"examples/" .. name, "--smoke", "--log_losses", log}, {timeout = 60})

@@ -17,12 +17,12 @@ local function write(path, lines)
   file:close()
 end
 
--- Pairs of sentences that say the same or not, told by a word of the second.
+-- Pairs of sentences that are paraphrases or not, as marked by a word of the second.
 local function pairs_file(path, count)
   local lines = {"label,sentence1,sentence2"}
   for i = 1, count do
     local same = i % 3 == 0
-    lines[#lines + 1] = ('%s,"Number %d, they said.",He said %s %d .'):format(same and "equivalent" or "not_equivalent",
+    lines[#lines + 1] = ('%s,"Number %d, they ran.",He said %s %d .'):format(same and "equivalent" or "not_equivalent",
       i % 7, same and "so :" or "no :", i % 5)
   end
   write(path, lines)
@@ -48,7 +48,7 @@ for _, script in ipairs(scripts) do
       assert.matches("Accuracy: 100.00\n$", result.stdout)
     end)
 
-    it("tells which file of a folder is missing", function()
+    it("reports which file of a folder is missing", function()
       local dir = folder.make()
       write(dir .. "/train.tsv", {"sentence\tlabel", "fine\t1", "bad\t0"})
       local result = start(script, dir, {"--data", "."})

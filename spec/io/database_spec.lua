@@ -56,7 +56,7 @@ describe("A database", function()
     assert.matches("table sqlite_master may not be modified", text)
   end)
 
-  it("says which file cannot be opened, is none of SQLite's, or is closed", function()
+  it("reports which file cannot be opened, is none of SQLite's, or is closed", function()
     local path = os.tmpname()
     local file = assert(io.open(path, "w"))
     file:write(("no database "):rep(100))

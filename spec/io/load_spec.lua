@@ -89,7 +89,7 @@ describe("accelhost.load", function()
     assert.same({0, 0.25}, accelhost.load(FILES .. "before_1_6.pt").x:tolist())
   end)
 
-  it("puts tensors on the device that map_location names", function()
+  it("copies tensors to the device that map_location names", function()
     local file = accelhost.load(FILES .. "all.safetensors", {map_location = "cpu"})
     assert.equal("cpu", file.float32.device)
     check.raises("map_location", function() accelhost.load(FILES .. "all.safetensors", {map_location = "nowhere"}) end)
@@ -121,7 +121,7 @@ describe("accelhost.load", function()
     end)
   end)
 
-  it("maps a large file, and load_state_dict says that it was written to since", function()
+  it("maps a large file, and load_state_dict reports that it was written to since", function()
     folder.with(function(path)
       local name = path .. "/x.safetensors"
       large(name, 4200, 4000)
@@ -164,7 +164,7 @@ describe("accelhost.load", function()
     end)
   end)
 
-  it("says what is in the way of a file", function()
+  it("reports why a file cannot be read", function()
     folder.with(function(path)
       check.raises("load: '" .. path .. "/none': there is no such file",
         function() accelhost.load(path .. "/none") end)

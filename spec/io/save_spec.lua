@@ -1,4 +1,4 @@
---- accelhost.save: what comes back, what is refused, and what a reader finds when a save is interrupted.
+--- accelhost.save: the round trip, refused values, and the contents of the file when a save is interrupted.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local folder = require "spec.support.folder"
@@ -17,7 +17,7 @@ local function there_and_back(object, name)
 end
 
 describe("accelhost.save", function()
-  it("gives every dtype and shape back, bit for bit, in safetensors", function()
+  it("restores every dtype and shape, bit for bit, in safetensors", function()
     for _, dtype in ipairs {
       "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32",
       "uint64", "bool",
@@ -32,7 +32,7 @@ describe("accelhost.save", function()
     end
   end)
 
-  it("gives NumPy's dtypes back in .npy and .npz, and names bfloat16, which NumPy has not", function()
+  it("restores NumPy's dtypes in .npy and .npz, and names bfloat16, which NumPy has not", function()
     for _, dtype in ipairs {
       "float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool",
     } do
@@ -59,7 +59,7 @@ describe("accelhost.save", function()
     assert.is_true(back.step:equal(base[{{}, {0, 4, 2}}]))
   end)
 
-  it("resumes a run: model and optimizer go on with the same numbers", function()
+  it("resumes a run: model and optimizer continue with the same numbers", function()
     local function start()
       accelhost.manual_seed(3)
       local model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.BatchNorm1d(8), nn.Linear(8, 2))
@@ -112,7 +112,7 @@ describe("accelhost.save", function()
     assert.equal(2, back["$$"])
   end)
 
-  it("keeps a tensor that stands in two places once, as one", function()
+  it("keeps a tensor that occurs in two places once, as one", function()
     local weight = accelhost.ones(2)
     local back = there_and_back {a = weight, b = {weight}}
     back.a:fill_(5)
@@ -126,7 +126,7 @@ describe("accelhost.save", function()
     assert.is_true(back.y:equal(accelhost.full({2}, 2)))
   end)
 
-  it("refuses what is no data, by its place", function()
+  it("refuses unsupported values, by their path", function()
     check.raises("save: the value is a Linear; a file holds tensors, numbers, texts, booleans and tables of them "
       .. "(save its state_dict())", function() there_and_back(nn.Linear(1, 1)) end)
     check.raises("save: 'a.2' is a function", function() there_and_back {a = {1, print}} end)

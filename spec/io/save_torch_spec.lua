@@ -149,7 +149,7 @@ describe("accelhost.save to .pt", function()
     assert.is_true(model[1].weight:equal(other[1].weight))
   end)
 
-  it("refuses what is no data by its place, and leaves no file", function()
+  it("refuses unsupported values by their path, and leaves no file", function()
     folder.with(function(dir)
       local function raises(value, text) check.raises(text, function() accelhost.save(value, dir .. "/x.pt") end) end
       raises({a = {b = print}}, "save: 'a.b' is a function; a file holds tensors, numbers")

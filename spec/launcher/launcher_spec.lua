@@ -35,7 +35,7 @@ describe("accelhost.launcher", function()
     assert.equal(0, select("#", accelhost.launcher(function() end)))
   end)
 
-  it("brings much data to every process, and shares its memory with none of them", function()
+  it("copies much data to every process, and shares its memory with none of them", function()
     local x = accelhost.arange(2 ^ 20)
     local sum, mine = accelhost.launcher(function()
       local accelerator = accelhost.Accelerator()
@@ -53,7 +53,7 @@ describe("accelhost.launcher", function()
     assert.same({3, 1}, {accelhost.launcher(count, {args = {1, n = 3}})})
   end)
 
-  it("trains a model defined here, and gives it back trained", function()
+  it("trains a model defined here, and returns it trained", function()
     local model = nn.Linear(3, 1)
     local before = model.weight:detach():clone()
     local x = accelhost.arange(24):float():reshape(8, 3) / 10
@@ -87,7 +87,7 @@ describe("accelhost.launcher", function()
     assert.is_true(there:equal(accelhost.rand(3)))
   end)
 
-  it("takes the options of launch", function()
+  it("accepts the options of launch", function()
     local precision, threads = accelhost.launcher(function()
       return accelhost.Accelerator().mixed_precision, accelhost.get_num_threads()
     end, {mixed_precision = "bf16", num_cpu_threads_per_process = 2})
@@ -98,7 +98,7 @@ describe("accelhost.launcher", function()
     end, {num_processes = 2, timeout = 0.2, grace = 1}))
   end)
 
-  it("starts all processes anew when one failed, as often as it may", function()
+  it("restarts all processes when one failed, as often as configured", function()
     local result = script [[
       print(accelhost.launcher(function()
         if os.getenv "ACCELHOST_RESTART_COUNT" == "0" then error "once" end
@@ -122,7 +122,7 @@ describe("accelhost.launcher", function()
     assert.equal("", result.stderr)
   end)
 
-  it("raises the error of a process with its traceback and who failed", function()
+  it("raises the error of a process with its traceback and its rank", function()
     local function inner() error "went wrong" end
     local message = message_of(function()
       local accelerator = accelhost.Accelerator()
@@ -136,7 +136,7 @@ describe("accelhost.launcher", function()
     assert.is_nil(message:find("-e:1", 1, true))
   end)
 
-  it("tells of a process that was killed, or left with a code of its own", function()
+  it("reports a process that was killed, or exited with a code of its own", function()
     assert.matches("launcher: rank 0 was killed by SIGKILL", message_of(function()
       os.execute("kill -9 " .. io.open("/proc/self/stat"):read "*n")
     end))
@@ -168,7 +168,7 @@ describe("accelhost.launcher", function()
     assert.matches("launcher: this process is rank %d of a job; call it from a script", result.stderr)
   end)
 
-  it("runs functions of modules, which are loaded there by name, and takes data as it is now", function()
+  it("runs functions of modules, which are loaded there by name, and copies data as it is now", function()
     local folder = require "spec.support.folder"
     local leave = folder.enter()
     local function write(name, text)
@@ -209,7 +209,7 @@ end)
 describe("accelhost.launcher at the prompt", function()
   local function prompt(lines) return run.host({"repl"}, {stdin = lines}) end
 
-  it("takes locals, functions and classes of the prompt along, and names that are at hand there", function()
+  it("copies locals, functions and classes of the prompt, and names that are available there", function()
     local result = prompt [[
 local Net = nn.Module:extend "Net"
 function Net:init() self.fc = nn.Linear(4, 2) end
@@ -233,7 +233,7 @@ accelhost.notebook_launcher(train, {1}, 2)
     assert.equal(0, result.code)
   end)
 
-  it("shows what failed there, and goes on", function()
+  it("shows a failure there, and continues", function()
     local result = prompt [[
 function inner() error "boom" end
 accelhost.launcher(function() inner() end, {num_processes = 2})
@@ -247,7 +247,7 @@ accelhost.launcher(function() return undefined.y end)
     assert.matches("\n2\n$", result.stdout)
   end)
 
-  it("comes back to the prompt at Ctrl-C", function()
+  it("returns to the prompt at Ctrl-C", function()
     local at = terminal.open {run.path, "repl"}
     at:wait "%[1%]> $"
     at:type "accelhost.launcher(function() print 'begun' while true do end end, {num_processes = 2})\n"
@@ -271,7 +271,7 @@ accelhost.launcher(function() io.popen("sleep 0.3; kill -INT " .. parent) while 
 end)
 
 describe("Accelerate's launchers", function()
-  it("take Accelerate's arguments by place", function()
+  it("accept Accelerate's arguments by position", function()
     local function train(rate, name) return accelhost.Accelerator().num_processes * rate .. name end
     assert.equal("1x", accelhost.notebook_launcher(train, {0.5, "x"}, 2))
     assert.equal("0.5x", accelhost.notebook_launcher(train, {0.5, "x"}, {use_port = "29501"}))

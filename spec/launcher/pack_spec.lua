@@ -69,7 +69,7 @@ describe("a value that travels", function()
     assert.is_false(copy.even(7))
   end)
 
-  it("takes along the globals that a function names, those of functions in it too", function()
+  it("copies the globals that a function names, those of functions in it too", function()
     rawset(_G, "pack_spec_scale", 3)
     rawset(_G, "pack_spec_twice", function(x) return 2 * x * pack_spec_scale end) -- luacheck: ignore
     local function outer() return function(x) return pack_spec_twice(x) end end -- luacheck: ignore
@@ -82,7 +82,7 @@ describe("a value that travels", function()
     rawset(_G, "pack_spec_twice", nil)
   end)
 
-  it("takes along the environment that a function was given", function()
+  it("copies the environment that a function was given", function()
     local fn = setfenv(function() return here end, {here = "yes"}) -- luacheck: ignore
     assert.equal("yes", sent(fn)())
   end)
@@ -155,7 +155,7 @@ describe("a value that travels", function()
     assert.is_true(copy[1].weight.grad:equal(model[1].weight.grad))
   end)
 
-  it("may be an optimizer that goes on with its state on the same parameters, and a scheduler", function()
+  it("may be an optimizer that continues with its state on the same parameters, and a scheduler", function()
     local model = nn.Linear(2, 1)
     local optimizer = optim.AdamW(model:parameters(), {lr = 0.1})
     local scheduler = optim.lr_scheduler.LambdaLR(optimizer, function(epoch) return 0.5 ^ epoch end)
@@ -191,7 +191,7 @@ describe("a value that travels", function()
     assert.matches("ToTensor", tostring(compose))
   end)
 
-  it("may be a generator that goes on where it stood, and the default one is the default one", function()
+  it("may be a generator that resumes at its position, and the default one is the default one", function()
     local generator = accelhost.Generator(3)
     accelhost.rand(2, {generator = generator})
     local copy = sent(generator)
@@ -199,7 +199,7 @@ describe("a value that travels", function()
     assert.equal("Generator(default)", tostring(sent(C.random.default())))
   end)
 
-  it("does not take along what is noted about objects that live here", function()
+  it("does not copy what is noted about objects that live here", function()
     local notes = setmetatable({[{}] = 1}, {__mode = "k"})
     local copy = sent(notes)
     assert.is_nil(next(copy))
@@ -208,7 +208,7 @@ describe("a value that travels", function()
 end)
 
 describe("data on the wire", function()
-  it("comes whole, in one message or in several", function()
+  it("arrives whole, in one message or in several", function()
     local messages, sent_one = {}, {text = ("ab"):rep(1000), t = accelhost.arange(5)}
     wire.send(function(message) messages[#messages + 1] = message end, sent_one)
     assert.equal("1", messages[1])

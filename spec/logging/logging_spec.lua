@@ -66,7 +66,7 @@ describe("a logger", function()
     assert.equal(accelhost.logging.get_logger "x", accelhost.logging.get_logger "x")
   end)
 
-  it("says what is wrong", function()
+  it("reports wrong arguments", function()
     local logger = accelhost.logging.get_logger "wrong"
     assert.error_matches(function() accelhost.logging.get_logger("x", {log_level = "loud"}) end,
       "expected debug, info, warning, error or critical, got 'loud'")

@@ -17,7 +17,7 @@ describe("BasicNet on 60,000 images in two processes", function()
 end)
 
 describe("a training step in the steady state", function()
-  it("asks the system for no memory and takes under 10 page faults", function()
+  it("asks the system for no memory and has under 10 page faults", function()
     local values = measure {"spec/memory/cases/steady.lua", "basicnet", 20, 30}
     assert.equal(0, values.allocations_per_step)
     assert.is_true(values.faults_per_step < 10, values.faults_per_step .. " page faults a step")

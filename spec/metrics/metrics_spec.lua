@@ -42,7 +42,7 @@ describe("A metric", function()
     end)
   end
 
-  it("takes tensors of any whole dtype, bools, and one row at a time", function()
+  it("accepts tensors of any whole dtype, bools, and one row at a time", function()
     for _, dtype in ipairs {"int64", "int32", "uint8", "bool"} do
       local metric = metrics.accuracy()
       metric:add_batch{predictions = accelhost.tensor({0, 1, 1}, {dtype = dtype}), references = {false, true, false}}
@@ -54,7 +54,7 @@ describe("A metric", function()
     assert.equal(2, metrics.accuracy{normalize = false}:compute{predictions = column, references = {0, 1}}.accuracy)
   end)
 
-  it("is empty again after compute, and takes options for one time there", function()
+  it("is empty again after compute, and accepts options for one time there", function()
     local metric = metrics.load("f1", {average = "macro"})
     local rows = {predictions = {0, 2, 1, 1}, references = {0, 1, 1, 2}}
     local macro = metric:compute(rows).f1
@@ -76,7 +76,7 @@ describe("A metric", function()
     assert.equal("float64", metrics.confusion_matrix{normalize = "all"}:compute(rows).confusion_matrix.dtype)
   end)
 
-  it("of several at once gives all results", function()
+  it("of several at once returns all results", function()
     local all = metrics.combine{metrics.accuracy(), metrics.f1 {average = "micro"}}
     all:add_batch{predictions = {1, 0}, references = {1, 1}}
     assert.same({accuracy = 0.75, f1 = 0.75}, all:compute{predictions = {1, 0}, references = {1, 0}})
@@ -118,7 +118,7 @@ describe("A metric", function()
     end)
   end)
 
-  it("says what does not fit", function()
+  it("reports mismatched arguments", function()
     local metric = metrics.f1()
     for text, batch in pairs {
       ["f1: predictions: expected the numbers of classes, got a float32 tensor of shape (2,) (scores:argmax(-1)"] =

@@ -25,14 +25,14 @@ describe("The message asks for a colon at", function()
   }
 end)
 
-describe("The message says that it is a method of", function()
+describe("The message names the module whose method it is:", function()
   mistake.each {
     {"shape", "print(x.shape[1])", "'shape' is a method: write x:shape()"},
     {"item", "print(loss.item + 1)", "'item' is a method: write loss:item()"},
   }
 end)
 
-describe("The message says that it is a field of", function()
+describe("The message names the module whose field it is:", function()
   mistake.each {
     {"the accelerator", "if accelerator:is_main_process() then end",
       "'is_main_process' is a field: write accelerator.is_main_process"},
@@ -40,7 +40,7 @@ describe("The message says that it is a field of", function()
 end)
 
 describe("print of a method that was not called", function()
-  it("says how it is called", function()
+  it("reports how it is called", function()
     assert.equal("method shape of tensors (x:shape() calls it)\n", mistake.run("print(x.shape)").stdout)
   end)
 end)
@@ -72,7 +72,7 @@ describe("The message counts the arguments of", function()
       "prepare: expected models, optimizers, loaders or schedulers, got nothing"},
     {"backward with none", "accelerator:backward()", "backward: 'loss' is missing"},
     {"no_grad without a function", "accelhost.no_grad()", "no_grad: expected a function to run, got nothing"},
-    {"a function that takes a table of tensors", "accelhost.cat(x, x)",
+    {"a function that accepts a table of tensors", "accelhost.cat(x, x)",
       "cat: argument 1 (tensors): expected a table of", "write them in braces: {a, b}"},
     {"save with the path first", 'accelhost.save("m.safetensors", model:state_dict())',
       "save: expected the object first and then the path: save(object, 'm.safetensors')"},

@@ -40,7 +40,7 @@ describe("The message names the nearest name for", function()
   }
 end)
 
-describe("The message says what it is called here for", function()
+describe("The message has the name used here for", function()
   mistake.each {
     {"len", "print(len(dataset))", "#x is the length of x"},
     {"range", "for i in range(3) do print(i) end", "for i = 0, n - 1 do ... end counts"},

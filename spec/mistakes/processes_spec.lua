@@ -24,7 +24,7 @@ describe("In several processes the message names", function()
     {"a gather that meets another process's backward",
       "model = accelerator:prepare(model) if accelerator.is_main_process then accelerator:gather(x) end " ..
       "accelerator:backward(F.cross_entropy(model(x), y))", "in gather at train.lua:12", "in backward at train.lua:12"},
-    {"the process that takes fewer steps",
+    {"the process that makes fewer steps",
       "model = accelerator:prepare(model) for i = 1, 2 + accelerator.process_index do " ..
       "accelerator:backward(F.cross_entropy(model(x), y)) end",
       "rank 1 failed: train.lua:12:", "rank 0 ended without it",
@@ -53,7 +53,7 @@ describe("In several processes the message names", function()
   }
 end)
 
-describe("In several processes a warning tells of", function()
+describe("In several processes a warning reports", function()
   each {
     {"a backward without a prepared model", "F.cross_entropy(model(x), y):backward()",
       "warning: backward: the loss depends on no prepared model", "(train.lua:12)", code = 0},

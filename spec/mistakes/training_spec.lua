@@ -1,7 +1,7 @@
 -- Loops that train in a wrong way.
 local mistake = require "spec.support.mistake"
 
-describe("The message says what to do about", function()
+describe("The message has the remedy for", function()
   mistake.each {
     {"a second backward", "loss:backward() loss:backward()", "the graph was already used by a backward",
       "pass retain_graph = true to the first one"},
@@ -37,7 +37,7 @@ describe("The message says what to do about", function()
   }
 end)
 
-describe("The message says how to walk", function()
+describe("The message shows the loop for", function()
   mistake.each {
     {"a loader, at ipairs", "for i, b in ipairs(loader) do print(i, b) end", "for batch in loader do",
       "accelhost.enumerate(loader)"},
@@ -69,16 +69,16 @@ describe("The message of a data set's or a loader's", function()
       "for b in data.DataLoader({get = function(_, i) return accelhost.ones(i + 1) end, " ..
       "len = function() return 2 end}, {batch_size = 2}) do print(b) end",
       "stack: tensor 1 has shape (2,), tensor 0 (1,)", "need a collate_fn"},
-    {"list that is counted from 0 says so",
+    {"list that is counted from 0 is named as such",
       "local list = {x} for b in data.DataLoader{get = function(_, i) return list[i].z end, " ..
       "len = function() return 1 end} do print(b) end", "i is 0, and Lua's tables count from 1", "write list[i + 1]"},
-    {"class without len says so",
+    {"class without len is reported",
       "local S = data.Dataset:extend 'S' function S:get(i) return x[i] end data.DataLoader(S(), {shuffle = true})",
       "S has no method len(): define function S:len()"},
-    {"class without get says so",
+    {"class without get is reported",
       "local S = data.Dataset:extend 'S' function S:len() return 2 end for b in data.DataLoader(S()) do print(b) end",
       "S has no method get(i): define function S:get(i), which returns sample i, counted from 0"},
-    {"tensor in place of a data set says what makes one", "data.DataLoader(x)",
+    {"tensor in place of a data set: the message names the class", "data.DataLoader(x)",
       "DataLoader: dataset: expected a data set", "data.TensorDataset makes one of tensors"},
   }
 end)

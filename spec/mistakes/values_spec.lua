@@ -1,7 +1,7 @@
 -- Values of the wrong kind, shape or dtype.
 local mistake = require "spec.support.mistake"
 
-describe("The message tells expected and got for", function()
+describe("The message has the expected and the received value for", function()
   mistake.each {
     {"a product of shapes that do not fit", "accelhost.randn(8, 784):matmul(accelhost.randn(100, 10))",
       "matmul: inner sizes differ: (8, 784) x (100, 10)", "b:t() swaps b's"},
@@ -88,7 +88,7 @@ describe("The message tells expected and got for", function()
   }
 end)
 
-describe("The message says how tensors are compared at", function()
+describe("The message has the source line for a comparison of tensors at", function()
   mistake.each {
     {"== of two tensors", "print((x == y):sum())", "== asks for the same tensor; a:eq(b)"},
     {"a tensor and a number", "print(x > 0)", "a tensor and a number are compared by tensor:lt(x)"},

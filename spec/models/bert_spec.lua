@@ -23,7 +23,7 @@ end
 describe("BertForMaskedLM", function()
   local inputs = batch {token_type_ids = ids(expected.types), labels = ids(expected.labels)}
 
-  it("gives transformers' logits, hidden states, loss and gradients", function()
+  it("returns transformers' logits, hidden states, loss and gradients", function()
     local model = models.BertForMaskedLM.from_pretrained(folder .. "bert")
     local output = model(inputs, {output_hidden_states = true})
     check.near(expected.logits, output.logits[1][2], 2e-5)
@@ -37,7 +37,7 @@ describe("BertForMaskedLM", function()
     check.near(expected.grad_query, weighed(model.bert.encoder.layer[1].attention.self.query.weight.grad), 2e-5)
   end)
 
-  it("gives the weights of attention when asked, and the same states then", function()
+  it("returns the weights of attention when requested, and the same states then", function()
     local model = models.BertForMaskedLM.from_pretrained(folder .. "bert", {pack_texts = false})
     local given = batch {output_attentions = true}
     local output = model(given)
@@ -69,7 +69,7 @@ describe("BertForMaskedLM", function()
   end)
 end)
 
-describe("A BERT with a classifier gives transformers' logits and loss", function()
+describe("A BERT with a classifier returns transformers' logits and loss", function()
   for name, class in pairs {sequence = "BertForSequenceClassification", token = "BertForTokenClassification"} do
     it("in " .. class, function()
       local model = models[class].from_pretrained(folder .. name, {pack_texts = false})
@@ -136,7 +136,7 @@ describe("What BERT refuses:", function()
 end)
 
 describe("all-MiniLM-L6-v2", function()
-  datasets.it("gives transformers' mean-pooled embeddings of 100 sentences to 1e-5", "minilm", function(dir)
+  datasets.it("returns transformers' mean-pooled embeddings of 100 sentences to 1e-5", "minilm", function(dir)
     local fixture = dofile "spec/fixtures/minilm.lua"
     local most, rows, masks = 0, {}, {}
     for _, row in ipairs(fixture.ids) do most = math.max(most, #row) end

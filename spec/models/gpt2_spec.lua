@@ -21,7 +21,7 @@ local model = models.AutoModelForCausalLM.from_pretrained(folder .. "gpt2")
 local prompt, mask = ids(expected.ids), ids(expected.mask)
 
 describe("GPT2LMHeadModel", function()
-  it("gives transformers' logits, loss and gradients", function()
+  it("returns transformers' logits, loss and gradients", function()
     local own = models.GPT2LMHeadModel.from_pretrained(folder .. "gpt2")
     local output = own {input_ids = prompt, labels = prompt}
     check.near(flat(expected.logits), output.logits:select(1, -1), 2e-5)
@@ -90,7 +90,7 @@ describe("GPT2LMHeadModel", function()
     end)
   end)
 
-  it("gives the same bits where hooks watch its parts, to which they see PyTorch's tensors", function()
+  it("returns the same bits where hooks watch its parts, which receive PyTorch's tensors", function()
     local device = prompt.device:gsub(":.*", "")
     local function trial(precision, watched)
       local own = models.GPT2LMHeadModel.from_pretrained(folder .. "gpt2")
@@ -122,7 +122,7 @@ describe("GPT2LMHeadModel", function()
     check.near(flat(expected.masked_logits), output.logits:select(1, -1), 2e-5)
   end)
 
-  it("gives with keys and values of earlier tokens what it gives for all at once", function()
+  it("returns with keys and values of earlier tokens what it returns for all at once", function()
     local whole = model {input_ids = prompt, use_cache = false}
     assert.is_nil(whole.past_key_values)
     local first = model(prompt:narrow(1, 0, 2))
@@ -131,7 +131,7 @@ describe("GPT2LMHeadModel", function()
     assert.same({2, 2, 5, 8}, second.past_key_values[2][1]:shape())
   end)
 
-  it("goes on from the same keys and values in two ways, without a history and with one", function()
+  it("continues from the same keys and values in two ways, without a history and with one", function()
     local function go_on()
       local past = model(prompt:narrow(1, 0, 2)).past_key_values
       past = model {input_ids = prompt:narrow(1, 2, 1), past_key_values = past}.past_key_values
@@ -148,7 +148,7 @@ describe("GPT2LMHeadModel", function()
     end
   end)
 
-  it("gives the same logits with the weights of attention, whose rows sum to 1", function()
+  it("returns the same logits with the weights of attention, whose rows sum to 1", function()
     local output = model {input_ids = prompt, attention_mask = mask, output_attentions = true}
     local plain = model {input_ids = prompt, attention_mask = mask}
     check.near(check.flat(plain.logits), output.logits, 2e-5)
@@ -156,7 +156,7 @@ describe("GPT2LMHeadModel", function()
     assert.equals(0, output.attentions[1][0][1][4][0]:item())
   end)
 
-  it("computes the last logits only when told to", function()
+  it("computes the last logits only when configured", function()
     local output = model {input_ids = prompt, logits_to_keep = 1}
     assert.same({2, 1, 37}, output.logits:shape())
     check.raises("logits_to_keep: expected 0 (all) to 5, got 6", function()
@@ -250,7 +250,7 @@ describe("generate", function()
     assert.same(draw(), draw())
   end)
 
-  it("tells each column of tokens as it is written", function()
+  it("streams each column of tokens as it is written", function()
     local columns = {}
     local written = model:generate {
       input_ids = prompt, max_new_tokens = 4, on_token = function(tokens) columns[#columns + 1] = tokens end,

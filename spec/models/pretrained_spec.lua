@@ -1,4 +1,4 @@
--- Checkpoint folders: what is read, what is told, what is refused, what is written.
+-- Checkpoint folders: what is read, reported, refused and written.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local write = require("spec.support.files").write
@@ -30,7 +30,7 @@ describe("A checkpoint", function()
     assert.is_false(read.training)
   end)
 
-  it("may lie in several files, and a smaller one takes their place", function()
+  it("may consist of several files, and a smaller one replaces them", function()
     local model = models.GPT2LMHeadModel.from_pretrained(fixtures .. "gpt2")
     model:save_pretrained("out", {max_shard_size = "10KB"})
     assert.is_truthy(io.open "out/model.safetensors.index.json")
@@ -67,7 +67,7 @@ describe("A checkpoint", function()
     assert.same({"classifier.bias", "classifier.weight"}, unused.unexpected_keys)
   end)
 
-  it("whose weights do not all fit is told in lines that name them", function()
+  it("whose weights do not all fit is reported in lines that name them", function()
     local result = {
       missing_keys = {"classifier.weight", "classifier.bias"}, unexpected_keys = {"cls.weight"},
       mismatched_keys = {{"classifier.bias", {2}, {3}}},
@@ -95,7 +95,7 @@ describe("A checkpoint", function()
     assert.same({}, told.missing_keys)
   end)
 
-  it("with another number of labels is refused, or drawn anew when told so", function()
+  it("with another number of labels is refused, or initialised again with the option", function()
     models.BertForSequenceClassification(sizes):save_pretrained "two"
     check.raises("size mismatch for classifier.weight", function()
       models.BertForSequenceClassification.from_pretrained("two", {num_labels = 3})
@@ -134,7 +134,7 @@ describe("A checkpoint", function()
     assert.equals("Tagger", Tagger:from_pretrained("out")._name)
   end)
 
-  it("is refused where there is none, and says why", function()
+  it("is refused where there is none, with the reason", function()
     local load = models.AutoModel.from_pretrained
     check.raises("AutoModel.from_pretrained: 'bert-base-cased' is no folder (there is nothing); nothing is downloaded",
       function() load "bert-base-cased" end)
@@ -168,7 +168,7 @@ describe("A checkpoint", function()
 end)
 
 describe("A configuration", function()
-  it("takes names that it knows and tells the nearest one", function()
+  it("accepts names that it knows and suggests the nearest one", function()
     check.raises("BertConfig: unknown option 'hiden_size'", function() models.BertConfig {hiden_size = 3} end)
     check.raises("(did you mean 'hidden_size'?)", function() models.BertConfig {hiden_size = 3} end)
     check.raises("unknown option 'num_lables'", function()

@@ -81,7 +81,7 @@ describe("gradient_checkpointing_enable", function()
     end)
   end
 
-  it("gives hidden states and weights of attention as without", function()
+  it("returns the hidden states and weights of attention of a plain run", function()
     local function states(enable)
       local model = gpt()
       if enable then model:gradient_checkpointing_enable() end
@@ -107,7 +107,7 @@ describe("gradient_checkpointing_enable", function()
       return held
     end
     local plain, forgetting = live(false), live(true)
-    assert.is_true(forgetting < 0.2 * plain, ("%d bytes beside %d"):format(forgetting, plain))
+    assert.is_true(forgetting < 0.2 * plain, ("%d bytes, plain %d"):format(forgetting, plain))
   end)
 
   it("lets a training step's peak fall", function()
@@ -117,10 +117,10 @@ describe("gradient_checkpointing_enable", function()
       return tonumber(result.stdout)
     end
     local plain, forgetting = peak "plain", peak "forgetting"
-    assert.is_true(forgetting < 0.5 * plain, ("%d bytes beside %d"):format(forgetting, plain))
+    assert.is_true(forgetting < 0.5 * plain, ("%d bytes, plain %d"):format(forgetting, plain))
   end)
 
-  it("keeps no keys and values, and says so to who wants them", function()
+  it("keeps no keys and values, and reports it when they are requested", function()
     local model = gpt()
     model:gradient_checkpointing_enable()
     assert.is_nil(model(ids).past_key_values)

@@ -1,4 +1,4 @@
--- A tokenizer and a model together: what the one gives the other takes.
+-- A tokenizer and a model together: the output of the one is the input of the other.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local models, text = accelhost.models, accelhost.text

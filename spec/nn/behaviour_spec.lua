@@ -1,4 +1,4 @@
---- What transformers, embeddings and synchronised norms do beside giving numbers (modules_spec.lua).
+--- Behaviour of transformers, embeddings and synchronised norms other than their numbers (modules_spec.lua).
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 
@@ -24,7 +24,7 @@ describe("A transformer", function()
     assert.are_not.equal(encoder.layers[1].linear1.weight, encoder.layers[2].linear1.weight)
   end)
 
-  it("says what does not fit", function()
+  it("reports mismatched arguments", function()
     check.raises("Transformer: expected src and tgt of one batch with 4 features, got (3, 2, 4) and (3, 1, 4)",
       function() nn.Transformer(4, 2, 1, 1, 8)(accelhost.zeros(3, 2, 4), accelhost.zeros(3, 1, 4)) end)
     check.raises("is_causal needs an attn_mask", function()
@@ -53,7 +53,7 @@ describe("An embedding", function()
     assert.same({{2, 2, 2}}, bag(accelhost.tensor({{0, 1}}, {dtype = "int64"})):tolist())
   end)
 
-  it("gives zeros for an empty bag", function()
+  it("returns zeros for an empty bag", function()
     for _, mode in ipairs {"sum", "mean", "max"} do
       local bag = nn.EmbeddingBag(3, 2, {mode = mode})
       local result = bag(accelhost.tensor({1}, {dtype = "int64"}), accelhost.tensor({0, 1, 1}, {dtype = "int64"}))
@@ -64,7 +64,7 @@ describe("An embedding", function()
 end)
 
 describe("SyncBatchNorm", function()
-  it("takes the place of every batch norm of a module, with its tensors", function()
+  it("replaces every batch norm of a module, with its tensors", function()
     local net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Sequential(nn.BatchNorm2d(3, {affine = false})))
     local weight, keys = net[2].weight, {}
     for key in pairs(net:state_dict()) do keys[#keys + 1] = key end
@@ -77,7 +77,7 @@ describe("SyncBatchNorm", function()
     assert.equal("SyncBatchNorm", nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm3d(2))._name)
   end)
 
-  it("says what does not fit", function()
+  it("reports mismatched arguments", function()
     check.raises("SyncBatchNorm: process_group: expected a group of processes, got 'world'", function()
       nn.SyncBatchNorm(2, {process_group = "world"})
     end)

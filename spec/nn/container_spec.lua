@@ -19,7 +19,7 @@ describe("A Sequential", function()
     assert.equal(3, net:len())
   end)
 
-  it("takes a table, also of named items", function()
+  it("accepts a table, also of named items", function()
     local net = nn.Sequential {{"fc", nn.Linear(2, 2)}, {"act", nn.ReLU()}}
     assert.same({"fc.weight", "fc.bias"}, keys(net))
     assert.equal(net[1], net.fc)
@@ -39,7 +39,7 @@ describe("A Sequential", function()
     assert.same({"0.weight", "0.bias"}, keys(net))
   end)
 
-  it("refuses what is no module", function()
+  it("refuses values that are not modules", function()
     check.raises("Sequential: item 2: expected a module, got a function; wrap it in a module", function()
       nn.Sequential(nn.ReLU(), function() end)
     end)
@@ -53,7 +53,7 @@ describe("A Sequential", function()
 end)
 
 describe("A ModuleList", function()
-  it("says that items count from 1", function()
+  it("reports that items count from 1", function()
     local list = nn.ModuleList {nn.ReLU()}
     check.raises("ModuleList: items count from 1, there is no item 0", function() return list[0] end)
     assert.is_nil(list[2])
@@ -103,7 +103,7 @@ describe("A ModuleDict", function()
     assert.same({"b.weight", "b.bias", "c.weight", "c.bias"}, keys(dict))
   end)
 
-  it("refuses what is no module", function()
+  it("refuses values that are not modules", function()
     check.raises("ModuleDict: 'a': expected a module, got number 1", function() nn.ModuleDict {a = 1} end)
     check.raises("a ModuleDict cannot be called", function() nn.ModuleDict {}(1) end)
     check.raises("'items' is a method", function() nn.ModuleDict {items = nn.ReLU()} end)
@@ -170,7 +170,7 @@ describe("A list of parameters", function()
 end)
 
 describe("A list of modules", function()
-  it("takes a module in at a place and gives one out", function()
+  it("inserts a module at a position and removes one", function()
     local list = nn.Sequential {{"a", nn.ReLU()}, {"b", nn.Tanh()}}
     list:insert(2, nn.GELU())
     assert.equal("Sequential(\n  (a): ReLU()\n  (1): GELU(approximate='none')\n  (b): Tanh()\n)", tostring(list))
@@ -183,7 +183,7 @@ describe("A list of modules", function()
 end)
 
 describe("A dict of modules", function()
-  it("gives its values, gives one out, and is emptied", function()
+  it("returns its values, removes one, and is emptied", function()
     local dict = nn.ModuleDict {{"b", nn.ReLU()}, {"a", nn.Tanh()}}
     assert.equal("ReLU", dict:values()[1]._name)
     assert.equal("Tanh", dict:get("a")._name)

@@ -1,4 +1,4 @@
---- The loss of connectionist temporal classification beside its fixture (modules_spec.lua).
+--- The loss of connectionist temporal classification, in addition to its fixture (modules_spec.lua).
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
@@ -46,7 +46,7 @@ describe("ctc_loss", function()
     ["ctc_loss: targets: expected int64 for a batch of 2, got int64 (1, 3)"] =
       {targets:narrow(0, 0, 1), {6, 6}, {3, 2}},
   } do
-    it("says " .. message, function()
+    it("reports: " .. message, function()
       check.raises(message, function() F.ctc_loss(accelhost.zeros(6, 2, 4), unpack(call)) end)
     end)
   end

@@ -15,7 +15,7 @@ describe("pdist", function()
   before_each(function() accelhost.manual_seed(0) end)
 
   for _, p in ipairs {0, 0.5, 1, 1.5, 2, 3, math.huge} do
-    it("takes many long rows, of any layout, for p = " .. p, function()
+    it("accepts many long rows, of any layout, for p = " .. p, function()
       for _, shape in ipairs {{300, 5}, {7, 131}} do
         local x = accelhost.randn(shape, {dtype = "float64"}):t():contiguous():t():requires_grad_()
         local y = x:detach():clone():requires_grad_()

@@ -67,7 +67,7 @@ describe("A new layer", function()
     end)
   end)
 
-  it("takes its arguments by name, too", function()
+  it("accepts its arguments by name, too", function()
     assert.equal("Linear(in_features=3, out_features=4, bias=False)",
       tostring(nn.Linear {in_features = 3, out_features = 4, bias = false}))
   end)
@@ -138,7 +138,7 @@ describe("A loss or function", function()
     weight = accelhost.tensor({0.5, 1, 2, 1.5}, {dtype = "float64"}),
   }
   for _, case in ipairs(fixtures.losses) do
-    it("gives PyTorch's number: " .. case[1]:gsub("^return ", ""), function()
+    it("returns PyTorch's number: " .. case[1]:gsub("^return ", ""), function()
       check.near(case[2], evaluate(case[1], environment), 1e-12)
     end)
   end
@@ -185,7 +185,7 @@ describe("An activation with inplace = true", function()
 end)
 
 describe("Layers check their arguments", function()
-  it("and name layer, argument, what was expected and what came", function()
+  it("and name layer, argument, the expected and the received value", function()
     check.raises("Linear: in_features: expected an integer of at least 0, got '784'", function()
       nn.Linear("784", 1)
     end)
@@ -203,7 +203,7 @@ describe("Layers check their arguments", function()
 end)
 
 describe("MaxPool1d", function()
-  it("gives the places of the largest values too", function()
+  it("returns the indices of the largest values too", function()
     local values, places = nn.MaxPool1d(2, {return_indices = true})(accelhost.tensor {{{1, 5, 7, 3}}})
     assert.same({{{5, 7}}}, values:tolist())
     assert.same({{{1, 2}}}, places:tolist())
@@ -238,7 +238,7 @@ describe("Multi-head attention", function()
   cases.batch_first[4] = cases.batch_first[3]
 
   for name, expected in pairs(fixtures.attention) do
-    it("gives PyTorch's output, weights and gradients: " .. name, function()
+    it("returns PyTorch's output, weights and gradients: " .. name, function()
       local case = cases[name]
       accelhost.manual_seed(2)
       local attention = nn.MultiheadAttention(4, 2, case[1]):double()
@@ -328,14 +328,14 @@ describe("A layer", function()
     assert.equal(x, nn.Dropout(0.5):eval()(x))
   end)
 
-  it("takes three dims for [N, C, L] in Dropout2d, and two for [C, L] in Dropout1d", function()
+  it("accepts three dims for [N, C, L] in Dropout2d, and two for [C, L] in Dropout1d", function()
     accelhost.manual_seed(0)
     assert.same({{{0}, {0}, {2}}}, nn.Dropout2d(0.5)(accelhost.ones(1, 3, 1)):tolist())
     local y = nn.Dropout1d(0.5)(accelhost.ones(64, 3))
     assert.is_true(y:amin(1):equal(y:amax(1)))
   end)
 
-  it("looks up rows and leaves the padding row without gradient", function()
+  it("reads rows and leaves the padding row without gradient", function()
     local embedding = nn.Embedding(4, 2, {padding_idx = -1})
     assert.equal(3, embedding.padding_idx)
     local rows = embedding(accelhost.tensor({{0, 3}, {0, 1}}, {dtype = "int64"}))

@@ -24,7 +24,7 @@ local function keys(state)
 end
 
 describe("A module", function()
-  it("registers what is assigned, in order", function()
+  it("registers assigned values, in order", function()
     local net = Net()
     assert.same({"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"}, names(net:named_parameters()))
     assert.same({"count"}, names(net:named_buffers()))
@@ -36,7 +36,7 @@ describe("A module", function()
     assert.equal(net.fc2, net:children()[2])
   end)
 
-  it("keeps the place of what is assigned again", function()
+  it("keeps the position of values that are assigned again", function()
     local net = Net()
     local other = nn.Linear(2, 3, {bias = false})
     net.fc1 = other
@@ -44,7 +44,7 @@ describe("A module", function()
     assert.same({"fc1.weight", "fc2.weight", "fc2.bias"}, names(net:named_parameters()))
   end)
 
-  it("forgets what is set to nil", function()
+  it("forgets values set to nil", function()
     local net = Net()
     net.fc1 = nil
     assert.is_nil(net.fc1)
@@ -90,7 +90,7 @@ describe("A module", function()
     assert.same({"count"}, names(net:named_buffers()))
   end)
 
-  it("does not take a plain tensor for a parameter", function()
+  it("does not register a plain tensor as a parameter", function()
     local net = Net()
     net.scale = accelhost.ones(1)
     assert.equal(4, #net:parameters())
@@ -235,7 +235,7 @@ describe("Converting a module", function()
     assert.equal("float64", norm.running_mean.dtype)
   end)
 
-  it("refuses what is no target", function()
+  it("refuses values that are not targets", function()
     check.raises("to: expected a dtype, a device or {dtype =, device =}, got number 3", function() Net():to(3) end)
     check.raises("to: unknown option 'type' (known: dtype, device, memory_format)", function()
       Net():to {type = "float32"}
@@ -456,7 +456,7 @@ describe("The path of the running module", function()
 end)
 
 describe("Printing a module", function()
-  it("gives PyTorch's tree", function()
+  it("prints PyTorch's tree", function()
     local Shown = nn.Module:extend "Net"
     function Shown:init()
       self.conv1 = nn.Conv2d(1, 32, 3)
@@ -526,7 +526,7 @@ describe("A module's tree", function()
     return made
   end
 
-  it("gives what stands at a path, and takes another module there", function()
+  it("returns the module at a path, and replaces it by another", function()
     local made = net()
     assert.equal(made.body[2].running_mean, made:get_buffer "body.1.running_mean")
     check.raises("get_buffer: Linear has no buffer 'weight'", function() made:get_buffer "body.0.weight" end)
@@ -539,7 +539,7 @@ describe("A module's tree", function()
     end)
   end)
 
-  it("tells shared tensors once, or under each name", function()
+  it("lists shared tensors once, or under each name", function()
     local made = net()
     made.again = made.body
     local function count(walk)
@@ -601,7 +601,7 @@ describe("Hooks of the state", function()
     assert.equal(7, net.weight:item())
   end)
 
-  it("put tensors in the place of the module's own with assign", function()
+  it("replace the module's own tensors with assign", function()
     local net = nn.BatchNorm1d(2)
     local state = net:double():state_dict()
     local fresh = nn.BatchNorm1d(2)
@@ -628,7 +628,7 @@ describe("Hooks of the state", function()
 end)
 
 describe("A forward hook", function()
-  -- Gives x times the option by.
+  -- Returns x times the option by.
   local Scale = nn.Module:extend "Scale"
   function Scale:forward(x, options) return x * (options and options.by or 1) end -- luacheck: ignore self
   local x = accelhost.tensor {1, 2}
@@ -672,7 +672,7 @@ describe("A forward hook", function()
     return Broken()
   end
 
-  it("with always_call runs also when forward fails, and the error goes on", function()
+  it("with always_call runs also when forward fails, and the error is propagated", function()
     local net, seen = failing(), {}
     net:register_forward_hook(function() seen[#seen + 1] = "not this one" end)
     net:register_forward_hook(function(_, given, named, output)

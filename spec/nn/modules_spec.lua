@@ -1,4 +1,4 @@
---- Layers, losses and functions against PyTorch's numbers, of scripts/fixtures/modules, which says what a case is;
+--- Layers, losses and functions against PyTorch's numbers, whose cases scripts/fixtures/modules defines,
 --- and their second derivatives against differences.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
@@ -63,7 +63,7 @@ local function check_gradients(case, made, inputs, results)
   end
 end
 
-describe("PyTorch's numbers come from", function()
+describe("PyTorch's numbers are computed by", function()
   for number, case in ipairs(fixture) do
     it(case.call .. " (" .. number .. ")", function()
       local made = make(case)
@@ -105,7 +105,7 @@ describe("Second derivatives are those of differences for", function()
 end)
 
 describe("A function in place", function()
-  it("is an op's, too, where the option says so", function()
+  it("is an op's, too, with the option", function()
     local x = accelhost.tensor {-1, 2}
     assert.are_not.equal(x, F.relu(x, false))
     assert.are_not.equal(x, F.relu(x, {inplace = false}))
@@ -136,7 +136,7 @@ end
 
 local function as_list(...) return {...} end
 
-describe("The same numbers come from inputs in other memory, and nearly the same from float32, with", function()
+describe("The same numbers are computed from inputs in other memory, and nearly the same from float32, with", function()
   for number, case in ipairs(fixture) do
     local floats = false
     for _, input in ipairs(inputs_of(case)) do floats = floats or input:is_floating_point() end

@@ -32,7 +32,7 @@ describe("A parametrized tensor", function()
     assert.same({"bias", "parametrizations.weight.original"}, names)
   end)
 
-  it("takes a value through the right_inverse, in place", function()
+  it("accepts a value through the right_inverse, in place", function()
     local layer = parametrize.register_parametrization(nn.Linear(2, 2), "weight", Symmetric())
     local original = layer.parametrizations.weight.original
     layer.weight = accelhost.tensor {{1, 2}, {2, 3}}
@@ -54,7 +54,7 @@ describe("A parametrized tensor", function()
     end)
   end)
 
-  it("may come from several originals", function()
+  it("may be computed from several originals", function()
     local layer = nn.Linear(2, 3)
     local before = layer.weight:tolist()
     parametrize.register_parametrization(layer, "weight", Split())
@@ -94,7 +94,7 @@ describe("A parametrized tensor", function()
     assert.is_nil(layer.parametrizations)
   end)
 
-  it("is told apart", function()
+  it("is distinguished", function()
     local layer = nn.Linear(2, 2)
     assert.is_false(parametrize.is_parametrized(layer))
     parametrize.register_parametrization(layer, "weight", Double())

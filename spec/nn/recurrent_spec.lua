@@ -51,7 +51,7 @@ end
 
 describe("a recurrent layer", function()
   for _, case in ipairs(fixture) do
-    it("gives PyTorch's outputs, states and gradients: " .. title(case), function()
+    it("returns PyTorch's outputs, states and gradients: " .. title(case), function()
       local model = make(case)
       local x = case.batch_first and draw(BATCH, STEPS, INPUT) or draw(STEPS, BATCH, INPUT)
       local state = states_of(case)
@@ -67,7 +67,7 @@ describe("a recurrent layer", function()
       assert.equal(case.text, tostring(model))
     end)
 
-    it("gives PyTorch's numbers for sequences of unequal lengths: " .. title(case), function()
+    it("returns PyTorch's numbers for sequences of unequal lengths: " .. title(case), function()
       local model = make(case)
       local _ = case.batch_first and draw(BATCH, STEPS, INPUT) or draw(STEPS, BATCH, INPUT)
       states_of(case)
@@ -84,7 +84,7 @@ describe("a recurrent layer", function()
     end)
   end
 
-  it("has the gradients that finite differences give, also of what each output does alone", function()
+  it("has the gradients of finite differences, also of each output alone", function()
     for _, name in ipairs {"RNN", "LSTM", "GRU"} do
       local model = nn[name](INPUT, HIDDEN, 2, {bidirectional = true, dtype = "float64"})
       local inputs = {draw(3, 2, INPUT), draw(4, 2, HIDDEN), draw(4, 2, HIDDEN)}
@@ -152,7 +152,7 @@ describe("a recurrent layer", function()
     end)
   end)
 
-  it("takes a sequence without a batch, and goes on from a state", function()
+  it("accepts a sequence without a batch, and continues from a state", function()
     for _, name in ipairs {"RNN", "LSTM", "GRU"} do
       local model = nn[name](INPUT, HIDDEN)
       local x = accelhost.randn(6, INPUT)
@@ -204,7 +204,7 @@ describe("a recurrent layer", function()
     assert.is_true(loss:item() < 0.1, "loss " .. loss:item())
   end)
 
-  it("says which size does not fit", function()
+  it("reports which size does not fit", function()
     local lstm = nn.LSTM(10, 20, 2)
     check.raises("LSTM: expected an input whose last size is input_size = 10, got (5, 3, 11)",
       function() lstm(accelhost.ones(5, 3, 11)) end)
@@ -263,7 +263,7 @@ describe("a recurrent cell", function()
 end)
 
 describe("nn.utils.rnn", function()
-  it("pads, packs and gives back what it was given", function()
+  it("pads, packs and restores its input", function()
     local list = {accelhost.arange(3), accelhost.arange(5), accelhost.arange(1)}
     local padded = rnn.pad_sequence(list, {batch_first = true, padding_value = -1})
     assert.same({{0, 1, 2, -1, -1}, {0, 1, 2, 3, 4}, {0, -1, -1, -1, -1}}, padded:tolist())

@@ -1,4 +1,4 @@
---- What layers and functions say when something does not fit.
+--- The errors of layers and functions for arguments that do not fit.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 

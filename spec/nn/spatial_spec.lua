@@ -33,7 +33,7 @@ describe("interpolate", function()
     end
   end)
 
-  it("takes any dtype by the nearest, and rounds bytes", function()
+  it("accepts any dtype by the nearest, and rounds bytes", function()
     for _, dtype in ipairs {"bool", "uint8", "int32", "int64", "float64"} do
       local y = F.interpolate(image:to(dtype), {scale_factor = 2})
       expect_equal(image:to(dtype), y:view(1, 2, 3, 2, 4, 2):select(5, 1):select(3, 0))
@@ -45,7 +45,7 @@ describe("interpolate", function()
     assert.same({0, 255}, {math.min(unpack(cubic)), math.max(unpack(cubic))})
   end)
 
-  it("takes strided, empty and single-pixel inputs", function()
+  it("accepts strided, empty and single-pixel inputs", function()
     local turned = image:transpose(2, 3):contiguous():transpose(2, 3)
     local options = {size = 5, mode = "bicubic"}
     expect_equal(F.interpolate(image, options), F.interpolate(turned, options))
@@ -56,7 +56,7 @@ describe("interpolate", function()
     end
   end)
 
-  it("gives the same for any number of threads", function()
+  it("returns the same for any number of threads", function()
     accelhost.manual_seed(2)
     local x, threads = accelhost.randn(4, 8, 40, 40, {requires_grad = true}), accelhost.get_num_threads()
     local results = {}
@@ -118,7 +118,7 @@ describe("grid_sample", function()
     end
   end)
 
-  it("computes halves in float32 and takes more locations than a block, and empty grids", function()
+  it("computes halves in float32 and accepts more locations than a block, and empty grids", function()
     accelhost.manual_seed(3)
     local x, grid = accelhost.randn(2, 3, 9, 9), accelhost.rand(2, 20, 17, 2) * 3 - 1.5
     local half = F.grid_sample(x:half(), grid:half())
@@ -128,7 +128,7 @@ describe("grid_sample", function()
     assert.same({2, 3, 0, 17}, F.grid_sample(x, grid:narrow(1, 0, 0)):shape())
   end)
 
-  it("has no second derivative, and says so", function()
+  it("reports that it has no second derivative", function()
     local x, grid = accelhost.randn(1, 1, 3, 3):requires_grad_(), accelhost.zeros(1, 2, 2, 2)
     check.raises("second derivative is not implemented", function()
       local g = accelhost.autograd.grad(F.grid_sample(x, grid):square():sum(), x, {create_graph = true})[1]
@@ -136,7 +136,7 @@ describe("grid_sample", function()
     end)
   end)
 
-  it("refuses what does not fit", function()
+  it("refuses mismatched arguments", function()
     local grid = accelhost.zeros(1, 2, 2, 2)
     check.raises("grid_sample: expected input (N, C, H, W) with grid (N, H_out, W_out, 2)", function()
       F.grid_sample(image, accelhost.zeros(2, 2, 2, 2))
@@ -167,7 +167,7 @@ describe("Windows and pixels", function()
     assert.is_true(accelhost.allclose(expected, y:reshape(expected:shape()), {atol = 1e-12}))
   end)
 
-  it("come back by the inverse functions, whatever the dtype", function()
+  it("are restored by the inverse functions, whatever the dtype", function()
     for _, dtype in ipairs {"int64", "float16", "bool", "float32"} do
       local x = image:to(dtype):expand(2, 2, 3, 4):reshape(1, 4, 3, 4)
       expect_equal(x, F.pixel_unshuffle(F.pixel_shuffle(x, 2), 2))

@@ -33,7 +33,7 @@ describe("Clipping gradients", function()
     assert.same(before, params[1].grad:tolist())
   end)
 
-  it("takes one tensor, parameters without gradient, and 'inf'", function()
+  it("accepts one tensor, parameters without gradient, and 'inf'", function()
     local params = parameters "float32"
     check.near(math.abs(fixtures.gradients[1][1][1]), nn.utils.clip_grad_norm_(params[1]:detach(), 1), 10)
     params[2].grad = nil
@@ -75,7 +75,7 @@ describe("Clipping gradients", function()
     check.near(1 / math.sqrt(n), p.grad[n - 1], 1e-6)
   end)
 
-  it("reports what is not finite only when asked", function()
+  it("reports values that are not finite only when asked", function()
     local params = parameters()
     params[2].grad = accelhost.full({2, 2}, 0 / 0, {dtype = "float64"})
     local total = nn.utils.clip_grad_norm_(params, 1):item()
@@ -105,7 +105,7 @@ describe("Clipping gradients", function()
     assert.same({{0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}}, p.grad:tolist())
   end)
 
-  it("refuses what is no list of parameters", function()
+  it("refuses values that are not lists of parameters", function()
     check.raises("clip_grad_norm_: 'max_norm' is missing", function() nn.utils.clip_grad_norm_({}) end)
     check.raises("clip_grad_norm_: parameters: expected a tensor or a table of tensors, got number 1", function()
       nn.utils.clip_grad_norm_(1, 1)

@@ -50,7 +50,7 @@ local function written_out(q, k, v, scale, causal)
 end
 
 describe("varlen_attn", function()
-  it("gives PyTorch's numbers and gradients", function()
+  it("returns PyTorch's numbers and gradients", function()
     for _, case in ipairs(fixture) do
       for _, dtype in ipairs {"int32", "int64"} do
         local q, k, v = inputs(case)
@@ -69,14 +69,14 @@ describe("varlen_attn", function()
     end
   end)
 
-  it("has no derivatives of higher order, and says so", function()
+  it("reports that it has no derivatives of higher order", function()
     local q, k, v = inputs(fixture[1])
     check.raises("backward of attention: its second derivative is not implemented", function()
       accelhost.autograd.grad(attend(fixture[1], q, k, v):square():sum(), q, {create_graph = true})
     end)
   end)
 
-  it("takes views of one product where they lie, and gives them gradients", function()
+  it("reads views of one matmul in place, and computes their gradients", function()
     local cu = places {0, 20, 57, 200}
     for _, dtype in ipairs {"float32", "float64"} do
       local packed = accelhost.randn({200, 3, 4, 32}, {dtype = dtype, requires_grad = true})
@@ -92,7 +92,7 @@ describe("varlen_attn", function()
     end
   end)
 
-  it("agrees with what is written out, for blocks of every size", function()
+  it("agrees with explicit formulas, for blocks of every size", function()
     for _, size in ipairs {{1, 1, 16}, {17, 40, 32}, {64, 64, 24}, {65, 129, 64}, {130, 66, 8}, {200, 200, 80}} do
       local queries, keys, width = unpack(size)
       for _, causal in ipairs {false, true} do
@@ -164,7 +164,7 @@ describe("varlen_attn", function()
     end, leaves)
   end)
 
-  it("takes no sequences, empty ones, and no heads", function()
+  it("accepts no sequences, empty ones, and no heads", function()
     local none = accelhost.zeros(0, 2, 4)
     assert.same({0, 2, 4}, F.varlen_attn(none, none, none, places {0}, places {0}, 0, 0):shape())
     local q, k = draw(2, 2, 4), draw(0, 2, 4)
@@ -175,7 +175,7 @@ describe("varlen_attn", function()
     assert.same({2, 0, 4}, F.varlen_attn(headless, headless, headless, places {0, 2}, places {0, 2}, 2, 2):shape())
   end)
 
-  it("gives the same bits for any number of threads", function()
+  it("returns the same bits for any number of threads", function()
     local q, cu = accelhost.randn(600, 4, 32), places {0, 5, 300, 600}
     local function run()
       local x = q:detach():requires_grad_()
@@ -223,7 +223,7 @@ describe("varlen_attn", function()
     ["scale: expected a number above 0, got number 0"] = with {scale = 0},
     ["expected dropout_p from 0 to below 1, got 1"] = with {dropout_p = 1},
   } do
-    it("says " .. message, function()
+    it("reports: " .. message, function()
       check.raises(message, function() F.varlen_attn(unpack(call)) end)
     end)
   end

@@ -57,7 +57,7 @@ describe("A batch normalisation fused into", function()
     Linear = "BatchNorm1d", Conv1d = "BatchNorm1d", Conv2d = "BatchNorm2d", ConvTranspose2d = "BatchNorm2d",
   }
   for _, case in ipairs(fixtures.fused) do
-    it("a " .. case.module .. " gives PyTorch's weights", function()
+    it("a " .. case.module .. " has PyTorch's weights", function()
       accelhost.manual_seed(3)
       local layer = modules[case.module][1]()
       local bn = nn[norms[case.module]](case.module == "Linear" and 4 or 3, float64)
@@ -143,7 +143,7 @@ describe("The older norms", function()
     assert.equal(copy, utils.remove_weight_norm(copy))
   end)
 
-  it("are refused twice, and for what is no parameter", function()
+  it("are refused twice, and for tensors that are not parameters", function()
     local layer = utils.weight_norm(nn.Linear(2, 2))
     check.raises("weight_norm: 'weight' of Linear has one already", function() utils.weight_norm(layer) end)
     check.raises("weight_norm: Linear has no parameter 'wait'", function() utils.weight_norm(layer, "wait") end)
@@ -164,7 +164,7 @@ describe("skip_init", function()
     assert.is_false(nn.Linear(1, 1).weight:eq(nn.Linear(1, 1).weight):all():item())
   end)
 
-  it("takes classes of modules only", function()
+  it("accepts classes of modules only", function()
     check.raises("skip_init: module_cls: expected a class of modules such as nn.Linear, got a Linear", function()
       utils.skip_init(nn.Linear(1, 1))
     end)

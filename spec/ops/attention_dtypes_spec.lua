@@ -136,7 +136,7 @@ describe("attention without scores in memory", function()
     end)
   end
 
-  it("gives zeros and no gradient to a query that sees nothing", function()
+  it("returns zeros and no gradient for a query that attends to nothing", function()
     local q, k, v = accelhost.randn(1, 1, 9, 8), accelhost.randn(1, 1, 20, 8), accelhost.randn(1, 1, 20, 8)
     local mask = accelhost.ones({9, 20}, {dtype = "bool"})
     mask:select(0, 4):fill_(false)

@@ -47,13 +47,13 @@ describe("scaled_dot_product_attention", function()
     check.near(check.flat(attention(q, k, v, {is_causal = true}):narrow(1, 0, 2)), first:narrow(1, 0, 2), 1e-12)
   end)
 
-  it("adds a float mask, broadcast, and gives it a gradient", function()
+  it("adds a float mask, broadcast, and computes its gradient", function()
     local q, k, v, mask = leaf(2, 2, 3, 2), leaf(2, 2, 4, 2), leaf(2, 2, 4, 3), leaf(2, 1, 1, 4)
     gradcheck.gradcheck(attention, {q, k, v, mask})
     gradcheck.gradgradcheck(attention, {leaf(1, 2, 2), leaf(1, 3, 2), leaf(1, 3, 1), leaf(2, 3)})
   end)
 
-  it("takes a scale", function()
+  it("accepts a scale", function()
     local q, k, v = leaf(1, 2, 4), leaf(1, 3, 4), leaf(1, 3, 4)
     check.near(check.flat(attention(q * 2, k, v)), attention(q, k, v, {scale = 1}), 1e-12)
   end)
@@ -70,7 +70,7 @@ describe("scaled_dot_product_attention", function()
       {{2, 3, 33, 16}, {2, 3, 33, 16}, {2, 3, 33, 16}}, 1e-4)
   end)
 
-  it("gives PyTorch's numbers and gradients", function()
+  it("returns PyTorch's numbers and gradients", function()
     for _, case in ipairs(fixture) do
       accelhost.manual_seed(3)
       local q, k, v = leaf(unpack(case.q)), leaf(unpack(case.k)), leaf(unpack(case.v))
@@ -109,7 +109,7 @@ describe("scaled_dot_product_attention", function()
   end
 
   for name, case in pairs(cases) do
-    it("gives what products and a softmax give: " .. name, function()
+    it("equals matmuls and a softmax: " .. name, function()
       local masks = case[5] and {
         leaf(unpack(case[5])), leaf(unpack(case[5])):detach(), accelhost.randn(case[5]):gt(0),
         accelhost.randn(case[5]):gt(0):transpose(-2, -1):contiguous():transpose(-2, -1),
@@ -128,7 +128,7 @@ describe("scaled_dot_product_attention", function()
     end)
   end
 
-  it("takes heads that lie behind tokens, as a linear layer leaves them, and leaves them so", function()
+  it("accepts heads behind tokens in memory, as a linear layer writes them, and returns them so", function()
     local packed = leaf(2, 33, 3, 4, 16)
     local q, k, v = unpack(packed:permute(2, 0, 3, 1, 4):unbind(0))
     local output = attention(q, k, v, {is_causal = true})
@@ -155,7 +155,7 @@ describe("scaled_dot_product_attention", function()
     gradcheck.gradgradcheck(attention, {leaf(1, 1, 8, 1), leaf(1, 1, 2, 1), leaf(1, 1, 2, 1), leaf(8, 2)})
   end)
 
-  it("gives zeros, and no gradient, where a query sees nothing", function()
+  it("returns zeros, and no gradient, where a query attends to nothing", function()
     local q, k, v = leaf(1, 1, 10, 4), leaf(1, 1, 12, 4), leaf(1, 1, 12, 4)
     local mask = accelhost.ones({10, 12}, {dtype = "bool"})
     mask:select(0, 3):fill_(false)
@@ -169,7 +169,7 @@ describe("scaled_dot_product_attention", function()
     end
   end)
 
-  it("stands scores beyond what exponentials can take", function()
+  it("handles scores beyond the range of the exponential", function()
     local q, k = accelhost.zeros(1, 1, 8, 4), accelhost.zeros(1, 1, 70, 4)
     q:fill_(1e4)
     k:select(2, 69):fill_(1e4) -- in the second block of keys
@@ -183,7 +183,7 @@ describe("scaled_dot_product_attention", function()
     check.near(69, attention(q, k, v, seen)[0][0][0][0]:item(), 0)
   end)
 
-  it("gives the same bits for any number of threads", function()
+  it("returns the same bits for any number of threads", function()
     local packed = accelhost.randn(3, 150, 4, 32)
     local function once()
       local x = packed:transpose(1, 2):detach():requires_grad_()
@@ -200,7 +200,7 @@ describe("scaled_dot_product_attention", function()
     assert.same(one, three)
   end)
 
-  it("takes memory for tokens, not for pairs of them", function()
+  it("uses memory for tokens, not for pairs of them", function()
     local tokens = 4096
     local q = accelhost.randn({1, 1, tokens, 16}):requires_grad_()
     local before, scores = accelhost.memory_stats(), 4 * tokens * tokens
@@ -209,7 +209,7 @@ describe("scaled_dot_product_attention", function()
     assert.is_true(accelhost.memory_stats().peak <= math.max(before.peak, before.live + scores / 8))
   end)
 
-  it("says what does not fit", function()
+  it("reports mismatched arguments", function()
     local q = accelhost.zeros(2, 3, 4)
     check.raises("exclude each other", function()
       attention(q, q, q, {attn_mask = accelhost.zeros(3, 3), is_causal = true})

@@ -31,12 +31,12 @@ for _, case in ipairs(ops.cases) do
   local exact = case.tol and {tolerance = case.tol} or double
 
   describe("op " .. case.name, function()
-    it("gives PyTorch's numbers", function()
+    it("returns PyTorch's numbers", function()
       expect_outputs(case, ops.call(case, ops.inputs(case)), exact)
     end)
 
     if case.grads then
-      it("gives PyTorch's gradients", function()
+      it("computes PyTorch's gradients", function()
         local inputs = ops.inputs(case, {grad = true})
         ops.backward(ops.call(case, inputs))
         expect_grads(case, inputs, double_gradient)
@@ -44,13 +44,13 @@ for _, case in ipairs(ops.cases) do
     end
 
     if has_floats(case) and case.only ~= "float64" then
-      it("gives them in float32", function()
+      it("computes them in float32", function()
         expect_outputs(case, ops.call(case, ops.inputs(case, {dtype = "float32"})), single)
       end)
     end
 
     if #case.inputs > 0 and ops.any_layout(case) then
-      it("takes inputs that are not contiguous", function()
+      it("accepts inputs that are not contiguous", function()
         local inputs = ops.inputs(case, {layout = "strided", grad = true})
         local outputs = ops.call(case, inputs)
         expect_outputs(case, outputs, exact)
@@ -70,7 +70,7 @@ for _, case in ipairs(ops.cases) do
       end)
 
       if case.grads then
-        it("gives gradients through the in-place form", function()
+        it("computes gradients through the in-place form", function()
           local inputs = ops.inputs(case, {grad = true})
           local leaf = inputs[1]
           local called = {unpack(inputs)}

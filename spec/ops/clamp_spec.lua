@@ -11,7 +11,7 @@ local function shares(x, low, high, gradient)
 end
 
 describe("clamp between tensors", function()
-  it("gives the gradient to what decided, and halves of it at a bound", function()
+  it("passes the gradient to the operand that decided, and halves of it at a bound", function()
     assert.same({0, 1, 0}, shares(-1, 0, 2))
     assert.same({0.5, 0.5, 0}, shares(0, 0, 2))
     assert.same({1, 0, 0}, shares(1, 0, 2))
@@ -27,7 +27,7 @@ describe("clamp between tensors", function()
     assert.same({0, 0, 1}, shares(2, 1, 1))
   end)
 
-  it("gives all to the upper one of bounds in the wrong order", function()
+  it("passes all to the upper one of bounds in the wrong order", function()
     for _, x in ipairs {0, 1, 1.5, 2, 3} do assert.same({0, 0, 1}, shares(x, 2, 1)) end
   end)
 
@@ -45,7 +45,7 @@ describe("clamp between tensors", function()
 end)
 
 describe("maximum and minimum", function()
-  it("give the gradient to both where nothing can be compared", function()
+  it("pass the gradient to both where nothing can be compared", function()
     for _, name in ipairs {"maximum", "minimum"} do
       local a, b = leaf {nan, 1, 2, 2}, leaf {1, nan, 2, 3}
       accelhost[name](a, b):sum():backward()

@@ -4,7 +4,7 @@ local gradcheck = require "spec.support.gradcheck"
 local F = accelhost.nn.functional
 
 describe("constants", function()
-  it("take their size as a table or as numbers", function()
+  it("accept their size as a table or as numbers", function()
     assert.same({2, 3}, accelhost.zeros(2, 3):shape())
     assert.same({2, 3}, accelhost.zeros({2, 3}):shape())
     assert.same({}, accelhost.zeros({}):shape())
@@ -12,7 +12,7 @@ describe("constants", function()
     assert.same({{7, 7}}, accelhost.full({1, 2}, 7):tolist())
   end)
 
-  it("come in every dtype", function()
+  it("exist in every dtype", function()
     for _, dtype in ipairs {"bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"} do
       assert.equal(dtype, accelhost.ones({3}, {dtype = dtype}).dtype)
       assert.equal(3, accelhost.ones({3}, {dtype = dtype}):to("float64"):sum():item())
@@ -55,14 +55,14 @@ describe("sequences", function()
     assert.equal(0.7, accelhost.linspace(0.1, 0.7, 50, {dtype = "float64"})[49]:item())
   end)
 
-  it("put ones on the diagonal in eye", function()
+  it("write ones to the diagonal in eye", function()
     assert.same({{1, 0, 0}, {0, 1, 0}}, accelhost.eye(2, 3):tolist())
     assert.same({{1, 0}, {0, 1}}, accelhost.eye(2, {dtype = "int64"}):tolist())
   end)
 end)
 
 describe("a size that cannot be", function()
-  it("is told with the op that was asked for it", function()
+  it("is reported with the op that was asked for it", function()
     local function fails(text, fn, ...)
       local arguments = {...}
       check.raises(text, function() return fn(unpack(arguments)) end)

@@ -53,7 +53,7 @@ describe("special functions", function()
     gradcheck.gradcheck(accelhost.float_power, {x:abs():detach():requires_grad_(), y})
   end)
 
-  it("of pairs take whole numbers beside floats that want gradients", function()
+  it("of pairs accept whole numbers with floats that require gradients", function()
     local x = leaf {1, 2}
     accelhost.atan2(accelhost.tensor({1, 3}, {dtype = "int64"}), x):sum():backward()
     check.near({-1 / 2, -3 / 13}, x.grad, 1e-15)
@@ -120,7 +120,7 @@ describe("other names", function()
 end)
 
 describe("closeness", function()
-  it("is told element by element, as PyTorch's isclose", function()
+  it("is decided element by element, as PyTorch's isclose", function()
     local nan, inf = 0 / 0, 1 / 0
     local a, b = accelhost.tensor {1, nan, inf, -inf, 10}, accelhost.tensor {1 + 1e-6, nan, inf, inf, 10.1}
     assert.same({true, false, true, false, false}, a:isclose(b):tolist())

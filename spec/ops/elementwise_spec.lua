@@ -104,7 +104,7 @@ describe("views with dense rows", function()
     local x = accelhost.arange(accelhost.zeros(...):numel()):reshape(...)
     return dtype == "bool" and x:remainder(3):eq(1) or x:remainder(97):to(dtype)
   end
-  -- The same from elements that lie one by one.
+  -- The same from elements that are not adjacent.
   local function apart(x)
     return accelhost.stack({x, x}, x:dim()):select(x:dim(), 1)
   end
@@ -183,7 +183,7 @@ describe("conversion", function()
     end
   end)
 
-  it("truncates towards zero and takes any number but 0 for true", function()
+  it("truncates towards zero and treats any number but 0 as true", function()
     assert.same({-1, 1, 0}, T({-1.9, 1.9, -0.9}):to("int32"):tolist())
     assert.same({true, false, true}, T({0.1, 0, nan}):to("bool"):tolist())
   end)
@@ -218,7 +218,7 @@ describe("conversion", function()
 end)
 
 describe("strided and broadcast operands", function()
-  it("give what row-major ones give, short rows and long ones", function()
+  it("return what row-major ones return, short rows and long ones", function()
     accelhost.manual_seed(4)
     for _, shape in ipairs {{5, 3}, {3, 70}, {70, 3}, {2, 5, 60}, {60, 2, 5}, {130, 140}} do
       local x = accelhost.randn(shape)
@@ -245,7 +245,7 @@ describe("strided and broadcast operands", function()
     assert.equal(5, (T(2) + T(3)):item())
   end)
 
-  it("say which shapes do not fit", function()
+  it("report which shapes do not fit", function()
     check.raises("add: shapes do not broadcast: (2, 3) and (4,)",
       function() return accelhost.ones(2, 3) + accelhost.ones(4) end)
   end)
@@ -325,7 +325,7 @@ describe("hardtanh", function()
 end)
 
 describe("add of bools", function()
-  it("leaves out what alpha = 0 takes away", function()
+  it("leaves out what alpha = 0 cancels", function()
     assert.same({false, true}, T({false, true}, "bool"):add(T({true, true}, "bool"), {alpha = 0}):tolist())
   end)
 end)
@@ -369,7 +369,7 @@ describe("rounding and division", function()
     assert.same({0, 2, 2, -0, -2}, T({0.5, 1.5, 2.5, -0.5, -1.5}):round():tolist())
   end)
 
-  it("takes the divisor's sign in remainder, the dividend's in fmod", function()
+  it("has the divisor's sign in remainder, the dividend's in fmod", function()
     for _, dtype in ipairs {"int32", "int64", "float32", "float64"} do
       local x, y = T({7, -7, 7, -7}, dtype), T({3, 3, -3, -3}, dtype)
       assert.same({1, 2, -2, -1}, accelhost.remainder(x, y):tolist())
@@ -386,7 +386,7 @@ describe("rounding and division", function()
     check.near({inf, -inf, nan}, T({1, -1, 0}) / 0, 0)
   end)
 
-  it("looks for zeros in the dtype that divides", function()
+  it("checks for zeros in the dtype that divides", function()
     local bytes, ints = T({7}, "uint8"), T({7}, "int32")
     local divisor = T({2 ^ 32}, "int64")
     for _, op in ipairs {"floor_divide", "remainder", "fmod"} do
@@ -551,7 +551,7 @@ describe("channels-last memory", function()
     return image, F.conv2d(image, weight)
   end
 
-  it("gives the same numbers alone and mixed with row-major tensors", function()
+  it("returns the same numbers alone and mixed with row-major tensors", function()
     accelhost.manual_seed(0)
     local shape = {2, 3, 5, 4}
     local plain, image = marked(shape)

@@ -34,7 +34,7 @@ describe("embedding", function()
     end
   end)
 
-  it("gives the same gradient bits for any number of threads", function()
+  it("computes the same gradient bits for any number of threads", function()
     accelhost.manual_seed(1)
     local index, g = accelhost.randint(0, 7, {500}), accelhost.randn {500, 90}
     local threads = accelhost.get_num_threads()

@@ -181,7 +181,7 @@ end)
 for _, name in ipairs(names) do
   describe("op " .. name, function()
     for layout, view in pairs(layouts) do
-      it("gives the same for " .. layout .. " operands as for copies of them", function()
+      it("returns the same for " .. layout .. " operands as for copies of them", function()
         for _, case in ipairs(by_op[name]) do
           if ops.any_layout(case) then
             local inputs = ops.inputs(case)
@@ -192,7 +192,7 @@ for _, name in ipairs(names) do
       end)
     end
 
-    it("takes the extremes of every dtype, whatever the layout", function()
+    it("computes the extremes of every dtype, whatever the layout", function()
       for _, case in ipairs(by_op[name]) do
         for _, dtype in ipairs(dtypes) do
           local inputs = inputs_as(case, dtype)
@@ -203,7 +203,7 @@ for _, name in ipairs(names) do
       end
     end)
 
-    it("takes or refuses empty and 0-dim operands", function()
+    it("accepts or refuses empty and 0-dim operands", function()
       for _, case in ipairs(by_op[name]) do
         for i, description in ipairs(case.inputs) do
           for d = 0, #description[2] - 1 do
@@ -224,7 +224,7 @@ for _, name in ipairs(names) do
       end
     end)
 
-    it("takes or refuses arguments far outside their range", function()
+    it("accepts or refuses arguments far outside their range", function()
       for _, case in ipairs(by_op[name]) do
         local keys = {}
         for k = 1, case.count do keys[#keys + 1] = k end

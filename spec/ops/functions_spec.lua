@@ -1,4 +1,4 @@
--- Functions made of ops: what the table of cases (spec/fixtures/ops) does not say.
+-- Functions made of ops: tests beyond the table of cases (spec/fixtures/ops).
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
@@ -19,7 +19,7 @@ describe("einsum", function()
     end
   end)
 
-  it("takes its operands in a table", function()
+  it("accepts its operands in a table", function()
     check.near({5}, accelhost.einsum("i,i->", {accelhost.tensor {1, 2}, accelhost.tensor {1, 2}}), 0)
   end)
 
@@ -28,7 +28,7 @@ describe("einsum", function()
     assert.same({{7, 10}, {15, 22}}, accelhost.einsum("ij,jk->ik", x, x):tolist())
   end)
 
-  it("names what does not fit", function()
+  it("names mismatched arguments", function()
     local a, b = accelhost.ones(2, 3), accelhost.ones(4, 5)
     local function raises(text, ...)
       local given = {...}
@@ -49,7 +49,7 @@ end)
 describe("functions of several tensors", function()
   local a, b = accelhost.arange(2), accelhost.arange(3)
 
-  it("give back one by one what comes one by one, and a table for a table", function()
+  it("return single values for single arguments, and a table for a table", function()
     local x, y = accelhost.meshgrid(a, b)
     local both = accelhost.meshgrid {a, b}
     assert.is_true(accelhost.equal(x, both[1]) and accelhost.equal(y, both[2]))
@@ -58,7 +58,7 @@ describe("functions of several tensors", function()
     assert.same({2, 3}, accelhost.broadcast_shapes({2, 1}, {3}))
   end)
 
-  it("refuse what does not fit", function()
+  it("refuse mismatched arguments", function()
     check.raises("hstack: tensors: expected a table of tensors", function() accelhost.hstack(a) end)
     check.raises("vstack: tensors: expected at least one", function() accelhost.vstack {} end)
     check.raises("meshgrid: dtypes differ: int64 and float32", function() accelhost.meshgrid(a, b:float()) end)
@@ -95,7 +95,7 @@ describe("in-place forms of views", function()
     assert.same({3, 2}, x:swapdims_(0, -1):shape())
   end)
 
-  it("refuse a tensor with a gradient, and say what to write", function()
+  it("refuse a tensor with a gradient, and report the remedy", function()
     local x = accelhost.ones(2, 3, {requires_grad = true})
     check.raises("t_: input requires grad, and a tensor with a gradient keeps its shape; use x = x:t(...)", function()
       x:t_()
@@ -199,7 +199,7 @@ describe("a fold into a tensor without a gradient", function()
 end)
 
 describe("scatter_reduce", function()
-  it("takes a number for a tensor of one element", function()
+  it("accepts a number for a tensor of one element", function()
     local index = accelhost.tensor({1}, {dtype = "int64"})
     local folded = accelhost.zeros(2):scatter_reduce(0, index[0], accelhost.full({}, 3), "sum")
     assert.same({0, 3}, folded:tolist())
@@ -216,7 +216,7 @@ describe("tensors that broadcast", function()
 end)
 
 describe("softshrink", function()
-  it("is flat up to lambd itself, whatever gradient comes back", function()
+  it("is flat up to lambd itself, whatever the incoming gradient", function()
     local x = accelhost.tensor({-0.5, 0, 0.5, 2}, {requires_grad = true})
     accelhost.nn.functional.softshrink(x):backward(accelhost.tensor {1, math.huge, 1, 3})
     assert.same({0, 0, 0, 3}, x.grad:tolist())
@@ -232,7 +232,7 @@ describe("celu at 0", function()
 end)
 
 describe("xlogy", function()
-  it("has no gradient where none comes back, whatever the logarithm", function()
+  it("has no gradient where none arrives, whatever the logarithm", function()
     local x = accelhost.tensor({1, 2}, {requires_grad = true})
     local gradient = accelhost.tensor {0, 1}
     accelhost.xlogy(x, -3):backward(gradient)
@@ -242,7 +242,7 @@ describe("xlogy", function()
 end)
 
 describe("round", function()
-  it("takes no decimals for whole numbers", function()
+  it("refuses decimals for whole numbers", function()
     check.raises("round: decimals: expected 0 for int64, got 1", function()
       accelhost.arange(2):round {decimals = 1}
     end)

@@ -38,7 +38,7 @@ describe("scatter", function()
 end)
 
 describe("many elements for few places", function()
-  -- Runs of one place that begin, end and go on across multiples of 64, one of them alone.
+  -- Runs of one place that begin, end and continue across multiples of 64, one of them alone.
   local runs, places, values = {130, 1, 63, 64, 200, 2}, {}, {}
   for place, count in ipairs(runs) do
     for _ = 1, count do places[#places + 1] = place - 1 end
@@ -86,7 +86,7 @@ describe("many elements for few places", function()
       accelhost.zeros({#runs}, {dtype = "float64"}):scatter(0, ints(places), src:select(1, 2)):tolist())
   end)
 
-  it("give their gradients, which are added up in gather's", function()
+  it("compute their gradients, which are added up in gather's", function()
     local x = accelhost.zeros({#runs}, {dtype = "float64", requires_grad = true})
     x:gather(0, ints(in_order(places))):backward(accelhost.tensor(in_order(values), {dtype = "float64"}))
     assert.same(expected(function(a, b) return a + b end, 0), x.grad:tolist())
@@ -189,7 +189,7 @@ describe("in place", function()
 end)
 
 describe("sort", function()
-  it("puts nan last, or first when descending", function()
+  it("sorts nan last, or first when descending", function()
     local x = accelhost.tensor {2, 0/0, -math.huge, math.huge, -1}
     local _, up = x:sort()
     assert.same({2, 4, 0, 3, 1}, up:tolist())
@@ -223,7 +223,7 @@ describe("sort", function()
     end
   end)
 
-  it("takes 0-dim and empty tensors", function()
+  it("accepts 0-dim and empty tensors", function()
     local value, place = accelhost.tensor(3):sort()
     assert.equal(3, value:item())
     assert.equal(0, place:item())
@@ -235,7 +235,7 @@ describe("sort", function()
 end)
 
 describe("a 0-dim whole number as a position", function()
-  it("selects, and gives a view", function()
+  it("selects, and returns a view", function()
     local x = accelhost.zeros(3, 2)
     x[ints(1)]:add_(1)
     x[{ {}, ints(0, "int32") }]:add_(1)
@@ -269,7 +269,7 @@ describe("unique", function()
 end)
 
 describe("topk", function()
-  it("gives a 0-dim tensor itself, whatever k", function()
+  it("returns a 0-dim tensor itself, whatever k", function()
     for k = 0, 1 do
       local values, places = accelhost.tensor(5):topk(k)
       assert.same({5, 0}, {values:item(), places:item()})
@@ -364,7 +364,7 @@ describe("selection in long lines", function()
   end
 
   for _, dtype in ipairs {"float32", "float64", "float16", "int64", "int32"} do
-    it("finds the entry of a rank where a stable sort puts it, in " .. dtype, function()
+    it("finds the entry of a rank where a stable sort moves it, in " .. dtype, function()
       local x = lines(dtype)
       local order = x:argsort(1, false, true)
       for _, k in ipairs {1, 2, 90, 1500, 2999, 3000} do
@@ -374,7 +374,7 @@ describe("selection in long lines", function()
       end
     end)
 
-    it("takes the k smallest and largest as a sort does, in " .. dtype, function()
+    it("selects the k smallest and largest as a sort does, in " .. dtype, function()
       local x = lines(dtype)
       for _, largest in ipairs {true, false} do
         local _, index = x:topk(100, 1, largest)
@@ -396,7 +396,7 @@ describe("selection in long lines", function()
     end
   end)
 
-  it("has gradients at the entries that it takes", function()
+  it("has gradients at the entries that it selects", function()
     local x = accelhost.randn(200):requires_grad_()
     x:median():backward()
     assert.equal(1, x.grad:sum():item())

@@ -30,7 +30,7 @@ describe("folding many inputs", function()
       assert.equal(n - 2, x:argmax():item())
     end)
 
-    it(("gives moments and the logarithm of a sum of exponentials of %d"):format(n), function()
+    it(("computes moments and the logarithm of a sum of exponentials of %d"):format(n), function()
       local x = numbers(n, "float32") / 1000
       local list, sum, squares, largest, total = check.flat(x:to("float64")), 0, 0, -math.huge, 0
       for i = 1, n do

@@ -24,7 +24,7 @@ describe("matmul", function()
     assert.same(accelhost.matmul(a, b:t()):tolist(), accelhost.matmul(a:t():contiguous():t(), b:t()):tolist())
   end)
 
-  it("takes any strides", function()
+  it("accepts any strides", function()
     local wide = ramp(4, 6)
     local every_other = wide[{{}, {0, 6, 2}}]
     assert.same({{20, 56, 92, 128}}, accelhost.matmul(every_other, accelhost.tensor {0, 2, 4}):reshape(1, 4):tolist())
@@ -47,7 +47,7 @@ describe("matmul", function()
     check.near(check.flat(accelhost.mm(a[{1, 0}], b[3])), product[{1, 3}], 1e-6)
   end)
 
-  it("gives zeros for sums over nothing", function()
+  it("returns zeros for sums over nothing", function()
     assert.same({{0, 0}, {0, 0}}, accelhost.matmul(accelhost.zeros(2, 0), accelhost.zeros(0, 2)):tolist())
     assert.same({0, 3}, accelhost.matmul(accelhost.zeros(0, 2), accelhost.zeros(2, 3)):shape())
     assert.same({{1, 2}, {1, 2}},
@@ -101,7 +101,7 @@ describe("matmul", function()
     precision.agree(function(a, b) return accelhost.matmul(a:t(), b) end, {{5000, 16}, {5000, 24}})
   end)
 
-  it("says which shapes do not fit", function()
+  it("reports which shapes do not fit", function()
     check.raises("matmul: inner sizes differ: (32, 784) x (512, 10)", function()
       accelhost.matmul(accelhost.zeros(32, 784), accelhost.zeros(512, 10))
     end)
@@ -143,7 +143,7 @@ describe("linear", function()
     end
   end)
 
-  it("takes an input whose rows lie apart", function()
+  it("accepts an input whose rows are not adjacent", function()
     local x, w = accelhost.randn {3, 2, 4}, accelhost.randn {5, 4}
     check.near(check.flat(F.linear(x:transpose(0, 1):contiguous(), w)), F.linear(x:transpose(0, 1), w), 1e-6)
   end)
@@ -153,7 +153,7 @@ describe("linear", function()
     precision.agree(F.linear, {{5, 7, 33}, {17, 33}, {17}})
   end)
 
-  it("says which shapes do not fit", function()
+  it("reports which shapes do not fit", function()
     check.raises("linear: input (64, 100) does not fit weight (10, 784)", function()
       F.linear(accelhost.zeros(64, 100), accelhost.zeros(10, 784))
     end)
@@ -162,7 +162,7 @@ describe("linear", function()
     end)
   end)
 
-  it("gives a weight of halves that is a transpose its gradient in the order of what was transposed", function()
+  it("computes the gradient of a transposed weight of halves in the memory order of the original", function()
     for _, dtype in ipairs {"bfloat16", "float16"} do
       for _, with_bias in ipairs {true, false} do
         local input = accelhost.randn(3, 5, 6):to(dtype)
@@ -277,7 +277,7 @@ describe("two linear maps with a GELU between them", function()
     end
   end)
 
-  it("takes sizes that are multiples of nothing, no bias, and nothing at all", function()
+  it("accepts sizes that are multiples of nothing, no bias, and nothing at all", function()
     agree({{5, 7}, {11, 7}, {11}, {3, 11}, {3}}, "float32", 1e-4)
     agree({{5, 7}, {11, 7}, nil, {3, 11}}, "float32", 1e-4)
     agree({{5, 16}, {24, 16}, nil, {8, 24}}, "float32", 1e-4)
@@ -285,7 +285,7 @@ describe("two linear maps with a GELU between them", function()
     agree({{0, 16}, {24, 16}, {24}, {8, 24}, {8}}, "float32", 1e-4)
   end)
 
-  it("gives gradients to what wants them alone", function()
+  it("computes only the gradients that are required", function()
     local shapes = {{5, 16}, {24, 16}, {24}, {8, 24}, {8}}
     agree(shapes, "float32", 1e-4, {true})
     agree(shapes, "float32", 1e-4, {true, true, true})
@@ -301,12 +301,12 @@ describe("two linear maps with a GELU between them", function()
     gradcheck.gradgradcheck(function(x, w, b) return gelu_between(x, w, b) end, {inputs[1], inputs[2], inputs[3]})
   end)
 
-  it("reads weights that lie as their transposes", function()
+  it("reads weights that are stored as their transposes", function()
     local x, w1, w2 = accelhost.randn(5, 16), accelhost.randn(16, 24), accelhost.randn(24, 8)
     check.near(check.flat(by_ops(x, w1:t(), nil, w2:t())), gelu_between(x, w1:t(), nil, w2:t()), 1e-4)
   end)
 
-  it("says what does not fit", function()
+  it("reports mismatched arguments", function()
     check.raises("linear: input (5, 4) does not fit weight (8, 3)", function()
       gelu_between(accelhost.zeros(5, 4), accelhost.zeros(8, 3))
     end)

@@ -85,7 +85,7 @@ describe("layer_norm", function()
     precision.agree(function(x, w, b) return F.layer_norm(x, {100}, w, b) end, {{13, 17, 100}, {100}, {100}}, 1e-4)
   end)
 
-  it("gives the same bits for any number of threads", function()
+  it("returns the same bits for any number of threads", function()
     accelhost.manual_seed(3)
     local x, threads = accelhost.randn {300, 96}, accelhost.get_num_threads()
     local function gradient(count)
@@ -99,7 +99,7 @@ describe("layer_norm", function()
     assert.same(one, three)
   end)
 
-  it("says what does not fit", function()
+  it("reports mismatched arguments", function()
     check.raises("layer_norm: normalized_shape (4,) is not how input (2, 3) ends", function()
       F.layer_norm(accelhost.zeros(2, 3), 4)
     end)
@@ -130,7 +130,7 @@ describe("rms_norm", function()
     end
   end)
 
-  it("gives the same bits for any number of threads, and zeros for no rows", function()
+  it("returns the same bits for any number of threads, and zeros for no rows", function()
     accelhost.manual_seed(3)
     local x, threads = accelhost.randn {300, 96}, accelhost.get_num_threads()
     local function gradient(count, input)
@@ -145,7 +145,7 @@ describe("rms_norm", function()
     assert.same(accelhost.zeros(96):tolist(), none)
   end)
 
-  it("says what does not fit", function()
+  it("reports mismatched arguments", function()
     check.raises("rms_norm: normalized_shape (4,) is not how input (2, 3) ends", function()
       F.rms_norm(accelhost.zeros(2, 3), 4)
     end)
@@ -173,7 +173,7 @@ describe("group_norm", function()
     gradcheck.gradgradcheck(f, inputs, {atol = 1e-3, rtol = 1e-3})
   end)
 
-  it("says when the groups do not divide", function()
+  it("reports groups that do not divide the channels", function()
     check.raises("group_norm: the channels of input (2, 3) do not make 2 groups", function()
       F.group_norm(accelhost.zeros(2, 3), 2)
     end)
@@ -185,7 +185,7 @@ describe("the layer norm of a sum", function()
 
   local function bits(t) return t:float():tolist() end
 
-  -- Results and gradients of `how`(layer, x, y), from which norm and sum both go into the loss unless `only` says so.
+  -- Results and gradients of `how`(layer, x, y), of which norm and sum both enter the loss unless `only` selects one.
   local function trial(how, width, first, second, rows, only)
     accelhost.manual_seed(7)
     local x = (accelhost.randn(rows or 5, width) * 3):to(first):requires_grad_()
@@ -216,7 +216,7 @@ describe("the layer norm of a sum", function()
     end
   end)
 
-  it("takes every pair of floating dtypes", function()
+  it("accepts every pair of floating dtypes", function()
     local near = {float64 = 1e-12, float32 = 1e-5, float16 = 0.02, bfloat16 = 0.2}
     for _, first in ipairs {"float64", "float32", "float16", "bfloat16"} do
       for _, second in ipairs {"float64", "float32", "float16", "bfloat16"} do
@@ -230,7 +230,7 @@ describe("the layer norm of a sum", function()
     end
   end)
 
-  it("has the gradients of what is used of it", function()
+  it("has the gradients of the used elements", function()
     for _, only in ipairs {"sum", "norm"} do
       local wanted = trial(by_two, 24, "float32", "float32", 4, only)
       for i, t in ipairs(trial(of_sum, 24, "float32", "float32", 4, only)) do
@@ -253,7 +253,7 @@ describe("the layer norm of a sum", function()
     gradcheck.gradgradcheck(both, inputs)
   end)
 
-  it("takes views, broadcasts, and says what does not fit", function()
+  it("accepts views, broadcasts, and reports mismatched arguments", function()
     local layer = nn.LayerNorm(6)
     local x, y = accelhost.randn(6, 4), accelhost.randn(2, 6)
     local normal, sum = of_sum(layer, x:t(), y:narrow(0, 0, 1))
@@ -324,9 +324,9 @@ describe("a layer norm for linear maps", function()
     end)
   end
 
-  it("that nobody told reads the gradient of its cast as it is, unless a hook or another use sees it", function()
+  it("reads the gradient of its cast as it is, unless a hook or another use sees it", function()
     for _, class in ipairs {"LayerNorm", "RMSNorm"} do
-      -- The gradients and the casts that they took; `seen` may add another use of the norm.
+      -- The gradients and the number of casts; `seen` may add another use of the norm.
       local function gradients(width, seen)
         accelhost.manual_seed(4)
         local layer, linear = nn[class](width), nn.Linear(width, 8)

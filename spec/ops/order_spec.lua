@@ -59,7 +59,7 @@ describe("sorting", function()
     end
   end)
 
-  it("puts nan last, or first in descending order, and holds -0 for 0", function()
+  it("sorts nan last, or first in descending order, and treats -0 as 0", function()
     local values = {0, nan, -inf, -0.0, 3, inf, nan, -2}
     for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
       assert.same({2, 7, 0, 3, 4, 5, 1, 6}, tensor(values, dtype):argsort(0, false, true):tolist())
@@ -106,7 +106,7 @@ describe("counting", function()
     assert.same(values, distinct:index_select(0, inverse):tolist())
   end)
 
-  it("takes every nan for a value of its own", function()
+  it("counts every nan as a value of its own", function()
     local distinct, counts = tensor({nan, 1, nan, 1}):unique(true, false, true)
     assert.same({2, 1, 1}, counts:tolist())
     assert.equal(1, distinct[0]:item())
@@ -145,7 +145,7 @@ describe("adding by index", function()
 end)
 
 describe("masks", function()
-  it("select, place and tell their places in order, also across the tiles of a device", function()
+  it("select, place and return indices in order, also across the tiles of a device", function()
     for _, n in ipairs {1, 2047, 2048, 2049, 6000} do
       local values, kept, places, scattered = draw(n, 3), {}, {}, {}
       for i, value in ipairs(values) do
@@ -166,7 +166,7 @@ describe("masks", function()
 end)
 
 describe("running folds", function()
-  it("go on over parts of long lines, forwards and side by side", function()
+  it("continue over parts of long lines, forwards and side by side", function()
     for _, shape in ipairs {{20000}, {3, 9000}, {5000, 3}, {600, 40}} do
       local n = shape[1] * (shape[2] or 1)
       local values = draw(n, 5)

@@ -14,7 +14,7 @@ local function in_other_order(x)
 end
 
 describe("max_pool2d", function()
-  it("takes the first of equals, lets nan win and padding lose", function()
+  it("selects the first of equals, lets nan win and padding lose", function()
     local x = accelhost.tensor {{{{1, 1, nan, 3}, {1, 1, 3, 3}}}}
     local y, index = F.max_pool2d(x, 2, {return_indices = true})
     check.near({1, nan}, y, 0)
@@ -25,7 +25,7 @@ describe("max_pool2d", function()
     assert.same({{{{0, 1}, {2, 3}}}}, where:tolist())
   end)
 
-  it("gives the same in both memory orders", function()
+  it("returns the same in both memory orders", function()
     accelhost.manual_seed(4)
     local cases = {{2}, {3, 2, 1}, {3, 1}, {{2, 3}, {1, 2}, {1, 0}}, {2, 2, 0, 2}, {2, 3}, {3, 2, 1, 1, true}}
     for _, channels in ipairs {3, 16, 37} do
@@ -44,7 +44,7 @@ describe("max_pool2d", function()
     end
   end)
 
-  it("tells where each maximum is, whatever the window", function()
+  it("reports the index of each maximum, whatever the window", function()
     accelhost.manual_seed(6)
     for _, dtype in ipairs {"float32", "float64", "float16"} do
       local x = accelhost.randn({2, 3, 11, 13}, {dtype = "float32"}):to(dtype)
@@ -95,7 +95,7 @@ describe("max_pool2d", function()
     end
   end)
 
-  it("takes a window far larger than the input, but not one whose places cannot be counted", function()
+  it("accepts a window far larger than the input, but not one whose places cannot be counted", function()
     local x = accelhost.arange(16):to("float32"):reshape(1, 1, 4, 4)
     local y = F.max_pool2d(x, {2 ^ 28, 3}, {stride = {2 ^ 28, 1}, padding = {2 ^ 27, 1}})
     assert.same({{{{13, 14, 15, 15}}}}, y:tolist())
@@ -107,12 +107,12 @@ describe("max_pool2d", function()
     end)
   end)
 
-  it("takes planes without a batch, and an empty batch", function()
+  it("accepts planes without a batch, and an empty batch", function()
     assert.same({2, 2, 2}, F.max_pool2d(accelhost.zeros(2, 4, 4), 2):shape())
     assert.same({0, 2, 2, 2}, F.max_pool2d(accelhost.zeros(0, 2, 4, 4), 2):shape())
   end)
 
-  it("says what does not fit", function()
+  it("reports mismatched arguments", function()
     check.raises("max_pool2d: padding (2, 2) is more than half of kernel_size (2, 2)", function()
       F.max_pool2d(accelhost.zeros(1, 1, 4, 4), 2, 2, 2)
     end)
@@ -131,7 +131,7 @@ describe("max_pool2d", function()
 end)
 
 describe("avg_pool2d", function()
-  it("counts padding unless told not to, or divides by what it is given", function()
+  it("counts padding unless configured otherwise, or divides by its argument", function()
     local x = accelhost.ones(1, 1, 2, 2)
     assert.same({{{{0.25, 0.25}, {0.25, 0.25}}}}, F.avg_pool2d(x, 2, 2, 1):tolist())
     assert.same({{{{1, 1}, {1, 1}}}}, F.avg_pool2d(x, 2, 2, 1, false, false):tolist())

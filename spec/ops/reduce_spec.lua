@@ -53,7 +53,7 @@ describe("sums", function()
     assert.equal(20000000, accelhost.ones(20000000):sum():item()) -- beyond 2^24, where float32 stops counting
   end)
 
-  -- 16 bytes and several of them are read at once where they lie together; each of these has such runs and a rest.
+  -- 16 bytes and several of them are read at once where they are adjacent; each of these has such runs and a rest.
   it("and norms are as exact as in double, of any size and sign", function()
     local most = os.getenv "ACCELHOST_TEST_DEVICE" == "cuda" and 1.01 or 64 -- the CPU adds up parts in float32
     accelhost.manual_seed(7)
@@ -174,7 +174,7 @@ describe("extremes", function()
     end
   end)
 
-  it("take the first of equals", function()
+  it("select the first of equals", function()
     for _, dtype in ipairs {"uint8", "int32", "int64", "float16", "float32", "float64"} do
       local x = accelhost.ones({100}, {dtype = dtype})
       assert.equal(0, x:argmax():item())
@@ -210,7 +210,7 @@ describe("extremes", function()
 end)
 
 describe("any and all", function()
-  it("take any number but 0 for true", function()
+  it("treat any number but 0 as true", function()
     local x = T({{0, 0.5}, {0, 0}, {nan, 1}})
     assert.same({true, false, true}, x:any(1):tolist())
     assert.same({false, false, true}, x:all(1):tolist())
@@ -221,7 +221,7 @@ describe("any and all", function()
 end)
 
 describe("spread", function()
-  it("is unbiased unless told", function()
+  it("is unbiased by default", function()
     local x = T({1, 2, 3, 4}, "float64")
     check.near(5 / 3, x:var():item(), 1e-15)
     check.near(1.25, x:var{unbiased = false}:item(), 0)
@@ -244,8 +244,8 @@ describe("spread", function()
   end)
 end)
 
-describe("names that stand for more than one thing", function()
-  it("are told apart", function()
+describe("names with more than one meaning", function()
+  it("are distinguished", function()
     local x = T {{3, 4}, {6, 8}}
     check.near(math.sqrt(125), x:norm("fro"):item(), 1e-6)
     check.near({5, 10}, accelhost.norm(x, {p = "fro", dim = 1}), 1e-6)
@@ -262,7 +262,7 @@ describe("names that stand for more than one thing", function()
 end)
 
 describe("the gradient of a product", function()
-  it("is 0 beside a zero, even where the rest overflows", function()
+  it("is 0 with one zero, even where the rest overflows", function()
     for dtype, big in pairs {float32 = 1e30, float64 = 1e200} do
       local x = T({big, big, 1, 0}, dtype, true)
       local y = x:narrow(0, 0, 3)
@@ -346,9 +346,9 @@ describe("gradients of reductions", function()
     {"sum", function(t) return (t * t):sum({0, 2}) end},
     {"mean", function(t) return (t * t):mean(1, true) end},
     {"prod", function(t) return t:prod(1) end},
-    {"prod beside one zero", function(t) return moved_to_zero(t, 1):prod(1) end},
-    {"prod beside two zeros", function(t) return moved_to_zero(t, 2):prod(1) end},
-    {"prod beside three zeros", function(t) return moved_to_zero(t, 3):prod() end},
+    {"prod with one zero", function(t) return moved_to_zero(t, 1):prod(1) end},
+    {"prod with two zeros", function(t) return moved_to_zero(t, 2):prod(1) end},
+    {"prod with three zeros", function(t) return moved_to_zero(t, 3):prod() end},
     {"var", function(t) return t:var({1, 2}) end},
     {"std", function(t) return t:std(0, 0, true) end},
     {"norm", function(t) return t:norm(2, {0, 1}) end},

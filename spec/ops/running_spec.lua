@@ -1,4 +1,4 @@
--- Running products, order statistics and folds: what the table of cases (spec/fixtures/ops) does not say.
+-- Running products, order statistics and folds: tests beyond the table of cases (spec/fixtures/ops).
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
@@ -131,7 +131,7 @@ describe("folds by index", function()
     assert.is_true(results[1]:equal(results[2]) and results[1]:equal(results[3]))
   end)
 
-  it("name what does not fit", function()
+  it("name mismatched arguments", function()
     local x = accelhost.ones(2)
     check.raises("scatter_reduce: src is int64 but input is float32", function()
       x:scatter_reduce(0, index, whole({1, 2, 3}), "sum")

@@ -10,7 +10,7 @@ local function leaf(...)
 end
 
 describe("softmax", function()
-  it("gives nan for a row of -inf, and for one with nan", function()
+  it("returns nan for a row of -inf, and for one with nan", function()
     local x = accelhost.tensor {{-inf, -inf}, {0, -inf}, {nan, 0}}
     check.near({nan, nan, 1, 0, nan, nan}, accelhost.softmax(x, 1), 0)
     check.near({nan, nan, 0, -inf, nan, nan}, accelhost.log_softmax(x, 1), 0)
@@ -22,7 +22,7 @@ describe("softmax", function()
     check.near({0, -2e4}, accelhost.log_softmax(accelhost.tensor {1e4, -1e4}, -1), 1e-6)
   end)
 
-  it("takes the dtype to compute in", function()
+  it("accepts the dtype to compute in", function()
     local x = accelhost.tensor {1, 2}
     assert.equal("float64", accelhost.softmax(x, 0, "float64").dtype)
     assert.equal("float32", accelhost.softmax(accelhost.tensor({1, 2}, {dtype = "int64"}), 0, "float32").dtype)
@@ -49,13 +49,13 @@ describe("softmax", function()
     end
   end)
 
-  it("takes 0-dim and empty tensors", function()
+  it("accepts 0-dim and empty tensors", function()
     assert.equal(1, accelhost.softmax(accelhost.tensor(3), 0):item())
     assert.same({0, 3}, accelhost.softmax(accelhost.zeros(0, 3), 1):shape())
     assert.same({3, 0}, accelhost.softmax(accelhost.zeros(3, 0), 1):shape())
   end)
 
-  it("says what it expects", function()
+  it("reports the expected arguments", function()
     check.raises("softmax", function() accelhost.softmax(accelhost.zeros(2, 3), 2) end)
     check.raises("softmax: expected a floating input, got int64", function()
       accelhost.softmax(accelhost.zeros({2}, {dtype = "int64"}), 0)

@@ -26,7 +26,7 @@ describe("accelhost.special", function()
     for i, wanted in ipairs {-2, 0, 1} do check.near(wanted, x[i - 1], 1e-12) end
   end)
 
-  it("gives entropies and products with logarithms their limits at 0", function()
+  it("returns the limits at 0 of entropies and products with logarithms", function()
     local inf = math.huge
     assert.same({0, 0, -inf}, special.entr(double {0, 1, -1}):tolist())
     assert.same({0, -inf, 0}, special.xlog1py(double {0, 1, 2}, double {-1, -1, 0}):tolist())
@@ -42,7 +42,7 @@ describe("accelhost.special", function()
     assert.is_true(special.ndtri(double {-0.1, 1.1}):isnan():all():item())
   end)
 
-  it("takes a number in the place of either factor of xlog1py", function()
+  it("accepts a number in the place of either factor of xlog1py", function()
     check.near(3 * math.log(2), special.xlog1py(3, double {1}):item(), 1e-15)
     check.near(math.log(4), special.xlog1py(double {1}, 3):item(), 1e-15)
     assert.equal("float16", special.xlog1py(3, accelhost.ones({1}, {dtype = "float16"})).dtype)
@@ -73,7 +73,7 @@ describe("accelhost.special", function()
     assert.is_true(gradcheck.gradcheck(special.xlog1py, {x, y}))
   end)
 
-  it("names what it does not know", function()
+  it("names unknown functions", function()
     check.raises("special has no 'digama' (did you mean 'digamma'?)", function() return special.digama end)
   end)
 end)

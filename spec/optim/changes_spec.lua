@@ -89,7 +89,7 @@ describe("An optimizer whose parameter changed between two steps", function()
 end)
 
 describe("The state table of an optimizer", function()
-  it("can be emptied, which starts the optimizer anew", function()
+  it("can be emptied, which resets the optimizer", function()
     local param, other = parameter {1, 2}, parameter {1, 2}
     local optimizer, fresh = optim.AdamW {param}, optim.AdamW {other}
     step(optimizer, param)
@@ -114,7 +114,7 @@ describe("The state table of an optimizer", function()
     assert.same({4}, flat(optimizer.state[param].momentum_buffer))
   end)
 
-  it("takes other tensors and a number as the step", function()
+  it("accepts other tensors and a number as the step", function()
     local param = parameter {1}
     local optimizer = optim.Adam {param}
     step(optimizer, param)
@@ -184,7 +184,7 @@ describe("A parameter group", function()
   local wrong = {lr = "high", weight_decay = "none", eps = false, amsgrad = 1, maximize = "yes", betas = 0.9}
 
   for name, value in pairs(wrong) do
-    it("refuses at the step what is no value for " .. name, function()
+    it("refuses at the step a wrong value for " .. name, function()
       local param = parameter {1}
       local optimizer = optim.Adam {param}
       optimizer.param_groups[1][name] = value
@@ -199,7 +199,7 @@ describe("A parameter group", function()
     end)
   end
 
-  it("takes tensors with one element as numbers, and no others", function()
+  it("accepts tensors with one element as numbers, and no others", function()
     local param = parameter {1}
     local optimizer = optim.SGD({param}, {lr = C.tensor(0.5)})
     param.grad = C.tensor {1}

@@ -38,7 +38,7 @@ describe("A hook of an optimizer", function()
     assert.equal(1, count)
   end)
 
-  it("may give the step other arguments", function()
+  it("may pass the step other arguments", function()
     local optimizer = optimizer_of "SGD"
     optimizer:register_step_pre_hook(function() return {function() return 7 end} end)
     assert.equal(7, optimizer:step())
@@ -88,7 +88,7 @@ describe("A hook of every optimizer", function()
     return handles[#handles]
   end
 
-  it("runs around the steps of those there are and those to come, outside of their own", function()
+  it("runs around the steps of all existing and later optimizers, outside of their own", function()
     local order, early = {}, optimizer_of "SGD"
     local function say(word) return function(object) order[#order + 1] = object._name .. " " .. word end end
     early:register_step_pre_hook(say "own before")
@@ -102,7 +102,7 @@ describe("A hook of every optimizer", function()
     assert.same({"AdamW before", "AdamW after"}, order)
   end)
 
-  it("may give the step other arguments, and is gone when it is removed", function()
+  it("may pass the step other arguments, and is gone when it is removed", function()
     local optimizer = optimizer_of "SGD"
     local handle = register("pre", function(_, given)
       assert.same({}, given)

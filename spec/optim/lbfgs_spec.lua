@@ -38,7 +38,7 @@ describe("LBFGS", function()
     end)
   end
 
-  it("goes on to the same bits from a saved state", function()
+  it("continues with the same bits from a saved state", function()
     local x, y = start()
     local optimizer = optim.LBFGS({x, y}, {max_iter = 3, lr = 0.01})
     for _ = 1, 2 do optimizer:step(closure_of(optimizer, x, y, 1)) end

@@ -41,7 +41,7 @@ end
 
 describe("A scheduler", function()
   for number, case in ipairs(fixtures.schedulers) do
-    it("gives PyTorch's rates: " .. case.name .. " case " .. number, function()
+    it("sets PyTorch's rates: " .. case.name .. " case " .. number, function()
       local optimizer = sgd()
       local scheduler = lr_scheduler[case.name](optimizer, copy(case.options))
       follow(optimizer, scheduler, case.lrs, case.metrics, case.momenta)
@@ -70,7 +70,7 @@ describe("A scheduler", function()
     end)
   end
 
-  it("takes functions: LambdaLR, one per group, sets the rates at once", function()
+  it("accepts functions: LambdaLR, one per group, sets the rates at once", function()
     local optimizer = sgd()
     local scheduler = lr_scheduler.LambdaLR(optimizer,
       {function(e) return 0.9 ^ e end, function(e) return 1 / (e + 1) end})
@@ -80,7 +80,7 @@ describe("A scheduler", function()
     assert.same({0, 0}, rates(other))
   end)
 
-  it("takes functions: MultiplicativeLR", function()
+  it("accepts functions: MultiplicativeLR", function()
     local optimizer = sgd()
     follow(optimizer, lr_scheduler.MultiplicativeLR(optimizer, function(e) return e % 2 == 1 and 0.95 or 1 end),
       fixtures.multiplicative)
@@ -127,7 +127,7 @@ describe("A scheduler", function()
     end
   end)
 
-  it("takes fractions of epochs: CosineAnnealingWarmRestarts", function()
+  it("accepts fractions of epochs: CosineAnnealingWarmRestarts", function()
     local optimizer = sgd()
     local scheduler = lr_scheduler.CosineAnnealingWarmRestarts(optimizer, {T_0 = 2, T_mult = 2})
     for i, row in ipairs(fixtures.fractional) do
@@ -168,7 +168,7 @@ describe("A scheduler", function()
       lr_scheduler.StepLR(optimizer, {step_size = 2, last_epoch = 3})
     end)
     for _, group in ipairs(optimizer.param_groups) do group.initial_lr = group.lr end
-    -- The first step of a chainable form leaves the rates as they are, which the optimizer's state brought.
+    -- The first step of a chainable form leaves the rates as they are, which the optimizer's state restored.
     lr_scheduler.CosineAnnealingLR(optimizer, {T_max = 10, last_epoch = 4})
     check.near({0.1, 0.02}, rates(optimizer), 1e-12)
   end)

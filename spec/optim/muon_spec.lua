@@ -31,7 +31,7 @@ describe("Muon", function()
     end)
   end
 
-  it("takes steps that are nearly orthogonal", function()
+  it("makes steps that are nearly orthogonal", function()
     accelhost.manual_seed(3)
     local param = accelhost.nn.Parameter(accelhost.zeros(5, 5))
     param.grad = accelhost.randn(5, 5)

@@ -146,7 +146,7 @@ describe("An optimizer", function()
     end
   end)
 
-  it("takes its arguments by name", function()
+  it("accepts its arguments by name", function()
     local params = parameters()
     local optimizer = optim.SGD {params = params, lr = 0.5, foreach = true, fused = false}
     assert.equal(0.5, optimizer.param_groups[1].lr)
@@ -209,7 +209,7 @@ describe("An optimizer", function()
     assert.equal(0.25, param:item())
   end)
 
-  it("bumps the version of what it changes", function()
+  it("bumps the version of changed tensors", function()
     local param = C.tensor {1}
     param.requires_grad = true
     local before = param._version
@@ -350,7 +350,7 @@ describe("The state of an optimizer", function()
     assert.equal(1, optimizer.state[params[1]].step:item())
   end)
 
-  it("takes the dtype of the parameter it is loaded for", function()
+  it("has the dtype of the parameter it is loaded for", function()
     local params = parameters()
     local optimizer = optim.AdamW(params)
     train(optimizer, params, 1, 1)

@@ -204,7 +204,7 @@ describe("An optimizer refuses, as PyTorch does,", function()
     it(message, function() check.raises(message, call) end)
   end
 
-  it("nothing that PyTorch takes", function()
+  it("nothing that PyTorch accepts", function()
     assert.equal(0.5, optim.Adam(params, {lr = rate}).param_groups[1].lr:item())
     assert.equal(0.5, optim.SGD(params, {lr = rate, foreach = true}).param_groups[1].lr:item())
     assert.equal(0, optim.ASGD(params, {lambd = 0, alpha = 0}).param_groups[1].alpha)

@@ -64,7 +64,7 @@ describe("A warm-up schedule", function()
     end)
   end
 
-  it("takes its arguments by place, too", function()
+  it("accepts its arguments by position, too", function()
     local optimizer = adamw()
     local scheduler = optim.get_linear_schedule_with_warmup(optimizer, 0, 4)
     optimizer:step()

@@ -26,7 +26,7 @@ end
 
 describe("examples/mnist.lua", function()
   for _, options in ipairs(fixture.runs) do
-    -- Two processes draw the same dropout for different samples; without it they give what one gives.
+    -- Two processes draw the same dropout for different samples; without it they have the losses of one.
     local ranks = options.dropout and 1 or 2
     datasets.it(("has PyTorch's losses: %s, %d process%s"):format(options.name, ranks, ranks > 1 and "es" or ""),
       "mnist", function(dir) follow(options, ranks, dir) end)

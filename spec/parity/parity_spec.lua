@@ -16,7 +16,7 @@ local function bits_of(tensor, count)
   return bits
 end
 
--- Under a sanitizer, where a step takes seconds, the long curves are followed for a while only.
+-- Under a sanitizer, where a step needs seconds, the long curves are followed for a while only.
 local short = os.getenv("ACCELHOST_PARITY") == "short"
 local function steps_of(options)
   if not short or options.net == "mlp" or options.dtype == "float32" then return options.steps end
@@ -121,7 +121,7 @@ describe("parity with PyTorch", function()
   end
 
   for ranks = 2, 3 do
-    it(("gives the same bits twice in %d processes, dropout included"):format(ranks), function()
+    it(("has the same bits twice in %d processes, dropout included"):format(ranks), function()
       local first
       for _ = 1, 2 do
         local result = run.host({"launch", "--num_processes", ranks, "spec/parity/train.lua", generated,

@@ -24,10 +24,10 @@ local function check_metadata(event, named)
   named[lane] = event.args.name
 end
 
--- Times as viewers take them: nanoseconds of the decimals, rounded, or cut off as Perfetto does it with a double.
+-- Times as viewers read them: nanoseconds of the decimals, rounded, or cut off as Perfetto does it with a double.
 local clocks = {function(us) return math.floor(us * 1000 + 0.5) end, function(us) return math.floor(us * 1000) end}
 
--- By either clock events of a lane come in order, and lie in one another or apart: others would be dropped.
+-- By either clock events of a lane are in order, and nested or disjoint: others would be dropped.
 local function check_place(event, clock, lanes, i)
   local lane = lanes[event.tid] or {last = 0}
   lanes[event.tid] = lane
@@ -98,7 +98,7 @@ describe("accelerator:profile", function()
     assert(#kinds.backward > 9 and #kinds.loader >= 3)
   end)
 
-  it("records what the accelerator was made to record, or what it is told", function()
+  it("records the accelerator's configured activities, or those of its arguments", function()
     local kwargs = accelhost.ProfileKwargs {record_shapes = true}
     local own = accelhost.Accelerator {kwargs_handlers = {kwargs}}
     local function shapes(...)
@@ -120,7 +120,7 @@ describe("accelerator:profile", function()
     local taken = {}
     for rank = 0, 1 do
       local kinds, named = check(read_trace(("%s/profile_%d.json"):format(folder, rank)), rank)
-      -- Put together in one file they stay apart: viewers know a lane by its number.
+      -- Merged into one file they stay apart: viewers know a lane by its number.
       for lane in pairs(named) do
         assert(lane == "process" or not taken[lane], "two ranks have a lane of one number")
         taken[lane] = true
@@ -141,7 +141,7 @@ describe("accelerator:profile", function()
     end
   end)
 
-  it("says what is wrong with its options", function()
+  it("reports wrong options", function()
     local accelerator = accelhost.Accelerator()
     os.execute("mkdir " .. run.quote(folder))
     assert.error_matches(function() accelerator:profile(accelhost.AutocastKwargs(), print) end,
@@ -177,7 +177,7 @@ describe("profiler.profile", function()
     assert.error_matches(function() rows:table {sort_by = "name"} end, "sort_by")
   end)
 
-  it("tells what computed an op: a library's kernel, in which dtype, or its own", function()
+  it("reports the kernel of an op: a library's, in which dtype, or its own", function()
     local result = run.script([[
       local accelhost = require "accelhost"
       local prof = accelhost.profiler.profile({}, function()
@@ -216,7 +216,7 @@ describe("profiler.profile", function()
     assert(prof:key_averages()[1].cpu_memory_usage >= 4000)
   end)
 
-  it("takes a range's time from what is around it", function()
+  it("subtracts a range's time from its enclosing range", function()
     local prof = profiler.profile({}, function()
       profiler.record_function("outer", function()
         return profiler.record_function("inner", function() x:matmul(x) end)
@@ -241,7 +241,7 @@ describe("profiler.profile", function()
     profiler.profile({}, function() end)
   end)
 
-  it("keeps the newest events and says how many it has lost", function()
+  it("keeps the newest events and reports how many it has lost", function()
     local result = run.script([[
       local accelhost = require "accelhost"
       local x = accelhost.ones(2)
@@ -255,7 +255,7 @@ describe("profiler.profile", function()
     assert.matches("profile: 201 of the oldest events are lost", result.stderr)
   end)
 
-  it("records only one profile at a time, and tells when nothing was recorded", function()
+  it("records only one profile at a time, and reports when nothing was recorded", function()
     profiler.profile({}, function()
       assert.error_matches(function() profiler.profile({}, function() end) end, "another profile records")
     end)
@@ -290,7 +290,7 @@ describe("profiler.schedule", function()
   end
 
   -- torch.profiler.schedule of PyTorch 2.15
-  it("says what PyTorch's says", function()
+  it("prints PyTorch's columns", function()
     assert.equal("none warmup record save none warmup record save none none",
       actions({wait = 1, warmup = 1, active = 2, repeats = 2}, 10))
     assert.equal("none none none warmup save none none warmup save none",

@@ -26,7 +26,7 @@ local press = [[if accelerator.process_index == 0 then io.popen("sleep 1; kill -
   .. [[io.open("/proc/self/stat"):read("*a"):match "%) %a (%d+)") end ]]
 
 describe("a prompt in several processes", function()
-  it("shows once what is the same everywhere, else per rank", function()
+  it("shows output common to all ranks once, and other output per rank", function()
     assert.equal("2\n[r0] 0\n[r1] 1\n[r2] 2\ntensor([6.])\n[r0-r1] \"low\"\n[r2] \"high\"\n", shown [[
 1 + 1
 accelerator.process_index
@@ -35,8 +35,8 @@ accelerator.process_index < 2 and "low" or "high"
 ]])
   end)
 
-  it("shows what lines print in the same way, before what they give", function()
-    -- A rank that a busy machine keeps waiting comes too late to be joined.
+  it("shows what lines print in the same way, before their values", function()
+    -- A rank that a busy machine delays arrives too late to be joined.
     local text, lines
     for _ = 1, 10 do
       text, lines = shown [[
@@ -62,7 +62,7 @@ f(base)
 ]])
   end)
 
-  it("runs a line on some ranks, and others when told so", function()
+  it("runs a line on some ranks, and on others when requested", function()
     assert.equal("20\n[r0] 0\n[r2] 2\nlines run on [r0-r1]; %ranks all makes it all again\n[r0] 0\n[r1] 1\n"
       .. "lines run on all ranks\n1\n", shown [[
 r = accelerator.process_index
@@ -75,7 +75,7 @@ r
 ]])
   end)
 
-  it("goes on on all ranks after an error everywhere, or on one before a collective", function()
+  it("continues on all ranks after an error everywhere, or on one before a collective", function()
     local result = prompt(3, [[
 r = accelerator.process_index
 error "all"
@@ -97,7 +97,7 @@ accelerator:reduce(tensor{1.0})
     assert.equal(3, count)
   end)
 
-  it("says at once that the others are not in a line when one rank waits for them", function()
+  it("reports at once that the others are not in a line when one rank waits for them", function()
     local result = prompt(2, [[
 %rank 1 accelerator:wait_for_everyone()
 accelerator:reduce(tensor{1.0})
@@ -109,7 +109,7 @@ accelerator:reduce(tensor{1.0})
     assert.equal(2, count)
   end)
 
-  it("forgets works and messages of a group that begins anew, and says so where one is waited for", function()
+  it("forgets works and messages of a group that restarts, and reports it where one is waited for", function()
     local result = prompt(2, [[
 C = require "accelhost._C"
 r, t = accelerator.process_index, tensor{1.0};
@@ -131,7 +131,7 @@ t
     assert.matches("tensor%(%[4%.%]%)", result.stdout)
   end)
 
-  it("trains the digits line by line, and goes on after a failure in backward", function()
+  it("trains the digits line by line, and continues after a failure in backward", function()
     local result = prompt(2, [[
 manual_seed(0)
 local r = accelerator.process_index
@@ -177,7 +177,7 @@ accelerator:reduce(tensor{1.0})
     assert.matches("\ntensor%(%[2%.%]%)\n", result.stdout)
   end)
 
-  it("lets parts of the job begin anew too", function()
+  it("lets subgroups of the job restart too", function()
     local text = prompt(3, [[
 C = require "accelhost._C"
 r = accelerator.process_index
@@ -224,7 +224,7 @@ t
     assert.equal(0, at:close())
   end)
 
-  it("names a rank that dies, goes on without processes, and starts new ones", function()
+  it("names a rank that dies, continues without processes, and starts new ones", function()
     local result = prompt(2, [[
 kept = 1
 if accelerator.process_index == 1 then os.execute("kill -9 " .. io.open("/proc/self/stat"):read "*n") end
@@ -266,7 +266,7 @@ $ p=$(cat %s); kill -9 $p; while grep -qv ') Z' /proc/$p/stat 2> /dev/null; do s
     assert.equal("2 new processes\nnil\n", shown("kept = 1\n%restart\nkept\n", 2))
   end)
 
-  it("runs a script first, whose locals are at hand", function()
+  it("runs a script first, whose locals are available", function()
     local path = os.tmpname()
     local file = assert(io.open(path, "w"))
     file:write "local accelhost = require 'accelhost' local n = accelhost.Accelerator().num_processes + #arg"

@@ -1,4 +1,4 @@
--- What Tab goes on to, and that it runs nothing of the user's.
+-- The completions of Tab, and that it runs nothing of the user's.
 local C = require "accelhost._C"
 local accelhost = require "accelhost"
 local complete = require "accelhost.repl.complete"
@@ -23,7 +23,7 @@ describe("completion at the prompt", function()
     e = evaluate.new{write = function() end}
   end)
 
-  it("goes on with locals, globals, keywords and the names at hand", function()
+  it("completes locals, globals, keywords and the available names", function()
     e:run "local wonderful, wonder_of_spec = 1, 2"
     assert.same({"wonder_of_spec", "wonderful"}, choices "print(wonde")
     assert.same({"while"}, choices "whi")
@@ -146,7 +146,7 @@ describe("completion at the prompt", function()
     assert.equal("wo", (complete.at(e, "long_name_t")))
   end)
 
-  it("takes any bytes", function()
+  it("accepts any bytes", function()
     local pieces = {
       "x", "nn", ".", ":", "[", "]", "(", ")", "{", "}", "'", '"', "[[", "--", "1", " ", ",", "=", "?", "$", "%", "\0",
       "\255", "\n", "local ", "string", "\\",
@@ -163,7 +163,7 @@ describe("completion at the prompt", function()
     end
   end)
 
-  it("lists folders with their sort, and nothing for what is none", function()
+  it("lists folders with their sort, and nothing for other paths", function()
     assert.same({}, C.edit.list "/nowhere/at/all")
     assert.truthy(has(C.edit.list "/", "tmp/"))
   end)

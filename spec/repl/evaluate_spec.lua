@@ -67,7 +67,7 @@ describe("a chunk at the prompt", function()
     end
   end)
 
-  it("gives advice on a name that is undefined and near another, and on a method that is not called", function()
+  it("prints advice on a name that is undefined and near another, and on a method that is not called", function()
     run "local model = 3"
     assert.equal("nil\n(did you mean 'model'?)\n", run "modle")
     assert.equal("nil\n", run "k")
@@ -117,7 +117,7 @@ describe("a chunk at the prompt", function()
     assert.equal("table (its __tostring failed)\n", run "setmetatable({}, {__tostring = function() error 'no' end})")
   end)
 
-  it("has the library's parts and constructors at hand, below what the user names so", function()
+  it("provides the library's modules and constructors, which the user's own names hide", function()
     assert.equal("true\n", run "accelhost == require 'accelhost' and F == nn.functional and optim == accelhost.optim")
     assert.equal("tensor([0., 0.])\n", run "zeros(2)")
     assert.equal("3\n", after("local zeros = 3", "zeros"))
@@ -138,7 +138,7 @@ describe("a chunk at the prompt", function()
     assert.equal("nil\n", after("repeat local inner = 1 until inner == 1", "inner"))
   end)
 
-  it("tells a local's end from a call that goes on", function()
+  it("distinguishes a local's end from a call that continues", function()
     assert.equal("3\n", after("local f = function(x) return x end", "local r = f\n{3}", "r[1]"))
     assert.equal("4\n", after("local one = 1 (function() two = one + 3 end)()", "two"))
     assert.equal("5\n", after("local text = 'a' (function() two = 5 end)()", "two"))
@@ -146,7 +146,7 @@ describe("a chunk at the prompt", function()
     rawset(_G, "two", nil)
   end)
 
-  it("keeps one variable for all who see it, and a new one of the name apart", function()
+  it("keeps one variable for all functions that see it, and a new one of the name apart", function()
     after("local x = 1", "function seen_of_spec() return x end", "x = x + 1")
     assert.equal("2\n", run "seen_of_spec()")
     assert.equal("\"new\"\t2\n", after("local x = 'new'", "x, seen_of_spec()"))
@@ -159,12 +159,12 @@ describe("a chunk at the prompt", function()
     assert.equal("2000\n", after("limit = 2", "total()"))
   end)
 
-  it("keeps what was declared before an error", function()
+  it("keeps declarations before an error", function()
     run "local before = 1 error 'stop' local behind = 2"
     assert.equal("1\tnil\n", run "before, behind")
   end)
 
-  it("takes 70 locals in one statement, and says how many earlier ones a chunk can refer to", function()
+  it("accepts 70 locals in one statement, and reports how many earlier ones a chunk can refer to", function()
     local names = {}
     for i = 1, 70 do names[i] = "n" .. i end
     local list = table.concat(names, ", ")
@@ -174,7 +174,7 @@ describe("a chunk at the prompt", function()
       run("local all = {" .. list .. "}"))
   end)
 
-  it("knows when more has to come", function()
+  it("recognises an incomplete chunk", function()
     for _, text in ipairs {
       "-- for what is below", "%time for i = 1, 2 do", "for i = 1, 2 do", "f(", "x +", "local t = {", "[[", "--[[",
       "function f()", "x =", "'a\\",
@@ -187,7 +187,7 @@ describe("a chunk at the prompt", function()
     end
   end)
 
-  it("names the chunk and line of an error, and how it came there", function()
+  it("names the chunk and line of an error, and its callers", function()
     assert.equal("[1]:1: stop\n", run "error 'stop'")
     assert.equal("[2]:2: stop\n", run "\nerror 'stop'")
     run "local function inner() error 'deep' end\nfunction outer_of_spec() inner() return 1 end"
@@ -197,11 +197,11 @@ describe("a chunk at the prompt", function()
     assert.matches("^%[5%]:1: Linear: 'out_features' is missing %(its arguments [^\n]*%)\n$", (run "nn.Linear(3)"))
   end)
 
-  it("takes errors of any kind", function()
+  it("accepts errors of any kind", function()
     assert.equal("(error value of type table)\n  [1]:1: in main chunk\n", run "error {}")
     assert.equal("(error value of type nil)\n  [2]:1: in main chunk\n", run "error()")
-    assert.equal("told\n  [3]:1: in main chunk\n",
-      run "error(setmetatable({}, {__tostring = function() return 'told' end}))")
+    assert.equal("custom\n  [3]:1: in main chunk\n",
+      run "error(setmetatable({}, {__tostring = function() return 'custom' end}))")
     local text = run "local function f() return f() + 1 end f()"
     assert.matches("stack overflow", text)
     assert.equal("1\n", run "1")
@@ -233,7 +233,7 @@ describe("a chunk at the prompt", function()
     assert.not_matches("Linear", (run "zeros(2):view(3)"))
   end)
 
-  it("tells the time of what takes over a second", function()
+  it("prints the time of a chunk that runs for over a second", function()
     local C = require "accelhost._C"
     local now = C.system.now
     local clock = 0
@@ -247,7 +247,7 @@ describe("a chunk at the prompt", function()
     assert.equal("", run "local x = 1")
   end)
 
-  it("runs a script with its arguments and has its locals at hand, after an error too", function()
+  it("runs a script with its arguments and has its locals available, after an error too", function()
     local path = os.tmpname()
     local file = assert(io.open(path, "w"))
     file:write "#!/usr/bin/accelhost\nlocal a, b = ...\nlocal function twice() return a .. a end\nerror 'stop'\n"
@@ -267,7 +267,7 @@ describe("a chunk at the prompt", function()
     assert.matches("No such file", table.concat(shown))
   end)
 
-  it("takes any bytes without failing itself", function()
+  it("accepts any bytes without failing itself", function()
     local pieces = {
       "local ", "x", " = ", "(", ")", "{", "}", "[[", "]]", "'", '"', "\n", "function ", " end ", ";", "--", "1", "..",
       "...", "::", "goto ", "\\", "return ", "\0", "\200", "if ", " then ", ",", "[", "]", ":", ".", "=",

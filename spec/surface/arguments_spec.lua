@@ -96,7 +96,7 @@ describe("A wrong argument is named with its function by", function()
   end
 end)
 
-describe("Whatever it is given, no error comes from inside the library for", function()
+describe("Whatever the arguments, no error is raised inside the library for", function()
   local leave
   setup(function() leave = folder.enter() end)
   teardown(function()
@@ -112,7 +112,7 @@ describe("Whatever it is given, no error comes from inside the library for", fun
       for _, values in ipairs(calls) do
         local fine, result = attempt(entry, values, #values)
         assert(fine or not surface.is_raw(result), entry.title .. show(values, #values) .. ": " .. tostring(result))
-        -- A hook for everything shall not stay for the specs to come.
+        -- A hook for everything shall not stay for the following specs.
         if fine and type(result) == "table" and type(rawget(result, "remove")) == "function" then result:remove() end
       end
     end)

@@ -16,7 +16,7 @@ describe("An unknown name", function()
   }
   for _, row in ipairs(wrong) do
     local title, object, name, near = unpack(row)
-    it("of " .. title .. " is an error that tells the nearest one", function()
+    it("of " .. title .. " is an error that suggests the nearest one", function()
       local text = ("%s has no '%s' (did you mean '%s'?)"):format(title, name, near)
       check.raises(text, function() return object[name] end)
     end)
@@ -27,7 +27,7 @@ describe("An unknown name", function()
     assert.is_nil(message:find("did you mean", 1, true))
   end)
 
-  it("that PyTorch has tells what there is instead", function()
+  it("that PyTorch has suggests the equivalent", function()
     check.raises("nn has no LazyLinear: give Linear its sizes", function() return nn.LazyLinear end)
     check.raises("nn has no DataParallel: accelerator:prepare", function() return nn.DataParallel end)
   end)
@@ -54,7 +54,7 @@ describe("A class", function()
   local Net = nn.Module:extend "Net"
   function Net:forward(x) return x end
 
-  it("refuses more arguments than its init takes", function()
+  it("refuses more arguments than its init accepts", function()
     check.raises("Net: expected at most 0 arguments, got 1 (Net(...) makes a new one; to call one that exists, call "
       .. "the object)", function() local _ = Net(accelhost.zeros(2)) end)
     local Set = data.Dataset:extend "Set"
@@ -62,7 +62,7 @@ describe("A class", function()
     check.raises("Set: expected at most 1 argument, got 2", function() local _ = Set(1, 2) end)
   end)
 
-  it("takes absent ones, and any number when its init does", function()
+  it("accepts absent ones, and any number when its init does", function()
     assert.equal("Net", Net(nil, nil)._name)
     local Many = nn.Module:extend "Many"
     function Many:init(...) self.count = select("#", ...) end
@@ -72,7 +72,7 @@ describe("A class", function()
 end)
 
 describe("A method called with a dot", function()
-  it("says to write a colon", function()
+  it("reports that a colon is needed", function()
     local net, loader = nn.Linear(2, 2), data.DataLoader(data.SyntheticDigits {size = 2})
     for name, call in pairs {
       parameters = function() return net.parameters() end, train = function() return net.train(true) end,

@@ -30,7 +30,7 @@ describe("CMA", function()
     end
   end)
 
-  it("draws in points that lie far out", function()
+  it("moves points far outside towards the mean", function()
     local near_by, far = Cma({0, 0}, 1, 6), Cma({0, 0}, 1, 6)
     local points = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}, {0.5, 0.5}, {0.2, 0}}
     near_by:tell(points, 0, 1)
@@ -137,7 +137,7 @@ describe("the CMA-ES sampler", function()
     end
   end)
 
-  it("begins anew with twice the points when nothing is left to learn", function()
+  it("restarts with twice the points when nothing is left to learn", function()
     local sampler = samplers.new("cmaes", 2):setup(plane(2))
     local first = sampler.cma.population
     least_loss(sampler, 1000, 1, function(params) return params.x01 ^ 2 + params.x02 ^ 2 end)

@@ -73,7 +73,7 @@ describe("accelhost sweep", function()
     assert.same(given, printed)
   end)
 
-  it("gives its best parameters to the plain script, by launch and by run", function()
+  it("passes its best parameters to the plain script, by launch and by run", function()
     define(space)
     assert.equal(0, sweep("s.lua").code)
     local lr = (C.yaml.decode(read "s.study/best.yaml")).lr
@@ -157,7 +157,7 @@ describe("accelhost sweep", function()
     end)
   end
 
-  it("hears what a script logs, and gives its trackers the trial's folder", function()
+  it("reads a script's logged values, and passes its trackers the trial's folder", function()
     write("train.lua", [[
       local accelhost = require "accelhost"
       local args = accelhost.args{lr = 0.1}
@@ -194,7 +194,7 @@ describe("accelhost sweep", function()
     assert.matches('^{[^\n]*"loss": 2[^\n]*}\n$', read "s.study/trials/0001/logs/run/metrics.jsonl")
   end)
 
-  it("goes on with the same command, and with more trials", function()
+  it("resumes with the same command, and with more trials", function()
     define(space)
     assert.equal(0, sweep("s.lua", "-n", "2").code)
     local before = rows "SELECT number, params, value, ended FROM trial"
@@ -206,7 +206,7 @@ describe("accelhost sweep", function()
     assert.equal(3, #rows "SELECT * FROM trial")
   end)
 
-  it("refuses to go on with another space, and tells what differs", function()
+  it("refuses to continue with another space, and reports the differences", function()
     define(space)
     assert.equal(0, sweep("s.lua", "-n", "1").code)
     define((space:gsub("1e%-4, 1%)", "1e-3, 1)")))
@@ -309,7 +309,7 @@ describe("accelhost sweep", function()
     {"a grid over what is continuous", [[script = "train.lua", sampler = "grid", space = {lr = sweep.uniform(0, 1)}]],
       "grid: 'lr' is continuous"},
   } do
-    it("refuses " .. case[1] .. " with one line, and begins anew when it is mended", function()
+    it("refuses " .. case[1] .. " with one line, and starts once it is mended", function()
       write("deaf.lua", "require('accelhost').report(1, {loss = 1})")
       write("mute.lua", "require('accelhost').args{lr = 1}")
       define((case[2]:gsub('sampler = "', 'sampler = "')), "")
@@ -323,7 +323,7 @@ describe("accelhost sweep", function()
     end)
   end
 
-  it("keeps the traceback of what failed, and tries it again as often as it is told", function()
+  it("keeps the traceback of a failed trial, and retries it as often as configured", function()
     define [[trials = 2, retries = 1, space = {x = sweep.uniform(0, 1)}, objective = function(trial)
       if trial.number == 0 and trial.attempt == 0 then error "no luck" end
       if trial.number == 1 then error("never " .. trial.attempt) end
@@ -346,7 +346,7 @@ describe("accelhost sweep", function()
     assert.same({failed = 3}, state_counts())
   end)
 
-  it("says when memory was out, or a trial took too long, or was killed", function()
+  it("reports trials that ran out of memory, exceeded the timeout, or were killed", function()
     define [[trials = 3, timeout = 4, space = {x = sweep.choice{"memory", "time", "kill"}},
       sampler = "grid", objective = function(trial)
         if trial.params.x == "memory" then error "not enough memory" end
@@ -387,7 +387,7 @@ describe("accelhost sweep", function()
       :gsub('"sgd"', '"adamw"'):gsub("0.5", "0.25"))
   end)
 
-  it("lets nobody else run a study, and tells how it stands", function()
+  it("lets no second process run a study, and reports its state", function()
     define [[trials = 1, space = {x = sweep.uniform(0, 1)}, objective = function(trial)
       while not io.open "go" do os.execute "sleep 0.05" end
       return trial.params.x
@@ -404,7 +404,7 @@ describe("accelhost sweep", function()
       .. "for more trials: accelhost sweep s.lua %-%-study s.study %-n 2\n{\n  x = [%d.]+,\n}\n$", result.stdout)
   end)
 
-  it("tells a wrong word of the command line", function()
+  it("reports a wrong word of the command line", function()
     assert.matches("expected a file", sweep().stderr)
     assert.matches("status: expected a study's folder", sweep("status").stderr)
     assert.matches("unexpected argument 'b'", sweep("a.lua", "b").stderr)

@@ -7,7 +7,7 @@ local lfs = require "lfs"
 local run = require "spec.support.run"
 
 describe("examples/sweep_mnist", function()
-  it("says the same in Lua and in YAML", function()
+  it("defines the same in Lua and in YAML", function()
     local lua, yaml = file.read "examples/sweep_mnist.lua", file.read "examples/sweep_mnist.yaml"
     assert.is_nil(Definition.difference(lua:facts(), yaml:facts()))
     assert.same(lua.space.constants, yaml.space.constants)

@@ -34,7 +34,7 @@ describe("the grid sampler", function()
     end
   end)
 
-  it("leaves out what runs, what failed and what was queued, and takes up what no longer runs", function()
+  it("leaves out running, failed and queued points, and includes those that no longer run", function()
     local sampler = samplers.new("grid"):setup(space)
     sampler:observe({number = 0, params = {opt = "sgd", ["opt.momentum"] = 0, width = 2}, state = "failed"}, nil)
     sampler:observe({number = 1, params = {opt = "lion", width = 2}, state = "complete"}, 1)

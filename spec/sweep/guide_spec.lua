@@ -1,4 +1,4 @@
--- The guide about sweeps does what it says: its files are written down, its commands run, in their order.
+-- The guide about sweeps works as written: its files are written down, its commands run, in their order.
 local C = require "accelhost._C"
 local read = require("spec.support.files").read
 local folder = require "spec.support.folder"
@@ -58,7 +58,7 @@ describe("The guide about sweeps", function()
     assert.matches("lr: ", read "sweep.study/best.yaml")
   end)
 
-  it("has files that say the same in YAML, and a function", function()
+  it("has equivalent files in YAML, and a function", function()
     local result = shell "accelhost sweep sweep.yaml --study other.study"
     assert.equal(0, result.code, result.output)
     assert.matches("12 trials: ", shell("accelhost sweep status other.study").stdout, 1, true)
@@ -68,7 +68,7 @@ describe("The guide about sweeps", function()
     assert.is_true(value < 3, tostring(value)) -- the minimum is 0.398
   end)
 
-  it("has a script that goes on from its checkpoint", function()
+  it("has a script that resumes from its checkpoint", function()
     assert.equal(0, (shell "accelhost resumable.lua --epochs 2").code)
     local result = shell "accelhost resumable.lua"
     assert.equal(0, result.code, result.output)

@@ -58,7 +58,7 @@ describe("the importance of parameters", function()
     assert.is_nil(list[1].correlation)
   end)
 
-  it("takes pruned and paused trials as worse than complete ones", function()
+  it("counts pruned and paused trials as worse than complete ones", function()
     local trials = made(function(params) return math.abs(params.f) end)
     for _, trial in ipairs(trials) do
       if trial.params.l < 0.01 then
@@ -73,7 +73,7 @@ describe("the importance of parameters", function()
     end
   end)
 
-  it("says nothing where there is nothing to say", function()
+  it("is silent without data", function()
     assert.is_nil(importance.of(three, {}))
     assert.is_nil(importance.of(three, made(function() return 1 end)))
     assert.is_nil(importance.of({}, made(function(params) return params.f end)))

@@ -1,4 +1,4 @@
--- Sweeps that are interrupted, killed and gone on with, and trials that are paused and promoted.
+-- Sweeps that are interrupted, killed and resumed, and trials that are paused and promoted.
 local C = require "accelhost._C"
 local faults = require "spec.support.faults"
 local files = require "spec.support.files"
@@ -28,7 +28,7 @@ end
 local function await(what, seconds)
   local until_ = faults.now() + (seconds or 120)
   while not what() do
-    assert(faults.now() < until_, "it takes too long")
+    assert(faults.now() < until_, "the time limit has passed")
     faults.sleep(0.02)
   end
 end
@@ -119,7 +119,7 @@ describe("An interrupted sweep", function()
     assert.equal(0, run.host({"sweep", "s.lua"}, {timeout = 60}).code)
   end)
 
-  it("takes its trials along when it is killed, and loses no report", function()
+  it("ends its trials when it is killed, and loses no report", function()
     define "trials = 2, parallel = 2"
     local job = faults.start '"$0" sweep s.lua'
     await(function() return exists "s.study/trials/0000/params.yaml" and count "report WHERE step = 2" == 2 end)
@@ -169,7 +169,7 @@ describe("A trial that is paused", function()
         space = {lr = sweep.uniform(0, 1)}}]])
   end
 
-  it("goes on from its checkpoint when it is promoted", function()
+  it("resumes from its checkpoint when it is promoted", function()
     script(true)
     local result = run.host({"sweep", "s.lua"}, {timeout = 60})
     assert.equal(0, result.code, result.output)
@@ -203,7 +203,7 @@ describe("A trial that is paused", function()
     db:close()
   end)
 
-  it("begins anew when its script saves nothing, which is said once", function()
+  it("restarts when its script saves nothing, which is reported once", function()
     script(false)
     local result = run.host({"sweep", "s.lua"}, {timeout = 60})
     assert.equal(0, result.code, result.output)

@@ -46,7 +46,7 @@ best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
     assert.same({}, terminal.unknown)
   end)
 
-  it("tells when it may end by how fast trials come to a pause, where they do", function()
+  it("estimates its end from the rate at which trials reach a pause, where they do", function()
     local options, terminal = on_terminal(100)
     local table_, study = live.new(options), running_study()
     study.trials[7].state = "paused"
@@ -54,7 +54,7 @@ best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
     assert.is_nil(terminal:text():find("left", 1, true))
     study.trials[8].state = "paused"
     table_:update(study, 1052)
-    -- One in ten seconds, and 12 of 20 to come.
+    -- One in ten seconds, and 12 of 20 are still missing.
     assert.matches("10.0 s, about 2 min left (4 complete, 2 pruned, 2 paused)", terminal:text(), 1, true)
   end)
 
@@ -105,7 +105,7 @@ best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
     end
   end)
 
-  it("fits into a low terminal and says how many trials it does not show", function()
+  it("fits into a low terminal and reports how many trials it does not show", function()
     local study = studies.make(30)
     for _, trial in ipairs(study.trials) do trial.state, trial.ended, trial.value = "running", nil, nil end
     local options, terminal = on_terminal(80, 12)
@@ -139,7 +139,7 @@ best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
     assert.is_nil(text:find("left", 1, true))
   end)
 
-  it("says so while nothing has ended, and for a metric that is to be maximised", function()
+  it("reports that no trial has ended, also for a metric that is to be maximised", function()
     local study = {name = "new", direction = "maximize", metric = "accuracy", space = {}, trials = {}}
     local options, terminal = on_terminal(90, 24, study)
     live.new(options):update({trials = {}}, 5)
@@ -153,7 +153,7 @@ best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
     assert.matches("best: accuracy 0.9 in trial 1", terminal:text())
   end)
 
-  it("guesses in words that do not tell more than is known", function()
+  it("rounds durations to a sensible precision", function()
     local show = require "accelhost.sweep.report.show"
     for seconds, words in pairs {
       [0.2] = "1 s", [89] = "89 s", [110] = "2 min", [5000] = "83 min", [9000] = "2 h 30 min", [200000] = "2 d 7 h",
@@ -205,7 +205,7 @@ interrupted: 2 trials will end at the next report (once more: at once)
     table_:update(study, 1e6)
     local began = C.system.now()
     for i = 1, 10 do table_:update(study, 1e6 + i) end
-    -- A hundredth of a second each on a busy machine; 10 times that is far from what a walk through all would take.
+    -- A hundredth of a second each on a busy machine; 10 times that is far below the time of a walk through all.
     assert.is_true(C.system.now() - began < 1)
   end)
 end)

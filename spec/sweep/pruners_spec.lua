@@ -1,6 +1,6 @@
 local pruners = require "accelhost.sweep.pruners"
 
--- A trial that reports losses from step 0 on: the step at which it was told to stop, nil when it was complete.
+-- A trial that reports losses from step 0 on: the step at which it was pruned, nil when it was complete.
 local function run(pruner, number, losses)
   local trial = {number = number, state = "running"}
   for i, loss in ipairs(losses) do
@@ -70,7 +70,7 @@ describe("asynchronous successive halving", function()
     assert.equal("pause", pruner:report(trials[3], 8, 1))
   end)
 
-  it("lets a paused trial go on when worse ones have come, the best of the highest rung first", function()
+  it("resumes a paused trial when worse ones have been reported, the best of the highest rung first", function()
     local pruner, trials = asha {reduction_factor = 2}, {}
     local function report(number, step, loss)
       trials[number] = trials[number] or {number = number}
@@ -112,7 +112,7 @@ describe("asynchronous successive halving", function()
     assert.equal("continue", pruner:report({number = 0}, 16, 0 / 0))
   end)
 
-  it("takes a trial that begins anew, or ends while it waits", function()
+  it("accepts a trial that restarts, or ends while it waits", function()
     local pruner = asha {reduction_factor = 2}
     local first, second = {number = 0}, {number = 1}
     assert.equal("pause", pruner:report(first, 1, 1))
@@ -128,7 +128,7 @@ describe("asynchronous successive halving", function()
     assert.is_nil(pruner:promote())
   end)
 
-  it("gives brackets their parts of the trials, by the seed", function()
+  it("assigns trials to brackets, by the seed", function()
     local pruner, counts = asha {brackets = 3, reduction_factor = 3, seed = 4}, {[0] = 0, 0, 0}
     for number = 0, 2999 do
       local bracket = pruner:assign {number = number}
@@ -143,7 +143,7 @@ describe("asynchronous successive halving", function()
     assert.equal("pause", pruner:report({number = 1, bracket = 2}, 9, 1))
   end)
 
-  it("says the same when the study is told again", function()
+  it("decides the same when the study is replayed", function()
     local function course()
       local pruner, random, said, waiting = asha {reduction_factor = 2, brackets = 2, seed = 1}, 1, {}, {}
       for at = 1, 300 do
@@ -177,7 +177,7 @@ describe("Hyperband", function()
 end)
 
 describe("the threshold pruner", function()
-  it("takes its bounds for the metric where that is maximised", function()
+  it("applies its bounds to the metric itself, also when it is maximised", function()
     local pruner = pruners.new({"threshold", lower = 0.2}):setup {direction = "maximize"}
     assert.equal("continue", pruner:report({number = 0}, 0, -0.3))
     assert.equal("stop", pruner:report({number = 0}, 1, -0.1))
@@ -186,7 +186,7 @@ describe("the threshold pruner", function()
 end)
 
 describe("pruners", function()
-  it("let everything go on when there is none", function()
+  it("let every trial continue when there is none", function()
     local pruner = pruners.new("none"):setup()
     for number = 0, 9 do assert.is_nil(run(pruner, number, {number, 0 / 0, 1 / 0})) end
     assert.is_nil(pruner:promote())
@@ -220,7 +220,7 @@ describe("pruners that Optuna has", function()
       if key ~= 1 then options[#options + 1] = ("%s=%s"):format(key, text) end
     end
     table.sort(options)
-    it(("say the same: %s %s"):format(case.pruner[1], table.concat(options, " ")), function()
+    it(("decide the same: %s %s"):format(case.pruner[1], table.concat(options, " ")), function()
       local pruner, trials, stopped = pruners.new(case.pruner):setup(), {}, 0
       for at, event in ipairs(case.events) do
         local number, step, loss, stop = unpack(event)

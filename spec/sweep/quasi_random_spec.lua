@@ -70,7 +70,7 @@ describe("quasi-random search", function()
     end
   end)
 
-  it("gives every choice its share", function()
+  it("draws every choice with its share", function()
     local sampler, counts = samplers.new("halton", 2):setup {spaces.categorical("c", {"a", "b", "c"})}, {}
     for number = 0, 299 do
       local c = sampler:suggest(number, {}).c
@@ -79,7 +79,7 @@ describe("quasi-random search", function()
     for _, c in ipairs {"a", "b", "c"} do assert.near(100, counts[c], 3) end
   end)
 
-  it("says which sequence takes more than 64 parameters", function()
+  it("reports which sequence supports more than 64 parameters", function()
     assert.error_matches(function() samplers.new("sobol"):setup(cube(65)) end,
       "sobol: the space has 65 parameters, at most 64 are possible; the sequence \"halton\"")
     local params = samplers.new("halton"):setup(cube(65)):suggest(5, {})

@@ -21,7 +21,7 @@ local function definition()
   }
 end
 
--- A study in the folder `path`: a trial that is through, one that failed, one that runs.
+-- A study in the folder `path`: a completed trial, a failed one, a running one.
 local function begin(path)
   local store = Store(path .. "/study.db", "create")
   local given = {name = "digits", directory = path, command = "accelhost sweep digits.lua", total = 6, parallel = 2}
@@ -38,7 +38,7 @@ local function begin(path)
 end
 
 describe("A study's file", function()
-  it("gives the report of a sweep that runs now, without its definition", function()
+  it("returns the report of a running sweep, without its definition", function()
     folder.with(function(path)
       local _, _, store = begin(path)
       for _, name in ipairs {path, path .. "/", path .. "/study.db"} do
@@ -57,7 +57,7 @@ describe("A study's file", function()
     end)
   end)
 
-  it("tells constants and choices that are tables as the script gets them", function()
+  it("prints constants and choices that are tables as the script receives them", function()
     folder.with(function(path)
       local study, given, store = begin(path)
       local best = study.trials[1].params
@@ -70,7 +70,7 @@ describe("A study's file", function()
     end)
   end)
 
-  it("tells when a trial ran that was interrupted and went on", function()
+  it("reports the times of a trial that was interrupted and resumed", function()
     folder.with(function(path)
       local study, _, store = begin(path)
       study:leave(study.trials[3], "interrupted", 110)
@@ -123,7 +123,7 @@ describe("A study's file", function()
     end)
   end)
 
-  it("is told of when options or folders are wrong", function()
+  it("reports wrong options or folders", function()
     for words, text in pairs {
       ["report nowhere"] = "there is no study in 'nowhere'", ["report"] = "report: expected a study's folder",
       ["export nowhere --format xml"] = "--format expects csv, json, yaml or lua, got 'xml'",

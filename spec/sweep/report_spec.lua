@@ -11,7 +11,7 @@ local function page_of(study) return html.parse(report.html(study, {now = 2000})
 
 local function data_of(page) return json.decode(page.by_id.study.text) end
 
--- A study in which whatever comes from outside is hostile.
+-- A study in which all text from outside is hostile.
 local function evil_study()
   local bad = '</script><img src=x onerror="alert(1)">\'&\0\27[2J\255'
   local study = {
@@ -53,7 +53,7 @@ describe("The page of a study", function()
     assert.is_nil((page.source:gsub("http://www.w3.org/2000/svg", "")):find("http", 1, true))
   end)
 
-  it("tells the best trial, counts and times without a script", function()
+  it("prints the best trial, counts and times without a script", function()
     local text = page_of(studies.make(40)).by_id.summary:words()
     assert.matches("0.038265 loss in trial 24", text, 1, true)
     assert.matches("optim.lr 0.0014878", text, 1, true)
@@ -62,7 +62,7 @@ describe("The page of a study", function()
     assert.matches('optimizer: "muon"', text, 1, true)
   end)
 
-  it("draws every trial, and says in words what each picture shows", function()
+  it("draws every trial, and describes in words what each picture shows", function()
     local study = studies.make(40)
     local page = page_of(study)
     local labels = {}
@@ -106,7 +106,7 @@ describe("The page of a study", function()
     assert.equal("24 complete 0.038265 3 0.0014878 muon 10.5 s log", rows[2]:words())
   end)
 
-  it("gives the script a row for each trial", function()
+  it("passes the script a row for each trial", function()
     local study = studies.make(40)
     local data = data_of(page_of(study))
     assert.equal(40, #data.rows)
@@ -134,7 +134,7 @@ describe("The page of a study", function()
     assert.is_nil(report.text(study, {now = 5}):find "[%z\27\255]")
   end)
 
-  it("thins out ten thousand trials and says so; the best are always drawn", function()
+  it("thins out ten thousand trials and reports it; the best are always drawn", function()
     local study = studies.make(10000, {steps = 12})
     local source = report.html(study, {now = 1e6})
     assert.is_true(#source < 4e6, tostring(#source))
@@ -148,7 +148,7 @@ describe("The page of a study", function()
     assert.equal(10000, #data_of(page).rows)
   end)
 
-  it("has something to say about any study", function()
+  it("describes any study", function()
     local empty = studies.make(0)
     local failed, one = studies.make(3), studies.make(1)
     for _, trial in ipairs(failed.trials) do
@@ -192,7 +192,7 @@ describe("The page of a study", function()
     assert.matches("1 value far off the others is left out", report.text(study, {now = 5}), 1, true)
   end)
 
-  it("puts what is to be maximised upside up", function()
+  it("draws the larger values of a maximised objective at the top", function()
     local study = studies.make(20)
     study.direction = "maximize"
     local page = page_of(study)
@@ -208,7 +208,7 @@ describe("The page of a study", function()
     assert.equal("0 complete 0.46649 1 0.40203 muon 10.5 s log", page.by_id.rows:all("tr")[2]:words())
   end)
 
-  it("shows trials that run now with what they have reported", function()
+  it("shows running trials with their reports", function()
     local study = studies.make(6)
     local last = study.trials[6]
     last.state, last.ended, last.value = "running", nil, nil
@@ -218,7 +218,7 @@ describe("The page of a study", function()
     assert.truthy(page.by_id.timeline:words():find("running", 1, true))
   end)
 
-  it("ranks replicates by a bound and tells mean and spread", function()
+  it("ranks replicates by a bound and prints mean and spread", function()
     local study = studies.make(6)
     for i, trial in ipairs(study.trials) do
       trial.state, trial.group, trial.replicate = "complete", math.floor((i - 1) / 3), (i - 1) % 3
@@ -249,7 +249,7 @@ describe("The report as text", function()
     assert.is_nil(brief():find("finished", 1, true))
   end)
 
-  it("tells the best, the best trials, the history and failures", function()
+  it("prints the best, the best trials, the history and failures", function()
     local study = studies.make(12)
     study.trials[12].state, study.trials[12].error = "failed", "train.lua:9: \27[1mno\nmore"
     local text = report.text(study, {now = 2000, width = 60}):gsub("began [%d: -]+,", "began then,")
@@ -304,7 +304,7 @@ trial 11 failed: train.lua:9: ?[1mno
     end
   end)
 
-  it("has something to say about any study", function()
+  it("describes any study", function()
     local failed = studies.make(8)
     for _, trial in ipairs(failed.trials) do trial.state, trial.value, trial.error = "failed", nil, "it broke" end
     local text = report.text(failed, {now = 1})
@@ -337,7 +337,7 @@ describe("The export of a study", function()
     assert.equal("trial,step,value\r\n0,1,0.5\r\n0,2,nan\r\n", report.export(study, "csv", {reports = true}))
   end)
 
-  it("is JSON with everything, also what is not finite", function()
+  it("is JSON of all values, also those that are not finite", function()
     local study = studies.make(4)
     study.trials[2].value = math.huge
     local found = json.decode(report.export(study, "json"))
@@ -379,14 +379,14 @@ whole: 3
     assert.same({optim = {lr = 0.1 + 0.2}, name = 'a"b\n', flag = false, sizes = {32, 64}, ["end"] = -0.25}, found)
   end)
 
-  it("says what there is when there is no such format, and when nothing is best", function()
+  it("lists the formats when there is no such format, and reports that there is no best trial", function()
     assert.has_error(function() report.export(studies.make(1), "xml") end,
       "there is no format 'xml'; there are csv, json, yaml and lua")
     assert.has_error(function() report.export(studies.make(0), "yaml") end,
       "no trial of 'digits' has ended with a value yet")
   end)
 
-  it("goes into a file whose name tells the format", function()
+  it("is written to a file whose name determines the format", function()
     folder.with(function(path)
       local study = studies.make(2)
       assert.equal(0, report.export_main(study, {output = path .. "/out.json"}))

@@ -68,7 +68,7 @@ for _, name in ipairs(names) do
       end
     end)
 
-    it("gives the same again when what happened is told again", function()
+    it("draws the same again when the history is replayed", function()
       local first = samplers.new(name, 9):setup(space)
       local trials = study(first, 40, spaces.loss)
       local second = samplers.new(name, 9):setup(space)
@@ -79,7 +79,7 @@ for _, name in ipairs(names) do
       end
     end)
 
-    it("gives others with another seed, for another trial and for another attempt", function()
+    it("draws others with another seed, for another trial and for another attempt", function()
       local sampler, other = samplers.new(name, 1):setup(space), samplers.new(name, 2):setup(space)
       local lr = sampler:suggest(0, {}).lr
       assert.not_equal(lr, other:suggest(0, {}).lr)
@@ -95,7 +95,7 @@ for _, name in ipairs(names) do
       assert.is_nil(spaces.problem(space, sampler:suggest(60, {})))
     end)
 
-    it("goes on when all trials fail, or all reach the same", function()
+    it("continues when all trials fail, or all reach the same", function()
       local failing, same = samplers.new(name, 3):setup(space), samplers.new(name, 3):setup(space)
       study(failing, 40, function() return nil end)
       study(same, 40, function() return 1 end)
@@ -115,7 +115,7 @@ for _, name in ipairs(names) do
       end
     end)
 
-    it("takes values that are not of the space, as queued trials have", function()
+    it("accepts values that are not of the space, as queued trials have", function()
       local sampler = samplers.new(name, 6):setup(space)
       for number = 0, 30 do
         observe(sampler, number, {lr = 7, layers = 99, activation = "swish", optimizer = "lion"}, number)
@@ -123,7 +123,7 @@ for _, name in ipairs(names) do
       assert.is_nil(spaces.problem(space, sampler:suggest(31, {})))
     end)
 
-    it("takes ranges that are very small, very large or hold two values", function()
+    it("accepts ranges that are very small, very large or hold two values", function()
       for _, odd in ipairs {
         {spaces.float("a", 1, 1 + 1e-15), spaces.int("b", -2 ^ 52, 2 ^ 52)},
         {spaces.float("a", 0, 1, {step = 0.3}), spaces.categorical("c", {"x"}), spaces.int("d", 1, 2, {log = true})},
@@ -137,7 +137,7 @@ for _, name in ipairs(names) do
       end
     end)
 
-    it("takes a space with one point, and one without parameters", function()
+    it("accepts a space with one point, and one without parameters", function()
       local sampler = samplers.new(name, 0):setup {spaces.float("x", 2, 2), spaces.int("n", 3, 3)}
       study(sampler, 30, function() return 1 end)
       assert.same({x = 2, n = 3}, sampler:suggest(30, {}))
@@ -174,7 +174,7 @@ describe("samplers", function()
     assert.equal("halton", sweep.QuasiRandomSampler("halton").sequence)
   end)
 
-  it("refuse what they do not know, with the nearest name", function()
+  it("refuse unknown names, with the nearest name", function()
     assert.error_matches(function() samplers.new "randm" end, "there is no sampler 'randm'.*did you mean 'random'")
     assert.error_matches(function() samplers.new {"random", sede = 3} end, "unknown option 'sede'.*did you mean 'seed'")
     assert.error_matches(function() samplers.new(3) end, "sampler: expected a name or .*, got number 3")

@@ -16,7 +16,7 @@ end
 local function await(what)
   local until_ = faults.now() + 60
   while not what() do
-    assert(faults.now() < until_, "it takes too long")
+    assert(faults.now() < until_, "the time limit has passed")
     faults.sleep(0.05)
   end
 end
@@ -91,22 +91,22 @@ describe("A sweep on Slurm", function()
 
   on_slurm("keeps the output and the traceback of a trial that fails", function()
     define [[trials = 1, parallel = 1, slurm = {partition = "main"}, objective = function()
-      print "said this"
+      print "printed this"
       error "broken"
     end]]
     assert.equal(1, sweep("--launcher", "slurm").code)
     assert.matches("s.lua:4: broken", rows "SELECT error FROM trial"[1].error)
-    assert.matches("said this", io.open("s.study/trials/0000/log.txt"):read "*a")
+    assert.matches("printed this", io.open("s.study/trials/0000/log.txt"):read "*a")
   end)
 
-  on_slurm("says what sbatch does not take", function()
+  on_slurm("reports what sbatch refuses", function()
     define [[trials = 1, parallel = 1, slurm = {partition = "none"}, objective = function() return 1 end]]
     local result = sweep("--launcher", "slurm")
     assert.equal(2, result.code)
     assert.matches("sbatch: .*invalid partition", result.stderr)
   end)
 
-  on_slurm("takes a job that was cancelled for a failed trial", function()
+  on_slurm("counts a cancelled job as a failed trial", function()
     define [[trials = 1, parallel = 1, arguments = {"--steps", 1000, "--pause", 0.1}, script = "train.lua"]]
     local job = start()
     await(function() return io.open "s.study/trials/0000/slurm-0.job" and #rows "SELECT * FROM report" > 1 end)
@@ -117,7 +117,7 @@ describe("A sweep on Slurm", function()
     assert.equal(("Slurm's job %s was cancelled (scancel)"):format(number), rows "SELECT error FROM trial"[1].error)
   end)
 
-  on_slurm("ends trials at a report when it is interrupted, and goes on with them", function()
+  on_slurm("ends trials at a report when it is interrupted, and resumes them", function()
     define [[trials = 1, parallel = 1, arguments = {"--steps", 1000, "--pause", 0.1}, script = "train.lua"]]
     local job = start()
     await(function() return io.open "s.study/trials/0000/slurm-0.job" and #rows "SELECT * FROM report" > 1 end)
@@ -130,7 +130,7 @@ describe("A sweep on Slurm", function()
     assert.matches("begins at\t0\n.*begins at\t" .. last .. "\n$", io.open("s.study/trials/0000/log.txt"):read "*a")
   end)
 
-  on_slurm("hears, when it was killed, what its trials said since, and goes on", function()
+  on_slurm("reads, after it was killed, what its trials have logged since, and resumes", function()
     define [[trials = 1, parallel = 1, arguments = {"--steps", 1000, "--pause", 0.1}, script = "train.lua"]]
     local job = start()
     await(function() return io.open "s.study/trials/0000/slurm-0.job" and #rows "SELECT * FROM report" > 1 end)

@@ -1,4 +1,4 @@
--- What a sweep's file may say, and what it is told when it says something else.
+-- The contents that a sweep's file may have, and the errors for others.
 local C = require "accelhost._C"
 local Definition = require "accelhost.sweep.definition"
 local Space = require "accelhost.sweep.space"
@@ -27,12 +27,12 @@ describe("A space", function()
     assert.same({epochs = 3, sizes = {4, 5}}, space.constants)
   end)
 
-  it("gives a script nested values, constants and tables among them", function()
+  it("passes a script nested values, constants and tables among them", function()
     assert.same({lr = 0.1, shape = {1, 2}, epochs = 3, sizes = {4, 5}, optim = {name = "sgd", momentum = 0.5}},
       space:expand {lr = 0.1, shape = "[1, 2]", ["optim.name"] = "sgd", ["optim.momentum"] = 0.5})
   end)
 
-  it("takes a user's values nested or dotted, and whole only up to what is there", function()
+  it("accepts a user's values nested or dotted, and completes only the parameters that apply", function()
     assert.same({lr = 0.1, shape = "[3]", ["optim.name"] = "adamw"},
       space:accept("enqueue", {lr = 0.1, shape = {3}, optim = {name = "adamw"}, epochs = 3}))
     assert.same({lr = 0.1, shape = "[1, 2]", ["optim.name"] = "adamw"},
@@ -52,7 +52,7 @@ describe("A space", function()
     end)
   end
 
-  it("counts what is finite, in steps from the lower end", function()
+  it("counts the points of finite spaces, in steps from the lower end", function()
     assert.equal(30, Space {a = sweep.int(1, 5), b = sweep.choice{1, 2}, c = sweep.quniform(0, 1, 0.4)}:size())
     assert.equal(math.huge, Space {a = sweep.uniform(0, 1)}:size())
     assert.equal(0.8, Space {c = sweep.quniform(0, 1, 0.4)}.parameters[1].high)
@@ -110,7 +110,7 @@ describe("A definition", function()
     it("refuses with: " .. case[2], function() assert.matches(case[2], message(define, case[1])) end)
   end
 
-  it("tells what differs from another one", function()
+  it("reports the differences from another one", function()
     local old = define({}):facts()
     assert.is_nil(Definition.difference(old, define({sampler = "random", seed = 8, trials = 5}):facts()))
     local function difference(x) return Definition.difference(old, define({space = {x = x}}):facts()) end
@@ -153,7 +153,7 @@ describe("A definition in YAML", function()
     return file.read("sweep.yaml", {}, function(note) notes[#notes + 1] = note end)
   end
 
-  it("takes the words of Weights & Biases, and says what it leaves out", function()
+  it("accepts the keys of Weights & Biases, and reports what it leaves out", function()
     local notes = {}
     local definition = read([[
 method: bayes

@@ -1,4 +1,4 @@
--- A study without processes: what it asks for, what it is told, and what its file holds.
+-- A study without processes: the trials it asks for, the results it is passed, and the contents of its file.
 local C = require "accelhost._C"
 local Definition = require "accelhost.sweep.definition"
 local Store = require "accelhost.sweep.store"
@@ -54,7 +54,7 @@ describe("A study", function()
     for _, ending in ipairs {"", "-wal", "-shm"} do os.remove(path .. ending) end
   end)
 
-  it("runs as many configurations as it is told, all different, and knows the best", function()
+  it("runs as many configurations as requested, all different, and knows the best", function()
     local study = open(definition {trials = 20})
     run(study)
     assert.equal(20, #study.trials)
@@ -70,7 +70,7 @@ describe("A study", function()
     assert.equal(least, study:best().mean)
   end)
 
-  it("gives the same trials again for the same seed, and others for another", function()
+  it("draws the same trials again for the same seed, and others for another", function()
     local first, second, other = open(definition {trials = 9}), open(definition {trials = 9}),
       open(definition {trials = 9, seed = 4})
     for _, study in ipairs {first, second, other} do run(study) end
@@ -78,7 +78,7 @@ describe("A study", function()
     assert.are_not.same(params_of(first), params_of(other))
   end)
 
-  it("goes on from its file as if it had never stopped", function()
+  it("resumes from its file as if it had never stopped", function()
     local whole = open(definition {trials = 12})
     run(whole)
     local study, store = open(definition {trials = 12}, path)
@@ -108,7 +108,7 @@ describe("A study", function()
     store:close()
   end)
 
-  it("ends a trial as pruned that was told to stop before its process was killed", function()
+  it("ends a trial as pruned that was asked to stop before its process was killed", function()
     local given = definition {trials = 3, pruner = {"median", n_startup_trials = 1}}
     local study, store = open(given, path)
     local good = study:next(1, 0)
@@ -133,7 +133,7 @@ describe("A study", function()
     assert.equal(2, study:best().mean)
   end)
 
-  it("tries what is queued first, whole or in part", function()
+  it("tries queued trials first, whole or in part", function()
     local study = open(definition {trials = 3, enqueue = {{x = 0.25, kind = "b", deep = {n = 4}}, {kind = "a"}}})
     run(study)
     assert.same({x = 0.25, kind = "b", ["deep.n"] = 4}, study.trials[1].params)
@@ -158,7 +158,7 @@ describe("A study", function()
     assert.near(1.1 + math.sqrt(0.02) / math.sqrt(2), best.bound, 1e-12)
   end)
 
-  it("gives a failed trial another go as often as retries says, with the same parameters", function()
+  it("retries a failed trial as often as retries allows, with the same parameters", function()
     local study = open(definition {trials = 1, retries = 1})
     local trial = study:next(1, 0)
     study:leave(trial, "failed", 2, "no luck")
@@ -186,7 +186,7 @@ describe("A study", function()
     assert.equal("the first 3 runs failed alike: train.lua:3: no such file", study.stopping)
   end)
 
-  it("goes on when they fail differently", function()
+  it("continues when they fail differently", function()
     local study = open(definition {trials = 9})
     for i = 1, 3 do study:leave(study:next(i, 0), "failed", i, "reason " .. i) end
     assert.truthy(study:next(4, 0))

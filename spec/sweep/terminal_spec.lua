@@ -1,4 +1,4 @@
--- accelhost sweep on a terminal: what stands there in the end, and what Ctrl-C does.
+-- accelhost sweep on a terminal: the last screen, and the effect of Ctrl-C.
 local C = require "accelhost._C"
 local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
@@ -73,7 +73,7 @@ short.study/best.yaml, for accelhost launch --params:
     assert.is_nil(text:find("noise", 1, true) or text:find("own words", 1, true) or text:find("rank", 1, true))
   end)
 
-  it("ends trials at their next report after Ctrl-C, and goes on afterwards", function()
+  it("ends trials at their next report after Ctrl-C, and resumes afterwards", function()
     write("long.lua", definition:format(0.15))
     local at = terminal.open({run.path, "sweep", "long.lua"}, {columns = 80})
     at:wait "[12] +0%.[12] " -- a busy machine may show but one of the first two

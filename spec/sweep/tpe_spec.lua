@@ -6,7 +6,7 @@ local samplers = require "accelhost.sweep.samplers"
 local spaces = require "spec.support.spaces"
 local stream = require "accelhost.sweep.stream"
 
--- The space of scripts/fixtures/parzen.py, where choices are told by their index.
+-- The space of scripts/fixtures/parzen.py, where choices are given by their index.
 local space = {
   spaces.categorical("c", {0, 1, 2}), spaces.float("f", -2, 3), spaces.int("i", 1, 12),
   spaces.float("l", 1e-4, 10, {log = true}), spaces.int("m", 1, 300, {log = true}),
@@ -51,7 +51,7 @@ describe("the Parzen estimator", function()
     end
   end)
 
-  it("gives Optuna's log densities", function()
+  it("returns Optuna's log densities", function()
     for _, case in ipairs(fixture.estimators) do
       local estimator = estimator_of(case)
       for k, expected in ipairs(case.density) do
@@ -80,7 +80,7 @@ describe("the Parzen estimator", function()
     near(1, sum, 1e-7)
   end)
 
-  it("draws what its densities say", function()
+  it("draws from its densities", function()
     local read = domain.read {spaces.int("n", 0, 4), spaces.categorical("c", {"a", "b", "c"})}
     local estimator = parzen.new(read.parameters, {{3, 3, 1}, {0, 0, 2}}, {{3, 1, 2}}, 3)
     local draws, counts, total = stream.new(1, 0), {}, 40000
@@ -99,7 +99,7 @@ describe("the Parzen estimator", function()
 end)
 
 describe("the TPE sampler", function()
-  it("counts the same trials as good as Optuna, pruned ones by how far they came", function()
+  it("counts the same trials as good as Optuna, pruned ones by their last step", function()
     for _, case in ipairs(fixture.splits) do
       local history = History(domain.read {})
       for n, row in ipairs(case.trials) do
@@ -174,7 +174,7 @@ describe("the TPE sampler", function()
     end
   end)
 
-  it("learns from a paused trial what it reported", function()
+  it("learns from the reports of a paused trial", function()
     local function suggested(loss)
       local sampler = samplers.new({"tpe", n_startup_trials = 0}, 2):setup(spaces.numbers)
       for number = 0, 8 do
@@ -200,7 +200,7 @@ describe("the TPE sampler", function()
     assert.not_same(random:suggest(10), sampler:suggest(10, {}))
   end)
 
-  it("comes closer to the best than random search does", function()
+  it("gets closer to the best than random search does", function()
     local plane = {spaces.float("x", -5, 10), spaces.float("y", 0, 15)}
     -- Branin's function, whose least value is 0.3979.
     local function branin(params)
@@ -225,7 +225,7 @@ describe("the TPE sampler", function()
     assert.is_true(regret "tpe" < regret "random" / 3)
   end)
 
-  it("takes less than 20 ms with 10,000 trials of 5 parameters, and little memory", function()
+  it("needs less than 20 ms with 10,000 trials of 5 parameters, and little memory", function()
     local five = {spaces.float("a", 0, 1), spaces.int("b", 1, 300), spaces.categorical("c", {"x", "y", "z"}),
       spaces.float("d", 1e-5, 1, {log = true}), spaces.float("e", -1, 1)}
     local random, sampler = samplers.new("random", 5):setup(five), samplers.new("tpe", 1):setup(five)

@@ -1,4 +1,4 @@
---- The option memory_format. Numbers of PyTorch 2.15 stand beside the calls that gave them.
+--- The option memory_format. Numbers of PyTorch 2.15 are next to the calls that returned them.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 

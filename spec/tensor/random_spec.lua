@@ -53,7 +53,7 @@ describe("the random stream", function()
     end
   end)
 
-  it("gives the bits that PyTorch draws, kind after kind", function()
+  it("returns the bits that PyTorch draws, kind after kind", function()
     accelhost.manual_seed(1234)
     for _, step in ipairs(fixture.steps) do check.near(step[2], draws[step[1]](), 1e-15, step[1]) end
     assert.equal(fixture.kept, checksum(F.dropout(accelhost.ones(5000), 0.1):ne(0)))
@@ -84,7 +84,7 @@ describe("the random stream", function()
     end
   end)
 
-  it("gives PyTorch's normal numbers to memory that is not row-major", function()
+  it("writes PyTorch's normal numbers to memory that is not row-major", function()
     accelhost.manual_seed(0)
     check.near({1.5410, -1.3986, -0.5966, 0.1227, -0.2934, 0.4033, 0.1820, -0.5663, -2.1788, 0.8380, -0.8567, 0.3731,
       0.5684, -0.7193, 1.1006, -0.8920, -1.0845, -0.4033, -1.0712, -1.5091},
@@ -134,7 +134,7 @@ describe("a generator's state", function()
 end)
 
 describe("a Generator", function()
-  it("runs beside the default one", function()
+  it("runs independently of the default one", function()
     accelhost.manual_seed(1)
     local expected = accelhost.rand(2):tolist()
     accelhost.manual_seed(1)
@@ -159,12 +159,12 @@ describe("a Generator", function()
     assert.equal(own:seed(), own:initial_seed())
   end)
 
-  it("says when a spawned seed is no Lua number", function()
+  it("reports a spawned seed that is no Lua number", function()
     local spawned = accelhost.Generator(0):spawn()
     check.raises("does not fit a Lua number", function() spawned:initial_seed() end)
   end)
 
-  it("refuses what is no seed", function()
+  it("refuses values that are not seeds", function()
     check.raises("manual_seed: seed: expected an integer, got number 1.5", function() accelhost.manual_seed(1.5) end)
     check.raises("manual_seed: seed: expected an integer, got '1'", function() accelhost.manual_seed("1") end)
     check.raises("expected a Generator", function() random.randperm(3, 5) end)
@@ -225,7 +225,7 @@ describe("dropout", function()
     assert.equal(x, F.dropout(x, 0))
   end)
 
-  it("draws nothing at p = 1 and gives zeros", function()
+  it("draws nothing at p = 1 and returns zeros", function()
     accelhost.manual_seed(2)
     local expected = accelhost.rand(1):item()
     accelhost.manual_seed(2)
@@ -240,7 +240,7 @@ describe("dropout", function()
 end)
 
 describe("a draw into an expanded tensor", function()
-  it("is refused and takes no number", function()
+  it("is refused and consumes no number", function()
     accelhost.manual_seed(0)
     local first = accelhost.rand(1):item()
     accelhost.manual_seed(0)

@@ -68,7 +68,7 @@ describe("Added tokens", function()
     local tokenizer = tokenizer_of(contents)
     local began = os.clock()
     assert.same({0, 25000, 0}, ids(tokenizer, ("a"):rep(50000) .. "aa25000" .. ("a"):rep(50000)))
-    -- 0.02 s; 50,000 comparisons at each place take more than 10 s.
+    -- 0.02 s; 50,000 comparisons at each place need more than 10 s.
     assert.is_true(os.clock() - began < 2)
   end)
 

@@ -42,7 +42,7 @@ describe("character_tokenizer", function()
     end)
   end)
 
-  it("says what it expects", function()
+  it("reports the expected arguments", function()
     check.raises("character_tokenizer: text: it is empty", function() text.character_tokenizer "" end)
     check.raises("character_tokenizer: text: expected a string", function() text.character_tokenizer(3) end)
   end)

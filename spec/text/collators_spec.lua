@@ -60,7 +60,7 @@ describe("DataCollatorWithPadding", function()
     assert.same({{2, 3}, {1, 2}}, shapes)
   end)
 
-  it("says what does not fit", function()
+  it("reports mismatched arguments", function()
     local collate = text.DataCollatorWithPadding(tokenizer())
     check.raises("DataCollatorWithPadding: sample 2 has no 'input_ids'", function() collate{samples[1], {}} end)
     check.raises("sample 2 has no 'label', which sample 1 has", function() collate{samples[1], {input_ids = {1},
@@ -78,14 +78,14 @@ describe("DataCollatorWithPadding", function()
 end)
 
 describe("DataCollatorForLanguageModeling", function()
-  it("gives a causal model its tokens as labels, without padding", function()
+  it("uses a causal model's tokens as labels, without padding", function()
     local collate = text.DataCollatorForLanguageModeling(tokenizer{mask_token_id = false}, {mlm = false})
     local batch = collate{{input_ids = {5, 6, 7}}, {input_ids = {8}}}
     assert.same({{5, 6, 7}, {8, 0, 0}}, batch.input_ids:tolist())
     assert.same({{5, 6, 7}, {8, -100, -100}}, batch.labels:tolist())
   end)
 
-  -- What PyTorch 2.15 gives for transformers' lines (bernoulli, bernoulli, bernoulli, randint) with seed 3.
+  -- PyTorch 2.15's numbers for transformers' lines (bernoulli, bernoulli, bernoulli, randint) with seed 3.
   local INPUTS = {
     {2, 4, 4, 4, 9, 4, 11, 12, 13, 14},
     {2, 16, 4, 5, 6, 7, 4, 0, 0, 0},
@@ -123,7 +123,7 @@ describe("DataCollatorForLanguageModeling", function()
     assert.same({true, false}, {batch.labels:eq(-100):all():item(), batch.special_tokens_mask ~= nil})
   end)
 
-  it("chooses, masks and replaces as often as it is told", function()
+  it("chooses, masks and replaces with the configured probabilities", function()
     local ids = {}
     for k = 1, 20000 do ids[k] = 40 end
     accelhost.manual_seed(1)

@@ -9,7 +9,7 @@ local function tokenizer(config)
 end
 
 describe("tokenizer:pad", function()
-  it("gives what the call with padding gives", function()
+  it("returns what the call with padding returns", function()
     local made = tokenizer()
     local whole, rows = made({"deeper", "deep"}, {padding = true}), made({"deeper", "deep"}, {return_tensors = false})
     local apart = {made("deeper", {return_tensors = false}), made("deep", {return_tensors = false})}
@@ -48,7 +48,7 @@ describe("tokenizer:pad", function()
     assert.is_nil(lists.attention_mask)
   end)
 
-  it("refuses what it cannot pad", function()
+  it("refuses wrong arguments", function()
     local made, rows = tokenizer(), {input_ids = {{2, 3}, {2}}}
     check.raises("tokenizer.pad: padding = false: expected samples of one length, got 1 to 2 tokens",
       function() made:pad(rows, {padding = false}) end)

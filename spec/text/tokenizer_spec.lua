@@ -37,7 +37,7 @@ end
 
 describe("a tokenizer of the kind", function()
   for _, kind in ipairs(fixture.kinds) do
-    it(("'%s' gives the ids, places and texts of the tokenizers package"):format(kind.name), function()
+    it(("'%s' returns the ids, places and texts of the tokenizers package"):format(kind.name), function()
       local tokenizer = tokenizer_of(kind)
       for _, row in ipairs(kind.texts) do
         local batch = tokenizer(row.text, everything)
@@ -114,7 +114,7 @@ end
 
 describe("a tokenizer with the normal form", function()
   for _, form in ipairs(more.forms) do
-    it(form.form .. " gives what the tokenizers package gives, of every character too", function()
+    it(form.form .. " equals the tokenizers package, for every character too", function()
       local kind = kind_of "gpt"
       local sections = {model = fixture.models[kind.model + 1]}
       for name, section in pairs(kind.sections) do sections[name] = section end
@@ -165,7 +165,7 @@ end)
 describe("the vocabulary in", function()
   for _, real in ipairs(fixture.real) do
     local plain = {return_tensors = false, return_offsets_mapping = true}
-    datasets.it(real.folder .. " gives the tokens of the tokenizers package for SST-2, tinyshakespeare and random text",
+    datasets.it(real.folder .. " has the tokens of the tokenizers package for SST-2, tinyshakespeare and random text",
       "tokenizers", function(dir)
         local root = dir:match "^(.*)/tokenizers$"
         local tokenizer = text.AutoTokenizer.from_pretrained(root .. "/" .. real.folder)

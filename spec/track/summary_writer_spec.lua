@@ -66,7 +66,7 @@ describe("a SummaryWriter", function()
     writer:close()
   end)
 
-  it("gives each scalar of a plot a run of its own", function()
+  it("writes each scalar of a plot to a run of its own", function()
     local writer = accelhost.track.SummaryWriter "plots"
     writer:add_scalars("loss/all", {train = 1, valid = 2}, 5)
     writer:close()
@@ -100,7 +100,7 @@ describe("a SummaryWriter", function()
       runs[1].curves["best/loss"])
   end)
 
-  it("refuses what it cannot keep, naming tag, what was expected and what came", function()
+  it("refuses what it cannot keep, naming tag, expected and received value", function()
     local writer = accelhost.track.SummaryWriter "refused"
     local function fails(text, name, ...)
       local values = {...}
@@ -126,7 +126,7 @@ describe("a SummaryWriter", function()
     fails("' is closed", "add_scalar", "loss", 1)
   end)
 
-  it("says why a folder cannot be made", function()
+  it("reports why a folder cannot be made", function()
     write("file", "")
     assert.error_matches(function() accelhost.track.SummaryWriter "file/run" end,
       "SummaryWriter: cannot make the folder file")
@@ -189,7 +189,7 @@ describe("reading event files", function()
     end
   end)
 
-  it("gives what stands before damage, and says where that is", function()
+  it("returns the events before a damaged part, and reports its position", function()
     local text = from_hex(fixture.file)
     write("events.out.tfevents.damaged", text:sub(1, 600) .. "x" .. text:sub(602))
     local run = read("events.out.tfevents.damaged")[1]
@@ -198,7 +198,7 @@ describe("reading event files", function()
     assert.is_true(#run.curves["loss/train"].value >= 1)
   end)
 
-  it("says of other files that they are none", function()
+  it("reports other files as no event files", function()
     write("events.out.tfevents.none", ("no event file at all "):rep(3))
     assert.matches("no event file", read("events.out.tfevents.none")[1].troubles[1])
     assert.same({nil, "there is no such file or folder"}, {curves.read "nowhere"})

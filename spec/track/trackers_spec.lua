@@ -63,7 +63,7 @@ describe("trackers", function()
       {step = 7}, {step = 2})
   end)
 
-  it("write columns, and write the file anew for a new one", function()
+  it("write columns, and rewrite the file for a new one", function()
     local accelerator = tracked("csv", "columns")
     accelerator:log({loss = 0.1}, {step = 1, log_kwargs = {csv = {walltime = 5}}})
     accelerator:log({loss = 0.2, ["a,b"] = 'say "x",\nnow'}, {step = 2, log_kwargs = {csv = {walltime = 6}}})
@@ -74,7 +74,7 @@ describe("trackers", function()
   end)
 
   for _, name in ipairs {"jsonl", "csv"} do
-    it(("go on with what a killed run left: %s"):format(name), function()
+    it(("continue the files of a killed run: %s"):format(name), function()
       local project, path = "killed_" .. name, ("runs/killed_%s/metrics.%s"):format(name, name)
       tracked(name, project):log({loss = 1}, {step = 1, log_kwargs = {[name] = {walltime = 1}}})
       local whole = content(path)
@@ -86,7 +86,7 @@ describe("trackers", function()
       assert.same({3}, curves.read(path)[1].curves.new.value)
     end)
 
-    it(("drop what a resumed run does anew: %s"):format(name), function()
+    it(("drop the steps that a resumed run repeats: %s"):format(name), function()
       local project, path = "resumed_" .. name, ("runs/resumed_%s/metrics.%s"):format(name, name)
       local first = tracked(name, project)
       for step = 0, 5 do first:log({loss = step}, {step = step}) end
@@ -96,7 +96,7 @@ describe("trackers", function()
     end)
   end
 
-  describe("of a run that goes on from a checkpoint", function()
+  describe("of a run that resumes from a checkpoint", function()
     -- Logs the steps up to 9 and is killed; the state is of step 4, when `logged` was the last one.
     local function killed(project, names)
       local first = tracked(names, project)
@@ -137,7 +137,7 @@ describe("trackers", function()
         end
       end)
 
-      it("leave it where load_state is told to, or drop from another step: " .. name, function()
+      it("keep it where load_state has the option, or drop from another step: " .. name, function()
         for _, case in ipairs {{false, "0 1 2 3 4 5 6 7 8 9 9"}, {2, "0 1 9"}} do
           local project = name .. tostring(case[1])
           local again = killed(project, name)
@@ -176,7 +176,7 @@ describe("trackers", function()
       assert.same({1, 2}, curves.read("runs/itself")[1].curves.loss.value)
     end)
 
-    it("follow init_kwargs where these say so, and keep what had no steps", function()
+    it("follow init_kwargs where they set it, and keep what had no steps", function()
       local again = killed("told", "jsonl")
       again:init_trackers("told", nil, {jsonl = {purge_step = 8}})
       again:load_state "runs/told_state"
@@ -191,7 +191,7 @@ describe("trackers", function()
       assert.same({1, 2, 3}, curves.read("runs/plain")[1].curves.loss.value)
     end)
 
-    it("are asked to purge, if they can, and load_state says what it expected", function()
+    it("are asked to purge, if they can, and load_state reports the expected method", function()
       local asked = {}
       local own = {name = "own", log = function() end, purge = function(_, step) asked[#asked + 1] = step end}
       local accelerator = accelhost.Accelerator {log_with = {own, {name = "less", log = function() end}}}

@@ -25,7 +25,7 @@ describe("TrainingArguments", function()
     for name, value in pairs(expected) do assert.equal(value, args[name], name) end
   end)
 
-  it("derives what is left out", function()
+  it("derives omitted arguments", function()
     local args = TrainingArguments {eval_strategy = "steps", logging_steps = 20, save_steps = 40,
       load_best_model_at_end = true}
     assert.equal(20, args.eval_steps)
@@ -43,7 +43,7 @@ describe("TrainingArguments", function()
     fails({per_device_train_batch_size = 0}, "per_device_train_batch_size: expected an integer of at least 1")
   end)
 
-  it("says why it does not take what transformers has", function()
+  it("reports why it does not accept arguments of transformers", function()
     fails({push_to_hub = true}, "there is no hub")
     fails({deepspeed = "x"}, "there is no DeepSpeed here")
     fails({warmup_ratio = 0.1}, "warmup_steps below 1")
@@ -62,7 +62,7 @@ describe("TrainingArguments", function()
     fails({save_steps = 2.5}, "a whole number")
   end)
 
-  it("reads the command line beside a script's own options", function()
+  it("reads the command line together with a script's own options", function()
     local args, own = TrainingArguments.parse_args({{"data", "here", "folder"}, defaults = {num_train_epochs = 1}},
       {"--learning_rate", "0.1", "--fp16", "--data", "there", "--no_logging_nan_inf_filter", "--report_to=jsonl"})
     assert.same({0.1, 1, true, false, "jsonl", "there"}, {args.learning_rate, args.num_train_epochs, args.fp16,
@@ -74,7 +74,7 @@ describe("TrainingArguments", function()
     assert.matches("learning_rate +5e%-05 +the rate after warm%-up", TrainingArguments.help())
   end)
 
-  describe("beside transformers'", function()
+  describe("compared with transformers'", function()
     -- Defaults that are other here, each with the reason.
     local own = {
       disable_tqdm = "false: a bar is drawn where there is a terminal", run_name = "trackers need a name",
@@ -82,7 +82,7 @@ describe("TrainingArguments", function()
       activation_checkpointing = "None becomes false there too",
       gradient_checkpointing = "None becomes false there too",
     }
-    -- Those with one value alone whose default there is another, as the guide tells.
+    -- Those with only one value whose default there is another, as in the guide.
     local other = {
       remove_unused_columns = true, ddp_find_unused_parameters = true, restore_callback_states_from_checkpoint = true,
     }
@@ -91,7 +91,7 @@ describe("TrainingArguments", function()
 
     for _, name in ipairs(require("accelhost.util.arguments").sorted_keys(defaults)) do
       local row, fixed, refused = taken[name], rows.fixed[name], rows.refused[name]
-      local how = row and "takes" or fixed and "takes one value of" or "refuses"
+      local how = row and "accepts" or fixed and "accepts one value of" or "refuses"
       it(how .. " " .. name, function()
         local theirs = defaults[name]
         if row and not own[name] then

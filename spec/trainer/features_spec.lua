@@ -1,4 +1,4 @@
--- What the Trainer's arguments bring besides the loop: counting of causal labels, noise, optimizers, streams, trackers,
+-- What the Trainer's arguments add to the loop: counting of causal labels, noise, optimizers, streams, trackers,
 -- and what an evaluation keeps.
 local C = require "accelhost._C"
 local accelhost = require "accelhost"
@@ -122,7 +122,7 @@ describe("a Trainer of a causal model", function()
     fails("has no method get_input_embeddings()", train, {args = {neftune_noise_alpha = 5}})
   end)
 
-  it("takes the newer name of gradient_checkpointing, too", function()
+  it("accepts the newer name of gradient_checkpointing, too", function()
     local trainer = train {model = gpt2(0.1), train_dataset = Ids(), loss = "own",
       args = {activation_checkpointing = true}}
     assert.is_true(trainer.model.is_gradient_checkpointing)
@@ -171,7 +171,7 @@ describe("a Trainer", function()
     assert.equal(8, #groups[2].params)
   end)
 
-  it("gives the cache of memory back as often as it is told", function()
+  it("releases the cache of memory as often as configured", function()
     local calls, before = 0, C.system.empty_cache
     C.system.empty_cache = function() calls = calls + 1 end
     local fine, reason = pcall(train, {args = {torch_empty_cache_steps = 2, num_train_epochs = 2}})
@@ -180,7 +180,7 @@ describe("a Trainer", function()
     assert.equal(4, calls)
   end)
 
-  it("takes losses of other dtypes and shapes from batch to batch", function()
+  it("accepts losses of other dtypes and shapes from batch to batch", function()
     local expected, calls = {}, 0
     local trainer = train {args = {logging_steps = 4}, loss = true, compute_loss = function(model, inputs)
       local value = F.cross_entropy(model(inputs.inputs), inputs.labels)
@@ -193,12 +193,12 @@ describe("a Trainer", function()
     assert.near(mean, trainer.state.log_history[1].loss, 1e-6)
   end)
 
-  it("trains on the CPU where use_cpu says so", function()
+  it("trains on the CPU with use_cpu", function()
     local trainer = train {args = {use_cpu = true}}
     assert.equal("cpu", trainer.accelerator.device)
   end)
 
-  it("walks a stream as often as its updates need, and ends with a word when it gives nothing more", function()
+  it("iterates over a stream as often as its updates need, and ends with a message when it is exhausted", function()
     local trainer, output = train {train_dataset = Stream(20), args = {max_steps = 7}}
     assert.equal(7, output.global_step)
     assert.near(2 + 1 / 7, trainer.state.epoch, 1e-9)
@@ -215,7 +215,7 @@ describe("a Trainer", function()
     assert.equal(20, trainer:predict(Stream(20)).label_ids:size(0))
   end)
 
-  it("hands what is logged to a tracker, with its arguments", function()
+  it("passes logged values to a tracker, with its arguments", function()
     folder.with(function(path)
       train {eval_dataset = set_of(8), args = {output_dir = path, report_to = "jsonl", run_name = "first",
         eval_strategy = "epoch", logging_steps = 2}}
@@ -249,7 +249,7 @@ describe("an evaluation of a Trainer", function()
     assert.is_number(output.metrics.test_loss)
   end)
 
-  it("moves predictions to the CPU after some batches, and gives the same", function()
+  it("moves predictions to the CPU after some batches, and returns the same", function()
     local moved, on_cpu = 0, require("accelhost.trainer.predictions").on_cpu
     require("accelhost.trainer.predictions").on_cpu = function(part)
       moved = moved + 1
@@ -265,14 +265,14 @@ describe("an evaluation of a Trainer", function()
     assert.is_true(outputs[1].predictions:eq(outputs[2].predictions):all():item())
   end)
 
-  it("gives lists by batch with eval_do_concat_batches = false", function()
+  it("returns lists by batch with eval_do_concat_batches = false", function()
     local output = trainer_of{args = {eval_do_concat_batches = false}}:predict(set_of(20))
     assert.equal(3, #output.predictions)
     assert.same({4, 2}, output.predictions[3]:shape())
     assert.same({4}, output.label_ids[3]:shape())
   end)
 
-  it("gives compute_metrics inputs and losses only when it is asked to", function()
+  it("passes compute_metrics inputs and losses only when configured", function()
     local got
     local function compute(prediction)
       got = prediction
@@ -287,7 +287,7 @@ describe("an evaluation of a Trainer", function()
     assert.same({9}, got.losses:shape())
   end)
 
-  it("calls compute_metrics batch by batch with batch_eval_metrics, and keeps only what predict gives", function()
+  it("calls compute_metrics batch by batch with batch_eval_metrics, and keeps only what predict returns", function()
     local calls = {}
     local options = {eval_dataset = set_of(20), args = {batch_eval_metrics = true}, compute_metrics = function(p, last)
       calls[#calls + 1] = ("%d %s"):format(p.label_ids:size(0), tostring(last))
@@ -301,7 +301,7 @@ describe("an evaluation of a Trainer", function()
     assert.equal(10, output.predictions:size(0))
   end)
 
-  it("says what is wrong with the metrics of compute_metrics", function()
+  it("reports wrong metrics of compute_metrics", function()
     local function metrics(value)
       local trainer = trainer_of {eval_dataset = set_of(9), compute_metrics = function() return value end}
       return trainer:evaluate()

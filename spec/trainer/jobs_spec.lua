@@ -8,7 +8,7 @@ local CASE = lfs.currentdir() .. "/spec/trainer/cases/regression.lua"
 local PADDING = lfs.currentdir() .. "/spec/trainer/cases/padding.lua"
 local TEXTS = lfs.currentdir() .. "/spec/trainer/cases/texts.lua"
 
--- Run the case; gives what it wrote, nil when it did not come to its end, and the process's result.
+-- Run the case; returns its output, nil when it did not finish, and the process's result.
 local function start(path, processes, words)
   local out = path .. "/result.json"
   os.remove(out)
@@ -31,7 +31,7 @@ local function losses(values)
 end
 
 describe("a Trainer's job", function()
-  it("goes on after a death in mid-epoch with the same bits, in one process and in two", function()
+  it("resumes after a death in mid-epoch with the same bits, in one process and in two", function()
     for processes = 1, 2 do
       folder.with(function(path)
         local words = {"--save_steps", "3", "--eval_strategy", "steps", "--eval_steps", "4", "--logging_steps", "5",
@@ -51,7 +51,7 @@ describe("a Trainer's job", function()
     end
   end)
 
-  it("gives the same losses and exact evaluations for any number of processes", function()
+  it("has the same losses and exact evaluations for any number of processes", function()
     folder.with(function(path)
       local words = {"--dropout", "0", "--eval_strategy", "epoch", "--save_strategy", "no"}
       local one, first = start(path, 1, {"--gradient_accumulation_steps", "2", unpack(words)})
@@ -76,7 +76,7 @@ describe("a Trainer's job", function()
     end)
   end)
 
-  it("tells the step and the rank of a loss that is not finite", function()
+  it("reports the step and the rank of a loss that is not finite", function()
     folder.with(function(path)
       local values, result = start(path, 1, {"--nan_at", "30", "--save_strategy", "no", "--num_train_epochs", "1",
         "--train_sampling_strategy", "sequential"})
@@ -138,7 +138,7 @@ describe("a Trainer's job", function()
     end)
   end)
 
-  it("trains a BERT on batches of like length, and goes on in the middle of such a pass", function()
+  it("trains a BERT on batches of similar length, and resumes in the middle of such a pass", function()
     for processes = 1, 2 do
       folder.with(function(path)
         local words = {TEXTS, "--output_dir", path, "--save_strategy", "steps", "--save_steps", "15"}
@@ -154,7 +154,7 @@ describe("a Trainer's job", function()
     end
   end)
 
-  it("saves and ends at SIGTERM with enable_jit_checkpoint, and goes on to the same bits", function()
+  it("saves and ends at SIGTERM with enable_jit_checkpoint, and resumes to the same bits", function()
     for processes = 1, 2 do
       folder.with(function(path)
         local words = {"--save_strategy", "no", "--enable_jit_checkpoint"}
@@ -174,7 +174,7 @@ describe("a Trainer's job", function()
     end
   end)
 
-  it("pads what batches give to one length, over any number of processes", function()
+  it("pads the outputs of batches to one length, over any number of processes", function()
     local expected
     for processes = 1, 3 do
       for _, more in ipairs {"--no_batch_eval_metrics", "--batch_eval_metrics"} do
@@ -191,7 +191,7 @@ describe("a Trainer's job", function()
     assert.matches("count 11, loss 5.777062", expected, 1, true)
   end)
 
-  it("says so when updates have another size after a resume", function()
+  it("reports updates of another size after a resume", function()
     folder.with(function(path)
       assert(start(path, 1, {"--save_steps", "10", "--stop_at", "0"}))
       local values, result = start(path, 2, {"--resume_from_checkpoint", path .. "/run/checkpoint-10"})

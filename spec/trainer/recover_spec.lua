@@ -1,4 +1,4 @@
--- A Trainer under accelhost launch --recover live: whatever rank is killed wherever, what comes out is what came out of
+-- A Trainer under accelhost launch --recover live: whatever rank is killed wherever, the results are those of
 -- a run that nobody disturbed. The script does nothing for it.
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
@@ -29,7 +29,7 @@ describe("A Trainer whose ranks are killed", function()
   before_each(function() leave = folder.enter() end)
   after_each(function() leave() end)
 
-  it("goes on to the bit, with its logs, evaluations and checkpoints", function()
+  it("continues to the bit, with its logs, evaluations and checkpoints", function()
     local words = "--rows 50 --save_steps 3 --eval_strategy steps --eval_steps 4 --save_total_limit 2 "
       .. "--gradient_accumulation_steps 2 --num_train_epochs 3 --logging_steps 3"
     local kill = "0:update:1 1:update:3 0:evaluate:4 1:evaluate:4 0:save:6 1:save:9 0:epoch:8 1:update:11 0:epoch:12"

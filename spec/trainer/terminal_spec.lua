@@ -21,7 +21,7 @@ local BANNER = [[
   Number of trainable parameters = 10
 ]]
 
--- The case in a folder of its own; gives the process's result.
+-- The case in a folder of its own; returns the process's result.
 local function start(which, processes, words)
   local result
   folder.with(function(path)
@@ -35,7 +35,7 @@ end
 run.path = BINARY
 
 describe("a training", function()
-  it("prints a banner, what is logged, and a summary", function()
+  it("prints a banner, logged values, and a summary", function()
     local result = start("evaluation")
     assert.equal(0, result.code, result.output)
     assert.equal(BANNER, result.stdout:sub(1, #BANNER))
@@ -45,7 +45,7 @@ describe("a training", function()
     assert.not_matches("total_flos", result.stdout, 1, true)
   end)
 
-  it("prints the banner, logged values and the summary to stdout in order, beside bars on stderr", function()
+  it("prints the banner, logged values and the summary to stdout in order, while bars go to stderr", function()
     folder.with(function(path)
       local command = ("'%s' '%s' bar 2>&1"):format(run.path, CASE)
       local lines = {}
@@ -59,7 +59,7 @@ describe("a training", function()
     end)
   end)
 
-  it("says from where it goes on", function()
+  it("reports where it resumes", function()
     folder.with(function(path)
       local first = run.host({CASE, "saves"}, {timeout = 60, dir = path})
       assert.equal(0, first.code, first.output)
@@ -68,7 +68,7 @@ describe("a training", function()
     end)
   end)
 
-  it("draws bars on a terminal, of updates and evaluations, with what is logged above them", function()
+  it("draws bars on a terminal, of updates and evaluations, with logged values above them", function()
     folder.with(function(path)
       local at = terminal.open({run.path, CASE, "bar"}, {columns = 80, dir = path})
       at:wait "steps/s\n"
@@ -82,7 +82,7 @@ describe("a training", function()
 end)
 
 describe("a mistake in a training", function()
-  -- What a user does, and the one line that says so.
+  -- A user's mistake, and the one line that reports it.
   local mistakes = {
     raises = "mistakes.lua:%d+: boom", labels = "target.*got nil", empty = "evaluation 'eval' has no samples",
     emptytrain = "expected a data set with at least one sample", noloss = "the model returns no loss but a tensor",
@@ -115,7 +115,7 @@ describe("a mistake in a training", function()
       start("labels").stderr, 1, true)
   end)
 
-  it("on one rank is told once, as its own", function()
+  it("on one rank is reported once, as its own", function()
     local result = start("raises_on_1", 2)
     assert.is_true(result.code ~= 0)
     assert.matches("rank 1 failed: [^\n]*mistakes.lua:%d+: boom\n", result.stderr)
@@ -123,7 +123,7 @@ describe("a mistake in a training", function()
     assert.equal(1, times)
   end)
 
-  it("in a folder that cannot be made is told by both ranks before the first update", function()
+  it("in a folder that cannot be made is reported by both ranks before the first update", function()
     local result = start("folder", 2)
     assert.is_true(result.code ~= 0)
     assert.matches("rank 0 failed: [^\n]*output_dir: cannot make the folder /proc/none", result.stderr)

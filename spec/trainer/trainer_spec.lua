@@ -55,7 +55,7 @@ local function column(trainer, name)
 end
 
 describe("Trainer", function()
-  it("gives the losses, rates and weights of the bare loop to the bit", function()
+  it("has the losses, rates and weights of the bare loop to the bit", function()
     local set = set_of(30)
     local accelerator = accelhost.Accelerator()
     accelhost.set_seed(42)
@@ -117,7 +117,7 @@ describe("Trainer", function()
     }, seen)
   end)
 
-  it("takes a loss that the model gives, and batches by name of samples by name", function()
+  it("uses a loss that the model returns, and makes batches by name of samples by name", function()
     local rows = data.Dataset:extend "Rows"
     function rows:len() return 6 end -- luacheck: ignore self
     function rows:get(i) return {x = {i, i + 1}, label = i % 2, text = "row " .. i} end -- luacheck: ignore self
@@ -169,7 +169,7 @@ describe("Trainer", function()
     assert.is_nil(metrics.eval_loss)
   end)
 
-  it("gives metrics the digits of their dtype, and total_flos where the model counts them", function()
+  it("prints metrics with the digits of their dtype, and total_flos where the model counts them", function()
     local set = set_of(30)
     local trainer = train {eval_dataset = set, args = {eval_strategy = "epoch", num_train_epochs = 1},
       compute_metrics = function()
@@ -208,7 +208,7 @@ describe("Trainer", function()
     end)
   end)
 
-  it("puts samples of like length together, the longest first", function()
+  it("groups samples of similar length, the longest first", function()
     local lengths = {}
     local rows = data.Dataset:extend "Lengths"
     function rows:len() return 64 end -- luacheck: ignore self
@@ -245,7 +245,7 @@ describe("Trainer", function()
     assert.equal(4, trainer.state.train_batch_size)
   end)
 
-  it("ends a part of an epoch where num_train_epochs says so", function()
+  it("ends within an epoch at num_train_epochs", function()
     local _, output = train {train_dataset = set_of(32), args = {num_train_epochs = 0.5}}
     assert.equal(2, output.global_step)
   end)
@@ -284,7 +284,7 @@ describe("Trainer", function()
     assert.same({2, 0.1, 4, 0}, {#groups[1].params, groups[1].weight_decay, #groups[2].params, groups[2].weight_decay})
   end)
 
-  it("ends a stopped epoch where a callback says so, and goes on with the next", function()
+  it("ends an epoch that a callback stops, and continues with the next", function()
     local trainer, output = train {train_dataset = set_of(32), callbacks = {{
       on_step_end = function(_, _, state, control)
         if state.global_step == 2 then control.should_epoch_stop = true end
@@ -321,7 +321,7 @@ describe("Trainer", function()
       {args = {gradient_checkpointing = true}})
   end)
 
-  it("takes a token file's batches as they are", function()
+  it("accepts a token file's batches as they are", function()
     folder.with(function(path)
       data.write_tokens(path .. "/t.bin", accelhost.arange(40):remainder(7))
       local set = data.TokenFile(path .. "/t.bin", 4)
@@ -335,7 +335,7 @@ describe("Trainer", function()
     end)
   end)
 
-  it("says what is missing or wrong", function()
+  it("reports missing or wrong arguments", function()
     fails("needs an eval_dataset", trainer_of, {args = {eval_strategy = "epoch"}})
     fails("evaluate: eval_dataset: expected a data set", function() trainer_of{}:evaluate() end)
     fails("give a model or model_init", accelhost.Trainer, {args = {}})

@@ -1,5 +1,5 @@
--- Trainings beside transformers' own (spec/fixtures/trainer.lua): what is logged, which events come at which step,
--- which checkpoints stay, and what the state says.
+-- Trainings compared with transformers' own (spec/fixtures/trainer.lua): the log, the events of each step,
+-- the checkpoints kept, and the contents of the state.
 local accelhost = require "accelhost"
 local folder = require "spec.support.folder"
 local json = require "accelhost.util.json"
@@ -90,7 +90,7 @@ local UNEQUAL = "a model's own loss, batches of two sizes"
 
 local function skip() end
 
-describe("a Trainer beside transformers'", function()
+describe("a Trainer compared with transformers'", function()
   for _, case in ipairs(fixture.cases) do
     local check = case.name == UNEQUAL and skip or it
     check("does the same with " .. case.name, function()
@@ -108,7 +108,7 @@ describe("a Trainer beside transformers'", function()
     end)
   end
 
-  it("takes the mean over samples also of a model's own loss, where transformers' is one of micro-batches' means",
+  it("averages over samples also with a model's own loss, where transformers' averages micro-batches' means",
     function()
       folder.with(function(path)
         local _, output = trainings.run(fixture.base, case_of(UNEQUAL), path)
@@ -142,7 +142,7 @@ describe("a Trainer beside transformers'", function()
     end)
   end)
 
-  it("puts samples of like length together in the same order", function()
+  it("groups samples of similar length in the same order", function()
     for _, order in ipairs(fixture.orders) do
       local set = data.Dataset:extend "Lengths"
       function set:len() return #order.lengths end -- luacheck: ignore self

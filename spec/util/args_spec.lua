@@ -22,19 +22,19 @@ describe("args", function()
 
   local function parse(code, ...) return run.host {"-e", code, ...} end
 
-  it("gives the defaults, nested as they are", function()
+  it("returns the defaults, nested as they are", function()
     assert.equal('{"hidden": [32, 64], "lr": 0.1, "names": ["a"], "optim": {"name": "sgd", "nesterov": true}}\n',
       parse(script).stdout)
   end)
 
-  it("takes numbers, lists, dotted names, and switches both ways", function()
+  it("accepts numbers, lists, dotted names, and switches both ways", function()
     assert.equal('{"hidden": [8], "lr": 0.001, "names": ["x", "y"], "optim": {"name": "adamw", "nesterov": false}}\n',
       parse(script, "--lr", "1e-3", "--hidden=8", "--names", "x,y", "--optim.name", "adamw",
         "--no_optim.nesterov").stdout)
     assert.matches('"nesterov": false', parse(script, "--optim.nesterov=false").stdout)
   end)
 
-  it("tells its options and their defaults", function()
+  it("prints its options and their defaults", function()
     local said = parse(script, "--help").stdout
     assert.matches("%-%-hidden A,B,%.%.%. +%(default 32,64%)", said)
     assert.matches("%-%-optim.nesterov +%(default true%)", said)
@@ -83,7 +83,7 @@ describe("Parameters from a file", function()
     ["p.lua"] = "{lr = 1e-4, hidden = {5}, optim = {name = 'x'}}",
     ["q.lua"] = "return {lr = 1e-4, hidden = {5}, optim = {name = 'x'}}",
   } do
-    it("stand between defaults and the command line: " .. name, function()
+    it("override defaults, and the command line overrides them: " .. name, function()
       assert.equal('{"hidden": [5], "lr": 0.0001, "names": ["a"], "optim": {"name": "x", "nesterov": true}}\n',
         with(name, text, script).stdout)
       assert.matches('"lr": 7,', with(name, text, script, "--lr", "7").stdout)
@@ -122,7 +122,7 @@ describe("Parameters from a file", function()
     end)
   end
 
-  it("that a script never reads are told, once for all ranks", function()
+  it("that a script never reads are reported, once for all ranks", function()
     write("p.json", '{"lr": 1}')
     write("t.lua", "print 'ran'")
     for _, words in ipairs {{"run"}, {"launch", "--num_processes", "2"}} do
@@ -136,7 +136,7 @@ describe("Parameters from a file", function()
     assert.equal("", run.host {"run", "t.lua"}.stderr)
   end)
 
-  it("that is not there is told", function()
+  it("that does not exist is reported", function()
     local result = run.host {"run", "--params", "none.yaml", "-e", rows}
     assert.equal(2, result.code)
     assert.matches("cannot read none.yaml: No such file", result.stderr)
@@ -154,7 +154,7 @@ describe("Parameters from a file", function()
 end)
 
 describe("report", function()
-  it("does nothing outside a sweep but check what it is given", function()
+  it("only checks its arguments outside a sweep", function()
     assert.equal("continue", accelhost.report(1, {loss = 0.5}))
     assert.has_error(function() accelhost.report(1.5, {loss = 1}) end)
     assert.has_error(function() accelhost.report(1, 0.5) end)

@@ -6,7 +6,7 @@ local codec = require("accelhost._C").codec
 local function there_and_back(value) return codec.unpack(codec.pack(value)) end
 
 describe("the codec of values", function()
-  it("gives back numbers, texts, booleans, nil and tables of them", function()
+  it("restores numbers, texts, booleans, nil and tables of them", function()
     local value = {1, -0.5, "text", true, false, {a = {b = "c"}}, [2 ^ 53] = "large", [""] = math.huge}
     assert.same(value, there_and_back(value))
     assert.is_nil(there_and_back(nil))
@@ -16,7 +16,7 @@ describe("the codec of values", function()
     assert.equal(long, there_and_back(long))
   end)
 
-  it("gives back tensors: views, scalars, empty ones, any dtype", function()
+  it("restores tensors: views, scalars, empty ones, any dtype", function()
     for _, tensor in ipairs {
       accelhost.arange(12):reshape(3, 4):t(), accelhost.tensor(2.5), accelhost.zeros(0, 3),
       accelhost.tensor {true, false}, accelhost.ones(2):to "bfloat16",

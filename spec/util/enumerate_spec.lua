@@ -6,7 +6,7 @@ local data = accelhost.data
 describe("enumerate", function()
   local set = data.TensorDataset(accelhost.arange(5), accelhost.arange(5) * 2)
 
-  it("counts batches from 0, and gives all that they hold", function()
+  it("counts batches from 0, and yields all their values", function()
     local seen = {}
     for i, a, b in accelhost.enumerate(data.DataLoader(set, {batch_size = 2})) do
       seen[#seen + 1] = {i, #a, b[0]:item()}
@@ -14,7 +14,7 @@ describe("enumerate", function()
     assert.same({{0, 2, 0}, {1, 2, 4}, {2, 1, 8}}, seen)
   end)
 
-  it("counts from where it is told, and may be left and nested", function()
+  it("counts from its start argument, and may be left and nested", function()
     local loader, seen = data.DataLoader(set, {batch_size = 2}), {}
     for i in accelhost.enumerate(loader, 1) do
       for j in accelhost.enumerate(loader, {start = 10}) do
@@ -34,7 +34,7 @@ describe("enumerate", function()
     assert.same({"0a", "1b", "2c"}, words)
   end)
 
-  it("refuses what it cannot loop over", function()
+  it("refuses wrong arguments", function()
     check.raises("enumerate: iterable: expected", function() accelhost.enumerate(3) end)
     check.raises("enumerate: start: expected an integer", function() accelhost.enumerate(set, "x") end)
   end)

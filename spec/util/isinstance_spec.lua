@@ -32,7 +32,7 @@ describe("isinstance", function()
     assert.is_false(isinstance(nil, nn.Module))
   end)
 
-  it("refuses what is no class", function()
+  it("refuses values that are not classes", function()
     check.raises("isinstance: classinfo: expected a class such as nn.Linear, or an array of classes, got 'Linear'",
       function() isinstance(nn.ReLU(), "Linear") end)
     check.raises("isinstance: item 2 of classinfo: expected a class", function()
@@ -44,7 +44,7 @@ describe("isinstance", function()
 end)
 
 describe("The class of tensors", function()
-  it("says how tensors are made", function()
+  it("reports how tensors are made", function()
     check.raises("Tensor: expected accelhost.empty(2, 3) for a tensor of a size", function()
       local _ = accelhost.Tensor(3, 4)
     end)

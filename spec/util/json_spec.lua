@@ -15,7 +15,7 @@ describe("JSON", function()
     assert.equal(2 ^ 53, json.decode "9007199254740993")
   end)
 
-  it("tells line and column of what is wrong", function()
+  it("reports line and column of an error", function()
     check.raises("decode: line 2, column 7: ", function() json.decode '{"a": 1,\n "b": x}' end)
     check.raises("decode: line 1, column 10: duplicate object key", function() json.decode '{"a":1,"a":2}' end)
     for _, text in ipairs {"", "[1, 2", "[1] 2", '"\255"', "01", "nul", '{"a" 1}', "[1,]", ("["):rep(5000), "1e999"} do
@@ -38,7 +38,7 @@ describe("JSON", function()
     end
   end)
 
-  it("tells where a value has none", function()
+  it("reports the path of a value without a JSON form", function()
     local cases = {
       {"value.a[2].b: NaN is no JSON", {a = {1, {b = 0 / 0}}}},
       {"value[1]: infinity is no JSON", {1 / 0}},
@@ -57,7 +57,7 @@ describe("JSON", function()
     check.raises("encode: indent: expected 0 to 16, got 17", function() json.encode({}, 17) end)
   end)
 
-  it("comes back as it was written, whatever the value", function()
+  it("restores the written value, whatever the value", function()
     local function any(depth)
       local kind = math.random(depth > 0 and 7 or 4)
       if kind == 1 then return math.random(-1000, 1000) / 8 end

@@ -18,16 +18,16 @@ local function parse(...)
 end
 
 describe("parse_args", function()
-  it("gives the defaults", function()
+  it("returns the defaults", function()
     assert.equal("0.001\t1\tnil\tadamw\tfalse\n", parse().stdout)
   end)
 
-  it("takes --name value, --name=value, dashes for underscores, and switches", function()
+  it("accepts --name value, --name=value, dashes for underscores, and switches", function()
     assert.equal("0.5\t3\ta=b\tsgd\ttrue\n",
       parse("--lr", "0.5", "--epochs=3", "--data=a=b", "--optimizer", "sgd", "--smoke").stdout)
   end)
 
-  it("refuses defaults by name, and names who takes them", function()
+  it("refuses defaults by name, and names the function that accepts them", function()
     local result = run.host {"-e", "require('accelhost').parse_args {lr = 0.1}"}
     assert.equal(1, result.code)
     assert.truthy(result.stderr:find("parse_args: expected rows {name, default, help} and 'description', got 'lr' "

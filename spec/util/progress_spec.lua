@@ -117,7 +117,7 @@ describe("progress", function()
       "set_postfix: values: expected a table or a string, got number 3")
   end)
 
-  it("over a count may be told its steps by hand", function()
+  it("over a count may be advanced by hand", function()
     local out = sink()
     local bar = accelhost.progress(4, options_for(out, {}))
     bar:update(3)
@@ -137,7 +137,7 @@ describe("progress", function()
     assert.equal("3 batch [00:04, 1.33 s/batch]\n", out.text)
   end)
 
-  it("writes hours when it takes hours", function()
+  it("writes hours for times over an hour", function()
     local out = sink()
     local bar = accelhost.progress(nil, options_for(out, {total = 10}))
     out.now = out.now + 3 * 3600 + 62
@@ -187,7 +187,7 @@ describe("progress", function()
     assert.same({"in: 100%", "in: 100%", "out: 100%", ""}, lines)
   end)
 
-  it("does not take a loop that was left by break for an outer one", function()
+  it("does not count a loop that was left by break as an outer one", function()
     local out = sink()
     for _ = 1, 3 do
       for i in accelhost.progress(9, options_for(out, {terminal = true, mininterval = 5})) do
@@ -244,7 +244,7 @@ describe("progress", function()
     assert.equal("", out.text)
   end)
 
-  it("refuses what it cannot iterate over", function()
+  it("refuses values that are not iterable", function()
     assert.error_matches(function() accelhost.progress({1, 2}) end,
       "expected a loader, an iterator function or a count")
     assert.error_matches(function() accelhost.progress("abc") end, "got 'abc'")

@@ -71,7 +71,7 @@ static int check_health(struct ah_group *group, const struct ah_collective *call
 }
 
 /* Fail for a work or message that began before its group was restarted. */
-static int outlived(const struct ah_work *work)
+static int group_outlived(const struct ah_work *work)
 {
     return ah_fail(AH_EPEER, "%s: a collective failed since it began, and its group was restarted",
                    ah_collective_name(work->call.kind, true));
@@ -96,7 +96,7 @@ bool ah_group_has_settled(const struct ah_group *group, uint32_t sequence)
 }
 
 /* Free abandoned works that all ranks have completed. */
-static void sweep(struct ah_group *group)
+static void group_sweep(struct ah_group *group)
 {
     for (struct ah_work **at = &group->abandoned; *at;) {
         struct ah_work *work = *at;
@@ -114,7 +114,7 @@ static int make_room(struct ah_group *group)
 {
     uint32_t sequence = group->posted + 1;
     if (group->abandoned)
-        sweep(group);
+        group_sweep(group);
     if (sequence - group->ring_safe <= AH_GROUP_CALLS)
         return 0;
     uint32_t needed = sequence - AH_GROUP_CALLS;
@@ -345,7 +345,7 @@ int ah_work_test(struct ah_work *work, bool *done)
 {
     struct ah_group *group = work->group;
     if (work->era != group->era)
-        return outlived(work);
+        return group_outlived(work);
     AH_TRY(check_health(group, &work->call));
     AH_TRY(ah_group_poison(group, ah_group_advance(group, work->sequence, work->mover->carry_waits)));
     *done = complete(work);
@@ -357,7 +357,7 @@ int ah_work_wait(struct ah_work *work)
     return ah_work_wait_note(work, &(uint32_t){0});
 }
 
-static int await(struct ah_work *work)
+static int group_await(struct ah_work *work)
 {
     struct ah_group *group = work->group;
     AH_TRY(ah_group_advance(group, work->sequence, true));
@@ -369,14 +369,14 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note)
 {
     struct ah_group *group = work->group;
     if (work->era != group->era) {
-        int status = outlived(work);
+        int status = group_outlived(work);
         ah_work_free(work, true);
         return status;
     }
     int status = check_health(group, &work->call);
     struct ah_trace_mark mark = ah_trace_begin();
     if (status == 0 && group->size > 1)
-        status = ah_group_poison(group, await(work));
+        status = ah_group_poison(group, group_await(work));
     trace_call(mark, &work->call, "wait for a result");
     *note = work->note;
     if (status == 0 && group->size > 1 && work->mover->finish)

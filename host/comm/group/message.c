@@ -317,7 +317,7 @@ static void log_start(const struct ah_message_request *request)
                 shape_text(request->message.ndim, request->size, request->message.count, shape, sizeof shape));
 }
 
-static int begin(struct ah_message_request *request, struct ah_message_request **list)
+static int message_begin(struct ah_message_request *request, struct ah_message_request **list)
 {
     append(list, request);
     log_start(request);
@@ -343,7 +343,7 @@ int ah_group_send(struct ah_group *group, struct ah_message message, bool stays,
     }
     request->number = ++group->sent;
     *out = request;
-    return begin(request, &group->outgoing);
+    return message_begin(request, &group->outgoing);
 }
 
 int ah_group_receive(struct ah_group *group, struct ah_message message, struct ah_message_request **out)
@@ -353,11 +353,11 @@ int ah_group_receive(struct ah_group *group, struct ah_message message, struct a
     AH_TRY(ah_group_check_health(group, "recv"));
     AH_TRY(new_message(&request, group, &message, false));
     *out = request;
-    return begin(request, &group->incoming);
+    return message_begin(request, &group->incoming);
 }
 
 /* Fail for a request that began before its group was restarted. */
-static int outlived(const struct ah_message_request *request)
+static int message_outlived(const struct ah_message_request *request)
 {
     return ah_fail(AH_EPEER, "%s: a collective failed since it began, and its group was restarted",
                    request->sends ? "send" : "recv");
@@ -381,7 +381,7 @@ void ah_message_forget(struct ah_group *group)
 int ah_message_test(struct ah_message_request *request, bool *done)
 {
     if (!request->done && request->era != request->group->era)
-        return outlived(request);
+        return message_outlived(request);
     if (!request->done) {
         AH_TRY(ah_group_check_health(request->group, request->sends ? "send" : "recv"));
         AH_TRY(ah_group_poison(request->group, ah_message_progress(request->group)));
@@ -411,7 +411,7 @@ static void tell_awaited(const struct ah_message_request *request)
 }
 
 /* Sleep on the counter that moves when the peer has done its part; of AH_ANY_PEER, on that of one peer. */
-static int await(struct ah_message_request *request)
+static int message_await(struct ah_message_request *request)
 {
     struct ah_group *group = request->group;
     struct ah_watch watch = {0};
@@ -448,14 +448,14 @@ int ah_message_wait(struct ah_message_request *request, int *peer)
     struct ah_group_block *mine = group->peer[group->rank];
     bool old = request->era != group->era;
     int status = request->done ? 0
-                 : old         ? outlived(request)
+                 : old         ? message_outlived(request)
                                : ah_group_check_health(group, request->sends ? "send" : "recv");
     if (!request->sends) {
         atomic_store(&mine->wanted_tag, request->message.tag);
         atomic_store(&mine->wanted_from, request->message.peer + 2);
     }
     if (status == 0 && !request->done) {
-        status = ah_group_poison(group, await(request));
+        status = ah_group_poison(group, message_await(request));
         atomic_store_explicit(&own_awaited(group)->what, AH_AWAITS_NONE, memory_order_relaxed);
     }
     atomic_store(&mine->wanted_from, 0);

@@ -57,7 +57,7 @@ static const struct ah_transport_piece nothing[AH_HOSTS_MAX];
 
 /* Receive the own share from all hosts, and the sums of their shares, which a host sends when it has received all of
  * the data that they overwrite. */
-static int await(struct progress_job *job, int64_t piece)
+static int reduce_await(struct progress_job *job, int64_t piece)
 {
     struct flight *flight = flight_of(job, piece);
     struct ah_transport_piece receive[AH_HOSTS_MAX] = {{0}}, sums[AH_HOSTS_MAX] = {{0}};
@@ -75,7 +75,7 @@ static int await(struct progress_job *job, int64_t piece)
 }
 
 /* Give each host its share. */
-static int begin(struct progress_job *job, int64_t piece)
+static int reduce_begin(struct progress_job *job, int64_t piece)
 {
     struct ah_transport_piece send[AH_HOSTS_MAX] = {{0}};
     for (int h = 0; h < job->team.hosts; h++)
@@ -129,9 +129,9 @@ int progress_reduce(struct progress_job *job, int64_t steps, bool *moved, int *l
 {
     bool done;
     while (job->awaited < job->pieces && job->awaited - job->done < PROGRESS_AHEAD)
-        AH_TRY(await(job, job->awaited++));
+        AH_TRY(reduce_await(job, job->awaited++));
     while (job->begun < job->pieces && job->begun < steps && job->begun - job->done < PROGRESS_DEPTH) {
-        AH_TRY(begin(job, job->begun++));
+        AH_TRY(reduce_begin(job, job->begun++));
         *moved = true;
     }
     for (; job->halfway < job->begun; job->halfway++) {

@@ -139,7 +139,7 @@ static struct ah_transport_piece send_from(const struct progress_job *job, int h
 }
 
 /* The scratch holds a received piece for each host, and one to be sent. */
-static int begin(struct progress_job *job, int64_t piece)
+static int stream_begin(struct progress_job *job, int64_t piece)
 {
     struct flight *flight = flight_of(job, piece);
     struct ah_transport_piece send[AH_HOSTS_MAX] = {{0}}, receive[AH_HOSTS_MAX] = {{0}};
@@ -202,7 +202,7 @@ int progress_stream(struct progress_job *job, bool *moved, int *lost)
 {
     bool done;
     while (job->begun < job->pieces && job->begun - job->done < PROGRESS_DEPTH) {
-        AH_TRY(begin(job, job->begun++));
+        AH_TRY(stream_begin(job, job->begun++));
         *moved = true;
     }
     for (; job->done < job->begun; job->done++) {

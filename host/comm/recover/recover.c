@@ -104,7 +104,7 @@ static int await_rank(int rank, uint32_t published, bool ended_too)
 }
 
 /* Wait until all ranks have published so many boundaries; of ranks that have ended only if they are needed. */
-static int await(uint32_t published, bool ended_too)
+static int recover_await(uint32_t published, bool ended_too)
 {
     for (int r = 0; r < own.control->size && own.root; r++)
         if (r != own.rank)
@@ -127,7 +127,7 @@ static int settle(void)
 }
 
 /* Ranks of a group come to a boundary by the same calls. */
-static int compare(uint32_t boundary)
+static int recover_compare(uint32_t boundary)
 {
     for (struct ah_group *group = own.root; group; group = next_group(group))
         for (int r = 0; r < group->size; r++) {
@@ -186,7 +186,7 @@ static int place_of(enum ah_replay_part part, void **out)
     AH_TRY(check_taken());
     if (!own.taken)
         AH_TRY(settle());
-    AH_TRY(await(boundary, false));
+    AH_TRY(recover_await(boundary, false));
     *out = ah_replay_part(own.control, own.rank, part, boundary);
     return 0;
 }
@@ -224,11 +224,11 @@ int ah_recovery_mark(const void *note, size_t bytes)
     AH_TRY(check_taken());
     AH_TRY(check_room(AH_REPLAY_NOTE, "note", bytes));
     AH_TRY(settle());
-    AH_TRY(await(boundary, false));
+    AH_TRY(recover_await(boundary, false));
     atomic_store(&own_slot()->due, 0);
     ah_control_return(own.control, own.rank);
     publish(boundary, note, bytes);
-    return compare(boundary);
+    return recover_compare(boundary);
 }
 
 int ah_recovery_find(int64_t *boundary)
@@ -241,7 +241,7 @@ int ah_recovery_find(int64_t *boundary)
         atomic_store(&own_slot()->due, 0);
         return 0;
     }
-    AH_TRY(await(published, true));
+    AH_TRY(recover_await(published, true));
     *boundary = (int64_t)published - 1;
     return 0;
 }

@@ -1,4 +1,4 @@
-/* argv -> command. Puts what the parent left behind (streams, signals) in order first. Knows no tensors. */
+/* argv -> command. First repairs inherited streams and signals. Independent of tensors. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -23,13 +23,13 @@ static const struct ah_command commands[] = {
     {"launch", "run a Lua script in several processes", ah_cli_launch},
     {"config", "make or show the file of settings that launch reads", ah_cli_config},
     {"data", "download a data set", ah_cli_data},
-    {"estimate-memory", "tell what training a model takes", ah_cli_estimate_memory},
+    {"estimate-memory", "print the memory that training a model needs", ah_cli_estimate_memory},
     {"test", "check this machine with a small job", ah_cli_test},
     {"sweep", "search hyperparameters: many trials of a script", ah_cli_sweep},
     {"top", "show what every rank of your running jobs does", ah_cli_top},
     {"plot", "draw the curves of runs: in the terminal, as SVG or PNG", ah_cli_plot},
     {"env", "print versions, machine and settings", ah_cli_env},
-    {"help", "tell what a name is: accelhost help nn.Linear", help},
+    {"help", "print the documentation of a name: accelhost help nn.Linear", help},
     {"types", "write definition files for the Lua language server", ah_cli_types},
     {NULL, NULL, NULL},
 };
@@ -68,15 +68,15 @@ static void do_nothing(int number)
 {
 }
 
-/* Whoever started us may ignore the end of children, which survives exec. A file that may not grow is an error to
- * tell, no reason to die; a handler, unlike ignoring, does not pass to the programs that we start. */
+/* The parent may ignore SIGCHLD, which survives exec. SIGXFSZ (a file over its size limit) shall be a write error and
+ * not end the process; a handler, unlike SIG_IGN, is not inherited by programs that we start. */
 static void reset_signals(void)
 {
     signal(SIGCHLD, SIG_DFL);
     signal(SIGXFSZ, do_nothing);
 }
 
-/* Commands of the programs that people come from, and what there is instead. */
+/* Commands of other programs, and the equivalent here. */
 static const char *const elsewhere[][2] = {
     {"python", "name the script alone: accelhost script.lua"},
     {"tensorboard", "its files are written (log_with = \"tensorboard\") and drawn: accelhost plot RUN"},
@@ -92,7 +92,7 @@ static const char *said_elsewhere(const char *word)
     return NULL;
 }
 
-/* A word that names neither a command nor a file, and looks like no file's name: usage, with the nearest command. */
+/* A word that is neither a command, a file nor formed like a file name: usage, with the nearest command. */
 static bool is_no_command(const char *word)
 {
     const char *known[COMMAND_COUNT + 2] = {NULL};

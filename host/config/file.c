@@ -1,5 +1,5 @@
-/* A configuration file: bounded reading, its top map's keys looked up in the table of settings. Errors carry the
- * file's name and, where the format tells it, the line. */
+/* A configuration file: bounded reading, its top map's keys looked up in the table of settings. Errors contain
+ * the file's name and, where the parser reports it, the line. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ static int take_value(const struct source *source, const struct ah_setting_row *
     return ah_settings_set(source->settings, row, text, AH_FROM_FILE, what, where);
 }
 
-/* The keys of a map of Accelerate's, such as dynamo_config: each says what is the case anyway, or is refused. */
+/* Check the keys of a map of Accelerate's, such as dynamo_config: each must have an accepted value. */
 static int take_nested(const struct source *source, const struct ah_setting_row *row, const struct ah_tree_node *map)
 {
     if (map->kind == AH_TREE_NULL || (map->kind == AH_TREE_TEXT && !*map->text))
@@ -96,7 +96,7 @@ static int take_key(const struct source *source, const struct ah_tree_node *node
                ah_fail(AH_EINVAL, "%s: unknown key '%.100s'", place, node->key);
     }
     if (row->not_in_file)
-        return fail_at(source, node, "is told by a flag or a variable, not in a file");
+        return fail_at(source, node, "can only be set by a flag or an environment variable");
     return row->nested ? take_nested(source, row, node) : take_value(source, row, node);
 }
 
@@ -177,6 +177,6 @@ int ah_settings_default_path(char *path, size_t room)
     else if (home && *home)
         length = snprintf(path, room, "%s/.config/accelhost/default_config.yaml", home);
     else
-        return ah_fail(AH_EINVAL, "neither XDG_CONFIG_HOME nor HOME says where configuration files lie");
+        return ah_fail(AH_EINVAL, "neither XDG_CONFIG_HOME nor HOME is set, so there is no configuration folder");
     return (size_t)length < room ? 0 : ah_fail(AH_EINVAL, "the folder of configuration files has too long a name");
 }

@@ -102,7 +102,7 @@ const char *ah_setting_nearest(const char *name)
     return ah_nearest(name, known);
 }
 
-/* Values that a row takes or never takes, whatever its kind; a switch's words are one. */
+/* Check a text against a row's accepted (`only`) and refused (`never`) values; spellings of a switch are equal. */
 static int check_words(const struct ah_setting_row *row, const char *what, const char *text)
 {
     double number;
@@ -151,7 +151,7 @@ int ah_settings_set(struct ah_settings *settings, const struct ah_setting_row *r
     AH_TRY(ah_value_read(&row->rule, what, text, &number));
     struct ah_setting_value *value = &settings->value[row - ah_setting_rows];
     if (value->origin == AH_FROM_FILE && origin == AH_FROM_FILE)
-        return ah_fail(AH_EINVAL, "%s: the same setting stands in %s", what, value->where);
+        return ah_fail(AH_EINVAL, "%s: already set in %s", what, value->where);
     if (value->origin != AH_FROM_DEFAULT)
         AH_TRY(keep_under(value, row, text, number));
     AH_TRY(replace(&value->text, text));

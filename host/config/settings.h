@@ -1,8 +1,8 @@
-/* Settings of a job and where each comes from: a flag goes before an ACCELHOST_* variable (and that before those of
- * others that mean the same), a variable before the configuration file, the file before the default.
+/* Settings of a job and the source of each: a flag overrides an ACCELHOST_* variable (which overrides equivalent
+ * variables of other programs), a variable overrides the configuration file, the file overrides the default.
  *
- * settings.def is the one table of what there is: the reading of flags, variables and files, --help, --show_config and
- * `accelhost config` all follow it. In a name '-' is '_'. Errors are AH_EINVAL and begin with the place. */
+ * settings.def is the one table of settings; parsing of flags, variables and files, --help, --show_config and
+ * `accelhost config` are driven by it. In a name '-' equals '_'. Errors are AH_EINVAL and begin with the source. */
 #ifndef AH_CONFIG_SETTINGS_H
 #define AH_CONFIG_SETTINGS_H
 
@@ -35,19 +35,19 @@ struct ah_setting_row {
     enum ah_setting_group group;
     struct ah_value_rule rule;
     const char *fallback;      /* the default; NULL: not set */
-    const char *fallback_text; /* what it is then, in words */
-    const char *value;         /* what the help calls the value; NULL for a switch */
+    const char *fallback_text; /* the default in words */
+    const char *value;         /* placeholder of the value in the help; NULL for a switch */
     const char *variable;      /* of the environment */
-    const char *others;        /* variables of others that mean the same, separated by blanks */
+    const char *others;        /* equivalent variables of other programs, separated by blanks */
     const char *aliases;       /* other names, and short flags ("-q"), separated by blanks */
-    const char *only;          /* the only values taken, separated by blanks; others fail with the reason */
-    const char *never;         /* values that fail with the reason */
+    const char *only;          /* the only accepted values, separated by blanks; others fail with `reason` */
+    const char *never;         /* values that fail with `reason`, separated by blanks */
     const char *help, *reason;
     bool not_in_file;
-    bool nested;               /* in a file it is a map; its keys are looked up as names of refused rows */
+    bool nested;               /* in a file it is a map; its keys are names of refused rows */
 };
 
-/* Those that apply come first, in the order of enum ah_setting, then those that are refused; ended by a NULL name. */
+/* The supported settings in the order of enum ah_setting, then the refused ones, then a NULL name. */
 extern const struct ah_setting_row ah_setting_rows[];
 
 enum ah_origin { AH_FROM_DEFAULT, AH_FROM_FILE, AH_FROM_OTHER_VARIABLE, AH_FROM_VARIABLE, AH_FROM_FLAG };
@@ -57,39 +57,38 @@ struct ah_setting_value {
     double number;
     enum ah_origin origin;
     char *where;         /* "--timeout", "ACCELHOST_TIMEOUT", "train.yaml:3"; NULL for a default */
-    char *under, *under_where; /* another value that it goes before, or NULL */
+    char *under, *under_where; /* a value that it overrides, and its source, or NULL */
 };
 
 struct ah_settings {
     struct ah_setting_value value[AH_SETTINGS];
     char *file; /* the configuration file that was read, or NULL */
-    char *idle; /* its keys that are no settings here and say what is the case anyway: "rdzv_backend, ..." or NULL */
+    char *idle; /* its accepted keys that have no effect here: "rdzv_backend, ..." or NULL */
 };
 
-/* Everything has its default. */
+/* Initialize every setting to its default. */
 int ah_settings_open(struct ah_settings *settings);
 void ah_settings_close(struct ah_settings *settings);
 
-/* The row of a name as a user may spell it ("--num-processes", "use_cpu", "fsdp_offload_params"); NULL when there is
- * none. */
+/* Return the row of a name as a user may spell it ("--num-processes", "use_cpu", "fsdp_offload_params"), or NULL. */
 const struct ah_setting_row *ah_setting_find(const char *name);
-/* The name that a misspelt one may have meant; NULL. */
+/* Return the known name nearest to a misspelt one, or NULL. */
 const char *ah_setting_nearest(const char *name);
 
-/* Give a row a value, in the order of enum ah_origin; a refused row takes only what it says. `what` names the place and
- * the setting in errors, `where` the place for --show_config. */
+/* Set a row's value unless one of a later enum ah_origin is set; a refused row accepts only its `only` values. `what`
+ * names the source and the setting in errors, `where` is the source that --show_config prints. */
 int ah_settings_set(struct ah_settings *settings, const struct ah_setting_row *row, const char *text,
                     enum ah_origin origin, const char *what, const char *where);
-/* Forget what was said; it has no value then, or its default. AH_ENOMEM. */
+/* Reset a setting to its default (which may be no value). AH_ENOMEM. */
 int ah_settings_unset(struct ah_settings *settings, enum ah_setting setting);
-/* What the environment says. */
+/* Set the values of the environment variables. */
 int ah_settings_read_variables(struct ah_settings *settings);
-/* What a file says: JSON when its name ends with .json, else YAML. */
+/* Set the values of a file: JSON if its name ends with .json, else YAML. */
 int ah_settings_read_file(struct ah_settings *settings, const char *path);
-/* Where the file lies of which nothing is said: 0, or AH_EINVAL when no folder for it is known. */
+/* Write the path of the default configuration file; AH_EINVAL if there is no folder for it. */
 int ah_settings_default_path(char *path, size_t room);
 
-/* The value as one writes it, "" when it is not set. */
+/* Write the value as a user would, "" if it is not set. */
 void ah_settings_write(const struct ah_settings *settings, enum ah_setting setting, char *text, size_t room);
 
 #endif

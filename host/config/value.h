@@ -1,4 +1,4 @@
-/* What a setting's text may be, whether it comes from the command line, a variable or a file.
+/* Validation of a setting's text, from the command line, a variable or a file.
  *
  * `what` names the place in errors ("--timeout", "train.yaml:3: timeout"); these are AH_EINVAL. */
 #ifndef AH_CONFIG_VALUE_H
@@ -27,7 +27,7 @@ struct ah_value_rule {
     const char *words; /* separated by blanks */
 };
 
-/* Check a text, and what number it stands for (0 where that says nothing). */
+/* Check a text and store its number (0 if its kind has none). */
 int ah_value_read(const struct ah_value_rule *rule, const char *what, const char *text, double *number);
 
 /* Which streams of a rank a checked text of AH_VALUE_STREAMS names: bit 0 output, bit 1 errors. */

@@ -150,7 +150,7 @@ log_dir: 'logs of: "us"'
     assert.equal(0, result.code)
     assert.matches("^config_file +c.json\nnum_processes +3 +c.json\n", result.stdout)
     assert.matches("\ntimeout +7 +ACCELHOST_TIMEOUT\n", result.stdout)
-    assert.truthy(result.stdout:find("so in any case, whatever the file says: rdzv_backend\n", 1, true))
+    assert.truthy(result.stdout:find("accepted from the file without effect: rdzv_backend\n", 1, true))
     result = config {"show", "--config_file", "none.yaml"}
     assert.same({2, "accelhost config: cannot read 'none.yaml': No such file or directory\n" ..
       "Try 'accelhost config --help'.\n"}, {result.code, result.stderr})
@@ -204,7 +204,7 @@ end)
 describe("the table of settings", function()
   it("in the guide is the one that the program prints", function()
     local keys = config({"keys"}).stdout
-    assert.matches("^| flag and key | variables | default | what it says |\n", keys)
+    assert.matches("^| flag and key | variables | default | description |\n", keys)
     local guide = read "examples/guides/settings.md"
     assert.truthy(guide:find(keys, 1, true), "run: accelhost config keys, and put it into examples/guides/settings.md")
   end)

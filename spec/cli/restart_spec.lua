@@ -24,7 +24,7 @@ describe("accelhost launch --max_restarts", function()
     assert.equal(0, result.code, result.output)
     assert.same(run.everyone(2, "0\t0\t3\n1\t1\t3\n"), run.by_rank(result.stdout))
     assert.matches("rank 1 was killed by SIGKILL", result.stderr)
-    assert.matches("\naccelhost launch: attempt 0 failed; all ranks start anew %(restart 1 of at most 3%)\n",
+    assert.matches("\naccelhost launch: attempt 0 failed; all ranks restart %(restart 1 of at most 3%)\n",
       result.stderr)
   end)
 

@@ -127,7 +127,7 @@ describe("settings of a job", function()
     assert.same({"fp16", "ACCELERATE_MIXED_PRECISION"}, list.mixed_precision)
     assert.same({"true", "ACCELERATE_USE_CPU"}, list.cpu)
     assert.same({"3", "ACCELHOST_GRADIENT_ACCUMULATION_STEPS"}, list.gradient_accumulation_steps)
-    assert.equal("ACCELERATE_USE_FSDP: a script says it: Accelerator{sharding = \"full\"}, or fsdp_plugin",
+    assert.equal("ACCELERATE_USE_FSDP: set it in the script: Accelerator{sharding = \"full\"}, or fsdp_plugin",
       refused({"-e", ""}, {ACCELERATE_USE_FSDP = "true"}))
     assert.equal(0, launch({"-e", ""}, {ACCELERATE_USE_FSDP = "false"}).code)
   end)
@@ -155,7 +155,7 @@ describe("settings of a job", function()
   it("of wrong values are refused, with the place and what was expected", function()
     for _, case in ipairs {
       {{"--num_processes", "0"}, "--num_processes expects a whole number in 1..256 or auto, got '0'"},
-      {{"--num_processes=-1"}, "--num_processes: a number is wanted, or auto or gpu (got '-1')"},
+      {{"--num_processes=-1"}, "--num_processes: expected a number, auto or gpu (got '-1')"},
       {{"--timeout", "soon"}, "--timeout expects a number in 0.001..1e+09, got 'soon'"},
       {{"--max_memory", "2X"}, "--max_memory expects a size such as 500M or 2G, of at least 1M, got '2X'"},
       {{"--mixed_precision", "bf61"}, "--mixed_precision expects no, bf16 or fp16, got 'bf61'"},
@@ -181,7 +181,7 @@ describe("settings of a job", function()
         "--rdzv_conf: here: timeout (for the machines to meet) and last_call_timeout"},
       {{"--num_machines", "65"}, "--num_machines expects a whole number in 1..64, got '65'"},
       {{"--machine_rank", "1"},
-        "--machine_rank: a job on one machine has number 0 only (num_machines says how many there are)"},
+        "--machine_rank: expected 0 for a job on one machine (set num_machines for more)"},
       {{"--nnodes=2", "--node_rank=2", "--master_addr=10.0.0.1"},
         "--node_rank: there is no machine 2 of 2; they count from 0"},
       {{"--nnodes=2", "--master_addr=10.0.0.1", "--master_port=0"},
@@ -191,7 +191,7 @@ describe("settings of a job", function()
       {{"--gpu_ids", "0,,1"}, "--gpu_ids expects numbers or identifiers of GPUs, as in 0,1, or all, got '0,,1'"},
       {{"--gpu_ids", "1,2,1"}, "--gpu_ids: 1 is there twice"},
       {{"--gpu_ids", "0,"}, "--gpu_ids: '0,' ends with a comma"},
-      {{"--multi_gpu", "--cpu"}, "--multi_gpu: --cpu says that ranks run on the CPU"},
+      {{"--multi_gpu", "--cpu"}, "--multi_gpu: not possible: ranks run on the CPU by --cpu"},
     } do
       case[1][#case[1] + 1] = "-e"
       case[1][#case[1] + 1] = ""
@@ -203,16 +203,16 @@ describe("settings of a job", function()
 
   it("that mean nothing here are refused, each with its reason", function()
     for flag, reason in pairs {
-      ["--use_fsdp"] = "a script says it", ["--fsdp_offload_params=true"] = "a script says it",
-      ["--use_deepspeed"] = "there is no DeepSpeed", ["--zero_stage"] = "there is no DeepSpeed",
-      ["--megatron_lm_tp_degree"] = "there is no Megatron-LM",
-      ["--dynamo_backend=inductor"] = "models are not compiled",
+      ["--use_fsdp"] = "set it in the script", ["--fsdp_offload_params=true"] = "set it in the script",
+      ["--use_deepspeed"] = "no DeepSpeed; use Accelerator{sharding", ["--zero_stage"] = "(ZeRO-3) in the script",
+      ["--megatron_lm_tp_degree"] = "no Megatron-LM",
+      ["--dynamo_backend=inductor"] = "use accelerator:compile(step) in the script",
       ["--virtual_local_rank"] = "each rank sees all GPUs", ["--tpu"] = "there are no TPUs here",
       ["--rdzv_backend=etcd"] = "machines meet at main_process_ip", ["--rdzv-endpoint=x:1"] = "meet at main_process_ip",
       ["--no_python"] = "ranks run Lua scripts", ["--mpirun_hostfile=x"] = "here: launcher and hostfile",
       ["--enable_cpu_affinity"] = "the system places processes", ["--shutdown_timeout=3"] = "here: --grace",
       ["--fp8_backend"] = "nothing here computes with 8-bit floats",
-      ["--parallelism_config_tp_size=2"] = "ranks train data-parallel only",
+      ["--parallelism_config_tp_size=2"] = "no tensor or pipeline parallelism",
     } do
       assert.truthy(refused({flag, "x.lua"}):find(reason, 1, true), flag)
     end
@@ -349,13 +349,16 @@ use_cpu: true
   end)
 
   it("that asks for what is not here is refused with key, line and reason", function()
-    assert.equal("c.yaml:2: distributed_type: ranks train data-parallel (NO, MULTI_CPU and MULTI_GPU are known); " ..
-      "what shards is not supported (got 'FSDP')", said "debug: false\ndistributed_type: FSDP\n")
-    assert.equal("c.yaml:2: fsdp_version: a script says it: Accelerator{sharding = \"full\"}, or fsdp_plugin (got '2')",
+    assert.equal("c.yaml:2: distributed_type: expected NO, MULTI_CPU or MULTI_GPU; the script shards: " ..
+      "Accelerator{sharding = \"full\"} (got 'FSDP')", said "debug: false\ndistributed_type: FSDP\n")
+    assert.equal("c.yaml:2: fsdp_version: set it in the script: Accelerator{sharding = \"full\"}, or fsdp_plugin " ..
+      "(got '2')",
       said "fsdp_config:\n  fsdp_version: 2\n")
-    assert.equal("c.yaml:2: gradient_accumulation_steps: there is no DeepSpeed: every rank holds the whole model",
+    assert.equal("c.yaml:2: gradient_accumulation_steps: no DeepSpeed; use Accelerator{sharding = " ..
+      "\"gradients\"} (ZeRO-2) or \"full\" (ZeRO-3) in the script",
       said "deepspeed_config:\n  gradient_accumulation_steps: 1\n")
-    assert.equal("c.yaml:2: dynamo_backend: models are not compiled (got 'INDUCTOR')",
+    assert.equal("c.yaml:2: dynamo_backend: use accelerator:compile(step) in the script (one CUDA graph per step) (" ..
+      "got 'INDUCTOR')",
       said "dynamo_config:\n  dynamo_backend: INDUCTOR\n")
     assert.equal("c.json: compute_environment: jobs run on this machine (got 'AMAZON_SAGEMAKER')",
       said([[{"compute_environment": "AMAZON_SAGEMAKER"}]], "c.json"))
@@ -365,7 +368,8 @@ use_cpu: true
     assert.equal("c.yaml:2: unknown key 'num_procesess' (did you mean 'num_processes'?)",
       said "debug: false\nnum_procesess: 2\n")
     assert.equal("c.yaml:1: unknown key 'zzzz'", said "zzzz: 2\n")
-    assert.equal("c.yaml:1: show_config: is told by a flag or a variable, not in a file", said "show_config: true\n")
+    assert.equal("c.yaml:1: show_config: can only be set by a flag or an environment variable",
+      said "show_config: true\n")
   end)
 
   it("with wrong types or nesting is refused", function()
@@ -378,7 +382,7 @@ use_cpu: true
       ["word\n"] = "c.yaml: expected keys and values, got a value",
       ["? [a]\n: b\n"] = "c.yaml: line 1: expected a key, got a list or a map",
       ["timeout: 1\ntimeout: 2\n"] = "c.yaml: line 2: 'timeout' stands twice",
-      ["cpu: true\nuse_cpu: true\n"] = "c.yaml:2: use_cpu: the same setting stands in c.yaml:1",
+      ["cpu: true\nuse_cpu: true\n"] = "c.yaml:2: use_cpu: already set in c.yaml:1",
       ["num_processes: 1\nnproc_per_node: 2\n"] =
         "num_processes (c.yaml:1) and nproc_per_node (c.yaml:2) are the same on one machine: give one",
     } do

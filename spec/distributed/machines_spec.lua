@@ -170,7 +170,7 @@ describe("accelhost launch on several machines", function()
     for node = 1, 2 do
       for n = 0, 2 do assert.matches("attempt " .. n .. "\n", said[node]) end
       assert.matches("on node2: rank 2 failed: %-e:2: no 1\n", said[node])
-      assert.matches("attempt 1 failed; all ranks start anew %(restart 2 of at most 2%)\n", said[node])
+      assert.matches("attempt 1 failed; all ranks restart %(restart 2 of at most 2%)\n", said[node])
     end
   end)
 

@@ -81,7 +81,7 @@ AH_TEST(a_machine_does_not_believe_every_answer)
         "0 0 4711 1 1/0:a/2", "0 0 4711 1 0/0:a/9999999", "7 0 4711 1 0/0:a/2",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        CHECK_FAILS(come(&scene, wrong[i]), AH_EIO, "which is no table of machines");
+        CHECK_FAILS(come(&scene, wrong[i]), AH_EIO, "expected a table of machines");
     char refused[64];
     snprintf(refused, sizeof refused, "%d b refuses", AH_EINVAL);
     CHECK_FAILS(come(&scene, refused), AH_EINVAL, "b refuses");

@@ -1,20 +1,20 @@
 /* What must be settled before the constructors of the libraries run, and is over when they have.
  *
- * Spinning: libgomp's waiting threads should sleep soon. With its default they spin for milliseconds, and on a machine
- * that has other work a two-thread step then takes ten times as long (measured). libgomp reads GOMP_SPINCOUNT by getenv
+ * Spinning: libgomp's waiting threads should sleep soon. With its default they spin for milliseconds, and on a busy
+ * machine a two-thread step is then ten times slower (measured). libgomp reads GOMP_SPINCOUNT by getenv
  * in its constructor, when the environment cannot be changed yet; so this program answers that one question itself,
  * that once. What the user set wins. From main on getenv is what it always is.
  *
- * Kernels: an OpenBLAS that is older than an Intel processor does not know it and takes the kernels of 2004: float64
- * products are then 2.4 times as slow (measured, 0.3.21). It asks for OPENBLAS_CORETYPE in its constructor, and is told
- * in the same way what it chooses for the Intel processors that it knows.
+ * Kernels: an OpenBLAS that is older than an Intel processor does not know it and uses the kernels of 2004: float64
+ * matmul is then 2.4 times slower (measured, 0.3.21). It reads OPENBLAS_CORETYPE in its constructor, which is answered
+ * in the same way with its choice for the newest Intel processors that it knows.
  *
- * Threads: libgomp and OpenBLAS keep arrays of as many entries as OMP_NUM_THREADS says on their stacks, so a number
- * beyond AH_MOST_THREADS is written over before they read it, also for programs that are started from here. Without
- * that variable there are as many threads as ah_cpu_count says, which knows quotas; libgomp does not.
+ * Threads: libgomp and OpenBLAS keep arrays of OMP_NUM_THREADS entries on their stacks, so a number above
+ * AH_MOST_THREADS is overwritten before they read it, also for programs that are started from here. Without that
+ * variable there are ah_cpu_count threads, which respects quotas; libgomp does not.
  *
  * Memory: OpenBLAS maps 128 MB for each thread in its constructor. Where a limit refuses that it tries again for ever,
- * and where one refuses what comes after, libgomp and libgcc end the process in their own ways. So where there is a
+ * and where one refuses later allocations, libgomp and libgcc end the process in their own ways. So where there is a
  * limit the room is tried first; in case it is not enough all the same, a timer ends the process unless the
  * constructors return. */
 #include <omp.h>
@@ -49,7 +49,7 @@ static char *find(const char *name)
     return NULL;
 }
 
-/* NULL: OpenBLAS shall look for itself. */
+/* NULL: OpenBLAS shall detect the processor itself. */
 static char *blas_kernels(void)
 {
     static char avx512[] = "SkylakeX", avx2[] = "Haswell";
@@ -172,7 +172,7 @@ static void before_libraries(int argc, char **argv, char **environment)
     set_timer(PATIENCE);
 }
 
-/* The one place that comes before the constructors of shared libraries. */
+/* .preinit_array is the only section that runs before the constructors of shared libraries. */
 __attribute__((section(".preinit_array"), used)) static void (*const at_first)(int, char **, char **) =
     before_libraries;
 

@@ -1,4 +1,4 @@
-/* JSON by jansson, which takes UTF-8 only. */
+/* JSON by jansson, which accepts UTF-8 only. */
 #include "cli/base/error_file.h"
 
 #include <errno.h>

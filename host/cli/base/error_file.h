@@ -1,12 +1,12 @@
-/* The file in which a failed process tells why, as torch.distributed.elastic's `record` writes it: torchrun shows what
- * its ranks have written, and whoever has started a job reads the job's. TORCHELASTIC_ERROR_FILE names it. */
+/* The file to which a failed process writes its error, as torch.distributed.elastic's `record` does: torchrun prints
+ * those of its ranks, and the parent of a job reads the job's. TORCHELASTIC_ERROR_FILE names it. */
 #ifndef AH_CLI_ERROR_FILE_H
 #define AH_CLI_ERROR_FILE_H
 
 #include <stdbool.h>
 
 /* `text`: what it failed of, the message first. `code`: of the process that did, negative for a signal, 0 where that is
- * not known. `victim`: it failed since another one had. What cannot be written is told on stderr. */
+ * not known. `victim`: it failed since another one had. A failure to write is reported on stderr. */
 void ah_error_file_write(const char *path, const char *text, int code, bool victim);
 
 #endif

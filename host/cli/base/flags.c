@@ -33,7 +33,7 @@ static const struct ah_flag *find(const struct ah_flag *flags, int count, const 
     return NULL;
 }
 
-/* Options that people look for at another place, and what there is. */
+/* Options of other programs, and the equivalent here. */
 static const char *const elsewhere[][3] = {
     {"run", "-c", "here: -e CODE"},
     {"run", "-i", "there is no prompt: -e CODE runs a piece of code, a script named - comes from stdin"},
@@ -68,7 +68,7 @@ static int set(const char *command, const struct ah_flag *flag, const char *valu
     switch (flag->kind) {
     case AH_FLAG_SWITCH:
         if (value)
-            return ah_usage(command, "%s takes no value, got '%s'", flag->name, value);
+            return ah_usage(command, "%s: expected no value, got '%s'", flag->name, value);
         *(bool *)field = true;
         return 0;
     case AH_FLAG_ON_OFF:

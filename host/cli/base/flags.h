@@ -25,7 +25,7 @@ struct ah_flag {
 
 /* Read the options of `command` at the front of argv into `options`. Returns the index of the first word that is none
  * ("-", "-e", "-i" and "-m" are none, "--" is passed over), or -1 - exit code: 0 after --help, which calls `help`, or 2
- * after wrong usage, which is told. */
+ * after wrong usage, which is reported. */
 int ah_flags_read(const char *command, const struct ah_flag *flags, int count, void (*help)(void), int argc,
                   char **argv, void *options);
 /* Their lines for the help, the last one of --help itself. */

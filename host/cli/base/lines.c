@@ -69,7 +69,7 @@ static struct ah_line *find(struct ah_lines *lines, uint64_t after, uint64_t has
                             bool unfinished, uint64_t *number)
 {
     uint64_t n = lines->chain[hash % LINES].first;
-    /* Ranks that repeat one line each need not walk over all they have said. */
+    /* Ranks that repeat one line each need not walk all their lines. */
     if (after >= lines->first && at(lines, after)->hash % LINES == hash % LINES)
         n = at(lines, after)->next;
     for (; n != NONE; n = at(lines, n)->next) {

@@ -1,7 +1,7 @@
 /* Lines of several ranks, held for a moment so that the same line of several ranks becomes one.
  *
- * A queue in the order of arrival. A rank's line joins the first equal one that stands behind every line of that rank,
- * so the order of each rank's own lines is kept; else it is put at the end. Times are ah_now_ns. */
+ * A queue in the order of arrival. A rank's line joins the first equal one after every line of that rank, so the
+ * order of each rank's own lines is kept; else it is appended. Times are ah_now_ns. */
 #ifndef AH_CLI_LINES_H
 #define AH_CLI_LINES_H
 
@@ -12,7 +12,7 @@
 enum { AH_LINES_RANKS = 256, AH_LINES_WORDS = AH_LINES_RANKS / 64 };
 
 struct ah_line {
-    uint64_t ranks[AH_LINES_WORDS]; /* bit set: who said it */
+    uint64_t ranks[AH_LINES_WORDS]; /* bit set: the ranks that wrote it */
     int count;                      /* of them */
     bool unfinished;                /* the rank ended without ending the line */
     int64_t due;                    /* when it has waited long enough */
@@ -27,13 +27,13 @@ struct ah_lines;
 int ah_lines_open(struct ah_lines **out, int ranks);
 void ah_lines_close(struct ah_lines *lines);
 
-/* A line that `rank` said. False when there is no room: drop the first, and ask again. */
+/* Add a line that `rank` wrote. False when the queue is full: drop the first, and retry. */
 bool ah_lines_add(struct ah_lines *lines, int rank, const char *text, size_t bytes, bool unfinished, int64_t due);
-/* The rank says no more: nobody waits for it. */
+/* The rank writes no more: no line waits for it. */
 void ah_lines_end(struct ah_lines *lines, int rank);
 /* The first line, or NULL. Valid until it is dropped. */
 const struct ah_line *ah_lines_first(const struct ah_lines *lines);
-/* Whether every rank has said this line or will not. */
+/* Return whether every rank has written this line or never will. */
 bool ah_lines_complete(const struct ah_lines *lines, const struct ah_line *line);
 /* Drop the first line. */
 void ah_lines_drop(struct ah_lines *lines);

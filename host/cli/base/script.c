@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "cli/base/usage.h"
 
-/* LuaJIT's stack for one call takes 8,000 values. */
+/* LuaJIT's stack for one call holds 8,000 values. */
 enum { MOST_ARGUMENTS = 7900 };
 
 int ah_script_check(const char *command, int argc, char **argv)

@@ -1,11 +1,11 @@
-/* The script that a command is asked to run: a file, a piece of code after -e, a module after -m, or what stdin or a
- * pipe brings. */
+/* The script that a command is asked to run: a file, a piece of code after -e, a module after -m, or the text of stdin
+ * or a pipe. */
 #ifndef AH_CLI_SCRIPT_H
 #define AH_CLI_SCRIPT_H
 
 #include <stdbool.h>
 
-/* Check the words behind a command's options: [-e|-m] SCRIPT ARGUMENTS... 0, or 2 after telling what is wrong. */
+/* Check the words behind a command's options: [-e|-m] SCRIPT ARGUMENTS... 0, or 2 after reporting the error. */
 int ah_script_check(const char *command, int argc, char **argv);
 
 /* Whether the word that follows names a module. */

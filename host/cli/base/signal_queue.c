@@ -1,5 +1,5 @@
-/* The queue is a pipe that the handler writes to: it wakes whoever polls it, whichever thread took the signal. A fork
- * that has not become another program yet writes nothing. */
+/* The queue is a pipe that the handler writes to: it wakes the polling thread, whichever thread received the signal. A
+ * fork that has not become another program yet writes nothing. */
 #include "cli/base/signal_queue.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #ifndef AH_CLI_SIGNAL_QUEUE_H
 #define AH_CLI_SIGNAL_QUEUE_H
 
-/* Queue this signal from now on; what was done with it before comes back by _release. One that is ignored (by nohup, in
+/* Queue this signal from now on; _release restores the previous action. One that is ignored (by nohup, in
  * a shell's background) stays so. AH_EIO. */
 int ah_signal_queue_watch(int number);
 /* Watch none any more. */

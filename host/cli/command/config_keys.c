@@ -40,7 +40,7 @@ static void print_setting(const struct ah_setting_row *row)
 
 void ah_config_print_keys(void)
 {
-    puts("| flag and key | variables | default | what it says |\n| --- | --- | --- | --- |");
+    puts("| flag and key | variables | default | description |\n| --- | --- | --- | --- |");
     for (int i = 0; i < AH_SETTINGS; i++)
         print_setting(&ah_setting_rows[i]);
     puts("\nRefused, but for the values that are the case here anyway:\n\n"

@@ -1,5 +1,5 @@
 /* One epoll set per job: the watch and two pipes of each rank. A job goes through the phases of job_state.h, each with
- * a deadline. What must stay true: what a rank wrote is read before its end is looked at, and while a rank runs
+ * a deadline. Invariants: a rank's output is read before its exit is handled, and while a rank runs
  * `running` counts it. */
 #include "cli/job/job.h"
 
@@ -24,8 +24,8 @@ static const int64_t peers_ns = 1000000000;  /* after a failure: for the peers t
 static const int64_t term_ns = 500000000;    /* between SIGTERM and SIGKILL then */
 static const int64_t nudge_ns = 1000000000;  /* after which ranks that ignore a signal get another */
 static const int64_t leave_ns = 5000000000;  /* for what well-ended ranks have started */
-static const int64_t look_ns = 50000000;     /* between two looks at that */
-static const int64_t return_ns = 20000000; /* between two looks for ranks that come back */
+static const int64_t poll_ns = 50000000;     /* between polls of those */
+static const int64_t return_ns = 20000000; /* between polls for replaced ranks */
 static const int64_t silence_ns = 200000000; /* of a pipe that somebody we cannot find holds open */
 
 enum { READ = 64 * 1024, EVENTS = 64 };
@@ -112,11 +112,11 @@ static void leave(struct ah_job *job)
     }
     int64_t grace = (int64_t)(job->options.grace * (double)second_ns);
     job->leave_ns = ah_now_ns() + (!well ? term_ns : grace < leave_ns ? grace : leave_ns);
-    enter(job, well ? AH_JOB_LEAVING : AH_JOB_TIDYING, look_ns);
+    enter(job, well ? AH_JOB_LEAVING : AH_JOB_TIDYING, poll_ns);
 }
 
-/* A look at what the ranks have left. */
-static void look_at_strays(struct ah_job *job)
+/* Poll the processes that the ranks have left behind. */
+static void poll_orphans(struct ah_job *job)
 {
     char names[256];
     int64_t now = ah_now_ns();
@@ -129,11 +129,11 @@ static void look_at_strays(struct ah_job *job)
             ah_job_notice(job, "all ranks have ended; what they started still runs: %s%s\n", names,
                           left > 4 ? ", ..." : "");
         }
-        enter(job, job->phase, look_ns);
+        enter(job, job->phase, poll_ns);
     } else if (job->phase == AH_JOB_LEAVING) {
         strays(job, SIGTERM, NULL, 0);
         job->leave_ns = now + term_ns;
-        enter(job, AH_JOB_TIDYING, look_ns);
+        enter(job, AH_JOB_TIDYING, poll_ns);
     } else if (now < job->leave_ns + 2 * second_ns) {
         strays(job, SIGKILL, NULL, 0);
         enter(job, AH_JOB_TIDYING, 10 * millisecond_ns);
@@ -155,7 +155,7 @@ static void on_deadline(struct ah_job *job)
         break;
     case AH_JOB_LEAVING:
     case AH_JOB_TIDYING:
-        look_at_strays(job);
+        poll_orphans(job);
         break;
     case AH_JOB_DRAINING:
         /* Held output is kept for its reader, unless we were asked to end. */
@@ -214,7 +214,7 @@ static void on_exit_of(struct ah_job *job, int rank)
 {
     struct ah_rank_process *process = &job->rank[rank];
     struct ah_rank_entry *slot = ah_job_slot(job, rank);
-    /* What it said before it ended comes before what we say about that. */
+    /* Its output is written before the report of its end. */
     pump_output(job, rank);
     ah_job_pump_channel(job, rank);
     if (!ah_rank_process_look(process) || ah_job_replace(job, rank))

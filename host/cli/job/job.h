@@ -21,16 +21,16 @@ struct ah_job_options {
     int ranks;           /* to run here */
     const struct ah_hosts *hosts; /* of which this is one of several, or NULL; until the job is closed */
     int threads;         /* of each rank, 0: processors / ranks */
-    double timeout;      /* seconds that a rank may wait in a collective, 0: as ACCELHOST_TIMEOUT says, else 600 */
-    double patience;     /* seconds before a rank that does not come on is told, 0: ACCELHOST_PATIENCE, else 10 */
-    double monitor_interval; /* seconds between two looks for ranks that are stopped or do not start, 0: 1 */
+    double timeout;      /* seconds that a rank may wait in a collective, 0: ACCELHOST_TIMEOUT, else 600 */
+    double patience;     /* seconds without progress before a rank is reported, 0: ACCELHOST_PATIENCE, else 10 */
+    double monitor_interval; /* seconds between polls for ranks that are stopped or do not start, 0: 1 */
     double grace;        /* seconds that ranks get to end after ah_job_end */
     char **argv;         /* the host's arguments in each rank, argv[0] included, NULL-ended */
     const char *const *variables; /* NAME=VALUE, NULL-ended: in the ranks' environment. NULL: none */
     int script;          /* a descriptor that the ranks keep, or -1 */
     bool recovers;       /* a rank that a signal kills is replaced (comm/recover/recover.h), so many times at most: */
     int replacements;    /* then argv, variables and script stay until the job is closed */
-    const char *name;    /* in front of what is told of the job; NULL: "accelhost launch" */
+    const char *name;    /* prefix of reports on the job; NULL: "accelhost launch" */
     bool terminal[2];    /* whether output and error end up on a terminal, and how wide that is (0: unknown) */
     int columns;
     /* What a rank wrote to stream 0 (output) or 1 (error); bytes 0: it writes no more. Without this function the ranks
@@ -74,7 +74,7 @@ void ah_job_interrupt(struct ah_job *job, int rank, int number);
 
 /* Read a stream of the ranks no more, or again: meanwhile they wait in their writes. */
 void ah_job_hold(struct ah_job *job, int stream, bool hold);
-/* Ask all ranks to end, by a signal; whoever has not ended after the grace is killed, at the second call at once. */
+/* Send all ranks a signal to end; ranks that still run after the grace are killed, at the second call at once. */
 void ah_job_end(struct ah_job *job, int number);
 /* Send a signal that is a question (cli/process/status_signal.h) to every rank that answers. */
 void ah_job_ask(struct ah_job *job, int number);
@@ -87,7 +87,7 @@ void ah_job_resume(struct ah_job *job);
 /* Once it has ended: 0 ok, 2 wrong usage (every rank ended with 2 before its first collective), 3 a rank failed, 4 a
  * collective timed out, 128+n ended by signal n. */
 int ah_job_exit_code(const struct ah_job *job);
-/* Tell by `notice` which rank failed first, and why; nothing when none did. */
+/* Report by `notice` the rank that failed first and its error; nothing when none did. */
 void ah_job_report(struct ah_job *job);
 
 /* The failure that ended the job. */

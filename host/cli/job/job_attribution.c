@@ -1,5 +1,5 @@
-/* How a job ended, and who is to blame. Ranks order their failures by the control block's clock; a rank that only lost
- * a peer says so there, and comes last. What must stay true: a rank that we ended is no failure of its own. */
+/* Failure attribution: how a job ended, and by which rank. Failures are ordered by the control block's clock; a rank
+ * that only lost a peer records that there, and is last. Invariant: a rank that we ended is no failure of its own. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ static bool timed_out(const struct ah_job *job, int rank)
     return atomic_load(&ah_job_slot(job, rank)->group_status) == AH_ETIMEOUT;
 }
 
-/* Every rank ended with 2 before its first collective: the ranks have said why. */
+/* Every rank ended with 2 before its first collective: the ranks have printed the reason. */
 static bool is_usage(const struct ah_job *job)
 {
     for (int r = 0; r < job->size; r++)
@@ -189,7 +189,7 @@ bool ah_job_failed(const struct ah_job *job, struct ah_job_failure *failure)
     return true;
 }
 
-/* Ctrl-C: where the job was, as far as its collectives tell. */
+/* Ctrl-C: report the collective that the job was in. */
 static void report_interrupt(struct ah_job *job)
 {
     char last[192];

@@ -29,7 +29,7 @@ int ah_job_open_channel(struct ah_job *job, int rank, int fd)
 
 void ah_job_close_channel(struct ah_job *job, int rank)
 {
-    ah_frames_close(job->channel[rank]); /* which takes it out of the epoll set */
+    ah_frames_close(job->channel[rank]); /* which removes it from the epoll set */
     job->channel[rank] = NULL;
 }
 

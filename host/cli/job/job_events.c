@@ -1,5 +1,5 @@
 /* One poll over the jobs, the readers of what they show, and signals. A job is stepped when its owner waits for it, and
- * only until it has brought something, so that what its ranks write is kept by their pipes and not here. */
+ * only until it has an event, so that unread output of its ranks is buffered by their pipes and not here. */
 #include "cli/job/job_events.h"
 
 #include <errno.h>
@@ -76,7 +76,7 @@ int ah_lua_job_start(struct ah_lua_job *job, const struct ah_job_options *option
     int status = 0;
     struct ah_job_options all = *options;
     job->due = -1;
-    fflush(NULL); /* what was printed before comes before */
+    fflush(NULL); /* earlier output is written first */
     all.output = capture || show ? on_output : NULL;
     all.message = on_message;
     all.notice = on_notice;

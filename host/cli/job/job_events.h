@@ -45,14 +45,14 @@ int ah_lua_job_keep_logs(struct ah_lua_job *job, const char *folder, int ranks);
 void ah_lua_job_close(struct ah_lua_job *job);
 /* Drop the first event. */
 void ah_lua_job_drop(struct ah_lua_job *job);
-/* What ah_job_report tells, to be freed; NULL when it is nothing. */
+/* Return the text of ah_job_report, to be freed; NULL if there is none. */
 char *ah_lua_job_report(struct ah_lua_job *job);
 
-/* What is shown and was said so far is written, and its reader has taken it. */
+/* Write all shown output so far, and wait until its reader has read it. */
 void ah_lua_job_settle(struct ah_lua_job *job);
 
-/* Handle what happens until there is an event or a signal (cli/base/signal_queue.h), all jobs are over and have been
- * told, `until` (-1: never) has come or a signal handler has run. */
+/* Step the jobs until there is an event or a signal (cli/base/signal_queue.h), all jobs are over and have been
+ * reported, `until` (-1: never) has passed or a signal handler has run. */
 int ah_lua_jobs_wait(struct ah_lua_job **jobs, int count, int64_t until);
 
 #endif

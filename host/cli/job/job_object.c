@@ -1,5 +1,5 @@
-/* A job and the events that it has brought and nobody has asked for yet. What must stay true: whatever raises, an event
- * is either in its queue or in Lua. */
+/* A job and its events that have not been returned yet. Invariant: whatever raises, an event is either in its queue or
+ * in Lua. */
 #include "cli/job/job_object.h"
 
 #include <signal.h>

@@ -7,21 +7,21 @@
  *
  * start{num_processes = 1, argv = {...}, ...} -> job. argv are the arguments of this program in each rank, its name
  * left out. Options: threads, timeout, patience, grace (30), monitor_interval as `launch` has them; variables =
- * {"A=B"} for the ranks' environment; name, in front of what is told of the job ("accelhost launch"); terminal = true
+ * {"A=B"} for the ranks' environment; name, prefix of reports on the job ("accelhost launch"); terminal = true
  * and columns when what the ranks write ends up on a terminal. Where their output goes: capture = true makes events of
- * it; show = true writes it to this process's own streams as `launch` does, and collapse = "all" leaves lines bare that
- * all ranks said and marks rank 0's own; without either the ranks write to these streams themselves. log_dir keeps it
- * in files as launch's option does.
+ * it; show = true writes it to this process's own streams as `launch` does, and collapse = "all" omits the
+ * prefix of lines that all ranks wrote and adds it to rank 0's own; without either the ranks write to these streams
+ * themselves. log_dir writes it to files as launch's option does.
  *
  * wait({job, ...} [, seconds]) -> a list of events in their order, as soon as there is one; empty when the time is up
- * (nil: never), when a signal has come whose hook may want to run, or when all jobs are over and have been told.
+ * (nil: never), when a signal with a hook has arrived, or when all jobs are over and have been reported.
  *   {job =, kind = "output", rank =, stream = 0 | 1, text =}   what a rank wrote, capture only
  * {job =, kind = "message", rank =, text =}                  what it sent (cli/process/parent.h), behind what it wrote
  * before
  *   {job =, kind = "notice", text =}                           whole lines about the job, for a person
  *   {job =, kind = "ended", code =}                            once, last
  *   {kind = "signal", name = "INT"}                            see watch_signals
- * Ranks wait in their writes while nobody waits for them here: what is not asked for takes no memory.
+ * Ranks block in their writes while there is no wait for them here, so unread output needs no memory here.
  *
  * watch_signals("INT", ...): these signals make events from now on; without a name none any more.
  * raise("INT") sends this process a signal, "STOP" too.
@@ -35,7 +35,7 @@
  * job:kill()                              at once
  * job:exit_code() -> nil before the end, then as launch's
  * job:failure() -> nil or {rank =, text = traceback or nil, signal = "KILL" or nil, code =, timed_out =, memory =}
- * job:report() -> the lines which tell of that, "" when nothing failed
+ * job:report() -> the report of the failure, "" if there is none
  * job:settle()                            writes what is shown and was held for a moment, unfinished lines too
  * job:close()                             kills what still runs; so does the collector
  * job.num_processes, job.pids */

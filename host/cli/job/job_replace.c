@@ -1,6 +1,6 @@
-/* A rank that a signal has killed gets a new process: the same rank, pipes and slot of the control block, on which its
- * peers see that it comes back and wait. What must stay true: the slot says so before the new process is there, and a
- * rank that cannot be replaced ends the job as it would without this. */
+/* Replace the process of a rank that a signal has killed: the same rank, pipes and rank entry of the control block,
+ * where its peers see the replacement and wait. Invariant: the entry is marked before the new process exists, and a rank that
+ * cannot be replaced ends the job as it would without this. */
 #include <stdio.h>
 
 #include "base/status.h"

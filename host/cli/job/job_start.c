@@ -74,7 +74,7 @@ static int describe_rank(const struct ah_job *job, struct ah_environment *enviro
     return ah_environment_set(environment, true, "LOCAL_RANK", "%d", rank);
 }
 
-/* What the caller gives on top. */
+/* Add the caller's variables. */
 static int add_variables(const struct ah_job *job, struct ah_environment *environment)
 {
     for (const char *const *at = job->options.variables; at && *at; at++) {

@@ -23,12 +23,12 @@ enum ah_job_phase {
     AH_JOB_OVER,
 };
 
-/* A rank's process that was killed, while another one takes its place. */
+/* A rank's process that was killed, while another one replaces it. */
 struct ah_loss {
     pid_t pid;       /* 0: there is none */
     int signal;
-    int more;        /* that were killed before they had taken it */
-    bool told;       /* that it takes long */
+    int more;        /* replacements that were killed too */
+    bool told;       /* its delay was reported */
     int64_t died_ns;
 };
 
@@ -53,8 +53,8 @@ struct ah_job {
     int64_t signal_ns;  /* when that was */
     int64_t leave_ns;   /* how long what the ranks have left may go on */
     int64_t started_ns, alone_ns; /* alone: when the last rank ended well, -1 before */
-    int64_t patience_ns; /* before a rank that does not come on is told */
-    int64_t watch_ns;   /* when to look again for ranks that do not come on */
+    int64_t patience_ns; /* without progress before a rank is reported */
+    int64_t watch_ns;   /* when to poll again for ranks without progress */
     uint64_t descriptors; /* the soft limit that the ranks get, 0: as here */
     int replaced;       /* ranks so far */
     int returning;      /* losses that are not made good yet */
@@ -63,7 +63,7 @@ struct ah_job {
     struct ah_rank_process rank[];
 };
 
-/* What an event of job->epoll tells of, beside its rank. */
+/* The source of an event of job->epoll, in addition to its rank. */
 enum ah_job_source { AH_JOB_EXIT, AH_JOB_OUTPUT, AH_JOB_ERROR, AH_JOB_CHANNEL, AH_JOB_SOURCES };
 
 /* Watch a descriptor of a rank, or no more; none (-1) is nothing. */
@@ -73,7 +73,7 @@ int ah_job_watch_source(struct ah_job *job, int rank, enum ah_job_source source,
 int ah_job_start_again(struct ah_job *job, int rank);
 /* A rank's process has ended: replace it, if it was killed by a signal and the job may go on. */
 bool ah_job_replace(struct ah_job *job, int rank);
-/* Tell of the ranks that have come back, and of those that take long. */
+/* Report the ranks that have been replaced, and those whose replacement is slow. */
 void ah_job_watch_returns(struct ah_job *job);
 
 /* Take over a rank's end of its channel and watch it. */
@@ -85,7 +85,7 @@ void ah_job_pump_channel(struct ah_job *job, int rank);
 /* A line for the user, behind the job's name. */
 void ah_job_notice(struct ah_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Tell, once each, of ranks that were stopped, that do not start, that still run long after the others have ended. */
+/* Report, once each, ranks that were stopped, that do not start, or that still run long after the others have ended. */
 void ah_job_watch(struct ah_job *job, int64_t now);
 /* When to look next. */
 int64_t ah_job_next_watch(const struct ah_job *job, int64_t now);

@@ -1,7 +1,7 @@
 /* Processes that the ranks of a job have started and that outlive them.
  *
  * Known by the job's mark in their environment (AH_JOB_MARK, which children inherit) or by their process group, so
- * one that went into a session of its own is found too. Looks through /proc; without /proc there are none. */
+ * one that went into a session of its own is found too. Reads /proc; without /proc none are found. */
 #ifndef AH_CLI_ORPHANS_H
 #define AH_CLI_ORPHANS_H
 

@@ -31,10 +31,10 @@ struct launch {
     bool told;        /* the other machines of what went wrong here */
     bool followed;    /* what went wrong there */
     bool ends_along;  /* since the launcher of another machine was asked to end */
-    bool asked;       /* to end, by a signal or since nobody takes what the ranks say */
+    bool asked;       /* to end, by a signal or since the ranks' output cannot be written */
     int signal;       /* by which we were asked to end while we waited for them */
     struct ah_text *report; /* keeps notices instead of showing them, or NULL */
-    int output_error; /* errno of what kept us from writing what ranks said */
+    int output_error; /* errno of a failure to write the ranks' output */
 };
 
 static void on_output(void *context, int rank, int stream, const char *text, size_t bytes)
@@ -101,8 +101,8 @@ static void suspend(struct launch *launch)
     ah_job_resume(launch->job);
 }
 
-/* The job is asked to end here: so it is everywhere. Whoever ends a job may well ask all launchers at once: that is not
- * once more, which kills, whichever of them comes first. */
+/* End the job here and on the other machines. A scheduler may signal all launchers at once: that does not count as the
+ * second request, which kills, in any order of arrival. */
 static void end(struct launch *launch, int number)
 {
     bool again = launch->asked || !launch->ends_along;
@@ -178,7 +178,7 @@ static void wait_for_news(struct launch *launch, int64_t due)
     poll(at, sizeof at / sizeof at[0], timeout);
 }
 
-/* What the ranks have said so far comes first; what a stalled reader keeps back may come after. */
+/* The ranks' output so far is written first; output that a stalled reader delays may follow. */
 static void report(struct launch *launch)
 {
     bool reported = launch->reported;
@@ -187,8 +187,8 @@ static void report(struct launch *launch)
         ah_job_report(launch->job);
 }
 
-/* What goes wrong is told at once, and followed at once. */
-static void look_at_machines(struct launch *launch)
+/* Report events of other machines, and act on them, at once. */
+static void poll_machines(struct launch *launch)
 {
     int number;
     if (!launch->machines)
@@ -223,7 +223,7 @@ static void supervise(struct launch *launch)
         on_signals(launch);
         looked = ah_now_ns(); /* we may be kept waiting, or be stopped, before and after */
         ah_job_step(launch->job);
-        look_at_machines(launch);
+        poll_machines(launch);
     }
 }
 
@@ -282,7 +282,7 @@ static void say(struct launch *launch, const char *format, ...)
 }
 
 /* The same words on every machine, but for what became of its own ranks. */
-static void say_verdict(struct launch *launch, const struct ah_machine_verdict *all, int blamed)
+static void print_attribution(struct launch *launch, const struct ah_machine_verdict *all, int blamed)
 {
     static const char name[] = "accelhost launch: ";
     const struct ah_hosts *hosts = ah_machines_hosts(launch->machines);
@@ -308,8 +308,8 @@ static int conclude_all(struct launch *launch, struct ah_attempt_options *option
     ah_machines_conclude(launch->machines, &mine, is_signalled, launch, &all, &blamed);
     if (launch->signal && ah_machines_hosts(launch->machines)->mine == 0)
         ah_machines_tell(launch->machines, launch->signal); /* the others' ranks go on, and lose what they met at */
-    if (blamed >= 0 && all.code != 2) /* usage: the ranks have said why */
-        say_verdict(launch, &all, blamed);
+    if (blamed >= 0 && all.code != 2) /* usage: the ranks have printed the reason */
+        print_attribution(launch, &all, blamed);
     options->final = all.final;
     options->change = launch->signal ? NULL : all.change;
     if (blamed >= 0 && blamed != ah_machines_hosts(launch->machines)->mine) {

@@ -1,4 +1,4 @@
-/* One run of all ranks in the foreground: their output merged, signals passed on, the verdict told. */
+/* One run of all ranks in the foreground: merge their output, forward signals, report the failure attribution. */
 #ifndef AH_CLI_ATTEMPT_H
 #define AH_CLI_ATTEMPT_H
 
@@ -12,18 +12,18 @@ struct ah_attempt_options {
     struct ah_job_options job; /* terminal, columns and where output and notices go are filled in */
     struct ah_rank_logs *logs; /* or NULL; begun for this attempt */
     int signals;               /* of ah_attempt_signals */
-    bool quiet;                /* tell of failures only */
+    bool quiet;                /* print failures only */
     struct ah_machines *machines; /* the others that take part, begun for this attempt; or NULL */
-    bool final;                /* set by the run: nothing is to be started anew, since what ranks print cannot be
-                                  written any more, or the first machine is gone */
+    bool final;                /* set by the run: no restart may follow, since the ranks' output cannot be written
+                                  any more, or the first machine is lost */
     char *failure;             /* set by the run, from malloc: the report of what ended it; or NULL */
     int failure_code;          /* of the rank that is to blame, negative for a signal; 0: another machine's, or none */
-    const char *change;        /* set by the run: which machines came or went, for which all start anew whatever the
+    const char *change;        /* set by the run: which machines joined or left, so that all restart whatever the
                                   code; or NULL */
 };
 
-/* Block the signals that end or stop a job, but for those that the parent had us ignore, and return a descriptor that
- * tells of them; AH_EIO. */
+/* Block the signals that end or stop a job, but for those that the parent had us ignore, and return a signalfd
+ * of them; AH_EIO. */
 int ah_attempt_signals(void);
 /* The number of a signal that ends a job, if one has come; else 0. */
 int ah_attempt_signalled(int signals);

@@ -1,5 +1,5 @@
 /* accelhost launch: settings in, attempts out. Each attempt is a job of its own with a new control block
- * (cli/launch/attempt.h); after one that failed the next begins, as often as --max_restarts says. */
+ * (cli/launch/attempt.h); after a failed one the next begins, at most --max_restarts times. */
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ struct launch {
     const char *variables[VARIABLES + 1];
     int count;
     int attempt_number, restarts; /* its number among all, and how many of those before it failed */
-    int signal;            /* that came while the machines met again */
+    int signal;            /* that arrived during the machines' next rendezvous */
 };
 
 static double number(const struct launch *launch, enum ah_setting setting)
@@ -102,7 +102,7 @@ static void pass(struct launch *launch, const char *format, ...)
     launch->variables[++launch->count] = NULL;
 }
 
-/* A setting that a rank reads itself, if anybody has said something. */
+/* Pass a setting that a rank reads itself, if it is set. */
 static void pass_setting(struct launch *launch, const char *name, enum ah_setting setting)
 {
     char text[VARIABLE - 64];
@@ -111,7 +111,7 @@ static void pass_setting(struct launch *launch, const char *name, enum ah_settin
         pass(launch, "%s=%s", name, text);
 }
 
-/* Not counted: whoever starts the ranks does. */
+/* Not counted: the program that starts the ranks does that. */
 static void pass_variables(struct launch *launch, bool counted)
 {
     const char *topics = getenv("ACCELHOST_DEBUG");
@@ -220,7 +220,8 @@ static int check_share(const struct launch *launch)
                    share->where, share->text, share->number, ranks, hosts->count);
 }
 
-/* Meet for the next attempt. The first time a signal ends this process, and the others are told. */
+/* Run the rendezvous of the next attempt. A signal during the first one ends this process, after a report to the
+ * others. */
 static int meet_machines(struct launch *launch, bool again, bool counts)
 {
     struct ah_machines *machines = launch->attempt.machines;
@@ -251,24 +252,24 @@ static int begin_again(struct launch *launch, bool counts)
     return 0;
 }
 
-/* Is another attempt to follow one that ended with this code? Says why, or why not. */
+/* Return whether another attempt follows one that ended with this code; print the reason. */
 static bool goes_on(const struct launch *launch, int code)
 {
     int most = launch->attempt.job.recovers ? 0 : (int)number(launch, AH_SETTING_max_restarts);
     const struct ah_attempt_options *attempt = &launch->attempt;
     if (attempt->change) {
-        fprintf(stderr, "accelhost launch: %s: all ranks start anew\n", attempt->change);
+        fprintf(stderr, "accelhost launch: %s: all ranks restart\n", attempt->change);
         return true;
     }
     if ((code != 3 && code != 4) || most == 0)
         return false;
     if (attempt->machines && ah_machines_is_lost(attempt->machines))
-        fputs("accelhost launch: nothing starts anew, as the machines of the job met at machine 0\n", stderr);
+        fputs("accelhost launch: no restart: machine 0, which ran the rendezvous, is lost\n", stderr);
     else if (!attempt->final && launch->restarts >= most)
         fprintf(stderr, "accelhost launch: attempt %d failed, the last of %d\n", launch->attempt_number,
                 launch->attempt_number + 1);
     else if (!attempt->final)
-        fprintf(stderr, "accelhost launch: attempt %d failed; all ranks start anew (restart %d of at most %d)\n",
+        fprintf(stderr, "accelhost launch: attempt %d failed; all ranks restart (restart %d of at most %d)\n",
                 launch->attempt_number, launch->restarts + 1, most);
     return !attempt->final && launch->restarts < most;
 }
@@ -296,7 +297,7 @@ static int run_attempts(struct launch *launch, int *code)
     return status;
 }
 
-/* What cli/job/job_start.c tells ranks of our own. */
+/* Set the variables that cli/job/job_start.c sets for ranks of our own. */
 static int hand_over(struct launch *launch, int *code)
 {
     const char *transport = getenv("ACCELHOST_WIRE");

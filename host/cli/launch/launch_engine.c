@@ -81,7 +81,7 @@ static int read_hostfile(struct engine *engine, const char *path)
     return engine->host[0] ? 0 : ah_fail(AH_EINVAL, "the host file %s names no host", path);
 }
 
-/* Open MPI's, which places ranks host by host only when it is told. */
+/* Open MPI's, which places ranks host by host only with an option. */
 static int describe_mpirun(struct engine *engine, const char *const *variables)
 {
     const struct ah_setting_value *value = engine->settings->value;

@@ -72,7 +72,7 @@ static int check_alone(const struct ah_settings *settings)
         return ah_fail(AH_EINVAL, "num_processes (%s) and nproc_per_node (%s) are the same on one machine: give one",
                        value[AH_SETTING_num_processes].where, value[AH_SETTING_nproc_per_node].where);
     if (number(settings, AH_SETTING_machine_rank) > 0)
-        return ah_fail(AH_EINVAL, "%s: a job on one machine has number 0 only (num_machines says how many there are)",
+        return ah_fail(AH_EINVAL, "%s: expected 0 for a job on one machine (set num_machines for more)",
                        value[AH_SETTING_machine_rank].where);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* How many ranks a job has and what they run on, where that depends on the GPUs that are there: they are counted only
- * where it does, after everything that was said is known. */
+/* The number of ranks and their devices, where that depends on the GPUs present: they are counted only where it does,
+ * after all settings have been read. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -20,7 +20,7 @@ static bool is_type(const struct ah_settings *settings, int type)
     return value->text && (int)value->number == type;
 }
 
-/* A kind of job says what it runs on. */
+/* Set cpu or multi_gpu from distributed_type, and check them. */
 static int settle_cpu(struct ah_settings *settings)
 {
     const struct ah_setting_value *value = settings->value, *type = &value[AH_SETTING_distributed_type];
@@ -28,11 +28,11 @@ static int settle_cpu(struct ah_settings *settings)
     if (is_type(settings, TYPE_MULTI_CPU) && !is_told(settings, AH_SETTING_cpu))
         AH_TRY(ah_settings_set(settings, cpu, "true", type->origin, type->where, type->where));
     if (value[AH_SETTING_cpu].number && value[AH_SETTING_multi_gpu].number)
-        return ah_fail(AH_EINVAL, "--multi_gpu: %s says that ranks run on the CPU", value[AH_SETTING_cpu].where);
+        return ah_fail(AH_EINVAL, "--multi_gpu: not possible: ranks run on the CPU by %s", value[AH_SETTING_cpu].where);
     return 0;
 }
 
-/* The setting that says how many ranks run here. */
+/* Return the setting of the number of ranks here. */
 static enum ah_setting counted(const struct ah_settings *settings)
 {
     return is_told(settings, AH_SETTING_nproc_per_node) ? AH_SETTING_nproc_per_node : AH_SETTING_num_processes;
@@ -98,7 +98,7 @@ int ah_launch_settle_processes(struct ah_settings *settings)
     if (!settings->value[AH_SETTING_cpu].number)
         return settle_gpus(settings);
     if (is_count(settings, "gpu"))
-        return ah_fail(AH_EINVAL, "%s: gpu: %s says that ranks run on the CPU",
+        return ah_fail(AH_EINVAL, "%s: gpu: not possible: ranks run on the CPU by %s",
                        settings->value[counted(settings)].where, settings->value[AH_SETTING_cpu].where);
     return 0;
 }

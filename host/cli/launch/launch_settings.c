@@ -295,5 +295,5 @@ void ah_launch_settings_show(const struct ah_settings *settings)
         print_row(row->name, *text ? text : "-", where);
     }
     if (settings->idle)
-        printf("so in any case, whatever the file says: %s\n", settings->idle);
+        printf("accepted from the file without effect: %s\n", settings->idle);
 }

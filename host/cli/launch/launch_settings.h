@@ -1,4 +1,4 @@
-/* The settings of a launch: its flags, the variables and the configuration file, told and shown. */
+/* The settings of a launch: reading of flags, variables and configuration file, --help and --show_config. */
 #ifndef AH_CLI_LAUNCH_SETTINGS_H
 #define AH_CLI_LAUNCH_SETTINGS_H
 
@@ -7,19 +7,19 @@
 
 struct ah_environment;
 
-/* Read all of them for a command; settings is open then, whatever the result. Tells on stderr which value goes before
- * another, unless --quiet, and what is wrong. Returns the index of the first word that is no option, or -1 - exit code.
- * `help` prints what --help says. */
+/* Read all of them for a command; settings is open then, whatever the result. Prints on stderr which value overrides
+ * another, unless --quiet, and errors. Returns the index of the first word that is no option, or -1 - exit code.
+ * `help` prints the text of --help. */
 int ah_launch_settings_read(struct ah_settings *settings, const char *command, void (*help)(void), int argc,
                             char **argv);
 
-/* Where the configuration file is looked for: `flag` or, when that is NULL, what the variable or else the default says;
- * "" for nowhere. *named: somebody said so, and it must be there. AH_EINVAL. */
+/* Write the path of the configuration file: `flag` or, when that is NULL, the variable's or else the default one; ""
+ * for none. *named: it is from the flag or variable, so the file must exist. AH_EINVAL. */
 int ah_launch_config_path(const char *flag, char *path, size_t room, bool *named);
 
 /* The options by groups, for --help. */
 void ah_launch_settings_help(void);
-/* Every setting, its value and where that comes from. */
+/* Print every setting, its value and its source. */
 void ah_launch_settings_show(const struct ah_settings *settings);
 /* Are ranks that are killed replaced? */
 bool ah_launch_replaces(const struct ah_settings *settings);

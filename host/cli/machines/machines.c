@@ -1,5 +1,5 @@
 /* The first machine serves two stores: the launchers' own, at the address that all know, and one for the ranks of each
- * attempt, whose port it tells in the meeting. */
+ * attempt, whose port is part of the rendezvous. */
 #include "cli/machines/machines.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@ static const int64_t leave_ns = 3 * INT64_C(1000000000); /* for the others to re
 
 /* Meeting. */
 
-/* Is this the machine that serves? Where nobody said, whoever has the address and comes first. */
+/* Serve the store if this is machine 0; without a configured rank, if it is the first that can bind the address. */
 static int serve(struct ah_machines *machines)
 {
     const struct ah_machines_options *options = &machines->options;
@@ -214,8 +214,8 @@ bool ah_machines_is_lost(struct ah_machines *machines)
     return lost;
 }
 
-/* Those that came since, on the first machine. */
-static void open_door(struct ah_machines *machines)
+/* Admit machines that arrived since, on the first machine. */
+static void admit_newcomers(struct ah_machines *machines)
 {
     struct ah_machine_link *link = &machines->link;
     int64_t knock[AH_HOSTS_MAX];
@@ -238,7 +238,7 @@ bool ah_machines_trouble(struct ah_machines *machines, int *signal)
     int first, order;
     while (read(link->notification, &count, sizeof count) > 0)
         continue;
-    open_door(machines);
+    admit_newcomers(machines);
     pthread_mutex_lock(&link->lock);
     first = link->joined;
     order = link->joined ? SIGTERM : 0;

@@ -53,7 +53,7 @@ static bool is_trouble(const struct ah_machine_link *link)
     return link->joined;
 }
 
-/* The first machine that has not told how it ended, -1: all have. */
+/* Return the first machine that has not reported its outcome, -1: all have. */
 static int first_running(const struct ah_machine_link *link)
 {
     for (int h = 0; h < link->count; h++)
@@ -79,8 +79,8 @@ static int order_of(const struct ah_machine *machine)
     return machine->concluded || machine->signal ? machine->order : machine->gone_order;
 }
 
-/* The machine whose trouble came first and follows from no other's; -1: none. What follows from a request to end may be
- * heard of before the request, also by the launcher that was asked. */
+/* Return the machine with the first event that no other caused; -1: none. Consequences of a request to end may be
+ * received before the request, also by the launcher that was asked. */
 static int find_blamed(const struct ah_machine_link *link)
 {
     int blamed = -1, first = 0;
@@ -121,7 +121,7 @@ static int code_of_all(const struct ah_machine_link *link, int blamed)
     return code == 2 && !usage ? 3 : code;
 }
 
-/* Who came or went without a failure; NULL: that is not what ended the attempt. */
+/* Describe the machines that joined or left without a failure; NULL: that did not end the attempt. */
 static const char *describe_change(struct ah_machines *machines, int blamed)
 {
     static char text[sizeof machines->link.newcomers + 64];
@@ -130,7 +130,7 @@ static const char *describe_change(struct ah_machines *machines, int blamed)
         if (link->machine[h].signal && !ah_machines_leaves(machines, h))
             return NULL; /* the job is to end */
     if (link->joined && (blamed < 0 || link->joined < order_of(&link->machine[blamed])))
-        snprintf(text, sizeof text, "%s came", link->newcomers);
+        snprintf(text, sizeof text, "%s joined", link->newcomers);
     else if (blamed >= 0 && ah_machines_leaves(machines, blamed))
         snprintf(text, sizeof text, "%s was asked to end", machines->hosts.name[blamed]);
     else

@@ -183,13 +183,13 @@ int ah_coordinator_call(struct ah_coordinator *coordinator, bool (*stop)(void *c
         AH_TRY(hear(coordinator));
         AH_TRY(look_at_clock(coordinator));
         if (stop && stop(context))
-            return ah_fail(AH_EPEER, "asked to end while the machines of the job came together");
+            return ah_fail(AH_EPEER, "asked to end during the rendezvous of the machines");
     }
     return 0;
 }
 
-/* Where their number varies, what the machines told of theirs is an order. */
-static void number_anew(struct ah_member_table *member_table)
+/* If the number of machines varies, their configured ranks are only an order. */
+static void renumber(struct ah_member_table *member_table)
 {
     int number[AH_HOSTS_MAX];
     for (int i = 0; i < member_table->count; i++) {
@@ -214,7 +214,7 @@ int ah_coordinator_answer(struct ah_coordinator *coordinator, const struct ah_re
     int order[AH_HOSTS_MAX];
     char key[64];
     if (coordinator->options->least < coordinator->options->machines)
-        number_anew(&ordered);
+        renumber(&ordered);
     ah_member_table_order(&ordered, order);
     AH_TRY(ah_member_table_make(&ordered, order, &hosts));
     for (int h = 0; h < hosts.count; h++)

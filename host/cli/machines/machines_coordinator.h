@@ -1,5 +1,5 @@
-/* The first machine's part in a meeting (cli/machines/machines_rendezvous.h): it calls the member table, says when that
- * is closed, and tells each machine the table. Included by cli/machines only; of one thread. */
+/* The coordinator of a rendezvous (cli/machines/machines_rendezvous.h), on the first machine: it collects the member
+ * table, closes it and sends it to each machine. Included by cli/machines only; for one thread. */
 #ifndef AH_CLI_MACHINES_COORDINATOR_H
 #define AH_CLI_MACHINES_COORDINATOR_H
 
@@ -23,19 +23,19 @@ int ah_coordinator_open(struct ah_coordinator *coordinator, const struct ah_stor
                         const struct ah_machines_options *options);
 void ah_coordinator_close(struct ah_coordinator *coordinator);
 
-/* Open a generation, and call the member table until it is complete. AH_EINVAL for what contradicts, AH_ETIMEOUT with
- * who did not come, AH_EPEER when `stop` says so. */
+/* Open a generation, and collect the member table until it is complete. AH_EINVAL for contradictory settings,
+ * AH_ETIMEOUT with the missing machines, AH_EPEER when `stop` returns true. */
 int ah_coordinator_begin(struct ah_coordinator *coordinator, const struct ah_membership *mine, int generation,
                          int expected);
 int ah_coordinator_call(struct ah_coordinator *coordinator, bool (*stop)(void *context), void *context);
-/* Tell all who have come the table, with the port and the restarts of `meeting`. */
+/* Send the table to all members, with the port and the restarts of `rendezvous`. */
 int ah_coordinator_answer(struct ah_coordinator *coordinator, const struct ah_rendezvous *rendezvous);
-/* Tell all who have come that there will be none, since the last call of this thread failed with `status`, which is
- * the result; returns when they have gone, within a moment. */
+/* Send the last error of this thread, `status`, to all members in place of a table; returns `status` when they have
+ * left, within a short time. */
 int ah_coordinator_refuse(struct ah_coordinator *coordinator, int status);
 
-/* Somebody comes while the ranks run. True with its name when all are to start anew with it; else it is told that it
- * has no place, or waits for one: `last` says that no generation follows. */
+/* Handle a machine that arrives while the ranks run. True with its name if all are to restart with it; otherwise it is
+ * refused, or waits for the next generation (`last`: none follows). */
 bool ah_coordinator_knock(struct ah_coordinator *coordinator, int64_t place, bool last, char name[AH_HOST_NAME]);
 
 #endif

@@ -61,7 +61,7 @@ static void take_gone(struct ah_machine_link *link, struct ah_machine *machine, 
     snprintf(machine->reason, sizeof machine->reason, "%s", reason);
 }
 
-/* Those that have come once a machine is through go on without the newcomer. */
+/* After a machine has completed, the members continue without the newcomer. */
 static void take_newcomer(struct ah_machine_link *link, const char *name)
 {
     size_t at = strlen(link->newcomers);
@@ -235,7 +235,7 @@ void ah_machine_link_post(struct ah_machine_link *link, const char *format, ...)
     if (bytes < 0)
         return;
     pthread_mutex_lock(&link->lock);
-    (void)ah_text_append(&link->posts, line, (size_t)bytes + 1); /* without memory nothing can be told */
+    (void)ah_text_append(&link->posts, line, (size_t)bytes + 1); /* out of memory: not reported */
     pthread_mutex_unlock(&link->lock);
     free(line);
 }

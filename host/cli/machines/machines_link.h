@@ -30,16 +30,16 @@ struct ah_machine_link {
 
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t change;
-    bool ending;          /* the thread is to end when it has said everything */
+    bool ending;          /* the thread is to end when it has sent everything */
     bool keeps;           /* and its machine is to be taken for gone then */
     struct ah_text posts; /* what is to be appended, each with a 0 behind it */
     struct ah_machine machine[AH_HOSTS_MAX];
     int orders;           /* troubles so far */
     bool lost;            /* the store is out of reach: machine 0 is gone */
-    int joined;           /* order of the first newcomer with whom all start anew, 0: none */
+    int joined;           /* order of the first newcomer that causes a restart, 0: none */
     int arrivals;         /* of them */
     char newcomers[256];  /* their names */
-    int64_t knock[AH_HOSTS_MAX]; /* places of machines that came since, for machine 0 to look at */
+    int64_t knock[AH_HOSTS_MAX]; /* places of machines that arrived since, for machine 0 to check */
     int knocks;
 };
 

@@ -1,4 +1,4 @@
-/* Whoever comes while the ranks run has its line in a generation that began without it: it waits for the next one. */
+/* A machine that arrives while the ranks run has its line in a generation that began without it: it waits. */
 #include "cli/machines/machines_rendezvous.h"
 
 #include <inttypes.h>
@@ -25,7 +25,7 @@ static int read_number(struct ah_store *store, const char *key, int none)
     return number;
 }
 
-/* The will tells that this machine is gone from the moment on when the coordinator hears that it is here. */
+/* The store's will reports this machine as lost, from the moment the coordinator has read its line. */
 static int write_line(struct ah_rendezvous *rendezvous)
 {
     char line[AH_MEMBER_TEXT], list[32], key[32];
@@ -98,7 +98,7 @@ static int read_answer(struct ah_rendezvous *rendezvous, const char *text, struc
     }
     good = good && rendezvous->port > 0 && rendezvous->port < 65536 && rendezvous->restarts >= 0;
     if (!good || ah_hosts_read(out, text + at) < 0 || out->count != count || out->mine >= count)
-        return ah_fail(AH_EIO, "the first machine says '%.80s', which is no table of machines", text);
+        return ah_fail(AH_EIO, "expected a table of machines from the first machine, got '%.80s'", text);
     return ah_membership_check(&rendezvous->mine, out);
 }
 
@@ -121,7 +121,7 @@ static int look_at_clock(struct ah_rendezvous *rendezvous)
     return 0;
 }
 
-/* Nothing has been said yet: has another generation been opened, or is there no reason to wait any more? */
+/* Without an answer yet: has another generation been opened, or is there no reason to wait any more? */
 static int wait_on(struct ah_rendezvous *rendezvous)
 {
     int newest = read_number(rendezvous->store, "generation", 0);
@@ -143,7 +143,7 @@ int ah_rendezvous_await(struct ah_rendezvous *rendezvous, bool (*stop)(void *con
         if (status == 0)
             break;
         if (stop && stop(context))
-            return ah_fail(AH_EPEER, "asked to end while the machines of the job came together");
+            return ah_fail(AH_EPEER, "asked to end during the rendezvous of the machines");
         if (status == AH_ETIMEOUT && !ah_store_is_closed(rendezvous->store))
             status = wait_on(rendezvous);
         if (ah_store_is_closed(rendezvous->store))

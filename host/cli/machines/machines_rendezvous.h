@@ -2,9 +2,9 @@
  * (cli/machines/machines_coordinator.h) opens and closes. Included by cli/machines only.
  *
  * What the store holds: `job`, by which a job is known; `generation`, the newest one's number; and of generation G the
- * list hosts/G, a line for each machine that came; the list events/G, which begins with "here PLACE" of each of them
- * and goes on with all that happens (machines_link.h); answer/G/PLACE, what the coordinator tells the machine whose
- * line stands at PLACE: a table of hosts, or why not; and missing/G, what those who wait are waiting for. */
+ * list hosts/G, a line for each machine that arrived; the list events/G, which begins with "here PLACE" of each of them
+ * and continues with events (machines_link.h); answer/G/PLACE, the coordinator's answer to the machine with line PLACE:
+ * a table of hosts or an error; and missing/G, the text of the machines that are waited for. */
 #ifndef AH_CLI_MACHINES_RENDEZVOUS_H
 #define AH_CLI_MACHINES_RENDEZVOUS_H
 
@@ -17,7 +17,7 @@ enum { AH_MACHINES_ANSWER = AH_HOSTS_TEXT + 24 * (AH_HOSTS_MAX + 2), AH_MACHINES
 
 struct ah_rendezvous {
     struct ah_membership mine;
-    struct ah_store *store; /* connected; whoever has come takes it along */
+    struct ah_store *store; /* connected; ownership passes to the caller that joined */
     char job[AH_MACHINES_JOB]; /* "" before one is known */
     int generation, restarts;
     int port;               /* of the ranks' store */
@@ -30,14 +30,14 @@ struct ah_rendezvous {
 /* Connect and write the own line into this generation or a later one that is the newest. AH_ETIMEOUT; AH_EPEER when the
  * first machine has begun another job. */
 int ah_rendezvous_enter(struct ah_rendezvous *rendezvous, const struct ah_store_place *place, int generation);
-/* What the coordinator says: count, mine, first and name of the hosts, and what is above. Goes on to the next
- * generation when this one begins without it. AH_EINVAL, AH_ETIMEOUT; AH_EPEER when the first machine is gone or `stop`
- * says so. */
+/* Receive the coordinator's answer: count, mine, first and name of the hosts, and the fields above. Continues with the
+ * next generation when this one begins without it. AH_EINVAL, AH_ETIMEOUT; AH_EPEER when the first machine is lost or
+ * `stop` returns true. */
 int ah_rendezvous_await(struct ah_rendezvous *rendezvous, bool (*stop)(void *context), void *context,
                         struct ah_hosts *out);
 void ah_rendezvous_leave(struct ah_rendezvous *rendezvous);
 
-/* The table that the coordinator tells, as a text; returns its length. */
+/* Write the coordinator's table as a text; return its length. */
 int ah_rendezvous_write(const struct ah_rendezvous *rendezvous, const struct ah_hosts *hosts, char *text, size_t room);
 
 #endif

@@ -8,8 +8,8 @@ describe("A prepared optimizer", function()
       local result = run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/optimizers.lua"},
         {timeout = 120})
       assert.equal("", result.stderr)
-      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
-      assert.equal(0, result.code)
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout), result.output)
+      run.succeeds(result)
     end)
   end
 end)
@@ -19,30 +19,30 @@ describe("an accelerator", function()
     it(("keeps its promises in %d process%s"):format(ranks, ranks == 1 and "" or "es"), function()
       local result = run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/accelerator.lua"},
         {timeout = 120})
-      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
-      assert.equal(0, result.code)
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout), result.output)
+      run.succeeds(result)
       assert.matches("2 parameters of the model got no gradient on any process: none.weight, none.bias", result.stderr)
     end)
 
     it(("keeps the window of each model in %d process%s"):format(ranks, ranks == 1 and "" or "es"), function()
       local result = run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/windows.lua"},
         {timeout = 120})
-      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
-      assert.equal(0, result.code)
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout), result.output)
+      run.succeeds(result)
       assert.matches("a new pass began inside an accumulation window", result.stderr)
     end)
 
     it(("averages gradients of a plain backward in %d process%s"):format(ranks, ranks == 1 and "" or "es"), function()
       local result = run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/plain.lua"}, {timeout = 120})
       assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout), result.output)
-      assert.equal(0, result.code)
+      run.succeeds(result)
       assert.equal(ranks > 1, result.stderr:find("the loss depends on no prepared model", 1, true) ~= nil)
     end)
 
     it(("forgets what a script drops in %d process%s"):format(ranks, ranks == 1 and "" or "es"), function()
       local result = run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/again.lua"}, {timeout = 120})
       assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout), result.output)
-      assert.equal(0, result.code)
+      run.succeeds(result)
     end)
   end
 
@@ -50,7 +50,7 @@ describe("an accelerator", function()
     it(("sends buckets early for one of several models in %d processes"):format(ranks), function()
       local result = run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/several.lua"})
       assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout), result.output)
-      assert.equal(0, result.code)
+      run.succeeds(result)
     end)
   end
 

@@ -16,7 +16,7 @@ describe("an accelerator", function()
     assert.equal("3\tno\tcpu\n", script(show, {ACCELERATE_GRADIENT_ACCUMULATION_STEPS = "3"}).stdout)
     local result = run.host({"launch", "--num_processes", 2, "--gradient_accumulation_steps", 5, "-e",
       "local accelhost = require 'accelhost' " .. show}, {timeout = 20})
-    assert.same(run.everyone(2, "5\tno\tcpu\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(2, "5\tno\tcpu\n"), run.by_rank(result.stdout), result.output)
   end)
 
   it("uses the script's value where both set one, and reports the difference", function()

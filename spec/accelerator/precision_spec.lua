@@ -248,6 +248,6 @@ describe("mixed_precision", function()
   it("is read from the launcher's setting", function()
     local code = "print(require 'accelhost'.Accelerator().mixed_precision)"
     local result = run.host({"-e", code}, {timeout = 20, env = {ACCELHOST_MIXED_PRECISION = "bf16"}})
-    assert.equal("bf16\n", result.stdout)
+    run.prints("bf16\n", result)
   end)
 end)

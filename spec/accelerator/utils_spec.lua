@@ -75,7 +75,7 @@ describe("find_executable_batch_size", function()
         for i = 1, size do kept[i] = accelhost.ones(1024, 1024) end
         print("fits", size <= 70, tried > 1)
       end, {reduce_batch_size_fn = function(size) return math.floor(size / 2) end})()]]}, {timeout = 60})
-    assert.equal("fits\ttrue\ttrue\n", result.stdout, result.output)
+    run.prints("fits\ttrue\ttrue\n", result)
   end)
 end)
 

@@ -45,7 +45,7 @@ describe("bfloat16", function()
   for _, way in ipairs {"native", "float32"} do
     it(("is right with ACCELHOST_BF16=%s"):format(way), function()
       local result = run.host({"-e", script}, {timeout = 60, env = {ACCELHOST_BF16 = way}})
-      assert.equal("fine\n", result.stdout, result.stderr)
+      run.prints("fine\n", result)
     end)
   end
 

@@ -159,7 +159,7 @@ describe("A state of several processes", function()
     for _, last in ipairs {"", "os.exit(0)"} do
       local result = script(2, "accelerator:save_state('state', {async = true}) " .. last)
       assert.equal("", result.output)
-      assert.equal(0, result.code)
+      run.succeeds(result)
       result = script(2, "print(accelerator:load_state 'state')")
       assert.same(run.everyone(2, "state\n"), run.by_rank(result.stdout), result.output)
       folder.remove "state"

@@ -22,7 +22,7 @@ describe("accelhost launch", function()
         "repeat until io.open(arg[1] .. '/stop') or os.time() > last"
       local start = run.program {"bash", "-c", [["$0" launch -e "$1" "$2" > /dev/null 2>&1 &
         for i in $(seq 1200); do [ -e "$2/up" ] && exit 0; sleep 0.05; done; exit 1]], run.path, script, path}
-      assert.equal(0, start.code)
+      run.succeeds(start)
       local busy, quiet = shown(), shown "--quiet"
       local all = {unpack(words)}
       all[#all + 1], all[#all + 2] = "-e", "print 'up'"

@@ -147,7 +147,7 @@ log_dir: 'logs of: "us"'
   it("show prints each setting and its source", function()
     write("c.json", [[{"num_processes": 3, "rdzv_backend": "static"}]])
     local result = config({"show", "--config_file", "c.json"}, {timeout = 20, env = {ACCELHOST_TIMEOUT = "7"}})
-    assert.equal(0, result.code)
+    run.succeeds(result)
     assert.matches("^config_file +c.json\nnum_processes +3 +c.json\n", result.stdout)
     assert.matches("\ntimeout +7 +ACCELHOST_TIMEOUT\n", result.stdout)
     assert.truthy(result.stdout:find("accepted from the file without effect: rdzv_backend\n", 1, true))

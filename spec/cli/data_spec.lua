@@ -17,7 +17,7 @@ end
 describe("accelhost data", function()
   it("lists the available data sets", function()
     local result = run.host {"data", "--help"}
-    assert.equal(0, result.code)
+    run.succeeds(result)
     assert.matches("mnist .*60,000", result.stdout)
     assert.matches("fashion_mnist", result.stdout)
   end)
@@ -130,11 +130,11 @@ describe("accelhost data", function()
     local words = {"data", "mnist", "--dir", dir .. "/a/b", "--mirror", "file://" .. source .. "/"}
     if source:sub(1, 1) ~= "/" then words[#words] = "file://" .. os.getenv("PWD") .. "/" .. source end
     local result = run.host(words)
-    assert.equal(0, result.code)
+    run.succeeds(result)
     assert.equal(4, select(2, result.stdout:gsub("fetched, sum is right", "")))
     os.execute("echo wrong > " .. dir .. "/a/b/t10k-labels-idx1-ubyte.gz")
     result = run.host(words)
-    assert.equal(0, result.code)
+    run.succeeds(result)
     assert.equal(3, select(2, result.stdout:gsub("here already", "")))
     assert.matches("t10k%-labels%-idx1%-ubyte.gz: not the known file", result.stdout)
     os.execute("rm -r " .. dir)

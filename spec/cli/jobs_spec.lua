@@ -332,7 +332,7 @@ describe("waiting for jobs", function()
       C.job.watch_signals()
       os.execute("kill -TERM " .. self)
       print "never"]])
-    assert.equal("INT TERM\n", result.stdout)
+    run.prints("INT TERM\n", result)
     assert.equal(128 + 15, result.code)
   end)
 
@@ -351,7 +351,7 @@ describe("waiting for jobs", function()
         for _, more in ipairs(C.job.wait({job}, 30)) do code = more.code or code end
       until code
       print(code)]])
-    assert.equal("signal\tINT\n130\n", result.stdout)
+    run.prints("signal\tINT\n130\n", result)
   end)
 
   it("ends its jobs when it is killed", function()

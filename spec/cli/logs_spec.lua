@@ -31,7 +31,7 @@ describe("logs of ranks", function()
   it("are in a folder for each run, attempt and rank, in addition to the screen's output", function()
     local result = launch {"--log_dir", "logs", "-e", script}
     local here = only_run "logs"
-    assert.equal(0, result.code)
+    run.succeeds(result)
     assert.same({[0] = "out\t0\n", "out\t1\n"}, run.by_rank(result.stdout))
     assert.truthy(result.stderr:find("accelhost launch: logs go to " .. here .. "\n", 1, true))
     for rank = 0, 1 do

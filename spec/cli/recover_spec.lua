@@ -61,7 +61,7 @@ describe("accelhost launch --recover live", function()
       end
       print(total)]])
     assert.equal(0, result.code, result.output)
-    assert.same(run.everyone(3, "120600\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(3, "120600\n"), run.by_rank(result.stdout), result.output)
     assert.matches("^accelhost launch: rank 1 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, goes on from " ..
       "its beginning\n$", result.stderr)
     assert.same({"x", "xx", "x"}, {read "lives0", read "lives1", read "lives2"})
@@ -73,7 +73,7 @@ describe("accelhost launch --recover live", function()
       if rank > 0 and life < 3 then die(life == 1 and "SEGV" or "TERM") end
       print(sum(rank))]])
     assert.equal(0, result.code, result.output)
-    assert.same(run.everyone(3, "3\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(3, "3\n"), run.by_rank(result.stdout), result.output)
     for rank = 1, 2 do
       assert.matches(("rank %d %%(pid %%d+%%) was killed by SIGSEGV, and 1 that was to replace it; replaced")
         :format(rank), result.stderr)
@@ -92,7 +92,7 @@ describe("accelhost launch --recover live", function()
       if life == 1 then die() end
       print(#all[1], #all[2], #box[1])]])
     assert.equal(0, result.code, result.output)
-    assert.same(run.everyone(2, "7\t7\t1\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(2, "7\t7\t1\n"), run.by_rank(result.stdout), result.output)
   end)
 
   it("continues in the same log files, after the earlier lines", function()

@@ -22,7 +22,7 @@ describe("accelhost launch --max_restarts", function()
     local result = launch {"--max_restarts", "3", "-e", begin ..
       "if attempt == '0' and rank == '1' then os.execute 'kill -9 $PPID' end comm.barrier()"}
     assert.equal(0, result.code, result.output)
-    assert.same(run.everyone(2, "0\t0\t3\n1\t1\t3\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(2, "0\t0\t3\n1\t1\t3\n"), run.by_rank(result.stdout), result.output)
     assert.matches("rank 1 was killed by SIGKILL", result.stderr)
     assert.matches("\naccelhost launch: attempt 0 failed; all ranks restart %(restart 1 of at most 3%)\n",
       result.stderr)
@@ -31,7 +31,7 @@ describe("accelhost launch --max_restarts", function()
   it("reports each attempt of a job that always fails, and ends as the last one", function()
     local result = launch {"--max_restarts", "2", "-e", begin .. "if rank == '0' then error('no ' .. attempt) end"}
     assert.equal(3, result.code)
-    assert.same(run.everyone(2, "0\t0\t2\n1\t1\t2\n2\t2\t2\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(2, "0\t0\t2\n1\t1\t2\n2\t2\t2\n"), run.by_rank(result.stdout), result.output)
     for attempt = 0, 2 do
       assert.truthy(result.stderr:find("rank 0 failed: -e:1: no " .. attempt, 1, true), result.stderr)
     end
@@ -42,7 +42,7 @@ describe("accelhost launch --max_restarts", function()
     local result = launch {"--max_restarts", "1", "-e", begin ..
       "if attempt == '0' then if rank == '1' then error 'lost' end os.execute 'trap \"\" TERM; sleep 100' end"}
     assert.equal(0, result.code, result.output)
-    assert.same(run.everyone(2, "0\t0\t1\n1\t1\t1\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(2, "0\t0\t1\n1\t1\t1\n"), run.by_rank(result.stdout), result.output)
   end)
 
   it("does so after a collective timed out, but not after wrong usage or on a full disk", function()
@@ -55,7 +55,7 @@ describe("accelhost launch --max_restarts", function()
     assert.is_nil(result.stderr:find "attempt")
     local shell = [["$0" launch --num_processes 2 --max_restarts 5 -e "print(('x'):rep(1000))" > /dev/full; echo $?]]
     result = run.program({"sh", "-c", shell, run.path}, {timeout = 30})
-    assert.equal("3\n", result.stdout)
+    run.prints("3\n", result)
     assert.equal("accelhost launch: cannot write what the ranks print: No space left on device\n", result.stderr)
   end)
 
@@ -65,7 +65,7 @@ describe("accelhost launch --max_restarts", function()
       kill -INT $pid; wait $pid; echo $?]])
     local result = run.program({"sh", "-c", shell, run.path, begin ..
       "if tonumber(attempt) < 2 then error 'again' end os.execute 'sleep 60'"}, {timeout = 30})
-    assert.equal("130\n", result.stdout)
+    run.prints("130\n", result)
     local told = io.open("err"):read "*a"
     assert.matches("restart 2 of at most 100", told)
     assert.is_nil(told:find "restart 3")

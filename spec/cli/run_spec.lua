@@ -13,12 +13,12 @@ describe("accelhost", function()
   it("prints its version", function()
     local result = run.host {"--version"}
     assert.matches("^accelhost %d+%.%d+%.%d+\n$", result.stdout)
-    assert.equal(0, result.code)
+    run.succeeds(result)
   end)
 
   it("lists its commands in --help, and without arguments with exit code 2", function()
     local result = run.host {"--help"}
-    assert.equal(0, result.code)
+    run.succeeds(result)
     for _, command in ipairs {"run", "launch", "data"} do assert.matches("\n  " .. command .. " ", result.stdout) end
     for _, words in ipairs {"--version", "--help", "launch --help"} do
       local full = run.program {"sh", "-c", '"$0" ' .. words .. " > /dev/full; echo $?", run.path}
@@ -51,7 +51,7 @@ describe("accelhost", function()
 
   it("prints versions, machine and settings by env", function()
     local result = run.host({"env"}, {env = {ACCELHOST_DATA = "/sets"}})
-    assert.equal(0, result.code)
+    run.succeeds(result)
     assert.matches("^accelhost +%d+%.%d+%.%d+\nLuaJIT +LuaJIT 2", result.stdout)
     assert.matches("\nprocessors +%d+, threads of an op: %d+\n", result.stdout)
     assert.matches("\ndata sets +/sets\n", result.stdout)
@@ -89,7 +89,7 @@ describe("accelhost", function()
   it("has help for every command", function()
     for _, command in ipairs {"run", "launch", "data"} do
       local result = run.host {command, "--help"}
-      assert.equal(0, result.code)
+      run.succeeds(result)
       assert.matches("usage: accelhost", result.stdout)
     end
   end)
@@ -104,8 +104,8 @@ describe("accelhost run", function()
 
   it("runs code with -e", function()
     local result = run.host {"-e", "print(1, ...)", "two"}
-    assert.equal("1\ttwo\n", result.stdout)
-    assert.equal(0, result.code)
+    run.prints("1\ttwo\n", result)
+    run.succeeds(result)
   end)
 
   it("ends with 1 and one traceback on a script error, the library's frames folded", function()
@@ -120,7 +120,7 @@ local x = work()
 ]]
     local result = run.host {path}
     assert.equal(1, result.code)
-    assert.equal("", result.stdout)
+    run.prints("", result)
     assert.matches(":4: in Linear.*linear: input %(4, 5%) does not fit weight %(2, 3%)", result.stderr)
     assert.matches("%(%d+ library frames?%)\n  [^\n]*:4: in work\n  [^\n]*:7: in main chunk\n$", result.stderr)
     os.remove(path)
@@ -195,13 +195,13 @@ net:forward(5)
   it("survives closed standard streams, and notices a full disk", function()
     assert.equal("0\n", run.program({"sh", "-c", '"$0" -e "print(1)" <&- >&- 2>&-; echo $?', run.path}).stdout)
     local result = run.program {"sh", "-c", '"$0" -e "print(1)" > /dev/full; echo $?', run.path}
-    assert.equal("1\n", result.stdout)
+    run.prints("1\n", result)
     assert.matches("could not write", result.stderr)
     result = run.program {"sh", "-c", '"$0" -e "print(1) os.exit(0)" > /dev/full; echo $?', run.path}
-    assert.equal("1\n", result.stdout)
+    run.prints("1\n", result)
     assert.matches("could not write", result.stderr)
     result = run.program {"sh", "-c", '"$0" -e "io.stderr:write(1)" 2> /dev/full; echo $?', run.path}
-    assert.equal("1\n", result.stdout)
+    run.prints("1\n", result)
   end)
 
   it("reports that a file may not grow instead of being killed", function()
@@ -209,13 +209,13 @@ net:forward(5)
     local limited = 'ulimit -f 10; "$0" -e "for i = 1, 1e5 do print(i) end" > "$1"; echo $?'
     local result = run.program {"bash", "-c", limited, run.path, path}
     os.remove(path)
-    assert.equal("1\n", result.stdout)
+    run.prints("1\n", result)
     assert.matches("could not write", result.stderr)
   end)
 
   it("runs a script from stdin", function()
     local result = run.host({"-", "a"}, {stdin = "print(arg[0], ...)"})
-    assert.equal("-\ta\n", result.stdout)
+    run.prints("-\ta\n", result)
     assert.matches("stdin:1: x", run.host({"-"}, {stdin = "error('x')"}).stderr)
   end)
 
@@ -288,7 +288,7 @@ net:forward(5)
 
   it("is not moved by a parent that ignores the end of children", function()
     local result = run.program {"env", "--ignore-signal=CHLD", run.path, "-e", "print(os.execute('exit 3') ~= -1)"}
-    assert.equal("true\n", result.stdout)
+    run.prints("true\n", result)
   end)
 
   it("ends with 2 on an unknown option, naming the nearest", function()
@@ -315,7 +315,7 @@ net:forward(5)
     local loop = "local s = 0 for i = 1, 1e5 do s = s + i end print(s, jit.status() and true)"
     local result = run.host {"--jit=off", "-e", deny, run.path, loop}
     if result.code == 9 then return pending "needs a kernel that can deny it" end
-    assert.same(run.everyone(2, "5000050000\tfalse\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(2, "5000050000\tfalse\n"), run.by_rank(result.stdout), result.output)
     assert.matches("LuaJIT's compiler is off", result.stderr)
   end)
 
@@ -373,7 +373,7 @@ net:forward(5)
         for i in $(seq 600); do [ -s "$2" ] && break; sleep 0.1; done
         sleep 0.5; kill -INT $child; wait $child; echo $?]], run.path, text, mark}, {timeout = 30})
       os.remove(mark)
-      assert.equal("130\n", result.stdout)
+      run.prints("130\n", result)
       assert.matches("^\naccelhost: interrupted" .. where, result.stderr)
     end
   end)

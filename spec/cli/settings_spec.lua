@@ -27,7 +27,7 @@ end
 local function refused(words, env)
   local result = launch(words, env)
   assert.equal(2, result.code, result.output)
-  assert.equal("", result.stdout)
+  run.prints("", result)
   local line, hint = result.stderr:match "^accelhost launch: (.-)\n(.*)$"
   assert.equal("Try 'accelhost launch --help'.\n", hint)
   return line
@@ -117,7 +117,7 @@ describe("settings of a job", function()
       for i, name in ipairs(names) do names[i] = os.getenv(name) end print(table.concat(names, " "))]]
     local result = launch({"--config_file", "ranks.yaml", "-e", code},
       {ACCELHOST_DEBUG = "alloc", OMP_NUM_THREADS = false})
-    assert.same(run.everyone(2, "bf16 4 true 10.0.0.7 4711 3 alloc,comm\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(2, "bf16 4 true 10.0.0.7 4711 3 alloc,comm\n"), run.by_rank(result.stdout), result.output)
     assert.equal("4,2\n", launch({"-e", "print(os.getenv 'OMP_NUM_THREADS')"}, {OMP_NUM_THREADS = "4,2"}).stdout)
   end)
 

@@ -49,12 +49,12 @@ describe("accelhost launch", function()
       local result = without(call, {"launch", "--num_processes", 2, "-e", session, path .. "/state"},
         {error = error, env = {OMP_NUM_THREADS = "1"}})
       if not message then
-        assert.equal("all done\n", result.stdout, result.stderr)
+        run.prints("all done\n", result)
         assert.equal("", result.stderr)
-        assert.equal(0, result.code)
+        run.succeeds(result)
       else
         assert.equal(3, result.code)
-        assert.equal("", result.stdout)
+        run.prints("", result)
         assert.matches(message, result.stderr)
         local _, lines = result.stderr:gsub("\n", "")
         assert.equal(1, lines, result.stderr)
@@ -99,8 +99,8 @@ describe("accelhost launch", function()
     folder.with(function(path)
       local result = run.program({"sh", "-c", small .. '"$@"', "sh", run.path, "launch", "--num_processes", "2", "-e",
         session, path .. "/state"})
-      assert.equal("all done\n", result.stdout, result.stderr)
-      assert.equal(0, result.code)
+      run.prints("all done\n", result)
+      run.succeeds(result)
     end)
   end)
 end)
@@ -121,8 +121,8 @@ describe("without /proc", function()
       local sum = 0
       for x in accelhost.data.DataLoader(set, {batch_size = 4, num_workers = 1}) do sum = sum + x:sum():item() end
       print(sum, accelhost.Accelerator().num_processes)]])
-    assert.equal("[r0-r1] 28\t2\n", result.stdout, result.stderr)
-    assert.equal(0, result.code)
+    run.prints("[r0-r1] 28\t2\n", result)
+    run.succeeds(result)
   end)
 
   it("the program finds its plugins and itself", function()
@@ -178,8 +178,8 @@ describe("without pidfds accelhost launch", function()
         require("accelhost._C").comm.barrier()
         if os.getenv "RANK" == "0" then print "went on" end]]
       local result = without(calls, {"launch", "--recover", "live", "--num_processes", 2, "-e", script, path})
-      assert.equal("went on\n", result.stdout, result.stderr)
-      assert.equal(0, result.code)
+      run.prints("went on\n", result)
+      run.succeeds(result)
     end)
   end)
 
@@ -205,7 +205,7 @@ describe("without pidfds accelhost launch", function()
         kill -KILL $launcher
         for i in $(seq 200); do ps -eo args | grep -q "^$4\$" || break; sleep 0.05; done
         ps -eo args | grep -c "^$4\$"]], helper(), run.path, script, path .. "/up", left}
-      assert.equal("0\n", result.stdout)
+      run.prints("0\n", result)
     end)
   end)
 end)

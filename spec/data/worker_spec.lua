@@ -446,7 +446,7 @@ function Own:len() return 4 end
 function Own:get(i) print("sample " .. i) return i end
 for _ in data.DataLoader(Own(), {num_workers = 2, persistent_workers = true}) do io.stderr:write "" end
 ]], {timeout = 30})
-    assert.equal(0, result.code)
+    run.succeeds(result)
     for i = 0, 3 do assert.matches("sample " .. i .. "\n", result.stdout) end
   end)
 
@@ -472,8 +472,8 @@ accelerator:print(table.concat(lines, "\n"))
       file:close()
       local result = run.host({"launch", "--num_processes", "2", path}, {timeout = 40})
       assert.equal("", result.stderr)
-      assert.equal(0, result.code)
-      assert.equal("0 0 1 0 2 0 3 0\n4 1 5 1 6 1 7 1\n8 0 9 0 10 0 11 0\n", result.stdout)
+      run.succeeds(result)
+      run.prints("0 0 1 0 2 0 3 0\n4 1 5 1 6 1 7 1\n8 0 9 0 10 0 11 0\n", result)
     end)
   end)
 end)

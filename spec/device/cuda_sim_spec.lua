@@ -14,7 +14,7 @@ describe("The simulated GPU", function()
       print(accelhost.device_count "cuda")
       local x = accelhost.tensor{{1, 2}, {3, 4}}:to "cuda:1"
       print(x.device, (x * 2 + 1):sum():item())]]
-    assert.equal("2\ncuda:1\t24\n", result.stdout, result.stderr)
+    run.prints("2\ncuda:1\t24\n", result)
     local told = run.host({"env"}, {env = {ACCELHOST_CUDA = "sim"}}).stdout
     assert.matches("\nCUDA +simulated, driver for CUDA ", told)
     assert.matches("\ncuda:0 [^\n]+ GiB\n", told)
@@ -27,7 +27,7 @@ describe("The simulated GPU", function()
         local y = x:to("cuda:0"):to("cuda:1"):to("cuda:0"):to("cpu")
         print(n, (x:ne(y)):sum():item())
       end]]
-    assert.equal("0\t0\n1\t0\n1000\t0\n3000001\t0\n", result.stdout, result.stderr)
+    run.prints("0\t0\n1\t0\n1000\t0\n3000001\t0\n", result)
   end)
 
   case("reaches another's memory directly, asked for once for each pair, also what is mapped later", function()
@@ -71,7 +71,7 @@ describe("The simulated GPU", function()
       local here, far, worst = train "cpu", train "cuda", 0
       for i = 1, 20 do worst = math.max(worst, math.abs(here[i] - far[i])) end
       print(#far, worst < 1e-9, here[20] < here[1])]]
-    assert.equal("20\ttrue\ttrue\n", result.stdout, result.stderr)
+    run.prints("20\ttrue\ttrue\n", result)
   end)
 
   case("reuses what was freed: a steady loop asks the driver for nothing", function()
@@ -84,7 +84,7 @@ describe("The simulated GPU", function()
         if step == 10 then calls = accelhost.memory_stats("cuda").system_calls end
       end
       print(accelhost.memory_stats("cuda").system_calls - calls)]]
-    assert.equal("0\n", result.stdout, result.stderr)
+    run.prints("0\n", result)
   end)
 
   case("that fails an allocation once is asked again after its cache was given back", function()
@@ -92,7 +92,7 @@ describe("The simulated GPU", function()
       local kept = {}
       for i = 1, 6 do kept[i] = accelhost.ones({1000000}, {device = "cuda"}) end
       print(kept[6]:sum():item())]], {ACCELHOST_SIM_FAIL = "alloc:2"})
-    assert.equal("1000000\n", result.stdout, result.stderr)
+    run.prints("1000000\n", result)
   end)
 
   case("reports its live memory in one line when it runs out", function()
@@ -110,7 +110,7 @@ describe("The simulated GPU", function()
       for _ = 1, 100 do x = x + 1 end
       print(x:sum():item(), accelhost.memory_stats("cuda").system_calls > 100)]],
       {ACCELHOST_CUDA_ALLOCATOR = "driver"})
-    assert.equal("1010\ttrue\n", result.stdout, result.stderr)
+    run.prints("1010\ttrue\n", result)
   end)
 
   case("that fails a launch names device, op and kernel", function()
@@ -134,7 +134,7 @@ describe("The simulated GPU", function()
         print(first)]], {ACCELHOST_SIM_FAIL = fault .. ":1"})
       assert.matches("^true\ntrue\ntrue\ntrue\ncuda:0[^\n]*CUDA_ERROR_" .. name ..
         "%); the device cannot be used any more: start the process again\n$", result.stdout, result.stderr)
-      assert.equal(0, result.code)
+      run.succeeds(result)
     end
   end)
 
@@ -148,7 +148,7 @@ describe("The simulated GPU", function()
       true), result.stderr)
     result = on_sim([[print(accelhost.cuda.is_available(), accelhost.device_count "cuda")]],
       {ACCELHOST_SIM_DRIVER = "12080"})
-    assert.equal("false\t0\n", result.stdout, result.stderr)
+    run.prints("false\t0\n", result)
     assert.equal(0, on_sim(ones, {ACCELHOST_SIM_DRIVER = "14010"}).code)
   end)
 

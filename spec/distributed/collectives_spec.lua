@@ -9,15 +9,15 @@ describe("collectives between launched ranks", function()
     it(("return the right result to each of %d ranks"):format(ranks), function()
       local result = launch(ranks, "collectives")
       assert.equal("", result.stderr)
-      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
-      assert.equal(0, result.code)
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout), result.output)
+      run.succeeds(result)
     end)
 
     it(("average the gradients of %d ranks"):format(ranks), function()
       local result = launch(ranks, "reducer")
       assert.equal("", result.stderr)
-      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
-      assert.equal(0, result.code)
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout), result.output)
+      run.succeeds(result)
     end)
   end
 
@@ -25,7 +25,7 @@ describe("collectives between launched ranks", function()
     for _, ranks in ipairs {1, 2, 3} do
       local result = launch(ranks, "sync_batch_norm")
       assert.equal("", result.stderr)
-      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout), result.output)
     end
   end)
 
@@ -33,7 +33,7 @@ describe("collectives between launched ranks", function()
     for _, ranks in ipairs {1, 2} do
       local result = launch(ranks, "far")
       assert.equal("", result.stderr)
-      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout), result.output)
     end
   end)
 
@@ -61,7 +61,7 @@ describe("collectives between launched ranks", function()
     for _, ranks in ipairs {2, 3} do
       local result = launch(ranks, "many_buckets")
       assert.equal("", result.stderr)
-      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout), result.output)
     end
   end)
 end)

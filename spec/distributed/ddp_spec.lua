@@ -26,7 +26,7 @@ describe("DistributedDataParallel", function()
   for _, ranks in ipairs {1, 2, 3} do
     it(("averages, hooks and joins in %d processes"):format(ranks), function()
       local result = run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/ddp.lua"}, {timeout = 90})
-      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout), result.output)
       assert.equal(0, result.code, result.stderr)
     end)
   end

@@ -22,8 +22,8 @@ describe("accelhost.distributed", function()
     it(("returns to each of %d ranks the results of PyTorch's calls"):format(ranks), function()
       local result = launch(ranks, "dist_collectives")
       assert.equal("", result.stderr)
-      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout))
-      assert.equal(0, result.code)
+      assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout), result.output)
+      run.succeeds(result)
     end)
   end
 

@@ -25,7 +25,7 @@ end
 describe("accelhost launch", function()
   it("shows a line that all ranks print once", function()
     local result = launch {"--num_processes", 3, "-e", together "print('hello')"}
-    assert.equal("[r0-r2] hello\n", result.stdout)
+    run.prints("[r0-r2] hello\n", result)
     assert.equal(0, result.code, result.output)
   end)
 
@@ -46,7 +46,7 @@ describe("accelhost launch", function()
   it("passes the bytes of rank 0 as they are, and on a terminal what a redrawn line finally said", function()
     local result = launch {"--num_processes", 2, "-e",
       "if os.getenv('RANK') == '0' then io.stdout:write('10%\\r50%\\r\\n\\0\\255\\r', 'x') end"}
-    assert.equal("10%\r50%\r\n\0\255\rx", result.stdout)
+    run.prints("10%\r50%\r\n\0\255\rx", result)
     local redraw = "io.stdout:write('10%\\r50%\\r100%\\n')"
     local shown = run.program {"script", "-qec", run.quote(run.path) .. " launch --num_processes 2 -e "
       .. run.quote(redraw), "/dev/null"}
@@ -64,7 +64,7 @@ describe("accelhost launch", function()
     local result = run.program({"sh", "-c", shell, run.path, script, path}, {timeout = 20})
     os.remove(path)
     os.remove(path .. ".go")
-    assert.equal("[r1] working|\n[r1] working on\n", result.stdout)
+    run.prints("[r1] working|\n[r1] working on\n", result)
   end)
 
   it("never mixes lines of different ranks", function()
@@ -84,7 +84,7 @@ describe("accelhost launch", function()
     local script = "print(os.getenv('RANK') == os.getenv('LOCAL_RANK'), os.getenv('WORLD_SIZE'), " ..
       "os.getenv('LOCAL_WORLD_SIZE'), os.getenv('GROUP_RANK'), os.getenv('OMP_NUM_THREADS'), io.read())"
     local result = launch {"--num-processes", 2, "--num_cpu_threads_per_process", 3, "-e", script}
-    assert.same(run.everyone(2, "true\t2\t2\t0\t3\tnil\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(2, "true\t2\t2\t0\t3\tnil\n"), run.by_rank(result.stdout), result.output)
   end)
 
   it("hands the script its own arguments untouched", function()
@@ -94,7 +94,7 @@ describe("accelhost launch", function()
     file:close()
     local result = launch {"--num_processes", 1, path, "--num_processes", "9", "a b"}
     os.remove(path)
-    assert.equal("--num_processes\t9\ta b\n", result.stdout)
+    run.prints("--num_processes\t9\ta b\n", result)
   end)
 
   it("refuses wrong usage with 2 and the nearest option", function()
@@ -127,7 +127,7 @@ describe("accelhost launch", function()
     end
     local full = '"$0" launch --num_processes 2 -e "$1" > /dev/full; echo $?'
     local result = run.program({"sh", "-c", full, run.path, forever}, {timeout = 20})
-    assert.equal("3\n", result.stdout)
+    run.prints("3\n", result)
     assert.equal("accelhost launch: cannot write what the ranks print: No space left on device\n",
       run.without_delays(result.stderr))
   end)
@@ -147,11 +147,11 @@ describe("accelhost launch", function()
     local path = os.tmpname()
     local script = "for i = 1, 100000 do print(('x'):rep(100)) end"
     local result = run.program({"bash", "-c", limited, run.path, 2, script, path}, {timeout = 20})
-    assert.equal("3\n", result.stdout)
+    run.prints("3\n", result)
     assert.equal("accelhost launch: cannot write what the ranks print: File too large\n",
       run.without_delays(result.stderr))
     result = run.program({"bash", "-c", limited, run.path, 1, script, path}, {timeout = 20})
-    assert.equal("3\n", result.stdout)
+    run.prints("3\n", result)
     assert.matches("could not write all that the script printed", result.stderr)
     os.remove(path)
   end)
@@ -165,7 +165,7 @@ describe("accelhost launch", function()
     local result = run.program({"sh", "-c", shell, run.path, "while true do print(('x'):rep(60)) end", path},
       {timeout = 30})
     os.remove(path)
-    assert.equal("143\n", result.stdout)
+    run.prints("143\n", result)
   end)
 
   it("loses nothing when the reader of its output is slow", function()
@@ -193,9 +193,9 @@ describe("accelhost launch", function()
   it("gives every rank a script that comes through a pipe", function()
     local text = "#!/usr/bin/env accelhost\nprint('piped', arg[0], ...)"
     local result = run.host({"launch", "--num_processes", 3, "/dev/stdin", "a"}, {stdin = text, timeout = 20})
-    assert.same(run.everyone(3, "piped\t/dev/stdin\ta\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(3, "piped\t/dev/stdin\ta\n"), run.by_rank(result.stdout), result.output)
     result = run.host({"launch", "--num_processes", 2, "-", "a"}, {stdin = text, timeout = 20})
-    assert.same(run.everyone(2, "piped\t-\ta\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(2, "piped\t-\ta\n"), run.by_rank(result.stdout), result.output)
     local shell = '"$0" launch --num_processes 2 <(echo "$1"; echo "error(7)") b'
     result = run.program({"bash", "-c", shell, run.path, text}, {timeout = 20})
     assert.equal(3, result.code)
@@ -209,7 +209,7 @@ describe("accelhost launch", function()
       {timeout = 20})
     assert.same({[0] = "true\n0\n", "true\n"}, run.by_rank(result.stdout))
     result = run.program({"sh", "-c", shell, run.path, "error('x', 0)"}, {timeout = 20})
-    assert.equal("3\n", result.stdout)
+    run.prints("3\n", result)
     assert.matches("rank %d failed: x\n", result.stderr)
   end)
 
@@ -217,16 +217,16 @@ describe("accelhost launch", function()
     local script = "if os.getenv('RANK') == '7' then print(io.popen('ulimit -n'):read()) end"
     local shell = 'ulimit -Sn 256; "$0" launch --num_processes 256 -e "$1"; echo $?'
     local result = run.program({"bash", "-c", shell, run.path, script}, {timeout = 180})
-    assert.equal("[r7] 256\n0\n", result.stdout)
+    run.prints("[r7] 256\n0\n", result)
     shell = 'ulimit -n 200; "$0" launch --num_processes 256 -e "$1"; echo $?'
     result = run.program({"bash", "-c", shell, run.path, script}, {timeout = 60})
-    assert.equal("3\n", result.stdout)
+    run.prints("3\n", result)
     assert.matches("256 ranks need %d+ file descriptors, and the limit is 200", result.stderr)
   end)
 
   it("passes --jit and --gc-stress on", function()
     local result = launch {"--num_processes", 2, "--jit=off", "--gc-stress", "-e", "print(jit.status() and true)"}
-    assert.same(run.everyone(2, "false\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(2, "false\n"), run.by_rank(result.stdout), result.output)
   end)
 
   it("takes thousands of arguments, and says how many are too many", function()
@@ -255,7 +255,7 @@ describe("accelhost launch", function()
 
   it("lists every option in its help", function()
     local result = launch {"--help"}
-    assert.equal(0, result.code)
+    run.succeeds(result)
     for _, name in ipairs {"--num_processes", "--num_cpu_threads_per_process", "--timeout", "--grace",
       "--max_memory", "--jit", "--gc_stress"} do
       assert.truthy(result.stdout:find(name, 1, true), name)

@@ -48,7 +48,7 @@ describe("a launched job", function()
     local result = shell(start .. [[
       kill -STOP $(head -1 "$2"); reports "was stopped" "$2.err"; kill -TERM $launcher; ended "$2.err"]],
       mark .. "while true do end")
-    assert.equal("143\n", result.stdout)
+    run.prints("143\n", result)
     assert.matches("rank %d was stopped by a signal %(kill %-CONT %d+ lets it go on%)", result.stderr)
     is_soon(result)
   end)
@@ -64,7 +64,7 @@ describe("a launched job", function()
   it("ends soon by Ctrl-C while its ranks start one program after the other", function()
     local result = shell(start .. 'sleep 0.3; kill -INT $launcher; ended "$2.err"',
       mark .. "while true do os.execute('sleep 0.2') end")
-    assert.equal("130\n", result.stdout)
+    run.prints("130\n", result)
     is_soon(result)
     -- A rank between two programs hears it itself.
     assert.matches("ranks? [01, ]+ may take 30 s to end", result.stderr)
@@ -128,26 +128,26 @@ describe("a launched job", function()
       becomes() { for i in $(seq 200); do [ $(left) = $1 ] && break; sleep 0.05; done; left; }
       ]]):format(near, far) .. start .. [[
       becomes 4; kill -9 $launcher; becomes 0; awaits "2 gone" $(cat "$2")]], script)
-    assert.equal("4\n0\n2 gone\n", result.stdout)
+    run.prints("4\n0\n2 gone\n", result)
   end)
 
   it("waits a moment for processes that its ranks have started, and shows their output", function()
     local script = "if os.getenv('RANK') == '1' then os.execute('(sleep 0.8; echo late) &') end"
     local result = run.host({"launch", "--num_processes", 2, "-e", script}, {timeout = 20})
-    assert.equal("[r1] late\n", result.stdout)
-    assert.equal(0, result.code)
+    run.prints("[r1] late\n", result)
+    run.succeeds(result)
   end)
 
   it("starts hosts that are no ranks of it", function()
     local script = "local p = io.popen(arg[1] .. ' -e \"print(os.getenv([[RANK]]), " ..
       "require([[accelhost]]).Accelerator().num_processes)\"') print(p:read('*a'))"
     local result = run.host({"launch", "--num_processes", 2, "-e", script, run.path}, {timeout = 20})
-    assert.same(run.everyone(2, "nil\t1\n\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(2, "nil\t1\n\n"), run.by_rank(result.stdout), result.output)
     script = "if os.getenv('RANK') == '1' then return end " ..
       "os.execute(arg[1] .. ' launch --num_processes 2 -e \"require([[accelhost._C]]).comm.barrier() " ..
       "print(os.getenv([[RANK]]))\" | sort')"
     result = run.host({"launch", "--num_processes", 2, "-e", script, run.path}, {timeout = 20})
-    assert.equal("0\n[r1] 1\n", result.stdout)
+    run.prints("0\n[r1] 1\n", result)
   end)
 
   it("walks tables in the same order in all ranks and runs", function()
@@ -170,12 +170,12 @@ describe("a launched job", function()
       local result = shell(unshare .. '"$0" ' .. what .. [[ -e "$1" > "$2" & outer=$!
         for i in $(seq 600); do [ -s "$2" ] && break; sleep 0.05; done
         kill -TERM $(pgrep -P $outer); wait $outer; echo $?]], script)
-      assert.equal("143\n", result.stdout)
+      run.prints("143\n", result)
     end
     local bare = "unshare -r -m sh -c 'mount -t tmpfs none /proc && exec \"$0\" launch --num_processes 2 -e \"$1\"'" ..
       " \"$0\" \"$1\""
     local result = shell(bare, "require('accelhost._C').comm.barrier() print(7)")
     if result.stdout:find("OMP: Error", 1, true) then return pending "needs GCC's OpenMP, which does without /proc" end
-    assert.same(run.everyone(2, "7\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(2, "7\n"), run.by_rank(result.stdout), result.output)
   end)
 end)

@@ -22,7 +22,7 @@ describe("A share without samples", function()
       end
       accelerator:print(table.concat(seen, " "))]]}, {timeout = 30})
     assert.equal(0, result.code, result.output)
-    assert.equal("1 2 3\n", result.stdout)
+    run.prints("1 2 3\n", result)
   end)
 end)
 

@@ -13,7 +13,7 @@ describe("Test hosts", function()
       testhosts on 2 sh -c 'hostname; getent hosts node3; ps ax | grep -c "[s]leep 5432"' &
       testhosts on 1 sh -c 'sleep 5432 & ps ax | grep -c "[s]leep 5432"' >/dev/null
       wait $!; testhosts all sh -c 'exit $(hostname | tr -d a-z)'; echo $?]]
-    assert.equal("node2\n10.77.0.3       node3\n0\n3\n", result.stdout, result.stderr)
+    run.prints("node2\n10.77.0.3       node3\n0\n3\n", result)
   end)
 
   it("lose each other when a cable is pulled, and a host's processes when it is switched off", function()
@@ -24,7 +24,7 @@ describe("Test hosts", function()
       testhosts on 2 sleep 4321 &
       until testhosts on 2 pgrep -xf 'sleep 4321' >/dev/null; do sleep 0.05; done
       testhosts kill 2; wait $!; echo $?]]
-    assert.equal("1\n124\n1\n137\n", result.stdout, result.stderr)
+    run.prints("1\n124\n1\n137\n", result)
   end)
 
   it("are gone when their room is killed", function()
@@ -34,7 +34,7 @@ describe("Test hosts", function()
       until [ "$(pgrep -cx -f 'sleep 6543')" = 2 ]; do sleep 0.05; done
       kill -9 $room; for i in $(seq 100); do pgrep -x -f 'sleep 6543' >/dev/null || break; sleep 0.05; done
       pgrep -cx -f 'sleep 6543'; ip link show | grep -c 'port1\|bridge']]}, {timeout = 30})
-    assert.equal("0\n0\n", result.stdout, result.stderr)
+    run.prints("0\n0\n", result)
   end)
 
   it("report their requirements", function()

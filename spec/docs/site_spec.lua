@@ -11,7 +11,7 @@ describe("The documentation", function()
     leave = folder.enter()
     local result = run.host({root .. "/scripts/docs/build.lua", "out"}, {timeout = 120})
     assert.equal("", result.output)
-    assert.equal(0, result.code)
+    run.succeeds(result)
     page = read "out/index.html"
     names = accelhost.json.decode(page:match '<script type="application/json" id="names">(.-)</script>')
   end)
@@ -92,7 +92,7 @@ describe("The documentation", function()
       if os.execute "command -v groff >/dev/null" == 0 then
         local result = run.program {"groff", "-ww", "-man", "-Tascii", "out/man/" .. name .. ".1"}
         assert.equal("", result.stderr)
-        assert.equal(0, result.code)
+        run.succeeds(result)
       end
     end
     assert.matches("\\fB%-%-", (read("out/man/accelhost-launch.1"):gsub("\\%-", "-")))

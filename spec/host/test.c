@@ -35,7 +35,8 @@ static double test_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* usage: selftest [pattern]; prints tests of a second and more with their seconds, then "N passed, N failed" and exits 1 when any failed. */
+/* usage: selftest [pattern]; prints tests of a second and more with their seconds, then "N passed, N failed", and exits
+ * with 1 when any failed. */
 int main(int argc, char **argv)
 {
     int passed = 0, failed = 0;

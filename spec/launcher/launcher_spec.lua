@@ -104,7 +104,7 @@ describe("accelhost.launcher", function()
         if os.getenv "ACCELHOST_RESTART_COUNT" == "0" then error "once" end
         return os.getenv "ACCELHOST_RESTART_COUNT"
       end, {max_restarts = 2}))]]
-    assert.equal("1\n", result.stdout)
+    run.prints("1\n", result)
     assert.matches("launcher: rank 0 failed: [^\n]*once\n[^\n]*: in function\nlauncher: attempt 0 failed; "
       .. "all processes start again .restart 1 of at most 2.\n$", result.stderr)
   end)
@@ -117,7 +117,7 @@ describe("accelhost.launcher", function()
         print(accelhost.Accelerator().process_index)
       end, {num_processes = 2})
       print "after"]]
-    assert.equal(0, result.code)
+    run.succeeds(result)
     assert.same({[0] = "before\nall\n0\nafter\n", "all\n1\n"}, run.by_rank(result.stdout))
     assert.equal("", result.stderr)
   end)
@@ -201,7 +201,7 @@ describe("accelhost.launcher", function()
       end, {num_processes = 2, grace = 5})
       print "never"]]
     assert.equal(130, result.code)
-    assert.equal("", result.stdout)
+    run.prints("", result)
     assert.matches("accelhost: interrupted at", result.stderr)
   end)
 end)
@@ -230,7 +230,7 @@ accelhost.notebook_launcher(train, {1}, 2)
 ]]
     local net = "Net(\n  (fc): Linear(in_features=4, out_features=2, bias=True)\n)\n2\n"
     assert.equal(net .. "26\ntrue\n300\n" .. net .. "6\n", result.output)
-    assert.equal(0, result.code)
+    run.succeeds(result)
   end)
 
   it("shows a failure there, and continues", function()
@@ -265,7 +265,7 @@ parent = io.open("/proc/self/stat"):read "*n"
 accelhost.launcher(function() io.popen("sleep 0.3; kill -INT " .. parent) while true do end end, {num_processes = 2})
 1 + 1
 ]]
-    assert.equal("", result.stdout)
+    run.prints("", result)
     assert.equal(130, result.code)
   end)
 end)

@@ -17,7 +17,7 @@ if plugin then plugin:close() end
 local function shown(lines, ranks)
   local result = prompt(ranks or 3, lines)
   assert.equal("", result.stderr)
-  assert.equal(0, result.code)
+  run.succeeds(result)
   return result.stdout
 end
 
@@ -259,7 +259,7 @@ $ p=$(cat %s); kill -9 $p; while grep -qv ') Z' /proc/$p/stat 2> /dev/null; do s
   it("ends with os.exit", function()
     local result = prompt(2, "1\nos.exit()\n2\n")
     assert.equal("1\n", result.output)
-    assert.equal(0, result.code)
+    run.succeeds(result)
   end)
 
   it("starts new processes on request", function()

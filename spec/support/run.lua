@@ -3,7 +3,7 @@
 --   local run = require "spec.support.run"
 --   local case = "spec/distributed/cases/collectives.lua"
 --   local result = run.host({"launch", "--num_processes", "2", case}, {timeout = 20})
---   assert.equal(0, result.code); assert.matches("total 3", result.stdout)
+--   run.succeeds(result); assert.matches("total 3", result.stdout)
 local run = {}
 
 --- The host that runs the specs: under a sanitizer its own build, not the one in the root.
@@ -130,6 +130,25 @@ function run.host(words, options)
   local all = {run.path}
   for _, word in ipairs(words) do all[#all + 1] = word end
   return run.program(all, options)
+end
+
+--- Raise unless a program exited with 0; the error contains all that it printed.
+---@param result {code: integer, output: string}
+function run.succeeds(result)
+  if result.code ~= 0 then
+    error(("expected exit code 0, got %s, and this output:\n%s"):format(tostring(result.code),
+      tostring(result.output)), 2)
+  end
+end
+
+--- Raise unless a program printed exactly this on stdout; the error contains all that it printed.
+---@param expected string
+---@param result {stdout: string, output: string}
+function run.prints(expected, result)
+  if result.stdout ~= expected then
+    error(("expected stdout:\n%s\ngot exit code %s and this output:\n%s"):format(expected, tostring(result.code),
+      tostring(result.output)), 2)
+  end
 end
 
 --- The output of each rank of a job, whether or not its lines arrived soon enough to be joined with another's.

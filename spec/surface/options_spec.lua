@@ -122,7 +122,9 @@ local function look(class, values, options, inputs)
     layer:train(mode)
     local copies = {}
     for i, input in ipairs(inputs) do copies[i] = accelhost.is_tensor(input) and input:clone() or input end
-    if #inputs == 3 and inputs[1] == inputs[2] and inputs[2] == inputs[3] then copies = {copies[1], copies[1], copies[1]} end
+    if #inputs == 3 and inputs[1] == inputs[2] and inputs[2] == inputs[3] then
+      copies = {copies[1], copies[1], copies[1]}
+    end
     local fine, first, second = pcall(layer, unpack(copies))
     seen[#seen + 1] = fine and tostring(first) .. tostring(second) .. tostring(rawequal(first, copies[1])) or first
     failure = failure or not fine and first or nil

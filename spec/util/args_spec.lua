@@ -94,7 +94,7 @@ describe("Parameters from a file", function()
     write("p.json", '{"epochs": 3, "kind": "b", "smoke": true}')
     write("t.lua", rows)
     local result = run.host {"launch", "--num_processes", "2", "--params", "p.json", "t.lua", "--lr", "0.5"}
-    assert.same(run.everyone(2, "3\t0.5\tb\ttrue\n"), run.by_rank(result.stdout))
+    assert.same(run.everyone(2, "3\t0.5\tb\ttrue\n"), run.by_rank(result.stdout), result.output)
   end)
 
   it("leave words that a script reads by itself alone", function()
@@ -129,7 +129,7 @@ describe("Parameters from a file", function()
       words[#words + 1] = "--params=p.json"
       words[#words + 1] = "t.lua"
       local result = run.host(words)
-      assert.equal(0, result.code)
+      run.succeeds(result)
       assert.equal("warning: the script never read the parameters of 'p.json': accelhost.args{...} or "
         .. "accelhost.parse_args{...} does\n", result.stderr)
     end

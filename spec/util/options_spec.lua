@@ -36,7 +36,7 @@ describe("parse_args", function()
 
   it("prints help and ends with 0", function()
     local result = parse("--help")
-    assert.equal(0, result.code)
+    run.succeeds(result)
     assert.matches("Tries the parser%.", result.stdout)
     assert.matches("%-%-data DIR +folder", result.stdout)
     assert.matches("%-%-optimizer adamw|sgd +which one %(default adamw%)", result.stdout)

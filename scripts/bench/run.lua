@@ -272,7 +272,10 @@ if options.rows:find "%S" then
     end
   end
   local unknown = next(wanted)
-  if unknown then error("no row '" .. unknown .. "'", 0) end
+  if unknown then
+    io.stderr:write("bench: no row '", unknown, "'\n")
+    os.exit(2)
+  end
   rows = kept
 end
 

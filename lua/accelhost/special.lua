@@ -1,5 +1,5 @@
---- accelhost.special: special functions under torch.special's names. Those that stand here in one line are functions
--- of accelhost too, told on its page.
+--- accelhost.special: special functions under torch.special's names. Those defined here in one line are functions
+-- of accelhost too, documented on its page.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local autograd = require "accelhost.autograd"

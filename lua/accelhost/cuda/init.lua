@@ -3,7 +3,7 @@
 --
 --     if accelhost.cuda.is_available() then print(accelhost.cuda.get_device_name()) end
 --
--- Nothing of it is done where no function is called; counting without NVIDIA's driver costs a look for its library.
+-- Nothing is initialised before a function is called; counting without NVIDIA's driver costs a search for its library.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local namespace = require "accelhost.util.namespace"
@@ -38,7 +38,7 @@ function cuda.set_device(device) C.device.set_current(place.name("set_device", d
 
 local read_device = arguments.signature("cuda.device", {"device: any", "fn: callable"})
 
---- Call a function while "cuda" means this device; gives what it gives.
+--- Call a function while "cuda" means this device; return its results.
 --
 --   if accelhost.cuda.device_count() > 1 then accelhost.cuda.device(1, function() return x:cuda() end) end
 ---@param device integer|string
@@ -122,7 +122,7 @@ function cuda.manual_seed_all(seed) C.device.seed_type("cuda", read_seed_all(see
 function cuda.get_rng_state(device) return C.random.get_rng_state(place.name("get_rng_state", device)) end
 
 --- Set the state of a device's generator.
----@param new_state Tensor what get_rng_state gave
+---@param new_state Tensor a state returned by get_rng_state
 ---@param device? integer|string
 function cuda.set_rng_state(new_state, device)
   C.random.set_rng_state(new_state, place.name("set_rng_state", device))

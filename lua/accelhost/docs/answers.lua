@@ -259,7 +259,7 @@ function answers.of(space, name)
   end
 end
 
---- The rows of a namespace, {names, answer} each; "..." stands for the rest of a name.
+--- The rows of a namespace, {names, answer} each; "..." means the rest of a name.
 ---@param space string
 ---@return table[]
 function answers.rows(space)

@@ -11,7 +11,7 @@ function comments.is_class(value)
   return type(value) == "table" and rawget(value, "_class") == value
 end
 
---- The file of the library that a value comes from.
+--- The file of the library that defines a value.
 ---@param value any
 ---@return string?
 function comments.path_of(value)
@@ -68,7 +68,7 @@ function comments.op(index, name)
   return comments.best(index, name, function(block) return block.op and 0 or nil end)
 end
 
---- The comment of a row of a table of C functions, told by its signature.
+--- The comment of a row of a table of C functions, found by its signature.
 ---@param index table
 ---@param name string
 ---@param text? string
@@ -83,14 +83,14 @@ end
 ---@param index table
 ---@param name string
 ---@param value function
----@param folder string where to look when the function does not tell its file
+---@param folder string searched when the function's file is unknown
 ---@return table? block
 function comments.of_function(index, name, value, folder)
   local path = comments.path_of(value)
   return comments.best(index, name, function(block)
     if block.op or block.target:find("^function [%w_%.]+:") or block.path:find "^host/" then return nil end
     if block.path == path then return 8 end
-    -- What the library takes over from C is told where it does so.
+    -- A C function that the library re-exports is documented where it does so.
     if not path and block.target:find("= C%.[%w_%.]+$") then return 6 end
     return block.path:find(folder, 1, true) and 4 or nil
   end)

@@ -46,14 +46,14 @@ local function names_of(namespace)
   return list
 end
 
--- What is said of a parameter, without the default that the signature shows.
+-- The description of a parameter, without the default that the signature shows.
 local function text_beside(parameter, text)
   if parameter.default == nil then return text end
   return (text:gsub("^default [^%s:;,]+$", ""):gsub("^default [^:;,]-[:;,] +", ""):gsub("[,;] default [^%s:;,]+$", "")
     :gsub("; default {.-}$", ""))
 end
 
--- Parameters with what the comment says of each.
+-- Parameters, each with its description from the comment.
 local function describe_parameters(parameters, ...)
   for _, parameter in ipairs(parameters) do
     for i = 1, select("#", ...) do
@@ -94,7 +94,7 @@ local function add_parts(entry, block)
   entry.parts = parts
 end
 
--- A method of an interface is told once, by the class that brings it.
+-- A method of an interface is documented once, by the class that declares it.
 local function is_told_by_parent(self, class, name)
   local parent = rawget(class, "_parent")
   while parent do
@@ -124,7 +124,7 @@ local function add_methods(self, entry, object, class_name, path)
     else
       block = comments.of_method(self.index, class_name, name, value, path or comments.path_of(value))
     end
-    -- A function of the class itself takes a dot.
+    -- A function of the class itself is written with a dot.
     local full = entry.name .. (not known and block and block.is_static and "." or ":") .. name
     if self.by_name[full] then goto next end
     if not reader.has_text(block) and is_told_by_parent(self, object, name) then goto next end
@@ -245,7 +245,7 @@ local function add_value(self, name, full, value, folder)
   return self.by_name[first] or new_entry(self, first, "value", value, block)
 end
 
--- The file whose first comment tells of a namespace: "accelhost.nn.init: ...".
+-- The file whose first comment describes a namespace: "accelhost.nn.init: ...".
 local function file_of_namespace(self, title)
   local found
   for _, path in ipairs(arguments.sorted_keys(self.index.file)) do
@@ -367,7 +367,7 @@ local function split_pages(self)
   end
 end
 
--- The methods of a class without a public name are told with those of the classes made from it.
+-- The methods of a class without a public name are documented with those of its subclasses.
 local function name_parents(self)
   for i = 1, #self.entries do
     local entry = self.entries[i]
@@ -425,7 +425,7 @@ local function add_others(self)
   local index = {}
   for _, block in ipairs(self.blocks) do
     local variable = block.target:match "^VARIABLE%(([%w_]+)%)"
-    -- What variables.def tells of a setting's variable goes before the setting's own help.
+    -- The description of a setting's variable in variables.def precedes the setting's own help.
     local told = variable and self.told_variables[variable]
     if variable and not (told and block.path:find "settings%.def$") then
       self.variables[#self.variables + 1] = {name = variable, parts = block.parts}

@@ -1,4 +1,4 @@
---- The pages of the reference: which entries stand on which, in what order and under which headings.
+--- The pages of the reference: the entries of each page, their order and headings.
 local pages = {}
 
 -- The order of sections where the alphabet does not serve.
@@ -14,7 +14,7 @@ local first_files = {
 local place_of_file = {}
 for i, path in ipairs(first_files) do place_of_file[path] = i end
 
--- Titles of what comes from C files other than tables of ops.
+-- Titles of entries from C files other than tables of ops.
 local titles = {
   ["host/bind/train/autograd.c"] = "Gradients",
   ["host/bind/lua/callback.c"] = "Gradients",
@@ -75,7 +75,7 @@ end
 --- Put an entry on a page, into the section of its file.
 ---@param self table the model
 ---@param page table
----@param name string the name under which it stands there
+---@param name string the entry's name on that page
 ---@param entry table
 function pages.put(self, page, name, entry)
   local section = section_of(page, entry)
@@ -96,7 +96,7 @@ function pages.sort_sections(page)
   end)
 end
 
--- "accelhost.nn: modules" on the page of that name says "Modules".
+-- "accelhost.nn: modules" on the page of that name becomes "Modules".
 local function about(parts)
   local first = parts[1] and parts[1].text
   local said = first and (first:match "^accelhost[%w_%.]*: *(.*)$" or first:match "^Tensor: *(.*)$"
@@ -105,7 +105,7 @@ local function about(parts)
   return {{text = said:sub(1, 1):upper() .. said:sub(2)}, unpack(parts, 2)}
 end
 
---- Make a page; it is about what the first comment of the file says.
+--- Make a page; its introduction is the first comment of the file.
 ---@param self table the model
 ---@param name string
 ---@param title string

@@ -1,4 +1,4 @@
---- What a public function takes, from the function itself: the signature that it reads its arguments with.
+--- The parameters of a public function, from the signature that the function itself parses its arguments with.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local kinds = require "accelhost.util.kinds"
@@ -25,7 +25,7 @@ local types = {
   modules = "Module[]", dataset = "Dataset", sized = "Dataset|integer", sampler = "Sampler|table",
 }
 
--- What is told of parameters of these names where the comment says nothing.
+-- Descriptions of parameters of these names where the comment has none.
 local hint = "a choice between PyTorch's implementations of the same step; taken, without effect"
 local unknown_here = "of PyTorch; true is an error that says why"
 local told = {
@@ -145,7 +145,7 @@ function signature.parse(text)
   return list
 end
 
--- A function that checks by itself: the names in its head, or those that its comment tells.
+-- A function that checks its arguments itself: the names in its head, or those in its comment.
 local function from_comment(block)
   local list, known = {}, {}
   for _, param in ipairs(block and block.params or {}) do known[param.name] = param end
@@ -216,7 +216,7 @@ function signature.text(parameters)
   return "(" .. table.concat(parts, ", ") .. ")"
 end
 
---- The parameters of an entry as one of its names takes them: a method has its tensor before the colon.
+--- The parameters of an entry under one of its names: a method has its tensor before the colon.
 ---@param entry table of the model
 ---@param name string
 ---@return table[]

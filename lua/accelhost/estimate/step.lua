@@ -1,4 +1,4 @@
---- A training step on the device "meta": what it would hold, told by the device's count of bytes.
+--- A training step on the device "meta": the memory it would need, from the device's count of bytes.
 local C = require "accelhost._C"
 
 local step = {}
@@ -10,7 +10,7 @@ local function live() return C.system.memory_stats("meta").live end
 local function settle()
   collectgarbage()
   collectgarbage()
-  C.system.empty_cache() -- the peak begins anew
+  C.system.empty_cache() -- resets the peak
 end
 
 -- "64x1x28x28" or "8x128:int64"
@@ -42,7 +42,7 @@ local function make(accelhost, inputs, dtype)
   return tensors
 end
 
--- The sum of all that a model gave and that depends on its weights.
+-- The sum of all outputs of a model that depend on its weights.
 local function total(value, sum)
   if C.is_tensor(value) then
     if not value.requires_grad then return sum end
@@ -54,8 +54,8 @@ local function total(value, sum)
   return sum
 end
 
---- What a forward keeps for its backward, and the most that forward and backward hold beside weights and inputs,
---- gradients included; both in bytes.
+--- The memory that a forward keeps for its backward, and the peak of forward and backward in addition to weights and
+--- inputs, gradients included; both in bytes.
 ---@param accelhost table the public surface
 ---@param model table on meta
 ---@param inputs table[] of step.inputs

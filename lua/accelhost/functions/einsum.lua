@@ -1,6 +1,6 @@
 --- einsum: sums of products of elements named by letters. Operands are contracted two at a time, left to right; a pair
---- is brought into the form (batch, own, summed) x (batch, summed, own) and multiplied as matrices, so that all of it
---- is made of ops with derivatives.
+--- is reshaped to (batch, own, summed) x (batch, summed, own) and multiplied as matrices, so that only ops with
+--- derivatives are used.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local dims = require "accelhost.util.dims"
@@ -24,7 +24,7 @@ local function names_of(term, equation, count, k)
   return names, before and covered or 0, before ~= nil
 end
 
--- A name that comes twice in one operand stands for the diagonal.
+-- A name that occurs twice in one operand means the diagonal.
 local function without_repeats(operand, k)
   local at = {}
   local d = 1
@@ -179,8 +179,8 @@ end
 local M = {}
 
 --- The sum of products that an equation such as "bij,bjk->bik" describes: letters name the dims of the operands, a
---- letter that the output lacks is summed over. A letter that comes twice in one operand takes the diagonal; "..."
---- stands for dims that broadcast; without "->" the output has the letters that come once, in alphabetical order, after
+--- letter that the output lacks is summed over. A letter that occurs twice in one operand selects the diagonal; "..."
+--- means dims that broadcast; without "->" the output has the letters that occur once, in alphabetical order, after
 --- "...".
 --
 --     accelhost.einsum("ij,j->i", accelhost.eye(2), accelhost.tensor {1, 2})  --> tensor([1., 2.])

@@ -1,4 +1,4 @@
---- Placing values by position: scatters that fold, scatters into a part of a copy, puts by several indices. A result is
+--- Write values by position: scatters that reduce, scatters into a part of a copy, index_put. A result is
 --- a copy of the input; the names that end in _ write it back.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -68,8 +68,8 @@ local folding = {
 local read_scatter_reduce = signature("scatter_reduce", folding)
 
 --- The input with the values of src folded into the places that `index` names along a dim: out[index[i]] is the sum,
---- product, mean, maximum or minimum of what comes there, and of the input's value unless `include_self` is false.
---- Integer means round down.
+--- product, mean, maximum or minimum of the values written there, and of the input's value unless `include_self` is
+--- false. Integer means round down.
 --
 --     accelhost.zeros(2):scatter_reduce(0, accelhost.tensor({0, 0, 1}, {dtype = "int64"}),
 --       accelhost.tensor {1, 2, 3}, "amax")  --> tensor([2., 3.])

@@ -119,7 +119,7 @@ for _, name in ipairs {"eig", "eigvals", "ldl_factor", "ldl_factor_ex", "ldl_sol
   local reason = name:find "^eig" and "eigenvalues of a general matrix are complex numbers, for which there is no "
     .. "dtype; eigh and eigvalsh take symmetric matrices"
     or "LDL factors; cholesky takes positive-definite matrices, lu_factor all"
-  --- Not here; calling it raises an error that says why and what there is instead.
+  --- Not available; calling it raises an error with the reason and the alternative.
   ---@names eig eigvals ldl_factor ldl_factor_ex ldl_solve
   local function refuse() fail("linalg.%s: not here: %s", name, reason) end
   factor[name] = refuse
@@ -182,7 +182,7 @@ end
 
 local read_unpack = signature("lu_unpack",
   {"LU_data: tensor", "LU_pivots: tensor", {"unpack_data: flag", true}, {"unpack_pivots: flag", true}})
---- P, L and U of what lu_factor gave; what is not asked for is an empty tensor.
+--- P, L and U from the result of lu_factor; a factor that was not requested is an empty tensor.
 --     local P, L, U = accelhost.lu_unpack(linalg.lu_factor(A))
 ---@param ... any LU_data (..., m, n), LU_pivots (..., min(m, n)), unpack_data, unpack_pivots
 ---@return userdata P
@@ -211,7 +211,7 @@ function factor.lu(...)
   return permutation(pivots, A:size(-2), A), triangles(LU)
 end
 
--- By the triangles, which gives the factors a gradient: A = P L U, or A' = U' L' P'.
+-- By the triangles, so that the factors have a gradient: A = P L U, or A' = U' L' P'.
 local function solve_by_triangles(LU, pivots, B, adjoint)
   local P = permutation(pivots, LU:size(-2), LU)
   if not adjoint then
@@ -224,7 +224,7 @@ end
 
 local read_lu_solve = signature("linalg.lu_solve",
   {"LU: tensor", "pivots: tensor", "B: tensor", {"left: flag", true}, {"adjoint: flag", false}})
---- The X of A X = B for what lu_factor gave of A; of X A = B with left = false, of A' X = B with adjoint = true.
+--- The X of A X = B for lu_factor's result for A; of X A = B with left = false, of A' X = B with adjoint = true.
 --     local x = linalg.lu_solve(LU, pivots, B)
 ---@param ... any LU (..., n, n), pivots (..., n), B (..., n, k), left, adjoint
 ---@return userdata

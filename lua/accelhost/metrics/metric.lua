@@ -1,6 +1,6 @@
 --- What metrics have in common: they take batches, forget the rows, and compute from what they counted.
 --
--- A metric of its own names its parameters and columns, and has _count(columns), which takes a batch's rows into
+-- A subclass declares its parameters and columns, and has _count(columns), which adds a batch's rows to
 -- self._counts, an object with clear(), state() (a float64 tensor, one row for each thing counted) and
 -- merge(state), and _result(counts, options), a table of results by name.
 local C = require "accelhost._C"
@@ -10,14 +10,14 @@ local WaitingBatches = require "accelhost.metrics.waiting"
 
 local fail, describe = arguments.fail, arguments.describe
 
---- What the metrics are made of: add_batch takes rows, compute gives the numbers and begins anew.
+--- The base class of metrics: add_batch adds rows, compute returns the results and resets the metric.
 ---@class Metric
 local Metric = class.new "Metric"
 
 -- The columns that each batch has, and those that it may have.
 Metric._columns, Metric._more_columns = {"predictions", "references"}, {"sample_weight"}
 
--- Make a class of metrics. Every one takes `accelerator` last.
+-- Make a class of metrics. The last parameter of each is `accelerator`.
 local function define(name, parameters)
   local made = Metric:extend(name)
   parameters[#parameters + 1] = {"accelerator: accelerator"}

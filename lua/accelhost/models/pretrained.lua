@@ -1,4 +1,4 @@
---- Models that come from a checkpoint folder and go to one.
+--- Load models from a checkpoint folder and save them to one.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -31,7 +31,7 @@ PreTrainedModel.is_gradient_checkpointing = false
 PreTrainedModel.tied = {}
 
 ---@param config PretrainedConfig|table
----@param options? table what `build` takes
+---@param options? table options of `build`
 function PreTrainedModel:init(config, options)
   local wanted = self.config_class
   if not wanted then fail("%s: call a model's class or AutoModel", self._name) end
@@ -83,14 +83,14 @@ function PreTrainedModel:init_weight(module, name, tensor, path)
   end
 end
 
---- The standard deviation of a weight at the beginning; a class with rules of its own looks at the name.
+--- The initial standard deviation of a weight; a class with its own rules selects by the name.
 ---@param path string
 ---@return number
 function PreTrainedModel:initial_deviation(path) -- luacheck: ignore 212
   return self.config.initializer_range
 end
 
---- Draw all weights anew, or those with the names.
+--- Draw all weights again, or those with the given names.
 ---@param names? string[]
 function PreTrainedModel:init_weights(names)
   local wanted

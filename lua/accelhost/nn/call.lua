@@ -18,7 +18,7 @@ return function(Module, is_module)
   ---@param hook fun(module: Module, arguments: table, options: table?): any
   ---@param prepend? boolean|table
   ---@param with_kwargs? boolean
-  ---@return {remove: fun()} # its remove() takes the hook away
+  ---@return {remove: fun()} # its remove() removes the hook
   Module.register_forward_pre_hook = hooks.method("register_forward_pre_hook", "_forward_pre_hooks", "with_kwargs")
 
   --- Call `hook(module, arguments, output)` after each forward; it may return another output. With {prepend = true} it
@@ -29,19 +29,19 @@ return function(Module, is_module)
   ---@param prepend? boolean|table
   ---@param with_kwargs? boolean
   ---@param always_call? boolean
-  ---@return {remove: fun()} # its remove() takes the hook away
+  ---@return {remove: fun()} # its remove() removes the hook
   Module.register_forward_hook = hooks.method("register_forward_hook", "_forward_hooks", "with_kwargs", "always_call")
 
   --- Call `hook(module, grad_input, grad_output)` (two arrays) when the gradients with respect to the module's tensor
   -- arguments are known. With one such argument the hook may return its new gradient.
   ---@param hook fun(module: Module, grad_input: table, grad_output: table): any
-  ---@return {remove: fun()} # its remove() takes the hook away
+  ---@return {remove: fun()} # its remove() removes the hook
   Module.register_full_backward_hook = hooks.method("register_full_backward_hook", "_backward_hooks")
 
   --- Call `hook(module, grad_output)` (an array) when the gradients with respect to the module's results are known.
   -- With one result the hook may return its new gradient, which is what the module's backward then gets.
   ---@param hook fun(module: Module, grad_output: table): any
-  ---@return {remove: fun()} # its remove() takes the hook away
+  ---@return {remove: fun()} # its remove() removes the hook
   Module.register_full_backward_pre_hook = hooks.method("register_full_backward_pre_hook", "_backward_pre_hooks")
 
   --- Put the arguments behind identities whose gradients are seen, and likewise the output.
@@ -128,7 +128,7 @@ return function(Module, is_module)
     return ...
   end
 
-  -- forward -> the most arguments it takes
+  -- forward -> the most arguments it accepts
   local most = setmetatable({}, {__mode = "k"})
 
   local function limit_of(forward)
@@ -199,7 +199,7 @@ return function(Module, is_module)
     return table.concat(names, ".") .. " (" .. last._name .. ")"
   end
 
-  -- The binding puts it in front of the text of an error.
+  -- The binding prepends it to the text of an error.
   debug.getregistry()["accelhost.module_path"] = path
 
   return path

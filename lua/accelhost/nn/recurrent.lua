@@ -1,7 +1,7 @@
 --- Recurrent layers: RNN, LSTM, GRU over sequences, and their cells for one step.
 --
 -- A direction of a layer is one product for the input's share of all steps, then one op that walks the steps in C
--- (host/cpu/linear/recurrent.c). It gives gradients, but no second derivatives.
+-- (host/cpu/linear/recurrent.c). It has gradients, but no second derivatives.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local init = require "accelhost.nn.initializers"
@@ -218,7 +218,7 @@ local COMMON = {
   {"bias: flag", true}, {"batch_first: flag", false}, {"dropout: probability", 0}, {"bidirectional: flag", false},
 }
 
--- `before` and `after` are the arguments that stand there among those of all layers.
+-- `before` and `after` are the arguments before and after those of all layers.
 local function signature(name, before, after)
   local parameters = {"input_size: count", "hidden_size: count", {"num_layers: count", 1}}
   parameters[#parameters + 1] = before
@@ -365,19 +365,19 @@ local function cell(name, mode)
   recurrent[name] = Class
 end
 
---- One step of a plain recurrent layer: cell(input [N, input_size], hidden) gives the next hidden [N, hidden_size].
+--- One step of a plain recurrent layer: cell(input [N, input_size], hidden) returns the next hidden [N, hidden_size].
 --- Without hidden it is zeros.
 --
 --   nn.RNNCell(4, 3)(x):shape()[2]  --> 3
 cell "RNNCell"
---- One step of an LSTM: cell(input [N, input_size], {hidden, cell}) gives the next hidden and cell, [N, hidden_size]
+--- One step of an LSTM: cell(input [N, input_size], {hidden, cell}) returns the next hidden and cell, [N, hidden_size]
 --- each. Without a state both are zeros.
 --
 --   local hidden, memory = nn.LSTMCell(4, 3)(x)
 --   print(hidden:size(1), memory:size(1))  --> 3  3
-cell("LSTMCell", "LSTM") -- returns hidden, cell; takes {hidden, cell}
---- One step of a GRU: cell(input [N, input_size], hidden) gives the next hidden [N, hidden_size]. Without hidden it is
---- zeros.
+cell("LSTMCell", "LSTM") -- returns hidden, cell; accepts {hidden, cell}
+--- One step of a GRU: cell(input [N, input_size], hidden) returns the next hidden [N, hidden_size]. Without hidden it
+--- is zeros.
 --
 --   nn.GRUCell(4, 3)(x):shape()[2]  --> 3
 cell("GRUCell", "GRU")

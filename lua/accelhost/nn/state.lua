@@ -76,7 +76,7 @@ return function(Module, walk)
   end
 
   --- Parameters and persistent buffers by name: {["fc.weight"] = tensor, ...}. The tensors share the module's memory;
-  -- they have no history unless keep_vars = true gives the module's own.
+  -- they have no history unless keep_vars = true returns the module's own.
   ---@param prefix string|table? put before the names
   ---@return table<string, Tensor>
   function Module:state_dict(...)
@@ -105,7 +105,7 @@ return function(Module, walk)
     fail("%s has no extra state: define function %s:get_extra_state()", self._name, self._name)
   end
 
-  --- Take back what get_extra_state gave.
+  --- Restore the extra state that get_extra_state returned.
   ---@param state any
   function Module:set_extra_state(state) -- luacheck: ignore 212
     fail("%s has no extra state: define function %s:set_extra_state(state)", self._name, self._name)
@@ -113,26 +113,26 @@ return function(Module, walk)
 
   --- Call `hook(module, prefix, keep_vars)` before state_dict collects the module's tensors.
   ---@param hook fun(module: Module, prefix: string, keep_vars: boolean)
-  ---@return {remove: fun()} # its remove() takes the hook away
+  ---@return {remove: fun()} # its remove() removes the hook
   Module.register_state_dict_pre_hook = hooks.method("register_state_dict_pre_hook", "_state_dict_pre_hooks")
 
   --- Call `hook(module, state, prefix)` when state_dict has collected the module's tensors and those of its children;
   -- it may change the table.
   ---@param hook fun(module: Module, state: table, prefix: string)
-  ---@return {remove: fun()} # its remove() takes the hook away
+  ---@return {remove: fun()} # its remove() removes the hook
   Module.register_state_dict_post_hook = hooks.method("register_state_dict_post_hook", "_state_dict_hooks")
 
   --- Call `hook(module, state, prefix, strict, missing, unexpected, errors)` before load_state_dict reads the module's
   -- tensors from `state`, a copy of the table that was given, which it may change.
   ---@param hook fun(module: Module, state: table, prefix: string, strict: boolean, ...: string[])
-  ---@return {remove: fun()} # its remove() takes the hook away
+  ---@return {remove: fun()} # its remove() removes the hook
   Module.register_load_state_dict_pre_hook =
     hooks.method("register_load_state_dict_pre_hook", "_load_state_dict_pre_hooks")
 
   --- Call `hook(module, {missing_keys = , unexpected_keys = })` when the module and its children are loaded; names that
   -- it takes out of these are no error. With such hooks tensors are copied before missing names are reported.
   ---@param hook fun(module: Module, incompatible: table)
-  ---@return {remove: fun()} # its remove() takes the hook away
+  ---@return {remove: fun()} # its remove() removes the hook
   Module.register_load_state_dict_post_hook =
     hooks.method("register_load_state_dict_post_hook", "_load_state_dict_post_hooks")
 
@@ -181,7 +181,7 @@ return function(Module, walk)
     end
   end
 
-  -- Raise when a tensor lies in a file that was overwritten while it was mapped.
+  -- Raise when a tensor is stored in a file that was overwritten while it was mapped.
   local function check_files(state)
     for key, source in state_pairs(state) do
       local reason = C.is_tensor(source) and C.io.check_file(source)

@@ -47,7 +47,7 @@ local every = {before = {}, after = {}}
 local optimizers = setmetatable({}, {__mode = "k"})
 local none = {before = {}, after = {}}
 
--- The hooks around a method of one optimizer, which from the first time on stand around the method of its class.
+-- The hooks around a method of one optimizer; the first call wraps the method of its class.
 local function hooks_of(self, method)
   self._hooks = self._hooks or {}
   if self._hooks[method] then return self._hooks[method] end
@@ -95,7 +95,7 @@ end
 for name, moment in pairs {register_optimizer_step_pre_hook = "before", register_optimizer_step_post_hook = "after"} do
   local read = arguments.signature(name, {"hook: callable"})
   --- Call `hook(optimizer, arguments)` before or after the step of every optimizer, those there are and those to come;
-  --- remove() of what it returns takes it away. One before the step may return other arguments, a table. Before a step
+  --- remove() of the returned handle removes it. One before the step may return other arguments, a table. Before a step
   --- it runs ahead of the optimizer's own hooks, after it behind them.
   --
   --   local handle = optim.register_optimizer_step_post_hook(function() print "stepped" end)
@@ -120,15 +120,15 @@ end
 --   register_load_state_dict_pre_hook(hook)  hook(optimizer, state): may return another state
 --   register_load_state_dict_post_hook(hook) hook(optimizer)
 --
--- Each returns a handle whose remove() takes the hook away. Those of the state take {prepend = true}, to run first.
+-- Each returns a handle whose remove() removes the hook. Those of the state accept {prepend = true}, to run first.
 ---@param Optimizer table
 function optimizer_hooks.extend(Optimizer)
   for _, row in ipairs(rows) do
     local name, method, moment = unpack(row)
     local read = arguments.signature(name, {"hook: callable", method ~= "step" and {"prepend: flag", false} or nil})
-    --- Call `hook` before or after a step, a state_dict or a load_state_dict; remove() of what it returns takes it
-    --- away. A step's hook gets the optimizer and the arguments, and one before it may return others; a hook of the
-    --- state gets the optimizer (after state_dict and before load_state_dict also the state, and may return another).
+    --- Call `hook` before or after a step, a state_dict or a load_state_dict; the returned handle's remove() removes
+    --- it. A step's hook gets the optimizer and the arguments, and one before it may return others; a hook of the state
+    --- gets the optimizer (after state_dict and before load_state_dict also the state, and may return another).
     --
     --   local handle = optimizer:register_step_post_hook(function() print "stepped" end)
     --   optimizer:step()  --> stepped

@@ -1,4 +1,4 @@
--- From curves to a scene: what is where, in the units of whoever draws it (cells of a terminal, pixels).
+-- Lay out curves as a scene: items and their positions, in the units of the renderer (cells of a terminal, pixels).
 --
 -- A scene is {width, height, items}, drawn in their order; an item has a `kind`:
 --   line  {points = {x, y, x, y, ...}, role, run}   role "axis" (with `side` "left" or "below" for a tick of it),
@@ -18,7 +18,7 @@ local function add(scene, kind, item)
   scene.items[#scene.items + 1] = item
 end
 
---- The letter of a run, which stands where its curve ends.
+--- The letter of a run, drawn at the end of its curve.
 ---@param place integer
 ---@return string
 function layout.letter(place)

@@ -1,4 +1,4 @@
--- Ticks of an axis: where they stand, and what is written there.
+-- Ticks of an axis: their positions and labels.
 local ticks = {}
 
 local function power(n) return 10 ^ n end
@@ -71,7 +71,7 @@ function ticks.log(low, high, most)
   return found
 end
 
--- Steps of seconds that read well, and the unit in which they are told.
+-- Steps of seconds that read well, and the unit of their labels.
 local times = {
   {1, 1, "s"}, {2, 1, "s"}, {5, 1, "s"}, {10, 1, "s"}, {20, 1, "s"}, {30, 1, "s"}, {60, 60, "min"}, {120, 60, "min"},
   {300, 60, "min"}, {600, 60, "min"}, {1200, 60, "min"}, {1800, 60, "min"}, {3600, 3600, "h"}, {7200, 3600, "h"},

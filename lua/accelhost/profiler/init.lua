@@ -1,4 +1,4 @@
---- accelhost.profiler: what takes the time. Ops, nodes of backward, collectives, buckets of gradients, waits for
+--- accelhost.profiler: where time is spent. Ops, nodes of backward, collectives, buckets of gradients, waits for
 --- batches and ranges of the script's own are recorded with their times, as sums and as a trace that Perfetto opens.
 --
 --   local prof = accelhost.profiler.profile({record_shapes = true}, function()
@@ -8,7 +8,7 @@
 --   prof:export_chrome_trace(os.tmpname())
 --
 -- While nothing is profiled an op pays two branches for it. Recording costs some 0.1 microseconds for each span; memory
--- is bounded, and a trace that has lost its oldest spans says so.
+-- is bounded, and a trace that has lost its oldest spans is marked as such.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local averages_of = require "accelhost.profiler.averages"

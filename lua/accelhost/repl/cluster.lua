@@ -1,8 +1,8 @@
---- A prompt whose lines run in several processes at once: what stands in for repl/evaluate.lua there.
+--- A prompt whose lines run in several processes at once: the counterpart of repl/evaluate.lua.
 --
--- The prompt reads, each process runs (member.lua). What a line prints is shown as it comes, and what all said once, as
--- by `launch`; then, when all are through, what it gave, once when it is the same everywhere. A line that only some
--- came through, or in which their collectives went apart, leaves groups that begin anew before the next line.
+-- The prompt reads a line, each process runs it (member.lua). Output is printed as it arrives, equal output of all
+-- ranks once, as by `launch`; then, when all have completed, the results, once when they are equal everywhere. After a
+-- line that failed on some ranks, or in which their collectives differed, groups are recreated before the next line.
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 local evaluate = require "accelhost.repl.evaluate"
@@ -14,7 +14,7 @@ local wire = require "accelhost.launcher.wire"
 ---@field ranks integer[] which run it
 local Cluster = class.new "Cluster"
 
-local SLOW = 1 -- seconds from which on the time of a line is told
+local SLOW = 1 -- seconds from which the duration of a line is printed
 local MEMBER = 'require "accelhost.repl.member"()'
 
 local function all_ranks(size)
@@ -27,7 +27,7 @@ local function say(self, text) self.write(text .. "\n") end
 
 -- Speaking and hearing.
 
--- A rank that has died hears nothing, and its end is told to whoever waits for the answer.
+-- A rank that has died receives nothing; its exit is reported where its answer is awaited.
 local function send(self, rank, order)
   wire.send(function(message) pcall(self.job.send, self.job, rank, message) end, order)
 end
@@ -251,7 +251,7 @@ local commands = {
   end,
 }
 
---- Run a line on the ranks that are chosen and show what it gave.
+--- Run a line on the selected ranks and print its results.
 ---@param text string
 ---@return boolean # did it run to its end everywhere?
 function Cluster:run(text)

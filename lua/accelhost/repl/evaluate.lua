@@ -20,18 +20,18 @@ local show = require "accelhost.repl.show"
 ---@field living table<string, table> its locals (repl/locals.lua)
 ---@field environment table the globals that chunks see
 ---@field terminal boolean? what a chunk starts writes to the terminal that this one writes to
----@field watches boolean? new globals are told (%globals)
----@field seconds number? that the last chunk took
----@field slow number from how many seconds on the time is told
+---@field watches boolean? new globals are reported (%globals)
+---@field seconds number? duration of the last chunk
+---@field slow number seconds from which the duration of a chunk is printed
 ---@field known table<string, boolean> globals that were there at the begin
 local Evaluate = class.new "Evaluate"
 
-local SLOW = 1 -- seconds from which on the time is told
+local SLOW = 1 -- seconds from which the duration of a chunk is printed
 
 -- The last three results that were shown: _, __ and ___.
 local kept = {_ = 1, __ = 2, ___ = 3}
 
--- Globals are the program's; what nobody has made is looked for among the results and the names at hand.
+-- Globals are the program's; an undefined name is searched for among the results and the predefined names.
 local function environment_of(self)
   return setmetatable({}, {
     __index = function(_, name)
@@ -46,7 +46,7 @@ local function environment_of(self)
   })
 end
 
--- Locals that live and names at hand, for advice after errors.
+-- Live locals and predefined names, for advice after errors.
 local function known_names(self)
   local known = {}
   for name in next, self.living do known[name] = true end
@@ -54,8 +54,8 @@ local function known_names(self)
   return known
 end
 
---- Options: write(text) takes what is shown; columns() gives the terminal's width; color says whether to color; slow is
---- how many seconds a chunk takes before its time is told.
+--- Options: write(text) prints output; columns() returns the terminal's width; color: use colors; slow:
+--- seconds from which the duration of a chunk is printed.
 ---@param options {write: (fun(text: string)), columns: (fun(): integer)?, color: boolean?,
 --- terminal: boolean?, slow: number?}
 function Evaluate:init(options)
@@ -132,7 +132,7 @@ function Evaluate:is_complete(text)
   local timed = text:match "^%s*%%time%s(.*)$"
   if timed then return self:is_complete(timed) end
   if is_command(text) then return true end
-  -- Comments belong to what comes below them; an empty line ends them.
+  -- Comments belong to the code below them; an empty line ends them.
   if not first_word(text) then return not text:find "%S" or text:find "\n%s*$" ~= nil end
   local found, first, second = read(without_sign(text) .. "\n", "=text")
   return found ~= nil or not (is_open(first) or is_open(second))
@@ -218,7 +218,7 @@ local function remark(self, text, value)
   end
 end
 
--- What came of a call: true and values, or false, the error's text and "interrupted".
+-- The result of a call: true and values, or false, the error's text and "interrupted".
 local function finish(self, job, fine, ...)
   local seconds = C.system.now() - job.began
   self.seconds = seconds
@@ -257,7 +257,7 @@ local function run(self, text, kind, values, source, environment, quiet, ...)
   return finish(self, job, C.interrupt.call(chunk, ...))
 end
 
---- Run a chunk or a command, show what it gives or why it failed.
+--- Run a chunk or a command, print its results or its error.
 ---@param text string
 ---@return boolean # did it run to its end?
 function Evaluate:run(text)
@@ -300,7 +300,7 @@ function Evaluate:run_file(path, ...)
   return run(self, text, "block", nil, "@" .. path, _G, true, ...)
 end
 
---- What a name means at the prompt: a local that lives, a global, a name at hand.
+--- The value of a name at the prompt: a live local, a global or a predefined name.
 ---@param name string
 ---@return any
 function Evaluate:value(name)

@@ -1,11 +1,11 @@
---- One process of a prompt whose lines run in several: it takes lines from the prompt (cluster.lua), runs them and
---- tells what they showed.
+--- One process of a prompt whose lines run in several: it receives lines from the prompt (cluster.lua), runs them and
+--- sends back their output.
 --
 -- Orders, and what is answered:
 --   {kind = "run", line =, number =, text =} or {kind = "file", line =, path =, arguments =}
 --       -> {kind = "done", line =, fine =, shown =, failed =, calls =}; the last two from C.comm.standing
 --   {kind = "skip", line =}     others run a line: nothing
---   {kind = "renew"}            -> {kind = "renewed"}: groups begin anew after a failure
+--   {kind = "renew"}            -> {kind = "renewed"}: groups are recreated after a failure
 --   {kind = "complete", before =}   -> {kind = "completed", insert =, list =}
 --   {kind = "end"}
 local C = require "accelhost._C"
@@ -54,7 +54,7 @@ function handlers.renew()
   answer {kind = "renewed"}
 end
 
---- Serve the prompt until it says "end".
+--- Serve the prompt until it sends "end".
 return function()
   local settings = wire.receive()
   local self = {shown = {}, columns = settings.columns}

@@ -1,4 +1,4 @@
---- The names that are at hand at a prompt: accelhost, its parts under the names that scripts give them, and what makes
+--- The predefined names of a prompt: accelhost, its parts under the names usual in scripts, and the functions that make
 --- tensors, so that `randn(2, 3)` needs no preparation. Nothing is loaded before it is mentioned.
 local names = {}
 
@@ -11,7 +11,7 @@ local special = {
   F = function() return library().nn.functional end,
 }
 
--- Names of accelhost that are at hand as they are.
+-- Names of accelhost that are predefined under the same name.
 local same = {}
 for name in ([[
   accelerator nn optim data linalg distributed

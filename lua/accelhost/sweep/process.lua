@@ -1,4 +1,4 @@
---- A trial that runs: its folder, what it tells, and what became of it. How its processes are started, asked and ended
+--- A running trial: its folder, its reports and its outcome. How its processes are started, asked and ended
 --- is a subclass's (accelhost.sweep.launchers), which has the methods _launch, answer, kill, terminate, failure_text
 --- and _close, and handle (events of its job) or poll.
 local C = require "accelhost._C"
@@ -107,7 +107,7 @@ function TrialProcess:keep_metrics(step, metrics, now)
   self.metrics:append(C.json.encode(row) .. "\n")
 end
 
--- What a rank's message does. `report` is told {step, metrics} and returns an answer.
+-- Handle a rank's message. `report` receives {step, metrics} and returns an answer.
 local messages = {}
 
 messages.read = function(self) self.read = true end
@@ -136,7 +136,7 @@ messages.report = function(self, message, report)
   local metrics = self.metrics_of(message)
   for name in pairs(metrics) do self.reported[name] = true end
   local answer = report(message.step, metrics)
-  -- What the pruner said is written down, so it goes before an interruption.
+  -- The pruner's decision is recorded, so it has priority over an interruption.
   if answer == "continue" and self.interrupting then answer = "interrupt" end
   if metrics[self.metric] ~= nil and self.waits then self:answer(answer) end
 end
@@ -176,7 +176,7 @@ function TrialProcess:abort()
   self:kill()
 end
 
---- Look at the clock: end what takes too long.
+--- Enforce the timeout: end trials that run too long.
 ---@param now number of C.system.now
 function TrialProcess:check_time(now)
   if not self.due or now < self.due then return end
@@ -235,7 +235,7 @@ end
 function TrialProcess:verdict(definition)
   local trial = self.trial
   if self.refused then return "refused", self.refused end
-  -- What the pruner said holds however the processes ended.
+  -- The pruner's decision holds however the processes ended.
   local left = self.left or trial.verdict
   if left == "stop" then return "stopped" end
   if left == "pause" then return "paused" end

@@ -7,7 +7,7 @@ local Inline = require "accelhost.sweep.inline"
 ---@class Runner
 local Runner = class.new "Runner"
 
---- How many trials run at once when nothing is said, and how many threads each rank gets: a rank on each GPU, without
+--- The default number of trials that run at once, and the number of threads of each rank: a rank on each GPU, without
 --- any one on each processor.
 ---@param definition Definition
 ---@return integer parallel
@@ -52,7 +52,7 @@ end
 
 function Runner:_folder(trial) return ("%s/trials/%04d"):format(self.place.directory, trial.number) end
 
--- Trials that an earlier process of the sweep has left: those that are to go on may have said more since, but for those
+-- Trials of an earlier process of the sweep: those that continue may have reported more since, except for those
 -- that failed and run again.
 function Runner:_recover()
   for _, trial in ipairs(self.study.trials) do
@@ -112,7 +112,7 @@ end
 
 --- A trial has ended.
 ---@param trial table
----@param how string as study:leave takes it, or "refused"
+---@param how string an argument of study:leave, or "refused"
 ---@param detail any
 function Runner:leave(trial, how, detail)
   if how == "refused" and self.study.endings > 0 then how = "failed" end
@@ -125,7 +125,7 @@ function Runner:leave(trial, how, detail)
   self:_tell(trial.state, trial, how)
 end
 
--- Parameters that no code asked for, told once.
+-- Parameters that no code asked for, reported once.
 local function tell_unread(self, process)
   if self.told_unread or not process.unread or #process.unread == 0 then return end
   self.told_unread = true
@@ -164,7 +164,7 @@ function Runner:abort()
   for _, process in ipairs(self.running) do process:abort() end
 end
 
--- Slurm's trials are looked at, not waited for.
+-- Slurm's trials are polled, not waited for.
 local LOOK = 0.25
 
 function Runner:_next_look(now)
@@ -179,7 +179,7 @@ local function reporter(self, process)
   return function(step, metrics) return self:report(process.trial, step, metrics, process) end
 end
 
--- Look at trials that make no events.
+-- Poll trials that make no events.
 function Runner:_poll(seconds)
   C.system.sleep(seconds)
   for _, event in ipairs(C.job.wait({}, 0)) do self:_handle(event) end

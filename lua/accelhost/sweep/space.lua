@@ -1,8 +1,8 @@
---- A search space: what a definition says, checked and flattened.
+--- A search space: a definition's space, checked and flattened.
 --
 -- `space.parameters` is what samplers work on, a list sorted by name of
 -- {name, kind, low, high, log, step, choices, when = {name, values}}; nested tables have dotted names ("optim.lr").
--- Constants are no part of it: expand() puts them beside the parameters when a trial is made.
+-- Constants are no part of it: expand() adds them to the parameters when a trial is made.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local distributions = require "accelhost.sweep.distributions"
@@ -108,7 +108,7 @@ local function check_circles(self)
   end
 end
 
--- What depends on others comes after them.
+-- Conditional parameters follow the ones that they depend on.
 local function order_by_conditions(self)
   local done, order = {}, {}
   local function visit(row)
@@ -121,7 +121,7 @@ local function order_by_conditions(self)
   return order
 end
 
---- Check and flatten what a definition says.
+--- Check and flatten the space of a definition.
 ---@param values table<string, any> distributions, constants, and tables of them
 function Space:init(values)
   if not is_plain(values) then fail("space: expected a table of parameters, got %s", describe(values)) end
@@ -187,7 +187,7 @@ local function by_dotted_names(self, result, prefix, values)
   return result
 end
 
---- Check values that a user gives, nested or with dotted names; a trial's parameters of them.
+--- Check values from a user, nested or with dotted names; return a trial's parameters made of them.
 ---@param what string for messages
 ---@param values table<string, any>
 ---@return table<string, any> params parameters only; those that were left out are left out

@@ -1,10 +1,10 @@
 --- A study's file: SQLite, written by the process that runs the sweep and by no other; anybody may read it meanwhile
 --- (sqlite3 STUDY/study.db).
 --
--- Nothing that was told is lost when any process is killed: each event is a transaction of its own in a write-ahead log
--- (synchronous = NORMAL; only a system that goes down may take the last moments, and leaves the file whole). The log
+-- No report is lost when any process is killed: each event is a transaction of its own in a write-ahead log
+-- (synchronous = NORMAL; only a system crash may lose the last events, and leaves the file intact). The log
 -- needs memory that its processes share, so one host: a network file system has a rollback journal in its place.
--- `event` is the truth, in order, and never changed; `trial` says how things stand.
+-- `event` is the authoritative log, in order and append-only; `trial` has the current state.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -125,14 +125,14 @@ function Store:add(trial)
   })
 end
 
---- Write how a trial stands.
+--- Write the state of a trial.
 ---@param trial table
 function Store:update(trial)
   self._db:execute([[UPDATE trial SET state = :state, attempt = :attempt, slot = :slot, value = :value,
     started = :started, ended = :ended, error = :error WHERE number = :number]], trial)
 end
 
---- Forget a trial and what was told of it.
+--- Delete a trial and its events.
 ---@param number integer
 function Store:remove(number)
   self._db:execute("DELETE FROM event WHERE trial = ?", {number})

@@ -1,6 +1,6 @@
---- A study: which trial comes next, what they report, how they end; kept in its store and made from it again.
+--- A study: the next trial to run, the trials' reports and outcomes; saved in its store and restored from it.
 --
--- Everything that samplers and pruners are told is an event of the store, and reading a study tells them the same in
+-- Every report to samplers and pruners is an event of the store, and reading a study replays the same reports in
 -- the same order: a suggestion is a function of the seed and of the events before it. Nothing here starts a process.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -13,7 +13,7 @@ local samplers = require "accelhost.sweep.samplers"
 local spans = require "accelhost.sweep.spans"
 
 local NAN = 0 / 0
--- How often a sampler is asked anew when it suggests what has been tried.
+-- How often a sampler is asked again when it suggests parameters that were already tried.
 local ATTEMPTS = 8
 
 ---@class Study
@@ -68,7 +68,7 @@ function Study:_apply_report(trial, step, value)
   return self.pruner:report(trial, step, self:_loss(value))
 end
 
--- Tell the sampler of a group when it is through.
+-- Report a group to the sampler when all its trials have ended.
 function Study:_observe(group)
   local leader = group.leader
   if #group.trials < self.definition.replicates and leader.state == "complete" then return end
@@ -166,7 +166,7 @@ function Study:_read()
   self:_recover()
 end
 
--- Which trial comes next.
+-- Select the next trial.
 
 local function open_leaders(self)
   local list = {}
@@ -218,7 +218,7 @@ local function first_waiting(self)
   end
 end
 
--- Is one paused trial to be preferred to another? It came further, or as far with a lower loss.
+-- Is one paused trial preferred to another? It ran more steps, or as many with a lower loss.
 local function is_ahead(one, other)
   local step, other_step = one.reports[#one.reports].step, other.reports[#other.reports].step
   if step ~= other_step then return step > other_step end
@@ -247,7 +247,7 @@ local function new_trial(self)
   return trial
 end
 
--- The next trial, and what it comes by: "start", "promote", "new" or "release".
+-- The next trial, and why it runs: "start", "promote", "new" or "release".
 local function choose(self)
   local trial = first_waiting(self)
   if trial then return trial, "start" end
@@ -377,7 +377,7 @@ function Study:leave(trial, how, now, detail)
   end)
 end
 
---- The definition does not fit what it runs: forget trials that came to nothing, so that a mended one begins anew.
+--- The definition does not fit its script: forget trials without a result, so that a corrected one starts again.
 ---@param reason string
 function Study:refuse(reason)
   self.stopping, self.refused = reason, true

@@ -33,7 +33,7 @@ local settings = {
 --   print(tokenizer({"deeper", "deep"}, {padding = true}).input_ids[1])  --> tensor([2, 1])
 ---@class Tokenizer
 ---@field vocab_size integer texts of the model's vocabulary, without added tokens; #tokenizer counts those too
----@field model_max_length number tokens that the model takes, math.huge when nothing is known
+---@field model_max_length number most tokens that the model accepts, math.huge when unknown
 ---@field padding_side string "right" or "left"
 ---@field truncation_side string "right" or "left"
 ---@field model_input_names string[] what a call returns
@@ -55,8 +55,8 @@ end
 
 local read_settings = arguments.signature("Tokenizer", settings)
 
---- Make one from a tokenizer.json and what tokenizer_config.json says.
----@param description string|table the text of a tokenizer.json, or the table that it stands for
+--- Make a tokenizer from a tokenizer.json and the settings of tokenizer_config.json.
+---@param description string|table the text of a tokenizer.json, or the table that it encodes
 ---@param config? table model_max_length, padding_side, truncation_side, pad_token_type_id, model_input_names,
 --- clean_up_tokenization_spaces, and special tokens by role: pad_token = "[PAD]"
 function Tokenizer:init(description, config)
@@ -76,7 +76,7 @@ function Tokenizer:init(description, config)
   for name, text in pairs(texts) do self[name] = arguments.check("Tokenizer", name, "string", text) end
 end
 
---- How many tokens there are, those that were added too; `#tokenizer` gives the same.
+--- The number of tokens, including added ones; equal to `#tokenizer`.
 ---@return integer
 function Tokenizer:len() return self._length end
 
@@ -106,7 +106,7 @@ local function has_name(names, wanted)
   return false
 end
 
--- Truncation and padding as C takes them, from what the call says (the rules of transformers).
+-- Truncation and padding in the form that C expects, from the call's options (the rules of transformers).
 local function strategies(self, options, padding, truncation, max_length, multiple)
   if max_length and padding == false and truncation == nil then truncation = "longest_first" end
   padding = padding == true and "longest" or padding ~= "do_not_pad" and padding or false
@@ -184,7 +184,7 @@ end
 ---@param return_overflowing_tokens? boolean what truncation cuts off makes further rows behind the text's first, each
 --- with special tokens; `overflow_to_sample_mapping` says which text each row is of
 ---@param return_special_tokens_mask? boolean 1 for special tokens and padding
----@param return_offsets_mapping? boolean [texts, tokens, 2]: where each token stands in its text, counted in characters
+---@param return_offsets_mapping? boolean [texts, tokens, 2]: the span of each token in its text, counted in characters
 --- (code points) from 0, half open
 ---@param return_length? boolean `length`: how many tokens each row has, with padding
 ---@return BatchEncoding
@@ -408,7 +408,7 @@ function Tokenizer:num_special_tokens_to_add(pair)
   return self._c:specials(pair or false)
 end
 
--- Adding tokens makes the tokenizer anew from its description with them.
+-- Adding tokens builds the tokenizer again from its description with them.
 local function add(self, tokens, special)
   local description, count = C.json.decode(self._json), 0
   local list = type(description.added_tokens) == "table" and description.added_tokens or {}

@@ -1,10 +1,10 @@
---- What the ranks of the running jobs do, in the words of `accelhost top`: from two looks at their boards, some time
---- apart, and from what a rank says that has not come on in between.
+--- The status of each rank of the running jobs, as `accelhost top` prints it: from two reads of their control blocks,
+--- some time apart, and from the status text of a rank that made no progress in between.
 local C = require "accelhost._C"
 
 local state = {}
 
--- What changes while a rank comes on.
+-- The counters that change while a rank makes progress.
 local function progress_of(rank)
   local collective = rank.collective
   return ("%d %d %d"):format(rank.steps, rank.backwards, collective and collective.number or 0)
@@ -46,7 +46,7 @@ local function idle_text(command)
   return idle[word or "repl"]
 end
 
--- What a rank does, beyond the word: who it waits for, the script's line, what it says when it is asked.
+-- Details of a rank's status: the rank it waits for, the script's line, its answer to a status request.
 local function doing_of(job, rank, before)
   if rank.state == "waiting" then return waiting_text(rank) end
   local stuck = before and before.progress == rank.progress
@@ -83,9 +83,9 @@ local function rank_before(before, pid, number)
   end
 end
 
---- Look at all jobs, or at those that `wanted` names.
+--- Read the state of all jobs, or of those that `wanted` names.
 ---@param wanted? string the pid of a launcher (or of a script alone), or a part of its command line
----@param before? table what an earlier look gave: rates and shares are over the time since then
+---@param before? table an earlier result: rates and shares are over the time since then
 ---@return table {time = seconds, jobs = {{pid, command, ranks}, ...}}
 function state.look(wanted, before)
   local now = C.system.now()

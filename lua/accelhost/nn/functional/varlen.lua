@@ -24,15 +24,15 @@ local function window_of(window, is_causal)
   return {left, 0}
 end
 
---- Attention of each sequence over itself, or over another: softmax(scale query key^T) value, where all sequences stand
---- one behind the other. query is [T, heads, E], key [S, heads, E], value [S, heads, V]; cu_seq_q and cu_seq_k, int32
---- or int64 [n + 1], tell by 0, the ends of the sequences, where each begins; max_q and max_k are the longest lengths.
---- Nothing of the size of the scores is kept, query, key and value may be views of one product. scale is 1 / sqrt(E) if
---- absent. window_size = {left, right} lets a query see so many keys before and behind its own place (-1: all); the
---- last query stands at the last key, so that {-1, 0} is causal also for a few queries behind many keys. A query that
---- sees nothing gives zeros. With enable_gqa every head of key and value serves several of query's; seqused_k [n] says
---- how many keys of each sequence count. Beside PyTorch's options: is_causal for {-1, 0}, dropout_p of the weights, and
---- the generator that it draws from.
+--- Attention of each sequence over itself, or over another: softmax(scale query key^T) value, where all sequences are
+--- concatenated. query is [T, heads, E], key [S, heads, E], value [S, heads, V]; cu_seq_q and cu_seq_k, int32 or int64
+--- [n + 1], are the sequences' offsets: 0, then the end of each; max_q and max_k are the longest lengths. Nothing of
+--- the size of the scores is kept, query, key and value may be views of one product. scale is 1 / sqrt(E) if absent.
+--- window_size = {left, right} lets a query see so many keys before and after its own position (-1: all); the last
+--- query is aligned with the last key, so that {-1, 0} is causal also for a few queries behind many keys. A query that
+--- sees no key has zeros as its result. With enable_gqa every head of key and value serves several of query's;
+--- seqused_k [n] is the number of keys of each sequence that count. In addition to PyTorch's options: is_causal
+--- for {-1, 0}, dropout_p of the weights, and the generator that it draws from.
 --
 --     local cu = accelhost.tensor({0, 2, 5}, {dtype = "int32"})
 --     local q = accelhost.randn(5, 2, 4)

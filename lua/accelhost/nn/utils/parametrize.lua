@@ -7,7 +7,7 @@
 --   print(layer.weight)                               -- computed from layer.parametrizations.weight.original
 --
 -- The module becomes an instance of a class of its own, whose instances compute the tensor when they are asked for it;
--- the original lies in module.parametrizations[name], a ParametrizationList.
+-- the original is stored in module.parametrizations[name], a ParametrizationList.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -45,8 +45,8 @@ local function overwrite(tensor, value)
   end)
 end
 
--- Through the inverses of the parametrizations, the last one first; one without, or which gives nothing, is an identity
--- or an error.
+-- Apply the inverses of the parametrizations, the last one first; one without, or which returns nil, is an identity
+-- or, with `strict`, an error.
 local function invert(list, strict, ...)
   local values = {...}
   for i = #list, 1, -1 do
@@ -66,7 +66,7 @@ local function invert(list, strict, ...)
 end
 
 --- What module.parametrizations[name] is: the parametrizations in order, and the tensor that they are applied to as
--- `original` (`original0`, `original1`, ... when the right_inverse of the last one gives several).
+-- `original` (`original0`, `original1`, ... when the right_inverse of the last one returns several).
 ---@class ParametrizationList: ModuleList
 local List = container.ModuleList:extend "ParametrizationList"
 
@@ -258,7 +258,7 @@ local read_remove = arguments.signature("remove_parametrizations", {
 --   nn.utils.parametrize.is_parametrized(net.fc1)  --> false
 ---@param module Module
 ---@param tensor_name string
----@param leave_parametrized boolean? default true: it keeps its value; false: it takes the original's
+---@param leave_parametrized boolean? default true: it keeps its value; false: it gets the original's
 ---@return Module module
 function parametrize.remove_parametrizations(...)
   local module, name, leave = read_remove(...)

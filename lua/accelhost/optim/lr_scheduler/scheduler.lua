@@ -1,8 +1,8 @@
 --- The base of learning-rate schedulers.
 --
--- A scheduler sets the learning rates of its optimizer when it is made (epoch 0) and at each step. get_lr gives the
+-- A scheduler sets the learning rates of its optimizer when it is made (epoch 0) and at each step. get_lr returns the
 -- rates of all groups for `last_epoch`, usually from those in force, so that schedulers can be chained; closed_form,
--- where there is one, gives them from the initial rates alone (for step(epoch)).
+-- where there is one, computes them from the initial rates alone (for step(epoch)).
 local Optimizer = require "accelhost.optim.optimizer"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -74,7 +74,7 @@ end
 --- Check the parameters and make what follows from them, before the rates of epoch 0; subclasses define it.
 function LRScheduler:check() end -- luacheck: ignore
 
---- What stands between the brackets: the parameters.
+--- The text between the brackets: the parameters.
 ---@return string
 function LRScheduler:extra_repr()
   local parts = {}
@@ -101,7 +101,7 @@ function LRScheduler.is_scheduler(value)
   return type(meta) == "table" and meta._is_scheduler == true
 end
 
---- The optimizer that a value is or stands for.
+--- The optimizer that a value is or wraps.
 function LRScheduler:check_optimizer(optimizer)
   if not Optimizer.is_optimizer(optimizer) then
     fail("%s: optimizer: expected an optimizer, got %s", self._name, describe(optimizer))
@@ -202,7 +202,7 @@ function LRScheduler:_go(epoch)
   self:apply(epoch and self.closed_form and self:closed_form() or self:get_lr())
 end
 
--- What takes back all that steps do from now on, also to momenta.
+-- Return a function that undoes all changes by later steps, also to momenta.
 local function saved(self)
   local state, lrs, groups = self:state_dict(), self:current_lrs(), {}
   for i, group in ipairs(self.optimizer.param_groups) do

@@ -6,8 +6,8 @@ local class = require "accelhost.util.class"
 local BasePruner = class.new "BasePruner"
 BasePruner.takes_seed = false
 
---- What pruners of one's own extend: it is told what trials report and says which shall go on. By itself it lets
---- everything go on.
+--- The base class of custom pruners: it receives the trials' reports and decides which trials continue. By default all
+--- continue.
 --
 --   local Impatient = accelhost.sweep.BasePruner:extend "Impatient"
 --   function Impatient:judge(trial, step, loss) return step >= 3 and loss > 1 and "stop" or "continue" end
@@ -17,7 +17,7 @@ BasePruner.takes_seed = false
 -- were recorded. Losses are better when they are lower.
 function BasePruner:init() end
 
---- Tell it about the study, once, before anything else.
+--- Pass it the study's settings, once, before any other call.
 ---@param study? {direction: string} "maximize" where losses are negated metrics
 ---@return table self
 function BasePruner:setup(study)
@@ -34,7 +34,7 @@ function BasePruner:assign(trial) return nil end
 ---@param trial table {number, bracket}
 ---@param step number
 ---@param loss number
----@return string # "continue", "stop" or "pause"; a paused trial goes on when promote gives it back
+---@return string # "continue", "stop" or "pause"; a paused trial continues when promote returns it
 function BasePruner:report(trial, step, loss)
   self:record(trial, step, loss)
   return self:judge(trial, step, loss)
@@ -53,7 +53,7 @@ function BasePruner:record(trial, step, loss) end
 ---@return string
 function BasePruner:judge(trial, step, loss) return "continue" end
 
---- Tell it that a trial has ended.
+--- Report that a trial has ended.
 ---@param trial table {number, state = "complete" | "pruned" | "failed"}
 ---@param loss? number nil when it failed
 function BasePruner:finish(trial, loss) end

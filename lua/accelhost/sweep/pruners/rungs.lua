@@ -1,9 +1,9 @@
 --- One bracket of successive halving: rungs at `least`, `least` * `factor`, ... of the resource, at each of which a
---- trial goes on when it is among the best 1 / factor of all that came there.
+--- trial continues when it is among the best 1 / factor of all that reached it.
 --
--- Asynchronous: a trial is judged when it comes, by those that came before it. One that is not good enough yet waits,
--- and goes on when enough worse ones have come. Or, where nothing waits, it is stopped; then the best of the first
--- ones goes on, since nobody could else.
+-- Asynchronous: a trial is judged when it arrives, against those that arrived before. One that is not good enough yet
+-- waits, and continues when enough worse ones have arrived. Or, where nothing waits, it is stopped; then the best of
+-- the first ones goes on, since nobody could else.
 local class = require "accelhost.util.class"
 
 local floor = math.floor
@@ -15,7 +15,7 @@ local Rungs = class.new "Rungs"
 function Rungs:init(options)
   self.least, self.factor, self.most = options.least, options.factor, options.most or math.huge
   self.bootstrap, self.stops = options.bootstrap or 0, options.stops or false
-  -- By rung, from 0, the losses that came there, best first: {loss, trial = the one that waits for more}. By number the
+  -- By rung, from 0, the losses reported there, best first: {loss, trial = the one that waits for more}. By number the
   -- next rung of a trial, and its entry while it waits.
   self.lists, self.next, self.waiting = {}, {}, {}
 end

@@ -1,5 +1,5 @@
 --- A sweep while it runs: on a terminal a table that redraws itself in place, piped a line for each event. It is the
---- observer that a runner tells what happens.
+--- observer that a runner reports events to.
 --
 --   local live = require("accelhost.sweep.report.live").new {study = source.of(study, ...), stream = io.stdout,
 --     is_terminal = true, columns = function() return (C.terminal.size()) end,
@@ -138,7 +138,7 @@ local function put(self, above, lines)
   self.stream:flush()
 end
 
---- Draw how the study stands, if the last time was long enough ago; piped nothing.
+--- Draw the state of the study, if the last drawing is old enough; nothing if the output is a pipe.
 ---@param study table whatever has its trials
 ---@param now number seconds since 1970
 function Live:update(study, now)
@@ -206,9 +206,9 @@ end
 
 tellers.note = function(_, _, _, words) return words, true end
 
---- Tell that something happened to a trial: "start", "complete", "pruned", "paused", "failed"; "waiting" with how it
---- left ("failed": it is tried again, "interrupted"); "note" with words about it; "report" says nothing. "interrupt",
---- without a trial, comes with the number of trials that are to end.
+--- Report an event of a trial: "start", "complete", "pruned", "paused", "failed"; "waiting" with how it left
+--- ("failed": it is tried again, "interrupted"); "note" with a text about it; "report" prints nothing. "interrupt",
+--- without a trial, has the number of trials that are to end.
 ---@param kind string
 ---@param trial? table
 ---@param detail? any
@@ -226,7 +226,7 @@ function Live:event(kind, trial, detail)
   self:print(("trial %d %s"):format(trial.number, words))
 end
 
---- Tell how the study ended, in the place of the table.
+--- Print how the study ended, in the place of the table.
 ---@param study table whatever has its trials
 ---@param now? number seconds since 1970
 function Live:finish(study, now)

@@ -1,7 +1,7 @@
---- Where a report's study comes from: a sweep that runs here, or a study's file that anybody may be writing.
+--- The source of a report's study: a sweep in this process, or a study's file that another process may be writing.
 --
--- The process that runs a sweep calls `keep` once, so that its file tells all that a report needs without the
--- definition; `of` gives what the live table reads, whose trials are the sweep's own.
+-- The process that runs a sweep calls `keep` once, so that its file has all that a report needs without the
+-- definition; `of` returns the source of the live table, whose trials are the sweep's own.
 local Store = require "accelhost.sweep.store"
 local json = require "accelhost.util.json"
 local reports = require "accelhost.sweep.reports"
@@ -37,7 +37,7 @@ function source.keep(store, definition, given)
   end)
 end
 
--- What a script gets for parameters, by dotted names: constants too, and tables for the labels that stand for them.
+-- The parameters a script receives, by dotted names: constants too, and tables in place of their labels.
 local function settings_of(facts)
   return function(params)
     local settings = {}
@@ -73,7 +73,7 @@ local function read_events(store, trials)
   local by_number, ended = {}, {}
   for _, trial in ipairs(trials) do by_number[trial.number] = trial end
   for _, event in ipairs(store:events()) do
-    -- Trials that came between the two looks are not told.
+    -- Trials added between the two reads are not reported.
     local trial = by_number[event.trial]
     if trial and event.kind == "report" then
       reports.add(trial, event.step, event.value or 0 / 0)

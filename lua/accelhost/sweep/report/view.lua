@@ -69,7 +69,7 @@ local function thinned(rows, most)
 end
 view.thinned = thinned
 
---- The words that tell of what is left out; "" when nothing is.
+--- A note on omitted items; "" when none are omitted.
 ---@param drawn integer
 ---@param all integer
 ---@param what string
@@ -79,7 +79,7 @@ function view.left_out(drawn, all, what)
     or ""
 end
 
---- Look at a study.
+--- Make a view of a study.
 ---@param study table
 ---@param now number seconds since 1970
 ---@return table {study, found, axes, rows, spans, value, outside, best}
@@ -112,13 +112,13 @@ function view.of(study, now)
   return self
 end
 
---- What stands at an axis of values.
+--- The label of an axis of values.
 ---@param metric string
 ---@param axis table
 ---@return string
 function view.axis_name(metric, axis) return metric .. (axis.log and " (logarithmic)" or "") end
 
---- The words for what lies outside of the axis of values; "" when nothing does.
+--- A note on values outside of the axis; "" when there are none.
 ---@param self table
 ---@return string
 function view.outside_words(self)

@@ -1,9 +1,9 @@
 --- The covariance matrix adaptation evolution strategy: a normal distribution of points that moves to where losses were
---- low and takes the shape of the valley they lie in. It learns from ranks alone.
+--- low and adapts to the shape of their valley. It learns from ranks alone.
 --
 -- Names and numbers of equations are those of Hansen, The CMA Evolution Strategy: A Tutorial, 2016
 -- (https://arxiv.org/abs/1604.00772): full covariance, weights for bad points too (active), step size by its path.
--- Points may come from anywhere; those that lie far out for the distribution are drawn in, as in Hansen, Injecting
+-- Points may have any source; those far outside of the distribution are clipped, as in Hansen, Injecting
 -- External Solutions Into CMA-ES, 2011 (https://arxiv.org/abs/1110.4181).
 local class = require "accelhost.util.class"
 local eigen = require "accelhost.sweep.samplers.eigen"

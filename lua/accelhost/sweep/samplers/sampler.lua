@@ -10,8 +10,8 @@ local stream = require "accelhost.sweep.stream"
 local BaseSampler = class.new "BaseSampler"
 
 local read = arguments.signature("BaseSampler", {{"seed: integer", 0}})
---- What samplers of one's own extend: it is told how trials ended and says which parameters the next one shall have. By
---- itself it draws them at random.
+--- The base class of custom samplers: it receives the trials' results and suggests the next trial's parameters. By
+--- default it draws them at random.
 --
 --   local Middle = accelhost.sweep.BaseSampler:extend "Middle"
 --   function Middle:suggest(number, running, attempt)
@@ -24,10 +24,10 @@ local read = arguments.signature("BaseSampler", {{"seed: integer", 0}})
 --
 -- A suggestion is a function of the seed, the trial's number, what was observed and what runs now, and of nothing else:
 -- a study that is read from its file goes on as if it had never stopped. Losses are better when they are lower.
----@param seed? integer default 0; a study gives its own
+---@param seed? integer default 0; a study passes its own
 function BaseSampler:init(...) self.seed = read(...) end
 
---- Tell it the space, once, before anything else.
+--- Pass it the space, once, before any other call.
 ---@param space table[] parameters {name, kind, low, high, log, step, choices, when}
 ---@return table self
 function BaseSampler:setup(space)
@@ -35,7 +35,7 @@ function BaseSampler:setup(space)
   return self
 end
 
---- Tell it how a trial ended. Called once for each trial, in the order in which they ended.
+--- Report a trial's result. Called once for each trial, in the order in which they ended.
 ---@param trial table {number, state, params, reports}
 ---@param loss? number what it reached, for a pruned trial what it reported last; nil when it failed
 function BaseSampler:observe(trial, loss) end

@@ -132,7 +132,7 @@ function autocast.set_autocast_dtype(...)
   C.autocast.set(device_type, nil, dtype)
 end
 
---- Keep the casts of weights within autocast blocks, or make them anew at each use.
+--- Cache the casts of weights within autocast blocks, or cast again at each use.
 --
 --   accelhost.set_autocast_cache_enabled(true)
 ---@param enabled boolean

@@ -50,12 +50,12 @@ end
 --   scaler:step(sgd)
 --   scaler:update()
 --   scaler:get_scale()  --> 1024
----@param device? string where the loss lies: "cpu" (default) or "cuda"
+---@param device? string the loss's device: "cpu" (default) or "cuda"
 ---@param init_scale? number default 65536
 ---@param growth_factor? number default 2
 ---@param backoff_factor? number default 0.5
 ---@param growth_interval? integer default 2000
----@param enabled? boolean false: scale gives its argument back, step steps, update does nothing
+---@param enabled? boolean false: scale returns its argument, step steps, update does nothing
 function GradScaler:init(...)
   local device, scale, growth, backoff, interval, enabled = read(...)
   self._device = device
@@ -367,7 +367,7 @@ function GradScaler:state_dict()
   }
 end
 
---- Take over what state_dict gave.
+--- Load the result of state_dict.
 ---@param state table
 function GradScaler:load_state_dict(state)
   if not self._enabled then return end

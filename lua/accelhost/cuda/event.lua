@@ -45,7 +45,7 @@ function Event:record()
   mark:set()
 end
 
---- Has the device done all that stands before it? True of one that was never recorded.
+--- Has the device completed all work before it? True of one that was never recorded.
 --
 --   accelhost.cuda.Event():query()  --> true
 ---@return boolean

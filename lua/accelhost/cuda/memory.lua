@@ -20,7 +20,7 @@ function memory.memory_allocated(device) return stats("memory_allocated", device
 ---@return integer
 function memory.max_memory_allocated(device) return stats("max_memory_allocated", device).peak end
 
---- Have max_memory_allocated begin anew.
+--- Reset max_memory_allocated.
 --
 --   if accelhost.cuda.is_available() then accelhost.cuda.reset_peak_memory_stats() end
 ---@param device? integer|string

@@ -1,4 +1,4 @@
---- From a word as a user types it to what the reference tells.
+--- Find entries of the reference by a word typed by the user.
 local answers = require "accelhost.docs.answers"
 
 -- What variables of these names mostly hold.

@@ -58,7 +58,7 @@ local function show_lists(page, entry)
   end
 end
 
--- The name and what it takes; a line ends between two arguments.
+-- The name and its parameters; a line ends between two arguments.
 local function show_head(page, entry)
   local head = entry.name
   if entry.kind ~= "value" and entry.kind ~= "field" then
@@ -234,7 +234,7 @@ local function near(told, commands, word)
     for _, one in ipairs(list) do know(one.name, one.name) end
   end
   for _, command in ipairs(commands) do know(command[1], command[1]) end
-  -- What is called so comes before what has it as a part of its name.
+  -- Entries of exactly this name precede those that have it as a part of their name.
   table.sort(found, function(a, b)
     local left, right = a:lower():match "[%w_]+$" == lower, b:lower():match "[%w_]+$" == lower
     if left ~= right then return left end

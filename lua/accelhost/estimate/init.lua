@@ -1,4 +1,4 @@
---- accelhost estimate-memory: what training a model takes, without taking it.
+--- accelhost estimate-memory: the memory that training a model needs, without allocating it.
 local source = require "accelhost.estimate.source"
 local step = require "accelhost.estimate.step"
 

@@ -1,4 +1,4 @@
---- Making tensors from others: from numbers and tables, and at random; and what a function tells of a tensor.
+--- Create tensors from others, from numbers and tables, and at random; and functions that query a tensor.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local autograd = require "accelhost.autograd"
@@ -198,7 +198,7 @@ function create.normal(...)
   return requires_grad and result:requires_grad_() or result
 end
 
--- Functions that only ask: {name, what it says of a tensor}.
+-- Functions that only query: {name, the property of a tensor}.
 local read_numel = signature("numel", {"input: tensor"})
 
 --- The number of elements.

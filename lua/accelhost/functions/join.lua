@@ -1,4 +1,4 @@
---- Stacking and splitting: tensors put beside each other and taken apart along a dim; grids, and combinations.
+--- Stack and split: join tensors and split them along a dim; grids, and combinations.
 --
 -- Functions of any number of tensors take them one by one and give their results one by one, or take one table and
 -- give one.

@@ -239,8 +239,8 @@ local read_diff = signature("diff", {
 ---@param input userdata
 ---@param n? integer|table default 1
 ---@param dim? integer default -1
----@param prepend? userdata what comes before the input, of as many dims
----@param append? userdata what comes after it
+---@param prepend? userdata values before the input, of as many dims
+---@param append? userdata values after it
 ---@return userdata
 function order.diff(...)
   local input, n, dim, before, after = read_diff(...)

@@ -1,4 +1,4 @@
---- Products of tensors beside matmul: contractions, Kronecker and cross products, distances between rows.
+--- Products of tensors other than matmul: contractions, Kronecker and cross products, distances between rows.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"

@@ -198,7 +198,7 @@ local function pinv_by_values(A, atol, rtol, hermitian)
 end
 
 -- The pseudoinverse with the derivative of G. Golub and V. Pereyra (1973), which, unlike that of the singular vectors,
--- is finite for equal singular values. P is taken anew where its own history is wanted.
+-- is finite for equal singular values. P is computed again where its own history is wanted.
 local Pinv = autograd.Function:extend "linalg.pinv"
 
 function Pinv.forward(ctx, A, atol, rtol, hermitian)

@@ -117,7 +117,7 @@ function solve.inv(...)
 end
 
 local read_cholesky_solve = signature("cholesky_solve", {"B: tensor", "L: tensor", {"upper: flag", false}})
---- The X of A X = B for A = L L' (upper = true: A = L' L), L the factor that cholesky gives. Batches broadcast.
+--- The X of A X = B for A = L L' (upper = true: A = L' L), L the factor that cholesky returns. Batches broadcast.
 --     local x = accelhost.cholesky_solve(B, linalg.cholesky(A))
 ---@param ... any B (..., n, k), L (..., n, n), upper
 ---@return userdata

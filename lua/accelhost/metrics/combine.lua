@@ -8,7 +8,7 @@ local combine = class.new "combine"
 
 local read = arguments.signature("combine", {"metrics: list"})
 
---- Several metrics that get the same batches; compute() gives the results of all in one table.
+--- Several metrics that get the same batches; compute() returns the results of all in one table.
 --
 --   local both = metrics.combine{metrics.accuracy(), metrics.recall()}
 --   print(both:compute{predictions = {1, 0}, references = {1, 1}}.recall)  --> 0.5

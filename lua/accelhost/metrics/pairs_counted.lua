@@ -1,4 +1,4 @@
---- How often (or with what weight) each pair of a reference and a prediction came.
+--- How often (or with what weight) each pair of a reference and a prediction occurred.
 --
 -- Labels are walked in order, so that sums of weights are the same in every process.
 local C = require "accelhost._C"
@@ -36,7 +36,7 @@ local function sorted(set)
   return list
 end
 
---- Every label that came, in order, and those that came as references.
+--- Every label that occurred, in order, and those that occurred as references.
 ---@return integer[] labels
 ---@return table<integer, boolean> referred
 function PairCounts:labels()

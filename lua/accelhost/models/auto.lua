@@ -1,11 +1,11 @@
---- Models by what a checkpoint's config.json says they are.
+--- Select a model's class by a checkpoint's config.json.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local configs = require "accelhost.models.config"
 
 local auto = {}
 
--- A class that stands for one of several models.
+-- A class that creates one of several models.
 local function define(name, classes)
   local Auto = class.new(name)
   auto[name] = Auto

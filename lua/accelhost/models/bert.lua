@@ -166,7 +166,7 @@ local function seen_by(given, batch, tokens, packs)
   return {mask = mask and (mask:dim() == 3 and mask:unsqueeze(1) or mask:view(batch, 1, 1, tokens))}
 end
 
---- The inputs that every BERT takes.
+--- The inputs that every BERT accepts.
 bert.inputs = {
   input_ids = "tensor", attention_mask = "tensor", token_type_ids = "tensor", position_ids = "tensor",
   inputs_embeds = "tensor", output_hidden_states = "flag", output_attentions = "flag",

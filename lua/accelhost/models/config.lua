@@ -7,7 +7,7 @@ local fail, describe = arguments.fail, arguments.describe
 local null = C.json.null
 local config = {}
 
--- Every model's; null stands for "none" so that the name is known.
+-- Every model's; null means "none", so that the name is known.
 local common = {
   architectures = null, dtype = null, problem_type = null, id2label = null, label2id = null, num_labels = null,
   output_hidden_states = false, output_attentions = false, tie_word_embeddings = true, bos_token_id = null,
@@ -126,7 +126,7 @@ function PretrainedConfig:with(changes)
   return copy
 end
 
---- All fields as they stand in config.json.
+--- All fields as stored in config.json.
 ---@return table
 function PretrainedConfig:to_dict()
   local values = {model_type = self.model_type}
@@ -150,7 +150,7 @@ function PretrainedConfig:save_pretrained(folder)
   C.io.write_text(folder .. "/config.json", C.json.encode(self:to_dict(), 2) .. "\n")
 end
 
---- BERT's configuration, with the sizes of bert-base where nothing else is said.
+--- BERT's configuration; the defaults are the sizes of bert-base.
 --
 --   accelhost.models.BertConfig{hidden_size = 384}.num_attention_heads  --> 12
 ---@class BertConfig: PretrainedConfig
@@ -165,7 +165,7 @@ BertConfig.defaults = {
 }
 config.BertConfig = BertConfig
 
---- GPT-2's configuration, with the sizes of the smallest published one where nothing else is said.
+--- GPT-2's configuration; the defaults are the sizes of the smallest published model.
 --
 --   accelhost.models.GPT2Config{n_layer = 2}.n_embd  --> 768
 ---@class GPT2Config: PretrainedConfig

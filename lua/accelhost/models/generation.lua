@@ -162,7 +162,7 @@ local function is_end(tokens, eos)
   return ended
 end
 
--- The inputs of a step: all tokens, or with keys and values at hand the last one.
+-- The inputs of a step: all tokens, or, with cached keys and values, the last one.
 local function step_inputs(ids, mask, past, o)
   local given = {input_ids = ids, attention_mask = mask, past_key_values = past, use_cache = o.use_cache}
   if mask then given.position_ids = positions(mask) end
@@ -210,7 +210,7 @@ local function write(model, batch, o)
   return ids
 end
 
---- What GPT2LMHeadModel:generate does, for a model whose forward takes past_key_values, use_cache and logits_to_keep.
+--- Implement GPT2LMHeadModel:generate for a model whose forward accepts past_key_values, use_cache and logits_to_keep.
 ---@param model table
 ---@param inputs Tensor|table
 ---@param options? table

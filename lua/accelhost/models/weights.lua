@@ -61,7 +61,7 @@ local function drop_needless(state, own)
   end
 end
 
--- A tied weight stands in a file under either name.
+-- A tied weight is stored in a file under either name.
 local function fill_tied(state, tied)
   for name, source in pairs(tied) do
     state[source] = state[source] or state[name]
@@ -69,7 +69,7 @@ local function fill_tied(state, tied)
   end
 end
 
--- Take out what has another shape and tell it.
+-- Remove tensors of another shape and report them.
 local function take_mismatched(state, own)
   local mismatched = {}
   for _, name in ipairs(arguments.sorted_keys(own)) do
@@ -109,7 +109,7 @@ end
 --- What a user is to know of a load, in lines; none when all fits.
 ---@param model PreTrainedModel
 ---@param path string
----@param result table what assign gave
+---@param result table result of assign
 ---@return string[]
 function weights.told(model, path, result)
   local lines, shapes = {}, {}

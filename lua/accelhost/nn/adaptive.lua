@@ -53,7 +53,7 @@ function Adaptive:init(...)
   end
 end
 
---- Draw all weights anew.
+--- Draw all weights again.
 function Adaptive:reset_parameters()
   self.head:reset_parameters()
   for _, projection in ipairs(self.tail) do
@@ -114,7 +114,7 @@ function Adaptive:log_prob(input)
   return C.cat(parts, 1)
 end
 
---- The most probable class of each row; clusters are looked at only where the head prefers one.
+--- The most probable class of each row; clusters are computed only where the head prefers one.
 ---@param input Tensor [N, in_features]
 ---@return Tensor [N] int64
 function Adaptive:predict(input)

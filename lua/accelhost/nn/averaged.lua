@@ -154,7 +154,7 @@ end
 --   optim.swa_utils.update_bn(loader, swa)
 ---@param loader table|function
 ---@param model Module
----@param device string? where batches are brought
+---@param device string? device that batches are copied to
 function averaged.update_bn(...)
   local loader, model, device = read_update(...)
   local norms, momenta = norms_of(model), {}

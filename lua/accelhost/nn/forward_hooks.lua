@@ -1,4 +1,4 @@
---- The hooks around a module's forward, on one call: {given = its arguments, results = what forward gave, ran = hooks
+--- The hooks around a module's forward, on one call: {given = its arguments, results = forward's results, ran = hooks
 -- that ran}. Arguments and results are arrays with their length in n.
 local arguments = require "accelhost.util.arguments"
 local protect = require "accelhost.util.protect"
@@ -16,7 +16,7 @@ end
 
 local function is_plain(value) return type(value) == "table" and getmetatable(value) == nil end
 
--- What a hook gave instead of these values: a table of new ones, one value, or nil.
+-- A hook's replacement of these values: a table of new ones, one value, or nil.
 local function replaced(values, changed)
   if changed == nil then return values end
   if not is_plain(changed) then return {n = 1, changed} end
@@ -96,7 +96,7 @@ local function rescue(self, call)
   end
 end
 
---- Give what fn(self, call) gives; when it raises, the hooks that always run do so first.
+--- Return the results of fn(self, call); when it raises, the hooks that always run do so first.
 ---@param self table
 ---@param fn fun(self: table, call: table): ...
 ---@param ... any the module's arguments

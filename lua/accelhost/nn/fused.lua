@@ -5,7 +5,7 @@ local hooks = require "accelhost.nn.hooks"
 
 local fused = {}
 
---- Is the module called as its class says, with nobody watching?
+--- Does the module use its class's forward, without hooks?
 ---@param module any
 ---@param class table
 ---@return boolean

@@ -5,7 +5,7 @@
 --   function Net:forward(x) return self.fc(x) end
 --   local net = Net(10)
 
--- What is assigned to an instance never lies in the instance's own table but in `_fields`, so that every assignment
+-- A value assigned to an instance is not stored in the instance's own table but in `_fields`, so that every assignment
 -- passes __newindex: parameters, modules and buffers are registered there in the order of assignment, reassigning
 -- keeps the place, nil removes. Only what Module._blank lists is raw. (In `self.a, self.b = x, y` Lua assigns b first.)
 local C = require "accelhost._C"
@@ -161,7 +161,7 @@ end
 
 local expected = {parameter = "an nn.Parameter", buffer = "a tensor", module = "a module"}
 
---- A registered name takes its own kind or nil, as in PyTorch: anything else was a slip.
+--- A registered name accepts its own kind or nil, as in PyTorch; anything else is an error.
 local function check_kept(self, name, value)
   local kind = self._kind[name]
   if kind then
@@ -409,7 +409,7 @@ function Module:_pairs()
   return next, self._fields
 end
 
---- What stands between the brackets; classes replace it.
+--- The text between the brackets; classes override it.
 ---@return string
 function Module:extra_repr() -- luacheck: ignore
   return ""

@@ -97,7 +97,7 @@ for dims = 1, 3 do
   end
 end
 
---- The way back from the places that a max pool gave: called with its values and places, zeros elsewhere.
+--- The inverse of a max pool: called with its values and indices; zeros elsewhere.
 --
 --   local values, places = nn.MaxPool2d(2, {return_indices = true})(images)
 --   nn.MaxUnpool2d(2)(values, places):size(-1)  --> 28

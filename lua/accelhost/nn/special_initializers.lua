@@ -26,7 +26,7 @@ function init.eye_(...)
 end
 
 local read_dirac = arguments.signature("dirac_", {"tensor: tensor", {"groups: count", 1}})
---- The convolution that gives its input back, as far as there are channels: [out, in, ...] with 3 to 5 dims.
+--- The convolution that returns its input, as far as there are channels: [out, in, ...] with 3 to 5 dims.
 --
 --   nn.init.dirac_(conv.weight, {groups = 2})
 ---@param tensor Tensor
@@ -79,7 +79,7 @@ local function normal_cdf(x)
   return (1 + C.tensor(x / math.sqrt(2), {dtype = "float64", device = "cpu"}):erf():item()) / 2
 end
 
--- Normal draws; those outside [a, b] are drawn anew, all together, until none is left.
+-- Normal draws; those outside [a, b] are drawn again, all together, until none is left.
 local function redraw_normal(tensor, mean, std, a, b, generator)
   local low, high = C.full_like(tensor:detach(), a), C.full_like(tensor:detach(), b)
   normal(tensor, mean, std, generator)
@@ -118,7 +118,7 @@ function init.trunc_normal_(...)
   if mean < a - 2 * std or mean > b + 2 * std then
     warn("trunc_normal_: mean is more than 2 std from [a, b]; the distribution of values may be incorrect")
   end
-  if tensor.device == "meta" then return tensor end -- no values to accept or to draw anew
+  if tensor.device == "meta" then return tensor end -- no values to accept or to draw again
   return no_grad(function()
     local inside = normal_cdf((b - mean) / std) - normal_cdf((a - mean) / std)
     local draw = inside > 0.3 and redraw_normal or accept_uniform

@@ -94,7 +94,7 @@ return function(Module, check_table)
   --- for name, parameter in net:named_parameters() do ... end
   ---@param prefix string|table? put before the names
   ---@param recurse boolean? default true
-  ---@param remove_duplicate boolean? default true; false gives what is shared under each of its names
+  ---@param remove_duplicate boolean? default true; false returns shared ones under each name
   ---@return fun(): string, Tensor
   function Module:named_parameters(...)
     return iterate(members(self, "_parameters", read_named_parameters(...)))
@@ -175,7 +175,7 @@ return function(Module, check_table)
     return module
   end
 
-  -- The module that owns what stands at a dotted path, and its last name.
+  -- The module that owns the entry at a dotted path, and its last name.
   local function owner_of(what, self, target)
     arguments.check(what, "target", "string", target)
     local owner, name = target:match "^(.*)%.([^.]+)$"

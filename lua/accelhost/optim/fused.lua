@@ -73,7 +73,7 @@ return function(Optimizer)
     return fresh
   end
 
-  -- In a step that is captured: the numbers of this one are told anew before each replay.
+  -- In a captured step: the scalars of this one are set again before each replay.
   -- `_unless` is a GradScaler's tensor, by which the device leaves it out.
   local function step_captured(self)
     for _, group in ipairs(self.param_groups) do
@@ -90,7 +90,7 @@ return function(Optimizer)
   end
 
   --- Update all parameters that have a gradient.
-  ---@param closure function? computes the loss anew (and its gradients) first
+  ---@param closure function? computes the loss again (and its gradients) first
   ---@return any loss what closure returned
   function Optimizer:step(closure)
     local loss = closure ~= nil and self:_run_closure(closure) or nil

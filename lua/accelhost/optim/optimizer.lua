@@ -47,7 +47,7 @@ function Optimizer.is_optimizer(value)
   return type(meta) == "table" and meta._is_optimizer == true
 end
 
---- The optimizer itself: what stands for one (prepare gives such) answers with the one behind it.
+--- The optimizer itself; a wrapper (prepare returns such) returns the wrapped one.
 ---@return Optimizer
 function Optimizer:unwrap()
   return self
@@ -74,7 +74,7 @@ local function check_hints(name, given)
   end
 end
 
---- Make the class of an optimizer of the library: its constructor takes params and these options, by place or by name.
+--- Make a class of optimizers: its constructor accepts params and these options (positional or named).
 --
 --   local Muon = Optimizer:define("Muon", {{"lr: nonnegative|tensor", 1e-3}, {"momentum: nonnegative", 0.95}})
 ---@param name string
@@ -244,7 +244,7 @@ function Optimizer:zero_grad(options)
   end
 end
 
---- What a step's closure gives, run with gradients on; nil without one.
+--- The result of a step's closure, run with gradients enabled; nil without one.
 function Optimizer:_run_closure(closure)
   if closure == nil then return nil end
   arguments.check(self._name .. ":step", "closure", "callable", closure)

@@ -89,7 +89,7 @@ local function definition_of(class)
   end
   local at = place_in(lines)
   if at then return lines, at, info.short_src end
-  -- Typed line by line it lies in a chunk of its own; the newest one counts.
+  -- Typed line by line it is in a chunk of its own; the newest one counts.
   local found, newest = nil, 0
   for source in next, place.sources() do
     local number = tonumber(source:match "^=%[(%d+)%]$")
@@ -126,10 +126,10 @@ local function of_class(e, word)
   end
 end
 
---- Tell what a name is.
+--- Print the description of a name.
 ---@param e Evaluate
 ---@param word string
----@return boolean # was there anything to tell?
+---@return boolean # was a description found?
 function describe.name(e, word)
   local value = complete.value(e, word)
   local name = type(value) == "function" and C.system.signature(value)

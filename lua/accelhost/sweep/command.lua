@@ -147,7 +147,7 @@ function command.retry(directory)
   return 0
 end
 
---- How a study stands.
+--- Print the state of a study.
 ---@param directory string
 ---@return integer
 function command.status(directory)

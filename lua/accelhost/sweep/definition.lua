@@ -158,9 +158,9 @@ local function read_queue(self)
   self.enqueue = queue
 end
 
---- Check what a definition says.
+--- Check a definition.
 ---@param given table
----@param folder? string where its file lies, with a slash at the end; default here
+---@param folder? string folder of its file, with a slash at the end; default: the current folder
 function Definition:init(given, folder)
   if type(given) ~= "table" or getmetatable(given) ~= nil then
     fail("expected a table {script =, space =, ...}, got %s", describe(given))
@@ -178,7 +178,7 @@ function Definition:init(given, folder)
   read_queue(self)
 end
 
--- What a pruner is as JSON takes it; one that was made by hand is known by its class.
+-- A pruner as a JSON value; one constructed by the script is identified by its class.
 local function named(value)
   if type(value) ~= "table" then return value end
   if class.of(value) then return class.of(value)._name end

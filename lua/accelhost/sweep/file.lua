@@ -14,7 +14,7 @@ local function content(path)
   return text
 end
 
--- What a Lua file requires lies beside it, too.
+-- A Lua file can also require modules from its own folder.
 local function run_lua(path, folder)
   local chunk, reason = loadstring(content(path), "@" .. path)
   if not chunk then error(reason, 0) end
@@ -30,7 +30,7 @@ end
 ---@return string
 function file.folder_of(path) return path:match "^(.*/)[^/]*$" or "" end
 
---- Read a definition as it stands there.
+--- Read a definition from its file, unchecked.
 ---@param path string FILE.lua, FILE.yaml or FILE.yml
 ---@param note fun(text: string)
 ---@return table
@@ -47,7 +47,7 @@ end
 
 --- Read and check a definition. Errors are one line that begins with the file's name.
 ---@param path string
----@param overrides? table<string, any> keys of the definition that the command line gives
+---@param overrides? table<string, any> keys of the definition set on the command line
 ---@param note? fun(text: string)
 ---@return Definition
 function file.read(path, overrides, note)

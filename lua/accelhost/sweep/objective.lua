@@ -68,7 +68,7 @@ function objective.trial(facts, values, space)
   return self, unread
 end
 
---- Tell the sweep how the trial stands: accelhost.report.
+--- Report the trial's metrics to the sweep: accelhost.report.
 ---@param step integer
 ---@param metrics table<string, any>|number a number: the study's metric
 ---@param options? table

@@ -1,4 +1,4 @@
---- What a tokenizer gives for a batch of texts.
+--- A tokenizer's result for a batch of texts.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"

@@ -5,7 +5,7 @@ local json = require "accelhost.util.json"
 local lines = require "accelhost.top.lines"
 local state = require "accelhost.top.state"
 
--- Between the two looks of --once: for shares of the processors, and to see who does not come on.
+-- Seconds between the two reads of --once: for CPU usage, and to detect ranks without progress.
 local MOMENT = 0.3
 
 -- What JSON says of a rank; the rest is for the looks themselves.

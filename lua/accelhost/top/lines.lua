@@ -103,7 +103,7 @@ local function table_of(job, width)
   return made
 end
 
---- The lines of what state.look gave.
+--- The lines of a result of state.look.
 ---@param seen table
 ---@param width? integer columns of the terminal; without it each rank is one line
 ---@return string[]

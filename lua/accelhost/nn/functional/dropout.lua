@@ -1,4 +1,4 @@
---- Dropout of whole channels, and SELU's. Each takes the option `generator`, which the mask is then drawn from.
+--- Dropout of whole channels, and SELU's. Each accepts the option `generator`, from which the mask is then drawn.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
@@ -38,11 +38,11 @@ F.dropout2d = channel_dropout("dropout2d", 3, 4)
 --   F.dropout3d(images:unsqueeze(2), 0.5):size(-1)  --> 28
 F.dropout3d = channel_dropout("dropout3d", 4, 5, 4)
 
--- The value that takes the place of what is dropped: SELU's for minus infinity.
+-- The value that replaces dropped elements: SELU's for minus infinity.
 local DROPPED = -1.7580993408473766
 
 --- Dropout that keeps the mean and the variance of SELU's outputs: what is dropped becomes -1.758, and all is scaled
--- and moved (Klambauer et al., 2017). `noise_of` gives what is drawn, one number for each element or channel.
+-- and moved (Klambauer et al., 2017). `noise_of` returns the random numbers, one number for each element or channel.
 --
 --   F.alpha_dropout(a)  --> tensor([1., 2., 3.])
 local function alpha_dropout(what, noise_of)

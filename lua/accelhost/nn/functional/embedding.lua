@@ -132,7 +132,7 @@ end
 
 --- The sum, mean or largest of bags of rows of weight [rows, width]: every row of input [B, L] is a bag, or what of
 -- input [L] lies between two of `offsets` (the last goes to the end, or to the last offset with include_last_offset).
--- Rows padding_idx do not count; an empty bag gives zeros. per_sample_weights scale the rows of a sum.
+-- Rows padding_idx do not count; the result of an empty bag is zeros. per_sample_weights scale the rows of a sum.
 ---@return userdata # [B, width]
 function F.embedding_bag(...)
   local input, weight, offsets, max_norm, norm_type, by_frequency, mode, sparse, weights, include_last, padding_idx =

@@ -1,4 +1,4 @@
---- Products with weights beside the op `linear`.
+--- Products with weights other than the op `linear`.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"

@@ -6,7 +6,7 @@ local pool = require "accelhost.nn.functional.pool"
 local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
 local F = {}
 
--- mode -> the dims of space that it takes, nil for any
+-- mode -> the number of spatial dims that it accepts, nil for any
 local modes = {
   linear = 1, bilinear = 2, bicubic = 2, trilinear = 3, lanczos = 2, nearest = false, ["nearest-exact"] = false,
   area = false,

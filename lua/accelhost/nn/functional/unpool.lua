@@ -1,4 +1,4 @@
---- Undoing max pooling: values go back to where they came from. And maxima of windows at random places.
+--- Max unpooling: write values back to their original positions. And maxima of windows at random positions.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"
@@ -102,7 +102,7 @@ local function output_sizes(what, input, kernel, size, ratio, dims)
   return sizes
 end
 
--- Every window's elements [N, C, outputs, elements of a window] and where in the input's planes they stand.
+-- Every window's elements [N, C, outputs, elements of a window] and their positions in the input's planes.
 local function windows(input, samples, kernel, size, dims)
   local n, c = input:size(0), input:size(1)
   local values, places, stride = input, nil, 1

@@ -13,7 +13,7 @@ local rnn = {}
 ---@class PackedSequence
 ---@field data Tensor [sum of batch_sizes, ...]
 ---@field batch_sizes Tensor int64 [steps], on the CPU
----@field sorted_indices Tensor? which sequence stands at each place
+---@field sorted_indices Tensor? index of the sequence at each position
 ---@field unsorted_indices Tensor? the place of each sequence
 local PackedSequence = class.new "PackedSequence"
 rnn.PackedSequence = PackedSequence

@@ -143,7 +143,7 @@ local function hear_all(self, report)
   for _, text in ipairs(self.inbox:take()) do self:hear(text, report) end
 end
 
---- Look at what the trial has written.
+--- Read new output of the trial.
 ---@param report fun(step: integer, metrics: table): string
 function SlurmTrial:poll(report)
   if not self.begun and C.data.look(self.mailbox .. ".begun") then

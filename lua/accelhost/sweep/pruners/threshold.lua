@@ -14,7 +14,7 @@ local read = arguments.signature("ThresholdPruner", {
 --   local pruner = accelhost.sweep.ThresholdPruner{upper = 10}   -- pruner = {"threshold", upper = 10}
 ---@param lower? number of the metric as it is reported, also where it is maximised
 ---@param upper? number
----@param n_warmup_steps? integer default 0: the first step that is looked at
+---@param n_warmup_steps? integer default 0: the first step that is checked
 ---@param interval_steps? integer default 1: from there every so many steps
 function ThresholdPruner:init(...)
   self.lower, self.upper, self.n_warmup_steps, self.interval_steps = read(...)

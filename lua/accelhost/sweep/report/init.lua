@@ -27,7 +27,7 @@ local report = {}
 
 local function fail(format, ...) error(format:format(...), 0) end
 
--- What importance.lua says of the trials; nil where there are too few.
+-- The result of importance.lua for the trials; nil where there are too few.
 local function importance_of(study)
   return study.importance or importance.of(study.space, study.trials, study.direction)
 end
@@ -39,7 +39,7 @@ local function check(study)
   return study
 end
 
--- The study's folder as seen from a file; "" when the file lies in it.
+-- The study's folder relative to a file; "" when the file is in it.
 local function base_of(study, path)
   local folder, directory = path:match "^(.*)/[^/]*$" or ".", study.directory
   if not directory or folder == directory then return "" end

@@ -1,4 +1,4 @@
---- HTML from Lua: whatever comes from outside goes through `text` or an attribute of `tag`, and nowhere else.
+--- HTML from Lua: all external data is escaped by `text` or an attribute of `tag`, and used nowhere else.
 local json = require "accelhost.util.json"
 local printable = require "accelhost.util.printable"
 

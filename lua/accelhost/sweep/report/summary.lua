@@ -3,7 +3,7 @@ local ranking = require "accelhost.sweep.ranking"
 
 local summary = {}
 
---- The states of a trial, in the order in which they are told.
+--- The states of a trial, in the order in which they are printed.
 summary.states = {"complete", "pruned", "running", "paused", "waiting", "failed"}
 
 local function is_finite(value) return type(value) == "number" and value - value == 0 end

@@ -17,7 +17,7 @@ local normal = require "accelhost.sweep.samplers.normal"
 local exp, floor, log, max, min = math.exp, math.floor, math.log, math.max, math.min
 local log_root_two_pi = 0.5 * log(2 * math.pi)
 
--- For the logs of a point's densities under each kernel: growing a table for each point takes longer than filling it.
+-- For the logs of a point's densities under each kernel: growing a table for each point is slower than filling it.
 local sums = {}
 
 local parzen = {}

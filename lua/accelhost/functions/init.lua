@@ -46,7 +46,7 @@ local files = {
   compare = {both = "allclose equal isclose", functions = "polygamma", methods = "float_power_"},
 }
 
--- A method whose file is not loaded stands here; an op's is asked for after it.
+-- A method whose file is not loaded is listed here; an op's is asked for after it.
 local lazy_methods = {}
 --- The lazy entries of methods, as of accelhost.util.namespace.
 functions.methods = lazy_methods

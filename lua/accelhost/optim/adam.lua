@@ -10,7 +10,7 @@ end
 
 --- Adam (Kingma and Ba, 2015): steps by the mean of the gradient over the root of its mean square.
 --- m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps), with
--- g += weight_decay p first (decoupled_weight_decay: as AdamW). With amsgrad the largest v so far takes v's place.
+-- g += weight_decay p first (decoupled_weight_decay: as AdamW). With amsgrad the largest v so far replaces v.
 --
 --   optim.Adam(net:parameters(), {lr = 1e-3}):step()
 ---@class Adam: Optimizer

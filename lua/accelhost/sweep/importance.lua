@@ -21,7 +21,7 @@ importance.NEEDS = ("needs %d different results (%%d complete so far)"):format(f
 
 local function is_finite(value) return type(value) == "number" and value - value == 0 end
 
--- Trials that tell something, best first: how they ended and their params.
+-- Trials with a result, best first: how they ended and their params.
 local function ranked(trials, direction)
   local list, sign = {}, direction == "maximize" and -1 or 1
   for _, trial in ipairs(trials) do

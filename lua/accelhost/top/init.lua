@@ -8,7 +8,7 @@ local state = require "accelhost.top.state"
 -- Seconds between the two reads of --once: for CPU usage, and to detect ranks without progress.
 local MOMENT = 0.3
 
--- What JSON says of a rank; the rest is for the looks themselves.
+-- The fields of a rank in JSON output; the others are for comparing two reads.
 local fields = {
   "rank", "pid", "state", "steps", "step_rate", "step_seconds", "backwards", "loss", "memory", "threads", "cpu",
   "cpu_seconds", "collective", "message", "waits_for", "site", "op", "backward_of", "doing",

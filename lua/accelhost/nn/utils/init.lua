@@ -54,7 +54,7 @@ end
 --
 --   local layer = nn.utils.skip_init(nn.Linear, 784, 10)
 ---@param module_cls table a class of modules
----@param ... any what its constructor takes
+---@param ... any arguments of its constructor
 ---@return Module
 function utils.skip_init(module_cls, ...)
   if not (type(module_cls) == "table" and rawget(module_cls, "_class") == module_cls and module_cls._is_module) then

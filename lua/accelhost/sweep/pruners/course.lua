@@ -1,4 +1,4 @@
---- What the trials that run have reported, for pruners that look at it.
+--- The reports of the running trials, for pruners that compare them.
 local class = require "accelhost.util.class"
 
 local Course = class.new "Course"
@@ -6,7 +6,7 @@ local Course = class.new "Course"
 --- Empty: no trial has reported.
 function Course:init() self.trials = {} end
 
---- Add a report; another one of the same step takes its place.
+--- Add a report; another one of the same step replaces it.
 ---@param number integer the trial's
 ---@param step number
 ---@param loss number

@@ -82,7 +82,7 @@ function export.reports_csv(study)
   return table.concat(lines)
 end
 
--- JSON has no word for what is not finite: a text stands for it.
+-- JSON has no values that are not finite: they are written as strings.
 local function plain(value)
   if type(value) == "number" and not summary.is_finite(value) then
     return value ~= value and "nan" or value > 0 and "inf" or "-inf"
@@ -119,7 +119,7 @@ function export.json(study)
   return json.encode(made, 1) .. "\n"
 end
 
---- Parameters by dotted names as YAML, nested: what `accelhost launch --params` takes.
+--- Parameters by dotted names as YAML, nested: the input of `accelhost launch --params`.
 ---@param settings table<string, any>
 ---@return string
 function export.yaml(settings) return params.yaml(params.nest(plain(settings))) end

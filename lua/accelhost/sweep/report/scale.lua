@@ -19,7 +19,7 @@ local function categorical(values)
   }
 end
 
--- Texts of the choices, and of what trials had beside them.
+-- Texts of the choices, and of other values that trials had.
 local function choices_of(parameter, trials)
   local list, seen = {}, {}
   local function put(value)
@@ -75,7 +75,7 @@ function scale.of(parameter, trials)
   return scale.of_range(low, high or low, parameter.log)
 end
 
---- A place as the whole number from 0 to 1000 in which pictures are drawn; what lies outside is at the edge.
+--- A place as the whole number from 0 to 1000 in which pictures are drawn; values outside are at the edge.
 ---@param place number
 ---@return integer
 function scale.thousandth(place)

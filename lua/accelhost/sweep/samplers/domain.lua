@@ -126,7 +126,7 @@ function domain.index_of(parameter, value)
   return max(0, min(parameter.count - 1, floor((value - parameter.low) / parameter.step + 0.5)))
 end
 
---- The value that lies at a place of a number's scale.
+--- The value at a position of a number's scale.
 ---@param parameter table
 ---@param place number from parameter.from to parameter.to
 ---@return number
@@ -136,7 +136,7 @@ function domain.at_place(parameter, place)
   return max(parameter.low, min(parameter.high, value))
 end
 
---- Where a number lies on its scale; nil for what is no number.
+--- The position of a number on its scale; nil for other values.
 ---@param parameter table
 ---@param value any
 ---@return number?

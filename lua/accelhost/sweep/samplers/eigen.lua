@@ -23,7 +23,7 @@ local function rotate(a, vectors, n, p, q)
   end
 end
 
--- Is an element too small to be seen beside the diagonal?
+-- Is an element negligible compared with the diagonal?
 local function is_nothing(a, p, q)
   return abs(a[p][q]) <= 1e-17 * sqrt(abs(a[p][p] * a[q][q])) or a[p][q] == 0
 end

@@ -1,4 +1,4 @@
---- What a sampler has been told: the places of every trial's parameters, by parameter, and how the trials ended. Trials
+--- A sampler's observations: the positions of every trial's parameters, by parameter, and how the trials ended. Trials
 --- are kept by their numbers, so that the order in which they ended does not matter. A trial that runs has not ended
 --- and is never good.
 local class = require "accelhost.util.class"

@@ -58,7 +58,7 @@ function normal.mass(a, b)
   return cdf(b) - cdf(a)
 end
 
---- The x below which lies the part p.
+--- The p-quantile x of the normal distribution.
 ---@param p number above 0 and below 1
 ---@return number
 function normal.quantile(p)
@@ -73,7 +73,7 @@ function normal.quantile(p)
   return x
 end
 
---- A number of the normal distribution that is cut to what lies between low and high.
+--- A number of the normal distribution truncated to [low, high].
 ---@param mean number
 ---@param deviation number
 ---@param low number

@@ -50,7 +50,7 @@ local function axis_of(place, name, ticks, detail, inactive)
     table.concat(labels))
 end
 
--- At most this many names of choices stand at an axis.
+-- At most this many names of choices are drawn at an axis.
 local function few(ticks, most)
   if #ticks <= most then return ticks end
   local list, step = {}, math.ceil(#ticks / most)

@@ -102,60 +102,63 @@ __device__ __forceinline__ void attention_forward(const ah_attention_args &a, T 
     const int own_row = threadIdx.x / 32 * MINE;
     T *own = shared, *key_tile = shared + ROWS * PITCH, *value_tile = key_tile + OTHERS * PITCH;
     T *mine = own + own_row * PITCH;
+    const ah_tile_parked<T, WIDTH, ah_attention_unit> parked(mine);
+    const ah_tile_parked<T, WIDTH, ah_attention_sight<false>> parked_sight(mine + 3 * PITCH);
     const ah_attention_scale<T, PLAIN> scale(a);
     ah_copies copies;
-    for (int64_t index = blockIdx.x; index < a.units; index += gridDim.x) {
-        ah_attention_unit unit;
-        if (!ah_attention_unit_at(&unit, a, index, false, ROWS))
-            continue;
-        const int first = unit.block * ROWS, my_first = first + own_row, head = unit.head / a.group;
-        const ah_attention_sight<false> block(a, unit, first, ROWS), sight(a, unit, my_first, MINE);
-        const auto keys = ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.key, unit, unit.key, unit.keys, head);
-        const auto values = ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.value, unit, unit.key, unit.keys, head);
-        ah_tile_own<T, WIDTH, TALL, HELD> queries(mine);
-        R out[TALL][WIDTH / 8][4];
-        attention_sums<T, TALL> sums;
-        ah_tile_clear(out);
-        sums.clear();
-        __syncthreads(); /* the unit before is done with shared memory */
-        ah_attention_load<T, WIDTH, ROWS, THREADS>(copies, own, a.query, unit, unit.query, first, unit.queries,
-                                                   unit.head);
+    ah_attention_unit unit;
+    if (!ah_attention_unit_at(&unit, a, a.first + blockIdx.x, false, ROWS))
+        return;
+    const int first = unit.block * ROWS, my_first = first + own_row, head = unit.head / a.group;
+    const ah_attention_sight<false> block(a, unit, first, ROWS);
+    const auto keys = ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.key, unit, unit.key, head);
+    const auto values = ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.value, unit, unit.key, head);
+    ah_tile_own<T, WIDTH, TALL, HELD> queries(mine);
+    R out[TALL][WIDTH / 8][4];
+    attention_sums<T, TALL> sums;
+    ah_tile_clear(out);
+    sums.clear();
+    ah_attention_load<T, WIDTH, ROWS, THREADS>(copies, own, a.query, unit, unit.query, first, unit.queries,
+                                               unit.head);
+    parked.store(unit);
+    parked_sight.store(ah_attention_sight<false>(a, unit, my_first, MINE));
+    copies.commit();
+    const int begin = block.begin / OTHERS * OTHERS;
+    if (begin < block.end)
+        keys.load(copies, key_tile, begin, unit.keys);
+    copies.commit();
+    copies.wait<1>();
+    __syncthreads(); /* the queries are here */
+    queries.load();
+    for (int key = begin; key < block.end; key += OTHERS) {
+        R s[TALL][OTHERS / 8][4];
+        copies.wait<0>();
+        __syncthreads(); /* the keys are here; no warp reads the values before any more */
+        values.load(copies, value_tile, key, ah_attention_unit(parked).keys);
         copies.commit();
-        const int begin = block.begin / OTHERS * OTHERS;
-        if (begin < block.end)
-            keys.load(copies, key_tile, begin);
+        ah_tile<T>::score(s, queries, key_tile);
+        copies.wait<0>();
+        __syncthreads(); /* the values are here; no warp reads the keys any more */
+        if (key + OTHERS < block.end)
+            keys.load(copies, key_tile, key + OTHERS, ah_attention_unit(parked).keys);
         copies.commit();
-        copies.wait<1>();
-        __syncthreads(); /* the queries are here */
-        queries.load();
-        for (int key = begin; key < block.end; key += OTHERS) {
-            R s[TALL][OTHERS / 8][4];
-            copies.wait<0>();
-            __syncthreads(); /* the keys are here; no warp reads the values before any more */
-            values.load(copies, value_tile, key);
-            copies.commit();
-            ah_tile<T>::score(s, queries, key_tile);
-            copies.wait<0>();
-            __syncthreads(); /* the values are here; no warp reads the keys any more */
-            if (key + OTHERS < block.end)
-                keys.load(copies, key_tile, key + OTHERS);
-            copies.commit();
-            if (sight.some(key, OTHERS)) {
-                const ah_attention_place<false> place = {my_first, key};
-                const ah_attention_kept<false, TALL, OTHERS / 8> kept(a, unit, unit.head, place);
-                ah_attention_see<T>(s, a, unit, unit.head, place, sight, scale);
-                sums.raise(s, out, scale.factor);
-                sums.template weigh<PLAIN>(s, scale.factor, kept);
-                ah_tile<T>::template add<WIDTH>(out, s, value_tile);
-            }
+        const ah_attention_sight<false> sight = parked_sight;
+        if (sight.some(key, OTHERS)) {
+            const ah_attention_place<false> place = {my_first, key};
+            const ah_attention_kept<false, TALL, OTHERS / 8> kept(a, parked, ah_attention_unit(parked).head, place);
+            ah_attention_see<T>(s, a, parked, ah_attention_unit(parked).head, place, sight, scale);
+            sums.raise(s, out, scale.factor);
+            sums.template weigh<PLAIN>(s, scale.factor, kept);
+            ah_tile<T>::template add<WIDTH>(out, s, value_tile);
         }
-        const int count = unit.queries - my_first;
-        R factor[TALL][2];
-        sums.finish(factor, ah_at<R>(a.lse) + unit.head * a.rows + unit.row + my_first, count, scale.keep);
-        ah_tile_store<T, WIDTH>(out, factor, mine,
-                                ah_attention_row<T>(a.out, unit, unit.query + my_first, unit.head), a.out.token, count,
-                                a.out.width, a.out.wide);
     }
+    const ah_attention_unit done = parked;
+    const int stored = done.block * ROWS + own_row, count = done.queries - stored;
+    R factor[TALL][2];
+    sums.finish(factor, ah_at<R>(a.lse) + done.head * a.rows + done.row + stored, count, scale.keep);
+    ah_tile_store<T, WIDTH>(out, factor, mine,
+                            ah_attention_row<T>(a.out, done, done.query + stored, done.head), a.out.token, count,
+                            a.out.width, a.out.wide);
 }
 
 #define FORWARD_AS(name, plain, type, width, tall, others, warps, held)                               \

@@ -19,7 +19,7 @@ struct ah_attention_args {
     uint64_t mask, spans, lse, delta, keep; /* 0: none. lse, delta: [heads, rows] */
     int64_t mask_batch, mask_head, mask_query;
     int64_t batch, queries, keys, rows; /* rows: queries of all sequences */
-    int64_t units;                      /* blocks of work, with spans maybe some too many */
+    int64_t first;                      /* the grid's first unit of work; a block computes one */
     int64_t section;                    /* heads of all sequences whose blocks are interleaved; 1: none */
     int32_t left, right;                /* keys that a query sees before and behind its own; -1: all */
     int32_t heads, group, boolean;      /* of the query; of these, how many share a head of the key */

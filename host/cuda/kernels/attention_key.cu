@@ -66,11 +66,11 @@ __device__ __forceinline__ void key_descend(ah_real<T> (&s)[TALL][STEP][4], ah_r
 }
 
 /* What a warp's keys and values get from 8 STEP queries of the tile from row `tile` on. */
-template <typename T, int WIDTH, int OTHERS, int STEP, int WHAT, typename K, typename V, int TALL, int PARTS,
-          int VALUE_PARTS, bool PLAIN>
+template <typename T, int WIDTH, int OTHERS, int STEP, int WHAT, typename K, typename V, typename U, int TALL,
+          int PARTS, int VALUE_PARTS, bool PLAIN>
 __device__ __forceinline__ void
 key_step(ah_real<T> (&key_sum)[TALL][PARTS][4], ah_real<T> (&value_sum)[TALL][VALUE_PARTS][4], const K &keys,
-         const V &values, T *tile, const ah_attention_args &a, const ah_attention_unit &unit,
+         const V &values, T *tile, const ah_attention_args &a, const U &unit,
          const ah_attention_place<true> &place, int head, const ah_attention_sight<true> sight,
          const ah_attention_scale<T, PLAIN> &scale)
 {
@@ -96,15 +96,15 @@ template <typename T, int WIDTH, int OTHERS, int THREADS> struct key_tiles {
     key_sums<T, WIDTH, OTHERS> sums;
 
     __device__ __forceinline__ key_tiles(const ah_attention_args &a, const ah_attention_unit &unit, int head)
-        : queries(ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.query, unit, unit.query, unit.queries, head)),
-          grads(ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.grad, unit, unit.query, unit.queries, head)),
+        : queries(ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.query, unit, unit.query, head)),
+          grads(ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.grad, unit, unit.query, head)),
           sums(a, unit, head)
     {
     }
     __device__ __forceinline__ void load(ah_copies &copies, T *to, int first, int count)
     {
-        queries.load(copies, to, first);
-        grads.load(copies, to + TILE, first);
+        queries.load(copies, to, first, count);
+        grads.load(copies, to + TILE, first, count);
         sums.load(first, count);
     }
     __device__ __forceinline__ void next_head(const ah_attention_args &a)
@@ -124,68 +124,74 @@ __device__ __forceinline__ void key_backward(const ah_attention_args &a, T *shar
     static_assert(2 * OTHERS <= THREADS, "a thread loads one logarithm or delta");
     const int own_row = threadIdx.x / 32 * MINE;
     T *keys = shared, *values = keys + ROWS * PITCH, *tiles = values + ROWS * PITCH;
-    /* Behind the warp's first row, since it would not fit the registers. */
+    /* Parked in shared memory, since they would not fit the registers. */
     ah_attention_sight<true> *my_sight = reinterpret_cast<ah_attention_sight<true> *>(keys + own_row * PITCH + WIDTH);
+    const ah_tile_parked<T, WIDTH, ah_attention_sight<true>> parked_block(keys + (own_row + 1) * PITCH);
+    const ah_tile_parked<T, WIDTH, ah_attention_unit> parked(keys + (own_row + 2) * PITCH);
     const ah_attention_scale<T, PLAIN> scale(a);
     ah_copies copies;
-    for (int64_t index = blockIdx.x; index < a.units; index += gridDim.x) {
-        ah_attention_unit unit;
-        if (!ah_attention_unit_at(&unit, a, index, true, ROWS))
-            continue;
-        const int first = unit.block * ROWS, my_first = first + own_row, last_head = (unit.head + 1) * a.group;
-        const ah_attention_sight<true> block(a, unit, first, ROWS);
-        const int begin = block.begin / OTHERS * OTHERS;
-        int query = begin, head = begin < block.end ? unit.head * a.group : last_head;
-        key_tiles<T, WIDTH, OTHERS, THREADS> others(a, unit, head);
-        ah_tile_own<T, WIDTH, TALL, (HELD > 0)> my_keys(keys + own_row * PITCH);
-        ah_tile_own<T, WIDTH, TALL, (HELD > 1)> my_values(values + own_row * PITCH);
-        R key_sum[TALL][WHAT == VALUES ? 1 : WIDTH / 8][4], value_sum[TALL][WHAT == KEYS ? 1 : WIDTH / 8][4];
-        ah_tile_clear(key_sum);
-        ah_tile_clear(value_sum);
-        __syncthreads(); /* the unit before is done with shared memory */
-        if (threadIdx.x % 32 == 0)
-            *my_sight = ah_attention_sight<true>(a, unit, my_first, MINE);
-        ah_attention_load<T, WIDTH, ROWS, THREADS>(copies, keys, a.key, unit, unit.key, first, unit.keys, unit.head);
-        ah_attention_load<T, WIDTH, ROWS, THREADS>(copies, values, a.value, unit, unit.key, first, unit.keys,
-                                                   unit.head);
-        copies.commit();
-        T *now = tiles, *next = tiles + 2 * TILE;
-        if (head < last_head) {
-            others.load(copies, now, query, unit.queries);
-            others.sums.store(now);
-        }
-        copies.commit();
-        copies.wait<1>();
-        __syncthreads(); /* the keys are here */
-        my_keys.load();
-        my_values.load();
-        while (head < last_head) {
-            const bool same = query + OTHERS < block.end;
-            const int next_query = same ? query + OTHERS : begin, next_head = same ? head : head + 1;
-            if (!same)
-                others.next_head(a);
-            copies.wait<0>();
-            __syncthreads(); /* the tile is here; no warp reads the other one any more */
-            if (next_head < last_head)
-                others.load(copies, next, next_query, unit.queries);
-            copies.commit();
-            AH_ROLLED
-            for (int at = 0; at < OTHERS; at += 8 * STEP)
-                key_step<T, WIDTH, OTHERS, STEP, WHAT>(key_sum, value_sum, my_keys, my_values, now + at * PITCH, a,
-                                                       unit, {my_first, query + at}, head, *my_sight, scale);
-            if (next_head < last_head)
-                others.sums.store(next);
-            ah_swap(now, next);
-            query = next_query;
-            head = next_head;
-        }
-        if constexpr (WHAT != KEYS)
-            ah_attention_store<T, WIDTH>(value_sum, scale.keep, a.grad_value, unit, unit.key, my_first, unit.room,
-                                         values + own_row * PITCH);
-        if constexpr (WHAT != VALUES)
-            ah_attention_store<T, WIDTH>(key_sum, scale.scale, a.grad_key, unit, unit.key, my_first, unit.room,
-                                         keys + own_row * PITCH);
+    ah_attention_unit unit;
+    if (!ah_attention_unit_at(&unit, a, a.first + blockIdx.x, true, ROWS))
+        return;
+    const int first = unit.block * ROWS, my_first = first + own_row, last_head = (unit.head + 1) * a.group;
+    const ah_attention_sight<true> block(a, unit, first, ROWS);
+    const int begin = block.begin / OTHERS * OTHERS;
+    int query = begin, head = begin < block.end ? unit.head * a.group : last_head;
+    key_tiles<T, WIDTH, OTHERS, THREADS> others(a, unit, head);
+    ah_tile_own<T, WIDTH, TALL, (HELD > 0)> my_keys(keys + own_row * PITCH);
+    ah_tile_own<T, WIDTH, TALL, (HELD > 1)> my_values(values + own_row * PITCH);
+    R key_sum[TALL][WHAT == VALUES ? 1 : WIDTH / 8][4], value_sum[TALL][WHAT == KEYS ? 1 : WIDTH / 8][4];
+    ah_tile_clear(key_sum);
+    ah_tile_clear(value_sum);
+    if (threadIdx.x % 32 == 0)
+        *my_sight = ah_attention_sight<true>(a, unit, my_first, MINE);
+    parked_block.store(block);
+    parked.store(unit);
+    ah_attention_load<T, WIDTH, ROWS, THREADS>(copies, keys, a.key, unit, unit.key, first, unit.keys, unit.head);
+    ah_attention_load<T, WIDTH, ROWS, THREADS>(copies, values, a.value, unit, unit.key, first, unit.keys,
+                                               unit.head);
+    copies.commit();
+    T *now = tiles, *next = tiles + 2 * TILE;
+    if (head < last_head) {
+        others.load(copies, now, query, unit.queries);
+        others.sums.store(now);
     }
+    copies.commit();
+    copies.wait<1>();
+    __syncthreads(); /* the keys are here */
+    my_keys.load();
+    my_values.load();
+    for (bool more = head < last_head; more;) {
+        const ah_attention_sight<true> all = parked_block;
+        const bool same = query + OTHERS < all.end;
+        const int past_head = (ah_attention_unit(parked).head + 1) * a.group;
+        const int next_query = same ? query + OTHERS : all.begin / OTHERS * OTHERS, next_head = same ? head : head + 1;
+        if (!same)
+            others.next_head(a);
+        copies.wait<0>();
+        __syncthreads(); /* the tile is here; no warp reads the other one any more */
+        more = next_head < past_head;
+        if (more)
+            others.load(copies, next, next_query, ah_attention_unit(parked).queries);
+        copies.commit();
+        AH_ROLLED
+        for (int at = 0; at < OTHERS; at += 8 * STEP)
+            key_step<T, WIDTH, OTHERS, STEP, WHAT>(key_sum, value_sum, my_keys, my_values, now + at * PITCH, a,
+                                                   parked, {my_first, query + at}, head, *my_sight, scale);
+        if (more)
+            others.sums.store(next);
+        ah_swap(now, next);
+        query = next_query;
+        head = next_head;
+    }
+    const ah_attention_unit done = parked;
+    const int stored = done.block * ROWS + own_row;
+    if constexpr (WHAT != KEYS)
+        ah_attention_store<T, WIDTH>(value_sum, scale.keep, a.grad_value, done, done.key, stored, done.room,
+                                     values + own_row * PITCH);
+    if constexpr (WHAT != VALUES)
+        ah_attention_store<T, WIDTH>(key_sum, scale.scale, a.grad_key, done, done.key, stored, done.room,
+                                     keys + own_row * PITCH);
 }
 
 #define BACKWARD_AS(name, what, plain, type, width, tall, others, warps, step, held)                  \

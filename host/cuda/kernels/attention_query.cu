@@ -77,20 +77,20 @@ template <typename T, int TALL> struct query_sums {
 };
 
 /* What a warp's queries get from 8 STEP keys of the tile from row `tile` on. */
-template <typename T, int WIDTH, int OTHERS, int STEP, typename Q, typename G, int TALL, bool PLAIN>
+template <typename T, int WIDTH, int OTHERS, int STEP, typename Q, typename G, typename U, int TALL, bool PLAIN>
 __device__ __forceinline__ void
 query_step(ah_real<T> (&sum)[TALL][WIDTH / 8][4], const Q &queries, const G &grads, const T *tile,
-           const ah_attention_args &a, const ah_attention_unit &unit, const ah_attention_place<false> &place,
+           const ah_attention_args &a, const U &unit, const ah_attention_place<false> &place,
            const ah_attention_sight<false> &sight, const ah_attention_scale<T, PLAIN> &scale,
            const query_sums<T, TALL> &sums)
 {
     if (!sight.some(place.column, 8 * STEP))
         return;
     ah_real<T> s[TALL][STEP][4], step[TALL][STEP][4];
-    const ah_attention_kept<false, TALL, STEP> kept(a, unit, unit.head, place);
+    const ah_attention_kept<false, TALL, STEP> kept(a, unit, ah_attention_unit(unit).head, place);
     ah_tile<T>::score(s, queries, tile);
     ah_tile<T>::score(step, grads, tile + OTHERS * ah_pitch<T, WIDTH>);
-    ah_attention_see<T>(s, a, unit, unit.head, place, sight, scale);
+    ah_attention_see<T>(s, a, unit, ah_attention_unit(unit).head, place, sight, scale);
     sums.descend(step, s, scale, kept);
     ah_tile<T>::template add<WIDTH>(sum, step, tile);
 }
@@ -103,55 +103,56 @@ __device__ __forceinline__ void query_backward(const ah_attention_args &a, T *sh
     constexpr int TILE = OTHERS * PITCH;
     const int own_row = threadIdx.x / 32 * MINE;
     T *queries = shared, *grads = queries + ROWS * PITCH, *tiles = grads + ROWS * PITCH;
+    const ah_tile_parked<T, WIDTH, ah_attention_unit> parked(queries + own_row * PITCH);
     const ah_attention_scale<T, PLAIN> scale(a);
     ah_copies copies;
-    for (int64_t index = blockIdx.x; index < a.units; index += gridDim.x) {
-        ah_attention_unit unit;
-        if (!ah_attention_unit_at(&unit, a, index, false, ROWS))
-            continue;
-        const int first = unit.block * ROWS, my_first = first + own_row, head = unit.head / a.group;
-        const ah_attention_sight<false> block(a, unit, first, ROWS), sight(a, unit, my_first, MINE);
-        const auto keys = ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.key, unit, unit.key, unit.keys, head);
-        const auto values = ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.value, unit, unit.key, unit.keys, head);
-        const auto load = [&](int key, T *to) {
-            keys.load(copies, to, key);
-            values.load(copies, to + TILE, key);
-        };
-        ah_tile_own<T, WIDTH, TALL, (HELD > 0)> my_queries(queries + own_row * PITCH);
-        ah_tile_own<T, WIDTH, TALL, (HELD > 1)> my_grads(grads + own_row * PITCH);
-        R sum[TALL][WIDTH / 8][4];
-        ah_tile_clear(sum);
-        const query_sums<T, TALL> sums(a, unit, my_first);
-        __syncthreads(); /* the unit before is done with shared memory */
-        ah_attention_load<T, WIDTH, ROWS, THREADS>(copies, queries, a.query, unit, unit.query, first, unit.queries,
-                                                   unit.head);
-        ah_attention_load<T, WIDTH, ROWS, THREADS>(copies, grads, a.grad, unit, unit.query, first, unit.queries,
-                                                   unit.head);
+    ah_attention_unit unit;
+    if (!ah_attention_unit_at(&unit, a, a.first + blockIdx.x, false, ROWS))
+        return;
+    const int first = unit.block * ROWS, my_first = first + own_row, head = unit.head / a.group;
+    const ah_attention_sight<false> block(a, unit, first, ROWS), sight(a, unit, my_first, MINE);
+    const auto keys = ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.key, unit, unit.key, head);
+    const auto values = ah_attention_loader<T, WIDTH, OTHERS, THREADS>(a.value, unit, unit.key, head);
+    const auto load = [&](int key, int count, T *to) {
+        keys.load(copies, to, key, count);
+        values.load(copies, to + TILE, key, count);
+    };
+    ah_tile_own<T, WIDTH, TALL, (HELD > 0)> my_queries(queries + own_row * PITCH);
+    ah_tile_own<T, WIDTH, TALL, (HELD > 1)> my_grads(grads + own_row * PITCH);
+    R sum[TALL][WIDTH / 8][4];
+    ah_tile_clear(sum);
+    const query_sums<T, TALL> sums(a, unit, my_first);
+    ah_attention_load<T, WIDTH, ROWS, THREADS>(copies, queries, a.query, unit, unit.query, first, unit.queries,
+                                               unit.head);
+    ah_attention_load<T, WIDTH, ROWS, THREADS>(copies, grads, a.grad, unit, unit.query, first, unit.queries,
+                                               unit.head);
+    parked.store(unit);
+    copies.commit();
+    const int begin = block.begin / OTHERS * OTHERS;
+    if (begin < block.end)
+        load(begin, unit.keys, tiles);
+    copies.commit();
+    copies.wait<1>();
+    __syncthreads(); /* the queries are here */
+    my_queries.load();
+    my_grads.load();
+    T *now = tiles, *next = tiles + 2 * TILE;
+    for (int key = begin; key < block.end; key += OTHERS) {
+        copies.wait<0>();
+        __syncthreads(); /* the tile is here; no warp reads the other one any more */
+        if (key + OTHERS < block.end)
+            load(key + OTHERS, ah_attention_unit(parked).keys, next);
         copies.commit();
-        const int begin = block.begin / OTHERS * OTHERS;
-        if (begin < block.end)
-            load(begin, tiles);
-        copies.commit();
-        copies.wait<1>();
-        __syncthreads(); /* the queries are here */
-        my_queries.load();
-        my_grads.load();
-        T *now = tiles, *next = tiles + 2 * TILE;
-        for (int key = begin; key < block.end; key += OTHERS) {
-            copies.wait<0>();
-            __syncthreads(); /* the tile is here; no warp reads the other one any more */
-            if (key + OTHERS < block.end)
-                load(key + OTHERS, next);
-            copies.commit();
-            AH_ROLLED
-            for (int at = 0; at < OTHERS; at += 8 * STEP)
-                query_step<T, WIDTH, OTHERS, STEP>(sum, my_queries, my_grads, now + at * PITCH, a, unit,
-                                                   {my_first, key + at}, sight, scale, sums);
-            ah_swap(now, next);
-        }
-        ah_attention_store<T, WIDTH>(sum, scale.scale, a.grad_query, unit, unit.query, my_first, unit.queries,
-                                     queries + own_row * PITCH);
+        AH_ROLLED
+        for (int at = 0; at < OTHERS; at += 8 * STEP)
+            query_step<T, WIDTH, OTHERS, STEP>(sum, my_queries, my_grads, now + at * PITCH, a, parked,
+                                               {my_first, key + at}, sight, scale, sums);
+        ah_swap(now, next);
     }
+    const ah_attention_unit done = parked;
+    ah_attention_store<T, WIDTH>(sum, scale.scale, a.grad_query, done, done.query,
+                                 done.block * ROWS + own_row, done.queries,
+                                 queries + own_row * PITCH);
 }
 
 #define BACKWARD_AS(name, plain, type, width, tall, others, warps, step, held)                        \

@@ -222,7 +222,7 @@ template <typename T> __device__ __forceinline__ void loss_total(const ah_loss_t
     {                                                                                               \
         nll_backward<type>(a);                                                                      \
     }                                                                                               \
-    AH_ROW_KERNEL(entropy, ah_entropy_args, entropy, suffix, type)                                  \
+    AH_ROW_KERNEL_FEW(entropy, ah_entropy_args, entropy, suffix, type, sizeof(type) == 8)           \
     AH_ROW_KERNEL(entropy_backward, ah_entropy_backward_args, entropy_backward, suffix, type)       \
     AH_KERNEL(loss_total_##suffix, ah_loss_total_args, AH_LOSS_TOTAL_THREADS)                       \
     {                                                                                               \

@@ -192,20 +192,27 @@ static int64_t section_of(const struct ah_attention_args *a, enum ah_dtype dtype
     return heads > 1 ? heads : 1;
 }
 
-/* Blocks of `tiles` rows; where only the device knows the sequences, as many as there may be. */
+/* The largest grid of one launch; a card allows 2^31 - 1 blocks. */
+enum { GRID = 1 << 30 };
+
+/* Launch one block for each unit of `tiles` rows; where only the device knows the sequences, for the largest number of
+ * units there can be. */
 static int launch(struct ah_call *c, struct call *call, struct tiles *tiles, int which, bool of_keys)
 {
     struct ah_attention_args *a = &call->args;
     int64_t rows = of_keys ? a->keys : a->queries;
     int64_t blocks = a->spans ? rows / tiles->rows + a->batch
                               : (rows + tiles->rows - 1) / tiles->rows * a->batch;
-    a->units = blocks * (of_keys ? a->heads / a->group : a->heads);
+    const int64_t units = blocks * (of_keys ? a->heads / a->group : a->heads);
     a->section = section_of(a, tiles->dtype, of_keys);
-    if (a->units == 0)
-        return 0;
     bool plain = !a->mask && !a->keep && a->scale > 0;
-    struct ah_cuda_grid grid = {ah_cuda_blocks(a->units, 1), (unsigned)tiles->threads, tiles->shared_bytes};
-    return ah_cuda_launch(c->device, &tiles->kernel[which][plain ? PLAIN : FULL], c->op->name, grid, a, sizeof *a);
+    for (a->first = 0; a->first < units; a->first += GRID) {
+        const int64_t rest = units - a->first;
+        struct ah_cuda_grid grid = {(unsigned)(rest < GRID ? rest : GRID), (unsigned)tiles->threads,
+                                    tiles->shared_bytes};
+        AH_TRY(ah_cuda_launch(c->device, &tiles->kernel[which][plain ? PLAIN : FULL], c->op->name, grid, a, sizeof *a));
+    }
+    return 0;
 }
 
 /* The words of dropout. */

@@ -13,10 +13,8 @@ struct ah_attention_unit {
     int query, queries, key, keys, room;
     int row;                 /* the number of its first query among all */
     int block, head;
+    int diagonal;            /* query i is aligned with key i + diagonal; 0 in a batch of equal lengths */
     int64_t words;           /* of dropout, of the sequences before */
-
-    /* Query i stands over key i + diagonal; those of a batch over keys of their numbers. */
-    int diagonal;
 };
 
 __device__ __forceinline__ int64_t ah_attention_blocks_of(int64_t rows, int size)
@@ -74,7 +72,7 @@ __device__ __forceinline__ bool ah_attention_find(ah_attention_unit *unit, const
     return false;
 }
 
-/* Number `index` of a.units: blocks of `size` queries of each head, or keys of each head that has some of its own. */
+/* Unit `index`: blocks of `size` queries of each head, or keys of each head that has some of its own. */
 __device__ __forceinline__ bool ah_attention_unit_at(ah_attention_unit *unit, const ah_attention_args &a, int64_t index,
                                                      bool of_keys, int size)
 {
@@ -110,9 +108,9 @@ __device__ __forceinline__ T *ah_attention_row(const ah_attention_rows &rows, co
 /* A loader of tiles of ROWS rows of an array's head; row 0 is the sequence's first, at `base`. */
 template <typename T, int WIDTH, int ROWS, int THREADS>
 __device__ __forceinline__ ah_tile_loader<T, WIDTH, ROWS, THREADS>
-ah_attention_loader(const ah_attention_rows &rows, const ah_attention_unit &unit, int base, int count, int head)
+ah_attention_loader(const ah_attention_rows &rows, const ah_attention_unit &unit, int base, int head)
 {
-    return {ah_attention_row<const T>(rows, unit, base, head), rows.token, count, rows.width, rows.wide != 0};
+    return {rows, ah_attention_row<const T>(rows, unit, base, head)};
 }
 
 /* Copy ROWS rows of an array's head to shared memory, from row `first` of the sequence on. */
@@ -121,7 +119,7 @@ __device__ __forceinline__ void ah_attention_load(ah_copies &copies, T *to, cons
                                                   const ah_attention_unit &unit, int base, int first, int count,
                                                   int head)
 {
-    ah_attention_loader<T, WIDTH, ROWS, THREADS>(rows, unit, base, count, head).load(copies, to, first);
+    ah_attention_loader<T, WIDTH, ROWS, THREADS>(rows, unit, base, head).load(copies, to, first, count);
 }
 
 /* Store a warp's gradients, times `scale`, to rows `first` and on of an array's head. */
@@ -236,6 +234,7 @@ template <bool OF_KEYS> struct ah_attention_place {
 template <bool OF_KEYS> struct ah_attention_sight {
     int begin, end, from, to;
 
+    ah_attention_sight() = default;
     __device__ __forceinline__ ah_attention_sight(const ah_attention_args &a, const ah_attention_unit &unit, int first,
                                                   int count)
     {
@@ -321,10 +320,11 @@ __device__ __forceinline__ void ah_attention_hide(R (&s)[TALL][COLUMNS][4], cons
     }
 }
 
-/* Products become what exponents are made of: the mask is added, and -inf is where a query does not see a key. */
-template <typename T, bool PLAIN, bool OF_KEYS, int TALL, int COLUMNS>
+/* Products become what exponents are made of: the mask is added, and -inf is where a query does not see a key. U: an
+ * ah_attention_unit, or one that is parked in shared memory and read where it is needed. */
+template <typename T, typename U, bool PLAIN, bool OF_KEYS, int TALL, int COLUMNS>
 __device__ __forceinline__ void ah_attention_see(ah_real<T> (&s)[TALL][COLUMNS][4], const ah_attention_args &a,
-                                                 const ah_attention_unit &unit, int head,
+                                                 const U &unit, int head,
                                                  const ah_attention_place<OF_KEYS> &at,
                                                  const ah_attention_sight<OF_KEYS> &sight,
                                                  const ah_attention_scale<T, PLAIN> &scale)
@@ -353,7 +353,8 @@ template <bool OF_KEYS, int TALL, int COLUMNS> struct ah_attention_kept {
     static_assert(OF_KEYS ? 32 % (COLUMNS * 8) == 0 : TALL <= 2, "the bits of the queries are in half a word");
     uint32_t bits[COUNT];
 
-    __device__ __forceinline__ ah_attention_kept(const ah_attention_args &a, const ah_attention_unit &unit, int head,
+    template <typename U>
+    __device__ __forceinline__ ah_attention_kept(const ah_attention_args &a, const U &parked, int head,
                                                  const ah_attention_place<OF_KEYS> &at)
     {
         AH_UNROLL
@@ -361,6 +362,7 @@ template <bool OF_KEYS, int TALL, int COLUMNS> struct ah_attention_kept {
             bits[i] = a.keep ? 0 : 0xffffffff;
         if (!a.keep)
             return;
+        const ah_attention_unit unit = parked;
         const int64_t blocks = ah_attention_blocks_of(unit.queries, AH_ATTENTION_WORD);
         const int query = at.query(), bit = query % 32 + (OF_KEYS ? at.column_of(0, 0) : at.row_of(0, 0));
         const uint32_t *words =

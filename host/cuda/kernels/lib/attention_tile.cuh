@@ -5,11 +5,45 @@
 #ifndef AH_CUDA_ATTENTION_TILE_CUH
 #define AH_CUDA_ATTENTION_TILE_CUH
 
+#include "cuda/kernels/attention.h"
 #include "cuda/kernels/lib/matrix.cuh"
 #include "cuda/kernels/lib/reals.cuh"
 
 /* From one row in shared memory to the next. */
 template <typename T, int WIDTH> constexpr int ah_pitch = WIDTH + ah_pack<T>::count;
+
+/* A warp's copy of an X in shared memory, so that it occupies no registers: in the 16 bytes after the width of each row
+ * from `rows` on. */
+template <typename T, int WIDTH, typename X> struct ah_tile_parked {
+    static constexpr int COUNT = sizeof(X) / 16;
+    static_assert(sizeof(X) % 16 == 0 && COUNT <= 16, "a row has 16 bytes");
+    T *at;
+
+    __device__ __forceinline__ explicit ah_tile_parked(T *rows) : at(rows + WIDTH)
+    {
+    }
+    /* Called by whole warps; readable after the next barrier. */
+    __device__ __forceinline__ void store(const X &x) const
+    {
+        ah_pack<T> packs[COUNT];
+        memcpy(packs, &x, sizeof x);
+        if (threadIdx.x % 32 != 0)
+            return;
+        AH_UNROLL
+        for (int i = 0; i < COUNT; i++)
+            ah_store16(at + i * ah_pitch<T, WIDTH>, packs[i]);
+    }
+    __device__ __forceinline__ operator X() const
+    {
+        ah_pack<T> packs[COUNT];
+        AH_UNROLL
+        for (int i = 0; i < COUNT; i++)
+            packs[i] = ah_load16(at + i * ah_pitch<T, WIDTH>);
+        X x;
+        memcpy(&x, packs, sizeof x);
+        return x;
+    }
+};
 
 template <typename R, int TALL, int COLUMNS> __device__ __forceinline__ void ah_tile_clear(R (&s)[TALL][COLUMNS][4])
 {
@@ -199,28 +233,24 @@ template <> struct ah_tile<double> : ah_tile_by_lanes<double> {
 };
 
 /* Copies tiles of ROWS rows to shared memory: a thread its part of a row, and the same part of every APART-th row after
- * it. Zeros are what is past the rows that there are and past the width. */
+ * it. Zeros are stored past the last of `count` rows and past the width. Lengths are read from the arguments at each
+ * tile, so that they occupy no registers between tiles. */
 template <typename T, int WIDTH, int ROWS, int THREADS> struct ah_tile_loader {
     static constexpr int N = ah_pack<T>::count, PER_ROW = WIDTH / N, APART = THREADS / PER_ROW;
     static_assert(THREADS % PER_ROW == 0 && ROWS % APART == 0, "threads have as many parts each");
+    const ah_attention_rows &rows;
     const T *from; /* the thread's part of row 0 */
-    uint32_t step; /* bytes from row to row */
-    int count;     /* of rows; 0 where the thread's part is past the width */
-    int width;     /* what the thread has of a row; -1: all, at a multiple of 16 */
 
-    __device__ __forceinline__ ah_tile_loader(const T *rows, int token, int there, int wide_as, bool wide)
+    __device__ __forceinline__ ah_tile_loader(const ah_attention_rows &given, const T *row)
+        : rows(given), from(row + threadIdx.x % PER_ROW * N)
     {
-        const int column = threadIdx.x % PER_ROW * N;
-        from = rows + column;
-        step = (uint32_t)token * (uint32_t)sizeof(T);
-        count = column < wide_as ? there : 0;
-        width = wide ? -1 : wide_as - column;
     }
-    __device__ __forceinline__ void load(ah_copies &copies, T *to, int first) const
+    __device__ __forceinline__ void load(ah_copies &copies, T *to, int first, int there) const
     {
-        const int row = first + threadIdx.x / PER_ROW;
+        const int row = first + threadIdx.x / PER_ROW, width = rows.width - (int)threadIdx.x % PER_ROW * N;
+        const int count = width > 0 ? there : 0;
         to += threadIdx.x / PER_ROW * ah_pitch<T, WIDTH> + threadIdx.x % PER_ROW * N;
-        if (width < 0) {
+        if (rows.wide) {
             AH_UNROLL
             for (int i = 0; i < ROWS / APART; i++)
                 copies.copy16(to + i * APART * ah_pitch<T, WIDTH>, at(row + i * APART), row + i * APART < count);
@@ -235,7 +265,7 @@ template <typename T, int WIDTH, int ROWS, int THREADS> struct ah_tile_loader {
     }
     __device__ __forceinline__ const T *at(int row) const
     {
-        return reinterpret_cast<const T *>(reinterpret_cast<const char *>(from) + (uint64_t)(uint32_t)row * step);
+        return reinterpret_cast<const T *>(reinterpret_cast<const char *>(from) + (uint64_t)(uint32_t)row * ((uint32_t)rows.token * (uint32_t)sizeof(T)));
     }
 };
 

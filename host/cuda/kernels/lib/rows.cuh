@@ -119,12 +119,14 @@ __device__ __forceinline__ void ah_put_cut(T *row, const ah_real<T> *x, const ah
 }
 
 /* Kernels NAME_warp_f32, NAME_block_f32, ... that call run<type, rows>(a, rows). */
-#define AH_ROW_KERNEL(name, args, run, suffix, type)                  \
-    AH_KERNEL(name##_warp_##suffix, args, AH_ROW_THREADS)             \
+#define AH_ROW_KERNEL(name, args, run, suffix, type) AH_ROW_KERNEL_FEW(name, args, run, suffix, type, false)
+/* large: one block of a multiprocessor may use all its registers, instead of spilling to leave room for others. */
+#define AH_ROW_KERNEL_FEW(name, args, run, suffix, type, large)       \
+    AH_KERNEL_FEW(name##_warp_##suffix, args, AH_ROW_THREADS, large)  \
     {                                                                 \
         run<type>(a, ah_warp_rows(nullptr));                          \
     }                                                                 \
-    AH_KERNEL(name##_block_##suffix, args, AH_ROW_THREADS)            \
+    AH_KERNEL_FEW(name##_block_##suffix, args, AH_ROW_THREADS, large) \
     {                                                                 \
         AH_SHARED_ARRAY(double, shared, AH_ROW_THREADS / 32);         \
         run<type>(a, ah_block_rows(shared));                          \

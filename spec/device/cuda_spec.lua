@@ -67,17 +67,14 @@ describe("The table of registers", function()
     if name then rows[name] = tonumber(spills) end
   end
 
-  -- Bytes stored and loaded on sm_80 and sm_90 together. Attention's tiles fill the registers; spills are outside of
-  -- its loops where that was checked (halves of width 64).
-  local function most(name)
-    if name:find "^attention_.*f64" then return 820 end
-    return name:find "^attention_" and 400 or name == "entropy_warp_f64" and 32 or 0
-  end
+  -- Bytes that these spill, stored and loaded, on sm_80 and sm_90 together: at most one 8-byte value a tile of keys where
+  -- results of 128 columns fill the registers.
+  local few = {attention_bf16_128 = 32, attention_f16_128 = 32, attention_query_f64_128_full = 24}
 
-  it("names no kernel that spills, or attention's more than a little", function()
+  it("names no kernel that spills but those, each with its reason", function()
     assert.is_number(rows.fault_index)
     for name, spills in pairs(rows) do
-      assert.is_true(spills <= most(name), ("%s spills %d bytes"):format(name, spills))
+      assert.is_true(spills <= (few[name] or 0), ("%s spills %d bytes"):format(name, spills))
     end
   end)
 

@@ -1,4 +1,4 @@
-/* Hidden names of folders that are being made or removed beside a goal: ".GOAL.saving-HOST-PID-N". The process that
+/* Hidden names of folders that are being made or removed next to a goal: ".GOAL.saving-HOST-PID-N". The process that
  * uses one holds a lock (flock) on the folder, so that the next process knows what dead ones have left. */
 #ifndef AH_IO_HIDDEN_H
 #define AH_IO_HIDDEN_H
@@ -11,16 +11,16 @@ enum { AH_HIDDEN_ATTEMPTS = 1000 };
 /* The folder above `path` is copied into `above`; the name in it is returned. */
 const char *ah_hidden_split(const char *path, char above[PATH_MAX]);
 
-/* The hidden name of this process beside `goal`, for attempt 0, 1, ...; AH_EIO when it is too long. */
+/* Write the hidden name of this process next to `goal`, for attempt 0, 1, ...; AH_EIO when it is too long. */
 int ah_hidden_name(char out[PATH_MAX], const char *goal, int attempt);
 
 /* Lock a folder without waiting: a descriptor that holds the lock until it is closed; -1 and errno. EWOULDBLOCK:
  * another process has it; ENOENT: the folder is gone. */
 int ah_hidden_lock(const char *path);
 
-/* Remove what dead processes have left beside a goal under hidden names of it, and of goals that differ in a last
+/* Remove what dead processes have left next to a goal under hidden names of it, and of goals that differ in a last
  * number only (checkpoint_1, checkpoint_2). Those of other hosts are removed only where the file system is one that no
- * other host mounts, since locks may not reach across hosts. Whatever stays is reported (base/tell.h), once in a
+ * other host mounts, since locks may not reach across hosts. What remains is reported (base/tell.h), once in a
  * process. */
 void ah_hidden_sweep(const char *goal);
 

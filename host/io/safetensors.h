@@ -1,7 +1,7 @@
 /* The safetensors format: a header in JSON that names tensors, then their bytes.
  *
- * The reader takes what the format allows and nothing else: every byte of the file belongs to exactly one tensor or to
- * the header, sizes are checked without overflow, names are unique. It looks at bytes in memory; tensors lie in them.
+ * The reader accepts only what the format allows: every byte of the file belongs to exactly one tensor or to
+ * the header, sizes are checked without overflow, names are unique. It reads bytes in memory; tensors point into them.
  * https://github.com/huggingface/safetensors#format */
 #ifndef AH_IO_SAFETENSORS_H
 #define AH_IO_SAFETENSORS_H
@@ -33,7 +33,7 @@ struct ah_safetensors {
     void *header; /* what the texts lie in */
 };
 
-/* Read the header of a file of `count` bytes. AH_EIO says what is wrong, with the tensor's name. A dtype that is not
+/* Read the header of a file of `count` bytes. AH_EIO reports the error with the tensor's name. A dtype that is not
  * one of ours is no error: the other tensors can be read. Free with ah_safetensors_close. */
 int ah_safetensors_parse(struct ah_safetensors **out, const void *bytes, size_t count);
 void ah_safetensors_close(struct ah_safetensors *file); /* NULL is ignored */
@@ -49,7 +49,7 @@ struct ah_named {
 };
 
 /* Write a file: tensors by falling size of their elements, then by name, so that each is aligned. `list` is sorted in
- * place. AH_EINVAL for a name twice, not UTF-8 or "__metadata__"; AH_EIO as the writer says. */
+ * place. AH_EINVAL for a name twice, not UTF-8 or "__metadata__"; AH_EIO of the writer. */
 int ah_safetensors_write(struct ah_writer *writer, struct ah_named *list, size_t count, const struct ah_note *note,
                          size_t note_count);
 

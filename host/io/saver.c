@@ -25,7 +25,7 @@ struct ah_saver {
     int part;
     struct ah_saver_plan plan;
     pthread_t thread;
-    bool started, joined, asked; /* asked: somebody has been told how it ended */
+    bool started, joined, asked; /* asked: the result has been returned */
     pthread_mutex_t mutex;       /* of what follows */
     pthread_cond_t changed;
     enum phase phase;
@@ -100,7 +100,7 @@ static int inside(const struct ah_saver *saver, const char *name, char path[PATH
     return 0;
 }
 
-/* Write one file; its size and hash are told by `hash`. */
+/* Write one file; `hash` accumulates its size and hash. */
 static int write_file(const struct ah_saver *saver, struct ah_saver_file *file, struct ah_sha256 *hash)
 {
     char path[PATH_MAX];

@@ -1,10 +1,10 @@
 /* A folder of files that appears whole or not at all, filled by threads: those of one process or of several.
  *
- * It is filled under a hidden name beside its goal. The process that began it (part 0) makes it, locks it, and when the
- * files of all parts are on the disk, writes manifest.json into it (io/manifest.h), brings the folder to the disk and
- * gives it its name; what stood there before is removed afterwards. A kill at any point leaves the old folder or the
- * new one; what is left under hidden names is swept when the next one is begun. The other parts tell that they are
- * through by a small file in the folder, so that nothing but the file system is shared.
+ * It is filled under a hidden name next to its goal. The process that began it (part 0) makes it, locks it, and when
+ * the files of all parts are on the disk, writes manifest.json into it (io/manifest.h), syncs the folder and
+ * renames it; a previous folder of that name is removed afterwards. A kill at any point leaves the old folder or the
+ * new one; what is left under hidden names is swept when the next one is begun. The other parts report their
+ * completion by a small file in the folder, so that nothing but the file system is shared.
  *
  * Thread rule: all functions are called by one thread; the files' contents belong to the saver's own thread, which only
  * reads them, from ah_saver_start until ah_saver_wait. */
@@ -49,7 +49,7 @@ const char *ah_saver_folder(const struct ah_saver *saver);
 /* Start writing. The plan and all that it points to are borrowed until ah_saver_wait. */
 int ah_saver_start(struct ah_saver *saver, const struct ah_saver_plan *plan);
 
-/* Wait until this part's files are on the disk. AH_EIO says which file could not be written and why. */
+/* Wait until this part's files are on the disk. AH_EIO names the file and the error. */
 int ah_saver_written(struct ah_saver *saver);
 /* Wait for the end; for part 0: until the folder has its name. The failure of any part is its failure. */
 int ah_saver_wait(struct ah_saver *saver);

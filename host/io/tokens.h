@@ -1,6 +1,6 @@
 /* Files of tokens: one number of 16 or 32 bits behind the other, as language models are trained from.
  *
- * A file whose name ends in .npy is NumPy's and says how wide its numbers are; any other has no header (nanoGPT's .bin)
+ * A file whose name ends in .npy is NumPy's and states the number width; any other has no header (nanoGPT's .bin)
  * and is as wide as it is read. Reading maps the file; writing streams, and the file takes its name when it is whole.
  * Both belong to one thread. */
 #ifndef AH_IO_TOKENS_H
@@ -16,7 +16,7 @@ struct ah_tokens {
     int bytes; /* of a number: 2 or 4 */
 };
 
-/* bytes: 2 or 4; 0: as a .npy file says, else 2. AH_EIO says what is wrong with the file. */
+/* bytes: 2 or 4; 0: as in a .npy file's header, else 2. AH_EIO for a bad file. */
 int ah_tokens_open(struct ah_tokens *out, const char *path, int bytes);
 void ah_tokens_close(struct ah_tokens *tokens);
 

@@ -24,12 +24,12 @@ struct ah_writer {
     int file, folder;
     struct ah_sha256 *hash; /* NULL: none */
     bool shared;            /* somebody else syncs the folder */
-    mode_t mode;             /* of the file that stands at the goal; 0 when there is none */
+    mode_t mode;             /* of the file at the goal; 0 when there is none */
     char name[NAME_MAX + 1]; /* the goal's, in its folder */
     char temporary[NAME_MAX + 1]; /* "" while the file has no name */
 };
 
-/* Where the goal lies: its folder, opened, and its name there. */
+/* Open the goal's folder, and store its name there. */
 static int find_place(struct ah_writer *writer, const char *path)
 {
     struct stat info;
@@ -56,7 +56,7 @@ static int find_place(struct ah_writer *writer, const char *path)
     return 0;
 }
 
-/* A name of its own beside the goal. */
+/* Store a unique name next to the goal. */
 static void invent_name(struct ah_writer *writer, int attempt)
 {
     snprintf(writer->temporary, sizeof writer->temporary, ".%.200s.tmp-%ld-%d", writer->name, (long)getpid(), attempt);

@@ -1,7 +1,7 @@
-/* A file that takes its name only when it is whole: a reader finds the old content or the new one.
+/* A file that is linked to its name only when it is complete: a reader finds the old content or the new one.
  *
  * Until then it has no name, so that a kill leaves nothing; where the system cannot do that (the file system, no /proc,
- * a sandbox without linkat) it is a hidden file beside the goal, which the next writer of the same goal removes. */
+ * a sandbox without linkat) it is a hidden file next to the goal, which the next writer of the same goal removes. */
 #ifndef AH_IO_WRITER_H
 #define AH_IO_WRITER_H
 
@@ -27,7 +27,7 @@ int ah_writer_overwrite(struct ah_writer *writer, size_t at, const void *bytes, 
 /* Have ah_writer_commit leave the folder's own sync to the caller, who writes several files into it. */
 void ah_writer_share_folder(struct ah_writer *writer);
 
-/* Bring the content to the disk and give it its name. The writer is gone afterwards, whatever the result. */
+/* Sync the content to the disk and link its name. Frees the writer, whatever the result. */
 int ah_writer_commit(struct ah_writer *writer);
 
 /* Forget the file; the name keeps what it had. NULL is ignored. */

@@ -12,7 +12,7 @@ enum {
     MAX_COMMENT = 65535, MAX_ENTRIES = 1000000, EXTRA64 = 1, STORED = 0, DEFLATED = 8,
     RATIO = 1032, /* what deflate makes of a byte at most */
 };
-#define WIDE 0xffffffffu /* stands in a 32-bit field for "see the ZIP64 field" */
+#define WIDE 0xffffffffu /* in a 32-bit field: see the ZIP64 field */
 
 struct bytes {
     const unsigned char *at;
@@ -94,14 +94,14 @@ static int read_wide(const unsigned char *extra, size_t count, uint64_t *value[]
 static int find_content(struct bytes file, struct ah_zip_entry *entry, uint64_t local, uint64_t packed)
 {
     if (!holds(file, local, LOCAL_SIZE) || number(file.at + local, 4) != LOCAL)
-        return ah_fail(AH_EIO, "zip: '%s' is not where the directory says", entry->name);
+        return ah_fail(AH_EIO, "zip: '%s' is not at its offset in the directory", entry->name);
     uint64_t begin = local + LOCAL_SIZE + number(file.at + local + 26, 2) + number(file.at + local + 28, 2);
     if (!holds(file, begin, packed))
         return ah_fail(AH_EIO, "zip: '%s' reaches beyond the file", entry->name);
     entry->begin = (size_t)begin;
     entry->end = (size_t)(begin + packed);
     if (entry->deflated ? entry->size > packed * RATIO : entry->size != packed)
-        return ah_fail(AH_EIO, "zip: '%s' says that its %llu bytes are %llu", entry->name, (unsigned long long)packed,
+        return ah_fail(AH_EIO, "zip: '%s': %llu bytes cannot unpack to %llu", entry->name, (unsigned long long)packed,
                        (unsigned long long)entry->size);
     return 0;
 }
@@ -267,7 +267,7 @@ static void put_common(struct record *record, const struct place *place, size_t 
     put(record, UTF8, 2);
     put(record, STORED, 2);
     put(record, 0, 2);
-    put(record, FIRST_DAY, 2); /* 1980-01-01: the same content gives the same bytes */
+    put(record, FIRST_DAY, 2); /* 1980-01-01: equal content yields equal bytes */
     put(record, place->crc, 4);
     put(record, WIDE, 4);
     put(record, WIDE, 4);

@@ -1,7 +1,7 @@
 /* The part of ZIP that .npz and .pt files use: entries that are stored or deflated, in one file, of any size (ZIP64).
  *
- * Own code beside libzip's, because an entry that is stored can then be used where it lies in the mapping, and because
- * that library brings five others to every start of the program. https://pkware.cachefly.net/webdocs/APPNOTE */
+ * Own code in place of libzip's, because a stored entry can then be used in place in the mapping, and because that
+ * library loads five others at every start of the program. https://pkware.cachefly.net/webdocs/APPNOTE */
 #ifndef AH_IO_ZIP_H
 #define AH_IO_ZIP_H
 
@@ -15,7 +15,7 @@ struct ah_zip_entry {
     bool deflated;
     uint32_t crc;
     uint64_t size;     /* of the content */
-    size_t begin, end; /* of what stands for it in the file */
+    size_t begin, end; /* of its data in the file */
 };
 
 struct ah_zip {
@@ -32,7 +32,7 @@ void ah_zip_close(struct ah_zip *zip); /* NULL is ignored */
 /* The content of an entry into `to`, which has room for entry->size; AH_EIO when it does not match its checksum. */
 int ah_zip_read(const struct ah_zip_entry *entry, const void *bytes, void *to);
 
-/* Check a stored entry's checksum where it lies; AH_EIO. */
+/* Check a stored entry's checksum in place; AH_EIO. */
 int ah_zip_check(const struct ah_zip_entry *entry, const void *bytes);
 
 /* An archive of stored entries. Each is given as two pieces (a header and its elements), of which the second begins at

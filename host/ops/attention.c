@@ -24,7 +24,7 @@ static int read_starts(struct ah_tensor **out, const char *name, struct ah_tenso
         last = ah_tensor_get_int(*out, i);
         rises = last >= before;
         if (rises && last - before > longest)
-            return ah_fail(AH_EINVAL, "varlen_attn: sequence %lld of %s has length %lld, above the %lld told",
+            return ah_fail(AH_EINVAL, "varlen_attn: sequence %lld of %s has length %lld, expected at most %lld",
                            (long long)i - 1, name, (long long)(last - before), (long long)longest);
     }
     if (rises && last == rows)
@@ -440,7 +440,7 @@ int ah_forward_scaled_dot_product_attention(struct ah_call *c)
     const struct ah_args_scaled_dot_product_attention *arg = ah_args(c, scaled_dot_product_attention);
     AH_TRY(check_attention(arg));
     int status = without_scores(arg) ? attend(c, arg) : AH_ENOTIMPL;
-    if (status != AH_ENOTIMPL) /* which is also what a device says to heads that its kernel is too narrow for */
+    if (status != AH_ENOTIMPL) /* a device also returns it for heads wider than its kernel supports */
         return status;
     AH_TRY(ah_op_call1(AH_OP_attention_by_ops, &c->out[0], c->arg, c->op->param_count));
     c->out_count = 1;

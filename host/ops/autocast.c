@@ -195,7 +195,7 @@ static enum ah_dtype dtype_of(const struct ah_call *call, enum ah_autocast_rule 
     return dtype;
 }
 
-/* What stood in a call before it was cast. */
+/* An argument of a call before it was cast. */
 struct original {
     struct ah_value arg[AH_MAX_ARGS];
     int count; /* arguments that have been cast */

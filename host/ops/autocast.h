@@ -1,8 +1,8 @@
-/* Autocast: within a block, ops take their floating arguments in another dtype, each as host/ops/autocast.def says.
+/* Autocast: within a block, floating arguments of ops are cast to another dtype, by the rules in host/ops/autocast.def.
  *
- * The op door asks here for every call while a block is on. Casts are ops: they are recorded, so gradients come back in
- * the dtype that came. The cast of a leaf that requires grad (a weight) is kept until the outermost block ends, unless
- * the block says otherwise or the leaf is written in between. Each type of device has its own blocks and lists; a call
+ * The dispatcher calls this for every call while a block is on. Casts are ops: they are recorded, so gradients have the
+ * argument's dtype. The cast of a leaf that requires grad (a weight) is kept until the outermost block ends, unless
+ * the block disables that or the leaf is written in between. Each type of device has its own blocks and lists; a call
  * with tensors of CUDA follows theirs. float64, integers and tensors of other devices stay as they are, in-place forms
  * cast nothing. The engine switches autocast off: gradients are computed in the
  * dtypes of their forward. Lua thread only. */
@@ -53,7 +53,7 @@ static inline void ah_autocast_restore(const unsigned *before)
     ah_autocast_switch(*before);
 }
 
-/* Run a call in the dtype that its rule says: cast the arguments, and `run` with autocast off. */
+/* Run a call in the dtype of its rule: cast the arguments, and `run` with autocast off. */
 int ah_autocast_run(struct ah_call *call, int (*run)(struct ah_call *call));
 
 /* *out: a tensor of this kind of device in `dtype`, a new reference; itself where there is nothing to cast. */

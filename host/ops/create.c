@@ -162,7 +162,7 @@ static int count_classes(struct ah_tensor *input, int64_t *classes)
     if (largest == INT64_MAX)
         return ah_fail(AH_EINVAL, "one_hot: class %lld is too large", (long long)largest);
     if (largest < 0)
-        return ah_fail(AH_EINVAL, "one_hot: num_classes cannot be told from %s",
+        return ah_fail(AH_EINVAL, "one_hot: cannot infer num_classes from %s",
                        input->numel ? "negative classes" : "an empty input");
     *classes = largest + 1;
     return 0;

@@ -1,6 +1,5 @@
-/* Elementwise rows: each comes down to `elementwise` (layout, broadcast shape, output, kernel) with the dtype that
- * PyTorch's promotion gives. A result never shares memory with an input, except where `same` says that the result is
- * the input. */
+/* Elementwise rows: each calls `elementwise` (layout, broadcast shape, output, kernel) with the dtype of PyTorch's
+ * promotion. A result never shares memory with an input, except that `same` returns the input itself. */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +7,7 @@
 #include "ops/rows.h"
 
 /* Channels-last memory is only kept where every tensor of full shape has it: then all of them are flat memory in the
- * same order. Anything else is brought back to row-major first. */
+ * same order. Other inputs are converted to row-major first. */
 static int settle_layout(struct ah_call *c, int inputs, bool *marked)
 {
     int with = 0, without = 0;
@@ -32,7 +31,7 @@ static int settle_layout(struct ah_call *c, int inputs, bool *marked)
     return 0;
 }
 
-/* Layout, broadcast shape, output of `dtype`, kernel: what every row here comes down to. */
+/* Layout, broadcast shape, output of `dtype`, kernel: the common path of every row here. */
 static int elementwise(struct ah_call *c, int inputs, enum ah_dtype dtype)
 {
     int64_t size[AH_MAX_DIMS] = {0};
@@ -265,7 +264,7 @@ int ah_forward_clamp(struct ah_call *c)
         return elementwise(c, 3, ah_call_promote(c, 3));
     if (!low && !high)
         return ah_fail(AH_EINVAL, "clamp: expected min, max or both");
-    /* One-sided: the door is not entered again, so that in place stays in place and one node is recorded. */
+    /* One-sided: the dispatcher is not called again, so that in place stays in place and one node is recorded. */
     struct ah_call one = *c;
     one.op = ah_op_get(low ? AH_OP_clamp_min : AH_OP_clamp_max);
     if (!low)

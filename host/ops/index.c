@@ -80,7 +80,7 @@ int ah_forward_index_select(struct ah_call *c)
     if (x->ndim > 0)
         size[dim] = arg->index.tensor->numel;
     else if (arg->index.tensor->numel != 1)
-        return ah_fail(AH_EINVAL, "index_select: a 0-dim input takes one index, got %lld",
+        return ah_fail(AH_EINVAL, "index_select: expected one index for a 0-dim input, got %lld",
                        (long long)arg->index.tensor->numel);
     AH_TRY(ah_call_output(c, 0, size, x->ndim, x->dtype));
     return ah_call_kernel(c);

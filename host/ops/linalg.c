@@ -1,5 +1,5 @@
 /* Shapes of decompositions and solvers. accelhost.linalg checks arguments under its public names and lines up batches;
- * here stands only what a kernel relies on. */
+ * only preconditions of kernels are checked here. */
 #include <string.h>
 
 #include "ops/op.h"

@@ -1,4 +1,4 @@
-/* Binary cross entropies: a fused row per formula gives the terms, weighing and reducing are plain ops, which record
+/* Binary cross entropies: a fused row per formula computes the terms, weighing and reducing are plain ops, which record
  * themselves. */
 #include "ops/loss.h"
 #include "ops/rows.h"
@@ -45,7 +45,7 @@ int ah_forward_logit_nll(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-/* Weigh and reduce what `status` says has been computed into `terms`; takes the reference. */
+/* Weigh and reduce `terms` unless `status` is an error; consumes the reference. */
 static int finish(struct ah_call *c, int status, struct ah_tensor *terms)
 {
     const struct ah_args_binary_cross_entropy *arg = ah_args(c, binary_cross_entropy);
@@ -75,7 +75,7 @@ int ah_forward_binary_cross_entropy(struct ah_call *c)
     return finish(c, status, terms);
 }
 
-/* Logits, target and pos_weight are brought to the wider dtype of the first two. */
+/* Logits, target and pos_weight are cast to the wider dtype of the first two. */
 int ah_forward_binary_cross_entropy_with_logits(struct ah_call *c)
 {
     enum { COUNT = 3 };

@@ -1,6 +1,5 @@
-/* The table and the door: parses signatures once, binds arguments to parameters (numbers become wrapped tensors), runs
- * the forward and has calls recorded. Whatever way a call takes, everything made for it is released at the one label
- * `out`. */
+/* The table and the dispatcher: parse signatures once, bind arguments to parameters (numbers become wrapped tensors),
+ * run the forward and record the call. On every path, temporaries of a call are released at the one label `out`. */
 #include "ops/op.h"
 
 #include <stdio.h>
@@ -22,7 +21,7 @@ static struct ah_op table[AH_OP_COUNT + 1] = {
 };
 static bool parsed;
 
-/* The signatures once more. Parsing puts zeros behind the words in here, which parameters point to. */
+/* A copy of the signatures. Parsing terminates words in place by zeros; parameters point to them. */
 static char words[] =
 #define OP(id, forward, kernel, signature, flags) signature "\0"
 #include "ops/table.def"
@@ -87,7 +86,7 @@ static struct ah_value parse_default(enum ah_kind kind, const char *text)
     return value;
 }
 
-/* End the word at `at` where one of the marks stands; what follows. */
+/* End the word at `at` at the first of the marks; return the text after it. */
 static char *cut(char *at, const char *marks)
 {
     at += strcspn(at, marks);
@@ -161,7 +160,7 @@ static const char *kind_text(enum ah_kind kind)
     return text[kind];
 }
 
-/* Bring one given value to the parameter's kind. Operands that are numbers become wrapped tensors, counted in *made
+/* Convert one argument to the parameter's kind. Operands that are numbers become wrapped tensors, counted in *made
  * so that the caller can release them. */
 static int bind_value(const struct ah_op *op, const struct ah_param *param, const struct ah_value *given,
                       struct ah_value *slot, uint32_t *made, int index)
@@ -386,8 +385,8 @@ int ah_op_call1(enum ah_opid id, struct ah_tensor **out, const struct ah_value *
     return 0;
 }
 
-/* A kernel that has not said what computes is the host's own, or the device's: "own relu float32". */
-static void tell_kernel(const struct ah_call *call)
+/* Report the kernel of a call; default, unless the kernel reported its library: "own relu float32". */
+static void report_kernel(const struct ah_call *call)
 {
     char text[96];
     const struct ah_tensor *like = call->out[0];
@@ -409,7 +408,7 @@ int ah_call_kernel(struct ah_call *call)
                        call->device->name);
     int status = kernel(call);
     if (__builtin_expect(ah_tracing, 0))
-        tell_kernel(call);
+        report_kernel(call);
     return status;
 }
 
@@ -432,7 +431,7 @@ enum ah_dtype ah_call_promote(const struct ah_call *call, int count)
         const struct ah_tensor *tensor = call->arg[i].tensor;
         int rank = tensor->wrapped ? 2 : tensor->ndim == 0 ? 1 : 0;
         enum ah_dtype dtype = tensor->dtype;
-        if (tensor->wrapped && dtype == AH_F64) /* a Lua number alone takes the default dtype; -0 counts as whole */
+        if (tensor->wrapped && dtype == AH_F64) /* a Lua number alone has the default dtype; -0 counts as whole */
             dtype = *(const double *)ah_tensor_data(tensor) == 0 ? AH_I64 : AH_F32;
         best[rank] = any[rank] ? ah_dtype_promote(best[rank], dtype) : dtype;
         any[rank] = true;

@@ -1,7 +1,7 @@
-/* Ops: the table, calls, and the door every op goes through.
+/* Ops: the table, calls, and the dispatcher of every op.
  *
- * A row of the table (host/ops/table.def and the family files it includes) says an op's name, its parameters and
- * flags; its gradient is a row of host/autograd/rules.def. ah_op_call is the one door: it fills defaults, rewrites
+ * A row of the table (host/ops/table.def and the family files that it includes) defines an op's name, parameters and
+ * flags; its gradient is a row of host/autograd/rules.def. ah_op_call is the dispatcher: it fills defaults, rewrites
  * channels-last inputs that the op is not flagged for, runs the forward, and records a node when gradients are wanted.
  *
  * Forward functions (host/ops/FAMILY.c, named by their rows, which may share one) check shapes and dtypes, allocate
@@ -96,21 +96,21 @@ enum {
     AH_METHOD = 1 << 0,        /* callable as tensor:name(...), parameter 0 being the tensor */
     AH_FUNCTION = 1 << 1,      /* callable as accelhost.name(...) */
     AH_INPLACE = 1 << 2,       /* also exists as name_: writes its result into parameter 0 */
-    AH_GROUPS_LAST = 1 << 3, /* takes and may return marked storages */
+    AH_GROUPS_LAST = 1 << 3, /* accepts and may return storages marked channels-last */
     AH_COMPOSITE = 1 << 4,     /* made of other ops, which record themselves */
     AH_VIEW = 1 << 5,          /* out[0] shares arg[0]'s storage */
     AH_MUTATES = 1 << 6,       /* always writes into parameter 0 (copy_, fill_): out[0] is arg[0] */
     AH_FUNCTIONAL = 1 << 7,    /* also listed in accelhost.nn.functional */
     AH_INTERNAL = 1 << 8,      /* reachable from accelhost._C only */
-    AH_ANY_DEVICE = 1 << 9,    /* its tensors may lie on several devices */
-    AH_MAKES = 1 << 10,        /* makes tensors from nothing or in the likeness of one: takes requires_grad */
+    AH_ANY_DEVICE = 1 << 9,    /* its tensors may be on several devices */
+    AH_MAKES = 1 << 10,        /* creates tensors, from nothing or like another: accepts requires_grad */
     AH_FROM_ZERO = 1 << 11,    /* f(high, size) is f(0, high, size) */
     AH_RANDOM = 1 << 12,       /* draws from the default generator, or from the one that `generator` names */
-    AH_UNBIASED = 1 << 13,     /* true or false in place of dim or correction says whether the result is unbiased */
+    AH_UNBIASED = 1 << 13,     /* a boolean in place of dim or correction selects the unbiased result */
     AH_OPEN_SIZE = 1 << 14,    /* false in a table of integers is AH_SAME_SIZE */
-    AH_FORMATS = 1 << 15,      /* takes memory_format, the order of the result's elements in memory */
-    AH_ANY_DTYPE = 1 << 16,    /* its CPU kernel takes every dtype, those without arithmetic included (views and
-                                  composites do without saying so) */
+    AH_FORMATS = 1 << 15,      /* accepts memory_format, the order of the result's elements in memory */
+    AH_ANY_DTYPE = 1 << 16,    /* its CPU kernel accepts every dtype, those without arithmetic included (views and
+                                  composites do without this flag) */
     AH_API = AH_METHOD | AH_FUNCTION,
 };
 
@@ -124,7 +124,7 @@ struct ah_param {
 
 struct ah_op;
 
-/* What a forward tells its kernel and its rule beside the arguments, by family. */
+/* State that a forward passes to its kernel and its rule in addition to the arguments, by family. */
 union ah_state {
     struct { double start, step; } sequence;                /* arange */
     struct { double scale; } dropout;                       /* 1 / (1 - p), rounded as the dtype is */
@@ -175,7 +175,7 @@ struct ah_alias {
 };
 extern const struct ah_alias ah_aliases[];
 
-/* The door. `args` holds `count` values in parameter order; missing ones take their defaults. Outputs (new
+/* Call an op. `args` holds `count` values in parameter order; missing ones take their defaults. Outputs (new
  * references) go to out[0..*out_count). With `inplace` the result replaces args[0]'s contents and out[0] is args[0]
  * retained. On error nothing is returned; the text names the op that refused, unless memory ran out. */
 int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inplace, struct ah_tensor **out,
@@ -198,7 +198,7 @@ int ah_call_kernel(struct ah_call *call);
 int ah_call_part_of(const struct ah_call *call, enum ah_opid id, struct ah_tensor *result,
                     const struct ah_value *args, int count);
 
-/* The dtype that PyTorch's promotion gives the tensors among arg[0..count) (by category, then dimensioned tensors
+/* Return the dtype of PyTorch's promotion for the tensors among arg[0..count) (by category, then dimensioned tensors
  * before 0-dim ones before wrapped numbers). AH_DTYPE_COUNT where there is none, which only ops with AH_ANY_DTYPE can
  * meet (ah_call_expect_promotion). */
 enum ah_dtype ah_call_promote(const struct ah_call *call, int count);
@@ -206,7 +206,7 @@ enum ah_dtype ah_call_promote(const struct ah_call *call, int count);
 /* Allocate out[index], or, in place, check that out[0] has this shape and can hold this dtype. */
 int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndim, enum ah_dtype dtype);
 
-/* What host/autograd does for the door; set at start-up, so that ops do not depend on it. */
+/* The recording functions of host/autograd; set at start-up, so that ops do not depend on it. */
 struct ah_recorder {
     bool (*wanted)(const struct ah_call *call);          /* is a node to be recorded for this call? */
     int (*before_inplace)(struct ah_call *call);         /* may arg[0] be written now? keeps its value if needed */
@@ -217,7 +217,7 @@ struct ah_recorder {
 };
 extern const struct ah_recorder *ah_recorder;
 
-/* The values of a tensor where the host can read them: the tensor itself (retained, made row-major) when it lies on the
+/* The values of a tensor where the host can read them: the tensor itself (retained, made row-major) when it is on the
  * CPU, else a dense copy there, without history. */
 int ah_host_copy(struct ah_tensor **out, struct ah_tensor *tensor);
 

@@ -103,7 +103,7 @@ int ah_forward_max_pool2d(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-/* Where in its plane of the input each maximum stands, from its place in the window. */
+/* Convert each maximum's position in its window to its position in the input plane. */
 int ah_forward_max_pool2d_positions(struct ah_call *c)
 {
     const struct ah_tensor *place = ah_args(c, max_pool2d_positions)->place.tensor;

@@ -1,6 +1,6 @@
 /* Recurrent layers: shapes of states and weights, the rows of every step. What the kernel keeps for the rule, the
- * activated gates and what lies behind them, is in what it computes in (float32 for halves). batch_sizes lie on the
- * CPU whatever the device, so that nobody waits for it to learn how many rows a step has. */
+ * activated gates and the data after them, has the dtype of its computation (float32 for fp16 and bf16). batch_sizes is
+ * on the CPU whatever the device, so that nobody waits for it to learn how many rows a step has. */
 #include "ops/recurrent.h"
 
 #include <stdlib.h>
@@ -51,7 +51,7 @@ void ah_recurrent_plan_close(struct ah_recurrent_plan *plan)
     plan->row = NULL;
 }
 
-/* Rows of size `rows` x `columns` and the dtype of the gates, beside them; absent ones allowed. */
+/* Rows of size `rows` x `columns` with dtype and device of the gates; absent ones allowed. */
 static int check(const char *name, const struct ah_tensor *t, int64_t rows, int64_t columns,
                  const struct ah_tensor *gates)
 {

@@ -1,4 +1,4 @@
-/* Kinds of recurrent layers, told by the word of the op's `kind`. */
+/* Kinds of recurrent layers, by the op's `kind`. */
 #ifndef AH_OPS_RECURRENT_H
 #define AH_OPS_RECURRENT_H
 
@@ -7,7 +7,7 @@
 struct ah_recurrent_kind {
     const char *name;
     int gates; /* how many H wide parts a row of gates has */
-    bool cell; /* keeps a cell beside the hidden state */
+    bool cell; /* has a cell state in addition to the hidden state */
 };
 
 enum { AH_LSTM, AH_GRU, AH_RNN_TANH, AH_RNN_RELU, AH_RECURRENT_KINDS };
@@ -25,7 +25,7 @@ struct ah_recurrent_plan {
 };
 
 /* Of gates [rows, ...], or what has as many rows, and hidden [sequences, width]; sizes (on the CPU) may be NULL, and
- * are right. Close it whatever came of it. */
+ * are right. Close it also after an error. */
 int ah_recurrent_plan_open(struct ah_recurrent_plan *plan, const struct ah_tensor *gates,
                            const struct ah_tensor *hidden, const struct ah_tensor *sizes, const char *kind,
                            bool reverse);

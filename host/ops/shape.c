@@ -151,7 +151,7 @@ int ah_forward_flatten(struct ah_call *c)
     AH_TRY(ah_wrap_dim("flatten", arg->start_dim.integer, x->ndim, &first));
     AH_TRY(ah_wrap_dim("flatten", arg->end_dim.integer, x->ndim, &last));
     if (first > last)
-        return ah_fail(AH_EINVAL, "flatten: start_dim %d comes after end_dim %d", first, last);
+        return ah_fail(AH_EINVAL, "flatten: start_dim %d is after end_dim %d", first, last);
     if (first == last && x->ndim > 0) { /* the tensor itself, as in PyTorch */
         c->out[0] = ah_tensor_retain(x);
         c->out_count = 1;
@@ -253,7 +253,7 @@ int ah_forward_permute(struct ah_call *c)
         int from;
         AH_TRY(ah_wrap_dim("permute", dims[d], x->ndim, &from));
         if (seen >> from & 1)
-            return ah_fail(AH_EINVAL, "permute: dim %d comes twice in %s", from,
+            return ah_fail(AH_EINVAL, "permute: dim %d is repeated in %s", from,
                            ah_shape_text(dims, x->ndim));
         seen |= 1u << from;
         size[d] = x->size[from];
@@ -279,7 +279,7 @@ int ah_forward_movedim(struct ah_call *c)
         AH_TRY(ah_wrap_dim("movedim", arg->source.ints.at[k], x->ndim, &from));
         AH_TRY(ah_wrap_dim("movedim", arg->destination.ints.at[k], x->ndim, &to));
         if (moved[from] || place[to] >= 0)
-            return ah_fail(AH_EINVAL, "movedim: dim %d comes twice", moved[from] ? from : to);
+            return ah_fail(AH_EINVAL, "movedim: dim %d is repeated", moved[from] ? from : to);
         moved[from] = true;
         place[to] = from;
     }
@@ -304,7 +304,7 @@ int ah_forward_squeeze(struct ah_call *c)
         int dim;
         AH_TRY(ah_wrap_dim("squeeze", arg->dim.ints.at[k], x->ndim, &dim));
         if (named >> dim & 1)
-            return ah_fail(AH_EINVAL, "squeeze: dim %d comes twice", dim);
+            return ah_fail(AH_EINVAL, "squeeze: dim %d is repeated", dim);
         named |= 1u << dim;
     }
     for (int d = 0; d < x->ndim; d++) {

@@ -21,7 +21,7 @@ static enum ah_dtype list_dtype(struct ah_tensor **item, int count)
     return dtype;
 }
 
-/* PyTorch lets a (0,) tensor stand in any cat, whatever the other shapes. */
+/* As in PyTorch, cat ignores (0,) tensors, whatever the other shapes. */
 static bool skipped(const struct ah_tensor *tensor)
 {
     return tensor->ndim == 1 && tensor->size[0] == 0;
@@ -100,7 +100,7 @@ int ah_forward_flip(struct ah_call *c)
         int dim;
         AH_TRY(ah_wrap_dim("flip", arg->dims.ints.at[k], x->ndim, &dim));
         if (seen >> dim & 1)
-            return ah_fail(AH_EINVAL, "flip: dim %d comes twice", dim);
+            return ah_fail(AH_EINVAL, "flip: dim %d is repeated", dim);
         seen |= 1u << dim;
     }
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
@@ -218,7 +218,7 @@ out:
     return status;
 }
 
-/* repeats[i] copies of entry i; repeats lies on the CPU. */
+/* repeats[i] copies of entry i; repeats is on the CPU. */
 static int interleave_by(struct ah_tensor **out, struct ah_tensor *x, int dim,
                          struct ah_tensor *repeats)
 {

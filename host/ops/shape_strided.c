@@ -5,7 +5,7 @@
 #include "ops/rows.h"
 #include "ops/shape.h"
 
-/* The geometry of the diagonal of a tensor (sizes, strides): the two dims go, one comes at the end.
+/* The geometry of the diagonal of a tensor (sizes, strides): the two dims are removed, one is appended.
  */
 static int diagonal_geometry(const char *op, const struct ah_tensor *x, int64_t offset,
                              int64_t dim1, int64_t dim2, int64_t *size, int64_t *stride,
@@ -66,7 +66,7 @@ int ah_forward_as_strided(struct ah_call *c)
             AH_EINVAL, "as_strided: sizes %s with strides %s from %lld leave the storage of %s",
             ah_shape_text(size, ndim), ah_shape_text(stride, ndim), (long long)offset, ah_shape(x));
     }
-    if (c->recording) { /* the rule needs to know how the input itself lies in the storage */
+    if (c->recording) { /* the rule needs to know the input's own geometry in the storage */
         c->state.strided.offset = offset;
         c->state.strided.input_offset = x->offset;
         memcpy(c->state.strided.input_stride, x->stride, sizeof x->stride);
@@ -91,7 +91,7 @@ int ah_forward_as_strided_positions(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-/* The bytes of x as another dtype. Where the sizes of elements differ the last dim takes up the difference: it must lie
+/* The bytes of x as another dtype. Where the sizes of elements differ the last dim absorbs the difference: it must be
  * without gaps, and everything else in whole elements. */
 int ah_forward_view_dtype(struct ah_call *c)
 {

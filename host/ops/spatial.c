@@ -60,7 +60,7 @@ static int expect_grid(const struct ah_call *c, const struct ah_tensor *x, const
         if (x->size[d] < 1 || x->size[d] > INT_MAX)
             return ah_fail(AH_EINVAL, "grid_sample: input %s has no space to sample", ah_shape(x));
     if (space == 3 && !strcmp(c->arg[c->op->param_count - 3].string, "bicubic"))
-        return ah_fail(AH_EINVAL, "grid_sample: mode 'bicubic' takes 4-d input, got %s", ah_shape(x));
+        return ah_fail(AH_EINVAL, "grid_sample: mode 'bicubic': expected 4-d input, got %s", ah_shape(x));
     return 0;
 }
 

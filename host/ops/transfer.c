@@ -1,5 +1,5 @@
-/* Moving tensors between devices: the rows to_device and copy_, and the copy on the CPU that host code reads. What is
- * moved is first made dense by a kernel of the device it lies on; the bytes then go through ah_device_copy. Nothing
+/* Moving tensors between devices: the rows to_device and copy_, and the copy on the CPU that host code reads. The
+ * source is first made dense by a kernel of its device; the bytes then go through ah_device_copy. Nothing
  * here is recorded but the rows themselves. */
 #include "ops/rows.h"
 

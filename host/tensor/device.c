@@ -1,5 +1,5 @@
 /* The registry of devices: names to open devices, plugins to types. A name is split at its colon, its type is looked
- * up among the open ones, else accelhost-NAME.so is loaded from beside the program. Types and devices stay open
+ * up among the open ones, else accelhost-NAME.so is loaded from the program's folder. Types and devices stay open
  * once they are; a device is the same pointer for its whole life, so storages compare devices by address. */
 #include "tensor/device.h"
 
@@ -80,7 +80,7 @@ static int load_plugin(const char *name, const struct ah_device_type **out)
     if (!type)
         status = ah_fail(AH_EINVAL, "device \"%s\": %s is no plugin for devices (no ah_device_plugin)", name, path);
     else if (type->abi != AH_DEVICE_ABI)
-        status = ah_fail(AH_EINVAL, "device \"%s\": %s has interface %u, this program %d: build both anew", name, path,
+        status = ah_fail(AH_EINVAL, "device \"%s\": %s has interface %u, this program %d: rebuild both", name, path,
                          type->abi, AH_DEVICE_ABI);
     else if (strcmp(type->name, name))
         status = ah_fail(AH_EINVAL, "device \"%s\": %s calls itself \"%s\"", name, path, type->name);
@@ -122,8 +122,8 @@ static int place_of(const struct ah_device_type *type)
 
 bool ah_device_is_possible(const char *name)
 {
-    /* A library that a type needs, unless a variable names something else in its place: a look for it costs less than
-     * opening the plugin that would look for it. */
+    /* A library that a type needs, unless a variable names something else in its place: a search for it costs less than
+     * opening the plugin that would search for it. */
     static const struct {
         const char *type, *library, *instead;
     } needs[] = {{"cuda", "libcuda.so.1", "ACCELHOST_CUDA"}};
@@ -157,7 +157,7 @@ static int open_device(const struct ah_device_type *type, int index, struct ah_d
     snprintf(device->name, sizeof device->name, "%s:%d", type->name, index);
     int status = type->open(device);
     if (status == 0 && (!device->table || strcmp(device->table, ah_cpu.table))) {
-        status = ah_fail(AH_EINVAL, "device \"%s\": accelhost-%s.so was built with another op table: build both anew",
+        status = ah_fail(AH_EINVAL, "device \"%s\": accelhost-%s.so was built with another op table: rebuild both",
                          device->name, type->name);
         type->close(device);
     }
@@ -238,7 +238,7 @@ int ah_device_describe(const char *name, int index, char *text, size_t room)
     const struct ah_device_type *type = NULL;
     AH_TRY(find_type(name, &type));
     if (!type->describe)
-        return ah_fail(AH_ENOTIMPL, "device \"%s\": nothing is told of it", name);
+        return ah_fail(AH_ENOTIMPL, "device \"%s\": it has no description", name);
     return type->describe(index, text, room);
 }
 

@@ -1,7 +1,7 @@
 /* Devices: where storages live and kernels run.
  *
  * A device type is a table of functions: the CPU's is built in (tensor/cpu_memory.c, with the kernels of host/cpu), and
- * so is that of "meta", which has no values (host/meta); any other comes from a plugin, the shared library
+ * so is that of "meta", which has no values (host/meta); others are loaded from a plugin, the shared library
  * accelhost-NAME.so, which exports it as `ah_device_plugin`. A device is one of its type, "cuda:1", opened on first use
  * and open to the end of the process. Memory of a device other than the CPU may be out of the host's reach: only the
  * functions here and the device's kernels touch it, everything else copies it to the CPU first (ah_host_copy in
@@ -39,8 +39,8 @@ struct ah_graph_functions {
     /* A graph of nothing, with memory of its own. Its tensors' memory outlives it. */
     int (*open)(struct ah_device *device, struct ah_graph **out);
     void (*close)(struct ah_graph *graph);
-    /* From now on what this thread asks of the device is noted and not done; it takes memory from the graph's own. What
-     * needs the device's answer, or the host's values, is AH_ESTATE. One graph of a device at a time. */
+    /* Start the capture: this thread's work for the device is recorded and not executed; it uses the graph's memory. An
+     * op that needs the device's result, or the host's values, is AH_ESTATE. One graph of a device at a time. */
     int (*begin)(struct ah_graph *graph);
     /* The end of that, in any case; without `keep`, or when it fails, the graph is of nothing again. */
     int (*end)(struct ah_graph *graph, bool keep);
@@ -71,7 +71,7 @@ struct ah_mark;
 struct ah_mark_functions {
     int (*open)(struct ah_device *device, bool timed, struct ah_mark **out);
     void (*close)(struct ah_mark *mark);
-    int (*set)(struct ah_mark *mark); /* here; it stands nowhere else then */
+    int (*set)(struct ah_mark *mark); /* at this point of the stream; replaces the previous one */
     int (*reached)(struct ah_mark *mark, bool *out);
     int (*wait)(struct ah_mark *mark); /* until it is reached; one that was never set is */
     /* Between two timed marks of one device that were reached. */
@@ -94,7 +94,7 @@ struct ah_time_functions {
     bool (*read)(struct ah_device *device, size_t i, struct ah_device_time *out);
 };
 
-/* One of the things that are told of a device: a number, or a text where that is not empty. */
+/* A property of a device: a number, or a text where that is not empty. */
 struct ah_device_fact {
     const char *name;
     double number;
@@ -107,13 +107,13 @@ struct ah_device_type {
 
     /* How many devices of this type there are; 0 when none can be used. */
     int (*count)(void);
-    /* Why count() is 0, in one line; and what is told of one device or, with index -1, of all: its driver and versions.
-     * Either function may be missing. */
+    /* The reason why count() is 0, in one line; and a description of one device or, with index -1, of the type: driver
+     * and versions. Either function may be missing. */
     const char *(*missing)(void);
     int (*describe)(int index, char *text, size_t room);
     /* The i-th fact about a device, from 0; false past the last one. May be missing. */
     bool (*fact)(int index, int i, struct ah_device_fact *out);
-    /* Set kernels, optim, table and state of the device for its index, which lies below count(). */
+    /* Set kernels, optim, table and state of the device for its index, which is below count(). */
     int (*open)(struct ah_device *device);
     void (*close)(struct ah_device *device); /* all its storages are gone */
 
@@ -165,13 +165,13 @@ struct ah_device {
     int index;
     char name[32];     /* "cpu", "cuda:1" */
     void *state;       /* of the type */
-    bool draws_on_cpu; /* its random numbers come from the CPU's default generator, whatever its own is */
+    bool draws_on_cpu; /* its random numbers are drawn from the CPU's default generator, not its own */
 };
 
 /* The CPU is always open. Its kernels are set by ah_cpu_open (host/cpu). */
 extern struct ah_device ah_cpu;
 
-/* Where constructors make tensors when nothing else is said; a script sets it. */
+/* The default device of constructors; a script sets it. */
 extern struct ah_device *ah_default_device;
 
 /* The device of a name: "cpu", "cuda:1", "cuda" (the current one of its type, the first unless another was made it).
@@ -197,8 +197,8 @@ bool ah_device_is_name(const char *text);
 /* False when there can be no device of a type, which is known without opening its plugin. */
 bool ah_device_is_possible(const char *type);
 
-/* What its type brings (comm/group/device_comm.h); *out is NULL when it brings nothing. AH_EINVAL when there is no such
- * device. */
+/* Return its type's device communicator (comm/group/device_comm.h); *out is NULL if it has none. AH_EINVAL without
+ * such a device. */
 int ah_device_comm_type_of(const char *type, const struct ah_device_comm_type **out);
 
 /* How many devices of a type there are: 0 when its plugin is not here. */
@@ -208,10 +208,10 @@ int ah_device_count(const char *type);
  * the next failure. */
 const char *ah_device_missing(const char *type);
 
-/* What the type tells of its device `index`, or with -1 of itself, in one line. AH_ENOTIMPL when it tells nothing. */
+/* Describe the type's device `index`, or with -1 the type, in one line. AH_ENOTIMPL if it has no description. */
 int ah_device_describe(const char *type, int index, char *text, size_t room);
 
-/* The i-th fact that the type tells of its device `index`; false when there is none. */
+/* Return the i-th property of the type's device `index`; false when there is none. */
 bool ah_device_fact(const char *type, int index, int i, struct ah_device_fact *out);
 
 /* The open devices, in the order of opening, the CPU first; NULL past the end. */

@@ -1,4 +1,4 @@
-/* Both kinds of tensors are storages whose memory goes back to the device that gave it. */
+/* Both kinds of tensors are storages whose memory is returned to the device that allocated it. */
 #include "tensor/feed.h"
 
 static void unpin(struct ah_storage *storage)
@@ -42,7 +42,7 @@ int ah_feed_tensor(struct ah_tensor **out, const struct ah_tensor *tensor, struc
 {
     void *block;
     size_t bytes = bytes_of(tensor->size, tensor->ndim, tensor->dtype);
-    /* Another device would not tell this one when it is through with the block. */
+    /* Another device would not report to this one when it has finished with the block. */
     bool pinned = ah_tensor_is_pinned(tensor) && tensor->storage->owner == device;
     AH_TRY(device->type->feed->fetch(device, &block, ah_tensor_data(tensor), bytes, pinned));
     int status = ah_tensor_from_memory(out, block, tensor->size, tensor->ndim, tensor->dtype, device, drop, NULL);

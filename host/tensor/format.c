@@ -51,7 +51,7 @@ static int write_float(char *to, size_t room, const char *format, double value)
     return snprintf(to, room, format, PRECISION, value);
 }
 
-/* A number as it will stand, without padding; for the widest values (a bfloat16 near 3e38) of a
+/* A number as printed, without padding; for the widest values (a bfloat16 near 3e38) of a
  * finite length since large values print in scientific notation. */
 static int write_number(const struct printer *p, int64_t flat, char *to, size_t room)
 {
@@ -237,7 +237,7 @@ int ah_tensor_format(const struct ah_tensor *tensor, const char *device, const c
         snprintf(part, sizeof part, "size=%s", ah_shape(tensor));
         put_suffix(&p, part, &line);
     }
-    /* The values of an empty tensor do not tell float32 from the integers. */
+    /* The values of an empty tensor do not distinguish float32 from the integers. */
     if (!plain || (tensor->numel == 0 && tensor->dtype != AH_F32)) {
         snprintf(part, sizeof part, "dtype=%s", ah_dtype_name(tensor->dtype));
         put_suffix(&p, part, &line);

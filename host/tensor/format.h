@@ -7,7 +7,7 @@
 #include "tensor/tensor.h"
 
 /* "tensor([[1., 2.],\n        [3., 4.]])" into *text, malloc'ed, the caller frees it. `suffix` is
- * put behind the values, for example "requires_grad=true", and `device` in front of what else stands there; NULL or ""
+ * put behind the values, for example "requires_grad=true", and `device` before the other suffixes; NULL or ""
  * for none. The tensor must lie on the CPU, its storage not be marked channels-last (ah_host_copy sees to both).
  * AH_ENOMEM. */
 int ah_tensor_format(const struct ah_tensor *tensor, const char *device, const char *suffix, char **text);

@@ -1,6 +1,6 @@
 /* The CPU's random generator: PyTorch's mt19937 with PyTorch's streams.
  *
- * With equal seeds every function here consumes the same 32-bit draws and gives the same values as PyTorch's CPU
+ * With equal seeds every function here consumes the same 32-bit draws and returns the same values as PyTorch's CPU
  * generator (builds without MKL). A generator belongs to one thread. This is not a source of secrets. */
 #ifndef AH_TENSOR_RNG_H
 #define AH_TENSOR_RNG_H
@@ -23,7 +23,7 @@ struct ah_generator {
 /* The generator of accelhost.manual_seed; until then seeded from the system's entropy (cli/process/seed.h: per job). */
 struct ah_generator *ah_default_generator(void);
 
-/* Let a generator stand in for the default one while an op runs (NULL: none); returns the one that did so before. */
+/* Replace the default generator while an op runs (NULL: by none); return the previous replacement. */
 struct ah_generator *ah_generator_stand_in(struct ah_generator *g);
 
 /* Start the stream of a seed; only its lower 32 bits count, as in PyTorch. */

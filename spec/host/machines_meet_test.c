@@ -106,7 +106,7 @@ AH_TEST(a_machine_notices_that_the_first_one_is_gone)
     bool over = true;
     open_scene(&scene, "0");
     CHECK_OK(ah_rendezvous_enter(&scene.rendezvous, &scene.place, 0));
-    CHECK_FAILS(ah_rendezvous_await(&scene.rendezvous, is_over, &over, &scene.hosts), AH_EPEER, "asked to end while");
+    CHECK_FAILS(ah_rendezvous_await(&scene.rendezvous, is_over, &over, &scene.hosts), AH_EPEER, "asked to end during");
     ah_store_end(scene.server);
     scene.server = NULL;
     CHECK_FAILS(ah_rendezvous_await(&scene.rendezvous, NULL, NULL, &scene.hosts), AH_EPEER, "has ended or is gone");

@@ -206,7 +206,7 @@ describe("varlen_attn", function()
     ["cu_seq_q must rise from 0 to the number of rows, 5"] = {q, q, q, places {0, 3, 2, 5}, cu, 3, 3},
     ["cu_seq_k must rise from 0 to the number of rows, 5"] = {q, q, q, cu, places {0, 2, 4}, 3, 3},
     ["expected cu_seq_q int32 or int64 (n + 1,), got float32 (3,)"] = {q, q, q, cu:float(), cu, 3, 3},
-    ["sequence 1 of cu_seq_k has length 3, above the 2 told"] = {q, q, q, cu, cu, 3, 2},
+    ["sequence 1 of cu_seq_k has length 3, expected at most 2"] = {q, q, q, cu, cu, 3, 2},
     ["cu_seq_q has 2 sequences, cu_seq_k 1"] = {q, q, q, cu, places {0, 5}, 5, 5},
     ["expected as many heads in key as in query (or enable_gqa), got (5, 1, 4) and (5, 2, 4)"] =
       {q, two, two, cu, cu, 3, 3},

@@ -161,7 +161,7 @@ describe("t[{'...', i}]", function()
   end)
 
   it("may occur once", function()
-    assert.error_matches(function() return grid()[{"...", 0, "..."}] end, "may stand once")
+    assert.error_matches(function() return grid()[{"...", 0, "..."}] end, "expected at most one")
   end)
 end)
 

@@ -8,14 +8,14 @@
  * device_backend(type)                         what can move data of devices, "nccl" of "cuda"
  * new_reducer(params, buffers, {bucket_cap_mb}) -> reducer (comm_reducer.c)
  *
- * and, with the job's group or as methods of one that split gave:
+ * and, with the job's group or as methods of a result of split:
  * backend() split(color, key) timeout(seconds) comm_group.c
  * all_reduce(t, op) ... barrier()              comm_call.c
  * collective(...) all_reduce_async(t, op) ...  comm_work.c
  * send(t, peer) recv(t, peer)                  comm_message.c
  *
  * op is "sum" (default), "mean", "max", "min", "product", "and", "or" or "xor"; ranks count from 0. Every call is
- * fingerprinted with the script line it comes from. A 0-dim tensor counts as one of shape (1) where dim 0 is needed. */
+ * fingerprinted with its script line. A 0-dim tensor counts as one of shape (1) where dim 0 is needed. */
 #include "bind/comm/comm.h"
 
 #include <stdio.h>
@@ -70,7 +70,7 @@ static int local_size(lua_State *L)
     return topology(L, offsetof(struct ah_topology, local_size));
 }
 
-/* is_terminal(fd) -> boolean, columns: of the job's output (1) or error (2), whoever writes it in the end. */
+/* is_terminal(fd) -> boolean, columns: of the job's output (1) or error (2), also when the launcher writes it. */
 static int is_terminal(lua_State *L)
 {
     int columns;

@@ -13,7 +13,7 @@ struct ah_entry {
 struct ah_entry ah_comm_enter(lua_State *L);
 struct ah_group *ah_comm_option_group(lua_State *L, int options); /* its field `group`, else the job's; borrowed */
 
-/* A group's userdata; takes the reference. NULL pushes nil. */
+/* Push a group's userdata; consumes the reference. NULL pushes nil. */
 void ah_push_group(lua_State *L, struct ah_group *group);
 
 int ah_check_whole(lua_State *L, int index, const char *what); /* a whole number */
@@ -27,10 +27,10 @@ int ah_comm_reach(lua_State *L, struct ah_group *group, enum ah_collective_kind 
 /* A tensor's elements dense and where they can be reached, on `device`, or by the host (NULL): the tensor itself,
  * retained, where it is that. */
 int ah_comm_pack(struct ah_tensor **out, struct ah_tensor *tensor, struct ah_device *device);
-/* After a collective in place: bring the elements back if `status` is 0, release `packed`, pass `status` on. */
+/* After a collective in place: copy the elements back if `status` is 0, release `packed`, return `status`. */
 int ah_comm_unpack(struct ah_tensor *tensor, struct ah_tensor *packed, int status);
 
-/* The shape that a collective gives its result: dim 0 times or over the number of ranks, or as it is. */
+/* The shape of a collective's result: dim 0 times or over the number of ranks, or as it is. */
 enum ah_shape_rule { AH_SHAPE_GROW, AH_SHAPE_SHRINK, AH_SHAPE_KEEP };
 int ah_comm_result(struct ah_tensor **out, const char *name, const struct ah_tensor *in, enum ah_shape_rule rule,
                    int ranks, struct ah_device *device);
@@ -49,7 +49,7 @@ void ah_open_work_class(lua_State *L);
 void ah_open_mail_class(lua_State *L);
 void ah_open_reducer_class(lua_State *L);
 int ah_comm_new_reducer(lua_State *L);
-/* The open reducer that is argument 1, and methods of reducers that another file brings. */
+/* The open reducer that is argument 1, and methods of reducers that another file defines. */
 struct ah_reducer *ah_check_reducer(lua_State *L);
 void ah_add_share_methods(lua_State *L, const char *class);
 int ah_comm_world(lua_State *L);

@@ -1,8 +1,8 @@
 /* Collectives into given tensors, blocking or as works.
  *
  * collective(kind, out, in, {op, root, counts, async, timeout, all}) -> work, nil for a blocking one
- *     kind: as ah_collective_name says; out and in: the same tensor for a kind in place, nil on ranks that take or
- *     give nothing; counts: of a ragged kind, the same table on every rank
+ *     kind: a name of ah_collective_name; out and in: the same tensor for a kind in place, nil on ranks that receive or
+ *     send nothing; counts: of a ragged kind, the same table on every rank
  * all_reduce_async(t, op) -> work              in place; work:wait() -> t
  * all_gather_async(t) -> work                  work:wait() -> the result, as of the blocking form
  * reduce_scatter_async(t, op) -> work
@@ -52,7 +52,7 @@ static struct work *begin(lua_State *L, struct ah_group *group, enum ah_collecti
     return work;
 }
 
-/* Bring the result to where it belongs. */
+/* Copy the result to its destination. */
 static int settle(struct work *work, int status)
 {
     struct ah_tensor *to = work->to;
@@ -105,7 +105,7 @@ static int64_t numel(const struct ah_tensor *tensor)
     return tensor ? tensor->numel : 0;
 }
 
-/* Every element that moves lies in a tensor. */
+/* Check that every element to transfer is within its tensor. */
 static int check_fit(const struct work *work, const struct ah_collective *call)
 {
     const char *name = ah_collective_name(call->kind, false);
@@ -201,7 +201,7 @@ static int all_reduce_async(lua_State *L)
                  work->to);
 }
 
-/* A tensor for the result where the input lies, pushed; the index of the stack where it is. */
+/* Push a tensor for the result on the input's device; return its stack index. */
 static int push_result(lua_State *L, struct ah_group *group, const char *name, const struct ah_tensor *in,
                        enum ah_shape_rule rule)
 {

@@ -1,7 +1,7 @@
 /* JSON and Lua values, by jansson.
  *
- * Objects and arrays are tables, null is a light userdata of NULL; an empty array's table has the metatable that the
- * caller gives, by which it is known again. Numbers are doubles: an integer beyond 2^53 is rounded, as in JavaScript.
+ * Objects and arrays are tables, null is a light userdata of NULL; an empty array's table has the caller's
+ * metatable, which identifies it. Numbers are doubles: an integer beyond 2^53 is rounded, as in JavaScript.
  * Nothing here raises but when Lua runs out of memory, and then nothing is left behind. */
 #ifndef AH_BIND_JSON_VALUE_H
 #define AH_BIND_JSON_VALUE_H
@@ -9,13 +9,13 @@
 #include <lua.h>
 #include <stddef.h>
 
-/* Push the value of a whole text; `arrays` is the stack index of empty arrays' metatable. AH_EINVAL tells line and
- * column of what is wrong: no JSON, a key twice in an object, deeper than 2048. */
+/* Push the value of a whole text; `arrays` is the stack index of empty arrays' metatable. AH_EINVAL reports line and
+ * column of the error: no JSON, a key twice in an object, deeper than 2048. */
 int ah_json_read(lua_State *L, const char *text, size_t bytes, int arrays);
 
 /* Push the value at `index` as text: on one line when `indent` is 0, else that many spaces a level; keys are sorted,
- * numbers as short as they read back. AH_EINVAL tells where in the value something has no JSON: a table with holes or
- * with names beside items, keys that are no strings, NaN and infinity, bytes that are no UTF-8, other types, a table in
+ * numbers as short as they read back. AH_EINVAL reports the place of a value without JSON: a table with holes or
+ * with names and items, keys that are no strings, NaN and infinity, bytes that are no UTF-8, other types, a table in
  * itself. */
 int ah_json_write(lua_State *L, int index, int arrays, int indent);
 

@@ -1,4 +1,4 @@
-/* The door between Lua and C. Only host/bind and host/cli include lua.h.
+/* The binding between Lua and C. Only host/bind and host/cli include lua.h.
  *
  * Errors: C code below returns a status; ah_raise is the one function that turns it into a Lua error, and is called
  * only when every C resource is owned by a userdata or freed. */
@@ -35,7 +35,7 @@ struct ah_tensor *ah_check_tensor(lua_State *L, int index);
 struct ah_tensor *ah_opt_tensor(lua_State *L, int index);   /* nil or none: NULL */
 /* Push a tensor whose one reference passes to Lua. NULL pushes nil. */
 void ah_push_tensor(lua_State *L, struct ah_tensor *tensor);
-/* Push a tensor that C keeps too (a gradient, a parameter held by an engine): retains it, and gives the same
+/* Push a tensor that C keeps too (a gradient, a parameter held by an engine): retains it, and pushes the same
  * userdata each time, so identity and table keys work. */
 void ah_push_shared_tensor(lua_State *L, struct ah_tensor *tensor);
 
@@ -49,7 +49,7 @@ int ah_check_array(lua_State *L, int index, const char *what, bool named_ok);
 /* A value as messages show it: "number 3", "'abc'", "a tensor", "nothing". Lives until the next call of this thread. */
 const char *ah_value_text(lua_State *L, int index);
 enum ah_dtype ah_check_dtype(lua_State *L, int index);
-/* The device of a name ("cpu", "cuda:1"), opened on first use; raises what ah_device_find says. */
+/* The device of a name ("cpu", "cuda:1"), opened on first use; raises the error of ah_device_find. */
 struct ah_device *ah_check_device(lua_State *L, int index);
 void ah_push_dtype(lua_State *L, enum ah_dtype dtype); /* pushes its name, "float32" */
 

@@ -124,7 +124,7 @@ static void push_fold(luaL_Buffer *text, int folded)
     luaL_addstring(text, line);
 }
 
-/* What the value at 1 says of itself. A __tostring that raises says nothing. */
+/* Push the text of the value at 1; none if its __tostring raises. */
 static bool push_text(lua_State *L)
 {
     if (lua_isstring(L, 1)) {
@@ -215,7 +215,7 @@ static void add_hint(lua_State *L)
     int top = lua_gettop(L);
     const char *message = lua_tostring(L, top);
     if (!message || strstr(message, "stack overflow") || strstr(message, "not enough memory"))
-        return; /* no room to look for a hint */
+        return; /* no room to search for a hint */
     lua_getglobal(L, "require");
     lua_pushliteral(L, "accelhost.util.hints");
     if (lua_pcall(L, 1, 1, 0) == 0 && lua_istable(L, -1)) {
@@ -273,7 +273,7 @@ int ah_traceback(lua_State *L)
         if (is_outermost(L, &frame))
             break;
         if (frame.currentline <= 0)
-            continue; /* a C function says nothing to a script author */
+            continue; /* a C function means nothing to a script author */
         if (ah_is_library_chunk(frame.source)) {
             folded++;
             continue;

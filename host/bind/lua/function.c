@@ -1,4 +1,4 @@
-/* The door of plain C functions: one closure per function, whose upvalue is its row with the signature taken apart,
+/* The dispatcher of plain C functions: one closure per function, whose upvalue is its row with the parsed signature,
  * since methods such as size() are called millions of times. */
 #include "bind/lua/function.h"
 
@@ -11,7 +11,7 @@ enum { MAX_PARAMS = 8 };
 /* A function's row, read once. Names stay in the signature. */
 struct entry {
     const struct ah_function *function;
-    bool method; /* the first argument stands before a colon */
+    bool method; /* the first argument is the object of a method call */
     int count;
     struct {
         const char *name;
@@ -92,7 +92,7 @@ static void spread_named(lua_State *L, const struct entry *entry)
     int top = lua_gettop(L);
     for (int i = 0; i < entry->count; i++) {
         if (i + 1 == top && strchr("*I", entry->param[i].letter))
-            return; /* this parameter takes a table itself */
+            return; /* this parameter accepts a table itself */
         known[i] = names + used;
         used += (size_t)snprintf(names + used, sizeof names - used, "%.*s", entry->param[i].length,
                                  entry->param[i].name) + 1;
@@ -121,7 +121,7 @@ static bool is_named(lua_State *L, int index)
     return named;
 }
 
-/* The argument at place i + 1, given or demanded, raised about when it is not what the signature says. */
+/* The argument at place i + 1, given or demanded, raises unless it matches the signature. */
 static void check(lua_State *L, const struct entry *entry, int i)
 {
     const char *function = entry->function->name, *name = entry->param[i].name;

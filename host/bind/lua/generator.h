@@ -10,7 +10,7 @@
 struct ah_generator_object {
     struct ah_device *device;
     struct ah_generator *cpu;    /* of the CPU: its own, or the default one; else NULL */
-    struct ah_generator *before; /* what stood in before it */
+    struct ah_generator *before; /* the previous replacement */
     uint8_t *state, *kept;       /* of another device: its own, and the device's while it is in place */
     uint64_t own_seed;           /* of the CPU: the seed it had before ah_seed_generators, where `derived` */
     bool derived;

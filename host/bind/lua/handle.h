@@ -9,7 +9,7 @@
 
 struct ah_handle {
     struct ah_tensor *tensor; /* NULL after free() */
-    size_t counted;           /* bytes this handle stands for in the account */
+    size_t counted;           /* bytes of this handle in the account */
     bool on_device;           /* in a device's account */
 };
 
@@ -37,7 +37,7 @@ enum { AH_COLLECT_STEP = 16 << 20 }; /* at the start of backward and at a loader
 
 /* Which Lua state is inside C, for callbacks into Lua and for a collection that an allocation asks for: LuaJIT may be
  * used through the running coroutine's state only. Set around every C call that allocates tensors or calls back; NULL
- * while Lua runs. ah_enter returns what ah_leave puts back; nothing between the two may raise. */
+ * while Lua runs. ah_enter returns the state that ah_leave restores; nothing between the two may raise. */
 lua_State *ah_enter(lua_State *L);
 void ah_leave(lua_State *outer);
 lua_State *ah_entered(void); /* the state of the innermost ah_enter */

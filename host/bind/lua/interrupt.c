@@ -9,7 +9,7 @@
  * middle of something; the second Ctrl-C, when nothing has come of the first, raises anywhere. A script that catches
  * the error has a moment to clean up; then it is raised at every instruction, until nothing catches it any more.
  *
- * watch()        from now on Ctrl-C is for `call`, or for whoever waits with `take`
+ * watch()        from now on Ctrl-C is for `call`, or for the caller that waits with `take`
  * call(fn, ...)  -> true and what fn returns, or false, the error with its traceback, and "interrupted" if it was that
  * press()        as if Ctrl-C were pressed
  * heed()         what runs has ended by it and raises that itself
@@ -83,7 +83,7 @@ static bool profiles(void)
     return !sigaction(SIGPROF, NULL, &now) && now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN;
 }
 
-/* Bring the handler back, for code that catches the error and goes on; 0: no more. */
+/* Repeat the handler by a timer, for code that catches the error and goes on; 0: no more. */
 static void strike_every(long milliseconds)
 {
     struct itimerspec often = {.it_value.tv_nsec = milliseconds ? 1 : 0, .it_interval.tv_nsec = milliseconds * 1000000};

@@ -87,7 +87,7 @@ static struct ah_autocast check_captured(lua_State *L)
     struct ah_autocast block;
     size_t bytes;
     const char *from = luaL_checklstring(L, 1, &bytes);
-    luaL_argcheck(L, bytes == sizeof block, 1, "not what capture() gave");
+    luaL_argcheck(L, bytes == sizeof block, 1, "expected a result of capture()");
     memcpy(&block, from, sizeof block);
     return block;
 }

@@ -43,15 +43,15 @@ static void step(lua_State *L, int slot, enum ah_opid id, const struct ah_value 
     lua_replace(L, slot);
 }
 
-/* A key's tensor on the CPU goes with a tensor on any device: bring the one at stack place `key` there. */
-static void bring_key(lua_State *L, int key, struct ah_device *device)
+/* Copy the key's tensor at stack index `key` to `device` if it is on the CPU, as PyTorch does. */
+static void copy_key(lua_State *L, int key, struct ah_device *device)
 {
     struct ah_tensor *by = ah_to_tensor(L, key);
     if (by && ah_on_cpu(by) && device != &ah_cpu)
         step(L, key, AH_OP_to_device, (const struct ah_value[]){AH_T(by), AH_DEV(device)}, 2);
 }
 
-/* The tensors of a key, with the dims of the view they index; at[k].slot is where the tensor lies on the stack. */
+/* The tensors of a key, with the dims of the view they index; at[k].slot is the tensor's stack index. */
 struct picks {
     struct pick {
         int slot, dim;
@@ -66,7 +66,7 @@ static void fail_positions(lua_State *L, const struct picks *picks)
                   picks->ndim == 1 ? "" : "s", picks->positions);
 }
 
-/* A 0-dim whole number stands for its value: it selects, and gives a view, as in PyTorch. */
+/* A 0-dim integer tensor is used as its value: it selects, and yields a view, as in PyTorch. */
 static bool is_position(const struct ah_tensor *by)
 {
     return by && by->ndim == 0 && (by->dtype == AH_I64 || by->dtype == AH_I32);
@@ -81,7 +81,7 @@ static int64_t position_of(lua_State *L, struct ah_tensor *by)
     return position;
 }
 
-/* How many dims an item of a key stands for. */
+/* Return the number of dims that an item of a key indexes. */
 static int dims_of_item(lua_State *L, int item)
 {
     struct ah_tensor *by = ah_to_tensor(L, item);
@@ -143,13 +143,13 @@ static void apply_item(lua_State *L, int slot, int item, int *dim, struct picks 
     }
 }
 
-/* "..." stands for all dims that the items after it leave over. */
+/* "..." covers all dims not indexed by the other items. */
 static int skip_dims(lua_State *L, int slot, int first, int count, int dim, const struct picks *picks)
 {
     int rest = 0;
     for (int i = 0; i < count; i++) {
         if (lua_type(L, first + i) == LUA_TSTRING)
-            ah_raise_text(L, "index: '...' may stand once in a key");
+            ah_raise_text(L, "index: expected at most one '...' in a key");
         rest += dims_of_item(L, first + i);
     }
     int ndim = ah_check_tensor(L, slot)->ndim;
@@ -166,7 +166,7 @@ static void apply_picks(lua_State *L, int slot, const struct picks *picks)
     for (int k = 0; k < count; k++) {
         struct ah_tensor *by = ah_check_tensor(L, picks->at[k].slot);
         if (by->dtype == AH_BOOL && by->ndim != 1)
-            ah_raise_text(L, "index: a mask of %d dims cannot stand beside other tensors", by->ndim);
+            ah_raise_text(L, "index: a mask of %d dims cannot be combined with other tensors", by->ndim);
         adjacent = adjacent && picks->at[k].dim == dim + k;
     }
     struct ah_value from = {.kind = AH_INTS}, to = {.kind = AH_INTS};
@@ -223,7 +223,7 @@ static bool apply_key(lua_State *L, int slot, int key)
     struct ah_tensor *tensor = ah_check_tensor(L, slot);
     struct picks picks = {.ndim = tensor->ndim, .positions = 1};
     int dim = 0;
-    bring_key(L, key, tensor->storage->device);
+    copy_key(L, key, tensor->storage->device);
     struct ah_tensor *by = ah_to_tensor(L, key);
     if (is_full_mask(L, tensor, by)) {
         step(L, slot, AH_OP_masked_select, (const struct ah_value[]){AH_T(tensor), AH_T(by)}, 2);
@@ -239,7 +239,7 @@ static bool apply_key(lua_State *L, int slot, int key)
         luaL_checkstack(L, count + 8, "index");
         for (int i = 1; i <= count; i++) {
             lua_rawgeti(L, key, i);
-            bring_key(L, lua_gettop(L), tensor->storage->device);
+            copy_key(L, lua_gettop(L), tensor->storage->device);
         }
         for (int i = 0; i < count; i++) {
             if (lua_type(L, first + i) == LUA_TSTRING && !strcmp(lua_tostring(L, first + i), "..."))
@@ -292,7 +292,7 @@ static bool has_tensor(lua_State *L, int key)
     return found;
 }
 
-/* t[key] = value where tensors stand in the key: the same key applied to the elements' positions says where. */
+/* t[key] = value for a key with tensors: the same key applied to a tensor of positions yields the indices to write. */
 static void put_positions(lua_State *L, struct ah_value value)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
@@ -322,7 +322,7 @@ static void put_positions(lua_State *L, struct ah_value value)
 int ah_index_set(lua_State *L)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
-    bring_key(L, 2, tensor->storage->device);
+    copy_key(L, 2, tensor->storage->device);
     struct ah_tensor *by = ah_to_tensor(L, 2);
     struct ah_value value = ah_check_operand(L, 3, "index assignment");
     lua_settop(L, 3);

@@ -1,5 +1,5 @@
 /* One Lua function per op, all the same C function: it reads arguments as the row's signature says, by position and
- * from a trailing table of names, calls the op door, and pushes the results. What must stay true: nothing is owned
+ * from a trailing table of names, calls the dispatcher, and pushes the results. What must stay true: nothing is owned
  * while an argument may still be refused. */
 #include "bind/tensor/op.h"
 
@@ -47,7 +47,7 @@ struct ah_value ah_check_operand(lua_State *L, int index, const char *op)
     return AH_NIL;
 }
 
-/* The number in a 0-dim tensor, which may stand for a number as in PyTorch: no gradient goes through it. */
+/* Read the number in a 0-dim tensor, which is accepted for a number as in PyTorch: no gradient goes through it. */
 static bool read_number_tensor(lua_State *L, const struct ah_op *op, int i, int index, struct ah_value *out)
 {
     struct ah_tensor *tensor = ah_to_tensor(L, index), *here = NULL;
@@ -446,7 +446,7 @@ static int op_inplace(lua_State *L)
     return call_op(L, lua_touserdata(L, lua_upvalueindex(1)), true);
 }
 
-/* The method of an op: a tensor stands before the colon. */
+/* The method of an op: the first argument is the tensor before the colon. */
 static int op_method(lua_State *L)
 {
     const struct ah_op *op = lua_touserdata(L, lua_upvalueindex(1));

@@ -1,4 +1,4 @@
-/* The tensor class as Lua sees it: fields, plain methods, metamethods. Ops come from the table (bind/tensor/op.h),
+/* The tensor class as Lua sees it: fields, plain methods, metamethods. Ops are defined by the table (bind/tensor/op.h),
  * indexing from bind/tensor/index.c. */
 #ifndef AH_BIND_TENSOR_H
 #define AH_BIND_TENSOR_H
@@ -15,7 +15,7 @@ void ah_tensor_open(lua_State *L, int metatable, int methods, int module);
  * other keys than names go to ah_index_get and ah_index_set. */
 int ah_field_get(lua_State *L);
 int ah_field_set(lua_State *L);
-/* set_data(t, u), as t.data = u: t takes the other's storage, shape and dtype; identity and history stay. */
+/* set_data(t, u), as t.data = u: t adopts the other's storage, shape and dtype; identity and history stay. */
 int ah_set_data(lua_State *L);
 
 /* "MulBackward" for an op named mul, as PyTorch prints it; 96 bytes are enough. */
@@ -30,7 +30,7 @@ int ah_index_set(lua_State *L);
 /* The tensor itself where the host can read it, else a copy there, which stays on the stack. */
 struct ah_tensor *ah_host_values(lua_State *L, struct ah_tensor *tensor);
 
-/* What stands in the metatable of tensors, beside __index. */
+/* Entries of the metatable of tensors, in addition to __index. */
 extern const luaL_Reg ah_tensor_metamethods[];
 
 /* Methods: to, cpu, cuda, casts by name, pinned memory. */

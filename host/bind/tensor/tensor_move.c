@@ -32,7 +32,7 @@ static int feed(struct ah_tensor **out, struct ah_tensor *tensor, struct ah_devi
     return status;
 }
 
-/* Bring the tensor on top into a format: in place where it is new, else as another tensor. */
+/* Convert the tensor on top to a memory format: in place if it is new, else as another tensor. */
 static void push_format(lua_State *L, const struct ah_tensor *before, enum ah_memory_format format)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, lua_gettop(L));
@@ -48,7 +48,7 @@ static void push_format(lua_State *L, const struct ah_tensor *before, enum ah_me
     ah_set_format(L, tensor, format, false, "to");
 }
 
-/* Push the tensor at 1 as the target says: itself when it is so already. */
+/* Push the tensor at 1 converted to the target; the tensor itself if it needs no conversion. */
 static int convert(lua_State *L, const struct target *target)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1), *before = tensor, *fed = NULL;
@@ -89,7 +89,7 @@ static void read_options(lua_State *L, int index, bool whole, struct target *tar
     const char *dtype = ah_opt_string(L, index, "dtype", NULL), *device = ah_opt_string(L, index, "device", NULL);
     ah_check_options(L, index, "to", known);
     if (device && !whole)
-        ah_raise_text(L, "to: the device stands before the options already");
+        ah_raise_text(L, "to: the device was already passed before the options");
     if (dtype)
         ah_check(L, ah_dtype_parse(dtype, &target->dtype));
     if (device)
@@ -218,7 +218,7 @@ static int method_pin_memory(lua_State *L)
     struct ah_tensor *tensor = ah_check_tensor(L, 1), *dense = NULL, *pinned = NULL;
     struct ah_device *device;
     if (!ah_on_cpu(tensor))
-        return ah_raise_text(L, "pin_memory: expected a tensor on the CPU, this one lies on %s",
+        return ah_raise_text(L, "pin_memory: expected a tensor on the CPU, got one on %s",
                              tensor->storage->device->name);
     if (ah_tensor_is_pinned(tensor)) {
         lua_settop(L, 1);
@@ -250,7 +250,7 @@ const struct ah_function ah_tensor_move_methods[] = {
      * t:to "cpu", t:to("cpu", "float64"), t:to(other), t:to{dtype = ..., device = ...}. Gradients flow through it.
      * With non_blocking = true a copy of a pinned tensor to a device goes on while the device and the script do: that
      * tensor is not to be written before the copy is made (accelhost.cuda.synchronize waits for it). Other copies from
-     * the CPU have read the values when they return, and a copy to the CPU has brought them. With copy = true the
+     * the CPU have read the values when they return, and a copy to the CPU has completed. With copy = true the
      * result is never the tensor itself. memory_format = "channels_last" is the order of a 4-d result's elements in
      * memory (accelhost.channels_last); float(), half() and the other casts take it too.
      *     a:to "int64"  --> tensor([1, 2, 3])
@@ -300,7 +300,7 @@ const struct ah_function ah_tensor_move_methods[] = {
      *     a:bool()  --> tensor([true, true, true])
      * @return Tensor */
     {"bool", method_bool, "input:T, options:*?"},
-    /* The tensor on the CPU: itself if it lies there.
+    /* The tensor on the CPU: itself if it is there.
      *     a:cpu().device  --> cpu
      * @return Tensor */
     {"cpu", method_cpu, "input:T, options:*?"},
@@ -309,7 +309,7 @@ const struct ah_function ah_tensor_move_methods[] = {
      * @return Tensor */
     {"cuda", method_cuda, "input:T, device:*?, options:*?"},
     /* A copy in pinned memory of the host, which CUDA devices read by themselves while everything else goes on; the
-     * tensor itself when it lies there already. Freed blocks are kept for the next such tensors.
+     * tensor itself when it is there already. Freed blocks are kept for the next such tensors.
      *     if accelhost.cuda.is_available() then a = a:pin_memory():to("cuda", {non_blocking = true}) end
      * @return Tensor */
     {"pin_memory", method_pin_memory, "input:T, device:*?"},

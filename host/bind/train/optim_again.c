@@ -97,7 +97,7 @@ static int step_again(lua_State *L)
     for (int i = 0; i < again->count; i++)
         if (!is_theirs(L, again->kind, &again->item[i]))
             return ah_raise_text(L, "%s: parameter %d or its state was replaced since its step was captured: capture "
-                                 "it anew", ah_optim_kinds[again->kind].name, again->item[i].index);
+                                 "it again", ah_optim_kinds[again->kind].name, again->item[i].index);
     if (ah_optim_needs(again->kind, &options) != again->needs)
         return ah_raise_text(L, "%s: with other options its step needs other state than when it was captured: capture "
                              "it anew", ah_optim_kinds[again->kind].name);

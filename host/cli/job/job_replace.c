@@ -1,6 +1,6 @@
 /* Replace the process of a rank that a signal has killed: the same rank, pipes and rank entry of the control block,
- * where its peers see the replacement and wait. Invariant: the entry is marked before the new process exists, and a rank that
- * cannot be replaced ends the job as it would without this. */
+ * where its peers see the replacement and wait. Invariant: the entry is marked before the new process exists, and a
+ * rank that cannot be replaced ends the job as it would without this. */
 #include <stdio.h>
 
 #include "base/status.h"

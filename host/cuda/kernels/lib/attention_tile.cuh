@@ -265,7 +265,8 @@ template <typename T, int WIDTH, int ROWS, int THREADS> struct ah_tile_loader {
     }
     __device__ __forceinline__ const T *at(int row) const
     {
-        return reinterpret_cast<const T *>(reinterpret_cast<const char *>(from) + (uint64_t)(uint32_t)row * ((uint32_t)rows.token * (uint32_t)sizeof(T)));
+        const uint32_t step = (uint32_t)rows.token * (uint32_t)sizeof(T); /* bytes from row to row */
+        return reinterpret_cast<const T *>(reinterpret_cast<const char *>(from) + (uint64_t)(uint32_t)row * step);
     }
 };
 

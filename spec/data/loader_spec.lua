@@ -300,9 +300,9 @@ describe("DataLoader", function()
     assert.error_matches(function() batches_of(data.DataLoader(range(3), {sampler = {0, 3}})) end,
       "index 3 is out of range for a data set of 3")
     assert.error_matches(function() batches_of(data.DataLoader(range(3), {sampler = {0.5}})) end,
-      "gave 0.5 as an index")
+      "returned 0.5 as an index")
     assert.error_matches(function() batches_of(data.DataLoader(range(3), {batch_sampler = {{"a"}}})) end,
-      "gave string as an index")
+      "returned string as an index")
   end)
 
   it("refuses options that contradict or are unknown", function()

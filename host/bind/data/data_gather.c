@@ -200,7 +200,7 @@ static int64_t *whole_numbers(lua_State *L, int index, size_t count)
         lua_rawgeti(L, index, (int)i + 1);
         double value = lua_tonumber(L, -1);
         if (lua_type(L, -1) != LUA_TNUMBER || value != floor(value) || fabs(value) > 0x1p53)
-            ah_raise_text(L, "a sampler gave %s as an index (expected an integer)",
+            ah_raise_text(L, "a sampler returned %s as an index (expected an integer)",
                           lua_type(L, -1) == LUA_TNUMBER ? lua_tostring(L, -1) : luaL_typename(L, -1));
         numbers[i] = (int64_t)value;
         lua_pop(L, 1);

@@ -169,7 +169,14 @@ end
 local function is_dropped(pass, anew)
   local walker, before = pass.walker, pass.rounds_before
   pass.rounds_before = pass.rounds
-  if walker and walker[1] and (anew or before == pass.rounds) then collectgarbage() end
+  if walker and walker[1] and (anew or before == pass.rounds) then
+    collectgarbage()
+    if walker[1] and not pass.flushed then -- a compiled trace may hold the function: once, without traces
+      pass.flushed = true
+      jit.flush()
+      collectgarbage()
+    end
+  end
   return walker ~= nil and walker[1] == nil
 end
 

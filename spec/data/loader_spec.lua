@@ -2,6 +2,7 @@
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local fixtures = require "spec.fixtures.data"
+local run = require "spec.support.run"
 local data = accelhost.data
 
 local function range(count)
@@ -183,6 +184,24 @@ describe("DataLoader", function()
       assert.is_nil(one())
       assert.is_nil(one())
       assert.same({2}, two():tolist())
+    end)
+
+    it("returns an iterator that compiled code does not keep alive", function()
+      -- In a process whose compiler has not seen other iterators: it embeds the first closures of a prototype only.
+      local result = run.host {"-e", [[
+        local accelhost = require "accelhost"
+        local set = accelhost.data.TensorDataset(accelhost.arange(600))
+        local loader = accelhost.data.DataLoader(set, {batch_size = 2})
+        local kept = setmetatable({}, {__mode = "v"})
+        local function walk()
+          local next_batch = loader:batches()
+          kept[1] = next_batch
+          for _ = 1, 200 do next_batch() end
+        end
+        walk()
+        collectgarbage()
+        print(kept[1])]]}
+      run.prints("nil\n", result)
     end)
 
     it("yields nothing for an empty data set", function()

@@ -248,6 +248,7 @@ end
 function recovery.take(accelerator, purge_step)
   if held then return false end
   ready = true
+  passes.mark_outside_loops()
   local step = C.recovery.find()
   if not step then return false end
   local fixed, note, generator, lua = C.recovery.note()

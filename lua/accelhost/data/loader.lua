@@ -175,14 +175,14 @@ function DataLoader:_base()
   return self._whole or self.batch_sampler
 end
 
-local function begin(self)
+local function begin(self, iterator)
   if self.before_batch then
     local before = self._current
     self._current = nil -- it is over, left by break or not
     self.before_batch(self, nil)
     self._current = before
   end
-  return Pass.begin(self)
+  return Pass.begin(self, iterator)
 end
 
 -- The generic for: the loader is called with (nil, the first value yielded last).
@@ -195,24 +195,30 @@ function DataLoader:__call(_, control)
   return pass:step()
 end
 
---- A pass as an iterator of its own: call it for the next batch, nil at the end.
+-- The iterator of one pass. An object rather than a closure: compiled traces embed the closures that they call, and so
+-- would keep alive an iterator that the script has dropped.
+local Batches = passes.Batches
+
+function Batches:__call()
+  local loader, pass = self.loader, self.pass
+  if not pass then
+    pass = begin(loader, self)
+    self.pass = pass
+    pass.iterator = setmetatable({self}, {__mode = "v"})
+  elseif loader.before_batch then
+    loader.before_batch(loader, pass)
+  end
+  pass.within = pass.within or loader.before_batch and passes.is_within_another(loader)
+  return pass:step()
+end
+
+--- Return an iterator of one pass: each call returns the next batch, nil at the end.
 --
 --   local next_batch = loader:batches()
 --   local images, labels = next_batch()
----@return fun(): any ...
+---@return fun(): any ... a callable object
 function DataLoader:batches()
-  local pass, walker
-  function walker()
-    if not pass then
-      pass = begin(self)
-      pass.walker = setmetatable({walker}, {__mode = "v"})
-    elseif self.before_batch then
-      self.before_batch(self, pass)
-    end
-    pass.within = pass.within or self.before_batch and passes.is_within_another(self)
-    return pass:step()
-  end
-  return walker
+  return setmetatable({loader = self}, Batches)
 end
 
 --- The number of the next pass, for samplers that depend on it.

@@ -27,7 +27,9 @@ local native = C.data
 ---@field length integer? samples in the current batch
 ---@field valid integer? how many of them count
 ---@field live boolean? does it go on among ranks that never stopped, which agreed about it already?
----@field within boolean? is it asked for batches by a function, within the `for` of another loader?
+---@field iterator table? weak reference to the object of loader:batches() that runs it
+---@field within boolean? can no training loop run inside it? (run by loader:batches() inside another loader's `for`,
+--- or begun before load_state)
 ---@field draw userdata? what was random about its order
 ---@field seed userdata of its samples' streams
 local Pass = {}
@@ -213,13 +215,14 @@ local function outside(loader, fn, ...)
   fn(...)
 end
 
---- A pass that begins now.
+--- Begin a pass.
 ---@param loader DataLoader
+---@param iterator? table the object of loader:batches() that runs the pass
 ---@return Pass
-function Pass.begin(loader)
+function Pass.begin(loader, iterator)
   local resume = loader._resume
   local pass = new(loader, loader._next_epoch)
-  pass.holder, pass.thread = passes.holder(loader), passes.thread()
+  pass.holder, pass.thread = passes.holder(loader, iterator), passes.thread()
   loader._next_epoch, loader.epoch = pass.epoch + 1, pass.epoch
   pass.live = resume ~= nil and resume.live
   if loader.before_pass and not pass.live then outside(loader, loader.before_pass) end

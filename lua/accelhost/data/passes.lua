@@ -1,6 +1,9 @@
 --- Which pass of which loader is running, where passes are nested and left by break.
 local passes = {}
 
+--- Metatable of the iterators of loader:batches(); loader.lua adds __call.
+passes.Batches = {}
+
 -- Passes in the order of their last step, innermost on top. Held weakly: a pass whose `for` is not known and that was
 -- left by break is only found here until its last batch is collected, or until a pass below it goes on. `depth` counts
 -- them: compiled code of this LuaJIT may see an old length of a table that shrinks.
@@ -120,21 +123,22 @@ local function each_generator(thread, level, fn)
   end
 end
 
---- What the `for` that has just called this loader walks: the loader, or a function or object around it (a progress
---- bar, enumerate); nil when a pass is walked by other means.
+--- Return the generator of the `for` that has just called this loader: the loader, its iterator, or a function or
+--- object around it (a progress bar, enumerate); nil when no `for` runs the pass.
 ---@param loader table
+---@param iterator? table the object of loader:batches() that was called
 ---@return any
-function passes.holder(loader)
+function passes.holder(loader, iterator)
   local called = {}
   for level = 2, 8 do
     local info = debug.getinfo(level, "f")
     if not info then return nil end
     local holder
     each_generator(nil, level, function(generator)
-      if generator == loader then
+      local meta = getmetatable(generator)
+      if generator == loader or generator == iterator then
         holder = generator
-      else
-        local meta = getmetatable(generator)
+      elseif meta ~= passes.Batches then
         local call = type(meta) == "table" and rawget(meta, "__call") or generator
         if type(call) == "function" and called[call] then holder = generator end
       end
@@ -164,23 +168,16 @@ local function is_walked(pass)
   return thread == nil and coroutine.running() ~= nil
 end
 
--- Has a script let go of the function that walks a pass? It may have where that has not moved on since this was asked
--- last, or `anew`; only then it pays to look.
+-- Has the script dropped the iterator of a pass? Only the collector knows, and a full collection costs milliseconds:
+-- one is made only where the pass has not advanced since the last check, or where `anew`.
 local function is_dropped(pass, anew)
-  local walker, before = pass.walker, pass.rounds_before
+  local iterator, before = pass.iterator, pass.rounds_before
   pass.rounds_before = pass.rounds
-  if walker and walker[1] and (anew or before == pass.rounds) then
-    collectgarbage()
-    if walker[1] and not pass.flushed then -- a compiled trace may hold the function: once, without traces
-      pass.flushed = true
-      jit.flush()
-      collectgarbage()
-    end
-  end
-  return walker ~= nil and walker[1] == nil
+  if iterator and iterator[1] and (anew or before == pass.rounds) then collectgarbage() end
+  return iterator ~= nil and iterator[1] == nil
 end
 
---- Has a pass that is not at its end been left, its `for` or the function of loader:batches()?
+--- Has a pass that is not at its end been left, its `for` or the iterator of loader:batches()?
 ---@param pass table
 ---@param anew boolean does a loop begin around it?
 ---@return boolean
@@ -225,6 +222,14 @@ function passes.is_outermost(loader)
     if pass and not pass.within and not passes.is_left(pass, true) then return false end
   end
   return true
+end
+
+--- The run continues from here (load_state): no training loop runs inside a pass of loader:batches() begun before.
+function passes.mark_outside_loops()
+  for i = 1, depth do
+    local pass = running[i].pass
+    if pass and pass.holder == nil then pass.within = true end
+  end
 end
 
 --- Would dropping passes that were left by break change anything? Not where only one is known and every row of its

@@ -28,7 +28,9 @@ fi
 is_new() {
     target=$1
     shift
-    [ -x "$target" ] && [ -z "$(find "$@" scripts/fuzz.sh -newer "$target")" ] &&
+    files=$(for word in "$@"; do case $word in -*) ;; *) echo "$word" ;; esac; done)
+    # shellcheck disable=SC2086
+    [ -x "$target" ] && [ -z "$(find $files scripts/fuzz.sh -newer "$target")" ] &&
         [ -z "$(find host spec \( -name '*.h' -o -name '*.def' \) -newer "$target")" ]
 }
 

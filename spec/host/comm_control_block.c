@@ -63,6 +63,17 @@ AH_TEST(a_board_that_cannot_be_mapped_is_not_called_a_foreign_one)
 
 #endif
 
+AH_TEST(segments_are_no_multiple_of_a_large_power_of_two_apart)
+{
+    struct ah_control_block *control;
+    REQUIRE(ah_control_create(&control, 32) == 0);
+    REQUIRE(ah_control_map_segments(control) == 0);
+    for (int a = 0; a < 32; a++)
+        for (int b = a + 1; b < 32; b++)
+            CHECK((control->segment[b] - control->segment[a]) % (1 << 28) != 0);
+    ah_control_close(control);
+}
+
 AH_TEST(what_is_no_board_is_refused)
 {
     struct ah_control_block *control;

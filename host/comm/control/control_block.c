@@ -21,6 +21,12 @@ enum { BOARD_VERSION = 11 };
 
 static const size_t span_wanted = (size_t)64 << 30, span_least = (size_t)1 << 30;
 
+/* Bytes between one segment's end and the next one's begin. AMD's first-level cache predicts the way of a line from a
+ * hash of its linear address: equal offsets of two segments a power of two apart evict each other at each access, and
+ * an all-reduce of 4.8 MB takes 460 us instead of 57 (Zen 4, 2026-11; Intel: no difference). Distances of 2^28 bytes
+ * and their multiples collide, those of 1 to 31 times 66 MiB do not. */
+static const size_t span_gap = (size_t)66 << 20;
+
 static size_t control_bytes(int size)
 {
     return sizeof(struct ah_control_header) + (size_t)size * sizeof(struct ah_rank_entry);
@@ -38,13 +44,18 @@ static struct ah_control_block *control_blank(void)
     return control;
 }
 
+static size_t segments_bytes(const struct ah_control_block *control)
+{
+    return (size_t)control->size * (control->segment_span + span_gap);
+}
+
 void ah_control_close(struct ah_control_block *control)
 {
     if (!control)
         return;
+    if (control->segment[0])
+        munmap(control->segment[0], segments_bytes(control));
     for (int r = 0; r < control->size; r++) {
-        if (control->segment[r])
-            munmap(control->segment[r], control->segment_span);
         if (control->segment_fd[r] >= 0)
             close(control->segment_fd[r]);
     }
@@ -117,20 +128,21 @@ int ah_control_map_segments(struct ah_control_block *control)
     /* Address space only: pages come with use. Where it is limited, a smaller span does. All ranks need not agree. */
     for (size_t span = span_wanted; span >= span_least; span /= 2) {
         control->segment_span = span;
+        unsigned char *all = mmap(NULL, segments_bytes(control), PROT_NONE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (all == MAP_FAILED)
+            continue;
         int r = 0;
         for (; r < control->size; r++) {
-            void *at = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                            control->segment_fd[r], 0);
-            if (at == MAP_FAILED)
+            control->segment[r] = all + (size_t)r * (span + span_gap);
+            if (mmap(control->segment[r], span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+                     control->segment_fd[r], 0) == MAP_FAILED)
                 break;
-            control->segment[r] = at;
         }
         if (r == control->size)
             return 0;
-        while (r-- > 0) {
-            munmap(control->segment[r], span);
-            control->segment[r] = NULL;
-        }
+        munmap(all, segments_bytes(control));
+        memset(control->segment, 0, sizeof control->segment);
     }
     return ah_fail(AH_ENOMEM, "cannot reserve address space for %d ranks: %s", control->size, strerror(errno));
 }

@@ -15,7 +15,7 @@ ARCH    ?= native
 # The levels of x86-64 that the hot files are built for (host/base/level.h); none: once, for ARCH.
 LEVELS  := $(if $(filter portable,$(ARCH)),v2 v3 v4)
 BUILD   ?= build$(if $(LEVELS),-portable)$(if $(SAN),-$(SAN))$(if $(FAIL_ALLOC),-fail-alloc)
-OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g)
+OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g1)
 
 PKGS    := luajit yaml-0.1 jansson zlib
 # The openmp build of OpenBLAS, since the others bring a second thread pool: Debian's by path with an rpath, Fedora's by

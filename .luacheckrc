@@ -7,7 +7,7 @@ ignore = {
   "581", -- not (x <= y) is how a NaN is caught
 }
 include_files = {"lua/**/*.lua", "spec/**/*.lua", "examples/**/*.lua", "scripts/**/*.lua", ".luacheckrc"}
-exclude_files = {"spec/fixtures/**", "build*/**"}
+exclude_files = {"build*/**"}
 
 files["spec"] = {std = "luajit+busted"}
 files["scripts/busted.lua"] = {globals = {"arg"}}

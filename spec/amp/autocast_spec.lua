@@ -1,7 +1,7 @@
 --- Autocast: which op computes in which precision, blocks and islands, kept casts, gradients. Numbers of
 --- scripts/fixtures/amp.py.
 local accelhost = require "accelhost"
-local fixture = require "spec.fixtures.amp"
+local fixture = require("spec.support.fixtures").load "amp"
 local gradcheck = require "spec.support.gradcheck"
 
 local nn, F, optim, autocast = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.autocast

@@ -1,6 +1,6 @@
 --- GradScaler. Numbers of scripts/fixtures/amp.py.
 local accelhost = require "accelhost"
-local fixture = require "spec.fixtures.amp"
+local fixture = require("spec.support.fixtures").load "amp"
 
 local nn, optim, GradScaler = accelhost.nn, accelhost.optim, accelhost.amp.GradScaler
 

@@ -1,5 +1,5 @@
 local accelhost = require "accelhost"
-local fixtures = require "spec.fixtures.data"
+local fixtures = require("spec.support.fixtures").load "data"
 local data = accelhost.data
 
 local function range(count)

@@ -1,6 +1,6 @@
 -- Image files and folders of them. The plugin that reads them is built where libpng and libjpeg are.
 local accelhost = require "accelhost"
-local fixtures = require "spec.fixtures.pictures"
+local fixtures = require("spec.support.fixtures").load "pictures"
 local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local data = accelhost.data

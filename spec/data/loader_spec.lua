@@ -1,7 +1,7 @@
 -- luacheck: ignore 512 (loops left by break)
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
-local fixtures = require "spec.fixtures.data"
+local fixtures = require("spec.support.fixtures").load "data"
 local run = require "spec.support.run"
 local data = accelhost.data
 

@@ -1,6 +1,6 @@
 -- What each process of a job gets of a pass, against Accelerate's own lists, and which of it counts.
 local accelhost = require "accelhost"
-local fixture = require "spec.fixtures.shares"
+local fixture = require("spec.support.fixtures").load("shares").cases
 local data = accelhost.data
 
 local Stream = data.IterableDataset:extend "Stream"

@@ -1,6 +1,6 @@
 local accelhost = require "accelhost"
 local datasets = require "spec.support.datasets"
-local fixtures = require "spec.fixtures.data"
+local fixtures = require("spec.support.fixtures").load "data"
 local write_file = require("spec.support.files").write
 local run = require "spec.support.run"
 local data = accelhost.data

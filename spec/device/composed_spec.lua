@@ -4,5 +4,5 @@ local op_fixture = require "spec.support.op_fixture"
 
 describe("Composed functions:", function()
   for _, fixture in ipairs(fixtures.files "linalg") do op_fixture.define_on(fixture, it, "far") end
-  op_fixture.define_on(require "spec.fixtures.spatial", it, "far")
+  op_fixture.define_on(fixtures.load "spatial", it, "far")
 end)

@@ -22,7 +22,7 @@ end
 describe("A CUDA device's generator", function()
   case("draws PyTorch's numbers, op after op, and ends at PyTorch's offset", function()
     gives("30\n", [[
-      local cases, checked = require "spec.fixtures.cuda_random", 0
+      local cases, checked = require("spec.support.fixtures").load("cuda_random").cases, 0
       local names = {f16 = "float16", f32 = "float32", f64 = "float64", i64 = "int64", u8 = "uint8"}
       local scope = {accelhost = accelhost, F = F}
       for short, dtype in pairs(names) do scope[short] = {dtype = dtype} end

@@ -1,6 +1,6 @@
 --- Distributions against PyTorch's numbers (scripts/fixtures/distributions.py), and their failure messages.
 local accelhost = require "accelhost"
-local cases = require "spec.fixtures.distributions"
+local cases = require("spec.support.fixtures").load("distributions").cases
 local check = require "spec.support.check"
 
 local D = accelhost.distributions

@@ -1,5 +1,5 @@
 local accelhost = require "accelhost"
-local fixtures = require "spec.fixtures.pictures"
+local fixtures = require("spec.support.fixtures").load "pictures"
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 local lfs = require "lfs"

@@ -2,7 +2,7 @@
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local checks = require "spec.support.checks"
-local fixture = require "spec.fixtures.metrics"
+local fixture = require("spec.support.fixtures").load("metrics").cases
 local metrics = accelhost.metrics
 
 local function value_of(result) return accelhost.is_tensor(result) and result:reshape(-1):tolist() or {result} end

@@ -5,7 +5,7 @@ local datasets = require "spec.support.datasets"
 local models = accelhost.models
 
 local folder = "spec/fixtures/models/"
-local expected = dofile(folder .. "expected.lua").bert
+local expected = require("spec.support.fixtures").load("models/expected").bert
 
 local function ids(rows) return accelhost.tensor(rows, {dtype = "int64"}) end
 
@@ -137,7 +137,7 @@ end)
 
 describe("all-MiniLM-L6-v2", function()
   datasets.it("returns transformers' mean-pooled embeddings of 100 sentences to 1e-5", "minilm", function(dir)
-    local fixture = dofile "spec/fixtures/minilm.lua"
+    local fixture = require("spec.support.fixtures").load "minilm"
     local most, rows, masks = 0, {}, {}
     for _, row in ipairs(fixture.ids) do most = math.max(most, #row) end
     for i, row in ipairs(fixture.ids) do

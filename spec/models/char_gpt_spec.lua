@@ -3,7 +3,7 @@ local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local data, models, optim, text = accelhost.data, accelhost.models, accelhost.optim, accelhost.text
 
-local fixture = dofile "spec/fixtures/char_gpt.lua"
+local fixture = require("spec.support.fixtures").load "char_gpt"
 local tokenizer = text.character_tokenizer(fixture.text)
 
 local path = os.tmpname()

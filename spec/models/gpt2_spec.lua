@@ -4,7 +4,7 @@ local check = require "spec.support.check"
 local models = accelhost.models
 
 local folder = "spec/fixtures/models/"
-local expected = dofile(folder .. "expected.lua").gpt2
+local expected = require("spec.support.fixtures").load("models/expected").gpt2
 
 local function ids(rows) return accelhost.tensor(rows, {dtype = "int64"}) end
 

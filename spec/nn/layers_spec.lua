@@ -1,6 +1,6 @@
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
-local fixtures = require "spec.fixtures.nn"
+local fixtures = require("spec.support.fixtures").load "nn"
 local gradcheck = require "spec.support.gradcheck"
 
 local nn, F = accelhost.nn, accelhost.nn.functional

@@ -1,6 +1,6 @@
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
-local fixtures = require "spec.fixtures.nn"
+local fixtures = require("spec.support.fixtures").load "nn"
 local path = require("accelhost.nn.module").path
 
 local nn = accelhost.nn

@@ -1,7 +1,7 @@
 -- The orthogonal parametrization against PyTorch.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
-local fixtures = require "spec.fixtures.nn_utils"
+local fixtures = require("spec.support.fixtures").load "nn_utils"
 local nn = accelhost.nn
 local orthogonal = nn.utils.parametrizations.orthogonal
 

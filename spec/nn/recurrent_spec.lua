@@ -1,7 +1,7 @@
 --- RNN, LSTM, GRU, their cells, and batches of unequal lengths. Numbers of scripts/fixtures/recurrent.py.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
-local fixture = require "spec.fixtures.recurrent"
+local fixture = require("spec.support.fixtures").load("recurrent").cases
 local gradcheck = require "spec.support.gradcheck"
 
 local nn = accelhost.nn

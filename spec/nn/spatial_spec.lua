@@ -6,7 +6,7 @@ local op_fixture = require "spec.support.op_fixture"
 local nn, F = accelhost.nn, accelhost.nn.functional
 
 describe("Functions on images:", function()
-  op_fixture.define(require "spec.fixtures.spatial", it)
+  op_fixture.define(require("spec.support.fixtures").load "spatial", it)
 end)
 
 local function double(values) return accelhost.tensor(values, {dtype = "float64"}) end

@@ -1,6 +1,6 @@
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
-local fixtures = require "spec.fixtures.optim"
+local fixtures = require("spec.support.fixtures").load "optim"
 
 local nn = accelhost.nn
 

@@ -1,7 +1,7 @@
 --- varlen_attn: sequences of unequal lengths behind each other. Numbers of scripts/fixtures/attention.py.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
-local fixture = require("spec.fixtures.attention").varlen
+local fixture = require("spec.support.fixtures").load("attention").varlen
 local gradcheck = require "spec.support.gradcheck"
 local precision = require "spec.support.precision"
 

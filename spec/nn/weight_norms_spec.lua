@@ -1,7 +1,7 @@
 -- Weight and spectral norms, fused batch norms and initialisers against PyTorch.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
-local fixtures = require "spec.fixtures.nn_utils"
+local fixtures = require("spec.support.fixtures").load "nn_utils"
 local nn, utils = accelhost.nn, accelhost.nn.utils
 
 local float64 = {dtype = "float64"}

@@ -2,7 +2,7 @@
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local check = require "spec.support.check"
-local fixture = require("spec.fixtures.attention").dense
+local fixture = require("spec.support.fixtures").load("attention").dense
 local gradcheck = require "spec.support.gradcheck"
 local precision = require "spec.support.precision"
 

@@ -11,7 +11,7 @@ end
 local dtypes = {"uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
 
 describe("an index op", function()
-  op_fixture.define(require "spec.fixtures.index", it)
+  op_fixture.define(require("spec.support.fixtures").load "index", it)
 end)
 
 describe("scatter", function()

@@ -15,7 +15,7 @@ end
 local dtypes = {"bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
 
 describe("a shape op", function()
-  op_fixture.define(require "spec.fixtures.shape", it)
+  op_fixture.define(require("spec.support.fixtures").load "shape", it)
 end)
 
 describe("views", function()

@@ -1,7 +1,7 @@
 -- L-BFGS against PyTorch.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
-local fixtures = require "spec.fixtures.optim"
+local fixtures = require("spec.support.fixtures").load "optim"
 local nn, optim = accelhost.nn, accelhost.optim
 
 local function start()

@@ -2,7 +2,7 @@ local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local check = require "spec.support.check"
 local run = require "spec.support.run"
-local fixtures = require "spec.fixtures.optim"
+local fixtures = require("spec.support.fixtures").load "optim"
 local optim = require "accelhost.optim"
 
 local lr_scheduler = optim.lr_scheduler

@@ -1,7 +1,7 @@
 -- Muon against PyTorch.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
-local fixtures = require "spec.fixtures.optim"
+local fixtures = require("spec.support.fixtures").load "optim"
 local optim = accelhost.optim
 
 local function matrices(rows)

@@ -2,7 +2,7 @@ local C = require "accelhost._C"
 local io_functions = require "accelhost.io"
 local optim = require "accelhost.optim"
 local check = require "spec.support.check"
-local fixtures = require "spec.fixtures.optim"
+local fixtures = require("spec.support.fixtures").load "optim"
 
 local flat = check.flat
 

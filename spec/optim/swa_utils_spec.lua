@@ -1,7 +1,7 @@
 -- Averaged weights against PyTorch.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
-local fixtures = require "spec.fixtures.nn_utils"
+local fixtures = require("spec.support.fixtures").load "nn_utils"
 local nn, optim = accelhost.nn, accelhost.optim
 local swa = optim.swa_utils
 

@@ -1,7 +1,7 @@
 local run = require "spec.support.run"
 local datasets = require "spec.support.datasets"
 
-local fixture = dofile("spec/fixtures/parity_example.lua")
+local fixture = require("spec.support.fixtures").load "parity_example"
 
 -- The example as users start it, on 640 real images, against PyTorch's losses for the same program.
 local function follow(options, ranks, dir)

@@ -1,11 +1,12 @@
 local accelhost = require "accelhost"
+local fixtures = require "spec.support.fixtures"
 local run = require "spec.support.run"
 local datasets = require "spec.support.datasets"
 
-local generated = "spec/fixtures/parity.lua"
-local real = "spec/fixtures/parity_mnist.lua"
-local fixture = dofile(generated)
-local mnist_fixture = dofile(real)
+local generated = "parity"
+local real = "parity_mnist"
+local fixture = fixtures.load(generated)
+local mnist_fixture = fixtures.load(real)
 
 local function bits_of(tensor, count)
   local bits = {}

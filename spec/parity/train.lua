@@ -3,7 +3,7 @@
 local accelhost = require "accelhost"
 local F, optim, data = accelhost.nn.functional, accelhost.optim, accelhost.data
 
-local fixture = dofile(arg[1])
+local fixture = require("spec.support.fixtures").load(arg[1])
 local run
 for _, candidate in ipairs(fixture.runs) do
   if candidate.name == arg[2] then run = candidate end

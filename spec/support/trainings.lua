@@ -1,4 +1,4 @@
---- The trainings of spec/fixtures/trainer.lua, made here: the same net, data, losses, metrics and callbacks.
+--- The trainings of spec/fixtures/trainer.json, made here: the same net, data, losses, metrics and callbacks.
 local accelhost = require "accelhost"
 local silently = require "spec.support.silently"
 
@@ -154,7 +154,7 @@ local function arguments_of(base, case, path)
   return given
 end
 
---- Train a case of spec/fixtures/trainer.lua.
+--- Train a case of spec/fixtures/trainer.json.
 ---@param base table arguments that all cases have
 ---@param case table
 ---@param path string the output_dir

@@ -1,6 +1,6 @@
 local Cma = require "accelhost.sweep.samplers.cma"
 local eigen = require "accelhost.sweep.samplers.eigen"
-local fixture = require "spec.fixtures.cma"
+local fixture = require("spec.support.fixtures").load("cma").cases
 local samplers = require "accelhost.sweep.samplers"
 local spaces = require "spec.support.spaces"
 local stream = require "accelhost.sweep.stream"

@@ -1,4 +1,4 @@
-local fixture = require "spec.fixtures.importance"
+local fixture = require("spec.support.fixtures").load("importance").cases
 local importance = require "accelhost.sweep.importance"
 local spaces = require "spec.support.spaces"
 
@@ -12,7 +12,7 @@ local space = {
 local function trials_of(rows)
   local trials = {}
   for i, row in ipairs(rows) do
-    trials[i] = {number = i - 1, state = "complete", value = row[1], params = row, reports = {}}
+    trials[i] = {number = i - 1, state = "complete", value = row.value, params = row.params, reports = {}}
   end
   return trials
 end

@@ -213,7 +213,7 @@ describe("pruners", function()
 end)
 
 describe("pruners that Optuna has", function()
-  for _, case in ipairs(require "spec.fixtures.pruners") do
+  for _, case in ipairs(require("spec.support.fixtures").load("pruners").cases) do
     local options = {}
     for key, value in pairs(case.pruner) do
       local text = type(value) == "table" and value[1] or tostring(value)

@@ -1,4 +1,4 @@
-local fixture = require "spec.fixtures.quasi_random"
+local fixture = require("spec.support.fixtures").load "quasi_random"
 local samplers = require "accelhost.sweep.samplers"
 local sobol = require "accelhost.sweep.samplers.sobol"
 local spaces = require "spec.support.spaces"

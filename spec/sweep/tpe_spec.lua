@@ -1,6 +1,6 @@
 local History = require "accelhost.sweep.samplers.history"
 local domain = require "accelhost.sweep.samplers.domain"
-local fixture = require "spec.fixtures.parzen"
+local fixture = require("spec.support.fixtures").load "parzen"
 local parzen = require "accelhost.sweep.samplers.parzen"
 local samplers = require "accelhost.sweep.samplers"
 local spaces = require "spec.support.spaces"

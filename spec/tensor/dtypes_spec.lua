@@ -2,7 +2,7 @@
 --- (scripts/fixtures/dtypes.py), indexing, comparison, joining, printing, and the refusal of every other op.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
-local fixture = require "spec.fixtures.dtypes"
+local fixture = require("spec.support.fixtures").load "dtypes"
 
 local NEW = {"int8", "int16", "uint16", "uint32", "uint64"}
 
@@ -25,7 +25,7 @@ describe("a dtype without arithmetic", function()
 
   it("is converted to and from every other one with PyTorch's numbers", function()
     local pairs_seen = 0
-    for _, case in ipairs(fixture) do
+    for _, case in ipairs(fixture.conversions) do
       local from, to, expected = unpack(case)
       local got = numbers(source(from):to(to))
       for i = 1, #expected do

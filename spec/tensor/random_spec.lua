@@ -2,7 +2,7 @@ local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local F = accelhost.nn.functional
 local random = require("accelhost._C").random
-local fixture = require "spec.fixtures.rng"
+local fixture = require("spec.support.fixtures").load "rng"
 
 -- The draws that the fixture's generator script makes, by name.
 local weights = {{0.1, 0.5, 0.2, 0.9}, {1, 0, 3, 2}}

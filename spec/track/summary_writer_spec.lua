@@ -1,7 +1,7 @@
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local curves = require "accelhost.track.curves"
-local fixture = require "spec.fixtures.events"
+local fixture = require("spec.support.fixtures").load "events"
 local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local histogram = require "accelhost.track.histogram"

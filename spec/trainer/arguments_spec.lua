@@ -1,6 +1,6 @@
 -- TrainingArguments: names, defaults, contradictions, and the command line.
 local accelhost = require "accelhost"
-local defaults = require "spec.fixtures.trainer".defaults
+local defaults = require("spec.support.fixtures").load("trainer").defaults
 local rows = require "accelhost.trainer.rows"
 
 local TrainingArguments = accelhost.TrainingArguments

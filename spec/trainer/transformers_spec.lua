@@ -1,4 +1,4 @@
--- Trainings compared with transformers' own (spec/fixtures/trainer.lua): the log, the events of each step,
+-- Trainings compared with transformers' own (spec/fixtures/trainer.json): the log, the events of each step,
 -- the checkpoints kept, and the contents of the state.
 local accelhost = require "accelhost"
 local folder = require "spec.support.folder"
@@ -8,7 +8,7 @@ local run = require "spec.support.run"
 local trainings = require "spec.support.trainings"
 
 local data = accelhost.data
-local fixture = require "spec.fixtures.trainer"
+local fixture = require("spec.support.fixtures").load "trainer"
 local CASE = lfs.currentdir() .. "/spec/trainer/cases/beside.lua"
 
 local function near(expected, got, where)

@@ -2,7 +2,7 @@
 local accelhost = require "accelhost"
 local nn, optim, dist = accelhost.nn, accelhost.optim, accelhost.distributed
 local hooks = dist.algorithms.ddp_comm_hooks
-local expected = dofile "spec/fixtures/ddp.lua"
+local expected = require("spec.support.fixtures").load "ddp"
 local IN, OUT, BATCH = 6, 5, 3
 
 dist.init_process_group {timeout = 50}

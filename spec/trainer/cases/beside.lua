@@ -1,7 +1,7 @@
 -- The trainings of fixture.two in the processes that a spec starts: rank 0 writes the results of each to the file that
 -- the first argument names; the second is a folder for their checkpoints.
 local accelhost = require "accelhost"
-local fixture = require "spec.fixtures.trainer"
+local fixture = require("spec.support.fixtures").load "trainer"
 local trainings = require "spec.support.trainings"
 
 local found = {}

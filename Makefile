@@ -65,6 +65,7 @@ HOT  := $(if $(LEVELS),$(filter host/cpu/% host/data/% host/base/half.c host/com
 OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(HOT),$(SRC))) $(BUILD)/embedded.o \
         $(LEVELS:%=$(BUILD)/hot.%.o) $(if $(LEVELS),$(BUILD)/levels.o)
 LUA  := $(sort $(shell find lua -name '*.lua'))
+PAGE := $(sort $(shell find lua -name '*.css' -o -name '*.js' -o -name '*.html'))
 TEST_SRC := $(sort $(wildcard spec/host/*.c))
 TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
 
@@ -293,8 +294,9 @@ $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 # Behind it the texts of everything public, where they stand: accelhost help reads them.
 DOCUMENTED := $(LUA) $(sort $(wildcard host/ops/*.def host/bind/*.c host/bind/*/*.c examples/guides/*.md)) \
 	host/cli/base/variables.def host/config/settings.def
-$(BUILD)/embedded.c: $(DOCUMENTED) scripts/docs/extract.lua $(BUILD)/embed Makefile
-	$(call say,embed lua)$(BUILD)/embed $@ $(BUILD)/embedded.bin $(LUA) --docs scripts/docs/extract.lua $(DOCUMENTED)
+$(BUILD)/embedded.c: $(DOCUMENTED) $(PAGE) scripts/docs/extract.lua $(BUILD)/embed Makefile
+	$(call say,embed lua)$(BUILD)/embed $@ $(BUILD)/embedded.bin $(LUA) $(PAGE) \
+		--docs scripts/docs/extract.lua $(DOCUMENTED)
 
 # The op table's parameters as structs.
 TABLE := $(wildcard host/ops/*.def) host/autograd/rules.def
@@ -364,6 +366,7 @@ check: ##+ compiler warnings, lint, dependency rule, style, the README's command
 	@$(MAKE) --no-print-directory warnings
 	@$(MAKE) --no-print-directory $(JOBS) clang
 	luacheck -q .
+	@! command -v node >/dev/null || git ls-files '*.js' | xargs -n 1 node --check
 	scripts/check-deps
 	scripts/check-style
 	$(BUILD)/accelhost scripts/structure/check.lua

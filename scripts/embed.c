@@ -1,9 +1,9 @@
 /* Compile the Lua library for the binary: bytecode, with what tracebacks need, as one file of bytes, and a C table that
  * names its pieces. Sources would cost each start ten times as much; one that does not compile stops the build. The
- * documentation that stands in the sources comes behind them, as one text, and then the sources themselves, packed:
- * nothing reads either before it is asked for.
+ * documentation that stands in the sources comes behind them, as one text, and then the sources themselves and files
+ * that are not Lua (style sheets, scripts of pages), packed: nothing reads either before it is asked for.
  *
- * usage: embed OUT.c OUT.bin lua/accelhost/init.lua ... --docs scripts/docs/extract.lua SOURCE... */
+ * usage: embed OUT.c OUT.bin lua/accelhost/init.lua ... lua/accelhost/PAGE.css --docs SCRIPT SOURCE... */
 #include <lauxlib.h>
 #include <lualib.h>
 #include <stdio.h>
@@ -101,11 +101,13 @@ int main(int argc, char **argv)
         if (!file || (length = fread(text, 1, sizeof text, file)) == sizeof text)
             return fprintf(stderr, "embed: %s: cannot be read, or is over %zu bytes\n", argv[i], sizeof text), 1;
         fclose(file);
+        keep_source(path, text, length);
+        if (strcmp(path + strlen(path) - strlen(".lua"), ".lua"))
+            continue;
         snprintf(chunk, sizeof chunk, AH_LIBRARY_CHUNK "%s", path + strlen("accelhost/"));
         if (luaL_loadbuffer(L, text, length, chunk) || lua_dump(L, append, bytes))
             return fprintf(stderr, "embed: %s\n", lua_tostring(L, -1)), 1;
         lua_settop(L, 0);
-        keep_source(path, text, length);
         write_row(table, path, begin, written);
     }
     size_t begin = written;

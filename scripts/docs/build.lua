@@ -235,18 +235,10 @@ local function site(pages, told, list)
   local articles = {}
   for i, page in ipairs(pages) do articles[i] = site_page(page, told, titles) end
   local names = C.json.encode(accelhost.json.array(name_rows(told, pages, list))):gsub("</", "<\\/")
-  return table.concat({
-    "<!doctype html>", '<html lang="en">', '<meta charset="utf-8">',
-    '<meta name="viewport" content="width=device-width, initial-scale=1">', "<title>accelhost</title>",
-    "<style>", read(here .. "/site.css"), "</style>",
-    '<body><header><button id="menu" type="button">Pages</button><a class="name" href="#start">accelhost</a>',
-    '<span class="version">' .. accelhost._VERSION .. "</span>",
-    '<input id="search" type="search" placeholder="Search names ( / )" aria-label="Search names" autocomplete="off">',
-    "</header>", '<ul id="found" hidden></ul>', '<div class="frame"><nav>', navigation(pages), "</nav>", "<main>",
-    table.concat(articles, "\n"), "</main></div>",
-    '<script type="application/json" id="names">' .. names .. "</script>",
-    "<script>", read(here .. "/site.js"), "</script></body></html>", "",
-  }, "\n")
+  return (read(here .. "/site.html"):gsub("{{(%w+)}}", {
+    version = accelhost._VERSION, style = read(here .. "/site.css"), script = read(here .. "/site.js"),
+    navigation = navigation(pages), articles = table.concat(articles, "\n"), names = names,
+  }))
 end
 
 local function main()

@@ -40,7 +40,8 @@
       last = before; before = row; row = [i];
       for (j = 1; j <= b.length; j++) {
         row[j] = Math.min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1));
-        if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) row[j] = Math.min(row[j], last[j - 2] + 1);
+        if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
+          row[j] = Math.min(row[j], last[j - 2] + 1);
       }
     }
     return row[b.length];
@@ -59,7 +60,8 @@
   // The lower the better: the name itself, its last part, the beginning of that, somewhere in the name, all words
   // in the name, in name and text.
   function rank(row, word) {
-    var name = row[0].toLowerCase(), last = lastOf(name), whole = (name + " " + row[2].toLowerCase()).replace(/-/g, " ");
+    var name = row[0].toLowerCase(), last = lastOf(name);
+    var whole = (name + " " + row[2].toLowerCase()).replace(/-/g, " ");
     if (name === word) return 0;
     if (last === word) return 1;
     if (last.indexOf(word) === 0) return 2;

@@ -4,29 +4,16 @@ local C = require "accelhost._C"
 local complete = require "accelhost.repl.complete"
 local find = require "accelhost.docs.find"
 local help = require "accelhost.docs.help"
+local library = require "accelhost.util.library"
 local place = require "accelhost.util.hints.place"
 
 local describe = {}
-
--- The text of a library's file: out of the program, or of the checkout that is read in its place.
-local function library_text(path)
-  local folder = os.getenv "ACCELHOST_LUA"
-  local file = folder and folder ~= "" and io.open(folder .. "/" .. path)
-  if file then
-    local text = file:read "*a"
-    file:close()
-    return text
-  end
-  local all = require "accelhost._sources"
-  local _, at = all:find("\n@@ " .. path .. "\n", 1, true)
-  return at and all:sub(at + 1, (all:find("\n@@ ", at, true) or #all) - 1)
-end
 
 local function lines_of(source)
   local path = source:match "^=(accelhost/.*)$"
   if not path then return place.lines(source, math.huge) end
   local lines = {}
-  for line in ((library_text(path) or "") .. "\n"):gmatch "(.-)\n" do lines[#lines + 1] = line end
+  for line in ((library.text(path) or "") .. "\n"):gmatch "(.-)\n" do lines[#lines + 1] = line end
   return lines
 end
 

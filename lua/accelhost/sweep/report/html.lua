@@ -3,6 +3,7 @@
 local export = require "accelhost.sweep.report.export"
 local frame = require "accelhost.sweep.report.figures.frame"
 local json = require "accelhost.util.json"
+local library = require "accelhost.util.library"
 local markup = require "accelhost.sweep.report.markup"
 local printable = require "accelhost.util.printable"
 local show = require "accelhost.sweep.report.show"
@@ -150,6 +151,11 @@ local function data_of(self)
   }
 end
 
+-- A file of this folder, without the comment that it begins with.
+local function file_of(name)
+  return (library.text("accelhost/sweep/report/" .. name):gsub("^/%*.-%*/\n", ""))
+end
+
 --- The page.
 ---@param study table see accelhost.sweep.report
 ---@param options? {now?: number, base?: string, importance?: table[]} base: the study's folder as seen from the page
@@ -165,16 +171,10 @@ return function(study, options)
   parts[#parts + 1] = trials_section(self)
   local title = study.name .. " - accelhost sweep"
   local running = self.found.counts.running + self.found.counts.waiting + self.found.counts.paused
-  return table.concat {
-    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n", tag("meta", {charset = "utf-8"}),
-    tag("meta", {name = "viewport", content = "width=device-width, initial-scale=1"}),
-    tag("meta", {name = "color-scheme", content = "light dark"}), tag("title", nil, text(title)),
-    "<style>\n", require "accelhost.sweep.report.style", "</style>\n</head>\n<body>\n",
-    tag("header", nil, tag("h1", nil, text(study.name)), tag("p", nil, text(("written %s%s"):format(show.date(self.now),
-      running > 0 and ("; %s had not ended"):format(show.count(running, "trial")) or "")))),
-    "\n<main>\n", table.concat(parts, "\n"), "\n</main>\n",
-    tag("div", {id = "tip", role = "status", hidden = true}),
-    "\n<script type=\"application/json\" id=\"study\">", markup.json(data_of(self)), "</script>\n<script>\n",
-    require "accelhost.sweep.report.script", "</script>\n</body>\n</html>\n",
-  }
+  return (file_of "report.html":gsub("{{(%w+)}}", {
+    title = text(title), name = text(study.name), style = file_of "report.css", script = file_of "report.js",
+    written = text(("written %s%s"):format(show.date(self.now),
+      running > 0 and ("; %s had not ended"):format(show.count(running, "trial")) or "")),
+    sections = table.concat(parts, "\n"), data = markup.json(data_of(self)),
+  }))
 end

@@ -22,7 +22,7 @@ function markup.lines(text)
   return table.concat(lines, "\n")
 end
 
-local void = {meta = true, input = true, br = true}
+local void = {input = true, br = true}
 
 --- An element. Attributes whose value is false or nil are left out; true is one without a value.
 ---@param name string

@@ -1,4 +1,4 @@
-/* The tables behind text/unicode.h, as scripts/unicode/tables.py writes them; no one else reads them. */
+/* The tables behind text/unicode.h, which scripts/unicode/tables.py writes; no one else reads them. */
 #ifndef AH_TEXT_UNICODE_TABLES_H
 #define AH_TEXT_UNICODE_TABLES_H
 

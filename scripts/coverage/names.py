@@ -1,11 +1,12 @@
-"""Writes names.lua: what PyTorch offers a CPU training script, by namespace. usage: names.py > names.lua
+"""Write generated/names.json: what PyTorch offers a CPU training script, by namespace. usage: names.py
 
 The lists are PyTorch's own: what its documentation sources add a text to, the __all__ of its modules, and the public
 classes and functions of those that have none."""
 
 import inspect
+import json
+import os
 import re
-import sys
 
 import torch
 import torch._torch_docs as torch_docs
@@ -70,19 +71,12 @@ def spaces():
 
 
 def main():
-    out = sys.stdout
-    out.write("-- Public names of PyTorch, written by names.py.\nreturn {\n")
-    out.write(f'  version = "{torch.__version__.split("+")[0]}",\n')
-    for space, names in spaces():
-        out.write(f'  {{"{space}", [[\n')
-        line = "   "
-        for name in sorted(names):
-            if len(line) + len(name) + 1 > 116:
-                out.write(line + "\n")
-                line = "   "
-            line += " " + name
-        out.write(line + "]]},\n")
-    out.write("}\n")
+    rows = ["  " + json.dumps([space, sorted(names)]) for space, names in spaces()]
+    version = torch.__version__.split("+")[0]
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "generated", "names.json")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write('{"made_by": "scripts/coverage/names.py", "version": "%s", "spaces": [\n%s\n]}\n' %
+                   (version, ",\n".join(rows)))
 
 
 main()

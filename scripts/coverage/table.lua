@@ -1,10 +1,12 @@
 -- Which names of PyTorch are here: a page of Markdown. usage: accelhost scripts/coverage/table.lua [--open|--here]
 -- Each name is here, under another name, or not here because; --open lists only the names without an answer, and fails
 -- if there are any; --here lists those that are here.
-local here_path = arg[0]:match("^(.*/)") or "./"
-local names = dofile(here_path .. "names.lua")
 local answers = require "accelhost.docs.answers"
 local accelhost = require "accelhost"
+
+local file = assert(io.open((arg[0]:match "^(.*/)" or "./") .. "generated/names.json"))
+local names = accelhost.json.decode(file:read "*a")
+file:close()
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data
 
 local tensor = accelhost.zeros {1, 1}
@@ -38,9 +40,9 @@ local function is_here(space, name)
 end
 
 --- A namespace's names: here, by other name (rows), by reason (lists in order of appearance), open.
-local function sorted(space, text)
+local function sorted(space, list)
   local found = {here = {}, renamed = {}, reasons = {}, of_reason = {}, open = {}, count = 0}
-  for name in text:gmatch "%S+" do
+  for _, name in ipairs(list) do
     found.count = found.count + 1
     local answer = not is_here(space, name) and answers.of(space, name)
     if is_here(space, name) then
@@ -88,7 +90,7 @@ local function page(all)
 end
 
 local all, open = {}, 0
-for _, row in ipairs(names) do
+for _, row in ipairs(names.spaces) do
   local found = sorted(row[1], row[2])
   open = open + #found.open
   all[#all + 1] = {space = row[1], found = found}

@@ -20,8 +20,9 @@ FNR == 1 { next }
     spills[$1] += $6
 }
 END {
+    print "<!-- Written by scripts/cuda/usage.sh (make cuda-usage). -->\n"
     print "# Registers and shared memory of the CUDA kernels\n"
-    print "As ptxas tells them; written by `make cuda-usage`. Shared memory is what a block has without what a launch asks for."
+    print "As ptxas reports them. Shared memory is a block's static amount, without what a launch adds."
     printf "\n| kernel | file |"
     for (i = 1; i <= arches; i++) printf " sm_%s |", arch[i]
     printf " shared | spills |\n| --- | --- |"

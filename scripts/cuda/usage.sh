@@ -1,12 +1,12 @@
 #!/bin/sh
 # Registers, shared memory and spills of every CUDA kernel, one line for each kernel and architecture, as ptxas tells
-# them, also put into the table host/cuda/USAGE.md; exit code 1 when one spills.
+# them, also put into the table host/cuda/generated/USAGE.md; exit code 1 when one spills.
 # usage: usage.sh [FILE.cu...]    CUDA_ARCHS="80 90", NVCC=nvcc
 set -eu
 cd "$(dirname "$0")/../.."
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 [ -x "$nvcc" ] || { echo "usage: nvcc is not here" >&2; exit 2; }
-table=host/cuda/USAGE.md kept=$table
+table=host/cuda/generated/USAGE.md kept=$table
 [ $# -gt 0 ] || { kept=/dev/null; set -- host/cuda/kernels/*.cu; }
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

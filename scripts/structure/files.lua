@@ -15,7 +15,7 @@ local function lines_of(text)
   return lines
 end
 
---- Every file that git knows or would add; of generated fixtures the lines, but no text.
+--- Every file that git knows or would add; those that a script wrote (folders named generated, fixtures) are empty.
 ---@return {path: string, text: string, lines: string[]}[]
 function files.all()
   local list = {}
@@ -24,8 +24,8 @@ function files.all()
     local file = io.open(path)
     if file then
       file:close()
-      local text = read(path)
-      list[#list + 1] = {path = path, text = path:find("^spec/fixtures/") and "" or text, lines = lines_of(text)}
+      local text = (path:find "/generated/" or path:find "^spec/fixtures/") and "" or read(path)
+      list[#list + 1] = {path = path, text = text, lines = lines_of(text)}
     end
   end
   pipe:close()

@@ -1,8 +1,8 @@
-"""Write host/text/unicode_tables.c: what the tokenizers package does with each character, and the canonical forms of
-Python's unicodedata.
+"""Write host/text/generated/unicode_tables.c: what the tokenizers package does with each character, and the canonical
+forms of Python's unicodedata.
 
     python3 -m pip install --target DIR tokenizers
-    PYTHONPATH=DIR python3 scripts/unicode/tables.py > host/text/unicode_tables.c
+    PYTHONPATH=DIR python3 scripts/unicode/tables.py > host/text/generated/unicode_tables.c
 
 Each rule of that package brings tables of its own version of Unicode (punctuation of 8, letters of 16), so every
 character is shown to every rule. Made with tokenizers 0.23.3 and Unicode 14.
@@ -116,7 +116,7 @@ def array(name, kind, numbers):
 def main():
     bits = flags()
     normal = normalizers.NFD()
-    print("/* Written by scripts/unicode/tables.py, which says what it asks for. */")
+    print("/* Written by scripts/unicode/tables.py. */")
     print('#include "text/unicode_tables.h"')
     array("ah_unicode_flags", "uint32_t", runs(lambda c: sum((c in s) << i for i, s in enumerate(bits))))
     array("ah_unicode_lower", "int32_t", lower())

@@ -62,7 +62,7 @@ end)
 describe("The table of registers", function()
   local simulator = (run.path:gsub("[^/]*$", "")) .. "accelhost-cudasim.so"
   local rows = {}
-  for line in io.lines "host/cuda/USAGE.md" do
+  for line in io.lines "host/cuda/generated/USAGE.md" do
     local name, spills = line:match "^| ([%w_]+) | [%w_]+%.cu |.* (%d+) |$"
     if name then rows[name] = tonumber(spills) end
   end

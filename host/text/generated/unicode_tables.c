@@ -1,4 +1,4 @@
-/* Written by scripts/unicode/tables.py, which says what it asks for. */
+/* Written by scripts/unicode/tables.py. */
 #include "text/unicode_tables.h"
 
 const uint32_t ah_unicode_flags[] = {

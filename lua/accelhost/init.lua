@@ -128,11 +128,11 @@ local lazy = {
   metrics = {"accelhost.metrics"},
   models = {"accelhost.models"},
 }
-namespace.add(lazy, "accelhost.accelerator.configuration", {
+namespace.add(lazy, "accelhost.accelerator.options.configuration", {
   "GradientAccumulationPlugin", "DataLoaderConfiguration", "ProjectConfiguration", "DistributedDataParallelKwargs",
 })
-lazy.FullyShardedDataParallelPlugin = {"accelhost.accelerator.fsdp_plugin"}
-namespace.add(lazy, "accelhost.accelerator.handlers", {
+lazy.FullyShardedDataParallelPlugin = {"accelhost.accelerator.options.fsdp_plugin"}
+namespace.add(lazy, "accelhost.accelerator.options.handlers", {
   "InitProcessGroupKwargs", "AutocastKwargs", "GradScalerKwargs", "ProfileKwargs",
 })
 namespace.add(lazy, "accelhost.accelerator.utils", {"set_seed", "find_executable_batch_size"})
@@ -147,7 +147,7 @@ lazy.TrainerState = {"accelhost.trainer.state"}
 lazy.LocalSGD = {"accelhost.accelerator.utils.local_sgd"}
 lazy.utils = {"accelhost.accelerator.utils"}
 namespace.add(lazy, "accelhost.launcher", {"launcher", "notebook_launcher", "debug_launcher"})
-namespace.add(lazy, "accelhost.accelerator.state", {"PartialState", "AcceleratorState"})
+namespace.add(lazy, "accelhost.accelerator.process.state", {"PartialState", "AcceleratorState"})
 namespace.add(lazy, "accelhost.checkpoint.model", {"load_checkpoint_in_model"})
 namespace.add(lazy, "accelhost.isinstance", {"isinstance", "Tensor"})
 namespace.add(lazy, "accelhost.io", {"save", "load", "sha256"})

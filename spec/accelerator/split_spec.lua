@@ -1,6 +1,6 @@
 -- The part of each process, for any number of them (Accelerate's split_between_processes tests).
 local accelhost = require "accelhost"
-local split = require "accelhost.accelerator.split"
+local split = require "accelhost.accelerator.process.split"
 
 local items = {}
 for i = 1, 17 do items[i] = "item " .. i end

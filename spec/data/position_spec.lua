@@ -206,7 +206,7 @@ end)
 -- luacheck: ignore 512
 describe("a pass", function()
   local function loader(count) return data.DataLoader(data.TensorDataset(accelhost.arange(count or 4))) end
-  local passes = require "accelhost.data.passes"
+  local passes = require "accelhost.data.loader.passes"
   local function innermost()
     local pass = passes.innermost()
     return pass and pass.loader

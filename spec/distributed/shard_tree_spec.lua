@@ -1,6 +1,6 @@
 -- The order in which the gradients of shards are summed.
 local tree = require "accelhost.averaging.shard_tree"
-local ShardTurns = require "accelhost.data.turns"
+local ShardTurns = require "accelhost.data.partition.micro_batches"
 local data = require "accelhost".data
 
 -- The sum of all shards, as text, combined by ranks and then among them.

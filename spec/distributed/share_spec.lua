@@ -1,6 +1,6 @@
 -- launch --share: processes with unequal shares of a global batch.
 local run = require "spec.support.run"
-local proportions = require "accelhost.data.proportions"
+local proportions = require "accelhost.data.partition.proportions"
 
 local CASE = "spec/distributed/cases/share.lua"
 

@@ -1,7 +1,7 @@
 --- Fields of an accelerator that describe its job and its options.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
-local state = require "accelhost.accelerator.state"
+local state = require "accelhost.accelerator.process.state"
 
 -- What Accelerate has and is not here, and why.
 local whole = "accelerator.sharding names the sharded state of a model"

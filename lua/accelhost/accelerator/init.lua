@@ -15,8 +15,8 @@
 -- over micro-steps, as with PyTorch's DDP.
 local class = require "accelhost.util.class"
 local options = require "accelhost.accelerator.options"
-local place = require "accelhost.accelerator.place"
-local precision = require "accelhost.accelerator.precision"
+local place = require "accelhost.accelerator.process.place"
+local precision = require "accelhost.accelerator.training.precision"
 
 ---@class Accelerator
 ---@field device string where models and batches go: this process's GPU, "cuda:0", else "cpu"; a default device that is
@@ -71,29 +71,33 @@ end
 -- Each subject has a file, which adds methods to the class and may return a function: that sets up the state it keeps
 -- for an accelerator that is new, or whose memory is freed.
 local subjects = {}
-for _, name in ipairs {"fields", "prepare", "gradients", "precision", "scaling", "processes"} do
+for _, name in ipairs {
+  "fields", "training.prepare", "training.gradients", "training.precision", "training.scaling", "process.processes",
+} do
   subjects[#subjects + 1] = require("accelhost.accelerator." .. name)(Accelerator)
 end
 
 -- Subjects that many scripts do not need: the file, which adds methods, is loaded when one of them is first called.
 -- What they keep of an accelerator outlives free_memory: `lists` that are empty at first, `flags` that are false.
 local rare = {
-  metrics = {methods = {"gather", "gather_for_metrics", "keep_for_metrics", "reduce", "pad_across_processes"}},
-  checkpoint = {
+  ["process.metrics"] = {
+    methods = {"gather", "gather_for_metrics", "keep_for_metrics", "reduce", "pad_across_processes"},
+  },
+  ["checkpoint.checkpoint"] = {
     methods = {
       "save_state", "wait_for_checkpoint", "load_state", "register_for_checkpointing", "register_save_state_pre_hook",
       "register_load_state_pre_hook",
     },
     lists = {"_registered", "_save_hooks", "_load_hooks"}, flags = {"_saving"},
   },
-  saving = {methods = {"save", "save_model"}},
-  signals = {methods = {"save_on_signal", "check_signal"}, flags = {"_signalled"}},
+  ["checkpoint.saving"] = {methods = {"save", "save_model"}},
+  ["checkpoint.signals"] = {methods = {"save_on_signal", "check_signal"}, flags = {"_signalled"}},
   tracking = {
     methods = {"init_trackers", "get_tracker", "log", "log_images", "_finish_trackers", "end_training"},
     lists = {"_trackers"}, flags = {"_logged_step", "_purge_from", "_kept_rows"},
   },
   profile = {methods = {"profile"}},
-  compile = {methods = {"compile"}},
+  ["training.compile"] = {methods = {"compile"}},
 }
 
 local loaded = {} -- subject -> its methods
@@ -175,7 +179,7 @@ function Accelerator:init(...)
     rawset(self, name, value)
   end
   if given.virtual_shards then
-    rawset(self, "_shards", require "accelhost.accelerator.shards"(self, given.virtual_shards))
+    rawset(self, "_shards", require "accelhost.accelerator.training.virtual_shards"(self, given.virtual_shards))
   end
   self:_init_scaler(given.scaler_handler)
   self:_begin()

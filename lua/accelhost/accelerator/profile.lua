@@ -1,6 +1,6 @@
 --- Profiles of a job: one on each process, with a trace file for each.
 local C = require "accelhost._C"
-local ProfileKwargs = require("accelhost.accelerator.handlers").ProfileKwargs
+local ProfileKwargs = require("accelhost.accelerator.options.handlers").ProfileKwargs
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 

@@ -10,27 +10,31 @@ local namespace = require "accelhost.util.namespace"
 -- Which file holds which names.
 local files = {
   collate = {"default_collate"},
-  dataset = {"Dataset", "TensorDataset", "ListDataset", "Subset", "ConcatDataset", "StackDataset", "random_split"},
+  ["sets.dataset"] = {
+    "Dataset", "TensorDataset", "ListDataset", "Subset", "ConcatDataset", "StackDataset", "random_split",
+  },
   iterable = {"IterableDataset", "ChainDataset"},
   sampler = {
     "Sampler", "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler",
     "DistributedSampler", "BatchSampler",
   },
-  vision = {"ImageSet", "MNIST", "FashionMNIST", "SyntheticDigits", "mnist", "find_mnist", "find_fashion_mnist"},
-  cifar = {"CIFAR10", "CIFAR100"},
-  table = {"Table"},
-  load = {"load_dataset"},
-  row_stream = {"RowStream"},
-  tokens = {"TokenFile"},
-  write_tokens = {"write_tokens"},
-  folder = {"read_image", "decode_image", "DatasetFolder", "ImageFolder"},
-  worker = {"get_worker_info"},
+  ["sets.vision"] = {
+    "ImageSet", "MNIST", "FashionMNIST", "SyntheticDigits", "mnist", "find_mnist", "find_fashion_mnist",
+  },
+  ["sets.cifar"] = {"CIFAR10", "CIFAR100"},
+  ["tables.table"] = {"Table"},
+  ["tables.load"] = {"load_dataset"},
+  ["tables.row_stream"] = {"RowStream"},
+  ["sets.tokens"] = {"TokenFile"},
+  ["sets.write_tokens"] = {"write_tokens"},
+  ["sets.folder"] = {"read_image", "decode_image", "DatasetFolder", "ImageFolder"},
+  ["loader.worker"] = {"get_worker_info"},
 }
 
 local lazy = {
   transforms = {"accelhost.data.transforms"},
   DataLoader = {"accelhost.data.loader"},
-  BatchSamplerShard = {"accelhost.data.shard"},
+  BatchSamplerShard = {"accelhost.data.partition.sampler_shard"},
 }
 for file, names in pairs(files) do namespace.add(lazy, "accelhost.data." .. file, names) end
 

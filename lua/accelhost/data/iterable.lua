@@ -6,7 +6,7 @@
 -- `iter()` returns a function that returns the next sample, then nil. Each pass begins a new iteration. With workers
 -- each of them iterates over the whole set: `data.get_worker_info()` has the part to return. Several ranks iterate over
 -- the whole set, too, and keep their share of the batches, unless it has a method shard(num_shards, index) that returns
--- a share as a stream of its own (data/stream_share.lua).
+-- a share as a stream of its own (data/partition/stream_shard.lua).
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local draws = require "accelhost.data.draws"

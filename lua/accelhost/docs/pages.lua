@@ -8,8 +8,8 @@ local first_files = {
   "host/ops/shape.def", "host/ops/index.def",
   "host/ops/elementwise.def", "host/ops/reduce.def", "host/ops/matmul.def", "lua/accelhost/nn/module.lua",
   "lua/accelhost/nn/parameter.lua", "lua/accelhost/nn/container.lua", "lua/accelhost/nn/linear.lua",
-  "lua/accelhost/data/dataset.lua", "lua/accelhost/data/loader.lua", "lua/accelhost/accelerator/init.lua",
-  "lua/accelhost/accelerator/prepare.lua", "lua/accelhost/accelerator/gradients.lua",
+  "lua/accelhost/data/sets/dataset.lua", "lua/accelhost/data/loader/init.lua", "lua/accelhost/accelerator/init.lua",
+  "lua/accelhost/accelerator/training/prepare.lua", "lua/accelhost/accelerator/training/gradients.lua",
 }
 local place_of_file = {}
 for i, path in ipairs(first_files) do place_of_file[path] = i end

@@ -1,10 +1,11 @@
---- Live recovery of a training (accelerator/recovery.lua): what a Trainer has of its own between two updates.
+--- Live recovery of a training (accelerator/checkpoint/recovery.lua): what a Trainer has of its own between two
+--- updates.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local later = require "accelhost.util.later"
 
 local recovery = {}
-local accelerators = later "accelhost.accelerator.recovery"
+local accelerators = later "accelhost.accelerator.checkpoint.recovery"
 
 -- Fields of a training that a new process does not find out for itself.
 local fields = {"logged_norm", "logged_rate", "samples"}

@@ -1,8 +1,8 @@
 --- Collectives on values of any form, without an accelerator.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local collectives = require "accelhost.accelerator.collectives"
-local objects = require "accelhost.accelerator.objects"
+local collectives = require "accelhost.accelerator.process.collectives"
+local objects = require "accelhost.accelerator.process.objects"
 local comm = C.comm
 
 local operations = {}

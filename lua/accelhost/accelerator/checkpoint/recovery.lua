@@ -1,0 +1,270 @@
+--- Live recovery (`launch --recover live`): at every boundary a process publishes the state from which another one
+--- continues in its place, and its replacement loads that (host/comm/recover/recover.h).
+--
+-- A boundary is where a script's training loop asks a prepared loader for a batch and no accumulation window is open:
+-- the place that a checkpoint would go back to. What all processes have alike (parameters, the optimizers' states) is
+-- published in shares, straight from the tensors; buffers whole by each; all else is a note of plain data, made of what
+-- changes from step to step alone. Which tensors there are is a plan (recovery_plan.lua).
+local C = require "accelhost._C"
+local Plan = require "accelhost.accelerator.checkpoint.recovery_plan"
+local arguments = require "accelhost.util.arguments"
+local contents = require "accelhost.checkpoint.contents"
+local hooks = require "accelhost.optim.hooks"
+local passes = require "accelhost.data.loader.passes"
+local random = require "accelhost.checkpoint.random"
+local run_state = require "accelhost.accelerator.checkpoint.run_state"
+local travel = require "accelhost.util.travel"
+
+local fail = arguments.fail
+local recovery = {}
+
+local owner -- the accelerator whose loops have boundaries
+local plan
+local asking -- the pass that is asked for a batch at this boundary
+local held = false  -- load_state is not where the run goes on
+local ready = false -- the script has come to where it does
+
+local updates = 0 -- optimizers' steps in this process
+local counts = false
+local trained = setmetatable({}, {__mode = "k"}) -- loaders of whose batches a step was made
+local seen = setmetatable({}, {__mode = "k"})    -- loader -> updates when it was asked for a batch last
+
+-- What else belongs to a run's state: objects with state_dict and load_state_dict.
+local parts = {}
+
+-- Notes.
+
+-- Tables of the note before are filled again, which leaves little for the collector.
+local function states_of(list, of, kept)
+  local states = kept or {}
+  for i = 1, #list do states[i] = of(list[i], states[i]) end
+  return states
+end
+
+local function state_dict(object) return object:state_dict() end
+
+-- Of a pass that was left by break nothing goes on. One that is to go on here and was not asked yet is under way.
+local function is_under_way(loader)
+  local pass, resume = loader._current, loader._resume
+  if not pass then return resume ~= nil and resume.live == true end
+  if pass.ended or pass.last then return false end
+  return pass == asking or not passes.is_left(pass, asking == nil)
+end
+
+-- Return a loader's position and the state kept of it here.
+local function of_loader(loader, kept)
+  local entry, current, under_way = kept or {}, loader._current, is_under_way(loader)
+  if not under_way then loader._current = nil end
+  entry.state, entry.under_way, entry.trained = loader:state_dict(), under_way, trained[loader] or false
+  loader._current = current
+  return entry
+end
+
+-- The options of a group of an optimizer.
+local function options_of(group, kept)
+  local options = kept or {}
+  for name in next, options do
+    if group[name] == nil then options[name] = nil end
+  end
+  for name, value in next, group do
+    if name ~= "params" then options[name] = value end
+  end
+  return options
+end
+
+-- What of a model's state is in no plan.
+local function others_of(model, names, kept)
+  local others = kept or {}
+  if #names == 0 then return others end
+  local state = model:state_dict()
+  for _, name in ipairs(names) do others[name] = state[name] end
+  return others
+end
+
+-- The generators of other devices than the CPU that the script has used; nil without.
+local function far_generators()
+  if #C.device.opened() == 1 then return nil end
+  local states = random.capture()
+  states.cpu = nil
+  return states
+end
+
+-- How many rows each tracker has that can go back to so many.
+local function rows_of(self)
+  local rows
+  for _, tracker in ipairs(self._trackers) do
+    if tracker.row_count then
+      rows = rows or {}
+      rows[tracker.name] = tracker.row_count
+    end
+  end
+  return rows
+end
+
+local function make_note(self)
+  local list, note = plan.objects, plan.note
+  for i, model in ipairs(list.models) do note.others[i] = others_of(model, plan.others[i], note.others[i]) end
+  for i, optimizer in ipairs(list.optimizers) do
+    note.optimizers[i] = plan.simple[i]
+      and states_of(self._optimizers[optimizer].param_groups, options_of, note.optimizers[i]) or optimizer:state_dict()
+  end
+  note.schedulers = states_of(list.schedulers, state_dict, note.schedulers)
+  note.scalers = states_of(list.scalers, state_dict, note.scalers)
+  note.registered = states_of(list.registered, contents.state_of, note.registered)
+  note.loaders = states_of(list.loaders, of_loader, note.loaders)
+  note.accelerator, note.windows = run_state.own(self), run_state.windows(self)
+  note.parts, note.iteration = states_of(parts, state_dict), self.project_configuration.iteration
+  note.generators, note.rows = far_generators(), rows_of(self)
+  return note
+end
+
+-- Boundaries.
+
+local function publish_state(self)
+  local alike, own = plan:tensors()
+  C.recovery.publish(alike, own, plan.fixed, make_note(self))
+end
+
+local function publish(self, loader, pass)
+  if owner and owner ~= self then fail "live recovery: the loops of one accelerator can be recovered, here are two" end
+  owner, asking = self, pass
+  if not plan or not plan:is_current(self) then plan = Plan.make(self) end
+  if not plan.loaders[loader] then
+    fail("live recovery: the state has the positions of prepared loaders only, and this loop is over another one "
+      .. "(skip_first_batches makes such): loop over the prepared one; load_state restores its position")
+  end
+  if self._shards then
+    self._shards:outside(publish_state, self)
+  else
+    publish_state(self)
+  end
+  asking = nil
+end
+
+-- Is this a request of a training loop? Its batch before was trained with; a pass that begins follows one of which a
+-- batch was, or is the first of all.
+local function is_training(loader, pass)
+  local before = seen[loader]
+  seen[loader] = updates
+  if not pass then return trained[loader] or not plan end
+  trained[loader] = trained[loader] or before ~= updates
+  return before ~= updates
+end
+
+-- Check for state that is not the same on all processes, or is not saved, and so cannot be restored.
+local function check(self)
+  local hook = self.ddp_handler.comm_hook
+  if self.sharding ~= "none" then
+    fail("live recovery: needs states that all processes have, and with sharding = '%s' they have parts", self.sharding)
+  elseif self.device ~= "cpu" then
+    fail("live recovery: is for models on the CPU, and this process's device is %s", self.device)
+  elseif hook == "power_sgd" or hook == "batched_power_sgd" then
+    fail("live recovery: comm_hook = '%s' keeps errors that are part of no state", hook)
+  end
+end
+
+--- What a prepared loader calls when it is asked for a batch.
+---@param accelerator Accelerator
+---@return fun(loader: DataLoader, pass?: Pass)
+function recovery.hook(accelerator)
+  check(accelerator)
+  if not counts then
+    counts = true
+    hooks.register_optimizer_step_post_hook(function() updates = updates + 1 end)
+  end
+  return function(loader, pass)
+    if pass and pass.ended or not is_training(loader, pass) then return end
+    if not ready then
+      if not pass then return end
+      fail("launch --recover live: call accelerator:load_state() before the loop: there the replacement of a killed "
+        .. "process continues (it returns false when there is nothing to continue from)")
+    end
+    if pass and pass.last then return end -- what follows the loop is done once more with its last step
+    if accelerator.sync_gradients and passes.is_outermost(loader) then publish(accelerator, loader, pass) end
+  end
+end
+
+--- Have the state of an object published as each process has it.
+---@param object {state_dict: function, load_state_dict: function}
+function recovery.attach(object) parts[#parts + 1] = object end
+
+--- Forget what `attach` was given.
+---@param object table
+function recovery.detach(object)
+  for i = #parts, 1, -1 do
+    if parts[i] == object then table.remove(parts, i) end
+  end
+end
+
+-- Taking.
+
+-- Add the values that a checkpoint's files would hold next to models and optimizers, by their names.
+local function add_values(values, note)
+  values.accelerator, values.loaders = note.accelerator, {}
+  for i, loader in ipairs(note.loaders) do values.loaders[i] = loader.state end
+  for i, state in ipairs(note.schedulers) do values[contents.numbered("scheduler", i)] = state end
+  for i, state in ipairs(note.scalers) do values[contents.numbered("scaler", i)] = state end
+  for i, state in ipairs(note.registered) do values[("custom_checkpoint_%d"):format(i - 1)] = state end
+  values["gradients_" .. C.comm.rank()] = note.windows
+end
+
+local function apply(self, note, values, list, purge_step)
+  local size = C.comm.size()
+  local own, windows = contents.restore(function(name) return values[name] end, {world_size = size}, list,
+    C.comm.rank(), size)
+  run_state.set_own(self, own, purge_step)
+  if purge_step ~= false then self._kept_rows = note.rows or false end
+  run_state.set_windows(self, windows)
+  self.project_configuration.iteration = note.iteration
+  -- The others are in the middle of the pass: what they agreed on when it began is agreed.
+  for i, loader in ipairs(list.loaders) do
+    if loader._resume then loader._resume.live = note.loaders[i].under_way end
+    trained[loader] = note.loaders[i].trained
+  end
+  for i, part in ipairs(parts) do part:load_state_dict(note.parts[i]) end
+end
+
+--- load_state is not where the run goes on, but `go_on`, where the Trainer's loop begins.
+---@param accelerator Accelerator
+function recovery.hold(accelerator)
+  check(accelerator)
+  held = true
+end
+
+--- There.
+---@param accelerator Accelerator
+function recovery.go_on(accelerator)
+  held = false
+  recovery.take(accelerator)
+  held = true
+end
+
+--- In the place of a killed process: go on where it published its state last. Makes no collective, since the others
+--- make none there.
+---@param accelerator Accelerator
+---@param purge_step? integer|false false: leave what was logged behind that; the step of a checkpoint has no effect
+--- here
+---@return boolean # false where this process replaces none, or one that had no step behind it
+function recovery.take(accelerator, purge_step)
+  if held then return false end
+  ready = true
+  passes.mark_outside_loops()
+  local step = C.recovery.find()
+  if not step then return false end
+  local fixed, note, generator, lua = C.recovery.note()
+  local known, list = travel.unpack(fixed), run_state.objects(accelerator)
+  contents.check_counts(("step %d"):format(step), {objects = known.counts}, list)
+  local values, lists = Plan.values(accelerator, known.layout, note)
+  add_values(values, note)
+  C.recovery.restore(lists.alike, lists.own)
+  C.recovery.take()
+  apply(accelerator, note, values, list, purge_step == false and false or nil)
+  note.generators = note.generators or {}
+  note.generators.cpu = generator
+  random.restore(note.generators)
+  C.random.set_lua_state(lua)
+  if accelerator._shards then accelerator._shards:reset() end
+  return true
+end
+
+return recovery

@@ -1,0 +1,83 @@
+--- What kwargs_handlers holds besides DistributedDataParallelKwargs, with Accelerate's names and defaults.
+local arguments = require "accelhost.util.arguments"
+local configuration = require "accelhost.accelerator.options.configuration"
+
+local setter = arguments.setter
+local handlers = {}
+
+local function new(name, may_be_nil)
+  handlers[name] = configuration.class(name, may_be_nil)
+  return handlers[name]
+end
+
+---@class InitProcessGroupKwargs
+local InitProcessGroupKwargs = new("InitProcessGroupKwargs", {"backend", "timeout"})
+
+local set_group = setter("InitProcessGroupKwargs", {{"backend: 'gloo'|'shm'|'nccl'"}, {"timeout: positive"}})
+
+--- How the processes speak, for kwargs_handlers.
+--
+--   local kwargs = accelhost.InitProcessGroupKwargs{timeout = 800}
+--   local accelerator = accelhost.Accelerator{kwargs_handlers = {kwargs}}
+---@param backend? string "gloo" and "shm" both name the shared memory of one host, through which tensors of GPUs pass
+--- as well; "nccl": those go from card to card, or it is an error; default: as they can
+---@param timeout? number seconds after which a collective fails, default: the launcher's --timeout
+function InitProcessGroupKwargs:init(...) set_group(self, ...) end
+
+---@class AutocastKwargs
+local AutocastKwargs = new "AutocastKwargs"
+
+local set_autocast = setter("AutocastKwargs", {{"enabled: flag", true}, {"cache_enabled: flag", true}})
+
+--- How accelerator:autocast computes, for it or kwargs_handlers.
+--
+--   local kwargs = accelhost.AutocastKwargs{enabled = false}
+---@param enabled? boolean false: in full precision
+---@param cache_enabled? boolean keep the converted weights of a block
+function AutocastKwargs:init(...) set_autocast(self, ...) end
+
+---@class GradScalerKwargs
+local GradScalerKwargs = new "GradScalerKwargs"
+
+local set_scaler = setter("GradScalerKwargs", {
+  {"init_scale: positive", 65536}, {"growth_factor: positive", 2}, {"backoff_factor: positive", 0.5},
+  {"growth_interval: count", 2000}, {"enabled: flag", true},
+})
+
+--- How losses are scaled in float16, for kwargs_handlers.
+--
+--   local kwargs = accelhost.GradScalerKwargs{init_scale = 1024}
+---@param init_scale? number
+---@param growth_factor? number
+---@param backoff_factor? number
+---@param growth_interval? integer steps without overflow until the scale grows
+---@param enabled? boolean
+function GradScalerKwargs:init(...) set_scaler(self, ...) end
+
+---@class ProfileKwargs
+local ProfileKwargs = new("ProfileKwargs", {"activities", "schedule_option", "on_trace_ready", "output_trace_dir",
+  "max_events"})
+
+local set_profile = setter("ProfileKwargs", {
+  {"activities: list"}, {"schedule_option: table"}, {"on_trace_ready: callable"}, {"record_shapes: flag", false},
+  {"profile_memory: flag", false}, {"with_stack: flag", false}, {"with_flops: false", false},
+  {"with_modules: flag", false}, {"output_trace_dir: string"}, {"max_events: count"},
+})
+
+--- What accelerator:profile records, for it or kwargs_handlers.
+--
+--   local kwargs = accelhost.ProfileKwargs{record_shapes = true, schedule_option = {wait = 1, warmup = 1, active = 2}}
+--   accelhost.Accelerator{kwargs_handlers = {kwargs}}:profile(function(prof) prof:step() end)
+---@param activities? string[] {"cpu"}
+---@param schedule_option? table options of accelhost.profiler.schedule
+---@param on_trace_ready? fun(prof: Profile) called when a trace is complete
+---@param record_shapes? boolean default false
+---@param profile_memory? boolean default false
+---@param with_stack? boolean default false
+---@param with_flops? boolean false: operations are not counted
+---@param with_modules? boolean default false
+---@param output_trace_dir? string folder of each process's trace
+---@param max_events? integer events that are kept
+function ProfileKwargs:init(...) set_profile(self, ...) end
+
+return handlers

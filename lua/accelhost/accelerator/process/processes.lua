@@ -1,0 +1,151 @@
+--- Which process does what, and when.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local collectives = require "accelhost.accelerator.process.collectives"
+local protect = require "accelhost.util.protect"
+local comm = C.comm
+
+local read_split = arguments.signature("split_between_processes",
+  {"inputs: any", {"apply_padding: flag", false}, {"fn: function"}})
+
+local read_on = arguments.signature("on_process", {"fn: callable", "process_index: size"})
+local read_on_local = arguments.signature("on_local_process", {"fn: callable", "local_process_index: size"})
+
+-- A function that runs fn where `here` is true, or in a job of one process, and does nothing elsewhere.
+local function only(what, fn, here)
+  arguments.check(what, "fn", "callable", fn)
+  if here or comm.size() == 1 then return fn end
+  return function() end
+end
+
+-- Let the processes of which `first` is true run fn before the others.
+local function in_turn(what, fn, first)
+  arguments.check(what, "fn", "callable", fn)
+  if not first then comm.barrier() end
+  return protect(function(fine)
+    if first and fine then comm.barrier() end
+  end, fn)
+end
+
+--- Give the Accelerator class waiting, printing, triggers and the work of single processes.
+---@param Accelerator table
+---@return fun(self: Accelerator) begin
+return function(Accelerator)
+  --- Wait until every process is here. A collective.
+  --
+  --   if accelerator.is_main_process then accelhost.save(net:state_dict(), os.tmpname()) end
+  --   accelerator:wait_for_everyone()     -- now the file is there for all
+  function Accelerator:wait_for_everyone() -- luacheck: ignore self
+    comm.barrier()
+  end
+
+  --- Print on the local main process only, as Lua's `print` does.
+  --
+  --   accelerator:print("loss", 0.25)
+  ---@param ... any
+  function Accelerator:print(...)
+    if self.is_local_main_process then print(...) end
+  end
+
+  --- Raise a flag on this process; check_trigger then answers true on all.
+  --
+  --   if loss:isnan():item() then accelerator:set_trigger() end
+  function Accelerator:set_trigger()
+    self._trigger = true
+  end
+
+  --- Did any process raise its flag since the last check? Lowers it. A collective.
+  --
+  --   accelerator:set_trigger()
+  --   accelerator:check_trigger()  --> true
+  ---@return boolean
+  function Accelerator:check_trigger()
+    local flag = C.full({1}, self._trigger and 1 or 0, {device = "cpu"})
+    self._trigger = false
+    return collectives.reduce(flag, "sum"):item() >= 1
+  end
+
+  --- This process's part of a list, a tensor, or a table of fields that are such, all of one length: contiguous, the
+  --- first (n mod processes) get one more. With fn: what fn returns for it. What was given stays as it is.
+  --
+  --   accelerator:split_between_processes{"a", "b", "c"}  --> {a, b, c}
+  ---@param inputs table|userdata
+  ---@param apply_padding? boolean give all processes equally many: repeat the last item of all
+  ---@param fn? fun(part: table|userdata): any
+  ---@return table|userdata
+  function Accelerator:split_between_processes(...)
+    local inputs, apply_padding, fn = read_split(...)
+    local split = require "accelhost.accelerator.process.split"
+    local part = split(inputs, self.process_index, self.num_processes, {apply_padding = apply_padding})
+    if fn then return fn(part) end
+    return part
+  end
+
+  --- Run fn on the main process first, then on the others: what the first one downloads the others find. A
+  --- collective.
+  --
+  --   local set = accelerator:main_process_first(function() return data.SyntheticDigits{size = 10} end)
+  ---@param fn function
+  ---@return any # what fn returns
+  function Accelerator:main_process_first(fn)
+    return in_turn("main_process_first", fn, self.is_main_process)
+  end
+
+  --- The same as main_process_first, with a first one on every host.
+  --
+  --   accelerator:local_main_process_first(function() return 7 end)  --> 7
+  ---@param fn function
+  ---@return any # what fn returns
+  function Accelerator:local_main_process_first(fn)
+    return in_turn("local_main_process_first", fn, self.is_local_main_process)
+  end
+
+  --- A function that runs fn on the main process and does nothing on the others.
+  --
+  --   local report = accelerator:on_main_process(function(loss) print("loss", loss) end)
+  --   report(0.25)
+  ---@param fn function
+  ---@return function
+  function Accelerator:on_main_process(fn) return only("on_main_process", fn, self.is_main_process) end
+
+  --- A function that runs fn on the main process of every host and does nothing on the others.
+  --
+  --   accelerator:on_local_main_process(print)("once on each host")
+  ---@param fn function
+  ---@return function
+  function Accelerator:on_local_main_process(fn)
+    return only("on_local_main_process", fn, self.is_local_main_process)
+  end
+
+  --- A function that runs fn on the last process and does nothing on the others.
+  --
+  --   accelerator:on_last_process(print)("on the last one")
+  ---@param fn function
+  ---@return function
+  function Accelerator:on_last_process(fn) return only("on_last_process", fn, self.is_last_process) end
+
+  --- A function that runs fn on one process and does nothing on the others; in a job of one process it runs.
+  --
+  --   accelerator:on_process(print, {process_index = 1})("on process 1")
+  ---@param fn function
+  ---@param process_index integer from 0
+  ---@return function
+  function Accelerator:on_process(...)
+    local fn, index = read_on(...)
+    return only("on_process", fn, self.process_index == index)
+  end
+
+  --- A function that runs fn on one process of every host and does nothing on the others; in a job of one process it
+  --- runs.
+  --
+  --   accelerator:on_local_process(print, {local_process_index = 1})("on process 1 of each host")
+  ---@param fn function
+  ---@param local_process_index integer from 0
+  ---@return function
+  function Accelerator:on_local_process(...)
+    local fn, index = read_on_local(...)
+    return only("on_local_process", fn, self.local_process_index == index)
+  end
+
+  return function(self) self._trigger = false end
+end

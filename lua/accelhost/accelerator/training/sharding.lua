@@ -1,0 +1,105 @@
+--- What an accelerator does otherwise when the states of its models are sharded.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local averaging = require "accelhost.averaging"
+local clipping = require "accelhost.sharding.clipping"
+local collectives = require "accelhost.accelerator.process.collectives"
+local hooks = require "accelhost.optim.hooks"
+local states = require "accelhost.sharding.states"
+local stepping = require "accelhost.sharding.stepping"
+local units = require "accelhost.sharding.units"
+
+local share_of = averaging.share_of
+local sharded = {}
+
+--- The units of a model, nil where there are none.
+---@param accelerator Accelerator
+---@param model Module
+---@return integer[]?
+function sharded.units(accelerator, model)
+  if accelerator.sharding ~= "gradients" and accelerator.sharding ~= "full" then return nil end
+  return units.of(model, accelerator._shard_units, "Accelerator: shard_units")
+end
+
+-- A step of whole parameters would take a share of the gradients for all of them.
+local function check_step(optimizer)
+  for _, group in ipairs(optimizer.param_groups) do
+    for i, parameter in ipairs(group.params) do
+      local share = share_of(parameter)
+      if share and share.kind ~= "optimizer" then
+        arguments.fail("%s:step: parameter %d is of a model that was prepared with sharding = '%s': give the optimizer "
+          .. "to accelerator:prepare, and step the object it returns", optimizer._name, i, share.kind)
+      end
+    end
+  end
+end
+
+local watching = false
+
+--- A model is sharded: from now on optimizers that were not prepared must not step it. The memory of its parameters
+--- goes back to the system.
+function sharded.begin()
+  collectgarbage()
+  C.system.empty_cache()
+  if watching then return end
+  watching = true
+  hooks.register_optimizer_step_pre_hook(check_step)
+end
+
+--- The shares that an optimizer's parameters are in.
+---@param optimizer Optimizer
+---@return Share[]
+function sharded.shares(optimizer) return stepping.shares(optimizer, share_of) end
+
+--- Step an optimizer. A collective.
+---@param accelerator Accelerator
+---@param optimizer Optimizer
+---@param shares Share[]
+---@param tell fun(skipped: boolean?)
+---@param closure? function
+---@return any
+function sharded.step(accelerator, optimizer, shares, tell, closure)
+  accelerator:_unscale_ahead(optimizer)
+  return stepping.step(optimizer, share_of, shares, closure, function()
+    return accelerator:_step_scaled(optimizer, tell, nil)
+  end)
+end
+
+--- Unscale an optimizer's gradients, of which every process has its share, or all; whether they overflowed is what any
+--- process found. A collective.
+---@param scaler GradScaler
+---@param optimizer Optimizer
+function sharded.unscale(scaler, optimizer)
+  for _, share in ipairs(stepping.shares(optimizer, share_of)) do share:check_means "unscale_gradients" end
+  stepping.over_pieces(optimizer, share_of, function(share) return share.slices end, scaler.unscale_, scaler, optimizer)
+  scaler:_agree(optimizer, function(overflow) return collectives.agree(overflow, false) end)
+end
+
+--- Cut the state that an optimizer has of whole parameters.
+---@param optimizer Optimizer
+function sharded.cut(optimizer) states.cut(optimizer, share_of) end
+
+--- An optimizer's state, whole: on all processes, or on one. A collective.
+---@param optimizer Optimizer
+---@param only? integer
+---@return table?
+function sharded.state_dict(optimizer, only) return states.whole(optimizer, share_of, only) end
+
+--- This process's part of an optimizer's state, and a state of such parts.
+---@param optimizer Optimizer
+---@return table
+function sharded.own_state(optimizer) return states.own(optimizer, share_of, stepping.over_pieces) end
+
+---@param optimizer Optimizer
+---@param parts table[] of all ranks of the job that saved them
+---@return table # state_dict
+function sharded.together(optimizer, parts) return states.together(optimizer, parts) end
+
+--- Are gradients of any of these parameters shared out?
+function sharded.concerns(parameters) return clipping.concerns(parameters, share_of) end
+
+function sharded.clip_grad_norm_(...) return clipping.clip_grad_norm_(share_of, ...) end
+
+function sharded.clip_grad_value_(...) return clipping.clip_grad_value_(share_of, ...) end
+
+return sharded

@@ -1,0 +1,195 @@
+--- virtual_shards: what makes a training the same to the bit in any number of processes.
+--
+-- Every global batch is cut into `count` shards (data/partition/micro_batches.lua), each process computes some of them
+-- one after the other, and their gradients are summed in one order (averaging/sharded.lua). Here is what belongs to a
+-- shard while it is computed: its random numbers, and the buffers that its forward changes.
+--
+-- The stream of a shard is a function of the pass's seed, the place in the pass and the shard. What is drawn outside of
+-- loops, by loaders, and after a round's gradients were averaged is drawn from the common stream, which is in the same
+-- state on all processes. Every shard begins with the buffers that its round began with, and after the round all take
+-- those of shard 0, as with PyTorch's DDP.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local averaging = require "accelhost.averaging"
+local class = require "accelhost.util.class"
+local passes = require "accelhost.data.loader.passes"
+local protect = require "accelhost.util.protect"
+local random = require "accelhost.checkpoint.random"
+
+local native = C.data
+
+---@class Shards
+---@field count integer
+---@field common table|false the common stream while a shard's is in use
+local Shards = class.new "Shards"
+
+---@param accelerator Accelerator
+---@param count integer
+function Shards:init(accelerator, count)
+  local ranks = C.comm.size()
+  if ranks > count then
+    arguments.fail("Accelerator: virtual_shards: expected at least one for each of the %d processes, got %d", ranks,
+      count)
+  end
+  if accelerator.device ~= "cpu" then
+    arguments.fail("Accelerator: virtual_shards: computes on the CPU, whose kernels give the same bits in any process; "
+      .. "here the device is %s", accelerator.device)
+  end
+  self.accelerator, self.count = setmetatable({accelerator}, {__mode = "v"}), count
+  self.common, self.pass = false, setmetatable({}, {__mode = "v"})
+  -- Products may be rounded otherwise in another number of threads, which the launcher chooses by that of processes.
+  C.system.set_num_threads(1)
+end
+
+-- Streams.
+
+local function capture() return {generators = random.capture(), lua = C.random.lua_state()} end
+
+local function restore(state)
+  random.restore(state.generators)
+  if state.lua then C.random.set_lua_state(state.lua) end
+end
+
+local function open_stream(pass)
+  local loader = pass.loader
+  pass.streams = pass.streams or native.fork_seed(pass.seed, -1)
+  local place = pass.start + pass.rounds * loader:_round_size()
+  local stream = native.stream(pass.streams, place, loader.batch_sampler:shard_of(pass.next_turn))
+  local seed = native.stream_seed(stream)
+  C.random.manual_seed(seed)
+  math.randomseed(seed)
+end
+
+--- Run fn with the common stream.
+---@param fn fun(...): ...
+---@return any # what it returns
+function Shards:outside(fn, ...)
+  if not self.common then return fn(...) end
+  local inner = capture()
+  restore(self.common)
+  return protect(function()
+    self.common = capture()
+    restore(inner)
+  end, fn, ...)
+end
+
+--- Go on with the common stream as it is now, in no shard.
+function Shards:reset()
+  self.common, self.pass[1] = false, nil
+end
+
+-- Buffers.
+
+local function copies(buffers)
+  local list = {}
+  for i, buffer in ipairs(buffers) do list[i] = buffer:detach():clone() end
+  return list
+end
+
+local function put_back(buffers, list)
+  C.autograd.no_grad(function()
+    for i, buffer in ipairs(buffers) do buffer:copy_(list[i]) end
+  end)
+end
+
+local function each_model(self, fn)
+  local accelerator = self.accelerator[1]
+  if not accelerator then return end
+  for _, handle in ipairs(averaging.of(accelerator)) do
+    local buffers = handle:current_buffers()
+    if #buffers > 0 then fn(handle, buffers) end
+  end
+end
+
+-- End a round: shard 0's buffers, on the process that had it, become those of all; averaging copies them to the others.
+local function end_round(self, kept)
+  each_model(self, function(handle, buffers)
+    if kept[handle] and kept[handle].first then put_back(buffers, kept[handle].first) end
+    kept[handle] = nil
+  end)
+end
+
+local function turn_buffers(self, pass)
+  pass.buffers = pass.buffers or setmetatable({}, {__mode = "k"})
+  local kept = pass.buffers
+  if pass.next_turn == 0 then end_round(self, kept) end
+  each_model(self, function(handle, buffers)
+    if pass.next_turn == 0 then
+      kept[handle] = {base = copies(buffers)}
+    elseif kept[handle] then
+      kept[handle].first = kept[handle].first or copies(buffers)
+      put_back(buffers, kept[handle].base)
+    end
+  end)
+end
+
+--- Before the gradients of a round are averaged, and buffers with them.
+---@param pass Pass
+function Shards:settle_buffers(pass)
+  if pass.buffers then end_round(self, pass.buffers) end
+end
+
+-- Passes.
+
+--- A pass of a loader is about to make a batch.
+---@param pass Pass
+function Shards:enter(pass)
+  self.common = self.common or capture()
+  local before = self.pass[1]
+  if before ~= pass then
+    if not pass.around then pass.around = before and capture() or false end
+    self.pass[1] = pass
+  end
+  if pass.loader.batch_sampler.turns > 1 then turn_buffers(self, pass) end
+  open_stream(pass)
+end
+
+--- A pass is over: what runs around it goes on with its stream.
+---@param pass Pass
+function Shards:leave(pass)
+  if pass.buffers then end_round(self, pass.buffers) end
+  local outer = passes.innermost()
+  if not outer or outer.loader.shards ~= self or not pass.around then return self:close() end
+  self.pass[1] = outer
+  restore(pass.around)
+end
+
+--- What is computed now belongs to no shard: a round's gradients are averaged, or a pass is over.
+function Shards:close()
+  if self.common then restore(self.common) end
+  self:reset()
+end
+
+--- The pass whose batch is computed now, nil when there is none.
+---@return Pass?
+function Shards:current()
+  local pass = passes.innermost()
+  return pass and pass.loader.shards == self and pass or nil
+end
+
+--- Is the current batch the last one of its round on this process, or none?
+---@return boolean
+function Shards:round_ends()
+  local pass = passes.top()
+  if pass and passes.matters() then pass = passes.innermost() end
+  return not pass or pass.loader.shards ~= self or pass.next_turn == 0
+end
+
+--- Is the current batch the first one of its round?
+---@return boolean
+function Shards:round_begins()
+  local pass = passes.innermost()
+  return not pass or pass.loader.shards ~= self or pass.turn == 0
+end
+
+--- Is no shard of a window waiting for others?
+---@return boolean
+function Shards:is_between()
+  local accelerator = self.accelerator[1]
+  for _, handle in ipairs(accelerator and averaging.of(accelerator) or {}) do
+    if not handle.sum:is_empty() then return false end
+  end
+  return self:round_ends()
+end
+
+return Shards

@@ -1,0 +1,424 @@
+--- A pass of a loader: its order, its position, and how its batches are made.
+--
+-- The batch sampler decides which samples a batch has and how many of them count; they are gathered by a thread in C
+-- (sets in tensors), made here or by workers (sets in Lua), or made by rank 0 for all (`dispatch`).
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local feeding = require "accelhost.data.loader.feeding"
+local fetch = require "accelhost.data.loader.fetch"
+local later = require "accelhost.util.later"
+local passes = require "accelhost.data.loader.passes"
+local placement = require "accelhost.data.loader.placement"
+local protect = require "accelhost.util.protect"
+local walk = require "accelhost.data.walk"
+
+local iterable, worker = later "accelhost.data.iterable", later "accelhost.data.loader.worker"
+local fail, describe = arguments.fail, arguments.describe
+local native = C.data
+
+---@class Pass
+---@field loader DataLoader
+---@field epoch integer
+---@field start integer place of the batch sampler where it began (see data/walk.lua)
+---@field rounds integer rounds given since
+---@field turn integer of a loader with shards: which of the round's batches is the current one, from 0
+---@field filler boolean does the current batch count for nothing? (data/partition/micro_batches.lua)
+---@field last boolean is the current batch the last one?
+---@field length integer? samples in the current batch
+---@field valid integer? how many of them count
+---@field live boolean? does it go on among ranks that never stopped, which agreed about it already?
+---@field iterator table? weak reference to the object of loader:batches() that runs it
+---@field within boolean? can no training loop run inside it? (run by loader:batches() inside another loader's `for`,
+--- or begun before load_state)
+---@field draw userdata? what was random about its order
+---@field seed userdata of its samples' streams
+local Pass = {}
+Pass.__index = Pass
+
+local SEED_BYTES = 8
+
+-- What is random about a pass: the seed of its samples' streams and the sampler's draw, which is agreed between the
+-- ranks, and the seed with it.
+local function draw(loader, pass)
+  local inner, resume = loader.batch_sampler, loader._resume
+  local bytes, seed
+  if resume then
+    bytes, seed = resume.draw, resume.seed or native.seed_bytes(0)
+  else
+    local drawn = (not loader.seed or loader._seedable) and native.draw_seed(loader.generator)
+    seed = loader.seed and native.fork_seed(native.seed_bytes(loader.seed), pass.epoch) or drawn
+    bytes = inner.draw and inner:draw()
+  end
+  if loader.synchronize and not pass.live and (bytes or loader.shards) then
+    local both = bytes and C.cat({seed, bytes}, 0) or seed:clone()
+    both = loader.synchronize(both) or both
+    seed = both:narrow(0, 0, SEED_BYTES)
+    bytes = bytes and both:narrow(0, SEED_BYTES, both:numel() - SEED_BYTES)
+  end
+  pass.draw, pass.seed = bytes, seed
+end
+
+local function remainder_of(loader)
+  local inner = loader.batch_sampler
+  local samples = inner.sample_count and inner:sample_count()
+  if loader.drop_last or not samples or not loader.total_batch_size then return -1 end
+  return samples % loader.total_batch_size
+end
+
+-- Note how often the pass has met each sample of a batch before (with shards: within the same one): a table of it where
+-- one has been, for its stream.
+local function turns_of(pass, batch, turn)
+  local met = pass.met
+  if not met then return nil end
+  if turn then
+    met[turn] = met[turn] or {}
+    met = met[turn]
+  end
+  local turns, again = {}, false
+  for i = 1, #batch do
+    local index = batch[i]
+    turns[i] = met[index] or 0
+    met[index] = turns[i] + 1
+    again = again or turns[i] > 0
+  end
+  return again and turns or nil
+end
+
+-- Do the ranks continue? Of a pass that continues among others that never stopped they have agreed at its first batch.
+local function goes_on(pass, has)
+  if pass.live then
+    pass.live = false
+    return true
+  end
+  return pass.loader.share:goes_on(has)
+end
+
+-- The indices of the next batch, with what is to be known when it is delivered noted, and their turns.
+local function next_batch(pass)
+  local batch, valid, filler = pass.take()
+  local share = pass.loader.share
+  if share and not goes_on(pass, batch ~= nil) then return nil end
+  if share and not batch then batch, valid = share:filler(), 0 end
+  if not batch then return nil end
+  local place = pass.known + 1
+  pass.known = place
+  pass.lengths[place], pass.unevens[place] = #batch, pass.loader.batch_sampler.uneven == true
+  pass.valids[place] = valid or #batch
+  local turns = pass.loader.batch_sampler.turns
+  if not turns then return batch, turns_of(pass, batch) end
+  pass.fillers[place] = filler
+  return batch, not filler and turns_of(pass, batch, (place - 1) % turns) or nil
+end
+
+-- The number of a seed's lower 32 bits, the part that a generator uses.
+local function low_bits(seed)
+  local a, b, c, d = unpack(seed:narrow(0, 0, 4):tolist())
+  return a + 256 * (b + 256 * (c + 256 * d))
+end
+
+-- What the workers that walk a stream give next; false at the end.
+local function next_answer(pass)
+  local answer, loader = pass.workers:take() or false, pass.loader
+  local share = loader.share
+  if share and not goes_on(pass, answer ~= false) then return false end
+  if answer or not share then return answer end
+  local batch = share:filler()
+  local values = {fetch.finish(loader.collate_fn, iterable.samples(batch))}
+  values.n = #values
+  return {values = values, length = #batch, uneven = false, valid = 0}
+end
+
+-- Have the batches of a pass made by workers.
+local function hire(pass)
+  local loader = pass.loader
+  local workers = loader._workers
+  if not workers or workers.closed then workers = worker.start(loader, low_bits(pass.seed)) end
+  loader._workers = loader.persistent_workers and workers or nil
+  pass.workers = workers
+  local rounds = pass.start / loader:_round_size()
+  workers:begin(pass.seed, function() return next_batch(pass) end, math.floor(rounds * (loader.turns or 1)))
+  if loader.stream then
+    -- Each worker walks the stream by itself: what was given is read once more.
+    if rounds % 1 ~= 0 then
+      fail("DataLoader: with num_workers a stream continues only from a position at the end of a round (%d samples)",
+        loader:_round_size())
+    end
+    for _ = 1, rounds do
+      if not workers:take() then break end
+    end
+    pass.held = next_answer(pass)
+  end
+end
+
+-- Have the pass know what it has met before its start: this rank's batches, or those of all where another job's
+-- rounds were others.
+local function meet(pass)
+  local loader = pass.loader
+  local same = pass.start % loader:_round_size() == 0
+  local batches = same and loader.batch_sampler or loader:_base()
+  local take, place, number = batches:iter(pass.draw), 0, 0
+  local turns = same and batches.turns
+  while place < pass.start do
+    local batch, _, filler = take()
+    if not batch then break end
+    if not filler then turns_of(pass, batch, turns and number % turns) end
+    number = number + 1
+    if not turns or number % turns == 0 then
+      place = place + (same and loader:_round_size() or walk.unit(batches))
+    end
+  end
+  return same and take or nil
+end
+
+-- The walk over the batches from the pass's start on.
+local function set_out(pass)
+  local loader = pass.loader
+  pass.met = not loader.stream and not (loader.sampler and loader.sampler.visits_once) and {} or nil
+  if pass.met and pass.start > 0 then pass.take = meet(pass) end
+  pass.take = pass.take or walk.from(loader.batch_sampler, pass.draw, pass.start)
+end
+
+-- How the batches are made: chosen once.
+local function equip(pass)
+  local loader = pass.loader
+  local set = loader.dataset
+  if loader.stream and loader.num_workers > 0 then return hire(pass) end
+  set_out(pass)
+  if set.native and not loader.collate_fn then
+    local columns, map = set:native()
+    if columns then
+      pass.gather, pass.map = native.gather(columns), map
+      local pinned = feeding.pins_for(loader)
+      if pinned then pass.gather:pin(pinned) end
+      return
+    end
+  end
+  -- Rows that lie there are sooner taken than asked for; those that a function makes are worth a worker.
+  local at_hand = type(set.rows) == "function" and not loader.collate_fn and not set.computes
+  if loader.num_workers > 0 and not at_hand then return hire(pass) end
+  pass.waiting, pass.turns = next_batch(pass)
+end
+
+local function new(loader, epoch)
+  return setmetatable({
+    loader = loader, epoch = epoch, start = 0, rounds = 0, turn = 0, next_turn = 0, last = false,
+    lengths = {}, unevens = {}, valids = {}, fillers = {}, -- of the batches asked for, by number
+    known = 0, delivered = 0,
+  }, Pass)
+end
+
+local take_parts
+
+-- What a pass draws is no shard's.
+local function outside(loader, fn, ...)
+  if loader.shards then return loader.shards:outside(fn, ...) end
+  fn(...)
+end
+
+--- Begin a pass.
+---@param loader DataLoader
+---@param iterator? table the object of loader:batches() that runs the pass
+---@return Pass
+function Pass.begin(loader, iterator)
+  local resume = loader._resume
+  local pass = new(loader, loader._next_epoch)
+  pass.holder, pass.thread = passes.holder(loader, iterator), passes.thread()
+  loader._next_epoch, loader.epoch = pass.epoch + 1, pass.epoch
+  pass.live = resume ~= nil and resume.live
+  if loader.before_pass and not pass.live then outside(loader, loader.before_pass) end
+  local inner = loader.batch_sampler
+  if (loader.seed or loader._sharded) and inner.set_epoch then inner:set_epoch(pass.epoch) end
+  if loader._sharded and not loader.stream and loader.dataset.set_epoch then loader.dataset:set_epoch(pass.epoch) end
+  outside(loader, draw, loader, pass)
+  loader._resume = nil
+  pass.remainder = remainder_of(loader)
+  pass.start = math.max(resume and resume.place or 0, loader._skip * loader:_round_size())
+  local before = loader._current
+  if before and before.workers and not loader.persistent_workers then before.workers:close() end
+  loader._current = pass
+  if loader.stream then loader.stream.seed = pass.seed end
+  local pinned = feeding.pins_for(loader)
+  pass.fed, pass.pinned = pinned and pinned == loader.device, pinned and not loader.device
+  if loader.dispatch then
+    if loader.dispatch.rank == 0 then
+      pass.inner = new(loader.dispatch.inner, pass.epoch)
+      pass.inner.start, pass.inner.draw, pass.inner.seed = pass.start, pass.draw, pass.seed
+      equip(pass.inner)
+      pass.parts = take_parts(pass)
+    end
+  else
+    equip(pass)
+  end
+  return pass
+end
+
+local function finish(pass)
+  pass.ended = true
+  if pass.gather then pass.gather:close() end
+  if pass.workers and not pass.loader.persistent_workers then pass.workers:close() end
+end
+
+--- End without another batch.
+function Pass:finish()
+  finish(self)
+  if self.inner then finish(self.inner) end
+  passes.leave(self)
+  if self.loader.shards then self.loader.shards:leave(self) end
+end
+
+-- Making a batch: each returns true and its values, or false at the end.
+
+local function delivered(pass)
+  local place = pass.delivered + 1
+  pass.delivered = place
+  pass.length, pass.uneven, pass.valid = pass.lengths[place], pass.unevens[place], pass.valids[place]
+  pass.lengths[place], pass.unevens[place], pass.valids[place] = nil, nil, nil
+  pass.filler, pass.fillers[place] = pass.fillers[place] == true, nil
+end
+
+-- Keep `ahead` batches posted; one more is always known, so that the last one is recognised as such.
+local function gather(pass)
+  local gatherer, map, loader = pass.gather, pass.map, pass.loader
+  local ahead = math.max(1, loader.prefetch)
+  while not pass.exhausted and gatherer:pending() <= ahead do
+    local batch, turns = next_batch(pass)
+    if batch then
+      local rows = batch
+      if map then
+        rows = {}
+        for i = 1, #batch do rows[i] = map(batch[i]) end
+      end
+      gatherer:post(rows, pass.seed, rows ~= batch and batch or nil, turns)
+    else
+      pass.exhausted = true
+    end
+  end
+  local count = gatherer:pending()
+  if count == 0 then return false end
+  pass.last = count == 1
+  delivered(pass)
+  return true, gatherer:take()
+end
+
+local function make(pass)
+  local batch, turns, loader = pass.waiting, pass.turns, pass.loader
+  if not batch then return false end
+  native.step()
+  pass.waiting, pass.turns = next_batch(pass)
+  pass.last = not pass.waiting
+  delivered(pass)
+  local set = loader.dataset
+  if loader.stream then return true, fetch.finish(loader.collate_fn, iterable.samples(batch)) end
+  return true, fetch.batch(set, loader.collate_fn, batch, pass.seed, turns)
+end
+
+-- The next batch that workers have made. Whether more follow is known of a stream when the next one is here.
+local function hear(pass)
+  local answer, stream = pass.held, pass.loader.stream
+  if not stream then answer = pass.workers:take() end
+  if not answer then return false end
+  native.step()
+  if stream then
+    pass.held = next_answer(pass)
+    local place = pass.delivered + 1
+    pass.lengths[place], pass.unevens[place], pass.valids[place] = answer.length, answer.uneven, answer.valid
+    pass.last = not pass.held
+  else
+    pass.last = pass.workers:is_through()
+  end
+  delivered(pass)
+  return true, unpack(answer.values, 1, answer.values.n)
+end
+
+local function produce(pass)
+  if pass.workers then return hear(pass) end
+  if pass.gather then return gather(pass) end
+  return make(pass)
+end
+
+-- One process for all.
+
+local function part_of(pass, fine, ...)
+  if not fine then return nil end
+  local part = {count = select("#", ...), length = pass.length, valid = pass.valid, uneven = pass.uneven}
+  part.values = {placement.all("cpu", ...)} -- where values travel
+  return part
+end
+
+-- On rank 0: the parts of the next round, one for each rank that gets one; nil at the end.
+function take_parts(pass)
+  local inner, parts = pass.inner, {}
+  for rank = 1, pass.loader.dispatch.size do
+    local part = part_of(inner, produce(inner))
+    if not part then break end
+    parts[rank] = part
+  end
+  return parts[1] and parts or nil
+end
+
+-- This rank's part of the next round. A collective, but not after the last one.
+local function receive(pass)
+  local dispatch, parts = pass.loader.dispatch, nil
+  if pass.last then return false end
+  if dispatch.rank == 0 then
+    parts = pass.parts or {}
+    pass.parts = pass.parts and take_parts(pass)
+    for rank = 1, dispatch.size do
+      parts[rank] = parts[rank] or false
+      if parts[rank] then parts[rank].last = pass.parts == nil end
+    end
+  end
+  local part = dispatch.deal(parts)
+  if not part then return false end
+  pass.last, pass.length, pass.valid, pass.uneven = part.last, part.length, part.valid, part.uneven
+  return true, unpack(part.values, 1, part.count)
+end
+
+-- To the script.
+
+local function hand_out(pass, fine, first, ...)
+  if not fine then return pass:finish() end
+  local kind, loader = type(first), pass.loader
+  if kind ~= "userdata" and kind ~= "table" then
+    pass:finish()
+    fail("DataLoader: the first value of a batch must be a tensor or a table, got %s", describe(first))
+  end
+  local turns = loader.batch_sampler.turns or 1
+  pass.turn, pass.differentiated = pass.next_turn, false
+  pass.next_turn = (pass.next_turn + 1) % turns
+  if pass.next_turn == 0 then pass.rounds = pass.rounds + 1 end
+  passes.enter(pass)
+  passes.show(pass)
+  passes.note(pass, first, ...)
+  loader._passes[first] = pass
+  return first, ...
+end
+
+local function placed(pass, fine, ...)
+  if fine and pass.loader.device then return hand_out(pass, fine, placement.all(pass.loader.device, ...)) end
+  if fine and pass.pinned then return hand_out(pass, fine, feeding.pinned(...)) end
+  return hand_out(pass, fine, ...)
+end
+
+local function step(pass)
+  local make_next = pass.loader.dispatch and receive or produce
+  if pass.fed then return hand_out(pass, feeding.step(pass, make_next, pass.loader.device)) end
+  return placed(pass, make_next(pass))
+end
+
+-- In a profile: how long the loop waits for it.
+local function profiled(pass)
+  C.trace.push("wait for a batch", "loader")
+  return protect(C.trace.pop, step, pass)
+end
+
+--- The next batch, nil at the end.
+---@return any ...
+function Pass:step()
+  if self.ended then return nil end
+  if self.loader.shards then self.loader.shards:enter(self) end
+  if C.trace.running() then return profiled(self) end
+  return step(self)
+end
+
+return Pass

@@ -1,0 +1,353 @@
+--- The steps of a data.RowStream: the transformations between its source and its consumer.
+--
+-- A step, like a source (row_files.lua, row_tables.lua), has open(epoch, state, shuffled), which returns an
+-- iterator from the beginning or from the position of `state`, share(count, index) and, where they are known, `names`
+-- and `kinds` of the columns. An iterator has next(), which returns a row or nil, skip(count), which skips rows and
+-- returns how many there were, and state(): plain values from which the same rows follow. `shuffled` returns an order
+-- of a source's parts. A share of a step whose rows depend on rows before them is every n-th row of its output, of
+-- any other the step of a share.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local column = require "accelhost.data.tables.column"
+
+local fail, describe = arguments.fail, arguments.describe
+local native = C.data
+local steps = {}
+
+-- Walks that have nothing quicker pass over rows by taking them.
+local function skip_slowly(self, count)
+  for done = 0, count - 1 do
+    if self:next() == nil then return done end
+  end
+  return count
+end
+
+-- A copy of a step on another one.
+local function on(step, inner)
+  local other = arguments.copy(step)
+  other.inner = inner
+  return setmetatable(other, getmetatable(step))
+end
+
+local function share_below(self, count, index) return on(self, self.inner:share(count, index)) end
+
+local function share_behind(self, count, index) return steps.Every(self, count, index) end
+
+-- Every n-th row.
+
+local EveryWalk = class.new "EveryWalk"
+
+function EveryWalk:init(inner, step, first, state)
+  self.inner, self.step, self.left = inner, step, state and state.left or first
+end
+
+function EveryWalk:next()
+  if self.left > 0 and self.inner:skip(self.left) < self.left then return nil end
+  self.left = self.step - 1
+  return self.inner:next()
+end
+
+function EveryWalk:skip(count)
+  if count == 0 then return 0 end
+  local wanted = self.left + (count - 1) * self.step + 1
+  local done = self.inner:skip(wanted)
+  local before = self.left
+  self.left = self.step - 1
+  if done == wanted then return count end
+  return done <= before and 0 or math.floor((done - before - 1) / self.step) + 1
+end
+
+function EveryWalk:state() return {left = self.left, inner = self.inner:state()} end
+
+local Every = class.new "Every"
+steps.Every = Every
+
+function Every:init(inner, count, index)
+  self.inner, self.count, self.index, self.names, self.kinds = inner, count, index, inner.names, inner.kinds
+end
+
+Every.share = share_behind
+
+function Every:open(epoch, state, shuffled)
+  return EveryWalk(self.inner:open(epoch, state and state.inner, shuffled), self.count, self.index, state)
+end
+
+-- The first rows, and all but them.
+
+local TakeWalk = class.new "TakeWalk"
+
+function TakeWalk:init(inner, left) self.inner, self.left = inner, left end
+
+function TakeWalk:next()
+  if self.left == 0 then return nil end
+  self.left = self.left - 1
+  return self.inner:next()
+end
+
+function TakeWalk:skip(count)
+  local done = self.inner:skip(math.min(count, self.left))
+  self.left = self.left - done
+  return done
+end
+
+function TakeWalk:state() return {left = self.left, inner = self.inner:state()} end
+
+local Take = class.new "Take"
+steps.Take = Take
+
+function Take:init(inner, count)
+  self.inner, self.count, self.names, self.kinds = inner, count, inner.names, inner.kinds
+end
+
+Take.share = share_behind
+
+function Take:open(epoch, state)
+  return TakeWalk(self.inner:open(epoch, state and state.inner), state and state.left or self.count)
+end
+
+local Skip = class.new "Skip"
+steps.Skip = Skip
+
+Skip.init = Take.init
+
+Skip.share = share_behind
+
+function Skip:open(epoch, state)
+  local walk = self.inner:open(epoch, state)
+  if not state then walk:skip(self.count) end
+  return walk
+end
+
+-- A function of each row, which returns a row, or nil to leave it out.
+
+local EachWalk = class.new "EachWalk"
+
+function EachWalk:init(inner, fn, exact, at, step)
+  self.inner, self.fn, self.exact, self.at, self.step = inner, fn, exact, at, step
+end
+
+function EachWalk:next()
+  while true do
+    local row = self.inner:next()
+    if row == nil then return nil end
+    local at = self.at
+    self.at = at + self.step
+    row = self.fn(row, at)
+    if row ~= nil then return row end
+  end
+end
+
+function EachWalk:skip(count)
+  if not self.exact then return skip_slowly(self, count) end
+  local done = self.inner:skip(count)
+  self.at = self.at + done * self.step
+  return done
+end
+
+function EachWalk:state() return {at = self.at, inner = self.inner:state()} end
+
+--- A step of a function of a row and, with `counts`, of its number.
+---@class Each
+local Each = class.new "Each"
+steps.Each = Each
+
+---@param inner table
+---@param fn fun(row: table, at: integer): table?
+---@param options {exact?: boolean, counts?: boolean, names?: string[], kinds?: table} exact: a row for each
+function Each:init(inner, fn, options)
+  self.inner, self.fn, self.exact, self.counts = inner, fn, options.exact, options.counts
+  self.names, self.kinds, self.first, self.step = options.names, options.kinds, 0, 1
+end
+
+function Each:share(count, index)
+  if not self.counts then return share_below(self, count, index) end
+  local other = on(self, Every(self.inner, count, index))
+  other.first, other.step = self.first + index * self.step, self.step * count
+  return other
+end
+
+function Each:open(epoch, state, shuffled)
+  return EachWalk(self.inner:open(epoch, state and state.inner, shuffled), self.fn, self.exact,
+    state and state.at or self.first, self.step)
+end
+
+-- A function of batches.
+
+local BatchWalk = class.new "BatchWalk"
+
+function BatchWalk:init(inner, of, state)
+  self.inner, self.of, self.made, self.given = inner, of, {}, 0
+  self.at = state and state.at or of.first
+  if state and state.given > 0 then
+    self:fill()
+    self.given = state.given
+  end
+end
+
+function BatchWalk:fill()
+  local rows, size, indices = {}, self.of.size, {}
+  self.before = {at = self.at, inner = self.inner:state()}
+  for k = 1, size do
+    local row = self.inner:next()
+    if row == nil then break end
+    rows[k], indices[k] = row, self.at
+    self.at = self.at + self.of.step
+  end
+  self.given = 0
+  if #rows == 0 or self.of.drops and #rows < size then return false end
+  self.made = self.of.fn(rows, indices)
+  return true
+end
+
+function BatchWalk:next()
+  while self.given >= #self.made do
+    if self.ended or not self:fill() then
+      self.made, self.ended = {}, true
+      return nil
+    end
+  end
+  self.given = self.given + 1
+  return self.made[self.given]
+end
+
+BatchWalk.skip = skip_slowly
+
+function BatchWalk:state()
+  if self.given == 0 or self.given >= #self.made then
+    return {at = self.at, given = 0, inner = self.inner:state()}
+  end
+  return {at = self.before.at, given = self.given, inner = self.before.inner}
+end
+
+--- A step of a function of `size` rows and their numbers, which returns any number of rows.
+---@class Batches
+local Batches = class.new "Batches"
+steps.Batches = Batches
+
+---@param inner table
+---@param fn fun(rows: table[], indices: integer[]): table[]
+---@param size integer
+---@param options {drops?: boolean, counts?: boolean, names?: string[], kinds?: table}
+function Batches:init(inner, fn, size, options)
+  self.inner, self.fn, self.size, self.drops, self.counts = inner, fn, size, options.drops, options.counts
+  self.names, self.kinds, self.first, self.step = options.names, options.kinds, 0, 1
+end
+
+Batches.share = Each.share
+
+function Batches:open(epoch, state, shuffled)
+  return BatchWalk(self.inner:open(epoch, state and state.inner, shuffled), self, state)
+end
+
+-- Shuffling by a buffer: each row that is given makes room for the next.
+
+local ShuffleWalk = class.new "ShuffleWalk"
+
+function ShuffleWalk:init(inner, size, seed, state)
+  self.inner, self.size, self.seed = inner, size, seed
+  self.buffer, self.drawn, self.ended = {}, state and state.drawn or 0, state and state.ended or false
+  for i, row in ipairs(state and state.buffer or {}) do self.buffer[i] = row end
+end
+
+function ShuffleWalk:next()
+  local buffer = self.buffer
+  while not self.ended and #buffer <= self.size do
+    local row = self.inner:next()
+    if row == nil then self.ended = true else buffer[#buffer + 1] = row end
+  end
+  local count = #buffer
+  if count == 0 then return nil end
+  -- The newest row waits: one of a full buffer is drawn, and the newest row replaces it.
+  local at = native.below(native.stream(self.seed, self.drawn, 0), math.min(count, self.size)) + 1
+  self.drawn = self.drawn + 1
+  local row = buffer[at]
+  buffer[at] = buffer[count]
+  buffer[count] = nil
+  return row
+end
+
+ShuffleWalk.skip = skip_slowly
+
+function ShuffleWalk:state()
+  local kept = {}
+  for i, row in ipairs(self.buffer) do kept[i] = row end
+  return {drawn = self.drawn, ended = self.ended, buffer = kept, inner = self.inner:state()}
+end
+
+local Shuffle = class.new "Shuffle"
+steps.Shuffle = Shuffle
+
+---@param inner table
+---@param seed userdata
+---@param size integer
+function Shuffle:init(inner, seed, size)
+  self.inner, self.seed, self.size, self.names, self.kinds = inner, seed, size, inner.names, inner.kinds
+end
+
+Shuffle.share = share_below
+
+function Shuffle:open(epoch, state, shuffled)
+  local seed = native.fork_seed(self.seed, epoch)
+  local function order(count)
+    local list = native.shuffled(native.stream(seed, count, 1), count)
+    local below = shuffled and shuffled(count)
+    for i, k in ipairs(list) do list[i] = below and below[k + 1] or k + 1 end
+    return list
+  end
+  return ShuffleWalk(self.inner:open(epoch, state and state.inner, order), self.size, seed, state)
+end
+
+-- Columns of rows.
+
+--- The columns of a batch of rows: tensors where all values are numbers or booleans, else tables of the values. A
+--- column that no row has is there when it is named.
+---@param rows table[]
+---@param names? string[]
+---@param kinds? table<string, string>
+---@return table<string, any>
+function steps.columns(rows, names, kinds)
+  local lists, count = {}, #rows
+  for _, name in ipairs(names or {}) do lists[name] = {} end
+  for i = 1, count do
+    for name, value in pairs(rows[i]) do
+      local list = lists[name]
+      if not list then
+        list = {}
+        lists[name] = list
+      end
+      list[i] = value
+    end
+  end
+  for name, list in pairs(lists) do lists[name] = column.values(list, count, kinds and kinds[name]) end
+  return lists
+end
+
+--- Rows of columns, as fn of map returns them.
+---@param columns table<string, any> tensors [n, ...] or tables
+---@return table[] rows
+---@return integer count
+function steps.rows(columns)
+  if type(columns) ~= "table" and type(columns) ~= "userdata" or C.is_tensor(columns) then
+    fail("map: fn: expected a table of columns by name, got %s", describe(columns))
+  end
+  local rows, count, first = {}, nil, nil
+  for name, values in pairs(columns) do
+    if C.is_tensor(values) and values:dim() > 0 then
+      values = values:dim() == 1 and values:tolist() or values:unbind(0)
+    elseif type(values) ~= "table" or getmetatable(values) ~= nil then
+      fail("map: fn: column '%s': expected a tensor or a table of values, got %s", tostring(name), describe(values))
+    end
+    if count and #values ~= count then
+      fail("map: fn: column '%s' has %d rows, column '%s' %d", tostring(name), #values, tostring(first), count)
+    end
+    count, first = #values, name
+    for i = 1, count do
+      rows[i] = rows[i] or {}
+      rows[i][name] = values[i]
+    end
+  end
+  return rows, count or 0
+end
+
+return steps

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/status.h"
 
@@ -26,6 +27,11 @@ int ah_signal_number(const char *name)
         if (!strcmp(known[i].name, name))
             return known[i].number;
     return 0;
+}
+
+void ah_signal_write(const char *text)
+{
+    (void)!write(STDERR_FILENO, text, strlen(text));
 }
 
 static void note(int number)

@@ -12,6 +12,9 @@ extern atomic_int ah_interrupted;
 /* The number of "TERM", "USR1", "INT" or "HUP"; 0 for any other name. */
 int ah_signal_number(const char *name);
 
+/* Write a text to stderr, in a signal handler or a forked child too. */
+void ah_signal_write(const char *text);
+
 /* Note a signal from now on. AH_EIO. */
 int ah_signal_catch(int number);
 

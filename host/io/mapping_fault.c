@@ -7,7 +7,8 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "base/signals.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct ah_mapping *) first;
@@ -27,7 +28,7 @@ static void report(const char *path)
     append(line, sizeof line, path);
     append(line, sizeof line, "', which was loaded: another program has cut the file since, or its disk failed. ");
     append(line, sizeof line, "Replace such a file by renaming another one over it\n");
-    (void)!write(STDERR_FILENO, line, strlen(line));
+    ah_signal_write(line);
 }
 
 static void on_fault(int number, siginfo_t *info, void *context)

@@ -16,10 +16,7 @@
  * take()         -> was Ctrl-C pressed outside of a call since the last take? */
 #include <signal.h>
 #include <stdbool.h>
-#include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <luajit.h>
 
@@ -30,24 +27,15 @@
 #include "bind/lua/bind.h"
 #include "bind/lua/interrupt.h"
 #include "bind/lua/place.h"
+#include "bind/lua/signal_hook.h"
 
 enum { CLEANUP_NS = 100000000 };
 
-static lua_State *watched;
-static pid_t self;
+static bool watched;
 static int depth; /* of calls */
 static volatile sig_atomic_t running, pressed, raised, idle;
 static int64_t raised_ns;
 static timer_t timer;
-static struct {
-    lua_Hook hook;
-    int mask, count;
-} scripts; /* own hook */
-
-static void say(const char *text)
-{
-    (void)!write(STDERR_FILENO, text, strlen(text));
-}
 
 static bool in_library(lua_State *L)
 {
@@ -92,10 +80,7 @@ static void strike_every(long milliseconds)
 
 static void begin(void)
 {
-    scripts.hook = lua_gethook(watched);
-    scripts.mask = lua_gethookmask(watched);
-    scripts.count = lua_gethookcount(watched);
-    lua_sethook(watched, on_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+    ah_signal_hook_set(AH_SIGNAL_INTERRUPT, on_hook);
     strike_every(20);
 }
 
@@ -106,9 +91,9 @@ static void press(const void *context)
     if (pressed == 0)
         begin();
     if (pressed == 1) {
-        say("\naccelhost: still ");
-        say(ah_place_find(context, place, sizeof place));
-        say("; Ctrl-C once more ends the program\n");
+        ah_signal_write("\naccelhost: still ");
+        ah_signal_write(ah_place_find(context, place, sizeof place));
+        ah_signal_write("; Ctrl-C once more ends the program\n");
     }
     if (++pressed > 2) {
         signal(SIGINT, SIG_DFL);
@@ -125,15 +110,19 @@ static void on_timer(int number)
 
 static void on_signal(int number, siginfo_t *info, void *context)
 {
-    if (getpid() != self) {
+    switch (ah_signal_thread(number)) {
+    case AH_SIGNAL_FORKED:
         signal(SIGINT, SIG_DFL);
         raise(SIGINT);
-    } else if (syscall(SYS_gettid) != self) {
-        syscall(SYS_tgkill, self, self, number);
-    } else if (running) {
-        press(context);
-    } else {
-        idle = 1;
+        break;
+    case AH_SIGNAL_MAIN:
+        if (running)
+            press(context);
+        else
+            idle = 1;
+        break;
+    case AH_SIGNAL_SENT_ON:
+        break;
     }
 }
 
@@ -166,22 +155,21 @@ static int watch(lua_State *L)
     /* Without SA_RESTART: a script that waits for input is interrupted too. */
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     struct sigaction tick = {.sa_handler = on_timer, .sa_flags = SA_ONSTACK};
-    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGVTALRM};
-    event._sigev_un._tid = self = getpid();
-    if (timer_create(CLOCK_MONOTONIC, &event, &timer))
+    ah_signal_hook_watch(L);
+    if (ah_signal_timer_create(SIGVTALRM, &timer))
         return ah_raise_text(L, "this system has no timer to give");
-    watched = L;
+    watched = true;
     sigaction(SIGVTALRM, &tick, NULL);
     sigaction(SIGINT, &action, NULL);
     return 0;
 }
 
-static void end_call(lua_State *L)
+static void end_call(void)
 {
     running = --depth > 0;
     if (running || !pressed)
         return;
-    lua_sethook(L, scripts.hook, scripts.mask, scripts.count);
+    ah_signal_hook_set(AH_SIGNAL_INTERRUPT, NULL);
     strike_every(0);
     pressed = 0;
     ah_interrupted = 0;
@@ -198,7 +186,7 @@ static int call(lua_State *L)
     running = 1;
     int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 1);
     bool heeded = ah_interrupted == AH_INTERRUPT_HEEDED;
-    end_call(L);
+    end_call();
     lua_pushboolean(L, status == 0);
     lua_replace(L, 1);
     if (!status)

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/signals.h"
 #include "base/status.h"
 #include "base/threads.h"
 #include "comm/control/control_block.h"
@@ -30,11 +31,6 @@ static void reset_signals(bool writes_to_terminal)
         signal(SIGTTOU, SIG_IGN);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
-static void say(const char *text)
-{
-    (void)!write(STDERR_FILENO, text, strlen(text));
 }
 
 /* strerror may not be called here. */
@@ -93,8 +89,8 @@ static void become_rank(const struct ah_rank_plan *plan, const int output[2], pi
     const char *path = (const char *)getauxval(AT_EXECFN);
     if (path)
         execve(path, plan->argv, plan->environment);
-    say("accelhost launch: cannot start a rank: /proc/self/exe: ");
-    say(reason(error));
+    ah_signal_write("accelhost launch: cannot start a rank: /proc/self/exe: ");
+    ah_signal_write(reason(error));
     _exit(127);
 }
 

@@ -4,17 +4,15 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include <lauxlib.h>
 
 #include "base/pulse.h"
+#include "base/signals.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/place.h"
-
-static lua_State *watched;
+#include "bind/lua/signal_hook.h"
 
 static void end(void)
 {
@@ -29,17 +27,12 @@ static void say_where(lua_State *L, lua_Debug *frame)
     end();
 }
 
-static void say(const char *text)
-{
-    (void)!write(STDERR_FILENO, text, strlen(text));
-}
-
 static void give_up(int number, siginfo_t *info, void *context)
 {
     char place[AH_PULSE_TEXT];
-    say("\naccelhost: interrupted; the script ");
-    say(ah_place_find(context, place, sizeof place));
-    say("\n");
+    ah_signal_write("\naccelhost: interrupted; the script ");
+    ah_signal_write(ah_place_find(context, place, sizeof place));
+    ah_signal_write("\n");
     end();
     /* This handler may run on top of the one of SIGINT, which blocks it. */
     sigset_t set;
@@ -54,7 +47,7 @@ static void on_interrupt(int number)
     signal(SIGINT, SIG_DFL);
     struct sigaction late = {.sa_sigaction = give_up, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigaction(SIGALRM, &late, NULL);
-    lua_sethook(watched, say_where, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+    ah_signal_hook_set(AH_SIGNAL_INTERRUPT, say_where);
     setitimer(ITIMER_REAL, &soon, NULL);
 }
 
@@ -63,7 +56,7 @@ void ah_interrupt_watch(lua_State *L)
     struct sigaction before;
     if (sigaction(SIGINT, NULL, &before) || before.sa_handler == SIG_IGN)
         return;
-    watched = L;
+    ah_signal_hook_watch(L);
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigaction(SIGINT, &action, NULL);
 }

@@ -23,7 +23,7 @@ static const size_t span_wanted = (size_t)64 << 30, span_least = (size_t)1 << 30
 
 /* Bytes between one segment's end and the next one's begin. AMD's first-level cache predicts the way of a line from a
  * hash of its linear address: equal offsets of two segments a power of two apart evict each other at each access, and
- * an all-reduce of 4.8 MB takes 460 us instead of 57 (Zen 4, 2026-11; Intel: no difference). Distances of 2^28 bytes
+ * an all-reduce of 4.8 MB needs 460 us instead of 57 (Zen 4, 2026-11; Intel: no difference). Distances of 2^28 bytes
  * and their multiples collide, those of 1 to 31 times 66 MiB do not. */
 static const size_t span_gap = (size_t)66 << 20;
 

@@ -12,7 +12,7 @@ SAN     ?=
 # FAIL_ALLOC=1: a build whose requests for memory fail on demand (spec/faults/fail_alloc.h).
 FAIL_ALLOC ?=
 ARCH    ?= native
-# The levels of x86-64 that the hot files are built for (host/base/level.h); none: once, for ARCH.
+# The levels of x86-64 that the hot files are built for (host/base/numeric/level.h); none: once, for ARCH.
 LEVELS  := $(if $(filter portable,$(ARCH)),v2 v3 v4)
 BUILD   ?= build$(if $(LEVELS),-portable)$(if $(SAN),-$(SAN))$(if $(FAIL_ALLOC),-fail-alloc)
 OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g1)
@@ -56,11 +56,11 @@ LDLIBS  := $(LUAJIT_LIBS) -l$(BLAS_LIB) $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -l
 ONEDNN_STUB := host/cpu/loop/onednn_stub.c
 ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(wildcard host/cpu/*/onednn*.c)))
 SEED_OFF := $(if $(LUAJIT_A),host/bind/lua/lua_seed_shared.c,host/bind/lua/lua_code.c)
-LEVEL_OFF := host/base/level_$(if $(LEVELS),native,portable).c
+LEVEL_OFF := host/base/numeric/level_$(if $(LEVELS),native,portable).c
 SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/cuda/% host/image/% host/plot/% host/edit/% \
         host/store/% host/mpi/%, $(sort $(wildcard host/*.c host/*/*.c host/*/*/*.c))) \
         $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
-HOT  := $(if $(LEVELS),$(filter host/cpu/% host/data/% host/base/half.c host/comm/control/combine.c \
+HOT  := $(if $(LEVELS),$(filter host/cpu/% host/data/% host/base/numeric/half.c host/comm/control/combine.c \
         host/tensor/rng.c host/tensor/transpose.c,$(SRC)))
 OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(HOT),$(SRC))) $(BUILD)/embedded.o \
         $(LEVELS:%=$(BUILD)/hot.%.o) $(if $(LEVELS),$(BUILD)/levels.o)
@@ -147,7 +147,7 @@ $(BUILD)/accelhost-plot.so: host/plot/plugin.c host/data/scene.h | deps-check
 	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags cairo) \
 		-fPIC -shared -o $@ $< $(CAIRO_LIBS)
 
-$(BUILD)/accelhost-edit.so: $(wildcard host/edit/*.[ch]) host/base/editor.h | deps-check
+$(BUILD)/accelhost-edit.so: $(wildcard host/edit/*.[ch]) host/base/process/editor.h | deps-check
 	@mkdir -p $(@D)
 	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags libedit) \
 		-fPIC -shared -o $@ $(filter %.c,$^) $(EDIT_LIBS)
@@ -198,8 +198,8 @@ $(BUILD)/nvrtc/compile: scripts/cuda/nvrtc.c
 	$(call say,ld $@)$(CC) -D_GNU_SOURCE -std=c11 -O1 $(WARN) -o $@ $< -ldl
 
 $(BUILD)/nvrtc/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu $(BUILD)/nvrtc/compile \
-		$(wildcard host/cuda/kernels/*.h host/cuda/kernels/lib/*.cuh) host/base/dtype.h \
-		host/base/special_series.h host/optim/scalars.h
+		$(wildcard host/cuda/kernels/*.h host/cuda/kernels/lib/*.cuh) host/base/numeric/dtype.h \
+		host/base/numeric/special_series.h host/optim/scalars.h
 	@mkdir -p $(@D)
 	$(call say,nvrtc $<)LD_LIBRARY_PATH=$(NVRTC)/nvidia/cuda_nvrtc/lib:$(NVRTC)/nvidia/nvfatbin/lib \
 		$(BUILD)/nvrtc/compile $@ $< "$(CUDA_ARCHS)" -std=c++17 -fmad=false --diag-suppress=186 -default-device \
@@ -271,7 +271,7 @@ sim: $(BUILD)/accelhost-cudasim.so $(BUILD)/sim-selftest ## the simulated GPU, a
 $(BUILD)/accelhost-cudasim.so: $(SIM_OBJ)
 	$(call say,ld $@)$(CXX) $(SIM_FLAGS) -shared $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -o $@ $^ -ldl -lpthread -lrt
 
-$(BUILD)/sim-selftest: $(SIM_OBJ) $(SIM_TEST_OBJ) $(BUILD)/host/base/half.o
+$(BUILD)/sim-selftest: $(SIM_OBJ) $(SIM_TEST_OBJ) $(BUILD)/host/base/numeric/half.o
 	$(call say,ld $@)$(CXX) $(SIM_FLAGS) -o $@ $^ -ldl -lpthread -lrt
 
 $(BUILD)/sim/%.cc.o: %.cc

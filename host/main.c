@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/level.h"
-#include "base/nearest.h"
-#include "base/status.h"
-#include "base/version.h"
+#include "base/numeric/level.h"
+#include "base/status/nearest.h"
+#include "base/status/status.h"
+#include "base/status/version.h"
 #include "cli/command/command.h"
 #include "cli/command/init.h"
 #include "cli/launch/launch.h"

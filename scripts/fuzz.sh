@@ -2,8 +2,8 @@
 # Build the fuzz targets of spec/fuzz with clang and run each a bounded number of times.
 # usage: fuzz.sh RUNS [target ...]
 # A target names what it links in lines "sources: ...", where TENSORS stands for the files of tensors, WRITER for those
-# that write files and COMM for those of groups over several hosts but the mesh, and host/base/status.c includes what it
-# needs itself; seeds are in NAME.seeds. A line "sanitizer: thread" builds it for ThreadSanitizer instead of
+# that write files and COMM for those of groups over several hosts but the mesh, and host/base/status/status.c includes
+# what it needs itself; seeds are in NAME.seeds. A line "sanitizer: thread" builds it for ThreadSanitizer instead of
 # AddressSanitizer and UndefinedBehaviorSanitizer.
 set -eu
 cd "$(dirname "$0")/.."
@@ -15,9 +15,10 @@ if ! command -v clang >/dev/null 2>&1; then
 fi
 mkdir -p build-fuzz
 tensors="host/tensor/tensor.c host/tensor/transpose.c host/tensor/device.c host/tensor/cpu_memory.c host/tensor/rng.c"
-tensors="$tensors host/base/alloc.c host/base/dtype.c host/base/half.c host/base/nearest.c host/base/plugin.c"
-tensors="$tensors host/base/entropy.c host/base/program.c host/base/status.c"
-writer="host/io/writer.c host/base/sha256.c host/base/sha256_blocks.c"
+tensors="$tensors host/base/memory/alloc.c host/base/numeric/dtype.c host/base/numeric/half.c"
+tensors="$tensors host/base/process/entropy.c host/base/process/plugin.c host/base/process/program.c"
+tensors="$tensors host/base/status/nearest.c host/base/status/status.c"
+writer="host/io/writer.c host/base/numeric/sha256.c host/base/numeric/sha256_blocks.c"
 comm=$(ls host/comm/*/*.c | grep -v mesh.c)
 if [ $# = 0 ]; then
     # shellcheck disable=SC2046
@@ -37,7 +38,7 @@ is_new() {
 for name in "$@"; do
     sources=$(sed -n 's/^.*sources: *\([^*]*\).*/\1/p' "spec/fuzz/$name.c")
     sources=$(echo "$sources" | sed "s|TENSORS|$tensors|; s|WRITER|$writer|; s|COMM|$(echo $comm)|")
-    sources=$(echo "$sources" | sed "s|host/base/status.c|host/base/printable.c &|")
+    sources=$(echo "$sources" | sed "s|host/base/status/status.c|host/base/status/printable.c &|")
     sanitizer=$(sed -n 's/^.*sanitizer: *\([a-z]*\).*/\1/p' "spec/fuzz/$name.c")
     coverage=
     if [ "$sanitizer" = thread ]; then

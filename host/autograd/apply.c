@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "autograd/engine.h"
-#include "base/pulse.h"
-#include "base/trace.h"
+#include "base/trace/pulse.h"
+#include "base/trace/trace.h"
 
 static int check_saved(const struct ah_node *node, const struct ah_saved *saved, const char *what, int index)
 {

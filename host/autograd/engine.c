@@ -10,8 +10,8 @@
 #include "autograd/node.h"
 #include "autograd/parts.h"
 #include "autograd/rules.h"
-#include "base/array.h"
-#include "base/trace.h"
+#include "base/memory/array.h"
+#include "base/trace/trace.h"
 #include "ops/autocast.h"
 
 static struct ah_engine_watcher *watchers;

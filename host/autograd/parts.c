@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "autograd/node.h"
-#include "base/array.h"
+#include "base/memory/array.h"
 #include "tensor/joined.h"
 
 static int parts_by_start(const void *a, const void *b)

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/array.h"
+#include "base/memory/array.h"
 #include "autograd/node.h"
 #include "autograd/rules.h"
 

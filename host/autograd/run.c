@@ -8,7 +8,7 @@
 
 #include "autograd/node.h"
 #include "autograd/parts.h"
-#include "base/array.h"
+#include "base/memory/array.h"
 
 int ah_run_visit(struct ah_run *run, struct ah_node *node)
 {

@@ -6,7 +6,7 @@
 
 #include "autograd/node.h"
 #include "autograd/run.h"
-#include "base/array.h"
+#include "base/memory/array.h"
 
 struct frontier {
     uint64_t since;

@@ -16,7 +16,7 @@ bool ah_is_library_chunk(const char *source);
 void ah_library_open(lua_State *L);
 
 /* Message handler for lua_pcall: the error as text, whatever value it was, with a hint where a method was called with
- * '.' and a traceback of script frames (the library's folded), printable (base/printable.h). */
+ * '.' and a traceback of script frames (the library's folded), printable (base/status/printable.h). */
 int ah_traceback(lua_State *L);
 
 /* Tracebacks end at this function: who called it is no part of the script. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/nearest.h"
+#include "base/status/nearest.h"
 
 const struct ah_setting_row ah_setting_rows[] = {
 #define SETTING(id, family, ...) {.name = #id, .group = AH_GROUP_##family, __VA_ARGS__},

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/memory/array.h"
 
 /* The last child of a node, 0 for none; *found tells whether one has the key. */
 static int last_child(const struct ah_tree *tree, int parent, const char *key, bool *found)

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 
 enum { AH_TREE_BYTES = 256 * 1024, AH_TREE_NODES = 4096, AH_TREE_DEPTH = 16 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 
 int ah_value_place(const char *words, const char *word)
 {

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 
 enum ah_value_kind {
     AH_VALUE_TEXT,    /* anything but nothing */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "base/array.h"
+#include "base/memory/array.h"
 
 enum { TEXT = 4096 };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/memory/array.h"
 
 int ah_csv_open(struct ah_csv *csv, const void *bytes, size_t count, char delimiter, int quote)
 {

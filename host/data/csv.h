@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 
 enum { AH_CSV_FIELDS = 4096 };
 

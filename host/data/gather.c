@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/threads.h"
-#include "base/trace.h"
+#include "base/process/threads.h"
+#include "base/trace/trace.h"
 #include "data/column.h"
 #include "tensor/feed.h"
 

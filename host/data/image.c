@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/plugin.h"
+#include "base/process/plugin.h"
 
 static int open_codecs(const struct ah_image_codecs **out)
 {

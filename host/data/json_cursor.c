@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "base/array.h"
-#include "base/status.h"
+#include "base/memory/array.h"
+#include "base/status/status.h"
 
 int ah_json_wrong(const struct ah_json_cursor *c, const char *at, const char *what)
 {

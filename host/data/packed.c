@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/array.h"
+#include "base/memory/array.h"
 
 enum { LONGEST_NUMBER = 400 };
 

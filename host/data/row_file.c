@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "base/array.h"
+#include "base/memory/array.h"
 
 enum { BLOCK = 256 << 10, LONGEST_ROW = 1 << 30 };
 

@@ -1,8 +1,8 @@
 /* The door to the painter: opens the plugin once. */
 #include "data/scene.h"
 
-#include "base/plugin.h"
-#include "base/status.h"
+#include "base/process/plugin.h"
+#include "base/status/status.h"
 
 int ah_scene_png(unsigned char **out, size_t *count, const struct ah_scene *scene)
 {

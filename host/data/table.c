@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/memory/array.h"
 
 enum { SLOTS = 2 * AH_TABLE_COLUMNS };
 

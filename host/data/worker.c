@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/time.h"
+#include "base/trace/time.h"
 
 enum { PATIENCE = 1000 }; /* milliseconds for a worker to end by itself */
 

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 
 enum {
     AH_WORKERS = 256,     /* that are waited for together */

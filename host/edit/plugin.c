@@ -10,8 +10,8 @@
 #include <string.h>
 #include <wchar.h>
 
-#include "base/editor.h"
-#include "base/status.h"
+#include "base/process/editor.h"
+#include "base/status/status.h"
 #include "edit/history.h"
 #include "edit/keys.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/array.h"
+#include "base/memory/array.h"
 #include "image/codecs.h"
 
 struct state {

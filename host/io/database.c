@@ -1,8 +1,8 @@
 /* The door to databases: opens the plugin once. */
 #include "io/database.h"
 
-#include "base/plugin.h"
-#include "base/status.h"
+#include "base/process/plugin.h"
+#include "base/status/status.h"
 
 static int find_driver(const struct ah_database_driver **out)
 {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 
 /* Four bits at a time, by the reflected polynomial 0x82f63b78. */
 uint32_t ah_crc32c(const void *bytes, size_t count)

@@ -12,10 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file_system.h"
-#include "base/folder.h"
-#include "base/status.h"
-#include "base/tell.h"
+#include "base/io/file_system.h"
+#include "base/io/folder.h"
+#include "base/status/status.h"
+#include "base/status/tell.h"
 #include "io/manifest.h"
 
 #define MARK ".saving-"

@@ -20,7 +20,7 @@ int ah_hidden_lock(const char *path);
 
 /* Remove what dead processes have left next to a goal under hidden names of it, and of goals that differ in a last
  * number only (checkpoint_1, checkpoint_2). Those of other hosts are removed only where the file system is one that no
- * other host mounts, since locks may not reach across hosts. What remains is reported (base/tell.h), once in a
+ * other host mounts, since locks may not reach across hosts. What remains is reported (base/status/tell.h), once in a
  * process. */
 void ah_hidden_sweep(const char *goal);
 

@@ -4,9 +4,9 @@
 #ifndef AH_IO_MANIFEST_H
 #define AH_IO_MANIFEST_H
 
-#include "base/folder.h"
-#include "base/sha256.h"
-#include "base/status.h"
+#include "base/io/folder.h"
+#include "base/numeric/sha256.h"
+#include "base/status/status.h"
 
 #define AH_MANIFEST "manifest.json"
 
@@ -28,7 +28,7 @@ int ah_manifest_add_folder(struct ah_manifest *manifest, const char *folder);
 
 /* Read the manifest of a folder. AH_EIO when there is none or its own hash is wrong; AH_ENOMEM. */
 int ah_manifest_read(struct ah_manifest **out, const char *folder);
-/* The rule (base/folder.h) by which entries that a manifest, `context`, does not name have to stay. */
+/* The rule (base/io/folder.h) by which entries that a manifest, `context`, does not name have to stay. */
 const char *ah_manifest_keeps(void *context, const struct ah_folder_entry *entry);
 
 /* The text of the file, which the caller frees. */

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "base/printable.h"
-#include "base/status.h"
+#include "base/status/printable.h"
+#include "base/status/status.h"
 
 uint64_t ah_protobuf_little(const unsigned char *at, int count)
 {

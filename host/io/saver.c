@@ -11,9 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/folder.h"
-#include "base/threads.h"
-#include "base/time.h"
+#include "base/io/folder.h"
+#include "base/process/threads.h"
+#include "base/trace/time.h"
 #include "io/manifest.h"
 #include "io/stage.h"
 

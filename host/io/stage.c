@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/folder.h"
-#include "base/status.h"
-#include "base/tell.h"
+#include "base/io/folder.h"
+#include "base/status/status.h"
+#include "base/status/tell.h"
 #include "io/hidden.h"
 #include "io/manifest.h"
 

@@ -29,7 +29,7 @@ void ah_stage_close(struct ah_stage *stage);
 
 /* Remove a folder that ah_stage_commit named, by a hidden name first, so that no process finds half of it. Only what
  * its manifest names is removed: a folder without one, with another entry in it, or that is a link or a mount point
- * stays, and one line reports it (base/tell.h), once in a process. */
+ * stays, and one line reports it (base/status/tell.h), once in a process. */
 void ah_stage_remove(const char *path);
 
 /* Check whether ah_stage_remove would remove a folder: 0, AH_ESTATE with the reason, AH_EIO. */

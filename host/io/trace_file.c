@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "io/writer.h"
 
 /* Lanes of buckets: above the numbers that the system gives to threads, and another for each rank, since viewers know

@@ -1,8 +1,8 @@
-/* A recording (base/trace.h) as a file that https://ui.perfetto.dev and chrome://tracing open. */
+/* A recording (base/trace/trace.h) as a file that https://ui.perfetto.dev and chrome://tracing open. */
 #ifndef AH_IO_TRACE_FILE_H
 #define AH_IO_TRACE_FILE_H
 
-#include "base/trace.h"
+#include "base/trace/trace.h"
 
 /* Write it as the process of that rank. AH_EIO, AH_ENOMEM. */
 int ah_trace_file_write(const struct ah_trace *trace, const char *path, int rank);

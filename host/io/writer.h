@@ -7,8 +7,8 @@
 
 #include <stddef.h>
 
-#include "base/sha256.h"
-#include "base/status.h"
+#include "base/numeric/sha256.h"
+#include "base/status/status.h"
 
 struct ah_writer;
 

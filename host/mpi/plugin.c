@@ -9,9 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/status.h"
-#include "base/tell.h"
-#include "base/time.h"
+#include "base/status/status.h"
+#include "base/status/tell.h"
+#include "base/trace/time.h"
 #include "comm/net/mpi.h"
 
 enum { AT_ONCE = 1 << 30, TAGS_SURE = 32767 }; /* bytes of a message; what every MPI has of tags */

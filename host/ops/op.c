@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/pulse.h"
-#include "base/trace.h"
+#include "base/trace/pulse.h"
+#include "base/trace/trace.h"
 #include "ops/autocast.h"
 #include "ops/rows.h"
 

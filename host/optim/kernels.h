@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/dtype.h"
+#include "base/numeric/dtype.h"
 
 enum ah_optim_kind {
     AH_OPTIM_SGD,      /* state: momentum_buffer when momentum != 0 */

@@ -3,8 +3,8 @@
 #include <cairo.h>
 #include <stdlib.h>
 
-#include "base/array.h"
-#include "base/status.h"
+#include "base/memory/array.h"
+#include "base/status/status.h"
 #include "data/scene.h"
 
 static cairo_status_t append(void *context, const unsigned char *bytes, unsigned count)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "io/database.h"
 
 enum { KEPT = 48, WAIT_MS = 10000 };

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "autograd/graph.h"
-#include "base/time.h"
-#include "base/trace.h"
+#include "base/trace/time.h"
+#include "base/trace/trace.h"
 #include "comm/recover/recover.h"
 #include "sync/share.h"
 #include "sync/state.h"

@@ -1,5 +1,5 @@
-/* The CPU as a device, but for its kernels: blocks of base/alloc.h, memcpy, the default generator. Everything happens
- * at once, so there is nothing to wait for. */
+/* The CPU as a device, but for its kernels: blocks of base/memory/alloc.h, memcpy, the default generator. Everything
+ * happens at once, so there is nothing to wait for. */
 #include <string.h>
 
 #include "tensor/device.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/plugin.h"
+#include "base/process/plugin.h"
 
 enum { MAX_TYPES = 8, MAX_DEVICES = 64, NAME_ROOM = 16 };
 

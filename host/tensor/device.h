@@ -18,8 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/alloc.h"
-#include "base/status.h"
+#include "base/memory/alloc.h"
+#include "base/status/status.h"
 
 struct ah_call;
 struct ah_device;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "base/entropy.h"
+#include "base/process/entropy.h"
 
 enum { SHIFT = 397, BATCH = 1024 };
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 
 enum { AH_RNG_WORDS = 624, AH_RNG_STATE_BYTES = 5056 };
 
@@ -29,7 +29,7 @@ struct ah_generator *ah_generator_stand_in(struct ah_generator *g);
 /* Start the stream of a seed; only its lower 32 bits count, as in PyTorch. */
 void ah_generator_seed(struct ah_generator *g, uint64_t seed);
 
-/* Seed from the system's entropy; returns the seed (base/entropy.h). */
+/* Seed from the system's entropy; returns the seed (base/process/entropy.h). */
 uint64_t ah_generator_seed_any(struct ah_generator *g);
 
 /* One draw at a time. */

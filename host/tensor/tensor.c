@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/memory/alloc.h"
 
 void (*ah_tensor_release_grad)(struct ah_grad_meta *meta);
 

@@ -11,9 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/dtype.h"
-#include "base/half.h"
-#include "base/status.h"
+#include "base/numeric/dtype.h"
+#include "base/numeric/half.h"
+#include "base/status/status.h"
 #include "tensor/device.h"
 
 enum { AH_MAX_DIMS = 8 };

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
-#include "base/status.h"
+#include "base/memory/array.h"
+#include "base/status/status.h"
 #include "text/unicode.h"
 
 int ah_added_push(struct ah_added_list *list, struct ah_added added)

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
-#include "base/status.h"
-#include "base/threads.h"
+#include "base/memory/array.h"
+#include "base/process/threads.h"
+#include "base/status/status.h"
 #include "text/encoder.h"
 
 /* Bytes that make a thread's share: about 0.2 ms. */

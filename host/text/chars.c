@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "base/array.h"
-#include "base/status.h"
+#include "base/memory/array.h"
+#include "base/status/status.h"
 #include "text/unicode.h"
 
 int ah_chars_reserve(struct ah_chars *chars, size_t more)

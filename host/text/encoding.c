@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "base/array.h"
-#include "base/status.h"
+#include "base/memory/array.h"
+#include "base/status/status.h"
 
 int ah_encoding_push(struct ah_encoding *encoding, struct ah_token token)
 {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "text/unicode.h"
 
 /* Normalizers. */

@@ -1,7 +1,7 @@
 /* The model's section of a tokenizer.json: WordPiece and BPE. */
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "text/load.h"
 #include "text/unicode.h"
 

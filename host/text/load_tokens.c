@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
-#include "base/status.h"
+#include "base/memory/array.h"
+#include "base/status/status.h"
 #include "text/load.h"
 #include "text/unicode.h"
 

@@ -1,7 +1,7 @@
 /* What the sections of a tokenizer.json share: fields of one type, and parts by their type. */
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "text/load.h"
 
 int ah_load_flag(const json_t *object, const char *what, const char *name, bool fallback, bool *out)

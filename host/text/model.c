@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "base/array.h"
-#include "base/status.h"
+#include "base/memory/array.h"
+#include "base/status/status.h"
 
 int ah_pieces_push(struct ah_pieces *pieces, int32_t id, size_t begin, size_t end)
 {

@@ -1,7 +1,7 @@
 /* Each step writes the new text into the spare one and changes places with it. */
 #include "text/normalizer.h"
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "text/unicode.h"
 
 /* A character that the one before it was taken apart into, while a text is put in order. */

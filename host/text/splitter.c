@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-#include "base/array.h"
-#include "base/status.h"
+#include "base/memory/array.h"
+#include "base/status/status.h"
 #include "text/unicode.h"
 
 static int add(struct ah_spans *spans, size_t begin, size_t end)

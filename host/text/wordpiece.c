@@ -1,7 +1,7 @@
 /* WordPiece: the longest text of the vocabulary that the rest of the word begins with, again and again. */
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "text/model.h"
 
 static bool is_boundary(const char *word, size_t length, size_t at)

@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 build=$1
-version=$(sed -n 's/^.define AH_VERSION "\(.*\)"/\1/p' host/base/version.h)
+version=$(sed -n 's/^.define AH_VERSION "\(.*\)"/\1/p' host/base/status/version.h)
 architecture=$(dpkg --print-architecture)
 maintainer="${DEBFULLNAME:-accelhost contributors} <${DEBEMAIL:-contributors@accelhost.invalid}>"
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}

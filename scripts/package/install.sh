@@ -30,7 +30,7 @@ add_all() {
     scripts/package/files.sh "$build" >"$new.list"
     while read -r mode source target; do add "$mode" "$source" "$target"; done <"$new.list"
     # For those who compile a plugin: pkg-config --cflags accelhost, pkg-config --variable=plugindir accelhost.
-    version=$(sed -n 's/^.define AH_VERSION "\(.*\)"/\1/p' host/base/version.h)
+    version=$(sed -n 's/^.define AH_VERSION "\(.*\)"/\1/p' host/base/status/version.h)
     printf '%s\n' "prefix=$prefix" "plugindir=\${prefix}/lib/accelhost" '' 'Name: accelhost' \
         'Description: headers of accelhost for device plugins' "Version: $version" \
         "Cflags: -I\${prefix}/include/accelhost" >"$new.list"

@@ -14,7 +14,7 @@ local optional = {
   ["host/cli/base/lines.c: ah_lines_add"] = "the line is written at once instead of being held for its like",
 }
 local optional_once = {
-  ["host/base/alloc.c: system_alloc"] = "asked again when the cache has been given back and garbage collected",
+  ["host/base/memory/alloc.c: system_alloc"] = "asked again when the cache has been given back and garbage collected",
   ["host/comm/control/control_block.c: ah_control_map_segments"] = "a smaller span of addresses does",
 }
 
@@ -131,7 +131,7 @@ print(#tostring(sorted), order:shape()[1], x.grad:sum():item() ~= nil)]]}},
   {name = "launch, rank 1", rank = 1,
     words = {"launch", "--num_processes", "3", "--timeout", "20", "-e", collectives}},
   {name = "launch, the launcher", rank = "launcher",
-    optional = {["host/base/array.c: ah_grow"] = "a piece of a line that cannot be kept is written at once"},
+    optional = {["host/base/memory/array.c: ah_grow"] = "a piece of a line that cannot be kept is written at once"},
     words = {"launch", "--num_processes", "2", "--timeout", "20", "-e", "print(os.getenv('RANK') .. ('x'):rep(5000))"}},
   {name = "launch from a pipe", before = "echo 'print(7)' | ", words = {"launch", "--num_processes", "2", "-"}},
 }

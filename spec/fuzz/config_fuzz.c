@@ -1,5 +1,6 @@
 /* Fuzz target: a configuration file, as YAML and as JSON. What is read is a tree whose links hold, within its limits.
- * sources: host/config/tree.c host/config/yaml.c host/config/json.c host/base/array.c host/base/status.c */
+ * sources: host/config/tree.c host/config/yaml.c host/config/json.c host/base/memory/array.c
+ * sources: host/base/status/status.c */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* Fuzz target: rows and fields, by comma with quotes and by tab without. Whatever the bytes are, the reader reaches
  * the end, returns fields within its memory, and ends in an error text if in an error.
- * sources: host/data/csv.c host/base/array.c host/base/status.c */
+ * sources: host/data/csv.c host/base/memory/array.c host/base/status/status.c */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

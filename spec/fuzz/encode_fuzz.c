@@ -4,14 +4,14 @@
  * sources: host/text/added.c host/text/batch.c host/text/bpe.c host/text/chars.c host/text/decode.c
  * sources: host/text/encoding.c host/text/load.c host/text/load_model.c host/text/load_tokens.c host/text/load_value.c
  * sources: host/text/model.c host/text/normalizer.c host/text/splitter.c host/text/tokenizer.c host/text/unicode.c
- * sources: host/text/generated/unicode_tables.c host/text/vocabulary.c host/text/wordpiece.c host/base/array.c
- * sources: host/base/status.c */
+ * sources: host/text/generated/unicode_tables.c host/text/vocabulary.c host/text/wordpiece.c host/base/memory/array.c
+ * sources: host/base/status/status.c */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
-#include "base/threads.h"
+#include "base/process/threads.h"
+#include "base/status/status.h"
 #include "text/batch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);

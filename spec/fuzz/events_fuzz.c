@@ -1,12 +1,12 @@
 /* Fuzz target: an event file in memory. Whatever the bytes are, the reader returns events whose tags are inside the
  * file, and ends; the checksums are set right first, or nothing would get past them.
- * sources: host/io/events.c host/io/protobuf.c host/base/status.c */
+ * sources: host/io/events.c host/io/protobuf.c host/base/status/status.c */
 #include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "io/events.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);

@@ -1,7 +1,8 @@
 /* Fuzz target: reports of hosts and machines on themselves: a host table, lines of a member table, the answer of the
  * first machine, and the machines' list of events.
- * sources: host/comm/join/membership.c host/comm/join/membership_table.c host/base/array.c host/base/status.c
- * sources: host/base/tell.c host/base/time.c */
+ * sources: host/comm/join/membership.c host/comm/join/membership_table.c host/base/memory/array.c
+ * sources: host/base/status/status.c
+ * sources: host/base/status/tell.c host/base/trace/time.c */
 #include "cli/machines/machines_link.c"
 
 #include "cli/machines/machines_rendezvous.c"

@@ -1,11 +1,11 @@
 /* Fuzz target: JSON text. What is read is written, and what was written reads back to the same text.
- * sources: host/bind/format/json_read.c host/bind/format/json_write.c host/base/status.c */
+ * sources: host/bind/format/json_read.c host/bind/format/json_write.c host/base/status/status.c */
 #include <lauxlib.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "bind/format/json_value.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);

@@ -1,7 +1,7 @@
 /* Fuzz target: what ranks write, in any pieces and at any times, to the launcher's output. Each piece is rank, pause
  * and length, one byte each, then the text; a length of 255 ends the rank.
  * sources: host/cli/output/launch_output.c host/cli/base/lines.c host/cli/output/output_writer.c
- * sources: host/base/array.c host/base/status.c host/base/time.c */
+ * sources: host/base/memory/array.c host/base/status/status.c host/base/trace/time.c */
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Fuzz target: what callers send to a leader that listens, and the address of a leader, as the store has it. The first
  * byte selects one. Of callers each step is caller, right proof or not, and length, in two bytes, then the bytes; where
  * its second bit is set the length's bytes follow a head that may be right.
- * sources: host/base/status.c host/base/time.c */
+ * sources: host/base/status/status.c host/base/trace/time.c */
 #define connect fuzz_connect
 #include "comm/net/mesh.c"
 

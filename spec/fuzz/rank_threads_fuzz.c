@@ -3,9 +3,10 @@
  * replica's connection, and messages over the transport's. Each step of the input is an action and a byte: send what an
  * honest rank would (its part of the call that rank 0 has posted, a message for it, a verdict), the same with one byte
  * changed, bytes of the input as they are, or nothing. Counters start just below 2^32, so that they wrap.
- * sources: COMM TENSORS host/base/array.c host/base/process.c host/base/pulse.c host/base/sha256.c
- * sources: host/base/sha256_blocks.c host/base/tell.c host/base/time.c host/base/trace.c
- * sources: host/base/signals.c
+ * sources: COMM TENSORS host/base/memory/array.c host/base/process/process.c host/base/trace/pulse.c
+ * sources: host/base/numeric/sha256.c
+ * sources: host/base/numeric/sha256_blocks.c host/base/status/tell.c host/base/trace/time.c host/base/trace/trace.c
+ * sources: host/base/process/signals.c
  * sanitizer: thread */
 #include <fcntl.h>
 #include <poll.h>
@@ -14,8 +15,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/threads.h"
-#include "base/time.h"
+#include "base/process/threads.h"
+#include "base/trace/time.h"
 #include "comm/group/backend.h"
 #include "comm/net/mesh.h"
 #include "comm/net/progress.h"

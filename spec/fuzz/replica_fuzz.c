@@ -4,8 +4,9 @@
  * rank would read is read.
  * sources: host/comm/net/replica_apply.c host/comm/net/replica_scan.c host/comm/control/control_block.c
  * sources: host/comm/control/replay_log.c host/comm/control/group_block.c host/comm/control/collective.c
- * sources: host/base/array.c host/base/dtype.c host/base/entropy.c host/base/half.c host/base/status.c host/base/time.c
- * sources: host/base/pulse.c host/base/nearest.c */
+ * sources: host/base/memory/array.c host/base/numeric/dtype.c host/base/process/entropy.c host/base/numeric/half.c
+ * sources: host/base/status/status.c host/base/trace/time.c
+ * sources: host/base/trace/pulse.c host/base/status/nearest.c */
 #include "comm/net/replica.c"
 
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 /* Fuzz target: a file of settings. What is read is written, and what was written reads back to the same text.
  * sources: host/config/settings.c host/config/value.c host/config/file.c host/config/write.c host/config/tree.c
- * sources: host/config/yaml.c host/config/json.c host/base/array.c host/base/nearest.c host/base/status.c */
+ * sources: host/config/yaml.c host/config/json.c host/base/memory/array.c host/base/status/nearest.c
+ * sources: host/base/status/status.c */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "config/write.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);

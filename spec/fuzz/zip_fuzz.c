@@ -1,7 +1,7 @@
 /* Fuzz target: a zip archive in memory. Whatever the bytes are, the reader returns entries that are inside them
  * and unpack to the size they claim, or with an error text.
  *
- * sources: host/io/zip.c WRITER host/base/status.c */
+ * sources: host/io/zip.c WRITER host/base/status/status.c */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

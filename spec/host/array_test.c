@@ -1,5 +1,5 @@
 /* Growing arrays. */
-#include "base/array.h"
+#include "base/memory/array.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/tell.h"
-#include "base/time.h"
+#include "base/status/tell.h"
+#include "base/trace/time.h"
 #include "comm_ranks.h"
 
 /* Disagreement. */

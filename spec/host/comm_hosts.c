@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/time.h"
+#include "base/trace/time.h"
 #include "comm/net/replica.h"
 #include "comm_ranks.h"
 

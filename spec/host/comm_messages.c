@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/time.h"
+#include "base/trace/time.h"
 #include "comm_ranks.h"
 
 static struct ah_message message(void *memory, int64_t count, enum ah_dtype dtype, int peer, int64_t tag)

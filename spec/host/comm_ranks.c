@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "autograd/graph.h"
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "cpu/device.h"
 
 #if defined(__SANITIZE_THREAD__)

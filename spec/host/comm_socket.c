@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/time.h"
+#include "base/trace/time.h"
 #include "comm/control/combine.h"
 #include "comm/group/watch.h"
 #include "comm_ranks.h"

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/plugin.h"
+#include "base/process/plugin.h"
 #include "cpu/device.h"
 #include "cuda/driver/memory.h"
 #include "test.h"

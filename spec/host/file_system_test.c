@@ -1,5 +1,5 @@
 /* Kinds of file systems. */
-#include "base/file_system.h"
+#include "base/io/file_system.h"
 #include "test.h"
 
 AH_TEST(network_file_systems_and_fuse_are_shared_between_hosts)

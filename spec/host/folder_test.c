@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/folder.h"
+#include "base/io/folder.h"
 
 static char root[] = "/tmp/accelhost-folder-XXXXXX";
 

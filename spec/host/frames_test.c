@@ -4,8 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/frames.h"
-#include "base/status.h"
+#include "base/io/frames.h"
+#include "base/status/status.h"
 #include "test.h"
 
 AH_TEST(frames_arrive_whole_however_their_bytes_arrive)

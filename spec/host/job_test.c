@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/time.h"
+#include "base/trace/time.h"
 #include "cli/job/job.h"
 #include "cli/process/host.h"
 #include "test.h"

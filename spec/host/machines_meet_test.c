@@ -1,7 +1,7 @@
 /* A launcher's way into a job whose first machine answers well, wrongly, or not at all. */
 #include "cli/machines/machines_rendezvous.h"
 
-#include "base/time.h"
+#include "base/trace/time.h"
 #include "test.h"
 
 static const int64_t second_ns = 1000000000;

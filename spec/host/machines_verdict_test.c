@@ -1,5 +1,5 @@
 /* What a launcher makes of an attempt of which it does not hear from all machines how it ended there. */
-#include "base/time.h"
+#include "base/trace/time.h"
 #include "cli/machines/machines_state.h"
 #include "test.h"
 

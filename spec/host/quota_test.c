@@ -1,10 +1,10 @@
 /* Quotas of processor time, in folders laid out like a system's /proc and /sys. */
-#include "base/quota.h"
+#include "base/process/quota.h"
 
 #include <libgen.h>
 #include <stdlib.h>
 
-#include "base/folder.h"
+#include "base/io/folder.h"
 #include "test.h"
 
 enum { FILES = 5 };

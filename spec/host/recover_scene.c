@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "comm/recover/recover.h"
 
 struct scene *scene;

@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/folder.h"
-#include "base/tell.h"
+#include "base/io/folder.h"
+#include "base/status/tell.h"
 #include "forbid.h"
 #include "io/manifest.h"
 #include "io/saver.h"

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/sha256.h"
-#include "base/sha256_blocks.h"
+#include "base/numeric/sha256.h"
+#include "base/numeric/sha256_blocks.h"
 
 static const char *hash_of(const void *bytes, size_t count, size_t part)
 {

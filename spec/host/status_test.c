@@ -1,8 +1,8 @@
 /* The texts of failures. */
 #include <string.h>
 
-#include "base/printable.h"
-#include "base/status.h"
+#include "base/status/printable.h"
+#include "base/status/status.h"
 #include "test.h"
 
 AH_TEST(a_failed_allocation_is_reported_with_its_first_caller)

@@ -5,7 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/level.h"
+#include "base/numeric/level.h"
 #include "cli/command/command.h"
 
 static struct test_case *tests;

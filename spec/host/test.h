@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 
 struct test_case {
     const char *name;

@@ -1,5 +1,5 @@
 /* The processors of a process, and their division among the ranks of a job. */
-#include "base/threads.h"
+#include "base/process/threads.h"
 
 #include "test.h"
 

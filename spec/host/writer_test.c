@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/folder.h"
+#include "base/io/folder.h"
 #include "forbid.h"
 #include "io/writer.h"
 

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/process.h"
-#include "base/time.h"
+#include "base/process/process.h"
+#include "base/trace/time.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/function.h"
 #include "comm/control/collective.h"

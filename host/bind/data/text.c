@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/function.h"
 #include "bind/lua/handle.h"

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "bind/format/pack.h"
 #include "bind/library.h"
 #include "bind/lua/bind.h"

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/editor.h"
+#include "base/process/editor.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/interrupt.h"
 

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/function.h"
 #include "io/events.h"

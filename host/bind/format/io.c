@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "bind/format/io.h"
 #include "bind/lua/bind.h"
 #include "io/npy.h"

@@ -3,10 +3,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file_system.h"
-#include "base/folder.h"
-#include "base/sha256.h"
-#include "base/status.h"
+#include "base/io/file_system.h"
+#include "base/io/folder.h"
+#include "base/numeric/sha256.h"
+#include "base/status/status.h"
 #include "bind/format/io.h"
 #include "bind/lua/bind.h"
 #include "io/mapping.h"

@@ -1,7 +1,7 @@
 /* jansson's tree, taken over into tables under one pcall, so that the tree is freed whatever Lua does. */
 #include <jansson.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "bind/format/json_value.h"
 
 static void push(lua_State *L, const json_t *value)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "bind/format/json_value.h"
 
 enum { DEEPEST = 2048, FIRST_ROOM = 1024 };

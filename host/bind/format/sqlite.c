@@ -7,7 +7,7 @@
  * database:close() */
 #include <math.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/function.h"
 #include "io/database.h"

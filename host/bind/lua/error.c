@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/printable.h"
+#include "base/status/printable.h"
 #include "bind/library.h"
 #include "bind/lua/bind.h"
 

@@ -6,7 +6,7 @@
 
 #include <time.h>
 
-#include "base/alloc.h"
+#include "base/memory/alloc.h"
 
 /* Identities of the tensor metatables: of the state opened last, and of all that are open. */
 enum { STATES = 64 };

@@ -20,9 +20,9 @@
 
 #include <luajit.h>
 
-#include "base/pulse.h"
-#include "base/signals.h"
-#include "base/time.h"
+#include "base/process/signals.h"
+#include "base/trace/pulse.h"
+#include "base/trace/time.h"
 #include "bind/library.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/interrupt.h"

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/nearest.h"
+#include "base/status/nearest.h"
 #include "bind/lua/bind.h"
 
 static bool push_option(lua_State *L, int index, const char *name)

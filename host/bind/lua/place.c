@@ -14,7 +14,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "base/pulse.h"
+#include "base/trace/pulse.h"
 #include "bind/library.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/handle.h"

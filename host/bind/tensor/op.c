@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "autograd/graph.h"
-#include "base/nearest.h"
+#include "base/status/nearest.h"
 #include "bind/lua/function.h"
 #include "bind/lua/generator.h"
 #include "bind/lua/handle.h"

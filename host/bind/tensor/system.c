@@ -3,12 +3,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/level.h"
-#include "base/nearest.h"
-#include "base/signals.h"
-#include "base/threads.h"
-#include "base/time.h"
-#include "base/version.h"
+#include "base/numeric/level.h"
+#include "base/process/signals.h"
+#include "base/process/threads.h"
+#include "base/status/nearest.h"
+#include "base/status/version.h"
+#include "base/trace/time.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/function.h"
 #include "bind/lua/handle.h"

@@ -7,7 +7,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/graph.h"
-#include "base/alloc.h"
+#include "base/memory/alloc.h"
 #include "bind/lua/function.h"
 #include "bind/lua/handle.h"
 #include "bind/tensor/memory_format.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "autograd/engine.h"
-#include "base/nearest.h"
+#include "base/status/nearest.h"
 #include "bind/lua/handle.h"
 #include "bind/tensor/tensor.h"
 

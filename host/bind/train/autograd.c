@@ -4,8 +4,8 @@
 
 #include "autograd/anomaly.h"
 #include "autograd/engine.h"
-#include "base/array.h"
-#include "base/pulse.h"
+#include "base/memory/array.h"
+#include "base/trace/pulse.h"
 #include "bind/lua/callback.h"
 #include "bind/lua/function.h"
 #include "bind/lua/handle.h"

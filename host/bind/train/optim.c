@@ -19,8 +19,8 @@
 #include <string.h>
 
 #include "autograd/graph.h"
-#include "base/pulse.h"
-#include "base/trace.h"
+#include "base/trace/pulse.h"
+#include "base/trace/trace.h"
 #include "bind/lua/bind.h"
 #include "bind/train/optim.h"
 #include "optim/clip.h"

@@ -4,7 +4,7 @@
  * more. */
 #include <string.h>
 
-#include "base/pulse.h"
+#include "base/trace/pulse.h"
 #include "bind/train/optim.h"
 
 enum { SINGLES = 1 + AH_OPTIM_SCALARS };

@@ -1,5 +1,6 @@
-/* accelhost._C.trace: the recorder of base/trace.h. A recording is a userdata; lua/accelhost/profiler is made of it. */
-#include "base/trace.h"
+/* accelhost._C.trace: the recorder of base/trace/trace.h. A recording is a userdata; lua/accelhost/profiler is made of
+ * it. */
+#include "base/trace/trace.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -29,7 +29,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 
 enum { PATIENCE = 2 }; /* seconds of processor time; the constructors take some milliseconds */
 enum { MIB = 1 << 20, BLAS_MIB = 128, STACK_MIB = 8 }; /* of each thread */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/nearest.h"
-#include "base/version.h"
+#include "base/status/nearest.h"
+#include "base/status/version.h"
 #include "cli/base/usage.h"
 #include "config/settings.h"
 

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "tensor/device.h"
 
 enum { TIMEOUT_MS = 60000 };

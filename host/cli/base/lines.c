@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 
 enum { LINES = 8192, BYTES = 4 << 20, NONE = 0 }; /* numbers start at 1 */
 

@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/process.h"
-#include "base/status.h"
-#include "base/threads.h"
+#include "base/process/process.h"
+#include "base/process/threads.h"
+#include "base/status/status.h"
 #include "cli/base/syscalls.h"
 
 /* Of the thread: belongs to it. */

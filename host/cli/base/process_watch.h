@@ -24,7 +24,7 @@ void ah_process_watch_close(struct ah_process_watch *watch);
 struct ah_process_hold {
     pid_t pid;
     int fd;             /* -1: without pidfds */
-    int64_t started_ns; /* then: when it was started, as in base/process.h */
+    int64_t started_ns; /* then: when it was started, as in base/process/process.h */
 };
 
 /* False when there is no such process. */

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "cli/base/usage.h"
 
 /* LuaJIT's stack for one call holds 8,000 values. */

@@ -10,7 +10,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 
 enum { MOST = 65 };
 

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 
 int ah_usage(const char *command, const char *format, ...)
 {

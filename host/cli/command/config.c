@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/folder.h"
-#include "base/nearest.h"
-#include "base/status.h"
+#include "base/io/folder.h"
+#include "base/status/nearest.h"
+#include "base/status/status.h"
 #include "cli/base/flags.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "cli/base/gpus.h"
 #include "tensor/device.h"
 

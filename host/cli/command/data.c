@@ -10,11 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/folder.h"
-#include "base/nearest.h"
-#include "base/sha256.h"
-#include "base/status.h"
-#include "base/version.h"
+#include "base/io/folder.h"
+#include "base/numeric/sha256.h"
+#include "base/status/nearest.h"
+#include "base/status/status.h"
+#include "base/status/version.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "cli/base/flags.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"

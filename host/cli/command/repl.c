@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
-#include "base/tell.h"
+#include "base/status/status.h"
+#include "base/status/tell.h"
 #include "cli/base/flags.h"
 #include "cli/base/script.h"
 #include "cli/base/usage.h"

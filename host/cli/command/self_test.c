@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/folder.h"
+#include "base/io/folder.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
 #include "cli/launch/launch.h"

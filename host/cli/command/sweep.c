@@ -6,7 +6,7 @@
 
 #include <lua.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "cli/base/flags.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"

@@ -13,8 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/status.h"
-#include "base/time.h"
+#include "base/status/status.h"
+#include "base/trace/time.h"
 #include "cli/base/syscalls.h"
 #include "cli/job/job_state.h"
 #include "cli/job/orphans.h"

@@ -67,7 +67,7 @@ void ah_job_follow(struct ah_job *job);
 int ah_jobs_wait(struct ah_job *const *jobs, int count);
 
 /* A message to a rank, kept here until the rank reads it. AH_EPEER when the rank reads no more, AH_EINVAL when it is
- * longer than AH_FRAME_MOST (base/frames.h). */
+ * longer than AH_FRAME_MOST (base/io/frames.h). */
 int ah_job_send(struct ah_job *job, int rank, const void *bytes, size_t count);
 /* Send a signal to a rank's process and what it has started, -1: to all ranks; the job goes on. */
 void ah_job_interrupt(struct ah_job *job, int rank, int number);

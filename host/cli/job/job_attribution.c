@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/printable.h"
-#include "base/status.h"
+#include "base/status/printable.h"
+#include "base/status/status.h"
 #include "cli/base/syscalls.h"
 #include "cli/job/job_state.h"
 #include "comm/control/collective.h"

@@ -1,12 +1,12 @@
-/* The channels of a job's ranks, as its own end sees them (base/frames.h). What a rank wrote before a message is read
- * before it, by the caller. */
+/* The channels of a job's ranks, as its own end sees them (base/io/frames.h). What a rank wrote before a message is
+ * read before it, by the caller. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "base/frames.h"
-#include "base/status.h"
+#include "base/io/frames.h"
+#include "base/status/status.h"
 #include "cli/job/job_state.h"
 
 static int watch(struct ah_job *job, int rank, int how)

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/array.h"
-#include "base/status.h"
-#include "base/time.h"
+#include "base/memory/array.h"
+#include "base/status/status.h"
+#include "base/trace/time.h"
 #include "cli/base/signal_queue.h"
 #include "cli/output/launch_output.h"
 #include "cli/output/rank_logs.h"

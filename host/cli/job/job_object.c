@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/frames.h"
-#include "base/signals.h"
-#include "base/status.h"
-#include "base/time.h"
+#include "base/io/frames.h"
+#include "base/process/signals.h"
+#include "base/status/status.h"
+#include "base/trace/time.h"
 #include "bind/lua/bind.h"
 #include "cli/base/signal_queue.h"
 #include "cli/base/syscalls.h"

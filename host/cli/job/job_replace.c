@@ -3,8 +3,8 @@
  * rank that cannot be replaced ends the job as it would without this. */
 #include <stdio.h>
 
-#include "base/status.h"
-#include "base/time.h"
+#include "base/status/status.h"
+#include "base/trace/time.h"
 #include "cli/base/syscalls.h"
 #include "cli/job/job_state.h"
 

@@ -12,9 +12,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/status.h"
-#include "base/threads.h"
-#include "base/time.h"
+#include "base/process/threads.h"
+#include "base/status/status.h"
+#include "base/trace/time.h"
 #include "cli/base/environment.h"
 #include "cli/job/job_state.h"
 #include "cli/job/orphans.h"

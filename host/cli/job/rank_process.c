@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/signals.h"
-#include "base/status.h"
-#include "base/threads.h"
+#include "base/process/signals.h"
+#include "base/status/status.h"
+#include "base/process/threads.h"
 #include "comm/control/control_block.h"
 
 /* Signals as a program expects them, whatever this process or its parent did to them. */

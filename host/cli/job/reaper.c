@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "cli/base/syscalls.h"
 #include "cli/job/orphans.h"
 

@@ -11,9 +11,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "base/array.h"
-#include "base/status.h"
-#include "base/time.h"
+#include "base/memory/array.h"
+#include "base/status/status.h"
+#include "base/trace/time.h"
 #include "cli/base/syscalls.h"
 #include "cli/machines/machines.h"
 #include "cli/output/launch_output.h"

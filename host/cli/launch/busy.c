@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "comm/control/jobs.h"
 
 enum { JOBS = 64 };

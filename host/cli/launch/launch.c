@@ -9,8 +9,8 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "base/status.h"
-#include "base/tell.h"
+#include "base/status/status.h"
+#include "base/status/tell.h"
 #include "cli/base/error_file.h"
 #include "cli/base/script.h"
 #include "cli/launch/attempt.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/program.h"
+#include "base/process/program.h"
 #include "cli/launch/launch_settings.h"
 
 enum { WORDS = 96, PATH = 4096, HOST = 256 };

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/nearest.h"
-#include "base/printable.h"
-#include "base/threads.h"
+#include "base/process/threads.h"
+#include "base/status/nearest.h"
+#include "base/status/printable.h"
 #include "cli/base/flags.h"
 #include "cli/base/usage.h"
 #include "cli/job/orphans.h"

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
-#include "base/time.h"
+#include "base/status/status.h"
+#include "base/trace/time.h"
 #include "cli/machines/machines_state.h"
 #include "comm/control/address.h"
 

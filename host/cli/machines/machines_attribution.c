@@ -5,8 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/tell.h"
-#include "base/time.h"
+#include "base/status/tell.h"
+#include "base/trace/time.h"
 #include "cli/machines/machines_state.h"
 
 static const int64_t second_ns = 1000000000;

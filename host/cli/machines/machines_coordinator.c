@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/tell.h"
-#include "base/time.h"
+#include "base/status/tell.h"
+#include "base/trace/time.h"
 
 static const int64_t slice_ns = 100000000;
 static const int64_t line_ns = INT64_C(5000000000);   /* for a line that its machine has written */

@@ -13,8 +13,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/status.h"
-#include "base/threads.h"
+#include "base/process/threads.h"
+#include "base/status/status.h"
 #include "cli/machines/machines_rendezvous.h"
 
 static const int64_t moment_ns = 50000000;

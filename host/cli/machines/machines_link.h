@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "base/array.h"
+#include "base/memory/array.h"
 #include "comm/control/hosts.h"
 
 struct ah_rendezvous;

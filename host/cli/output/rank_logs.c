@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/folder.h"
-#include "base/status.h"
+#include "base/io/folder.h"
+#include "base/status/status.h"
 #include "config/value.h"
 
 struct rank_log {

@@ -12,8 +12,8 @@
 #include <lualib.h>
 
 #include "autograd/graph.h"
-#include "base/status.h"
-#include "base/tell.h"
+#include "base/status/status.h"
+#include "base/status/tell.h"
 #include "bind/library.h"
 #include "cli/job/job_object.h"
 #include "cli/process/parent.h"

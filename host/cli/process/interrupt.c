@@ -8,8 +8,8 @@
 
 #include <lauxlib.h>
 
-#include "base/pulse.h"
-#include "base/signals.h"
+#include "base/trace/pulse.h"
+#include "base/process/signals.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/place.h"
 #include "bind/lua/signal_hook.h"

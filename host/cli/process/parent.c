@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/frames.h"
-#include "base/status.h"
-#include "base/time.h"
+#include "base/io/frames.h"
+#include "base/status/status.h"
+#include "base/trace/time.h"
 #include "bind/lua/bind.h"
 
 static struct ah_frames *channel;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/entropy.h"
-#include "base/status.h"
+#include "base/process/entropy.h"
+#include "base/status/status.h"
 #include "tensor/device.h"
 
 int ah_cli_seed(const struct ah_control_block *control)

@@ -10,7 +10,7 @@
 #include <lauxlib.h>
 #include <lua.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "cli/base/error_file.h"
 #include "cli/process/status_signal.h"
 #include "comm/group/group.h"

@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "base/pulse.h"
-#include "base/signal_stack.h"
-#include "base/signals.h"
+#include "base/trace/pulse.h"
+#include "base/process/signal_stack.h"
+#include "base/process/signals.h"
 #include "bind/lua/place.h"
 #include "bind/lua/signal_hook.h"
 

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 
 static bool is_loopback(const struct sockaddr *at)
 {

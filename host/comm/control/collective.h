@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/dtype.h"
-#include "base/status.h"
+#include "base/numeric/dtype.h"
+#include "base/status/status.h"
 
 struct ah_device;
 struct ah_call_record;

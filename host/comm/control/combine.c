@@ -8,8 +8,8 @@
 #include <immintrin.h>
 #endif
 
-#include "base/half.h"
-#include "base/threads.h"
+#include "base/numeric/half.h"
+#include "base/process/threads.h"
 
 /* One block of sums stays in the first cache while the sources pass by. */
 enum { BLOCK = 1024 };

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/entropy.h"
-#include "base/time.h"
+#include "base/process/entropy.h"
+#include "base/trace/time.h"
 #include "comm/control/hosts.h"
 #include "comm/control/replay_log.h"
 

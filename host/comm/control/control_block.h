@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/pulse.h"
-#include "base/status.h"
+#include "base/status/status.h"
+#include "base/trace/pulse.h"
 #include "comm/control/group_block.h"
 
 #define AH_CONTROL_NAME "accelhost-board" /* of the memfd */

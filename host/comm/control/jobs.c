@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/process.h"
+#include "base/process/process.h"
 
 /* The launcher starts rank 0; a script that runs alone is rank 0. */
 static int pid_of(struct ah_control_block *control)

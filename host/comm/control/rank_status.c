@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/process.h"
+#include "base/process/process.h"
 
 /* Has the rank answered? */
 static bool ask(const struct ah_rank_entry *slot, int pid, int patience_ms)

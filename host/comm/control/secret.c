@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "comm/control/address.h"
 
 static int take(struct ah_secret *out, const char *where, const char *text, size_t bytes)

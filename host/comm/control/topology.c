@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 
 static int read_integer(const char *name, int *out)
 {

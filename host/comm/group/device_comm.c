@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/tell.h"
+#include "base/status/tell.h"
 #include "comm/group/device_p2p.h"
 
 struct entry {

@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/tell.h"
-#include "base/time.h"
-#include "base/trace.h"
+#include "base/status/tell.h"
+#include "base/trace/time.h"
+#include "base/trace/trace.h"
 #include "comm/control/hosts.h"
 #include "comm/group/device_comm.h"
 #include "comm/group/mismatch.h"

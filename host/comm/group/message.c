@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/tell.h"
-#include "base/time.h"
+#include "base/status/tell.h"
+#include "base/trace/time.h"
 #include "comm/group/device_p2p.h"
 #include "comm/group/message_place.h"
 #include "comm/group/watch.h"

@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-#include "base/time.h"
+#include "base/trace/time.h"
 
 static const int64_t witness_ns = 1000000000; /* for ranks that are on their way to the call */
 static const int64_t glance_ns = 500000;      /* between two polls for them */

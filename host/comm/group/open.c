@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/tell.h"
-#include "base/threads.h"
-#include "base/time.h"
+#include "base/process/threads.h"
+#include "base/status/tell.h"
+#include "base/trace/time.h"
 #include "comm/control/topology.h"
 #include "comm/group/device_comm.h"
 #include "comm/group/subgroup.h"

@@ -13,9 +13,9 @@
 #include <immintrin.h>
 #endif
 
-#include "base/signals.h"
-#include "base/tell.h"
-#include "base/time.h"
+#include "base/process/signals.h"
+#include "base/status/tell.h"
+#include "base/trace/time.h"
 #include "comm/control/hosts.h"
 #include "comm/control/rank_status.h"
 #include "comm/group/device_comm.h"

@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/tell.h"
+#include "base/status/tell.h"
 #include "comm/control/control_block.h"
 #include "comm/control/secret.h"
 #include "comm/control/topology.h"

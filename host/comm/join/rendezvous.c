@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/tell.h"
-#include "base/time.h"
+#include "base/status/tell.h"
+#include "base/trace/time.h"
 #include "comm/control/address.h"
 #include "comm/join/membership.h"
 #include "comm/join/rank.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "comm/control/address.h"
 #include "comm/control/secret.h"
 #include "comm/join/membership.h"

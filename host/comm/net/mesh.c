@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/time.h"
+#include "base/trace/time.h"
 #include "comm/store/store_protocol.h"
 
 static const uint64_t mesh_magic = 0x3168736d6861; /* "ahmsh1" */

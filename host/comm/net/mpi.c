@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/plugin.h"
-#include "base/status.h"
+#include "base/process/plugin.h"
+#include "base/status/status.h"
 
 static const struct ah_mpi_driver *driver;
 static int64_t limit_ns; /* 0: MPI was not begun */

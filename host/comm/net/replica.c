@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/time.h"
+#include "base/trace/time.h"
 #include "comm/net/mesh.h"
 #include "comm/net/replica_frames.h"
 

@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "base/array.h"
+#include "base/memory/array.h"
 #include "comm/control/collective.h"
 #include "comm/net/replica.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/time.h"
+#include "base/trace/time.h"
 #include "comm/control/combine.h"
 #include "comm/net/hold.h"
 #include "comm/net/progress.h"

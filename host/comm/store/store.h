@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 
 enum { AH_STORE_KEY = 1024, AH_STORE_VALUE = 1 << 20 }; /* the most bytes of each */
 enum { AH_STORE_JOB = 64 };       /* bytes of a job's name, the end included */

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/time.h"
+#include "base/trace/time.h"
 #include "comm/store/store_protocol.h"
 
 struct ah_store {

@@ -6,8 +6,8 @@
 #ifndef AH_COMM_STORE_PROTOCOL_H
 #define AH_COMM_STORE_PROTOCOL_H
 
-#include "base/array.h"
-#include "base/sha256.h"
+#include "base/memory/array.h"
+#include "base/numeric/sha256.h"
 #include "comm/store/store.h"
 
 #define AH_STORE_MAGIC 0x3265726f74736861u /* "ahstore2" */

@@ -16,9 +16,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/tell.h"
-#include "base/threads.h"
-#include "base/time.h"
+#include "base/process/threads.h"
+#include "base/status/tell.h"
+#include "base/trace/time.h"
 #include "comm/store/store_protocol.h"
 
 enum { MEMBERS = 1024, CLIENTS = MEMBERS + AH_STORE_STRANGERS, QUEUE = 4096, PIECE = 16 * 1024, FULL = 4 << 20 };

@@ -1,10 +1,10 @@
-/* The functions of base/special_series.h for the CPU, and the C library's log-gamma. */
+/* The functions of base/numeric/special_series.h for the CPU, and the C library's log-gamma. */
 #include "cpu/elementwise/special.h"
 
 #include <math.h>
 
 #define AH_SPECIAL static
-#include "base/special_series.h"
+#include "base/numeric/special_series.h"
 
 double ah_lgamma(double x)
 {

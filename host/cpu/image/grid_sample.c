@@ -5,7 +5,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 

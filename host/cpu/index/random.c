@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/memory/alloc.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
 #include "tensor/overlap.h"

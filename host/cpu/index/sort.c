@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "cpu/index/index.h"
 #include "cpu/index/sort.h"
 #include "cpu/kernels.h"

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "base/half.h"
+#include "base/numeric/half.h"
 
 static uint64_t float_key(double value)
 {

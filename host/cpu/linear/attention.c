@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"

@@ -8,7 +8,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "cpu/loop/dense.h"
 
 /* The gradient is the matrix

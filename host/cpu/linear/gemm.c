@@ -9,8 +9,8 @@
 
 #include <cblas.h>
 
-#include "base/status.h"
-#include "base/trace.h"
+#include "base/status/status.h"
+#include "base/trace/trace.h"
 #include "cpu/loop/onednn.h"
 
 const char *ah_blas_version(void)

@@ -6,8 +6,8 @@
 
 #include <cblas.h>
 
-#include "base/threads.h"
-#include "base/trace.h"
+#include "base/process/threads.h"
+#include "base/trace/trace.h"
 #include "cpu/kernels.h"
 #include "cpu/linear/gemm.h"
 #include "cpu/linear/lapack.h"

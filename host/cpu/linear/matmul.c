@@ -2,7 +2,7 @@
  * lie like one tall matrix are multiplied as one. Integers are multiplied by plain loops, exactly. */
 #include <string.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "cpu/kernels.h"
 #include "cpu/linear/gemm.h"
 #include "cpu/loop/bf16.h"

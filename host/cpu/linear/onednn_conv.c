@@ -7,8 +7,8 @@
 #include <omp.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/status.h"
+#include "base/memory/alloc.h"
+#include "base/status/status.h"
 #include "cpu/loop/onednn_cache.h"
 
 struct conv_descs {

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/status.h"
-#include "base/trace.h"
+#include "base/memory/alloc.h"
+#include "base/status/status.h"
+#include "base/trace/trace.h"
 #include "cpu/loop/onednn_cache.h"
 
 const char *ah_onednn_version(void)

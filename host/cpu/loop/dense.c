@@ -2,7 +2,7 @@
  * that, else copied into a block of the cache and, for halves, converted. Closing gives blocks back on every path. */
 #include "cpu/loop/dense.h"
 
-#include "base/alloc.h"
+#include "base/memory/alloc.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/loop/shape_copy.h"
 

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "tensor/overlap.h"
 
 enum {

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/status.h"
-#include "base/trace.h"
+#include "base/status/status.h"
+#include "base/trace/trace.h"
 
 enum { ENTRIES = 256, PROBES = 8 };
 static struct ah_onednn_entry cache[ENTRIES];

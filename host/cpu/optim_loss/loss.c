@@ -6,7 +6,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "cpu/loop/iterate.h"
 #include "optim/scalars.h"
 #include "tensor/tensor.h"

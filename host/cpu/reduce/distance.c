@@ -2,7 +2,7 @@
  * that vectors run along the pairs. A gradient adds up, row by row, what all pairs of the row bring, in double. */
 #include <math.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 

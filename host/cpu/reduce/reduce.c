@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/threads.h"
+#include "base/memory/alloc.h"
+#include "base/process/threads.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/reduce/reduce_loops.h"
 

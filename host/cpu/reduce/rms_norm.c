@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/threads.h"
+#include "base/process/threads.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 

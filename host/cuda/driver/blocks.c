@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/memory/array.h"
 
 static int compare(const struct ah_cuda_block *a, const struct ah_cuda_block *b)
 {

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "base/array.h"
-#include "base/pulse.h"
+#include "base/memory/array.h"
+#include "base/trace/pulse.h"
 #include "cuda/driver/memory.h"
 #include "ops/op.h"
 

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/plugin.h"
-#include "base/status.h"
+#include "base/process/plugin.h"
+#include "base/status/status.h"
 
 struct ah_cuda_driver ah_cuda;
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/memory/array.h"
 #include "cuda/driver/capture.h"
 #include "cuda/driver/memory.h"
 #include "cuda/driver/pinned.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/memory/array.h"
 #include "cuda/driver/memory_state.h"
 
 int ah_cuda_pool_open(struct ah_cuda_pool **out)

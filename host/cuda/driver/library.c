@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/plugin.h"
-#include "base/status.h"
+#include "base/process/plugin.h"
+#include "base/status/status.h"
 #include "cuda/driver/driver.h"
 
 static int find(struct ah_cuda_library *library)

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/array.h"
+#include "base/memory/array.h"
 
 enum { LEAST = 1 << 16 };
 #define LIMIT ((size_t)256 << 20)

@@ -3,7 +3,7 @@
 #ifndef AH_CUDA_REALS_H
 #define AH_CUDA_REALS_H
 
-#include "base/dtype.h"
+#include "base/numeric/dtype.h"
 #include "cuda/driver/launch.h"
 
 #define AH_CUDA_REALS(file, name)                                                                          \

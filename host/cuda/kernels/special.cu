@@ -1,8 +1,8 @@
-/* Elementwise functions that the C library lacks, in double for all floats (base/special_series.h). */
+/* Elementwise functions that the C library lacks, in double for all floats (base/numeric/special_series.h). */
 #include "cuda/kernels/lib/elementwise.cuh"
 
 #define AH_SPECIAL static __device__
-#include "base/special_series.h"
+#include "base/numeric/special_series.h"
 
 AH_EW1_FLOATS(digamma, ah_digamma_series(a))
 AH_EW1_FLOATS(polygamma, ah_polygamma_series(static_cast<int>(c0), a))

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "cuda/driver/library.h"
 
 static struct ah_nccl table;

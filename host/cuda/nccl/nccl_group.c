@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/time.h"
+#include "base/trace/time.h"
 #include "comm/group/watch.h"
 #include "cuda/driver/capture.h"
 #include "cuda/driver/graph.h"

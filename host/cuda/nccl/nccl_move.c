@@ -1,6 +1,6 @@
 /* Collectives as calls of NCCL. What it has no call for is messages between all pairs of ranks that have something to
  * give each other, given at once. */
-#include "base/status.h"
+#include "base/status/status.h"
 #include "cuda/nccl/nccl_group.h"
 
 static const ncclDataType_t types[AH_DTYPE_COUNT] = {

@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/tell.h"
-#include "base/time.h"
+#include "base/status/tell.h"
+#include "base/trace/time.h"
 #include "comm/group/watch.h"
 #include "comm/join/rank.h"
 #include "cuda/nccl/nccl_group.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/trace.h"
+#include "base/trace/trace.h"
 #include "cuda/driver/capture.h"
 
 struct shadow {

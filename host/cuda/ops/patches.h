@@ -2,7 +2,7 @@
 #ifndef AH_CUDA_PATCHES_H
 #define AH_CUDA_PATCHES_H
 
-#include "base/dtype.h"
+#include "base/numeric/dtype.h"
 #include "cuda/driver/device.h"
 #include "cuda/kernels/patches.h"
 

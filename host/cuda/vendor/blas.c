@@ -1,7 +1,7 @@
 /* Opens cuBLASLt. */
 #include "cuda/vendor/blas.h"
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "cuda/driver/library.h"
 
 static struct ah_cublas table;

@@ -1,7 +1,7 @@
 /* Opens cuDNN. */
 #include "cuda/vendor/dnn.h"
 
-#include "base/status.h"
+#include "base/status/status.h"
 #include "cuda/driver/library.h"
 
 static struct ah_cudnn table;

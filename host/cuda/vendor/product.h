@@ -2,7 +2,7 @@
 #ifndef AH_CUDA_PRODUCT_H
 #define AH_CUDA_PRODUCT_H
 
-#include "base/dtype.h"
+#include "base/numeric/dtype.h"
 #include "cuda/driver/device.h"
 
 /* One operand: a stack of row-major matrices, possibly of their transposes. */

@@ -8,7 +8,7 @@
 #include "sim/test/kernels.h"
 
 extern "C" {
-#include "base/half.h"
+#include "base/numeric/half.h"
 }
 
 using test::Device;

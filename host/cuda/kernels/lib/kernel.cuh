@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/dtype.h"
+#include "base/numeric/dtype.h"
 
 /* 16 bytes of T. */
 template <typename T> struct alignas(16) ah_pack {

@@ -1,0 +1,42 @@
+/* Plugins are looked for from the program that runs, not from a link to it. */
+#include "base/process/plugin.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/process/program.h"
+#include "base/status/status.h"
+
+bool ah_plugin_find(const char *name, char *path, size_t room)
+{
+    static const char *const places[] = {"../lib/accelhost/", ""};
+    char program[3072];
+    ah_program_path(program, sizeof program);
+    char *slash = strrchr(program, '/');
+    if (slash)
+        *slash = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        snprintf(path, room, "%s/%saccelhost-%s.so", slash ? program : ".", places[i], name);
+        if (!access(path, F_OK))
+            return true;
+    }
+    return false;
+}
+
+int ah_plugin_open(const char *name, const char *symbol, void **out)
+{
+    char path[4096];
+    if (!ah_plugin_find(name, path, sizeof path))
+        return ah_fail(AH_EINVAL, "accelhost-%s.so is not here (looked for %s)", name, path);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return ah_fail(AH_EINVAL, "%s", dlerror());
+    *out = dlsym(library, symbol);
+    if (!*out) {
+        dlclose(library);
+        return ah_fail(AH_EINVAL, "%s is no such plugin (no %s)", path, symbol);
+    }
+    return 0;
+}

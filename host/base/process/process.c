@@ -1,0 +1,51 @@
+/* Reads /proc. */
+#include "base/process/process.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static ssize_t read_file(int pid, const char *name, char *text, size_t room)
+{
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, room - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    return n;
+}
+
+bool ah_process_look(int pid, struct ah_process *out)
+{
+    char text[1024];
+    unsigned long long user, system, started;
+    long long pages;
+    memset(out, 0, sizeof *out);
+    if (read_file(pid, "stat", text, sizeof text) <= 0)
+        return false;
+    const char *end = strrchr(text, ')'); /* the name may hold anything */
+    /* state ppid pgrp session tty tpgid flags minflt cminflt majflt cmajflt utime stime cutime cstime priority nice
+     * threads itrealvalue starttime vsize rss */
+    if (!end || sscanf(end + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %d %*d %llu %*u "
+                       "%lld", &out->state, &out->parent, &user, &system, &out->threads, &started, &pages) != 7)
+        return false;
+    int64_t tick_ns = 1000000000 / sysconf(_SC_CLK_TCK);
+    out->memory = pages * sysconf(_SC_PAGESIZE);
+    out->cpu_ns = (int64_t)(user + system) * tick_ns;
+    out->started_ns = (int64_t)started * tick_ns;
+    read_file(pid, "wchan", out->waits, sizeof out->waits);
+    if (!strcmp(out->waits, "0"))
+        out->waits[0] = 0;
+    return true;
+}
+
+void ah_process_command(int pid, char *text, size_t room)
+{
+    ssize_t n = read_file(pid, "cmdline", text, room);
+    for (ssize_t i = 0; i + 1 < n; i++)
+        if ((unsigned char)text[i] < ' ')
+            text[i] = ' ';
+}

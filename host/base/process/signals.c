@@ -1,0 +1,59 @@
+/* The handler stores one number: that is all that a handler may do. Forked helpers inherit it, so that a signal to the
+ * whole process group does not take a data loader's workers away before the last step is done. */
+#include "base/process/signals.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/status/status.h"
+
+static const struct {
+    const char *name;
+    int number;
+} known[] = {{"TERM", SIGTERM}, {"USR1", SIGUSR1}, {"INT", SIGINT}, {"HUP", SIGHUP}};
+enum { KNOWN = sizeof known / sizeof known[0] };
+
+atomic_int ah_interrupted;
+
+static atomic_int noted;
+
+int ah_signal_number(const char *name)
+{
+    for (int i = 0; i < KNOWN; i++)
+        if (!strcmp(known[i].name, name))
+            return known[i].number;
+    return 0;
+}
+
+void ah_signal_write(const char *text)
+{
+    (void)!write(STDERR_FILENO, text, strlen(text));
+}
+
+static void note(int number)
+{
+    int none = 0;
+    atomic_compare_exchange_strong(&noted, &none, number);
+}
+
+int ah_signal_catch(int number)
+{
+    /* On the stack for handlers: oneDNN's products run with the stack pointer in the heap. */
+    struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART | SA_ONSTACK};
+    if (sigaction(number, &action, NULL))
+        return ah_fail(AH_EIO, "cannot watch signal %d: %s", number, strerror(errno));
+    return 0;
+}
+
+const char *ah_signal_take(void)
+{
+    int number = atomic_exchange(&noted, 0);
+    for (int i = 0; i < KNOWN; i++)
+        if (known[i].number == number)
+            return known[i].name;
+    return NULL;
+}

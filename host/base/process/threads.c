@@ -1,0 +1,96 @@
+/* Ranges are whole grains; their borders follow from n, grain and the number of threads alone. */
+#include "base/process/threads.h"
+
+#include <math.h>
+#include <omp.h>
+#include <sched.h>
+#include <signal.h>
+
+#include "base/process/quota.h"
+#include "base/status/status.h"
+
+/* As it was at the first call, which comes before libgomp binds the main thread (OMP_PROC_BIND). */
+static struct ah_affinity initial;
+static int processors; /* in it, 0 before the first call */
+
+int ah_affinity_count(void)
+{
+    if (processors)
+        return processors;
+    if (sched_getaffinity(0, sizeof initial.set, initial.set))
+        CPU_SET_S(0, sizeof initial.set, initial.set);
+    processors = CPU_COUNT_S(sizeof initial.set, initial.set);
+    return processors;
+}
+
+void ah_affinity_part(int part, int parts, struct ah_affinity *out)
+{
+    int count = ah_affinity_count(), seen = 0;
+    *out = (struct ah_affinity){0};
+    parts = parts < count ? parts : count;
+    part %= parts;
+    for (size_t i = 0; i < 8 * sizeof initial.set; i++) {
+        if (!CPU_ISSET_S(i, sizeof initial.set, initial.set))
+            continue;
+        if (seen >= count * part / parts && seen < count * (part + 1) / parts)
+            CPU_SET_S(i, sizeof out->set, out->set);
+        seen++;
+    }
+}
+
+int ah_affinity_set(const struct ah_affinity *affinity)
+{
+    return sched_setaffinity(0, sizeof affinity->set, affinity->set);
+}
+
+int ah_cpu_count(void)
+{
+    int count = ah_affinity_count();
+    double quota = ceil(ah_processor_quota(""));
+    return quota >= 1 && quota < count ? (int)quota : count;
+}
+
+int ah_num_threads(void)
+{
+    return omp_get_max_threads();
+}
+
+int ah_set_num_threads(int count)
+{
+    if (count < 1 || count > AH_MOST_THREADS)
+        return ah_fail(AH_EINVAL, "set_num_threads: expected 1..%d, got %d", AH_MOST_THREADS, count);
+    omp_set_num_threads(count);
+    return 0;
+}
+
+void ah_parallel_for(int64_t n, int64_t grain, ah_range_fn body, void *context)
+{
+    int64_t blocks = grain > 0 ? (n + grain - 1) / grain : 1;
+    int threads = omp_get_max_threads();
+    if (threads > blocks)
+        threads = (int)blocks;
+    if (threads <= 1) {
+        if (n > 0)
+            body(context, 0, n);
+        return;
+    }
+#pragma omp parallel num_threads(threads)
+    {
+        int64_t t = omp_get_thread_num(), count = omp_get_num_threads();
+        int64_t begin = blocks * t / count * grain, end = blocks * (t + 1) / count * grain;
+        if (end > n)
+            end = n;
+        if (begin < end)
+            body(context, begin, end);
+    }
+}
+
+int ah_helper_start(pthread_t *out, void *(*run)(void *context), void *context)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(out, NULL, run, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed;
+}

@@ -1,0 +1,74 @@
+/* One pointer, moved once when the process finds its board. */
+#include "base/trace/pulse.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/trace/time.h"
+
+static struct ah_pulse own = {.loss = NAN};
+struct ah_pulse *ah_pulse = &own;
+
+static bool stepped = true; /* since the last backward */
+
+/* A fork is no rank: what its parent shows stays the parent's. */
+static void in_child(void)
+{
+    own = *ah_pulse;
+    ah_pulse = &own;
+}
+
+void ah_pulse_move(struct ah_pulse *to)
+{
+    *to = *ah_pulse;
+    ah_pulse = to;
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+/* As far as there is room; ends with 0. */
+static void copy(char *to, const char *from, size_t room)
+{
+    size_t i = 0;
+    for (; i + 1 < room && from[i]; i++)
+        to[i] = from[i];
+    to[i] = 0;
+}
+
+void ah_pulse_begin_backward(const char *site, double loss)
+{
+    copy(ah_pulse->site, site, sizeof ah_pulse->site);
+    atomic_store_explicit(&ah_pulse->loss, loss, memory_order_relaxed);
+    atomic_store_explicit(&ah_pulse->backwards, ah_pulse->backwards + 1, memory_order_relaxed);
+    atomic_store_explicit(&ah_pulse->in_backward, 1, memory_order_relaxed);
+    stepped = false;
+}
+
+void ah_pulse_end_backward(void)
+{
+    atomic_store_explicit(&ah_pulse->in_backward, 0, memory_order_relaxed);
+    atomic_store_explicit(&ah_pulse->node, 0, memory_order_relaxed);
+}
+
+void ah_pulse_step(void)
+{
+    static const double share = 0.1; /* of the newest in the average */
+    if (stepped)
+        return;
+    stepped = true;
+    int64_t now = ah_now_ns(), before = atomic_load_explicit(&ah_pulse->step_ns, memory_order_relaxed);
+    double passed = (double)(now - before) / 1e9;
+    double average = atomic_load_explicit(&ah_pulse->step_time, memory_order_relaxed);
+    if (before)
+        atomic_store_explicit(&ah_pulse->step_time, average > 0 ? average + share * (passed - average) : passed,
+                              memory_order_relaxed);
+    atomic_store_explicit(&ah_pulse->step_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&ah_pulse->steps, ah_pulse->steps + 1, memory_order_relaxed);
+}
+
+void ah_pulse_answer(const char *place)
+{
+    copy(ah_pulse->place, place, sizeof ah_pulse->place);
+    atomic_fetch_add(&ah_pulse->answered, 1);
+}

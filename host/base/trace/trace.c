@@ -1,0 +1,262 @@
+/* A ring belongs to the thread that writes it: it publishes how many spans it has written, and the reader copies them
+ * when recording is over. Rings of other threads than the one that stops are kept for the next recording. */
+#include "base/trace/trace.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/memory/alloc.h"
+#include "base/status/status.h"
+#include "base/trace/time.h"
+
+enum { SPANS = 262144, TEXTS = 65536, TEXT_BYTES = 8 << 20 };
+
+struct ring {
+    struct ring *next;
+    struct ah_trace_span *span;
+    size_t room;
+    int thread;
+    unsigned recording;        /* that it was written for */
+    _Atomic uint64_t written;
+};
+
+static const char *const kinds[AH_TRACE_KINDS] = {
+    "op", "backward", "optimizer", "collective", "bucket", "loader", "range",
+};
+
+bool ah_tracing;
+struct ah_trace_options ah_trace_options;
+const char *(*ah_trace_site)(void), *(*ah_trace_module)(void);
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below */
+static struct ring *rings;
+static struct {
+    char **at;   /* TEXTS places, by hash; taken over by the recording when it stops */
+    size_t count, bytes;
+    uint64_t left_out;
+} texts;
+
+static _Atomic unsigned recording;
+static int64_t started_ns;
+static _Atomic uint64_t lost; /* spans for which there is no ring */
+static _Thread_local struct ring *own;
+static _Thread_local const char *kernel; /* of the span that is open, innermost */
+
+const char *ah_trace_kind_name(enum ah_trace_kind kind)
+{
+    return kinds[kind];
+}
+
+/* The thread's ring, ready for the present recording; NULL when there is no memory. */
+static struct ring *take_ring(void)
+{
+    if (!own) {
+        struct ring *ring = calloc(1, sizeof *ring);
+        if (!ring)
+            return NULL;
+        ring->thread = (int)syscall(SYS_gettid);
+        pthread_mutex_lock(&lock);
+        ring->next = rings;
+        rings = own = ring;
+        pthread_mutex_unlock(&lock);
+    }
+    if (own->recording != recording) {
+        if (own->room != ah_trace_options.spans) {
+            free(own->span);
+            own->span = malloc(ah_trace_options.spans * sizeof *own->span);
+            own->room = own->span ? ah_trace_options.spans : 0;
+        }
+        atomic_store(&own->written, 0);
+        own->recording = recording;
+    }
+    return own->room ? own : NULL;
+}
+
+void ah_trace_add(const struct ah_trace_span *span)
+{
+    if (!ah_tracing || span->begin_ns < started_ns)
+        return; /* it began before */
+    struct ring *ring = take_ring();
+    if (!ring) {
+        atomic_fetch_add(&lost, 1);
+        return;
+    }
+    uint64_t written = atomic_load_explicit(&ring->written, memory_order_relaxed);
+    ring->span[written % ring->room] = *span;
+    if (span->kind != AH_TRACE_BUCKET)
+        ring->span[written % ring->room].thread = ring->thread;
+    atomic_store_explicit(&ring->written, written + 1, memory_order_release);
+}
+
+struct ah_trace_mark ah_trace_open(void)
+{
+    struct ah_trace_mark mark = {.kernel = kernel};
+    kernel = NULL;
+    mark.live = ah_trace_options.memory ? (int64_t)ah_memory_stats().live : 0;
+    mark.begin_ns = ah_now_ns();
+    return mark;
+}
+
+static const char *told(bool wanted, const char *(*tell)(void))
+{
+    const char *text = wanted && tell ? tell() : NULL;
+    return text ? ah_trace_text(text) : NULL;
+}
+
+void ah_trace_close(struct ah_trace_mark mark, enum ah_trace_kind kind, const char *name, const char *shapes)
+{
+    struct ah_trace_span span = {.name = name, .begin_ns = mark.begin_ns, .end_ns = ah_now_ns(), .kind = kind};
+    if (ah_trace_options.memory)
+        span.bytes = (int64_t)ah_memory_stats().live - mark.live;
+    span.shapes = ah_trace_options.shapes && shapes ? ah_trace_text(shapes) : NULL;
+    span.site = told(ah_trace_options.sites, ah_trace_site);
+    span.module = told(ah_trace_options.modules && kind == AH_TRACE_OP, ah_trace_module);
+    span.kernel = kind == AH_TRACE_OP ? kernel : NULL;
+    kernel = mark.kernel;
+    ah_trace_add(&span);
+}
+
+static const char *find_text(const char *text)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (const char *at = text; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 1099511628211u;
+    size_t i = hash % TEXTS;
+    for (; texts.at[i]; i = (i + 1) % TEXTS)
+        if (!strcmp(texts.at[i], text))
+            return texts.at[i];
+    size_t bytes = strlen(text) + 1;
+    if (texts.count >= TEXTS / 2 || texts.bytes + bytes > TEXT_BYTES)
+        return NULL;
+    texts.at[i] = strdup(text);
+    texts.count += texts.at[i] != NULL;
+    texts.bytes += bytes;
+    return texts.at[i];
+}
+
+const char *ah_trace_text(const char *text)
+{
+    pthread_mutex_lock(&lock);
+    if (!texts.at)
+        texts.at = calloc(TEXTS, sizeof *texts.at);
+    const char *found = texts.at ? find_text(text) : NULL;
+    texts.left_out += found == NULL;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+void ah_trace_tell_kernel(const char *name)
+{
+    kernel = ah_trace_text(name);
+}
+
+bool ah_trace_kernel_is_told(void)
+{
+    return kernel != NULL;
+}
+
+static void free_texts(char **text)
+{
+    for (size_t i = 0; text && i < TEXTS; i++)
+        free(text[i]);
+    free(text);
+}
+
+void ah_trace_forget(void)
+{
+    pthread_mutex_lock(&lock);
+    lost = 0;
+    atomic_fetch_add(&recording, 1);
+    started_ns = ah_now_ns();
+    pthread_mutex_unlock(&lock);
+}
+
+int ah_trace_start(const struct ah_trace_options *options)
+{
+    if (ah_tracing)
+        return ah_fail(AH_ESTATE, "profile: another profile records in this process; stop it first");
+    ah_trace_options = *options;
+    if (!ah_trace_options.spans)
+        ah_trace_options.spans = SPANS;
+    ah_trace_forget();
+    texts.left_out = 0;
+    ah_tracing = true;
+    return 0;
+}
+
+/* By lane, then by time; of two that begin together the longer one is around the other. */
+static int in_order(const void *a, const void *b)
+{
+    const struct ah_trace_span *one = a, *two = b;
+    bool bucket = one->kind == AH_TRACE_BUCKET, other = two->kind == AH_TRACE_BUCKET;
+    if (bucket != other)
+        return bucket - other;
+    if (one->thread != two->thread)
+        return one->thread < two->thread ? -1 : 1;
+    if (one->begin_ns != two->begin_ns)
+        return one->begin_ns < two->begin_ns ? -1 : 1;
+    if (one->end_ns != two->end_ns)
+        return one->end_ns > two->end_ns ? -1 : 1;
+    return 0;
+}
+
+static size_t kept(const struct ring *ring)
+{
+    uint64_t written = ring->recording == recording ? atomic_load_explicit(&ring->written, memory_order_acquire) : 0;
+    return written < ring->room ? written : ring->room;
+}
+
+int ah_trace_stop(struct ah_trace **out)
+{
+    if (!ah_tracing)
+        return ah_fail(AH_ESTATE, "profile: nothing is recorded");
+    ah_tracing = false;
+    struct ah_trace *trace = calloc(1, sizeof *trace);
+    if (!trace)
+        return ah_fail(AH_ENOMEM, "profile: out of memory");
+    pthread_mutex_lock(&lock);
+    size_t count = 0;
+    for (struct ring *ring = rings; ring; ring = ring->next)
+        count += kept(ring);
+    trace->span = malloc((count ? count : 1) * sizeof *trace->span);
+    for (struct ring *ring = rings; ring && trace->span; ring = ring->next) {
+        size_t n = kept(ring);
+        if (n > 0)
+            memcpy(trace->span + trace->count, ring->span, n * sizeof *ring->span);
+        trace->count += n;
+        trace->dropped += ring->recording == recording ? ring->written - n : 0;
+    }
+    if (own && own->room) { /* the thread that stops is not writing; the others' rings are small or stay */
+        free(own->span);
+        own->span = NULL;
+        own->room = 0;
+    }
+    trace->dropped += lost;
+    trace->left_out = texts.left_out;
+    trace->text = texts.at;
+    texts.at = NULL;
+    texts.count = texts.bytes = 0;
+    pthread_mutex_unlock(&lock);
+    if (!trace->span) {
+        ah_trace_free(trace);
+        return ah_fail(AH_ENOMEM, "profile: out of memory for %zu spans", count);
+    }
+    trace->begin_ns = started_ns;
+    trace->end_ns = ah_now_ns();
+    qsort(trace->span, trace->count, sizeof *trace->span, in_order);
+    *out = trace;
+    return 0;
+}
+
+void ah_trace_free(struct ah_trace *trace)
+{
+    if (!trace)
+        return;
+    free_texts(trace->text);
+    free(trace->span);
+    free(trace);
+}

@@ -108,7 +108,7 @@ else
 CUDA_ARCHS ?= $(if $(NVRTC),80 86 89 90 100 120,$(CUDA_ALL))
 endif
 CUDA_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard host/cuda/*.c host/cuda/*/*.c)))
-CUDA_SOURCES := $(sort $(wildcard host/cuda/kernels/*.cu))
+CUDA_SOURCES := $(sort $(wildcard host/cuda/kernels/*/*.cu))
 CUDA_FOLDER := $(BUILD)/$(if $(NVRTC),nvrtc/)host/cuda
 CUDA_IMAGES := $(if $(CUDA_ARCHS),$(if $(NVRTC)$(NVCC),$(CUDA_SOURCES:host/cuda/%.cu=$(CUDA_FOLDER)/%.fatbin)))
 # The last of them also as PTX.
@@ -198,7 +198,7 @@ $(BUILD)/nvrtc/compile: scripts/cuda/nvrtc.c
 	$(call say,ld $@)$(CC) -D_GNU_SOURCE -std=c11 -O1 $(WARN) -o $@ $< -ldl
 
 $(BUILD)/nvrtc/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu $(BUILD)/nvrtc/compile \
-		$(wildcard host/cuda/kernels/*.h host/cuda/kernels/lib/*.cuh) host/base/numeric/dtype.h \
+		$(wildcard host/cuda/kernels/*/*.h host/cuda/kernels/*/*.cuh) host/base/numeric/dtype.h \
 		host/base/numeric/special_series.h host/optim/scalars.h
 	@mkdir -p $(@D)
 	$(call say,nvrtc $<)LD_LIBRARY_PATH=$(NVRTC)/nvidia/cuda_nvrtc/lib:$(NVRTC)/nvidia/nvfatbin/lib \
@@ -255,7 +255,7 @@ $(BUILD)/without_calls: spec/support/without_calls.c
 
 # The simulated GPU: the kernels of host/cuda compiled for the host, and below them what stands in for NVIDIA's
 # libraries. Its own tests run kernels of theirs too, with planted errors.
-SIM_SRC := $(sort $(wildcard spec/sim/*.cc host/cuda/kernels/*.cu))
+SIM_SRC := $(sort $(wildcard spec/sim/*.cc host/cuda/kernels/*/*.cu))
 SIM_TEST_SRC := $(sort $(wildcard spec/sim/test/*.cc spec/sim/test/*.cu spec/sim/planted/*.cu))
 SIM_OBJ := $(SIM_SRC:%=$(BUILD)/sim/%.o)
 SIM_TEST_OBJ := $(SIM_TEST_SRC:%=$(BUILD)/sim/%.o)

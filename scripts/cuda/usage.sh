@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 [ -x "$nvcc" ] || { echo "usage: nvcc is not here" >&2; exit 2; }
 table=host/cuda/generated/USAGE.md kept=$table
-[ $# -gt 0 ] || { kept=/dev/null; set -- host/cuda/kernels/*.cu; }
+[ $# -gt 0 ] || { kept=/dev/null; set -- host/cuda/kernels/*/*.cu; }
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 spilled=0

@@ -29,7 +29,7 @@ fi
 folder=$build/images
 mkdir -p "$folder"
 # shellcheck disable=SC2016
-for source in host/cuda/kernels/*.cu; do echo "$source"; done | xargs -P "$(nproc)" -I FILE sh -c '
+for source in host/cuda/kernels/*/*.cu; do echo "$source"; done | xargs -P "$(nproc)" -I FILE sh -c '
     name=$(basename FILE .cu)
     "$1" -std=c++17 -O3 -fmad=false -diag-suppress 186 -Ihost -gencode "arch=compute_$2,code=[sm_$2,compute_$2]" \
         -fatbin -o "$3/$name.fatbin" FILE' sh "$nvcc" "$arch" "$folder"

@@ -12,7 +12,7 @@
 #include "cuda/driver/memory.h"
 #include "cuda/driver/pinned.h"
 #include "cuda/driver/times.h"
-#include "cuda/kernels/transpose.h"
+#include "cuda/kernels/index/transpose.h"
 
 #define PIECE ((size_t)4 << 20)
 

@@ -9,7 +9,7 @@
 #include "base/memory/array.h"
 #include "cuda/driver/memory.h"
 #include "cuda/driver/reals.h"
-#include "cuda/kernels/fault.h"
+#include "cuda/kernels/index/fault.h"
 
 /* Number of checks whose notes are kept. */
 enum { NOTES = 1024, TEXT = 96 };

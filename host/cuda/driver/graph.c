@@ -13,8 +13,8 @@
 #include "cuda/driver/memory.h"
 #include "cuda/driver/philox.h"
 #include "cuda/driver/times.h"
-#include "cuda/kernels/graph.h"
-#include "cuda/kernels/philox.h"
+#include "cuda/kernels/lib/philox.h"
+#include "cuda/kernels/optim_loss/graph.h"
 
 struct ah_graph {
     struct ah_cuda_device *cuda;

@@ -17,7 +17,7 @@
 #define AH_CUDA_PHILOX_H
 
 #include "cuda/driver/device.h"
-#include "cuda/kernels/philox.h"
+#include "cuda/kernels/lib/philox.h"
 
 /* The place of a kernel whose threads draw at most `numbers` each; a multiple of 4 is used. */
 struct ah_philox_place ah_cuda_philox_take(struct ah_cuda_device *cuda, uint64_t numbers);

@@ -1,4 +1,4 @@
-/* Activations and their fused gradients (kernels/activation.cu). */
+/* Activations and their fused gradients (kernels/elementwise/activation.cu). */
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/ops.h"
 

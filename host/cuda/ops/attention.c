@@ -1,12 +1,12 @@
-/* Attention that keeps no scores (kernels/attention*.cu): rows of any strides, as long as their items lie together;
- * what a kernel cannot read as it is becomes dense first. Heads wider than the kernels have registers for (256; float64
- * 128) are AH_ENOTIMPL: scaled_dot_product_attention then computes products and a softmax. */
+/* Attention that keeps no scores (kernels/linear/attention*.cu): rows of any strides, as long as their items lie
+ * together; what a kernel cannot read as it is becomes dense first. Heads wider than the kernels have registers for
+ * (256; float64 128) are AH_ENOTIMPL: scaled_dot_product_attention then computes products and a softmax. */
 #include "ops/attention.h"
 
 #include "cuda/driver/copy.h"
 #include "cuda/driver/philox.h"
 #include "cuda/driver/reals.h"
-#include "cuda/kernels/attention.h"
+#include "cuda/kernels/linear/attention.h"
 #include "cuda/ops/attention_dnn.h"
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/host_kernel.h"

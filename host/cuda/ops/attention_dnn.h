@@ -4,7 +4,7 @@
 #define AH_CUDA_ATTENTION_DNN_H
 
 #include "cuda/driver/device.h"
-#include "cuda/kernels/attention.h"
+#include "cuda/kernels/linear/attention.h"
 #include "ops/op.h"
 
 /* Launch what `args` describe: the forward pass, or, where args->grad_query is there, the gradients, for which

@@ -1,5 +1,5 @@
 /* Batch norm, in row-major and in channels-last order; the statistics stay on the device. */
-#include "cuda/kernels/batch_norm.h"
+#include "cuda/kernels/reduce/batch_norm.h"
 
 #include "cuda/driver/memory.h"
 #include "cuda/driver/reals.h"

@@ -1,4 +1,4 @@
-/* Elementwise ops that choose, those of three inputs, and copies (kernels/choice.cu). */
+/* Elementwise ops that choose, those of three inputs, and copies (kernels/elementwise/choice.cu). */
 #include "cuda/driver/copy.h"
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/ops.h"

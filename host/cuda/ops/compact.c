@@ -1,5 +1,5 @@
-/* Masks (kernels/compact.cu): what is where they are true. Where the size of a result is how often that is, the host
- * waits for this one number. */
+/* Masks (kernels/index/compact.cu): what is where they are true. Where the size of a result is how often that is, the
+ * host waits for this one number. */
 #include "cuda/ops/compact.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "cuda/driver/copy.h"
 #include "cuda/driver/fault.h"
 #include "cuda/driver/reals.h"
-#include "cuda/kernels/compact.h"
+#include "cuda/kernels/index/compact.h"
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/ops.h"
 #include "tensor/overlap.h"

@@ -8,7 +8,7 @@
 
 #include "cuda/driver/copy.h"
 #include "cuda/driver/reals.h"
-#include "cuda/kernels/conv.h"
+#include "cuda/kernels/linear/conv.h"
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/ops.h"
 #include "ops/precision.h"

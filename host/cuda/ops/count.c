@@ -1,10 +1,10 @@
-/* Counting: distinct values (kernels/sort.cu), whole numbers, and places among sorted numbers (kernels/count.cu). Where
- * a size depends on the values the host waits once, for one number or two. */
+/* Counting: distinct values (kernels/index/sort.cu), whole numbers, and places among sorted numbers
+ * (kernels/index/count.cu). Where a size depends on the values the host waits once, for one number or two. */
 #include "cuda/driver/copy.h"
 #include "cuda/driver/memory.h"
 #include "cuda/driver/reals.h"
-#include "cuda/kernels/count.h"
-#include "cuda/kernels/sort.h"
+#include "cuda/kernels/index/count.h"
+#include "cuda/kernels/index/sort.h"
 #include "cuda/ops/compact.h"
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/keys.h"

@@ -1,8 +1,8 @@
-/* Filling new tensors (kernels/create.cu) by the CPU's formulas, bit by bit. */
+/* Filling new tensors (kernels/index/create.cu) by the CPU's formulas, bit by bit. */
 #include "cuda/driver/copy.h"
 #include "cuda/driver/fault.h"
 #include "cuda/driver/reals.h"
-#include "cuda/kernels/create.h"
+#include "cuda/kernels/index/create.h"
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/ops.h"
 

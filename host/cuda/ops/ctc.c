@@ -1,7 +1,7 @@
-/* CTC loss (kernels/ctc.cu): lengths and labels are checked, the labels without those beyond a sequence's length. The
- * gradient is computed in two passes: one over the steps, which stores the probability of each place, and one over the
- * classes of all steps at once. */
-#include "cuda/kernels/ctc.h"
+/* CTC loss (kernels/optim_loss/ctc.cu): lengths and labels are checked, the labels without those beyond a sequence's
+ * length. The gradient is computed in two passes: one over the steps, which stores the probability of each place, and
+ * one over the classes of all steps at once. */
+#include "cuda/kernels/optim_loss/ctc.h"
 
 #include "cuda/driver/fault.h"
 #include "cuda/driver/memory.h"

@@ -1,5 +1,5 @@
 /* Distances of all pairs of rows. */
-#include "cuda/kernels/distance.h"
+#include "cuda/kernels/reduce/distance.h"
 
 #include <math.h>
 

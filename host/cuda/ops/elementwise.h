@@ -3,7 +3,7 @@
 #define AH_CUDA_ELEMENTWISE_H
 
 #include "cuda/driver/launch.h"
-#include "cuda/kernels/elementwise.h"
+#include "cuda/kernels/lib/elementwise.h"
 #include "ops/op.h"
 
 /* One kernel per dtype that is computed with; those without a name are missing. Static objects. */

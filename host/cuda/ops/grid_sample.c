@@ -1,6 +1,6 @@
 /* Sampling images and volumes on a grid. The input's gradient goes through lists of entries, so many samples at a time
  * as a list holds. */
-#include "cuda/kernels/grid_sample.h"
+#include "cuda/kernels/image/grid_sample.h"
 
 #include <string.h>
 

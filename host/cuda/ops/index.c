@@ -1,5 +1,5 @@
 /* Picking and placing by rows and by lines. What is written is first sorted by its destination. */
-#include "cuda/kernels/index.h"
+#include "cuda/kernels/index/index.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Unsigned keys in the order of the values (kernels/sort.h). */
+/* Unsigned keys in the order of the values (kernels/index/sort.h). */
 #ifndef AH_CUDA_KEYS_H
 #define AH_CUDA_KEYS_H
 

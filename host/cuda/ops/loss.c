@@ -1,5 +1,5 @@
 /* Losses of class labels and of probabilities. */
-#include "cuda/kernels/loss.h"
+#include "cuda/kernels/optim_loss/loss.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Layer norm and RMS norm. */
-#include "cuda/kernels/norm.h"
+#include "cuda/kernels/reduce/norm.h"
 
 #include "cuda/driver/memory.h"
 #include "cuda/ops/elementwise.h"

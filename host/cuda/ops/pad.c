@@ -1,5 +1,5 @@
 /* Padding with edges, and where the elements of a view lie. */
-#include "cuda/kernels/pad.h"
+#include "cuda/kernels/index/pad.h"
 
 #include <string.h>
 

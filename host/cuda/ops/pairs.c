@@ -1,4 +1,4 @@
-/* Elementwise ops of two inputs that compute (kernels/pairs.cu, kernels/division.cu). */
+/* Elementwise ops of two inputs that compute (kernels/elementwise/pairs.cu, kernels/elementwise/division.cu). */
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/ops.h"
 #include "cuda/ops/search.h"

@@ -4,7 +4,7 @@
 
 #include "base/numeric/dtype.h"
 #include "cuda/driver/device.h"
-#include "cuda/kernels/patches.h"
+#include "cuda/kernels/image/patches.h"
 
 /* matrix = the windows of the images, items of any dtype; image = the sums of the matrix, of a floating one. All but
  * `narrow` is filled in. */

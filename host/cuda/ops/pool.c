@@ -1,5 +1,5 @@
 /* Pooling. Maxima keep the order of channels that their input has; means are row-major. */
-#include "cuda/kernels/pool.h"
+#include "cuda/kernels/image/pool.h"
 
 #include <string.h>
 

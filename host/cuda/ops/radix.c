@@ -3,7 +3,7 @@
 
 #include "cuda/driver/memory.h"
 #include "cuda/driver/reals.h"
-#include "cuda/kernels/radix.h"
+#include "cuda/kernels/index/radix.h"
 
 static struct ah_cuda_kernel count_kernel[] = {AH_CUDA_KERNEL("radix", "radix_count_32"),
                                                AH_CUDA_KERNEL("radix", "radix_count_64")};

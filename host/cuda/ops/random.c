@@ -3,7 +3,7 @@
 #include "cuda/ops/random.h"
 
 #include "cuda/driver/fault.h"
-#include "cuda/kernels/random.h"
+#include "cuda/kernels/random/random.h"
 #include "cuda/ops/ops.h"
 
 unsigned ah_cuda_random_blocks(const struct ah_cuda_device *cuda, int64_t n)

@@ -1,8 +1,8 @@
 /* Recurrent layers: of each step a product of the hidden state by cuBLASLt and one kernel of all gates
- * (kernels/recurrent.cu); back through the steps alike, then one product over all of them for the weight. The host
- * knows the steps' sizes and waits for nothing. Products of halves give float32, and a hidden state is rounded to the
- * halves that the next step multiplies; the cell stays in float32. */
-#include "cuda/kernels/recurrent.h"
+ * (kernels/linear/recurrent.cu); back through the steps alike, then one product over all of them for the weight. The
+ * host knows the steps' sizes and waits for nothing. Products of halves give float32, and a hidden state is rounded to
+ * the halves that the next step multiplies; the cell stays in float32. */
+#include "cuda/kernels/linear/recurrent.h"
 
 #include "cuda/driver/copy.h"
 #include "cuda/driver/memory.h"

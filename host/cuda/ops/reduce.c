@@ -1,9 +1,9 @@
-/* Reductions (kernels/reduce.cu): which dims are kept and which are folded, how the threads of a block share them, and
- * whether an output's inputs are cut into parts, whose results a second launch folds. */
+/* Reductions (kernels/reduce/reduce.cu): which dims are kept and which are folded, how the threads of a block share
+ * them, and whether an output's inputs are cut into parts, whose results a second launch folds. */
 #include <math.h>
 
 #include "cuda/driver/memory.h"
-#include "cuda/kernels/reduce.h"
+#include "cuda/kernels/reduce/reduce.h"
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/ops.h"
 

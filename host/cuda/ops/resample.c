@@ -1,6 +1,6 @@
 /* Resizing images and volumes. Forward all axes at once; the adjoint one axis after another, the last first, through
  * tensors of the type that is computed with. */
-#include "cuda/kernels/resample.h"
+#include "cuda/kernels/image/resample.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #define AH_CUDA_ROW_FOLD_H
 
 #include "cuda/driver/launch.h"
-#include "cuda/kernels/index.h"
+#include "cuda/kernels/index/index.h"
 #include "ops/op.h"
 
 /* The kernel of each dtype, of a name with its suffix. */

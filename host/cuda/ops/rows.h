@@ -3,7 +3,7 @@
 #define AH_CUDA_ROWS_H
 
 #include "cuda/driver/reals.h"
-#include "cuda/kernels/rows.h"
+#include "cuda/kernels/lib/rows.h"
 #include "ops/op.h"
 
 /* Static: for rows by warps and by blocks. */

@@ -1,8 +1,8 @@
-/* Running folds along a dim (kernels/running.cu): which of the two walks over the lines is taken, and into how many
- * parts a line is cut where few lines would keep few blocks busy. */
+/* Running folds along a dim (kernels/reduce/running.cu): which of the two walks over the lines is taken, and into how
+ * many parts a line is cut where few lines would keep few blocks busy. */
 #include "cuda/driver/memory.h"
 #include "cuda/driver/reals.h"
-#include "cuda/kernels/running.h"
+#include "cuda/kernels/reduce/running.h"
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/lines.h"
 #include "cuda/ops/ops.h"

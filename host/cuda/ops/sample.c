@@ -3,7 +3,7 @@
 
 #include "cuda/driver/fault.h"
 #include "cuda/driver/reals.h"
-#include "cuda/kernels/random.h"
+#include "cuda/kernels/random/random.h"
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/ops.h"
 #include "cuda/ops/radix.h"

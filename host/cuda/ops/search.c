@@ -3,7 +3,7 @@
 
 #include "cuda/driver/copy.h"
 #include "cuda/driver/memory.h"
-#include "cuda/kernels/search.h"
+#include "cuda/kernels/index/search.h"
 
 static int search(struct ah_device *device, const char *who, struct ah_cuda_kernel *kernels,
                   const struct ah_tensor *tensor, struct ah_search_args *args, int64_t *at)

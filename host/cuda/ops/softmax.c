@@ -1,5 +1,5 @@
 /* Softmax, its logarithm, their adjoints, and softmax under a mask. */
-#include "cuda/kernels/softmax.h"
+#include "cuda/kernels/reduce/softmax.h"
 
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/ops.h"

@@ -1,8 +1,8 @@
-/* Sorting along a dim (kernels/sort.cu). Lines that fit a tile are sorted by a block each or several by one; the first
- * few of longer lines are selected; all else is one radix sort of all elements, by line and key together. */
+/* Sorting along a dim (kernels/index/sort.cu). Lines that fit a tile are sorted by a block each or several by one; the
+ * first few of longer lines are selected; all else is one radix sort of all elements, by line and key together. */
 #include "cuda/driver/memory.h"
 #include "cuda/driver/reals.h"
-#include "cuda/kernels/sort.h"
+#include "cuda/kernels/index/sort.h"
 #include "cuda/ops/elementwise.h"
 #include "cuda/ops/keys.h"
 #include "cuda/ops/lines.h"

@@ -1,4 +1,4 @@
-/* Elementwise ops of one input (kernels/unary.cu, special.cu). */
+/* Elementwise ops of one input (kernels/elementwise/unary.cu, special.cu). */
 #include <math.h>
 
 #include "cuda/ops/elementwise.h"

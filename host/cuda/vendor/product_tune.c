@@ -2,14 +2,14 @@
  *
  * They run on numbers of their own in scratch memory, so that nothing is added or stored twice, and so that equal bits
  * mean an equal order of sums: on the numbers of a script, which may be zeros or small integers, algorithms agree that
- * differ later (kernels/product.cu). Only an algorithm whose results equal those of the first in every bit may replace
- * it, so that results depend neither on the clock nor on the rank. */
+ * differ later (kernels/linear/product.cu). Only an algorithm whose results equal those of the first in every bit may
+ * replace it, so that results depend neither on the clock nor on the rank. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuda/driver/memory.h"
 #include "cuda/driver/reals.h"
-#include "cuda/kernels/product.h"
+#include "cuda/kernels/linear/product.h"
 #include "cuda/vendor/product_plan.h"
 
 enum { REPEATS = 4 };

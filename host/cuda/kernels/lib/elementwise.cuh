@@ -7,7 +7,7 @@
 #ifndef AH_CUDA_ELEMENTWISE_CUH
 #define AH_CUDA_ELEMENTWISE_CUH
 
-#include "cuda/kernels/elementwise.h"
+#include "cuda/kernels/lib/elementwise.h"
 #include "cuda/kernels/lib/kernel.cuh"
 
 /* Elements in a run: two loads of 16 bytes for float and wider, 8 bytes for bytes. */

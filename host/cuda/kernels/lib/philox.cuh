@@ -4,7 +4,7 @@
 #define AH_CUDA_PHILOX_CUH
 
 #include "cuda/kernels/lib/kernel.cuh"
-#include "cuda/kernels/philox.h"
+#include "cuda/kernels/lib/philox.h"
 
 /* A thread's stream. */
 struct ah_philox {

@@ -5,7 +5,7 @@
 
 #include "cuda/kernels/lib/block.cuh"
 #include "cuda/kernels/lib/reals.cuh"
-#include "cuda/kernels/rows.h"
+#include "cuda/kernels/lib/rows.h"
 
 struct ah_warp_rows {
     __device__ __forceinline__ explicit ah_warp_rows(double *)

@@ -107,7 +107,7 @@ CUDA_ARCHS := $(shell scripts/cuda/archs.sh "$(NVCC)" "$(CUDA_ALL)")
 else
 CUDA_ARCHS ?= $(if $(NVRTC),80 86 89 90 100 120,$(CUDA_ALL))
 endif
-CUDA_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard host/cuda/*.c host/cuda/*/*.c)))
+CUDA_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard host/cuda/*.c host/cuda/*/*.c host/cuda/*/*/*.c)))
 CUDA_SOURCES := $(sort $(wildcard host/cuda/kernels/*/*.cu))
 CUDA_FOLDER := $(BUILD)/$(if $(NVRTC),nvrtc/)host/cuda
 CUDA_IMAGES := $(if $(CUDA_ARCHS),$(if $(NVRTC)$(NVCC),$(CUDA_SOURCES:host/cuda/%.cu=$(CUDA_FOLDER)/%.fatbin)))
@@ -520,7 +520,8 @@ $(BUILD)/docs/index.html: $(BUILD)/accelhost README.md $(wildcard scripts/docs/*
 
 .PHONY: format
 format: ## clang-format on host/ and spec/host/
-	clang-format -i $(wildcard host/*.[ch] host/*/*.[ch] host/*/*/*.[ch] spec/host/*.[ch])
+	clang-format -i $(wildcard host/*.[ch] host/*/*.[ch] host/*/*/*.[ch] host/*/*/*/*.[ch] \
+		spec/host/*.[ch])
 
 .PHONY: clean
 clean: ## remove everything built

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cuda/ops/attention_graph.h"
+#include "cuda/ops/linear/attention_graph.h"
 
 enum { DEVICEPROP_DESCRIPTOR = 38, ATTR_ENGINEHEUR_DEVICEPROP = 204, ATTR_DEVICEPROP_JSON = 2702, TYPE_CHAR = 24 };
 

@@ -240,7 +240,7 @@ describe("cuDNN itself", function()
     assert(lfs.mkdir(folder))
     local program = folder .. "/check"
     local built = run.program {"cc", "-std=c11", "-D_GNU_SOURCE", "-Ihost", "-o", program,
-      "spec/device/cuda_attention_dnn_check.c", "host/cuda/ops/attention_graph.c",
+      "spec/device/cuda_attention_dnn_check.c", "host/cuda/ops/linear/attention_graph.c",
       "host/cuda/vendor/dnn_plan.c", "-ldl"}
     assert.equal("", built.output)
     assert(lfs.link(stub, folder .. "/libcuda.so.1", true))

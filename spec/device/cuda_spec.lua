@@ -47,7 +47,7 @@ describe("The list of kernels", function()
 
   it("leaves these to the host and no others, each with its reason", function()
     local found = {}
-    for line in io.lines "host/cuda/ops/kernels.def" do
+    for line in io.lines "host/cuda/ops/lib/kernels.def" do
       local name, reason = line:match '^HOST%(([%w_]+), "(.*)"%)$'
       if name then
         found[reason] = found[reason] or {}

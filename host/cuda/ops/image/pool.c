@@ -1,0 +1,197 @@
+/* Pooling. Maxima keep the order of channels that their input has; means are row-major. */
+#include "cuda/kernels/image/pool.h"
+
+#include <string.h>
+
+#include "cuda/driver/reals.h"
+#include "cuda/ops/lib/elementwise.h"
+#include "cuda/ops/lib/ops.h"
+#include "ops/pool.h"
+
+static struct ah_cuda_kernel max_kernel[] = AH_CUDA_REALS("pool", "max_pool");
+static struct ah_cuda_kernel max_backward_kernel[] = AH_CUDA_REALS("pool", "max_pool_backward");
+static struct ah_cuda_kernel mean_kernel[] = AH_CUDA_REALS("pool", "mean_pool");
+static struct ah_cuda_kernel mean_backward_kernel[] = AH_CUDA_REALS("pool", "mean_pool_backward");
+static struct ah_cuda_kernel adaptive_max_kernel[] = AH_CUDA_REALS("pool", "adaptive_max");
+static struct ah_cuda_kernel positions_kernel = AH_CUDA_KERNEL("pool", "max_pool_positions");
+
+static uint64_t data_of(const struct ah_tensor *t)
+{
+    return t ? ah_cuda_address(ah_tensor_data(t)) : 0;
+}
+
+/* Indices within 30 bits leave room for a grid's step behind the last one. */
+static void set_narrow(struct ah_pool *p)
+{
+    const int64_t planes = p->n * p->c, most = 1 << 30;
+    int64_t large = 0;
+    for (int i = 0; i < 2; i++)
+        large |= p->kernel[i] * p->dilation[i] | p->stride[i] | p->padding[i];
+    p->narrow = planes * p->h * p->w < most && planes * p->oh * p->ow < most && large < 1 << 20 &&
+                p->h < 1 << 20 && p->w < 1 << 20;
+}
+
+static struct ah_pool pool_of(const struct ah_window *s)
+{
+    struct ah_pool p = {.n = s->n, .c = s->c, .h = s->h, .w = s->w, .oh = s->oh, .ow = s->ow};
+    memcpy(p.kernel, s->kernel, sizeof p.kernel);
+    memcpy(p.stride, s->stride, sizeof p.stride);
+    memcpy(p.padding, s->padding, sizeof p.padding);
+    memcpy(p.dilation, s->dilation, sizeof p.dilation);
+    p.warps = s->kernel[0] >= AH_POOL_LARGE || s->kernel[1] >= AH_POOL_LARGE ||
+              s->kernel[0] * s->kernel[1] >= AH_POOL_LARGE;
+    set_narrow(&p);
+    return p;
+}
+
+static struct ah_pool adaptive_of(const int64_t *in, const int64_t *out, int ndim)
+{
+    struct ah_pool p = {.n = ndim == 4 ? in[0] : 1, .c = in[ndim - 3], .h = in[ndim - 2], .w = in[ndim - 1],
+                        .oh = out[ndim - 2], .ow = out[ndim - 1], .adaptive = 1};
+    p.warps = p.oh > 0 && p.ow > 0 && p.h / p.oh * (p.w / p.ow) >= AH_POOL_LARGE;
+    set_narrow(&p);
+    return p;
+}
+
+/* Threads for `items` results, each of one thread or, with `warps`, of a warp. */
+static int launch(struct ah_call *c, struct ah_cuda_kernel *kernel, int64_t items, bool warps, const void *args,
+                  size_t size)
+{
+    if (items == 0)
+        return 0;
+    return ah_cuda_launch(c->device, kernel, c->op->name,
+                          (struct ah_cuda_grid){ah_cuda_blocks(warps ? 32 * items : items, AH_POOL_THREADS),
+                                                AH_POOL_THREADS, 0}, args, size);
+}
+
+static int max_geometry(struct ah_window *s, const struct ah_call *c, const int64_t *size, int ndim, int at)
+{
+    return ah_window_geometry(s, c->op->name, size, ndim, &c->arg[at], &c->arg[at + 1], &c->arg[at + 2],
+                              &c->arg[at + 3], c->arg[at + 4].flag);
+}
+
+int ah_cuda_max_pool2d(struct ah_call *c)
+{
+    const struct ah_args_max_pool2d *arg = ah_args(c, max_pool2d);
+    struct ah_tensor *xt = arg->input.tensor, *out = c->out[0], *place = c->extra[0], *x = NULL;
+    struct ah_window s;
+    AH_TRY(max_geometry(&s, c, xt->size, xt->ndim, 1));
+    struct ah_max_pool_args args = {.pool = pool_of(&s), .y = data_of(out), .place = data_of(place),
+                                    .bytes = ah_window_fits_byte(&s)};
+    args.pool.last = xt->storage->channels_last && !arg->return_indices.flag;
+    if (arg->return_indices.flag)
+        args.index = data_of(c->out[1]);
+    if (args.pool.last) {
+        x = ah_tensor_retain(xt);
+    } else {
+        AH_TRY(ah_tensor_row_major(xt));
+        AH_TRY(ah_cuda_dense(c->device, &x, xt, xt->dtype));
+    }
+    args.x = data_of(x);
+    int status = launch(c, &max_kernel[xt->dtype], out->numel, false, &args, sizeof args);
+    out->storage->channels_last = args.pool.last;
+    if (place)
+        place->storage->channels_last = args.pool.last;
+    ah_tensor_release(x);
+    return status;
+}
+
+int ah_cuda_max_pool2d_positions(struct ah_call *c)
+{
+    const struct ah_args_max_pool2d_positions *arg = ah_args(c, max_pool2d_positions);
+    struct ah_tensor *place = NULL;
+    struct ah_window s;
+    AH_TRY(max_geometry(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, 2));
+    AH_TRY(ah_cuda_dense(c->device, &place, arg->place.tensor, arg->place.tensor->dtype));
+    struct ah_max_pool_args args = {.pool = pool_of(&s), .place = data_of(place), .index = data_of(c->out[0]),
+                                    .bytes = place->dtype == AH_U8};
+    int status = launch(c, &positions_kernel, c->out[0]->numel, false, &args, sizeof args);
+    ah_tensor_release(place);
+    return status;
+}
+
+int ah_cuda_max_pool2d_backward(struct ah_call *c)
+{
+    const struct ah_args_max_pool2d_backward *arg = ah_args(c, max_pool2d_backward);
+    struct ah_tensor *gt = arg->grad.tensor, *place = arg->place.tensor, *out = c->out[0], *g = NULL;
+    struct ah_window s;
+    AH_TRY(max_geometry(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, 3));
+    struct ah_max_pool_backward_args args = {.pool = pool_of(&s), .gx = data_of(out), .bytes = place->dtype == AH_U8};
+    args.pool.last = place->storage->channels_last && gt->storage->channels_last;
+    if (args.pool.last) {
+        g = ah_tensor_retain(gt);
+    } else {
+        AH_TRY(ah_tensor_row_major(gt));
+        AH_TRY(ah_tensor_row_major(place));
+        AH_TRY(ah_cuda_dense(c->device, &g, gt, gt->dtype));
+    }
+    args.g = data_of(g);
+    args.place = data_of(place);
+    int status = launch(c, &max_backward_kernel[gt->dtype], out->numel, false, &args, sizeof args);
+    out->storage->channels_last = args.pool.last;
+    ah_tensor_release(g);
+    return status;
+}
+
+/* Means. */
+
+static int mean(struct ah_call *c, struct ah_mean_pool_args *args, bool backward)
+{
+    struct ah_tensor *in = c->arg[0].tensor, *x = NULL;
+    AH_TRY(ah_cuda_dense(c->device, &x, in, in->dtype));
+    args->x = data_of(x);
+    args->y = data_of(c->out[0]);
+    struct ah_cuda_kernel *kernel = backward ? mean_backward_kernel : mean_kernel;
+    int status = launch(c, &kernel[in->dtype], c->out[0]->numel, args->pool.warps && !backward, args, sizeof *args);
+    ah_tensor_release(x);
+    return status;
+}
+
+static int window_mean(struct ah_call *c, const int64_t *size, int ndim, int at, bool backward)
+{
+    struct ah_window s;
+    AH_TRY(ah_window_geometry(&s, c->op->name, size, ndim, &c->arg[at], &c->arg[at + 1], &c->arg[at + 2], NULL,
+                              c->arg[at + 3].flag));
+    const struct ah_value *divisor = &c->arg[at + 5];
+    struct ah_mean_pool_args args = {.pool = pool_of(&s), .count_padding = c->arg[at + 4].flag,
+                                     .divisor = divisor->kind == AH_NONE ? 0 : divisor->integer};
+    return mean(c, &args, backward);
+}
+
+int ah_cuda_avg_pool2d(struct ah_call *c)
+{
+    const struct ah_args_avg_pool2d *arg = ah_args(c, avg_pool2d);
+    return window_mean(c, arg->input.tensor->size, arg->input.tensor->ndim, 1, false);
+}
+
+int ah_cuda_avg_pool2d_backward(struct ah_call *c)
+{
+    const struct ah_args_avg_pool2d_backward *arg = ah_args(c, avg_pool2d_backward);
+    return window_mean(c, arg->input_size.ints.at, arg->input_size.ints.count, 2, true);
+}
+
+int ah_cuda_adaptive_avg_pool2d(struct ah_call *c)
+{
+    const struct ah_tensor *in = ah_args(c, adaptive_avg_pool2d)->input.tensor, *out = c->out[0];
+    return mean(c, &(struct ah_mean_pool_args){.pool = adaptive_of(in->size, out->size, out->ndim)}, false);
+}
+
+int ah_cuda_adaptive_avg_pool2d_backward(struct ah_call *c)
+{
+    const struct ah_tensor *grad = ah_args(c, adaptive_avg_pool2d_backward)->grad.tensor, *out = c->out[0];
+    return mean(c, &(struct ah_mean_pool_args){.pool = adaptive_of(out->size, grad->size, out->ndim)}, true);
+}
+
+int ah_cuda_adaptive_max_pool2d(struct ah_call *c)
+{
+    const struct ah_args_adaptive_max_pool2d *arg = ah_args(c, adaptive_max_pool2d);
+    struct ah_tensor *xt = arg->input.tensor, *out = c->out[0], *place = c->extra[0], *x = NULL;
+    AH_TRY(ah_cuda_dense(c->device, &x, xt, xt->dtype));
+    struct ah_adaptive_max_args args = {.pool = adaptive_of(xt->size, out->size, out->ndim), .x = data_of(x),
+                                        .y = data_of(out), .place = data_of(place)};
+    int status = launch(c, &adaptive_max_kernel[xt->dtype], out->numel, args.pool.warps, &args, sizeof args);
+    if (status == 0 && arg->return_indices.flag)
+        status = ah_cuda_assign(c->device, c->out[1], place);
+    ah_tensor_release(x);
+    return status;
+}

@@ -1,0 +1,185 @@
+/* Masks (kernels/index/compact.cu): what is where they are true. Where the size of a result is how often that is, the
+ * host waits for this one number. */
+#include "cuda/ops/index/compact.h"
+
+#include <string.h>
+
+#include "cuda/driver/copy.h"
+#include "cuda/driver/fault.h"
+#include "cuda/driver/reals.h"
+#include "cuda/kernels/index/compact.h"
+#include "cuda/ops/lib/elementwise.h"
+#include "cuda/ops/lib/ops.h"
+#include "tensor/overlap.h"
+
+static struct ah_cuda_kernel count_kernel = AH_CUDA_KERNEL("compact", "compact_count");
+static struct ah_cuda_kernel offsets_kernel = AH_CUDA_KERNEL("compact", "compact_offsets");
+static struct ah_cuda_kernel places_kernel = AH_CUDA_KERNEL("compact", "compact_places");
+
+#define BY_ITEM(name)                                                                        \
+    {                                                                                        \
+        AH_CUDA_KERNEL("compact", name "_1"), AH_CUDA_KERNEL("compact", name "_2"),          \
+        AH_CUDA_KERNEL("compact", name "_4"), AH_CUDA_KERNEL("compact", name "_8")           \
+    }
+static struct ah_cuda_kernel take_kernel[] = BY_ITEM("compact_take"), place_kernel[] = BY_ITEM("compact_place");
+
+static uint64_t data_of(const struct ah_tensor *t)
+{
+    return ah_cuda_address(ah_tensor_data(t));
+}
+
+static struct ah_compact_args args_of(const struct ah_cuda_places *places)
+{
+    return (struct ah_compact_args){.mask = data_of(places->mask), .offsets = data_of(places->offsets),
+                                    .n = places->mask->numel, .tiles = places->offsets->numel - 1, .room = INT64_MAX};
+}
+
+static int launch(struct ah_device *device, const char *who, struct ah_cuda_kernel *kernel,
+                  const struct ah_compact_args *args)
+{
+    struct ah_cuda_grid grid = {ah_cuda_blocks(args->tiles, 1), AH_COMPACT_THREADS, 0};
+    return args->tiles ? ah_cuda_launch(device, kernel, who, grid, args, sizeof *args) : 0;
+}
+
+int ah_cuda_places_find(struct ah_device *device, const char *who, struct ah_tensor *mask, struct ah_cuda_places *out)
+{
+    int64_t tiles = (mask->numel + AH_COMPACT_TILE - 1) / AH_COMPACT_TILE;
+    *out = (struct ah_cuda_places){.mask = ah_tensor_retain(mask)};
+    AH_TRY(ah_tensor_empty(&out->offsets, (int64_t[]){tiles + 1}, 1, AH_I64, device));
+    struct ah_compact_args args = args_of(out);
+    AH_TRY(launch(device, who, &count_kernel, &args));
+    struct ah_cuda_grid grid = {1, ah_cuda_threads(tiles / AH_COMPACT_SUM_EACH + 1, AH_COMPACT_SUM_THREADS), 0};
+    return ah_cuda_launch(device, &offsets_kernel, who, grid, &args, sizeof args);
+}
+
+void ah_cuda_places_release(struct ah_cuda_places *places)
+{
+    ah_tensor_release(places->mask);
+    ah_tensor_release(places->offsets);
+    *places = (struct ah_cuda_places){0};
+}
+
+int ah_cuda_places_count(struct ah_device *device, const struct ah_cuda_places *places, int64_t *count)
+{
+    const int64_t *offsets = ah_tensor_data(places->offsets);
+    return ah_cuda_copy(device, count, &ah_cpu, offsets + places->offsets->numel - 1, device, sizeof *count, NULL);
+}
+
+int ah_cuda_places_write(struct ah_device *device, const char *who, const struct ah_cuda_places *places,
+                         struct ah_tensor *to, bool flat)
+{
+    struct ah_compact_args args = args_of(places);
+    args.to = data_of(to);
+    args.ndim = flat ? 1 : places->mask->ndim;
+    memcpy(args.size, places->mask->size, sizeof args.size);
+    return args.ndim && to->numel ? launch(device, who, &places_kernel, &args) : 0;
+}
+
+/* A tensor broadcast to a shape, row-major. */
+static int spread(struct ah_device *device, struct ah_tensor *tensor, const int64_t *size, int ndim,
+                  enum ah_dtype dtype, struct ah_tensor **out)
+{
+    struct ah_tensor *wide;
+    int64_t stride[AH_MAX_DIMS];
+    ah_broadcast_strides(tensor, size, ndim, stride);
+    AH_TRY(ah_tensor_view(&wide, tensor, size, stride, ndim, tensor->offset));
+    int status = ah_cuda_dense(device, out, wide, dtype);
+    ah_tensor_release(wide);
+    return status;
+}
+
+/* The places of a mask broadcast to a shape. */
+static int open_mask(struct ah_call *c, struct ah_tensor *mask, const int64_t *size, int ndim,
+                     struct ah_cuda_places *out)
+{
+    struct ah_tensor *wide;
+    AH_TRY(spread(c->device, mask, size, ndim, AH_BOOL, &wide));
+    int status = ah_cuda_places_find(c->device, c->op->name, wide, out);
+    ah_tensor_release(wide);
+    return status;
+}
+
+static int move(struct ah_call *c, struct ah_cuda_kernel *kernels, const struct ah_cuda_places *places,
+                const struct ah_tensor *to, const struct ah_tensor *from, int64_t room)
+{
+    struct ah_compact_args args = args_of(places);
+    args.to = data_of(to);
+    args.from = data_of(from);
+    args.room = room;
+    return launch(c->device, c->op->name, &kernels[__builtin_ctz((unsigned)ah_dtype_size(to->dtype))], &args);
+}
+
+int ah_cuda_masked_select(struct ah_call *c)
+{
+    const struct ah_args_masked_select *arg = ah_args(c, masked_select);
+    struct ah_tensor *x = arg->input.tensor, *source = NULL;
+    struct ah_cuda_places places = {0};
+    int64_t size[AH_MAX_DIMS], count;
+    int ndim, status;
+    AH_TRY(ah_broadcast_shapes("masked_select", x, arg->mask.tensor, size, &ndim));
+    AH_TRYGO(open_mask(c, arg->mask.tensor, size, ndim, &places), out);
+    AH_TRYGO(spread(c->device, x, size, ndim, x->dtype, &source), out);
+    AH_TRYGO(ah_cuda_places_count(c->device, &places, &count), out);
+    AH_TRYGO(ah_call_output(c, 0, &count, 1, x->dtype), out);
+    if (count > 0)
+        status = move(c, take_kernel, &places, c->out[0], source, count);
+out:
+    ah_cuda_places_release(&places);
+    ah_tensor_release(source);
+    return status;
+}
+
+int ah_cuda_masked_select_backward(struct ah_call *c)
+{
+    const struct ah_args_masked_select_backward *arg = ah_args(c, masked_select_backward);
+    struct ah_tensor *out = c->out[0], *grad = NULL;
+    struct ah_cuda_places places = {0};
+    int status;
+    AH_TRYGO(open_mask(c, arg->mask.tensor, out->size, out->ndim, &places), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &grad, arg->grad.tensor, out->dtype), out);
+    AH_TRYGO(ah_cuda_fill(c->device, ah_tensor_data(out), 0, (size_t)out->numel * ah_dtype_size(out->dtype)), out);
+    status = move(c, place_kernel, &places, out, grad, grad->numel);
+out:
+    ah_cuda_places_release(&places);
+    ah_tensor_release(grad);
+    return status;
+}
+
+int ah_cuda_masked_scatter(struct ah_call *c)
+{
+    const struct ah_args_masked_scatter *arg = ah_args(c, masked_scatter);
+    struct ah_tensor *out = c->out[0], *work = out, *source = NULL;
+    struct ah_cuda_places places = {0};
+    int status;
+    AH_TRYGO(open_mask(c, arg->mask.tensor, out->size, out->ndim, &places), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &source, arg->source.tensor, out->dtype), out);
+    AH_TRYGO(ah_cuda_expect_enough(c->device, c->op->name, places.offsets, source), out);
+    if (!ah_tensor_is_contiguous(out) || ah_memory_meets(out, source))
+        AH_TRYGO(ah_tensor_empty_like(&work, out), out);
+    AH_TRYGO(ah_cuda_assign(c->device, work, arg->input.tensor), out);
+    AH_TRYGO(move(c, place_kernel, &places, work, source, source->numel), out);
+    status = ah_cuda_assign(c->device, out, work);
+out:
+    if (work != out)
+        ah_tensor_release(work);
+    ah_cuda_places_release(&places);
+    ah_tensor_release(source);
+    return status;
+}
+
+int ah_cuda_nonzero(struct ah_call *c)
+{
+    struct ah_tensor *x = ah_args(c, nonzero)->input.tensor, *mask = NULL;
+    struct ah_cuda_places places = {0};
+    int64_t size[2] = {0, x->ndim};
+    int status;
+    AH_TRYGO(ah_cuda_dense(c->device, &mask, x, AH_BOOL), out);
+    AH_TRYGO(ah_cuda_places_find(c->device, "nonzero", mask, &places), out);
+    AH_TRYGO(ah_cuda_places_count(c->device, &places, &size[0]), out);
+    AH_TRYGO(ah_call_output(c, 0, size, 2, AH_I64), out);
+    status = ah_cuda_places_write(c->device, "nonzero", &places, c->out[0], false);
+out:
+    ah_cuda_places_release(&places);
+    ah_tensor_release(mask);
+    return status;
+}

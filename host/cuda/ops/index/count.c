@@ -1,0 +1,196 @@
+/* Counting: distinct values (kernels/index/sort.cu), whole numbers, and places among sorted numbers
+ * (kernels/index/count.cu). Where a size depends on the values the host waits once, for one number or two. */
+#include "cuda/driver/copy.h"
+#include "cuda/driver/memory.h"
+#include "cuda/driver/reals.h"
+#include "cuda/kernels/index/count.h"
+#include "cuda/kernels/index/sort.h"
+#include "cuda/ops/index/compact.h"
+#include "cuda/ops/index/keys.h"
+#include "cuda/ops/index/radix.h"
+#include "cuda/ops/lib/elementwise.h"
+#include "cuda/ops/lib/ops.h"
+
+static struct ah_cuda_kernel marks_kernel = AH_CUDA_KERNEL("sort", "unique_marks");
+static struct ah_cuda_kernel groups_kernel = AH_CUDA_KERNEL("sort", "unique_groups");
+static struct ah_cuda_kernel inverse_kernel = AH_CUDA_KERNEL("sort", "unique_inverse");
+static struct ah_cuda_kernel range_kernel = AH_CUDA_KERNEL("count", "count_range");
+static struct ah_cuda_kernel few_kernel = AH_CUDA_KERNEL("count", "count_few");
+static struct ah_cuda_kernel many_kernel = AH_CUDA_KERNEL("count", "count_many");
+static struct ah_cuda_kernel search_kernel = AH_CUDA_KERNEL("count", "search_sorted");
+
+static uint64_t data_of(const struct ah_tensor *t)
+{
+    return ah_cuda_address(ah_tensor_data(t));
+}
+
+static struct ah_cuda_grid grid_for(int64_t items)
+{
+    return (struct ah_cuda_grid){ah_cuda_blocks(items, AH_SORT_THREADS), AH_SORT_THREADS, 0};
+}
+
+/* unique. */
+
+/* The outputs, from where the groups of equal keys start. */
+static int tell_groups(struct ah_call *c, struct ah_unique_args *args, const struct ah_tensor *x,
+                       const struct ah_cuda_places *places)
+{
+    const struct ah_args_unique *arg = ah_args(c, unique);
+    struct ah_tensor *starts = NULL;
+    int64_t groups = 0;
+    int next = 1, status;
+    if (places)
+        AH_TRY(ah_cuda_places_count(c->device, places, &groups));
+    AH_TRYGO(ah_call_output(c, 0, &groups, 1, x->dtype), out);
+    if (arg->return_inverse.flag) {
+        AH_TRYGO(ah_call_output(c, next, x->size, x->ndim, AH_I64), out);
+        args->inverse = data_of(c->out[next++]);
+    }
+    if (arg->return_counts.flag) {
+        AH_TRYGO(ah_call_output(c, next, &groups, 1, AH_I64), out);
+        args->counts = data_of(c->out[next]);
+    }
+    if (groups == 0)
+        return 0;
+    AH_TRYGO(ah_tensor_empty(&starts, &groups, 1, AH_I64, c->device), out);
+    AH_TRYGO(ah_cuda_places_write(c->device, c->op->name, places, starts, true), out);
+    args->starts = data_of(starts);
+    args->groups = groups;
+    args->values = data_of(c->out[0]);
+    AH_TRYGO(ah_cuda_launch(c->device, &groups_kernel, c->op->name, grid_for(groups), args, sizeof *args), out);
+    if (arg->return_inverse.flag)
+        status = ah_cuda_launch(c->device, &inverse_kernel, c->op->name, grid_for(args->n), args, sizeof *args);
+out:
+    ah_tensor_release(starts);
+    return status;
+}
+
+static int unique(struct ah_call *c, const struct ah_tensor *x)
+{
+    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
+    struct ah_cuda_sorted sorted = {0};
+    struct ah_cuda_places places = {0};
+    struct ah_tensor *marks = NULL;
+    int bits = ah_cuda_key_bits(x->dtype), item = bits <= 32 ? 4 : 8, status;
+    struct ah_unique_args args = {.x = data_of(x), .n = x->numel, .item = item, .dtype = (int32_t)x->dtype};
+    void *keys = NULL;
+    args.nan = ah_dtype_is_float(x->dtype) ? ~UINT64_C(0) >> (64 - bits) : 0;
+    AH_TRYGO(ah_cuda_memory_take(memory, (size_t)x->numel * (size_t)item, &keys), out);
+    AH_TRYGO(ah_cuda_make_keys(c->device, c->op->name, x, keys, item), out);
+    AH_TRYGO(ah_cuda_sort_keys(c->device, c->op->name, keys, NULL, x->numel, item, bits, &sorted), out);
+    AH_TRYGO(ah_tensor_empty(&marks, &x->numel, 1, AH_BOOL, c->device), out);
+    args.keys = ah_cuda_address(sorted.keys);
+    args.order = ah_cuda_address(sorted.order);
+    args.marks = data_of(marks);
+    AH_TRYGO(ah_cuda_launch(c->device, &marks_kernel, c->op->name, grid_for(args.n), &args, sizeof args), out);
+    AH_TRYGO(ah_cuda_places_find(c->device, c->op->name, marks, &places), out);
+    status = tell_groups(c, &args, x, &places);
+out:
+    ah_cuda_places_release(&places);
+    ah_tensor_release(marks);
+    ah_cuda_sorted_release(c->device, &sorted);
+    ah_cuda_memory_give(memory, keys);
+    return status;
+}
+
+int ah_cuda_unique(struct ah_call *c)
+{
+    struct ah_tensor *given = ah_args(c, unique)->input.tensor, *x;
+    AH_TRY(ah_cuda_dense(c->device, &x, given, given->dtype));
+    int status = x->numel ? unique(c, x) : tell_groups(c, &(struct ah_unique_args){0}, x, NULL);
+    ah_tensor_release(x);
+    return status;
+}
+
+/* bincount. */
+
+/* Number of bins for the numbers; AH_EINVAL names the refused one. */
+static int find_bins(struct ah_call *c, const struct ah_tensor *x, int64_t *bins)
+{
+    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
+    struct ah_count_range range = {0};
+    struct ah_count_args args = {.x = data_of(x), .n = x->numel};
+    int64_t refused;
+    void *there;
+    int status;
+    if (x->numel == 0)
+        return 0;
+    AH_TRY(ah_cuda_memory_take(memory, sizeof range, &there));
+    args.range = ah_cuda_address(there);
+    AH_TRYGO(ah_cuda_fill(c->device, there, 0, sizeof range), out);
+    AH_TRYGO(ah_cuda_fill(c->device, (char *)there + sizeof range.most, 0xff, sizeof range.refused), out);
+    AH_TRYGO(ah_cuda_launch(c->device, &range_kernel, "bincount", grid_for(x->numel), &args, sizeof args), out);
+    AH_TRYGO(ah_cuda_copy(c->device, &range, &ah_cpu, there, c->device, sizeof range, NULL), out);
+    if (range.refused != UINT64_MAX) {
+        const int64_t *at = ah_tensor_data(x);
+        AH_TRYGO(ah_cuda_copy(c->device, &refused, &ah_cpu, at + range.refused, c->device, sizeof refused, NULL), out);
+        if (refused < 0)
+            status = ah_fail(AH_EINVAL, "bincount: expected values of at least 0, got %lld at position %lld",
+                             (long long)refused, (long long)range.refused);
+        else
+            status = ah_fail(AH_EINVAL, "bincount: %lld, at position %lld, is too large to count to",
+                             (long long)refused, (long long)range.refused);
+    }
+    *bins = (int64_t)range.most >= *bins ? (int64_t)range.most + 1 : *bins;
+out:
+    ah_cuda_memory_give(memory, there);
+    return status;
+}
+
+static int add_weights(struct ah_call *c, struct ah_tensor *x, struct ah_tensor *weights)
+{
+    struct ah_tensor *out = c->out[0], *same = NULL, *sums = NULL;
+    int status;
+    AH_TRYGO(ah_cuda_dense(c->device, &same, weights, out->dtype), done);
+    AH_TRYGO(ah_op1(AH_OP_index_add, &sums, AH_T(out), AH_I(0), AH_T(x), AH_T(same)), done);
+    status = ah_cuda_assign(c->device, out, sums);
+done:
+    ah_tensor_release(same);
+    ah_tensor_release(sums);
+    return status;
+}
+
+int ah_cuda_bincount(struct ah_call *c)
+{
+    const struct ah_args_bincount *arg = ah_args(c, bincount);
+    struct ah_tensor *weights = ah_given(&arg->weights), *x = NULL;
+    struct ah_count_args args = {.bins = arg->minlength.integer};
+    int status;
+    AH_TRYGO(ah_cuda_dense(c->device, &x, arg->input.tensor, AH_I64), out);
+    AH_TRYGO(find_bins(c, x, &args.bins), out);
+    AH_TRYGO(ah_call_output(c, 0, &args.bins, 1, !weights ? AH_I64 : weights->dtype == AH_F32 ? AH_F32 : AH_F64), out);
+    AH_TRYGO(ah_cuda_zero_(c), out);
+    args.x = data_of(x);
+    args.n = x->numel;
+    args.counts = data_of(c->out[0]);
+    if (x->numel > 0 && weights)
+        status = add_weights(c, x, weights);
+    else if (x->numel > 0)
+        status = ah_cuda_launch(c->device, args.bins <= AH_COUNT_SHARED ? &few_kernel : &many_kernel, "bincount",
+                                grid_for(args.n), &args, sizeof args);
+out:
+    ah_tensor_release(x);
+    return status;
+}
+
+int ah_cuda_searchsorted(struct ah_call *c)
+{
+    const struct ah_args_searchsorted *arg = ah_args(c, searchsorted);
+    struct ah_tensor *sequence = arg->sorted_sequence.tensor, *input = arg->input.tensor, *edges = NULL, *x = NULL;
+    struct ah_tensor *out = c->out[0];
+    int status;
+    AH_TRYGO(ah_cuda_dense(c->device, &edges, sequence, sequence->dtype), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &x, input, input->dtype), out);
+    struct ah_search_sorted_args args = {
+        .edges = data_of(edges), .x = data_of(x), .to = data_of(out), .n = x->numel,
+        .edge_count = edges->size[edges->ndim - 1], .per_row = x->ndim > 0 ? x->size[x->ndim - 1] : 1,
+        .edge_dtype = (int32_t)edges->dtype, .dtype = (int32_t)x->dtype, .right = arg->right.flag,
+        .narrow = out->dtype == AH_I32, .one_row = edges->ndim == 1,
+        .by_double = ah_dtype_is_float(edges->dtype) || ah_dtype_is_float(x->dtype)};
+    if (x->numel > 0)
+        status = ah_cuda_launch(c->device, &search_kernel, "searchsorted", grid_for(x->numel), &args, sizeof args);
+out:
+    ah_tensor_release(edges);
+    ah_tensor_release(x);
+    return status;
+}

@@ -1,0 +1,114 @@
+/* Filling new tensors (kernels/index/create.cu) by the CPU's formulas, bit by bit. */
+#include "cuda/driver/copy.h"
+#include "cuda/driver/fault.h"
+#include "cuda/driver/reals.h"
+#include "cuda/kernels/index/create.h"
+#include "cuda/ops/lib/elementwise.h"
+#include "cuda/ops/lib/ops.h"
+
+static struct ah_cuda_kernel arange_kernel = AH_CUDA_KERNEL("create", "arange");
+static struct ah_cuda_kernel linspace_kernel = AH_CUDA_KERNEL("create", "linspace");
+static struct ah_cuda_kernel one_hot_kernel = AH_CUDA_KERNEL("create", "one_hot");
+static struct ah_cuda_kernel triangle_kernel[] = {
+    AH_CUDA_KERNEL("create", "triangle_1"), AH_CUDA_KERNEL("create", "triangle_2"),
+    AH_CUDA_KERNEL("create", "triangle_4"), AH_CUDA_KERNEL("create", "triangle_8")};
+
+static struct ah_cuda_grid grid_for(int64_t threads)
+{
+    return (struct ah_cuda_grid){ah_cuda_blocks(threads, AH_CREATE_THREADS), AH_CREATE_THREADS, 0};
+}
+
+static int sequence(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_sequence_args *args)
+{
+    const struct ah_tensor *out = c->out[0];
+    args->to = ah_cuda_address(ah_tensor_data(out));
+    args->n = out->numel;
+    args->dtype = (int32_t)out->dtype;
+    if (out->numel == 0)
+        return 0;
+    return ah_cuda_launch(c->device, kernel, c->op->name, grid_for(out->numel), args, sizeof *args);
+}
+
+int ah_cuda_arange(struct ah_call *c)
+{
+    struct ah_sequence_args args = {.start = c->state.sequence.start, .step = c->state.sequence.step};
+    return sequence(c, &arange_kernel, &args);
+}
+
+int ah_cuda_linspace(struct ah_call *c)
+{
+    const struct ah_args_linspace *arg = ah_args(c, linspace);
+    int64_t n = c->out[0]->numel;
+    struct ah_sequence_args args = {.start = arg->start.number, .end = arg->end_.number, .half = n == 1 ? 1 : n / 2};
+    args.step = n > 1 ? (args.end - args.start) / (double)(n - 1) : 0;
+    return sequence(c, &linspace_kernel, &args);
+}
+
+int ah_cuda_eye(struct ah_call *c)
+{
+    struct ah_tensor *out = c->out[0], diagonal = *out, *one;
+    int64_t n = out->size[0] < out->size[1] ? out->size[0] : out->size[1];
+    AH_TRY(ah_cuda_zero_(c));
+    diagonal.ndim = 1;
+    diagonal.size[0] = diagonal.numel = n;
+    diagonal.stride[0] = out->stride[0] + out->stride[1];
+    AH_TRY(ah_tensor_scalar(&one, 1, out->dtype, &ah_cpu));
+    int status = ah_cuda_assign(c->device, &diagonal, one);
+    ah_tensor_release(one);
+    return status;
+}
+
+static int triangle(struct ah_call *c, bool upper)
+{
+    const struct ah_args_tril *arg = ah_args(c, tril);
+    struct ah_tensor *out = c->out[0], *from = NULL, *work = out;
+    int64_t diagonal = arg->diagonal.integer;
+    struct ah_triangle_args args = {.least = upper ? diagonal : INT64_MIN, .most = upper ? INT64_MAX : diagonal};
+    int status;
+    if (out->numel == 0)
+        return 0;
+    AH_TRY(ah_cuda_dense(c->device, &from, arg->input.tensor, out->dtype));
+    if (!ah_tensor_is_contiguous(out))
+        AH_TRYGO(ah_tensor_empty_like(&work, out), done);
+    args.from = ah_cuda_address(ah_tensor_data(from));
+    args.to = ah_cuda_address(ah_tensor_data(work));
+    args.rows = out->size[out->ndim - 2];
+    args.columns = out->size[out->ndim - 1];
+    args.lines = out->numel / args.columns;
+    AH_TRYGO(ah_cuda_launch(c->device, &triangle_kernel[__builtin_ctz((unsigned)ah_dtype_size(out->dtype))],
+                            c->op->name, grid_for(args.lines * 32), &args, sizeof args), done);
+    status = ah_cuda_assign(c->device, out, work);
+done:
+    if (work != out)
+        ah_tensor_release(work);
+    ah_tensor_release(from);
+    return status;
+}
+
+int ah_cuda_tril(struct ah_call *c)
+{
+    return triangle(c, false);
+}
+
+int ah_cuda_triu(struct ah_call *c)
+{
+    return triangle(c, true);
+}
+
+int ah_cuda_one_hot(struct ah_call *c)
+{
+    struct ah_tensor *out = c->out[0], *x;
+    int64_t classes = out->size[out->ndim - 1];
+    AH_TRY(ah_cuda_dense(c->device, &x, ah_args(c, one_hot)->input.tensor, AH_I64));
+    struct ah_cuda_bounds bounds = {.who = "one_hot", .what = "class", .high = classes - 1};
+    struct ah_one_hot_args args = {ah_cuda_address(ah_tensor_data(out)), ah_cuda_address(ah_tensor_data(x)), x->numel,
+                                   classes};
+    if (classes == 0)
+        bounds.other = INT64_MIN;
+    int status = ah_cuda_expect_within(c->device, &bounds, x);
+    if (status == 0 && out->numel > 0)
+        status = ah_cuda_launch(c->device, &one_hot_kernel, "one_hot", grid_for((out->numel + 1) / 2), &args,
+                                sizeof args);
+    ah_tensor_release(x);
+    return status;
+}

@@ -1,0 +1,434 @@
+/* Picking and placing by rows and by lines. What is written is first sorted by its destination. */
+#include "cuda/kernels/index/index.h"
+
+#include <string.h>
+
+#include "cuda/driver/copy.h"
+#include "cuda/driver/fault.h"
+#include "cuda/driver/memory.h"
+#include "cuda/driver/reals.h"
+#include "cuda/ops/index/compact.h"
+#include "cuda/ops/index/radix.h"
+#include "cuda/ops/index/row_fold.h"
+#include "cuda/ops/lib/elementwise.h"
+#include "cuda/ops/lib/ops.h"
+
+static struct ah_cuda_kernel pick_kernel[] = {
+    AH_CUDA_KERNEL("index", "pick_1"), AH_CUDA_KERNEL("index", "pick_2"), AH_CUDA_KERNEL("index", "pick_4"),
+    AH_CUDA_KERNEL("index", "pick_8"), AH_CUDA_KERNEL("index", "pick_16")};
+static struct ah_cuda_kernel gather_kernel[] = {
+    AH_CUDA_KERNEL("index", "lines_gather_1"), AH_CUDA_KERNEL("index", "lines_gather_2"),
+    AH_CUDA_KERNEL("index", "lines_gather_4"), AH_CUDA_KERNEL("index", "lines_gather_8")};
+static struct ah_cuda_kernel line_keys_kernel = AH_CUDA_KERNEL("index", "line_keys");
+static struct ah_cuda_kernel wrap_kernel = AH_CUDA_KERNEL("index", "index_wrap");
+
+static struct ah_cuda_kernel lines_fold_kernel[] = AH_CUDA_INDEX_EVERY("lines_fold");
+static struct ah_cuda_kernel lines_join_kernel[] = AH_CUDA_INDEX_EVERY("lines_join");
+
+static uint64_t data_of(const struct ah_tensor *t)
+{
+    return ah_cuda_address(ah_tensor_data(t));
+}
+
+static struct ah_cuda_grid grid_for(int64_t items)
+{
+    return (struct ah_cuda_grid){ah_cuda_blocks(items, AH_INDEX_THREADS), AH_INDEX_THREADS, 0};
+}
+
+/* A 0-dim tensor is one row of one element. */
+static struct ah_cuda_rows rows_of(const struct ah_tensor *t, int dim)
+{
+    struct ah_cuda_rows rows = {1, 1, 1};
+    for (int d = 0; d < t->ndim; d++)
+        *(d < dim ? &rows.outer : d == dim ? &rows.n : &rows.inner) *= t->size[d];
+    return rows;
+}
+
+/* The index as row-major int64, in 0..n-1 unless an error is reported (cuda/driver/fault.h). */
+static int open_index(struct ah_call *c, const char *who, struct ah_tensor *index, int64_t n, int dim,
+                      const struct ah_tensor *of, struct ah_tensor **out)
+{
+    AH_TRY(ah_cuda_dense(c->device, out, index, AH_I64));
+    struct ah_cuda_bounds bounds = {who, "index", 0, n - 1, 0, of, dim};
+    if (n == 0)
+        bounds.other = INT64_MIN;
+    int status = ah_cuda_expect_within(c->device, &bounds, *out);
+    if (status < 0) {
+        ah_tensor_release(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+/* A row-major tensor to write into: out[0], or a temporary where that is a strided view. With `copy` it holds
+ * arg[0]. */
+struct target {
+    struct ah_tensor *out, *work;
+};
+
+static int target_open(struct ah_call *c, bool copy, struct target *target)
+{
+    struct ah_tensor *out = c->out[0];
+    *target = (struct target){out, out};
+    if (!ah_tensor_is_contiguous(out))
+        AH_TRY(ah_tensor_empty_like(&target->work, out));
+    if (!copy || (c->inplace && target->work == out))
+        return 0;
+    int status = ah_cuda_assign(c->device, target->work, c->arg[0].tensor);
+    if (status < 0 && target->work != out) {
+        ah_tensor_release(target->work);
+        target->work = out;
+    }
+    return status;
+}
+
+static int target_close(struct ah_call *c, struct target *target, int status)
+{
+    if (target->work == target->out)
+        return status;
+    if (status == 0)
+        status = ah_cuda_assign(c->device, target->out, target->work);
+    ah_tensor_release(target->work);
+    return status;
+}
+
+/* Rows. */
+
+static int pick(struct ah_call *c, const struct ah_tensor *source, const struct ah_tensor *at, struct ah_cuda_rows rows)
+{
+    struct ah_tensor *out = c->out[0];
+    size_t item = ah_dtype_size(out->dtype), bytes = (size_t)rows.inner * item;
+    struct ah_pick_args args = {.to = data_of(out), .from = data_of(source), .at = data_of(at), .outer = rows.outer,
+                                .n = rows.n, .count = at->numel};
+    if (out->numel == 0)
+        return 0;
+    if ((args.to | args.from | bytes) % 16 == 0)
+        item = 16;
+    args.width = args.row = (int64_t)(bytes / item);
+    return ah_cuda_launch(c->device, &pick_kernel[__builtin_ctz((unsigned)item)], c->op->name,
+                          grid_for(args.outer * args.count * args.width), &args, sizeof args);
+}
+
+int ah_cuda_index_select(struct ah_call *c)
+{
+    const struct ah_args_index_select *arg = ah_args(c, index_select);
+    struct ah_tensor *x = arg->input.tensor, *source = NULL, *at = NULL;
+    int dim = (int)arg->dim.integer, status;
+    struct ah_cuda_rows rows = rows_of(x, dim);
+    AH_TRYGO(open_index(c, "index_select", arg->index.tensor, rows.n, dim, x, &at), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &source, x, x->dtype), out);
+    status = pick(c, source, at, rows);
+out:
+    ah_tensor_release(source);
+    ah_tensor_release(at);
+    return status;
+}
+
+static int clear(struct ah_call *c, struct ah_tensor *t)
+{
+    return ah_cuda_fill(c->device, ah_tensor_data(t), 0, (size_t)t->numel * ah_dtype_size(t->dtype));
+}
+
+int ah_cuda_index_select_backward(struct ah_call *c)
+{
+    const struct ah_args_index_select_backward *arg = ah_args(c, index_select_backward);
+    struct ah_tensor *out = c->out[0], *grad = NULL, *at = NULL;
+    int status;
+    AH_TRYGO(ah_cuda_dense(c->device, &at, arg->index.tensor, AH_I64), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &grad, arg->grad.tensor, out->dtype), out);
+    AH_TRYGO(clear(c, out), out);
+    status = ah_cuda_fold_rows(c, out, grad, at, rows_of(out, (int)arg->dim.integer),
+                       (struct ah_cuda_row_fold){.fold = AH_INDEX_ADD, .alpha = 1, .skip = -1, .fresh = true});
+out:
+    ah_tensor_release(at);
+    ah_tensor_release(grad);
+    return status;
+}
+
+/* index_add, index_copy, index_fill. */
+static int place_rows(struct ah_call *c, struct ah_tensor *source, struct ah_cuda_row_fold fold)
+{
+    const struct ah_args_index_add *arg = ah_args(c, index_add);
+    struct ah_tensor *out = c->out[0], *at = NULL, *from = NULL;
+    struct target target = {out, out};
+    int dim = (int)arg->dim.integer, status;
+    struct ah_cuda_rows rows = rows_of(out, dim);
+    AH_TRYGO(open_index(c, c->op->name, arg->index.tensor, rows.n, dim, out, &at), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &from, source, out->dtype), out);
+    AH_TRYGO(target_open(c, true, &target), out);
+    status = target_close(c, &target, ah_cuda_fold_rows(c, target.work, from, at, rows, fold));
+out:
+    ah_tensor_release(at);
+    ah_tensor_release(from);
+    return status;
+}
+
+int ah_cuda_index_add(struct ah_call *c)
+{
+    const struct ah_args_index_add *arg = ah_args(c, index_add);
+    double alpha = arg->alpha.number; /* a sum of bools is an or, whatever the factor's sign */
+    alpha = c->out[0]->dtype == AH_BOOL ? alpha != 0 : alpha;
+    return place_rows(c, arg->source.tensor,
+                      (struct ah_cuda_row_fold){.fold = AH_INDEX_ADD, .alpha = alpha, .skip = -1});
+}
+
+int ah_cuda_index_copy(struct ah_call *c)
+{
+    return place_rows(c, ah_args(c, index_copy)->source.tensor,
+                      (struct ah_cuda_row_fold){.fold = AH_INDEX_LAST, .skip = -1});
+}
+
+int ah_cuda_index_fill(struct ah_call *c)
+{
+    struct ah_tensor *value = NULL, *number;
+    AH_TRY(ah_tensor_scalar(&number, ah_args(c, index_fill)->value.number, c->out[0]->dtype, &ah_cpu));
+    int status = ah_cuda_dense(c->device, &value, number, number->dtype);
+    ah_tensor_release(number);
+    AH_TRY(status);
+    status = place_rows(c, value, (struct ah_cuda_row_fold){.fold = AH_INDEX_LAST, .skip = -1, .single = true});
+    ah_tensor_release(value);
+    return status;
+}
+
+int ah_cuda_index_put(struct ah_call *c)
+{
+    const struct ah_args_index_put *arg = ah_args(c, index_put);
+    struct ah_tensor *out = c->out[0], *values = arg->values.tensor, *wide = NULL, *source = NULL;
+    struct ah_tensor *at = c->extra[0], *shape = c->extra[1];
+    struct target target = {out, out};
+    struct ah_cuda_rows rows = {1, 1, 1};
+    int64_t stride[AH_MAX_DIMS];
+    int status;
+    ah_broadcast_strides(values, shape->size, shape->ndim, stride);
+    AH_TRY(ah_tensor_view(&wide, values, shape->size, stride, shape->ndim, values->offset));
+    AH_TRYGO(ah_cuda_dense(c->device, &source, wide, out->dtype), out);
+    AH_TRYGO(target_open(c, true, &target), out);
+    for (int d = 0; d < out->ndim; d++)
+        *(d < c->state.place.covered ? &rows.n : &rows.inner) *= out->size[d];
+    status = ah_cuda_fold_rows(c, target.work, source, at, rows,
+                       (struct ah_cuda_row_fold){.fold = arg->accumulate.flag ? AH_INDEX_ADD : AH_INDEX_LAST,
+                                                 .alpha = 1, .skip = -1});
+    status = target_close(c, &target, status);
+out:
+    ah_tensor_release(wide);
+    ah_tensor_release(source);
+    return status;
+}
+
+/* Where a mask is true. */
+static int places_of(struct ah_call *c, struct ah_tensor *given)
+{
+    struct ah_tensor *mask;
+    struct ah_cuda_places places = {0};
+    int64_t count;
+    int status;
+    AH_TRY(ah_cuda_dense(c->device, &mask, given, AH_BOOL));
+    AH_TRYGO(ah_cuda_places_find(c->device, c->op->name, mask, &places), out);
+    AH_TRYGO(ah_cuda_places_count(c->device, &places, &count), out);
+    AH_TRYGO(ah_call_output(c, 0, &count, 1, AH_I64), out);
+    status = ah_cuda_places_write(c->device, c->op->name, &places, c->out[0], true);
+out:
+    ah_cuda_places_release(&places);
+    ah_tensor_release(mask);
+    return status;
+}
+
+int ah_cuda_index_positions(struct ah_call *c)
+{
+    const struct ah_args_index_positions *arg = ah_args(c, index_positions);
+    struct ah_tensor *x = arg->input.tensor, *list = NULL;
+    int dim = (int)arg->dim.integer;
+    if (arg->index.tensor->dtype == AH_BOOL)
+        return places_of(c, arg->index.tensor);
+    int64_t n = x->size[dim];
+    AH_TRY(ah_cuda_dense(c->device, &list, arg->index.tensor, AH_I64));
+    struct ah_cuda_bounds bounds = {"index", "index", -n, n - 1, -n, x, dim};
+    if (n == 0)
+        bounds.other = INT64_MIN;
+    int status = ah_cuda_expect_within(c->device, &bounds, list);
+    if (status == 0)
+        status = ah_call_output(c, 0, &list->numel, 1, AH_I64);
+    if (status == 0 && list->numel > 0) {
+        struct ah_row_keys_args args = {data_of(c->out[0]), data_of(list), list->numel, n, 0};
+        status = ah_cuda_launch(c->device, &wrap_kernel, c->op->name, grid_for(list->numel), &args, sizeof args);
+    }
+    ah_tensor_release(list);
+    return status;
+}
+
+/* Tables of rows. */
+
+int ah_cuda_embedding(struct ah_call *c)
+{
+    const struct ah_args_embedding *arg = ah_args(c, embedding);
+    struct ah_tensor *w = arg->weight.tensor, *table = NULL, *at = NULL;
+    int status;
+    AH_TRYGO(open_index(c, "embedding", arg->input.tensor, w->size[0], 0, NULL, &at), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &table, w, w->dtype), out);
+    status = pick(c, table, at, (struct ah_cuda_rows){1, w->size[0], w->size[1]});
+out:
+    ah_tensor_release(table);
+    ah_tensor_release(at);
+    return status;
+}
+
+int ah_cuda_embedding_backward(struct ah_call *c)
+{
+    const struct ah_args_embedding_backward *arg = ah_args(c, embedding_backward);
+    struct ah_tensor *out = c->out[0], *grad = NULL, *at = NULL;
+    struct ah_cuda_rows rows = {1, out->size[0], out->size[1]};
+    struct ah_cuda_row_fold fold = {.fold = AH_INDEX_ADD, .alpha = 1, .skip = -1, .fresh = true};
+    int status;
+    if (arg->padding_idx.kind != AH_NONE)
+        fold.skip = arg->padding_idx.integer + (arg->padding_idx.integer < 0 ? rows.n : 0);
+    AH_TRYGO(ah_cuda_dense(c->device, &at, arg->input.tensor, AH_I64), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &grad, arg->grad.tensor, out->dtype), out);
+    AH_TRYGO(clear(c, out), out);
+    status = ah_cuda_fold_rows(c, out, grad, at, rows, fold);
+out:
+    ah_tensor_release(at);
+    ah_tensor_release(grad);
+    return status;
+}
+
+/* Lines. */
+
+static struct ah_lines_args lines_of(const struct ah_tensor *at, int dim, const struct ah_tensor *indexed,
+                                     const struct ah_tensor *other)
+{
+    struct ah_lines_args args = {.at = data_of(at), .count = at->numel, .n = 1, .ndim = at->ndim, .dim = dim};
+    if (at->ndim == 0) { /* a line of one element */
+        args.ndim = 1;
+        args.size[0] = 1;
+        args.indexed[0] = indexed->ndim > 0 ? indexed->stride[0] : 0;
+    }
+    for (int d = 0; d < at->ndim; d++) {
+        args.size[d] = at->size[d];
+        args.indexed[d] = indexed->ndim > d ? indexed->stride[d] : 0;
+        args.other[d] = other->ndim > d ? other->stride[d] : 0;
+    }
+    if (indexed->ndim > 0)
+        args.n = indexed->size[dim];
+    return args;
+}
+
+int ah_cuda_gather(struct ah_call *c)
+{
+    const struct ah_args_gather *arg = ah_args(c, gather);
+    struct ah_tensor *x = arg->input.tensor, *out = c->out[0], *at;
+    int dim = (int)arg->dim.integer, status = 0;
+    AH_TRY(open_index(c, "gather", arg->index.tensor, x->ndim > 0 ? x->size[dim] : 1, dim, x, &at));
+    if (at->numel > 0) {
+        struct ah_lines_args args = lines_of(at, dim, x, out);
+        args.from = data_of(x);
+        args.to = data_of(out);
+        status = ah_cuda_launch(c->device, &gather_kernel[__builtin_ctz((unsigned)ah_dtype_size(x->dtype))],
+                                c->op->name, grid_for(args.count), &args, sizeof args);
+    }
+    ah_tensor_release(at);
+    return status;
+}
+
+/* By keys that are sorted, in pieces; what destinations of several have is joined behind that. */
+static int fold_pieces(struct ah_call *c, enum ah_dtype dtype, struct ah_lines_args *args)
+{
+    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
+    int64_t stretches = (args->count + AH_INDEX_PIECE - 1) / AH_INDEX_PIECE;
+    void *parts = NULL;
+    if (args->fold != AH_INDEX_LAST && stretches > 1) {
+        AH_TRY(ah_cuda_memory_take(memory, (size_t)stretches * 2 * sizeof(double), &parts));
+        args->parts = ah_cuda_address(parts);
+    }
+    int status = ah_cuda_launch(c->device, &lines_fold_kernel[dtype], c->op->name, grid_for(args->count), args,
+                                sizeof *args);
+    if (status == 0 && parts)
+        status = ah_cuda_launch(c->device, &lines_join_kernel[dtype], c->op->name, grid_for(stretches - 1), args,
+                                sizeof *args);
+    ah_cuda_memory_give(memory, parts);
+    return status;
+}
+
+/* The elements of `from` into the places of `to`, which is row-major. */
+static int fold_lines(struct ah_call *c, struct ah_tensor *to, const struct ah_tensor *from,
+                      const struct ah_tensor *at, int dim, int fold)
+{
+    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
+    struct ah_cuda_sorted sorted = {0};
+    void *keys = NULL;
+    int status;
+    if (at->numel == 0)
+        return 0;
+    if (to->numel >= INT64_C(0xffffffff))
+        return ah_fail(AH_EINVAL, "%s: a tensor of %lld elements is too large to be written by index on %s",
+                       c->op->name, (long long)to->numel, c->device->name);
+    struct ah_lines_args args = lines_of(at, dim, to, from);
+    AH_TRY(ah_cuda_memory_take(memory, (size_t)at->numel * sizeof(uint32_t), &keys));
+    args.keys = ah_cuda_address(keys);
+    args.places = to->numel;
+    AH_TRYGO(ah_cuda_launch(c->device, &line_keys_kernel, c->op->name, grid_for(args.count), &args, sizeof args),
+             out);
+    AH_TRYGO(ah_cuda_sort_keys(c->device, c->op->name, keys, NULL, args.count, 4, ah_cuda_bits(args.places + 1),
+                               &sorted), out);
+    args.keys = ah_cuda_address(sorted.keys);
+    args.order = ah_cuda_address(sorted.order);
+    args.to = data_of(to);
+    args.from = data_of(from);
+    args.fold = fold;
+    status = fold_pieces(c, to->dtype, &args);
+out:
+    ah_cuda_sorted_release(c->device, &sorted);
+    ah_cuda_memory_give(memory, keys);
+    return status;
+}
+
+int ah_cuda_gather_backward(struct ah_call *c)
+{
+    const struct ah_args_gather_backward *arg = ah_args(c, gather_backward);
+    struct ah_tensor *at;
+    AH_TRY(ah_cuda_dense(c->device, &at, arg->index.tensor, AH_I64));
+    int status = clear(c, c->out[0]);
+    if (status == 0)
+        status = fold_lines(c, c->out[0], arg->grad.tensor, at, (int)arg->dim.integer, AH_INDEX_ADD);
+    ah_tensor_release(at);
+    return status;
+}
+
+static int scatter(struct ah_call *c, int fold)
+{
+    const struct ah_args_scatter *arg = ah_args(c, scatter);
+    struct ah_tensor *out = c->out[0], *given = arg->src.tensor, *at = NULL, *src = NULL;
+    struct target target = {out, out};
+    int dim = (int)arg->dim.integer, status;
+    AH_TRYGO(open_index(c, c->op->name, arg->index.tensor, out->ndim > 0 ? out->size[dim] : 1, dim, out, &at), out);
+    if (given->wrapped || ah_on_cpu(given))
+        AH_TRYGO(ah_cuda_dense(c->device, &src, given, out->dtype), out);
+    else
+        src = ah_tensor_retain(given);
+    AH_TRYGO(target_open(c, true, &target), out);
+    status = target_close(c, &target, fold_lines(c, target.work, src, at, dim, fold));
+out:
+    ah_tensor_release(at);
+    ah_tensor_release(src);
+    return status;
+}
+
+int ah_cuda_scatter(struct ah_call *c)
+{
+    const struct ah_value *reduce = &ah_args(c, scatter)->reduce;
+    if (reduce->kind != AH_STRING)
+        return scatter(c, AH_INDEX_LAST);
+    return scatter(c, !strcmp(reduce->string, "add") ? AH_INDEX_ADD : AH_INDEX_MULTIPLY);
+}
+
+int ah_cuda_scatter_add(struct ah_call *c)
+{
+    return scatter(c, AH_INDEX_ADD);
+}
+
+int ah_cuda_scatter_fold(struct ah_call *c)
+{
+    const char *reduce = ah_args(c, scatter_fold)->reduce.string;
+    return scatter(c, !strcmp(reduce, "prod") ? AH_INDEX_MULTIPLY
+                      : !strcmp(reduce, "amax") ? AH_INDEX_LARGER
+                                                : AH_INDEX_SMALLER);
+}

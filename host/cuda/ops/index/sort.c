@@ -1,0 +1,195 @@
+/* Sorting along a dim (kernels/index/sort.cu). Lines that fit a tile are sorted by a block each or several by one; the
+ * first few of longer lines are selected; all else is one radix sort of all elements, by line and key together. */
+#include "cuda/driver/memory.h"
+#include "cuda/driver/reals.h"
+#include "cuda/kernels/index/sort.h"
+#include "cuda/ops/index/keys.h"
+#include "cuda/ops/index/radix.h"
+#include "cuda/ops/lib/elementwise.h"
+#include "cuda/ops/lib/lines.h"
+#include "cuda/ops/lib/ops.h"
+
+/* A line that is longer than ALONE keeps one block busy for too long where there are fewer than FEW of them. */
+enum { ALONE = 1 << 18, FEW = 16 };
+
+static struct ah_cuda_kernel keys_kernel[] = {AH_CUDA_KERNEL("sort", "sort_keys_32"),
+                                              AH_CUDA_KERNEL("sort", "sort_keys_64")};
+static struct ah_cuda_kernel lines_kernel = AH_CUDA_KERNEL("sort", "sort_lines");
+static struct ah_cuda_kernel take_kernel = AH_CUDA_KERNEL("sort", "sort_take");
+static struct ah_cuda_kernel tile_kernel = AH_CUDA_KERNEL("sort", "sort_tile");
+static struct ah_cuda_kernel select_kernel = AH_CUDA_KERNEL("sort", "sort_select");
+
+static struct ah_cuda_grid grid_for(int64_t items)
+{
+    return (struct ah_cuda_grid){ah_cuda_blocks(items, AH_SORT_THREADS), AH_SORT_THREADS, 0};
+}
+
+int ah_cuda_key_bits(enum ah_dtype dtype)
+{
+    return 8 * (int)ah_dtype_size(dtype);
+}
+
+int ah_cuda_make_keys(struct ah_device *device, const char *who, const struct ah_tensor *x, void *keys, int item)
+{
+    struct ah_sort_args args = {.x = ah_cuda_address(ah_tensor_data(x)), .keys = ah_cuda_address(keys), .lines = 1,
+                                .n = x->numel, .dtype = (int32_t)x->dtype};
+    return ah_cuda_launch(device, &keys_kernel[item == 8], who, grid_for(x->numel), &args, sizeof args);
+}
+
+/* An order of the elements put in the order of their lines, stable. */
+static int sort_by_line(struct ah_device *device, const char *who, const struct ah_sort_args *given,
+                        const struct ah_cuda_sorted *by_key, struct ah_cuda_sorted *out)
+{
+    struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
+    struct ah_sort_args args = *given;
+    int64_t count = args.lines * args.n;
+    void *keys;
+    AH_TRY(ah_cuda_memory_take(memory, (size_t)count * sizeof(uint32_t), &keys));
+    args.keys = ah_cuda_address(keys);
+    args.order = ah_cuda_address(by_key->order);
+    int status = ah_cuda_launch(device, &lines_kernel, who, grid_for(count), &args, sizeof args);
+    if (status == 0)
+        status = ah_cuda_sort_keys(device, who, keys, by_key->order, count, 4, ah_cuda_bits(args.lines), out);
+    ah_cuda_memory_give(memory, keys);
+    return status;
+}
+
+/* All elements by one radix sort; a key that leaves room for the line holds it. */
+static int sort_all(struct ah_device *device, const char *who, struct ah_sort_args *args)
+{
+    struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
+    struct ah_cuda_sorted by_key = {0}, by_line = {0}, *sorted = &by_key;
+    int64_t count = args->lines * args->n;
+    int of_line = args->lines > 1 ? ah_cuda_bits(args->lines) : 0;
+    args->with_line = of_line > 0 && args->bits + of_line <= 64;
+    int bits = args->bits + (args->with_line ? of_line : 0), item = bits <= 32 ? 4 : 8, status;
+    void *keys;
+    AH_TRY(ah_cuda_memory_take(memory, (size_t)count * (size_t)item, &keys));
+    args->keys = ah_cuda_address(keys);
+    AH_TRYGO(ah_cuda_launch(device, &keys_kernel[item == 8], who, grid_for(count), args, sizeof *args), out);
+    AH_TRYGO(ah_cuda_sort_keys(device, who, keys, NULL, count, item, bits, &by_key), out);
+    if (of_line > 0 && !args->with_line) {
+        AH_TRYGO(sort_by_line(device, who, args, &by_key, &by_line), out);
+        sorted = &by_line;
+    }
+    args->order = ah_cuda_address(sorted->order);
+    status = ah_cuda_launch(device, &take_kernel, who, grid_for(args->lines * args->keep), args, sizeof *args);
+out:
+    ah_cuda_sorted_release(device, &by_key);
+    ah_cuda_sorted_release(device, &by_line);
+    ah_cuda_memory_give(memory, keys);
+    return status;
+}
+
+static int64_t power_of_two(int64_t n)
+{
+    int64_t power = 1;
+    while (power < n)
+        power *= 2;
+    return power;
+}
+
+static int sort_lines(struct ah_device *device, const char *who, struct ah_sort_args *args)
+{
+    if (args->n <= AH_SORT_TILE) {
+        args->padded = power_of_two(args->n);
+        int64_t each = AH_SORT_TILE / args->padded, tiles = (args->lines + each - 1) / each;
+        struct ah_cuda_grid grid = {ah_cuda_blocks(tiles, 1), AH_SORT_THREADS, 0};
+        return ah_cuda_launch(device, &tile_kernel, who, grid, args, sizeof *args);
+    }
+    if (args->keep <= AH_SORT_TILE && args->keep < args->n / 4 && (args->n <= ALONE || args->lines >= FEW)) {
+        args->padded = power_of_two(args->keep);
+        args->place_bits = (ah_cuda_bits(args->n) + 7) / 8 * 8;
+        struct ah_cuda_grid grid = {ah_cuda_blocks(args->lines, 1), AH_SELECT_THREADS, 0};
+        return ah_cuda_launch(device, &select_kernel, who, grid, args, sizeof *args);
+    }
+    return sort_all(device, who, args);
+}
+
+/* The first `keep` of each line: their values (NULL: not wanted) and places. */
+static int sort_into(struct ah_call *c, int dim, bool descending, int64_t keep, struct ah_tensor *values,
+                     struct ah_tensor *indices)
+{
+    struct ah_tensor *input = c->arg[0].tensor, *x = NULL, *y = NULL, *at = NULL;
+    int status;
+    if (indices->numel == 0)
+        return 0;
+    AH_TRYGO(ah_cuda_lines(c->device, &x, input, dim, input->dtype), done);
+    if (values)
+        AH_TRYGO(ah_cuda_lines_open(c->device, &y, values, dim, values->dtype), done);
+    AH_TRYGO(ah_cuda_lines_open(c->device, &at, indices, dim, AH_I64), done);
+    struct ah_sort_args args = {.x = ah_cuda_address(ah_tensor_data(x)), .n = ah_cuda_extent(input, dim).n,
+                                .values = y ? ah_cuda_address(ah_tensor_data(y)) : 0,
+                                .indices = ah_cuda_address(ah_tensor_data(at)), .keep = keep,
+                                .dtype = (int32_t)x->dtype, .bits = ah_cuda_key_bits(x->dtype)};
+    args.lines = x->numel / args.n;
+    args.flip = descending ? ~UINT64_C(0) >> (64 - args.bits) : 0;
+    status = sort_lines(c->device, c->op->name, &args);
+done:
+    if (y)
+        status = ah_cuda_lines_close(c->device, y, values, dim, status);
+    if (at)
+        status = ah_cuda_lines_close(c->device, at, indices, dim, status);
+    ah_tensor_release(x);
+    return status;
+}
+
+static int64_t length(const struct ah_tensor *x, int dim)
+{
+    return x->ndim > 0 ? x->size[dim] : 1;
+}
+
+int ah_cuda_sort(struct ah_call *c)
+{
+    const struct ah_args_sort *arg = ah_args(c, sort);
+    int dim = (int)arg->dim.integer;
+    return sort_into(c, dim, arg->descending.flag, length(arg->input.tensor, dim), c->out[0], c->out[1]);
+}
+
+int ah_cuda_argsort(struct ah_call *c)
+{
+    const struct ah_args_argsort *arg = ah_args(c, argsort);
+    int dim = (int)arg->dim.integer;
+    return sort_into(c, dim, arg->descending.flag, length(arg->input.tensor, dim), NULL, c->out[0]);
+}
+
+/* Of 0 dims the result has one entry, whatever k. */
+int ah_cuda_topk(struct ah_call *c)
+{
+    const struct ah_args_topk *arg = ah_args(c, topk);
+    int64_t keep = arg->input.tensor->ndim > 0 ? arg->k.integer : 1;
+    return sort_into(c, (int)arg->dim.integer, arg->largest.flag, keep, c->out[0], c->out[1]);
+}
+
+static int number(int64_t value, struct ah_tensor **out)
+{
+    AH_TRY(ah_tensor_empty(out, NULL, 0, AH_I64, &ah_cpu));
+    ah_tensor_set_int(*out, 0, value);
+    (*out)->wrapped = true;
+    return 0;
+}
+
+/* The places of the whole line, of which those of the ranks are picked. */
+int ah_cuda_argrank(struct ah_call *c)
+{
+    const struct ah_args_argrank *arg = ah_args(c, argrank);
+    struct ah_tensor *x = arg->input.tensor, *out = c->out[0], *places = NULL, *ranks = NULL, *picked = NULL;
+    struct ah_tensor *least = NULL, *most = NULL;
+    int dim = (int)arg->dim.integer, status;
+    if (out->numel == 0)
+        return 0;
+    AH_TRYGO(number(0, &least), done);
+    AH_TRYGO(number(x->size[dim] - 1, &most), done);
+    AH_TRYGO(ah_op1(AH_OP_clamp, &ranks, arg->rank, AH_T(least), AH_T(most)), done);
+    AH_TRYGO(ah_tensor_empty(&places, x->size, x->ndim, AH_I64, c->device), done);
+    AH_TRYGO(sort_into(c, dim, false, x->size[dim], NULL, places), done);
+    AH_TRYGO(ah_op1(AH_OP_gather, &picked, AH_T(places), AH_I(dim), AH_T(ranks)), done);
+    status = ah_cuda_assign(c->device, out, picked);
+done:
+    ah_tensor_release(least);
+    ah_tensor_release(most);
+    ah_tensor_release(places);
+    ah_tensor_release(ranks);
+    ah_tensor_release(picked);
+    return status;
+}

@@ -1,0 +1,64 @@
+/* Views with a dim put last, and copies through them. */
+#include "cuda/ops/lib/lines.h"
+
+#include "cuda/ops/lib/elementwise.h"
+
+struct ah_cuda_extent ah_cuda_extent(const struct ah_tensor *tensor, int dim)
+{
+    struct ah_cuda_extent extent = {1, 1, 1};
+    for (int d = 0; d < tensor->ndim; d++)
+        *(d < dim ? &extent.outer : d == dim ? &extent.n : &extent.inner) *= tensor->size[d];
+    return extent;
+}
+
+int ah_cuda_turned(struct ah_tensor **out, struct ah_tensor *tensor, int dim)
+{
+    int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
+    int n = 0;
+    if (dim >= tensor->ndim - 1) {
+        *out = ah_tensor_retain(tensor);
+        return 0;
+    }
+    for (int k = 0; k < tensor->ndim; k++) {
+        int d = k < tensor->ndim - 1 ? k + (k >= dim) : dim;
+        size[n] = tensor->size[d];
+        stride[n++] = tensor->stride[d];
+    }
+    return ah_tensor_view(out, tensor, size, stride, n, tensor->offset);
+}
+
+int ah_cuda_lines(struct ah_device *device, struct ah_tensor **out, struct ah_tensor *tensor, int dim,
+                  enum ah_dtype dtype)
+{
+    struct ah_tensor *turned;
+    AH_TRY(ah_cuda_turned(&turned, tensor, dim));
+    int status = ah_cuda_dense(device, out, turned, dtype);
+    ah_tensor_release(turned);
+    return status;
+}
+
+int ah_cuda_lines_open(struct ah_device *device, struct ah_tensor **room, struct ah_tensor *out, int dim,
+                       enum ah_dtype dtype)
+{
+    struct ah_tensor *turned;
+    AH_TRY(ah_cuda_turned(&turned, out, dim));
+    int status = 0;
+    if (turned->dtype == dtype && ah_tensor_is_contiguous(turned))
+        *room = ah_tensor_retain(turned);
+    else
+        status = ah_tensor_empty(room, turned->size, turned->ndim, dtype, device);
+    ah_tensor_release(turned);
+    return status;
+}
+
+int ah_cuda_lines_close(struct ah_device *device, struct ah_tensor *room, struct ah_tensor *out, int dim, int status)
+{
+    struct ah_tensor *turned = NULL;
+    if (status == 0)
+        status = ah_cuda_turned(&turned, out, dim);
+    if (status == 0)
+        status = ah_cuda_assign(device, turned, room);
+    ah_tensor_release(turned);
+    ah_tensor_release(room);
+    return status;
+}

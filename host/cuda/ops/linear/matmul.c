@@ -1,0 +1,277 @@
+/* matmul and linear by cuBLASLt (cuda/vendor/product.h): operands are read in place when their rows or columns are
+ * dense, else from a dense copy. A stack laid out like one tall matrix is multiplied as one; other batches go by
+ * strides, one call for each place of the outer ones. Integers are multiplied on the host. */
+#include <string.h>
+
+#include "cuda/ops/lib/elementwise.h"
+#include "cuda/ops/lib/host_kernel.h"
+#include "cuda/ops/lib/ops.h"
+#include "cuda/vendor/product.h"
+#include "ops/linear.h"
+#include "ops/precision.h"
+
+/* A stack of matrices and how it is walked. */
+struct side {
+    struct ah_tensor *tensor; /* owned */
+    struct ah_cuda_matrix matrix;
+    int64_t rows, columns;
+    int64_t stride[AH_MAX_DIMS]; /* of the result's batch dims */
+};
+
+static int64_t at_least_one(int64_t n)
+{
+    return n > 0 ? n : 1;
+}
+
+/* Can the matrix with these strides be read in place? A stride of a dim of size 1 means nothing. */
+static bool readable(struct side *s, int64_t row_stride, int64_t column_stride)
+{
+    bool by_rows = (column_stride == 1 || s->columns <= 1) &&
+                   (row_stride >= at_least_one(s->columns) || s->rows <= 1);
+    bool by_columns = (row_stride == 1 || s->rows <= 1) &&
+                      (column_stride >= at_least_one(s->rows) || s->columns <= 1);
+    s->matrix.transposed = !by_rows;
+    if (by_rows)
+        s->matrix.ld = s->rows <= 1 ? at_least_one(s->columns) : row_stride;
+    else
+        s->matrix.ld = s->columns <= 1 ? at_least_one(s->rows) : column_stride;
+    return by_rows || by_columns;
+}
+
+/* `column`: one dim is a column instead of a row. The batch dims are stretched to `size`. */
+static int open_side(struct side *s, struct ah_device *device, struct ah_tensor *tensor, bool column,
+                     const int64_t *size, int dims)
+{
+    memset(s, 0, sizeof *s);
+    s->tensor = ah_tensor_retain(tensor);
+    for (int attempt = 0;; attempt++) {
+        const struct ah_tensor *t = s->tensor;
+        int64_t last = t->stride[t->ndim - 1], length = t->size[t->ndim - 1];
+        s->rows = t->ndim > 1 ? t->size[t->ndim - 2] : column ? length : 1;
+        s->columns = t->ndim > 1 ? length : column ? 1 : length;
+        int64_t row_stride = t->ndim > 1 ? t->stride[t->ndim - 2] : column ? last : at_least_one(length);
+        if (readable(s, row_stride, t->ndim == 1 && column ? 1 : last))
+            break;
+        if (attempt)
+            return ah_fail(AH_ESTATE, "matmul: a dense operand cannot be read");
+        struct ah_tensor *dense;
+        AH_TRY(ah_tensor_empty(&dense, t->size, t->ndim, t->dtype, device));
+        int status = ah_cuda_assign(device, dense, s->tensor);
+        ah_tensor_release(s->tensor);
+        s->tensor = dense;
+        AH_TRY(status);
+    }
+    s->matrix.at = (uintptr_t)ah_tensor_data(s->tensor);
+    int batch = s->tensor->ndim > 2 ? s->tensor->ndim - 2 : 0;
+    for (int d = 0; d < dims; d++) {
+        int own = d - (dims - batch);
+        s->stride[d] = own < 0 || (s->tensor->size[own] == 1 && size[d] != 1) ? 0 : s->tensor->stride[own];
+    }
+    return 0;
+}
+
+/* Drop batch dims of size 1 and merge what both sides walk as one. Returns how many are left. */
+static int merge(int64_t *size, int dims, struct side *a, struct side *b)
+{
+    int n = 0;
+    for (int d = 0; d < dims; d++) {
+        if (size[d] == 1)
+            continue;
+        bool joins = n > 0 && a->stride[n - 1] == a->stride[d] * size[d] && b->stride[n - 1] == b->stride[d] * size[d];
+        n -= joins;
+        size[n] = joins ? size[n] * size[d] : size[d];
+        a->stride[n] = a->stride[d];
+        b->stride[n] = b->stride[d];
+        n++;
+    }
+    return n;
+}
+
+/* The calls for all places of the outer batch dims; results follow each other. */
+static int multiply(struct ah_call *c, struct side *a, struct side *b, int64_t *size, int dims)
+{
+    size_t item = ah_dtype_size(c->out[0]->dtype);
+    struct ah_cuda_product product = {.dtype = c->out[0]->dtype, .rows = a->rows, .columns = b->columns,
+                                      .depth = a->columns, .batch = 1, .a = a->matrix, .b = b->matrix,
+                                      .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST};
+    dims = merge(size, dims, a, b);
+    /* Rows that go on from one matrix to the next are rows of one. */
+    if (dims == 1 && b->stride[0] == 0 && !a->matrix.transposed && a->stride[0] == a->rows * a->matrix.ld) {
+        product.rows *= size[0];
+        dims = 0;
+    }
+    product.out = (struct ah_cuda_matrix){(uintptr_t)ah_tensor_data(c->out[0]), false, product.columns,
+                                          product.rows * product.columns};
+    int64_t outer = 1;
+    if (dims > 0) {
+        product.batch = size[dims - 1];
+        product.a.stride = a->stride[dims - 1];
+        product.b.stride = b->stride[dims - 1];
+    }
+    for (int d = 0; d + 1 < dims; d++)
+        outer *= size[d];
+    for (int64_t i = 0; i < outer; i++) {
+        int64_t rest = i, from_a = 0, from_b = 0;
+        for (int d = dims - 2; d >= 0; d--) {
+            from_a += rest % size[d] * a->stride[d];
+            from_b += rest % size[d] * b->stride[d];
+            rest /= size[d];
+        }
+        product.a.at = a->matrix.at + (uint64_t)from_a * item;
+        product.b.at = b->matrix.at + (uint64_t)from_b * item;
+        AH_TRY(ah_cuda_multiply(c->device, c->op->name, &product));
+        product.out.at += (uint64_t)(product.batch * product.out.stride) * item;
+    }
+    return 0;
+}
+
+static int clear(struct ah_call *c)
+{
+    return c->device->type->fill(c->device, ah_tensor_data(c->out[0]), 0,
+                                 (size_t)c->out[0]->numel * ah_dtype_size(c->out[0]->dtype));
+}
+
+int ah_cuda_matmul(struct ah_call *c)
+{
+    struct ah_tensor *left = c->arg[0].tensor, *right = c->arg[1].tensor, *out = c->out[0];
+    struct side a = {0}, b = {0};
+    int64_t size[AH_MAX_DIMS];
+    if (!ah_dtype_is_float(out->dtype))
+        return ah_cuda_on_host(c);
+    if (out->numel == 0)
+        return 0;
+    if (left->numel == 0)
+        return clear(c);
+    int dims = out->ndim - (left->ndim > 1) - (right->ndim > 1);
+    memcpy(size, out->size, (size_t)dims * sizeof size[0]);
+    int status = open_side(&a, c->device, left, false, size, dims);
+    if (status == 0)
+        status = open_side(&b, c->device, right, true, size, dims);
+    if (status == 0)
+        status = multiply(c, &a, &b, size, dims);
+    ah_tensor_release(a.tensor);
+    ah_tensor_release(b.tensor);
+    return status;
+}
+
+/* out += bias, where the product does not do it. */
+static int add_bias(struct ah_call *c, struct ah_tensor *bias)
+{
+    static ah_cuda_loops loops = {AH_CUDA_FLOATS("pairs", "add")};
+    enum ah_dtype dtype = ah_compute_dtype(bias->dtype);
+    const struct ah_cuda_operand operand[] = {{c->out[0], dtype}, {c->out[0], dtype}, {bias, dtype}};
+    return ah_cuda_iterate(c->device, "linear", &loops[dtype], operand, 3, NULL);
+}
+
+/* input (..., k) times weight (n, k) transposed: the input as one matrix of rows. With `gelu` of it in out[0], and
+ * itself in out[1] if that is there. */
+static int multiply_linear(struct ah_call *c, struct ah_tensor *input, struct ah_tensor *weight, struct ah_tensor *bias,
+                           bool gelu)
+{
+    struct side b = {0};
+    int64_t depth = weight->size[1], columns = weight->size[0];
+    struct ah_tensor *rows = NULL;
+    int status = ah_cuda_dense(c->device, &rows, input, input->dtype);
+    if (status == 0)
+        status = open_side(&b, c->device, weight, false, NULL, 0);
+    if (status == 0) {
+        struct ah_cuda_product product = {.dtype = input->dtype, .rows = input->numel / depth, .columns = columns,
+                                          .depth = depth, .batch = 1, .b = b.matrix,
+                                          .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST};
+        product.a = (struct ah_cuda_matrix){.at = (uintptr_t)ah_tensor_data(rows), .ld = depth};
+        product.b.transposed = !b.matrix.transposed;
+        product.out = (struct ah_cuda_matrix){.at = (uintptr_t)ah_tensor_data(c->out[0]), .ld = columns};
+        product.bias = bias ? (uintptr_t)ah_tensor_data(bias) : 0;
+        product.epilogue = gelu ? AH_CUDA_GELU : AH_CUDA_PLAIN;
+        product.aux = gelu && c->out[1] ? (uintptr_t)ah_tensor_data(c->out[1]) : 0;
+        status = ah_cuda_multiply(c->device, "linear", &product);
+    }
+    ah_tensor_release(rows);
+    ah_tensor_release(b.tensor);
+    return status;
+}
+
+int ah_cuda_linear(struct ah_call *c)
+{
+    const struct ah_args_linear *arg = ah_args(c, linear);
+    struct ah_tensor *input = arg->input.tensor, *bias = ah_given(&arg->bias), *dense = NULL;
+    bool fused = bias && bias->dtype != AH_F64;
+    if (c->out[0]->numel == 0)
+        return 0;
+    if (input->numel == 0)
+        return bias ? ah_cuda_assign(c->device, c->out[0], bias) : clear(c);
+    if (fused)
+        AH_TRY(ah_cuda_dense(c->device, &dense, bias, bias->dtype));
+    int status = multiply_linear(c, input, arg->weight.tensor, dense, false);
+    ah_tensor_release(dense);
+    if (status == 0 && bias && !fused)
+        status = add_bias(c, bias);
+    return status;
+}
+
+int ah_cuda_linear_gelu(struct ah_call *c)
+{
+    const struct ah_args_linear_gelu *arg = ah_args(c, linear_gelu);
+    struct ah_tensor *input = arg->input.tensor, *bias = ah_given(&arg->bias), *dense = NULL;
+    if (input->numel == 0 || c->out[0]->numel == 0 ||
+        !ah_cuda_epilogue_fits(input->dtype, arg->weight.tensor->size[0]))
+        return ah_linear_gelu_by_parts(c);
+    if (bias)
+        AH_TRY(ah_cuda_dense(c->device, &dense, bias, bias->dtype));
+    int status = multiply_linear(c, input, arg->weight.tensor, dense, true);
+    ah_tensor_release(dense);
+    return status == AH_ENOTIMPL ? ah_linear_gelu_by_parts(c) : status;
+}
+
+/* out[0] = a b as one product of matrices, with an epilogue that has `aux`. */
+static int multiply_matrices(struct ah_call *c, struct ah_tensor *left, struct ah_tensor *right,
+                             enum ah_cuda_epilogue epilogue, const struct ah_tensor *aux)
+{
+    struct side a = {0}, b = {0};
+    int status = open_side(&a, c->device, left, false, NULL, 0);
+    if (status == 0)
+        status = open_side(&b, c->device, right, true, NULL, 0);
+    if (status == 0) {
+        struct ah_cuda_product product = {.dtype = c->out[0]->dtype, .rows = a.rows, .columns = b.columns,
+                                          .depth = a.columns, .batch = 1, .a = a.matrix, .b = b.matrix,
+                                          .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST, .epilogue = epilogue,
+                                          .aux = (uintptr_t)ah_tensor_data(aux)};
+        product.out = (struct ah_cuda_matrix){.at = (uintptr_t)ah_tensor_data(c->out[0]), .ld = b.columns};
+        status = ah_cuda_multiply(c->device, c->op->name, &product);
+    }
+    ah_tensor_release(a.tensor);
+    ah_tensor_release(b.tensor);
+    return status;
+}
+
+int ah_cuda_linear_of_gelu_backward(struct ah_call *c)
+{
+    const struct ah_args_linear_of_gelu_backward *arg = ah_args(c, linear_of_gelu_backward);
+    struct ah_tensor *w = arg->weight.tensor, *grad = arg->grad.tensor, *g = NULL, *rows = NULL, *before = NULL;
+    int status;
+    if (grad->numel == 0 || c->out[0]->numel == 0 || !ah_cuda_epilogue_fits(grad->dtype, w->size[1]))
+        return ah_linear_of_gelu_backward_by_parts(c);
+    AH_TRYGO(ah_cuda_dense(c->device, &g, grad, grad->dtype), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &before, arg->before.tensor, grad->dtype), out);
+    AH_TRYGO(ah_tensor_view(&rows, g, (int64_t[]){g->numel / w->size[0], w->size[0]}, (int64_t[]){w->size[0], 1}, 2,
+                            g->offset), out);
+    status = multiply_matrices(c, rows, w, AH_CUDA_GELU_SLOPE, before);
+out:
+    ah_tensor_release(rows);
+    ah_tensor_release(before);
+    ah_tensor_release(g);
+    return status == AH_ENOTIMPL ? ah_linear_of_gelu_backward_by_parts(c) : status;
+}
+
+int ah_cuda_linear_weight_backward(struct ah_call *c)
+{
+    const struct ah_args_linear_weight_backward *arg = ah_args(c, linear_weight_backward);
+    struct ah_tensor *g = arg->grad.tensor, *x = arg->input.tensor, *left;
+    bool turned = arg->turned.flag; /* which the product need not know: the memory of out[0] is that of its transpose */
+    if (g->numel == 0 || x->numel == 0 || g->dtype == AH_F64)
+        return ah_linear_weight_backward_by_parts(c);
+    AH_TRY(ah_turned(&left, turned ? x : g));
+    int status = multiply_matrices(c, left, turned ? g : x, turned ? AH_CUDA_COLUMN_SUMS : AH_CUDA_ROW_SUMS, c->out[1]);
+    ah_tensor_release(left);
+    return status == AH_ENOTIMPL ? ah_linear_weight_backward_by_parts(c) : status;
+}

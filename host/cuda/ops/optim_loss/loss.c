@@ -1,0 +1,220 @@
+/* Losses of class labels and of probabilities. */
+#include "cuda/kernels/optim_loss/loss.h"
+
+#include <string.h>
+
+#include "cuda/driver/fault.h"
+#include "cuda/driver/memory.h"
+#include "cuda/ops/lib/elementwise.h"
+#include "cuda/ops/lib/ops.h"
+#include "cuda/ops/lib/rows.h"
+
+static struct ah_cuda_kernel nll_kernel[] = AH_CUDA_REALS("loss", "nll");
+static struct ah_cuda_kernel nll_backward_kernel[] = AH_CUDA_REALS("loss", "nll_backward");
+static struct ah_cuda_kernel total_kernel[] = AH_CUDA_REALS("loss", "loss_total");
+static struct ah_cuda_row_kernels entropy_kernel = AH_CUDA_ROWS("loss", "entropy");
+static struct ah_cuda_row_kernels entropy_backward_kernel = AH_CUDA_ROWS("loss", "entropy_backward");
+
+static uint64_t data_of(const struct ah_tensor *t)
+{
+    return t ? ah_cuda_address(ah_tensor_data(t)) : 0;
+}
+
+/* What a loss reads: labels and weights, row-major on the device. */
+struct held {
+    struct ah_tensor *label, *weight, *x, *g;
+};
+
+static void release(struct held *held)
+{
+    ah_tensor_release(held->label);
+    ah_tensor_release(held->weight);
+    ah_tensor_release(held->x);
+    ah_tensor_release(held->g);
+}
+
+/* The labels and weights of scores of this shape; checked to be in range for op `who`, unless that is NULL. */
+static int open_labels(struct ah_call *c, struct held *held, struct ah_labels *l, const char *who,
+                       struct ah_tensor *target, struct ah_tensor *weight, const int64_t *size, int ndim,
+                       enum ah_dtype dtype)
+{
+    AH_TRY(ah_cuda_dense(c->device, &held->label, target, AH_I64));
+    if (weight)
+        AH_TRY(ah_cuda_dense(c->device, &held->weight, weight, ah_compute_dtype(dtype)));
+    l->label = data_of(held->label);
+    l->weight = data_of(held->weight);
+    l->count = target->numel;
+    l->classes = size[ndim == 1 ? 0 : 1];
+    l->inner = 1;
+    for (int d = 2; d < ndim; d++)
+        l->inner *= size[d];
+    struct ah_cuda_bounds bounds = {who, "target", 0, l->classes - 1, l->ignore, NULL, 0};
+    return who ? ah_cuda_expect_within(c->device, &bounds, held->label) : 0;
+}
+
+static int add_up(struct ah_call *c, const struct ah_labels *labels, bool mean, void *loss)
+{
+    struct ah_loss_total_args args = {.labels = *labels, .loss = ah_cuda_address(loss), .out = data_of(c->out[0]),
+                                      .total = data_of(c->extra[1]), .mean = mean};
+    return ah_cuda_launch(c->device, &total_kernel[c->out[0]->dtype], c->op->name,
+                          (struct ah_cuda_grid){1, AH_LOSS_TOTAL_THREADS, 0}, &args, sizeof args);
+}
+
+/* A place for the losses of the positions when they are added up: NULL otherwise. */
+static int take_losses(struct ah_call *c, const char *reduction, int64_t count, enum ah_dtype dtype, void **loss)
+{
+    *loss = NULL;
+    if (!strcmp(reduction, "none"))
+        return 0;
+    return ah_cuda_memory_take(ah_cuda_state(c->device)->memory, (size_t)count * ah_dtype_size(ah_compute_dtype(dtype)),
+                               loss);
+}
+
+/* The sum or mean of `loss`, a block that is released. */
+static int finish(struct ah_call *c, const struct ah_labels *labels, const char *reduction, void *loss, int status)
+{
+    if (loss && status == 0)
+        status = add_up(c, labels, !strcmp(reduction, "mean"), loss);
+    ah_cuda_memory_give(ah_cuda_state(c->device)->memory, loss);
+    return status;
+}
+
+static struct ah_cuda_grid grid_for(int64_t items)
+{
+    return (struct ah_cuda_grid){ah_cuda_blocks(items, AH_LOSS_THREADS), AH_LOSS_THREADS, 0};
+}
+
+/* The labels, weights and scores of a loss, and a place for each position's loss. */
+static int open_loss(struct ah_call *c, struct held *held, struct ah_labels *labels, const char *who, void **loss)
+{
+    const struct ah_args_class_nll *arg = ah_args(c, class_nll); /* cross_entropy_rows has the same */
+    struct ah_tensor *x = arg->input.tensor;
+    labels->ignore = arg->ignore_index.integer;
+    labels->smoothing = arg->label_smoothing.number;
+    AH_TRY(open_labels(c, held, labels, who, arg->target.tensor, ah_given(&arg->weight), x->size, x->ndim, x->dtype));
+    AH_TRY(ah_cuda_dense(c->device, &held->x, x, x->dtype));
+    return take_losses(c, arg->reduction.string, labels->count, x->dtype, loss);
+}
+
+int ah_cuda_class_nll(struct ah_call *c)
+{
+    const struct ah_args_class_nll *arg = ah_args(c, class_nll);
+    const struct ah_tensor *x = arg->input.tensor;
+    const char *reduction = arg->reduction.string;
+    struct held held = {NULL};
+    struct ah_nll_args args = {0};
+    void *loss = NULL;
+    int status;
+    AH_TRYGO(open_loss(c, &held, &args.labels, "nll_loss", &loss), out);
+    args.x = data_of(held.x);
+    args.loss = ah_cuda_address(loss);
+    args.out = loss ? 0 : data_of(c->out[0]);
+    if (args.labels.count > 0)
+        status = ah_cuda_launch(c->device, &nll_kernel[x->dtype], c->op->name, grid_for(args.labels.count), &args,
+                                sizeof args);
+    status = finish(c, &args.labels, reduction, loss, status);
+out:
+    release(&held);
+    return status;
+}
+
+int ah_cuda_class_nll_backward(struct ah_call *c)
+{
+    const struct ah_args_class_nll_backward *arg = ah_args(c, class_nll_backward);
+    struct ah_tensor *out = c->out[0];
+    const char *reduction = arg->reduction.string;
+    struct held held = {NULL};
+    struct ah_nll_backward_args args = {
+        .labels = {.ignore = arg->ignore_index.integer, .smoothing = arg->label_smoothing.number},
+        .gx = data_of(out), .each = !strcmp(reduction, "none"),
+        .total = strcmp(reduction, "mean") ? 0 : data_of(ah_given(&arg->total))};
+    int status;
+    AH_TRYGO(open_labels(c, &held, &args.labels, NULL, arg->target.tensor, ah_given(&arg->weight), out->size,
+                         out->ndim, out->dtype), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &held.g, arg->grad.tensor, out->dtype), out);
+    args.g = data_of(held.g);
+    if (out->numel > 0)
+        status = ah_cuda_launch(c->device, &nll_backward_kernel[out->dtype], c->op->name, grid_for(out->numel), &args,
+                                sizeof args);
+out:
+    release(&held);
+    return status;
+}
+
+int ah_cuda_cross_entropy_rows(struct ah_call *c)
+{
+    const struct ah_args_cross_entropy_rows *arg = ah_args(c, cross_entropy_rows);
+    const struct ah_tensor *x = arg->input.tensor;
+    const char *reduction = arg->reduction.string;
+    struct held held = {NULL};
+    struct ah_entropy_args args = {.log_sum = data_of(c->extra[0])};
+    void *loss = NULL;
+    int status;
+    AH_TRYGO(open_loss(c, &held, &args.labels, "cross_entropy", &loss), out);
+    args.x = data_of(held.x);
+    if (loss)
+        args.loss = ah_cuda_address(loss);
+    else if (c->out[0]->dtype == x->dtype)
+        args.out = data_of(c->out[0]);
+    else
+        args.loss = data_of(c->out[0]);
+    status = ah_cuda_launch_rows(c->device, &entropy_kernel, c->op->name, x->dtype, args.labels.count,
+                                 args.labels.classes, &args, sizeof args);
+    status = finish(c, &args.labels, reduction, loss, status);
+out:
+    release(&held);
+    return status;
+}
+
+int ah_cuda_cross_entropy_rows_backward(struct ah_call *c)
+{
+    const struct ah_args_cross_entropy_rows_backward *arg = ah_args(c, cross_entropy_rows_backward);
+    struct ah_tensor *x = arg->input.tensor;
+    const char *reduction = arg->reduction.string;
+    struct held held = {NULL};
+    struct ah_entropy_backward_args args = {
+        .labels = {.ignore = arg->ignore_index.integer, .smoothing = arg->label_smoothing.number},
+        .gx = data_of(c->out[0]), .log_sum = data_of(arg->log_sum.tensor), .each = !strcmp(reduction, "none"),
+        .total = strcmp(reduction, "mean") ? 0 : data_of(arg->total.tensor)};
+    int status;
+    AH_TRYGO(open_labels(c, &held, &args.labels, NULL, arg->target.tensor, ah_given(&arg->weight), x->size, x->ndim,
+                         x->dtype), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &held.g, arg->grad.tensor, ah_compute_dtype(x->dtype)), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &held.x, x, x->dtype), out);
+    args.g = data_of(held.g);
+    args.x = data_of(held.x);
+    status = ah_cuda_launch_rows(c->device, &entropy_backward_kernel, c->op->name, x->dtype, args.labels.count,
+                                 args.labels.classes, &args, sizeof args);
+out:
+    release(&held);
+    return status;
+}
+
+/* An element each, by elementwise kernels. */
+
+int ah_cuda_probability_nll(struct ah_call *c)
+{
+    static ah_cuda_loops loops = {AH_CUDA_FLOATS("shares", "probability_nll")};
+    const struct ah_args_probability_nll *arg = ah_args(c, probability_nll);
+    enum ah_dtype dtype = c->out[0]->dtype;
+    struct ah_tensor *p = NULL, *t = NULL;
+    int status;
+    AH_TRYGO(ah_cuda_dense(c->device, &p, arg->input.tensor, dtype), out);
+    AH_TRYGO(ah_cuda_expect_shares(c->device, "binary_cross_entropy", "input", p), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &t, arg->target.tensor, dtype), out);
+    AH_TRYGO(ah_cuda_expect_shares(c->device, "binary_cross_entropy", "target", t), out);
+    status = ah_cuda_elementwise(c, loops, 2, dtype, dtype, NULL);
+out:
+    ah_tensor_release(p);
+    ah_tensor_release(t);
+    return status;
+}
+
+int ah_cuda_logit_nll(struct ah_call *c)
+{
+    static ah_cuda_loops plain = {AH_CUDA_FLOATS("shares", "logit_nll")};
+    static ah_cuda_loops weighted = {AH_CUDA_FLOATS("shares", "logit_nll_weighted")};
+    bool with_weight = ah_given(&ah_args(c, logit_nll)->pos_weight);
+    enum ah_dtype dtype = c->out[0]->dtype;
+    return ah_cuda_elementwise(c, with_weight ? weighted : plain, with_weight ? 3 : 2, dtype, dtype, NULL);
+}

@@ -1,0 +1,136 @@
+/* Permutations, by sorting random keys, and drawing of classes, as PyTorch does both on CUDA. */
+#include <math.h>
+
+#include "cuda/driver/fault.h"
+#include "cuda/driver/reals.h"
+#include "cuda/kernels/random/random.h"
+#include "cuda/ops/index/radix.h"
+#include "cuda/ops/lib/elementwise.h"
+#include "cuda/ops/lib/ops.h"
+#include "cuda/ops/random/random.h"
+
+/* Bits of keys of which n are equal nowhere with a probability of 0.9 (https://osf.io/af2hy). */
+static int key_bits(int64_t n)
+{
+    double count = (double)n, bits = ceil(log2(count - (6 * count * count + 1) / (12 * log(0.9))));
+    return bits < 64 ? (int)bits : 64;
+}
+
+int ah_cuda_draw_randperm(struct ah_call *c)
+{
+    static struct ah_cuda_kernel kernel = AH_CUDA_KERNEL("sample", "islands");
+    struct ah_tensor *out = c->out[0], *keys = NULL, *order = NULL;
+    struct ah_cuda_sorted sorted = {0};
+    int64_t n = out->numel;
+    int bits = n ? key_bits(n) : 0, item = bits > 32 ? 8 : 4, status;
+    if (n == 0)
+        return 0;
+    AH_TRYGO(ah_tensor_empty(&keys, &n, 1, item == 8 ? AH_I64 : AH_I32, c->device), out);
+    AH_TRYGO(ah_tensor_empty(&order, &n, 1, AH_I64, c->device), out);
+    AH_TRYGO(ah_cuda_fill_keys(c, keys, bits == 64 ? UINT64_MAX : ((uint64_t)1 << bits) - 1), out);
+    AH_TRYGO(ah_cuda_sort_keys(c->device, "randperm", ah_tensor_data(keys), NULL, n, item, bits, &sorted), out);
+    struct ah_island_args args = {
+        .keys = ah_cuda_address(sorted.keys), .order = ah_cuda_address(sorted.order),
+        .out = ah_cuda_address(ah_tensor_data(order)), .n = n, .wide = item == 8,
+        .place = ah_cuda_philox_take(ah_cuda_state(c->device), (uint64_t)n)};
+    AH_TRYGO(ah_cuda_launch(c->device, &kernel, "randperm",
+                            (struct ah_cuda_grid){ah_cuda_blocks(n, AH_ISLAND_THREADS), AH_ISLAND_THREADS, 0}, &args,
+                            sizeof args), out);
+    status = ah_cuda_assign(c->device, out, order);
+out:
+    ah_cuda_sorted_release(c->device, &sorted);
+    ah_tensor_release(keys);
+    ah_tensor_release(order);
+    return status;
+}
+
+/* Weights have to be finite and not below 0, and enough of them above it. */
+static int check_weights(struct ah_call *c, struct ah_tensor *weights, int64_t least)
+{
+    struct ah_tensor *counts = NULL;
+    int status;
+    AH_TRYGO(ah_cuda_expect_numbers(c->device, "multinomial", "finite weights of 0 or more", INT64_MAX, weights), out);
+    AH_TRYGO(ah_op1(AH_OP_count_nonzero, &counts, AH_T(weights), AH_INTS_OF((int64_t[]){-1}, 1)), out);
+    status = ah_cuda_expect_within(
+        c->device, &(struct ah_cuda_bounds){.who = "multinomial", .what = "the number of weights above 0",
+                                            .low = least, .high = weights->size[weights->ndim - 1], .other = least},
+        counts);
+out:
+    ah_tensor_release(counts);
+    return status;
+}
+
+/* The `samples` largest of weight / exponential: without replacement, or one. */
+static int draw_distinct(struct ah_call *c, struct ah_tensor *weights, int64_t samples)
+{
+    struct ah_tensor *noise = NULL, *score = NULL, *found[2] = {NULL, NULL};
+    struct ah_value args[] = {AH_NIL, AH_I(samples)};
+    int count, status;
+    AH_TRYGO(ah_tensor_empty(&noise, weights->size, weights->ndim, weights->dtype, c->device), out);
+    AH_TRYGO(ah_cuda_fill_exponential(c, noise), out);
+    AH_TRYGO(ah_op1(AH_OP_div, &score, AH_T(weights), AH_T(noise)), out);
+    if (samples == 1) {
+        AH_TRYGO(ah_op1(AH_OP_argmax, &found[1], AH_T(score), AH_I(-1), AH_B(true)), out);
+    } else {
+        args[0] = AH_T(score);
+        AH_TRYGO(ah_op_call(AH_OP_topk, args, 2, false, found, &count), out);
+    }
+    status = ah_cuda_assign(c->device, c->out[0], found[1]);
+out:
+    ah_tensor_release(noise);
+    ah_tensor_release(score);
+    ah_tensor_release(found[0]);
+    ah_tensor_release(found[1]);
+    return status;
+}
+
+/* By running sums of each row's shares. */
+static int draw_repeated(struct ah_call *c, struct ah_tensor *weights, int64_t samples)
+{
+    static ah_cuda_loops kernels = {AH_CUDA_FLOATS("sample", "pick")};
+    enum { MOST_ROWS = 65535 };
+    enum ah_dtype dtype = ah_compute_dtype(weights->dtype);
+    struct ah_tensor *total = NULL, *shares = NULL, *sums = NULL, *read[2] = {NULL, NULL};
+    int64_t classes = weights->size[weights->ndim - 1], rows = weights->numel / classes;
+    int status;
+    AH_TRYGO(ah_op1(AH_OP_sum, &total, AH_T(weights), AH_INTS_OF((int64_t[]){-1}, 1), AH_B(true)), out);
+    AH_TRYGO(ah_op1(AH_OP_div, &shares, AH_T(weights), AH_T(total)), out);
+    AH_TRYGO(ah_op1(AH_OP_cumsum, &sums, AH_T(shares), AH_I(-1)), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &read[0], shares, dtype), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &read[1], sums, dtype), out);
+    int64_t across = (samples - 1) / AH_PICK_THREADS + 1, down = rows < MOST_ROWS ? rows : MOST_ROWS;
+    struct ah_pick_args args = {
+        .shares = ah_cuda_address(ah_tensor_data(read[0])), .sums = ah_cuda_address(ah_tensor_data(read[1])),
+        .out = ah_cuda_address(ah_tensor_data(c->out[0])), .rows = rows, .classes = classes, .samples = samples,
+        .across = across,
+        .place = ah_cuda_philox_take(ah_cuda_state(c->device), (uint64_t)((rows - 1) / down + 1) * 4)};
+    status = ah_cuda_launch(c->device, &kernels[dtype], "multinomial",
+                            (struct ah_cuda_grid){(unsigned)(across * down), AH_PICK_THREADS, 0}, &args, sizeof args);
+out:
+    ah_tensor_release(total);
+    ah_tensor_release(shares);
+    ah_tensor_release(sums);
+    ah_tensor_release(read[0]);
+    ah_tensor_release(read[1]);
+    return status;
+}
+
+int ah_cuda_draw_multinomial(struct ah_call *c)
+{
+    const struct ah_args_multinomial *arg = ah_args(c, multinomial);
+    struct ah_tensor *dense = NULL, *weights = NULL, *input = arg->input.tensor;
+    int64_t samples = arg->num_samples.integer;
+    bool repeated = arg->replacement.flag && samples > 1;
+    int status;
+    if (c->out[0]->numel == 0)
+        return 0;
+    AH_TRYGO(ah_cuda_dense(c->device, &dense, input, input->dtype), out);
+    /* A view has no history, so that what is made of it is not recorded. */
+    AH_TRYGO(ah_tensor_view(&weights, dense, dense->size, dense->stride, dense->ndim, dense->offset), out);
+    AH_TRYGO(check_weights(c, weights, repeated ? 1 : samples), out);
+    status = repeated ? draw_repeated(c, weights, samples) : draw_distinct(c, weights, samples);
+out:
+    ah_tensor_release(weights);
+    ah_tensor_release(dense);
+    return status;
+}

@@ -1,0 +1,63 @@
+/* Distances of all pairs of rows. */
+#include "cuda/kernels/reduce/distance.h"
+
+#include <math.h>
+
+#include "cuda/driver/copy.h"
+#include "cuda/driver/reals.h"
+#include "cuda/ops/lib/elementwise.h"
+#include "cuda/ops/lib/ops.h"
+
+static struct ah_cuda_kernel distances_kernel[] = AH_CUDA_REALS("distance", "pair_distances");
+static struct ah_cuda_kernel gradients_kernel[] = AH_CUDA_REALS("distance", "pair_gradients");
+
+static struct ah_distance_args args_of(const struct ah_tensor *x, double p)
+{
+    return (struct ah_distance_args){.n = x->size[0], .width = x->size[1], .p = p,
+                                     .norm = p == 0 ? AH_DISTANCE_COUNT : p == 1 ? AH_DISTANCE_ABSOLUTE
+                                             : p == 2 ? AH_DISTANCE_SQUARE : isinf(p) ? AH_DISTANCE_LARGEST
+                                                      : AH_DISTANCE_POWER};
+}
+
+int ah_cuda_pair_distances(struct ah_call *c)
+{
+    const struct ah_args_pair_distances *arg = ah_args(c, pair_distances);
+    struct ah_tensor *input = arg->input.tensor, *x = NULL;
+    struct ah_distance_args args = args_of(input, arg->p.number);
+    int64_t tiles = (args.n + AH_DISTANCE_TILE - 1) / AH_DISTANCE_TILE;
+    if (c->out[0]->numel == 0)
+        return 0;
+    AH_TRY(ah_cuda_dense(c->device, &x, input, input->dtype));
+    args.x = ah_cuda_address(ah_tensor_data(x));
+    args.distance = ah_cuda_address(ah_tensor_data(c->out[0]));
+    int status = ah_cuda_launch(c->device, &distances_kernel[input->dtype], "pdist",
+                                (struct ah_cuda_grid){ah_cuda_blocks(tiles * tiles, 1), AH_DISTANCE_THREADS, 0}, &args,
+                                sizeof args);
+    ah_tensor_release(x);
+    return status;
+}
+
+int ah_cuda_pair_distances_backward(struct ah_call *c)
+{
+    const struct ah_args_pair_distances_backward *arg = ah_args(c, pair_distances_backward);
+    struct ah_tensor *input = arg->input.tensor, *x = NULL, *g = NULL, *d = NULL;
+    struct ah_distance_args args = args_of(input, arg->p.number);
+    int status;
+    if (c->out[0]->numel == 0)
+        return 0;
+    AH_TRYGO(ah_cuda_dense(c->device, &x, input, input->dtype), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &g, arg->grad.tensor, input->dtype), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &d, arg->distances.tensor, input->dtype), out);
+    args.x = ah_cuda_address(ah_tensor_data(x));
+    args.g = ah_cuda_address(ah_tensor_data(g));
+    args.distance = ah_cuda_address(ah_tensor_data(d));
+    args.gx = ah_cuda_address(ah_tensor_data(c->out[0]));
+    status = ah_cuda_launch(c->device, &gradients_kernel[input->dtype], "pdist",
+                            (struct ah_cuda_grid){ah_cuda_blocks(input->numel, AH_DISTANCE_THREADS),
+                                                  AH_DISTANCE_THREADS, 0}, &args, sizeof args);
+out:
+    ah_tensor_release(x);
+    ah_tensor_release(g);
+    ah_tensor_release(d);
+    return status;
+}

@@ -1,0 +1,194 @@
+/* Layer norm and RMS norm. */
+#include "cuda/kernels/reduce/norm.h"
+
+#include "cuda/driver/memory.h"
+#include "cuda/ops/lib/elementwise.h"
+#include "cuda/ops/lib/ops.h"
+#include "cuda/ops/lib/rows.h"
+
+static struct ah_cuda_row_kernels norm_kernel = AH_CUDA_ROWS("norm", "norm");
+static struct ah_cuda_row_kernels add_kernel = AH_CUDA_ROWS("norm", "add_norm");
+static struct ah_cuda_row_kernels backward_kernel = AH_CUDA_ROWS("norm", "norm_backward");
+static struct ah_cuda_kernel affine_kernel[] = AH_CUDA_REALS("norm", "norm_affine");
+static struct ah_cuda_kernel total_kernel[] = AH_CUDA_REALS("norm", "column_total");
+
+static uint64_t data_of(const struct ah_tensor *t)
+{
+    return t ? ah_cuda_address(ah_tensor_data(t)) : 0;
+}
+
+/* The tensor as a row-major one of this dtype, NULL of NULL. */
+static int dense(struct ah_call *c, struct ah_tensor **out, struct ah_tensor *t, enum ah_dtype dtype)
+{
+    *out = NULL;
+    return t ? ah_cuda_dense(c->device, out, t, dtype) : 0;
+}
+
+/* The dtype of a tensor relative to x, as kernels receive it. */
+static int32_t kind_beside(const struct ah_tensor *t, enum ah_dtype dtype)
+{
+    return t->dtype == dtype ? AH_NORM_SAME : t->dtype == AH_F16 ? AH_NORM_F16 : AH_NORM_BF16;
+}
+
+/* fp16 or bf16 where x is float32 is read as it is, anything else in x's dtype. */
+static enum ah_dtype read_as(const struct ah_tensor *t, enum ah_dtype dtype)
+{
+    return dtype == AH_F32 && (t->dtype == AH_F16 || t->dtype == AH_BF16) ? t->dtype : dtype;
+}
+
+/* What is to be normalised (with `other` added to it, to the tensor `sum`), and by what. */
+struct normal {
+    struct ah_tensor *input, *other, *weight, *bias, *sum, *mean, *inverse;
+    double eps;
+};
+
+static int launch(struct ah_call *c, struct ah_norm_rows_args *args, const struct normal *n, struct ah_tensor *other,
+                  enum ah_dtype dtype)
+{
+    if (!other)
+        return ah_cuda_launch_rows(c->device, &norm_kernel, c->op->name, dtype, args->rows, args->width, args,
+                                   sizeof *args);
+    struct ah_add_norm_args add = {.norm = *args, .other = data_of(other), .sum = data_of(n->sum),
+                                   .kind = kind_beside(other, dtype)};
+    add.norm.wide = args->wide && (add.sum | add.other) % 16 == 0;
+    return ah_cuda_launch_rows(c->device, &add_kernel, c->op->name, dtype, args->rows, args->width, &add, sizeof add);
+}
+
+static int forward(struct ah_call *c, const struct normal *n)
+{
+    enum ah_dtype dtype = n->sum ? n->sum->dtype : n->input->dtype;
+    struct ah_tensor *x = NULL, *other = NULL, *w = NULL, *b = NULL;
+    struct ah_norm_rows_args args = {.y = data_of(c->out[0]), .mean = data_of(n->mean),
+                                     .inverse = data_of(n->inverse), .rows = n->inverse->numel, .eps = n->eps,
+                                     .y_kind = kind_beside(c->out[0], dtype)};
+    int status;
+    if (args.rows == 0)
+        return 0;
+    args.width = n->input->numel / args.rows;
+    AH_TRYGO(dense(c, &x, n->input, dtype), out);
+    if (n->other)
+        AH_TRYGO(dense(c, &other, n->other, n->other->dtype), out);
+    AH_TRYGO(dense(c, &w, n->weight, dtype), out);
+    AH_TRYGO(dense(c, &b, n->bias, dtype), out);
+    args.x = data_of(x);
+    args.weight = data_of(w);
+    args.bias = data_of(b);
+    args.wide = ah_cuda_rows_wide(args.width, dtype, args.x | args.y, args.weight, args.bias);
+    status = launch(c, &args, n, other, dtype);
+out:
+    ah_tensor_release(x);
+    ah_tensor_release(other);
+    ah_tensor_release(w);
+    ah_tensor_release(b);
+    return status;
+}
+
+int ah_cuda_layer_norm(struct ah_call *c)
+{
+    const struct ah_args_layer_norm *arg = ah_args(c, layer_norm);
+    const struct normal n = {.input = arg->input.tensor, .weight = ah_given(&arg->weight),
+                             .bias = ah_given(&arg->bias), .mean = c->extra[0], .inverse = c->extra[1],
+                             .eps = arg->eps.number};
+    return forward(c, &n);
+}
+
+/* The wider of the two is x. */
+int ah_cuda_add_layer_norm(struct ah_call *c)
+{
+    const struct ah_args_add_layer_norm *arg = ah_args(c, add_layer_norm);
+    bool turned = arg->input.tensor->dtype != c->out[1]->dtype;
+    const struct normal n = {.input = turned ? arg->other.tensor : arg->input.tensor,
+                             .other = turned ? arg->input.tensor : arg->other.tensor, .weight = ah_given(&arg->weight),
+                             .bias = ah_given(&arg->bias), .sum = c->out[1], .mean = c->extra[0],
+                             .inverse = c->extra[1], .eps = arg->eps.number};
+    return forward(c, &n);
+}
+
+int ah_cuda_rms_norm(struct ah_call *c)
+{
+    const struct ah_args_rms_norm *arg = ah_args(c, rms_norm);
+    const struct normal n = {.input = arg->input.tensor, .weight = ah_given(&arg->weight), .inverse = c->extra[0],
+                             .eps = c->state.root.eps};
+    return forward(c, &n);
+}
+
+/* out[1] and, unless there is none, out[2]: the gradients of weight and bias. */
+static int affine(struct ah_call *c, struct ah_norm_affine_args *args, enum ah_dtype dtype)
+{
+    struct ah_device *device = c->device;
+    struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
+    struct ah_tensor *out[2] = {c->out[1], c->out[2]};
+    int outs = out[1] ? 2 : 1, status;
+    void *parts;
+    args->width = out[0]->numel;
+    args->chunks = (args->rows + AH_NORM_CHUNK - 1) / AH_NORM_CHUNK;
+    size_t part = (size_t)(args->chunks * args->width) * ah_dtype_size(ah_compute_dtype(dtype));
+    int64_t strips = (args->width + AH_ROW_THREADS - 1) / AH_ROW_THREADS;
+    AH_TRY(ah_cuda_memory_take(memory, (size_t)outs * part, &parts));
+    args->weight_parts = ah_cuda_address(parts);
+    args->bias_parts = outs == 2 ? args->weight_parts + part : 0;
+    status = args->chunks == 0 ? 0
+                               : ah_cuda_launch(device, &affine_kernel[dtype], c->op->name,
+                                                (struct ah_cuda_grid){ah_cuda_blocks(strips * args->chunks, 1),
+                                                                      AH_ROW_THREADS, 0},
+                                                args, sizeof *args);
+    for (int i = 0; status == 0 && i < outs; i++) {
+        struct ah_column_total_args total = {i == 0 ? args->weight_parts : args->bias_parts, data_of(out[i]),
+                                             args->width, args->chunks};
+        struct ah_cuda_grid grid = {ah_cuda_blocks(args->width, AH_NORM_COLUMNS), AH_ROW_THREADS, 0};
+        status = ah_cuda_launch(device, &total_kernel[dtype], c->op->name, grid, &total, sizeof total);
+    }
+    ah_cuda_memory_give(memory, parts);
+    return status;
+}
+
+static int backward(struct ah_call *c, struct ah_tensor *grad, struct ah_tensor *input, struct ah_tensor *weight,
+                    struct ah_tensor *mean, struct ah_tensor *inverse, bool with_weight, struct ah_tensor *added)
+{
+    enum ah_dtype dtype = input->dtype;
+    struct ah_tensor *g = NULL, *x = NULL, *w = NULL, *more = NULL;
+    struct ah_norm_backward_args args = {.gx = data_of(c->out[0]), .mean = data_of(mean),
+                                         .inverse = data_of(inverse), .rows = inverse->numel,
+                                         .also = data_of(c->out[3])};
+    int status;
+    AH_TRYGO(dense(c, &g, grad, read_as(grad, dtype)), out);
+    AH_TRYGO(dense(c, &x, input, dtype), out);
+    AH_TRYGO(dense(c, &w, weight, dtype), out);
+    AH_TRYGO(dense(c, &more, added, dtype), out);
+    args.g = data_of(g);
+    args.g_kind = kind_beside(g, dtype);
+    args.also_kind = c->out[3] ? kind_beside(c->out[3], dtype) : AH_NORM_SAME;
+    args.x = data_of(x);
+    args.weight = data_of(w);
+    args.more = data_of(more);
+    args.width = args.rows ? input->numel / args.rows : 0;
+    args.wide = ah_cuda_rows_wide(args.width, dtype, args.g | args.x, args.gx | args.more | args.also, args.weight);
+    if (args.rows > 0)
+        AH_TRYGO(ah_cuda_launch_rows(c->device, &backward_kernel, c->op->name, dtype, args.rows, args.width, &args,
+                                     sizeof args), out);
+    if (with_weight) {
+        struct ah_norm_affine_args parts = {.g = args.g, .x = args.x, .mean = args.mean, .inverse = args.inverse,
+                                            .rows = args.rows, .g_kind = args.g_kind};
+        status = affine(c, &parts, dtype);
+    }
+out:
+    ah_tensor_release(g);
+    ah_tensor_release(x);
+    ah_tensor_release(w);
+    ah_tensor_release(more);
+    return status;
+}
+
+int ah_cuda_layer_norm_backward(struct ah_call *c)
+{
+    const struct ah_args_layer_norm_backward *arg = ah_args(c, layer_norm_backward);
+    return backward(c, arg->grad.tensor, arg->input.tensor, ah_given(&arg->weight), arg->mean.tensor,
+                    arg->inverse.tensor, arg->with_weight.flag, ah_given(&arg->more));
+}
+
+int ah_cuda_rms_norm_backward(struct ah_call *c)
+{
+    const struct ah_args_rms_norm_backward *arg = ah_args(c, rms_norm_backward);
+    return backward(c, arg->grad.tensor, arg->input.tensor, ah_given(&arg->weight), NULL, arg->inverse.tensor,
+                    arg->with_weight.flag, NULL);
+}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The compiled kernels as assembly that carries them, with the table of host/cuda/driver/images.h.
+# The compiled kernels as assembly that carries them, with the table of host/cuda/driver/api/images.h.
 # usage: images.sh "sm_80 sm_90" 13.0 13.0 [FATBIN...] > images.S      the architectures, the version of CUDA that
 # compiled for them ("": there are no images) and the oldest version whose drivers load them
 set -eu

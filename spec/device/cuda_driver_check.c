@@ -1,14 +1,14 @@
-/* Compiled where CUDA's toolkit is, never linked: what host/cuda/driver/driver.h declares of the driver's calls, types
- * and codes is what cuda.h declares. */
+/* Compiled where CUDA's toolkit is, never linked: what host/cuda/driver/api/driver.h declares of the driver's calls,
+ * types and codes is what cuda.h declares. */
 #include <cuda.h>
 
-#include "cuda/driver/driver.h"
+#include "cuda/driver/api/driver.h"
 
 #define SAME(a, b) _Static_assert(__builtin_types_compatible_p(a, b), "differs from cuda.h: " #a)
 
 /* A macro of cuda.h leads a name to the version of the call that the name means today. */
 #define CALL(field, symbol, parameters) SAME(__typeof__(&symbol), __typeof__(((struct ah_cuda_driver *)0)->field));
-#include "cuda/driver/driver.def"
+#include "cuda/driver/api/driver.def"
 #undef CALL
 
 /* The definitions of the plugin's own types. */

@@ -7,7 +7,7 @@
 
 #include "base/process/plugin.h"
 #include "cpu/device.h"
-#include "cuda/driver/memory.h"
+#include "cuda/driver/memory/memory.h"
 #include "test.h"
 
 enum { BYTES = 4 << 20, FILLS = 40, TURNS = 10 };

@@ -1,13 +1,13 @@
-/* The driver API that the simulator exports: the calls of host/cuda/driver/driver.def, as functions. */
+/* The driver API that the simulator exports: the calls of host/cuda/driver/api/driver.def, as functions. */
 #ifndef AH_SIM_DRIVER_API_H
 #define AH_SIM_DRIVER_API_H
 
-#include "cuda/driver/driver.h"
+#include "cuda/driver/api/driver.h"
 
 #define SIM_API extern "C" __attribute__((visibility("default")))
 
 #define CALL(field, symbol, parameters) SIM_API CUresult symbol parameters;
-#include "cuda/driver/driver.def"
+#include "cuda/driver/api/driver.def"
 #undef CALL
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/status/status.h"
-#include "cuda/driver/library.h"
+#include "cuda/driver/api/library.h"
 
 static struct ah_nccl table;
 

@@ -7,7 +7,7 @@
 
 #include <limits.h>
 
-#include "cuda/driver/driver.h"
+#include "cuda/driver/api/driver.h"
 
 /* NAME(name, value) */
 #define AH_NCCL_CODES(NAME)         \

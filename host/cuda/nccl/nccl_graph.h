@@ -7,11 +7,11 @@
 #ifndef AH_CUDA_NCCL_GRAPH_H
 #define AH_CUDA_NCCL_GRAPH_H
 
-#include "cuda/driver/collectives.h"
+#include "cuda/driver/api/collectives.h"
 
 struct ah_nccl_comm;
 
-/* The hooks for graphs and waits (driver/collectives.h). */
+/* The hooks for graphs and waits (driver/api/collectives.h). */
 extern const struct ah_cuda_collectives ah_nccl_collectives;
 
 /* Register a call of the communicator with the step being captured. AH_ESTATE beyond AH_CUDA_GRAPH_COMMS groups. */

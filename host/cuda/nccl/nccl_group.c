@@ -11,8 +11,8 @@
 
 #include "base/trace/time.h"
 #include "comm/group/watch.h"
-#include "cuda/driver/capture.h"
-#include "cuda/driver/graph.h"
+#include "cuda/driver/stream/capture.h"
+#include "cuda/driver/stream/graph.h"
 #include "cuda/nccl/nccl_graph.h"
 #include "optim/kernels.h"
 

@@ -10,7 +10,7 @@
 #include <pthread.h>
 
 #include "comm/group/device_comm.h"
-#include "cuda/driver/device.h"
+#include "cuda/driver/api/device.h"
 #include "cuda/nccl/nccl.h"
 
 enum { AH_NCCL_RECORDS = 128, AH_NCCL_CALL = 200 };

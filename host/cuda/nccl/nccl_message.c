@@ -3,7 +3,7 @@
  * message.h: a communicator that is opening, or a call that NCCL queues from a thread of its own, is polled again. */
 #include <stdlib.h>
 
-#include "cuda/driver/capture.h"
+#include "cuda/driver/stream/capture.h"
 #include "cuda/nccl/nccl_group.h"
 
 struct mark {

@@ -5,7 +5,7 @@
 #ifndef AH_CUDA_BLAS_H
 #define AH_CUDA_BLAS_H
 
-#include "cuda/driver/driver.h"
+#include "cuda/driver/api/driver.h"
 
 /* NAME(name, value) */
 #define AH_CUBLAS_CODES(NAME)                             \

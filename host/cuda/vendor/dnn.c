@@ -2,7 +2,7 @@
 #include "cuda/vendor/dnn.h"
 
 #include "base/status/status.h"
-#include "cuda/driver/library.h"
+#include "cuda/driver/api/library.h"
 
 static struct ah_cudnn table;
 

@@ -4,7 +4,7 @@
 #ifndef AH_CUDA_DNN_PLAN_H
 #define AH_CUDA_DNN_PLAN_H
 
-#include "cuda/driver/device.h"
+#include "cuda/driver/api/device.h"
 #include "cuda/vendor/dnn.h"
 
 /* Descriptors under construction: after the first failure, which is kept, nothing more is done. */

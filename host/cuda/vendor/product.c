@@ -1,8 +1,8 @@
 /* A product is computed by its plan's first algorithm; where cuBLASLt refuses to run that, by the next. */
 #include "cuda/vendor/product.h"
 
-#include "cuda/driver/capture.h"
-#include "cuda/driver/times.h"
+#include "cuda/driver/stream/capture.h"
+#include "cuda/driver/stream/times.h"
 #include "cuda/vendor/product_plan.h"
 
 /* May another algorithm do what this status refuses? */

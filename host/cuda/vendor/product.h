@@ -3,7 +3,7 @@
 #define AH_CUDA_PRODUCT_H
 
 #include "base/numeric/dtype.h"
-#include "cuda/driver/device.h"
+#include "cuda/driver/api/device.h"
 
 /* One operand: a stack of row-major matrices, possibly of their transposes. */
 struct ah_cuda_matrix {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "cuda/driver/memory.h"
+#include "cuda/driver/memory/memory.h"
 
 enum { BUCKETS = 8192 };
 #define WORKSPACE ((size_t)32 << 20)

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/driver/memory.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/linear/product.h"
 #include "cuda/vendor/product_plan.h"
 

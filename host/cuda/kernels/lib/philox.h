@@ -1,5 +1,5 @@
 /* A kernel's position in the stream of a device's generator, as an argument of the kernel: by value or, in a step that
- * is being captured, through an address that each replay writes again (cuda/driver/philox.h).
+ * is being captured, through an address that each replay writes again (cuda/driver/stream/philox.h).
  * kernels/lib/philox.cuh reads it. */
 #ifndef AH_CUDA_KERNELS_PHILOX_H
 #define AH_CUDA_KERNELS_PHILOX_H

@@ -34,7 +34,7 @@ struct ah_step_scalars_f64 {
 };
 #undef FIELD
 
-/* What changes from step to step: here, or at an address in a step that is captured (cuda/driver/graph.h). */
+/* What changes from step to step: here, or at an address in a step that is captured (cuda/driver/stream/graph.h). */
 struct ah_step_numbers_f32 {
     struct ah_step_scalars_f32 scalars;
     uint32_t flags;

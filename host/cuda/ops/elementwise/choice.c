@@ -1,5 +1,5 @@
 /* Elementwise ops that choose, those of three inputs, and copies (kernels/elementwise/choice.cu). */
-#include "cuda/driver/copy.h"
+#include "cuda/driver/stream/copy.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
 

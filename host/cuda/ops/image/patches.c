@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "cuda/driver/reals.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
 #include "ops/spatial.h"

@@ -3,7 +3,7 @@
 #define AH_CUDA_PATCHES_H
 
 #include "base/numeric/dtype.h"
-#include "cuda/driver/device.h"
+#include "cuda/driver/api/device.h"
 #include "cuda/kernels/image/patches.h"
 
 /* matrix = the windows of the images, items of any dtype; image = the sums of the matrix, of a floating one. All but

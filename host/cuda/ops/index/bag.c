@@ -1,8 +1,8 @@
 /* Sums of bags of rows: the positions of the list are folded by their bags, and for the gradient of the table by their
  * rows (row_fold.h). */
-#include "cuda/driver/fault.h"
-#include "cuda/driver/memory.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/stream/fault.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/ops/index/row_fold.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-#include "cuda/driver/copy.h"
-#include "cuda/driver/fault.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/stream/copy.h"
+#include "cuda/driver/stream/fault.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/index/compact.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"

@@ -1,8 +1,8 @@
 /* Counting: distinct values (kernels/index/sort.cu), whole numbers, and places among sorted numbers
  * (kernels/index/count.cu). Where a size depends on the values the host waits once, for one number or two. */
-#include "cuda/driver/copy.h"
-#include "cuda/driver/memory.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/stream/copy.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/index/count.h"
 #include "cuda/kernels/index/sort.h"
 #include "cuda/ops/index/compact.h"

@@ -1,7 +1,7 @@
 /* Filling new tensors (kernels/index/create.cu) by the CPU's formulas, bit by bit. */
-#include "cuda/driver/copy.h"
-#include "cuda/driver/fault.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/stream/copy.h"
+#include "cuda/driver/stream/fault.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/index/create.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"

@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-#include "cuda/driver/copy.h"
-#include "cuda/driver/fault.h"
-#include "cuda/driver/memory.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/stream/copy.h"
+#include "cuda/driver/stream/fault.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/ops/index/compact.h"
 #include "cuda/ops/index/radix.h"
 #include "cuda/ops/index/row_fold.h"
@@ -44,7 +44,7 @@ static struct ah_cuda_rows rows_of(const struct ah_tensor *t, int dim)
     return rows;
 }
 
-/* The index as row-major int64, in 0..n-1 unless an error is reported (cuda/driver/fault.h). */
+/* The index as row-major int64, in 0..n-1 unless an error is reported (cuda/driver/stream/fault.h). */
 static int open_index(struct ah_call *c, const char *who, struct ah_tensor *index, int64_t n, int dim,
                       const struct ah_tensor *of, struct ah_tensor **out)
 {

@@ -1,8 +1,8 @@
 /* Passes over 8 bits each, lowest first, between two pairs of buffers; one block sorts what it can hold. */
 #include "cuda/ops/index/radix.h"
 
-#include "cuda/driver/memory.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/index/radix.h"
 
 static struct ah_cuda_kernel count_kernel[] = {AH_CUDA_KERNEL("radix", "radix_count_32"),

@@ -2,7 +2,7 @@
 #ifndef AH_CUDA_RADIX_H
 #define AH_CUDA_RADIX_H
 
-#include "cuda/driver/device.h"
+#include "cuda/driver/api/device.h"
 
 /* Sorted keys, and the original position of each. */
 struct ah_cuda_sorted {

@@ -2,8 +2,8 @@
  * that each has one owner. */
 #include "cuda/ops/index/row_fold.h"
 
-#include "cuda/driver/memory.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/ops/index/radix.h"
 
 static struct ah_cuda_kernel row_keys_kernel = AH_CUDA_KERNEL("index", "row_keys");

@@ -2,7 +2,7 @@
 #ifndef AH_CUDA_ROW_FOLD_H
 #define AH_CUDA_ROW_FOLD_H
 
-#include "cuda/driver/launch.h"
+#include "cuda/driver/stream/launch.h"
 #include "cuda/kernels/index/index.h"
 #include "ops/op.h"
 

@@ -1,7 +1,7 @@
 /* Sorting along a dim (kernels/index/sort.cu). Lines that fit a tile are sorted by a block each or several by one; the
  * first few of longer lines are selected; all else is one radix sort of all elements, by line and key together. */
-#include "cuda/driver/memory.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/index/sort.h"
 #include "cuda/ops/index/keys.h"
 #include "cuda/ops/index/radix.h"

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "cuda/driver/copy.h"
+#include "cuda/driver/stream/copy.h"
 #include "tensor/overlap.h"
 
 static void swap_dims(struct ah_ew_args *args, int count, int i, int k)

@@ -2,7 +2,7 @@
 #ifndef AH_CUDA_ELEMENTWISE_H
 #define AH_CUDA_ELEMENTWISE_H
 
-#include "cuda/driver/launch.h"
+#include "cuda/driver/stream/launch.h"
 #include "cuda/kernels/lib/elementwise.h"
 #include "ops/op.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/trace/trace.h"
-#include "cuda/driver/capture.h"
+#include "cuda/driver/stream/capture.h"
 
 struct shadow {
     struct ah_tensor *real;

@@ -1,5 +1,5 @@
 /* The kernel column of CUDA devices: for each op the entry in kernels.def of the kernel that its schema names. */
-#include "cuda/driver/device.h"
+#include "cuda/driver/api/device.h"
 #include "cuda/ops/lib/host_kernel.h"
 #include "cuda/ops/lib/ops.h"
 #include "ops/op.h"

@@ -2,7 +2,7 @@
 #ifndef AH_CUDA_ROWS_H
 #define AH_CUDA_ROWS_H
 
-#include "cuda/driver/reals.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/lib/rows.h"
 #include "ops/op.h"
 

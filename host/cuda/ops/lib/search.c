@@ -1,8 +1,8 @@
 /* Threads that find something take the minimum of its index by an atomic; its order does not matter. */
 #include "cuda/ops/lib/search.h"
 
-#include "cuda/driver/copy.h"
-#include "cuda/driver/memory.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/stream/copy.h"
 #include "cuda/kernels/index/search.h"
 
 static int search(struct ah_device *device, const char *who, struct ah_cuda_kernel *kernels,

@@ -2,7 +2,7 @@
 #ifndef AH_CUDA_SEARCH_H
 #define AH_CUDA_SEARCH_H
 
-#include "cuda/driver/launch.h"
+#include "cuda/driver/stream/launch.h"
 #include "tensor/tensor.h"
 
 /* The least flat index of a 0 in a row-major tensor of integers; *at stays as it is when there is none. */

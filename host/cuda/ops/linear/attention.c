@@ -3,9 +3,9 @@
  * (256; float64 128) are AH_ENOTIMPL: scaled_dot_product_attention then computes products and a softmax. */
 #include "ops/attention.h"
 
-#include "cuda/driver/copy.h"
-#include "cuda/driver/philox.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/stream/copy.h"
+#include "cuda/driver/stream/philox.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/linear/attention.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/host_kernel.h"

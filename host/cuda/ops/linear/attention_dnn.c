@@ -16,10 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/driver/capture.h"
-#include "cuda/driver/memory.h"
-#include "cuda/driver/reals.h"
-#include "cuda/driver/times.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/stream/capture.h"
+#include "cuda/driver/stream/reals.h"
+#include "cuda/driver/stream/times.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/linear/attention_graph.h"
 #include "ops/precision.h"

@@ -3,7 +3,7 @@
 #ifndef AH_CUDA_ATTENTION_DNN_H
 #define AH_CUDA_ATTENTION_DNN_H
 
-#include "cuda/driver/device.h"
+#include "cuda/driver/api/device.h"
 #include "cuda/kernels/linear/attention.h"
 #include "ops/op.h"
 

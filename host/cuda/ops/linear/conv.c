@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-#include "cuda/driver/copy.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/stream/copy.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/linear/conv.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"

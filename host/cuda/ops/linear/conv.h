@@ -3,7 +3,7 @@
 #ifndef AH_CUDA_CONV_H
 #define AH_CUDA_CONV_H
 
-#include "cuda/driver/device.h"
+#include "cuda/driver/api/device.h"
 #include "ops/conv.h"
 
 enum ah_cuda_conv_kind { AH_CONV_FORWARD, AH_CONV_GRAD_INPUT, AH_CONV_GRAD_WEIGHT };

@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-#include "cuda/driver/capture.h"
-#include "cuda/driver/memory.h"
-#include "cuda/driver/times.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/stream/capture.h"
+#include "cuda/driver/stream/times.h"
 #include "cuda/vendor/dnn_plan.h"
 
 enum { PLANS = 256, PARTS = 6 };

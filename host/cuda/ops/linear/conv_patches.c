@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "cuda/driver/memory.h"
+#include "cuda/driver/memory/memory.h"
 #include "cuda/ops/image/patches.h"
 #include "cuda/vendor/product.h"
 

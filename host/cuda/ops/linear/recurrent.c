@@ -4,9 +4,9 @@
  * the halves that the next step multiplies; the cell stays in float32. */
 #include "cuda/kernels/linear/recurrent.h"
 
-#include "cuda/driver/copy.h"
-#include "cuda/driver/memory.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/stream/copy.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
 #include "cuda/vendor/product.h"

@@ -3,8 +3,8 @@
  * one over the classes of all steps at once. */
 #include "cuda/kernels/optim_loss/ctc.h"
 
-#include "cuda/driver/fault.h"
-#include "cuda/driver/memory.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/stream/fault.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
 #include "cuda/ops/lib/rows.h"

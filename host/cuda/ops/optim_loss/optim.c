@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-#include "cuda/driver/capture.h"
-#include "cuda/driver/memory.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/stream/capture.h"
+#include "cuda/driver/stream/reals.h"
 
 /* Chunks of a launch that are counted in 32 bits. */
 #define MOST_CHUNKS ((int64_t)1 << 30)

@@ -2,7 +2,7 @@
 #ifndef AH_CUDA_RANDOM_H
 #define AH_CUDA_RANDOM_H
 
-#include "cuda/driver/philox.h"
+#include "cuda/driver/stream/philox.h"
 #include "cuda/ops/lib/elementwise.h"
 
 /* Blocks of 256 threads over n > 0 elements: no more than the card runs at once. */

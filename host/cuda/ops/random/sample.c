@@ -1,8 +1,8 @@
 /* Permutations, by sorting random keys, and drawing of classes, as PyTorch does both on CUDA. */
 #include <math.h>
 
-#include "cuda/driver/fault.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/stream/fault.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/random/random.h"
 #include "cuda/ops/index/radix.h"
 #include "cuda/ops/lib/elementwise.h"

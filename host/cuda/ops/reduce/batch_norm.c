@@ -1,8 +1,8 @@
 /* Batch norm, in row-major and in channels-last order; the statistics stay on the device. */
 #include "cuda/kernels/reduce/batch_norm.h"
 
-#include "cuda/driver/memory.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
 

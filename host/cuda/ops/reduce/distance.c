@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "cuda/driver/copy.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/stream/copy.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
 

@@ -1,7 +1,7 @@
 /* Layer norm and RMS norm. */
 #include "cuda/kernels/reduce/norm.h"
 
-#include "cuda/driver/memory.h"
+#include "cuda/driver/memory/memory.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
 #include "cuda/ops/lib/rows.h"

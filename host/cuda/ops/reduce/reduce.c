@@ -2,7 +2,7 @@
  * them, and whether an output's inputs are cut into parts, whose results a second launch folds. */
 #include <math.h>
 
-#include "cuda/driver/memory.h"
+#include "cuda/driver/memory/memory.h"
 #include "cuda/kernels/reduce/reduce.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"

@@ -1,7 +1,7 @@
 /* Running folds along a dim (kernels/reduce/running.cu): which of the two walks over the lines is taken, and into how
  * many parts a line is cut where few lines would keep few blocks busy. */
-#include "cuda/driver/memory.h"
-#include "cuda/driver/reals.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/reduce/running.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/lines.h"

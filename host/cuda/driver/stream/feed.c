@@ -1,0 +1,295 @@
+/* A list of blocks with an event each. What must stay true: a block is dropped without a call of the driver, since that
+ * may happen on any thread and in the middle of a capture; only the Lua thread fetches and joins. */
+#include "cuda/driver/stream/feed.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory/array.h"
+#include "cuda/driver/memory/memory.h"
+#include "cuda/driver/memory/pinned.h"
+#include "cuda/driver/stream/capture.h"
+
+enum { FLYING = 3, KEPT = 64 };
+#define PIECE ((size_t)4 << 20)
+#define KEPT_BYTES ((size_t)256 << 20)
+
+enum state {
+    FREE,
+    HELD,    /* by a tensor */
+    DROPPED, /* not marked yet */
+    WAITED,  /* its event, in the compute stream, is not known to be reached */
+};
+
+struct slot {
+    void *at;
+    size_t bytes;
+    CUevent done;
+    enum state state;
+    uint64_t turn; /* when it was marked */
+};
+
+struct ah_cuda_feed {
+    struct ah_cuda_device *cuda;
+    pthread_mutex_t lock; /* of the slots' states, and of the list */
+    struct slot **slot;
+    size_t count, room;
+    uint64_t turns;
+    CUevent order; /* from one stream to the other */
+};
+
+/* Make work queued on `after` from now on wait for the work queued on `first` so far. */
+static int order(struct ah_cuda_feed *feed, CUstream first, CUstream after)
+{
+    const char *name = feed->cuda->device->name;
+    AH_TRY(ah_cuda_check(ah_cuda.event_record(feed->order, first), "%s: an event", name));
+    return ah_cuda_check(ah_cuda.stream_wait(after, feed->order, 0), "%s: waiting for a copy", name);
+}
+
+/* Mark what was dropped since the last time. */
+static int mark_dropped(struct ah_cuda_feed *feed)
+{
+    int status = 0;
+    pthread_mutex_lock(&feed->lock);
+    for (size_t i = 0; status == 0 && i < feed->count; i++) {
+        struct slot *slot = feed->slot[i];
+        if (slot->state != DROPPED)
+            continue;
+        status = ah_cuda_check(ah_cuda.event_record(slot->done, feed->cuda->compute), "%s: an event",
+                               feed->cuda->device->name);
+        slot->state = status == 0 ? WAITED : DROPPED;
+        slot->turn = ++feed->turns;
+    }
+    pthread_mutex_unlock(&feed->lock);
+    return status;
+}
+
+static bool is_free(struct slot *slot)
+{
+    if (slot->state == WAITED && ah_cuda.event_query(slot->done) == CUDA_SUCCESS)
+        slot->state = FREE;
+    return slot->state == FREE;
+}
+
+/* Not so large that another batch misses it. */
+static bool fits(const struct slot *slot, size_t bytes)
+{
+    return slot->bytes >= bytes && slot->bytes / 2 <= bytes;
+}
+
+/* A free block that fits; else, when enough of them are waited for, the oldest of those; else NULL. */
+static struct slot *find(struct ah_cuda_feed *feed, size_t bytes)
+{
+    struct slot *oldest = NULL;
+    int waited = 0;
+    for (size_t i = 0; i < feed->count; i++) {
+        struct slot *slot = feed->slot[i];
+        if (!fits(slot, bytes))
+            continue;
+        if (is_free(slot))
+            return slot;
+        if (slot->state != WAITED)
+            continue;
+        waited++;
+        if (!oldest || slot->turn < oldest->turn)
+            oldest = slot;
+    }
+    return waited >= FLYING ? oldest : NULL;
+}
+
+/* Let go of a slot that is free, or that was never in the list. The allocator knows that the copy stream used it. */
+static void forget(struct ah_cuda_feed *feed, struct slot *slot)
+{
+    if (slot->done)
+        ah_cuda.event_destroy(slot->done);
+    if (slot->at)
+        ah_cuda_memory_give(feed->cuda->memory, slot->at);
+    free(slot);
+}
+
+/* Blocks that are free give way, the last ones first, while more than `bytes` or `count` are. */
+static void shrink(struct ah_cuda_feed *feed, size_t count, size_t bytes)
+{
+    size_t free_count = 0, free_bytes = 0, kept = 0;
+    for (size_t i = 0; i < feed->count; i++) {
+        struct slot *slot = feed->slot[i];
+        if (is_free(slot)) {
+            free_count++;
+            free_bytes += slot->bytes;
+            if (free_count > count || free_bytes > bytes) {
+                forget(feed, slot);
+                continue;
+            }
+        }
+        feed->slot[kept++] = slot;
+    }
+    feed->count = kept;
+}
+
+/* A new block. Queued kernels may still use the previous contents of its memory. */
+static int add(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
+{
+    struct ah_cuda_device *cuda = feed->cuda;
+    struct slot *slot = calloc(1, sizeof *slot);
+    if (!slot || ah_grow(&feed->slot, feed->count + 1, &feed->room, sizeof feed->slot[0]) < 0) {
+        free(slot);
+        return ah_fail(AH_ENOMEM, "out of memory");
+    }
+    slot->bytes = bytes;
+    int status = ah_cuda_memory_take_uncollected(cuda->memory, bytes, &slot->at); /* a release locks `lock` */
+    if (status == 0)
+        status = ah_cuda_memory_used_on(cuda->memory, slot->at, cuda->copy);
+    if (status == 0)
+        status = ah_cuda_check(ah_cuda.event_create(&slot->done, CU_EVENT_DISABLE_TIMING), "%s: an event",
+                               cuda->device->name);
+    if (status == 0)
+        status = order(feed, cuda->compute, cuda->copy);
+    if (status < 0) {
+        forget(feed, slot);
+        return status;
+    }
+    *out = feed->slot[feed->count++] = slot;
+    return 0;
+}
+
+static int try_take(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
+{
+    int status = 0;
+    pthread_mutex_lock(&feed->lock);
+    struct slot *slot = find(feed, bytes);
+    if (slot && slot->state == WAITED)
+        status = ah_cuda_check(ah_cuda.event_synchronise(slot->done), "%s: waiting for kernels",
+                               feed->cuda->device->name);
+    if (!slot) {
+        shrink(feed, KEPT, KEPT_BYTES);
+        status = add(feed, bytes, &slot);
+        if (status == AH_ENOMEM) {
+            shrink(feed, 0, 0);
+            status = add(feed, bytes, &slot);
+        }
+    }
+    if (status == 0)
+        slot->state = HELD;
+    pthread_mutex_unlock(&feed->lock);
+    *out = slot;
+    return status;
+}
+
+static int take(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
+{
+    int status = try_take(feed, bytes, out);
+    return status == AH_ENOMEM && ah_block_relieve() ? try_take(feed, bytes, out) : status;
+}
+
+/* From pageable memory, through pinned blocks. */
+static int copy_staged(struct ah_cuda_device *cuda, CUdeviceptr to, const char *from, size_t bytes)
+{
+    for (size_t done = 0; done < bytes;) {
+        size_t piece = bytes - done < PIECE ? bytes - done : PIECE;
+        struct ah_cuda_pinned_block *block;
+        AH_TRY(ah_cuda_pinned_take(cuda->pinned, piece, &block));
+        memcpy(block->at, from + done, piece);
+        int status = ah_cuda_check(ah_cuda.copy_to_device(to + done, block->at, piece, cuda->copy),
+                                   "%s: copy of %zu bytes to the device", cuda->device->name, piece);
+        int given = ah_cuda_pinned_give(cuda->pinned, block, cuda->copy);
+        AH_TRY(status);
+        AH_TRY(given);
+        done += piece;
+    }
+    return 0;
+}
+
+static void drop(struct ah_device *device, void *block)
+{
+    struct ah_cuda_feed *feed = ah_cuda_state(device)->feed;
+    pthread_mutex_lock(&feed->lock);
+    for (size_t i = 0; i < feed->count; i++)
+        if (feed->slot[i]->at == block)
+            feed->slot[i]->state = DROPPED;
+    pthread_mutex_unlock(&feed->lock);
+}
+
+static int fetch(struct ah_device *device, void **out, const void *from, size_t bytes, bool pinned)
+{
+    struct ah_cuda_device *cuda = ah_cuda_state(device);
+    struct slot *slot;
+    AH_TRY(ah_cuda_enter(cuda));
+    AH_TRY(ah_cuda_capture_refuse(cuda, "a batch of a loader", "walk the loader outside of the step"));
+    AH_TRY(mark_dropped(cuda->feed));
+    AH_TRY(take(cuda->feed, bytes, &slot));
+    CUdeviceptr to = (CUdeviceptr)(uintptr_t)slot->at;
+    int status = 0;
+    if (bytes && pinned)
+        status = ah_cuda_check(ah_cuda.copy_to_device(to, from, bytes, cuda->copy),
+                               "%s: copy of %zu bytes to the device", device->name, bytes);
+    else if (bytes)
+        status = copy_staged(cuda, to, from, bytes);
+    if (status < 0)
+        drop(device, slot->at);
+    else
+        *out = slot->at;
+    return status;
+}
+
+static int join(struct ah_device *device)
+{
+    struct ah_cuda_device *cuda = ah_cuda_state(device);
+    AH_TRY(ah_cuda_enter(cuda));
+    AH_TRY(ah_cuda_capture_refuse(cuda, "a batch of a loader", "walk the loader outside of the step"));
+    AH_TRY(mark_dropped(cuda->feed));
+    return order(cuda->feed, cuda->copy, cuda->compute);
+}
+
+static int pin(struct ah_device *device, size_t bytes, void **out)
+{
+    struct ah_cuda_device *cuda = ah_cuda_state(device);
+    AH_TRY(ah_cuda_enter(cuda));
+    return ah_cuda_pinned_hold(cuda->pinned, bytes, out);
+}
+
+static void unpin(struct ah_device *device, void *block)
+{
+    ah_cuda_pinned_let_go(ah_cuda_state(device)->pinned, block);
+}
+
+const struct ah_feed_functions ah_cuda_feed_functions = {
+    .pin = pin, .unpin = unpin, .fetch = fetch, .drop = drop, .join = join,
+};
+
+void ah_cuda_feed_trim(struct ah_cuda_feed *feed)
+{
+    if (ah_cuda_make_current(feed->cuda) < 0 || mark_dropped(feed) < 0)
+        return;
+    pthread_mutex_lock(&feed->lock);
+    for (size_t i = 0; i < feed->count; i++)
+        if (feed->slot[i]->state == WAITED)
+            ah_cuda.event_synchronise(feed->slot[i]->done);
+    shrink(feed, 0, 0);
+    pthread_mutex_unlock(&feed->lock);
+}
+
+int ah_cuda_feed_open(struct ah_cuda_feed **out, struct ah_cuda_device *cuda)
+{
+    struct ah_cuda_feed *feed = calloc(1, sizeof *feed);
+    if (!feed)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    feed->cuda = cuda;
+    pthread_mutex_init(&feed->lock, NULL);
+    *out = feed;
+    return ah_cuda_check(ah_cuda.event_create(&feed->order, CU_EVENT_DISABLE_TIMING), "%s: an event",
+                         cuda->device->name);
+}
+
+void ah_cuda_feed_close(struct ah_cuda_feed *feed)
+{
+    if (!feed)
+        return;
+    for (size_t i = 0; i < feed->count; i++)
+        forget(feed, feed->slot[i]);
+    if (feed->order)
+        ah_cuda.event_destroy(feed->order);
+    pthread_mutex_destroy(&feed->lock);
+    free(feed->slot);
+    free(feed);
+}

@@ -1,0 +1,40 @@
+/* Kernels by name.
+ *
+ * A kernel is a static object that names its file in host/cuda/kernels and its function there; its module is loaded on
+ * the first launch on a device, and what was found is kept in the object. Lua thread only. */
+#ifndef AH_CUDA_LAUNCH_H
+#define AH_CUDA_LAUNCH_H
+
+#include "cuda/driver/api/device.h"
+
+struct ah_cuda_kernel {
+    const char *file, *name;
+    CUfunction on[AH_CUDA_DEVICES];
+    int shared_bytes[AH_CUDA_DEVICES]; /* the dynamic shared memory that it was allowed so far */
+    struct ah_cuda_kernel *next; /* among all that were ever launched */
+    bool known;
+};
+
+/* Its initialiser. */
+#define AH_CUDA_KERNEL(in, called) {.file = (in), .name = (called)}
+
+struct ah_cuda_grid {
+    unsigned blocks, threads, shared_bytes;
+};
+
+/* Launch it on the compute stream with one struct of arguments. `who` is the op, for messages. AH_EIO and others say
+ * which kernel of which op failed; an error in a kernel shows at a later call, unless launches are waited for. */
+int ah_cuda_launch(struct ah_device *device, struct ah_cuda_kernel *kernel, const char *who, struct ah_cuda_grid grid,
+                   const void *args, size_t size);
+
+/* Forget what was loaded on a device that is closed. */
+void ah_cuda_launch_forget(const struct ah_cuda_device *cuda);
+
+/* Blocks for `items` pieces of work, of which a block processes `each` at a time and then continues with the next: at
+ * least 1, and no more than keep any card busy. */
+unsigned ah_cuda_blocks(int64_t items, int64_t each);
+
+/* Threads for a block that does so many pieces of work alone: whole warps, `most` at most. */
+unsigned ah_cuda_threads(int64_t items, unsigned most);
+
+#endif

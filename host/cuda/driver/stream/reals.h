@@ -1,0 +1,18 @@
+/* The kernel of each real dtype, of a name with its suffix:
+ * static struct ah_cuda_kernel step[] = AH_CUDA_REALS("optim", "optim_step"); then &step[dtype]. */
+#ifndef AH_CUDA_REALS_H
+#define AH_CUDA_REALS_H
+
+#include "base/numeric/dtype.h"
+#include "cuda/driver/stream/launch.h"
+
+#define AH_CUDA_REALS(file, name)                                                                          \
+    {[AH_F16] = AH_CUDA_KERNEL(file, name "_f16"), [AH_BF16] = AH_CUDA_KERNEL(file, name "_bf16"),         \
+     [AH_F32] = AH_CUDA_KERNEL(file, name "_f32"), [AH_F64] = AH_CUDA_KERNEL(file, name "_f64")}
+
+static inline uint64_t ah_cuda_address(const void *at)
+{
+    return (uint64_t)(uintptr_t)at;
+}
+
+#endif

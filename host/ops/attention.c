@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ops/rows.h"
+#include "ops/shape.h"
 #include "tensor/joined.h"
 
 /* Sequences behind each other. */
@@ -140,19 +141,6 @@ static int check_rows(const struct ah_args_attention *arg)
     double p = arg->dropout_p.number;
     if (!(p >= 0 && p < 1))
         return ah_fail(AH_EINVAL, "varlen_attn: expected dropout_p from 0 to below 1, got %g", p);
-    return 0;
-}
-
-int ah_check_padded_rows(const char *op, const struct ah_tensor *at, int64_t n, int64_t rows)
-{
-    if (!ah_on_cpu(at) || at->dtype != AH_I64 || at->ndim != 1 || at->numel != n || !ah_tensor_is_contiguous(at))
-        return ah_fail(AH_EINVAL, "%s: expected rows of the padded batch as int64 (%lld,) on the CPU, got %s %s", op,
-                       (long long)n, ah_dtype_name(at->dtype), ah_shape(at));
-    const int64_t *row = ah_tensor_data(at);
-    for (int64_t i = 0, before = -1; i < n; before = row[i++])
-        if (row[i] <= before || row[i] >= rows)
-            return ah_fail(AH_EINVAL, "%s: row %lld of the padded batch is out of order or not below %lld", op,
-                           (long long)row[i], (long long)rows);
     return 0;
 }
 

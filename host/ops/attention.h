@@ -14,8 +14,4 @@ static inline int64_t ah_attention_blocks(int64_t queries)
     return (queries + AH_ATTENTION_QUERIES - 1) / AH_ATTENTION_QUERIES;
 }
 
-/* Is `at` int64 (n,) on the CPU with numbers that rise and stay below `rows`: the rows of a padded batch that n packed
- * rows are? */
-int ah_check_padded_rows(const char *op, const struct ah_tensor *at, int64_t n, int64_t rows);
-
 #endif

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/attention.h"
 #include "ops/rows.h"
+#include "ops/shape.h"
 
 /* Channels-last memory is only kept where every tensor of full shape has it: then all of them are flat memory in the
  * same order. Other inputs are converted to row-major first. */
@@ -86,14 +86,6 @@ int ah_forward_promoted_float(struct ah_call *c)
 {
     int inputs = c->op->tensor_count;
     return elementwise(c, inputs, floating(ah_call_promote(c, inputs)));
-}
-
-int ah_call_expect_promotion(const struct ah_call *call, enum ah_dtype promoted)
-{
-    if (promoted < AH_DTYPE_COUNT)
-        return 0;
-    return ah_fail(AH_EINVAL, "%s: uint16, uint32 and uint64 have no common dtype with other integers or bool: convert "
-                   "one to the other's dtype, for instance x:to \"int64\"", call->op->name);
 }
 
 int ah_forward_truth(struct ah_call *c)

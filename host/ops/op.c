@@ -450,6 +450,14 @@ enum ah_dtype ah_call_promote(const struct ah_call *call, int count)
     return result;
 }
 
+int ah_call_expect_promotion(const struct ah_call *call, enum ah_dtype promoted)
+{
+    if (promoted < AH_DTYPE_COUNT)
+        return 0;
+    return ah_fail(AH_EINVAL, "%s: uint16, uint32 and uint64 have no common dtype with other integers or bool: convert "
+                   "one to the other's dtype, for instance x:to \"int64\"", call->op->name);
+}
+
 int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndim, enum ah_dtype dtype)
 {
     if (index == 0 && call->inplace) {

@@ -203,6 +203,9 @@ int ah_call_part_of(const struct ah_call *call, enum ah_opid id, struct ah_tenso
  * meet (ah_call_expect_promotion). */
 enum ah_dtype ah_call_promote(const struct ah_call *call, int count);
 
+/* AH_EINVAL "op: uint16 and int32 have no common dtype ..." when `promoted` is AH_DTYPE_COUNT. */
+int ah_call_expect_promotion(const struct ah_call *call, enum ah_dtype promoted);
+
 /* Allocate out[index], or, in place, check that out[0] has this shape and can hold this dtype. */
 int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndim, enum ah_dtype dtype);
 

@@ -8,7 +8,4 @@
 #include "ops/table.def"
 #undef OP
 
-/* AH_EINVAL "op: uint16 and int32 have no common dtype ..." when `promoted` is AH_DTYPE_COUNT. */
-int ah_call_expect_promotion(const struct ah_call *call, enum ah_dtype promoted);
-
 #endif

@@ -460,3 +460,16 @@ int ah_forward_detach(struct ah_call *c)
     const struct ah_tensor *x = ah_args(c, detach)->input.tensor;
     return ah_give_view(c, x->size, x->stride, x->ndim, x->offset);
 }
+
+int ah_check_padded_rows(const char *op, const struct ah_tensor *at, int64_t n, int64_t rows)
+{
+    if (!ah_on_cpu(at) || at->dtype != AH_I64 || at->ndim != 1 || at->numel != n || !ah_tensor_is_contiguous(at))
+        return ah_fail(AH_EINVAL, "%s: expected rows of the padded batch as int64 (%lld,) on the CPU, got %s %s", op,
+                       (long long)n, ah_dtype_name(at->dtype), ah_shape(at));
+    const int64_t *row = ah_tensor_data(at);
+    for (int64_t i = 0, before = -1; i < n; before = row[i++])
+        if (row[i] <= before || row[i] >= rows)
+            return ah_fail(AH_EINVAL, "%s: row %lld of the padded batch is out of order or not below %lld", op,
+                           (long long)row[i], (long long)rows);
+    return 0;
+}

@@ -12,4 +12,8 @@ int ah_reshaped(const char *op, struct ah_tensor **out, struct ah_tensor *x, con
 /* Hand out `size`, `stride`, `offset` of arg[0]'s storage as the call's result. The caller sees to the bounds. */
 int ah_give_view(struct ah_call *c, const int64_t *size, const int64_t *stride, int ndim, int64_t offset);
 
+/* Is `at` int64 (n,) on the CPU with numbers that rise and stay below `rows`: the rows of a padded batch that n packed
+ * rows are? */
+int ah_check_padded_rows(const char *op, const struct ah_tensor *at, int64_t n, int64_t rows);
+
 #endif

@@ -292,14 +292,14 @@ $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 .DELETE_ON_ERROR:
 
 # Behind it the texts of everything public, where they stand: accelhost help reads them.
-DOCUMENTED := $(LUA) $(sort $(wildcard host/ops/*.def host/bind/*.c host/bind/*/*.c examples/guides/*.md)) \
+DOCUMENTED := $(LUA) $(sort $(wildcard host/ops/schema/*.def host/bind/*.c host/bind/*/*.c examples/guides/*.md)) \
 	host/cli/base/variables.def host/config/settings.def
 $(BUILD)/embedded.c: $(DOCUMENTED) $(PAGE) scripts/docs/extract.lua $(BUILD)/embed Makefile
 	$(call say,embed lua)$(BUILD)/embed $@ $(BUILD)/embedded.bin $(LUA) $(PAGE) \
 		--docs scripts/docs/extract.lua $(DOCUMENTED)
 
 # The op table's parameters as structs.
-TABLE := $(wildcard host/ops/*.def) host/autograd/rules.def
+TABLE := $(wildcard host/ops/schema/*.def) host/autograd/rules.def
 $(BUILD)/op_args.h: $(TABLE) scripts/op-args.sh
 	@mkdir -p $(@D)
 	$(call say,op-args $@)scripts/op-args.sh "$(CC)" > $@.new && mv -f $@.new $@

@@ -12,7 +12,7 @@
 #include "autograd/rules.h"
 #include "base/memory/array.h"
 #include "base/trace/trace.h"
-#include "ops/autocast.h"
+#include "ops/dispatch/autocast.h"
 
 static struct ah_engine_watcher *watchers;
 

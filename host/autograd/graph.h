@@ -10,7 +10,7 @@
 #define AH_AUTOGRAD_GRAPH_H
 
 #include "autograd/rule.h"
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 struct ah_run; /* one execution of the engine */
 

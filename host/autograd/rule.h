@@ -11,7 +11,7 @@
 #ifndef AH_AUTOGRAD_RULE_H
 #define AH_AUTOGRAD_RULE_H
 
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 enum { AH_RULE_TEMPS = 96 }; /* without an allocation; a rule of cat makes one per input */
 

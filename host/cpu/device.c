@@ -3,14 +3,14 @@
 
 #include "cpu/kernels.h"
 #include "cpu/optim_loss/optim.h"
-#include "ops/op.h"
-#include "ops/table_text.h"
+#include "ops/dispatch/op.h"
+#include "ops/schema/table_text.h"
 
 #define ah_cpu_none NULL
 
 static const ah_kernel kernels[AH_OP_COUNT + 1] = {
 #define OP(name, forward, kernel, signature, flags) [AH_OP_##name] = ah_cpu_##kernel,
-#include "ops/table.def"
+#include "ops/schema/table.def"
 };
 #undef OP
 

@@ -2,10 +2,10 @@
 #ifndef AH_CPU_KERNELS_H
 #define AH_CPU_KERNELS_H
 
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 #define OP(name, forward, kernel, signature, flags) int ah_cpu_##kernel(struct ah_call *call);
-#include "ops/table.def"
+#include "ops/schema/table.def"
 #undef OP
 
 #endif

@@ -21,8 +21,8 @@
 #include "cuda/ops/linear/conv.h"
 #include "cuda/vendor/dnn_plan.h"
 #include "cuda/vendor/product.h"
-#include "ops/op.h"
-#include "ops/table_text.h"
+#include "ops/dispatch/op.h"
+#include "ops/schema/table_text.h"
 
 /* The release of the driver that begins a version of CUDA, as text. */
 static const char *release_of(int version)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 #include "optim/kernels.h"
 
 struct meta {

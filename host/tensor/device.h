@@ -5,7 +5,7 @@
  * accelhost-NAME.so, which exports it as `ah_device_plugin`. A device is one of its type, "cuda:1", opened on first use
  * and open to the end of the process. Memory of a device other than the CPU may be out of the host's reach: only the
  * functions here and the device's kernels touch it, everything else copies it to the CPU first (ah_host_copy in
- * ops/op.h).
+ * ops/dispatch/op.h).
  *
  * Order: what a device is asked to do (kernels, copies, fills) happens in the order of the calls, possibly after they
  * return; a copy to or from the CPU has happened when it returns.

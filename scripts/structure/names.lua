@@ -5,7 +5,7 @@ local names = {}
 
 local function base(path) return path:match("[^/]*$") end
 
--- Does a comment's word for a file ("ops/op.c", "gemm.h") name one? Parts of a path may be left out in front.
+-- Does a comment's word for a file ("ops/dispatch/op.c", "gemm.h") name one? Parts of a path may be left out in front.
 local function exists(word, paths)
   if paths.full[word] or paths.base[word] then return true end
   local tail = "/" .. word

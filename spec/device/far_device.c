@@ -12,8 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ops/op.h"
-#include "ops/table_text.h"
+#include "ops/dispatch/op.h"
+#include "ops/schema/table_text.h"
 #include "optim/kernels.h"
 
 enum { DEVICES = 2, CLASSES = 48, LEAST = 6, POISON = 0xff };

@@ -1,9 +1,9 @@
-/* The structs that overlay a call's arguments, made by scripts/op-args.sh, against the signatures as ops/op.c reads
- * them. */
+/* The structs that overlay a call's arguments, made by scripts/op-args.sh, against the signatures as ops/dispatch/op.c
+ * reads them. */
 #include <stddef.h>
 #include <string.h>
 
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 #include "test.h"
 
 #define PLACE(row, field) (int)(offsetof(struct ah_args_##row, field) / sizeof(struct ah_value))

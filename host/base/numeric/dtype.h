@@ -25,7 +25,7 @@ enum ah_dtype {
 };
 
 /* Do all ops compute in this dtype? Tensors of the others are created, stored, moved, indexed, compared and converted;
- * every other op refuses them (AH_ANY_DTYPE in ops/op.h). */
+ * every other op refuses them (AH_ANY_DTYPE in ops/dispatch/op.h). */
 static inline bool ah_dtype_computes(enum ah_dtype dtype)
 {
     return dtype <= AH_F64;

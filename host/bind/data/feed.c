@@ -9,7 +9,7 @@
 #include "autograd/graph.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/function.h"
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 #include "tensor/feed.h"
 
 static char mark_key;

@@ -9,7 +9,7 @@
 #include <lua.h>
 #include <lualib.h>
 
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 struct ah_generator_object; /* bind/lua/generator.h */
 

@@ -1,8 +1,8 @@
 /* C functions of the public surface, other than ops: checked against a signature before they run.
  *
- * A signature is written as in the op table: "input:T, dim:i?". Letters: those of ops/op.h, and besides F a function,
- * G a Generator, * any value; ? after a letter lets the argument be absent or nil. More arguments than the signature
- * names are an error. The function itself may then rely on types and counts, not on ranges. */
+ * A signature is written as in the op table: "input:T, dim:i?". Letters: those of ops/dispatch/op.h, and besides F a
+ * function, G a Generator, * any value; ? after a letter lets the argument be absent or nil. More arguments than the
+ * signature names are an error. The function itself may then rely on types and counts, not on ranges. */
 #ifndef AH_BIND_FUNCTION_H
 #define AH_BIND_FUNCTION_H
 

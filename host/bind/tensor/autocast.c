@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "bind/lua/bind.h"
-#include "ops/autocast.h"
+#include "ops/dispatch/autocast.h"
 
 static enum ah_autocast_kind check_kind(lua_State *L, int index)
 {

@@ -4,7 +4,7 @@
 #define AH_BIND_MEMORY_FORMAT_H
 
 #include "bind/lua/bind.h"
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 enum ah_memory_format {
     AH_FORMAT_PRESERVE,

@@ -1,4 +1,4 @@
-/* accelhost._C.precision: what may be computed in less than the dtype's precision (ops/precision.h).
+/* accelhost._C.precision: what may be computed in less than the dtype's precision (ops/dispatch/precision.h).
  *
  * get_float32_matmul_precision(), set_float32_matmul_precision(name)
  * allows(switch), allow(switch, boolean)   "matmul", "conv": TF32 for float32; "cudnn": that library at all
@@ -7,7 +7,7 @@
 
 #include "bind/lua/bind.h"
 #include "bind/lua/function.h"
-#include "ops/precision.h"
+#include "ops/dispatch/precision.h"
 
 static int get_matmul(lua_State *L)
 {

@@ -5,7 +5,7 @@
 #include "bind/lua/function.h"
 #include "bind/tensor/memory_format.h"
 #include "bind/tensor/tensor.h"
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 #include "tensor/feed.h"
 
 /* What t:to is asked for. */

@@ -8,7 +8,7 @@
 #include "base/process/threads.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/layout.h"
-#include "ops/pool.h"
+#include "ops/nn/pool.h"
 #include "tensor/transpose.h"
 
 /* What an output pixel averages. Adaptive: rectangles that share out the input. Else: the window's part inside the

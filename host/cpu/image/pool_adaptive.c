@@ -7,7 +7,7 @@
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/row_max.h"
-#include "ops/pool.h"
+#include "ops/nn/pool.h"
 
 #define LOOPS "cpu/image/pool_adaptive_loops.h"
 #include "cpu/loop/for_reals.h"

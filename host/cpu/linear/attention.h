@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ops/attention.h"
+#include "ops/nn/attention.h"
 
 enum { AH_ATTENTION_KEYS = 64 }; /* of a block; its queries are side by side in vectors */
 

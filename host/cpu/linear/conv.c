@@ -1,7 +1,7 @@
 /* Convolution kernels: oneDNN in channels-last order where it is there and takes the shape, else im2col and a product
  * in row-major order. A fast form says 1 done, 0 declined, negative for an error; declined, it must have changed
  * nothing. */
-#include "ops/conv.h"
+#include "ops/nn/conv.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef AH_CPU_CONV_DIRECT_H
 #define AH_CPU_CONV_DIRECT_H
 
-#include "ops/conv.h"
+#include "ops/nn/conv.h"
 
 /* Does this kernel take the shape? */
 bool ah_conv_direct_fits(const struct ah_conv *conv);

@@ -9,7 +9,7 @@
 #include "cpu/loop/column_sum.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/onednn.h"
-#include "ops/linear.h"
+#include "ops/math/linear.h"
 
 /* One side of a product: a stack of matrices that the library can read, possibly as their transposes. */
 struct side {

@@ -10,7 +10,7 @@
 #include "cpu/linear/gemm.h"
 #include "cpu/loop/column_sum.h"
 #include "cpu/loop/dense.h"
-#include "ops/recurrent.h"
+#include "ops/nn/recurrent.h"
 
 #define LOOPS "cpu/linear/recurrent_loops.h"
 #include "cpu/loop/for_reals.h"

@@ -5,7 +5,7 @@
 #include "base/process/threads.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
-#include "ops/spatial.h"
+#include "ops/nn/spatial.h"
 
 /* The window positions whose place k lies inside of 0..n - 1. */
 struct span {

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ops/conv.h"
+#include "ops/nn/conv.h"
 
 /* The library and version, "oneDNN 2.6.3", or NULL. */
 const char *ah_onednn_version(void);

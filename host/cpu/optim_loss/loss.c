@@ -1,6 +1,6 @@
 /* Kernels of class-label losses. Labels are checked against the class count before the loops of loss_loops.h index by
  * them; sums run in order in double. */
-#include "ops/loss.h"
+#include "ops/nn/loss.h"
 
 #include <math.h>
 #include <omp.h>

@@ -4,7 +4,7 @@ local arguments = require "accelhost.util.arguments"
 
 local switches = {}
 
---- A switch that the host keeps (host/ops/precision.h).
+--- A switch that the host keeps (host/ops/dispatch/precision.h).
 ---@param name string
 ---@return {get: (fun(): boolean), set: fun(value: boolean)}
 function switches.of_host(name)

@@ -4,12 +4,13 @@ local pages = {}
 -- The order of sections where the alphabet does not serve.
 local first_files = {
   "lua/accelhost/init.lua", "lua/accelhost/tensor.lua", "host/bind/tensor/tensor_fields.c", "host/bind/tensor/tensor.c",
-  "host/bind/tensor/tensor_move.c", "host/bind/tensor/create.c", "host/ops/create.def", "host/bind/tensor/random.c",
-  "host/ops/shape.def", "host/ops/index.def",
-  "host/ops/elementwise.def", "host/ops/reduce.def", "host/ops/matmul.def", "lua/accelhost/nn/module.lua",
-  "lua/accelhost/nn/parameter.lua", "lua/accelhost/nn/container.lua", "lua/accelhost/nn/linear.lua",
-  "lua/accelhost/data/sets/dataset.lua", "lua/accelhost/data/loader/init.lua", "lua/accelhost/accelerator/init.lua",
-  "lua/accelhost/accelerator/training/prepare.lua", "lua/accelhost/accelerator/training/gradients.lua",
+  "host/bind/tensor/tensor_move.c", "host/bind/tensor/create.c", "host/ops/schema/create.def",
+  "host/bind/tensor/random.c", "host/ops/schema/shape.def", "host/ops/schema/index.def",
+  "host/ops/schema/elementwise.def", "host/ops/schema/reduce.def", "host/ops/schema/matmul.def",
+  "lua/accelhost/nn/module.lua", "lua/accelhost/nn/parameter.lua", "lua/accelhost/nn/container.lua",
+  "lua/accelhost/nn/linear.lua", "lua/accelhost/data/sets/dataset.lua", "lua/accelhost/data/loader/init.lua",
+  "lua/accelhost/accelerator/init.lua", "lua/accelhost/accelerator/training/prepare.lua",
+  "lua/accelhost/accelerator/training/gradients.lua",
 }
 local place_of_file = {}
 for i, path in ipairs(first_files) do place_of_file[path] = i end

@@ -1,5 +1,5 @@
 --- Functions made of ops that autocast runs in one precision as a whole, as it does with the rows of
---- host/ops/autocast.def.
+--- host/ops/schema/autocast.def.
 local C = require "accelhost._C"
 local is_enabled, call = C.autocast.is_enabled, C.autocast.call
 

@@ -7,7 +7,7 @@
 #include "base/memory/array.h"
 #include "base/trace/pulse.h"
 #include "cuda/driver/memory/memory.h"
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 enum { ALIGN = 16 };
 

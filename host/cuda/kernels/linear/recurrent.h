@@ -8,7 +8,7 @@
 
 enum { AH_RECURRENT_THREADS = 256 };
 
-/* As in ops/recurrent.h. */
+/* As in ops/nn/recurrent.h. */
 enum ah_recurrent_cell { AH_CELL_LSTM, AH_CELL_GRU, AH_CELL_TANH, AH_CELL_RELU };
 
 struct ah_recurrent_cell_args {

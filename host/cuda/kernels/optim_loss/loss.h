@@ -1,5 +1,5 @@
 /* Arguments of the loss kernels. Scores are outer x classes x inner, positions outer x inner; a label outside the
- * classes that is not `ignore` results in NaN (it was refused before). Reductions are those of ops/loss.h. */
+ * classes that is not `ignore` results in NaN (it was refused before). Reductions are those of ops/nn/loss.h. */
 #ifndef AH_CUDA_KERNELS_LOSS_H
 #define AH_CUDA_KERNELS_LOSS_H
 

@@ -6,7 +6,7 @@
 #include "cuda/driver/stream/reals.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
-#include "ops/spatial.h"
+#include "ops/nn/spatial.h"
 
 static struct ah_cuda_kernel take_kernel[] = {
     AH_CUDA_KERNEL("patches", "im2col_1"), AH_CUDA_KERNEL("patches", "im2col_2"),

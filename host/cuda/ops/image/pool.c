@@ -6,7 +6,7 @@
 #include "cuda/driver/stream/reals.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
-#include "ops/pool.h"
+#include "ops/nn/pool.h"
 
 static struct ah_cuda_kernel max_kernel[] = AH_CUDA_REALS("pool", "max_pool");
 static struct ah_cuda_kernel max_backward_kernel[] = AH_CUDA_REALS("pool", "max_pool_backward");

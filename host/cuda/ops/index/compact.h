@@ -2,7 +2,7 @@
 #ifndef AH_CUDA_COMPACT_H
 #define AH_CUDA_COMPACT_H
 
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 struct ah_cuda_places {
     struct ah_tensor *mask;    /* row-major bool */

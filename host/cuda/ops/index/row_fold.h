@@ -4,7 +4,7 @@
 
 #include "cuda/driver/stream/launch.h"
 #include "cuda/kernels/index/index.h"
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 /* The kernel of each dtype, of a name with its suffix. */
 #define AH_CUDA_INDEX_EVERY(name)                                                                          \

@@ -4,7 +4,7 @@
 
 #include "cuda/driver/stream/launch.h"
 #include "cuda/kernels/lib/elementwise.h"
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 /* One kernel per dtype that is computed with; those without a name are missing. Static objects. */
 typedef struct ah_cuda_kernel ah_cuda_loops[AH_DTYPE_COUNT];

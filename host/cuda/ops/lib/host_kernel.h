@@ -3,7 +3,7 @@
 #ifndef AH_CUDA_HOST_KERNEL_H
 #define AH_CUDA_HOST_KERNEL_H
 
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 /* Runs the CPU's kernel of call->op. A tensor that the kernel made moves to the device. */
 int ah_cuda_on_host(struct ah_call *call);

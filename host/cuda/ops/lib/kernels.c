@@ -2,7 +2,7 @@
 #include "cuda/driver/api/device.h"
 #include "cuda/ops/lib/host_kernel.h"
 #include "cuda/ops/lib/ops.h"
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 #define KERNEL(name)
 #define HOST(name, reason)                        \
@@ -25,6 +25,6 @@
 
 const ah_kernel ah_cuda_kernels[AH_OP_COUNT + 1] = {
 #define OP(name, forward, kernel, signature, flags) [AH_OP_##name] = ah_cuda_##kernel,
-#include "ops/table.def"
+#include "ops/schema/table.def"
 #undef OP
 };

@@ -2,7 +2,7 @@
 #ifndef AH_CUDA_OPS_H
 #define AH_CUDA_OPS_H
 
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 #define KERNEL(name) int ah_cuda_##name(struct ah_call *call);
 #define DRAW(name) int ah_cuda_draw_##name(struct ah_call *call);

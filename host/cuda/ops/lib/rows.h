@@ -4,7 +4,7 @@
 
 #include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/lib/rows.h"
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 /* Static: for rows by warps and by blocks. */
 struct ah_cuda_row_kernels {

@@ -1,7 +1,7 @@
 /* Attention that keeps no scores (kernels/linear/attention*.cu): rows of any strides, as long as their items lie
  * together; what a kernel cannot read as it is becomes dense first. Heads wider than the kernels have registers for
  * (256; float64 128) are AH_ENOTIMPL: scaled_dot_product_attention then computes products and a softmax. */
-#include "ops/attention.h"
+#include "ops/nn/attention.h"
 
 #include "cuda/driver/stream/copy.h"
 #include "cuda/driver/stream/philox.h"

@@ -22,7 +22,7 @@
 #include "cuda/driver/stream/times.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/linear/attention_graph.h"
-#include "ops/precision.h"
+#include "ops/dispatch/precision.h"
 
 enum { PLANS = 64, LEAST = 256, STEP = 64, WIDEST = 256 };
 /* Of cuDNN, the first version that is used, which writes the logarithms of sums with strides; the first that reads them

@@ -5,7 +5,7 @@
 
 #include "cuda/driver/api/device.h"
 #include "cuda/kernels/linear/attention.h"
-#include "ops/op.h"
+#include "ops/dispatch/op.h"
 
 /* Launch what `args` describe: the forward pass, or, where args->grad_query is there, the gradients, for which
  * args->delta is scratch memory. `lse`: row-major (heads, rows), written or read. 1 done; 0 left to the program's own

@@ -11,7 +11,7 @@
 #include "cuda/kernels/linear/conv.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
-#include "ops/precision.h"
+#include "ops/dispatch/precision.h"
 
 static struct ah_cuda_kernel bias_kernel[] = AH_CUDA_REALS("conv", "conv_bias");
 

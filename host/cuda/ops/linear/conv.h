@@ -4,7 +4,7 @@
 #define AH_CUDA_CONV_H
 
 #include "cuda/driver/api/device.h"
-#include "ops/conv.h"
+#include "ops/nn/conv.h"
 
 enum ah_cuda_conv_kind { AH_CONV_FORWARD, AH_CONV_GRAD_INPUT, AH_CONV_GRAD_WEIGHT };
 

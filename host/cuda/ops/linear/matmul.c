@@ -7,8 +7,8 @@
 #include "cuda/ops/lib/host_kernel.h"
 #include "cuda/ops/lib/ops.h"
 #include "cuda/vendor/product.h"
-#include "ops/linear.h"
-#include "ops/precision.h"
+#include "ops/dispatch/precision.h"
+#include "ops/math/linear.h"
 
 /* A stack of matrices and how it is walked. */
 struct side {

@@ -10,8 +10,8 @@
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
 #include "cuda/vendor/product.h"
-#include "ops/precision.h"
-#include "ops/recurrent.h"
+#include "ops/dispatch/precision.h"
+#include "ops/nn/recurrent.h"
 
 _Static_assert((int)AH_CELL_LSTM == AH_LSTM && (int)AH_CELL_GRU == AH_GRU && (int)AH_CELL_TANH == AH_RNN_TANH &&
                (int)AH_CELL_RELU == AH_RNN_RELU, "kernels count the kinds as ops do");

@@ -1,0 +1,11 @@
+/* Prototypes of every row's forward, from the op table: ah_forward_FORWARD. */
+#ifndef AH_OPS_ROWS_H
+#define AH_OPS_ROWS_H
+
+#include "ops/dispatch/op.h"
+
+#define OP(name, forward, kernel, signature, flags) int ah_forward_##forward(struct ah_call *call);
+#include "ops/schema/table.def"
+#undef OP
+
+#endif

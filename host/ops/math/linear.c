@@ -1,0 +1,170 @@
+/* Linear maps and what is fused with them. Each of the fused ops has a kernel made of the kernels of its parts, which
+ * is the CPU's; a device that knows better has its own. */
+#include "ops/math/linear.h"
+
+#include <string.h>
+
+#include "ops/dispatch/rows.h"
+
+/* Integers and a weight of one dim: other ops, which record themselves. */
+static int linear_by_product(struct ah_call *c)
+{
+    const struct ah_args_linear *arg = ah_args(c, linear);
+    struct ah_tensor *weight = NULL, *product = NULL;
+    int status;
+    c->recording = false;
+    AH_TRYGO(ah_op1(AH_OP_t, &weight, arg->weight), out);
+    AH_TRYGO(ah_op1(AH_OP_matmul, &product, arg->input, AH_T(weight)), out);
+    if (arg->bias.tensor)
+        AH_TRYGO(ah_op1(AH_OP_add, &c->out[0], AH_T(product), arg->bias), out);
+    else
+        c->out[0] = ah_tensor_retain(product);
+    c->out_count = 1;
+out:
+    ah_tensor_release(weight);
+    ah_tensor_release(product);
+    return status;
+}
+
+/* The weight and the bias of a linear map must fit what goes in. */
+static int check_linear(struct ah_call *c, const struct ah_tensor *x, const struct ah_tensor *w,
+                        const struct ah_tensor *b)
+{
+    AH_TRY(ah_check_product_dtypes(c, x, w));
+    if (w->ndim != 2 || x->ndim == 0 || x->size[x->ndim - 1] != w->size[1]) {
+        return ah_fail(AH_EINVAL, "linear: input %s does not fit weight %s (out_features, in_features)", ah_shape(x),
+                       ah_shape(w));
+    }
+    if (b) {
+        AH_TRY(ah_check_product_dtypes(c, x, b));
+        if (b->ndim != 1 || b->size[0] != w->size[0])
+            return ah_fail(AH_EINVAL, "linear: bias %s does not fit weight %s", ah_shape(b), ah_shape(w));
+    }
+    return 0;
+}
+
+/* Output number `index`: like x, with `columns` in its last dim. */
+static int rows_output(struct ah_call *c, int index, const struct ah_tensor *x, int64_t columns)
+{
+    int64_t size[AH_MAX_DIMS];
+    memcpy(size, x->size, sizeof size);
+    size[x->ndim - 1] = columns;
+    return ah_call_output(c, index, size, x->ndim, x->dtype);
+}
+
+int ah_forward_linear(struct ah_call *c)
+{
+    const struct ah_args_linear *arg = ah_args(c, linear);
+    const struct ah_tensor *x = arg->input.tensor, *w = arg->weight.tensor, *b = arg->bias.tensor;
+    AH_TRY(ah_check_product_dtypes(c, x, w));
+    bool alone = w->ndim == 1 && x->ndim > 0 && x->size[x->ndim - 1] == w->size[0] && !b;
+    if (alone || (w->ndim == 2 && !ah_dtype_is_float(x->dtype)))
+        return linear_by_product(c);
+    AH_TRY(check_linear(c, x, w, b));
+    AH_TRY(rows_output(c, 0, x, w->size[0]));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_linear_gelu(struct ah_call *c)
+{
+    const struct ah_args_linear_gelu *arg = ah_args(c, linear_gelu);
+    const struct ah_tensor *x = arg->input.tensor, *w = arg->weight.tensor;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(check_linear(c, x, w, ah_given(&arg->bias)));
+    AH_TRY(rows_output(c, 0, x, w->size[0]));
+    if (c->recording)
+        AH_TRY(rows_output(c, 1, x, w->size[0]));
+    return ah_call_kernel(c);
+}
+
+int ah_linear_gelu_by_parts(struct ah_call *c)
+{
+    const struct ah_args_linear_gelu *arg = ah_args(c, linear_gelu);
+    struct ah_tensor *before = ah_tensor_retain(c->out[1]);
+    if (!before)
+        AH_TRY(ah_tensor_empty_like(&before, c->out[0]));
+    int status = ah_call_part(c, AH_OP_linear, before, arg->input, arg->weight, arg->bias);
+    if (status == 0)
+        status = ah_call_part(c, AH_OP_gelu, c->out[0], AH_T(before), AH_S("tanh"));
+    ah_tensor_release(before);
+    return status;
+}
+
+int ah_forward_linear_of_gelu(struct ah_call *c)
+{
+    const struct ah_args_linear_of_gelu *arg = ah_args(c, linear_of_gelu);
+    const struct ah_tensor *x = arg->input.tensor;
+    AH_TRY(check_linear(c, x, arg->weight.tensor, ah_given(&arg->bias)));
+    AH_TRY(rows_output(c, 0, x, arg->weight.tensor->size[0]));
+    return ah_call_part(c, AH_OP_linear, c->out[0], arg->input, arg->weight, arg->bias);
+}
+
+int ah_forward_linear_of_gelu_backward(struct ah_call *c)
+{
+    const struct ah_tensor *before = ah_args(c, linear_of_gelu_backward)->before.tensor;
+    AH_TRY(ah_call_output(c, 0, before->size, before->ndim, before->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_linear_of_gelu_backward_by_parts(struct ah_call *c)
+{
+    const struct ah_args_linear_of_gelu_backward *arg = ah_args(c, linear_of_gelu_backward);
+    struct ah_tensor *grad;
+    AH_TRY(ah_tensor_empty_like(&grad, c->out[0]));
+    int status = ah_call_part(c, AH_OP_matmul, grad, arg->grad, arg->weight);
+    if (status == 0)
+        status = ah_call_part(c, AH_OP_gelu_backward, c->out[0], AH_T(grad), arg->before, AH_S("tanh"));
+    ah_tensor_release(grad);
+    return status;
+}
+
+int ah_forward_linear_weight_backward(struct ah_call *c)
+{
+    const struct ah_args_linear_weight_backward *arg = ah_args(c, linear_weight_backward);
+    const struct ah_tensor *g = arg->grad.tensor, *x = arg->input.tensor;
+    if (arg->turned.flag) {
+        struct ah_tensor *by_columns;
+        AH_TRY(ah_tensor_empty(&by_columns, (int64_t[]){x->size[1], g->size[1]}, 2, g->dtype, c->device));
+        int status = ah_turned(&c->out[0], by_columns);
+        ah_tensor_release(by_columns);
+        AH_TRY(status);
+    } else {
+        AH_TRY(ah_call_output(c, 0, (int64_t[]){g->size[1], x->size[1]}, 2, g->dtype));
+    }
+    AH_TRY(ah_call_output(c, 1, &g->size[1], 1, g->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_turned(struct ah_tensor **out, const struct ah_tensor *matrix)
+{
+    return ah_tensor_view(out, matrix, (int64_t[]){matrix->size[1], matrix->size[0]},
+                          (int64_t[]){matrix->stride[1], matrix->stride[0]}, 2, matrix->offset);
+}
+
+int ah_linear_weight_backward_by_parts(struct ah_call *c)
+{
+    const struct ah_args_linear_weight_backward *arg = ah_args(c, linear_weight_backward);
+    struct ah_tensor *left = NULL, *by_columns = NULL;
+    int status;
+    AH_TRYGO(ah_turned(&left, arg->turned.flag ? arg->input.tensor : arg->grad.tensor), out);
+    if (arg->turned.flag) {
+        AH_TRYGO(ah_turned(&by_columns, c->out[0]), out);
+        AH_TRYGO(ah_call_part(c, AH_OP_matmul, by_columns, AH_T(left), arg->grad), out);
+    } else {
+        AH_TRYGO(ah_call_part(c, AH_OP_matmul, c->out[0], AH_T(left), arg->input), out);
+    }
+    AH_TRYGO(ah_call_part(c, AH_OP_column_sum, c->out[1], arg->grad), out);
+out:
+    ah_tensor_release(by_columns);
+    ah_tensor_release(left);
+    return status;
+}
+
+/* The sum over all dims but the last: the gradient of a bias. */
+int ah_forward_column_sum(struct ah_call *c)
+{
+    const struct ah_tensor *x = ah_args(c, column_sum)->input.tensor;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(ah_call_output(c, 0, &x->size[x->ndim - 1], 1, x->dtype));
+    return ah_call_kernel(c);
+}

@@ -1,0 +1,19 @@
+/* What kernels of linear maps share. */
+#ifndef AH_OPS_LINEAR_H
+#define AH_OPS_LINEAR_H
+
+#include "ops/dispatch/op.h"
+
+/* The two sides of a product have one dtype, which has products. */
+int ah_check_product_dtypes(const struct ah_call *c, const struct ah_tensor *a, const struct ah_tensor *b);
+
+/* The kernels of linear_gelu, linear_of_gelu_backward and linear_weight_backward as the device's kernels of their
+ * parts, one after another. */
+int ah_linear_gelu_by_parts(struct ah_call *c);
+int ah_linear_of_gelu_backward_by_parts(struct ah_call *c);
+int ah_linear_weight_backward_by_parts(struct ah_call *c);
+
+/* A matrix's transpose, a view without history. */
+int ah_turned(struct ah_tensor **out, const struct ah_tensor *matrix);
+
+#endif

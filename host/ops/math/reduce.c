@@ -1,0 +1,276 @@
+/* Reductions: the reduced dims become a bit mask in the state, which kernel and rule read; the output drops those dims
+ * or keeps them as 1. Extremes of nothing are refused, sums of nothing are 0. */
+#include <math.h>
+#include <string.h>
+
+#include "ops/dispatch/rows.h"
+
+/* The dims named by an argument (I? or i?) as a bit mask; absent or an empty table means all. */
+static int dim_mask(const struct ah_call *c, const struct ah_value *dim, uint32_t *mask)
+{
+    const struct ah_tensor *input = ah_args(c, any)->input.tensor;
+    int count = dim->kind == AH_INT ? 1 : dim->kind == AH_INTS ? dim->ints.count : 0;
+    *mask = 0;
+    for (int i = 0; i < count; i++) {
+        int d;
+        AH_TRY(ah_wrap_dim(c->op->name, dim->kind == AH_INT ? dim->integer : dim->ints.at[i], input->ndim, &d));
+        if (*mask >> d & 1)
+            return ah_fail(AH_EINVAL, "%s: dim %d is named twice", c->op->name, d);
+        *mask |= 1u << d;
+    }
+    if (count == 0)
+        *mask = (1u << input->ndim) - 1;
+    return 0;
+}
+
+static int reduced_output(struct ah_call *c, int index, uint32_t mask, bool keepdim, enum ah_dtype dtype)
+{
+    const struct ah_tensor *input = ah_args(c, any)->input.tensor;
+    int64_t size[AH_MAX_DIMS];
+    int ndim = 0;
+    for (int d = 0; d < input->ndim; d++) {
+        if (!(mask >> d & 1))
+            size[ndim++] = input->size[d];
+        else if (keepdim)
+            size[ndim++] = 1;
+    }
+    return ah_call_output(c, index, size, ndim, dtype);
+}
+
+/* Mask into the state, output, kernel. */
+static int reduce(struct ah_call *c, const struct ah_value *dim, bool keepdim, enum ah_dtype dtype)
+{
+    uint32_t mask;
+    AH_TRY(dim_mask(c, dim, &mask));
+    c->state.reduce.dims = mask;
+    AH_TRY(reduced_output(c, 0, mask, keepdim, dtype));
+    return ah_call_kernel(c);
+}
+
+/* Extremes of nothing do not exist. */
+static int expect_elements(const struct ah_call *c, const struct ah_value *dim)
+{
+    const struct ah_tensor *input = ah_args(c, amax)->input.tensor;
+    uint32_t mask;
+    AH_TRY(dim_mask(c, dim, &mask));
+    for (int d = 0; d < input->ndim; d++)
+        if ((mask >> d & 1) && input->size[d] == 0)
+            return ah_fail(AH_EINVAL, "%s: there is nothing to compare along dim %d of shape %s", c->op->name, d,
+                           ah_shape(input));
+    return 0;
+}
+
+static enum ah_dtype sum_dtype(const struct ah_call *c)
+{
+    const struct ah_args_sum *arg = ah_args(c, sum);
+    if (arg->dtype.kind == AH_DTYPE)
+        return arg->dtype.dtype;
+    enum ah_dtype dtype = arg->input.tensor->dtype;
+    return ah_dtype_is_float(dtype) ? dtype : AH_I64;
+}
+
+int ah_forward_sum(struct ah_call *c)
+{
+    const struct ah_args_sum *arg = ah_args(c, sum);
+    return reduce(c, &arg->dim, arg->keepdim.flag, sum_dtype(c));
+}
+
+int ah_forward_mean(struct ah_call *c)
+{
+    const struct ah_args_mean *arg = ah_args(c, mean);
+    enum ah_dtype dtype = arg->dtype.kind == AH_DTYPE ? arg->dtype.dtype : arg->input.tensor->dtype;
+    if (!ah_dtype_is_float(dtype))
+        return ah_fail(AH_EINVAL, "mean: expected a floating input, got %s; convert it, or pass dtype = 'float32'",
+                       ah_dtype_name(dtype));
+    return reduce(c, &arg->dim, arg->keepdim.flag, dtype);
+}
+
+int ah_forward_spread(struct ah_call *c)
+{
+    const struct ah_args_spread *arg = ah_args(c, spread);
+    AH_TRY(ah_call_expect_float(c, 0));
+    c->state.reduce.correction = arg->unbiased.flag ? arg->correction.number : 0;
+    return reduce(c, &arg->dim, arg->keepdim.flag, arg->input.tensor->dtype);
+}
+
+static int with_mean(struct ah_call *c, enum ah_opid op)
+{
+    const struct ah_args_std_mean *arg = ah_args(c, std_mean);
+    AH_TRY(ah_op_call1(op, &c->out[0], c->arg, 5));
+    AH_TRY(ah_op1(AH_OP_mean, &c->out[1], arg->input, arg->dim, arg->keepdim));
+    c->out_count = 2;
+    return 0;
+}
+
+int ah_forward_var_mean(struct ah_call *c)
+{
+    return with_mean(c, AH_OP_var);
+}
+
+int ah_forward_std_mean(struct ah_call *c)
+{
+    return with_mean(c, AH_OP_std);
+}
+
+int ah_forward_norm(struct ah_call *c)
+{
+    const struct ah_args_norm *arg = ah_args(c, norm);
+    AH_TRY(ah_call_expect_float(c, 0));
+    return reduce(c, &arg->dim, arg->keepdim.flag, arg->input.tensor->dtype);
+}
+
+int ah_forward_logsumexp(struct ah_call *c)
+{
+    const struct ah_args_logsumexp *arg = ah_args(c, logsumexp);
+    enum ah_dtype dtype = arg->input.tensor->dtype;
+    return reduce(c, &arg->dim, arg->keepdim.flag, ah_dtype_is_float(dtype) ? dtype : AH_F32);
+}
+
+int ah_forward_amax(struct ah_call *c)
+{
+    const struct ah_args_amax *arg = ah_args(c, amax);
+    AH_TRY(expect_elements(c, &arg->dim));
+    return reduce(c, &arg->dim, arg->keepdim.flag, arg->input.tensor->dtype);
+}
+
+/* Without dim one value, whose ties share the gradient; with dim values and indices; with a tensor in its place the
+ * larger (smaller) of each pair. */
+static int extreme(struct ah_call *c, enum ah_opid whole, enum ah_opid along, enum ah_opid pairs)
+{
+    const struct ah_args_max *arg = ah_args(c, max);
+    const struct ah_tensor *dim = arg->dim.tensor;
+    if (arg->dim.kind == AH_NONE) {
+        c->out_count = 1;
+        return ah_op1(whole, &c->out[0], arg->input);
+    }
+    c->out_count = 1;
+    if (!dim->wrapped && c->arg[2].flag)
+        return ah_fail(AH_EINVAL, "%s: of two tensors there is no dim to keep (keepdim = true)", c->op->name);
+    if (!dim->wrapped)
+        return ah_op1(pairs, &c->out[0], arg->input, arg->dim);
+    if (dim->dtype != AH_I64)
+        return ah_fail(AH_EINVAL, "%s: dim: expected an integer or a tensor", c->op->name);
+    const struct ah_value args[] = {arg->input, AH_I(ah_tensor_get_int(dim, 0)), arg->keepdim};
+    return ah_op_call(along, args, 3, false, c->out, &c->out_count);
+}
+
+int ah_forward_max(struct ah_call *c)
+{
+    return extreme(c, AH_OP_amax, AH_OP_max_dim, AH_OP_maximum);
+}
+
+int ah_forward_min(struct ah_call *c)
+{
+    return extreme(c, AH_OP_amin, AH_OP_min_dim, AH_OP_minimum);
+}
+
+int ah_forward_extreme_along(struct ah_call *c)
+{
+    const struct ah_args_extreme_along *arg = ah_args(c, extreme_along);
+    uint32_t mask;
+    AH_TRY(expect_elements(c, &arg->dim));
+    AH_TRY(dim_mask(c, &arg->dim, &mask));
+    c->state.reduce.dims = mask;
+    AH_TRY(reduced_output(c, 0, mask, arg->keepdim.flag, arg->input.tensor->dtype));
+    AH_TRY(reduced_output(c, 1, mask, arg->keepdim.flag, AH_I64));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_argmax(struct ah_call *c)
+{
+    const struct ah_args_argmax *arg = ah_args(c, argmax);
+    AH_TRY(expect_elements(c, &arg->dim));
+    return reduce(c, &arg->dim, arg->keepdim.flag, AH_I64);
+}
+
+/* bool, except that uint8 stays uint8, as in PyTorch. */
+int ah_forward_any(struct ah_call *c)
+{
+    const struct ah_args_any *arg = ah_args(c, any);
+    return reduce(c, &arg->dim, arg->keepdim.flag, arg->input.tensor->dtype == AH_U8 ? AH_U8 : AH_BOOL);
+}
+
+int ah_forward_count_nonzero(struct ah_call *c)
+{
+    return reduce(c, &ah_args(c, count_nonzero)->dim, false, AH_I64);
+}
+
+static int running(struct ah_call *c, enum ah_dtype dtype)
+{
+    const struct ah_args_cumsum *arg = ah_args(c, cumsum);
+    const struct ah_tensor *input = arg->input.tensor;
+    int dim;
+    AH_TRY(ah_wrap_dim(c->op->name, arg->dim.integer, input->ndim, &dim));
+    c->state.reduce.dims = input->ndim > 0 ? 1u << dim : 0;
+    AH_TRY(ah_call_output(c, 0, input->size, input->ndim, dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_cumsum(struct ah_call *c)
+{
+    const struct ah_args_cumsum *arg = ah_args(c, cumsum);
+    enum ah_dtype dtype = arg->input.tensor->dtype;
+    if (arg->dtype.kind == AH_DTYPE)
+        dtype = arg->dtype.dtype;
+    else if (!ah_dtype_is_float(dtype))
+        dtype = AH_I64;
+    return running(c, dtype);
+}
+
+int ah_forward_logcumsumexp(struct ah_call *c)
+{
+    AH_TRY(ah_call_expect_float(c, 0));
+    return running(c, ah_args(c, logcumsumexp)->input.tensor->dtype);
+}
+
+int ah_forward_cumextreme(struct ah_call *c)
+{
+    const struct ah_tensor *input = ah_args(c, cumextreme)->input.tensor;
+    AH_TRY(ah_call_output(c, 1, input->size, input->ndim, AH_I64));
+    return running(c, input->dtype);
+}
+
+int ah_forward_cumsum_reverse(struct ah_call *c)
+{
+    return running(c, ah_args(c, cumsum_reverse)->input.tensor->dtype);
+}
+
+/* Undo broadcasting: sum over the dims that `size` lacks or has as 1. */
+int ah_forward_sum_to(struct ah_call *c)
+{
+    const struct ah_args_sum_to *arg = ah_args(c, sum_to);
+    const struct ah_tensor *input = arg->input.tensor;
+    const int64_t *size = arg->size.ints.at;
+    int ndim = arg->size.ints.count, lead = input->ndim - ndim;
+    uint32_t mask = 0;
+    bool fits = lead >= 0;
+    for (int d = 0; fits && d < input->ndim; d++) {
+        if (d < lead || (size[d - lead] == 1 && input->size[d] != 1))
+            mask |= 1u << d;
+        else
+            fits = size[d - lead] == input->size[d];
+    }
+    if (!fits)
+        return ah_fail(AH_EINVAL, "sum_to: %s is not a broadcast of %s", ah_shape(input), ah_shape_text(size, ndim));
+    if (!mask) {
+        c->recording = false;
+        c->out[0] = ah_tensor_retain(arg->input.tensor);
+        c->out_count = 1;
+        return 0;
+    }
+    c->state.reduce.dims = mask;
+    AH_TRY(ah_call_output(c, 0, size, ndim, input->dtype));
+    return ah_call_kernel(c);
+}
+
+int ah_forward_prod_others(struct ah_call *c)
+{
+    const struct ah_args_prod_others *arg = ah_args(c, prod_others);
+    const struct ah_tensor *input = arg->input.tensor;
+    uint32_t mask;
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(dim_mask(c, &arg->dim, &mask));
+    c->state.reduce.dims = mask;
+    AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
+    return ah_call_kernel(c);
+}

@@ -2,7 +2,7 @@
  * gradients. What must stay true: a rule never sees a saved value that was written since. */
 #include <stdlib.h>
 
-#include "autograd/engine.h"
+#include "autograd/node.h"
 #include "base/trace/pulse.h"
 #include "base/trace/trace.h"
 

@@ -29,6 +29,13 @@ int ah_gradients_at(struct ah_tensor **roots, struct ah_tensor **grads, int coun
                     int edge_count, uint64_t since, struct ah_tensor **out,
                     const struct ah_backward_options *options);
 
+/* Make one node the history of all `outputs` (results of fn, say) that were recorded since `since`, in place of the
+ * pieces of graph that made them: its inputs are the edges that led out of those pieces, its output k is
+ * outputs[k]. Others keep their history (their gradients never arrive here); when all are such, nothing is made and
+ * *recorded is false. `context` as above, unless recorded. */
+int ah_record_segment(const struct ah_node_class *class, void *context, uint64_t since, struct ah_tensor **outputs,
+                      int output_count, bool *recorded);
+
 /* Who wants a turn between nodes while a backward runs: collectives under way make progress there. The struct is the
  * caller's and stays until it is taken off; a turn must not add or take off any. Lua thread only. */
 struct ah_engine_watcher {
@@ -38,10 +45,5 @@ struct ah_engine_watcher {
 };
 void ah_engine_watch(struct ah_engine_watcher *watcher);
 void ah_engine_unwatch(struct ah_engine_watcher *watcher);
-
-/* Run one node's rule with given output gradients (NULL entries allowed); grad_in gets new references, *place says of
- * which slice of input 0 grad_in[0] is. `last`: what the node saved is dropped afterwards. */
-int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, struct ah_tensor **grad_in,
-                struct ah_slice *place);
 
 #endif

@@ -4,8 +4,8 @@
  * a graph lives as long as some result of it. Saved tensors are dropped when backward consumes the node (unless
  * retain_graph) and checked against their storage's version first. Freeing is iterative. Lua thread only.
  *
- * Circle: anomaly, apply, engine, graph, hook, leaf, node, parts, run, segment, view: a view is remade by running
- * rules, a rule calls ops, an op records nodes, and nodes own hooks; one machine in files by its parts. */
+ * Circle: anomaly, apply, graph, hook, leaf, node, view: a view is remade by running rules, a rule calls ops, an op
+ * records nodes, and nodes own hooks; one machine in files by its parts. */
 #ifndef AH_AUTOGRAD_GRAPH_H
 #define AH_AUTOGRAD_GRAPH_H
 
@@ -134,13 +134,6 @@ int ah_gradient_edge(struct ah_tensor *tensor, struct ah_edge *out, struct ah_no
  * failure that stays with the caller. */
 int ah_record_custom(const struct ah_node_class *class, void *context, struct ah_tensor **inputs, int input_count,
                      struct ah_tensor **outputs, int output_count);
-
-/* Make one node the history of all `outputs` (results of fn, say) that were recorded since `since`, in place of the
- * pieces of graph that made them: its inputs are the edges that led out of those pieces, its output k is
- * outputs[k]. Others keep their history (their gradients never arrive here); when all are such, nothing is made and
- * *recorded is false. `context` as above, unless recorded. */
-int ah_record_segment(const struct ah_node_class *class, void *context, uint64_t since, struct ah_tensor **outputs,
-                      int output_count, bool *recorded);
 
 /* The sequence number that the next node will have. */
 uint64_t ah_next_sequence(void);

@@ -19,6 +19,11 @@ int ah_alias(struct ah_tensor **out, const struct ah_tensor *tensor);
 /* Does this one reference hold all there is of the tensor's memory, so that a write into it goes unseen? */
 bool ah_exclusive(const struct ah_tensor *tensor);
 
+/* Run one node's rule with given output gradients (NULL entries allowed); grad_in gets new references, *place says of
+ * which slice of input 0 grad_in[0] is. `last`: what the node saved is dropped afterwards. */
+int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, struct ah_tensor **grad_in,
+                struct ah_slice *place);
+
 /* The class of a leaf's node; the engine itself does its work. */
 extern const struct ah_node_class ah_accumulate_class;
 

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "autograd/engine.h"
-
 /* The base was written in place since this view was made: its node is the base's history seen through the view. */
 int ah_remake_view(struct ah_tensor *view)
 {

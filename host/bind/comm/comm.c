@@ -141,8 +141,6 @@ int ah_open_comm(lua_State *L)
         {NULL, NULL},
     };
     ah_open_group_class(L);
-    ah_open_work_class(L);
-    ah_open_mail_class(L);
     ah_open_reducer_class(L);
     lua_newtable(L);
     luaL_register(L, NULL, ah_comm_calls);

@@ -37,21 +37,15 @@ int ah_comm_result(struct ah_tensor **out, const char *name, const struct ah_ten
 /* Move a result to the device of `like`; replaces *result. */
 int ah_comm_bring_home(struct ah_tensor **result, const struct ah_tensor *like);
 
-/* A metatable with these methods and a finaliser. */
-void ah_new_class(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction gc);
+/* Functions of the module and methods of groups, methods of reducers; each list ends with a NULL name. */
+extern const luaL_Reg ah_comm_calls[], ah_comm_works[], ah_comm_mails[], ah_comm_groups[], ah_comm_shares[];
 
-/* Functions of the module and methods of groups; each list ends with a NULL name. */
-extern const luaL_Reg ah_comm_calls[], ah_comm_works[], ah_comm_mails[], ah_comm_groups[];
-
-/* The classes, and functions of the module alone. */
+/* The classes whose methods are in several files, and functions of the module alone. */
 void ah_open_group_class(lua_State *L);
-void ah_open_work_class(lua_State *L);
-void ah_open_mail_class(lua_State *L);
 void ah_open_reducer_class(lua_State *L);
 int ah_comm_new_reducer(lua_State *L);
-/* The open reducer that is argument 1, and methods of reducers that another file defines. */
+/* The open reducer that is argument 1. */
 struct ah_reducer *ah_check_reducer(lua_State *L);
-void ah_add_share_methods(lua_State *L, const char *class);
 int ah_comm_world(lua_State *L);
 int ah_comm_device_backend(lua_State *L);
 

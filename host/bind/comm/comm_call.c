@@ -355,16 +355,3 @@ const luaL_Reg ah_comm_calls[] = {
     {"all_to_all", all_to_all},   {"barrier", barrier},
     {"arena_empty", arena_empty}, {NULL, NULL},
 };
-
-void ah_new_class(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction gc)
-{
-    if (luaL_newmetatable(L, name)) {
-        lua_newtable(L);
-        if (methods)
-            luaL_register(L, NULL, methods);
-        lua_setfield(L, -2, "__index");
-        lua_pushcfunction(L, gc);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_pop(L, 1);
-}

@@ -11,19 +11,14 @@
 #include <string.h>
 
 #include "bind/comm/comm.h"
+#include "bind/lua/class.h"
 #include "comm/group/device_comm.h"
 
-#define GROUP "accelhost.comm.group"
+static const struct ah_class group_class;
 
 static struct ah_group **to_group(lua_State *L, int index)
 {
-    struct ah_group **group = lua_touserdata(L, index);
-    if (!group || !lua_getmetatable(L, index))
-        return NULL;
-    luaL_getmetatable(L, GROUP);
-    bool same = lua_rawequal(L, -1, -2);
-    lua_pop(L, 2);
-    return same ? group : NULL;
+    return ah_class_to(L, index, &group_class);
 }
 
 struct ah_entry ah_comm_enter(lua_State *L)
@@ -64,10 +59,8 @@ void ah_push_group(lua_State *L, struct ah_group *group)
         lua_pushnil(L);
         return;
     }
-    struct ah_group **at = lua_newuserdata(L, sizeof *at);
+    struct ah_group **at = ah_class_new(L, &group_class, sizeof *at);
     *at = group;
-    luaL_getmetatable(L, GROUP);
-    lua_setmetatable(L, -2);
 }
 
 static int split(lua_State *L)
@@ -159,7 +152,7 @@ static int group_size(lua_State *L)
 
 static int group_close(lua_State *L)
 {
-    struct ah_group **group = luaL_checkudata(L, 1, GROUP);
+    struct ah_group **group = ah_class_check(L, 1, &group_class);
     ah_group_close(*group);
     *group = NULL;
     return 0;
@@ -168,16 +161,14 @@ static int group_close(lua_State *L)
 const luaL_Reg ah_comm_groups[] = {
     {"split", split}, {"backend", backend}, {"device_comm", device_comm}, {"timeout", timeout}, {NULL, NULL}};
 
+static const luaL_Reg group_methods[] = {
+    {"rank", group_rank}, {"size", group_size}, {"close", group_close}, {NULL, NULL}};
+static const struct ah_class group_class = {"accelhost.comm.group", group_methods, NULL, group_close};
+
 void ah_open_group_class(lua_State *L)
 {
-    static const luaL_Reg own[] = {{"rank", group_rank}, {"size", group_size}, {"close", group_close}, {NULL, NULL}};
-    ah_new_class(L, GROUP, NULL, group_close);
-    luaL_getmetatable(L, GROUP);
-    lua_getfield(L, -1, "__index");
-    luaL_register(L, NULL, ah_comm_calls);
-    luaL_register(L, NULL, ah_comm_works);
-    luaL_register(L, NULL, ah_comm_mails);
-    luaL_register(L, NULL, ah_comm_groups);
-    luaL_register(L, NULL, own);
-    lua_pop(L, 2);
+    ah_class_add(L, &group_class, ah_comm_calls);
+    ah_class_add(L, &group_class, ah_comm_works);
+    ah_class_add(L, &group_class, ah_comm_mails);
+    ah_class_add(L, &group_class, ah_comm_groups);
 }

@@ -11,9 +11,10 @@
 
 #include "autograd/graph.h"
 #include "bind/comm/comm.h"
+#include "bind/lua/class.h"
 #include "comm/group/message.h"
 
-#define MAIL "accelhost.comm.mail"
+static const struct ah_class mail_class;
 
 /* What a message is of; freed when nobody needs it any more. */
 struct parcel {
@@ -78,10 +79,7 @@ static int new_parcel(struct parcel **out, struct ah_tensor *tensor, bool sends,
 static struct request *begin(lua_State *L, struct ah_group *group, int index, bool sends, bool async)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, index);
-    struct request *request = lua_newuserdata(L, sizeof *request);
-    memset(request, 0, sizeof *request);
-    luaL_getmetatable(L, MAIL);
-    lua_setmetatable(L, -2);
+    struct request *request = ah_class_new(L, &mail_class, sizeof *request);
     lua_createtable(L, 1, 0);
     lua_pushvalue(L, index);
     lua_rawseti(L, -2, 1);
@@ -159,7 +157,7 @@ static int recv(lua_State *L)
 
 static int message_wait(lua_State *L)
 {
-    struct request *request = luaL_checkudata(L, 1, MAIL);
+    struct request *request = ah_class_check(L, 1, &mail_class);
     if (request->request)
         ah_check(L, finish(request));
     lua_pushinteger(L, request->peer);
@@ -168,7 +166,7 @@ static int message_wait(lua_State *L)
 
 static int message_is_completed(lua_State *L)
 {
-    struct request *request = luaL_checkudata(L, 1, MAIL);
+    struct request *request = ah_class_check(L, 1, &mail_class);
     bool done = true;
     if (request->request)
         ah_check(L, ah_message_test(request->request, &done));
@@ -178,7 +176,7 @@ static int message_is_completed(lua_State *L)
 
 static int message_gc(lua_State *L)
 {
-    struct request *request = luaL_checkudata(L, 1, MAIL);
+    struct request *request = ah_class_check(L, 1, &mail_class);
     if (request->request)
         ah_message_abandon(request->request, free_parcel, request->parcel);
     else
@@ -190,8 +188,5 @@ static int message_gc(lua_State *L)
 
 const luaL_Reg ah_comm_mails[] = {{"send", send}, {"recv", recv}, {NULL, NULL}};
 
-void ah_open_mail_class(lua_State *L)
-{
-    static const luaL_Reg methods[] = {{"wait", message_wait}, {"is_completed", message_is_completed}, {NULL, NULL}};
-    ah_new_class(L, MAIL, methods, message_gc);
-}
+static const luaL_Reg mail_methods[] = {{"wait", message_wait}, {"is_completed", message_is_completed}, {NULL, NULL}};
+static const struct ah_class mail_class = {"accelhost.comm.mail", mail_methods, NULL, message_gc};

@@ -17,10 +17,11 @@
 
 #include "autograd/graph.h"
 #include "bind/comm/comm.h"
+#include "bind/lua/class.h"
 #include "bind/lua/handle.h"
 #include "sync/reducer.h"
 
-#define REDUCER "accelhost.comm.reducer"
+static const struct ah_class reducer_class;
 
 struct reducer {
     struct ah_reducer *reducer;
@@ -29,7 +30,7 @@ struct reducer {
 
 struct ah_reducer *ah_check_reducer(lua_State *L)
 {
-    struct reducer *reducer = luaL_checkudata(L, 1, REDUCER);
+    struct reducer *reducer = ah_class_check(L, 1, &reducer_class);
     if (!reducer->reducer)
         ah_raise_text(L, "the reducer was closed");
     return reducer->reducer;
@@ -102,10 +103,7 @@ int ah_comm_new_reducer(lua_State *L)
     struct ah_tensor **buffers = check_list(L, 2, &buffer_count);
     options.sharding = check_sharding(L, 3);
     options.unit = check_units(L, 3, count);
-    struct reducer *reducer = lua_newuserdata(L, sizeof *reducer);
-    memset(reducer, 0, sizeof *reducer);
-    luaL_getmetatable(L, REDUCER);
-    lua_setmetatable(L, -2);
+    struct reducer *reducer = ah_class_new(L, &reducer_class, sizeof *reducer);
     struct ah_group *group = ah_comm_option_group(L, 3);
     ah_check(L, ah_reducer_new(&reducer->reducer, group, params, count, buffers, buffer_count, options));
     for (int i = 0; i < (int)lua_objlen(L, 1); i++) {
@@ -315,7 +313,7 @@ static int reducer_replace_buffer(lua_State *L)
 
 static int reducer_close(lua_State *L)
 {
-    struct reducer *reducer = luaL_checkudata(L, 1, REDUCER);
+    struct reducer *reducer = ah_class_check(L, 1, &reducer_class);
     ah_reducer_free(reducer->reducer);
     reducer->reducer = NULL;
     if (reducer->hooks)
@@ -324,25 +322,17 @@ static int reducer_close(lua_State *L)
     return 0;
 }
 
+static const luaL_Reg reducer_methods[] = {
+    {"begin", reducer_begin}, {"finish", reducer_finish}, {"cancel", reducer_cancel}, {"touched", reducer_touched},
+    {"parameters", reducer_parameters}, {"has_gradient", reducer_has_gradient}, {"changed", reducer_changed},
+    {"abandoned", reducer_abandoned}, {"stats", reducer_stats}, {"set_hook", reducer_set_hook},
+    {"bucket", reducer_bucket}, {"bucket_count", reducer_bucket_count}, {"bucket_of", reducer_bucket_of},
+    {"buffers_from", reducer_buffers_from}, {"replace_buffer", reducer_replace_buffer},
+    {"close", reducer_close}, {NULL, NULL},
+};
+static const struct ah_class reducer_class = {"accelhost.comm.reducer", reducer_methods, NULL, reducer_close};
+
 void ah_open_reducer_class(lua_State *L)
 {
-    static const luaL_Reg methods[] = {{"begin", reducer_begin},
-                                       {"finish", reducer_finish},
-                                       {"cancel", reducer_cancel},
-                                       {"touched", reducer_touched},
-                                       {"parameters", reducer_parameters},
-                                       {"has_gradient", reducer_has_gradient},
-                                       {"changed", reducer_changed},
-                                       {"abandoned", reducer_abandoned},
-                                       {"stats", reducer_stats},
-                                       {"set_hook", reducer_set_hook},
-                                       {"bucket", reducer_bucket},
-                                       {"bucket_count", reducer_bucket_count},
-                                       {"bucket_of", reducer_bucket_of},
-                                       {"buffers_from", reducer_buffers_from},
-                                       {"replace_buffer", reducer_replace_buffer},
-                                       {"close", reducer_close},
-                                       {NULL, NULL}};
-    ah_new_class(L, REDUCER, methods, reducer_close);
-    ah_add_share_methods(L, REDUCER);
+    ah_class_add(L, &reducer_class, ah_comm_shares);
 }

@@ -76,19 +76,8 @@ static int reducer_find_sum(lua_State *L)
     return 1;
 }
 
-void ah_add_share_methods(lua_State *L, const char *class)
-{
-    static const luaL_Reg methods[] = {{"piece", reducer_piece},
-                                       {"share", reducer_share},
-                                       {"hold", reducer_hold},
-                                       {"spread", reducer_spread},
-                                       {"weigh", reducer_weigh},
-                                       {"unweigh", reducer_unweigh},
-                                       {"are_means", reducer_are_means},
-                                       {"find_sum", reducer_find_sum},
-                                       {NULL, NULL}};
-    luaL_getmetatable(L, class);
-    lua_getfield(L, -1, "__index");
-    luaL_register(L, NULL, methods);
-    lua_pop(L, 2);
-}
+const luaL_Reg ah_comm_shares[] = {
+    {"piece", reducer_piece}, {"share", reducer_share}, {"hold", reducer_hold}, {"spread", reducer_spread},
+    {"weigh", reducer_weigh}, {"unweigh", reducer_unweigh}, {"are_means", reducer_are_means},
+    {"find_sum", reducer_find_sum}, {NULL, NULL},
+};

@@ -14,8 +14,9 @@
 #include <string.h>
 
 #include "bind/comm/comm.h"
+#include "bind/lua/class.h"
 
-#define WORK "accelhost.comm.work"
+static const struct ah_class work_class;
 
 struct work {
     struct ah_group *group;
@@ -31,10 +32,7 @@ static struct work *begin(lua_State *L, struct ah_group *group, enum ah_collecti
                           int out, int in)
 {
     struct ah_tensor *result = ah_opt_tensor(L, out), *input = ah_opt_tensor(L, in);
-    struct work *work = lua_newuserdata(L, sizeof *work);
-    memset(work, 0, sizeof *work);
-    luaL_getmetatable(L, WORK);
-    lua_setmetatable(L, -2);
+    struct work *work = ah_class_new(L, &work_class, sizeof *work);
     lua_createtable(L, 1, 0);
     lua_pushvalue(L, out);
     lua_rawseti(L, -2, 1);
@@ -239,7 +237,7 @@ static int reduce_scatter_async(lua_State *L)
 
 static int work_wait(lua_State *L)
 {
-    struct work *work = luaL_checkudata(L, 1, WORK);
+    struct work *work = ah_class_check(L, 1, &work_class);
     if (work->work) {
         struct ah_work *pending = work->work;
         work->work = NULL;
@@ -252,7 +250,7 @@ static int work_wait(lua_State *L)
 
 static int work_is_completed(lua_State *L)
 {
-    struct work *work = luaL_checkudata(L, 1, WORK);
+    struct work *work = ah_class_check(L, 1, &work_class);
     bool done = true;
     if (work->work)
         ah_check(L, ah_work_test(work->work, &done));
@@ -287,7 +285,7 @@ static void give_up(struct work *work)
 
 static int work_gc(lua_State *L)
 {
-    struct work *work = luaL_checkudata(L, 1, WORK);
+    struct work *work = ah_class_check(L, 1, &work_class);
     if (work->work)
         give_up(work);
     ah_tensor_release(work->to);
@@ -306,8 +304,5 @@ const luaL_Reg ah_comm_works[] = {
     {NULL, NULL},
 };
 
-void ah_open_work_class(lua_State *L)
-{
-    static const luaL_Reg methods[] = {{"wait", work_wait}, {"is_completed", work_is_completed}, {NULL, NULL}};
-    ah_new_class(L, WORK, methods, work_gc);
-}
+static const luaL_Reg work_methods[] = {{"wait", work_wait}, {"is_completed", work_is_completed}, {NULL, NULL}};
+static const struct ah_class work_class = {"accelhost.comm.work", work_methods, NULL, work_gc};

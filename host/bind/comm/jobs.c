@@ -7,18 +7,11 @@
 #include "base/process/process.h"
 #include "base/trace/time.h"
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "bind/lua/function.h"
 #include "comm/control/collective.h"
 #include "comm/control/jobs.h"
 #include "comm/control/rank_status.h"
-
-static const char metatable[] = "accelhost.board";
-
-static struct ah_control_block *check_control(lua_State *L, int index)
-{
-    struct ah_control_block **held = luaL_checkudata(L, index, metatable);
-    return *held;
-}
 
 static int close_control(lua_State *L)
 {
@@ -26,6 +19,14 @@ static int close_control(lua_State *L)
     ah_control_close(*held);
     *held = NULL;
     return 0;
+}
+
+static const struct ah_class control_class = {.name = "accelhost.board", .collect = close_control};
+
+static struct ah_control_block *check_control(lua_State *L, int index)
+{
+    struct ah_control_block **held = ah_class_check(L, index, &control_class);
+    return *held;
 }
 
 /* Fields of the table on top of the stack. */
@@ -165,12 +166,8 @@ static int look(lua_State *L)
     /* What is owned comes first: nothing below may leak when memory is out. */
     struct ah_control_block **held[MOST];
     luaL_checkstack(L, MOST + 16, "jobs");
-    for (int i = 0; i < MOST; i++) {
-        held[i] = lua_newuserdata(L, sizeof(struct ah_control_block *));
-        *held[i] = NULL;
-        luaL_getmetatable(L, metatable);
-        lua_setmetatable(L, -2);
-    }
+    for (int i = 0; i < MOST; i++)
+        held[i] = ah_class_new(L, &control_class, sizeof(struct ah_control_block *));
     int first = lua_gettop(L) - MOST + 1, count = ah_jobs_see(jobs, MOST);
     for (int i = 0; i < count; i++)
         *held[i] = jobs[i].control;
@@ -204,11 +201,6 @@ static int doing(lua_State *L)
 int ah_open_jobs(lua_State *L)
 {
     static const luaL_Reg functions[] = {{"look", look}, {"doing", doing}, {NULL, NULL}};
-    if (luaL_newmetatable(L, metatable)) {
-        lua_pushcfunction(L, close_control);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_pop(L, 1);
     lua_newtable(L);
     luaL_register(L, NULL, functions);
     return 1;

@@ -15,10 +15,6 @@ const unsigned char *ah_check_draw(lua_State *L, int index, int64_t *count);
 /* A draw of 8 bytes as the number it is. */
 uint64_t ah_check_seed_bytes(lua_State *L, int index);
 
-/* An object of zeroed bytes, of a kind that ah_add_data_kind has made: its methods, and what is done with the last. */
-void *ah_new_data_object(lua_State *L, size_t bytes, const char *kind);
-void ah_add_data_kind(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction collect);
-
 /* Add functions to the table on top of the stack. */
 void ah_add_gather(lua_State *L);
 void ah_add_streams(lua_State *L);

@@ -9,22 +9,16 @@
 
 #include "bind/data/data.h"
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "bind/lua/handle.h"
 #include "data/gather.h"
 
-static char gather_key;
+static const struct ah_class gather_class;
 
 static struct ah_gather **to_gather(lua_State *L)
 {
-    struct ah_gather **box = lua_touserdata(L, 1);
-    bool fits = false;
-    if (box && lua_getmetatable(L, 1)) {
-        lua_pushlightuserdata(L, &gather_key);
-        lua_rawget(L, LUA_REGISTRYINDEX);
-        fits = lua_rawequal(L, -1, -2);
-        lua_pop(L, 2);
-    }
-    if (!fits)
+    struct ah_gather **box = ah_class_to(L, 1, &gather_class);
+    if (!box)
         ah_raise_text(L, "expected a gather, got %s", luaL_typename(L, 1));
     return box;
 }
@@ -175,11 +169,7 @@ static int new_gather(lua_State *L)
         columns[c].erase = read_erase(L, &erases[c]);
         lua_pop(L, 1);
     }
-    struct ah_gather **box = lua_newuserdata(L, sizeof *box);
-    *box = NULL;
-    lua_pushlightuserdata(L, &gather_key);
-    lua_rawget(L, LUA_REGISTRYINDEX);
-    lua_setmetatable(L, -2);
+    struct ah_gather **box = ah_class_new(L, &gather_class, sizeof *box);
     ah_check(L, ah_gather_new(box, columns, count, inline_bytes));
     return 1;
 }
@@ -280,22 +270,15 @@ static int is_random(lua_State *L)
     return 1;
 }
 
+static const luaL_Reg gather_methods[] = {
+    {"post", post},           {"take", take},       {"is_threaded", is_threaded},
+    {"is_random", is_random}, {"pending", pending}, {"close", close_gather},
+    {"is_filled", is_filled}, {"pin", pin},         {NULL, NULL},
+};
+static const struct ah_class gather_class = {"accelhost.gather", gather_methods, NULL, close_gather};
+
 void ah_add_gather(lua_State *L)
 {
-    static const luaL_Reg methods[] = {
-        {"post", post},           {"take", take},       {"is_threaded", is_threaded},
-        {"is_random", is_random}, {"pending", pending}, {"close", close_gather},
-        {"is_filled", is_filled}, {"pin", pin},
-        {NULL, NULL},
-    };
-    lua_pushlightuserdata(L, &gather_key);
-    lua_newtable(L);
-    lua_newtable(L);
-    luaL_register(L, NULL, methods);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, close_gather);
-    lua_setfield(L, -2, "__gc");
-    lua_rawset(L, LUA_REGISTRYINDEX);
     lua_pushcfunction(L, new_gather);
     lua_setfield(L, -2, "gather");
 }

@@ -7,10 +7,11 @@
 
 #include "bind/data/data.h"
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "bind/lua/generator.h"
 #include "data/stream.h"
 
-#define STREAM "accelhost.stream"
+static const struct ah_class stream_class = {.name = "accelhost.stream"};
 
 struct ah_generator *ah_opt_generator(lua_State *L, int index)
 {
@@ -42,7 +43,7 @@ static uint32_t next_word(lua_State *L)
 {
     if (lua_isnoneornil(L, 1))
         return ah_generator_u32(ah_default_generator());
-    return ah_stream_u32(luaL_checkudata(L, 1, STREAM));
+    return ah_stream_u32(ah_class_check(L, 1, &stream_class));
 }
 
 /* stream(seed bytes, index, turn) -> a stream */
@@ -51,9 +52,7 @@ static int new_stream(lua_State *L)
     uint64_t seed = ah_check_seed_bytes(L, 1);
     int64_t index = (int64_t)luaL_checknumber(L, 2);
     uint32_t turn = (uint32_t)luaL_checknumber(L, 3);
-    ah_stream_open(lua_newuserdata(L, sizeof(struct ah_stream)), seed, index, turn);
-    luaL_newmetatable(L, STREAM);
-    lua_setmetatable(L, -2);
+    ah_stream_open(ah_class_new(L, &stream_class, sizeof(struct ah_stream)), seed, index, turn);
     return 1;
 }
 
@@ -127,14 +126,14 @@ static int fork_seed(lua_State *L)
 /* stream_seed(stream) -> a seed for a generator of the sample's own: 32 bits */
 static int stream_seed(lua_State *L)
 {
-    lua_pushnumber(L, ah_stream_u32(luaL_checkudata(L, 1, STREAM)));
+    lua_pushnumber(L, ah_stream_u32(ah_class_check(L, 1, &stream_class)));
     return 1;
 }
 
 /* seed_generators(stream) -> a seed for math.random, after seeding all generators of the CPU */
 static int seed_generators(lua_State *L)
 {
-    struct ah_stream *stream = luaL_checkudata(L, 1, STREAM);
+    struct ah_stream *stream = ah_class_check(L, 1, &stream_class);
     uint32_t low = ah_stream_u32(stream), high = ah_stream_u32(stream);
     ah_seed_generators(L, (uint64_t)high << 32 | low);
     lua_pushnumber(L, ah_stream_u32(stream));

@@ -17,21 +17,11 @@
 #include "bind/data/data.h"
 #include "bind/format/json_value.h"
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "bind/lua/function.h"
 #include "data/row_file.h"
 
-#define FILE_KIND "accelhost.row_file"
-#define TABLE "accelhost.table"
-#define TEXTS "accelhost.texts"
-
-void *ah_new_data_object(lua_State *L, size_t bytes, const char *kind)
-{
-    void *object = lua_newuserdata(L, bytes);
-    memset(object, 0, bytes);
-    luaL_getmetatable(L, kind);
-    lua_setmetatable(L, -2);
-    return object;
-}
+static const struct ah_class file_class, table_class, texts_class;
 
 /* nil and the text of what is wrong with a file. */
 static int refuse(lua_State *L)
@@ -41,13 +31,13 @@ static int refuse(lua_State *L)
     return 2;
 }
 
-static struct ah_table *check_table(lua_State *L) { return luaL_checkudata(L, 1, TABLE); }
+static struct ah_table *check_table(lua_State *L) { return ah_class_check(L, 1, &table_class); }
 
-static struct ah_packed *check_texts(lua_State *L) { return luaL_checkudata(L, 1, TEXTS); }
+static struct ah_packed *check_texts(lua_State *L) { return ah_class_check(L, 1, &texts_class); }
 
 static struct ah_row_file *check_file(lua_State *L, int index)
 {
-    struct ah_row_file **held = luaL_checkudata(L, index, FILE_KIND);
+    struct ah_row_file **held = ah_class_check(L, index, &file_class);
     if (!*held)
         ah_raise_text(L, "the file is closed");
     return *held;
@@ -58,7 +48,7 @@ static int open_file(lua_State *L)
     static const char *const kinds[] = {"csv", "json", "line", "paragraph", "document"};
     const char *path = luaL_checkstring(L, 1), *kind, *mark;
     luaL_checktype(L, 2, LUA_TTABLE);
-    struct ah_row_file **held = ah_new_data_object(L, sizeof(struct ah_row_file *), FILE_KIND);
+    struct ah_row_file **held = ah_class_new(L, &file_class, sizeof *held);
     struct ah_rows_format format = {.delimiter = ',', .quote = -1, .header = ah_opt_flag(L, 2, "header", false),
                                     .named = ah_opt_flag(L, 2, "named", false)};
     kind = ah_opt_string(L, 2, "kind", kinds[0]);
@@ -94,7 +84,7 @@ static int seek_place(lua_State *L)
 
 static int close_file(lua_State *L)
 {
-    struct ah_row_file **held = luaL_checkudata(L, 1, FILE_KIND);
+    struct ah_row_file **held = ah_class_check(L, 1, &file_class);
     ah_row_file_close(*held);
     *held = NULL;
     return 0;
@@ -102,7 +92,7 @@ static int close_file(lua_State *L)
 
 static int make_table(lua_State *L)
 {
-    ah_new_data_object(L, sizeof(struct ah_table), TABLE);
+    ah_class_new(L, &table_class, sizeof(struct ah_table));
     return 1;
 }
 
@@ -184,7 +174,7 @@ static int take_column(lua_State *L)
     int at = check_column(L, table);
     struct ah_packed *column = &table->column[at];
     if (is_text(luaL_checkstring(L, 3))) {
-        struct ah_packed *texts = ah_new_data_object(L, sizeof *texts, TEXTS);
+        struct ah_packed *texts = ah_class_new(L, &texts_class, sizeof *texts);
         ah_packed_trim(column);
         *texts = *column;
         *column = (struct ah_packed){0};
@@ -333,7 +323,7 @@ static int make_texts(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
     int count = (int)lua_objlen(L, 1);
-    struct ah_packed *texts = ah_new_data_object(L, sizeof *texts, TEXTS);
+    struct ah_packed *texts = ah_class_new(L, &texts_class, sizeof *texts);
     for (int i = 1; i <= count; i++) {
         size_t length;
         lua_rawgeti(L, 1, i);
@@ -380,32 +370,22 @@ static int collect_texts(lua_State *L)
     return 0;
 }
 
-void ah_add_data_kind(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction collect)
-{
-    luaL_newmetatable(L, name);
-    lua_newtable(L);
-    luaL_register(L, NULL, methods);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, collect);
-    lua_setfield(L, -2, "__gc");
-    lua_pop(L, 1);
-}
+static const luaL_Reg file_methods[] = {
+    {"place", tell_place}, {"seek", seek_place}, {"close", close_file}, {NULL, NULL},
+};
+static const luaL_Reg table_methods[] = {
+    {"name", add_name}, {"add", add_rows}, {"names", tell_names}, {"len", count_rows}, {"guess", guess_type},
+    {"column", take_column}, {"rows", give_rows}, {"met", tell_first}, {"clear", clear_table}, {NULL, NULL},
+};
+static const luaL_Reg texts_methods[] = {
+    {"get", get_text}, {"len", count_texts}, {"nbytes", count_bytes}, {NULL, NULL},
+};
+static const struct ah_class file_class = {"accelhost.row_file", file_methods, NULL, close_file},
+                             table_class = {"accelhost.table", table_methods, NULL, collect_table},
+                             texts_class = {"accelhost.texts", texts_methods, NULL, collect_texts};
 
 void ah_add_tables(lua_State *L)
 {
-    static const luaL_Reg of_file[] = {
-        {"place", tell_place}, {"seek", seek_place}, {"close", close_file}, {NULL, NULL},
-    };
-    static const luaL_Reg of_table[] = {
-        {"name", add_name}, {"add", add_rows}, {"names", tell_names}, {"len", count_rows}, {"guess", guess_type},
-        {"column", take_column}, {"rows", give_rows}, {"met", tell_first}, {"clear", clear_table}, {NULL, NULL},
-    };
-    static const luaL_Reg of_texts[] = {
-        {"get", get_text}, {"len", count_texts}, {"nbytes", count_bytes}, {NULL, NULL},
-    };
-    ah_add_data_kind(L, FILE_KIND, of_file, close_file);
-    ah_add_data_kind(L, TABLE, of_table, collect_table);
-    ah_add_data_kind(L, TEXTS, of_texts, collect_texts);
     lua_pushcfunction(L, open_file);
     lua_setfield(L, -2, "row_file");
     lua_pushcfunction(L, make_table);

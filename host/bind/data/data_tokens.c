@@ -4,16 +4,16 @@
  * writer:abandon(). `what` stands in front of error texts. */
 #include "bind/data/data.h"
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "io/tokens.h"
 
-#define TOKENS "accelhost.tokens"
-#define WRITER "accelhost.token_writer"
+static const struct ah_class tokens_class, writer_class;
 
-static struct ah_tokens *check_tokens(lua_State *L) { return luaL_checkudata(L, 1, TOKENS); }
+static struct ah_tokens *check_tokens(lua_State *L) { return ah_class_check(L, 1, &tokens_class); }
 
 static struct ah_token_writer *check_writer(lua_State *L)
 {
-    struct ah_token_writer *writer = luaL_checkudata(L, 1, WRITER);
+    struct ah_token_writer *writer = ah_class_check(L, 1, &writer_class);
     if (!writer->writer)
         ah_raise_text(L, "the file is written already");
     return writer;
@@ -23,7 +23,7 @@ static int open_tokens(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
     int bytes = (int)luaL_checkinteger(L, 2);
-    int status = ah_tokens_open(ah_new_data_object(L, sizeof(struct ah_tokens), TOKENS), path, bytes);
+    int status = ah_tokens_open(ah_class_new(L, &tokens_class, sizeof(struct ah_tokens)), path, bytes);
     return status < 0 ? ah_raise(L, ah_fail_prefix(status, "TokenFile: '%s'", path)) : 1;
 }
 
@@ -69,7 +69,7 @@ static int open_writer(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
     int bytes = (int)luaL_checkinteger(L, 2);
-    int status = ah_token_writer_open(ah_new_data_object(L, sizeof(struct ah_token_writer), WRITER), path, bytes);
+    int status = ah_token_writer_open(ah_class_new(L, &writer_class, sizeof(struct ah_token_writer)), path, bytes);
     return status < 0 ? ah_raise(L, ah_fail_prefix(status, "write_tokens: '%s'", path)) : 1;
 }
 
@@ -85,7 +85,8 @@ static int add_tokens(lua_State *L)
 
 static int count_written(lua_State *L)
 {
-    lua_pushnumber(L, (lua_Number)((struct ah_token_writer *)luaL_checkudata(L, 1, WRITER))->count);
+    const struct ah_token_writer *writer = ah_class_check(L, 1, &writer_class);
+    lua_pushnumber(L, (lua_Number)writer->count);
     return 1;
 }
 
@@ -97,20 +98,21 @@ static int commit(lua_State *L)
 
 static int abandon(lua_State *L)
 {
-    ah_token_writer_abandon(luaL_checkudata(L, 1, WRITER));
+    ah_token_writer_abandon(ah_class_check(L, 1, &writer_class));
     return 0;
 }
 
+static const luaL_Reg tokens_methods[] = {
+    {"len", count_tokens}, {"bytes", bytes_of_token}, {"blocks", blocks}, {NULL, NULL},
+};
+static const luaL_Reg writer_methods[] = {
+    {"add", add_tokens}, {"len", count_written}, {"commit", commit}, {"abandon", abandon}, {NULL, NULL},
+};
+static const struct ah_class tokens_class = {"accelhost.tokens", tokens_methods, NULL, collect_tokens},
+                             writer_class = {"accelhost.token_writer", writer_methods, NULL, abandon};
+
 void ah_add_tokens(lua_State *L)
 {
-    static const luaL_Reg of_tokens[] = {
-        {"len", count_tokens}, {"bytes", bytes_of_token}, {"blocks", blocks}, {NULL, NULL},
-    };
-    static const luaL_Reg of_writer[] = {
-        {"add", add_tokens}, {"len", count_written}, {"commit", commit}, {"abandon", abandon}, {NULL, NULL},
-    };
-    ah_add_data_kind(L, TOKENS, of_tokens, collect_tokens);
-    ah_add_data_kind(L, WRITER, of_writer, abandon);
     lua_pushcfunction(L, open_tokens);
     lua_setfield(L, -2, "tokens");
     lua_pushcfunction(L, open_writer);

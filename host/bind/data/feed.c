@@ -8,11 +8,10 @@
  *                        elapsed(other) */
 #include "autograd/graph.h"
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "bind/lua/function.h"
 #include "ops/dispatch/op.h"
 #include "tensor/feed.h"
-
-static char mark_key;
 
 static int is_there(lua_State *L)
 {
@@ -54,17 +53,12 @@ struct box {
     struct ah_mark *mark;
 };
 
+static const struct ah_class mark_class;
+
 static struct box *to_mark(lua_State *L, int index)
 {
-    struct box *box = lua_touserdata(L, index);
-    bool fits = false;
-    if (box && lua_getmetatable(L, index)) {
-        lua_pushlightuserdata(L, &mark_key);
-        lua_rawget(L, LUA_REGISTRYINDEX);
-        fits = lua_rawequal(L, -1, -2);
-        lua_pop(L, 2);
-    }
-    if (!fits || !box->mark)
+    struct box *box = ah_class_to(L, index, &mark_class);
+    if (!box || !box->mark)
         ah_raise_text(L, "expected an event that was recorded, got %s", luaL_typename(L, index));
     return box;
 }
@@ -74,11 +68,8 @@ static int new_mark(lua_State *L)
     struct ah_device *device = ah_check_device(L, 1);
     if (!device->type->marks)
         return ah_raise_text(L, "Event: device \"%s\" has none", device->name);
-    struct box *box = lua_newuserdata(L, sizeof *box);
-    *box = (struct box){.functions = device->type->marks};
-    lua_pushlightuserdata(L, &mark_key);
-    lua_rawget(L, LUA_REGISTRYINDEX);
-    lua_setmetatable(L, -2);
+    struct box *box = ah_class_new(L, &mark_class, sizeof *box);
+    box->functions = device->type->marks;
     ah_check(L, device->type->marks->open(device, lua_toboolean(L, 2), &box->mark));
     return 1;
 }
@@ -124,6 +115,11 @@ static int elapsed(lua_State *L)
     return 1;
 }
 
+static const luaL_Reg mark_methods[] = {
+    {"set", set_mark}, {"reached", reached}, {"wait", wait_for}, {"elapsed", elapsed}, {NULL, NULL},
+};
+static const struct ah_class mark_class = {"accelhost.event", mark_methods, NULL, close_mark};
+
 int ah_open_feed(lua_State *L)
 {
     static const struct ah_function functions[] = {
@@ -134,17 +130,6 @@ int ah_open_feed(lua_State *L)
         {"mark", new_mark, "device:D, timed:b?"},
         {NULL, NULL, NULL},
     };
-    static const luaL_Reg methods[] = {
-        {"set", set_mark}, {"reached", reached}, {"wait", wait_for}, {"elapsed", elapsed}, {NULL, NULL},
-    };
-    lua_pushlightuserdata(L, &mark_key);
-    lua_newtable(L);
-    lua_newtable(L);
-    luaL_register(L, NULL, methods);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, close_mark);
-    lua_setfield(L, -2, "__gc");
-    lua_rawset(L, LUA_REGISTRYINDEX);
     lua_newtable(L);
     ah_set_functions(L, lua_gettop(L), functions);
     return 1;

@@ -14,35 +14,31 @@
 
 #include "base/status/status.h"
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "bind/lua/function.h"
 #include "bind/lua/handle.h"
 #include "tensor/tensor.h"
 #include "text/batch.h"
 
-#define TOKENIZER "accelhost.tokenizer"
-#define ROWS "accelhost.tokenizer.rows"
-#define WORDS "accelhost.tokenizer.words"
+static const struct ah_class tokenizer_class, rows_class, words_class;
 
 static struct ah_tokenizer *check_tokenizer(lua_State *L)
 {
-    return *(struct ah_tokenizer **)luaL_checkudata(L, 1, TOKENIZER);
+    return *(struct ah_tokenizer **)ah_class_check(L, 1, &tokenizer_class);
 }
 
 static int open_tokenizer(lua_State *L)
 {
     size_t bytes;
     const char *json = luaL_checklstring(L, 1, &bytes);
-    struct ah_tokenizer **held = lua_newuserdata(L, sizeof *held);
-    *held = NULL;
-    luaL_getmetatable(L, TOKENIZER);
-    lua_setmetatable(L, -2);
+    struct ah_tokenizer **held = ah_class_new(L, &tokenizer_class, sizeof *held);
     int status = ah_tokenizer_read(held, json, bytes);
     return status < 0 ? ah_raise(L, ah_fail_prefix(status, "Tokenizer")) : 1;
 }
 
 static int collect(lua_State *L)
 {
-    struct ah_tokenizer **held = luaL_checkudata(L, 1, TOKENIZER);
+    struct ah_tokenizer **held = ah_class_check(L, 1, &tokenizer_class);
     ah_tokenizer_close(*held);
     *held = NULL;
     return 0;
@@ -57,18 +53,14 @@ struct rows {
 
 static int collect_rows(lua_State *L)
 {
-    struct rows *rows = luaL_checkudata(L, 1, ROWS);
+    struct rows *rows = ah_class_check(L, 1, &rows_class);
     ah_batch_close(&rows->made);
     return 0;
 }
 
 static struct rows *new_rows(lua_State *L)
 {
-    struct rows *rows = lua_newuserdata(L, sizeof *rows);
-    memset(rows, 0, sizeof *rows);
-    luaL_getmetatable(L, ROWS);
-    lua_setmetatable(L, -2);
-    return rows;
+    return ah_class_new(L, &rows_class, sizeof(struct rows));
 }
 
 /* The texts of the table at `index`, which keeps them; the array lies in a userdata on the stack. */
@@ -186,20 +178,18 @@ static void push_words(lua_State *L, const struct rows *rows, bool left)
     for (size_t r = 0; r < rows->made.count; r++)
         tokens += rows->made.row[r].count;
     size_t bytes = sizeof(struct words) + rows->made.count * sizeof(size_t) + tokens * sizeof(int32_t);
-    struct words *words = lua_newuserdata(L, bytes);
+    struct words *words = ah_class_new(L, &words_class, bytes);
     *words = (struct words){.count = rows->made.count, .width = rows->ragged ? 0 : rows->width, .left = left};
     words->end = (size_t *)(words + 1);
     words->word = (int32_t *)(words->end + words->count);
     for (size_t r = 0, at = 0; r < words->count; words->end[r++] = at)
         for (size_t i = 0; i < rows->made.row[r].count; i++)
             words->word[at++] = rows->made.row[r].at[i].word;
-    luaL_getmetatable(L, WORDS);
-    lua_setmetatable(L, -2);
 }
 
 static int give_words(lua_State *L)
 {
-    const struct words *words = luaL_checkudata(L, 1, WORDS);
+    const struct words *words = ah_class_check(L, 1, &words_class);
     lua_Number at = luaL_checknumber(L, 2);
     if (!(at >= 0 && at < (lua_Number)words->count))
         return ah_raise_text(L, "row %.14g is out of range for %zu", at, words->count);
@@ -215,7 +205,8 @@ static int give_words(lua_State *L)
 
 static int count_words(lua_State *L)
 {
-    lua_pushnumber(L, (lua_Number)((const struct words *)luaL_checkudata(L, 1, WORDS))->count);
+    const struct words *words = ah_class_check(L, 1, &words_class);
+    lua_pushnumber(L, (lua_Number)words->count);
     return 1;
 }
 
@@ -367,27 +358,17 @@ static int specials(lua_State *L)
     return 1;
 }
 
+static const luaL_Reg words_methods[] = {{"get", give_words}, {"len", count_words}, {NULL, NULL}};
+static const luaL_Reg tokenizer_methods[] = {
+    {"encode", encode}, {"decode", decode}, {"token", token}, {"id", id}, {"is_special", is_special},
+    {"counts", counts}, {"specials", specials}, {NULL, NULL},
+};
+static const struct ah_class rows_class = {"accelhost.tokenizer.rows", NULL, NULL, collect_rows},
+                             words_class = {"accelhost.tokenizer.words", words_methods, NULL, NULL},
+                             tokenizer_class = {"accelhost.tokenizer", tokenizer_methods, NULL, collect};
+
 int ah_open_text(lua_State *L)
 {
-    static const luaL_Reg methods[] = {
-        {"encode", encode}, {"decode", decode}, {"token", token}, {"id", id}, {"is_special", is_special},
-        {"counts", counts}, {"specials", specials}, {NULL, NULL},
-    };
-    luaL_newmetatable(L, ROWS);
-    lua_pushcfunction(L, collect_rows);
-    lua_setfield(L, -2, "__gc");
-    static const luaL_Reg of_words[] = {{"get", give_words}, {"len", count_words}, {NULL, NULL}};
-    luaL_newmetatable(L, WORDS);
-    lua_newtable(L);
-    luaL_register(L, NULL, of_words);
-    lua_setfield(L, -2, "__index");
-    luaL_newmetatable(L, TOKENIZER);
-    lua_pushcfunction(L, collect);
-    lua_setfield(L, -2, "__gc");
-    lua_newtable(L);
-    luaL_register(L, NULL, methods);
-    lua_setfield(L, -2, "__index");
-    lua_pop(L, 3);
     lua_newtable(L);
     lua_pushcfunction(L, open_tokenizer);
     lua_setfield(L, -2, "open");

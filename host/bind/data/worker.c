@@ -16,13 +16,14 @@
 #include "bind/format/pack.h"
 #include "bind/library.h"
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "data/worker.h"
 
-#define WORKER "accelhost.worker"
+static const struct ah_class worker_class;
 
 static struct ah_worker **to_worker(lua_State *L, int index)
 {
-    return luaL_checkudata(L, index, WORKER);
+    return ah_class_check(L, index, &worker_class);
 }
 
 static struct ah_worker *check_worker(lua_State *L, int index)
@@ -45,10 +46,7 @@ static int leave(lua_State *L)
 static int start(lua_State *L)
 {
     int slots = (int)luaL_checkinteger(L, 1);
-    struct ah_worker **box = lua_newuserdata(L, sizeof *box);
-    *box = NULL;
-    luaL_getmetatable(L, WORKER);
-    lua_setmetatable(L, -2);
+    struct ah_worker **box = ah_class_new(L, &worker_class, sizeof *box);
     int parent = ah_check(L, ah_worker_start(box, slots));
     /* The threads of the parent are not here, and to make a team of more than one would wait for them. */
     if (!parent) {
@@ -196,21 +194,16 @@ static int pid(lua_State *L)
     return 1;
 }
 
+static const luaL_Reg worker_methods[] = {
+    {"send", send_value}, {"receive", receive}, {"answer", answer}, {"pid", pid}, {NULL, NULL},
+};
+static const struct ah_class worker_class = {"accelhost.worker", worker_methods, NULL, close_one};
+
 int ah_open_worker(lua_State *L)
 {
-    static const luaL_Reg methods[] = {
-        {"send", send_value}, {"receive", receive}, {"answer", answer}, {"pid", pid}, {NULL, NULL},
-    };
     static const luaL_Reg list[] = {
         {"start", start}, {"wait", wait_for}, {"close", close_all}, {"traceback", ah_traceback}, {NULL, NULL},
     };
-    luaL_newmetatable(L, WORKER);
-    lua_newtable(L);
-    luaL_register(L, NULL, methods);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, close_one);
-    lua_setfield(L, -2, "__gc");
-    lua_pop(L, 1);
     lua_newtable(L);
     luaL_register(L, NULL, list);
     return 1;

@@ -14,6 +14,7 @@
 
 #include "bind/format/pack.h"
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "bind/lua/handle.h"
 #include "io/mapping.h"
 
@@ -91,16 +92,14 @@ static int close_keeper(lua_State *L)
     return 0;
 }
 
+static const struct ah_class keeper_class = {.name = "accelhost.codec.keeper", .collect = close_keeper};
+
 static int share(lua_State *L)
 {
     struct ah_tensor *tensor = check_bytes(L, "share");
     char path[64];
-    int *keeper = lua_newuserdata(L, sizeof *keeper);
+    int *keeper = ah_class_new(L, &keeper_class, sizeof *keeper);
     *keeper = memfd_create("accelhost-values", MFD_CLOEXEC);
-    lua_newtable(L);
-    lua_pushcfunction(L, close_keeper);
-    lua_setfield(L, -2, "__gc");
-    lua_setmetatable(L, -2);
     if (*keeper < 0)
         return ah_raise_text(L, "codec.share: no memory to share: %s", strerror(errno));
     ah_check(L, write_all(*keeper, ah_tensor_data(tensor), (size_t)tensor->numel));

@@ -11,6 +11,7 @@
 
 #include "base/status/status.h"
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "bind/lua/function.h"
 #include "io/events.h"
 #include "io/mapping.h"
@@ -165,14 +166,11 @@ static int close_mapping(lua_State *L)
     return 0;
 }
 
+static const struct ah_class mapping_class = {.name = "accelhost.events.mapping", .collect = close_mapping};
+
 static struct ah_mapping *push_mapping(lua_State *L, const char *path)
 {
-    struct ah_mapping **mapping = lua_newuserdata(L, sizeof *mapping);
-    *mapping = NULL;
-    lua_newtable(L);
-    lua_pushcfunction(L, close_mapping);
-    lua_setfield(L, -2, "__gc");
-    lua_setmetatable(L, -2);
+    struct ah_mapping **mapping = ah_class_new(L, &mapping_class, sizeof *mapping);
     int status = ah_mapping_open(mapping, path);
     if (status < 0)
         ah_raise(L, ah_fail_prefix(status, "'%s'", path));

@@ -6,11 +6,10 @@
 #include "base/status/status.h"
 #include "bind/format/io.h"
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
 #include "io/zip.h"
-
-static char archive_key;
 
 /* A file being read or written. */
 struct archive {
@@ -33,19 +32,16 @@ static int close_archive(lua_State *L)
     return 0;
 }
 
+static const struct ah_class archive_class = {.name = "accelhost.archive", .collect = close_archive};
+
 static struct archive *push_archive(lua_State *L)
 {
-    struct archive *archive = lua_newuserdata(L, sizeof *archive);
-    *archive = (struct archive){0};
-    lua_pushlightuserdata(L, &archive_key);
-    lua_rawget(L, LUA_REGISTRYINDEX);
-    lua_setmetatable(L, -2);
-    return archive;
+    return ah_class_new(L, &archive_class, sizeof(struct archive));
 }
 
 static struct archive *check_mapped(lua_State *L)
 {
-    struct archive *archive = lua_touserdata(L, 1);
+    struct archive *archive = ah_class_to(L, 1, &archive_class);
     if (!archive || !archive->mapping)
         ah_raise_text(L, "expected an open file");
     return archive;
@@ -451,11 +447,6 @@ int ah_open_io(lua_State *L)
         {"zip_tensor", zip_tensor},        {"write_text", write_text},
         {NULL, NULL},
     };
-    lua_pushlightuserdata(L, &archive_key);
-    lua_newtable(L);
-    lua_pushcfunction(L, close_archive);
-    lua_setfield(L, -2, "__gc");
-    lua_rawset(L, LUA_REGISTRYINDEX);
     lua_newtable(L);
     luaL_register(L, NULL, list);
     ah_register_folder_functions(L);

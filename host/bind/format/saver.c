@@ -16,14 +16,15 @@
 #include <sys/stat.h>
 
 #include "bind/format/io.h"
+#include "bind/lua/class.h"
 #include "io/saver.h"
 #include "io/stage.h"
 
-#define SAVER "accelhost.saver"
+static const struct ah_class saver_class;
 
 static struct ah_saver *check_saver(lua_State *L)
 {
-    struct ah_saver **held = luaL_checkudata(L, 1, SAVER);
+    struct ah_saver **held = ah_class_check(L, 1, &saver_class);
     if (!*held)
         ah_raise_text(L, "the saver is closed");
     return *held;
@@ -31,10 +32,7 @@ static struct ah_saver *check_saver(lua_State *L)
 
 static struct ah_saver **push_saver(lua_State *L)
 {
-    struct ah_saver **held = lua_newuserdata(L, sizeof *held);
-    *held = NULL;
-    luaL_getmetatable(L, SAVER);
-    lua_setmetatable(L, -2);
+    struct ah_saver **held = ah_class_new(L, &saver_class, sizeof *held);
     lua_newtable(L);
     lua_setfenv(L, -2);
     return held;
@@ -179,7 +177,7 @@ static int cancel(lua_State *L)
 
 static int close_saver(lua_State *L)
 {
-    struct ah_saver **held = luaL_checkudata(L, 1, SAVER);
+    struct ah_saver **held = ah_class_check(L, 1, &saver_class);
     ah_saver_close(*held);
     *held = NULL;
     lua_newtable(L);
@@ -202,21 +200,17 @@ static int check_folder(lua_State *L)
     return answer(L, ah_stage_check(is_link ? real : path));
 }
 
+static const luaL_Reg saver_methods[] = {
+    {"folder", folder},   {"start", start},   {"written", written},   {"wait", wait_for},
+    {"is_over", is_over}, {"cancel", cancel}, {"close", close_saver}, {NULL, NULL},
+};
+static const struct ah_class saver_class = {"accelhost.saver", saver_methods, NULL, close_saver};
+
 int ah_open_saver(lua_State *L)
 {
     static const luaL_Reg functions[] = {
         {"begin", begin}, {"join", join}, {"remove", remove_folder}, {"check", check_folder}, {NULL, NULL},
     };
-    static const luaL_Reg methods[] = {
-        {"folder", folder}, {"start", start},   {"written", written},   {"wait", wait_for},
-        {"is_over", is_over}, {"cancel", cancel}, {"close", close_saver}, {"__gc", close_saver},
-        {NULL, NULL},
-    };
-    luaL_newmetatable(L, SAVER);
-    luaL_register(L, NULL, methods);
-    lua_pushvalue(L, -1);
-    lua_setfield(L, -2, "__index");
-    lua_pop(L, 1);
     lua_newtable(L);
     luaL_register(L, NULL, functions);
     return 1;

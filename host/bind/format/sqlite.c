@@ -9,14 +9,15 @@
 
 #include "base/status/status.h"
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "bind/lua/function.h"
 #include "io/database.h"
 
-#define DATABASE "accelhost.database"
+static const struct ah_class database_class;
 
 static struct ah_database *check_database(lua_State *L)
 {
-    struct ah_database **held = luaL_checkudata(L, 1, DATABASE);
+    struct ah_database **held = ah_class_check(L, 1, &database_class);
     if (!*held)
         ah_raise_text(L, "execute: the database is closed");
     return *held;
@@ -27,17 +28,14 @@ static int open_database(lua_State *L)
     static const char *const modes[] = {"read", "write", "create", NULL};
     const char *path = luaL_checkstring(L, 1);
     enum ah_database_mode mode = (enum ah_database_mode)luaL_checkoption(L, 2, "create", modes);
-    struct ah_database **held = lua_newuserdata(L, sizeof *held);
-    *held = NULL;
-    luaL_getmetatable(L, DATABASE);
-    lua_setmetatable(L, -2);
+    struct ah_database **held = ah_class_new(L, &database_class, sizeof *held);
     ah_check(L, ah_database_open(held, path, mode));
     return 1;
 }
 
 static int close_database(lua_State *L)
 {
-    struct ah_database **held = luaL_checkudata(L, 1, DATABASE);
+    struct ah_database **held = ah_class_check(L, 1, &database_class);
     ah_database_close(*held);
     *held = NULL;
     return 0;
@@ -123,17 +121,12 @@ static int execute(lua_State *L)
     return 1;
 }
 
+static const luaL_Reg database_methods[] = {{"execute", execute}, {"close", close_database}, {NULL, NULL}};
+static const struct ah_class database_class = {"accelhost.database", database_methods, NULL, close_database};
+
 int ah_open_sqlite(lua_State *L)
 {
     static const struct ah_function functions[] = {{"open", open_database, "path:s, mode:s?"}, {NULL, NULL, NULL}};
-    static const luaL_Reg methods[] = {
-        {"execute", execute}, {"close", close_database}, {"__gc", close_database}, {NULL, NULL},
-    };
-    luaL_newmetatable(L, DATABASE);
-    luaL_register(L, NULL, methods);
-    lua_pushvalue(L, -1);
-    lua_setfield(L, -2, "__index");
-    lua_pop(L, 1);
     lua_newtable(L);
     ah_set_functions(L, lua_gettop(L), functions);
     return 1;

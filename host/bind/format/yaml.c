@@ -7,16 +7,17 @@
 #include <string.h>
 
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "bind/lua/function.h"
 #include "config/tree.h"
-
-#define TREE "accelhost.yaml.tree"
 
 static int close_tree(lua_State *L)
 {
     ah_tree_close(lua_touserdata(L, 1));
     return 0;
 }
+
+static const struct ah_class tree_class = {.name = "accelhost.yaml.tree", .collect = close_tree};
 
 static bool is_among(const char *text, const char *const *words)
 {
@@ -112,10 +113,7 @@ static int decode(lua_State *L)
 {
     size_t bytes;
     const char *text = lua_tolstring(L, 1, &bytes);
-    struct ah_tree *tree = lua_newuserdata(L, sizeof *tree);
-    *tree = (struct ah_tree){0};
-    luaL_getmetatable(L, TREE);
-    lua_setmetatable(L, -2);
+    struct ah_tree *tree = ah_class_new(L, &tree_class, sizeof *tree);
     ah_check(L, ah_tree_read_yaml(tree, text, bytes));
     lua_newtable(L);
     push_node(L, lua_gettop(L), tree, &tree->node[0]);
@@ -126,10 +124,6 @@ static int decode(lua_State *L)
 int ah_open_yaml(lua_State *L)
 {
     static const struct ah_function list[] = {{"decode", decode, "text:s"}, {NULL, NULL, NULL}};
-    luaL_newmetatable(L, TREE);
-    lua_pushcfunction(L, close_tree);
-    lua_setfield(L, -2, "__gc");
-    lua_pop(L, 1);
     lua_newtable(L);
     ah_set_functions(L, lua_gettop(L), list);
     return 1;

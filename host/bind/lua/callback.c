@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "autograd/engine.h"
+#include "bind/lua/class.h"
 #include "bind/lua/handle.h"
 
 /* Of each state, in its registry: a coroutine kept for good. */
@@ -78,17 +79,22 @@ static void free_hook(struct ah_hook *hook)
     free(hook);
 }
 
-static const char hook_type[] = "accelhost.hook";
+static int collect_hook(lua_State *L)
+{
+    struct ah_hook **handle = lua_touserdata(L, 1);
+    ah_hook_release(*handle);
+    *handle = NULL;
+    return 0;
+}
+
+static const struct ah_class hook_class = {.name = "accelhost.hook", .collect = collect_hook};
 
 /* register_hook(t, fn) -> handle; fn(grad) may return a replacement */
 static int register_hook(lua_State *L)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
     luaL_checktype(L, 2, LUA_TFUNCTION);
-    struct ah_hook **handle = lua_newuserdata(L, sizeof(struct ah_hook *));
-    *handle = NULL;
-    luaL_getmetatable(L, hook_type);
-    lua_setmetatable(L, -2);
+    struct ah_hook **handle = ah_class_new(L, &hook_class, sizeof *handle);
     struct ah_hook *hook = calloc(1, sizeof *hook);
     if (!hook)
         return ah_raise_text(L, "out of memory");
@@ -101,18 +107,10 @@ static int register_hook(lua_State *L)
     return 1;
 }
 
-static int collect_hook(lua_State *L)
-{
-    struct ah_hook **handle = lua_touserdata(L, 1);
-    ah_hook_release(*handle);
-    *handle = NULL;
-    return 0;
-}
-
 /* remove_hook(handle): off its tensor; again is nothing */
 static int remove_hook(lua_State *L)
 {
-    struct ah_hook **handle = luaL_checkudata(L, 1, hook_type);
+    struct ah_hook **handle = ah_class_check(L, 1, &hook_class);
     if (*handle)
         ah_remove_hook(*handle);
     return 0;
@@ -286,10 +284,6 @@ void ah_open_callbacks(lua_State *L)
         {NULL, NULL},
     };
     luaL_register(L, NULL, list);
-    luaL_newmetatable(L, hook_type);
-    lua_pushcfunction(L, collect_hook);
-    lua_setfield(L, -2, "__gc");
-    lua_pop(L, 1);
     lua_pushlightuserdata(L, &keeper_key);
     lua_newthread(L);
     lua_rawset(L, LUA_REGISTRYINDEX);

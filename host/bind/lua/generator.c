@@ -8,21 +8,18 @@
 #include <math.h>
 #include <string.h>
 
+#include "bind/lua/class.h"
 #include "bind/lua/function.h"
 #include "data/stream.h"
 
-#define GENERATOR "accelhost.Generator"
 #define LIVE "accelhost.generators" /* in the registry: the Generators of the CPU as weak keys */
+
+/* Its metatable holds the methods (ah_open_generators), as a class in Lua does. */
+static const struct ah_class generator_class = {.name = "accelhost.Generator"};
 
 struct ah_generator_object *ah_to_generator(lua_State *L, int index)
 {
-    struct ah_generator_object *object = lua_touserdata(L, index);
-    if (!object || !lua_getmetatable(L, index))
-        return NULL;
-    luaL_getmetatable(L, GENERATOR);
-    bool ours = lua_rawequal(L, -1, -2);
-    lua_pop(L, 2);
-    return ours ? object : NULL;
+    return ah_class_to(L, index, &generator_class);
 }
 
 static struct ah_generator_object *check_object(lua_State *L, int index)
@@ -101,10 +98,8 @@ const struct ah_tensor *ah_check_generator_state(lua_State *L, int index, const 
 /* An object with `room` bytes of its own behind it. */
 static struct ah_generator_object *push_object(lua_State *L, struct ah_device *device, size_t room)
 {
-    struct ah_generator_object *object = lua_newuserdata(L, sizeof *object + room);
-    *object = (struct ah_generator_object){.device = device};
-    luaL_getmetatable(L, GENERATOR);
-    lua_setmetatable(L, -2);
+    struct ah_generator_object *object = ah_class_new(L, &generator_class, sizeof *object + room);
+    object->device = device;
     return object;
 }
 
@@ -303,7 +298,7 @@ static int get_field(lua_State *L)
         lua_pushstring(L, object->device->name);
         return 1;
     }
-    luaL_getmetatable(L, GENERATOR);
+    lua_getmetatable(L, 1);
     lua_pushvalue(L, 2);
     lua_rawget(L, -2);
     return 1;
@@ -317,7 +312,7 @@ void ah_open_generators(lua_State *L)
     lua_setfield(L, -2, "__mode");
     lua_setmetatable(L, -2);
     lua_setfield(L, LUA_REGISTRYINDEX, LIVE);
-    luaL_newmetatable(L, GENERATOR);
+    luaL_newmetatable(L, generator_class.name);
     ah_set_methods(L, lua_gettop(L), methods);
     lua_pushvalue(L, -1);
     lua_setfield(L, -2, "_class");

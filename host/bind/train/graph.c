@@ -7,6 +7,7 @@
  * graph:replay(results)  do it again; the tensors in the array count an in-place write
  * graph:close()     it is not needed any more */
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "tensor/device.h"
 
 struct handle {
@@ -14,19 +15,12 @@ struct handle {
     struct ah_graph *graph; /* NULL: closed */
 };
 
-static char methods_key;
+static const struct ah_class graph_class;
 
 static struct handle *check_handle(lua_State *L)
 {
-    struct handle *handle = lua_touserdata(L, 1);
-    bool is = handle && lua_getmetatable(L, 1);
-    if (is) {
-        lua_pushlightuserdata(L, &methods_key);
-        lua_rawget(L, LUA_REGISTRYINDEX);
-        is = lua_rawequal(L, -1, -2);
-        lua_pop(L, 2);
-    }
-    if (!is)
+    struct handle *handle = ah_class_to(L, 1, &graph_class);
+    if (!handle)
         ah_raise_text(L, "graph: expected a graph, got %s", ah_value_text(L, 1));
     if (!handle->graph)
         ah_raise_text(L, "graph: it was closed");
@@ -38,11 +32,8 @@ static int new(lua_State *L)
     struct ah_device *device = ah_check_device(L, 1);
     if (!device->type->graphs)
         return 0;
-    struct handle *handle = lua_newuserdata(L, sizeof *handle);
-    *handle = (struct handle){.device = device};
-    lua_pushlightuserdata(L, &methods_key);
-    lua_rawget(L, LUA_REGISTRYINDEX);
-    lua_setmetatable(L, -2);
+    struct handle *handle = ah_class_new(L, &graph_class, sizeof *handle);
+    handle->device = device;
     ah_check(L, device->type->graphs->open(device, &handle->graph));
     return 1;
 }
@@ -83,7 +74,7 @@ static int replay(lua_State *L)
 
 static int close(lua_State *L)
 {
-    struct handle *handle = lua_touserdata(L, 1);
+    struct handle *handle = ah_class_to(L, 1, &graph_class);
     if (handle && handle->graph)
         handle->device->type->graphs->close(handle->graph);
     if (handle)
@@ -91,18 +82,13 @@ static int close(lua_State *L)
     return 0;
 }
 
+static const luaL_Reg graph_methods[] = {
+    {"begin", begin}, {"finish", finish}, {"revise", revise}, {"replay", replay}, {"close", close}, {NULL, NULL},
+};
+static const struct ah_class graph_class = {"accelhost.graph", graph_methods, NULL, close};
+
 int ah_open_graph(lua_State *L)
 {
-    static const luaL_Reg methods[] = {
-        {"begin", begin}, {"finish", finish}, {"revise", revise}, {"replay", replay},
-        {"close", close}, {"__gc", close},    {NULL, NULL},
-    };
-    lua_pushlightuserdata(L, &methods_key);
-    lua_newtable(L);
-    luaL_register(L, NULL, methods);
-    lua_pushvalue(L, -1);
-    lua_setfield(L, -2, "__index");
-    lua_rawset(L, LUA_REGISTRYINDEX);
     lua_newtable(L);
     lua_pushcfunction(L, new);
     lua_setfield(L, -2, "new");

@@ -2,9 +2,9 @@
  * counters) are the host's. So a captured step keeps its items, gradients included, which have no other holder once the
  * script has dropped them, and is asked of the device again before each replay, which takes the numbers and does no
  * more. */
-#include <string.h>
 
 #include "base/trace/pulse.h"
+#include "bind/lua/class.h"
 #include "bind/train/optim.h"
 
 enum { SINGLES = 1 + AH_OPTIM_SCALARS };
@@ -48,6 +48,8 @@ static int release(lua_State *L)
     again->count = 0;
     return 0;
 }
+
+static const struct ah_class again_class = {.name = "accelhost.optim.again", .collect = release};
 
 static struct ah_tensor *single_of(const struct ah_optim_item *item, int which)
 {
@@ -132,16 +134,10 @@ void ah_optim_push_again(lua_State *L, enum ah_optim_kind kind, unsigned needs, 
                          const struct ah_optim_item *item, int count)
 {
     size_t items = sizeof(struct again) + (size_t)count * sizeof *item;
-    struct again *again = lua_newuserdata(L, items + (size_t)count * sizeof *again->before);
+    struct again *again = ah_class_new(L, &again_class, items + (size_t)count * sizeof *again->before);
     again->kind = kind;
     again->needs = needs;
-    again->count = 0;
     again->before = (void *)((char *)again + items);
-    if (luaL_newmetatable(L, "accelhost.optim.again")) {
-        lua_pushcfunction(L, release);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_setmetatable(L, -2);
     for (int i = 0; i < count; i++) {
         struct ah_tensor *list[TENSORS];
         check_item(L, kind, &item[i]);

@@ -6,11 +6,12 @@
 #include <string.h>
 
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "bind/lua/handle.h"
 #include "io/trace_file.h"
 
 enum { DEPTH = 256 };
-static const char metatable[] = "accelhost.recording";
+static const struct ah_class recording_class;
 
 /* Ranges that are open, innermost last; deeper ones are not recorded. */
 static struct {
@@ -60,10 +61,7 @@ static int start(lua_State *L)
 /* stop() -> the recording */
 static int stop(lua_State *L)
 {
-    struct ah_trace **held = lua_newuserdata(L, sizeof *held);
-    *held = NULL;
-    luaL_getmetatable(L, metatable);
-    lua_setmetatable(L, -2);
+    struct ah_trace **held = ah_class_new(L, &recording_class, sizeof *held);
     ah_check(L, ah_trace_stop(held));
     return 1;
 }
@@ -110,14 +108,14 @@ static int pop(lua_State *L)
 
 static struct ah_trace *check_trace(lua_State *L)
 {
-    struct ah_trace **held = luaL_checkudata(L, 1, metatable);
+    struct ah_trace **held = ah_class_check(L, 1, &recording_class);
     luaL_argcheck(L, *held, 1, "the recording was freed");
     return *held;
 }
 
 static int free_trace(lua_State *L)
 {
-    struct ah_trace **held = luaL_checkudata(L, 1, metatable);
+    struct ah_trace **held = ah_class_check(L, 1, &recording_class);
     ah_trace_free(*held);
     *held = NULL;
     return 0;
@@ -159,21 +157,15 @@ static int write_file(lua_State *L)
     return 0;
 }
 
+static const luaL_Reg recording_methods[] = {{"count", count}, {"span", span}, {"write", write_file}, {NULL, NULL}};
+static const struct ah_class recording_class = {"accelhost.recording", recording_methods, NULL, free_trace};
+
 int ah_open_trace(lua_State *L)
 {
-    static const luaL_Reg methods[] = {
-        {"count", count}, {"span", span}, {"write", write_file}, {"__gc", free_trace}, {NULL, NULL},
-    };
     static const luaL_Reg functions[] = {
         {"start", start}, {"stop", stop}, {"forget", forget}, {"running", running}, {"push", push}, {"pop", pop},
         {NULL, NULL},
     };
-    if (luaL_newmetatable(L, metatable)) {
-        luaL_register(L, NULL, methods);
-        lua_pushvalue(L, -1);
-        lua_setfield(L, -2, "__index");
-    }
-    lua_pop(L, 1);
     lua_newtable(L);
     luaL_register(L, NULL, functions);
     return 1;

@@ -12,15 +12,16 @@
 #include "base/status/status.h"
 #include "base/trace/time.h"
 #include "bind/lua/bind.h"
+#include "bind/lua/class.h"
 #include "cli/base/signal_queue.h"
 #include "cli/base/syscalls.h"
 #include "cli/job/job_events.h"
 
-static const char metatable[] = "accelhost.job";
+static const struct ah_class job_class;
 
 static struct ah_lua_job *check_job(lua_State *L, int index)
 {
-    struct ah_lua_job *job = luaL_checkudata(L, index, metatable);
+    struct ah_lua_job *job = ah_class_check(L, index, &job_class);
     if (!job->job)
         ah_raise_text(L, "this job was closed");
     return job;
@@ -63,11 +64,8 @@ static int start(lua_State *L)
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
     ah_check_options(L, 1, "job.start", known);
-    struct ah_lua_job *job = lua_newuserdata(L, sizeof *job);
-    memset(job, 0, sizeof *job);
+    struct ah_lua_job *job = ah_class_new(L, &job_class, sizeof *job);
     job->events.end = &job->events.first;
-    luaL_getmetatable(L, metatable);
-    lua_setmetatable(L, -2);
     struct ah_job_options options = {
         .ranks = (int)ah_opt_int(L, 1, "num_processes", 1),
         .threads = (int)ah_opt_int(L, 1, "threads", 0),
@@ -226,7 +224,7 @@ static int job_report(lua_State *L)
 
 static int job_close(lua_State *L)
 {
-    ah_lua_job_close(luaL_checkudata(L, 1, metatable));
+    ah_lua_job_close(ah_class_check(L, 1, &job_class));
     return 0;
 }
 
@@ -346,23 +344,17 @@ static int watch_signals(lua_State *L)
     return 0;
 }
 
+static const luaL_Reg job_methods[] = {
+    {"send", job_send}, {"signal", job_signal}, {"interrupt", job_interrupt}, {"suspend", job_suspend},
+    {"resume", job_resume}, {"kill", job_kill}, {"exit_code", job_exit_code}, {"failure", job_failure},
+    {"report", job_report}, {"settle", job_settle}, {"close", job_close}, {NULL, NULL}};
+static const struct ah_class job_class = {"accelhost.job", job_methods, job_index, job_close};
+
 void ah_job_object_open_lua(lua_State *L)
 {
     static const luaL_Reg functions[] = {
         {"start", start}, {"wait", wait_for_jobs}, {"watch_signals", watch_signals},
         {"raise", raise_signal}, {NULL, NULL}};
-    static const luaL_Reg methods[] = {
-        {"send", job_send}, {"signal", job_signal}, {"interrupt", job_interrupt}, {"suspend", job_suspend},
-        {"resume", job_resume}, {"kill", job_kill}, {"exit_code", job_exit_code}, {"failure", job_failure},
-        {"report", job_report}, {"settle", job_settle}, {"close", job_close}, {NULL, NULL}};
-    luaL_newmetatable(L, metatable);
-    lua_newtable(L);
-    luaL_register(L, NULL, methods);
-    lua_pushcclosure(L, job_index, 1);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, job_close);
-    lua_setfield(L, -2, "__gc");
-    lua_pop(L, 1);
     lua_newtable(L);
     luaL_register(L, NULL, functions);
     lua_setfield(L, -2, "job");

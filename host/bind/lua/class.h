@@ -1,0 +1,29 @@
+/* Classes of userdata objects. */
+#ifndef AH_BIND_CLASS_H
+#define AH_BIND_CLASS_H
+
+#include <lauxlib.h>
+#include <lua.h>
+
+/* A static description. The metatable is created with the first object of a state. */
+struct ah_class {
+    const char *name;        /* in errors, and the metatable's key in the registry: "accelhost.saver" */
+    const luaL_Reg *methods; /* NULL-ended; NULL: none */
+    lua_CFunction index;     /* __index, with the table of methods as upvalue 1; NULL: the methods alone */
+    lua_CFunction collect;   /* frees what an object owns, also of an object that is still zero; NULL: nothing */
+};
+
+/* Push a new object of `bytes` zero bytes. */
+void *ah_class_new(lua_State *L, const struct ah_class *class, size_t bytes);
+
+/* The object at `index`; NULL for any other value. */
+void *ah_class_to(lua_State *L, int index, const struct ah_class *class);
+/* The same, but raises "bad argument" for any other value. */
+void *ah_class_check(lua_State *L, int index, const struct ah_class *class);
+
+/* Add the methods of a NULL-ended list. */
+void ah_class_add(lua_State *L, const struct ah_class *class, const luaL_Reg *methods);
+/* Push the metatable. */
+void ah_class_push(lua_State *L, const struct ah_class *class);
+
+#endif

@@ -19,6 +19,7 @@
 #include "bind/lua/bind.h"
 #include "bind/lua/class.h"
 #include "bind/lua/function.h"
+#include "data/csv.h"
 #include "data/row_file.h"
 
 static const struct ah_class file_class, table_class, texts_class;
@@ -384,8 +385,42 @@ static const struct ah_class file_class = {"accelhost.row_file", file_methods, N
                              table_class = {"accelhost.table", table_methods, NULL, collect_table},
                              texts_class = {"accelhost.texts", texts_methods, NULL, collect_texts};
 
+static int close_csv(lua_State *L)
+{
+    ah_csv_close(lua_touserdata(L, 1));
+    return 0;
+}
+
+static const struct ah_class csv_class = {.name = "accelhost.csv", .collect = close_csv};
+
+/* csv_rows(text) -> {{cell, ...}, ...}, whether all of the text is rows: one that does not end, or is damaged, is the
+ * last that is read, and is left out. */
+static int csv_rows(lua_State *L)
+{
+    size_t bytes;
+    const char *text = luaL_checklstring(L, 1, &bytes);
+    struct ah_csv *csv = ah_class_new(L, &csv_class, sizeof *csv);
+    int status = ah_check(L, ah_csv_open(csv, text, bytes, ',', '"'));
+    csv->more = true;
+    lua_newtable(L);
+    for (int row = 1; (status = ah_csv_next(csv)) > 0; row++) {
+        lua_createtable(L, csv->fields, 0);
+        for (int i = 0; i < csv->fields; i++) {
+            lua_pushlstring(L, csv->field[i].text, csv->field[i].length);
+            lua_rawseti(L, -2, i + 1);
+        }
+        lua_rawseti(L, -2, row);
+    }
+    if (csv->fields >= AH_CSV_FIELDS)
+        ah_check(L, status);
+    lua_pushboolean(L, status == 0 && csv->at == csv->count);
+    return 2;
+}
+
 void ah_add_tables(lua_State *L)
 {
+    lua_pushcfunction(L, csv_rows);
+    lua_setfield(L, -2, "csv_rows");
     lua_pushcfunction(L, open_file);
     lua_setfield(L, -2, "row_file");
     lua_pushcfunction(L, make_table);

@@ -1,22 +1,12 @@
 --- CSVTracker: values as a table of comma-separated columns.
 local C = require "accelhost._C"
+local csv = require "accelhost.util.csv"
 local TableTracker = require "accelhost.track.table_tracker"
 local LogFile = require "accelhost.track.log_file"
 
+local cell = csv.cell
+
 local format = {}
-
-local function quote(text)
-  return text:find '[",\r\n]' and '"' .. text:gsub('"', '""') .. '"' or text
-end
-
-local function cell(value)
-  if value == nil then return "" end
-  if type(value) ~= "number" then return quote(tostring(value)) end
-  if value ~= value then return "nan" end
-  if value == math.huge then return "inf" end
-  if value == -math.huge then return "-inf" end
-  return C.json.encode(value)
-end
 
 local function line_of(cells) return table.concat(cells, ",") .. "\n" end
 
@@ -31,36 +21,6 @@ function format.line(row, columns)
       or cell(row.values[name])
   end
   return line_of(cells)
-end
-
--- A line's cells from byte `at` on, and where the next one begins; nil for a line that does not end.
-local function read_line(text, at)
-  local cells = {}
-  while true do
-    local value, next_at
-    if text:sub(at, at) == '"' then
-      local from, parts = at + 1, {}
-      while true do
-        local to = text:find('"', from, true)
-        if not to then return nil end
-        parts[#parts + 1] = text:sub(from, to - 1)
-        from = to + 1
-        if text:sub(from, from) ~= '"' then break end
-        parts[#parts + 1] = '"'
-        from = from + 1
-      end
-      value, next_at = table.concat(parts), from
-    else
-      next_at = text:find("[,\n]", at)
-      if not next_at then return nil end
-      value = text:sub(at, next_at - 1):gsub("\r$", "")
-    end
-    cells[#cells + 1] = value
-    local mark = text:match("^\r?([,\n])", next_at)
-    if not mark then return nil end
-    at = text:find(mark, next_at, true) + 1
-    if mark == "\n" then return cells, at end
-  end
 end
 
 local words = {["nan"] = 0 / 0, ["inf"] = math.huge, ["-inf"] = -math.huge, ["true"] = true, ["false"] = false}
@@ -90,16 +50,10 @@ end
 ---@return table[]
 ---@return boolean
 function format.read(text)
-  local rows = {}
-  local columns, at = read_line(text, 1)
-  rows.columns = columns
-  while columns and at <= #text do
-    local cells, next_at = read_line(text, at)
-    if not cells then return rows, false end
-    rows[#rows + 1] = read_row(columns, cells)
-    at = next_at
-  end
-  return rows, columns ~= nil or text == ""
+  local lines, clean = C.data.csv_rows(text)
+  local rows = {columns = lines[1]}
+  for i = 2, #lines do rows[i - 1] = read_row(lines[1], lines[i]) end
+  return rows, clean
 end
 
 --- Rows that were read as a text again, under the columns that there are now.
@@ -110,7 +64,7 @@ function format.write(rows)
   local lines = {}
   local function add(given)
     local cells = {}
-    for i = 1, #rows.columns do cells[i] = quote(given[i] or "") end
+    for i = 1, #rows.columns do cells[i] = cell(given[i]) end
     lines[#lines + 1] = line_of(cells)
   end
   add(rows.columns)

@@ -1,4 +1,5 @@
 --- A study in the forms of other programs: CSV, JSON, YAML, Lua.
+local csv = require "accelhost.util.csv"
 local json = require "accelhost.util.json"
 local params = require "accelhost.util.params"
 local printable = require "accelhost.util.printable"
@@ -7,23 +8,7 @@ local summary = require "accelhost.sweep.report.summary"
 
 local export = {}
 
--- All digits that a double has, no more than it needs.
-local function exact(value)
-  if value % 1 == 0 and math.abs(value) < 2 ^ 53 then return ("%d"):format(value) end
-  for digits = 15, 17 do
-    local text = ("%%.%dg"):format(digits):format(value)
-    if tonumber(text) == value then return text end
-  end
-  return ("%.17g"):format(value)
-end
-
--- RFC 4180: quoted where a comma, a quote or an end of line is inside.
-local function cell(value)
-  if value == nil then return "" end
-  local text = type(value) == "number" and exact(value) or type(value) == "table" and show.value(value)
-    or tostring(value)
-  return text:find '[",\r\n]' and '"' .. text:gsub('"', '""') .. '"' or text
-end
+local function cell(value) return csv.cell(type(value) == "table" and show.value(value) or value) end
 
 local function line(values, count)
   local parts = {}

@@ -93,9 +93,7 @@ int ah_comm_device_backend(lua_State *L)
         lua_pushstring(L, name);
         return 1;
     }
-    lua_pushnil(L);
-    lua_pushstring(L, ah_error_text());
-    return 2;
+    return ah_push_error(L);
 }
 
 static int backend(lua_State *L)

@@ -24,14 +24,6 @@
 
 static const struct ah_class file_class, table_class, texts_class;
 
-/* nil and the text of what is wrong with a file. */
-static int refuse(lua_State *L)
-{
-    lua_pushnil(L);
-    lua_pushstring(L, ah_error_text());
-    return 2;
-}
-
 static struct ah_table *check_table(lua_State *L) { return ah_class_check(L, 1, &table_class); }
 
 static struct ah_packed *check_texts(lua_State *L) { return ah_class_check(L, 1, &texts_class); }
@@ -61,7 +53,7 @@ static int open_file(lua_State *L)
     mark = ah_opt_string(L, 2, "quote", "");
     format.quote = *mark ? (unsigned char)*mark : -1;
     int status = ah_row_file_open(held, path, &format);
-    return status < 0 ? refuse(L) : 1;
+    return status < 0 ? ah_push_error(L) : 1;
 }
 
 static int tell_place(lua_State *L)
@@ -78,7 +70,7 @@ static int seek_place(lua_State *L)
     struct ah_rows_place place = {(int64_t)luaL_checknumber(L, 2), (int64_t)luaL_checknumber(L, 3),
                                   (int)luaL_checkinteger(L, 4)};
     if (ah_row_file_seek(check_file(L, 1), place) < 0)
-        return refuse(L);
+        return ah_push_error(L);
     lua_pushboolean(L, true);
     return 1;
 }
@@ -114,7 +106,7 @@ static int add_rows(lua_State *L)
     do {
         had = table->rows;
         if (ah_row_file_read(file, table, most) < 0)
-            return refuse(L);
+            return ah_push_error(L);
     } while (!lua_isnumber(L, 4) && table->rows > had);
     lua_pushnumber(L, (lua_Number)(table->rows - before));
     return 1;

@@ -157,11 +157,8 @@ static int answer(lua_State *L)
     struct answer_slot slot = {check_worker(L, 1), (int)luaL_checkinteger(L, 2)};
     struct ah_packer packer = {.grow = grow_slot, .context = &slot};
     int status = pack(L, 3, &packer);
-    if (status < 0) {
-        lua_pushnil(L);
-        lua_pushstring(L, ah_error_text());
-        return 2;
-    }
+    if (status < 0)
+        return ah_push_error(L);
     ah_check(L, ah_worker_answer(slot.worker, slot.slot, packer.count));
     lua_pushboolean(L, 1);
     return 1;
@@ -179,11 +176,8 @@ static int wait_for(lua_State *L)
         lua_pop(L, 1);
     }
     int status = ah_worker_wait(workers, count, luaL_optnumber(L, 2, 0), &which);
-    if (status < 0) {
-        lua_pushnil(L);
-        lua_pushstring(L, ah_error_text());
-        return 2;
-    }
+    if (status < 0)
+        return ah_push_error(L);
     lua_pushinteger(L, which + 1);
     return 1 + push_message(L, workers[which]);
 }

@@ -38,11 +38,8 @@ static int pack(lua_State *L)
     luaL_checkany(L, 1);
     lua_settop(L, 1);
     lua_newuserdata(L, 0);
-    if (ah_pack(L, 1, &packer) < 0) {
-        lua_pushnil(L);
-        lua_pushstring(L, ah_error_text());
-        return 2;
-    }
+    if (ah_pack(L, 1, &packer) < 0)
+        return ah_push_error(L);
     int64_t count = (int64_t)packer.count;
     ah_check(L, ah_tensor_empty(&tensor, &count, 1, AH_U8, &ah_cpu));
     memcpy(ah_tensor_data(tensor), packer.bytes, packer.count);

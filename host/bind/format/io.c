@@ -327,11 +327,8 @@ static int zip_text(lua_State *L)
 /* The tensor, or nil and the reason when there is no dtype of ours for its elements; other failures are returned. */
 static int push_or_reason(lua_State *L, int status, struct ah_tensor *tensor)
 {
-    if (status == AH_ENOTIMPL) {
-        lua_pushnil(L);
-        lua_pushstring(L, ah_error_text());
-        return 2;
-    }
+    if (status == AH_ENOTIMPL)
+        return ah_push_error(L);
     if (status == 0)
         ah_push_tensor(L, tensor);
     return status < 0 ? status : 1;

@@ -19,9 +19,7 @@ static int make_folder(lua_State *L)
         lua_pushboolean(L, true);
         return 1;
     }
-    lua_pushnil(L);
-    lua_pushstring(L, ah_error_text());
-    return 2;
+    return ah_push_error(L);
 }
 
 /* sha256({text or tensor, ...}) -> the hash of their bytes, one after the other, as 64 digits */
@@ -51,11 +49,8 @@ static int sha256_file(lua_State *L)
     const char *path = luaL_checkstring(L, 1);
     char text[AH_SHA256_TEXT];
     struct stat info;
-    if (ah_sha256_file(path, text) < 0 || stat(path, &info)) {
-        lua_pushnil(L);
-        lua_pushstring(L, ah_error_text());
-        return 2;
-    }
+    if (ah_sha256_file(path, text) < 0 || stat(path, &info))
+        return ah_push_error(L);
     lua_pushstring(L, text);
     lua_pushnumber(L, (double)info.st_size);
     return 2;
@@ -68,9 +63,7 @@ static int remove_file(lua_State *L)
         lua_pushboolean(L, true);
         return 1;
     }
-    lua_pushnil(L);
-    lua_pushstring(L, ah_error_text());
-    return 2;
+    return ah_push_error(L);
 }
 
 /* check_file(tensor): nil, or why the tensor has changed: the file in which it lies was overwritten */

@@ -38,18 +38,11 @@ static struct ah_saver **push_saver(lua_State *L)
     return held;
 }
 
-static int reason_of(lua_State *L)
-{
-    lua_pushnil(L);
-    lua_pushstring(L, ah_error_text());
-    return 2;
-}
-
 static int begin(lua_State *L)
 {
     const char *goal = luaL_checkstring(L, 1);
     bool replace = lua_toboolean(L, 2);
-    return ah_saver_begin(push_saver(L), goal, replace) < 0 ? reason_of(L) : 1;
+    return ah_saver_begin(push_saver(L), goal, replace) < 0 ? ah_push_error(L) : 1;
 }
 
 static int join(lua_State *L)

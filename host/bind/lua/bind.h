@@ -18,6 +18,8 @@ struct ah_generator_object; /* bind/lua/generator.h */
 int ah_raise(lua_State *L, int status);
 /* The same with the string on top of the stack, which may be of any length. */
 int ah_raise_top(lua_State *L);
+/* Push nil and the text of the last failure; returns 2. */
+int ah_push_error(lua_State *L);
 /* ah_raise when status < 0, else the status. */
 int ah_check(lua_State *L, int status);
 /* ah_fail + ah_raise for argument errors found in the binding. */

@@ -95,6 +95,13 @@ int ah_check(lua_State *L, int status)
     return status < 0 ? ah_raise(L, status) : status;
 }
 
+int ah_push_error(lua_State *L)
+{
+    lua_pushnil(L);
+    lua_pushstring(L, ah_error_text());
+    return 2;
+}
+
 int ah_raise_text(lua_State *L, const char *format, ...)
 {
     va_list args;

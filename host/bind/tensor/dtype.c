@@ -60,20 +60,14 @@ static int result_type(lua_State *L)
     return push_dtype(L, promoted);
 }
 
-static void set(lua_State *L, const char *name, double value)
-{
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, name);
-}
-
 static int push_limits(lua_State *L, enum ah_dtype dtype, double least, double most)
 {
     lua_newtable(L);
     push_dtype(L, dtype);
     lua_setfield(L, -2, "dtype");
-    set(L, "bits", 8.0 * (double)ah_dtype_size(dtype));
-    set(L, "min", least);
-    set(L, "max", most);
+    ah_set_number(L, "bits", 8.0 * (double)ah_dtype_size(dtype));
+    ah_set_number(L, "min", least);
+    ah_set_number(L, "max", most);
     return 1;
 }
 
@@ -91,10 +85,10 @@ static int finfo(lua_State *L)
     if (!ah_dtype_is_float(dtype))
         return ah_raise_text(L, "finfo: type: expected a floating dtype, got %s; iinfo knows it", ah_dtype_name(dtype));
     push_limits(L, dtype, -limits[dtype].largest, limits[dtype].largest);
-    set(L, "eps", limits[dtype].eps);
-    set(L, "tiny", limits[dtype].tiny);
-    set(L, "smallest_normal", limits[dtype].tiny);
-    set(L, "resolution", limits[dtype].resolution);
+    ah_set_number(L, "eps", limits[dtype].eps);
+    ah_set_number(L, "tiny", limits[dtype].tiny);
+    ah_set_number(L, "smallest_normal", limits[dtype].tiny);
+    ah_set_number(L, "resolution", limits[dtype].resolution);
     return 1;
 }
 

@@ -1,5 +1,5 @@
-/* Conversion between any two dtypes, strided on both sides: one loop per pair from a macro table, with F16C for the
- * two hot half conversions. Same dtypes are moved as bits, so that a NaN's payload survives. */
+/* Conversion between any two dtypes, strided on both sides: one loop per pair of representations from a macro table,
+ * with F16C for the two hot half conversions. Same dtypes are moved as bits, so that a NaN's payload survives. */
 #include <string.h>
 
 #include "cpu/loop/iterate.h"
@@ -65,8 +65,6 @@ static inline uint16_t float_to_bfloat(float value)
 #define write_bf16(x) float_to_bfloat((float)(x))
 #define write_f32(x) ((float)(x))
 #define write_f64(x) ((double)(x))
-#define write_i8(x) ((int8_t)(int64_t)(x))
-#define write_i16(x) ((int16_t)(int64_t)(x))
 #define write_u16(x) ((uint16_t)(int64_t)(x))
 #define write_u32(x) ((uint32_t)(int64_t)(x))
 #define write_u64(x) \
@@ -90,36 +88,52 @@ typedef void (*cast_fn)(int64_t n, void *out, int64_t out_stride, const void *in
             for (int64_t i = 0; i < n; i++)                                                                   \
                 y[i * so] = write_##to(read_##from(x[i * si]));                                               \
     }
-#define CAST_FROM(from)                                                                                       \
-    CAST(from, b8) CAST(from, u8) CAST(from, i32) CAST(from, i64) CAST(from, f16) CAST(from, bf16)           \
-    CAST(from, f32) CAST(from, f64) CAST(from, i8) CAST(from, i16) CAST(from, u16) CAST(from, u32)           \
-    CAST(from, u64)
+/* A loop serves all pairs with the same bits: a bool is read as a u8, an integer is written as the unsigned one of its
+ * width, and where the result is no wider than the source, the source's sign does not matter. */
+#define CAST_TO_FLOATS(from) CAST(from, f16) CAST(from, bf16) CAST(from, f32) CAST(from, f64)
+#define CAST_FLOAT(from)                                                                                      \
+    CAST(from, b8) CAST(from, u8) CAST(from, u16) CAST(from, i32) CAST(from, u32) CAST(from, i64) CAST(from, u64)
 
-CAST_FROM(b8)
-CAST_FROM(u8)
-CAST_FROM(i32)
-CAST_FROM(i64)
-CAST_FROM(f16)
-CAST_FROM(bf16)
-CAST_FROM(f32)
-CAST_FROM(f64)
-CAST_FROM(i8)
-CAST_FROM(i16)
-CAST_FROM(u16)
-CAST_FROM(u32)
-CAST_FROM(u64)
+CAST_TO_FLOATS(u8) CAST(u8, b8) CAST(u8, u8) CAST(u8, u16) CAST(u8, u32) CAST(u8, u64)
+CAST_TO_FLOATS(i8) CAST(i8, u16) CAST(i8, u32) CAST(i8, u64)
+CAST_TO_FLOATS(u16) CAST(u16, b8) CAST(u16, u8) CAST(u16, u16) CAST(u16, u32) CAST(u16, u64)
+CAST_TO_FLOATS(i16) CAST(i16, u32) CAST(i16, u64)
+CAST_TO_FLOATS(u32) CAST(u32, b8) CAST(u32, u8) CAST(u32, u16) CAST(u32, u32) CAST(u32, u64)
+CAST_TO_FLOATS(i32) CAST(i32, u64)
+CAST_TO_FLOATS(u64) CAST(u64, b8) CAST(u64, u8) CAST(u64, u16) CAST(u64, u32) CAST(u64, u64)
+CAST_TO_FLOATS(i64)
+CAST_FLOAT(f16) CAST(f16, bf16) CAST(f16, f32) CAST(f16, f64)
+CAST_FLOAT(bf16) CAST(bf16, f16) CAST(bf16, f32) CAST(bf16, f64)
+CAST_FLOAT(f32) CAST(f32, f16) CAST(f32, bf16) CAST(f32, f64)
+CAST_FLOAT(f64) CAST(f64, f16) CAST(f64, bf16) CAST(f64, f32)
 
-#define ROW(from)                                                                                             \
-    {[AH_BOOL] = cast_##from##_b8, [AH_U8] = cast_##from##_u8,     [AH_I32] = cast_##from##_i32,              \
-     [AH_I64] = cast_##from##_i64, [AH_F16] = cast_##from##_f16,   [AH_BF16] = cast_##from##_bf16,            \
-     [AH_F32] = cast_##from##_f32, [AH_F64] = cast_##from##_f64,   [AH_I8] = cast_##from##_i8,                \
-     [AH_I16] = cast_##from##_i16, [AH_U16] = cast_##from##_u16,   [AH_U32] = cast_##from##_u32,              \
-     [AH_U64] = cast_##from##_u64}
+/* The loops of an integer source; of1 to of8: the source whose loops write results of 1 to 8 bytes. */
+#define INTEGER(from, of1, of2, of4, of8)                                                                     \
+    {[AH_BOOL] = cast_##of1##_b8, [AH_U8] = cast_##of1##_u8,   [AH_I8] = cast_##of1##_u8,                     \
+     [AH_I16] = cast_##of2##_u16, [AH_U16] = cast_##of2##_u16, [AH_I32] = cast_##of4##_u32,                   \
+     [AH_U32] = cast_##of4##_u32, [AH_I64] = cast_##of8##_u64, [AH_U64] = cast_##of8##_u64,                   \
+     [AH_F16] = cast_##from##_f16, [AH_BF16] = cast_##from##_bf16, [AH_F32] = cast_##from##_f32,              \
+     [AH_F64] = cast_##from##_f64}
+#define FLOAT(from)                                                                                           \
+    [AH_BOOL] = cast_##from##_b8, [AH_U8] = cast_##from##_u8,   [AH_I8] = cast_##from##_u8,                   \
+    [AH_I16] = cast_##from##_u16, [AH_U16] = cast_##from##_u16, [AH_I32] = cast_##from##_i32,                 \
+    [AH_U32] = cast_##from##_u32, [AH_I64] = cast_##from##_i64, [AH_U64] = cast_##from##_u64
 
+/* Pairs of the same dtype are moved below. */
 static const cast_fn casts[AH_DTYPE_COUNT][AH_DTYPE_COUNT] = {
-    [AH_BOOL] = ROW(b8), [AH_U8] = ROW(u8),   [AH_I32] = ROW(i32), [AH_I64] = ROW(i64), [AH_F16] = ROW(f16),
-    [AH_BF16] = ROW(bf16), [AH_F32] = ROW(f32), [AH_F64] = ROW(f64), [AH_I8] = ROW(i8), [AH_I16] = ROW(i16),
-    [AH_U16] = ROW(u16), [AH_U32] = ROW(u32), [AH_U64] = ROW(u64),
+    [AH_BOOL] = INTEGER(u8, u8, u8, u8, u8),
+    [AH_U8] = INTEGER(u8, u8, u8, u8, u8),
+    [AH_I8] = INTEGER(i8, u8, i8, i8, i8),
+    [AH_U16] = INTEGER(u16, u16, u16, u16, u16),
+    [AH_I16] = INTEGER(i16, u16, u16, i16, i16),
+    [AH_U32] = INTEGER(u32, u32, u32, u32, u32),
+    [AH_I32] = INTEGER(i32, u32, u32, u32, i32),
+    [AH_U64] = INTEGER(u64, u64, u64, u64, u64),
+    [AH_I64] = INTEGER(i64, u64, u64, u64, u64),
+    [AH_F16] = {FLOAT(f16), [AH_BF16] = cast_f16_bf16, [AH_F32] = cast_f16_f32, [AH_F64] = cast_f16_f64},
+    [AH_BF16] = {FLOAT(bf16), [AH_F16] = cast_bf16_f16, [AH_F32] = cast_bf16_f32, [AH_F64] = cast_bf16_f64},
+    [AH_F32] = {FLOAT(f32), [AH_F16] = cast_f32_f16, [AH_BF16] = cast_f32_bf16, [AH_F64] = cast_f32_f64},
+    [AH_F64] = {FLOAT(f64), [AH_F16] = cast_f64_f16, [AH_BF16] = cast_f64_bf16, [AH_F32] = cast_f64_f32},
 };
 
 /* Same dtype: bits only, so that a NaN's payload survives. */

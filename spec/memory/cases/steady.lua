@@ -23,7 +23,9 @@ accelhost.manual_seed(1)
 local model = nets[kind]()
 local optimizer = optim.AdamW(model:parameters(), {lr = 1e-3})
 local set = data.TensorDataset(accelhost.randn(256, 1, 28, 28), accelhost.arange(256) % 10)
-local loader = data.DataLoader(set, {batch_size = kind == "cnn" and 8 or 64, shuffle = true})
+-- Long runs take small batches: growth is per step.
+local batch_sizes = {basicnet = 64, cnn = 2, mlp = 16}
+local loader = data.DataLoader(set, {batch_size = batch_sizes[kind], shuffle = true})
 model, optimizer, loader = accelerator:prepare(model, optimizer, loader)
 
 local before

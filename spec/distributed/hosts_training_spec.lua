@@ -1,10 +1,11 @@
 -- BasicNet on several hosts has the losses of as many ranks on one, with every launcher.
+local datasets = require "spec.support.datasets"
 local folder = require "spec.support.folder"
 local hosts = require "spec.support.hosts"
 local run = require "spec.support.run"
 local scenes = require "spec.support.scenes"
 
-local script = "examples/mnist.lua --smoke --dtype float64 --no_dropout --train_size 256 --batch_size 8 --log_losses "
+local script = "examples/mnist.lua --dtype float64 --no_dropout --batch_size 8 --data %s --log_losses "
 
 local function losses(path)
   local list = {}
@@ -39,7 +40,12 @@ describe("BasicNet on several hosts", function()
     same(expected[ranks], losses(path))
   end
 
-  setup(function() dir = folder.make() end)
+  setup(function()
+    dir = folder.make()
+    script = script:format(dir)
+    datasets.write_mnist(dir, "train", 256)
+    datasets.write_mnist(dir, "t10k", 64)
+  end)
   teardown(function() folder.remove(dir) end)
 
   local scene = scenes.new(it, 3)

@@ -1,7 +1,17 @@
-local run = require "spec.support.run"
 local datasets = require "spec.support.datasets"
+local folder = require "spec.support.folder"
+local lfs = require "lfs"
+local run = require "spec.support.run"
 
 local fixture = require("spec.support.fixtures").load "parity_example"
+
+-- MNIST's training files and a small test set in the folder `path`.
+local function link_mnist(dir, path)
+  for name in lfs.dir(dir) do
+    if name:find "^train" then assert(lfs.link(dir .. "/" .. name, path .. "/" .. name, true)) end
+  end
+  datasets.write_mnist(path, "t10k", 100)
+end
 
 -- The example as users start it, on 640 real images, against PyTorch's losses for the same program.
 local function follow(options, ranks, dir)
@@ -29,6 +39,11 @@ describe("examples/mnist.lua", function()
     -- Two processes draw the same dropout for different samples; without it they have the losses of one.
     local ranks = options.dropout and 1 or 2
     datasets.it(("has PyTorch's losses: %s, %d process%s"):format(options.name, ranks, ranks > 1 and "es" or ""),
-      "mnist", function(dir) follow(options, ranks, dir) end)
+      "mnist", function(dir)
+        folder.with(function(path)
+          link_mnist(dir, path)
+          follow(options, ranks, path)
+        end)
+      end)
   end
 end)

@@ -45,4 +45,37 @@ function datasets.it(sentence, name, body)
   end)
 end
 
+-- Big-endian integers of 4 bytes.
+local function integers(...)
+  local text = ""
+  for _, value in ipairs {...} do
+    text = text .. string.char(math.floor(value / 2 ^ 24) % 256, math.floor(value / 2 ^ 16) % 256,
+      math.floor(value / 256) % 256, value % 256)
+  end
+  return text
+end
+
+local function write(path, text)
+  local file = assert(io.open(path, "wb"))
+  file:write(text)
+  file:close()
+end
+
+--- Write files of MNIST's format with few images: for programs that evaluate on a whole test set where a spec is about
+--- training. Pixel (i, j) of image n is (131 n + 17 i + 7 j) mod 256, its label (7 n) mod 10.
+---@param path string the folder
+---@param part string "train" or "t10k"
+---@param images integer
+function datasets.write_mnist(path, part, images)
+  local pixels, labels = {}, {}
+  for n = 0, images - 1 do
+    for i = 0, 27 do
+      for j = 0, 27 do pixels[#pixels + 1] = string.char((131 * n + 17 * i + 7 * j) % 256) end
+    end
+    labels[n + 1] = string.char(7 * n % 10)
+  end
+  write(("%s/%s-images-idx3-ubyte"):format(path, part), integers(0x803, images, 28, 28) .. table.concat(pixels))
+  write(("%s/%s-labels-idx1-ubyte"):format(path, part), integers(0x801, images) .. table.concat(labels))
+end
+
 return datasets

@@ -1,9 +1,28 @@
 --- Busted's output handler for the specs: one line per file, each failure in full, the counts last.
 --
 -- A test may be pending only with a reason that begins with "needs ": a data set, a device. Any other is a failure.
+local ffi = require "ffi"
 local system = require "system"
 
+ffi.cdef [[
+struct ah_spec_usage { long user[2], kernel[2], others[14]; };
+int getrusage(int who, struct ah_spec_usage *usage);
+]]
+
 local report = {}
+
+-- CPU seconds of this process and of those that it has waited for.
+local function cpu_seconds()
+  local usage, seconds = ffi.new "struct ah_spec_usage", 0
+  for who = -1, 0 do
+    ffi.C.getrusage(who, usage)
+    seconds = seconds + tonumber(usage.user[0] + usage.kernel[0]) + tonumber(usage.user[1] + usage.kernel[1]) / 1e6
+  end
+  return seconds
+end
+
+local device = os.getenv "ACCELHOST_TEST_DEVICE"
+local on_device = device and " on device " .. device or ""
 
 local function text_of(message)
   if type(message) == "string" then return message end
@@ -20,15 +39,15 @@ local Run = {}
 Run.__index = Run
 
 function Run:file_begins(file)
-  self.file = {name = file.name, passed = 0, failed = 0, start = system.monotime()}
+  self.file = {name = file.name, passed = 0, failed = 0, start = system.monotime(), cpu = cpu_seconds()}
   self.write_tally("running " .. file.name)
 end
 
 function Run:file_ends()
   local file = self.file
   local seconds = system.monotime() - file.start
-  self.write_time(file.name, seconds)
-  write(file.failed == 0 and "ok     " or "FAILED ", file.name, "  ", tostring(file.passed),
+  self.write_time(file.name .. on_device, seconds, cpu_seconds() - file.cpu)
+  write(file.failed == 0 and "ok     " or "FAILED ", file.name, on_device, "  ", tostring(file.passed),
     file.failed > 0 and (" passed, " .. file.failed .. " failed") or "",
     seconds > 1 and ("  (%.0f s)"):format(seconds) or "", "\n")
   io.stdout:flush()
@@ -78,7 +97,7 @@ end
 
 --- A handler for Busted's --output.
 ---@param write_tally fun(text: string) takes "running FILE" at the start of each file and the counts at the end
----@param write_time fun(name: string, seconds: number) takes the name of each file at its end
+---@param write_time fun(name: string, seconds: number, cpu: number) takes each file's times at its end
 ---@return fun(options: table): table
 function report.handler(write_tally, write_time)
   return function(options)

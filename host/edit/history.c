@@ -1,5 +1,6 @@
-/* An entry is written by one call, under a lock; line ends within it are escaped. The file is cut into a new one that
- * takes its name: whoever has waited for the lock meanwhile sees that it is another file, and opens it again. */
+/* An entry is written by one call, under a lock; line ends within it are escaped. The file is shortened by writing a
+ * new one and renaming it: a process that has waited for the lock meanwhile sees that the inode differs, and opens the
+ * file again. */
 #include "edit/history.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* Signals are blocked while a line is edited and come only where a key is waited for; what another thread of the
- * program gets it hands to this one. Ctrl-C ends the line, Ctrl-Z puts the terminal in order before the process stops,
- * and a window of another size is drawn again. */
+/* Signals are blocked while a line is edited and delivered only in the wait for a key; another thread that receives one
+ * forwards it to this thread. Ctrl-C ends the line, Ctrl-Z restores the terminal's settings before the process stops,
+ * and a change of the window's size redraws the line. */
 #include "edit/keys.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* JPEG by libjpeg (libjpeg-turbo). What the library reports as an error comes back by longjmp to `decode`, whose
- * variables of a later date are in `struct state`; so does a file that it would fill up with gray. */
+/* JPEG by libjpeg (libjpeg-turbo). An error of the library returns by longjmp to `decode`, whose variables that change
+ * after setjmp are in `struct state`; so does a truncated file, which the library would fill up with gray. */
 #include <stdio.h>
 
 #include <jerror.h>
@@ -15,7 +15,7 @@ struct state {
     struct jpeg_error_mgr errors; /* begins what `on_error` finds */
     jmp_buf back;
     struct ah_tensor *image;
-    unsigned char *line, *colors; /* as the library gives a line, and in the channels of the mode */
+    unsigned char *line, *colors; /* a line as the library decodes it, and in the channels of the mode */
     char text[JMSG_LENGTH_MAX];
 };
 

@@ -1,5 +1,5 @@
-/* PNG by libpng. Palettes become colours, 16 bits 8; gamma is left alone. What the library reports as an error comes
- * back by longjmp to `decode`, whose variables of a later date are in `struct state`. */
+/* PNG by libpng. Palettes become colours, 16 bits 8; gamma is left alone. An error of the library returns by longjmp to
+ * `decode`, whose variables that change after setjmp are in `struct state`. */
 #include <png.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ struct state {
     png_structp png;
     png_infop info;
     struct ah_tensor *image;
-    unsigned char *pixels; /* all lines: an interlaced file comes in passes */
+    unsigned char *pixels; /* all lines: an interlaced file is decoded in passes */
     char text[128];
 };
 

@@ -1,5 +1,5 @@
-/* PNG files of 8-bit images by libpng, into memory that grows. What the library reports as an error comes back by
- * longjmp to `encode`, whose variables of a later date are in `struct state`. */
+/* PNG files of 8-bit images by libpng, into memory that grows. An error of the library returns by longjmp to `encode`,
+ * whose variables that change after setjmp are in `struct state`. */
 #include <png.h>
 #include <setjmp.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The door to databases: opens the plugin once. */
+/* Opens the database driver's plugin, once. */
 #include "io/database.h"
 
 #include "base/process/plugin.h"
@@ -15,7 +15,7 @@ static int find_driver(const struct ah_database_driver **out)
                                   "studies are kept by SQLite (Debian: libsqlite3-0; to build: libsqlite3-dev)");
         const struct ah_database_driver *found = symbol;
         if (found->abi != AH_DATABASE_ABI)
-            return ah_fail(AH_EINVAL, "accelhost-sqlite.so has interface %u, this program %d: build both anew",
+            return ah_fail(AH_EINVAL, "accelhost-sqlite.so has interface %u, this program %d: build both again",
                            found->abi, AH_DATABASE_ABI);
         driver = found;
     }

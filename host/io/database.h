@@ -51,7 +51,7 @@ struct ah_database_driver {
     void (*value)(struct ah_database *database, int column, struct ah_database_value *out);
 };
 
-/* Open a file. AH_EINVAL: there is no plugin; AH_EIO tells the file's name. */
+/* Open a database file. AH_EINVAL: the plugin is not installed; AH_EIO: the text names the file. */
 int ah_database_open(struct ah_database **out, const char *path, enum ah_database_mode mode);
 /* Also with NULL. */
 void ah_database_close(struct ah_database *database);

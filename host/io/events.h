@@ -16,7 +16,7 @@ enum { AH_RECORD_HEAD = 12, AH_RECORD_FOOT = 4 };
 uint32_t ah_crc32c(const void *bytes, size_t count);
 uint32_t ah_crc32c_masked(const void *bytes, size_t count);
 
-/* What stands before and behind a record's content. */
+/* Write the header and the footer of a record's content. */
 void ah_record_frame(unsigned char head[AH_RECORD_HEAD], unsigned char foot[AH_RECORD_FOOT], const void *content,
                      size_t count);
 

@@ -1,4 +1,4 @@
-/* Hidden folders beside a goal: their names, and the removal of those that nobody uses. */
+/* Hidden folders next to a target folder: their names, and the removal of those of dead processes. */
 #include "io/hidden.h"
 
 #include <dirent.h>

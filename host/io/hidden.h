@@ -20,8 +20,8 @@ int ah_hidden_lock(const char *path);
 
 /* Remove what dead processes have left next to a goal under hidden names of it, and of goals that differ in a last
  * number only (checkpoint_1, checkpoint_2). Those of other hosts are removed only where the file system is one that no
- * other host mounts, since locks may not reach across hosts. What remains is reported (base/status/tell.h), once in a
- * process. */
+ * other host mounts, since locks may not reach across hosts. A folder that cannot be removed is reported once per
+ * process (ah_tell_once). */
 void ah_hidden_sweep(const char *goal);
 
 /* Remove a folder that this program filled: what its manifest names (io/manifest.h), or everything when it was left

@@ -40,12 +40,14 @@ int ah_mapping_open(struct ah_mapping **out, const char *path);
 struct ah_mapping *ah_mapping_retain(struct ah_mapping *mapping);
 void ah_mapping_release(struct ah_mapping *mapping); /* NULL is ignored */
 
-/* A CPU tensor with the elements that begin at byte `at`, which must all lie in the mapping. It keeps the mapping and
- * lies in it, but is a copy where its dtype's alignment is not met. AH_EIO for a bool that is neither 0 nor 1. */
+/* Make a CPU tensor of the elements from byte `at`, which must all be inside the mapping. It is a view of the mapping,
+ * to which it holds a reference, or a copy where its dtype's alignment is not met. AH_EIO for a bool that is neither 0
+ * nor 1. */
 int ah_mapping_tensor(struct ah_tensor **out, struct ah_mapping *mapping, size_t at, const int64_t *size, int ndim,
                       enum ah_dtype dtype);
 
-/* AH_EIO when the tensor lies in a mapped file that was written to since it was opened; 0 for every other tensor. */
+/* Return AH_EIO when the tensor is a view of a mapped file that was written to after it was opened; 0 for every other
+ * tensor. */
 int ah_mapping_check(const struct ah_tensor *tensor);
 
 #endif

@@ -42,7 +42,7 @@ static void skip_space(struct cursor *cursor)
         cursor->at++;
 }
 
-/* Step over `text` if it comes next. */
+/* Skip `text` if it follows; returns whether it did. */
 static bool take(struct cursor *cursor, const char *text)
 {
     size_t length = strlen(text);
@@ -79,7 +79,7 @@ static bool take_size(struct cursor *cursor, int64_t *value)
     return any && !huge;
 }
 
-/* What descr says of the elements: '<f4', '|b1', 'i8'. */
+/* Parse descr, the elements' dtype and byte order: '<f4', '|b1', 'i8'. */
 static void read_descr(struct header *header)
 {
     bool order = header->descr[0] && strchr("<>|=", header->descr[0]);

@@ -6,8 +6,8 @@
 #include "io/writer.h"
 #include "tensor/tensor.h"
 
-/* The tensor in a file's bytes; elements are copied, to this machine's byte order and row-major. AH_EIO says what is
- * wrong with the bytes; AH_ENOTIMPL names a descr that is valid but has no dtype here (objects, records,
+/* Parse the tensor in a file's bytes; elements are copied in this machine's byte order and row-major. AH_EIO: the bytes
+ * are no valid file, the text has the reason; AH_ENOTIMPL: descr is valid but has no dtype here (objects, records,
  * complex numbers ...). */
 int ah_npy_parse(struct ah_tensor **out, const void *bytes, size_t count);
 
@@ -20,8 +20,8 @@ struct ah_npy_layout {
 };
 int ah_npy_elements(struct ah_tensor **out, const struct ah_npy_layout *layout, const void *bytes, size_t count);
 
-/* Where the elements of a file lie that holds one dim of unsigned numbers of this machine's byte order, which are 16 or
- * 32 bits where no dtype here is; AH_EIO tells what the bytes hold instead. */
+/* Location of the elements of a file with one dim of unsigned integers of 16 or 32 bits (no dtype here) in this
+ * machine's byte order. AH_EIO: the text names the contents found instead. */
 struct ah_npy_numbers {
     size_t begin;
     int64_t count;

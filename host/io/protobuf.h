@@ -30,8 +30,8 @@ int ah_protobuf_next(struct ah_protobuf *message, struct ah_protobuf_field *out)
 /* A varint that is not a field: of a packed list. As ah_protobuf_next. */
 int ah_protobuf_varint(struct ah_protobuf *message, uint64_t *out);
 
-/* Write a field, or for AH_PROTOBUF_BYTES what stands before its bytes, whose count is `value`. Returns the bytes
- * written, at most AH_TRANSPORT_MOST. */
+/* Write a field, or for AH_PROTOBUF_BYTES its header (tag and length `value`), which its bytes follow. Returns the
+ * bytes written, at most AH_TRANSPORT_MOST. */
 enum { AH_TRANSPORT_MOST = 20 };
 size_t ah_protobuf_put(unsigned char *to, unsigned number, enum ah_protobuf_type type, uint64_t value);
 

@@ -1,5 +1,5 @@
 /* Reader and writer of safetensors. The header is parsed by jansson, which refuses names given twice and text that is
- * not UTF-8; everything that it says is then checked against the file's length before a tensor is made. */
+ * not UTF-8; every offset in it is then checked against the file's length before a tensor is made. */
 #include "io/safetensors.h"
 
 #include <jansson.h>
@@ -270,7 +270,7 @@ static int write_header(struct ah_writer *writer, const char *text)
 {
     size_t length = strlen(text), padded = (length + 7) / 8 * 8;
     if (padded > MAX_HEADER)
-        return ah_fail(AH_EINVAL, "the header takes %zu bytes, the format allows %d", padded, MAX_HEADER);
+        return ah_fail(AH_EINVAL, "the header has %zu bytes, the format allows %d", padded, MAX_HEADER);
     unsigned char prefix[PREFIX];
     for (int i = 0; i < PREFIX; i++)
         prefix[i] = (unsigned char)((uint64_t)padded >> 8 * i);

@@ -145,7 +145,7 @@ static void name_part(char name[32], int part, bool failed)
     snprintf(name, 32, failed ? ".failed_%d" : ".part_%d", part);
 }
 
-/* Tell part 0 that this part's files are there, or that they will not be. */
+/* Report to part 0, by a file, that this part's files are complete or that they have failed. */
 static int tell_part(struct ah_saver *saver, int status, const char *lines)
 {
     char name[32];
@@ -170,7 +170,7 @@ static void pause_for(struct ah_saver *saver, long milliseconds)
     pthread_mutex_unlock(&saver->mutex);
 }
 
-/* Wait until another part is through, and note its files. */
+/* Wait until another part has completed, and add its files to the manifest. */
 static int take_part(struct ah_saver *saver, struct ah_manifest *manifest, int part, int64_t deadline)
 {
     char name[32], done[PATH_MAX], failed[PATH_MAX];

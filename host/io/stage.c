@@ -76,7 +76,7 @@ static int make_hidden(struct ah_stage *stage)
     }
     int reason = errno;
     stage->folder[0] = '\0';
-    return ah_fail(AH_EIO, "cannot write beside '%s': %s", stage->goal, strerror(reason));
+    return ah_fail(AH_EIO, "cannot write next to '%s': %s", stage->goal, strerror(reason));
 }
 
 /* A goal that is a link means the folder to which it leads. */
@@ -120,7 +120,7 @@ static int commit_failed(const struct ah_stage *stage)
     return ah_fail(AH_EIO, "'%s': cannot name the folder so: %s", stage->goal, strerror(errno));
 }
 
-/* Rename a folder of which something has to stay, as the error text says, so that its owner finds it. */
+/* Rename the previous folder, which may not be removed (the reason is the error text), and report its new name. */
 static int keep_before(const struct ah_stage *stage)
 {
     char kept[PATH_MAX], reason[1024];

@@ -1,6 +1,6 @@
-/* A folder that is made under a hidden name beside its goal (io/hidden.h), and takes the goal's name when it is whole:
- * a reader finds the old folder or the new one. What processes that died have left is removed when the next one is made
- * there. */
+/* A folder that is written under a hidden name next to its target (io/hidden.h) and renamed to the target when it is
+ * complete: a reader finds the old folder or the new one. Folders of dead processes are removed when the next one is
+ * made there. */
 #ifndef AH_IO_STAGE_H
 #define AH_IO_STAGE_H
 
@@ -27,9 +27,9 @@ int ah_stage_commit(struct ah_stage *stage);
 /* Remove the hidden folder, unless it has its name. */
 void ah_stage_close(struct ah_stage *stage);
 
-/* Remove a folder that ah_stage_commit named, by a hidden name first, so that no process finds half of it. Only what
- * its manifest names is removed: a folder without one, with another entry in it, or that is a link or a mount point
- * stays, and one line reports it (base/status/tell.h), once in a process. */
+/* Remove a folder that ah_stage_commit named. It is renamed to a hidden name first, so that no process finds half of
+ * it. Only entries of its manifest are removed: a folder without a manifest, with another entry in it, or that is a
+ * link or a mount point stays and is reported once per process (ah_tell_once). */
 void ah_stage_remove(const char *path);
 
 /* Check whether ah_stage_remove would remove a folder: 0, AH_ESTATE with the reason, AH_EIO. */

@@ -1,5 +1,5 @@
-/* Token files: numbers are widened to int64 when they are read, and checked, since an id beyond a vocabulary would be
- * told by an embedding far from the file. */
+/* Token files: numbers are widened to int64 when they are read, and checked, since an embedding would report an id
+ * beyond the vocabulary far from the file. */
 #include "io/tokens.h"
 
 #include <stdlib.h>
@@ -100,7 +100,7 @@ int ah_token_writer_open(struct ah_token_writer *out, const char *path, int byte
     char header[AH_NPY_HEADER];
     *out = (struct ah_token_writer){.bytes = bytes, .named = is_npy(path)};
     AH_TRY(ah_writer_open(&out->writer, path));
-    /* As long as the one that tells the number of tokens will be. */
+    /* As long as the final header, with the number of tokens, will be. */
     size_t length = out->named ? ah_npy_unsigned_header(header, bytes, INT64_MAX) : 0;
     int status = ah_writer_write(out->writer, header, length);
     if (status < 0)

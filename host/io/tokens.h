@@ -1,8 +1,8 @@
-/* Files of tokens: one number of 16 or 32 bits behind the other, as language models are trained from.
+/* Files of tokens for language models: consecutive numbers of 16 or 32 bits.
  *
- * A file whose name ends in .npy is NumPy's and states the number width; any other has no header (nanoGPT's .bin)
- * and is as wide as it is read. Reading maps the file; writing streams, and the file takes its name when it is whole.
- * Both belong to one thread. */
+ * A file whose name ends in .npy is NumPy's and states the number width; any other has no header (nanoGPT's .bin) and
+ * is as wide as it is read. Reading maps the file; writing streams to a temporary file, which is renamed when it is
+ * complete. Reader and writer belong to one thread. */
 #ifndef AH_IO_TOKENS_H
 #define AH_IO_TOKENS_H
 

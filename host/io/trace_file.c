@@ -1,5 +1,5 @@
-/* The trace event format: complete events ("X") on the lanes of a process, which is the rank; times are microseconds
- * of the clock that all processes of the host share, so that files of several ranks can be laid side by side. */
+/* The trace event format: complete events ("X") on the lanes of a process, which is the rank; times are microseconds of
+ * the clock that all processes of the host share, so that files of several ranks can be merged. */
 #include "io/trace_file.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include "base/status/status.h"
 #include "io/writer.h"
 
-/* Lanes of buckets: above the numbers that the system gives to threads, and another for each rank, since viewers know
- * threads by their number alone when files of several ranks are put together. */
+/* Lanes of buckets: above the system's thread ids, and different in each rank, since viewers identify threads by their
+ * number alone when files of several ranks are merged. */
 enum { BUCKET_LANE = 1000000000, BUCKET_LANES = 4096, BUFFER = 64 * 1024 };
 
 struct sink {

@@ -1,6 +1,6 @@
-/* Blocks are addresses in a mapping without access, so that whatever reads one on its own ends there and then. They are
- * given out one behind the other, from the beginning again when the mapping is through: only the count of their bytes
- * matters, which are those of the CPU's blocks. */
+/* Blocks are addresses in a mapping without access, so that code that reads one by mistake ends with SIGSEGV. They are
+ * allocated consecutively, from the beginning again at the mapping's end: only the count of their bytes matters, which
+ * are those of the CPU's blocks. */
 #include "meta/device.h"
 
 #include <pthread.h>
@@ -88,7 +88,7 @@ static int synchronise(struct ah_device *device, void *stream)
     return 0;
 }
 
-/* The peak begins anew with each `trim`, which has nothing else to do here. */
+/* Reset the peak; there is no cache to free. */
 static void trim(struct ah_device *device)
 {
     meta.stats.peak = meta.stats.live;

@@ -1,9 +1,9 @@
 /* Device "meta": tensors with shape, dtype and history, and no values.
  *
- * Every op that shapes alone decide runs on it, forward and backward, and takes no time and no memory; what needs
- * values (item, saving, a size that depends on them) is an error. Its memory statistics say what the same program would
- * hold on the CPU, but for the workspaces of kernels: `accelhost estimate-memory` reads them. Built in, unlike other
- * devices. */
+ * Every op whose result depends on shapes alone runs on it, forward and backward, and needs no time and no memory; an
+ * op that needs values (item, saving, a size that depends on them) is an error. Its memory statistics are those of the
+ * same program on the CPU, without the workspaces of kernels: `accelhost estimate-memory` reads them. Built in, unlike
+ * other devices. */
 #ifndef AH_META_DEVICE_H
 #define AH_META_DEVICE_H
 

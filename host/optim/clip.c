@@ -1,5 +1,5 @@
 /* Clipping is two passes over the gradients: the norm, added up in double in the order of the list, then the scaling
- * where it is needed. Unscaling is one. A pass gives a device all neighbours of one dtype at once. */
+ * where it is needed. Unscaling is one. Each pass hands runs of equal dtype to the device in one call. */
 #include "optim/clip.h"
 
 #include <math.h>

@@ -16,8 +16,8 @@ int ah_clip_grad_value(struct ah_tensor **grad, int count, double limit);
 /* Multiply the gradients by `factor`; *overflow: was an element infinite or NaN before? */
 int ah_unscale_grad(struct ah_tensor **grad, int count, double factor, bool *overflow);
 
-/* The same without waiting for the device, by tensors of one element there: times `factor`, a float64; `found`, an
- * int32, becomes 1 or 0. Only where ah_unscales_there says so. */
+/* The same without waiting for the device, by tensors of one element there: `factor`, a float64, and `found`, an int32,
+ * which is set to 1 or 0. Only where ah_unscales_there returns true. */
 int ah_unscale_grad_there(struct ah_tensor **grad, int count, struct ah_tensor *factor, struct ah_tensor *found);
 
 /* Are the gradients all of one device, which can that? */

@@ -1,4 +1,4 @@
-/* What a device gives to the optimizers: one fused pass over a list of segments, and the passes of gradient clipping.
+/* A device's functions for optimizers: one fused pass over a list of segments, and the passes of gradient clipping.
  *
  * A segment is one parameter: its values, its gradient and its state, each `n` contiguous elements of one dtype in the
  * device's memory. The formulas and their order of operations are those of PyTorch's single-tensor loops, so that
@@ -96,7 +96,7 @@ struct ah_optim_kernels {
     int (*clamp)(struct ah_device *device, const struct ah_optim_run *run, int count, double limit,
                  enum ah_dtype dtype);
 
-    /* norm_sum and, by what it gives, scale, without waiting for the device: their common norm goes to *norm in its
+    /* norm_sum, then scale by its result, without waiting for the device: the common norm is written to *norm in its
      * memory, a float, or a double where dtype is float64. NULL where that is no gain. */
     int (*clip_norm)(struct ah_device *device, const struct ah_optim_run *run, int count, double max_norm, double p,
                      enum ah_dtype dtype, void *norm);

@@ -1,4 +1,4 @@
-/* Pieces are packed and brought back by ops, outside of any graph, so that they work on every device. */
+/* Pieces are packed and copied back by ops, without recording a graph, so that they work on every device. */
 #include "optim/piece.h"
 
 #include "autograd/graph.h"

@@ -14,8 +14,8 @@ struct ah_piece {
 /* `writes`: the elements will be changed. */
 int ah_piece_open(struct ah_piece *piece, struct ah_tensor *tensor, bool writes);
 
-/* Frees the copy; before that, unless `failed`, brings changed elements back and counts an in-place write. Closing what
- * is not open is allowed. */
+/* Copy changed elements back and count an in-place write, unless `failed`, then free the copy. A piece that is not open
+ * may be closed. */
 int ah_piece_close(struct ah_piece *piece, bool failed);
 
 #endif

@@ -13,7 +13,7 @@
  *     correction2_sqrt         its root
  *     alpha, one_minus_alpha   Adadelta: of rho
  *     lerp                     of the running mean: 1 - beta1 (RMSprop: 1 - alpha); where it is not near_old a device
- *                              takes 1 off the rounded number and counts from the new gradient
+ * subtracts 1 from the rounded number and counts from the new gradient
  *     first_weight             NAdam: -lr (1 - mu) / (1 - product); RAdam: 1 - beta1^t
  *     second_weight            NAdam: -lr mu_next / (1 - product mu_next); RAdam: the rectification
  *     eta                      ASGD's, negative */

@@ -116,7 +116,7 @@ static void get_scalars(enum ah_optim_kind kind, const struct ah_optim_options *
                                      rounded(item->scalar[0], ah_nadam_momentum(o, segment->step)));
 }
 
-/* Write back what get_scalars gave, or, for ASGD, what its next step will use. */
+/* Write back the results of get_scalars, or, for ASGD, the values of its next step. */
 static void set_scalars(enum ah_optim_kind kind, const struct ah_optim_options *o, struct ah_optim_item *item)
 {
     struct ah_optim_segment segment = {.step = item->step ? ah_tensor_get(item->step, 0) + 1 : 1};

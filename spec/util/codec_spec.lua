@@ -39,7 +39,7 @@ describe("the codec of values", function()
   end)
 
   it("refuses bytes that are none", function()
-    assert.error_matches(function() codec.unpack(accelhost.ones(3)) end, "expected the bytes that pack gave")
+    assert.error_matches(function() codec.unpack(accelhost.ones(3)) end, "expected the bytes that pack returned")
     local bytes = codec.pack {1, 2, x = accelhost.ones(3)}
     for length = 0, #bytes - 1 do
       assert.error_matches(function() codec.unpack(bytes:narrow(0, 0, length):clone()) end, "damaged")

@@ -42,7 +42,7 @@ describe("JSON", function()
     local cases = {
       {"value.a[2].b: NaN is no JSON", {a = {1, {b = 0 / 0}}}},
       {"value[1]: infinity is no JSON", {1 / 0}},
-      {"value.a: an array with holes, or with names beside its items", {a = {1, 2, x = 3}}},
+      {"value.a: an array with holes, or with names in addition to its items", {a = {1, 2, x = 3}}},
       {"value: expected keys that are strings", {[0] = 1}},
       {"value.f: expected a table, string, number, boolean or json.null, got function", {f = print}},
       {"value.t: a tensor or another object (item() and tolist() give plain values)", {t = accelhost.ones(2)}},

@@ -1,8 +1,8 @@
-/* Messages over a stream socket between two processes of this program: a length of 4 bytes, then so many.
+/* Messages over a stream socket between two processes of this program: a length of 4 bytes, then that many bytes.
  *
- * Nothing here waits. What the other side has not taken yet is kept, in order; what has come is kept until it is taken.
- * A length that the other side claims takes no memory before its bytes have come. Once the other side has gone every
- * call but _take and _close gives AH_EPEER. One thread uses a socket. */
+ * No call blocks. Messages that the peer has not received yet are queued in order, received ones until ah_frames_take.
+ * Memory is allocated as bytes arrive, not by the length that the peer claims. Once the peer has closed, every call but
+ * _take and _close returns AH_EPEER. A socket belongs to one thread. */
 #ifndef AH_BASE_FRAMES_H
 #define AH_BASE_FRAMES_H
 
@@ -13,21 +13,21 @@ enum { AH_FRAME_MOST = 256 << 20 }; /* bytes of a message */
 
 struct ah_frames;
 
-/* `fd` is taken over, on failure too: it will not wait and not pass exec. */
+/* Open the stream on `fd`, which becomes non-blocking and close-on-exec. Owns `fd`, on failure too. */
 int ah_frames_open(struct ah_frames **out, int fd);
 void ah_frames_close(struct ah_frames *frames);
-/* What to poll: for POLLIN, and for POLLOUT while bytes are left to send. */
+/* Return the descriptor to poll: for POLLIN, and for POLLOUT while bytes are unsent. */
 int ah_frames_fd(const struct ah_frames *frames);
 
-/* A message behind what is there; the bytes are copied. AH_EINVAL when there are too many. */
+/* Queue a message; the bytes are copied. AH_EINVAL for more than AH_FRAME_MOST bytes. */
 int ah_frames_put(struct ah_frames *frames, const void *bytes, size_t count);
-/* Send what the other side takes now. */
+/* Send as much as the socket accepts now. */
 int ah_frames_push(struct ah_frames *frames);
 bool ah_frames_is_unsent(const struct ah_frames *frames);
 
-/* Read what has come, up to a few megabytes. */
+/* Read the bytes that have arrived, up to a few megabytes. */
 int ah_frames_pull(struct ah_frames *frames);
-/* The first message that has come whole: true, and the bytes are the caller's to free. */
+/* Remove the first complete message from the queue: true; the caller frees the bytes. False if there is none. */
 bool ah_frames_take(struct ah_frames *frames, char **bytes, size_t *count);
 
 #endif

@@ -42,8 +42,8 @@ size_t ah_block_room(size_t bytes)
     return rounded;
 }
 
-/* Large blocks start at a huge page's border and ask for huge pages: first touching 100 MiB otherwise takes 27,000
- * faults, a third of the processor time to the first training step. */
+/* Large blocks start at a huge page's border and ask for huge pages: the first write to 100 MiB otherwise causes 27,000
+ * page faults, a third of the CPU time until the first training step ends. */
 static void *map_huge(size_t rounded)
 {
     char *start = mmap(NULL, rounded + HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,10 +1,10 @@
 /* The block allocator for tensor memory, with process-wide byte counters.
  *
  * Blocks are 64-byte aligned and not zeroed. A freed block goes to a cache by size class, not to the system, so a
- * training step in its steady state makes no system allocation and takes no page faults. Any thread may call.
+ * training step in its steady state makes no system allocation and causes no page faults. Any thread may call.
  *
- * Under AddressSanitizer nothing freed is kept (AH_KEEPS_FREED is 0) and blocks have the size asked for: a cache would
- * hide use after free, and room at a block's end overruns. */
+ * Under AddressSanitizer freed blocks are not cached (AH_KEEPS_FREED is 0) and blocks have the requested size: a cache
+ * would hide a use after free, spare bytes at a block's end an overrun. */
 #ifndef AH_BASE_ALLOC_H
 #define AH_BASE_ALLOC_H
 
@@ -33,14 +33,14 @@ struct ah_memory_stats {
     uint64_t ooms;          /* requests that failed */
 };
 
-/* Get a block of at least `bytes` (0 gives a valid pointer). On exhaustion the cache is dropped and the request
- * tried once more; then AH_ENOMEM. */
+/* Allocate a block of at least `bytes` (a valid pointer for 0 too). When memory is out, the cache is freed and the
+ * request repeated once; then AH_ENOMEM. */
 int ah_block_alloc(size_t bytes, void **out);
 
 /* Give a block back; `bytes` is what was asked for. NULL is ignored. */
 void ah_block_free(void *block, size_t bytes);
 
-/* How many bytes a block of at least `bytes` takes. */
+/* Return the size of the block that ah_block_alloc allocates for `bytes`. */
 size_t ah_block_room(size_t bytes);
 
 /* Return all cached blocks to the system. */

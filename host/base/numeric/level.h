@@ -1,6 +1,6 @@
 /* A program for every processor has its hot files several times, each built for a level of x86-64, and runs those of
  * one level: v2 (SSE4.2), v3 (AVX2, FMA, F16C) or v4 (AVX-512). A program for one processor (the usual build) has them
- * once. scripts/levels.sh makes the door through which the others call them. */
+ * once. scripts/levels.sh generates the jumps through which other files call them. */
 #ifndef AH_BASE_LEVEL_H
 #define AH_BASE_LEVEL_H
 

@@ -1,4 +1,4 @@
-/* Shared libraries that bring what few programs need: accelhost-NAME.so beside the program, or in
+/* Shared libraries with features that few programs need: accelhost-NAME.so in the program's folder, or in
  * ../lib/accelhost of a program in bin; opened on first use. */
 #ifndef AH_BASE_PLUGIN_H
 #define AH_BASE_PLUGIN_H
@@ -6,10 +6,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Where the plugin of this name lies. False when it lies nowhere; then the path is the one beside the program. */
+/* Write the path of the plugin of this name. False when there is no such file; then the path is the one in the
+ * program's folder. */
 bool ah_plugin_find(const char *name, char *path, size_t room);
 
-/* Open it and find its symbol; it stays open. AH_EINVAL says what is missing. */
+/* Open the plugin and return the address of its symbol; it stays open. AH_EINVAL when the file or the symbol is
+ * missing. */
 int ah_plugin_open(const char *name, const char *symbol, void **out);
 
 #endif

@@ -13,10 +13,10 @@ struct ah_process {
     int64_t memory;    /* resident bytes */
     int64_t cpu_ns;    /* processor time so far, of all its threads */
     int64_t started_ns; /* since the system's start (CLOCK_BOOTTIME) */
-    char waits[48];    /* the kernel's function that it sleeps in, "" if that is not told */
+    char waits[48];    /* the kernel's function that it sleeps in, "" if unknown */
 };
 
-/* False when there is no such process, or /proc does not tell. */
+/* Read a process's state from /proc. False when there is no such process or its files cannot be read. */
 bool ah_process_look(int pid, struct ah_process *out);
 
 /* Its command line, arguments with blanks between them, cut to `room`; "" when it cannot be read. */

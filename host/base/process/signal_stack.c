@@ -1,5 +1,5 @@
 /* The kernel stores all vector registers in a handler's frame: 0.8 KiB with AVX, 2.7 KiB with AVX-512, 11 KiB where AMX
- * is in use, as AT_MINSIGSTKSZ says. The mapping is never unmapped: threads that have one end with the process. */
+ * is in use (AT_MINSIGSTKSZ). The mapping is never unmapped: threads that have one end with the process. */
 #include "base/process/signal_stack.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 
 #include <stdatomic.h>
 
-/* Ctrl-C was pressed at a prompt while something ran there (bind/lua/interrupt.c): what waits for other processes ends
- * with AH_EINTR, and says so here. */
+/* Ctrl-C was pressed at a prompt while code ran there (bind/lua/interrupt.c): a wait for other processes ends with
+ * AH_EINTR and sets AH_INTERRUPT_HEEDED. */
 enum { AH_INTERRUPT_PRESSED = 1, AH_INTERRUPT_HEEDED };
 extern atomic_int ah_interrupted;
 

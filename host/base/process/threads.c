@@ -9,7 +9,7 @@
 #include "base/process/quota.h"
 #include "base/status/status.h"
 
-/* As it was at the first call, which comes before libgomp binds the main thread (OMP_PROC_BIND). */
+/* The affinity at the first call, before libgomp binds the main thread (OMP_PROC_BIND). */
 static struct ah_affinity initial;
 static int processors; /* in it, 0 before the first call */
 

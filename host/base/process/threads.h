@@ -32,7 +32,7 @@ int ah_set_num_threads(int count); /* AH_EINVAL unless 1 <= count <= AH_MOST_THR
 typedef void (*ah_range_fn)(void *context, int64_t begin, int64_t end);
 void ah_parallel_for(int64_t n, int64_t grain, ah_range_fn body, void *context);
 
-/* Start a helper thread, to which no signal comes: they stay with the threads that are there. An errno, or 0. */
+/* Start a helper thread with all signals blocked, so that other threads receive them. Returns 0 or an errno. */
 int ah_helper_start(pthread_t *out, void *(*run)(void *context), void *context);
 
 /* When a second thread pays. A kernel's work is counted in elements; below these numbers per thread, waking one costs

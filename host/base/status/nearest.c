@@ -37,7 +37,7 @@ static int distance(const char *a, const char *b)
     return rows[n % 3][m];
 }
 
-/* The shortest of the list that `word` abbreviates; a word of one or two letters says too little. */
+/* The shortest of the list that `word` abbreviates; a word of one or two letters is too short for that. */
 static const char *completed(const char *word, const char *const *list)
 {
     const char *shortest = NULL;
@@ -60,7 +60,7 @@ const char *ah_nearest(const char *word, const char *const *list)
         return NULL; /* every name of one letter is near */
     for (const char *const *known = list; *known; known++) {
         int d = distance(word, *known);
-        /* The list may come from a table, in any order. */
+        /* The list may be made from a Lua table, in any order. */
         if (d < best || (nearest && d == best && strcmp(*known, nearest) < 0)) {
             best = d;
             nearest = *known;

@@ -12,13 +12,13 @@ enum ah_status {
     AH_OK = 0,
     AH_EINVAL = -1,    /* an argument is wrong: shape, dtype, range, option */
     AH_ENOMEM = -2,    /* out of memory */
-    AH_EIO = -3,       /* a file or device failed, or its bytes are not what the format says */
+    AH_EIO = -3,       /* a file or device failed, or its bytes do not conform to the format */
     AH_EPEER = -4,     /* a peer process died, ended or failed */
     AH_ETIMEOUT = -5,  /* a collective or wait timed out */
     AH_EMISMATCH = -6, /* ranks issued different collectives */
     AH_ESTATE = -7,    /* the call is right but not now (freed tensor, second backward, ...) */
     AH_EINTR = -8,     /* interrupted by a signal */
-    AH_ENOTIMPL = -9,  /* known, but no kernel or rule for this case; the text says which */
+    AH_ENOTIMPL = -9,  /* known, but no kernel or rule for this case; the text names it */
     AH_ELUA = -10,     /* a Lua callback raised; its error value is on top of the Lua stack */
 };
 

@@ -1,4 +1,5 @@
-/* One function pointer, and a look at ACCELHOST_DEBUG each time: whoever asks often keeps the answer. */
+/* Lines go to one function pointer. ACCELHOST_DEBUG is read at each call of ah_tells_of: frequent callers cache the
+ * result. */
 #include "base/status/tell.h"
 
 #include <pthread.h>

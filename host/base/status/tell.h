@@ -1,22 +1,22 @@
-/* Lines for the user that are no result of a call: a notice, and the log of a topic.
+/* Lines for the user that are no result of a call: notices, and the log of a topic.
  *
- * Library code does not print; it hands such a line over here. The program sets where lines go (nowhere until then)
- * before other threads start. Any thread may tell. */
+ * Library code does not print; it passes such a line to ah_tell. The program sets the output function before other
+ * threads start; until then lines are dropped. Any thread may call. */
 #ifndef AH_BASE_TELL_H
 #define AH_BASE_TELL_H
 
 #include <stdbool.h>
 
-/* Where lines go; they come without a line end. NULL: nowhere. */
+/* Set the output function, which receives lines without a line end. NULL: lines are dropped. */
 void ah_tell_to(void (*sink)(const char *line));
 
-/* A notice, always shown, made printable (base/status/printable.h). */
+/* Print a notice, made printable (base/printable.h). */
 void ah_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* A notice that is shown once in a process, however often the same line is reported. */
+/* Print a notice, but the same line only once per process. */
 void ah_tell_once(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Is the topic's log wanted: is its name among the words of ACCELHOST_DEBUG ("comm,alloc")? */
+/* Is the topic's log enabled: is its name in the list ACCELHOST_DEBUG ("comm,alloc")? */
 bool ah_tells_of(const char *topic);
 
 #endif

@@ -1,4 +1,4 @@
-/* The program's version, said once: --version, accelhost._VERSION. */
+/* The program's version, for --version and accelhost._VERSION. */
 #ifndef AH_BASE_VERSION_H
 #define AH_BASE_VERSION_H
 

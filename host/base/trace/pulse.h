@@ -1,9 +1,9 @@
-/* What this process does now, for whoever looks at it from outside: `accelhost top`, a peer that waits for it, a rank
- * that is asked by a signal for the line where it is.
+/* Progress counters of this process, for readers outside it: `accelhost top`, a peer that waits for it, a signal
+ * handler that reports the script's current line.
  *
- * A pulse lies on the rank's slot of the job's board (comm/control/control_block.h), which other processes read;
- * without a board it is this process's own. Only the Lua thread writes it, by plain stores that cost a nanosecond, and
- * a fork of the process writes to a pulse of its own. */
+ * The counters are stored in the rank's entry of the job's control block (comm/control/control_block.h), which other
+ * processes read; without a control block in this process's own memory. Only the Lua thread writes them, by plain
+ * stores that cost a nanosecond; a fork of the process writes to counters of its own. */
 #ifndef AH_BASE_PULSE_H
 #define AH_BASE_PULSE_H
 
@@ -16,16 +16,16 @@ struct ah_pulse {
     _Alignas(64) atomic_int op;   /* of the op table that runs, from 1; 0: none */
     atomic_int node;              /* op whose gradient rule runs, from 1 */
     _Atomic uint64_t backwards;   /* that have begun */
-    _Atomic uint64_t steps;       /* of optimizers: what comes between two backwards counts once */
+    _Atomic uint64_t steps;       /* of optimizers; several between two backwards count once */
     _Atomic int64_t step_ns;      /* when the last one was, monotonic */
     _Atomic double step_time;     /* seconds from one to the next, of late */
-    _Atomic double loss;          /* of the last backward; NaN before the first, and where it lies on a device */
+    _Atomic double loss;          /* of the last backward; NaN before the first and for a device's tensor */
     _Atomic int64_t collective_ns; /* when the last collective was called */
     atomic_int in_backward;
     atomic_int waits;             /* for peers, in a collective */
     char site[AH_PULSE_SITE];     /* the script's line that began the last backward */
-    /* Asked by SIGURG the process says here where it is ("runs at train.lua:12"), then counts on. */
-    atomic_int answers;           /* it does so */
+    /* On SIGURG the process writes its current line here ("runs at train.lua:12"), then increments `answered`. */
+    atomic_int answers;           /* it handles SIGURG */
     atomic_uint answered;
     char place[AH_PULSE_TEXT];
 };
@@ -33,18 +33,18 @@ struct ah_pulse {
 /* Never NULL. */
 extern struct ah_pulse *ah_pulse;
 
-/* From now on the pulse is there, on shared memory; what it says so far goes along. */
+/* Move the counters to `to`, in shared memory, with their current values. */
 void ah_pulse_move(struct ah_pulse *to);
 
-/* A backward begins at a line of the script; `loss` may be NaN. It ends. */
+/* Record that a backward begins at a line of the script (`loss` may be NaN), and that it ends. */
 void ah_pulse_begin_backward(const char *site, double loss);
 void ah_pulse_end_backward(void);
-/* An optimizer steps. */
+/* Record an optimizer step. */
 void ah_pulse_step(void);
-/* Say where the process is. May be called by a signal handler. */
+/* Write the process's current line. May be called by a signal handler. */
 void ah_pulse_answer(const char *place);
 
-/* The op that runs; what ran before, to be put back. */
+/* Record the running op; returns the previous one for ah_pulse_leave. */
 static inline int ah_pulse_enter(int op)
 {
     int before = atomic_load_explicit(&ah_pulse->op, memory_order_relaxed);

@@ -1,4 +1,4 @@
-/* The clock stands still while the machine sleeps (CLOCK_MONOTONIC), so no deadline passes meanwhile. */
+/* CLOCK_MONOTONIC does not advance while the machine is suspended, so no deadline passes meanwhile. */
 #include "base/trace/time.h"
 
 #include <stdlib.h>

@@ -21,7 +21,7 @@ enum ah_trace_kind {
     AH_TRACE_BACKWARD,   /* a node of the graph, or the whole of it */
     AH_TRACE_OPTIMIZER,
     AH_TRACE_COLLECTIVE, /* a call, or the wait for its result */
-    AH_TRACE_BUCKET,     /* from the time when gradients are posted until they are averaged; beside all threads */
+    AH_TRACE_BUCKET,     /* from posting gradients until they are averaged; on no thread's lane */
     AH_TRACE_LOADER,     /* waiting for a batch, or making one */
     AH_TRACE_RANGE,      /* named by the script */
     AH_TRACE_KINDS
@@ -29,10 +29,10 @@ enum ah_trace_kind {
 
 struct ah_trace_span {
     const char *name;                 /* lives as long as the program, or the recording, like the following ... */
-    const char *shapes, *site, *module, *kernel; /* ... which are NULL where they are not told */
+    const char *shapes, *site, *module, *kernel; /* ... which are NULL where unknown */
     int64_t begin_ns, end_ns;         /* ah_now_ns */
     int64_t bytes;                    /* by which live memory grew */
-    int64_t size;                     /* of what moves, 0: not told */
+    int64_t size;                     /* of the data moved; 0: unknown */
     int32_t thread;                   /* the system's number; of a bucket its number */
     int32_t kind;
 };
@@ -44,7 +44,7 @@ struct ah_trace_options {
 
 struct ah_trace_mark {
     int64_t begin_ns, live; /* begin_ns 0: nothing is recorded */
-    const char *kernel;     /* told of what is around it */
+    const char *kernel;     /* of the enclosing span */
 };
 
 /* A stopped recording, its spans by thread, then by time, those around others first. */
@@ -85,7 +85,7 @@ static inline void ah_trace_kernel(const char *name)
     if (__builtin_expect(ah_tracing, 0))
         ah_trace_tell_kernel(name);
 }
-/* Has it been told? */
+/* Has the kernel's name been set? */
 bool ah_trace_kernel_is_told(void);
 
 /* A copy of the text that lives as long as the recording; NULL when there is no room. */
@@ -97,7 +97,7 @@ void ah_trace_add(const struct ah_trace_span *span);
 int ah_trace_start(const struct ah_trace_options *options);
 /* Take what was recorded. AH_ESTATE when none runs. */
 int ah_trace_stop(struct ah_trace **out);
-/* Begin anew: what was recorded so far is dropped. */
+/* Drop all recorded spans. */
 void ah_trace_forget(void);
 void ah_trace_free(struct ah_trace *trace);
 

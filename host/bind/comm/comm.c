@@ -3,7 +3,7 @@
  * rank() size() local_rank() local_size()      of this process in the job
  * take_place(rank, size, place)                in a job that nobody launched
  * is_terminal(fd)                              of the job's output, and its columns
- * begin_line(n) end_line(n) standing() renew()  for a prompt in several processes
+ * begin_line(n) end_line(n) group_status() renew()  for a prompt in several processes
  * carry()                                      out what collectives were begun: before and after a capture
  * device_backend(type)                         what can move data of devices, "nccl" of "cuda"
  * new_reducer(params, buffers, {bucket_cap_mb}) -> reducer (comm_reducer.c)
@@ -43,7 +43,7 @@ static int size(lua_State *L)
     return topology(L, offsetof(struct ah_topology, size));
 }
 
-/* take_place(rank, size, place): in a job that nobody launched; `place`, which may be nil, tells it from others. */
+/* take_place(rank, size, place): join a job that no launcher started; `place`, which may be nil, identifies the job. */
 static int take_place(lua_State *L)
 {
     char text[16];
@@ -92,12 +92,12 @@ static int end_line(lua_State *L)
     return 0;
 }
 
-/* standing() -> has a group failed?, {calls made, by group}: what ranks at rest have to have in common, but for groups
- * that not all are in. */
-static int standing(lua_State *L)
+/* group_status() -> has a group failed?, {calls made, by group}: equal on all idle ranks, except for groups that not
+ * all ranks are in. */
+static int group_status(lua_State *L)
 {
-    struct ah_group_standing list[AH_MAX_GROUPS];
-    int count = ah_groups_look(list, AH_MAX_GROUPS);
+    struct ah_group_status list[AH_MAX_GROUPS];
+    int count = ah_groups_status(list, AH_MAX_GROUPS);
     char name[24];
     lua_pushboolean(L, ah_groups_have_failed());
     lua_createtable(L, 0, count);
@@ -135,7 +135,7 @@ int ah_open_comm(lua_State *L)
         {"device_backend", ah_comm_device_backend},
         {"begin_line", begin_line},
         {"end_line", end_line},
-        {"standing", standing},
+        {"group_status", group_status},
         {"renew", renew},
         {"carry", carry},
         {NULL, NULL},

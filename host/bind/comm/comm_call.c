@@ -7,8 +7,8 @@
  * barrier()
  * arena_empty(shape, dtype)                    a tensor in the group's memory: collectives on it copy nothing
  *
- * The shape goes into the fingerprint: ranks that bring the same number of elements in another shape disagree. Tensors
- * of other devices go by the device communicator (comm/group/device_comm.h), or pass through the CPU. */
+ * The shape is part of the fingerprint: ranks that pass the same number of elements in another shape disagree. Tensors
+ * of other devices use the device communicator (comm/group/device_comm.h), or are copied through the CPU. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,7 +262,7 @@ static int gather_counts(lua_State *L, struct ah_group *group, const struct ah_t
     for (int d = 1; d < tensor->ndim; d++)
         inner *= tensor->size[d];
     struct ah_collective call = ah_collective_all_gather(counts, &own, 1, AH_I64);
-    call.ndim = 0; /* other calls tell a number first, too */
+    call.ndim = 0; /* other calls gather a count first, too */
     call.purpose = AH_FOR_GATHER;
     AH_TRY(run_at(L, group, call, NULL));
     *size = 0;
@@ -289,7 +289,7 @@ static int ragged(lua_State *L, struct ah_tensor **out, struct ah_group *group, 
     AH_TRYGO(ah_tensor_empty(&result, size, ndim, tensor->dtype, device ? device : &ah_cpu), out);
     struct ah_collective call = ah_collective_all_gather_v(ah_tensor_data(result), ah_tensor_data(in), counts,
                                                            ah_group_rank(group), tensor->dtype);
-    /* Ranks whose inner sizes differ would disagree on the counts: the shape tells them apart. */
+    /* Ranks whose inner sizes differ would disagree on the counts: with the shape the error names the difference. */
     call.ndim = ndim;
     call.size = own;
     call.device = device;

@@ -1,12 +1,13 @@
-/* Groups in Lua: the job's, which nobody holds, and parts of it as userdata, closed when collected.
+/* Groups in Lua: the job's, and subgroups as userdata, closed when collected.
  *
  * split(color, key = 0) -> group or nil     the ranks of one color as a group, ordered by key; nil for a color below 0
- * backend(type)                             what moves its data: "self", "shm"; of devices of a type ("cuda"): "nccl",
- *                                           or "shm" where they pass through the host
+ * backend(type) the transport of its data: "self", "shm"; of devices of a type ("cuda"): "nccl",
+ *                                           or "shm" where they are copied through the host
  * device_comm(choice)                       may it have a device communicator: "any", "none", "only"; -> the choice
- * before world()                                   the job's as userdata timeout(seconds)                          how
- * long a call waits at most: gives it, and sets it when it is given group:rank() group:size()                 in the
- * group */
+ *                                           before
+ * world()                                   the job's as userdata
+ * timeout(seconds)                          the longest time that a call waits; sets it if `seconds` is passed
+ * group:rank() group:size()                 in the group */
 #include <limits.h>
 #include <string.h>
 
@@ -74,7 +75,7 @@ static int split(lua_State *L)
     return 1;
 }
 
-/* The name of what moves data of a type of devices, where nothing stands in its way; NULL and the reason. */
+/* Return the name of the device communicator of a type of devices where it is usable, else NULL and set the error. */
 static const char *device_backend_name(const char *device)
 {
     const struct ah_device_comm_type *type;
@@ -85,7 +86,7 @@ static const char *device_backend_name(const char *device)
     return type && type->available() == 0 ? type->moves.name : NULL;
 }
 
-/* device_backend(type) -> name; or nil and why there is none. */
+/* device_backend(type) -> name; or nil and the reason. */
 int ah_comm_device_backend(lua_State *L)
 {
     const char *name = device_backend_name(luaL_checkstring(L, 1));

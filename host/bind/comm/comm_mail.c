@@ -1,11 +1,12 @@
 /* Messages between two ranks.
  *
  * send(t, peer, tag = 0, async = false)     blocking: until it is received; async -> message request
- * recv(t, peer, tag = 0, async = false)     into t; peer nil: whoever's is there first; -> its rank, async -> message
- * request message request:wait() -> the peer's rank            message request:is_completed()
+ * recv(t, peer, tag = 0, async = false)     into t; peer nil: the first sender's; -> its rank, async -> message request
+ * request:wait() -> the peer's rank
+ * request:is_completed()
  *
- * A message request that is collected before it was waited for: what was sent can still be received, what was to be
- * received is left to others. */
+ * A message request that is collected before it was waited for: a sent message can still be received; a message that it
+ * would have received is left to other calls. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,7 +91,7 @@ static struct request *begin(lua_State *L, struct ah_group *group, int index, bo
     return request;
 }
 
-/* Bring what was received to where the script wants it. */
+/* Copy the received elements into the script's tensor. */
 static int deliver(struct parcel *parcel, int status)
 {
     struct ah_tensor *from = parcel->host ? parcel->host : parcel->dense;

@@ -1,4 +1,4 @@
-/* The reducer in Lua; what it does lies in host/sync.
+/* The reducer in Lua, implemented in host/sync.
  *
  * begin(weight) finish() cancel() touched() stats() close()
  * set_hook(launch, finish)   functions of a launch position (from 0), instead of averaging
@@ -108,7 +108,7 @@ int ah_comm_new_reducer(lua_State *L)
     ah_check(L, ah_reducer_new(&reducer->reducer, group, params, count, buffers, buffer_count, options));
     for (int i = 0; i < (int)lua_objlen(L, 1); i++) {
         lua_rawgeti(L, 1, i + 1);
-        ah_share_handle(L, -1); /* parameters() gives it back */
+        ah_share_handle(L, -1); /* parameters() returns it */
         lua_pop(L, 1);
     }
     return 1;

@@ -1,9 +1,9 @@
-/* A reducer's methods for a rank's share of a model; what they do lies in sync/share.h.
+/* A reducer's methods for a rank's shard of a model, implemented in sync/share.h.
  *
- * piece(parameter)        what is this rank's of it (sync/share.h) and of its gradient, both [n]; parameters from 1
+ * piece(parameter)        this rank's shard of it (sync/share.h) and of its gradient, both [n]; parameters from 1
  * share(parameter, rank)  the first of its elements that is a rank's (from 0), and how many are
  * hold() spread()         before and after a step over the pieces
- * weigh() unweigh() are_means() find_sum()   of sharded gradients; find_sum gives nil or a parameter */
+ * weigh() unweigh() are_means() find_sum()   of sharded gradients; find_sum returns nil or a parameter */
 #include "bind/comm/comm.h"
 #include "sync/share.h"
 

@@ -1,4 +1,4 @@
-/* accelhost._C.jobs: what the running jobs of this user do, for `accelhost top`. Rules and words are in
+/* accelhost._C.jobs: the state of this user's running jobs, for `accelhost top`. Rules and words are in
  * lua/accelhost/top. What is read here other processes write: nothing of it is trusted to be in range or to end. */
 #include <math.h>
 #include <stdio.h>
@@ -163,7 +163,7 @@ static int look(lua_State *L)
 {
     enum { MOST = 128 };
     struct ah_seen_job jobs[MOST];
-    /* What is owned comes first: nothing below may leak when memory is out. */
+    /* Userdata first: nothing below may leak when memory is out. */
     struct ah_control_block **held[MOST];
     luaL_checkstack(L, MOST + 16, "jobs");
     for (int i = 0; i < MOST; i++)
@@ -181,9 +181,8 @@ static int look(lua_State *L)
     return 1;
 }
 
-/* doing(control block, rank) -> what the rank says when it is asked: "runs at train.lua:12"; nil when nothing is known
- */
-static int doing(lua_State *L)
+/* rank_status(control block, rank) -> the rank's answer to the status signal: "runs at train.lua:12"; nil if none */
+static int rank_status(lua_State *L)
 {
     enum { ANSWER_MS = 300 };
     char text[AH_PULSE_TEXT];
@@ -200,7 +199,7 @@ static int doing(lua_State *L)
 
 int ah_open_jobs(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"look", look}, {"doing", doing}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"look", look}, {"rank_status", rank_status}, {NULL, NULL}};
     lua_newtable(L);
     luaL_register(L, NULL, functions);
     return 1;

@@ -1,7 +1,7 @@
-/* accelhost._C.data: the random numbers of one sample, and of what is no sample.
+/* accelhost._C.data: the random numbers of one sample, or of the default generator.
  *
- * A source is a stream (data/stream.h) or nil, which stands for the default generator; both turn 32-bit words into
- * numbers in PyTorch's way. */
+ * A source is a stream (data/stream.h) or nil, the default generator; both convert 32-bit words to numbers as PyTorch
+ * does. */
 #include <math.h>
 #include <string.h>
 

@@ -4,11 +4,10 @@
  *
  * data.table(): an empty table. table:name(column); table:add(file, number, most or nil) -> rows added, of the file of
  * this number, until its end without `most`; table:names(); table:len(); table:guess(column) -> "string", "int64",
- * "float64", "bool" or "mixed", by the column's number from 0; table:column(column, kind) -> tensor or texts, which it
- * gives away; table:rows(kinds, first, step) -> rows first, first + step, ... from 0, as tables by name;
- * table:met(column) -> line and file of the first row that has something there; table:clear(). What is wrong with a
- * file is nil and a text; where a value does not fit, column and rows give nil, a text, the line, the file's number and
- * the column's.
+ * "float64", "bool" or "mixed", by the column's number from 0; table:column(column, kind) -> tensor or texts, which the
+ * table then no longer has; table:rows(kinds, first, step) -> rows first, first + step, ... from 0, as tables by name;
+ * table:met(column) -> line and file of the first row with a value there; table:clear(). A bad file is nil and a text;
+ * for a value that does not fit, column and rows return nil, a text, the line, the file's number and the column's.
  *
  * data.texts(list) -> texts of strings. texts:get(i) -> text and whether it is JSON, nil for nothing; texts:len();
  * texts:nbytes(). */
@@ -183,7 +182,7 @@ static int take_column(lua_State *L)
     return 1;
 }
 
-/* A column of mixed kinds gives what JSON has there. */
+/* Push a value of a column of mixed kinds: a string as it is, another value by the JSON reader. */
 static void push_mixed(lua_State *L, const struct ah_packed *column, int64_t i, int arrays)
 {
     size_t length;

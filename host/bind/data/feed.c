@@ -1,11 +1,10 @@
-/* accelhost._C.feed: batches on their way to a device.
+/* accelhost._C.feed: asynchronous copies of batches to a device (tensor/feed.h).
  *
- * is_there(device)       does this device take batches beside its kernels?
- * is_pinned(tensor)      does it lie in such memory?
+ * is_there(device)       does this device copy batches while its kernels run?
+ * is_pinned(tensor)      is it in pinned memory?
  * fetch(tensor, device)  the tensor on the device, not to be used before a join
- * join(device)           what kernels are asked for from now on waits for all that was fetched
- * mark(device, timed)    a place among what the device is asked for: an object with set, reached, wait and
- *                        elapsed(other) */
+ * join(device)           kernels launched from now on wait for all fetched tensors
+ * mark(device, timed)    an event: an object with set (record), reached (query), wait and elapsed(other) */
 #include "autograd/graph.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/class.h"

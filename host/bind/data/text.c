@@ -63,7 +63,7 @@ static struct rows *new_rows(lua_State *L)
     return ah_class_new(L, &rows_class, sizeof(struct rows));
 }
 
-/* The texts of the table at `index`, which keeps them; the array lies in a userdata on the stack. */
+/* Return the texts of the table at `index`, which keeps them alive; the array is in a userdata on the stack. */
 static const struct ah_source *read_texts(lua_State *L, int index, size_t count)
 {
     struct ah_source *source = lua_newuserdata(L, (count + 1) * sizeof *source);
@@ -102,7 +102,8 @@ static int64_t padding_of(const struct padding *padding, enum column column)
     return column == IDS ? padding->id : column == TYPES ? padding->type : others[column];
 }
 
-/* A row's values of a column, and `width` - count paddings beside them; a token has two places. */
+/* Write a row's values of a column and `width` - count paddings before or after them; an offset has two numbers per
+ * token. */
 static int64_t *write_row(int64_t *out, const struct ah_row *row, size_t width, enum column column,
                           const struct padding *padding)
 {

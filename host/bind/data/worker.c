@@ -68,7 +68,7 @@ static int close_one(lua_State *L)
     return 0;
 }
 
-/* All of them are told before any is waited for. */
+/* All workers are asked to end before the first is waited for. */
 static int close_all(lua_State *L)
 {
     int count = (int)lua_objlen(L, 1);

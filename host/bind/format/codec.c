@@ -1,10 +1,11 @@
 /* accelhost._C.codec: Lua values as bytes, for other processes of this program.
  *
- * pack(value, far) -> uint8 tensor; nil and the reason when the value cannot travel: tensors on cpu (far: on other
- * devices too, and there on the current one of that type), numbers, texts, booleans and tables of them do
+ * pack(value, far) -> uint8 tensor; nil and the reason when the value cannot be serialised. Serialised are tensors on
+ *                  cpu (far: of other devices too, unpacked on the current device of that type), numbers, texts,
+ *                  booleans and tables of them
  * unpack(bytes) -> value; bytes are such a tensor, or a text of the same bytes
  * share(bytes) -> path, keeper: another process of this user can `map` the path for as long as the keeper lives
- * map(path) -> the bytes, as a uint8 tensor that lies in the shared memory; writes to it stay in this process */
+ * map(path) -> the bytes, as a uint8 tensor that is a view of the shared memory; writes to it stay in this process */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +52,7 @@ static struct ah_tensor *check_bytes(lua_State *L, const char *what)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
     if (tensor->dtype != AH_U8 || tensor->ndim != 1 || !ah_on_cpu(tensor) || !ah_tensor_is_contiguous(tensor))
-        ah_raise_text(L, "%s: expected the bytes that pack gave", what);
+        ah_raise_text(L, "%s: expected the bytes that pack returned", what);
     return tensor;
 }
 

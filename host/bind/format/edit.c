@@ -1,11 +1,11 @@
-/* accelhost._C.edit: the lines that somebody types, with the editor where it is there, plain else.
+/* accelhost._C.edit: typed lines, by the line editor where its plugin is installed, else by plain reads.
  *
- * open(history, complete) -> true, or false and why there is no editor; complete(text before the cursor) -> what to
- *                            insert, choices to show
+ * open(history, complete) -> true, or false and the reason; complete(text before the cursor) -> text to insert,
+ *                            choices to show
  * read(prompt)    -> a line without its end, or nil and "end" or "interrupt"
- * remember(text)  what the Up key brings back
+ * remember(text)  add it to the history, for the Up key
  * list(folder)    -> names of files; folders end in /
- * is_terminal()   -> is there somebody who types and reads? */
+ * is_terminal()   -> are stdin and stdout a terminal? */
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ static int open_editor(lua_State *L)
     return 1;
 }
 
-/* A line of stdin as it comes. */
+/* Read a line of stdin without editing. */
 static enum ah_editor_end read_plain(char **line, const char *prompt)
 {
     size_t room = 0;

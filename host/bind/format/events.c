@@ -130,7 +130,7 @@ static void push_curve(lua_State *L, int curves, const char *tag, size_t length)
     lua_remove(L, -2);
 }
 
-/* Forget the points from `step` on: a run that was resumed there has them anew. */
+/* Drop the points from `step` on: a run that was resumed there writes them again. */
 static void purge(lua_State *L, int curves, int64_t step)
 {
     for (lua_pushnil(L); lua_next(L, curves); lua_pop(L, 1)) {
@@ -157,7 +157,7 @@ static void purge(lua_State *L, int curves, int64_t step)
     }
 }
 
-/* The mapping lies in a userdata, so that running out of Lua's memory gives it back. */
+/* The mapping is owned by a userdata, so that it is unmapped even if Lua runs out of memory. */
 static int close_mapping(lua_State *L)
 {
     struct ah_mapping **mapping = lua_touserdata(L, 1);

@@ -1,5 +1,5 @@
-/* accelhost._C.io: files of tensors. What a file says is checked by host/io; names in it are table keys here and
- * nothing else. Open files live in userdata, so that an error on the way closes them. */
+/* accelhost._C.io: files of tensors. A file's contents are checked by host/io; names in it are only used as table keys.
+ * Open files are owned by userdata, so that an error closes them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -296,7 +296,7 @@ static int refuse_entry(lua_State *L, const struct archive *archive, const struc
     return ah_raise(L, ah_fail_prefix(status, "load: '%s': '%s'", archive->path, entry->name));
 }
 
-/* The entry's content, where it lies or unpacked into a userdata (pushed). */
+/* Return the entry's content: a pointer into the file, or into a userdata (pushed) with the unpacked bytes. */
 static const void *push_content(lua_State *L, const struct archive *archive, const struct ah_zip_entry *entry)
 {
     const unsigned char *bytes = archive->mapping->bytes;

@@ -66,7 +66,7 @@ static int remove_file(lua_State *L)
     return ah_push_error(L);
 }
 
-/* check_file(tensor): nil, or why the tensor has changed: the file in which it lies was overwritten */
+/* check_file(tensor): nil, or the reason why the tensor has changed: its mapped file was overwritten */
 static int check_file(lua_State *L)
 {
     if (ah_mapping_check(ah_check_tensor(L, 1)) == 0)

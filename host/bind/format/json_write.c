@@ -172,7 +172,7 @@ static int put_object(struct writer *w, const struct place *place, int count)
     return 0;
 }
 
-/* A table is an array when it says so or has a first item. */
+/* Write a table: an array when it has the metatable of arrays or a first item, else an object. */
 static int put_table(struct writer *w, const struct place *place)
 {
     lua_State *L = w->L;
@@ -191,7 +191,7 @@ static int put_table(struct writer *w, const struct place *place)
     if (!array)
         return put_object(w, place, fields);
     if (fields != items)
-        return refuse(place, "an array with holes, or with names beside its items");
+        return refuse(place, "an array with holes, or with names in addition to its items");
     return put_array(w, place, items);
 }
 

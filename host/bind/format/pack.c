@@ -1,6 +1,7 @@
-/* A value is a letter and what follows it: a number's 8 bytes, a text's length and bytes, a table's pairs up to an end
- * mark, a tensor's header and its elements. The bytes come from a process of the same program; a damaged length is
- * still found. How many there are does not depend on the order of a table's pairs, which is another in each process. */
+/* A value is a letter, then a number's 8 bytes, a text's length and bytes, a table's pairs up to an end mark, or a
+ * tensor's header and its elements. The bytes were written by a process of the same program; damaged lengths are
+ * detected all the same. Their count does not depend on the order of a table's pairs, which differs between
+ * processes. */
 #include "bind/format/pack.h"
 
 #include <string.h>
@@ -169,7 +170,7 @@ static int read_tensor(lua_State *L, const unsigned char *bytes, size_t count, s
     return 0;
 }
 
-/* The tensor that comes next, on the current device of a type. */
+/* Read the next tensor, onto the current device of its type. */
 static int read_far(lua_State *L, const unsigned char *bytes, size_t count, size_t *at)
 {
     const unsigned char *length = take(bytes, count, at, 1), *type = length ? take(bytes, count, at, *length) : NULL;

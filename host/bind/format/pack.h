@@ -1,25 +1,26 @@
-/* Lua values as bytes and back: tensors, numbers, texts, booleans, nil and tables of them, for another process of this
- * program. A tensor is copied without its history; a table that is there twice comes out as two. */
+/* Serialise Lua values for another process of this program: tensors, numbers, texts, booleans, nil and tables of them.
+ * A tensor is copied without its history; a table with two references becomes two tables. */
 #ifndef AH_BIND_PACK_H
 #define AH_BIND_PACK_H
 
 #include "bind/lua/bind.h"
 
-/* Where bytes go. `grow` makes room for at least so many and says where they begin; what was written stays. */
+/* The output buffer. `grow` enlarges it to at least `room` bytes, keeps its contents and returns its address in
+ * *bytes. */
 struct ah_packer {
     unsigned char *bytes;
     size_t count, room;
     int (*grow)(void *context, size_t room, unsigned char **bytes);
     void *context;
-    bool takes_far;  /* tensors of devices too: they come out on the current device of their type there */
-    bool tells_path; /* an error names the keys that lead to what cannot travel */
+    bool takes_far;  /* tensors of devices too: unpacked on the current device of their type */
+    bool tells_path; /* an error names the keys that lead to the value that cannot be serialised */
     int status; /* of the first failure; later calls do nothing */
 };
 
-/* The value at `index`, behind what is there. AH_EINVAL names what cannot travel. */
+/* Append the value at `index`. AH_EINVAL names a value that cannot be serialised. */
 int ah_pack(lua_State *L, int index, struct ah_packer *packer);
 
-/* Push the value that lies at *at and move on. AH_EIO when the bytes are none. */
+/* Push the value at offset *at and advance it. AH_EIO when the bytes are not valid. */
 int ah_unpack(lua_State *L, const unsigned char *bytes, size_t count, size_t *at);
 
 #endif

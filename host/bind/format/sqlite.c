@@ -1,9 +1,9 @@
 /* accelhost._C.sqlite: databases of one file (io/database.h).
  *
  * open(path, mode = "create") -> database; mode: "read", "write" (the file has to be there) or "create"
- * database:execute(sql, values) -> rows, each a table by column. Values stand for the statement's parameters, by place
- * for ? and by name for :name; what is not there is NULL, which a row leaves out. Booleans are 1 and 0, whole numbers
- * integers, NaN is NULL.
+ * database:execute(sql, values) -> rows, each a table by column. Values are bound to the statement's parameters, by
+ * position for ? and by name for :name; an absent one is NULL. A row has no field for NULL. Booleans are 1 and 0, whole
+ * numbers integers, NaN is NULL.
  * database:close() */
 #include <math.h>
 

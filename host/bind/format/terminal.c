@@ -56,7 +56,7 @@ static int leave(lua_State *L)
     return 0;
 }
 
-/* size() -> columns, lines; 80 and 24 when the terminal does not tell */
+/* size() -> columns, lines; 80 and 24 when they are unknown */
 static int size(lua_State *L)
 {
     struct winsize window = {0};

@@ -2,7 +2,7 @@
  *
  * decode(text) -> value, reals. Maps and lists are tables, null is the null of accelhost._C.json. What is not quoted is
  * read as YAML 1.2 does: 1e-4, 3, 0x10 and .inf are numbers, true and false booleans; yes, no, on and off are texts.
- * `reals` tells of what is a whole number but was written as 1.0 or 1e3: reals[table][key] is true. */
+ * `reals` marks whole numbers that were written as 1.0 or 1e3: reals[table][key] is true. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static bool is_among(const char *text, const char *const *words)
     return false;
 }
 
-/* Does a plain scalar say a number? strtod also takes words. */
+/* Is a plain scalar a number? strtod also accepts words. */
 static bool read_number(const char *text, double *out)
 {
     static const char *const infinite[] = {".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF", NULL};

@@ -195,7 +195,7 @@ static int collect_roots(lua_State *L, const struct ah_rule *rule, struct ah_ten
                          int *count)
 {
     if (!lua_istable(L, -1) || (int)lua_objlen(L, -1) != rule->output_count)
-        return ah_fail(AH_ESTATE, "checkpoint: the second run gave other results than the first");
+        return ah_fail(AH_ESTATE, "checkpoint: the second run returned other results than the first");
     *count = 0;
     for (int k = 0; k < rule->output_count; k++) {
         if (!rule->grad_out[k])
@@ -204,7 +204,8 @@ static int collect_roots(lua_State *L, const struct ah_rule *rule, struct ah_ten
         struct ah_tensor *root = ah_to_tensor(L, -1);
         lua_pop(L, 1);
         if (!root || !ah_requires_grad(root) || !ah_same_shape(root, rule->grad_out[k]))
-            return ah_fail(AH_ESTATE, "checkpoint: result %d of the second run is not what the first run gave", k + 1);
+            return ah_fail(AH_ESTATE, "checkpoint: result %d of the second run differs from that of the first run",
+                           k + 1);
         roots[*count] = root;
         grads[(*count)++] = rule->grad_out[k];
     }
@@ -254,8 +255,8 @@ static int next_sequence(lua_State *L)
     return 1;
 }
 
-/* record_checkpoint(again, outputs, mark): what made `outputs` since the mark is forgotten; again() -> outputs makes
- * them anew when their gradients are wanted. */
+/* record_checkpoint(again, outputs, mark): drop the graph of `outputs` since the mark; again() -> outputs computes them
+ * again when their gradients are wanted. */
 static int record_checkpoint(lua_State *L)
 {
     int output_count;

@@ -3,12 +3,12 @@
  *
  * get_default_device(), set_default_device(name)   where constructors without `device` make tensors
  * device_count(type)   how many devices of a type there are; 0 when its plugin is not here
- * missing(type)        why there is none of a type, in one line; nil when there is one
- * describe(type, index) what the type tells of itself (index -1) or of a device; nil when it tells nothing
- * facts(type, index)   what the type tells of a device by names, as a table; nil when there is none
- * memory_info(name)    bytes that are free, bytes in all, bytes of the host that are pinned; nil when it is not told
- * reset_peak(name)     the most that lived is what lives now
- * trim(name)           give its cached memory back
+ * missing(type)        why a type has no device, in one line; nil when there is one
+ * describe(type, index) the description of the type (index -1) or of a device; nil when there is none
+ * facts(type, index)   properties of a device by name, as a table; nil when there are none
+ * memory_info(name)    free bytes, all bytes, pinned bytes of the host; nil when unknown
+ * reset_peak(name)     set the peak of live bytes to the current value
+ * trim(name)           free its cached memory
  * seed(name, seed)     seed its generator; seed_type(type, seed) those of all devices of a type, open or not
  * current(type)        the index that the bare name means
  * set_current(name)    have the bare name of its type mean this device

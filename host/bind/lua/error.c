@@ -187,8 +187,8 @@ static bool lacks_self(lua_State *L, lua_Debug *frame)
     return lacks; /* the value stays on the stack */
 }
 
-/* A method of the script's own that was called with '.' fails somewhere inside and in a way that does not tell so: the
- * message on top of the stack becomes one about the call. */
+/* A method of the script's own that was called with '.' fails somewhere inside, with a message that does not mention
+ * the call: replace the message on top of the stack by one about the call. */
 static void blame_call(lua_State *L)
 {
     lua_Debug frame, caller;

@@ -269,10 +269,10 @@ static int to_string(lua_State *L)
 }
 
 static const struct ah_function methods[] = {
-    /* Start the stream anew from a seed; returns the generator.
+    /* Restart the stream from a seed; returns the generator.
      * @return Generator */
     {"manual_seed", manual_seed, "generator:G, seed:i"},
-    /* Start the stream anew from a seed that the system gives; returns the seed.
+    /* Restart the stream from a random seed of the system; returns the seed.
      * @return integer */
     {"seed", seed_any, "generator:G"},
     /* The seed that the stream began with.

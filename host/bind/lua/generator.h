@@ -1,5 +1,6 @@
-/* Generator objects: streams of random numbers of a script's own, each of one device. That of the CPU stands in for the
- * default generator while an op draws from it; that of another device is a state, which the device has meanwhile. */
+/* Generator objects: streams of random numbers created by a script, each of one device. One of the CPU replaces the
+ * default generator while an op draws from it; one of another device is a state that is copied into the device
+ * meanwhile. */
 #ifndef AH_BIND_GENERATOR_H
 #define AH_BIND_GENERATOR_H
 
@@ -16,7 +17,7 @@ struct ah_generator_object {
     bool derived;
 };
 
-/* Have what is drawn on `device`, which is of the generator's type, come from it until ah_generator_leave. */
+/* Draw numbers on `device`, which must be of the generator's type, from it until ah_generator_leave. */
 int ah_generator_enter(struct ah_generator_object *object, struct ah_device *device);
 void ah_generator_leave(struct ah_generator_object *object, struct ah_device *device);
 

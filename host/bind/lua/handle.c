@@ -29,7 +29,7 @@ static struct {
 static struct device_account {
     struct ah_device *device;
     size_t debt;
-    size_t limit; /* of the debt inside ops, as of the last look at the free memory; 0: not looked since a collect */
+    size_t limit; /* of the debt inside ops, from the last reading of the free memory; 0: none since a collection */
 } device_accounts[DEVICES];
 static int device_count;
 
@@ -341,7 +341,7 @@ void ah_push_methods(lua_State *L)
 void ah_handle_open(lua_State *L)
 {
     static const luaL_Reg methods[] = {
-        /* Let go of the memory now, not when the collector comes by; the handle may not be used any more.
+        /* Release the memory now, not at the next garbage collection; the handle may not be used any more.
          *     accelhost.zeros(1000, 1000):free() */
         {"free", handle_free},
         {NULL, NULL},

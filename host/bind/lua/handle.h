@@ -1,7 +1,8 @@
-/* Tensor userdata, and the account of native bytes by which Lua's collector is driven: it sees a few dozen bytes in a
- * handle that holds megabytes.
+/* Tensor userdata, and the count of native bytes that drives Lua's collector, which sees only a few dozen bytes in a
+ * handle that owns megabytes.
  *
- * Circle: handle, error: a bad handle raises, and a raised text tells a freed tensor from what is none. */
+ * Circle: handle, error: a bad handle raises, and an error's text distinguishes a freed tensor from a value that is no
+ * tensor. */
 #ifndef AH_BIND_HANDLE_H
 #define AH_BIND_HANDLE_H
 

@@ -1,9 +1,9 @@
-/* accelhost._C.interrupt: Ctrl-C at a prompt ends what runs there, and nothing else.
+/* accelhost._C.interrupt: Ctrl-C at a prompt ends the running line, not the process.
  *
  * The handler sets a hook, which runs before the next instruction of the script and raises. LuaJIT's compiled code runs
- * no hooks, but looks at every line for its profiler while that is on: so it is kept on, with a clock that never
- * strikes, and the handler strikes instead; then the code goes back to the interpreter, where the hook waits. A look is
- * one comparison, in all code alike: the prompt's, a module's, the library's.
+ * no hooks, but checks a flag of its profiler at every line while the profiler is on: so it is kept on, with a timer
+ * that never fires, and the handler sets the flag instead; then the code returns to the interpreter, which runs the
+ * hook. The check is one comparison, in all code alike: the prompt's, a module's, the library's.
  *
  * What must stay true: the hook raises only where the script itself runs, so that the library is never left in the
  * middle of something; the second Ctrl-C, when nothing has come of the first, raises anywhere. A script that catches

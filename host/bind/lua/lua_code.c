@@ -1,9 +1,8 @@
-/* LuaJIT's jumps reach 2 GiB, so the code that it makes must lie near its own. It asks for such memory piece by piece,
- * at random addresses, and again after each flush; where large libraries and pinned memory have taken that window it
- * finds none, and gives up every trace: a loop of 0.08 s took 109 s (measured). So the first piece reserves addresses
- * below the program, which cost no memory, and all pieces come from there; more than the reserve holds is looked for
- * as ever. With LuaJIT as a shared library only the first piece is sure, which a short loop claims
- * (cli/process/host.c). */
+/* LuaJIT's jumps reach 2 GiB, so compiled code must be near LuaJIT's own. It maps such memory piece by piece, at random
+ * addresses, and again after each flush; where large libraries and pinned memory occupy that window the search fails
+ * and every trace is aborted: a loop of 0.08 s ran for 109 s (measured). So the first piece reserves addresses below
+ * the program, which cost no memory, and all pieces are mapped there; beyond the reserve LuaJIT searches as before.
+ * With LuaJIT as a shared library only the first piece is certain, which a short loop claims (cli/process/host.c). */
 #include "bind/lua/lua_code.h"
 
 #include <pthread.h>
@@ -35,7 +34,7 @@ static char *make_reserve(void)
         if (at != MAP_FAILED && own_code() - (uintptr_t)at < REACH)
             return at;
         if (at != MAP_FAILED)
-            munmap(at, RESERVE); /* a kernel before 4.17, which takes the address for a hint */
+            munmap(at, RESERVE); /* a kernel before 4.17 treats the address as a hint */
     }
     return MAP_FAILED;
 }
@@ -93,7 +92,7 @@ int ah_lua_munmap(void *at, size_t bytes)
     if (!reserve || reserve == MAP_FAILED || place >= RESERVE)
         return munmap(at, bytes);
     pthread_mutex_lock(&lock);
-    /* Mapped anew, so that its pages are given back and nobody else takes the addresses. */
+    /* Mapped again without access, so that its pages are freed and the addresses stay reserved. */
     void *blank = mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     for (size_t i = 0; blank != MAP_FAILED && i < units_of(bytes); i++)
         used[place / UNIT + i] = false;

@@ -1,11 +1,11 @@
-/* Memory for the code that LuaJIT makes. The build gives LuaJIT these functions for mmap and munmap. */
+/* Memory for LuaJIT's compiled code. The build of LuaJIT replaces mmap and munmap by these functions. */
 #ifndef AH_BIND_LUA_CODE_H
 #define AH_BIND_LUA_CODE_H
 
 #include <stddef.h>
 #include <sys/types.h>
 
-/* As mmap; but what is asked for near LuaJIT's own code comes from a reserve there. Any thread. */
+/* As mmap; but a request near LuaJIT's own code is served from a reserve there. Any thread. */
 void *ah_lua_mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t offset);
 void *ah_lua_mmap64(void *hint, size_t bytes, int protection, int flags, int file, off_t offset);
 

@@ -1,7 +1,7 @@
-/* LuaJIT draws the numbers that its strings are hashed by from the system, so `pairs` walks a table in another order in
- * every process. Here each process gets the same ones: a script that walks by `pairs` does the same in every rank, and
- * in the next run. The build gives LuaJIT this function for `syscall` (see LUAJIT in the Makefile), which nothing else
- * in it calls; for a shared LuaJIT lua_seed_shared.c does. */
+/* LuaJIT seeds the hash of its strings from the system, so `pairs` walks a table in another order in every process.
+ * Here each process has the same seed: a script that walks by `pairs` does the same in every rank, and in the next run.
+ * The build of LuaJIT replaces `syscall`, which LuaJIT calls only for the seed, by this function (LUAJIT in the
+ * Makefile); lua_seed_shared.c does it for a shared LuaJIT. */
 #include "bind/lua/lua_seed.h"
 
 #include <errno.h>

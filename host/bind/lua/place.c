@@ -1,6 +1,7 @@
-/* A handler may read Lua's stack only while the thread is in a C function that Lua's interpreter called: then nothing
- * moves and the state says where it is. That is so in an op (ah_entered) and in a system call, unless compiled code
- * called the C function; compiled code is known by its addresses, which LuaJIT tells with every trace that it makes. */
+/* A signal handler may read Lua's stack only while the thread is in a C function that Lua's interpreter called: then
+ * the stack does not move and lua_State has the current frame. That is so in an op (ah_entered) and in a system call,
+ * unless compiled code called the C function; compiled code is recognised by its addresses, which LuaJIT reports for
+ * every trace. */
 #include "bind/lua/place.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@ static lua_State *watched;
 static uintptr_t stack_end; /* main's frame: above it are no frames of ours */
 static lua_State *readable; /* that the last look found at rest; NULL: none */
 
-/* Telling traces. Upvalues: jit.util's funcinfo and tracemc, where the trace began. */
+/* Recording the addresses of traces. Upvalues: jit.util's funcinfo and tracemc, the trace's first line. */
 
 static void keep_trace(lua_State *L, int number)
 {
@@ -150,15 +151,15 @@ static struct spot spot_of(const void *context)
 }
 #endif
 
-/* Whether a call stands before an address in compiled code; LuaJIT makes calls of two kinds. */
+/* Is the instruction before an address of compiled code a call? LuaJIT emits two kinds of calls. */
 static bool follows_call(uintptr_t address)
 {
     const unsigned char *code = (const unsigned char *)address; /* NOLINT: the program's own code */
     return code[-5] == 0xe8 || (code[-2] == 0xff && (code[-1] & 0xf8) == 0xd0);
 }
 
-/* The compiled code that called what runs now, if any did. Arrays on the stack hold what was there before: only what
- * lies where calls put their return addresses, and is one, counts. */
+/* Return the place of the compiled code that called the running C function; NULL if none did. Arrays on the stack
+ * contain stale values: only a word that is a return address, in a position where calls store one, counts. */
 __attribute__((no_sanitize("address"))) static const char *compiled_below(uintptr_t stack)
 {
     uintptr_t end = stack_end - stack < STACK ? stack_end : stack + STACK;

@@ -4,13 +4,13 @@
  * run(type, enabled?, dtype?, cache?, fn, ...)   call fn in a block
  * state(type)              enabled, dtype, cache of the innermost block
  * is_enabled(type?)        without a type: for any
- * set(type, enabled?, dtype?, cache?)   change what runs now; nil leaves a value
- * lower_dtype(tensor)      the dtype in which a product takes the tensor within a block; nil where it does not cast
- * lower(tensor)            the tensor as a product takes it: cast to that dtype, of weights the kept cast
+ * set(type, enabled?, dtype?, cache?)   change the innermost block; nil leaves a value
+ * lower_dtype(tensor)      the dtype to which matmul casts the tensor within a block; nil where it does not
+ * lower(tensor)            the tensor as an operand of matmul: cast to that dtype, of weights the cached cast
  * capture()                all of that as a string, for run_as(captured, fn, ...) and restore(captured)
- * clear()                  forget the kept casts
- * call(rule, rule of cuda, fn, ...)   fn with its tensors as the rule of their device says ("lower": in the block's
- *                          dtype, "float32", "widest", "own": as they come) and autocast off, or "none": as it is */
+ * clear()                  drop the cached casts
+ * call(rule, rule of cuda, fn, ...)   fn with its tensors by the rule of their device ("lower": in the block's dtype,
+ *                          "float32", "widest", "own": unchanged) and autocast off, or "none": as it is */
 #include <string.h>
 
 #include "bind/lua/bind.h"

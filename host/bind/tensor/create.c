@@ -130,7 +130,7 @@ static int copy_as(struct ah_tensor **out, struct ah_tensor *given, enum ah_dtyp
     return status;
 }
 
-/* tensor(data, {dtype =, requires_grad =, device =}); tensor{1, 2, 3, dtype = "int64"} also takes options inline. */
+/* tensor(data, {dtype =, requires_grad =, device =}); tensor{1, 2, 3, dtype = "int64"} also accepts options inline. */
 int ah_tensor_from_lua(lua_State *L)
 {
     static const char *const known[] = {"dtype", "requires_grad", "device", NULL};

@@ -1,4 +1,4 @@
-/* accelhost._C.dtype: what PyTorch says of dtypes.
+/* accelhost._C.dtype: PyTorch's functions of dtypes.
  *
  * promote_types(a, b)          the smallest dtype that both convert to
  * result_type(a, b)            the dtype of a + b, of tensors and numbers
@@ -104,7 +104,7 @@ static int iinfo(lua_State *L)
 int ah_open_dtype(lua_State *L)
 {
     static const struct ah_function functions[] = {
-        /* The dtype that two dtypes promote to, as `+` of their tensors gives it.
+        /* The dtype that two dtypes promote to: that of the sum of their tensors.
          *     accelhost.promote_types("int64", "float32")  --> float32
          * @return string */
         {"promote_types", promote_types, "type1:d, type2:d"},

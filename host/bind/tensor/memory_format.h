@@ -27,8 +27,9 @@ bool ah_is_in_format(lua_State *L, const struct ah_tensor *tensor, enum ah_memor
 const struct ah_op *ah_format_op(lua_State *L, const struct ah_op *op, struct ah_tensor *input,
                                  enum ah_memory_format format);
 
-/* Bring a new tensor, whose storage nothing else refers to, into a format: by moving its elements, or, with `unset`,
- * where their order does not matter yet, by declaration. Raises for a tensor of another rank than the format's. */
+/* Convert a new tensor, whose storage nothing else refers to, to a memory format: by moving its elements, or, with
+ * `unset` (they have no values yet), by changing its strides only. Raises for a tensor of another rank than the
+ * format's. */
 void ah_set_format(lua_State *L, struct ah_tensor *made, enum ah_memory_format format, bool unset, const char *what);
 
 #endif

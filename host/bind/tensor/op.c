@@ -1,6 +1,6 @@
-/* One Lua function per op, all the same C function: it reads arguments as the row's signature says, by position and
- * from a trailing table of names, calls the dispatcher, and pushes the results. What must stay true: nothing is owned
- * while an argument may still be refused. */
+/* One Lua function per op, all the same C function: it reads arguments by the schema's signature, by position and from
+ * a trailing table of names, calls the dispatcher, and pushes the results. Invariant: nothing is owned while an
+ * argument may still be refused. */
 #include "bind/tensor/op.h"
 
 #include <math.h>
@@ -81,7 +81,8 @@ static struct ah_value read_open_sizes(lua_State *L, const struct ah_op *op, int
     return value;
 }
 
-/* Integers from a table, or from consecutive numbers when `variadic`; *used says how many stack places. */
+/* Integers from a table, or from consecutive numbers when `variadic`; *used is set to the number of stack slots
+ * read. */
 static struct ah_value read_ints(lua_State *L, const struct ah_op *op, int i, int index, bool variadic, int *used)
 {
     struct ah_value value = {.kind = AH_INTS};

@@ -79,7 +79,7 @@ static void append(lua_State *L, const char *name)
     lua_rawseti(L, 2, (int)lua_objlen(L, 2) + 1);
 }
 
-/* names(table): what is there and what may be asked for, as an array; some stand twice. */
+/* names(table): the names present and those made on demand, as an array; some occur twice. */
 static int list_names(lua_State *L)
 {
     lua_settop(L, 1);

@@ -115,8 +115,8 @@ static int randperm(lua_State *L)
 }
 
 static const struct ah_function functions[] = {
-    /* Seed the default generator, from which weights, shuffles, dropout masks and random tensors are drawn;
-     * the same seed gives PyTorch's numbers. Returns the generator.
+    /* Seed the default generator, from which weights, shuffles, dropout masks and random tensors are drawn; the same
+     * seed draws PyTorch's numbers. Returns the generator.
      *     accelhost.manual_seed(0)
      *     accelhost.rand(1)  --> tensor([0.4963])
      * @return Generator */

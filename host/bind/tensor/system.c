@@ -183,7 +183,7 @@ static int catch_signal(lua_State *L)
     return 1;
 }
 
-/* take_signal() -> the name of the signal that came since the last call, or nil */
+/* take_signal() -> the name of the signal received since the last call, or nil */
 static int take_signal(lua_State *L)
 {
     lua_pushstring(L, ah_signal_take());

@@ -291,7 +291,7 @@ static const struct ah_function methods_list[] = {
      *     t:element_size()  --> 4
      * @return integer */
     {"element_size", method_element_size, "input:T"},
-    /* Where the first element lies in the memory, in elements from its beginning.
+    /* Offset of the first element in the storage, in elements.
      *     t[1]:storage_offset()  --> 3
      * @return integer */
     {"storage_offset", method_storage_offset, "input:T"},

@@ -1,4 +1,4 @@
-/* The metamethods of tensors: operators, printing, length. Fields and indexing come from their own files. */
+/* The metamethods of tensors: operators, printing, length. Fields and indexing have their own files. */
 #include <stdlib.h>
 
 #include "autograd/engine.h"

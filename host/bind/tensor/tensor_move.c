@@ -16,7 +16,7 @@ struct target {
     enum ah_memory_format format;
 };
 
-/* A tensor that the device can take beside its kernels, on that device; NULL where it has to come in their order. */
+/* Copy a tensor to the device while its kernels run; *out is NULL where it must be copied in their order. */
 static int feed(struct ah_tensor **out, struct ah_tensor *tensor, struct ah_device *device)
 {
     bool fits = ah_on_cpu(tensor) && device->type->feed && ah_tensor_is_pinned(tensor) && !ah_requires_grad(tensor) &&

@@ -149,8 +149,8 @@ static int backward(lua_State *L)
     }
     struct ah_tensor **roots = ah_check_tensors(L, 1, &count, false, "backward: tensors");
     struct ah_tensor **grads = opt_grads(L, 2, count, "backward: gradient");
-    /* Now, not afterwards: the handles of intermediate results are dead already, and without them each result goes
-     * as soon as its node is through. */
+    /* Now, not afterwards: the handles of intermediate results are dead already, and without them each result is freed
+     * as soon as its node has completed. */
     ah_collect_if_due(L, AH_COLLECT_STEP);
     bool outermost = !ah_entered(), watched = outermost && tell_watcher(L, BEFORE);
     if (outermost)
@@ -310,7 +310,7 @@ static const luaL_Reg list[] = {
     {"watch_backward", watch_backward},
     {"prepared_leaves", prepared_leaves},
     {"grad", grad},
-    /* Run fn without recording gradients, and return what it returns; the mode comes back also after an error.
+    /* Run fn without recording gradients, and return its results; the mode is restored also after an error.
      *     accelhost.no_grad(function() return w * 2 end).requires_grad  --> false
      * @param fn function
      * @param ... any its arguments

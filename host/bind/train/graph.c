@@ -1,11 +1,11 @@
-/* accelhost._C.graph: works of a device that are captured and done again (struct ah_graph_functions).
+/* accelhost._C.graph: captured and replayed work of a device (struct ah_graph_functions).
  *
- * new(device)       a graph of nothing; nil when the device's type has no graphs
- * graph:begin()     capture what is asked of the device from here on
- * graph:finish(keep)  end that; without `keep` the graph is of nothing again
- * graph:revise(on)  while it is on, optimizers' steps tell the graph their numbers
- * graph:replay(results)  do it again; the tensors in the array count an in-place write
- * graph:close()     it is not needed any more */
+ * new(device)       an empty graph; nil when the device's type has no graphs
+ * graph:begin()     capture the device's work from here on
+ * graph:finish(keep)  end the capture; without `keep` the graph is empty again
+ * graph:revise(on)  while it is on, optimizers' steps update their scalars in the graph
+ * graph:replay(results)  run the captured work; the tensors in the array count an in-place write
+ * graph:close()     free it */
 #include "bind/lua/bind.h"
 #include "bind/lua/class.h"
 #include "tensor/device.h"

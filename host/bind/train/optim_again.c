@@ -1,7 +1,6 @@
-/* Steps that were captured in a graph: the device does them again by itself, but their numbers (rates, corrections,
- * counters) are the host's. So a captured step keeps its items, gradients included, which have no other holder once the
- * script has dropped them, and is asked of the device again before each replay, which takes the numbers and does no
- * more. */
+/* Optimizer steps captured in a graph: the device repeats them, but their scalars (rates, corrections, counters) are
+ * computed on the host. So a captured step keeps its items, gradients included, which have no other reference once the
+ * script has dropped them, and is called again before each replay, which then only updates the scalars. */
 
 #include "base/trace/pulse.h"
 #include "bind/lua/class.h"
@@ -102,7 +101,7 @@ static int step_again(lua_State *L)
                                  "it again", ah_optim_kinds[again->kind].name, again->item[i].index);
     if (ah_optim_needs(again->kind, &options) != again->needs)
         return ah_raise_text(L, "%s: with other options its step needs other state than when it was captured: capture "
-                             "it anew", ah_optim_kinds[again->kind].name);
+                             "" "it again", ah_optim_kinds[again->kind].name);
     for (int i = 0; i < again->count; i++)
         note_singles(again, i);
     ah_check(L, ah_optim_step(again->kind, &options, again->item, again->count));

@@ -103,7 +103,7 @@ static void put(struct ah_packer *packer, const void *bytes, size_t count)
     packer->count += count;
 }
 
-/* Write what this rank notes at a boundary in its place; gives its bytes. */
+/* Write this rank's note at a step boundary to `place`; returns its size in bytes. */
 static size_t write_note(lua_State *L, const struct ah_tensor *fixed, int index, void *place, size_t room)
 {
     struct ah_packer packer = {.bytes = place, .room = room, .grow = refuse_growth, .takes_far = true,

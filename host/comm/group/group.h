@@ -33,15 +33,15 @@ int ah_groups_renew(void);
 uint32_t ah_group_era(const struct ah_group *group);
 /* Has a group of this process failed? */
 bool ah_groups_have_failed(void);
-/* The open groups, at most `room`: who is in them (the same number on all members), and how many calls this rank has
- * made there. Ranks that are at rest and differ in that have not made the same calls. */
-struct ah_group_standing {
-    uint64_t identity;
-    uint32_t calls;
+/* Write the status of at most `room` open groups; returns their number. Idle ranks whose `calls` differ have not made
+ * the same calls. */
+struct ah_group_status {
+    uint64_t identity; /* of the members: the same number on all of them */
+    uint32_t calls; /* made by this rank */
 };
-int ah_groups_look(struct ah_group_standing *standing, int room);
+int ah_groups_status(struct ah_group_status *status, int room);
 
-/* A group lives while somebody holds it; closing is letting go, and no collective. */
+/* Add and drop a reference; the last one frees the group. Not collective. */
 struct ah_group *ah_group_retain(struct ah_group *group);
 void ah_group_close(struct ah_group *group);
 

@@ -71,11 +71,11 @@ bool ah_groups_have_failed(void)
     return failed;
 }
 
-int ah_groups_look(struct ah_group_standing *standing, int room)
+int ah_groups_status(struct ah_group_status *status, int room)
 {
     struct ah_group *root = ah_group_first();
     int count = 0;
     for (struct ah_group *group = root; group && count < room; group = group == root ? root->parts : group->parts)
-        standing[count++] = (struct ah_group_standing){group->identity, group->posted - group->base};
+        status[count++] = (struct ah_group_status){group->identity, group->posted - group->base};
     return count;
 }

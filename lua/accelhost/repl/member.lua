@@ -3,7 +3,7 @@
 --
 -- Orders, and what is answered:
 --   {kind = "run", line =, number =, text =} or {kind = "file", line =, path =, arguments =}
---       -> {kind = "done", line =, fine =, shown =, failed =, calls =}; the last two from C.comm.standing
+--       -> {kind = "done", line =, fine =, shown =, failed =, calls =}; the last two from C.comm.group_status
 --   {kind = "skip", line =}     others run a line: nothing
 --   {kind = "renew"}            -> {kind = "renewed"}: groups are recreated after a failure
 --   {kind = "complete", before =}   -> {kind = "completed", insert =, list =}
@@ -21,7 +21,7 @@ local function run(self, order, fn)
   local fine = fn(self.evaluate)
   io.stdout:flush()
   C.comm.end_line(order.line)
-  local failed, calls = C.comm.standing()
+  local failed, calls = C.comm.group_status()
   answer {kind = "done", line = order.line, fine = fine, shown = table.concat(self.shown), failed = failed,
     calls = calls}
 end

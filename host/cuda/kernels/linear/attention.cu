@@ -57,7 +57,7 @@ template <typename T, int TALL> struct attention_sums {
             }
     }
 
-    /* Scores become exponentials, which are summed up, and then zeros where dropout takes them away. */
+    /* Replace scores by exponentials, which are summed up, then by zeros where dropout removes them. */
     template <bool PLAIN, int COLUMNS>
     __device__ __forceinline__ void weigh(R (&s)[TALL][COLUMNS][4], R factor,
                                           const ah_attention_kept<false, TALL, COLUMNS> &kept)

@@ -56,8 +56,8 @@ template <typename R, int TALL, int COLUMNS> __device__ __forceinline__ void ah_
                 s[i][n][e] = 0;
 }
 
-/* A warp's own rows as the left side of products, read from shared memory for each, or HELD in registers. load() comes
- * after the rows have. Halves first. */
+/* A warp's own rows as the left side of products, read from shared memory for each, or HELD in registers. load() is
+ * called after the rows have been copied there. Of fp16 and bf16 first. */
 template <typename T, int WIDTH, int TALL, bool HELD> struct ah_tile_own {
     static constexpr int PITCH = ah_pitch<T, WIDTH>;
     const T *at;

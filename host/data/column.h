@@ -11,15 +11,15 @@ struct ah_column {
     const float *table;
     int64_t channels, plane; /* a row of the result is channels x plane bytes, when there is a table */
     size_t row_bytes, out_bytes;
-    size_t scratch; /* bytes that filling needs beside its arguments, aligned to 4 */
+    size_t scratch; /* bytes of workspace that filling needs, aligned to 4 */
     bool moves;     /* by the steps of `grid` */
-    bool erases;    /* a part of what the table gave */
+    bool erases;    /* a part of the table's result */
     bool random;    /* some of them draw */
     struct ah_grid grid;
     struct ah_erase erase;
 };
 
-/* AH_EINVAL says what does not fit. */
+/* Compile a column's description. AH_EINVAL: parts of it do not fit together; the text names them. */
 int ah_column_describe(struct ah_column *column, const struct ah_gather_column *spec);
 
 /* The rows of an order, which has been checked, one after the other into `to`. */

@@ -1,5 +1,5 @@
-/* Fields are pieces of the file where they stand in it as they are, else copies in `plain`, which has room for all its
- * bytes once it is needed. */
+/* Fields point into the file's bytes; those with doubled quotes into `plain`, which is allocated for all bytes when the
+ * first is met. */
 #include "data/csv.h"
 
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static inline int add(struct ah_csv *csv, const char *text, size_t length)
     return 0;
 }
 
-/* Is here the end of a line, or of the file? How many bytes it takes in *bytes. */
+/* Is here the end of a line, or of the file? Its length goes to *bytes. */
 static bool at_end(const struct ah_csv *csv, size_t *bytes)
 {
     *bytes = 0;
@@ -87,7 +87,7 @@ static int read_plain(struct ah_csv *csv)
     return add(csv, bytes + from, at - from);
 }
 
-/* Copy a text with doubled quotes to `plain`, where the copies of a row stand at the places of their sources. */
+/* Copy a text with doubled quotes to `plain`, at the offset that it has in the file. */
 static int copy_plain(struct ah_csv *csv, size_t from, size_t to)
 {
     AH_TRY(ah_grow(&csv->plain, csv->count, &csv->plain_room, 1));
@@ -124,7 +124,7 @@ static int read_quoted(struct ah_csv *csv)
     return doubled ? copy_plain(csv, from, to) : add(csv, csv->bytes + from, to - from);
 }
 
-/* Read the fields of a row: how many bytes its end takes, 0 at the end of the bytes. */
+/* Read the fields of a row; *bytes is the length of its end of line, 0 at the end of the bytes. */
 static int read_fields(struct ah_csv *csv, size_t *bytes)
 {
     for (;;) {

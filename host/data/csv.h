@@ -1,8 +1,8 @@
 /* Files of rows and fields: CSV and its relatives.
  *
  * A row ends with a line (\n, \r\n, or the end of the file); empty lines and a byte order mark are passed over. A field
- * that begins with the quote goes to the next lone quote, across lines; two quotes stand for one (RFC 4180). The bytes
- * stay the caller's and are not changed. One thread uses a reader. */
+ * that begins with the quote goes to the next lone quote, across lines; two quotes within it are one (RFC 4180). The
+ * caller keeps the bytes, which are not changed. A reader belongs to one thread. */
 #ifndef AH_DATA_CSV_H
 #define AH_DATA_CSV_H
 
@@ -23,7 +23,7 @@ struct ah_csv {
     const char *bytes;
     size_t count, at;
     char delimiter;
-    bool more;         /* the file goes on behind these bytes: a row that meets their end is not whole */
+    bool more;         /* the file continues after these bytes: a row at their end may be incomplete */
     int quote;         /* -1: no quotes */
     int64_t row, line; /* of what was read last, from 1 */
     int64_t next_line;
@@ -33,16 +33,16 @@ struct ah_csv {
     size_t plain_room;
 };
 
-/* AH_EINVAL when delimiter or quote cannot be told from the rest. */
+/* Start reading. AH_EINVAL when delimiter and quote are equal, or one is a line end. */
 int ah_csv_open(struct ah_csv *csv, const void *bytes, size_t count, char delimiter, int quote);
 void ah_csv_close(struct ah_csv *csv);
 
-/* Go on in other bytes, which are to begin where the next row does. */
+/* Continue with other bytes, which begin with the next row. */
 void ah_csv_feed(struct ah_csv *csv, const void *bytes, size_t count, bool more);
 
-/* The next row into csv->field[0 .. fields), good until the next call. 1: a row; 0: the end, or with `more` no row that
- * is whole (the reader stands where it begins); AH_EIO says on which line a damaged one begins, or one
- * of more than AH_CSV_FIELDS fields, and the reader is at its end. */
+/* Read the next row into csv->field[0 .. fields), valid until the next call. Returns 1: a row; 0: the end, or with
+ * `more` no complete row (the reader stays at its beginning); AH_EIO: a damaged row, or one of more than AH_CSV_FIELDS
+ * fields; the text has the line where it begins, and the reader is at the row's end. */
 int ah_csv_next(struct ah_csv *csv);
 
 #endif

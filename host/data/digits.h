@@ -1,9 +1,9 @@
-/* Synthetic digits: 28 x 28 images of hand-drawn-looking figures 0 to 9, made from a seed.
+/* Synthetic digits: 28 x 28 images of the figures 0 to 9 that look hand-drawn, generated from a seed.
  *
- * A stand-in for MNIST with the same shapes where no data can be had. Each sample is a glyph skeleton (one of a few
- * variants per digit) under random rotation, scale, shear, shift, stroke width, jitter of its points, ink and noise.
- * Sample i of a split is a pure function of (seed, split, i): it does not depend on how many are made, in which order,
- * or by how many threads. Not a data format, and not meant to be as hard as real handwriting. */
+ * A replacement for MNIST, with the same shapes, where its files are not available. Each sample is a glyph skeleton
+ * (one of a few variants per digit) under random rotation, scale, shear, shift, stroke width, jitter of its points, ink
+ * and noise. Sample i of a split is a pure function of (seed, split, i): it does not depend on how many are made, in
+ * which order, or by how many threads. Not a data format, and not meant to be as hard as real handwriting. */
 #ifndef AH_DATA_DIGITS_H
 #define AH_DATA_DIGITS_H
 

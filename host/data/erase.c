@@ -1,4 +1,5 @@
-/* Ten shapes are tried; one that does not fit within the image is drawn anew, and after ten the image stays. */
+/* Ten shapes are tried; one that does not fit within the image is drawn again, and after ten the image stays
+ * unchanged. */
 #include "data/erase.h"
 
 #include <math.h>

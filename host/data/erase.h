@@ -13,9 +13,9 @@
 enum { AH_ERASE_CHANNELS = 4 };
 
 struct ah_erase {
-    double p;                       /* how likely it happens */
+    double p;                       /* probability */
     double scale[2], log_ratio[2];  /* least and largest: part of the area; logarithm of height / width */
-    float value[AH_ERASE_CHANNELS]; /* what stands there */
+    float value[AH_ERASE_CHANNELS]; /* written to the erased part, by channel */
     int64_t channels, size[2];      /* of the image: rows and columns */
 };
 

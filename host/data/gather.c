@@ -1,6 +1,6 @@
-/* A batch is a job, filled by whoever comes first: the loader's thread, which takes jobs from one queue, or the taker.
- * What must stay true: outputs are allocated by the Lua thread, indices are checked by whoever fills, and a job in the
- * queue changes its state under the loader's lock only. */
+/* A batch is a job, filled by the first of two threads: the loader's, which runs jobs from one queue, or the caller of
+ * ah_gather_take. Invariants: outputs are allocated by the Lua thread, indices are checked by the filling thread, and a
+ * job in the queue changes its state under the loader's lock only. */
 #include "data/gather.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 enum job_state {
     AT_TAKE, /* small: filled by the taker */
-    QUEUED,  /* waits for the loader thread, or for a taker that comes first */
+    QUEUED,  /* waits for the loader thread or the caller of ah_gather_take */
     FILLING,
     FILLED,
 };

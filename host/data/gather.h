@@ -34,7 +34,7 @@ struct ah_gather_column {
     int64_t size[AH_MAX_DIMS - 1];
 };
 
-/* Which rows a batch holds, and where the random numbers of each come from. */
+/* The rows of a batch, and the source of each row's random numbers. */
 struct ah_gather_order {
     int64_t count;
     const int64_t *row;
@@ -45,7 +45,7 @@ struct ah_gather_order {
 
 struct ah_gather;
 
-/* Retains the columns' tensors. All columns need the same number of rows; AH_EINVAL says which differs. */
+/* Create a gather of columns, whose tensors it retains. AH_EINVAL names a column with another number of rows. */
 int ah_gather_new(struct ah_gather **out, const struct ah_gather_column *columns, int count, size_t inline_bytes);
 
 /* Batches that are asked for from now on lie in memory that this device reads by itself. AH_EINVAL when it cannot. */
@@ -66,7 +66,7 @@ int ah_gather_columns(const struct ah_gather *gather);
 int64_t ah_gather_rows(const struct ah_gather *gather);
 int ah_gather_pending(const struct ah_gather *gather);
 
-/* Is the oldest posted batch filled, so that taking it waits for nothing and takes no time? */
+/* Is the oldest posted batch filled, so that ah_gather_take returns at once? */
 bool ah_gather_is_filled(const struct ah_gather *gather);
 
 /* Would a batch of `count` rows go to the loader thread? Only then is it worth posting ahead. */

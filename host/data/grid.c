@@ -69,7 +69,7 @@ size_t ah_grid_scratch(const struct ah_grid *grid)
     return 4 * (size_t)grid->longest * sizeof(int32_t);
 }
 
-/* The place within 0..n-1 whose value stands at `at`. */
+/* Return the place within 0..n-1 whose value place `at` has. */
 static int64_t inside(int64_t at, int64_t n, enum ah_grid_edge edge)
 {
     int mirrored = edge == AH_EDGE_SYMMETRIC;

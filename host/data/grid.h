@@ -39,7 +39,7 @@ struct ah_grid {
 /* Work out the sizes; AH_EINVAL when a step does not fit. */
 int ah_grid_check(struct ah_grid *grid);
 
-/* Bytes that ah_grid_apply needs beside its arguments, aligned to 4. */
+/* Return the bytes of workspace that ah_grid_apply needs, aligned to 4. */
 size_t ah_grid_scratch(const struct ah_grid *grid);
 
 /* One image, channels after channels. The stream may be NULL when no step is random. */

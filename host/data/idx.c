@@ -140,7 +140,7 @@ static int read_header(struct reader *reader, enum ah_idx_kind kind, int64_t *si
         huge |= __builtin_mul_overflow(total, (uint64_t)size[d], &total);
     }
     if (huge || total > capacity(reader)) {
-        return ah_fail(AH_EIO, "truncated: the header says %s, more than %zu bytes of file can hold",
+        return ah_fail(AH_EIO, "truncated: the header has shape %s, more than fits into %zu bytes of file",
                        ah_shape_text(size, *ndim), reader->count);
     }
     return 0;

@@ -17,7 +17,7 @@ enum ah_idx_kind {
     AH_IDX_IMAGES, /* magic 2051: count, rows, columns */
 };
 
-/* Parse a whole file held in memory into a new uint8 tensor. AH_EIO says what was expected and what came. */
+/* Parse a complete file in memory into a new uint8 tensor. AH_EIO: the text has what was expected and received. */
 int ah_idx_parse(struct ah_tensor **out, const void *bytes, size_t count, enum ah_idx_kind kind);
 
 /* Read the file at `path`; error texts begin with its name (without directories) and a colon. */

@@ -1,4 +1,4 @@
-/* The door to the codecs: tells formats apart by their first bytes, opens the plugin once. */
+/* Detects a format by its first bytes and opens the codecs' plugin, once. */
 #include "data/image.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static int open_codecs(const struct ah_image_codecs **out)
         AH_TRY(ah_plugin_open("image", "ah_image_plugin", &symbol));
         const struct ah_image_codecs *found = symbol;
         if (found->abi != AH_IMAGE_ABI)
-            return ah_fail(AH_EINVAL, "accelhost-image.so has interface %u, this program %d: build both anew",
+            return ah_fail(AH_EINVAL, "accelhost-image.so has interface %u, this program %d: build both again",
                            found->abi, AH_IMAGE_ABI);
         codecs = found;
     }

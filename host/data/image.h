@@ -25,11 +25,11 @@ struct ah_image_codecs {
     int (*encode_png)(unsigned char **out, size_t *count, const struct ah_tensor *image);
 };
 
-/* AH_EIO says what is wrong with the bytes, AH_EINVAL that there is no plugin. */
+/* Decode an image. AH_EIO: the bytes are not valid, the text has the reason; AH_EINVAL: the plugin is not installed. */
 int ah_image_decode(struct ah_tensor **out, const void *bytes, size_t count, enum ah_image_mode mode);
 
-/* The PNG file of a uint8 image [channels, rows, columns] of 1 to 4 channels, contiguous on the CPU; to be freed by the
- * caller. AH_EINVAL also says that there is no plugin. */
+/* Encode a uint8 image [channels, rows, columns] of 1 to 4 channels, contiguous on the CPU, as a PNG file; the caller
+ * frees *out. AH_EINVAL also if the plugin is not installed. */
 int ah_image_encode_png(unsigned char **out, size_t *count, const struct ah_tensor *image);
 
 /* For the decoders: can a file of `count` bytes hold such an image (else AH_EIO), a tensor for it, and its lines of

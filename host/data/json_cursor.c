@@ -45,7 +45,7 @@ static const char *plain_end(const char *at, const char *end)
     return at;
 }
 
-/* How many bytes the character at `at` takes, 0 for what is no UTF-8, -1 where the bytes end within it. */
+/* Return the bytes of the character at `at`: 0 for invalid UTF-8, -1 where the bytes end within it. */
 static int character(const unsigned char *at, size_t left)
 {
     int more = *at >= 0xF0 ? 3 : *at >= 0xE0 ? 2 : 1;
@@ -91,7 +91,7 @@ static size_t put_character(char *to, uint32_t c)
     return more + 1;
 }
 
-/* \uXXXX, or two of them for a character beyond 16 bits: c->at stands at the u. */
+/* \uXXXX, or two of them for a character beyond 16 bits: c->at points to the u. */
 static int read_unicode(struct ah_json_cursor *c, char *to, size_t *count)
 {
     const char *at = c->at;
@@ -105,9 +105,10 @@ static int read_unicode(struct ah_json_cursor *c, char *to, size_t *count)
             return ah_json_short(c, "a text is not closed");
         low = at[5] == '\\' && at[6] == 'u' ? hex4(at + 7) : -1;
         if (low < 0xDC00 || low > 0xDFFF)
-            return ah_json_wrong(c, at, "half of a character: \\uD800 to \\uDBFF need \\uDC00 to \\uDFFF behind them");
+            return ah_json_wrong(c, at, "half of a character: \\uD800 to \\uDBFF must be followed by \\uDC00 to "
+                                 "\\uDFFF");
     } else if (high >= 0xDC00 && high < 0xE000) {
-        return ah_json_wrong(c, at, "half of a character: \\uDC00 to \\uDFFF stand behind \\uD800 to \\uDBFF");
+        return ah_json_wrong(c, at, "half of a character: \\uDC00 to \\uDFFF must follow \\uD800 to \\uDBFF");
     }
     uint32_t character = (uint32_t)high;
     if (low)
@@ -117,7 +118,7 @@ static int read_unicode(struct ah_json_cursor *c, char *to, size_t *count)
     return 0;
 }
 
-/* What stands behind a backslash; c->at is there. */
+/* Read the escape after a backslash, at c->at. */
 static int read_escape(struct ah_json_cursor *c, char *to, size_t *count)
 {
     static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a text or value that the bytes end within gives, instead of an error: not one unless the file ends there. */
+/* Returned, instead of an error, when the bytes end within a text or value: an error only if the file ends there. */
 enum { AH_JSON_NEEDS_MORE = 1 };
 
 struct ah_json_cursor {

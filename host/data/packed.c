@@ -1,7 +1,7 @@
 /* Buffers double as they grow. Short numbers are read here: up to 18 digits fit into an int64, and m * 10^k or m / 10^k
  * is rounded once, so exact to the last bit, where m has up to 15 digits and k is at most 22 (Clinger, How to read
  * floating point numbers accurately, PLDI 1990). All others are read by the C library from a copy that ends, since
- * cells stand one behind the other without a mark between them. */
+ * cells are contiguous without a terminator. */
 #include "data/packed.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
-/* A column of cells as a file has them: one buffer of bytes, where each ends, and what each is. A run of empty cells
- * takes one record, however long it is: logs have many columns that few rows have.
+/* A column of cells as a file has them: one buffer of bytes, the end and the kind of each cell. A run of empty cells is
+ * one record, whatever its length: logs have many columns with values in few rows.
  *
- * A cell is raw text until somebody asks: `guess` tells what a column could be, `tensor` makes numbers of it. One
- * thread uses a column at a time. */
+ * Cells are raw text until they are converted: `guess` returns the narrowest type of a column, `tensor` its numbers. A
+ * column is used by one thread at a time. */
 #ifndef AH_DATA_PACKED_H
 #define AH_DATA_PACKED_H
 
@@ -16,10 +16,10 @@ enum ah_cell {
     AH_CELL_NUMBER, /* JSON's texts of a number, of true or false, of an array or object */
     AH_CELL_FLAG,
     AH_CELL_VALUE,
-    AH_CELL_NONE, /* there is nothing */
+    AH_CELL_NONE, /* empty */
 };
 
-/* What a column could be. */
+/* The narrowest type of a column. */
 enum ah_guess { AH_GUESS_TEXT, AH_GUESS_INT, AH_GUESS_FLOAT, AH_GUESS_BOOL, AH_GUESS_MIXED };
 
 /* A run of empty cells from cell `from` on, which ends where `empty` cells of the column have been empty. */
@@ -42,9 +42,9 @@ struct ah_packed {
 int ah_packed_add(struct ah_packed *packed, enum ah_cell kind, const char *text, size_t length);
 /* Append empty cells until there are `count`. AH_ENOMEM. */
 int ah_packed_pad(struct ah_packed *packed, int64_t count);
-/* Take the cells behind the first `count` out. */
+/* Remove the cells after the first `count`. */
 void ah_packed_cut(struct ah_packed *packed, int64_t count);
-/* Give back what was set aside for more. */
+/* Free the room for further cells. */
 void ah_packed_trim(struct ah_packed *packed);
 void ah_packed_free(struct ah_packed *packed);
 
@@ -61,12 +61,12 @@ size_t ah_packed_bytes(const struct ah_packed *packed);
  * empty; bool where all are true or false; text where all are fields or strings; else mixed. No cells: text. */
 enum ah_guess ah_packed_guess(const struct ah_packed *packed);
 
-/* The value of cell i as an element of bool, float32, float64, int32 or int64: 1, or 0 where there is nothing (a field
- * without text is NaN among floats). AH_EINVAL tells what was expected and what is there. */
+/* Convert cell i to an element of bool, float32, float64, int32 or int64. Returns 1, or 0 for an empty cell (a field
+ * without text is NaN among floats). AH_EINVAL: the text has the type expected and the cell found. */
 int ah_packed_value(const struct ah_packed *packed, int64_t i, enum ah_dtype dtype, void *value);
 
-/* A tensor [count] on the CPU of such a dtype; where there is nothing it is refused. AH_EINVAL leaves in *wrong_at,
- * where it is not NULL, which cell is none. */
+/* Make a tensor [count] on the CPU of such a dtype. AH_EINVAL for an empty or wrong cell, whose number goes to
+ * *wrong_at unless that is NULL. */
 int ah_packed_tensor(struct ah_tensor **out, const struct ah_packed *packed, enum ah_dtype dtype, int64_t *wrong_at);
 
 #endif

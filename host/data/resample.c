@@ -46,7 +46,7 @@ static void nearest(struct axis *axis, bool exact)
     }
 }
 
-/* Neighbours around the place, whatever the scale; what lies beyond the border counts at it. */
+/* Neighbours around the place, whatever the scale; places beyond the border count as the border. */
 static void neighbours(struct axis *axis, int reach)
 {
     double scale = (double)axis->in / (double)axis->out;

@@ -10,7 +10,8 @@ struct ah_row_file;
 int ah_row_file_open(struct ah_row_file **out, const char *path, const struct ah_rows_format *format);
 void ah_row_file_close(struct ah_row_file *file); /* NULL is ignored */
 
-/* Add rows, at most `most` and of about one block of bytes; none at the end of the file. AH_EIO tells the line. */
+/* Add rows, at most `most` and of about one block of bytes; none at the end of the file. AH_EIO: the text names the
+ * line. */
 int ah_row_file_read(struct ah_row_file *file, struct ah_table *table, int64_t most);
 
 /* Where the next row is read, and to go there; a place of another reader of the same file serves too. Going back in a

@@ -1,14 +1,14 @@
-/* Rows of a file that comes piece by piece: CSV and TSV, JSON, text.
+/* Rows of a file that is read piece by piece: CSV and TSV, JSON, text.
  *
- * What is wrong is told with its line. A byte 0 is refused: no text has one. One thread uses a reader. */
+ * Errors name the line. A byte 0 is an error: no text has one. A reader belongs to one thread. */
 #ifndef AH_DATA_ROWS_H
 #define AH_DATA_ROWS_H
 
 #include "data/csv.h"
 #include "data/table.h"
 
-/* JSON: an object on each line, or one array of objects; a column that a row has not is empty there. Text: one column,
- * "text", of lines, paragraphs (what empty lines part), or the whole file. */
+/* JSON: an object on each line, or one array of objects; a column that a row lacks is empty there. Text: one column,
+ * "text", of lines, paragraphs (separated by empty lines), or the whole file. */
 enum ah_rows_kind { AH_ROWS_CSV, AH_ROWS_JSON, AH_ROWS_LINES, AH_ROWS_PARAGRAPHS, AH_ROWS_DOCUMENT };
 
 /* With `header` the first row of a CSV holds names: those of the columns of an empty table, to be passed over where the
@@ -20,7 +20,7 @@ struct ah_rows_format {
     bool header, named;
 };
 
-/* Where a file was read to: bytes, lines, and in which state. All 0 is its beginning. */
+/* A position in a file: bytes, lines, the reader's state. All 0 is the beginning. */
 struct ah_rows_place {
     int64_t offset, line;
     int state;
@@ -34,13 +34,13 @@ struct ah_rows {
     size_t plain_room;
 };
 
-/* AH_EINVAL: the format's delimiter and quote cannot be told from the rest. */
+/* Start reading. AH_EINVAL as ah_csv_open. */
 int ah_rows_open(struct ah_rows *rows, const struct ah_rows_format *format);
 void ah_rows_close(struct ah_rows *rows);
 
-/* Put the rows that are whole in `bytes`, which begin at the reader's place, into the table, at most `most`; `last`
- * when the file ends with them. *used: how many bytes are done with, by which the place has moved. No row and not all
- * used: more bytes are needed, and at the end nothing is left but blanks. AH_EIO. */
+/* Add the complete rows in `bytes`, which begin at the reader's place, to the table, at most `most`; `last`: the file
+ * ends with these bytes. *used: the bytes read, by which the place has advanced. No row and fewer bytes used than
+ * `count`: more bytes are needed; at the end only blanks are left. AH_EIO. */
 int ah_rows_read(struct ah_rows *rows, struct ah_table *table, const char *bytes, size_t count, bool last, int64_t most,
                  size_t *used);
 

@@ -1,4 +1,4 @@
-/* The door to the painter: opens the plugin once. */
+/* Opens the painter's plugin, once. */
 #include "data/scene.h"
 
 #include "base/process/plugin.h"
@@ -15,7 +15,7 @@ int ah_scene_png(unsigned char **out, size_t *count, const struct ah_scene *scen
                                   "PNG pictures are drawn by cairo (Debian: libcairo2; to build: libcairo2-dev)");
         const struct ah_painter *found = symbol;
         if (found->abi != AH_PAINTER_ABI)
-            return ah_fail(AH_EINVAL, "accelhost-plot.so has interface %u, this program %d: build both anew",
+            return ah_fail(AH_EINVAL, "accelhost-plot.so has interface %u, this program %d: build both again",
                            found->abi, AH_PAINTER_ABI);
         painter = found;
     }

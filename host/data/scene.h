@@ -1,5 +1,5 @@
 /* Pictures of lines, texts and boxes as PNG files. The painter (cairo) is the plugin accelhost-plot.so, which exports
- * its `struct ah_painter` as `ah_plot_plugin` and is opened with the first picture. What stands where is decided in
+ * its `struct ah_painter` as `ah_plot_plugin` and is opened with the first picture. The layout is computed in
  * lua/accelhost/plot. */
 #ifndef AH_DATA_SCENE_H
 #define AH_DATA_SCENE_H

@@ -1,7 +1,7 @@
-/* Rows in columns, as files have them: what data/rows.h reads goes here.
+/* Rows stored by column, filled by data/rows.h.
  *
- * A table takes one file after the other; a later file has the columns of the first (JSON lines may bring more). It
- * knows on which line of which file each row stands. After an error it is only to be freed. */
+ * A table is filled from one file after the other; a later file has the columns of the first (JSON lines may add more).
+ * It records the file and line of each row. After an error it can only be freed. */
 #ifndef AH_DATA_TABLE_H
 #define AH_DATA_TABLE_H
 
@@ -9,7 +9,7 @@
 
 enum { AH_TABLE_COLUMNS = 4096 };
 
-/* From `row` on each row stands on the line behind that of the row before. */
+/* From `row` on each row is on the line after that of the previous row. */
 struct ah_table_mark {
     int64_t row, line;
     int file;
@@ -21,7 +21,7 @@ struct ah_table {
     struct ah_packed *column;
     int columns;
     int64_t rows;
-    int file; /* which one the next rows are from: the caller's to count */
+    int file; /* file number of the next rows, set by the caller */
     struct ah_table_mark *mark;
     size_t marks, mark_room;
 };
@@ -30,7 +30,7 @@ struct ah_table {
  * there are AH_TABLE_COLUMNS. */
 int ah_table_add_column(struct ah_table *table, const char *name, size_t length);
 
-/* The column of a name, -1 when there is none. */
+/* Return the column of a name, -1 when there is none. */
 int ah_table_find(const struct ah_table *table, const char *name, size_t length);
 
 /* Count a row, of this line, whose cells are in their columns. A column without a cell for it stays shorter: the cell
@@ -40,13 +40,13 @@ int ah_table_end_row(struct ah_table *table, int64_t line);
 /* Store a column's empty cells of the last rows, so that it has `rows` cells. AH_ENOMEM. */
 int ah_table_fill(struct ah_table *table, int column);
 
-/* Take back the cells of a row that was not ended. */
+/* Remove the cells of a row that was not ended. */
 void ah_table_drop_row(struct ah_table *table);
 
-/* The line that a row stands on, from 1, and the file, counted from 0. */
+/* Return a row's line, from 1, and its file, from 0. */
 int64_t ah_table_line(const struct ah_table *table, int64_t row, int *file);
 
-/* Take the rows out; the columns stay. */
+/* Remove all rows; the columns stay. */
 void ah_table_clear(struct ah_table *table);
 void ah_table_free(struct ah_table *table);
 

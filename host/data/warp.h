@@ -1,4 +1,5 @@
-/* Images turned, shifted, stretched: every output pixel is looked up at a place of the input that an affine map gives.
+/* Rotated, shifted and stretched images: every output pixel is sampled at the place of the input that an affine map
+ * computes.
  *
  * The places and the interpolation are those of torchvision's affine transforms. Any thread may call. */
 #ifndef AH_DATA_WARP_H
@@ -10,7 +11,7 @@ struct ah_warp {
     double matrix[6]; /* output to input: x = m0 x + m1 y + m2, y = m3 x + m4 y + m5, from the middles of both */
     int64_t rows, columns;
     bool bilinear;      /* else the nearest pixel */
-    const float *fill;  /* what lies outside, for each channel; NULL: 0 */
+    const float *fill;  /* value outside the input, for each channel; NULL: 0 */
 };
 
 /* A contiguous float32 tensor [n, channels, rows, columns] on the CPU. */

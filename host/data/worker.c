@@ -165,7 +165,7 @@ static bool receive_all(int socket, void *bytes, size_t count)
 int ah_worker_send(struct ah_worker *worker, const void *bytes, size_t count)
 {
     uint64_t length = count;
-    /* A worker that is gone is told by ah_worker_wait, with the way it went. */
+    /* A worker that has ended is reported by ah_worker_wait, with its exit status. */
     if (send_all(worker->socket, &length, sizeof length))
         send_all(worker->socket, bytes, count);
     return 0;

@@ -1,4 +1,4 @@
-/* Added tokens: texts that are one token wherever they stand, found before the model sees the text. */
+/* Added tokens: texts that are always one token, found before the model processes the text. */
 #ifndef AH_TEXT_ADDED_H
 #define AH_TEXT_ADDED_H
 
@@ -6,7 +6,7 @@
 
 #include "text/chars.h"
 
-/* Characters of an added token: finding one takes up to so many steps at each place of a text. */
+/* Most characters of an added token: the search has up to that many steps at each place of a text. */
 enum { AH_ADDED_MOST = 1024 };
 
 struct ah_added {
@@ -22,15 +22,15 @@ struct ah_added_list {
     uint64_t first[4]; /* the low bytes of first characters, for a quick no */
 };
 
-/* Append one to the list, which takes over `c` even when it fails. An empty one is left out. AH_EINVAL: more than
- * AH_ADDED_MOST characters. */
+/* Append a token to the list, which owns `added.c` from now on, also on failure. An empty one is skipped. AH_EINVAL:
+ * more than AH_ADDED_MOST characters. */
 int ah_added_push(struct ah_added_list *list, struct ah_added added);
 
 /* Prepare the list for ah_added_find, after the last ah_added_push. */
 void ah_added_sort(struct ah_added_list *list);
 
-/* The first token in text->at[from, end), where earlier ones and their blanks reached to `taken`: what it covers in
- * [*begin, *stop), with the blanks that it takes; *next is where to look on. NULL: none. */
+/* Find the first token in text->at[from, end); earlier ones with their blanks end at `taken`. [*begin, *stop) is its
+ * range, with the blanks that it absorbs; the search continues at *next. NULL: none. */
 const struct ah_added *ah_added_find(const struct ah_added_list *list, const struct ah_chars *text, size_t from,
                                      size_t taken, size_t *begin, size_t *stop, size_t *next);
 

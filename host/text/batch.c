@@ -1,5 +1,5 @@
-/* Parts of the batch go to the threads of the one pool; each part takes an encoder, which keeps its rows. So memory of
- * rows is used again by the next batch, instead of asked from the system for each. */
+/* Parts of the batch run on the threads of the pool; each part uses an encoder, which owns its rows, so that the next
+ * batch uses their memory again. */
 #include "text/batch.h"
 
 #include <stdlib.h>

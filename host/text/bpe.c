@@ -128,7 +128,7 @@ static int whole_word(const struct ah_model *model, struct ah_bpe_work *work, co
     }
     AH_TRY(ah_grow(&work->mapped, 2 * length, &work->mapped_room, 1));
     size_t bytes = 0;
-    for (size_t i = 0; i < length; i++) /* none of these characters takes more than two bytes */
+    for (size_t i = 0; i < length; i++) /* none of these characters has more than two bytes */
         bytes += (size_t)ah_utf8_put(ah_byte_character((unsigned char)word[i]), (unsigned char *)work->mapped + bytes);
     *id = ah_vocabulary_id(&model->whole, work->mapped, bytes);
     return 0;

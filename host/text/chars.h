@@ -1,4 +1,4 @@
-/* A text as characters, each with the characters of the source that it stands for. */
+/* A text as characters, each with its range of source characters. */
 #ifndef AH_TEXT_CHARS_H
 #define AH_TEXT_CHARS_H
 
@@ -22,7 +22,7 @@ struct ah_chars {
 /* Room for `more` characters behind those there are. AH_ENOMEM leaves everything as it was. */
 int ah_chars_reserve(struct ah_chars *chars, size_t more);
 
-/* Put `c` behind the others, standing for what `like` stands for. There must be room. */
+/* Append `c` with the source range of `like`. There must be room. */
 static inline void ah_chars_push(struct ah_chars *chars, uint32_t c, const struct ah_char *like)
 {
     chars->at[chars->count++] = (struct ah_char){.c = c, .from = like->from, .to = like->to};

@@ -48,7 +48,7 @@ static int add_wordpiece(const struct ah_tokenizer *tokenizer, struct ah_text *t
     return 0;
 }
 
-/* A token whose characters all stand for bytes gives those, any other its text. */
+/* Append a token's bytes if all its characters encode bytes (byte level), else its text. */
 static int add_bytes(struct ah_text *text, const char *token, size_t length)
 {
     size_t begin = text->bytes;

@@ -1,4 +1,4 @@
-/* What a text became: tokens in a row, and how rows are cut and put together. */
+/* The tokens of a text; truncation, pieces, and templates that join texts. */
 #ifndef AH_TEXT_ENCODING_H
 #define AH_TEXT_ENCODING_H
 
@@ -9,10 +9,10 @@
 struct ah_token {
     int32_t id;
     int32_t from, to; /* characters of its text, half open */
-    int32_t word;     /* which word of its text, -1 for tokens that stand in no text */
+    int32_t word;     /* number of its word in its text, -1 for tokens of no text */
     uint8_t type;
-    int8_t sequence;  /* 0 or 1: the text that it comes from, -1: none */
-    bool special;     /* put there by the template */
+    int8_t sequence;  /* 0 or 1: its text, -1: none */
+    bool special;     /* inserted by the template */
     bool added;       /* an added token, which has these blanks at its ends: */
     int32_t leading, trailing;
 };
@@ -22,19 +22,19 @@ struct ah_encoding {
     size_t count, room;
 };
 
-/* Put a token behind the others. */
+/* Append a token. */
 int ah_encoding_push(struct ah_encoding *encoding, struct ah_token token);
 void ah_encoding_close(struct ah_encoding *encoding);
 
 enum ah_truncation { AH_TRUNCATE_NOT, AH_TRUNCATE_LONGEST, AH_TRUNCATE_FIRST, AH_TRUNCATE_SECOND };
 
-/* How many tokens of texts of `a` and `b` tokens (b < 0: no second text) stay, so that together there are at most
- * `most`: into *keep. AH_EINVAL when the one that is to be cut is too short for that. */
+/* Compute how many tokens of texts of `a` and `b` tokens (b < 0: no second text) to keep, at most `most` in all.
+ * AH_EINVAL when the text to be truncated is too short for that. */
 int ah_truncation_keep(int64_t a, int64_t b, enum ah_truncation how, int64_t most, int64_t keep[2]);
 
-/* The pieces of `keep` tokens that a text of `count` is cut into, from its beginning or (`left`) its end, each with
- * `stride` tokens of the one before: how many there are, at least 1, and where piece i lies. A text that is not cut is
- * one piece; where nothing is kept the first piece is empty and the second is the text. */
+/* The pieces of `keep` tokens of a text of `count`, from its beginning or (`left`) its end, each with `stride` tokens
+ * of the one before: their number, at least 1, and the range of piece i. A text that is not cut is one piece; with
+ * `keep` 0 the first piece is empty and the second is the text. */
 int64_t ah_pieces_count(int64_t count, int64_t keep, int64_t stride);
 void ah_pieces_place(int64_t count, int64_t keep, int64_t stride, bool left, int64_t i, int64_t *begin, int64_t *end);
 
@@ -48,10 +48,10 @@ struct ah_template {
     size_t count, room;
 };
 
-/* How many special tokens a template has. */
+/* Return the number of a template's special tokens. */
 int64_t ah_template_specials(const struct ah_template *template);
 
-/* Append to `out` what the template says of `a` and `b`, without its special tokens unless `specials`. */
+/* Append `a`, `b` and, with `specials`, the template's special tokens to `out` in the template's order. */
 int ah_template_apply(const struct ah_template *template, const struct ah_encoding *a, const struct ah_encoding *b,
                       bool specials, struct ah_encoding *out);
 

@@ -1,6 +1,6 @@
-/* Models: what a word is made of, as ids of the vocabulary.
+/* Models: split a word into ids of the vocabulary.
  *
- * A model is not changed after it is loaded, so any thread may ask it; each brings memory of its own. */
+ * A model is not changed after it is loaded, so any thread may use it, each with a workspace of its own. */
 #ifndef AH_TEXT_MODEL_H
 #define AH_TEXT_MODEL_H
 
@@ -67,7 +67,7 @@ int ah_model_add_merge(struct ah_model *model, int32_t left, int32_t right, uint
 /* What two ids are joined to, NULL when they are not. */
 const struct ah_merge *ah_model_merge(const struct ah_model *model, int32_t left, int32_t right);
 
-/* The character that stands for a byte in vocabularies of byte level, and back (-1: for none). */
+/* Convert a byte to its character in vocabularies of byte level, and back (-1: no byte's character). */
 uint32_t ah_byte_character(unsigned char byte);
 int ah_character_byte(uint32_t c);
 

@@ -60,8 +60,8 @@ static int order_marks(struct ah_chars *text)
     return 0;
 }
 
-/* The package hands the places of the source out at the end: each character that was not inserted takes the next, and
- * one that was joined of several as many, of which it keeps the first. `from` says how many. */
+/* The package assigns source positions at the end: each character that was not inserted gets the next one; one that was
+ * joined from several consumes as many and keeps the first. `from` is that number. */
 static void hand_out_places(struct ah_chars *text, const struct ah_chars *source)
 {
     size_t next = 0;
@@ -86,7 +86,7 @@ static bool has_no_parts(const struct ah_chars *text, uint32_t first)
     return true;
 }
 
-/* Characters taken apart and their marks put in order; `from` then says how many of the source each takes. */
+/* Decompose characters and sort their marks; `from` is then the number of source characters that each consumes. */
 static int take_apart(struct ah_chars *text, struct ah_chars *spare, uint32_t first)
 {
     spare->count = 0;

@@ -21,8 +21,8 @@ struct ah_normalizer {
     bool clean_text, ideographs, strip_accents, lowercase; /* of BERT's */
 };
 
-/* Rewrite `text` by the steps in order; `spare` is memory to work in. Each character stands for those of the source
- * that it was made from; where characters are joined, for the first. */
+/* Rewrite `text` by the steps in order; `spare` is workspace. The source range of a character is that of the characters
+ * that it was made from; of joined characters, of the first. */
 int ah_normalize(const struct ah_normalizer *step, int steps, struct ah_chars *text, struct ah_chars *spare);
 
 #endif

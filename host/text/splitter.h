@@ -1,4 +1,4 @@
-/* Pre-tokenizers: steps that cut a text into the words that the model takes one by one. */
+/* Pre-tokenizers: steps that cut a text into words, the model's inputs. */
 #ifndef AH_TEXT_SPLITTER_H
 #define AH_TEXT_SPLITTER_H
 
@@ -28,8 +28,8 @@ struct ah_spans {
     size_t count, room;
 };
 
-/* Cut `text` into `words` by the steps in order, without empty ones. The text may get blanks in front of words
- * (add_prefix_space), which stand for what the word's first character stands for. The spares are memory to work in. */
+/* Cut `text` into `words` by the steps in order, without empty ones. Blanks may be inserted before words
+ * (add_prefix_space), with the source range of the word's first character. The spares are workspace. */
 int ah_split(const struct ah_splitter *step, int steps, struct ah_chars *text, struct ah_spans *words,
              struct ah_chars *spare, struct ah_spans *spare_words);
 

@@ -1,5 +1,5 @@
-/* Encoding: added tokens cut the text, what lies between is normalized, cut at the other added tokens and into words,
- * and the model takes each word. Words that are short are remembered with their pieces, by hash in one place each. */
+/* Encoding: added tokens cut the text; the parts between are normalized, cut at the other added tokens and into words,
+ * and the model splits each word. Short words are cached with their pieces, by hash in one place each. */
 #include "text/tokenizer.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* A tokenizer: normalizers, splitters, a model, added tokens, a template, a decoder, as a tokenizer.json says.
+/* A tokenizer: normalizers, splitters, a model, added tokens, a template, a decoder, configured by a tokenizer.json.
  *
- * After ah_tokenizer_read it is not changed and any thread may encode with it; each takes an encoder, which is memory
- * to work in. Results do not depend on which one. */
+ * After ah_tokenizer_read it is not changed and any thread may encode with it, each with an encoder, which is
+ * workspace. Results do not depend on the encoder. */
 #ifndef AH_TEXT_TOKENIZER_H
 #define AH_TEXT_TOKENIZER_H
 
@@ -49,7 +49,7 @@ void ah_encoder_give(struct ah_tokenizer *tokenizer, struct ah_encoder *encoder)
 int ah_tokenizer_encode(const struct ah_tokenizer *tokenizer, struct ah_encoder *encoder, const char *text,
                         size_t bytes, struct ah_encoding *out);
 
-/* Take blanks at the ends of tokens of byte level off their places, when the template says so. */
+/* Exclude blanks at the ends of byte-level tokens from their ranges, when the template has that option. */
 void ah_tokenizer_trim(const struct ah_tokenizer *tokenizer, struct ah_encoding *encoding);
 
 /* Text of an id and id of a text, of an added token or of the vocabulary; NULL or -1 when there is none. */

@@ -19,7 +19,7 @@ static uint8_t class_of[AH_UNICODE_END];
 #define JOINED 4096u
 static uint16_t joined[JOINED];
 
-/* Where the parts of the characters stand in the compatible table, by the characters. */
+/* Index into the compatible table by character. */
 #define COMPATIBLE 4096
 static struct {
     uint32_t c, at;

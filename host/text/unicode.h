@@ -1,7 +1,7 @@
-/* Characters: UTF-8, what kind a character is, its small letter, its canonical parts.
+/* Characters: UTF-8, a character's kind, its lower case, its canonical decomposition.
  *
- * Kinds are those that Hugging Face's tokenizers gives each character (scripts/unicode/tables.py), not those of one
- * version of Unicode. ah_unicode_open comes first; everything else may then be called by any thread. */
+ * Kinds are those of Hugging Face's tokenizers (scripts/unicode/tables.py), not those of one version of Unicode.
+ * ah_unicode_open must be called first; then any thread may call the other functions. */
 #ifndef AH_TEXT_UNICODE_H
 #define AH_TEXT_UNICODE_H
 
@@ -23,7 +23,7 @@ enum ah_unicode_flag {
 #define AH_UNICODE_END 0x110000u
 #define AH_UNICODE_REPLACEMENT 0xFFFDu
 
-/* Lay the tables out, once for the process. */
+/* Build the tables, once per process. */
 void ah_unicode_open(void);
 
 extern uint8_t ah_unicode_flag_of[AH_UNICODE_END];
@@ -33,7 +33,7 @@ static inline bool ah_unicode_is(uint32_t c, int flags)
     return (ah_unicode_flag_of[c] & flags) != 0;
 }
 
-/* The ideographs that BERT takes one by one. */
+/* Is the character an ideograph, a word of its own for BERT? */
 bool ah_unicode_is_ideograph(uint32_t c);
 
 /* The small letter of `c` into `out`: 1 or 2 characters, the count. */
@@ -53,8 +53,8 @@ uint32_t ah_unicode_compose(uint32_t a, uint32_t b);
 /* The canonical combining class. */
 int ah_unicode_class(uint32_t c);
 
-/* The character at `text`, of which `count` > 0 bytes are left, and how many bytes it takes. What is no UTF-8 gives
- * U+FFFD for each longest beginning of a character, as Python's errors="replace". */
+/* Decode the character at `text`, of which `count` > 0 bytes are left; *taken is its length. Invalid UTF-8 is decoded
+ * as U+FFFD for each longest valid prefix of a character, as by Python's errors="replace". */
 uint32_t ah_utf8_next(const unsigned char *text, size_t count, int *taken);
 
 /* Write `c` as UTF-8, 1 to 4 bytes; the count. */

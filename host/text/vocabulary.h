@@ -27,7 +27,7 @@ struct ah_vocabulary {
     uint32_t longest;
 };
 
-/* The hash of a text grows byte by byte from this, so that one pass gives those of all beginnings. */
+/* Initial value of a text's hash, which is updated byte by byte, so that one pass computes those of all prefixes. */
 #define AH_HASH_START 0xCBF29CE484222325u
 static inline uint64_t ah_hash_byte(uint64_t hash, unsigned char byte)
 {

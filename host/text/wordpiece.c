@@ -9,7 +9,7 @@ static bool is_boundary(const char *word, size_t length, size_t at)
     return at == length || ((unsigned char)word[at] & 0xC0) != 0x80;
 }
 
-/* The longest text of `v` that stands at `begin`: its id and end, -1 when there is none. */
+/* Find the longest text of `v` that begins at `begin`: its id and end, -1 when there is none. */
 static int32_t longest(const struct ah_vocabulary *v, const char *word, size_t length, size_t begin, size_t *end)
 {
     uint64_t hash = AH_HASH_START;

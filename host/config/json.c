@@ -1,5 +1,5 @@
-/* JSON by jansson, which keeps no lines; its own limit of depth lies far above ours, and it is asked to refuse keys
- * that stand twice. */
+/* JSON by jansson, which keeps no line numbers. Its own depth limit is far above ours; it is configured to reject
+ * duplicate keys. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 
 #include "base/memory/array.h"
 
-/* The last child of a node, 0 for none; *found tells whether one has the key. */
+/* The last child of a node, 0 for none; *found is set if one of them has the key. */
 static int last_child(const struct ah_tree *tree, int parent, const char *key, bool *found)
 {
     int last = 0;
@@ -23,8 +23,8 @@ int ah_tree_add(struct ah_tree *tree, int parent, enum ah_tree_kind kind, const 
     bool found = false;
     int last = parent < 0 ? 0 : last_child(tree, parent, key, &found), place = tree->count;
     if (found)
-        return line ? ah_fail(AH_EINVAL, "line %d: '%.200s' stands twice", line, key) :
-               ah_fail(AH_EINVAL, "'%.200s' stands twice", key);
+        return line ? ah_fail(AH_EINVAL, "line %d: duplicate key '%.200s'", line, key) :
+               ah_fail(AH_EINVAL, "duplicate key '%.200s'", key);
     if (place >= AH_TREE_NODES)
         return ah_fail(AH_EINVAL, "more than %d values", AH_TREE_NODES);
     AH_TRY(ah_grow(&tree->node, (size_t)place + 1, &tree->room, sizeof *tree->node));

@@ -1,8 +1,8 @@
 /* A configuration file's content: maps, lists and texts, whichever format it was written in.
  *
- * Read from bytes in memory that may be anything: depth, number of values and length are limited, a key stands once in
- * its map, and nothing of a format that is no data (aliases, tags, several documents) is taken. Errors are AH_EINVAL
- * and begin with the line where the format tells it ("line 3: ..."). */
+ * Read from bytes in memory that may be anything: depth, number of values and length are limited; duplicate keys and
+ * features that are not data (aliases, tags, several documents) are errors. Errors are AH_EINVAL and begin with the
+ * line where it is known ("line 3: ..."). */
 #ifndef AH_CONFIG_TREE_H
 #define AH_CONFIG_TREE_H
 
@@ -19,8 +19,8 @@ struct ah_tree_node {
     enum ah_tree_kind kind;
     char *key;  /* in its map; NULL in a list and at the root */
     char *text; /* of AH_TREE_TEXT; numbers and booleans as they are written */
-    int line;   /* from 1; 0 where the format does not tell */
-    bool quoted; /* a text between quotes, in YAML, which is no number whatever it says */
+    int line;   /* from 1; 0 if unknown (JSON) */
+    bool quoted; /* a text between quotes, in YAML: never a number */
     int first, next; /* the first child, the next sibling: places in the tree, 0 for none */
 };
 

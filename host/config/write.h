@@ -4,8 +4,8 @@
 
 #include "config/settings.h"
 
-/* What was told of the settings, not the defaults: JSON when `path` ends with .json, else YAML. *out is NUL-ended and
- * the caller's to free. AH_ENOMEM. */
+/* Format the settings that differ from their defaults: JSON when `path` ends with .json, else YAML. *out ends with a
+ * NUL; the caller frees it. AH_ENOMEM. */
 int ah_settings_format(const struct ah_settings *settings, const char *path, char **out);
 
 /* Is this the name of a JSON file? */

@@ -29,7 +29,7 @@ static bool is_null(const yaml_event_t *event)
     return false;
 }
 
-/* A value where the parser stands. Returns its place. */
+/* Add the parser's current value to the tree. Returns its place. */
 static int put(struct reader *reader, const yaml_event_t *event, enum ah_tree_kind kind, const char *text)
 {
     int parent = reader->depth ? reader->open[reader->depth - 1] : -1;

@@ -172,7 +172,7 @@ describe("settings of a job", function()
       {{"--nnodes", "2:"}, "--nnodes expects a whole number in 1..64, got '2:'"},
       {{"--nnodes", "2:4"}, "--nnodes: the machines need the first one's address: --main_process_ip"},
       {{"--nnodes=2:4", "--master_addr=10.0.0.1", "--num_processes=8"}, "--num_processes: the ranks of 2:4 machines " ..
-        "are not always 8: --nproc_per_node says how many run on each"},
+        "are not always 8: set their number on each by --nproc_per_node"},
       {{"--nnodes=2:4", "--master_addr=10.0.0.1", "--share=1:2"},
         "--share: 1:2 is for 2 ranks or machines, and 2:4 machines are not always as many"},
       {{"--nnodes=2:4", "--launcher=srun"}, "--nnodes: srun starts the ranks on a number of machines that stays"},
@@ -187,7 +187,7 @@ describe("settings of a job", function()
       {{"--nnodes=2", "--master_addr=10.0.0.1", "--master_port=0"},
         "--master_port: the machines need a port that all of them know"},
       {{"--num_machines=2", "--main_process_ip=10.0.0.1", "--num_processes=3"}, "--num_processes: 3 ranks are not " ..
-        "the same number on each of 2 machines: --nproc_per_node says on each how many run there"},
+        "the same number on each of 2 machines: set the number on each by --nproc_per_node"},
       {{"--gpu_ids", "0,,1"}, "--gpu_ids expects numbers or identifiers of GPUs, as in 0,1, or all, got '0,,1'"},
       {{"--gpu_ids", "1,2,1"}, "--gpu_ids: 1 is there twice"},
       {{"--gpu_ids", "0,"}, "--gpu_ids: '0,' ends with a comma"},
@@ -381,7 +381,7 @@ use_cpu: true
       ["- 1\n- 2\n"] = "c.yaml: expected keys and values, got a list",
       ["word\n"] = "c.yaml: expected keys and values, got a value",
       ["? [a]\n: b\n"] = "c.yaml: line 1: expected a key, got a list or a map",
-      ["timeout: 1\ntimeout: 2\n"] = "c.yaml: line 2: 'timeout' stands twice",
+      ["timeout: 1\ntimeout: 2\n"] = "c.yaml: line 2: duplicate key 'timeout'",
       ["cpu: true\nuse_cpu: true\n"] = "c.yaml:2: use_cpu: already set in c.yaml:1",
       ["num_processes: 1\nnproc_per_node: 2\n"] =
         "num_processes (c.yaml:1) and nproc_per_node (c.yaml:2) are the same on one machine: give one",

@@ -36,7 +36,7 @@ static const struct ah_flag *find(const struct ah_flag *flags, int count, const 
 /* Options of other programs, and the equivalent here. */
 static const char *const elsewhere[][3] = {
     {"run", "-c", "here: -e CODE"},
-    {"run", "-i", "there is no prompt: -e CODE runs a piece of code, a script named - comes from stdin"},
+    {"run", "-i", "there is no prompt: -e CODE runs a piece of code, the script name - reads stdin"},
 };
 
 static int unknown(const char *command, const struct ah_flag *flags, int count, const char *word, const char *name)

@@ -1,5 +1,5 @@
-/* Commands: one file each, found by the table in main.c. A command gets the arguments after its name and returns the
- * process's exit code: 0 ok, 1 script error, 2 usage; launch gives what ah_job_exit_code says (cli/job/job.h). */
+/* Commands: one file each, found by the table in main.c. A command receives the arguments after its name and returns
+ * the process's exit code: 0 ok, 1 script error, 2 usage; launch returns ah_job_exit_code (cli/job/job.h). */
 #ifndef AH_CLI_COMMAND_H
 #define AH_CLI_COMMAND_H
 

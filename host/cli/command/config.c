@@ -41,10 +41,11 @@ static void print_help(void)
     puts("usage: accelhost config [options]\n"
          "       accelhost config default|show|update [options]\n"
          "       accelhost config keys\n\n"
-         "Asks for the settings that 'accelhost launch' takes when nothing else is said, and writes them to a file.\n"
-         "`default` writes what suits this machine without asking, where no file is yet; `show` tells what is set and\n"
-         "where it comes from; `update` writes a file of Accelerate's, or an old one, in our own names; `keys` lists\n"
-         "every key, flag and variable, and what is refused of other launchers' options, as Markdown.\n\noptions:");
+         "Asks for the default settings of 'accelhost launch' and writes them to a file.\n"
+         "`default` writes settings for this machine without asking, unless the file exists; `show` prints each\n"
+         "setting and its source; `update` rewrites a file of Accelerate's, or an old one, with our names; `keys`\n"
+         "lists every key, flag and variable, and the unsupported options of other launchers, as Markdown.\n\n"
+         "options:");
     ah_flags_print(flags, FLAGS);
     puts("\nexit codes: 0 ok, 1 the file could not be written or the answers ended, 2 usage or a file that is wrong");
 }
@@ -105,7 +106,7 @@ static int run_questions(struct ah_settings *settings, const char *path)
     ah_config_print_machine();
     if (is_there(path) && ah_settings_read_file(settings, path) < 0)
         return ah_usage("config", "%s (remove or mend the file first)", ah_error_text());
-    puts("An empty answer takes what stands in brackets; Ctrl-C leaves everything as it was.\n");
+    puts("An empty answer keeps the value in brackets; Ctrl-C leaves the file unchanged.\n");
     if (ah_config_suggest_ranks(settings) < 0)
         return fail();
     int status = ah_config_ask(settings);

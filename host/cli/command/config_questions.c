@@ -40,7 +40,7 @@ static const struct question {
      .when = ALWAYS},
     {AH_SETTING_mixed_precision, "Mixed precision (no, bf16, fp16)?", .when = ALWAYS},
     {AH_SETTING_gradient_accumulation_steps, "How many micro-batches make an optimizer step?", .when = ALWAYS},
-    {AH_SETTING_max_restarts, "How often shall a job that failed start anew?", .when = ALWAYS},
+    {AH_SETTING_max_restarts, "How often shall a failed job be restarted?", .when = ALWAYS},
     {AH_SETTING_timeout, "How many seconds may a rank wait for the others?", .when = ALWAYS},
     {AH_SETTING_max_memory, "How much memory may a rank take (2G, 500M; none: no limit)?", .when = ALWAYS},
     {AH_SETTING_log_dir, "In which folder shall what ranks print be kept (none: nowhere)?", .when = ALWAYS},
@@ -64,8 +64,8 @@ void ah_config_print_machine(void)
     printf(gpus ? "%d GPU%s\n" : "no GPU\n", gpus, gpus == 1 ? "" : "s");
 }
 
-/* A rank on each GPU; without any one on each processor while there is 1 GiB of memory for each, and 8 at most: every
- * rank brings a batch of its own, and few trainings want a hundred times theirs. */
+/* One rank per GPU; without GPUs one per processor, with at least 1 GiB of memory each and 8 at most: every rank adds a
+ * batch of its own, and few trainings want a hundred times their batch. */
 int ah_config_suggest_ranks(struct ah_settings *settings)
 {
     enum { MOST = 8 };
@@ -109,7 +109,7 @@ static int ask(struct ah_settings *settings, const struct question *question)
         if (!*text)
             return 0;
         int status = question->check ? question->check(text) : 0;
-        ah_settings_unset(settings, question->setting); /* what it says is no contradiction to what it said */
+        ah_settings_unset(settings, question->setting); /* a second answer replaces the first */
         if (status == 0)
             status = ah_settings_set(settings, row, text, AH_FROM_FILE, row->name, NULL);
         if (status != AH_EINVAL)

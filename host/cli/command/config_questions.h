@@ -4,7 +4,7 @@
 
 #include "config/settings.h"
 
-/* How many ranks suit this machine, where nothing is told yet; their threads share the processors by themselves. */
+/* Set the number of ranks for this machine, unless it is set; threads per rank follow from it at the launch. */
 int ah_config_suggest_ranks(struct ah_settings *settings);
 /* "2 processors, 7.6 GiB of memory, no GPU" */
 void ah_config_print_machine(void);

@@ -1,4 +1,4 @@
-/* accelhost data NAME [--dir DIR]: fetch a public data set through the curl program and check what came. */
+/* accelhost data NAME [--dir DIR]: fetch a public data set by the curl program and verify its files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>

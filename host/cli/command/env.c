@@ -1,5 +1,5 @@
-/* accelhost env: what a report of a problem should tell about the program and the machine. The words come from Lua,
- * which sees the library as a script does (lua/accelhost/util/environment.lua). */
+/* accelhost env: the facts about program and machine for a problem report. The text is made in Lua, which sees the
+ * library as a script does (lua/accelhost/util/environment.lua). */
 #include <stdio.h>
 #include <string.h>
 

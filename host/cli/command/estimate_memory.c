@@ -19,7 +19,7 @@ struct estimate_options {
 #define FIELD(name) offsetof(struct estimate_options, name)
 static const struct ah_flag flags[] = {
     {"--batch", AH_FLAG_TEXT, FIELD(batch), .value = "SHAPES",
-     .help = "the model's inputs, such as 64x1x28x28 or 8x128:int64,8x1: tells activations and the peak of a step"},
+     .help = "the model's inputs, such as 64x1x28x28 or 8x128:int64,8x1: adds activations and the peak of a step"},
     {"--dtypes", AH_FLAG_TEXT, FIELD(dtypes), .value = "LIST",
      .help = "of float64, float32, bfloat16, float16, int8, int4 (default float32,bfloat16,float16)"},
     {"--optimizer", AH_FLAG_TEXT, FIELD(optimizer), .value = "NAME",
@@ -32,11 +32,11 @@ enum { FLAGS = sizeof flags / sizeof *flags };
 static void print_help(void)
 {
     puts("usage: accelhost estimate-memory FILE [options]\n\n"
-         "Tells what training takes: weights, gradients, an optimizer's state, the largest layer, for each dtype, and\n"
-         "for a batch what its forward keeps and the most that a step holds. FILE is a script that returns a model, a\n"
-         "function or class that makes one, or a table of these, which is run on shapes alone (device \"meta\"): no\n"
-         "memory is taken, nothing is computed. Or it is a file of weights (.safetensors, .safetensors.index.json,\n"
-         ".npz, .pt), whose header is read.\n\noptions:");
+         "Prints the memory of training: weights, gradients, an optimizer's state, the largest layer, for each dtype,\n"
+         "and for a batch the activations of its forward and the peak of a step. FILE is a script that returns a\n"
+         "model, a function or class that makes one, or a table of these, which is run on shapes alone (device\n"
+         "\"meta\"): no memory is allocated, nothing is computed. Or it is a file of weights (.safetensors,\n"
+         ".safetensors.index.json, .npz, .pt), whose header is read.\n\noptions:");
     ah_flags_print(flags, FLAGS);
     puts("\nexit codes: 0 ok, 1 the file or the model is wrong, 2 usage");
 }

@@ -11,7 +11,7 @@
 #include "cli/command/command.h"
 #include "cli/process/host.h"
 
-/* Run a chunk that gives its exit code in the global of that name. */
+/* Run a chunk that stores its exit code in the global `exit_code`. */
 static int run(const char *command, const char *chunk, int argc, char **argv)
 {
     struct ah_host host = {0};

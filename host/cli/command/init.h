@@ -1,5 +1,5 @@
-/* The first process of a container: the kernel delivers it no signal that it has no handler for, and gives it every
- * process that lost its parent. */
+/* The first process of a container: the kernel delivers it only signals that it has handlers for, and makes it the
+ * parent of every orphaned process. */
 #ifndef AH_CLI_INIT_H
 #define AH_CLI_INIT_H
 

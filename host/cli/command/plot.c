@@ -28,7 +28,7 @@ static const struct ah_flag flags[] = {
     {"--keys", AH_FLAG_TEXT, FIELD(keys), .value = "LIST",
      .help = "which curves, by name, such as loss,valid/*; one plot each (default all)"},
     {"--smooth", AH_FLAG_VALUE, FIELD(smooth), {.kind = AH_VALUE_NUMBER, 0, 0.9999}, "WEIGHT",
-     "of what came before, from 0 to below 1, as in TensorBoard: 0.6 is its default, 0 here"},
+     "of the values before, from 0 to below 1, as in TensorBoard: 0.6 is its default, 0 here"},
     {"--x", AH_FLAG_VALUE, FIELD(axis), {.kind = AH_VALUE_CHOICE, .words = axes}, "AXIS",
      "step (default), time since the run began, or epoch, the value logged by that name"},
     {"--log", AH_FLAG_SWITCH, FIELD(log), .help = "logarithms of the values; those that are not above 0 are left out"},
@@ -42,10 +42,10 @@ enum { FLAGS = sizeof flags / sizeof *flags, FIXED = 7 };
 static void print_help(void)
 {
     puts("usage: accelhost plot RUN... [options]\n\n"
-         "Draws the curves of runs over one another, one plot for each name, and tells least, greatest and last\n"
-         "values. RUN is what a tracker has written: an event file of TensorBoard, a .jsonl or .csv file, or a\n"
-         "folder with such files, whose folders are runs too. Draws in the terminal, in Braille; on a terminal each\n"
-         "run has a colour (not with NO_COLOR).\n\noptions:");
+         "Draws the curves of several runs in one plot per name, with their least, greatest and last values. RUN is\n"
+         "the output of a tracker: an event file of TensorBoard, a .jsonl or .csv file, or a folder with such files,\n"
+         "whose folders are runs too. Draws in the terminal, in Braille; on a terminal each run has a colour (not\n"
+         "with NO_COLOR).\n\noptions:");
     ah_flags_print(flags, FLAGS);
     puts("\nexit codes: 0 ok, 1 a run or a name is not there, 2 usage");
 }
@@ -88,7 +88,7 @@ static int draw(const struct plot_options *options, char **runs, int count)
     return code;
 }
 
-/* Options may stand before, between and behind the runs, which move to the front of argv. */
+/* Options may precede, separate and follow the runs, which are moved to the front of argv. */
 int ah_cli_plot(int argc, char **argv)
 {
     struct plot_options options = {0};

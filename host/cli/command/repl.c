@@ -33,13 +33,13 @@ static void print_help(void)
 {
     puts("usage: accelhost [repl] [options]\n"
          "       accelhost [repl] [options] -i script.lua [arguments]\n\n"
-         "A prompt: what is typed runs, an expression shows its value (not behind a last ';'). With -i a script runs\n"
-         "first, and its variables are at hand. From a pipe or file the lines run without prompts.\n\n"
-         "  ? NAME       tells what a name is, ?? NAME shows its source; ? alone tells of the prompt\n"
+         "A prompt: typed code runs, an expression shows its value (not before a last ';'). With -i a script runs\n"
+         "first, and its variables are available. From a pipe or file the lines run without prompts.\n\n"
+         "  ? NAME       describes a name, ?? NAME shows its source; ? alone describes the prompt\n"
          "  Tab          completes names, fields, methods and files\n"
          "  Ctrl-C       ends what runs, or clears the line; Ctrl-D ends the prompt\n\noptions:");
     ah_flags_print(flags, FLAGS);
-    puts("\nexit codes: 0 ok, 1 an error when the lines do not come from a terminal, 2 usage");
+    puts("\nexit codes: 0 ok, 1 an error when the input is no terminal, 2 usage");
 }
 
 int ah_cli_repl(int argc, char **argv)
@@ -69,7 +69,7 @@ int ah_cli_repl(int argc, char **argv)
         return ah_shutdown_fail(&host, ah_host_error(&host));
     if (!control) {
         ah_rank_show_alone();
-        ah_interrupt_watch(host.lua); /* until the prompt takes Ctrl-C itself */
+        ah_interrupt_watch(host.lua); /* until the prompt handles Ctrl-C itself */
     }
     ah_status_signal_watch(host.lua);
     snprintf(chunk, sizeof chunk, "exit_code = require('accelhost.repl').start(%.0f, ...)", options.processes);

@@ -1,5 +1,5 @@
-/* accelhost test: a job like any other whose script lies in the program (lua/accelhost/test), with a folder of its own
- * for what it writes. */
+/* accelhost test: a job whose script is built into the program (lua/accelhost/test), with a temporary folder for its
+ * files. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static void print_help(void)
     puts("usage: accelhost test [options]\n\n"
          "Checks on this machine what scripts rely on: collectives, equal random numbers, gradients and training\n"
          "equal to those of one process, loaders' shares, saving. In 2 processes, on GPUs one for each, unless\n"
-         "settings say another number; takes the options of 'accelhost launch'.\n\noptions:");
+         "the settings have another number; accepts the options of 'accelhost launch'.\n\noptions:");
     ah_launch_settings_help();
     puts("\nexit codes: 0 ok, 2 usage, 3 a check failed, 4 a collective timed out, 128+n ended by signal n");
 }

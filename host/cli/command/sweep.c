@@ -108,7 +108,7 @@ static int sweep(const struct sweep_options *options, const char *what, const ch
     return code;
 }
 
-/* Options may stand before, between and behind the words, which move to the front of argv. */
+/* Options may precede, separate and follow the words, which are moved to the front of argv. */
 int ah_cli_sweep(int argc, char **argv)
 {
     static const char *const others[] = {"status", "retry", "best", "report", "export", NULL};

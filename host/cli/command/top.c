@@ -17,10 +17,10 @@ struct top_options {
 
 #define FIELD(name) offsetof(struct top_options, name)
 static const struct ah_flag flags[] = {
-    {"--once", AH_FLAG_SWITCH, FIELD(once), .help = "look once (for a third of a second) and end"},
-    {"--json", AH_FLAG_SWITCH, FIELD(json), .help = "a line of JSON for each look"},
+    {"--once", AH_FLAG_SWITCH, FIELD(once), .help = "sample once (for a third of a second) and exit"},
+    {"--json", AH_FLAG_SWITCH, FIELD(json), .help = "a line of JSON for each sample"},
     {"--interval", AH_FLAG_VALUE, FIELD(interval), {.kind = AH_VALUE_NUMBER, 0.1, 3600}, "SECONDS",
-     "between two looks (default 2)"},
+     "between two samples (default 2)"},
 };
 enum { FLAGS = sizeof flags / sizeof *flags };
 
@@ -76,7 +76,7 @@ int ah_cli_top(int argc, char **argv)
         return -1 - first;
     if (first < argc) {
         job = argv[first];
-        /* Options may stand behind the job too. */
+        /* Options may follow the job too. */
         int next = ah_flags_read("top", flags, FLAGS, print_help, argc - first - 1, argv + first + 1, &options);
         if (next < 0)
             return -1 - next;

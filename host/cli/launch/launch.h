@@ -4,8 +4,8 @@
 
 #include "config/settings.h"
 
-/* Run a script (the words behind a command's options: [-e|-m] SCRIPT ARGUMENTS...) with these settings, and tell what
- * goes wrong. The exit code of launch. */
+/* Run a script (the words behind a command's options: [-e|-m] SCRIPT ARGUMENTS...) with these settings, and report
+ * failures. Returns the exit code of launch. */
 int ah_launch_run(const struct ah_settings *settings, int argc, char **argv);
 
 /* The command: returns the exit code of the program. */

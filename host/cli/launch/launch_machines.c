@@ -1,5 +1,5 @@
-/* What the settings say of a job on several machines. num_processes counts the ranks of all of them, as Accelerate has
- * it; nproc_per_node those of this one, which torchrun lets be another number on each. */
+/* The settings of a job on several machines. num_processes counts the ranks of all of them, as in Accelerate;
+ * nproc_per_node those of this one, which may differ between machines, as in torchrun. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -82,9 +82,9 @@ static int check_elastic(const struct ah_settings *settings, const struct ah_mac
 {
     const struct ah_setting_value *value = settings->value;
     if (options->size)
-        return ah_fail(AH_EINVAL, "%s: the ranks of %s machines are not always %d: --nproc_per_node says how many run "
-                       "on each", value[AH_SETTING_num_processes].where, value[AH_SETTING_num_machines].text,
-                       options->size);
+        return ah_fail(AH_EINVAL, "%s: the ranks of %s machines are not always %d: set their number on each by "
+                       "--nproc_per_node", value[AH_SETTING_num_processes].where,
+                       value[AH_SETTING_num_machines].text, options->size);
     if (value[AH_SETTING_share].text)
         return ah_fail(AH_EINVAL, "%s: %s is for %.0f ranks or machines, and %s machines are not always as many",
                        value[AH_SETTING_share].where, value[AH_SETTING_share].text, value[AH_SETTING_share].number,
@@ -114,8 +114,8 @@ int ah_launch_check_machines(const struct ah_settings *settings)
     if (options.least < options.machines)
         return check_elastic(settings, &options);
     if (options.size && !is_told(settings, AH_SETTING_nproc_per_node) && options.size % options.machines)
-        return ah_fail(AH_EINVAL, "%s: %d ranks are not the same number on each of %d machines: --nproc_per_node says "
-                       "on each how many run there", value[AH_SETTING_num_processes].where, options.size,
+        return ah_fail(AH_EINVAL, "%s: %d ranks are not the same number on each of %d machines: set the number on "
+                       "each by --nproc_per_node", value[AH_SETTING_num_processes].where, options.size,
                        options.machines);
     return 0;
 }

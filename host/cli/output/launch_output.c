@@ -1,6 +1,6 @@
-/* Two streams, each with a queue of held lines (lines.h), what each rank has said of its unfinished line, and a output
- * writer (output_writer.h). What must stay true: a rank's bytes leave in the order in which they came; between two
- * writes to an output writer either a line has ended there, or `open_rank` says whose line has not. */
+/* Two streams, each with a queue of held lines (lines.h), each rank's unfinished line, and an output writer
+ * (output_writer.h). Invariants: a rank's bytes are written in the order in which they arrived; between two writes to
+ * an output writer either the last line there is complete, or `open_rank` is the rank whose line is not. */
 #include "cli/output/launch_output.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ enum {
 struct partial {
     char *text;
     size_t bytes, room;
-    int64_t since; /* when the first byte came, -1 without one */
+    int64_t since; /* when the first byte arrived, -1 without one */
     bool ended;
 };
 
@@ -39,7 +39,7 @@ struct stream {
 struct ah_output {
     int ranks;
     bool one_writer; /* both streams go to the same place */
-    bool collapse_all; /* what all ranks said is bare */
+    bool collapse_all; /* lines of all ranks have no prefix */
     struct stream stream[2];
     struct stream *shown; /* its rank 0 has an unfinished line on the screen */
 };

@@ -1,12 +1,12 @@
 /* The output of all ranks on standard output and error, by whole lines.
  *
- * Lines of rank 0 pass bare, those of rank r carry "[r<r>] ". A line is held for at most 50 ms, so that the same line
- * from several ranks shows once, as "[r0-r3] text"; the order of each rank's own lines is kept. Bytes pass as they
+ * Lines of rank 0 have no prefix, those of rank r have "[r<r>] ". A line is held for at most 50 ms, so that the same
+ * line from several ranks shows once, as "[r0-r3] text"; the order of each rank's own lines is kept. Bytes pass as they
  * are, except on a terminal: there rank 0's unfinished line (a prompt, a progress bar redrawn after a carriage return)
- * shows at once and stays below the other lines, and of a line that was redrawn only what it finally said is kept.
- * Elsewhere an unfinished line shows after a second, and is broken only when another line comes.
+ * shows at once and stays below the other lines, and of a redrawn line only the final text is kept. Elsewhere an
+ * unfinished line is shown after a second, and is broken only by another line.
  *
- * Nothing here waits for a reader: while a stream is full the caller feeds it no more, and polls ah_output_fd. Times
+ * No call blocks on a slow reader: while a stream is full the caller adds no more to it, and polls ah_output_fd. Times
  * are ah_now_ns. Streams: 0 output, 1 error. */
 #ifndef AH_CLI_LAUNCH_OUTPUT_H
 #define AH_CLI_LAUNCH_OUTPUT_H
@@ -19,7 +19,7 @@ struct ah_output;
 
 /* Output of `ranks` ranks to two descriptors, which are not closed; a stream with fd -1 is not used. */
 int ah_output_open(struct ah_output **out, const int fd[2], const bool terminal[2], int ranks);
-/* Lines that all ranks said shall be bare instead of rank 0's own, which then carry "[r0] ". */
+/* Print lines of all ranks without a prefix, instead of rank 0's own, which then have "[r0] ". */
 void ah_output_collapse_all(struct ah_output *output, bool all);
 /* Whether this process's own output and error are terminals, and how wide (*columns stays for none). */
 void ah_output_look_at_terminal(bool terminal[2], int *columns);
@@ -30,13 +30,13 @@ void ah_output_close(struct ah_output *output);
 void ah_output_feed(struct ah_output *output, int stream, int rank, const char *text, size_t bytes, int64_t now);
 /* The rank writes no more: its unfinished line is a line, and nobody waits for it. */
 void ah_output_end(struct ah_output *output, int stream, int rank, int64_t now);
-/* Whole lines of the launcher's own, behind all that the ranks have said so far. */
+/* Print complete lines of the launcher itself, after all output of the ranks so far. */
 void ah_output_say(struct ah_output *output, int stream, const char *text);
 
 /* Write what is due at `now`, up to which all that the ranks wrote was fed; returns the time when more will be, or -1.
  * A line is unfinished because its rank has not written the rest, never because nobody has read it yet. */
 int64_t ah_output_flush(struct ah_output *output, int64_t now);
-/* Write all that was said so far, unfinished lines too, as lines; more may come. */
+/* Write all output so far, unfinished lines too, as lines; more may follow. */
 void ah_output_settle(struct ah_output *output);
 /* Hold nothing back any longer. */
 void ah_output_finish(struct ah_output *output);

@@ -21,7 +21,7 @@ enum { GATHER = 32 * 1024 };
 
 enum way {
     DIRECT,   /* a file, which never waits, or a description with O_NONBLOCK */
-    SOCKET,   /* each send says that it does not wait */
+    SOCKET,   /* each send has MSG_DONTWAIT */
     ASK_FIRST /* poll, then no more than fits into any pipe that has room */
 };
 

@@ -1,7 +1,7 @@
-/* A descriptor that is written without ever waiting for its reader.
+/* A descriptor that is written without ever blocking on its reader.
  *
- * What the reader has not taken yet is kept, in order, so nothing is lost; who feeds an output writer looks at its size
- * and feeds no more while it is large. Pipes and terminals are opened anew, so that O_NONBLOCK is not set on a
+ * Bytes that the reader has not accepted yet are queued in order, so nothing is lost; the caller checks the queue's
+ * size and adds no more while it is large. Pipes and terminals are opened again, so that O_NONBLOCK is not set on a
  * description that others share. A failure to write is kept too, and everything after it is dropped. */
 #ifndef AH_CLI_OUTPUT_WRITER_H
 #define AH_CLI_OUTPUT_WRITER_H
@@ -16,7 +16,7 @@ void ah_output_writer_close(struct ah_output_writer *writer);
 
 /* Append; written at once when much has gathered, else by the next push. */
 void ah_output_writer_write(struct ah_output_writer *writer, const char *text, size_t bytes);
-/* Write what the reader takes now. */
+/* Write as much as the reader accepts now. */
 void ah_output_writer_push(struct ah_output_writer *writer);
 /* Bytes that the reader has not taken. */
 size_t ah_output_writer_pending(const struct ah_output_writer *writer);

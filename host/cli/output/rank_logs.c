@@ -1,4 +1,4 @@
-/* Files are written as the bytes come, without a buffer: what is there when everything is killed is what was said. */
+/* Bytes are written as they arrive, without a buffer: after a kill the files contain all output received. */
 #include "cli/output/rank_logs.h"
 
 #include <errno.h>

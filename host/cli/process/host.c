@@ -77,8 +77,8 @@ static void open_own_modules(lua_State *L)
     lua_pop(L, 2);
 }
 
-/* Let the collector begin when the heap has this many KB. What is made while the library loads lives on, and walking
- * it again at each doubling took a tenth of a small script's start. */
+/* Let the collector begin when the heap has this many KB. Objects made while the library loads live on, and marking
+ * them again at each doubling was a tenth of a small script's start-up time. */
 static void collect_from(lua_State *L, int kilobytes)
 {
     int held = lua_gc(L, LUA_GCCOUNT, 0);
@@ -180,7 +180,7 @@ static int load_from_folder(lua_State *L)
     return 1;
 }
 
-/* `require` looks in the script's folder as well, after all other places: a script with the name of a module that it
+/* `require` searches the script's folder as well, after all other places: a script with the name of a module that it
  * needs (scripts/busted.lua) must not find itself. package.path has no way to write ';' and '?' in a folder's name. */
 static void set_path(lua_State *L, const char *script)
 {

@@ -16,8 +16,8 @@ struct ah_host {
 struct ah_host_options {
     bool jit_off;   /* run without LuaJIT's compiler */
     bool gc_stress; /* collect garbage at every tensor op */
-    /* Ends the process after an error that nothing catches: some LuaJITs tell so that memory is out. The process has
-     * one such function, the last one given; without it LuaJIT prints its own words and exits. */
+    /* Ends the process after an uncaught error: some LuaJITs report so that memory is out. One function per process,
+     * the last one set; without it LuaJIT prints its own message and exits. */
     void (*give_up)(const char *text);
 };
 
@@ -27,7 +27,7 @@ void ah_host_close(struct ah_host *host);
 
 /* The global `arg`: the script's name at 0, its arguments from 1. */
 int ah_host_set_arguments(struct ah_host *host, const char *name, int argc, char **argv);
-/* The file that `require` would load for a name; AH_EINVAL tells where it was looked for. */
+/* Write the path of the file that `require` would load for a name; AH_EINVAL: the text has the places searched. */
 int ah_host_find_module(struct ah_host *host, const char *name, char *path, size_t room);
 /* Compile a text (name: "@train.lua" for a file, "=-e" for what is none) or a file, and run it with the arguments.
  * AH_ELUA with message and traceback in ah_host_error. */

@@ -1,5 +1,5 @@
-/* Ctrl-C in a script that runs in this process: one line says where it was, then the signal ends it as it would any
- * program. */
+/* Ctrl-C in a script that runs in this process: print the script's current line, then end the process by the signal as
+ * by default. */
 #ifndef AH_CLI_INTERRUPT_H
 #define AH_CLI_INTERRUPT_H
 

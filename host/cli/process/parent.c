@@ -47,7 +47,7 @@ static int lose(lua_State *L, const char *what, int status)
     return ah_raise(L, status);
 }
 
-/* Wait until the parent has sent something, or takes something; 0 when the time is up or a signal came. */
+/* Wait until the parent has sent bytes or can receive some; 0 when the time is up or a signal arrived. */
 static int wait_for(struct ah_frames *frames, int64_t until)
 {
     struct pollfd at = {.fd = ah_frames_fd(frames), .events = POLLIN};

@@ -1,11 +1,12 @@
-/* accelhost._C.channel: what this process and the one that started it as a rank (cli/job/job.h) tell each other.
+/* accelhost._C.channel: messages between this process and the one that started it as a rank (cli/job/job.h).
  *
  * C.channel.is_open() -> whether there is such a channel
- * C.channel.send(text) waits until the parent's side has taken it, or the system for it
- * C.channel.receive([seconds]) -> the next message; nil when none came within that time (nil: waits for ever), or when
- * a signal came, so that its hook may run
+ * C.channel.send(text) waits until the text is in the socket's buffer or with the parent
+ * C.channel.receive([seconds]) -> the next message; nil when none arrived within that time (nil: waits for ever), or
+ * when a signal did, so that its hook may run
  *
- * send and receive raise when there is no channel or the parent has gone. A message is a text of at most 256 MiB. */
+ * send and receive raise when there is no channel or the parent has closed it. A message is a text of at most 256
+ * MiB. */
 #ifndef AH_CLI_PARENT_H
 #define AH_CLI_PARENT_H
 

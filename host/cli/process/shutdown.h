@@ -1,4 +1,4 @@
-/* How a process that ran Lua ends: with what it still saves on the disk, its output written, its rank's end told. */
+/* The end of a process that ran Lua: complete running saves, flush the output, report the rank's end. */
 #ifndef AH_CLI_SHUTDOWN_H
 #define AH_CLI_SHUTDOWN_H
 
@@ -6,11 +6,11 @@
 
 /* End the process. The code becomes 1 where something could not be saved or written. */
 int ah_shutdown_finish(struct ah_host *host, int code);
-/* The same after an error that ends it, with 1: told to the launcher, else on stderr. */
+/* The same after a fatal error, with exit code 1: the error is reported to the launcher, else on stderr. */
 int ah_shutdown_fail(struct ah_host *host, const char *text);
 /* The same when the state cannot be closed any more (cli/process/host.h). */
 void ah_shutdown_give_up(const char *text);
-/* A line of notifications on stderr (base/status/tell.h). */
+/* Print a notice on stderr, for ah_tell_to. */
 void ah_shutdown_report(const char *line);
 /* Make os.exit end the process in this way. AH_ELUA. */
 int ah_shutdown_take_exit(struct ah_host *host);

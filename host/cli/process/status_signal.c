@@ -45,7 +45,7 @@ static void on_hook(lua_State *L, lua_Debug *frame)
     phase = UNASKED;
     set_timer(0);
     if (tracing)
-        fflush(stdout); /* what was printed before comes before */
+        fflush(stdout); /* earlier output is written first */
     answer(L, ah_place_line(L, place, sizeof place));
 }
 

@@ -1,5 +1,5 @@
-/* A running script can be asked where it is: by SIGURG it says so on its pulse (base/trace/pulse.h), by SIGUSR2 it
- * writes its traceback to stderr. Neither ends it. */
+/* Status signals of a running script: on SIGURG it writes its current line to its progress counters (base/pulse.h), on
+ * SIGUSR2 its traceback to stderr. Neither ends it. */
 #ifndef AH_CLI_STATUS_SIGNAL_H
 #define AH_CLI_STATUS_SIGNAL_H
 

@@ -1,6 +1,6 @@
-/* The rule of attention that keeps no scores: one kernel gives the gradients of query, key and value from the
- * logarithms of the sums. For a gradient of the mask, and where higher derivatives are wanted (gradients are recorded),
- * the scores are made again by ops that have derivatives of their own. */
+/* The rule of attention without saved scores: one kernel computes the gradients of query, key and value from the
+ * logarithms of the sums. For a gradient of the mask, and with create_graph, the scores are recomputed by ops that have
+ * derivatives. */
 #include "autograd/graph.h"
 #include "autograd/rules.h"
 

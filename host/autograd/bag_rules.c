@@ -12,7 +12,7 @@ static struct ah_tensor *products(struct ah_rule *r, const struct ah_value *inpu
     struct ah_tensor *sizes = ah_r_sub(r, ends, ah_r(r, AH_OP_narrow, AH_T(starts), AH_I(0), AH_I(0), AH_I(count)));
     struct ah_tensor *spread = ah_r(r, AH_OP_repeat_interleave, AH_T(g), AH_T(sizes), AH_I(0));
     struct ah_tensor *rows = ah_r(r, AH_OP_embedding, *input, AH_T(table));
-    if (spread && spread->size[0] < total) { /* what lies behind the last bag */
+    if (spread && spread->size[0] < total) { /* elements after the last bag */
         int64_t after[2] = {total - spread->size[0], 0}, before[2] = {0, 0};
         spread = ah_r(r, AH_OP_constant_pad, AH_T(spread), AH_INTS_OF(before, 2), AH_INTS_OF(after, 2), AH_N(0));
     }

@@ -24,7 +24,7 @@ static struct ah_tensor *halved(struct ah_rule *r, struct ah_tensor *g, struct a
     return ah_r(r, AH_OP_where, AH_T(mask), AH_T(ah_r_scale(r, g, 0.5)), AH_T(g));
 }
 
-/* maximum and minimum: the winner takes the gradient, a tie splits it, where nothing can be compared both get it. */
+/* maximum and minimum: the selected input receives the gradient; a tie splits it, and at NaN both receive it. */
 int ah_backward_extreme(struct ah_rule *r)
 {
     const struct ah_args_extreme *arg = ah_args(r, extreme);

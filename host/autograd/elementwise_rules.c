@@ -1,6 +1,6 @@
 /* Rules of arithmetic, activations, choices and copies, and second derivatives of the fused gradients. A rule is an
- * expression over ops; ah_r_give brings it back to its input's shape and dtype. What must stay true: a saved argument
- * that may be a Lua number (wrapped) is used as a number, never as a tensor that takes part in promotion. */
+ * expression over ops; ah_r_give converts it to its input's shape and dtype. Invariant: a saved argument that may be a
+ * Lua number (wrapped) is used as a number, never as a tensor, which would participate in promotion. */
 #include <math.h>
 #include <string.h>
 
@@ -104,7 +104,7 @@ int ah_backward_pow(struct ah_rule *r)
         struct ah_tensor *power = ah_r(r, AH_OP_pow, AH_T(a), AH_T(b));
         struct ah_tensor *slope = a->wrapped ? ah_r_scale(r, power, log(ah_tensor_get(a, 0)))
                                              : ah_r_mul(r, power, unary(r, AH_OP_log, a));
-        /* 0^b stays 0 for b >= 0, whatever log 0 says. */
+        /* The derivative of 0^b is 0 for b >= 0, though log 0 is infinite. */
         struct ah_tensor *flat =
             ah_r(r, AH_OP_logical_and, AH_T(compare(r, AH_OP_eq, a, 0)), AH_T(compare(r, AH_OP_ge, b, 0)));
         ah_r_give(r, 1, only(r, unary(r, AH_OP_logical_not, flat), ah_r_mul(r, g, slope)));
@@ -278,14 +278,14 @@ int ah_backward_dropout_backward(struct ah_rule *r)
 
 /* Conversion, copies, fills. */
 
-/* The gradient as it is, brought back to the input's shape and dtype. */
+/* The gradient unchanged, converted to the input's shape and dtype. */
 int ah_backward_same(struct ah_rule *r)
 {
     ah_r_give(r, 0, r->grad_out[0]);
     return r->status;
 }
 
-/* The engine brings gradients to the input's dtype, or leaves that to the leaf's slot. */
+/* The engine casts gradients to the input's dtype, or the copy into the leaf's slot does. */
 int ah_backward_to(struct ah_rule *r)
 {
     r->grad_in[0] = r->grad_out[0];

@@ -34,8 +34,8 @@ void ah_engine_unwatch(struct ah_engine_watcher *watcher)
 /* Backwards that are running, one inside the other. */
 static int depth;
 
-/* Prepared leaves that a nested backward reached: the one around it may reach them again, so their reducers are told
- * when the outermost ends. */
+/* Prepared leaves that a nested backward reached: the one around it may reach them again, so their reducers are
+ * notified when the outermost ends. */
 static struct {
     struct ah_tensor **leaf; /* owned */
     int count;
@@ -183,8 +183,9 @@ static bool has_work(const struct ah_run *run, const struct ah_visit *visit)
     return false;
 }
 
-/* Does a gradient of halves for a float32 result need no cast: because it is all that arrives, nobody else sees it, and
- * its reader converts it: the copy into a leaf's arena slot or the sum there, or a rule that says so? */
+/* Does an fp16 or bf16 gradient of a float32 result need no cast? So if no other gradient arrives, no hook or caller
+ * sees it, and its reader converts it: the copy into a leaf's arena slot or the sum there, or a rule that declares
+ * it. */
 static bool reader_converts(const struct ah_run *run, const struct ah_edge *edge)
 {
     const struct ah_node *node = edge->node;
@@ -198,7 +199,8 @@ static bool reader_converts(const struct ah_run *run, const struct ah_edge *edge
     return node->op && (ah_rules[node->op->id].saves & AH_READS_HALVES) && !node->hooks;
 }
 
-/* Check one input's gradient, bring it to the input's dtype, hand it on. Takes the reference in *grad. */
+/* Check one input's gradient, cast it to the input's dtype and pass it to the input's node. Consumes the reference in
+ * *grad. */
 static int pass_on(struct ah_run *run, const struct ah_node *node, int i, struct ah_tensor **grad,
                    struct ah_slice place)
 {
@@ -429,7 +431,7 @@ int ah_gradients(struct ah_tensor **roots, struct ah_tensor **grads, int count, 
     for (int i = 0; i < input_count && !options->allow_unused; i++) {
         if (out[i])
             continue;
-        status = ah_fail(AH_EINVAL, "grad: input %d was not used by the outputs (allow_unused = true gives false)",
+        status = ah_fail(AH_EINVAL, "grad: input %d was not used by the outputs (allow_unused = true returns false)",
                          i + 1);
         for (int k = 0; k < input_count; k++)
             ah_tensor_release(out[k]);

@@ -78,7 +78,7 @@ struct ah_grad_meta {
     struct ah_tensor *base; /* this tensor is a differentiable view of `base` (itself no view) ... */
     uint32_t base_version;  /* ... and `fn` is true for this version; later in-place writes remake it */
     struct ah_hook *hooks;  /* of a leaf */
-    /* A prepared parameter accumulates into its slot of the gradient arena, which *has_grad guards; ready() tells
+    /* A prepared parameter accumulates into its slot of the gradient arena, which *has_grad guards; ready() notifies
      * the reducer that the gradient is final for this backward. */
     struct ah_tensor *slot;
     bool *has_grad;

@@ -1,8 +1,8 @@
 /* Hooks: lists of callbacks on a node (for results) or on a leaf. A list is snapshot before it is called, each hook
  * held by the snapshot, so that a hook may add and remove any hook, free its tensor, or start another backward: hooks
- * taken off meanwhile still run this once, those added do not, as in PyTorch. Keepers (retain_grad) stand at the end
- * of a list, so that .grad is what all other hooks made of it. What must stay true: a hook in a list has `at` set, and
- * a keeper's context is NULL once its tensor is gone. */
+ * removed meanwhile still run this once, added ones do not, as in PyTorch. Keepers (retain_grad) are at the end of a
+ * list, so that .grad is the result of all other hooks. Invariants: a hook in a list has `at` set; a keeper's context
+ * is NULL once its tensor is freed. */
 #include <stdlib.h>
 
 #include "autograd/node.h"

@@ -206,7 +206,7 @@ int ah_backward_masked_scatter(struct ah_rule *r)
     return 0;
 }
 
-/* sort and topk give values and where they came from: the values' gradient goes back there. */
+/* sort and topk return values and their indices: the values' gradient is scattered to these. */
 static int back_along(struct ah_rule *r, const struct ah_value *dim)
 {
     if (r->grad_out[0])
@@ -225,7 +225,7 @@ int ah_backward_topk(struct ah_rule *r)
     return back_along(r, &ah_args(r, topk)->dim);
 }
 
-/* The extreme so far came from where its place says. */
+/* The running extreme's index is an output: its gradient is added there. */
 int ah_backward_cumextreme(struct ah_rule *r)
 {
     return back_along(r, &ah_args(r, cumextreme)->dim);

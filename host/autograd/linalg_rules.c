@@ -1,4 +1,4 @@
-/* Rules of decompositions and solvers. g is the gradient that comes in, X' the transpose of X.
+/* Rules of decompositions and solvers. g is the incoming gradient, X' the transpose of X.
  *
  * The formulas are those of M. Giles, "An extended collection of matrix derivative results for forward and reverse mode
  * algorithmic differentiation" (2008), for Cholesky I. Murray, arXiv:1602.07527, for QR S. Walter and L. Lehmann,
@@ -105,8 +105,8 @@ static struct ah_tensor *permuted(struct ah_rule *r, struct ah_tensor *x, struct
     return ah_r(r, AH_OP_gather, AH_T(x), AH_I(x->ndim - 2), AH_T(row));
 }
 
-/* A = P L U with square factors: P L'^-1 (strictly lower(L' gL) + upper(gU U')) U'^-1. Columns of A beyond the rows
- * are P L U2, rows beyond the columns P L2 U: their parts are brought to the square ones first. */
+/* A = P L U with square factors: P L'^-1 (strictly lower(L' gL) + upper(gU U')) U'^-1. Columns of A beyond the rows are
+ * P L U2, rows beyond the columns P L2 U: their gradients are first added to those of the square factors. */
 int ah_backward_matrix_lu(struct ah_rule *r)
 {
     struct ah_tensor *lu = r->out[0], *pivots = r->out[1], *g = r->grad_out[0];

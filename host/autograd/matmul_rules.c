@@ -107,7 +107,7 @@ int ah_backward_linear(struct ah_rule *r)
     return r->status;
 }
 
-/* What came for gelu's result goes through gelu; the rest came past it. */
+/* The gradient of gelu's result is multiplied by gelu's derivative; that of its input is added unchanged. */
 int ah_backward_linear_gelu(struct ah_rule *r)
 {
     const struct ah_args_linear_gelu *arg = ah_args(r, linear_gelu);
@@ -122,7 +122,7 @@ int ah_backward_linear_gelu(struct ah_rule *r)
     return r->status;
 }
 
-/* Input 1 is what gelu was taken of; none comes for input 0, its result. */
+/* Input 1 is gelu's input; input 0, its result, receives no gradient. */
 int ah_backward_linear_of_gelu(struct ah_rule *r)
 {
     const struct ah_args_linear_of_gelu *arg = ah_args(r, linear_of_gelu);

@@ -19,8 +19,8 @@ int ah_alias(struct ah_tensor **out, const struct ah_tensor *tensor);
 /* Does this one reference hold all there is of the tensor's memory, so that a write into it goes unseen? */
 bool ah_exclusive(const struct ah_tensor *tensor);
 
-/* Run one node's rule with given output gradients (NULL entries allowed); grad_in gets new references, *place says of
- * which slice of input 0 grad_in[0] is. `last`: what the node saved is dropped afterwards. */
+/* Run one node's rule with given output gradients (NULL entries allowed); grad_in gets new references, *place is the
+ * slice of input 0 that grad_in[0] is of. `last`: the node's saved values are freed afterwards. */
 int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, struct ah_tensor **grad_in,
                 struct ah_slice *place);
 

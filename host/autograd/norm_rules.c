@@ -43,7 +43,7 @@ static struct ah_tensor *normal_gradient(struct ah_rule *r, struct normal *n)
     return ah_r_mul(r, ah_r_sub(r, ah_r_sub(r, gn, mean_keep(r, gn, n->over)), along), inverse);
 }
 
-/* Which inputs weight and bias are: absent tensors take no place among the inputs, 0 stands for absent. */
+/* Input numbers of weight and bias: absent tensors are not counted among the inputs, 0 is absent. */
 struct affine {
     int weight, bias;
 };
@@ -163,7 +163,7 @@ static struct ah_value half_beside_float(const struct ah_rule *r)
     return AH_NIL;
 }
 
-/* The sum's gradient is what came for it and what comes through the norm; both inputs have it. */
+/* The sum's gradient is its own incoming gradient plus that through the norm; both inputs receive it. */
 int ah_backward_add_layer_norm(struct ah_rule *r)
 {
     const struct ah_args_add_layer_norm *arg = ah_args(r, add_layer_norm);

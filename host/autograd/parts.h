@@ -1,8 +1,8 @@
-/* Gradients of slices of a tensor. The rule of a view that takes a slice (narrow, select) gives the slice's gradient
- * with its place instead of a gradient of the whole tensor that is zero elsewhere. The engine keeps what arrives for a
- * tensor until all has. Where slices cover it, its gradient is made of them: without a copy if they are stored side by
- * side, as attention stores those of a packed query, key and value, else by cat. Slices that overlap, and those beside
- * a gradient of the whole, are added into one gradient in the order of their arrival. */
+/* Gradients of slices of a tensor. The rule of a slicing view (narrow, select) returns the slice's gradient with its
+ * place instead of a gradient of the whole tensor that is zero elsewhere. The engine collects the slices of a tensor
+ * until all have arrived. Where they cover it, its gradient is made of them: without a copy if they are contiguous in
+ * memory, as attention stores those of a packed query, key and value, else by cat. Overlapping slices, and slices in
+ * addition to a gradient of the whole, are added into one gradient in the order of their arrival. */
 #ifndef AH_AUTOGRAD_PARTS_H
 #define AH_AUTOGRAD_PARTS_H
 

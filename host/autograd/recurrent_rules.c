@@ -1,5 +1,5 @@
-/* The rule of recurrent layers: one kernel gives all gradients of a layer's direction. It has no derivative of its own;
- * PyTorch's libraries for GPUs have none either. */
+/* The rule of recurrent layers: one kernel computes all gradients of a layer's direction. It has no derivative; neither
+ * have PyTorch's libraries for GPUs. */
 #include "autograd/rules.h"
 
 int ah_backward_recurrent(struct ah_rule *r)

@@ -146,7 +146,7 @@ int ah_backward_std(struct ah_rule *r)
     return finish(r, ah_r_mul(r, with_dims(r, g), deviation(r)));
 }
 
-/* Each of the elements equal to `value` takes an equal share of the gradient. */
+/* Divide the gradient equally among the elements equal to `value`. */
 static struct ah_tensor *shared(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *value, struct ah_tensor *g)
 {
     struct ah_tensor *hit = ah_r(r, AH_OP_eq, AH_T(x), AH_T(value));
@@ -196,7 +196,7 @@ int ah_backward_logsumexp(struct ah_rule *r)
     return finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), weight));
 }
 
-/* The largest or smallest along a dim: the gradient goes to where it stood. */
+/* The largest or smallest along a dim: the gradient is scattered to its index. */
 int ah_backward_along(struct ah_rule *r)
 {
     const struct ah_input_meta *input = ah_rule_input(r, 0);

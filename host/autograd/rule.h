@@ -4,10 +4,10 @@
  * gradient), what the row saved, and sets r->grad_in[i] for every input i with r->needs[i]. Inputs are counted over
  * the tensor arguments in order, the items of a list one by one.
  *
- * Rules are expressions: every ah_r call returns a tensor owned by the rule (freed when it ends) and NULL once
- * anything failed, and takes NULL as input quietly, so no call needs checking; the first error is what the engine
- * reports. When the engine runs with create_graph the calls record themselves, so a rule made of differentiable ops
- * has a second derivative; what a kernel without one makes of values that require grad is refused. */
+ * Rules are expressions: every ah_r call returns a tensor owned by the rule (freed when it ends) and NULL once anything
+ * failed, and accepts NULL as input, so no call needs checking; the engine reports the first error. With create_graph
+ * the calls are recorded, so a rule made of differentiable ops has a second derivative; differentiating the result of a
+ * kernel without a derivative is an error. */
 #ifndef AH_AUTOGRAD_RULE_H
 #define AH_AUTOGRAD_RULE_H
 
@@ -42,7 +42,7 @@ struct ah_rule {
 };
 
 /* Run an op inside a rule: ah_r(r, AH_OP_mul, AH_T(g), AH_T(x)). Any AH_T(NULL) for a required tensor, or an earlier
- * failure, gives NULL. */
+ * failure, returns NULL. */
 #define ah_r(rule, id, ...)                                                 \
     ah_rule_op((rule), (id), (const struct ah_value[]){__VA_ARGS__},        \
                (int)(sizeof((struct ah_value[]){__VA_ARGS__}) / sizeof(struct ah_value)))
@@ -73,7 +73,7 @@ struct ah_tensor *ah_r_shift(struct ah_rule *r, struct ah_tensor *a, double adde
 struct ah_tensor *ah_r_matmul(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b);
 struct ah_tensor *ah_r_transpose(struct ah_rule *r, struct ah_tensor *a, int64_t d0, int64_t d1);
 
-/* Bring a gradient back to the shape, dtype and device of input i (undoes broadcasting and promotion). */
+/* Convert a gradient to the shape, dtype and device of input i (undoes broadcasting and promotion). */
 struct ah_tensor *ah_r_to_input(struct ah_rule *r, struct ah_tensor *grad, int i);
 
 /* Shape, dtype and device of input i, known even when it was not saved. */
@@ -85,7 +85,7 @@ struct ah_input_meta {
 };
 const struct ah_input_meta *ah_rule_input(const struct ah_rule *rule, int i);
 
-/* Let that be the gradient of input i, where one is wanted: a rule that ends in this need not look at needs[]. */
+/* Set the gradient of input i, if needs[i]: a rule that ends in this need not check needs[]. */
 void ah_r_give(struct ah_rule *r, int i, struct ah_tensor *grad);
 
 /* The gradient of input 0 is that of one of its slices, `grad`, and zero elsewhere. */

@@ -34,8 +34,8 @@ struct ah_run {
     const struct ah_edge *wanted; /* borrowed; NULL: every leaf accumulates into its .grad */
     int wanted_count;
     struct ah_tensor **captured; /* [wanted_count], owned by the caller */
-    bool stop_at_wanted;         /* what lies behind a wanted edge is none of this execution's business */
-    uint64_t keep_below;         /* nodes with a smaller sequence keep what they saved */
+    bool stop_at_wanted;         /* nodes before a wanted edge are not run */
+    uint64_t keep_below;         /* nodes with a smaller sequence keep their saved values */
 };
 
 /* The index of the node's visit, made when it has none; AH_ENOMEM. */

@@ -54,8 +54,8 @@ static struct ah_tensor *written_out(struct ah_rule *r, struct ah_tensor *x, str
     return ah_r_transpose(r, ah_r(r, AH_OP_sum, AH_T(later), AH_I(-1)), dim, -1);
 }
 
-/* Before the first zero of a line the product is divided by x_i again; at that zero the product without it takes its
- * place; behind it nothing moves. */
+/* Before the first zero of a line the product is divided by x_i again; at that zero it is the product without it; after
+ * it the gradient is zero. */
 int ah_backward_cumprod(struct ah_rule *r)
 {
     const struct ah_args_cumprod *arg = ah_args(r, cumprod);

@@ -99,9 +99,8 @@ int ah_backward_diagonal_backward(struct ah_rule *r)
     return 0;
 }
 
-/* Where each element of the view lies in the input; the gradient is summed into those places.
- * Elements of the storage that the view has and the input has not go to one slot too many, which is
- * cut off. */
+/* Compute the index of each element of the view in the input and sum the gradient there. Elements of the storage that
+ * the view has and the input lacks are summed into one extra slot, which is dropped. */
 int ah_backward_as_strided(struct ah_rule *r)
 {
     const struct ah_args_as_strided *arg = ah_args(r, as_strided);
@@ -128,7 +127,7 @@ int ah_backward_cat(struct ah_rule *r)
     int64_t dim = r->state->join.dim, at = 0;
     for (int i = 0; i < r->input_count; i++) {
         const struct ah_input_meta *input = ah_rule_input(r, i);
-        if (input->ndim == 1 && input->size[0] == 0) { /* stood in for any shape */
+        if (input->ndim == 1 && input->size[0] == 0) { /* cat accepts it with any shape */
             if (r->needs[i])
                 r->grad_in[i] = ah_r_zeros_input(r, i);
             continue;

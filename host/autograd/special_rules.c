@@ -1,6 +1,5 @@
 /* Rules of the rest of libm, of special functions and of functions of pairs: grad * slope, the slope written in ops, so
- * that second derivatives follow. Saved whole-number inputs are brought into the gradient's dtype, saved numbers stay
- * numbers. */
+ * that second derivatives follow. Saved integer inputs are cast to the gradient's dtype, saved numbers stay numbers. */
 #include <math.h>
 
 #include "autograd/rules.h"
@@ -110,7 +109,7 @@ int ah_backward_logit(struct ah_rule *r)
     return r->status;
 }
 
-/* Pairs: a whole-number operand takes the gradient's dtype, since functions of it would be float32. */
+/* Cast an integer operand of a function of pairs to the gradient's dtype, since functions of it would be float32. */
 static struct ah_tensor *in_dtype(struct ah_rule *r, const struct ah_value *value)
 {
     struct ah_tensor *x = ah_given(value);

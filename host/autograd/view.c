@@ -22,7 +22,7 @@ struct copy_slices {
     struct ah_tensor *geometry, *base; /* how the slice and the base lie in their storage; values unused */
 };
 
-/* A copy of the base's gradient that lies in a storage of its own as the base lies in its. */
+/* Copy the base's gradient to a storage of its own, with the base's strides and offset. */
 static struct ah_tensor *like_base(struct ah_rule *rule, const struct ah_tensor *base)
 {
     if (ah_tensor_is_contiguous(base))
@@ -48,7 +48,7 @@ static int run_copy_slices(struct ah_node *node, struct ah_rule *rule)
     struct ah_tensor *inner_grad = ah_r(rule, AH_OP_clone, AH_T(window));
     if (!inner_grad)
         return rule->status;
-    struct ah_tensor *inner_in[AH_MAX_ARGS]; /* no op that writes takes a list, */
+    struct ah_tensor *inner_in[AH_MAX_ARGS]; /* no op that writes accepts a list, */
     struct ah_slice place;                   /* and none is a view */
     AH_TRY(ah_run_rule(slices->inner, false, &inner_grad, inner_in, &place));
     for (int i = 0; i < slices->inner->input_count; i++)

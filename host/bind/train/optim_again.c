@@ -1,7 +1,6 @@
 /* Optimizer steps captured in a graph: the device repeats them, but their scalars (rates, corrections, counters) are
  * computed on the host. So a captured step keeps its items, gradients included, which have no other reference once the
  * script has dropped them, and is called again before each replay, which then only updates the scalars. */
-
 #include "base/trace/pulse.h"
 #include "bind/lua/class.h"
 #include "bind/train/optim.h"

@@ -17,7 +17,7 @@ static inline float ah_tanf(float x)
 {
     float shifted = fmaf(x, 0.63661977236758134308f, 0x1.8p23f), n = shifted - 0x1.8p23f;
     float high = fmaf(n, -AH_HALF_PI, x), part = n * -AH_HALF_PI_REST, r = high + part, back = r - high;
-    float rest = (high - (r - back)) + (part - back); /* what rounding took from r */
+    float rest = (high - (r - back)) + (part - back); /* the rounding error of r */
     rest += fmaf(n, -AH_HALF_PI_REST, -part) + n * 0x1.ee59dap-50f;
     float z = r * r, p = 0.00441377703f;
     p = fmaf(p, z, 9.74653813e-06f);

@@ -1,6 +1,6 @@
 /* Elementwise kernels of several inputs: a loop per dtype from one expression (cpu/elementwise/elementwise.h), run by
- * ah_iterate, which sees to strides, broadcasting and conversion. Loops must give an element the same value wherever it
- * lies in a run. */
+ * ah_iterate, which handles strides, broadcasting and conversion. The result of an element must not depend on its
+ * position in a run. */
 #include <math.h>
 #include <string.h>
 

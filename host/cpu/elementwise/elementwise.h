@@ -23,8 +23,8 @@ int ah_elementwise_pair(struct ah_call *c, const ah_loop *loops);
         const in_t c0 __attribute__((unused)) = (in_t)AS_NUMBER(in_t, numbers[0]);                      \
         const in_t c1 __attribute__((unused)) = (in_t)AS_NUMBER(in_t, numbers[1]);
 
-/* One input `a`, two inputs `a` and `b` (each may be one repeated value), three inputs `a`, `b`, `c`. The output may
- * be an input, so pointers are not restrict; elements do not depend on each other, which is what omp simd says. */
+/* One input `a`, two inputs `a` and `b` (each may be one repeated value), three inputs `a`, `b`, `c`. The output may be
+ * an input, so pointers are not restrict; elements do not depend on each other, hence omp simd. */
 #define LOOP1(fn, in_t, out_t, expr)                                                                    \
     LOOP_HEAD(fn, in_t)                                                                                 \
         out_t *y = data[0];                                                                             \

@@ -1,4 +1,4 @@
-/* Elementwise division and remainders. The integer loops never see a zero divisor (`divide` looks first); the quotient
+/* Elementwise division and remainders. The integer loops never see a zero divisor (`divide` checks first); the quotient
  * by -1 is written as a negation, because the hardware traps on the smallest integer. */
 #include <math.h>
 #include <string.h>
@@ -75,8 +75,8 @@ static inline double modulo_f64(double a, double b)
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-/* Of float32 the rest is exact without a loop where quotients are below 2^28, which is looked at a block at a time
- * (ah_short_fmodf); other blocks go element by element. The values are the same both ways. */
+/* Of float32 the remainder is exact without a loop where quotients are below 2^28, which is checked per block
+ * (ah_short_fmodf); other blocks are computed element by element. The values are the same both ways. */
 static inline float floor_quotient_f32(float a, float b, float rest)
 {
     float value = (a - rest) / b;

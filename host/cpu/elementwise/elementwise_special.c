@@ -56,7 +56,7 @@ int ah_cpu_polygamma(struct ah_call *c)
     return unary(c, order == 1 ? trigamma_loops : polygamma_loops, (double[]){(double)order, 0});
 }
 
-/* log(x / (1 - x)), x brought into c0..c1 first. */
+/* log(x / (1 - x)), x clamped to c0..c1 first. */
 LOOP1(logit_f32, float, float, ah_logf((a < c0 ? c0 : a > c1 ? c1 : a) / (1 - (a < c0 ? c0 : a > c1 ? c1 : a))))
 LOOP1(logit_f64, double, double, log((a < c0 ? c0 : a > c1 ? c1 : a) / (1 - (a < c0 ? c0 : a > c1 ? c1 : a))))
 FLOAT_TABLE(logit);
@@ -71,7 +71,7 @@ int ah_cpu_logit(struct ah_call *c)
     return unary(c, logit_loops, (double[]){low, high});
 }
 
-/* What stands for nan and the infinities, in the tensor's own dtype (the loops of halves work in float32). */
+/* Replacements of nan and the infinities, in the tensor's dtype (fp16 and bf16 loops work in float32). */
 struct stand_ins {
     double nan, high, low;
 };

@@ -1,6 +1,6 @@
-/* Sampling images and volumes where a grid says. Whatever the mode and the padding, a location reads some input
+/* Sample images and volumes at the locations of a grid. In every mode and padding, a location reads some input
  * positions with weights: the product of those along each axis. These tables are made once for all channels; the
- * weights' derivatives give the gradient of the grid. */
+ * gradient of the grid uses the weights' derivatives. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>

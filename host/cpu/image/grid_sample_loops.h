@@ -31,7 +31,7 @@ static REAL SUFFIX(reflected)(REAL x, int64_t low, int64_t high, REAL *turn)
     return span - extra + least;
 }
 
-/* A coordinate where the padding mode brings it; *slope is multiplied by its derivative. */
+/* Map a coordinate by the padding mode; *slope is multiplied by the derivative. */
 static inline REAL SUFFIX(padded)(const struct sampling *s, REAL x, int64_t n, REAL *slope)
 {
     REAL turn, last = (REAL)(n - 1);
@@ -72,7 +72,7 @@ static void SUFFIX(cubic_axis)(const struct sampling *s, const REAL *x, const RE
     }
 }
 
-/* The taps along an axis of size n for `count` coordinates from -1 to 1, which stand `space` apart. */
+/* The taps along an axis of size n for `count` coordinates from -1 to 1 with stride `space`. */
 static void SUFFIX(fill_axis)(const struct sampling *s, const REAL *coordinate, int64_t n, int count,
                               struct SUFFIX(axis) *axis)
 {

@@ -286,7 +286,7 @@ out:
     return status;
 }
 
-/* A window that lies in the padding altogether has no place: it stands for the first of the plane. */
+/* A window entirely in the padding has no position: it is the first of the plane. */
 int ah_cpu_max_pool2d_positions(struct ah_call *c)
 {
     const struct ah_args_max_pool2d_positions *arg = ah_args(c, max_pool2d_positions);

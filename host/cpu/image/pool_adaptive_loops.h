@@ -10,8 +10,8 @@ static inline REAL SUFFIX(largest)(const REAL *x, int64_t n)
     return nan ? (REAL)NAN : SUFFIX(ah_row_max)(x, n);
 }
 
-/* Where the largest of a window of `rows` x `columns` stands, from x, whose rows are `step` apart: the first of equals,
- * the last NaN. */
+/* Return the offset from x of the largest element of a window of `rows` x `columns`, whose rows are `step` apart: the
+ * first of equals, the last NaN. */
 static int64_t SUFFIX(place_of)(const REAL *x, int64_t rows, int64_t columns, int64_t step)
 {
     const REAL *seen = x;

@@ -55,7 +55,7 @@ static void SUFFIX(max_row)(const struct ah_window *s, const REAL *plane, int64_
 }
 
 /* The maximum of each window and, unless `place` is NULL, its position kh * KW + kw within the window; NaN wins, the
- * first of equals wins, padding never does. A window that meets no input gives -infinity and position 0. */
+ * first of equals wins, padding never does. The result of a window without input is -infinity at position 0. */
 static void SUFFIX(max_planes)(const struct ah_window *s, const REAL *restrict x, REAL *restrict y,
                                int32_t *restrict place)
 {

@@ -109,7 +109,7 @@ static void SUFFIX(axis_taps)(struct axis *a, const struct resampling *r, double
     }
 }
 
-/* A row of the input, weighed over the rows and slices that output row (z, y) reads: in `row`, or where it lies. */
+/* Return the weighted sum of the input rows that output row (z, y) reads: in `row`, or a pointer to the single row. */
 static const REAL *SUFFIX(row_in)(const struct resampling *r, const REAL *plane, int64_t z, int64_t y, REAL *row)
 {
     const struct axis *az = &r->axis[0], *ay = &r->axis[1];

@@ -157,7 +157,7 @@ struct bags {
 BAGS(f32, float)
 BAGS(f64, double)
 
-/* What bag_sum and its adjoint read beside the table or the gradient; bags lie in order inside the input. */
+/* Other inputs of bag_sum and its adjoint than the table or the gradient; bags are in order inside the input. */
 struct held_bags {
     struct ah_dense index, scale;
     struct ah_tensor *starts;

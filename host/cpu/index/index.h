@@ -10,9 +10,9 @@
 int ah_checked_index(const char *op, struct ah_tensor *index, int64_t n, bool from_end, int dim,
                      const struct ah_tensor *shape_of, struct ah_tensor **out);
 
-/* A contiguous tensor to write a result into: out[0] itself, or a stand-in when out[0] is a strided
- * view that is written in place. ah_target_open fills it with arg[0] (broadcast) when `copy`;
- * ah_target_close writes a stand-in back when status is 0, releases it, and returns status. */
+/* A contiguous tensor for a result: out[0] itself, or a temporary when out[0] is a strided view that is written in
+ * place. ah_target_open fills it with arg[0] (broadcast) when `copy`; ah_target_close writes a temporary back when
+ * status is 0, releases it, and returns status. */
 struct ah_target {
     struct ah_tensor *out, *work;
 };
@@ -29,8 +29,7 @@ void ah_rows_copy(void *dst, const void *src, const struct ah_rows *rows, size_t
 void ah_rows_add(void *dst, const void *src, const struct ah_rows *rows, double alpha,
                  enum ah_dtype dtype);
 
-/* BODY(storage type, load, store) for the dtype at hand, where load and store go to and from the
- * type that sums. */
+/* Run BODY(storage type, load, store) for the dtype, where load and store convert to and from the type of sums. */
 #define AH_LOAD_SELF(x) (x)
 #define AH_STORE_BOOL(x) ((x) != 0)
 #define AH_SUM_DTYPES(dtype, BODY)                                       \

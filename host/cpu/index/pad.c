@@ -1,6 +1,6 @@
 /* Padding. With a constant: a fill and a strided copy. With edges (reflect, replicate, circular): a table for each
- * padded dim says which place of the input stands at each place of the output; rows are copied whole but for their
- * ends, and the adjoint adds them up in the order of the output. Threads own planes, from the first padded dim on. */
+ * padded dim maps a place of the output to that of the input; the inner part of a row is copied as a whole, and the
+ * adjoint sums in the order of the output. Threads own planes, from the first padded dim on. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ struct pad {
     int64_t size[AH_MAX_DIMS], padded[AH_MAX_DIMS];   /* of a plane, without and with padding */
     const int64_t *at[AH_MAX_DIMS];                   /* by place of the output: the place of the input */
     int64_t *places, planes, rows, plane, padded_plane; /* rows of a padded plane; elements of planes */
-    int64_t begin, end;                               /* of the last dim, what is the input's as it stands */
+    int64_t begin, end;                               /* range of the last dim that is copied unchanged */
     const char *input;
     char *out;
     size_t item;
@@ -106,7 +106,7 @@ static int pad_open(struct pad *pad, const int64_t *size, int ndim, const struct
     return 0;
 }
 
-/* Where in a plane of the input the row lies that stands at a row of the output. */
+/* Return the offset in an input plane of the source of an output row. */
 static int64_t row_start(const struct pad *pad, int64_t row)
 {
     int last = pad->ndim - 1;

@@ -1,5 +1,5 @@
-/* Random kernels: PyTorch's streams, in its order: dense memory is filled as it lies, any other by falling stride.
- * Halves are drawn as float32. Every change here changes what a seed gives. */
+/* Random kernels: PyTorch's streams, in its order: dense memory is filled in memory order, other tensors by descending
+ * stride. fp16 and bf16 are drawn as float32. Every change here changes the numbers of a seed. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -97,7 +97,7 @@ static void normal_f64(struct ah_generator *g, void *data, int64_t n, const void
     ah_generator_fill_normal_f64(g, data, n, numbers[0], numbers[1]);
 }
 
-/* Halves are filled in whole blocks of 16, then the last 16 anew; float32 draws all n before those 16. */
+/* fp16 and bf16 are filled in blocks of 16, then the last 16 are drawn again; float32 draws all n before those 16. */
 static void normal_half(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
     const double *numbers = context;

@@ -1,6 +1,6 @@
-/* Entries by an unsigned key that has the order of the values: a stable radix sort, and selection without sorting. For
- * a rank a histogram of the highest 11 bits in which keys differ says in which bucket it lies, and only that bucket
- * goes on. What must stay true: nan is the largest, -0 equals 0, equals keep their order. */
+/* Entries by an unsigned key that has the order of the values: a stable radix sort, and selection without sorting. To
+ * select a rank, a histogram of the highest 11 bits in which keys differ yields its bucket, and only that bucket is
+ * searched further. Invariants: nan is the largest, -0 equals 0, equals keep their order. */
 #include "cpu/index/sort.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Attention without its matrix of scores: blocks of queries, blocks of keys, products in registers. Threads share out
- * blocks of queries, back whole heads of keys, so nothing depends on their number. What the loops cannot read where it
- * lies (halves, items apart, heads that are no whole number of vectors) is copied first. */
+/* Attention without its matrix of scores: blocks of queries, blocks of keys, products in registers. Forward, threads
+ * divide blocks of queries; backward, heads of keys, so results do not depend on their number. Operands that the loops
+ * cannot read in place (fp16 and bf16, strided items, head sizes that are no multiple of a vector) are copied first. */
 #include "cpu/linear/attention.h"
 
 #include <math.h>

@@ -16,7 +16,7 @@ struct ah_attention_span {
     int64_t query, queries, key, keys;
     int64_t room;           /* keys of which the first `keys` count */
     int64_t row;            /* the number of its first query among those of all spans */
-    int64_t diagonal;       /* query i stands over key i + diagonal */
+    int64_t diagonal;       /* query i is aligned with key i + diagonal */
     int64_t words;          /* dropout words of the spans before */
 };
 

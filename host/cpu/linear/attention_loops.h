@@ -1,11 +1,11 @@
 /* Attention over blocks for one element type (cpu/loop/for_reals.h): scores of up to AH_ATTENTION_QUERIES queries,
- * which stand side by side in vectors, against a block of keys after the other. Forward keeps for each query the
- * largest score so far and the sum of exponentials (Milakov and Gimelshein, 2018; Dao et al., 2022), backward computes
- * the weights again from the logarithm of that sum. */
+ * which are the lanes of vectors, against one block of keys after the other. Forward keeps for each query the largest
+ * score so far and the sum of exponentials (Milakov and Gimelshein, 2018; Dao et al., 2022), backward computes the
+ * weights again from the logarithm of that sum. */
 
 enum { SUFFIX(WIDE) = AH_ATTENTION_QUERIES };
 
-/* A thread's own. Scores stand as [key][query], what is turned as [item][query]. */
+/* A thread's scratch memory. Scores are stored as [key][query], transposed operands as [item][query]. */
 struct SUFFIX(scratch) {
     REAL *turned_query, *turned_grad, *sums, *scores, *weights, *steps;
     REAL largest[AH_ATTENTION_QUERIES], total[AH_ATTENTION_QUERIES], factor[AH_ATTENTION_QUERIES];
@@ -78,7 +78,7 @@ static void SUFFIX(mask_places)(const struct ah_attention *a, const struct ah_at
                                 int64_t key, int64_t keys, int64_t lanes)
 {
     for (int64_t j = 0; j < keys; j++, scores += SUFFIX(WIDE)) {
-        int64_t own = key + j - unit->span->diagonal - unit->first; /* the query that stands over this key */
+        int64_t own = key + j - unit->span->diagonal - unit->first; /* the query aligned with this key */
         int64_t from = a->right < 0 ? 0 : own - a->right, to = a->left < 0 ? lanes : own + a->left + 1;
         for (int64_t i = 0; i < from && i < lanes; i++)
             scores[i] = (REAL)-INFINITY;
@@ -96,7 +96,7 @@ static inline SUFFIX(ah_lane_ints) SUFFIX(chosen)(uint64_t word)
     return (((int32_t)(word & 0xffff) - (SUFFIX(ah_lane_ints)){0}) & bit) != 0;
 }
 
-/* -inf where a boolean mask says no. */
+/* Set scores to -inf where a boolean mask is false. */
 static void SUFFIX(mask_seen)(const struct ah_attention *a, const uint8_t *seen, REAL *scores, int64_t keys,
                               int64_t count, int64_t lanes)
 {
@@ -184,7 +184,7 @@ static void SUFFIX(weigh)(struct SUFFIX(scratch) *s, int64_t keys, int64_t lanes
     }
 }
 
-/* What the values gave so far, by the factor of each query. */
+/* Multiply the accumulated values by the factor of each query. */
 static void SUFFIX(shrink)(struct SUFFIX(scratch) *s, int64_t count, int64_t width)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -213,7 +213,7 @@ static const uint64_t *SUFFIX(keep_at)(const struct ah_attention *a, const struc
     return a->keep + span->words + (unit->head * blocks + unit->first / AH_ATTENTION_QUERIES) * span->keys;
 }
 
-/* What the unit's queries gave: sums divided by the totals; zeros where nothing is seen. */
+/* Write the results of the unit's queries: sums divided by the totals; zeros where all keys are masked. */
 static void SUFFIX(finish)(const struct ah_attention *a, const struct ah_attention_unit *unit,
                            struct SUFFIX(scratch) *s, int64_t count)
 {
@@ -326,7 +326,7 @@ static void SUFFIX(clear_keys)(const struct ah_attention *a, const struct ah_att
     }
 }
 
-/* What a block of weights gives to the gradients of its keys and values, and of the unit's queries at `to`. */
+/* Add a block of weights to the gradients of its keys and values, and of the unit's queries at `to`. */
 static void SUFFIX(spread)(const struct ah_attention *a, const struct ah_attention_unit *unit,
                            const struct SUFFIX(scratch) *s, int64_t key, int64_t keys, int64_t count, bool add_keys,
                            REAL *to, int64_t to_row, bool add_queries)

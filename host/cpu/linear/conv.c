@@ -1,6 +1,6 @@
-/* Convolution kernels: oneDNN in channels-last order where it is there and takes the shape, else im2col and a product
- * in row-major order. A fast form says 1 done, 0 declined, negative for an error; declined, it must have changed
- * nothing. */
+/* Convolution kernels: oneDNN in channels-last order where it is built in and supports the shape, else im2col and
+ * matmul in row-major order. A fast form returns 1 done, 0 declined, negative for an error; declined, it must have
+ * changed nothing. */
 #include "ops/nn/conv.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Products of matrices by OpenBLAS, dnnl_sgemm or a oneDNN primitive, whichever is fastest for the shape (measured),
- * on one thread below ALONE_BELOW. The choice depends on the shape and on whether an OpenMP region runs, on nothing
- * else, so the same product at the same place gives the same bits. */
+/* Products of matrices by OpenBLAS, dnnl_sgemm or a oneDNN primitive, whichever is fastest for the shape (measured), on
+ * one thread below ALONE_BELOW. The choice depends on the shape and on whether an OpenMP region runs, on nothing else,
+ * so the same matmul in the same place has the same bits. */
 #include "cpu/linear/gemm.h"
 
 #include <limits.h>
@@ -43,8 +43,8 @@ static bool is_deep(int64_t m, int64_t n, int64_t k, double work)
     return k >= 4 * (m < n ? m : n) && k >= m && k >= n && work >= 1e6;
 }
 
-/* Multiplications below which waking a second thread costs more than it saves: the 64 x 128 x 784 product of a small
- * network took 1.3 times as long on two threads (measured). */
+/* Multiplications below which waking a second thread costs more than it saves: the 64 x 128 x 784 matmul of a small
+ * network ran 1.3 times as long on two threads (measured). */
 #define ALONE_BELOW 8e6
 
 int ah_limit_threads(double work)

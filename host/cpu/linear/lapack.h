@@ -1,5 +1,6 @@
-/* The routines of LAPACK that the kernels call, by their Fortran names: OpenBLAS brings them, without a header of its
- * own in Debian. Matrices are column-major, numbers go by address, and each letter has its length at the end. */
+/* The routines of LAPACK that the kernels call, by their Fortran names: OpenBLAS contains them, without a header in
+ * Debian. Matrices are column-major, numbers are passed by address, and the length of each letter argument follows at
+ * the end. */
 #ifndef AH_CPU_LAPACK_H
 #define AH_CPU_LAPACK_H
 

@@ -17,7 +17,7 @@
 enum { BLOCKED = 64 };
 
 struct job {
-    int64_t batch, m, n, k; /* matrices a are m x n; k: columns of b, or what the routine says */
+    int64_t batch, m, n, k; /* matrices a are m x n; k: columns of b, or as the routine defines */
     const void *a, *b;
     void *out[3], *pivots;
     bool flag, upper, unit;

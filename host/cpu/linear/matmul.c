@@ -43,7 +43,8 @@ static bool readable(struct side *s, int64_t row_stride, int64_t col_stride)
     return false;
 }
 
-/* `column`: a 1-d tensor stands for a column (right side) instead of a row. `half`: bfloat16 stays as it is. */
+/* Open an operand. `column`: a 1-d tensor is a column (right side) instead of a row. `half`: bfloat16 is not
+ * widened. */
 static int side_open(struct side *s, struct ah_tensor *t, bool column, bool half)
 {
     *s = (struct side){0};

@@ -92,7 +92,7 @@ static void SUFFIX(lstm_adjoint)(int64_t width, const REAL *active, const REAL *
     }
 }
 
-/* Leaves in dh what goes to the earlier state directly; the rest comes through the share. */
+/* Leaves in dh the direct gradient of the previous state; the rest is added by the matmul of the gates. */
 static void SUFFIX(gru_adjoint)(int64_t width, const REAL *active, const REAL *inner, const REAL *before, REAL *dh,
                                 REAL *dg, REAL *ds)
 {

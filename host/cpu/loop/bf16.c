@@ -1,5 +1,4 @@
-/* What the processor has for bfloat16, asked once by cpuid: leaf 7 tells of AMX (subleaf 0) and AVX512-BF16 (subleaf
- * 1). */
+/* The processor's bfloat16 support, read once by cpuid: leaf 7 has AMX (subleaf 0) and AVX512-BF16 (subleaf 1). */
 #include "cpu/loop/bf16.h"
 
 #include <cpuid.h>
@@ -21,7 +20,7 @@ static int instructions(void)
     return found;
 }
 
-/* How it is done and what is told of it; `text` NULL: not asked yet. */
+/* The choice and its description; `text` NULL: not determined yet. */
 static struct {
     bool native;
     const char *text;

@@ -7,7 +7,7 @@
 #include "cpu/loop/dense.h"
 #include "ops/nn/spatial.h"
 
-/* The window positions whose place k lies inside of 0..n - 1. */
+/* The window positions whose place k is within 0..n - 1. */
 struct span {
     int64_t first, end;
 };

@@ -1,5 +1,5 @@
-/* Tensors as plain arrays for kernels that want row-major float or double: used where they lie when they already are
- * that, else copied into a block of the cache and, for halves, converted. Closing gives blocks back on every path. */
+/* Tensors as plain arrays for kernels that want row-major float or double: used in place when they already are that,
+ * else copied into a block of the cache and, for fp16 and bf16, converted. Closing frees the blocks on every path. */
 #include "cpu/loop/dense.h"
 
 #include "base/memory/alloc.h"

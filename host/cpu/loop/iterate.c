@@ -171,7 +171,7 @@ static void move(const struct plan *plan, const struct side *side, int64_t begin
     }
 }
 
-/* A thread's walk over its share: where each operand of the next piece lies and how far apart its elements are. */
+/* A thread's position in its part: the address and the stride of each operand of the next piece. */
 struct walk {
     const struct plan *plan;
     int64_t at[AH_MAX_DIMS];      /* of plans by rows: the place of the next element */

@@ -1,8 +1,8 @@
-/* What the CPU kernels take from oneDNN; the only door to it. A build without the library gets stubs that decline.
+/* The CPU kernels' only interface to oneDNN. A build without the library has stubs that decline.
  *
  * Functions return 1 when they did the work, 0 when oneDNN is absent or has no fast kernel for the case (the caller
  * then uses its own), and a negative AH_E* for a real failure. Activations are dense N, H, W, C arrays, weights are
- * row-major as in PyTorch. Primitives are cached by shape; memory comes from the block allocator. Except for
+ * row-major as in PyTorch. Primitives are cached by shape; memory is from the block allocator. Except for
  * ah_onednn_sgemm, which any thread may call, Lua thread only. */
 #ifndef AH_CPU_ONEDNN_H
 #define AH_CPU_ONEDNN_H

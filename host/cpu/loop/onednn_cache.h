@@ -1,8 +1,8 @@
-/* oneDNN's primitives, made once for each case and kept; for the files that call the library (cpu/onednn_*.c).
+/* A cache of oneDNN's primitives, one per case; for the files that call the library (cpu/loop/onednn_*.c).
  *
  * Owner of the library's engine and stream and of a cache of primitives by everything they were made for. Functions
- * that return `int code` give the library's status. Lua thread only. The differences between the library's versions 2
- * and 3 are in this file and beside the calls that make primitive descriptors. */
+ * that return `int code` return the library's status. Lua thread only. The differences between the library's versions 2
+ * and 3 are in this file and next to the calls that make primitive descriptors. */
 #ifndef AH_CPU_ONEDNN_CACHE_H
 #define AH_CPU_ONEDNN_CACHE_H
 
@@ -86,7 +86,8 @@ int ah_onednn_open(void);
 /* The library's failure as a status: "oneDNN: WHAT failed with status N". */
 int ah_onednn_failed(const char *what, int code);
 
-/* The entry for a key; *fresh tells that it has yet to be filled. A full neighbourhood gives up its oldest. */
+/* Return the entry for a key; *fresh is set if the caller must fill it. In a full hash neighbourhood the oldest is
+ * evicted. */
 struct ah_onednn_entry *ah_onednn_entry(const struct ah_onednn_key *key, bool *fresh);
 
 /* Destroy what an entry holds and forget its key. */
@@ -95,14 +96,14 @@ void ah_onednn_entry_clear(struct ah_onednn_entry *entry);
 /* Make the handle entry->memory[which]; it gets its address by ah_onednn_point. */
 int ah_onednn_memory(struct ah_onednn_entry *entry, int which, md_ref md);
 
-/* Let a handle, where there is one, stand for the memory at `data`. */
+/* Set the memory of a handle, if the entry has it, to `data`. */
 void ah_onednn_point(struct ah_onednn_entry *entry, int which, const void *data);
 
-/* Attributes that let the caller bring the scratchpad. */
+/* Create attributes for a scratchpad of the caller. */
 int ah_onednn_attr(dnnl_primitive_attr_t *attr);
 
-/* Make the entry's primitive and the handle of its scratchpad. `code` tells how making `pd` went: where the library has
- * no implementation, or only a reference one, slower than im2col and a product, the entry is marked absent. */
+/* Make the entry's primitive and the handle of its scratchpad. `code` is the status of making `pd`: where the library
+ * has no implementation, or only a reference one, slower than im2col and matmul, the entry is marked absent. */
 int ah_onednn_primitive(struct ah_onednn_entry *entry, const_dnnl_primitive_desc_t pd, int code);
 
 /* Run the primitive on its three operands, and on bias and scratchpad where the entry has handles for them. */

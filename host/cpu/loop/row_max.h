@@ -5,7 +5,8 @@
 #include <math.h>
 #include <stdint.h>
 
-/* A reduction by max may begin at the lowest finite number (clang's does): what is as low is looked at again. */
+/* A reduction by max may begin at the lowest finite number (clang's does): a maximum as low as that is checked
+ * again. */
 #define AH_ROW_MAX(suffix, real)                                             \
     static inline real ah_row_max_##suffix(const real *restrict x, int64_t n) \
     {                                                                        \

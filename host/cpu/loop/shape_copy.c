@@ -85,7 +85,7 @@ static void copy_tiles(char *dst, int64_t di, const char *src, int64_t sj, int64
 #undef TILES
 }
 
-/* Positions of flat index `flat` over the first `dims` dims, and the offsets it stands for. */
+/* Positions of flat index `flat` over the first `dims` dims, and its offsets. */
 struct walk {
     int64_t at[AH_COPY_DIMS];
     int64_t dst, src;

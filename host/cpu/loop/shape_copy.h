@@ -1,5 +1,5 @@
-/* Copying between strided windows of one element size: what every shape kernel comes down to. It
- * converts nothing, knows no dtype and no tensor. */
+/* Copying between strided windows of one element size: the basis of every shape kernel. It converts nothing and knows
+ * neither dtypes nor tensors. */
 #ifndef AH_CPU_SHAPE_COPY_H
 #define AH_CPU_SHAPE_COPY_H
 

@@ -16,8 +16,8 @@
 #include "cpu/loop/for_reals.h"
 
 enum {
-    CHUNK = 8192,         /* elements a thread takes at a time: seven float arrays of it stay in the second cache */
-    HALF_CHUNK = 1024,    /* halves are widened into buffers on the stack */
+    CHUNK = 8192,         /* elements of a thread's chunk: seven float arrays of it stay in the second cache */
+    HALF_CHUNK = 1024,    /* fp16 and bf16 are widened into buffers on the stack */
     ARRAYS = 2 + AH_OPTIM_STATES,
 };
 
@@ -97,7 +97,7 @@ static int step(struct ah_device *device, enum ah_optim_kind kind, const struct 
     return 0;
 }
 
-/* Norms: each chunk of CHUNK elements gives one partial result, and these are added up in order. */
+/* Norms: each chunk of CHUNK elements has one partial result, and these are added up in order. */
 enum { PARTIALS = 512 };
 
 struct norm {
@@ -218,7 +218,7 @@ static inline double limited(double value, double limit)
 static void run_sweep(void *context, int64_t begin, int64_t end)
 {
     const struct sweep *s = context;
-    if (s->overflow && begin + CHUNK < end) { /* while it lies in the cache */
+    if (s->overflow && begin + CHUNK < end) { /* while it is in the cache */
         for (int64_t at = begin; at < end; at += CHUNK)
             run_sweep(context, at, at + CHUNK < end ? at + CHUNK : end);
         return;

@@ -8,7 +8,7 @@ static inline __attribute__((always_inline)) REAL SUFFIX(mean)(const struct SUFF
     return k->near_old ? FMA(k->lerp, new - old, old) : FMA(k->lerp, new - old, new);
 }
 
-/* Decay, and the running means of the gradient and its square. Gives the gradient. */
+/* Apply the decay and update the running means of the gradient and its square. Returns the gradient. */
 static inline __attribute__((always_inline)) REAL SUFFIX(take)(const struct SUFFIX(scalars) *k, REAL grad, REAL *value,
                                                                REAL *m, REAL *v, const bool decoupled,
                                                                const bool decay)

@@ -1,5 +1,6 @@
 /* Distances of all pairs of rows: against one row as many others as a block holds, read from the matrix's transpose, so
- * that vectors run along the pairs. A gradient adds up, row by row, what all pairs of the row bring, in double. */
+ * that vectors run along the pairs. A gradient sums, row by row, the contributions of all pairs of the row, in
+ * double. */
 #include <math.h>
 
 #include "base/process/threads.h"
@@ -20,7 +21,7 @@ static struct pairs pairs_of(const struct ah_tensor *x, double p)
     return (struct pairs){x->size[0], x->size[1], p, norm};
 }
 
-/* Where the pair (i, j), i < j, stands, less j. */
+/* Return the index of the pair (i, j), i < j, less j. */
 static int64_t pairs_before(int64_t n, int64_t i)
 {
     return i * (2 * n - i - 1) / 2 - i - 1;

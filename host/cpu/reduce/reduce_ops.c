@@ -300,8 +300,8 @@ RUNNING(running_f32, float, double)
 RUNNING(running_f64, double, double)
 RUNNING(running_i64, int64_t, uint64_t)
 
-/* Rows of the reduced dims in, rows of the same place out: the result is computed with those dims last and copied
- * back through a view that puts them last in the output too. */
+/* Rows of the reduced dims in, rows of the same place out: the result is computed with those dims last and copied back
+ * through a view in which they are last in the output too. */
 static int rows_in_place(struct ah_call *c, enum ah_dtype dtype, ah_range_fn body, struct by_row *job)
 {
     struct ah_tensor *out = c->out[0], *view = NULL, *drawn = NULL, *converted = NULL;

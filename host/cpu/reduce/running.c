@@ -9,7 +9,7 @@
 
 enum { WIDTH = 64 };
 
-/* Row-major (outer, n, inner); `at` takes places where the kind has them. */
+/* Row-major (outer, n, inner); indices are written to `at` where the kind has them. */
 struct lines {
     const void *x;
     void *y;

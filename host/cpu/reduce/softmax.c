@@ -1,6 +1,6 @@
 /* Softmax, its logarithm, their adjoints, and softmax under a mask: rows when the dim is dense, else 64 neighbouring
- * columns together; short rows as such columns. A masked row with nothing to attend to gives zeros, as PyTorch 2's
- * attention does; plain softmax gives NaN. */
+ * columns together; short rows as such columns. A row that is masked entirely becomes zeros, as in PyTorch 2's
+ * attention; by plain softmax NaN. */
 #include <math.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ enum { LANES = 64, VECTOR = 16, SHORT = 48, PACK = 32 };
                                   m->boolean ? NULL : (const real *)mask + at, m->stride[m->ndim - 1]);          \
                 from = to;                                                                                       \
             }                                                                                                    \
-            /* Nothing to attend to: zeros. Without a mask the row is looked at again only if it became NaN. */  \
+            /* Masked entirely: zeros. Without a mask the row is checked again only if it became NaN. */  \
             if (mask && ah_row_max_##suffix(from, n) == (real)-INFINITY)                                         \
                 n = 0;                                                                                           \
             softmax_in_place_##suffix(from, to, n);                                                              \

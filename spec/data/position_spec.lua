@@ -170,6 +170,19 @@ describe("a loader's state", function()
     assert.same(following, following_again)
   end)
 
+  it("resumes at its round where rank 0 makes the batches of all and samples repeat", function()
+    local function new()
+      local set = data.TensorDataset(accelhost.arange(12))
+      local order = data.RandomSampler(set, {replacement = true, num_samples = 24, seed = 5})
+      return data.DataLoader(set, {batch_size = 2, sampler = order})
+        :shard {rank = 0, size = 2, dispatch = function(parts) return parts[1] end}
+    end
+    local whole, before, states = walk {new()}, walk({new()}, 2)
+    local rest = walk(load_all({new()}, states[1]))
+    assert.equal(6, #whole[1])
+    assert.same(whole[1], {before[1][1], before[1][2], unpack(rest[1])})
+  end)
+
   it("of workers on a stream cannot resume within a round", function()
     local _, states = walk(job(1, {batch_size = 2}, Stream(24)), 1)
     assert.error_matches(function()

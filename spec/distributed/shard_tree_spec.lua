@@ -1,6 +1,6 @@
 -- The order in which the gradients of shards are summed.
 local tree = require "accelhost.averaging.shard_tree"
-local ShardTurns = require "accelhost.data.partition.micro_batches"
+local MicroBatches = require "accelhost.data.partition.micro_batches"
 local data = require "accelhost".data
 
 -- The sum of all shards, as text, combined by ranks and then among them.
@@ -50,8 +50,8 @@ describe("Shards in turn", function()
   local function turns_of(rank, ranks, shards, options, samples)
     local batches = data.BatchSampler(data.SequentialSampler(samples), {batch_size = 2, drop_last = false})
     local list = {}
-    options.rank, options.ranks, options.shards = rank, ranks, shards
-    for batch, valid, filler in ShardTurns(batches, options):iter() do
+    options.rank, options.ranks, options.virtual_shards = rank, ranks, shards
+    for batch, valid, filler in MicroBatches(batches, options):iter() do
       list[#list + 1] = table.concat(batch, " ") .. (filler and " filler" or valid < #batch and " of " .. valid or "")
     end
     return list
@@ -70,7 +70,7 @@ describe("Shards in turn", function()
 
   it("resume at a position", function()
     local batches = data.BatchSampler(data.SequentialSampler(9), {batch_size = 2, drop_last = false})
-    local next_batch = ShardTurns(batches, {rank = 1, ranks = 2, shards = 2}):iter(nil, 4)
+    local next_batch = MicroBatches(batches, {rank = 1, ranks = 2, virtual_shards = 2}):iter(nil, 4)
     assert.same({6, 7}, (next_batch()))
   end)
 end)

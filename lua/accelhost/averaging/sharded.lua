@@ -1,20 +1,20 @@
 --- A prepared model whose gradients are those of a fixed number of shards, however many processes compute them.
 --
--- A batch is a shard's, and its backward counts in the sum of its own (averaging/shard_sum.lua); the last turn of a
--- round averages. Between the turns parameters have no gradients.
+-- A batch is a virtual shard's, and its backward counts in the sum of its own (averaging/shard_sum.lua); the last
+-- micro-batch of a round averages. Between micro-batches parameters have no gradients.
 local C = require "accelhost._C"
 local Parallel = require "accelhost.averaging.parallel"
 local ShardSum = require "accelhost.averaging.shard_sum"
 local warn = require "accelhost.util.warn"
 
 ---@class ShardedParallel: Parallel
----@field shards Shards
+---@field shards VirtualShards
 ---@field sum ShardSum
 local ShardedParallel = Parallel:extend "ShardedParallel"
 
 ---@param model table
 ---@param accelerator Accelerator
----@param options {bucket_cap_mb?: number, shards: Shards}
+---@param options {bucket_cap_mb?: number, shards: VirtualShards}
 function ShardedParallel:init(model, accelerator, options)
   Parallel.init(self, model, accelerator, options)
   self.shards = options.shards
@@ -39,7 +39,7 @@ local function obstacle(pass)
   end
 end
 
-local function round_of(pass) return pass.rounds - (pass.next_turn == 0 and 1 or 0) end
+local function round_of(pass) return pass.rounds - (pass.next_micro_batch == 0 and 1 or 0) end
 
 -- A window in whose last round a shard is missing was left by a break.
 local function check_round(self, pass)
@@ -70,13 +70,14 @@ end
 -- Which shard the batch is.
 local function shard_of(self)
   local pass = self.at.pass
-  return not pass.filler and pass.loader.batch_sampler:shard_of(pass.turn)
+  return not pass.filler and pass.loader.partition:virtual_shard(pass.micro_batch)
 end
 
 local function note(self)
   local pass = self.at.pass
   pass.differentiated = true
-  self.open_round = setmetatable({pass = pass, round = round_of(pass), complete = pass.next_turn == 0}, {__mode = "v"})
+  local complete = pass.next_micro_batch == 0
+  self.open_round = setmetatable({pass = pass, round = round_of(pass), complete = complete}, {__mode = "v"})
 end
 
 --- After a backward that does not average: the shard's gradients wait for the others. A round that ends so copies
@@ -91,7 +92,7 @@ function ShardedParallel:keep()
     C.autograd.no_grad(self.sum.add, self.sum, shard, self.weight, alone)
   end
   self:drop_gradients()
-  if pass.next_turn == 0 then
+  if pass.next_micro_batch == 0 then
     self.shards:settle_buffers(pass)
     self:spread(self:current_buffers(), 0)
   end

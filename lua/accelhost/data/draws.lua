@@ -28,7 +28,7 @@ end
 --- Whose numbers are drawn from now on.
 ---@param seed userdata the pass's seed
 ---@param index integer
----@param turn integer
+---@param turn integer how often the pass has met the sample before
 function draws.of(seed, index, turn) sample = {seed, index, turn} end
 
 -- Is a loader making samples? An error in one leaves without a word, so that its traceback is whole.

@@ -5,8 +5,8 @@
 --
 -- `iter()` returns a function that returns the next sample, then nil. Each pass begins a new iteration. With workers
 -- each of them iterates over the whole set: `data.get_worker_info()` has the part to return. Several ranks iterate over
--- the whole set, too, and keep their share of the batches, unless it has a method shard(num_shards, index) that returns
--- a share as a stream of its own (data/partition/stream_shard.lua).
+-- the whole set, too, and keep their part of the batches, unless it has a method shard(num_shards, index) that returns
+-- a part as a stream of its own (data/partition/stream_shard.lua).
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local draws = require "accelhost.data.draws"
@@ -41,10 +41,10 @@ end
 
 --- The number of samples of an iteration, where the set knows it.
 --
--- A subclass may also have a method shard(num_shards, index), index from 0, that returns a stream of one share of its
--- samples: in several processes each then reads its own share, instead of reading everything and keeping its part of
+-- A subclass may also have a method shard(num_shards, index), index from 0, that returns a stream of one part of its
+-- samples: in several processes each then reads its own part, instead of reading everything and keeping its part of
 -- the batches. It is not called with split_batches or dispatch_batches, nor where a field `num_shards` shows that there
--- are fewer shares than processes. The processes then have as many batches as the longest share; the rows that fill the
+-- are fewer shards than processes. The processes then have as many batches as the longest shard; the rows that fill the
 -- others up do not count in metrics.
 --
 --   local Files = data.IterableDataset:extend "Files"
@@ -79,13 +79,13 @@ function iterable.knows_length(set)
   return true
 end
 
---- Does the set give shares of itself, by shard(num_shards, index)?
+--- Does the set return shards of itself, by shard(num_shards, index)?
 ---@param set table
 ---@return boolean
-function iterable.shares_itself(set)
+function iterable.can_be_sharded(set)
   if type(set.shard) ~= "function" then return false end
   for _, link in ipairs(set.shard == ChainDataset.shard and set.datasets or {}) do
-    if not iterable.shares_itself(link) then return false end
+    if not iterable.can_be_sharded(link) then return false end
   end
   return true
 end
@@ -129,14 +129,14 @@ function ChainDataset:iter()
   end
 end
 
---- The same streams' shares, one after the other, where all of them give shares.
+--- The same streams' shards, one after the other, where all of them return some.
 ---@param num_shards integer
 ---@param index integer from 0
 ---@return ChainDataset
 function ChainDataset:shard(num_shards, index)
-  local shares = {}
-  for i, set in ipairs(self.datasets) do shares[i] = set:shard(num_shards, index) end
-  return ChainDataset(shares)
+  local shards = {}
+  for i, set in ipairs(self.datasets) do shards[i] = set:shard(num_shards, index) end
+  return ChainDataset(shards)
 end
 
 function ChainDataset:len()
@@ -151,6 +151,7 @@ end
 ---@field turn integer of the samples' streams: the lane's, or the worker's
 ---@field lane integer turn of worker 0
 local StreamBatches = class.new "StreamBatches"
+StreamBatches.is_stream = true
 iterable.StreamBatches = StreamBatches
 
 ---@param dataset table

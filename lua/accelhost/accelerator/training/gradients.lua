@@ -15,7 +15,7 @@ local warn = require "accelhost.util.warn"
 local function weight_of(self)
   local loader = self:_active_loader()
   local size = loader and loader.batch_length
-  if size and (self._micro_step or loader.uneven) then return size / (loader:_full_length() or 1) end
+  if size and (self._micro_step or loader.uneven) then return size / (loader.partition:full_length() or 1) end
   return (self._micro_step or self._share) and 1 or nil
 end
 
@@ -36,17 +36,15 @@ end
 local read_join = arguments.signature("join_uneven_inputs",
   {"joinables: modules", "fn: function", {"even_batches: flag"}})
 
--- Set even_batches of the prepared loaders that share batches; returns a function that restores it.
+-- Set even_batches of the prepared loaders; returns a function that restores it.
 local function set_even(self, even)
   local before = {}
-  for loader in pairs(self._loaders) do
-    local share = loader.share or loader._sharded and not loader.stream and loader.batch_sampler
-    if even ~= nil and share and share.even_batches ~= nil then
-      before[share], share.even_batches = share.even_batches, even
-    end
+  for loader in pairs(even ~= nil and self._loaders or {}) do
+    local partition = loader.partition
+    if before[partition] == nil then before[partition] = partition:exchange_even_batches(even) end
   end
   return function()
-    for share, was in pairs(before) do share.even_batches = was end
+    for partition, was in pairs(before) do partition:exchange_even_batches(was) end
   end
 end
 

@@ -18,14 +18,14 @@ local random = require "accelhost.checkpoint.random"
 
 local native = C.data
 
----@class Shards
+---@class VirtualShards
 ---@field count integer
 ---@field common table|false the common stream while a shard's is in use
-local Shards = class.new "Shards"
+local VirtualShards = class.new "VirtualShards"
 
 ---@param accelerator Accelerator
 ---@param count integer
-function Shards:init(accelerator, count)
+function VirtualShards:init(accelerator, count)
   local ranks = C.comm.size()
   if ranks > count then
     arguments.fail("Accelerator: virtual_shards: expected at least one for each of the %d processes, got %d", ranks,
@@ -53,8 +53,8 @@ end
 local function open_stream(pass)
   local loader = pass.loader
   pass.streams = pass.streams or native.fork_seed(pass.seed, -1)
-  local place = pass.start + pass.rounds * loader:_round_size()
-  local stream = native.stream(pass.streams, place, loader.batch_sampler:shard_of(pass.next_turn))
+  local place = pass.start + pass.rounds * loader.partition:round_size()
+  local stream = native.stream(pass.streams, place, loader.partition:virtual_shard(pass.next_micro_batch))
   local seed = native.stream_seed(stream)
   C.random.manual_seed(seed)
   math.randomseed(seed)
@@ -63,7 +63,7 @@ end
 --- Run fn with the common stream.
 ---@param fn fun(...): ...
 ---@return any # what it returns
-function Shards:outside(fn, ...)
+function VirtualShards:outside(fn, ...)
   if not self.common then return fn(...) end
   local inner = capture()
   restore(self.common)
@@ -74,7 +74,7 @@ function Shards:outside(fn, ...)
 end
 
 --- Go on with the common stream as it is now, in no shard.
-function Shards:reset()
+function VirtualShards:reset()
   self.common, self.pass[1] = false, nil
 end
 
@@ -109,12 +109,12 @@ local function end_round(self, kept)
   end)
 end
 
-local function turn_buffers(self, pass)
+local function exchange_buffers(self, pass)
   pass.buffers = pass.buffers or setmetatable({}, {__mode = "k"})
   local kept = pass.buffers
-  if pass.next_turn == 0 then end_round(self, kept) end
+  if pass.next_micro_batch == 0 then end_round(self, kept) end
   each_model(self, function(handle, buffers)
-    if pass.next_turn == 0 then
+    if pass.next_micro_batch == 0 then
       kept[handle] = {base = copies(buffers)}
     elseif kept[handle] then
       kept[handle].first = kept[handle].first or copies(buffers)
@@ -125,7 +125,7 @@ end
 
 --- Before the gradients of a round are averaged, and buffers with them.
 ---@param pass Pass
-function Shards:settle_buffers(pass)
+function VirtualShards:settle_buffers(pass)
   if pass.buffers then end_round(self, pass.buffers) end
 end
 
@@ -133,58 +133,58 @@ end
 
 --- A pass of a loader is about to make a batch.
 ---@param pass Pass
-function Shards:enter(pass)
+function VirtualShards:enter(pass)
   self.common = self.common or capture()
   local before = self.pass[1]
   if before ~= pass then
     if not pass.around then pass.around = before and capture() or false end
     self.pass[1] = pass
   end
-  if pass.loader.batch_sampler.turns > 1 then turn_buffers(self, pass) end
+  if pass.loader.partition.batches_per_round > 1 then exchange_buffers(self, pass) end
   open_stream(pass)
 end
 
 --- A pass is over: what runs around it goes on with its stream.
 ---@param pass Pass
-function Shards:leave(pass)
+function VirtualShards:leave(pass)
   if pass.buffers then end_round(self, pass.buffers) end
   local outer = passes.innermost()
-  if not outer or outer.loader.shards ~= self or not pass.around then return self:close() end
+  if not outer or outer.loader.virtual_shards ~= self or not pass.around then return self:close() end
   self.pass[1] = outer
   restore(pass.around)
 end
 
 --- What is computed now belongs to no shard: a round's gradients are averaged, or a pass is over.
-function Shards:close()
+function VirtualShards:close()
   if self.common then restore(self.common) end
   self:reset()
 end
 
 --- The pass whose batch is computed now, nil when there is none.
 ---@return Pass?
-function Shards:current()
+function VirtualShards:current()
   local pass = passes.innermost()
-  return pass and pass.loader.shards == self and pass or nil
+  return pass and pass.loader.virtual_shards == self and pass or nil
 end
 
 --- Is the current batch the last one of its round on this process, or none?
 ---@return boolean
-function Shards:round_ends()
+function VirtualShards:round_ends()
   local pass = passes.top()
   if pass and passes.matters() then pass = passes.innermost() end
-  return not pass or pass.loader.shards ~= self or pass.next_turn == 0
+  return not pass or pass.loader.virtual_shards ~= self or pass.next_micro_batch == 0
 end
 
 --- Is the current batch the first one of its round?
 ---@return boolean
-function Shards:round_begins()
+function VirtualShards:round_begins()
   local pass = passes.innermost()
-  return not pass or pass.loader.shards ~= self or pass.turn == 0
+  return not pass or pass.loader.virtual_shards ~= self or pass.micro_batch == 0
 end
 
 --- Is no shard of a window waiting for others?
 ---@return boolean
-function Shards:is_between()
+function VirtualShards:is_between()
   local accelerator = self.accelerator[1]
   for _, handle in ipairs(accelerator and averaging.of(accelerator) or {}) do
     if not handle.sum:is_empty() then return false end
@@ -192,4 +192,4 @@ function Shards:is_between()
   return self:round_ends()
 end
 
-return Shards
+return VirtualShards

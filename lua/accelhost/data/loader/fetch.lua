@@ -7,7 +7,7 @@ local fail = arguments.fail
 local fetch = {}
 
 -- The samples of these indices, each with random numbers of its own, and how many values each has.
-local function samples_of(set, batch, seed, turns)
+local function samples_of(set, batch, seed, repeats)
   local samples, width = {}, nil
   local function keep(i, ...)
     local count = select("#", ...)
@@ -19,15 +19,15 @@ local function samples_of(set, batch, seed, turns)
     samples[i] = count == 1 and (...) or {...}
   end
   for i = 1, #batch do
-    draws.of(seed, batch[i], turns and turns[i] or 0)
+    draws.of(seed, batch[i], repeats and repeats[i] or 0)
     keep(i, set:get(batch[i]))
   end
   return samples, width or 1
 end
 
 -- The rows of a set that makes batches of its own; its random numbers for one are of the first sample's stream.
-local function rows_of(set, batch, seed, turns)
-  draws.of(seed, batch[1], turns and turns[1] or 0)
+local function rows_of(set, batch, seed, repeats)
+  draws.of(seed, batch[1], repeats and repeats[1] or 0)
   return set:rows(batch)
 end
 
@@ -46,11 +46,11 @@ end
 ---@param collate_fn? function
 ---@param batch integer[]
 ---@param seed userdata the pass's
----@param turns? integer[]
+---@param repeats? integer[]
 ---@return any ...
-function fetch.batch(set, collate_fn, batch, seed, turns)
-  if type(set.rows) == "function" and not collate_fn then return draws.during(rows_of, set, batch, seed, turns) end
-  return fetch.finish(collate_fn, draws.during(samples_of, set, batch, seed, turns))
+function fetch.batch(set, collate_fn, batch, seed, repeats)
+  if type(set.rows) == "function" and not collate_fn then return draws.during(rows_of, set, batch, seed, repeats) end
+  return fetch.finish(collate_fn, draws.during(samples_of, set, batch, seed, repeats))
 end
 
 return fetch

@@ -15,10 +15,10 @@ local later = require "accelhost.util.later"
 local Pass = require "accelhost.data.loader.pass"
 local passes = require "accelhost.data.loader.passes"
 local sampler = require "accelhost.data.sampler"
-local BatchSamplerShard = require "accelhost.data.partition.sampler_shard"
-local walk = require "accelhost.data.walk"
+local Whole = require "accelhost.data.partition.whole"
 
 local iterable = later "accelhost.data.iterable"
+local function sampler_shard(...) return require "accelhost.data.partition.sampler_shard"(...) end
 local fail = arguments.fail
 
 ---@class DataLoader
@@ -30,6 +30,7 @@ local fail = arguments.fail
 ---@field epoch integer number of the current or last pass, from 0
 ---@field end_of_dataloader boolean true while the last batch of the current pass is being processed
 ---@field remainder integer samples of the last round that are not full rounds, -1 with drop_last or when not known
+---@field partition Partition which of the batches are this process's
 ---@field turns integer batches that a `for` yields to this process in each step: 1, but with virtual_shards
 ---@field total_batch_size integer? samples per step of all ranks together
 ---@field active boolean is the innermost running pass one of this loader?
@@ -71,7 +72,7 @@ local function set_stream(self, batch_size, shuffle, own_sampler, batch_sampler,
     fail("DataLoader: a stream of samples (an object with iter()) excludes shuffle, sampler and batch_sampler")
   end
   self.stream = iterable.StreamBatches(self.dataset, batch_size or 1, drop_last or false)
-  self.batch_sampler, self.batch_size, self.drop_last = self.stream, batch_size or 1, drop_last or false
+  self.batch_sampler, self.batch_size, self.drop_last = self.stream, self.stream.batch_size, self.stream.drop_last
 end
 
 --- Batches of a data set, in its order or shuffled: a `for` over the loader is one epoch, `#loader` its batches.
@@ -132,6 +133,7 @@ function DataLoader:init(...)
     self.batch_size, self.drop_last = self.batch_sampler.batch_size, self.batch_sampler.drop_last
   end
   self:_reset()
+  self.partition = Whole(self.batch_sampler)
   self.total_batch_size, self.turns = self.batch_size, 1
 end
 
@@ -150,30 +152,10 @@ end
 --- Number of batches of a pass.
 ---@return integer
 function DataLoader:len()
-  local batches = self._rounds or self.batch_sampler
-  if not batches.len then fail("DataLoader: the batch sampler has no len()") end
-  return math.max(0, batches:len() - self._skip)
+  return math.max(0, self.partition:len() - self._skip)
 end
 
 -- Passes.
-
--- How many samples a full batch of this rank has; nil where nobody knows.
-function DataLoader:_full_length()
-  local size, shared = self.batch_size, self._rounds or self.batch_sampler
-  return size and (self._sharded and shared.split_batches and size / shared.size or size)
-end
-
--- What a round of all ranks moves the place of the batch sampler by (see data/walk.lua).
-function DataLoader:_round_size()
-  local shared = self._rounds or self._sharded and self.batch_sampler
-  local stride = shared and shared.stride and shared:stride() or 1
-  return stride * walk.unit(self:_base())
-end
-
--- The batch sampler before it was shared among the ranks.
-function DataLoader:_base()
-  return self._whole or self.batch_sampler
-end
 
 local function begin(self, iterator)
   if self.before_batch then
@@ -228,7 +210,7 @@ end
 function DataLoader:set_epoch(epoch)
   arguments.check("set_epoch", "epoch", "size", epoch)
   self.epoch, self._next_epoch = epoch, epoch
-  if self.batch_sampler.set_epoch then self.batch_sampler:set_epoch(epoch) end
+  self.partition:set_epoch(epoch)
   if self.dataset.set_epoch then self.dataset:set_epoch(epoch) end
 end
 
@@ -238,9 +220,9 @@ local function copy(self)
   local other = self._class:_blank()
   for _, name in ipairs {
     "dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "collate_fn", "generator", "seed", "prefetch",
-    "total_batch_size", "synchronize", "before_pass", "before_batch", "device", "_sharded", "_whole", "_rounds",
-    "dispatch", "stream", "share", "num_workers", "timeout", "worker_init_fn", "prefetch_factor",
-    "persistent_workers", "already_sharded", "pin_memory", "non_blocking", "shards", "turns",
+    "total_batch_size", "synchronize", "before_pass", "before_batch", "device", "_sharded", "partition",
+    "dispatch", "stream", "num_workers", "timeout", "worker_init_fn", "prefetch_factor",
+    "persistent_workers", "already_sharded", "pin_memory", "non_blocking", "virtual_shards", "turns",
   } do
     other[name] = self[name]
   end
@@ -248,38 +230,41 @@ local function copy(self)
   return other
 end
 
-local function share_out(other, options)
-  local deal, agree = options.dispatch, options.agree
-  options.agree = nil
-  local StreamShare = other.stream and not options.share and require "accelhost.data.partition.stream_shard"
-  if StreamShare and StreamShare.suits(other, options) then
-    local share = StreamShare(other, options, agree)
-    other.batch_sampler, other.share = share, share
-    other.stream, other.dataset = share.batches, share.batches.dataset
-    return share
-  end
-  options.dispatch, other._whole = nil, other.batch_sampler
-  if other.shards then
-    other.batch_sampler = require "accelhost.data.partition.micro_batches"(other._whole, {
-      rank = options.rank, ranks = options.size, shards = other.shards.count, split_batches = options.split_batches,
-      even_batches = options.even_batches,
-    })
-    other.turns = other.batch_sampler.turns
-    return other.batch_sampler
-  end
-  if not deal then
-    other.batch_sampler = BatchSamplerShard(other._whole, options)
-    return other.batch_sampler
-  end
-  local rounds = require "accelhost.data.partition.dispatcher"(other._whole, options)
-  other._rounds = rounds
+-- Make rank 0 the one that makes the batches of all ranks.
+local function dispatch(other, options, deal)
+  local dispatcher = require "accelhost.data.partition.dispatcher"(other.batch_sampler, options)
   other.dispatch = {rank = options.rank, size = options.size, deal = deal}
   if options.rank == 0 then
     other.dispatch.inner = copy(other)
     other.dispatch.inner.device = nil -- what each rank got goes to its own
-    other.dispatch.inner.batch_sampler = rounds
+    other.dispatch.inner.partition = dispatcher:of_all_ranks()
   end
-  return rounds
+  return dispatcher
+end
+
+-- Divide the batches among several ranks; returns the partition.
+local function divide(other, options)
+  local deal, agree = options.dispatch, options.agree
+  options.agree = nil
+  local StreamShard = other.stream and not options.share and require "accelhost.data.partition.stream_shard"
+  if StreamShard and StreamShard.suits(other, options) then
+    local shard = StreamShard(other, options, agree)
+    other.batch_sampler, other.stream = shard, shard.batch_sampler
+    other.dataset = other.stream.dataset
+    return shard
+  end
+  options.dispatch = nil
+  if deal and not other.virtual_shards then return dispatch(other, options, deal) end
+  if other.virtual_shards then
+    other.batch_sampler = require "accelhost.data.partition.micro_batches"(other.batch_sampler, {
+      rank = options.rank, ranks = options.size, virtual_shards = other.virtual_shards.count,
+      split_batches = options.split_batches, even_batches = options.even_batches,
+    })
+    other.turns = other.batch_sampler.batches_per_round
+  else
+    other.batch_sampler = sampler_shard(other.batch_sampler, options)
+  end
+  return other.batch_sampler
 end
 
 -- The same shuffled order as a function of a seed and the epoch. As in Accelerate, such a loader still draws a base
@@ -315,23 +300,26 @@ function DataLoader:shard(options)
   if self._sharded then fail("shard: this loader is one rank's share already") end
   arguments.check("shard", "options", "table", options)
   local other, mine = copy(self), arguments.copy(options)
-  for _, name in ipairs {"synchronize", "before_pass", "before_batch", "device", "non_blocking", "shards"} do
+  for _, name in ipairs {"synchronize", "before_pass", "before_batch", "device", "non_blocking"} do
     other[name], mine[name] = mine[name], nil
   end
+  other.virtual_shards, mine.shards = mine.shards, nil
   give_seed(other, mine.seed)
   local given = self.already_sharded or mine.already_sharded
-  if other.shards and (given or other.stream) then
+  if other.virtual_shards and (given or other.stream) then
     fail("shard: virtual_shards: %s", given and "this loader yields a process's own share already, which is no shard"
       or "a stream of samples cannot be cut into the same shards in any number of processes; a set with get(i) can")
   end
-  local whole = given or mine.size == 1 and not other.shards
+  local whole = given or mine.size == 1 and not other.virtual_shards
   mine.seed, mine.already_sharded = nil, nil
   if whole then mine.dispatch, mine.agree = nil, nil end
-  local shared = whole and BatchSamplerShard(other.batch_sampler, mine) or share_out(other, mine)
   other._sharded = true
-  if not whole then
-    local size = self.batch_size
-    other.total_batch_size = size and (shared.split_batches and size or size * shared.size)
+  if whole then
+    sampler_shard(other.batch_sampler, mine) -- checks the options
+    other.partition = Whole(other.batch_sampler, true)
+  else
+    other.partition = divide(other, mine)
+    other.total_batch_size = other.partition:round_length()
   end
   return other
 end

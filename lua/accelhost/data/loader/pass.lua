@@ -21,7 +21,7 @@ local native = C.data
 ---@field epoch integer
 ---@field start integer place of the batch sampler where it began (see data/walk.lua)
 ---@field rounds integer rounds given since
----@field turn integer of a loader with shards: which of the round's batches is the current one, from 0
+---@field micro_batch integer of a loader with virtual shards: which of the round's batches is the current one, from 0
 ---@field filler boolean does the current batch count for nothing? (data/partition/micro_batches.lua)
 ---@field last boolean is the current batch the last one?
 ---@field length integer? samples in the current batch
@@ -40,16 +40,16 @@ local SEED_BYTES = 8
 -- What is random about a pass: the seed of its samples' streams and the sampler's draw, which is agreed between the
 -- ranks, and the seed with it.
 local function draw(loader, pass)
-  local inner, resume = loader.batch_sampler, loader._resume
+  local resume = loader._resume
   local bytes, seed
   if resume then
     bytes, seed = resume.draw, resume.seed or native.seed_bytes(0)
   else
     local drawn = (not loader.seed or loader._seedable) and native.draw_seed(loader.generator)
     seed = loader.seed and native.fork_seed(native.seed_bytes(loader.seed), pass.epoch) or drawn
-    bytes = inner.draw and inner:draw()
+    bytes = loader.partition:draw()
   end
-  if loader.synchronize and not pass.live and (bytes or loader.shards) then
+  if loader.synchronize and not pass.live and (bytes or loader.virtual_shards) then
     local both = bytes and C.cat({seed, bytes}, 0) or seed:clone()
     both = loader.synchronize(both) or both
     seed = both:narrow(0, 0, SEED_BYTES)
@@ -59,55 +59,49 @@ local function draw(loader, pass)
 end
 
 local function remainder_of(loader)
-  local inner = loader.batch_sampler
-  local samples = inner.sample_count and inner:sample_count()
+  local samples = loader.partition:sample_count()
   if loader.drop_last or not samples or not loader.total_batch_size then return -1 end
   return samples % loader.total_batch_size
 end
 
--- Note how often the pass has met each sample of a batch before (with shards: within the same one): a table of it where
--- one has been, for its stream.
-local function turns_of(pass, batch, turn)
-  local met = pass.met
+-- Note how often the pass has met each sample of a batch before (with virtual shards: within the same one, batch
+-- `number` being the first, second, ... since the pass's start): a table of it where one has been, for its stream.
+local function repeats_of(pass, batch, number)
+  local met, loader = pass.met, pass.loader
   if not met then return nil end
-  if turn then
-    met[turn] = met[turn] or {}
-    met = met[turn]
+  if loader.virtual_shards then
+    local micro_batch = number % loader.partition.batches_per_round
+    met[micro_batch] = met[micro_batch] or {}
+    met = met[micro_batch]
   end
-  local turns, again = {}, false
+  local repeats, again = {}, false
   for i = 1, #batch do
     local index = batch[i]
-    turns[i] = met[index] or 0
-    met[index] = turns[i] + 1
-    again = again or turns[i] > 0
+    repeats[i] = met[index] or 0
+    met[index] = repeats[i] + 1
+    again = again or repeats[i] > 0
   end
-  return again and turns or nil
+  return again and repeats or nil
 end
 
 -- Do the ranks continue? Of a pass that continues among others that never stopped they have agreed at its first batch.
 local function goes_on(pass, has)
-  if pass.live then
-    pass.live = false
-    return true
-  end
-  return pass.loader.share:goes_on(has)
+  local agreed = pass.live
+  pass.live = false
+  return pass.loader.partition:goes_on(has, agreed)
 end
 
--- The indices of the next batch, with what is to be known when it is delivered noted, and their turns.
+-- The indices of the next batch, with what is to be known when it is delivered noted, and their repeats.
 local function next_batch(pass)
   local batch, valid, filler = pass.take()
-  local share = pass.loader.share
-  if share and not goes_on(pass, batch ~= nil) then return nil end
-  if share and not batch then batch, valid = share:filler(), 0 end
-  if not batch then return nil end
+  local partition = pass.loader.partition
+  if not goes_on(pass, batch ~= nil) then return nil end
+  if not batch then batch, valid = partition:filler(), 0 end
   local place = pass.known + 1
   pass.known = place
-  pass.lengths[place], pass.unevens[place] = #batch, pass.loader.batch_sampler.uneven == true
-  pass.valids[place] = valid or #batch
-  local turns = pass.loader.batch_sampler.turns
-  if not turns then return batch, turns_of(pass, batch) end
-  pass.fillers[place] = filler
-  return batch, not filler and turns_of(pass, batch, (place - 1) % turns) or nil
+  pass.lengths[place], pass.unevens[place] = #batch, partition:is_uneven()
+  pass.valids[place], pass.fillers[place] = valid or #batch, filler or nil
+  return batch, not filler and repeats_of(pass, batch, place - 1) or nil
 end
 
 -- The number of a seed's lower 32 bits, the part that a generator uses.
@@ -119,10 +113,9 @@ end
 -- What the workers that walk a stream give next; false at the end.
 local function next_answer(pass)
   local answer, loader = pass.workers:take() or false, pass.loader
-  local share = loader.share
-  if share and not goes_on(pass, answer ~= false) then return false end
-  if answer or not share then return answer end
-  local batch = share:filler()
+  if not goes_on(pass, answer ~= false) then return false end
+  if answer then return answer end
+  local batch = loader.partition:filler()
   local values = {fetch.finish(loader.collate_fn, iterable.samples(batch))}
   values.n = #values
   return {values = values, length = #batch, uneven = false, valid = 0}
@@ -135,13 +128,14 @@ local function hire(pass)
   if not workers or workers.closed then workers = worker.start(loader, low_bits(pass.seed)) end
   loader._workers = loader.persistent_workers and workers or nil
   pass.workers = workers
-  local rounds = pass.start / loader:_round_size()
-  workers:begin(pass.seed, function() return next_batch(pass) end, math.floor(rounds * (loader.turns or 1)))
+  local partition = loader.partition
+  local rounds = pass.start / partition:round_size()
+  workers:begin(pass.seed, function() return next_batch(pass) end, math.floor(rounds * partition.batches_per_round))
   if loader.stream then
     -- Each worker walks the stream by itself: what was given is read once more.
     if rounds % 1 ~= 0 then
       fail("DataLoader: with num_workers a stream continues only from a position at the end of a round (%d samples)",
-        loader:_round_size())
+        partition:round_size())
     end
     for _ = 1, rounds do
       if not workers:take() then break end
@@ -153,19 +147,17 @@ end
 -- Have the pass know what it has met before its start: this rank's batches, or those of all where another job's
 -- rounds were others.
 local function meet(pass)
-  local loader = pass.loader
-  local same = pass.start % loader:_round_size() == 0
-  local batches = same and loader.batch_sampler or loader:_base()
+  local partition = pass.loader.partition
+  local same = pass.start % partition:round_size() == 0
+  local batches = same and partition or partition.batch_sampler
+  local size, count = same and partition:round_size() or walk.unit(batches), same and partition.batches_per_round or 1
   local take, place, number = batches:iter(pass.draw), 0, 0
-  local turns = same and batches.turns
   while place < pass.start do
     local batch, _, filler = take()
     if not batch then break end
-    if not filler then turns_of(pass, batch, turns and number % turns) end
+    if not filler then repeats_of(pass, batch, number) end
     number = number + 1
-    if not turns or number % turns == 0 then
-      place = place + (same and loader:_round_size() or walk.unit(batches))
-    end
+    if number % count == 0 then place = place + size end
   end
   return same and take or nil
 end
@@ -175,7 +167,7 @@ local function set_out(pass)
   local loader = pass.loader
   pass.met = not loader.stream and not (loader.sampler and loader.sampler.visits_once) and {} or nil
   if pass.met and pass.start > 0 then pass.take = meet(pass) end
-  pass.take = pass.take or walk.from(loader.batch_sampler, pass.draw, pass.start)
+  pass.take = pass.take or loader.partition:iter(pass.draw, pass.start)
 end
 
 -- How the batches are made: chosen once.
@@ -196,12 +188,13 @@ local function equip(pass)
   -- Rows that lie there are sooner taken than asked for; those that a function makes are worth a worker.
   local at_hand = type(set.rows) == "function" and not loader.collate_fn and not set.computes
   if loader.num_workers > 0 and not at_hand then return hire(pass) end
-  pass.waiting, pass.turns = next_batch(pass)
+  pass.waiting, pass.repeats = next_batch(pass)
 end
 
 local function new(loader, epoch)
   return setmetatable({
-    loader = loader, epoch = epoch, start = 0, rounds = 0, turn = 0, next_turn = 0, last = false,
+    loader = loader, epoch = epoch, start = 0, rounds = 0, micro_batch = 0, next_micro_batch = 0,
+    last = false,
     lengths = {}, unevens = {}, valids = {}, fillers = {}, -- of the batches asked for, by number
     known = 0, delivered = 0,
   }, Pass)
@@ -209,9 +202,9 @@ end
 
 local take_parts
 
--- What a pass draws is no shard's.
+-- What a pass draws is no virtual shard's.
 local function outside(loader, fn, ...)
-  if loader.shards then return loader.shards:outside(fn, ...) end
+  if loader.virtual_shards then return loader.virtual_shards:outside(fn, ...) end
   fn(...)
 end
 
@@ -226,13 +219,12 @@ function Pass.begin(loader, iterator)
   loader._next_epoch, loader.epoch = pass.epoch + 1, pass.epoch
   pass.live = resume ~= nil and resume.live
   if loader.before_pass and not pass.live then outside(loader, loader.before_pass) end
-  local inner = loader.batch_sampler
-  if (loader.seed or loader._sharded) and inner.set_epoch then inner:set_epoch(pass.epoch) end
+  if loader.seed or loader._sharded then loader.partition:set_epoch(pass.epoch) end
   if loader._sharded and not loader.stream and loader.dataset.set_epoch then loader.dataset:set_epoch(pass.epoch) end
   outside(loader, draw, loader, pass)
   loader._resume = nil
   pass.remainder = remainder_of(loader)
-  pass.start = math.max(resume and resume.place or 0, loader._skip * loader:_round_size())
+  pass.start = math.max(resume and resume.place or 0, loader._skip * loader.partition:round_size())
   local before = loader._current
   if before and before.workers and not loader.persistent_workers then before.workers:close() end
   loader._current = pass
@@ -263,7 +255,7 @@ function Pass:finish()
   finish(self)
   if self.inner then finish(self.inner) end
   passes.leave(self)
-  if self.loader.shards then self.loader.shards:leave(self) end
+  if self.loader.virtual_shards then self.loader.virtual_shards:leave(self) end
 end
 
 -- Making a batch: each returns true and its values, or false at the end.
@@ -281,14 +273,14 @@ local function gather(pass)
   local gatherer, map, loader = pass.gather, pass.map, pass.loader
   local ahead = math.max(1, loader.prefetch)
   while not pass.exhausted and gatherer:pending() <= ahead do
-    local batch, turns = next_batch(pass)
+    local batch, repeats = next_batch(pass)
     if batch then
       local rows = batch
       if map then
         rows = {}
         for i = 1, #batch do rows[i] = map(batch[i]) end
       end
-      gatherer:post(rows, pass.seed, rows ~= batch and batch or nil, turns)
+      gatherer:post(rows, pass.seed, rows ~= batch and batch or nil, repeats)
     else
       pass.exhausted = true
     end
@@ -301,15 +293,15 @@ local function gather(pass)
 end
 
 local function make(pass)
-  local batch, turns, loader = pass.waiting, pass.turns, pass.loader
+  local batch, repeats, loader = pass.waiting, pass.repeats, pass.loader
   if not batch then return false end
   native.step()
-  pass.waiting, pass.turns = next_batch(pass)
+  pass.waiting, pass.repeats = next_batch(pass)
   pass.last = not pass.waiting
   delivered(pass)
   local set = loader.dataset
   if loader.stream then return true, fetch.finish(loader.collate_fn, iterable.samples(batch)) end
-  return true, fetch.batch(set, loader.collate_fn, batch, pass.seed, turns)
+  return true, fetch.batch(set, loader.collate_fn, batch, pass.seed, repeats)
 end
 
 -- The next batch that workers have made. Whether more follow is known of a stream when the next one is here.
@@ -383,10 +375,9 @@ local function hand_out(pass, fine, first, ...)
     pass:finish()
     fail("DataLoader: the first value of a batch must be a tensor or a table, got %s", describe(first))
   end
-  local turns = loader.batch_sampler.turns or 1
-  pass.turn, pass.differentiated = pass.next_turn, false
-  pass.next_turn = (pass.next_turn + 1) % turns
-  if pass.next_turn == 0 then pass.rounds = pass.rounds + 1 end
+  pass.micro_batch, pass.differentiated = pass.next_micro_batch, false
+  pass.next_micro_batch = (pass.next_micro_batch + 1) % loader.partition.batches_per_round
+  if pass.next_micro_batch == 0 then pass.rounds = pass.rounds + 1 end
   passes.enter(pass)
   passes.show(pass)
   passes.note(pass, first, ...)
@@ -416,7 +407,7 @@ end
 ---@return any ...
 function Pass:step()
   if self.ended then return nil end
-  if self.loader.shards then self.loader.shards:enter(self) end
+  if self.loader.virtual_shards then self.loader.virtual_shards:enter(self) end
   if C.trace.running() then return profiled(self) end
   return step(self)
 end

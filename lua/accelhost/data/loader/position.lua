@@ -2,16 +2,9 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local kinds = require "accelhost.util.kinds"
-local walk = require "accelhost.data.walk"
 
 local fail, describe, is_count = arguments.fail, arguments.describe, kinds.is_count
 local native = C.data
-
--- What a position counts.
-local function unit_of(self)
-  if self.share then return ("samples of %d shares"):format(self.share.size) end
-  return walk.counts_samples(self:_base()) and "samples" or "batches"
-end
 
 -- The generator of the sampler, where that has one of its own.
 local function sampler_generator(self)
@@ -35,9 +28,9 @@ return function(DataLoader)
   ---@return table
   function DataLoader:state_dict()
     local pass, resume = self._current, self._resume
-    local state = {epoch = self._next_epoch, position = 0, unit = unit_of(self)}
+    local state = {epoch = self._next_epoch, position = 0, unit = self.partition:unit()}
     if pass and not pass.ended and not pass.last then
-      state.epoch, state.position = pass.epoch, pass.start + pass.rounds * self:_round_size()
+      state.epoch, state.position = pass.epoch, pass.start + pass.rounds * self.partition:round_size()
       pass.draw_hex = pass.draw_hex or pass.draw and native.to_hex(pass.draw) or nil
       pass.seed_hex = pass.seed_hex or native.to_hex(pass.seed)
       state.draw, state.seed = pass.draw_hex, pass.seed_hex
@@ -71,9 +64,9 @@ return function(DataLoader)
     if state.sampler_generator and not own then
       fail("load_state_dict: the state holds a generator of the sampler, but this loader's sampler has none")
     end
-    if state.position > 0 and state.unit and state.unit ~= unit_of(self) then
+    if state.position > 0 and state.unit and state.unit ~= self.partition:unit() then
       fail("load_state_dict: the state counts %s, this loader counts %s: their batches come about in other ways",
-        state.unit, unit_of(self))
+        state.unit, self.partition:unit())
     end
     self._current, self._resume = nil, nil
     self.epoch, self._next_epoch = state.epoch, state.epoch

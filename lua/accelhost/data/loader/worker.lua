@@ -38,7 +38,7 @@ local function maker(loader)
   if not kinds.is_stream(set) then
     return function(request)
       seed_batch(request)
-      return fetch.batch(set, loader.collate_fn, request.batch, request.seed, request.turns)
+      return fetch.batch(set, loader.collate_fn, request.batch, request.seed, request.repeats)
     end
   end
   local walk
@@ -47,11 +47,11 @@ local function maker(loader)
     if request.first then
       if request.epoch then set:set_epoch(request.epoch) end -- it may have changed since the fork
       loader.stream.seed, loader.stream.turn = request.seed, loader.stream.lane + info.id
-      walk = loader.batch_sampler:iter()
+      walk = loader.partition:iter()
     end
     local batch, valid = walk()
     if not batch then return nil end
-    info.length, info.uneven, info.valid = #batch, loader.batch_sampler.uneven == true, valid or #batch
+    info.length, info.uneven, info.valid = #batch, loader.partition:is_uneven(), valid or #batch
     return fetch.finish(loader.collate_fn, iterable.samples(batch))
   end
 end
@@ -130,7 +130,7 @@ end
 
 --- Begin a pass.
 ---@param seed userdata the pass's
----@param next_batch fun(): table?, table? the next indices and turns
+---@param next_batch fun(): table?, table? the next indices and repeats
 ---@param before integer batches of the pass that are not asked for
 function Workers:begin(seed, next_batch, before)
   self:drain()
@@ -170,7 +170,7 @@ function Workers:ask()
       request.first, request.epoch = not self.met[w], epoch_of(self.dataset)
       self.met[w] = true
     else
-      request.batch, request.turns = self.next_batch()
+      request.batch, request.repeats = self.next_batch()
       if not request.batch then
         self.exhausted, self.turn = true, before
         return

@@ -5,35 +5,37 @@
 -- up with the first samples of the pass; without even_batches the first ranks of a last round get one more, and a rank
 -- may get none.
 local arguments = require "accelhost.util.arguments"
-local class = require "accelhost.util.class"
+local Partition = require "accelhost.data.partition.partition"
 local walk = require "accelhost.data.walk"
 
 local fail = arguments.fail
 
----@class Rounds
-local Rounds = class.new "Rounds"
+---@class Dispatcher: Partition
+local Dispatcher = Partition:extend "Dispatcher"
 
---- The rounds of a batch sampler, given as one batch for each rank after the other.
 ---@param batch_sampler table
 ---@param options {size: integer, split_batches?: boolean, even_batches?: boolean}
-function Rounds:init(batch_sampler, options)
+function Dispatcher:init(batch_sampler, options)
   self.batch_sampler, self.size = batch_sampler, options.size
   self.split_batches, self.even_batches = options.split_batches or false, options.even_batches ~= false
   self.batch_size, self.drop_last = batch_sampler.batch_size, batch_sampler.drop_last or false
-  self.uneven = false
   if self.split_batches and self.batch_size and self.batch_size % self.size ~= 0 then
     fail("shard: with split_batches the batch size (%d) must be a multiple of the number of processes (%d)",
       self.batch_size, self.size)
   end
 end
 
---- The number of batches of the batch sampler in a round.
----@return integer
-function Rounds:stride() return self.split_batches and 1 or self.size end
+--- Return the batches of all ranks as rank 0 makes them, one after the other, as a partition.
+---@return Dispatcher
+function Dispatcher:of_all_ranks()
+  local all = Dispatcher(self.batch_sampler, self)
+  all.batches_per_round = self.size
+  return all
+end
 
 --- How many rounds there are: so many batches each rank gets, but for those that an uneven last round leaves out.
 ---@return integer
-function Rounds:len()
+function Dispatcher:len()
   local batches = self.batch_sampler:len()
   local count = batches / self:stride()
   return self.drop_last and math.floor(count) or math.ceil(count)
@@ -72,12 +74,12 @@ local function cut(self, samples, start, is_last)
   return parts, valids
 end
 
---- An iterator over the parts: returns the batch of rank 0, how many of its samples count, then that of rank 1 and so
---- on; no batches without samples.
+--- Iterate over the parts, on rank 0: return the batch of rank 0, how many of its samples count, then that of rank 1
+--- and so on; no batches without samples.
 ---@param draw? userdata
 ---@param from? integer place of the batch sampler (see data/walk.lua)
 ---@return fun(): table?, integer?
-function Rounds:iter(draw, from)
+function Dispatcher:iter(draw, from)
   local next_batch, head = walk.with_head(self.batch_sampler, draw, from or 0, self:stride())
   local start, following, parts, valids, rank
   local function of_head()
@@ -114,6 +116,9 @@ function Rounds:iter(draw, from)
   end
 end
 
-walk.register(Rounds.iter, false)
+-- A loader's even_batches is set when it is prepared.
+function Dispatcher:exchange_even_batches() return nil end -- luacheck: ignore self
 
-return Rounds
+walk.register(Dispatcher.iter, false)
+
+return Dispatcher

@@ -1,20 +1,20 @@
---- Shares of a global batch that are not the same for all ranks, such as 2:1.
+--- Batch proportions: parts of a global batch that are not the same for all ranks, such as 2:1.
 local proportions = {}
 
---- How many of `total` samples each rank gets, in proportion to its share: rounded down, and what is left over one by
+--- How many of `total` samples each rank gets, in proportion to its number: rounded down, and what is left over one by
 --- one to those that lost most by that, of equal ones the lower rank.
 ---@param total integer
----@param shares integer[]
+---@param numbers integer[]
 ---@return integer[]
-function proportions.split(total, shares)
+function proportions.split(total, numbers)
   local sum, left = 0, total
-  for _, share in ipairs(shares) do sum = sum + share end
+  for _, number in ipairs(numbers) do sum = sum + number end
   local counts, order = {}, {}
-  for i, share in ipairs(shares) do
-    counts[i], order[i] = math.floor(total * share / sum), i
+  for i, number in ipairs(numbers) do
+    counts[i], order[i] = math.floor(total * number / sum), i
     left = left - counts[i]
   end
-  local function lost(i) return total * shares[i] % sum end
+  local function lost(i) return total * numbers[i] % sum end
   table.sort(order, function(a, b)
     if lost(a) ~= lost(b) then return lost(a) > lost(b) end
     return a < b
@@ -25,31 +25,31 @@ end
 
 --- The place of a rank's first sample, from 0, and how many it gets.
 ---@param total integer
----@param shares integer[]
+---@param numbers integer[]
 ---@param rank integer from 0
 ---@return integer, integer
-function proportions.part(total, shares, rank)
-  local first, counts = 0, proportions.split(total, shares)
+function proportions.part(total, numbers, rank)
+  local first, counts = 0, proportions.split(total, numbers)
   for i = 1, rank do first = first + counts[i] end
   return first, counts[rank + 1]
 end
 
---- The shares as a launcher writes them.
----@param shares integer[]
+--- The batch proportions as a launcher writes them.
+---@param numbers integer[]
 ---@return string
-function proportions.text(shares) return table.concat(shares, ":") end
+function proportions.text(numbers) return table.concat(numbers, ":") end
 
 --- Parse a text; nil when it is no list of whole numbers above 0 with colons between them.
 ---@param text string
 ---@return integer[]?
 function proportions.read(text)
-  local shares = {}
+  local numbers = {}
   for word in (text .. ":"):gmatch "([^:]*):" do
-    local share = word:match "^%d+$" and #word <= 6 and tonumber(word)
-    if not share or share < 1 then return nil end
-    shares[#shares + 1] = share
+    local number = word:match "^%d+$" and #word <= 6 and tonumber(word)
+    if not number or number < 1 then return nil end
+    numbers[#numbers + 1] = number
   end
-  return shares
+  return numbers
 end
 
 return proportions

@@ -1,18 +1,18 @@
---- Shares of ranks: a part of a batch sampler, with Accelerate's index lists.
+--- Sampler shards: one rank's part of a batch sampler, with Accelerate's index lists.
 --
 -- Without split_batches the ranks take whole batches in turn; a round counts when every rank has its batch. With
 -- split_batches each batch is cut into equal parts. With even_batches (the default) the last round is filled up with
 -- samples from the start of the sampler's order, so that every rank has the same number of full batches. With `share`
--- the batches of a round are put together and cut in that proportion.
+-- the batches of a round are put together and cut in these batch proportions.
 local arguments = require "accelhost.util.arguments"
-local class = require "accelhost.util.class"
-local proportions = require "accelhost.data.partition.proportions"
+local Partition = require "accelhost.data.partition.partition"
+local batch_proportions = require "accelhost.data.partition.proportions"
 local walk = require "accelhost.data.walk"
 
 local fail, describe = arguments.fail, arguments.describe
 
----@class BatchSamplerShard
-local BatchSamplerShard = class.sized "BatchSamplerShard"
+---@class BatchSamplerShard: Partition
+local BatchSamplerShard = Partition:extend "BatchSamplerShard"
 
 local read = arguments.signature("shard", {
   "batch_sampler: sampler", "rank: size", "size: count", {"split_batches: flag", false}, {"even_batches: flag", true},
@@ -20,12 +20,12 @@ local read = arguments.signature("shard", {
 })
 
 -- Every rank gets something of a full round.
-local function check_share(share, size, total)
-  if #share ~= size then fail("shard: share: expected a number for each of %d ranks, got %d", size, #share) end
-  for rank, count in ipairs(total and proportions.split(total, share) or {}) do
+local function check_proportions(numbers, size, total)
+  if #numbers ~= size then fail("shard: share: expected a number for each of %d ranks, got %d", size, #numbers) end
+  for rank, count in ipairs(total and batch_proportions.split(total, numbers) or {}) do
     if count == 0 then
-      fail("shard: share: %s of a global batch of %d samples leaves nothing for rank %d", proportions.text(share),
-        total, rank - 1)
+      fail("shard: share: %s of a global batch of %d samples leaves nothing for rank %d",
+        batch_proportions.text(numbers), total, rank - 1)
     end
   end
 end
@@ -41,52 +41,29 @@ end
 ---@param even_batches? boolean default true
 ---@param share? integer[] what part of a round each rank gets, in proportion; default: all the same
 function BatchSamplerShard:init(...)
-  local batch_sampler, rank, size, split_batches, even_batches, share = read(...)
+  local batch_sampler, rank, size, split_batches, even_batches, proportions = read(...)
   if rank >= size then fail("shard: rank: expected 0 to %d, got %s", size - 1, describe(rank)) end
   local batch_size = batch_sampler.batch_size
   if split_batches then
     if not batch_size then fail("shard: split_batches needs a batch sampler with a batch_size") end
-    if batch_size % size ~= 0 and not share then
+    if batch_size % size ~= 0 and not proportions then
       fail("shard: with split_batches the batch size (%d) must be a multiple of the number of processes (%d)",
         batch_size, size)
     end
   end
-  if share then check_share(share, size, batch_size and batch_size * (split_batches and 1 or size)) end
-  self.share = share or false
+  self.proportions = proportions or false
   self.batch_sampler, self.rank, self.size = batch_sampler, rank, size
   self.split_batches, self.even_batches = split_batches, even_batches
   self.batch_size = batch_size
+  if proportions then check_proportions(proportions, size, self:round_length()) end
   self.drop_last = batch_sampler.drop_last or false
-  self.uneven = false -- are the ranks' batches of the round given last of unequal lengths?
 end
-
---- What is random about the next pass, as bytes; nil when nothing is.
----@return userdata?
-function BatchSamplerShard:draw()
-  return self.batch_sampler.draw and self.batch_sampler:draw()
-end
-
---- Set the epoch of the next pass, on the batch sampler too.
----@param epoch integer
-function BatchSamplerShard:set_epoch(epoch)
-  if self.batch_sampler.set_epoch then self.batch_sampler:set_epoch(epoch) end
-end
-
---- How many samples the batches of all ranks hold; nil when the batch sampler does not say.
----@return integer?
-function BatchSamplerShard:sample_count()
-  return self.batch_sampler.sample_count and self.batch_sampler:sample_count()
-end
-
---- The number of batches of the batch sampler in a round of all ranks.
----@return integer
-function BatchSamplerShard:stride() return self.split_batches and 1 or self.size end
 
 --- How many batches this rank gets.
 ---@return integer
 function BatchSamplerShard:len()
   local total = self.batch_sampler:len()
-  if self.share then return self:_shared_len(total) end
+  if self.proportions then return self:_proportional_len(total) end
   if self.split_batches then
     local samples = self:sample_count()
     if self.even_batches or self.drop_last or not samples then return total end
@@ -100,13 +77,13 @@ function BatchSamplerShard:len()
 end
 
 -- All ranks have the same rounds, but for a last one that has no sample for some.
-function BatchSamplerShard:_shared_len(total)
+function BatchSamplerShard:_proportional_len(total)
   local rounds, samples = total / self:stride(), self:sample_count()
   if self.drop_last then return math.floor(rounds) end
   local count = math.ceil(rounds)
   if self.even_batches or not samples or not self.batch_size then return count end
   local tail = samples % (self.batch_size * self:stride())
-  local _, mine = proportions.part(tail, self.share, self.rank)
+  local _, mine = batch_proportions.part(tail, self.proportions, self.rank)
   return tail > 0 and mine == 0 and count - 1 or count
 end
 
@@ -235,15 +212,15 @@ local function joined(round, given)
   return all, have
 end
 
-function BatchSamplerShard:_cut_shared(rank, round, given)
+function BatchSamplerShard:_cut_proportional(rank, round, given)
   local all, have = joined(round, given)
-  local first, count = proportions.part(#all, self.share, rank)
+  local first, count = batch_proportions.part(#all, self.proportions, rank)
   if count == 0 then return nil end
   return part(all, first, count), math.min(count, at_least(have - first, 0))
 end
 
--- The ranks' batches differ by their shares.
-function BatchSamplerShard:_walk_shared(draw, from)
+-- The ranks' batches differ in length.
+function BatchSamplerShard:_walk_proportional(draw, from)
   local next_round = self.split_batches and self:_walk_split(draw, from) or self:_walk_whole(draw, from)
   return function()
     local round, given = next_round()
@@ -259,7 +236,7 @@ end
 ---@return fun(self: BatchSamplerShard, rank: integer, round: any, given: any): integer[]?, integer?
 function BatchSamplerShard:rounds(draw, from)
   if self.size == 1 then return walk.from(self.batch_sampler, draw, from), cut_nothing end
-  if self.share then return self:_walk_shared(draw, from), self._cut_shared end
+  if self.proportions then return self:_walk_proportional(draw, from), self._cut_proportional end
   if self.split_batches then return self:_walk_split(draw, from), self._cut_split end
   return self:_walk_whole(draw, from), self._cut_whole
 end
@@ -278,6 +255,12 @@ function BatchSamplerShard:iter(draw, from)
     if round == nil then return nil end
     return cut(self, self.rank, round, given)
   end
+end
+
+-- The batches of a stream that all ranks read are divided as it was when the loader was prepared.
+function BatchSamplerShard:exchange_even_batches(even)
+  if self.batch_sampler.is_stream then return nil end
+  return Partition.exchange_even_batches(self, even)
 end
 
 walk.register(BatchSamplerShard.iter, false)

@@ -1,75 +1,74 @@
---- Batches of the share that a stream returns of itself, instead of a batch sampler's.
+--- Batches of the shard that a stream returns of itself, instead of a batch sampler's.
 --
 -- What each rank gets is up to the stream, so nobody knows how much the others have: with even_batches the ranks ask
 -- each other before each batch (`agree`, a collective), and one that has ended fills up with its first samples as long
 -- as another has some; with drop_last all end with the first one that has no full batch.
 local arguments = require "accelhost.util.arguments"
-local class = require "accelhost.util.class"
+local Partition = require "accelhost.data.partition.partition"
 local iterable = require "accelhost.data.iterable"
 local kinds = require "accelhost.util.kinds"
 local walk = require "accelhost.data.walk"
 
 local fail = arguments.fail
 
----@class StreamShare
----@field batches StreamBatches of the share
-local StreamShare = class.new "StreamShare"
+---@class StreamShard: Partition
+---@field batch_sampler StreamBatches of the shard
+local StreamShard = Partition:extend "StreamShard"
 
 local MOST_WORKERS = 256
 
---- Does the loader's stream give shares, one for each of `size` ranks?
+--- Does the loader's stream return shards, one for each of `size` ranks?
 ---@param loader DataLoader
 ---@param options {size: integer, split_batches?: boolean, dispatch?: function}
 ---@return boolean
-function StreamShare.suits(loader, options)
+function StreamShard.suits(loader, options)
   local set = loader.dataset
-  return not options.split_batches and not options.dispatch and iterable.shares_itself(set)
+  return not options.split_batches and not options.dispatch and iterable.can_be_sharded(set)
     and (type(set.num_shards) ~= "number" or set.num_shards >= options.size)
 end
 
-local function share_of(set, size, rank)
-  local share = set:shard(size, rank)
-  if not kinds.is_stream(share) then
+local function shard_of(set, size, rank)
+  local shard = set:shard(size, rank)
+  if not kinds.is_stream(shard) then
     fail("%s: shard(%d, %d) returned %s, expected a stream (an object with iter())", set._name or "the data set", size,
-      rank, arguments.describe(share))
+      rank, arguments.describe(shard))
   end
-  return share
+  return shard
 end
 
 ---@param loader DataLoader
 ---@param options {rank: integer, size: integer, even_batches?: boolean}
 ---@param agree fun(has: boolean, every: boolean): boolean has any rank, or every one?
-function StreamShare:init(loader, options, agree)
+function StreamShard:init(loader, options, agree)
   self.whole, self.rank, self.size = loader.dataset, options.rank, options.size
   self.even_batches, self.agree = options.even_batches ~= false, agree
-  local share = share_of(self.whole, self.size, self.rank)
-  self.batches = iterable.StreamBatches(share, loader.batch_size, loader.drop_last)
-  self.batches.lane = self.rank * MOST_WORKERS -- so that no two ranks' samples draw alike
-  self.batches.turn = self.batches.lane
-  self.batch_size, self.drop_last, self.uneven = loader.batch_size, loader.drop_last, false
-  if not iterable.knows_length(share) then self.len = false end
+  local shard = shard_of(self.whole, self.size, self.rank)
+  self.batch_sampler = iterable.StreamBatches(shard, loader.batch_size, loader.drop_last)
+  self.batch_sampler.lane = self.rank * MOST_WORKERS -- so that no two ranks' samples draw alike
+  self.batch_sampler.turn = self.batch_sampler.lane
+  self.batch_size, self.drop_last = loader.batch_size, loader.drop_last
 end
 
---- How many batches this rank gets, where the shares know how many samples they have.
+--- How many batches this rank gets, where the shards know how many samples they have.
 ---@return integer
-function StreamShare:len()
-  if not self.even_batches then return self.batches:len() end
+function StreamShard:len()
+  if not iterable.knows_length(self.batch_sampler.dataset) then
+    fail("DataLoader: the batch sampler has no len()")
+  end
+  if not self.even_batches then return self.batch_sampler:len() end
   local least, most = math.huge, 0
   for rank = 0, self.size - 1 do
-    local share = rank == self.rank and self.batches.dataset or share_of(self.whole, self.size, rank)
-    local count = iterable.StreamBatches(share, self.batch_size, self.drop_last):len()
+    local shard = rank == self.rank and self.batch_sampler.dataset or shard_of(self.whole, self.size, rank)
+    local count = iterable.StreamBatches(shard, self.batch_size, self.drop_last):len()
     least, most = math.min(least, count), math.max(most, count)
   end
   return self.drop_last and least or most
 end
 
---- The number of batches of all ranks in a round.
----@return integer
-function StreamShare:stride() return self.size end
+function StreamShard:unit() return ("samples of %d shares"):format(self.size) end
 
---- Set the epoch of the next pass, on the share too.
----@param epoch integer
-function StreamShare:set_epoch(epoch) self.batches:set_epoch(epoch) end
+-- Which samples the other ranks have is not known before they are read.
+function StreamShard:sample_count() return nil end -- luacheck: ignore self
 
 -- A batch continued by the samples of the first one, read cyclically.
 local function filled(batch, first, size)
@@ -83,8 +82,8 @@ end
 ---@param draw nil
 ---@param from? integer begin at this place of all ranks' samples, where a round begins
 ---@return fun(): table?, integer?
-function StreamShare:iter(draw, from) -- luacheck: ignore draw
-  local take, first = self.batches:iter(), nil
+function StreamShard:iter(draw, from) -- luacheck: ignore draw
+  local take, first = self.batch_sampler:iter(), nil
   local function following()
     local batch = take()
     first = first or batch
@@ -108,19 +107,21 @@ end
 --- Do the ranks go on, of which this one has a batch or none? A collective with even_batches; without, each goes on as
 --- long as it has some.
 ---@param has boolean
+---@param agreed boolean?
 ---@return boolean
-function StreamShare:goes_on(has)
+function StreamShard:goes_on(has, agreed)
+  if agreed then return true end
   if not self.even_batches then return has end
   return self.agree(has, self.drop_last)
 end
 
---- A batch of which nothing counts, for a rank that has ended while others continue: of the share's first samples, or
---- of the whole stream's where the share has none.
+--- A batch of which nothing counts, for a rank that has ended while others continue: of the shard's first samples, or
+--- of the whole stream's where the shard has none.
 ---@return table
-function StreamShare:filler()
+function StreamShard:filler()
   local whole = iterable.StreamBatches(self.whole, self.batch_size, self.drop_last)
-  whole.seed = self.batches.seed
-  local first = self.batches:iter()() or whole:iter()()
+  whole.seed = self.batch_sampler.seed
+  local first = self.batch_sampler:iter()() or whole:iter()()
   if not first then
     fail("%s: shard(%d, %d) returned no samples, nor does the whole stream, so nothing can fill its batches up while "
       .. "others have some", self.whole._name or "the data set", self.size, self.rank)
@@ -128,6 +129,6 @@ function StreamShare:filler()
   return filled(first, first, self.batch_size)
 end
 
-walk.register(StreamShare.iter, false)
+walk.register(StreamShard.iter, false)
 
-return StreamShare
+return StreamShard

@@ -40,7 +40,7 @@ return function(Accelerator)
     end)
   class.property(Accelerator, "virtual_shards", function(self) return self._shards and self._shards.count or nil end)
   class.property(Accelerator, "share", function(self) return self._share and arguments.copy(self._share) or nil end)
-  class.property(Accelerator, "trackers", function(self) return self._trackers end)
+  class.property(Accelerator, "trackers", function(self) return self._trackers.list end)
   class.property(Accelerator, "state", function(self) return self._state end)
   class.property(Accelerator, "gradient_state", function(self) return self._gradient_state end)
   for name, reason in pairs(refused) do

@@ -77,27 +77,43 @@ for _, name in ipairs {
   subjects[#subjects + 1] = require("accelhost.accelerator." .. name)(Accelerator)
 end
 
--- Subjects that many scripts do not need: the file, which adds methods, is loaded when one of them is first called.
--- What they keep of an accelerator outlives free_memory: `lists` that are empty at first, `flags` that are false.
-local rare = {
-  ["process.metrics"] = {
-    methods = {"gather", "gather_for_metrics", "keep_for_metrics", "reduce", "pad_across_processes"},
-  },
-  ["checkpoint.checkpoint"] = {
+-- Parts of an accelerator: a class with state of its own, made by the first use, whose methods the accelerator's
+-- delegate to. They outlive free_memory.
+local parts = {
+  _checkpointer = {
+    file = "checkpoint.checkpointer",
     methods = {
       "save_state", "wait_for_checkpoint", "load_state", "register_for_checkpointing", "register_save_state_pre_hook",
       "register_load_state_pre_hook",
     },
-    lists = {"_registered", "_save_hooks", "_load_hooks"}, flags = {"_saving"},
   },
-  ["checkpoint.saving"] = {methods = {"save", "save_model"}},
-  ["checkpoint.signals"] = {methods = {"save_on_signal", "check_signal"}, flags = {"_signalled"}},
-  tracking = {
-    methods = {"init_trackers", "get_tracker", "log", "log_images", "_finish_trackers", "end_training"},
-    lists = {"_trackers"}, flags = {"_logged_step", "_purge_from", "_kept_rows"},
+  _signal_watch = {file = "checkpoint.signals", methods = {"save_on_signal", "check_signal"}},
+  _trackers = {
+    file = "tracking", methods = {"init_trackers", "get_tracker", "log", "log_images", "end_training"},
   },
-  profile = {methods = {"profile"}},
-  ["training.compile"] = {methods = {"compile"}},
+}
+
+for field, part in pairs(parts) do
+  class.property(Accelerator, field, function(self)
+    local made = require("accelhost.accelerator." .. part.file)(self)
+    rawset(self, field, made)
+    return made
+  end)
+  for _, method in ipairs(part.methods) do
+    Accelerator[method] = function(self, ...)
+      local made = self[field]
+      return made[method](made, ...)
+    end
+  end
+end
+
+-- Subjects without state that many scripts do not need: the file, which adds methods, is loaded when one of them is
+-- first called.
+local rare = {
+  ["process.metrics"] = {"gather", "gather_for_metrics", "keep_for_metrics", "reduce", "pad_across_processes"},
+  ["checkpoint.saving"] = {"save", "save_model"},
+  profile = {"profile"},
+  ["training.compile"] = {"compile"},
 }
 
 local loaded = {} -- subject -> its methods
@@ -111,8 +127,8 @@ local function methods_of(name)
   return loaded[name]
 end
 
-for name, subject in pairs(rare) do
-  for _, method in ipairs(subject.methods) do
+for name, methods in pairs(rare) do
+  for _, method in ipairs(methods) do
     Accelerator[method] = function(...) return methods_of(name)[method](...) end
   end
 end
@@ -187,10 +203,6 @@ end
 
 function Accelerator:_begin()
   for _, begin in ipairs(subjects) do begin(self) end
-  for _, subject in pairs(rare) do
-    for _, field in ipairs(subject.lists or {}) do rawset(self, field, rawget(self, field) or {}) end
-    for _, field in ipairs(subject.flags or {}) do rawset(self, field, rawget(self, field) or false) end
-  end
 end
 
 return class.guard(Accelerator)

@@ -49,6 +49,10 @@ local tags = {
   class = function(block, rest)
     block.class, block.parent = rest:match "^([%w_%.]+)%s*:?%s*([%w_%.]*)"
   end,
+  -- For a class whose methods are those of another one, which delegates to it.
+  part = function(block, rest)
+    block.part_of = rest:match "[%w_]+"
+  end,
   -- For a comment that speaks of several names.
   names = function(block, rest)
     block.listed = rest:match "[%w_]+"
@@ -189,6 +193,11 @@ function reader.read(text)
     end
   end
   if block then blocks[#blocks + 1] = finish(block, lines) end
+  local whole = {}
+  for _, each in ipairs(blocks) do
+    if each.part_of then whole[each.path .. each.class] = each.part_of end
+    each.owner = each.owner and whole[each.path .. each.owner] or each.owner
+  end
   return blocks
 end
 

@@ -92,7 +92,8 @@ end
 -- How many rows each tracker has that can go back to so many.
 local function rows_of(self)
   local rows
-  for _, tracker in ipairs(self._trackers) do
+  local trackers = rawget(self, "_trackers")
+  for _, tracker in ipairs(trackers and trackers.list or {}) do
     if tracker.row_count then
       rows = rows or {}
       rows[tracker.name] = tracker.row_count
@@ -213,7 +214,7 @@ local function apply(self, note, values, list, purge_step)
   local own, windows = contents.restore(function(name) return values[name] end, {world_size = size}, list,
     C.comm.rank(), size)
   run_state.set_own(self, own, purge_step)
-  if purge_step ~= false then self._kept_rows = note.rows or false end
+  if purge_step ~= false then self._trackers.kept_rows = note.rows or false end
   run_state.set_windows(self, windows)
   self.project_configuration.iteration = note.iteration
   -- The others are in the middle of the pass: what they agreed on when it began is agreed.

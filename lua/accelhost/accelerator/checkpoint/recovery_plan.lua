@@ -121,8 +121,8 @@ end
 function Plan.make(accelerator)
   local self = setmetatable({
     objects = run_state.objects(accelerator), changes = module.changes(), places = accelerator._places,
-    prepared = accelerator._prepared_count, registered = #accelerator._registered, alike = {}, own = {}, strided = {},
-    others = {}, watched = {}, buffers = {}, place_of = {}, uses = {}, note = {others = {}, optimizers = {}},
+    prepared = accelerator._prepared_count, registered = #run_state.registered(accelerator), alike = {},
+    own = {}, strided = {}, others = {}, watched = {}, buffers = {}, place_of = {}, uses = {}, note = {others = {}, optimizers = {}},
     loaders = {},
   }, Plan)
   for _, loader in ipairs(self.objects.loaders) do self.loaders[loader] = true end
@@ -180,7 +180,7 @@ end
 ---@return boolean
 function Plan:is_current(accelerator)
   if self.changes ~= module.changes() or self.places ~= accelerator._places
-    or self.prepared ~= accelerator._prepared_count or self.registered ~= #accelerator._registered then
+    or self.prepared ~= accelerator._prepared_count or self.registered ~= #run_state.registered(accelerator) then
     return false
   end
   for i = 1, #self.buffers do

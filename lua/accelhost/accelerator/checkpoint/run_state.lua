@@ -3,11 +3,19 @@ local averaging = require "accelhost.averaging"
 
 local run_state = {}
 
+--- The objects that were registered for checkpoints.
+---@param accelerator Accelerator
+---@return any[]
+function run_state.registered(accelerator)
+  local checkpointer = rawget(accelerator, "_checkpointer")
+  return checkpointer and checkpointer.registered or {}
+end
+
 --- What was prepared and registered, in its order.
 ---@param accelerator Accelerator
 ---@return table
 function run_state.objects(accelerator)
-  local list = {registered = accelerator._registered, scalers = {accelerator.scaler}}
+  local list = {registered = run_state.registered(accelerator), scalers = {accelerator.scaler}}
   for field, kind in pairs {models = "model", optimizers = "optimizer", schedulers = "scheduler", loaders = "loader"} do
     list[field] = accelerator:_prepared_list(kind)
   end
@@ -42,17 +50,12 @@ end
 ---@param accelerator Accelerator
 ---@return table
 function run_state.own(accelerator)
+  local trackers = rawget(accelerator, "_trackers")
   return {
     step = accelerator._step, micro_step = accelerator._micro_step, sync_gradients = accelerator.sync_gradients,
-    logged_step = accelerator._logged_step or nil, virtual_shards = accelerator.virtual_shards,
+    logged_step = trackers and trackers.logged_step or nil, virtual_shards = accelerator.virtual_shards,
     share = accelerator.share,
   }
-end
-
--- Return the step from which on what was logged is logged again; false: nothing is removed.
-local function purged_from(own, purge_step)
-  if purge_step ~= nil then return purge_step end
-  return own.logged_step and own.logged_step + 1 or false
 end
 
 --- Give it back.
@@ -63,7 +66,7 @@ function run_state.set_own(accelerator, own, purge_step)
   rawset(accelerator, "_step", own.step)
   rawset(accelerator, "_micro_step", own.micro_step)
   accelerator.sync_gradients = own.sync_gradients
-  accelerator._logged_step, accelerator._purge_from = own.logged_step or false, purged_from(own, purge_step)
+  accelerator._trackers:resume(own.logged_step, purge_step)
 end
 
 return run_state

@@ -1,9 +1,20 @@
 --- Stopping with a checkpoint when a signal asks for it.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
 local comm = C.comm
 
 local fail, describe = arguments.fail, arguments.describe
+
+---@class SignalWatch
+---@part Accelerator
+---@field asked {dir: string?, every: integer, calls: integer}|false by save_on_signal
+local SignalWatch = class.new "SignalWatch"
+
+---@param accelerator Accelerator
+function SignalWatch:init(accelerator)
+  self.accelerator, self.asked = accelerator, false
+end
 
 local known = {"TERM", "USR1", "INT", "HUP"}
 
@@ -24,51 +35,49 @@ local function agreed(own)
   return all:item()
 end
 
---- Give the Accelerator class save_on_signal and check_signal.
----@param Accelerator table
-return function(Accelerator)
-  --- Let signals ask for a checkpoint and the end instead of ending the script at once: what a cluster sends before its
-  --- time is up. They are noted, on whichever process or the launcher they come, and check_signal acts on them.
-  --
-  -- `launch` passes SIGTERM on and kills what has not ended after --grace seconds (30); SIGUSR1 it passes on to scripts
-  -- that listen.
-  --
-  --   accelerator:save_on_signal{output_dir = "last", signals = {"TERM"}}
-  ---@param output_dir? string where the state goes; without, as with save_state
-  ---@param signals? string[] of TERM, USR1, INT and HUP; default TERM and USR1
-  ---@param every? integer let the processes agree at every n-th call of check_signal only; default 1
-  function Accelerator:save_on_signal(...)
-    local dir, signals, every = read(...)
-    for _, name in ipairs(signals) do
-      local word = type(name) == "string" and name:gsub("^SIG", "")
-      if not word or not C.system.catch_signal(word) then
-        fail("save_on_signal: signals: expected names among %s, got %s", table.concat(known, ", "), describe(name))
-      end
+--- Let signals ask for a checkpoint and the end instead of ending the script at once: what a cluster sends before its
+--- time is up. They are noted, on whichever process or the launcher they come, and check_signal acts on them.
+--
+-- `launch` passes SIGTERM on and kills what has not ended after --grace seconds (30); SIGUSR1 it passes on to scripts
+-- that listen.
+--
+--   accelerator:save_on_signal{output_dir = "last", signals = {"TERM"}}
+---@param output_dir? string where the state goes; without, as with save_state
+---@param signals? string[] of TERM, USR1, INT and HUP; default TERM and USR1
+---@param every? integer let the processes agree at every n-th call of check_signal only; default 1
+function SignalWatch:save_on_signal(...)
+  local dir, signals, every = read(...)
+  for _, name in ipairs(signals) do
+    local word = type(name) == "string" and name:gsub("^SIG", "")
+    if not word or not C.system.catch_signal(word) then
+      fail("save_on_signal: signals: expected names among %s, got %s", table.concat(known, ", "), describe(name))
     end
-    self._signalled = {dir = dir, every = every, calls = 0}
   end
-
-  --- Has any process got a signal that save_on_signal watches? Then the state is saved (unless save = false) and the
-  --- signal's name is the answer, on all processes at the same step, and the script should end; else false. Call it
-  --- where a step is complete. A collective.
-  --
-  --   accelerator:save_on_signal()
-  --   for inputs, labels in loader do
-  --     optimizer:step()
-  --     if accelerator:check_signal() then break end
-  --   end
-  ---@param save? boolean default true; or {save = false}
-  ---@return string|false
-  function Accelerator:check_signal(...)
-    local save = read_check(...)
-    local asked = self._signalled
-    if not asked then fail "check_signal: call save_on_signal first" end
-    if self._shards and not self._shards:is_between() then return false end
-    asked.calls = asked.calls + 1
-    if asked.calls % asked.every ~= 0 then return false end
-    local name = known[agreed(C.system.take_signal())]
-    if not name then return false end
-    if save then self:save_state(asked.dir) end
-    return name
-  end
+  self.asked = {dir = dir, every = every, calls = 0}
 end
+
+--- Has any process got a signal that save_on_signal watches? Then the state is saved (unless save = false) and the
+--- signal's name is the answer, on all processes at the same step, and the script should end; else false. Call it
+--- where a step is complete. A collective.
+--
+--   accelerator:save_on_signal()
+--   for inputs, labels in loader do
+--     optimizer:step()
+--     if accelerator:check_signal() then break end
+--   end
+---@param save? boolean default true; or {save = false}
+---@return string|false
+function SignalWatch:check_signal(...)
+  local save = read_check(...)
+  local asked, virtual_shards = self.asked, self.accelerator._shards
+  if not asked then fail "check_signal: call save_on_signal first" end
+  if virtual_shards and not virtual_shards:is_between() then return false end
+  asked.calls = asked.calls + 1
+  if asked.calls % asked.every ~= 0 then return false end
+  local name = known[agreed(C.system.take_signal())]
+  if not name then return false end
+  if save then self.accelerator:save_state(asked.dir) end
+  return name
+end
+
+return SignalWatch

@@ -40,6 +40,26 @@ return function(Accelerator)
     end)
   class.property(Accelerator, "virtual_shards", function(self) return self._shards and self._shards.count or nil end)
   class.property(Accelerator, "share", function(self) return self._share and arguments.copy(self._share) or nil end)
+  class.property(Accelerator, "gradient_accumulation_steps", function(self) return self._accumulation.num_steps end,
+    function(self, steps)
+      self._accumulation.num_steps = arguments.check("Accelerator", "gradient_accumulation_steps", "count", steps)
+    end)
+  class.property(Accelerator, "sync_gradients", function(self)
+    return self._gradients.synchronises and (not self._shards or self._shards:round_ends())
+  end, function(self, sync)
+    self._gradients.synchronises = arguments.check("Accelerator", "sync_gradients", "flag", sync)
+  end)
+  class.property(Accelerator, "step", function(self) return self._gradients.step end)
+  -- As averaging reads them.
+  class.property(Accelerator, "_micro_step", function(self) return self._gradients.micro_step end)
+  class.property(Accelerator, "_joining", function(self) return self._gradients.joining end)
+  class.property(Accelerator, "scaler", function(self) return self._loss_scaler.scaler or nil end)
+  class.property(Accelerator, "optimizer_step_was_skipped", function(self)
+    for optimizer in pairs(self._prepared.optimizers) do
+      if optimizer.step_was_skipped then return true end
+    end
+    return false
+  end)
   class.property(Accelerator, "trackers", function(self) return self._trackers.list end)
   class.property(Accelerator, "state", function(self) return self._state end)
   class.property(Accelerator, "gradient_state", function(self) return self._gradient_state end)

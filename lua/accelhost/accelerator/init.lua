@@ -17,6 +17,7 @@ local class = require "accelhost.util.class"
 local options = require "accelhost.accelerator.options"
 local place = require "accelhost.accelerator.process.place"
 local precision = require "accelhost.accelerator.training.precision"
+require "accelhost.averaging" -- warns of backwards that average nothing
 
 ---@class Accelerator
 ---@field device string where models and batches go: this process's GPU, "cuda:0", else "cpu"; a default device that is
@@ -71,40 +72,32 @@ end
 -- Each subject has a file, which adds methods to the class and may return a function: that sets up the state it keeps
 -- for an accelerator that is new, or whose memory is freed.
 local subjects = {}
-for _, name in ipairs {
-  "fields", "training.prepare", "training.gradients", "training.precision", "training.scaling", "process.processes",
-} do
+for _, name in ipairs {"fields", "training.precision", "process.processes"} do
   subjects[#subjects + 1] = require("accelhost.accelerator." .. name)(Accelerator)
 end
 
--- Parts of an accelerator: a class with state of its own, made by the first use, whose methods the accelerator's
--- delegate to. They outlive free_memory.
+-- Parts of an accelerator: a class with state of its own, made by the first use, and the methods that are delegated to
+-- it. free_memory resets those that have a method reset.
 local parts = {
-  _checkpointer = {
-    file = "checkpoint.checkpointer",
-    methods = {
-      "save_state", "wait_for_checkpoint", "load_state", "register_for_checkpointing", "register_save_state_pre_hook",
-      "register_load_state_pre_hook",
-    },
-  },
-  _signal_watch = {file = "checkpoint.signals", methods = {"save_on_signal", "check_signal"}},
-  _trackers = {
-    file = "tracking", methods = {"init_trackers", "get_tracker", "log", "log_images", "end_training"},
-  },
+  _prepared = {"training.prepare", {
+    "prepare", "prepare_model", "prepare_data_loader", "prepare_optimizer", "prepare_scheduler", "skip_first_batches",
+    "get_state_dict", "unwrap_model", "free_memory", "clear",
+  }},
+  _gradients = {"training.gradients", {
+    "backward", "accumulate", "no_sync", "trigger_sync_in_backward", "join_uneven_inputs", "clip_grad_norm_",
+    "clip_grad_value_",
+  }},
+  _loss_scaler = {"training.loss_scaler", {"unscale_gradients"}, "_scaler_handler"},
+  _checkpointer = {"checkpoint.checkpointer", {
+    "save_state", "wait_for_checkpoint", "load_state", "register_for_checkpointing", "register_save_state_pre_hook",
+    "register_load_state_pre_hook",
+  }},
+  _signal_watch = {"checkpoint.signals", {"save_on_signal", "check_signal"}},
+  _trackers = {"tracking", {"init_trackers", "get_tracker", "log", "log_images", "end_training"}},
 }
 
 for field, part in pairs(parts) do
-  class.property(Accelerator, field, function(self)
-    local made = require("accelhost.accelerator." .. part.file)(self)
-    rawset(self, field, made)
-    return made
-  end)
-  for _, method in ipairs(part.methods) do
-    Accelerator[method] = function(self, ...)
-      local made = self[field]
-      return made[method](made, ...)
-    end
-  end
+  class.part(Accelerator, field, "accelhost.accelerator." .. part[1], part[2], part[3])
 end
 
 -- Subjects without state that many scripts do not need: the file, which adds methods, is loaded when one of them is
@@ -173,7 +166,6 @@ function Accelerator:init(...)
   precision.check(given.mixed_precision, device)
   for name, value in pairs {
     device = device,
-    _synchronises = true,
     mixed_precision = given.mixed_precision,
     step_scheduler_with_optimizer = given.step_scheduler_with_optimizer,
     scheduler_steps = given.scheduler_steps,
@@ -189,6 +181,7 @@ function Accelerator:init(...)
     _sync_each_batch = given.accumulation.sync_each_batch,
     _rng_types = given.rng_types,
     _shards = false, _share = given.share or false,
+    _scaler_handler = given.scaler_handler or false,
     _autocast_handler = given.autocast_handler or false,
     _profile_handler = given.profile_handler or false,
   } do
@@ -197,12 +190,16 @@ function Accelerator:init(...)
   if given.virtual_shards then
     rawset(self, "_shards", require "accelhost.accelerator.training.virtual_shards"(self, given.virtual_shards))
   end
-  self:_init_scaler(given.scaler_handler)
+  if given.mixed_precision == "fp16" then self._loss_scaler:reset() end -- checks the handler
   self:_begin()
 end
 
 function Accelerator:_begin()
   for _, begin in ipairs(subjects) do begin(self) end
+  for field in pairs(parts) do
+    local made = rawget(self, field)
+    if made and made.reset then made:reset() end
+  end
 end
 
 return class.guard(Accelerator)

@@ -1,6 +1,7 @@
 --- The parameters of a public function, from the signature that the function itself parses its arguments with.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
 local kinds = require "accelhost.util.kinds"
 
 local signature = {}
@@ -88,13 +89,16 @@ local function reader_of(fn, name)
   return found
 end
 
---- The function behind the guard that util/class.lua puts around methods, and behind what util/autocast.lua puts around
---- functions.
+--- The function behind the guard that util/class.lua puts around methods, the method of a part that one delegates to,
+--- and the function behind what util/autocast.lua puts around functions.
 ---@param fn function
 ---@return function
 function signature.unguarded(fn)
   local info = debug.getinfo(fn, "S")
-  if info.source:find "util/class%.lua$" then return upvalue(fn, "method") or fn end
+  if info.source:find "util/class%.lua$" then
+    fn = upvalue(fn, "method") or fn
+    return class.delegated(fn) or fn
+  end
   if info.source:find "util/autocast%.lua$" then return upvalue(fn, "fn") or fn end
   return fn
 end

@@ -261,6 +261,38 @@ function class.property(cls, name, get, set)
   cls._getters[name], cls._setters[name] = get, set
 end
 
+local delegates = {} -- method -> {file of the part, its name}
+
+--- Give a strict class a part: an object of another class with state of its own, made by the first use of its field.
+--- `methods` of the class delegate to it. A part is made with the object it belongs to, as part(object, options).
+---@param cls table
+---@param field string
+---@param file string that returns the part's class
+---@param methods string[]
+---@param options? string the field of the object that holds the options
+function class.part(cls, field, file, methods, options)
+  class.property(cls, field, function(self)
+    local made = require(file)(self, options and self[options])
+    rawset(self, field, made)
+    return made
+  end)
+  for _, name in ipairs(methods) do
+    cls[name] = function(self, ...)
+      local part = self[field]
+      return part[name](part, ...)
+    end
+    delegates[cls[name]] = {file, name}
+  end
+end
+
+--- The method of a part that a method delegates to, nil for any other function.
+---@param method function
+---@return function?
+function class.delegated(method)
+  local delegate = delegates[method]
+  return delegate and require(delegate[1])[delegate[2]]
+end
+
 --- __newindex of a strict class whose instances have the fields that init made and properties, and no others: names
 --- that begin with _ are the class's own.
 ---@param self table

@@ -99,7 +99,7 @@ end
 -- Gradients out of which the scale was taken would be scaled down once more by the step after loading.
 local function check_unscaled(self)
   local scaler = self.accelerator.scaler
-  for _, optimizer in pairs(scaler and self.accelerator._optimizers or {}) do
+  for _, optimizer in pairs(scaler and self.accelerator._prepared.optimizers or {}) do
     if scaler:_unscaled(optimizer) and not scaler:_stepped(optimizer) then
       fail("save_state: gradients are unscaled (by clipping or unscale_gradients) and wait for their optimizer's "
         .. "step: save after it")

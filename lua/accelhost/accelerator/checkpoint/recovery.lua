@@ -106,8 +106,8 @@ local function make_note(self)
   local list, note = plan.objects, plan.note
   for i, model in ipairs(list.models) do note.others[i] = others_of(model, plan.others[i], note.others[i]) end
   for i, optimizer in ipairs(list.optimizers) do
-    note.optimizers[i] = plan.simple[i]
-      and states_of(self._optimizers[optimizer].param_groups, options_of, note.optimizers[i]) or optimizer:state_dict()
+    local groups = self._prepared.optimizers[optimizer].param_groups
+    note.optimizers[i] = plan.simple[i] and states_of(groups, options_of, note.optimizers[i]) or optimizer:state_dict()
   end
   note.schedulers = states_of(list.schedulers, state_dict, note.schedulers)
   note.scalers = states_of(list.scalers, state_dict, note.scalers)

@@ -120,10 +120,10 @@ end
 ---@return RecoveryPlan
 function Plan.make(accelerator)
   local self = setmetatable({
-    objects = run_state.objects(accelerator), changes = module.changes(), places = accelerator._places,
-    prepared = accelerator._prepared_count, registered = #run_state.registered(accelerator), alike = {},
-    own = {}, strided = {}, others = {}, watched = {}, buffers = {}, place_of = {}, uses = {}, note = {others = {}, optimizers = {}},
-    loaders = {},
+    objects = run_state.objects(accelerator), changes = module.changes(), places = accelerator._prepared.places,
+    prepared = accelerator._prepared.count, registered = #run_state.registered(accelerator), alike = {},
+    own = {}, strided = {}, others = {}, watched = {}, buffers = {}, place_of = {}, uses = {},
+    note = {others = {}, optimizers = {}}, loaders = {},
   }, Plan)
   for _, loader in ipairs(self.objects.loaders) do self.loaders[loader] = true end
   local layout = {models = {}, buffers = {}, optimizers = {}}
@@ -133,7 +133,7 @@ function Plan.make(accelerator)
     watch_buffers(self, model)
   end
   for i, optimizer in ipairs(self.objects.optimizers) do
-    layout.optimizers[i] = add_optimizer(self, accelerator._optimizers[optimizer])
+    layout.optimizers[i] = add_optimizer(self, accelerator._prepared.optimizers[optimizer])
   end
   self.simple = layout.optimizers
   self.fixed = travel.pack {layout = layout, counts = contents.counts(self.objects)}
@@ -179,8 +179,8 @@ end
 ---@param accelerator Accelerator
 ---@return boolean
 function Plan:is_current(accelerator)
-  if self.changes ~= module.changes() or self.places ~= accelerator._places
-    or self.prepared ~= accelerator._prepared_count or self.registered ~= #run_state.registered(accelerator) then
+  if self.changes ~= module.changes() or self.places ~= accelerator._prepared.places
+    or self.prepared ~= accelerator._prepared.count or self.registered ~= #run_state.registered(accelerator) then
     return false
   end
   for i = 1, #self.buffers do
@@ -245,7 +245,7 @@ end
 ---@return {alike: userdata[], own: userdata[]} lists
 function Plan.values(accelerator, layout, note)
   local values, lists = {}, {alike = {}, own = {}}
-  local optimizers = accelerator:_prepared_list "optimizer"
+  local optimizers = accelerator._prepared:list "optimizer"
   for i, entries in ipairs(layout.models) do
     local state = make_named(entries, lists)
     for name, value in pairs(note.others[i]) do state[name] = value end
@@ -254,7 +254,7 @@ function Plan.values(accelerator, layout, note)
   end
   for i, entries in ipairs(layout.optimizers) do
     values[contents.numbered("optimizer", i)] = entries
-      and make_optimizer(entries, note.optimizers[i], accelerator._optimizers[optimizers[i]], lists)
+      and make_optimizer(entries, note.optimizers[i], accelerator._prepared.optimizers[optimizers[i]], lists)
       or note.optimizers[i]
   end
   return values, lists

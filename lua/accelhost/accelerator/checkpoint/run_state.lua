@@ -17,7 +17,7 @@ end
 function run_state.objects(accelerator)
   local list = {registered = run_state.registered(accelerator), scalers = {accelerator.scaler}}
   for field, kind in pairs {models = "model", optimizers = "optimizer", schedulers = "scheduler", loaders = "loader"} do
-    list[field] = accelerator:_prepared_list(kind)
+    list[field] = accelerator._prepared:list(kind)
   end
   return list
 end
@@ -52,7 +52,7 @@ end
 function run_state.own(accelerator)
   local trackers = rawget(accelerator, "_trackers")
   return {
-    step = accelerator._step, micro_step = accelerator._micro_step, sync_gradients = accelerator.sync_gradients,
+    step = accelerator.step, micro_step = accelerator._micro_step, sync_gradients = accelerator.sync_gradients,
     logged_step = trackers and trackers.logged_step or nil, virtual_shards = accelerator.virtual_shards,
     share = accelerator.share,
   }
@@ -63,8 +63,7 @@ end
 ---@param own table
 ---@param purge_step? integer|false in place of the step that was logged last
 function run_state.set_own(accelerator, own, purge_step)
-  rawset(accelerator, "_step", own.step)
-  rawset(accelerator, "_micro_step", own.micro_step)
+  accelerator._gradients.step, accelerator._gradients.micro_step = own.step, own.micro_step
   accelerator.sync_gradients = own.sync_gradients
   accelerator._trackers:resume(own.logged_step, purge_step)
 end

@@ -34,7 +34,7 @@ local function rows_of(self, batch)
         arguments.describe(batch))
     end
   else
-    local loader = self:_active_loader()
+    local loader = self._prepared:active_loader()
     rows = loader and {length = loader.batch_length, valid = loader.valid_length}
   end
   return rows and rows.valid < rows.length and rows or nil

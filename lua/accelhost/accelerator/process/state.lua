@@ -147,7 +147,7 @@ for _, name in ipairs {"num_steps", "adjust_scheduler", "sync_with_dataloader", 
 end
 class.property(GradientState, "sync_gradients", function(self) return self._accelerator.sync_gradients end)
 
-local function active(self) return self._accelerator:_active_loader(true) end
+local function active(self) return self._accelerator._prepared:active_loader(true) end
 
 class.property(GradientState, "active_dataloader", active)
 class.property(GradientState, "in_dataloader", function(self) return active(self) ~= nil end)

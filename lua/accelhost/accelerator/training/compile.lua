@@ -36,7 +36,7 @@ local function parameters_of(accelerator)
     end
   end
   for _, handle in ipairs(averaging.of(accelerator)) do add(handle.reducer:parameters()) end
-  for _, optimizer in pairs(accelerator._optimizers) do
+  for _, optimizer in pairs(accelerator._prepared.optimizers) do
     for _, group in ipairs(optimizer.param_groups) do add(group.params) end
   end
   return list
@@ -109,7 +109,7 @@ end
 
 local function capture(self, ...)
   check_processes(self._accelerator)
-  self._accelerator:_end_scaled()
+  self._accelerator._loss_scaler:end_window()
   local graph = C.graph.new(self._accelerator.device)
   self._parameters = parameters_of(self._accelerator)
   local given = signature.of(self._accelerator.device, ...)
@@ -162,7 +162,7 @@ function CompiledStep:__call(...)
     check_gradients(self._parameters, self._before)
     check_precision(self._precision)
     signature.fill(self._inputs, given)
-    self._accelerator:_end_scaled()
+    self._accelerator._loss_scaler:end_window()
     revise(self)
     return replay(self)
   end

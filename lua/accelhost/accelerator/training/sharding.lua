@@ -59,9 +59,9 @@ function sharded.shares(optimizer) return stepping.shares(optimizer, share_of) e
 ---@param closure? function
 ---@return any
 function sharded.step(accelerator, optimizer, shares, tell, closure)
-  accelerator:_unscale_ahead(optimizer)
+  accelerator._loss_scaler:unscale_ahead(optimizer)
   return stepping.step(optimizer, share_of, shares, closure, function()
-    return accelerator:_step_scaled(optimizer, tell, nil)
+    return accelerator._loss_scaler:step(optimizer, tell, nil)
   end)
 end
 

@@ -114,7 +114,7 @@ function wrappers.optimizer(accelerator, optimizer)
       if shares and #shares > 0 then
         result = sharded.step(accelerator, optimizer, shares, tell, closure)
       else
-        result = accelerator:_step_scaled(optimizer, tell, closure, ...)
+        result = accelerator._loss_scaler:step(optimizer, tell, closure, ...)
       end
       stepped_in = tape.current()
       for _, group in ipairs(optimizer.param_groups) do Parallel.used(group.params[1]) end
@@ -122,7 +122,7 @@ function wrappers.optimizer(accelerator, optimizer)
     end,
     zero_grad = function(_, ...)
       if not accelerator.sync_gradients then return end
-      accelerator:_forget_unscaled(optimizer)
+      accelerator._loss_scaler:forget(optimizer)
       return optimizer:zero_grad(...)
     end,
     -- For optimizers that train and evaluate with other weights; the others have nothing to switch.
@@ -134,7 +134,7 @@ function wrappers.optimizer(accelerator, optimizer)
     end,
     step_was_skipped = false,
     read_skipped = function()
-      if stepped_in and stepped_in == tape.current() and accelerator:_outcome_of(optimizer) then
+      if stepped_in and stepped_in == tape.current() and accelerator._loss_scaler:outcome_of(optimizer) then
         arguments.fail "step_was_skipped: the device has not decided that while the step is captured; read it after it"
       end
       return methods.step_was_skipped
@@ -142,7 +142,7 @@ function wrappers.optimizer(accelerator, optimizer)
     -- For a scheduler in a captured step: a function that reports after a replay whether the last step until now was
     -- left out.
     outcome = function()
-      local own = stepped_in and stepped_in == tape.current() and accelerator:_outcome_of(optimizer)
+      local own = stepped_in and stepped_in == tape.current() and accelerator._loss_scaler:outcome_of(optimizer)
       return own or function() return methods.step_was_skipped end
     end,
   }

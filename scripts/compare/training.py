@@ -1,34 +1,18 @@
-"""Optimizers and schedulers: some steps on a few parameters, whose rates, values and saved states are compared."""
+"""Optimizers (the rows of spec/cases/optimizers.lua) and schedulers: some steps on a few parameters, whose rates,
+values and saved states are compared."""
+
+import os
+import sys
 
 from generate import FLOATS
 from modules import options
 from program import Binary, Call, Do, Raw
 
-OPTIMIZERS = {
-    "SGD": dict(lr=[0.1, 0.5], momentum=[0, 0.9], dampening=[0, 0.3], weight_decay=[0.1], nesterov=[True],
-                maximize=[True]),
-    "Adam": dict(lr=[0.1], betas=[[0.5, 0.9], [0.0, 0.99]], eps=[1e-3, 0.1], weight_decay=[0.1], amsgrad=[True],
-                 maximize=[True], decoupled_weight_decay=[True]),
-    "AdamW": dict(lr=[0.1], betas=[[0.5, 0.9]], eps=[1e-3], weight_decay=[0, 0.3], amsgrad=[True], maximize=[True]),
-    "RMSprop": dict(lr=[0.1], alpha=[0.5], eps=[1e-3], weight_decay=[0.1], momentum=[0.5, 0.9], centered=[True],
-                    maximize=[True]),
-    "Adagrad": dict(lr=[0.1, 1], lr_decay=[0.1], weight_decay=[0.1], initial_accumulator_value=[0.5], eps=[1e-3],
-                    maximize=[True]),
-    "Adadelta": dict(lr=[0.5, 1], rho=[0.5], eps=[1e-3], weight_decay=[0.1], maximize=[True]),
-    "NAdam": dict(lr=[0.1], betas=[[0.5, 0.9]], eps=[1e-3], weight_decay=[0.1], momentum_decay=[0.1],
-                  decoupled_weight_decay=[True], maximize=[True]),
-    "RAdam": dict(lr=[0.1], betas=[[0.5, 0.9], [0.9, 0.99]], eps=[1e-3], weight_decay=[0.1],
-                  decoupled_weight_decay=[True], maximize=[True]),
-    "Adamax": dict(lr=[0.1], betas=[[0.5, 0.9]], eps=[1e-3], weight_decay=[0.1], maximize=[True]),
-    "ASGD": dict(lr=[0.1], lambd=[0.1], alpha=[0.5], t0=[2, 5], weight_decay=[0.1], maximize=[True]),
-    "Rprop": dict(lr=[0.1], etas=[[0.4, 1.3]], step_sizes=[[1e-3, 2]], maximize=[True]),
-    "Adafactor": dict(lr=[0.1], beta2_decay=[-0.5], eps=[[None, 0.1], [1e-5, 1e-2]], d=[2, 0.5], weight_decay=[0.1],
-                      maximize=[True]),
-    "Muon": dict(lr=[0.1], weight_decay=[0, 0.3], momentum=[0.5], nesterov=[False], ns_steps=[3],
-                 adjust_lr_fn=["original", "match_rms_adamw"]),
-    "LBFGS": dict(lr=[0.1, 0.5], max_iter=[2, 5], history_size=[2], line_search_fn=["strong_wolfe"],
-                  tolerance_grad=[1e-3], tolerance_change=[1e-4]),
-}
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from spec_cases import read  # noqa: E402 pylint: disable=wrong-import-position
+
+# Those that PyTorch has, by name.
+OPTIMIZERS = {row["name"]: row for row in read("optimizers") if not row.get("own")}
 
 # name: (function(generator) -> required arguments, options)
 SCHEDULERS = {
@@ -67,9 +51,10 @@ def parameters(g, count, rank=None):
 
 def grouped(g, name, refs):
     """The parameters as a list, or in groups with options of their own."""
-    if len(refs) < 2 or name == "LBFGS" or not g.chance(0.35):
+    if len(refs) < 2 or not g.chance(0.35):
         return list(refs)
-    decay = ("", "") if name == "Rprop" else (", weight_decay = 0.05", ", weight_decay=0.05")
+    decays = "weight_decay" in dict(OPTIMIZERS[name]["drawn"])
+    decay = (", weight_decay = 0.05", ", weight_decay=0.05") if decays else ("", "")
     first = Raw(f"{{params = {{{refs[0].lua()}}}, lr = 0.25{decay[0]}}}",
                 f"dict(params=[{refs[0].py()}], lr=0.25{decay[1]})")
     rest = ", ".join(r.lua() for r in refs[1:])
@@ -109,15 +94,16 @@ def losses(g, refs, bent=True):
 
 def emit_training(g):
     name = g.choice(OPTIMIZERS)
-    refs = parameters(g, 1 if name == "LBFGS" else g.integer(1, 3), 2 if name == "Muon" else None)
-    params, extra = grouped(g, name, refs), options(g, 0.4, **OPTIMIZERS[name])
+    row = OPTIMIZERS[name]
+    refs = parameters(g, 1 if row.get("closure") else g.integer(1, 3), 2 if row.get("matrix") else None)
+    params, extra = grouped(g, name, refs), options(g, 0.4, **dict(row["drawn"]))
     made = g.let(Call("optim", name, (params,), extra), "o")
     if not made:
         return
-    loss = losses(g, refs, name != "LBFGS")
+    loss = losses(g, refs, not row.get("closure"))
     kind, call = scheduler_of(g, made[0]) if g.chance(0.5) else ("", None)
     scheduler = g.let(call, "z") if call else None
-    if name == "LBFGS":
+    if row.get("closure"):
         return by_closure(g, made[0], loss)
     many = g.chance(0.4)
     for _ in range(1 if many else g.integer(1, 4)):

@@ -6,6 +6,7 @@ package.path = "./?.lua;./?/init.lua;" .. package.path
 local accelhost = require "accelhost"
 accelhost.set_default_device "cuda"
 local ops = require "spec.support.ops"
+local optimizers = require "spec.cases.optimizers"
 
 local calls, failed = 0, 0
 local function attempt(what, fn)
@@ -35,11 +36,10 @@ for _, case in ipairs(ops.cases) do
 end
 
 local optim = accelhost.optim
-for _, name in ipairs {"SGD", "Adam", "AdamW", "NAdam", "RAdam", "RMSprop", "Adagrad", "Lion", "ASGD", "Adadelta",
-  "Adamax", "Rprop"} do
+for _, name in ipairs(optimizers.fused()) do
   attempt(name, function()
     local weight = accelhost.ones({1001}, {requires_grad = true})
-    local optimizer = optim[name]({weight}, {lr = 1e-3})
+    local optimizer = optim[name]({weight}, optimizers.train(name))
     weight:square():sum():backward()
     accelhost.nn.utils.clip_grad_norm_({weight}, 1)
     optimizer:step()

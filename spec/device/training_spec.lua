@@ -1,5 +1,6 @@
 --- Training loops on "far": losses and weights are the CPU's to the bit.
 local accelhost = require "accelhost"
+local optimizers = require "spec.cases.optimizers"
 
 local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim
 
@@ -9,20 +10,11 @@ local function weights(net)
   return accelhost.cat(flat):tolist()
 end
 
-local makers = {
-  SGD = function(p) return optim.SGD(p, {lr = 0.1, momentum = 0.9, nesterov = true}) end,
-  AdamW = function(p) return optim.AdamW(p, {lr = 1e-3, amsgrad = true}) end,
-  RMSprop = function(p) return optim.RMSprop(p, {lr = 1e-3, momentum = 0.5, centered = true}) end,
-  Adagrad = function(p) return optim.Adagrad(p, {lr = 1e-2}) end,
-  Adadelta = function(p) return optim.Adadelta(p) end,
-  NAdam = function(p) return optim.NAdam(p, {lr = 1e-2}) end,
-  RAdam = function(p) return optim.RAdam(p, {lr = 1e-2, betas = {0.5, 0.9}}) end,
-  Adamax = function(p) return optim.Adamax(p, {lr = 1e-2}) end,
-  Lion = function(p) return optim.Lion(p, {lr = 1e-2}) end,
-  ASGD = function(p) return optim.ASGD(p, {lr = 1e-2, t0 = 2}) end,
-  Rprop = function(p) return optim.Rprop(p) end,
-  Adafactor = function(p) return optim.Adafactor(p) end,
-}
+local names = optimizers.names(function(row) return not row.matrix and not row.closure end)
+
+local function maker(name)
+  return function(parameters) return optim[name](parameters, optimizers.train(name)) end
+end
 
 local function train(device, make_optimizer)
   accelhost.manual_seed(2)
@@ -44,9 +36,9 @@ end
 local counters = {step = true, mu_product = true, eta = true, mu = true}
 
 describe("a training loop", function()
-  for name, make in pairs(makers) do
+  for _, name in ipairs(names) do
     it("with " .. name .. " computes the CPU's bits on a far device", function()
-      local here, there = train("cpu", make), train("far", make)
+      local here, there = train("cpu", maker(name)), train("far", maker(name))
       assert.same(here[1], there[1])
       assert.same(here[2], there[2])
       for _, values in pairs(there[3]) do
@@ -78,7 +70,7 @@ describe("a training loop", function()
   end)
 
   it("continues when the model moves in the middle", function()
-    local make = makers.AdamW
+    local make = maker "AdamW"
     accelhost.manual_seed(2)
     local net = nn.Linear(4, 2)
     local optimizer = make(net:parameters())

@@ -1,6 +1,7 @@
 -- Every option of every optimizer and scheduler has an effect or is refused.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
+local optimizers = require "spec.cases.optimizers"
 local options = require "spec.support.options"
 local optim = accelhost.optim
 
@@ -23,34 +24,21 @@ local function steps_of(name, matrix)
   end
 end
 
-local shared = {lr = 0.07, weight_decay = 0.3, eps = 0.1, maximize = true, decoupled_weight_decay = true}
-local optimizers = {
-  SGD = {values = {momentum = 0.5, dampening = 0.5, nesterov = true},
-    with = {dampening = {momentum = 0.9}, nesterov = {momentum = 0.9}}},
-  Adam = {values = {betas = {0.5, 0.6}, amsgrad = true},
-    with = {amsgrad = {betas = {0.9, 0.1}}, decoupled_weight_decay = {weight_decay = 0.3}}},
-  AdamW = {values = {betas = {0.5, 0.6}, amsgrad = true}, with = {amsgrad = {betas = {0.9, 0.1}}}},
-  RMSprop = {values = {alpha = 0.5, momentum = 0.5, centered = true}},
-  Adagrad = {values = {lr_decay = 0.5, initial_accumulator_value = 0.5}},
-  Adadelta = {values = {rho = 0.5}},
-  NAdam = {values = {betas = {0.5, 0.6}, momentum_decay = 0.3}, with = {decoupled_weight_decay = {weight_decay = 0.3}}},
-  RAdam = {values = {betas = {0.5, 0.6}}, with = {decoupled_weight_decay = {weight_decay = 0.3}}},
-  Adamax = {values = {betas = {0.5, 0.6}}},
-  Lion = {values = {betas = {0.01, 0.02}}},
-  ASGD = {values = {lambd = 0.5, alpha = 0.1, t0 = 1}, with = {alpha = {lambd = 0.5}}},
-  Rprop = {values = {etas = {0.1, 2}, step_sizes = {0.05, 0.06}}},
-  Muon = {matrix = true, values = {momentum = 0.1, nesterov = false, ns_coefficients = {2, -1.5, 0.5}, ns_steps = 1,
-    eps = 20, adjust_lr_fn = "match_rms_adamw"}},
-  Adafactor = {matrix = true, values = {beta2_decay = -0.2, eps = {0.5, 0.5}, d = 3}},
-}
+-- The value of a row that is tested for an option.
+local function value_of(row, option)
+  local value = row.values and row.values[option]
+  if value ~= nil then return value end
+  return (row.options[option] or {})[1]
+end
 
 describe("The options", function()
-  for name, plan in pairs(optimizers) do
-    local observe = steps_of(name, plan.matrix)
-    observe {}
-    for option, value in pairs(shared) do plan.values[option] = plan.values[option] or value end
-    plan.observe, plan.inert, plan.ignore = observe, hints, {"params"}
-    options.walk(name, plan)
+  for _, row in ipairs(optimizers) do
+    if not row.closure then
+      local plan = {observe = steps_of(row.name, not row.fused), inert = hints, ignore = {"params"}, with = row.with}
+      plan.values = setmetatable({}, {__index = function(_, option) return value_of(row, option) end})
+      plan.observe {}
+      options.walk(row.name, plan)
+    end
   end
 end)
 

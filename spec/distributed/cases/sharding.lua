@@ -1,6 +1,7 @@
 -- Jobs whose processes have a share of the states train as those do that have them whole.
 local accelhost = require "accelhost"
 local checks = require "spec.support.checks"
+local optimizers = require "spec.cases.optimizers"
 local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim
 
 local state = accelhost.PartialState()
@@ -91,9 +92,10 @@ checks.it("has the losses and weights of whole states to the last bit in float64
 end)
 
 checks.it("has them to 1e-6 in float32 for every optimizer that works element by element", function()
-  local names = {"Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Lion", "ASGD", "Rprop"}
-  for _, name in ipairs(names) do
-    local options = {dtype = "float32", make = function(net) return optim[name](net:parameters(), {lr = 1e-3}) end}
+  for _, name in ipairs(optimizers.fused()) do
+    local options = {dtype = "float32", make = function(net)
+      return optim[name](net:parameters(), optimizers.train(name, {lr = 1e-3}))
+    end}
     local expected = train(sharded(options, "none"))
     for _, kind in ipairs {"gradients", "full"} do
       same_weights(expected, train(sharded(options, kind)), 1e-6)

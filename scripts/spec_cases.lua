@@ -1,9 +1,9 @@
---- Print a table of spec/cases as JSON, for Python scripts: accelhost scripts/spec_cases.lua optimizers (from the tree's
---- root). `drawn` are the values of each option among which scripts/compare draws, in the order of the signature.
+--- Print a table of spec/cases as JSON, for Python scripts: accelhost scripts/spec_cases.lua optimizers (from the
+--- tree's root). `drawn` are the values of each option among which scripts/compare draws, in the signature's order.
 package.path = "./?.lua;" .. package.path
-local json = require("accelhost").json
-local signatures = require("accelhost.util.arguments").signatures
 local accelhost = require "accelhost"
+local json = accelhost.json
+local signatures = require("accelhost.util.arguments").signatures
 
 local tables = {}
 
@@ -18,6 +18,47 @@ function tables.optimizers()
     end
     list[i] = {name = row.name, own = row.own, closure = row.closure, matrix = row.matrix, cases = row.cases,
       group = row.group, drawn = drawn}
+  end
+  return list
+end
+
+-- Cases by subject, of which callable and inputs are texts.
+function tables.layer_cases()
+  local list = {}
+  for subject, rows in pairs(require "spec.cases.layers") do
+    for _, row in ipairs(rows) do
+      for _, case in ipairs(row.cases or {}) do
+        list[subject] = list[subject] or {}
+        table.insert(list[subject], {call = ("nn.%s(%s)%s"):format(row.name, case[1], case.eval and ".eval()" or ""),
+          inputs = {unpack(case, 2)}, fields = case.first_only and {first_only = true}})
+      end
+    end
+  end
+  return list
+end
+
+-- {shape, dtype, largest value} of each input; nil where one is no tensor.
+local function described(inputs)
+  local list = {}
+  for i, input in ipairs(inputs) do
+    if not accelhost.is_tensor(input) then return nil end
+    list[i] = {input:shape(), input.dtype, input:max():item()}
+  end
+  return list
+end
+
+-- Layers by name: whether they have a dtype, and, for those that are drawn, arguments, options and inputs.
+function tables.layers()
+  local list = {}
+  for name, row in pairs(require("spec.cases.layers").by_name) do
+    local typed = false
+    assert(accelhost.nn[name]) -- loads its signature
+    for _, option in ipairs(signatures[name] or {}) do typed = typed or option.name == "dtype" end
+    list[name] = {typed = typed}
+    if row.drawn ~= false and not row.make then
+      list[name].arguments, list[name].inputs = row.arguments, described(row.inputs)
+      list[name].options = row.train or {}
+    end
   end
   return list
 end

@@ -1,7 +1,10 @@
 """More modules: every layer beside those of modules.py. A row: function(generator, dtype) -> (arguments, options,
-inputs); an input is a shape, or ("int64", shape, classes)."""
+inputs); an input is a shape, or ("int64", shape, classes). A layer without a row is drawn as spec/cases/layers.lua
+describes it."""
 
-from modules import CLASSES, activation, adaptive, conv, encoder_layer, entry, options, pair, pool, small
+import losses  # noqa: F401 (it adds to LOSS_CLASSES)
+from modules import (CLASSES, LAYERS, LOSS_CLASSES, activation, adaptive, conv, encoder_layer, entry, options, pair,
+                     pool, small)
 from program import Call
 
 
@@ -209,3 +212,17 @@ def stacked(name, layer):
 
 CLASSES["TransformerEncoder"] = stacked("TransformerEncoder", "TransformerEncoderLayer")
 CLASSES["TransformerDecoder"] = stacked("TransformerDecoder", "TransformerDecoderLayer")
+
+
+def described(row):
+    """A layer with the arguments of its row, and inputs of the same shapes."""
+    def make(g, dtype):
+        chosen = options(g, **{name: [value] for name, value in row["options"].items()})
+        return tuple(row["arguments"]), chosen, [
+            (kind, shape, int(most) + 1) if kind == "int64" else shape for shape, kind, most in row["inputs"]]
+    return make
+
+
+for _name, _row in LAYERS.items():
+    if _row.get("inputs") and _name not in LOSS_CLASSES.values():
+        CLASSES.setdefault(_name, described(_row))

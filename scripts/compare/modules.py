@@ -1,7 +1,13 @@
 """Modules, functions without state and losses, with random options, and the backward of their results."""
 
+import os
+import sys
+
 from generate import FLOATS
 from program import Call, Do, Dtype
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from spec_cases import read  # noqa: E402 pylint: disable=wrong-import-position
 
 CLASSES, FUNCTIONS, LOSSES = {}, {}, {}
 
@@ -184,9 +190,9 @@ def encoder_layer(g, dtype):
     return (width, heads), extra, [[g.integer(1, 3), g.integer(1, 3), width]]
 
 
-WEIGHTY = ("Linear", "Bilinear", "Conv1d", "Conv2d", "Conv3d", "ConvT", "BatchNorm", "LayerNorm", "GroupNorm",
-           "Embedding", "Multi", "Transformer", "InstanceNorm", "RMSNorm", "PReLU", "RNN", "LSTM", "GRU", "AdaptiveLog")
-HOLDERS = ("TransformerEncoder", "TransformerDecoder")  # take no dtype
+# spec/cases/layers.lua, by name.
+LAYERS = read("layers")
+HOLDERS = ("TransformerEncoder", "TransformerDecoder")  # have parameters and no dtype
 
 
 def emit_module(g):
@@ -194,14 +200,15 @@ def emit_module(g):
     name = g.choice(CLASSES)
     dtype = g.choice(FLOATS)
     args, extra, inputs = CLASSES[name](g, dtype)
-    if name.startswith(WEIGHTY) and name not in HOLDERS and (dtype == "float64" or g.chance(0.3)):
+    weighty = LAYERS[name]["typed"] or name in HOLDERS
+    if LAYERS[name]["typed"] and (dtype == "float64" or g.chance(0.3)):
         extra += (("dtype", Dtype(dtype)),)
     made = g.let(Call("nn", name, args, extra), "m")
     if not made:
         return
     if name in HOLDERS and dtype == "float64":
         g.emit(Do(Call(made[0], "double", (), ())))
-    if name.startswith(WEIGHTY):
+    if weighty:
         around(g, made)
     if g.chance(0.25):
         g.emit(Do(Call(made[0], "eval", (), ())))
@@ -219,7 +226,7 @@ def emit_module(g):
             more = options(g, 0.3, need_weights=[False], average_attn_weights=[False])
         g.let(Call(None, made[0].fields[0], tuple(refs), more), "y")
     g.backward()
-    if name.startswith(WEIGHTY) and g.chance(0.3):
+    if weighty and g.chance(0.3):
         round_trip(g, made[0], Call("nn", name, args, extra))
 
 

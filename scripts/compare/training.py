@@ -1,15 +1,9 @@
 """Optimizers (the rows of spec/cases/optimizers.lua) and schedulers: some steps on a few parameters, whose rates,
 values and saved states are compared."""
 
-import os
-import sys
-
 from generate import FLOATS
-from modules import options
+from modules import options, read
 from program import Binary, Call, Do, Raw
-
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from spec_cases import read  # noqa: E402 pylint: disable=wrong-import-position
 
 # Those that PyTorch has, by name.
 OPTIMIZERS = {row["name"]: row for row in read("optimizers") if not row.get("own")}

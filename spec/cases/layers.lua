@@ -1,0 +1,339 @@
+--- The layers and losses of accelhost.nn, a row each, for specs and scripts/fixtures/modules (which reads them by
+--- scripts/spec_cases.lua). A list of rows is named after the file of its cases, spec/fixtures/modules/NAME.json.
+--
+--   {"Name", arguments, inputs, ...}: what a constructor needs, and inputs that fit
+--   options      option -> another value, where a rule does not find one that changes the layer: a value, or a table
+--                of arguments and options with it
+--   inputs_of    option -> inputs that fit the layer with this option only
+--   train        options of a layer that is trained on several devices
+--   make         function(options): makes that layer where arguments and options do not suffice
+--   train_inputs its inputs, if they are others
+--   drawn        false: scripts/compare makes none. It draws others as these are, or by rows of its own
+--   cases        {arguments as text, inputs as in scripts/fixtures/modules, eval, first_only}: PyTorch's outputs, state
+--                and gradients are in the fixture
+local accelhost = require "accelhost"
+local nn = accelhost.nn
+
+local function long(values) return accelhost.tensor(values, {dtype = "int64"}) end
+
+local images = accelhost.linspace(-2, 2, 2 * 4 * 6 * 6):view(2, 4, 6, 6)
+local rows = images:view(-1):narrow(0, 0, 64):view(2, 4, 8)
+local logits, classes = rows:select(0, 0), long {0, 3, 1, 2}
+local chances = logits:sigmoid()
+local mixed, other, volumes = (logits * 7):sin(), (logits * 11):cos(), images:unsqueeze(2)
+local cubes = images:view(1, 2, 4, 6, 6)
+local signs = (mixed - 0.1):sign()
+local pair = accelhost.tensor {1.5, -0.5}
+local weights = accelhost.tensor {1, 2, 3, 4, 5, 6, 7, 8}
+
+local tracked = {affine = true, track_running_stats = true}
+local instance = {momentum = {track_running_stats = true, momentum = 0.5}, bias = {affine = true, bias = false},
+  dtype = {affine = true, dtype = "float64"}}
+local conv = {groups = 2, padding = 1}
+local transposed = {groups = 2, padding = 1, output_padding = {stride = 2, output_padding = 1}}
+local unpool = {stride = 3, padding = 1}
+
+local layers = {}
+
+layers.linear = {
+  {"Identity", {}, {rows}},
+  {"Linear", {8, 3}, {rows}},
+  {"NonDynamicallyQuantizableLinear", make = function(o) return nn.NonDynamicallyQuantizableLinear(8, 3, o) end,
+    train_inputs = {rows}},
+  {"Bilinear", {8, 8, 3}, {rows, rows}},
+  {"Sequential", make = function(o) return nn.Sequential(nn.Linear(8, 4, o), nn.ReLU(), nn.Linear(4, 2, o)) end,
+    train_inputs = {rows}},
+  {"AdaptiveLogSoftmaxWithLoss", {8, 5, {2}}, {logits, classes}, train_inputs = {logits, long {0, 8, 3, 1}},
+    make = function(o) return nn.AdaptiveLogSoftmaxWithLoss(8, 9, {2, 5}, 2, o) end},
+}
+
+layers.convolutions = {
+  {"Conv1d", {4, 4, 3}, {rows}, options = conv},
+  {"Conv2d", {4, 4, 3}, {images}, options = conv},
+  {"Conv3d", {4, 4, {1, 3, 3}}, {volumes}, options = conv,
+    cases = {
+      {"2, 3, 2", "1,2,3,2,3"},
+      {"2, 4, {3, 2, 1}, {stride = {2, 1, 1}, padding = {1, 0, 1}, dilation = {1, 2, 1}, groups = 2}", "2,2,5,4,3"},
+      {"2, 3, {2, 3, 2}, {padding = 'same', bias = false}", "2,3,3,4"},
+      {"1, 2, 2, {padding = 1, padding_mode = 'circular'}", "1,1,2,3,2"}, {"1, 2, 2, {padding = 'valid'}", "1,1,2,3,2"},
+    }},
+  {"ConvTranspose3d", {4, 4, 3}, {volumes}, options = transposed,
+    cases = {
+      {"2, 3, 2", "1,2,2,3,2"},
+      {"2, 4, {3, 2, 2}, {stride = {2, 1, 2}, padding = {1, 0, 1}, output_padding = {1, 0, 1}, groups = 2, "
+        .. "dilation = {1, 2, 1}}", "2,2,3,2,3"},
+      {"2, 3, 2, {stride = 2, bias = false}", "2,2,1,3"},
+    }},
+  {"ConvTranspose1d", {4, 4, 3}, {rows}, options = transposed,
+    cases = {{"2, 3, 3, {stride = 2, padding = 1}", "2,2,4"}}},
+  {"ConvTranspose2d", {4, 4, 3}, {images}, options = transposed},
+}
+
+layers.norms = {
+  {"BatchNorm3d", {4}, {volumes}, cases = {{"3", "2,3,2,2,2"}}},
+  {"BatchNorm1d", {4}, {rows}, cases = {{"3, {bias = false}", "4,3"}}},
+  {"BatchNorm2d", {4}, {images}},
+  {"SyncBatchNorm", {4}, {images}, drawn = false, cases = {{"3", "4,3", eval = true}}},
+  {"InstanceNorm1d", {4}, {rows}, options = instance, train = tracked,
+    cases = {{"3", "2,3,4"}, {"3, {affine = true}", "3,4"}}},
+  {"InstanceNorm2d", {4}, {images}, options = instance, train = tracked,
+    cases = {
+      {"3, {affine = true, track_running_stats = true, momentum = 0.3}", "2,3,2,2"},
+      {"3, {affine = true, track_running_stats = true}", "2,3,2,2", eval = true},
+    }},
+  {"InstanceNorm3d", {4}, {volumes}, options = instance, train = tracked,
+    cases = {{"2, {eps = 0.1}", "2,2,2,2,2"}}},
+  {"RMSNorm", {8}, {rows},
+    cases = {{"4", "2,3,4"}, {"{3, 4}, {eps = 0.1}", "2,3,4"}, {"4, {elementwise_affine = false}", "2,3,4"}}},
+  {"LocalResponseNorm", {2}, {rows}, cases = {{"2", "2,5,3"}, {"3, {alpha = 0.5, beta = 0.6, k = 1.5}", "2,5,3,2"}}},
+  {"LayerNorm", {8}, {rows}},
+  {"GroupNorm", {2, 4}, {rows}, cases = {{"2, 4, {bias = false}", "2,4,3"}}},
+}
+
+layers.embeddings = {
+  {"Embedding", {9, 3}, {classes}, train = {padding_idx = 1},
+    options = {padding_idx = 1, max_norm = 0.5, norm_type = 1, _weight = accelhost.ones(9, 3), _freeze = true},
+    cases = {
+      {"5, 3, {padding_idx = 1}", "int 5 2,4"}, {"5, 3, {max_norm = 1.5, scale_grad_by_freq = true}", "int 5 2,4"},
+      {"5, 3, {max_norm = 1.25, norm_type = 1, padding_idx = -1}", "int 5 6"},
+    }},
+  {"EmbeddingBag", {9, 3}, {classes, long {0, 2}}, train = {padding_idx = 1, mode = "max", max_norm = 1},
+    options = {padding_idx = 1, max_norm = 0.5, norm_type = 1, _weight = accelhost.ones(9, 3)},
+    cases = {
+      {"5, 3", "int 5 2,4"}, {"5, 3, {padding_idx = 2}", "int 5 3,4"},
+      {"5, 3, {mode = 'sum', padding_idx = 0}", "int 5 3,4"}, {"5, 3, {mode = 'max', padding_idx = 3}", "int 5 3,4"},
+      {"5, 3, {max_norm = 1.5, scale_grad_by_freq = true, mode = 'sum'}", "int 5 3,4"},
+    }},
+}
+
+layers.dropouts = {
+  {"Dropout", {}, {rows}},
+  {"Dropout1d", {}, {rows}},
+  {"Dropout2d", {}, {images}},
+  {"Dropout3d", {}, {volumes}, cases = {{"0.4", "2,4,2,1,2"}, {"0.4", "4,2,1,2"}}},
+  {"AlphaDropout", {}, {rows}, cases = {{"0.3", "4,5"}, {"0.3", "4,5", eval = true}}},
+  {"FeatureAlphaDropout", {}, {rows}, cases = {{"0.5", "2,4,3"}}},
+}
+
+layers.pools = {
+  {"MaxPool3d", {3}, {cubes},
+    options = {padding = 1, dilation = {2, dilation = 2}, ceil_mode = {4, 3, ceil_mode = true}},
+    cases = {
+      {"2", "1,2,4,2,3"}, {"{2, 3, 1}, 1, {padding = {1, 1, 0}}", "1,2,3,3,2"},
+      {"2, 2, {ceil_mode = true, return_indices = true}", "1,2,3,3,3"},
+      {"2, 1, {dilation = 2, return_indices = true, padding = 1}", "2,3,3,3"},
+    }},
+  {"MaxPool1d", {2}, {rows}, options = {stride = 1, padding = 1, ceil_mode = {3, 2, ceil_mode = true}},
+    cases = {{"2, {return_indices = true}", "2,3,5"}}},
+  {"MaxPool2d", {3}, {images}, options = {padding = 1, ceil_mode = {5, 2, ceil_mode = true}}},
+  {"AvgPool3d", {3}, {cubes}, options = {padding = 1, ceil_mode = {4, 3, ceil_mode = true},
+    count_include_pad = {3, padding = 1, count_include_pad = false}},
+    cases = {
+      {"2", "1,2,4,2,3"}, {"{2, 3, 1}, {2, 1, 2}, {padding = {1, 1, 0}, ceil_mode = true}", "1,2,4,3,4"},
+      {"3, 2, {padding = 1, ceil_mode = true, count_include_pad = false}", "2,4,3,4"},
+      {"2, 1, {padding = 1, divisor_override = 3}", "1,2,2,2,2"},
+    }},
+  {"AvgPool2d", {3}, {images}, options = {padding = 1, ceil_mode = {5, 2, ceil_mode = true},
+    count_include_pad = {3, padding = 1, count_include_pad = false}},
+    cases = {{"2, 1, {divisor_override = 3}", "1,2,3,3"}}},
+  {"AvgPool1d", {2}, {rows}, options = {stride = 1, padding = 1, ceil_mode = {3, 2, ceil_mode = true},
+    count_include_pad = {2, padding = 1, count_include_pad = false}}},
+  {"AdaptiveAvgPool1d", {3}, {rows}},
+  {"AdaptiveAvgPool2d", {3}, {images}},
+  {"AdaptiveAvgPool3d", {3}, {cubes}, cases = {{"2", "1,2,3,4,2"}, {"{2, 1, 3}", "2,3,4,5"}}},
+  {"AdaptiveMaxPool1d", {2}, {rows}, cases = {{"3", "2,3,7"}, {"2, {return_indices = true}", "3,4"}}},
+  {"AdaptiveMaxPool2d", {2}, {images}, cases = {{"{2, 3}, {return_indices = true}", "1,2,5,7"}, {"2", "2,4,4"}}},
+  {"AdaptiveMaxPool3d", {2}, {cubes}, cases = {{"{2, 1, 3}, {return_indices = true}", "1,2,3,4,5"}}},
+  {"LPPool1d", {2, 2}, {rows}, options = {ceil_mode = {2, 3, {ceil_mode = true}}}, cases = {{"3, 2", "rand 1,2,6"}}},
+  {"LPPool2d", {2, 2}, {images}, options = {ceil_mode = {2, 5, {ceil_mode = true}}},
+    cases = {{"2, {2, 3}, 1", "1,2,4,4"}}},
+  {"LPPool3d", {2, 2}, {cubes}, options = {ceil_mode = {2, 4, {ceil_mode = true}}},
+    cases = {{"1.5, 2, {ceil_mode = true}", "rand 1,2,3,3,2"}}},
+  {"MaxUnpool1d", {2}, {rows, accelhost.zeros({2, 4, 8}, {dtype = "int64"})}, options = unpool, drawn = false,
+    train_inputs = {pair:view(1, 1, 2), long {{{1, 3}}}}},
+  {"MaxUnpool2d", {2}, {images, accelhost.zeros({2, 4, 6, 6}, {dtype = "int64"})}, options = unpool, drawn = false,
+    train_inputs = {pair:view(1, 1, 1, 2), long {{{{4, 2}}}}}},
+  {"MaxUnpool3d", {2}, {cubes, accelhost.zeros({1, 2, 4, 6, 6}, {dtype = "int64"})}, options = unpool, drawn = false,
+    train_inputs = {pair:view(1, 1, 1, 1, 2), long {{{{{4, 2}}}}}}},
+  {"FractionalMaxPool2d", {2, 3}, {images}, options = {output_size = {2, output_size = 2},
+    output_ratio = {2, output_ratio = 0.5}, _random_samples = accelhost.full({2, 4, 2}, 0.3)},
+    make = function(o)
+      return nn.FractionalMaxPool2d(2, {output_size = 3, _random_samples = accelhost.full({2, 4, 2}, 0.6, o)})
+    end,
+    cases = {
+      {"2, {output_size = {3, 2}, return_indices = true}", "1,2,6,5"}, {"{2, 1}, {output_ratio = 0.5}", "2,6,5"},
+    }},
+  {"FractionalMaxPool3d", {2, 2}, {cubes}, options = {output_size = {2, output_size = 3},
+    output_ratio = {2, output_ratio = 0.5}, _random_samples = accelhost.full({1, 2, 3}, 0.3)},
+    make = function(o)
+      return nn.FractionalMaxPool3d(2, {output_ratio = 0.5, _random_samples = accelhost.full({1, 2, 3}, 0.6, o)})
+    end, cases = {{"2, {output_size = {1, 3, 2}, return_indices = true}", "1,2,3,6,5"}}},
+}
+
+layers.shapes = {
+  {"Upsample", {}, {images}, train = {scale_factor = 1.5, mode = "bicubic"}, options = {
+    mode = {size = 3, mode = "bicubic"}, align_corners = {size = 3, mode = "bilinear", align_corners = true},
+    recompute_scale_factor = {scale_factor = 1.3, mode = "bilinear", recompute_scale_factor = true},
+  }},
+  {"UpsamplingNearest2d", {}, {images}, train = {size = 3}},
+  {"UpsamplingBilinear2d", {}, {images}, train = {size = 3}},
+  {"Unfold", {2}, {images}},
+  {"Fold", {4, 2}, {accelhost.linspace(0, 1, 36):view(1, 4, 9)}, inputs_of = {
+    dilation = {accelhost.ones(1, 4, 4)}, stride = {accelhost.ones(1, 4, 4)}, padding = {accelhost.ones(1, 4, 49)},
+  }},
+  {"PixelShuffle", {2}, {images}},
+  {"PixelUnshuffle", {2}, {images}},
+  {"ChannelShuffle", {2}, {images}},
+  {"Flatten", {}, {rows}, options = {start_dim = 0, end_dim = 1}},
+  {"Unflatten", {1, {2, 2}}, {rows}},
+}
+
+layers.paddings = {
+  {"ConstantPad1d", {1, 3}, {rows}, cases = {{"2, 3.5", "2,3,4"}}},
+  {"ConstantPad2d", {1, 3}, {images}, cases = {{"{1, 2, 0, 1}, 0.5", "2,3,4"}}},
+  {"ConstantPad3d", {1, 3}, {cubes}, cases = {{"{1, 0, 0, 1, 2, -1}, 2", "2,3,2,2"}}},
+  {"ZeroPad1d", {1}, {rows}, cases = {{"{1, 2}", "2,3"}}},
+  {"ZeroPad2d", {1}, {images}, cases = {{"1", "2,2,3"}}},
+  {"ZeroPad3d", {1}, {cubes}, cases = {{"1", "1,2,2,1,2"}}},
+  {"ReflectionPad1d", {1}, {rows}, cases = {{"2", "2,3,4"}}},
+  {"ReflectionPad2d", {1}, {images}, cases = {{"{1, 1, 2, 0}", "2,3,4"}}},
+  {"ReflectionPad3d", {1}, {cubes}, cases = {{"1", "2,2,3,2"}}},
+  {"ReplicationPad1d", {1}, {rows}, cases = {{"{3, 1}", "2,4"}}},
+  {"ReplicationPad2d", {1}, {images}, cases = {{"1", "1,2,3,4"}}},
+  {"ReplicationPad3d", {1}, {cubes}, cases = {{"{1, 0, 2, 0, 1, 1}", "1,2,2,3,2"}}},
+  {"CircularPad1d", {1}, {rows}, cases = {{"2", "2,4"}}},
+  {"CircularPad2d", {1}, {images}, cases = {{"{1, 2, 0, 1}", "1,2,3,4"}}},
+  {"CircularPad3d", {1}, {cubes}, cases = {{"1", "1,2,2,3,2"}}},
+}
+
+layers.activations = {
+  {"ReLU", {}, {rows}},
+  {"ReLU6", {}, {rows}},
+  {"GELU", {}, {rows}},
+  {"SiLU", {}, {rows}},
+  {"Tanh", {}, {rows}},
+  {"Sigmoid", {}, {rows}},
+  {"LeakyReLU", {}, {rows}},
+  {"ELU", {}, {rows}},
+  {"Softplus", {}, {rows}, options = {threshold = 0}},
+  {"Softmax", {}, {rows}, options = {dim = 0}, train = {dim = 1}},
+  {"LogSoftmax", {}, {rows}, options = {dim = 0}, train = {dim = 1}},
+  {"Hardtanh", {}, {rows}, options = {min_val = -0.5, max_val = 0.5}},
+  {"CELU", {}, {rows}, cases = {{"", "2,6"}, {"0.5", "2,6"}}},
+  {"SELU", {}, {rows}, cases = {{"", "2,6"}}},
+  {"Mish", {}, {rows}, cases = {{"", "2,6"}}},
+  {"Hardswish", {}, {rows}, cases = {{"", "2,6"}}},
+  {"Hardsigmoid", {}, {rows}},
+  {"Threshold", {0.5, 3}, {rows}, cases = {{"0.1, 20", "2,6"}}},
+  {"LogSigmoid", {}, {rows}, cases = {{"", "2,6"}}},
+  {"Softsign", {}, {rows}, cases = {{"", "2,6"}}},
+  {"Tanhshrink", {}, {rows}, cases = {{"", "2,6"}}},
+  {"Hardshrink", {}, {rows}, cases = {{"", "2,6"}, {"0.3", "2,6"}}},
+  {"Softshrink", {}, {rows}, cases = {{"", "2,6"}, {"0.25", "2,6"}}},
+  {"GLU", {}, {rows}, options = {dim = 1}, cases = {{"", "2,6"}, {"0", "2,6"}}},
+  {"Softmin", {}, {rows}, options = {dim = 0}, train = {dim = 1}, cases = {{"1", "2,6"}}},
+  {"Softmax2d", {}, {images}},
+  {"PReLU", {}, {rows}, options = {num_parameters = 4}, train = {num_parameters = 4},
+    cases = {{"", "2,6"}, {"6, 0.5", "2,6"}}},
+  {"RReLU", {}, {rows}, options = {lower = 0.2, upper = 0.5}, cases = {{"", "2,6"}, {"0.2, 0.4", "2,6"}}},
+}
+
+layers.transformers = {
+  {"MultiheadAttention", {8, 2}, {rows, rows, rows}, train = {batch_first = true, add_bias_kv = true,
+    add_zero_attn = true}, options = {kdim = {8, 2, {kdim = 4}}, vdim = {8, 2, {vdim = 4}}},
+    inputs_of = {kdim = {rows, rows:narrow(2, 0, 4), rows}, vdim = {rows, rows, rows:narrow(2, 0, 4)}}},
+  {"Transformer", {8, 2, 1, 1, 16}, {rows, rows * 0.5}, options = {
+    custom_encoder = nn.TransformerEncoder(nn.Identity(), 0), custom_decoder = nn.TransformerDecoder(nn.Identity(), 0),
+  },
+    cases = {
+      {"4, 2, 1, 2, 6, 0", "3,2,4", "2,2,4"},
+      {"4, 2, 2, 1, 6, 0, {activation = 'gelu', batch_first = true, norm_first = true, bias = false}", "2,3,4",
+        "2,2,4"},
+    }},
+  {"TransformerEncoderLayer", {8, 2}, {rows}, train = {dim_feedforward = 16, batch_first = true}},
+  {"TransformerEncoder", train_inputs = {rows}, make = function(o)
+    return nn.TransformerEncoder(function()
+      return nn.TransformerEncoderLayer(8, 2, {dim_feedforward = 16, device = o.device})
+    end, 2)
+  end, cases = {{"nn.TransformerEncoderLayer(4, 2, 6, 0.2), 2, {norm = nn.LayerNorm(4)}", "3,2,4", first_only = true}}},
+  {"TransformerDecoderLayer", {8, 2}, {rows, rows * 0.5}, train = {dim_feedforward = 16},
+    cases = {{"4, 1, 3, 0.3, {norm_first = true, layer_norm_eps = 0.1}", "2,2,4", "3,2,4", first_only = true}}},
+  {"TransformerDecoder", {nn.TransformerDecoderLayer(8, 2), 2}, {rows, rows * 0.5},
+    options = {norm = nn.LayerNorm(8)}, make = function(o)
+      return nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, {dim_feedforward = 16, device = o.device}), 2)
+    end, cases = {{"nn.TransformerDecoderLayer(4, 2, 6, 0), 2", "2,4", "3,4"}}},
+}
+
+layers.recurrent = {
+  {"RNN", {8, 3}, {rows}, options = {dropout = {num_layers = 2, dropout = 0.5}}, train = {num_layers = 2}},
+  {"LSTM", {8, 3}, {rows}, options = {dropout = {num_layers = 2, dropout = 0.5}}, train = {bidirectional = true}},
+  {"GRU", {8, 3}, {rows}, options = {dropout = {num_layers = 2, dropout = 0.5}}, train = {num_layers = 2}},
+  {"RNNCell", {8, 3}, {logits}},
+  {"LSTMCell", {8, 3}, {logits}},
+  {"GRUCell", {8, 3}, {logits}, train_inputs = {logits, other:narrow(1, 0, 3)}},
+}
+
+layers.losses = {
+  {"CosineSimilarity", {}, {mixed, other}, options = {dim = 0, eps = 9},
+    cases = {{"", "3,4", "3,4"}, {"0, 0.1", "3,4", "3,4"}}},
+  {"PairwiseDistance", {}, {logits, chances}, options = {p = 1},
+    cases = {{"", "3,4", "3,4"}, {"1, {keepdim = true}", "3,4", "3,4"}}},
+  {"CrossEntropyLoss", {}, {logits, classes}, options = {weight = weights, ignore_index = 3},
+    train = {label_smoothing = 0.1}},
+  {"NLLLoss", {}, {logits, classes}, options = {weight = weights, ignore_index = 3}},
+  {"MSELoss", {}, {logits, chances}},
+  {"L1Loss", {}, {logits, chances}},
+  {"SmoothL1Loss", {}, {logits, chances}},
+  {"HuberLoss", {}, {logits, chances}, options = {delta = 0.1}},
+  {"BCELoss", {}, {chances, chances}, options = {weight = weights}},
+  {"BCEWithLogitsLoss", {}, {logits, chances}, options = {weight = weights, pos_weight = weights}},
+  {"KLDivLoss", {}, {logits, chances}},
+  {"MarginRankingLoss", {}, {mixed, other, signs},
+    cases = {{"", "5", "5", "sign 5"}, {"0.5, {reduction = 'sum'}", "5", "5", "sign 5"}}},
+  {"HingeEmbeddingLoss", {}, {logits, signs},
+    cases = {{"", "3,4", "sign 3,4"}, {"0.3, {reduction = 'none'}", "3,4", "sign 3,4"}}},
+  {"SoftMarginLoss", {}, {logits, signs}, cases = {{"", "3,4", "sign 3,4"}}},
+  {"CosineEmbeddingLoss", {}, {mixed, mixed + signs * 0.5, signs:select(1, 0)}, options = {margin = 0.2},
+    cases = {
+      {"", "3,4", "3,4", "sign 3"}, {"0.2, {reduction = 'none'}", "3,4", "3,4", "sign 3"}, {"", "4", "4", "sign "},
+    }},
+  {"MultiMarginLoss", {}, {logits, classes}, options = {p = 2, weight = weights},
+    make = function(o) return nn.MultiMarginLoss {weight = accelhost.ones({8}, o)} end,
+    cases = {{"", "3,4", "int 4 3"}, {"2, 0.5", "3,4", "int 4 3"}, {"{reduction = 'none'}", "4", "int 4 "}}},
+  {"MultiLabelMarginLoss", {}, {logits, classes:unsqueeze(1):tile(1, 8)}},
+  {"MultiLabelSoftMarginLoss", {}, {logits, chances}, options = {weight = weights},
+    cases = {{"", "3,4", "rand 3,4"}, {"{reduction = 'none'}", "2,3,4", "rand 2,3,4"}}},
+  {"TripletMarginLoss", {}, {mixed, other, other + 0.5}, options = {margin = 3}, train = {swap = true},
+    cases = {{"", "3,4", "3,4", "3,4"}, {"2, 1, {swap = true, reduction = 'none'}", "3,4", "3,4", "3,4"}}},
+  {"TripletMarginWithDistanceLoss", {}, {mixed, other, other + 0.5},
+    drawn = false, options = {distance_function = function(a, b) return (a - b):abs():amax(-1) end, margin = 3},
+    cases = {{"{swap = true, margin = 3}", "3,4", "3,4", "3,4"}}},
+  {"PoissonNLLLoss", {}, {logits, mixed:abs() * 5}, options = {eps = {log_input = false, eps = 0.3}},
+    train = {full = true},
+    cases = {
+      {"", "3,4", "int 5 3,4"}, {"false, true", "rand 3,4", "int 5 3,4"},
+      {"false, {eps = 0.1, reduction = 'sum'}", "rand 3,4", "int 5 3,4"},
+    }},
+  {"GaussianNLLLoss", {}, {logits, chances, chances}, options = {eps = 0.6}, train = {full = true},
+    cases = {
+      {"", "3,4", "3,4", "rand 3,4"}, {"{full = true, eps = 0.5}", "3,4", "3,4", "rand 3", first_only = true},
+      {"{reduction = 'none'}", "3,4", "3,4", "rand 3,1"},
+    }},
+  {"CTCLoss", {}, {rows:log_softmax(-1), long {{1, 3}, {1, 3}, {1, 2}, {3, 3}}, {2, 2, 2, 2}, {1, 2, 2, 2}},
+    options = {blank = {zero_infinity = true, blank = 2}},
+    train_inputs = {accelhost.linspace(-1, 1, 40):view(5, 2, 4):sin(), long {{1, 2, 2}, {3, 1, 0}}, long {5, 4},
+      long {3, 2}}},
+}
+
+--- All rows by name.
+layers.by_name = {}
+for subject, list in pairs(layers) do
+  if subject ~= "by_name" then
+    for _, row in ipairs(list) do
+      row.name, row.arguments, row.inputs = row[1], row[2], row[3]
+      layers.by_name[row.name] = row
+    end
+  end
+end
+
+return layers

@@ -1,23 +1,21 @@
-/* The kernel column of CUDA devices: for each op the entry in kernels.def of the kernel that its schema names. */
+/* The kernel column of CUDA devices: for each op the function of the kernel that its schema names. */
 #include "cuda/driver/api/device.h"
 #include "cuda/ops/lib/host_kernel.h"
 #include "cuda/ops/lib/ops.h"
 #include "ops/dispatch/op.h"
 
-#define KERNEL(name)
-#define HOST(name, reason)                        \
-    static int ah_cuda_##name(struct ah_call *call) \
-    {                                             \
-        return ah_cuda_on_host(call);             \
+#define HOST(name, reason)                   \
+    int ah_cuda_##name(struct ah_call *call) \
+    {                                        \
+        return ah_cuda_on_host(call);        \
     }
 #define DRAW(name)                                                                              \
-    static int ah_cuda_##name(struct ah_call *call)                                             \
+    int ah_cuda_##name(struct ah_call *call)                                                    \
     {                                                                                           \
         bool here = ah_cuda_state(call->device)->generator.of_cpu;                              \
         return here ? ah_cuda_on_host(call) : ah_cuda_draw_##name(call);                        \
     }
 #include "cuda/ops/lib/kernels.def"
-#undef KERNEL
 #undef DRAW
 #undef HOST
 

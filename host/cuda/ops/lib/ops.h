@@ -1,14 +1,16 @@
-/* Prototypes of the functions that kernels.def names: ah_cuda_KERNEL, ah_cuda_draw_KERNEL. */
+/* Prototypes of the kernels of CUDA devices, from the op table and kernels.def: ah_cuda_KERNEL, ah_cuda_draw_KERNEL. */
 #ifndef AH_CUDA_OPS_H
 #define AH_CUDA_OPS_H
 
 #include "ops/dispatch/op.h"
 
-#define KERNEL(name) int ah_cuda_##name(struct ah_call *call);
+#define OP(name, forward, kernel, signature, flags) int ah_cuda_##kernel(struct ah_call *call);
+#include "ops/schema/table.def"
+#undef OP
+
 #define DRAW(name) int ah_cuda_draw_##name(struct ah_call *call);
 #define HOST(name, reason)
 #include "cuda/ops/lib/kernels.def"
-#undef KERNEL
 #undef DRAW
 #undef HOST
 

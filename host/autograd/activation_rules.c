@@ -35,8 +35,7 @@ int ah_backward_elu_backward(struct ah_rule *r)
     const struct ah_args_elu_backward *arg = ah_args(r, elu_backward);
     double alpha = arg->alpha.number, scale = arg->scale.number, input_scale = arg->input_scale.number;
     struct ah_tensor *gg = r->grad_out[0], *x = ah_given(&arg->input);
-    if (r->needs[0])
-        ah_r_give(r, 0, elu_slope(r, gg, x, alpha, scale, input_scale));
+    ah_r_give(r, 0, elu_slope(r, gg, x, alpha, scale, input_scale));
     if (r->needs[1]) {
         struct ah_tensor *curved = elu_slope(r, ah_r_mul(r, gg, ah_given(&arg->grad)), x, alpha, scale, input_scale);
         curved = ah_r_scale(r, curved, input_scale);
@@ -55,10 +54,8 @@ int ah_backward_shrink(struct ah_rule *r)
 int ah_backward_shrink_backward(struct ah_rule *r)
 {
     const struct ah_args_shrink_backward *arg = ah_args(r, shrink_backward);
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r(r, AH_OP_shrink_backward, AH_T(r->grad_out[0]), arg->input, arg->lambd));
-    if (r->needs[1])
-        r->grad_in[1] = ah_r_zeros_input(r, 1);
+    ah_r_give(r, 0, ah_r(r, AH_OP_shrink_backward, AH_T(r->grad_out[0]), arg->input, arg->lambd));
+    ah_r_give(r, 1, ah_r_zeros_input(r, 1));
     return r->status;
 }
 
@@ -66,10 +63,8 @@ int ah_backward_sloped(struct ah_rule *r)
 {
     const struct ah_args_sloped *arg = ah_args(r, sloped);
     struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input), *above = positive(r, x);
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r(r, AH_OP_where, AH_T(above), AH_T(g), AH_T(ah_r_mul(r, g, ah_given(&arg->slope)))));
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r(r, AH_OP_masked_fill, AH_T(ah_r_mul(r, g, x)), AH_T(above), AH_N(0)));
+    ah_r_give(r, 0, ah_r(r, AH_OP_where, AH_T(above), AH_T(g), AH_T(ah_r_mul(r, g, ah_given(&arg->slope)))));
+    ah_r_give(r, 1, ah_r(r, AH_OP_masked_fill, AH_T(ah_r_mul(r, g, x)), AH_T(above), AH_N(0)));
     return r->status;
 }
 
@@ -77,10 +72,8 @@ int ah_backward_gated(struct ah_rule *r)
 {
     const struct ah_args_gated *arg = ah_args(r, gated);
     struct ah_tensor *g = r->grad_out[0], *gate = ah_given(&arg->gate);
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r(r, AH_OP_gated, AH_T(g), AH_T(gate)));
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r(r, AH_OP_sigmoid_backward, AH_T(ah_r_mul(r, g, ah_given(&arg->input))),
-                             AH_T(ah_r(r, AH_OP_sigmoid, AH_T(gate)))));
+    ah_r_give(r, 0, ah_r(r, AH_OP_gated, AH_T(g), AH_T(gate)));
+    ah_r_give(r, 1, ah_r(r, AH_OP_sigmoid_backward, AH_T(ah_r_mul(r, g, ah_given(&arg->input))),
+                         AH_T(ah_r(r, AH_OP_sigmoid, AH_T(gate)))));
     return r->status;
 }

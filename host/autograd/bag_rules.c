@@ -27,9 +27,8 @@ int ah_backward_bag_sum(struct ah_rule *r)
     const struct ah_args_bag_sum *arg = ah_args(r, bag_sum);
     const struct ah_input_meta *table = ah_rule_input(r, 1);
     struct ah_tensor *g = r->grad_out[0];
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r(r, AH_OP_bag_sum_backward, AH_T(g), arg->input, arg->starts, arg->scale,
-                             AH_INTS_OF(table->size, table->ndim), arg->padding_idx));
+    ah_r_give(r, 1, ah_r(r, AH_OP_bag_sum_backward, AH_T(g), arg->input, arg->starts, arg->scale,
+                         AH_INTS_OF(table->size, table->ndim), arg->padding_idx));
     if (r->input_count > 3 && r->needs[3])
         ah_r_give(r, 3, products(r, &arg->input, ah_given(&arg->weight), ah_given(&arg->starts), g,
                                  &arg->padding_idx));
@@ -40,8 +39,7 @@ int ah_backward_bag_sum_backward(struct ah_rule *r)
 {
     const struct ah_args_bag_sum_backward *arg = ah_args(r, bag_sum_backward);
     struct ah_tensor *gg = r->grad_out[0];
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r(r, AH_OP_bag_sum, arg->input, AH_T(gg), arg->starts, arg->scale, arg->padding_idx));
+    ah_r_give(r, 0, ah_r(r, AH_OP_bag_sum, arg->input, AH_T(gg), arg->starts, arg->scale, arg->padding_idx));
     if (r->input_count > 3 && r->needs[3])
         ah_r_give(r, 3, products(r, &arg->input, gg, ah_given(&arg->starts), ah_given(&arg->grad),
                                  &arg->padding_idx));

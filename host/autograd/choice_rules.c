@@ -31,10 +31,8 @@ int ah_backward_extreme(struct ah_rule *r)
     struct ah_tensor *a = ah_given(&arg->input), *b = ah_given(&arg->other);
     bool maximum = r->node->op->id == AH_OP_maximum;
     struct ah_tensor *shared = halved(r, r->grad_out[0], two(r, AH_OP_eq, a, b));
-    if (r->needs[0])
-        ah_r_give(r, 0, without(r, shared, two(r, maximum ? AH_OP_lt : AH_OP_gt, a, b)));
-    if (r->needs[1])
-        ah_r_give(r, 1, without(r, shared, two(r, maximum ? AH_OP_gt : AH_OP_lt, a, b)));
+    ah_r_give(r, 0, without(r, shared, two(r, maximum ? AH_OP_lt : AH_OP_gt, a, b)));
+    ah_r_give(r, 1, without(r, shared, two(r, maximum ? AH_OP_gt : AH_OP_lt, a, b)));
     return r->status;
 }
 
@@ -51,8 +49,7 @@ static int one_bound_rule(struct ah_rule *r, struct ah_tensor *bound, enum ah_op
     }
     g = halved(r, g, two(r, AH_OP_eq, x, bound));
     ah_r_give(r, 0, without(r, g, two(r, stopped, x, bound)));
-    if (r->needs[1])
-        ah_r_give(r, 1, without(r, g, two(r, passes, x, bound)));
+    ah_r_give(r, 1, without(r, g, two(r, passes, x, bound)));
     return r->status;
 }
 
@@ -78,10 +75,8 @@ static int two_bounds_rule(struct ah_rule *r, struct ah_tensor *low, struct ah_t
     struct ah_tensor *over = two(r, AH_OP_logical_or, two(r, AH_OP_gt, x, high), crossed);
     struct ah_tensor *shared = halved(r, g, two(r, AH_OP_logical_or, at_low, at_high));
     ah_r_give(r, 0, without(r, shared, two(r, AH_OP_logical_or, under, over)));
-    if (r->needs[1])
-        ah_r_give(r, 1, only(r, shared, two(r, AH_OP_logical_or, under, at_low)));
-    if (r->needs[2])
-        ah_r_give(r, 2, only(r, shared, two(r, AH_OP_logical_or, over, at_high)));
+    ah_r_give(r, 1, only(r, shared, two(r, AH_OP_logical_or, under, at_low)));
+    ah_r_give(r, 2, only(r, shared, two(r, AH_OP_logical_or, over, at_high)));
     return r->status;
 }
 

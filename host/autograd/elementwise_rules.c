@@ -27,8 +27,7 @@ static struct ah_tensor *compare(struct ah_rule *r, enum ah_opid op, struct ah_t
 int ah_backward_zero(struct ah_rule *r)
 {
     for (int k = 0; k < r->input_count; k++)
-        if (r->needs[k])
-            r->grad_in[k] = ah_r_zeros_input(r, k);
+        ah_r_give(r, k, ah_r_zeros_input(r, k));
     return r->status;
 }
 
@@ -38,8 +37,7 @@ int ah_backward_add(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0];
     ah_r_give(r, 0, g);
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_scale(r, g, ah_args(r, add)->alpha.number));
+    ah_r_give(r, 1, ah_r_scale(r, g, ah_args(r, add)->alpha.number));
     return r->status;
 }
 
@@ -47,8 +45,7 @@ int ah_backward_sub(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0];
     ah_r_give(r, 0, g);
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_scale(r, g, -ah_args(r, sub)->alpha.number));
+    ah_r_give(r, 1, ah_r_scale(r, g, -ah_args(r, sub)->alpha.number));
     return r->status;
 }
 
@@ -56,10 +53,8 @@ int ah_backward_mul(struct ah_rule *r)
 {
     const struct ah_args_mul *arg = ah_args(r, mul);
     struct ah_tensor *g = r->grad_out[0];
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r_mul(r, g, ah_given(&arg->other)));
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_mul(r, g, ah_given(&arg->input)));
+    ah_r_give(r, 0, ah_r_mul(r, g, ah_given(&arg->other)));
+    ah_r_give(r, 1, ah_r_mul(r, g, ah_given(&arg->input)));
     return r->status;
 }
 
@@ -69,10 +64,8 @@ int ah_backward_div(struct ah_rule *r)
     if (arg->rounding_mode.kind == AH_STRING)
         return ah_backward_zero(r);
     struct ah_tensor *g = r->grad_out[0], *a = ah_given(&arg->input), *b = ah_given(&arg->other);
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r_div(r, g, b));
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_neg(r, ah_r_mul(r, g, ah_r_div(r, ah_r_div(r, a, b), b))));
+    ah_r_give(r, 0, ah_r_div(r, g, b));
+    ah_r_give(r, 1, ah_r_neg(r, ah_r_mul(r, g, ah_r_div(r, ah_r_div(r, a, b), b))));
     return r->status;
 }
 
@@ -201,12 +194,9 @@ int ah_backward_lerp(struct ah_rule *r)
 {
     const struct ah_args_lerp *arg = ah_args(r, lerp);
     struct ah_tensor *g = r->grad_out[0], *weight = ah_given(&arg->weight);
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r_sub(r, g, ah_r_mul(r, g, weight)));
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_mul(r, g, weight));
-    if (r->needs[2])
-        ah_r_give(r, 2, ah_r_mul(r, g, ah_r_sub(r, ah_given(&arg->end_), ah_given(&arg->input))));
+    ah_r_give(r, 0, ah_r_sub(r, g, ah_r_mul(r, g, weight)));
+    ah_r_give(r, 1, ah_r_mul(r, g, weight));
+    ah_r_give(r, 2, ah_r_mul(r, g, ah_r_sub(r, ah_given(&arg->end_), ah_given(&arg->input))));
     return r->status;
 }
 
@@ -216,10 +206,8 @@ int ah_backward_addcmul(struct ah_rule *r)
     struct ah_tensor *g = r->grad_out[0];
     double value = arg->value.number;
     ah_r_give(r, 0, g);
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_mul(r, g, ah_r_scale(r, ah_given(&arg->tensor2), value)));
-    if (r->needs[2])
-        ah_r_give(r, 2, ah_r_mul(r, g, ah_r_scale(r, ah_given(&arg->tensor1), value)));
+    ah_r_give(r, 1, ah_r_mul(r, g, ah_r_scale(r, ah_given(&arg->tensor2), value)));
+    ah_r_give(r, 2, ah_r_mul(r, g, ah_r_scale(r, ah_given(&arg->tensor1), value)));
     return r->status;
 }
 
@@ -229,30 +217,24 @@ int ah_backward_addcdiv(struct ah_rule *r)
     struct ah_tensor *g = r->grad_out[0], *above = ah_given(&arg->tensor1), *below = ah_given(&arg->tensor2);
     double value = arg->value.number;
     ah_r_give(r, 0, g);
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_div(r, ah_r_scale(r, g, value), below));
-    if (r->needs[2])
-        ah_r_give(r, 2, ah_r_mul(r, ah_r_scale(r, g, -value), ah_r_div(r, ah_r_div(r, above, below), below)));
+    ah_r_give(r, 1, ah_r_div(r, ah_r_scale(r, g, value), below));
+    ah_r_give(r, 2, ah_r_mul(r, ah_r_scale(r, g, -value), ah_r_div(r, ah_r_div(r, above, below), below)));
     return r->status;
 }
 
 int ah_backward_where(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0], *condition = ah_given(&ah_args(r, where)->condition);
-    if (r->needs[1])
-        ah_r_give(r, 1, only(r, condition, g));
-    if (r->needs[2])
-        ah_r_give(r, 2, ah_r(r, AH_OP_where, AH_T(condition), AH_N(0), AH_T(g)));
+    ah_r_give(r, 1, only(r, condition, g));
+    ah_r_give(r, 2, ah_r(r, AH_OP_where, AH_T(condition), AH_N(0), AH_T(g)));
     return r->status;
 }
 
 int ah_backward_masked_fill(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0], *mask = ah_given(&ah_args(r, masked_fill)->mask);
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r(r, AH_OP_masked_fill, AH_T(g), AH_T(mask), AH_N(0)));
-    if (r->needs[2])
-        ah_r_give(r, 2, only(r, mask, g));
+    ah_r_give(r, 0, ah_r(r, AH_OP_masked_fill, AH_T(g), AH_T(mask), AH_N(0)));
+    ah_r_give(r, 2, only(r, mask, g));
     return r->status;
 }
 
@@ -295,8 +277,7 @@ int ah_backward_to(struct ah_rule *r)
 /* What was overwritten has no influence any more. */
 int ah_backward_copy_(struct ah_rule *r)
 {
-    if (r->needs[0])
-        r->grad_in[0] = ah_r_zeros_input(r, 0);
+    ah_r_give(r, 0, ah_r_zeros_input(r, 0));
     ah_r_give(r, 1, r->grad_out[0]);
     return r->status;
 }
@@ -305,10 +286,8 @@ int ah_backward_copy_(struct ah_rule *r)
 
 int ah_backward_relu_backward(struct ah_rule *r)
 {
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r(r, AH_OP_relu_backward, AH_T(r->grad_out[0]), ah_args(r, relu_backward)->out));
-    if (r->needs[1])
-        r->grad_in[1] = ah_r_zeros_input(r, 1);
+    ah_r_give(r, 0, ah_r(r, AH_OP_relu_backward, AH_T(r->grad_out[0]), ah_args(r, relu_backward)->out));
+    ah_r_give(r, 1, ah_r_zeros_input(r, 1));
     return r->status;
 }
 
@@ -317,21 +296,17 @@ int ah_backward_hardswish_backward(struct ah_rule *r)
 {
     const struct ah_args_hardswish_backward *arg = ah_args(r, hardswish_backward);
     struct ah_tensor *gg = r->grad_out[0], *x = ah_given(&arg->input);
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r(r, AH_OP_hardswish_backward, AH_T(gg), AH_T(x)));
-    if (r->needs[1])
-        ah_r_give(r, 1, only(r, between(r, x, -3, 3), ah_r_scale(r, ah_r_mul(r, gg, ah_given(&arg->grad)), 1.0 / 3)));
+    ah_r_give(r, 0, ah_r(r, AH_OP_hardswish_backward, AH_T(gg), AH_T(x)));
+    ah_r_give(r, 1, only(r, between(r, x, -3, 3), ah_r_scale(r, ah_r_mul(r, gg, ah_given(&arg->grad)), 1.0 / 3)));
     return r->status;
 }
 
 int ah_backward_leaky_relu_backward(struct ah_rule *r)
 {
     const struct ah_args_leaky_relu_backward *arg = ah_args(r, leaky_relu_backward);
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r(r, AH_OP_leaky_relu_backward, AH_T(r->grad_out[0]), arg->input,
-                        AH_N(arg->negative_slope.number)));
-    if (r->needs[1])
-        r->grad_in[1] = ah_r_zeros_input(r, 1);
+    ah_r_give(r, 0, ah_r(r, AH_OP_leaky_relu_backward, AH_T(r->grad_out[0]), arg->input,
+                    AH_N(arg->negative_slope.number)));
+    ah_r_give(r, 1, ah_r_zeros_input(r, 1));
     return r->status;
 }
 
@@ -339,10 +314,8 @@ int ah_backward_tanh_backward(struct ah_rule *r)
 {
     const struct ah_args_tanh_backward *arg = ah_args(r, tanh_backward);
     struct ah_tensor *gg = r->grad_out[0], *out = ah_given(&arg->out);
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r(r, AH_OP_tanh_backward, AH_T(gg), AH_T(out)));
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_scale(r, ah_r_mul(r, ah_r_mul(r, gg, ah_given(&arg->grad)), out), -2));
+    ah_r_give(r, 0, ah_r(r, AH_OP_tanh_backward, AH_T(gg), AH_T(out)));
+    ah_r_give(r, 1, ah_r_scale(r, ah_r_mul(r, ah_r_mul(r, gg, ah_given(&arg->grad)), out), -2));
     return r->status;
 }
 
@@ -350,8 +323,7 @@ int ah_backward_sigmoid_backward(struct ah_rule *r)
 {
     const struct ah_args_sigmoid_backward *arg = ah_args(r, sigmoid_backward);
     struct ah_tensor *gg = r->grad_out[0], *out = ah_given(&arg->out);
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r(r, AH_OP_sigmoid_backward, AH_T(gg), AH_T(out)));
+    ah_r_give(r, 0, ah_r(r, AH_OP_sigmoid_backward, AH_T(gg), AH_T(out)));
     if (r->needs[1]) {
         struct ah_tensor *slope = ah_r_shift(r, ah_r_scale(r, out, -2), 1);
         ah_r_give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_given(&arg->grad)), slope));
@@ -364,8 +336,7 @@ int ah_backward_silu_backward(struct ah_rule *r)
 {
     const struct ah_args_silu_backward *arg = ah_args(r, silu_backward);
     struct ah_tensor *gg = r->grad_out[0], *x = ah_given(&arg->input);
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r(r, AH_OP_silu_backward, AH_T(gg), AH_T(x)));
+    ah_r_give(r, 0, ah_r(r, AH_OP_silu_backward, AH_T(gg), AH_T(x)));
     if (r->needs[1]) {
         struct ah_tensor *s = unary(r, AH_OP_sigmoid, x);
         struct ah_tensor *ds = ah_r_mul(r, s, ah_r(r, AH_OP_sub, AH_N(1), AH_T(s)));
@@ -400,9 +371,7 @@ int ah_backward_gelu_backward(struct ah_rule *r)
     const struct ah_args_gelu_backward *arg = ah_args(r, gelu_backward);
     struct ah_tensor *gg = r->grad_out[0], *x = ah_given(&arg->input);
     const char *form = arg->approximate.string;
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r(r, AH_OP_gelu_backward, AH_T(gg), AH_T(x), AH_S(form)));
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_given(&arg->grad)), gelu_bend(r, x, !strcmp(form, "tanh"))));
+    ah_r_give(r, 0, ah_r(r, AH_OP_gelu_backward, AH_T(gg), AH_T(x), AH_S(form)));
+    ah_r_give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_given(&arg->grad)), gelu_bend(r, x, !strcmp(form, "tanh"))));
     return r->status;
 }

@@ -241,11 +241,9 @@ static void give_shares(struct ah_rule *r, const struct ah_args_scatter_fold *ar
     struct ah_tensor *count = ah_r(r, AH_OP_scatter_add, AH_T(ah_r(r, AH_OP_to, AH_T(own), AH_D(dtype))), arg->dim,
                                    arg->index, AH_T(ah_r(r, AH_OP_to, AH_T(hit), AH_D(dtype))));
     struct ah_tensor *share = ah_r_div(r, r->grad_out[0], ah_r(r, AH_OP_clamp_min, AH_T(count), AH_I(1)));
-    if (r->needs[INPUT])
-        ah_r_give(r, INPUT, ah_r(r, AH_OP_where, AH_T(own), AH_T(share), AH_N(0)));
-    if (r->needs[SOURCE])
-        ah_r_give(r, SOURCE, ah_r(r, AH_OP_where, AH_T(hit),
-                                  AH_T(ah_r(r, AH_OP_gather, AH_T(share), arg->dim, arg->index)), AH_N(0)));
+    ah_r_give(r, INPUT, ah_r(r, AH_OP_where, AH_T(own), AH_T(share), AH_N(0)));
+    ah_r_give(r, SOURCE, ah_r(r, AH_OP_where, AH_T(hit),
+                              AH_T(ah_r(r, AH_OP_gather, AH_T(share), arg->dim, arg->index)), AH_N(0)));
 }
 
 /* The sum over all of src that goes to the same place, for each element of src. */
@@ -283,8 +281,7 @@ static void give_factors(struct ah_rule *r, const struct ah_args_scatter_fold *a
         struct ah_tensor *others = ah_r(r, AH_OP_scatter_fold, AH_T(one), arg->dim, arg->index, AH_T(src), prod);
         ah_r_give(r, INPUT, ah_r_mul(r, g, others));
     }
-    if (r->needs[SOURCE])
-        ah_r_give(r, SOURCE, slope_of_factors(r, arg));
+    ah_r_give(r, SOURCE, slope_of_factors(r, arg));
 }
 
 int ah_backward_scatter_fold(struct ah_rule *r)

@@ -95,8 +95,7 @@ static int distance_rule(struct ah_rule *r, struct ah_tensor *scaled, double bou
     struct ah_tensor *slope = ah_r(r, AH_OP_hardtanh, AH_T(scaled), AH_N(-bound), AH_N(bound));
     struct ah_tensor *grad = ah_r_mul(r, r->grad_out[0], slope);
     ah_r_give(r, 0, grad);
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_neg(r, grad));
+    ah_r_give(r, 1, ah_r_neg(r, grad));
     return r->status;
 }
 
@@ -106,8 +105,7 @@ int ah_backward_squared_difference(struct ah_rule *r)
     struct ah_tensor *twice = ah_r_scale(r, r->grad_out[0], 2);
     struct ah_tensor *grad = ah_r_mul(r, ah_r_sub(r, ah_given(&arg->input), ah_given(&arg->target)), twice);
     ah_r_give(r, 0, grad);
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_neg(r, grad));
+    ah_r_give(r, 1, ah_r_neg(r, grad));
     return r->status;
 }
 

@@ -170,10 +170,9 @@ struct ah_tensor *ah_r_to_input(struct ah_rule *r, struct ah_tensor *grad, int i
     return grad;
 }
 
-void ah_r_give(struct ah_rule *r, int i, struct ah_tensor *grad)
+void ah_rule_set(struct ah_rule *r, int i, struct ah_tensor *grad)
 {
-    if (r->needs[i])
-        r->grad_in[i] = ah_r_to_input(r, grad, i);
+    r->grad_in[i] = ah_r_to_input(r, grad, i);
 }
 
 void ah_r_give_slice(struct ah_rule *r, struct ah_tensor *grad, int64_t dim, int64_t start)

@@ -85,8 +85,9 @@ struct ah_input_meta {
 };
 const struct ah_input_meta *ah_rule_input(const struct ah_rule *rule, int i);
 
-/* Set the gradient of input i, if needs[i]: a rule that ends in this need not check needs[]. */
-void ah_r_give(struct ah_rule *r, int i, struct ah_tensor *grad);
+/* Set the gradient of input i to the result of the expression, which is evaluated only where one is wanted. */
+#define ah_r_give(r, i, ...) ((r)->needs[i] ? ah_rule_set((r), (i), (__VA_ARGS__)) : (void)0)
+void ah_rule_set(struct ah_rule *r, int i, struct ah_tensor *grad);
 
 /* The gradient of input 0 is that of one of its slices, `grad`, and zero elsewhere. */
 void ah_r_give_slice(struct ah_rule *r, struct ah_tensor *grad, int64_t dim, int64_t start);

@@ -128,8 +128,7 @@ int ah_backward_cat(struct ah_rule *r)
     for (int i = 0; i < r->input_count; i++) {
         const struct ah_input_meta *input = ah_rule_input(r, i);
         if (input->ndim == 1 && input->size[0] == 0) { /* cat accepts it with any shape */
-            if (r->needs[i])
-                r->grad_in[i] = ah_r_zeros_input(r, i);
+            ah_r_give(r, i, ah_r_zeros_input(r, i));
             continue;
         }
         if (r->needs[i]) {

@@ -124,10 +124,8 @@ int ah_backward_atan2(struct ah_rule *r)
     struct ah_tensor *y = in_dtype(r, &arg->input), *x = in_dtype(r, &arg->other);
     struct ah_tensor *square = ah_r_add(r, ah_r_mul(r, y, y), ah_r_mul(r, x, x));
     struct ah_tensor *scaled = except(r, number_test(r, AH_OP_eq, square, 0), ah_r_div(r, r->grad_out[0], square));
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r_mul(r, scaled, x));
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_neg(r, ah_r_mul(r, scaled, y)));
+    ah_r_give(r, 0, ah_r_mul(r, scaled, x));
+    ah_r_give(r, 1, ah_r_neg(r, ah_r_mul(r, scaled, y)));
     return r->status;
 }
 
@@ -135,10 +133,8 @@ int ah_backward_hypot(struct ah_rule *r)
 {
     const struct ah_args_hypot *arg = ah_args(r, hypot);
     struct ah_tensor *scaled = ah_r_div(r, r->grad_out[0], OUT);
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r_mul(r, scaled, ah_given(&arg->input)));
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_mul(r, scaled, ah_given(&arg->other)));
+    ah_r_give(r, 0, ah_r_mul(r, scaled, ah_given(&arg->input)));
+    ah_r_give(r, 1, ah_r_mul(r, scaled, ah_given(&arg->other)));
     return r->status;
 }
 
@@ -147,10 +143,8 @@ int ah_backward_copysign(struct ah_rule *r)
 {
     struct ah_tensor *x = in_dtype(r, &ah_args(r, copysign)->input);
     struct ah_tensor *turn = ah_r_mul(r, unary(r, AH_OP_sign, x), unary(r, AH_OP_sign, OUT));
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r_mul(r, r->grad_out[0], turn));
-    if (r->needs[1])
-        r->grad_in[1] = ah_r_zeros_input(r, 1);
+    ah_r_give(r, 0, ah_r_mul(r, r->grad_out[0], turn));
+    ah_r_give(r, 1, ah_r_zeros_input(r, 1));
     return r->status;
 }
 
@@ -159,10 +153,8 @@ static int log_sum_rule(struct ah_rule *r, double rate)
 {
     const struct ah_args_logaddexp *arg = ah_args(r, logaddexp);
     struct ah_tensor *distance = ah_r_scale(r, ah_r_sub(r, ah_given(&arg->input), ah_given(&arg->other)), rate);
-    if (r->needs[0])
-        ah_r_give(r, 0, ah_r_mul(r, r->grad_out[0], unary(r, AH_OP_sigmoid, distance)));
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_mul(r, r->grad_out[0], unary(r, AH_OP_sigmoid, ah_r_neg(r, distance))));
+    ah_r_give(r, 0, ah_r_mul(r, r->grad_out[0], unary(r, AH_OP_sigmoid, distance)));
+    ah_r_give(r, 1, ah_r_mul(r, r->grad_out[0], unary(r, AH_OP_sigmoid, ah_r_neg(r, distance))));
     return r->status;
 }
 
@@ -170,10 +162,8 @@ static int log_sum_rule(struct ah_rule *r, double rate)
 int ah_backward_nextafter(struct ah_rule *r)
 {
     const struct ah_args_nextafter *arg = ah_args(r, nextafter);
-    if (r->needs[0])
-        ah_r_give(r, 0, only(r, ah_r(r, AH_OP_ne, arg->input, arg->other), r->grad_out[0]));
-    if (r->needs[1])
-        r->grad_in[1] = ah_r_zeros_input(r, 1);
+    ah_r_give(r, 0, only(r, ah_r(r, AH_OP_ne, arg->input, arg->other), r->grad_out[0]));
+    ah_r_give(r, 1, ah_r_zeros_input(r, 1));
     return r->status;
 }
 
@@ -196,8 +186,7 @@ int ah_backward_xlogy(struct ah_rule *r)
                                       AH_T(number_test(r, AH_OP_le, y, 0)));
         ah_r_give(r, 0, except(r, flat, ah_r(r, AH_OP_xlogy, AH_T(g), AH_T(y))));
     }
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_div(r, ah_r_mul(r, g, x), y));
+    ah_r_give(r, 1, ah_r_div(r, ah_r_mul(r, g, x), y));
     return r->status;
 }
 
@@ -207,8 +196,7 @@ int ah_backward_ldexp(struct ah_rule *r)
     struct ah_tensor *power = unary(r, AH_OP_exp2, in_dtype(r, &arg->other));
     struct ah_tensor *scaled = ah_r_mul(r, r->grad_out[0], power);
     ah_r_give(r, 0, scaled);
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r_mul(r, scaled, ah_r_scale(r, in_dtype(r, &arg->input), M_LN2)));
+    ah_r_give(r, 1, ah_r_mul(r, scaled, ah_r_scale(r, in_dtype(r, &arg->input), M_LN2)));
     return r->status;
 }
 
@@ -221,10 +209,8 @@ static int taken(struct ah_rule *r, enum ah_opid first)
                                AH_T(r->grad_out[0]));
     struct ah_tensor *mask = ah_r(r, AH_OP_logical_or, AH_T(ah_r(r, first, arg->input, arg->other)),
                                   AH_T(unary(r, AH_OP_isnan, ah_given(&arg->other))));
-    if (r->needs[0])
-        ah_r_give(r, 0, only(r, mask, g));
-    if (r->needs[1])
-        ah_r_give(r, 1, ah_r(r, AH_OP_where, AH_T(tie), AH_T(g), AH_T(except(r, mask, g))));
+    ah_r_give(r, 0, only(r, mask, g));
+    ah_r_give(r, 1, ah_r(r, AH_OP_where, AH_T(tie), AH_T(g), AH_T(except(r, mask, g))));
     return r->status;
 }
 

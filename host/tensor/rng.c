@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/numeric/polynomial.h"
 #include "base/process/entropy.h"
 
 enum { SHIFT = 397, BATCH = 1024 };
@@ -243,15 +244,8 @@ static inline float cephes_logf(float x)
     e -= bits_float(0x3f800000u & below);
     x += extra;
     float z = x * x;
-    float y = 7.0376836292E-2f;
-    y = fmaf(y, x, -1.1514610310E-1f);
-    y = fmaf(y, x, 1.1676998740E-1f);
-    y = fmaf(y, x, -1.2420140846E-1f);
-    y = fmaf(y, x, 1.4249322787E-1f);
-    y = fmaf(y, x, -1.6668057665E-1f);
-    y = fmaf(y, x, 2.0000714765E-1f);
-    y = fmaf(y, x, -2.4999993993E-1f);
-    y = fmaf(y, x, 3.3333331174E-1f);
+    float y = AH_HORNER(fmaf, x, 7.0376836292E-2f, -1.1514610310E-1f, 1.1676998740E-1f, -1.2420140846E-1f,
+                        1.4249322787E-1f, -1.6668057665E-1f, 2.0000714765E-1f, -2.4999993993E-1f, 3.3333331174E-1f);
     y *= x;
     y = fmaf(y, z, e * -2.12194440e-4f);
     y = fmaf(-z, 0.5f, y);

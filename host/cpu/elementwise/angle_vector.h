@@ -20,12 +20,8 @@ static inline float ah_tanf(float x)
     float rest = (high - (r - back)) + (part - back); /* the rounding error of r */
     rest += fmaf(n, -AH_HALF_PI_REST, -part) + n * 0x1.ee59dap-50f;
     float z = r * r, p = 0.00441377703f;
-    p = fmaf(p, z, 9.74653813e-06f);
-    p = fmaf(p, z, 0.0109021664f);
-    p = fmaf(p, z, 0.0212550554f);
-    p = fmaf(p, z, 0.0540655218f);
-    p = fmaf(p, z, 0.133326098f);
-    p = fmaf(p, z, 0.333333522f);
+    p = AH_HORNER(fmaf, z, p, 9.74653813e-06f, 0.0109021664f, 0.0212550554f, 0.0540655218f, 0.133326098f,
+                  0.333333522f);
     float low = fmaf(p * z, r, fmaf(z, rest, rest)), t = r + low;
     /* -1 / (r + low) with the rest of both roundings. */
     float inverse = -1.0f / t, left = fmaf(inverse, t, 1.0f), lost = low - (t - r);
@@ -38,14 +34,8 @@ static inline float ah_tanf(float x)
 static inline float ah_atan_tail(float q)
 {
     float z = q * q, p = -0.00182717f;
-    p = fmaf(p, z, 0.0110643152f);
-    p = fmaf(p, z, -0.0314554684f);
-    p = fmaf(p, z, 0.0582343191f);
-    p = fmaf(p, z, -0.084194459f);
-    p = fmaf(p, z, 0.109575719f);
-    p = fmaf(p, z, -0.142652452f);
-    p = fmaf(p, z, 0.199986383f);
-    p = fmaf(p, z, -0.333333015f);
+    p = AH_HORNER(fmaf, z, p, 0.0110643152f, -0.0314554684f, 0.0582343191f, -0.084194459f, 0.109575719f, -0.142652452f,
+                  0.199986383f, -0.333333015f);
     return p * z * q;
 }
 
@@ -59,12 +49,8 @@ static inline float ah_atanf(float x)
 /* (asin s - s) / s for s^2 = z up to 1/4. */
 static inline float ah_asin_series(float z)
 {
-    float p = 0.0375651866f;
-    p = fmaf(p, z, 0.0144026158f);
-    p = fmaf(p, z, 0.0318176076f);
-    p = fmaf(p, z, 0.0445157215f);
-    p = fmaf(p, z, 0.0750051066f);
-    p = fmaf(p, z, 0.166666597f);
+    float p = AH_HORNER(fmaf, z, 0.0375651866f, 0.0144026158f, 0.0318176076f, 0.0445157215f, 0.0750051066f,
+                        0.166666597f);
     return p * z;
 }
 
@@ -93,17 +79,9 @@ static inline float ah_acosf(float x)
 static inline double ah_vector_atan_unit(double q)
 {
     double z = q * q, p = -0.00066339524137640758;
-    p = fma(p, z, 0.0047324829987939873);
-    p = fma(p, z, -0.015828319890303203);
-    p = fma(p, z, 0.033826215081032);
-    p = fma(p, z, -0.05395667730662497);
-    p = fma(p, z, 0.072282781676354241);
-    p = fma(p, z, -0.089741718956288824);
-    p = fma(p, z, 0.11091922949633487);
-    p = fma(p, z, -0.14283813253845248);
-    p = fma(p, z, 0.19999901102031373);
-    p = fma(p, z, -0.3333333129088546);
-    p = fma(p, z, 0.99999999992930344);
+    p = AH_HORNER(fma, z, p, 0.0047324829987939873, -0.015828319890303203, 0.033826215081032, -0.05395667730662497,
+                  0.072282781676354241, -0.089741718956288824, 0.11091922949633487, -0.14283813253845248,
+                  0.19999901102031373, -0.3333333129088546, 0.99999999992930344);
     return p * q;
 }
 

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "base/numeric/polynomial.h"
+
 static inline float ah_bits_float(uint32_t bits)
 {
     union { uint32_t u; float f; } v = {bits};
@@ -26,12 +28,9 @@ static inline uint32_t ah_exp_parts(float c, float *remainder, float *polynomial
     float n = shifted - 0x1.8p23f;
     float r = fmaf(n, -0x1.62e4p-1f, c);
     r = fmaf(n, -0x1.7f7d1cp-20f, r);
-    float p = 0.000198527617612853646278381f;
-    p = fmaf(p, r, 0.00139304355252534151077271f);
-    p = fmaf(p, r, 0.00833336077630519866943359f);
-    p = fmaf(p, r, 0.0416664853692054748535156f);
-    p = fmaf(p, r, 0.166666671633720397949219f);
-    p = fmaf(p, r, 0.5f);
+    float p = AH_HORNER(fmaf, r, 0.000198527617612853646278381f, 0.00139304355252534151077271f,
+                        0.00833336077630519866943359f, 0.0416664853692054748535156f, 0.166666671633720397949219f,
+                        0.5f);
     *remainder = r;
     *polynomial = p;
     return ah_float_bits(shifted) - 0x4b400000u;
@@ -119,11 +118,8 @@ static inline float ah_exp_middle(float x)
 static inline float ah_tanhf(float x)
 {
     float z = x * x, m = fabsf(x), c = m < 10.0f ? m : 10.0f; /* where it is 1 */
-    float p = -5.70498872745e-3f;
-    p = fmaf(p, z, 2.06390887954e-2f);
-    p = fmaf(p, z, -5.37397155531e-2f);
-    p = fmaf(p, z, 1.33314422036e-1f);
-    p = fmaf(p, z, -3.33332819422e-1f);
+    float p = AH_HORNER(fmaf, z, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
+                        -3.33332819422e-1f);
     float small = fmaf(p * z, m, m);
     float large = 1.0f - 2.0f / (ah_exp_middle(c + c) + 1.0f);
     return copysignf(m < 0.625f || x != x ? small : large, x);
@@ -145,17 +141,10 @@ static inline float ah_erff(float x)
     float r = fmaf(-1.72853470e-5f, t, 3.83197126e-4f);
     float u = fmaf(-3.88396438e-3f, t, 2.42546219e-2f);
     r = fmaf(r, s, u);
-    r = fmaf(r, t, -1.06777877e-1f);
-    r = fmaf(r, t, -6.34846687e-1f);
-    r = fmaf(r, t, -1.28717512e-1f);
-    r = fmaf(r, t, -t);
+    r = AH_HORNER(fmaf, t, r, -1.06777877e-1f, -6.34846687e-1f, -1.28717512e-1f, -t);
     float large = copysignf(1.0f - ah_exp_middle(r), x);
-    float p = -5.96761703e-4f;
-    p = fmaf(p, s, 4.99119423e-3f);
-    p = fmaf(p, s, -2.67681349e-2f);
-    p = fmaf(p, s, 1.12819925e-1f);
-    p = fmaf(p, s, -3.76125336e-1f);
-    p = fmaf(p, s, 1.28379166e-1f);
+    float p = AH_HORNER(fmaf, s, -5.96761703e-4f, 4.99119423e-3f, -2.67681349e-2f, 1.12819925e-1f, -3.76125336e-1f,
+                        1.28379166e-1f);
     float small = fmaf(p, x, x);
     return t > 0.927734375f ? large : small;
 }

@@ -54,12 +54,8 @@ static inline double ah_log_for_power(double x)
     double k = ah_bits_double(biased | 0x4330000000000000u) - (0x1p52 + 1023);
     double f = ah_bits_double(bits - ((biased - 1023) << 52)) - 1, under = 2 + f;
     double near = (double)(1.0f / (float)under), s = f * (near * fma(-under, near, 2.0)), z = s * s;
-    double p = 0.19610287884089883;
-    p = fma(p, z, 0.22174091626843423);
-    p = fma(p, z, 0.28572170142154679);
-    p = fma(p, z, 0.39999994850434673);
-    p = fma(p, z, 0.66666666679730757);
-    p = fma(p, z, 1.9999999999999474);
+    double p = AH_HORNER(fma, z, 0.19610287884089883, 0.22174091626843423, 0.28572170142154679, 0.39999994850434673,
+                         0.66666666679730757, 1.9999999999999474);
     return fma(k, 0x1.62e42fefa39efp-1, p * s);
 }
 
@@ -67,13 +63,8 @@ static inline double ah_exp_for_power(double x)
 {
     double shifted = fma(x, 0x1.71547652b82fep0, 0x1.8p52), n = shifted - 0x1.8p52;
     double r = fma(n, -0x1.62e42fefa39efp-1, x), p = 0.00019775118908124179;
-    p = fma(p, r, 0.0013948226356418694);
-    p = fma(p, r, 0.0083335614314018047);
-    p = fma(p, r, 0.041666224786196422);
-    p = fma(p, r, 0.16666665122715338);
-    p = fma(p, r, 0.50000001047628229);
-    p = fma(p, r, 1.000000000243813);
-    p = fma(p, r, 0.99999999996157141);
+    p = AH_HORNER(fma, r, p, 0.0013948226356418694, 0.0083335614314018047, 0.041666224786196422, 0.16666665122715338,
+                  0.50000001047628229, 1.000000000243813, 0.99999999996157141);
     return p * ah_bits_double((ah_double_bits(shifted) + 1023) << 52);
 }
 

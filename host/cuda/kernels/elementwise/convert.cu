@@ -75,11 +75,7 @@ template <typename S> __device__ void convert(const ah_ew_args &a)
     }
 }
 
-#define CONVERT(name, S)                                                                                       \
-    AH_KERNEL(name, ah_ew_args, AH_EW_THREADS)                                                                 \
-    {                                                                                                          \
-        convert<S>(a);                                                                                         \
-    }
+#define CONVERT(name, S) AH_KERNEL_OF(name, ah_ew_args, AH_EW_THREADS, convert<S>)
 CONVERT(convert_u8, uint8_t)
 CONVERT(convert_i32, int32_t)
 CONVERT(convert_i64, int64_t)

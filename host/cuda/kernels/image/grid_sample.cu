@@ -244,11 +244,8 @@ struct enter_all {
     KIND(name##_linear2, what, 2, 2, suffix, type)           \
     KIND(name##_linear3, what, 3, 2, suffix, type)           \
     KIND(name##_cubic2, what, 2, 4, suffix, type)
-#define KIND(name, what, space, taps, suffix, type)          \
-    AH_KERNEL(name##_##suffix, ah_grid_args, AH_GRID_THREADS) \
-    {                                                        \
-        what::run<type, space, taps>(a);                     \
-    }
+#define KIND(name, what, space, taps, suffix, type) \
+    AH_KERNEL_OF(name##_##suffix, ah_grid_args, AH_GRID_THREADS, what::run<type, space, taps>)
 #define EVERY(suffix, type)                                  \
     KINDS(grid_read, read_all, suffix, type)                 \
     KINDS(grid_slopes, slope_all, suffix, type)              \

@@ -107,14 +107,8 @@ template <typename R> __device__ __forceinline__ void make_taps(const ah_taps_ar
     }
 }
 
-AH_KERNEL(resample_taps_f32, ah_taps_args, AH_RESAMPLE_THREADS)
-{
-    make_taps<float>(a);
-}
-AH_KERNEL(resample_taps_f64, ah_taps_args, AH_RESAMPLE_THREADS)
-{
-    make_taps<double>(a);
-}
+AH_KERNEL_OF(resample_taps_f32, ah_taps_args, AH_RESAMPLE_THREADS, make_taps<float>)
+AH_KERNEL_OF(resample_taps_f64, ah_taps_args, AH_RESAMPLE_THREADS, make_taps<double>)
 
 /* The first output position whose last tap is at `i` or after it (`past`: whose first tap is after it). Taps move on
  * with the output. */

@@ -50,11 +50,7 @@ template <typename T> __device__ __forceinline__ void triangle(const ah_triangle
     }
 }
 
-#define TRIANGLE(suffix, type)                                                  \
-    AH_KERNEL(triangle_##suffix, ah_triangle_args, AH_CREATE_THREADS)           \
-    {                                                                           \
-        triangle<type>(a);                                                      \
-    }
+#define TRIANGLE(suffix, type) AH_KERNEL_OF(triangle_##suffix, ah_triangle_args, AH_CREATE_THREADS, triangle<type>)
 TRIANGLE(1, uint8_t)
 TRIANGLE(2, uint16_t)
 TRIANGLE(4, uint32_t)

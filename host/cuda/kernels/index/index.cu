@@ -29,11 +29,7 @@ struct sixteen {
     uint4 bits;
 };
 
-#define PICK(suffix, type)                                      \
-    AH_KERNEL(pick_##suffix, ah_pick_args, AH_INDEX_THREADS)    \
-    {                                                           \
-        pick<type>(a);                                          \
-    }
+#define PICK(suffix, type) AH_KERNEL_OF(pick_##suffix, ah_pick_args, AH_INDEX_THREADS, pick<type>)
 PICK(1, uint8_t)
 PICK(2, uint16_t)
 PICK(4, uint32_t)
@@ -305,11 +301,7 @@ template <typename T> __device__ __forceinline__ void lines_gather(const ah_line
     }
 }
 
-#define GATHER(suffix, type)                                            \
-    AH_KERNEL(lines_gather_##suffix, ah_lines_args, AH_INDEX_THREADS)   \
-    {                                                                   \
-        lines_gather<type>(a);                                          \
-    }
+#define GATHER(suffix, type) AH_KERNEL_OF(lines_gather_##suffix, ah_lines_args, AH_INDEX_THREADS, lines_gather<type>)
 GATHER(1, uint8_t)
 GATHER(2, uint16_t)
 GATHER(4, uint32_t)
@@ -377,37 +369,17 @@ template <typename T> __device__ __forceinline__ void lines_join(const ah_lines_
     }
 }
 
-#define FOLDS(suffix, type)                                             \
-    AH_KERNEL(rows_last_##suffix, ah_rows_fold_args, AH_INDEX_THREADS)  \
-    {                                                                   \
-        rows_last<type>(a);                                             \
-    }                                                                   \
-    AH_KERNEL(rows_add_##suffix, ah_rows_fold_args, AH_INDEX_THREADS)   \
-    {                                                                   \
-        rows_add<type>(a);                                              \
-    }                                                                   \
-    AH_KERNEL(rows_join_##suffix, ah_rows_fold_args, AH_INDEX_THREADS)  \
-    {                                                                   \
-        rows_join<type>(a);                                             \
-    }                                                                   \
-    AH_KERNEL_LARGE(lines_fold_##suffix, ah_lines_args,                 \
-                    AH_INDEX_THREADS)                                   \
-    {                                                                   \
-        lines_fold<type>(a);                                            \
-    }                                                                   \
-    AH_KERNEL(lines_join_##suffix, ah_lines_args, AH_INDEX_THREADS)     \
-    {                                                                   \
-        lines_join<type>(a);                                            \
-    }
+#define FOLDS(suffix, type)                                                                    \
+    AH_KERNEL_OF(rows_last_##suffix, ah_rows_fold_args, AH_INDEX_THREADS, rows_last<type>)     \
+    AH_KERNEL_OF(rows_add_##suffix, ah_rows_fold_args, AH_INDEX_THREADS, rows_add<type>)       \
+    AH_KERNEL_OF(rows_join_##suffix, ah_rows_fold_args, AH_INDEX_THREADS, rows_join<type>)     \
+    AH_KERNEL_LARGE_OF(lines_fold_##suffix, ah_lines_args, AH_INDEX_THREADS, lines_fold<type>) \
+    AH_KERNEL_OF(lines_join_##suffix, ah_lines_args, AH_INDEX_THREADS, lines_join<type>)
 FOLDS(b8, bool_item)
 FOLDS(u8, uint8_t)
 FOLDS(i32, int32_t)
 FOLDS(i64, int64_t)
 AH_FOR_REALS(FOLDS)
 
-#define BAGS(suffix, type)                                              \
-    AH_KERNEL(bag_add_##suffix, ah_rows_fold_args, AH_INDEX_THREADS)    \
-    {                                                                   \
-        bag_add<type>(a);                                               \
-    }
+#define BAGS(suffix, type) AH_KERNEL_OF(bag_add_##suffix, ah_rows_fold_args, AH_INDEX_THREADS, bag_add<type>)
 AH_FOR_REALS(BAGS)

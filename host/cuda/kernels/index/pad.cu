@@ -88,11 +88,7 @@ template <typename T> __device__ __forceinline__ void edge_pad_backward(const ah
     }
 }
 
-#define PAD(name, suffix, type)                                  \
-    AH_KERNEL(name##_##suffix, ah_pad_args, AH_PAD_THREADS)      \
-    {                                                            \
-        name<type>(a);                                           \
-    }
+#define PAD(name, suffix, type) AH_KERNEL_OF(name##_##suffix, ah_pad_args, AH_PAD_THREADS, name<type>)
 PAD(edge_pad, 1, uint8_t)
 PAD(edge_pad, 2, uint16_t)
 PAD(edge_pad, 4, uint32_t)

@@ -19,14 +19,8 @@ template <typename K> __device__ __forceinline__ void sort_keys(const ah_sort_ar
     }
 }
 
-AH_KERNEL(sort_keys_32, ah_sort_args, AH_SORT_THREADS)
-{
-    sort_keys<uint32_t>(a);
-}
-AH_KERNEL(sort_keys_64, ah_sort_args, AH_SORT_THREADS)
-{
-    sort_keys<uint64_t>(a);
-}
+AH_KERNEL_OF(sort_keys_32, ah_sort_args, AH_SORT_THREADS, sort_keys<uint32_t>)
+AH_KERNEL_OF(sort_keys_64, ah_sort_args, AH_SORT_THREADS, sort_keys<uint64_t>)
 
 /* The line of each element of an order, as the key of another sort. */
 AH_KERNEL(sort_lines, ah_sort_args, AH_SORT_THREADS)

@@ -5,6 +5,8 @@
  *                                                          most `threads`
  *     AH_KERNEL_LARGE(name, args, threads)                 the same, whose threads may have all registers there are
  *     AH_KERNEL_FEW(name, args, threads, large)            one or the other
+ *     AH_KERNEL_OF(name, args, threads, function)          a kernel that calls function(a), such as pick<float>
+ *     AH_KERNEL_LARGE_OF(name, args, threads, function)
  *     AH_SHARED(type, name);              an object in shared memory; in kernels only, not in functions they call
  *     AH_SHARED_ARRAY(type, name, count);
  *     AH_SHARED_DYNAMIC(type, name);      type *name: the shared memory asked for at the launch; once in a kernel
@@ -21,6 +23,17 @@
 #include <string.h>
 
 #include "base/numeric/dtype.h"
+
+#define AH_KERNEL_OF(name, args, threads, ...) \
+    AH_KERNEL(name, args, threads)             \
+    {                                          \
+        __VA_ARGS__(a);                        \
+    }
+#define AH_KERNEL_LARGE_OF(name, args, threads, ...) \
+    AH_KERNEL_LARGE(name, args, threads)             \
+    {                                                \
+        __VA_ARGS__(a);                              \
+    }
 
 /* 16 bytes of T. */
 template <typename T> struct alignas(16) ah_pack {

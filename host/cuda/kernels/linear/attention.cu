@@ -202,9 +202,6 @@ template <typename T> __device__ __forceinline__ void keep(const ah_attention_ke
     }
 }
 
-#define KEEP(suffix, type)                                                                       \
-    AH_KERNEL(attention_keep_##suffix, ah_attention_keep_args, AH_ATTENTION_KEEP_THREADS)        \
-    {                                                                                            \
-        keep<type>(a);                                                                           \
-    }
+#define KEEP(suffix, type) \
+    AH_KERNEL_OF(attention_keep_##suffix, ah_attention_keep_args, AH_ATTENTION_KEEP_THREADS, keep<type>)
 AH_FOR_REALS(KEEP)

@@ -30,11 +30,8 @@ template <typename T> __device__ __forceinline__ void query_delta(const ah_atten
     }
 }
 
-#define DELTA(suffix, type)                                                            \
-    AH_KERNEL(attention_delta_##suffix, ah_attention_args, AH_ATTENTION_DELTA_THREADS) \
-    {                                                                                  \
-        query_delta<type>(a);                                                               \
-    }
+#define DELTA(suffix, type) \
+    AH_KERNEL_OF(attention_delta_##suffix, ah_attention_args, AH_ATTENTION_DELTA_THREADS, query_delta<type>)
 AH_FOR_REALS(DELTA)
 
 /* Of a warp's queries: the logarithms of the sums, in the base's unit, and the deltas. */

@@ -24,9 +24,5 @@ template <typename T> __device__ __forceinline__ void conv_bias(const ah_conv_bi
     }
 }
 
-#define BIAS(suffix, type)                                               \
-    AH_KERNEL(conv_bias_##suffix, ah_conv_bias_args, AH_CONV_THREADS)    \
-    {                                                                    \
-        conv_bias<type>(a);                                              \
-    }
+#define BIAS(suffix, type) AH_KERNEL_OF(conv_bias_##suffix, ah_conv_bias_args, AH_CONV_THREADS, conv_bias<type>)
 AH_FOR_REALS(BIAS)

@@ -31,11 +31,8 @@ template <typename T> __device__ __forceinline__ void product_fill(const ah_prod
     }
 }
 
-#define FILL(suffix, type)                                                     \
-    AH_KERNEL(product_fill_##suffix, ah_product_fill_args, AH_PRODUCT_THREADS) \
-    {                                                                          \
-        product_fill<type>(a);                                                 \
-    }
+#define FILL(suffix, type) \
+    AH_KERNEL_OF(product_fill_##suffix, ah_product_fill_args, AH_PRODUCT_THREADS, product_fill<type>)
 AH_FOR_REALS(FILL)
 
 AH_KERNEL(product_compare, ah_product_compare_args, AH_PRODUCT_THREADS)

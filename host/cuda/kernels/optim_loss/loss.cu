@@ -213,20 +213,14 @@ template <typename T> __device__ __forceinline__ void loss_total(const ah_loss_t
         *ah_at<double>(a.total) = weights;
 }
 
-#define LOSS(suffix, type)                                                                          \
-    AH_KERNEL(nll_##suffix, ah_nll_args, AH_LOSS_THREADS)                                           \
-    {                                                                                               \
-        nll<type>(a);                                                                               \
-    }                                                                                               \
-    AH_KERNEL(nll_backward_##suffix, ah_nll_backward_args, AH_LOSS_THREADS)                         \
-    {                                                                                               \
-        nll_backward<type>(a);                                                                      \
-    }                                                                                               \
-    AH_ROW_KERNEL_FEW(entropy, ah_entropy_args, entropy, suffix, type, sizeof(type) == 8)           \
-    AH_ROW_KERNEL(entropy_backward, ah_entropy_backward_args, entropy_backward, suffix, type)       \
-    AH_KERNEL(loss_total_##suffix, ah_loss_total_args, AH_LOSS_TOTAL_THREADS)                       \
-    {                                                                                               \
-        AH_SHARED_ARRAY(double, shared, AH_LOSS_TOTAL_THREADS / 32);                                \
-        loss_total<type>(a, shared);                                                                \
+#define LOSS(suffix, type)                                                                         \
+    AH_KERNEL_OF(nll_##suffix, ah_nll_args, AH_LOSS_THREADS, nll<type>)                            \
+    AH_KERNEL_OF(nll_backward_##suffix, ah_nll_backward_args, AH_LOSS_THREADS, nll_backward<type>) \
+    AH_ROW_KERNEL_FEW(entropy, ah_entropy_args, entropy, suffix, type, sizeof(type) == 8)          \
+    AH_ROW_KERNEL(entropy_backward, ah_entropy_backward_args, entropy_backward, suffix, type)      \
+    AH_KERNEL(loss_total_##suffix, ah_loss_total_args, AH_LOSS_TOTAL_THREADS)                      \
+    {                                                                                              \
+        AH_SHARED_ARRAY(double, shared, AH_LOSS_TOTAL_THREADS / 32);                               \
+        loss_total<type>(a, shared);                                                               \
     }
 AH_FOR_REALS(LOSS)

@@ -81,11 +81,5 @@ template <typename T> __device__ __forceinline__ void shares(const ah_random_arg
         }
     }
 }
-AH_KERNEL(random_shares_f32, ah_random_args, AH_SHARES_THREADS)
-{
-    shares<float>(a);
-}
-AH_KERNEL(random_shares_f64, ah_random_args, AH_SHARES_THREADS)
-{
-    shares<double>(a);
-}
+AH_KERNEL_OF(random_shares_f32, ah_random_args, AH_SHARES_THREADS, shares<float>)
+AH_KERNEL_OF(random_shares_f64, ah_random_args, AH_SHARES_THREADS, shares<double>)

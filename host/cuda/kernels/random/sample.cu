@@ -32,14 +32,8 @@ template <typename T> __device__ __forceinline__ void pick(const ah_pick_args &a
             out[row * a.samples + sample] = class_of<T>(sums + row * a.classes, shares + row * a.classes, a.classes,
                                                         static_cast<T>(ah_share_of(stream.next().x)));
 }
-AH_KERNEL(pick_f32, ah_pick_args, AH_PICK_THREADS)
-{
-    pick<float>(a);
-}
-AH_KERNEL(pick_f64, ah_pick_args, AH_PICK_THREADS)
-{
-    pick<double>(a);
-}
+AH_KERNEL_OF(pick_f32, ah_pick_args, AH_PICK_THREADS, pick<float>)
+AH_KERNEL_OF(pick_f64, ah_pick_args, AH_PICK_THREADS, pick<double>)
 
 /* The first place of an island writes all of it: Fisher and Yates with words of its stream, one after the other. */
 template <typename K> __device__ __forceinline__ void shuffle_islands(const ah_island_args &a)
@@ -109,11 +103,5 @@ template <typename T> __device__ __forceinline__ void poissons(const ah_random_a
         ah_write_any(a.walk.operand[0], at[0], right ? poisson<T>(words, rate) : static_cast<T>(NAN));
     }
 }
-AH_KERNEL(poisson_f32, ah_random_args, AH_RANDOM_THREADS)
-{
-    poissons<float>(a);
-}
-AH_KERNEL(poisson_f64, ah_random_args, AH_RANDOM_THREADS)
-{
-    poissons<double>(a);
-}
+AH_KERNEL_OF(poisson_f32, ah_random_args, AH_RANDOM_THREADS, poissons<float>)
+AH_KERNEL_OF(poisson_f64, ah_random_args, AH_RANDOM_THREADS, poissons<double>)

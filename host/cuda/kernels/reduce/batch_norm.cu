@@ -229,22 +229,13 @@ template <typename T> __device__ __forceinline__ void batch_apply(const ah_batch
     }
 }
 
-#define BATCH(suffix, type)                                                         \
-    AH_KERNEL(batch_parts_##suffix, ah_batch_parts_args, AH_BATCH_THREADS)          \
-    {                                                                               \
-        AH_SHARED(shares<ah_real<type>>, room);                                     \
-        batch_parts<type>(a, room);                                                 \
-    }                                                                               \
-    AH_KERNEL(batch_stats_##suffix, ah_batch_stats_args, AH_BATCH_THREADS)          \
-    {                                                                               \
-        batch_stats<type>(a);                                                       \
-    }                                                                               \
-    AH_KERNEL(batch_gradient_##suffix, ah_batch_gradient_args, AH_BATCH_THREADS)    \
-    {                                                                               \
-        batch_gradient<type>(a);                                                    \
-    }                                                                               \
-    AH_KERNEL(batch_apply_##suffix, ah_batch_apply_args, AH_BATCH_THREADS)          \
-    {                                                                               \
-        batch_apply<type>(a);                                                       \
-    }
+#define BATCH(suffix, type)                                                                               \
+    AH_KERNEL(batch_parts_##suffix, ah_batch_parts_args, AH_BATCH_THREADS)                                \
+    {                                                                                                     \
+        AH_SHARED(shares<ah_real<type>>, room);                                                           \
+        batch_parts<type>(a, room);                                                                       \
+    }                                                                                                     \
+    AH_KERNEL_OF(batch_stats_##suffix, ah_batch_stats_args, AH_BATCH_THREADS, batch_stats<type>)          \
+    AH_KERNEL_OF(batch_gradient_##suffix, ah_batch_gradient_args, AH_BATCH_THREADS, batch_gradient<type>) \
+    AH_KERNEL_OF(batch_apply_##suffix, ah_batch_apply_args, AH_BATCH_THREADS, batch_apply<type>)
 AH_FOR_REALS(BATCH)

@@ -109,15 +109,12 @@ template <typename T> __device__ __forceinline__ void gradients(const ah_distanc
     }
 }
 
-#define DISTANCE(suffix, type)                                                       \
-    AH_KERNEL(pair_distances_##suffix, ah_distance_args, AH_DISTANCE_THREADS)        \
-    {                                                                                \
-        AH_SHARED(tile<ah_real<type>>, near);                                        \
-        AH_SHARED(tile<ah_real<type>>, far);                                         \
-        distances<type>(a, near, far);                                               \
-    }                                                                                \
-    AH_KERNEL(pair_gradients_##suffix, ah_distance_args, AH_DISTANCE_THREADS)        \
-    {                                                                                \
-        gradients<type>(a);                                                          \
-    }
+#define DISTANCE(suffix, type)                                                \
+    AH_KERNEL(pair_distances_##suffix, ah_distance_args, AH_DISTANCE_THREADS) \
+    {                                                                         \
+        AH_SHARED(tile<ah_real<type>>, near);                                 \
+        AH_SHARED(tile<ah_real<type>>, far);                                  \
+        distances<type>(a, near, far);                                        \
+    }                                                                         \
+    AH_KERNEL_OF(pair_gradients_##suffix, ah_distance_args, AH_DISTANCE_THREADS, gradients<type>)
 AH_FOR_REALS(DISTANCE)

@@ -263,18 +263,15 @@ __device__ __forceinline__ void column_total(const ah_column_total_args &a, ah_r
     }
 }
 
-#define NORM(suffix, type)                                                                          \
-    AH_ROW_KERNEL(norm, ah_norm_rows_args, norm, suffix, type)                                      \
-    AH_ROW_KERNEL(add_norm, ah_add_norm_args, add_norm, suffix, type)                               \
-    AH_ROW_KERNEL(norm_backward, ah_norm_backward_args, norm_backward, suffix, type)                \
-    AH_KERNEL(norm_affine_##suffix, ah_norm_affine_args, AH_ROW_THREADS)                            \
-    {                                                                                               \
-        norm_affine<type>(a);                                                                       \
-    }                                                                                               \
-    AH_KERNEL(column_total_##suffix, ah_column_total_args, AH_ROW_THREADS)                          \
-    {                                                                                               \
-        typedef ah_real<type> strip[AH_NORM_COLUMNS];                                               \
-        AH_SHARED_ARRAY(strip, shared, AH_ROW_THREADS / 32);                                        \
-        column_total<type>(a, shared);                                                              \
+#define NORM(suffix, type)                                                                     \
+    AH_ROW_KERNEL(norm, ah_norm_rows_args, norm, suffix, type)                                 \
+    AH_ROW_KERNEL(add_norm, ah_add_norm_args, add_norm, suffix, type)                          \
+    AH_ROW_KERNEL(norm_backward, ah_norm_backward_args, norm_backward, suffix, type)           \
+    AH_KERNEL_OF(norm_affine_##suffix, ah_norm_affine_args, AH_ROW_THREADS, norm_affine<type>) \
+    AH_KERNEL(column_total_##suffix, ah_column_total_args, AH_ROW_THREADS)                     \
+    {                                                                                          \
+        typedef ah_real<type> strip[AH_NORM_COLUMNS];                                          \
+        AH_SHARED_ARRAY(strip, shared, AH_ROW_THREADS / 32);                                   \
+        column_total<type>(a, shared);                                                         \
     }
 AH_FOR_REALS(NORM)

@@ -308,29 +308,23 @@ template <class F, bool WRITES> __device__ void running_columns(const ah_running
     }
 }
 
-#define RUNNING(name, F)                                                                   \
-    AH_KERNEL(running_warp_##name, ah_running_args, AH_RUNNING_THREADS)                    \
-    {                                                                                      \
-        running_rows<F, by_warp<F>, true>(a, by_warp<F>());                                \
-    }                                                                                      \
-    AH_KERNEL(running_block_##name, ah_running_args, AH_RUNNING_THREADS)                   \
-    {                                                                                      \
-        AH_SHARED_ARRAY(F::State, shared, AH_RUNNING_THREADS / 32);                        \
-        running_rows<F, by_block<F>, true>(a, by_block<F>{shared});                        \
-    }                                                                                      \
-    AH_KERNEL(running_parts_##name, ah_running_args, AH_RUNNING_THREADS)                   \
-    {                                                                                      \
-        AH_SHARED_ARRAY(F::State, shared, AH_RUNNING_THREADS / 32);                        \
-        running_rows<F, by_block<F>, false>(a, by_block<F>{shared});                       \
-    }                                                                                      \
-    AH_KERNEL(running_columns_##name, ah_running_args, AH_RUNNING_THREADS)                 \
-    {                                                                                      \
-        running_columns<F, true>(a);                                                       \
-    }                                                                                      \
-    AH_KERNEL(running_column_parts_##name, ah_running_args, AH_RUNNING_THREADS)            \
-    {                                                                                      \
-        running_columns<F, false>(a);                                                      \
-    }
+#define RUNNING(name, F)                                                                                \
+    AH_KERNEL(running_warp_##name, ah_running_args, AH_RUNNING_THREADS)                                 \
+    {                                                                                                   \
+        running_rows<F, by_warp<F>, true>(a, by_warp<F>());                                             \
+    }                                                                                                   \
+    AH_KERNEL(running_block_##name, ah_running_args, AH_RUNNING_THREADS)                                \
+    {                                                                                                   \
+        AH_SHARED_ARRAY(F::State, shared, AH_RUNNING_THREADS / 32);                                     \
+        running_rows<F, by_block<F>, true>(a, by_block<F>{shared});                                     \
+    }                                                                                                   \
+    AH_KERNEL(running_parts_##name, ah_running_args, AH_RUNNING_THREADS)                                \
+    {                                                                                                   \
+        AH_SHARED_ARRAY(F::State, shared, AH_RUNNING_THREADS / 32);                                     \
+        running_rows<F, by_block<F>, false>(a, by_block<F>{shared});                                    \
+    }                                                                                                   \
+    AH_KERNEL_OF(running_columns_##name, ah_running_args, AH_RUNNING_THREADS, running_columns<F, true>) \
+    AH_KERNEL_OF(running_column_parts_##name, ah_running_args, AH_RUNNING_THREADS, running_columns<F, false>)
 RUNNING(floats, number_of_floats)
 RUNNING(integers, number_of_integers)
 RUNNING(float_extremes, extreme<double>)

@@ -132,16 +132,11 @@ __device__ __forceinline__ void masked_softmax(const ah_masked_softmax_args &a, 
     }
 }
 
-#define SOFTMAX(suffix, type)                                                                       \
-    AH_ROW_KERNEL(softmax, ah_softmax_args, softmax, suffix, type)                                  \
-    AH_ROW_KERNEL(softmax_backward, ah_softmax_backward_args, softmax_backward, suffix, type)       \
-    AH_ROW_KERNEL(masked_softmax, ah_masked_softmax_args, masked_softmax, suffix, type)             \
-    AH_KERNEL(softmax_columns_##suffix, ah_softmax_args, AH_ROW_THREADS)                            \
-    {                                                                                               \
-        softmax_columns<type>(a);                                                                   \
-    }                                                                                               \
-    AH_KERNEL(softmax_columns_backward_##suffix, ah_softmax_backward_args, AH_ROW_THREADS)          \
-    {                                                                                               \
-        softmax_columns_backward<type>(a);                                                          \
-    }
+#define SOFTMAX(suffix, type)                                                                      \
+    AH_ROW_KERNEL(softmax, ah_softmax_args, softmax, suffix, type)                                 \
+    AH_ROW_KERNEL(softmax_backward, ah_softmax_backward_args, softmax_backward, suffix, type)      \
+    AH_ROW_KERNEL(masked_softmax, ah_masked_softmax_args, masked_softmax, suffix, type)            \
+    AH_KERNEL_OF(softmax_columns_##suffix, ah_softmax_args, AH_ROW_THREADS, softmax_columns<type>) \
+    AH_KERNEL_OF(softmax_columns_backward_##suffix, ah_softmax_backward_args, AH_ROW_THREADS,      \
+                 softmax_columns_backward<type>)
 AH_FOR_REALS(SOFTMAX)

@@ -94,7 +94,7 @@ static int fill_operand(struct trial *t, const struct ah_cuda_matrix *matrix, in
         .along = matrix->transposed != left, .negates = left};
     unsigned blocks = ah_cuda_blocks(args.batch * args.lines * args.line, AH_PRODUCT_THREADS);
     return ah_cuda_launch(t->device, &fill_kernel[t->product.dtype], "tuning of a product",
-                          (struct ah_cuda_grid){blocks, AH_PRODUCT_THREADS, 0}, &args, sizeof args);
+                          ah_cuda_grid_of(blocks, AH_PRODUCT_THREADS, 0), &args);
 }
 
 static bool trial_has_room(struct ah_cuda_device *cuda, size_t bytes)
@@ -135,7 +135,7 @@ static int trial_measure(struct trial *t, int candidate)
                                                .differ = t->differ + (unsigned)candidate * sizeof(uint32_t)};
         unsigned blocks = ah_cuda_blocks(args.count, AH_PRODUCT_THREADS);
         AH_TRY(ah_cuda_launch(t->device, &compare_kernel, "tuning of a product",
-                              (struct ah_cuda_grid){blocks, AH_PRODUCT_THREADS, 0}, &args, sizeof args));
+                              ah_cuda_grid_of(blocks, AH_PRODUCT_THREADS, 0), &args));
     }
     AH_TRY(ah_cuda_check(ah_cuda.event_synchronise(t->to), "timing a product"));
     if (status != CUBLAS_STATUS_SUCCESS)

@@ -196,8 +196,7 @@ int ah_cuda_transpose(struct ah_device *device, void *to, const void *from, int6
     args.column_tiles = (columns + AH_TRANSPOSE_TILE - 1) / AH_TRANSPOSE_TILE;
     int64_t tiles = batch * args.row_tiles * args.column_tiles;
     return ah_cuda_launch(device, &kernels[kind], "transpose",
-                          (struct ah_cuda_grid){ah_cuda_blocks(tiles, 1), AH_TRANSPOSE_TILE * AH_TRANSPOSE_ROWS, 0},
-                          &args, sizeof args);
+                          ah_cuda_grid_each(tiles, AH_TRANSPOSE_TILE * AH_TRANSPOSE_ROWS), &args);
 }
 
 int ah_cuda_synchronise(struct ah_device *device, void *stream)

@@ -115,7 +115,7 @@ static int look(struct ah_device *device, struct ah_cuda_kernel *kernel, const s
         AH_TRY(open_faults(cuda));
     struct ah_cuda_faults *faults = cuda->faults;
     uint64_t ticket = ++faults->ticket;
-    struct ah_fault_args args = {.x = ah_cuda_address(ah_tensor_data(numbers)),
+    struct ah_fault_args args = {.x = ah_cuda_data(numbers),
                                  .fault = ah_cuda_address(faults->block), .ticket = ticket, .n = numbers->numel,
                                  .low = what->low, .high = what->high, .other = other};
     struct note *note = &faults->note[ticket % NOTES];
@@ -128,7 +128,7 @@ static int look(struct ah_device *device, struct ah_cuda_kernel *kernel, const s
     unsigned blocks = ah_cuda_blocks(numbers->numel, AH_FAULT_THREADS * AH_FAULT_EACH);
     struct ah_cuda_grid grid = {blocks < AH_FAULT_BLOCKS ? blocks : AH_FAULT_BLOCKS,
                                 ah_cuda_threads(numbers->numel, AH_FAULT_THREADS), 0};
-    AH_TRY(ah_cuda_launch(device, kernel, what->who, grid, &args, sizeof args));
+    AH_TRY(ah_cuda_launch(device, kernel, what->who, grid, &args));
     if (cuda->capturing)
         return 0;
     faults->pending = true;

@@ -203,8 +203,7 @@ static int write_numbers(struct ah_graph *graph)
         args.to = (uint64_t)(uintptr_t)graph->numbers.block + at;
         args.count = (uint32_t)((bytes + 3) / 4);
         memcpy(args.word, graph->numbers.value + at, bytes);
-        AH_TRY(ah_cuda_launch(graph->cuda->device, &kernel, "replay", (struct ah_cuda_grid){1, AH_GRAPH_THREADS, 0},
-                              &args, sizeof args));
+        AH_TRY(ah_cuda_launch(graph->cuda->device, &kernel, "replay", ah_cuda_grid_of(1, AH_GRAPH_THREADS, 0), &args));
         at += bytes;
     }
     return 0;

@@ -112,8 +112,8 @@ static int allow_shared(struct ah_cuda_device *cuda, struct ah_cuda_kernel *kern
     return 0;
 }
 
-int ah_cuda_launch(struct ah_device *device, struct ah_cuda_kernel *kernel, const char *who, struct ah_cuda_grid grid,
-                   const void *args, size_t size)
+int ah_cuda_launch_sized(struct ah_device *device, struct ah_cuda_kernel *kernel, const char *who,
+                         struct ah_cuda_grid grid, const void *args, size_t size)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     AH_TRY(ah_cuda_enter(cuda));

@@ -24,8 +24,10 @@ struct ah_cuda_grid {
 
 /* Launch it on the compute stream with one struct of arguments. `who` is the op, for messages. AH_EIO and others say
  * which kernel of which op failed; an error in a kernel shows at a later call, unless launches are waited for. */
-int ah_cuda_launch(struct ah_device *device, struct ah_cuda_kernel *kernel, const char *who, struct ah_cuda_grid grid,
-                   const void *args, size_t size);
+int ah_cuda_launch_sized(struct ah_device *device, struct ah_cuda_kernel *kernel, const char *who,
+                         struct ah_cuda_grid grid, const void *args, size_t size);
+#define ah_cuda_launch(device, kernel, who, grid, args) \
+    ah_cuda_launch_sized(device, kernel, who, grid, args, sizeof *(args))
 
 /* Forget what was loaded on a device that is closed. */
 void ah_cuda_launch_forget(const struct ah_cuda_device *cuda);
@@ -33,6 +35,23 @@ void ah_cuda_launch_forget(const struct ah_cuda_device *cuda);
 /* Blocks for `items` pieces of work, of which a block processes `each` at a time and then continues with the next: at
  * least 1, and no more than keep any card busy. */
 unsigned ah_cuda_blocks(int64_t items, int64_t each);
+
+static inline struct ah_cuda_grid ah_cuda_grid_of(unsigned blocks, unsigned threads, unsigned shared_bytes)
+{
+    return (struct ah_cuda_grid){blocks, threads, shared_bytes};
+}
+
+/* A grid of blocks of `threads` for `items`, one for each thread at a time. */
+static inline struct ah_cuda_grid ah_cuda_grid_for(int64_t items, unsigned threads)
+{
+    return ah_cuda_grid_of(ah_cuda_blocks(items, threads), threads, 0);
+}
+
+/* A grid with a block of `threads` for each item. */
+static inline struct ah_cuda_grid ah_cuda_grid_each(int64_t items, unsigned threads)
+{
+    return ah_cuda_grid_of(ah_cuda_blocks(items, 1), threads, 0);
+}
 
 /* Threads for a block that does so many pieces of work alone: whole warps, `most` at most. */
 unsigned ah_cuda_threads(int64_t items, unsigned most);

@@ -32,7 +32,7 @@ int ah_cuda_philox_replay(struct ah_cuda_device *cuda, uint64_t at, uint64_t use
     static struct ah_cuda_kernel kernel = AH_CUDA_KERNEL("philox", "philox_write");
     struct ah_cuda_generator *g = &cuda->generator;
     struct ah_philox_write_args args = {.to = at, .state = {g->seed, g->offset}};
-    AH_TRY(ah_cuda_launch(cuda->device, &kernel, "replay", (struct ah_cuda_grid){1, 32, 0}, &args, sizeof args));
+    AH_TRY(ah_cuda_launch(cuda->device, &kernel, "replay", ah_cuda_grid_of(1, 32, 0), &args));
     g->offset += used;
     return 0;
 }

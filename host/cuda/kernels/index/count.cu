@@ -1,26 +1,18 @@
 /* Counting whole numbers by atomics on integers, whose order does not matter; places among sorted numbers. */
 #include "cuda/kernels/index/count.h"
 #include "cuda/kernels/lib/block.cuh"
+#include "cuda/kernels/lib/each.cuh"
 #include "cuda/kernels/lib/reals.cuh"
 #include "cuda/kernels/reduce/reduce.cuh"
 
 typedef unsigned long long counter;
-
-static __device__ __forceinline__ int64_t first_item()
-{
-    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-}
-static __device__ __forceinline__ int64_t item_step()
-{
-    return (int64_t)gridDim.x * blockDim.x;
-}
 
 AH_KERNEL(count_range, ah_count_args, AH_COUNT_THREADS)
 {
     AH_SHARED_ARRAY(counter, shared, AH_COUNT_THREADS / 32);
     ah_count_range *range = ah_at<ah_count_range>(a.range);
     counter most = 0, refused = ~(counter)0;
-    for (int64_t i = first_item(); i < a.n; i += item_step()) {
+    for (int64_t i = ah_first_item(); i < a.n; i += ah_item_step()) {
         const int64_t x = ah_at<const int64_t>(a.x)[i];
         if (x < 0 || x == INT64_MAX)
             refused = (counter)i < refused ? (counter)i : refused;
@@ -41,7 +33,7 @@ AH_KERNEL(count_few, ah_count_args, AH_COUNT_THREADS)
     for (int64_t bin = threadIdx.x; bin < a.bins; bin += AH_COUNT_THREADS)
         count[bin] = 0;
     __syncthreads();
-    for (int64_t i = first_item(); i < a.n; i += item_step())
+    for (int64_t i = ah_first_item(); i < a.n; i += ah_item_step())
         atomicAdd(&count[ah_at<const int64_t>(a.x)[i]], 1u);
     __syncthreads();
     for (int64_t bin = threadIdx.x; bin < a.bins; bin += AH_COUNT_THREADS)
@@ -51,7 +43,7 @@ AH_KERNEL(count_few, ah_count_args, AH_COUNT_THREADS)
 
 AH_KERNEL(count_many, ah_count_args, AH_COUNT_THREADS)
 {
-    for (int64_t i = first_item(); i < a.n; i += item_step())
+    for (int64_t i = ah_first_item(); i < a.n; i += ah_item_step())
         atomicAdd(ah_at<counter>(a.counts) + ah_at<const int64_t>(a.x)[i], (counter)1);
 }
 
@@ -81,7 +73,7 @@ template <typename T> __device__ __forceinline__ int64_t place(const ah_search_s
 
 AH_KERNEL(search_sorted, ah_search_sorted_args, AH_COUNT_THREADS)
 {
-    for (int64_t i = first_item(); i < a.n; i += item_step()) {
+    for (int64_t i = ah_first_item(); i < a.n; i += ah_item_step()) {
         const int64_t at = a.by_double ? place<double>(a, i) : place<int64_t>(a, i);
         if (a.narrow)
             ah_at<int32_t>(a.to)[i] = (int32_t)at;

@@ -1,16 +1,8 @@
 /* Sequences, triangles, one-hot rows. */
 #include "cuda/kernels/index/create.h"
+#include "cuda/kernels/lib/each.cuh"
 #include "cuda/kernels/lib/reals.cuh"
 #include "cuda/kernels/reduce/reduce.cuh"
-
-static __device__ __forceinline__ int64_t first_item()
-{
-    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-}
-static __device__ __forceinline__ int64_t item_step()
-{
-    return (int64_t)gridDim.x * blockDim.x;
-}
 
 static __device__ __forceinline__ void store(const ah_sequence_args &a, int64_t i, double value)
 {
@@ -22,7 +14,7 @@ static __device__ __forceinline__ void store(const ah_sequence_args &a, int64_t 
 
 AH_KERNEL(arange, ah_sequence_args, AH_CREATE_THREADS)
 {
-    for (int64_t i = first_item(); i < a.n; i += item_step()) {
+    for (int64_t i = ah_first_item(); i < a.n; i += ah_item_step()) {
         if (a.dtype == AH_I64)
             ah_at<int64_t>(a.to)[i] = (int64_t)a.start + i * (int64_t)a.step;
         else
@@ -32,7 +24,7 @@ AH_KERNEL(arange, ah_sequence_args, AH_CREATE_THREADS)
 
 AH_KERNEL(linspace, ah_sequence_args, AH_CREATE_THREADS)
 {
-    for (int64_t i = first_item(); i < a.n; i += item_step())
+    for (int64_t i = ah_first_item(); i < a.n; i += ah_item_step())
         store(a, i, i < a.half ? a.start + a.step * (double)i : a.end - a.step * (double)(a.n - 1 - i));
 }
 
@@ -41,7 +33,7 @@ template <typename T> __device__ __forceinline__ void triangle(const ah_triangle
 {
     const T *from = ah_at<const T>(a.from);
     T *to = ah_at<T>(a.to);
-    for (int64_t line = first_item() / 32; line < a.lines; line += item_step() / 32) {
+    for (int64_t line = ah_first_item() / 32; line < a.lines; line += ah_item_step() / 32) {
         const int64_t row = line % a.rows;
         for (int64_t k = threadIdx.x % 32; k < a.columns; k += 32) {
             const int64_t at = line * a.columns + k;
@@ -60,7 +52,7 @@ TRIANGLE(8, uint64_t)
 AH_KERNEL(one_hot, ah_one_hot_args, AH_CREATE_THREADS)
 {
     const int64_t *x = ah_at<const int64_t>(a.x), count = a.n * a.classes;
-    for (int64_t i = first_item() * 2; i < count; i += item_step() * 2) {
+    for (int64_t i = ah_first_item() * 2; i < count; i += ah_item_step() * 2) {
         const int64_t row = i / a.classes, k = i - row * a.classes;
         const bool next = k + 1 == a.classes;
         ah_pack<int64_t> pack;

@@ -1,23 +1,15 @@
 /* Picking and placing by index. */
 #include "cuda/kernels/index/index.h"
+#include "cuda/kernels/lib/each.cuh"
 #include "cuda/kernels/lib/reals.cuh"
 #include "cuda/kernels/lib/wrap.cuh"
-
-static __device__ __forceinline__ int64_t first_item()
-{
-    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-}
-static __device__ __forceinline__ int64_t item_step()
-{
-    return (int64_t)gridDim.x * blockDim.x;
-}
 
 /* An index out of range results in zeros: it was refused before. */
 template <typename T> __device__ __forceinline__ void pick(const ah_pick_args &a)
 {
     const int64_t *at = ah_at<const int64_t>(a.at);
     const int64_t count = a.outer * a.count * a.width;
-    for (int64_t i = first_item(); i < count; i += item_step()) {
+    for (int64_t i = ah_first_item(); i < count; i += ah_item_step()) {
         const int64_t row = i / a.width, column = i % a.width, k = row % a.count, outer = row / a.count;
         const int64_t from = at[k];
         ah_at<T>(a.to)[i] = from >= 0 && from < a.n ? ah_at<const T>(a.from)[(outer * a.n + from) * a.row + column]
@@ -38,7 +30,7 @@ PICK(16, sixteen)
 
 AH_KERNEL(row_keys, ah_row_keys_args, AH_INDEX_THREADS)
 {
-    for (int64_t k = first_item(); k < a.count; k += item_step()) {
+    for (int64_t k = ah_first_item(); k < a.count; k += ah_item_step()) {
         const int64_t at = ah_at<const int64_t>(a.at)[k];
         ah_at<uint32_t>(a.keys)[k] = (uint32_t)(at < 0 || at >= a.n || at == a.skip ? a.n : at);
     }
@@ -47,7 +39,7 @@ AH_KERNEL(row_keys, ah_row_keys_args, AH_INDEX_THREADS)
 /* Negative places count from the end. */
 AH_KERNEL(index_wrap, ah_row_keys_args, AH_INDEX_THREADS)
 {
-    for (int64_t k = first_item(); k < a.count; k += item_step()) {
+    for (int64_t k = ah_first_item(); k < a.count; k += ah_item_step()) {
         const int64_t at = ah_at<const int64_t>(a.at)[k];
         ah_at<int64_t>(a.keys)[k] = at < 0 ? at + a.n : at;
     }
@@ -156,7 +148,7 @@ template <typename T> __device__ __forceinline__ void rows_last(const ah_rows_fo
 {
     const uint32_t *keys = ah_at<const uint32_t>(a.keys), *order = ah_at<const uint32_t>(a.order);
     const int64_t strips = (a.inner + 31) / 32, items = a.outer * a.count * strips;
-    for (int64_t item = first_item() / 32; item < items; item += item_step() / 32) {
+    for (int64_t item = ah_first_item() / 32; item < items; item += ah_item_step() / 32) {
         const int64_t j = item / strips % a.count, outer = item / strips / a.count;
         const int64_t column = item % strips * 32 + threadIdx.x % 32;
         if (keys[j] >= a.n || !begins(keys, j) || column >= a.inner)
@@ -197,7 +189,7 @@ template <typename T, class X> __device__ __forceinline__ void add_pieces(const 
     typedef typename sum_of<T>::type S;
     const uint32_t *keys = ah_at<const uint32_t>(a.keys);
     const int64_t strips = (a.inner + 31) / 32, items = a.outer * a.count * strips;
-    for (int64_t item = first_item() / 32; item < items; item += item_step() / 32) {
+    for (int64_t item = ah_first_item() / 32; item < items; item += ah_item_step() / 32) {
         const int64_t j = item / strips % a.count, outer = item / strips / a.count, stretch = j / AH_INDEX_PIECE;
         const int64_t column = item % strips * 32 + threadIdx.x % 32;
         const bool first = begins(keys, j);
@@ -240,7 +232,7 @@ template <typename T> __device__ __forceinline__ void bag_add(const ah_rows_fold
 AH_KERNEL(bag_places, ah_bag_args, AH_INDEX_THREADS)
 {
     const int64_t *starts = ah_at<const int64_t>(a.starts);
-    for (int64_t i = first_item(); i < a.count; i += item_step()) {
+    for (int64_t i = ah_first_item(); i < a.count; i += ah_item_step()) {
         const int64_t at = ah_at<const int64_t>(a.at)[i];
         int64_t low = 0, high = a.bags + 1; /* the first start behind i */
         while (low < high) {
@@ -263,7 +255,7 @@ template <typename T> __device__ __forceinline__ void rows_join(const ah_rows_fo
     typedef typename sum_of<T>::type S;
     const uint32_t *keys = ah_at<const uint32_t>(a.keys);
     const int64_t strips = (a.inner + 31) / 32, items = a.outer * (a.stretches - 1) * strips;
-    for (int64_t item = first_item() / 32; item < items; item += item_step() / 32) {
+    for (int64_t item = ah_first_item() / 32; item < items; item += ah_item_step() / 32) {
         const int64_t stretch = item / strips % (a.stretches - 1), outer = item / strips / (a.stretches - 1);
         const int64_t column = item % strips * 32 + threadIdx.x % 32, begin = stretch * AH_INDEX_PIECE;
         const int64_t next = begin + AH_INDEX_PIECE;
@@ -293,7 +285,7 @@ static __device__ __forceinline__ void line_place(const ah_lines_args &a, int64_
 
 template <typename T> __device__ __forceinline__ void lines_gather(const ah_lines_args &a)
 {
-    for (int64_t i = first_item(); i < a.count; i += item_step()) {
+    for (int64_t i = ah_first_item(); i < a.count; i += ah_item_step()) {
         const int64_t at = ah_at<const int64_t>(a.at)[i];
         int64_t indexed, other;
         line_place(a, i, &indexed, &other);
@@ -310,7 +302,7 @@ GATHER(8, uint64_t)
 /* The indexed tensor is row-major here, so a place is its number. */
 AH_KERNEL(line_keys, ah_lines_args, AH_INDEX_THREADS)
 {
-    for (int64_t i = first_item(); i < a.count; i += item_step()) {
+    for (int64_t i = ah_first_item(); i < a.count; i += ah_item_step()) {
         const int64_t at = ah_at<const int64_t>(a.at)[i];
         int64_t indexed, other;
         line_place(a, i, &indexed, &other);
@@ -330,7 +322,7 @@ template <typename T> __device__ __forceinline__ void lines_fold(const ah_lines_
         return ah_at<const T>(a.from)[other];
     };
     const auto number = [&](int64_t i) { return wide(source(i)); };
-    for (int64_t j = first_item(); j < a.count; j += item_step()) {
+    for (int64_t j = ah_first_item(); j < a.count; j += ah_item_step()) {
         const int64_t stretch = j / AH_INDEX_PIECE;
         const bool first = begins(keys, j);
         if (keys[j] >= a.places || (!first && (a.fold == AH_INDEX_LAST || j % AH_INDEX_PIECE)))
@@ -356,7 +348,7 @@ template <typename T> __device__ __forceinline__ void lines_join(const ah_lines_
     typedef typename sum_of<T>::type S;
     const uint32_t *keys = ah_at<const uint32_t>(a.keys);
     const S *parts = ah_at<const S>(a.parts);
-    for (int64_t stretch = first_item(); (stretch + 1) * AH_INDEX_PIECE < a.count; stretch += item_step()) {
+    for (int64_t stretch = ah_first_item(); (stretch + 1) * AH_INDEX_PIECE < a.count; stretch += ah_item_step()) {
         const int64_t begin = stretch * AH_INDEX_PIECE, next = begin + AH_INDEX_PIECE;
         const uint32_t key = keys[next];
         const bool goes_on = keys[next - 1] == key, from_before = keys[begin] == key && !begins(keys, begin);

@@ -1,19 +1,11 @@
 /* Keys to be sorted, lines that a block sorts by itself, and the first few of a line without sorting it. */
 #include "cuda/kernels/index/sort.h"
+#include "cuda/kernels/lib/each.cuh"
 #include "cuda/kernels/lib/order.cuh"
-
-static __device__ __forceinline__ int64_t first_item()
-{
-    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-}
-static __device__ __forceinline__ int64_t item_step()
-{
-    return (int64_t)gridDim.x * blockDim.x;
-}
 
 template <typename K> __device__ __forceinline__ void sort_keys(const ah_sort_args &a)
 {
-    for (int64_t i = first_item(); i < a.lines * a.n; i += item_step()) {
+    for (int64_t i = ah_first_item(); i < a.lines * a.n; i += ah_item_step()) {
         const uint64_t key = ah_key_of(a.x, a.dtype, i) ^ a.flip;
         ah_at<K>(a.keys)[i] = (K)(a.with_line ? key | (uint64_t)(i / a.n) << a.bits : key);
     }
@@ -25,14 +17,14 @@ AH_KERNEL_OF(sort_keys_64, ah_sort_args, AH_SORT_THREADS, sort_keys<uint64_t>)
 /* The line of each element of an order, as the key of another sort. */
 AH_KERNEL(sort_lines, ah_sort_args, AH_SORT_THREADS)
 {
-    for (int64_t i = first_item(); i < a.lines * a.n; i += item_step())
+    for (int64_t i = ah_first_item(); i < a.lines * a.n; i += ah_item_step())
         ah_at<uint32_t>(a.keys)[i] = (uint32_t)(ah_at<const uint32_t>(a.order)[i] / a.n);
 }
 
 /* The first of each line of the order. */
 AH_KERNEL(sort_take, ah_sort_args, AH_SORT_THREADS)
 {
-    for (int64_t i = first_item(); i < a.lines * a.keep; i += item_step()) {
+    for (int64_t i = ah_first_item(); i < a.lines * a.keep; i += ah_item_step()) {
         const int64_t line = i / a.keep, from = ah_at<const uint32_t>(a.order)[line * a.n + i - line * a.keep];
         ah_at<int64_t>(a.indices)[i] = from - line * a.n;
         if (a.values)
@@ -199,7 +191,7 @@ static __device__ __forceinline__ uint64_t key_at(const ah_unique_args &a, int64
 
 AH_KERNEL(unique_marks, ah_unique_args, AH_SORT_THREADS)
 {
-    for (int64_t i = first_item(); i < a.n; i += item_step()) {
+    for (int64_t i = ah_first_item(); i < a.n; i += ah_item_step()) {
         const uint64_t key = key_at(a, i);
         ah_at<uint8_t>(a.marks)[i] = i == 0 || key != key_at(a, i - 1) || (a.nan && key == a.nan);
     }
@@ -208,7 +200,7 @@ AH_KERNEL(unique_marks, ah_unique_args, AH_SORT_THREADS)
 AH_KERNEL(unique_groups, ah_unique_args, AH_SORT_THREADS)
 {
     const int64_t *starts = ah_at<const int64_t>(a.starts);
-    for (int64_t group = first_item(); group < a.groups; group += item_step()) {
+    for (int64_t group = ah_first_item(); group < a.groups; group += ah_item_step()) {
         const int64_t start = starts[group];
         ah_move_item(a.values, group, a.x, ah_at<const uint32_t>(a.order)[start], a.dtype);
         if (a.counts)
@@ -220,7 +212,7 @@ AH_KERNEL(unique_groups, ah_unique_args, AH_SORT_THREADS)
 AH_KERNEL(unique_inverse, ah_unique_args, AH_SORT_THREADS)
 {
     const int64_t *starts = ah_at<const int64_t>(a.starts);
-    for (int64_t i = first_item(); i < a.n; i += item_step()) {
+    for (int64_t i = ah_first_item(); i < a.n; i += ah_item_step()) {
         int64_t low = 0, high = a.groups;
         while (low < high) {
             const int64_t middle = low + (high - low) / 2;

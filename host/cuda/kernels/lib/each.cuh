@@ -10,6 +10,16 @@
            i##_end = (I)(total);                                                                    \
          i < i##_end; i += i##_step)
 
+/* The first of the items that a thread of the grid processes, and how far apart they are. */
+static __device__ __forceinline__ int64_t ah_first_item()
+{
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+static __device__ __forceinline__ int64_t ah_item_step()
+{
+    return (int64_t)gridDim.x * blockDim.x;
+}
+
 /* The quotient rounded up, of what may be negative; divisors are positive. */
 template <typename I> __device__ __forceinline__ I ah_ceil_div(I a, I b)
 {

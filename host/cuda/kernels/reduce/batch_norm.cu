@@ -1,6 +1,7 @@
 /* Batch norm: the statistics of splits of a channel, each about its own mean, are combined in order (Chan, Golub and
  * LeVeque, 1979), one thread a channel then makes factors of them, and a pass over the elements applies these. */
 #include "cuda/kernels/lib/block.cuh"
+#include "cuda/kernels/lib/each.cuh"
 #include "cuda/kernels/lib/reals.cuh"
 #include "cuda/kernels/reduce/batch_norm.h"
 
@@ -132,21 +133,12 @@ __device__ __forceinline__ void batch_parts(const ah_batch_parts_args &a, shares
     }
 }
 
-static __device__ __forceinline__ int64_t first_item()
-{
-    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-}
-static __device__ __forceinline__ int64_t item_step()
-{
-    return (int64_t)gridDim.x * blockDim.x;
-}
-
 template <typename T> __device__ __forceinline__ void batch_stats(const ah_batch_stats_args &a)
 {
     typedef ah_real<T> R;
     const ah_batch &b = a.batch;
     const double count = (double)(b.n * b.pixels);
-    for (int64_t c = first_item(); c < b.c; c += item_step()) {
+    for (int64_t c = ah_first_item(); c < b.c; c += ah_item_step()) {
         T *running_mean = a.running_mean ? ah_at<T>(a.running_mean) + c * a.mean_stride : nullptr;
         T *running_var = a.running_var ? ah_at<T>(a.running_var) + c * a.var_stride : nullptr;
         R mean, variance;
@@ -184,7 +176,7 @@ template <typename T> __device__ __forceinline__ void batch_gradient(const ah_ba
     typedef ah_real<T> R;
     const ah_batch &b = a.batch;
     const R count = (R)(b.n * b.pixels);
-    for (int64_t c = first_item(); c < b.c; c += item_step()) {
+    for (int64_t c = ah_first_item(); c < b.c; c += ah_item_step()) {
         double first = 0, second = 0;
         for (int64_t split = 0; split < b.splits; split++) {
             first += (double)ah_at<const R>(a.first)[split * b.c + c];
@@ -209,7 +201,7 @@ template <typename T> __device__ __forceinline__ void batch_apply(const ah_batch
     const ah_batch &b = a.batch;
     const int64_t total = b.n * b.c * b.pixels;
     const R *scale = ah_at<const R>(a.scale), *shift = ah_at<const R>(a.shift), *of_g = ah_at<const R>(a.of_g);
-    for (int64_t i = first_item() * N; i < total; i += item_step() * N) {
+    for (int64_t i = ah_first_item() * N; i < total; i += ah_item_step() * N) {
         R v[N] = {0}, g[N] = {0};
         const bool full = a.wide && i + N <= total;
         ah_get_pack(v, ah_at<const T>(a.x) + i, full, total - i);

@@ -33,7 +33,7 @@ static enum kind kind_of(const struct ah_grid_args *args)
 
 static struct ah_cuda_grid grid_for(int64_t items)
 {
-    return (struct ah_cuda_grid){ah_cuda_blocks(items, AH_GRID_THREADS), AH_GRID_THREADS, 0};
+    return ah_cuda_grid_for(items, AH_GRID_THREADS);
 }
 
 static int64_t groups_of(const struct ah_grid_args *args)
@@ -72,11 +72,11 @@ int ah_cuda_grid_sample(struct ah_call *c)
         return 0;
     AH_TRYGO(ah_cuda_dense(c->device, &x, arg->input.tensor, out->dtype), out);
     AH_TRYGO(ah_cuda_dense(c->device, &grid, arg->grid.tensor, out->dtype), out);
-    args.x = ah_cuda_address(ah_tensor_data(x));
-    args.grid = ah_cuda_address(ah_tensor_data(grid));
-    args.y = ah_cuda_address(ah_tensor_data(out));
+    args.x = ah_cuda_data(x);
+    args.grid = ah_cuda_data(grid);
+    args.y = ah_cuda_data(out);
     status = ah_cuda_launch(c->device, &read_kernel[kind_of(&args)][out->dtype], "grid_sample",
-                            grid_for(args.n * groups_of(&args) * args.pixels), &args, sizeof args);
+                            grid_for(args.n * groups_of(&args) * args.pixels), &args);
 out:
     ah_tensor_release(x);
     ah_tensor_release(grid);
@@ -98,13 +98,12 @@ static int add_samples(struct ah_call *c, struct ah_grid_args *args, int64_t cor
     args->keys = ah_cuda_address(keys);
     args->weight = ah_cuda_address(weight);
     AH_TRYGO(ah_cuda_launch(c->device, &entries_kernel[kind_of(args)][dtype], "grid_sample",
-                            grid_for(args->samples * args->pixels), args, sizeof *args), out);
+                            grid_for(args->samples * args->pixels), args), out);
     AH_TRYGO(ah_cuda_sort_keys(c->device, "grid_sample", keys, NULL, entries, args->wide ? 8 : 4,
                                ah_cuda_bits(places + 1), &sorted), out);
     args->keys = ah_cuda_address(sorted.keys);
     args->order = ah_cuda_address(sorted.order);
-    status = ah_cuda_launch(c->device, &add_kernel[dtype], "grid_sample", grid_for(groups_of(args) * entries), args,
-                            sizeof *args);
+    status = ah_cuda_launch(c->device, &add_kernel[dtype], "grid_sample", grid_for(groups_of(args) * entries), args);
 out:
     ah_cuda_sorted_release(c->device, &sorted);
     ah_cuda_memory_give(memory, keys);
@@ -142,13 +141,13 @@ int ah_cuda_grid_sample_backward(struct ah_call *c)
     AH_TRYGO(ah_cuda_dense(c->device, &g, arg->grad.tensor, dtype), out);
     AH_TRYGO(ah_cuda_dense(c->device, &x, arg->input.tensor, dtype), out);
     AH_TRYGO(ah_cuda_dense(c->device, &grid, arg->grid.tensor, dtype), out);
-    args.y = ah_cuda_address(ah_tensor_data(g));
-    args.x = ah_cuda_address(ah_tensor_data(x));
-    args.grid = ah_cuda_address(ah_tensor_data(grid));
-    args.gx = ah_cuda_address(ah_tensor_data(gx));
-    args.ggrid = ah_cuda_address(ah_tensor_data(ggrid));
-    status = ggrid->numel == 0 ? 0 : ah_cuda_launch(c->device, &slopes_kernel[kind_of(&args)][dtype],
-                                                    "grid_sample", grid_for(args.n * args.pixels), &args, sizeof args);
+    args.y = ah_cuda_data(g);
+    args.x = ah_cuda_data(x);
+    args.grid = ah_cuda_data(grid);
+    args.gx = ah_cuda_data(gx);
+    args.ggrid = ah_cuda_data(ggrid);
+    status = ggrid->numel == 0 ? 0 : ah_cuda_launch(c->device, &slopes_kernel[kind_of(&args)][dtype], "grid_sample",
+                                                    grid_for(args.n * args.pixels), &args);
     if (status == 0)
         status = add_input(c, args);
 out:

@@ -24,9 +24,7 @@ static int launch(struct ah_device *device, const char *who, struct ah_cuda_kern
         large |= args->kernel[i] * args->dilation[i] | args->stride[i] | args->padding[i];
     args->narrow = large < 1 << 20 && args->n * args->c * args->h * args->w < most &&
                    args->n * args->c * args->oh * args->ow < most / window;
-    return ah_cuda_launch(device, kernel, who,
-                          (struct ah_cuda_grid){ah_cuda_blocks(items, AH_PATCHES_THREADS), AH_PATCHES_THREADS, 0},
-                          args, sizeof *args);
+    return ah_cuda_launch(device, kernel, who, ah_cuda_grid_for(items, AH_PATCHES_THREADS), args);
 }
 
 int ah_cuda_take_patches(struct ah_device *device, const char *who, enum ah_dtype dtype, struct ah_patches_args *args)
@@ -61,8 +59,8 @@ int ah_cuda_im2col(struct ah_call *c)
     AH_TRY(ah_patches_of(&p, c, 1, image->size[image->ndim - 2], image->size[image->ndim - 1]));
     AH_TRY(ah_cuda_dense(c->device, &x, image, image->dtype));
     struct ah_patches_args args = args_of(&p, image);
-    args.image = ah_cuda_address(ah_tensor_data(x));
-    args.matrix = ah_cuda_address(ah_tensor_data(c->out[0]));
+    args.image = ah_cuda_data(x);
+    args.matrix = ah_cuda_data(c->out[0]);
     int status = ah_cuda_take_patches(c->device, "unfold", image->dtype, &args);
     ah_tensor_release(x);
     return status;
@@ -75,8 +73,8 @@ int ah_cuda_col2im(struct ah_call *c)
     AH_TRY(ah_patches_of(&p, c, 2, image->size[image->ndim - 2], image->size[image->ndim - 1]));
     AH_TRY(ah_cuda_dense(c->device, &x, columns, columns->dtype));
     struct ah_patches_args args = args_of(&p, image);
-    args.image = ah_cuda_address(ah_tensor_data(image));
-    args.matrix = ah_cuda_address(ah_tensor_data(x));
+    args.image = ah_cuda_data(image);
+    args.matrix = ah_cuda_data(x);
     int status = ah_cuda_add_patches(c->device, "fold", image->dtype, &args);
     ah_tensor_release(x);
     return status;

@@ -15,11 +15,6 @@ static struct ah_cuda_kernel mean_backward_kernel[] = AH_CUDA_REALS("pool", "mea
 static struct ah_cuda_kernel adaptive_max_kernel[] = AH_CUDA_REALS("pool", "adaptive_max");
 static struct ah_cuda_kernel positions_kernel = AH_CUDA_KERNEL("pool", "max_pool_positions");
 
-static uint64_t data_of(const struct ah_tensor *t)
-{
-    return t ? ah_cuda_address(ah_tensor_data(t)) : 0;
-}
-
 /* Indices within 30 bits leave room for a grid's step behind the last one. */
 static void set_narrow(struct ah_pool *p)
 {
@@ -59,9 +54,8 @@ static int launch(struct ah_call *c, struct ah_cuda_kernel *kernel, int64_t item
 {
     if (items == 0)
         return 0;
-    return ah_cuda_launch(c->device, kernel, c->op->name,
-                          (struct ah_cuda_grid){ah_cuda_blocks(warps ? 32 * items : items, AH_POOL_THREADS),
-                                                AH_POOL_THREADS, 0}, args, size);
+    return ah_cuda_launch_sized(c->device, kernel, c->op->name,
+                                ah_cuda_grid_for(warps ? 32 * items : items, AH_POOL_THREADS), args, size);
 }
 
 static int max_geometry(struct ah_window *s, const struct ah_call *c, const int64_t *size, int ndim, int at)
@@ -76,18 +70,18 @@ int ah_cuda_max_pool2d(struct ah_call *c)
     struct ah_tensor *xt = arg->input.tensor, *out = c->out[0], *place = c->extra[0], *x = NULL;
     struct ah_window s;
     AH_TRY(max_geometry(&s, c, xt->size, xt->ndim, 1));
-    struct ah_max_pool_args args = {.pool = pool_of(&s), .y = data_of(out), .place = data_of(place),
+    struct ah_max_pool_args args = {.pool = pool_of(&s), .y = ah_cuda_data(out), .place = ah_cuda_data(place),
                                     .bytes = ah_window_fits_byte(&s)};
     args.pool.last = xt->storage->channels_last && !arg->return_indices.flag;
     if (arg->return_indices.flag)
-        args.index = data_of(c->out[1]);
+        args.index = ah_cuda_data(c->out[1]);
     if (args.pool.last) {
         x = ah_tensor_retain(xt);
     } else {
         AH_TRY(ah_tensor_row_major(xt));
         AH_TRY(ah_cuda_dense(c->device, &x, xt, xt->dtype));
     }
-    args.x = data_of(x);
+    args.x = ah_cuda_data(x);
     int status = launch(c, &max_kernel[xt->dtype], out->numel, false, &args, sizeof args);
     out->storage->channels_last = args.pool.last;
     if (place)
@@ -103,7 +97,7 @@ int ah_cuda_max_pool2d_positions(struct ah_call *c)
     struct ah_window s;
     AH_TRY(max_geometry(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, 2));
     AH_TRY(ah_cuda_dense(c->device, &place, arg->place.tensor, arg->place.tensor->dtype));
-    struct ah_max_pool_args args = {.pool = pool_of(&s), .place = data_of(place), .index = data_of(c->out[0]),
+    struct ah_max_pool_args args = {.pool = pool_of(&s), .place = ah_cuda_data(place), .index = ah_cuda_data(c->out[0]),
                                     .bytes = place->dtype == AH_U8};
     int status = launch(c, &positions_kernel, c->out[0]->numel, false, &args, sizeof args);
     ah_tensor_release(place);
@@ -116,7 +110,8 @@ int ah_cuda_max_pool2d_backward(struct ah_call *c)
     struct ah_tensor *gt = arg->grad.tensor, *place = arg->place.tensor, *out = c->out[0], *g = NULL;
     struct ah_window s;
     AH_TRY(max_geometry(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, 3));
-    struct ah_max_pool_backward_args args = {.pool = pool_of(&s), .gx = data_of(out), .bytes = place->dtype == AH_U8};
+    struct ah_max_pool_backward_args args = {.pool = pool_of(&s), .gx = ah_cuda_data(out),
+                                             .bytes = place->dtype == AH_U8};
     args.pool.last = place->storage->channels_last && gt->storage->channels_last;
     if (args.pool.last) {
         g = ah_tensor_retain(gt);
@@ -125,8 +120,8 @@ int ah_cuda_max_pool2d_backward(struct ah_call *c)
         AH_TRY(ah_tensor_row_major(place));
         AH_TRY(ah_cuda_dense(c->device, &g, gt, gt->dtype));
     }
-    args.g = data_of(g);
-    args.place = data_of(place);
+    args.g = ah_cuda_data(g);
+    args.place = ah_cuda_data(place);
     int status = launch(c, &max_backward_kernel[gt->dtype], out->numel, false, &args, sizeof args);
     out->storage->channels_last = args.pool.last;
     ah_tensor_release(g);
@@ -139,8 +134,8 @@ static int mean(struct ah_call *c, struct ah_mean_pool_args *args, bool backward
 {
     struct ah_tensor *in = c->arg[0].tensor, *x = NULL;
     AH_TRY(ah_cuda_dense(c->device, &x, in, in->dtype));
-    args->x = data_of(x);
-    args->y = data_of(c->out[0]);
+    args->x = ah_cuda_data(x);
+    args->y = ah_cuda_data(c->out[0]);
     struct ah_cuda_kernel *kernel = backward ? mean_backward_kernel : mean_kernel;
     int status = launch(c, &kernel[in->dtype], c->out[0]->numel, args->pool.warps && !backward, args, sizeof *args);
     ah_tensor_release(x);
@@ -187,8 +182,8 @@ int ah_cuda_adaptive_max_pool2d(struct ah_call *c)
     const struct ah_args_adaptive_max_pool2d *arg = ah_args(c, adaptive_max_pool2d);
     struct ah_tensor *xt = arg->input.tensor, *out = c->out[0], *place = c->extra[0], *x = NULL;
     AH_TRY(ah_cuda_dense(c->device, &x, xt, xt->dtype));
-    struct ah_adaptive_max_args args = {.pool = adaptive_of(xt->size, out->size, out->ndim), .x = data_of(x),
-                                        .y = data_of(out), .place = data_of(place)};
+    struct ah_adaptive_max_args args = {.pool = adaptive_of(xt->size, out->size, out->ndim), .x = ah_cuda_data(x),
+                                        .y = ah_cuda_data(out), .place = ah_cuda_data(place)};
     int status = launch(c, &adaptive_max_kernel[xt->dtype], out->numel, args.pool.warps, &args, sizeof args);
     if (status == 0 && arg->return_indices.flag)
         status = ah_cuda_assign(c->device, c->out[1], place);

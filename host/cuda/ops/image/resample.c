@@ -23,7 +23,7 @@ static const int reach_of_filter[] = {[AH_NEAREST] = 0, [AH_NEAREST_EXACT] = 0, 
 
 static struct ah_cuda_grid grid_for(int64_t items)
 {
-    return (struct ah_cuda_grid){ah_cuda_blocks(items, AH_RESAMPLE_THREADS), AH_RESAMPLE_THREADS, 0};
+    return ah_cuda_grid_for(items, AH_RESAMPLE_THREADS);
 }
 
 static enum ah_resample_filter filter_of(const char *mode)
@@ -89,8 +89,8 @@ static int make_tables(struct ah_call *c, struct ah_taps_args *t, enum ah_dtype 
         if (!pass)
             AH_TRY(ah_cuda_memory_take(ah_cuda_state(c->device)->memory, bytes, block));
     }
-    AH_TRY(ah_cuda_launch(c->device, &taps_kernel[dtype], "interpolate", grid_for(most), t, sizeof *t));
-    return adjoint ? ah_cuda_launch(c->device, &readers_kernel, "interpolate", grid_for(most_in), t, sizeof *t) : 0;
+    AH_TRY(ah_cuda_launch(c->device, &taps_kernel[dtype], "interpolate", grid_for(most), t));
+    return adjoint ? ah_cuda_launch(c->device, &readers_kernel, "interpolate", grid_for(most_in), t) : 0;
 }
 
 int ah_cuda_resample(struct ah_call *c)
@@ -105,13 +105,13 @@ int ah_cuda_resample(struct ah_call *c)
         return 0;
     AH_TRYGO(make_tables(c, &t, computed, false, &block), out);
     AH_TRYGO(ah_cuda_dense(c->device, &x, in, in->dtype), out);
-    struct ah_resample_args args = {.in = ah_cuda_address(ah_tensor_data(x)), .planes = in->size[0] * in->size[1],
-                                    .out = ah_cuda_address(ah_tensor_data(out)),
+    struct ah_resample_args args = {.in = ah_cuda_data(x), .planes = in->size[0] * in->size[1],
+                                    .out = ah_cuda_data(out),
                                     .narrow = in->numel < 1 << 30 && out->numel < 1 << 30};
     memcpy(args.axis, t.axis, sizeof args.axis);
     struct ah_cuda_kernel *kernel = nearest ? &pick_kernel[__builtin_ctz((unsigned)ah_dtype_size(in->dtype))]
                                             : &forward_kernel[in->dtype];
-    status = ah_cuda_launch(c->device, kernel, "interpolate", grid_for(out->numel), &args, sizeof args);
+    status = ah_cuda_launch(c->device, kernel, "interpolate", grid_for(out->numel), &args);
 out:
     ah_tensor_release(x);
     ah_cuda_memory_give(ah_cuda_state(c->device)->memory, block);
@@ -131,11 +131,10 @@ static int adjoint_axis(struct ah_call *c, const struct ah_taps_args *t, int axi
         to = ah_tensor_retain(into);
     else
         AH_TRY(ah_tensor_empty(&to, size, 3, (*at)->dtype, c->device));
-    args.from = ah_cuda_address(ah_tensor_data(*at));
-    args.to = ah_cuda_address(ah_tensor_data(to));
+    args.from = ah_cuda_data(*at);
+    args.to = ah_cuda_data(to);
     args.narrow = to->numel < 1 << 30 && (*at)->numel < 1 << 30;
-    int status = ah_cuda_launch(c->device, &adjoint_kernel[to->dtype], "interpolate", grid_for(to->numel), &args,
-                                sizeof args);
+    int status = ah_cuda_launch(c->device, &adjoint_kernel[to->dtype], "interpolate", grid_for(to->numel), &args);
     ah_tensor_release(*at);
     *at = to;
     return status;

@@ -14,11 +14,6 @@ struct bags {
     void *bag, *row;                       /* of each position */
 };
 
-static uint64_t data_of(const struct ah_tensor *t)
-{
-    return t ? ah_cuda_address(ah_tensor_data(t)) : 0;
-}
-
 static void bags_close(struct ah_call *c, struct bags *bags)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
@@ -49,14 +44,14 @@ static int bags_open(struct ah_call *c, struct bags *bags, struct ah_tensor *ind
     AH_TRY(ah_cuda_memory_take(memory, bytes, &bags->bag));
     AH_TRY(ah_cuda_memory_take(memory, bytes, &bags->row));
     struct ah_bag_args args = {.bag = ah_cuda_address(bags->bag), .row = ah_cuda_address(bags->row),
-                               .at = data_of(bags->at), .starts = data_of(bags->starts), .count = index->numel,
-                               .bags = starts->size[0] - 1, .n = rows, .skip = -1};
+                               .at = ah_cuda_data(bags->at), .starts = ah_cuda_data(bags->starts),
+                               .count = index->numel, .bags = starts->size[0] - 1, .n = rows, .skip = -1};
     if (padding->kind != AH_NONE)
         args.skip = padding->integer + (padding->integer < 0 ? rows : 0);
     if (args.count == 0)
         return 0;
     struct ah_cuda_grid grid = {ah_cuda_blocks(args.count, AH_INDEX_THREADS), AH_INDEX_THREADS, 0};
-    return ah_cuda_launch(c->device, &places_kernel, c->op->name, grid, &args, sizeof args);
+    return ah_cuda_launch(c->device, &places_kernel, c->op->name, grid, &args);
 }
 
 static int clear(struct ah_call *c)
@@ -78,9 +73,9 @@ int ah_cuda_bag_sum(struct ah_call *c)
     if (out->numel == 0 || bags.at->numel == 0)
         goto out;
     struct ah_rows_fold_args args = {
-        .to = data_of(out), .from = data_of(table), .keys = ah_cuda_address(bags.bag), .map = ah_cuda_address(bags.row),
-        .scale = data_of(bags.scale), .sources = w->size[0], .outer = 1, .n = out->size[0], .count = bags.at->numel,
-        .inner = w->size[1], .fresh = true};
+        .to = ah_cuda_data(out), .from = ah_cuda_data(table), .keys = ah_cuda_address(bags.bag),
+        .map = ah_cuda_address(bags.row), .scale = ah_cuda_data(bags.scale), .sources = w->size[0], .outer = 1,
+        .n = out->size[0], .count = bags.at->numel, .inner = w->size[1], .fresh = true};
     status = ah_cuda_add_rows(c, out->dtype, &args);
 out:
     ah_tensor_release(table);
@@ -103,7 +98,7 @@ int ah_cuda_bag_sum_backward(struct ah_call *c)
     if (arg->padding_idx.kind != AH_NONE)
         fold.skip = arg->padding_idx.integer + (arg->padding_idx.integer < 0 ? rows.n : 0);
     fold.map = ah_cuda_address(bags.bag);
-    fold.scale = data_of(bags.scale);
+    fold.scale = ah_cuda_data(bags.scale);
     status = ah_cuda_fold_rows(c, out, grad, bags.at, rows, fold);
 out:
     ah_tensor_release(grad);

@@ -23,14 +23,9 @@ static struct ah_cuda_kernel places_kernel = AH_CUDA_KERNEL("compact", "compact_
     }
 static struct ah_cuda_kernel take_kernel[] = BY_ITEM("compact_take"), place_kernel[] = BY_ITEM("compact_place");
 
-static uint64_t data_of(const struct ah_tensor *t)
-{
-    return ah_cuda_address(ah_tensor_data(t));
-}
-
 static struct ah_compact_args args_of(const struct ah_cuda_places *places)
 {
-    return (struct ah_compact_args){.mask = data_of(places->mask), .offsets = data_of(places->offsets),
+    return (struct ah_compact_args){.mask = ah_cuda_data(places->mask), .offsets = ah_cuda_data(places->offsets),
                                     .n = places->mask->numel, .tiles = places->offsets->numel - 1, .room = INT64_MAX};
 }
 
@@ -38,7 +33,7 @@ static int launch(struct ah_device *device, const char *who, struct ah_cuda_kern
                   const struct ah_compact_args *args)
 {
     struct ah_cuda_grid grid = {ah_cuda_blocks(args->tiles, 1), AH_COMPACT_THREADS, 0};
-    return args->tiles ? ah_cuda_launch(device, kernel, who, grid, args, sizeof *args) : 0;
+    return args->tiles ? ah_cuda_launch(device, kernel, who, grid, args) : 0;
 }
 
 int ah_cuda_places_find(struct ah_device *device, const char *who, struct ah_tensor *mask, struct ah_cuda_places *out)
@@ -49,7 +44,7 @@ int ah_cuda_places_find(struct ah_device *device, const char *who, struct ah_ten
     struct ah_compact_args args = args_of(out);
     AH_TRY(launch(device, who, &count_kernel, &args));
     struct ah_cuda_grid grid = {1, ah_cuda_threads(tiles / AH_COMPACT_SUM_EACH + 1, AH_COMPACT_SUM_THREADS), 0};
-    return ah_cuda_launch(device, &offsets_kernel, who, grid, &args, sizeof args);
+    return ah_cuda_launch(device, &offsets_kernel, who, grid, &args);
 }
 
 void ah_cuda_places_release(struct ah_cuda_places *places)
@@ -69,7 +64,7 @@ int ah_cuda_places_write(struct ah_device *device, const char *who, const struct
                          struct ah_tensor *to, bool flat)
 {
     struct ah_compact_args args = args_of(places);
-    args.to = data_of(to);
+    args.to = ah_cuda_data(to);
     args.ndim = flat ? 1 : places->mask->ndim;
     memcpy(args.size, places->mask->size, sizeof args.size);
     return args.ndim && to->numel ? launch(device, who, &places_kernel, &args) : 0;
@@ -103,8 +98,8 @@ static int move(struct ah_call *c, struct ah_cuda_kernel *kernels, const struct 
                 const struct ah_tensor *to, const struct ah_tensor *from, int64_t room)
 {
     struct ah_compact_args args = args_of(places);
-    args.to = data_of(to);
-    args.from = data_of(from);
+    args.to = ah_cuda_data(to);
+    args.from = ah_cuda_data(from);
     args.room = room;
     return launch(c->device, c->op->name, &kernels[__builtin_ctz((unsigned)ah_dtype_size(to->dtype))], &args);
 }

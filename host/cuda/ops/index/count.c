@@ -19,14 +19,9 @@ static struct ah_cuda_kernel few_kernel = AH_CUDA_KERNEL("count", "count_few");
 static struct ah_cuda_kernel many_kernel = AH_CUDA_KERNEL("count", "count_many");
 static struct ah_cuda_kernel search_kernel = AH_CUDA_KERNEL("count", "search_sorted");
 
-static uint64_t data_of(const struct ah_tensor *t)
-{
-    return ah_cuda_address(ah_tensor_data(t));
-}
-
 static struct ah_cuda_grid grid_for(int64_t items)
 {
-    return (struct ah_cuda_grid){ah_cuda_blocks(items, AH_SORT_THREADS), AH_SORT_THREADS, 0};
+    return ah_cuda_grid_for(items, AH_SORT_THREADS);
 }
 
 /* unique. */
@@ -44,22 +39,22 @@ static int tell_groups(struct ah_call *c, struct ah_unique_args *args, const str
     AH_TRYGO(ah_call_output(c, 0, &groups, 1, x->dtype), out);
     if (arg->return_inverse.flag) {
         AH_TRYGO(ah_call_output(c, next, x->size, x->ndim, AH_I64), out);
-        args->inverse = data_of(c->out[next++]);
+        args->inverse = ah_cuda_data(c->out[next++]);
     }
     if (arg->return_counts.flag) {
         AH_TRYGO(ah_call_output(c, next, &groups, 1, AH_I64), out);
-        args->counts = data_of(c->out[next]);
+        args->counts = ah_cuda_data(c->out[next]);
     }
     if (groups == 0)
         return 0;
     AH_TRYGO(ah_tensor_empty(&starts, &groups, 1, AH_I64, c->device), out);
     AH_TRYGO(ah_cuda_places_write(c->device, c->op->name, places, starts, true), out);
-    args->starts = data_of(starts);
+    args->starts = ah_cuda_data(starts);
     args->groups = groups;
-    args->values = data_of(c->out[0]);
-    AH_TRYGO(ah_cuda_launch(c->device, &groups_kernel, c->op->name, grid_for(groups), args, sizeof *args), out);
+    args->values = ah_cuda_data(c->out[0]);
+    AH_TRYGO(ah_cuda_launch(c->device, &groups_kernel, c->op->name, grid_for(groups), args), out);
     if (arg->return_inverse.flag)
-        status = ah_cuda_launch(c->device, &inverse_kernel, c->op->name, grid_for(args->n), args, sizeof *args);
+        status = ah_cuda_launch(c->device, &inverse_kernel, c->op->name, grid_for(args->n), args);
 out:
     ah_tensor_release(starts);
     return status;
@@ -72,7 +67,7 @@ static int unique(struct ah_call *c, const struct ah_tensor *x)
     struct ah_cuda_places places = {0};
     struct ah_tensor *marks = NULL;
     int bits = ah_cuda_key_bits(x->dtype), item = bits <= 32 ? 4 : 8, status;
-    struct ah_unique_args args = {.x = data_of(x), .n = x->numel, .item = item, .dtype = (int32_t)x->dtype};
+    struct ah_unique_args args = {.x = ah_cuda_data(x), .n = x->numel, .item = item, .dtype = (int32_t)x->dtype};
     void *keys = NULL;
     args.nan = ah_dtype_is_float(x->dtype) ? ~UINT64_C(0) >> (64 - bits) : 0;
     AH_TRYGO(ah_cuda_memory_take(memory, (size_t)x->numel * (size_t)item, &keys), out);
@@ -81,8 +76,8 @@ static int unique(struct ah_call *c, const struct ah_tensor *x)
     AH_TRYGO(ah_tensor_empty(&marks, &x->numel, 1, AH_BOOL, c->device), out);
     args.keys = ah_cuda_address(sorted.keys);
     args.order = ah_cuda_address(sorted.order);
-    args.marks = data_of(marks);
-    AH_TRYGO(ah_cuda_launch(c->device, &marks_kernel, c->op->name, grid_for(args.n), &args, sizeof args), out);
+    args.marks = ah_cuda_data(marks);
+    AH_TRYGO(ah_cuda_launch(c->device, &marks_kernel, c->op->name, grid_for(args.n), &args), out);
     AH_TRYGO(ah_cuda_places_find(c->device, c->op->name, marks, &places), out);
     status = tell_groups(c, &args, x, &places);
 out:
@@ -109,7 +104,7 @@ static int find_bins(struct ah_call *c, const struct ah_tensor *x, int64_t *bins
 {
     struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
     struct ah_count_range range = {0};
-    struct ah_count_args args = {.x = data_of(x), .n = x->numel};
+    struct ah_count_args args = {.x = ah_cuda_data(x), .n = x->numel};
     int64_t refused;
     void *there;
     int status;
@@ -119,7 +114,7 @@ static int find_bins(struct ah_call *c, const struct ah_tensor *x, int64_t *bins
     args.range = ah_cuda_address(there);
     AH_TRYGO(ah_cuda_fill(c->device, there, 0, sizeof range), out);
     AH_TRYGO(ah_cuda_fill(c->device, (char *)there + sizeof range.most, 0xff, sizeof range.refused), out);
-    AH_TRYGO(ah_cuda_launch(c->device, &range_kernel, "bincount", grid_for(x->numel), &args, sizeof args), out);
+    AH_TRYGO(ah_cuda_launch(c->device, &range_kernel, "bincount", grid_for(x->numel), &args), out);
     AH_TRYGO(ah_cuda_copy(c->device, &range, &ah_cpu, there, c->device, sizeof range, NULL), out);
     if (range.refused != UINT64_MAX) {
         const int64_t *at = ah_tensor_data(x);
@@ -160,14 +155,14 @@ int ah_cuda_bincount(struct ah_call *c)
     AH_TRYGO(find_bins(c, x, &args.bins), out);
     AH_TRYGO(ah_call_output(c, 0, &args.bins, 1, !weights ? AH_I64 : weights->dtype == AH_F32 ? AH_F32 : AH_F64), out);
     AH_TRYGO(ah_cuda_zero_(c), out);
-    args.x = data_of(x);
+    args.x = ah_cuda_data(x);
     args.n = x->numel;
-    args.counts = data_of(c->out[0]);
+    args.counts = ah_cuda_data(c->out[0]);
     if (x->numel > 0 && weights)
         status = add_weights(c, x, weights);
     else if (x->numel > 0)
         status = ah_cuda_launch(c->device, args.bins <= AH_COUNT_SHARED ? &few_kernel : &many_kernel, "bincount",
-                                grid_for(args.n), &args, sizeof args);
+                                grid_for(args.n), &args);
 out:
     ah_tensor_release(x);
     return status;
@@ -182,13 +177,13 @@ int ah_cuda_searchsorted(struct ah_call *c)
     AH_TRYGO(ah_cuda_dense(c->device, &edges, sequence, sequence->dtype), out);
     AH_TRYGO(ah_cuda_dense(c->device, &x, input, input->dtype), out);
     struct ah_search_sorted_args args = {
-        .edges = data_of(edges), .x = data_of(x), .to = data_of(out), .n = x->numel,
+        .edges = ah_cuda_data(edges), .x = ah_cuda_data(x), .to = ah_cuda_data(out), .n = x->numel,
         .edge_count = edges->size[edges->ndim - 1], .per_row = x->ndim > 0 ? x->size[x->ndim - 1] : 1,
         .edge_dtype = (int32_t)edges->dtype, .dtype = (int32_t)x->dtype, .right = arg->right.flag,
         .narrow = out->dtype == AH_I32, .one_row = edges->ndim == 1,
         .by_double = ah_dtype_is_float(edges->dtype) || ah_dtype_is_float(x->dtype)};
     if (x->numel > 0)
-        status = ah_cuda_launch(c->device, &search_kernel, "searchsorted", grid_for(x->numel), &args, sizeof args);
+        status = ah_cuda_launch(c->device, &search_kernel, "searchsorted", grid_for(x->numel), &args);
 out:
     ah_tensor_release(edges);
     ah_tensor_release(x);

@@ -15,18 +15,18 @@ static struct ah_cuda_kernel triangle_kernel[] = {
 
 static struct ah_cuda_grid grid_for(int64_t threads)
 {
-    return (struct ah_cuda_grid){ah_cuda_blocks(threads, AH_CREATE_THREADS), AH_CREATE_THREADS, 0};
+    return ah_cuda_grid_for(threads, AH_CREATE_THREADS);
 }
 
 static int sequence(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_sequence_args *args)
 {
     const struct ah_tensor *out = c->out[0];
-    args->to = ah_cuda_address(ah_tensor_data(out));
+    args->to = ah_cuda_data(out);
     args->n = out->numel;
     args->dtype = (int32_t)out->dtype;
     if (out->numel == 0)
         return 0;
-    return ah_cuda_launch(c->device, kernel, c->op->name, grid_for(out->numel), args, sizeof *args);
+    return ah_cuda_launch(c->device, kernel, c->op->name, grid_for(out->numel), args);
 }
 
 int ah_cuda_arange(struct ah_call *c)
@@ -70,13 +70,13 @@ static int triangle(struct ah_call *c, bool upper)
     AH_TRY(ah_cuda_dense(c->device, &from, arg->input.tensor, out->dtype));
     if (!ah_tensor_is_contiguous(out))
         AH_TRYGO(ah_tensor_empty_like(&work, out), done);
-    args.from = ah_cuda_address(ah_tensor_data(from));
-    args.to = ah_cuda_address(ah_tensor_data(work));
+    args.from = ah_cuda_data(from);
+    args.to = ah_cuda_data(work);
     args.rows = out->size[out->ndim - 2];
     args.columns = out->size[out->ndim - 1];
     args.lines = out->numel / args.columns;
     AH_TRYGO(ah_cuda_launch(c->device, &triangle_kernel[__builtin_ctz((unsigned)ah_dtype_size(out->dtype))],
-                            c->op->name, grid_for(args.lines * 32), &args, sizeof args), done);
+                            c->op->name, grid_for(args.lines * 32), &args), done);
     status = ah_cuda_assign(c->device, out, work);
 done:
     if (work != out)
@@ -101,14 +101,13 @@ int ah_cuda_one_hot(struct ah_call *c)
     int64_t classes = out->size[out->ndim - 1];
     AH_TRY(ah_cuda_dense(c->device, &x, ah_args(c, one_hot)->input.tensor, AH_I64));
     struct ah_cuda_bounds bounds = {.who = "one_hot", .what = "class", .high = classes - 1};
-    struct ah_one_hot_args args = {ah_cuda_address(ah_tensor_data(out)), ah_cuda_address(ah_tensor_data(x)), x->numel,
+    struct ah_one_hot_args args = {ah_cuda_data(out), ah_cuda_data(x), x->numel,
                                    classes};
     if (classes == 0)
         bounds.other = INT64_MIN;
     int status = ah_cuda_expect_within(c->device, &bounds, x);
     if (status == 0 && out->numel > 0)
-        status = ah_cuda_launch(c->device, &one_hot_kernel, "one_hot", grid_for((out->numel + 1) / 2), &args,
-                                sizeof args);
+        status = ah_cuda_launch(c->device, &one_hot_kernel, "one_hot", grid_for((out->numel + 1) / 2), &args);
     ah_tensor_release(x);
     return status;
 }

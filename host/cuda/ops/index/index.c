@@ -25,14 +25,9 @@ static struct ah_cuda_kernel wrap_kernel = AH_CUDA_KERNEL("index", "index_wrap")
 static struct ah_cuda_kernel lines_fold_kernel[] = AH_CUDA_INDEX_EVERY("lines_fold");
 static struct ah_cuda_kernel lines_join_kernel[] = AH_CUDA_INDEX_EVERY("lines_join");
 
-static uint64_t data_of(const struct ah_tensor *t)
-{
-    return ah_cuda_address(ah_tensor_data(t));
-}
-
 static struct ah_cuda_grid grid_for(int64_t items)
 {
-    return (struct ah_cuda_grid){ah_cuda_blocks(items, AH_INDEX_THREADS), AH_INDEX_THREADS, 0};
+    return ah_cuda_grid_for(items, AH_INDEX_THREADS);
 }
 
 /* A 0-dim tensor is one row of one element. */
@@ -98,15 +93,15 @@ static int pick(struct ah_call *c, const struct ah_tensor *source, const struct 
 {
     struct ah_tensor *out = c->out[0];
     size_t item = ah_dtype_size(out->dtype), bytes = (size_t)rows.inner * item;
-    struct ah_pick_args args = {.to = data_of(out), .from = data_of(source), .at = data_of(at), .outer = rows.outer,
-                                .n = rows.n, .count = at->numel};
+    struct ah_pick_args args = {.to = ah_cuda_data(out), .from = ah_cuda_data(source), .at = ah_cuda_data(at),
+                                .outer = rows.outer, .n = rows.n, .count = at->numel};
     if (out->numel == 0)
         return 0;
     if ((args.to | args.from | bytes) % 16 == 0)
         item = 16;
     args.width = args.row = (int64_t)(bytes / item);
     return ah_cuda_launch(c->device, &pick_kernel[__builtin_ctz((unsigned)item)], c->op->name,
-                          grid_for(args.outer * args.count * args.width), &args, sizeof args);
+                          grid_for(args.outer * args.count * args.width), &args);
 }
 
 int ah_cuda_index_select(struct ah_call *c)
@@ -249,8 +244,8 @@ int ah_cuda_index_positions(struct ah_call *c)
     if (status == 0)
         status = ah_call_output(c, 0, &list->numel, 1, AH_I64);
     if (status == 0 && list->numel > 0) {
-        struct ah_row_keys_args args = {data_of(c->out[0]), data_of(list), list->numel, n, 0};
-        status = ah_cuda_launch(c->device, &wrap_kernel, c->op->name, grid_for(list->numel), &args, sizeof args);
+        struct ah_row_keys_args args = {ah_cuda_data(c->out[0]), ah_cuda_data(list), list->numel, n, 0};
+        status = ah_cuda_launch(c->device, &wrap_kernel, c->op->name, grid_for(list->numel), &args);
     }
     ah_tensor_release(list);
     return status;
@@ -296,7 +291,7 @@ out:
 static struct ah_lines_args lines_of(const struct ah_tensor *at, int dim, const struct ah_tensor *indexed,
                                      const struct ah_tensor *other)
 {
-    struct ah_lines_args args = {.at = data_of(at), .count = at->numel, .n = 1, .ndim = at->ndim, .dim = dim};
+    struct ah_lines_args args = {.at = ah_cuda_data(at), .count = at->numel, .n = 1, .ndim = at->ndim, .dim = dim};
     if (at->ndim == 0) { /* a line of one element */
         args.ndim = 1;
         args.size[0] = 1;
@@ -320,10 +315,10 @@ int ah_cuda_gather(struct ah_call *c)
     AH_TRY(open_index(c, "gather", arg->index.tensor, x->ndim > 0 ? x->size[dim] : 1, dim, x, &at));
     if (at->numel > 0) {
         struct ah_lines_args args = lines_of(at, dim, x, out);
-        args.from = data_of(x);
-        args.to = data_of(out);
+        args.from = ah_cuda_data(x);
+        args.to = ah_cuda_data(out);
         status = ah_cuda_launch(c->device, &gather_kernel[__builtin_ctz((unsigned)ah_dtype_size(x->dtype))],
-                                c->op->name, grid_for(args.count), &args, sizeof args);
+                                c->op->name, grid_for(args.count), &args);
     }
     ah_tensor_release(at);
     return status;
@@ -339,11 +334,9 @@ static int fold_pieces(struct ah_call *c, enum ah_dtype dtype, struct ah_lines_a
         AH_TRY(ah_cuda_memory_take(memory, (size_t)stretches * 2 * sizeof(double), &parts));
         args->parts = ah_cuda_address(parts);
     }
-    int status = ah_cuda_launch(c->device, &lines_fold_kernel[dtype], c->op->name, grid_for(args->count), args,
-                                sizeof *args);
+    int status = ah_cuda_launch(c->device, &lines_fold_kernel[dtype], c->op->name, grid_for(args->count), args);
     if (status == 0 && parts)
-        status = ah_cuda_launch(c->device, &lines_join_kernel[dtype], c->op->name, grid_for(stretches - 1), args,
-                                sizeof *args);
+        status = ah_cuda_launch(c->device, &lines_join_kernel[dtype], c->op->name, grid_for(stretches - 1), args);
     ah_cuda_memory_give(memory, parts);
     return status;
 }
@@ -365,14 +358,14 @@ static int fold_lines(struct ah_call *c, struct ah_tensor *to, const struct ah_t
     AH_TRY(ah_cuda_memory_take(memory, (size_t)at->numel * sizeof(uint32_t), &keys));
     args.keys = ah_cuda_address(keys);
     args.places = to->numel;
-    AH_TRYGO(ah_cuda_launch(c->device, &line_keys_kernel, c->op->name, grid_for(args.count), &args, sizeof args),
+    AH_TRYGO(ah_cuda_launch(c->device, &line_keys_kernel, c->op->name, grid_for(args.count), &args),
              out);
     AH_TRYGO(ah_cuda_sort_keys(c->device, c->op->name, keys, NULL, args.count, 4, ah_cuda_bits(args.places + 1),
                                &sorted), out);
     args.keys = ah_cuda_address(sorted.keys);
     args.order = ah_cuda_address(sorted.order);
-    args.to = data_of(to);
-    args.from = data_of(from);
+    args.to = ah_cuda_data(to);
+    args.from = ah_cuda_data(from);
     args.fold = fold;
     status = fold_pieces(c, to->dtype, &args);
 out:

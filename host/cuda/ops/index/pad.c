@@ -15,7 +15,7 @@ static struct ah_cuda_kernel positions_kernel = AH_CUDA_KERNEL("pad", "positions
 
 static struct ah_cuda_grid grid_for(int64_t items)
 {
-    return (struct ah_cuda_grid){ah_cuda_blocks(items, AH_PAD_THREADS), AH_PAD_THREADS, 0};
+    return ah_cuda_grid_for(items, AH_PAD_THREADS);
 }
 
 /* `size` is that of the input. */
@@ -49,11 +49,11 @@ int ah_cuda_edge_pad(struct ah_call *c)
         return 0;
     AH_TRY(ah_cuda_dense(c->device, &x, in, in->dtype));
     struct ah_pad_args args = args_of(in->size, in->ndim, &arg->before, &arg->after, arg->mode.string);
-    args.from = ah_cuda_address(ah_tensor_data(x));
-    args.to = ah_cuda_address(ah_tensor_data(out));
+    args.from = ah_cuda_data(x);
+    args.to = ah_cuda_data(out);
     args.count = out->numel;
     int status = ah_cuda_launch(c->device, &pad_kernel[__builtin_ctz((unsigned)ah_dtype_size(in->dtype))], "pad",
-                                grid_for(out->numel), &args, sizeof args);
+                                grid_for(out->numel), &args);
     ah_tensor_release(x);
     return status;
 }
@@ -66,11 +66,10 @@ int ah_cuda_edge_pad_backward(struct ah_call *c)
         return 0;
     AH_TRY(ah_cuda_dense(c->device, &g, grad, grad->dtype));
     struct ah_pad_args args = args_of(out->size, out->ndim, &arg->before, &arg->after, arg->mode.string);
-    args.from = ah_cuda_address(ah_tensor_data(g));
-    args.to = ah_cuda_address(ah_tensor_data(out));
+    args.from = ah_cuda_data(g);
+    args.to = ah_cuda_data(out);
     args.count = out->numel;
-    int status = ah_cuda_launch(c->device, &backward_kernel[grad->dtype], "pad", grid_for(out->numel), &args,
-                                sizeof args);
+    int status = ah_cuda_launch(c->device, &backward_kernel[grad->dtype], "pad", grid_for(out->numel), &args);
     ah_tensor_release(g);
     return status;
 }
@@ -81,7 +80,7 @@ int ah_cuda_as_strided_positions(struct ah_call *c)
     const int64_t *size = arg->input_size.ints.at, *geometry = arg->input_stride.ints.at;
     const struct ah_tensor *out = c->out[0];
     int ndim = arg->input_size.ints.count, order[AH_MAX_DIMS];
-    struct ah_positions_args args = {.to = ah_cuda_address(ah_tensor_data(out)), .count = out->numel, .total = 1,
+    struct ah_positions_args args = {.to = ah_cuda_data(out), .count = out->numel, .total = 1,
                                      .start = arg->storage_offset.integer - arg->input_offset.integer,
                                      .ndim = out->ndim, .in_ndim = ndim};
     int64_t place[AH_MAX_DIMS];
@@ -106,5 +105,5 @@ int ah_cuda_as_strided_positions(struct ah_call *c)
         args.in_stride[k] = geometry[order[k]];
         args.in_place[k] = place[order[k]];
     }
-    return ah_cuda_launch(c->device, &positions_kernel, c->op->name, grid_for(out->numel), &args, sizeof args);
+    return ah_cuda_launch(c->device, &positions_kernel, c->op->name, grid_for(out->numel), &args);
 }

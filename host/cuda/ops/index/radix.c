@@ -17,9 +17,9 @@ static int pass(struct ah_device *device, const char *who, const struct ah_radix
 {
     struct ah_cuda_grid tiles = {ah_cuda_blocks(args->tiles, 1), AH_RADIX_THREADS, 0};
     struct ah_cuda_grid digits = {AH_RADIX_DIGITS, AH_RADIX_THREADS, 0};
-    AH_TRY(ah_cuda_launch(device, &count_kernel[wide], who, tiles, args, sizeof *args));
-    AH_TRY(ah_cuda_launch(device, &scan_kernel, who, digits, args, sizeof *args));
-    return ah_cuda_launch(device, &place_kernel[wide], who, tiles, args, sizeof *args);
+    AH_TRY(ah_cuda_launch(device, &count_kernel[wide], who, tiles, args));
+    AH_TRY(ah_cuda_launch(device, &scan_kernel, who, digits, args));
+    return ah_cuda_launch(device, &place_kernel[wide], who, tiles, args);
 }
 
 static int passes(struct ah_device *device, const char *who, const uint32_t *order, struct ah_radix_args args, int wide,
@@ -55,8 +55,7 @@ static int one_tile(struct ah_device *device, const char *who, const uint32_t *o
         ;
     out->keys = out->block[0];
     out->order = out->block[1];
-    return ah_cuda_launch(device, &tile_kernel[wide], who, (struct ah_cuda_grid){1, AH_RADIX_THREADS, 0}, &args,
-                          sizeof args);
+    return ah_cuda_launch(device, &tile_kernel[wide], who, ah_cuda_grid_of(1, AH_RADIX_THREADS, 0), &args);
 }
 
 int ah_cuda_sort_keys(struct ah_device *device, const char *who, void *keys, const uint32_t *order, int64_t n, int item,

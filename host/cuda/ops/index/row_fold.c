@@ -12,14 +12,9 @@ static struct ah_cuda_kernel rows_add_kernel[] = AH_CUDA_INDEX_EVERY("rows_add")
 static struct ah_cuda_kernel rows_join_kernel[] = AH_CUDA_INDEX_EVERY("rows_join");
 static struct ah_cuda_kernel bag_add_kernel[] = AH_CUDA_REALS("index", "bag_add");
 
-static uint64_t data_of(const struct ah_tensor *t)
-{
-    return ah_cuda_address(ah_tensor_data(t));
-}
-
 static struct ah_cuda_grid grid_for(int64_t items)
 {
-    return (struct ah_cuda_grid){ah_cuda_blocks(items, AH_INDEX_THREADS), AH_INDEX_THREADS, 0};
+    return ah_cuda_grid_for(items, AH_INDEX_THREADS);
 }
 
 /* The index sorted by rows: those out of range and `skip` are n and come last. */
@@ -28,8 +23,8 @@ static int sort_rows(struct ah_call *c, const struct ah_tensor *at, int64_t n, i
 {
     struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
     AH_TRY(ah_cuda_memory_take(memory, (size_t)at->numel * sizeof(uint32_t), keys));
-    struct ah_row_keys_args args = {ah_cuda_address(*keys), data_of(at), at->numel, n, skip};
-    AH_TRY(ah_cuda_launch(c->device, &row_keys_kernel, c->op->name, grid_for(at->numel), &args, sizeof args));
+    struct ah_row_keys_args args = {ah_cuda_address(*keys), ah_cuda_data(at), at->numel, n, skip};
+    AH_TRY(ah_cuda_launch(c->device, &row_keys_kernel, c->op->name, grid_for(at->numel), &args));
     return ah_cuda_sort_keys(c->device, c->op->name, *keys, NULL, at->numel, 4, ah_cuda_bits(n + 1), sorted);
 }
 
@@ -37,7 +32,7 @@ static int launch_rows(struct ah_call *c, struct ah_cuda_kernel *kernel, int64_t
                        const struct ah_rows_fold_args *args)
 {
     int64_t warps = args->outer * places * ((args->inner + 31) / 32);
-    return ah_cuda_launch(c->device, kernel, c->op->name, grid_for(warps * 32), args, sizeof *args);
+    return ah_cuda_launch(c->device, kernel, c->op->name, grid_for(warps * 32), args);
 }
 
 int ah_cuda_add_rows(struct ah_call *c, enum ah_dtype dtype, struct ah_rows_fold_args *args)
@@ -71,7 +66,7 @@ int ah_cuda_fold_rows(struct ah_call *c, struct ah_tensor *to, const struct ah_t
                        (long long)rows.n, c->device->name);
     AH_TRYGO(sort_rows(c, at, rows.n, fold.skip, &sorted, &keys), out);
     struct ah_rows_fold_args args = {
-        .to = data_of(to), .from = data_of(from), .keys = ah_cuda_address(sorted.keys),
+        .to = ah_cuda_data(to), .from = ah_cuda_data(from), .keys = ah_cuda_address(sorted.keys),
         .order = ah_cuda_address(sorted.order), .outer = rows.outer, .n = rows.n, .count = at->numel,
         .inner = rows.inner, .from_row = fold.single ? 0 : rows.inner, .alpha = fold.alpha, .fresh = fold.fresh,
         .map = fold.map, .scale = fold.scale, .sources = from->size[0]};

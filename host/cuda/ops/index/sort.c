@@ -21,7 +21,7 @@ static struct ah_cuda_kernel select_kernel = AH_CUDA_KERNEL("sort", "sort_select
 
 static struct ah_cuda_grid grid_for(int64_t items)
 {
-    return (struct ah_cuda_grid){ah_cuda_blocks(items, AH_SORT_THREADS), AH_SORT_THREADS, 0};
+    return ah_cuda_grid_for(items, AH_SORT_THREADS);
 }
 
 int ah_cuda_key_bits(enum ah_dtype dtype)
@@ -31,9 +31,9 @@ int ah_cuda_key_bits(enum ah_dtype dtype)
 
 int ah_cuda_make_keys(struct ah_device *device, const char *who, const struct ah_tensor *x, void *keys, int item)
 {
-    struct ah_sort_args args = {.x = ah_cuda_address(ah_tensor_data(x)), .keys = ah_cuda_address(keys), .lines = 1,
+    struct ah_sort_args args = {.x = ah_cuda_data(x), .keys = ah_cuda_address(keys), .lines = 1,
                                 .n = x->numel, .dtype = (int32_t)x->dtype};
-    return ah_cuda_launch(device, &keys_kernel[item == 8], who, grid_for(x->numel), &args, sizeof args);
+    return ah_cuda_launch(device, &keys_kernel[item == 8], who, grid_for(x->numel), &args);
 }
 
 /* An order of the elements put in the order of their lines, stable. */
@@ -47,7 +47,7 @@ static int sort_by_line(struct ah_device *device, const char *who, const struct 
     AH_TRY(ah_cuda_memory_take(memory, (size_t)count * sizeof(uint32_t), &keys));
     args.keys = ah_cuda_address(keys);
     args.order = ah_cuda_address(by_key->order);
-    int status = ah_cuda_launch(device, &lines_kernel, who, grid_for(count), &args, sizeof args);
+    int status = ah_cuda_launch(device, &lines_kernel, who, grid_for(count), &args);
     if (status == 0)
         status = ah_cuda_sort_keys(device, who, keys, by_key->order, count, 4, ah_cuda_bits(args.lines), out);
     ah_cuda_memory_give(memory, keys);
@@ -66,14 +66,14 @@ static int sort_all(struct ah_device *device, const char *who, struct ah_sort_ar
     void *keys;
     AH_TRY(ah_cuda_memory_take(memory, (size_t)count * (size_t)item, &keys));
     args->keys = ah_cuda_address(keys);
-    AH_TRYGO(ah_cuda_launch(device, &keys_kernel[item == 8], who, grid_for(count), args, sizeof *args), out);
+    AH_TRYGO(ah_cuda_launch(device, &keys_kernel[item == 8], who, grid_for(count), args), out);
     AH_TRYGO(ah_cuda_sort_keys(device, who, keys, NULL, count, item, bits, &by_key), out);
     if (of_line > 0 && !args->with_line) {
         AH_TRYGO(sort_by_line(device, who, args, &by_key, &by_line), out);
         sorted = &by_line;
     }
     args->order = ah_cuda_address(sorted->order);
-    status = ah_cuda_launch(device, &take_kernel, who, grid_for(args->lines * args->keep), args, sizeof *args);
+    status = ah_cuda_launch(device, &take_kernel, who, grid_for(args->lines * args->keep), args);
 out:
     ah_cuda_sorted_release(device, &by_key);
     ah_cuda_sorted_release(device, &by_line);
@@ -95,13 +95,13 @@ static int sort_lines(struct ah_device *device, const char *who, struct ah_sort_
         args->padded = power_of_two(args->n);
         int64_t each = AH_SORT_TILE / args->padded, tiles = (args->lines + each - 1) / each;
         struct ah_cuda_grid grid = {ah_cuda_blocks(tiles, 1), AH_SORT_THREADS, 0};
-        return ah_cuda_launch(device, &tile_kernel, who, grid, args, sizeof *args);
+        return ah_cuda_launch(device, &tile_kernel, who, grid, args);
     }
     if (args->keep <= AH_SORT_TILE && args->keep < args->n / 4 && (args->n <= ALONE || args->lines >= FEW)) {
         args->padded = power_of_two(args->keep);
         args->place_bits = (ah_cuda_bits(args->n) + 7) / 8 * 8;
         struct ah_cuda_grid grid = {ah_cuda_blocks(args->lines, 1), AH_SELECT_THREADS, 0};
-        return ah_cuda_launch(device, &select_kernel, who, grid, args, sizeof *args);
+        return ah_cuda_launch(device, &select_kernel, who, grid, args);
     }
     return sort_all(device, who, args);
 }
@@ -118,9 +118,9 @@ static int sort_into(struct ah_call *c, int dim, bool descending, int64_t keep, 
     if (values)
         AH_TRYGO(ah_cuda_lines_open(c->device, &y, values, dim, values->dtype), done);
     AH_TRYGO(ah_cuda_lines_open(c->device, &at, indices, dim, AH_I64), done);
-    struct ah_sort_args args = {.x = ah_cuda_address(ah_tensor_data(x)), .n = ah_cuda_extent(input, dim).n,
-                                .values = y ? ah_cuda_address(ah_tensor_data(y)) : 0,
-                                .indices = ah_cuda_address(ah_tensor_data(at)), .keep = keep,
+    struct ah_sort_args args = {.x = ah_cuda_data(x), .n = ah_cuda_extent(input, dim).n,
+                                .values = y ? ah_cuda_data(y) : 0,
+                                .indices = ah_cuda_data(at), .keep = keep,
                                 .dtype = (int32_t)x->dtype, .bits = ah_cuda_key_bits(x->dtype)};
     args.lines = x->numel / args.n;
     args.flip = descending ? ~UINT64_C(0) >> (64 - args.bits) : 0;

@@ -19,7 +19,7 @@ static inline int ah_cuda_launch_rows(struct ah_device *device, struct ah_cuda_r
 {
     bool warps = length <= AH_ROW_SHORT;
     struct ah_cuda_grid grid = {ah_cuda_blocks(rows, warps ? AH_ROW_THREADS / 32 : 1), AH_ROW_THREADS, 0};
-    return ah_cuda_launch(device, warps ? &kernels->warp[dtype] : &kernels->block[dtype], who, grid, args, size);
+    return ah_cuda_launch_sized(device, warps ? &kernels->warp[dtype] : &kernels->block[dtype], who, grid, args, size);
 }
 
 /* Can rows of `length` be read 16 bytes at a time from all these addresses? 0 is none. */

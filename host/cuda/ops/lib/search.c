@@ -18,10 +18,7 @@ static int search(struct ah_device *device, const char *who, struct ah_cuda_kern
     args->numel = tensor->numel;
     int status = ah_cuda_fill(device, place, 0xff, sizeof found);
     if (status == 0)
-        status = ah_cuda_launch(device, kernel, who,
-                                (struct ah_cuda_grid){ah_cuda_blocks(tensor->numel, AH_SEARCH_THREADS),
-                                                      AH_SEARCH_THREADS, 0},
-                                args, sizeof *args);
+        status = ah_cuda_launch(device, kernel, who, ah_cuda_grid_for(tensor->numel, AH_SEARCH_THREADS), args);
     if (status == 0)
         status = ah_cuda_copy(device, &found, &ah_cpu, place, device, sizeof found, NULL);
     ah_cuda_memory_give(memory, place);

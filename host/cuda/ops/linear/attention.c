@@ -109,7 +109,7 @@ static int open_rows(struct call *call, struct ah_device *device, struct ah_atte
     } else {
         AH_TRY(ah_tensor_row_major(t));
     }
-    *rows = (struct ah_attention_rows){.at = ah_cuda_address(ah_tensor_data(dense)),
+    *rows = (struct ah_attention_rows){.at = ah_cuda_data(dense),
                                        .batch = n == 4 ? dense->stride[0] : 0,
                                        .token = (int32_t)dense->stride[n - 3],
                                        .head = dense->stride[n - 2],
@@ -136,7 +136,7 @@ static int open_mask(struct call *call, struct ah_device *device, struct ah_tens
         call->held[call->held_count++] = mask = dense;
         ah_broadcast_strides(mask, size, 4, stride);
     }
-    a->mask = ah_cuda_address(ah_tensor_data(mask));
+    a->mask = ah_cuda_data(mask);
     a->boolean = mask->dtype == AH_BOOL;
     a->mask_batch = stride[0];
     a->mask_head = stride[1];
@@ -156,7 +156,7 @@ static int open_call(struct call *call, struct ah_device *device, struct ah_tens
     a->keys = key->size[n - 3];
     a->batch = spans ? spans->size[0] : query->size[0];
     a->rows = spans ? a->queries : a->batch * a->queries;
-    a->spans = spans ? ah_cuda_address(ah_tensor_data(spans)) : 0;
+    a->spans = spans ? ah_cuda_data(spans) : 0;
     AH_TRY(open_rows(call, device, &a->query, query));
     AH_TRY(open_rows(call, device, &a->key, key));
     AH_TRY(open_rows(call, device, &a->value, value));
@@ -210,7 +210,7 @@ static int launch(struct ah_call *c, struct call *call, struct tiles *tiles, int
         const int64_t rest = units - a->first;
         struct ah_cuda_grid grid = {(unsigned)(rest < GRID ? rest : GRID), (unsigned)tiles->threads,
                                     tiles->shared_bytes};
-        AH_TRY(ah_cuda_launch(c->device, &tiles->kernel[which][plain ? PLAIN : FULL], c->op->name, grid, a, sizeof *a));
+        AH_TRY(ah_cuda_launch(c->device, &tiles->kernel[which][plain ? PLAIN : FULL], c->op->name, grid, a));
     }
     return 0;
 }
@@ -221,14 +221,14 @@ static int draw(struct ah_call *c, struct ah_tensor *words, double p)
     if (words->numel == 0)
         return 0;
     const struct ah_attention_draw_args args = {
-        .words = ah_cuda_address(ah_tensor_data(words)),
+        .words = ah_cuda_data(words),
         .count = words->numel,
         .place = ah_cuda_philox_take(ah_cuda_state(c->device), AH_ATTENTION_WORD),
         .below = (uint64_t)((1 - p) * 0x1p32),
     };
     const struct ah_cuda_grid grid = {(unsigned)((words->numel + AH_ATTENTION_KEEP_THREADS - 1) /
                                                  AH_ATTENTION_KEEP_THREADS), AH_ATTENTION_KEEP_THREADS, 0};
-    return ah_cuda_launch(c->device, &draw_kernel, c->op->name, grid, &args, sizeof args);
+    return ah_cuda_launch(c->device, &draw_kernel, c->op->name, grid, &args);
 }
 
 int ah_cuda_attention(struct ah_call *c)
@@ -246,10 +246,10 @@ int ah_cuda_attention(struct ah_call *c)
     set_numbers(&call.args, &arg->window, arg->scale.number, p);
     AH_TRYGO(open_call(&call, c->device, query, key, value, ah_given(&arg->mask), c->extra[0]), out);
     AH_TRYGO(open_rows(&call, c->device, &call.args.out, c->out[0]), out);
-    call.args.lse = ah_cuda_address(ah_tensor_data(c->out[1]));
+    call.args.lse = ah_cuda_data(c->out[1]);
     if (p > 0) {
         AH_TRYGO(draw(c, c->extra[1], p), out);
-        call.args.keep = ah_cuda_address(ah_tensor_data(c->extra[1]));
+        call.args.keep = ah_cuda_data(c->extra[1]);
     }
     status = ah_cuda_attention_dnn(c, &call.args, query->dtype, c->out[1]);
     if (status == 0)
@@ -264,7 +264,7 @@ static int launch_back(struct ah_call *c, struct call *call, struct tiles *tiles
     struct ah_attention_args *a = &call->args;
     struct ah_cuda_grid grid = {ah_cuda_blocks(a->rows * a->heads, AH_ATTENTION_DELTA_THREADS / 32),
                                 AH_ATTENTION_DELTA_THREADS, 0};
-    AH_TRY(ah_cuda_launch(c->device, &delta_kernel[dtype], c->op->name, grid, a, sizeof *a));
+    AH_TRY(ah_cuda_launch(c->device, &delta_kernel[dtype], c->op->name, grid, a));
     AH_TRY(launch(c, call, tiles, QUERY, false));
     AH_TRY(launch(c, call, tiles, KEY, true));
     return tiles->kernel[VALUE][PLAIN].name ? launch(c, call, tiles, VALUE, true) : 0;
@@ -289,9 +289,9 @@ int ah_cuda_attention_backward(struct ah_call *c)
     AH_TRYGO(open_rows(&call, c->device, &a->grad_key, c->out[1]), out);
     AH_TRYGO(open_rows(&call, c->device, &a->grad_value, c->out[2]), out);
     AH_TRYGO(ah_tensor_empty(&delta, lse->size, lse->ndim, lse->dtype, c->device), out);
-    a->lse = ah_cuda_address(ah_tensor_data(lse));
-    a->delta = ah_cuda_address(ah_tensor_data(delta));
-    a->keep = ah_given(&arg->keep) ? ah_cuda_address(ah_tensor_data(arg->keep.tensor)) : 0;
+    a->lse = ah_cuda_data(lse);
+    a->delta = ah_cuda_data(delta);
+    a->keep = ah_given(&arg->keep) ? ah_cuda_data(arg->keep.tensor) : 0;
     status = ah_cuda_attention_dnn(c, a, query->dtype, lse);
     if (status == 0)
         status = launch_back(c, &call, tiles, query->dtype);
@@ -308,8 +308,8 @@ int ah_cuda_attention_keep(struct ah_call *c)
     if (out->numel == 0)
         return 0;
     const struct ah_attention_keep_args args = {
-        .words = ah_cuda_address(ah_tensor_data(arg->keep.tensor)),
-        .out = ah_cuda_address(ah_tensor_data(out)),
+        .words = ah_cuda_data(arg->keep.tensor),
+        .out = ah_cuda_data(out),
         .count = out->numel,
         .queries = out->size[out->ndim - 2],
         .keys = out->size[out->ndim - 1],
@@ -317,5 +317,5 @@ int ah_cuda_attention_keep(struct ah_call *c)
     };
     const struct ah_cuda_grid grid = {ah_cuda_blocks(out->numel, AH_ATTENTION_KEEP_THREADS), AH_ATTENTION_KEEP_THREADS,
                                       0};
-    return ah_cuda_launch(c->device, &keep_kernel[out->dtype], c->op->name, grid, &args, sizeof args);
+    return ah_cuda_launch(c->device, &keep_kernel[out->dtype], c->op->name, grid, &args);
 }

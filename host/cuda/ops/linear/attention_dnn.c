@@ -287,7 +287,7 @@ int ah_cuda_attention_dnn(struct ah_call *c, const struct ah_attention_args *arg
     struct ah_tensor *packed = NULL;
     if (!strided && args->batch > 1 && args->heads > 1)
         AH_TRY(attention_pack_lse(c, args, lse, &packed));
-    int status = plan_run(c, dnn, handle, plan, args, packed ? ah_cuda_address(ah_tensor_data(packed)) : args->lse);
+    int status = plan_run(c, dnn, handle, plan, args, packed ? ah_cuda_data(packed) : args->lse);
     ah_tensor_release(packed);
     return status;
 }

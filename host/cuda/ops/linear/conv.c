@@ -67,8 +67,8 @@ static uint64_t *written(struct ah_cuda_conv *conv)
 
 static void set_read(struct ah_cuda_conv *conv, const struct ah_tensor *first, const struct ah_tensor *second)
 {
-    *(conv->kind == AH_CONV_FORWARD ? &conv->input : &conv->output) = ah_cuda_address(ah_tensor_data(first));
-    *(conv->kind == AH_CONV_GRAD_WEIGHT ? &conv->input : &conv->weight) = ah_cuda_address(ah_tensor_data(second));
+    *(conv->kind == AH_CONV_FORWARD ? &conv->input : &conv->output) = ah_cuda_data(first);
+    *(conv->kind == AH_CONV_GRAD_WEIGHT ? &conv->input : &conv->weight) = ah_cuda_data(second);
 }
 
 /* By cuDNN, into out[0] or, where that cannot be marked, through a tensor in the order that it wants. */
@@ -84,7 +84,7 @@ static int by_dnn(struct ah_call *c, struct ah_cuda_conv *conv, struct ah_tensor
     if ((turn && !marks) || (uintptr_t)ah_tensor_data(out) % 16)
         AH_TRYGO(ah_tensor_empty(&made, out->size, out->ndim, out->dtype, c->device), out);
     set_read(conv, a, b);
-    *written(conv) = ah_cuda_address(ah_tensor_data(made ? made : out));
+    *written(conv) = ah_cuda_data(made ? made : out);
     status = ah_cuda_dnn_convolve(c->device, c->op->name, conv);
     if (status > 0 && made) {
         bool back = turn && !marks;
@@ -116,7 +116,7 @@ static int by_patches(struct ah_call *c, struct ah_cuda_conv *conv, struct ah_te
     if (dtype != out->dtype)
         AH_TRYGO(ah_tensor_empty(&made, out->size, out->ndim, dtype, c->device), out);
     set_read(conv, a, b);
-    *written(conv) = ah_cuda_address(ah_tensor_data(made ? made : out));
+    *written(conv) = ah_cuda_data(made ? made : out);
     status = ah_cuda_patches_convolve(c->device, c->op->name, conv);
     if (status == 0 && made)
         status = ah_cuda_assign(c->device, out, made);
@@ -160,16 +160,14 @@ static int add_bias(struct ah_call *c, struct ah_tensor *bias)
 {
     struct ah_tensor *y = c->out[0], *dense = NULL;
     int64_t pack = (int64_t)(16 / ah_dtype_size(y->dtype));
-    struct ah_conv_bias_args args = {.y = ah_cuda_address(ah_tensor_data(y)), .count = y->numel,
+    struct ah_conv_bias_args args = {.y = ah_cuda_data(y), .count = y->numel,
                                      .channels = y->size[y->ndim - 3], .last = y->storage->channels_last,
                                      .pixels = y->size[y->ndim - 2] * y->size[y->ndim - 1]};
     AH_TRY(ah_cuda_dense(c->device, &dense, bias, y->dtype));
-    args.bias = ah_cuda_address(ah_tensor_data(dense));
+    args.bias = ah_cuda_data(dense);
     args.wide = args.y % 16 == 0 && (args.last ? args.channels : args.pixels) % pack == 0;
     int status = ah_cuda_launch(c->device, &bias_kernel[y->dtype], c->op->name,
-                                (struct ah_cuda_grid){ah_cuda_blocks(args.wide ? y->numel / pack : y->numel,
-                                                                     AH_CONV_THREADS), AH_CONV_THREADS, 0},
-                                &args, sizeof args);
+                                ah_cuda_grid_for(args.wide ? y->numel / pack : y->numel, AH_CONV_THREADS), &args);
     ah_tensor_release(dense);
     return status;
 }

@@ -22,11 +22,6 @@ enum { ROWS = 32 };
 static struct ah_cuda_kernel cell_kernel[] = AH_CUDA_REALS("recurrent", "recurrent_cell");
 static struct ah_cuda_kernel adjoint_kernel[] = AH_CUDA_REALS("recurrent", "recurrent_adjoint");
 
-static uint64_t data_of(const struct ah_tensor *t)
-{
-    return t ? ah_cuda_address(ah_tensor_data(t)) : 0;
-}
-
 static int64_t at_most(int64_t n, int64_t most)
 {
     return n < most ? n : most;
@@ -34,7 +29,7 @@ static int64_t at_most(int64_t n, int64_t most)
 
 static struct ah_cuda_grid grid_for(int64_t items)
 {
-    return (struct ah_cuda_grid){ah_cuda_blocks(items, AH_RECURRENT_THREADS), AH_RECURRENT_THREADS, 0};
+    return ah_cuda_grid_for(items, AH_RECURRENT_THREADS);
 }
 
 /* As a row-major tensor of this dtype; NULL of NULL. */
@@ -71,7 +66,7 @@ static int by_weight(struct ah_call *c, const struct layer *l, uint64_t a, uint6
     int64_t columns = transposed ? l->wide : l->plan.width, depth = transposed ? l->plan.width : l->wide;
     return ah_cuda_multiply(c->device, c->op->name, &(struct ah_cuda_product){
         .dtype = l->dtype, .rows = rows, .columns = columns, .depth = depth, .batch = 1, .a = {a, false, depth, 0},
-        .b = {data_of(l->weight), transposed, l->plan.width, 0}, .out = {out, false, columns, 0}, .wide = true,
+        .b = {ah_cuda_data(l->weight), transposed, l->plan.width, 0}, .out = {out, false, columns, 0}, .wide = true,
         .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST});
 }
 
@@ -102,7 +97,7 @@ static int run_layer(struct ah_call *c, const struct layer *l, struct ah_recurre
         int64_t rows = at_most((args->count + ROWS - 1) / ROWS * ROWS, plan->sequences);
         AH_TRY(by_weight(c, l, args->hidden, args->share, rows, true));
         AH_TRY(ah_cuda_launch(c->device, &cell_kernel[l->dtype], c->op->name, grid_for(args->count * args->width),
-                              args, sizeof *args));
+                              args));
     }
     return 0;
 }
@@ -126,9 +121,10 @@ int ah_cuda_recurrent(struct ah_call *c)
         AH_TRYGO(begin(c, &cell, c->out[2], ah_given(&arg->cell), l.real), out);
     AH_TRYGO(ah_cuda_memory_take(memory, (size_t)(l.plan.sequences * l.wide) * ah_dtype_size(l.real), &share), out);
     struct ah_recurrent_cell_args args = {
-        .gates = data_of(gates), .bias = data_of(bias), .share = ah_cuda_address(share), .hidden = data_of(hidden),
-        .cell = data_of(cell), .output = data_of(c->out[0]), .active = data_of(c->extra[0]),
-        .inner = data_of(c->extra[1]), .width = l.plan.width, .kind = l.plan.kind};
+        .gates = ah_cuda_data(gates), .bias = ah_cuda_data(bias), .share = ah_cuda_address(share),
+        .hidden = ah_cuda_data(hidden), .cell = ah_cuda_data(cell), .output = ah_cuda_data(c->out[0]),
+        .active = ah_cuda_data(c->extra[0]), .inner = ah_cuda_data(c->extra[1]), .width = l.plan.width,
+        .kind = l.plan.kind};
     AH_TRYGO(run_layer(c, &l, &args), out);
     if (cell)
         status = ah_cuda_assign(c->device, c->out[2], cell);
@@ -158,8 +154,7 @@ static int run_adjoint(struct ah_call *c, const struct layer *l, struct ah_recur
         args->earlier = before < 0 ? 0 : plan->row[before];
         args->earlier_count = before < 0 ? 0 : plan->count[before];
         int64_t most = args->count > args->arrived ? args->count : args->arrived;
-        AH_TRY(ah_cuda_launch(c->device, &adjoint_kernel[l->dtype], c->op->name, grid_for(most * args->width), args,
-                              sizeof *args));
+        AH_TRY(ah_cuda_launch(c->device, &adjoint_kernel[l->dtype], c->op->name, grid_for(most * args->width), args));
         int64_t rows = at_most((args->count + ROWS - 1) / ROWS * ROWS, plan->sequences);
         AH_TRY(by_weight(c, l, args->grad_share + (uint64_t)args->row * line, args->share,
                          at_most(rows, plan->rows - args->row), false));
@@ -167,7 +162,7 @@ static int run_adjoint(struct ah_call *c, const struct layer *l, struct ah_recur
     }
     args->count = args->row = args->earlier_count = 0;
     return args->arrived == 0 ? 0 : ah_cuda_launch(c->device, &adjoint_kernel[l->dtype], c->op->name,
-                                                   grid_for(args->arrived * args->width), args, sizeof *args);
+                                                   grid_for(args->arrived * args->width), args);
 }
 
 /* out [wide, width + 1]: the gradient of the weight, and in the last column of the bias. */
@@ -184,8 +179,8 @@ static int weight_adjoint(struct ah_call *c, const struct layer *l, const struct
     AH_TRYGO(ah_tensor_view(&last, out, out->size, out->stride, 1, out->offset + width), out);
     AH_TRYGO(ah_cuda_multiply(c->device, c->op->name, &(struct ah_cuda_product){
         .dtype = l->dtype, .rows = l->wide, .columns = width, .depth = l->plan.rows, .batch = 1,
-        .a = {data_of(share), true, l->wide, 0}, .b = {data_of(before), false, width, 0},
-        .out = {data_of(product), false, width, 0}, .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST}), out);
+        .a = {ah_cuda_data(share), true, l->wide, 0}, .b = {ah_cuda_data(before), false, width, 0},
+        .out = {ah_cuda_data(product), false, width, 0}, .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST}), out);
     AH_TRYGO(ah_cuda_assign(c->device, left, product), out);
     AH_TRYGO(ah_op1(AH_OP_sum, &sums, AH_T((struct ah_tensor *)share), AH_INTS_OF((int64_t[]){0}, 1)), out);
     status = ah_cuda_assign(c->device, last, sums);
@@ -244,10 +239,11 @@ int ah_cuda_recurrent_backward(struct ah_call *c)
     AH_TRYGO(open_held(c, &l, &h), out);
     AH_TRYGO(ah_cuda_memory_take(memory, (size_t)h.hidden->numel * ah_dtype_size(l.real), &share), out);
     struct ah_recurrent_adjoint_args args = {
-        .active = data_of(active), .inner = data_of(arg->inner.tensor), .output = data_of(h.output),
-        .first_hidden = data_of(h.hidden), .first_cell = data_of(h.cell), .grad_output = data_of(h.grad_output),
-        .share = ah_cuda_address(share), .grad_hidden = data_of(h.grad_hidden), .grad_cell = data_of(h.grad_cell),
-        .grad_gates = data_of(c->out[0]), .grad_share = data_of(h.share), .before = data_of(h.before),
+        .active = ah_cuda_data(active), .inner = ah_cuda_data(arg->inner.tensor), .output = ah_cuda_data(h.output),
+        .first_hidden = ah_cuda_data(h.hidden), .first_cell = ah_cuda_data(h.cell),
+        .grad_output = ah_cuda_data(h.grad_output), .share = ah_cuda_address(share),
+        .grad_hidden = ah_cuda_data(h.grad_hidden), .grad_cell = ah_cuda_data(h.grad_cell),
+        .grad_gates = ah_cuda_data(c->out[0]), .grad_share = ah_cuda_data(h.share), .before = ah_cuda_data(h.before),
         .width = l.plan.width, .kind = l.plan.kind};
     AH_TRYGO(run_adjoint(c, &l, &args), out);
     AH_TRYGO(weight_adjoint(c, &l, h.share, h.before, c->out[2]), out);

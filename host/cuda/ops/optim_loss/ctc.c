@@ -14,11 +14,6 @@ static struct ah_cuda_kernel forward_kernel[] = AH_CUDA_REALS("ctc", "ctc_forwar
 static struct ah_cuda_kernel terms_kernel[] = AH_CUDA_REALS("ctc", "ctc_terms");
 static struct ah_cuda_row_kernels gradient_kernel = AH_CUDA_ROWS("ctc", "ctc_gradient");
 
-static uint64_t data_of(const struct ah_tensor *t)
-{
-    return t ? ah_cuda_address(ah_tensor_data(t)) : 0;
-}
-
 /* What both directions read. */
 struct held {
     struct ah_tensor *x, *target, *label, *input_length, *target_length;
@@ -50,16 +45,15 @@ static int open_held(struct ah_call *c, int at, int64_t blank, bool zero_infinit
     AH_TRY(ah_tensor_empty(&h->label, target->size, 2, AH_I64, c->device));
     if (chained)
         AH_TRY(ah_cuda_memory_take(memory, (size_t)target->numel * sizeof(int32_t), &h->chain));
-    p->x = data_of(h->x);
-    p->label = data_of(h->target);
-    p->input_length = data_of(h->input_length);
-    p->target_length = data_of(h->target_length);
-    struct ah_ctc_labels_args args = {*p, data_of(h->label), ah_cuda_address(h->chain)};
+    p->x = ah_cuda_data(h->x);
+    p->label = ah_cuda_data(h->target);
+    p->input_length = ah_cuda_data(h->input_length);
+    p->target_length = ah_cuda_data(h->target_length);
+    struct ah_ctc_labels_args args = {*p, ah_cuda_data(h->label), ah_cuda_address(h->chain)};
     if (target->numel > 0)
-        AH_TRY(ah_cuda_launch(c->device, &labels_kernel, c->op->name,
-                              (struct ah_cuda_grid){ah_cuda_blocks(target->numel, AH_CTC_THREADS), AH_CTC_THREADS, 0},
-                              &args, sizeof args));
-    p->label = data_of(h->label);
+        AH_TRY(ah_cuda_launch(c->device, &labels_kernel, c->op->name, ah_cuda_grid_for(target->numel, AH_CTC_THREADS),
+                              &args));
+    p->label = ah_cuda_data(h->label);
     return 0;
 }
 
@@ -90,7 +84,7 @@ static int walk(struct ah_call *c, struct ah_cuda_kernel *kernel, enum ah_dtype 
     else
         AH_TRY(ah_cuda_memory_take(cuda->memory, grid.blocks * bytes, &rows));
     args->rows = ah_cuda_address(rows);
-    int status = ah_cuda_launch(c->device, kernel, c->op->name, grid, args, sizeof *args);
+    int status = ah_cuda_launch(c->device, kernel, c->op->name, grid, args);
     ah_cuda_memory_give(cuda->memory, rows);
     return status;
 }
@@ -99,8 +93,8 @@ int ah_cuda_ctc(struct ah_call *c)
 {
     const struct ah_args_ctc *arg = ah_args(c, ctc);
     struct held h = {NULL};
-    struct ah_ctc_walk_args args = {.alpha = data_of(c->extra[0]), .loss = data_of(c->extra[1]),
-                                    .out = data_of(c->out[0])};
+    struct ah_ctc_walk_args args = {.alpha = ah_cuda_data(c->extra[0]), .loss = ah_cuda_data(c->extra[1]),
+                                    .out = ah_cuda_data(c->out[0])};
     int status;
     if (c->out[0]->numel == 0)
         return 0;
@@ -118,7 +112,7 @@ int ah_cuda_ctc_backward(struct ah_call *c)
     struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
     struct ah_tensor *out = c->out[0], *alpha = arg->log_alpha.tensor, *g = NULL;
     struct held h = {NULL};
-    struct ah_ctc_walk_args args = {.alpha = data_of(alpha), .loss = data_of(arg->likelihood.tensor)};
+    struct ah_ctc_walk_args args = {.alpha = ah_cuda_data(alpha), .loss = ah_cuda_data(arg->likelihood.tensor)};
     void *terms = NULL;
     int status;
     if (out->numel == 0)
@@ -129,7 +123,7 @@ int ah_cuda_ctc_backward(struct ah_call *c)
     args.terms = ah_cuda_address(terms);
     AH_TRYGO(walk(c, &terms_kernel[out->dtype], alpha->dtype, &args), out);
     struct ah_ctc_gradient_args gradient = {.ctc = args.ctc, .chain = ah_cuda_address(h.chain), .terms = args.terms,
-                                            .loss = args.loss, .g = data_of(g), .gx = data_of(out)};
+                                            .loss = args.loss, .g = ah_cuda_data(g), .gx = ah_cuda_data(out)};
     gradient.wide = ah_cuda_rows_wide(args.ctc.classes, out->dtype, args.ctc.x, gradient.gx, 0);
     status = ah_cuda_launch_rows(c->device, &gradient_kernel, c->op->name, out->dtype, args.ctc.steps * args.ctc.batch,
                                  args.ctc.classes, &gradient, sizeof gradient);

@@ -15,11 +15,6 @@ static struct ah_cuda_kernel total_kernel[] = AH_CUDA_REALS("loss", "loss_total"
 static struct ah_cuda_row_kernels entropy_kernel = AH_CUDA_ROWS("loss", "entropy");
 static struct ah_cuda_row_kernels entropy_backward_kernel = AH_CUDA_ROWS("loss", "entropy_backward");
 
-static uint64_t data_of(const struct ah_tensor *t)
-{
-    return t ? ah_cuda_address(ah_tensor_data(t)) : 0;
-}
-
 /* What a loss reads: labels and weights, row-major on the device. */
 struct held {
     struct ah_tensor *label, *weight, *x, *g;
@@ -41,8 +36,8 @@ static int open_labels(struct ah_call *c, struct held *held, struct ah_labels *l
     AH_TRY(ah_cuda_dense(c->device, &held->label, target, AH_I64));
     if (weight)
         AH_TRY(ah_cuda_dense(c->device, &held->weight, weight, ah_compute_dtype(dtype)));
-    l->label = data_of(held->label);
-    l->weight = data_of(held->weight);
+    l->label = ah_cuda_data(held->label);
+    l->weight = ah_cuda_data(held->weight);
     l->count = target->numel;
     l->classes = size[ndim == 1 ? 0 : 1];
     l->inner = 1;
@@ -54,10 +49,10 @@ static int open_labels(struct ah_call *c, struct held *held, struct ah_labels *l
 
 static int add_up(struct ah_call *c, const struct ah_labels *labels, bool mean, void *loss)
 {
-    struct ah_loss_total_args args = {.labels = *labels, .loss = ah_cuda_address(loss), .out = data_of(c->out[0]),
-                                      .total = data_of(c->extra[1]), .mean = mean};
+    struct ah_loss_total_args args = {.labels = *labels, .loss = ah_cuda_address(loss), .out = ah_cuda_data(c->out[0]),
+                                      .total = ah_cuda_data(c->extra[1]), .mean = mean};
     return ah_cuda_launch(c->device, &total_kernel[c->out[0]->dtype], c->op->name,
-                          (struct ah_cuda_grid){1, AH_LOSS_TOTAL_THREADS, 0}, &args, sizeof args);
+                          ah_cuda_grid_of(1, AH_LOSS_TOTAL_THREADS, 0), &args);
 }
 
 /* A place for the losses of the positions when they are added up: NULL otherwise. */
@@ -81,7 +76,7 @@ static int finish(struct ah_call *c, const struct ah_labels *labels, const char 
 
 static struct ah_cuda_grid grid_for(int64_t items)
 {
-    return (struct ah_cuda_grid){ah_cuda_blocks(items, AH_LOSS_THREADS), AH_LOSS_THREADS, 0};
+    return ah_cuda_grid_for(items, AH_LOSS_THREADS);
 }
 
 /* The labels, weights and scores of a loss, and a place for each position's loss. */
@@ -106,12 +101,11 @@ int ah_cuda_class_nll(struct ah_call *c)
     void *loss = NULL;
     int status;
     AH_TRYGO(open_loss(c, &held, &args.labels, "nll_loss", &loss), out);
-    args.x = data_of(held.x);
+    args.x = ah_cuda_data(held.x);
     args.loss = ah_cuda_address(loss);
-    args.out = loss ? 0 : data_of(c->out[0]);
+    args.out = loss ? 0 : ah_cuda_data(c->out[0]);
     if (args.labels.count > 0)
-        status = ah_cuda_launch(c->device, &nll_kernel[x->dtype], c->op->name, grid_for(args.labels.count), &args,
-                                sizeof args);
+        status = ah_cuda_launch(c->device, &nll_kernel[x->dtype], c->op->name, grid_for(args.labels.count), &args);
     status = finish(c, &args.labels, reduction, loss, status);
 out:
     release(&held);
@@ -126,16 +120,15 @@ int ah_cuda_class_nll_backward(struct ah_call *c)
     struct held held = {NULL};
     struct ah_nll_backward_args args = {
         .labels = {.ignore = arg->ignore_index.integer, .smoothing = arg->label_smoothing.number},
-        .gx = data_of(out), .each = !strcmp(reduction, "none"),
-        .total = strcmp(reduction, "mean") ? 0 : data_of(ah_given(&arg->total))};
+        .gx = ah_cuda_data(out), .each = !strcmp(reduction, "none"),
+        .total = strcmp(reduction, "mean") ? 0 : ah_cuda_data(ah_given(&arg->total))};
     int status;
     AH_TRYGO(open_labels(c, &held, &args.labels, NULL, arg->target.tensor, ah_given(&arg->weight), out->size,
                          out->ndim, out->dtype), out);
     AH_TRYGO(ah_cuda_dense(c->device, &held.g, arg->grad.tensor, out->dtype), out);
-    args.g = data_of(held.g);
+    args.g = ah_cuda_data(held.g);
     if (out->numel > 0)
-        status = ah_cuda_launch(c->device, &nll_backward_kernel[out->dtype], c->op->name, grid_for(out->numel), &args,
-                                sizeof args);
+        status = ah_cuda_launch(c->device, &nll_backward_kernel[out->dtype], c->op->name, grid_for(out->numel), &args);
 out:
     release(&held);
     return status;
@@ -147,17 +140,17 @@ int ah_cuda_cross_entropy_rows(struct ah_call *c)
     const struct ah_tensor *x = arg->input.tensor;
     const char *reduction = arg->reduction.string;
     struct held held = {NULL};
-    struct ah_entropy_args args = {.log_sum = data_of(c->extra[0])};
+    struct ah_entropy_args args = {.log_sum = ah_cuda_data(c->extra[0])};
     void *loss = NULL;
     int status;
     AH_TRYGO(open_loss(c, &held, &args.labels, "cross_entropy", &loss), out);
-    args.x = data_of(held.x);
+    args.x = ah_cuda_data(held.x);
     if (loss)
         args.loss = ah_cuda_address(loss);
     else if (c->out[0]->dtype == x->dtype)
-        args.out = data_of(c->out[0]);
+        args.out = ah_cuda_data(c->out[0]);
     else
-        args.loss = data_of(c->out[0]);
+        args.loss = ah_cuda_data(c->out[0]);
     status = ah_cuda_launch_rows(c->device, &entropy_kernel, c->op->name, x->dtype, args.labels.count,
                                  args.labels.classes, &args, sizeof args);
     status = finish(c, &args.labels, reduction, loss, status);
@@ -174,15 +167,15 @@ int ah_cuda_cross_entropy_rows_backward(struct ah_call *c)
     struct held held = {NULL};
     struct ah_entropy_backward_args args = {
         .labels = {.ignore = arg->ignore_index.integer, .smoothing = arg->label_smoothing.number},
-        .gx = data_of(c->out[0]), .log_sum = data_of(arg->log_sum.tensor), .each = !strcmp(reduction, "none"),
-        .total = strcmp(reduction, "mean") ? 0 : data_of(arg->total.tensor)};
+        .gx = ah_cuda_data(c->out[0]), .log_sum = ah_cuda_data(arg->log_sum.tensor), .each = !strcmp(reduction, "none"),
+        .total = strcmp(reduction, "mean") ? 0 : ah_cuda_data(arg->total.tensor)};
     int status;
     AH_TRYGO(open_labels(c, &held, &args.labels, NULL, arg->target.tensor, ah_given(&arg->weight), x->size, x->ndim,
                          x->dtype), out);
     AH_TRYGO(ah_cuda_dense(c->device, &held.g, arg->grad.tensor, ah_compute_dtype(x->dtype)), out);
     AH_TRYGO(ah_cuda_dense(c->device, &held.x, x, x->dtype), out);
-    args.g = data_of(held.g);
-    args.x = data_of(held.x);
+    args.g = ah_cuda_data(held.g);
+    args.x = ah_cuda_data(held.x);
     status = ah_cuda_launch_rows(c->device, &entropy_backward_kernel, c->op->name, x->dtype, args.labels.count,
                                  args.labels.classes, &args, sizeof args);
 out:

@@ -93,7 +93,7 @@ static int launch_step(struct ah_device *device, const struct ah_step_parts *par
         args.numbers.scalars.lerp -= scalars->near_old ? 0 : 1;
         AH_TRY(ah_cuda_capture_numbers(cuda, parts, sizeof *parts, &args.numbers, sizeof args.numbers,
                                      &args.numbers_at));
-        return cuda->revised ? 0 : ah_cuda_launch(device, &step_kernel[dtype], "step", grid, &args, sizeof args);
+        return cuda->revised ? 0 : ah_cuda_launch(device, &step_kernel[dtype], "step", grid, &args);
     }
     struct ah_step_args_f32 args = {
         .parts = *parts, .numbers.flags = flags, .unless = ah_cuda_address(unless)};
@@ -102,7 +102,7 @@ static int launch_step(struct ah_device *device, const struct ah_step_parts *par
 #undef FIELD
     args.numbers.scalars.lerp -= scalars->near_old ? 0 : 1;
     AH_TRY(ah_cuda_capture_numbers(cuda, parts, sizeof *parts, &args.numbers, sizeof args.numbers, &args.numbers_at));
-    return cuda->revised ? 0 : ah_cuda_launch(device, &step_kernel[dtype], "step", grid, &args, sizeof args);
+    return cuda->revised ? 0 : ah_cuda_launch(device, &step_kernel[dtype], "step", grid, &args);
 }
 
 static int step(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
@@ -149,7 +149,7 @@ static int add_runs(struct ah_runs *runs, const struct ah_optim_run *run, int co
 
 static struct ah_cuda_grid grid_of(const struct ah_runs *runs)
 {
-    return (struct ah_cuda_grid){ah_cuda_blocks(runs->chunks, 1), AH_OPTIM_THREADS, 0};
+    return ah_cuda_grid_each(runs->chunks, AH_OPTIM_THREADS);
 }
 
 /* The sums of chunks to `partial`, then the results of `total` after them. */
@@ -162,13 +162,12 @@ static int add_up(struct ah_device *device, const struct ah_optim_run *run, int 
         used += add_runs(&args.runs, run + used, count - used);
         done += args.runs.chunks;
         if (args.runs.count > 0)
-            AH_TRY(ah_cuda_launch(device, &norm_kernel[dtype], "norm", grid_of(&args.runs), &args, sizeof args));
+            AH_TRY(ah_cuda_launch(device, &norm_kernel[dtype], "norm", grid_of(&args.runs), &args));
     }
     total.partial = ah_cuda_address(partial);
     total.total = ah_cuda_address(partial + chunks);
     total.count = chunks;
-    return ah_cuda_launch(device, &total_kernel, "norm", (struct ah_cuda_grid){1, AH_OPTIM_THREADS, 0}, &total,
-                          sizeof total);
+    return ah_cuda_launch(device, &total_kernel, "norm", ah_cuda_grid_of(1, AH_OPTIM_THREADS, 0), &total);
 }
 
 static int64_t all_chunks(const struct ah_optim_run *run, int count)
@@ -205,7 +204,7 @@ static int sweep(struct ah_device *device, const struct ah_optim_run *run, int c
         struct ah_scale_args args = *with;
         used += add_runs(&args.runs, run + used, count - used);
         if (args.runs.count > 0)
-            AH_TRY(ah_cuda_launch(device, &scale_kernel[dtype], "scale", grid_of(&args.runs), &args, sizeof args));
+            AH_TRY(ah_cuda_launch(device, &scale_kernel[dtype], "scale", grid_of(&args.runs), &args));
     }
     return 0;
 }

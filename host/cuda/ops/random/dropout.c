@@ -61,8 +61,8 @@ static int draw(struct ah_call *c, struct ah_tensor *input, double keep)
         struct ah_dropout_args args = {.walk = walk.args, .run = run_of(input)};
         unsigned blocks = ah_cuda_random_blocks(cuda, input->numel);
         args.place = ah_cuda_philox_take(cuda, numbers_of(input->numel, (int64_t)blocks * AH_RANDOM_THREADS, args.run));
-        status = ah_cuda_launch(c->device, &kernels[dtype], "dropout",
-                                (struct ah_cuda_grid){blocks, AH_RANDOM_THREADS, 0}, &args, sizeof args);
+        status = ah_cuda_launch(c->device, &kernels[dtype], "dropout", ah_cuda_grid_of(blocks, AH_RANDOM_THREADS, 0),
+                                &args);
     }
     ah_cuda_walk_close(&walk);
     return status;

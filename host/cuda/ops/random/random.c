@@ -19,8 +19,7 @@ static int launch(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_ra
     unsigned blocks = ah_cuda_random_blocks(cuda, args->walk.numel);
     uint64_t groups = ((uint64_t)args->walk.numel - 1) / ((uint64_t)blocks * AH_RANDOM_THREADS * (unsigned)each) + 1;
     args->place = ah_cuda_philox_take(cuda, 4 * groups);
-    return ah_cuda_launch(c->device, kernel, c->op->name, (struct ah_cuda_grid){blocks, AH_RANDOM_THREADS, 0}, args,
-                          sizeof *args);
+    return ah_cuda_launch(c->device, kernel, c->op->name, ah_cuda_grid_of(blocks, AH_RANDOM_THREADS, 0), args);
 }
 
 static int fill_with(struct ah_call *c, struct ah_tensor *out, struct ah_cuda_kernel *kernel, int each,
@@ -140,7 +139,7 @@ static int fill_from(struct ah_call *c, struct ah_cuda_kernel *kernels, struct a
     if (status == 0) {
         struct ah_random_args args = {.walk = walk.args,
                                       .place = ah_cuda_philox_take(ah_cuda_state(c->device), numbers)};
-        status = ah_cuda_launch(c->device, &kernels[dtype], c->op->name, grid, &args, sizeof args);
+        status = ah_cuda_launch(c->device, &kernels[dtype], c->op->name, grid, &args);
     }
     ah_cuda_walk_close(&walk);
     return status;
@@ -157,7 +156,7 @@ int ah_cuda_draw_bernoulli(struct ah_call *c)
     AH_TRY(ah_cuda_dense(c->device, &shares, ah_args(c, bernoulli)->input.tensor, out->dtype));
     int status = ah_cuda_expect_numbers(c->device, "bernoulli", "probabilities in 0..1", 1, shares);
     if (status == 0)
-        status = fill_from(c, kernels, shares, (struct ah_cuda_grid){(unsigned)blocks, AH_SHARES_THREADS, 0}, 10);
+        status = fill_from(c, kernels, shares, ah_cuda_grid_of((unsigned)blocks, AH_SHARES_THREADS, 0), 10);
     ah_tensor_release(shares);
     return status;
 }
@@ -173,7 +172,7 @@ int ah_cuda_draw_poisson(struct ah_call *c)
     unsigned blocks = ah_cuda_blocks(out->numel, AH_RANDOM_THREADS);
     int status = ah_cuda_expect_numbers(c->device, "poisson", "finite rates of 0 or more", INT64_MAX, rates);
     if (status == 0)
-        status = fill_from(c, kernels, rates, (struct ah_cuda_grid){blocks, AH_RANDOM_THREADS, 0}, 256);
+        status = fill_from(c, kernels, rates, ah_cuda_grid_of(blocks, AH_RANDOM_THREADS, 0), 256);
     ah_tensor_release(rates);
     return status;
 }

@@ -31,11 +31,9 @@ int ah_cuda_draw_randperm(struct ah_call *c)
     AH_TRYGO(ah_cuda_sort_keys(c->device, "randperm", ah_tensor_data(keys), NULL, n, item, bits, &sorted), out);
     struct ah_island_args args = {
         .keys = ah_cuda_address(sorted.keys), .order = ah_cuda_address(sorted.order),
-        .out = ah_cuda_address(ah_tensor_data(order)), .n = n, .wide = item == 8,
+        .out = ah_cuda_data(order), .n = n, .wide = item == 8,
         .place = ah_cuda_philox_take(ah_cuda_state(c->device), (uint64_t)n)};
-    AH_TRYGO(ah_cuda_launch(c->device, &kernel, "randperm",
-                            (struct ah_cuda_grid){ah_cuda_blocks(n, AH_ISLAND_THREADS), AH_ISLAND_THREADS, 0}, &args,
-                            sizeof args), out);
+    AH_TRYGO(ah_cuda_launch(c->device, &kernel, "randperm", ah_cuda_grid_for(n, AH_ISLAND_THREADS), &args), out);
     status = ah_cuda_assign(c->device, out, order);
 out:
     ah_cuda_sorted_release(c->device, &sorted);
@@ -100,12 +98,12 @@ static int draw_repeated(struct ah_call *c, struct ah_tensor *weights, int64_t s
     AH_TRYGO(ah_cuda_dense(c->device, &read[1], sums, dtype), out);
     int64_t across = (samples - 1) / AH_PICK_THREADS + 1, down = rows < MOST_ROWS ? rows : MOST_ROWS;
     struct ah_pick_args args = {
-        .shares = ah_cuda_address(ah_tensor_data(read[0])), .sums = ah_cuda_address(ah_tensor_data(read[1])),
-        .out = ah_cuda_address(ah_tensor_data(c->out[0])), .rows = rows, .classes = classes, .samples = samples,
+        .shares = ah_cuda_data(read[0]), .sums = ah_cuda_data(read[1]),
+        .out = ah_cuda_data(c->out[0]), .rows = rows, .classes = classes, .samples = samples,
         .across = across,
         .place = ah_cuda_philox_take(ah_cuda_state(c->device), (uint64_t)((rows - 1) / down + 1) * 4)};
     status = ah_cuda_launch(c->device, &kernels[dtype], "multinomial",
-                            (struct ah_cuda_grid){(unsigned)(across * down), AH_PICK_THREADS, 0}, &args, sizeof args);
+                            ah_cuda_grid_of((unsigned)(across * down), AH_PICK_THREADS, 0), &args);
 out:
     ah_tensor_release(total);
     ah_tensor_release(shares);

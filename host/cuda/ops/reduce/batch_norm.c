@@ -13,11 +13,6 @@ static struct ah_cuda_kernel stats_kernel[] = AH_CUDA_REALS("batch_norm", "batch
 static struct ah_cuda_kernel gradient_kernel[] = AH_CUDA_REALS("batch_norm", "batch_gradient");
 static struct ah_cuda_kernel apply_kernel[] = AH_CUDA_REALS("batch_norm", "batch_apply");
 
-static uint64_t data_of(const struct ah_tensor *t)
-{
-    return t ? ah_cuda_address(ah_tensor_data(t)) : 0;
-}
-
 /* Planes of one pixel are rows of channels. */
 static struct ah_batch batch_of(const struct ah_tensor *t, bool last)
 {
@@ -73,13 +68,12 @@ static int launch_parts(struct ah_call *c, const struct ah_batch_parts_args *arg
     if (b->splits * groups == 0)
         return 0;
     return ah_cuda_launch(c->device, &parts_kernel[dtype], c->op->name,
-                          (struct ah_cuda_grid){ah_cuda_blocks(b->splits * groups, 1), AH_BATCH_THREADS, 0}, args,
-                          sizeof *args);
+                          ah_cuda_grid_each(b->splits * groups, AH_BATCH_THREADS), args);
 }
 
 static struct ah_cuda_grid channels_grid(const struct ah_batch *b)
 {
-    return (struct ah_cuda_grid){ah_cuda_blocks(b->c, AH_BATCH_THREADS), AH_BATCH_THREADS, 0};
+    return ah_cuda_grid_for(b->c, AH_BATCH_THREADS);
 }
 
 static int launch_apply(struct ah_call *c, struct ah_batch_apply_args *args, enum ah_dtype dtype)
@@ -89,9 +83,8 @@ static int launch_apply(struct ah_call *c, struct ah_batch_apply_args *args, enu
     if (packs == 0)
         return 0;
     args->wide = (b->last ? b->c : b->pixels) % pack == 0 && (args->x | args->g | args->y) % 16 == 0;
-    return ah_cuda_launch(c->device, &apply_kernel[dtype], c->op->name,
-                          (struct ah_cuda_grid){ah_cuda_blocks(packs, AH_BATCH_THREADS), AH_BATCH_THREADS, 0}, args,
-                          sizeof *args);
+    return ah_cuda_launch(c->device, &apply_kernel[dtype], c->op->name, ah_cuda_grid_for(packs, AH_BATCH_THREADS),
+                          args);
 }
 
 /* What the running statistics become is counted as a write. */
@@ -99,8 +92,8 @@ static void set_running(struct ah_call *c, struct ah_batch_stats_args *args)
 {
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
     struct ah_tensor *mean = ah_given(&arg->running_mean), *var = ah_given(&arg->running_var);
-    args->running_mean = data_of(mean);
-    args->running_var = data_of(var);
+    args->running_mean = ah_cuda_data(mean);
+    args->running_var = ah_cuda_data(var);
     args->mean_stride = mean ? mean->stride[0] : 0;
     args->var_stride = var ? var->stride[0] : 0;
     if (mean && arg->training.flag)
@@ -115,18 +108,18 @@ static int find_stats(struct ah_call *c, const struct ah_batch *b, const struct 
 {
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
     bool training = arg->training.flag;
-    struct ah_batch_parts_args parts = {.batch = *b, .x = data_of(x), .first = scratch->first,
+    struct ah_batch_parts_args parts = {.batch = *b, .x = ah_cuda_data(x), .first = scratch->first,
                                         .second = scratch->second};
     if (training)
         AH_TRY(launch_parts(c, &parts, x->dtype));
     struct ah_batch_stats_args stats = {.batch = *b, .first = training ? scratch->first : 0,
-                                        .second = scratch->second, .mean = data_of(c->extra[0]),
-                                        .inverse = data_of(c->extra[1]), .weight = data_of(weight),
-                                        .bias = data_of(bias), .scale = scratch->factor[0],
+                                        .second = scratch->second, .mean = ah_cuda_data(c->extra[0]),
+                                        .inverse = ah_cuda_data(c->extra[1]), .weight = ah_cuda_data(weight),
+                                        .bias = ah_cuda_data(bias), .scale = scratch->factor[0],
                                         .shift = scratch->factor[1], .eps = arg->eps.number,
                                         .momentum = arg->momentum.number};
     set_running(c, &stats);
-    return ah_cuda_launch(c->device, &stats_kernel[x->dtype], c->op->name, channels_grid(b), &stats, sizeof stats);
+    return ah_cuda_launch(c->device, &stats_kernel[x->dtype], c->op->name, channels_grid(b), &stats);
 }
 
 /* A vector of the channels; NULL of NULL. */
@@ -150,8 +143,8 @@ int ah_cuda_batch_norm(struct ah_call *c)
     AH_TRYGO(open_vector(c, &bias, ah_given(&arg->bias)), out);
     AH_TRYGO(take(c, &b, xt->dtype, &scratch), out);
     AH_TRYGO(find_stats(c, &b, &scratch, x, weight, bias), out);
-    struct ah_batch_apply_args apply = {.batch = b, .x = data_of(x), .y = data_of(out), .scale = scratch.factor[0],
-                                        .shift = scratch.factor[1]};
+    struct ah_batch_apply_args apply = {.batch = b, .x = ah_cuda_data(x), .y = ah_cuda_data(out),
+                                        .scale = scratch.factor[0], .shift = scratch.factor[1]};
     status = launch_apply(c, &apply, xt->dtype);
     out->storage->channels_last = last;
 out:
@@ -177,18 +170,17 @@ int ah_cuda_batch_norm_backward(struct ah_call *c)
     AH_TRYGO(open(c, &x, xt, last), out);
     AH_TRYGO(open_vector(c, &weight, ah_given(&arg->weight)), out);
     AH_TRYGO(take(c, &b, dtype, &scratch), out);
-    struct ah_batch_parts_args parts = {.batch = b, .x = data_of(x), .g = data_of(g),
-                                        .mean = data_of(arg->mean.tensor), .first = scratch.first,
+    struct ah_batch_parts_args parts = {.batch = b, .x = ah_cuda_data(x), .g = ah_cuda_data(g),
+                                        .mean = ah_cuda_data(arg->mean.tensor), .first = scratch.first,
                                         .second = scratch.second};
     AH_TRYGO(launch_parts(c, &parts, dtype), out);
     struct ah_batch_gradient_args gradient = {
         .batch = b, .first = scratch.first, .second = scratch.second, .mean = parts.mean,
-        .inverse = data_of(arg->inverse.tensor), .weight = data_of(weight), .grad_weight = data_of(c->out[1]),
-        .grad_bias = data_of(c->out[2]), .of_g = scratch.factor[0], .of_x = scratch.factor[1],
-        .constant = scratch.factor[2], .training = arg->training.flag};
-    AH_TRYGO(ah_cuda_launch(c->device, &gradient_kernel[dtype], c->op->name, channels_grid(&b), &gradient,
-                            sizeof gradient), out);
-    struct ah_batch_apply_args apply = {.batch = b, .x = parts.x, .g = parts.g, .y = data_of(c->out[0]),
+        .inverse = ah_cuda_data(arg->inverse.tensor), .weight = ah_cuda_data(weight),
+        .grad_weight = ah_cuda_data(c->out[1]), .grad_bias = ah_cuda_data(c->out[2]), .of_g = scratch.factor[0],
+        .of_x = scratch.factor[1], .constant = scratch.factor[2], .training = arg->training.flag};
+    AH_TRYGO(ah_cuda_launch(c->device, &gradient_kernel[dtype], c->op->name, channels_grid(&b), &gradient), out);
+    struct ah_batch_apply_args apply = {.batch = b, .x = parts.x, .g = parts.g, .y = ah_cuda_data(c->out[0]),
                                         .scale = scratch.factor[1], .shift = scratch.factor[2],
                                         .of_g = scratch.factor[0]};
     status = launch_apply(c, &apply, dtype);

@@ -28,11 +28,10 @@ int ah_cuda_pair_distances(struct ah_call *c)
     if (c->out[0]->numel == 0)
         return 0;
     AH_TRY(ah_cuda_dense(c->device, &x, input, input->dtype));
-    args.x = ah_cuda_address(ah_tensor_data(x));
-    args.distance = ah_cuda_address(ah_tensor_data(c->out[0]));
+    args.x = ah_cuda_data(x);
+    args.distance = ah_cuda_data(c->out[0]);
     int status = ah_cuda_launch(c->device, &distances_kernel[input->dtype], "pdist",
-                                (struct ah_cuda_grid){ah_cuda_blocks(tiles * tiles, 1), AH_DISTANCE_THREADS, 0}, &args,
-                                sizeof args);
+                                ah_cuda_grid_each(tiles * tiles, AH_DISTANCE_THREADS), &args);
     ah_tensor_release(x);
     return status;
 }
@@ -48,13 +47,12 @@ int ah_cuda_pair_distances_backward(struct ah_call *c)
     AH_TRYGO(ah_cuda_dense(c->device, &x, input, input->dtype), out);
     AH_TRYGO(ah_cuda_dense(c->device, &g, arg->grad.tensor, input->dtype), out);
     AH_TRYGO(ah_cuda_dense(c->device, &d, arg->distances.tensor, input->dtype), out);
-    args.x = ah_cuda_address(ah_tensor_data(x));
-    args.g = ah_cuda_address(ah_tensor_data(g));
-    args.distance = ah_cuda_address(ah_tensor_data(d));
-    args.gx = ah_cuda_address(ah_tensor_data(c->out[0]));
+    args.x = ah_cuda_data(x);
+    args.g = ah_cuda_data(g);
+    args.distance = ah_cuda_data(d);
+    args.gx = ah_cuda_data(c->out[0]);
     status = ah_cuda_launch(c->device, &gradients_kernel[input->dtype], "pdist",
-                            (struct ah_cuda_grid){ah_cuda_blocks(input->numel, AH_DISTANCE_THREADS),
-                                                  AH_DISTANCE_THREADS, 0}, &args, sizeof args);
+                            ah_cuda_grid_for(input->numel, AH_DISTANCE_THREADS), &args);
 out:
     ah_tensor_release(x);
     ah_tensor_release(g);

@@ -12,11 +12,6 @@ static struct ah_cuda_row_kernels backward_kernel = AH_CUDA_ROWS("norm", "norm_b
 static struct ah_cuda_kernel affine_kernel[] = AH_CUDA_REALS("norm", "norm_affine");
 static struct ah_cuda_kernel total_kernel[] = AH_CUDA_REALS("norm", "column_total");
 
-static uint64_t data_of(const struct ah_tensor *t)
-{
-    return t ? ah_cuda_address(ah_tensor_data(t)) : 0;
-}
-
 /* The tensor as a row-major one of this dtype, NULL of NULL. */
 static int dense(struct ah_call *c, struct ah_tensor **out, struct ah_tensor *t, enum ah_dtype dtype)
 {
@@ -48,7 +43,7 @@ static int launch(struct ah_call *c, struct ah_norm_rows_args *args, const struc
     if (!other)
         return ah_cuda_launch_rows(c->device, &norm_kernel, c->op->name, dtype, args->rows, args->width, args,
                                    sizeof *args);
-    struct ah_add_norm_args add = {.norm = *args, .other = data_of(other), .sum = data_of(n->sum),
+    struct ah_add_norm_args add = {.norm = *args, .other = ah_cuda_data(other), .sum = ah_cuda_data(n->sum),
                                    .kind = kind_beside(other, dtype)};
     add.norm.wide = args->wide && (add.sum | add.other) % 16 == 0;
     return ah_cuda_launch_rows(c->device, &add_kernel, c->op->name, dtype, args->rows, args->width, &add, sizeof add);
@@ -58,8 +53,8 @@ static int forward(struct ah_call *c, const struct normal *n)
 {
     enum ah_dtype dtype = n->sum ? n->sum->dtype : n->input->dtype;
     struct ah_tensor *x = NULL, *other = NULL, *w = NULL, *b = NULL;
-    struct ah_norm_rows_args args = {.y = data_of(c->out[0]), .mean = data_of(n->mean),
-                                     .inverse = data_of(n->inverse), .rows = n->inverse->numel, .eps = n->eps,
+    struct ah_norm_rows_args args = {.y = ah_cuda_data(c->out[0]), .mean = ah_cuda_data(n->mean),
+                                     .inverse = ah_cuda_data(n->inverse), .rows = n->inverse->numel, .eps = n->eps,
                                      .y_kind = kind_beside(c->out[0], dtype)};
     int status;
     if (args.rows == 0)
@@ -70,9 +65,9 @@ static int forward(struct ah_call *c, const struct normal *n)
         AH_TRYGO(dense(c, &other, n->other, n->other->dtype), out);
     AH_TRYGO(dense(c, &w, n->weight, dtype), out);
     AH_TRYGO(dense(c, &b, n->bias, dtype), out);
-    args.x = data_of(x);
-    args.weight = data_of(w);
-    args.bias = data_of(b);
+    args.x = ah_cuda_data(x);
+    args.weight = ah_cuda_data(w);
+    args.bias = ah_cuda_data(b);
     args.wide = ah_cuda_rows_wide(args.width, dtype, args.x | args.y, args.weight, args.bias);
     status = launch(c, &args, n, other, dtype);
 out:
@@ -127,16 +122,13 @@ static int affine(struct ah_call *c, struct ah_norm_affine_args *args, enum ah_d
     AH_TRY(ah_cuda_memory_take(memory, (size_t)outs * part, &parts));
     args->weight_parts = ah_cuda_address(parts);
     args->bias_parts = outs == 2 ? args->weight_parts + part : 0;
-    status = args->chunks == 0 ? 0
-                               : ah_cuda_launch(device, &affine_kernel[dtype], c->op->name,
-                                                (struct ah_cuda_grid){ah_cuda_blocks(strips * args->chunks, 1),
-                                                                      AH_ROW_THREADS, 0},
-                                                args, sizeof *args);
+    status = args->chunks == 0 ? 0 : ah_cuda_launch(device, &affine_kernel[dtype], c->op->name,
+                                                    ah_cuda_grid_each(strips * args->chunks, AH_ROW_THREADS), args);
     for (int i = 0; status == 0 && i < outs; i++) {
-        struct ah_column_total_args total = {i == 0 ? args->weight_parts : args->bias_parts, data_of(out[i]),
+        struct ah_column_total_args total = {i == 0 ? args->weight_parts : args->bias_parts, ah_cuda_data(out[i]),
                                              args->width, args->chunks};
         struct ah_cuda_grid grid = {ah_cuda_blocks(args->width, AH_NORM_COLUMNS), AH_ROW_THREADS, 0};
-        status = ah_cuda_launch(device, &total_kernel[dtype], c->op->name, grid, &total, sizeof total);
+        status = ah_cuda_launch(device, &total_kernel[dtype], c->op->name, grid, &total);
     }
     ah_cuda_memory_give(memory, parts);
     return status;
@@ -147,20 +139,20 @@ static int backward(struct ah_call *c, struct ah_tensor *grad, struct ah_tensor 
 {
     enum ah_dtype dtype = input->dtype;
     struct ah_tensor *g = NULL, *x = NULL, *w = NULL, *more = NULL;
-    struct ah_norm_backward_args args = {.gx = data_of(c->out[0]), .mean = data_of(mean),
-                                         .inverse = data_of(inverse), .rows = inverse->numel,
-                                         .also = data_of(c->out[3])};
+    struct ah_norm_backward_args args = {.gx = ah_cuda_data(c->out[0]), .mean = ah_cuda_data(mean),
+                                         .inverse = ah_cuda_data(inverse), .rows = inverse->numel,
+                                         .also = ah_cuda_data(c->out[3])};
     int status;
     AH_TRYGO(dense(c, &g, grad, read_as(grad, dtype)), out);
     AH_TRYGO(dense(c, &x, input, dtype), out);
     AH_TRYGO(dense(c, &w, weight, dtype), out);
     AH_TRYGO(dense(c, &more, added, dtype), out);
-    args.g = data_of(g);
+    args.g = ah_cuda_data(g);
     args.g_kind = kind_beside(g, dtype);
     args.also_kind = c->out[3] ? kind_beside(c->out[3], dtype) : AH_NORM_SAME;
-    args.x = data_of(x);
-    args.weight = data_of(w);
-    args.more = data_of(more);
+    args.x = ah_cuda_data(x);
+    args.weight = ah_cuda_data(w);
+    args.more = ah_cuda_data(more);
     args.width = args.rows ? input->numel / args.rows : 0;
     args.wide = ah_cuda_rows_wide(args.width, dtype, args.g | args.x, args.gx | args.more | args.also, args.weight);
     if (args.rows > 0)

@@ -70,9 +70,8 @@ static void share(struct ah_reduce_args *args)
 static int launch(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_reduce_args *args)
 {
     int64_t groups = (args->outputs + args->columns - 1) / args->columns;
-    return ah_cuda_launch(c->device, kernel, c->op->name,
-                          (struct ah_cuda_grid){ah_cuda_blocks(groups * args->parts, 1), AH_REDUCE_THREADS, 0}, args,
-                          sizeof *args);
+    return ah_cuda_launch(c->device, kernel, c->op->name, ah_cuda_grid_each(groups * args->parts, AH_REDUCE_THREADS),
+                          args);
 }
 
 /* Does a launch read 16 bytes at a time? */

@@ -47,8 +47,7 @@ static void cut(struct ah_running_args *args)
 static int launch(struct ah_device *device, const char *who, struct ah_cuda_kernel *kernel, int64_t blocks,
                   const struct ah_running_args *args)
 {
-    return ah_cuda_launch(device, kernel, who,
-                          (struct ah_cuda_grid){ah_cuda_blocks(blocks, 1), AH_RUNNING_THREADS, 0}, args, sizeof *args);
+    return ah_cuda_launch(device, kernel, who, ah_cuda_grid_each(blocks, AH_RUNNING_THREADS), args);
 }
 
 /* Run over args->outer x n x inner elements, which lie row-major. */
@@ -103,11 +102,11 @@ static int running(struct ah_call *c, enum ah_running_fold fold, bool reverse)
     AH_TRYGO(ah_cuda_lines_open(c->device, &y, out, last, to), done);
     if (index)
         AH_TRYGO(ah_cuda_lines_open(c->device, &at, index, last, AH_I64), done);
-    args.from = ah_cuda_address(ah_tensor_data(x));
+    args.from = ah_cuda_data(x);
     args.from_dtype = (int32_t)x->dtype;
-    args.to = ah_cuda_address(ah_tensor_data(y));
+    args.to = ah_cuda_data(y);
     args.to_dtype = (int32_t)y->dtype;
-    args.index = index ? ah_cuda_address(ah_tensor_data(at)) : 0;
+    args.index = index ? ah_cuda_data(at) : 0;
     args.outer = turn ? extent.outer * extent.inner : extent.outer;
     args.n = extent.n;
     args.inner = turn ? 1 : extent.inner;
@@ -156,8 +155,8 @@ static int products_beside(struct ah_call *c, struct ah_tensor *x, enum ah_dtype
                            struct ah_tensor **out)
 {
     AH_TRY(ah_tensor_empty(out, x->size, x->ndim, dtype, c->device));
-    struct ah_running_args args = {.from = ah_cuda_address(ah_tensor_data(x)), .from_dtype = (int32_t)x->dtype,
-                                   .to = ah_cuda_address(ah_tensor_data(*out)), .to_dtype = (int32_t)dtype,
+    struct ah_running_args args = {.from = ah_cuda_data(x), .from_dtype = (int32_t)x->dtype,
+                                   .to = ah_cuda_data(*out), .to_dtype = (int32_t)dtype,
                                    .outer = x->size[0], .n = x->size[1], .inner = 1, .fold = AH_RUNNING_PRODUCT,
                                    .reverse = behind, .exclusive = true};
     return run(c->device, c->op->name, &args);

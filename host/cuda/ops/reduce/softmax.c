@@ -25,23 +25,23 @@ static void extent_at(const struct ah_tensor *t, int64_t dim, int64_t *length, i
 
 static struct ah_cuda_grid columns_grid(int64_t columns)
 {
-    return (struct ah_cuda_grid){ah_cuda_blocks(columns, AH_ROW_THREADS), AH_ROW_THREADS, 0};
+    return ah_cuda_grid_for(columns, AH_ROW_THREADS);
 }
 
 static int forward(struct ah_call *c, bool log)
 {
     const struct ah_args_softmax *arg = ah_args(c, softmax);
     struct ah_tensor *out = c->out[0], *x;
-    struct ah_softmax_args args = {.y = ah_cuda_address(ah_tensor_data(out)), .log = log};
+    struct ah_softmax_args args = {.y = ah_cuda_data(out), .log = log};
     if (out->numel == 0)
         return 0;
     AH_TRY(ah_cuda_dense(c->device, &x, arg->input.tensor, out->dtype));
-    args.x = ah_cuda_address(ah_tensor_data(x));
+    args.x = ah_cuda_data(x);
     extent_at(out, arg->dim.integer, &args.length, &args.inner);
     args.rows = out->numel / args.length;
     args.wide = ah_cuda_rows_wide(args.length, out->dtype, args.x, args.y, 0);
     int status = args.inner > 1 ? ah_cuda_launch(c->device, &columns_kernel[out->dtype], c->op->name,
-                                                 columns_grid(args.rows), &args, sizeof args)
+                                                 columns_grid(args.rows), &args)
                                 : ah_cuda_launch_rows(c->device, &rows_kernel, c->op->name, out->dtype, args.rows,
                                                       args.length, &args, sizeof args);
     ah_tensor_release(x);
@@ -62,19 +62,19 @@ static int backward(struct ah_call *c, bool log)
 {
     const struct ah_args_softmax_backward *arg = ah_args(c, softmax_backward);
     struct ah_tensor *out = c->out[0], *g = NULL, *y = NULL;
-    struct ah_softmax_backward_args args = {.gx = ah_cuda_address(ah_tensor_data(out)), .log = log};
+    struct ah_softmax_backward_args args = {.gx = ah_cuda_data(out), .log = log};
     int status;
     if (out->numel == 0)
         return 0;
     AH_TRYGO(ah_cuda_dense(c->device, &g, arg->grad.tensor, out->dtype), out);
     AH_TRYGO(ah_cuda_dense(c->device, &y, arg->output.tensor, out->dtype), out);
-    args.g = ah_cuda_address(ah_tensor_data(g));
-    args.y = ah_cuda_address(ah_tensor_data(y));
+    args.g = ah_cuda_data(g);
+    args.y = ah_cuda_data(y);
     extent_at(out, arg->dim.integer, &args.length, &args.inner);
     args.rows = out->numel / args.length;
     args.wide = ah_cuda_rows_wide(args.length, out->dtype, args.g, args.y, args.gx);
     status = args.inner > 1 ? ah_cuda_launch(c->device, &columns_backward_kernel[out->dtype], c->op->name,
-                                             columns_grid(args.rows), &args, sizeof args)
+                                             columns_grid(args.rows), &args)
                             : ah_cuda_launch_rows(c->device, &backward_kernel, c->op->name, out->dtype, args.rows,
                                                   args.length, &args, sizeof args);
 out:
@@ -97,12 +97,12 @@ int ah_cuda_masked_softmax(struct ah_call *c)
 {
     const struct ah_args_masked_softmax *arg = ah_args(c, masked_softmax);
     struct ah_tensor *out = c->out[0], *mt = ah_given(&arg->mask), *x = NULL, *mask = NULL;
-    struct ah_masked_softmax_args args = {.y = ah_cuda_address(ah_tensor_data(out)), .causal = arg->causal.flag};
+    struct ah_masked_softmax_args args = {.y = ah_cuda_data(out), .causal = arg->causal.flag};
     int status;
     if (out->numel == 0)
         return 0;
     AH_TRYGO(ah_cuda_dense(c->device, &x, arg->input.tensor, out->dtype), out);
-    args.x = ah_cuda_address(ah_tensor_data(x));
+    args.x = ah_cuda_data(x);
     args.length = out->size[out->ndim - 1];
     args.queries = out->size[out->ndim - 2];
     args.rows = out->numel / args.length;
@@ -110,7 +110,7 @@ int ah_cuda_masked_softmax(struct ah_call *c)
     if (mt) {
         args.boolean = mt->dtype == AH_BOOL;
         AH_TRYGO(ah_cuda_dense(c->device, &mask, mt, args.boolean ? AH_BOOL : out->dtype), out);
-        args.mask = ah_cuda_address(ah_tensor_data(mask));
+        args.mask = ah_cuda_data(mask);
         args.ndim = out->ndim;
         ah_broadcast_strides(mask, out->size, out->ndim, args.stride);
         for (int d = 0; d < out->ndim; d++)

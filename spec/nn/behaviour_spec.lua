@@ -27,7 +27,7 @@ describe("A transformer", function()
   it("reports mismatched arguments", function()
     check.raises("Transformer: expected src and tgt of one batch with 4 features, got (3, 2, 4) and (3, 1, 4)",
       function() nn.Transformer(4, 2, 1, 1, 8)(accelhost.zeros(3, 2, 4), accelhost.zeros(3, 1, 4)) end)
-    check.raises("is_causal needs an attn_mask", function()
+    check.raises("is_causal requires attn_mask", function()
       nn.TransformerEncoderLayer(4, 2, 8)(accelhost.zeros(3, 2, 4), {is_causal = true})
     end)
     check.raises("scaled_dot_product_attention: with enable_gqa the heads of key and value divide the query's, got "

@@ -8,7 +8,7 @@ local repr = require "accelhost.nn.repr"
 
 local activation = {}
 
--- name, parameters (as of a signature), run(module, input), and what stands between the brackets
+-- name, parameters (as of a signature), run(module, input), and the text between the brackets of its repr
 local function class(name, parameters, forward, extra_repr)
   local Class = Module:extend(name)
   Class.init = arguments.setter(name, parameters)

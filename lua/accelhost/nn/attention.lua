@@ -75,8 +75,8 @@ local read_call = arguments.signature("MultiheadAttention.forward", {
   {"attn_mask: tensor"}, {"average_attn_weights: flag", true}, {"is_causal: flag", false},
 })
 
---- Masks are true where a position is to be left out; is_causal says that attn_mask is the causal one, which is then
--- not read where no weights are wanted.
+--- Masks are true at the positions to leave out. is_causal = true declares attn_mask to be the causal mask, which is
+-- then not read unless the weights are requested.
 ---@return Tensor output
 ---@return Tensor? weights nil with need_weights = false
 function MultiheadAttention:forward(...)

@@ -59,9 +59,10 @@ local read_model = arguments.signature("AveragedModel", {
   "model: module", {"device: device"}, {"avg_fn: callable"}, {"multi_avg_fn: callable"}, {"use_buffers: flag", false},
 })
 
---- A copy of a model whose parameters are the average of the model's: update_parameters(model) after a step takes its
---- weights in. Equally weighted (SWA) unless avg_fn(average, current, n) or multi_avg_fn(averages, currents, n) says
---- otherwise; n models were taken in before. Buffers are copied, with use_buffers averaged too.
+--- A copy of a model whose parameters are the average of the model's: update_parameters(model) after a step adds the
+--- weights to the average. All steps have equal weight (SWA) unless avg_fn(average, current, n) or
+--- multi_avg_fn(averages, currents, n) computes the average; n is the number of models averaged before. Buffers are
+--- copied, or averaged too with use_buffers.
 --
 --   local swa = optim.swa_utils.AveragedModel(model)
 --   swa:update_parameters(model)

@@ -26,7 +26,7 @@ local batch_parameters = {
   {"track_running_stats: flag", true}, {"device: device"}, {"dtype: dtype"}, {"bias: flag", true},
 }
 
--- momentum = false stands for PyTorch's None: a cumulative average.
+-- momentum = false is PyTorch's None: a cumulative average.
 function BatchNorm:setup(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
   local options = {dtype = dtype, device = device}
   self.num_features, self.eps, self.momentum = num_features, eps, momentum

@@ -130,8 +130,8 @@ local function named_items(what, items)
   return names, values
 end
 
---- What ModuleDict and ParameterDict share. A class says which of a module's lists holds its items (_list), what an
--- item is (_accepts) and how messages call it (_wanted).
+--- Base class of ModuleDict and ParameterDict. A subclass defines the module's list that holds its items (_list), the
+-- test for an item (_accepts) and the item's name in messages (_wanted).
 local Dict = Module:extend "Dict"
 
 function Dict:init(items)

@@ -148,7 +148,7 @@ local transposed_parameters = {
   {"padding_mode: 'zeros'", "zeros"}, {"device: device"}, {"dtype: dtype"},
 }
 
--- What output_padding gives the size that is wanted: the spatial sizes, or those of the whole result.
+-- Return the output_padding that yields `output_size`: the spatial sizes, or the sizes of all dims of the result.
 local function output_padding(self, input, output_size)
   local dims, more = #self.kernel_size, {}
   arguments.check(self._name, "output_size", "counts", output_size)

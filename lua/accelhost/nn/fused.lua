@@ -28,8 +28,8 @@ function fused.gelu_between(x, w1, b1, w2, b2)
   return C.linear_of_gelu(y, before, w2, b2)
 end
 
---- What modules i, i + 1, ... of a list make of x, as far as they are computed as one, and how many they are; 0 where
---- module i stands alone.
+--- Apply modules i, i + 1, ... of a list that are computed as one op to x. Return the result and their number, or nil
+--- and 0 if module i cannot be fused.
 ---@param list table
 ---@param i integer
 ---@param x Tensor

@@ -42,7 +42,7 @@ function hooks.method(what, field, ...)
   end
 end
 
---- Do hooks see what a module is called with, or what it gives?
+--- Return true if hooks receive the inputs or outputs of a module.
 ---@param module table
 ---@return table|false
 function hooks.watch(module)

@@ -71,7 +71,7 @@ for file, names in pairs(files) do namespace.add(lazy, "accelhost.nn." .. file, 
 
 -- What there is instead of some of PyTorch's names.
 local refused = {
-  DataParallel = "accelerator:prepare spreads a model over processes", NLLLoss2d = "NLLLoss takes any number of dims",
+  DataParallel = "accelerator:prepare spreads a model over processes", NLLLoss2d = "NLLLoss accepts any number of dims",
   CrossMapLRN2d = "LocalResponseNorm is the same", Buffer = "module:register_buffer(name, tensor) makes one",
   CrossEntropy = "nn.CrossEntropyLoss",
   MSE = "nn.MSELoss", Conv = "nn.Conv1d, nn.Conv2d, nn.Conv3d",

@@ -3,8 +3,8 @@
 --   local conv = nn.Conv2d(3, 8, 3)
 --   nn.init.kaiming_normal_(conv.weight, {mode = "fan_out", nonlinearity = "relu"})
 --
--- Each function works without recording gradients and returns the tensor. What draws takes {generator = ...}, a
--- Generator of your own, and then leaves the global one alone.
+-- Each function works without recording gradients and returns the tensor. Random initializers accept
+-- {generator = ...}, a Generator to draw from instead of the global one.
 local arguments = require "accelhost.util.arguments"
 local namespace = require "accelhost.util.namespace"
 local no_grad = require("accelhost.nn.skip").no_grad

@@ -83,7 +83,7 @@ local function close_holes(self, names, extent)
   return kept, items
 end
 
---- Bring names and places up to date after assignments to the array part; raise for an item of another kind.
+--- Update names and positions after assignments to the array part; raise for an item of another kind.
 ---@return integer count the number of items
 local function settle(self)
   local seen = self._seen

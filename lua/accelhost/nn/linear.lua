@@ -9,7 +9,7 @@ local repr = require "accelhost.nn.repr"
 
 local linear = {}
 
---- Returns its argument; takes and ignores any arguments at construction.
+--- Returns its argument; arguments of the constructor are ignored.
 --
 --   nn.Identity()(a)  --> tensor([1., 2., 3.])
 ---@param ... any

@@ -48,7 +48,7 @@ class("NLLLoss", {{"weight: tensor"}, {"ignore_index: integer", -100}, reduction
     reduction = self.reduction})
 end)
 
---- The squared distance, element by element; `reduction` says whether to give its mean, its sum or all of it ("none").
+--- The squared distance, element by element; `reduction`: its "mean" or "sum", or all elements ("none").
 --
 --   nn.MSELoss()(a, b)  --> tensor(9.)
 class("MSELoss", {reduction}, function(self, input, target)
@@ -76,7 +76,7 @@ class("HuberLoss", {reduction, {"delta: positive", 1}}, function(self, input, ta
   return F.huber_loss(input, target, {reduction = self.reduction, delta = self.delta})
 end)
 
---- The binary cross entropy of probabilities; the input lies in [0, 1]. BCEWithLogitsLoss is safer.
+--- The binary cross entropy of probabilities; the input is in [0, 1]. BCEWithLogitsLoss is safer.
 --
 --   nn.BCELoss()(accelhost.full({2}, 0.5), accelhost.ones(2))  --> tensor(0.6931)
 class("BCELoss", {{"weight: tensor"}, reduction}, function(self, input, target)

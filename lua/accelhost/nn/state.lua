@@ -99,7 +99,7 @@ return function(Module, walk)
     return state
   end
 
-  --- What a class keeps in the state beside its tensors (a number, a text, a table): a class that defines it defines
+  --- Return the state of a class other than its tensors (a number, a string, a table). A class that defines it defines
   -- set_extra_state as well.
   function Module:get_extra_state()
     fail("%s has no extra state: define function %s:get_extra_state()", self._name, self._name)
@@ -130,7 +130,7 @@ return function(Module, walk)
     hooks.method("register_load_state_dict_pre_hook", "_load_state_dict_pre_hooks")
 
   --- Call `hook(module, {missing_keys = , unexpected_keys = })` when the module and its children are loaded; names that
-  -- it takes out of these are no error. With such hooks tensors are copied before missing names are reported.
+  -- it removes from these are no error. With such hooks tensors are copied before missing names are reported.
   ---@param hook fun(module: Module, incompatible: table)
   ---@return {remove: fun()} # its remove() removes the hook
   Module.register_load_state_dict_post_hook =

@@ -84,7 +84,7 @@ local read_encode = signature("TransformerEncoderLayer.forward", {
   "src: tensor", {"src_mask: tensor"}, {"src_key_padding_mask: tensor"}, {"is_causal: flag", false},
 })
 
---- is_causal says that src_mask is the causal one, which is then not read.
+--- is_causal = true declares src_mask to be the causal mask, which is then not read.
 ---@param src Tensor [L, N, d_model] ([N, L, d_model] with batch_first)
 ---@return Tensor like src
 function TransformerEncoderLayer:forward(...)

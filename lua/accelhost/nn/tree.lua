@@ -8,8 +8,8 @@ local fail, signature = arguments.fail, arguments.signature
 ---@param check_table fun(module: table, name: string, value: table) refuses plain tables that hold modules
 ---@return {join: function, iterate: function, check_tables: function} walk
 return function(Module, check_table)
-  --- Direct children: arrays of names and modules. Containers replace it; a class with `_sync` is told before it is
-  -- walked, one with `_item(self, key)` is asked for keys that are neither fields nor methods.
+  --- Direct children: arrays of names and modules. Containers override it. `_sync` of a class is called before a
+  -- traversal, `_item(self, key)` for keys that are neither fields nor methods.
   function Module:_children()
     local names, modules = {}, {}
     for i, name in ipairs(self._modules) do

@@ -163,8 +163,8 @@ function F.gumbel_softmax(...)
   return one - soft:detach() + soft
 end
 
--- Ops of the table with PyTorch's option `inplace` behind the others: it chooses the row that writes into its input.
--- `place` is where it stands. Calls without it go straight through.
+-- Ops of the table with PyTorch's option `inplace` after the others: it selects the op that writes into its input.
+-- `place` is its position among the arguments. Calls without it are passed on unchanged.
 local function chosen_inplace(name, place)
   local plain, into = C[name], C[name .. "_"]
   return function(...)

@@ -46,7 +46,7 @@ local attention_parameters = {
 }
 local set_attention = arguments.setter("multi_head_attention_forward", attention_parameters)
 
--- The sizes of a call: batch, heads, head (the width of one), target and source lengths, and where the batch stands.
+-- The sizes of a call: batch, heads, head (the width of one), target and source lengths, and the batch's dim.
 local function sizes_of(query, key, o, batched)
   local batch_first = o.batch_first or not batched
   local batch_dim = batch_first and 0 or 1
@@ -118,7 +118,7 @@ local function joined_mask(masks, s)
   return attn and attn + padding or padding
 end
 
--- The heads' outputs, and their weights where they are wanted. A mask that is said to be causal need not be read.
+-- The heads' outputs, and their weights if requested. A mask that is declared causal need not be read.
 local function attend(q, k, v, masks, s, o)
   local dropout_p = o.training and o.dropout_p or 0
   if not o.need_weights then
@@ -153,9 +153,9 @@ local function add_batch(query, key, value, o)
   return query, key, value
 end
 
---- Attention of num_heads heads with input and output projections, as in PyTorch; masks are true where a position is
--- to be left out, and is_causal says that attn_mask is the causal one. Shapes [L, N, E], [S, N, E] (or without N; or N
--- first with batch_first = true).
+--- Attention of num_heads heads with input and output projections, as in PyTorch. Masks are true at the positions to
+-- leave out; is_causal = true declares attn_mask to be the causal mask. Shapes [L, N, E], [S, N, E] (or without N; or
+-- N first with batch_first = true).
 ---@return Tensor output like query
 ---@return Tensor? weights [N, L, S], or [N, heads, L, S] with average_attn_weights = false
 function F.multi_head_attention_forward(...)
@@ -164,7 +164,7 @@ function F.multi_head_attention_forward(...)
   local query, key, value = o.query, o.key, o.value
   local batched = query:dim() == 3
   if not batched then query, key, value = add_batch(query, key, value, o) end
-  if o.is_causal and not o.attn_mask then fail("attention: is_causal needs an attn_mask, of which it tells") end
+  if o.is_causal and not o.attn_mask then fail("attention: is_causal requires attn_mask, which it declares causal") end
   local s = sizes_of(query, key, o, batched)
   o.key_length = s.source
   local q, k, v = project(query, key, value, o)

@@ -38,7 +38,7 @@ local function by_name(name, dims)
     local named = type(last) == "table" and type(last.padding) == "string"
     if not named and type((select(5, ...))) ~= "string" then return op(...) end
     local input, weight, bias, stride, padding, dilation, groups = read(...)
-    if weight:dim() ~= dims + 2 then return op(input, weight) end -- which says what it expects
+    if weight:dim() ~= dims + 2 then return op(input, weight) end -- whose error has the expected dims
     stride, dilation = tuple(name, "stride", stride, dims), tuple(name, "dilation", dilation, dims)
     check_same(name, padding, stride)
     local pads, around = edges.place(padding, kernel_of(weight, dims), dilation, true)

@@ -43,7 +43,7 @@ local read = arguments.signature("ctc_loss", {
 })
 
 --- Connectionist temporal classification (Graves et al., 2006): -log of the probability of all alignments of a target
--- with the steps of a sequence. log_probs is [T, N, C] or [T, C], as log_softmax gives it; targets are classes other
+-- with the steps of a sequence. log_probs is [T, N, C] or [T, C], as of log_softmax; targets are classes other
 -- than `blank`, [N, S] padded, or all of them in one row; lengths are tensors or tables of N integers. "mean" divides
 -- each loss by its target's length first. A sequence too short for its target costs inf, or 0 with zero_infinity.
 -- Gradients are PyTorch's, which take log_probs for the result of log_softmax.

@@ -86,7 +86,7 @@ local function largest(rows, absent)
   return values:masked_fill(none:logical_not(), 0)
 end
 
--- Sums of rows [L, width] by bag, and how many rows, those that `absent` [L] says left out, each has.
+-- Sums of rows [L, width] by bag, and the number of rows of each bag, without the rows where `absent` [L] is true.
 local function summed(rows, absent, starts)
   local bag, count = {}, #starts - 1
   for b = 1, count do
@@ -120,7 +120,7 @@ local function check_bag(input, offsets, by_frequency, mode, sparse, weights)
     fail("embedding_bag: expected an input (B, L) or (L,), got %s", shape_text(input))
   end
   if input:dim() == 2 and offsets then
-    fail("embedding_bag: offsets: an input (B, L) has its bags in rows and takes none")
+    fail("embedding_bag: offsets: expected none for an input (B, L), whose rows are the bags")
   end
   if by_frequency and mode == "max" then fail("embedding_bag: scale_grad_by_freq does not go with mode 'max'") end
   if weights and mode ~= "sum" then fail("embedding_bag: per_sample_weights need mode 'sum', got '%s'", mode) end
@@ -130,8 +130,8 @@ local function check_bag(input, offsets, by_frequency, mode, sparse, weights)
   end
 end
 
---- The sum, mean or largest of bags of rows of weight [rows, width]: every row of input [B, L] is a bag, or what of
--- input [L] lies between two of `offsets` (the last goes to the end, or to the last offset with include_last_offset).
+--- The sum, mean or maximum of bags of rows of weight [rows, width]: every row of input [B, L] is a bag, or every part
+-- of input [L] between two `offsets` (the last ends at the end, or at the last offset with include_last_offset).
 -- Rows padding_idx do not count; the result of an empty bag is zeros. per_sample_weights scale the rows of a sum.
 ---@return userdata # [B, width]
 function F.embedding_bag(...)

@@ -3,11 +3,11 @@
 --   local F = accelhost.nn.functional
 --   F.cross_entropy(net(x), labels, {label_smoothing = 0.1}):dim()  --> 0
 --
--- Options are positional in PyTorch's order or named in one trailing table. What PyTorch has as functions of torch too
--- (relu, softmax, dropout) is told on the page of accelhost.
+-- Options are positional in PyTorch's order or named in one trailing table. Functions that PyTorch also has in torch
+-- (relu, softmax, dropout) are documented on the page of accelhost.
 
--- Names of the op table marked functional come from there; those of the files below are compositions of ops, loaded
--- when a name is first used.
+-- Names that the op table marks functional are its ops; those of the files below are compositions of ops, loaded when
+-- a name is first used.
 local C = require "accelhost._C"
 local namespace = require "accelhost.util.namespace"
 

@@ -32,7 +32,7 @@ local read_fold = signature("fold", {
   "input: tensor", "output_size: counts", "kernel_size: counts", {"dilation: counts", 1}, {"padding: sizes", 0},
   {"stride: counts", 1},
 })
---- The sum of windows, columns as unfold gives them (N, C * kernel area, windows), into images (N, C, H, W) of
+--- The sum of windows, columns as unfold returns them (N, C * kernel area, windows), into images (N, C, H, W) of
 --- output_size (H, W); without N also. Where windows overlap, they add up.
 --     y = F.fold(accelhost.ones(2, 9, 784), {28, 28}, 3, {padding = 1})  --> [2, 1, 28, 28]
 ---@param ... any input, output_size, kernel_size, dilation, padding, stride

@@ -36,7 +36,7 @@ local read_max = signature("max_pool3d", {
 --
 --   F.max_pool3d(accelhost.ones(1, 1, 2, 2, 2), 2):sum()  --> tensor(1.)
 ---@return userdata
----@return userdata? indices with return_indices: where in its volume each maximum stands, counted from 0
+---@return userdata? indices with return_indices: the position of each maximum in its volume, counted from 0
 function F.max_pool3d(...)
   local input, kernel, stride, padding, dilation, ceil_mode, return_indices = read_max(...)
   local what = "max_pool3d"
@@ -92,7 +92,7 @@ end
 
 local read_adaptive = signature("adaptive_avg_pool3d", {"input: tensor", "output_size: open_sizes"})
 
---- The means of as many windows of [N, C, D, H, W] or [C, D, H, W] as output_size says; false keeps the input's size.
+--- The means of output_size windows of [N, C, D, H, W] or [C, D, H, W]; false keeps the input's size.
 --
 --   F.adaptive_avg_pool3d(images:unsqueeze(2), 1):size(-1)  --> 1
 ---@return userdata

@@ -59,7 +59,7 @@ local function check_mode(input, mode, align_corners, antialias)
     fail("interpolate: expected an input of 3, 4 or 5 dims, (N, C) and the dims of space, got %s", shape_text(input))
   end
   if modes[mode] and modes[mode] ~= count then
-    fail("interpolate: mode '%s' takes an input of %d dims, got %s", mode, modes[mode] + 2, shape_text(input))
+    fail("interpolate: mode '%s' expects an input of %d dims, got %s", mode, modes[mode] + 2, shape_text(input))
   end
   if not modes[mode] and align_corners ~= nil then
     fail("interpolate: align_corners goes with the modes linear, bilinear, bicubic and trilinear, not with '%s'", mode)
@@ -68,7 +68,7 @@ local function check_mode(input, mode, align_corners, antialias)
     fail("interpolate: antialias goes with the modes bilinear, bicubic and lanczos, not with '%s'", mode)
   end
   if mode == "lanczos" and (align_corners or not antialias) then
-    fail "interpolate: mode 'lanczos' needs antialias = true and takes no align_corners"
+    fail "interpolate: mode 'lanczos' requires antialias = true and no align_corners"
   end
 end
 
@@ -84,7 +84,7 @@ local read_interpolate = signature("interpolate", {
 --- Resize the space of (N, C, L), (N, C, H, W) or (N, C, D, H, W) to `size`, or by `scale_factor` (a number, or one per
 --- dim; sizes are rounded down). Modes: nearest (as always, rounding down) and nearest-exact for any dtype; linear,
 --- bilinear, trilinear for 3, 4, 5 dims; bicubic and, with antialias, lanczos for 4; area: means. align_corners = true
---- puts the corners' centres on each other instead of the corners. Positions are computed with the given scale_factor
+--- aligns the centres of the corner pixels instead of the corners. Positions are computed with the given scale_factor
 --- unless recompute_scale_factor is true. antialias = true widens the filter when shrinking. float16 and bfloat16 are
 --- computed in float32; bytes are rounded. Second derivatives exist.
 --     y = F.interpolate(images, {scale_factor = 2, mode = "bilinear"})  --> [2, 1, 56, 56]
@@ -97,7 +97,7 @@ function F.interpolate(...)
   if mode == "area" then return area(input, out) end
   local nearest = mode == "nearest" or mode == "nearest-exact"
   if not nearest and input.dtype ~= "uint8" and not input:is_floating_point() then
-    fail("interpolate: mode '%s' takes floating dtypes and uint8, got %s", mode, input.dtype)
+    fail("interpolate: mode '%s' expects a floating dtype or uint8, got %s", mode, input.dtype)
   end
   local resample = input.dtype == "uint8" and not nearest and resample_bytes or C.resample
   return resample(input, out, scales[1], scales[2], scales[3], mode, align_corners or false, antialias)

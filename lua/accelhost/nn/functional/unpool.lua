@@ -61,8 +61,8 @@ local function unpool_class(dims)
   end
 end
 
---- Put the maxima of max_pool1d back to their places (`indices`) among zeros. output_size tells which of the sizes that
---- pool to the input's it was.
+--- Write the maxima of max_pool1d to their positions (`indices`) among zeros. output_size selects one of the sizes that
+--- pool to the input's size.
 --
 --   local values, places = F.max_pool1d(a:view(1, 1, 3), 2, {return_indices = true})
 --   F.max_unpool1d(values, places, 2)  --> tensor([[[0., 2.]]])
@@ -165,7 +165,8 @@ local function fractional_class(dims)
 end
 
 --- The largest values of output_size windows of kernel_size at random places that share out [N, C, H, W] or [C, H, W]
---- (Graham, 2014); output_ratio gives the output as a part of the input. The random samples [N, C, 2] may be given.
+--- (Graham, 2014); output_ratio is the output size as a fraction of the input's. The random samples [N, C, 2] may be
+--- passed.
 --
 --   F.fractional_max_pool2d(images, 2, 13):size(-1)  --> 13
 F.fractional_max_pool2d = fractional_class(2)

@@ -1,4 +1,4 @@
---- The older weight_norm and spectral_norm: they keep the weight as a plain field that every forward computes anew.
+--- The older weight_norm and spectral_norm: they keep the weight as a plain field that every forward computes again.
 -- Files of PyTorch made with them have weight_g and weight_v, or weight_orig, weight_u and weight_v.
 local C = require "accelhost._C"
 local F = require "accelhost.nn.functional"
@@ -33,7 +33,7 @@ local function check_new(what, module, kind, name)
   if module._kind[name] ~= "parameter" then fail("%s: %s has no parameter '%s'", what, module._name, name) end
 end
 
--- Take the hook away; gives the weight as it is now.
+-- Remove the hook; return the current weight.
 local function take(what, module, kind, name)
   local place, hook = find(module, kind, name)
   if not place then fail("%s: '%s' of %s has none", what, name, module._name) end

@@ -217,9 +217,9 @@ local function register_another(list, module, name, parametrization, unsafe)
 end
 
 --- Make module[tensor_name] the value of parametrization(original). A parametrization may have a method
--- right_inverse(value), which gives the original (or several) of a value: it is asked for the first one, and when a
--- value is assigned to module[tensor_name]. Several parametrizations of a tensor are applied in order. Make the
--- optimizer afterwards, for the parameters are others.
+-- right_inverse(value), which returns the original (or several) of a value: it is called for the first original, and
+-- when a value is assigned to module[tensor_name]. Several parametrizations of a tensor are applied in order. Create
+-- the optimizer afterwards, because the parameters are replaced.
 --
 --   nn.utils.parametrize.register_parametrization(net.fc1, "weight", nn.Tanh())
 --   nn.utils.parametrize.is_parametrized(net.fc1, "weight")  --> true

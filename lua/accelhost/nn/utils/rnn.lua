@@ -44,7 +44,7 @@ function rnn.is_packed(value)
   return type(value) == "table" and getmetatable(value) == PackedSequence
 end
 
--- Whole numbers, on the CPU where nothing else is said.
+-- An int64 tensor of a list, on `device` (default: the CPU).
 local function int64(list, device) return C.tensor(list, {dtype = "int64", device = device or "cpu"}) end
 
 -- Lengths as a Lua table, each within 1..steps.

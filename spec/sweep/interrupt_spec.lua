@@ -207,7 +207,7 @@ describe("A trial that is paused", function()
     script(false)
     local result = run.host({"sweep", "s.lua"}, {timeout = 60})
     assert.equal(0, result.code, result.output)
-    local _, said = result.stdout:gsub("has saved no checkpoint, so it begins anew", "")
+    local _, said = result.stdout:gsub("has saved no checkpoint, so it starts from the beginning", "")
     assert.equal(1, said)
   end)
 

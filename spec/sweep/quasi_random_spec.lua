@@ -81,7 +81,7 @@ describe("quasi-random search", function()
 
   it("reports which sequence supports more than 64 parameters", function()
     assert.error_matches(function() samplers.new("sobol"):setup(cube(65)) end,
-      "sobol: the space has 65 parameters, at most 64 are possible; the sequence \"halton\"")
+      "sobol: expected at most 64 parameters, the space has 65; the sequence \"halton\"")
     local params = samplers.new("halton"):setup(cube(65)):suggest(5, {})
     assert.is_true(params.x65 >= 0 and params.x65 < 1)
   end)

@@ -58,7 +58,7 @@ describe("The page of a study", function()
     assert.matches("0.038265 loss in trial 24", text, 1, true)
     assert.matches("optim.lr 0.0014878", text, 1, true)
     assert.matches("40: 25 complete, 13 pruned, 2 failed", text, 1, true)
-    assert.matches("took 2 min 41 s", text, 1, true)
+    assert.matches("duration 2 min 41 s", text, 1, true)
     assert.matches('optimizer: "muon"', text, 1, true)
   end)
 
@@ -256,7 +256,7 @@ describe("The report as text", function()
     assert.equal([[
 digits: minimize loss, sampler tpe, pruner asha
 12 trials: 8 complete, 3 pruned, 1 failed
-began then, took 49.0 s; a trial took 8.17 s
+began then, ran for 49.0 s; mean per trial 8.17 s
 
 best: loss 0.057122 in trial 3, trials/0003
   layers     3

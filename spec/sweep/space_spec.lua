@@ -65,7 +65,7 @@ describe("A space", function()
     {function() return sweep.int(1.5, 2) end, "int: expected whole numbers, got 1.5 and 2"},
     {function() return sweep.quniform(0, 1, 0) end, "quniform: step: expected a number above 0, got number 0"},
     {function() return sweep.choice{} end, "choice: expected at least one value, got none"},
-    {function() return sweep.choice{1, 1} end, "choice: 1 stands twice"},
+    {function() return sweep.choice{1, 1} end, "choice: 1 is repeated"},
     {function() return sweep.choice{print} end, "choice: a choice is a number, text, boolean or a table of them"},
     {function() return sweep.uniform(0, 1, {stepp = 1}) end, "unknown option 'stepp' .*did you mean 'step'"},
     {function() return sweep.normal(0, 1) end, "accelhost.sweep has no normal: samplers learn where"},
@@ -187,7 +187,7 @@ early_terminate: {type: hyperband, min_iter: 1, eta: 3}
 
   for _, case in ipairs {
     {"parameters: {a: {distribution: log_uniform, min: -3, max: 0}}",
-      "sweep.yaml: .*parameters: a: log_uniform takes logarithms of the bounds there: write log_uniform_values"},
+      "sweep.yaml: .*parameters: a: log_uniform has logarithms as bounds in W&B: write log_uniform_values"},
     {"parameters: {a: {distribution: normal, mu: 0, sigma: 1}}", "parameters: a: normal is not here"},
     {"parameters: {a: {distribution: unifrom, min: 0, max: 1}}", "no distribution 'unifrom' %(did you mean 'uniform'"},
     {"parameters: {a: {values: [1, 2], probabilities: [0.1, 0.9]}}", "'probabilities' is not here"},

@@ -24,7 +24,7 @@ local function limit_of(definition)
   local sampler = definition.sampler
   local name = type(sampler) == "table" and (sampler[1] or sampler.name) or sampler
   if not definition.trials and name ~= "grid" then
-    fail "how many trials? -n N says it, or 'trials' in the file (a grid search ends by itself)"
+    fail "the number of trials is not set: pass -n N or set 'trials' in the file (a grid search ends by itself)"
   end
   return definition.trials
 end
@@ -46,7 +46,7 @@ end
 
 local function silent() end
 
--- What the runner tells, on the terminal or in lines.
+-- The observer of the runner's events, for a terminal or in lines.
 local function make_observer(study, given, quiet)
   if quiet then return {event = silent, update = silent, finish = silent} end
   local terminal = C.comm.is_terminal(1)

@@ -19,7 +19,7 @@ local keys = {
   name = {"string"},                                     -- of the study
   objective = {"function"},                              -- called with a trial, in a process of its own
   script = {"string"},                                   -- run for each trial, in processes of its own
-  arguments = {"list", {}},                              -- of the script, beside the parameters
+  arguments = {"list", {}},                              -- of the script, in addition to the parameters
   variables = {"table", {}},                             -- of the environment of trials
   space = {"table"},
   metric = {"string|table", "loss"},                     -- a name, or {name =, goal =, target =}
@@ -119,7 +119,7 @@ local function check_work(self)
   check_batch_words(self)
   if self.launcher == "slurm" and (self.inline or not self.parallel) then
     fail(self.inline and "inline: there are no processes for launcher = 'slurm'"
-      or "launcher = 'slurm': how many trials at once? -j N says it, or 'parallel' in the file")
+      or "launcher = 'slurm': the number of parallel trials is not set: pass -j N or set 'parallel' in the file")
   end
 end
 

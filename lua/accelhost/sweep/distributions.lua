@@ -152,7 +152,7 @@ end
 --   }
 --
 -- `when = {name = value}` or `when = {name = {value, value}}`: the parameter is there when another one, a choice too,
--- has one of these values. Names are those beside it, else full ones ("optim.name").
+-- has one of these values. Names are those in the same table, else full ones ("optim.name").
 ---@param values any[]
 ---@param options? table when
 ---@return Distribution
@@ -164,7 +164,7 @@ function distributions.choice(values, options)
   local self, seen = Distribution(), {}
   for i, value in ipairs(values) do
     local text = text_of("choice", value)
-    if seen[text] then fail("choice: %s stands twice", text) end
+    if seen[text] then fail("choice: %s is repeated", text) end
     seen[text] = i
   end
   self.kind, self.choices, self.when = "categorical", values, options.when

@@ -4,7 +4,7 @@
 -- PED-ANOVA: both densities are estimated on a grid of at most 50 places, and the Pearson divergence of the one from
 -- the other is the importance, weighed, for a parameter that depends on others, by how many of the best trials have
 -- it. Watanabe, Bansal and Hutter, PED-ANOVA: Efficiently Quantifying Hyperparameter Importance in Arbitrary
--- Subspaces, 2023: https://arxiv.org/abs/2304.10255. Kernels are as wide as Scott's rule says; numbers are Optuna's.
+-- Subspaces, 2023: https://arxiv.org/abs/2304.10255. Kernel widths follow Scott's rule; numbers are Optuna's.
 local arguments = require "accelhost.util.arguments"
 local domain = require "accelhost.sweep.samplers.domain"
 local normal = require "accelhost.sweep.samplers.normal"
@@ -203,7 +203,7 @@ end
 ---@param trials table[] {number, state, params, value, reports}
 ---@param direction? "minimize"|"maximize" of the values; default "minimize"
 ---@return {name: string, importance: number, correlation: number?}[]? # importances sum to 1; correlation: Spearman's
---- of the number and the metric, of 10 complete trials or more. nil for fewer than 20 trials, or when they tell nothing
+--- of the number and the metric, of 10 complete trials or more. nil for fewer than 20 trials, or without any importance
 function importance.of(space, trials, direction)
   direction = direction or "minimize"
   arguments.check("importance", "direction", "'minimize'|'maximize'", direction)

@@ -1,5 +1,5 @@
---- A study is run by one process: a lock on a file in its folder, which the system takes back when the process ends,
---- however it does.
+--- A study is run by one process: a lock on a file in its folder, which the kernel releases when the process ends, in
+--- whatever way.
 local C = require "accelhost._C"
 
 local lock = {}

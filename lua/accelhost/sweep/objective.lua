@@ -79,7 +79,7 @@ function Trial:report(step, metrics, options)
   return self._answer
 end
 
---- Whether the sweep wants the trial to end. A report ends it by itself, unless it says {stay = true}.
+--- Whether the sweep wants the trial to end. A report ends it by itself, unless it has {stay = true}.
 ---@return boolean
 function Trial:should_prune() return self._answer ~= nil and self._answer ~= "continue" end
 

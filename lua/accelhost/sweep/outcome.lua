@@ -1,5 +1,5 @@
---- How a trial ended, and which of two ended better: complete trials come first, by loss, then pruned ones, those that
---- came farther before those with the lower loss. NaN is as bad as can be.
+--- The outcome of a trial, and the order of outcomes: complete trials first, by loss, then pruned ones, the highest
+--- last step first, then by loss. NaN is the worst loss.
 local outcome = {}
 
 local function last_step(trial)
@@ -8,7 +8,7 @@ local function last_step(trial)
   return last
 end
 
---- How a trial ended.
+--- Return the outcome of a trial.
 ---@param trial table {number, state, reports}; a paused one counts as a pruned one
 ---@param loss number
 ---@return {number: integer, loss: number, step: number|false} # step: the last one of a trial that was not complete
@@ -19,7 +19,7 @@ function outcome.of(trial, loss)
   }
 end
 
---- Is outcome a better than b? Of two that are alike the earlier one is.
+--- Return true if outcome a is better than b; of two equal ones the earlier trial is better.
 ---@param a table
 ---@param b table
 ---@return boolean

@@ -228,7 +228,7 @@ local function verdict_of_end(self, definition)
     definition.metric, definition.metric)
 end
 
---- How a trial ended whose processes have: what study:leave takes, or a reason to give up the sweep.
+--- The outcome of a trial whose processes have ended: the arguments of study:leave, or a reason to stop the sweep.
 ---@param definition Definition
 ---@return string how "complete", "stopped", "paused", "interrupted", "failed" or "refused"
 ---@return any detail
@@ -240,7 +240,7 @@ function TrialProcess:verdict(definition)
   if left == "stop" then return "stopped" end
   if left == "pause" then return "paused" end
   if left == "interrupt" or self.aborted then return "interrupted" end
-  if self.timed_out then return "failed", ("took longer than %g s (timeout)"):format(definition.timeout) end
+  if self.timed_out then return "failed", ("exceeded %g s (timeout)"):format(definition.timeout) end
   if self.code == 0 then return verdict_of_end(self, definition) end
   if self.code == 2 and #trial.reports == 0 then
     return "refused", last_line(self.last_words:gsub("\nTry %-%-help%.%s*$", ""))

@@ -70,8 +70,8 @@ function Runner:_start(trial, slot)
   local goes_on = #trial.reports > 0
   if goes_on and not self.told and not has_checkpoint(directory, 2) then
     self.told = true
-    self:_tell("note", trial, "has saved no checkpoint, so it begins anew (accelerator:save_state before a report, and "
-      .. "load_state at the start, let a trial go on)")
+    self:_tell("note", trial, "has saved no checkpoint, so it starts from the beginning (to resume, call "
+      .. "accelerator:load_state at the start and save_state before a report)")
   end
   local process = self.launcher(self.study, trial, {directory = directory, file = self.place.file,
     threads = self.threads, gpus = gpus.share(self.gpus, slot, self.study.definition.num_processes)})

@@ -17,8 +17,8 @@ local VERSION = 1
 local schema = {
   -- Facts of the study by name: version, name, created (seconds since 1970), command, metric, direction, space, ...
   [[CREATE TABLE study (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT]],
-  -- A row for each trial. params: JSON, what the sampler chose; value: as the metric says it; configuration: the
-  -- configuration's number, shared by its replicates; seed: added to the script's own; error: its first line says why.
+  -- A row for each trial. params: the sampler's choice as JSON; value: of the metric, unchanged; configuration: the
+  -- configuration's number, shared by its replicates; seed: added to the script's own; error: the reason is in line 1.
   [[CREATE TABLE trial (
     number INTEGER PRIMARY KEY,
     state TEXT NOT NULL CHECK (state IN ('waiting', 'running', 'paused', 'pruned', 'complete', 'failed')),

@@ -1,5 +1,5 @@
 --- The random numbers of one suggestion: a function of the study's seed, the trial's number and what they are for, so
---- that a study can be replayed without telling which numbers were drawn before.
+--- that a study can be replayed without a record of the numbers drawn before.
 --
 --   local draws = stream.new(seed, number)
 --   draws:uniform()                            -- [0, 1)
@@ -39,7 +39,7 @@ function stream.words(number) return tobit(number % 2 ^ 32), tobit(math.floor(nu
 --- The stream of a trial.
 ---@param seed integer
 ---@param number integer the trial's
----@param purpose? integer another one gives other numbers; default 0
+---@param purpose? integer selects an independent stream; default 0
 ---@return table
 function stream.new(seed, number, purpose)
   local low, high = stream.words(seed)

@@ -40,8 +40,8 @@ end
 makers.log_int = function(_, entry, options) return distributions.log_int(entry.min, entry.max, options) end
 
 local refused = {
-  log_uniform = "takes logarithms of the bounds there: write log_uniform_values with the bounds themselves",
-  q_log_uniform = "takes logarithms of the bounds there: write q_log_uniform_values with the bounds themselves",
+  log_uniform = "has logarithms as bounds in W&B: write log_uniform_values with the bounds themselves",
+  q_log_uniform = "has logarithms as bounds in W&B: write q_log_uniform_values with the bounds themselves",
   inv_log_uniform = "is not here: log_uniform_values is",
   inv_log_uniform_values = "is not here: log_uniform_values is",
   normal = "is not here: samplers learn where good values lie from a range, such as uniform from mu - 2 sigma to "
@@ -141,7 +141,7 @@ end
 --- The table of accelhost.sweep.definition for a decoded YAML file.
 ---@param given table
 ---@param reals table which numbers are written as reals (accelhost._C.yaml)
----@param note fun(text: string) told what is left out, and why
+---@param note fun(text: string) called with what is left out, and the reason
 ---@return table
 function wandb.read(given, reals, note)
   if type(given) ~= "table" or given[1] ~= nil then fail("expected keys and values, got %s", describe(given)) end

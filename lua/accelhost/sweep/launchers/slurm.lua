@@ -92,7 +92,7 @@ local function next_start(directory)
   return count
 end
 
---- End what an earlier process of the sweep has left running, and hear what it still told.
+--- Cancel the jobs that an earlier process of the sweep has left running, and read their remaining reports.
 ---@param directory string the trial's
 ---@param report (fun(step: integer, metrics: table): string)|false
 function SlurmTrial.recover(directory, report)
@@ -161,7 +161,7 @@ function SlurmTrial:poll(report)
 end
 
 local reasons = {
-  OUT_OF_MEMORY = "out of memory, as Slurm says", TIMEOUT = "took longer than Slurm lets it (time)",
+  OUT_OF_MEMORY = "out of memory, according to Slurm", TIMEOUT = "exceeded Slurm's time limit (time)",
   NODE_FAIL = "its node failed", CANCELLED = "was cancelled (scancel)", PREEMPTED = "was preempted",
 }
 

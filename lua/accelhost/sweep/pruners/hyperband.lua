@@ -11,7 +11,7 @@ local read = arguments.signature("HyperbandPruner", {
 })
 --- As many brackets of asynchronous successive halving as there are powers of `reduction_factor` between `min_resource`
 --- and `max_resource`, from one that stops most trials after `min_resource` to one that stops none: for losses of which
---- nobody knows how early they tell what a trial will be worth.
+--- it is unknown how early they predict the final loss of a trial.
 --
 --   local pruner = accelhost.sweep.HyperbandPruner{max_resource = 81}   -- pruner = {"hyperband", max_resource = 81}
 --

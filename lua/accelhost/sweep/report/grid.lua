@@ -31,8 +31,8 @@ end
 
 --- The lines, as wide as the widest texts need; columns that do not fit are left out from the right.
 ---@param rows string[][] the first is the heading
----@param options {width: integer, right?: table<integer, boolean>, cut?: boolean} right: columns that stand to the
----right; cut: the last one is rather cut than left out
+---@param options {width: integer, right?: table<integer, boolean>, cut?: boolean} right:
+---right-aligned columns; cut: the last column is cut rather than left out
 ---@return string[] lines
 ---@return integer left_out how many columns
 function grid.lines(rows, options)

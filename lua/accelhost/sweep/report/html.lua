@@ -52,8 +52,8 @@ local function summary_section(self)
     {"trials", ("%d: %s"):format(found.total, summary.words(found.counts))},
     {"goal", ("%s %s"):format(study.direction, study.metric)},
     {"sampler", study.sampler or "-"}, {"pruner", study.pruner or "none"},
-    {"began", show.date(found.first)}, {"took", show.duration(found.elapsed)},
-    {"a trial took", show.duration(found.mean_seconds)},
+    {"began", show.date(found.first)}, {"duration", show.duration(found.elapsed)},
+    {"mean per trial", show.duration(found.mean_seconds)},
     {"all together", show.duration(found.busy)},
   }
   return frame.section("summary", "Best", "", table.concat({best_part(self)}), terms(facts),

@@ -48,8 +48,8 @@ local function params_text(study, params)
   return table.concat(parts, " ")
 end
 
--- Seconds until all trials have ended, if those to come take as long as those before; nil before that can be said.
--- Where trials pause, what counts is how fast they come to an end or a pause.
+-- Estimated seconds until all trials have ended, from the mean duration of the ended trials; nil before the first end.
+-- Where trials pause, the rate of ends and pauses counts.
 local function seconds_left(self, study, found, now)
   local total = self._total or study.total
   if not total then return nil end
@@ -182,29 +182,29 @@ local function last_words(study, trial)
   return (" at step %s with %s %s"):format(show.number(step), printable.text(study.metric), show.number(value))
 end
 
--- What a line says of an event, and whether it is told on a terminal as well, where the table tells the rest.
-local tellers = {}
+-- The text of an event's line, and whether a terminal, which shows the table, prints the line too.
+local event_text = {}
 
-tellers.start = function(study, trial) return "started: " .. params_text(study, trial.params), false end
+event_text.start = function(study, trial) return "started: " .. params_text(study, trial.params), false end
 
-tellers.complete = function(study, trial, better)
+event_text.complete = function(study, trial, better)
   local seconds = summary.seconds(trial)
   return ("complete: %s %s%s%s"):format(printable.text(study.metric), show.number(trial.value),
     seconds and " after " .. show.duration(seconds) or "", better and ", the best so far" or ""), false
 end
 
-tellers.pruned = function(study, trial) return "pruned" .. last_words(study, trial), false end
+event_text.pruned = function(study, trial) return "pruned" .. last_words(study, trial), false end
 
-tellers.paused = function(study, trial) return "paused" .. last_words(study, trial), false end
+event_text.paused = function(study, trial) return "paused" .. last_words(study, trial), false end
 
-tellers.failed = function(_, trial) return "failed: " .. show.first_line(trial.error), true end
+event_text.failed = function(_, trial) return "failed: " .. show.first_line(trial.error), true end
 
-tellers.waiting = function(study, trial, _, how)
+event_text.waiting = function(study, trial, _, how)
   if how == "failed" then return "failed and is tried again: " .. show.first_line(trial.error), true end
   return "interrupted" .. last_words(study, trial), false
 end
 
-tellers.note = function(_, _, _, words) return words, true end
+event_text.note = function(_, _, _, words) return words, true end
 
 --- Report an event of a trial: "start", "complete", "pruned", "paused", "failed"; "waiting" with how it left
 --- ("failed": it is tried again, "interrupted"); "note" with a text about it; "report" prints nothing. "interrupt",
@@ -218,10 +218,10 @@ function Live:event(kind, trial, detail)
     return self:print(("interrupted: %s will end at the next report (once more: at once)"):format(
       show.count(detail, "trial")))
   end
-  local teller = tellers[kind]
-  if not teller then error(("live: there is no event '%s'"):format(tostring(kind)), 2) end
+  local text_of = event_text[kind]
+  if not text_of then error(("live: there is no event '%s'"):format(tostring(kind)), 2) end
   local better = kind == "complete" and is_best(self, trial)
-  local words, loud = teller(self.study, trial, better, detail)
+  local words, loud = text_of(self.study, trial, better, detail)
   if self.is_terminal and not loud then return end
   self:print(("trial %d %s"):format(trial.number, words))
 end

@@ -43,7 +43,7 @@ function markup.tag(name, attributes, ...)
   return void[name] and head or head .. table.concat({...}) .. "</" .. name .. ">"
 end
 
---- A value as JSON that may stand in a <script> element.
+--- A value as JSON that is safe inside a <script> element.
 ---@param value any
 ---@return string
 function markup.json(value)

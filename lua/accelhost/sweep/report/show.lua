@@ -56,7 +56,7 @@ function show.date(epoch)
   return epoch and os.date("%Y-%m-%d %H:%M:%S", math.floor(epoch)) or "-"
 end
 
---- The first line of a text that says something, at most `most` bytes of it.
+--- The first line of a text that is not blank, at most `most` bytes of it.
 ---@param text string?
 ---@param most? integer default 200
 ---@return string

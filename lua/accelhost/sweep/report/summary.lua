@@ -104,8 +104,8 @@ local function replicates(study)
   return list
 end
 
---- What a look at each trial tells, quick enough to be asked again and again: {counts, total, ended, sign, best (of the
---- trials one by one), first, last, elapsed, busy, mean_seconds}.
+--- Count the trials in one pass, fast enough to be called repeatedly: {counts, total, ended, sign, best (of the single
+--- trials), first, last, elapsed, busy, mean_seconds}.
 ---@param study table see accelhost.sweep.report
 ---@param now? number seconds since 1970, for trials that run
 ---@return table
@@ -133,8 +133,8 @@ function summary.count(study, now)
   return found
 end
 
---- What `count` tells, and {ranked, groups}: the trials in order, and configurations with several seeds in theirs,
---- whose best one then has the best trial.
+--- The fields of `count`, and {ranked, groups}: the trials in order, and the configurations with several seeds in
+--- order; the best configuration then has the best trial.
 ---@param study table
 ---@param now? number
 ---@return table

@@ -18,7 +18,7 @@ local function head(self, put)
     study.pruner and ", pruner " .. printable.text(study.pruner) or ""))
   put(show.count(found.total, "trial") .. (found.total > 0 and ": " .. summary.words(found.counts) or ""))
   if found.first then
-    put(("began %s, took %s; a trial took %s"):format(show.date(found.first), show.duration(found.elapsed),
+    put(("began %s, ran for %s; mean per trial %s"):format(show.date(found.first), show.duration(found.elapsed),
       show.duration(found.mean_seconds)))
   end
   if found.counts.paused > 0 and summary.is_over(study, found) then

@@ -1,5 +1,5 @@
 --- What the pictures of a study draw: a row for each trial with its places along the axes, and which rows are drawn
---- where there are more than can be told apart.
+--- where there are more than can be distinguished.
 local scale = require "accelhost.sweep.report.scale"
 local summary = require "accelhost.sweep.report.summary"
 
@@ -15,7 +15,7 @@ local function value_scale(rows, sign)
   return low and scale.of_range(low, high, log, 5)
 end
 
--- All stretches of time in their order, each in the first slot that is free when it begins, unless it tells its slot.
+-- All spans of time in order, each in the first slot that is free when it begins, unless it has a slot.
 local function spans_of(rows, now)
   local spans, free = {}, {}
   for _, row in ipairs(rows) do

@@ -107,7 +107,7 @@ local function widening(self, i, parameter)
     local place = parameter.log and math.log(max(value, math.exp(parameter.from))) or value
     return (place - parameter.from) / (parameter.to - parameter.from)
   end
-  -- The way out: where the step lies at an end of the range there is only one.
+  -- The way out: for a step at an end of the range there is only one.
   local ways = {}
   if index > 0 then ways[#ways + 1] = mean - edge(-0.5) end
   if index < parameter.count - 1 then ways[#ways + 1] = edge(0.5) - mean end

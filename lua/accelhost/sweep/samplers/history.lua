@@ -15,8 +15,8 @@ local History = class.new "History"
 ---@param space table from domain.read
 function History:init(space)
   self.space, self.count, self.ended = space, 0, 0
-  -- By trial, in the order in which they came: its number, how it ended (false while it runs) and, for each parameter,
-  -- its place.
+  -- By trial, in the order of arrival: its number, its outcome (false while it runs) and, for each parameter, its
+  -- position.
   self.numbers, self.outcomes, self.columns = {}, {}, {}
   -- Trials by number; by parameter those that are sorted by place, and how many of all trials those were made of.
   self.by_number, self.sorted = {}, {}
@@ -101,8 +101,8 @@ function History:best(most)
   return best
 end
 
--- Trials by their place in a column. Those that came since the last time are sorted and merged, since sorting all would
--- take most of the time of a suggestion.
+-- Trials sorted by their position in a column. Those added since the last call are sorted and merged, since sorting all
+-- would be most of the time of a suggestion.
 local function sorted_by(self, name)
   local column, sorted = self.columns[name], self.sorted[name]
   local function before(a, b)

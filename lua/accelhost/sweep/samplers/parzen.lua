@@ -6,7 +6,7 @@
 -- A kernel is as wide as the way to its farther neighbour, and at least 1 / min(100, n + 2) of the range (the magic
 -- clip); trials weigh less the older they are, but for the last 25. Rules and defaults are those of Bergstra and
 -- others, Algorithms for Hyper-Parameter Optimization, 2011 (https://papers.nips.cc/paper/4443) as Optuna has them;
--- Watanabe, Tree-Structured Parzen Estimator, 2023 (https://arxiv.org/abs/2304.11127) tells what each is good for.
+-- Watanabe, Tree-Structured Parzen Estimator, 2023 (https://arxiv.org/abs/2304.11127) explains each.
 --
 -- The loops over kernels are written to be compiled: one plain array for each parameter, no calls within.
 local class = require "accelhost.util.class"
@@ -40,7 +40,7 @@ function parzen.weights(n, prior_weight)
 end
 
 -- How wide the kernels of a number are: in `order` (kernels by place) each reaches its farther neighbour; the outermost
--- two look at their only neighbour.
+-- two reach their only neighbour.
 local function widths(parameter, places, order, n)
   local range = parameter.to - parameter.from
   local least, sigmas = range / min(100, n + 2), new_table(n + 1, 0)
@@ -67,8 +67,8 @@ local function add_heights(dim, base, n)
   end
 end
 
--- Kernels of a number with steps that are equal are one class: trials meet the same values again and again. They have
--- the same place, so those of a place (with a few widths) are told apart by looking at each.
+-- Equal kernels of a number with steps are one class, since trials repeat values. They have the same position, so the
+-- few widths of a position are compared one by one.
 local function add_classes(dim, base, order, n)
   local mus, sigmas, class_of = dim.mus, dim.sigmas, new_table(n, 0)
   local class_mus, class_sigmas, log_masses, first, count = {}, {}, {}, 1, 0
@@ -108,7 +108,7 @@ local Estimator = class.new "Estimator"
 
 --- Make one.
 ---@param parameters table[] those of domain.read that all trials have
----@param places (number[])[] for each parameter and each trial, oldest first, where it lies: the place of a number on
+---@param places (number[])[] for each parameter and each trial, oldest first, its position: the place of a number on
 --- its scale, the index of a choice from 0. The estimator keeps these tables and adds the prior
 ---@param orders (integer[])[] for each number the trials (from 1) sorted by place
 ---@param n integer how many trials

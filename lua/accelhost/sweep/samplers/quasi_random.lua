@@ -44,8 +44,8 @@ function QuasiRandomSampler:setup(space)
   BaseSampler.setup(self, space)
   local count = #self.space.parameters
   if self.sequence == "sobol" and count > sobol.most then
-    arguments.fail("sobol: the space has %d parameters, at most %d are possible; the sequence \"halton\" takes any "
-      .. "number", count, sobol.most)
+    arguments.fail("sobol: expected at most %d parameters, the space has %d; the sequence \"halton\" has no limit",
+      sobol.most, count)
   end
   self.bases, self.permutations = primes(count), {}
   local low, high = stream.words(self.seed)
@@ -59,7 +59,7 @@ local function sobol_place(self, number, dimension)
   return x % 2 ^ 32 / 2 ^ 32
 end
 
--- The order in which a digit of a dimension takes its values.
+-- The permutation of the values of a dimension's digit.
 local function permutation(self, dimension, digit)
   local key = dimension * 64 + digit
   local order = self.permutations[key]
@@ -76,7 +76,7 @@ local function permutation(self, dimension, digit)
   return order
 end
 
--- The digits of the number in the dimension's base, mirrored at the point: as many as 32 bits tell apart.
+-- The digits of the number in the dimension's base, mirrored at the point: as many as 32 bits resolve.
 local function halton_place(self, number, dimension)
   local base = self.bases[dimension]
   local place, value, digit = 0, 1, 0

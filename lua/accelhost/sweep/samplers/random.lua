@@ -8,8 +8,8 @@ local arguments = require "accelhost.util.arguments"
 local UniformSampler = BaseSampler:extend "UniformSampler"
 
 local read = arguments.signature("UniformSampler", {{"seed: integer", 0}})
---- Random search: every trial is drawn from the space, whatever the others gave. A hard baseline, the right choice
---- where all trials run at once, and what other samplers begin with.
+--- Random search: every trial is drawn from the space, independently of the results of others. A hard baseline, the
+--- right choice where all trials run at once, and the start of other samplers.
 --
 --   local sampler = accelhost.sweep.UniformSampler{seed = 1}   -- sampler = "random"
 ---@param seed? integer default 0

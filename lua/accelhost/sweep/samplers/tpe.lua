@@ -12,16 +12,16 @@ local read = arguments.signature("TPESampler", {
   {"n_startup_trials: size", 10}, {"n_ei_candidates: count", 24}, {"n_good_trials: count", 25},
   {"prior_weight: positive", 1}, {"seed: integer", 0},
 })
---- The tree-structured Parzen estimator, for most studies the sampler to take: it models the density of the good trials
---- and that of all others, draws candidates from the first and takes the one that is likeliest among the good ones. It
---- knows nothing else of the loss, so numbers, choices and parameters that depend on others are all the same to it.
+--- The tree-structured Parzen estimator, the recommended sampler for most studies: it models the density of the good
+--- trials and that of all others, draws candidates from the first and returns the one with the highest ratio of the two
+--- densities. It handles numbers, choices and parameters that depend on others alike.
 --
 --   local sampler = accelhost.sweep.TPESampler{n_startup_trials = 20}   -- sampler = {"tpe", n_startup_trials = 20}
 --
 -- Parameters are modelled together (multivariate), those that depend on others in groups of their own. Trials that run
--- count as bad (the constant liar), so that those that run at the same time lie apart. A pruned trial is the better the
--- farther it came, and worse than complete ones; those that failed do not count. Defaults are Optuna's. Bergstra and
--- others, Algorithms for Hyper-Parameter Optimization, 2011: https://papers.nips.cc/paper/4443
+-- count as bad (the constant liar), so that those that run at the same time differ. A pruned trial ranks by its number
+-- of steps, after the complete ones; those that failed do not count. Defaults are Optuna's. Bergstra and others,
+-- Algorithms for Hyper-Parameter Optimization, 2011: https://papers.nips.cc/paper/4443
 ---@param n_startup_trials? integer default 10: so many trials are random before one is modelled
 ---@param n_ei_candidates? integer default 24: so many points are drawn from the density of good trials
 ---@param n_good_trials? integer default 25: a tenth of the trials is good, but at most so many

@@ -1,8 +1,8 @@
 --- A picture with its axes, title and note, at home in any width without a script.
 --
 -- The inside is an SVG of 1000 by 1000 units that is stretched to its place; lines keep their width, dots are lines of
--- no length with round ends, and so neither is distorted. What is written stands beside it as HTML, in the size of the
--- page's text. Places are numbers from 0 to 1, to the right and upwards.
+-- no length with round ends, and so neither is distorted. Labels are HTML next to it, in the size of the page's text.
+-- Positions are numbers from 0 to 1, to the right and upwards.
 local columns_of = require("accelhost.util.columns").of
 local markup = require "accelhost.sweep.report.markup"
 
@@ -38,7 +38,7 @@ function frame.grid(x_ticks, y_ticks)
   return frame.path("grid", parts)
 end
 
---- The SVG. `label` says in words what is to be seen.
+--- The SVG. `label` describes the picture in words.
 ---@param label string
 ---@param ... string
 ---@return string

@@ -37,7 +37,7 @@ end
 
 local function axis_of(place, name, ticks, detail, inactive)
   local labels = {}
-  -- Names of one group differ at their ends, which therefore stand in a line of their own.
+  -- Names of one group differ at their ends, which therefore have a separate line.
   local prefix, rest = name:match "^(.+%.)([^.]+)$"
   rest = rest or name
   for i, tick in ipairs(ticks) do

@@ -141,7 +141,7 @@ describe("A metric", function()
     check.raises("precision: zero_division: expected 0, 1, 0 / 0 or 'warn', got number 2",
       function() metrics.precision{zero_division = 2} end)
     check.raises("unknown average 'samples'", function() metrics.f1 {average = "samples"} end)
-    check.raises("confusion_matrix: labels: none of them came among the references", function()
+    check.raises("confusion_matrix: labels: expected at least one that occurs in the references", function()
       metrics.confusion_matrix{labels = {5}}:compute{predictions = {0, 1}, references = {0, 1}}
     end)
     check.raises("accuracy: accelerator: expected an Accelerator, got number 3",

@@ -107,7 +107,7 @@ end)
 describe("What BERT refuses:", function()
   local model = models.BertModel {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, max_position_embeddings = 4}
   local rows = {
-    {"an input that it does not know", {input_ids = ids {{1}}, lables = ids {1}}, "it takes no 'lables'"},
+    {"an input that it does not know", {input_ids = ids {{1}}, lables = ids {1}}, "unknown argument 'lables'"},
     {"no input", {}, "expected either input_ids or inputs_embeds"},
     {"one row of ids", ids {1, 2}, "input_ids: expected 2 dims (batch, tokens), got shape (2,)"},
     {"floating ids", accelhost.ones(1, 2), 'input_ids: expected integers, got float32 (a tensor of Lua numbers'},

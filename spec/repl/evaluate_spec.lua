@@ -170,7 +170,7 @@ describe("a chunk at the prompt", function()
     local list = table.concat(names, ", ")
     run("local " .. list .. " = " .. list:gsub("n", ""))
     assert.equal("1\t70\n", run "n1, n70")
-    assert.equal("this refers to 70 variables of earlier lines, and LuaJIT takes 59\n",
+    assert.equal("this refers to 70 variables of earlier lines, and LuaJIT's limit is 59\n",
       run("local all = {" .. list .. "}"))
   end)
 

@@ -22,7 +22,7 @@ function accuracy._result(_, counts, options)
 end
 
 --- Matthews' correlation coefficient: 1 where all is right, 0 as good as guessing, for any number of classes (the R_K
---- statistic, Gorodkin 2004); 0 where only one class came.
+--- statistic, Gorodkin 2004); 0 where only one class occurred.
 --
 --   metrics.matthews_correlation():compute{predictions = {1, 0, 1, 1}, references = {1, 0, 0, 1}}
 ---@class matthews_correlation: Metric
@@ -46,7 +46,7 @@ end
 
 --- How often a reference (row) was predicted as each class (column): an int64 tensor [k, k], float64 where it is
 --- normalized or rows have weights that are no whole numbers. Its classes are those of `labels`, else all that
---- came, in order.
+--- occurred, in order.
 --
 --   metrics.confusion_matrix():compute{predictions = {1, 0, 1}, references = {1, 0, 0}}
 ---@class confusion_matrix: Metric
@@ -75,7 +75,7 @@ function confusion._result(_, counts, options)
       whole = whole and rows[i][k] % 1 == 0
     end
   end
-  if not known then fail("confusion_matrix: labels: none of them came among the references") end
+  if not known then fail("confusion_matrix: labels: expected at least one that occurs in the references") end
   local matrix = C.tensor(rows, {dtype = (options.normalize or not whole) and "float64" or "int64", device = "cpu"})
   return {confusion_matrix = options.normalize and divide[options.normalize](matrix):nan_to_num() or matrix}
 end

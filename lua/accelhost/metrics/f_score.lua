@@ -114,7 +114,7 @@ f_score.recall = define("recall", function(hits, referred) return hits, referred
 ---@param labels? integer[] as of precision
 ---@param pos_label? integer as of precision
 ---@param average? string as of precision
----@param zero_division? number|string what a class counts that neither came nor was predicted, as of precision
+---@param zero_division? number|string the score of a class that neither occurred nor was predicted, as of precision
 ---@param accelerator? Accelerator each process adds its own rows and gets the number of all
 f_score.f1 = define("f1", function(hits, referred, predicted) return 2 * hits, referred + predicted end)
 

@@ -22,7 +22,7 @@ namespace.add(lazy, "accelhost.metrics.combine", {"combine"})
 
 local known = {"accuracy", "confusion_matrix", "f1", "matthews_correlation", "perplexity", "precision", "recall"}
 
---- A metric by its name, for names that come from a command line; metrics.f1{...} is the same as metrics.load("f1",
+--- A metric by its name, for names of a command line; metrics.f1{...} is the same as metrics.load("f1",
 --- {...}).
 --
 --   print(metrics.load("accuracy"):compute{predictions = {1, 0}, references = {1, 1}}.accuracy)  --> 0.5

@@ -35,8 +35,8 @@ local function read_alike(batches, first)
   return lists, beyond
 end
 
---- Read what is kept, in order, and keep nothing.
----@param count fun(columns: table<string, number[]>) takes the rows of one or several batches
+--- Pass the stored batches to `count`, in order, and remove them.
+---@param count fun(columns: table<string, number[]>) receives the rows of one or several batches
 function WaitingBatches:read(count)
   local batches, first = self._batches, 1
   self:init()

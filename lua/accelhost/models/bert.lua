@@ -191,9 +191,9 @@ end
 
 --- BERT without a head. Called with input_ids [batch, tokens], or a table or a tokenizer's batch with input_ids and any
 --- of attention_mask (1 for tokens, 0 for padding), token_type_ids, position_ids, inputs_embeds (in place of the ids),
---- output_hidden_states and output_attentions. Gives a table: last_hidden_state [batch, tokens, hidden_size],
+--- output_hidden_states and output_attentions. Returns a table: last_hidden_state [batch, tokens, hidden_size],
 --- pooler_output [batch, hidden_size] (the first token's state through a layer and tanh), and hidden_states and
---- attentions, one for each layer, where they were asked for.
+--- attentions, one for each layer, if requested.
 ---
 --- Where attention_mask hides enough tokens, a batch on the CPU is computed without them, which makes training on short
 --- texts more than twice as fast. The states of padding are 0 then, all others are what they are with padding, to

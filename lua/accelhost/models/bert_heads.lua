@@ -37,7 +37,7 @@ end
 --- BERT that sorts texts: logits [batch, num_labels] from the pooler's output, and a loss when labels are given. Labels
 --- [batch] of integers are classes (cross entropy); with one label, or floating ones, it is a regression (mean squared
 --- error), and floating [batch, num_labels] are several labels at once (binary cross entropy). config.problem_type
---- ("regression", "single_label_classification", "multi_label_classification") says it for good.
+--- ("regression", "single_label_classification", "multi_label_classification") overrides these rules.
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
 --   local model = accelhost.models.BertForSequenceClassification(config)

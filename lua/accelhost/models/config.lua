@@ -73,7 +73,7 @@ local function names_of(self)
   return names
 end
 
--- A size or a rate must be one: what a model multiplies may not come from a broken file.
+-- Check sizes and rates, since a broken file may have other values.
 local function check(self)
   for _, name in ipairs(names_of(self)) do
     local value, default = self[name], self.defaults[name]

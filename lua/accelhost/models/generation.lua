@@ -41,8 +41,8 @@ local defaults = {
 }
 
 local refused = {
-  num_beams = "beams are not searched: set do_sample or take the likeliest token",
-  generator = "draws come from the default stream: accelhost.manual_seed",
+  num_beams = "beams are not searched: set do_sample or use greedy search",
+  generator = "samples are drawn from the default generator: accelhost.manual_seed",
   streamer = "on_token is called with each column of tokens",
 }
 
@@ -58,8 +58,8 @@ local function check(name, value)
   if not kind[2](value) then fail("generate: %s: expected %s, got %s", name, kind[1], describe(value)) end
 end
 
--- Options by name: what is given, else the checkpoint's own, else the defaults. Also the batch, which may stand in one
--- table with the options.
+-- Options by name: those passed, else the checkpoint's, else the defaults. Also the batch, which may be in one table
+-- with the options.
 local function read(model, first, options)
   local batch, o = {}, {}
   for _, source in ipairs {defaults, model.config, model.generation_config or {}} do

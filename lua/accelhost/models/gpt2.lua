@@ -165,9 +165,9 @@ end
 --- GPT-2 without a head. Called with input_ids [batch, tokens], or a table or a tokenizer's batch with input_ids and
 --- any of attention_mask [batch, tokens so far] (1 for tokens, 0 for padding), token_type_ids, position_ids,
 --- inputs_embeds (in place of the ids), past_key_values (of an earlier call), use_cache, output_hidden_states and
---- output_attentions. Gives a table: last_hidden_state [batch, tokens, n_embd], past_key_values (for each layer keys
---- and values [batch, heads, tokens so far, width]; not while training, unless use_cache is given), and hidden_states
---- and attentions where they were asked for.
+--- output_attentions. Returns a table: last_hidden_state [batch, tokens, n_embd], past_key_values (for each layer keys
+--- and values [batch, heads, tokens so far, width]; not while training, unless use_cache is set), and hidden_states
+--- and attentions if requested.
 --
 --   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
 --   accelhost.models.GPT2Model(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
@@ -241,7 +241,7 @@ local function setting(self, given, past)
   }
 end
 
--- May blocks leave their last sum to the norm behind them? Not where somebody sees what a block gives.
+-- Return true if blocks may leave their last sum to the norm after them: no caller reads the output of a block.
 local function sums_late(self, how)
   if how.wants_states or self._recompute then return false end
   for _, block in ipairs(self.h) do
@@ -324,9 +324,9 @@ function GPT2LMHeadModel:forward(batch, more)
   }
 end
 
---- Go on with texts, token by token. Gives the ids [batch, tokens] with the prompts at their beginning. Rows that are
---- done go on with pad_token_id. Prompts of different lengths are padded on the left and come with their
---- attention_mask. A model in training mode drops while it writes: call model:eval() before.
+--- Continue texts, token by token. Returns the ids [batch, tokens], which begin with the prompts. Finished rows
+--- continue with pad_token_id. Prompts of different lengths are padded on the left and require their attention_mask. A
+--- model in training mode applies dropout while it generates: call model:eval() before.
 --
 --   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2, eos_token_id = 0}
 --   local model = accelhost.models.GPT2LMHeadModel(config):eval()

@@ -20,7 +20,7 @@ local function add(what, given, known, batch)
     local kind = known[name]
     if not kind then
       local names = arguments.sorted_keys(known)
-      fail("%s: it takes no '%s' (known: %s)%s", what, tostring(name), table.concat(names, ", "),
+      fail("%s: unknown argument '%s' (known: %s)%s", what, tostring(name), table.concat(names, ", "),
         arguments.did_you_mean(tostring(name), names))
     end
     if not checks[kind][2](value) then
@@ -47,7 +47,7 @@ function inputs.read(what, known, batch, more)
   return given
 end
 
---- Sizes of the ids (or of vectors in their place): batch and tokens. Errors tell which input is wrong.
+--- Sizes of the ids (or of vectors in their place): batch and tokens. Errors name the wrong input.
 ---@param what string
 ---@param given table
 ---@param most integer how many positions the model has

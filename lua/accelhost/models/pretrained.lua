@@ -15,8 +15,8 @@ local Module = require("accelhost.nn.module").Module
 
 local fail, describe = arguments.fail, arguments.describe
 
---- The base of models: a class says config_class, base_model_prefix, token_embedding (its path) and, in build(config,
---- options), its layers. Weights are drawn as the transformers library draws them.
+--- The base of models: a class defines config_class, base_model_prefix, token_embedding (its path) and, in
+--- build(config, options), its layers. Weights are drawn as the transformers library draws them.
 --
 --   local models = accelhost.models
 --   local Tagger = models.BertForTokenClassification:extend "Tagger"
@@ -212,16 +212,16 @@ end
 --- A model from a checkpoint folder: config.json and model.safetensors, or several files and an index, or PyTorch's
 --- pytorch_model.bin. It is in evaluation mode, on the default device.
 --
--- The weights lie in the mapped files until they are written to. Older names (gamma, beta) and names with or without
--- the base model's prefix fit. Weights that are new, because the folder has none or they have another shape, are drawn
--- and told in a warning, as are those of the folder that the model does not use.
+-- The weights stay in the mapped files until they are written to. Older names (gamma, beta) and names with or without
+-- the base model's prefix are accepted. Weights that the folder lacks or has in another shape are initialized; a
+-- warning lists them and the folder's weights that the model does not use.
 --
 --   | local model = models.BertModel.from_pretrained("minilm", {dtype = "float32"})
 --   | local tagger = models.BertForTokenClassification.from_pretrained("minilm", {num_labels = 9})
 ---@param path string
 ---@param options? table dtype ("auto", as stored, or a dtype), output_loading_info (true: a table with missing_keys,
---- unexpected_keys and mismatched_keys comes second), ignore_mismatched_sizes (true: other shapes are no error), and
---- fields of the configuration
+--- unexpected_keys and mismatched_keys is the second result), ignore_mismatched_sizes (true: other shapes are no
+--- error), and fields of the configuration
 ---@return PreTrainedModel
 ---@return table?
 function PreTrainedModel.from_pretrained(path, options)

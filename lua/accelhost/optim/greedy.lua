@@ -80,7 +80,7 @@ local function reduce(self)
   begin(self)
 end
 
--- Count an improvement, or that there was none; gives whether to look at the counts.
+-- Count an epoch with or without improvement. Return true if the caller has to compare the counts.
 local function count(self, value)
   if self.cooldown_counter > 0 or self.warmup_counter > 0 then
     local waiting = self.cooldown_counter > 0 and "cooldown_counter" or "warmup_counter"

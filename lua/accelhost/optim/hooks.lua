@@ -85,7 +85,7 @@ end
 
 local optimizer_hooks = {}
 
---- To be told of each new optimizer.
+--- Called with each new optimizer.
 ---@param optimizer Optimizer
 function optimizer_hooks.made(optimizer)
   optimizers[optimizer] = true

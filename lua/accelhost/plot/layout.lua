@@ -1,4 +1,4 @@
--- Lay out curves as a scene: items and their positions, in the units of the renderer (cells of a terminal, pixels).
+-- Compute a scene of curves: items and their positions, in the units of the renderer (cells of a terminal, pixels).
 --
 -- A scene is {width, height, items}, drawn in their order; an item has a `kind`:
 --   line  {points = {x, y, x, y, ...}, role, run}   role "axis" (with `side` "left" or "below" for a tick of it),

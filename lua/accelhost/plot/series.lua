@@ -51,7 +51,7 @@ function series.keys(runs, list, axis)
   return keys
 end
 
--- The epoch that a run told last at or before each step.
+-- The last epoch that a run reported at or before each step.
 local function epochs_of(run, curve)
   local told = run.curves.epoch
   if not told or #told.value == 0 then fail("--x epoch: %s logs no 'epoch'", run.name) end

@@ -42,8 +42,8 @@ local function rate(amount, microseconds, unit)
   return amount > 0 and microseconds > 0 and ("%.0f"):format(amount / microseconds / unit) or "-"
 end
 
---- A line for each op and kernel, those that took the most time first. GB/s and TFLOP/s are of what a launch must move
---- and compute at least, where that is known.
+--- A line for each op and kernel, the longest total time first. GB/s and TFLOP/s are those of the bytes and operations
+--- that a launch requires at least, where known.
 ---@param rows table[]
 ---@param steps integer numbers are divided by it
 ---@param row_limit integer negative: all

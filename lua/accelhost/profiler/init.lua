@@ -104,7 +104,7 @@ end
 
 --- Begin to record, or to follow the schedule.
 function Profile:start()
-  if self._started then fail "profile: it has been started; stop() comes first" end
+  if self._started then fail "profile: it has been started; call stop() first" end
   self._started, self.step_num = true, 0
   turn(self, "none", self._schedule and self._schedule(0) or "record")
   if self._schedule then open_step(self) end
@@ -120,7 +120,7 @@ end
 
 --- The end of a step of the script: the schedule goes on, and the steps are seen in the trace.
 function Profile:step()
-  if not self._started then fail "profile:step() comes between start() and stop()" end
+  if not self._started then fail "profile:step() must be called between start() and stop()" end
   close_step(self)
   self.step_num = self.step_num + 1
   local action = self._schedule and self._schedule(self.step_num) or self.current_action
@@ -157,9 +157,9 @@ function Profile:kernel_table(...)
   return device_times.text(self._kernels, steps, row_limit)
 end
 
---- The spans, in order: an array of {name, kind, thread, start_us, duration_us, memory, shapes, kernel}. `kernel` says
---- what computed an op: "openblas sgemm", "oneDNN bfloat16 matmul brg:avx512_core_bf16", "own relu float32"; it is nil
---- where nothing was computed (views).
+--- The spans, in order: an array of {name, kind, thread, start_us, duration_us, memory, shapes, kernel}. `kernel` names
+--- the implementation of an op: "openblas sgemm", "oneDNN bfloat16 matmul brg:avx512_core_bf16", "own relu float32"; it
+--- is nil where nothing was computed (views).
 ---@return table[]
 function Profile:events()
   local recording, list = recording_of(self, "events"), {}
@@ -189,7 +189,7 @@ local profiler = {}
 --   local prof = accelhost.profiler.profile({record_shapes = true}, function() return w * 2 end)
 --   prof:key_averages()[1].count > 0  --> true
 ---@param activities? string|string[] "cpu", "cuda"; default: both where a CUDA device is open
----@param schedule? fun(step: integer): string see accelhost.profiler.schedule; prof:step() tells of each step
+---@param schedule? fun(step: integer): string see accelhost.profiler.schedule; call prof:step() after each step
 ---@param on_trace_ready? fun(prof: Profile) called when something was recorded
 ---@param record_shapes? boolean
 ---@param profile_memory? boolean by how much memory grew in each op

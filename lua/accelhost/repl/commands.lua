@@ -12,10 +12,11 @@ local function flag(word)
   return nil
 end
 
--- Each gets the evaluation and what stands behind its name; false when it failed.
+-- Rows {usage, help, function}; the function receives the evaluation and the rest of the line, and returns false if it
+-- failed.
 local table_of = {}
 
-table_of.time = {"%time CHUNK", "runs a chunk and tells how long it took", function(e, rest)
+table_of.time = {"%time CHUNK", "runs a chunk and prints its duration", function(e, rest)
   local cpu = os.clock()
   local fine = e:run(rest)
   e.write(("%.3f ms, %.3f ms of processor time\n"):format(1000 * (e.seconds or 0), 1000 * (os.clock() - cpu)))
@@ -41,7 +42,7 @@ table_of.who = {"%who", "lists the locals and globals that were made here", func
   return true
 end}
 
-table_of.globals = {"%globals [on|off]", "tells whenever a global is made, by a module too", function(e, rest)
+table_of.globals = {"%globals [on|off]", "reports each new global, of modules too", function(e, rest)
   local on = flag(rest)
   if on == nil then
     e:complain(("%%globals: expected on or off, got '%s'"):format(rest))
@@ -61,7 +62,7 @@ table_of.globals = {"%globals [on|off]", "tells whenever a global is made, by a 
   return true
 end}
 
-table_of.run = {"%run FILE [ARGUMENTS]", "runs a script and has its locals at hand", function(e, rest)
+table_of.run = {"%run FILE [ARGUMENTS]", "runs a script and keeps its locals", function(e, rest)
   local words = {}
   for word in rest:gmatch "%S+" do words[#words + 1] = word end
   if not words[1] then

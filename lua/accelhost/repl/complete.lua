@@ -1,8 +1,8 @@
 --- What the Tab key does: names, fields and methods that go on from what is typed, files within texts, options within
 --- the table of a call.
 --
--- Nothing of the user's runs: tables are looked at without their metatables' functions, and only the library's own
--- namespaces are asked for what they hold.
+-- No code of the user runs: tables are read without their metatables' functions, and only the library's own namespaces
+-- are asked for their names.
 local C = require "accelhost._C"
 local columns_of = require("accelhost.util.columns").of
 local functions = require "accelhost.functions"

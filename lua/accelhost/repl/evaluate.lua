@@ -226,7 +226,7 @@ local function finish(self, job, fine, ...)
     local text, why = ...
     job.restore()
     text = own_part(text)
-    -- A coroutine puts the place in front once more, a wait what it was for behind it.
+    -- A coroutine prefixes the position again, a wait appends its purpose.
     if why and self.terminal then self.write "\n" end -- behind the terminal's ^C
     local interrupted = why and text:match "^(.-): interrupted"
     if interrupted then
@@ -278,8 +278,7 @@ function Evaluate:run(text)
   return run(self, text, kind, first, source, self.environment, ends_quietly(text))
 end
 
---- Run a script as its file says, with the globals that it would have by itself; its top-level locals live on, after an
---- error too.
+--- Run a script with the globals that it would have alone; its top-level locals stay, after an error too.
 ---@param path string
 ---@param ... string its arguments
 ---@return boolean

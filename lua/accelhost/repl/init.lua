@@ -11,7 +11,7 @@ local function history_path()
   return state and state .. "/accelhost/history"
 end
 
--- A prompt in bold; what takes no columns stands between two bytes 1, and before a character that takes one.
+-- A prompt in bold; sequences without columns are between two bytes 1, and before a character that has one.
 local function painted(e, text)
   return e.color and ("\1\27[1m\1%s\1\27[0m\1 "):format((text:gsub(" $", ""))) or text
 end
@@ -83,9 +83,9 @@ local function watch_programs()
   end)
 end
 
--- Somebody sits there: greet, and edit what is typed where that can be done.
+-- Greet an interactive user, and enable line editing where possible.
 local function welcome(e, dumb)
-  io.write(("accelhost %s. ? tells how this works, ? NAME what a name is; Ctrl-D ends.\n"):format(C.system.version))
+  io.write(("accelhost %s. ? prints the help, ? NAME the help of a name; Ctrl-D exits.\n"):format(C.system.version))
   if e.size then
     io.write(("Lines run in %d processes; %%rank R LINE runs one in rank R, %%ranks chooses for later lines.\n"):format(
       e.size))

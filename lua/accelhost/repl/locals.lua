@@ -3,8 +3,8 @@
 -- Behind each top-level `local` statement a call is put, on the same line, that hands over a function whose upvalues
 -- are the variables just declared. A later chunk gets the variables that it mentions as upvalues of its own, joined to
 -- those: it is the same variable, so that functions made earlier see what is assigned later, and a new `local x` hides
--- the old one without touching it. The handed function assigns too (x = x): LuaJIT takes a variable that its chunk
--- never assigns for a constant, and what it has compiled would not see a later assignment.
+-- the old one without touching it. The passed function assigns too (x = x): LuaJIT treats a variable that its chunk
+-- never assigns as a constant, and compiled code would not see a later assignment.
 local lexer = require "accelhost.repl.lexer"
 
 local locals = {}
@@ -32,7 +32,7 @@ end
 
 -- The last word of the expressions that begin at words[i].
 local function expressions_end(words, i)
-  local have -- behind what the next word stands: nil, a "value", or something that can be "called"
+  local have -- the kind of the expression before the next word: nil, a "value", or one that can be "called"
   while words[i] do
     local at = words[i]
     local word = at.kind ~= "string" and at.word
@@ -143,7 +143,7 @@ function locals.load(text, values, source, living)
   local words = lexer.list(text)
   local names = mentioned(words, living)
   if #names >= MOST then
-    return nil, ("this refers to %d variables of earlier lines, and LuaJIT takes %d"):format(#names, MOST - 1)
+    return nil, ("this refers to %d variables of earlier lines, and LuaJIT's limit is %d"):format(#names, MOST - 1)
   end
   local declared = table.concat({HANDOVER, VALUES, unpack(names)}, ",")
   local make, message = loadstring(("local %s return function(...) %s\nend"):format(declared,

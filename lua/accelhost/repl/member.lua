@@ -48,7 +48,7 @@ function handlers.complete(self, order)
   answer {kind = "completed", insert = insert, list = list}
 end
 
---- Groups that failed begin anew, when every process has come to this.
+--- Recreate failed groups; a collective call of all processes.
 function handlers.renew()
   C.comm.renew()
   answer {kind = "renewed"}

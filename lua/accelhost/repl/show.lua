@@ -91,7 +91,7 @@ local function table_text(value, depth, width, seen, indent)
   local parts, count = {}, array_length(value)
   local function put(head, item)
     local text = show(item, depth - 1, width, seen, indent + 2)
-    -- What takes several lines by itself, a tensor or a module, goes on below its first one.
+    -- A value of several lines, a tensor or a module, continues below its first line.
     if text:find "\n" and own_text(item) then
       text = text:gsub("\n", "\n" .. (" "):rep(indent + 2 + columns_of(head)))
     end

@@ -1,5 +1,5 @@
---- What `accelhost test` looks at, each a promise that scripts rely on: {name, what holds, function}. A function gets
---- the tools of accelhost.test, runs on every rank, and raises where the promise does not hold.
+--- The checks of `accelhost test`, each a guarantee that scripts rely on: {name, guarantee, function}. A function
+--- receives the tools of accelhost.test, runs on every rank, and raises where the guarantee does not hold.
 
 local checks = {}
 
@@ -92,7 +92,7 @@ add("shares of loaders", "every sample reaches a rank once, shuffled or not, and
       for batch in loader do
         if type(batch) == "table" then batch = batch[1] end
         for _, index in ipairs(t.accelerator:gather_for_metrics(batch):tolist()) do
-          t.check(not seen[index], "sample %d came twice", index)
+          t.check(not seen[index], "sample %d is repeated", index)
           seen[index] = true
           order[#order + 1] = index
         end

@@ -17,7 +17,7 @@ local read = arguments.signature("from_pretrained", {
 --   print(tokenizer("a sentence").input_ids)
 ---@param path string a folder; nothing is downloaded
 ---@param do_lower_case? boolean|table for a folder with vocab.txt alone (default true)
----@param model_max_length? number instead of what the folder says; padding_side and truncation_side likewise
+---@param model_max_length? number instead of the folder's; padding_side and truncation_side likewise
 ---@param padding_side? string
 ---@param truncation_side? string
 ---@return Tokenizer

@@ -5,8 +5,8 @@ local class = require "accelhost.util.class"
 
 local batch_encoding = {}
 
---- Tensors (or tables) of a batch by name: input_ids, attention_mask, token_type_ids and what else was asked for. A
---- model that takes tokens takes it as it is.
+--- Tensors (or tables) of a batch by name: input_ids, attention_mask, token_type_ids and other requested ones. A
+--- model that accepts tokens accepts it unchanged.
 ---@class BatchEncoding
 ---@field input_ids userdata [texts, tokens] int64
 ---@field attention_mask userdata [texts, tokens] int64: 1 for tokens, 0 for padding
@@ -77,8 +77,8 @@ local function row_of(self, what, i, column)
   return C.is_tensor(rows) and rows[i]:tolist() or rows[i + 1]
 end
 
---- Which word of its text each token of text i is part of, from 0; -1 for special tokens and padding. Labels of words
---- are brought to tokens by it.
+--- Which word of its text each token of text i is part of, from 0; -1 for special tokens and padding. It maps labels
+--- of words to tokens.
 --
 --   local vocabulary = {["[UNK]"] = 0, deep = 1, ["##er"] = 2}
 --   local tokenizer = accelhost.text.Tokenizer{

@@ -77,8 +77,8 @@ local function id_in(text, token)
   return at and tonumber(text:match("^%s*:%s*(%d+)", at + 1))
 end
 
--- tokenizer.json of a GPT-2 that has its vocabulary and merges only. The vocabulary goes into it as it stands: reading
--- and writing 50,000 tokens would take most of the time.
+-- tokenizer.json of a GPT-2 that has its vocabulary and merges only. The vocabulary is inserted as text: parsing
+-- and writing 50,000 tokens would be most of the time.
 local function gpt2(path, text, merges, config, names)
   local list, added, seen = {}, {}, {}
   for line in merges:gmatch "[^\r\n]+" do

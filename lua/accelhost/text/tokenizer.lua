@@ -25,7 +25,7 @@ local settings = {
 --- NFD, NFKC, NFKD, StripAccents; pre-tokenizers BertPreTokenizer, Whitespace, WhitespaceSplit, ByteLevel; models
 --- WordPiece and BPE; added tokens; post-processors TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel;
 --- decoders WordPiece and ByteLevel; Sequence of each but decoders. Anything else is refused by its name. The sections
---- truncation and padding are kept and not followed, as in transformers: the call says what is cut and padded.
+--- truncation and padding are kept and not applied, as in transformers: the call sets truncation and padding.
 --
 --   local vocabulary = {["[UNK]"] = 0, ["[PAD]"] = 1, deep = 2, ["##er"] = 3}
 --   local model = {type = "WordPiece", vocab = vocabulary}
@@ -157,7 +157,7 @@ local function unwrap(columns)
   return columns
 end
 
---- Texts, or pairs of texts, as ids: int64 tensors with a row for each text (one text gives one row). Bytes that are no
+--- Texts, or pairs of texts, as ids: int64 tensors with a row for each text (one text is one row). Bytes that are no
 --- UTF-8 count as U+FFFD.
 --
 --   local vocabulary = {["[UNK]"] = 0, ["[PAD]"] = 1, deep = 2, ["##er"] = 3}
@@ -181,8 +181,8 @@ end
 ---@param return_tensors? string|false "pt" (the default): tensors; false: tables, of any lengths
 ---@param return_token_type_ids? boolean by default when model_input_names has them
 ---@param return_attention_mask? boolean by default when model_input_names has it
----@param return_overflowing_tokens? boolean what truncation cuts off makes further rows behind the text's first, each
---- with special tokens; `overflow_to_sample_mapping` says which text each row is of
+---@param return_overflowing_tokens? boolean the tokens cut off by truncation are further rows after the text's first,
+---each with special tokens; `overflow_to_sample_mapping` is the index of each row's text
 ---@param return_special_tokens_mask? boolean 1 for special tokens and padding
 ---@param return_offsets_mapping? boolean [texts, tokens, 2]: the span of each token in its text, counted in characters
 --- (code points) from 0, half open

@@ -59,7 +59,7 @@ local function doing_of(job, rank, before)
   return rank.op and "in " .. rank.op or nil
 end
 
--- Over the time between the looks, or, where few steps fall into it, what the rank itself knows of its last steps.
+-- The step rate over the time between the samples, or, with few steps in it, the rank's own rate of its last steps.
 local function step_rate(rank, before, seconds)
   if not rank.step_time then return nil end
   if rank.step_seconds > math.max(10, 5 * rank.step_time) then return 0 end -- the last step is long ago

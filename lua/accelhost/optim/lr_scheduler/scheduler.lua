@@ -45,8 +45,8 @@ end
 --
 --   local StepLR = LRScheduler:define("StepLR", {"step_size: count", {"gamma: number", 0.1}})
 --
--- The constructor takes the optimizer, these parameters and last_epoch; it stores the parameters as fields, calls
--- check(last_epoch), and sets the rates of epoch 0. The state_dict holds the fields, but for functions.
+-- The constructor accepts the optimizer, these parameters and last_epoch; it stores the parameters as fields, calls
+-- check(last_epoch), and sets the rates of epoch 0. The state_dict contains the fields except functions.
 ---@param name string
 ---@param parameters (string|table)[] as of a signature
 ---@param more string[]? further fields of the state_dict

@@ -82,7 +82,7 @@ local function tensors_of(values, count)
   return inputs, places
 end
 
--- The tensors among the results. A result that is an input would get itself as its history: a copy takes its place.
+-- The tensors among the results. A result that is an input would be its own history, so it is replaced by a copy.
 local function outputs_of(results, inputs)
   local outputs = {}
   for i, result in ipairs(results) do

@@ -97,8 +97,8 @@ local function compare(fn, inputs, step, atol, rtol)
     for k, wanted in ipairs(numeric_gradient(fn, inputs, tensor, step)) do
       local got = found and found[k] or 0
       if not (math.abs(got - wanted) <= atol + rtol * math.abs(wanted)) then
-        return ("gradcheck: input %d, element %d: the rule gives %.9g, differences give %.9g"):format(places[i], k - 1,
-          got, wanted)
+        return ("gradcheck: input %d, element %d: the rule returns %.9g, finite differences %.9g"):format(places[i],
+          k - 1, got, wanted)
       end
     end
   end

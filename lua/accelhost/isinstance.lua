@@ -17,7 +17,7 @@ function Tensor:init(...) -- luacheck: ignore self
   fail "Tensor: expected accelhost.empty(2, 3) for a tensor of a size, or accelhost.tensor{...} for one of values"
 end
 
--- A stand-in for a class: a marker or a function that makes objects.
+-- Values in place of a class: a marker or a function that makes objects.
 local tests = {[Tensor] = C.is_tensor, [parameter.new] = parameter.is_parameter,
   [C.random.Generator] = C.random.is_generator}
 

@@ -46,7 +46,7 @@ describe("gradcheck", function()
 
   it("names the element of a wrong one, or answers false", function()
     local x = accelhost.tensor({0.5, -1.5}, {dtype = "float64", requires_grad = true})
-    check.raises("gradcheck: input 1, element 1: the rule gives", function() autograd.gradcheck(Wrong.apply, {x}) end)
+    check.raises("gradcheck: input 1, element 1: the rule returns", function() autograd.gradcheck(Wrong.apply, {x}) end)
     assert.is_false(autograd.gradcheck(Wrong.apply, {x}, {raise_exception = false}))
   end)
 

@@ -187,9 +187,9 @@ return {small = Model, other = 3}]])
       [{"net.lua", "--optimizer", "Adm"}] = "--optimizer: accelhost.optim has no 'Adm'",
       [{"net.lua", "--optimizer", "SGD,momentum=much"}] = "--optimizer: momentum: expected a number, true or false, " ..
         "got 'much'",
-      [{"net.lua", "--optimizer", "LBFGS"}] = "--optimizer: the state of LBFGS cannot be told from shapes: " ..
+      [{"net.lua", "--optimizer", "LBFGS"}] = "--optimizer: cannot infer the state of LBFGS from shapes: " ..
         "LBFGS:step: closure: expected a function",
-      [{"net.lua", "--optimizer", "SGD,lr=-1"}] = "--optimizer: the state of SGD cannot be told from shapes: SGD: lr: ",
+      [{"net.lua", "--optimizer", "SGD,lr=-1"}] = "--optimizer: cannot infer the state of SGD from shapes: SGD: lr: ",
       [{"model.safetensors", "--batch", "3"}] = "--batch is for a model script (FILE.lua)",
       [{"no.safetensors"}] = "no.safetensors",
     } do

@@ -261,7 +261,7 @@ describe("accelhost.linalg refuses", function()
     {"a driver of another device", "linalg.svd: driver: only nil is known on cpu, got 'gesvd'", function()
       linalg.svd(accelhost.eye(2), {driver = "gesvd"})
     end},
-    {"least squares of less than full rank by gels", "driver 'gelsy' takes it", function()
+    {"least squares of less than full rank by gels", "driver 'gelsy' accepts it", function()
       linalg.lstsq(accelhost.tensor {{1, 0}, {0, 0}, {0, 0}}, accelhost.ones(3), {driver = "gels"})
     end},
     {"products that do not fit", "linalg.multi_dot: tensors (2, 2) and (3, 3) do not fit", function()

@@ -27,7 +27,8 @@ end
 local reader = arguments.signature("autocast",
   {"device_type: string", {"dtype: dtype"}, {"enabled: flag", true}, {"cache_enabled: flag"}})
 
--- What stands before the function, which may come at any place after the first: not all that autocast takes.
+-- Read the options before the function, which may be any argument after the first, so that autocast's options may be
+-- incomplete.
 local function read_options(...)
   return reader(...)
 end

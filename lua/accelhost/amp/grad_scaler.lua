@@ -155,7 +155,7 @@ local function unscale(self, optimizer, what)
   end, function() self._stages[optimizer] = nil end)
 end
 
--- The device leaves the step out, and the host's part of it is taken back when the device says so.
+-- The device skips the step, and the host's part of it is reverted when the device reports that.
 local function step_captured(optimizer, entry)
   if entry.within ~= tape.current() then
     fail "step: the gradients were unscaled outside of the captured step; unscale them within it"

@@ -14,7 +14,7 @@ rows.allow_tf32 = switches.of_host "conv"
 ---@names enabled
 rows.enabled = switches.of_host "cudnn"
 
--- One that stands as it is.
+-- A switch with a fixed value.
 local function always(name, value, reason)
   return {get = function() return value end, set = function(on)
     if on ~= value then arguments.fail("backends.cudnn.%s is always %s: %s", name, tostring(value), reason) end
@@ -31,7 +31,7 @@ rows.benchmark = always("benchmark", false, "cuDNN's heuristics choose, and thei
 
 return switches.new("backends.cudnn", rows, nil, {
   fp32_precision = one_switch, conv = one_switch, rnn = "recurrent layers are products: backends.cuda.matmul",
-  benchmark_limit = "nothing is timed", version = "accelhost env tells the versions of libraries",
+  benchmark_limit = "nothing is timed", version = "accelhost env prints the versions of libraries",
   is_available = "convolutions are products of matrices where cuDNN is not there",
   flags = "set the fields, and set them back",
 })

@@ -21,7 +21,7 @@ local cuda = switches.new("backends.cuda", {}, {matmul = matmul}, {
   flash_sdp_enabled = kernel, enable_flash_sdp = kernel, mem_efficient_sdp_enabled = kernel,
   enable_mem_efficient_sdp = kernel, math_sdp_enabled = kernel, enable_math_sdp = kernel, sdp_kernel = kernel,
   cudnn_sdp_enabled = kernel, enable_cudnn_sdp = kernel, fp32_precision = one_switch,
-  is_built = "accelhost.cuda.is_available tells of devices",
+  is_built = "accelhost.cuda.is_available reports devices",
   preferred_linalg_library = "factorizations are LAPACK's", preferred_blas_library = "products are cuBLASLt's",
   cufft_plan_cache = "there are no Fourier transforms",
 })

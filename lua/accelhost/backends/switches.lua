@@ -15,7 +15,7 @@ end
 ---@param title string for messages
 ---@param rows table<string, {get: (fun(): any), set: fun(value: boolean)}>
 ---@param values? table<string, any> what has no state
----@param refused? table<string, string> names that people look for, and what there is instead
+---@param refused? table<string, string> names of PyTorch that are absent, with the alternative
 ---@return table
 function switches.new(title, rows, values, refused)
   values, refused = values or {}, refused or {}

@@ -14,7 +14,7 @@ local read = arguments.signature("cuda.Event", {
   {"enable_timing: flag", false}, {"blocking: flag", false}, {"interprocess: flag", false},
 })
 
---- An event of a CUDA device: what was asked for before it is recorded comes before it.
+--- An event of a CUDA device: it completes after the work submitted before it was recorded.
 --
 --   local from, to = accelhost.cuda.Event{enable_timing = true}, accelhost.cuda.Event{enable_timing = true}
 --   if accelhost.cuda.is_available() then

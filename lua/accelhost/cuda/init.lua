@@ -51,7 +51,7 @@ function cuda.device(device, fn)
   return protect(function() C.device.set_current(before) end, fn)
 end
 
---- What the driver tells of a device, as a table: name, major, minor, total_memory, multi_processor_count, warp_size,
+--- The driver's properties of a device, as a table: name, major, minor, total_memory, multi_processor_count, warp_size,
 --- L2_cache_size, uuid and more.
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.get_device_properties(0).total_memory) end
@@ -136,13 +136,13 @@ namespace.add(lazy, "accelhost.cuda.memory", {
 
 return namespace.new("cuda", cuda, lazy, {
   refused = {
-    Stream = "kernels run in the order of the calls, and copies of prepared loaders beside them by themselves",
+    Stream = "kernels run in the order of the calls, and copies of prepared loaders overlap with them",
     stream = "kernels run in the order of the calls", current_stream = "cuda.synchronize waits for all of a device",
     default_stream = "cuda.synchronize waits for all of a device", amp = "accelhost.amp is for all devices",
     init = "a device is opened when it is first used", is_initialized = "a device is opened when it is first used",
-    max_memory_reserved = "cuda.max_memory_allocated tells the most that tensors took",
-    initial_seed = "accelhost.initial_seed tells what manual_seed was given", seed = "accelhost.seed seeds all",
-    ipc_collect = "processes share no memory of a device here", utilization = "nvidia-smi tells it",
-    temperature = "nvidia-smi tells it", power_draw = "nvidia-smi tells it",
+    max_memory_reserved = "cuda.max_memory_allocated returns the peak of the tensors' memory",
+    initial_seed = "accelhost.initial_seed returns the seed of manual_seed", seed = "accelhost.seed seeds all",
+    ipc_collect = "processes share no memory of a device here", utilization = "nvidia-smi prints it",
+    temperature = "nvidia-smi prints it", power_draw = "nvidia-smi prints it",
   },
 })

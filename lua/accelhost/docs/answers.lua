@@ -1,7 +1,7 @@
 --- Why a name of PyTorch or Accelerate is not here, or what it is called.
 --
--- Rows {namespaces, names, answer}. Namespaces and names are Lua patterns anchored at both ends (several names stand
--- between blanks); the first row that fits answers. An answer that begins with "as " is another name.
+-- Rows {namespaces, names, answer}. Namespaces and names are Lua patterns anchored at both ends (several names
+-- are separated by blanks); the first row that fits answers. An answer that begins with "as " is another name.
 local elsewhere = require "accelhost.util.hints.elsewhere"
 
 local rows = {
@@ -25,7 +25,7 @@ local rows = {
   {"torch.nn.Module", "cpu cuda", "as module:to(device)"},
   {"torch.nn", "Buffer", "as module:register_buffer(name, tensor)"},
   {"torch.nn", "RNNBase RNNCellBase", "bases of RNN, LSTM and GRU, which are here"},
-  {"torch.nn", "NLLLoss2d", "as nn.NLLLoss, which takes any number of dims"},
+  {"torch.nn", "NLLLoss2d", "as nn.NLLLoss, which accepts any number of dims"},
   {"torch.nn", "Container", "deprecated in PyTorch"},
   {"torch.nn", "CrossMapLRN2d", "as nn.LocalResponseNorm"},
   {"torch.nn", "DataParallel", "as accelerator:prepare in several processes"},
@@ -58,11 +58,11 @@ local rows = {
   {"torch.Tensor", "hardshrink prelu", "as F.hardshrink, F.prelu"},
   {"torch.Tensor", "qr", "as accelhost.linalg.qr"},
   {"torch.Tensor", "split_with_sizes", "as t:split(sizes)"},
-  {"torch.linalg", "LinAlgError", "as the error's text, which says which matrix is singular"},
+  {"torch.linalg", "LinAlgError", "as the error's text, which has the index of the singular matrix"},
   {"torch.distributed", "GroupMember", "as dist.group, with WORLD and NON_GROUP_MEMBER"},
   {"torch.distributed", ".*_coalesced", "as a call for each tensor, with async_op"},
   {"torch.distributed", "shrink_group", "as dist.new_group, of the ranks that stay"},
-  {"torch.distributed", "get_debug_level", "as ACCELHOST_DEBUG=comm, which tells every call; they are compared always"},
+  {"torch.distributed", "get_debug_level", "as ACCELHOST_DEBUG=comm, which logs every call; they are compared always"},
   {"torch.distributed", ".*Store", "the launcher connects the processes; others meet on their host by themselves"},
   {"torch.distributed", ".*Options Backend.* ProcessGroup.+ DebugLevel GroupName get_backend_impl record_comm "
     .. "get_pg_count supports_complex is_ucc_available is_xccl_available", "PyTorch's own machinery, and its backends"},
@@ -82,7 +82,7 @@ local rows = {
     "as if accelerator.is_main_process then ... end"},
   {"accelerate", "skip_first_batches", "as loader:skip_first_batches(count)"},
   {"accelerate", "get_logger getLogger", "as accelhost.logging.get_logger(name)"},
-  {"torch.profiler", "ProfilerActivity ProfilerAction", "as words: activities = \"cpu\", a schedule gives \"record\""},
+  {"torch.profiler", "ProfilerActivity ProfilerAction", "as strings: activities = \"cpu\", a schedule's \"record\""},
   {"torch.profiler", "tensorboard_trace_handler", "as accelhost.profiler.trace_handler(folder)"},
   {"accelerate", "GradScaler", "as accelhost.amp.GradScaler"},
   {"accelerate", "from_pretrained AutoModel.* AutoTokenizer.*", "as accelhost.models.AutoModel and "
@@ -208,7 +208,7 @@ local modules = {
   {"torchvision.datasets", "as data.mnist, data.CIFAR10 and data.ImageFolder"},
   {"torchvision.transforms", "as data.transforms, where this one is not"},
   {"torchvision", "as data.transforms, data.ImageFolder and data.read_image"},
-  {"torchaudio", "sound: tensors of samples come from .npy files or accelhost.from_string"},
+  {"torchaudio", "sound: tensors of samples are read from .npy files or accelhost.from_string"},
   {"torchtext", "as accelhost.text and data.load_dataset"},
   {"torchmetrics", "as accelhost.metrics"}, {"evaluate", "as accelhost.metrics"}, {"sklearn", "as accelhost.metrics"},
   {"pytorch_lightning", training}, {"lightning", training}, {"fastai", training}, {"ignite", training},

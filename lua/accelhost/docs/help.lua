@@ -151,7 +151,7 @@ end
 local function show_topics(page, told, commands)
   page:line("usage: accelhost help NAME, such as nn.Linear, F.relu, Tensor:sum, optim, launch, environment")
   page:line()
-  page:wrap("Names are PyTorch's; F is nn.functional. 'accelhost help reading' tells how to read what this prints; "
+  page:wrap("Names are PyTorch's; F is nn.functional. 'accelhost help reading' explains the notation of these pages; "
     .. "'accelhost help WORDS...' searches the reference, the guides and the commands.", 2)
   page:heading("Modules")
   page:rows(module_rows(told, told.pages), 4)
@@ -303,7 +303,7 @@ local function show_examples(page)
       .. "--smoke makes a run of seconds. Begin with mnist_plain.lua, mnist.lua and mnist_trainer.lua; by_feature has "
       .. "what an Accelerator does, one file each.", 2)
   else
-    page:wrap("They are not beside this program: a checkout has them in examples, an installation in "
+    page:wrap("They are not installed next to this program: a checkout has them in examples, an installation in "
       .. "PREFIX/share/accelhost/examples.", 2)
   end
 end

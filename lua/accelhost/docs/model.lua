@@ -210,8 +210,8 @@ local function add_function(self, name, full, value, folder)
   return entry
 end
 
--- Names whose functions are told elsewhere: in a module that comes later, by the name that is not in place, or as a row
--- of the op table.
+-- Add names whose functions are documented elsewhere: in a later module, under the name of the out-of-place form, or in
+-- a row of the op table.
 local function add_late(self)
   self.is_late = true
   for _, row in ipairs(self.late) do
@@ -303,7 +303,7 @@ local function add_tensor_method(self, page, name)
     if known ~= name and not C.op_info(name) then
       entry.inplace = true
       self.by_name[full] = entry
-      -- The form that is not in place tells of it, where there is one.
+      -- The out-of-place form, where there is one, documents it.
       if C.methods[plain or name] then return nil end
     end
     return pages.put(self, page, full, entry)

@@ -27,12 +27,12 @@ local types = {
 }
 
 -- Descriptions of parameters of these names where the comment has none.
-local hint = "a choice between PyTorch's implementations of the same step; taken, without effect"
-local unknown_here = "of PyTorch; true is an error that says why"
+local hint = "a choice between PyTorch's implementations of the same step; accepted, without effect"
+local unknown_here = "of PyTorch; true is an error with the reason"
 local told = {
   foreach = hint, fused = hint, capturable = unknown_here, differentiable = unknown_here,
   maximize = "go up the gradient, to make a score larger",
-  generator = "where the draws come from, instead of the default generator",
+  generator = "the generator to draw from, instead of the default one",
   transform = "of a sample before it is given", target_transform = "of a sample's label",
   reduction = "of the losses of the samples: mean, sum, or none to have each",
   last_epoch = "the epoch to go on from; -1 begins",
@@ -89,8 +89,8 @@ local function reader_of(fn, name)
   return found
 end
 
---- The function behind the guard that util/class.lua puts around methods, the method of a part that one delegates to,
---- and the function behind what util/autocast.lua puts around functions.
+--- The function inside the guard of util/class.lua around methods, the part's method that a method delegates to, and the
+--- function inside the wrapper of util/autocast.lua around functions.
 ---@param fn function
 ---@return function
 function signature.unguarded(fn)

@@ -127,7 +127,7 @@ function step.optimizer_state(accelhost, text, shapes, dtype)
   local message = optimizer
   if fine then fine, message = pcall(optimizer.step, optimizer) end
   if not fine then
-    fail("--optimizer: the state of %s cannot be told from shapes: %s", name,
+    fail("--optimizer: cannot infer the state of %s from shapes: %s", name,
       (tostring(message):gsub("^[^:]*:%d+: ", ""):gsub("\n.*", "")))
   end
   return bytes_in(optimizer:state_dict().state), name

@@ -141,7 +141,8 @@ function Constant.backward(ctx)
   return nil, wanted[2] and C.zeros_like(ctx.mean) or nil, wanted[3] and C.zeros_like(ctx.std) or nil
 end
 
--- Tensors of two shapes: both broadcast, or one takes the other's where they have as many elements.
+-- Tensors of two shapes: both are broadcast, or one is viewed in the other's shape if they have equal numbers of
+-- elements.
 local function broadcast_normal(mean, std)
   local sizes, count = {}, math.max(mean:dim(), std:dim())
   local fits = true

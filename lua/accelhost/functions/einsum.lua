@@ -170,7 +170,7 @@ local function read(equation, ...)
   local seen = {}
   for _, name in ipairs(output) do
     if not sizes[name] then fail("einsum: '%s' of the output '%s' is in no operand", name, right) end
-    if seen[name] then fail("einsum: '%s' comes twice in the output '%s'", name, right) end
+    if seen[name] then fail("einsum: '%s' is repeated in the output '%s'", name, right) end
     seen[name] = true
   end
   return operands, output, sizes

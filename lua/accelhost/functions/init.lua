@@ -5,8 +5,8 @@ local namespace = require "accelhost.util.namespace"
 
 local functions = {}
 
--- file -> its names: those that are functions and methods, functions only, methods only; methods that are another
--- function of the file than their name says
+-- file -> its names: those that are functions and methods, functions only, methods only; methods that are a
+-- function of the file with another name
 local files = {
   einsum = {functions = "einsum"},
   join = {

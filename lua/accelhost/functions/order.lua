@@ -64,8 +64,8 @@ local read_unique_consecutive = signature("unique_consecutive",
 --
 --     accelhost.tensor {1, 1, 2, 1}:unique_consecutive()  --> tensor([1., 2., 1.])
 ---@param input userdata
----@param return_inverse? boolean|table default false; also give where each element is in the result
----@param return_counts? boolean default false; also give how often each value came
+---@param return_inverse? boolean|table default false; also return the position of each element in the result
+---@param return_counts? boolean default false; also return the number of occurrences of each value
 ---@param dim? integer
 ---@return userdata values
 ---@return userdata? inverse
@@ -98,8 +98,8 @@ local read_unique = signature("unique", {
 --     accelhost.tensor {3, 1, 3}:unique()  --> tensor([1., 3.])
 ---@param input userdata
 ---@param sorted? boolean|table always true here
----@param return_inverse? boolean default false; also give where each element is in the result
----@param return_counts? boolean default false; also give how often each value came
+---@param return_inverse? boolean default false; also return the position of each element in the result
+---@param return_counts? boolean default false; also return the number of occurrences of each value
 ---@param dim? integer
 ---@return userdata values
 ---@return userdata? inverse
@@ -207,7 +207,7 @@ end
 local read_histc = signature("histc", {"input: tensor", {"bins: count", 100}, {"min: number", 0}, {"max: number", 0}})
 
 --- How many values fall into each of `bins` equal parts of min..max (of the values' own range when both are equal, as
---- by default). What lies outside, and nan, does not count; max itself falls into the last bin.
+--- by default). Values outside of them and nan are not counted; max itself falls into the last bin.
 --
 --     accelhost.tensor {1, 2, 2, 4}:histc(3)  --> tensor([1., 2., 1.])
 ---@param input userdata floating

@@ -163,12 +163,12 @@ local read_cdist = signature("cdist", {
 })
 
 --- The p-norm of the difference of each row of x1 and each row of x2: (..., m, r). For p = 2 and more than 25 rows by a
---- matrix product, unless `compute_mode` says otherwise: faster, and less exact for rows that lie close.
+--- matrix product, unless `compute_mode` excludes it: faster, and less exact for rows that are close.
 --
 --     accelhost.cdist(accelhost.zeros(1, 2), accelhost.tensor {{3, 4}})  --> tensor([[5.]])
 ---@param x1 userdata (..., m, n), floating
 ---@param x2 userdata (..., r, n)
----@param p? number|table default 2; 0 counts the differences, math.huge takes the largest
+---@param p? number|table default 2; 0 counts the differences, math.huge is the largest difference
 ---@param compute_mode? string
 ---@return userdata
 function products.cdist(...)

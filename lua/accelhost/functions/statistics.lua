@@ -231,8 +231,9 @@ end
 
 local read_quantile = signature("quantile", quantiles)
 
---- The value below which a share q of the values lies: of all elements, or along a dim. Between two values the result
---- is interpolated. For a 1-d q the quantiles are dim 0 of the result. A nan among the values is the result.
+--- The q-quantile, the value below which a fraction q of the values is: of all elements, or along a dim. Between two
+--- values the result is interpolated. For a 1-d q the quantiles are dim 0 of the result. A nan among the values is the
+--- result.
 --
 --     accelhost.tensor {1, 2, 3, 4}:quantile(0.5)  --> tensor(2.5000)
 ---@param input userdata float32 or float64

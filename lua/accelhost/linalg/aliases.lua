@@ -16,8 +16,8 @@ local aliases = {
 }
 
 local read_svd = signature("svd", {"input: tensor", {"some: flag", true}, {"compute_uv: flag", true}})
---- U, S, V with input = U diag(S) V': the last is V, where linalg.svd returns V'. some = false gives all columns,
---- compute_uv = false zeros for U and V.
+--- U, S, V with input = U diag(S) V': the last is V, where linalg.svd returns V'. some = false returns all
+--- columns, compute_uv = false zeros for U and V.
 --     local U, S, V = accelhost.svd(A)
 ---@param ... any input (..., m, n), some, compute_uv
 ---@return userdata U

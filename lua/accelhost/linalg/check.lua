@@ -1,5 +1,5 @@
---- What every function of accelhost.linalg asks of its matrices: their dtype and shape, one batch for two of them, and
---- what LAPACK says of each; and the two decompositions that several are made of.
+--- The checks of all functions of accelhost.linalg: dtype and shape of the matrices, one batch for two of them, and
+--- LAPACK's info of each; and the two decompositions that several functions use.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 

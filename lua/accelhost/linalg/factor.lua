@@ -64,7 +64,7 @@ end
 local read_svd = signature("linalg.svd", {"A: tensor", {"full_matrices: flag", true}, {"driver: string"}})
 --- U, S, Vh with A = U diag(S) Vh, S in descending order. With full_matrices = false U has min(m, n) columns and Vh as
 --- many rows. Gradients through U and Vh are finite where no two singular values are equal (and, for matrices that are
---- not square, none is 0); derivatives of the columns beyond min(m, n) are not told.
+--- not square, none is 0); derivatives of the columns beyond min(m, n) are not computed.
 --     local U, S, Vh = linalg.svd(A, {full_matrices = false})
 ---@param ... any A (..., m, n), full_matrices, driver (of other devices)
 ---@return userdata U
@@ -117,8 +117,8 @@ end
 
 for _, name in ipairs {"eig", "eigvals", "ldl_factor", "ldl_factor_ex", "ldl_solve"} do
   local reason = name:find "^eig" and "eigenvalues of a general matrix are complex numbers, for which there is no "
-    .. "dtype; eigh and eigvalsh take symmetric matrices"
-    or "LDL factors; cholesky takes positive-definite matrices, lu_factor all"
+    .. "dtype; eigh and eigvalsh accept symmetric matrices"
+    or "LDL factors; cholesky accepts positive-definite matrices, lu_factor all"
   --- Not available; calling it raises an error with the reason and the alternative.
   ---@names eig eigvals ldl_factor ldl_factor_ex ldl_solve
   local function refuse() fail("linalg.%s: not here: %s", name, reason) end
@@ -137,7 +137,8 @@ end
 
 local read_lu_factor = signature("linalg.lu_factor", {"A: tensor", {"pivot: flag", true}})
 --- LU with both factors in one matrix and the int32 pivots (..., min(m, n)): row i was exchanged with row pivots[i],
---- which counts from 1, as LAPACK's. lu_solve takes both. A singular matrix is an error; lu and lu_factor_ex take it.
+--- which counts from 1, as LAPACK's. lu_solve accepts both. A singular matrix is an error; lu and lu_factor_ex accept
+-- it.
 --     local LU, pivots = linalg.lu_factor(A)
 ---@param ... any A (..., m, n), pivot (true)
 ---@return userdata LU
@@ -235,7 +236,7 @@ function factor.lu_solve(...)
   check.matrices(name, B, "B")
   check.same_dtype(name, LU, B)
   if pivots.dtype ~= "int32" or pivots:dim() ~= LU:dim() - 1 or pivots:size(-1) ~= LU:size(-1) then
-    fail("%s: pivots: expected int32 as lu_factor gives them, got %s %s", name, pivots.dtype, shape_text(pivots))
+    fail("%s: pivots: expected int32 as returned by lu_factor, got %s %s", name, pivots.dtype, shape_text(pivots))
   end
   if B:size(left and -2 or -1) ~= LU:size(-1) then
     fail("%s: LU %s and B %s do not fit", name, shape_text(LU), shape_text(B))

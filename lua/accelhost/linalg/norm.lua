@@ -168,7 +168,7 @@ local tolerances = {
 }
 local read_rank = signature("linalg.matrix_rank", tolerances)
 --- How many singular values are above max(atol, rtol times the largest), int64. rtol is the dtype's epsilon times
---- max(m, n), or 0 where atol is given. hermitian = true takes symmetric matrices and is faster.
+--- max(m, n), or 0 if atol is set. hermitian = true is for symmetric matrices and is faster.
 --     local r = linalg.matrix_rank(A)
 ---@param ... any A (..., m, n), atol, rtol, hermitian
 ---@return userdata
@@ -225,7 +225,7 @@ end
 
 local read_pinv = signature("linalg.pinv", tolerances)
 --- The Moore-Penrose pseudoinverse (..., n, m): singular values up to max(atol, rtol times the largest) count as 0,
---- rtol as for matrix_rank. hermitian = true takes symmetric matrices by their eigenvalues.
+--- rtol as for matrix_rank. hermitian = true is for symmetric matrices and uses their eigenvalues.
 --     local P = linalg.pinv(A)
 ---@param ... any A (..., m, n), atol, rtol, hermitian
 ---@return userdata
@@ -235,7 +235,7 @@ function norm.pinv(...)
   return (Pinv.apply(A, atol, rtol, hermitian))
 end
 
--- X X = A gives dX X + X dX = dA, which the eigenvectors of A make diagonal: unlike the eigenvectors' own derivative
+-- X X = A implies dX X + X dX = dA, which the eigenvectors of A make diagonal: unlike the eigenvectors' own derivative
 -- this is finite for equal eigenvalues.
 local Sqrth = autograd.Function:extend "linalg.matrix_sqrth"
 
@@ -328,7 +328,7 @@ function norm.lstsq(...)
   rcond = rcond or eps[A.dtype] * math.max(m, n)
   local raw, rank, S, info = C.matrix_lstsq(A:detach(), B:detach(), rcond, driver)
   check.info(name, info, driver == "gels" and "is not of full rank, or holds a number that is not finite: driver "
-    .. "'gelsy' takes it" or "did not converge, or holds a number that is not finite")
+    .. "'gelsy' accepts it" or "did not converge, or holds a number that is not finite")
   local X, residuals, empty = raw:narrow(-2, 0, n), A:new_empty(0), A:new_empty(0)
   local full = driver == "gels" or (driver ~= "gelsy" and rank:eq(n):all():item())
   local left_over = m > n and full

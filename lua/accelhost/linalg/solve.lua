@@ -25,7 +25,7 @@ local function solve_ex(name, A, B, left)
   check.same_dtype(name, A, B)
   if B:dim() == 0 then fail("%s: B: expected at least 1 dim, got a number", name) end
   local vectors = is_vectors(A, B)
-  if vectors and not left then fail("%s: left = false takes matrices, B is a vector %s", name, shape_text(B)) end
+  if vectors and not left then fail("%s: left = false: expected a matrix B, got a vector %s", name, shape_text(B)) end
   local given = shape_text(B)
   if vectors then B = B:unsqueeze(-1) end
   if B:size(left and -2 or -1) ~= A:size(-1) then
@@ -71,7 +71,7 @@ end
 local read_triangular = signature("linalg.solve_triangular",
   {"A: tensor", "B: tensor", "upper: flag", {"left: flag", true}, {"unitriangular: flag", false}})
 --- The X of A X = B (or X A = B) for triangular A (..., n, n), of which only the triangle is read, with
---- unitriangular = true without its diagonal, which then counts as ones. A zero on the diagonal gives inf or nan.
+--- unitriangular = true without its diagonal, which then counts as ones. A zero on the diagonal results in inf or nan.
 --     local x = linalg.solve_triangular(A, B, {upper = true})
 ---@param ... any A, B (..., n, k), upper, left, unitriangular
 ---@return userdata

@@ -18,8 +18,8 @@ BUILD   ?= build$(if $(LEVELS),-portable)$(if $(SAN),-$(SAN))$(if $(FAIL_ALLOC),
 OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g1)
 
 PKGS    := luajit yaml-0.1 jansson zlib
-# The openmp build of OpenBLAS, since the others bring a second thread pool: Debian's by path with an rpath, Fedora's by
-# its name; elsewhere there is one build.
+# The openmp build of OpenBLAS, since the others have a thread pool of their own: Debian's by path with an rpath,
+# Fedora's by its name; elsewhere there is one build.
 BLAS_DIR   := $(firstword $(wildcard /usr/lib/*/openblas-openmp))
 BLAS_INCLUDE := $(firstword $(wildcard /usr/include/*/openblas-openmp /usr/include/openblas))
 BLAS_LIB   := $(if $(wildcard /usr/lib*/libopenblaso.so),openblaso,openblas)
@@ -31,9 +31,9 @@ MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || e
 LUAJIT_A := $(wildcard $(shell pkg-config --variable=libdir luajit 2>/dev/null)/libluajit-5.1.a)
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings \
            -Wno-unused-parameter -Wno-unknown-pragmas -Wno-pass-failed -Wno-psabi
-# -Wno-pass-failed: clang knows no vector forms of libm's functions, and says so of each loop that could use them.
+# -Wno-pass-failed: clang has no vector forms of libm's functions, and warns at each loop that could use them.
 # -Wno-psabi: vectors wider than the processor's stay within a file.
-# -Wno-alloc-size-larger-than: GCC 11 and before take a count of type int for negative.
+# -Wno-alloc-size-larger-than: GCC 11 and before assume that a count of type int is negative.
 # -Wno-format-overflow: a sanitizer's own null checks make GCC see null strings.
 # -ffp-contract=off: results must not depend on where the compiler finds a multiply-add; kernels ask for it by fma().
 CFLAGS  += -std=c11 $(OPT) -march=$(if $(LEVELS),x86-64-v2,$(ARCH)) -ffp-contract=off -fno-math-errno \
@@ -42,7 +42,7 @@ CFLAGS  += -std=c11 $(OPT) -march=$(if $(LEVELS),x86-64-v2,$(ARCH)) -ffp-contrac
            $(if $(SAN),-fsanitize=$(SAN) -Wno-format-overflow)
 CPPFLAGS += -D_GNU_SOURCE -Ihost -Ispec -Ispec/host -I$(BUILD) $(if $(FAIL_ALLOC),-include faults/fail_alloc.h) \
             $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(BLAS_INCLUDE:%=-I%) -MMD -MP
-# RPATH=folders: where the program looks for its libraries first, and for theirs; for one that brings them along.
+# RPATH=folders: searched first for the program's libraries and their dependencies; for a program packaged with them.
 RPATH ?=
 LDFLAGS += $(if $(RPATH),-Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)'$(RPATH)')
 LDFLAGS += -rdynamic -fopenmp -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) \
@@ -52,7 +52,7 @@ LUAJIT   := $(if $(LUAJIT_A),$(BUILD)/libluajit.a)
 LUAJIT_LIBS := $(if $(LUAJIT_A),,$(shell pkg-config --libs luajit 2>/dev/null))
 LDLIBS  := $(LUAJIT_LIBS) -l$(BLAS_LIB) $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -lyaml -lz -lm -ldl -lpthread
 
-# oneDNN sits behind cpu/loop/onednn.h; the stub takes its place where the library is missing.
+# The interface of oneDNN is cpu/loop/onednn.h; the stub is compiled where the library is missing.
 ONEDNN_STUB := host/cpu/loop/onednn_stub.c
 ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(wildcard host/cpu/*/onednn*.c)))
 SEED_OFF := $(if $(LUAJIT_A),host/bind/lua/lua_seed_shared.c,host/bind/lua/lua_code.c)
@@ -71,7 +71,7 @@ TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
 
 # In front of a step's command: one short line instead of it.
 say = $(if $(V),,@echo "$(1)" && )
-# In front of a compiler: keep its warnings beside its output, for `make check`.
+# In front of a compiler: store its warnings in OUTPUT.warnings, for `make check`.
 keep = scripts/warnings.sh $@.warnings
 
 # Image files are read by a plugin, which is built where its libraries are.
@@ -86,7 +86,7 @@ STORE := $(if $(SQLITE_LIBS),$(BUILD)/accelhost-sqlite.so)
 # And lines at the prompt are edited.
 EDIT_LIBS := $(shell pkg-config --exists libedit 2>/dev/null && pkg-config --libs libedit)
 EDIT := $(if $(EDIT_LIBS),$(BUILD)/accelhost-edit.so)
-# Hosts may exchange by MPI, where its compiler's wrapper tells how it is linked (Open MPI's, MPICH's).
+# Hosts may exchange by MPI, where its compiler wrapper prints the linker flags (Open MPI's, MPICH's).
 MPICC ?= mpicc
 MPI_FLAGS := $(shell $(MPICC) -show 2>/dev/null | cut -d ' ' -f 2-)
 MPI := $(if $(MPI_FLAGS),$(BUILD)/accelhost-mpi.so)
@@ -205,8 +205,8 @@ $(BUILD)/nvrtc/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu $(BUILD)/nvrtc
 		$(BUILD)/nvrtc/compile $@ $< "$(CUDA_ARCHS)" -std=c++17 -fmad=false --diag-suppress=186 -default-device \
 		-Ihost -I$(NVRTC)/nvidia/cuda_runtime/include
 
-# A section of the object is the image, so that a compiler's cache, which knows -c, serves here too. Sums of products
-# are what the source says (CFLAGS): no multiply-add unless it asks for one. Warning 186: templates compare unsigned
+# A section of the object is the image, so that a compiler's cache, which knows -c, works here too. Sums of products
+# are computed as written (CFLAGS): no multiply-add unless the source has one. Warning 186: templates compare unsigned
 # types with 0. The smallest compression makes the plugin a quarter as large; compilers before 12.8 have one kind only.
 NVCC_SMALL = $(if $(shell $(NVCC) --help | grep compress-mode),-compress-mode size)
 NVCC_VERSION = $(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
@@ -239,7 +239,7 @@ $(BUILD)/levels.o: $(BUILD)/levels.names scripts/levels.sh
 	@scripts/levels.sh "$(LEVELS)" < $< > $(@:.o=.S)
 	$(call say,as $@)$(CC) -c -o $@ $(@:.o=.S)
 
-# The devices of the specs are plugins, found beside the program that opens them.
+# The devices of the specs are plugins, found in the folder of the program that opens them.
 PLUGINS := $(BUILD)/accelhost-far.so $(BUILD)/accelhost-old.so
 $(BUILD)/accelhost-far.so: spec/device/far_device.c
 $(BUILD)/accelhost-old.so: spec/device/old_plugin.c
@@ -248,13 +248,13 @@ $(PLUGINS): | deps-check $(BUILD)/op_args.h
 	$(call say,plugin $@)$(keep) $(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -MF $(@:.so=.d) -o $@ $<
 $(BUILD)/selftest: | $(PLUGINS) $(BUILD)/plugin-headers $(BUILD)/without_calls
 
-# Takes system calls away from programs that specs run.
+# Blocks system calls of programs that specs run.
 $(BUILD)/without_calls: spec/support/without_calls.c
 	@mkdir -p $(@D)
 	$(call say,cc $@)$(keep) $(CC) -D_GNU_SOURCE -std=c11 -O1 $(WARN) -o $@ $<
 
-# The simulated GPU: the kernels of host/cuda compiled for the host, and below them what stands in for NVIDIA's
-# libraries. Its own tests run kernels of theirs too, with planted errors.
+# The simulated GPU: the kernels of host/cuda compiled for the host, and substitutes for NVIDIA's libraries. Its own
+# tests also run kernels with planted errors.
 SIM_SRC := $(sort $(wildcard spec/sim/*.cc host/cuda/kernels/*/*.cu))
 SIM_TEST_SRC := $(sort $(wildcard spec/sim/test/*.cc spec/sim/test/*.cu spec/sim/planted/*.cu))
 SIM_OBJ := $(SIM_SRC:%=$(BUILD)/sim/%.o)
@@ -263,7 +263,7 @@ SIM_FLAGS := -std=c++17 $(if $(DEBUG),-O0 -g3,$(if $(SAN),-O1,-O2) -g1) -march=$
 	-ffp-contract=off -fno-math-errno -fno-omit-frame-pointer -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti \
 	-Wall -Wextra -Wshadow \
 	-Wno-unused-parameter $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN))
-# Where there is no compiler for C++, its spec says so.
+# Without a C++ compiler its spec reports that.
 SIM := $(if $(shell command -v $(CXX)),sim)
 .PHONY: sim
 sim: $(BUILD)/accelhost-cudasim.so $(BUILD)/sim-selftest ## the simulated GPU, and the program that tests it
@@ -291,7 +291,7 @@ $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 # A recipe that fails leaves nothing half-written for the next run to believe in.
 .DELETE_ON_ERROR:
 
-# Behind it the texts of everything public, where they stand: accelhost help reads them.
+# After it the sources of all public names, which contain their documentation: accelhost help reads it.
 DOCUMENTED := $(LUA) $(sort $(wildcard host/ops/schema/*.def host/bind/*.c host/bind/*/*.c examples/guides/*.md)) \
 	host/cli/base/variables.def host/config/settings.def
 $(BUILD)/embedded.c: $(DOCUMENTED) $(PAGE) scripts/docs/extract.lua $(BUILD)/embed Makefile
@@ -328,7 +328,7 @@ install: all $(BUILD)/docs/index.html $(BUILD)/plugin-headers ## into PREFIX=/us
 	@scripts/package/install.sh install $(BUILD) "$(DESTDIR)" "$(PREFIX)"
 
 .PHONY: uninstall
-uninstall: ## take away what install brought to PREFIX, below DESTDIR
+uninstall: ## remove the files of install from PREFIX, below DESTDIR
 	@scripts/package/install.sh uninstall "$(DESTDIR)" "$(PREFIX)"
 
 .PHONY: deb
@@ -435,7 +435,7 @@ test-gpu: ## the same specs on a real card; fails without one; T=pattern
 	@$(MAKE) --no-print-directory $(JOBS) all
 	@scripts/gpu/test.sh $(BUILD) "$(T)"
 
-# A build that needs little of the machine that it comes to: no oneDNN (40 MB), libraries beside the program.
+# A build with few requirements on the target machine: no oneDNN (40 MB), libraries in the program's folder.
 GPU_BUILD = build-gpu
 GPU_PARTS = accelhost accelhost-cuda.so
 .PHONY: gpu-bundle
@@ -475,7 +475,7 @@ test-faults: ## kills, stalls, disagreements, memory that runs out: spec/faults,
 		N="$(N)" scripts/faults.sh $(BUILD) "$(T)"
 
 .PHONY: test-slow
-test-slow: ## what takes minutes: checkpoints under SIGKILL and on full disks; T=pattern, N=kills
+test-slow: ## tests of minutes: checkpoints under SIGKILL and on full disks; T=pattern, N=kills
 	@scripts/install-deps.sh build test
 	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/fail_calls.so
 	@N="$(N)" scripts/faults.sh $(BUILD) "$(T)" spec/slow

@@ -6,7 +6,7 @@
 -- $ACCELHOST_TEST_DEVICE is the default device of the run, "cpu" without it.
 --
 -- Everything else is Busted's own (--filter=PATTERN, --shuffle, ...). Run from the root of the tree. The exit code is 0
--- when nothing failed. What is printed comes from spec/support/report.lua.
+-- when nothing failed. spec/support/report.lua prints the results.
 
 local tally_path, times_path
 local forwarded = {[0] = arg[0], "--output=accelhost"}

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The specs that run again on another device, one path a line: what is read by test.sh, and by gpu/specs.sh on a card.
+# Print the specs that run again on another device, one path a line, for test.sh, and for gpu/specs.sh on a card.
 # usage: device-specs.sh DEVICE [PATH...]      PATH: folders and specs to choose from; spec without any
-#   DEVICE: far; cuda, whose list begins with what tells most; some, a minute of that for the simulated GPU
+#   DEVICE: far; cuda, in the order of importance; some, a minute of that for the simulated GPU
 set -eu
 cd "$(dirname "$0")/.."
 device=$1

@@ -1,7 +1,7 @@
-/* Compile the Lua library for the binary: bytecode, with what tracebacks need, as one file of bytes, and a C table that
- * names its pieces. Sources would cost each start ten times as much; one that does not compile stops the build. The
- * documentation that stands in the sources comes behind them, as one text, and then the sources themselves and files
- * that are not Lua (style sheets, scripts of pages), packed: nothing reads either before it is asked for.
+/* Compile the Lua library for the binary: bytecode with debug information for tracebacks, as one file of bytes, and a C
+ * table of its pieces. Sources would cost each start ten times as much; one that does not compile stops the build. The
+ * documentation of the sources follows, as one text, and then the sources themselves and files that are not Lua (style
+ * sheets, scripts of pages), packed: neither is read before it is requested.
  *
  * usage: embed OUT.c OUT.bin lua/accelhost/init.lua ... lua/accelhost/PAGE.css --docs SCRIPT SOURCE... */
 #include <lauxlib.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install what is missing, with apt; on a system with another package manager say what it calls it. Says what it does;
-# says nothing when there is nothing to do.
+# Install missing packages with apt; with another package manager print the packages' names there. Prints its actions;
+# prints nothing when there is nothing to do.
 # usage: install-deps.sh [--list MANAGER] [build|test|check|package|bench|mpi ...]      (default: build)
 #   --list: the packages in the words of apt, dnf, pacman or apk, and nothing else
 set -eu
@@ -75,7 +75,7 @@ has_command() { command -v "$1" >/dev/null 2>&1; }
 # shellcheck disable=SC2144
 has_file() { [ -e "$1" ]; }
 
-# Another package manager: look for the things themselves, and tell the command that brings them.
+# Another package manager: search for the files themselves, and print the command that installs them.
 if [ "$manager" != apt ]; then
     missing=
     case " ${*:-build} " in *" build "*)

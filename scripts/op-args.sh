@@ -1,6 +1,6 @@
 #!/bin/sh
-# The arguments of a row by name: prints, for every op, forward, kernel and rule of the op table, a struct that lies
-# over the values of a call. What rows share has the parameters that stand at the same place in all of them.
+# The arguments of an op schema by name: prints, for every op, forward, kernel and rule of the op table, a struct that
+# overlays the values of a call. One that several rows share has the parameters at the same position in all of them.
 # usage: op-args.sh "CC"
 set -eu
 cd "$(dirname "$0")/../host"

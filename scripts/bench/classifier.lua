@@ -40,8 +40,8 @@ end
 --- Begin to train one.
 ---@param params table<string, any>
 ---@param seed integer
----@return fun(steps: integer): number train trains it for so many steps on and gives the loss on few digits
----@return fun(): number test the loss on many others, which is what counts
+---@return fun(steps: integer): number train continues for `steps` steps and returns the loss on few digits
+---@return fun(): number test the loss on many others, the result
 function classifier.begin(params, seed)
   if not digits then load_digits() end
   accelhost.manual_seed(seed)

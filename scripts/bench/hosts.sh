@@ -18,7 +18,7 @@ binary=${ACCELHOST_BINARY:-$here/../../build/accelhost}
 
 cat >"$scratch/ranks" <<'END'
 #!/bin/sh
-# On a host: LOCAL ranks of a command, told as torchrun tells them.
+# On a host: LOCAL ranks of a command, with torchrun's environment variables.
 node=$(hostname | tr -dc 0-9) i=0
 while [ $i -lt "$LOCAL" ]; do
     RANK=$(((node - 1) * LOCAL + i)) LOCAL_RANK=$i WORLD_SIZE=$((2 * LOCAL)) LOCAL_WORLD_SIZE=$LOCAL \
@@ -29,7 +29,7 @@ wait
 END
 cat >"$scratch/agent" <<'END'
 #!/bin/sh
-# What mpirun takes for ssh.
+# mpirun's replacement of ssh.
 while [ "${1#-}" != "$1" ]; do shift; done
 node=$1
 shift

@@ -4,7 +4,8 @@
 -- usage: accelhost scripts/bench/ops.lua [--size 1000000] [--rows PATTERN] [--only_over 1.3] [--no_peer]
 --
 -- A row is an expression that means the same on both sides once options are written as keywords: names are functions
--- of accelhost or nn.functional, and the inputs that `inputs` makes. Each side takes the least of several rounds.
+-- of accelhost or nn.functional, and the inputs that `inputs` makes. The result of each side is the minimum of several
+-- rounds.
 local accelhost = require "accelhost"
 local F = accelhost.nn.functional
 
@@ -120,7 +121,7 @@ local function time_of(row, environment, owned)
   local evaluate = setfenv(assert(loadstring("return " .. row)), environment)
   local fine, problem = pcall(evaluate)
   if not fine then return nil, problem end
-  -- Memory that an op gave is there for the next, as in PyTorch; what the collector would have kept is another matter.
+  -- The memory of a result is free for the next op, as in PyTorch, instead of waiting for the garbage collector.
   local function release(...)
     for i = 1, select("#", ...) do
       local result = select(i, ...)

@@ -180,7 +180,7 @@ workloads.allreduce_4m8_bare = {
   peer_name = "the bare cycle in C",
 }
 
--- One thread on both sides; the data lie where the specs look for them.
+-- One thread on both sides; the data are in the folder of the specs' data.
 local data_dir = os.getenv "ACCELHOST_DATA" or "data"
 local tokenizings = {bert_sst2 = "minilm sst2", bert_shakespeare = "minilm tinyshakespeare",
   gpt2_sst2 = "tokenizers/gpt2 sst2", gpt2_shakespeare = "tokenizers/gpt2 tinyshakespeare"}
@@ -209,7 +209,7 @@ for threads = 1, 2 do
   }
 end
 
--- Fine-tuning a checkpoint, beside transformers on PyTorch.
+-- Fine-tuning a checkpoint, against transformers on PyTorch.
 local transformers_python, transformers_version
 if with_torch then transformers_python, transformers_version = find_python "transformers" end
 for shape, counts in pairs {["1t"] = {1, 1}, ["2t"] = {1, 2}, ["2p"] = {2, 1}} do

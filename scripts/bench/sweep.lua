@@ -3,7 +3,7 @@
 -- usage: accelhost scripts/bench/sweep.lua [--seeds 20] [--rows PATTERN] [--no_peer] [--write FILE.md]
 --
 -- The functions are the usual ones of the literature; the classifier is a network that is really trained, on few
--- digits and for few steps, so that its loss is noisy. A number behind @ says how many trials run at a time. The peer
+-- digits and for few steps, so that its loss is noisy. A number after @ is the number of trials at a time. The peer
 -- columns are Optuna's TPE and the package cmaes, where `python3` has them (scripts/bench/peers/sweep.py).
 local accelhost = require "accelhost"
 local here = arg[0]:match("^(.*)/[^/]*$") or "."

@@ -97,7 +97,7 @@ def differs(mine, other):
     if mine.kind == other.kind == "E":
         return None
     if mine.kind != other.kind:
-        unused = mine.kind == "B" and mine.data == "false" and other.kind == "0"  # how autograd.grad says None
+        unused = mine.kind == "B" and mine.data == "false" and other.kind == "0"  # autograd.grad's None
         return None if unused else "kind"
     if mine.kind == "T":
         if mine.dtype != other.dtype:

@@ -418,7 +418,7 @@ def filled(g):
 
 @maker("full")
 def full(g):
-    # Without a dtype PyTorch takes that of the number, accelhost float32.
+    # Without a dtype PyTorch uses that of the number, accelhost float32.
     return {"size": list(g.shape()), "fill_value": g.number(), "dtype": Dtype(g.choice(g.dtypes))}
 
 

@@ -10,7 +10,7 @@ from program import Binary, Call, Do, Dtype, Index, NoGrad, Raw, Ref, Set
 
 # Ops without a counterpart of the same meaning in PyTorch, or whose call is made elsewhere.
 SKIP = {"index", "dropout_", "empty", "empty_like", "as_strided", "is_tensor", "index_put", "slice"}
-# Options that PyTorch takes by position, in the table's order.
+# Options that PyTorch accepts by position, in the table's order.
 POSITIONAL = {"dim", "keepdim", "dims", "start_dim", "end_dim", "diagonal", "offset", "dim1", "dim2", "num_classes",
               "descending", "largest", "sorted", "stride", "padding", "dilation", "groups", "bias", "weight", "m",
               "min", "max", "min_val", "max_val", "negative_slope", "shifts", "end_", "step"}
@@ -131,7 +131,7 @@ def default_argument(g, row, name, kind, arguments, value):
     raise Give
 
 
-# Statements beside the table.
+# Statements outside of the table.
 
 def emit_operator(g):
     left = g.pick()

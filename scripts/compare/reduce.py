@@ -12,7 +12,7 @@ def difference_of(side, statements):
     ours = side.outcome(statements)
     theirs = Torch.outcome(statements)
     if any("NameError" in status for status in theirs.statuses):
-        return None  # a reduction took a variable away
+        return None  # a reduction removed a variable
     difference = compare(ours, theirs, statements)
     return without_rounding(difference, ours, theirs) if difference else None
 

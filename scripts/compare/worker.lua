@@ -20,7 +20,7 @@ local function flush()
   out = {}
 end
 
--- Tensors met in this program, so that each is told which earlier one shares its storage.
+-- Tensors seen in this program, to report for each the earlier one that shares its storage.
 local seen
 
 local function put_tensor(tensor, name)

@@ -4,7 +4,7 @@
  * usage: nvrtc OUT.fatbin FILE.cu ARCHS [OPTION...]      ARCHS: "80 86 90"; OPTION: as nvcc's, -Ihost -fmad=false
  *        nvrtc --version                                 "12.9"
  *
- * NVRTC has no headers of a C library: those that kernels include come from here. */
+ * NVRTC has no headers of a C library: those that kernels include are in this file. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

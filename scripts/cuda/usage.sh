@@ -1,6 +1,6 @@
 #!/bin/sh
-# Registers, shared memory and spills of every CUDA kernel, one line for each kernel and architecture, as ptxas tells
-# them, also put into the table host/cuda/generated/USAGE.md; exit code 1 when one spills.
+# Registers, shared memory and spills of every CUDA kernel, one line for each kernel and architecture, as
+# reported by ptxas, also written to the table host/cuda/generated/USAGE.md; exit code 1 if one spills.
 # usage: usage.sh [FILE.cu...]    CUDA_ARCHS="80 90", NVCC=nvcc
 set -eu
 cd "$(dirname "$0")/../.."

@@ -1,8 +1,8 @@
 -- The documentation in all its forms. usage: accelhost scripts/docs/build.lua OUT
 --
 -- OUT/index.html: the site, one file; OUT/markdown/*.md; OUT/types: for editors; OUT/man/*.1; OUT/completion: for bash,
--- zsh and fish. The texts come from the program that runs this script (lua/accelhost/docs), the README from the
--- checkout, the table of PyTorch's names from scripts/coverage.
+-- zsh and fish. The texts are those of the program that runs this script (lua/accelhost/docs), the README is the
+-- checkout's, the table of PyTorch's names that of scripts/coverage.
 local here = arg[0]:match "^(.*)/" or "."
 local root = here .. "/../.."
 package.path = here .. "/?.lua;" .. package.path

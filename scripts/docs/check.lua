@@ -1,5 +1,5 @@
--- The documentation against the program: every public name has a text, every example runs and gives what it says, every
--- environment variable that is read is told. Prints what does not hold; exit code 1 then.
+-- Check the documentation against the program: every public name has a text, every example runs and has the expected
+-- result, every environment variable that is read is documented. Prints the failures; exit code 1 if there are any.
 --
 -- usage: accelhost scripts/docs/check.lua [NAME]       NAME: only entries with this in their name
 --
@@ -52,8 +52,8 @@ local function run_parts(parts, name)
   return count
 end
 
--- A block that begins with a file's name in a comment is that file: it is run by what the guide says of it, in a spec,
--- and only has to be Lua here.
+-- A block that begins with a file's name in a comment is that file: a spec runs it with the guide's commands; here it
+-- only has to be Lua.
 local function run_guide(guide)
   local lines, inside, file = {}, false, nil
   for i, line in ipairs(guide.lines) do
@@ -99,13 +99,13 @@ end
 local function check_variables(told)
   local known = {}
   for _, variable in ipairs(told.variables) do
-    if known[variable.name] then report("host/cli/base/variables.def: %s is told twice", variable.name) end
+    if known[variable.name] then report("host/cli/base/variables.def: %s has two rows", variable.name) end
     known[variable.name] = true
   end
   local pipe = io.popen(("grep -rhoE '\"ACCELHOST_[A-Z_]+\"' %s/host %s/lua | sort -u"):format(root, root))
   for line in pipe:lines() do
     local name = line:match '"(.*)"'
-    if not known[name] then report("host/cli/base/variables.def: %s is read and not told", name) end
+    if not known[name] then report("host/cli/base/variables.def: %s is read and has no row", name) end
   end
   pipe:close()
 end

@@ -1,7 +1,6 @@
--- Running the examples of the documentation: each in an environment of its own, where what examples need is at hand
--- under the names that they use. What stands behind "-->" is compared with what the line prints or gives; "..." in it
--- stands for anything, and further lines that begin with "-->" go on with it. A table may be told as {1, 2}, a tensor
--- by its values [[1, 2]] or its sizes [1, 2].
+-- Run the examples of the documentation, each in its own environment with the predefined names. The text after "-->" is
+-- compared with the output or the values of the line; "..." in it matches anything, and further lines that begin with
+-- "-->" continue it. A table may be written as {1, 2}, a tensor as its values [[1, 2]] or its sizes [1, 2].
 local accelhost = require "accelhost"
 local nn, data, optim = accelhost.nn, accelhost.data, accelhost.optim
 
@@ -17,8 +16,8 @@ function Net:forward(input)
   return self.fc2(nn.functional.relu(self.fc1(input)))
 end
 
--- What the guide "Reading the reference" gives in a line each is taken from there; values are made when an example
--- first asks for one.
+-- The predefined names of the guide "Reading the reference", those that are one line each, are read from it; a value is
+-- created when an example first uses it.
 local values = {
   nn = function() return nn end,
   F = function() return nn.functional end,
@@ -91,7 +90,7 @@ local function environment()
   end})
 end
 
--- "local y = f(x)" gives y, an expression itself.
+-- The expression that a line shows: y of "local y = f(x)", an expression itself.
 local function shown_by(code)
   if loadstring("return " .. code) then return code, true end
   local names = code:match "^%s*local ([%w_, ]+)=[^=]" or code:match "^%s*([%w_][%w_%.%[%], ]*)=[^=]"
@@ -109,7 +108,7 @@ local function begin_above(out, code)
   end
 end
 
--- The code with a call of __is(n, values) at each line that tells what comes out; and what is expected there.
+-- The code with a call of __is(n, values) at each line that has an expected result; and the expected results.
 local function translate(lines)
   local out, expected = {}, {}
   for _, line in ipairs(lines) do
@@ -169,7 +168,7 @@ local function text_of(how, ...)
   return table.concat(words, ", ")
 end
 
--- What a line gives may be told as it prints, as a list, or, of tensors, by its sizes.
+-- Return true if the values have the wanted text: as printed, as a list, or, of tensors, the sizes.
 local function gives(wanted, ...)
   for _, how in ipairs {tostring, list_of, sizes_of} do
     if matches(text_of(how, ...), wanted) then return true end
@@ -184,7 +183,7 @@ end
 --- Run an example.
 ---@param lines string[]
 ---@param name string for messages
----@return string? failure nil when everything was as it says
+---@return string? failure nil if all results were as expected
 function examples.run(lines, name)
   local source, expected = translate(lines)
   local chunk, reason = loadstring(source, "=" .. name)
@@ -196,7 +195,7 @@ function examples.run(lines, name)
     rawset(env, "printed", {})
     if not (text and matches(text, expected[n]) or not text and gives(expected[n], ...)) then
       text = shortened(text or text_of(tostring, ...))
-      failure = failure or ("%s: says --> %s\n  but it is\n%s"):format(name, expected[n], text)
+      failure = failure or ("%s: expected --> %s\n  got\n%s"):format(name, expected[n], text)
     end
   end
   accelhost.manual_seed(0)

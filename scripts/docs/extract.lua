@@ -1,10 +1,10 @@
--- The documentation of the sources, as one text for the binary: every comment that stands directly above a definition,
+-- The documentation of the sources, as one text for the binary: every comment directly above a definition,
 -- with the definition's first line. Run by scripts/embed.c with the paths as arguments; lua/accelhost/docs/reader.lua
 -- reads the result.
 --
 -- A comment is a line "@@ PATH LINE DEFINITION" and the comment's lines without their marks. The definition is empty
--- for a comment that stands by itself, which speaks of the rows below it; the first comment of a file speaks of the
--- file. A guide (Markdown) comes whole.
+-- for a separate comment, which describes the rows below it; the first comment of a file describes the file. A guide
+-- (Markdown) is copied whole.
 local out = {}
 
 local function emit(path, line, target, lines)
@@ -46,8 +46,8 @@ local function joined(lines, i)
   return whole:match "^%s*(.-)%s*$"
 end
 
--- C: comments above a row of a table, OP(name, ...) or {"name", ...}, and in tables those that stand by themselves. The
--- rows of ops come without one too.
+-- C: comments above a row of a table, OP(name, ...) or {"name", ...}, and in tables the separate ones. Rows
+-- of ops are extracted without a comment too.
 local function read_c(path)
   local lines = lines_of(path)
   local is_table = path:find "%.def$"
@@ -79,7 +79,7 @@ local function read_c(path)
   end
 end
 
--- The variables that settings of a job are read from: what the help of the setting says.
+-- The environment variables of a job's settings, with the setting's help.
 local function read_settings(path)
   local text = table.concat(lines_of(path), "\n"):gsub('"\n%s*"', "")
   for row in text:gmatch "\nSETTING(%b())" do

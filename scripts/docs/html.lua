@@ -44,7 +44,7 @@ function html.lua(text)
   return table.concat(out)
 end
 
---- The inside of a line. `link(name)` gives the place of a name of the reference, or nil.
+--- Render the inside of a line. `link(name)` returns the address of a name of the reference, or nil.
 ---@param text string
 ---@param link fun(name: string): string?
 ---@return string
@@ -137,7 +137,7 @@ function blocks.list(state, lines, i)
       i = i + 1
     end
     state.out[#state.out + 1] = "<li>" .. html.inline(text, state.link) .. "</li>"
-    -- Items may stand apart.
+    -- A blank line may separate items.
     if lines[i] == "" and lines[i + 1] and lines[i + 1]:find "^[%-%*] " then i = i + 1 end
   end
   state.out[#state.out + 1] = "</" .. tag .. ">"
@@ -164,7 +164,7 @@ function blocks.paragraph(state, lines, i)
   return i
 end
 
--- A mark for who puts pages together.
+-- A marker for the function that assembles pages.
 function blocks.mark(state, lines, i)
   state.out[#state.out + 1] = lines[i]
   return i + 1

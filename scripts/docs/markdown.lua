@@ -106,14 +106,14 @@ local function add_entry(out, entry, name, level)
     local rows = tagged_rows(entry.forward.returns)
     for _, row in ipairs(rows) do
       out[#out + 1] = ""
-      out[#out + 1] = "Gives " .. row[2] .. " " .. row[3]
+      out[#out + 1] = "Returns " .. row[2] .. " " .. row[3]
     end
   end
   add_table(out, "field", tagged_rows(entry.fields))
   add_footer(out, entry)
 end
 
--- On a page where an entry is at home it stands whole, under its first name; elsewhere a line leads there.
+-- Write an entry in full on its own page, under its first name; on other pages write a line with a link.
 local function add_item(out, page, item)
   local entry = item.entry
   if item.name ~= entry.name and entry.kind == "value" then return end
@@ -162,7 +162,7 @@ end
 ---@param commands table[]
 ---@return string
 function markdown.commands(commands)
-  local out = {"# Commands\n", "`accelhost --version` prints the version, `accelhost COMMAND --help` what stands here."}
+  local out = {"# Commands\n", "`accelhost --version` prints the version, `accelhost COMMAND --help` the text below."}
   for _, command in ipairs(commands) do
     out[#out + 1] = ("\n## accelhost %s\n"):format(command.name)
     out[#out + 1] = "```\n" .. table.concat(command.usage, "\n") .. "\n```\n"
@@ -181,7 +181,7 @@ end
 ---@param variables table[]
 ---@return string
 function markdown.variables(variables)
-  local out = {"# Environment variables", "", "What a flag or the script says goes before a variable."}
+  local out = {"# Environment variables", "", "A flag or a setting of the script overrides a variable."}
   for _, variable in ipairs(variables) do
     out[#out + 1] = "\n## " .. variable.name
     add_parts(out, variable.parts)

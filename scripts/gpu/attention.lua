@@ -2,11 +2,11 @@
 --- output and gradients of query, key and value, and microseconds, forward and with backward.
 --- usage: accelhost scripts/gpu/attention.lua [own] [forward] [cudnn] [unordered] (default: all four)
 ---
---- Each way ($ACCELHOST_CUDA_ATTENTION) is a process of its own. "path" is whose kernels ran, forward and backward: own
---- where the bits are those of the way own, or of forward, whose gradients are by the program's own kernels; cuDNN
---- elsewhere, and ? where the ways to compare with were not asked for. "same" says whether a second run gave the same
---- bits. Errors are relative to the largest element. The exit status is 1 when one exceeds 0.02, or a way that adds up
---- in a fixed order did not give the same bits.
+--- Each way ($ACCELHOST_CUDA_ATTENTION) is a process of its own. "path" names the kernels that ran, forward and
+--- backward: own where the bits are those of the way own, or of forward, whose gradients are by the program's own
+--- kernels; cuDNN elsewhere, and ? where the ways to compare with were not requested. "same": a second run returned the
+--- same bits. Errors are relative to the largest element. The exit status is 1 when one exceeds 0.02, or a way that
+--- adds up in a fixed order did not return the same bits.
 local accelhost = require "accelhost"
 local F = accelhost.nn.functional
 
@@ -139,7 +139,7 @@ local function fields(line)
   return all
 end
 
--- Whose kernels gave a field, 2 the output or 3 the gradients: own if a line of `like` has the same.
+-- The kernels that computed a field, 2 the output or 3 the gradients: own if a line of `like` has the same.
 local function whose(field, text, like)
   for _, line in ipairs(like) do
     if fields(line)[field] == text then return "own" end

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Everything that a machine with a card needs to test and measure this build, in one folder of at most 40 MB:
-# BUILD/bundle/gpu-checks, which unpacks files.tar.gz beside it: the tree, the program with its plugin and the plugin's
-# objects, the libraries that a bare system lacks, and Busted.
+# BUILD/bundle/gpu-checks, which unpacks files.tar.gz of the same folder: the tree, the program with its plugin and the
+# plugin's objects, the libraries that a bare system lacks, and Busted.
 # usage: bundle.sh BUILD
 set -eu
 cd "$(dirname "$0")/../.."

@@ -79,7 +79,7 @@ finish() {
 }
 trap 'echo "ended by a signal"; finish 143' TERM INT
 
-# NVIDIA's libraries: the toolkit's, and those that Python's packages bring. Not the toolkit's folder compat, whose
+# NVIDIA's libraries: the toolkit's, and those of Python's packages. Not the toolkit's folder compat, whose
 # older libcuda would be found before the driver's own.
 nvidia_folders() {
     [ ! -d /usr/local/cuda/lib64 ] || echo /usr/local/cuda/lib64

@@ -1,6 +1,6 @@
 #!/bin/sh
-# checks.sh from a checkout, whatever the machine has: a build that is here, else one that is made with the system's
-# packages where these can be had, else the bundle of make gpu-bundle that was brought along.
+# Run checks.sh from a checkout, with the first available of: an existing build, a build with the system's packages, the
+# bundle of make gpu-bundle.
 # usage: here.sh [RESULTS]
 set -eu
 cd "$(dirname "$0")/../.."

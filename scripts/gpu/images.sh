@@ -1,7 +1,7 @@
 #!/bin/sh
-# Build the plugin's kernels for the card that is here, where an op cannot be computed with those that came along, or
-# the driver would have to compile them, and nvcc is there; needs no make.
-# usage: images.sh BUILD CAPABILITY      CAPABILITY: as nvidia-smi tells it, 9.0
+# Build the plugin's kernels for the card of this machine with nvcc, if the existing ones do not run on it or the driver
+# would have to compile them; requires no make.
+# usage: images.sh BUILD CAPABILITY      CAPABILITY: as printed by nvidia-smi, 9.0
 set -eu
 cd "$(dirname "$0")/../.."
 build=$1
@@ -10,11 +10,11 @@ arch=$(echo "$2" | tr -d .)
 launch() { "$build/accelhost" -e 'require("accelhost").ones({2}, {device = "cuda"}):add(1):sum():item()' 2>&1; }
 if reason=$(launch); then
     case $("$build/accelhost" -e 'print(require("accelhost._C").device.describe("cuda", -1))') in *"sm_$arch "*)
-        echo "the kernels came along for sm_$arch"
+        echo "the kernels of this build support sm_$arch"
         exit 0
         ;;
     esac
-    reason="the driver makes the kernels for sm_$arch of what came along"
+    reason="the driver would compile the kernels for sm_$arch"
     failed=0
 else
     reason=$(echo "$reason" | head -1)

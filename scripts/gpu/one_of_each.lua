@@ -1,7 +1,7 @@
 --- Every op of the case table once on a CUDA device, with its gradient, in float32 and bfloat16, then a step of each
---- optimizer: what compute-sanitizer watches. usage: accelhost scripts/gpu/one_of_each.lua (from the tree's root)
+--- optimizer, for compute-sanitizer. usage: accelhost scripts/gpu/one_of_each.lua (from the tree's root)
 --
--- Numbers are the specs' business; a call that fails is told and counted.
+-- Results are checked by the specs; a call that fails is printed and counted.
 package.path = "./?.lua;./?/init.lua;" .. package.path
 local accelhost = require "accelhost"
 accelhost.set_default_device "cuda"

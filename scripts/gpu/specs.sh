@@ -1,7 +1,7 @@
 #!/bin/sh
-# The specs of devices on the card within a time, one process a file, several at once; those that tell most begin.
+# The specs of devices on the card within a time, one process a file, several at once; the most important ones first.
 # usage: specs.sh BUILD SECONDS FOLDER [PATH...]    FOLDER: gets a log of each file; PATH: which specs, default all
-# The last line: "N passed, N failed, N skipped, N files not ended". The environment says what device "cuda" is.
+# The last line: "N passed, N failed, N skipped, N files not ended". The environment defines the device "cuda".
 set -eu
 cd "$(dirname "$0")/../.."
 build=$1 seconds=$2 folder=$3

@@ -1,5 +1,6 @@
 #!/bin/sh
-# gpu-checks of a bundle: unpacks files.tar.gz, beside it or where there is room, and runs scripts/gpu/checks.sh there.
+# gpu-checks of a bundle: unpacks files.tar.gz, in its folder or where there is space, and runs scripts/gpu/checks.sh
+# there.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 tree=$here/tree

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The specs of devices on a real card (scripts/device-specs.sh says which); fails when there is none, or nothing ran.
+# Run the specs of devices (scripts/device-specs.sh) on a real card; fails if there is none, or no spec ran.
 # usage: test.sh BUILD [pattern]
 set -eu
 cd "$(dirname "$0")/../.."

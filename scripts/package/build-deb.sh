@@ -1,7 +1,7 @@
 #!/bin/sh
 # A Debian package of a portable build, for the Debian or Ubuntu that it is built on.
 # usage: build-deb.sh BUILD      -> BUILD/accelhost_VERSION_ARCHITECTURE.deb
-# $DEBEMAIL and $DEBFULLNAME name who packages, $SOURCE_DATE_EPOCH the time that the package tells.
+# $DEBEMAIL and $DEBFULLNAME: the maintainer, $SOURCE_DATE_EPOCH: the time in the package.
 set -eu
 cd "$(dirname "$0")/../.."
 build=$1
@@ -37,7 +37,7 @@ mkdir -p "$root/usr/share/lintian/overrides"
 cp scripts/package/lintian-overrides "$root/usr/share/lintian/overrides/accelhost"
 
 # The libraries; of OpenBLAS the build that the program's own path names (see BLAS_DIR in the Makefile). A plugin that
-# cannot be opened is told when it is asked for, so cairo, which brings fonts and X11, and Open MPI need not be there.
+# cannot be opened is reported when it is used, so cairo, which depends on fonts and X11, and Open MPI are optional.
 mkdir "$root/DEBIAN"
 printf 'Source: accelhost\n\nPackage: accelhost\nArchitecture: any\n' >"$work/debian/control"
 needed= wanted=

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install what files.sh lists below a prefix, or take away what a manifest there says was installed. Folders that were
-# there before stay.
+# Install the files of files.sh below a prefix, or remove the files of the manifest there. Folders that existed before
+# stay.
 # usage: install.sh install BUILD DESTDIR PREFIX
 #        install.sh uninstall DESTDIR PREFIX
 set -eu
@@ -46,7 +46,7 @@ renew() {
     sed -n '/^folder /p' "$manifest" >"$new"
 }
 
-# Backwards, so that a folder comes after what it holds.
+# In reverse order, so that a folder is removed after its contents.
 take_away() {
     list=$(sed -n '1!G;h;$p' "$manifest")
     rm -f "$manifest"

@@ -1,4 +1,4 @@
--- Blocks that stand twice: as many equal lines of code in a row, blanks and comments aside, in host/ or in lua/.
+-- Duplicated blocks: as many equal lines of code in a row, blanks and comments aside, in host/ or in lua/.
 local files = require "files"
 
 local duplicates = {lines = 10}

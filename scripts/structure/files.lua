@@ -1,4 +1,4 @@
--- The project's files as text, and what a line-based reader can tell of C and Lua: definitions, calls, comments.
+-- The project's files as text, and a line-based parser of C and Lua: definitions, calls, comments.
 local files = {}
 
 local function read(path)
@@ -61,7 +61,8 @@ function files.c_code(text)
   return table.concat(out)
 end
 
---- The functions that a C text defines, by the house's layout: the head starts in column 1, its brace stands alone.
+--- The functions that a C text defines, by the project's layout: the head starts in column 1, its brace is alone in a
+--- line.
 ---@param text string code without comments
 ---@return {name: string, static: boolean, from: integer, to: integer}[]
 function files.c_functions(text)

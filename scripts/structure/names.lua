@@ -22,7 +22,7 @@ local function index(list)
     if file.path:find("%.[ch]$") or file.path:find("%.def$") then
       local code = files.c_code(file.text)
       for word in code:gmatch("%f[%w_][Aa][Hh]_[%w_]+") do known[word] = true end
-      -- A definition may be made by a macro: its name then stands in a .c file all the same.
+      -- A definition may be made by a macro: its name is in a .c file all the same.
       if file.path:find("%.c$") or file.path:find("%.def$") then
         for word in code:gmatch("%f[%w_]ah_[%w_]+") do defined[word] = true end
       end

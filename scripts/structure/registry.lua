@@ -1,7 +1,7 @@
 -- Names in Lua's registry: each metatable has its own, and none is a key for other values.
 local registry = {}
 
--- The name that a line of C gives to a metatable: a constant of the file, or the argument of luaL_newmetatable.
+-- The name of a metatable that a line of C defines: a constant of the file, or the argument of luaL_newmetatable.
 local function metatable_name(line)
   return line:match '^#define%s+[%u_]+%s+"(accelhost%.[%w_.]+)"$'
     or line:match '^static const char [%l_]+%[%] = "(accelhost%.[%w_.]+)";'

@@ -2,7 +2,7 @@
 ---
 ---   accelhost scripts/bench/gpu/run.lua [--seconds 240] [--rows "gpt2 mnist_64"] [--smoke]
 ---
---- Each side of a row is a fresh process, ours and PyTorch's in turn; rows come in the order of what they tell, and
+--- Each side of a row is a fresh process, ours and PyTorch's in turn; rows run in the order of their importance, and
 --- those for which the time has run out are left out and named. Without PyTorch only ours is measured. --smoke goes
 --- through everything in tiny sizes, also on the simulated GPU, and judges nothing. A line of --goals is a goal, what
 --- was measured, the verdict and the command, with | between them.
@@ -13,7 +13,7 @@ local now = C.system.now
 local here = arg[0]:match "^(.*)/[^/]*$"
 local options = accelhost.parse_args {
   description = "Measures training steps and kernels on a CUDA card, next to PyTorch.",
-  {"seconds", 0, "how long it may take; 0: as long as it takes", minimum = 0},
+  {"seconds", 0, "time limit; 0: none", minimum = 0},
   {"rows", "", "names of rows, all when empty"},
   {"host", "./accelhost", "the program that is measured"},
   {"python", nil, "the interpreter that has PyTorch (default: the first that has it)", type = "string"},
@@ -41,7 +41,7 @@ end
 local python, torch_version
 if not options.no_peer then python, torch_version = find_python() end
 
--- A process's "name value" lines; nil when it failed or its time was up, which is told.
+-- A process's "name value" lines; nil, and a message is printed, if it failed or exceeded its time.
 local function measure(what, command)
   local seconds = math.min(left(), 300)
   if seconds < 3 then return nil, "no time left" end
@@ -159,7 +159,7 @@ local function kernel_table()
   end
 end
 
--- Goals: what was aimed at, what came out, and how to see it again.
+-- Goals: the target, the measurement, and the command that repeats it.
 local lines = {}
 local function goal(text, measured, met, command)
   local verdict = options.smoke and "smoke" or met == nil and "told" or met and "met" or "missed"
@@ -182,7 +182,7 @@ local function training_goal(name, text, unit, side, least)
     end
   end
   local times = ratio(mine.items_per_s, field(peer, "items_per_s"))
-  measured = measured .. (times and ("; %.2f times %s"):format(times, side:gsub("_", " ")) or "; no PyTorch beside it")
+  measured = measured .. (times and ("; %.2f times %s"):format(times, side:gsub("_", " ")) or "; no PyTorch to compare")
   local met = nil
   if least and times then met = times >= least end
   goal(text, measured, met, command)
@@ -217,10 +217,10 @@ local function tell_goals()
   share_goal("AdamW against the copy's bandwidth", {"^adamw"})
   share_goal("products against the matrix rate", {"^matmul", "^linear"})
   share_goal("attention against the matrix rate", {"^attention"})
-  training_goal("mnist_1024", "MNIST CNN, batch 1024, beside PyTorch", "images", "torch_eager")
-  training_goal("resnet18", "ResNet-18 on 32 x 32 in bfloat16, beside torch.compile", "images", "torch_compile")
-  training_goal("resnet18_f32", "ResNet-18 on 32 x 32 in float32, beside torch.compile", "images", "torch_compile")
-  training_goal("minilm", "MiniLM-shaped encoder in bfloat16, beside torch.compile", "tokens", "torch_compile")
+  training_goal("mnist_1024", "MNIST CNN, batch 1024, against PyTorch", "images", "torch_eager")
+  training_goal("resnet18", "ResNet-18 on 32 x 32 in bfloat16, against torch.compile", "images", "torch_compile")
+  training_goal("resnet18_f32", "ResNet-18 on 32 x 32 in float32, against torch.compile", "images", "torch_compile")
+  training_goal("minilm", "MiniLM-shaped encoder in bfloat16, against torch.compile", "tokens", "torch_compile")
 end
 
 local wanted

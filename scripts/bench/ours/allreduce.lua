@@ -1,5 +1,5 @@
 --- A float32 all-reduce of a buffer that its owner has just written. usage: allreduce.lua COUNT TURNS arena|private
--- One rank of a job; rank 0 prints the median time of a call. arena: the buffer lies in shared memory, as gradients do.
+-- One rank of a job; rank 0 prints the median time of a call. arena: the buffer is in shared memory, as gradients are.
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local now = C.system.now

@@ -1,5 +1,5 @@
---- float32 all-reduces one behind the other. usage: allreduce_row.lua COUNT TURNS
--- One rank of a job; rank 0 prints the mean time of a call. The buffer lies in the group's memory, as gradients do.
+--- float32 all-reduces, one after another. usage: allreduce_row.lua COUNT TURNS
+-- One rank of a job; rank 0 prints the mean time of a call. The buffer is in the group's memory, as gradients are.
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local now = C.system.now

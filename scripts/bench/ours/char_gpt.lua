@@ -1,6 +1,6 @@
 --- Training steps of the model of examples/char_gpt.lua on ready batches. usage: char_gpt.lua bench STEPS BLOCKS
 --
--- peers/char_gpt.py tells what is measured and does the same.
+-- peers/char_gpt.py documents the measurement and does the same.
 local accelhost = require "accelhost"
 local system = require("accelhost._C").system
 local models, optim = accelhost.models, accelhost.optim

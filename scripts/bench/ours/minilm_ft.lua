@@ -4,8 +4,8 @@
 --        ... DATA losses STEPS [SEED]          the first losses, without dropout
 --        ... DATA epoch [SEED] [STEPS]         one epoch, batches of 32 in all, and the accuracy on test.tsv
 --
--- DATA: the folder with minilm and sst2. peers/minilm_ft.py tells what is measured and does the same: the same rows in
--- the same order from the same first weights.
+-- DATA: the folder with minilm and sst2. peers/minilm_ft.py documents the measurement and does the same: the same rows
+-- in the same order from the same initial weights.
 local accelhost = require "accelhost"
 local system = require("accelhost._C").system
 local models, optim, text = accelhost.models, accelhost.optim, accelhost.text

@@ -2,7 +2,7 @@
 --
 -- usage: accelhost [launch --num_processes N] train.lua NET STEPS BLOCKS [loader]
 --
--- NET: mnist_cnn or mlp; STEPS a block, after 10 steps of warm-up. Batches are ready ones, or with `loader` come from a
+-- NET: mnist_cnn or mlp; STEPS a block, after 10 steps of warm-up. Batches are ready ones, or with `loader` those of a
 -- shuffling DataLoader over 60,000 images of bytes. Rank 0 prints "name value" lines; times are medians over blocks.
 local accelhost = require "accelhost"
 local now = require("accelhost._C").system.now

@@ -1,12 +1,12 @@
 -- Runs the examples and the same programs in PyTorch in turn, one thread each, and prints both results.
--- usage: accelhost scripts/beside/run.lua DATA [NAME...]
+-- usage: accelhost scripts/compare_examples/run.lua DATA [NAME...]
 -- DATA: folder with mnist/, sst2/, cifar10/. PYTHON (default python3) has PyTorch.
 local here = arg[0]:match "^(.*)/" or "."
 local now = require("accelhost._C").system.now
 local host = io.popen("readlink /proc/$PPID/exe"):read "*l"
 local root = here .. "/../../examples"
 local python = os.getenv "PYTHON" or "python3"
-local data = arg[1] or error("usage: accelhost scripts/beside/run.lua DATA [NAME...]", 0)
+local data = arg[1] or error("usage: accelhost scripts/compare_examples/run.lua DATA [NAME...]", 0)
 local mnist = data .. "/mnist"
 
 -- name, arguments here, arguments there

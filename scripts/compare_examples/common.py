@@ -1,4 +1,4 @@
-"""What the programs beside the examples share: the data of their loaders, and epochs in PyTorch's own order."""
+"""Shared by the PyTorch programs of the examples: the data of their loaders, and epochs in PyTorch's own order."""
 
 import gzip
 import os

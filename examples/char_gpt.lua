@@ -3,8 +3,8 @@
 --   accelhost examples/char_gpt.lua --data shakespeare.txt --minutes 10
 --   accelhost launch --num_processes 2 examples/char_gpt.lua --data shakespeare.txt
 --
--- The model and its tokenizer go into a folder, from which examples/generate.lua goes on with texts. Without a text it
--- takes Shakespeare's from $ACCELHOST_DATA, or data/, or else learns to add ("27+45=72").
+-- The model and its tokenizer go into a folder, from which examples/generate.lua continues texts. Without a text it
+-- reads Shakespeare's from $ACCELHOST_DATA, or data/, or else learns to add ("27+45=72").
 local accelhost = require "accelhost"
 local data, models, optim, F = accelhost.data, accelhost.models, accelhost.optim, accelhost.nn.functional
 

@@ -61,7 +61,7 @@ model, optimizer, train_loader, test_loader = accelerator:prepare(model, optimiz
 local windows = math.ceil(#train_loader / args.gradient_accumulation_steps)
 local scheduler = accelerator:prepare(optim.lr_scheduler.CosineAnnealingLR(optimizer, args.epochs * windows))
 
--- What the run knows beside its models; saved and loaded with them.
+-- The state of the run in addition to its models; saved and loaded with them.
 local run = {batch = 0, best = 0, without_better = 0}
 function run:state_dict() return {batch = self.batch, best = self.best, without_better = self.without_better} end
 function run:load_state_dict(state)
@@ -71,7 +71,7 @@ accelerator:register_for_checkpointing(run)
 
 if args.resume then
   local folder = accelerator:load_state() -- false when there is none yet
-  accelerator:print(folder and ("goes on after batch %d from %s"):format(run.batch, folder) or "starts anew")
+  accelerator:print(folder and ("resumes after batch %d from %s"):format(run.batch, folder) or "starts from scratch")
 end
 accelerator:init_trackers("logs", {lr = args.lr, batch_size = args.batch_size, seed = args.seed},
   args.log_with == "jsonl" and {jsonl = {purge_step = run.batch + 1}} or nil)
@@ -113,7 +113,7 @@ local function evaluate()
   return 100 * correct / count
 end
 
--- loader.epoch is the pass to go on with, and the first `for` gives the rest of it.
+-- loader.epoch is the pass to resume, and the first `for` iterates over the rest of it.
 for epoch = train_loader.epoch, args.epochs - 1 do
   if not train(epoch) then os.exit(0) end
   local accuracy = evaluate()

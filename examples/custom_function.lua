@@ -18,7 +18,7 @@ local args = accelhost.parse_args {
   {"smoke", false, "the same in a few seconds, on a small part of the data"},
 }
 
--- The sign of x. Its derivative is 0 almost everywhere; the estimator takes that of x itself where |x| <= 1
+-- The sign of x. Its derivative is 0 almost everywhere; the estimator uses that of x itself where |x| <= 1
 -- (Bengio, Leonard, Courville: Estimating or propagating gradients through stochastic neurons, 2013).
 local Binarize = autograd.Function:extend "Binarize"
 

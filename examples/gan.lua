@@ -1,4 +1,4 @@
--- Trains two networks against each other: one draws digits, the other tells them from real ones.
+-- Trains two networks against each other: one draws digits, the other distinguishes them from real ones.
 --
 --   accelhost examples/gan.lua
 --   accelhost launch --num_processes 2 examples/gan.lua

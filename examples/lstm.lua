@@ -1,4 +1,4 @@
--- Forecasts a series with an LSTM: it reads a stretch of a noisy wave and says how it goes on.
+-- Forecasts a series with an LSTM: it reads a part of a noisy wave and predicts the continuation.
 --
 --   accelhost examples/lstm.lua
 --   accelhost launch --num_processes 2 examples/lstm.lua

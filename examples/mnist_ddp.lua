@@ -3,9 +3,9 @@
 --
 --   accelhost launch --num_processes 2 examples/mnist_ddp.lua
 --
--- Two things that the original leaves out are here: every process trains on a share of its own of the images
+-- Two things that the original leaves out are here: every process trains on its part of the images
 -- (DistributedSampler), so that N processes need a part of the time and not N times the work, and the accuracy is that
--- of all test images, added up over the processes and told once. mnist.lua is the same with an accelerator.
+-- of all test images, added up over the processes and printed once. mnist.lua is the same with an accelerator.
 --
 -- Without MNIST (see --data) it trains on generated digits.
 local accelhost = require "accelhost"
@@ -61,7 +61,7 @@ local function train(model, loader, optimizer)
   end
 end
 
--- The part of all processes' test images that the model tells right.
+-- The fraction of all processes' test images that the model classifies correctly.
 local function accuracy(model, loader)
   model:eval()
   local counts = accelhost.zeros(2, {dtype = "int64"}) -- right ones, all

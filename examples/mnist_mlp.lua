@@ -1,4 +1,5 @@
--- A small network on MNIST that tells how it does after every epoch: made to be swept (sweep_mnist.lua), it runs plain.
+-- A small network on MNIST that reports its accuracy after every epoch: for sweeps (sweep_mnist.lua), but also runs
+-- alone.
 --
 --   accelhost examples/mnist_mlp.lua --lr 0.003
 --   accelhost sweep examples/sweep_mnist.lua -j 2
@@ -50,7 +51,7 @@ local function accuracy()
   return 100 * correct / count
 end
 
--- Whoever was interrupted between a checkpoint and its report tells again: what the sweep knows it passes over.
+-- A trial that was interrupted between a checkpoint and its report reports again: the sweep ignores a known report.
 if args.checkpoints ~= "" and accelerator:load_state() then
   accelhost.report(progress.epoch, {accuracy = progress.accuracy})
 end

@@ -3,7 +3,7 @@
 --   accelhost examples/mnist_trainer.lua                         -- saves runs/mnist_trainer/model.safetensors
 --   accelhost examples/predict_digit.lua --image seven.png
 --
--- Without an image it takes the first one of the test set; without weights it runs mnist_trainer.lua first.
+-- Without an image it uses the first one of the test set; without weights it runs mnist_trainer.lua first.
 local accelhost = require "accelhost"
 local nn, F, data = accelhost.nn, accelhost.nn.functional, accelhost.data
 

@@ -4,7 +4,7 @@
 --   accelhost sweep report sweep_mnist.study
 --
 -- On generated digits that is 84 epochs instead of 180: 13 of the 20 are paused before their ends, and the best one has
--- 98.4 %, as it has when all 20 run to their ends. sweep_mnist.yaml says the same in YAML.
+-- 98.4 %, as it has when all 20 run to their ends. sweep_mnist.yaml is the same in YAML.
 local sweep = require "accelhost".sweep
 
 return {

@@ -149,7 +149,7 @@ local steps = args.epochs * #train_loader
 local schedule = accelerator:prepare(optim.get_scheduler("linear", optimizer,
   {num_warmup_steps = math.floor(args.warmup * steps), num_training_steps = steps}))
 
--- Counted over all processes: each gives its own rows, and the counts travel.
+-- Counted over all processes: each adds its own rows, and the counts are reduced.
 local function evaluate()
   local measured = metrics.combine {
     metrics.accuracy {accelerator = accelerator},

@@ -33,7 +33,7 @@ function Vae:forward(images)
   return self.decoder(z), mean, log_variance
 end
 
---- The negative evidence lower bound, nats per image: what reconstruction costs, and what the code tells.
+--- The negative evidence lower bound, nats per image: the reconstruction loss and the information of the code.
 local function loss_of(images, logits, mean, log_variance)
   local reconstruction = F.binary_cross_entropy_with_logits(logits, images:flatten(1), {reduction = "sum"})
   local divergence = (log_variance:exp() + mean * mean - 1 - log_variance):sum() * 0.5

@@ -11,7 +11,7 @@ local args = accelhost.parse_args {
   description = "Trains a classifier of digits with the largest batch that fits into memory.",
   {"data", nil, "folder with the IDX files (default: $ACCELHOST_DATA, else data/)", type = "string", metavar = "DIR"},
   {"batch_size", 512, "images per process to begin with", integer = true, minimum = 1},
-  {"fits", 100, "more images than these are said not to fit; 0: ask the machine", integer = true, minimum = 0},
+  {"fits", 100, "pretend that more images than these do not fit; 0: try on the machine", integer = true, minimum = 0},
   {"train_size", 4000, "train on the first N images", integer = true, minimum = 1},
   {"epochs", 3, "passes over the training set", integer = true, minimum = 1},
   {"smoke", false, "the same in a few seconds"},
@@ -22,7 +22,7 @@ local accelerator = accelhost.Accelerator()
 local train_set, test_set = data.mnist(args.data, {announce = accelerator.is_main_process})
 train_set, test_set = data.Subset(train_set, 0, args.train_size), data.Subset(test_set, 0, 1000)
 
--- Everything that depends on the batch size is made anew at each try, and what an earlier one made is let go of first.
+-- Each try creates the objects that depend on the batch size again, after those of the previous try are freed.
 local function train(batch_size)
   accelerator:free_memory()
   accelhost.set_seed(1)

@@ -62,11 +62,11 @@ accelerator:register_for_checkpointing(progress)
 
 if args.resume then
   local folder = accelerator:load_state() -- false when there is none yet
-  accelerator:print(folder and ("goes on after step %d from %s"):format(progress.step, folder) or "starts anew")
+  accelerator:print(folder and ("resumes after step %d from %s"):format(progress.step, folder) or "starts from scratch")
 end
 accelerator:save_on_signal()
 
--- loader.epoch is the pass to go on with, and the first `for` gives the rest of it.
+-- loader.epoch is the pass to resume, and the first `for` iterates over the rest of it.
 for _ = loader.epoch, args.epochs - 1 do
   for images, labels in loader do
     accelerator:accumulate(model)

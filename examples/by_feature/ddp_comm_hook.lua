@@ -3,8 +3,8 @@
 --   accelhost launch --num_processes 2 examples/by_feature/ddp_comm_hook.lua --hook bf16
 --   accelhost launch --num_processes 2 examples/by_feature/ddp_comm_hook.lua --hook power_sgd
 --
--- A hook gets a bucket of gradients while backward goes on and gives what they are to be: see `sign` for one of one's
--- own. Without MNIST (see --data) it trains on generated digits.
+-- A hook receives a bucket of gradients during backward and returns their new values: `sign` is a custom one. Without
+-- MNIST (see --data) it trains on generated digits.
 local accelhost = require "accelhost"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 local dist = accelhost.distributed

@@ -1,7 +1,7 @@
 -- Stops when the validation loss has not fallen for some epochs, and goes back to the best weights, kept in a file.
 --
--- Whoever finds that it is time raises a flag with set_trigger; check_trigger then answers true on all processes, so
--- that none trains on alone.
+-- A process that detects this sets a flag with set_trigger; check_trigger then returns true on all processes, so that
+-- all stop together.
 --
 --   accelhost examples/by_feature/early_stopping.lua
 --   accelhost launch --num_processes 2 examples/by_feature/early_stopping.lua

@@ -35,7 +35,7 @@ local batches, steps = 0, 0
 for _ = 1, args.epochs do
   for images, labels in train_loader do
     accelerator:accumulate(model, function()
-      -- Not divided by the steps: the accelerator takes the mean, by images since the last batch is smaller.
+      -- Not divided by the steps: the accelerator computes the mean, by images since the last batch is smaller.
       accelerator:backward(F.cross_entropy(model(images), labels), {weight = #images})
       if accelerator.sync_gradients then
         accelerator:clip_grad_norm_(model:parameters(), 1)

@@ -1,7 +1,7 @@
 -- Metrics over all processes that are exact, although batches are filled up so that all processes have equally many.
 --
--- `gather_for_metrics` brings together the rows that count; `gather` would count those that repeat others, too. Names
--- and other values that are no tensors come together the same way.
+-- `gather_for_metrics` returns each row once; `gather` would return the repeated rows too. Names and other values that
+-- are no tensors are gathered the same way.
 --
 --   accelhost launch --num_processes 3 examples/by_feature/multi_process_metrics.lua
 --
@@ -10,7 +10,7 @@ local accelhost = require "accelhost"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 
 local args = accelhost.parse_args {
-  description = "Trains a classifier of digits and tells how well it knows each of them.",
+  description = "Trains a classifier of digits and prints its correct predictions of each digit.",
   {"data", nil, "folder with the IDX files (default: $ACCELHOST_DATA, else data/)", type = "string", metavar = "DIR"},
   {"train_size", 4000, "train on the first N images", integer = true, minimum = 1},
   {"test_size", 997, "images that are judged; need not divide by anything", integer = true, minimum = 1},
@@ -46,7 +46,7 @@ accelhost.no_grad(function()
     local guesses = model(images):argmax(1)
     local words = {}
     for i, guess in ipairs(guesses:tolist()) do
-      words[i] = ("%d taken for %d"):format(labels[i - 1]:item(), guess)
+      words[i] = ("%d classified as %d"):format(labels[i - 1]:item(), guess)
     end
     plainly_gathered = plainly_gathered + #accelerator:gather(labels)
     local all_guesses, truth, all_words = accelerator:gather_for_metrics(guesses, labels, words)
@@ -62,7 +62,7 @@ end)
 for digit = 0, 9 do
   accelerator:print(("digit %d: %3d of %3d"):format(digit, right[digit]:item(), seen[digit]:item()))
 end
-accelerator:print(("%d images were judged, %d rows were there"):format(seen:sum():item(), plainly_gathered))
+accelerator:print(("%d images were counted, %d rows were gathered"):format(seen:sum():item(), plainly_gathered))
 accelerator:print("the first mistake: " .. (mistakes[1] or "none"))
 assert(seen:sum():item() == args.test_size)
 accelerator:print(("Accuracy: %.2f"):format(100 * right:sum():item() / seen:sum():item()))

@@ -37,7 +37,7 @@ local function train(prof)
     accelerator:backward(loss)
     optimizer:step()
     optimizer:zero_grad()
-    prof:step() -- tells the schedule that a step is over
+    prof:step() -- advances the schedule at the end of a step
   end
 end
 

@@ -1,7 +1,7 @@
 -- Learning rates that follow the optimizer's steps, whatever the number of processes and the accumulation.
 --
 -- A prepared scheduler steps once when the optimizer does, so a schedule is planned in optimizer steps. A script that
--- planned for Accelerate, whose schedulers step once per process, says scheduler_steps = "per_process".
+-- planned for Accelerate, whose schedulers step once per process, sets scheduler_steps = "per_process".
 --
 --   accelhost launch --num_processes 2 examples/by_feature/schedules.lua --schedule linear --per_process
 --

@@ -56,7 +56,7 @@ for epoch = 1, args.epochs do
     local norm = accelerator:clip_grad_norm_(model:parameters(), 5)
     optimizer:step()
     optimizer:zero_grad()
-    -- A collective stands outside of what only one process does: every process takes part in it.
+    -- A collective is called by every process, so it is outside of the code of one process.
     if step % 5 == 0 then
       local mean = accelerator:reduce(loss:detach(), "mean")
       accelerator:log({["train/loss"] = mean, ["train/gradient"] = norm, epoch = epoch}, {step = step})

@@ -9,7 +9,7 @@ fail() {
     exit 1
 }
 [ -z "${ACCELHOST_CUDA:-}" ] ||
-    fail "ACCELHOST_CUDA=$ACCELHOST_CUDA stands for no card; make test-sim is for the simulator"
+    fail "ACCELHOST_CUDA=$ACCELHOST_CUDA is no card; make test-sim is for the simulator"
 told=$("$build/accelhost" -e 'local C = require("accelhost._C").device
     local missing = C.missing "cuda"
     print(missing and "none: " .. missing or C.describe("cuda", 0))')

@@ -115,9 +115,9 @@ end
 local readers = {c = c_prose, h = c_prose, cu = c_prose, cuh = c_prose, cc = c_prose, def = c_prose, lua = lua_prose,
   sh = script_prose, py = script_prose, md = markdown_prose}
 
--- Inline code of comments, Lua strings of names and annotations are no prose.
+-- Remove inline code, paths, calls and the names of annotations.
 local function plain(line)
-  return (line:gsub("`[^`]*`", " "):gsub("%-%-%-@%w+%s+%S+", " "):gsub("[%w_.:]+%(", " "))
+  return (line:gsub("`[^`]*`", " "):gsub("%S+/%S+%.%a+", " "):gsub("%-%-%-@%w+%s+%S+", " "):gsub("[%w_.:]+%(", " "))
 end
 
 -- The listed words in a file's prose: {line, found, better} each.

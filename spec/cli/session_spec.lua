@@ -1,4 +1,4 @@
--- The session in the guide of the prompt is a real one: typed again, it looks the same.
+-- The session in the guide of the prompt is a real one: typed again, it prints the same.
 local run = require "spec.support.run"
 local terminal = require "spec.support.terminal"
 

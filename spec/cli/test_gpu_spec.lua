@@ -15,7 +15,7 @@ describe("make test-gpu", function()
   it("does not count the simulator as a GPU", function()
     local result = run.program({"scripts/gpu/test.sh", build}, {env = {ACCELHOST_CUDA = "sim"}})
     assert.equal(1, result.code)
-    assert.matches("^test%-gpu: ACCELHOST_CUDA=sim stands for no card[^\n]*\n$", result.output)
+    assert.matches("^test%-gpu: ACCELHOST_CUDA=sim is no card[^\n]*\n$", result.output)
   end)
 
   it("runs the specs of every device, and what only a card is asked", function()

@@ -82,7 +82,7 @@ describe("A job on several machines", function()
     ["a rank was killed"] = {"0 2 5", "start 1; start 2", "on node2: rank 2 was killed by SIGKILL"},
     ["a launcher was killed and started again"] = {"0.1", "start 1; start 2; step 4; kill_launcher 2; start 2",
       "on node2: machine 1, with ranks 2-3, is gone: its connection ended"},
-    ["a whole machine was off, its cable too, and came back"] = {"0.1", [[start 1; start 2; step 4
+    ["a whole machine was off, its cable too, and returned"] = {"0.1", [[start 1; start 2; step 4
       testhosts down 2; kill_all 2; await "has waited 1 s for machine 1"; testhosts up 2; start 2]],
       "on node2: machine 1, with ranks 2-3, is gone: the network does not reach it"},
   } do

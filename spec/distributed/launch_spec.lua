@@ -43,7 +43,7 @@ describe("accelhost launch", function()
     assert.matches("%[.*out\n", result.stdout)
   end)
 
-  it("passes the bytes of rank 0 as they are, and on a terminal what a redrawn line finally said", function()
+  it("passes the bytes of rank 0 unchanged, and on a terminal the final text of a redrawn line", function()
     local result = launch {"--num_processes", 2, "-e",
       "if os.getenv('RANK') == '0' then io.stdout:write('10%\\r50%\\r\\n\\0\\255\\r', 'x') end"}
     run.prints("10%\r50%\r\n\0\255\rx", result)
@@ -80,7 +80,7 @@ describe("accelhost launch", function()
     assert.equal(6000, count)
   end)
 
-  it("tells the ranks who they are", function()
+  it("sets the ranks' environment variables", function()
     local script = "print(os.getenv('RANK') == os.getenv('LOCAL_RANK'), os.getenv('WORLD_SIZE'), " ..
       "os.getenv('LOCAL_WORLD_SIZE'), os.getenv('GROUP_RANK'), os.getenv('OMP_NUM_THREADS'), io.read())"
     local result = launch {"--num-processes", 2, "--num_cpu_threads_per_process", 3, "-e", script}
@@ -142,7 +142,7 @@ describe("accelhost launch", function()
     assert.equal(("3\n"):rep(8), result.stdout)
   end)
 
-  it("says what keeps it from growing a file", function()
+  it("reports a file size limit", function()
     local limited = [[ulimit -f 2000; "$0" launch --num_processes $1 -e "$2" > "$3"; echo $?]]
     local path = os.tmpname()
     local script = "for i = 1, 100000 do print(('x'):rep(100)) end"
@@ -190,7 +190,7 @@ describe("accelhost launch", function()
     assert.equal("0\n", run.program({"sh", "-c", closed, run.path}, {timeout = 20}).stdout)
   end)
 
-  it("gives every rank a script that comes through a pipe", function()
+  it("passes a script from a pipe to every rank", function()
     local text = "#!/usr/bin/env accelhost\nprint('piped', arg[0], ...)"
     local result = run.host({"launch", "--num_processes", 3, "/dev/stdin", "a"}, {stdin = text, timeout = 20})
     assert.same(run.everyone(3, "piped\t/dev/stdin\ta\n"), run.by_rank(result.stdout), result.output)
@@ -213,7 +213,7 @@ describe("accelhost launch", function()
     assert.matches("rank %d failed: x\n", result.stderr)
   end)
 
-  it("starts 256 ranks where 256 files may be open, and gives the ranks that limit", function()
+  it("starts 256 ranks where 256 files may be open, and sets that limit for the ranks", function()
     local script = "if os.getenv('RANK') == '7' then print(io.popen('ulimit -n'):read()) end"
     local shell = 'ulimit -Sn 256; "$0" launch --num_processes 256 -e "$1"; echo $?'
     local result = run.program({"bash", "-c", shell, run.path, script}, {timeout = 180})
@@ -229,7 +229,7 @@ describe("accelhost launch", function()
     assert.same(run.everyone(2, "false\n"), run.by_rank(result.stdout), result.output)
   end)
 
-  it("takes thousands of arguments, and says how many are too many", function()
+  it("accepts thousands of arguments, and reports the limit", function()
     local many = {"--num_processes", 2, "-e", "print(select('#', ...), #arg)"}
     for i = 1, 20000 do many[4 + i] = "a" end
     local result = launch(many)
@@ -262,11 +262,11 @@ describe("accelhost launch", function()
     end
   end)
 
-  -- Ranks inside os.execute ignore SIGINT, and so does what the shell there runs; each says a line of its own.
+  -- Ranks inside os.execute ignore SIGINT, and so does the child of their shell; each prints a line.
   local stubborn = "os.execute('trap \"\" INT; echo $RANK; sleep 60')"
   local function interrupt(options, rest)
     local marks = os.tmpname()
-    local shell = ([[env --default-signal "$0" launch --num_processes 2 %s -e "$1" > "$2" 2> "$2.told" & launcher=$!
+    local shell = ([[env --default-signal "$0" launch --num_processes 2 %s -e "$1" > "$2" 2> "$2.err" & launcher=$!
       for i in $(seq 200); do [ $(wc -l < "$2") = 2 ] && break; sleep 0.1; done
       kill -INT $launcher; %s wait $launcher]]):format(options, rest)
     local result = run.program({"sh", "-c", shell, run.path, stubborn, marks}, {timeout = 25})
@@ -275,7 +275,7 @@ describe("accelhost launch", function()
     return result
   end
 
-  it("says at Ctrl-C which collective was the last one", function()
+  it("reports the last collective at Ctrl-C", function()
     local script = "local comm = require('accelhost._C').comm local marks = io.open(arg[1], 'a') for i = 1, 3 do " ..
       "comm.barrier() end marks:write('x\\n') marks:close() while true do end"
     local marks = os.tmpname()
@@ -293,7 +293,7 @@ describe("accelhost launch", function()
   end)
 
   it("kills at once at the second signal", function()
-    local told = 'for i in $(seq 100); do grep -q "once more kills" "$2.told" && break; sleep 0.1; done; '
+    local told = 'for i in $(seq 100); do grep -q "once more kills" "$2.err" && break; sleep 0.1; done; '
     assert.equal(130, interrupt("", told .. "kill -INT $launcher;").code)
   end)
 

@@ -22,7 +22,7 @@ local function pairs_file(path, count)
   local lines = {"label,sentence1,sentence2"}
   for i = 1, count do
     local same = i % 3 == 0
-    lines[#lines + 1] = ('%s,"Number %d, they ran.",He said %s %d .'):format(same and "equivalent" or "not_equivalent",
+    lines[#lines + 1] = ('%s,"Number %d, they ran.",He read %s %d .'):format(same and "equivalent" or "not_equivalent",
       i % 7, same and "so :" or "no :", i % 5)
   end
   write(path, lines)

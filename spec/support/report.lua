@@ -96,8 +96,8 @@ function Run:ends()
 end
 
 --- A handler for Busted's --output.
----@param write_tally fun(text: string) takes "running FILE" at the start of each file and the counts at the end
----@param write_time fun(name: string, seconds: number, cpu: number) takes each file's times at its end
+---@param write_tally fun(text: string) receives "running FILE" at the start of each file and the counts at the end
+---@param write_time fun(name: string, seconds: number, cpu: number) receives each file's times at its end
 ---@return fun(options: table): table
 function report.handler(write_tally, write_time)
   return function(options)

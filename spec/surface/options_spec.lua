@@ -116,7 +116,7 @@ describe("The options of", function()
     end
   end
 
-  it("every layer are looked at here", function()
+  it("every layer are tested here", function()
     for _, entry in ipairs(surface.entries()) do
       local name = entry.title:match "^nn%.(%u%w+)$"
       local signature = name and arguments.signatures[name]

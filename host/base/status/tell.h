@@ -10,7 +10,7 @@
 /* Set the output function, which receives lines without a line end. NULL: lines are dropped. */
 void ah_tell_to(void (*sink)(const char *line));
 
-/* Print a notice, made printable (base/printable.h). */
+/* Print a notice, made printable (base/status/printable.h). */
 void ah_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Print a notice, but the same line only once per process. */

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The dispatcher of files that are built once per level of x86-64 (host/base/numeric/level.h): of each of their functions f
-# there are f.v2, f.v3 and f.v4, and f itself, which jumps to the address in its slot. Prints assembly.
+# The dispatcher of files that are built once per level of x86-64 (host/base/numeric/level.h): of each of their
+# functions f there are f.v2, f.v3 and f.v4, and f itself, which jumps to the address in its slot. Prints assembly.
 # usage: levels.sh "v2 v3 v4" <names of functions, each on a line
 set -eu
 levels=$1

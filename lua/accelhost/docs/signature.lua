@@ -89,8 +89,8 @@ local function reader_of(fn, name)
   return found
 end
 
---- The function inside the guard of util/class.lua around methods, the part's method that a method delegates to, and the
---- function inside the wrapper of util/autocast.lua around functions.
+--- The function inside the guard of util/class.lua around methods, the part's method that a method delegates to, and
+--- the function inside the wrapper of util/autocast.lua around functions.
 ---@param fn function
 ---@return function
 function signature.unguarded(fn)

@@ -19,7 +19,7 @@ local function has(text, part)
   assert(text:find(part, 1, true), ("expected '%s' in:\n%s"):format(part, text))
 end
 
-local line = "all_reduce_async #4 at spec/distributed/cases/device_fail.lua:24"
+local line = "all_reduce_async #4 at spec/distributed/cases/device_fail.lua:31"
 
 local ways = {{2, "by NCCL", ""}, {1, "through the host on one card", sentence}}
 
@@ -152,6 +152,20 @@ describe("a collective on devices that does not end", function()
     local result = launch("device_fail", {"stop"}, {env = {ACCELHOST_TIMEOUT = 1}})
     assert.equal(4, result.code)
     has(result.stdout, line .. ": timed out after 1 s: rank 1 is at ")
+    has(result.stdout, "it is stopped by a signal")
+  end)
+
+  simulated("names the rank that was killed while its peer waits for it within NCCL", function()
+    local result = launch("device_fail", {"init"})
+    assert.equal(3, result.code)
+    has(result.stderr, "rank 1 was killed by SIGKILL")
+    has(cards.by_themselves("device_fail", "init"), "setting up collectives: lost rank 1, which died")
+  end)
+
+  simulated("ends within NCCL's first call when a peer does not arrive there", function()
+    local result = launch("device_fail", {"connect"}, {env = {ACCELHOST_TIMEOUT = 1}})
+    assert.equal(4, result.code)
+    assert.matches("all_reduce #%d+ at [^\n]+: timed out after 1 s: rank 1 is at ", result.stdout)
     has(result.stdout, "it is stopped by a signal")
   end)
 

@@ -11,6 +11,7 @@
 struct ncclComm {
     std::shared_ptr<sim::Link> link;
     std::thread setting_up;
+    bool blocking;
 };
 
 using namespace sim;
@@ -98,10 +99,15 @@ void shares(const Move &move, int ranks, uint64_t *from, uint64_t *to)
 
 int add(ncclComm_t comm, CUstream handle, Move move)
 {
-    Api hold(api);
     CUstream stream;
-    if (!comm)
+    if (!comm) {
+        Api hold(api);
         return refuse("no communicator");
+    }
+    /* An abort by another thread frees the communicator. */
+    if (auto its = comm->link; comm->blocking && its->error == ncclSuccess && !its->connect())
+        return ncclInternalError;
+    Api hold(api);
     Link &link = *comm->link;
     if (int error = link.error)
         return error == ncclInProgress ? (int)ncclInvalidUsage : error;
@@ -190,6 +196,7 @@ SIM_API ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniq
     ncclComm_t comm = new ncclComm;
     auto link = std::make_shared<Link>(id.internal, ranks, rank, context);
     comm->link = link;
+    comm->blocking = !config || config->blocking != 0;
     comm->setting_up = std::thread([link] { link->meet(); });
     *out = comm;
     if (config && config->blocking == 0)

@@ -41,7 +41,7 @@ struct Box {
 };
 struct Segment {
     enum { MOST_RANKS = 64 };
-    std::atomic<int> ranks, here;
+    std::atomic<int> ranks, here, connecting;
     Shared_rank rank[MOST_RANKS];
 };
 
@@ -58,6 +58,8 @@ class Link
 
     /* Map the segment and wait for all ranks; then `error` is the result. */
     void meet();
+    /* The first call of a blocking communicator waits for the other ranks' first: false when it was aborted. */
+    bool connect();
     /* All ranks have come here. False when the communicator was aborted meanwhile. */
     bool arrive();
     /* Wait until every other rank makes the same call; false after an error, when aborted. */
@@ -88,6 +90,7 @@ class Link
     Segment *segment_ = nullptr;
     size_t bytes_ = 0;
     unsigned pauses_ = 0;
+    bool connected_ = false;
 };
 
 /* One call of a rank. */

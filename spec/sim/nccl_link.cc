@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -86,6 +87,8 @@ void Link::wait_for_abort()
 
 void Link::meet()
 {
+    if (fault_now(FAULT_INIT))
+        raise(SIGKILL);
     int file = shm_open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     bytes_ = sizeof(Segment) + (size_t)ranks * CHUNK + (size_t)(ranks * ranks) * sizeof(Box);
     void *memory = MAP_FAILED;
@@ -119,6 +122,20 @@ void Link::meet()
                                        std::to_string(i) + " both on cuda:" + std::to_string(context->index));
     int setting_up = ncclInProgress;
     error.compare_exchange_strong(setting_up, aborted ? ncclInternalError : ncclSuccess);
+}
+
+bool Link::connect()
+{
+    if (connected_)
+        return true;
+    connected_ = true;
+    if (fault_now(FAULT_CONNECT)) /* a rank that is stopped there */
+        raise(SIGSTOP);
+    segment_->connecting++;
+    while (segment_->connecting < ranks)
+        if (!pause())
+            return false;
+    return true;
 }
 
 bool Link::arrive()

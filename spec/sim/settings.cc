@@ -12,7 +12,8 @@ namespace sim
 Settings settings;
 
 static const char *const fault_names[FAULTS] = {"alloc", "pinned", "launch", "copy", "lost",
-                                                "nccl",  "dnn",    "blas",   "wait", "early", "load", "ecc", "map"};
+                                                "nccl",  "dnn",    "blas",   "wait", "early", "load", "ecc", "map",
+                                                "connect", "init"};
 static struct {
     std::atomic<long> calls;
     long nth; /* 0: never */

@@ -29,7 +29,7 @@ void settings_read();
 /* What can fail on request: ACCELHOST_SIM_FAIL="alloc:7,launch:3+". */
 enum Fault {
     FAULT_ALLOC, FAULT_PINNED, FAULT_LAUNCH, FAULT_COPY, FAULT_LOST, FAULT_NCCL, FAULT_DNN, FAULT_BLAS, FAULT_WAIT,
-    FAULT_EARLY, FAULT_LOAD, FAULT_ECC, FAULT_MAP, FAULTS
+    FAULT_EARLY, FAULT_LOAD, FAULT_ECC, FAULT_MAP, FAULT_CONNECT, FAULT_INIT, FAULTS
 };
 
 /* One more call of this kind: is it the one that is to fail? */

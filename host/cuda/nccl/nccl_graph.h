@@ -2,8 +2,8 @@
  * kernels become nodes of the graph; a replay is one call of each group, which its ranks make together. Lua thread
  * only.
  *
- * Circle: nccl_graph, nccl_group, nccl_message: a call registers its communicator with the graph, the hooks check all
- * communicators, the type of communicators names the functions for messages, and those open communicators. */
+ * Circle: nccl_graph, nccl_group, nccl_open: a call registers its communicator with the graph, the hooks check all
+ * communicators, and the type of communicators has the functions that open one, which refer to the type. */
 #ifndef AH_CUDA_NCCL_GRAPH_H
 #define AH_CUDA_NCCL_GRAPH_H
 

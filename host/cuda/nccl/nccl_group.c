@@ -3,13 +3,6 @@
  * the host waits for the work. A blocking call is the same at once. */
 #include "cuda/nccl/nccl_group.h"
 
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/trace/time.h"
 #include "comm/group/watch.h"
 #include "cuda/driver/stream/capture.h"
 #include "cuda/driver/stream/graph.h"
@@ -23,9 +16,6 @@ struct nccl_work {
     double divisor;
     bool captured; /* begun within a captured step, which alone has these events */
 };
-
-/* For the peers to end as well, when a communicator is closed. */
-static const int64_t patience_ns = 2000000000;
 
 static struct ah_nccl_comm *comm_of(const struct ah_group *group)
 {
@@ -78,7 +68,10 @@ int ah_nccl_check_all(struct ah_cuda_device *cuda)
     return 0;
 }
 
-/* Opening. */
+void ah_nccl_register(void)
+{
+    ah_cuda_collectives = &ah_nccl_collectives;
+}
 
 static int comm_available(void)
 {
@@ -86,161 +79,13 @@ static int comm_available(void)
     return ah_nccl_open(&nccl);
 }
 
-/* A number of this host: of its kernel's start, which containers share. */
-static uint64_t host_number(void)
-{
-    char text[64] = "";
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-    if (!file || !fgets(text, sizeof text, file))
-        gethostname(text, sizeof text - 1);
-    if (file)
-        fclose(file);
-    uint64_t number = 0xcbf29ce484222325u;
-    for (const char *at = text; *at; at++)
-        number = (number ^ (uint8_t)*at) * 0x100000001b3u;
-    return number;
-}
-
-/* Identify a card as NCCL does, by host and bus: slices of one card (MIG) have UUIDs of their own, and are one to
- * it. */
-static int comm_card(struct ah_device *device, uint8_t card[AH_DEVICE_COMM_CARD])
-{
-    static const CUdevice_attribute where[] = {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
-                                               CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID};
-    const struct ah_nccl *nccl;
-    uint64_t words[2] = {host_number(), 0};
-    _Static_assert(sizeof words == AH_DEVICE_COMM_CARD, "a card is two words");
-    AH_TRY(ah_nccl_open(&nccl));
-    for (int i = 0; i < 3; i++) {
-        int value;
-        AH_TRY(ah_cuda_check(ah_cuda.device_attribute(&value, where[i], ah_cuda_state(device)->handle),
-                             "%s: its place on the bus", device->name));
-        words[1] = words[1] << 20 | (uint64_t)value;
-    }
-    memcpy(card, words, AH_DEVICE_COMM_CARD);
-    return 0;
-}
-
-static int comm_invite(struct ah_device *device, uint8_t ticket[AH_DEVICE_COMM_TICKET])
-{
-    struct ah_nccl_comm comm = {.cuda = ah_cuda_state(device)};
-    ncclUniqueId id;
-    _Static_assert(sizeof id == AH_DEVICE_COMM_TICKET, "NCCL's id is the ticket");
-    AH_TRY(ah_nccl_open(&comm.nccl));
-    AH_TRY(ah_nccl_check(&comm, comm.nccl->unique_id(&id), "an id for a communicator"));
-    memcpy(ticket, &id, sizeof id);
-    return 0;
-}
-
-/* NCCL works asynchronously to this thread: wait for its call, as long as the peers are alive. */
-static int await(struct ah_nccl_comm *comm, struct ah_group *group, const char *what, int64_t timeout_ns)
-{
-    int64_t start = ah_now_ns(), looked = start;
-    for (unsigned turn = 0;; turn++) {
-        ncclResult_t code = ncclSuccess;
-        pthread_mutex_lock(&comm->lock);
-        int failed = comm->failed;
-        int status =
-            failed || !comm->handle ? 0 : ah_nccl_check(comm, comm->nccl->async_error(comm->handle, &code), what);
-        pthread_mutex_unlock(&comm->lock);
-        if (failed)
-            return comm_check(&comm->base);
-        AH_TRY(status);
-        AH_TRY(ah_nccl_check(comm, code, what));
-        if (code == ncclSuccess)
-            return 0;
-        int64_t now = ah_now_ns();
-        if (now - looked > 50000000) {
-            looked = now;
-            AH_TRY(ah_watch_device(group, group->posted, what, now - start, timeout_ns));
-        }
-        if (turn > 100)
-            sched_yield();
-    }
-}
-
-void ah_nccl_free(struct ah_nccl_comm *comm)
-{
-    if (comm->handle)
-        comm->nccl->abort(comm->handle);
-    for (int i = 0; i < AH_NCCL_RECORDS; i++)
-        if (comm->record[i].end)
-            ah_cuda.event_destroy(comm->record[i].end);
-    if (comm->stream)
-        ah_cuda.stream_destroy(comm->stream);
-    pthread_mutex_destroy(&comm->lock);
-    free(comm);
-}
-
-static int set_up(struct ah_nccl_comm *comm, const uint8_t ticket[AH_DEVICE_COMM_TICKET], int ranks, int rank)
-{
-    ncclUniqueId id;
-    ncclConfig_t config = AH_NCCL_CONFIG;
-    const char *name = comm->cuda->device->name;
-    memcpy(&id, ticket, sizeof id);
-    config.blocking = 0;
-    AH_TRY(ah_nccl_open(&comm->nccl));
-    AH_TRY(ah_cuda_enter(comm->cuda));
-    AH_TRY(ah_cuda_check(ah_cuda.stream_create(&comm->stream, CU_STREAM_NON_BLOCKING, -1), "%s: a stream", name));
-    return ah_nccl_check(comm, comm->nccl->init(&comm->handle, ranks, id, rank, &config), "setting up collectives");
-}
-
-int ah_nccl_new(struct ah_nccl_comm **out, struct ah_group *group, struct ah_device *device,
-                const uint8_t ticket[AH_DEVICE_COMM_TICKET], int ranks, int rank)
-{
-    ah_cuda_collectives = &ah_nccl_collectives;
-    struct ah_nccl_comm *comm = calloc(1, sizeof *comm);
-    if (!comm)
-        return ah_fail(AH_ENOMEM, "out of memory");
-    comm->base = (struct ah_device_comm){&ah_nccl_comm_type, group, device};
-    comm->cuda = ah_cuda_state(device);
-    pthread_mutex_init(&comm->lock, NULL);
-    int status = set_up(comm, ticket, ranks, rank);
-    if (status < 0)
-        ah_nccl_free(comm);
-    else
-        *out = comm;
-    return status;
-}
-
-static int comm_open(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
-                     struct ah_device_comm **out)
-{
-    struct ah_nccl_comm *comm;
-    AH_TRY(ah_nccl_new(&comm, group, device, ticket, group->size, group->rank));
-    int status = await(comm, group, "setting up collectives", group->timeout_ns);
-    if (status == 0)
-        status = ah_nccl_watch(comm);
-    if (status < 0)
-        ah_nccl_free(comm);
-    else
-        *out = &comm->base;
-    return status;
-}
-
-static int comm_settle(struct ah_device_comm *base)
+int ah_nccl_settle(struct ah_device_comm *base)
 {
     struct ah_nccl_comm *comm = (struct ah_nccl_comm *)base;
     AH_TRY(ah_cuda_enter(comm->cuda));
     AH_TRY(ah_cuda_check(ah_cuda.stream_synchronise(comm->stream), "%s: waiting for collectives",
                          comm->cuda->device->name));
     return comm_check(base);
-}
-
-/* Under the watch until nothing is under way: what hangs is ended by it. */
-static void comm_close(struct ah_device_comm *base)
-{
-    struct ah_nccl_comm *comm = (struct ah_nccl_comm *)base;
-    comm_settle(base);
-    if (comm->captured)
-        ah_cuda_graphs_cut(comm->cuda, &comm->base);
-    ah_nccl_unwatch(comm);
-    if (comm->handle && ah_nccl_check(comm, comm->nccl->finalize(comm->handle), "ending collectives") == 0 &&
-        await(comm, base->group, "ending collectives", patience_ns) == 0) {
-        comm->nccl->destroy(comm->handle);
-        comm->handle = NULL;
-    }
-    ah_nccl_free(comm);
 }
 
 void ah_nccl_close_all(struct ah_cuda_device *cuda)
@@ -272,28 +117,23 @@ static double weights_of(const struct ah_group *group, uint32_t sequence)
     return sum;
 }
 
-/* Give a call to the stream, and to the watch. */
+/* Queue a call on the stream, and show it to the watch. The lock is not held meanwhile: the first call between two
+ * cards waits for the peer's, and the watch ends that wait by an abort. */
 static int give(struct ah_nccl_comm *comm, const struct ah_collective *call, uint32_t sequence, double *divisor)
 {
     struct ah_group *group = comm->base.group;
-    AH_TRY(comm_check(&comm->base));
-    if (comm->cuda->capturing) {
+    bool capturing = comm->cuda->capturing != NULL;
+    if (capturing) {
         const void *words[] = {call->in, call->out};
+        AH_TRY(comm_check(&comm->base));
         AH_TRY(ah_cuda_capture_see(comm->cuda, words, sizeof words));
         AH_TRY(ah_nccl_graph_add(comm));
     }
-    pthread_mutex_lock(&comm->lock);
-    int status = comm->handle ? ah_nccl_move(comm, call, weights_of(group, sequence), divisor) : 0;
-    pthread_mutex_unlock(&comm->lock);
-    AH_TRY(status);
-    /* A thread of NCCL may give it to the stream: its end is noted behind that. */
-    AH_TRY(await(comm, group, ah_collective_name(call->kind, call->async), group->timeout_ns));
-    if (comm->cuda->capturing)
-        return 0;
-    pthread_mutex_lock(&comm->lock);
-    status = ah_nccl_note(comm, sequence);
-    pthread_mutex_unlock(&comm->lock);
-    return status;
+    if (ah_nccl_enter(comm, sequence)) {
+        int status = ah_nccl_move(comm, call, weights_of(group, sequence), divisor);
+        AH_TRY(ah_nccl_leave(comm, status, !capturing));
+    }
+    return comm_check(&comm->base);
 }
 
 /* Where weights differ the sum is divided behind it. */
@@ -395,13 +235,13 @@ const struct ah_device_comm_type ah_nccl_comm_type = {
               .drop = comm_drop},
     .takes = comm_takes,
     .available = comm_available,
-    .card = comm_card,
-    .invite = comm_invite,
-    .open = comm_open,
-    .close = comm_close,
+    .card = ah_nccl_card,
+    .invite = ah_nccl_invite,
+    .open = ah_nccl_open_group,
+    .close = ah_nccl_close,
     .ready = comm_ready,
     .check = comm_check,
-    .settle = comm_settle,
+    .settle = ah_nccl_settle,
     .mark = ah_nccl_mark,
     .open_p2p = ah_nccl_open_p2p,
     .move = ah_nccl_move_message,

@@ -8,6 +8,7 @@
 #define AH_CUDA_NCCL_GROUP_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "comm/group/device_comm.h"
 #include "cuda/driver/api/device.h"
@@ -29,14 +30,16 @@ struct ah_nccl_comm {
     const struct ah_nccl *nccl;
     struct ah_cuda_device *cuda;
     CUstream stream;
-    pthread_mutex_t lock; /* of what follows, and held in each call of NCCL: an abort finds no other one under way */
-    ncclComm_t handle;    /* NULL: aborted */
+    pthread_mutex_t lock;       /* of the fields that follow; held in calls for a message, not in those for a group */
+    _Atomic(ncclComm_t) handle; /* NULL: aborted */
     struct ah_nccl_record record[AH_NCCL_RECORDS];
     unsigned first, count; /* of the records, those that may be under way */
     int64_t doubted_ns;    /* since when something seems wrong; 0: nothing does */
     int failed;            /* the status of the first failure */
     int64_t failed_ns;
-    bool known;     /* the Lua thread knows of it */
+    bool entered; /* the Lua thread is in NCCL's functions, for the call `entry` */
+    struct ah_nccl_record entry;
+    bool known;     /* the Lua thread knows of the failure */
     bool capturing; /* the step that is captured now has calls of it */
     bool captured;  /* a step has had */
     char text[600];
@@ -50,26 +53,32 @@ int ah_nccl_check_all(struct ah_cuda_device *cuda);
 /* Before the device is closed. */
 void ah_nccl_close_all(struct ah_cuda_device *cuda);
 
-/* Give the stream what a call asks for; `mean` becomes a sum where weights differ (*divisor, else 1). With the
- * communicator's lock held. */
+/* Queue a call on the stream; `mean` becomes a sum where weights differ (*divisor, else 1). Between ah_nccl_enter and
+ * ah_nccl_leave. */
 int ah_nccl_move(struct ah_nccl_comm *comm, const struct ah_collective *call, double weights, double *divisor);
 
-/* Create the communicator of one of `ranks` ranks; it opens in the background, and the caller waits for that.
- * AH_ENOMEM or the failure leave none. */
-int ah_nccl_new(struct ah_nccl_comm **out, struct ah_group *group, struct ah_device *device,
-                const uint8_t ticket[AH_DEVICE_COMM_TICKET], int ranks, int rank);
+/* Register the collectives with the driver layer, which checks them and orders them with captured steps. */
+void ah_nccl_register(void);
+/* The type's functions that open and close communicators (nccl_open.c). A p2p channel's one opens in the background. */
+int ah_nccl_card(struct ah_device *device, uint8_t card[AH_DEVICE_COMM_CARD]);
+int ah_nccl_invite(struct ah_device *device, uint8_t ticket[AH_DEVICE_COMM_TICKET]);
+int ah_nccl_open_group(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
+                       struct ah_device_comm **out);
+int ah_nccl_open_p2p(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
+                     bool sends, struct ah_device_comm **out);
+void ah_nccl_close(struct ah_device_comm *base);
+int ah_nccl_settle(struct ah_device_comm *base);
 void ah_nccl_free(struct ah_nccl_comm *comm);
 /* The type's functions for messages (nccl_message.c). */
 int ah_nccl_mark(struct ah_message_request *mail);
-int ah_nccl_open_p2p(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
-                     bool sends, struct ah_device_comm **out);
 int ah_nccl_move_message(struct ah_device_comm *p2p, struct ah_message_request *mail, bool *done);
 void ah_nccl_unmark(struct ah_message_request *mail);
 /* Give the stream a message, to or from the other rank of a p2p channel. With the lock held. */
 int ah_nccl_give_message(struct ah_nccl_comm *comm, const struct ah_message_request *mail);
 
-/* A failing call of NCCL as a status and a line. Any thread. */
+/* A failing call of NCCL as a status and a line. Any thread. ah_nccl_report: with the text of NCCL's last error. */
 int ah_nccl_check(const struct ah_nccl_comm *comm, ncclResult_t code, const char *what);
+int ah_nccl_report(const struct ah_nccl_comm *comm, ncclResult_t code, const char *what, const char *last_error);
 
 /* Make `after` wait for the work queued on `stream`. */
 int ah_nccl_order(struct ah_cuda_device *cuda, CUstream stream, CUstream after);
@@ -77,7 +86,12 @@ int ah_nccl_order(struct ah_cuda_device *cuda, CUstream stream, CUstream after);
 /* The watch. Begin and end it for a communicator; both take its lock. */
 int ah_nccl_watch(struct ah_nccl_comm *comm);
 void ah_nccl_unwatch(struct ah_nccl_comm *comm);
-/* What has been given to the stream is a call under way, or a message: its end is noted there. With the lock held. */
+/* Before and after NCCL's functions for a call of the group: the watch checks the call from the first on, and aborts
+ * the communicator under it only if it does not return. ah_nccl_enter: false after a failure. ah_nccl_leave: returns
+ * `status`; with `noted` the stream has the call, and the watch checks it until its end there. */
+bool ah_nccl_enter(struct ah_nccl_comm *comm, uint32_t sequence);
+int ah_nccl_leave(struct ah_nccl_comm *comm, int status, bool noted);
+/* The stream has a call, or a message: its end is recorded there. With the lock held. */
 int ah_nccl_note(struct ah_nccl_comm *comm, uint32_t sequence);
 int ah_nccl_note_message(struct ah_nccl_comm *comm, const struct ah_message_request *mail);
 /* Every watched communicator, for the Lua thread, which alone changes the list. */

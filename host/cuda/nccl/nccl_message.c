@@ -43,19 +43,6 @@ void ah_nccl_unmark(struct ah_message_request *mail)
     free(mark);
 }
 
-int ah_nccl_open_p2p(struct ah_group *group, struct ah_device *device, const uint8_t ticket[AH_DEVICE_COMM_TICKET],
-                     bool sends, struct ah_device_comm **out)
-{
-    struct ah_nccl_comm *comm;
-    AH_TRY(ah_nccl_new(&comm, group, device, ticket, 2, sends ? 0 : 1));
-    int status = ah_nccl_watch(comm);
-    if (status < 0)
-        ah_nccl_free(comm);
-    else
-        *out = &comm->base;
-    return status;
-}
-
 /* Has NCCL completed its asynchronous call? */
 static int is_free(struct ah_nccl_comm *comm, const char *what, bool *out)
 {

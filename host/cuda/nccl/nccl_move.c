@@ -16,13 +16,17 @@ static const ncclRedOp_t operations[AH_REDUCE_OPS] = {
     [AH_REDUCE_PRODUCT] = ncclProd, [AH_REDUCE_AND] = ncclMin,  [AH_REDUCE_OR] = ncclMax,
 };
 
-int ah_nccl_check(const struct ah_nccl_comm *comm, ncclResult_t code, const char *what)
+int ah_nccl_report(const struct ah_nccl_comm *comm, ncclResult_t code, const char *what, const char *last_error)
 {
     if (code == ncclSuccess || code == ncclInProgress)
         return 0;
-    const char *more = comm->nccl->last_error(NULL);
     return ah_fail(AH_EIO, "%s: %s: NCCL: %s%s%s", comm->cuda->device->name, what, comm->nccl->error_text(code),
-                   more && *more ? ": " : "", more && *more ? more : "");
+                   last_error && *last_error ? ": " : "", last_error ? last_error : "");
+}
+
+int ah_nccl_check(const struct ah_nccl_comm *comm, ncclResult_t code, const char *what)
+{
+    return ah_nccl_report(comm, code, what, code == ncclSuccess ? NULL : comm->nccl->last_error(NULL));
 }
 
 static int exchange(struct ah_nccl_comm *comm, const struct ah_collective *call)

@@ -3,8 +3,11 @@
  * A hang of the device is visible nowhere else: every few milliseconds the thread checks, for the oldest call of each
  * communicator that the device has not completed, whether NCCL reports an error, whether a peer is gone, whether the
  * call has timed out. Then it records the error, notifies the peers, and aborts the communicator, which ends the hang;
- * the Lua thread raises the error when it next waits for the device or makes a call. If it does neither,
- * that, stuck in the driver, this thread ends the process in its place.
+ * the Lua thread raises the error when it next waits for the device or makes a call. If it does neither, stuck in the
+ * driver, this thread ends the process in its place.
+ *
+ * An abort frees the communicator: while the Lua thread is in one of NCCL's functions it is left to that thread, for a
+ * second.
  *
  * Locks: the list's, then a communicator's. */
 #include <stdio.h>
@@ -56,20 +59,22 @@ static void abort_comm(struct ah_nccl_comm *comm)
     comm->handle = NULL;
 }
 
+static const int64_t leave_ns = 1 * second_ns;
+
 static void fail(struct ah_nccl_comm *comm, int status, const char *text)
 {
     comm->failed = status;
     comm->failed_ns = ran_ns;
     snprintf(comm->text, sizeof comm->text, "%s", text);
     ah_watch_publish(comm->base.group, status, comm->text);
-    abort_comm(comm);
+    if (!comm->entered)
+        abort_comm(comm);
     comm->count = 0;
 }
 
-/* What NCCL, the peers and the clock say of the oldest call. A doubt has to last to count, the clock not. */
-static void examine(struct ah_nccl_comm *comm)
+/* Check a call with NCCL, the peers and the clock. A doubt has to last to count, a timeout not. */
+static void examine(struct ah_nccl_comm *comm, const struct ah_nccl_record *record)
 {
-    const struct ah_nccl_record *record = &comm->record[comm->first];
     int64_t now = ran_ns;
     char text[sizeof comm->text] = "";
     ncclResult_t code = ncclSuccess;
@@ -109,10 +114,12 @@ static void pass(struct ah_nccl_comm *comm)
 static void look(struct ah_nccl_comm *comm)
 {
     pthread_mutex_lock(&comm->lock);
-    if (comm->handle && ah_cuda_make_current(comm->cuda) == 0) {
+    if (comm->handle && !comm->failed && ah_cuda_make_current(comm->cuda) == 0) {
         pass(comm);
-        if (comm->count)
-            examine(comm);
+        if (comm->count || comm->entered)
+            examine(comm, comm->count ? &comm->record[comm->first] : &comm->entry);
+    } else if (comm->handle && comm->failed && ran_ns - comm->failed_ns > leave_ns) {
+        abort_comm(comm);
     }
     bool gone = comm->failed && !comm->known && ran_ns - comm->failed_ns > last_resort_ns;
     pthread_mutex_unlock(&comm->lock);
@@ -197,16 +204,47 @@ static int next_record(struct ah_nccl_comm *comm, struct ah_nccl_record **out)
     return 0;
 }
 
-int ah_nccl_note(struct ah_nccl_comm *comm, uint32_t sequence)
+static void describe(struct ah_nccl_comm *comm, struct ah_nccl_record *record, uint32_t sequence)
 {
     struct ah_group *group = comm->base.group;
-    struct ah_nccl_record *record;
     char title[100];
-    AH_TRY(next_record(comm, &record));
     record->sequence = sequence;
+    record->peer = -1;
     snprintf(record->call, sizeof record->call, "%s at %s", ah_watch_title(group, sequence, title, sizeof title),
              ah_group_post(group, group->rank, sequence)->where);
+}
+
+int ah_nccl_note(struct ah_nccl_comm *comm, uint32_t sequence)
+{
+    struct ah_nccl_record *record;
+    AH_TRY(next_record(comm, &record));
+    describe(comm, record, sequence);
     return 0;
+}
+
+bool ah_nccl_enter(struct ah_nccl_comm *comm, uint32_t sequence)
+{
+    struct ah_nccl_record *entry = &comm->entry;
+    pthread_mutex_lock(&comm->lock);
+    comm->entered = comm->handle && !comm->failed;
+    entry->begun_ns = ran_ns;
+    entry->timeout_ns = comm->base.group->timeout_ns;
+    describe(comm, entry, sequence);
+    pthread_mutex_unlock(&comm->lock);
+    return comm->entered;
+}
+
+int ah_nccl_leave(struct ah_nccl_comm *comm, int status, bool noted)
+{
+    pthread_mutex_lock(&comm->lock);
+    comm->entered = false;
+    if (comm->failed && comm->handle)
+        abort_comm(comm);
+    else if (status == 0 && noted && comm->handle)
+        status = ah_nccl_note(comm, comm->entry.sequence);
+    status = comm->failed ? 0 : status;
+    pthread_mutex_unlock(&comm->lock);
+    return status;
 }
 
 int ah_nccl_note_message(struct ah_nccl_comm *comm, const struct ah_message_request *mail)

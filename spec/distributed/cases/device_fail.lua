@@ -6,14 +6,21 @@ ffi.cdef "int kill(int process, int signal); int getpid();"
 local how = ...
 local rank, size = tonumber(os.getenv "RANK"), tonumber(os.getenv "WORLD_SIZE")
 local last = rank == size - 1
-if how == "error" and last then ffi.C.setenv("ACCELHOST_SIM_FAIL", "nccl:2", 1) end
+local faults = {error = "nccl:2", connect = "connect:1", init = "init:1"}
+if faults[how] and last then ffi.C.setenv("ACCELHOST_SIM_FAIL", faults[how], 1) end
 
 local accelhost = require "accelhost"
 local comm = require "accelhost._C".comm
 local device = "cuda:" .. rank
 -- Large enough to be under way for a while.
 local x = accelhost.ones(how == "error" and 10 or 2e6, {device = device})
-comm.all_reduce(accelhost.ones(3, {device = device}))
+local begun, reason = pcall(comm.all_reduce, accelhost.ones(3, {device = device}))
+if faults[how] and how ~= "error" then -- the last rank fails where NCCL waits for it
+  assert(not begun, "a collective has ended without a rank")
+  print(reason)
+  error "as expected"
+end
+assert(begun, reason)
 accelhost.synchronize(device)
 
 local acts = {

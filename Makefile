@@ -419,7 +419,7 @@ TSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/threads.txt:second_dead
 sanitized  = scripts/install-deps.sh build test && \
 	$(MAKE) --no-print-directory $(JOBS) SAN=$(1) build-$(1)/accelhost build-$(1)/selftest plugins \
 		$(if $(filter thread,$(1)),,$(SIM)) && \
-	ACCELHOST_TEST_SLOWNESS=5 ACCELHOST_PARITY=short EXCLUDE=steady_spec scripts/test.sh build-$(1) "$(T)"
+	ACCELHOST_TEST_SLOWNESS=5 EXCLUDE=steady_spec scripts/test.sh build-$(1) "$(T)"
 
 .PHONY: test-sim
 test-sim: ## specs of tensors, ops, modules on the simulated GPU; T=pattern, ACCELHOST_SIM_SEED=n, SAN=address|undefined
@@ -457,13 +457,13 @@ cuda-usage: ## registers, shared memory and spills of each CUDA kernel, into hos
 test-jitoff: ## the specs without LuaJIT's compiler
 	@scripts/install-deps.sh build test
 	@$(MAKE) --no-print-directory $(JOBS) all $(PLUGINS) $(BUILD)/without_calls
-	@ACCELHOST_PARITY=short SKIP_SELFTEST=1 HOST_FLAGS=--jit=off scripts/test.sh $(BUILD) "$(T)"
+	@SKIP_SELFTEST=1 HOST_FLAGS=--jit=off scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: test-gcstress
 test-gcstress: ## the specs with a collector that never rests
 	@scripts/install-deps.sh build test
 	@$(MAKE) --no-print-directory $(JOBS) all $(PLUGINS) $(BUILD)/without_calls
-	@ACCELHOST_PARITY=short SKIP_SELFTEST=1 HOST_FLAGS=--gc-stress scripts/test.sh $(BUILD) "$(T)"
+	@SKIP_SELFTEST=1 HOST_FLAGS=--gc-stress scripts/test.sh $(BUILD) "$(T)"
 
 # Memory runs out in a build of its own, with the leaks watched.
 .PHONY: test-faults
@@ -473,6 +473,12 @@ test-faults: ## kills, stalls, disagreements, memory that runs out: spec/faults,
 	@$(MAKE) --no-print-directory $(JOBS) SAN=address FAIL_ALLOC=1 DEBUG=1 build-address-fail-alloc/accelhost
 	@FAIL_ALLOC_BINARY=build-address-fail-alloc/accelhost ASAN_OPTIONS="$(ASAN_FLAGS)" LSAN_OPTIONS="$(LSAN_FLAGS)" \
 		N="$(N)" scripts/faults.sh $(BUILD) "$(T)"
+
+.PHONY: test-curves
+test-curves: ## PyTorch's loss curves of BasicNet in float64 to their last step
+	@scripts/install-deps.sh build test
+	@$(MAKE) --no-print-directory $(JOBS) all
+	@ACCELHOST_PARITY=full SKIP_SELFTEST=1 scripts/test.sh $(BUILD) spec/parity/parity_spec.lua
 
 .PHONY: test-slow
 test-slow: ## tests of minutes: checkpoints under SIGKILL and on full disks; T=pattern, N=kills

@@ -62,24 +62,31 @@ end
 local bare = with_torch and
   os.execute(("gcc -O3 -march=native -o %s/cycle %s/peers/cycle.c 2>/dev/null"):format(scratch, here)) == 0
 
--- Run a command line; returns its "name value" lines as a table, nil when it failed.
-local function measure(command)
+-- The line of an error's text that has the cause: Python's last one, before any traceback of ours the first one.
+local function cause(text)
+  local first, last
+  for line in text:gmatch "[^\r\n]+" do
+    first, last = first or line, line:find "%S" and line or last
+  end
+  return text:find("Traceback", 1, true) and last or first or "no message"
+end
+
+-- Run a command line; returns its "name value" lines as a table, nil after printing the cause when it failed.
+local function measure(name, command)
   local log = scratch .. "/stderr"
   local begin = ("%.6f"):format(now())
   local pipe = io.popen(("BENCH_START=%s; export BENCH_START; %s 2> %s; echo status $?"):format(begin, command, log))
   local result = {}
   for line in pipe:lines() do
-    local name, value = line:match("^(%S+)%s+(%S+)$")
-    if name then result[name] = tonumber(value) end
+    local key, value = line:match("^(%S+)%s+(%S+)$")
+    if key then result[key] = tonumber(value) end
   end
   pipe:close()
-  if result.status ~= 0 then
-    local file = io.open(log)
-    io.stderr:write("bench: failed: ", command, "\n", file and file:read("*a") or "", "\n")
-    if file then file:close() end
-    return nil
-  end
-  return result
+  if result.status == 0 then return result end
+  local file = io.open(log)
+  io.stderr:write(("\r\27[K%s failed: %s\n"):format(name, cause(file and file:read "*a" or "")))
+  if file then file:close() end
+  return nil
 end
 
 local function run_by(program, script, arguments, processes, threads)
@@ -293,6 +300,16 @@ for _, item in ipairs(rows) do
 end
 rows = possible
 
+-- Rows without a peer here are measured all the same.
+local alone = {}
+for _, item in ipairs(rows) do
+  local workload = workloads[item.workload]
+  if not (workload.peer or workload.peer_of and workloads[workload.peer_of].peer) then
+    alone[#alone + 1] = item.name
+  end
+end
+if #alone > 0 and not options.no_peer then print("rows without a peer here: " .. table.concat(alone, ", ")) end
+
 -- Which workloads, in the order of the rows; a loader workload needs its peer's.
 local order, seen = {}, {}
 local function need(name)
@@ -324,7 +341,7 @@ for turn = 1, options["repeat"] do
       local who = (side + turn) % 2 == 0 and "ours" or "peer"
       if workload[who] and not workload[who .. "_failed"] then
         io.stderr:write(("\rturn %d of %d: %s, %s\27[K"):format(turn, options["repeat"], name, who))
-        local result = measure(workload[who])
+        local result = measure(("%s (%s)"):format(name, who), workload[who])
         if result then
           table.insert(workload.results[who], result)
         else

@@ -345,7 +345,8 @@ JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 demo: ##+ install what is missing, build, train MNIST in two processes
 	@scripts/install-deps.sh build
 	@$(MAKE) --no-print-directory $(JOBS) all
-	./accelhost launch --num_processes 2 examples/mnist.lua
+	./accelhost launch --num_processes 2 examples/mnist.lua --train_size 20000 --log_losses $(BUILD)/demo.losses
+	@printf 'Loss of the last step: %.4f\n' "$$(tail -n 1 $(BUILD)/demo.losses)"
 
 # T=pattern, a part of a spec's path or of a sentence, builds and runs only what matches.
 .PHONY: test test-unit test-jobs test-devices

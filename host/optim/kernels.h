@@ -16,18 +16,9 @@
 #include "base/numeric/dtype.h"
 
 enum ah_optim_kind {
-    AH_OPTIM_SGD,      /* state: momentum_buffer when momentum != 0 */
-    AH_OPTIM_ADAM,     /* state: exp_avg, exp_avg_sq, and max_exp_avg_sq when amsgrad */
-    AH_OPTIM_ADAMW,    /* as ADAM, with decoupled weight decay */
-    AH_OPTIM_RMSPROP,  /* state: square_avg, momentum_buffer when momentum > 0, grad_avg when centered */
-    AH_OPTIM_ADAGRAD,  /* state: sum */
-    AH_OPTIM_ADADELTA, /* state: square_avg, acc_delta */
-    AH_OPTIM_NADAM,    /* state: exp_avg, exp_avg_sq; scalar: mu_product */
-    AH_OPTIM_RADAM,    /* state: exp_avg, exp_avg_sq */
-    AH_OPTIM_ADAMAX,   /* state: exp_avg, exp_inf */
-    AH_OPTIM_LION,     /* state: exp_avg */
-    AH_OPTIM_ASGD,     /* state: ax; scalars: eta, mu */
-    AH_OPTIM_RPROP,    /* state: prev, step_size */
+#define KIND(kind, ...) AH_OPTIM_##kind,
+#include "optim/kinds.def"
+#undef KIND
     AH_OPTIM_KINDS
 };
 

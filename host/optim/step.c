@@ -12,41 +12,17 @@
 enum { ARRAYS = 2 + AH_OPTIM_STATES };
 
 const struct ah_optim_kind_info ah_optim_kinds[AH_OPTIM_KINDS] = {
-    [AH_OPTIM_SGD] = {.name = "SGD", .state = {"momentum_buffer"}},
-    [AH_OPTIM_ADAM] = {.name = "Adam", .state = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
-    [AH_OPTIM_ADAMW] = {.name = "AdamW", .state = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
-    [AH_OPTIM_RMSPROP] = {.name = "RMSprop", .state = {"square_avg", "momentum_buffer", "grad_avg"}},
-    [AH_OPTIM_ADAGRAD] = {.name = "Adagrad", .state = {"sum"}},
-    [AH_OPTIM_ADADELTA] = {.name = "Adadelta", .state = {"square_avg", "acc_delta"}},
-    [AH_OPTIM_NADAM] = {.name = "NAdam", .state = {"exp_avg", "exp_avg_sq"}, .scalar = {"mu_product"}},
-    [AH_OPTIM_RADAM] = {.name = "RAdam", .state = {"exp_avg", "exp_avg_sq"}},
-    [AH_OPTIM_ADAMAX] = {.name = "Adamax", .state = {"exp_avg", "exp_inf"}},
-    [AH_OPTIM_LION] = {.name = "Lion", .state = {"exp_avg"}},
-    [AH_OPTIM_ASGD] = {.name = "ASGD", .state = {"ax"}, .scalar = {"eta", "mu"}},
-    [AH_OPTIM_RPROP] = {.name = "Rprop", .state = {"prev", "step_size"}},
+#define KIND(kind, needed, ...) [AH_OPTIM_##kind] = {__VA_ARGS__},
+#include "optim/kinds.def"
+#undef KIND
 };
 
 unsigned ah_optim_needs(enum ah_optim_kind kind, const struct ah_optim_options *o)
 {
     switch (kind) {
-    case AH_OPTIM_SGD:
-        return o->momentum != 0 ? 1 : 0;
-    case AH_OPTIM_ADAM:
-    case AH_OPTIM_ADAMW:
-        return 3 | AH_OPTIM_STEP | (o->amsgrad ? 4 : 0);
-    case AH_OPTIM_RMSPROP:
-        return 1 | AH_OPTIM_STEP | (o->momentum > 0 ? 2 : 0) | (o->centered ? 4 : 0);
-    case AH_OPTIM_LION:
-        return 1;
-    case AH_OPTIM_ADAGRAD:
-    case AH_OPTIM_ASGD:
-        return 1 | AH_OPTIM_STEP;
-    case AH_OPTIM_ADADELTA:
-    case AH_OPTIM_NADAM:
-    case AH_OPTIM_RADAM:
-    case AH_OPTIM_ADAMAX:
-    case AH_OPTIM_RPROP:
-        return 3 | AH_OPTIM_STEP;
+#define KIND(kind, needed, ...) case AH_OPTIM_##kind: return needed;
+#include "optim/kinds.def"
+#undef KIND
     case AH_OPTIM_KINDS:
         break;
     }

@@ -7,6 +7,7 @@
  *     another dtype or device, and has to be made first. `fresh` is a table: true at the places of parameters whose
  *     state holds nothing yet (kinds that do not count steps). With `keep` it returns nil and the two functions
  *     of bind/train/optim.h, for a graph, and the device leaves the step out where the tensor `unless` is not 0
+ * set_options(kind, options)      the keys of the table are the options that the kind's steps read
  * states(kind)                    the names of the kind's state tensors, and of its scalars: two arrays
  * clip_grad_norm(params, max_norm, norm_type, error_if_nonfinite)   returns the norm before, a 0-dim tensor
  * clip_grad_value(params, clip_value)
@@ -170,6 +171,13 @@ static int states(lua_State *L)
     return 2;
 }
 
+static int set_options(lua_State *L)
+{
+    luaL_checktype(L, 2, LUA_TTABLE);
+    ah_optim_set_options(L, 2, check_kind(L, 1));
+    return 0;
+}
+
 /* Clipping and unscaling. */
 
 /* The gradients of the parameters in the array (or the one tensor) at stack index 1, in memory owned by Lua. */
@@ -244,6 +252,7 @@ static int unscale_grad_there(lua_State *L)
 int ah_open_optim(lua_State *L)
 {
     static const luaL_Reg functions[] = {
+        {"set_options", set_options},
         {"states", states},
         {"stepped", stepped},
         {"clip_grad_norm", clip_grad_norm},

@@ -5,6 +5,9 @@
 #include "bind/lua/bind.h"
 #include "optim/step.h"
 
+/* Set the options that the kind reads: the keys of the table at `index`. */
+void ah_optim_set_options(lua_State *L, int index, enum ah_optim_kind kind);
+
 /* Read the options of a kind from the table of a group; raises when one is missing or of another type. */
 void ah_optim_read_options(lua_State *L, int index, enum ah_optim_kind kind, struct ah_optim_options *options);
 

@@ -1,59 +1,53 @@
-/* The options of an optimizer's group, from its table in Lua: which kind reads which. */
+/* The options of an optimizer's group, from its table in Lua. */
 #include <string.h>
 
 #include "bind/train/optim.h"
 
-enum {
-    SGD = 1 << AH_OPTIM_SGD,
-    ADAM = 1 << AH_OPTIM_ADAM | 1 << AH_OPTIM_ADAMW,
-    RMSPROP = 1 << AH_OPTIM_RMSPROP,
-    ADAGRAD = 1 << AH_OPTIM_ADAGRAD,
-    ADADELTA = 1 << AH_OPTIM_ADADELTA,
-    NADAM = 1 << AH_OPTIM_NADAM,
-    RADAM = 1 << AH_OPTIM_RADAM,
-    ADAMAX = 1 << AH_OPTIM_ADAMAX,
-    LION = 1 << AH_OPTIM_LION,
-    ASGD = 1 << AH_OPTIM_ASGD,
-    RPROP = 1 << AH_OPTIM_RPROP,
-    ALL = (1 << AH_OPTIM_KINDS) - 1
-};
+enum type { NUMBER, FLAG, PAIR };
+
+#define AT(field) offsetof(struct ah_optim_options, field)
 
 static const struct {
     const char *name;
-    size_t offset;
-    unsigned kinds;
-} numbers[] = {
-    {"lr", offsetof(struct ah_optim_options, lr), ALL},
-    {"weight_decay", offsetof(struct ah_optim_options, weight_decay), ALL & ~RPROP},
-    {"eps", offsetof(struct ah_optim_options, eps), ALL & ~(SGD | LION | ASGD | RPROP)},
-    {"momentum", offsetof(struct ah_optim_options, momentum), SGD | RMSPROP},
-    {"dampening", offsetof(struct ah_optim_options, dampening), SGD},
-    {"alpha", offsetof(struct ah_optim_options, alpha), RMSPROP | ASGD},
-    {"lr_decay", offsetof(struct ah_optim_options, lr_decay), ADAGRAD},
-    {"rho", offsetof(struct ah_optim_options, rho), ADADELTA},
-    {"momentum_decay", offsetof(struct ah_optim_options, momentum_decay), NADAM},
-    {"lambd", offsetof(struct ah_optim_options, lambd), ASGD},
-    {"t0", offsetof(struct ah_optim_options, t0), ASGD},
-}, flags[] = {
-    {"maximize", offsetof(struct ah_optim_options, maximize), ALL},
-    {"nesterov", offsetof(struct ah_optim_options, nesterov), SGD},
-    {"amsgrad", offsetof(struct ah_optim_options, amsgrad), ADAM},
-    {"centered", offsetof(struct ah_optim_options, centered), RMSPROP},
-    {"decoupled_weight_decay", offsetof(struct ah_optim_options, decoupled_weight_decay),
-     1 << AH_OPTIM_ADAM | NADAM | RADAM},
+    enum type type;
+    size_t at, second; /* second: of a table of two numbers */
+} option[] = {
+    {"lr", NUMBER, AT(lr), 0},
+    {"weight_decay", NUMBER, AT(weight_decay), 0},
+    {"eps", NUMBER, AT(eps), 0},
+    {"momentum", NUMBER, AT(momentum), 0},
+    {"dampening", NUMBER, AT(dampening), 0},
+    {"alpha", NUMBER, AT(alpha), 0},
+    {"lr_decay", NUMBER, AT(lr_decay), 0},
+    {"rho", NUMBER, AT(rho), 0},
+    {"momentum_decay", NUMBER, AT(momentum_decay), 0},
+    {"lambd", NUMBER, AT(lambd), 0},
+    {"t0", NUMBER, AT(t0), 0},
+    {"maximize", FLAG, AT(maximize), 0},
+    {"nesterov", FLAG, AT(nesterov), 0},
+    {"amsgrad", FLAG, AT(amsgrad), 0},
+    {"centered", FLAG, AT(centered), 0},
+    {"decoupled_weight_decay", FLAG, AT(decoupled_weight_decay), 0},
+    {"betas", PAIR, AT(beta1), AT(beta2)},
+    {"etas", PAIR, AT(eta_minus), AT(eta_plus)},
+    {"step_sizes", PAIR, AT(step_min), AT(step_max)},
 };
 
-/* Tables of two numbers. */
-static const struct {
-    const char *name;
-    size_t first, second;
-    unsigned kinds;
-} couples[] = {
-    {"betas", offsetof(struct ah_optim_options, beta1), offsetof(struct ah_optim_options, beta2),
-     ADAM | NADAM | RADAM | ADAMAX | LION},
-    {"etas", offsetof(struct ah_optim_options, eta_minus), offsetof(struct ah_optim_options, eta_plus), RPROP},
-    {"step_sizes", offsetof(struct ah_optim_options, step_min), offsetof(struct ah_optim_options, step_max), RPROP},
-};
+enum { OPTIONS = sizeof option / sizeof *option };
+
+/* Bits of the options that each kind reads, set when its class is defined. */
+static uint32_t options_of[AH_OPTIM_KINDS];
+
+void ah_optim_set_options(lua_State *L, int index, enum ah_optim_kind kind)
+{
+    options_of[kind] = 0;
+    for (int i = 0; i < OPTIONS; i++) {
+        lua_getfield(L, index, option[i].name);
+        if (!lua_isnil(L, -1))
+            options_of[kind] |= 1u << i;
+        lua_pop(L, 1);
+    }
+}
 
 /* The number on top of the stack, or a tensor with one element. */
 static double top_number(lua_State *L, enum ah_optim_kind kind, const char *name)
@@ -83,32 +77,31 @@ static bool top_flag(lua_State *L, enum ah_optim_kind kind, const char *name)
     return value;
 }
 
+static void read_pair(lua_State *L, enum ah_optim_kind kind, const char *name, double *first, double *second)
+{
+    if (!lua_istable(L, -1))
+        ah_raise_text(L, "%s: %s: expected a table of two numbers, got %s", ah_optim_kinds[kind].name, name,
+                      luaL_typename(L, -1));
+    lua_rawgeti(L, -1, 1);
+    *first = top_number(L, kind, name);
+    lua_rawgeti(L, -1, 2);
+    *second = top_number(L, kind, name);
+    lua_pop(L, 1);
+}
+
 void ah_optim_read_options(lua_State *L, int index, enum ah_optim_kind kind, struct ah_optim_options *o)
 {
     memset(o, 0, sizeof *o);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        if (!(numbers[i].kinds & 1u << kind))
+    for (int i = 0; i < OPTIONS; i++) {
+        if (!(options_of[kind] & 1u << i))
             continue;
-        lua_getfield(L, index, numbers[i].name);
-        *(double *)((char *)o + numbers[i].offset) = top_number(L, kind, numbers[i].name);
-    }
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-        if (!(flags[i].kinds & 1u << kind))
-            continue;
-        lua_getfield(L, index, flags[i].name);
-        *(bool *)((char *)o + flags[i].offset) = top_flag(L, kind, flags[i].name);
-    }
-    for (size_t i = 0; i < sizeof couples / sizeof *couples; i++) {
-        if (!(couples[i].kinds & 1u << kind))
-            continue;
-        lua_getfield(L, index, couples[i].name);
-        if (!lua_istable(L, -1))
-            ah_raise_text(L, "%s: %s: expected a table of two numbers, got %s", ah_optim_kinds[kind].name,
-                          couples[i].name, luaL_typename(L, -1));
-        lua_rawgeti(L, -1, 1);
-        *(double *)((char *)o + couples[i].first) = top_number(L, kind, couples[i].name);
-        lua_rawgeti(L, -1, 2);
-        *(double *)((char *)o + couples[i].second) = top_number(L, kind, couples[i].name);
-        lua_pop(L, 1);
+        void *at = (char *)o + option[i].at;
+        lua_getfield(L, index, option[i].name);
+        if (option[i].type == NUMBER)
+            *(double *)at = top_number(L, kind, option[i].name);
+        else if (option[i].type == FLAG)
+            *(bool *)at = top_flag(L, kind, option[i].name);
+        else
+            read_pair(L, kind, option[i].name, at, (double *)((char *)o + option[i].second));
     }
 }

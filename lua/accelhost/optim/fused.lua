@@ -9,7 +9,7 @@ local native = C.optim
 --- Give the Optimizer class its fused step.
 ---@param Optimizer table
 return function(Optimizer)
-  --- Make the class of an optimizer whose step is the kind of the same name in host/optim/step.c.
+  --- Make the class of an optimizer whose step is the kind of the same name in host/optim/kinds.def.
   --
   --   local SGD = Optimizer:define_fused("SGD", {{"lr: nonnegative|tensor", 1e-3}, {"momentum: nonnegative", 0}})
   --
@@ -21,6 +21,7 @@ return function(Optimizer)
   function Optimizer.define_fused(parent, name, options)
     local made = parent:define(name, options)
     made._kind = name
+    native.set_options(name, made._option_kinds)
     return made
   end
 

@@ -22,6 +22,31 @@ function tables.optimizers()
   return list
 end
 
+-- Functions become {"formula": text}.
+local function plain(values, formulas)
+  local list = {}
+  for i, value in ipairs(values) do list[i] = formulas[value] and {formula = formulas[value]} or value end
+  return list
+end
+
+function tables.schedulers()
+  local list, schedulers = {}, require "spec.cases.schedulers"
+  for i, row in ipairs(schedulers) do
+    local required, drawn = {}, {}
+    for k, pair in ipairs(row.required) do required[k] = plain(pair[2], schedulers.formulas) end
+    assert(accelhost.optim[row.space or "lr_scheduler"][row.name]) -- loads its signature
+    for _, option in ipairs(signatures[row.name]) do
+      local values = row.options[option.name]
+      if values then drawn[#drawn + 1] = {option.name, plain(values, schedulers.formulas)} end
+    end
+    list[i] = {name = row.name, space = row.space, part = row.part, required = required, drawn = drawn, cases = {}}
+    for k, case in ipairs(row.cases or {}) do
+      list[i].cases[k] = {options = case[1], momentum = case.momentum, metrics = case.metrics}
+    end
+  end
+  return list
+end
+
 -- Cases by subject, of which callable and inputs are texts.
 function tables.layer_cases()
   local list = {}

@@ -1,5 +1,5 @@
-"""Optimizers (the rows of spec/cases/optimizers.lua) and schedulers: some steps on a few parameters, whose rates,
-values and saved states are compared."""
+"""Optimizers and schedulers, which are the rows of spec/cases: some steps on a few parameters, whose rates, values and
+saved states are compared."""
 
 from generate import FLOATS
 from modules import options, read
@@ -8,30 +8,14 @@ from program import Binary, Call, Do, Raw
 # Those that PyTorch has, by name.
 OPTIMIZERS = {row["name"]: row for row in read("optimizers") if not row.get("own")}
 
-# name: (function(generator) -> required arguments, options)
-SCHEDULERS = {
-    "StepLR": (lambda g: (g.integer(1, 3),), dict(gamma=[0.5])),
-    "MultiStepLR": (lambda g: (sorted(g.integer(1, 5) for _ in range(g.integer(1, 3))),), dict(gamma=[0.5])),
-    "ConstantLR": (lambda g: (), dict(factor=[0.5], total_iters=[2, 3])),
-    "LinearLR": (lambda g: (), dict(start_factor=[0.5], end_factor=[0.8], total_iters=[2, 4])),
-    "ExponentialLR": (lambda g: (g.choice([0.5, 0.9]),), {}),
-    "PolynomialLR": (lambda g: (), dict(total_iters=[3, 4], power=[2, 0.5])),
-    "CosineAnnealingLR": (lambda g: (g.integer(1, 5),), dict(eta_min=[0.01])),
-    "CosineAnnealingWarmRestarts": (lambda g: (g.integer(1, 3),), dict(T_mult=[2], eta_min=[0.01])),
-    "OneCycleLR": (lambda g: (g.choice([0.5, 1]),), dict(pct_start=[0.5], anneal_strategy=["linear", "cos"],
-                   cycle_momentum=[False], base_momentum=[0.7], max_momentum=[0.9], div_factor=[10],
-                   final_div_factor=[100], three_phase=[True])),
-    "CyclicLR": (lambda g: (g.choice([0.01, 0.1]), g.choice([0.5, 1])),
-                 dict(step_size_up=[2, 3], step_size_down=[1, 2], mode=["triangular", "triangular2", "exp_range"],
-                      gamma=[0.9], cycle_momentum=[False],
-                      scale_fn=[Raw("function(n) return 1 / (n + 1) end", "lambda n: 1 / (n + 1)")],
-                      scale_mode=["cycle", "iterations"])),
-    "LambdaLR": (lambda g: (Raw("function(n) return 1 / (n + 1) end", "lambda n: 1 / (n + 1)"),), {}),
-    "MultiplicativeLR": (lambda g: (Raw("function(n) return 0.5 + n / 100 end", "lambda n: 0.5 + n / 100"),), {}),
-    "ReduceLROnPlateau": (lambda g: (), dict(mode=["min", "max"], factor=[0.5], patience=[0, 1], threshold=[0.1, 0.5],
-                          threshold_mode=["abs", "rel"], cooldown=[1], min_lr=[0.02], eps=[0.01])),
-}
-PARTS = ("StepLR", "ConstantLR", "LinearLR", "ExponentialLR", "CosineAnnealingLR", "MultiStepLR", "PolynomialLR")
+SCHEDULERS = {row["name"]: row for row in read("schedulers")}
+
+
+def value_of(value):
+    """A value of the table; a formula of n becomes a function."""
+    if not isinstance(value, dict):
+        return value
+    return Raw(f"function(n) return {value['formula']} end", f"lambda n: {value['formula']}")
 
 
 def parameters(g, count, rank=None):
@@ -57,21 +41,19 @@ def grouped(g, name, refs):
 
 def scheduler_of(g, optimizer, names=None):
     """The call that makes a scheduler, and its name."""
-    name = g.choice(names or list(SCHEDULERS) + ["SequentialLR", "ChainedScheduler", "SWALR"])
-    if name == "SWALR":
-        return name, Call("optim.swa_utils", name, (optimizer, g.choice([0.05, 0.5])), options(
-            g, 0.5, anneal_epochs=[2, 5], anneal_strategy=["cos", "linear"]))
+    name = g.choice(names or list(SCHEDULERS) + ["SequentialLR", "ChainedScheduler"])
     if name in ("SequentialLR", "ChainedScheduler"):
-        parts = [scheduler_of(g, optimizer, PARTS)[1] for _ in range(g.integer(1, 3))]
+        names = [row["name"] for row in SCHEDULERS.values() if row.get("part")]
+        parts = [scheduler_of(g, optimizer, names)[1] for _ in range(g.integer(1, 3))]
         if name == "ChainedScheduler":
             return name, Call("optim.lr_scheduler", name, (parts,), ())
         marks = sorted(g.random.sample(range(1, 8), len(parts) - 1))
         return name, Call("optim.lr_scheduler", name, (optimizer, parts, marks), ())
-    required, choices = SCHEDULERS[name]
-    extra = options(g, 0.5, **choices)
-    if name == "OneCycleLR":
-        extra += (("total_steps", g.integer(35, 40)),)
-    return name, Call("optim.lr_scheduler", name, (optimizer,) + required(g), extra)
+    row = SCHEDULERS[name]
+    required = tuple(value_of(g.choice(values)) for values in row["required"])
+    drawn = {option: [value_of(value) for value in values] for option, values in dict(row["drawn"]).items()}
+    return name, Call("optim." + row.get("space", "lr_scheduler"), name, (optimizer,) + required,
+                      options(g, 0.5, **drawn))
 
 
 def losses(g, refs, bent=True):

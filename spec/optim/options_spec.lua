@@ -3,6 +3,7 @@ local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local optimizers = require "spec.cases.optimizers"
 local options = require "spec.support.options"
+local schedulers = require "spec.cases.schedulers"
 local optim = accelhost.optim
 
 local hints = {foreach = "chooses between PyTorch's implementations", fused = "chooses between them too",
@@ -67,44 +68,21 @@ local function rates_of(name)
   end
 end
 
-local function half() return 0.5 end
-local function falling(epoch) return 1 / (epoch + 1) end
-local schedulers = {
-  LambdaLR = {base = {lr_lambda = falling}, values = {lr_lambda = half}},
-  MultiplicativeLR = {base = {lr_lambda = falling}, values = {lr_lambda = half}},
-  StepLR = {base = {step_size = 2}, values = {step_size = 3, gamma = 0.5}},
-  MultiStepLR = {base = {milestones = {2, 5}}, values = {milestones = {3}, gamma = 0.5}},
-  ConstantLR = {values = {factor = 0.5, total_iters = 2}, last_epoch = 4},
-  LinearLR = {values = {start_factor = 0.5, end_factor = 0.5, total_iters = 3}},
-  ExponentialLR = {base = {gamma = 0.9}, values = {gamma = 0.8}, last_epoch = false},
-  PolynomialLR = {values = {total_iters = 3, power = 2}},
-  CosineAnnealingLR = {base = {T_max = 5}, values = {T_max = 4, eta_min = 0.01}},
-  CosineAnnealingWarmRestarts = {base = {T_0 = 2}, values = {T_0 = 3, T_mult = 2, eta_min = 0.01}},
-  OneCycleLR = {base = {max_lr = 1, total_steps = 9},
-    values = {max_lr = 2, total_steps = 8, epochs = 4, steps_per_epoch = 3, pct_start = 0.5, anneal_strategy = "linear",
-      cycle_momentum = false, base_momentum = 0.1, max_momentum = 0.99, div_factor = 3, final_div_factor = 3,
-      three_phase = true},
-    parts = {epochs = {epochs = 3, steps_per_epoch = 3}, steps_per_epoch = {epochs = 3, steps_per_epoch = 4}}},
-  CyclicLR = {base = {base_lr = 0.1, max_lr = 1, step_size_up = 2},
-    values = {base_lr = 0.2, max_lr = 2, step_size_up = 3, step_size_down = 1, mode = "triangular2", gamma = 0.5,
-      scale_fn = half, scale_mode = "iterations", cycle_momentum = false, base_momentum = 0.1, max_momentum = 0.99},
-    with = {gamma = {mode = "exp_range"}, scale_mode = {scale_fn = falling}}},
-  SWALR = {base = {swa_lr = 0.05}, values = {swa_lr = 0.02, anneal_epochs = 3, anneal_strategy = "linear"},
-    last_epoch = false},
-  ReduceLROnPlateau = {base = {patience = 1},
-    values = {mode = "max", factor = 0.5, patience = 0, threshold = 0.6, threshold_mode = "abs", cooldown = 3,
-      min_lr = 0.05, eps = 1},
-    with = {threshold_mode = {threshold = 0.3}, cooldown = {patience = 0}}, last_epoch = false},
-}
-
 describe("The options", function()
-  for name, plan in pairs(schedulers) do
-    plan.observe, plan.ignore = rates_of(name), {"optimizer"}
-    plan.observe(plan.base or {})
-    if plan.last_epoch == false then
+  for _, row in ipairs(schedulers) do
+    local name, plan = row.name, {observe = rates_of(row.name), ignore = {"optimizer"}, with = row.with}
+    plan.base, plan.values = {}, {}
+    for option, values in pairs(row.options) do plan.values[option] = values[1] end
+    for option, value in pairs(row.values or {}) do plan.values[option] = value end
+    for _, pair in ipairs(row.required) do
+      plan.base[pair[1]], plan.values[pair[1]] = pair[2][1], pair[2][2]
+    end
+    for option, value in pairs(row.base or {}) do plan.base[option] = value end
+    plan.observe(plan.base)
+    if row.last_epoch == false then
       plan.inert = {last_epoch = "the rates follow from those in force"}
     else
-      plan.values.last_epoch = plan.last_epoch or 2
+      plan.values.last_epoch = row.last_epoch or 2
     end
     if name == "OneCycleLR" then
       plan.ignore = {"optimizer", "epochs", "steps_per_epoch", "last_epoch"}

@@ -7,7 +7,7 @@
 struct ah_backward_options {
     bool retain_graph; /* keep saved tensors for a second backward; implied by create_graph */
     bool create_graph; /* record the rules themselves, for higher derivatives */
-    bool allow_unused; /* ah_gradients: inputs that no root depends on give NULL instead of an error */
+    bool allow_unused; /* ah_gradients: the gradient of an input that no root depends on is NULL, not an error */
 };
 
 /* Accumulate d(sum of roots . grads)/d(leaf) into every leaf's gradient. grads[i] NULL means 1 for a root with one

@@ -1,4 +1,4 @@
-/* The recorded graph: nodes, edges, and what a tensor knows of them.
+/* The recorded graph: nodes, edges, and the autograd state of tensors.
  *
  * One node per differentiable op. A node holds its inputs' nodes (edges), a tensor holds the node that made it, so
  * a graph lives as long as some result of it. Saved tensors are dropped when backward consumes the node (unless
@@ -14,11 +14,11 @@
 
 struct ah_run; /* one execution of the engine */
 
-/* What kind of node: an op's rule, a leaf's accumulation, or code from elsewhere (a function written in Lua). */
+/* Functions of a kind of node: an op's rule, a leaf's accumulation, or foreign code (a function written in Lua). */
 struct ah_node_class {
     const char *name;                                        /* NULL: the op's name */
     int (*run)(struct ah_node *node, struct ah_rule *rule);  /* fills rule->grad_in */
-    void (*drop_saved)(struct ah_node *node);                /* frees what backward needs; may be NULL */
+    void (*drop_saved)(struct ah_node *node);                /* frees saved values; may be NULL */
     void (*free)(struct ah_node *node);                      /* frees the context; may be NULL */
 };
 
@@ -67,7 +67,7 @@ struct ah_node {
     struct ah_node *next_freed;
 };
 
-/* What a tensor knows of gradients. */
+/* The autograd state of a tensor. */
 struct ah_grad_meta {
     bool requires_grad;     /* of a leaf; results have fn instead */
     struct ah_hook *keeper; /* stores the gradient of a result in `grad` (retain_grad); a reference */
@@ -89,7 +89,7 @@ struct ah_grad_meta {
 
 /* Whether ops are recorded; on at first. Read it, but change it by the two below. */
 extern bool ah_grad_enabled;
-/* Switch it; returns what it was. */
+/* Switch it; returns the previous mode. */
 bool ah_grad_switch(bool on);
 /* Switch it up to the end of the block, however that is left but by a Lua error; one a block. */
 #define AH_GRAD_SCOPE(on) \
@@ -120,18 +120,18 @@ struct ah_tensor *ah_grad(const struct ah_tensor *tensor);
  * into the slot. */
 int ah_set_grad(struct ah_tensor *tensor, struct ah_tensor *grad);
 
-/* Give a leaf its slot, or take it away (slot NULL). An existing gradient moves into the slot; one that
- * was there stays the leaf's gradient and keeps the slot's memory. Taking it away does not fail. */
+/* Set a leaf's slot of the gradient arena, or remove it (slot NULL). An existing gradient is moved into the slot; on
+ * removal a gradient in the slot stays the leaf's and keeps the slot's memory. Removal does not fail. */
 int ah_set_grad_slot(struct ah_tensor *leaf, struct ah_tensor *slot, bool *has_grad,
                      void (*ready)(void *context, int index), void *context, int index);
 
-/* Where this tensor's gradient goes: {NULL, 0} when none is wanted. Remakes a stale view's node; may fail with
- * AH_ENOMEM or what the view op reports. The node is borrowed, except that an accumulator just made is returned
- * with one reference in *owned (release it after taking your own). */
+/* Return the edge that receives this tensor's gradient: {NULL, 0} when none is needed. Records a stale view's node
+ * again; AH_ENOMEM or an error of the view op. The node is borrowed, except that a new accumulator is returned with one
+ * reference in *owned (release it after retaining your own). */
 int ah_gradient_edge(struct ah_tensor *tensor, struct ah_edge *out, struct ah_node **owned);
 
-/* A node of foreign code with the given inputs; outputs[k] become its results. Its class->free frees `context`; on
- * failure that stays with the caller. */
+/* Record a node of foreign code with these inputs; outputs[k] become its results. Its class->free frees `context`; on
+ * failure the caller keeps it. */
 int ah_record_custom(const struct ah_node_class *class, void *context, struct ah_tensor **inputs, int input_count,
                      struct ah_tensor **outputs, int output_count);
 
@@ -152,7 +152,7 @@ int ah_retain_grad(struct ah_tensor *tensor);
 const char *ah_node_name(const struct ah_node *node); /* "MulBackward" style is the printer's; this is "mul" */
 void ah_node_retain(struct ah_node *node);
 void ah_node_release(struct ah_node *node);
-/* Release what the node saved; true when there was something, without which it cannot run again. */
+/* Free the node's saved values; true when there were any, without which it cannot run again. */
 bool ah_node_drop_saved(struct ah_node *node);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the files of the graph share among themselves; others include graph.h. */
+/* Internal declarations of the graph's files; other files include graph.h. */
 #ifndef AH_AUTOGRAD_NODE_H
 #define AH_AUTOGRAD_NODE_H
 
@@ -10,7 +10,7 @@ struct ah_node *ah_node_new(const struct ah_node_class *class, const struct ah_o
 /* Make `tensor` input number *index: its edge and its shape. Advances *index. */
 int ah_node_add_input(struct ah_node *node, int *index, struct ah_tensor *tensor);
 
-/* Write down a tensor's shape and dtype: what its gradient must look like. */
+/* Store a tensor's shape and dtype, which its gradient must have. */
 void ah_describe(struct ah_input_meta *meta, const struct ah_tensor *tensor);
 
 /* Same window on the same storage, with no history: keeps values without keeping the graph. */
@@ -36,7 +36,8 @@ int ah_set_history(struct ah_tensor *tensor, struct ah_node *node, int output);
 /* A view whose base was written in place since: its node becomes the base's history seen through the view. */
 int ah_remake_view(struct ah_tensor *view);
 
-/* `inner` wrote into a view: put a node on the view's base that sends the slice's gradient through `inner`. */
+/* After `inner` wrote into a view: record a node on the view's base that passes the slice's gradient through
+ * `inner`. */
 int ah_rebase_view(struct ah_tensor *view, struct ah_node *inner);
 
 /* Free a tensor's autograd part. */
@@ -48,7 +49,7 @@ void ah_free_hooks(struct ah_hook **list);
 /* Call the hooks of a list as it is now on the gradients that are there; grad[k] belongs to output k. */
 int ah_call_hooks(struct ah_hook *first, struct ah_tensor **grad);
 
-/* retain_grad's hook: taken off for good, or hung on the tensor's new node. */
+/* Remove retain_grad's hook, or move it to the tensor's new node. */
 void ah_forget_keeper(struct ah_grad_meta *meta);
 void ah_move_keeper(struct ah_grad_meta *meta, struct ah_node *node, int output);
 

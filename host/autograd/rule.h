@@ -1,8 +1,8 @@
 /* Writing gradient rules.
  *
  * A rule is a function `int ah_backward_NAME(struct ah_rule *r)`. It reads r->grad_out[k] (NULL when output k had no
- * gradient), what the row saved, and sets r->grad_in[i] for every input i with r->needs[i]. Inputs are counted over
- * the tensor arguments in order, the items of a list one by one.
+ * gradient), the saved values, and sets r->grad_in[i] for every input i with r->needs[i]. Inputs are counted over the
+ * tensor arguments in order, the items of a list one by one.
  *
  * Rules are expressions: every ah_r call returns a tensor owned by the rule (freed when it ends) and NULL once anything
  * failed, and accepts NULL as input, so no call needs checking; the engine reports the first error. With create_graph
@@ -17,7 +17,7 @@ enum { AH_RULE_TEMPS = 96 }; /* without an allocation; a rule of cat makes one p
 
 struct ah_node;
 
-/* The slice of a tensor that begins at `start` of `dim`, as long as what belongs there; dim -1: the whole tensor. */
+/* The slice of a tensor that begins at `start` of `dim`, with the length of its gradient; dim -1: the whole tensor. */
 struct ah_slice {
     int dim;
     int64_t start;
@@ -27,13 +27,13 @@ struct ah_rule {
     struct ah_node *node;
     const struct ah_value *arg; /* the call's arguments (ah_args); tensors only where saved, else kind AH_NONE */
     const union ah_state *state;
-    struct ah_tensor **extra;   /* what the forward put into call->extra */
+    struct ah_tensor **extra;   /* the forward's call->extra */
     struct ah_tensor **out;     /* saved outputs, else NULL */
     struct ah_tensor **grad_out;
     struct ah_tensor **grad_in; /* set to tensors of the rule (the engine retains them) */
     struct ah_slice place;      /* of grad_in[0] in the gradient of input 0, which is zero elsewhere */
     const bool *needs;
-    bool last;                  /* what the node saved goes after this run */
+    bool last;                  /* the node's saved values are freed after this run */
     int input_count, output_count;
     int status;
     struct ah_tensor **temp; /* own_temp, or grown by ah_rule_keep */

@@ -1,11 +1,11 @@
-/* The gradient column: which rule each op has, and what the graph keeps for it (autograd/rules.def). */
+/* The gradient rule of each op, and the values that the graph saves for it (autograd/rules.def). */
 #ifndef AH_AUTOGRAD_RULES_H
 #define AH_AUTOGRAD_RULES_H
 
 #include "autograd/rule.h"
 
-/* What to keep: 8 bits per argument (0..5) say which inputs must want a gradient for the argument to be needed, all
- * ones for any; then one bit per output. */
+/* Values to save: 8 bits per argument (0..5), the inputs whose gradient needs the argument, all ones for any; then one
+ * bit per output. */
 #define AH_SAVE_ARG_FOR(i, inputs) ((uint64_t)(inputs) << 8 * (i))
 #define AH_SAVE_ARG(i) AH_SAVE_ARG_FOR(i, 0xff)
 #define AH_SAVE_IN(i) (1u << (i))

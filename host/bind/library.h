@@ -19,11 +19,11 @@ void ah_library_open(lua_State *L);
  * '.' and a traceback of script frames (the library's folded), printable (base/status/printable.h). */
 int ah_traceback(lua_State *L);
 
-/* Tracebacks end at this function: who called it is no part of the script. */
+/* Set the function at which tracebacks end: its callers are not part of the script. */
 void ah_traceback_end_at(lua_CFunction function);
 
-/* Put what to do about it behind the message on top of the stack, where that is known: lua/accelhost/util/hints.
- * The result is printable. */
+/* Append the remedy to the message on top of the stack, if one is known (lua/accelhost/util/hints). The result is
+ * printable. */
 void ah_explain(lua_State *L);
 
 #endif

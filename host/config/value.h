@@ -18,7 +18,7 @@ enum ah_value_kind {
     AH_VALUE_CHOICE,  /* one of `words`, in any case; its place among them, from 0 */
     AH_VALUE_SHARES,  /* whole numbers above 0 with colons between them, as 2:1; how many there are */
     AH_VALUE_MACHINES, /* a whole number N, or MIN:MAX; its most */
-    AH_VALUE_STREAMS, /* what to do it with: 0 nothing, 1 output, 2 errors, 3 both; or by rank, 0:3,1:2 */
+    AH_VALUE_STREAMS, /* a choice of streams: 0 none, 1 output, 2 errors, 3 both; or by rank, 0:3,1:2 */
 };
 
 struct ah_value_rule {

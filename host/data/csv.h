@@ -25,7 +25,7 @@ struct ah_csv {
     char delimiter;
     bool more;         /* the file continues after these bytes: a row at their end may be incomplete */
     int quote;         /* -1: no quotes */
-    int64_t row, line; /* of what was read last, from 1 */
+    int64_t row, line; /* of the last row read, from 1 */
     int64_t next_line;
     struct ah_csv_field *field;
     int fields, room;

@@ -1,8 +1,7 @@
 /* A random rectangle of an image filled with one value for each channel: RandomErasing while a batch is gathered.
  *
- * What it draws from the sample's stream, and by which rules, is what the transform draws when it is called on an
- * image: the results are the same to the bit. Any thread may apply it; it allocates nothing.
- * https://arxiv.org/abs/1708.04896 */
+ * It draws the same numbers from the sample's stream as the transform that is called on an image: the results are equal
+ * to the bit. Any thread may apply it; it allocates nothing. https://arxiv.org/abs/1708.04896 */
 #ifndef AH_DATA_ERASE_H
 #define AH_DATA_ERASE_H
 

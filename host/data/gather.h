@@ -1,11 +1,10 @@
 /* Gathering batches: rows of in-memory columns, picked by index, become batch tensors.
  *
- * A column is a contiguous tensor [rows, ...]; a uint8 column may carry a table that turns each byte into a float32
- * in the same pass (ToTensor and Normalize are such a table), a grid of steps that move its pixels (data/grid.h), and
- * a rectangle to erase of the floats (data/erase.h); their random numbers each sample has of its own (data/stream.h).
- * Batches are posted ahead and taken in order. A large
- * one is filled meanwhile by the process's one loader thread; a small one is filled when it is taken, because
- * handing it over would cost more than filling it.
+ * A column is a contiguous tensor [rows, ...]; a uint8 column may carry a table that turns each byte into a float32 in
+ * the same pass (ToTensor and Normalize are such a table), a grid of steps that move its pixels (data/grid.h), and a
+ * rectangle to erase of the floats (data/erase.h); each sample has a random stream of its own (data/stream.h). Batches
+ * are requested ahead and returned in order. A large one is filled meanwhile by the process's loader thread; a small
+ * one by ah_gather_take, because handing it over would cost more than filling it.
  *
  * The functions belong to the Lua thread. The loader thread touches bytes only: no tensor headers, no Lua, no
  * OpenMP, no allocator. It runs while a gather that has used it exists. Columns must not change while batches are
@@ -28,7 +27,7 @@ struct ah_gather_column {
     struct ah_tensor *source; /* [rows, ...], contiguous, on the CPU */
     struct ah_tensor *table;  /* NULL, or float32 [channels, 256]: byte b of channel c becomes table[c][b] */
     struct ah_grid *grid;     /* NULL, or the steps of a uint8 column; copied, checked by ah_gather_new */
-    struct ah_erase *erase;   /* NULL, or what is erased of a row that has a grid and a table; copied, checked */
+    struct ah_erase *erase;   /* NULL, or the erasing of rows that have a grid and a table; copied, checked */
     int ndim;                 /* the shape of one row of the result; as many elements as a row of `source`, or as the
                                * grid's result */
     int64_t size[AH_MAX_DIMS - 1];
@@ -48,7 +47,7 @@ struct ah_gather;
 /* Create a gather of columns, whose tensors it retains. AH_EINVAL names a column with another number of rows. */
 int ah_gather_new(struct ah_gather **out, const struct ah_gather_column *columns, int count, size_t inline_bytes);
 
-/* Batches that are asked for from now on lie in memory that this device reads by itself. AH_EINVAL when it cannot. */
+/* Allocate the batches requested from now on in pinned memory of this device. AH_EINVAL when it has none. */
 int ah_gather_pin(struct ah_gather *gather, struct ah_device *device);
 
 /* Waits for a batch that is being filled, drops the others. NULL is ignored. */
@@ -61,7 +60,7 @@ int ah_gather_post(struct ah_gather *gather, const struct ah_gather_order *order
  * AH_EINVAL when an index was out of range (that batch is dropped). */
 int ah_gather_take(struct ah_gather *gather, struct ah_tensor **out);
 
-/* Columns of the data set, its rows, and batches posted but not taken. */
+/* Return the number of columns, of rows, and of batches requested but not returned. */
 int ah_gather_columns(const struct ah_gather *gather);
 int64_t ah_gather_rows(const struct ah_gather *gather);
 int ah_gather_pending(const struct ah_gather *gather);

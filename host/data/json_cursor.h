@@ -1,4 +1,4 @@
-/* Reading JSON from bytes that may go on behind their end: the place, blanks and texts. */
+/* Reading JSON from bytes that may be continued later: the position, blanks and texts. */
 #ifndef AH_DATA_JSON_CURSOR_H
 #define AH_DATA_JSON_CURSOR_H
 
@@ -12,7 +12,7 @@ enum { AH_JSON_NEEDS_MORE = 1 };
 struct ah_json_cursor {
     const char *at, *end, *line_start;
     int64_t line;
-    bool open;    /* the file goes on behind the end */
+    bool open;    /* the file continues after the end */
     char **plain; /* memory of texts without their escapes, and its room */
     size_t *plain_room;
 };
@@ -26,8 +26,8 @@ int ah_json_short(const struct ah_json_cursor *c, const char *what);
 /* Pass blanks and ends of lines. */
 void ah_json_blanks(struct ah_json_cursor *c);
 
-/* A text: c->at is behind its first quote, and then behind its last. The bytes are the file's, or *c->plain's where
- * there are escapes, until the next text is read. 0, AH_JSON_NEEDS_MORE or an error. */
+/* Read a text: c->at is after its first quote, and on return after its last. The bytes are the file's, or *c->plain's
+ * where there are escapes, until the next text is read. 0, AH_JSON_NEEDS_MORE or an error. */
 int ah_json_text(struct ah_json_cursor *c, const char **text, size_t *length);
 
 #endif

@@ -41,7 +41,7 @@ int ah_worker_answer(struct ah_worker *worker, int slot, size_t count);
  * the text has its number and exit status; AH_ETIMEOUT: `seconds` (0: no limit) have passed. */
 int ah_worker_wait(struct ah_worker *const *workers, int count, double seconds, int *which);
 
-/* For the parent: close its end, so that the worker ends when it has made what it is making; it is not waited for. */
+/* For the parent: close its end, so that the worker ends after its current batch; does not wait. */
 void ah_worker_leave(struct ah_worker *worker);
 
 /* For the parent: ah_worker_leave, and wait; a worker that has not ended after a second is killed. NULL is ignored. */

@@ -6,9 +6,9 @@
  *     while ((status = database->driver->step(database)) > 0) ...     columns of one row, from 0
  *     ah_database_close(database);
  *
- * A database runs one statement at a time; texts of rows live until the next step. Errors are AH_EINVAL (the
- * statement) or AH_EIO (the file) and quote the statement. Others may read and write the file at the same time: who
- * has to wait for them waits ten seconds. One thread uses a database. */
+ * A database runs one statement at a time; texts of rows live until the next step. Errors are AH_EINVAL (the statement)
+ * or AH_EIO (the file) and quote the statement. Other processes may read and write the file at the same time; a
+ * statement waits up to ten seconds for their locks. A database belongs to one thread. */
 #ifndef AH_IO_DATABASE_H
 #define AH_IO_DATABASE_H
 

@@ -1,5 +1,5 @@
-/* TensorBoard's event files: records framed by lengths and checksums, each an event in protocol buffers. What is read
- * are the scalars, of the old and of the new form; what is written are whole records, whose content the caller makes
+/* TensorBoard's event files: records framed by lengths and checksums, each an event in protocol buffers. The reader
+ * returns scalars, of the old and of the new form; the writer frames contents made by the caller
  * (lua/accelhost/track/messages.lua). */
 #ifndef AH_IO_EVENTS_H
 #define AH_IO_EVENTS_H
@@ -23,14 +23,14 @@ void ah_record_frame(unsigned char head[AH_RECORD_HEAD], unsigned char foot[AH_R
 /* A file that is read: bytes that stay where they are meanwhile. Set bytes and count, the rest to 0. */
 struct ah_events {
     const unsigned char *bytes;
-    size_t count, at; /* at: what is read so far, whole records */
+    size_t count, at; /* at: end of the last complete record read */
     struct ah_protobuf summary;
     double wall_time;
     int64_t step;
 };
 
 struct ah_event {
-    bool restart;       /* no scalar: a run went on from `step`, so that what was there from it on counts no more */
+    bool restart;       /* no scalar: a run was resumed at `step`; earlier events from that step on are void */
     double wall_time;   /* seconds since 1970 */
     int64_t step;
     const char *tag;    /* not ended by 0; borrowed */

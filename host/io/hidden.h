@@ -1,5 +1,5 @@
 /* Hidden names of folders that are being made or removed next to a goal: ".GOAL.saving-HOST-PID-N". The process that
- * uses one holds a lock (flock) on the folder, so that the next process knows what dead ones have left. */
+ * uses one holds a lock (flock) on the folder, so that others detect those of dead processes. */
 #ifndef AH_IO_HIDDEN_H
 #define AH_IO_HIDDEN_H
 
@@ -18,14 +18,13 @@ int ah_hidden_name(char out[PATH_MAX], const char *goal, int attempt);
  * another process has it; ENOENT: the folder is gone. */
 int ah_hidden_lock(const char *path);
 
-/* Remove what dead processes have left next to a goal under hidden names of it, and of goals that differ in a last
- * number only (checkpoint_1, checkpoint_2). Those of other hosts are removed only where the file system is one that no
- * other host mounts, since locks may not reach across hosts. A folder that cannot be removed is reported once per
- * process (ah_tell_once). */
+/* Remove the hidden folders of dead processes next to a target, of its name and of names that differ in a last number
+ * only (checkpoint_1, checkpoint_2). Those of other hosts are removed only on a local file system, since locks may not
+ * reach across hosts. A folder that cannot be removed is reported once per process (ah_tell_once). */
 void ah_hidden_sweep(const char *goal);
 
-/* Remove a folder that this program filled: what its manifest names (io/manifest.h), or everything when it was left
- * without a manifest. Results as those of ah_folder_remove. */
+/* Remove a folder that this program filled: the entries of its manifest (io/manifest.h), or all entries when it has no
+ * manifest. Returns as ah_folder_remove. */
 int ah_hidden_remove(const char *path);
 
 #endif

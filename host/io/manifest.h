@@ -1,6 +1,6 @@
-/* manifest.json: what a folder of files holds. A JSON object of facts, "files" (name -> {"size", "sha256"}; a symbolic
- * link has "link", its target's path, too) and, last, "sha256": the hash of the text before it, so that every byte of
- * the folder is covered. It also decides what may be removed: nothing that it does not name. */
+/* manifest.json: the contents of a folder of files. A JSON object of facts, "files" (name -> {"size", "sha256"}; a
+ * symbolic link has "link", its target's path, too) and, last, "sha256": the hash of the text before it, so that every
+ * byte of the folder is covered. Only entries that it names may be removed. */
 #ifndef AH_IO_MANIFEST_H
 #define AH_IO_MANIFEST_H
 

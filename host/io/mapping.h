@@ -1,9 +1,10 @@
-/* A whole file in memory, for reading; writes to it stay in this process. It is counted, since tensors may lie in it.
+/* A file in memory, for reading; writes to it stay in this process. It has a reference count, since tensors may be
+ * views of it.
  *
  * A small file is copied: afterwards the file may change. A large one is mapped privately: another program that writes
- * into it changes what is read here (ah_mapping_check finds that), and one that cuts it raises SIGBUS in the process
- * that reads the lost part, which io/mapping_fault.c reports with the file's name. Programs that replace files, as
- * io/writer.h does, cause neither. */
+ * into it changes the values read here (ah_mapping_check detects that), and one that truncates it raises SIGBUS in the
+ * process that reads the lost part, which io/mapping_fault.c reports with the file's name. Programs that replace files,
+ * as io/writer.h does, cause neither. */
 #ifndef AH_IO_MAPPING_H
 #define AH_IO_MAPPING_H
 
@@ -16,7 +17,7 @@
 /* The largest file, in bytes, that is copied. */
 enum { AH_MAPPING_COPIED = 64 << 20 };
 
-/* What the file was when it was opened. */
+/* Identity of the file when it was opened. */
 struct ah_mapping_mark {
     dev_t device;
     ino_t file;

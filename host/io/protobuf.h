@@ -1,4 +1,4 @@
-/* Protocol buffers as bytes: the fields of a message, one after the other. What they mean is known elsewhere. */
+/* Protocol buffers as bytes: the fields of a message, one after the other, without a schema. */
 #ifndef AH_IO_PROTOBUF_H
 #define AH_IO_PROTOBUF_H
 

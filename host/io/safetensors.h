@@ -1,7 +1,7 @@
 /* The safetensors format: a header in JSON that names tensors, then their bytes.
  *
- * The reader accepts only what the format allows: every byte of the file belongs to exactly one tensor or to
- * the header, sizes are checked without overflow, names are unique. It reads bytes in memory; tensors point into them.
+ * The reader accepts only valid files: every byte of the file belongs to exactly one tensor or to the header, sizes are
+ * checked without overflow, names are unique. It reads bytes in memory; tensors point into them.
  * https://github.com/huggingface/safetensors#format */
 #ifndef AH_IO_SAFETENSORS_H
 #define AH_IO_SAFETENSORS_H
@@ -30,7 +30,7 @@ struct ah_safetensors {
     struct ah_note *note;
     size_t note_count;
     size_t data;  /* where the data starts in the file */
-    void *header; /* what the texts lie in */
+    void *header; /* owner of the texts */
 };
 
 /* Read the header of a file of `count` bytes. AH_EIO reports the error with the tensor's name. A dtype that is not

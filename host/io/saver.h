@@ -1,10 +1,10 @@
-/* A folder of files that appears whole or not at all, filled by threads: those of one process or of several.
+/* A folder of files, written by threads of one or several processes, that appears complete or not at all.
  *
- * It is filled under a hidden name next to its goal. The process that began it (part 0) makes it, locks it, and when
- * the files of all parts are on the disk, writes manifest.json into it (io/manifest.h), syncs the folder and
- * renames it; a previous folder of that name is removed afterwards. A kill at any point leaves the old folder or the
- * new one; what is left under hidden names is swept when the next one is begun. The other parts report their
- * completion by a small file in the folder, so that nothing but the file system is shared.
+ * It is filled under a hidden name next to its goal. The process of part 0 creates it, locks it, and when the files of
+ * all parts are on the disk, writes manifest.json into it (io/manifest.h), syncs the folder and renames it; a previous
+ * folder of that name is removed afterwards. A kill at any point leaves the old folder or the new one; hidden folders
+ * that remain are removed when the next one is begun. The other parts report their completion by a small file in the
+ * folder, so that nothing but the file system is shared.
  *
  * Thread rule: all functions are called by one thread; the files' contents belong to the saver's own thread, which only
  * reads them, from ah_saver_start until ah_saver_wait. */
@@ -43,7 +43,7 @@ struct ah_saver_plan {
 int ah_saver_begin(struct ah_saver **out, const char *goal, bool replace);
 /* Take part in one that another process began, whose hidden folder is `folder`. */
 int ah_saver_join(struct ah_saver **out, const char *folder, int part);
-/* The hidden folder, for what is to be written into it before the start. */
+/* Return the hidden folder, for files to be written before ah_saver_start. */
 const char *ah_saver_folder(const struct ah_saver *saver);
 
 /* Start writing. The plan and all that it points to are borrowed until ah_saver_wait. */
@@ -58,7 +58,7 @@ bool ah_saver_is_over(struct ah_saver *saver);
 /* Give up, unless the folder has its name already: another part has failed. */
 void ah_saver_cancel(struct ah_saver *saver);
 
-/* Cancel what runs, and free; part 0 removes the hidden folder. NULL is ignored. */
+/* Cancel a running save and free the saver; part 0 removes the hidden folder. NULL is ignored. */
 void ah_saver_close(struct ah_saver *saver);
 
 /* The program ends: wait for all savers; those with several parts are cancelled unless it ends well. The first failure

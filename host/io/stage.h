@@ -15,8 +15,8 @@ struct ah_stage {
     ino_t replaced; /* the folder that had the goal's name when the stage was opened and may be replaced; 0: none */
 };
 
-/* Make the hidden folder, and what is missing above it. A goal that is a link means the folder to which it leads.
- * `replace`: a folder that has the goal's name now may be replaced. AH_EIO; close it in any case. */
+/* Create the hidden folder and missing parents. A target that is a link is resolved. `replace`: an existing folder of
+ * the target's name may be replaced. AH_EIO; ah_stage_close must be called in any case. */
 int ah_stage_open(struct ah_stage *stage, const char *goal, bool replace);
 
 /* Rename the folder to the goal and flush that to the disk. The folder that may be replaced is removed as by

@@ -38,7 +38,7 @@ int ah_token_writer_open(struct ah_token_writer *out, const char *path, int byte
 int ah_token_writer_add(struct ah_token_writer *out, const int64_t *id, int64_t count, int64_t limit);
 int ah_token_writer_commit(struct ah_token_writer *out);
 
-/* The name keeps what it had. */
+/* Discard the file; an earlier file of that name stays. */
 void ah_token_writer_abandon(struct ah_token_writer *out);
 
 #endif

@@ -21,16 +21,16 @@ void ah_writer_hash(struct ah_writer *writer, struct ah_sha256 *hash);
 /* Append; AH_EIO names the reason (a full disk). */
 int ah_writer_write(struct ah_writer *writer, const void *bytes, size_t count);
 
-/* Write over what was appended at byte `at`; not of a file that is hashed. */
+/* Overwrite appended bytes from byte `at`; not of a file that is hashed. */
 int ah_writer_overwrite(struct ah_writer *writer, size_t at, const void *bytes, size_t count);
 
-/* Have ah_writer_commit leave the folder's own sync to the caller, who writes several files into it. */
+/* Omit the sync of the folder in ah_writer_commit: the caller, which writes several files into it, does it once. */
 void ah_writer_share_folder(struct ah_writer *writer);
 
 /* Sync the content to the disk and link its name. Frees the writer, whatever the result. */
 int ah_writer_commit(struct ah_writer *writer);
 
-/* Forget the file; the name keeps what it had. NULL is ignored. */
+/* Discard the file; an earlier file of that name stays. NULL is ignored. */
 void ah_writer_abandon(struct ah_writer *writer);
 
 #endif

@@ -35,8 +35,8 @@ int ah_zip_read(const struct ah_zip_entry *entry, const void *bytes, void *to);
 /* Check a stored entry's checksum in place; AH_EIO. */
 int ah_zip_check(const struct ah_zip_entry *entry, const void *bytes);
 
-/* An archive of stored entries. Each is given as two pieces (a header and its elements), of which the second begins at
- * a multiple of `align` (0: anywhere) in the file. */
+/* An archive of stored entries. Each has two pieces (a header and its elements), of which the second begins at a
+ * multiple of `align` (0: anywhere) in the file. */
 struct ah_zip_piece {
     const char *name;
     const void *head, *body;

@@ -9,7 +9,7 @@
 #include "optim/kernels.h"
 #include "tensor/tensor.h"
 
-/* What a kind is called, and its state tensors as PyTorch calls them, in the order of the segments. */
+/* Name of a kind and PyTorch's names of its state tensors, in the order of the segments. */
 struct ah_optim_kind_info {
     const char *name;
     const char *state[AH_OPTIM_STATES];   /* unused ones NULL */

@@ -31,8 +31,8 @@ void ah_arena_abandon(struct ah_arena *arena, struct ah_work *work);
 int ah_arena_tensor(struct ah_tensor **out, struct ah_arena *arena, size_t offset, const int64_t *size, int ndim,
                     enum ah_dtype dtype);
 
-/* Let a tensor's storage lie in the arena at `offset`, values and all: handles, views of the whole and optimizers that
- * hold the tensor follow. The tensor is contiguous, or the only one on its storage, and becomes contiguous. */
+/* Move a tensor's storage with its values to `offset` of the arena: handles, views of the whole and optimizers that
+ * hold the tensor stay valid. The tensor must be contiguous, or the only one on its storage, and becomes contiguous. */
 int ah_arena_adopt(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor);
 /* The same without copying the values: the tensor gets those of the arena. */
 void ah_arena_place(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor);

@@ -1,4 +1,4 @@
-/* A model's buffers (batch norm's statistics, say) follow rank 0's: their bytes travel in one work. */
+/* Broadcast a model's buffers (such as batch norm's statistics) from rank 0, in one work. */
 #ifndef AH_SYNC_BUFFERS_H
 #define AH_SYNC_BUFFERS_H
 
@@ -11,8 +11,8 @@ struct ah_buffers;
 int ah_buffers_new(struct ah_buffers **out, struct ah_group *group, struct ah_tensor **list, int count);
 /* From now on it is this tensor, of the same dtype and shape, whose values go along in the place of one of these. */
 int ah_buffers_replace(struct ah_buffers *buffers, int index, struct ah_tensor *tensor);
-void ah_buffers_free(struct ah_buffers *buffers); /* NULL is ignored; a work under way is given up */
-/* Give up what is under way; NULL is ignored. */
+void ah_buffers_free(struct ah_buffers *buffers); /* NULL is ignored; a pending work is abandoned */
+/* Abandon a pending broadcast; NULL is ignored. */
 void ah_buffers_forget(struct ah_buffers *buffers);
 
 /* A collective in two halves; the second waits and writes the values. */

@@ -1,4 +1,4 @@
-/* Parameters that lie once on each host: in an arena that its ranks have in common, filled and kept alike by the first
+/* Parameters stored once per host: in an arena shared by its ranks, filled and kept equal to other hosts' by the first
  * rank of each. */
 #ifndef AH_SYNC_COMMON_H
 #define AH_SYNC_COMMON_H

@@ -21,8 +21,8 @@
 
 struct ah_reducer;
 
-/* What each rank has a share of only, which is its slice of every bucket (share.h): of nothing; of what optimizers
- * keep, of the gradients as well, of the parameters as well, which then lie once for all ranks. */
+/* The state that is sharded, so that each rank has only its slice of every bucket (share.h): none; optimizer state;
+ * gradients as well; parameters as well, which are then stored once for all ranks. */
 enum ah_sharding { AH_SHARD_NONE, AH_SHARD_OPTIMIZER, AH_SHARD_GRADIENTS, AH_SHARD_FULL };
 
 struct ah_reducer_options {
@@ -40,9 +40,9 @@ struct ah_reducer_options {
 int ah_reducer_new(struct ah_reducer **out, struct ah_group *group, struct ah_tensor **params, int count,
                    struct ah_tensor **buffers, int buffer_count, struct ah_reducer_options options);
 
-/* What is done with each bucket instead of averaging it, in launch order on every rank: `launch` when its gradients are
- * final, `finish` when all are launched; then the bucket's memory holds what every rank is to have. Weights are its
- * own affair. */
+/* A communication hook, called for each bucket instead of averaging, in launch order on every rank: `launch` when its
+ * gradients are final, `finish` when all are launched; afterwards the bucket's memory must have the same result on
+ * every rank. The hook applies the weights itself. */
 struct ah_reducer_hook {
     int (*launch)(void *context, int launched);
     int (*finish)(void *context, int launched);
@@ -53,8 +53,8 @@ void ah_reducer_set_hook(struct ah_reducer *reducer, struct ah_reducer_hook hook
 /* Whose buffers go along from now on; the same on every rank. */
 void ah_reducer_buffers_from(struct ah_reducer *reducer, int rank);
 
-/* A module has put another tensor in a buffer's place (by its number in ah_reducer_new). AH_EINVAL when its dtype or
- * shape is another one. */
+/* Record that a module has replaced a buffer (by its number in ah_reducer_new) by another tensor. AH_EINVAL when its
+ * dtype or shape is another one. */
 int ah_reducer_replace_buffer(struct ah_reducer *reducer, int index, struct ah_tensor *tensor);
 
 /* All gradients of a bucket as one tensor, gaps between them included. */
@@ -80,16 +80,16 @@ void ah_reducer_param_ready(void *reducer, int index);
 /* Has any parameter become ready since the last call? Within begin and finish or not. */
 bool ah_reducer_touched(struct ah_reducer *reducer);
 
-/* Do what can be done for buckets under way without waiting. */
+/* Advance pending buckets without waiting. */
 void ah_reducer_progress(void *reducer);
 
-/* Launch what is left, wait for everything. A collective, when begun. */
+/* Launch the remaining buckets and wait for all. A collective, when begun. */
 int ah_reducer_finish(struct ah_reducer *reducer, const char *where);
 
 /* As if begin had not been called. Nothing happens once buckets are under way: the ranks would wait for them. */
 void ah_reducer_cancel(struct ah_reducer *reducer);
 
-/* What became of the buckets in the last synchronised backward, in launch order. Times are ah_now_ns; 0: never. */
+/* Times of the buckets in the last synchronised backward, in launch order (ah_now_ns; 0: never). */
 struct ah_bucket_times {
     int64_t bytes, ready_ns, posted_ns, reduced_ns;
     int first, count; /* the parameters, as places in reverse registration order */

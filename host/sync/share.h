@@ -13,7 +13,7 @@ struct ah_span {
 };
 struct ah_span ah_share_of_bucket(const struct ah_reducer *reducer, int bucket, int rank);
 
-/* The elements of a parameter that are a rank's, as they lie in memory; all of them without sharding. */
+/* A rank's elements of a parameter, in memory order; all of them without sharding. */
 struct ah_run {
     int64_t first, count;
 };
@@ -22,15 +22,14 @@ struct ah_run ah_share_of_param(const struct ah_reducer *reducer, int index, int
 /* This rank's piece of a parameter, or of its gradient's slot: [count], on the same memory. */
 int ah_share_piece(struct ah_tensor **out, struct ah_reducer *reducer, int index, bool of_gradient);
 
-/* The parameters are about to be stepped: wait until no rank reads them any more, where they lie once for all. A
- * collective. */
+/* Before an optimizer step: wait until no rank reads parameters that are stored once for all ranks. A collective. */
 int ah_share_hold(struct ah_reducer *reducer, const char *where);
 /* Every rank has stepped its pieces: all get all of them. A collective, and a write in place to every parameter. */
 int ah_share_spread(struct ah_reducer *reducer, const char *where);
 
-/* Sharded gradients: a slot holds a mean, this rank's part of it, or what this rank has added up. What a backward adds
- * to a mean is a part of a sum, so before it means are multiplied by the number of ranks: the sum of all ranks, divided
- * by that number, then has them once. Nothing happens where gradients are not sharded. */
+/* Sharded gradients: a slot holds a mean, this rank's part of it, or this rank's sum. A backward adds a part of a sum
+ * to a mean, so before it means are multiplied by the number of ranks: the sum of all ranks, divided by that number,
+ * then has them once. Nothing happens where gradients are not sharded. */
 
 /* Before a backward. */
 int ah_share_weigh(struct ah_reducer *reducer);

@@ -1,4 +1,4 @@
-/* The reducer's struct, shared by its two halves: making and taking apart (reducer.c), averaging (average.c). */
+/* The reducer's struct, shared by reducer.c (creation, removal) and average.c (averaging). */
 #ifndef AH_SYNC_STATE_H
 #define AH_SYNC_STATE_H
 
@@ -29,7 +29,7 @@ struct ah_reducer {
     struct ah_layout layout;
     enum ah_sharding sharding;
     struct ah_arena *params, *grads;
-    struct ah_common *common; /* where the parameters lie once on a host; NULL: each rank has its own */
+    struct ah_common *common; /* parameters stored once per host; NULL: each rank has its own */
     /* How gradients of a device go: by its communicator (`device_comm`), or by a copy in the group's memory (`staged`).
      */
     struct ah_device *device_comm;
@@ -47,7 +47,7 @@ struct ah_reducer {
     double weight;
     int status; /* the first failure since begin */
     char text[1024];
-    char where[AH_CALL_WHERE]; /* the script's line of the collectives that come */
+    char where[AH_CALL_WHERE]; /* the script's line for the next collectives */
     struct ah_buffers *buffers;
     int buffers_from;
     struct ah_reducer_hook hook;      /* launch NULL: none */

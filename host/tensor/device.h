@@ -1,4 +1,4 @@
-/* Devices: where storages live and kernels run.
+/* Devices: owners of storages' memory, executors of kernels.
  *
  * A device type is a table of functions: the CPU's is built in (tensor/cpu_memory.c, with the kernels of host/cpu), and
  * so is that of "meta", which has no values (host/meta); others are loaded from a plugin, the shared library
@@ -7,10 +7,10 @@
  * functions here and the device's kernels touch it, everything else copies it to the CPU first (ah_host_copy in
  * ops/dispatch/op.h).
  *
- * Order: what a device is asked to do (kernels, copies, fills) happens in the order of the calls, possibly after they
- * return; a copy to or from the CPU has happened when it returns.
+ * Order: a device runs its work (kernels, copies, fills) in the order of the calls, possibly after they return; a copy
+ * to or from the CPU has completed when it returns.
  *
- * Lua thread only, but for `allocate` and `release` of a type: helper threads drop storages. */
+ * Lua thread only, except `allocate` and `release` of a type: helper threads free storages. */
 #ifndef AH_TENSOR_DEVICE_H
 #define AH_TENSOR_DEVICE_H
 
@@ -28,13 +28,13 @@ struct ah_graph;         /* of the type */
 struct ah_optim_kernels; /* optim/kernels.h */
 
 /* Computes call->out from call->arg; shapes and dtypes have been checked and outputs allocated by the op. All tensors
- * lie on call->device, except that a 0-dim operand may lie on the CPU. */
+ * are on call->device, except that a 0-dim operand may be on the CPU. */
 typedef int (*ah_kernel)(struct ah_call *call);
 
 /* Raise it whenever a struct or function that plugins use changes. */
 enum { AH_DEVICE_ABI = 4 };
 
-/* Graphs: what a device was asked to do between two moments, kept to be done again as one. */
+/* Graphs: captured work of a device, which is replayed as one unit. */
 struct ah_graph_functions {
     /* A graph of nothing, with memory of its own. Its tensors' memory outlives it. */
     int (*open)(struct ah_device *device, struct ah_graph **out);
@@ -48,7 +48,7 @@ struct ah_graph_functions {
      * not done, but the graph's next replay does them with these numbers (rates, corrections). AH_ESTATE when they are
      * others. */
     int (*revise)(struct ah_graph *graph, bool on);
-    /* Do it all again. AH_ESTATE when memory that it uses was given back. */
+    /* Run the captured work. AH_ESTATE when memory that it uses was freed. */
     int (*replay)(struct ah_graph *graph);
 };
 
@@ -62,7 +62,7 @@ struct ah_feed_functions {
      * it. */
     int (*fetch)(struct ah_device *device, void **out, const void *from, size_t bytes, bool pinned);
     void (*drop)(struct ah_device *device, void *block);
-    /* What kernels are asked for from now on waits for all that was fetched so far. */
+    /* Make kernels launched from now on wait for all copies so far. */
     int (*join)(struct ah_device *device);
 };
 
@@ -78,9 +78,9 @@ struct ah_mark_functions {
     int (*elapsed)(struct ah_mark *from, struct ah_mark *to, double *milliseconds);
 };
 
-/* What a device has executed under one name: times are the device's own, summed over `count` launches. */
+/* Execution times of a device under one name, measured on the device and summed over `count` launches. */
 struct ah_device_time {
-    const char *op, *kernel; /* the op, or what else asked for it; the kernel or the library's call */
+    const char *op, *kernel; /* the op or another caller; the kernel or the library's call */
     uint64_t count;
     double microseconds;
     double bytes, operations; /* that it has moved and done at least; 0: not known */
@@ -142,12 +142,12 @@ struct ah_device_type {
     int (*set_state)(struct ah_device *device, const uint8_t *state);
 
     void (*memory_stats)(struct ah_device *device, struct ah_memory_stats *stats);
-    void (*reset_peak)(struct ah_device *device); /* the most that lived is what lives now; may be missing */
-    void (*trim)(struct ah_device *device);       /* give cached memory back to the system */
+    void (*reset_peak)(struct ah_device *device); /* set the peak to the live bytes; may be NULL */
+    void (*trim)(struct ah_device *device);       /* return cached memory to the system */
     /* Bytes that the device has and that are free there, and those of the host that are pinned; may be missing. */
     int (*memory_info)(struct ah_device *device, size_t *available, size_t *total, size_t *pinned);
 
-    /* What moves its memory between the ranks of a group (comm/group/device_comm.h); NULL: their tensors pass through
+    /* Its device communicator between the ranks of a group (comm/group/device_comm.h); NULL: tensors are copied through
      * the CPU. */
     const struct ah_device_comm_type *device_comm;
     /* NULL: this type has none. */
@@ -225,7 +225,7 @@ void ah_device_seed_all(uint64_t seed);
 /* Those of one type. */
 void ah_device_seed_type(const char *type, uint64_t seed);
 
-/* allocate; when memory is short, once more after collecting what dead handles hold. */
+/* Call allocate; when memory is out, once more after a garbage collection of dead handles. */
 int ah_device_allocate(struct ah_device *device, size_t bytes, void **out);
 
 /* Copy bytes between any two devices. */

@@ -9,14 +9,14 @@
 int ah_tensor_empty_pinned(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype,
                            struct ah_device *device);
 
-/* Does a tensor lie in such memory, whatever the device? */
+/* Is a tensor in pinned memory of any device? */
 bool ah_tensor_is_pinned(const struct ah_tensor *tensor);
 
 /* A tensor on `device` that is being filled with the values of one on the CPU, which is contiguous: not to be used
  * before ah_feed_join. When that one is pinned its memory is read after the return, also after its release. */
 int ah_feed_tensor(struct ah_tensor **out, const struct ah_tensor *tensor, struct ah_device *device);
 
-/* What the device's kernels are asked for from now on waits for all that was fed so far. */
+/* Make kernels launched from now on wait for all tensors fed so far. */
 int ah_feed_join(struct ah_device *device);
 
 #endif

@@ -6,10 +6,9 @@
 
 #include "tensor/tensor.h"
 
-/* "tensor([[1., 2.],\n        [3., 4.]])" into *text, malloc'ed, the caller frees it. `suffix` is
- * put behind the values, for example "requires_grad=true", and `device` before the other suffixes; NULL or ""
- * for none. The tensor must lie on the CPU, its storage not be marked channels-last (ah_host_copy sees to both).
- * AH_ENOMEM. */
+/* Format a tensor as "tensor([[1., 2.],\n        [3., 4.]])" in *text, malloc'ed, which the caller frees. `suffix`
+ * follows the values, for example "requires_grad=true", and `device` precedes the other suffixes; NULL or "" for none.
+ * The tensor must be on the CPU and its storage not be marked channels-last (ah_host_copy ensures both). AH_ENOMEM. */
 int ah_tensor_format(const struct ah_tensor *tensor, const char *device, const char *suffix, char **text);
 
 #endif

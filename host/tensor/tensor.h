@@ -24,7 +24,7 @@ struct ah_storage {
     /* True: `data` holds a 4-d tensor (N, C, H, W) in the order N, H, W, C. Only ops flagged for it ever see this;
      * every other door calls ah_tensor_row_major first. A marked storage has no views. */
     bool channels_last;
-    bool contended; /* other processes have the same memory as theirs: none may change it by what it holds */
+    bool contended; /* other processes share the memory: no process may change it depending on its values */
     uint32_t version; /* raised by every in-place write; shared by all views, as in PyTorch */
     void *data; /* an address of the device's: the host reads and writes it only on the CPU */
     size_t nbytes;
@@ -47,7 +47,7 @@ struct ah_tensor {
     int refs;
     enum ah_dtype dtype;
     int ndim;
-    bool wrapped; /* a Lua number taking part in an op: yields to any tensor of its category in promotion */
+    bool wrapped; /* a Lua number as an operand: any tensor of its category determines the promoted dtype */
     uint8_t untracked;  /* enum ah_untracked: a view that autograd knows nothing of */
     bool shared_handle; /* the binding keeps this tensor's userdata in its identity table */
     int64_t numel;
@@ -64,8 +64,8 @@ int ah_tensor_empty(struct ah_tensor **out, const int64_t *size, int ndim, enum 
                     struct ah_device *device);
 /* Row-major, same shape, dtype and device. */
 int ah_tensor_empty_like(struct ah_tensor **out, const struct ah_tensor *like);
-/* The shape of `like`, and its order of dims in memory (row-major for an expanded one), without gaps:
- * what is drawn into it in memory order falls where PyTorch's draws fall. */
+/* The shape of `like`, and its order of dims in memory (row-major for an expanded one), without gaps: numbers drawn in
+ * memory order have the positions of PyTorch's. */
 int ah_tensor_empty_ordered(struct ah_tensor **out, const struct ah_tensor *like, enum ah_dtype dtype,
                             struct ah_device *device);
 int ah_tensor_zeros(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype,
@@ -124,7 +124,7 @@ int ah_tensor_channels_last(struct ah_tensor *tensor, bool unset);
 /* Row-major strides for a shape; returns the element count. */
 int64_t ah_contiguous_strides(const int64_t *size, int ndim, int64_t *stride);
 
-/* dim in -ndim..ndim-1 (0-dim tensors take -1 and 0) to 0..; AH_EINVAL names `op` and the range. */
+/* Map dim in -ndim..ndim-1 (-1 and 0 for 0-dim tensors) to 0..; AH_EINVAL names `op` and the range. */
 int ah_wrap_dim(const char *op, int64_t dim, int ndim, int *out);
 
 /* Broadcast two shapes, aligned right; AH_EINVAL names both shapes. */
@@ -146,7 +146,7 @@ static inline bool ah_on_cpu(const struct ah_tensor *tensor)
     return tensor->storage->device == &ah_cpu;
 }
 
-/* One element by its flat row-major index, as a double (int64 beyond 2^53 is rounded) or int64. The tensor must lie on
+/* One element by its flat row-major index, as a double (int64 beyond 2^53 is rounded) or int64. The tensor must be on
  * the CPU. Slow; for printing, item() and checks. */
 double ah_tensor_get(const struct ah_tensor *tensor, int64_t flat);
 int64_t ah_tensor_get_int(const struct ah_tensor *tensor, int64_t flat);

@@ -16,7 +16,7 @@ struct ah_batch {
     enum ah_truncation truncation;
     int64_t most; /* tokens, with special ones */
     bool cut_left;
-    bool overflow;  /* what was cut off makes rows of its own, behind the text's first */
+    bool overflow;  /* truncated tokens become further rows, after the text's first */
     int64_t stride; /* tokens that such a row has of the one before */
 };
 
@@ -26,7 +26,7 @@ struct ah_row {
     size_t count, text;
 };
 
-/* The rows lie in the encoders that have made them, which are held until they are closed. */
+/* The rows are owned by the encoders that made them, which are held until ah_rows_close. */
 struct ah_rows_made {
     struct ah_row *row;
     size_t count;

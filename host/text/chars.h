@@ -19,7 +19,7 @@ struct ah_chars {
     size_t count, room;
 };
 
-/* Room for `more` characters behind those there are. AH_ENOMEM leaves everything as it was. */
+/* Reserve room for `more` further characters. AH_ENOMEM leaves the text unchanged. */
 int ah_chars_reserve(struct ah_chars *chars, size_t more);
 
 /* Append `c` with the source range of `like`. There must be room. */
@@ -28,7 +28,7 @@ static inline void ah_chars_push(struct ah_chars *chars, uint32_t c, const struc
     chars->at[chars->count++] = (struct ah_char){.c = c, .from = like->from, .to = like->to};
 }
 
-/* Read UTF-8 (ah_utf8_next) into `chars` in place of what it held. AH_EINVAL beyond AH_CHARS_MOST bytes. */
+/* Decode UTF-8 (ah_utf8_next) into `chars`, replacing its contents. AH_EINVAL beyond AH_CHARS_MOST bytes. */
 int ah_chars_read(struct ah_chars *chars, const char *text, size_t bytes);
 
 static inline void ah_chars_swap(struct ah_chars *a, struct ah_chars *b)

@@ -1,5 +1,5 @@
-/* Memory of one thread that encodes (text/tokenizer.h): what text/tokenizer.c works in, and the rows that a batch makes
- * with it (text/batch.c). */
+/* Workspace of one encoding thread (text/tokenizer.h): that of text/tokenizer.c, and the rows of a batch
+ * (text/batch.c). */
 #ifndef AH_TEXT_ENCODER_H
 #define AH_TEXT_ENCODER_H
 
@@ -31,7 +31,8 @@ struct ah_encoder {
     size_t bytes_room, owner_room;
     struct ah_remembered *memory;
     struct ah_encoder *next;
-    /* A batch's: the tokens of a text and its pair, what of them makes a row, and the rows from text `begin` on. */
+    /* Of a batch: the tokens of a text and its pair, the pieces of the current row, and the rows from text `begin`
+     * on. */
     struct ah_encoding part_of[2], piece[2], made;
     struct ah_encoder_row *row;
     size_t rows, row_room, begin;

@@ -21,7 +21,7 @@ int ah_load_flag(const json_t *object, const char *what, const char *name, bool 
 /* A text, NULL where it is absent or null. */
 int ah_load_text(const json_t *object, const char *what, const char *name, const char **out);
 
-/* What to do with an object by its "type": AH_EINVAL names types that are not in the table. */
+/* Reader of an object by its "type": AH_EINVAL names types that are not in the table. */
 struct ah_load_type {
     const char *name;
     int (*load)(struct ah_tokenizer *tokenizer, const json_t *value);

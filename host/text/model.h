@@ -19,7 +19,7 @@ struct ah_pieces {
     size_t count, room;
 };
 
-/* Put a piece behind the others. */
+/* Append a piece. */
 int ah_pieces_push(struct ah_pieces *pieces, int32_t id, size_t begin, size_t end);
 
 struct ah_merge {
@@ -53,8 +53,8 @@ struct ah_bpe_work {
     size_t symbols, symbol_room, count, heap_room, mapped_room;
 };
 
-/* Append the pieces of a word of `characters` characters; unknown words give the unknown id. A word is not empty and is
- * UTF-8. */
+/* Append the pieces of a word of `characters` characters; an unknown word is the unknown id. A word must be UTF-8 and
+ * not empty. */
 int ah_wordpiece(const struct ah_model *model, const char *word, size_t length, size_t characters,
                  struct ah_pieces *out);
 int ah_bpe(const struct ah_model *model, struct ah_bpe_work *work, const char *word, size_t length,
@@ -64,7 +64,7 @@ void ah_bpe_close(struct ah_bpe_work *work);
 /* Let two ids be joined to `id`; the lower the rank, the earlier. A pair that is there already gets the new rank. */
 int ah_model_add_merge(struct ah_model *model, int32_t left, int32_t right, uint32_t rank, int32_t id);
 
-/* What two ids are joined to, NULL when they are not. */
+/* Return the merge of two ids, NULL when there is none. */
 const struct ah_merge *ah_model_merge(const struct ah_model *model, int32_t left, int32_t right);
 
 /* Convert a byte to its character in vocabularies of byte level, and back (-1: no byte's character). */

@@ -10,7 +10,7 @@ enum ah_splitter_kind {
     AH_SPLIT_BERT,       /* at space, and every mark of punctuation for itself */
     AH_SPLIT_WHITESPACE, /* \w+ or [^\w\s]+ */
     AH_SPLIT_SPACES,     /* at space */
-    AH_SPLIT_BYTE_LEVEL, /* GPT-2's rule, where spaces go with what follows them */
+    AH_SPLIT_BYTE_LEVEL, /* GPT-2's rule: a space belongs to the next word */
 };
 
 struct ah_splitter {

@@ -37,11 +37,11 @@ struct ah_tokenizer {
     struct ah_encoder *idle;
 };
 
-/* Read a tokenizer.json. AH_EINVAL names what is wrong or not supported. */
+/* Read a tokenizer.json. AH_EINVAL: the text names the invalid or unsupported part. */
 int ah_tokenizer_read(struct ah_tokenizer **out, const char *json, size_t bytes);
 void ah_tokenizer_close(struct ah_tokenizer *tokenizer);
 
-/* An idle encoder or a new one, which remembers words that it has seen; it has to be given back. */
+/* Return an idle encoder or a new one, with its cache of words; the caller must return it. */
 int ah_encoder_take(struct ah_tokenizer *tokenizer, struct ah_encoder **out);
 void ah_encoder_give(struct ah_tokenizer *tokenizer, struct ah_encoder *encoder);
 

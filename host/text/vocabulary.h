@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Ids lie below this. */
+/* Ids are below this. */
 #define AH_VOCABULARY_IDS (1 << 24)
 
 struct ah_vocabulary_entry {

@@ -37,7 +37,7 @@ struct ah_memory_stats {
  * request repeated once; then AH_ENOMEM. */
 int ah_block_alloc(size_t bytes, void **out);
 
-/* Give a block back; `bytes` is what was asked for. NULL is ignored. */
+/* Free a block; `bytes` is the size that was requested. NULL is ignored. */
 void ah_block_free(void *block, size_t bytes);
 
 /* Return the size of the block that ah_block_alloc allocates for `bytes`. */
@@ -49,8 +49,8 @@ void ah_block_trim(void);
 /* The counts at this moment; the high-water mark is since the start. */
 struct ah_memory_stats ah_memory_stats(void);
 
-/* Called (if set) before AH_ENOMEM is reported, to free what a collector still holds; the binding sets it. It returns
- * false when it cannot collect, as on a thread that Lua does not run on. */
+/* Set the function that is called before AH_ENOMEM is reported, to free blocks that the garbage collector still holds;
+ * the binding sets it. It returns false when it cannot collect, as on a thread without Lua. */
 void ah_block_on_pressure(bool (*collect)(void *context), void *context);
 
 /* Call it now, for an allocator of other memory that has run out; false when none is set or nothing was collected. */

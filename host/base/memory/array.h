@@ -9,8 +9,8 @@
  * as it was. */
 int ah_grow(void *array, size_t needed, size_t *room, size_t item);
 
-/* A text that grows; all zero is the empty one. `at` is from malloc and has a 0 behind its `bytes`; NULL while nothing
- * was appended. */
+/* A text that grows; all zero is the empty one. `at` is from malloc and has a 0 after its `bytes`; NULL before the
+ * first append. */
 struct ah_text {
     char *at;
     size_t bytes, room;

@@ -39,7 +39,7 @@ const char *ah_dtype_name(enum ah_dtype dtype);     /* "float32" */
 enum ah_category ah_dtype_category(enum ah_dtype dtype);
 bool ah_dtype_is_float(enum ah_dtype dtype);
 
-/* What kernels compute in: float32 for the halves, else the dtype itself. */
+/* Return the dtype in which kernels compute: float32 for fp16 and bf16, else the dtype itself. */
 enum ah_dtype ah_compute_dtype(enum ah_dtype dtype);
 
 /* The whole numbers that an integer dtype (or bool) holds, of uint64 those that int64 holds too; false for the

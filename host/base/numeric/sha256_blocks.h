@@ -1,4 +1,4 @@
-/* What a block of 64 bytes does to the state of SHA-256, by the processor's own instructions where it has them. For
+/* Update the state of SHA-256 by blocks of 64 bytes, by the processor's instructions where it has them. For
  * base/numeric/sha256.c alone. */
 #ifndef AH_BASE_SHA256_BLOCKS_H
 #define AH_BASE_SHA256_BLOCKS_H

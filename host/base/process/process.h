@@ -1,4 +1,4 @@
-/* What the system knows of a process of this host. */
+/* State of a process of this host, from /proc. */
 #ifndef AH_BASE_PROCESS_H
 #define AH_BASE_PROCESS_H
 

@@ -6,7 +6,7 @@
 #include <sched.h>
 #include <stdint.h>
 
-/* Processors that this process may use: those of its affinity mask, at most what its control groups' quotas amount to,
+/* Return the number of processors for this process: those of its affinity mask, at most its control groups' quota,
  * rounded up. */
 int ah_cpu_count(void);
 
@@ -19,7 +19,8 @@ struct ah_affinity {
 int ah_affinity_count(void);
 /* The `part`-th (from 0) of `parts` disjoint parts of that mask; parts share processors when there are more of them. */
 void ah_affinity_part(int part, int parts, struct ah_affinity *out);
-/* Have the calling thread, and what it starts, run there; -1 and errno on failure. A signal handler may call it. */
+/* Set the affinity of the calling thread, which its new threads and processes inherit; -1 and errno on failure. A
+ * signal handler may call it. */
 int ah_affinity_set(const struct ah_affinity *affinity);
 
 /* Threads used by kernels, BLAS and oneDNN. The default is OMP_NUM_THREADS or ah_cpu_count(). */

@@ -33,7 +33,7 @@ int ah_fail_prefix(int code, const char *format, ...) __attribute__((format(prin
 /* The text of this thread's last failure; never NULL, "" before the first. */
 const char *ah_error_text(void);
 
-/* Put `name` in front when memory was out and the text does not say for what yet; returns the code. */
+/* Prefix the error text with `name` if it is a bare out-of-memory text; returns the code. */
 int ah_fail_named(int code, const char *name);
 
 #define AH_TRY(expr)                      \

@@ -78,7 +78,7 @@ static inline void ah_trace_end(struct ah_trace_mark mark, enum ah_trace_kind ki
         ah_trace_close(mark, kind, name, NULL);
 }
 
-/* What computes the op that runs in this thread: "openblas sgemm". Of several the last one is in the op's span. */
+/* Set the kernel's name in the span of this thread's running op: "openblas sgemm". A later call replaces it. */
 void ah_trace_tell_kernel(const char *name);
 static inline void ah_trace_kernel(const char *name)
 {
@@ -95,7 +95,7 @@ void ah_trace_add(const struct ah_trace_span *span);
 
 /* AH_ESTATE when a recording runs. */
 int ah_trace_start(const struct ah_trace_options *options);
-/* Take what was recorded. AH_ESTATE when none runs. */
+/* End the recording and return its spans. AH_ESTATE when none runs. */
 int ah_trace_stop(struct ah_trace **out);
 /* Drop all recorded spans. */
 void ah_trace_forget(void);

@@ -1,4 +1,4 @@
-/* What the files of accelhost._C.comm share: groups as userdata, and arguments of collectives. */
+/* Shared by the files of accelhost._C.comm: groups as userdata, and arguments of collectives. */
 #ifndef AH_BIND_COMM_H
 #define AH_BIND_COMM_H
 

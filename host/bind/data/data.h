@@ -1,4 +1,4 @@
-/* What the files of accelhost._C.data share. */
+/* Declarations shared by the files of accelhost._C.data. */
 #ifndef AH_BIND_DATA_H
 #define AH_BIND_DATA_H
 

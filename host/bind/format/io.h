@@ -1,12 +1,12 @@
-/* What the files of the binding that write tensors share: bind/format/io.c, bind/format/saver.c. */
+/* Declarations shared by bind/format/io.c and bind/format/saver.c, which write tensors. */
 #ifndef AH_BIND_IO_H
 #define AH_BIND_IO_H
 
 #include "bind/lua/bind.h"
 #include "io/safetensors.h"
 
-/* Arrays of names and of tensors, at two stack indices, as a C array in a userdata, which is pushed. Both arrays keep
- * what it points to. Raises unless the tensors are contiguous and on the CPU. */
+/* Arrays of names and of tensors, at two stack indices, as a C array in a userdata, which is pushed. Both arrays own
+ * the memory that it points to. Raises unless the tensors are contiguous and on the CPU. */
 struct ah_named *ah_push_named(lua_State *L, int names, int tensors, size_t *count);
 
 /* The tensor at a stack index, which must be contiguous and on the CPU; `name` is for the message. */

@@ -1,8 +1,8 @@
 /* JSON and Lua values, by jansson.
  *
- * Objects and arrays are tables, null is a light userdata of NULL; an empty array's table has the caller's
- * metatable, which identifies it. Numbers are doubles: an integer beyond 2^53 is rounded, as in JavaScript.
- * Nothing here raises but when Lua runs out of memory, and then nothing is left behind. */
+ * Objects and arrays are tables, null is a light userdata of NULL; an empty array's table has the caller's metatable,
+ * which identifies it. Numbers are doubles: an integer beyond 2^53 is rounded, as in JavaScript. Functions raise only
+ * when Lua runs out of memory, without a leak. */
 #ifndef AH_BIND_JSON_VALUE_H
 #define AH_BIND_JSON_VALUE_H
 

@@ -14,7 +14,7 @@ struct ah_embedded {
 extern const struct ah_embedded ah_embedded[];
 /* The documentation of the sources as text in place of the bytecode, for lua/accelhost/docs. */
 extern const struct ah_embedded ah_docs;
-/* The sources of the library, each behind a line "@@ accelhost/nn/init.lua": packed by zlib, and their length. */
+/* The sources of the library, each after a line "@@ accelhost/nn/init.lua": packed by zlib, and their length. */
 extern const struct ah_embedded ah_sources;
 extern const size_t ah_sources_bytes;
 

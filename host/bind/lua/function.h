@@ -15,7 +15,7 @@ struct ah_function {
 };
 
 /* Store the functions of a NULL-ended list in the table at stack index `table`. `list` must live as long as the state.
- * Methods say how they are called when the first argument is not their object. */
+ * A method whose first argument is not its object raises an error with the right call. */
 void ah_set_functions(lua_State *L, int table, const struct ah_function *list);
 void ah_set_methods(lua_State *L, int table, const struct ah_function *list);
 

@@ -30,9 +30,9 @@ void ah_share_handle(lua_State *L, int index);
  * is an argument's. */
 void ah_push_result(lua_State *L, struct ah_tensor *tensor, const struct ah_value *args, int count);
 
-/* Collect garbage when the native bytes held by dead handles may have passed `threshold` bytes; 0 means the
- * threshold inside ops: max(64 MiB, half of what lives), or, for a device that reports its free memory, max(64 MiB, a
- * tenth of what is free there), at most half of it. Only from a C function called by Lua. */
+/* Collect garbage when the native bytes held by dead handles may have passed `threshold` bytes; 0 means the threshold
+ * inside ops: max(64 MiB, half of the live bytes), or, for a device that reports its free memory, max(64 MiB, a tenth
+ * of the free memory), at most half of it. Only from a C function called by Lua. */
 void ah_collect_if_due(lua_State *L, size_t threshold);
 enum { AH_COLLECT_STEP = 16 << 20 }; /* at the start of backward and at a loader's step */
 

@@ -9,7 +9,7 @@
 void *ah_lua_mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t offset);
 void *ah_lua_mmap64(void *hint, size_t bytes, int protection, int flags, int file, off_t offset);
 
-/* As munmap; what is of the reserve goes back to it. */
+/* As munmap; memory of the reserve is returned to it. */
 int ah_lua_munmap(void *at, size_t bytes);
 
 #endif

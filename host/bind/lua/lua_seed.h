@@ -1,4 +1,4 @@
-/* LuaJIT's `syscall`: what it asks the system for, which is random bytes, is answered by the same bytes always. */
+/* Replaces LuaJIT's `syscall`, by which it reads random bytes: returns the same bytes always. */
 #ifndef AH_BIND_LUA_SEED_H
 #define AH_BIND_LUA_SEED_H
 

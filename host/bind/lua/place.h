@@ -12,15 +12,15 @@
 /* Learn from now on which machine code belongs to which line. Call it near the beginning of main's stack. */
 void ah_place_watch(lua_State *L);
 
-/* "runs at train.lua:12", of the state that is given. */
+/* Format the current line of a Lua state: "runs at train.lua:12". */
 const char *ah_place_line(lua_State *L, char *text, size_t room);
 
 /* "waits in read of '/x/fifo' at train.lua:9", "runs matmul at train.lua:7", "runs in compiled code at train.lua:12".
  * `context` is the handler's third argument. */
 const char *ah_place_find(const void *context, char *text, size_t room);
 
-/* Each line of the traceback that belongs to what the last ah_place_find has found, if it may be read at all; of
- * `L` when that is given. */
+/* Call `line` for each line of the traceback of the place found last (ah_place_find), if the stack may be read; of `L`
+ * unless that is NULL. */
 void ah_place_frames(lua_State *L, void (*line)(const char *text));
 
 #endif

@@ -11,7 +11,7 @@ void ah_ops_open(lua_State *L, int module, int methods);
 /* Push the function of an op schema; the method form checks that its first argument, before the colon, is a tensor. */
 void ah_push_op_function(lua_State *L, const struct ah_op *op, bool method, bool inplace);
 
-/* The op behind the function at `index`, NULL when it is none. */
+/* Return the op of the function at `index`, NULL when it is none. */
 const struct ah_op *ah_to_op(lua_State *L, int index);
 
 /* A Lua value (number, boolean, tensor) as an operand of an op; raises for anything else. */

@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-/* `text`: what it failed of, the message first. `code`: of the process that did, negative for a signal, 0 where that is
- * not known. `victim`: it failed since another one had. A failure to write is reported on stderr. */
+/* Write an error file. `text`: the failure, the message first. `code`: the failed process's exit code, negative for a
+ * signal, 0 if unknown. `victim`: it failed because another one had. A failure to write is reported on stderr. */
 void ah_error_file_write(const char *path, const char *text, int code, bool victim);
 
 #endif

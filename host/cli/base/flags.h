@@ -7,7 +7,7 @@
 #include "config/value.h"
 
 enum ah_flag_kind {
-    AH_FLAG_VALUE,   /* double field, what the rule makes of the value */
+    AH_FLAG_VALUE,   /* double field, the value converted by the rule */
     AH_FLAG_SWITCH,  /* bool field, set without a value */
     AH_FLAG_ON_OFF,  /* bool field, set by "off" and cleared by "on" */
     AH_FLAG_TEXT,    /* const char * field, which keeps pointing at the word */
@@ -20,7 +20,7 @@ struct ah_flag {
     enum ah_flag_kind kind;
     size_t field; /* in the struct of options */
     struct ah_value_rule rule;
-    const char *value, *help; /* value: what the help calls it; no help: an option that is not shown */
+    const char *value, *help; /* value: its name in the help; no help: an option that is not shown */
 };
 
 /* Read the options of `command` at the front of argv into `options`. Returns the index of the first word that is none

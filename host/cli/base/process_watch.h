@@ -1,5 +1,5 @@
-/* Processes by something that cannot come to mean another process: a pidfd where the kernel has them (Linux 5.3), else
- * a thread that waits (for a child) or the time at which the process was started (for any process). */
+/* References to processes that are safe against reuse of a pid: a pidfd where the kernel has them (Linux 5.3), else a
+ * thread that waits (for a child) or the start time of the process (for any process). */
 #ifndef AH_CLI_PROCESS_WATCH_H
 #define AH_CLI_PROCESS_WATCH_H
 

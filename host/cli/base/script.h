@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* Check the words behind a command's options: [-e|-m] SCRIPT ARGUMENTS... 0, or 2 after reporting the error. */
+/* Check the words after a command's options: [-e|-m] SCRIPT ARGUMENTS... Returns 0, or 2 after reporting the error. */
 int ah_script_check(const char *command, int argc, char **argv);
 
 /* Whether the word that follows names a module. */

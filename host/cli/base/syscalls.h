@@ -1,5 +1,5 @@
-/* What Linux offers and not every C library has a function or a header for (glibc before 2.36, musl). All give -1 and
- * errno when they fail. */
+/* System calls of Linux for which some C libraries lack a function or header (glibc before 2.36, musl). All return -1
+ * and set errno on failure. */
 #ifndef AH_CLI_SYSCALLS_H
 #define AH_CLI_SYSCALLS_H
 

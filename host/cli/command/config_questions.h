@@ -9,11 +9,11 @@ int ah_config_suggest_ranks(struct ah_settings *settings);
 /* "2 processors, 7.6 GiB of memory, no GPU" */
 void ah_config_print_machine(void);
 
-/* Ask for each setting that people change, from stdin and on stdout; what the settings say already is the default, and
- * an answer that does not fit is asked for again. AH_EIO when the answers end before the questions. */
+/* Ask for the common settings on stdout and read the answers from stdin; current values are the defaults, and an
+ * invalid answer is asked for again. AH_EIO when the answers end before the questions. */
 int ah_config_ask(struct ah_settings *settings);
 
-/* Every setting, and what is refused, as Markdown. */
+/* Print every setting, and the unsupported options, as Markdown. */
 void ah_config_print_keys(void);
 
 #endif

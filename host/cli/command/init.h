@@ -3,8 +3,8 @@
 #ifndef AH_CLI_INIT_H
 #define AH_CLI_INIT_H
 
-/* When this is process 1, the program goes on in a child, and this process passes signals on, reaps what it is given,
- * and ends as the child does. Else nothing. */
+/* If this is process 1, continue the program in a child; this process forwards signals, reaps orphaned processes, and
+ * ends as the child does. Otherwise do nothing. */
 void ah_init_if_first(void);
 
 #endif

@@ -33,27 +33,27 @@ struct ah_job_options {
     const char *name;    /* prefix of reports on the job; NULL: "accelhost launch" */
     bool terminal[2];    /* whether output and error end up on a terminal, and how wide that is (0: unknown) */
     int columns;
-    /* What a rank wrote to stream 0 (output) or 1 (error); bytes 0: it writes no more. Without this function the ranks
-     * write to this process's own streams. */
+    /* Output of a rank on stream 0 (output) or 1 (error); bytes 0: the stream is closed. Without this function the
+     * ranks write to this process's own streams. */
     void (*output)(void *context, int rank, int stream, const char *text, size_t bytes);
-    /* Whole lines about what the user should know while the job runs, or in ah_job_report. May be NULL. */
+    /* Complete lines for the user while the job runs, or in ah_job_report. May be NULL. */
     void (*notice)(void *context, const char *text);
-    /* A message from a rank (cli/process/parent.h), behind all that it had written before. With this function each rank
-     * has a private channel, whose descriptor is in its ACCELHOST_CHANNEL. */
+    /* A message from a rank (cli/process/parent.h), after all its earlier output. With this function each rank has a
+     * private channel, whose descriptor is in its ACCELHOST_CHANNEL. */
     void (*message)(void *context, int rank, const char *bytes, size_t count);
     void *context;
 };
 
 /* Nothing of the options but `context` need outlive the call. */
 int ah_job_start(struct ah_job **out, const struct ah_job_options *options);
-/* Kills what still runs. */
+/* Kill the remaining processes and free the job. */
 void ah_job_close(struct ah_job *job);
 
 /* Readable when ah_job_step has something to do. */
 int ah_job_fd(const struct ah_job *job);
 /* When ah_job_step is to be called at the latest (ah_now_ns), or -1. */
 int64_t ah_job_due(const struct ah_job *job);
-/* Handle what has happened; never waits. */
+/* Handle pending events; never waits. */
 void ah_job_step(struct ah_job *job);
 /* Every rank has ended, nothing is left of it, all output has been passed on that is not held. */
 bool ah_job_has_ended(const struct ah_job *job);
@@ -69,7 +69,7 @@ int ah_jobs_wait(struct ah_job *const *jobs, int count);
 /* A message to a rank, kept here until the rank reads it. AH_EPEER when the rank reads no more, AH_EINVAL when it is
  * longer than AH_FRAME_MOST (base/io/frames.h). */
 int ah_job_send(struct ah_job *job, int rank, const void *bytes, size_t count);
-/* Send a signal to a rank's process and what it has started, -1: to all ranks; the job goes on. */
+/* Send a signal to a rank's process group, -1: to those of all ranks; the job continues. */
 void ah_job_interrupt(struct ah_job *job, int rank, int number);
 
 /* Read a stream of the ranks no more, or again: meanwhile they wait in their writes. */

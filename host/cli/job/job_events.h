@@ -26,7 +26,7 @@ struct ah_lua_events {
 
 struct ah_lua_job {
     struct ah_job *job;       /* NULL: closed */
-    struct ah_output *output; /* where what the ranks write is shown, or NULL */
+    struct ah_output *output; /* shows the ranks' output, or NULL */
     struct ah_rank_logs *logs; /* where it is kept, or NULL */
     struct ah_lua_events events;
     int size;
@@ -40,7 +40,7 @@ struct ah_lua_job {
  * closed. */
 int ah_lua_job_start(struct ah_lua_job *job, const struct ah_job_options *options, bool capture, bool show,
                      bool collapse_all);
-/* Before that: keep what the ranks write in files below this folder. */
+/* Before that: store the ranks' output in files below this folder. */
 int ah_lua_job_keep_logs(struct ah_lua_job *job, const char *folder, int ranks);
 void ah_lua_job_close(struct ah_lua_job *job);
 /* Drop the first event. */

@@ -1,6 +1,5 @@
-/* What a job knows, for the files that make up a job (job.c and job_*.c) and no others.
- * Circle: job, job_replace, job_start: the loop that sees a rank end has it started again, as the job was, and what is
- * started is the loop's. */
+/* Internal state of a job, for job.c and job_*.c only. Circle: job, job_replace, job_start: the loop that sees a rank
+ * end has it started again, as the job was, and the new process belongs to the loop. */
 #ifndef AH_CLI_JOB_STATE_H
 #define AH_CLI_JOB_STATE_H
 
@@ -17,7 +16,7 @@ enum ah_job_phase {
     AH_JOB_ENDING,    /* ... then SIGTERM ... */
     AH_JOB_SIGNALLED, /* we were asked to end it and passed that on */
     AH_JOB_KILLED,    /* ... and SIGKILL in the end */
-    AH_JOB_LEAVING,   /* all ranks have ended; what they started may go on for a moment */
+    AH_JOB_LEAVING,   /* all ranks have ended; processes that they started may run for a moment */
     AH_JOB_TIDYING,   /* it was asked to end */
     AH_JOB_DRAINING,  /* nothing is left; the last output is read */
     AH_JOB_OVER,
@@ -45,13 +44,13 @@ struct ah_job {
     int size, first;    /* ranks that run here, of which the first one is number `first` of the job */
     int running, open_pipes;
     bool held[2];       /* streams that are not read for now */
-    bool quiet;         /* draining, and only what is held may be left */
+    bool quiet;         /* draining, and only held lines are left */
     bool suspended;
     bool failed;        /* a rank ended other than well */
     bool followed;      /* one on another host did */
     int signal;         /* with which we were asked to end it, else 0 */
     int64_t signal_ns;  /* when that was */
-    int64_t leave_ns;   /* how long what the ranks have left may go on */
+    int64_t leave_ns;   /* grace period of processes that the ranks have left */
     int64_t started_ns, alone_ns; /* alone: when the last rank ended well, -1 before */
     int64_t patience_ns; /* without progress before a rank is reported */
     int64_t watch_ns;   /* when to poll again for ranks without progress */
@@ -79,15 +78,15 @@ void ah_job_watch_returns(struct ah_job *job);
 /* Take over a rank's end of its channel and watch it. */
 int ah_job_open_channel(struct ah_job *job, int rank, int fd);
 void ah_job_close_channel(struct ah_job *job, int rank);
-/* Send and receive what can be; messages that have come go to the job's owner. */
+/* Send and receive without waiting; received messages are passed to the job's owner. */
 void ah_job_pump_channel(struct ah_job *job, int rank);
 
-/* A line for the user, behind the job's name. */
+/* Print a line for the user, after the job's name. */
 void ah_job_notice(struct ah_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Report, once each, ranks that were stopped, that do not start, or that still run long after the others have ended. */
 void ah_job_watch(struct ah_job *job, int64_t now);
-/* When to look next. */
+/* Return the time of the next check. */
 int64_t ah_job_next_watch(const struct ah_job *job, int64_t now);
 
 /* The slot on the control block of a rank that runs here. */

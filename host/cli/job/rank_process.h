@@ -1,7 +1,7 @@
-/* One rank as a process: started, signalled with all that it started, its end learned without letting its number go.
+/* One rank's process: start it, signal its process group, wait for its end without releasing its pid.
  *
  * Each rank leads a process group and is killed when the thread that started it ends. Once a rank has ended it stays a
- * zombie until _close, so that its number, and with it its group's, cannot come to mean somebody else. */
+ * zombie until _close, so that its pid, and its process group's, cannot be reused. */
 #ifndef AH_CLI_RANK_PROCESS_H
 #define AH_CLI_RANK_PROCESS_H
 
@@ -17,16 +17,16 @@ struct ah_control_block;
 struct ah_rank_process {
     pid_t pid;       /* 0: never started, or closed */
     struct ah_process_watch watch; /* of its end */
-    int pipe[2];     /* what it writes to its stdout and stderr: to be read and closed by the owner, or -1 */
+    int pipe[2];     /* its stdout and stderr: to be read and closed by the owner, or -1 */
     int end[2];      /* its ends of these, kept for a process that replaces it, or -1 */
     bool running;
-    bool stopped;    /* by a signal, as of the last look */
+    bool stopped;    /* by a signal, at the last check */
     bool killed;     /* we asked it to end: its end is no failure of its own */
     int code, signal; /* with which it ended; code -1: not known */
     long most_kib;    /* the most memory it had, once it has ended */
 };
 
-/* What all ranks of a job have in common. */
+/* Start parameters shared by all ranks of a job. */
 struct ah_rank_plan {
     struct ah_control_block *control;
     char **argv;          /* of the host, argv[0] included */
@@ -41,8 +41,8 @@ struct ah_rank_plan {
 
 /* On failure nothing is left to close. */
 int ah_rank_process_start(struct ah_rank_process *process, const struct ah_rank_plan *plan);
-/* In place of one that has ended, with the same pipes; what it had started is killed. On failure the old one stays as
- * it was, but for its number. */
+/* Start a new process in place of one that has ended, with the same pipes; the old one's process group is killed. On
+ * failure all fields but the pid are unchanged. */
 int ah_rank_process_replace(struct ah_rank_process *process, const struct ah_rank_plan *plan);
 /* Nobody replaces it: its pipes end with those that write to them. */
 void ah_rank_process_let_go(struct ah_rank_process *process);
@@ -50,9 +50,9 @@ void ah_rank_process_let_go(struct ah_rank_process *process);
 void ah_rank_process_signal(struct ah_rank_process *process, int number);
 /* Learn whether it has ended; true when that is notifications. */
 bool ah_rank_process_look(struct ah_rank_process *process);
-/* Learn whether it was stopped or goes on; true when it was stopped since the last look. */
+/* Update `stopped`; true when it was stopped since the last check. */
 bool ah_rank_process_look_stopped(struct ah_rank_process *process);
-/* Kill what still runs of it, reap it, close everything. */
+/* Kill its process group, reap it, close its descriptors. */
 void ah_rank_process_close(struct ah_rank_process *process);
 
 #endif

@@ -1,7 +1,8 @@
-/* A process that survives the one that started a job, however that is killed, and then kills what the job has left.
+/* A process that survives the one that started a job, however that is killed, and then kills the job's remaining
+ * processes.
  *
- * It sleeps on a socket until that process has gone. It holds none of its descriptors, and no signal but
- * SIGKILL reaches it. */
+ * It sleeps on a socket until that process has ended. It holds none of its descriptors, and blocks every signal but
+ * SIGKILL. */
 #ifndef AH_CLI_REAPER_H
 #define AH_CLI_REAPER_H
 

@@ -1,4 +1,4 @@
-/* Whether the processors that a job is about to use are taken already. */
+/* Check whether the processors of a job are busy before it starts. */
 #ifndef AH_CLI_BUSY_H
 #define AH_CLI_BUSY_H
 

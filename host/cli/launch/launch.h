@@ -1,10 +1,10 @@
-/* Running what settings say: the jobs of `accelhost launch` and `accelhost test`. */
+/* Run a job by its settings, for `accelhost launch` and `accelhost test`. */
 #ifndef AH_CLI_LAUNCH_H
 #define AH_CLI_LAUNCH_H
 
 #include "config/settings.h"
 
-/* Run a script (the words behind a command's options: [-e|-m] SCRIPT ARGUMENTS...) with these settings, and report
+/* Run a script (the words after a command's options: [-e|-m] SCRIPT ARGUMENTS...) with these settings, and report
  * failures. Returns the exit code of launch. */
 int ah_launch_run(const struct ah_settings *settings, int argc, char **argv);
 

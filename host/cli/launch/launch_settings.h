@@ -28,19 +28,19 @@ bool ah_launch_replaces(const struct ah_settings *settings);
  * there. AH_EINVAL. */
 int ah_launch_settle_processes(struct ah_settings *settings);
 
-/* cli/launch/launch_machines.c: how many there are at most and at least, how many ranks run on this one, and what all
- * of them are to know; what does not fit together is AH_EINVAL. */
+/* cli/launch/launch_machines.c: the largest and the smallest number of machines, the ranks on this one, and the options
+ * shared by all; contradictions are AH_EINVAL. */
 int ah_launch_machines(const struct ah_settings *settings);
 int ah_launch_least_machines(const struct ah_settings *settings);
 int ah_launch_ranks(const struct ah_settings *settings);
 void ah_launch_describe_machines(const struct ah_settings *settings, struct ah_machines_options *out);
 int ah_launch_check_machines(const struct ah_settings *settings);
 
-/* cli/launch/launch_engine.c: is another launcher to start the ranks? Then what it cannot do is AH_EINVAL. */
+/* cli/launch/launch_engine.c: shall another launcher start the ranks? Then options that it lacks are AH_EINVAL. */
 bool ah_launch_is_handed_over(const struct ah_settings *settings);
 int ah_launch_check_engine(const struct ah_settings *settings);
-/* Become it, for ranks that run `command` ("accelhost", "run", ...) with these variables, or (dry_run) print what would
- * be run. Returns only then, or with AH_EIO, AH_EINVAL. */
+/* Replace this process by that launcher (exec), for ranks that run `command` ("accelhost", "run", ...) with these
+ * variables, or (dry_run) print the command. Returns only then, or with AH_EIO, AH_EINVAL. */
 int ah_launch_hand_over(const struct ah_settings *settings, char *const *command, const char *const *variables);
 
 #endif

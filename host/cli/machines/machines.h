@@ -1,4 +1,4 @@
-/* The launchers of a job on several machines: how they come together, and how each learns what became of the others.
+/* The launchers of a job on several machines: their rendezvous, and the exchange of their state and failures.
  *
  * The machine that has the main process's address serves a store, to which all launchers are connected for as long as
  * the job lives. Each attempt of the job is a generation: the known launchers and newcomers run a rendezvous, and the
@@ -18,8 +18,8 @@
 struct ah_machines;
 
 struct ah_machines_options {
-    int machines, least; /* the most that take part, and the fewest */
-    int number;          /* of this machine, -1: as they come */
+    int machines, least; /* the most that participate, and the fewest */
+    int number;          /* of this machine, -1: by order of arrival */
     const char *address; /* of the first machine */
     int port;
     int ranks;           /* to run here */
@@ -32,7 +32,7 @@ struct ah_machines_options {
     const char *job;         /* its name (rdzv_id), or NULL */
 };
 
-/* Serve the store, if this is the first machine. AH_EINVAL for what contradicts, AH_EIO. */
+/* Serve the store, if this is the first machine. AH_EINVAL for contradicting options, AH_EIO. */
 int ah_machines_open(struct ah_machines **out, const struct ah_machines_options *options);
 /* Report to the others that this one leaves, unless its end has been reported. NULL is ignored. */
 void ah_machines_close(struct ah_machines *machines);
@@ -60,7 +60,7 @@ bool ah_machines_trouble(struct ah_machines *machines, int *signal);
  * may leave, it only leaves the job, unless it is the first one or too few remain. */
 void ah_machines_tell(struct ah_machines *machines, int signal);
 
-/* What became of the attempt on a machine. */
+/* The result of an attempt on a machine. */
 struct ah_machine_verdict {
     int code;         /* exit code (cli/job/job.h) */
     bool victim;      /* of an event elsewhere */

@@ -14,7 +14,7 @@ struct ah_coordinator {
     int generation;
     int expected;     /* machines that were there before */
     int64_t heard;    /* of the list of events */
-    int here;         /* that have come and not gone, places or not */
+    int here;         /* machines that have arrived and not left, with a place or without */
     int64_t begin_ns, enough_ns; /* since when there are as many as are needed; 0: there are not */
     bool told;
 };

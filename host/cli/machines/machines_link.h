@@ -1,5 +1,5 @@
-/* The thread that keeps a launcher connected to the others in one generation of the job, and what it has read so far
- * (cli/machines/machines.h). Included by cli/machines only. */
+/* The thread that keeps a launcher connected to the others in one generation of the job, and the events that it has
+ * read so far (cli/machines/machines.h). Included by cli/machines only. */
 #ifndef AH_CLI_MACHINES_LINK_H
 #define AH_CLI_MACHINES_LINK_H
 
@@ -31,8 +31,8 @@ struct ah_machine_link {
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t change;
     bool ending;          /* the thread is to end when it has sent everything */
-    bool keeps;           /* and its machine is to be taken for gone then */
-    struct ah_text posts; /* what is to be appended, each with a 0 behind it */
+    bool keeps;           /* and its machine then counts as lost */
+    struct ah_text posts; /* events to be appended, each with a 0 after it */
     struct ah_machine machine[AH_HOSTS_MAX];
     int orders;           /* troubles so far */
     bool lost;            /* the store is out of reach: machine 0 is gone */
@@ -45,7 +45,7 @@ struct ah_machine_link {
 
 /* Start the thread, which owns the meeting's store from now on; closed with it. */
 int ah_machine_link_open(struct ah_machine_link *link, struct ah_rendezvous *rendezvous, int mine, int count);
-/* Say what is left to say, within a moment, and end. `gone`: the others are to take this machine for gone. */
+/* Send the remaining events, within a moment, and end. `gone`: this machine shall count as lost. */
 void ah_machine_link_close(struct ah_machine_link *link, bool gone);
 /* Append a line to the list. */
 void ah_machine_link_post(struct ah_machine_link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,10 +1,10 @@
-/* A launcher's way into a generation of its job, which the first machine's coordinator
+/* A launcher's entry into a generation of its job, which the first machine's coordinator
  * (cli/machines/machines_coordinator.h) opens and closes. Included by cli/machines only.
  *
- * What the store holds: `job`, by which a job is known; `generation`, the newest one's number; and of generation G the
- * list hosts/G, a line for each machine that arrived; the list events/G, which begins with "here PLACE" of each of them
- * and continues with events (machines_link.h); answer/G/PLACE, the coordinator's answer to the machine with line PLACE:
- * a table of hosts or an error; and missing/G, the text of the machines that are waited for. */
+ * Keys of the store: `job`, the job's identity; `generation`, the newest one's number; and of generation G the list
+ * hosts/G, a line for each machine that arrived; the list events/G, which begins with "here PLACE" of each of them and
+ * continues with events (machines_link.h); answer/G/PLACE, the coordinator's answer to the machine with line PLACE: a
+ * table of hosts or an error; and missing/G, the text of the missing machines. */
 #ifndef AH_CLI_MACHINES_RENDEZVOUS_H
 #define AH_CLI_MACHINES_RENDEZVOUS_H
 

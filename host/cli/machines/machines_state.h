@@ -1,4 +1,4 @@
-/* What a launcher knows of its job's machines. Included by cli/machines only. */
+/* A launcher's state of its job's machines. Included by cli/machines only. */
 #ifndef AH_CLI_MACHINES_STATE_H
 #define AH_CLI_MACHINES_STATE_H
 

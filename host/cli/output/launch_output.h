@@ -23,29 +23,29 @@ int ah_output_open(struct ah_output **out, const int fd[2], const bool terminal[
 void ah_output_collapse_all(struct ah_output *output, bool all);
 /* Whether this process's own output and error are terminals, and how wide (*columns stays for none). */
 void ah_output_look_at_terminal(bool terminal[2], int *columns);
-/* Frees; what was not written is lost. */
+/* Free the output; unwritten bytes are lost. */
 void ah_output_close(struct ah_output *output);
 
-/* What a rank wrote. */
+/* Add a rank's output. */
 void ah_output_feed(struct ah_output *output, int stream, int rank, const char *text, size_t bytes, int64_t now);
 /* The rank writes no more: its unfinished line is a line, and nobody waits for it. */
 void ah_output_end(struct ah_output *output, int stream, int rank, int64_t now);
 /* Print complete lines of the launcher itself, after all output of the ranks so far. */
 void ah_output_say(struct ah_output *output, int stream, const char *text);
 
-/* Write what is due at `now`, up to which all that the ranks wrote was fed; returns the time when more will be, or -1.
- * A line is unfinished because its rank has not written the rest, never because nobody has read it yet. */
+/* Write the lines that are due at `now`; all output up to then must have been added. Returns the time when more is due,
+ * or -1. A line is unfinished because its rank has not written the rest, never because it has not been read yet. */
 int64_t ah_output_flush(struct ah_output *output, int64_t now);
 /* Write all output so far, unfinished lines too, as lines; more may follow. */
 void ah_output_settle(struct ah_output *output);
 /* Hold nothing back any longer. */
 void ah_output_finish(struct ah_output *output);
 
-/* The reader has taken so little that the stream should be fed no more for now. */
+/* Is so much unread that the caller should add no more to the stream for now? */
 bool ah_output_is_full(const struct ah_output *output, int stream);
-/* What to poll for POLLOUT, -1 while the reader has taken everything. */
+/* Return the descriptor to poll for POLLOUT, -1 while nothing is unwritten. */
 int ah_output_fd(const struct ah_output *output, int stream);
-/* Bytes, on both streams, that the readers have not taken. */
+/* Return the unwritten bytes of both streams. */
 size_t ah_output_pending(const struct ah_output *output);
 /* The errno with which writing failed for good (EPIPE: nobody reads any more), else 0. */
 int ah_output_error(const struct ah_output *output);

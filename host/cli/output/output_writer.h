@@ -18,7 +18,7 @@ void ah_output_writer_close(struct ah_output_writer *writer);
 void ah_output_writer_write(struct ah_output_writer *writer, const char *text, size_t bytes);
 /* Write as much as the reader accepts now. */
 void ah_output_writer_push(struct ah_output_writer *writer);
-/* Bytes that the reader has not taken. */
+/* Return the unwritten bytes. */
 size_t ah_output_writer_pending(const struct ah_output_writer *writer);
 /* The descriptor to poll for POLLOUT while bytes are pending. */
 int ah_output_writer_fd(const struct ah_output_writer *writer);

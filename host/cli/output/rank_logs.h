@@ -1,4 +1,4 @@
-/* What ranks write, kept in files: FOLDER/RUN/attempt_K/RANK/stdout.log and stderr.log, as torchrun lays them out. */
+/* Log files of the ranks' output: FOLDER/RUN/attempt_K/RANK/stdout.log and stderr.log, as torchrun's. */
 #ifndef AH_CLI_RANK_LOGS_H
 #define AH_CLI_RANK_LOGS_H
 
@@ -8,7 +8,7 @@
 struct ah_rank_logs;
 
 /* `folder` NULL: a new one among the system's temporary files. `tee` and `redirects` are checked texts of
- * AH_VALUE_STREAMS, which outlive this; what neither names gets no file. AH_EIO. */
+ * AH_VALUE_STREAMS, which outlive this; a stream in neither has no file. AH_EIO. */
 int ah_rank_logs_open(struct ah_rank_logs **out, const char *folder, const char *tee, const char *redirects, int ranks);
 void ah_rank_logs_close(struct ah_rank_logs *logs);
 
@@ -16,7 +16,7 @@ void ah_rank_logs_close(struct ah_rank_logs *logs);
 const char *ah_rank_logs_folder(const struct ah_rank_logs *logs);
 /* The files of the next attempt, whose ranks here are those from `first` on. AH_EIO. */
 int ah_rank_logs_begin(struct ah_rank_logs *logs, int attempt, int first);
-/* Append what a rank wrote to a stream (0 output, 1 errors). */
+/* Append a rank's output on a stream (0 output, 1 errors). */
 void ah_rank_logs_write(struct ah_rank_logs *logs, int rank, int stream, const char *text, size_t bytes);
 /* Whether that goes to the screen as well. */
 bool ah_rank_logs_shows(const struct ah_rank_logs *logs, int rank, int stream);

@@ -1,6 +1,6 @@
-/* A host: one Lua state with the library in it. Opened and closed as often as one likes, several at once; each has its
- * own modules, globals and defaults. What belongs to the process (threads, the random stream's default generator, this
- * rank's place in a job) they share. One thread uses a host. */
+/* A host: one Lua state with the library in it. Hosts may be opened and closed repeatedly, several at once; each has
+ * its own modules, globals and defaults. They share the process's threads, default generator and place in a job. A host
+ * belongs to one thread. */
 #ifndef AH_CLI_HOST_H
 #define AH_CLI_HOST_H
 
@@ -29,7 +29,7 @@ void ah_host_close(struct ah_host *host);
 int ah_host_set_arguments(struct ah_host *host, const char *name, int argc, char **argv);
 /* Write the path of the file that `require` would load for a name; AH_EINVAL: the text has the places searched. */
 int ah_host_find_module(struct ah_host *host, const char *name, char *path, size_t room);
-/* Compile a text (name: "@train.lua" for a file, "=-e" for what is none) or a file, and run it with the arguments.
+/* Compile a text (name: "@train.lua" for a file, "=-e" for other text) or a file, and run it with the arguments.
  * AH_ELUA with message and traceback in ah_host_error. */
 int ah_host_run_text(struct ah_host *host, const char *text, size_t bytes, const char *name, int argc, char **argv);
 int ah_host_run_file(struct ah_host *host, const char *path, int argc, char **argv);

@@ -62,7 +62,7 @@ struct ah_collective {
     void *out;
     const int64_t *counts; /* of the kinds that end in V: the same on every rank; copied by ah_group_start */
     bool async;            /* set by ah_group_start */
-    /* What may be changed: */
+    /* The caller may change: */
     int ndim;            /* of the tensor, for the fingerprint and for messages; -1: not set */
     const int64_t *size; /* its shape */
     double weight;       /* of this rank in a mean, which divides the sum by the sum of all weights (0 counts as 1); the
@@ -99,8 +99,8 @@ struct ah_collective ah_collective_barrier(void);
 /* A barrier whose timeout names the first rank that is missing, or `all` of them. */
 struct ah_collective ah_collective_monitored_barrier(int64_t timeout_ns, bool all);
 
-/* What moves between two ranks, in elements: a part of the giver's input, and its place in the taker's result (of the
- * kinds that reduce: 0). The same answer on every rank. */
+/* The data that moves between two ranks, in elements: a part of the sender's input, and its offset in the receiver's
+ * result (0 for kinds that reduce). Equal on every rank. */
 struct ah_part {
     int64_t first, count, place;
 };

@@ -37,7 +37,7 @@ enum ah_rank_state {
     AH_RANK_RETURNING, /* its process was killed and is being replaced; set by the launcher */
 };
 
-/* Where a rank was at a boundary (recover.h), and what it published there. */
+/* A rank's state at a boundary (recover.h), and the data that it published there. */
 struct ah_boundary {
     uint32_t posted[AH_MAX_GROUPS]; /* its counters */
     uint64_t note_bytes, slice_bytes;
@@ -66,7 +66,7 @@ struct ah_rank_entry {
     atomic_int state;         /* enum ah_rank_state */
     atomic_int group_status;  /* AH_E* of the collective that poisoned the rank's group, else 0 */
     atomic_int victim;        /* its failure follows from another rank's */
-    atomic_int blamed;        /* with a timeout: the rank that did not come, else -1 */
+    atomic_int blamed;        /* with a timeout: the rank that did not arrive, else -1 */
     _Atomic int64_t ended_ns; /* when it left AH_RANK_RUNNING, monotonic */
     atomic_int silent_ms;     /* of another host's first rank: since when the replica has heard nothing from there */
     int segment_fd;           /* inherited number; read when attaching */
@@ -76,11 +76,11 @@ struct ah_rank_entry {
     char text[AH_RANK_TEXT]; /* with AH_RANK_FAILED: message and traceback */
     atomic_int latest;        /* the group block of its latest collective */
     atomic_int replaced;      /* how often its process was, by another one */
-    atomic_int due;           /* the process replaces another one, and has not taken its state */
+    atomic_int due;           /* the process replaces another one, whose state it has not loaded */
     _Atomic int64_t returned_ns;  /* of the last replacement */
     _Atomic int64_t returned_at;  /* the boundary at which it replaced the killed process, -1: none */
     struct ah_replay_log replay_log;
-    struct ah_pulse pulse;    /* what it does now */
+    struct ah_pulse pulse;    /* its progress counters */
     struct ah_awaited awaited;
     struct ah_group_block block[AH_MAX_GROUPS];
 };
@@ -143,8 +143,8 @@ int ah_control_hand_over(struct ah_control_block *control);
 
 /* Map the control block behind a descriptor, as `rank`: all segments are mapped, and all descriptors but that of the
  * rank's own segment are closed (where ranks are alone the control block's stays, too, and a host's first rank keeps
- * those of ranks on other hosts). `segments` are the ranks' descriptors; NULL: those that were inherited. AH_EIO when
- * it is no control block of this program. */
+ * those of ranks on other hosts). `segments` are the ranks' descriptors; NULL: the inherited ones. AH_EIO when it is no
+ * control block of this program. */
 int ah_control_open(struct ah_control_block **out, int fd, int rank, const int *segments);
 
 void ah_control_close(struct ah_control_block *control);
@@ -176,13 +176,13 @@ int ah_control_recover(struct ah_control_block *control);
 /* Mark a rank whose process was killed as being replaced: peers wait for it. False if it cannot be: it had ended, or
  * left a group. */
 bool ah_control_replace(struct ah_control_block *control, int rank);
-/* It has come to where the rank was, or ran on from the beginning. By the new process. */
+/* Record that the new process has caught up with the replaced one, or runs from the beginning; called by it. */
 void ah_control_return(struct ah_control_block *control, int rank);
 
 /* Wake every wait on the control block: after a failure all waits read the states. */
 void ah_control_wake(struct ah_control_block *control);
 
-/* Of all ranks that find `rank` stuck at the same progress only the first is to say so. */
+/* Return true to the first of the ranks that find `rank` stuck at the same progress, which reports it. */
 bool ah_control_first_to_report(struct ah_control_block *control, int rank, uint32_t progress);
 
 /* Return the call record of the rank's latest collective and its sequence number; NULL before the first. */

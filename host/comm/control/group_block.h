@@ -1,8 +1,9 @@
-/* What one rank shows to the peers of one of its groups: counters that they wait on, and a ring of the calls it made.
+/* One rank's part of a group control block, read by its peers: counters that they wait on, and a ring of its call
+ * records.
  *
- * Stored on the control block. Written by the rank's Lua thread only; counters only grow (and wrap), a post is complete
- * before the counter that announces it. A group block serves one group after another: each goes on counting from
- * `base`, where the ones before it ended. */
+ * Stored in the control block. Written by the rank's Lua thread only; counters only grow (and wrap), a call record is
+ * complete before the counter that announces it. A group block serves one group after another: each counts on from
+ * `base`, the last count of the group before. */
 #ifndef AH_COMM_GROUP_BLOCK_H
 #define AH_COMM_GROUP_BLOCK_H
 
@@ -39,19 +40,19 @@ struct ah_call_record {
     uint32_t steps;          /* SLICED of this rank before the call */
     uint64_t landing;        /* where data from other hosts is stored in its segment, as the result would be */
     uint64_t partial;        /* where its host's sum is stored, of the first rank of a host */
-    uint64_t counts;         /* where the call's counts lie in its segment */
+    uint64_t counts;         /* offset of the call's counts in its segment */
     _Alignas(64) char where[AH_CALL_WHERE];
 };
 #define AH_NO_OFFSET UINT64_MAX
 
-/* A message that a rank has for another (message.h). Its sender writes it while it is free, frees it when it
- * was received, and may take it back while it is posted; from taken to received it is the receiver's. */
+/* A message that a rank has for another (message.h). Its sender writes it while it is free, frees it when it was
+ * received, and may recall it while it is posted; from taken to received it belongs to the receiver. */
 enum ah_message_state {
     AH_MESSAGE_FREE,
     AH_MESSAGE_POSTED,
     AH_MESSAGE_TAKEN,
     AH_MESSAGE_RECEIVED,
-    /* To a rank on another host a message header is taken back by asking there. */
+    /* A message header to a rank on another host is recalled by a request to it. */
     AH_MESSAGE_RECALLED, /* asked: it is received, or */
     AH_MESSAGE_EMPTY,    /* is back: its sender posts it again, or another one in its place */
 };
@@ -78,8 +79,8 @@ struct ah_message_header {
     _Alignas(64) char where[AH_CALL_WHERE];
 };
 
-/* Each is a futex word for who waits on it. POSTED: calls announced. DONE: calls of which this rank has done all that
- * its peers need. ROUND and SLICED count as the backend sees fit. SENT and RECEIVED: messages. */
+/* Each is a futex word of its waiters. POSTED: calls announced. DONE: calls of which this rank has completed its part.
+ * ROUND and SLICED are defined by the backend. SENT and RECEIVED: messages. */
 enum ah_counter { AH_POSTED, AH_DONE, AH_ROUND, AH_SLICED, AH_SENT, AH_RECEIVED, AH_COUNTERS };
 
 /* A control block's word that changes whenever one of its host's ranks has notifications. While a rank that waits
@@ -98,7 +99,7 @@ struct ah_group_block {
     atomic_uint base;              /* where the counters of the present group began */
     _Atomic int64_t notification;  /* bytes from here to the control block's notifications; 0: nobody reads them */
     _Atomic uint64_t address;      /* where the backend finds this rank: a staging offset, a port */
-    _Atomic uint64_t member_table; /* where in its segment the progress thread finds who the members are, in order */
+    _Atomic uint64_t member_table; /* offset of the member table in its segment, for the progress thread */
     atomic_int wanted_from;        /* the rank (from 2) that a message is awaited from, 1: any, 0: none is */
     _Atomic int64_t wanted_tag;
     _Atomic uint64_t members[AH_MAX_RANKS / 64]; /* of the present group: a bit for each rank of the control block */
@@ -106,13 +107,13 @@ struct ah_group_block {
     struct ah_message_header header[AH_GROUP_MESSAGES];
 };
 
-/* Advance a counter of the own group block and wake who sleeps on it. */
+/* Advance a counter of the own group block and wake its waiters. */
 void ah_group_counter_advance(struct ah_group_block *block, enum ah_counter which, uint32_t value);
 
 /* Sleep until the counter differs from `seen`, the group block is woken, or `limit_ns` has passed. */
 void ah_group_sleep(struct ah_group_block *block, enum ah_counter which, uint32_t seen, int64_t limit_ns);
 
-/* Wake all who sleep on it: something is wrong. */
+/* Wake all waiters, after a failure. */
 void ah_group_wake(struct ah_group_block *block);
 
 /* Notify a reader of the own control block of an event that no counter shows. */
@@ -120,7 +121,8 @@ void ah_group_notify(struct ah_group_block *block, enum ah_reader reader);
 void ah_notification_notify(struct ah_notification *notification);
 /* Sleep until there is notifications since `seen`, or `limit_ns` has passed. */
 void ah_notification_sleep(struct ah_notification *notification, uint32_t seen, int64_t limit_ns);
-/* By a rank that waits, at each look; and when it goes to sleep: from then on the thread is to see to it again. */
+/* Called by a waiting rank at each poll; and when it goes to sleep, after which the progress thread does the work
+ * again. */
 void ah_notification_attend(struct ah_notification *notification);
 void ah_notification_leave(struct ah_notification *notification);
 /* By the thread: has a rank attended to it since `*visits`? Then nap, until it leaves, or a millisecond. */

@@ -1,6 +1,6 @@
 /* The jobs of this user that run on this host, found by their control blocks: memfds that the launchers (and scripts
- * that run alone) hold open, seen through /proc. Nothing is registered anywhere, so nothing can be left behind, and the
- * system lets nobody else look. */
+ * that run alone) hold open, found through /proc. Nothing is registered, so nothing can remain, and other users have no
+ * access. */
 #ifndef AH_COMM_JOBS_H
 #define AH_COMM_JOBS_H
 
@@ -21,7 +21,7 @@ int ah_jobs_waited(const struct ah_control_block *control, int rank, int *waited
 /* Does the rank wait in a collective now? */
 bool ah_jobs_waits(const struct ah_control_block *control, int rank);
 
-/* What it waits for when that is a message; else NULL. */
+/* Return the message that a rank waits for, NULL if it waits for none. */
 const struct ah_awaited *ah_jobs_awaited(const struct ah_control_block *control, int rank);
 
 /* The members of the group of its latest collective, into member[]; how many. */

@@ -39,11 +39,10 @@ const void *ah_replay_input(const struct ah_control_block *control, int rank, co
 /* Log this rank's input to its next call on the group block, before it posts that. */
 int ah_replay_add(struct ah_control_block *control, int rank, int block, const struct ah_call_record *post,
                   const void *in, size_t bytes);
-/* Boundary number `boundary` is published next, and all ranks have published the one before: what was kept from before
- * that goes. */
+/* Drop the log from before the previous boundary, which all ranks have published; `boundary` is the next one. */
 void ah_replay_turn(struct ah_control_block *control, int rank, uint32_t boundary);
 
-/* Where the note and the slice of a boundary lie, at most that long. */
+/* Return the address of a boundary's note or slice, of at most that many bytes. */
 enum ah_replay_part { AH_REPLAY_NOTE, AH_REPLAY_SLICE };
 unsigned char *ah_replay_part(const struct ah_control_block *control, int rank, enum ah_replay_part part,
                               uint32_t boundary);

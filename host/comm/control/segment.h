@@ -1,8 +1,7 @@
-/* The memory of one rank's data segment: who may use which part of it.
+/* The allocator of one rank's data segment.
  *
- * Behind the root group's staging area pieces are given out and taken back in any order and size; neighbours that are
- * free are one piece. Thread rule: any thread of the rank. This file knows no collectives: who frees a piece is sure
- * that no peer touches it any more. */
+ * After the root group's staging area pieces are allocated and freed in any order and size; free neighbours are merged.
+ * Thread rule: any thread of the rank. A piece may be freed only when no peer accesses it any more. */
 #ifndef AH_COMM_SEGMENT_H
 #define AH_COMM_SEGMENT_H
 
@@ -19,13 +18,13 @@ void ah_segment_free(struct ah_segment *segment, void *memory, size_t bytes);
 
 /* Whole pages of a piece go back to the system, on every rank. */
 void ah_segment_release_pages(void *memory, size_t bytes);
-/* The same, and what is in no whole page becomes zero as those are. */
+/* The same, and bytes outside whole pages are set to zero too. */
 void ah_segment_discard(void *memory, size_t bytes);
 
 /* Whole pages of free pieces go back to the system, on every rank. */
 void ah_segment_trim(struct ah_segment *segment);
 
-/* The buffer's place in the segment; AH_NO_OFFSET when it does not lie in there. */
+/* Return the buffer's offset in the segment; AH_NO_OFFSET when it is not in the segment. */
 uint64_t ah_segment_offset(const struct ah_segment *segment, const void *buffer, size_t bytes);
 
 #endif

@@ -24,10 +24,10 @@ struct ah_topology {
  * rank 0 of 1. AH_EINVAL when the variables contradict each other, and when the ranks of this host are known not to be
  * consecutive. */
 int ah_topology_from_environment(struct ah_topology *out);
-/* What started the ranks, and the option by which it places them host by host: "mpirun --map-by rank entry". */
+/* Return a sentence with the launcher's option that places ranks host by host: "mpirun --map-by slot ...". */
 const char *ah_topology_block_option(enum ah_started_by by);
 
-/* Take the variables away, for what is no rank. */
+/* Remove the variables, for child processes that are no ranks. */
 void ah_topology_forget(void);
 
 /* Slurm's "2(x3),1": the tasks of a node, and of all before it; AH_EINVAL. */

@@ -11,7 +11,7 @@
 #include "comm/group/group.h"
 #include "comm/group/message.h"
 
-/* What a rank publishes about its memory with a call record. */
+/* The addresses that a rank publishes with a call record. */
 struct ah_call_arguments {
     uint64_t offset; /* of its input in its segment, or AH_NO_OFFSET; the rest is for several hosts (group_block.h) */
     bool wired;
@@ -181,7 +181,7 @@ void ah_group_dispose(struct ah_group *group);
 void ah_group_forget_works(struct ah_group *group);
 
 /* The table of backends: the built-in ones and those that plugins and tests register (the struct is kept). AH_EINVAL
- * when the name is taken or the table full; NULL for an unknown name. */
+ * when the name is in use or the table full; NULL for an unknown name. */
 int ah_backend_register(const struct ah_backend *backend);
 const struct ah_backend *ah_backend_find(const char *name);
 
@@ -191,8 +191,8 @@ bool ah_group_has_settled(const struct ah_group *group, uint32_t sequence);
 
 void ah_work_free(struct ah_work *work, bool complete);
 
-/* This rank has done all that its peers need for the calls up to `sequence`. A backend may say so before its function
- * returns, when it then waits for the same of its peers. */
+/* Publish that this rank has completed its part of the calls up to `sequence`. A backend may call this before its
+ * function returns, when it then waits for the same of its peers. */
 void ah_group_publish_done(struct ah_group *group, uint32_t sequence);
 
 /* Record the first failure of a group and notify the peers; returns `status`. */

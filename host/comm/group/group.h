@@ -20,9 +20,9 @@ struct ah_work; /* an asynchronous collective under way */
 int ah_group_default(struct ah_group **out);
 bool ah_group_default_is_open(void);
 
-/* Some of a group's ranks as a group of their own: those that give the same color, ordered by key, then by rank. A
- * collective of the whole parent; *out is NULL for ranks whose color is negative. Calls of different groups do not wait
- * for each other. AH_EINVAL on all members when one of them is in too many groups at once. */
+/* Create a subgroup of the ranks that pass the same color, ordered by key, then by rank. A collective of the whole
+ * parent; *out is NULL for ranks whose color is negative. Calls of different groups do not wait for each other.
+ * AH_EINVAL on all members when one of them is in too many groups at once. */
 int ah_group_split(struct ah_group **out, struct ah_group *parent, int color, int key, const char *where);
 
 /* Restart the job's group and its subgroups, counting from 0, as if nothing had failed: pending works and messages are
@@ -50,7 +50,7 @@ int ah_group_rank(const struct ah_group *group);
 int ah_group_size(const struct ah_group *group);
 int ah_group_host(const struct ah_group *group, int rank);  /* the number of its host, from 0 */
 const char *ah_group_backend(const struct ah_group *group); /* "self", "shm" */
-/* How long a call waits at most; set before it is given back when `set_ns` is above 0. */
+/* Return the longest time that a call waits, after setting it to `set_ns` if that is above 0. */
 int64_t ah_group_timeout(struct ah_group *group, int64_t set_ns);
 
 /* Set *out to whether the group has a device communicator (device_comm.h) for `device`, which holds a call's buffers;
@@ -87,13 +87,13 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note);
 /* Give up a work whose result nobody wants. This rank still does its part of it in later calls; the buffer of an
  * all_reduce must stay in place if it is in the group's memory, others may be freed. */
 void ah_work_abandon(struct ah_work *work);
-/* The same for buffers on a device, which have to stay: `release` is called with what holds them when they may go,
+/* The same for buffers on a device, which must stay allocated: `release(held)` is called when they may be freed,
  * perhaps at once. */
 void ah_work_abandon_held(struct ah_work *work, void (*release)(void *held), void *held);
 
 /* Memory that peers can reach without copying: collectives on buffers inside it are zero-copy. Zero-filled, 64-byte
- * aligned, private to the job. For "self" it is plain memory. Not a collective. What is freed while works are under
- * way is used again only when they are done; the group must outlive its memory (hold it). */
+ * aligned, private to the job. For "self" it is plain memory. Not a collective. Memory freed while works are pending is
+ * used again only after they have completed; the group must outlive its memory (retain it). */
 int ah_group_alloc(struct ah_group *group, size_t bytes, void **out);
 void ah_group_free(struct ah_group *group, void *memory, size_t bytes);
 /* Discard the contents of a piece of such memory: it is zero from now on, and its whole pages are returned to the

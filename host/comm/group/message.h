@@ -2,8 +2,8 @@
  *
  * Messages of one tag between two ranks are received in the order in which they were sent; other tags may overtake. A
  * message waits with its sender until it is received, as many of them as there are, so two ranks may both send first.
- * Waits end as those of collectives do: with a peer that is gone, or at the deadline; a message whose dtype or number
- * of elements is not what its receiver expects fails on both. Any failure but AH_EINVAL poisons the group. Messages and
+ * Waits end as those of collectives do: when the peer has ended, or at the deadline; a message whose dtype or number of
+ * elements differs from its receiver's fails on both. Any failure but AH_EINVAL poisons the group. Messages and
  * collectives do not wait for each other.
  *
  * Circle: device_comm, device_p2p, group, message, watch: the dispatcher poisons a group for a message that fails,
@@ -47,8 +47,8 @@ int ah_group_receive(struct ah_group *group, struct ah_message message, struct a
 int ah_message_test(struct ah_message_request *request, bool *done);
 /* Wait, then free the request; *peer (may be NULL) is set to the peer's rank. */
 int ah_message_wait(struct ah_message_request *request, int *peer);
-/* Nobody waits for it: what was sent can still be received, what was to be received is left to others. `release` (may
- * be NULL) is called with what holds memory on a device when that may go, perhaps at once. */
+/* Abandon a request without a wait: a sent message can still be received, a message for this receive is left to others.
+ * `release(held)` (may be NULL) is called when memory on a device may be freed, perhaps at once. */
 void ah_message_abandon(struct ah_message_request *request, void (*release)(void *held), void *held);
 
 /* "send to rank 1, tag 3, at train.lua:7" */

@@ -1,4 +1,4 @@
-/* Where a rank of a group is, in words, for those who wait for it. Each returns `text`. */
+/* Text about the progress of a group's rank, for ranks that wait for it. Each function returns `text`. */
 #ifndef AH_COMM_STATUS_TEXT_H
 #define AH_COMM_STATUS_TEXT_H
 

@@ -11,8 +11,8 @@
 /* Connect to the job's store, as soon as it is served; reports that it waits for it. AH_ETIMEOUT. */
 int ah_membership_store(struct ah_store **out, const struct ah_store_place *place, const struct ah_membership *mine);
 
-/* Meet the others in the store: `out` gets count, mine, first and name. AH_EINVAL for what contradicts, AH_ETIMEOUT
- * with who did not come. */
+/* Exchange members through the store: sets count, mine, first and name of `out`. AH_EINVAL for a contradiction,
+ * AH_ETIMEOUT names the missing ones. */
 int ah_membership(struct ah_store *store, const struct ah_membership *mine, struct ah_hosts *out);
 
 /* Does the resulting table have this host's ranks where they are? AH_EINVAL: a host was configured differently. */

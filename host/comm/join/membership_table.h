@@ -32,7 +32,7 @@ struct ah_member_table {
     int count, ranks;
 };
 
-/* What may be a host's name: one word of visible characters that does not end an entry of a table. */
+/* Is the text a valid host name: one word of visible characters without a separator of the table? */
 bool ah_host_is_name(const char *name);
 
 /* A host's line, and a part that no other line has (place: its address). AH_EINVAL, AH_EIO. */

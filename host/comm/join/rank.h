@@ -1,4 +1,4 @@
-/* This process as a rank of a launched job: its control block, and what it reports there.
+/* This process as a rank of a launched job: its control block, and its reports there.
  *
  * Without a launcher the functions that report do nothing. One control block per process. */
 #ifndef AH_COMM_RANK_H
@@ -21,8 +21,8 @@ int ah_rank_attach(struct ah_control_block **out);
  * one. */
 int ah_rank_rendezvous(struct ah_control_block **out);
 
-/* A process without a launcher shows what it does on a control block of its own, for `accelhost top`; it is no job and
- * nothing else changes. What cannot be shown is not. */
+/* Create a control block for a process without a launcher, for `accelhost top`; it is no job and nothing else changes.
+ * Failures are ignored. */
 void ah_rank_show_alone(void);
 
 /* The script failed: leave `traceback` (message first) for the launcher's report, note the time, claim to be the

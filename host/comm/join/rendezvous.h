@@ -14,7 +14,7 @@
 /* The control block of this host, with rank entries for all ranks of the job, this process one of them; of a job on
  * several hosts also their table: its numbers and names, and for the first rank of a host the store's place. Waits as
  * long as a collective may (ACCELHOST_TIMEOUT): the first rank for all others, those for the first. Errors name the
- * contradiction: another number of ranks, a rank that is there twice, ranks that are not consecutive, who did not come
+ * contradiction: another number of ranks, a duplicate rank, ranks that are not consecutive, missing ranks
  * (AH_ETIMEOUT). */
 int ah_rendezvous_local(struct ah_control_block **out, const struct ah_topology *who, struct ah_hosts *hosts);
 

@@ -6,7 +6,8 @@
 #include "comm/control/topology.h"
 
 /* Find the address of the store in the environment: MASTER_ADDR and MASTER_PORT, or the variables of Slurm and Open
- * MPI; the secret (secret.h) and the generation. AH_EINVAL names what is missing. What it points to stays. */
+ * MPI; the secret (secret.h) and the generation. AH_EINVAL names a missing variable. The texts it points to live as
+ * long as the process. */
 int ah_rendezvous_place(const struct ah_topology *who, struct ah_store_place *out);
 
 /* Meet the leaders of the other hosts. Rank 0 serves the store, until its process ends. */

@@ -1,6 +1,6 @@
 /* Connections between the leaders of a job's hosts, each to each, by TCP. They find each other through the job's store
- * and show each other that they know its secret, as clients of the store do (store.h). What follows is neither
- * encrypted nor signed. */
+ * and prove that they know its secret, as clients of the store do (store.h). Later data is neither encrypted nor
+ * signed. */
 #ifndef AH_COMM_MESH_H
 #define AH_COMM_MESH_H
 

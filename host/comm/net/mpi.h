@@ -17,7 +17,7 @@ struct ah_mpi_driver {
     const struct ah_transport_type *transport;
     /* AH_EINVAL when MPI does not have the job's ranks. */
     int (*begin)(const struct ah_topology *who, int64_t timeout_ns);
-    /* Of the leaders: what rank 0 has in the memory, all have then. AH_ETIMEOUT. */
+    /* Broadcast memory from leader 0 to all leaders. AH_ETIMEOUT. */
     int (*share)(void *memory, size_t bytes, int64_t timeout_ns);
     /* Wait until all ranks are here, and finalize; not at all when something is still under way. */
     void (*end)(int64_t timeout_ns);

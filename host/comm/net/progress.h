@@ -20,8 +20,8 @@ void ah_progress_close(struct ah_progress *progress); /* NULL is ignored */
 bool ah_progress_attend(struct ah_progress *progress);
 void ah_progress_leave(struct ah_progress *progress);
 
-/* At a group block's member table in the segment: who the members of its group are, in its order, and which posts are
- * wired. Such a post stays until the progress thread has completed it. */
+/* A group control block's member table in the segment: the members of its group, in its order, and the call records
+ * that the progress thread executes. Such a record stays until the progress thread has completed it. */
 struct ah_member_table {
     atomic_uint wired[AH_GROUP_CALLS]; /* the sequence of the post at that place of the ring, if it is */
     atomic_int lost; /* the host (from 1) without which calls that are under way do not end, 0: none */

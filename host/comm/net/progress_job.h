@@ -6,7 +6,7 @@
 #include "comm/net/team.h"
 #include "comm/net/transport.h"
 
-/* Pieces that are given at once, and those that are awaited: another host may be ahead by so many. */
+/* Pieces sent at a time, and pieces received at a time: another host may be ahead by that many. */
 enum { PROGRESS_DEPTH = 4, PROGRESS_AHEAD = 2 * PROGRESS_DEPTH };
 
 /* Memory of a progress thread, for received data and for data assembled to be sent. */
@@ -48,7 +48,7 @@ static inline unsigned char *progress_at(const struct progress_job *job, int pla
     return job->control->segment[job->team.member[job->team.ranks[place]]] + offset;
 }
 
-/* Room for a flight's scratch; what was there is lost. */
+/* Enlarge a flight's scratch memory; its contents are lost. */
 int progress_scratch(struct progress_job *job, struct flight *flight, size_t bytes);
 /* Begin a turn of phase 0 or 1; pieces are by the team's places. */
 int progress_start(struct progress_job *job, int phase, const struct ah_transport_piece *send,
@@ -56,7 +56,8 @@ int progress_start(struct progress_job *job, int phase, const struct ah_transpor
 /* *done: the turn has completed, or there was none, and *turn is NULL. */
 int progress_test(struct progress_job *job, struct ah_transport_turn **turn, bool *done, int *lost);
 
-/* Do what can be done; `steps`: of the local ranks' parts those that are done. AH_EPEER with the host that is gone. */
+/* Advance the call without waiting; `steps`: the completed parts of the local ranks. AH_EPEER: *lost is the lost
+ * host. */
 int progress_reduce(struct progress_job *job, int64_t steps, bool *moved, int *lost);
 int progress_stream(struct progress_job *job, bool *moved, int *lost);
 /* How many pieces a job of streams has. */

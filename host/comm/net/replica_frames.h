@@ -80,24 +80,24 @@ struct replica_peer {
     char doubt[160];
 };
 
-/* Memory that data of other hosts has taken, in blocks that are allocated once and stay: the room bounds it whatever
- * offsets a host names. */
+/* Memory for data of other hosts, in blocks that are allocated once: `room` bounds it for every offset that a host
+ * sends. */
 enum { REPLICA_BLOCK = 16 * 1024 };
 
 struct ah_replica {
     struct ah_control_block *control;
-    uint64_t room;                             /* bytes that such data may still take */
+    uint64_t room;                             /* bytes left for such data */
     unsigned char *held[AH_MAX_RANKS];   /* of other hosts' ranks: a bit for each block; NULL: none */
     const struct ah_hosts *hosts;
     int64_t silence_ns;
     struct replica_peer peer[AH_HOSTS_MAX];
     struct replica_rank *rank; /* of the own host */
     pthread_t sender, receiver;
-    pthread_mutex_t telling, hearing; /* what is the sender's; the receiver's */
+    pthread_mutex_t telling, hearing; /* of the sender's state; of the receiver's */
     uint32_t told_of;          /* the control block's notifications as last read */
     bool more;                 /* there is data that had to wait then */
     atomic_bool recalled;      /* by the receiver: a message header of another host is to go back */
-    atomic_bool ending, ended; /* the sender is to say goodbye; the receiver is to stop */
+    atomic_bool ending, ended; /* the sender shall send its last frame; the receiver shall stop */
     pthread_mutex_t losing;
 };
 
@@ -107,7 +107,7 @@ int ah_replica_scan(struct ah_replica *replica, bool beat, bool *more);
 int ah_replica_send(struct ah_replica *replica, int host, struct replica_head head, const void *body, const void *tail,
                   size_t tail_bytes);
 
-/* The receiver's: take one frame of a peer. AH_EINVAL for one that no replica sends. */
+/* Apply one frame of a peer; by the receiver. AH_EINVAL for an invalid frame. */
 int ah_replica_apply(struct ah_replica *replica, int host, const struct replica_head *head, const unsigned char *body);
 
 #endif

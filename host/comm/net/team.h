@@ -1,5 +1,5 @@
-/* Who of a group is on which host, and what goes from one host to another in a call: the same answers on every rank.
- * Included by host/comm/net/spread.c and progress thread*.c. */
+/* The hosts of a group's members, and the data that a call moves between hosts: equal on every rank. Included by
+ * host/comm/net/spread.c and progress thread*.c. */
 #ifndef AH_COMM_TEAM_H
 #define AH_COMM_TEAM_H
 
@@ -22,8 +22,8 @@ void ah_team_make(struct ah_team *team, const struct ah_hosts *hosts, const int 
 /* Is the call too large to travel with its posts? */
 bool ah_team_wires(const struct ah_team *team, const struct ah_collective *call);
 
-/* What goes from one host to another: a stream of parts, one behind the other. Of an input that is one for all takers
- * a host gets one copy; of kinds that reduce the host's sum is what is given. */
+/* The data from one host to another: a stream of consecutive parts. An input that all receivers share is sent to a host
+ * once; for kinds that reduce, the host's sum is sent. */
 struct ah_stream_part {
     int from, to;             /* ranks of the group; from -1: the host's sum; to -1: all takers of that host */
     int64_t first, count;     /* elements of the giver's input */
@@ -35,7 +35,8 @@ bool ah_team_stream(const struct ah_team *team, const struct ah_collective *call
 /* Elements of a rank's result. */
 int64_t ah_team_result(const struct ah_collective *call, int size, int rank);
 
-/* What a host's sum is made of: of halves float32 where a host has several ranks, so that they are rounded once. */
+/* Return the dtype of a host's sum: float32 for fp16 and bf16 where a host has several ranks, so that they are rounded
+ * once. */
 enum ah_dtype ah_team_sums(const struct ah_team *team, const struct ah_collective *call);
 /* Bytes of an element that goes from one host to another. */
 size_t ah_team_width(const struct ah_team *team, const struct ah_collective *call);

@@ -1,11 +1,11 @@
-/* What moves bytes between the hosts of a job: from each leader to each other one.
+/* Byte transport between the hosts of a job: from each leader to each other leader.
  *
- * No two threads of a leader use a transport at a time, and who opens it closes it. Its user begins turns, in each of
+ * A transport is used by one thread of a leader at a time, and closed by its opener. Its user begins turns, in each of
  * which it sends a piece of memory to some of the other hosts and receives one from some of them, and polls now and
  * then whether they have completed. Pieces of one tag from one host to another are matched in the order in which they
  * are begun, so both begin them in one order and with the same numbers of bytes; those of different tags do not wait
- * for each other. The same memory may be sent and received into in one turn, if the reply depends on the sent data.
- * Nothing here knows what the bytes mean. */
+ * for each other. The same memory may be sent and received into in one turn, if the reply depends on the sent data. The
+ * transport does not interpret the bytes. */
 #ifndef AH_COMM_TRANSPORT_H
 #define AH_COMM_TRANSPORT_H
 
@@ -53,12 +53,13 @@ static inline void ah_transport_unlist(struct ah_transport_turn *turn)
 
 struct ah_transport_type {
     const char *name;
-    /* Meet the other leaders; AH_ETIMEOUT with the host that did not come. `*out` begins with struct ah_transport. */
+    /* Connect to the other leaders; AH_ETIMEOUT names the host that did not arrive. `*out` begins with struct
+     * ah_transport. */
     int (*open)(struct ah_transport **out, const struct ah_hosts *hosts, int64_t timeout_ns);
     void (*close)(struct ah_transport *transport); /* whatever is under way; frees all turns */
 
-    /* Begin a turn: a piece for each host, in their order; the own ones are ignored. The memory is the turn's
-     * until it has completed. May move what can be moved at once, and never waits. */
+    /* Begin a turn: a piece for each host, in their order; the own ones are ignored. The memory belongs to the turn
+     * until it has completed. May transfer data at once, and never waits. */
     int (*start)(struct ah_transport *transport, uint64_t tag, const struct ah_transport_piece *send,
                  const struct ah_transport_piece *receive, struct ah_transport_turn **out);
     /* Move bytes, of any turn, and never wait. A turn that is done is freed. AH_EPEER when a host is gone: *lost. */

@@ -1,11 +1,11 @@
 /* Live recovery: a rank that is killed is replaced by a new process, and its peers do not end.
  *
- * A boundary is a place in the script where all that was begun before is complete: where a training loader is asked for
- * its next batch. There each rank publishes a note, which is what it has for itself, and a slice of what all ranks have
- * alike. The replacement of a rank that died after boundary b runs the script from its first line: its calls are
- * replayed from the log of all ranks since the job began (replay.c), up to the place where it loads the state of
- * boundary b; from there on the calls since b are replayed in the same way. Boundaries count from 0; the log
- * from before boundary 0 is kept for the whole job.
+ * A boundary is a place in the script at which all earlier calls are complete: the request of a training loader's next
+ * batch. There each rank publishes a note, its own state, and a slice of the state that is equal on all ranks. The
+ * replacement of a rank that died after boundary b runs the script from its first line: its calls are replayed from the
+ * log of all ranks since the job began (replay.c), up to the place where it loads the state of boundary b; from there
+ * on the calls since b are replayed in the same way. Boundaries count from 0; the log from before boundary 0 is kept
+ * for the whole job.
  *
  * A rank's Lua thread only. */
 #ifndef AH_COMM_RECOVER_H
@@ -19,7 +19,7 @@
 bool ah_recovery_is_on(void);
 /* This process's rank in the job, and how many there are; when recovery is on. */
 int ah_recovery_rank(int *size);
-/* Does this process replace another one, whose state it has not taken yet? */
+/* Does this process replace another one, whose state it has not loaded yet? */
 bool ah_recovery_is_due(void);
 
 /* Where this rank's slice of the next boundary is to be written, `bytes` long, 64-byte aligned, and its note, which
@@ -27,18 +27,17 @@ bool ah_recovery_is_due(void);
  * is off. */
 int ah_recovery_slice(size_t bytes, void **out);
 int ah_recovery_note(void **out, size_t *room);
-/* This rank is at the next boundary: publish its note, which is copied unless it was written in its place, and the
- * slice that was written before.
- * AH_ESTATE when a state is due that the script did not take; AH_EMISMATCH when ranks have come here by different
- * calls. */
+/* Publish the next boundary of this rank: its note, which is copied unless it was written in place, and the slice that
+ * was written before. AH_ESTATE when the script did not load a state that is due; AH_EMISMATCH when ranks have reached
+ * the boundary by different calls. */
 int ah_recovery_mark(const void *note, size_t bytes);
-/* The last boundary that this rank has published or taken, -1 before the first. */
+/* Return the last boundary that this rank has published or loaded, -1 before the first. */
 int64_t ah_recovery_boundary(void);
 
 /* Of a replacement: wait until all ranks have published the boundary at which it continues, and return that; -1: there
  * is none, the script is to run on from where it is, and nothing is due any more. */
 int ah_recovery_find(int64_t *boundary);
-/* After that: what a rank has published there; good until this rank publishes the boundary after the next. */
+/* After that: return a rank's note of the boundary, valid until this rank publishes the boundary after the next. */
 int ah_recovery_note_of(int rank, const void **note, size_t *bytes);
 int ah_recovery_slice_of(int rank, const void **slice, size_t *bytes);
 /* This process is now where the boundary was, and so are its calls. The next mark is this boundary's, and does

@@ -40,7 +40,7 @@ static inline unsigned char *shm_stage(const struct shm_group *shm, int rank, ui
            (size_t)(round & 1) * AH_STAGE_BYTES;
 }
 
-/* What a mean divides by: the ranks' weights, added in rank order. */
+/* Return the divisor of a mean: the ranks' weights, added in rank order. */
 double shm_divisor(const struct shm_group *shm, uint32_t sequence);
 
 /* Advance a round counter without a wake; peers see it with the next publication. */
@@ -51,7 +51,7 @@ void shm_enter_round(struct shm_group *shm);
 int shm_lend(struct ah_group *group, size_t bytes, int holders, uint64_t *offset);
 void *shm_borrow(struct ah_group *group, int lender, uint64_t offset);
 void shm_give_back(struct ah_group *group, void *memory, size_t bytes);
-/* Free what every rank has given back; all of it when the group ends. */
+/* Free the memory that every rank has released; all of it when the group ends. */
 void shm_collect_common(struct shm_group *shm, bool all);
 
 /* All kinds but all_reduce and barrier, through the staging areas. */

@@ -1,4 +1,4 @@
-/* A small store of texts that the processes of one job share over TCP: how those of several hosts meet.
+/* A small key-value store that the processes of one job share over TCP, for the rendezvous of several hosts.
  *
  * One process serves it, from a thread; all of them, that one too, connect to it. A key's value can be set, waited for,
  * counted up and deleted, and texts be appended to a list, in one order for all; each call has a deadline. A client may
@@ -7,8 +7,8 @@
  * Client and server prove to each other that they know the job's secret, without sending it (a challenge, answered by
  * HMAC-SHA256, which also covers the job's name and generation); a client of another job, or of a generation before a
  * restart, is refused. The bytes that follow are neither encrypted nor protected against change: the store listens on
- * loopback unless another address is configured, and its values are no secrets. Connections without a proof have few
- * places of their own, so that they cannot take those of the job's processes.
+ * loopback unless another address is configured, and its values are no secrets. Connections without a proof are limited
+ * to a few, so that they cannot exhaust those of the job's processes.
  *
  * A server is any thread's; a store is used by one thread. */
 #ifndef AH_COMM_STORE_H
@@ -52,9 +52,10 @@ bool ah_store_is_closed(const struct ah_store *store);
 /* Why that is, in words about the server: "its connection ended", "the network does not reach it". */
 const char *ah_store_reason(const struct ah_store *store);
 
-/* AH_EIO when the server is gone, after which nothing works any more; AH_EINVAL for what is too long. */
+/* Set a key's value. AH_EIO when the connection is lost, after which every call fails; AH_EINVAL for a key or value
+ * that is too long. */
 int ah_store_set(struct ah_store *store, const char *key, const void *value, size_t bytes);
-/* The value, from malloc, with a 0 behind it; waits until there is one. AH_ETIMEOUT. */
+/* Wait for a key's value and return it, from malloc, with a 0 after it. AH_ETIMEOUT. */
 int ah_store_get(struct ah_store *store, const char *key, char **value, size_t *bytes, int64_t timeout_ns);
 /* Add to the number that a key has as text, 0 before there is one. AH_EINVAL when its value is no number. */
 int ah_store_add(struct ah_store *store, const char *key, int64_t delta, int64_t *sum);

@@ -1,5 +1,5 @@
-/* What goes over the transport of a store, and the server's side of it without sockets: bytes in, bytes out. Integers
- * are little-endian, as the machines that this program runs on.
+/* The protocol of a store, and the server's side of it without sockets: bytes in, bytes out. Integers are
+ * little-endian, as the machines that this program runs on.
  *
  * hello (server): magic, nonce. answer (client): magic, generation, nonce, proof. welcome (server): verdict, proof.
  * Then requests, each with one reply, in order. Included by comm/store and their tests. */
@@ -91,7 +91,7 @@ int ah_store_greet(struct ah_store_session *session, int64_t now_ns);
 int ah_store_feed(struct ah_store_session *session, const void *bytes, size_t count, int64_t now_ns);
 /* Again, when values have changed or time has passed. */
 int ah_store_resume(struct ah_store_session *session, int64_t now_ns);
-/* It is over, for a reason: what its client has left is done. */
+/* End a session for a reason, and execute its client's will. */
 void ah_store_end_session(struct ah_store_session *session, const char *reason);
 void ah_store_session_free(struct ah_store_session *session);
 

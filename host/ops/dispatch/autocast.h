@@ -31,7 +31,7 @@ struct ah_autocast {
 };
 extern struct ah_autocast ah_autocast; /* of the innermost block; read it, but change it by the functions below */
 
-/* Begin a block; what was before goes to ah_autocast_leave at its end. */
+/* Begin a block; returns the previous state, for ah_autocast_leave at its end. */
 struct ah_autocast ah_autocast_enter(const struct ah_autocast *block);
 void ah_autocast_leave(const struct ah_autocast *before);
 

@@ -16,7 +16,7 @@
 
 enum { AH_MAX_ARGS = 12, AH_MAX_OUTS = 4, AH_MAX_EXTRA = 4 };
 
-/* Kinds of parameters, with the letter used in a signature; a ? behind it lets the argument be nil. */
+/* Kinds of parameters, with the letter used in a signature; a ? after it lets the argument be nil. */
 enum ah_kind {
     AH_NONE,    /* absent: an optional argument that is nil */
     AH_TENSOR,  /* T   a tensor */
@@ -141,8 +141,8 @@ union ah_state {
 
 struct ah_call {
     const struct ah_op *op;
-    struct ah_device *device; /* of the outputs, the kernel and all tensors, but for 0-dim operands on the CPU and
-                                 what rows with AH_ANY_DEVICE say */
+    struct ah_device *device; /* of the outputs, the kernel and all tensors, except 0-dim operands on the CPU and ops
+                                 with AH_ANY_DEVICE */
     struct ah_value arg[AH_MAX_ARGS]; /* all op->param_count of them, defaults filled */
     struct ah_tensor *out[AH_MAX_OUTS]; /* owned by the call until handed to the caller */
     int out_count;
@@ -150,7 +150,7 @@ struct ah_call {
     bool stored_dtype;          /* a tensor or dtype among the arguments has no arithmetic (ah_dtype_computes) */
     bool float_result;          /* set by autocast: the result of fp16 and bf16 arguments is float32 */
     bool recording;             /* a node will be made: forwards may then fill `extra` for their rule */
-    struct ah_tensor *original;            /* in place: what arg[0] held, when the rule needs it; owned */
+    struct ah_tensor *original;            /* in place: the former value of arg[0], when the rule needs it; owned */
     struct ah_tensor *extra[AH_MAX_EXTRA]; /* further tensors for the rule (a mask, batch statistics); owned */
     union ah_state state;       /* set by the forwards that have a part in it */
 };
@@ -178,7 +178,7 @@ extern const struct ah_alias ah_aliases[];
 
 /* Call an op. `args` holds `count` values in parameter order; missing ones take their defaults. Outputs (new
  * references) go to out[0..*out_count). With `inplace` the result replaces args[0]'s contents and out[0] is args[0]
- * retained. On error nothing is returned; the text names the op that refused, unless memory ran out. */
+ * retained. On error out[] is unchanged; the text names the failing op, unless memory ran out. */
 int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inplace, struct ah_tensor **out,
                int *out_count);
 

@@ -1,5 +1,5 @@
-/* What a script lets be computed in less than the dtype's precision. The CPU heeds none of it: its float32 is float32.
- * Lua thread only. */
+/* Settings that allow computing in less than the dtype's precision. The CPU ignores them: its float32 is float32. Lua
+ * thread only. */
 #ifndef AH_OPS_PRECISION_H
 #define AH_OPS_PRECISION_H
 

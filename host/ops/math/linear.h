@@ -1,4 +1,4 @@
-/* What kernels of linear maps share. */
+/* Helpers shared by kernels of linear maps. */
 #ifndef AH_OPS_LINEAR_H
 #define AH_OPS_LINEAR_H
 

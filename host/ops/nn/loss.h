@@ -1,4 +1,4 @@
-/* What the losses share: how results are reduced. */
+/* The reduction of the losses' results. */
 #ifndef AH_OPS_LOSS_H
 #define AH_OPS_LOSS_H
 

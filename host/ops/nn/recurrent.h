@@ -24,8 +24,8 @@ struct ah_recurrent_plan {
     int64_t *row, *count; /* [steps]: the first row of the step, and how many */
 };
 
-/* Of gates [rows, ...], or what has as many rows, and hidden [sequences, width]; sizes (on the CPU) may be NULL, and
- * are right. Close it also after an error. */
+/* Plan for gates [rows, ...], or a tensor of as many rows, and hidden [sequences, width]; sizes (on the CPU, valid) may
+ * be NULL. Close the plan also after an error. */
 int ah_recurrent_plan_open(struct ah_recurrent_plan *plan, const struct ah_tensor *gates,
                            const struct ah_tensor *hidden, const struct ah_tensor *sizes, const char *kind,
                            bool reverse);

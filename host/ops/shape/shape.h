@@ -1,4 +1,4 @@
-/* What the shape family shares with composites of other families. */
+/* Helpers of the shape family for composites of other families. */
 #ifndef AH_OPS_SHAPE_H
 #define AH_OPS_SHAPE_H
 

@@ -20,8 +20,8 @@ static int check_saved(const struct ah_node *node, const struct ah_saved *saved,
 static int check_node(const struct ah_node *node)
 {
     if (node->consumed) {
-        return ah_fail(AH_ESTATE, "backward: the graph was already used by a backward, which freed what it saved; pass "
-                       "retain_graph = true to the first one");
+        return ah_fail(AH_ESTATE, "backward: the graph was already used by a backward, which freed its saved tensors; "
+                       "pass retain_graph = true to the first one");
     }
     for (int i = 0; node->op && i < node->op->param_count; i++)
         AH_TRY(check_saved(node, &node->saved_arg[i], "argument", i + 1));

@@ -36,8 +36,8 @@ int ah_gradients_at(struct ah_tensor **roots, struct ah_tensor **grads, int coun
 int ah_record_segment(const struct ah_node_class *class, void *context, uint64_t since, struct ah_tensor **outputs,
                       int output_count, bool *recorded);
 
-/* Who wants a turn between nodes while a backward runs: collectives under way make progress there. The struct is the
- * caller's and stays until it is taken off; a turn must not add or take off any. Lua thread only. */
+/* A callback between nodes while a backward runs, in which pending collectives make progress. The caller owns the
+ * struct, which must stay valid until it is removed; the callback must not add or remove watchers. Lua thread only. */
 struct ah_engine_watcher {
     void (*between)(void *context);
     void *context;

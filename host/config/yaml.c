@@ -45,9 +45,9 @@ static int on_open(struct reader *reader, const yaml_event_t *event, enum ah_tre
                    const yaml_char_t *tag)
 {
     if (anchor)
-        return fail_at(event, "anchors (&name) are not taken");
+        return fail_at(event, "anchors (&name) are not supported");
     if (tag)
-        return fail_at(event, "tags (!name) are not taken");
+        return fail_at(event, "tags (!name) are not supported");
     if (reader->depth == AH_TREE_DEPTH)
         return fail_at(event, "nested too deep");
     int place = put(reader, event, kind, NULL);
@@ -61,9 +61,9 @@ static int on_scalar(struct reader *reader, const yaml_event_t *event)
     const char *text = (const char *)event->data.scalar.value;
     bool in_map = reader->depth && reader->tree->node[reader->open[reader->depth - 1]].kind == AH_TREE_MAP;
     if (event->data.scalar.anchor)
-        return fail_at(event, "anchors (&name) are not taken");
+        return fail_at(event, "anchors (&name) are not supported");
     if (event->data.scalar.tag)
-        return fail_at(event, "tags (!name) are not taken");
+        return fail_at(event, "tags (!name) are not supported");
     if (strlen(text) != event->data.scalar.length)
         return fail_at(event, "a text holds a NUL");
     if (in_map && !reader->key) {
@@ -82,7 +82,7 @@ static int on_event(struct reader *reader, const yaml_event_t *event)
     case YAML_DOCUMENT_START_EVENT:
         return reader->documents++ ? fail_at(event, "a second document begins") : 0;
     case YAML_ALIAS_EVENT:
-        return fail_at(event, "aliases (*name) are not taken");
+        return fail_at(event, "aliases (*name) are not supported");
     case YAML_SCALAR_EVENT:
         return on_scalar(reader, event);
     case YAML_MAPPING_START_EVENT:

@@ -21,7 +21,7 @@ static int check_pad(const struct ah_grid_step *step, int number, const int64_t 
             return ah_fail(AH_EINVAL, "step %d: a mirrored edge of %lld around %lld", number, (long long)most,
                            (long long)size[axis]);
         if (step->edge == AH_EDGE_NEAREST && most && !size[axis])
-            return ah_fail(AH_EINVAL, "step %d: nothing to take an edge from", number);
+            return ah_fail(AH_EINVAL, "step %d: no edge to pad with", number);
     }
     return 0;
 }

@@ -99,7 +99,7 @@ static int read_unicode(struct ah_json_cursor *c, char *to, size_t *count)
         return ah_json_short(c, "a text is not closed");
     int high = hex4(at + 1), low = 0;
     if (high < 0)
-        return ah_json_wrong(c, at, "expected four hexadecimal digits behind \\u");
+        return ah_json_wrong(c, at, "expected four hexadecimal digits after \\u");
     if (high >= 0xD800 && high < 0xDC00) {
         if (c->end - at < 11)
             return ah_json_short(c, "a text is not closed");

@@ -242,7 +242,7 @@ static int read_lines(struct ah_json_cursor *c, struct ah_table *table, int64_t 
             AH_TRY(read_object(c, table));
             ah_json_blanks(c);
             if (c->at < c->end)
-                return ah_json_wrong(c, c->at, "text behind the object: each line has one");
+                return ah_json_wrong(c, c->at, "text after the object: each line has one");
         }
         c->at = stop ? stop + 1 : end;
         c->line += stop != NULL;
@@ -290,7 +290,7 @@ static int read_array(struct ah_json_cursor *c, struct ah_table *table, int64_t 
     if (*state == BEHIND) {
         ah_json_blanks(c);
         if (c->at < c->end)
-            return ah_json_wrong(c, c->at, "text behind the array");
+            return ah_json_wrong(c, c->at, "text after the array");
     }
     return 0;
 }

@@ -190,7 +190,7 @@ int ah_worker_room(struct ah_worker *worker, int at, size_t count, unsigned char
         size_t size = count < 2 * slot->mapped ? 2 * slot->mapped : count;
         size = (size + 65535) / 65536 * 65536;
         if (ftruncate(slot->file, (off_t)size))
-            return ah_fail(AH_ENOMEM, "cannot take %zu bytes of shared memory: %s", size, strerror(errno));
+            return ah_fail(AH_ENOMEM, "cannot allocate %zu bytes of shared memory: %s", size, strerror(errno));
         AH_TRY(map(slot, size));
     }
     *out = slot->bytes;

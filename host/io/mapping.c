@@ -158,6 +158,6 @@ int ah_mapping_check(const struct ah_tensor *tensor)
     /* A file that was renamed over this one leaves the mapped one as it was. */
     if (now.device != mapping->mark.device || now.file != mapping->mark.file || is_same(&now, &mapping->mark))
         return 0;
-    return ah_fail(AH_EIO, "'%s' was written to after it was loaded, so the tensors that lie in it may have changed: "
+    return ah_fail(AH_EIO, "'%s' was written to after it was loaded, so the tensors mapped from it may have changed: "
                    "load it again, and replace such a file by renaming another one over it", mapping->path);
 }

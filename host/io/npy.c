@@ -196,7 +196,7 @@ static int read_elements(struct ah_tensor **out, const struct header *header, co
         huge |= __builtin_mul_overflow(want, (uint64_t)header->size[d], &want);
     }
     if (huge || (none ? 0 : want) != count)
-        return ah_fail(AH_EIO, "npy: %s of %s does not take the %zu bytes after the header",
+        return ah_fail(AH_EIO, "npy: %s of %s does not match the %zu bytes after the header",
                        ah_shape_text(header->size, header->ndim), ah_dtype_name(header->dtype), count);
     for (size_t i = 0; header->dtype == AH_BOOL && i < count; i++)
         if (bytes[i] > 1)
@@ -226,7 +226,7 @@ static int read_header(struct header *header, size_t *begin, const void *bytes, 
     if (version > 1)
         length |= (size_t)at[10] << 16 | (size_t)at[11] << 24;
     if (length > MAX_HEADER || length > count - start)
-        return ah_fail(AH_EIO, "npy: a header of %zu bytes in a file of %zu (at most %d are taken)", length, count,
+        return ah_fail(AH_EIO, "npy: a header of %zu bytes in a file of %zu (the limit is %d)", length, count,
                        MAX_HEADER);
     struct cursor cursor = {(const char *)at + start, (const char *)at + start + length};
     *begin = start + length;
@@ -263,7 +263,7 @@ int ah_npy_find_unsigned(struct ah_npy_numbers *out, const void *bytes, size_t c
         return ah_fail(AH_EIO, "npy: expected one dim of '<u2' or '<u4', got %d of '%s'", header.ndim, header.descr);
     uint64_t want;
     if (__builtin_mul_overflow((uint64_t)header.size[0], (uint64_t)header.bytes, &want) || want != count - begin)
-        return ah_fail(AH_EIO, "npy: %lld elements of '%s' do not take the %zu bytes after the header",
+        return ah_fail(AH_EIO, "npy: %lld elements of '%s' do not match the %zu bytes after the header",
                        (long long)header.size[0], header.descr, count - begin);
     *out = (struct ah_npy_numbers){.begin = begin, .count = header.size[0], .bytes = header.bytes};
     return 0;

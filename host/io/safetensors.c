@@ -79,7 +79,7 @@ static int read_offsets(struct ah_stored *stored, const json_t *value, size_t ro
         return ah_fail(AH_EIO, "tensor '%s': expected two whole numbers as \"data_offsets\"", stored->name);
     json_int_t from = json_integer_value(begin), to = json_integer_value(end);
     if (from < 0 || to < from || (uint64_t)to > room)
-        return ah_fail(AH_EIO, "tensor '%s': data_offsets [%lld, %lld] do not lie in the %zu bytes of data",
+        return ah_fail(AH_EIO, "tensor '%s': data_offsets [%lld, %lld] are outside the %zu bytes of data",
                        stored->name, (long long)from, (long long)to, room);
     stored->begin = (size_t)from;
     stored->end = (size_t)to;
@@ -98,7 +98,7 @@ static int check_extent(const struct ah_stored *stored, int bits)
     if (none && !huge)
         count = 0;
     if (huge || count % 8 || count / 8 != stored->end - stored->begin)
-        return ah_fail(AH_EIO, "tensor '%s': %s of %s does not take the %zu bytes of its data_offsets", stored->name,
+        return ah_fail(AH_EIO, "tensor '%s': %s of %s needs other than the %zu bytes of its data_offsets", stored->name,
                        ah_shape_text(stored->size, stored->ndim),
                        stored->kind ? stored->kind : ah_dtype_name(stored->dtype), stored->end - stored->begin);
     return 0;
@@ -163,7 +163,7 @@ static int read_header(struct ah_safetensors *file, json_t *header, size_t room)
     const char *key;
     json_t *value;
     if (json_object_size(header) > MAX_TENSORS)
-        return ah_fail(AH_EIO, "%zu tensors, at most %d are taken", json_object_size(header), MAX_TENSORS);
+        return ah_fail(AH_EIO, "%zu tensors, the limit is %d", json_object_size(header), MAX_TENSORS);
     file->tensor = calloc(json_object_size(header) + 1, sizeof *file->tensor);
     if (!file->tensor)
         return ah_fail(AH_ENOMEM, "out of memory");

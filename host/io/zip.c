@@ -149,7 +149,7 @@ static int by_place(const void *left, const void *right)
 static int read_directory(struct ah_zip *zip, struct bytes file, struct directory directory)
 {
     if (directory.count > MAX_ENTRIES)
-        return ah_fail(AH_EIO, "zip: %llu entries, at most %d are taken", (unsigned long long)directory.count,
+        return ah_fail(AH_EIO, "zip: %llu entries, the limit is %d", (unsigned long long)directory.count,
                        MAX_ENTRIES);
     zip->entry = calloc(directory.count + 1, sizeof *zip->entry);
     zip->names = malloc(directory.size + directory.count + 1);

@@ -88,7 +88,7 @@ static void *end_what_hangs(void *context)
     pthread_mutex_lock(&watch->lock);
     while (!watch->over)
         if (pthread_cond_timedwait(&watch->change, &watch->lock, &until)) {
-            ah_tell("rank %d of %d: MPI_Init did not return within %.3g s: not every rank has come to it",
+            ah_tell("rank %d of %d: MPI_Init did not return within %.3g s: not every rank has called it",
                     watch->who->rank, watch->who->size, (double)watch->timeout_ns / 1e9);
             _exit(1);
         }
@@ -102,8 +102,8 @@ static int compare(const struct ah_topology *who)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (size == 1 && who->size > 1)
-        return ah_fail(AH_EINVAL, "MPI sees this process alone where the job has %d ranks: what started them does not "
-                       "know this MPI (srun --mpi=list prints Slurm's; ACCELHOST_WIRE=tcp needs none)",
+        return ah_fail(AH_EINVAL, "MPI sees this process alone where the job has %d ranks: their launcher does not "
+                       "support this MPI (srun --mpi=list prints Slurm's; ACCELHOST_WIRE=tcp needs none)",
                        who->size);
     if (size != who->size || rank != who->rank)
         return ah_fail(AH_EINVAL, "rank %d of %d is rank %d of %d to MPI", who->rank, who->size, rank, size);

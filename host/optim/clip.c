@@ -157,7 +157,7 @@ int ah_unscale_grad_there(struct ah_tensor **grad, int count, struct ah_tensor *
     struct ah_device *device = grad[0]->storage->device;
     bool fit = factor->dtype == AH_F64 && found->dtype == AH_I32 && factor->numel == 1 && found->numel == 1;
     if (!fit || factor->storage->device != device || found->storage->device != device)
-        return ah_fail(AH_EINVAL, "unscale_: the scale does not lie on %s, where the gradients are", device->name);
+        return ah_fail(AH_EINVAL, "unscale_: the scale is not on %s, the gradients' device", device->name);
     struct pass pass = {.action = UNSCALE, .factor = ah_tensor_data(factor), .found = ah_tensor_data(found)};
     AH_TRY(device->type->fill(device, pass.found, 0, sizeof(int32_t)));
     ah_tensor_touch(found);

@@ -88,7 +88,7 @@ static int send_runs(struct ah_common *c, const int64_t *count, const size_t *at
     size_t size = (size_t)ah_group_size(c->group);
     bool leads = ah_common_brings(c);
     int64_t *counts = malloc(size * size * sizeof *counts);
-    int status = counts ? 0 : ah_fail(AH_ENOMEM, "out of memory for what hosts give each other");
+    int status = counts ? 0 : ah_fail(AH_ENOMEM, "out of memory for the counts of a transfer between hosts");
     for (int round = 1; status == 0 && round < c->hosts; round++) {
         memset(counts, 0, size * size * sizeof *counts);
         for (int g = 0; g < c->hosts; g++)

@@ -69,7 +69,7 @@ static int load_plugin(const char *name, const struct ah_device_type **out)
 {
     char path[4096];
     if (!ah_plugin_find(name, path, sizeof path))
-        return ah_fail(AH_EINVAL, "device \"%s\": accelhost-%s.so is not here (looked for %s)", name, name, path);
+        return ah_fail(AH_EINVAL, "device \"%s\": accelhost-%s.so is not here (searched: %s)", name, name, path);
     if (type_count == MAX_TYPES)
         return ah_fail(AH_EINVAL, "device \"%s\": at most %d kinds of devices can be open", name, MAX_TYPES);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

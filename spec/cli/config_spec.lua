@@ -123,7 +123,7 @@ log_dir: 'logs of: "us"'
       read(path))
     result = config({"default"}, {timeout = 20, env = env})
     assert.equal(1, result.code)
-    assert.equal("accelhost config: " .. path .. " is there already ('accelhost config' asks what to change in it)\n",
+    assert.equal("accelhost config: " .. path .. " exists ('accelhost config' asks for changes)\n",
       result.stderr)
     assert.matches("\nsettings +" .. path:gsub("%p", "%%%0") .. "\n", run.host({"env"}, {env = env}).stdout)
   end)

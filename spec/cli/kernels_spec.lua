@@ -17,7 +17,7 @@ describe("the kernels of a processor", function()
     for _, level in ipairs {"v3", "v4"} do
       local answer = kernels(level)
       assert.truthy(answer == "x86-64-" .. level or
-        answer:find("ACCELHOST_CPU=" .. level .. ": this processor lacks what that needs", 1, true), answer)
+        answer:find("ACCELHOST_CPU=" .. level .. ": this processor lacks features of that level", 1, true), answer)
     end
   end)
 end)

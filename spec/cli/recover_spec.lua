@@ -115,7 +115,7 @@ describe("accelhost launch --recover live", function()
       print(sum(1))]])
     assert.equal(0, result.code, result.output)
     assert.is_nil(result.stderr:find "waited")
-    assert.matches("rank 1 was killed 0%.2 s ago, and its new process %(pid %d+%) has not come to where it was\n" ..
+    assert.matches("rank 1 was killed 0%.2 s ago, and its new process %(pid %d+%) has not caught up yet\n" ..
       "accelhost launch: rank 1 %(pid %d+%) was killed by SIGKILL; replaced in ", result.stderr)
   end)
 

@@ -129,7 +129,7 @@ describe("without /proc", function()
     if not available then return pending "needs user namespaces" end
     local looked = without_proc("-e", [[print(require("accelhost._C").device.missing "nowhere")]])
     assert.truthy(looked.stdout:find("/accelhost-nowhere.so", 1, true), looked.output)
-    assert.falsy(looked.stdout:find("looked for ./", 1, true), looked.output)
+    assert.falsy(looked.stdout:find("searched: ./", 1, true), looked.output)
     local command = without_proc("launch", "--launcher", "mpirun", "--num_processes", "2", "--dry_run", "-e",
       "print(1)")
     assert.matches(" /[^ ]*accelhost run %-e ", command.stdout)

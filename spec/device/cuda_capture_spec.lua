@@ -246,7 +246,7 @@ describe("A compiled step reports what changed:", function()
     ["a gradient that is there"] = {"with.net(x):sum():backward() compiled(x, y, {scale = 1})",
       "a parameter of shape %(16, 12%) had no gradient when the step was captured and has one now"},
     ["a parameter that moved"] = {"local p = with.net[1].weight p.data = p.data:clone() compiled(x, y, {scale = 1})",
-      "parameters, gradients or state are not those of the captured step, or lie elsewhere"},
+      "parameters, gradients or state are not those of the captured step, or were moved"},
     ["state that was replaced"] = {[[local state = with.optimizer.state[with.net[1].weight]
       state.momentum_buffer = state.momentum_buffer:clone()
       compiled(x, y, {scale = 1})]], "SGD: parameter 1 or its state was replaced since its step was captured"},

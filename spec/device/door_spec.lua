@@ -17,7 +17,7 @@ describe("a device's name", function()
   end)
 
   it("that does not exist is an error which has the reason", function()
-    check.raises('device "nowhere": accelhost-nowhere.so is not here (looked for ', function()
+    check.raises('device "nowhere": accelhost-nowhere.so is not here (searched: ', function()
       accelhost.ones({2}, {device = "nowhere:1"})
     end)
     check.raises('device "far:2": there are 2 of this kind', function() accelhost.ones({2}, {device = "far:2"}) end)

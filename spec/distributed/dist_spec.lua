@@ -38,7 +38,7 @@ describe("accelhost.distributed", function()
     local text = [[if rank == 1 then require("accelhost._C").comm.recv(accelhost.ones(1), 0) end
       dist.monitored_barrier{timeout = 1, wait_all_ranks = true}]]
     local result = script(2, text)
-    assert.matches("monitored_barrier #2 at %-e:%d+: rank 1 did not come within 1 s: rank 1 waits for a message from "
+    assert.matches("monitored_barrier #2 at %-e:%d+: rank 1 did not arrive within 1 s: rank 1 waits for a message from "
       .. "rank 0", result.stderr)
     assert.equal(4, result.code)
   end)

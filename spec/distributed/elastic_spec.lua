@@ -225,7 +225,7 @@ describe("A job on several machines", function()
   end, function(said, code)
     assert.equal(3, code[1])
     says(said[1], "accelhost launch: machine (node1) has waited 1 s for machine 1\n")
-    says(said[1], "accelhost launch: node1: did not come within 3 s: machine 1\n")
+    says(said[1], "accelhost launch: node1: did not arrive within 3 s: machine 1\n")
   end)
 
   scene("is ended by a signal while it waits for a machine", function()

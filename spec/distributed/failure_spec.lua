@@ -116,7 +116,7 @@ describe("a job of which a rank fails", function()
     assert.equal(4, result.code)
     has(result.stderr, "timed out after 3 s: rank 2 was last seen at " .. case)
     has(result.stderr, "barrier #1")
-    has(result.stderr, "rank 2 did not come and was ended")
+    has(result.stderr, "rank 2 did not arrive and was killed")
     assert.is_nil(result.stderr:match("ranks? [%d, ]*2[%d, ]* ended because of it"))
   end)
 
@@ -131,7 +131,7 @@ describe("a job of which a rank fails", function()
 
   it("reports a wait after the seconds of --patience or ACCELHOST_PATIENCE", function()
     local script = "local comm = require 'accelhost._C'.comm " .. stay .. "comm.barrier()"
-    local line = "accelhost: barrier #1 at -e:1: rank 0 has waited 0.1 s: rank 1 has not come to its first collective; "
+    local line = "accelhost: barrier #1 at -e:1: rank 0 has waited 0.1 s: rank 1 has not reached its first collective; "
       .. "now it"
     expect_told(line, {"--num_processes", 2, "--patience", 0.1}, script)
     expect_told(line, {"--num_processes", 2}, script, {ACCELHOST_PATIENCE = "0.1"})

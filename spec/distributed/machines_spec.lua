@@ -194,12 +194,12 @@ describe("accelhost launch on several machines", function()
   end, function(results)
     local said, code = results[1].said, results[1].code
     assert.matches("machine %(node1%) has waited 1 s for machine 1\n", said[1])
-    assert.matches("node1: did not come within 4 s: machine 1\n", said[1])
+    assert.matches("node1: did not arrive within 4 s: machine 1\n", said[1])
     assert.equal(3, code[1])
     said = results[2].said
     assert.matches("has waited 1 s for the job's store at node1, port 29500, which the first machine serves: that " ..
       "has not begun, or the job is over %(store at node1, port 29500: Connection refused%)\n", said[2])
-    assert.matches("the first machine did not come within 4 s: store at node1, port 29500", said[2])
+    assert.matches("the first machine did not arrive within 4 s: store at node1, port 29500", said[2])
   end)
 
   local contradictions = {

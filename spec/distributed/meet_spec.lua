@@ -83,7 +83,7 @@ describe("Processes that nobody launched together", function()
       .. "%-%-num_processes 2` starts all of them", said)
     for missing, other in pairs {[0] = 1, [1] = 0} do
       said = shell(("export WORLD_SIZE=2; rank %d -e \"%s\""):format(other, begin), {timeout = 1})
-      assert.matches(("%%-e:1: rank %d of 2 %%(MASTER_PORT [%%d-]+%%): rank %d did not come within 1 s"):format(other,
+      assert.matches(("%%-e:1: rank %d of 2 %%(MASTER_PORT [%%d-]+%%): rank %d did not arrive within 1 s"):format(other,
         missing), said)
     end
   end)
@@ -93,15 +93,15 @@ describe("Processes that nobody launched together", function()
     assert.matches("0: %-e:1: WORLD_SIZE is 2 here, but 3 of rank 1", said)
     assert.matches("1: %-e:1: WORLD_SIZE is 3 here, but 2 of rank 0", said)
     said = shell(([[
-      export WORLD_SIZE=3; for r in 0 1 1; do rank $r -e "%s"; done; await "there twice"; rank 2 -e "%s"]]):format(
+      export WORLD_SIZE=3; for r in 0 1 1; do rank $r -e "%s"; done; await "occurs twice"; rank 2 -e "%s"]]):format(
       begin, begin))
-    assert.matches("1: %-e:1: RANK 1 is there twice %(MASTER_PORT [%d-]+%); give each job a MASTER_PORT of its own",
+    assert.matches("1: %-e:1: RANK 1 occurs twice %(MASTER_PORT [%d-]+%); give each job a MASTER_PORT of its own",
       said)
     assert.matches("0: exit 0\n1: .*2: exit 0", said)
     said = shell(([[
-      export WORLD_SIZE=2; for r in 0 0; do rank $r -e "%s"; done; await "there twice"; rank 1 -e "%s"]]):format(
+      export WORLD_SIZE=2; for r in 0 0; do rank $r -e "%s"; done; await "occurs twice"; rank 1 -e "%s"]]):format(
       begin, begin))
-    assert.matches("0: %-e:1: RANK 0 is there twice", said)
+    assert.matches("0: %-e:1: RANK 0 occurs twice", said)
     said = shell(([[export WORLD_SIZE=2 MASTER_ADDR=10.255.1.2; rank 1 -e "%s"]]):format(begin))
     assert.matches("MASTER_ADDR is 10.255.1.2, another host: LOCAL_RANK and LOCAL_WORLD_SIZE have to say which of the "
       .. "2 ranks are here", said)

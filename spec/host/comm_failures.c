@@ -170,9 +170,9 @@ static void monitored(struct rank *me)
     call.where = "train.lua:12";
     int status = ah_group_run(me->group, call); /* one may fail because the other did */
     RANK_CHECK(me, status == AH_ETIMEOUT || status == AH_EPEER);
-    RANK_CHECK(me, strstr(ah_error_text(), all ? "monitored_barrier #1 at train.lua:12: ranks 1, 2 did not come within "
-                                                 "0.15 s: rank 1 has not come to its first collective"
-                                               : "rank 1 did not come within 0.15 s"));
+    RANK_CHECK(me, strstr(ah_error_text(), all ? "monitored_barrier #1 at train.lua:12: ranks 1, 2 did not arrive "
+                                                 "within 0.15 s: rank 1 has not reached its first collective"
+                                               : "rank 1 did not arrive within 0.15 s"));
     RANK_CHECK(me, me->group->timeout_ns > 1000000000);
 }
 
@@ -242,7 +242,7 @@ static void stall_of_two(struct rank *me)
         usleep(20000);
     int status = reduce(me, buffer, 4, AH_F32, AH_REDUCE_SUM); /* one may fail because the other did */
     RANK_CHECK(me, status == AH_ETIMEOUT || status == AH_EPEER);
-    RANK_CHECK(me, strstr(ah_error_text(), "rank 2 has not come to its first collective"));
+    RANK_CHECK(me, strstr(ah_error_text(), "rank 2 has not reached its first collective"));
     if (status == AH_ETIMEOUT)
         RANK_CHECK(me, atomic_load(&ah_rank_entry(me->control, me->rank)->blamed) == 2);
 }

@@ -237,7 +237,7 @@ static void nobody_sends(struct rank *me)
         until_ended(me, 1);
     else
         RANK_FAILS(me, receive(me, &value, 1, 0, 0, NULL), AH_ETIMEOUT,
-                   "recv from rank 0 at train.lua:3: timed out after 0.15 s: rank 0 has not come to its first");
+                   "recv from rank 0 at train.lua:3: timed out after 0.15 s: rank 0 has not reached its first");
 }
 
 static void nobody_receives(struct rank *me)

@@ -243,7 +243,7 @@ static void expect_failure(bool forgets, bool strays, const char *text)
 
 AH_TEST(a_replacement_that_restores_no_state_or_calls_something_else_fails)
 {
-    expect_failure(true, false, "has not taken its state: call accelerator:load_state() before the loop");
+    expect_failure(true, false, "has not loaded its state: call accelerator:load_state() before the loop");
     expect_failure(false, true, "barrier at stray:1: this process replaces rank 1, which died after its first step");
 }
 
@@ -333,8 +333,8 @@ AH_TEST(what_live_recovery_cannot_do_fails_by_name)
         int (*body)(struct ah_group *group, int rank);
         const char *text;
     } cases[] = {
-        {come_by_other_calls, "rank 1 has come to step 1 by 1 collectives, rank 0 by 0: live recovery needs the same"},
-        {come_by_other_steps, "rank 0 has come to step 1, and rank 1 made a collective without coming there"},
+        {come_by_other_calls, "rank 1 has reached step 1 by 1 collectives, rank 0 by 0: live recovery needs the same"},
+        {come_by_other_steps, "rank 0 has reached step 1, and rank 1 made a collective without reaching it"},
         {split_late, "split: with live recovery groups are made before the first step, and this is after step 0"},
         {send_something, "send: messages are not kept, so there are none with live recovery (--recover live)"},
         {publish_too_much, "slice has 7516192768 bytes, of at most 6442450944"},

@@ -137,7 +137,7 @@ describe("accelhost.load of another program's file", function()
         [("]q\0"):rep(201) .. ("a"):rep(200) .. "."] = "containers nested deeper than 200",
         [array .. "."] = "the pickle is damaged: an array without its parts",
         [array .. "(K\1(K\2t" .. dtype .. "\137U\3abctb."] =
-          "npy: (2,) of uint8 does not take the 3 bytes after the header",
+          "npy: (2,) of uint8 does not match the 3 bytes after the header",
         [array .. "(K\1(J\255\255\255\255t" .. dtype .. "\137U\0tb."] =
           "the pickle is damaged: an array's shape is no tuple of sizes",
         [array .. "(K\1" .. ("(" .. ("K\1"):rep(65) .. "t") .. dtype .. "\137U\1atb."] = "npy: more than",

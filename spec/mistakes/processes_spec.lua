@@ -31,10 +31,10 @@ describe("In several processes the message names", function()
       "a prepared loader yields the same number of batches to each"},
     {"a process that ends early",
       "if accelerator.process_index == 1 then os.exit(0) end accelerator:wait_for_everyone()",
-      "rank 1 ended without it (rank 1 has not come to its first collective)"},
+      "rank 1 ended without it (rank 1 has not reached its first collective)"},
     {"a process that hangs",
       "if accelerator.process_index == 1 then while true do end end accelerator:wait_for_everyone()",
-      "timed out after 3 s: rank 1 has not come to its first collective", "launch --timeout SECONDS", code = 4},
+      "timed out after 3 s: rank 1 has not reached its first collective", "launch --timeout SECONDS", code = 4},
     {"the process that failed first", 'if accelerator.process_index == 1 then error "boom" end ' ..
       "accelerator:wait_for_everyone()", "rank 1 failed: train.lua:12: boom", "rank 0 ended because of it"},
     {"parameters that differ", "accelerator:prepare(nn.Linear(4, 2 + accelerator.process_index))",

@@ -123,7 +123,7 @@ describe("a call of a tokenizer", function()
 
   it("refuses wrong arguments, by name", function()
     local tokenizer = new()
-    refused("no tensor: give padding = true", function() tokenizer{"sea", "the sea"} end)
+    refused("no tensor: set padding = true", function() tokenizer{"sea", "the sea"} end)
     refused("text: expected a string or a table of values, got number 3", function() tokenizer(3) end)
     refused("text 1 is number 3, expected a string", function() tokenizer{"sea", 3} end)
     refused("pairs are two tables", function() tokenizer{{"sea", "deep"}} end)

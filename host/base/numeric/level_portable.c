@@ -78,7 +78,8 @@ int ah_level_choose(void)
     if (!level)
         return ah_fail(AH_EINVAL, "this processor is too old: SSE4.2 is needed");
     if (!level->fits())
-        return ah_fail(AH_EINVAL, "ACCELHOST_CPU=%s: this processor lacks what that needs (%s)", wanted, level->what);
+        return ah_fail(AH_EINVAL, "ACCELHOST_CPU=%s: this processor lacks features of that level (%s)", wanted,
+                       level->what);
     chosen = level;
     memcpy(ah_level_slots, level->functions, ah_level_bytes);
     return 0;

@@ -1,8 +1,7 @@
-/* Functions in double that the C library lacks, for the CPU and for kernels of devices, who say by AH_SPECIAL what
- * their functions are ("static", "static __device__"): gamma functions by recurrence and asymptotic series, erf's
- * inverse by Halley's method, Bessel functions by their two series (Abramowitz and Stegun 6.3, 6.4, 9.6, 9.7, 23.2).
- * What must stay true: series are cut where the next term no longer counts, so every loop ends whatever the
- * argument. */
+/* Functions in double that the C library lacks, for the CPU and for kernels of devices, which define AH_SPECIAL as the
+ * storage class of their functions ("static", "static __device__"): gamma functions by recurrence and asymptotic
+ * series, erf's inverse by Halley's method, Bessel functions by their two series (Abramowitz and Stegun 6.3, 6.4, 9.6,
+ * 9.7, 23.2). Invariant: series end where the next term is below rounding, so every loop ends for every argument. */
 #ifndef AH_BASE_SPECIAL_SERIES_H
 #define AH_BASE_SPECIAL_SERIES_H
 

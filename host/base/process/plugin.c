@@ -29,14 +29,14 @@ int ah_plugin_open(const char *name, const char *symbol, void **out)
 {
     char path[4096];
     if (!ah_plugin_find(name, path, sizeof path))
-        return ah_fail(AH_EINVAL, "accelhost-%s.so is not here (looked for %s)", name, path);
+        return ah_fail(AH_EINVAL, "accelhost-%s.so is not here (searched: %s)", name, path);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return ah_fail(AH_EINVAL, "%s", dlerror());
     *out = dlsym(library, symbol);
     if (!*out) {
         dlclose(library);
-        return ah_fail(AH_EINVAL, "%s is no such plugin (no %s)", path, symbol);
+        return ah_fail(AH_EINVAL, "%s is not a plugin of this program (no symbol %s)", path, symbol);
     }
     return 0;
 }

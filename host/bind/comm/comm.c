@@ -49,7 +49,7 @@ static int take_place(lua_State *L)
     char text[16];
     int rank = ah_check_whole(L, 1, "rank"), ranks = ah_check_whole(L, 2, "world_size");
     if (ah_group_default_is_open())
-        return ah_raise_text(L, "this process has begun as one of %s: take a place in a job before anything else",
+        return ah_raise_text(L, "this process has begun as one of %s: join a job before anything else",
                              getenv("WORLD_SIZE") ? getenv("WORLD_SIZE") : "1");
     snprintf(text, sizeof text, "%d", rank);
     setenv("RANK", text, 1);

@@ -66,8 +66,8 @@ int ah_comm_pack(struct ah_tensor **out, struct ah_tensor *tensor, struct ah_dev
 {
     AH_TRY(ah_tensor_row_major(tensor));
     if (device && tensor->storage->device != device)
-        return ah_fail(AH_EINVAL, "a collective's tensors lie on one device: one is on %s, another on %s", device->name,
-                       tensor->storage->device->name);
+        return ah_fail(AH_EINVAL, "a collective's tensors must be on one device: one is on %s, another on %s",
+                       device->name, tensor->storage->device->name);
     if (!device && tensor->storage->device != &ah_cpu)
         return ah_host_copy(out, tensor);
     if (!ah_tensor_is_contiguous(tensor))

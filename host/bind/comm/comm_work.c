@@ -116,7 +116,7 @@ static int check_fit(const struct work *work, const struct ah_collective *call)
     if (call->kind == AH_ALL_REDUCE || call->kind == AH_BROADCAST)
         taken = given = call->count;
     if (given && numel(work->from) != given)
-        return ah_fail(AH_EINVAL, "%s: expected %lld elements to give, got %lld", name, (long long)given,
+        return ah_fail(AH_EINVAL, "%s: expected %lld elements to send, got %lld", name, (long long)given,
                        (long long)numel(work->from));
     if (taken && numel(work->to) != taken)
         return ah_fail(AH_EINVAL, "%s: expected room for %lld elements, got %lld", name, (long long)taken,

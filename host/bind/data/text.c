@@ -229,7 +229,7 @@ static void set_width(lua_State *L, struct rows *rows, int options)
         rows->width = (rows->width + multiple - 1) / multiple * multiple;
     lua_pop(L, 1);
     if (rows->ragged && rows->made.count && shortest != rows->width && !ah_opt_flag(L, options, "tables", false))
-        ah_raise_text(L, "tokenizer: the texts have %zu to %zu tokens, which is no tensor: give padding = true (and "
+        ah_raise_text(L, "tokenizer: the texts have %zu to %zu tokens, which is no tensor: set padding = true (and "
                       "truncation), or return_tensors = false for tables", shortest, rows->width);
 }
 

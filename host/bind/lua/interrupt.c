@@ -157,7 +157,7 @@ static int watch(lua_State *L)
     struct sigaction tick = {.sa_handler = on_timer, .sa_flags = SA_ONSTACK};
     ah_signal_hook_watch(L);
     if (ah_signal_timer_create(SIGVTALRM, &timer))
-        return ah_raise_text(L, "this system has no timer to give");
+        return ah_raise_text(L, "cannot create a timer on this system");
     watched = true;
     sigaction(SIGVTALRM, &tick, NULL);
     sigaction(SIGINT, &action, NULL);

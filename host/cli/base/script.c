@@ -26,7 +26,7 @@ int ah_script_check(const char *command, int argc, char **argv)
         return ah_usage(command, module ? "%s expects the name of a module" : "%s expects code", argv[0]);
     int own = argc - 1 - code;
     if (own > MOST_ARGUMENTS)
-        return ah_usage(command, "%d arguments are more than the %d that a script can take", own, MOST_ARGUMENTS);
+        return ah_usage(command, "%d arguments are more than the %d that a script can receive", own, MOST_ARGUMENTS);
     if (code)
         return 0;
     if (!strcmp(argv[0], "-"))

@@ -118,7 +118,7 @@ static int run_questions(struct ah_settings *settings, const char *path)
 static int run_default(struct ah_settings *settings, const char *path, const char *precision)
 {
     if (is_there(path)) {
-        fprintf(stderr, "accelhost config: %s is there already ('accelhost config' asks what to change in it)\n", path);
+        fprintf(stderr, "accelhost config: %s exists ('accelhost config' asks for changes)\n", path);
         return 1;
     }
     const struct ah_setting_row *row = &ah_setting_rows[AH_SETTING_mixed_precision];
@@ -156,7 +156,7 @@ static int find_path(const char *flag, char path[PATH])
 {
     bool named;
     AH_TRY(ah_launch_config_path(flag, path, PATH, &named));
-    return *path ? 0 : ah_fail(AH_EINVAL, "ACCELHOST_CONFIG_FILE is empty, which means no file: give --config_file");
+    return *path ? 0 : ah_fail(AH_EINVAL, "ACCELHOST_CONFIG_FILE is empty, which disables the file: use --config_file");
 }
 
 static int run(const char *word, const struct config_options *options)

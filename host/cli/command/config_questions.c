@@ -42,10 +42,10 @@ static const struct question {
     {AH_SETTING_gradient_accumulation_steps, "How many micro-batches make an optimizer step?", .when = ALWAYS},
     {AH_SETTING_max_restarts, "How often shall a failed job be restarted?", .when = ALWAYS},
     {AH_SETTING_timeout, "How many seconds may a rank wait for the others?", .when = ALWAYS},
-    {AH_SETTING_max_memory, "How much memory may a rank take (2G, 500M; none: no limit)?", .when = ALWAYS},
-    {AH_SETTING_log_dir, "In which folder shall what ranks print be kept (none: nowhere)?", .when = ALWAYS},
+    {AH_SETTING_max_memory, "How much memory may a rank allocate (2G, 500M; none: no limit)?", .when = ALWAYS},
+    {AH_SETTING_log_dir, "In which folder shall the ranks' output be stored (none: nowhere)?", .when = ALWAYS},
     {AH_SETTING_num_machines, "On how many machines shall the job run?", .when = ALWAYS},
-    {AH_SETTING_machine_rank, "Which number has this one (0, 1, ...; none: as they come)?", .when = WITH_MACHINES},
+    {AH_SETTING_machine_rank, "Rank of this machine (0, 1, ...; none: by order of arrival)?", .when = WITH_MACHINES},
     {AH_SETTING_main_process_ip, "What is the address of the first one (number 0)?", .when = WITH_MACHINES},
     {AH_SETTING_main_process_port, "On which port do they meet there (none: 29500)?", .when = WITH_MACHINES},
 };

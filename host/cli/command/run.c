@@ -34,7 +34,7 @@ static const struct ah_flag flags[] = {
     {"--gc-stress", AH_FLAG_SWITCH, FIELD(gc_stress),
      .help = "collect garbage at every tensor op (finds lifetime errors)"},
     {"--max_memory", AH_FLAG_VALUE, FIELD(max_memory), {.kind = AH_VALUE_BYTES, 1 << 20, 1e15}, "SIZE",
-     "memory that the script may take, such as 2G"},
+     "memory that the script may allocate, such as 2G"},
     {"--params", AH_FLAG_TEXT, FIELD(params), .value = "FILE",
      .help = "values for accelhost.args or parse_args: YAML, JSON or a Lua table"},
     {"--script_fd", AH_FLAG_VALUE, FIELD(script_fd), {.kind = AH_VALUE_WHOLE, 0, 1e6}, "FD",

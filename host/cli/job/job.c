@@ -126,7 +126,7 @@ static void poll_orphans(struct ah_job *job)
     } else if (now < job->leave_ns) {
         if (job->phase == AH_JOB_LEAVING && !job->told_left && now > job->leave_ns - 4 * second_ns) {
             job->told_left = true;
-            ah_job_notice(job, "all ranks have ended; what they started still runs: %s%s\n", names,
+            ah_job_notice(job, "all ranks have ended; processes that they started still run: %s%s\n", names,
                           left > 4 ? ", ..." : "");
         }
         enter(job, job->phase, poll_ns);
@@ -271,7 +271,7 @@ static void nudge(struct ah_job *job)
                                                       ? SIGTERM : job->signal);
     }
     ah_job_list_ranks(job, left, ranks, sizeof ranks);
-    ah_job_notice(job, "%s may take %g s to end (once more kills)\n", ranks, job->options.grace);
+    ah_job_notice(job, "%s has %g s to end (a second signal kills)\n", ranks, job->options.grace);
 }
 
 void ah_job_step(struct ah_job *job)

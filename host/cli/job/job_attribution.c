@@ -167,7 +167,7 @@ static void report_others(struct ah_job *job, int first)
     }
     if (blamed >= 0)
         ah_job_notice(job, "rank %d %s\n", blamed, stopped ? "had been stopped by a signal and was ended"
-                                                           : "did not come and was ended");
+                                                           : "did not arrive and was killed");
     tell(job, alike, "failed in the same way", "");
     tell(job, own, "failed too: ", line);
     tell(job, taken, "ended because of it", "");

@@ -254,7 +254,7 @@ int ah_lua_jobs_wait(struct ah_lua_job **jobs, int count, int64_t until)
         for (int i = 0; i < count; i++) {
             step(jobs[i]);
             if (jobs[i]->lost)
-                AH_TRYGO(ah_fail(AH_ENOMEM, "out of memory for what a job has to say"), out);
+                AH_TRYGO(ah_fail(AH_ENOMEM, "out of memory for a job's messages"), out);
         }
         if (has_news(jobs, count, &all_told) || signals_wait() || (all_told && (count || until < 0)))
             break;

@@ -66,7 +66,7 @@ static void tell_delay(struct ah_job *job, int rank)
     if (loss->told || ah_now_ns() < loss->died_ns + job->patience_ns)
         return;
     loss->told = true;
-    ah_job_notice(job, "rank %d was killed %.3g s ago, and its new process (pid %d) has not come to where it was\n",
+    ah_job_notice(job, "rank %d was killed %.3g s ago, and its new process (pid %d) has not caught up yet\n",
                   job->first + rank, (double)job->patience_ns / 1e9, (int)job->rank[rank].pid);
 }
 

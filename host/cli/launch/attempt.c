@@ -343,7 +343,7 @@ static int conclude(struct launch *launch, struct ah_attempt_options *options)
     keep_failure(launch, options);
     int code = launch->machines ? conclude_all(launch, options) : ah_job_exit_code(launch->job);
     if (launch->output_error && launch->output_error != EPIPE) {
-        fprintf(stderr, "accelhost launch: cannot write what the ranks print: %s\n", strerror(launch->output_error));
+        fprintf(stderr, "accelhost launch: cannot write the ranks' output: %s\n", strerror(launch->output_error));
         return 3;
     }
     return code;

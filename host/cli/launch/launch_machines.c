@@ -69,7 +69,8 @@ static int check_alone(const struct ah_settings *settings)
 {
     const struct ah_setting_value *value = settings->value;
     if (is_told(settings, AH_SETTING_nproc_per_node) && is_told(settings, AH_SETTING_num_processes))
-        return ah_fail(AH_EINVAL, "num_processes (%s) and nproc_per_node (%s) are the same on one machine: give one",
+        return ah_fail(AH_EINVAL, "num_processes (%s) and nproc_per_node (%s) are the same on one machine: set only "
+                       "one",
                        value[AH_SETTING_num_processes].where, value[AH_SETTING_nproc_per_node].where);
     if (number(settings, AH_SETTING_machine_rank) > 0)
         return ah_fail(AH_EINVAL, "%s: expected 0 for a job on one machine (set num_machines for more)",

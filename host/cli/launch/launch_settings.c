@@ -66,7 +66,8 @@ static int apply_flags(struct ah_settings *settings, const struct flags *flags)
             continue;
         for (int j = i + 1; j < flags->count && flags->row[j] == flags->row[i]; j++)
             if (flags->text[j])
-                return ah_fail(AH_EINVAL, "%s and %s are the same setting: give one", flags->name[i], flags->name[j]);
+                return ah_fail(AH_EINVAL, "%s and %s are the same setting: set only one", flags->name[i],
+                               flags->name[j]);
         AH_TRY(ah_settings_set(settings, flags->row[i], flags->text[i], AH_FROM_FLAG, flags->name[i],
                                flags->name[i]));
     }

@@ -168,7 +168,7 @@ static int look_at_clock(struct ah_coordinator *coordinator)
     else
         ah_member_table_missing(&coordinator->member_table, missing, sizeof missing);
     if (waited > mine->timeout_ns)
-        return ah_fail(AH_ETIMEOUT, "%s: did not come within %.3g s: %s", mine->name, (double)mine->timeout_ns / 1e9,
+        return ah_fail(AH_ETIMEOUT, "%s: did not arrive within %.3g s: %s", mine->name, (double)mine->timeout_ns / 1e9,
                        missing);
     if (!coordinator->told)
         ah_tell("machine (%s) has waited %.3g s for %s", mine->name, (double)mine->patience_ns / 1e9, missing);

@@ -280,7 +280,7 @@ static int run(lua_State *L)
         return lua_error(L);
     }
     if (!lua_checkstack(L, call->argc + 8)) {
-        lua_pushfstring(L, "%d arguments are more than a script can take", call->argc);
+        lua_pushfstring(L, "%d arguments are more than a script can receive", call->argc);
         return lua_error(L);
     }
     for (int i = 0; i < call->argc; i++)

@@ -48,7 +48,7 @@ static struct ah_replay_log *keeping_of(const struct ah_control_block *control, 
 static struct ah_replay_entry *index_of(const struct ah_control_block *control, int rank, int area, int block)
 {
     _Static_assert(sizeof(struct ah_replay_entry) * INDEXED * AREAS * AH_MAX_GROUPS <= (size_t)1 << 30,
-                   "the indexes lie before the notes");
+                   "the indexes precede the notes");
     return (struct ah_replay_entry *)control->segment[rank] + ((size_t)area * AH_MAX_GROUPS + (size_t)block) * INDEXED;
 }
 

@@ -98,7 +98,7 @@ int ah_group_reach(struct ah_group *group, struct ah_device *device, const struc
         return 0;
     if (group->device_comm && group->device_comm->device != device)
         return ah_fail(AH_EINVAL,
-                       "%s: a rank's tensors of a group lie on one device, and others of this one were on "
+                       "%s: a rank's tensors of a group must be on one device, and others of this one were on "
                        "another",
                        group->device_comm->type->moves.name);
     if (group->lane_asked || group->size == 1 || !type) {

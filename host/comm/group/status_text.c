@@ -28,7 +28,7 @@ const char *ah_status_text(struct ah_group *group, int rank, char *text, size_t 
     else if (from == 1)
         snprintf(text, bytes, "rank %d waits for a message from any rank%s", group->member[rank], place);
     else if (posted == group->base)
-        snprintf(text, bytes, "rank %d has not come to its first collective%s", group->member[rank], place);
+        snprintf(text, bytes, "rank %d has not reached its first collective%s", group->member[rank], place);
     else
         snprintf(text, bytes, "rank %d %s %s, %s #%u%s", group->member[rank],
                  ah_reached(group->posted, posted + 1) ? "was last seen at" : "is at", post->where,

@@ -282,7 +282,7 @@ static int name_missing(struct ah_group *group, uint32_t sequence)
         if (!ah_reached(counter_of(group, r, AH_POSTED), sequence))
             at += snprintf(at, (size_t)(end - at), missing++ ? ", %d" : "%d", group->member[r]);
     atomic_store(&slot_of(group, group->rank)->blamed, group->member[first]);
-    return ah_fail(AH_ETIMEOUT, "%s: rank%s %s did not come within %.3g s: %s",
+    return ah_fail(AH_ETIMEOUT, "%s: rank%s %s did not arrive within %.3g s: %s",
                    own_call(group, sequence, call, sizeof call), missing == 1 ? "" : "s", list,
                    (double)group->timeout_ns / 1e9, ah_status_text_now(group, first, where, sizeof where));
 }

@@ -37,7 +37,7 @@ int ah_membership_store(struct ah_store **out, const struct ah_store_place *plac
         status = ah_store_connect(out, place, mine->timeout_ns - first);
     }
     if (status == AH_ETIMEOUT)
-        return ah_fail_prefix(status, "the first %s did not come within %.3g s", mine->what,
+        return ah_fail_prefix(status, "the first %s did not arrive within %.3g s", mine->what,
                               (double)mine->timeout_ns / 1e9);
     return status;
 }
@@ -59,7 +59,7 @@ static int look_at_clock(struct call *call)
         return 0;
     ah_member_table_missing(&call->member_table, missing, sizeof missing);
     if (waited > mine->timeout_ns)
-        return ah_fail(AH_ETIMEOUT, "%s: did not come within %.3g s: %s", mine->name, (double)mine->timeout_ns / 1e9,
+        return ah_fail(AH_ETIMEOUT, "%s: did not arrive within %.3g s: %s", mine->name, (double)mine->timeout_ns / 1e9,
                        missing);
     if (!call->told)
         ah_tell("%s (%s) has waited %.3g s for %s", mine->what, mine->name, (double)mine->patience_ns / 1e9, missing);

@@ -153,7 +153,7 @@ int ah_member_table_make(const struct ah_member_table *member_table, const int o
             return ah_fail(AH_EINVAL, "the job is to have %d ranks, and its %d %ss have %d", member_table->host[i].size,
                            out->count, member_table->mine->what, out->first[out->count]);
     if (out->first[out->count] > AH_MAX_RANKS)
-        return ah_fail(AH_EINVAL, "%d ranks come together, expected at most %d", out->first[out->count],
+        return ah_fail(AH_EINVAL, "%d ranks join, expected at most %d", out->first[out->count],
                        AH_MAX_RANKS);
     return 0;
 }

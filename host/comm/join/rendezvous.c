@@ -104,7 +104,7 @@ static int look_at_clock(struct rendezvous *m, const char *whom)
 {
     int64_t waited = ah_now_ns() - m->begin_ns;
     if (waited > m->timeout_ns)
-        return ah_fail(AH_ETIMEOUT, "rank %d of %d (%s): %s did not come within %.3g s", m->who->rank, m->who->size,
+        return ah_fail(AH_ETIMEOUT, "rank %d of %d (%s): %s did not arrive within %.3g s", m->who->rank, m->who->size,
                        m->name, whom, (double)m->timeout_ns / 1e9);
     if (waited > m->patience_ns && !m->told) {
         ah_tell("rank %d of %d (%s) has waited %.3g s for %s; `accelhost launch --num_processes %d` starts all of them",
@@ -186,7 +186,7 @@ static void judge(const struct rendezvous *m, const struct hello *hello, const b
         snprintf(out->text, sizeof out->text, "the ranks of a host have to be consecutive, and rank %d is number %d "
                  "after rank %d: %s", hello->rank, local, m->first, ah_topology_block_option(m->who->by));
     else if (here[local])
-        snprintf(out->text, sizeof out->text, "RANK %d is there twice (%s); give each job a MASTER_PORT of its own",
+        snprintf(out->text, sizeof out->text, "RANK %d occurs twice (%s); give each job a MASTER_PORT of its own",
                  hello->rank, m->name);
     else
         out->status = 0;
@@ -266,7 +266,7 @@ static int open_place(const struct rendezvous *m, int *listener)
     int error = errno;
     close(*listener);
     if (error == EADDRINUSE)
-        return ah_fail(AH_EINVAL, "RANK %d is there twice (%s); give each job a MASTER_PORT of its own", m->first,
+        return ah_fail(AH_EINVAL, "RANK %d occurs twice (%s); give each job a MASTER_PORT of its own", m->first,
                        m->name);
     return ah_fail(AH_EIO, "cannot open the place where ranks meet: %s", strerror(error));
 }

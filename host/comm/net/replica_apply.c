@@ -229,7 +229,7 @@ static int take_fares(struct ah_replica *replica, int rank, const struct replica
     if (now.group_bytes >= sizeof slot->group_text || now.text_bytes >= sizeof slot->text ||
         sizeof now + now.group_bytes + now.text_bytes != head->bytes || now.state < AH_RANK_RUNNING ||
         now.state > AH_RANK_DIED || now.blamed < -1 || now.blamed >= replica->control->size)
-        return wrong("how a rank fares, of the wrong length");
+        return wrong("a rank's state, of the wrong length");
     atomic_store(&slot->line, now.line);
     atomic_store(&slot->line_done, now.line_done);
     atomic_store(&slot->blamed, now.blamed);

@@ -28,7 +28,7 @@ void ah_team_make(struct ah_team *team, const struct ah_hosts *hosts, const int 
 
 /* Bytes of an input that goes with its post in any case, and of all that a host sends with the posts of a call. */
 enum { TRAVELS = 8 * 1024, TRAVEL = 128 * 1024 };
-_Static_assert((int)TRAVEL <= (int)AH_STAGE_BYTES, "what travels is staged");
+_Static_assert((int)TRAVEL <= (int)AH_STAGE_BYTES, "serialised inputs fit into a stage");
 
 bool ah_team_wires(const struct ah_team *team, const struct ah_collective *call)
 {

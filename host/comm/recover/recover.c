@@ -95,8 +95,8 @@ static int await_rank(int rank, uint32_t published, bool ended_too)
         if (ah_reached(seen, published) || (!ended_too && atomic_load(&slot->state) == AH_RANK_ENDED))
             return 0;
         if (gone_on)
-            return ah_fail(AH_EMISMATCH, "rank %d has come to step %u, and rank %d made a collective without coming "
-                           "there: live recovery needs the same steps on all ranks", own.rank, published - 1, rank);
+            return ah_fail(AH_EMISMATCH, "rank %d has reached step %u, and rank %d made a collective without reaching "
+                           "it: live recovery needs the same steps on all ranks", own.rank, published - 1, rank);
         snprintf(what, sizeof what, "live recovery at step %u", published - 1);
         AH_TRY(ah_watch_peer(&watch, own.root, rank, what));
         ah_group_sleep(&slot->block[0], AH_ROUND, seen, look_ns);
@@ -119,7 +119,7 @@ static int settle(void)
         uint32_t kept = ah_group_counter(group->peer[group->rank], AH_POSTED);
         AH_TRY(ah_group_poison(group, ah_group_advance(group, group->posted, true)));
         if (group->posted != kept)
-            return ah_fail(AH_EMISMATCH, "rank %d has come to step %u by %u collectives, and the process that it "
+            return ah_fail(AH_EMISMATCH, "rank %d has reached step %u by %u collectives, and the process that it "
                            "replaces had made %u", own.rank, published_by(own.rank), group->posted - group->base,
                            kept - group->base);
     }
@@ -137,7 +137,7 @@ static int recover_compare(uint32_t boundary)
             uint32_t theirs = slot->replay_log.boundary[boundary & 1].posted[group->block];
             if (theirs == group->posted)
                 continue;
-            return ah_fail(AH_EMISMATCH, "rank %d has come to step %u by %u collectives, rank %d by %u: live recovery "
+            return ah_fail(AH_EMISMATCH, "rank %d has reached step %u by %u collectives, rank %d by %u: live recovery "
                            "needs the same number on all ranks", own.rank, boundary, group->posted - group->base,
                            group->member[r], theirs - group->base);
         }
@@ -174,7 +174,7 @@ static int check_taken(void)
     uint32_t boundary = published_by(own.rank);
     if (boundary == 0 || !atomic_load(&own_slot()->due))
         return 0;
-    return ah_fail(AH_ESTATE, "this process replaces rank %d, which died behind step %u, and has not taken its state: "
+    return ah_fail(AH_ESTATE, "this process replaces rank %d, which died after step %u, and has not loaded its state: "
                    "call accelerator:load_state() before the loop", own.rank, boundary - 1);
 }
 
@@ -274,7 +274,7 @@ int ah_recovery_take(void)
 {
     int64_t boundary = ah_recovery_boundary();
     if (!ah_recovery_is_due() || boundary < 0)
-        return ah_fail(AH_ESTATE, "no state of another process is to be taken");
+        return ah_fail(AH_ESTATE, "no state of another process is available");
     const struct ah_boundary *at = &own_slot()->replay_log.boundary[boundary & 1];
     for (struct ah_group *group = own.root; group; group = next_group(group)) {
         uint32_t posted = at->posted[group->block];

@@ -191,8 +191,8 @@ static int expect_range(const struct ah_call *c, int64_t low, int64_t high, enum
     int64_t least = -65504, most = 65504; /* of float16; the other floats hold every int64 */
     if ((!ah_dtype_int_range(dtype, &least, &most) && dtype != AH_F16) || (low >= least && high - 1 <= most))
         return 0;
-    return ah_fail(AH_EINVAL, "%s: %lld..%lld exceeds what %s holds", c->op->name, (long long)low, (long long)high - 1,
-                   ah_dtype_name(dtype));
+    return ah_fail(AH_EINVAL, "%s: %lld..%lld exceeds the range of %s", c->op->name, (long long)low,
+                   (long long)high - 1, ah_dtype_name(dtype));
 }
 
 int ah_forward_randint(struct ah_call *c)

@@ -277,7 +277,7 @@ int ah_forward_repeat_interleave(struct ah_call *c)
         status = interleave_by(&c->out[0], flat, dim, repeats);
     }
     if (status == 0 && arg->output_size.kind == AH_INT && arg->output_size.integer != c->out[0]->size[dim])
-        status = ah_fail(AH_EINVAL, "repeat_interleave: output_size: expected %lld, which is what the repeats make, "
+        status = ah_fail(AH_EINVAL, "repeat_interleave: output_size: expected %lld, the sum of the repeats, "
                          "got %lld", (long long)c->out[0]->size[dim], (long long)arg->output_size.integer);
     ah_tensor_release(flat);
     ah_tensor_release(repeats);

@@ -48,7 +48,7 @@ static void *open_library(void)
     }
     char path[4096] = "libcuda.so.1";
     if (simulated && !ah_plugin_find("cudasim", path, sizeof path)) {
-        ah_fail(AH_EINVAL, "the simulated GPU accelhost-cudasim.so is not here (looked for %s; make sim builds it)",
+        ah_fail(AH_EINVAL, "the simulated GPU accelhost-cudasim.so is not here (searched: %s; make sim builds it)",
                 path);
         return NULL;
     }

@@ -23,7 +23,7 @@ static int find(struct ah_cuda_library *library)
         opened = dlopen(library->files[i], RTLD_NOW | RTLD_LOCAL);
     if (!opened) {
         const char *text = dlerror();
-        return ah_fail(AH_EINVAL, "%s cannot be opened (looked for %s): %s", library->title, library->files[0],
+        return ah_fail(AH_EINVAL, "%s cannot be opened (searched: %s): %s", library->title, library->files[0],
                        text ? text : "not found");
     }
     for (size_t i = 0; i < library->count; i++) {

@@ -58,8 +58,8 @@ int ah_cuda_capture_numbers(struct ah_cuda_device *cuda, const void *same, size_
         return 0;
     if (capture->next == capture->count || capture->place[capture->next].bytes != bytes ||
         capture->place[capture->next].same != hash_of(same, same_bytes))
-        return ah_fail(AH_ESTATE, "parameters, gradients or state are not those of the captured step, or lie "
-                      "elsewhere: capture it again");
+        return ah_fail(AH_ESTATE, "parameters, gradients or state are not those of the captured step, or "
+                      "were moved: capture it again");
     struct ah_cuda_place *place = &capture->place[capture->next++];
     memcpy(capture->value + place->offset, numbers, bytes);
     *at = (uint64_t)(uintptr_t)capture->block + place->offset;

@@ -24,7 +24,7 @@ static CUdeviceptr address(const void *pointer)
 static int to_device(struct ah_cuda_device *cuda, void *to, const void *from, size_t bytes, CUstream stream)
 {
     AH_TRY(ah_cuda_capture_refuse(cuda, "a copy of the host's values",
-                                  "make the tensor on the device before the step, or give it as an argument"));
+                                  "make the tensor on the device before the step, or pass it as an argument"));
     for (size_t done = 0; done < bytes;) {
         size_t piece = bytes - done < PIECE ? bytes - done : PIECE;
         struct ah_cuda_pinned_block *block;

@@ -67,7 +67,7 @@ int ah_cuda_sort_keys(struct ah_device *device, const char *who, void *keys, con
     int status;
     *out = (struct ah_cuda_sorted){.keys = keys};
     if (n >= (int64_t)1 << 32)
-        return ah_fail(AH_EINVAL, "%s: %lld elements are too many to be put in order on %s", who, (long long)n,
+        return ah_fail(AH_EINVAL, "%s: %lld elements are too many to sort on %s", who, (long long)n,
                        device->name);
     AH_TRYGO(ah_cuda_memory_take(memory, (size_t)n * (size_t)item, &out->block[0]), out);
     AH_TRYGO(ah_cuda_memory_take(memory, places, &out->block[1]), out);

@@ -38,7 +38,7 @@ static double product_bytes(const struct ah_cuda_plan_key *key)
     return (double)key->batch * (rows * depth + depth * columns + rows * columns) * item;
 }
 
-int ah_cuda_multiply(struct ah_device *device, const char *who, const struct ah_cuda_product *product)
+int ah_cuda_multiply(struct ah_device *device, const char *op_name, const struct ah_cuda_product *product)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     const struct ah_cublas *blas;
@@ -46,14 +46,14 @@ int ah_cuda_multiply(struct ah_device *device, const char *who, const struct ah_
     AH_TRY(ah_cublas_open(&blas));
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_cuda_capture_see(cuda, product, sizeof *product));
-    AH_TRY(ah_cuda_plan_find(blas, cuda, who, product, &plan));
+    AH_TRY(ah_cuda_plan_find(blas, cuda, op_name, product, &plan));
     AH_TRY(ah_cuda_plan_tune(blas, device, plan, product));
-    struct ah_cuda_span span = ah_cuda_span_begin(cuda, who, "product");
-    AH_TRY(run_plan(blas, cuda, who, plan, product));
+    struct ah_cuda_span span = ah_cuda_span_begin(cuda, op_name, "product");
+    AH_TRY(run_plan(blas, cuda, op_name, plan, product));
     ah_cuda_span_end(cuda, span, product_bytes(&plan->key), product_operations(&plan->key));
     if (!cuda->waits || cuda->capturing)
         return 0;
-    return ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: %s: a product", device->name, who);
+    return ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: %s: a product", device->name, op_name);
 }
 
 void ah_cuda_product_forget(const struct ah_cuda_device *cuda)

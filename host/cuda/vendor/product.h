@@ -41,7 +41,7 @@ struct ah_cuda_product {
 
 /* out = a b + bias, or out + a b, then the epilogue, on the compute stream. No size may be 0. AH_EINVAL when cuBLASLt
  * is missing, AH_ENOTIMPL when it has no such product. */
-int ah_cuda_multiply(struct ah_device *device, const char *who, const struct ah_cuda_product *product);
+int ah_cuda_multiply(struct ah_device *device, const char *op_name, const struct ah_cuda_product *product);
 
 /* Forget the plans of a device that is closed. */
 void ah_cuda_product_forget(const struct ah_cuda_device *cuda);

@@ -16,7 +16,7 @@ enum { NOTES = 1024, TEXT = 96 };
 
 struct note {
     uint64_t ticket;
-    const char *who, *what, *expected;
+    const char *op_name, *what, *expected;
     int64_t low, high;
     enum { INDEX, SHARE, COUNT } kind;
     char place[TEXT]; /* " (dim 0 of (5, 2))"; of a count what there is to take from: "(5, 2)" */
@@ -72,16 +72,16 @@ static int fail(const struct note *note, const struct ah_fault *fault)
     char value[40];
     long long at = (long long)~fault->rest;
     if (note->kind == COUNT)
-        return ah_fail(AH_EINVAL, "%s: the mask wants %lld values, source %s has %lld", note->who,
+        return ah_fail(AH_EINVAL, "%s: the mask wants %lld values, source %s has %lld", note->op_name,
                        (long long)fault->integer, note->place, (long long)note->high);
     if (note->kind == SHARE)
         snprintf(value, sizeof value, "%g", fabs(fault->number) >= 0 ? fault->number : NAN);
     else
         snprintf(value, sizeof value, "%lld", (long long)fault->integer);
     if (note->expected)
-        return ah_fail(AH_EINVAL, "%s: expected %s, got %s at position %lld", note->who, note->expected, value,
+        return ah_fail(AH_EINVAL, "%s: expected %s, got %s at position %lld", note->op_name, note->expected, value,
                        at);
-    return ah_fail(AH_EINVAL, "%s: %s %s at position %lld is outside %lld..%lld%s", note->who, note->what, value,
+    return ah_fail(AH_EINVAL, "%s: %s %s at position %lld is outside %lld..%lld%s", note->op_name, note->what, value,
                    at, (long long)note->low, (long long)note->high, note->place);
 }
 
@@ -128,7 +128,7 @@ static int look(struct ah_device *device, struct ah_cuda_kernel *kernel, const s
     unsigned blocks = ah_cuda_blocks(numbers->numel, AH_FAULT_THREADS * AH_FAULT_EACH);
     struct ah_cuda_grid grid = {blocks < AH_FAULT_BLOCKS ? blocks : AH_FAULT_BLOCKS,
                                 ah_cuda_threads(numbers->numel, AH_FAULT_THREADS), 0};
-    AH_TRY(ah_cuda_launch(device, kernel, what->who, grid, &args));
+    AH_TRY(ah_cuda_launch(device, kernel, what->op_name, grid, &args));
     if (cuda->capturing)
         return 0;
     faults->pending = true;
@@ -157,23 +157,23 @@ int ah_cuda_faults_replayed(struct ah_cuda_device *cuda)
 int ah_cuda_expect_within(struct ah_device *device, const struct ah_cuda_bounds *bounds,
                           const struct ah_tensor *numbers)
 {
-    struct note note = {.who = bounds->who, .what = bounds->what, .low = bounds->low, .high = bounds->high};
+    struct note note = {.op_name = bounds->op_name, .what = bounds->what, .low = bounds->low, .high = bounds->high};
     if (bounds->of)
         snprintf(note.place, sizeof note.place, " (dim %d of %s)", bounds->dim, ah_shape(bounds->of));
     return look(device, &index_kernel, &note, numbers, bounds->other);
 }
 
-int ah_cuda_expect_shares(struct ah_device *device, const char *who, const char *what,
+int ah_cuda_expect_shares(struct ah_device *device, const char *op_name, const char *what,
                           const struct ah_tensor *numbers)
 {
-    struct note note = {.who = who, .what = what, .high = 1, .kind = SHARE};
+    struct note note = {.op_name = op_name, .what = what, .high = 1, .kind = SHARE};
     return look(device, &share_kernel[numbers->dtype], &note, numbers, 0);
 }
 
-int ah_cuda_expect_enough(struct ah_device *device, const char *who, const struct ah_tensor *counts,
+int ah_cuda_expect_enough(struct ah_device *device, const char *op_name, const struct ah_tensor *counts,
                           const struct ah_tensor *source)
 {
-    struct note note = {.who = who, .kind = COUNT, .high = source->numel};
+    struct note note = {.op_name = op_name, .kind = COUNT, .high = source->numel};
     struct ah_tensor last = *counts;
     last.offset += counts->numel - 1;
     last.numel = 1;
@@ -181,9 +181,9 @@ int ah_cuda_expect_enough(struct ah_device *device, const char *who, const struc
     return look(device, &index_kernel, &note, &last, 0);
 }
 
-int ah_cuda_expect_numbers(struct ah_device *device, const char *who, const char *expected, int64_t high,
+int ah_cuda_expect_numbers(struct ah_device *device, const char *op_name, const char *expected, int64_t high,
                            const struct ah_tensor *numbers)
 {
-    struct note note = {.who = who, .expected = expected, .high = high, .kind = SHARE};
+    struct note note = {.op_name = op_name, .expected = expected, .high = high, .kind = SHARE};
     return look(device, &share_kernel[numbers->dtype], &note, numbers, 0);
 }

@@ -12,7 +12,7 @@
 
 /* The valid range and the text of a fault: "embedding: index 7 at position 3 is outside 0..4 (dim 0 of (5, 2))". */
 struct ah_cuda_bounds {
-    const char *who, *what; /* static: "embedding", "index" */
+    const char *op_name, *what; /* static: "embedding", "index" */
     int64_t low, high;      /* low..high */
     int64_t other;          /* this is right too: an ignored label; else `low` */
     const struct ah_tensor *of; /* its dim `dim` is named, unless it is NULL */
@@ -24,16 +24,16 @@ int ah_cuda_expect_within(struct ah_device *device, const struct ah_cuda_bounds 
                           const struct ah_tensor *numbers);
 
 /* Look through row-major floating numbers, for such as are not in 0..1. */
-int ah_cuda_expect_shares(struct ah_device *device, const char *who, const char *what,
+int ah_cuda_expect_shares(struct ah_device *device, const char *op_name, const char *what,
                           const struct ah_tensor *numbers);
 
 /* Check that `source` has as many values as the last of these int64 numbers. */
-int ah_cuda_expect_enough(struct ah_device *device, const char *who, const struct ah_tensor *counts,
+int ah_cuda_expect_enough(struct ah_device *device, const char *op_name, const struct ah_tensor *counts,
                           const struct ah_tensor *source);
 
 /* The same for numbers that are not in 0..high or, with INT64_MAX, finite and 0 or more; `expected` describes the valid
  * ones: "bernoulli: expected probabilities in 0..1, got 2 at position 0". */
-int ah_cuda_expect_numbers(struct ah_device *device, const char *who, const char *expected, int64_t high,
+int ah_cuda_expect_numbers(struct ah_device *device, const char *op_name, const char *expected, int64_t high,
                            const struct ah_tensor *numbers);
 
 /* AH_EINVAL when a fault was found since the last call. Waits for the device if any check is pending. */

@@ -65,7 +65,7 @@ static int load(struct ah_cuda_device *cuda, const char *file, CUmodule *out)
     return 0;
 }
 
-static int find(struct ah_cuda_device *cuda, struct ah_cuda_kernel *kernel, const char *who)
+static int find(struct ah_cuda_device *cuda, struct ah_cuda_kernel *kernel, const char *op_name)
 {
     CUmodule module;
     /* Lazy loading copies a function's code to the device at its first use, which a capture forbids as well. */
@@ -73,7 +73,7 @@ static int find(struct ah_cuda_device *cuda, struct ah_cuda_kernel *kernel, cons
     int status = load(cuda, kernel->file, &module);
     if (status == 0)
         status = ah_cuda_check(ah_cuda.module_function(&kernel->on[cuda->ordinal], module, kernel->name),
-                               "%s: %s: kernel %s", cuda->device->name, who, kernel->name);
+                               "%s: %s: kernel %s", cuda->device->name, op_name, kernel->name);
     ah_cuda_tighten(mode);
     if (status == 0 && !kernel->known) {
         kernel->known = true;
@@ -112,30 +112,30 @@ static int allow_shared(struct ah_cuda_device *cuda, struct ah_cuda_kernel *kern
     return 0;
 }
 
-int ah_cuda_launch_sized(struct ah_device *device, struct ah_cuda_kernel *kernel, const char *who,
+int ah_cuda_launch_sized(struct ah_device *device, struct ah_cuda_kernel *kernel, const char *op_name,
                          struct ah_cuda_grid grid, const void *args, size_t size)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     AH_TRY(ah_cuda_enter(cuda));
     if (!kernel->on[cuda->ordinal])
-        AH_TRY(find(cuda, kernel, who));
+        AH_TRY(find(cuda, kernel, op_name));
     AH_TRY(allow_shared(cuda, kernel, grid.shared_bytes));
     if (size > 4096)
-        return ah_fail(AH_ESTATE, "%s: kernel %s: %zu bytes of arguments", who, kernel->name, size);
+        return ah_fail(AH_ESTATE, "%s: kernel %s: %zu bytes of arguments", op_name, kernel->name, size);
     AH_TRY(ah_cuda_capture_see(cuda, args, size));
     if (cuda->revised)
-        return ah_fail(AH_ESTATE, "%s: kernel %s is none of the captured step", who, kernel->name);
+        return ah_fail(AH_ESTATE, "%s: kernel %s is none of the captured step", op_name, kernel->name);
     /* The driver copies the arguments before it returns, and writes none of them. */
     void *values[] = {(void *)(uintptr_t)args};
-    struct ah_cuda_span span = ah_cuda_span_begin(cuda, who, kernel->name);
+    struct ah_cuda_span span = ah_cuda_span_begin(cuda, op_name, kernel->name);
     CUresult code = ah_cuda.launch(kernel->on[cuda->ordinal], grid.blocks, 1, 1, grid.threads, 1, 1, grid.shared_bytes,
                                    cuda->compute, values, NULL);
-    AH_TRY(ah_cuda_check(code, "%s: %s: kernel %s (%u blocks of %u threads)", device->name, who, kernel->name,
+    AH_TRY(ah_cuda_check(code, "%s: %s: kernel %s (%u blocks of %u threads)", device->name, op_name, kernel->name,
                          grid.blocks, grid.threads));
     ah_cuda_span_end(cuda, span, 0, 0);
     if (!cuda->waits || cuda->capturing)
         return 0;
-    return ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: %s: kernel %s", device->name, who,
+    return ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: %s: kernel %s", device->name, op_name,
                          kernel->name);
 }
 

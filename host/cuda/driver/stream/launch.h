@@ -22,12 +22,13 @@ struct ah_cuda_grid {
     unsigned blocks, threads, shared_bytes;
 };
 
-/* Launch it on the compute stream with one struct of arguments. `who` is the op, for messages. AH_EIO and others say
- * which kernel of which op failed; an error in a kernel shows at a later call, unless launches are waited for. */
-int ah_cuda_launch_sized(struct ah_device *device, struct ah_cuda_kernel *kernel, const char *who,
+/* Launch a kernel on the compute stream with one struct of arguments. `op_name` is for messages. On AH_EIO and other
+ * failures the text names kernel and op; an error in a kernel is reported by a later call, unless launches are waited
+ * for. */
+int ah_cuda_launch_sized(struct ah_device *device, struct ah_cuda_kernel *kernel, const char *op_name,
                          struct ah_cuda_grid grid, const void *args, size_t size);
-#define ah_cuda_launch(device, kernel, who, grid, args) \
-    ah_cuda_launch_sized(device, kernel, who, grid, args, sizeof *(args))
+#define ah_cuda_launch(device, kernel, op_name, grid, args) \
+    ah_cuda_launch_sized(device, kernel, op_name, grid, args, sizeof *(args))
 
 /* Forget what was loaded on a device that is closed. */
 void ah_cuda_launch_forget(const struct ah_cuda_device *cuda);

@@ -13,7 +13,7 @@ static struct ah_cuda_kernel take_kernel[] = {
     AH_CUDA_KERNEL("patches", "im2col_4"), AH_CUDA_KERNEL("patches", "im2col_8")};
 static struct ah_cuda_kernel add_kernel[] = AH_CUDA_REALS("patches", "col2im");
 
-static int launch(struct ah_device *device, const char *who, struct ah_cuda_kernel *kernel,
+static int launch(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernel,
                   struct ah_patches_args *args, int64_t items)
 {
     const int64_t window = args->kernel[0] * args->kernel[1], most = 1 << 30;
@@ -24,18 +24,20 @@ static int launch(struct ah_device *device, const char *who, struct ah_cuda_kern
         large |= args->kernel[i] * args->dilation[i] | args->stride[i] | args->padding[i];
     args->narrow = large < 1 << 20 && args->n * args->c * args->h * args->w < most &&
                    args->n * args->c * args->oh * args->ow < most / window;
-    return ah_cuda_launch(device, kernel, who, ah_cuda_grid_for(items, AH_PATCHES_THREADS), args);
+    return ah_cuda_launch(device, kernel, op_name, ah_cuda_grid_for(items, AH_PATCHES_THREADS), args);
 }
 
-int ah_cuda_take_patches(struct ah_device *device, const char *who, enum ah_dtype dtype, struct ah_patches_args *args)
+int ah_cuda_take_patches(struct ah_device *device, const char *op_name, enum ah_dtype dtype,
+                         struct ah_patches_args *args)
 {
-    return launch(device, who, &take_kernel[__builtin_ctz((unsigned)ah_dtype_size(dtype))], args,
+    return launch(device, op_name, &take_kernel[__builtin_ctz((unsigned)ah_dtype_size(dtype))], args,
                   args->n * args->c * args->kernel[0] * args->kernel[1] * args->oh * args->ow);
 }
 
-int ah_cuda_add_patches(struct ah_device *device, const char *who, enum ah_dtype dtype, struct ah_patches_args *args)
+int ah_cuda_add_patches(struct ah_device *device, const char *op_name, enum ah_dtype dtype,
+                        struct ah_patches_args *args)
 {
-    return launch(device, who, &add_kernel[dtype], args, args->n * args->c * args->h * args->w);
+    return launch(device, op_name, &add_kernel[dtype], args, args->n * args->c * args->h * args->w);
 }
 
 /* `image`: (N, C, H, W) or (C, H, W). */

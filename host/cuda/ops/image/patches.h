@@ -8,7 +8,9 @@
 
 /* matrix = the windows of the images, items of any dtype; image = the sums of the matrix, of a floating one. All but
  * `narrow` is filled in. */
-int ah_cuda_take_patches(struct ah_device *device, const char *who, enum ah_dtype dtype, struct ah_patches_args *args);
-int ah_cuda_add_patches(struct ah_device *device, const char *who, enum ah_dtype dtype, struct ah_patches_args *args);
+int ah_cuda_take_patches(struct ah_device *device, const char *op_name, enum ah_dtype dtype,
+                         struct ah_patches_args *args);
+int ah_cuda_add_patches(struct ah_device *device, const char *op_name, enum ah_dtype dtype,
+                        struct ah_patches_args *args);
 
 #endif

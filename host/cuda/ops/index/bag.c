@@ -37,8 +37,8 @@ static int bags_open(struct ah_call *c, struct bags *bags, struct ah_tensor *ind
     AH_TRY(ah_cuda_dense(c->device, &bags->starts, starts, AH_I64));
     if (scale)
         AH_TRY(ah_cuda_dense(c->device, &bags->scale, scale, c->out[0]->dtype));
-    struct ah_cuda_bounds numbers = {.who = "embedding", .what = "index", .high = rows - 1};
-    struct ah_cuda_bounds offsets = {.who = "embedding_bag", .what = "offset", .high = index->numel};
+    struct ah_cuda_bounds numbers = {.op_name = "embedding", .what = "index", .high = rows - 1};
+    struct ah_cuda_bounds offsets = {.op_name = "embedding_bag", .what = "offset", .high = index->numel};
     AH_TRY(ah_cuda_expect_within(c->device, &numbers, bags->at));
     AH_TRY(ah_cuda_expect_within(c->device, &offsets, bags->starts));
     AH_TRY(ah_cuda_memory_take(memory, bytes, &bags->bag));

@@ -29,22 +29,23 @@ static struct ah_compact_args args_of(const struct ah_cuda_places *places)
                                     .n = places->mask->numel, .tiles = places->offsets->numel - 1, .room = INT64_MAX};
 }
 
-static int launch(struct ah_device *device, const char *who, struct ah_cuda_kernel *kernel,
+static int launch(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernel,
                   const struct ah_compact_args *args)
 {
     struct ah_cuda_grid grid = {ah_cuda_blocks(args->tiles, 1), AH_COMPACT_THREADS, 0};
-    return args->tiles ? ah_cuda_launch(device, kernel, who, grid, args) : 0;
+    return args->tiles ? ah_cuda_launch(device, kernel, op_name, grid, args) : 0;
 }
 
-int ah_cuda_places_find(struct ah_device *device, const char *who, struct ah_tensor *mask, struct ah_cuda_places *out)
+int ah_cuda_places_find(struct ah_device *device, const char *op_name, struct ah_tensor *mask,
+                        struct ah_cuda_places *out)
 {
     int64_t tiles = (mask->numel + AH_COMPACT_TILE - 1) / AH_COMPACT_TILE;
     *out = (struct ah_cuda_places){.mask = ah_tensor_retain(mask)};
     AH_TRY(ah_tensor_empty(&out->offsets, (int64_t[]){tiles + 1}, 1, AH_I64, device));
     struct ah_compact_args args = args_of(out);
-    AH_TRY(launch(device, who, &count_kernel, &args));
+    AH_TRY(launch(device, op_name, &count_kernel, &args));
     struct ah_cuda_grid grid = {1, ah_cuda_threads(tiles / AH_COMPACT_SUM_EACH + 1, AH_COMPACT_SUM_THREADS), 0};
-    return ah_cuda_launch(device, &offsets_kernel, who, grid, &args);
+    return ah_cuda_launch(device, &offsets_kernel, op_name, grid, &args);
 }
 
 void ah_cuda_places_release(struct ah_cuda_places *places)
@@ -60,14 +61,14 @@ int ah_cuda_places_count(struct ah_device *device, const struct ah_cuda_places *
     return ah_cuda_copy(device, count, &ah_cpu, offsets + places->offsets->numel - 1, device, sizeof *count, NULL);
 }
 
-int ah_cuda_places_write(struct ah_device *device, const char *who, const struct ah_cuda_places *places,
+int ah_cuda_places_write(struct ah_device *device, const char *op_name, const struct ah_cuda_places *places,
                          struct ah_tensor *to, bool flat)
 {
     struct ah_compact_args args = args_of(places);
     args.to = ah_cuda_data(to);
     args.ndim = flat ? 1 : places->mask->ndim;
     memcpy(args.size, places->mask->size, sizeof args.size);
-    return args.ndim && to->numel ? launch(device, who, &places_kernel, &args) : 0;
+    return args.ndim && to->numel ? launch(device, op_name, &places_kernel, &args) : 0;
 }
 
 /* A tensor broadcast to a shape, row-major. */

@@ -10,14 +10,15 @@ struct ah_cuda_places {
 };
 
 /* Count the places of a mask, of which a reference is taken. Release it in any case. */
-int ah_cuda_places_find(struct ah_device *device, const char *who, struct ah_tensor *mask, struct ah_cuda_places *out);
+int ah_cuda_places_find(struct ah_device *device, const char *op_name, struct ah_tensor *mask,
+                        struct ah_cuda_places *out);
 void ah_cuda_places_release(struct ah_cuda_places *places);
 
 /* Wait for how many there are. */
 int ah_cuda_places_count(struct ah_device *device, const struct ah_cuda_places *places, int64_t *count);
 
 /* Write the coordinates of the places to int64 [count, ndim] (ndim 0: of a flat mask, [count]). */
-int ah_cuda_places_write(struct ah_device *device, const char *who, const struct ah_cuda_places *places,
+int ah_cuda_places_write(struct ah_device *device, const char *op_name, const struct ah_cuda_places *places,
                          struct ah_tensor *to, bool flat);
 
 #endif

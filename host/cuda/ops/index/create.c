@@ -100,7 +100,7 @@ int ah_cuda_one_hot(struct ah_call *c)
     struct ah_tensor *out = c->out[0], *x;
     int64_t classes = out->size[out->ndim - 1];
     AH_TRY(ah_cuda_dense(c->device, &x, ah_args(c, one_hot)->input.tensor, AH_I64));
-    struct ah_cuda_bounds bounds = {.who = "one_hot", .what = "class", .high = classes - 1};
+    struct ah_cuda_bounds bounds = {.op_name = "one_hot", .what = "class", .high = classes - 1};
     struct ah_one_hot_args args = {ah_cuda_data(out), ah_cuda_data(x), x->numel,
                                    classes};
     if (classes == 0)

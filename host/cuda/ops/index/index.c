@@ -40,11 +40,11 @@ static struct ah_cuda_rows rows_of(const struct ah_tensor *t, int dim)
 }
 
 /* The index as row-major int64, in 0..n-1 unless an error is reported (cuda/driver/stream/fault.h). */
-static int open_index(struct ah_call *c, const char *who, struct ah_tensor *index, int64_t n, int dim,
+static int open_index(struct ah_call *c, const char *op_name, struct ah_tensor *index, int64_t n, int dim,
                       const struct ah_tensor *of, struct ah_tensor **out)
 {
     AH_TRY(ah_cuda_dense(c->device, out, index, AH_I64));
-    struct ah_cuda_bounds bounds = {who, "index", 0, n - 1, 0, of, dim};
+    struct ah_cuda_bounds bounds = {op_name, "index", 0, n - 1, 0, of, dim};
     if (n == 0)
         bounds.other = INT64_MIN;
     int status = ah_cuda_expect_within(c->device, &bounds, *out);

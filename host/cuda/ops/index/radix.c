@@ -13,17 +13,17 @@ static struct ah_cuda_kernel tile_kernel[] = {AH_CUDA_KERNEL("radix", "radix_til
                                               AH_CUDA_KERNEL("radix", "radix_tile_64")};
 static struct ah_cuda_kernel scan_kernel = AH_CUDA_KERNEL("radix", "radix_scan");
 
-static int pass(struct ah_device *device, const char *who, const struct ah_radix_args *args, int wide)
+static int pass(struct ah_device *device, const char *op_name, const struct ah_radix_args *args, int wide)
 {
     struct ah_cuda_grid tiles = {ah_cuda_blocks(args->tiles, 1), AH_RADIX_THREADS, 0};
     struct ah_cuda_grid digits = {AH_RADIX_DIGITS, AH_RADIX_THREADS, 0};
-    AH_TRY(ah_cuda_launch(device, &count_kernel[wide], who, tiles, args));
-    AH_TRY(ah_cuda_launch(device, &scan_kernel, who, digits, args));
-    return ah_cuda_launch(device, &place_kernel[wide], who, tiles, args);
+    AH_TRY(ah_cuda_launch(device, &count_kernel[wide], op_name, tiles, args));
+    AH_TRY(ah_cuda_launch(device, &scan_kernel, op_name, digits, args));
+    return ah_cuda_launch(device, &place_kernel[wide], op_name, tiles, args);
 }
 
-static int passes(struct ah_device *device, const char *who, const uint32_t *order, struct ah_radix_args args, int wide,
-                  struct ah_cuda_sorted *out)
+static int passes(struct ah_device *device, const char *op_name, const uint32_t *order, struct ah_radix_args args,
+                  int wide, struct ah_cuda_sorted *out)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
     void *counts, *pair[2] = {out->keys, out->block[0]};
@@ -36,7 +36,7 @@ static int passes(struct ah_device *device, const char *who, const uint32_t *ord
         args.to_keys = ah_cuda_address(pair[from ^ 1]);
         args.values = ah_cuda_address(args.shift ? out->block[1 + from] : order);
         args.to_values = ah_cuda_address(out->block[1 + (from ^ 1)]);
-        status = pass(device, who, &args, wide);
+        status = pass(device, op_name, &args, wide);
     }
     out->keys = pair[from];
     out->order = out->block[1 + from];
@@ -44,7 +44,7 @@ static int passes(struct ah_device *device, const char *who, const uint32_t *ord
     return status;
 }
 
-static int one_tile(struct ah_device *device, const char *who, const uint32_t *order, struct ah_radix_args args,
+static int one_tile(struct ah_device *device, const char *op_name, const uint32_t *order, struct ah_radix_args args,
                     int wide, struct ah_cuda_sorted *out)
 {
     args.keys = ah_cuda_address(out->keys);
@@ -55,11 +55,11 @@ static int one_tile(struct ah_device *device, const char *who, const uint32_t *o
         ;
     out->keys = out->block[0];
     out->order = out->block[1];
-    return ah_cuda_launch(device, &tile_kernel[wide], who, ah_cuda_grid_of(1, AH_RADIX_THREADS, 0), &args);
+    return ah_cuda_launch(device, &tile_kernel[wide], op_name, ah_cuda_grid_of(1, AH_RADIX_THREADS, 0), &args);
 }
 
-int ah_cuda_sort_keys(struct ah_device *device, const char *who, void *keys, const uint32_t *order, int64_t n, int item,
-                 int bits, struct ah_cuda_sorted *out)
+int ah_cuda_sort_keys(struct ah_device *device, const char *op_name, void *keys, const uint32_t *order, int64_t n,
+                      int item, int bits, struct ah_cuda_sorted *out)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
     struct ah_radix_args args = {.n = n, .tiles = (n + AH_RADIX_TILE - 1) / AH_RADIX_TILE, .bits = bits};
@@ -67,7 +67,7 @@ int ah_cuda_sort_keys(struct ah_device *device, const char *who, void *keys, con
     int status;
     *out = (struct ah_cuda_sorted){.keys = keys};
     if (n >= (int64_t)1 << 32)
-        return ah_fail(AH_EINVAL, "%s: %lld elements are too many to sort on %s", who, (long long)n,
+        return ah_fail(AH_EINVAL, "%s: %lld elements are too many to sort on %s", op_name, (long long)n,
                        device->name);
     AH_TRYGO(ah_cuda_memory_take(memory, (size_t)n * (size_t)item, &out->block[0]), out);
     AH_TRYGO(ah_cuda_memory_take(memory, places, &out->block[1]), out);
@@ -77,9 +77,9 @@ int ah_cuda_sort_keys(struct ah_device *device, const char *who, void *keys, con
     if (n == 0)
         status = 0;
     else if (args.tiles == 1)
-        status = one_tile(device, who, order, args, item == 8, out);
+        status = one_tile(device, op_name, order, args, item == 8, out);
     else
-        status = passes(device, who, order, args, item == 8, out);
+        status = passes(device, op_name, order, args, item == 8, out);
 out:
     if (status < 0)
         ah_cuda_sorted_release(device, out);

@@ -29,15 +29,15 @@ int ah_cuda_key_bits(enum ah_dtype dtype)
     return 8 * (int)ah_dtype_size(dtype);
 }
 
-int ah_cuda_make_keys(struct ah_device *device, const char *who, const struct ah_tensor *x, void *keys, int item)
+int ah_cuda_make_keys(struct ah_device *device, const char *op_name, const struct ah_tensor *x, void *keys, int item)
 {
     struct ah_sort_args args = {.x = ah_cuda_data(x), .keys = ah_cuda_address(keys), .lines = 1,
                                 .n = x->numel, .dtype = (int32_t)x->dtype};
-    return ah_cuda_launch(device, &keys_kernel[item == 8], who, grid_for(x->numel), &args);
+    return ah_cuda_launch(device, &keys_kernel[item == 8], op_name, grid_for(x->numel), &args);
 }
 
 /* An order of the elements put in the order of their lines, stable. */
-static int sort_by_line(struct ah_device *device, const char *who, const struct ah_sort_args *given,
+static int sort_by_line(struct ah_device *device, const char *op_name, const struct ah_sort_args *given,
                         const struct ah_cuda_sorted *by_key, struct ah_cuda_sorted *out)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
@@ -47,15 +47,15 @@ static int sort_by_line(struct ah_device *device, const char *who, const struct 
     AH_TRY(ah_cuda_memory_take(memory, (size_t)count * sizeof(uint32_t), &keys));
     args.keys = ah_cuda_address(keys);
     args.order = ah_cuda_address(by_key->order);
-    int status = ah_cuda_launch(device, &lines_kernel, who, grid_for(count), &args);
+    int status = ah_cuda_launch(device, &lines_kernel, op_name, grid_for(count), &args);
     if (status == 0)
-        status = ah_cuda_sort_keys(device, who, keys, by_key->order, count, 4, ah_cuda_bits(args.lines), out);
+        status = ah_cuda_sort_keys(device, op_name, keys, by_key->order, count, 4, ah_cuda_bits(args.lines), out);
     ah_cuda_memory_give(memory, keys);
     return status;
 }
 
 /* All elements by one radix sort; a key that leaves room for the line holds it. */
-static int sort_all(struct ah_device *device, const char *who, struct ah_sort_args *args)
+static int sort_all(struct ah_device *device, const char *op_name, struct ah_sort_args *args)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
     struct ah_cuda_sorted by_key = {0}, by_line = {0}, *sorted = &by_key;
@@ -66,14 +66,14 @@ static int sort_all(struct ah_device *device, const char *who, struct ah_sort_ar
     void *keys;
     AH_TRY(ah_cuda_memory_take(memory, (size_t)count * (size_t)item, &keys));
     args->keys = ah_cuda_address(keys);
-    AH_TRYGO(ah_cuda_launch(device, &keys_kernel[item == 8], who, grid_for(count), args), out);
-    AH_TRYGO(ah_cuda_sort_keys(device, who, keys, NULL, count, item, bits, &by_key), out);
+    AH_TRYGO(ah_cuda_launch(device, &keys_kernel[item == 8], op_name, grid_for(count), args), out);
+    AH_TRYGO(ah_cuda_sort_keys(device, op_name, keys, NULL, count, item, bits, &by_key), out);
     if (of_line > 0 && !args->with_line) {
-        AH_TRYGO(sort_by_line(device, who, args, &by_key, &by_line), out);
+        AH_TRYGO(sort_by_line(device, op_name, args, &by_key, &by_line), out);
         sorted = &by_line;
     }
     args->order = ah_cuda_address(sorted->order);
-    status = ah_cuda_launch(device, &take_kernel, who, grid_for(args->lines * args->keep), args);
+    status = ah_cuda_launch(device, &take_kernel, op_name, grid_for(args->lines * args->keep), args);
 out:
     ah_cuda_sorted_release(device, &by_key);
     ah_cuda_sorted_release(device, &by_line);
@@ -89,21 +89,21 @@ static int64_t power_of_two(int64_t n)
     return power;
 }
 
-static int sort_lines(struct ah_device *device, const char *who, struct ah_sort_args *args)
+static int sort_lines(struct ah_device *device, const char *op_name, struct ah_sort_args *args)
 {
     if (args->n <= AH_SORT_TILE) {
         args->padded = power_of_two(args->n);
         int64_t each = AH_SORT_TILE / args->padded, tiles = (args->lines + each - 1) / each;
         struct ah_cuda_grid grid = {ah_cuda_blocks(tiles, 1), AH_SORT_THREADS, 0};
-        return ah_cuda_launch(device, &tile_kernel, who, grid, args);
+        return ah_cuda_launch(device, &tile_kernel, op_name, grid, args);
     }
     if (args->keep <= AH_SORT_TILE && args->keep < args->n / 4 && (args->n <= ALONE || args->lines >= FEW)) {
         args->padded = power_of_two(args->keep);
         args->place_bits = (ah_cuda_bits(args->n) + 7) / 8 * 8;
         struct ah_cuda_grid grid = {ah_cuda_blocks(args->lines, 1), AH_SELECT_THREADS, 0};
-        return ah_cuda_launch(device, &select_kernel, who, grid, args);
+        return ah_cuda_launch(device, &select_kernel, op_name, grid, args);
     }
-    return sort_all(device, who, args);
+    return sort_all(device, op_name, args);
 }
 
 /* The first `keep` of each line: their values (NULL: not wanted) and places. */

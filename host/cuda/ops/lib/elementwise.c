@@ -188,7 +188,7 @@ void ah_cuda_walk_close(struct ah_cuda_walk *walk)
         ah_tensor_release(walk->copy[n]);
 }
 
-int ah_cuda_iterate(struct ah_device *device, const char *who, struct ah_cuda_kernel *kernel,
+int ah_cuda_iterate(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernel,
                     const struct ah_cuda_operand *given, int count, const double *numbers)
 {
     struct ah_cuda_walk walk;
@@ -198,7 +198,7 @@ int ah_cuda_iterate(struct ah_device *device, const char *who, struct ah_cuda_ke
     if (status == 0) {
         bool runs = walk.args.wide || walk.args.rows;
         unsigned blocks = ah_cuda_blocks(walk.args.numel, AH_EW_THREADS * (runs ? AH_EW_PACK : 1));
-        status = ah_cuda_launch(device, kernel, who, ah_cuda_grid_of(blocks, AH_EW_THREADS, 0), &walk.args);
+        status = ah_cuda_launch(device, kernel, op_name, ah_cuda_grid_of(blocks, AH_EW_THREADS, 0), &walk.args);
     }
     ah_cuda_walk_close(&walk);
     return status;

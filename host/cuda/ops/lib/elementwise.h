@@ -36,7 +36,7 @@ void ah_cuda_walk_close(struct ah_cuda_walk *walk);
  * its dtype is not what the kernel reads: the same, or a half where that is float32. A 0-dim operand may lie on the
  * CPU; inputs that overlap the output otherwise than exactly are copied. AH_EINVAL when several elements of the output
  * share a place. `numbers` (up to 4, NULL: none) reach the kernel as c0..c3. */
-int ah_cuda_iterate(struct ah_device *device, const char *who, struct ah_cuda_kernel *kernel,
+int ah_cuda_iterate(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernel,
                     const struct ah_cuda_operand *operand, int count, const double *numbers);
 
 /* The kernel for the compute dtype of `in` over out[0] and the first `inputs` arguments. AH_ENOTIMPL when there is

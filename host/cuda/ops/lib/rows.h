@@ -14,12 +14,14 @@ struct ah_cuda_row_kernels {
     {.warp = AH_CUDA_REALS(file, name "_warp"), .block = AH_CUDA_REALS(file, name "_block")}
 
 /* `rows` of `length` elements. */
-static inline int ah_cuda_launch_rows(struct ah_device *device, struct ah_cuda_row_kernels *kernels, const char *who,
-                                      enum ah_dtype dtype, int64_t rows, int64_t length, const void *args, size_t size)
+static inline int ah_cuda_launch_rows(struct ah_device *device, struct ah_cuda_row_kernels *kernels,
+                                      const char *op_name, enum ah_dtype dtype, int64_t rows, int64_t length,
+                                      const void *args, size_t size)
 {
     bool warps = length <= AH_ROW_SHORT;
     struct ah_cuda_grid grid = {ah_cuda_blocks(rows, warps ? AH_ROW_THREADS / 32 : 1), AH_ROW_THREADS, 0};
-    return ah_cuda_launch_sized(device, warps ? &kernels->warp[dtype] : &kernels->block[dtype], who, grid, args, size);
+    return ah_cuda_launch_sized(device, warps ? &kernels->warp[dtype] : &kernels->block[dtype], op_name, grid, args,
+                                size);
 }
 
 /* Can rows of `length` be read 16 bytes at a time from all these addresses? 0 is none. */

@@ -5,7 +5,7 @@
 #include "cuda/driver/stream/copy.h"
 #include "cuda/kernels/index/search.h"
 
-static int search(struct ah_device *device, const char *who, struct ah_cuda_kernel *kernels,
+static int search(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernels,
                   const struct ah_tensor *tensor, struct ah_search_args *args, int64_t *at)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
@@ -18,7 +18,7 @@ static int search(struct ah_device *device, const char *who, struct ah_cuda_kern
     args->numel = tensor->numel;
     int status = ah_cuda_fill(device, place, 0xff, sizeof found);
     if (status == 0)
-        status = ah_cuda_launch(device, kernel, who, ah_cuda_grid_for(tensor->numel, AH_SEARCH_THREADS), args);
+        status = ah_cuda_launch(device, kernel, op_name, ah_cuda_grid_for(tensor->numel, AH_SEARCH_THREADS), args);
     if (status == 0)
         status = ah_cuda_copy(device, &found, &ah_cpu, place, device, sizeof found, NULL);
     ah_cuda_memory_give(memory, place);
@@ -27,16 +27,16 @@ static int search(struct ah_device *device, const char *who, struct ah_cuda_kern
     return status;
 }
 
-int ah_cuda_find_zero(struct ah_device *device, const char *who, const struct ah_tensor *tensor, int64_t *at)
+int ah_cuda_find_zero(struct ah_device *device, const char *op_name, const struct ah_tensor *tensor, int64_t *at)
 {
     static struct ah_cuda_kernel kernels[] = {AH_CUDA_KERNEL("search", "find_zero_u8"),
                                               AH_CUDA_KERNEL("search", "find_zero_i32"),
                                               AH_CUDA_KERNEL("search", "find_zero_i64")};
     struct ah_search_args args = {0};
-    return tensor->numel ? search(device, who, kernels, tensor, &args, at) : 0;
+    return tensor->numel ? search(device, op_name, kernels, tensor, &args, at) : 0;
 }
 
-int ah_cuda_find_outside(struct ah_device *device, const char *who, const struct ah_tensor *tensor, int64_t low,
+int ah_cuda_find_outside(struct ah_device *device, const char *op_name, const struct ah_tensor *tensor, int64_t low,
                          int64_t high, int64_t *at, int64_t *value)
 {
     static struct ah_cuda_kernel kernels[] = {AH_CUDA_KERNEL("search", "find_outside_u8"),
@@ -45,7 +45,7 @@ int ah_cuda_find_outside(struct ah_device *device, const char *who, const struct
     struct ah_search_args args = {.low = low, .high = high};
     int64_t found = -1;
     if (tensor->numel)
-        AH_TRY(search(device, who, kernels, tensor, &args, &found));
+        AH_TRY(search(device, op_name, kernels, tensor, &args, &found));
     if (found < 0)
         return 0;
     size_t item = ah_dtype_size(tensor->dtype);

@@ -193,7 +193,7 @@ static double conv_operations(const struct ah_conv *s)
     return 2 * outputs * (double)(s->c / s->groups) * (double)s->kh * (double)s->kw;
 }
 
-int ah_cuda_dnn_convolve(struct ah_device *device, const char *who, const struct ah_cuda_conv *conv)
+int ah_cuda_dnn_convolve(struct ah_device *device, const char *op_name, const struct ah_cuda_conv *conv)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     const int64_t ids[] = {INPUT, WEIGHT, OUTPUT};
@@ -217,18 +217,18 @@ int ah_cuda_dnn_convolve(struct ah_device *device, const char *who, const struct
         return 0;
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_cuda_capture_see(cuda, conv, sizeof *conv));
-    struct ah_cuda_span span = ah_cuda_span_begin(cuda, who, "cuDNN");
+    struct ah_cuda_span span = ah_cuda_span_begin(cuda, op_name, "cuDNN");
     cudnnStatus_t code = ah_dnn_execute(dnn, handle, &plan->chosen, 3, ids, places, workspace);
     ah_cuda_span_end(cuda, span, 0, conv_operations(s));
     /* In the order of the stream: the next user of the block writes it after the convolution. */
     ah_cuda_memory_give(cuda->memory, workspace);
     if (code != CUDNN_STATUS_SUCCESS)
         return ah_fail(AH_EIO, "%s: %s: cuDNN, input (%lld, %lld, %lld, %lld), weight (%lld, %lld, %lld, %lld): %s",
-                       device->name, who, (long long)s->n, (long long)s->c, (long long)s->h, (long long)s->w,
+                       device->name, op_name, (long long)s->n, (long long)s->c, (long long)s->h, (long long)s->w,
                        (long long)s->oc, (long long)(s->c / s->groups), (long long)s->kh, (long long)s->kw,
                        dnn->error_text(code));
     if (cuda->waits && !cuda->capturing)
-        AH_TRY(ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: %s: cuDNN", device->name, who));
+        AH_TRY(ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: %s: cuDNN", device->name, op_name));
     return 1;
 }
 

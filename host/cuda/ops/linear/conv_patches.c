@@ -13,7 +13,7 @@
 
 struct job {
     struct ah_device *device;
-    const char *who;
+    const char *op_name;
     const struct ah_cuda_conv *conv;
     const struct ah_conv *s;
     int64_t item, outputs, window, depth, pixels; /* outputs: channels of a group; depth: rows of its matrix */
@@ -58,7 +58,7 @@ static int multiply_all(const struct job *j, struct ah_cuda_product *product, in
     for (int i = 0; i < 3; i++)
         matrix[i]->stride = step[i][along];
     for (int64_t k = 0; k < outer; k++) {
-        AH_TRY(ah_cuda_multiply(j->device, j->who, product));
+        AH_TRY(ah_cuda_multiply(j->device, j->op_name, product));
         for (int i = 0; i < 3; i++)
             matrix[i]->at += (uint64_t)(step[i][!along] * j->item);
     }
@@ -72,7 +72,7 @@ static int forward(const struct job *j, int64_t first, int64_t images)
     if (!j->plain) {
         struct ah_patches_args args = patches_of(j, images, false);
         args.image = matrix;
-        AH_TRY(ah_cuda_take_patches(j->device, j->who, j->conv->dtype, &args));
+        AH_TRY(ah_cuda_take_patches(j->device, j->op_name, j->conv->dtype, &args));
         matrix = j->matrix;
     }
     struct ah_cuda_product product = {
@@ -102,7 +102,7 @@ static int grad_input(const struct job *j, int64_t first, int64_t images)
         return 0;
     struct ah_patches_args args = patches_of(j, images, false);
     args.image = image;
-    return ah_cuda_add_patches(j->device, j->who, j->conv->dtype, &args);
+    return ah_cuda_add_patches(j->device, j->op_name, j->conv->dtype, &args);
 }
 
 static int grad_weight(const struct job *j, int64_t first, int64_t images)
@@ -114,7 +114,7 @@ static int grad_weight(const struct job *j, int64_t first, int64_t images)
     if (j->matrix) {
         struct ah_patches_args args = patches_of(j, images, true);
         args.image = matrix;
-        AH_TRY(ah_cuda_take_patches(j->device, j->who, j->conv->dtype, &args));
+        AH_TRY(ah_cuda_take_patches(j->device, j->op_name, j->conv->dtype, &args));
         matrix = j->matrix;
     }
     if (images > 1) { /* as windows of one pixel each */
@@ -122,7 +122,7 @@ static int grad_weight(const struct job *j, int64_t first, int64_t images)
             .image = grad, .matrix = j->turned, .n = images, .c = s->oc, .h = s->oh, .w = s->ow, .oh = s->oh,
             .ow = s->ow, .kernel = {1, 1}, .dilation = {1, 1}, .stride = {1, 1}, .image_step = j->pixels,
             .row_step = length, .plane_step = s->oc * j->pixels};
-        AH_TRY(ah_cuda_take_patches(j->device, j->who, j->conv->dtype, &turn));
+        AH_TRY(ah_cuda_take_patches(j->device, j->op_name, j->conv->dtype, &turn));
         grad = j->turned;
     }
     struct ah_cuda_product product = {
@@ -130,7 +130,7 @@ static int grad_weight(const struct job *j, int64_t first, int64_t images)
         .batch = s->groups, .adds = first > 0, .a = {.at = grad, .ld = length, .stride = j->outputs * length},
         .b = {.at = matrix, .ld = length, .transposed = true, .stride = j->depth * length},
         .out = {.at = j->conv->weight, .ld = j->depth, .stride = j->outputs * j->depth}};
-    return ah_cuda_multiply(j->device, j->who, &product);
+    return ah_cuda_multiply(j->device, j->op_name, &product);
 }
 
 /* Room for the matrix of as many images as may be at a time. */
@@ -158,12 +158,12 @@ static int take_room(struct job *j, void **block)
     }
 }
 
-int ah_cuda_patches_convolve(struct ah_device *device, const char *who, const struct ah_cuda_conv *conv)
+int ah_cuda_patches_convolve(struct ah_device *device, const char *op_name, const struct ah_cuda_conv *conv)
 {
     const struct ah_conv *s = conv->shape;
-    struct job job = {.device = device, .who = who, .conv = conv, .s = s, .item = (int64_t)ah_dtype_size(conv->dtype),
-                      .outputs = s->oc / s->groups, .window = s->kh * s->kw,
-                      .pixels = s->oh * s->ow, .plain = is_plain(s)};
+    struct job job = {.device = device, .op_name = op_name, .conv = conv, .s = s,
+                      .item = (int64_t)ah_dtype_size(conv->dtype), .outputs = s->oc / s->groups,
+                      .window = s->kh * s->kw, .pixels = s->oh * s->ow, .plain = is_plain(s)};
     void *block = NULL;
     int status = 0;
     job.depth = s->c / s->groups * job.window;

@@ -28,8 +28,8 @@ static void release(struct held *held)
     ah_tensor_release(held->g);
 }
 
-/* The labels and weights of scores of this shape; checked to be in range for op `who`, unless that is NULL. */
-static int open_labels(struct ah_call *c, struct held *held, struct ah_labels *l, const char *who,
+/* The labels and weights of scores of this shape; checked to be in range for op `op_name`, unless that is NULL. */
+static int open_labels(struct ah_call *c, struct held *held, struct ah_labels *l, const char *op_name,
                        struct ah_tensor *target, struct ah_tensor *weight, const int64_t *size, int ndim,
                        enum ah_dtype dtype)
 {
@@ -43,8 +43,8 @@ static int open_labels(struct ah_call *c, struct held *held, struct ah_labels *l
     l->inner = 1;
     for (int d = 2; d < ndim; d++)
         l->inner *= size[d];
-    struct ah_cuda_bounds bounds = {who, "target", 0, l->classes - 1, l->ignore, NULL, 0};
-    return who ? ah_cuda_expect_within(c->device, &bounds, held->label) : 0;
+    struct ah_cuda_bounds bounds = {op_name, "target", 0, l->classes - 1, l->ignore, NULL, 0};
+    return op_name ? ah_cuda_expect_within(c->device, &bounds, held->label) : 0;
 }
 
 static int add_up(struct ah_call *c, const struct ah_labels *labels, bool mean, void *loss)
@@ -80,13 +80,14 @@ static struct ah_cuda_grid grid_for(int64_t items)
 }
 
 /* The labels, weights and scores of a loss, and a place for each position's loss. */
-static int open_loss(struct ah_call *c, struct held *held, struct ah_labels *labels, const char *who, void **loss)
+static int open_loss(struct ah_call *c, struct held *held, struct ah_labels *labels, const char *op_name, void **loss)
 {
     const struct ah_args_class_nll *arg = ah_args(c, class_nll); /* cross_entropy_rows has the same */
     struct ah_tensor *x = arg->input.tensor;
     labels->ignore = arg->ignore_index.integer;
     labels->smoothing = arg->label_smoothing.number;
-    AH_TRY(open_labels(c, held, labels, who, arg->target.tensor, ah_given(&arg->weight), x->size, x->ndim, x->dtype));
+    AH_TRY(open_labels(c, held, labels, op_name, arg->target.tensor, ah_given(&arg->weight), x->size, x->ndim,
+                       x->dtype));
     AH_TRY(ah_cuda_dense(c->device, &held->x, x, x->dtype));
     return take_losses(c, arg->reduction.string, labels->count, x->dtype, loss);
 }

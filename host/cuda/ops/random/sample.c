@@ -50,7 +50,7 @@ static int check_weights(struct ah_call *c, struct ah_tensor *weights, int64_t l
     AH_TRYGO(ah_cuda_expect_numbers(c->device, "multinomial", "finite weights of 0 or more", INT64_MAX, weights), out);
     AH_TRYGO(ah_op1(AH_OP_count_nonzero, &counts, AH_T(weights), AH_INTS_OF((int64_t[]){-1}, 1)), out);
     status = ah_cuda_expect_within(
-        c->device, &(struct ah_cuda_bounds){.who = "multinomial", .what = "the number of weights above 0",
+        c->device, &(struct ah_cuda_bounds){.op_name = "multinomial", .what = "the number of weights above 0",
                                             .low = least, .high = weights->size[weights->ndim - 1], .other = least},
         counts);
 out:

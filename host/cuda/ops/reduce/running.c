@@ -44,14 +44,14 @@ static void cut(struct ah_running_args *args)
     args->parts = up(args->n, args->each);
 }
 
-static int launch(struct ah_device *device, const char *who, struct ah_cuda_kernel *kernel, int64_t blocks,
+static int launch(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernel, int64_t blocks,
                   const struct ah_running_args *args)
 {
-    return ah_cuda_launch(device, kernel, who, ah_cuda_grid_each(blocks, AH_RUNNING_THREADS), args);
+    return ah_cuda_launch(device, kernel, op_name, ah_cuda_grid_each(blocks, AH_RUNNING_THREADS), args);
 }
 
 /* Run over args->outer x n x inner elements, which lie row-major. */
-static int run(struct ah_device *device, const char *who, struct ah_running_args *args)
+static int run(struct ah_device *device, const char *op_name, struct ah_running_args *args)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
     int kind = (ah_dtype_is_float((enum ah_dtype)args->from_dtype) ? FLOATS : INTEGERS) +
@@ -67,11 +67,11 @@ static int run(struct ah_device *device, const char *who, struct ah_running_args
     if (args->parts > 1) {
         AH_TRY(ah_cuda_memory_take(memory, (size_t)works * AH_RUNNING_STATE, &states));
         args->states = ah_cuda_address(states);
-        status = launch(device, who, columns ? &column_parts_kernel[kind] : &parts_kernel[kind], blocks, args);
+        status = launch(device, op_name, columns ? &column_parts_kernel[kind] : &parts_kernel[kind], blocks, args);
     }
     bool warps = !columns && args->n <= SHORT;
     if (status == 0)
-        status = launch(device, who,
+        status = launch(device, op_name,
                         columns ? &columns_kernel[kind] : warps ? &warp_kernel[kind] : &block_kernel[kind],
                         warps ? up(works, AH_RUNNING_THREADS / 32) : blocks, args);
     ah_cuda_memory_give(memory, states);

@@ -70,6 +70,12 @@ struct ah_settings {
 int ah_settings_open(struct ah_settings *settings);
 void ah_settings_close(struct ah_settings *settings);
 
+/* Is a setting set by a flag, a variable or a file? */
+static inline bool ah_setting_is_set(const struct ah_settings *settings, enum ah_setting setting)
+{
+    return settings->value[setting].origin != AH_FROM_DEFAULT;
+}
+
 /* Return the row of a name as a user may spell it ("--num-processes", "use_cpu", "fsdp_offload_params"), or NULL. */
 const struct ah_setting_row *ah_setting_find(const char *name);
 /* Return the known name nearest to a misspelt one, or NULL. */

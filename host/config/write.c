@@ -24,7 +24,7 @@ bool ah_settings_is_json(const char *path)
 static bool is_told(const struct ah_settings *settings, int i)
 {
     const struct ah_setting_row *row = &ah_setting_rows[i];
-    return settings->value[i].origin != AH_FROM_DEFAULT && !row->not_in_file && !row->only;
+    return ah_setting_is_set(settings, i) && !row->not_in_file && !row->only;
 }
 
 static bool is_number(const struct ah_setting_row *row)

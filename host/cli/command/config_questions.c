@@ -73,7 +73,7 @@ int ah_config_suggest_ranks(struct ah_settings *settings)
     int processors = ah_cpu_count(), room = (int)(memory_bytes() / (1 << 30)), gpus = ah_device_count("cuda");
     int ranks = gpus ? gpus : processors < room ? processors : room;
     const struct ah_setting_row *row = &ah_setting_rows[AH_SETTING_num_processes];
-    if (settings->value[AH_SETTING_num_processes].origin != AH_FROM_DEFAULT)
+    if (ah_setting_is_set(settings, AH_SETTING_num_processes))
         return 0;
     snprintf(text, sizeof text, "%d", ranks < 1 ? 1 : ranks > MOST ? MOST : ranks);
     return ah_settings_set(settings, row, text, AH_FROM_FILE, row->name, NULL);

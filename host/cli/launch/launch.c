@@ -107,7 +107,7 @@ static void pass_setting(struct launch *launch, const char *name, enum ah_settin
 {
     char text[VARIABLE - 64];
     ah_settings_write(launch->settings, setting, text, sizeof text);
-    if (launch->settings->value[setting].origin != AH_FROM_DEFAULT)
+    if (ah_setting_is_set(launch->settings, setting))
         pass(launch, "%s=%s", name, text);
 }
 
@@ -140,7 +140,7 @@ static void pass_variables(struct launch *launch, bool counted)
 static int replacements(const struct launch *launch)
 {
     enum { UNLESS_TOLD = 3 };
-    bool told = launch->settings->value[AH_SETTING_max_restarts].origin != AH_FROM_DEFAULT;
+    bool told = ah_setting_is_set(launch->settings, AH_SETTING_max_restarts);
     return told ? (int)number(launch, AH_SETTING_max_restarts) : UNLESS_TOLD;
 }
 
@@ -151,7 +151,7 @@ static void describe(struct launch *launch)
     job->ranks = ah_launch_ranks(launch->settings);
     /* OMP_NUM_THREADS reaches the ranks as it is. */
     job->threads = threads ? (int)number(launch, AH_SETTING_num_cpu_threads_per_process) : 0;
-    bool told = launch->settings->value[AH_SETTING_timeout].origin != AH_FROM_DEFAULT;
+    bool told = ah_setting_is_set(launch->settings, AH_SETTING_timeout);
     job->timeout = told ? number(launch, AH_SETTING_timeout) : 0;
     job->patience = number(launch, AH_SETTING_patience);
     job->grace = number(launch, AH_SETTING_grace);
@@ -167,7 +167,7 @@ static int open_logs(struct launch *launch)
     const struct ah_setting_value *value = launch->settings->value;
     const char *folder = value[AH_SETTING_log_dir].text, *tee = value[AH_SETTING_tee].text;
     const char *redirects = value[AH_SETTING_redirects].text;
-    bool told = value[AH_SETTING_redirects].origin != AH_FROM_DEFAULT;
+    bool told = ah_setting_is_set(launch->settings, AH_SETTING_redirects);
     if (!tee)
         tee = folder && !told ? "3" : "0";
     if (!strcmp(tee, "0") && !strcmp(redirects, "0"))

@@ -21,11 +21,6 @@ struct engine {
     int count;
 };
 
-static bool is_told(const struct ah_settings *settings, enum ah_setting setting)
-{
-    return settings->value[setting].origin != AH_FROM_DEFAULT;
-}
-
 bool ah_launch_is_handed_over(const struct ah_settings *settings)
 {
     return settings->value[AH_SETTING_launcher].number != ENGINE_OWN || settings->value[AH_SETTING_hostfile].text;
@@ -39,7 +34,8 @@ int ah_launch_check_engine(const struct ah_settings *settings)
     const struct ah_setting_value *value = settings->value;
     bool srun = value[AH_SETTING_launcher].number == ENGINE_SRUN;
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        if (is_told(settings, ours[i]) && strcmp(value[ours[i]].text, "0") && (srun || ours[i] != AH_SETTING_log_dir))
+        if (ah_setting_is_set(settings, ours[i]) && strcmp(value[ours[i]].text, "0") &&
+            (srun || ours[i] != AH_SETTING_log_dir))
             return ah_fail(AH_EINVAL, "%s: %s starts the ranks, and does nothing like it", value[ours[i]].where,
                            srun ? "srun" : "mpirun");
     if (ah_launch_least_machines(settings) < ah_launch_machines(settings))
@@ -149,8 +145,8 @@ static void count_ranks(struct engine *engine)
 {
     const struct ah_settings *settings = engine->settings;
     engine->machines = ah_launch_machines(settings);
-    engine->per_node = is_told(settings, AH_SETTING_nproc_per_node) ? ah_launch_ranks(settings) : 0;
-    engine->ranks = is_told(settings, AH_SETTING_num_processes)
+    engine->per_node = ah_setting_is_set(settings, AH_SETTING_nproc_per_node) ? ah_launch_ranks(settings) : 0;
+    engine->ranks = ah_setting_is_set(settings, AH_SETTING_num_processes)
                         ? (int)settings->value[AH_SETTING_num_processes].number
                         : ah_launch_ranks(settings) * engine->machines;
     if (!engine->per_node && engine->machines > 1 && engine->ranks % engine->machines == 0)

@@ -6,11 +6,6 @@
 
 #include "cli/launch/launch_settings.h"
 
-static bool is_told(const struct ah_settings *settings, enum ah_setting setting)
-{
-    return settings->value[setting].origin != AH_FROM_DEFAULT;
-}
-
 static double number(const struct ah_settings *settings, enum ah_setting setting)
 {
     return settings->value[setting].number;
@@ -31,13 +26,13 @@ int ah_launch_least_machines(const struct ah_settings *settings)
 static bool is_total(const struct ah_settings *settings)
 {
     const char *text = settings->value[AH_SETTING_num_processes].text;
-    return is_told(settings, AH_SETTING_num_processes) && strcasecmp(text, "gpu") && strcasecmp(text, "auto");
+    return ah_setting_is_set(settings, AH_SETTING_num_processes) && strcasecmp(text, "gpu") && strcasecmp(text, "auto");
 }
 
 int ah_launch_ranks(const struct ah_settings *settings)
 {
     int ranks = (int)number(settings, AH_SETTING_num_processes);
-    if (is_told(settings, AH_SETTING_nproc_per_node))
+    if (ah_setting_is_set(settings, AH_SETTING_nproc_per_node))
         return (int)number(settings, AH_SETTING_nproc_per_node);
     return is_total(settings) ? ranks / ah_launch_machines(settings) : ranks;
 }
@@ -45,10 +40,11 @@ int ah_launch_ranks(const struct ah_settings *settings)
 void ah_launch_describe_machines(const struct ah_settings *settings, struct ah_machines_options *out)
 {
     const struct ah_setting_value *value = settings->value;
-    bool port = is_told(settings, AH_SETTING_main_process_port);
+    bool port = ah_setting_is_set(settings, AH_SETTING_main_process_port);
     *out = (struct ah_machines_options){
         .machines = ah_launch_machines(settings), .least = ah_launch_least_machines(settings),
-        .number = is_told(settings, AH_SETTING_machine_rank) ? (int)value[AH_SETTING_machine_rank].number : -1,
+        .number =
+            ah_setting_is_set(settings, AH_SETTING_machine_rank) ? (int)value[AH_SETTING_machine_rank].number : -1,
         .address = value[AH_SETTING_main_process_ip].text,
         .port = port ? (int)value[AH_SETTING_main_process_port].number : 29500,
         .ranks = ah_launch_ranks(settings),
@@ -68,7 +64,7 @@ void ah_launch_describe_machines(const struct ah_settings *settings, struct ah_m
 static int check_alone(const struct ah_settings *settings)
 {
     const struct ah_setting_value *value = settings->value;
-    if (is_told(settings, AH_SETTING_nproc_per_node) && is_told(settings, AH_SETTING_num_processes))
+    if (ah_setting_is_set(settings, AH_SETTING_nproc_per_node) && ah_setting_is_set(settings, AH_SETTING_num_processes))
         return ah_fail(AH_EINVAL, "num_processes (%s) and nproc_per_node (%s) are the same on one machine: set only "
                        "one",
                        value[AH_SETTING_num_processes].where, value[AH_SETTING_nproc_per_node].where);
@@ -114,7 +110,7 @@ int ah_launch_check_machines(const struct ah_settings *settings)
                        value[AH_SETTING_machine_rank].where, options.number, options.machines);
     if (options.least < options.machines)
         return check_elastic(settings, &options);
-    if (options.size && !is_told(settings, AH_SETTING_nproc_per_node) && options.size % options.machines)
+    if (options.size && !ah_setting_is_set(settings, AH_SETTING_nproc_per_node) && options.size % options.machines)
         return ah_fail(AH_EINVAL, "%s: %d ranks are not the same number on each of %d machines: set the number on "
                        "each by --nproc_per_node", value[AH_SETTING_num_processes].where, options.size,
                        options.machines);

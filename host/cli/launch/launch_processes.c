@@ -9,11 +9,6 @@
 
 enum { TYPE_NO, TYPE_MULTI_CPU, TYPE_MULTI_GPU }; /* places of distributed_type's words */
 
-static bool is_told(const struct ah_settings *settings, enum ah_setting setting)
-{
-    return settings->value[setting].origin != AH_FROM_DEFAULT;
-}
-
 static bool is_type(const struct ah_settings *settings, int type)
 {
     const struct ah_setting_value *value = &settings->value[AH_SETTING_distributed_type];
@@ -25,7 +20,7 @@ static int settle_cpu(struct ah_settings *settings)
 {
     const struct ah_setting_value *value = settings->value, *type = &value[AH_SETTING_distributed_type];
     const struct ah_setting_row *cpu = &ah_setting_rows[AH_SETTING_cpu];
-    if (is_type(settings, TYPE_MULTI_CPU) && !is_told(settings, AH_SETTING_cpu))
+    if (is_type(settings, TYPE_MULTI_CPU) && !ah_setting_is_set(settings, AH_SETTING_cpu))
         AH_TRY(ah_settings_set(settings, cpu, "true", type->origin, type->where, type->where));
     if (value[AH_SETTING_cpu].number && value[AH_SETTING_multi_gpu].number)
         return ah_fail(AH_EINVAL, "--multi_gpu: not possible: ranks run on the CPU by %s", value[AH_SETTING_cpu].where);
@@ -35,7 +30,8 @@ static int settle_cpu(struct ah_settings *settings)
 /* Return the setting of the number of ranks here. */
 static enum ah_setting counted(const struct ah_settings *settings)
 {
-    return is_told(settings, AH_SETTING_nproc_per_node) ? AH_SETTING_nproc_per_node : AH_SETTING_num_processes;
+    return ah_setting_is_set(settings, AH_SETTING_nproc_per_node) ? AH_SETTING_nproc_per_node :
+                                                                    AH_SETTING_num_processes;
 }
 
 /* The word that it was given in place of a number. */
@@ -63,7 +59,7 @@ static int set_count(struct ah_settings *settings, int count)
     char text[16];
     count = count < MOST ? count : MOST;
     snprintf(text, sizeof text, "%d", count);
-    if (!is_told(settings, counted(settings)))
+    if (!ah_setting_is_set(settings, counted(settings)))
         return ah_settings_set(settings, &ah_setting_rows[AH_SETTING_num_processes], text, AH_FROM_DEFAULT,
                                "num_processes", "one for each GPU");
     value->number = count;
@@ -75,7 +71,7 @@ static int settle_gpus(struct ah_settings *settings)
     const struct ah_setting_value *chosen = &settings->value[AH_SETTING_gpu_ids];
     const char *ids = chosen->text && strcasecmp(chosen->text, "all") ? chosen->text : NULL;
     const char *who = wanted_by(settings, ids);
-    bool told = is_told(settings, counted(settings));
+    bool told = ah_setting_is_set(settings, counted(settings));
     bool open = told ? is_count(settings, "auto") || is_count(settings, "gpu") : !is_type(settings, TYPE_NO);
     int named = 0, count;
     char reason[512];

@@ -309,5 +309,5 @@ int ah_npy_write(struct ah_writer *writer, const struct ah_tensor *tensor)
     if (!length)
         return ah_fail(AH_EINVAL, "npy: NumPy has no %s; convert it first", ah_dtype_name(tensor->dtype));
     AH_TRY(ah_writer_write(writer, header, length));
-    return ah_writer_write(writer, ah_tensor_data(tensor), (size_t)tensor->numel * ah_dtype_size(tensor->dtype));
+    return ah_writer_write(writer, ah_tensor_data(tensor), ah_tensor_bytes(tensor));
 }

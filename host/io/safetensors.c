@@ -229,11 +229,6 @@ static int by_size(const void *left, const void *right)
     return of_a != of_b ? (of_a > of_b ? -1 : 1) : strcmp(a->name, b->name);
 }
 
-static size_t byte_count(const struct ah_tensor *tensor)
-{
-    return (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
-}
-
 /* The entry of one tensor that begins at `at`; NULL when memory runs out. */
 static json_t *make_entry(const struct ah_tensor *tensor, size_t at)
 {
@@ -242,7 +237,7 @@ static json_t *make_entry(const struct ah_tensor *tensor, size_t at)
         if (json_array_append_new(shape, json_integer(tensor->size[d])))
             return json_decref(shape), NULL;
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", kind_name(tensor->dtype), "shape", shape, "data_offsets",
-                     (json_int_t)at, (json_int_t)(at + byte_count(tensor)));
+                     (json_int_t)at, (json_int_t)(at + ah_tensor_bytes(tensor)));
 }
 
 static int fill_header(json_t *header, const struct ah_named *list, size_t count, const struct ah_note *note,
@@ -261,7 +256,7 @@ static int fill_header(json_t *header, const struct ah_named *list, size_t count
                            strcmp(list[i].name, "__metadata__") ? "given twice" : "the format keeps that for itself");
         if (json_object_set_new(header, list[i].name, make_entry(list[i].tensor, at)))
             return ah_fail(AH_EINVAL, "the name '%s' is not UTF-8 text", list[i].name);
-        at += byte_count(list[i].tensor);
+        at += ah_tensor_bytes(list[i].tensor);
     }
     return 0;
 }
@@ -290,7 +285,7 @@ int ah_safetensors_write(struct ah_writer *writer, struct ah_named *list, size_t
     text = json_dumps(header, JSON_COMPACT);
     AH_TRYGO(text ? write_header(writer, text) : ah_fail(AH_ENOMEM, "out of memory"), out);
     for (size_t i = 0; i < count && status == 0; i++)
-        status = ah_writer_write(writer, ah_tensor_data(list[i].tensor), byte_count(list[i].tensor));
+        status = ah_writer_write(writer, ah_tensor_data(list[i].tensor), ah_tensor_bytes(list[i].tensor));
 out:
     free(text);
     json_decref(header);

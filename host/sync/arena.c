@@ -113,7 +113,7 @@ static int copy_dense(void *to, struct ah_device *device, struct ah_tensor *tens
 
 int ah_arena_adopt(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor)
 {
-    size_t bytes = (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
+    size_t bytes = ah_tensor_bytes(tensor);
     AH_TRY(copy_dense(arena->memory + offset, arena->device, tensor, bytes));
     ah_arena_place(arena, offset, tensor);
     return 0;
@@ -122,7 +122,7 @@ int ah_arena_adopt(struct ah_arena *arena, size_t offset, struct ah_tensor *tens
 void ah_arena_place(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor)
 {
     struct ah_storage *storage = tensor->storage;
-    size_t bytes = (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
+    size_t bytes = ah_tensor_bytes(tensor);
     if (storage->release)
         storage->release(storage);
     else

@@ -18,14 +18,9 @@ struct ah_buffers {
     int from; /* the rank whose values they are */
 };
 
-static size_t bytes_of(const struct ah_tensor *tensor)
-{
-    return (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
-}
-
 static size_t words_of(const struct ah_tensor *tensor)
 {
-    return (bytes_of(tensor) + 7) / 8;
+    return (ah_tensor_bytes(tensor) + 7) / 8;
 }
 
 int ah_buffers_new(struct ah_buffers **out, struct ah_group *group, struct ah_tensor **list, int count)
@@ -100,7 +95,7 @@ static int pack(struct ah_tensor *tensor, void *to, struct ah_device *device)
     struct ah_tensor *dense = NULL;
     AH_TRY(ah_tensor_row_major(tensor));
     AH_TRY(ah_op1(AH_OP_contiguous, &dense, AH_T(tensor)));
-    int status = ah_device_copy(to, device, ah_tensor_data(dense), dense->storage->device, bytes_of(dense));
+    int status = ah_device_copy(to, device, ah_tensor_data(dense), dense->storage->device, ah_tensor_bytes(dense));
     ah_tensor_release(dense);
     return status;
 }
@@ -109,11 +104,11 @@ static int unpack(struct ah_tensor *tensor, const void *from, struct ah_device *
 {
     if (ah_tensor_is_contiguous(tensor)) {
         AH_TRY(ah_tensor_row_major(tensor));
-        return ah_device_copy(ah_tensor_data(tensor), tensor->storage->device, from, device, bytes_of(tensor));
+        return ah_device_copy(ah_tensor_data(tensor), tensor->storage->device, from, device, ah_tensor_bytes(tensor));
     }
     struct ah_tensor *dense, *same = NULL;
     AH_TRY(ah_tensor_empty_like(&dense, tensor));
-    int status = ah_device_copy(ah_tensor_data(dense), dense->storage->device, from, device, bytes_of(dense));
+    int status = ah_device_copy(ah_tensor_data(dense), dense->storage->device, from, device, ah_tensor_bytes(dense));
     if (status == 0)
         status = ah_op1(AH_OP_copy_, &same, AH_T(tensor), AH_T(dense));
     ah_tensor_release(same);

@@ -30,7 +30,7 @@ static void place(struct ah_layout *layout, const struct ah_tensor *param, int i
         cursor->open = &layout->bucket[layout->bucket_count++];
         *cursor->open = (struct ah_bucket){.offset = cursor->at, .dtype = param->dtype, .first = cursor->place};
     }
-    size_t bytes = (size_t)param->numel * ah_dtype_size(param->dtype);
+    size_t bytes = ah_tensor_bytes(param);
     size_t slot = (bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
     layout->place[index] = (struct ah_place){cursor->at, slot, (int)(cursor->open - layout->bucket)};
     cursor->at += slot;

@@ -16,7 +16,7 @@ static int check_movable(struct ah_tensor *tensor, int index)
                        ah_dtype_name(tensor->dtype));
     AH_TRY(ah_tensor_row_major(tensor));
     bool whole = tensor->offset == 0 && ah_tensor_is_contiguous(tensor) &&
-                 tensor->storage->nbytes == (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
+                 tensor->storage->nbytes == ah_tensor_bytes(tensor);
     /* What nobody else sees may be packed; what a view shows cannot be moved without its base. */
     if (!whole && atomic_load(&tensor->storage->refs) > 1)
         return ah_fail(AH_EINVAL, "prepare: parameter %d %s is a view of a larger tensor; clone it first", index,

@@ -146,6 +146,12 @@ static inline bool ah_on_cpu(const struct ah_tensor *tensor)
     return tensor->storage->device == &ah_cpu;
 }
 
+/* Bytes of the elements, without gaps between them. */
+static inline size_t ah_tensor_bytes(const struct ah_tensor *tensor)
+{
+    return (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
+}
+
 /* One element by its flat row-major index, as a double (int64 beyond 2^53 is rounded) or int64. The tensor must be on
  * the CPU. Slow; for printing, item() and checks. */
 double ah_tensor_get(const struct ah_tensor *tensor, int64_t flat);

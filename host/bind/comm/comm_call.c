@@ -82,7 +82,7 @@ int ah_comm_unpack(struct ah_tensor *tensor, struct ah_tensor *packed, int statu
     bool as_bytes = !ah_dtype_computes(tensor->dtype) && ah_tensor_is_contiguous(tensor);
     if (status == 0 && packed != tensor && as_bytes) {
         status = ah_device_copy(ah_tensor_data(tensor), tensor->storage->device, ah_tensor_data(packed),
-                                packed->storage->device, (size_t)packed->numel * ah_dtype_size(packed->dtype));
+                                packed->storage->device, ah_tensor_bytes(packed));
     } else if (status == 0 && packed != tensor) {
         struct ah_tensor *same = NULL;
         status = quietly(AH_OP_copy_, &same, tensor, packed);
@@ -101,7 +101,7 @@ int ah_comm_bring_home(struct ah_tensor **result, const struct ah_tensor *like)
         return 0;
     AH_TRY(ah_tensor_empty(&home, here->size, here->ndim, here->dtype, device));
     int status = ah_device_copy(ah_tensor_data(home), device, ah_tensor_data(here), &ah_cpu,
-                                (size_t)here->numel * ah_dtype_size(here->dtype));
+                                ah_tensor_bytes(here));
     if (status < 0) {
         ah_tensor_release(home);
         return status;

@@ -168,7 +168,7 @@ static int to_bytes(lua_State *L)
     ah_check(L, ah_tensor_row_major(tensor));
     if (!ah_tensor_is_contiguous(tensor) || !ah_on_cpu(tensor))
         return ah_raise_text(L, "expected a contiguous tensor on cpu");
-    size_t count = (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
+    size_t count = ah_tensor_bytes(tensor);
     unsigned char *to = push_bytes(L, (int64_t)count);
     memcpy(to, ah_tensor_data(tensor), count);
     return 1;

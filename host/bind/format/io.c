@@ -230,7 +230,7 @@ static int write_npz(lua_State *L)
                                  ah_dtype_name(tensor->dtype));
         piece[i] = (struct ah_zip_piece){
             .name = list[i].name, .head = header[i], .body = ah_tensor_data(tensor), .head_count = length,
-            .body_count = (size_t)tensor->numel * ah_dtype_size(tensor->dtype)};
+            .body_count = ah_tensor_bytes(tensor)};
     }
     struct archive *archive = open_writer(L, path);
     check(L, ah_zip_write(archive->writer, piece, count), "save", path);
@@ -257,7 +257,7 @@ static int write_zip(lua_State *L)
         } else {
             const struct ah_tensor *tensor = ah_check_plain(L, lua_gettop(L), piece[i].name);
             piece[i].body = ah_tensor_data(tensor);
-            piece[i].body_count = (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
+            piece[i].body_count = ah_tensor_bytes(tensor);
         }
         lua_pop(L, 2); /* the tables keep them */
     }

@@ -35,7 +35,7 @@ static int sha256(lua_State *L)
         lua_rawgeti(L, 1, i);
         const struct ah_tensor *tensor = lua_isstring(L, -1) ? NULL : ah_check_plain(L, lua_gettop(L), "sha256");
         const void *from = tensor ? ah_tensor_data(tensor) : lua_tolstring(L, -1, &bytes);
-        ah_sha256_add(&hash, from, tensor ? (size_t)tensor->numel * ah_dtype_size(tensor->dtype) : bytes);
+        ah_sha256_add(&hash, from, tensor ? ah_tensor_bytes(tensor) : bytes);
         lua_pop(L, 1);
     }
     ah_sha256_end_text(&hash, text);

@@ -72,7 +72,7 @@ static int write_tensor(lua_State *L, int index, struct ah_packer *packer)
     memcpy(header.size, tensor->size, (size_t)tensor->ndim * sizeof *header.size);
     AH_TRY(put(packer, "X", 1));
     AH_TRY(put(packer, &header, sizeof header));
-    return put(packer, ah_tensor_data(tensor), (size_t)tensor->numel * ah_dtype_size(tensor->dtype));
+    return put(packer, ah_tensor_data(tensor), ah_tensor_bytes(tensor));
 }
 
 static int write_value(lua_State *L, int index, struct ah_packer *packer, int depth);
@@ -161,7 +161,7 @@ static int read_tensor(lua_State *L, const unsigned char *bytes, size_t count, s
         return damaged();
     AH_TRY(ah_tensor_empty(&tensor, header.size, header.ndim, (enum ah_dtype)header.dtype, &ah_cpu));
     ah_push_tensor(L, tensor);
-    size_t size = (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
+    size_t size = ah_tensor_bytes(tensor);
     from = take(bytes, count, at, size);
     if (!from)
         return damaged();

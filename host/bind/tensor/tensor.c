@@ -250,7 +250,7 @@ static int to_string(lua_State *L)
     int status = ah_op1(AH_OP_contiguous, &dense, AH_T(tensor));
     ah_grad_switch(before);
     ah_check(L, status);
-    lua_pushlstring(L, ah_tensor_data(dense), (size_t)dense->numel * ah_dtype_size(dense->dtype));
+    lua_pushlstring(L, ah_tensor_data(dense), ah_tensor_bytes(dense));
     ah_tensor_release(dense);
     return 1;
 }

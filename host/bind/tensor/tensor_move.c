@@ -232,7 +232,7 @@ static int method_pin_memory(lua_State *L)
     if (status == 0)
         status = ah_tensor_empty_pinned(&pinned, dense->size, dense->ndim, dense->dtype, device);
     if (status == 0)
-        memcpy(ah_tensor_data(pinned), ah_tensor_data(dense), (size_t)dense->numel * ah_dtype_size(dense->dtype));
+        memcpy(ah_tensor_data(pinned), ah_tensor_data(dense), ah_tensor_bytes(dense));
     ah_tensor_release(dense);
     ah_check(L, status);
     ah_push_tensor(L, pinned);

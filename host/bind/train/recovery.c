@@ -32,18 +32,13 @@ static struct ah_tensor *item(lua_State *L, int list, int i)
     return tensor;
 }
 
-static size_t bytes_of(const struct ah_tensor *tensor)
-{
-    return (size_t)tensor->numel * ah_dtype_size(tensor->dtype);
-}
-
 static size_t total(lua_State *L, int list)
 {
     size_t bytes = 0;
     luaL_checktype(L, list, LUA_TTABLE);
     int count = (int)lua_objlen(L, list);
     for (int i = 1; i <= count; i++)
-        bytes += bytes_of(item(L, list, i));
+        bytes += ah_tensor_bytes(item(L, list, i));
     return bytes;
 }
 
@@ -65,7 +60,7 @@ static void move(lua_State *L, int list, size_t first, size_t last, char *memory
     int count = (int)lua_objlen(L, list);
     for (int i = 1; i <= count && at < last; i++) {
         struct ah_tensor *tensor = item(L, list, i);
-        size_t end = at + bytes_of(tensor), from = at > first ? at : first, to = end < last ? end : last;
+        size_t end = at + ah_tensor_bytes(tensor), from = at > first ? at : first, to = end < last ? end : last;
         if (from < to) {
             char *theirs = (char *)ah_tensor_data(tensor) + (from - at), *ours = memory + (from - first);
             memcpy(out ? ours : theirs, out ? theirs : ours, to - from);
@@ -108,7 +103,7 @@ static size_t write_note(lua_State *L, const struct ah_tensor *fixed, int index,
 {
     struct ah_packer packer = {.bytes = place, .room = room, .grow = refuse_growth, .takes_far = true,
                                .tells_path = true};
-    struct head head = {.generator = ah_cpu.type->state_bytes, .fixed = bytes_of(fixed)};
+    struct head head = {.generator = ah_cpu.type->state_bytes, .fixed = ah_tensor_bytes(fixed)};
     size_t lua_bytes;
     const void *lua = ah_lua_random_state(L, &lua_bytes);
     head.lua = lua_bytes;

@@ -227,7 +227,7 @@ int ah_cpu_zero_(struct ah_call *c)
 {
     struct ah_tensor *out = c->out[0];
     if (ah_tensor_is_contiguous(out)) {
-        memset(ah_tensor_data(out), 0, (size_t)out->numel * ah_dtype_size(out->dtype));
+        memset(ah_tensor_data(out), 0, ah_tensor_bytes(out));
         return 0;
     }
     struct ah_tensor *zero;

@@ -223,7 +223,7 @@ int ah_cpu_index_select_backward(struct ah_call *c)
     AH_TRYGO(ah_checked_index("index_select", arg->index.tensor, n, false, dim, out, &at), out);
     AH_TRYGO(ah_contiguous_as(&grad, arg->grad.tensor, out->dtype), out);
     struct ah_rows rows = rows_of(out->size, out->ndim, dim, at);
-    ah_zero_fill(ah_tensor_data(out), (size_t)out->numel * ah_dtype_size(out->dtype));
+    ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
     ah_rows_add(ah_tensor_data(out), ah_tensor_data(grad), &rows, 1, out->dtype);
 out:
     ah_tensor_release(at);

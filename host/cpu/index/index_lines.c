@@ -192,7 +192,7 @@ int ah_cpu_gather_backward(struct ah_call *c)
     struct ah_tensor *out = c->out[0], *at;
     int dim = (int)arg->dim.integer;
     AH_TRY(ah_checked_index("gather", arg->index.tensor, length(out, dim), false, dim, out, &at));
-    ah_zero_fill(ah_tensor_data(out), (size_t)out->numel * ah_dtype_size(out->dtype));
+    ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
     run(SCATTER_ADD, out, arg->grad.tensor, at, dim);
     ah_tensor_release(at);
     return 0;

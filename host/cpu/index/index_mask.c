@@ -107,7 +107,7 @@ int ah_cpu_masked_select_backward(struct ah_call *c)
     int status;
     AH_TRYGO(spread(arg->mask.tensor, out->size, out->ndim, &mask), out);
     AH_TRYGO(ah_contiguous_as(&grad, arg->grad.tensor, out->dtype), out);
-    ah_zero_fill(ah_tensor_data(out), (size_t)out->numel * ah_dtype_size(out->dtype));
+    ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
     place_masked(out, mask, grad);
 out:
     ah_tensor_release(mask);

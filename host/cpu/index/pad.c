@@ -14,7 +14,7 @@ static int fill(struct ah_tensor *out, double value)
 {
     struct ah_tensor *one;
     if (value == 0) {
-        ah_zero_fill(ah_tensor_data(out), (size_t)out->numel * ah_dtype_size(out->dtype));
+        ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
         return 0;
     }
     AH_TRY(ah_tensor_scalar(&one, value, out->dtype, &ah_cpu));

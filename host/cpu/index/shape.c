@@ -131,7 +131,7 @@ int ah_cpu_repeat(struct ah_call *c)
 
 static void zero(struct ah_tensor *out)
 {
-    ah_zero_fill(ah_tensor_data(out), (size_t)out->numel * ah_dtype_size(out->dtype));
+    ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
 }
 
 /* Zeros before the slice, the slice, zeros after it, for each index of the leading dims. */

@@ -19,7 +19,7 @@
 
 static void fill_zero(struct ah_tensor *t)
 {
-    memset(ah_tensor_data(t), 0, (size_t)t->numel * ah_dtype_size(t->dtype));
+    memset(ah_tensor_data(t), 0, ah_tensor_bytes(t));
 }
 
 /* The three products come in two forms. In channels-last order oneDNN does them (1 = done, 0 = it declines); in

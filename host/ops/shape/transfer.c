@@ -19,7 +19,7 @@ static int bring(struct ah_tensor **out, const struct ah_tensor *tensor, struct 
         status = ah_tensor_empty(&there, dense->size, dense->ndim, dense->dtype, device);
     if (status == 0)
         status = ah_device_copy(ah_tensor_data(there), device, ah_tensor_data(dense), dense->storage->device,
-                                (size_t)dense->numel * ah_dtype_size(dense->dtype));
+                                ah_tensor_bytes(dense));
     ah_tensor_release(plain);
     ah_tensor_release(dense);
     if (status < 0)

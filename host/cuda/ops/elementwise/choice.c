@@ -125,7 +125,7 @@ int ah_cuda_zero_(struct ah_call *c)
 {
     struct ah_tensor *out = c->out[0];
     if (ah_tensor_is_contiguous(out))
-        return ah_cuda_fill(c->device, ah_tensor_data(out), 0, (size_t)out->numel * ah_dtype_size(out->dtype));
+        return ah_cuda_fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out));
     return fill(c, 0);
 }
 

@@ -119,7 +119,7 @@ static int add_input(struct ah_call *c, struct ah_grid_args args)
     if (sample >= INT64_C(0xffffffff))
         return ah_fail(AH_ENOTIMPL, "grid_sample: gradients of a grid of %lld locations are not supported on %s",
                        (long long)args.pixels, c->device->name);
-    AH_TRY(ah_cuda_fill(c->device, ah_tensor_data(gx), 0, (size_t)gx->numel * ah_dtype_size(gx->dtype)));
+    AH_TRY(ah_cuda_fill(c->device, ah_tensor_data(gx), 0, ah_tensor_bytes(gx)));
     if (sample == 0 || args.c == 0)
         return 0;
     int64_t most = ENTRIES / sample > 1 ? ENTRIES / sample : 1;

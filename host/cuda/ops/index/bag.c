@@ -57,7 +57,7 @@ static int bags_open(struct ah_call *c, struct bags *bags, struct ah_tensor *ind
 static int clear(struct ah_call *c)
 {
     struct ah_tensor *out = c->out[0];
-    return c->device->type->fill(c->device, ah_tensor_data(out), 0, (size_t)out->numel * ah_dtype_size(out->dtype));
+    return c->device->type->fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out));
 }
 
 int ah_cuda_bag_sum(struct ah_call *c)

@@ -133,7 +133,7 @@ int ah_cuda_masked_select_backward(struct ah_call *c)
     int status;
     AH_TRYGO(open_mask(c, arg->mask.tensor, out->size, out->ndim, &places), out);
     AH_TRYGO(ah_cuda_dense(c->device, &grad, arg->grad.tensor, out->dtype), out);
-    AH_TRYGO(ah_cuda_fill(c->device, ah_tensor_data(out), 0, (size_t)out->numel * ah_dtype_size(out->dtype)), out);
+    AH_TRYGO(ah_cuda_fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out)), out);
     status = move(c, place_kernel, &places, out, grad, grad->numel);
 out:
     ah_cuda_places_release(&places);

@@ -121,7 +121,7 @@ out:
 
 static int clear(struct ah_call *c, struct ah_tensor *t)
 {
-    return ah_cuda_fill(c->device, ah_tensor_data(t), 0, (size_t)t->numel * ah_dtype_size(t->dtype));
+    return ah_cuda_fill(c->device, ah_tensor_data(t), 0, ah_tensor_bytes(t));
 }
 
 int ah_cuda_index_select_backward(struct ah_call *c)

@@ -20,7 +20,7 @@ static int place(struct ah_call *c, int64_t start, const int64_t *stride, struct
 static int clear(struct ah_call *c)
 {
     const struct ah_tensor *out = c->out[0];
-    return ah_cuda_fill(c->device, ah_tensor_data(out), 0, (size_t)out->numel * ah_dtype_size(out->dtype));
+    return ah_cuda_fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out));
 }
 
 /* The strides of `out` without those of `dim`. */

@@ -204,6 +204,6 @@ int ah_cuda_conv2d_grad_weight(struct ah_call *c)
     AH_TRY(ah_conv_geometry(&s, c->op->name, x->size, x->ndim, arg->weight_size.ints.at, arg->weight_size.ints.count,
                             AH_CONV_OPTIONS(arg)));
     if (s.n == 0)
-        return ah_cuda_fill(c->device, ah_tensor_data(out), 0, (size_t)out->numel * ah_dtype_size(out->dtype));
+        return ah_cuda_fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out));
     return convolve(c, AH_CONV_GRAD_WEIGHT, &s);
 }

@@ -173,7 +173,7 @@ static int weight_adjoint(struct ah_call *c, const struct layer *l, const struct
     struct ah_tensor *product = NULL, *sums = NULL, *left = NULL, *last = NULL;
     int status;
     if (l->plan.rows == 0)
-        return ah_cuda_fill(c->device, ah_tensor_data(out), 0, (size_t)out->numel * ah_dtype_size(out->dtype));
+        return ah_cuda_fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out));
     AH_TRY(ah_tensor_empty(&product, (int64_t[]){l->wide, width}, 2, l->dtype, c->device));
     AH_TRYGO(ah_tensor_view(&left, out, product->size, out->stride, 2, out->offset), out);
     AH_TRYGO(ah_tensor_view(&last, out, out->size, out->stride, 1, out->offset + width), out);

@@ -119,7 +119,7 @@ int ah_cuda_ctc_backward(struct ah_call *c)
         return 0;
     AH_TRYGO(open_held(c, 1, arg->blank.integer, arg->zero_infinity.flag, true, &h, &args.ctc), out);
     AH_TRYGO(ah_cuda_dense(c->device, &g, arg->grad.tensor, out->dtype), out);
-    AH_TRYGO(ah_cuda_memory_take(memory, (size_t)alpha->numel * ah_dtype_size(alpha->dtype), &terms), out);
+    AH_TRYGO(ah_cuda_memory_take(memory, ah_tensor_bytes(alpha), &terms), out);
     args.terms = ah_cuda_address(terms);
     AH_TRYGO(walk(c, &terms_kernel[out->dtype], alpha->dtype, &args), out);
     struct ah_ctc_gradient_args gradient = {.ctc = args.ctc, .chain = ah_cuda_address(h.chain), .terms = args.terms,

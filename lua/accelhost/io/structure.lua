@@ -7,6 +7,7 @@
 -- with one more.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local travel = require "accelhost.util.travel"
 
 local fail, describe = arguments.fail, arguments.describe
 
@@ -79,7 +80,6 @@ end
 
 --- The representation of a table.
 function Parts:table(value, path)
-  if getmetatable(value) ~= nil then structure.refuse(self.what, path, value) end
   if self.open[value] then fail("%s: '%s' holds itself", self.what, path) end
   self.open[value] = true
   local function below(key)
@@ -93,9 +93,7 @@ function Parts:table(value, path)
   else
     local pairs_of = {}
     for i, key in ipairs(structure.sorted_keys(value)) do
-      if type(key) ~= "string" and type(key) ~= "number" and type(key) ~= "boolean" then
-        structure.refuse(self.what, path, key)
-      end
+      if travel.kind(key) ~= "scalar" then structure.refuse(self.what, path, key) end
       pairs_of[i] = {self:value(key, path), below(key)}
     end
     result = {["$table"] = pairs_of}
@@ -106,15 +104,11 @@ end
 
 --- The representation of any value at this path.
 function Parts:value(value, path)
-  if C.is_tensor(value) then return self:tensor(value, path) end
-  local kind = type(value)
-  if kind == "table" then return self:table(value, path) end
-  if kind == "number" then
-    local name = number_name(value)
-    return name and {["$number"] = name} or value
-  end
-  if kind ~= "string" and kind ~= "boolean" then structure.refuse(self.what, path, value) end
-  return value
+  local kind = travel.kind(value)
+  if not kind then structure.refuse(self.what, path, value) end
+  if kind ~= "scalar" then return self[kind](self, value, path) end
+  local name = type(value) == "number" and number_name(value)
+  return name and {["$number"] = name} or value
 end
 
 --- Take a value apart.
@@ -123,8 +117,7 @@ end
 ---@return string[] names, table[] tensors, string|nil text the JSON; nil for a plain table of tensors by name
 function structure.split(what, value)
   local parts = setmetatable({what = what, names = {}, tensors = {}, name_of = {}, taken = {}, open = {}}, Parts)
-  if type(value) == "table" and not C.is_tensor(value) and getmetatable(value) == nil and next(value) ~= nil
-    and all_keys(value, "string") then
+  if travel.kind(value) == "table" and next(value) ~= nil and all_keys(value, "string") then
     local plain = true
     for _, item in next, value do plain = plain and C.is_tensor(item) end
     if plain then

@@ -9,6 +9,7 @@ local C = require "accelhost._C"
 local ffi = require "ffi"
 local arguments = require "accelhost.util.arguments"
 local structure = require "accelhost.io.structure"
+local travel = require "accelhost.util.travel"
 
 local fail = arguments.fail
 
@@ -58,20 +59,15 @@ end
 
 --- Find the tensors of a value, and what a file cannot hold.
 function Writer:collect(value, path, depth)
-  if C.is_tensor(value) then return self:collect_tensor(value) end
-  local kind = type(value)
-  if kind ~= "table" then
-    if kind ~= "number" and kind ~= "string" and kind ~= "boolean" then structure.refuse("save", path, value) end
-    return
-  end
-  if getmetatable(value) ~= nil then structure.refuse("save", path, value) end
+  local kind = travel.kind(value)
+  if kind == "tensor" then return self:collect_tensor(value) end
+  if kind == "scalar" then return end
+  if not kind then structure.refuse("save", path, value) end
   if depth > DEEPEST then fail("save: '%s': tables nested deeper than %d", path, DEEPEST) end
   if self.seen[value] then return end
   self.seen[value] = true
   for key, item in next, value do
-    if type(key) ~= "string" and type(key) ~= "number" and type(key) ~= "boolean" then
-      structure.refuse("save", path, key)
-    end
+    if travel.kind(key) ~= "scalar" then structure.refuse("save", path, key) end
     self:collect(item, path == "" and tostring(key) or path .. "." .. tostring(key), depth + 1)
   end
 end

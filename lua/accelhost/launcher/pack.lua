@@ -21,6 +21,7 @@ local class = require "accelhost.util.class"
 local code = require "accelhost.launcher.code"
 local names = require "accelhost.launcher.names"
 local parameter = require "accelhost.nn.parameter"
+local travel = require "accelhost.util.travel"
 
 local pack = {}
 
@@ -34,10 +35,7 @@ local heads = {
 }
 
 local tails = {
-  field = function(key)
-    if type(key) == "string" and key:find "^[%a_][%w_]*$" then return "." .. key end
-    return ("[%s]"):format(type(key) == "string" and ("%q"):format(key) or tostring(key))
-  end,
+  field = travel.key_text,
   grad = function() return ".grad" end,
 }
 
@@ -59,9 +57,8 @@ end
 -- Entries.
 
 local function slot(self, value, place)
-  local kind = type(value)
-  if kind == "number" or kind == "string" or kind == "boolean" then return value end
-  if kind == "nil" then return {} end
+  if value == nil then return {} end
+  if travel.kind(value) == "scalar" then return value end
   local number = self.numbers[value]
   if not number then
     number = #self.entries + 1

@@ -7,9 +7,23 @@ local travel = {}
 
 local DEEPEST = 90
 
-local function path_of(path, key)
-  if type(key) == "string" and key:match "^[%a_][%w_]*$" then return path .. "." .. key end
-  return ("%s[%s]"):format(path, type(key) == "string" and ("%q"):format(key) or tostring(key))
+--- Return the kind of a value that can be serialised: "scalar" (a number, text or boolean), "tensor", or "table" for
+--- one without a metatable, whose items decide; nil for any other value. Keys must be scalars.
+---@param value any
+---@return "scalar"|"tensor"|"table"|nil
+function travel.kind(value)
+  local kind = type(value)
+  if kind == "number" or kind == "string" or kind == "boolean" then return "scalar" end
+  if C.is_tensor(value) then return "tensor" end
+  return kind == "table" and getmetatable(value) == nil and "table" or nil
+end
+
+--- Return a key as the end of a path: ".name", "[3]", '["two words"]'.
+---@param key any
+---@return string
+function travel.key_text(key)
+  if type(key) ~= "string" then return ("[%s]"):format(tostring(key)) end
+  return key:find "^[%a_][%w_]*$" and "." .. key or ("[%q]"):format(key)
 end
 
 local function refuse(what, path, value, why)
@@ -18,24 +32,21 @@ local function refuse(what, path, value, why)
 end
 
 local function check(what, value, path, above, depth)
-  local kind = type(value)
-  if kind == "nil" or kind == "boolean" or kind == "number" or kind == "string" then return end
-  if C.is_tensor(value) then
+  local kind = travel.kind(value)
+  if kind == "scalar" or value == nil then return end
+  if kind == "tensor" then
     if value.device == "meta" then
       arguments.fail("%s: %s: expected a tensor with values, got one on meta", what, path)
     end
     return
   end
-  if kind ~= "table" or getmetatable(value) ~= nil then refuse(what, path, value) end
+  if not kind then refuse(what, path, value) end
   if above[value] then refuse(what, path, value, " (it holds itself)") end
   if depth > DEEPEST then refuse(what, path, value, (" (nested deeper than %d tables)"):format(DEEPEST)) end
   above[value] = true
   for key, item in next, value do
-    local name = path_of(path, key)
-    if type(key) ~= "string" and type(key) ~= "number" and type(key) ~= "boolean" then
-      refuse(what, path, key, " as a key")
-    end
-    check(what, item, name, above, depth + 1)
+    if travel.kind(key) ~= "scalar" then refuse(what, path, key, " as a key") end
+    check(what, item, path .. travel.key_text(key), above, depth + 1)
   end
   above[value] = nil
 end

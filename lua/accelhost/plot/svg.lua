@@ -1,15 +1,9 @@
 -- A scene as SVG.
 local looks = require "accelhost.plot.looks"
+local printable = require "accelhost.util.printable"
 
 local function number(value)
   return (("%.2f"):format(value):gsub("%.?0+$", ""))
-end
-
-local entities = {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;"}
-
--- What XML may not hold at all goes.
-local function escape(text)
-  return (text:gsub("[%z\1-\8\11\12\14-\31]", "?"):gsub('[&<>"]', entities))
 end
 
 local anchors = {left = "start", middle = "middle", right = "end"}
@@ -33,7 +27,7 @@ draw.text = function(item)
   local look = looks.text(item)
   return ('<text x="%s" y="%s" font-size="%d" fill="%s" text-anchor="%s"%s>%s</text>'):format(number(item.x),
     number(item.y + look.size * 0.35), look.size, look.color, anchors[item.align], look.bold and ' font-weight="bold"'
-    or "", escape(item.text))
+    or "", printable.markup(item.text))
 end
 
 draw.box = function(item)

@@ -18,6 +18,13 @@ function printable.text(text)
   return (printable.utf8(text):gsub("%c", "?"):gsub("\194[\128-\159]", "?"))
 end
 
+local entities = {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;", ["'"] = "&#39;"}
+
+--- Return printable.text of a text, escaped for HTML and SVG.
+---@param text string
+---@return string
+function printable.markup(text) return (printable.text(text):gsub("[&<>\"']", entities)) end
+
 --- A message of several lines, with a question mark for what printable.text replaces except line feeds and tabs.
 ---@param text string
 ---@return string

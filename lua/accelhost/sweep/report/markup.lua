@@ -4,14 +4,10 @@ local printable = require "accelhost.util.printable"
 
 local markup = {}
 
-local entities = {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;", ["'"] = "&#39;"}
-
 --- A text as HTML shows it.
 ---@param text any
 ---@return string
-function markup.text(text)
-  return (printable.text(tostring(text)):gsub("[&<>\"']", entities))
-end
+function markup.text(text) return printable.markup(tostring(text)) end
 
 --- Several lines of text, for <pre>.
 ---@param text string

@@ -1,6 +1,7 @@
 --- The hooks around a module's forward, on one call: {given = its arguments, results = forward's results, ran = hooks
 -- that ran}. Arguments and results are arrays with their length in n.
 local arguments = require "accelhost.util.arguments"
+local kinds = require "accelhost.util.kinds"
 local protect = require "accelhost.util.protect"
 local warn = require "accelhost.util.warn"
 
@@ -14,7 +15,7 @@ function forward_hooks.pack(...)
   return {n = select("#", ...), ...}
 end
 
-local function is_plain(value) return type(value) == "table" and getmetatable(value) == nil end
+local is_plain = kinds.is_plain
 
 -- A hook's replacement of these values: a table of new ones, one value, or nil.
 local function replaced(values, changed)

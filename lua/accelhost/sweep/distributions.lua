@@ -5,6 +5,7 @@
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local json = require "accelhost.util.json"
+local kinds = require "accelhost.util.kinds"
 
 local fail, describe = arguments.fail, arguments.describe
 
@@ -27,7 +28,7 @@ function distributions.is(value) return class.is(value, Distribution) end
 
 local names = {"step", "when"}
 
-local function is_finite(value) return type(value) == "number" and value - value == 0 end
+local is_finite = kinds.is_finite
 
 local function check_range(what, low, high, log)
   if not is_finite(low) then fail("%s: low: expected a number, got %s", what, describe(low)) end

@@ -7,6 +7,7 @@
 -- Subspaces, 2023: https://arxiv.org/abs/2304.10255. Kernel widths follow Scott's rule; numbers are Optuna's.
 local arguments = require "accelhost.util.arguments"
 local domain = require "accelhost.sweep.samplers.domain"
+local kinds = require "accelhost.util.kinds"
 local normal = require "accelhost.sweep.samplers.normal"
 local outcome = require "accelhost.sweep.outcome"
 
@@ -19,7 +20,7 @@ local most_places, target, fewest = 50, 0.1, 20
 --- Why a study has no importances; %d: its complete trials.
 importance.NEEDS = ("needs %d different results (%%d complete so far)"):format(fewest)
 
-local function is_finite(value) return type(value) == "number" and value - value == 0 end
+local is_finite = kinds.is_finite
 
 -- Trials with a result, best first: how they ended and their params.
 local function ranked(trials, direction)

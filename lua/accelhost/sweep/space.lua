@@ -9,6 +9,7 @@ local distributions = require "accelhost.sweep.distributions"
 local json = require "accelhost.util.json"
 
 local fail, describe = arguments.fail, arguments.describe
+local kinds = require "accelhost.util.kinds"
 local nest = require "accelhost.util.params".nest
 
 ---@class Space
@@ -16,7 +17,7 @@ local nest = require "accelhost.util.params".nest
 ---@field constants table<string, any>
 local Space = class.new "Space"
 
-local function is_plain(value) return type(value) == "table" and getmetatable(value) == nil end
+local is_plain = kinds.is_plain
 
 -- A table of names, whose items are parameters too; a list of values is a constant.
 local function is_nested(value) return is_plain(value) and #value == 0 and next(value) ~= nil end

@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local data = require "accelhost.data"
+local kinds = require "accelhost.util.kinds"
 local shifting = require "accelhost.util.labels"
 local warn = require "accelhost.util.warn"
 
@@ -10,7 +11,7 @@ local batches = {}
 
 local IGNORED = shifting.IGNORED
 
-local function is_plain(value) return type(value) == "table" and getmetatable(value) == nil end
+local is_plain = kinds.is_plain
 
 -- A column of numbers, lists of numbers or tensors; nil for values that no model accepts.
 local function column_of(name, values)

@@ -194,4 +194,14 @@ kinds.is_count = is_count
 ---@return boolean
 kinds.is_callable = is_callable
 
+--- Is it a number other than NaN and the infinities?
+---@param value any
+---@return boolean
+function kinds.is_finite(value) return type(value) == "number" and value - value == 0 end
+
+--- Is it a table without a metatable?
+---@param value any
+---@return boolean
+function kinds.is_plain(value) return type(value) == "table" and getmetatable(value) == nil end
+
 return kinds

@@ -1,10 +1,11 @@
 --- Where a parameter's values lie along an axis from 0 to 1, and the ticks of it.
+local kinds = require "accelhost.util.kinds"
 local plot_ticks = require "accelhost.plot.ticks"
 local show = require "accelhost.sweep.report.show"
 
 local scale = {}
 
-local function is_finite(value) return type(value) == "number" and value - value == 0 end
+local is_finite = kinds.is_finite
 
 -- By choice: each in the middle of its share.
 local function categorical(values)

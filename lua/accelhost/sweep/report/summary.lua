@@ -1,4 +1,5 @@
 --- What a study has come to, in numbers: the one place where all that a person sees of it is counted.
+local kinds = require "accelhost.util.kinds"
 local ranking = require "accelhost.sweep.ranking"
 
 local summary = {}
@@ -6,7 +7,7 @@ local summary = {}
 --- The states of a trial, in the order in which they are printed.
 summary.states = {"complete", "pruned", "running", "paused", "waiting", "failed"}
 
-local function is_finite(value) return type(value) == "number" and value - value == 0 end
+local is_finite = kinds.is_finite
 summary.is_finite = is_finite
 
 --- The last value that a trial reported, and its step; nil without one.

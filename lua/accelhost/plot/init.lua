@@ -1,7 +1,7 @@
 --- accelhost plot: the curves of runs, drawn in the terminal or into a file.
 local C = require "accelhost._C"
-local columns_of = require("accelhost.util.columns").of
 local curves = require "accelhost.track.curves"
+local grid = require "accelhost.util.grid"
 local layout = require "accelhost.plot.layout"
 local printable = require "accelhost.util.printable"
 local series = require "accelhost.plot.series"
@@ -37,11 +37,6 @@ end
 
 local function number_text(value) return value and printable.number(value, 4) or "-" end
 
-local function pad(text, width, right)
-  local room = (" "):rep(width - columns_of(text))
-  return right and room .. text or text .. room
-end
-
 -- Least, greatest and last value of each curve.
 local function summary_text(runs, panels)
   local several = #runs > 1
@@ -55,16 +50,8 @@ local function summary_text(runs, panels)
         number_text(found.max_step), number_text(found.last), ("%d"):format(found.count)}
     end
   end
-  local widths, lines = {}, {}
-  for _, row in ipairs(rows) do
-    for i, text in ipairs(row) do widths[i] = math.max(widths[i] or 0, columns_of(text)) end
-  end
-  for k, row in ipairs(rows) do
-    local parts = {}
-    for i, text in ipairs(row) do parts[i] = pad(text, widths[i], i > 1) end
-    lines[k] = table.concat(parts, "  ") .. "\n"
-  end
-  return table.concat(lines)
+  local right = {false, true, true, true, true, true, true}
+  return table.concat(grid.lines(rows, {right = right}), "\n") .. "\n"
 end
 
 local function terminal_width()

@@ -1,5 +1,6 @@
 --- The jobs as lines of text.
 local columns = require "accelhost.util.columns"
+local grid = require "accelhost.util.grid"
 local printable = require "accelhost.util.printable"
 
 local lines = {}
@@ -54,11 +55,6 @@ local cells = {
 }
 local LAST_NARROW = 9
 
-local function pad(text, width, right)
-  local blanks = (" "):rep(width - columns.of(text))
-  return right and blanks .. text or text .. blanks
-end
-
 -- What a narrow terminal shows below the row of a rank: the present first, words wrapped at its width.
 local function lines_below(row, width)
   local made, line = {}, nil
@@ -75,30 +71,21 @@ local function lines_below(row, width)
   return made
 end
 
-local function width_of(widths, count)
-  local sum = 2 * (count - 1)
-  for i = 1, count do sum = sum + widths[i] end
-  return sum
-end
-
 local function table_of(job, width)
-  local rows, widths = {{}}, {}
-  for i, cell in ipairs(cells) do rows[1][i] = cell[1] end
+  local rows, right = {{}}, {}
+  for i, cell in ipairs(cells) do rows[1][i], right[i] = cell[1], cell[3] end
   for _, rank in ipairs(job.ranks) do
     local row = {}
     for i, cell in ipairs(cells) do row[i] = printable.text(cell[2](rank)) end
     rows[#rows + 1] = row
   end
-  for _, row in ipairs(rows) do
-    for i, text in ipairs(row) do widths[i] = math.max(widths[i] or 0, columns.of(text)) end
-  end
-  local made = {}
-  local shown = width and width_of(widths, #cells) > width and LAST_NARROW or #cells
-  for r, row in ipairs(rows) do
-    local parts = {}
-    for i = 1, shown do parts[i] = pad(row[i], widths[i], cells[i][3]) end
-    made[#made + 1] = (table.concat(parts, "  "):gsub("%s+$", ""))
-    for _, line in ipairs(r > 1 and shown < #cells and lines_below(row, width) or {}) do made[#made + 1] = line end
+  local lines_of, left_out = grid.lines(rows, {right = right, width = width})
+  if left_out == 0 then return lines_of end
+  local narrow, made = {}, {}
+  for r, row in ipairs(rows) do narrow[r] = {unpack(row, 1, LAST_NARROW)} end
+  for r, line in ipairs(grid.lines(narrow, {right = right})) do
+    made[#made + 1] = line
+    for _, below in ipairs(r > 1 and lines_below(rows[r], width) or {}) do made[#made + 1] = below end
   end
   return made
 end

@@ -51,6 +51,16 @@ function columns.of(text)
   return count
 end
 
+--- Fill a text with blanks up to a width; `right`: before it.
+---@param text string
+---@param width integer
+---@param right? boolean
+---@return string
+function columns.pad(text, width, right)
+  local blanks = (" "):rep(width - columns.of(text))
+  return right and blanks .. text or text .. blanks
+end
+
 --- The longest beginning of a text of at most `most` columns.
 ---@param text string
 ---@param most integer

@@ -13,7 +13,7 @@
 -- flickers or wraps; when the terminal was made narrower its lines are found again where the terminal has wrapped them.
 local class = require "accelhost.util.class"
 local columns = require "accelhost.util.columns"
-local grid = require "accelhost.sweep.report.grid"
+local grid = require "accelhost.util.grid"
 local printable = require "accelhost.util.printable"
 local ranks = require "accelhost.sweep.report.ranks"
 local show = require "accelhost.sweep.report.show"

@@ -1,6 +1,6 @@
 --- The report of a study as text.
 local columns = require "accelhost.util.columns"
-local grid = require "accelhost.sweep.report.grid"
+local grid = require "accelhost.util.grid"
 local importances = require "accelhost.sweep.importance"
 local layout = require "accelhost.plot.layout"
 local printable = require "accelhost.util.printable"

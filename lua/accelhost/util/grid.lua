@@ -3,11 +3,6 @@ local columns = require "accelhost.util.columns"
 
 local grid = {}
 
-local function pad(text, width, right)
-  local blanks = (" "):rep(width - columns.of(text))
-  return right and blanks .. text or text .. blanks
-end
-
 local function widths_of(rows)
   local widths = {}
   for _, row in ipairs(rows) do
@@ -31,18 +26,19 @@ end
 
 --- The lines, as wide as the widest texts need; columns that do not fit are left out from the right.
 ---@param rows string[][] the first is the heading
----@param options {width: integer, right?: table<integer, boolean>, cut?: boolean} right:
----right-aligned columns; cut: the last column is cut rather than left out
+---@param options {width?: integer, right?: table<integer, boolean>, cut?: boolean} width: of the lines, nil: any;
+---right: right-aligned columns; cut: the last column is cut rather than left out
 ---@return string[] lines
 ---@return integer left_out how many columns
 function grid.lines(rows, options)
   local widths = widths_of(rows)
-  local count = fitting(widths, options)
+  local count = options.width and fitting(widths, options) or #widths
   local lines = {}
   for r, row in ipairs(rows) do
     local parts = {}
-    for i = 1, count do parts[i] = pad(row[i], widths[i], options.right and options.right[i]) end
-    lines[r] = columns.cut((table.concat(parts, "  "):gsub("%s+$", "")), options.width)
+    for i = 1, count do parts[i] = columns.pad(row[i], widths[i], options.right and options.right[i]) end
+    local line = table.concat(parts, "  "):gsub("%s+$", "")
+    lines[r] = options.width and columns.cut(line, options.width) or line
   end
   return lines, #widths - count
 end

@@ -26,20 +26,26 @@ bool ah_process_look(int pid, struct ah_process *out)
     memset(out, 0, sizeof *out);
     if (read_file(pid, "stat", text, sizeof text) <= 0)
         return false;
-    const char *end = strrchr(text, ')'); /* the name may hold anything */
+    const char *begin = strchr(text, '('), *end = strrchr(text, ')'); /* the name may hold anything */
     /* state ppid pgrp session tty tpgid flags minflt cminflt majflt cmajflt utime stime cutime cstime priority nice
      * threads itrealvalue starttime vsize rss */
-    if (!end || sscanf(end + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %d %*d %llu %*u "
-                       "%lld", &out->state, &out->parent, &user, &system, &out->threads, &started, &pages) != 7)
+    if (!begin || !end ||
+        sscanf(end + 1, " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %d %*d %llu %*u %lld",
+               &out->state, &out->parent, &out->group, &user, &system, &out->threads, &started, &pages) != 8)
         return false;
+    snprintf(out->name, sizeof out->name, "%.*s", (int)(end - begin - 1), begin + 1);
     int64_t tick_ns = 1000000000 / sysconf(_SC_CLK_TCK);
     out->memory = pages * sysconf(_SC_PAGESIZE);
     out->cpu_ns = (int64_t)(user + system) * tick_ns;
     out->started_ns = (int64_t)started * tick_ns;
-    read_file(pid, "wchan", out->waits, sizeof out->waits);
-    if (!strcmp(out->waits, "0"))
-        out->waits[0] = 0;
     return true;
+}
+
+void ah_process_waits(int pid, char *text, size_t room)
+{
+    read_file(pid, "wchan", text, room);
+    if (!strcmp(text, "0"))
+        text[0] = 0;
 }
 
 void ah_process_command(int pid, char *text, size_t room)

@@ -12,22 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/process/process.h"
 #include "cli/base/process_watch.h"
-
-enum { NAME = 32 };
-
-static ssize_t read_file(int proc, pid_t pid, const char *name, char *text, size_t room)
-{
-    char path[48];
-    snprintf(path, sizeof path, "%d/%s", pid, name);
-    int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, room - 1);
-    if (fd >= 0)
-        close(fd);
-    if (n >= 0)
-        text[n] = 0;
-    return n;
-}
 
 /* Whether one of the entries begins with AH_JOB_MARK=mark. The environment may be longer than what is read at once. */
 static bool is_marked(int proc, pid_t pid, const char *mark)
@@ -49,32 +35,15 @@ static bool is_marked(int proc, pid_t pid, const char *mark)
     return found;
 }
 
-/* Its name, state and group; false when it is gone. */
-static bool look_at(int proc, pid_t pid, char name[NAME], char *state, pid_t *group)
+static bool is_stray(int proc, pid_t pid, const char *mark, const pid_t *groups, int count, struct ah_process *process)
 {
-    char text[512];
-    if (read_file(proc, pid, "stat", text, sizeof text) <= 0)
-        return false;
-    const char *from = strchr(text, '('), *to = strrchr(text, ')');
-    int parent, its_group;
-    if (!from || !to || sscanf(to + 1, " %c %d %d", state, &parent, &its_group) != 3)
-        return false;
-    snprintf(name, NAME, "%.*s", (int)(to - from - 1), from + 1);
-    *group = its_group;
-    return true;
-}
-
-static bool is_stray(int proc, pid_t pid, const char *mark, const pid_t *groups, int count, char name[NAME])
-{
-    char state;
-    pid_t group;
-    if (!look_at(proc, pid, name, &state, &group) || state == 'Z' || state == 'X')
+    if (!ah_process_look(pid, process) || process->state == 'Z' || process->state == 'X')
         return false;
     bool in_group = false;
     for (int i = 0; i < count; i++) {
         if (groups[i] == pid)
             return false;
-        in_group |= groups[i] > 0 && groups[i] == group;
+        in_group |= groups[i] > 0 && groups[i] == process->group;
     }
     return in_group || is_marked(proc, pid, mark);
 }
@@ -90,18 +59,18 @@ int ah_orphans_signal(const char *mark, const pid_t *groups, int count, int numb
         return 0;
     for (struct dirent *entry; (entry = readdir(proc)) != NULL;) {
         struct stat info;
-        char name[NAME];
+        struct ah_process process;
         pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? (pid_t)strtol(entry->d_name, NULL, 10) : 0;
         if (pid <= 0 || pid == getpid() || fstatat(dirfd(proc), entry->d_name, &info, 0) || info.st_uid != geteuid())
             continue;
         struct ah_process_hold hold;
         if (!ah_process_hold(&hold, pid))
             continue;
-        if (is_stray(dirfd(proc), pid, mark, groups, count, name)) {
+        if (is_stray(dirfd(proc), pid, mark, groups, count, &process)) {
             if (number)
                 ah_process_hold_signal(&hold, number);
             if (names && found < 4 && at < room)
-                at += (size_t)snprintf(names + at, room - at, "%s%s (pid %d)", found ? ", " : "", name, pid);
+                at += (size_t)snprintf(names + at, room - at, "%s%s (pid %d)", found ? ", " : "", process.name, pid);
             found++;
         }
         ah_process_hold_release(&hold);

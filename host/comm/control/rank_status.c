@@ -25,6 +25,14 @@ static bool ask(const struct ah_rank_entry *slot, int pid, int patience_ms)
     return false;
 }
 
+static void write_sleep(int pid, char state, char *text, size_t room)
+{
+    char waits[48];
+    ah_process_waits(pid, waits, sizeof waits);
+    snprintf(text, room, "%s%s%s", state == 'D' ? "waits for a device or a file system" : "sleeps",
+             waits[0] ? " in " : "", waits);
+}
+
 const char *ah_rank_status(const struct ah_rank_entry *slot, int patience_ms, char *text, size_t room)
 {
     struct ah_process process;
@@ -39,7 +47,6 @@ const char *ah_rank_status(const struct ah_rank_entry *slot, int patience_ms, ch
     else if (process.state == 'R')
         snprintf(text, room, "runs and does not answer");
     else if (process.state != 'Z')
-        snprintf(text, room, "%s%s%s", process.state == 'D' ? "waits for a device or a file system" : "sleeps",
-                 process.waits[0] ? " in " : "", process.waits);
+        write_sleep(pid, process.state, text, room);
     return text;
 }

@@ -14,11 +14,6 @@ static struct ah_tensor *only(struct ah_rule *r, struct ah_tensor *x, struct ah_
     return ah_r(r, AH_OP_where, AH_T(mask), AH_T(x), AH_N(0));
 }
 
-static struct ah_tensor *without(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *mask)
-{
-    return ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(mask), AH_N(0));
-}
-
 static struct ah_tensor *halved(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor *mask)
 {
     return ah_r(r, AH_OP_where, AH_T(mask), AH_T(ah_r_scale(r, g, 0.5)), AH_T(g));
@@ -31,8 +26,8 @@ int ah_backward_extreme(struct ah_rule *r)
     struct ah_tensor *a = ah_given(&arg->input), *b = ah_given(&arg->other);
     bool maximum = r->node->op->id == AH_OP_maximum;
     struct ah_tensor *shared = halved(r, r->grad_out[0], two(r, AH_OP_eq, a, b));
-    ah_r_give(r, 0, without(r, shared, two(r, maximum ? AH_OP_lt : AH_OP_gt, a, b)));
-    ah_r_give(r, 1, without(r, shared, two(r, maximum ? AH_OP_gt : AH_OP_lt, a, b)));
+    ah_r_give(r, 0, ah_r_masked(r, shared, two(r, maximum ? AH_OP_lt : AH_OP_gt, a, b)));
+    ah_r_give(r, 1, ah_r_masked(r, shared, two(r, maximum ? AH_OP_gt : AH_OP_lt, a, b)));
     return r->status;
 }
 
@@ -48,8 +43,8 @@ static int one_bound_rule(struct ah_rule *r, struct ah_tensor *bound, enum ah_op
         return r->status;
     }
     g = halved(r, g, two(r, AH_OP_eq, x, bound));
-    ah_r_give(r, 0, without(r, g, two(r, stopped, x, bound)));
-    ah_r_give(r, 1, without(r, g, two(r, passes, x, bound)));
+    ah_r_give(r, 0, ah_r_masked(r, g, two(r, stopped, x, bound)));
+    ah_r_give(r, 1, ah_r_masked(r, g, two(r, passes, x, bound)));
     return r->status;
 }
 
@@ -74,7 +69,7 @@ static int two_bounds_rule(struct ah_rule *r, struct ah_tensor *low, struct ah_t
                                   ah_r(r, AH_OP_logical_not, AH_T(crossed)));
     struct ah_tensor *over = two(r, AH_OP_logical_or, two(r, AH_OP_gt, x, high), crossed);
     struct ah_tensor *shared = halved(r, g, two(r, AH_OP_logical_or, at_low, at_high));
-    ah_r_give(r, 0, without(r, shared, two(r, AH_OP_logical_or, under, over)));
+    ah_r_give(r, 0, ah_r_masked(r, shared, two(r, AH_OP_logical_or, under, over)));
     ah_r_give(r, 1, only(r, shared, two(r, AH_OP_logical_or, under, at_low)));
     ah_r_give(r, 2, only(r, shared, two(r, AH_OP_logical_or, over, at_high)));
     return r->status;

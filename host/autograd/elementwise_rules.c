@@ -7,22 +7,6 @@
 #include "autograd/graph.h"
 #include "autograd/rules.h"
 
-static struct ah_tensor *unary(struct ah_rule *r, enum ah_opid op, struct ah_tensor *x)
-{
-    return ah_r(r, op, AH_T(x));
-}
-
-/* x where the mask is set, else 0. */
-static struct ah_tensor *only(struct ah_rule *r, struct ah_tensor *mask, struct ah_tensor *x)
-{
-    return ah_r(r, AH_OP_where, AH_T(mask), AH_T(x), AH_N(0));
-}
-
-static struct ah_tensor *compare(struct ah_rule *r, enum ah_opid op, struct ah_tensor *x, double number)
-{
-    return ah_r(r, op, AH_T(x), AH_N(number));
-}
-
 /* Constants, steps, and what an in-place write replaces. */
 int ah_backward_zero(struct ah_rule *r)
 {
@@ -88,19 +72,19 @@ int ah_backward_pow(struct ah_rule *r)
             ah_r_give(r, 0, e == 0 ? ah_r_zeros_input(r, 0) : ah_r_mul(r, g, ah_r_scale(r, lower, e)));
         } else {
             struct ah_tensor *slope = ah_r_mul(r, b, ah_r(r, AH_OP_pow, AH_T(a), AH_T(ah_r_shift(r, b, -1))));
-            struct ah_tensor *moving = compare(r, AH_OP_ne, b, 0);
-            ah_r_give(r, 0, only(r, moving, ah_r_mul(r, g, slope)));
+            struct ah_tensor *moving = ah_r_compare(r, AH_OP_ne, b, 0);
+            ah_r_give(r, 0, ah_r_where(r, moving, ah_r_mul(r, g, slope), AH_N(0)));
         }
     }
     if (r->needs[1]) {
         /* A number is kept in double: as a tensor of its own it would become float32. */
         struct ah_tensor *power = ah_r(r, AH_OP_pow, AH_T(a), AH_T(b));
         struct ah_tensor *slope = a->wrapped ? ah_r_scale(r, power, log(ah_tensor_get(a, 0)))
-                                             : ah_r_mul(r, power, unary(r, AH_OP_log, a));
+                                             : ah_r_mul(r, power, ah_r_unary(r, AH_OP_log, a));
         /* The derivative of 0^b is 0 for b >= 0, though log 0 is infinite. */
         struct ah_tensor *flat =
-            ah_r(r, AH_OP_logical_and, AH_T(compare(r, AH_OP_eq, a, 0)), AH_T(compare(r, AH_OP_ge, b, 0)));
-        ah_r_give(r, 1, only(r, unary(r, AH_OP_logical_not, flat), ah_r_mul(r, g, slope)));
+            ah_r(r, AH_OP_logical_and, AH_T(ah_r_compare(r, AH_OP_eq, a, 0)), AH_T(ah_r_compare(r, AH_OP_ge, b, 0)));
+        ah_r_give(r, 1, ah_r_where(r, ah_r_unary(r, AH_OP_logical_not, flat), ah_r_mul(r, g, slope), AH_N(0)));
     }
     return r->status;
 }
@@ -133,7 +117,7 @@ int ah_backward_remainder(struct ah_rule *r)
 #define OUT r->out[0]
 
 UNARY_RULE(neg, ah_r_neg(r, g))
-UNARY_RULE(abs, ah_r_mul(r, g, unary(r, AH_OP_sign, X)))
+UNARY_RULE(abs, ah_r_mul(r, g, ah_r_unary(r, AH_OP_sign, X)))
 UNARY_RULE(square, ah_r_mul(r, g, ah_r_scale(r, X, 2)))
 UNARY_RULE(reciprocal, ah_r_neg(r, ah_r_mul(r, g, ah_r_mul(r, OUT, OUT))))
 UNARY_RULE(sqrt, ah_r_div(r, g, ah_r_scale(r, OUT, 2)))
@@ -144,11 +128,11 @@ UNARY_RULE(log, ah_r_div(r, g, X))
 UNARY_RULE(log1p, ah_r_div(r, g, ah_r_shift(r, X, 1)))
 UNARY_RULE(log2, ah_r_div(r, g, ah_r_scale(r, X, M_LN2)))
 UNARY_RULE(log10, ah_r_div(r, g, ah_r_scale(r, X, M_LN10)))
-UNARY_RULE(sin, ah_r_mul(r, g, unary(r, AH_OP_cos, X)))
-UNARY_RULE(cos, ah_r_neg(r, ah_r_mul(r, g, unary(r, AH_OP_sin, X))))
+UNARY_RULE(sin, ah_r_mul(r, g, ah_r_unary(r, AH_OP_cos, X)))
+UNARY_RULE(cos, ah_r_neg(r, ah_r_mul(r, g, ah_r_unary(r, AH_OP_sin, X))))
 UNARY_RULE(tan, ah_r_mul(r, g, ah_r_shift(r, ah_r_mul(r, OUT, OUT), 1)))
 UNARY_RULE(atan, ah_r_div(r, g, ah_r_shift(r, ah_r_mul(r, X, X), 1)))
-UNARY_RULE(erf, ah_r_mul(r, g, ah_r_scale(r, unary(r, AH_OP_exp, ah_r_neg(r, ah_r_mul(r, X, X))), M_2_SQRTPI)))
+UNARY_RULE(erf, ah_r_mul(r, g, ah_r_scale(r, ah_r_unary(r, AH_OP_exp, ah_r_neg(r, ah_r_mul(r, X, X))), M_2_SQRTPI)))
 UNARY_RULE(tanh, ah_r(r, AH_OP_tanh_backward, AH_T(g), AH_T(OUT)))
 UNARY_RULE(sigmoid, ah_r(r, AH_OP_sigmoid_backward, AH_T(g), AH_T(OUT)))
 UNARY_RULE(relu, ah_r(r, AH_OP_relu_backward, AH_T(g), AH_T(OUT)))
@@ -161,8 +145,8 @@ int ah_backward_softplus(struct ah_rule *r)
 {
     const struct ah_args_softplus *arg = ah_args(r, softplus);
     struct ah_tensor *g = r->grad_out[0], *scaled = ah_r_scale(r, ah_given(&arg->input), arg->beta.number);
-    struct ah_tensor *linear = compare(r, AH_OP_gt, scaled, arg->threshold.number);
-    struct ah_tensor *curved = ah_r_mul(r, g, unary(r, AH_OP_sigmoid, scaled));
+    struct ah_tensor *linear = ah_r_compare(r, AH_OP_gt, scaled, arg->threshold.number);
+    struct ah_tensor *curved = ah_r_mul(r, g, ah_r_unary(r, AH_OP_sigmoid, scaled));
     ah_r_give(r, 0, ah_r(r, AH_OP_where, AH_T(linear), AH_T(g), AH_T(curved)));
     return r->status;
 }
@@ -170,21 +154,22 @@ int ah_backward_softplus(struct ah_rule *r)
 /* Where low < x < high: the bounds themselves count as outside. */
 static struct ah_tensor *between(struct ah_rule *r, struct ah_tensor *x, double low, double high)
 {
-    return ah_r(r, AH_OP_logical_and, AH_T(compare(r, AH_OP_gt, x, low)), AH_T(compare(r, AH_OP_lt, x, high)));
+    return ah_r(r, AH_OP_logical_and, AH_T(ah_r_compare(r, AH_OP_gt, x, low)),
+                AH_T(ah_r_compare(r, AH_OP_lt, x, high)));
 }
 
 int ah_backward_hardtanh(struct ah_rule *r)
 {
     const struct ah_args_hardtanh *arg = ah_args(r, hardtanh);
     struct ah_tensor *inside = between(r, ah_given(&arg->input), arg->min_val.number, arg->max_val.number);
-    ah_r_give(r, 0, only(r, inside, r->grad_out[0]));
+    ah_r_give(r, 0, ah_r_where(r, inside, r->grad_out[0], AH_N(0)));
     return r->status;
 }
 
 int ah_backward_hardsigmoid(struct ah_rule *r)
 {
     struct ah_tensor *inside = between(r, ah_given(&ah_args(r, hardsigmoid)->input), -3, 3);
-    ah_r_give(r, 0, only(r, inside, ah_r_scale(r, r->grad_out[0], 1.0 / 6)));
+    ah_r_give(r, 0, ah_r_where(r, inside, ah_r_scale(r, r->grad_out[0], 1.0 / 6), AH_N(0)));
     return r->status;
 }
 
@@ -225,7 +210,7 @@ int ah_backward_addcdiv(struct ah_rule *r)
 int ah_backward_where(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0], *condition = ah_given(&ah_args(r, where)->condition);
-    ah_r_give(r, 1, only(r, condition, g));
+    ah_r_give(r, 1, ah_r_where(r, condition, g, AH_N(0)));
     ah_r_give(r, 2, ah_r(r, AH_OP_where, AH_T(condition), AH_N(0), AH_T(g)));
     return r->status;
 }
@@ -234,7 +219,7 @@ int ah_backward_masked_fill(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0], *mask = ah_given(&ah_args(r, masked_fill)->mask);
     ah_r_give(r, 0, ah_r(r, AH_OP_masked_fill, AH_T(g), AH_T(mask), AH_N(0)));
-    ah_r_give(r, 2, only(r, mask, g));
+    ah_r_give(r, 2, ah_r_where(r, mask, g, AH_N(0)));
     return r->status;
 }
 
@@ -297,7 +282,8 @@ int ah_backward_hardswish_backward(struct ah_rule *r)
     const struct ah_args_hardswish_backward *arg = ah_args(r, hardswish_backward);
     struct ah_tensor *gg = r->grad_out[0], *x = ah_given(&arg->input);
     ah_r_give(r, 0, ah_r(r, AH_OP_hardswish_backward, AH_T(gg), AH_T(x)));
-    ah_r_give(r, 1, only(r, between(r, x, -3, 3), ah_r_scale(r, ah_r_mul(r, gg, ah_given(&arg->grad)), 1.0 / 3)));
+    ah_r_give(r, 1, ah_r_where(r, between(r, x, -3, 3), ah_r_scale(r, ah_r_mul(r, gg, ah_given(&arg->grad)), 1.0 / 3),
+                               AH_N(0)));
     return r->status;
 }
 
@@ -338,7 +324,7 @@ int ah_backward_silu_backward(struct ah_rule *r)
     struct ah_tensor *gg = r->grad_out[0], *x = ah_given(&arg->input);
     ah_r_give(r, 0, ah_r(r, AH_OP_silu_backward, AH_T(gg), AH_T(x)));
     if (r->needs[1]) {
-        struct ah_tensor *s = unary(r, AH_OP_sigmoid, x);
+        struct ah_tensor *s = ah_r_unary(r, AH_OP_sigmoid, x);
         struct ah_tensor *ds = ah_r_mul(r, s, ah_r(r, AH_OP_sub, AH_N(1), AH_T(s)));
         struct ah_tensor *bend = ah_r_shift(r, ah_r_mul(r, x, ah_r_shift(r, ah_r_scale(r, s, -2), 1)), 2);
         ah_r_give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_given(&arg->grad)), ah_r_mul(r, ds, bend)));
@@ -353,12 +339,12 @@ static struct ah_tensor *gelu_bend(struct ah_rule *r, struct ah_tensor *x, bool 
     struct ah_tensor *square = ah_r_mul(r, x, x);
     if (!tanh_form) {
         const double scale = M_2_SQRTPI * M_SQRT1_2 / 2;
-        struct ah_tensor *pdf = ah_r_scale(r, unary(r, AH_OP_exp, ah_r_scale(r, square, -0.5)), scale);
+        struct ah_tensor *pdf = ah_r_scale(r, ah_r_unary(r, AH_OP_exp, ah_r_scale(r, square, -0.5)), scale);
         return ah_r_mul(r, pdf, ah_r_shift(r, ah_r_neg(r, square), 2));
     }
     const double k = M_2_SQRTPI * M_SQRT1_2, c = 0.044715;
     struct ah_tensor *u = ah_r_mul(r, x, ah_r_shift(r, ah_r_scale(r, square, k * c), k));
-    struct ah_tensor *t = unary(r, AH_OP_tanh, u);
+    struct ah_tensor *t = ah_r_unary(r, AH_OP_tanh, u);
     struct ah_tensor *du = ah_r_shift(r, ah_r_scale(r, square, 3 * k * c), k);
     struct ah_tensor *half_x_ddu = ah_r_scale(r, square, 3 * k * c);
     struct ah_tensor *pull = ah_r_mul(r, ah_r_mul(r, x, t), ah_r_mul(r, du, du));

@@ -60,15 +60,10 @@ int ah_backward_sum(struct ah_rule *r)
     return finish(r, stretched(r, r->grad_out[0]));
 }
 
-static struct ah_tensor *zeroed(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *mask)
-{
-    return ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(mask), AH_N(0));
-}
-
 int ah_backward_nansum(struct ah_rule *r)
 {
     struct ah_tensor *nan = ah_r(r, AH_OP_isnan, ah_args(r, nansum)->input);
-    return finish(r, zeroed(r, stretched(r, r->grad_out[0]), nan));
+    return finish(r, ah_r_masked(r, stretched(r, r->grad_out[0]), nan));
 }
 
 int ah_backward_mean(struct ah_rule *r)
@@ -94,22 +89,17 @@ static struct ah_tensor *total(struct ah_rule *r, struct ah_tensor *x)
     return ah_r(r, AH_OP_sum, AH_T(x), dims_of(r), AH_B(true));
 }
 
-static struct ah_tensor *choose(struct ah_rule *r, struct ah_tensor *mask, struct ah_tensor *x, struct ah_value other)
-{
-    return ah_r(r, AH_OP_where, AH_T(mask), AH_T(x), other);
-}
-
 /* The slope of sum_i g_i others_i at x_j = 0, from the product of what is not 0: where x_j is the only zero all g_i
  * have a part in it, where there is one other only the g of that one, where there are more none. */
 static struct ah_tensor *slope_at_zeros(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *zero)
 {
     struct ah_tensor *g = r->grad_out[0], *solid = ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(zero), AH_N(1));
     struct ah_tensor *product = ah_r(r, AH_OP_prod, AH_T(solid), ah_args(r, prod_others)->dim, AH_B(true));
-    struct ah_tensor *rest = total(r, zeroed(r, ah_r_div(r, g, solid), zero));
-    struct ah_tensor *of_zeros = ah_r_sub(r, total(r, choose(r, zero, g, AH_N(0))), g);
+    struct ah_tensor *rest = total(r, ah_r_masked(r, ah_r_div(r, g, solid), zero));
+    struct ah_tensor *of_zeros = ah_r_sub(r, total(r, ah_r_where(r, zero, g, AH_N(0))), g);
     struct ah_tensor *count = total(r, zero);
-    struct ah_tensor *several = choose(r, ah_r(r, AH_OP_eq, AH_T(count), AH_N(2)), of_zeros, AH_N(0));
-    return ah_r_mul(r, product, choose(r, ah_r(r, AH_OP_eq, AH_T(count), AH_N(1)), rest, AH_T(several)));
+    struct ah_tensor *several = ah_r_where(r, ah_r(r, AH_OP_eq, AH_T(count), AH_N(2)), of_zeros, AH_N(0));
+    return ah_r_mul(r, product, ah_r_where(r, ah_r(r, AH_OP_eq, AH_T(count), AH_N(1)), rest, AH_T(several)));
 }
 
 /* others_i = prod / x_i: d/dx_j of sum_i g_i others_i = (sum_i g_i others_i - g_j others_j) / x_j. */
@@ -120,7 +110,7 @@ int ah_backward_prod_others(struct ah_rule *r)
     struct ah_tensor *each = ah_r_mul(r, r->grad_out[0], ah_r(r, AH_OP_prod_others, AH_T(x), arg->dim));
     struct ah_tensor *solid = ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(zero), AH_N(1));
     struct ah_tensor *slope = ah_r_div(r, ah_r_sub(r, total(r, each), each), solid);
-    return finish(r, choose(r, zero, slope_at_zeros(r, x, zero), AH_T(slope)));
+    return finish(r, ah_r_where(r, zero, slope_at_zeros(r, x, zero), AH_T(slope)));
 }
 
 static struct ah_tensor *deviation(struct ah_rule *r)
@@ -183,7 +173,7 @@ int ah_backward_norm(struct ah_rule *r)
             unit = ah_r(r, AH_OP_masked_fill, AH_T(unit), AH_T(ah_r(r, AH_OP_eq, AH_T(x), AH_N(0))), AH_N(1));
         unit = ah_r_mul(r, sign, ah_r(r, AH_OP_pow, AH_T(unit), AH_N(p - 1)));
     }
-    return finish(r, ah_r_mul(r, zeroed(r, unit, zero), g));
+    return finish(r, ah_r_mul(r, ah_r_masked(r, unit, zero), g));
 }
 
 /* Where everything is -infinity so is the result, and its gradient is 0, not NaN. */

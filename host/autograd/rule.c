@@ -143,6 +143,26 @@ struct ah_tensor *ah_r_matmul(struct ah_rule *r, struct ah_tensor *a, struct ah_
     return ah_r(r, AH_OP_matmul, AH_T(a), AH_T(b));
 }
 
+struct ah_tensor *ah_r_unary(struct ah_rule *r, enum ah_opid op, struct ah_tensor *x)
+{
+    return ah_r(r, op, AH_T(x));
+}
+
+struct ah_tensor *ah_r_compare(struct ah_rule *r, enum ah_opid op, struct ah_tensor *x, double number)
+{
+    return ah_r(r, op, AH_T(x), AH_N(number));
+}
+
+struct ah_tensor *ah_r_where(struct ah_rule *r, struct ah_tensor *mask, struct ah_tensor *x, struct ah_value other)
+{
+    return ah_r(r, AH_OP_where, AH_T(mask), AH_T(x), other);
+}
+
+struct ah_tensor *ah_r_masked(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *mask)
+{
+    return ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(mask), AH_N(0));
+}
+
 struct ah_tensor *ah_r_transpose(struct ah_rule *r, struct ah_tensor *a, int64_t d0, int64_t d1)
 {
     return ah_r(r, AH_OP_transpose, AH_T(a), AH_I(d0), AH_I(d1));

@@ -71,6 +71,11 @@ struct ah_tensor *ah_r_neg(struct ah_rule *r, struct ah_tensor *a);
 struct ah_tensor *ah_r_scale(struct ah_rule *r, struct ah_tensor *a, double factor);  /* a * factor */
 struct ah_tensor *ah_r_shift(struct ah_rule *r, struct ah_tensor *a, double addend);  /* a + addend */
 struct ah_tensor *ah_r_matmul(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b);
+struct ah_tensor *ah_r_unary(struct ah_rule *r, enum ah_opid op, struct ah_tensor *x);
+struct ah_tensor *ah_r_compare(struct ah_rule *r, enum ah_opid op, struct ah_tensor *x, double number);
+/* x where the mask is set, else `other`; x with zeros where the mask is set. */
+struct ah_tensor *ah_r_where(struct ah_rule *r, struct ah_tensor *mask, struct ah_tensor *x, struct ah_value other);
+struct ah_tensor *ah_r_masked(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *mask);
 struct ah_tensor *ah_r_transpose(struct ah_rule *r, struct ah_tensor *a, int64_t d0, int64_t d1);
 
 /* Convert a gradient to the shape, dtype and device of input i (undoes broadcasting and promotion). */

@@ -9,11 +9,6 @@ static struct ah_tensor *from_the_end(struct ah_rule *r, struct ah_tensor *x)
     return ah_r(r, AH_OP_cumsum_reverse, AH_T(x), ah_args(r, cumprod)->dim);
 }
 
-static struct ah_tensor *choose(struct ah_rule *r, struct ah_tensor *mask, struct ah_tensor *x, struct ah_value other)
-{
-    return ah_r(r, AH_OP_where, AH_T(mask), AH_T(x), other);
-}
-
 static bool any(struct ah_rule *r, struct ah_tensor *mask)
 {
     struct ah_tensor *found = ah_r(r, AH_OP_any, AH_T(mask)), *here;
@@ -80,8 +75,8 @@ int ah_backward_cumprod(struct ah_rule *r)
     struct ah_tensor *first = ah_r(r, AH_OP_logical_and, AH_T(zero), AH_T(ah_r(r, AH_OP_eq, AH_T(count), AH_N(1))));
     struct ah_tensor *without = ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(first), AH_N(1));
     struct ah_tensor *at_first = from_the_end(r, ah_r_mul(r, g, ah_r(r, AH_OP_cumprod, AH_T(without), arg->dim)));
-    struct ah_tensor *before = choose(r, ah_r(r, AH_OP_eq, AH_T(count), AH_N(0)), grad, AH_N(0));
-    ah_r_give(r, 0, choose(r, first, at_first, AH_T(before)));
+    struct ah_tensor *before = ah_r_where(r, ah_r(r, AH_OP_eq, AH_T(count), AH_N(0)), grad, AH_N(0));
+    ah_r_give(r, 0, ah_r_where(r, first, at_first, AH_T(before)));
     return r->status;
 }
 

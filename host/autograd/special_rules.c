@@ -4,22 +4,6 @@
 
 #include "autograd/rules.h"
 
-static struct ah_tensor *unary(struct ah_rule *r, enum ah_opid op, struct ah_tensor *x)
-{
-    return ah_r(r, op, AH_T(x));
-}
-
-static struct ah_tensor *number_test(struct ah_rule *r, enum ah_opid op, struct ah_tensor *x, double number)
-{
-    return ah_r(r, op, AH_T(x), AH_N(number));
-}
-
-/* x where the mask is set, else 0; and the other way round. */
-static struct ah_tensor *only(struct ah_rule *r, struct ah_tensor *mask, struct ah_tensor *x)
-{
-    return ah_r(r, AH_OP_where, AH_T(mask), AH_T(x), AH_N(0));
-}
-
 static struct ah_tensor *except(struct ah_rule *r, struct ah_tensor *mask, struct ah_tensor *x)
 {
     return ah_r(r, AH_OP_where, AH_T(mask), AH_N(0), AH_T(x));
@@ -40,7 +24,7 @@ static struct ah_tensor *below_one(struct ah_rule *r, struct ah_tensor *x)
 /* exp(factor x^2) */
 static struct ah_tensor *bell(struct ah_rule *r, struct ah_tensor *x, double factor)
 {
-    return unary(r, AH_OP_exp, ah_r_scale(r, ah_r_mul(r, x, x), factor));
+    return ah_r_unary(r, AH_OP_exp, ah_r_scale(r, ah_r_mul(r, x, x), factor));
 }
 
 #define UNARY_RULE(name, slope)                              \
@@ -55,31 +39,31 @@ static struct ah_tensor *bell(struct ah_rule *r, struct ah_tensor *x, double fac
 #define X ah_given(&arg->input)
 #define OUT r->out[0]
 
-UNARY_RULE(asin, ah_r_mul(r, g, unary(r, AH_OP_rsqrt, below_one(r, X))))
-UNARY_RULE(acos, ah_r_neg(r, ah_r_mul(r, g, unary(r, AH_OP_rsqrt, below_one(r, X)))))
-UNARY_RULE(sinh, ah_r_mul(r, g, unary(r, AH_OP_cosh, X)))
-UNARY_RULE(cosh, ah_r_mul(r, g, unary(r, AH_OP_sinh, X)))
-UNARY_RULE(asinh, ah_r_mul(r, g, unary(r, AH_OP_rsqrt, square_plus(r, X, 1))))
-UNARY_RULE(acosh, ah_r_mul(r, g, unary(r, AH_OP_rsqrt, square_plus(r, X, -1))))
+UNARY_RULE(asin, ah_r_mul(r, g, ah_r_unary(r, AH_OP_rsqrt, below_one(r, X))))
+UNARY_RULE(acos, ah_r_neg(r, ah_r_mul(r, g, ah_r_unary(r, AH_OP_rsqrt, below_one(r, X)))))
+UNARY_RULE(sinh, ah_r_mul(r, g, ah_r_unary(r, AH_OP_cosh, X)))
+UNARY_RULE(cosh, ah_r_mul(r, g, ah_r_unary(r, AH_OP_sinh, X)))
+UNARY_RULE(asinh, ah_r_mul(r, g, ah_r_unary(r, AH_OP_rsqrt, square_plus(r, X, 1))))
+UNARY_RULE(acosh, ah_r_mul(r, g, ah_r_unary(r, AH_OP_rsqrt, square_plus(r, X, -1))))
 UNARY_RULE(atanh, ah_r_div(r, g, below_one(r, X)))
 UNARY_RULE(exp2, ah_r_mul(r, g, ah_r_scale(r, OUT, M_LN2)))
 UNARY_RULE(erfc, ah_r_mul(r, g, ah_r_scale(r, bell(r, X, -1), -M_2_SQRTPI)))
 UNARY_RULE(erfinv, ah_r_mul(r, g, ah_r_scale(r, bell(r, OUT, 1), 1 / M_2_SQRTPI)))
 UNARY_RULE(ndtri, ah_r_mul(r, g, ah_r_scale(r, bell(r, OUT, 0.5), M_SQRT2 / (M_2_SQRTPI / 2))))
-UNARY_RULE(lgamma, ah_r_mul(r, g, unary(r, AH_OP_digamma, X)))
+UNARY_RULE(lgamma, ah_r_mul(r, g, ah_r_unary(r, AH_OP_digamma, X)))
 UNARY_RULE(digamma, ah_r_mul(r, g, ah_r(r, AH_OP_polygamma, AH_T(X), AH_I(1))))
 UNARY_RULE(polygamma, ah_r_mul(r, g, ah_r(r, AH_OP_polygamma, AH_T(X), AH_I(arg->n.integer + 1))))
-UNARY_RULE(i0, ah_r_mul(r, g, unary(r, AH_OP_i1, X)))
+UNARY_RULE(i0, ah_r_mul(r, g, ah_r_unary(r, AH_OP_i1, X)))
 UNARY_RULE(deg2rad, ah_r_scale(r, g, M_PI / 180))
 UNARY_RULE(rad2deg, ah_r_scale(r, g, 180 / M_PI))
-UNARY_RULE(nan_to_num, only(r, unary(r, AH_OP_isfinite, X), g))
+UNARY_RULE(nan_to_num, ah_r_where(r, ah_r_unary(r, AH_OP_isfinite, X), g, AH_N(0)))
 
 /* i0 - i1 / x, which is 1/2 at 0. */
 int ah_backward_i1(struct ah_rule *r)
 {
-    struct ah_tensor *x = ah_given(&ah_args(r, i1)->input), *zero = number_test(r, AH_OP_eq, x, 0);
+    struct ah_tensor *x = ah_given(&ah_args(r, i1)->input), *zero = ah_r_compare(r, AH_OP_eq, x, 0);
     struct ah_tensor *safe = ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(zero), AH_N(1));
-    struct ah_tensor *slope = ah_r_sub(r, unary(r, AH_OP_i0, x), ah_r_div(r, OUT, safe));
+    struct ah_tensor *slope = ah_r_sub(r, ah_r_unary(r, AH_OP_i0, x), ah_r_div(r, OUT, safe));
     slope = ah_r(r, AH_OP_masked_fill, AH_T(slope), AH_T(zero), AH_N(0.5));
     ah_r_give(r, 0, ah_r_mul(r, r->grad_out[0], slope));
     return r->status;
@@ -88,9 +72,9 @@ int ah_backward_i1(struct ah_rule *r)
 /* (cos(pi x) - sinc x) / x, 0 at 0. */
 int ah_backward_sinc(struct ah_rule *r)
 {
-    struct ah_tensor *x = ah_given(&ah_args(r, sinc)->input), *zero = number_test(r, AH_OP_eq, x, 0);
+    struct ah_tensor *x = ah_given(&ah_args(r, sinc)->input), *zero = ah_r_compare(r, AH_OP_eq, x, 0);
     struct ah_tensor *safe = ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(zero), AH_N(1));
-    struct ah_tensor *cosine = unary(r, AH_OP_cos, ah_r_scale(r, x, M_PI));
+    struct ah_tensor *cosine = ah_r_unary(r, AH_OP_cos, ah_r_scale(r, x, M_PI));
     struct ah_tensor *slope = ah_r_div(r, ah_r_sub(r, cosine, OUT), safe);
     ah_r_give(r, 0, ah_r_mul(r, r->grad_out[0], except(r, zero, slope)));
     return r->status;
@@ -103,8 +87,8 @@ int ah_backward_logit(struct ah_rule *r)
     bool bounded = arg->eps.kind == AH_NUMBER && arg->eps.number >= 0;
     double low = bounded ? arg->eps.number : 0;
     struct ah_tensor *x = X, *slope = ah_r_div(r, r->grad_out[0], ah_r_mul(r, x, ah_r(r, AH_OP_sub, AH_N(1), AH_T(x))));
-    struct ah_tensor *inside = ah_r(r, AH_OP_logical_and, AH_T(number_test(r, AH_OP_ge, x, low)),
-                                    AH_T(number_test(r, AH_OP_le, x, 1 - low)));
+    struct ah_tensor *inside = ah_r(r, AH_OP_logical_and, AH_T(ah_r_compare(r, AH_OP_ge, x, low)),
+                                    AH_T(ah_r_compare(r, AH_OP_le, x, 1 - low)));
     ah_r_give(r, 0, ah_r(r, AH_OP_where, AH_T(inside), AH_T(slope), AH_N(bounded ? 0 : (double)NAN)));
     return r->status;
 }
@@ -123,7 +107,7 @@ int ah_backward_atan2(struct ah_rule *r)
     const struct ah_args_atan2 *arg = ah_args(r, atan2);
     struct ah_tensor *y = in_dtype(r, &arg->input), *x = in_dtype(r, &arg->other);
     struct ah_tensor *square = ah_r_add(r, ah_r_mul(r, y, y), ah_r_mul(r, x, x));
-    struct ah_tensor *scaled = except(r, number_test(r, AH_OP_eq, square, 0), ah_r_div(r, r->grad_out[0], square));
+    struct ah_tensor *scaled = except(r, ah_r_compare(r, AH_OP_eq, square, 0), ah_r_div(r, r->grad_out[0], square));
     ah_r_give(r, 0, ah_r_mul(r, scaled, x));
     ah_r_give(r, 1, ah_r_neg(r, ah_r_mul(r, scaled, y)));
     return r->status;
@@ -142,7 +126,7 @@ int ah_backward_hypot(struct ah_rule *r)
 int ah_backward_copysign(struct ah_rule *r)
 {
     struct ah_tensor *x = in_dtype(r, &ah_args(r, copysign)->input);
-    struct ah_tensor *turn = ah_r_mul(r, unary(r, AH_OP_sign, x), unary(r, AH_OP_sign, OUT));
+    struct ah_tensor *turn = ah_r_mul(r, ah_r_unary(r, AH_OP_sign, x), ah_r_unary(r, AH_OP_sign, OUT));
     ah_r_give(r, 0, ah_r_mul(r, r->grad_out[0], turn));
     ah_r_give(r, 1, ah_r_zeros_input(r, 1));
     return r->status;
@@ -153,8 +137,8 @@ static int log_sum_rule(struct ah_rule *r, double rate)
 {
     const struct ah_args_logaddexp *arg = ah_args(r, logaddexp);
     struct ah_tensor *distance = ah_r_scale(r, ah_r_sub(r, ah_given(&arg->input), ah_given(&arg->other)), rate);
-    ah_r_give(r, 0, ah_r_mul(r, r->grad_out[0], unary(r, AH_OP_sigmoid, distance)));
-    ah_r_give(r, 1, ah_r_mul(r, r->grad_out[0], unary(r, AH_OP_sigmoid, ah_r_neg(r, distance))));
+    ah_r_give(r, 0, ah_r_mul(r, r->grad_out[0], ah_r_unary(r, AH_OP_sigmoid, distance)));
+    ah_r_give(r, 1, ah_r_mul(r, r->grad_out[0], ah_r_unary(r, AH_OP_sigmoid, ah_r_neg(r, distance))));
     return r->status;
 }
 
@@ -162,7 +146,7 @@ static int log_sum_rule(struct ah_rule *r, double rate)
 int ah_backward_nextafter(struct ah_rule *r)
 {
     const struct ah_args_nextafter *arg = ah_args(r, nextafter);
-    ah_r_give(r, 0, only(r, ah_r(r, AH_OP_ne, arg->input, arg->other), r->grad_out[0]));
+    ah_r_give(r, 0, ah_r_where(r, ah_r(r, AH_OP_ne, arg->input, arg->other), r->grad_out[0], AH_N(0)));
     ah_r_give(r, 1, ah_r_zeros_input(r, 1));
     return r->status;
 }
@@ -182,8 +166,8 @@ int ah_backward_xlogy(struct ah_rule *r)
     const struct ah_args_xlogy *arg = ah_args(r, xlogy);
     struct ah_tensor *g = r->grad_out[0], *x = in_dtype(r, &arg->input), *y = in_dtype(r, &arg->other);
     if (r->needs[0]) { /* 0 where the result is 0 by definition */
-        struct ah_tensor *flat = ah_r(r, AH_OP_logical_and, AH_T(number_test(r, AH_OP_eq, x, 0)),
-                                      AH_T(number_test(r, AH_OP_le, y, 0)));
+        struct ah_tensor *flat = ah_r(r, AH_OP_logical_and, AH_T(ah_r_compare(r, AH_OP_eq, x, 0)),
+                                      AH_T(ah_r_compare(r, AH_OP_le, y, 0)));
         ah_r_give(r, 0, except(r, flat, ah_r(r, AH_OP_xlogy, AH_T(g), AH_T(y))));
     }
     ah_r_give(r, 1, ah_r_div(r, ah_r_mul(r, g, x), y));
@@ -193,7 +177,7 @@ int ah_backward_xlogy(struct ah_rule *r)
 int ah_backward_ldexp(struct ah_rule *r)
 {
     const struct ah_args_ldexp *arg = ah_args(r, ldexp);
-    struct ah_tensor *power = unary(r, AH_OP_exp2, in_dtype(r, &arg->other));
+    struct ah_tensor *power = ah_r_unary(r, AH_OP_exp2, in_dtype(r, &arg->other));
     struct ah_tensor *scaled = ah_r_mul(r, r->grad_out[0], power);
     ah_r_give(r, 0, scaled);
     ah_r_give(r, 1, ah_r_mul(r, scaled, ah_r_scale(r, in_dtype(r, &arg->input), M_LN2)));
@@ -208,8 +192,8 @@ static int taken(struct ah_rule *r, enum ah_opid first)
     struct ah_tensor *g = ah_r(r, AH_OP_where, AH_T(tie), AH_T(ah_r_scale(r, r->grad_out[0], 0.5)),
                                AH_T(r->grad_out[0]));
     struct ah_tensor *mask = ah_r(r, AH_OP_logical_or, AH_T(ah_r(r, first, arg->input, arg->other)),
-                                  AH_T(unary(r, AH_OP_isnan, ah_given(&arg->other))));
-    ah_r_give(r, 0, only(r, mask, g));
+                                  AH_T(ah_r_unary(r, AH_OP_isnan, ah_given(&arg->other))));
+    ah_r_give(r, 0, ah_r_where(r, mask, g, AH_N(0)));
     ah_r_give(r, 1, ah_r(r, AH_OP_where, AH_T(tie), AH_T(g), AH_T(except(r, mask, g))));
     return r->status;
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/numeric/bits.h"
 #include "base/numeric/polynomial.h"
 #include "base/process/entropy.h"
 
@@ -220,28 +221,16 @@ void ah_generator_fill_permutation(struct ah_generator *g, int64_t *out, int64_t
 /* Box-Muller on blocks of 16 with the Cephes logarithm, sine and cosine that PyTorch's AVX2 build uses, operation by
  * operation (multiply-adds where its compiler fuses them): the same normal numbers to the last bit. */
 
-static inline float bits_float(uint32_t bits)
-{
-    union { uint32_t u; float f; } v = {bits};
-    return v.f;
-}
-
-static inline uint32_t float_bits(float value)
-{
-    union { float f; uint32_t u; } v = {value};
-    return v.u;
-}
-
 static inline float cephes_logf(float x)
 {
     x = x > 0x1p-126f ? x : 0x1p-126f;
-    uint32_t bits = float_bits(x);
+    uint32_t bits = ah_float_bits(x);
     float e = (float)((int32_t)(bits >> 23) - 0x7f) + 1.0f;
-    x = bits_float((bits & 0x807fffffu) | 0x3f000000u);
+    x = ah_bits_float((bits & 0x807fffffu) | 0x3f000000u);
     uint32_t below = x < 0.707106781186547524f ? 0xffffffffu : 0;
-    float extra = bits_float(float_bits(x) & below);
+    float extra = ah_bits_float(ah_float_bits(x) & below);
     x -= 1.0f;
-    e -= bits_float(0x3f800000u & below);
+    e -= ah_bits_float(0x3f800000u & below);
     x += extra;
     float z = x * x;
     float y = AH_HORNER(fmaf, x, 7.0376836292E-2f, -1.1514610310E-1f, 1.1676998740E-1f, -1.2420140846E-1f,
@@ -276,8 +265,8 @@ static inline void cephes_sincosf(float x, float *sine, float *cosine)
     s = fmaf(s, z, -1.6666654611E-1f);
     s *= z;
     s = fmaf(s, x, x);
-    *sine = bits_float(float_bits(straight ? s : c) ^ sine_sign);
-    *cosine = bits_float(float_bits(straight ? c : s) ^ cosine_sign);
+    *sine = ah_bits_float(ah_float_bits(straight ? s : c) ^ sine_sign);
+    *cosine = ah_bits_float(ah_float_bits(straight ? c : s) ^ cosine_sign);
 }
 
 static void normal_16_f32(float *data, float mean, float std)

@@ -7,19 +7,8 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "base/numeric/bits.h"
 #include "base/numeric/polynomial.h"
-
-static inline float ah_bits_float(uint32_t bits)
-{
-    union { uint32_t u; float f; } v = {bits};
-    return v.f;
-}
-
-static inline uint32_t ah_float_bits(float value)
-{
-    union { float f; uint32_t u; } v = {value};
-    return v.u;
-}
 
 /* c = n ln 2 + r with |r| <= ln 2 / 2: returns n (two's complement); e^r is 1 + r + p r^2. */
 static inline uint32_t ah_exp_parts(float c, float *remainder, float *polynomial)

@@ -8,18 +8,6 @@
 
 #include "cpu/elementwise/elementwise_math.h"
 
-static inline double ah_bits_double(uint64_t bits)
-{
-    union { uint64_t u; double f; } v = {bits};
-    return v.f;
-}
-
-static inline uint64_t ah_double_bits(double value)
-{
-    union { double f; uint64_t u; } v = {value};
-    return v.u;
-}
-
 /* log x of a positive normal number, as 2 atanh(f / (2 + f)) of its part in 0.7..1.4 (the series to the 21st power). */
 static inline double ah_vector_log(double x)
 {

@@ -233,25 +233,15 @@ static int push_exchange(lua_State *L, const struct exchange *x)
     return 1;
 }
 
-static int all_gather(lua_State *L)
-{
-    return push_exchange(L, &(struct exchange){"all_gather", AH_ALL_GATHER, AH_SHAPE_GROW});
-}
-
-static int gather(lua_State *L)
-{
-    return push_exchange(L, &(struct exchange){"gather", AH_GATHER, AH_SHAPE_GROW});
-}
-
-static int reduce_scatter(lua_State *L)
-{
-    return push_exchange(L, &(struct exchange){"reduce_scatter", AH_REDUCE_SCATTER, AH_SHAPE_SHRINK});
-}
-
-static int all_to_all(lua_State *L)
-{
-    return push_exchange(L, &(struct exchange){"all_to_all", AH_ALL_TO_ALL, AH_SHAPE_KEEP});
-}
+#define EXCHANGE(name, kind, rule)                                    \
+    static int name(lua_State *L)                                     \
+    {                                                                 \
+        return push_exchange(L, &(struct exchange){#name, kind, rule}); \
+    }
+EXCHANGE(all_gather, AH_ALL_GATHER, AH_SHAPE_GROW)
+EXCHANGE(gather, AH_GATHER, AH_SHAPE_GROW)
+EXCHANGE(reduce_scatter, AH_REDUCE_SCATTER, AH_SHAPE_SHRINK)
+EXCHANGE(all_to_all, AH_ALL_TO_ALL, AH_SHAPE_KEEP)
 
 /* Ragged. */
 

@@ -142,6 +142,19 @@ static int fold(struct ah_call *c, struct ah_tensor *input, enum ah_reduce_fold 
     return reduce(c, ah_dtype_is_float(input->dtype) ? &fold_float[how] : &fold_integer[how], &args);
 }
 
+/* Reductions without arguments of their own. */
+#define FOLD(name, fold_of, finish)                                     \
+    int ah_cuda_##name(struct ah_call *c)                               \
+    {                                                                   \
+        return fold(c, c->arg[0].tensor, fold_of, finish, 0);           \
+    }
+FOLD(sum_to, AH_REDUCE_SUM, AH_FINISH_NONE)
+FOLD(amax, AH_REDUCE_MAX, AH_FINISH_NONE)
+FOLD(amin, AH_REDUCE_MIN, AH_FINISH_NONE)
+FOLD(any, AH_REDUCE_COUNT, AH_FINISH_ANY)
+FOLD(all, AH_REDUCE_COUNT, AH_FINISH_ALL)
+FOLD(count_nonzero, AH_REDUCE_COUNT, AH_FINISH_NONE)
+
 /* The input, converted first where the row was asked for a dtype. */
 static int fold_as(struct ah_call *c, enum ah_reduce_fold how, enum ah_reduce_finish finish,
                    const struct ah_value *dtype)
@@ -158,11 +171,6 @@ static int fold_as(struct ah_call *c, enum ah_reduce_fold how, enum ah_reduce_fi
 int ah_cuda_sum(struct ah_call *c)
 {
     return fold_as(c, AH_REDUCE_SUM, AH_FINISH_NONE, &ah_args(c, sum)->dtype);
-}
-
-int ah_cuda_sum_to(struct ah_call *c)
-{
-    return fold(c, c->arg[0].tensor, AH_REDUCE_SUM, AH_FINISH_NONE, 0);
 }
 
 int ah_cuda_nansum(struct ah_call *c)
@@ -191,31 +199,6 @@ int ah_cuda_mean(struct ah_call *c)
 {
     struct ah_value dtype = {.kind = AH_DTYPE, .dtype = c->out[0]->dtype};
     return fold_as(c, AH_REDUCE_SUM, AH_FINISH_DIVIDE, &dtype);
-}
-
-int ah_cuda_amax(struct ah_call *c)
-{
-    return fold(c, c->arg[0].tensor, AH_REDUCE_MAX, AH_FINISH_NONE, 0);
-}
-
-int ah_cuda_amin(struct ah_call *c)
-{
-    return fold(c, c->arg[0].tensor, AH_REDUCE_MIN, AH_FINISH_NONE, 0);
-}
-
-int ah_cuda_any(struct ah_call *c)
-{
-    return fold(c, c->arg[0].tensor, AH_REDUCE_COUNT, AH_FINISH_ANY, 0);
-}
-
-int ah_cuda_all(struct ah_call *c)
-{
-    return fold(c, c->arg[0].tensor, AH_REDUCE_COUNT, AH_FINISH_ALL, 0);
-}
-
-int ah_cuda_count_nonzero(struct ah_call *c)
-{
-    return fold(c, c->arg[0].tensor, AH_REDUCE_COUNT, AH_FINISH_NONE, 0);
 }
 
 int ah_cuda_norm(struct ah_call *c)

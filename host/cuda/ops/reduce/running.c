@@ -120,36 +120,6 @@ done:
     return status;
 }
 
-int ah_cuda_cumsum(struct ah_call *c)
-{
-    return running(c, AH_RUNNING_SUM, false);
-}
-
-int ah_cuda_cumsum_reverse(struct ah_call *c)
-{
-    return running(c, AH_RUNNING_SUM, true);
-}
-
-int ah_cuda_cumprod(struct ah_call *c)
-{
-    return running(c, AH_RUNNING_PRODUCT, false);
-}
-
-int ah_cuda_logcumsumexp(struct ah_call *c)
-{
-    return running(c, AH_RUNNING_LOG_SUM, false);
-}
-
-int ah_cuda_cummax(struct ah_call *c)
-{
-    return running(c, AH_RUNNING_LARGEST, false);
-}
-
-int ah_cuda_cummin(struct ah_call *c)
-{
-    return running(c, AH_RUNNING_SMALLEST, false);
-}
-
 /* The products of the elements before each one, or behind it, of rows. */
 static int products_beside(struct ah_call *c, struct ah_tensor *x, enum ah_dtype dtype, bool behind,
                            struct ah_tensor **out)
@@ -227,3 +197,15 @@ done:
     ah_tensor_release(back);
     return status;
 }
+
+#define RUNNING(name, kind, reverse)          \
+    int ah_cuda_##name(struct ah_call *c)     \
+    {                                         \
+        return running(c, kind, reverse);     \
+    }
+RUNNING(cumsum, AH_RUNNING_SUM, false)
+RUNNING(cumsum_reverse, AH_RUNNING_SUM, true)
+RUNNING(cumprod, AH_RUNNING_PRODUCT, false)
+RUNNING(logcumsumexp, AH_RUNNING_LOG_SUM, false)
+RUNNING(cummax, AH_RUNNING_LARGEST, false)
+RUNNING(cummin, AH_RUNNING_SMALLEST, false)

@@ -299,7 +299,7 @@ $(BUILD)/embedded.c: $(DOCUMENTED) $(PAGE) scripts/docs/extract.lua $(BUILD)/emb
 		--docs scripts/docs/extract.lua $(DOCUMENTED)
 
 # The op table's parameters as structs.
-TABLE := $(wildcard host/ops/schema/*.def) host/autograd/rules.def
+TABLE := $(wildcard host/ops/schema/*.def) host/autograd/graph/rules.def
 $(BUILD)/op_args.h: $(TABLE) scripts/op-args.sh
 	@mkdir -p $(@D)
 	$(call say,op-args $@)scripts/op-args.sh "$(CC)" > $@.new && mv -f $@.new $@

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../host"
 {
     printf '#define OP(name, forward, kernel, signature, flags) op name forward kernel signature\n'
     printf '#define RULE(name, column, saves) rule name column\n'
-    printf '#include "ops/schema/table.def"\n#include "autograd/rules.def"\n'
+    printf '#include "ops/schema/table.def"\n#include "autograd/graph/rules.def"\n'
 } | $1 -E -P -I. -x c - | awk '
     function attach(key, op) {
         if (key == "none" || (key, op) in attached)

@@ -1,7 +1,7 @@
 /* Pieces are packed and copied back by ops, without recording a graph, so that they work on every device. */
 #include "optim/piece.h"
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 
 static int without_grad(enum ah_opid id, struct ah_tensor **out, struct ah_tensor *a, struct ah_tensor *b)
 {

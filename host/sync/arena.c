@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 
 void ah_arena_release(struct ah_arena *arena)
 {

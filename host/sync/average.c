@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 #include "base/trace/time.h"
 #include "base/trace/trace.h"
 #include "comm/recover/recover.h"

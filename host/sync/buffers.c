@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 #include "sync/arena.h"
 
 struct ah_buffers {

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 #include "sync/state.h"
 
 struct ah_span ah_share_of_bucket(const struct ah_reducer *r, int b, int rank)

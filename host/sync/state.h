@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "autograd/engine.h"
+#include "autograd/engine/engine.h"
 #include "comm/control/group_block.h"
 #include "sync/arena.h"
 #include "sync/buffers.h"

@@ -1,7 +1,8 @@
 --- Activation checkpointing: what a function computed is forgotten and computed again in the backward pass.
 --
--- C replaces the piece of graph that the function made by one node (autograd/segment.c); here is the function that this
--- node calls. The second run finds the random streams and autocast as the first did, and leaves them as it found them.
+-- C replaces the piece of graph that the function made by one node (autograd/engine/segment.c); here is the function
+-- that this node calls. The second run finds the random streams and autocast as the first did, and leaves them as it
+-- found them.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local protect = require "accelhost.util.protect"

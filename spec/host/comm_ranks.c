@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 #include "base/process/threads.h"
 #include "cpu/device.h"
 

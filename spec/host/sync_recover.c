@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 #include "comm/recover/recover.h"
 #include "cpu/device.h"
 #include "recover_scene.h"

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 #include "bind/comm/comm.h"
 #include "sync/arena.h"
 

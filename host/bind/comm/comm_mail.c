@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 #include "bind/comm/comm.h"
 #include "bind/lua/class.h"
 #include "comm/group/message.h"

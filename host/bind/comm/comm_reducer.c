@@ -15,7 +15,7 @@
  * abandoned()     is every parameter held by nobody else, or taken over by another reducer? */
 #include <string.h>
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 #include "bind/comm/comm.h"
 #include "bind/lua/class.h"
 #include "bind/lua/handle.h"

@@ -5,7 +5,7 @@
  * fetch(tensor, device)  the tensor on the device, not to be used before a join
  * join(device)           kernels launched from now on wait for all fetched tensors
  * mark(device, timed)    an event: an object with set (record), reached (query), wait and elapsed(other) */
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/class.h"
 #include "bind/lua/function.h"

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "autograd/engine.h"
+#include "autograd/engine/engine.h"
 #include "bind/lua/class.h"
 #include "bind/lua/handle.h"
 

@@ -1,7 +1,7 @@
 /* accelhost.tensor: a tensor from nested Lua tables, numbers and booleans. */
 #include <math.h>
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 #include "bind/tensor/tensor.h"
 
 struct shape {

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 #include "bind/lua/handle.h"
 #include "bind/tensor/op.h"
 #include "bind/tensor/tensor.h"

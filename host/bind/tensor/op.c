@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 #include "base/status/nearest.h"
 #include "bind/lua/function.h"
 #include "bind/lua/generator.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/engine.h"
-#include "autograd/graph.h"
+#include "autograd/engine/engine.h"
+#include "autograd/graph/graph.h"
 #include "base/memory/alloc.h"
 #include "bind/lua/function.h"
 #include "bind/lua/handle.h"

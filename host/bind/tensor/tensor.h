@@ -6,7 +6,7 @@
 #include "bind/lua/bind.h"
 #include "bind/lua/function.h"
 
-struct ah_node; /* autograd/graph.h */
+struct ah_node; /* autograd/graph/graph.h */
 
 /* Fill the metatable (stack index `metatable`), the method table and accelhost._C (`module`). */
 void ah_tensor_open(lua_State *L, int metatable, int methods, int module);

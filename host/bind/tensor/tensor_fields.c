@@ -2,7 +2,7 @@
  * on first use; three can be set. */
 #include <string.h>
 
-#include "autograd/engine.h"
+#include "autograd/engine/engine.h"
 #include "base/status/nearest.h"
 #include "bind/lua/handle.h"
 #include "bind/tensor/tensor.h"

@@ -1,8 +1,8 @@
 /* The metamethods of tensors: operators, printing, length. Fields and indexing have their own files. */
 #include <stdlib.h>
 
-#include "autograd/engine.h"
-#include "autograd/graph.h"
+#include "autograd/engine/engine.h"
+#include "autograd/graph/graph.h"
 #include "bind/lua/handle.h"
 #include "bind/tensor/op.h"
 #include "bind/tensor/tensor.h"

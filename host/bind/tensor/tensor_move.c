@@ -1,7 +1,7 @@
 /* Tensors in another dtype, on another device, in pinned memory: t:to and its kin. */
 #include <string.h>
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 #include "bind/lua/function.h"
 #include "bind/tensor/memory_format.h"
 #include "bind/tensor/tensor.h"

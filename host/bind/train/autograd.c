@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "autograd/anomaly.h"
-#include "autograd/engine.h"
+#include "autograd/engine/engine.h"
+#include "autograd/graph/anomaly.h"
 #include "base/memory/array.h"
 #include "base/trace/pulse.h"
 #include "bind/lua/callback.h"

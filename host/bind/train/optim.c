@@ -19,7 +19,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 #include "base/trace/pulse.h"
 #include "base/trace/trace.h"
 #include "bind/lua/bind.h"

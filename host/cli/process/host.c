@@ -11,7 +11,7 @@
 #include <luajit.h>
 #include <lualib.h>
 
-#include "autograd/graph.h"
+#include "autograd/graph/graph.h"
 #include "base/status/status.h"
 #include "base/status/tell.h"
 #include "bind/library.h"

@@ -1,7 +1,7 @@
 /* Ops: the table, calls, and the dispatcher of every op.
  *
  * A row of the table (host/ops/schema/table.def and the family files that it includes) defines an op's name, parameters
- * and flags; its gradient is a row of host/autograd/rules.def. ah_op_call is the dispatcher: it fills defaults,
+ * and flags; its gradient is a row of host/autograd/graph/rules.def. ah_op_call is the dispatcher: it fills defaults,
  * rewrites channels-last inputs that the op is not flagged for, runs the forward, and records a node when gradients are
  * wanted.
  *

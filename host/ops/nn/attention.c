@@ -207,7 +207,7 @@ static int find_packed(struct ah_tensor **packed, struct ah_tensor *const *input
 }
 
 /* Gradients of slices of one tensor are allocated as the same slices of one gradient, which is then complete without a
- * copy (autograd/parts.h). Allocates nothing where they are no such slices. */
+ * copy (autograd/engine/parts.h). Allocates nothing where they are no such slices. */
 static int make_packed_gradients(struct ah_call *c, struct ah_tensor *const *input)
 {
     struct ah_tensor *packed, *grad = NULL;

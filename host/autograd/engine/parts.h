@@ -1,0 +1,35 @@
+/* Gradients of slices of a tensor. The rule of a slicing view (narrow, select) returns the slice's gradient with its
+ * place instead of a gradient of the whole tensor that is zero elsewhere. The engine collects the slices of a tensor
+ * until all have arrived. Where they cover it, its gradient is made of them: without a copy if they are contiguous in
+ * memory, as attention stores those of a packed query, key and value, else by cat. Overlapping slices, and slices in
+ * addition to a gradient of the whole, are added into one gradient in the order of their arrival. */
+#ifndef AH_AUTOGRAD_PARTS_H
+#define AH_AUTOGRAD_PARTS_H
+
+#include "autograd/engine/run.h"
+
+/* The gradient of a slice: retained. */
+struct ah_part {
+    struct ah_tensor *grad;
+    struct ah_slice place;
+    int arrival; /* the number of its predecessors */
+};
+
+/* Those of one output of a node. */
+struct ah_parts {
+    struct ah_part *at;
+    int count;
+    size_t room;
+    int64_t numel;
+};
+
+/* A slice's gradient (borrowed) has arrived at output `output` of the visit. */
+int ah_parts_add(struct ah_visit *visit, int output, struct ah_tensor *grad, struct ah_slice place);
+
+/* Make visit->grad[output] of the slices that have arrived, if any. */
+int ah_parts_settle(struct ah_visit *visit, int output);
+int ah_parts_settle_all(struct ah_visit *visit);
+
+void ah_parts_free(struct ah_visit *visit);
+
+#endif

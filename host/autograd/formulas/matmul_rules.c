@@ -1,0 +1,143 @@
+/* Rules of products: each factor's gradient is a product with the other one, for every mix of 1-d, 2-d and batched
+ * operands. */
+#include "autograd/graph/graph.h"
+#include "autograd/graph/rules.h"
+
+/* t as a matrix of `columns` columns. -1 would be ambiguous where a size is 0. */
+static struct ah_tensor *as_matrix(struct ah_rule *r, struct ah_tensor *t, int64_t columns)
+{
+    int64_t rows = 1;
+    for (int d = 0; t && d < t->ndim - 1; d++)
+        rows *= t->size[d];
+    return ah_r(r, AH_OP_reshape, AH_T(t), AH_INTS_OF((int64_t[]){rows, columns}, 2));
+}
+
+/* d(a b) = g b^T, a^T g. A 1-d operand is a row on the left and a column on the right. */
+int ah_backward_matmul(struct ah_rule *r)
+{
+    const struct ah_args_matmul *arg = ah_args(r, matmul);
+    struct ah_tensor *a = ah_given(&arg->input);
+    struct ah_tensor *b = ah_given(&arg->other);
+    const struct ah_input_meta *ma = ah_rule_input(r, 0), *mb = ah_rule_input(r, 1);
+    struct ah_tensor *g = r->grad_out[0];
+    if (ma->ndim == 1 && mb->ndim == 1) {
+        if (r->needs[0])
+            r->grad_in[0] = ah_r_mul(r, g, b);
+        if (r->needs[1])
+            r->grad_in[1] = ah_r_mul(r, g, a);
+        return r->status;
+    }
+    if (mb->ndim == 1) {
+        /* y[..., m] = sum_k a[..., m, k] b[k] */
+        struct ah_tensor *column = ah_r(r, AH_OP_unsqueeze, AH_T(g), AH_I(-1));
+        if (r->needs[0])
+            r->grad_in[0] = ah_r_mul(r, column, b);
+        if (r->needs[1]) {
+            struct ah_tensor *rows = as_matrix(r, a, mb->size[0]);
+            struct ah_tensor *flat = ah_r(r, AH_OP_reshape, AH_T(g), AH_I(-1));
+            r->grad_in[1] = ah_r_matmul(r, flat, rows);
+        }
+        return r->status;
+    }
+    if (ma->ndim == 1) {
+        /* y[..., n] = sum_k a[k] b[..., k, n] */
+        struct ah_tensor *row = ah_r(r, AH_OP_unsqueeze, AH_T(g), AH_I(-2));
+        if (r->needs[0]) {
+            struct ah_tensor *products = ah_r_matmul(r, b, ah_r_transpose(r, row, -1, -2));
+            products = ah_r(r, AH_OP_squeeze, AH_T(products), AH_I(-1));
+            r->grad_in[0] = ah_r_to_input(r, products, 0);
+        }
+        if (r->needs[1])
+            r->grad_in[1] = ah_r_mul(r, ah_r(r, AH_OP_unsqueeze, AH_T(a), AH_I(-1)), row);
+        return r->status;
+    }
+    if (r->needs[0])
+        r->grad_in[0] = ah_r_to_input(r, ah_r_matmul(r, g, ah_r_transpose(r, b, -1, -2)), 0);
+    if (r->needs[1] && mb->ndim == 2 && ma->ndim > 2) {
+        /* One matrix for the whole batch: one product instead of a batch of them and a sum. */
+        a = as_matrix(r, a, mb->size[0]);
+        g = as_matrix(r, g, mb->size[1]);
+    }
+    if (r->needs[1])
+        r->grad_in[1] = ah_r_to_input(r, ah_r_matmul(r, ah_r_transpose(r, a, -1, -2), g), 1);
+    return r->status;
+}
+
+/* Is a weight of halves the transpose of a matrix, as in GPT-2's Conv1D? Its gradient is then made in the order of that
+ * matrix, which needs no copy to turn it. In float32 it is the product that it is for other weights, with its bits. */
+static bool is_turned(const struct ah_tensor *w)
+{
+    return w && (w->dtype == AH_F16 || w->dtype == AH_BF16) && w->stride[0] == 1 && w->stride[1] > 1 &&
+           w->stride[1] >= w->size[0];
+}
+
+/* The gradients of a linear map's weight, input number `at`, and of its bias behind it. `w` is the weight, or NULL
+ * where it was not saved. */
+static void give_weight(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor *x, const struct ah_tensor *w, int at)
+{
+    const struct ah_input_meta *mw = ah_rule_input(r, at), *mx = ah_rule_input(r, 0);
+    bool bias = r->input_count > at + 1 && r->needs[at + 1];
+    struct ah_tensor *g2 = g, *both[2];
+    if (r->needs[at] && mx->ndim != 2) {
+        g2 = as_matrix(r, g, mw->size[0]);
+        x = as_matrix(r, x, mw->size[1]);
+    }
+    if (r->needs[at] && bias && !ah_grad_enabled) {
+        const struct ah_value args[] = {AH_T(g2), AH_T(x), AH_B(is_turned(w))};
+        ah_rule_ops(r, AH_OP_linear_weight_backward, args, 3, both, 2);
+        r->grad_in[at] = both[0];
+        r->grad_in[at + 1] = both[1];
+        return;
+    }
+    if (r->needs[at] && is_turned(w))
+        r->grad_in[at] = ah_r_transpose(r, ah_r_matmul(r, ah_r_transpose(r, x, 0, 1), g2), 0, 1);
+    else if (r->needs[at])
+        r->grad_in[at] = ah_r_matmul(r, ah_r_transpose(r, g2, 0, 1), x);
+    if (bias)
+        r->grad_in[at + 1] = ah_r(r, AH_OP_column_sum, AH_T(g));
+}
+
+int ah_backward_linear(struct ah_rule *r)
+{
+    const struct ah_args_linear *arg = ah_args(r, linear);
+    struct ah_tensor *g = r->grad_out[0];
+    if (r->needs[0])
+        r->grad_in[0] = ah_r_matmul(r, g, ah_given(&arg->weight));
+    give_weight(r, g, ah_given(&arg->input), ah_given(&arg->weight), 1);
+    return r->status;
+}
+
+/* The gradient of gelu's result is multiplied by gelu's derivative; that of its input is added unchanged. */
+int ah_backward_linear_gelu(struct ah_rule *r)
+{
+    const struct ah_args_linear_gelu *arg = ah_args(r, linear_gelu);
+    struct ah_tensor *g = r->grad_out[1];
+    if (r->grad_out[0]) {
+        struct ah_tensor *through = ah_r(r, AH_OP_gelu_backward, AH_T(r->grad_out[0]), AH_T(r->out[1]), AH_S("tanh"));
+        g = g ? ah_r_add(r, g, through) : through;
+    }
+    if (r->needs[0])
+        r->grad_in[0] = ah_r_matmul(r, g, ah_given(&arg->weight));
+    give_weight(r, g, ah_given(&arg->input), ah_given(&arg->weight), 1);
+    return r->status;
+}
+
+/* Input 1 is gelu's input; input 0, its result, receives no gradient. */
+int ah_backward_linear_of_gelu(struct ah_rule *r)
+{
+    const struct ah_args_linear_of_gelu *arg = ah_args(r, linear_of_gelu);
+    struct ah_tensor *g = r->grad_out[0], *w = ah_given(&arg->weight), *before = ah_given(&arg->before);
+    if (r->needs[1] && ah_grad_enabled)
+        r->grad_in[1] = ah_r(r, AH_OP_gelu_backward, AH_T(ah_r_matmul(r, g, w)), AH_T(before), AH_S("tanh"));
+    else if (r->needs[1])
+        r->grad_in[1] = ah_r(r, AH_OP_linear_of_gelu_backward, AH_T(g), AH_T(w), AH_T(before));
+    give_weight(r, g, ah_given(&arg->input), w, 2);
+    return r->status;
+}
+
+int ah_backward_column_sum(struct ah_rule *r)
+{
+    const struct ah_input_meta *meta = ah_rule_input(r, 0);
+    r->grad_in[0] = ah_r(r, AH_OP_expand, AH_T(r->grad_out[0]), AH_INTS_OF(meta->size, meta->ndim));
+    return r->status;
+}

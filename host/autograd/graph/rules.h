@@ -1,0 +1,33 @@
+/* The gradient rule of each op, and the values that the graph saves for it (autograd/graph/rules.def). */
+#ifndef AH_AUTOGRAD_RULES_H
+#define AH_AUTOGRAD_RULES_H
+
+#include "autograd/graph/rule.h"
+
+/* Values to save: 8 bits per argument (0..5), the inputs whose gradient needs the argument, all ones for any; then one
+ * bit per output. */
+#define AH_SAVE_ARG_FOR(i, inputs) ((uint64_t)(inputs) << 8 * (i))
+#define AH_SAVE_ARG(i) AH_SAVE_ARG_FOR(i, 0xff)
+#define AH_SAVE_IN(i) (1u << (i))
+#define AH_SAVE_OUT(k) (UINT64_C(1) << (48 + (k)))
+/* Recorded only in place: the result is a constant, not even a new leaf wants to hear of it. */
+#define AH_SAVE_IN_PLACE_ONLY (UINT64_C(1) << 63)
+/* The rule reads the gradient of its float32 result in halves too. */
+#define AH_READS_HALVES (UINT64_C(1) << 62)
+
+enum { AH_SAVED_ARGS = 6 };
+
+struct ah_rule_row {
+    int (*run)(struct ah_rule *rule); /* NULL: not differentiable */
+    uint64_t saves;
+};
+
+/* Indexed by enum ah_opid. */
+extern const struct ah_rule_row ah_rules[AH_OP_COUNT];
+
+/* Every ah_backward_RULE of the column. */
+#define RULE(op, rule, saves) int ah_backward_##rule(struct ah_rule *r);
+#include "autograd/graph/rules.def"
+#undef RULE
+
+#endif

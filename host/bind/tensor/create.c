@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "autograd/graph/graph.h"
+#include "bind/tensor/op.h"
 #include "bind/tensor/tensor.h"
 
 struct shape {

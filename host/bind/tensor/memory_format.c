@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "bind/tensor/tensor.h"
 
 static const char *const names[] = {
     [AH_FORMAT_PRESERVE] = "preserve_format",

@@ -13,7 +13,6 @@
 #include "bind/lua/generator.h"
 #include "bind/lua/handle.h"
 #include "bind/tensor/memory_format.h"
-#include "bind/tensor/tensor.h"
 
 static bool is_integral(double value)
 {

@@ -39,7 +39,4 @@ extern const struct ah_function ah_tensor_move_methods[];
 /* accelhost.tensor(data, options) */
 int ah_tensor_from_lua(lua_State *L);
 
-/* Run a one-output op and push its result. */
-int ah_push_op(lua_State *L, enum ah_opid id, const struct ah_value *args, int count);
-
 #endif

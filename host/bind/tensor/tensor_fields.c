@@ -5,6 +5,7 @@
 #include "autograd/engine/engine.h"
 #include "base/status/nearest.h"
 #include "bind/lua/handle.h"
+#include "bind/tensor/op.h"
 #include "bind/tensor/tensor.h"
 
 static int get_grad(lua_State *L, struct ah_tensor *tensor)

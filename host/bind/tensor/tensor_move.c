@@ -4,6 +4,7 @@
 #include "autograd/graph/graph.h"
 #include "bind/lua/function.h"
 #include "bind/tensor/memory_format.h"
+#include "bind/tensor/op.h"
 #include "bind/tensor/tensor.h"
 #include "ops/dispatch/op.h"
 #include "tensor/feed.h"

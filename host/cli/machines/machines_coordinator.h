@@ -3,6 +3,7 @@
 #ifndef AH_CLI_MACHINES_COORDINATOR_H
 #define AH_CLI_MACHINES_COORDINATOR_H
 
+#include "cli/machines/machines.h"
 #include "cli/machines/machines_rendezvous.h"
 #include "comm/join/membership_table.h"
 

@@ -10,7 +10,8 @@
 
 #include <stdbool.h>
 
-#include "cli/machines/machines.h"
+#include "comm/control/hosts.h"
+#include "comm/control/secret.h"
 #include "comm/join/membership.h"
 
 enum { AH_MACHINES_ANSWER = AH_HOSTS_TEXT + 24 * (AH_HOSTS_MAX + 2), AH_MACHINES_JOB = 48 };

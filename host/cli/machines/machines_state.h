@@ -2,6 +2,7 @@
 #ifndef AH_CLI_MACHINES_STATE_H
 #define AH_CLI_MACHINES_STATE_H
 
+#include "cli/machines/machines.h"
 #include "cli/machines/machines_coordinator.h"
 #include "cli/machines/machines_link.h"
 

@@ -18,7 +18,6 @@
 #include "base/trace/time.h"
 #include "comm/control/address.h"
 #include "comm/join/membership.h"
-#include "comm/join/rank.h"
 #include "comm/join/rendezvous_hosts.h"
 #include "comm/net/mpi.h"
 

@@ -4,7 +4,30 @@
 #ifndef AH_DATA_COLUMN_H
 #define AH_DATA_COLUMN_H
 
-#include "data/gather.h"
+#include <stddef.h>
+
+#include "data/erase.h"
+#include "data/grid.h"
+#include "tensor/tensor.h"
+
+struct ah_gather_column {
+    struct ah_tensor *source; /* [rows, ...], contiguous, on the CPU */
+    struct ah_tensor *table;  /* NULL, or float32 [channels, 256]: byte b of channel c becomes table[c][b] */
+    struct ah_grid *grid;     /* NULL, or the steps of a uint8 column; copied, checked by ah_gather_new */
+    struct ah_erase *erase;   /* NULL, or what is erased of a row that has a grid and a table; copied, checked */
+    int ndim;                 /* the shape of one row of the result; as many elements as a row of `source`, or as the
+                               * grid's result */
+    int64_t size[AH_MAX_DIMS - 1];
+};
+
+/* The rows of a batch, and the source of each row's random numbers. */
+struct ah_gather_order {
+    int64_t count;
+    const int64_t *row;
+    uint64_t seed;         /* of the pass */
+    const int64_t *sample; /* the stream of each; NULL: the row's number */
+    const uint32_t *turn;  /* and its turn; NULL: 0 */
+};
 
 struct ah_column {
     const char *source;

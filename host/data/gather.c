@@ -10,7 +10,6 @@
 
 #include "base/process/threads.h"
 #include "base/trace/trace.h"
-#include "data/column.h"
 #include "tensor/feed.h"
 
 enum job_state {

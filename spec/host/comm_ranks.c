@@ -9,6 +9,7 @@
 
 #include "autograd/graph/graph.h"
 #include "base/process/threads.h"
+#include "comm/control/replay_log.h"
 #include "cpu/device.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -122,7 +123,7 @@ static bool make_boards(int size, int count, const struct ah_store_place *place)
             hosts[h].first[i + 1] = size * (i + 1) / count;
             snprintf(hosts[h].name[i], sizeof hosts[h].name[i], "node%d", i);
         }
-        if (ah_control_create(&controls[h], size) || (backend == &ah_keep_backend && ah_control_recover(controls[h])) ||
+        if (ah_control_create(&controls[h], size) || (backend == &ah_keep_backend && ah_replay_enable(controls[h])) ||
             ah_control_map_segments(controls[h]) ||
             (count > 1 && ah_control_place(controls[h], &hosts[h]))) {
             fprintf(stderr, "no board: %s\n", ah_error_text());

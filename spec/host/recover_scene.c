@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/process/threads.h"
+#include "comm/control/replay_log.h"
 #include "comm/recover/recover.h"
 
 struct scene *scene;
@@ -69,7 +70,7 @@ bool play(void)
 bool open_scene(int (*body)(struct ah_group *group, int rank), int size, int steps)
 {
     scene = mmap(NULL, sizeof *scene, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (scene == MAP_FAILED || ah_control_create(&scene->control, size) || ah_control_recover(scene->control) ||
+    if (scene == MAP_FAILED || ah_control_create(&scene->control, size) || ah_replay_enable(scene->control) ||
         ah_control_map_segments(scene->control))
         return false;
     scene->body = body;

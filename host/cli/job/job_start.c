@@ -18,6 +18,7 @@
 #include "cli/base/environment.h"
 #include "cli/job/job_state.h"
 #include "cli/job/orphans.h"
+#include "comm/control/replay_log.h"
 #include "comm/join/membership.h"
 
 /* Connections of a store that this process serves are left out: anybody may open some. */
@@ -257,7 +258,7 @@ int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
     AH_TRYGO(make_room(ranks, options->hosts != NULL, &job->descriptors), out);
     AH_TRYGO(ah_control_create(&job->control, ranks), out);
     if (options->recovers)
-        AH_TRYGO(ah_control_recover(job->control), out);
+        AH_TRYGO(ah_replay_enable(job->control), out);
     if (options->hosts)
         AH_TRYGO(ah_control_place(job->control, options->hosts), out);
     job->control->header->stdout_is_terminal = options->terminal[0];

@@ -14,7 +14,6 @@
 #include "base/process/entropy.h"
 #include "base/trace/time.h"
 #include "comm/control/hosts.h"
-#include "comm/control/replay_log.h"
 
 static const uint64_t control_magic = 0x6472616f626861; /* "ahboard" */
 enum { BOARD_VERSION = 11 };
@@ -269,14 +268,6 @@ bool ah_control_lost(struct ah_control_block *control, int rank)
         return false;
     ah_control_leave(control, rank, AH_RANK_DIED, NULL, false);
     return true;
-}
-
-int ah_control_recover(struct ah_control_block *control)
-{
-    for (int r = 0; r < control->size; r++)
-        AH_TRY(ah_replay_reserve(control, r));
-    control->header->recovers = true;
-    return 0;
 }
 
 bool ah_control_replace(struct ah_control_block *control, int rank)

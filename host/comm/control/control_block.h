@@ -171,8 +171,12 @@ int ah_control_show_life(struct ah_control_block *control, int rank);
  * false. */
 bool ah_control_lost(struct ah_control_block *control, int rank);
 
-/* Ranks are replaced in this job. By the control block's maker, before any rank maps it. */
-int ah_control_recover(struct ah_control_block *control);
+/* The boundaries that a rank has published. */
+static inline uint32_t ah_replay_boundaries(struct ah_control_block *control, int rank)
+{
+    return ah_group_counter(&ah_rank_entry(control, rank)->block[0], AH_ROUND);
+}
+
 /* Mark a rank whose process was killed as being replaced: peers wait for it. False if it cannot be: it had ended, or
  * left a group. */
 bool ah_control_replace(struct ah_control_block *control, int rank);

@@ -24,10 +24,18 @@ static const struct {
     [AH_REPLAY_SLICE] = {(uint64_t)4 << 30, (uint64_t)6 << 30},
 };
 
-int ah_replay_reserve(struct ah_control_block *control, int rank)
+static int replay_reserve(struct ah_control_block *control, int rank)
 {
     if (ftruncate(control->segment_fd[rank], (off_t)(area_of[AREAS - 1].at + area_of[AREAS - 1].bytes)))
         return ah_fail(AH_EIO, "shared memory of rank %d for live recovery: %s", rank, strerror(errno));
+    return 0;
+}
+
+int ah_replay_enable(struct ah_control_block *control)
+{
+    for (int r = 0; r < control->size; r++)
+        AH_TRY(replay_reserve(control, r));
+    control->header->recovers = true;
     return 0;
 }
 

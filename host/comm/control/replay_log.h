@@ -21,16 +21,11 @@ struct ah_replay_entry {
     _Alignas(64) char where[AH_CALL_WHERE];
 };
 
-/* Extend a segment to hold all its parts at their offsets; only written pages use memory. */
-int ah_replay_reserve(struct ah_control_block *control, int rank);
+/* Ranks are replaced in this job: extend each segment to hold all parts of a log at their offsets; only written pages
+ * use memory. By the control block's maker, before any rank maps it. */
+int ah_replay_enable(struct ah_control_block *control);
 /* Is all of it mapped here? */
 int ah_replay_check(const struct ah_control_block *control);
-
-/* The boundaries that a rank has published. */
-static inline uint32_t ah_replay_boundaries(struct ah_control_block *control, int rank)
-{
-    return ah_group_counter(&ah_rank_entry(control, rank)->block[0], AH_ROUND);
-}
 
 /* Return the rank's input to a call that it has posted; NULL: it is no longer in the log. */
 const struct ah_replay_entry *ah_replay_find(struct ah_control_block *control, int rank, int block, uint32_t sequence);

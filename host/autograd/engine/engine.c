@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "autograd/engine/parts.h"
+#include "autograd/engine/run.h"
 #include "autograd/graph/anomaly.h"
 #include "autograd/graph/node.h"
 #include "autograd/graph/rules.h"

@@ -6,7 +6,7 @@
 #ifndef AH_AUTOGRAD_PARTS_H
 #define AH_AUTOGRAD_PARTS_H
 
-#include "autograd/engine/run.h"
+#include "autograd/graph/graph.h"
 
 /* The gradient of a slice: retained. */
 struct ah_part {
@@ -21,6 +21,20 @@ struct ah_parts {
     int count;
     size_t room;
     int64_t numel;
+};
+
+/* One node in one execution. */
+struct ah_visit {
+    struct ah_node *node;    /* retained */
+    int waiting;             /* edges into it that have not delivered yet */
+    int cursor;              /* next edge of the depth-first search */
+    bool walked;             /* the search has come here */
+    bool wanted;             /* its gradient is asked for (run->wanted) */
+    bool needed;             /* leads to something wanted */
+    struct ah_tensor **grad; /* [output_count], what has arrived; NULL before ah_run_start */
+    struct ah_parts *parts;  /* [output_count], what has arrived for slices (parts.h); NULL while none has */
+    struct ah_run *outer;    /* the execution this one interrupts, for nodes both visit */
+    int outer_index;
 };
 
 /* A slice's gradient (borrowed) has arrived at output `output` of the visit. */

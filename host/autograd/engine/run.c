@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/engine/parts.h"
 #include "autograd/graph/node.h"
 #include "base/memory/array.h"
 

@@ -6,21 +6,7 @@
 #ifndef AH_AUTOGRAD_RUN_H
 #define AH_AUTOGRAD_RUN_H
 
-#include "autograd/engine/engine.h"
-
-/* One node in one execution. */
-struct ah_visit {
-    struct ah_node *node;    /* retained */
-    int waiting;             /* edges into it that have not delivered yet */
-    int cursor;              /* next edge of the depth-first search */
-    bool walked;             /* the search has reached it */
-    bool wanted;             /* its gradient is asked for (run->wanted) */
-    bool needed;             /* leads to something wanted */
-    struct ah_tensor **grad; /* [output_count], gradients that have arrived; NULL before ah_run_start */
-    struct ah_parts *parts;  /* [output_count], gradients of slices that have arrived (parts.h); NULL while none has */
-    struct ah_run *outer;    /* the execution this one interrupts, for nodes both visit */
-    int outer_index;
-};
+#include "autograd/engine/parts.h"
 
 struct ah_run {
     struct ah_visit *visit;
@@ -30,7 +16,7 @@ struct ah_run {
     int heap_count;
     struct ah_tensor **grad; /* those of all visits, in one block; references owned */
     int *stack;
-    const struct ah_backward_options *options;
+    const struct ah_backward_options *options; /* (engine.h) */
     const struct ah_edge *wanted; /* borrowed; NULL: every leaf accumulates into its .grad */
     int wanted_count;
     struct ah_tensor **captured; /* [wanted_count], owned by the caller */

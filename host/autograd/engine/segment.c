@@ -4,6 +4,7 @@
  * node's edges. */
 #include <stdlib.h>
 
+#include "autograd/engine/engine.h"
 #include "autograd/engine/run.h"
 #include "autograd/graph/node.h"
 #include "base/memory/array.h"

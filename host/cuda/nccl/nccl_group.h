@@ -3,7 +3,9 @@
  *
  * A call begins when the compute stream has reached the place of the call, and work queued on the compute stream after
  * its end waits for it: the caller's memory needs no other fence. A thread monitors the pending calls (nccl_watch.c).
- * Lua thread only, unless stated otherwise. */
+ * Lua thread only, unless stated otherwise.
+ *
+ * Circle: nccl_group, nccl_open: the type of communicators has the functions that open one, which refer to the type. */
 #ifndef AH_CUDA_NCCL_GROUP_H
 #define AH_CUDA_NCCL_GROUP_H
 

@@ -1,7 +1,9 @@
 /* Plans of matrix products: the description that cuBLASLt needs and the algorithms that it proposes, kept by shape.
  *
  * The table has AH_CUDA_PLANS plans; a new one replaces one that was not used since the table was last searched for a
- * place. Lua thread only. */
+ * place. Lua thread only.
+ *
+ * Circle: product, product_tune: a product has its plan tuned, and tuning runs the plan's candidates. */
 #ifndef AH_CUDA_PRODUCT_PLAN_H
 #define AH_CUDA_PRODUCT_PLAN_H
 

@@ -5,15 +5,89 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/mapping_fault.h"
+#include "base/process/signals.h"
 
 enum { PIECE = 1 << 30, ALIGNMENT = 64 };
+
+/* Mapped files that another program cuts. Reading the lost part raises SIGBUS. Its handler, installed with the first
+ * mapped file, writes one line with the file's name and leaves the rest to the handler before it: by default the
+ * process ends. It runs in the thread that reads, on its stack for handlers where it has one, calls nothing that is not
+ * safe in a handler, and reads the list without its lock, since the process ends. */
+static pthread_mutex_t fault_mutex = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(struct ah_mapping *) fault_first;
+static struct sigaction fault_before; /* the handler that was installed earlier */
+
+static void fault_append(char *line, size_t room, const char *text)
+{
+    size_t length = strlen(line), more = strnlen(text, room - 1 - length);
+    memcpy(line + length, text, more);
+    line[length + more] = '\0';
+}
+
+/* One write, so that no other line gets between. */
+static void fault_report(const char *path)
+{
+    char line[PATH_MAX + 256] = "accelhost: cannot read '";
+    fault_append(line, sizeof line, path);
+    fault_append(line, sizeof line, "', which was loaded: another program has cut the file since, or its disk ");
+    fault_append(line, sizeof line, "failed. Replace such a file by renaming another one over it\n");
+    ah_signal_write(line);
+}
+
+static void fault_handle(int number, siginfo_t *info, void *context)
+{
+    static atomic_flag reported = ATOMIC_FLAG_INIT;
+    const unsigned char *at = info->si_addr;
+    if (info->si_code > 0 && atomic_flag_test_and_set(&reported))
+        return; /* another thread writes the line: fail again until it has */
+    for (struct ah_mapping *mapping = atomic_load(&fault_first); info->si_code > 0 && mapping; mapping = mapping->next)
+        if (at >= mapping->bytes && at < mapping->bytes + mapping->count) {
+            fault_report(mapping->path);
+            break;
+        }
+    sigaction(number, &fault_before, NULL);
+    if (info->si_code <= 0)
+        raise(number); /* sent by a process; otherwise the instruction fails again */
+}
+
+static void fault_watch(void)
+{
+    struct sigaction action = {.sa_sigaction = fault_handle, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigaction(SIGBUS, &action, &fault_before);
+}
+
+/* Add a mapped file to the ones that are named, or remove it, before it is unmapped. Any thread. */
+static void fault_add(struct ah_mapping *mapping)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fault_watch);
+    pthread_mutex_lock(&fault_mutex);
+    mapping->next = atomic_load(&fault_first);
+    atomic_store(&fault_first, mapping);
+    pthread_mutex_unlock(&fault_mutex);
+}
+
+static void fault_remove(struct ah_mapping *mapping)
+{
+    pthread_mutex_lock(&fault_mutex);
+    if (atomic_load(&fault_first) == mapping)
+        atomic_store(&fault_first, mapping->next);
+    for (struct ah_mapping *other = atomic_load(&fault_first); other; other = other->next)
+        if (other->next == mapping)
+            other->next = mapping->next;
+    pthread_mutex_unlock(&fault_mutex);
+}
+
+/* Files. */
 
 /* What differs when a file was written to. */
 static struct ah_mapping_mark mark_of(const struct stat *info)
@@ -65,7 +139,7 @@ static int map(struct ah_mapping *mapping, int file, const char *path)
                        strerror(errno));
     mapping->bytes = bytes;
     mapping->mapped = true;
-    ah_mapping_fault_add(mapping);
+    fault_add(mapping);
     return 0;
 }
 
@@ -111,7 +185,7 @@ void ah_mapping_release(struct ah_mapping *mapping)
     if (!mapping || --mapping->refs > 0)
         return;
     if (mapping->mapped) {
-        ah_mapping_fault_remove(mapping);
+        fault_remove(mapping);
         munmap(mapping->bytes, mapping->count);
     } else {
         free(mapping->bytes);

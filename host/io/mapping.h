@@ -3,7 +3,7 @@
  *
  * A small file is copied: afterwards the file may change. A large one is mapped privately: another program that writes
  * into it changes the values read here (ah_mapping_check detects that), and one that truncates it raises SIGBUS in the
- * process that reads the lost part, which io/mapping_fault.c reports with the file's name. Programs that replace files,
+ * process that reads the lost part, which io/mapping.c reports with the file's name. Programs that replace files,
  * as io/writer.h does, cause neither. */
 #ifndef AH_IO_MAPPING_H
 #define AH_IO_MAPPING_H
@@ -32,7 +32,7 @@ struct ah_mapping {
     size_t count;
     char *path; /* of a mapped file, absolute */
     struct ah_mapping_mark mark;
-    struct ah_mapping *next; /* in the list of mapped files (io/mapping_fault.c) */
+    struct ah_mapping *next; /* in the list of mapped files (io/mapping.c) */
 };
 
 /* AH_EIO when the path names no regular file that can be read (a pipe is refused without waiting for its writer), or

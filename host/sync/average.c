@@ -9,7 +9,7 @@
 #include "base/trace/time.h"
 #include "base/trace/trace.h"
 #include "comm/recover/recover.h"
-#include "sync/share.h"
+#include "sync/shard.h"
 #include "sync/state.h"
 
 enum { NOTE_UNUSED = 1, MOST_UNDER_WAY = 2 };
@@ -85,7 +85,7 @@ static struct ah_collective bucket_call(struct ah_reducer *r, int b)
     const struct ah_bucket *place = &r->layout.bucket[b];
     int64_t count = (int64_t)(place->bytes / ah_dtype_size(place->dtype));
     char *memory = ah_reducer_reachable(r, r->grads, place->offset);
-    struct ah_span own = ah_share_of_bucket(r, b, ah_group_rank(r->group));
+    struct ah_span own = ah_shard_of_bucket(r, b, ah_group_rank(r->group));
     struct ah_collective call =
         ah_reducer_slices(r)
             ? ah_collective_reduce_scatter(memory + own.offset - place->offset, memory, count / ah_group_size(r->group),
@@ -131,7 +131,7 @@ static int collect_next(struct ah_reducer *r)
     AH_TRY(ah_reducer_unstage(r, r->grads, r->layout.bucket[b].offset, r->layout.bucket[b].bytes));
     if (!bucket->reduced_ns) {
         bucket->reduced_ns = ah_now_ns();
-        ah_share_drop_rest(r, b);
+        ah_shard_drop_rest(r, b);
     }
     if (ah_tracing)
         trace_bucket(r, b);
@@ -212,7 +212,7 @@ void ah_reducer_progress(void *reducer)
         if (!done)
             return;
         bucket->reduced_ns = ah_now_ns();
-        ah_share_drop_rest(r, r->order[r->reduced]);
+        ah_shard_drop_rest(r, r->order[r->reduced]);
         r->reduced++;
     }
 }
@@ -260,7 +260,7 @@ static int run(struct ah_reducer *r, struct ah_collective call)
 }
 
 /* A gradient that some rank had is one on all. */
-static int share_use(struct ah_reducer *r)
+static int shard_use(struct ah_reducer *r)
 {
     uint8_t *used = calloc((size_t)r->layout.count + 1, 1);
     if (!used)
@@ -296,8 +296,8 @@ static int finish_group(struct ah_reducer *r)
     AH_TRY(r->hook.launch ? collect_hooks(r) : collect_works(r));
     AH_TRY(ah_buffers_receive(r->buffers));
     if (r->notes & NOTE_UNUSED || r->hook.launch)
-        AH_TRY(share_use(r));
-    ah_share_are_means(r);
+        AH_TRY(shard_use(r));
+    ah_shard_are_means(r);
     return r->ordered ? 0 : agree_on_order(r);
 }
 

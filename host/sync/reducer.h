@@ -21,7 +21,7 @@
 
 struct ah_reducer;
 
-/* The state that is sharded, so that each rank has only its slice of every bucket (share.h): none; optimizer state;
+/* The state that is sharded, so that each rank has only its slice of every bucket (shard.h): none; optimizer state;
  * gradients as well; parameters as well, which are then stored once for all ranks. */
 enum ah_sharding { AH_SHARD_NONE, AH_SHARD_OPTIMIZER, AH_SHARD_GRADIENTS, AH_SHARD_FULL };
 

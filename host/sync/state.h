@@ -15,7 +15,7 @@
 struct ah_sync_parameter {
     struct ah_tensor *tensor, *grad; /* grad aliases the slot */
     bool ready;                      /* final in this backward */
-    bool mean, weighed;              /* of sharded gradients, see share.h */
+    bool mean, weighed;              /* of sharded gradients, see shard.h */
 };
 
 struct ah_sync_bucket {

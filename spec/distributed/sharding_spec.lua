@@ -183,7 +183,7 @@ describe("A checkpoint of sharded states", function()
     for _, other in ipairs {{3, "full"}, {2, "optimizer"}, {1, "none"}} do
       local result = job(other[1], "load", folder, other[2])
       assert.is_true(result.code ~= 0)
-      assert(result.stderr:find("the saved gradients that wait for a step are in shares of other processes", 1, true),
+      assert(result.stderr:find("the saved gradients that wait for a step are in shards of other processes", 1, true),
         result.output)
     end
     os.execute("rm -r '" .. folder .. "'")

@@ -11,7 +11,7 @@
  * has_gradient()  does any parameter have one?
  * changed()       the first parameter (from 1) whose dtype or shape is no longer that of its slot, what it was and what
  *                 it is, as texts; or nil
- * Methods of shares are in comm_share.c.
+ * Methods of shards are in comm_shard.c.
  * abandoned()     is every parameter held by nobody else, or taken over by another reducer? */
 #include <string.h>
 
@@ -334,5 +334,5 @@ static const struct ah_class reducer_class = {"accelhost.comm.reducer", reducer_
 
 void ah_open_reducer_class(lua_State *L)
 {
-    ah_class_add(L, &reducer_class, ah_comm_shares);
+    ah_class_add(L, &reducer_class, ah_comm_shards);
 }

@@ -180,7 +180,7 @@ function Accelerator:init(...)
     _accumulation = given.accumulation,
     _sync_each_batch = given.accumulation.sync_each_batch,
     _rng_types = given.rng_types,
-    _shards = false, _share = given.share or false,
+    _virtual_shards = false, _batch_proportions = given.share or false,
     _scaler_handler = given.scaler_handler or false,
     _autocast_handler = given.autocast_handler or false,
     _profile_handler = given.profile_handler or false,
@@ -188,7 +188,7 @@ function Accelerator:init(...)
     rawset(self, name, value)
   end
   if given.virtual_shards then
-    rawset(self, "_shards", require "accelhost.accelerator.training.virtual_shards"(self, given.virtual_shards))
+    rawset(self, "_virtual_shards", require "accelhost.accelerator.training.virtual_shards"(self, given.virtual_shards))
   end
   if given.mixed_precision == "fp16" then self._loss_scaler:reset() end -- checks the handler
   self:_begin()

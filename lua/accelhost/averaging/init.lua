@@ -41,7 +41,7 @@ end
 ---@param options table as of Parallel
 ---@return Parallel
 function averaging.add(model, accelerator, options)
-  local kind = options.shards and require "accelhost.averaging.sharded" or Parallel
+  local kind = options.virtual_shards and require "accelhost.averaging.virtual_shards" or Parallel
   local handle = kind(model, accelerator, options)
   handles[#handles + 1] = handle
   if not options.group then sweep() end
@@ -85,10 +85,10 @@ end
 
 --- What of the model of this parameter is this process's, nil when its state is not sharded.
 ---@param parameter userdata
----@return Share?
-function averaging.share_of(parameter)
+---@return Shard?
+function averaging.shard_of(parameter)
   local handle = Parallel.of(parameter)
-  return handle and handle.share or nil
+  return handle and handle.shard or nil
 end
 
 --- Differentiate a loss for an accelerator. A collective in a step that synchronises.

@@ -17,7 +17,7 @@ local warn = require "accelhost.util.warn"
 ---@field suppressed integer how many no_sync it is in
 ---@field triggered boolean the next backward averages, no_sync or not
 ---@field sync boolean does the backward under way average?
----@field share Share|false what of it is this process's, when its state is sharded
+---@field shard Shard|false what of it is this process's, when its state is sharded
 ---@field buffers Buffers
 ---@field sends_buffers boolean do they go along with an average?
 ---@field mean boolean do gradients hold the mean of the window so far, not its sum?
@@ -49,8 +49,8 @@ function Parallel:init(model, accelerator, options)
     sharding = options.sharding, units = options.units,
   })
   local sharded = options.sharding ~= nil and options.sharding ~= "none"
-  self.share = sharded
-    and require "accelhost.sharding.share"(self.reducer, options.sharding, options.group or C.comm.world())
+  self.shard = sharded
+    and require "accelhost.sharding.shard"(self.reducer, options.sharding, options.group or C.comm.world())
   if not self.sends_buffers and not options.apart then self:spread(buffers, 0) end
   self.suppressed, self.triggered, self.sync, self.mean = 0, false, true, false
   self.window = 0
@@ -222,7 +222,7 @@ function Parallel:add_again()
       parameter.grad = kept[i]
     end
   end)
-  if self.share then self.reducer:are_means() end
+  if self.shard then self.reducer:are_means() end
 end
 
 local function scale(self, factor)
@@ -260,12 +260,12 @@ function Parallel:begin_backward(weight, micro_step)
   if self.scaled then scale(self, self.window) end
   if weight then
     count(self, weight, micro_step)
-  elseif self.accelerator._share then
+  elseif self.accelerator._batch_proportions then
     self.change = self.change or "backward: the processes have unequal shares of a batch, which accelerator:backward "
       .. "weighs; loss:backward() does not"
   end
   self.total = self.window > 0 and self.window or 1
-  if self.share then self.reducer:weigh() end
+  if self.shard then self.reducer:weigh() end
 end
 
 --- After the engine ran: did the loss depend on the model, on this process?
@@ -277,7 +277,7 @@ end
 --- The loss depended on this model on no process, or the engine failed: as if begin_backward had not been called.
 function Parallel:skip()
   self.reducer:cancel()
-  if self.share then self.reducer:unweigh() end
+  if self.shard then self.reducer:unweigh() end
   if self.kept ~= self.kept_before then self:add_again() end
   self.window, self.micro_step = self.window_before, self.micro_step_before
   if self.scaled then scale(self, 1 / self.window) end
@@ -365,19 +365,19 @@ end
 --- How the means in the gradients are cut over the processes; nil when they are whole, or no means yet.
 ---@return integer[]?
 function Parallel:shared_means()
-  local share = self.share
-  return share and share.slices and not self.reducer:find_sum() and share:cuts() or nil
+  local shard = self.shard
+  return shard and shard.slices and not self.reducer:find_sum() and shard:cuts() or nil
 end
 
 -- Means that are cut can only go where they are cut in the same way.
-local function check_shared(self, states)
+local function check_shards(self, states)
   local cuts = states[1] and states[1].shared
   if not cuts then return end
-  local own = self.share and self.share.slices and self.share:cuts() or {}
+  local own = self.shard and self.shard.slices and self.shard:cuts() or {}
   local same = #states == 1 and #own == #cuts
   for i, place in ipairs(cuts) do same = same and own[i] == place end
   if not same then
-    arguments.fail("load_state: the saved gradients that wait for a step are in shares of other processes or of "
+    arguments.fail("load_state: the saved gradients that wait for a step are in shards of other processes or of "
       .. "another sharding: go on with those, or save after the step")
   end
 end
@@ -395,7 +395,7 @@ local function is_common(state) return state.mean or state.window == 0 end
 ---@param states table[] as window_state returned them; none: no window is open
 ---@param common table? rank 0's, for a process that was not there: of gradients that are averaged it loads those
 function Parallel:load_window(states, common)
-  check_shared(self, states)
+  check_shards(self, states)
   local first, gradients, kept, window = states[1], {}, nil, 0
   for _, state in ipairs(states) do
     if state == first or not is_common(state) then add_all(gradients, state.gradients) end
@@ -413,7 +413,7 @@ function Parallel:load_window(states, common)
   end)
   self.window, self.averaged_by, self.micro_step, self.mean = window, first.averaged_by, first.micro_step, first.mean
   self.kept = kept
-  if self.share and is_common(first) then self.reducer:are_means() end
+  if self.shard and is_common(first) then self.reducer:are_means() end
 end
 
 return Parallel

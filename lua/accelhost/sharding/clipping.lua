@@ -1,4 +1,4 @@
---- Clipping where processes have their share of the gradients only.
+--- Clipping where processes have their shard of the gradients only.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
@@ -6,14 +6,14 @@ local clipping = {}
 
 -- The gradients that this process has: pieces of those that are sharded, the others, and the processes of the former,
 -- also where none of these has a gradient here.
-local function split(what, parameters, share_of)
+local function split(what, parameters, shard_of)
   local pieces, rest, native = {}, {}, nil
   for _, parameter in ipairs(C.is_tensor(parameters) and {parameters} or parameters) do
-    local grad, share = parameter.grad, share_of(parameter)
-    if share and share.slices then
-      share:check_means(what)
-      native = share.native
-      if grad ~= nil then pieces[#pieces + 1] = share:piece(parameter).grad end
+    local grad, shard = parameter.grad, shard_of(parameter)
+    if shard and shard.slices then
+      shard:check_means(what)
+      native = shard.native
+      if grad ~= nil then pieces[#pieces + 1] = shard:piece(parameter).grad end
     elseif grad ~= nil then
       rest[#rest + 1] = grad
     end
@@ -23,13 +23,13 @@ end
 
 --- Are any of the parameters' gradients shared out?
 ---@param parameters userdata|userdata[]
----@param share_of fun(parameter: userdata): Share?
+---@param shard_of fun(parameter: userdata): Shard?
 ---@return boolean
-function clipping.concerns(parameters, share_of)
+function clipping.concerns(parameters, shard_of)
   if type(parameters) ~= "table" and not C.is_tensor(parameters) then return false end
   for _, parameter in ipairs(C.is_tensor(parameters) and {parameters} or parameters) do
-    local share = C.is_tensor(parameter) and share_of(parameter)
-    if share and share.slices then return true end
+    local shard = C.is_tensor(parameter) and shard_of(parameter)
+    if shard and shard.slices then return true end
   end
   return false
 end
@@ -70,13 +70,13 @@ local read_norm = arguments.signature("clip_grad_norm_", {
 })
 
 --- As nn.utils.clip_grad_norm_, by the norm of what all processes have. A collective.
----@param share_of fun(parameter: userdata): Share?
+---@param shard_of fun(parameter: userdata): Shard?
 ---@param ... any its arguments
 ---@return userdata # the norm before, a 0-dim tensor
-function clipping.clip_grad_norm_(share_of, ...)
+function clipping.clip_grad_norm_(shard_of, ...)
   local parameters, max_norm, norm_type, strict = read_norm(...)
   local order = norm_type == "inf" and math.huge or norm_type
-  local pieces, rest, native = split("clip_grad_norm_", parameters, share_of)
+  local pieces, rest, native = split("clip_grad_norm_", parameters, shard_of)
   local norm = total_norm(pieces, rest, native, order)
   local number = norm:item()
   if strict and (number ~= number or number == math.huge) then
@@ -94,11 +94,11 @@ local read_value = arguments.signature("clip_grad_value_",
   {"parameters: tensors", "clip_value: nonnegative", {"foreach: flag"}})
 
 --- As nn.utils.clip_grad_value_, of what this process has.
----@param share_of fun(parameter: userdata): Share?
+---@param shard_of fun(parameter: userdata): Shard?
 ---@param ... any its arguments
-function clipping.clip_grad_value_(share_of, ...)
+function clipping.clip_grad_value_(shard_of, ...)
   local parameters, limit = read_value(...)
-  local pieces, rest = split("clip_grad_value_", parameters, share_of)
+  local pieces, rest = split("clip_grad_value_", parameters, shard_of)
   each(pieces, rest, "clamp_", -limit, limit)
 end
 

@@ -11,43 +11,43 @@ local states = {}
 -- What is of the whole tensor, also of one that has no dims as these have none.
 local counters = {step = true, mu_product = true, eta = true, mu = true}
 
---- Call fn(parameter, share) for the parameters of an optimizer that are sharded.
+--- Call fn(parameter, shard) for the parameters of an optimizer that are sharded.
 ---@param optimizer Optimizer
----@param share_of fun(parameter: userdata): Share?
----@param fn fun(parameter: userdata, share: Share)
-function states.each(optimizer, share_of, fn)
+---@param shard_of fun(parameter: userdata): Shard?
+---@param fn fun(parameter: userdata, shard: Shard)
+function states.each(optimizer, shard_of, fn)
   for _, group in ipairs(optimizer.param_groups) do
     for _, parameter in ipairs(group.params) do
-      local share = share_of(parameter)
-      if share then fn(parameter, share) end
+      local shard = shard_of(parameter)
+      if shard then fn(parameter, shard) end
     end
   end
 end
 
 --- Cut the state that whole parameters have to this process's pieces.
 ---@param optimizer Optimizer
----@param share_of fun(parameter: userdata): Share?
-function states.cut(optimizer, share_of)
+---@param shard_of fun(parameter: userdata): Shard?
+function states.cut(optimizer, shard_of)
   local state = optimizer.state
-  states.each(optimizer, share_of, function(parameter, share)
+  states.each(optimizer, shard_of, function(parameter, shard)
     local whole = state[parameter]
     if whole == nil then return end
     local cut = {}
     for name, value in pairs(whole) do
       local by_element = C.is_tensor(value) and C.same_shape(value, parameter) and not counters[name]
-      cut[name] = by_element and share:cut(parameter, value) or value
+      cut[name] = by_element and shard:cut(parameter, value) or value
     end
-    state[parameter], state[share:piece(parameter).value] = nil, cut
+    state[parameter], state[shard:piece(parameter).value] = nil, cut
   end)
 end
 
 -- What the pieces of all processes make.
-local function join(parameter, share, own, keeps)
+local function join(parameter, shard, own, keeps)
   local whole = {}
   for _, name in ipairs(arguments.sorted_keys(own)) do
     local value = own[name]
-    if C.is_tensor(value) and C.same_shape(value, share:piece(parameter).value) then
-      local joined = share:join(parameter, value)
+    if C.is_tensor(value) and C.same_shape(value, shard:piece(parameter).value) then
+      local joined = shard:join(parameter, value)
       if keeps then
         whole[name] = joined
       else
@@ -63,19 +63,19 @@ end
 --- The optimizer's state_dict as without sharding: on all processes, or on one of them, the others get nil. A
 --- collective.
 ---@param optimizer Optimizer
----@param share_of fun(parameter: userdata): Share?
+---@param shard_of fun(parameter: userdata): Shard?
 ---@param only? integer rank
 ---@return table?
-function states.whole(optimizer, share_of, only)
-  states.cut(optimizer, share_of)
+function states.whole(optimizer, shard_of, only)
+  states.cut(optimizer, shard_of)
   local state, whole = optimizer.state, {}
   for key, value in pairs(state) do whole[key] = value end
   local keeps = only == nil or C.comm.rank() == only
-  states.each(optimizer, share_of, function(parameter, share)
-    local piece = share:piece(parameter).value
+  states.each(optimizer, shard_of, function(parameter, shard)
+    local piece = shard:piece(parameter).value
     local own = state[piece]
     whole[piece] = nil
-    if own ~= nil then whole[parameter] = join(parameter, share, own, keeps) end
+    if own ~= nil then whole[parameter] = join(parameter, shard, own, keeps) end
   end)
   if not keeps then return nil end
   optimizer.state = whole
@@ -84,16 +84,16 @@ end
 
 --- This process's part of the state, as plain data for a file of its own.
 ---@param optimizer Optimizer
----@param share_of fun(parameter: userdata): Share?
+---@param shard_of fun(parameter: userdata): Shard?
 ---@param over_pieces function as of stepping
 ---@return {state: table, cut: boolean[]} cut: which parameters' states are pieces, in the order of the groups
-function states.own(optimizer, share_of, over_pieces)
-  states.cut(optimizer, share_of)
+function states.own(optimizer, shard_of, over_pieces)
+  states.cut(optimizer, shard_of)
   local cut = {}
   for _, group in ipairs(optimizer.param_groups) do
-    for _, parameter in ipairs(group.params) do cut[#cut + 1] = share_of(parameter) ~= nil end
+    for _, parameter in ipairs(group.params) do cut[#cut + 1] = shard_of(parameter) ~= nil end
   end
-  local dict = over_pieces(optimizer, share_of, function() return true end, optimizer.state_dict, optimizer)
+  local dict = over_pieces(optimizer, shard_of, function() return true end, optimizer.state_dict, optimizer)
   return {state = dict, cut = cut}
 end
 

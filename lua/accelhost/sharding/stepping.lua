@@ -8,16 +8,16 @@ local tape = require "accelhost.util.tape"
 local fail = arguments.fail
 local stepping = {}
 
---- The shares that an optimizer's parameters are in, in their order.
+--- The shards that an optimizer's parameters are in, in their order.
 ---@param optimizer Optimizer
----@param share_of fun(parameter: userdata): Share?
----@return Share[]
-function stepping.shares(optimizer, share_of)
+---@param shard_of fun(parameter: userdata): Shard?
+---@return Shard[]
+function stepping.shards(optimizer, shard_of)
   local list, known = {}, {}
-  states.each(optimizer, share_of, function(_, share)
-    if not known[share] then
-      known[share] = true
-      list[#list + 1] = share
+  states.each(optimizer, shard_of, function(_, shard)
+    if not known[shard] then
+      known[shard] = true
+      list[#list + 1] = shard
     end
   end)
   return list
@@ -26,19 +26,19 @@ end
 --- Run fn while the optimizer's parameters, and their gradients, are this process's pieces of those for which `wants`
 --- is true.
 ---@param optimizer Optimizer
----@param share_of fun(parameter: userdata): Share?
----@param wants fun(share: Share): boolean
+---@param shard_of fun(parameter: userdata): Shard?
+---@param wants fun(shard: Shard): boolean
 ---@param fn fun(...): ...
 ---@param ... any its arguments
 ---@return any # what it returns
-function stepping.over_pieces(optimizer, share_of, wants, fn, ...)
+function stepping.over_pieces(optimizer, shard_of, wants, fn, ...)
   local whole, pieces = {}, {}
   for g, group in ipairs(optimizer.param_groups) do
     local list = {}
     for i, parameter in ipairs(group.params) do
-      local share = share_of(parameter)
-      if share and wants(share) then
-        local piece = share:piece(parameter)
+      local shard = shard_of(parameter)
+      if shard and wants(shard) then
+        local piece = shard:piece(parameter)
         piece.value.grad = parameter.grad ~= nil and piece.grad or nil
         list[i], pieces[#pieces + 1] = piece.value, piece.value
       else
@@ -65,12 +65,12 @@ end
 
 --- Step. A collective.
 ---@param optimizer Optimizer
----@param share_of fun(parameter: userdata): Share?
----@param shares Share[] those of the optimizer
+---@param shard_of fun(parameter: userdata): Shard?
+---@param shards Shard[] those of the optimizer
 ---@param closure? function
 ---@param step fun(closure: function?): any steps the optimizer
 ---@return any # the results of the closure or the step
-function stepping.step(optimizer, share_of, shares, closure, step)
+function stepping.step(optimizer, shard_of, shards, closure, step)
   stepping.check(optimizer)
   if tape.is_recording() then
     fail("%s:step: a sharded step waits for the other processes, so it cannot be captured", optimizer._name)
@@ -80,11 +80,11 @@ function stepping.step(optimizer, share_of, shares, closure, step)
     arguments.check(optimizer._name .. ":step", "closure", "callable", closure)
     loss = C.autograd.enable_grad(closure)
   end
-  for _, share in ipairs(shares) do share:check_means(optimizer._name .. ":step") end
-  states.cut(optimizer, share_of)
-  for _, share in ipairs(shares) do share.reducer:hold() end
-  local result = stepping.over_pieces(optimizer, share_of, function() return true end, step)
-  for _, share in ipairs(shares) do share.reducer:spread() end
+  for _, shard in ipairs(shards) do shard:check_means(optimizer._name .. ":step") end
+  states.cut(optimizer, shard_of)
+  for _, shard in ipairs(shards) do shard.reducer:hold() end
+  local result = stepping.over_pieces(optimizer, shard_of, function() return true end, step)
+  for _, shard in ipairs(shards) do shard.reducer:spread() end
   if closure ~= nil then return loss end
   return result
 end

@@ -25,9 +25,9 @@ model, optimizer, scheduler, loader = accelerator:prepare(model, optimizer, sche
   data.DataLoader(set, {batch_size = 2 * ranks}))
 local handle = averaging.of(accelerator)[1]
 see("buckets", #handle.reducer:stats().buckets)
-if handle.share then
-  local pieces = accelerator:gather(accelhost.tensor(handle.share:piece(model.weight).value:numel())):tolist()
-  see("shares of", handle.share.kind, unpack(pieces))
+if handle.shard then
+  local pieces = accelerator:gather(accelhost.tensor(handle.shard:piece(model.weight).value:numel())):tolist()
+  see("shares of", handle.shard.kind, unpack(pieces))
 end
 for batch in loader do
   accelerator:accumulate(model)

@@ -162,7 +162,7 @@ checks.it("are not asked where one process deals, batches are split, or there ar
   checks.same(all, seen_of(Few(), 2))
   checks.same(all, seen_of(Files(), 2, {dispatch_batches = true}))
   checks.same(all, seen_of(Files(), 2 * size, {split_batches = true}))
-  checks.same(nil, prepared(Few(), {batch_size = 2}).share)
+  checks.same("BatchSamplerShard", prepared(Few(), {batch_size = 2}).partition:class_name())
 end)
 
 checks.it("may be of a chain, all of whose streams yield shares", function()
@@ -175,7 +175,7 @@ checks.it("may be of a chain, all of whose streams yield shares", function()
   checks.same(own, (rows_of(prepared(chain, {}, {even_batches = false}))))
   local Plain = data.IterableDataset:extend "Plain"
   function Plain:iter() return function() end end -- luacheck: ignore self
-  checks.same(nil, prepared(data.ChainDataset {Files(), Plain()}, {}).share)
+  checks.same("BatchSamplerShard", prepared(data.ChainDataset {Files(), Plain()}, {}).partition:class_name())
 end)
 
 checks.it("must be streams, and may all be empty", function()

@@ -109,7 +109,7 @@ end
 
 -- Run fn with the random generators as they are outside of shards.
 local function in_common_stream(self, fn, ...)
-  local virtual_shards = self.accelerator._shards
+  local virtual_shards = self.accelerator._virtual_shards
   if virtual_shards then return virtual_shards:outside(fn, ...) end
   return fn(...)
 end
@@ -320,7 +320,7 @@ end
 --- them whole; default false. Such a state loads into any number of processes and any sharding too
 ---@return string # the folder
 function Checkpointer:save_state(...)
-  local accelerator, virtual_shards = self.accelerator, self.accelerator._shards
+  local accelerator, virtual_shards = self.accelerator, self.accelerator._virtual_shards
   local dir, safe, async, parts = read_save(...)
   if parts and accelerator.sharding == "none" then
     fail "save_state: sharded: no state is sharded here; leave it out"
@@ -386,7 +386,7 @@ end
 ---@param purge_step? integer|false of what was logged, see above
 ---@return string|false # the folder; "live" where the state was received from the living processes
 function Checkpointer:load_state(...)
-  local accelerator, virtual_shards = self.accelerator, self.accelerator._shards
+  local accelerator, virtual_shards = self.accelerator, self.accelerator._virtual_shards
   local dir, purge_step = read_load(...)
   if purge_step then arguments.check("load_state", "purge_step", "size", purge_step) end
   if C.recovery.is_on() then

@@ -134,8 +134,8 @@ local function publish(self, loader, pass)
     fail("live recovery: the state has the positions of prepared loaders only, and this loop is over another one "
       .. "(skip_first_batches makes such): loop over the prepared one; load_state restores its position")
   end
-  if self._shards then
-    self._shards:outside(publish_state, self)
+  if self._virtual_shards then
+    self._virtual_shards:outside(publish_state, self)
   else
     publish_state(self)
   end
@@ -264,7 +264,7 @@ function recovery.take(accelerator, purge_step)
   note.generators.cpu = generator
   random.restore(note.generators)
   C.random.set_lua_state(lua)
-  if accelerator._shards then accelerator._shards:reset() end
+  if accelerator._virtual_shards then accelerator._virtual_shards:reset() end
   return true
 end
 

@@ -69,7 +69,7 @@ end
 ---@return string|false
 function SignalWatch:check_signal(...)
   local save = read_check(...)
-  local asked, virtual_shards = self.asked, self.accelerator._shards
+  local asked, virtual_shards = self.asked, self.accelerator._virtual_shards
   if not asked then fail "check_signal: call save_on_signal first" end
   if virtual_shards and not virtual_shards:is_between() then return false end
   asked.calls = asked.calls + 1

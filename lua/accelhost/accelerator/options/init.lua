@@ -8,7 +8,7 @@ local later = require "accelhost.util.later"
 local registry = later "accelhost.track.registry"
 
 local fail = arguments.fail
-local share = later "accelhost.accelerator.options.proportions"
+local proportions = later "accelhost.accelerator.options.proportions"
 local options = {}
 
 -- The names and kinds of the arguments, in their order; what is not set has the default.
@@ -208,7 +208,7 @@ local function read_trackers(value, logging_dir)
 end
 
 -- Check the options that depend on the number of processes, or that replace the averaging of gradients.
-local function check_shards(given)
+local function check_virtual_shards(given)
   if not given.virtual_shards then return end
   local kwargs = given.ddp_handler
   local reasons = {
@@ -226,8 +226,8 @@ local function check_shards(given)
 end
 
 -- Read the batch proportions that the launcher was configured with; nil: even.
-local function read_share(given)
-  local list = share.read()
+local function read_proportions(given)
+  local list = proportions.read()
   local other = list and (given.virtual_shards and "virtual_shards" or given.dataloader_config.dispatch_batches
     and "dispatch_batches")
   if other then
@@ -251,8 +251,8 @@ function options.read(...)
   given.accumulation, given.rng_types = read_accumulation(given), read_rng_types(given)
   given.log_with = read_trackers(given.log_with, given.project_configuration.logging_dir)
   for name, handler in pairs(read_handlers(given)) do given[name] = handler end
-  check_shards(given)
-  given.share = read_share(given)
+  check_virtual_shards(given)
+  given.share = read_proportions(given)
   read_sharding(given)
   local seconds = given.init_handler and given.init_handler.timeout
   if seconds then C.comm.timeout(seconds) end

@@ -1,12 +1,13 @@
---- The part of a global batch that each process gets, where the launcher was configured with unequal ones (--share).
+--- Batch proportions: the part of a global batch that each process gets, where the launcher was configured with unequal
+--- ones (--share).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local launched = require "accelhost.util.launched"
 local objects = require "accelhost.accelerator.process.objects"
-local proportions = require "accelhost.data.partition.proportions"
+local batch_proportions = require "accelhost.data.partition.proportions"
 
 local fail = arguments.fail
-local share = {}
+local proportions = {}
 
 -- Check that the launchers of a job on several machines, each configured separately, agree. A collective.
 local function check_alike(text)
@@ -18,7 +19,7 @@ local function check_alike(text)
   end
 end
 
--- The share of a machine goes to its processes in equal parts. A collective.
+-- The part of a machine goes to its processes in equal parts. A collective.
 local function by_rank(of_machines)
   local machines, ranks = objects.all_gather("Accelerator", tonumber(os.getenv "GROUP_RANK") or 0)
   local counts, multiple, result = {}, 1, {}
@@ -37,12 +38,12 @@ end
 --- Return the batch proportions of the processes; nil: even. On several machines a collective where they are
 --- configured.
 ---@return integer[]?
-function share.read()
+function proportions.read()
   local text = launched.settle("Accelerator", "share", "string", nil, nil)
   if not text then return nil end
   local machines, ranks = tonumber(os.getenv "GROUP_WORLD_SIZE") or 1, C.comm.size()
   if machines > 1 and ranks > 1 then check_alike(text) end
-  local list = proportions.read(text)
+  local list = batch_proportions.read(text)
   if not list then
     fail("Accelerator: share (from ACCELHOST_SHARE): expected whole numbers above 0 with colons between them, got '%s'",
       text)
@@ -53,4 +54,4 @@ function share.read()
     machines > 1 and " or machines" or "", ranks, machines > 1 and (" on %d machines"):format(machines) or "")
 end
 
-return share
+return proportions

@@ -36,7 +36,7 @@ local function weight_of(self)
   local loader = self.accelerator._prepared:active_loader()
   local size = loader and loader.batch_length
   if size and (self.micro_step or loader.uneven) then return size / (loader.partition:full_length() or 1) end
-  return (self.micro_step or self.accelerator._share) and 1 or nil
+  return (self.micro_step or self.accelerator._batch_proportions) and 1 or nil
 end
 
 local read_backward = arguments.signature("backward",
@@ -114,7 +114,7 @@ function Gradients:accumulate(...)
   local fn = count > 0 and select(count, ...) or nil
   local loader = accelerator._prepared:active_loader()
   check_window(self, loader)
-  if not accelerator._shards or accelerator._shards:round_begins() then
+  if not accelerator._virtual_shards or accelerator._virtual_shards:round_begins() then
     self.step = self.step + 1
     self.micro_step = (self.micro_step or 0) + 1
   end
@@ -136,7 +136,7 @@ function Gradients:no_sync(model, fn)
     arguments.fail("no_sync: expected a model and a function, got %s and %s", arguments.describe(model),
       arguments.describe(fn))
   end
-  if self.accelerator._shards then
+  if self.accelerator._virtual_shards then
     arguments.fail "no_sync: with virtual_shards gradients add up over steps by accumulate"
   end
   local handle = averaging.find(self.accelerator, model)
@@ -158,7 +158,7 @@ function Gradients:trigger_sync_in_backward(model)
   if kind_of(model) ~= "model" then
     arguments.fail("trigger_sync_in_backward: expected a model, got %s", arguments.describe(model))
   end
-  if self.accelerator._shards then
+  if self.accelerator._virtual_shards then
     arguments.fail "trigger_sync_in_backward: with virtual_shards gradients are averaged at a batch's last shard only"
   end
   local handle = averaging.find(self.accelerator, model)
@@ -183,7 +183,7 @@ function Gradients:join_uneven_inputs(...)
   if C.recovery.is_on() then
     arguments.fail "join_uneven_inputs: with live recovery all processes take equally many batches: leave it out"
   end
-  if self.accelerator._shards then
+  if self.accelerator._virtual_shards then
     arguments.fail "join_uneven_inputs: with virtual_shards all processes take equally many batches: leave it out"
   end
   for _, model in ipairs(models) do

@@ -54,10 +54,11 @@ function prepare_kind.model(accelerator, model, placed, evaluation)
   accelerator:_cast_forward(model)
   if not evaluation then
     local kwargs = accelerator.ddp_handler
-    if accelerator._shards then check_single(accelerator) end
+    if accelerator._virtual_shards then check_single(accelerator) end
     local handle = averaging.add(model, accelerator, {
       bucket_cap_mb = kwargs.bucket_cap_mb, broadcast_buffers = kwargs.broadcast_buffers,
-      shards = accelerator._shards or nil, sharding = accelerator.sharding, units = sharding.units(accelerator, model),
+      virtual_shards = accelerator._virtual_shards or nil, sharding = accelerator.sharding,
+      units = sharding.units(accelerator, model),
     })
     if accelerator.sharding ~= "none" then sharding.begin() end
     if kwargs.comm_hook ~= "no" and C.comm.size() > 1 then
@@ -68,12 +69,12 @@ function prepare_kind.model(accelerator, model, placed, evaluation)
 end
 
 -- Rank 0's state of the global generator on every process.
-local function share_generator()
+local function broadcast_generator()
   C.random.set_rng_state(collectives.broadcast_bytes(C.random.get_rng_state()))
 end
 
--- Is its order this process's share already?
-local function is_share(loader, size)
+-- Is its order this process's sampler shard already?
+local function is_sampler_shard(loader, size)
   return size > 1 and loader.sampler ~= nil and class.is(loader.sampler, DistributedSampler)
     and loader.sampler.num_replicas == size
 end
@@ -85,7 +86,7 @@ local function agreed_seed(accelerator)
   return config.data_seed or objects.broadcast("prepare", C.random.initial_seed(), 0)
 end
 
---- A loader: this rank's share of it. One that another accelerator has prepared is that already.
+--- A loader: this rank's batches of it. One that another accelerator has prepared is that already.
 function prepare_kind.loader(accelerator, loader, placed)
   if loader._sharded then
     accelerator._prepared.loaders[loader] = true
@@ -95,16 +96,16 @@ function prepare_kind.loader(accelerator, loader, placed)
   local sharded = loader:shard {
     rank = accelerator.process_index, size = accelerator.num_processes,
     split_batches = accelerator.split_batches, even_batches = accelerator.even_batches,
-    synchronize = (rng.generator or accelerator._shards) and collectives.broadcast_bytes or nil,
-    before_pass = rng.torch and several and share_generator or nil,
+    synchronize = (rng.generator or accelerator._virtual_shards) and collectives.broadcast_bytes or nil,
+    before_pass = rng.torch and several and broadcast_generator or nil,
     before_batch = C.recovery.is_on() and recovery.hook(accelerator) or nil,
     device = placed and accelerator.device ~= "cpu" and accelerator.device or nil,
     non_blocking = accelerator.non_blocking,
     dispatch = accelerator.dispatch_batches and several
       and function(parts) return objects.scatter("DataLoader", parts) end or nil,
     agree = several and collectives.agree or nil,
-    already_sharded = is_share(loader, accelerator.num_processes) or nil, seed = agreed_seed(accelerator),
-    shards = accelerator._shards or nil, share = several and accelerator._share or nil,
+    already_sharded = is_sampler_shard(loader, accelerator.num_processes) or nil, seed = agreed_seed(accelerator),
+    shards = accelerator._virtual_shards or nil, share = several and accelerator._batch_proportions or nil,
   }
   accelerator._prepared.loaders[sharded] = true
   return sharded
@@ -131,7 +132,7 @@ end
 local function forget_stale(accelerator, model)
   averaging.remove(function(handle)
     local stale = handle.accelerator == accelerator and handle:belongs_to(model) and handle:is_stale()
-    if stale and handle.share then
+    if stale and handle.shard then
       arguments.fail("prepare: the model's parameters changed since it was prepared with sharding = '%s', and the "
         .. "optimizer's state is cut as they were: call free_memory first and create a new optimizer",
         accelerator.sharding)

@@ -9,7 +9,7 @@ local states = require "accelhost.sharding.states"
 local stepping = require "accelhost.sharding.stepping"
 local units = require "accelhost.sharding.units"
 
-local share_of = averaging.share_of
+local shard_of = averaging.shard_of
 local sharded = {}
 
 --- The units of a model, nil where there are none.
@@ -21,14 +21,14 @@ function sharded.units(accelerator, model)
   return units.of(model, accelerator._shard_units, "Accelerator: shard_units")
 end
 
--- A step of whole parameters would take a share of the gradients for all of them.
+-- A step of whole parameters would take a shard of the gradients for all of them.
 local function check_step(optimizer)
   for _, group in ipairs(optimizer.param_groups) do
     for i, parameter in ipairs(group.params) do
-      local share = share_of(parameter)
-      if share and share.kind ~= "optimizer" then
+      local shard = shard_of(parameter)
+      if shard and shard.kind ~= "optimizer" then
         arguments.fail("%s:step: parameter %d is of a model that was prepared with sharding = '%s': give the optimizer "
-          .. "to accelerator:prepare, and step the object it returns", optimizer._name, i, share.kind)
+          .. "to accelerator:prepare, and step the object it returns", optimizer._name, i, shard.kind)
       end
     end
   end
@@ -46,49 +46,49 @@ function sharded.begin()
   hooks.register_optimizer_step_pre_hook(check_step)
 end
 
---- The shares that an optimizer's parameters are in.
+--- The shards that an optimizer's parameters are in.
 ---@param optimizer Optimizer
----@return Share[]
-function sharded.shares(optimizer) return stepping.shares(optimizer, share_of) end
+---@return Shard[]
+function sharded.shards(optimizer) return stepping.shards(optimizer, shard_of) end
 
 --- Step an optimizer. A collective.
 ---@param accelerator Accelerator
 ---@param optimizer Optimizer
----@param shares Share[]
+---@param shards Shard[]
 ---@param tell fun(skipped: boolean?)
 ---@param closure? function
 ---@return any
-function sharded.step(accelerator, optimizer, shares, tell, closure)
+function sharded.step(accelerator, optimizer, shards, tell, closure)
   accelerator._loss_scaler:unscale_ahead(optimizer)
-  return stepping.step(optimizer, share_of, shares, closure, function()
+  return stepping.step(optimizer, shard_of, shards, closure, function()
     return accelerator._loss_scaler:step(optimizer, tell, nil)
   end)
 end
 
---- Unscale an optimizer's gradients, of which every process has its share, or all; whether they overflowed is what any
+--- Unscale an optimizer's gradients, of which every process has its shard, or all; whether they overflowed is what any
 --- process found. A collective.
 ---@param scaler GradScaler
 ---@param optimizer Optimizer
 function sharded.unscale(scaler, optimizer)
-  for _, share in ipairs(stepping.shares(optimizer, share_of)) do share:check_means "unscale_gradients" end
-  stepping.over_pieces(optimizer, share_of, function(share) return share.slices end, scaler.unscale_, scaler, optimizer)
+  for _, shard in ipairs(stepping.shards(optimizer, shard_of)) do shard:check_means "unscale_gradients" end
+  stepping.over_pieces(optimizer, shard_of, function(shard) return shard.slices end, scaler.unscale_, scaler, optimizer)
   scaler:_agree(optimizer, function(overflow) return collectives.agree(overflow, false) end)
 end
 
 --- Cut the state that an optimizer has of whole parameters.
 ---@param optimizer Optimizer
-function sharded.cut(optimizer) states.cut(optimizer, share_of) end
+function sharded.cut(optimizer) states.cut(optimizer, shard_of) end
 
 --- An optimizer's state, whole: on all processes, or on one. A collective.
 ---@param optimizer Optimizer
 ---@param only? integer
 ---@return table?
-function sharded.state_dict(optimizer, only) return states.whole(optimizer, share_of, only) end
+function sharded.state_dict(optimizer, only) return states.whole(optimizer, shard_of, only) end
 
 --- This process's part of an optimizer's state, and a state of such parts.
 ---@param optimizer Optimizer
 ---@return table
-function sharded.own_state(optimizer) return states.own(optimizer, share_of, stepping.over_pieces) end
+function sharded.own_state(optimizer) return states.own(optimizer, shard_of, stepping.over_pieces) end
 
 ---@param optimizer Optimizer
 ---@param parts table[] of all ranks of the job that saved them
@@ -96,10 +96,10 @@ function sharded.own_state(optimizer) return states.own(optimizer, share_of, ste
 function sharded.together(optimizer, parts) return states.together(optimizer, parts) end
 
 --- Are gradients of any of these parameters shared out?
-function sharded.concerns(parameters) return clipping.concerns(parameters, share_of) end
+function sharded.concerns(parameters) return clipping.concerns(parameters, shard_of) end
 
-function sharded.clip_grad_norm_(...) return clipping.clip_grad_norm_(share_of, ...) end
+function sharded.clip_grad_norm_(...) return clipping.clip_grad_norm_(shard_of, ...) end
 
-function sharded.clip_grad_value_(...) return clipping.clip_grad_value_(share_of, ...) end
+function sharded.clip_grad_value_(...) return clipping.clip_grad_value_(shard_of, ...) end
 
 return sharded

@@ -1,8 +1,8 @@
 --- virtual_shards: what makes a training the same to the bit in any number of processes.
 --
--- Every global batch is cut into `count` shards (data/partition/micro_batches.lua), each process computes some of them
--- one after the other, and their gradients are summed in one order (averaging/sharded.lua). Here is what belongs to a
--- shard while it is computed: its random numbers, and the buffers that its forward changes.
+-- Every global batch is cut into `count` virtual shards (data/partition/micro_batches.lua), each process computes some
+-- of them one after the other, and their gradients are summed in one order (averaging/virtual_shards.lua). Here is what
+-- belongs to a virtual shard while it is computed: its random numbers, and the buffers that its forward changes.
 --
 -- The stream of a shard is a function of the pass's seed, the place in the pass and the shard. What is drawn outside of
 -- loops, by loaders, and after a round's gradients were averaged is drawn from the common stream, which is in the same

@@ -97,7 +97,7 @@ function wrappers.optimizer(accelerator, optimizer)
   end
   methods = {
     step = function(_, closure, ...)
-      if closure and accelerator._shards then
+      if closure and accelerator._virtual_shards then
         arguments.fail("%s:step: with virtual_shards a closure would see one shard only; leave it out",
           optimizer._name)
       end
@@ -109,10 +109,10 @@ function wrappers.optimizer(accelerator, optimizer)
         checked = true
         check_averaged(optimizer)
       end
-      local shares = accelerator.sharding ~= "none" and sharded.shares(optimizer)
+      local shards = accelerator.sharding ~= "none" and sharded.shards(optimizer)
       local result
-      if shares and #shares > 0 then
-        result = sharded.step(accelerator, optimizer, shares, tell, closure)
+      if shards and #shards > 0 then
+        result = sharded.step(accelerator, optimizer, shards, tell, closure)
       else
         result = accelerator._loss_scaler:step(optimizer, tell, closure, ...)
       end

@@ -1,9 +1,9 @@
-/* A rank's share of a prepared model: slice `rank` of every bucket, which is cut into as many equal slices of whole
+/* A rank's shard of a prepared model: slice `rank` of every bucket, which is cut into as many equal slices of whole
  * lines as there are ranks. Of each parameter it is one run of elements, perhaps an empty one.
  *
  * A sharded step is hold ... the step over the pieces ... spread. */
-#ifndef AH_SYNC_SHARE_H
-#define AH_SYNC_SHARE_H
+#ifndef AH_SYNC_SHARD_H
+#define AH_SYNC_SHARD_H
 
 #include "sync/reducer.h"
 
@@ -11,37 +11,37 @@
 struct ah_span {
     size_t offset, bytes;
 };
-struct ah_span ah_share_of_bucket(const struct ah_reducer *reducer, int bucket, int rank);
+struct ah_span ah_shard_of_bucket(const struct ah_reducer *reducer, int bucket, int rank);
 
 /* A rank's elements of a parameter, in memory order; all of them without sharding. */
 struct ah_run {
     int64_t first, count;
 };
-struct ah_run ah_share_of_param(const struct ah_reducer *reducer, int index, int rank);
+struct ah_run ah_shard_of_param(const struct ah_reducer *reducer, int index, int rank);
 
 /* This rank's piece of a parameter, or of its gradient's slot: [count], on the same memory. */
-int ah_share_piece(struct ah_tensor **out, struct ah_reducer *reducer, int index, bool of_gradient);
+int ah_shard_piece(struct ah_tensor **out, struct ah_reducer *reducer, int index, bool of_gradient);
 
 /* Before an optimizer step: wait until no rank reads parameters that are stored once for all ranks. A collective. */
-int ah_share_hold(struct ah_reducer *reducer, const char *where);
+int ah_shard_hold(struct ah_reducer *reducer, const char *where);
 /* Every rank has stepped its pieces: all get all of them. A collective, and a write in place to every parameter. */
-int ah_share_spread(struct ah_reducer *reducer, const char *where);
+int ah_shard_spread(struct ah_reducer *reducer, const char *where);
 
 /* Sharded gradients: a slot holds a mean, this rank's part of it, or this rank's sum. A backward adds a part of a sum
  * to a mean, so before it means are multiplied by the number of ranks: the sum of all ranks, divided by that number,
  * then has them once. Nothing happens where gradients are not sharded. */
 
 /* Before a backward. */
-int ah_share_weigh(struct ah_reducer *reducer);
+int ah_shard_weigh(struct ah_reducer *reducer);
 /* It did not happen. */
-int ah_share_unweigh(struct ah_reducer *reducer);
+int ah_shard_unweigh(struct ah_reducer *reducer);
 /* The gradients that there are now are means. */
-void ah_share_are_means(struct ah_reducer *reducer);
+void ah_shard_are_means(struct ah_reducer *reducer);
 /* The first parameter whose gradient is none, -1 without. */
-int ah_share_find_sum(const struct ah_reducer *reducer);
+int ah_shard_find_sum(const struct ah_reducer *reducer);
 
 /* For average.c. Give back the memory of a bucket whose gradients are reduced, but for the own slice; nothing unless
  * gradients are sharded. */
-void ah_share_drop_rest(struct ah_reducer *reducer, int bucket);
+void ah_shard_drop_rest(struct ah_reducer *reducer, int bucket);
 
 #endif

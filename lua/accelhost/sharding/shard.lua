@@ -1,18 +1,18 @@
---- This process's share of a prepared model (host/sync/share.h): a piece of each parameter, one dim long, on the
+--- This process's shard of a prepared model (host/sync/shard.h): a piece of each parameter, one dim long, on the
 --- parameter's own memory.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
----@class Share
+---@class Shard
 ---@field kind string "optimizer", "gradients" or "full"
 ---@field slices boolean are gradients sharded too, over several processes?
-local Share = class.new "Share"
+local Shard = class.new "Shard"
 
 ---@param reducer userdata
 ---@param kind string
 ---@param native userdata the processes
-function Share:init(reducer, kind, native)
+function Shard:init(reducer, kind, native)
   self.reducer, self.kind, self.native = reducer, kind, native
   self.slices = kind ~= "optimizer" and native:size() > 1
   self.place = setmetatable({}, {__mode = "k"}) -- parameter -> its number
@@ -23,7 +23,7 @@ end
 --- The piece of a parameter. The same tensor each time: an optimizer's state is kept by it.
 ---@param parameter userdata
 ---@return {value: userdata, grad: userdata}
-function Share:piece(parameter)
+function Shard:piece(parameter)
   local i = self.place[parameter]
   local piece = self.pieces[i]
   if not piece then
@@ -36,11 +36,11 @@ end
 
 --- Raise where a gradient is no mean over the processes: its pieces would be taken for the whole of it.
 ---@param what string the function, for the message
-function Share:check_means(what)
+function Shard:check_means(what)
   local i = self.reducer:find_sum()
   if not i then return end
   arguments.fail("%s: the gradient of parameter %d is this process's own sum (its last backward was within no_sync), "
-    .. "and with sharding = '%s' a process has no more than its share of the mean: let a backward average it first",
+    .. "and with sharding = '%s' a process has no more than its shard of the mean: let a backward average it first",
     what, i, self.kind)
 end
 
@@ -48,8 +48,8 @@ end
 ---@param parameter userdata
 ---@param whole userdata
 ---@return userdata # [n]
-function Share:cut(parameter, whole)
-  local first, count = self.reducer:share(self.place[parameter], self.native:rank())
+function Shard:cut(parameter, whole)
+  local first, count = self.reducer:shard(self.place[parameter], self.native:rank())
   return C.autograd.no_grad(function() return whole:detach():reshape(-1):narrow(0, first, count):clone() end)
 end
 
@@ -57,19 +57,19 @@ end
 ---@param parameter userdata
 ---@param piece userdata
 ---@return userdata # shaped as the parameter
-function Share:join(parameter, piece)
+function Shard:join(parameter, piece)
   local all = self.native:size() > 1 and self.native:all_gather_ragged(piece) or piece:clone()
   return all:reshape(parameter:shape())
 end
 
 --- How the parameters are cut, to compare with another cut.
 ---@return integer[]
-function Share:cuts()
+function Shard:cuts()
   local cuts = {}
   for i = 1, #self.reducer:parameters() do
-    for rank = 0, self.native:size() - 1 do cuts[#cuts + 1] = (self.reducer:share(i, rank)) end
+    for rank = 0, self.native:size() - 1 do cuts[#cuts + 1] = (self.reducer:shard(i, rank)) end
   end
   return cuts
 end
 
-return Share
+return Shard

@@ -3,7 +3,7 @@
 
 #include "comm_ranks.h"
 #include "sync/layout.h"
-#include "sync/share.h"
+#include "sync/shard.h"
 
 enum { PARAMS = 4 };
 /* Of one element, of some pages, of a few. */
@@ -33,13 +33,13 @@ static void unmake(struct model *m)
         ah_tensor_release(m->param[i]);
 }
 
-/* Every element is in one rank's share. */
+/* Every element is in one rank's shard. */
 static void check_cut(struct rank *me, struct model *m)
 {
     for (int i = 0; i < PARAMS; i++) {
         int64_t at = 0;
         for (int r = 0; r < me->size; r++) {
-            struct ah_run run = ah_share_of_param(m->reducer, i, r);
+            struct ah_run run = ah_shard_of_param(m->reducer, i, r);
             RANK_CHECK(me, run.count == 0 || run.first == at);
             at += run.count;
         }
@@ -49,7 +49,7 @@ static void check_cut(struct rank *me, struct model *m)
 
 static void backward(struct rank *me, struct model *m, int step)
 {
-    RANK_CHECK(me, ah_share_weigh(m->reducer) == 0 && ah_reducer_begin(m->reducer, 1, "?") == 0);
+    RANK_CHECK(me, ah_shard_weigh(m->reducer) == 0 && ah_reducer_begin(m->reducer, 1, "?") == 0);
     for (int i = PARAMS - 1; i >= 0; i--) {
         struct ah_tensor *grad = ah_reducer_grad(m->reducer, i);
         bool *has = ah_reducer_has_grad(m->reducer, i);
@@ -59,14 +59,14 @@ static void backward(struct rank *me, struct model *m, int step)
         ah_reducer_param_ready(m->reducer, i);
         ah_reducer_progress(m->reducer);
     }
-    RANK_CHECK(me, ah_reducer_finish(m->reducer, "?") == 0 && ah_share_find_sum(m->reducer) == -1);
+    RANK_CHECK(me, ah_reducer_finish(m->reducer, "?") == 0 && ah_shard_find_sum(m->reducer) == -1);
 }
 
 /* The mean where it is this rank's; elsewhere the mean too, or zeros. */
 static void check_gradients(struct rank *me, struct model *m, double sum, int backwards, bool slices)
 {
     for (int i = 0; i < PARAMS; i++) {
-        struct ah_run own = ah_share_of_param(m->reducer, i, me->rank);
+        struct ah_run own = ah_shard_of_param(m->reducer, i, me->rank);
         int bad = 0;
         for (int64_t k = 0; k < lengths[i]; k++) {
             bool mine = k >= own.first && k < own.first + own.count;
@@ -80,18 +80,18 @@ static void check_gradients(struct rank *me, struct model *m, double sum, int ba
 /* SGD with a rate of 1/2 over the pieces. */
 static void step(struct rank *me, struct model *m)
 {
-    RANK_CHECK(me, ah_share_hold(m->reducer, "?") == 0);
+    RANK_CHECK(me, ah_shard_hold(m->reducer, "?") == 0);
     for (int i = 0; i < PARAMS; i++) {
         struct ah_tensor *value, *grad;
-        RANK_CHECK(me, ah_share_piece(&value, m->reducer, i, false) == 0);
-        RANK_CHECK(me, ah_share_piece(&grad, m->reducer, i, true) == 0);
+        RANK_CHECK(me, ah_shard_piece(&value, m->reducer, i, false) == 0);
+        RANK_CHECK(me, ah_shard_piece(&grad, m->reducer, i, true) == 0);
         for (int64_t k = 0; k < value->numel; k++)
             ah_tensor_set(value, k, ah_tensor_get(value, k) - ah_tensor_get(grad, k) / 2);
         ah_tensor_release(value);
         ah_tensor_release(grad);
         *ah_reducer_has_grad(m->reducer, i) = false;
     }
-    RANK_CHECK(me, ah_share_spread(m->reducer, "?") == 0);
+    RANK_CHECK(me, ah_shard_spread(m->reducer, "?") == 0);
 }
 
 static void train(struct rank *me, enum ah_sharding sharding)
@@ -134,7 +134,7 @@ static void all_kinds(struct rank *me)
             train(me, (enum ah_sharding)sharding);
 }
 
-AH_TEST(shares_are_stepped_and_spread_on_any_backend)
+AH_TEST(shards_are_stepped_and_spread_on_any_backend)
 {
     for (int size = 1; size <= 4; size++)
         CHECK(run_ranks_mortal(size, 0, 0, all_kinds));

@@ -8,18 +8,18 @@ local ShardSum = require "accelhost.averaging.shard_sum"
 local warn = require "accelhost.util.warn"
 
 ---@class ShardedParallel: Parallel
----@field shards VirtualShards
+---@field virtual_shards VirtualShards
 ---@field sum ShardSum
 local ShardedParallel = Parallel:extend "ShardedParallel"
 
 ---@param model table
 ---@param accelerator Accelerator
----@param options {bucket_cap_mb?: number, shards: VirtualShards}
+---@param options {bucket_cap_mb?: number, virtual_shards: VirtualShards}
 function ShardedParallel:init(model, accelerator, options)
   Parallel.init(self, model, accelerator, options)
-  self.shards = options.shards
+  self.virtual_shards = options.virtual_shards
   self.at = setmetatable({}, {__mode = "v"}) -- pass: whose batch the backward under way is of
-  self.sum = ShardSum(self.reducer, C.comm.world(), options.shards.count)
+  self.sum = ShardSum(self.reducer, C.comm.world(), options.virtual_shards.count)
   self.reducer:set_hook(
     function(launched) C.autograd.no_grad(self.sum.launch, self.sum, launched) end,
     function(launched) C.autograd.no_grad(self.sum.finish, self.sum, launched) end)
@@ -51,7 +51,7 @@ local function check_round(self, pass)
 end
 
 function ShardedParallel:begin_backward(weight, micro_step)
-  local pass = self.shards:current()
+  local pass = self.virtual_shards:current()
   self.change = self:changed() or obstacle(pass)
   self.at.pass, self.weight, self.micro_step = pass, weight or 1, micro_step
   self.sync = pass ~= nil and self:synchronises()
@@ -93,7 +93,7 @@ function ShardedParallel:keep()
   end
   self:drop_gradients()
   if pass.next_micro_batch == 0 then
-    self.shards:settle_buffers(pass)
+    self.virtual_shards:settle_buffers(pass)
     self:spread(self:current_buffers(), 0)
   end
 end
@@ -120,10 +120,10 @@ function ShardedParallel:finish_average()
   end
   note(self)
   C.autograd.no_grad(self.sum.mark_used, self.sum)
-  self.shards:settle_buffers(self.at.pass)
+  self.virtual_shards:settle_buffers(self.at.pass)
   self:finish_reducing()
   self.sum:clear()
-  self.shards:close()
+  self.virtual_shards:close()
   self:after_average()
 end
 

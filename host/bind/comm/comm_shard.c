@@ -1,11 +1,11 @@
-/* A reducer's methods for a rank's shard of a model, implemented in sync/share.h.
+/* A reducer's methods for a rank's shard of a model, implemented in sync/shard.h.
  *
- * piece(parameter)        this rank's shard of it (sync/share.h) and of its gradient, both [n]; parameters from 1
- * share(parameter, rank)  the first of its elements that is a rank's (from 0), and how many are
+ * piece(parameter)        this rank's shard of it (sync/shard.h) and of its gradient, both [n]; parameters from 1
+ * shard(parameter, rank)  the first of its elements that is a rank's (from 0), and how many are
  * hold() spread()         before and after a step over the pieces
  * weigh() unweigh() are_means() find_sum()   of sharded gradients; find_sum returns nil or a parameter */
 #include "bind/comm/comm.h"
-#include "sync/share.h"
+#include "sync/shard.h"
 
 static int check_parameter(lua_State *L, struct ah_reducer *r)
 {
@@ -21,17 +21,17 @@ static int reducer_piece(lua_State *L)
     int index = check_parameter(L, r);
     for (int gradient = 0; gradient < 2; gradient++) {
         struct ah_tensor *piece;
-        ah_check(L, ah_share_piece(&piece, r, index, gradient));
+        ah_check(L, ah_shard_piece(&piece, r, index, gradient));
         ah_push_tensor(L, piece);
     }
     return 2;
 }
 
-static int reducer_share(lua_State *L)
+static int reducer_shard(lua_State *L)
 {
     struct ah_reducer *r = ah_check_reducer(L);
     int index = check_parameter(L, r);
-    struct ah_run run = ah_share_of_param(r, index, ah_check_whole(L, 3, "rank"));
+    struct ah_run run = ah_shard_of_param(r, index, ah_check_whole(L, 3, "rank"));
     lua_pushnumber(L, (double)run.first);
     lua_pushnumber(L, (double)run.count);
     return 2;
@@ -39,45 +39,45 @@ static int reducer_share(lua_State *L)
 
 static int reducer_hold(lua_State *L)
 {
-    ah_check(L, ah_share_hold(ah_check_reducer(L), ah_call_site(L)));
+    ah_check(L, ah_shard_hold(ah_check_reducer(L), ah_call_site(L)));
     return 0;
 }
 
 static int reducer_spread(lua_State *L)
 {
-    ah_check(L, ah_share_spread(ah_check_reducer(L), ah_call_site(L)));
+    ah_check(L, ah_shard_spread(ah_check_reducer(L), ah_call_site(L)));
     return 0;
 }
 
 static int reducer_weigh(lua_State *L)
 {
-    ah_check(L, ah_share_weigh(ah_check_reducer(L)));
+    ah_check(L, ah_shard_weigh(ah_check_reducer(L)));
     return 0;
 }
 
 static int reducer_unweigh(lua_State *L)
 {
-    ah_check(L, ah_share_unweigh(ah_check_reducer(L)));
+    ah_check(L, ah_shard_unweigh(ah_check_reducer(L)));
     return 0;
 }
 
 static int reducer_are_means(lua_State *L)
 {
-    ah_share_are_means(ah_check_reducer(L));
+    ah_shard_are_means(ah_check_reducer(L));
     return 0;
 }
 
 static int reducer_find_sum(lua_State *L)
 {
-    int index = ah_share_find_sum(ah_check_reducer(L));
+    int index = ah_shard_find_sum(ah_check_reducer(L));
     if (index < 0)
         return 0;
     lua_pushinteger(L, index + 1);
     return 1;
 }
 
-const luaL_Reg ah_comm_shares[] = {
-    {"piece", reducer_piece}, {"share", reducer_share}, {"hold", reducer_hold}, {"spread", reducer_spread},
+const luaL_Reg ah_comm_shards[] = {
+    {"piece", reducer_piece}, {"shard", reducer_shard}, {"hold", reducer_hold}, {"spread", reducer_spread},
     {"weigh", reducer_weigh}, {"unweigh", reducer_unweigh}, {"are_means", reducer_are_means},
     {"find_sum", reducer_find_sum}, {NULL, NULL},
 };

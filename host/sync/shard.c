@@ -1,27 +1,27 @@
 /* Cutting arenas by rank. What must stay true: the cut depends on the layout and the number of ranks only, so that each
  * rank knows what the others have. */
-#include "sync/share.h"
+#include "sync/shard.h"
 
 #include <stdlib.h>
 
 #include "autograd/graph/graph.h"
 #include "sync/state.h"
 
-struct ah_span ah_share_of_bucket(const struct ah_reducer *r, int b, int rank)
+struct ah_span ah_shard_of_bucket(const struct ah_reducer *r, int b, int rank)
 {
     const struct ah_bucket *place = &r->layout.bucket[b];
     size_t slice = place->bytes / (size_t)ah_group_size(r->group);
     return (struct ah_span){place->offset + slice * (size_t)rank, slice};
 }
 
-struct ah_run ah_share_of_param(const struct ah_reducer *r, int index, int rank)
+struct ah_run ah_shard_of_param(const struct ah_reducer *r, int index, int rank)
 {
     const struct ah_place *place = &r->layout.place[index];
     const struct ah_tensor *slot = r->parameter[index].grad;
     if (r->sharding == AH_SHARD_NONE)
         return (struct ah_run){0, slot->numel};
     size_t width = ah_dtype_size(slot->dtype), end = place->offset + (size_t)slot->numel * width;
-    struct ah_span own = ah_share_of_bucket(r, place->bucket, rank);
+    struct ah_span own = ah_shard_of_bucket(r, place->bucket, rank);
     size_t from = own.offset > place->offset ? own.offset : place->offset;
     size_t to = own.offset + own.bytes < end ? own.offset + own.bytes : end;
     if (from >= to)
@@ -29,10 +29,10 @@ struct ah_run ah_share_of_param(const struct ah_reducer *r, int index, int rank)
     return (struct ah_run){(int64_t)((from - place->offset) / width), (int64_t)((to - from) / width)};
 }
 
-int ah_share_piece(struct ah_tensor **out, struct ah_reducer *r, int index, bool of_gradient)
+int ah_shard_piece(struct ah_tensor **out, struct ah_reducer *r, int index, bool of_gradient)
 {
     enum ah_dtype dtype = r->parameter[index].grad->dtype;
-    struct ah_run own = ah_share_of_param(r, index, ah_group_rank(r->group));
+    struct ah_run own = ah_shard_of_param(r, index, ah_group_rank(r->group));
     size_t offset = r->layout.place[index].offset + (size_t)own.first * ah_dtype_size(dtype);
     return ah_arena_tensor(out, of_gradient ? r->grads : r->params, offset, &own.count, 1, dtype);
 }
@@ -46,7 +46,7 @@ static struct ah_collective for_step(struct ah_reducer *r, struct ah_collective 
     return call;
 }
 
-int ah_share_hold(struct ah_reducer *r, const char *where)
+int ah_shard_hold(struct ah_reducer *r, const char *where)
 {
     ah_reducer_at(r, where);
     return r->common ? ah_group_run(r->group, for_step(r, ah_collective_barrier())) : 0;
@@ -59,7 +59,7 @@ static int gather(struct ah_reducer *r)
     int status = work ? 0 : ah_fail(AH_ENOMEM, "optimizer:step: out of memory");
     for (int b = 0; status == 0 && b < r->layout.bucket_count; b++) {
         const struct ah_bucket *place = &r->layout.bucket[b];
-        struct ah_span own = ah_share_of_bucket(r, b, ah_group_rank(r->group));
+        struct ah_span own = ah_shard_of_bucket(r, b, ah_group_rank(r->group));
         struct ah_collective call =
             ah_collective_all_gather(r->params->memory + place->offset, r->params->memory + own.offset,
                                      (int64_t)(own.bytes / ah_dtype_size(place->dtype)), place->dtype);
@@ -75,7 +75,7 @@ static int gather(struct ah_reducer *r)
     return status;
 }
 
-int ah_share_spread(struct ah_reducer *r, const char *where)
+int ah_shard_spread(struct ah_reducer *r, const char *where)
 {
     ah_reducer_at(r, where);
     if (r->common)
@@ -89,12 +89,12 @@ int ah_share_spread(struct ah_reducer *r, const char *where)
 
 /* Gradients. */
 
-void ah_share_drop_rest(struct ah_reducer *r, int b)
+void ah_shard_drop_rest(struct ah_reducer *r, int b)
 {
     if (!ah_reducer_slices(r))
         return;
     const struct ah_bucket *place = &r->layout.bucket[b];
-    struct ah_span own = ah_share_of_bucket(r, b, ah_group_rank(r->group));
+    struct ah_span own = ah_shard_of_bucket(r, b, ah_group_rank(r->group));
     char *memory = r->grads->memory;
     ah_group_discard(r->group, memory + place->offset, own.offset - place->offset);
     ah_group_discard(r->group, memory + own.offset + own.bytes,
@@ -105,7 +105,7 @@ static int multiply(struct ah_reducer *r, int index, enum ah_opid op)
 {
     struct ah_tensor *piece, *same = NULL;
     AH_GRAD_SCOPE(false);
-    AH_TRY(ah_share_piece(&piece, r, index, true));
+    AH_TRY(ah_shard_piece(&piece, r, index, true));
     const struct ah_value args[] = {AH_T(piece), AH_N(ah_group_size(r->group))};
     int outputs, status = ah_op_call(op, args, 2, true, &same, &outputs);
     ah_tensor_release(same);
@@ -113,7 +113,7 @@ static int multiply(struct ah_reducer *r, int index, enum ah_opid op)
     return status;
 }
 
-int ah_share_weigh(struct ah_reducer *r)
+int ah_shard_weigh(struct ah_reducer *r)
 {
     for (int i = 0; i < r->layout.count; i++) {
         struct ah_sync_parameter *p = &r->parameter[i];
@@ -125,7 +125,7 @@ int ah_share_weigh(struct ah_reducer *r)
     return 0;
 }
 
-int ah_share_unweigh(struct ah_reducer *r)
+int ah_shard_unweigh(struct ah_reducer *r)
 {
     for (int i = 0; i < r->layout.count; i++) {
         struct ah_sync_parameter *p = &r->parameter[i];
@@ -137,7 +137,7 @@ int ah_share_unweigh(struct ah_reducer *r)
     return 0;
 }
 
-void ah_share_are_means(struct ah_reducer *r)
+void ah_shard_are_means(struct ah_reducer *r)
 {
     for (int i = 0; i < r->layout.count; i++) {
         r->parameter[i].mean = ah_reducer_slices(r) && r->has_grad[i];
@@ -145,7 +145,7 @@ void ah_share_are_means(struct ah_reducer *r)
     }
 }
 
-int ah_share_find_sum(const struct ah_reducer *r)
+int ah_shard_find_sum(const struct ah_reducer *r)
 {
     for (int i = 0; ah_reducer_slices(r) && i < r->layout.count; i++)
         if (r->has_grad[i] && !r->parameter[i].mean)

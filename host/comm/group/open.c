@@ -164,7 +164,7 @@ static void dismantle(struct ah_group *group)
         group->retired = closed->retired;
         ah_group_dispose(closed);
     }
-    if (!ah_split_retire(group))
+    if (!ah_subgroup_retire(group))
         ah_group_dispose(group);
     if (root != group)
         ah_group_close(root);

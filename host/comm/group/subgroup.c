@@ -28,7 +28,7 @@ static bool quiet(struct ah_group *group)
     return !group->backend->settled || group->backend->settled(group, group->posted);
 }
 
-bool ah_split_retire(struct ah_group *group)
+bool ah_subgroup_retire(struct ah_group *group)
 {
     struct ah_group *root = group->root;
     if (root == group || !group->control || !(root->blocks >> group->block & 1))

@@ -8,6 +8,6 @@
 
 /* Close a subgroup: if peers have not completed all its calls, keep its group block in root->retired until they have,
  * and return true. */
-bool ah_split_retire(struct ah_group *group);
+bool ah_subgroup_retire(struct ah_group *group);
 
 #endif

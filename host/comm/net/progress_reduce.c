@@ -1,5 +1,5 @@
 /* all_reduce between hosts, piece after piece: the sum of this host's ranks is in its first rank's buffer, or as
- * float32 next to it. Each host adds its share of a piece for all (phase 0), then they exchange the results (phase 1).
+ * float32 next to it. Each host adds its slice of a piece for all (phase 0), then they exchange the results (phase 1).
  * A short call goes directly: each host sends all others everything, and adds it up itself, in the same order. While a
  * piece is in transit the ranks sum the next ones. */
 #include <string.h>
@@ -22,15 +22,15 @@ static struct range range_of(const struct progress_job *job, int64_t piece)
     return (struct range){begin, begin + n < job->call.count ? begin + n : job->call.count};
 }
 
-/* A host's share of a piece. */
-static struct range share_of(const struct progress_job *job, int64_t piece, int host)
+/* A host's slice of a piece. */
+static struct range slice_of(const struct progress_job *job, int64_t piece, int host)
 {
-    struct range all = range_of(job, piece), share = all;
+    struct range all = range_of(job, piece), slice = all;
     if (job->direct)
         return all;
-    ah_team_share(all.end - all.begin, host, job->team.hosts, ah_team_width(&job->team, &job->call), &share.begin,
-                  &share.end);
-    return (struct range){all.begin + share.begin, all.begin + share.end};
+    ah_team_slice(all.end - all.begin, host, job->team.hosts, ah_team_width(&job->team, &job->call), &slice.begin,
+                  &slice.end);
+    return (struct range){all.begin + slice.begin, all.begin + slice.end};
 }
 
 static unsigned char *result_at(const struct progress_job *job, int place, int64_t element)
@@ -55,18 +55,18 @@ static struct ah_transport_piece result(const struct progress_job *job, struct r
 
 static const struct ah_transport_piece nothing[AH_HOSTS_MAX];
 
-/* Receive the own share from all hosts, and the sums of their shares, which a host sends when it has received all of
+/* Receive the own slice from all hosts, and the sums of their slices, which a host sends when it has received all of
  * the data that they overwrite. */
 static int reduce_await(struct progress_job *job, int64_t piece)
 {
     struct flight *flight = flight_of(job, piece);
     struct ah_transport_piece receive[AH_HOSTS_MAX] = {{0}}, sums[AH_HOSTS_MAX] = {{0}};
-    struct ah_transport_piece own = given(job, share_of(job, piece, job->team.mine));
+    struct ah_transport_piece own = given(job, slice_of(job, piece, job->team.mine));
     AH_TRY(progress_scratch(job, flight, own.bytes * (size_t)job->team.hosts));
     for (int h = 0; h < job->team.hosts; h++) {
         if (h == job->team.mine)
             continue;
-        sums[h] = result(job, share_of(job, piece, h));
+        sums[h] = result(job, slice_of(job, piece, h));
         receive[h] = (struct ah_transport_piece){flight->scratch.memory + own.bytes * (size_t)h, own.bytes};
     }
     if (!job->direct)
@@ -74,13 +74,13 @@ static int reduce_await(struct progress_job *job, int64_t piece)
     return progress_start(job, 0, nothing, receive, &flight->take);
 }
 
-/* Give each host its share. */
+/* Send each host its slice. */
 static int reduce_begin(struct progress_job *job, int64_t piece)
 {
     struct ah_transport_piece send[AH_HOSTS_MAX] = {{0}};
     for (int h = 0; h < job->team.hosts; h++)
         if (h != job->team.mine)
-            send[h] = given(job, share_of(job, piece, h));
+            send[h] = given(job, slice_of(job, piece, h));
     return progress_start(job, 0, send, nothing, &flight_of(job, piece)->give);
 }
 
@@ -88,7 +88,7 @@ static int reduce_begin(struct progress_job *job, int64_t piece)
 static void add(struct progress_job *job, int64_t piece)
 {
     struct flight *flight = flight_of(job, piece);
-    struct range own = share_of(job, piece, job->team.mine);
+    struct range own = slice_of(job, piece, job->team.mine);
     struct ah_transport_piece mine = given(job, own);
     const void *source[AH_HOSTS_MAX];
     void *to[AH_MAX_RANKS];
@@ -105,7 +105,7 @@ static int give_sums(struct progress_job *job, int64_t piece)
     struct ah_transport_piece send[AH_HOSTS_MAX] = {{0}};
     for (int h = 0; h < job->team.hosts; h++)
         if (h != job->team.mine)
-            send[h] = result(job, share_of(job, piece, job->team.mine));
+            send[h] = result(job, slice_of(job, piece, job->team.mine));
     return progress_start(job, 1, send, nothing, &flight_of(job, piece)->give);
 }
 

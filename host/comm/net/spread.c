@@ -204,7 +204,7 @@ static void add_slice(struct spread_group *s, const struct ah_collective *call, 
     const void *source[AH_MAX_RANKS];
     while (s->team.ranks[mine] != s->shm.base.rank)
         mine++;
-    ah_team_share(end - begin, mine, s->team.local, sum_width, &from, &to);
+    ah_team_slice(end - begin, mine, s->team.local, sum_width, &from, &to);
     if (from == to)
         return;
     for (int i = 0; i < s->team.local; i++)

@@ -117,9 +117,9 @@ int64_t ah_team_pieces(const struct ah_team *team, const struct ah_collective *c
     return call->kind == AH_ALL_REDUCE ? (call->count + piece - 1) / piece : 1;
 }
 
-void ah_team_share(int64_t n, int index, int of, size_t width, int64_t *begin, int64_t *end)
+void ah_team_slice(int64_t n, int index, int of, size_t width, int64_t *begin, int64_t *end)
 {
-    int64_t line = 64 / (int64_t)width, share = ((n + of - 1) / of + line - 1) / line * line;
-    *begin = share * index < n ? share * index : n;
-    *end = *begin + share < n ? *begin + share : n;
+    int64_t line = 64 / (int64_t)width, length = ((n + of - 1) / of + line - 1) / line * line;
+    *begin = length * index < n ? length * index : n;
+    *end = *begin + length < n ? *begin + length : n;
 }

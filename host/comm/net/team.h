@@ -46,7 +46,7 @@ enum { AH_TEAM_PIECE = 1 << 20 }; /* bytes */
 int64_t ah_team_pieces(const struct ah_team *team, const struct ah_collective *call);
 /* Elements of all pieces but the last. */
 int64_t ah_team_piece(const struct ah_team *team, const struct ah_collective *call);
-/* A share of n elements, in whole lines of the cache: [*begin, *end). */
-void ah_team_share(int64_t n, int index, int of, size_t width, int64_t *begin, int64_t *end);
+/* Slice `index` of n elements, in whole lines of the cache: [*begin, *end). */
+void ah_team_slice(int64_t n, int index, int of, size_t width, int64_t *begin, int64_t *end);
 
 #endif

@@ -62,8 +62,8 @@ static void reduce_own_slice(struct shm_group *shm, const struct ah_collective *
 {
     int size = shm->base.size, rank = shm->base.rank;
     int64_t width = (int64_t)ah_dtype_size(call->dtype), line = 64 / width;
-    int64_t share = ((call->count + size - 1) / size + line - 1) / line * line;
-    int64_t begin = share * rank, end = begin + share < call->count ? begin + share : call->count;
+    int64_t length = ((call->count + size - 1) / size + line - 1) / line * line;
+    int64_t begin = length * rank, end = begin + length < call->count ? begin + length : call->count;
     if (begin >= end)
         return;
     void *buffer[AH_MAX_RANKS];
@@ -94,9 +94,9 @@ struct slice {
 
 static struct slice slice_of(int64_t n, int rank, int size, int64_t width)
 {
-    int64_t line = 64 / width, share = ((n + size - 1) / size + line - 1) / line * line;
-    int64_t begin = share * rank < n ? share * rank : n;
-    return (struct slice){begin, begin + share < n ? begin + share : n};
+    int64_t line = 64 / width, length = ((n + size - 1) / size + line - 1) / line * line;
+    int64_t begin = length * rank < n ? length * rank : n;
+    return (struct slice){begin, begin + length < n ? begin + length : n};
 }
 
 static int reduce_staged(struct shm_group *shm, const struct ah_collective *call)

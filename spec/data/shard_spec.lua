@@ -139,6 +139,7 @@ describe("a loader's share", function()
     assert.error_matches(function() loader:shard {rank = 2, size = 2} end, "rank: expected 0 to 1, got number 2")
     assert.error_matches(function() loader:shard {rank = 0} end, "shard: 'size' is missing")
     assert.error_matches(function() loader:shard {rank = 0, size = 2, even = true} end, "unknown option 'even'")
-    assert.error_matches(function() loader:shard{rank = 0, size = 2}:shard {rank = 0, size = 2} end, "share already")
+    assert.error_matches(function() loader:shard{rank = 0, size = 2}:shard {rank = 0, size = 2} end,
+      "one rank's sampler shard already")
   end)
 end)

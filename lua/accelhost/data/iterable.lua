@@ -9,7 +9,7 @@
 -- a part as a stream of its own (data/partition/stream_shard.lua).
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
-local draws = require "accelhost.data.draws"
+local rng_streams = require "accelhost.data.rng_streams"
 local kinds = require "accelhost.util.kinds"
 local walk = require "accelhost.data.walk"
 
@@ -188,7 +188,7 @@ local function gather(following, size, seed, position, turn)
     return true
   end
   for i = 1, size do
-    draws.of(seed, position + i - 1, turn)
+    rng_streams.of(seed, position + i - 1, turn)
     if not keep(following()) then return batch, true end
   end
   return batch, false
@@ -211,14 +211,14 @@ function StreamBatches:iter(draw, from) -- luacheck: ignore draw
   end
   while from and position < from and not ended do
     local left_out
-    left_out, ended = draws.during(gather, following, math.min(self.batch_size, from - position), seed, position,
+    left_out, ended = rng_streams.during(gather, following, math.min(self.batch_size, from - position), seed, position,
       self.turn)
     position = position + #left_out
   end
   return function()
     if ended then return nil end
     local batch
-    batch, ended = draws.during(gather, following, self.batch_size, seed, position, self.turn)
+    batch, ended = rng_streams.during(gather, following, self.batch_size, seed, position, self.turn)
     position = position + #batch
     if #batch == 0 or self.drop_last and #batch < self.batch_size then return nil end
     return batch

@@ -271,7 +271,7 @@ local read_distributed = signature("DistributedSampler", {
   {"drop_last: flag", false},
 })
 
---- One rank's share: every num_replicas-th index from rank on, of a permutation seeded by seed + epoch. Padded by
+--- One rank's shard: every num_replicas-th index from rank on, of a permutation seeded by seed + epoch. Padded by
 --- samples from the start so that all ranks get the same number, or cut with drop_last. Call set_epoch before each
 --- pass.
 --
@@ -315,7 +315,7 @@ function DistributedSampler:valid_count()
 end
 
 function DistributedSampler:iter(_, from)
-  local count, share = length_of(self.dataset), self:len()
+  local count, length = length_of(self.dataset), self:len()
   local order
   if self.shuffle then
     order = native.slice(native.permutation(native.seed_bytes(self.seed + self.epoch), count), 0, count)
@@ -323,7 +323,7 @@ function DistributedSampler:iter(_, from)
   local place = place_of(from) - 1
   return function()
     place = place + 1
-    if place >= share then return nil end
+    if place >= length then return nil end
     local at = (self.rank + place * self.num_replicas) % count
     return order and order[at + 1] or at
   end

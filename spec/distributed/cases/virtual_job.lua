@@ -144,7 +144,7 @@ checks.it("refuses what would depend on the number of processes", function()
     function Count:iter() return function() end end -- luacheck: ignore self
     job:prepare(data.DataLoader(Count(), {batch_size = 1}))
   end)
-  checks.refused("yields a process's own share already", function()
+  checks.refused("yields a process's own sampler shard already", function()
     job:prepare(data.DataLoader(data.TensorDataset(inputs), {already_sharded = true}))
   end)
   for option, given in pairs {

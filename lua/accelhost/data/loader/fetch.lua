@@ -1,7 +1,7 @@
 --- The samples of a batch, and what becomes of them: the same in the loader's own process and in its workers.
 local arguments = require "accelhost.util.arguments"
 local collate = require "accelhost.data.collate"
-local draws = require "accelhost.data.draws"
+local rng_streams = require "accelhost.data.rng_streams"
 
 local fail = arguments.fail
 local fetch = {}
@@ -19,7 +19,7 @@ local function samples_of(set, batch, seed, repeats)
     samples[i] = count == 1 and (...) or {...}
   end
   for i = 1, #batch do
-    draws.of(seed, batch[i], repeats and repeats[i] or 0)
+    rng_streams.of(seed, batch[i], repeats and repeats[i] or 0)
     keep(i, set:get(batch[i]))
   end
   return samples, width or 1
@@ -27,7 +27,7 @@ end
 
 -- The rows of a set that makes batches of its own; its random numbers for one are of the first sample's stream.
 local function rows_of(set, batch, seed, repeats)
-  draws.of(seed, batch[1], repeats and repeats[1] or 0)
+  rng_streams.of(seed, batch[1], repeats and repeats[1] or 0)
   return set:rows(batch)
 end
 
@@ -49,8 +49,10 @@ end
 ---@param repeats? integer[]
 ---@return any ...
 function fetch.batch(set, collate_fn, batch, seed, repeats)
-  if type(set.rows) == "function" and not collate_fn then return draws.during(rows_of, set, batch, seed, repeats) end
-  return fetch.finish(collate_fn, draws.during(samples_of, set, batch, seed, repeats))
+  if type(set.rows) == "function" and not collate_fn then
+    return rng_streams.during(rows_of, set, batch, seed, repeats)
+  end
+  return fetch.finish(collate_fn, rng_streams.during(samples_of, set, batch, seed, repeats))
 end
 
 return fetch

@@ -96,7 +96,8 @@ end
 ---@param worker_init_fn? fun(id: integer) called in each worker, after its generator was seeded
 ---@param prefetch_factor? integer batches under way in each worker, default 2
 ---@param persistent_workers? boolean keep the workers, and the data set as they know it, between passes
----@param already_sharded? boolean the order is this process's share already: accelerator:prepare leaves it as it is
+---@param already_sharded? boolean the order is this process's sampler shard already: accelerator:prepare leaves it as
+--- it is
 ---@param pin_memory? boolean batches are in page-locked memory, which CUDA devices read by themselves, for
 --- t:to("cuda", {non_blocking = true}); those of prepared loaders, which are on the device, are copied from it anyway
 function DataLoader:init(...)
@@ -280,7 +281,7 @@ local function give_seed(self, seed)
   self.batch_sampler = sampler.BatchSampler(self.sampler, self.batch_size, self.drop_last)
 end
 
---- Return a loader of one rank's share of every pass (see data.BatchSamplerShard).
+--- Return a loader of one rank's batches of every pass (see data.BatchSamplerShard).
 --
 --   local mine = loader:shard{rank = 0, size = 2}
 --- `synchronize` is called with each pass's draw, to copy rank 0's bytes into it, `before_pass` when one begins,
@@ -288,16 +289,16 @@ end
 --- Batches go to `device`, while its kernels compute unless `non_blocking` is false. With `seed` a random order is a
 --- function of it and the epoch. With `dispatch` rank 0 makes the batches of all: the function is called in every step,
 --- on rank 0 with a table of the parts of all ranks (false for nothing), and returns the part of this one. A stream
---- with a method shard is asked for its share; with even_batches `agree` is called before each batch, with whether this
+--- with a method shard is asked for its shard; with even_batches `agree` is called before each batch, with whether this
 --- rank has one, and returns whether any rank (or every one) has. With `shards` the rank gets the batches of several
---- shards (data/partition/micro_batches.lua): `shards.count` of them there are in all, shards:enter(pass) is called
---- before each batch is made, shards:leave(pass) at the end, and what a pass draws is drawn within shards:outside(fn).
---- With `share` the ranks get parts of a round in that proportion.
+--- virtual shards (data/partition/micro_batches.lua): `shards.count` of them there are in all, shards:enter(pass) is
+--- called before each batch is made, shards:leave(pass) at the end, and what a pass draws is drawn within
+--- shards:outside(fn). With `share`, batch proportions, the ranks get parts of a round in that proportion.
 ---@param options table {rank =, size =, split_batches?, even_batches?, synchronize?, before_pass?, before_batch?,
 --- device?, non_blocking?, seed?, dispatch?, agree?, already_sharded?, shards?, share?}
 ---@return DataLoader
 function DataLoader:shard(options)
-  if self._sharded then fail("shard: this loader is one rank's share already") end
+  if self._sharded then fail("shard: this loader is one rank's sampler shard already") end
   arguments.check("shard", "options", "table", options)
   local other, mine = copy(self), arguments.copy(options)
   for _, name in ipairs {"synchronize", "before_pass", "before_batch", "device", "non_blocking"} do
@@ -307,7 +308,8 @@ function DataLoader:shard(options)
   give_seed(other, mine.seed)
   local given = self.already_sharded or mine.already_sharded
   if other.virtual_shards and (given or other.stream) then
-    fail("shard: virtual_shards: %s", given and "this loader yields a process's own share already, which is no shard"
+    fail("shard: virtual_shards: %s", given
+      and "this loader yields a process's own sampler shard already, which is no virtual shard"
       or "a stream of samples cannot be cut into the same shards in any number of processes; a set with get(i) can")
   end
   local whole = given or mine.size == 1 and not other.virtual_shards

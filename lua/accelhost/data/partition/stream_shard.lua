@@ -91,7 +91,7 @@ function StreamShard:iter(draw, from) -- luacheck: ignore draw
   end
   local rounds = (from or 0) / (self.batch_size * self.size)
   if rounds % 1 ~= 0 then
-    fail("DataLoader: shares of a stream continue only from the end of a round of %d samples",
+    fail("DataLoader: shards of a stream continue only from the end of a round of %d samples",
       self.batch_size * self.size)
   end
   for _ = 1, rounds do

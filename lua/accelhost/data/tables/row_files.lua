@@ -1,7 +1,7 @@
 --- Files of rows read block by block: the source of a data.RowStream from load_dataset.
 --
 -- What the columns hold is found out from the first rows of the first file, once, so that every process that reads a
--- share knows the same. A share is a part of the files where their number is a multiple of that of the shares, else
+-- shard knows the same. A shard is a part of the files where their number is a multiple of that of the shards, else
 -- every n-th row of all files, which each reader parses and makes no rows of.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -114,11 +114,11 @@ function RowFiles:init(options, paths)
   self.step, self.first = 1, 0
 end
 
---- The rows of one of several shares, which together are all.
+--- The rows of one of several shards, which together are all.
 ---@param count integer
 ---@param index integer from 0
 ---@return RowFiles
-function RowFiles:share(count, index)
+function RowFiles:shard(count, index)
   local other = arguments.copy(self)
   setmetatable(other, getmetatable(self))
   if self.step == 1 and #self.files % count == 0 then
@@ -167,7 +167,7 @@ local function check_columns(self)
   end
 end
 
--- The next block with rows of this share: false at the end.
+-- The next block with rows of this shard: false at the end.
 local function fill(self)
   local source = self.source
   self.table = self.table or blank(source)

@@ -1,11 +1,11 @@
 --- The steps of a data.RowStream: the transformations between its source and its consumer.
 --
 -- A step, like a source (row_files.lua, row_tables.lua), has open(epoch, state, shuffled), which returns an
--- iterator from the beginning or from the position of `state`, share(count, index) and, where they are known, `names`
+-- iterator from the beginning or from the position of `state`, shard(count, index) and, where they are known, `names`
 -- and `kinds` of the columns. An iterator has next(), which returns a row or nil, skip(count), which skips rows and
 -- returns how many there were, and state(): plain values from which the same rows follow. `shuffled` returns an order
--- of a source's parts. A share of a step whose rows depend on rows before them is every n-th row of its output, of
--- any other the step of a share.
+-- of a source's parts. A shard of a step whose rows depend on rows before them is every n-th row of its output, of
+-- any other the step of a shard.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -30,9 +30,9 @@ local function on(step, inner)
   return setmetatable(other, getmetatable(step))
 end
 
-local function share_below(self, count, index) return on(self, self.inner:share(count, index)) end
+local function shard_below(self, count, index) return on(self, self.inner:shard(count, index)) end
 
-local function share_behind(self, count, index) return steps.Every(self, count, index) end
+local function shard_behind(self, count, index) return steps.Every(self, count, index) end
 
 -- Every n-th row.
 
@@ -67,7 +67,7 @@ function Every:init(inner, count, index)
   self.inner, self.count, self.index, self.names, self.kinds = inner, count, index, inner.names, inner.kinds
 end
 
-Every.share = share_behind
+Every.shard = shard_behind
 
 function Every:open(epoch, state, shuffled)
   return EveryWalk(self.inner:open(epoch, state and state.inner, shuffled), self.count, self.index, state)
@@ -100,7 +100,7 @@ function Take:init(inner, count)
   self.inner, self.count, self.names, self.kinds = inner, count, inner.names, inner.kinds
 end
 
-Take.share = share_behind
+Take.shard = shard_behind
 
 function Take:open(epoch, state)
   return TakeWalk(self.inner:open(epoch, state and state.inner), state and state.left or self.count)
@@ -111,7 +111,7 @@ steps.Skip = Skip
 
 Skip.init = Take.init
 
-Skip.share = share_behind
+Skip.shard = shard_behind
 
 function Skip:open(epoch, state)
   local walk = self.inner:open(epoch, state)
@@ -160,8 +160,8 @@ function Each:init(inner, fn, options)
   self.names, self.kinds, self.first, self.step = options.names, options.kinds, 0, 1
 end
 
-function Each:share(count, index)
-  if not self.counts then return share_below(self, count, index) end
+function Each:shard(count, index)
+  if not self.counts then return shard_below(self, count, index) end
   local other = on(self, Every(self.inner, count, index))
   other.first, other.step = self.first + index * self.step, self.step * count
   return other
@@ -234,7 +234,7 @@ function Batches:init(inner, fn, size, options)
   self.names, self.kinds, self.first, self.step = options.names, options.kinds, 0, 1
 end
 
-Batches.share = Each.share
+Batches.shard = Each.shard
 
 function Batches:open(epoch, state, shuffled)
   return BatchWalk(self.inner:open(epoch, state and state.inner, shuffled), self, state)
@@ -285,7 +285,7 @@ function Shuffle:init(inner, seed, size)
   self.inner, self.seed, self.size, self.names, self.kinds = inner, seed, size, inner.names, inner.kinds
 end
 
-Shuffle.share = share_below
+Shuffle.shard = shard_below
 
 function Shuffle:open(epoch, state, shuffled)
   local seed = native.fork_seed(self.seed, epoch)

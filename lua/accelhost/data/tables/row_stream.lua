@@ -62,14 +62,14 @@ local function tensor_of(value, kind)
 end
 
 --- Iterate over the rows: a function that returns the next row, a table of its values by column, then nil. After
---- load_state_dict it continues from the position of the state. In a worker of a loader it yields that worker's share.
+--- load_state_dict it continues from the position of the state. In a worker of a loader it yields that worker's shard.
 --
 --   for row in data.Table{n = {7}}:to_iterable_dataset():iter() do print(row.n) end  --> 7
 ---@return fun(): table?
 ---@return fun(count: integer): integer pass over rows
 function RowStream:iter()
   local info, step, resume = worker.get_worker_info(), self._step, self._resume
-  if info and info.num_workers > 1 then step = step:share(info.num_workers, info.id) end
+  if info and info.num_workers > 1 then step = step:shard(info.num_workers, info.id) end
   local walk = step:open(resume and resume.epoch or self.epoch, resume and resume.walk)
   self._resume, self._walk, self._walked = nil, walk, resume and resume.epoch or self.epoch
   local kinds = step.kinds or {}
@@ -162,8 +162,8 @@ function RowStream:skip(n) return behind(self, steps.Skip(self._step, check_coun
 
 local read_shard = signature("shard", {"num_shards: count", "index: size"})
 
---- Return one of several shares, which together have each row once: files (or parts of a table) where their number is a
---- multiple of num_shards, else every num_shards-th row. In several processes a loader reads each process's share by
+--- Return one of several shards, which together have each row once: files (or parts of a table) where their number is a
+--- multiple of num_shards, else every num_shards-th row. In several processes a loader reads each process's shard by
 --- itself.
 --
 --   local set = data.Table{n = {1, 2, 3}}:to_iterable_dataset()
@@ -175,7 +175,7 @@ local read_shard = signature("shard", {"num_shards: count", "index: size"})
 function RowStream:shard(...)
   local count, index = read_shard(...)
   if index >= count then fail("shard: index: expected 0 to %d, got %d", count - 1, index) end
-  return behind(self, count == 1 and self._step or self._step:share(count, index))
+  return behind(self, count == 1 and self._step or self._step:shard(count, index))
 end
 
 local read_shuffle = signature("shuffle", {{"seed: size"}, {"buffer_size: count", 1000}, {"generator: generator"}})

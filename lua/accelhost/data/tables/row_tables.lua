@@ -57,11 +57,11 @@ function RowTables:init(set, num_shards)
   end
 end
 
---- The rows of one of several shares: parts, where their number is a multiple, else every n-th row.
+--- The rows of one of several shards: parts, where their number is a multiple, else every n-th row.
 ---@param count integer
 ---@param index integer from 0
 ---@return RowTables
-function RowTables:share(count, index)
+function RowTables:shard(count, index)
   local other = setmetatable(arguments.copy(self), getmetatable(self))
   if self.step == 1 and #self.parts % count == 0 then
     other.parts = {}

@@ -2,7 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
-local draws = require "accelhost.data.draws"
+local rng_streams = require "accelhost.data.rng_streams"
 
 local fail, signature = arguments.fail, arguments.signature
 local choice = {}
@@ -35,7 +35,7 @@ function RandomApply:init(...)
 end
 
 function RandomApply:__call(image)
-  if not draws.chance(self.p) then return image end
+  if not rng_streams.chance(self.p) then return image end
   for _, transform in ipairs(self.transforms) do image = transform(image) end
   return image
 end
@@ -71,7 +71,7 @@ function RandomChoice:init(...)
 end
 
 function RandomChoice:__call(image)
-  local at = draws.tensors(function() return C.multinomial(C.tensor(self.p, {dtype = "float32"}), 1):item() end)
+  local at = rng_streams.tensors(function() return C.multinomial(C.tensor(self.p, {dtype = "float32"}), 1):item() end)
   return self.transforms[at + 1](image)
 end
 
@@ -92,7 +92,7 @@ function RandomOrder:init(...)
 end
 
 function RandomOrder:__call(image)
-  for _, at in ipairs(draws.shuffled(#self.transforms)) do image = self.transforms[at + 1](image) end
+  for _, at in ipairs(rng_streams.shuffled(#self.transforms)) do image = self.transforms[at + 1](image) end
   return image
 end
 

@@ -3,7 +3,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local colors = require "accelhost.data.transforms.colors"
-local draws = require "accelhost.data.draws"
+local rng_streams = require "accelhost.data.rng_streams"
 local sizes = require "accelhost.data.transforms.sizes"
 local values = require "accelhost.data.transforms.values"
 
@@ -37,7 +37,7 @@ local function maybe(name, parameters, p, apply)
 
   function Maybe:__call(image)
     sizes.check(name, image, 3)
-    return draws.chance(self.p) and apply(image, self) or image
+    return rng_streams.chance(self.p) and apply(image, self) or image
   end
 
   function Maybe:__tostring() return ("%s(p=%s)"):format(name, self.p) end
@@ -126,8 +126,8 @@ end
 
 function ColorJitter:__call(image)
   sizes.check("ColorJitter", image, 3)
-  local order, drawn = draws.shuffled(4), {}
-  for i, name in ipairs(PARTS) do drawn[i] = self[name] and draws.uniform(self[name][1], self[name][2]) end
+  local order, drawn = rng_streams.shuffled(4), {}
+  for i, name in ipairs(PARTS) do drawn[i] = self[name] and rng_streams.uniform(self[name][1], self[name][2]) end
   for _, part in ipairs(order) do
     local factor = drawn[part + 1]
     if factor then image = colors["adjust_" .. PARTS[part + 1]](image, factor) end
@@ -163,7 +163,7 @@ end
 
 function GaussianBlur:__call(image)
   sizes.check("GaussianBlur", image)
-  local sigma = draws.uniform(self.sigma[1], self.sigma[2])
+  local sigma = rng_streams.uniform(self.sigma[1], self.sigma[2])
   return colors.gaussian_blur(image, self.kernel_size, sigma)
 end
 
@@ -218,7 +218,7 @@ end
 -- Return the filling of a part of this size.
 function RandomErasing:_filling(channels, height, width)
   if self.value == "random" then
-    return draws.tensors(function() return C.randn(channels, height, width) end)
+    return rng_streams.tensors(function() return C.randn(channels, height, width) end)
   end
   local list = type(self.value) == "table" and self.value or {self.value}
   if #list ~= 1 and #list ~= channels then
@@ -229,17 +229,17 @@ end
 
 function RandomErasing:__call(image)
   sizes.check("RandomErasing", image, 3)
-  if not draws.chance(self.p) then return image end
+  if not rng_streams.chance(self.p) then return image end
   local channels, rows, columns = image:size(-3), image:size(-2), image:size(-1)
   local bounds = self:_log_ratio()
   for _ = 1, 10 do
-    local area = rows * columns * draws.uniform(self.scale[1], self.scale[2])
-    local ratio = C.data.exp(draws.uniform(bounds[1], bounds[2]))
+    local area = rows * columns * rng_streams.uniform(self.scale[1], self.scale[2])
+    local ratio = C.data.exp(rng_streams.uniform(bounds[1], bounds[2]))
     local height, width = sizes.round(math.sqrt(area * ratio)), sizes.round(math.sqrt(area / ratio))
     if height < rows and width < columns then
       local filling = self:_filling(channels, height, width):to {device = image.device}
-      local top = draws.below(rows - height + 1)
-      return values.erase(image, top, draws.below(columns - width + 1), height, width, filling, self.inplace)
+      local top = rng_streams.below(rows - height + 1)
+      return values.erase(image, top, rng_streams.below(columns - width + 1), height, width, filling, self.inplace)
     end
   end
   return image

@@ -2,7 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
-local draws = require "accelhost.data.draws"
+local rng_streams = require "accelhost.data.rng_streams"
 local scales = require "accelhost.data.transforms.scales"
 local sizes = require "accelhost.data.transforms.sizes"
 
@@ -77,12 +77,12 @@ end
 function RandomResizedCrop:_part(rows, columns)
   local low, high = logarithms(self.ratio[1], self.ratio[2])
   for _ = 1, 10 do
-    local area = rows * columns * draws.uniform(self.scale[1], self.scale[2])
-    local ratio = exponential(draws.uniform(low, high))
+    local area = rows * columns * rng_streams.uniform(self.scale[1], self.scale[2])
+    local ratio = exponential(rng_streams.uniform(low, high))
     local width, height = sizes.round(math.sqrt(area * ratio)), sizes.round(math.sqrt(area / ratio))
     if width > 0 and width <= columns and height > 0 and height <= rows then
-      local top = draws.below(rows - height + 1)
-      return top, draws.below(columns - width + 1), height, width
+      local top = rng_streams.below(rows - height + 1)
+      return top, rng_streams.below(columns - width + 1), height, width
     end
   end
   local width, height = columns, rows
@@ -130,7 +130,7 @@ end
 
 function RandomRotation:__call(image)
   sizes.check("RandomRotation", image, 3)
-  local angle = draws.uniform(self.degrees[1], self.degrees[2])
+  local angle = rng_streams.uniform(self.degrees[1], self.degrees[2])
   return scales.rotate(image, angle, self.interpolation, self.expand, self.center, self.fill)
 end
 
@@ -181,15 +181,15 @@ end
 
 function RandomAffine:__call(image)
   sizes.check("RandomAffine", image, 3)
-  local angle = draws.uniform(self.degrees[1], self.degrees[2])
+  local angle = rng_streams.uniform(self.degrees[1], self.degrees[2])
   local shift, scale, shear = {0, 0}, 1, {0, 0}
   for axis = 1, self.translate and 2 or 0 do
     local most = self.translate[axis] * image:size(-axis)
-    shift[axis] = sizes.round(draws.uniform(-most, most))
+    shift[axis] = sizes.round(rng_streams.uniform(-most, most))
   end
-  if self.scale then scale = draws.uniform(self.scale[1], self.scale[2]) end
+  if self.scale then scale = rng_streams.uniform(self.scale[1], self.scale[2]) end
   for axis = 1, self.shear and #self.shear / 2 or 0 do
-    shear[axis] = draws.uniform(self.shear[2 * axis - 1], self.shear[2 * axis])
+    shear[axis] = rng_streams.uniform(self.shear[2 * axis - 1], self.shear[2 * axis])
   end
   return scales.affine(image, angle, shift, scale, shear, self.interpolation, self.fill, self.center)
 end

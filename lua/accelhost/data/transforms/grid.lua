@@ -4,7 +4,7 @@
 -- whole batch in the pass that gathers it; the results are the same, number for number.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
-local draws = require "accelhost.data.draws"
+local rng_streams = require "accelhost.data.rng_streams"
 local moves = require "accelhost.data.transforms.moves"
 local sizes = require "accelhost.data.transforms.sizes"
 
@@ -136,8 +136,8 @@ function RandomCrop:__call(image)
   sizes.check("RandomCrop", image)
   local left, top, right, bottom, rows, columns = self:_edges(image:size(-2), image:size(-1))
   local height, width = self.size[1], self.size[2]
-  local row = rows > height and draws.below(rows - height + 1) or 0
-  local column = columns > width and draws.below(columns - width + 1) or 0
+  local row = rows > height and rng_streams.below(rows - height + 1) or 0
+  local column = columns > width and rng_streams.below(columns - width + 1) or 0
   if left + top + right + bottom > 0 then
     image = moves.pad(image, {left, top, right, bottom}, self.fill, self.padding_mode)
   end
@@ -167,7 +167,7 @@ local function flip(name, axis, turn)
 
   function Flip:__call(image)
     sizes.check(name, image)
-    return draws.chance(self.p) and turn(image) or image
+    return rng_streams.chance(self.p) and turn(image) or image
   end
 
   --- One step; the size stays.

@@ -9,7 +9,7 @@ local C = require "accelhost._C"
 local protect = require "accelhost.util.protect"
 
 local native = C.data
-local draws = {}
+local rng_streams = {}
 
 local sample -- the sample being made: {seed, index, turn, and its stream once something is drawn}
 
@@ -18,10 +18,10 @@ local function finish(before, ...)
   return ...
 end
 
---- Run fn, which makes samples and identifies each by draws.of.
+--- Run fn, which makes samples and identifies each by rng_streams.of.
 ---@param fn fun(...): ...
 ---@return any ... what fn returns
-function draws.during(fn, ...)
+function rng_streams.during(fn, ...)
   return finish(sample, fn(...))
 end
 
@@ -29,13 +29,13 @@ end
 ---@param seed userdata the pass's seed
 ---@param index integer
 ---@param turn integer how often the pass has met the sample before
-function draws.of(seed, index, turn) sample = {seed, index, turn} end
+function rng_streams.of(seed, index, turn) sample = {seed, index, turn} end
 
 -- Is a loader making samples? An error in one leaves without a word, so that its traceback is whole.
 local function is_during()
   local level = 3
   local frame = debug.getinfo(level, "f")
-  while frame and frame.func ~= draws.during do
+  while frame and frame.func ~= rng_streams.during do
     level = level + 1
     frame = debug.getinfo(level, "f")
   end
@@ -53,27 +53,27 @@ end
 ---@param low number
 ---@param high number
 ---@return number
-function draws.uniform(low, high) return native.uniform(source(), low, high) end
+function rng_streams.uniform(low, high) return native.uniform(source(), low, high) end
 
 --- Does what has probability p happen?
 ---@param p number
 ---@return boolean
-function draws.chance(p) return native.chance(source(), p) end
+function rng_streams.chance(p) return native.chance(source(), p) end
 
 --- A whole number from 0 to n - 1.
 ---@param n integer
 ---@return integer
-function draws.below(n) return native.below(source(), n) end
+function rng_streams.below(n) return native.below(source(), n) end
 
 --- The numbers 0 to n - 1 in a random order.
 ---@param n integer
 ---@return integer[]
-function draws.shuffled(n) return native.shuffled(source(), n) end
+function rng_streams.shuffled(n) return native.shuffled(source(), n) end
 
 --- What `make` returns, which may draw whole tensors: within a sample the global generator is the sample's meanwhile.
 ---@param make fun(): any
 ---@return any
-function draws.tensors(make)
+function rng_streams.tensors(make)
   local stream = source()
   if not stream then return make() end
   local saved = C.random.get_rng_state()
@@ -81,4 +81,4 @@ function draws.tensors(make)
   return protect(function() C.random.set_rng_state(saved) end, make)
 end
 
-return draws
+return rng_streams

@@ -89,7 +89,8 @@ AH_TEST(idx_refuses_sizes_that_the_file_cannot_hold)
     static const unsigned char large[] = {0, 0, 8, 1, 127, 255, 255, 255, 1};
     struct ah_tensor *tensor = NULL;
     unsigned char packed[128];
-    CHECK_FAILS(ah_idx_parse(&tensor, huge, sizeof huge, AH_IDX_IMAGES), AH_EIO, "more than fits into 17 bytes of file");
+    CHECK_FAILS(ah_idx_parse(&tensor, huge, sizeof huge, AH_IDX_IMAGES), AH_EIO,
+                "more than fits into 17 bytes of file");
     CHECK_FAILS(ah_idx_parse(&tensor, large, sizeof large, AH_IDX_ANY), AH_EIO, "truncated");
     size_t count = compress_to(packed, sizeof packed, large, sizeof large);
     CHECK_FAILS(ah_idx_parse(&tensor, packed, count, AH_IDX_ANY), AH_EIO, "truncated");

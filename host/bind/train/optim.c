@@ -9,6 +9,8 @@
  *     of bind/train/optim.h, for a graph, and the device leaves the step out where the tensor `unless` is not 0
  * set_options(kind, options)      the keys of the table are the options that the kind's steps read
  * states(kind)                    the names of the kind's state tensors, and of its scalars: two arrays
+ * needed(kind, group)             the names of the state tensors that a step with these options uses, and whether it
+ *     counts steps
  * clip_grad_norm(params, max_norm, norm_type, error_if_nonfinite)   returns the norm before, a 0-dim tensor
  * clip_grad_value(params, clip_value)
  * unscale_grad(params, factor)    returns how many have gradients, and whether one was infinite or NaN
@@ -178,6 +180,24 @@ static int set_options(lua_State *L)
     return 0;
 }
 
+static int needed(lua_State *L)
+{
+    enum ah_optim_kind kind = check_kind(L, 1);
+    struct ah_optim_options options;
+    luaL_checktype(L, 2, LUA_TTABLE);
+    ah_optim_read_options(L, 2, kind, &options);
+    unsigned needs = ah_optim_needs(kind, &options);
+    lua_newtable(L);
+    for (int i = 0, count = 0; i < AH_OPTIM_STATES; i++) {
+        if (!(needs & 1u << i))
+            continue;
+        lua_pushstring(L, ah_optim_kinds[kind].state[i]);
+        lua_rawseti(L, -2, ++count);
+    }
+    lua_pushboolean(L, (needs & AH_OPTIM_STEP) != 0);
+    return 2;
+}
+
 /* Clipping and unscaling. */
 
 /* The gradients of the parameters in the array (or the one tensor) at stack index 1, in memory owned by Lua. */
@@ -254,6 +274,7 @@ int ah_open_optim(lua_State *L)
     static const luaL_Reg functions[] = {
         {"set_options", set_options},
         {"states", states},
+        {"needed", needed},
         {"stepped", stepped},
         {"clip_grad_norm", clip_grad_norm},
         {"clip_grad_value", clip_grad_value},

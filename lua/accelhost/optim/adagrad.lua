@@ -37,10 +37,4 @@ local Adadelta = Optimizer:define_fused("Adadelta", {
   {"weight_decay: nonnegative", 0}, {"maximize: flag", false},
 })
 
-function Adadelta:init_state(state, param)
-  state.step = state.step or self._new_scalar(0)
-  state.square_avg = state.square_avg or self._zeros_like(param)
-  state.acc_delta = state.acc_delta or self._zeros_like(param)
-end
-
 return {Adagrad = Adagrad, Adadelta = Adadelta}

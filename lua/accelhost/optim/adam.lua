@@ -18,13 +18,6 @@ local Adam = Optimizer:define_fused("Adam", options(0, {"decoupled_weight_decay:
 
 Adam._lr_without_foreach = true -- a tensor as lr: as in PyTorch
 
-function Adam:init_state(state, param, group)
-  state.step = state.step or self._new_scalar(0)
-  state.exp_avg = state.exp_avg or self._zeros_like(param)
-  state.exp_avg_sq = state.exp_avg_sq or self._zeros_like(param)
-  if group.amsgrad then state.max_exp_avg_sq = state.max_exp_avg_sq or self._zeros_like(param) end
-end
-
 --- Adam with decoupled weight decay: p *= 1 - lr weight_decay before the update.
 --
 --   optim.AdamW(net:parameters(), {lr = 1e-3})        -- weight_decay 0.01

@@ -13,10 +13,9 @@ local ASGD = Optimizer:define_fused("ASGD", {
 })
 
 function ASGD:init_state(state, param, group)
-  state.step = state.step or self._new_scalar(0)
+  Optimizer.init_state(self, state, param, group)
   state.eta = state.eta or self._new_scalar(C.is_tensor(group.lr) and group.lr:item() or group.lr)
   state.mu = state.mu or self._new_scalar(1)
-  state.ax = state.ax or self._zeros_like(param)
 end
 
 --- Resilient propagation (Riedmiller and Braun, 1993), for whole-batch gradients: only their signs count. A weight's
@@ -31,12 +30,11 @@ local Rprop = Optimizer:define_fused("Rprop", {
 })
 
 function Rprop:init_state(state, param, group)
-  state.step = state.step or self._new_scalar(0)
-  state.prev = state.prev or self._zeros_like(param)
   if not state.step_size then
     local lr = C.is_tensor(group.lr) and group.lr:item() or group.lr
     state.step_size = self._zeros_like(param):fill_(lr)
   end
+  Optimizer.init_state(self, state, param, group)
 end
 
 return {ASGD = ASGD, Rprop = Rprop}

@@ -13,8 +13,8 @@ return function(Optimizer)
   --
   --   local SGD = Optimizer:define_fused("SGD", {{"lr: nonnegative|tensor", 1e-3}, {"momentum: nonnegative", 0}})
   --
-  -- The class needs init_state(state, param, group), which makes what the options need and the state lacks, and returns
-  -- true when that holds nothing yet and no step is counted.
+  -- A class overrides init_state(state, param, group) where the state does not begin as a step counter of 0 and tensors
+  -- of zeros. It returns true when the state holds nothing yet and no step is counted.
   ---@param name string
   ---@param options table[] as of define
   ---@return Optimizer class
@@ -33,6 +33,13 @@ return function(Optimizer)
   --- A number of the state, such as a step counter: a tensor of one element on the CPU.
   function Optimizer._new_scalar(value)
     return C.tensor(value, {dtype = "float32", device = "cpu"})
+  end
+
+  --- Make the state that a step with the group's options needs and `state` lacks.
+  function Optimizer:init_state(state, param, group)
+    local names, counts = native.needed(self._kind, group)
+    if counts then state.step = state.step or self._new_scalar(0) end
+    for _, name in ipairs(names) do state[name] = state[name] or self._zeros_like(param) end
   end
 
   -- State of another dtype or device follows its parameter, which was moved since (net:to "float64").

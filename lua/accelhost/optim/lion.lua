@@ -11,8 +11,4 @@ local Lion = Optimizer:define_fused("Lion", {
   {"maximize: flag", false},
 })
 
-function Lion:init_state(state, param)
-  state.exp_avg = state.exp_avg or self._zeros_like(param)
-end
-
 return Lion

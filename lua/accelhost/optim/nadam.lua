@@ -11,12 +11,6 @@ local function options(lr, more)
   return rows
 end
 
-local function make_means(self, state, param)
-  state.step = state.step or self._new_scalar(0)
-  state.exp_avg = state.exp_avg or self._zeros_like(param)
-  state.exp_avg_sq = state.exp_avg_sq or self._zeros_like(param)
-end
-
 --- Adam with Nesterov momentum (Dozat, 2016): mu_t = b1 (1 - 0.96^(t momentum_decay) / 2), and with M the product of
 -- all mu so far, p -= lr ((1 - mu_t) / (1 - M_t) g + mu_{t+1} / (1 - M_{t+1}) m) / (sqrt(v / (1 - b2^t)) + eps).
 --
@@ -26,8 +20,8 @@ local NAdam = Optimizer:define_fused("NAdam", options(2e-3, {
   {"momentum_decay: nonnegative", 4e-3}, {"decoupled_weight_decay: flag", false},
 }))
 
-function NAdam:init_state(state, param)
-  make_means(self, state, param)
+function NAdam:init_state(state, param, group)
+  Optimizer.init_state(self, state, param, group)
   state.mu_product = state.mu_product or self._new_scalar(1)
 end
 
@@ -39,19 +33,11 @@ end
 ---@class RAdam: Optimizer
 local RAdam = Optimizer:define_fused("RAdam", options(1e-3, {{"decoupled_weight_decay: flag", false}}))
 
-RAdam.init_state = make_means
-
 --- Adam with the largest gradient in place of the mean square (Kingma and Ba, 2014): u = max(b2 u, |g| + eps);
 -- p -= lr / (1 - b1^t) m / u.
 --
 --   optim.Adamax(net:parameters())                    -- lr 2e-3
 ---@class Adamax: Optimizer
 local Adamax = Optimizer:define_fused("Adamax", options(2e-3, {}))
-
-function Adamax:init_state(state, param)
-  state.step = state.step or self._new_scalar(0)
-  state.exp_avg = state.exp_avg or self._zeros_like(param)
-  state.exp_inf = state.exp_inf or self._zeros_like(param)
-end
 
 return {NAdam = NAdam, RAdam = RAdam, Adamax = Adamax}

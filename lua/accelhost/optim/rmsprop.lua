@@ -12,11 +12,4 @@ local RMSprop = Optimizer:define_fused("RMSprop", {
   {"weight_decay: nonnegative", 0}, {"momentum: nonnegative", 0}, {"centered: flag", false}, {"maximize: flag", false},
 })
 
-function RMSprop:init_state(state, param, group)
-  state.step = state.step or self._new_scalar(0)
-  state.square_avg = state.square_avg or self._zeros_like(param)
-  if group.momentum > 0 then state.momentum_buffer = state.momentum_buffer or self._zeros_like(param) end
-  if group.centered then state.grad_avg = state.grad_avg or self._zeros_like(param) end
-end
-
 return RMSprop

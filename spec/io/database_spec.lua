@@ -27,7 +27,10 @@ describe("A database", function()
   it("is rid of a statement that failed", function()
     db:execute "CREATE UNIQUE INDEX one ON t (i)"
     db:execute("INSERT INTO t (i) VALUES (?)", {1})
-    for _ = 1, 3 do assert.is_false(pcall(db.execute, db, "INSERT INTO t (i) VALUES (?)", {1})) end
+    for _ = 1, 3 do
+      assert.error_matches(function() db:execute("INSERT INTO t (i) VALUES (?)", {1}) end,
+        "UNIQUE constraint failed: t.i")
+    end
     db:execute("INSERT INTO t (i) VALUES (?)", {2})
     assert.equal(2, #db:execute "SELECT * FROM t")
   end)

@@ -156,7 +156,9 @@ end)
 describe("report", function()
   it("only checks its arguments outside a sweep", function()
     assert.equal("continue", accelhost.report(1, {loss = 0.5}))
-    assert.has_error(function() accelhost.report(1.5, {loss = 1}) end)
-    assert.has_error(function() accelhost.report(1, 0.5) end)
+    assert.error_matches(function() accelhost.report(1.5, {loss = 1}) end,
+      "report: step: expected an integer, got number 1.5$")
+    assert.error_matches(function() accelhost.report(1, 0.5) end,
+      "report: expected a table {loss = x}, got number 0.5$")
   end)
 end)

@@ -76,7 +76,7 @@ struct watch {
     pthread_cond_t change;
     bool over;
     int64_t timeout_ns;
-    const struct ah_topology *who;
+    const struct ah_topology *topology;
 };
 
 static void *end_what_hangs(void *context)
@@ -89,28 +89,28 @@ static void *end_what_hangs(void *context)
     while (!watch->over)
         if (pthread_cond_timedwait(&watch->change, &watch->lock, &until)) {
             ah_tell("rank %d of %d: MPI_Init did not return within %.3g s: not every rank has called it",
-                    watch->who->rank, watch->who->size, (double)watch->timeout_ns / 1e9);
+                    watch->topology->rank, watch->topology->size, (double)watch->timeout_ns / 1e9);
             _exit(1);
         }
     pthread_mutex_unlock(&watch->lock);
     return NULL;
 }
 
-static int compare(const struct ah_topology *who)
+static int compare(const struct ah_topology *topology)
 {
     int rank = 0, size = 1;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (size == 1 && who->size > 1)
+    if (size == 1 && topology->size > 1)
         return ah_fail(AH_EINVAL, "MPI sees this process alone where the job has %d ranks: their launcher does not "
                        "support this MPI (srun --mpi=list prints Slurm's; ACCELHOST_WIRE=tcp needs none)",
-                       who->size);
-    if (size != who->size || rank != who->rank)
-        return ah_fail(AH_EINVAL, "rank %d of %d is rank %d of %d to MPI", who->rank, who->size, rank, size);
+                       topology->size);
+    if (size != topology->size || rank != topology->rank)
+        return ah_fail(AH_EINVAL, "rank %d of %d is rank %d of %d to MPI", topology->rank, topology->size, rank, size);
     return 0;
 }
 
-static int initialize(const struct ah_topology *who)
+static int initialize(const struct ah_topology *topology)
 {
     int level = MPI_THREAD_SINGLE, code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
     if (code != MPI_SUCCESS)
@@ -119,8 +119,8 @@ static int initialize(const struct ah_topology *who)
         return ah_fail(AH_EINVAL, "this MPI was built without threads: it grants level %d, and %d is needed", level,
                        MPI_THREAD_SERIALIZED);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    AH_TRY(compare(who));
-    code = MPI_Comm_split(MPI_COMM_WORLD, who->local_rank ? MPI_UNDEFINED : 0, who->rank, &mpi.leaders);
+    AH_TRY(compare(topology));
+    code = MPI_Comm_split(MPI_COMM_WORLD, topology->local_rank ? MPI_UNDEFINED : 0, topology->rank, &mpi.leaders);
     if (code != MPI_SUCCESS)
         return fail("MPI_Comm_split", code);
     if (mpi.leaders != MPI_COMM_NULL)
@@ -128,9 +128,9 @@ static int initialize(const struct ah_topology *who)
     return 0;
 }
 
-static int begin(const struct ah_topology *who, int64_t timeout_ns)
+static int begin(const struct ah_topology *topology, int64_t timeout_ns)
 {
-    struct watch watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .timeout_ns = timeout_ns, .who = who};
+    struct watch watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .timeout_ns = timeout_ns, .topology = topology};
     pthread_condattr_t clock;
     pthread_t thread;
     int begun = 0;
@@ -143,7 +143,7 @@ static int begin(const struct ah_topology *who, int64_t timeout_ns)
     pthread_condattr_destroy(&clock);
     if (pthread_create(&thread, NULL, end_what_hangs, &watch))
         return ah_fail(AH_ENOMEM, "MPI: no thread that watches it");
-    int status = initialize(who);
+    int status = initialize(topology);
     mpi.broken = status < 0;
     pthread_mutex_lock(&watch.lock);
     watch.over = true;

@@ -25,22 +25,22 @@
 #include "comm/control/topology.h"
 #include "comm/join/rank.h"
 
-static int topology(lua_State *L, size_t field)
+static int push_topology(lua_State *L, size_t field)
 {
-    struct ah_topology who;
-    ah_check(L, ah_topology_from_environment(&who));
-    lua_pushinteger(L, *(const int *)((const char *)&who + field));
+    struct ah_topology topology;
+    ah_check(L, ah_topology_from_environment(&topology));
+    lua_pushinteger(L, *(const int *)((const char *)&topology + field));
     return 1;
 }
 
 static int rank(lua_State *L)
 {
-    return topology(L, offsetof(struct ah_topology, rank));
+    return push_topology(L, offsetof(struct ah_topology, rank));
 }
 
 static int size(lua_State *L)
 {
-    return topology(L, offsetof(struct ah_topology, size));
+    return push_topology(L, offsetof(struct ah_topology, size));
 }
 
 /* take_place(rank, size, place): join a job that no launcher started; `place`, which may be nil, identifies the job. */
@@ -62,12 +62,12 @@ static int take_place(lua_State *L)
 
 static int local_rank(lua_State *L)
 {
-    return topology(L, offsetof(struct ah_topology, local_rank));
+    return push_topology(L, offsetof(struct ah_topology, local_rank));
 }
 
 static int local_size(lua_State *L)
 {
-    return topology(L, offsetof(struct ah_topology, local_size));
+    return push_topology(L, offsetof(struct ah_topology, local_size));
 }
 
 /* is_terminal(fd) -> boolean, columns: of the job's output (1) or error (2), also when the launcher writes it. */

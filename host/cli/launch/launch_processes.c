@@ -70,18 +70,18 @@ static int settle_gpus(struct ah_settings *settings)
 {
     const struct ah_setting_value *chosen = &settings->value[AH_SETTING_gpu_ids];
     const char *ids = chosen->text && strcasecmp(chosen->text, "all") ? chosen->text : NULL;
-    const char *who = wanted_by(settings, ids);
+    const char *setting = wanted_by(settings, ids);
     bool told = ah_setting_is_set(settings, counted(settings));
     bool open = told ? is_count(settings, "auto") || is_count(settings, "gpu") : !is_type(settings, TYPE_NO);
     int named = 0, count;
     char reason[512];
     if (ids)
         AH_TRY(ah_gpus_check(chosen->where, ids, &named));
-    if (!who && !open)
+    if (!setting && !open)
         return 0;
-    AH_TRY(ah_gpus_count(ids, &count, who ? reason : NULL, sizeof reason));
-    if (who && !count)
-        return ah_fail(AH_EINVAL, "%s: there is no GPU: %s", who, reason);
+    AH_TRY(ah_gpus_count(ids, &count, setting ? reason : NULL, sizeof reason));
+    if (setting && !count)
+        return ah_fail(AH_EINVAL, "%s: there is no GPU: %s", setting, reason);
     if (ids && count < named)
         return ah_fail(AH_EINVAL, "%s: of %s the driver sees %d device%s", chosen->where, ids, count,
                        count == 1 ? "" : "s");

@@ -59,90 +59,93 @@ static int read_pair(const struct family *family, int *rank, int *size)
 }
 
 /* A lone variable must equal that of the chosen family. */
-static int check_half(const struct family *half, const struct ah_topology *who)
+static int check_half(const struct family *half, const struct ah_topology *topology)
 {
     const char *given = is_set(half->rank) ? half->rank : half->size;
     const char *missing = given == half->rank ? half->size : half->rank;
     int value = 0;
     AH_TRY(read_integer(given, &value));
-    if (who->by == AH_BY_NOBODY)
+    if (topology->by == AH_BY_NOBODY)
         return ah_fail(AH_EINVAL, "%s is set but %s is not", given, missing);
-    if (value == (given == half->rank ? who->rank : who->size))
+    if (value == (given == half->rank ? topology->rank : topology->size))
         return 0;
-    const struct family *whole = &families[who->by];
+    const struct family *whole = &families[topology->by];
     return ah_fail(AH_EINVAL, "%s is %d, but %s is %d", given, value, given == half->rank ? whole->rank : whole->size,
-                   given == half->rank ? who->rank : who->size);
+                   given == half->rank ? topology->rank : topology->size);
 }
 
 /* Check another whole family against the chosen one. A launcher inside another's process has its own ranks; Slurm's
  * variables, of the process that started them, are ignored then. */
-static int check_other(const struct family *other, const struct ah_topology *who)
+static int check_other(const struct family *other, const struct ah_topology *topology)
 {
-    const struct family *own = &families[who->by];
+    const struct family *own = &families[topology->by];
     bool slurm = other == &families[AH_BY_SLURM];
     int rank = 0, size = 1;
-    if (who->by != AH_BY_RANK || getenv("TORCHELASTIC_RUN_ID") || getenv("ACCELHOST_JOB"))
+    if (topology->by != AH_BY_RANK || getenv("TORCHELASTIC_RUN_ID") || getenv("ACCELHOST_JOB"))
         return 0;
     AH_TRY(read_pair(other, &rank, &size));
-    if ((rank == who->rank && size == who->size) || (slurm && size != who->size))
+    if ((rank == topology->rank && size == topology->size) || (slurm && size != topology->size))
         return 0;
     return ah_fail(AH_EINVAL, "%s is %d of %d, but %s is %d of %d: unset the one that is not meant", own->rank,
-                   who->rank, who->size, other->rank, rank, size);
+                   topology->rank, topology->size, other->rank, rank, size);
 }
 
 /* What a library of MPI sees under srun when the two do not know each other: as many jobs of one. */
-static int check_lonely(const struct ah_topology *who)
+static int check_lonely(const struct ah_topology *topology)
 {
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
-    if (who->by != AH_BY_PMI || who->size != 1 || !getenv("SLURM_STEP_ID") || !tasks || strtol(tasks, NULL, 10) < 2)
+    if (topology->by != AH_BY_PMI || topology->size != 1 || !getenv("SLURM_STEP_ID") || !tasks ||
+        strtol(tasks, NULL, 10) < 2)
         return 0;
     return ah_fail(AH_EINVAL, "PMI_SIZE is 1, but srun has started %s tasks: its plugin for MPI does not suit "
                   "(srun --mpi=list prints the available ones)", tasks);
 }
 
-static int read_local(struct ah_topology *who)
+static int read_local(struct ah_topology *topology)
 {
-    const struct family *family = &families[who->by];
-    who->local_rank = who->rank;
-    who->local_size = who->size;
+    const struct family *family = &families[topology->by];
+    topology->local_rank = topology->rank;
+    topology->local_size = topology->size;
     if (is_set(family->local_rank))
-        AH_TRY(read_integer(family->local_rank, &who->local_rank));
+        AH_TRY(read_integer(family->local_rank, &topology->local_rank));
     if (is_set(family->local_size))
-        AH_TRY(read_integer(family->local_size, &who->local_size));
+        AH_TRY(read_integer(family->local_size, &topology->local_size));
     if (is_set(family->host))
-        AH_TRY(read_integer(family->host, &who->host));
+        AH_TRY(read_integer(family->host, &topology->host));
     if (is_set(family->hosts))
-        AH_TRY(read_integer(family->hosts, &who->hosts));
+        AH_TRY(read_integer(family->hosts, &topology->hosts));
     return 0;
 }
 
 /* Slurm's variables describe all nodes. */
-static int read_slurm(struct ah_topology *who)
+static int read_slurm(struct ah_topology *topology)
 {
     const char *tasks = getenv("SLURM_STEP_TASKS_PER_NODE");
     int before;
-    if (who->by != AH_BY_SLURM || (!tasks && who->hosts < 2) || who->host < 0)
+    if (topology->by != AH_BY_SLURM || (!tasks && topology->hosts < 2) || topology->host < 0)
         return 0;
     if (!tasks)
-        return ah_fail(AH_EINVAL, "SLURM_STEP_NUM_NODES is %d, but SLURM_STEP_TASKS_PER_NODE is not set", who->hosts);
-    AH_TRY(ah_slurm_tasks(tasks, who->host, &before, &who->local_size));
-    if (who->rank == before + who->local_rank)
+        return ah_fail(AH_EINVAL, "SLURM_STEP_NUM_NODES is %d, but SLURM_STEP_TASKS_PER_NODE is not set",
+                       topology->hosts);
+    AH_TRY(ah_slurm_tasks(tasks, topology->host, &before, &topology->local_size));
+    if (topology->rank == before + topology->local_rank)
         return 0;
     return ah_fail(AH_EINVAL, "the ranks of a host have to be consecutive, and rank %d is number %d of the host after "
-                   "%d others: %s", who->rank, who->local_rank, before, families[AH_BY_SLURM].block_option);
+                   "%d others: %s", topology->rank, topology->local_rank, before, families[AH_BY_SLURM].block_option);
 }
 
-static int check_local(const struct ah_topology *who)
+static int check_local(const struct ah_topology *topology)
 {
-    const struct family *family = &families[who->by];
-    if (who->local_size < 1 || who->local_size > who->size || who->local_rank >= who->local_size)
-        return ah_fail(AH_EINVAL, "%s is %d with %d local ranks of %d", family->local_rank, who->local_rank,
-                       who->local_size, who->size);
-    if (who->rank < who->local_rank || who->rank - who->local_rank + who->local_size > who->size)
+    const struct family *family = &families[topology->by];
+    int size = topology->size, rank = topology->rank, local = topology->local_rank, locals = topology->local_size;
+    if (locals < 1 || locals > size || local >= locals)
+        return ah_fail(AH_EINVAL, "%s is %d with %d local ranks of %d", family->local_rank, local, locals, size);
+    if (rank < local || rank - local + locals > size)
         return ah_fail(AH_EINVAL, "the ranks of a host have to be consecutive, and rank %d of %d is number %d of %d "
-                       "here: %s", who->rank, who->size, who->local_rank, who->local_size, family->block_option);
-    if (who->hosts && who->host >= who->hosts)
-        return ah_fail(AH_EINVAL, "%s is %d but %s is %d", family->host, who->host, family->hosts, who->hosts);
+                       "here: %s", rank, size, local, locals, family->block_option);
+    if (topology->hosts && topology->host >= topology->hosts)
+        return ah_fail(AH_EINVAL, "%s is %d but %s is %d", family->host, topology->host, family->hosts,
+                       topology->hosts);
     return 0;
 }
 

@@ -242,7 +242,7 @@ static const char *culprit(const struct ah_watch *watch, struct ah_group *group,
  * rank has waited longest. */
 static int check_time(struct ah_watch *watch, struct ah_group *group, int late, int peer, const char *call)
 {
-    char who[400];
+    char missing[400];
     int blamed;
     bool over = watch->waited >= group->timeout_ns;
     if (!over && (watch->told || watch->waited < group->patience_ns))
@@ -250,13 +250,13 @@ static int check_time(struct ah_watch *watch, struct ah_group *group, int late, 
     watch->told = true;
     if (!over && !ah_control_first_to_report(group->control, group->member[late], counter_of(group, late, AH_POSTED)))
         return 0;
-    culprit(watch, group, late, peer, &blamed, who, sizeof who);
+    culprit(watch, group, late, peer, &blamed, missing, sizeof missing);
     if (over) {
         atomic_store(&slot_of(group, group->rank)->blamed, blamed);
-        return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s: %s", call, (double)group->timeout_ns / 1e9, who);
+        return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s: %s", call, (double)group->timeout_ns / 1e9, missing);
     }
     ah_tell("%s: rank %d has waited %.3g s: %s", call, group->member[group->rank], (double)group->patience_ns / 1e9,
-            who);
+            missing);
     return 0;
 }
 

@@ -6,20 +6,20 @@
 
 int ah_group_default(struct ah_group **out)
 {
-    struct ah_topology who;
+    struct ah_topology topology;
     struct ah_control_block *control;
     struct ah_group *group;
     *out = ah_group_first();
     if (*out)
         return 0;
     AH_TRY(ah_rank_attach(&control)); /* what a rank has started is none: its variables go */
-    AH_TRY(ah_topology_from_environment(&who));
+    AH_TRY(ah_topology_from_environment(&topology));
     AH_TRY(ah_rank_rendezvous(&control));
-    if (who.size != who.local_size && !control->hosts)
-        return ah_fail(AH_EINVAL, "%d ranks with %d on this host, and no setting locates the others", who.size,
-                       who.local_size);
-    bool alone = who.size == 1;
-    struct ah_seat seat = {.control = alone ? NULL : control, .rank = who.rank, .size = who.size};
+    if (topology.size != topology.local_size && !control->hosts)
+        return ah_fail(AH_EINVAL, "%d ranks with %d on this host, and no setting locates the others", topology.size,
+                       topology.local_size);
+    bool alone = topology.size == 1;
+    struct ah_seat seat = {.control = alone ? NULL : control, .rank = topology.rank, .size = topology.size};
     const char *backend = control && control->hosts ? "spread" : control && control->header->recovers ? "keep" : "shm";
     AH_TRY(ah_group_open(&group, ah_backend_find(backend), &seat));
     ah_group_set_first(group);

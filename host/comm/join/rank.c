@@ -53,19 +53,19 @@ static void take_place(struct ah_control_block *control, int rank)
 
 int ah_rank_rendezvous(struct ah_control_block **out)
 {
-    struct ah_topology who;
+    struct ah_topology topology;
     struct ah_control_block *control;
     char mark[32];
     AH_TRY(ah_rank_attach(out));
-    AH_TRY(ah_topology_from_environment(&who));
-    if (*out || who.size == 1)
+    AH_TRY(ah_topology_from_environment(&topology));
+    if (*out || topology.size == 1)
         return 0;
-    AH_TRY(ah_rendezvous_local(&control, &who, &hosts));
+    AH_TRY(ah_rendezvous_local(&control, &topology, &hosts));
     if (hosts.count > 1) {
         AH_TRY(ah_control_place(control, &hosts));
         ah_secret_forget();
     }
-    take_place(control, who.rank);
+    take_place(control, topology.rank);
     /* What this rank starts inherits its RANK, and is none. */
     snprintf(mark, sizeof mark, "met-%d", (int)attached_pid);
     setenv(AH_JOB_MARK, mark, 1);
@@ -74,20 +74,20 @@ int ah_rank_rendezvous(struct ah_control_block **out)
 }
 
 /* Read the launcher's description of the job's hosts, if there are several. */
-static int read_hosts(const struct ah_topology *who)
+static int read_hosts(const struct ah_topology *topology)
 {
     const char *text = getenv("ACCELHOST_HOSTS");
     bool by_mpi;
     if (!text)
         return 0;
     AH_TRY(ah_hosts_read(&hosts, text));
-    AH_TRY(ah_mpi_choose(who, &by_mpi)); /* a launcher's are no ranks of MPI's */
-    return who->local_rank == 0 ? ah_rendezvous_place(who, &hosts.store) : 0;
+    AH_TRY(ah_mpi_choose(topology, &by_mpi)); /* a launcher's are no ranks of MPI's */
+    return topology->local_rank == 0 ? ah_rendezvous_place(topology, &hosts.store) : 0;
 }
 
 int ah_rank_attach(struct ah_control_block **out)
 {
-    struct ah_topology who;
+    struct ah_topology topology;
     const char *text = getenv("ACCELHOST_BOARD");
     *out = attached;
     if (!attached && !text)
@@ -99,14 +99,14 @@ int ah_rank_attach(struct ah_control_block **out)
     long fd = strtol(text, &end, 10);
     if (errno || end == text || *end || fd < 0 || fd > INT_MAX)
         return ah_fail(AH_EINVAL, "ACCELHOST_BOARD: expected a descriptor number, got '%s'", text);
-    AH_TRY(ah_topology_from_environment(&who));
-    AH_TRY(read_hosts(&who));
-    AH_TRY(ah_control_open(&attached, (int)fd, who.rank, NULL));
-    if (attached->size != who.size) {
+    AH_TRY(ah_topology_from_environment(&topology));
+    AH_TRY(read_hosts(&topology));
+    AH_TRY(ah_control_open(&attached, (int)fd, topology.rank, NULL));
+    if (attached->size != topology.size) {
         int size = attached->size;
         ah_control_close(attached);
         attached = NULL;
-        return ah_fail(AH_EINVAL, "WORLD_SIZE is %d, but the job's control block has %d ranks", who.size, size);
+        return ah_fail(AH_EINVAL, "WORLD_SIZE is %d, but the job's control block has %d ranks", topology.size, size);
     }
     if (hosts.count > 1) {
         AH_TRY(ah_control_place(attached, &hosts));
@@ -115,7 +115,7 @@ int ah_rank_attach(struct ah_control_block **out)
     /* These mean nothing to programs that the script starts. */
     unsetenv("ACCELHOST_BOARD");
     unsetenv("ACCELHOST_HOSTS");
-    take_place(attached, who.rank);
+    take_place(attached, topology.rank);
     *out = attached;
     return 0;
 }

@@ -42,7 +42,7 @@ struct table {
 
 /* What both sides know. */
 struct rendezvous {
-    const struct ah_topology *who;
+    const struct ah_topology *topology;
     int first; /* rank of this host */
     struct sockaddr_un address;
     socklen_t address_bytes;
@@ -84,13 +84,14 @@ static bool is_this_host(const char *address)
            ah_address_is_here(address);
 }
 
-static int begin(struct rendezvous *m, const struct ah_topology *who)
+static int begin(struct rendezvous *m, const struct ah_topology *topology)
 {
     const char *address = getenv("MASTER_ADDR");
-    *m = (struct rendezvous){.who = who, .first = who->rank - who->local_rank, .begin_ns = ah_now_ns()};
-    if (who->by == AH_BY_RANK && address && !getenv("LOCAL_WORLD_SIZE") && !is_this_host(address))
+    *m = (struct rendezvous){.topology = topology, .first = topology->rank - topology->local_rank,
+                             .begin_ns = ah_now_ns()};
+    if (topology->by == AH_BY_RANK && address && !getenv("LOCAL_WORLD_SIZE") && !is_this_host(address))
         return ah_fail(AH_EINVAL, "MASTER_ADDR is %s, another host: LOCAL_RANK and LOCAL_WORLD_SIZE have to say which "
-                       "of the %d ranks are here", address, who->size);
+                       "of the %d ranks are here", address, topology->size);
     AH_TRY(ah_seconds_from_environment("ACCELHOST_TIMEOUT", 600, &m->timeout_ns));
     AH_TRY(ah_seconds_from_environment("ACCELHOST_PATIENCE", AH_PATIENCE_S, &m->patience_ns));
     name_meeting(m);
@@ -103,11 +104,11 @@ static int look_at_clock(struct rendezvous *m, const char *whom)
 {
     int64_t waited = ah_now_ns() - m->begin_ns;
     if (waited > m->timeout_ns)
-        return ah_fail(AH_ETIMEOUT, "rank %d of %d (%s): %s did not arrive within %.3g s", m->who->rank, m->who->size,
-                       m->name, whom, (double)m->timeout_ns / 1e9);
+        return ah_fail(AH_ETIMEOUT, "rank %d of %d (%s): %s did not arrive within %.3g s", m->topology->rank,
+                       m->topology->size, m->name, whom, (double)m->timeout_ns / 1e9);
     if (waited > m->patience_ns && !m->told) {
         ah_tell("rank %d of %d (%s) has waited %.3g s for %s; `accelhost launch --num_processes %d` starts all of them",
-                m->who->rank, m->who->size, m->name, (double)m->patience_ns / 1e9, whom, m->who->size);
+                m->topology->rank, m->topology->size, m->name, (double)m->patience_ns / 1e9, whom, m->topology->size);
         m->told = true;
     }
     return 0;
@@ -168,22 +169,22 @@ static int receive_with(int fd, void *bytes, size_t count, int *passed)
 
 static void judge(const struct rendezvous *m, const struct hello *hello, const bool *here, struct answer *out)
 {
-    int size = m->who->size, local = hello->local_rank;
+    int size = m->topology->size, local = hello->local_rank;
     *out = (struct answer){.status = AH_EINVAL};
     if (hello->magic != hello_magic || hello->version != (int32_t)sizeof(struct ah_rank_entry))
         snprintf(out->text, sizeof out->text, "rank %d runs another version of accelhost", m->first);
     else if (hello->size != size)
         snprintf(out->text, sizeof out->text, "WORLD_SIZE is %d here, but %d of rank %d (%s)", hello->size, size,
                  m->first, m->name);
-    else if (hello->local_size != m->who->local_size)
+    else if (hello->local_size != m->topology->local_size)
         snprintf(out->text, sizeof out->text, "rank %d counts %d ranks on this host, and rank %d %d (%s)", hello->rank,
-                 hello->local_size, m->first, m->who->local_size, m->name);
+                 hello->local_size, m->first, m->topology->local_size, m->name);
     else if (hello->rank < 1 || hello->rank >= size || local < 1 || local >= hello->local_size)
         snprintf(out->text, sizeof out->text, "RANK is %d of %d, and %d of %d on this host", hello->rank, size, local,
                  hello->local_size);
     else if (hello->rank - local != m->first)
         snprintf(out->text, sizeof out->text, "the ranks of a host have to be consecutive, and rank %d is number %d "
-                 "after rank %d: %s", hello->rank, local, m->first, ah_topology_block_option(m->who->by));
+                 "after rank %d: %s", hello->rank, local, m->first, ah_topology_block_option(m->topology->by));
     else if (here[local])
         snprintf(out->text, sizeof out->text, "RANK %d occurs twice (%s); give each job a MASTER_PORT of its own",
                  hello->rank, m->name);
@@ -218,12 +219,12 @@ static int serve(const struct rendezvous *m, struct ah_control_block *control, i
         bool taken = hand_over(control, fd, &answer);
         if (taken)
             here[hello.local_rank] = true;
-        if (taken && m->who->local_size < m->who->size) {
+        if (taken && m->topology->local_size < m->topology->size) {
             caller[hello.local_rank] = fd;
             return 0;
         }
-        if (answer.status && hello.magic == hello_magic && hello.size != m->who->size)
-            status = ah_fail(AH_EINVAL, "WORLD_SIZE is %d here, but %d of rank %d (%s)", m->who->size, hello.size,
+        if (answer.status && hello.magic == hello_magic && hello.size != m->topology->size)
+            status = ah_fail(AH_EINVAL, "WORLD_SIZE is %d here, but %d of rank %d (%s)", m->topology->size, hello.size,
                              hello.rank, m->name);
         else if (answer.status && hello.magic == hello_magic && hello.rank - hello.local_rank != m->first)
             status = ah_fail(AH_EINVAL, "%s", answer.text);
@@ -243,7 +244,7 @@ static int first_missing(const bool *here, int size)
 static int wait_for_all(struct rendezvous *m, struct ah_control_block *control, int listener, int *caller)
 {
     bool here[AH_MAX_RANKS] = {true};
-    for (int missing; (missing = first_missing(here, m->who->local_size)) < m->who->local_size;) {
+    for (int missing; (missing = first_missing(here, m->topology->local_size)) < m->topology->local_size;) {
         char whom[32];
         struct pollfd at = {.fd = listener, .events = POLLIN};
         snprintf(whom, sizeof whom, "rank %d", m->first + missing);
@@ -275,12 +276,12 @@ static int meet_hosts(struct rendezvous *m, const int *caller, struct ah_hosts *
 {
     static struct table table; /* larger than what a stack should hold */
     int64_t left = m->timeout_ns - (ah_now_ns() - m->begin_ns);
-    int status = ah_rendezvous_hosts(m->who, left, m->patience_ns, hosts);
+    int status = ah_rendezvous_hosts(m->topology, left, m->patience_ns, hosts);
     table.answer.status = status;
     snprintf(table.answer.text, sizeof table.answer.text, "%s", status < 0 ? ah_error_text() : "");
     if (status == 0)
         ah_hosts_write(hosts, table.text, sizeof table.text);
-    for (int r = 1; r < m->who->local_size; r++)
+    for (int r = 1; r < m->topology->local_size; r++)
         send_with(caller[r], &table, sizeof table, -1);
     return status;
 }
@@ -292,21 +293,21 @@ static int host(struct rendezvous *m, struct ah_control_block **out, struct ah_h
     for (int r = 0; r < AH_MAX_RANKS; r++)
         caller[r] = -1;
     AH_TRY(open_place(m, &listener));
-    AH_TRYGO(ah_control_create(&control, m->who->size), closed);
+    AH_TRYGO(ah_control_create(&control, m->topology->size), closed);
     control->header->alone = true;
     AH_TRYGO(ah_control_map_segments(control), failed);
-    AH_TRYGO(ah_control_show_life(control, m->who->rank), failed);
+    AH_TRYGO(ah_control_show_life(control, m->topology->rank), failed);
     AH_TRYGO(wait_for_all(m, control, listener, caller), failed);
-    if (m->who->local_size < m->who->size)
+    if (m->topology->local_size < m->topology->size)
         AH_TRYGO(meet_hosts(m, caller, hosts), failed);
-    for (int r = m->first + 1; r < m->first + m->who->local_size; r++) { /* mapped, and theirs from now on */
+    for (int r = m->first + 1; r < m->first + m->topology->local_size; r++) { /* mapped, and theirs from now on */
         close(control->segment_fd[r]);
         control->segment_fd[r] = -1;
     }
     *out = control;
     goto closed;
 failed:
-    ah_control_leave(control, m->who->rank, AH_RANK_FAILED, ah_error_text(), false);
+    ah_control_leave(control, m->topology->rank, AH_RANK_FAILED, ah_error_text(), false);
     ah_control_close(control);
 closed:
     for (int r = 0; r < AH_MAX_RANKS; r++)
@@ -340,8 +341,8 @@ static int call(struct rendezvous *m, int *out)
 /* It answers at its next poll; *gone when it ended before. */
 static int ask(struct rendezvous *m, int fd, int *control_fd, int *segments, bool *gone)
 {
-    struct hello hello = {hello_magic, (int32_t)sizeof(struct ah_rank_entry), m->who->rank, m->who->size,
-                          m->who->local_rank, m->who->local_size};
+    struct hello hello = {hello_magic, (int32_t)sizeof(struct ah_rank_entry), m->topology->rank, m->topology->size,
+                          m->topology->local_rank, m->topology->local_size};
     struct answer answer;
     char byte;
     *gone = false;
@@ -363,7 +364,7 @@ static int ask(struct rendezvous *m, int fd, int *control_fd, int *segments, boo
     if (answer.status)
         return ah_fail(answer.status, "%.*s", (int)sizeof answer.text - 1, answer.text);
     limit_waits(fd);
-    for (int r = 0; r < m->who->size; r++)
+    for (int r = 0; r < m->topology->size; r++)
         if (receive_with(fd, &byte, 1, &segments[r])) {
             *gone = true;
             return 0;
@@ -407,12 +408,12 @@ static int join(struct rendezvous *m, struct ah_control_block **out, struct ah_h
         if (gone)
             close_all(control_fd, segments);
         if (status == 0 && !gone)
-            status = ah_control_open(out, control_fd, m->who->rank, segments);
+            status = ah_control_open(out, control_fd, m->topology->rank, segments);
         if (status == 0 && !gone)
-            status = ah_control_show_life(*out, m->who->rank);
+            status = ah_control_show_life(*out, m->topology->rank);
         if (status == 0 && !gone && send(fd, "", 1, MSG_NOSIGNAL) != 1)
-            status = ah_fail(AH_EPEER, "%s went away while rank %d joined it", m->leader, m->who->rank);
-        if (status == 0 && !gone && m->who->local_size < m->who->size)
+            status = ah_fail(AH_EPEER, "%s went away while rank %d joined it", m->leader, m->topology->rank);
+        if (status == 0 && !gone && m->topology->local_size < m->topology->size)
             status = await_table(m, fd, hosts);
         close(fd);
         AH_TRY(status);
@@ -421,16 +422,16 @@ static int join(struct rendezvous *m, struct ah_control_block **out, struct ah_h
     return 0;
 }
 
-int ah_rendezvous_local(struct ah_control_block **out, const struct ah_topology *who, struct ah_hosts *hosts)
+int ah_rendezvous_local(struct ah_control_block **out, const struct ah_topology *topology, struct ah_hosts *hosts)
 {
     struct rendezvous m;
     bool by_mpi = false;
-    if (who->size > AH_MAX_RANKS)
-        return ah_fail(AH_EINVAL, "WORLD_SIZE is %d, expected 1..%d", who->size, AH_MAX_RANKS);
-    AH_TRY(begin(&m, who));
-    if (who->local_size < who->size)
-        AH_TRY(ah_mpi_choose(who, &by_mpi));
+    if (topology->size > AH_MAX_RANKS)
+        return ah_fail(AH_EINVAL, "WORLD_SIZE is %d, expected 1..%d", topology->size, AH_MAX_RANKS);
+    AH_TRY(begin(&m, topology));
+    if (topology->local_size < topology->size)
+        AH_TRY(ah_mpi_choose(topology, &by_mpi));
     if (by_mpi)
-        AH_TRY(ah_mpi_begin(who, m.timeout_ns));
-    return who->local_rank == 0 ? host(&m, out, hosts) : join(&m, out, hosts);
+        AH_TRY(ah_mpi_begin(topology, m.timeout_ns));
+    return topology->local_rank == 0 ? host(&m, out, hosts) : join(&m, out, hosts);
 }

@@ -16,6 +16,6 @@
  * long as a collective may (ACCELHOST_TIMEOUT): the first rank for all others, those for the first. Errors name the
  * contradiction: another number of ranks, a duplicate rank, ranks that are not consecutive, missing ranks
  * (AH_ETIMEOUT). */
-int ah_rendezvous_local(struct ah_control_block **out, const struct ah_topology *who, struct ah_hosts *hosts);
+int ah_rendezvous_local(struct ah_control_block **out, const struct ah_topology *topology, struct ah_hosts *hosts);
 
 #endif

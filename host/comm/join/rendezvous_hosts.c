@@ -37,7 +37,7 @@ static uint64_t hash_of(const char *text)
     return hash;
 }
 
-static int find_port(const struct ah_topology *who, int *out)
+static int find_port(const struct ah_topology *topology, int *out)
 {
     const char *text = value_of("MASTER_PORT"), *job = value_of("SLURM_JOB_ID"), *space = value_of("PMIX_NAMESPACE");
     const char *agent = value_of("TORCHELASTIC_USE_AGENT_STORE");
@@ -48,25 +48,25 @@ static int find_port(const struct ah_topology *who, int *out)
         if (*end || port < 1 || port > 65535)
             return ah_fail(AH_EINVAL, "MASTER_PORT: expected a port, got '%s'", text);
         *out = (int)port;
-    } else if (who->by == AH_BY_SLURM && job) {
+    } else if (topology->by == AH_BY_SLURM && job) {
         *out = FIRST_PORT + (int)(strtoul(job, NULL, 10) % PORTS);
     } else {
-        *out = who->by == AH_BY_OPENMPI && space ? FIRST_PORT + (int)(hash_of(space) % PORTS) : PORT;
+        *out = topology->by == AH_BY_OPENMPI && space ? FIRST_PORT + (int)(hash_of(space) % PORTS) : PORT;
     }
     return 0;
 }
 
-static int find_host(const struct ah_topology *who)
+static int find_host(const struct ah_topology *topology)
 {
     const char *address = value_of("MASTER_ADDR"), *nodes = value_of("SLURM_STEP_NODELIST");
     if (address)
         snprintf(own.host, sizeof own.host, "%s", address);
-    else if (who->by == AH_BY_SLURM && nodes)
+    else if (topology->by == AH_BY_SLURM && nodes)
         ah_slurm_first_node(nodes, own.host, sizeof own.host);
     else
         return ah_fail(AH_EINVAL, "%d of the %d ranks are on other hosts: MASTER_ADDR has to be the address of "
-                       "rank 0's%s", who->size - who->local_size, who->size,
-                       who->by == AH_BY_OPENMPI ? " (mpirun -x MASTER_ADDR=ADDRESS), as there is no "
+                       "rank 0's%s", topology->size - topology->local_size, topology->size,
+                       topology->by == AH_BY_OPENMPI ? " (mpirun -x MASTER_ADDR=ADDRESS), as there is no "
                        "accelhost-mpi.so" : "");
     return 0;
 }
@@ -98,11 +98,11 @@ static void describe(struct ah_store_place *out, int port)
     };
 }
 
-int ah_rendezvous_place(const struct ah_topology *who, struct ah_store_place *out)
+int ah_rendezvous_place(const struct ah_topology *topology, struct ah_store_place *out)
 {
     int port = 0;
-    AH_TRY(find_host(who));
-    AH_TRY(find_port(who, &port));
+    AH_TRY(find_host(topology));
+    AH_TRY(find_port(topology, &port));
     AH_TRY(ah_secret_find(&own.secret, NULL, mpirun_key));
     AH_TRY(ah_secret_need(&own.secret, own.host));
     find_job();
@@ -128,7 +128,7 @@ struct message {
     struct ah_secret secret;
 };
 
-static int prepare(const struct ah_topology *who, struct ah_store_place *out)
+static int prepare(const struct ah_topology *topology, struct ah_store_place *out)
 {
     const char *address = value_of("MASTER_ADDR");
     int port = 0;
@@ -136,7 +136,7 @@ static int prepare(const struct ah_topology *who, struct ah_store_place *out)
         snprintf(own.host, sizeof own.host, "%s", address);
     else
         AH_TRY(ah_address_own(own.host, sizeof own.host));
-    AH_TRY(find_port(who, &port));
+    AH_TRY(find_port(topology, &port));
     AH_TRY(ah_secret_find(&own.secret, NULL, NULL));
     if (!own.secret.bytes && !own.secret.open)
         AH_TRY(ah_secret_draw(&own.secret));
@@ -145,11 +145,11 @@ static int prepare(const struct ah_topology *who, struct ah_store_place *out)
     return serve(out);
 }
 
-static int share_place(const struct ah_topology *who, int64_t timeout_ns, struct ah_store_place *out)
+static int share_place(const struct ah_topology *topology, int64_t timeout_ns, struct ah_store_place *out)
 {
     struct message message = {0};
-    if (who->rank == 0) {
-        message.status = prepare(who, out);
+    if (topology->rank == 0) {
+        message.status = prepare(topology, out);
         message.port = out->port;
         message.secret = own.secret;
         memcpy(message.host, own.host, sizeof message.host);
@@ -169,26 +169,27 @@ static int share_place(const struct ah_topology *who, int64_t timeout_ns, struct
     return 0;
 }
 
-static int find_place(const struct ah_topology *who, int64_t timeout_ns, struct ah_hosts *out)
+static int find_place(const struct ah_topology *topology, int64_t timeout_ns, struct ah_hosts *out)
 {
     bool by_mpi = false;
-    AH_TRY(ah_mpi_choose(who, &by_mpi));
+    AH_TRY(ah_mpi_choose(topology, &by_mpi));
     out->transport = by_mpi ? "mpi" : "tcp";
     if (by_mpi)
-        return share_place(who, timeout_ns, &out->store);
-    AH_TRY(ah_rendezvous_place(who, &out->store));
-    return who->rank == 0 ? serve(&out->store) : 0;
+        return share_place(topology, timeout_ns, &out->store);
+    AH_TRY(ah_rendezvous_place(topology, &out->store));
+    return topology->rank == 0 ? serve(&out->store) : 0;
 }
 
-int ah_rendezvous_hosts(const struct ah_topology *who, int64_t timeout_ns, int64_t patience_ns, struct ah_hosts *out)
+int ah_rendezvous_hosts(const struct ah_topology *topology, int64_t timeout_ns, int64_t patience_ns,
+                        struct ah_hosts *out)
 {
     struct ah_store *store = NULL;
     struct ah_membership mine = {
-        .what = "host", .number = -1, .first = who->rank, .ranks = who->local_size, .size = who->size,
+        .what = "host", .number = -1, .first = topology->rank, .ranks = topology->local_size, .size = topology->size,
         .timeout_ns = timeout_ns, .patience_ns = patience_ns,
     };
     ah_address_own_name(mine.name, sizeof mine.name);
-    AH_TRY(find_place(who, timeout_ns, out));
+    AH_TRY(find_place(topology, timeout_ns, out));
     AH_TRY(ah_membership_store(&store, &out->store, &mine));
     int status = ah_membership(store, &mine, out);
     ah_store_close(store);

@@ -29,7 +29,7 @@ static int find_driver(void)
     return 0;
 }
 
-int ah_mpi_choose(const struct ah_topology *who, bool *chosen)
+int ah_mpi_choose(const struct ah_topology *topology, bool *chosen)
 {
     const char *transport = getenv("ACCELHOST_WIRE"), *address = getenv("MASTER_ADDR");
     char path[4096];
@@ -37,22 +37,22 @@ int ah_mpi_choose(const struct ah_topology *who, bool *chosen)
     *chosen = !silent && !strcmp(transport, "mpi");
     if (!silent && !*chosen && strcmp(transport, "tcp") != 0)
         return ah_fail(AH_EINVAL, "ACCELHOST_WIRE: expected tcp or mpi, got '%s'", transport);
-    if (*chosen && who->by == AH_BY_RANK)
+    if (*chosen && topology->by == AH_BY_RANK)
         return ah_fail(AH_EINVAL, "ACCELHOST_WIRE: mpi is for ranks that mpirun or srun has started; RANK and "
                        "WORLD_SIZE are no business of theirs");
     /* MPI_Init would end the process with a page of advice. */
-    if (*chosen && who->by == AH_BY_SLURM && !getenv("PMIX_RANK") && !getenv("PMI_RANK") && !getenv("PMI_FD"))
+    if (*chosen && topology->by == AH_BY_SLURM && !getenv("PMIX_RANK") && !getenv("PMI_RANK") && !getenv("PMI_FD"))
         return ah_fail(AH_EINVAL, "ACCELHOST_WIRE: mpi needs srun --mpi=pmix, or another plugin that suits it (srun "
                       "--mpi=list prints the available ones); tcp needs none");
-    if (silent && who->by == AH_BY_OPENMPI && !(address && *address))
+    if (silent && topology->by == AH_BY_OPENMPI && !(address && *address))
         *chosen = ah_plugin_find("mpi", path, sizeof path);
     return 0;
 }
 
-int ah_mpi_begin(const struct ah_topology *who, int64_t timeout_ns)
+int ah_mpi_begin(const struct ah_topology *topology, int64_t timeout_ns)
 {
     AH_TRY(find_driver());
-    AH_TRY(driver->begin(who, timeout_ns));
+    AH_TRY(driver->begin(topology, timeout_ns));
     limit_ns = timeout_ns;
     begun_by = getpid();
     return 0;

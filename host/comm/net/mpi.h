@@ -16,7 +16,7 @@ struct ah_mpi_driver {
     unsigned abi; /* AH_MPI_ABI of the headers that the plugin was built with */
     const struct ah_transport_type *transport;
     /* AH_EINVAL when MPI does not have the job's ranks. */
-    int (*begin)(const struct ah_topology *who, int64_t timeout_ns);
+    int (*begin)(const struct ah_topology *topology, int64_t timeout_ns);
     /* Broadcast memory from leader 0 to all leaders. AH_ETIMEOUT. */
     int (*share)(void *memory, size_t bytes, int64_t timeout_ns);
     /* Wait until all ranks are here, and finalize; not at all when something is still under way. */
@@ -25,9 +25,9 @@ struct ah_mpi_driver {
 
 /* Does the job move its bytes by MPI? As set by ACCELHOST_WIRE; else a job of mpirun without MASTER_ADDR does, if the
  * plugin exists. AH_EINVAL for another name, and where nothing has started the ranks that MPI knows. */
-int ah_mpi_choose(const struct ah_topology *who, bool *chosen);
+int ah_mpi_choose(const struct ah_topology *topology, bool *chosen);
 /* Open the plugin, register its transport, begin MPI. */
-int ah_mpi_begin(const struct ah_topology *who, int64_t timeout_ns);
+int ah_mpi_begin(const struct ah_topology *topology, int64_t timeout_ns);
 int ah_mpi_share(void *memory, size_t bytes, int64_t timeout_ns);
 /* At the end of a process that ends well. Nothing where MPI was not begun. */
 void ah_mpi_end(void);

@@ -48,14 +48,14 @@ static void begin_anew(struct ah_reducer *r)
     ah_buffers_forget(r->buffers);
     r->active = r->ordered = r->way_known = false;
     r->device_comm = NULL;
-    r->era = ah_group_era(r->group);
+    r->epoch = ah_group_epoch(r->group);
 }
 
 int ah_reducer_begin(struct ah_reducer *r, double weight, const char *where)
 {
     if (!(weight >= 0) || weight > 1e300)
         return ah_fail(AH_EINVAL, "backward: expected a weight from 0, got %g", weight);
-    if (r->era != ah_group_era(r->group))
+    if (r->epoch != ah_group_epoch(r->group))
         begin_anew(r);
     if (r->active && r->launched > 0)
         return ah_fail(AH_ESTATE, "backward: the last one failed with gradients under way; this job cannot go on");

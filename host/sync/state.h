@@ -55,7 +55,7 @@ struct ah_reducer {
     bool watching;
     int64_t begin_ns, end_ns;
     int rounds;
-    uint32_t era; /* of the group when the last backward began */
+    uint32_t epoch; /* of the group when the last backward began */
 };
 
 /* Set the script's line of the following collectives; the end of a long path is more specific than its beginning. */

@@ -29,7 +29,7 @@ struct ah_work {
     struct ah_call_arguments arguments; /* published with the call record: `start` sets it */
     uint32_t note;                      /* all ranks' notes or-ed, once every rank has posted */
     int64_t *counts;                    /* own copy of the call's; NULL: it has none */
-    uint32_t era;                       /* of the group when it began */
+    uint32_t epoch;                       /* of the group when it began */
     bool carried, abandoned;
     void (*release)(void *held); /* of an abandoned one: called when its buffers may go; NULL: nothing holds them */
     void *held;
@@ -45,7 +45,7 @@ struct ah_message_request {
     uint32_t number;
     uint64_t offset;                    /* passed to the receiver with the message header: `give` sets it */
     struct ah_message_header *header;   /* on the sender's group block; NULL: not posted, not found yet */
-    uint32_t era;                       /* of the group when it began */
+    uint32_t epoch;                       /* of the group when it began */
     bool sends, stays, done, abandoned; /* stays: the sender's memory is left alone until it is received */
     bool far, moved; /* far: may use a p2p channel (device_p2p.h); moved: the sender's part is done */
     uint8_t card[AH_DEVICE_COMM_CARD];
@@ -142,7 +142,7 @@ struct ah_group {
     int poison;          /* the status of the first failure */
     char poison_text[1024];
     bool logs;
-    uint32_t era;                       /* number of restarts */
+    uint32_t epoch;                       /* number of restarts */
     struct ah_device_comm *device_comm; /* for the memory of a device; NULL: none, or not asked for */
     bool lane_asked;                    /* whether there is one has been found out */
     enum ah_device_comm_choice choice;

@@ -264,7 +264,7 @@ static struct ah_work *new_work(struct ah_group *group, const struct ah_collecti
     }
     work->group = group;
     work->mover = mover;
-    work->era = group->era;
+    work->epoch = group->epoch;
     work->call = *call;
     if (n)
         work->call.counts = work->counts = memcpy(counts, call->counts, n * sizeof *counts);
@@ -344,7 +344,7 @@ static bool complete(struct ah_work *work)
 int ah_work_test(struct ah_work *work, bool *done)
 {
     struct ah_group *group = work->group;
-    if (work->era != group->era)
+    if (work->epoch != group->epoch)
         return group_outlived(work);
     AH_TRY(check_health(group, &work->call));
     AH_TRY(ah_group_poison(group, ah_group_advance(group, work->sequence, work->mover->carry_waits)));
@@ -368,7 +368,7 @@ static int group_await(struct ah_work *work)
 int ah_work_wait_note(struct ah_work *work, uint32_t *note)
 {
     struct ah_group *group = work->group;
-    if (work->era != group->era) {
+    if (work->epoch != group->epoch) {
         int status = group_outlived(work);
         ah_work_free(work, true);
         return status;
@@ -399,7 +399,7 @@ void ah_work_abandon_held(struct ah_work *work, void (*release)(void *held), voi
     struct ah_group *group = work->group;
     work->release = release;
     work->held = held;
-    if (work->era != group->era) {
+    if (work->epoch != group->epoch) {
         ah_work_free(work, true);
         return;
     }

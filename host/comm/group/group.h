@@ -30,7 +30,7 @@ int ah_group_split(struct ah_group **out, struct ah_group *parent, int color, in
  * called this. AH_ENOTIMPL when the backend does not support it. */
 int ah_groups_renew(void);
 /* Return how often a group was restarted. */
-uint32_t ah_group_era(const struct ah_group *group);
+uint32_t ah_group_epoch(const struct ah_group *group);
 /* Has a group of this process failed? */
 bool ah_groups_have_failed(void);
 /* Write the status of at most `room` open groups; returns their number. Idle ranks whose `calls` differ have not made

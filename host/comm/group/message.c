@@ -287,7 +287,7 @@ static int new_message(struct ah_message_request **out, struct ah_group *group, 
         return ah_fail(AH_ENOMEM, "%s: out of memory", sends ? "send" : "recv");
     size_t length = strlen(message->where);
     request->group = group;
-    request->era = group->era;
+    request->epoch = group->epoch;
     request->message = *message;
     request->sends = sends;
     request->offset = AH_NO_OFFSET;
@@ -380,7 +380,7 @@ void ah_message_forget(struct ah_group *group)
 
 int ah_message_test(struct ah_message_request *request, bool *done)
 {
-    if (!request->done && request->era != request->group->era)
+    if (!request->done && request->epoch != request->group->epoch)
         return message_outlived(request);
     if (!request->done) {
         AH_TRY(ah_group_check_health(request->group, request->sends ? "send" : "recv"));
@@ -446,7 +446,7 @@ int ah_message_wait(struct ah_message_request *request, int *peer)
 {
     struct ah_group *group = request->group;
     struct ah_group_block *mine = group->peer[group->rank];
-    bool old = request->era != group->era;
+    bool old = request->epoch != group->epoch;
     int status = request->done ? 0
                  : old         ? message_outlived(request)
                                : ah_group_check_health(group, request->sends ? "send" : "recv");
@@ -471,7 +471,7 @@ void ah_message_abandon(struct ah_message_request *request, void (*release)(void
     struct ah_group *group = request->group;
     request->release = release;
     request->held = held;
-    if (request->era != group->era) {
+    if (request->epoch != group->epoch) {
         unlist(request->sends ? &group->outgoing : &group->incoming, request);
         free_message(request, true);
         return;

@@ -21,7 +21,7 @@ static void renew(struct ah_group *group)
     ah_message_forget(group);
     group->base = group->posted = group->done = group->ring_safe = group->sent = 0;
     group->poison = 0;
-    group->era++;
+    group->epoch++;
     group->identity = ah_group_identity(group);
     if (group->backend->renew)
         group->backend->renew(group);
@@ -57,9 +57,9 @@ int ah_groups_renew(void)
     return 0;
 }
 
-uint32_t ah_group_era(const struct ah_group *group)
+uint32_t ah_group_epoch(const struct ah_group *group)
 {
-    return group->era;
+    return group->epoch;
 }
 
 bool ah_groups_have_failed(void)

@@ -14,7 +14,7 @@
 #include "comm/net/progress_job.h"
 
 /* Calls of one group block in which a rank is its host's first. */
-struct lane {
+struct queue {
     uint32_t seen;
     struct progress_job *first, **last;
 };
@@ -23,7 +23,7 @@ struct ah_progress {
     struct ah_control_block *control;
     struct ah_replica *replica;
     struct ah_transport *transport;
-    struct lane *lane; /* of each local rank and group block */
+    struct queue *queue; /* of each local rank and group block */
     struct scratch spare[PROGRESS_AHEAD];
     pthread_t thread;
     pthread_mutex_t working; /* around all that is above */
@@ -99,15 +99,15 @@ static void free_job(struct progress_job *job)
     free(job);
 }
 
-static struct ah_group_block *channel_of(const struct progress_job *job, int place)
+static struct ah_group_block *block_of(const struct progress_job *job, int place)
 {
     return &ah_rank_entry(job->control, job->team.member[job->team.ranks[place]])->block[job->block];
 }
 
 /* The member table that the rank wrote for the group; NULL when the post is not wired, or another rank of this host is
  * the group's first. */
-static const struct ah_member_table *roll_of(struct ah_progress *progress, int rank, const struct ah_group_block *block,
-                                     uint32_t sequence)
+static const struct ah_member_table *members_of(struct ah_progress *progress, int rank,
+                                                const struct ah_group_block *block, uint32_t sequence)
 {
     struct ah_member_table *member_table =
         (void *)(progress->control->segment[rank] + atomic_load(&block->member_table));
@@ -131,7 +131,7 @@ static int copy_counts(struct progress_job *job, const struct ah_call_record *po
     return 0;
 }
 
-static int add_job(struct ah_progress *progress, struct lane *lane, const struct ah_member_table *member_table,
+static int add_job(struct ah_progress *progress, struct queue *queue, const struct ah_member_table *member_table,
                    const struct ah_call_record *post, int block)
 {
     struct progress_job *job = calloc(1, sizeof *job);
@@ -151,8 +151,8 @@ static int add_job(struct ah_progress *progress, struct lane *lane, const struct
         free_job(job);
         return AH_ENOMEM;
     }
-    *lane->last = job;
-    lane->last = &job->next;
+    *queue->last = job;
+    queue->last = &job->next;
     return 0;
 }
 
@@ -162,14 +162,14 @@ static int discover(struct ah_progress *progress)
     for (int r = header->first; r < header->first + header->local; r++) {
         for (int c = 0; c < atomic_load(&header->blocks); c++) {
             struct ah_group_block *block = &ah_rank_entry(progress->control, r)->block[c];
-            struct lane *lane = &progress->lane[(r - header->first) * AH_MAX_GROUPS + c];
+            struct queue *queue = &progress->queue[(r - header->first) * AH_MAX_GROUPS + c];
             uint32_t posted = ah_group_counter(block, AH_POSTED);
-            if (posted - lane->seen > AH_GROUP_CALLS)
-                lane->seen = posted - AH_GROUP_CALLS;
-            while (lane->seen != posted) {
-                const struct ah_member_table *member_table = roll_of(progress, r, block, ++lane->seen);
+            if (posted - queue->seen > AH_GROUP_CALLS)
+                queue->seen = posted - AH_GROUP_CALLS;
+            while (queue->seen != posted) {
+                const struct ah_member_table *member_table = members_of(progress, r, block, ++queue->seen);
                 if (member_table)
-                    AH_TRY(add_job(progress, lane, member_table, ah_group_record(block, lane->seen), c));
+                    AH_TRY(add_job(progress, queue, member_table, ah_group_record(block, queue->seen), c));
             }
         }
     }
@@ -183,7 +183,7 @@ static int64_t steps_of(const struct progress_job *job)
 {
     int64_t least = INT32_MAX;
     for (int i = 0; i < job->team.local; i++) {
-        struct ah_group_block *block = channel_of(job, i);
+        struct ah_group_block *block = block_of(job, i);
         if (!ah_reached(ah_group_counter(block, AH_POSTED), job->sequence))
             return 0;
         uint32_t before = job->known ? job->before[i] : ah_group_record(block, job->sequence)->steps;
@@ -197,14 +197,14 @@ static int64_t steps_of(const struct progress_job *job)
 static void learn(struct progress_job *job)
 {
     for (int i = 0; i < job->team.local; i++) {
-        const struct ah_call_record *post = ah_group_record(channel_of(job, i), job->sequence);
+        const struct ah_call_record *post = ah_group_record(block_of(job, i), job->sequence);
         job->before[i] = post->steps;
         job->offset[i] = post->offset;
         job->landing[i] = post->landing;
         job->partial = i ? job->partial : post->partial;
     }
     const struct ah_member_table *member_table =
-        (void *)progress_at(job, 0, atomic_load(&channel_of(job, 0)->member_table));
+        (void *)progress_at(job, 0, atomic_load(&block_of(job, 0)->member_table));
     job->divisor = member_table->divisor[job->sequence % AH_GROUP_CALLS];
     bool reduces = job->call.kind == AH_ALL_REDUCE;
     size_t bytes = (size_t)job->call.count * ah_team_width(&job->team, &job->call);
@@ -228,14 +228,14 @@ static int carry_on(struct progress_job *job, bool *moved, bool *done, int *lost
         return 0;
     *done = *moved = true;
     for (int i = 0; i < job->team.local; i++)
-        ah_group_counter_advance(channel_of(job, i), AH_ROUND, job->sequence);
+        ah_group_counter_advance(block_of(job, i), AH_ROUND, job->sequence);
     return 0;
 }
 
 static void fail_job(struct ah_progress *progress, struct progress_job *job, int lost)
 {
     char why[256];
-    struct ah_member_table *member_table = (void *)progress_at(job, 0, atomic_load(&channel_of(job, 0)->member_table));
+    struct ah_member_table *member_table = (void *)progress_at(job, 0, atomic_load(&block_of(job, 0)->member_table));
     snprintf(why, sizeof why, "%s", ah_error_text());
     job->dead = true;
     atomic_store(&member_table->lost, lost + 1); /* for those who wait: a host that has ended is not marked */
@@ -252,10 +252,10 @@ static bool work_through(struct ah_progress *progress, bool *under_way)
     bool moved = false;
     *under_way = false;
     for (int i = 0; i < header->local * AH_MAX_GROUPS; i++) {
-        struct lane *lane = &progress->lane[i];
+        struct queue *queue = &progress->queue[i];
         bool done = true;
-        while (lane->first && !lane->first->dead && done) {
-            struct progress_job *job = lane->first;
+        while (queue->first && !queue->first->dead && done) {
+            struct progress_job *job = queue->first;
             int lost = -1;
             if (carry_on(job, &moved, &done, &lost) < 0) {
                 fail_job(progress, job, lost);
@@ -265,9 +265,9 @@ static bool work_through(struct ah_progress *progress, bool *under_way)
                 *under_way |= job->begun > job->done;
                 break;
             }
-            lane->first = job->next;
-            if (!lane->first)
-                lane->last = &lane->first;
+            queue->first = job->next;
+            if (!queue->first)
+                queue->last = &queue->first;
             free_job(job);
         }
     }
@@ -322,18 +322,18 @@ void ah_progress_leave(struct ah_progress *progress)
 
 static void free_progress(struct ah_progress *progress)
 {
-    int lanes = progress->control->header->local * AH_MAX_GROUPS;
+    int queues = progress->control->header->local * AH_MAX_GROUPS;
     if (progress->transport)
         progress->transport->type->close(progress->transport);
-    for (int i = 0; progress->lane && i < lanes; i++)
-        for (struct progress_job *job; (job = progress->lane[i].first) != NULL;) {
-            progress->lane[i].first = job->next;
+    for (int i = 0; progress->queue && i < queues; i++)
+        for (struct progress_job *job; (job = progress->queue[i].first) != NULL;) {
+            progress->queue[i].first = job->next;
             free_job(job);
         }
     for (int i = 0; i < PROGRESS_AHEAD; i++)
         free(progress->spare[i].memory);
     pthread_mutex_destroy(&progress->working);
-    free(progress->lane);
+    free(progress->queue);
     free(progress);
 }
 
@@ -342,7 +342,7 @@ int ah_progress_open(struct ah_progress **out, struct ah_control_block *control,
 {
     const char *name = control->hosts->transport ? control->hosts->transport : "tcp";
     const struct ah_transport_type *type = ah_transport_find(name);
-    int lanes = control->header->local * AH_MAX_GROUPS, status;
+    int queues = control->header->local * AH_MAX_GROUPS, status;
     if (!type)
         return ah_fail(AH_EINVAL, "unknown transport between hosts: %s", name);
     struct ah_progress *progress = calloc(1, sizeof *progress);
@@ -351,10 +351,10 @@ int ah_progress_open(struct ah_progress **out, struct ah_control_block *control,
     progress->control = control;
     progress->replica = replica;
     pthread_mutex_init(&progress->working, NULL);
-    progress->lane = calloc((size_t)lanes, sizeof *progress->lane);
-    AH_TRYGO(progress->lane ? 0 : ah_fail(AH_ENOMEM, "progress thread: out of memory"), failed);
-    for (int i = 0; i < lanes; i++)
-        progress->lane[i].last = &progress->lane[i].first;
+    progress->queue = calloc((size_t)queues, sizeof *progress->queue);
+    AH_TRYGO(progress->queue ? 0 : ah_fail(AH_ENOMEM, "progress thread: out of memory"), failed);
+    for (int i = 0; i < queues; i++)
+        progress->queue[i].last = &progress->queue[i].first;
     AH_TRYGO(type->open(&progress->transport, control->hosts, timeout_ns), failed);
     if (pthread_create(&progress->thread, NULL, carry_all, progress)) {
         status = ah_fail(AH_ENOMEM, "progress thread: cannot be started");

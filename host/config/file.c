@@ -35,7 +35,7 @@ static int fail_at(const struct source *source, const struct ah_tree_node *node,
 }
 
 /* [0, 1] as 0,1 */
-static int join(const struct source *source, const struct ah_tree_node *list, char *text, size_t room)
+static int file_join(const struct source *source, const struct ah_tree_node *list, char *text, size_t room)
 {
     size_t at = 0;
     text[0] = 0;
@@ -57,7 +57,7 @@ static int take_value(const struct source *source, const struct ah_setting_row *
     if (node->kind == AH_TREE_NULL)
         return 0;
     if (node->kind == AH_TREE_LIST && row->rule.kind == AH_VALUE_TEXT) {
-        AH_TRY(join(source, node, joined, sizeof joined));
+        AH_TRY(file_join(source, node, joined, sizeof joined));
         text = joined;
         if (!*text)
             return 0;

@@ -6,7 +6,7 @@
 
 #include "config/tree.h"
 
-static int add(struct ah_tree *tree, int parent, const char *key, json_t *value, int depth);
+static int json_add(struct ah_tree *tree, int parent, const char *key, json_t *value, int depth);
 
 static int add_children(struct ah_tree *tree, int parent, json_t *value, int depth)
 {
@@ -17,15 +17,15 @@ static int add_children(struct ah_tree *tree, int parent, json_t *value, int dep
         return ah_fail(AH_EINVAL, "nested too deep");
     if (json_is_object(value)) {
         json_object_foreach(value, key, child)
-            AH_TRY(add(tree, parent, key, child, depth + 1));
+            AH_TRY(json_add(tree, parent, key, child, depth + 1));
         return 0;
     }
     json_array_foreach(value, index, child)
-        AH_TRY(add(tree, parent, NULL, child, depth + 1));
+        AH_TRY(json_add(tree, parent, NULL, child, depth + 1));
     return 0;
 }
 
-static int add(struct ah_tree *tree, int parent, const char *key, json_t *value, int depth)
+static int json_add(struct ah_tree *tree, int parent, const char *key, json_t *value, int depth)
 {
     char number[40];
     const char *text = NULL;
@@ -70,7 +70,7 @@ int ah_tree_read_json(struct ah_tree *tree, const char *text, size_t bytes)
         return ah_fail(AH_ENOMEM, "out of memory");
     if (!root)
         return ah_fail(AH_EINVAL, "line %d: no JSON: %s", error.line, error.text);
-    int status = add(tree, -1, NULL, root, 0);
+    int status = json_add(tree, -1, NULL, root, 0);
     json_decref(root);
     if (status < 0)
         ah_tree_close(tree);

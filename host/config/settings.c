@@ -18,7 +18,7 @@ const struct ah_setting_row ah_setting_rows[] = {
 };
 enum { ROWS = sizeof ah_setting_rows / sizeof *ah_setting_rows - 1, NAME = 64 };
 
-static int replace(char **place, const char *text)
+static int settings_replace(char **place, const char *text)
 {
     char *copy = text ? strdup(text) : NULL;
     if (text && !copy)
@@ -28,7 +28,7 @@ static int replace(char **place, const char *text)
     return 0;
 }
 
-static void clear(struct ah_setting_value *value)
+static void settings_clear(struct ah_setting_value *value)
 {
     free(value->text);
     free(value->where);
@@ -41,10 +41,10 @@ int ah_settings_unset(struct ah_settings *settings, enum ah_setting setting)
 {
     const struct ah_setting_row *row = &ah_setting_rows[setting];
     struct ah_setting_value *value = &settings->value[setting];
-    clear(value);
+    settings_clear(value);
     if (!row->fallback)
         return 0;
-    AH_TRY(replace(&value->text, row->fallback));
+    AH_TRY(settings_replace(&value->text, row->fallback));
     return ah_value_read(&row->rule, row->name, row->fallback, &value->number);
 }
 
@@ -64,7 +64,7 @@ int ah_settings_open(struct ah_settings *settings)
 void ah_settings_close(struct ah_settings *settings)
 {
     for (int i = 0; i < AH_SETTINGS; i++)
-        clear(&settings->value[i]);
+        settings_clear(&settings->value[i]);
     free(settings->file);
     free(settings->idle);
     *settings = (struct ah_settings){0};
@@ -123,8 +123,8 @@ static int keep_under(struct ah_setting_value *value, const struct ah_setting_ro
     enum ah_value_kind kind = row->rule.kind;
     bool is_text = kind == AH_VALUE_TEXT || kind == AH_VALUE_STREAMS || kind == AH_VALUE_SHARES;
     bool same = is_text ? !strcmp(value->text, text) : value->number == number;
-    AH_TRY(replace(&value->under, same ? NULL : value->text));
-    return replace(&value->under_where, same ? NULL : value->where);
+    AH_TRY(settings_replace(&value->under, same ? NULL : value->text));
+    return settings_replace(&value->under_where, same ? NULL : value->where);
 }
 
 /* "train.yaml:3: rdzv_backend" ends with the key. */
@@ -154,8 +154,8 @@ int ah_settings_set(struct ah_settings *settings, const struct ah_setting_row *r
         return ah_fail(AH_EINVAL, "%s: already set in %s", what, value->where);
     if (value->origin != AH_FROM_DEFAULT)
         AH_TRY(keep_under(value, row, text, number));
-    AH_TRY(replace(&value->text, text));
-    AH_TRY(replace(&value->where, where));
+    AH_TRY(settings_replace(&value->text, text));
+    AH_TRY(settings_replace(&value->where, where));
     value->number = number;
     value->origin = origin;
     return 0;

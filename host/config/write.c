@@ -33,7 +33,7 @@ static bool is_number(const struct ah_setting_row *row)
            row->rule.kind == AH_VALUE_COUNT || row->rule.kind == AH_VALUE_MACHINES;
 }
 
-static bool emit(yaml_emitter_t *emitter, const char *word, bool quoted)
+static bool write_emit(yaml_emitter_t *emitter, const char *word, bool quoted)
 {
     yaml_event_t event;
     return yaml_scalar_event_initialize(&event, NULL, NULL, (const yaml_char_t *)word, (int)strlen(word), 1, 1,
@@ -51,7 +51,7 @@ static bool emit_rows(yaml_emitter_t *emitter, const struct ah_settings *setting
             continue;
         ah_settings_write(settings, i, word, sizeof word);
         bool quoted = !is_number(row) && row->rule.kind != AH_VALUE_SWITCH && row->rule.kind != AH_VALUE_BYTES;
-        if (!emit(emitter, row->name, false) || !emit(emitter, word, quoted))
+        if (!write_emit(emitter, row->name, false) || !write_emit(emitter, word, quoted))
             return false;
     }
     return true;

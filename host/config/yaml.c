@@ -30,7 +30,7 @@ static bool is_null(const yaml_event_t *event)
 }
 
 /* Add the parser's current value to the tree. Returns its place. */
-static int put(struct reader *reader, const yaml_event_t *event, enum ah_tree_kind kind, const char *text)
+static int yaml_put(struct reader *reader, const yaml_event_t *event, enum ah_tree_kind kind, const char *text)
 {
     int parent = reader->depth ? reader->open[reader->depth - 1] : -1;
     if (parent >= 0 && reader->tree->node[parent].kind == AH_TREE_MAP && !reader->key)
@@ -50,7 +50,7 @@ static int on_open(struct reader *reader, const yaml_event_t *event, enum ah_tre
         return fail_at(event, "tags (!name) are not supported");
     if (reader->depth == AH_TREE_DEPTH)
         return fail_at(event, "nested too deep");
-    int place = put(reader, event, kind, NULL);
+    int place = yaml_put(reader, event, kind, NULL);
     AH_TRY(place);
     reader->open[reader->depth++] = place;
     return 0;
@@ -70,7 +70,8 @@ static int on_scalar(struct reader *reader, const yaml_event_t *event)
         reader->key = strdup(text);
         return reader->key ? 0 : ah_fail(AH_ENOMEM, "out of memory");
     }
-    int place = is_null(event) ? put(reader, event, AH_TREE_NULL, NULL) : put(reader, event, AH_TREE_TEXT, text);
+    int place = is_null(event) ? yaml_put(reader, event, AH_TREE_NULL, NULL) :
+        yaml_put(reader, event, AH_TREE_TEXT, text);
     AH_TRY(place);
     reader->tree->node[place].quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
     return place;

@@ -33,7 +33,7 @@ void ah_csv_feed(struct ah_csv *csv, const void *bytes, size_t count, bool more)
     csv->more = more;
 }
 
-static int damaged(struct ah_csv *csv, const char *what)
+static int csv_damaged(struct ah_csv *csv, const char *what)
 {
     csv->at = csv->count;
     return ah_fail(AH_EIO, "line %lld: %s", (long long)csv->line, what);
@@ -43,7 +43,7 @@ static int damaged(struct ah_csv *csv, const char *what)
 static int make_room(struct ah_csv *csv)
 {
     if (csv->room == AH_CSV_FIELDS)
-        return damaged(csv, "more than 4096 fields");
+        return csv_damaged(csv, "more than 4096 fields");
     int room = csv->room ? 2 * csv->room : 16;
     struct ah_csv_field *larger = realloc(csv->field, (size_t)room * sizeof *larger);
     if (!larger)
@@ -53,7 +53,7 @@ static int make_room(struct ah_csv *csv)
     return 0;
 }
 
-static inline int add(struct ah_csv *csv, const char *text, size_t length)
+static inline int csv_add(struct ah_csv *csv, const char *text, size_t length)
 {
     if (csv->fields == csv->room)
         AH_TRY(make_room(csv));
@@ -84,7 +84,7 @@ static int read_plain(struct ah_csv *csv)
             break;
     }
     csv->at = at;
-    return add(csv, bytes + from, at - from);
+    return csv_add(csv, bytes + from, at - from);
 }
 
 /* Copy a text with doubled quotes to `plain`, at the offset that it has in the file. */
@@ -96,7 +96,7 @@ static int copy_plain(struct ah_csv *csv, size_t from, size_t to)
         csv->plain[from + length++] = csv->bytes[i];
         i += csv->bytes[i] == (char)csv->quote;
     }
-    return add(csv, csv->plain + from, length);
+    return csv_add(csv, csv->plain + from, length);
 }
 
 static int read_quoted(struct ah_csv *csv)
@@ -105,7 +105,7 @@ static int read_quoted(struct ah_csv *csv)
     bool doubled = false;
     for (;; csv->at++) {
         if (csv->at == csv->count)
-            return csv->more ? 0 : damaged(csv, "a quote is not closed");
+            return csv->more ? 0 : csv_damaged(csv, "a quote is not closed");
         char c = csv->bytes[csv->at];
         csv->next_line += c == '\n';
         if (c != (char)csv->quote)
@@ -120,8 +120,8 @@ static int read_quoted(struct ah_csv *csv)
     if (half_an_end)
         csv->at = csv->count;
     else if (!at_end(csv, &bytes) && csv->bytes[csv->at] != csv->delimiter)
-        return damaged(csv, "text after a closing quote");
-    return doubled ? copy_plain(csv, from, to) : add(csv, csv->bytes + from, to - from);
+        return csv_damaged(csv, "text after a closing quote");
+    return doubled ? copy_plain(csv, from, to) : csv_add(csv, csv->bytes + from, to - from);
 }
 
 /* Read the fields of a row; *bytes is the length of its end of line, 0 at the end of the bytes. */

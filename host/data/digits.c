@@ -78,21 +78,21 @@ static const struct stroke glyphs[10][VARIANTS][MAX_STROKES] = {
 };
 
 /* A counter-based generator: the finaliser of splitmix64 over key + n * golden ratio. */
-static uint64_t mix(uint64_t x)
+static uint64_t digits_mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
     return x ^ (x >> 31);
 }
 
-static uint64_t next(uint64_t *state)
+static uint64_t digits_next(uint64_t *state)
 {
-    return mix(*state += UINT64_C(0x9e3779b97f4a7c15));
+    return digits_mix(*state += UINT64_C(0x9e3779b97f4a7c15));
 }
 
-static float uniform(uint64_t *state, float low, float high)
+static float digits_uniform(uint64_t *state, float low, float high)
 {
-    return low + (high - low) * ((float)(next(state) >> 40) * 0x1p-24f);
+    return low + (high - low) * ((float)(digits_next(state) >> 40) * 0x1p-24f);
 }
 
 struct point {
@@ -107,27 +107,27 @@ struct pose {
 static struct pose draw_pose(uint64_t *random)
 {
     struct pose pose;
-    float size = uniform(random, 7.0f, 10.5f);
-    float aspect = uniform(random, 0.75f, 1.15f);
-    float turn = uniform(random, -0.32f, 0.32f), square = turn * turn;
+    float size = digits_uniform(random, 7.0f, 10.5f);
+    float aspect = digits_uniform(random, 0.75f, 1.15f);
+    float turn = digits_uniform(random, -0.32f, 0.32f), square = turn * turn;
     pose.width = size * aspect;
     pose.height = size;
-    pose.shear = uniform(random, -0.35f, 0.35f);
-    pose.bend_x = uniform(random, -0.15f, 0.15f);
-    pose.bend_y = uniform(random, -0.12f, 0.12f);
+    pose.shear = digits_uniform(random, -0.35f, 0.35f);
+    pose.bend_x = digits_uniform(random, -0.15f, 0.15f);
+    pose.bend_y = digits_uniform(random, -0.12f, 0.12f);
     /* Series, exact to float at these angles, rather than the C library's: the same bits with every library. */
     pose.sine = turn * (1.0f - square / 6.0f * (1.0f - square / 20.0f));
     pose.cosine = 1.0f - square / 2.0f * (1.0f - square / 12.0f);
-    pose.shift_x = uniform(random, -2.5f, 2.5f);
-    pose.shift_y = uniform(random, -2.5f, 2.5f);
-    pose.jitter = uniform(random, 0.0f, 0.11f);
+    pose.shift_x = digits_uniform(random, -2.5f, 2.5f);
+    pose.shift_y = digits_uniform(random, -2.5f, 2.5f);
+    pose.jitter = digits_uniform(random, 0.0f, 0.11f);
     return pose;
 }
 
-static struct point place(const struct pose *pose, struct point at, uint64_t *random)
+static struct point digits_place(const struct pose *pose, struct point at, uint64_t *random)
 {
-    float x = at.x / 50.0f - 1.0f + uniform(random, -pose->jitter, pose->jitter);
-    float y = at.y / 50.0f - 1.0f + uniform(random, -pose->jitter, pose->jitter);
+    float x = at.x / 50.0f - 1.0f + digits_uniform(random, -pose->jitter, pose->jitter);
+    float y = at.y / 50.0f - 1.0f + digits_uniform(random, -pose->jitter, pose->jitter);
     float bent_x = (x + pose->bend_x * (y * y - 0.5f) - pose->shear * y) * pose->width;
     float bent_y = (y + pose->bend_y * (x * x - 0.5f)) * pose->height;
     return (struct point){13.5f + pose->shift_x + pose->cosine * bent_x - pose->sine * bent_y,
@@ -177,7 +177,7 @@ static void draw_stroke(float distance[AH_DIGITS_SIDE][ROW], const struct stroke
     int count = 0;
     for (const signed char *xy = stroke->xy; *xy != END; xy += 2) {
         struct point at = {xy[0], xy[1]};
-        points[count++] = place(pose, at, random);
+        points[count++] = digits_place(pose, at, random);
     }
     for (int i = 0; i + 1 < count; i++) {
         if (stroke->kind == LINE) {
@@ -194,14 +194,14 @@ static void draw_stroke(float distance[AH_DIGITS_SIDE][ROW], const struct stroke
     }
 }
 
-static void shade(uint8_t *image, float distance[AH_DIGITS_SIDE][ROW], float radius, float ink, float noise,
-                  uint64_t *random)
+static void digits_shade(uint8_t *image, float distance[AH_DIGITS_SIDE][ROW], float radius, float ink, float noise,
+                         uint64_t *random)
 {
     for (int y = 0; y < AH_DIGITS_SIDE; y++) {
         uint64_t bits[ROW / 4]; /* 16 random bits a pixel */
         unsigned char bytes[2 * ROW];
         for (int i = 0; i < AH_DIGITS_SIDE / 4; i++)
-            bits[i] = next(random);
+            bits[i] = digits_next(random);
         memcpy(bytes, bits, sizeof(uint64_t) * (AH_DIGITS_SIDE / 4));
         for (int x = 0; x < AH_DIGITS_SIDE; x++) {
             float cover = radius + 0.5f - sqrtf(distance[y][x]);
@@ -217,13 +217,13 @@ static void shade(uint8_t *image, float distance[AH_DIGITS_SIDE][ROW], float rad
 
 static int64_t draw_digit(uint8_t *image, uint64_t key, int64_t index)
 {
-    uint64_t random = mix(key + mix((uint64_t)index));
-    int64_t label = (int64_t)((next(&random) >> 32) * 10 >> 32);
-    int variant = (int)((next(&random) >> 32) * VARIANTS >> 32);
+    uint64_t random = digits_mix(key + digits_mix((uint64_t)index));
+    int64_t label = (int64_t)((digits_next(&random) >> 32) * 10 >> 32);
+    int variant = (int)((digits_next(&random) >> 32) * VARIANTS >> 32);
     struct pose pose = draw_pose(&random);
-    float radius = uniform(&random, 0.6f, 1.6f), reach = radius + 1.0f;
-    float ink = uniform(&random, 130.0f, 255.0f);
-    float noise = uniform(&random, 0.0f, 0.14f);
+    float radius = digits_uniform(&random, 0.6f, 1.6f), reach = radius + 1.0f;
+    float ink = digits_uniform(&random, 130.0f, 255.0f);
+    float noise = digits_uniform(&random, 0.0f, 0.14f);
     float distance[AH_DIGITS_SIDE][ROW];
     for (int y = 0; y < AH_DIGITS_SIDE; y++) {
         for (int x = 0; x < ROW; x++)
@@ -232,15 +232,15 @@ static int64_t draw_digit(uint8_t *image, uint64_t key, int64_t index)
     const struct stroke *stroke = glyphs[label][variant];
     for (int i = 0; i < MAX_STROKES && stroke[i].kind != NONE; i++)
         draw_stroke(distance, &stroke[i], &pose, reach, &random);
-    if ((next(&random) & 3) == 0) { /* a stray mark */
-        struct point from, to;      /* one draw a statement: initialisers have no order */
-        from.x = uniform(&random, 1.0f, 26.0f);
-        from.y = uniform(&random, 1.0f, 26.0f);
-        to.x = from.x + uniform(&random, -5.0f, 5.0f);
-        to.y = from.y + uniform(&random, -5.0f, 5.0f);
+    if ((digits_next(&random) & 3) == 0) { /* a stray mark */
+        struct point from, to;             /* one draw a statement: initialisers have no order */
+        from.x = digits_uniform(&random, 1.0f, 26.0f);
+        from.y = digits_uniform(&random, 1.0f, 26.0f);
+        to.x = from.x + digits_uniform(&random, -5.0f, 5.0f);
+        to.y = from.y + digits_uniform(&random, -5.0f, 5.0f);
         draw_segment(distance, from, to, reach);
     }
-    shade(image, distance, radius, ink, noise, &random);
+    digits_shade(image, distance, radius, ink, noise, &random);
     return label;
 }
 
@@ -260,6 +260,6 @@ static void draw_range(void *context, int64_t begin, int64_t end)
 
 void ah_digits_draw(uint8_t *images, int64_t *labels, uint64_t seed, uint32_t split, int64_t first, int64_t count)
 {
-    struct job job = {images, labels, mix(mix(seed) + split + 1), first};
+    struct job job = {images, labels, digits_mix(digits_mix(seed) + split + 1), first};
     ah_parallel_for(count, 64, draw_range, &job);
 }

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-static void fill(const struct ah_erase *erase, float *image, const int64_t *at, const int64_t *size)
+static void erase_fill(const struct ah_erase *erase, float *image, const int64_t *at, const int64_t *size)
 {
     int64_t rows = erase->size[0], columns = erase->size[1];
     for (int64_t c = 0; c < erase->channels; c++)
@@ -26,7 +26,7 @@ void ah_erase_apply(const struct ah_erase *erase, float *image, struct ah_stream
             continue;
         for (int axis = 0; axis < 2; axis++)
             at[axis] = ah_stream_u32(stream) % (uint32_t)(erase->size[axis] - size[axis] + 1);
-        fill(erase, image, at, size);
+        erase_fill(erase, image, at, size);
         return;
     }
 }

@@ -64,7 +64,7 @@ static struct {
 } loader = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER};
 
 /* Runs on either thread. */
-static void fill(struct job *job)
+static void gather_fill(struct job *job)
 {
     const struct ah_gather *gather = job->gather;
     for (int64_t i = 0; i < job->count; i++) {
@@ -95,7 +95,7 @@ static void *loader_main(void *unused)
         job->state = FILLING;
         loader.filling = true;
         pthread_mutex_unlock(&loader.lock);
-        fill(job);
+        gather_fill(job);
         pthread_mutex_lock(&loader.lock);
         job->state = FILLED;
         loader.filling = false;
@@ -156,7 +156,7 @@ static void leave_loader(struct ah_gather *gather)
     pthread_join(loader.thread, NULL);
 }
 
-static void enqueue(struct job *job)
+static void gather_enqueue(struct job *job)
 {
     pthread_mutex_lock(&loader.lock);
     job->state = QUEUED;
@@ -171,7 +171,7 @@ static void enqueue(struct job *job)
 }
 
 /* Make sure nobody else works on the job: take it out of the queue (true: it is not filled yet), or wait. */
-static bool claim(struct job *job)
+static bool gather_claim(struct job *job)
 {
     pthread_mutex_lock(&loader.lock);
     bool unfilled = job->state == QUEUED || job->state == AT_TAKE;
@@ -245,7 +245,7 @@ static void free_job(struct job *job)
     free(job);
 }
 
-static struct job *pop(struct ah_gather *gather)
+static struct job *gather_pop(struct ah_gather *gather)
 {
     struct job *job = gather->first;
     gather->first = job->next;
@@ -258,8 +258,8 @@ void ah_gather_free(struct ah_gather *gather)
     if (!gather)
         return;
     while (gather->first) {
-        struct job *job = pop(gather);
-        claim(job);
+        struct job *job = gather_pop(gather);
+        gather_claim(job);
         free_job(job);
     }
     leave_loader(gather);
@@ -270,7 +270,7 @@ void ah_gather_free(struct ah_gather *gather)
     free(gather);
 }
 
-static int allocate(struct job *job)
+static int gather_allocate(struct job *job)
 {
     const struct ah_gather *gather = job->gather;
     if (gather->scratch && !(job->scratch = malloc(gather->scratch)))
@@ -337,12 +337,12 @@ int ah_gather_post(struct ah_gather *gather, const struct ah_gather_order *order
     if (!job)
         return ah_fail(AH_ENOMEM, "out of memory: a batch of %lld", (long long)order->count);
     if (ah_gather_is_threaded(gather, order->count) && join_loader(gather)) {
-        int status = allocate(job);
+        int status = gather_allocate(job);
         if (status < 0) {
             free_job(job);
             return status;
         }
-        enqueue(job);
+        gather_enqueue(job);
     }
     if (gather->first)
         gather->last->next = job;
@@ -357,13 +357,13 @@ int ah_gather_take(struct ah_gather *gather, struct ah_tensor **out)
 {
     if (!gather->first)
         return ah_fail(AH_ESTATE, "no batch was asked for");
-    struct job *job = pop(gather);
+    struct job *job = gather_pop(gather);
     int status = 0;
-    if (claim(job)) {
+    if (gather_claim(job)) {
         if (!job->out[0])
-            status = allocate(job);
+            status = gather_allocate(job);
         if (status == 0)
-            fill(job);
+            gather_fill(job);
     }
     if (status == 0 && job->status < 0)
         status = ah_fail(job->status, "%s", job->text);

@@ -70,7 +70,7 @@ size_t ah_grid_scratch(const struct ah_grid *grid)
 }
 
 /* Return the place within 0..n-1 whose value place `at` has. */
-static int64_t inside(int64_t at, int64_t n, enum ah_grid_edge edge)
+static int64_t grid_inside(int64_t at, int64_t n, enum ah_grid_edge edge)
 {
     int mirrored = edge == AH_EDGE_SYMMETRIC;
     if (edge == AH_EDGE_NEAREST)
@@ -78,13 +78,13 @@ static int64_t inside(int64_t at, int64_t n, enum ah_grid_edge edge)
     return at < 0 ? -at - mirrored : at < n ? at : 2 * (n - 1) - at + mirrored;
 }
 
-static void pad(struct axis *axis, const struct ah_grid_step *step, int number, int which)
+static void grid_pad(struct axis *axis, const struct ah_grid_step *step, int number, int which)
 {
     int64_t before = step->before[which], n = axis->count, count = before + n + step->after[which];
     for (int64_t i = 0; i < count; i++) {
         int64_t at = i - before;
         bool filled = step->edge == AH_EDGE_CONSTANT && (at < 0 || at >= n);
-        axis->spare[i] = filled ? -1 - number : axis->place[inside(at, n, step->edge)];
+        axis->spare[i] = filled ? -1 - number : axis->place[grid_inside(at, n, step->edge)];
     }
     int32_t *place = axis->spare;
     axis->spare = axis->place;
@@ -92,7 +92,7 @@ static void pad(struct axis *axis, const struct ah_grid_step *step, int number, 
     axis->count = count;
 }
 
-static void flip(struct axis *axis)
+static void grid_flip(struct axis *axis)
 {
     for (int64_t i = 0, j = axis->count - 1; i < j; i++, j--) {
         int32_t place = axis->place[i];
@@ -101,7 +101,7 @@ static void flip(struct axis *axis)
     }
 }
 
-static void crop(struct axis *axis, const struct ah_grid_step *step, int which, struct ah_stream *stream)
+static void grid_crop(struct axis *axis, const struct ah_grid_step *step, int which, struct ah_stream *stream)
 {
     int64_t at = step->at[which], choices = axis->count - step->size[which] + 1;
     if (step->kind == AH_GRID_RANDOM_CROP)
@@ -114,14 +114,14 @@ static void take_step(struct axis *axes, const struct ah_grid_step *step, int nu
 {
     if (step->kind == AH_GRID_FLIP) {
         if (ah_stream_float(stream) < step->p)
-            flip(&axes[step->axis]);
+            grid_flip(&axes[step->axis]);
         return;
     }
     for (int which = 0; which < 2; which++) {
         if (step->kind == AH_GRID_PAD)
-            pad(&axes[which], step, number, which);
+            grid_pad(&axes[which], step, number, which);
         else
-            crop(&axes[which], step, which, stream);
+            grid_crop(&axes[which], step, which, stream);
     }
 }
 
@@ -147,7 +147,7 @@ static struct stretch find_stretch(const struct axis *columns)
     return simple ? s : (struct stretch){0, 0, 0};
 }
 
-static uint8_t filling(const struct ah_grid *grid, int64_t channel, int32_t row, int32_t column)
+static uint8_t grid_filling(const struct ah_grid *grid, int64_t channel, int32_t row, int32_t column)
 {
     int32_t later = row < column ? row : column;
     return grid->step[-1 - later].fill[channel];
@@ -177,7 +177,7 @@ static void copy_row(const struct ah_grid *grid, const struct axis *columns, str
         if (i == columns->count)
             break;
         int32_t column = columns->place[i];
-        to[i] = from && column >= 0 ? from[column] : filling(grid, channel, row, column);
+        to[i] = from && column >= 0 ? from[column] : grid_filling(grid, channel, row, column);
     }
 }
 

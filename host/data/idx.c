@@ -115,7 +115,7 @@ static int check_magic(const unsigned char *bytes, enum ah_idx_kind kind)
 }
 
 /* The largest number of bytes that `count` bytes of file can become: deflate shrinks at most 1032 to 1. */
-static uint64_t capacity(const struct reader *reader)
+static uint64_t idx_capacity(const struct reader *reader)
 {
     return reader->compressed ? (uint64_t)reader->count * 1032 : reader->count;
 }
@@ -139,7 +139,7 @@ static int read_header(struct reader *reader, enum ah_idx_kind kind, int64_t *si
         size[d] = big_endian(header + 4 + 4 * d);
         huge |= __builtin_mul_overflow(total, (uint64_t)size[d], &total);
     }
-    if (huge || total > capacity(reader)) {
+    if (huge || total > idx_capacity(reader)) {
         return ah_fail(AH_EIO, "truncated: the header has shape %s, more than fits into %zu bytes of file",
                        ah_shape_text(size, *ndim), reader->count);
     }

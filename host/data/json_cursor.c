@@ -64,7 +64,7 @@ static int character(const unsigned char *at, size_t left)
     return more + 1;
 }
 
-static int hex4(const char *at)
+static int json_cursor_hex4(const char *at)
 {
     int value = 0;
     for (int i = 0; i < 4; i++) {
@@ -97,13 +97,13 @@ static int read_unicode(struct ah_json_cursor *c, char *to, size_t *count)
     const char *at = c->at;
     if (c->end - at < 5)
         return ah_json_short(c, "a text is not closed");
-    int high = hex4(at + 1), low = 0;
+    int high = json_cursor_hex4(at + 1), low = 0;
     if (high < 0)
         return ah_json_wrong(c, at, "expected four hexadecimal digits after \\u");
     if (high >= 0xD800 && high < 0xDC00) {
         if (c->end - at < 11)
             return ah_json_short(c, "a text is not closed");
-        low = at[5] == '\\' && at[6] == 'u' ? hex4(at + 7) : -1;
+        low = at[5] == '\\' && at[6] == 'u' ? json_cursor_hex4(at + 7) : -1;
         if (low < 0xDC00 || low > 0xDFFF)
             return ah_json_wrong(c, at, "half of a character: \\uD800 to \\uDBFF must be followed by \\uDC00 to "
                                  "\\uDFFF");

@@ -14,7 +14,7 @@
 
 enum { LONGEST_NUMBER = 400 };
 
-static int grow(void **memory, size_t bytes)
+static int packed_grow(void **memory, size_t bytes)
 {
     void *larger = realloc(*memory, bytes);
     if (!larger)
@@ -45,13 +45,13 @@ int ah_packed_add(struct ah_packed *packed, enum ah_cell kind, const char *text,
         return ah_packed_pad(packed, packed->count + 1);
     if (packed->room - packed->used < length) {
         size_t room = 2 * packed->room + length + 64;
-        AH_TRY(grow((void **)&packed->bytes, room));
+        AH_TRY(packed_grow((void **)&packed->bytes, room));
         packed->room = room;
     }
     if (packed->filled == packed->space) {
         int64_t space = 2 * packed->space + 64;
-        AH_TRY(grow((void **)&packed->end, (size_t)space * sizeof *packed->end));
-        AH_TRY(grow((void **)&packed->kind, (size_t)space));
+        AH_TRY(packed_grow((void **)&packed->end, (size_t)space * sizeof *packed->end));
+        AH_TRY(packed_grow((void **)&packed->kind, (size_t)space));
         packed->space = space;
     }
     if (length > 0)
@@ -224,7 +224,7 @@ static bool read_flag(const char *text, size_t length, bool *value)
 
 enum { SEEN_INT = 1, SEEN_FLOAT = 2, SEEN_FLAG = 4, SEEN_EMPTY = 8, SEEN_TEXT = 16, SEEN_OTHER = 32, SEEN_STRING = 64 };
 
-static int seen(const struct ah_packed *packed, int64_t place)
+static int packed_seen(const struct ah_packed *packed, int64_t place)
 {
     size_t length;
     const char *text = text_at(packed, place, &length);
@@ -251,7 +251,7 @@ enum ah_guess ah_packed_guess(const struct ah_packed *packed)
 {
     int all = packed->gaps ? SEEN_OTHER : 0;
     for (int64_t i = 0; i < packed->filled && !(all & (SEEN_TEXT | SEEN_STRING)); i++)
-        all |= seen(packed, i);
+        all |= packed_seen(packed, i);
     if (all & (SEEN_TEXT | SEEN_STRING)) {
         for (int64_t i = 0; i < packed->filled; i++)
             if (packed->kind[i] > AH_CELL_STRING)
@@ -272,7 +272,7 @@ enum ah_guess ah_packed_guess(const struct ah_packed *packed)
     return packed->gaps ? AH_GUESS_MIXED : AH_GUESS_TEXT;
 }
 
-static int wrong(const char *expected, const char *text, size_t length)
+static int packed_wrong(const char *expected, const char *text, size_t length)
 {
     return ah_fail(AH_EINVAL, "expected %s, got '%.*s'", expected, length < 60 ? (int)length : 60, text);
 }
@@ -284,12 +284,12 @@ static int whole_value(const char *text, size_t length, enum ah_dtype dtype, voi
     enum number number = read_number(text, length, &whole, &real);
     if (dtype == AH_I64) {
         if (number != WHOLE)
-            return wrong("a whole number of 64 bits", text, length);
+            return packed_wrong("a whole number of 64 bits", text, length);
         *(int64_t *)value = whole;
         return 1;
     }
     if (number != WHOLE || whole < INT32_MIN || whole > INT32_MAX)
-        return wrong("a whole number of 32 bits", text, length);
+        return packed_wrong("a whole number of 32 bits", text, length);
     *(int32_t *)value = (int32_t)whole;
     return 1;
 }
@@ -304,16 +304,16 @@ int ah_packed_value(const struct ah_packed *packed, int64_t i, enum ah_dtype dty
         return 0;
     const char *text = text_at(packed, place, &length);
     if (packed->kind[place] == AH_CELL_STRING && length == 0) /* no field, so not nothing */
-        return wrong("a value of the column's type", text, length);
+        return packed_wrong("a value of the column's type", text, length);
     if (dtype == AH_BOOL) {
         if (!read_flag(text, length, &flag) && !(length == 1 && (*text == '0' || *text == '1')))
-            return wrong("true, false, 1 or 0", text, length);
+            return packed_wrong("true, false, 1 or 0", text, length);
         *(bool *)value = flag || *text == '1';
     } else if (dtype == AH_I64 || dtype == AH_I32) {
         return whole_value(text, length, dtype, value);
     } else {
         if (length > 0 && read_number(text, length, &whole, &real) == NO_NUMBER)
-            return wrong("a number", text, length);
+            return packed_wrong("a number", text, length);
         if (dtype == AH_F32)
             *(float *)value = (float)real;
         else
@@ -322,7 +322,7 @@ int ah_packed_value(const struct ah_packed *packed, int64_t i, enum ah_dtype dty
     return 1;
 }
 
-static int fill(char *to, const struct ah_packed *packed, enum ah_dtype dtype, int64_t *at)
+static int packed_fill(char *to, const struct ah_packed *packed, enum ah_dtype dtype, int64_t *at)
 {
     size_t size = ah_dtype_size(dtype);
     for (*at = 0; *at < packed->count; ++*at) {
@@ -342,7 +342,7 @@ int ah_packed_tensor(struct ah_tensor **out, const struct ah_packed *packed, enu
         return ah_fail(AH_EINVAL, "expected bool, float32, float64, int32 or int64, got %s", ah_dtype_name(dtype));
     struct ah_tensor *tensor;
     AH_TRY(ah_tensor_empty(&tensor, &packed->count, 1, dtype, &ah_cpu));
-    int status = fill(ah_tensor_data(tensor), packed, dtype, &at);
+    int status = packed_fill(ah_tensor_data(tensor), packed, dtype, &at);
     if (status < 0) {
         if (wrong_at)
             *wrong_at = at;

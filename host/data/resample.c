@@ -21,13 +21,13 @@ static void close_axis(struct axis *axis)
     free(axis->whole);
 }
 
-static double triangle(double x)
+static double resample_triangle(double x)
 {
     x = fabs(x);
     return x < 1 ? 1 - x : 0;
 }
 
-static double cubic(double x, double a)
+static double resample_cubic(double x, double a)
 {
     x = fabs(x);
     if (x < 1)
@@ -35,7 +35,7 @@ static double cubic(double x, double a)
     return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
 }
 
-static void nearest(struct axis *axis, bool exact)
+static void resample_nearest(struct axis *axis, bool exact)
 {
     double scale = (double)axis->in / (double)axis->out;
     for (int64_t i = 0; i < axis->out; i++) {
@@ -47,7 +47,7 @@ static void nearest(struct axis *axis, bool exact)
 }
 
 /* Neighbours around the place, whatever the scale; places beyond the border count as the border. */
-static void neighbours(struct axis *axis, int reach)
+static void resample_neighbours(struct axis *axis, int reach)
 {
     double scale = (double)axis->in / (double)axis->out;
     for (int64_t i = 0; i < axis->out; i++) {
@@ -68,12 +68,12 @@ static void neighbours(struct axis *axis, int reach)
         for (int64_t j = low; j <= high; j++) {
             int64_t to = j < first ? first : j > last ? last : j;
             double x = (double)(j - at) - rest;
-            weight[to - first] += reach == 1 ? triangle(x) : cubic(x, -0.75);
+            weight[to - first] += reach == 1 ? resample_triangle(x) : resample_cubic(x, -0.75);
         }
     }
 }
 
-static void area(struct axis *axis, int reach)
+static void resample_area(struct axis *axis, int reach)
 {
     double scale = (double)axis->in / (double)axis->out, stretch = scale > 1 ? scale : 1;
     double support = reach * stretch;
@@ -85,7 +85,7 @@ static void area(struct axis *axis, int reach)
         count = count > axis->widest ? axis->widest : count;
         for (int64_t j = 0; j < count; j++) {
             double x = ((double)(first + j) - center + 0.5) / stretch;
-            weight[j] = reach == 1 ? triangle(x) : cubic(x, -0.5);
+            weight[j] = reach == 1 ? resample_triangle(x) : resample_cubic(x, -0.5);
             total += weight[j];
         }
         for (int64_t j = 0; total != 0 && j < count; j++)
@@ -122,11 +122,11 @@ static int open_axis(struct axis *axis, int64_t in, int64_t out, enum ah_resampl
     if (!axis->first || !axis->count || !axis->weight || !axis->whole)
         return ah_fail(AH_ENOMEM, "out of memory");
     if (mode <= AH_RESAMPLE_NEAREST_EXACT)
-        nearest(axis, mode == AH_RESAMPLE_NEAREST_EXACT);
+        resample_nearest(axis, mode == AH_RESAMPLE_NEAREST_EXACT);
     else if (sums)
-        area(axis, reach);
+        resample_area(axis, reach);
     else
-        neighbours(axis, reach);
+        resample_neighbours(axis, reach);
     make_whole(axis);
     return 0;
 }
@@ -179,7 +179,7 @@ static void sum(enum ah_dtype dtype, const struct axis *axis, const void *from, 
 }
 
 /* Each plane: columns first, into `between`, then rows. */
-static void fill(struct ah_tensor *out, const struct ah_tensor *image, const struct axis *axes, char *between)
+static void resample_fill(struct ah_tensor *out, const struct ah_tensor *image, const struct axis *axes, char *between)
 {
     size_t item = ah_dtype_size(image->dtype);
     const struct axis *rows = &axes[0], *columns = &axes[1];
@@ -216,7 +216,7 @@ int ah_resample(struct ah_tensor **out, const struct ah_tensor *image, int64_t r
         goto done;
     }
     AH_TRYGO(ah_tensor_empty(&made, size, image->ndim, image->dtype, &ah_cpu), done);
-    fill(made, image, axes, between);
+    resample_fill(made, image, axes, between);
     *out = made;
 done:
     close_axis(&axes[0]);

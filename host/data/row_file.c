@@ -73,7 +73,7 @@ void ah_row_file_close(struct ah_row_file *file)
     free(file);
 }
 
-static int failed(const struct ah_row_file *file)
+static int row_file_failed(const struct ah_row_file *file)
 {
     int code;
     const char *text = gzerror(file->zip, &code);
@@ -83,7 +83,7 @@ static int failed(const struct ah_row_file *file)
 }
 
 /* One more block behind what is left. */
-static int fill(struct ah_row_file *file)
+static int row_file_fill(struct ah_row_file *file)
 {
     size_t left = file->to - file->from;
     int code;
@@ -98,10 +98,10 @@ static int fill(struct ah_row_file *file)
     AH_TRY(ah_grow(&file->bytes, left + wanted, &file->room, 1));
     int got = gzread(file->zip, file->bytes + left, (unsigned)wanted);
     if (got < 0)
-        return failed(file);
+        return row_file_failed(file);
     gzerror(file->zip, &code);
     if ((size_t)got < wanted && code == Z_BUF_ERROR)
-        return failed(file);
+        return row_file_failed(file);
     file->to += (size_t)got;
     file->ended = (size_t)got < wanted;
     return 0;
@@ -113,7 +113,7 @@ int ah_row_file_read(struct ah_row_file *file, struct ah_table *table, int64_t m
     while (table->rows == before && !file->through) {
         size_t used, left = file->to - file->from;
         if (left == 0 && !file->ended)
-            AH_TRY(fill(file));
+            AH_TRY(row_file_fill(file));
         left = file->to - file->from;
         AH_TRY(ah_rows_read(&file->rows, table, left ? file->bytes + file->from : NULL, left, file->ended, most,
                             &used));
@@ -123,7 +123,7 @@ int ah_row_file_read(struct ah_row_file *file, struct ah_table *table, int64_t m
         if (file->ended)
             file->through = true;
         else
-            AH_TRY(fill(file));
+            AH_TRY(row_file_fill(file));
     }
     return 0;
 }
@@ -138,5 +138,5 @@ int ah_row_file_seek(struct ah_row_file *file, struct ah_rows_place place)
     file->from = file->to = 0;
     file->ended = file->through = false;
     file->rows.place = place;
-    return gzseek(file->zip, (z_off_t)place.offset, SEEK_SET) < 0 ? failed(file) : 0;
+    return gzseek(file->zip, (z_off_t)place.offset, SEEK_SET) < 0 ? row_file_failed(file) : 0;
 }

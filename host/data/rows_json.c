@@ -14,7 +14,7 @@ enum { AT_BEGIN, IN_LINES, BEFORE_FIRST, BEFORE_ROW, BEHIND };
 
 enum { SHORT_NUMBER = 64 };
 
-static const char *digits(const char *at, const char *end)
+static const char *rows_json_digits(const char *at, const char *end)
 {
     while (at < end && *at >= '0' && *at <= '9')
         at++;
@@ -26,18 +26,18 @@ static const char *number_end(const char *at, const char *end)
 {
     at += *at == '-';
     const char *whole = at;
-    at = digits(at, end);
+    at = rows_json_digits(at, end);
     if (at == whole || (*whole == '0' && at > whole + 1))
         return NULL;
     if (at < end && *at == '.') {
         const char *part = at + 1;
-        if ((at = digits(part, end)) == part)
+        if ((at = rows_json_digits(part, end)) == part)
             return NULL;
     }
     if (at < end && (*at == 'e' || *at == 'E')) {
         const char *part = at + 1;
         part += part < end && (*part == '+' || *part == '-');
-        if ((at = digits(part, end)) == part)
+        if ((at = rows_json_digits(part, end)) == part)
             return NULL;
     }
     return at;

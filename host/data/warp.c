@@ -11,7 +11,7 @@ struct place {
     float inside; /* the sum of the weights */
 };
 
-static void add(struct place *place, int64_t x, int64_t y, float weight, int64_t rows, int64_t columns)
+static void warp_add(struct place *place, int64_t x, int64_t y, float weight, int64_t rows, int64_t columns)
 {
     if (x < 0 || y < 0 || x >= columns || y >= rows)
         return;
@@ -20,26 +20,26 @@ static void add(struct place *place, int64_t x, int64_t y, float weight, int64_t
     place->inside += weight;
 }
 
-static struct place find(float x, float y, bool bilinear, int64_t rows, int64_t columns)
+static struct place warp_find(float x, float y, bool bilinear, int64_t rows, int64_t columns)
 {
     struct place place = {0};
     /* Far outside, also where the numbers would pass those of int64. */
     if (!(x > -2 && y > -2 && x < (float)columns + 1 && y < (float)rows + 1))
         return place;
     if (!bilinear) {
-        add(&place, (int64_t)nearbyintf(x), (int64_t)nearbyintf(y), 1, rows, columns);
+        warp_add(&place, (int64_t)nearbyintf(x), (int64_t)nearbyintf(y), 1, rows, columns);
         return place;
     }
     float left = floorf(x), top = floorf(y), dx = x - left, dy = y - top;
     int64_t column = (int64_t)left, row = (int64_t)top;
-    add(&place, column, row, (1 - dx) * (1 - dy), rows, columns);
-    add(&place, column + 1, row, dx * (1 - dy), rows, columns);
-    add(&place, column, row + 1, (1 - dx) * dy, rows, columns);
-    add(&place, column + 1, row + 1, dx * dy, rows, columns);
+    warp_add(&place, column, row, (1 - dx) * (1 - dy), rows, columns);
+    warp_add(&place, column + 1, row, dx * (1 - dy), rows, columns);
+    warp_add(&place, column, row + 1, (1 - dx) * dy, rows, columns);
+    warp_add(&place, column + 1, row + 1, dx * dy, rows, columns);
     return place;
 }
 
-static float look(const float *plane, const struct place *place)
+static float warp_look(const float *plane, const struct place *place)
 {
     float sum = 0;
     for (int k = 0; k < place->count; k++)
@@ -47,7 +47,7 @@ static float look(const float *plane, const struct place *place)
     return sum;
 }
 
-static float filled(float value, const struct place *place, const struct ah_warp *warp, int64_t channel)
+static float warp_filled(float value, const struct place *place, const struct ah_warp *warp, int64_t channel)
 {
     if (!warp->fill)
         return value;
@@ -67,11 +67,11 @@ static void warp_row(const struct ah_warp *warp, const struct ah_tensor *image, 
     for (int64_t x = 0; x < warp->columns; x++) {
         float gx = (float)x + (1 - (float)warp->columns) * 0.5f;
         float u = scale[0] * gx + scale[1] * gy + scale[2], v = scale[3] * gx + scale[4] * gy + scale[5];
-        struct place place = find(((u + 1) * (float)columns - 1) * 0.5f, ((v + 1) * (float)rows - 1) * 0.5f,
-                                  warp->bilinear, rows, columns);
+        struct place place = warp_find(((u + 1) * (float)columns - 1) * 0.5f, ((v + 1) * (float)rows - 1) * 0.5f,
+                                       warp->bilinear, rows, columns);
         for (int64_t c = 0; c < channels; c++)
             to[(c * warp->rows + y) * warp->columns + x] =
-                filled(look(from + c * rows * columns, &place), &place, warp, c);
+                warp_filled(warp_look(from + c * rows * columns, &place), &place, warp, c);
     }
 }
 

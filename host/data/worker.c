@@ -46,7 +46,7 @@ struct ah_worker {
 
 static struct ah_worker *all; /* that this process has started */
 
-static void release(struct ah_worker *worker)
+static void worker_release(struct ah_worker *worker)
 {
     if (worker->socket >= 0)
         close(worker->socket);
@@ -60,7 +60,7 @@ static void release(struct ah_worker *worker)
     free(worker);
 }
 
-static struct ah_worker *allocate(int slots)
+static struct ah_worker *worker_allocate(int slots)
 {
     struct ah_worker *worker = calloc(1, sizeof *worker + (size_t)slots * sizeof *worker->slot);
     if (!worker)
@@ -73,7 +73,7 @@ static struct ah_worker *allocate(int slots)
     for (int s = 0; s < slots; s++) {
         worker->slot[s].file = memfd_create("accelhost-batch", MFD_CLOEXEC);
         if (worker->slot[s].file < 0) {
-            release(worker);
+            worker_release(worker);
             return NULL;
         }
     }
@@ -102,11 +102,11 @@ static void become_worker(struct ah_worker *worker, int socket, pid_t parent)
 int ah_worker_start(struct ah_worker **out, int slots)
 {
     int ends[2];
-    struct ah_worker *worker = slots > 0 && slots <= AH_WORKER_SLOTS ? allocate(slots) : NULL;
+    struct ah_worker *worker = slots > 0 && slots <= AH_WORKER_SLOTS ? worker_allocate(slots) : NULL;
     if (!worker || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) {
         int reason = errno;
         if (worker)
-            release(worker);
+            worker_release(worker);
         return ah_fail(AH_EIO, "cannot make shared memory or a socket for a worker: %s", strerror(reason));
     }
     fflush(stdout);
@@ -116,7 +116,7 @@ int ah_worker_start(struct ah_worker **out, int slots)
         int reason = errno;
         close(ends[0]);
         close(ends[1]);
-        release(worker);
+        worker_release(worker);
         return ah_fail(AH_EIO, "cannot start a worker: %s", strerror(reason));
     }
     close(ends[pid == 0 ? 0 : 1]);
@@ -171,7 +171,7 @@ int ah_worker_send(struct ah_worker *worker, const void *bytes, size_t count)
     return 0;
 }
 
-static int map(struct slot *slot, size_t size)
+static int worker_map(struct slot *slot, size_t size)
 {
     if (slot->bytes)
         munmap(slot->bytes, slot->mapped);
@@ -191,7 +191,7 @@ int ah_worker_room(struct ah_worker *worker, int at, size_t count, unsigned char
         size = (size + 65535) / 65536 * 65536;
         if (ftruncate(slot->file, (off_t)size))
             return ah_fail(AH_ENOMEM, "cannot allocate %zu bytes of shared memory: %s", size, strerror(errno));
-        AH_TRY(map(slot, size));
+        AH_TRY(worker_map(slot, size));
     }
     *out = slot->bytes;
     return 0;
@@ -211,7 +211,7 @@ static int receive_answer(struct ah_worker *worker, const unsigned char **bytes,
     if (!slot->bytes || worker->answer.count > slot->mapped) {
         if (fstat(slot->file, &info) || (uint64_t)info.st_size < worker->answer.count)
             return ah_fail(AH_EPEER, "a worker's answer is not where it should be");
-        AH_TRY(map(slot, (size_t)info.st_size));
+        AH_TRY(worker_map(slot, (size_t)info.st_size));
     }
     *bytes = slot->bytes;
     *count = worker->answer.count;
@@ -319,7 +319,7 @@ void ah_worker_free(struct ah_worker *worker)
             at = &(*at)->next;
         *at = worker->next;
     }
-    release(worker);
+    worker_release(worker);
 }
 
 int ah_worker_pid(const struct ah_worker *worker)

@@ -97,7 +97,7 @@ static int size_of(uint64_t type)
     return type == FLOAT || type == INT32 ? 4 : type == DOUBLE || type == INT64 ? 8 : 0;
 }
 
-static double element(uint64_t type, uint64_t bits)
+static double events_element(uint64_t type, uint64_t bits)
 {
     switch (type) {
     case FLOAT:
@@ -131,7 +131,7 @@ static int read_element(const struct ah_protobuf_field *field, uint64_t type, do
     } else if (content) {
         return 0;
     }
-    *out = element(type, value);
+    *out = events_element(type, value);
     return 1;
 }
 

@@ -128,7 +128,7 @@ static int read_all(struct ah_mapping *mapping, int file)
     return 0;
 }
 
-static int map(struct ah_mapping *mapping, int file, const char *path)
+static int mapping_map(struct ah_mapping *mapping, int file, const char *path)
 {
     mapping->path = realpath(path, NULL);
     if (!mapping->path)
@@ -143,7 +143,7 @@ static int map(struct ah_mapping *mapping, int file, const char *path)
     return 0;
 }
 
-static int fill(struct ah_mapping *mapping, int file, const char *path)
+static int mapping_fill(struct ah_mapping *mapping, int file, const char *path)
 {
     struct stat info;
     if (fstat(file, &info))
@@ -154,7 +154,7 @@ static int fill(struct ah_mapping *mapping, int file, const char *path)
     mapping->mark = mark_of(&info);
     if (!mapping->count)
         return 0;
-    return mapping->count <= AH_MAPPING_COPIED ? read_all(mapping, file) : map(mapping, file, path);
+    return mapping->count <= AH_MAPPING_COPIED ? read_all(mapping, file) : mapping_map(mapping, file, path);
 }
 
 int ah_mapping_open(struct ah_mapping **out, const char *path)
@@ -163,7 +163,7 @@ int ah_mapping_open(struct ah_mapping **out, const char *path)
     if (file < 0)
         return ah_fail(AH_EIO, "cannot read: %s", strerror(errno));
     struct ah_mapping *mapping = calloc(1, sizeof *mapping);
-    status = mapping ? fill(mapping, file, path) : ah_fail(AH_ENOMEM, "out of memory");
+    status = mapping ? mapping_fill(mapping, file, path) : ah_fail(AH_ENOMEM, "out of memory");
     close(file);
     if (mapping)
         mapping->refs = 1;

@@ -43,7 +43,7 @@ static void skip_space(struct cursor *cursor)
 }
 
 /* Skip `text` if it follows; returns whether it did. */
-static bool take(struct cursor *cursor, const char *text)
+static bool npy_take(struct cursor *cursor, const char *text)
 {
     size_t length = strlen(text);
     skip_space(cursor);
@@ -75,7 +75,7 @@ static bool take_size(struct cursor *cursor, int64_t *value)
     for (*value = 0; cursor->at < cursor->end && *cursor->at >= '0' && *cursor->at <= '9'; cursor->at++, any = true)
         huge = huge || __builtin_mul_overflow(*value, 10, value) ||
                __builtin_add_overflow(*value, *cursor->at - '0', value);
-    take(cursor, "L"); /* files of Python 2 */
+    npy_take(cursor, "L"); /* files of Python 2 */
     return any && !huge;
 }
 
@@ -112,14 +112,14 @@ static int find_dtype(struct header *header)
 
 static int take_shape(struct cursor *cursor, struct header *header)
 {
-    if (!take(cursor, "("))
+    if (!npy_take(cursor, "("))
         return ah_fail(AH_EIO, "npy: expected a tuple as 'shape'");
-    for (header->ndim = 0; !take(cursor, ")"); header->ndim++) {
+    for (header->ndim = 0; !npy_take(cursor, ")"); header->ndim++) {
         if (header->ndim == AH_MAX_DIMS)
             return ah_fail(AH_ENOTIMPL, "npy: more than %d dims", AH_MAX_DIMS);
         if (!take_size(cursor, &header->size[header->ndim]))
             return ah_fail(AH_EIO, "npy: expected whole numbers in 'shape'");
-        if (!take(cursor, ",") && !(cursor->at < cursor->end && *cursor->at == ')'))
+        if (!npy_take(cursor, ",") && !(cursor->at < cursor->end && *cursor->at == ')'))
             return ah_fail(AH_EIO, "npy: 'shape' does not end");
     }
     return 0;
@@ -129,11 +129,11 @@ static int take_header(struct cursor *cursor, struct header *header)
 {
     enum { DESCR = 1, ORDER = 2, SHAPE = 4, ALL = 7 };
     int seen = 0;
-    if (!take(cursor, "{"))
+    if (!npy_take(cursor, "{"))
         return ah_fail(AH_EIO, "npy: expected a dict as header");
-    while (!take(cursor, "}")) {
+    while (!npy_take(cursor, "}")) {
         char key[16];
-        if (!take_text(cursor, key, sizeof key) || !take(cursor, ":"))
+        if (!take_text(cursor, key, sizeof key) || !npy_take(cursor, ":"))
             return ah_fail(AH_EIO, "npy: the header's dict is damaged");
         int field = !strcmp(key, "descr") ? DESCR : !strcmp(key, "fortran_order") ? ORDER
                                                 : !strcmp(key, "shape")           ? SHAPE : 0;
@@ -144,9 +144,9 @@ static int take_header(struct cursor *cursor, struct header *header)
             AH_TRY(take_descr(cursor, header));
         else if (field == SHAPE)
             AH_TRY(take_shape(cursor, header));
-        else if (!(header->columns = take(cursor, "True")) && !take(cursor, "False"))
+        else if (!(header->columns = npy_take(cursor, "True")) && !npy_take(cursor, "False"))
             return ah_fail(AH_EIO, "npy: expected True or False as 'fortran_order'");
-        if (!take(cursor, ",") && !(cursor->at < cursor->end && *cursor->at == '}'))
+        if (!npy_take(cursor, ",") && !(cursor->at < cursor->end && *cursor->at == '}'))
             return ah_fail(AH_EIO, "npy: the header's dict does not end");
     }
     skip_space(cursor);

@@ -37,7 +37,7 @@ int ah_protobuf_varint(struct ah_protobuf *message, uint64_t *out)
     return ah_fail(AH_EIO, "a number without end");
 }
 
-static int take(struct ah_protobuf *message, uint64_t count, struct ah_protobuf *out)
+static int protobuf_take(struct ah_protobuf *message, uint64_t count, struct ah_protobuf *out)
 {
     if (count > (uint64_t)(message->end - message->at))
         return ah_fail(AH_EIO, "a field of %llu bytes where %td are left", (unsigned long long)count,
@@ -60,11 +60,12 @@ int ah_protobuf_next(struct ah_protobuf *message, struct ah_protobuf_field *out)
         break;
     case AH_PROTOBUF_BYTES:
         status = ah_protobuf_varint(message, &length);
-        return status > 0 ? take(message, length, &out->bytes) : status < 0 ? status : ah_fail(AH_EIO, "a cut field");
+        return status > 0 ? protobuf_take(message, length, &out->bytes) : status < 0 ? status :
+            ah_fail(AH_EIO, "a cut field");
     case AH_PROTOBUF_FIXED64:
     case AH_PROTOBUF_FIXED32:
         length = out->type == AH_PROTOBUF_FIXED64 ? 8 : 4;
-        AH_TRY(take(message, length, &out->bytes));
+        AH_TRY(protobuf_take(message, length, &out->bytes));
         out->value = ah_protobuf_little(out->bytes.at, (int)length);
         return 1;
     default:

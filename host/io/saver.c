@@ -93,7 +93,7 @@ static bool is_cancelled(struct ah_saver *saver)
     return cancelled;
 }
 
-static int inside(const struct ah_saver *saver, const char *name, char path[PATH_MAX])
+static int saver_inside(const struct ah_saver *saver, const char *name, char path[PATH_MAX])
 {
     if (snprintf(path, PATH_MAX, "%s/%s", saver->folder, name) >= PATH_MAX)
         return ah_fail(AH_EIO, "%s: %s", name, strerror(ENAMETOOLONG));
@@ -105,7 +105,7 @@ static int write_file(const struct ah_saver *saver, struct ah_saver_file *file, 
 {
     char path[PATH_MAX];
     struct ah_writer *writer = NULL;
-    AH_TRY(inside(saver, file->name, path));
+    AH_TRY(saver_inside(saver, file->name, path));
     ah_sha256_begin(hash);
     int status = ah_writer_open(&writer, path);
     if (status == 0) {
@@ -175,9 +175,9 @@ static int take_part(struct ah_saver *saver, struct ah_manifest *manifest, int p
 {
     char name[32], done[PATH_MAX], failed[PATH_MAX];
     name_part(name, part, false);
-    AH_TRY(inside(saver, name, done));
+    AH_TRY(saver_inside(saver, name, done));
     name_part(name, part, true);
-    AH_TRY(inside(saver, name, failed));
+    AH_TRY(saver_inside(saver, name, failed));
     for (long wait = 1; access(done, F_OK); wait = wait < 50 ? wait * 2 : 50) {
         if (is_cancelled(saver))
             return ah_fail(AH_EIO, "given up");
@@ -192,7 +192,7 @@ static int take_part(struct ah_saver *saver, struct ah_manifest *manifest, int p
 }
 
 /* All parts' files into the manifest, the manifest into the folder, and the folder to its name. */
-static int conclude(struct ah_saver *saver, const char *lines)
+static int saver_conclude(struct ah_saver *saver, const char *lines)
 {
     int status;
     char *text = NULL;
@@ -217,7 +217,7 @@ out:
     return status;
 }
 
-static void enter(struct ah_saver *saver, enum phase phase, int status)
+static void saver_enter(struct ah_saver *saver, enum phase phase, int status)
 {
     pthread_mutex_lock(&saver->mutex);
     saver->phase = phase;
@@ -235,16 +235,16 @@ static void *run(void *context)
     char *lines = NULL;
     int status = write_files(saver, &lines);
     if (status == 0)
-        enter(saver, WRITTEN, 0);
+        saver_enter(saver, WRITTEN, 0);
     if (saver->part) {
         char error[1024];
         snprintf(error, sizeof error, "%s", status < 0 ? ah_error_text() : "");
         int told = tell_part(saver, status, lines);
         status = status < 0 ? ah_fail(status, "%s", error) : told;
     } else if (status == 0) {
-        status = conclude(saver, lines);
+        status = saver_conclude(saver, lines);
     }
-    enter(saver, OVER, status);
+    saver_enter(saver, OVER, status);
     free(lines);
     return NULL;
 }

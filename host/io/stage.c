@@ -18,7 +18,7 @@
 #include "io/manifest.h"
 
 /* 1 when the folder has the hidden name, 0 and "" when it does not exist. */
-static int hide(const char *path, char hidden[PATH_MAX])
+static int stage_hide(const char *path, char hidden[PATH_MAX])
 {
     for (int attempt = 0; attempt < AH_HIDDEN_ATTEMPTS; attempt++) {
         AH_TRY(ah_hidden_name(hidden, path, attempt));
@@ -54,7 +54,7 @@ void ah_stage_remove(const char *path)
     if (status < 0)
         status = ah_fail_prefix(status, "not removed");
     else
-        status = hide(path, hidden);
+        status = stage_hide(path, hidden);
     if (status > 0)
         status = ah_hidden_remove(hidden);
     if (status < 0)
@@ -149,7 +149,7 @@ static int replace_before(const struct ah_stage *stage, char before[PATH_MAX])
         return 0;
     }
     /* Not every file system can exchange: for a moment no folder has the name. */
-    AH_TRY(hide(stage->goal, before));
+    AH_TRY(stage_hide(stage->goal, before));
     if (rename(stage->folder, stage->goal) == 0)
         return 0;
     int status = commit_failed(stage);

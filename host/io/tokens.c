@@ -15,7 +15,7 @@ static bool is_npy(const char *path)
     return length >= 4 && !strcmp(path + length - 4, ".npy");
 }
 
-static int find(struct ah_tokens *tokens, bool npy, int bytes)
+static int tokens_find(struct ah_tokens *tokens, bool npy, int bytes)
 {
     const struct ah_mapping *mapping = tokens->mapping;
     struct ah_npy_numbers numbers = {.bytes = bytes ? bytes : 2};
@@ -38,7 +38,7 @@ int ah_tokens_open(struct ah_tokens *out, const char *path, int bytes)
 {
     *out = (struct ah_tokens){0};
     AH_TRY(ah_mapping_open(&out->mapping, path));
-    int status = find(out, is_npy(path), bytes);
+    int status = tokens_find(out, is_npy(path), bytes);
     if (status < 0)
         ah_tokens_close(out);
     return status;
@@ -51,7 +51,7 @@ void ah_tokens_close(struct ah_tokens *tokens)
 }
 
 /* Tokens as int64; the largest of them. The file's numbers may lie at any address. */
-static int64_t widen(int64_t *to, const struct ah_tokens *tokens, int64_t from, int64_t count)
+static int64_t tokens_widen(int64_t *to, const struct ah_tokens *tokens, int64_t from, int64_t count)
 {
     const unsigned char *at = tokens->at + from * tokens->bytes;
     int64_t most = 0;
@@ -81,7 +81,7 @@ int ah_tokens_blocks(struct ah_tensor **out, const struct ah_tokens *tokens, con
     AH_TRY(ah_tensor_empty(&tensor, (int64_t[]){rows, length}, 2, AH_I64, &ah_cpu));
     int64_t *to = ah_tensor_data(tensor);
     for (int64_t r = 0; r < rows; r++, to += length) {
-        if (widen(to, tokens, place[r], length) < limit || !limit)
+        if (tokens_widen(to, tokens, place[r], length) < limit || !limit)
             continue;
         int64_t i = 0;
         while (to[i] < limit)

@@ -20,21 +20,21 @@ struct sink {
     char buffer[BUFFER];
 };
 
-static void flush(struct sink *sink)
+static void trace_file_flush(struct sink *sink)
 {
     if (sink->status == 0)
         sink->status = ah_writer_write(sink->writer, sink->buffer, sink->used);
     sink->used = 0;
 }
 
-static void put(struct sink *sink, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void trace_file_put(struct sink *sink, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* A short text. */
-static void put(struct sink *sink, const char *format, ...)
+static void trace_file_put(struct sink *sink, const char *format, ...)
 {
     va_list args;
     if (sink->used > BUFFER - 1024)
-        flush(sink);
+        trace_file_flush(sink);
     va_start(args, format);
     sink->used += (size_t)vsnprintf(sink->buffer + sink->used, BUFFER - sink->used, format, args);
     va_end(args);
@@ -42,35 +42,35 @@ static void put(struct sink *sink, const char *format, ...)
 
 static void put_string(struct sink *sink, const char *text)
 {
-    put(sink, "\"");
+    trace_file_put(sink, "\"");
     for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
         if (*at == '"' || *at == '\\')
-            put(sink, "\\%c", *at);
+            trace_file_put(sink, "\\%c", *at);
         else if (*at < ' ')
-            put(sink, "\\u%04x", *at);
+            trace_file_put(sink, "\\u%04x", *at);
         else
-            put(sink, "%c", *at);
+            trace_file_put(sink, "%c", *at);
     }
-    put(sink, "\"");
+    trace_file_put(sink, "\"");
 }
 
 static void put_argument(struct sink *sink, int *count, const char *name, const char *text)
 {
     if (!text)
         return;
-    put(sink, "%s\"%s\": ", (*count)++ ? ", " : ", \"args\": {", name);
+    trace_file_put(sink, "%s\"%s\": ", (*count)++ ? ", " : ", \"args\": {", name);
     put_string(sink, text);
 }
 
 static void put_number(struct sink *sink, int *count, const char *name, int64_t value)
 {
     if (value)
-        put(sink, "%s\"%s\": %lld", (*count)++ ? ", " : ", \"args\": {", name, (long long)value);
+        trace_file_put(sink, "%s\"%s\": %lld", (*count)++ ? ", " : ", \"args\": {", name, (long long)value);
 }
 
 static void put_time(struct sink *sink, const char *name, int64_t ns)
 {
-    put(sink, ", \"%s\": %lld.%03d", name, (long long)(ns / 1000), (int)(ns % 1000));
+    trace_file_put(sink, ", \"%s\": %lld.%03d", name, (long long)(ns / 1000), (int)(ns % 1000));
 }
 
 static int lane_of(const struct ah_trace_span *span, int rank)
@@ -83,9 +83,10 @@ static int lane_of(const struct ah_trace_span *span, int rank)
 static void put_span(struct sink *sink, const struct ah_trace_span *span, int rank)
 {
     int arguments = 0;
-    put(sink, ",\n{\"ph\": \"X\", \"cat\": \"%s\", \"name\": ", ah_trace_kind_name((enum ah_trace_kind)span->kind));
+    trace_file_put(sink, ",\n{\"ph\": \"X\", \"cat\": \"%s\", \"name\": ",
+                   ah_trace_kind_name((enum ah_trace_kind)span->kind));
     put_string(sink, span->name);
-    put(sink, ", \"pid\": %d, \"tid\": %d", rank, lane_of(span, rank));
+    trace_file_put(sink, ", \"pid\": %d, \"tid\": %d", rank, lane_of(span, rank));
     put_time(sink, "ts", span->begin_ns);
     put_time(sink, "dur", span->end_ns - span->begin_ns);
     put_argument(sink, &arguments, "shapes", span->shapes);
@@ -94,7 +95,7 @@ static void put_span(struct sink *sink, const struct ah_trace_span *span, int ra
     put_argument(sink, &arguments, "kernel", span->kernel);
     put_number(sink, &arguments, "bytes", span->size);
     put_number(sink, &arguments, "memory", span->bytes);
-    put(sink, arguments ? "}}" : "}");
+    trace_file_put(sink, arguments ? "}}" : "}");
 }
 
 static void put_lanes(struct sink *sink, const struct ah_trace *trace, int rank)
@@ -106,26 +107,27 @@ static void put_lanes(struct sink *sink, const struct ah_trace *trace, int rank)
         if (lane == before)
             continue;
         before = lane;
-        put(sink, ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %d, \"tid\": %d, ", rank, lane);
-        put(sink, "\"args\": {\"name\": ");
+        trace_file_put(sink, ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %d, \"tid\": %d, ", rank, lane);
+        trace_file_put(sink, "\"args\": {\"name\": ");
         if (span->kind == AH_TRACE_BUCKET)
-            put(sink, "\"bucket %d\"}}", span->thread);
+            trace_file_put(sink, "\"bucket %d\"}}", span->thread);
         else
-            put(sink, "\"%s\"}}", lane == (int)getpid() ? "script" : "helper");
+            trace_file_put(sink, "\"%s\"}}", lane == (int)getpid() ? "script" : "helper");
     }
 }
 
 static void put_all(struct sink *sink, const struct ah_trace *trace, int rank)
 {
-    put(sink, "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"dropped\": %llu, \"texts_left_out\": %llu},\n",
-        (unsigned long long)trace->dropped, (unsigned long long)trace->left_out);
-    put(sink, "\"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %d, ", rank);
-    put(sink, "\"args\": {\"name\": \"rank %d (pid %d)\"}}", rank, (int)getpid());
+    trace_file_put(sink,
+                   "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"dropped\": %llu, \"texts_left_out\": %llu},\n",
+                   (unsigned long long)trace->dropped, (unsigned long long)trace->left_out);
+    trace_file_put(sink, "\"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %d, ", rank);
+    trace_file_put(sink, "\"args\": {\"name\": \"rank %d (pid %d)\"}}", rank, (int)getpid());
     put_lanes(sink, trace, rank);
     for (size_t i = 0; i < trace->count; i++)
         put_span(sink, &trace->span[i], rank);
-    put(sink, "\n]}\n");
-    flush(sink);
+    trace_file_put(sink, "\n]}\n");
+    trace_file_flush(sink);
 }
 
 int ah_trace_file_write(const struct ah_trace *trace, const char *path, int rank)

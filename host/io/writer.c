@@ -63,7 +63,7 @@ static void invent_name(struct ah_writer *writer, int attempt)
 }
 
 /* Remove what killed writers of the same goal left between their last two steps. A living one holds its file's lock. */
-static void sweep(struct ah_writer *writer)
+static void writer_sweep(struct ah_writer *writer)
 {
     char prefix[NAME_MAX + 1];
     int length = snprintf(prefix, sizeof prefix, ".%.200s.tmp-", writer->name);
@@ -147,7 +147,7 @@ int ah_writer_open(struct ah_writer **out, const char *path)
     writer->file = writer->folder = -1;
     int status = find_place(writer, path);
     if (status == 0) {
-        sweep(writer);
+        writer_sweep(writer);
         status = open_temporary(writer);
     }
     if (status < 0)

@@ -19,7 +19,7 @@ struct bytes {
     size_t count;
 };
 
-static uint64_t number(const unsigned char *at, int width)
+static uint64_t zip_number(const unsigned char *at, int width)
 {
     uint64_t value = 0;
     for (int i = width - 1; i >= 0; i--)
@@ -27,7 +27,7 @@ static uint64_t number(const unsigned char *at, int width)
     return value;
 }
 
-static bool holds(struct bytes file, uint64_t at, uint64_t count)
+static bool zip_holds(struct bytes file, uint64_t at, uint64_t count)
 {
     return at <= file.count && count <= file.count - at;
 }
@@ -38,14 +38,14 @@ struct directory {
 
 static int find_directory64(struct bytes file, size_t end, struct directory *directory)
 {
-    if (end < LOCATOR64_SIZE || number(file.at + end - LOCATOR64_SIZE, 4) != LOCATOR64)
+    if (end < LOCATOR64_SIZE || zip_number(file.at + end - LOCATOR64_SIZE, 4) != LOCATOR64)
         return 0;
-    uint64_t at = number(file.at + end - LOCATOR64_SIZE + 8, 8);
-    if (!holds(file, at, END64_SIZE) || number(file.at + at, 4) != END64)
+    uint64_t at = zip_number(file.at + end - LOCATOR64_SIZE + 8, 8);
+    if (!zip_holds(file, at, END64_SIZE) || zip_number(file.at + at, 4) != END64)
         return ah_fail(AH_EIO, "zip: the ZIP64 record is not where it should be");
-    directory->count = number(file.at + at + 32, 8);
-    directory->size = number(file.at + at + 40, 8);
-    directory->begin = number(file.at + at + 48, 8);
+    directory->count = zip_number(file.at + at + 32, 8);
+    directory->size = zip_number(file.at + at + 40, 8);
+    directory->begin = zip_number(file.at + at + 48, 8);
     return 0;
 }
 
@@ -54,15 +54,15 @@ static int find_directory(struct bytes file, struct directory *directory)
     size_t furthest = END_SIZE + MAX_COMMENT;
     for (size_t back = END_SIZE; back <= file.count && back <= furthest; back++) {
         const unsigned char *at = file.at + file.count - back;
-        if (number(at, 4) != END || number(at + 20, 2) != back - END_SIZE)
+        if (zip_number(at, 4) != END || zip_number(at + 20, 2) != back - END_SIZE)
             continue;
-        if (number(at + 4, 2) || number(at + 6, 2))
+        if (zip_number(at + 4, 2) || zip_number(at + 6, 2))
             return ah_fail(AH_ENOTIMPL, "zip: an archive of several volumes");
-        directory->count = number(at + 10, 2);
-        directory->size = number(at + 12, 4);
-        directory->begin = number(at + 16, 4);
+        directory->count = zip_number(at + 10, 2);
+        directory->size = zip_number(at + 12, 4);
+        directory->begin = zip_number(at + 16, 4);
         AH_TRY(find_directory64(file, file.count - back, directory));
-        if (!holds(file, directory->begin, directory->size) || directory->count > directory->size / CENTRAL_SIZE)
+        if (!zip_holds(file, directory->begin, directory->size) || directory->count > directory->size / CENTRAL_SIZE)
             return ah_fail(AH_EIO, "zip: the directory of %llu entries does not fit into the file",
                            (unsigned long long)directory->count);
         return 0;
@@ -74,14 +74,14 @@ static int find_directory(struct bytes file, struct directory *directory)
 static int read_wide(const unsigned char *extra, size_t count, uint64_t *value[], int wanted)
 {
     while (wanted && count >= 4) {
-        size_t size = number(extra + 2, 2);
+        size_t size = zip_number(extra + 2, 2);
         if (size > count - 4)
             break;
-        if (number(extra, 2) == EXTRA64) {
+        if (zip_number(extra, 2) == EXTRA64) {
             if (size < 8 * (size_t)wanted)
                 break;
             for (int i = 0; i < wanted; i++)
-                *value[i] = number(extra + 4 + 8 * i, 8);
+                *value[i] = zip_number(extra + 4 + 8 * i, 8);
             return 0;
         }
         extra += 4 + size;
@@ -93,10 +93,10 @@ static int read_wide(const unsigned char *extra, size_t count, uint64_t *value[]
 /* Where the content begins and ends, by the local header at `local`. */
 static int find_content(struct bytes file, struct ah_zip_entry *entry, uint64_t local, uint64_t packed)
 {
-    if (!holds(file, local, LOCAL_SIZE) || number(file.at + local, 4) != LOCAL)
+    if (!zip_holds(file, local, LOCAL_SIZE) || zip_number(file.at + local, 4) != LOCAL)
         return ah_fail(AH_EIO, "zip: '%s' is not at its offset in the directory", entry->name);
-    uint64_t begin = local + LOCAL_SIZE + number(file.at + local + 26, 2) + number(file.at + local + 28, 2);
-    if (!holds(file, begin, packed))
+    uint64_t begin = local + LOCAL_SIZE + zip_number(file.at + local + 26, 2) + zip_number(file.at + local + 28, 2);
+    if (!zip_holds(file, begin, packed))
         return ah_fail(AH_EIO, "zip: '%s' reaches beyond the file", entry->name);
     entry->begin = (size_t)begin;
     entry->end = (size_t)(begin + packed);
@@ -112,23 +112,23 @@ static int read_entry(struct bytes file, struct directory directory, uint64_t *a
 {
     struct bytes rest = {file.at, (size_t)(directory.begin + directory.size)};
     const unsigned char *head = file.at + *at;
-    if (!holds(rest, *at, CENTRAL_SIZE) || number(head, 4) != CENTRAL)
+    if (!zip_holds(rest, *at, CENTRAL_SIZE) || zip_number(head, 4) != CENTRAL)
         return ah_fail(AH_EIO, "zip: the directory is damaged");
-    size_t name = number(head + 28, 2), extra = number(head + 30, 2), comment = number(head + 32, 2);
-    if (!holds(rest, *at + CENTRAL_SIZE, name + extra + comment) || memchr(head + CENTRAL_SIZE, 0, name))
+    size_t name = zip_number(head + 28, 2), extra = zip_number(head + 30, 2), comment = zip_number(head + 32, 2);
+    if (!zip_holds(rest, *at + CENTRAL_SIZE, name + extra + comment) || memchr(head + CENTRAL_SIZE, 0, name))
         return ah_fail(AH_EIO, "zip: the directory is damaged");
     memcpy(*names, head + CENTRAL_SIZE, name);
     (*names)[name] = '\0';
     entry->name = *names;
     *names += name + 1;
-    int flags = (int)number(head + 8, 2), method = (int)number(head + 10, 2), wanted = 0;
+    int flags = (int)zip_number(head + 8, 2), method = (int)zip_number(head + 10, 2), wanted = 0;
     if (flags & 1 || (method != STORED && method != DEFLATED))
         return ah_fail(AH_ENOTIMPL, "zip: '%s' is %s", entry->name,
                        flags & 1 ? "encrypted" : "packed by a method other than deflate");
     entry->deflated = method == DEFLATED;
-    entry->crc = (uint32_t)number(head + 16, 4);
-    entry->size = number(head + 24, 4);
-    uint64_t packed = number(head + 20, 4), local = number(head + 42, 4), *wide[3];
+    entry->crc = (uint32_t)zip_number(head + 16, 4);
+    entry->size = zip_number(head + 24, 4);
+    uint64_t packed = zip_number(head + 20, 4), local = zip_number(head + 42, 4), *wide[3];
     if (entry->size == WIDE)
         wide[wanted++] = &entry->size;
     if (packed == WIDE)
@@ -247,7 +247,7 @@ struct record {
     size_t count;
 };
 
-static void put(struct record *record, uint64_t value, int width)
+static void zip_put(struct record *record, uint64_t value, int width)
 {
     for (int i = 0; i < width; i++)
         record->bytes[record->count++] = (unsigned char)(value >> 8 * i);
@@ -263,16 +263,16 @@ struct place {
 static void put_common(struct record *record, const struct place *place, size_t name, size_t extra)
 {
     enum { VERSION64 = 45, UTF8 = 1 << 11, FIRST_DAY = 0x21 };
-    put(record, VERSION64, 2);
-    put(record, UTF8, 2);
-    put(record, STORED, 2);
-    put(record, 0, 2);
-    put(record, FIRST_DAY, 2); /* 1980-01-01: equal content yields equal bytes */
-    put(record, place->crc, 4);
-    put(record, WIDE, 4);
-    put(record, WIDE, 4);
-    put(record, name, 2);
-    put(record, extra, 2);
+    zip_put(record, VERSION64, 2);
+    zip_put(record, UTF8, 2);
+    zip_put(record, STORED, 2);
+    zip_put(record, 0, 2);
+    zip_put(record, FIRST_DAY, 2); /* 1980-01-01: equal content yields equal bytes */
+    zip_put(record, place->crc, 4);
+    zip_put(record, WIDE, 4);
+    zip_put(record, WIDE, 4);
+    zip_put(record, name, 2);
+    zip_put(record, extra, 2);
 }
 
 /* A field without meaning, so that what would begin at byte `at` of the file begins at a multiple of `align`. Its kind
@@ -283,8 +283,8 @@ static void put_padding(struct record *record, uint64_t at, size_t align)
     if (!align || at % align == 0)
         return;
     size_t count = (align - (size_t)((at + FIELD) % align)) % align;
-    put(record, PADDING, 2);
-    put(record, count, 2);
+    zip_put(record, PADDING, 2);
+    zip_put(record, count, 2);
     memset(record->bytes + record->count, 'Z', count);
     record->count += count;
 }
@@ -297,13 +297,13 @@ static int write_content(struct ah_writer *writer, const struct ah_zip_piece *pi
         return ah_fail(AH_EINVAL, "zip: a name of %zu bytes", name);
     place->size = piece->head_count + piece->body_count;
     place->crc = (uint32_t)crc32_z(crc32_z(0, piece->head, piece->head_count), piece->body, piece->body_count);
-    put(&extra, EXTRA64, 2);
-    put(&extra, 16, 2);
-    put(&extra, place->size, 8);
-    put(&extra, place->size, 8);
+    zip_put(&extra, EXTRA64, 2);
+    zip_put(&extra, 16, 2);
+    zip_put(&extra, place->size, 8);
+    zip_put(&extra, place->size, 8);
     put_padding(&extra, place->local + LOCAL_SIZE + name + extra.count + piece->head_count, piece->align);
     place->extra = extra.count;
-    put(&head, LOCAL, 4);
+    zip_put(&head, LOCAL, 4);
     put_common(&head, place, name, extra.count);
     AH_TRY(ah_writer_write(writer, head.bytes, head.count));
     AH_TRY(ah_writer_write(writer, piece->name, name));
@@ -317,17 +317,17 @@ static int write_entry(struct ah_writer *writer, const struct ah_zip_piece *piec
 {
     enum { EXTRA = 28 };
     struct record head = {.count = 0}, extra = {.count = 0};
-    put(&head, CENTRAL, 4);
-    put(&head, 3 << 8 | 45, 2); /* made on Unix */
+    zip_put(&head, CENTRAL, 4);
+    zip_put(&head, 3 << 8 | 45, 2); /* made on Unix */
     put_common(&head, place, strlen(piece->name), EXTRA);
-    put(&head, 0, 2 + 2 + 2);          /* no comment, first volume, binary */
-    put(&head, (uint64_t)0100644 << 16, 4); /* the mode of an extracted file */
-    put(&head, WIDE, 4);
-    put(&extra, EXTRA64, 2);
-    put(&extra, 24, 2);
-    put(&extra, place->size, 8);
-    put(&extra, place->size, 8);
-    put(&extra, place->local, 8);
+    zip_put(&head, 0, 2 + 2 + 2);          /* no comment, first volume, binary */
+    zip_put(&head, (uint64_t)0100644 << 16, 4); /* the mode of an extracted file */
+    zip_put(&head, WIDE, 4);
+    zip_put(&extra, EXTRA64, 2);
+    zip_put(&extra, 24, 2);
+    zip_put(&extra, place->size, 8);
+    zip_put(&extra, place->size, 8);
+    zip_put(&extra, place->local, 8);
     *size += head.count + strlen(piece->name) + extra.count;
     AH_TRY(ah_writer_write(writer, head.bytes, head.count));
     AH_TRY(ah_writer_write(writer, piece->name, strlen(piece->name)));
@@ -337,26 +337,26 @@ static int write_entry(struct ah_writer *writer, const struct ah_zip_piece *piec
 static int write_end(struct ah_writer *writer, uint64_t count, uint64_t begin, uint64_t size)
 {
     struct record end = {.count = 0};
-    put(&end, END64, 4);
-    put(&end, END64_SIZE - 12, 8);
-    put(&end, 45, 2);
-    put(&end, 45, 2);
-    put(&end, 0, 8); /* both volume numbers */
-    put(&end, count, 8);
-    put(&end, count, 8);
-    put(&end, size, 8);
-    put(&end, begin, 8);
-    put(&end, LOCATOR64, 4);
-    put(&end, 0, 4);
-    put(&end, begin + size, 8);
-    put(&end, 1, 4);
-    put(&end, END, 4);
-    put(&end, 0, 4);
-    put(&end, count < 0xffff ? count : 0xffff, 2);
-    put(&end, count < 0xffff ? count : 0xffff, 2);
-    put(&end, size < WIDE ? size : WIDE, 4);
-    put(&end, begin < WIDE ? begin : WIDE, 4);
-    put(&end, 0, 2);
+    zip_put(&end, END64, 4);
+    zip_put(&end, END64_SIZE - 12, 8);
+    zip_put(&end, 45, 2);
+    zip_put(&end, 45, 2);
+    zip_put(&end, 0, 8); /* both volume numbers */
+    zip_put(&end, count, 8);
+    zip_put(&end, count, 8);
+    zip_put(&end, size, 8);
+    zip_put(&end, begin, 8);
+    zip_put(&end, LOCATOR64, 4);
+    zip_put(&end, 0, 4);
+    zip_put(&end, begin + size, 8);
+    zip_put(&end, 1, 4);
+    zip_put(&end, END, 4);
+    zip_put(&end, 0, 4);
+    zip_put(&end, count < 0xffff ? count : 0xffff, 2);
+    zip_put(&end, count < 0xffff ? count : 0xffff, 2);
+    zip_put(&end, size < WIDE ? size : WIDE, 4);
+    zip_put(&end, begin < WIDE ? begin : WIDE, 4);
+    zip_put(&end, 0, 2);
     return ah_writer_write(writer, end.bytes, end.count);
 }
 

@@ -37,7 +37,7 @@ static int run_kernel(const struct pass *pass, struct ah_device *device, const s
     }
 }
 
-static bool together(const struct ah_tensor *a, const struct ah_tensor *b)
+static bool clip_together(const struct ah_tensor *a, const struct ah_tensor *b)
 {
     return a->dtype == b->dtype && a->storage->device == b->storage->device;
 }
@@ -71,7 +71,7 @@ static int run_pass(const struct pass *pass, struct ah_tensor **grad, int count)
     int status = piece && run ? 0 : ah_fail(AH_ENOMEM, "out of memory for a pass over %d gradients", count);
     for (int first = 0, next; status == 0 && first < count; first = next) {
         next = first + 1;
-        while (next < count && together(grad[next], grad[first]))
+        while (next < count && clip_together(grad[next], grad[first]))
             next++;
         status = run_alike(pass, grad + first, next - first, piece, run);
     }
@@ -92,7 +92,7 @@ static int total_norm(struct ah_tensor **grad, int count, double p, double *out)
 static bool clips_itself(struct ah_tensor **grad, int count)
 {
     for (int i = 1; i < count; i++)
-        if (!together(grad[i], grad[0]))
+        if (!clip_together(grad[i], grad[0]))
             return false;
     return count > 0 && grad[0]->storage->device->optim->clip_norm;
 }

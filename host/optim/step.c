@@ -76,7 +76,7 @@ static int check_item(enum ah_optim_kind kind, const struct ah_optim_item *item)
 }
 
 /* A value as the tensor would hold it. */
-static double rounded(const struct ah_tensor *tensor, double value)
+static double step_rounded(const struct ah_tensor *tensor, double value)
 {
     return tensor->dtype == AH_F64 ? value : (float)value;
 }
@@ -88,8 +88,8 @@ static void get_scalars(enum ah_optim_kind kind, const struct ah_optim_options *
     for (int i = 0; i < AH_OPTIM_SCALARS; i++)
         segment->scalar[i] = item->scalar[i] ? ah_tensor_get(item->scalar[i], 0) : 0;
     if (kind == AH_OPTIM_NADAM)
-        segment->scalar[0] = rounded(item->scalar[0], segment->scalar[0] *
-                                     rounded(item->scalar[0], ah_nadam_momentum(o, segment->step)));
+        segment->scalar[0] = step_rounded(item->scalar[0], segment->scalar[0] *
+                                          step_rounded(item->scalar[0], ah_nadam_momentum(o, segment->step)));
 }
 
 /* Write back the results of get_scalars, or, for ASGD, the values of its next step. */
@@ -168,7 +168,7 @@ static void count_write(enum ah_optim_kind kind, const struct ah_optim_options *
         ah_tensor_set(item->step, 0, ah_tensor_get(item->step, 0) + 1);
 }
 
-static bool together(const struct ah_optim_item *a, const struct ah_optim_item *b)
+static bool step_together(const struct ah_optim_item *a, const struct ah_optim_item *b)
 {
     return a->param->dtype == b->param->dtype && a->param->storage->device == b->param->storage->device;
 }
@@ -180,12 +180,12 @@ static int step_alike(enum ah_optim_kind kind, const struct ah_optim_options *op
     struct ah_device *device = item[first].param->storage->device;
     int status = 0;
     for (int i = first; i < count; i++)
-        if (together(&item[i], &item[first]))
+        if (step_together(&item[i], &item[first]))
             AH_TRYGO(open_item(kind, options, scratch, &item[i]), failed);
     AH_TRYGO(device->optim->step(device, kind, options, scratch->segment, scratch->segments, item[first].param->dtype),
              failed);
     for (int i = first; i < count; i++)
-        if (together(&item[i], &item[first]))
+        if (step_together(&item[i], &item[first]))
             count_write(kind, options, &item[i]);
     return close_all(scratch, false);
 failed:
@@ -196,7 +196,7 @@ failed:
 static bool is_first(const struct ah_optim_item *item, int index)
 {
     for (int i = 0; i < index; i++)
-        if (together(&item[i], &item[index]))
+        if (step_together(&item[i], &item[index]))
             return false;
     return true;
 }

@@ -66,7 +66,7 @@ static int open_store(struct ah_database **out, const char *path, enum ah_databa
     return 0;
 }
 
-static int fail(struct store *store, const char *sql)
+static int plugin_fail(struct store *store, const char *sql)
 {
     int code = sqlite3_extended_errcode(store->file) & 0xff;
     int status = code == SQLITE_NOMEM ? AH_ENOMEM :
@@ -76,7 +76,7 @@ static int fail(struct store *store, const char *sql)
     return ah_fail(status, "'%s': %s (in \"%.200s\")", file ? file : "", sqlite3_errmsg(store->file), sql);
 }
 
-static void reset(struct store *store)
+static void plugin_reset(struct store *store)
 {
     if (store->current) {
         sqlite3_reset(store->current);
@@ -86,7 +86,7 @@ static void reset(struct store *store)
 }
 
 /* Find the place of a statement, else that of the least recently used one. */
-static struct kept *find(struct store *store, const char *sql)
+static struct kept *plugin_find(struct store *store, const char *sql)
 {
     struct kept *oldest = &store->kept[0];
     for (int i = 0; i < KEPT; i++) {
@@ -104,12 +104,12 @@ static struct kept *find(struct store *store, const char *sql)
 static int prepare(struct ah_database *database, const char *sql)
 {
     struct store *store = store_of(database);
-    reset(store);
-    struct kept *kept = find(store, sql);
+    plugin_reset(store);
+    struct kept *kept = plugin_find(store, sql);
     if (!kept->statement) {
         const char *rest = NULL;
         if (sqlite3_prepare_v3(store->file, sql, -1, SQLITE_PREPARE_PERSISTENT, &kept->statement, &rest) != SQLITE_OK)
-            return fail(store, sql);
+            return plugin_fail(store, sql);
         if (!kept->statement || strspn(rest, " \t\r\n;") != strlen(rest)) {
             sqlite3_finalize(kept->statement);
             kept->statement = NULL;
@@ -140,7 +140,7 @@ static int bind(struct ah_database *database, int at, const struct ah_database_v
         code = sqlite3_bind_text64(statement, at + 1, value->text, value->bytes, SQLITE_TRANSIENT, SQLITE_UTF8);
         break;
     }
-    return code == SQLITE_OK ? 0 : fail(store, sqlite3_sql(statement));
+    return code == SQLITE_OK ? 0 : plugin_fail(store, sqlite3_sql(statement));
 }
 
 static int step(struct ah_database *database)
@@ -149,8 +149,8 @@ static int step(struct ah_database *database)
     int code = sqlite3_step(store->current);
     if (code == SQLITE_ROW)
         return 1;
-    int status = code == SQLITE_DONE ? 0 : fail(store, sqlite3_sql(store->current));
-    reset(store);
+    int status = code == SQLITE_DONE ? 0 : plugin_fail(store, sqlite3_sql(store->current));
+    plugin_reset(store);
     return status;
 }
 

@@ -28,7 +28,7 @@ int ah_added_push(struct ah_added_list *list, struct ah_added added)
 }
 
 /* By characters, a token before those that it begins; equal ones in the order of ah_added_push. */
-static int compare(const void *left, const void *right)
+static int added_compare(const void *left, const void *right)
 {
     const struct ah_added *a = left, *b = right;
     size_t count = a->count < b->count ? a->count : b->count;
@@ -43,12 +43,12 @@ static int compare(const void *left, const void *right)
 void ah_added_sort(struct ah_added_list *list)
 {
     if (list->count)
-        qsort(list->at, list->count, sizeof *list->at, compare);
+        qsort(list->at, list->count, sizeof *list->at, added_compare);
 }
 
 /* The first token in [low, high), equal up to character `k`, whose character k is at least `c`. A token that ends
  * before k has none and is less. */
-static size_t bound(const struct ah_added_list *list, size_t low, size_t high, size_t k, uint64_t c)
+static size_t added_bound(const struct ah_added_list *list, size_t low, size_t high, size_t k, uint64_t c)
 {
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -60,7 +60,7 @@ static size_t bound(const struct ah_added_list *list, size_t low, size_t high, s
     return low;
 }
 
-static const struct ah_added *match(const struct ah_added_list *list, const struct ah_chars *text, size_t at)
+static const struct ah_added *added_match(const struct ah_added_list *list, const struct ah_chars *text, size_t at)
 {
     const struct ah_added *found = NULL, *tokens = list->at;
     size_t low = 0, high = list->count;
@@ -70,16 +70,16 @@ static const struct ah_added *match(const struct ah_added_list *list, const stru
     for (size_t k = 0; at + k < text->count && low < high; k++) {
         c = text->at[at + k].c;
         if (tokens[low].count <= k || tokens[low].c[k] != c)
-            low = bound(list, low, high, k, c);
+            low = added_bound(list, low, high, k, c);
         if (low < high && (tokens[high - 1].count <= k || tokens[high - 1].c[k] != c))
-            high = bound(list, low, high, k, (uint64_t)c + 1);
+            high = added_bound(list, low, high, k, (uint64_t)c + 1);
         if (low < high && tokens[low].count == k + 1)
             found = &tokens[low];
     }
     return found;
 }
 
-static bool has(const struct ah_chars *text, size_t at, int flag)
+static bool added_has(const struct ah_chars *text, size_t at, int flag)
 {
     return at < text->count && ah_unicode_is(text->at[at].c, flag);
 }
@@ -88,19 +88,19 @@ const struct ah_added *ah_added_find(const struct ah_added_list *list, const str
                                      size_t taken, size_t *begin, size_t *stop, size_t *next)
 {
     for (size_t at = from; list->count && at < text->count; at++) {
-        const struct ah_added *added = match(list, text, at);
+        const struct ah_added *added = added_match(list, text, at);
         if (!added)
             continue;
         *begin = at;
         *stop = *next = at + added->count;
-        bool inside = (at > 0 && has(text, at - 1, AH_UNICODE_WORD)) || has(text, *stop, AH_UNICODE_WORD);
+        bool inside = (at > 0 && added_has(text, at - 1, AH_UNICODE_WORD)) || added_has(text, *stop, AH_UNICODE_WORD);
         if (added->single_word && inside) {
             at = *stop - 1; /* its text is used up all the same */
             continue;
         }
-        while (added->lstrip && *begin > taken && has(text, *begin - 1, AH_UNICODE_SPACE))
+        while (added->lstrip && *begin > taken && added_has(text, *begin - 1, AH_UNICODE_SPACE))
             --*begin;
-        while (added->rstrip && has(text, *stop, AH_UNICODE_SPACE))
+        while (added->rstrip && added_has(text, *stop, AH_UNICODE_SPACE))
             ++*stop;
         return added;
     }

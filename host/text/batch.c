@@ -119,7 +119,7 @@ static void note_failure(struct job *job, size_t row, int status)
 }
 
 /* Keep the encoder with the rows, in the order of its texts. */
-static void hold(struct job *job, struct ah_encoder *encoder)
+static void batch_hold(struct job *job, struct ah_encoder *encoder)
 {
     pthread_mutex_lock(&job->lock);
     struct ah_encoder **at = &job->rows->held;
@@ -146,7 +146,7 @@ static void encode_texts(void *context, int64_t begin, int64_t end)
         if (status < 0)
             note_failure(job, (size_t)i, status);
     }
-    hold(job, encoder);
+    batch_hold(job, encoder);
 }
 
 static int list_rows(struct ah_rows_made *rows)

@@ -21,12 +21,12 @@ struct ah_bpe_candidate {
     int32_t id;
 };
 
-static bool before(const struct ah_bpe_candidate *a, const struct ah_bpe_candidate *b)
+static bool bpe_before(const struct ah_bpe_candidate *a, const struct ah_bpe_candidate *b)
 {
     return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
 }
 
-static int offer(const struct ah_model *model, struct ah_bpe_work *work, int32_t at)
+static int bpe_offer(const struct ah_model *model, struct ah_bpe_work *work, int32_t at)
 {
     const struct ah_bpe_symbol *symbol = work->symbol;
     if (at < 0 || symbol[at].right < 0)
@@ -38,19 +38,19 @@ static int offer(const struct ah_model *model, struct ah_bpe_work *work, int32_t
     AH_TRY(ah_grow(&work->heap, work->count + 1, &work->heap_room, sizeof *work->heap));
     struct ah_bpe_candidate new = {merge->rank, at, left, right, merge->id}, *heap = work->heap;
     size_t i = work->count++;
-    for (; i > 0 && before(&new, &heap[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i > 0 && bpe_before(&new, &heap[(i - 1) / 2]); i = (i - 1) / 2)
         heap[i] = heap[(i - 1) / 2];
     heap[i] = new;
     return 0;
 }
 
-static struct ah_bpe_candidate take(struct ah_bpe_work *work)
+static struct ah_bpe_candidate bpe_take(struct ah_bpe_work *work)
 {
     struct ah_bpe_candidate *heap = work->heap, top = heap[0], last = heap[--work->count];
     size_t i = 0;
     for (size_t child = 1; child < work->count; child = 2 * i + 1) {
-        child += child + 1 < work->count && before(&heap[child + 1], &heap[child]);
-        if (!before(&heap[child], &last))
+        child += child + 1 < work->count && bpe_before(&heap[child + 1], &heap[child]);
+        if (!bpe_before(&heap[child], &last))
             break;
         heap[i] = heap[child];
         i = child;
@@ -64,9 +64,9 @@ static int merge_all(const struct ah_model *model, struct ah_bpe_work *work)
     struct ah_bpe_symbol *symbol = work->symbol;
     work->count = 0;
     for (size_t i = 0; i < work->symbols; i++)
-        AH_TRY(offer(model, work, (int32_t)i));
+        AH_TRY(bpe_offer(model, work, (int32_t)i));
     while (work->count > 0) {
-        struct ah_bpe_candidate top = take(work);
+        struct ah_bpe_candidate top = bpe_take(work);
         struct ah_bpe_symbol *left = &symbol[top.at];
         if (left->id != top.left || left->right < 0 || symbol[left->right].id != top.right)
             continue;
@@ -77,8 +77,8 @@ static int merge_all(const struct ah_model *model, struct ah_bpe_work *work)
         right->id = -1;
         if (left->right >= 0)
             symbol[left->right].left = top.at;
-        AH_TRY(offer(model, work, left->left));
-        AH_TRY(offer(model, work, top.at));
+        AH_TRY(bpe_offer(model, work, left->left));
+        AH_TRY(bpe_offer(model, work, top.at));
     }
     return 0;
 }

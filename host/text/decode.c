@@ -8,7 +8,7 @@
 #include "text/unicode.h"
 
 /* In text->at[begin, ...) put `to` for each `from`, which is longer. */
-static void replace(struct ah_text *text, size_t begin, const char *from, const char *to)
+static void decode_replace(struct ah_text *text, size_t begin, const char *from, const char *to)
 {
     size_t length = strlen(from), shorter = strlen(to), kept = begin;
     for (size_t i = begin; i < text->bytes;) {
@@ -24,14 +24,14 @@ static void replace(struct ah_text *text, size_t begin, const char *from, const 
 }
 
 /* Blanks in front of marks and short forms go, one token at a time. */
-static void clean(struct ah_text *text, size_t begin)
+static void decode_clean(struct ah_text *text, size_t begin)
 {
     static const char *const rule[][2] = {
         {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"},
         {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
     };
     for (size_t i = 0; i < sizeof rule / sizeof *rule; i++)
-        replace(text, begin, rule[i][0], rule[i][1]);
+        decode_replace(text, begin, rule[i][0], rule[i][1]);
 }
 
 static int add_wordpiece(const struct ah_tokenizer *tokenizer, struct ah_text *text, const char *token, size_t length,
@@ -44,7 +44,7 @@ static int add_wordpiece(const struct ah_tokenizer *tokenizer, struct ah_text *t
         AH_TRY(ah_text_append(text, " ", 1));
     AH_TRY(ah_text_append(text, token + (inside ? more : 0), length - (inside ? more : 0)));
     if (tokenizer->decoder_cleans)
-        clean(text, begin);
+        decode_clean(text, begin);
     return 0;
 }
 
@@ -68,7 +68,7 @@ static int add_bytes(struct ah_text *text, const char *token, size_t length)
 }
 
 /* What is no UTF-8 becomes U+FFFD. */
-static int mend(struct ah_text *text)
+static int decode_mend(struct ah_text *text)
 {
     struct ah_text whole = {0};
     for (size_t i = 0; i < text->bytes;) {
@@ -87,7 +87,8 @@ static int mend(struct ah_text *text)
     return 0;
 }
 
-static int add(const struct ah_tokenizer *tokenizer, struct ah_text *text, const char *token, size_t length, bool first)
+static int decode_add(const struct ah_tokenizer *tokenizer, struct ah_text *text, const char *token, size_t length,
+                      bool first)
 {
     if (tokenizer->decoder == AH_DECODE_WORDPIECE)
         return add_wordpiece(tokenizer, text, token, length, first);
@@ -109,11 +110,11 @@ int ah_tokenizer_decode(const struct ah_tokenizer *tokenizer, const int64_t *ids
         const char *token = ah_tokenizer_token(tokenizer, ids[i], &length);
         if (!token || (skip_special && ah_tokenizer_is_special(tokenizer, ids[i])))
             continue;
-        status = add(tokenizer, &text, token, length, first);
+        status = decode_add(tokenizer, &text, token, length, first);
         first = false;
     }
     if (status == 0 && tokenizer->decoder == AH_DECODE_BYTES)
-        status = mend(&text);
+        status = decode_mend(&text);
     if (status < 0)
         free(text.at);
     *out = status < 0 ? NULL : text.at;

@@ -20,12 +20,12 @@ void ah_encoding_close(struct ah_encoding *encoding)
     *encoding = (struct ah_encoding){0};
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t encoding_smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void keep_longest(int64_t a, int64_t b, int64_t most, int64_t keep[2])
 {
     if (b < 0) {
-        keep[0] = smaller(a, most);
+        keep[0] = encoding_smaller(a, most);
         return;
     }
     bool swap = a > b;
@@ -36,8 +36,8 @@ static void keep_longest(int64_t a, int64_t b, int64_t most, int64_t keep[2])
         shorter = most / 2;
         longer = shorter + most % 2;
     }
-    keep[0] = smaller(a, swap ? longer : shorter);
-    keep[1] = smaller(b, swap ? shorter : longer);
+    keep[0] = encoding_smaller(a, swap ? longer : shorter);
+    keep[1] = encoding_smaller(b, swap ? shorter : longer);
 }
 
 int ah_truncation_keep(int64_t a, int64_t b, enum ah_truncation how, int64_t most, int64_t keep[2])
@@ -77,7 +77,7 @@ void ah_pieces_place(int64_t count, int64_t keep, int64_t stride, bool left, int
         *end = i ? count : 0;
         return;
     }
-    int64_t from = i * (keep - stride), to = smaller(from + keep, count);
+    int64_t from = i * (keep - stride), to = encoding_smaller(from + keep, count);
     *begin = left ? count - to : from;
     *end = left ? count - from : to;
 }

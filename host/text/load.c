@@ -28,7 +28,7 @@ static int bert_normalizer(struct ah_tokenizer *tokenizer, const json_t *value)
     return add_normalizer(tokenizer, step);
 }
 
-static int lowercase(struct ah_tokenizer *tokenizer, const json_t *value)
+static int load_lowercase(struct ah_tokenizer *tokenizer, const json_t *value)
 {
     return add_normalizer(tokenizer, (struct ah_normalizer){.kind = AH_NORMALIZE_LOWERCASE});
 }
@@ -51,7 +51,7 @@ static int strip_accents(struct ah_tokenizer *tokenizer, const json_t *value)
 static int normalizer_sequence(struct ah_tokenizer *tokenizer, const json_t *value);
 
 static const struct ah_load_type normalizers[] = {
-    {"BertNormalizer", bert_normalizer}, {"Lowercase", lowercase}, {"NFC", normal_form}, {"NFD", normal_form},
+    {"BertNormalizer", bert_normalizer}, {"Lowercase", load_lowercase}, {"NFC", normal_form}, {"NFD", normal_form},
     {"NFKC", normal_form}, {"NFKD", normal_form}, {"StripAccents", strip_accents}, {"Sequence", normalizer_sequence},
     {NULL, NULL},
 };
@@ -84,7 +84,7 @@ static int bert_splitter(struct ah_tokenizer *tokenizer, const json_t *value)
     return add_splitter(tokenizer, (struct ah_splitter){.kind = AH_SPLIT_BERT});
 }
 
-static int whitespace(struct ah_tokenizer *tokenizer, const json_t *value)
+static int load_whitespace(struct ah_tokenizer *tokenizer, const json_t *value)
 {
     return add_splitter(tokenizer, (struct ah_splitter){.kind = AH_SPLIT_WHITESPACE});
 }
@@ -105,7 +105,7 @@ static int byte_level(struct ah_tokenizer *tokenizer, const json_t *value)
 static int splitter_sequence(struct ah_tokenizer *tokenizer, const json_t *value);
 
 static const struct ah_load_type splitters[] = {
-    {"BertPreTokenizer", bert_splitter}, {"Whitespace", whitespace}, {"WhitespaceSplit", whitespace_split},
+    {"BertPreTokenizer", bert_splitter}, {"Whitespace", load_whitespace}, {"WhitespaceSplit", whitespace_split},
     {"ByteLevel", byte_level}, {"Sequence", splitter_sequence}, {NULL, NULL},
 };
 

@@ -100,7 +100,7 @@ static int load_merge(struct ah_model *model, const json_t *item, uint32_t rank)
     return ah_model_add_merge(model, left, right, rank, id);
 }
 
-static int refuse(const json_t *value)
+static int load_model_refuse(const json_t *value)
 {
     static const char *const texts[] = {"continuing_subword_prefix", "end_of_word_suffix", NULL};
     bool fallback;
@@ -124,7 +124,7 @@ static int load_bpe(struct ah_model *model, const json_t *value)
     const json_t *merges = json_object_get(value, "merges"), *item;
     size_t rank;
     model->kind = AH_MODEL_BPE;
-    AH_TRY(refuse(value));
+    AH_TRY(load_model_refuse(value));
     AH_TRY(ah_load_flag(value, "model", "fuse_unk", false, &model->fuse_unknown));
     AH_TRY(ah_load_flag(value, "model", "ignore_merges", false, &model->ignore_merges));
     AH_TRY(load_vocabulary(model, value));

@@ -25,7 +25,7 @@ static int set_special(struct ah_tokenizer *tokenizer, int32_t id)
 }
 
 /* What the token's id is shown as: its characters. */
-static int show(struct ah_tokenizer *tokenizer, const struct ah_added *added)
+static int load_tokens_show(struct ah_tokenizer *tokenizer, const struct ah_added *added)
 {
     char *text = malloc(4 * added->count + 1);
     size_t bytes = 0;
@@ -55,7 +55,7 @@ static int set_characters(struct ah_tokenizer *tokenizer, struct ah_added *added
     ah_chars_close(&chars);
     ah_chars_close(&spare);
     if (status == 0)
-        status = show(tokenizer, added);
+        status = load_tokens_show(tokenizer, added);
     if (status < 0)
         free(added->c);
     return status;

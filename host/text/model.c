@@ -21,7 +21,7 @@ static size_t slot_of(const struct ah_merge *merge, size_t slots, uint64_t pair)
     return slot;
 }
 
-static int widen(struct ah_model *model)
+static int model_widen(struct ah_model *model)
 {
     if (2 * (model->merges + 1) <= model->merge_slots)
         return 0;
@@ -44,7 +44,7 @@ static int widen(struct ah_model *model)
 int ah_model_add_merge(struct ah_model *model, int32_t left, int32_t right, uint32_t rank, int32_t id)
 {
     uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    AH_TRY(widen(model));
+    AH_TRY(model_widen(model));
     struct ah_merge *merge = &model->merge[slot_of(model->merge, model->merge_slots, pair)];
     model->merges += merge->pair == UINT64_MAX;
     *merge = (struct ah_merge){pair, rank, id};

@@ -7,7 +7,7 @@
 /* A character that the one before it was taken apart into, while a text is put in order. */
 #define INSERTED 0x80000000u
 
-static uint32_t bare(uint32_t c)
+static uint32_t normalizer_bare(uint32_t c)
 {
     return c & ~INSERTED;
 }
@@ -18,7 +18,7 @@ static void sort_marks(struct ah_char *at, size_t begin, size_t end)
     for (size_t i = begin + 1; i < end; i++) {
         uint32_t c = at[i].c;
         size_t k = i;
-        for (; k > begin && ah_unicode_class(bare(at[k - 1].c)) > ah_unicode_class(bare(c)); k--)
+        for (; k > begin && ah_unicode_class(normalizer_bare(at[k - 1].c)) > ah_unicode_class(normalizer_bare(c)); k--)
             at[k].c = at[k - 1].c;
         at[k].c = c;
     }
@@ -31,14 +31,14 @@ static int sort_many(struct ah_char *at, size_t begin, size_t end)
     size_t start[256] = {0};
     AH_TRY(ah_chars_reserve(&sorted, end - begin));
     for (size_t i = begin; i < end; i++)
-        start[ah_unicode_class(bare(at[i].c))]++;
+        start[ah_unicode_class(normalizer_bare(at[i].c))]++;
     for (size_t mark = 0, sum = 0; mark < 256; mark++) {
         size_t count = start[mark];
         start[mark] = sum;
         sum += count;
     }
     for (size_t i = begin; i < end; i++)
-        sorted.at[start[ah_unicode_class(bare(at[i].c))]++].c = at[i].c;
+        sorted.at[start[ah_unicode_class(normalizer_bare(at[i].c))]++].c = at[i].c;
     for (size_t i = begin; i < end; i++)
         at[i].c = sorted.at[i - begin].c;
     ah_chars_close(&sorted);
@@ -49,7 +49,7 @@ static int order_marks(struct ah_chars *text)
 {
     for (size_t i = 0; i < text->count; i++) {
         size_t end = i;
-        while (end < text->count && ah_unicode_class(bare(text->at[end].c)) != 0)
+        while (end < text->count && ah_unicode_class(normalizer_bare(text->at[end].c)) != 0)
             end++;
         if (end - i > 64)
             AH_TRY(sort_many(text->at, i, end));
@@ -103,13 +103,13 @@ static int take_apart(struct ah_chars *text, struct ah_chars *spare, uint32_t fi
     AH_TRY(order_marks(spare));
     for (size_t i = 0; i < spare->count; i++) {
         spare->at[i].from = !(spare->at[i].c & INSERTED);
-        spare->at[i].c = bare(spare->at[i].c);
+        spare->at[i].c = normalizer_bare(spare->at[i].c);
     }
     ah_chars_swap(text, spare);
     return 0;
 }
 
-static int decompose(struct ah_chars *text, struct ah_chars *spare, uint32_t first)
+static int normalizer_decompose(struct ah_chars *text, struct ah_chars *spare, uint32_t first)
 {
     if (has_no_parts(text, first))
         return 0;
@@ -118,7 +118,7 @@ static int decompose(struct ah_chars *text, struct ah_chars *spare, uint32_t fir
     return 0;
 }
 
-static int compose(struct ah_chars *text, struct ah_chars *spare, uint32_t first)
+static int normalizer_compose(struct ah_chars *text, struct ah_chars *spare, uint32_t first)
 {
     if (has_no_parts(text, first))
         return 0;
@@ -147,7 +147,7 @@ static int compose(struct ah_chars *text, struct ah_chars *spare, uint32_t first
     return 0;
 }
 
-static void strip(struct ah_chars *text, int flag)
+static void normalizer_strip(struct ah_chars *text, int flag)
 {
     size_t kept = 0;
     for (size_t i = 0; i < text->count; i++) {
@@ -157,7 +157,7 @@ static void strip(struct ah_chars *text, int flag)
     text->count = kept;
 }
 
-static int lowercase(struct ah_chars *text, struct ah_chars *spare)
+static int normalizer_lowercase(struct ah_chars *text, struct ah_chars *spare)
 {
     spare->count = 0;
     AH_TRY(ah_chars_reserve(spare, 2 * text->count));
@@ -172,7 +172,7 @@ static int lowercase(struct ah_chars *text, struct ah_chars *spare)
 }
 
 /* Control characters go, space of any kind becomes a blank, ideographs get blanks around them. */
-static int clean(const struct ah_normalizer *step, struct ah_chars *text, struct ah_chars *spare)
+static int normalizer_clean(const struct ah_normalizer *step, struct ah_chars *text, struct ah_chars *spare)
 {
     spare->count = 0;
     AH_TRY(ah_chars_reserve(spare, 3 * text->count));
@@ -194,15 +194,15 @@ static int clean(const struct ah_normalizer *step, struct ah_chars *text, struct
     return 0;
 }
 
-static int bert(const struct ah_normalizer *step, struct ah_chars *text, struct ah_chars *spare)
+static int normalizer_bert(const struct ah_normalizer *step, struct ah_chars *text, struct ah_chars *spare)
 {
     if (step->clean_text || step->ideographs)
-        AH_TRY(clean(step, text, spare));
+        AH_TRY(normalizer_clean(step, text, spare));
     if (step->strip_accents) {
-        AH_TRY(decompose(text, spare, CANONICAL));
-        strip(text, AH_UNICODE_NONSPACING);
+        AH_TRY(normalizer_decompose(text, spare, CANONICAL));
+        normalizer_strip(text, AH_UNICODE_NONSPACING);
     }
-    return step->lowercase ? lowercase(text, spare) : 0;
+    return step->lowercase ? normalizer_lowercase(text, spare) : 0;
 }
 
 int ah_normalize(const struct ah_normalizer *step, int steps, struct ah_chars *text, struct ah_chars *spare)
@@ -210,25 +210,25 @@ int ah_normalize(const struct ah_normalizer *step, int steps, struct ah_chars *t
     for (int i = 0; i < steps; i++) {
         switch (step[i].kind) {
         case AH_NORMALIZE_BERT:
-            AH_TRY(bert(&step[i], text, spare));
+            AH_TRY(normalizer_bert(&step[i], text, spare));
             break;
         case AH_NORMALIZE_LOWERCASE:
-            AH_TRY(lowercase(text, spare));
+            AH_TRY(normalizer_lowercase(text, spare));
             break;
         case AH_NORMALIZE_NFD:
-            AH_TRY(decompose(text, spare, CANONICAL));
+            AH_TRY(normalizer_decompose(text, spare, CANONICAL));
             break;
         case AH_NORMALIZE_NFC:
-            AH_TRY(compose(text, spare, CANONICAL));
+            AH_TRY(normalizer_compose(text, spare, CANONICAL));
             break;
         case AH_NORMALIZE_NFKD:
-            AH_TRY(decompose(text, spare, COMPATIBLE));
+            AH_TRY(normalizer_decompose(text, spare, COMPATIBLE));
             break;
         case AH_NORMALIZE_NFKC:
-            AH_TRY(compose(text, spare, COMPATIBLE));
+            AH_TRY(normalizer_compose(text, spare, COMPATIBLE));
             break;
         case AH_NORMALIZE_STRIP_ACCENTS:
-            strip(text, AH_UNICODE_MARK);
+            normalizer_strip(text, AH_UNICODE_MARK);
         }
     }
     return 0;

@@ -11,7 +11,7 @@
 #include "base/status/status.h"
 #include "text/unicode.h"
 
-static int add(struct ah_spans *spans, size_t begin, size_t end)
+static int splitter_add(struct ah_spans *spans, size_t begin, size_t end)
 {
     if (begin == end)
         return 0;
@@ -41,13 +41,13 @@ static int split_runs(enum ah_splitter_kind kind, const struct ah_char *at, stru
             continue;
         while (what != AH_UNICODE_PUNCTUATION && i < span.end && run_kind(at[i].c, kind) == what)
             i++;
-        AH_TRY(add(out, begin, i));
+        AH_TRY(splitter_add(out, begin, i));
     }
     return 0;
 }
 
 /* 's, 't, 'm, 'd, 're, 've, 'll at i: how many characters, 0 for none. */
-static size_t contraction(const struct ah_char *at, size_t i, size_t end)
+static size_t splitter_contraction(const struct ah_char *at, size_t i, size_t end)
 {
     if (at[i].c != '\'' || i + 1 >= end)
         return 0;
@@ -66,7 +66,7 @@ static int split_bytes(const struct ah_char *at, struct ah_span span, struct ah_
 {
     size_t i = span.begin, end = span.end;
     while (i < end) {
-        size_t begin = i, short_form = contraction(at, i, end);
+        size_t begin = i, short_form = splitter_contraction(at, i, end);
         bool blank = at[i].c == ' ' && i + 1 < end && gpt_kind(at[i + 1].c) != AH_UNICODE_SPACE;
         int kind = gpt_kind(at[i + blank].c);
         if (short_form) {
@@ -81,7 +81,7 @@ static int split_bytes(const struct ah_char *at, struct ah_span span, struct ah_
             if (i < end && i - begin > 1)
                 i--; /* the last one goes with what follows */
         }
-        AH_TRY(add(out, begin, i));
+        AH_TRY(splitter_add(out, begin, i));
     }
     return 0;
 }
@@ -108,7 +108,7 @@ int ah_split(const struct ah_splitter *step, int steps, struct ah_chars *text, s
              struct ah_chars *spare, struct ah_spans *spare_words)
 {
     words->count = 0;
-    AH_TRY(add(words, 0, text->count));
+    AH_TRY(splitter_add(words, 0, text->count));
     for (int i = 0; i < steps; i++) {
         bool bytes = step[i].kind == AH_SPLIT_BYTE_LEVEL;
         if (bytes && step[i].add_prefix_space)

@@ -16,7 +16,7 @@ uint64_t ah_hash_text(const char *text, size_t length)
 }
 
 /* The slot of a text: its entry's, or the empty one where it would go. */
-static size_t place(const struct ah_vocabulary *v, uint64_t hash, const char *text, size_t length)
+static size_t vocabulary_place(const struct ah_vocabulary *v, uint64_t hash, const char *text, size_t length)
 {
     size_t slot = hash & (v->slots - 1);
     for (; v->slot[slot]; slot = (slot + 1) & (v->slots - 1)) {
@@ -27,7 +27,7 @@ static size_t place(const struct ah_vocabulary *v, uint64_t hash, const char *te
     return slot;
 }
 
-static int widen(struct ah_vocabulary *v)
+static int vocabulary_widen(struct ah_vocabulary *v)
 {
     if (2 * (v->count + 1) <= v->slots)
         return 0;
@@ -63,8 +63,8 @@ int ah_vocabulary_add(struct ah_vocabulary *v, const char *text, size_t length, 
     if (id < 0 || id >= AH_VOCABULARY_IDS)
         return ah_fail(AH_EINVAL, "the id %lld of '%.*s' is not in 0 to %d", (long long)id,
                        (int)(length < 40 ? length : 40), text, AH_VOCABULARY_IDS - 1);
-    AH_TRY(widen(v));
-    size_t slot = place(v, hash, text, length);
+    AH_TRY(vocabulary_widen(v));
+    size_t slot = vocabulary_place(v, hash, text, length);
     if (v->slot[slot]) {
         v->entry[v->slot[slot] - 1].id = (int32_t)id;
         return name_id(v, (int32_t)id, v->slot[slot] - 1);
@@ -85,7 +85,7 @@ int32_t ah_vocabulary_find(const struct ah_vocabulary *v, uint64_t hash, const c
 {
     if (v->slots == 0)
         return -1;
-    uint32_t found = v->slot[place(v, hash, text, length)];
+    uint32_t found = v->slot[vocabulary_place(v, hash, text, length)];
     return found ? v->entry[found - 1].id : -1;
 }
 

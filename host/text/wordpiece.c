@@ -10,7 +10,8 @@ static bool is_boundary(const char *word, size_t length, size_t at)
 }
 
 /* Find the longest text of `v` that begins at `begin`: its id and end, -1 when there is none. */
-static int32_t longest(const struct ah_vocabulary *v, const char *word, size_t length, size_t begin, size_t *end)
+static int32_t wordpiece_longest(const struct ah_vocabulary *v, const char *word, size_t length, size_t begin,
+                                 size_t *end)
 {
     uint64_t hash = AH_HASH_START;
     int32_t best = -1;
@@ -35,7 +36,7 @@ int ah_wordpiece(const struct ah_model *model, const char *word, size_t length, 
     if ((int64_t)characters > model->most_characters)
         return ah_pieces_push(out, model->unknown, 0, length);
     for (size_t begin = 0; begin < length; begin = end) {
-        int32_t id = longest(begin ? &model->inner : &model->whole, word, length, begin, &end);
+        int32_t id = wordpiece_longest(begin ? &model->inner : &model->whole, word, length, begin, &end);
         if (id < 0) {
             out->count = first;
             return ah_pieces_push(out, model->unknown, 0, length);

@@ -14,7 +14,7 @@ struct lists {
     int64_t *mine, *first;  /* this rank's rows; rank 0's */
 };
 
-static void describe(const struct ah_tensor *tensor, int64_t *out)
+static void agree_describe(const struct ah_tensor *tensor, int64_t *out)
 {
     memset(out, 0, DESCRIPTION * sizeof *out);
     out[0] = tensor->dtype;
@@ -23,7 +23,7 @@ static void describe(const struct ah_tensor *tensor, int64_t *out)
         out[2 + d] = tensor->size[d];
 }
 
-static int run(const struct lists *l, struct ah_collective call)
+static int agree_run(const struct lists *l, struct ah_collective call)
 {
     call.purpose = AH_FOR_PREPARE;
     call.where = l->where;
@@ -32,7 +32,7 @@ static int run(const struct lists *l, struct ah_collective call)
 
 static int compare_counts(const struct lists *l)
 {
-    AH_TRY(run(l, ah_collective_all_gather(l->counts, &l->count, 1, AH_I64)));
+    AH_TRY(agree_run(l, ah_collective_all_gather(l->counts, &l->count, 1, AH_I64)));
     for (int k = 1; k < ah_group_size(l->group); k++)
         if (l->counts[k] != l->counts[0])
             return ah_fail(AH_EMISMATCH, "prepare: rank 0 has %lld %s, rank %d has %lld", (long long)l->counts[0],
@@ -43,16 +43,16 @@ static int compare_counts(const struct lists *l)
 static int compare_rows(const struct lists *l)
 {
     int size = ah_group_size(l->group), rank = ah_group_rank(l->group);
-    AH_TRY(run(l, ah_collective_broadcast(l->first, l->count * DESCRIPTION, AH_I64, 0)));
+    AH_TRY(agree_run(l, ah_collective_broadcast(l->first, l->count * DESCRIPTION, AH_I64, 0)));
     int64_t differs = INT64_MAX;
     for (int64_t i = l->count - 1; i >= 0; i--)
         if (memcmp(l->mine + i * DESCRIPTION, l->first + i * DESCRIPTION, DESCRIPTION * sizeof *l->mine))
             differs = i * size + rank;
-    AH_TRY(run(l, ah_collective_all_reduce(&differs, 1, AH_I64, AH_REDUCE_MIN)));
+    AH_TRY(agree_run(l, ah_collective_all_reduce(&differs, 1, AH_I64, AH_REDUCE_MIN)));
     if (differs == INT64_MAX)
         return 0;
     int64_t place = differs / size, *shown = l->mine + place * DESCRIPTION, *zero = l->first + place * DESCRIPTION;
-    AH_TRY(run(l, ah_collective_broadcast(shown, DESCRIPTION, AH_I64, (int)(differs % size))));
+    AH_TRY(agree_run(l, ah_collective_broadcast(shown, DESCRIPTION, AH_I64, (int)(differs % size))));
     return ah_fail(AH_EMISMATCH, "prepare: number %lld of the %s is %s %s on rank %d, %s %s on rank 0",
                    (long long)place, l->what, ah_dtype_name((enum ah_dtype)shown[0]),
                    ah_shape_text(shown + 2, (int)shown[1]), (int)(differs % size),
@@ -71,7 +71,7 @@ int ah_agree(struct ah_group *group, const char *what, const char *where, struct
         goto out;
     }
     for (int i = 0; i < count; i++)
-        describe(list[i], l.mine + i * DESCRIPTION);
+        agree_describe(list[i], l.mine + i * DESCRIPTION);
     memcpy(l.first, l.mine, (size_t)count * DESCRIPTION * sizeof *l.mine);
     AH_TRYGO(compare_counts(&l), out);
     status = compare_rows(&l);

@@ -14,7 +14,7 @@
 
 enum { NOTE_UNUSED = 1, MOST_UNDER_WAY = 2 };
 
-static int clear(struct ah_reducer *r, int index)
+static int average_clear(struct ah_reducer *r, int index)
 {
     const struct ah_place *place = &r->layout.place[index];
     return r->grads->device->type->fill(r->grads->device, r->grads->memory + place->offset, 0, place->bytes);
@@ -22,7 +22,7 @@ static int clear(struct ah_reducer *r, int index)
 
 /* Begin. */
 
-static void remember(struct ah_reducer *r, int status)
+static void average_remember(struct ah_reducer *r, int status)
 {
     if (status >= 0 || r->status)
         return;
@@ -98,7 +98,7 @@ static struct ah_collective bucket_call(struct ah_reducer *r, int b)
     return call;
 }
 
-static int post(struct ah_reducer *r, int b, bool unused)
+static int average_post(struct ah_reducer *r, int b, bool unused)
 {
     struct ah_collective call = bucket_call(r, b);
     call.note = unused ? NOTE_UNUSED : 0;
@@ -150,7 +150,7 @@ static int hold_back(struct ah_reducer *r)
 }
 
 /* Launch ready buckets, as far as the order allows. */
-static void launch(struct ah_reducer *r, bool unused)
+static void average_launch(struct ah_reducer *r, bool unused)
 {
     while (r->launched < r->layout.bucket_count && !r->status) {
         int b = r->order[r->launched];
@@ -158,13 +158,13 @@ static void launch(struct ah_reducer *r, bool unused)
             return;
         if (r->hook.launch) {
             r->bucket[b].posted_ns = ah_now_ns();
-            remember(r, r->hook.launch(r->hook.context, r->launched));
+            average_remember(r, r->hook.launch(r->hook.context, r->launched));
         } else {
-            remember(r, post(r, b, unused));
+            average_remember(r, average_post(r, b, unused));
         }
         r->launched++;
         if (!r->status && !r->hook.launch)
-            remember(r, hold_back(r));
+            average_remember(r, hold_back(r));
     }
 }
 
@@ -187,12 +187,12 @@ void ah_reducer_param_ready(void *reducer, int index)
         return;
     if (p->ready) {
         if (r->bucket[r->layout.place[index].bucket].posted_ns)
-            remember(r, ah_fail(AH_ESTATE, "backward: parameter %d got a gradient after it was sent", index));
+            average_remember(r, ah_fail(AH_ESTATE, "backward: parameter %d got a gradient after it was sent", index));
         return;
     }
     mark_ready(r, index);
     if (ah_group_size(r->group) > 1 || r->hook.launch)
-        launch(r, false);
+        average_launch(r, false);
 }
 
 bool ah_reducer_touched(struct ah_reducer *r)
@@ -208,7 +208,7 @@ void ah_reducer_progress(void *reducer)
     while (r->active && !r->status && !r->hook.launch && r->reduced < r->launched) {
         struct ah_sync_bucket *bucket = &r->bucket[r->order[r->reduced]];
         bool done = false;
-        remember(r, ah_work_test(bucket->work, &done));
+        average_remember(r, ah_work_test(bucket->work, &done));
         if (!done)
             return;
         bucket->reduced_ns = ah_now_ns();
@@ -226,7 +226,7 @@ static int fill_unused(struct ah_reducer *r, bool *unused)
         if (r->parameter[i].ready)
             continue;
         if (!r->has_grad[i]) {
-            AH_TRY(clear(r, i));
+            AH_TRY(average_clear(r, i));
             *unused = true;
         }
         mark_ready(r, i);
@@ -252,7 +252,7 @@ static int collect_hooks(struct ah_reducer *r)
     return 0;
 }
 
-static int run(struct ah_reducer *r, struct ah_collective call)
+static int average_run(struct ah_reducer *r, struct ah_collective call)
 {
     call.purpose = AH_FOR_BACKWARD;
     call.where = r->where;
@@ -267,7 +267,7 @@ static int shard_use(struct ah_reducer *r)
         return ah_fail(AH_ENOMEM, "backward: out of memory");
     for (int i = 0; i < r->layout.count; i++)
         used[i] = r->has_grad[i];
-    int status = run(r, ah_collective_all_reduce(used, r->layout.count, AH_U8, AH_REDUCE_MAX));
+    int status = average_run(r, ah_collective_all_reduce(used, r->layout.count, AH_U8, AH_REDUCE_MAX));
     for (int i = 0; i < r->layout.count && status == 0; i++)
         r->has_grad[i] = used[i];
     free(used);
@@ -282,14 +282,14 @@ static int agree_on_order(struct ah_reducer *r)
     if (count < 2 || ah_recovery_is_on())
         return 0;
     memcpy(r->order, r->arrival, (size_t)count * sizeof *r->order);
-    return run(r, ah_collective_broadcast(r->order, count, AH_I32, 0));
+    return average_run(r, ah_collective_broadcast(r->order, count, AH_I32, 0));
 }
 
 static int finish_group(struct ah_reducer *r)
 {
     bool unused = false;
     AH_TRY(fill_unused(r, &unused));
-    launch(r, unused);
+    average_launch(r, unused);
     if (r->status)
         return ah_fail(r->status, "%s", r->text);
     AH_TRY(ah_buffers_send(r->buffers, r->buffers_from, AH_FOR_BACKWARD, r->where));
@@ -302,7 +302,7 @@ static int finish_group(struct ah_reducer *r)
 }
 
 /* Alone there is nothing to add, but a weight to divide by. */
-static int divide(struct ah_reducer *r, const struct ah_bucket *place)
+static int average_divide(struct ah_reducer *r, const struct ah_bucket *place)
 {
     int64_t count = (int64_t)(place->bytes / ah_dtype_size(place->dtype));
     struct ah_tensor *all, *same;
@@ -323,7 +323,7 @@ static int finish_alone(struct ah_reducer *r)
         if (r->grads->device == &ah_cpu)
             AH_TRY(ah_group_run(r->group, bucket_call(r, b)));
         else
-            AH_TRY(divide(r, &r->layout.bucket[b]));
+            AH_TRY(average_divide(r, &r->layout.bucket[b]));
     }
     return 0;
 }

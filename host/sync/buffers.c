@@ -90,7 +90,7 @@ static int make_room(struct ah_buffers *b, const char *where)
     return reached ? ah_arena_new(&b->packed, bytes, device, NULL) : ah_arena_new(&b->packed, bytes, &ah_cpu, b->group);
 }
 
-static int pack(struct ah_tensor *tensor, void *to, struct ah_device *device)
+static int buffers_pack(struct ah_tensor *tensor, void *to, struct ah_device *device)
 {
     struct ah_tensor *dense = NULL;
     AH_TRY(ah_tensor_row_major(tensor));
@@ -100,7 +100,7 @@ static int pack(struct ah_tensor *tensor, void *to, struct ah_device *device)
     return status;
 }
 
-static int unpack(struct ah_tensor *tensor, const void *from, struct ah_device *device)
+static int buffers_unpack(struct ah_tensor *tensor, const void *from, struct ah_device *device)
 {
     if (ah_tensor_is_contiguous(tensor)) {
         AH_TRY(ah_tensor_row_major(tensor));
@@ -127,7 +127,7 @@ int ah_buffers_send(struct ah_buffers *b, int from, enum ah_purpose purpose, con
     char *at = b->packed->memory;
     AH_TRY(device->type->fill(device, at, 0, b->words * sizeof(int64_t)));
     for (int i = 0; i < b->count && ah_group_rank(b->group) == from; i++) {
-        AH_TRY(pack(b->tensor[i], at, device));
+        AH_TRY(buffers_pack(b->tensor[i], at, device));
         at += words_of(b->tensor[i]) * sizeof(int64_t);
     }
     struct ah_collective call = ah_collective_all_reduce(b->packed->memory, (int64_t)b->words, AH_I64, AH_REDUCE_SUM);
@@ -147,7 +147,7 @@ int ah_buffers_receive(struct ah_buffers *b)
     AH_GRAD_SCOPE(false);
     const char *at = b->packed->memory;
     for (int i = 0; i < b->count && ah_group_rank(b->group) != b->from; i++) {
-        AH_TRY(unpack(b->tensor[i], at, b->packed->device));
+        AH_TRY(buffers_unpack(b->tensor[i], at, b->packed->device));
         at += words_of(b->tensor[i]) * sizeof(int64_t);
     }
     return 0;

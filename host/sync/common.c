@@ -13,7 +13,7 @@ struct ah_common {
     int hosts, mine, *ranks, *first; /* by host in the group's order: how many ranks it has, and its first */
 };
 
-static struct ah_collective called(struct ah_collective call, enum ah_purpose purpose, const char *where)
+static struct ah_collective common_called(struct ah_collective call, enum ah_purpose purpose, const char *where)
 {
     call.purpose = purpose;
     call.where = where;
@@ -97,7 +97,7 @@ static int send_runs(struct ah_common *c, const int64_t *count, const size_t *at
         char *taken = c->arena->memory + at[(c->mine + c->hosts - round) % c->hosts];
         struct ah_collective call =
             ah_collective_all_to_all_v(leads ? taken : NULL, leads ? given : NULL, counts, dtype);
-        status = ah_group_run(c->group, called(call, how.purpose, how.where));
+        status = ah_group_run(c->group, common_called(call, how.purpose, how.where));
     }
     free(counts);
     return status;
@@ -107,7 +107,7 @@ enum { PIECE = 16 << 20 };
 
 int ah_common_fill(struct ah_common *c, const char *where)
 {
-    struct ah_collective how = called(ah_collective_barrier(), AH_FOR_PREPARE, where);
+    struct ah_collective how = common_called(ah_collective_barrier(), AH_FOR_PREPARE, where);
     int64_t count[AH_MAX_RANKS] = {0};
     size_t at[AH_MAX_RANKS] = {0};
     for (size_t done = 0; c->hosts > 1 && done < c->arena->bytes; done += PIECE) {
@@ -120,7 +120,7 @@ int ah_common_fill(struct ah_common *c, const char *where)
 
 int ah_common_exchange(struct ah_common *c, const struct ah_layout *layout, const char *where)
 {
-    struct ah_collective how = called(ah_collective_barrier(), AH_FOR_STEP, where);
+    struct ah_collective how = common_called(ah_collective_barrier(), AH_FOR_STEP, where);
     AH_TRY(ah_group_run(c->group, how));
     if (c->hosts == 1)
         return 0;

@@ -79,7 +79,7 @@ static int make_arenas(struct ah_reducer *r, struct ah_tensor **params)
 }
 
 /* Rank 0's values to all. */
-static int spread(struct ah_reducer *r)
+static int reducer_spread(struct ah_reducer *r)
 {
     AH_TRY(ah_reducer_find_way(r));
     AH_TRY(ah_reducer_stage(r, r->params, 0, r->params->bytes));
@@ -105,7 +105,7 @@ static int move_in(struct ah_reducer *r, bool apart)
             ah_arena_place(r->params, offset, r->parameter[i].tensor);
     }
     if (ah_group_size(r->group) > 1 && !apart)
-        AH_TRY(spread(r));
+        AH_TRY(reducer_spread(r));
     for (int i = 0; i < r->layout.count; i++) {
         struct ah_sync_parameter *p = &r->parameter[i];
         AH_TRY(ah_set_grad_slot(p->tensor, p->grad, &r->has_grad[i], ah_reducer_param_ready, r, i));
@@ -113,8 +113,8 @@ static int move_in(struct ah_reducer *r, bool apart)
     return 0;
 }
 
-static int make(struct ah_reducer *r, struct ah_tensor **params, int count, struct ah_tensor **buffers,
-                int buffer_count, const struct ah_reducer_options *options)
+static int reducer_make(struct ah_reducer *r, struct ah_tensor **params, int count, struct ah_tensor **buffers,
+                        int buffer_count, const struct ah_reducer_options *options)
 {
     r->sharding = options->sharding;
     AH_TRY(ah_layout_init(&r->layout, params, count,
@@ -141,7 +141,7 @@ int ah_reducer_new(struct ah_reducer **out, struct ah_group *group, struct ah_te
     r->group = ah_group_retain(group);
     r->watcher = (struct ah_engine_watcher){.between = ah_reducer_progress, .context = r};
     ah_reducer_at(r, options.where);
-    int status = make(r, params, count, buffers, buffer_count, &options);
+    int status = reducer_make(r, params, count, buffers, buffer_count, &options);
     if (status < 0)
         ah_reducer_free(r);
     else

@@ -53,7 +53,7 @@ int ah_shard_hold(struct ah_reducer *r, const char *where)
 }
 
 /* Each slice to all; all buckets are under way together. */
-static int gather(struct ah_reducer *r)
+static int share_gather(struct ah_reducer *r)
 {
     struct ah_work **work = calloc((size_t)r->layout.bucket_count + 1, sizeof *work);
     int status = work ? 0 : ah_fail(AH_ENOMEM, "optimizer:step: out of memory");
@@ -81,7 +81,7 @@ int ah_shard_spread(struct ah_reducer *r, const char *where)
     if (r->common)
         AH_TRY(ah_common_exchange(r->common, &r->layout, r->where));
     else if (ah_group_size(r->group) > 1)
-        AH_TRY(gather(r));
+        AH_TRY(share_gather(r));
     for (int i = 0; i < r->layout.count; i++)
         ah_tensor_touch(r->parameter[i].tensor);
     return 0;
@@ -101,7 +101,7 @@ void ah_shard_drop_rest(struct ah_reducer *r, int b)
                      place->offset + place->bytes - own.offset - own.bytes);
 }
 
-static int multiply(struct ah_reducer *r, int index, enum ah_opid op)
+static int share_multiply(struct ah_reducer *r, int index, enum ah_opid op)
 {
     struct ah_tensor *piece, *same = NULL;
     AH_GRAD_SCOPE(false);
@@ -120,7 +120,7 @@ int ah_shard_weigh(struct ah_reducer *r)
         p->weighed = p->mean && r->has_grad[i];
         p->mean = false;
         if (p->weighed)
-            AH_TRY(multiply(r, i, AH_OP_mul));
+            AH_TRY(share_multiply(r, i, AH_OP_mul));
     }
     return 0;
 }
@@ -131,7 +131,7 @@ int ah_shard_unweigh(struct ah_reducer *r)
         struct ah_sync_parameter *p = &r->parameter[i];
         p->mean = p->weighed;
         if (p->weighed)
-            AH_TRY(multiply(r, i, AH_OP_div));
+            AH_TRY(share_multiply(r, i, AH_OP_div));
         p->weighed = false;
     }
     return 0;

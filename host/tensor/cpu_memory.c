@@ -6,47 +6,47 @@
 #include "tensor/rng.h"
 #include "tensor/transpose.h"
 
-static int count(void)
+static int cpu_memory_count(void)
 {
     return 1;
 }
 
-static int open(struct ah_device *device)
+static int cpu_memory_open(struct ah_device *device)
 {
     return 0;
 }
 
-static void close(struct ah_device *device)
+static void cpu_memory_close(struct ah_device *device)
 {
 }
 
-static int allocate(struct ah_device *device, size_t bytes, void **out)
+static int cpu_memory_allocate(struct ah_device *device, size_t bytes, void **out)
 {
     return ah_block_alloc(bytes, out);
 }
 
-static void release(struct ah_device *device, void *block, size_t bytes)
+static void cpu_memory_release(struct ah_device *device, void *block, size_t bytes)
 {
     ah_block_free(block, bytes);
 }
 
-static int copy(struct ah_device *device, void *to, struct ah_device *to_device, const void *from,
-                struct ah_device *from_device, size_t bytes, void *stream)
+static int cpu_memory_copy(struct ah_device *device, void *to, struct ah_device *to_device, const void *from,
+                           struct ah_device *from_device, size_t bytes, void *stream)
 {
     if (bytes)
         memmove(to, from, bytes);
     return 0;
 }
 
-static int fill(struct ah_device *device, void *to, int byte, size_t bytes)
+static int cpu_memory_fill(struct ah_device *device, void *to, int byte, size_t bytes)
 {
     if (bytes)
         memset(to, byte, bytes);
     return 0;
 }
 
-static int transpose(struct ah_device *device, void *to, const void *from, int64_t batch, int64_t rows,
-                     int64_t columns, size_t item)
+static int cpu_memory_transpose(struct ah_device *device, void *to, const void *from, int64_t batch, int64_t rows,
+                                int64_t columns, size_t item)
 {
     if (item == sizeof(float)) {
         ah_transpose_f32(to, from, batch, rows, columns);
@@ -60,12 +60,12 @@ static int transpose(struct ah_device *device, void *to, const void *from, int64
     return 0;
 }
 
-static int synchronise(struct ah_device *device, void *stream)
+static int cpu_memory_synchronise(struct ah_device *device, void *stream)
 {
     return 0;
 }
 
-static void seed(struct ah_device *device, uint64_t value)
+static void cpu_memory_seed(struct ah_device *device, uint64_t value)
 {
     ah_generator_seed(ah_default_generator(), value);
 }
@@ -86,7 +86,7 @@ static void memory_stats(struct ah_device *device, struct ah_memory_stats *stats
     *stats = ah_memory_stats();
 }
 
-static void trim(struct ah_device *device)
+static void cpu_memory_trim(struct ah_device *device)
 {
     ah_block_trim();
 }
@@ -95,21 +95,21 @@ static const struct ah_device_type type = {
     .abi = AH_DEVICE_ABI,
     .collects = true,
     .name = "cpu",
-    .count = count,
-    .open = open,
-    .close = close,
-    .allocate = allocate,
-    .release = release,
-    .copy = copy,
-    .fill = fill,
-    .transpose = transpose,
-    .synchronise = synchronise,
+    .count = cpu_memory_count,
+    .open = cpu_memory_open,
+    .close = cpu_memory_close,
+    .allocate = cpu_memory_allocate,
+    .release = cpu_memory_release,
+    .copy = cpu_memory_copy,
+    .fill = cpu_memory_fill,
+    .transpose = cpu_memory_transpose,
+    .synchronise = cpu_memory_synchronise,
     .state_bytes = AH_RNG_STATE_BYTES,
-    .seed = seed,
+    .seed = cpu_memory_seed,
     .get_state = get_state,
     .set_state = set_state,
     .memory_stats = memory_stats,
-    .trim = trim,
+    .trim = cpu_memory_trim,
 };
 
 struct ah_device ah_cpu = {.type = &type, .name = "cpu"};

@@ -27,7 +27,7 @@ static struct seed {
 struct ah_device *ah_default_device = &ah_cpu;
 
 /* "cuda:1" to "cuda" and 1; -1 without an index. False when the text is no such name. */
-static bool split(const char *text, char *name, int *index)
+static bool device_split(const char *text, char *name, int *index)
 {
     size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789");
     if (length == 0 || length >= NAME_ROOM)
@@ -178,7 +178,7 @@ int ah_device_find(const char *text, struct ah_device **out)
     char name[NAME_ROOM];
     int index;
     const struct ah_device_type *type = NULL;
-    if (!split(text, name, &index))
+    if (!device_split(text, name, &index))
         return ah_fail(AH_EINVAL, "device: expected a name such as \"cpu\" or \"cuda:0\", got \"%s\"", text);
     AH_TRY(find_type(name, &type));
     if (index < 0)
@@ -196,7 +196,7 @@ bool ah_device_is_name(const char *text)
 {
     char name[NAME_ROOM], path[4096];
     int index;
-    if (!split(text, name, &index))
+    if (!device_split(text, name, &index))
         return false;
     if (index >= 0 || known_type(name) || !strcmp(name, "cuda"))
         return true;

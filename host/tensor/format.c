@@ -19,7 +19,7 @@ struct printer {
     int width; /* of one number */
 };
 
-static void put(struct printer *p, const char *text, size_t length)
+static void format_put(struct printer *p, const char *text, size_t length)
 {
     if (p->failed || ah_grow(&p->text, p->used + length + 1, &p->room, 1) < 0) {
         p->failed = true;
@@ -32,15 +32,15 @@ static void put(struct printer *p, const char *text, size_t length)
 
 static void put_text(struct printer *p, const char *text)
 {
-    put(p, text, strlen(text));
+    format_put(p, text, strlen(text));
 }
 
 static void put_lines(struct printer *p, int lines, int indent)
 {
     for (int i = 0; i < lines; i++)
-        put(p, "\n", 1);
+        format_put(p, "\n", 1);
     for (int i = 0; i < indent; i++)
-        put(p, " ", 1);
+        format_put(p, " ", 1);
 }
 
 /* Python writes nan without a sign. */
@@ -78,8 +78,8 @@ static void put_number(struct printer *p, int64_t flat)
     char number[NUMBER_ROOM];
     int length = write_number(p, flat, number, sizeof number);
     for (int i = length; i < p->width; i++)
-        put(p, " ", 1);
-    put(p, number, (size_t)length);
+        format_put(p, " ", 1);
+    format_put(p, number, (size_t)length);
 }
 
 /* Visit the elements that will be printed: of a summarised dim only the edges. */
@@ -151,14 +151,14 @@ static void put_vector(struct printer *p, int64_t flat, int64_t n, int indent)
     int per_line = (LINE_WIDTH - indent) / (p->width + 2), item = 0;
     bool cut = p->summarize && n > 2 * EDGE;
     per_line = per_line < 1 ? 1 : per_line;
-    put(p, "[", 1);
+    format_put(p, "[", 1);
     for (int64_t i = 0; i < n; i++, item++) {
         if (item > 0) {
-            put(p, ",", 1);
+            format_put(p, ",", 1);
             if (item % per_line == 0)
                 put_lines(p, 1, indent + 1);
             else
-                put(p, " ", 1);
+                format_put(p, " ", 1);
         }
         if (cut && i == EDGE) {
             put_text(p, " ...");
@@ -167,7 +167,7 @@ static void put_vector(struct printer *p, int64_t flat, int64_t n, int indent)
             put_number(p, flat + i);
         }
     }
-    put(p, "]", 1);
+    format_put(p, "]", 1);
 }
 
 static void put_block(struct printer *p, int dim, int64_t flat, int indent)
@@ -183,10 +183,10 @@ static void put_block(struct printer *p, int dim, int64_t flat, int indent)
         return;
     }
     bool cut = p->summarize && n > 2 * EDGE;
-    put(p, "[", 1);
+    format_put(p, "[", 1);
     for (int64_t i = 0; i < n; i++) {
         if (i > 0) {
-            put(p, ",", 1);
+            format_put(p, ",", 1);
             put_lines(p, t->ndim - dim - 1, indent + 1);
         }
         if (cut && i == EDGE) {
@@ -196,7 +196,7 @@ static void put_block(struct printer *p, int dim, int64_t flat, int indent)
             put_block(p, dim + 1, flat * n + i, indent + 1);
         }
     }
-    put(p, "]", 1);
+    format_put(p, "]", 1);
 }
 
 /* ", suffix", on a new line when it does not fit. *line is the last line's length as PyTorch counts
@@ -205,14 +205,14 @@ static void put_suffix(struct printer *p, const char *suffix, size_t *line)
 {
     size_t length = strlen(suffix);
     if (*line + length + 2 > LINE_WIDTH) {
-        put(p, ",", 1);
+        format_put(p, ",", 1);
         put_lines(p, 1, INDENT);
         *line = INDENT + length;
     } else {
-        put(p, ", ", 2);
+        format_put(p, ", ", 2);
         *line += length + 2;
     }
-    put(p, suffix, length);
+    format_put(p, suffix, length);
 }
 
 int ah_tensor_format(const struct ah_tensor *tensor, const char *device, const char *suffix, char **text)
@@ -244,7 +244,7 @@ int ah_tensor_format(const struct ah_tensor *tensor, const char *device, const c
     }
     if (suffix && suffix[0])
         put_suffix(&p, suffix, &line);
-    put(&p, ")", 1);
+    format_put(&p, ")", 1);
     if (p.failed) {
         free(p.text);
         return ah_fail(AH_ENOMEM, "out of memory while printing a tensor");

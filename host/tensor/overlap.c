@@ -3,7 +3,7 @@
 #include "tensor/overlap.h"
 
 /* First and one-past-last byte that a tensor touches. */
-static void extent(const struct ah_tensor *tensor, const char **begin, const char **end)
+static void overlap_extent(const struct ah_tensor *tensor, const char **begin, const char **end)
 {
     size_t item = ah_dtype_size(tensor->dtype);
     int64_t low = tensor->offset, high = tensor->offset;
@@ -38,8 +38,8 @@ bool ah_memory_meets(const struct ah_tensor *a, const struct ah_tensor *b)
         return false;
     if (a->numel == 0 || b->numel == 0 || a->storage->device != b->storage->device)
         return false;
-    extent(a, &from_a, &to_a);
-    extent(b, &from_b, &to_b);
+    overlap_extent(a, &from_a, &to_a);
+    overlap_extent(b, &from_b, &to_b);
     return from_a < to_b && from_b < to_a;
 }
 

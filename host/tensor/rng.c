@@ -51,7 +51,7 @@ uint64_t ah_generator_seed_any(struct ah_generator *g)
     return seed;
 }
 
-static inline uint32_t twist(uint32_t above, uint32_t below)
+static inline uint32_t rng_twist(uint32_t above, uint32_t below)
 {
     uint32_t mixed = (above & 0x80000000u) | (below & 0x7fffffffu);
     return mixed >> 1 ^ ((0u - (below & 1u)) & 0x9908b0dfu);
@@ -63,14 +63,14 @@ static void next_block(struct ah_generator *g)
 {
     uint32_t *s = g->state;
     for (int k = 0; k < AH_RNG_WORDS - SHIFT; k++)
-        s[k] = s[k + SHIFT] ^ twist(s[k], s[k + 1]);
+        s[k] = s[k + SHIFT] ^ rng_twist(s[k], s[k + 1]);
     for (int k = AH_RNG_WORDS - SHIFT; k < AH_RNG_WORDS - 1; k++)
-        s[k] = s[k - (AH_RNG_WORDS - SHIFT)] ^ twist(s[k], s[k + 1]);
-    s[AH_RNG_WORDS - 1] = s[SHIFT - 1] ^ twist(s[AH_RNG_WORDS - 1], s[0]);
+        s[k] = s[k - (AH_RNG_WORDS - SHIFT)] ^ rng_twist(s[k], s[k + 1]);
+    s[AH_RNG_WORDS - 1] = s[SHIFT - 1] ^ rng_twist(s[AH_RNG_WORDS - 1], s[0]);
     g->next = 0;
 }
 
-static inline uint32_t temper(uint32_t y)
+static inline uint32_t rng_temper(uint32_t y)
 {
     y ^= y >> 11;
     y ^= y << 7 & 0x9d2c5680u;
@@ -82,7 +82,7 @@ uint32_t ah_generator_u32(struct ah_generator *g)
 {
     if (g->next == AH_RNG_WORDS)
         next_block(g);
-    return temper(g->state[g->next++]);
+    return rng_temper(g->state[g->next++]);
 }
 
 uint64_t ah_generator_u64(struct ah_generator *g)
@@ -147,7 +147,7 @@ void ah_generator_fill_u32(struct ah_generator *g, uint32_t *out, int64_t n)
         const uint32_t *restrict from = g->state + g->next;
         uint32_t *restrict to = out;
         for (int64_t i = 0; i < count; i++)
-            to[i] = temper(from[i]);
+            to[i] = rng_temper(from[i]);
         g->next += (int)count;
         out += count;
         n -= count;
@@ -167,7 +167,7 @@ void ah_generator_fill_uniform_f32(struct ah_generator *g, float *out, int64_t n
 }
 
 /* Draws 2 i and 2 i + 1 as one number. */
-static inline uint64_t pair(const uint32_t *draw, int i)
+static inline uint64_t rng_pair(const uint32_t *draw, int i)
 {
     return (uint64_t)draw[2 * i] << 32 | draw[2 * i + 1];
 }
@@ -180,7 +180,7 @@ void ah_generator_fill_uniform_f64(struct ah_generator *g, double *out, int64_t 
         int count = (int)(n - done < BATCH / 2 ? n - done : BATCH / 2);
         ah_generator_fill_u32(g, draw, 2 * count);
         for (int i = 0; i < count; i++)
-            out[done + i] = fma(unit_double(pair(draw, i)), range, from);
+            out[done + i] = fma(unit_double(rng_pair(draw, i)), range, from);
     }
 }
 
@@ -193,7 +193,7 @@ void ah_generator_fill_keep(struct ah_generator *g, uint8_t *out, int64_t n, dou
         int count = (int)(n - done < BATCH / 2 ? n - done : BATCH / 2);
         ah_generator_fill_u32(g, draw, 2 * count);
         for (int i = 0; i < count; i++)
-            out[done + i] = (pair(draw, i) & mask) < limit;
+            out[done + i] = (rng_pair(draw, i) & mask) < limit;
     }
 }
 

@@ -326,7 +326,7 @@ const char *ah_shape_text(const int64_t *size, int ndim)
 }
 
 /* Transpose the matrices [rows, columns] of each sample in memory. */
-static int reorder(struct ah_tensor *tensor, int64_t rows, int64_t columns)
+static int tensor_reorder(struct ah_tensor *tensor, int64_t rows, int64_t columns)
 {
     struct ah_storage *storage = tensor->storage;
     struct ah_device *device = storage->device;
@@ -349,7 +349,7 @@ int ah_tensor_row_major(struct ah_tensor *tensor)
 {
     if (!tensor->storage->channels_last)
         return 0;
-    AH_TRY(reorder(tensor, tensor->size[2] * tensor->size[3], tensor->size[1]));
+    AH_TRY(tensor_reorder(tensor, tensor->size[2] * tensor->size[3], tensor->size[1]));
     tensor->storage->channels_last = false;
     return 0;
 }
@@ -360,13 +360,13 @@ int ah_tensor_channels_last(struct ah_tensor *tensor, bool unset)
     if (tensor->storage->channels_last || tensor->numel == 0 || tensor->size[1] == 1 || pixels == 1)
         return 0;
     if (!unset)
-        AH_TRY(reorder(tensor, tensor->size[1], pixels));
+        AH_TRY(tensor_reorder(tensor, tensor->size[1], pixels));
     tensor->storage->channels_last = true;
     return 0;
 }
 
 /* Address of the element with the given flat row-major index. */
-static void *element(const struct ah_tensor *tensor, int64_t flat)
+static void *tensor_element(const struct ah_tensor *tensor, int64_t flat)
 {
     int64_t at = tensor->offset;
     for (int d = tensor->ndim - 1; d >= 0; d--) {
@@ -378,7 +378,7 @@ static void *element(const struct ah_tensor *tensor, int64_t flat)
 
 double ah_tensor_get(const struct ah_tensor *tensor, int64_t flat)
 {
-    const void *p = element(tensor, flat);
+    const void *p = tensor_element(tensor, flat);
     switch (tensor->dtype) {
     case AH_BOOL: return *(const uint8_t *)p != 0;
     case AH_U8: return *(const uint8_t *)p;
@@ -401,13 +401,13 @@ double ah_tensor_get(const struct ah_tensor *tensor, int64_t flat)
 int64_t ah_tensor_get_int(const struct ah_tensor *tensor, int64_t flat)
 {
     if (tensor->dtype == AH_I64 || tensor->dtype == AH_U64)
-        return *(const int64_t *)element(tensor, flat);
+        return *(const int64_t *)tensor_element(tensor, flat);
     return (int64_t)ah_tensor_get(tensor, flat);
 }
 
 void ah_tensor_set(struct ah_tensor *tensor, int64_t flat, double value)
 {
-    void *p = element(tensor, flat);
+    void *p = tensor_element(tensor, flat);
     switch (tensor->dtype) {
     case AH_BOOL: *(uint8_t *)p = value != 0; break;
     case AH_U8: *(uint8_t *)p = (uint8_t)(int64_t)value; break;
@@ -429,7 +429,7 @@ void ah_tensor_set(struct ah_tensor *tensor, int64_t flat, double value)
 void ah_tensor_set_int(struct ah_tensor *tensor, int64_t flat, int64_t value)
 {
     if (tensor->dtype == AH_I64 || tensor->dtype == AH_U64)
-        *(int64_t *)element(tensor, flat) = value;
+        *(int64_t *)tensor_element(tensor, flat) = value;
     else
         ah_tensor_set(tensor, flat, (double)value);
 }

@@ -40,7 +40,7 @@ static bool through; /* all constructors have run */
 static bool guarded;
 static char **early; /* the environment before libc has set environ */
 
-static char *find(const char *name)
+static char *before_main_find(const char *name)
 {
     size_t length = strlen(name);
     for (char **at = environ ? environ : early; at && *at; at++)
@@ -64,10 +64,10 @@ static char *blas_kernels(void)
 char *getenv(const char *name)
 {
     static char spins[] = "20000"; /* about 0.1 ms */
-    char *value = find(name);
+    char *value = before_main_find(name);
     if (through || value)
         return value;
-    if (!strcmp(name, "GOMP_SPINCOUNT") && !find("OMP_WAIT_POLICY"))
+    if (!strcmp(name, "GOMP_SPINCOUNT") && !before_main_find("OMP_WAIT_POLICY"))
         return spins;
     if (!strcmp(name, "OPENBLAS_CORETYPE"))
         return blas_kernels();
@@ -109,7 +109,7 @@ static bool is_limited(int resource)
 /* "100000" or "100000,4" becomes "1024" or "1024,4", in its place in the environment. */
 static void limit_threads(const char *name)
 {
-    char *text = find(name);
+    char *text = before_main_find(name);
     size_t digits = text ? strspn(text, "0123456789") : 0;
     if (!digits || (digits < 9 && strtol(text, NULL, 10) <= AH_MOST_THREADS))
         return;
@@ -145,7 +145,7 @@ static bool has_room(size_t bytes)
 
 static void check_room(void)
 {
-    const char *text = find("OMP_NUM_THREADS");
+    const char *text = before_main_find("OMP_NUM_THREADS");
     int processors = ah_affinity_count(), threads = text ? (int)strtol(text, NULL, 10) : 0;
     threads = threads > 0 ? threads : processors;
     int needed = needed_mib(threads, processors);
@@ -180,7 +180,7 @@ __attribute__((section(".preinit_array"), used)) static void (*const at_first)(i
 __attribute__((constructor)) static void after_libraries(void)
 {
     through = true;
-    if (!find("OMP_NUM_THREADS") && ah_cpu_count() < omp_get_max_threads())
+    if (!before_main_find("OMP_NUM_THREADS") && ah_cpu_count() < omp_get_max_threads())
         omp_set_num_threads(ah_cpu_count());
     if (!guarded)
         return;

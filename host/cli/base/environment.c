@@ -36,7 +36,7 @@ void ah_environment_close(struct ah_environment *environment)
     *environment = (struct ah_environment){0};
 }
 
-static char **find(struct ah_environment *environment, const char *name)
+static char **environment_find(struct ah_environment *environment, const char *name)
 {
     size_t length = strlen(name);
     for (size_t i = 0; i < environment->count; i++)
@@ -49,7 +49,7 @@ int ah_environment_set(struct ah_environment *environment, bool overwrite, const
 {
     char *value, *text;
     va_list args;
-    char **place = find(environment, name);
+    char **place = environment_find(environment, name);
     if (place && !overwrite)
         return 0;
     va_start(args, format);

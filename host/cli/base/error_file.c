@@ -25,7 +25,7 @@ static json_t *make_text(const char *text, size_t bytes)
 
 /* Of equal times the lowest rank's failure is to blame, and times are whole seconds: so that of a failure which follows
  * from another's is the next one. */
-static json_t *describe(const char *text, int code, bool victim)
+static json_t *error_file_describe(const char *text, int code, bool victim)
 {
     char when[32];
     size_t bytes = strlen(text);
@@ -41,7 +41,7 @@ static json_t *describe(const char *text, int code, bool victim)
 
 void ah_error_file_write(const char *path, const char *text, int code, bool victim)
 {
-    json_t *error = describe(text, code, victim);
+    json_t *error = error_file_describe(text, code, victim);
     errno = ENOMEM;
     if (!error || json_dump_file(error, path, JSON_COMPACT))
         fprintf(stderr, "accelhost: cannot write '%s' (TORCHELASTIC_ERROR_FILE): %s\n", path, strerror(errno));

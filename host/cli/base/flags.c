@@ -13,7 +13,7 @@
 
 enum { NAME = 64, COLUMN = 36, WIDTH = 100 };
 
-static void spell(const char *word, size_t length, char name[NAME])
+static void flags_spell(const char *word, size_t length, char name[NAME])
 {
     snprintf(name, NAME, "%.*s", (int)(length < NAME ? length : NAME - 1), word);
     for (char *c = name + strspn(name, "-"); *c; c++)
@@ -21,12 +21,12 @@ static void spell(const char *word, size_t length, char name[NAME])
             *c = '_';
 }
 
-static const struct ah_flag *find(const struct ah_flag *flags, int count, const char *name)
+static const struct ah_flag *flags_find(const struct ah_flag *flags, int count, const char *name)
 {
     for (int i = 0; i < count; i++) {
         char known[NAME];
         size_t length = strlen(flags[i].name);
-        spell(flags[i].name, length, known);
+        flags_spell(flags[i].name, length, known);
         if (!strcmp(known, name) || (known[length - 1] == '*' && !strncmp(known, name, length - 1)))
             return &flags[i];
     }
@@ -39,7 +39,8 @@ static const char *const elsewhere[][3] = {
     {"run", "-i", "there is no prompt: -e CODE runs a piece of code, the script name - reads stdin"},
 };
 
-static int unknown(const char *command, const struct ah_flag *flags, int count, const char *word, const char *name)
+static int flags_unknown(const char *command, const struct ah_flag *flags, int count, const char *word,
+                         const char *name)
 {
     static const char *const always[] = {"--help", "--version", "-e"};
     enum { ALWAYS = sizeof always / sizeof *always };
@@ -62,7 +63,7 @@ static int unknown(const char *command, const struct ah_flag *flags, int count, 
     return ah_usage(command, near ? "unknown option '%s' (did you mean '%s'?)" : "unknown option '%s'", word, near);
 }
 
-static int set(const char *command, const struct ah_flag *flag, const char *value, void *options)
+static int flags_set(const char *command, const struct ah_flag *flag, const char *value, void *options)
 {
     void *field = (char *)options + flag->field;
     switch (flag->kind) {
@@ -115,10 +116,10 @@ int ah_flags_read(const char *command, const struct ah_flag *flags, int count, v
             puts("accelhost " AH_VERSION);
             return -1;
         }
-        spell(word, value ? (size_t)(value - word) : strlen(word), name);
-        const struct ah_flag *flag = find(flags, count, name);
+        flags_spell(word, value ? (size_t)(value - word) : strlen(word), name);
+        const struct ah_flag *flag = flags_find(flags, count, name);
         if (!flag)
-            return -1 - unknown(command, flags, count, word, name);
+            return -1 - flags_unknown(command, flags, count, word, name);
         if (flag->kind == AH_FLAG_REFUSED)
             return -1 - ah_usage(command, "%s: %s", name, flag->help);
         if (value)
@@ -127,7 +128,7 @@ int ah_flags_read(const char *command, const struct ah_flag *flags, int count, v
             value = argv[++i];
         else if (takes_value(flag))
             return -1 - ah_usage(command, "%s expects a value", flag->name);
-        if (set(command, flag, value, options))
+        if (flags_set(command, flag, value, options))
             return -1 - 2;
     }
     return i;

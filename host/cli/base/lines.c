@@ -44,7 +44,7 @@ void ah_lines_close(struct ah_lines *lines)
     free(lines);
 }
 
-static struct ah_line *at(struct ah_lines *lines, uint64_t number)
+static struct ah_line *lines_at(struct ah_lines *lines, uint64_t number)
 {
     return &lines->line[number % LINES];
 }
@@ -65,15 +65,15 @@ static uint64_t hash_of(const char *text, size_t bytes)
 }
 
 /* The first line of this text behind number `after`. */
-static struct ah_line *find(struct ah_lines *lines, uint64_t after, uint64_t hash, const char *text, size_t bytes,
-                            bool unfinished, uint64_t *number)
+static struct ah_line *lines_find(struct ah_lines *lines, uint64_t after, uint64_t hash, const char *text, size_t bytes,
+                                  bool unfinished, uint64_t *number)
 {
     uint64_t n = lines->chain[hash % LINES].first;
     /* Ranks that repeat one line each need not walk all their lines. */
-    if (after >= lines->first && at(lines, after)->hash % LINES == hash % LINES)
-        n = at(lines, after)->next;
-    for (; n != NONE; n = at(lines, n)->next) {
-        struct ah_line *line = at(lines, n);
+    if (after >= lines->first && lines_at(lines, after)->hash % LINES == hash % LINES)
+        n = lines_at(lines, after)->next;
+    for (; n != NONE; n = lines_at(lines, n)->next) {
+        struct ah_line *line = lines_at(lines, n);
         if (n > after && line->hash == hash && line->bytes == bytes && line->unfinished == unfinished &&
             !memcmp(line->text, text, bytes)) {
             *number = n;
@@ -86,7 +86,7 @@ static struct ah_line *find(struct ah_lines *lines, uint64_t after, uint64_t has
 bool ah_lines_add(struct ah_lines *lines, int rank, const char *text, size_t bytes, bool unfinished, int64_t due)
 {
     uint64_t hash = hash_of(text, bytes);
-    struct ah_line *line = find(lines, lines->latest[rank], hash, text, bytes, unfinished, &lines->latest[rank]);
+    struct ah_line *line = lines_find(lines, lines->latest[rank], hash, text, bytes, unfinished, &lines->latest[rank]);
     if (!line) {
         if (lines->end - lines->first == LINES || (lines->bytes && lines->bytes + bytes > BYTES))
             return false;
@@ -95,13 +95,13 @@ bool ah_lines_add(struct ah_lines *lines, int rank, const char *text, size_t byt
             return false;
         memcpy(copy, text, bytes);
         uint64_t number = lines->end++;
-        line = at(lines, number);
+        line = lines_at(lines, number);
         *line = (struct ah_line){.due = due, .bytes = bytes, .text = copy, .hash = hash, .unfinished = unfinished};
         struct chain *chain = &lines->chain[hash % LINES];
         if (chain->first == NONE)
             chain->first = number;
         else
-            at(lines, chain->last)->next = number;
+            lines_at(lines, chain->last)->next = number;
         chain->last = number;
         lines->bytes += bytes;
         lines->latest[rank] = number;
@@ -131,7 +131,7 @@ bool ah_lines_complete(const struct ah_lines *lines, const struct ah_line *line)
 
 void ah_lines_drop(struct ah_lines *lines)
 {
-    struct ah_line *line = at(lines, lines->first);
+    struct ah_line *line = lines_at(lines, lines->first);
     lines->chain[line->hash % LINES].first = line->next;
     lines->bytes -= line->bytes;
     free(line->text);

@@ -51,7 +51,7 @@ bool ah_script_is_stream(const char *path)
            (!stat(path, &info) && !S_ISREG(info.st_mode));
 }
 
-static int copy(int from, int to)
+static int script_copy(int from, int to)
 {
     char text[65536];
     for (;;) {
@@ -76,7 +76,7 @@ int ah_script_keep(const char *path, int *fd)
     if (from < 0)
         return ah_fail(AH_EIO, "cannot read '%s': %s", path, strerror(errno));
     int status = 0, kept = memfd_create("accelhost-script", MFD_CLOEXEC);
-    if (kept < 0 || copy(from, kept)) {
+    if (kept < 0 || script_copy(from, kept)) {
         status = ah_fail(AH_EIO, "cannot read the script from '%s': %s", path, strerror(errno));
         if (kept >= 0)
             close(kept);

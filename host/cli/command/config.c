@@ -85,7 +85,7 @@ static int write_file(const struct ah_settings *settings, const char *path)
     return 0;
 }
 
-static int fail(void)
+static int config_fail(void)
 {
     fflush(stdout);
     fprintf(stderr, "accelhost config: %s\n", ah_error_text());
@@ -108,11 +108,11 @@ static int run_questions(struct ah_settings *settings, const char *path)
         return ah_usage("config", "%s (remove or mend the file first)", ah_error_text());
     puts("An empty answer keeps the value in brackets; Ctrl-C leaves the file unchanged.\n");
     if (ah_config_suggest_ranks(settings) < 0)
-        return fail();
+        return config_fail();
     int status = ah_config_ask(settings);
     if (status < 0)
         putchar('\n');
-    return status < 0 || write_file(settings, path) < 0 ? fail() : 0;
+    return status < 0 || write_file(settings, path) < 0 ? config_fail() : 0;
 }
 
 static int run_default(struct ah_settings *settings, const char *path, const char *precision)
@@ -125,8 +125,8 @@ static int run_default(struct ah_settings *settings, const char *path, const cha
     if (ah_settings_set(settings, row, precision ? precision : "no", AH_FROM_FILE, "--mixed_precision", NULL) < 0)
         return ah_usage("config", "%s", ah_error_text());
     if (ah_config_suggest_ranks(settings) < 0)
-        return fail();
-    return write_file(settings, path) < 0 ? fail() : 0;
+        return config_fail();
+    return write_file(settings, path) < 0 ? config_fail() : 0;
 }
 
 static int run_update(struct ah_settings *settings, const char *path)
@@ -134,7 +134,7 @@ static int run_update(struct ah_settings *settings, const char *path)
     if (ah_settings_read_file(settings, path) < 0)
         return ah_usage("config", "%s", ah_error_text());
     if (write_file(settings, path) < 0)
-        return fail();
+        return config_fail();
     if (settings->idle)
         printf("Left out, since it is so in any case: %s\n", settings->idle);
     return 0;
@@ -159,7 +159,7 @@ static int find_path(const char *flag, char path[PATH])
     return *path ? 0 : ah_fail(AH_EINVAL, "ACCELHOST_CONFIG_FILE is empty, which disables the file: use --config_file");
 }
 
-static int run(const char *word, const struct config_options *options)
+static int config_run(const char *word, const struct config_options *options)
 {
     struct ah_settings settings;
     char path[PATH];
@@ -167,7 +167,7 @@ static int run(const char *word, const struct config_options *options)
     if (find_path(options->file, path) < 0)
         return ah_usage("config", "%s", ah_error_text());
     if (ah_settings_open(&settings) < 0)
-        return fail();
+        return config_fail();
     if (!strcmp(word, "default"))
         code = run_default(&settings, path, options->precision);
     else if (!strcmp(word, "update"))
@@ -203,6 +203,6 @@ int ah_cli_config(int argc, char **argv)
     else if (!strcmp(word, "show"))
         return run_show(options.file);
     else
-        return run(word, &options);
+        return config_run(word, &options);
     return 0;
 }

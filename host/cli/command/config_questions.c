@@ -92,7 +92,7 @@ static int read_answer(char *answer, size_t room)
     return 0;
 }
 
-static int ask(struct ah_settings *settings, const struct question *question)
+static int config_questions_ask(struct ah_settings *settings, const struct question *question)
 {
     const struct ah_setting_row *row = &ah_setting_rows[question->setting];
     char answer[TEXT], now[TEXT];
@@ -120,7 +120,7 @@ static int ask(struct ah_settings *settings, const struct question *question)
     }
 }
 
-static bool applies(const struct ah_settings *settings, const struct question *question, bool gpus)
+static bool config_questions_applies(const struct ah_settings *settings, const struct question *question, bool gpus)
 {
     switch (question->when) {
     case WITH_GPUS: return gpus;
@@ -134,7 +134,7 @@ int ah_config_ask(struct ah_settings *settings)
 {
     bool gpus = ah_device_count("cuda") > 0;
     for (int i = 0; i < QUESTIONS; i++)
-        if (applies(settings, &questions[i], gpus))
-            AH_TRY(ask(settings, &questions[i]));
+        if (config_questions_applies(settings, &questions[i], gpus))
+            AH_TRY(config_questions_ask(settings, &questions[i]));
     return 0;
 }

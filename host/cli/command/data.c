@@ -83,7 +83,7 @@ static int no_curl(void)
     return ah_fail(AH_ENOTIMPL, "the curl program is not installed");
 }
 
-static int curl(const char *url, const char *to)
+static int data_curl(const char *url, const char *to)
 {
     bool terminal = isatty(STDERR_FILENO);
     const char *const protocols = strncmp(url, "file://", 7) ? "=https,http" : "=file";
@@ -139,7 +139,7 @@ static int fetch_from(const char *mirror, const char *name, const char *hash, co
     if (snprintf(url, sizeof url, "%s%s%s", mirror, slash, name) >= (int)sizeof url)
         return ah_fail(AH_EINVAL, "the address is longer than %d bytes", MAX_PATH - 1);
     AH_TRY(open_partial(path, partial));
-    int status = curl(url, partial);
+    int status = data_curl(url, partial);
     if (status == 0)
         status = ah_sha256_file(partial, found);
     if (status == 0 && strcmp(found, hash))
@@ -151,7 +151,7 @@ static int fetch_from(const char *mirror, const char *name, const char *hash, co
     return status;
 }
 
-static int fetch(const struct set *set, int file, const char *dir, const char *mirror)
+static int data_fetch(const struct set *set, int file, const char *dir, const char *mirror)
 {
     const char *name = set->files[file].name, *hash = set->files[file].hash;
     char path[MAX_PATH], found[AH_SHA256_TEXT];
@@ -234,7 +234,7 @@ int ah_cli_data(int argc, char **argv)
     int status = ah_folder_make(dir);
     for (int file = 0; file < FILES && status == 0; file++) {
         fflush(stdout);
-        status = fetch(set, file, dir, mirror);
+        status = data_fetch(set, file, dir, mirror);
     }
     if (status < 0)
         report_failure(set, dir, status);

@@ -12,7 +12,7 @@
 #include "cli/process/host.h"
 
 /* Run a chunk that stores its exit code in the global `exit_code`. */
-static int run(const char *command, const char *chunk, int argc, char **argv)
+static int help_run(const char *command, const char *chunk, int argc, char **argv)
 {
     struct ah_host host = {0};
     int code = 1, status = ah_host_open(&host, &(struct ah_host_options){0});
@@ -35,7 +35,7 @@ static bool is_help(const char *word)
 }
 
 /* The topic, "" without one, and behind it the names and summaries of the commands. */
-static int tell(const struct ah_command *commands, const char *topic)
+static int help_report(const struct ah_command *commands, const char *topic)
 {
     static const char chunk[] = "local word, commands = select(1, ...), {}\n"
                                 "for i = 2, select('#', ...), 2 do commands[#commands + 1] = {select(i, ...)} end\n"
@@ -47,7 +47,7 @@ static int tell(const struct ah_command *commands, const char *topic)
         words[count++] = commands->name;
         words[count++] = commands->summary;
     }
-    return run("help", chunk, count, (char **)words);
+    return help_run("help", chunk, count, (char **)words);
 }
 
 /* A command's own help, and the module of the same name where there is one. */
@@ -57,7 +57,7 @@ static int help_command(const struct ah_command *command)
                                 "exit_code = 0\n";
     int code = command->run(1, (char *[]){(char *)"--help", NULL});
     fflush(stdout);
-    return code ? code : run("help", chunk, 1, (char *[]){(char *)command->name, NULL});
+    return code ? code : help_run("help", chunk, 1, (char *[]){(char *)command->name, NULL});
 }
 
 int ah_cli_help(const struct ah_command *commands, int argc, char **argv)
@@ -79,7 +79,7 @@ int ah_cli_help(const struct ah_command *commands, int argc, char **argv)
         if ((size_t)snprintf(words + used, sizeof words - used, "%s%s", i ? " " : "", argv[i]) >= sizeof words - used)
             return ah_usage("help", "expected words of at most %zu characters in all", sizeof words - 1);
     }
-    return tell(commands, words);
+    return help_report(commands, words);
 }
 
 int ah_cli_types(int argc, char **argv)
@@ -93,5 +93,5 @@ int ah_cli_types(int argc, char **argv)
     }
     if (argc != 1)
         return ah_usage("types", "expected a folder, got %d words", argc);
-    return run("types", "exit_code = require 'accelhost.docs.types'(require 'accelhost', ...)", argc, argv);
+    return help_run("types", "exit_code = require 'accelhost.docs.types'(require 'accelhost', ...)", argc, argv);
 }

@@ -56,7 +56,7 @@ static char *number_text(char text[32], double number)
     return text;
 }
 
-static int draw(const struct plot_options *options, char **runs, int count)
+static int plot_draw(const struct plot_options *options, char **runs, int count)
 {
     static const char chunk[] = "exit_code = require 'accelhost.plot'(...)\n";
     struct ah_host host = {0};
@@ -106,5 +106,5 @@ int ah_cli_plot(int argc, char **argv)
     const char *end = options.output ? strrchr(options.output, '.') : NULL;
     if (options.output && (!end || (strcmp(end, ".svg") && strcmp(end, ".png"))))
         return ah_usage("plot", "-o expects the name of a .svg or .png file, got '%s'", options.output);
-    return draw(&options, argv, count);
+    return plot_draw(&options, argv, count);
 }

@@ -21,7 +21,7 @@ static void print_help(void)
     puts("\nexit codes: 0 ok, 2 usage, 3 a check failed, 4 a collective timed out, 128+n ended by signal n");
 }
 
-static int run(const struct ah_settings *settings)
+static int self_test_run(const struct ah_settings *settings)
 {
     static const char code[] = "require 'accelhost.test'(require 'accelhost', (...), "
                                "require 'accelhost._C'.system.now)";
@@ -53,7 +53,7 @@ int ah_cli_test(int argc, char **argv)
         const struct ah_setting_value *ranks = &settings.value[AH_SETTING_num_processes];
         if (ranks->origin == AH_FROM_DEFAULT && ranks->number < 2)
             ah_settings_set(&settings, row, "2", AH_FROM_DEFAULT, row->name, NULL);
-        code = run(&settings);
+        code = self_test_run(&settings);
     }
     ah_settings_close(&settings);
     return code;

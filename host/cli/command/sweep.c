@@ -69,7 +69,7 @@ static void print_help(void)
     puts("\nexit codes: 0 ok, 1 no trial has a value, 2 usage or a definition that is wrong, 130 interrupted");
 }
 
-static void call(struct ah_host *host, int *code, char **words, int count)
+static void sweep_call(struct ah_host *host, int *code, char **words, int count)
 {
     static const char chunk[] = "exit_code = require 'accelhost.sweep.command'.main(...)\n";
     if (ah_host_run_text(host, chunk, strlen(chunk), "=accelhost/sweep", count, words) < 0) {
@@ -102,7 +102,7 @@ static int sweep(const struct sweep_options *options, const char *what, const ch
     if (ah_host_open(&host, &(struct ah_host_options){0}) < 0)
         fprintf(stderr, "accelhost sweep: %s\n", ah_error_text());
     else
-        call(&host, &code, words, WORDS + NUMBERS);
+        sweep_call(&host, &code, words, WORDS + NUMBERS);
     if (host.lua)
         ah_host_close(&host);
     return code;

@@ -44,7 +44,7 @@ static void print_help(void)
          "exit codes: 0 ok, 1 there is no such JOB, 2 usage");
 }
 
-static int show(const struct top_options *options, const char *job)
+static int top_show(const struct top_options *options, const char *job)
 {
     static const char chunk[] = "local job, once, json, interval = ...\n"
                                 "exit_code = require 'accelhost.top'(job ~= '' and job or nil,\n"
@@ -83,5 +83,5 @@ int ah_cli_top(int argc, char **argv)
         if (first + 1 + next < argc)
             return ah_usage("top", "unexpected argument '%s'", argv[first + 1 + next]);
     }
-    return show(&options, job);
+    return top_show(&options, job);
 }

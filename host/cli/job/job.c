@@ -45,7 +45,7 @@ static pid_t *groups_of(const struct ah_job *job, pid_t groups[AH_MAX_RANKS])
     return groups;
 }
 
-static int strays(struct ah_job *job, int number, char *names, size_t room)
+static int job_orphans(struct ah_job *job, int number, char *names, size_t room)
 {
     pid_t groups[AH_MAX_RANKS];
     return ah_orphans_signal(job->mark, groups_of(job, groups), job->size, number, names, room);
@@ -56,7 +56,7 @@ void ah_job_close(struct ah_job *job)
     if (!job)
         return;
     if (job->phase != AH_JOB_OVER && job->phase != AH_JOB_DRAINING)
-        for (int round = 0; round < 20 && strays(job, SIGKILL, NULL, 0); round++)
+        for (int round = 0; round < 20 && job_orphans(job, SIGKILL, NULL, 0); round++)
             usleep(1000);
     for (int r = 0; r < job->size; r++)
         if (job->rank[r].pid || job->rank[r].watch.fd > 0)
@@ -72,7 +72,7 @@ void ah_job_close(struct ah_job *job)
 
 /* Phases. */
 
-static void enter(struct ah_job *job, enum ah_job_phase phase, int64_t wait)
+static void job_enter(struct ah_job *job, enum ah_job_phase phase, int64_t wait)
 {
     job->phase = phase;
     job->deadline = wait < 0 ? -1 : ah_now_ns() + wait;
@@ -91,28 +91,28 @@ static void signal_ranks(struct ah_job *job, int number)
 static void kill_ranks(struct ah_job *job)
 {
     signal_ranks(job, SIGKILL);
-    enter(job, AH_JOB_KILLED, -1);
+    job_enter(job, AH_JOB_KILLED, -1);
 }
 
 /* Nothing more can come: what is in the pipes is all. */
-static void drain(struct ah_job *job)
+static void job_drain(struct ah_job *job)
 {
-    enter(job, AH_JOB_DRAINING, silence_ns);
+    job_enter(job, AH_JOB_DRAINING, silence_ns);
     if (!job->open_pipes)
-        enter(job, AH_JOB_OVER, -1);
+        job_enter(job, AH_JOB_OVER, -1);
 }
 
 /* All ranks have ended. */
-static void leave(struct ah_job *job)
+static void job_leave(struct ah_job *job)
 {
     bool well = !job->failed && !job->followed && !job->signal;
-    if (!strays(job, well ? 0 : SIGTERM, NULL, 0)) {
-        drain(job);
+    if (!job_orphans(job, well ? 0 : SIGTERM, NULL, 0)) {
+        job_drain(job);
         return;
     }
     int64_t grace = (int64_t)(job->options.grace * (double)second_ns);
     job->leave_ns = ah_now_ns() + (!well ? term_ns : grace < leave_ns ? grace : leave_ns);
-    enter(job, well ? AH_JOB_LEAVING : AH_JOB_TIDYING, poll_ns);
+    job_enter(job, well ? AH_JOB_LEAVING : AH_JOB_TIDYING, poll_ns);
 }
 
 /* Poll the processes that the ranks have left behind. */
@@ -120,25 +120,25 @@ static void poll_orphans(struct ah_job *job)
 {
     char names[256];
     int64_t now = ah_now_ns();
-    int left = strays(job, 0, names, sizeof names);
+    int left = job_orphans(job, 0, names, sizeof names);
     if (!left) {
-        drain(job);
+        job_drain(job);
     } else if (now < job->leave_ns) {
         if (job->phase == AH_JOB_LEAVING && !job->told_left && now > job->leave_ns - 4 * second_ns) {
             job->told_left = true;
             ah_job_notice(job, "all ranks have ended; processes that they started still run: %s%s\n", names,
                           left > 4 ? ", ..." : "");
         }
-        enter(job, job->phase, poll_ns);
+        job_enter(job, job->phase, poll_ns);
     } else if (job->phase == AH_JOB_LEAVING) {
-        strays(job, SIGTERM, NULL, 0);
+        job_orphans(job, SIGTERM, NULL, 0);
         job->leave_ns = now + term_ns;
-        enter(job, AH_JOB_TIDYING, poll_ns);
+        job_enter(job, AH_JOB_TIDYING, poll_ns);
     } else if (now < job->leave_ns + 2 * second_ns) {
-        strays(job, SIGKILL, NULL, 0);
-        enter(job, AH_JOB_TIDYING, 10 * millisecond_ns);
+        job_orphans(job, SIGKILL, NULL, 0);
+        job_enter(job, AH_JOB_TIDYING, 10 * millisecond_ns);
     } else {
-        drain(job); /* not even SIGKILL ends it */
+        job_drain(job); /* not even SIGKILL ends it */
     }
 }
 
@@ -147,7 +147,7 @@ static void on_deadline(struct ah_job *job)
     switch (job->phase) {
     case AH_JOB_FAILING:
         signal_ranks(job, SIGTERM);
-        enter(job, AH_JOB_ENDING, term_ns);
+        job_enter(job, AH_JOB_ENDING, term_ns);
         break;
     case AH_JOB_ENDING:
     case AH_JOB_SIGNALLED:
@@ -161,9 +161,9 @@ static void on_deadline(struct ah_job *job)
         /* Held output is kept for its reader, unless we were asked to end. */
         job->quiet = true;
         if ((job->held[0] || job->held[1]) && !job->signal)
-            enter(job, AH_JOB_DRAINING, silence_ns);
+            job_enter(job, AH_JOB_DRAINING, silence_ns);
         else
-            enter(job, AH_JOB_OVER, -1);
+            job_enter(job, AH_JOB_OVER, -1);
         break;
     default:
         job->deadline = -1;
@@ -184,7 +184,7 @@ static void close_pipe(struct ah_job *job, int rank, int s)
 }
 
 /* Returns whether there may be more. */
-static bool pump(struct ah_job *job, int rank, int s)
+static bool job_pump(struct ah_job *job, int rank, int s)
 {
     char text[READ];
     int fd = job->rank[rank].pipe[s];
@@ -193,7 +193,7 @@ static bool pump(struct ah_job *job, int rank, int s)
     ssize_t n = read(fd, text, sizeof text);
     if (n > 0) {
         if (job->phase == AH_JOB_DRAINING)
-            enter(job, AH_JOB_DRAINING, silence_ns);
+            job_enter(job, AH_JOB_DRAINING, silence_ns);
         job->options.output(job->options.context, rank, s, text, (size_t)n);
         return true;
     }
@@ -206,7 +206,7 @@ static bool pump(struct ah_job *job, int rank, int s)
 static void pump_output(struct ah_job *job, int rank)
 {
     for (int s = 0; s < 2; s++)
-        for (int turns = 0; turns < 16 && pump(job, rank, s); turns++)
+        for (int turns = 0; turns < 16 && job_pump(job, rank, s); turns++)
             ;
 }
 
@@ -234,12 +234,12 @@ static void on_exit_of(struct ah_job *job, int rank)
         if (job->phase == AH_JOB_RUNNING) {
             for (int r = 0; r < job->size; r++)
                 ah_rank_process_look_stopped(&job->rank[r]);
-            enter(job, AH_JOB_FAILING, peers_ns);
+            job_enter(job, AH_JOB_FAILING, peers_ns);
         }
     }
     job->alone_ns = failed ? -1 : ah_now_ns();
     if (job->running == 0)
-        leave(job);
+        job_leave(job);
 }
 
 /* Is a signal in one of a process's sets, "SigIgn: %llx" (ignored) or "SigCgt: %llx" (caught)? */
@@ -257,7 +257,7 @@ static bool is_in_set(pid_t pid, const char *set, int number)
     return signals >> (number - 1) & 1;
 }
 
-static void nudge(struct ah_job *job)
+static void job_wake(struct ah_job *job)
 {
     bool left[AH_MAX_RANKS] = {false};
     char ranks[512];
@@ -286,12 +286,12 @@ void ah_job_step(struct ah_job *job)
             pump_output(job, rank);
             ah_job_pump_channel(job, rank);
         } else {
-            pump(job, rank, source - AH_JOB_OUTPUT);
+            job_pump(job, rank, source - AH_JOB_OUTPUT);
         }
     }
     int64_t now = ah_now_ns();
     if (job->phase == AH_JOB_SIGNALLED && !job->nudged && now >= job->signal_ns + nudge_ns)
-        nudge(job);
+        job_wake(job);
     if (job->returning)
         ah_job_watch_returns(job);
     if (job->running && now >= job->watch_ns) {
@@ -301,7 +301,7 @@ void ah_job_step(struct ah_job *job)
     if (job->deadline >= 0 && now >= job->deadline)
         on_deadline(job);
     if (job->phase == AH_JOB_DRAINING && !job->open_pipes)
-        enter(job, AH_JOB_OVER, -1);
+        job_enter(job, AH_JOB_OVER, -1);
 }
 
 int ah_job_fd(const struct ah_job *job)
@@ -336,7 +336,7 @@ void ah_job_follow(struct ah_job *job)
 {
     job->followed = true;
     if (job->phase == AH_JOB_RUNNING && job->running)
-        enter(job, AH_JOB_FAILING, peers_ns);
+        job_enter(job, AH_JOB_FAILING, peers_ns);
 }
 
 bool ah_job_is_over(const struct ah_job *job)
@@ -393,15 +393,15 @@ void ah_job_end(struct ah_job *job, int number)
     }
     if (job->running && !again) {
         signal_ranks(job, number);
-        enter(job, AH_JOB_SIGNALLED, (int64_t)(job->options.grace * (double)second_ns));
+        job_enter(job, AH_JOB_SIGNALLED, (int64_t)(job->options.grace * (double)second_ns));
     } else if (job->running) {
         kill_ranks(job);
     } else if (job->phase == AH_JOB_LEAVING || job->phase == AH_JOB_TIDYING) {
-        strays(job, again ? SIGKILL : SIGTERM, NULL, 0);
+        job_orphans(job, again ? SIGKILL : SIGTERM, NULL, 0);
         job->leave_ns = ah_now_ns() + (again ? 0 : term_ns);
-        enter(job, AH_JOB_TIDYING, 10 * millisecond_ns);
+        job_enter(job, AH_JOB_TIDYING, 10 * millisecond_ns);
     } else {
-        enter(job, AH_JOB_OVER, -1);
+        job_enter(job, AH_JOB_OVER, -1);
     }
 }
 

@@ -55,7 +55,7 @@ static int first_failure(const struct ah_job *job)
 }
 
 /* The failure that ended the job: none when it was asked to end before. */
-static int cause(const struct ah_job *job)
+static int job_attribution_cause(const struct ah_job *job)
 {
     int first = first_failure(job);
     if (first < 0 || !job->signal)
@@ -128,7 +128,7 @@ void ah_job_last_collective(const struct ah_job *job, int rank, char *text, size
 }
 
 /* A line for the ranks of one kind, if there are any. */
-static void tell(struct ah_job *job, const bool *listed, const char *what, const char *more)
+static void job_attribution_report(struct ah_job *job, const bool *listed, const char *what, const char *more)
 {
     char ranks[1024];
     for (int r = 0; r < job->size; r++) {
@@ -168,14 +168,14 @@ static void report_others(struct ah_job *job, int first)
     if (blamed >= 0)
         ah_job_notice(job, "rank %d %s\n", blamed, stopped ? "had been stopped by a signal and was ended"
                                                            : "did not arrive and was killed");
-    tell(job, alike, "failed in the same way", "");
-    tell(job, own, "failed too: ", line);
-    tell(job, taken, "ended because of it", "");
+    job_attribution_report(job, alike, "failed in the same way", "");
+    job_attribution_report(job, own, "failed too: ", line);
+    job_attribution_report(job, taken, "ended because of it", "");
 }
 
 bool ah_job_failed(const struct ah_job *job, struct ah_job_failure *failure)
 {
-    int first = cause(job);
+    int first = job_attribution_cause(job);
     if (first < 0)
         return false;
     const struct ah_rank_process *process = &job->rank[first];
@@ -205,7 +205,7 @@ static void report_interrupt(struct ah_job *job)
 
 void ah_job_report(struct ah_job *job)
 {
-    int first = cause(job);
+    int first = job_attribution_cause(job);
     if (first < 0 && job->signal == SIGINT)
         report_interrupt(job);
     if (first < 0 || lost_its_reader(job) || is_usage(job))

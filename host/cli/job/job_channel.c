@@ -9,7 +9,7 @@
 #include "base/status/status.h"
 #include "cli/job/job_state.h"
 
-static int watch(struct ah_job *job, int rank, int how)
+static int job_channel_watch(struct ah_job *job, int rank, int how)
 {
     struct ah_frames *frames = job->channel[rank];
     struct epoll_event event = {
@@ -24,7 +24,7 @@ static int watch(struct ah_job *job, int rank, int how)
 int ah_job_open_channel(struct ah_job *job, int rank, int fd)
 {
     AH_TRY(ah_frames_open(&job->channel[rank], fd));
-    return watch(job, rank, EPOLL_CTL_ADD);
+    return job_channel_watch(job, rank, EPOLL_CTL_ADD);
 }
 
 void ah_job_close_channel(struct ah_job *job, int rank)
@@ -48,7 +48,7 @@ void ah_job_pump_channel(struct ah_job *job, int rank)
     if (received < 0 || sent < 0)
         ah_job_close_channel(job, rank);
     else
-        watch(job, rank, EPOLL_CTL_MOD);
+        job_channel_watch(job, rank, EPOLL_CTL_MOD);
 }
 
 int ah_job_send(struct ah_job *job, int rank, const void *bytes, size_t count)
@@ -61,7 +61,7 @@ int ah_job_send(struct ah_job *job, int rank, const void *bytes, size_t count)
         return ah_fail(AH_EPEER, "rank %d listens no more", rank);
     AH_TRYGO(ah_frames_put(frames, bytes, count), out);
     AH_TRYGO(ah_frames_push(frames), out);
-    AH_TRYGO(watch(job, rank, EPOLL_CTL_MOD), out);
+    AH_TRYGO(job_channel_watch(job, rank, EPOLL_CTL_MOD), out);
 out:
     return status == AH_EPEER ? ah_fail(status, "rank %d listens no more", rank) : status;
 }

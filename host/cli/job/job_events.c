@@ -19,7 +19,7 @@
 
 /* Events. */
 
-static void add(struct ah_lua_job *job, struct ah_lua_event what, const char *text, size_t bytes)
+static void job_events_add(struct ah_lua_job *job, struct ah_lua_event what, const char *text, size_t bytes)
 {
     struct ah_lua_event *event = malloc(sizeof *event + bytes + 1);
     if (!event) {
@@ -51,7 +51,7 @@ static void on_output(void *context, int rank, int stream, const char *text, siz
     if (job->logs)
         ah_rank_logs_write(job->logs, rank, stream, text, bytes);
     if (!job->output && bytes)
-        add(job, (struct ah_lua_event){.kind = AH_LUA_OUTPUT, .rank = rank, .stream = stream}, text, bytes);
+        job_events_add(job, (struct ah_lua_event){.kind = AH_LUA_OUTPUT, .rank = rank, .stream = stream}, text, bytes);
     else if (job->output && bytes)
         ah_output_feed(job->output, stream, rank, text, bytes, ah_now_ns());
     else if (job->output)
@@ -60,12 +60,12 @@ static void on_output(void *context, int rank, int stream, const char *text, siz
 
 static void on_message(void *context, int rank, const char *bytes, size_t count)
 {
-    add(context, (struct ah_lua_event){.kind = AH_LUA_MESSAGE, .rank = rank}, bytes, count);
+    job_events_add(context, (struct ah_lua_event){.kind = AH_LUA_MESSAGE, .rank = rank}, bytes, count);
 }
 
 static void on_notice(void *context, const char *text)
 {
-    add(context, (struct ah_lua_event){.kind = AH_LUA_NOTICE}, text, strlen(text));
+    job_events_add(context, (struct ah_lua_event){.kind = AH_LUA_NOTICE}, text, strlen(text));
 }
 
 /* A job. */
@@ -170,7 +170,7 @@ static void on_log_error(struct ah_lua_job *job)
     on_notice(job, line);
 }
 
-static void step(struct ah_lua_job *job)
+static void job_events_step(struct ah_lua_job *job)
 {
     int64_t looked = ah_now_ns();
     if (job->told)
@@ -183,7 +183,7 @@ static void step(struct ah_lua_job *job)
     if (!ah_job_is_over(job->job) || !is_shown(job))
         return;
     job->told = true;
-    add(job, (struct ah_lua_event){.kind = AH_LUA_ENDED, .code = ah_job_exit_code(job->job)}, "", 0);
+    job_events_add(job, (struct ah_lua_event){.kind = AH_LUA_ENDED, .code = ah_job_exit_code(job->job)}, "", 0);
 }
 
 void ah_lua_job_settle(struct ah_lua_job *job)
@@ -201,13 +201,13 @@ void ah_lua_job_settle(struct ah_lua_job *job)
     }
 }
 
-static int64_t sooner(int64_t a, int64_t b)
+static int64_t job_events_sooner(int64_t a, int64_t b)
 {
     return a < 0 || (b >= 0 && b < a) ? b : a;
 }
 
 /* The descriptors of the jobs that are not over, at most three each, and one for signals. */
-static int gather(struct ah_lua_job **jobs, int count, struct pollfd *at, int64_t *due)
+static int job_events_gather(struct ah_lua_job **jobs, int count, struct pollfd *at, int64_t *due)
 {
     int open = 0;
     at[open++] = (struct pollfd){.fd = ah_signal_queue_fd(), .events = POLLIN};
@@ -215,9 +215,9 @@ static int gather(struct ah_lua_job **jobs, int count, struct pollfd *at, int64_
         struct ah_lua_job *job = jobs[i];
         if (job->told)
             continue;
-        *due = sooner(*due, job->due);
+        *due = job_events_sooner(*due, job->due);
         if (!ah_job_is_over(job->job)) {
-            *due = sooner(*due, ah_job_due(job->job));
+            *due = job_events_sooner(*due, ah_job_due(job->job));
             at[open++] = (struct pollfd){.fd = ah_job_fd(job->job), .events = POLLIN};
         }
         for (int s = 0; s < 2 && job->output; s++)
@@ -252,7 +252,7 @@ int ah_lua_jobs_wait(struct ah_lua_job **jobs, int count, int64_t until)
         return ah_fail(AH_ENOMEM, "out of memory");
     for (;;) {
         for (int i = 0; i < count; i++) {
-            step(jobs[i]);
+            job_events_step(jobs[i]);
             if (jobs[i]->lost)
                 AH_TRYGO(ah_fail(AH_ENOMEM, "out of memory for a job's messages"), out);
         }
@@ -261,7 +261,7 @@ int ah_lua_jobs_wait(struct ah_lua_job **jobs, int count, int64_t until)
         int64_t due = until, now = ah_now_ns();
         if (until >= 0 && now >= until)
             break;
-        int open = gather(jobs, count, at, &due);
+        int open = job_events_gather(jobs, count, at, &due);
         int64_t left = due - now;
         if (poll(at, (nfds_t)open, due < 0 ? -1 : left <= 0 ? 0 : (int)((left + 999999) / 1000000)) >= 0)
             continue;

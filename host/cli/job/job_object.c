@@ -57,7 +57,7 @@ static void check_variables(lua_State *L, const char **variables)
             ah_raise_text(L, "job.start: variables: expected NAME=VALUE, got '%s'", *variables);
 }
 
-static int start(lua_State *L)
+static int job_object_start(lua_State *L)
 {
     static const char *const known[] = {"num_processes", "argv", "threads", "timeout", "patience", "grace",
         "monitor_interval", "variables", "name", "terminal", "columns", "capture", "show", "collapse", "log_dir", NULL};
@@ -353,7 +353,7 @@ static const struct ah_class job_class = {"accelhost.job", job_methods, job_inde
 void ah_job_object_open_lua(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"start", start}, {"wait", wait_for_jobs}, {"watch_signals", watch_signals},
+        {"start", job_object_start}, {"wait", wait_for_jobs}, {"watch_signals", watch_signals},
         {"raise", raise_signal}, {NULL, NULL}};
     lua_newtable(L);
     luaL_register(L, NULL, functions);

@@ -34,7 +34,7 @@ static void reset_signals(bool writes_to_terminal)
 }
 
 /* strerror may not be called here. */
-static const char *reason(int error)
+static const char *rank_process_reason(int error)
 {
     switch (error) {
     case ENOENT:
@@ -90,7 +90,7 @@ static void become_rank(const struct ah_rank_plan *plan, const int output[2], pi
     if (path)
         execve(path, plan->argv, plan->environment);
     ah_signal_write("accelhost launch: cannot start a rank: /proc/self/exe: ");
-    ah_signal_write(reason(error));
+    ah_signal_write(rank_process_reason(error));
     _exit(127);
 }
 
@@ -108,7 +108,7 @@ static int make_pipes(struct ah_rank_process *process)
     return 0;
 }
 
-static int launch(struct ah_rank_process *process, const struct ah_rank_plan *plan)
+static int rank_process_launch(struct ah_rank_process *process, const struct ah_rank_plan *plan)
 {
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
@@ -128,7 +128,7 @@ int ah_rank_process_start(struct ah_rank_process *process, const struct ah_rank_
     *process = (struct ah_rank_process){.watch.fd = -1, .pipe = {-1, -1}, .end = {-1, -1}};
     if (plan->pipes)
         AH_TRYGO(make_pipes(process), out);
-    AH_TRYGO(launch(process, plan), out);
+    AH_TRYGO(rank_process_launch(process, plan), out);
 out:
     if (!plan->keeps)
         ah_rank_process_let_go(process);
@@ -138,7 +138,7 @@ out:
 }
 
 /* Kill what still runs of it and reap it. */
-static void bury(struct ah_rank_process *process)
+static void rank_process_reap(struct ah_rank_process *process)
 {
     if (process->pid > 0) {
         kill(-process->pid, SIGKILL);
@@ -153,10 +153,10 @@ static void bury(struct ah_rank_process *process)
 
 int ah_rank_process_replace(struct ah_rank_process *process, const struct ah_rank_plan *plan)
 {
-    bury(process);
-    int status = launch(process, plan);
+    rank_process_reap(process);
+    int status = rank_process_launch(process, plan);
     if (status < 0) {
-        bury(process);
+        rank_process_reap(process);
         return status;
     }
     process->signal = process->code = 0;
@@ -224,6 +224,6 @@ void ah_rank_process_close(struct ah_rank_process *process)
         if (process->pipe[s] >= 0)
             close(process->pipe[s]);
     ah_rank_process_let_go(process);
-    bury(process);
+    rank_process_reap(process);
     *process = (struct ah_rank_process){.watch.fd = -1, .pipe = {-1, -1}, .end = {-1, -1}};
 }

@@ -26,7 +26,7 @@ static void kill_all(const char *mark, const pid_t *groups, int count)
         usleep(10000);
 }
 
-static int without(pid_t *groups, int count, pid_t group)
+static int reaper_without(pid_t *groups, int count, pid_t group)
 {
     for (int i = 0; i < count; i++)
         if (groups[i] == group)
@@ -34,7 +34,7 @@ static int without(pid_t *groups, int count, pid_t group)
     return count;
 }
 
-static void watch(int socket, const char *mark)
+static void reaper_watch(int socket, const char *mark)
 {
     pid_t groups[GROUPS], group;
     int count = 0;
@@ -54,7 +54,7 @@ static void watch(int socket, const char *mark)
         if (!group)
             _exit(0);
         if (group < 0)
-            count = without(groups, count, -group);
+            count = reaper_without(groups, count, -group);
         else if (count < GROUPS)
             groups[count++] = group;
     }
@@ -70,7 +70,7 @@ int ah_reaper_start(struct ah_reaper *reaper, const char *mark)
         return ah_fail(AH_EIO, "cannot make a socket pair: %s", strerror(errno));
     pid_t pid = fork();
     if (pid == 0)
-        watch(ends[0], mark);
+        reaper_watch(ends[0], mark);
     close(ends[0]);
     if (pid < 0) {
         close(ends[1]);
@@ -80,7 +80,7 @@ int ah_reaper_start(struct ah_reaper *reaper, const char *mark)
     return 0;
 }
 
-static void tell(struct ah_reaper *reaper, pid_t group)
+static void reaper_report(struct ah_reaper *reaper, pid_t group)
 {
     if (reaper->socket >= 0)
         send(reaper->socket, &group, sizeof group, MSG_NOSIGNAL);
@@ -88,19 +88,19 @@ static void tell(struct ah_reaper *reaper, pid_t group)
 
 void ah_reaper_add(struct ah_reaper *reaper, pid_t group)
 {
-    tell(reaper, group);
+    reaper_report(reaper, group);
 }
 
 void ah_reaper_remove(struct ah_reaper *reaper, pid_t group)
 {
-    tell(reaper, -group);
+    reaper_report(reaper, -group);
 }
 
 void ah_reaper_close(struct ah_reaper *reaper)
 {
     if (reaper->socket < 0)
         return;
-    tell(reaper, 0);
+    reaper_report(reaper, 0);
     close(reaper->socket);
     while (waitpid(reaper->pid, NULL, 0) < 0 && errno == EINTR)
         ;

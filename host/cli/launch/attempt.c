@@ -79,7 +79,7 @@ int ah_attempt_signals(void)
 }
 
 /* Does a signal ask the job to end? */
-static bool ends(uint32_t number)
+static bool attempt_ends(uint32_t number)
 {
     return number != SIGTSTP && number != SIGUSR1 && number != SIGUSR2;
 }
@@ -88,13 +88,13 @@ int ah_attempt_signalled(int signals)
 {
     struct signalfd_siginfo info;
     while (read(signals, &info, sizeof info) == sizeof info)
-        if (ends(info.ssi_signo))
+        if (attempt_ends(info.ssi_signo))
             return (int)info.ssi_signo;
     return 0;
 }
 
 /* Ctrl-Z: the ranks are no group of the terminal, so they stop and go on with us. */
-static void suspend(struct launch *launch)
+static void attempt_suspend(struct launch *launch)
 {
     ah_job_suspend(launch->job);
     kill(getpid(), SIGSTOP);
@@ -103,7 +103,7 @@ static void suspend(struct launch *launch)
 
 /* End the job here and on the other machines. A scheduler may signal all launchers at once: that does not count as the
  * second request, which kills, in any order of arrival. */
-static void end(struct launch *launch, int number)
+static void attempt_end(struct launch *launch, int number)
 {
     bool again = launch->asked || !launch->ends_along;
     if (launch->machines && !launch->asked)
@@ -125,13 +125,13 @@ static void on_signals(struct launch *launch)
     struct signalfd_siginfo info;
     while (read(launch->signals, &info, sizeof info) == sizeof info) {
         if (info.ssi_signo == SIGTSTP)
-            suspend(launch);
+            attempt_suspend(launch);
         else if (info.ssi_signo == SIGUSR2)
             ah_job_ask(launch->job, SIGUSR2);
         else if (info.ssi_signo == SIGUSR1)
             ah_job_pass(launch->job, SIGUSR1);
         else
-            end(launch, (int)info.ssi_signo);
+            attempt_end(launch, (int)info.ssi_signo);
     }
 }
 
@@ -142,7 +142,7 @@ static void on_output_error(struct launch *launch)
     if (!error || launch->output_error)
         return;
     launch->output_error = error;
-    end(launch, error == EPIPE ? SIGPIPE : SIGTERM);
+    attempt_end(launch, error == EPIPE ? SIGPIPE : SIGTERM);
 }
 
 /* A log that cannot be written does not end the job. */
@@ -158,7 +158,7 @@ static void on_log_error(struct launch *launch)
 
 /* Running. */
 
-static int64_t sooner(int64_t a, int64_t b)
+static int64_t attempt_sooner(int64_t a, int64_t b)
 {
     return a < 0 || (b >= 0 && b < a) ? b : a;
 }
@@ -206,7 +206,7 @@ static void poll_machines(struct launch *launch)
         ah_job_follow(launch->job);
 }
 
-static void supervise(struct launch *launch)
+static void attempt_supervise(struct launch *launch)
 {
     int64_t looked = ah_now_ns();
     while (!ah_job_is_over(launch->job)) {
@@ -219,7 +219,7 @@ static void supervise(struct launch *launch)
             report(launch);
         if (ah_job_is_over(launch->job))
             break;
-        wait_for_news(launch, sooner(due, ah_job_due(launch->job)));
+        wait_for_news(launch, attempt_sooner(due, ah_job_due(launch->job)));
         on_signals(launch);
         looked = ah_now_ns(); /* we may be kept waiting, or be stopped, before and after */
         ah_job_step(launch->job);
@@ -234,7 +234,7 @@ static void finish_output(struct launch *launch)
     ah_output_finish(launch->output);
     while (ah_output_fd(launch->output, 0) >= 0 || ah_output_fd(launch->output, 1) >= 0) {
         wait_for_news(launch, ah_job_exit_code(launch->job) > 128 ? ah_now_ns() + 100000000 : -1);
-        if (read(launch->signals, &info, sizeof info) == sizeof info && ends(info.ssi_signo))
+        if (read(launch->signals, &info, sizeof info) == sizeof info && attempt_ends(info.ssi_signo))
             ah_job_end(launch->job, (int)info.ssi_signo);
         size_t before = ah_output_pending(launch->output);
         ah_output_flush(launch->output, ah_now_ns());
@@ -267,9 +267,9 @@ static struct ah_machine_verdict own_verdict(struct launch *launch, const char *
     return verdict;
 }
 
-static void say(struct launch *launch, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void attempt_print(struct launch *launch, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void say(struct launch *launch, const char *format, ...)
+static void attempt_print(struct launch *launch, const char *format, ...)
 {
     char *text;
     va_list args;
@@ -290,15 +290,15 @@ static void print_attribution(struct launch *launch, const struct ah_machine_ver
     int last = hosts->first[hosts->mine + 1] - 1;
     text += strncmp(text, name, sizeof name - 1) ? 0 : sizeof name - 1;
     if (*text)
-        say(launch, "%son %s: %s", name, hosts->name[blamed], text);
+        attempt_print(launch, "%son %s: %s", name, hosts->name[blamed], text);
     else if (all->code > 128)
-        say(launch, "%son %s: the launcher was asked to end by %s\n", name, hosts->name[blamed],
-            ah_signal_name(all->code - 128) ? ah_signal_name(all->code - 128) : "a signal");
+        attempt_print(launch, "%son %s: the launcher was asked to end by %s\n", name, hosts->name[blamed],
+                      ah_signal_name(all->code - 128) ? ah_signal_name(all->code - 128) : "a signal");
     if (blamed != hosts->mine && launch->first < last)
-        say(launch, "%sranks %d-%d, on %s, ended because of it\n", name, launch->first, last,
-            hosts->name[hosts->mine]);
+        attempt_print(launch, "%sranks %d-%d, on %s, ended because of it\n", name, launch->first, last,
+                      hosts->name[hosts->mine]);
     else if (blamed != hosts->mine)
-        say(launch, "%srank %d, on %s, ended because of it\n", name, last, hosts->name[hosts->mine]);
+        attempt_print(launch, "%srank %d, on %s, ended because of it\n", name, last, hosts->name[hosts->mine]);
 }
 
 static int conclude_all(struct launch *launch, struct ah_attempt_options *options)
@@ -333,7 +333,7 @@ static void keep_failure(struct launch *launch, struct ah_attempt_options *optio
         options->failure_code = failure.signal ? -failure.signal : failure.code;
 }
 
-static int conclude(struct launch *launch, struct ah_attempt_options *options)
+static int attempt_conclude(struct launch *launch, struct ah_attempt_options *options)
 {
     ah_output_finish(launch->output);
     on_log_error(launch);
@@ -383,8 +383,8 @@ int ah_attempt_run(struct ah_attempt_options *options, int *code)
     AH_TRYGO(ah_output_open(&launch.output, (int[]){STDOUT_FILENO, STDERR_FILENO}, job->terminal, launch.ranks), out);
     end_others(&launch, job->ranks);
     AH_TRYGO(ah_job_start(&launch.job, job), out);
-    supervise(&launch);
-    *code = conclude(&launch, options);
+    attempt_supervise(&launch);
+    *code = attempt_conclude(&launch, options);
     options->final |= launch.output_error != 0;
 out:
     ah_job_close(launch.job);

@@ -47,7 +47,7 @@ struct launch {
     int signal;            /* that arrived during the machines' next rendezvous */
 };
 
-static double number(const struct launch *launch, enum ah_setting setting)
+static double launch_number(const struct launch *launch, enum ah_setting setting)
 {
     return launch->settings->value[setting].number;
 }
@@ -56,7 +56,7 @@ static double number(const struct launch *launch, enum ah_setting setting)
 static bool chooses_gpus(const struct launch *launch)
 {
     const char *ids = launch->settings->value[AH_SETTING_gpu_ids].text;
-    return ids && strcasecmp(ids, "all") && !number(launch, AH_SETTING_cpu);
+    return ids && strcasecmp(ids, "all") && !launch_number(launch, AH_SETTING_cpu);
 }
 
 /* The ranks' command line; NULL when memory is out. */
@@ -71,12 +71,12 @@ static char **make_command(const struct launch *launch, int script, int argc, ch
     char *memory = (char *)(command + argc + OWN + 1), *text = memory + TEXT;
     command[at++] = (char *)"accelhost";
     command[at++] = (char *)"run";
-    if (number(launch, AH_SETTING_jit))
+    if (launch_number(launch, AH_SETTING_jit))
         command[at++] = (char *)"--jit=off";
-    if (number(launch, AH_SETTING_gc_stress))
+    if (launch_number(launch, AH_SETTING_gc_stress))
         command[at++] = (char *)"--gc-stress";
-    if (number(launch, AH_SETTING_max_memory) > 0) {
-        snprintf(memory, TEXT, "--max_memory=%.0f", number(launch, AH_SETTING_max_memory));
+    if (launch_number(launch, AH_SETTING_max_memory) > 0) {
+        snprintf(memory, TEXT, "--max_memory=%.0f", launch_number(launch, AH_SETTING_max_memory));
         command[at++] = memory;
     }
     if (script >= 0) {
@@ -88,9 +88,9 @@ static char **make_command(const struct launch *launch, int script, int argc, ch
 }
 
 /* A variable of the ranks. */
-static void pass(struct launch *launch, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void launch_pass(struct launch *launch, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void pass(struct launch *launch, const char *format, ...)
+static void launch_pass(struct launch *launch, const char *format, ...)
 {
     va_list args;
     if (launch->count == VARIABLES)
@@ -108,7 +108,7 @@ static void pass_setting(struct launch *launch, const char *name, enum ah_settin
     char text[VARIABLE - 64];
     ah_settings_write(launch->settings, setting, text, sizeof text);
     if (ah_setting_is_set(launch->settings, setting))
-        pass(launch, "%s=%s", name, text);
+        launch_pass(launch, "%s=%s", name, text);
 }
 
 /* Not counted: the program that starts the ranks does that. */
@@ -125,41 +125,41 @@ static void pass_variables(struct launch *launch, bool counted)
         pass_setting(launch, "CUDA_VISIBLE_DEVICES", AH_SETTING_gpu_ids);
     if (!launch->attempt.machines)
         pass_setting(launch, "MASTER_ADDR", AH_SETTING_main_process_ip);
-    if (!launch->attempt.machines && number(launch, AH_SETTING_main_process_port) > 0)
+    if (!launch->attempt.machines && launch_number(launch, AH_SETTING_main_process_port) > 0)
         pass_setting(launch, "MASTER_PORT", AH_SETTING_main_process_port);
-    if (number(launch, AH_SETTING_debug))
-        pass(launch, "ACCELHOST_DEBUG=%s%scomm", topics ? topics : "", topics && *topics ? "," : "");
+    if (launch_number(launch, AH_SETTING_debug))
+        launch_pass(launch, "ACCELHOST_DEBUG=%s%scomm", topics ? topics : "", topics && *topics ? "," : "");
     if (!counted)
         return;
-    pass(launch, "ACCELHOST_RESTART_COUNT=%d", launch->attempt_number);
-    pass(launch, "TORCHELASTIC_RESTART_COUNT=%d", launch->restarts);
-    pass(launch, "TORCHELASTIC_MAX_RESTARTS=%.0f", number(launch, AH_SETTING_max_restarts));
+    launch_pass(launch, "ACCELHOST_RESTART_COUNT=%d", launch->attempt_number);
+    launch_pass(launch, "TORCHELASTIC_RESTART_COUNT=%d", launch->restarts);
+    launch_pass(launch, "TORCHELASTIC_MAX_RESTARTS=%.0f", launch_number(launch, AH_SETTING_max_restarts));
 }
 
 /* With live recovery --max_restarts counts these. */
-static int replacements(const struct launch *launch)
+static int launch_replacements(const struct launch *launch)
 {
     enum { UNLESS_TOLD = 3 };
     bool told = ah_setting_is_set(launch->settings, AH_SETTING_max_restarts);
-    return told ? (int)number(launch, AH_SETTING_max_restarts) : UNLESS_TOLD;
+    return told ? (int)launch_number(launch, AH_SETTING_max_restarts) : UNLESS_TOLD;
 }
 
-static void describe(struct launch *launch)
+static void launch_describe(struct launch *launch)
 {
     struct ah_job_options *job = &launch->attempt.job;
     bool threads = launch->settings->value[AH_SETTING_num_cpu_threads_per_process].origin != AH_FROM_OTHER_VARIABLE;
     job->ranks = ah_launch_ranks(launch->settings);
     /* OMP_NUM_THREADS reaches the ranks as it is. */
-    job->threads = threads ? (int)number(launch, AH_SETTING_num_cpu_threads_per_process) : 0;
+    job->threads = threads ? (int)launch_number(launch, AH_SETTING_num_cpu_threads_per_process) : 0;
     bool told = ah_setting_is_set(launch->settings, AH_SETTING_timeout);
-    job->timeout = told ? number(launch, AH_SETTING_timeout) : 0;
-    job->patience = number(launch, AH_SETTING_patience);
-    job->grace = number(launch, AH_SETTING_grace);
-    job->monitor_interval = number(launch, AH_SETTING_monitor_interval);
+    job->timeout = told ? launch_number(launch, AH_SETTING_timeout) : 0;
+    job->patience = launch_number(launch, AH_SETTING_patience);
+    job->grace = launch_number(launch, AH_SETTING_grace);
+    job->monitor_interval = launch_number(launch, AH_SETTING_monitor_interval);
     job->variables = launch->variables;
     job->recovers = ah_launch_replaces(launch->settings);
-    job->replacements = replacements(launch);
-    launch->attempt.quiet = number(launch, AH_SETTING_quiet) != 0;
+    job->replacements = launch_replacements(launch);
+    launch->attempt.quiet = launch_number(launch, AH_SETTING_quiet) != 0;
 }
 
 static int open_logs(struct launch *launch)
@@ -179,7 +179,7 @@ static int open_logs(struct launch *launch)
     return 0;
 }
 
-static void say(const char *line)
+static void launch_print(const char *line)
 {
     fprintf(stderr, "accelhost launch: %s\n", line);
 }
@@ -238,7 +238,7 @@ static int open_machines(struct launch *launch)
 {
     struct ah_machines_options options;
     ah_launch_describe_machines(launch->settings, &options);
-    ah_tell_to(launch->attempt.quiet ? NULL : say);
+    ah_tell_to(launch->attempt.quiet ? NULL : launch_print);
     AH_TRY(ah_machines_open(&launch->attempt.machines, &options));
     return meet_machines(launch, false, false);
 }
@@ -255,7 +255,7 @@ static int begin_again(struct launch *launch, bool counts)
 /* Return whether another attempt follows one that ended with this code; print the reason. */
 static bool goes_on(const struct launch *launch, int code)
 {
-    int most = launch->attempt.job.recovers ? 0 : (int)number(launch, AH_SETTING_max_restarts);
+    int most = launch->attempt.job.recovers ? 0 : (int)launch_number(launch, AH_SETTING_max_restarts);
     const struct ah_attempt_options *attempt = &launch->attempt;
     if (attempt->change) {
         fprintf(stderr, "accelhost launch: %s: all ranks restart\n", attempt->change);
@@ -310,7 +310,7 @@ static int hand_over(struct launch *launch, int *code)
     pass_setting(launch, "ACCELHOST_RDZV_ID", AH_SETTING_rdzv_id);
     pass_setting(launch, "OMP_NUM_THREADS", AH_SETTING_num_cpu_threads_per_process);
     if (transport)
-        pass(launch, "ACCELHOST_WIRE=%s", transport);
+        launch_pass(launch, "ACCELHOST_WIRE=%s", transport);
     *code = 0;
     return ah_launch_hand_over(launch->settings, launch->attempt.job.argv, launch->variables);
 }
@@ -329,14 +329,14 @@ static void tell_busy(const struct launch *launch)
     char text[200];
     if (!launch->attempt.quiet && isatty(STDERR_FILENO) && !getenv(AH_JOB_MARK) &&
         ah_busy_describe(launch->attempt.job.ranks, text, sizeof text))
-        say(text);
+        launch_print(text);
 }
 
-static int run(struct launch *launch, int argc, char **argv, int *code)
+static int launch_run(struct launch *launch, int argc, char **argv, int *code)
 {
     int status = 0;
     struct ah_job_options *job = &launch->attempt.job;
-    describe(launch);
+    launch_describe(launch);
     job->script = -1;
     launch->attempt.signals = -1;
     if (strcmp(argv[0], "-e") && !ah_script_is_module(argv[0]) && ah_script_is_stream(argv[0]))
@@ -393,7 +393,7 @@ int ah_launch_run(const struct ah_settings *settings, int argc, char **argv)
     struct launch launch = {.settings = settings};
     int code = 3;
     char *error_file = take_error_file(settings);
-    if (run(&launch, argc, argv, &code) < 0) {
+    if (launch_run(&launch, argc, argv, &code) < 0) {
         fprintf(stderr, "accelhost launch: %s\n", ah_error_text());
         write_error_file(&launch, error_file, ah_error_text());
         code = 3;

@@ -49,7 +49,7 @@ int ah_launch_check_engine(const struct ah_settings *settings)
     return 0;
 }
 
-static void add(struct engine *engine, const char *word)
+static void launch_engine_add(struct engine *engine, const char *word)
 {
     if (engine->count < WORDS)
         engine->word[engine->count++] = word;
@@ -58,8 +58,8 @@ static void add(struct engine *engine, const char *word)
 static void add_number(struct engine *engine, int place, const char *word, int number)
 {
     snprintf(engine->number[place], sizeof engine->number[place], "%d", number);
-    add(engine, word);
-    add(engine, engine->number[place]);
+    launch_engine_add(engine, word);
+    launch_engine_add(engine, engine->number[place]);
 }
 
 /* The first host of a file such as "node1 slots=2" or "node1:2". */
@@ -82,31 +82,31 @@ static int describe_mpirun(struct engine *engine, const char *const *variables)
 {
     const struct ah_setting_value *value = engine->settings->value;
     const char *file = value[AH_SETTING_hostfile].text, *address = value[AH_SETTING_main_process_ip].text;
-    add(engine, "mpirun");
+    launch_engine_add(engine, "mpirun");
     add_number(engine, 0, "-n", engine->ranks);
     if (file) {
         AH_TRY(read_hostfile(engine, file));
-        add(engine, "--hostfile");
-        add(engine, file);
+        launch_engine_add(engine, "--hostfile");
+        launch_engine_add(engine, file);
     }
-    add(engine, "--map-by");
+    launch_engine_add(engine, "--map-by");
     if (engine->per_node)
         snprintf(engine->number[1], sizeof engine->number[1], "ppr:%d:node", engine->per_node);
-    add(engine, engine->per_node ? engine->number[1] : "slot");
-    add(engine, "--bind-to");
-    add(engine, "none");
+    launch_engine_add(engine, engine->per_node ? engine->number[1] : "slot");
+    launch_engine_add(engine, "--bind-to");
+    launch_engine_add(engine, "none");
     if (value[AH_SETTING_log_dir].text) {
-        add(engine, "--output-filename");
-        add(engine, value[AH_SETTING_log_dir].text);
+        launch_engine_add(engine, "--output-filename");
+        launch_engine_add(engine, value[AH_SETTING_log_dir].text);
     }
     if (address || engine->host[0]) {
         snprintf(engine->master, sizeof engine->master, "MASTER_ADDR=%s", address ? address : engine->host);
-        add(engine, "-x");
-        add(engine, engine->master);
+        launch_engine_add(engine, "-x");
+        launch_engine_add(engine, engine->master);
     }
     for (const char *const *at = variables; *at; at++) {
-        add(engine, "-x");
-        add(engine, *at);
+        launch_engine_add(engine, "-x");
+        launch_engine_add(engine, *at);
     }
     return 0;
 }
@@ -114,14 +114,14 @@ static int describe_mpirun(struct engine *engine, const char *const *variables)
 /* Slurm's hands this process's environment on. */
 static void describe_srun(struct engine *engine)
 {
-    add(engine, "srun");
+    launch_engine_add(engine, "srun");
     add_number(engine, 0, "--ntasks", engine->ranks);
     if (engine->machines > 1)
         add_number(engine, 1, "--nodes", engine->machines);
     if (engine->per_node)
         add_number(engine, 2, "--ntasks-per-node", engine->per_node);
-    add(engine, "--distribution=block");
-    add(engine, "--kill-on-bad-exit=1");
+    launch_engine_add(engine, "--distribution=block");
+    launch_engine_add(engine, "--kill-on-bad-exit=1");
 }
 
 /* As the shell reads it. */
@@ -153,7 +153,7 @@ static void count_ranks(struct engine *engine)
         engine->per_node = engine->ranks / engine->machines;
 }
 
-static int describe(struct engine *engine, char *const *command, const char *const *variables)
+static int launch_engine_describe(struct engine *engine, char *const *command, const char *const *variables)
 {
     if (!ah_program_path(engine->program, sizeof engine->program))
         return ah_fail(AH_EIO, "cannot find the path of this program");
@@ -162,9 +162,9 @@ static int describe(struct engine *engine, char *const *command, const char *con
         describe_srun(engine);
     else
         AH_TRY(describe_mpirun(engine, variables));
-    add(engine, engine->program);
+    launch_engine_add(engine, engine->program);
     for (char *const *at = command + 1; *at; at++)
-        add(engine, *at);
+        launch_engine_add(engine, *at);
     return engine->count < WORDS ? 0 : ah_fail(AH_EINVAL, "expected at most %d words, as many as fit", WORDS);
 }
 
@@ -172,7 +172,7 @@ int ah_launch_hand_over(const struct ah_settings *settings, char *const *command
 {
     static struct engine engine;
     engine = (struct engine){.settings = settings, .kind = (int)settings->value[AH_SETTING_launcher].number};
-    AH_TRY(describe(&engine, command, variables));
+    AH_TRY(launch_engine_describe(&engine, command, variables));
     if (settings->value[AH_SETTING_dry_run].number) {
         for (int i = 0; i < engine.count; i++) {
             print_word(engine.word[i]);

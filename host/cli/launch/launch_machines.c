@@ -6,14 +6,14 @@
 
 #include "cli/launch/launch_settings.h"
 
-static double number(const struct ah_settings *settings, enum ah_setting setting)
+static double launch_machines_number(const struct ah_settings *settings, enum ah_setting setting)
 {
     return settings->value[setting].number;
 }
 
 int ah_launch_machines(const struct ah_settings *settings)
 {
-    return (int)number(settings, AH_SETTING_num_machines);
+    return (int)launch_machines_number(settings, AH_SETTING_num_machines);
 }
 
 int ah_launch_least_machines(const struct ah_settings *settings)
@@ -31,9 +31,9 @@ static bool is_total(const struct ah_settings *settings)
 
 int ah_launch_ranks(const struct ah_settings *settings)
 {
-    int ranks = (int)number(settings, AH_SETTING_num_processes);
+    int ranks = (int)launch_machines_number(settings, AH_SETTING_num_processes);
     if (ah_setting_is_set(settings, AH_SETTING_nproc_per_node))
-        return (int)number(settings, AH_SETTING_nproc_per_node);
+        return (int)launch_machines_number(settings, AH_SETTING_nproc_per_node);
     return is_total(settings) ? ranks / ah_launch_machines(settings) : ranks;
 }
 
@@ -68,7 +68,7 @@ static int check_alone(const struct ah_settings *settings)
         return ah_fail(AH_EINVAL, "num_processes (%s) and nproc_per_node (%s) are the same on one machine: set only "
                        "one",
                        value[AH_SETTING_num_processes].where, value[AH_SETTING_nproc_per_node].where);
-    if (number(settings, AH_SETTING_machine_rank) > 0)
+    if (launch_machines_number(settings, AH_SETTING_machine_rank) > 0)
         return ah_fail(AH_EINVAL, "%s: expected 0 for a job on one machine (set num_machines for more)",
                        value[AH_SETTING_machine_rank].where);
     return 0;

@@ -28,7 +28,7 @@ static int settle_cpu(struct ah_settings *settings)
 }
 
 /* Return the setting of the number of ranks here. */
-static enum ah_setting counted(const struct ah_settings *settings)
+static enum ah_setting launch_processes_counted(const struct ah_settings *settings)
 {
     return ah_setting_is_set(settings, AH_SETTING_nproc_per_node) ? AH_SETTING_nproc_per_node :
                                                                     AH_SETTING_num_processes;
@@ -37,7 +37,7 @@ static enum ah_setting counted(const struct ah_settings *settings)
 /* The word that it was given in place of a number. */
 static bool is_count(const struct ah_settings *settings, const char *word)
 {
-    return !strcasecmp(settings->value[counted(settings)].text, word);
+    return !strcasecmp(settings->value[launch_processes_counted(settings)].text, word);
 }
 
 /* Who wants GPUs, so that it is an error when there are none; NULL: nobody. */
@@ -48,18 +48,18 @@ static const char *wanted_by(const struct ah_settings *settings, const char *ids
     if (ids)
         return settings->value[AH_SETTING_gpu_ids].where;
     if (is_count(settings, "gpu"))
-        return settings->value[counted(settings)].where;
+        return settings->value[launch_processes_counted(settings)].where;
     return is_type(settings, TYPE_MULTI_GPU) ? settings->value[AH_SETTING_distributed_type].where : NULL;
 }
 
 static int set_count(struct ah_settings *settings, int count)
 {
     enum { MOST = 256 };
-    struct ah_setting_value *value = &settings->value[counted(settings)];
+    struct ah_setting_value *value = &settings->value[launch_processes_counted(settings)];
     char text[16];
     count = count < MOST ? count : MOST;
     snprintf(text, sizeof text, "%d", count);
-    if (!ah_setting_is_set(settings, counted(settings)))
+    if (!ah_setting_is_set(settings, launch_processes_counted(settings)))
         return ah_settings_set(settings, &ah_setting_rows[AH_SETTING_num_processes], text, AH_FROM_DEFAULT,
                                "num_processes", "one for each GPU");
     value->number = count;
@@ -71,7 +71,7 @@ static int settle_gpus(struct ah_settings *settings)
     const struct ah_setting_value *chosen = &settings->value[AH_SETTING_gpu_ids];
     const char *ids = chosen->text && strcasecmp(chosen->text, "all") ? chosen->text : NULL;
     const char *setting = wanted_by(settings, ids);
-    bool told = ah_setting_is_set(settings, counted(settings));
+    bool told = ah_setting_is_set(settings, launch_processes_counted(settings));
     bool open = told ? is_count(settings, "auto") || is_count(settings, "gpu") : !is_type(settings, TYPE_NO);
     int named = 0, count;
     char reason[512];
@@ -95,6 +95,7 @@ int ah_launch_settle_processes(struct ah_settings *settings)
         return settle_gpus(settings);
     if (is_count(settings, "gpu"))
         return ah_fail(AH_EINVAL, "%s: gpu: not possible: ranks run on the CPU by %s",
-                       settings->value[counted(settings)].where, settings->value[AH_SETTING_cpu].where);
+                       settings->value[launch_processes_counted(settings)].where,
+                       settings->value[AH_SETTING_cpu].where);
     return 0;
 }

@@ -25,7 +25,7 @@ struct flags {
     int count;
 };
 
-static void add(struct flags *flags, const struct ah_setting_row *row, const char *name, size_t bytes)
+static void launch_settings_add(struct flags *flags, const struct ah_setting_row *row, const char *name, size_t bytes)
 {
     if (flags->count == FLAGS)
         return;
@@ -44,10 +44,10 @@ static void make_flags(struct flags *flags)
 {
     memset(flags, 0, sizeof *flags);
     for (const struct ah_setting_row *row = ah_setting_rows; row->name; row++) {
-        add(flags, row, row->name, strlen(row->name));
+        launch_settings_add(flags, row, row->name, strlen(row->name));
         for (const char *at = row->aliases ? row->aliases : ""; *at;) {
             size_t bytes = strcspn(at, " ");
-            add(flags, row, at, bytes);
+            launch_settings_add(flags, row, at, bytes);
             at += bytes + (at[bytes] == ' ');
         }
     }
@@ -134,7 +134,7 @@ bool ah_launch_replaces(const struct ah_settings *settings)
     return settings->value[AH_SETTING_recover].number != 0;
 }
 
-static int check(const struct ah_settings *settings)
+static int launch_settings_check(const struct ah_settings *settings)
 {
     int ranks = ah_launch_ranks(settings);
     if (ah_launch_is_handed_over(settings))
@@ -153,7 +153,7 @@ static int check(const struct ah_settings *settings)
     return check_streams(&settings->value[AH_SETTING_redirects], ranks);
 }
 
-static void tell(const struct ah_settings *settings, const struct flags *flags)
+static void launch_settings_report(const struct ah_settings *settings, const struct flags *flags)
 {
     for (int i = 0; i < flags->count; i++)
         if (flags->text[i] && is_alias(flags, i) && flags->row[i] < ah_setting_rows + AH_SETTINGS)
@@ -199,13 +199,13 @@ static void tell_misspelt(void)
     }
 }
 
-static int load(struct ah_settings *settings, const struct flags *flags)
+static int launch_settings_load(struct ah_settings *settings, const struct flags *flags)
 {
     AH_TRY(read_file(settings, flag_of(flags, AH_SETTING_config_file)));
     AH_TRY(ah_settings_read_variables(settings));
     AH_TRY(apply_flags(settings, flags));
     AH_TRY(ah_launch_settle_processes(settings));
-    return check(settings);
+    return launch_settings_check(settings);
 }
 
 int ah_launch_settings_read(struct ah_settings *settings, const char *command, void (*help)(void), int argc,
@@ -219,12 +219,12 @@ int ah_launch_settings_read(struct ah_settings *settings, const char *command, v
     }
     make_flags(flags);
     int first = ah_flags_read(command, flags->flag, flags->count, help, argc, argv, flags->text);
-    int status = first >= 0 ? load(settings, flags) : 0;
+    int status = first >= 0 ? launch_settings_load(settings, flags) : 0;
     if (status < 0)
         first = -1 - ah_refuse(command, status, ah_error_text());
     /* In a rank of another job the variables are that job's launcher's, and nobody's mistake. */
     if (first >= 0 && !settings->value[AH_SETTING_quiet].number && !getenv(AH_JOB_MARK)) {
-        tell(settings, flags);
+        launch_settings_report(settings, flags);
         tell_misspelt();
     }
     free(flags);
@@ -232,7 +232,7 @@ int ah_launch_settings_read(struct ah_settings *settings, const char *command, v
 }
 
 /* "seconds ... (default 600; also -q)" */
-static void describe(const struct ah_setting_row *row, char *text, size_t room)
+static void launch_settings_describe(const struct ah_setting_row *row, char *text, size_t room)
 {
     const char *dash = row->aliases ? strchr(row->aliases, '-') : NULL;
     const char *fallback = row->fallback_text ? row->fallback_text : row->fallback;
@@ -256,7 +256,7 @@ void ah_launch_settings_help(void)
             if ((int)row->group != group)
                 continue;
             snprintf(name, sizeof name, "--%s", row->name);
-            describe(row, text, sizeof text);
+            launch_settings_describe(row, text, sizeof text);
             ah_flags_print_line(name, row->value, text);
         }
     }

@@ -18,7 +18,7 @@ static const int64_t leave_ns = 3 * INT64_C(1000000000); /* for the others to re
 /* Meeting. */
 
 /* Serve the store if this is machine 0; without a configured rank, if it is the first that can bind the address. */
-static int serve(struct ah_machines *machines)
+static int machines_serve(struct ah_machines *machines)
 {
     const struct ah_machines_options *options = &machines->options;
     struct ah_store_place here = machines->place;
@@ -54,7 +54,7 @@ int ah_machines_open(struct ah_machines **out, const struct ah_machines_options 
         .host = options->address, .port = options->port, .alive_ns = (int64_t)(options->silence * 1e9),
         .secret = machines->secret.text, .secret_bytes = machines->secret.bytes, .job = options->job,
     };
-    AH_TRYGO(serve(machines), failed);
+    AH_TRYGO(machines_serve(machines), failed);
     if (machines->server)
         AH_TRYGO(ah_coordinator_open(&machines->coordinator, &machines->place, &machines->options), failed);
     *out = machines;
@@ -152,7 +152,7 @@ refused:
     return ah_coordinator_refuse(&machines->coordinator, status);
 }
 
-static struct ah_membership describe(const struct ah_machines *machines)
+static struct ah_membership machines_describe(const struct ah_machines *machines)
 {
     const struct ah_machines_options *options = &machines->options;
     bool before = machines->generation >= 0 && !machines->claims;
@@ -181,7 +181,7 @@ static int count_expected(struct ah_machines *machines)
 int ah_machines_begin(struct ah_machines *machines, bool counts, bool (*stop)(void *context), void *context)
 {
     int status, next = machines->generation + 1, expected = count_expected(machines);
-    struct ah_rendezvous rendezvous = {.mine = describe(machines), .restarts = machines->restarts + counts};
+    struct ah_rendezvous rendezvous = {.mine = machines_describe(machines), .restarts = machines->restarts + counts};
     memcpy(rendezvous.job, machines->job, sizeof rendezvous.job);
     unlink_machines(machines);
     if (machines->server)

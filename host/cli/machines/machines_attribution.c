@@ -138,7 +138,7 @@ static const char *describe_change(struct ah_machines *machines, int blamed)
     return text;
 }
 
-static void judge(struct ah_machines *machines, int late, struct ah_machine_verdict *all, int *blamed)
+static void attribution_judge(struct ah_machines *machines, int late, struct ah_machine_verdict *all, int *blamed)
 {
     static char gone[256];
     const struct ah_machine_link *link = &machines->link;
@@ -193,6 +193,6 @@ void ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_
         }
         wait_a_moment(link, second_ns / 5);
     }
-    judge(machines, late, all, blamed);
+    attribution_judge(machines, late, all, blamed);
     pthread_mutex_unlock(&link->lock);
 }

@@ -16,7 +16,7 @@ static const int64_t line_ns = INT64_C(5000000000);   /* for a line that its mac
 static const int64_t moment_ns = INT64_C(1000000000); /* for newcomers, once all are here that were there before */
 static const int64_t refuse_ns = INT64_C(3000000000); /* for all to read why there is no table */
 
-static int set(struct ah_coordinator *coordinator, const char *key, const char *text)
+static int coordinator_set(struct ah_coordinator *coordinator, const char *key, const char *text)
 {
     return ah_store_set(coordinator->store, key, text, strlen(text));
 }
@@ -28,7 +28,7 @@ int ah_coordinator_open(struct ah_coordinator *coordinator, const struct ah_stor
     coordinator->options = options;
     AH_TRY(ah_store_connect(&coordinator->store, place, line_ns));
     snprintf(job, sizeof job, "%d.%" PRId64, (int)getpid(), ah_now_ns());
-    return set(coordinator, "job", job);
+    return coordinator_set(coordinator, "job", job);
 }
 
 void ah_coordinator_close(struct ah_coordinator *coordinator)
@@ -41,7 +41,7 @@ static void say_missing(struct ah_coordinator *coordinator, const char *text)
 {
     char key[32];
     snprintf(key, sizeof key, "missing/%d", coordinator->generation);
-    set(coordinator, key, text);
+    coordinator_set(coordinator, key, text);
 }
 
 static void tell_place(struct ah_coordinator *coordinator, int64_t place, int status, const char *text)
@@ -49,11 +49,11 @@ static void tell_place(struct ah_coordinator *coordinator, int64_t place, int st
     char key[64], answer[1024];
     snprintf(key, sizeof key, "answer/%d/%" PRId64, coordinator->generation, place);
     snprintf(answer, sizeof answer, "%d %s", status, text);
-    set(coordinator, key, answer);
+    coordinator_set(coordinator, key, answer);
 }
 
 /* The lists of a generation that nobody reads any more. */
-static void forget(struct ah_coordinator *coordinator, int generation)
+static void coordinator_forget(struct ah_coordinator *coordinator, int generation)
 {
     static const char *const lists[] = {"hosts", "events", "answer"};
     for (size_t l = 0; l < sizeof lists / sizeof *lists && generation >= 0; l++) {
@@ -80,9 +80,9 @@ int ah_coordinator_begin(struct ah_coordinator *coordinator, const struct ah_mem
     coordinator->enough_ns = 0;
     coordinator->told = false;
     coordinator->begin_ns = ah_now_ns();
-    forget(coordinator, generation - 2);
+    coordinator_forget(coordinator, generation - 2);
     snprintf(text, sizeof text, "%d", generation);
-    return set(coordinator, "generation", text);
+    return coordinator_set(coordinator, "generation", text);
 }
 
 /* The member table. */
@@ -96,7 +96,7 @@ static int fetch_line(struct ah_coordinator *coordinator, int64_t place, char **
 }
 
 /* What contradicts ends the first meeting, where nobody knows who is right, and later turns the newcomer away. */
-static int take(struct ah_coordinator *coordinator, int64_t place)
+static int coordinator_take(struct ah_coordinator *coordinator, int64_t place)
 {
     char *text;
     AH_TRY(fetch_line(coordinator, place, &text));
@@ -128,13 +128,13 @@ static int next_event(struct ah_coordinator *coordinator, int *step, int64_t *pl
     return 0;
 }
 
-static int hear(struct ah_coordinator *coordinator)
+static int coordinator_handle(struct ah_coordinator *coordinator)
 {
     int step;
     int64_t place;
     AH_TRY(next_event(coordinator, &step, &place));
     if (place >= 0 && step > 0)
-        return take(coordinator, place);
+        return coordinator_take(coordinator, place);
     if (place >= 0)
         ah_member_table_drop(&coordinator->member_table, place);
     return 0;
@@ -180,7 +180,7 @@ static int look_at_clock(struct ah_coordinator *coordinator)
 int ah_coordinator_call(struct ah_coordinator *coordinator, bool (*stop)(void *context), void *context)
 {
     while (!is_complete(coordinator)) {
-        AH_TRY(hear(coordinator));
+        AH_TRY(coordinator_handle(coordinator));
         AH_TRY(look_at_clock(coordinator));
         if (stop && stop(context))
             return ah_fail(AH_EPEER, "asked to end during the rendezvous of the machines");
@@ -189,7 +189,7 @@ int ah_coordinator_call(struct ah_coordinator *coordinator, bool (*stop)(void *c
 }
 
 /* If the number of machines varies, their configured ranks are only an order. */
-static void renumber(struct ah_member_table *member_table)
+static void coordinator_renumber(struct ah_member_table *member_table)
 {
     int number[AH_HOSTS_MAX];
     for (int i = 0; i < member_table->count; i++) {
@@ -214,7 +214,7 @@ int ah_coordinator_answer(struct ah_coordinator *coordinator, const struct ah_re
     int order[AH_HOSTS_MAX];
     char key[64];
     if (coordinator->options->least < coordinator->options->machines)
-        renumber(&ordered);
+        coordinator_renumber(&ordered);
     ah_member_table_order(&ordered, order);
     AH_TRY(ah_member_table_make(&ordered, order, &hosts));
     for (int h = 0; h < hosts.count; h++)

@@ -90,7 +90,7 @@ static void take_stranger(struct ah_machine_link *link, const char *word, int64_
         link->knock[at] = link->knock[--link->knocks];
 }
 
-static void take(struct ah_machine_link *link, const char *line)
+static void machines_link_take(struct ah_machine_link *link, const char *line)
 {
     char word[16];
     int64_t place;
@@ -118,7 +118,7 @@ static void take(struct ah_machine_link *link, const char *line)
     }
 }
 
-static void tell(struct ah_machine_link *link)
+static void machines_link_report(struct ah_machine_link *link)
 {
     uint64_t one = 1;
     while (write(link->notification, &one, sizeof one) < 0 && errno == EINTR)
@@ -126,12 +126,12 @@ static void tell(struct ah_machine_link *link)
     pthread_cond_broadcast(&link->change);
 }
 
-static void lose(struct ah_machine_link *link)
+static void machines_link_lose(struct ah_machine_link *link)
 {
     pthread_mutex_lock(&link->lock);
     link->lost = true;
     take_gone(link, &link->machine[0], ah_store_reason(link->store));
-    tell(link);
+    machines_link_report(link);
     pthread_mutex_unlock(&link->lock);
 }
 
@@ -143,7 +143,7 @@ static void name_list(const struct ah_machine_link *link, char *list, size_t roo
 }
 
 /* All that there is to say; *over: and nothing will follow. */
-static int say(struct ah_machine_link *link, bool *over)
+static int machines_link_print(struct ah_machine_link *link, bool *over)
 {
     struct ah_text posts;
     char list[32];
@@ -170,8 +170,8 @@ static void *run(void *context)
     for (int64_t at = 0;;) {
         char list[32], key[64], *line;
         size_t bytes;
-        if (say(link, &over) < 0) {
-            lose(link);
+        if (machines_link_print(link, &over) < 0) {
+            machines_link_lose(link);
             return NULL;
         }
         if (over)
@@ -181,13 +181,13 @@ static void *run(void *context)
         int status = ah_store_get(link->store, key, &line, &bytes, moment_ns);
         if (status == 0) {
             pthread_mutex_lock(&link->lock);
-            take(link, line);
-            tell(link);
+            machines_link_take(link, line);
+            machines_link_report(link);
             pthread_mutex_unlock(&link->lock);
             free(line);
             at++;
         } else if (status != AH_ETIMEOUT || ah_store_is_closed(link->store)) {
-            lose(link);
+            machines_link_lose(link);
             return NULL;
         }
     }

@@ -113,7 +113,7 @@ void ah_output_close(struct ah_output *output)
 /* The terminal. */
 
 /* The part of an unfinished line that is to be seen: what follows the last carriage return that something follows. */
-static const char *visible(const char *text, size_t *bytes)
+static const char *launch_output_visible(const char *text, size_t *bytes)
 {
     size_t end = *bytes;
     while (end > 0 && text[end - 1] == '\r')
@@ -136,11 +136,11 @@ static void draw_shown(struct ah_output *output)
     if (!output->shown)
         return;
     size_t bytes = output->shown->partial[0].bytes;
-    const char *text = visible(output->shown->partial[0].text, &bytes);
+    const char *text = launch_output_visible(output->shown->partial[0].text, &bytes);
     ah_output_writer_write(output->shown->writer, text, bytes);
 }
 
-static void show(struct ah_output *output, struct stream *stream)
+static void launch_output_show(struct ah_output *output, struct stream *stream)
 {
     if (!stream->terminal)
         return;
@@ -261,7 +261,7 @@ static void end_line(struct ah_output *output, struct stream *stream, int rank, 
         return;
     }
     if (stream->terminal)
-        text = visible(text, &bytes);
+        text = launch_output_visible(text, &bytes);
     while (!ah_lines_add(stream->lines, rank, text, bytes, unfinished, now + hold_ns)) {
         if (!ah_lines_first(stream->lines)) {
             struct ah_line line = {.text = (char *)(uintptr_t)text, .bytes = bytes, .count = 1};
@@ -274,7 +274,7 @@ static void end_line(struct ah_output *output, struct stream *stream, int rank, 
     }
 }
 
-static bool append(struct partial *partial, const char *text, size_t bytes)
+static bool launch_output_append(struct partial *partial, const char *text, size_t bytes)
 {
     if (ah_grow(&partial->text, partial->bytes + bytes + 1, &partial->room, 1) < 0)
         return false;
@@ -287,7 +287,7 @@ static bool append(struct partial *partial, const char *text, size_t bytes)
 static void drop_redrawn(struct partial *partial)
 {
     size_t kept = partial->bytes;
-    const char *from = visible(partial->text, &kept);
+    const char *from = launch_output_visible(partial->text, &kept);
     size_t tail = (size_t)(partial->text + partial->bytes - from);
     memmove(partial->text, from, tail);
     partial->bytes = tail;
@@ -305,7 +305,7 @@ void ah_output_feed(struct ah_output *output, int s, int rank, const char *text,
         size_t take = end ? (size_t)(end - text) : bytes;
         if (end && !partial->bytes) {
             end_line(output, stream, rank, text, take, false, now);
-        } else if (!append(partial, text, take)) {
+        } else if (!launch_output_append(partial, text, take)) {
             write_partial(output, stream, rank); /* no room: what there is may go, then this */
             ah_output_writer_write(stream->writer, text, take + (end != NULL));
             stream->open_rank = end ? -1 : rank;
@@ -325,7 +325,7 @@ void ah_output_feed(struct ah_output *output, int s, int rank, const char *text,
         bytes -= take + (end != NULL);
     }
     if (first_rank)
-        show(output, stream);
+        launch_output_show(output, stream);
 }
 
 void ah_output_end(struct ah_output *output, int s, int rank, int64_t now)
@@ -341,7 +341,7 @@ void ah_output_end(struct ah_output *output, int s, int rank, int64_t now)
         partial->bytes = 0;
         partial->since = -1;
         if (rank == 0)
-            show(output, stream);
+            launch_output_show(output, stream);
     }
     free(partial->text);
     partial->text = NULL;

@@ -77,7 +77,7 @@ void ah_output_writer_close(struct ah_output_writer *writer)
     free(writer);
 }
 
-static ssize_t put(struct ah_output_writer *writer, const char *text, size_t bytes)
+static ssize_t output_writer_put(struct ah_output_writer *writer, const char *text, size_t bytes)
 {
     if (writer->way == SOCKET)
         return send(writer->fd, text, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -95,7 +95,7 @@ static ssize_t put(struct ah_output_writer *writer, const char *text, size_t byt
 void ah_output_writer_push(struct ah_output_writer *writer)
 {
     while (writer->begin < writer->end && !writer->error) {
-        ssize_t n = put(writer, writer->text + writer->begin, writer->end - writer->begin);
+        ssize_t n = output_writer_put(writer, writer->text + writer->begin, writer->end - writer->begin);
         if (n >= 0)
             writer->begin += (size_t)n;
         else if (errno == EAGAIN || errno == EWOULDBLOCK)

@@ -113,7 +113,7 @@ static int open_library(lua_State *L)
 /* LuaJIT ends the process by itself when an error has nobody to catch it. */
 static void (*give_up)(const char *text);
 
-static int panic(lua_State *L)
+static int host_panic(lua_State *L)
 {
     char line[256];
     const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error that nothing caught";
@@ -136,7 +136,7 @@ int ah_host_open(struct ah_host *host, const struct ah_host_options *options)
         return ah_fail(AH_ENOMEM, "out of memory");
     if (options->give_up) {
         give_up = options->give_up;
-        lua_atpanic(host->lua, panic);
+        lua_atpanic(host->lua, host_panic);
     }
     if (!lua_cpcall(host->lua, open_library, (void *)(uintptr_t)options))
         return 0;
@@ -261,7 +261,7 @@ static void keep_text(lua_State *L, const struct call *call)
     lua_setfield(L, LUA_REGISTRYINDEX, "accelhost.chunk_sources");
 }
 
-static int load(lua_State *L, const struct call *call)
+static int host_load(lua_State *L, const struct call *call)
 {
     if (call->text)
         keep_text(L, call);
@@ -275,7 +275,7 @@ static int run(lua_State *L)
     const struct call *call = lua_touserdata(L, 1);
     lua_pushcfunction(L, ah_traceback);
     int handler = lua_gettop(L);
-    if (load(L, call)) {
+    if (host_load(L, call)) {
         ah_explain(L);
         return lua_error(L);
     }

@@ -14,7 +14,7 @@
 #include "bind/lua/place.h"
 #include "bind/lua/signal_hook.h"
 
-static void end(void)
+static void interrupt_end(void)
 {
     signal(SIGINT, SIG_DFL);
     raise(SIGINT);
@@ -24,7 +24,7 @@ static void say_where(lua_State *L, lua_Debug *frame)
 {
     fflush(stdout);
     fprintf(stderr, "\naccelhost: interrupted at %s\n", ah_call_site(L));
-    end();
+    interrupt_end();
 }
 
 static void give_up(int number, siginfo_t *info, void *context)
@@ -33,7 +33,7 @@ static void give_up(int number, siginfo_t *info, void *context)
     ah_signal_write("\naccelhost: interrupted; the script ");
     ah_signal_write(ah_place_find(context, place, sizeof place));
     ah_signal_write("\n");
-    end();
+    interrupt_end();
     /* This handler may run on top of the one of SIGINT, which blocks it. */
     sigset_t set;
     sigemptyset(&set);

@@ -40,7 +40,7 @@ static struct ah_frames *check_channel(lua_State *L, const char *what)
     return channel;
 }
 
-static int lose(lua_State *L, const char *what, int status)
+static int parent_lose(lua_State *L, const char *what, int status)
 {
     if (status == AH_EPEER)
         return ah_raise_text(L, "channel.%s: the process that started this job has gone", what);
@@ -72,7 +72,7 @@ static int channel_send(lua_State *L)
         if (status == 0)
             status = ah_frames_push(frames);
     }
-    return status < 0 ? lose(L, "send", status) : 0;
+    return status < 0 ? parent_lose(L, "send", status) : 0;
 }
 
 static int64_t check_deadline(lua_State *L, int index)
@@ -98,7 +98,7 @@ static int channel_receive(lua_State *L)
             return 1;
         }
         if (status < 0)
-            return lose(L, "receive", status);
+            return parent_lose(L, "receive", status);
         if (!wait_for(frames, until))
             break;
     }

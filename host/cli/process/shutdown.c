@@ -21,7 +21,7 @@
 
 /* With ACCELHOST_CLOSE the state is closed at the end, whichever way the script leaves. The end of the process frees
  * the same; a search for leaks wants to see it done. */
-static bool closes(void)
+static bool shutdown_closes(void)
 {
     return getenv("ACCELHOST_CLOSE") != NULL;
 }
@@ -60,7 +60,7 @@ int ah_shutdown_finish(struct ah_host *host, int code)
         code = 1;
     if (code == 0)
         ah_mpi_end();
-    if (closes()) {
+    if (shutdown_closes()) {
         ah_status_signal_end();
         ah_host_close(host);
         ah_device_close_all();

@@ -26,7 +26,7 @@ static void set_timer(long nanoseconds)
     timer_settime(timer, 0, &(struct itimerspec){.it_value.tv_nsec = nanoseconds}, NULL);
 }
 
-static void answer(lua_State *L, const char *place)
+static void status_signal_answer(lua_State *L, const char *place)
 {
     ah_pulse_answer(place);
     if (!tracing)
@@ -46,10 +46,10 @@ static void on_hook(lua_State *L, lua_Debug *frame)
     set_timer(0);
     if (tracing)
         fflush(stdout); /* earlier output is written first */
-    answer(L, ah_place_line(L, place, sizeof place));
+    status_signal_answer(L, ah_place_line(L, place, sizeof place));
 }
 
-static void take(int number, bool late, const void *context)
+static void status_signal_take(int number, bool late, const void *context)
 {
     char place[AH_PULSE_TEXT];
     tracing |= number == SIGUSR2;
@@ -59,7 +59,7 @@ static void take(int number, bool late, const void *context)
         set_timer(100000000);
     } else if (phase == STUCK || (phase == HOOKED && late)) {
         phase = STUCK;
-        answer(NULL, ah_place_find(context, place, sizeof place));
+        status_signal_answer(NULL, ah_place_find(context, place, sizeof place));
     }
 }
 
@@ -69,7 +69,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
     /* While the main thread runs the handler another one receives the next signal; there it stays pending. A fork does
      * not answer. */
     if (ah_signal_thread(number) == AH_SIGNAL_MAIN)
-        take(number, info->si_code == SI_TIMER, context);
+        status_signal_take(number, info->si_code == SI_TIMER, context);
     errno = error;
 }
 

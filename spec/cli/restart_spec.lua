@@ -56,7 +56,7 @@ describe("accelhost launch --max_restarts", function()
     local shell = [["$0" launch --num_processes 2 --max_restarts 5 -e "print(('x'):rep(1000))" > /dev/full; echo $?]]
     result = run.program({"sh", "-c", shell, run.path}, {timeout = 30})
     run.prints("3\n", result)
-    assert.equal("accelhost launch: cannot write what the ranks print: No space left on device\n", result.stderr)
+    assert.equal("accelhost launch: cannot write the ranks' output: No space left on device\n", result.stderr)
   end)
 
   it("ends at Ctrl-C, whichever attempt it is", function()

@@ -128,7 +128,7 @@ describe("accelhost launch", function()
     local full = '"$0" launch --num_processes 2 -e "$1" > /dev/full; echo $?'
     local result = run.program({"sh", "-c", full, run.path, forever}, {timeout = 20})
     run.prints("3\n", result)
-    assert.equal("accelhost launch: cannot write what the ranks print: No space left on device\n",
+    assert.equal("accelhost launch: cannot write the ranks' output: No space left on device\n",
       run.without_delays(result.stderr))
   end)
 
@@ -148,7 +148,7 @@ describe("accelhost launch", function()
     local script = "for i = 1, 100000 do print(('x'):rep(100)) end"
     local result = run.program({"bash", "-c", limited, run.path, 2, script, path}, {timeout = 20})
     run.prints("3\n", result)
-    assert.equal("accelhost launch: cannot write what the ranks print: File too large\n",
+    assert.equal("accelhost launch: cannot write the ranks' output: File too large\n",
       run.without_delays(result.stderr))
     result = run.program({"bash", "-c", limited, run.path, 1, script, path}, {timeout = 20})
     run.prints("3\n", result)

@@ -46,7 +46,7 @@ for _ = 1, count do
   local lines, ranks = 10 ^ math.random(0, 5), math.random(2, 4)
   local some = ("for i = 1, %d do print(os.getenv('RANK'), i) end"):format(lines)
   local job = faults.finish(faults.start('"$0" launch --num_processes ' .. ranks .. ' -e "$1" > /dev/full', some))
-  local told = job.text == "accelhost launch: cannot write what the ranks print: No space left on device\n"
+  local told = job.text == "accelhost launch: cannot write the ranks' output: No space left on device\n"
   tally:add("full disk", (job.code ~= 3 or not told) and "not reported" or nil, job)
 
   job = faults.finish(faults.start('"$0" launch --num_processes ' .. ranks .. ' -e "$1" | head -1 > /dev/null', flood))

@@ -1,4 +1,5 @@
--- Circles among the units of host/ (a unit is a .c file and the header of its name): who calls what whom defines.
+-- Circles among the units of host/ (a unit is a .c file and the header of its name): units that call functions of each
+-- other, and units that include headers of each other. A header without a .c file belongs to the units that include it.
 --
 -- Folders may not form a circle at all. Inside a folder a circle has to be explained: a header of one of its units
 -- has a sentence "Circle: a, b: why" that names every unit of it.
@@ -78,15 +79,52 @@ local function units_of(list)
   return owner, code
 end
 
-local function explained(list, group)
+-- The units whose headers each unit includes, itself or by a header that belongs to no unit.
+local function includes_of(list)
+  local has_c, direct, edges = {}, {}, {}
   for _, file in ipairs(list) do
-    local circle = file.path:find("%.h$") and file.text:match("Circle: (.-)[.*]")
-    if circle then
-      local all = true
-      for _, unit in ipairs(group) do
-        if not circle:find("%f[%w_]" .. unit:match("[^/]*$") .. "%f[^%w_]") then all = false end
-      end
-      if all then return true end
+    local unit, kind = file.path:match("^host/(.*)%.([ch])$")
+    if unit then
+      has_c[unit] = has_c[unit] or kind == "c"
+      direct[unit] = direct[unit] or {}
+      for header in file.text:gmatch('#include "([^"]+)%.h"') do direct[unit][header] = true end
+    end
+  end
+  local function add(from, header, seen)
+    if seen[header] then return end
+    seen[header] = true
+    if has_c[header] then return link(edges, "host/" .. from, "host/" .. header, header .. ".h") end
+    for below in pairs(direct[header] or {}) do add(from, below, seen) end
+  end
+  for unit, headers in pairs(direct) do
+    local seen = {}
+    for header in pairs(has_c[unit] and headers or {}) do add(unit, header, seen) end
+  end
+  return edges
+end
+
+-- The sentences "Circle: a, b: why" of headers.
+local function explanations_of(list)
+  local found = {}
+  for _, file in ipairs(list) do
+    local from, _, named = file.text:find("Circle: ([%w_,%s*]+):")
+    if from and file.path:find("^host/.*%.h$") then
+      local names = {}
+      for name in named:gmatch("[%w_]+") do names[name] = true end
+      local _, line = file.text:sub(1, from):gsub("\n", "")
+      found[#found + 1] = {path = file.path, line = line + 1, names = names, used = {}}
+    end
+  end
+  return found
+end
+
+local function explained(explanations, group)
+  for _, explanation in ipairs(explanations) do
+    local all = true
+    for _, unit in ipairs(group) do all = all and explanation.names[unit:match("[^/]*$")] end
+    if all then
+      for _, unit in ipairs(group) do explanation.used[unit:match("[^/]*$")] = true end
+      return true
     end
   end
   return false
@@ -122,9 +160,18 @@ function circles.check(list, report)
       if folder_of(unit) == folder_of(target) then link(inside, unit, target, word) end
     end
   end
-  for _, group in ipairs(components(sorted_keys(code), inside)) do
-    if not explained(list, group) then
-      report(group[1] .. ".c", 1, "a circle that no header explains: " .. table.concat(group, ", "))
+  local explanations = explanations_of(list)
+  for what, edges in pairs {["calls"] = inside, ["includes"] = includes_of(list)} do
+    for _, group in ipairs(components(sorted_keys(code), edges)) do
+      if not explained(explanations, group) then
+        local text = ("a circle of %s that no header explains: %s"):format(what, table.concat(group, ", "))
+        report(group[1] .. ".c", 1, text)
+      end
+    end
+  end
+  for _, explanation in ipairs(explanations) do
+    for name in pairs(explanation.names) do
+      if not explanation.used[name] then report(explanation.path, explanation.line, name .. " is in no circle") end
     end
   end
 end

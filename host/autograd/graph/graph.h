@@ -4,8 +4,8 @@
  * a graph lives as long as some result of it. Saved tensors are dropped when backward consumes the node (unless
  * retain_graph) and checked against their storage's version first. Freeing is iterative. Lua thread only.
  *
- * Circle: anomaly, apply, graph, hook, leaf, node, view: a view is remade by running rules, a rule calls ops, an op
- * records nodes, and nodes own hooks; one machine in files by its parts. */
+ * Circle: anomaly, apply, graph, hook, leaf, node, rule, rules, view: a view is remade by running rules, a rule calls
+ * ops, an op records nodes, and nodes own hooks. */
 #ifndef AH_AUTOGRAD_GRAPH_H
 #define AH_AUTOGRAD_GRAPH_H
 

@@ -1,5 +1,7 @@
 /* The coordinator of a rendezvous (cli/machines/machines_rendezvous.h), on the first machine: it collects the member
- * table, closes it and sends it to each machine. Included by cli/machines only; for one thread. */
+ * table, closes it and sends it to each machine. Included by cli/machines only; for one thread.
+ *
+ * Circle: machines, machines_coordinator: a launcher runs the coordinator, which reads the options of the launcher. */
 #ifndef AH_CLI_MACHINES_COORDINATOR_H
 #define AH_CLI_MACHINES_COORDINATOR_H
 

@@ -6,9 +6,9 @@
  * elements differs from its receiver's fails on both. Any failure but AH_EINVAL poisons the group. Messages and
  * collectives do not wait for each other.
  *
- * Circle: device_comm, device_p2p, group, message, watch: the dispatcher poisons a group for a message that fails,
- * waits of the dispatcher move messages, and waits for messages check the peers as all waits do, and the group's device
- * communicators, which open by calls, or for messages. */
+ * Circle: device_comm, device_p2p, group, message, message_place, mismatch, status_text, watch: a failed message
+ * poisons its group; waits of the dispatcher move messages; waits for messages check, as all waits do, the peers and
+ * the group's device communicators, which open by calls, or for messages; all read struct ah_group (backend.h). */
 #ifndef AH_COMM_MESSAGE_H
 #define AH_COMM_MESSAGE_H
 

@@ -6,7 +6,9 @@
  * the block disables that or the leaf is written in between. Each type of device has its own blocks and lists; a call
  * with tensors of CUDA follows theirs. float64, integers and tensors of other devices stay as they are, in-place forms
  * cast nothing. The engine switches autocast off: gradients are computed in the
- * dtypes of their forward. Lua thread only. */
+ * dtypes of their forward. Lua thread only.
+ *
+ * Circle: autocast, op: the dispatcher runs autocast before a call, and autocast reads the call and its op schema. */
 #ifndef AH_OPS_AUTOCAST_H
 #define AH_OPS_AUTOCAST_H
 

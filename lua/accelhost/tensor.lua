@@ -182,7 +182,7 @@ function Hook:init(handle)
   self.handle = handle
 end
 
---- Take the hook off again.
+--- Remove the hook.
 function Hook:remove()
   C.autograd.remove_hook(self.handle)
 end

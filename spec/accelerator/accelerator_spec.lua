@@ -97,7 +97,7 @@ describe("an accelerator", function()
   it("refuses what would be silently left out", function()
     local accelerator = accelhost.Accelerator()
     assert.error_matches(function() accelerator:prepare {nn.Linear(1, 1)} end,
-      "argument 1 is a table that holds a Linear: give the objects themselves")
+      "argument 1 is a table that holds a Linear: pass the objects themselves")
     assert.error_matches(function() accelerator:gather_for_metrics() end, "expected values, got nothing")
     assert.error_matches(function() accelerator:gather_for_metrics(nil) end, "got nil")
     assert.error_matches(function() accelerator.sync_gradients = 1 end, "sync_gradients: expected true or false")

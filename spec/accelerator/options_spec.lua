@@ -53,7 +53,7 @@ end
 
 describe("An accelerator", function()
   it("refuses options that contradict each other", function()
-    refused("give gradient_accumulation_steps or gradient_accumulation_plugin, not both",
+    refused("pass gradient_accumulation_steps or gradient_accumulation_plugin, not both",
       {gradient_accumulation_steps = 2, gradient_accumulation_plugin = {num_steps = 2}})
     refused("even_batches = true, but dataloader_config sets even_batches = false",
       {even_batches = true, dataloader_config = {even_batches = false}})

@@ -272,7 +272,7 @@ describe("save_state and load_state", function()
     write("state/notes.txt", "mine")
     local second = read "state/model.safetensors"
     assert.error_matches(function() one.accelerator:save_state "state" end,
-      "save_state: cannot replace 'state': 'notes.txt' in it is no part of the checkpoint: give a folder of its own")
+      "save_state: cannot replace 'state': 'notes.txt' in it is no part of the checkpoint: pass a folder of its own")
     assert.equal(second, read "state/model.safetensors")
     write("file", "")
     assert.error_matches(function() one.accelerator:save_state "file" end, "save_state: 'file' is a file")
@@ -330,9 +330,9 @@ describe("save_state and load_state", function()
   it("reports a missing folder argument", function()
     local accelerator = accelhost.Accelerator()
     assert.error_matches(function() accelerator:save_state() end,
-      "save_state: give a folder, or the accelerator a project_config")
+      "save_state: pass a folder, or the accelerator a project_config")
     assert.error_matches(function() accelerator:load_state() end,
-      "load_state: give a folder, or the accelerator a project_dir")
+      "load_state: pass a folder, or the accelerator a project_dir")
     assert.error_matches(function() accelerator:load_state "nowhere" end,
       "load_state: 'nowhere' cannot be used: it has no manifest.json %(No such file or directory%)")
     assert.error_matches(function() accelerator:save_state("state", {safe_serialization = false}) end,

@@ -181,7 +181,7 @@ return {small = Model, other = 3}]])
       [{"trains.lua"}] = "let it return the model instead of using it",
       [{"net.lua", "--batch", "16xx2"}] = "--batch: expected shapes such as 64x1x28x28 or 8x128:int64, separated by " ..
         "commas, got '16xx2'",
-      [{"net.lua", "--batch", "16x28x28"}] = "the model does not take --batch: ",
+      [{"net.lua", "--batch", "16x28x28"}] = "the model does not accept --batch: ",
       [{"net.lua", "--dtypes", "float7"}] = "--dtypes: expected names among float64, float32, bfloat16, float16, " ..
         "int8, int4, got 'float7'",
       [{"net.lua", "--optimizer", "Adm"}] = "--optimizer: accelhost.optim has no 'Adm'",

@@ -264,7 +264,7 @@ describe("A shuffled stream", function()
     accelhost.manual_seed(5)
     assert.same(first, rows(table_of(50):shuffle(), "n"))
     assert.are_not.same(first, rows(table_of(50):shuffle(), "n"))
-    check.raises("shuffle: give a seed or a generator, not both", function()
+    check.raises("shuffle: pass a seed or a generator, not both", function()
       table_of(5):shuffle {seed = 1, generator = accelhost.Generator()}
     end)
   end)

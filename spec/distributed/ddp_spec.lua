@@ -105,7 +105,7 @@ describe("DistributedDataParallel of a world of one", function()
       ["output_device: the module is on the cpu"] = function() DDP(net, {output_device = "cuda:0"}) end,
       ["dim: expected 0, got 1"] = function() DDP(net, {dim = 1}) end,
       ["mixed_precision is not here; fp16_compress_hook"] = function() DDP(net, {mixed_precision = {}}) end,
-      ["device_mesh is not here; give a process_group"] = function() DDP(net, {device_mesh = 1}) end,
+      ["device_mesh is not here; pass a process_group"] = function() DDP(net, {device_mesh = 1}) end,
       ["skip_all_reduce_unused_params: buckets go out in one order"] =
         function() DDP(net, {skip_all_reduce_unused_params = true}) end,
       ["delay_all_reduce_named_params and param_to_hook_all_reduce"] =

@@ -119,7 +119,7 @@ describe("A world of one", function()
     local x = accelhost.ones(2)
     check.raises("broadcast: 'src' is missing", function() dist.broadcast(x) end)
     check.raises("broadcast: src: expected a rank of the group (0), got 1", function() dist.broadcast(x, 1) end)
-    check.raises("give src or group_src, not both", function() dist.broadcast(x, {src = 0, group_src = 0}) end)
+    check.raises("pass src or group_src, not both", function() dist.broadcast(x, {src = 0, group_src = 0}) end)
     check.raises("send: dst: expected another process than this one, 0", function() dist.send(x, 0) end)
     check.raises("all_gather: tensor_list: expected 1 tensors, one for each process, got 2",
       function() dist.all_gather({x, x}, x) end)

@@ -239,7 +239,7 @@ describe("Live recovery", function()
       ["local a = Accelerator{sharding = 'gradients'} a:prepare(net(), loader())"] =
         "live recovery: needs states that all processes have, and with sharding = 'gradients' they have parts",
       ["Accelerator():join_uneven_inputs({net()}, print)"] =
-        "join_uneven_inputs: with live recovery all processes take equally many batches: leave it out",
+        "join_uneven_inputs: with live recovery all processes iterate over equally many batches: leave it out",
       ["local a = Accelerator() accelhost.LocalSGD(a, a:prepare(net()), 2)"] =
         "LocalSGD: live recovery needs weights that are equal on all processes; here each has its own",
       ["local a, b = Accelerator(), Accelerator() for _, x in ipairs {a, b} do "

@@ -137,14 +137,14 @@ describe("A parametrized tensor", function()
   it("keeps shape and dtype unless that is allowed", function()
     local Sum = nn.Module:extend "Sum"
     function Sum.forward(_, x) return x:sum(0) end
-    check.raises("Sum: expected it to give a float32 (2, 3) as the tensor is, got float32 (3,)", function()
+    check.raises("Sum: expected it to return a float32 (2, 3) as the tensor is, got float32 (3,)", function()
       parametrize.register_parametrization(nn.Linear(3, 2), "weight", Sum())
     end)
     local layer = parametrize.register_parametrization(nn.Linear(3, 2), "weight", Sum(), {unsafe = true})
     assert.same({3}, layer.weight:shape())
     local None = nn.Module:extend "None"
     function None.forward() end
-    check.raises("register_parametrization: None: expected it to give a tensor, got nil", function()
+    check.raises("register_parametrization: None: expected it to return a tensor, got nil", function()
       parametrize.register_parametrization(nn.Linear(3, 2), "weight", None())
     end)
   end)

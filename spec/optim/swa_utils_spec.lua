@@ -63,7 +63,7 @@ describe("An averaged model", function()
 
   it("refuses two functions, and a model of another structure", function()
     local fn = swa.get_swa_avg_fn()
-    check.raises("AveragedModel: give avg_fn or multi_avg_fn, not both", function()
+    check.raises("AveragedModel: pass avg_fn or multi_avg_fn, not both", function()
       swa.AveragedModel(nn.Linear(1, 1), {avg_fn = fn, multi_avg_fn = fn})
     end)
     check.raises("update_parameters: expected a model of 2 tensors as at first, got 1", function()

@@ -55,6 +55,6 @@ describe("the grid sampler", function()
 
   it("refuses a continuous range", function()
     assert.error_matches(function() samplers.new("grid"):setup {spaces.float("lr", 1e-4, 1, {log = true})} end,
-      "grid: 'lr' is continuous from 0.0001 to 1; give it a step, or a list of values")
+      "grid: 'lr' is continuous from 0.0001 to 1; set a step, or list the values")
   end)
 end)

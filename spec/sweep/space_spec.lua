@@ -68,7 +68,7 @@ describe("A space", function()
     {function() return sweep.choice{1, 1} end, "choice: 1 is repeated"},
     {function() return sweep.choice{print} end, "choice: a choice is a number, text, boolean or a table of them"},
     {function() return sweep.uniform(0, 1, {stepp = 1}) end, "unknown option 'stepp' .*did you mean 'step'"},
-    {function() return sweep.normal(0, 1) end, "accelhost.sweep has no normal: samplers learn where"},
+    {function() return sweep.normal(0, 1) end, "accelhost.sweep has no normal: samplers learn the location"},
     {function() return sweep.unifrom(0, 1) end, "has no 'unifrom' %(did you mean 'uniform'%?%)"},
     {function() return Space {a = print} end, "space: a: expected a distribution or a constant, got a function"},
     {function() return Space {["a.b"] = 1} end, "expected names of parameters, got 'a.b'"},
@@ -103,7 +103,7 @@ describe("A definition", function()
     {{metric = {name = "loss", goal = "minimise"}}, "metric: unknown goal 'minimise'"},
     {{metric = {name = "loss", goal = "minimize"}, direction = "maximize"}, "goal is 'minimize', but direction 'max"},
     {{enqueue = {{y = 1}}}, "enqueue: item 1: the space has no parameter 'y'"},
-    {{["repeat"] = 2, replicates = 3}, "say the same"},
+    {{["repeat"] = 2, replicates = 3}, "are the same setting"},
     {{inline = true, num_processes = 2}, "inline: there is one process"},
     {{objective = "none", script = "not/there.lua"}, "script: there is no 'not/there.lua'"},
   } do

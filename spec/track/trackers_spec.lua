@@ -243,7 +243,7 @@ describe("trackers", function()
 
   it("are refused where they cannot be", function()
     local function make(options) return function() accelhost.Accelerator(options) end end
-    fails("Accelerator: log_with: 'csv' needs a folder: give project_dir, or logging_dir in project_config",
+    fails("Accelerator: log_with: 'csv' needs a folder: pass project_dir, or logging_dir in project_config",
       make {log_with = "csv"})
     fails("Accelerator: log_with: there is no tracker 'wandb' (known: all, tensorboard, jsonl, csv)",
       make {log_with = "wandb", project_dir = "runs"})

@@ -206,7 +206,7 @@ describe("a Trainer", function()
       _, output = train {train_dataset = case[1], args = {max_steps = 7}}
       assert.equal(case[2], output.global_step)
     end
-    fails("does not know its length: give max_steps", train, {train_dataset = Stream(20)})
+    fails("does not know its length: pass max_steps", train, {train_dataset = Stream(20)})
   end)
 
   it("evaluates and predicts a stream", function()
@@ -306,9 +306,9 @@ describe("an evaluation of a Trainer", function()
       local trainer = trainer_of {eval_dataset = set_of(9), compute_metrics = function() return value end}
       return trainer:evaluate()
     end
-    fails("compute_metrics: expected it to give a table of numbers by name, got nil", metrics, nil)
-    fails("compute_metrics: expected it to give a table of numbers by name, got number 3", metrics, 3)
-    fails("compute_metrics: expected it to give a table of numbers by name, one key is number 1", metrics, {0.5})
+    fails("compute_metrics: expected it to return a table of numbers by name, got nil", metrics, nil)
+    fails("compute_metrics: expected it to return a table of numbers by name, got number 3", metrics, 3)
+    fails("compute_metrics: expected it to return a table of numbers by name, one key is number 1", metrics, {0.5})
     fails("compute_metrics: 'acc': expected a number, got a tensor of shape (2,)", metrics, {acc = accelhost.ones(2)})
     fails("compute_metrics: 'acc': expected a number, got a function", metrics, {acc = print})
     assert.equal(1, metrics{acc = accelhost.ones(1)}.eval_acc)

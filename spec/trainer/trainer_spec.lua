@@ -338,13 +338,13 @@ describe("Trainer", function()
   it("reports missing or wrong arguments", function()
     fails("needs an eval_dataset", trainer_of, {args = {eval_strategy = "epoch"}})
     fails("evaluate: eval_dataset: expected a data set", function() trainer_of{}:evaluate() end)
-    fails("give a model or model_init", accelhost.Trainer, {args = {}})
+    fails("pass a model or model_init", accelhost.Trainer, {args = {}})
     fails("train needs a train_dataset", function()
       local trainer = accelhost.Trainer {model = net(), args = {disable_tqdm = true}}
       trainer:train()
     end)
     fails("the model returns no loss", train, {compute_loss = false})
-    fails("expected it to give a tensor of one element, the mean over the batch, got number 3", train,
+    fails("expected it to return a tensor of one element, the mean over the batch, got number 3", train,
       {compute_loss = function() return 3 end})
     fails("the evaluation has no 'f1'", train, {eval_dataset = set_of(4), args = {eval_strategy = "epoch",
       metric_for_best_model = "f1"}})

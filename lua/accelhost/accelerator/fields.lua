@@ -19,7 +19,7 @@ local function project(self) return self.project_configuration end
 
 local function loaders(self) return self.dataloader_config end
 
---- Give the Accelerator class its fields.
+--- Add the fields to the Accelerator class.
 ---@param Accelerator table
 ---@return fun(self: Accelerator) begin
 return function(Accelerator)

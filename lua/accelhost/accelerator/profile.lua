@@ -15,7 +15,7 @@ local function read(options)
   arguments.check_names("profile", options, names)
   for _, name in ipairs(names) do given[name] = rawget(options, name) end
   if given.schedule_option then
-    if given.schedule then arguments.fail "profile: schedule and schedule_option are the same; give one" end
+    if given.schedule then arguments.fail "profile: schedule and schedule_option are the same; pass one" end
     given.schedule = given.schedule_option
   end
   if type(given.schedule) == "table" then
@@ -27,7 +27,7 @@ local function read(options)
   return given, folder
 end
 
---- Give the Accelerator class profile.
+--- Add profile to the Accelerator class.
 ---@param Accelerator table
 return function(Accelerator)
   --- Profile what fn does, on every process: `fn(prof)` runs and the profile is returned. The options are those of

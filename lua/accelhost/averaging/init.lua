@@ -35,7 +35,7 @@ local function sweep()
   averaging.remove(function(handle) return gone[handle] end)
 end
 
---- Take a model in. A collective.
+--- Add a model. A collective.
 ---@param model table
 ---@param accelerator Accelerator|table the one that prepares it: its sync_gradients and _micro_step are read
 ---@param options table as of Parallel
@@ -166,7 +166,7 @@ function averaging.follow(of, rank)
   for _, handle in ipairs(of) do handle.reducer:buffers_from(rank) end
 end
 
---- Take part in the backwards of an accelerator that other processes still do, until none does. A collective.
+--- Join the remaining backwards of the other processes of an accelerator until they have finished. A collective.
 ---@param accelerator Accelerator
 ---@param joining Joining
 function averaging.shadow(accelerator, joining)
@@ -241,7 +241,7 @@ local function after()
   lone, expected, early = nil, nil, nil
   if not any and comm.size() > 1 then
     warn("backward: the loss depends on no prepared model, so its gradients are not averaged over the processes; "
-      .. "give the model to accelerator:prepare")
+      .. "pass the model to accelerator:prepare")
   end
 end
 

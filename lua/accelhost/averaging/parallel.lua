@@ -63,7 +63,7 @@ function Parallel:init(model, accelerator, options)
   self:remember_tree(model)
 end
 
---- Give all processes one's values. A collective.
+--- Broadcast the values of one process. A collective.
 ---@param tensors userdata[]
 ---@param root integer
 function Parallel:spread(tensors, root)
@@ -89,7 +89,7 @@ function Parallel:finish_reducing()
   self.reducer:finish()
 end
 
---- Give all processes one's parameters and buffers. A collective.
+--- Broadcast the parameters and buffers of one process. A collective.
 ---@param root integer
 function Parallel:take_over(root)
   self:spread(self.reducer:parameters(), root)
@@ -117,7 +117,7 @@ function Parallel:abandoned()
   return self.reducer:abandoned()
 end
 
---- Give the parameters back: they keep values and gradients, and another may take them over.
+--- Release the parameters: they keep values and gradients, and another may take them over.
 function Parallel:close()
   for _, parameter in ipairs(self.reducer:parameters()) do
     if averaged_in[parameter] == self then averaged_in[parameter] = nil end
@@ -322,7 +322,7 @@ end
 --- After a backward that does not average.
 function Parallel:keep() end
 
---- Take part in the average of a backward that other processes do, with nothing.
+--- Join the average of a backward of other processes, without gradients.
 function Parallel:shadow()
   self:drop_gradients()
   self.reducer:begin(0)

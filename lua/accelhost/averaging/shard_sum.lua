@@ -72,7 +72,7 @@ local function add_sets(self, a, b)
   return a
 end
 
---- Take a shard's gradients out of the arena.
+--- Copy a shard's gradients out of the arena.
 ---@param shard integer
 ---@param weight number
 ---@param folds boolean will there be no more of this shard in the window?
@@ -116,7 +116,7 @@ function ShardSum:zeros()
   return set
 end
 
---- Give the parameters that only earlier shards used a gradient, so that they count as used.
+--- Assign a gradient to the parameters that only earlier shards used, so that they count as used.
 function ShardSum:mark_used()
   for i, parameter in ipairs(self.reducer:parameters()) do
     if self.used[i] and parameter.grad == nil then parameter.grad = parameter:new_zeros(parameter:shape()) end

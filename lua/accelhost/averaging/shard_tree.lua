@@ -21,7 +21,7 @@ end
 ---@return string
 function tree.node(offset, stride) return offset .. "/" .. stride end
 
---- Put nodes together as far as both halves are there: `parts` (node -> value) is changed.
+--- Merge nodes whose halves are both complete: `parts` (node -> value) is changed.
 ---@param parts table<string, any>
 ---@param shards integer
 ---@param add fun(a: any, b: any): any the sum of two values, a's shards before b's

@@ -105,7 +105,7 @@ end, function(objects, get)
   end
 end)
 
---- Give an optimizer a state that was saved. load_state_dict casts floating state to its parameter's dtype, as PyTorch
+--- Load a saved state into an optimizer. load_state_dict casts floating state to its parameter's dtype, as PyTorch
 --- does; what was of another dtype is put back.
 ---@param optimizer Optimizer
 ---@param saved table
@@ -246,7 +246,7 @@ function contents.getter(folder, facts)
   end
 end
 
---- Give the objects the states of a checkpoint; generators come last, so that nothing draws after them.
+--- Load the states of a checkpoint into the objects; generators last, so that nothing draws after them.
 ---@param get fun(name: string, may_be_missing?: boolean): any what a file of this name holds
 ---@param facts table its manifest
 ---@param objects table

@@ -34,7 +34,7 @@ function Event:init(...)
   rawset(self, "_mark", false)
 end
 
---- Put it behind all that the current device was asked to do so far.
+--- Record it after all work submitted to the current device so far.
 --
 --   if accelhost.cuda.is_available() then accelhost.cuda.Event():record() end
 function Event:record()

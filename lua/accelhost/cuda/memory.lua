@@ -74,7 +74,7 @@ function memory.host_memory_stats(device)
   return {["reserved_bytes.current"] = pinned}
 end
 
---- Give cached memory of all devices, and pinned memory, back to the driver, after a collection of garbage.
+--- Return cached memory of all devices, and pinned memory, to the driver, after a collection of garbage.
 --
 --   accelhost.cuda.empty_cache()
 function memory.empty_cache() C.system.empty_cache() end

@@ -33,7 +33,7 @@ function collate.values(values)
   if kind == "boolean" then return C.tensor(values, {dtype = "bool"}) end
   if kind == "string" then return values end
   if kind ~= "table" or getmetatable(first) then
-    arguments.fail("collate: samples hold %s; give the loader a collate_fn", arguments.describe(first))
+    arguments.fail("collate: samples hold %s; pass the loader a collate_fn", arguments.describe(first))
   end
   local result = {}
   for _, key in ipairs(arguments.sorted_keys(first)) do

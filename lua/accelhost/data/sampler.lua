@@ -124,7 +124,7 @@ local read_random = signature("RandomSampler", {
 ---@param seed? integer
 function RandomSampler:init(...)
   self.data_source, self.replacement, self._num_samples, self.generator, self.seed = read_random(...)
-  if self.seed and self.generator then fail("RandomSampler: give a seed or a generator, not both") end
+  if self.seed and self.generator then fail("RandomSampler: pass a seed or a generator, not both") end
   self.epoch = 0
   self.visits_once = not self.replacement and not self._num_samples
 end

@@ -41,7 +41,7 @@ end
 
 -- The rank in the group of the process that a call starts from or goes to, named by its rank in the job or the group.
 local function root_of(what, group, rank, group_rank, name)
-  if rank and group_rank then fail("%s: give %s or group_%s, not both", what, name, name) end
+  if rank and group_rank then fail("%s: pass %s or group_%s, not both", what, name, name) end
   if not rank and not group_rank then fail("%s: '%s' is missing", what, name) end
   if rank then return groups.local_rank(what, group, rank, name) end
   if group_rank >= group:size() then
@@ -75,7 +75,7 @@ local read_broadcast = arguments.signature("distributed.broadcast", {
   "tensor: tensor", {"src: size"}, {"group: group"}, {"async_op: flag", false}, {"group_src: size"},
 })
 
---- Give every process the tensor of one of them, in place.
+--- Broadcast the tensor of one process, in place.
 --
 --   dist.broadcast(x, 0)
 ---@param tensor userdata of one shape and dtype on all processes
@@ -279,7 +279,7 @@ local read_scatter = arguments.signature("distributed.scatter", {
   {"group_src: size"},
 })
 
---- Give every process one of the tensors of one of them.
+--- Scatter the tensors of one process.
 --
 --   dist.scatter(accelhost.empty(3), {accelhost.ones(3)}, {src = 0})
 ---@param tensor userdata written; of one shape and dtype on all processes

@@ -94,7 +94,7 @@ local read_broadcast = signature("broadcast_object_list", {
   "object_list: table", {"src: size"}, {"group: group"}, {"device"}, {"group_src: size"},
 })
 
---- Give every process the values of one of them.
+--- Broadcast the values of one process.
 --
 --   dist.broadcast_object_list({"a name", 3}, 0)
 ---@param object_list table filled on all processes but the giver
@@ -131,7 +131,7 @@ local function pack_each(what, list, size)
   return packed
 end
 
---- Give every process one of the values of one of them.
+--- Scatter the values of one process.
 --
 --   local out = {}
 --   dist.scatter_object_list(out, {"for rank 0"}, {src = 0})

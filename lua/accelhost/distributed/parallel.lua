@@ -42,7 +42,7 @@ local function refuse_options(...)
   if mixed_precision ~= nil then
     fail("DistributedDataParallel: mixed_precision is not here; fp16_compress_hook sends gradients in half the bytes")
   end
-  if device_mesh ~= nil then fail("DistributedDataParallel: device_mesh is not here; give a process_group") end
+  if device_mesh ~= nil then fail("DistributedDataParallel: device_mesh is not here; pass a process_group") end
   if skipping then
     fail("DistributedDataParallel: skip_all_reduce_unused_params: buckets go out in one order on every process, so "
       .. "none can be left out; leave it out")

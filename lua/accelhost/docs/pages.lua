@@ -73,7 +73,7 @@ local function section_of(page, entry)
   return section
 end
 
---- Put an entry on a page, into the section of its file.
+--- Add an entry to a page, in the section of its file.
 ---@param self table the model
 ---@param page table
 ---@param name string the entry's name on that page
@@ -86,7 +86,7 @@ function pages.put(self, page, name, entry)
   if entry.name ~= name then entry.aliases[#entry.aliases + 1] = name end
 end
 
---- Put the sections of a page in order.
+--- Sort the sections of a page.
 ---@param page table
 function pages.sort_sections(page)
   table.sort(page.sections, function(a, b)
@@ -122,7 +122,7 @@ function pages.new(self, name, title, path)
   return page
 end
 
---- Put the pages in order.
+--- Sort the pages.
 ---@param self table the model
 function pages.sort(self)
   local order = {accelhost = 1, Tensor = 2, linalg = 3, nn = 10, Module = 11, ["nn.functional"] = 12, ["nn.init"] = 13,

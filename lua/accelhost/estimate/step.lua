@@ -81,7 +81,7 @@ function step.measure(accelhost, model, inputs, dtype)
   C.system.collect_stress(false)
   accelhost.set_default_device(default)
   model:zero_grad()
-  if not fine then fail("the model does not take --batch: %s", message) end
+  if not fine then fail("the model does not accept --batch: %s", message) end
   return result
 end
 

@@ -154,7 +154,7 @@ local function read(equation, ...)
   local terms, operands, ellipsis = {}, {}, 0
   for term in ((left or text) .. ","):gmatch "(.-)," do terms[#terms + 1] = term end
   if #terms ~= #tensors then
-    fail("einsum: the equation '%s' has %d term%s, but %d operand%s given", equation, #terms,
+    fail("einsum: the equation '%s' has %d term%s, but %d operand%s passed", equation, #terms,
       #terms == 1 and "" or "s", #tensors, #tensors == 1 and " is" or "s are")
   end
   for k, tensor in ipairs(tensors) do

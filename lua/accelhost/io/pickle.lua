@@ -56,7 +56,7 @@ function Machine:line()
   return line
 end
 
---- Put a value on the stack.
+--- Push a value on the stack.
 function Machine:push(value)
   self.values = self.values + 1
   if self.values > MOST_VALUES then self:fail("the pickle makes more than %d values", MOST_VALUES) end

@@ -111,7 +111,7 @@ function Parts:value(value, path)
   return name and {["$number"] = name} or value
 end
 
---- Take a value apart.
+--- Split a value into tensors and structure.
 ---@param what string the function, for messages
 ---@param value any
 ---@return string[] names, table[] tensors, string|nil text the JSON; nil for a plain table of tensors by name
@@ -154,7 +154,7 @@ local function join(node, tensors)
   return result
 end
 
---- Put a value together.
+--- Build a value from tensors and structure.
 ---@param text string|nil as `split` returned it
 ---@param tensors table<string, table>
 ---@return any

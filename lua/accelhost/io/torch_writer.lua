@@ -86,7 +86,7 @@ function Writer:remember(value)
   if index < 256 then self:put("q", string.char(index)) else self:put("r", little_endian("uint32_t", index)) end
 end
 
---- Put a value that the pickle remembers; false where it does not.
+--- Write a value that the pickle remembers; false where it does not.
 function Writer:recall(value)
   local index = self.memo[value]
   if not index then return false end
@@ -94,7 +94,7 @@ function Writer:recall(value)
   return true
 end
 
---- Put a name of Python, or a text that occurs often; remembered as `opcodes`.
+--- Write a name of Python, or a text that occurs often; remembered as `opcodes`.
 function Writer:constant(opcodes)
   if self:recall(opcodes) then return end
   self:put(opcodes)
@@ -105,7 +105,7 @@ local function text_opcodes(text) return "X" .. little_endian("uint32_t", #text)
 
 local function global(module, name) return "c" .. module .. "\n" .. name .. "\n" end
 
---- Put a text; bytes that are not UTF-8 are Python's bytes, as protocol 2 has them.
+--- Write a text; bytes that are not UTF-8 are Python's bytes, as protocol 2 has them.
 function Writer:text(text)
   if #text >= 2 ^ 31 then fail("save: a text of %d bytes, at most 2^31 - 1 are possible", #text) end
   if C.events.is_utf8(text) then return self:put(text_opcodes(text)) end
@@ -118,7 +118,7 @@ function Writer:text(text)
   self:put("\134R")
 end
 
---- Put a number.
+--- Write a number.
 function Writer:number(value)
   if value ~= math.floor(value) or math.abs(value) > 2 ^ 53 or (value == 0 and 1 / value < 0) then
     self:put("G", little_endian("double", value):reverse())
@@ -133,7 +133,7 @@ function Writer:number(value)
   end
 end
 
---- Put a tuple of numbers.
+--- Write a tuple of numbers.
 function Writer:tuple(list)
   self:put "("
   for _, number in ipairs(list) do self:number(number) end
@@ -156,7 +156,7 @@ function Writer:storage(group)
   return group.number
 end
 
---- Put a tensor: _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks), or of dtypes without a
+--- Write a tensor: _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks), or of dtypes without a
 --- storage of their own _rebuild_tensor_v3(..., dtype).
 function Writer:tensor(value)
   if self:recall(value) then return end
@@ -183,7 +183,7 @@ function Writer:tensor(value)
   self:remember(value)
 end
 
---- Put a table.
+--- Write a table.
 function Writer:table(value)
   if self:recall(value) then return end
   local array = structure.is_array(value)
@@ -201,7 +201,7 @@ function Writer:table(value)
   self:put(array and "e" or "u")
 end
 
---- Put any value.
+--- Write any value.
 function Writer:value(value)
   local kind = type(value)
   if C.is_tensor(value) then

@@ -15,7 +15,7 @@ local function answer(classes, count, results)
   wire.send(C.channel.send, (pack.values("launcher", results, count, titles, classes, true)))
 end
 
---- Take the call and answer it.
+--- Receive the call and answer it.
 return function()
   local call = wire.receive()
   package.path, package.cpath = call.path, call.cpath

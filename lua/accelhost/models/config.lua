@@ -220,7 +220,7 @@ function config.read(what, folder, changes)
   arguments.check(what, "path", "string", folder)
   local kind = C.data.look(folder)
   if kind ~= "folder" then
-    fail("%s: '%s' is no folder%s; nothing is downloaded: give the folder of a checkpoint", what, folder,
+    fail("%s: '%s' is no folder%s; nothing is downloaded: pass the folder of a checkpoint", what, folder,
       kind and "" or " (there is nothing)")
   end
   local values = config.read_object(what, folder .. "/config.json")

@@ -82,7 +82,7 @@ local function take_mismatched(state, own)
   return mismatched
 end
 
---- Put a checkpoint's tensors in the place of a model's: nothing is copied until it is written to.
+--- Replace a model's tensors by a checkpoint's: nothing is copied until it is written to.
 ---@param model PreTrainedModel
 ---@param state table<string, Tensor>
 ---@param ignore_mismatched boolean leave tensors of another shape out; else they are an error

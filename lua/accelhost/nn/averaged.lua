@@ -73,7 +73,7 @@ local AveragedModel = nn_module.Module:extend "AveragedModel"
 
 function AveragedModel:init(...)
   local model, device, avg_fn, multi_avg_fn, use_buffers = read_model(...)
-  if avg_fn and multi_avg_fn then fail("AveragedModel: give avg_fn or multi_avg_fn, not both") end
+  if avg_fn and multi_avg_fn then fail("AveragedModel: pass avg_fn or multi_avg_fn, not both") end
   self.module = model:deepcopy()
   if device then self.module:to {device = device} end
   self:register_buffer("n_averaged", C.tensor(0, {dtype = "int64", device = device}))
@@ -110,7 +110,7 @@ local function in_groups(averages, currents, fn)
   for _, group in ipairs(order) do fn(group[1], group[2]) end
 end
 
---- Take a model's weights into the average; the first time they are copied.
+--- Add a model's weights to the average; the first call copies them.
 ---@param model Module of the same structure
 function AveragedModel:update_parameters(model)
   arguments.check("update_parameters", "model", "module", model)
@@ -148,8 +148,8 @@ local function norms_of(model)
   return norms
 end
 
---- Give a model's batch normalisations the statistics of one pass over a loader, whose batches' first values are the
---- inputs: for averaged weights, which have none of their own.
+--- Set the statistics of a model's batch normalisations to those of one pass over a loader, whose batches' first values
+--- are the inputs: for averaged weights, which have none of their own.
 --
 --   local swa = optim.swa_utils.AveragedModel(net)
 --   optim.swa_utils.update_bn(loader, swa)

@@ -6,7 +6,7 @@ local hooks = require "accelhost.nn.hooks"
 
 local fail = arguments.fail
 
---- Give the Module class its hooks and its __call.
+--- Add the hooks and its __call to the Module class.
 ---@param Module table
 ---@param is_module fun(value: any): boolean
 ---@return fun(): string? path the modules that are running now
@@ -44,7 +44,7 @@ return function(Module, is_module)
   ---@return {remove: fun()} # its remove() removes the hook
   Module.register_full_backward_pre_hook = hooks.method("register_full_backward_pre_hook", "_backward_pre_hooks")
 
-  --- Put the arguments behind identities whose gradients are seen, and likewise the output.
+  --- Pass the arguments through identities whose gradients are observed, and likewise the output.
   local function watch_inputs(self, given)
     local state = {grad_input = {}, grad_output = {}, waiting = 0, inputs = 0}
     for i = 1, given.n do

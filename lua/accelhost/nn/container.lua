@@ -186,7 +186,7 @@ function Dict:get(key, default)
   return self._fields[key]
 end
 
---- Take an item out and return it.
+--- Remove an item and return it.
 ---@param key string
 ---@return any
 function Dict:pop(key)
@@ -196,7 +196,7 @@ function Dict:pop(key)
   return value
 end
 
---- Take all items out.
+--- Remove all items.
 function Dict:clear()
   for _, key in ipairs(self:keys()) do self[key] = nil end
 end

@@ -11,7 +11,7 @@ local function copy_tensor(tensor)
   return copy
 end
 
---- Give the Module class its copying method.
+--- Add the copying method to the Module class.
 ---@param Module table
 ---@param is_module fun(value: any): boolean
 return function(Module, is_module)

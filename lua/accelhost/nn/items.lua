@@ -251,7 +251,7 @@ function Items:len()
   return settle(self)
 end
 
---- Put an item at the end.
+--- Append an item.
 ---@param item Module|Tensor a module; of a ParameterList an nn.Parameter
 ---@return Module self
 function Items:append(item)

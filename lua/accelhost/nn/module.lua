@@ -108,7 +108,7 @@ local function forget(self, name)
   changes = changes + 1
 end
 
---- Take a parameter, buffer or field away with its name.
+--- Remove a parameter, buffer or field and its name.
 function Module:_drop(name)
   forget(self, name)
   self._fields[name], self._transient[name], self._tables[name] = nil, nil, nil

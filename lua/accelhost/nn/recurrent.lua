@@ -39,7 +39,7 @@ function RNNBase:init(...) -- luacheck: no unused args
   fail("nn.RNNBase is the base; make nn.RNN, nn.LSTM or nn.GRU")
 end
 
--- Take over what the constructor read and make the parameters, layer by layer, direction by direction.
+-- Store the constructor's arguments and create the parameters, layer by layer, direction by direction.
 local function build(self, mode, given, options)
   self.mode = mode
   for name, value in pairs(given) do self[name] = value end

@@ -6,7 +6,7 @@ local parameter = require "accelhost.nn.parameter"
 
 local fail, describe = arguments.fail, arguments.describe
 
---- Give the Module class its state methods.
+--- Add the state methods to the Module class.
 ---@param Module table
 ---@param walk {join: function, iterate: function, check_tables: function} of nn/tree.lua
 ---@return fun(state: table): fun(): string, table state_pairs
@@ -142,7 +142,7 @@ return function(Module, walk)
     return table.concat(parts, ", ")
   end
 
-  -- Put a tensor in the place of a parameter or buffer.
+  -- Replace a parameter or buffer by a tensor.
   local function assign(module, name, kind, source)
     if kind == "parameter" then source = parameter.new(source, module._fields[name].requires_grad) end
     module[name] = source

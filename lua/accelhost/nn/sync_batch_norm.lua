@@ -113,7 +113,7 @@ local function converted(module, group)
   return made
 end
 
---- Put a SyncBatchNorm with the same tensors in the place of every BatchNorm1d, 2d and 3d of a module, and return it;
+--- Replace every BatchNorm1d, 2d and 3d of a module by a SyncBatchNorm with the same tensors, and return the module;
 -- of a BatchNorm itself, the new one.
 ---@param module Module
 ---@param process_group userdata?

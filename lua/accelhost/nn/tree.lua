@@ -3,7 +3,7 @@ local arguments = require "accelhost.util.arguments"
 
 local fail, signature = arguments.fail, arguments.signature
 
---- Give the Module class its walks.
+--- Add the walks to the Module class.
 ---@param Module table
 ---@param check_table fun(module: table, name: string, value: table) refuses plain tables that hold modules
 ---@return {join: function, iterate: function, check_tables: function} walk
@@ -203,7 +203,7 @@ return function(Module, check_table)
 
   local read_set = signature("set_submodule", {"target: string", "module: module", {"strict: flag", false}})
 
-  --- Put a module at a dotted path: net:set_submodule("layers.0", nn.Identity()).
+  --- Set the module at a dotted path: net:set_submodule("layers.0", nn.Identity()).
   ---@param target string
   ---@param module Module
   ---@param strict boolean? default false; true refuses a path at which there is no module yet

@@ -6,7 +6,7 @@ local tape = require "accelhost.util.tape"
 local fail, describe = arguments.fail, arguments.describe
 local native = C.optim
 
---- Give the Optimizer class its fused step.
+--- Add the fused step to the Optimizer class.
 ---@param Optimizer table
 return function(Optimizer)
   --- Make the class of an optimizer whose step is the kind of the same name in host/optim/kinds.def.

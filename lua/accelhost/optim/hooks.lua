@@ -75,7 +75,7 @@ local function without(list, entry)
   return kept
 end
 
--- Put a hook into a list, which is never changed, only replaced: a hook may add and remove hooks while it is walked.
+-- Add a hook to a list, which is never changed, only replaced: a hook may add and remove hooks while it is walked.
 local function add(hooks, moment, hook, prepend)
   local entry, list = {call = hook}, without(hooks[moment])
   table.insert(list, prepend and 1 or #list + 1, entry)
@@ -111,7 +111,7 @@ for name, moment in pairs {register_optimizer_step_pre_hook = "before", register
   end
 end
 
---- Give the Optimizer class its hooks.
+--- Add the hooks to the Optimizer class.
 --
 --   register_step_pre_hook(hook)             hook(optimizer, arguments): may return other arguments, a table
 --   register_step_post_hook(hook)            hook(optimizer, arguments)

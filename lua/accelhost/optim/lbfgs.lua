@@ -68,7 +68,7 @@ local function move(params, length, direction)
   end
 end
 
--- Take the last step into the memory, and give the inverse Hessian times the gradient, negated.
+-- Store the last step in the memory, and return the inverse Hessian times the gradient, negated.
 local function direction_of(state, gradient, history_size)
   local y, s = gradient - state.prev_flat_grad, state.d * number(state.t)
   local ys = dot(y, s)

@@ -132,7 +132,7 @@ local read_min_lr = signature("get_cosine_with_min_lr_schedule_with_warmup", {
 --- The lowest rate as a part of the initial one, from whichever of the two was given.
 local function lowest_rate(name, optimizer, min_lr, rate)
   if (min_lr == nil) == (rate == nil) then
-    fail("%s: give min_lr or min_lr_rate%s", name, rate ~= nil and ", not both" or "")
+    fail("%s: pass min_lr or min_lr_rate%s", name, rate ~= nil and ", not both" or "")
   end
   return rate or min_lr / initial_lr(optimizer)
 end
@@ -198,7 +198,7 @@ local read_wsd = signature("get_wsd_schedule", {
 function schedules.get_wsd_schedule(...)
   local optimizer, warmup, decay, total, stable, warmup_type, decay_type, ratio, cycles, last_epoch = read_wsd(...)
   if (total == nil) == (stable == nil) then
-    fail("warmup_stable_decay: give num_training_steps or num_stable_steps, not both")
+    fail("warmup_stable_decay: pass num_training_steps or num_stable_steps, not both")
   end
   stable = stable or total - warmup - decay
   local rise, fall = rises[warmup_type], falls[decay_type]

@@ -5,7 +5,7 @@ local tape = require "accelhost.util.tape"
 
 local fail, describe = arguments.fail, arguments.describe
 
---- Give the Optimizer class state_dict and load_state_dict.
+--- Add state_dict and load_state_dict to the Optimizer class.
 ---@param Optimizer table
 return function(Optimizer)
   --- The state in PyTorch's layout: {state = {[0] = {step = ..., ...}}, param_groups = {{lr = ..., params = {0, 1}}}}.
@@ -111,7 +111,7 @@ return function(Optimizer)
     return copy
   end
 
-  --- Take over a state_dict: options of the groups, and copies of the state tensors in the parameters' dtypes. When
+  --- Load a state_dict: options of the groups, and copies of the state tensors in the parameters' dtypes. When
   -- something does not fit nothing changes.
   ---@param saved table
   function Optimizer:load_state_dict(saved)

@@ -62,7 +62,7 @@ local function read_keys(self, given)
     if not row then
       fail("unknown key '%s'%s", tostring(name), arguments.did_you_mean(tostring(name), known_names()))
     end
-    if self[own] ~= nil then fail("'%s' and '%s' say the same", own, name) end
+    if self[own] ~= nil then fail("'%s' and '%s' are the same setting", own, name) end
     local kind = kinds.get(row[1])
     if not kind.test(given[name]) then
       fail("%s: expected %s, got %s", name, kind.text, describe(given[name]))

@@ -28,8 +28,8 @@ local lazy = {
 }
 
 return namespace.new("accelhost.sweep", sweep, lazy, {refused = {
-  normal = "samplers learn where good values lie from a range: sweep.uniform(mean - 2 * sd, mean + 2 * sd)",
-  log_normal = "samplers learn where good values lie from a range: sweep.log_uniform(low, high)",
+  normal = "samplers learn the location of good values from a range: sweep.uniform(mean - 2 * sd, mean + 2 * sd)",
+  log_normal = "samplers learn the location of good values from a range: sweep.log_uniform(low, high)",
   suggest_float = "sweep.uniform(low, high), or sweep.log_uniform", suggest_int = "sweep.int(low, high)",
   suggest_categorical = "sweep.choice{...}", loguniform = "sweep.log_uniform(low, high)",
   randint = "sweep.int(low, high), the upper bound included",

@@ -4,7 +4,7 @@ local C = require "accelhost._C"
 
 local lock = {}
 
---- Take the lock.
+--- Acquire the lock.
 ---@param directory string the study's
 ---@return table? lock keep it as long as the lock is to hold; nil when another process has it
 function lock.take(directory)

@@ -191,7 +191,7 @@ end
 
 local memory_words = {"not enough memory", "cannot allocate memory"}
 
---- Say that memory was out where a text means that in other words.
+--- Report an exhausted memory if a text means that in other words.
 ---@param text string
 ---@return string
 function TrialProcess.name_memory(text)

@@ -217,7 +217,7 @@ function Space:accept(what, values)
   return params
 end
 
---- Put together what was given and what a sampler suggests for the rest.
+--- Merge the given values and the sampler's suggestions for the rest.
 ---@param given table<string, any>
 ---@param suggested table<string, any>
 ---@return table<string, any>

@@ -44,7 +44,7 @@ local refused = {
   q_log_uniform = "has logarithms as bounds in W&B: write q_log_uniform_values with the bounds themselves",
   inv_log_uniform = "is not here: log_uniform_values is",
   inv_log_uniform_values = "is not here: log_uniform_values is",
-  normal = "is not here: samplers learn where good values lie from a range, such as uniform from mu - 2 sigma to "
+  normal = "is not here: samplers learn the location of good values from a range, such as uniform from mu - 2 sigma to "
     .. "mu + 2 sigma",
   q_normal = "is not here: q_uniform over a range is",
   log_normal = "is not here: log_uniform_values over a range is",

@@ -5,7 +5,7 @@ local checks = {}
 
 local function add(name, says, fn) checks[#checks + 1] = {name = name, says = says, run = fn} end
 
-add("collectives", "gather (uneven too), reduce, padding and triggers give every rank the same", function(t)
+add("collectives", "gather (uneven too), reduce, padding and triggers return the same on every rank", function(t)
   local accelhost, accelerator, rank, size = t.accelhost, t.accelerator, t.rank, t.size
   local ranks, uneven = {}, {}
   for r = 0, size - 1 do

@@ -73,7 +73,7 @@ local set_modeling = arguments.setter("DataCollatorForLanguageModeling", {
 function LanguageModeling:init(...)
   set_modeling(self, ...)
   if self.mlm and not self.tokenizer.mask_token_id then
-    fail("DataCollatorForLanguageModeling: mlm: the tokenizer has no mask_token; causal models take mlm = false")
+    fail("DataCollatorForLanguageModeling: mlm: the tokenizer has no mask_token; causal models require mlm = false")
   end
   if self.mask_replace_prob + self.random_replace_prob > 1 then
     fail("DataCollatorForLanguageModeling: mask_replace_prob and random_replace_prob add up to more than 1")

@@ -444,7 +444,7 @@ function Tokenizer:add_tokens(new_tokens, special_tokens)
   return add(self, new_tokens, special_tokens or false)
 end
 
---- Give roles to special tokens, which are added where they are new.
+--- Assign roles to special tokens, which are added where they are new.
 --
 --   local tokenizer = accelhost.text.Tokenizer{model = {type = "WordPiece", vocab = {["[UNK]"] = 0, deep = 1}}}
 --   print(tokenizer:add_special_tokens{pad_token = "[PAD]"}, tokenizer.pad_token_id)  --> 1  2

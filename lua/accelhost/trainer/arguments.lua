@@ -155,7 +155,7 @@ local function derive(self)
   if self:follows_metric() and self.eval_strategy == "no" then
     fail("TrainingArguments: lr_scheduler_type = '%s' needs an eval_strategy, which it follows", self.lr_scheduler_type)
   end
-  if self.bf16 and self.fp16 then fail "TrainingArguments: give bf16 or fp16, not both" end
+  if self.bf16 and self.fp16 then fail "TrainingArguments: pass bf16 or fp16, not both" end
 end
 
 --- Arguments of a Trainer, in one table (or the output_dir first). Unknown names, values of a wrong kind and arguments

@@ -187,10 +187,10 @@ local function end_evaluation(self)
   self._evaluation = nil
 end
 
---- Take the bar of the evaluation away.
+--- Remove the evaluation's progress bar.
 function ProgressCallback:on_evaluate() end_evaluation(self) end
 
---- Take the bar of the prediction away.
+--- Remove the prediction's progress bar.
 function ProgressCallback:on_predict() end_evaluation(self) end
 
 --- Leave the bar as it is.

@@ -106,13 +106,13 @@ local loggable = {number = true, string = true, boolean = true}
 
 local function check_metrics(metrics)
   if type(metrics) ~= "table" then
-    arguments.fail("Trainer: compute_metrics: expected it to give a table of numbers by name, got %s",
+    arguments.fail("Trainer: compute_metrics: expected it to return a table of numbers by name, got %s",
       arguments.describe(metrics))
   end
   for _, name in ipairs(arguments.sorted_keys(metrics)) do
     local value = metrics[name]
     if type(name) ~= "string" then
-      arguments.fail("Trainer: compute_metrics: expected it to give a table of numbers by name, one key is %s",
+      arguments.fail("Trainer: compute_metrics: expected it to return a table of numbers by name, one key is %s",
         arguments.describe(name))
     end
     if C.is_tensor(value) and value:numel() ~= 1 or not C.is_tensor(value) and not loggable[type(value)] then

@@ -117,7 +117,7 @@ function Trainer:init(...)
   if not class.is(args, TrainingArguments) then
     fail("Trainer: args: expected TrainingArguments, got %s", describe(args))
   end
-  if (model == nil) == (model_init == nil) then fail "Trainer: give a model or model_init, one of them" end
+  if (model == nil) == (model_init == nil) then fail "Trainer: pass a model or model_init, one of them" end
   self.args, self.data_collator, self.train_dataset, self.eval_dataset = args, collator, train_set, eval_set
   self.processing_class, self.model_init, self.compute_loss_func = processing, model_init, loss_func
   self.compute_metrics, self.preprocess_logits_for_metrics = metrics, preprocess
@@ -168,7 +168,7 @@ function Trainer:num_items_in_batch(inputs) return batches.weight(self.model, in
 function Trainer:training_step(model, inputs, weight)
   local loss = self:compute_loss(model, inputs)
   if not C.is_tensor(loss) or loss:numel() ~= 1 then
-    fail("Trainer: compute_loss: expected it to give a tensor of one element, the mean over the batch, got %s",
+    fail("Trainer: compute_loss: expected it to return a tensor of one element, the mean over the batch, got %s",
       describe(loss))
   end
   self.accelerator:backward(loss, {weight = weight})
@@ -368,12 +368,12 @@ end
 ---@param callback table
 function Trainer:add_callback(callback) self.callback_handler:add(callback) end
 
---- Take a callback away, an object or all of a class, and give it back.
+--- Remove a callback, an object or all of a class, and return it.
 ---@param callback table
 ---@return table?
 function Trainer:pop_callback(callback) return self.callback_handler:remove(callback) end
 
---- Take a callback away.
+--- Remove a callback.
 ---@param callback table
 function Trainer:remove_callback(callback) self.callback_handler:remove(callback) end
 

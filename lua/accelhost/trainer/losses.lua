@@ -46,7 +46,7 @@ function Losses:close(step)
   if count == MOST then self:settle() end
 end
 
--- Say where a loss is not finite.
+-- Report the position of a loss that is not finite.
 local function tell(self, step, ranks)
   if not self.accelerator.is_main_process then return end
   warn(("Trainer: the loss of step %d is not finite (rank %s)"):format(step, table.concat(ranks, ", ")))

@@ -36,7 +36,7 @@ by_name.lion = by_name.lion_32bit
 --- The names that `optim` may have.
 made.names = arguments.sorted_keys(by_name)
 
-local own = "it is not built in; give the Trainer optimizers = {your_optimizer}"
+local own = "it is not built in; pass optimizers = {your_optimizer} to the Trainer"
 local bits, projected = "states are float32 here", "gradients are not projected to low ranks here"
 local layers = "steps are made after backward, for all parameters at once"
 --- Names that `optim` may not have: {how they begin, the reason}.
@@ -46,7 +46,7 @@ made.refused = {
   {"adamw_8bit", bits}, {"lion_8bit", bits}, {"rmsprop_bnb", bits}, {"paged_", "states are not paged here"},
   {"galore", projected}, {"apollo", projected}, {"lomo", layers}, {"adalomo", layers}, {"schedule_free", own},
   {"ademamix", own}, {"stable_adamw", own}, {"grokadamw", own},
-  {"muon", "optim.Muon steps matrices alone; give the Trainer optimizers = {your_optimizer}"},
+  {"muon", "optim.Muon steps matrices alone; pass optimizers = {your_optimizer} to the Trainer"},
   {"rprop", "optim.Rprop is made for whole data sets, not for batches"},
   {"lbfgs", "a step of optim.LBFGS evaluates the loss many times; write the loop with an Accelerator"},
 }
@@ -127,7 +127,7 @@ function made.given(pair, model_init)
     fail("Trainer: optimizers: expected {optimizer, schedule}, got %s second", arguments.describe(pair[2]))
   end
   if model_init then
-    fail("Trainer: optimizers: they hold no parameters of what model_init will make; give model, or override "
+    fail("Trainer: optimizers: they hold no parameters of what model_init will make; pass model, or override "
       .. "create_optimizer")
   end
   return pair

@@ -37,7 +37,7 @@ local taken = {
   {"auto_find_batch_size", "flag", false, "after running out of memory start again with a smaller batch"},
   {"activation_checkpointing", "flag", false, "the same, by its newer name"},
   {"activation_checkpointing_kwargs", "table|string", nil, "the same, by its newer name"},
-  {"torch_empty_cache_steps", "count", nil, "updates after which the cache of memory is given back"},
+  {"torch_empty_cache_steps", "count", nil, "updates after which the cache of memory is released"},
   {"neftune_noise_alpha", "positive", nil, "noise on the input embeddings in training (NEFTune)"},
   {"fsdp", "flag|string|list", false, "share states out among processes: full_shard, shard_grad_op; see Accelerator's "
     .. "sharding"},
@@ -75,7 +75,7 @@ local taken = {
     .. "true for the newest one"},
   -- Data.
   {"dataloader_num_workers", "size", 0, "processes that make the batches"},
-  {"dataloader_pin_memory", "flag", true, "batches lie in memory that a GPU reads by itself, where one is trained on"},
+  {"dataloader_pin_memory", "flag", true, "batches are in pinned memory if the device is a GPU"},
   {"dataloader_drop_last", "flag", false, "leave out a last batch that is not full"},
   {"dataloader_persistent_workers", "flag", false, "keep the workers between passes"},
   {"dataloader_prefetch_factor", "count", nil, "batches under way in each worker"},

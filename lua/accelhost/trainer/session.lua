@@ -27,7 +27,7 @@ local function plan(trainer)
   local args, length = trainer.args, length_of(trainer.train_dataloader)
   if length == 0 then fail "Trainer: the training set has no batch" end
   if not length then
-    if args.max_steps < 0 then fail "Trainer: the training set does not know its length: give max_steps" end
+    if args.max_steps < 0 then fail "Trainer: the training set does not know its length: pass max_steps" end
     return args.max_steps, math.huge, args.max_steps
   end
   local per_epoch = math.max(1, math.ceil(length / args.gradient_accumulation_steps))

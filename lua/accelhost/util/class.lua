@@ -250,7 +250,7 @@ function class.strict(cls, may_be_nil)
   return cls
 end
 
---- Give a strict class a field that is computed when it is read; its instances can be assigned to it where `set` is
+--- Add a computed field to a strict class; its instances can be assigned to it where `set` is
 --- given, by a class whose __newindex asks class.assign.
 ---@param cls table
 ---@param name string

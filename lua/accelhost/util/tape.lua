@@ -92,7 +92,7 @@ function tape.replay(recorded)
   end
 end
 
---- Take all back, the last first.
+--- Undo all entries, the last first.
 ---@param recorded table
 function tape.undo(recorded)
   for i = #recorded, 1, -1 do

@@ -179,7 +179,7 @@ checks.it("counts by the batch that is named, after skipping, and for samplers o
     end
   end
   checks.same(size + 1, total)
-  checks.refused("batch: expected a value that a loader has given, got a tensor", function()
+  checks.refused("batch: expected a value that a loader has yielded, got a tensor", function()
     accelerator:gather_for_metrics(accelhost.ones(2), {batch = accelhost.ones(2)})
   end)
 end)

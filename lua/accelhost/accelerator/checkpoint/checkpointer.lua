@@ -43,7 +43,7 @@ local function check_goal(path)
   if not kind then return end
   if #C.data.list_folder(path) == 0 then return end
   reason = C.saver.check(path)
-  if reason then fail("save_state: cannot replace %s: give a folder of its own", reason) end
+  if reason then fail("save_state: cannot replace %s: pass a folder of its own", reason) end
 end
 
 -- Where a state goes, and what is to go when it is there; decided by rank 0.
@@ -54,7 +54,7 @@ local function choose_place(self, dir)
     return {path = dir, victims = {}}
   end
   if not project.automatic_checkpoint_naming then
-    fail("save_state: give a folder, or the accelerator a project_config = {project_dir = ..., "
+    fail("save_state: pass a folder, or the accelerator a project_config = {project_dir = ..., "
       .. "automatic_checkpoint_naming = true}")
   end
   if not project.project_dir then fail "save_state: automatic_checkpoint_naming needs a project_dir" end
@@ -193,7 +193,7 @@ end
 local function candidates(self, dir)
   if dir then return {dir} end
   local project_dir = self.accelerator.project_dir
-  if not project_dir then fail "load_state: give a folder, or the accelerator a project_dir" end
+  if not project_dir then fail "load_state: pass a folder, or the accelerator a project_dir" end
   local list = {}
   for _, number in ipairs(names.numbers(project_dir)) do
     table.insert(list, 1, names.path(project_dir, number))
@@ -251,14 +251,14 @@ local function apply(self, folder, facts, purge_step)
     tell("'%s' was saved where processes shared batches %s, here %s", folder, before, here)
   end
   if own.virtual_shards ~= accelerator.virtual_shards then
-    tell("'%s' was saved with virtual_shards = %s, here it is %s: the training goes on, but not to the same bits",
+    tell("'%s' was saved with virtual_shards = %s, here it is %s: the training continues, but not to the same bits",
       folder, tostring(own.virtual_shards), tostring(accelerator.virtual_shards))
   end
   run_state.set_own(accelerator, own, purge_step)
   run_state.set_windows(accelerator, windows, common)
 end
 
--- Say what is other than it was.
+-- Report the differences to the saved run.
 local function tell_differences(folder, facts, without)
   local size = comm.size()
   if facts.world_size ~= size then

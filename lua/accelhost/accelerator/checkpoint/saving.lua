@@ -17,7 +17,7 @@ local function check_safe(what, safe)
   end
 end
 
---- Give the Accelerator class save and save_model.
+--- Add save and save_model to the Accelerator class.
 ---@param Accelerator table
 return function(Accelerator)
   --- accelhost.save, on the main process only (on each host's with save_on_each_node). No collective: wait_for_everyone

@@ -47,7 +47,7 @@ local launch_defaults = {mixed_precision = "no", gradient_accumulation_steps = 1
 local function settle(given, kinds_of)
   local steps = given.gradient_accumulation_steps
   if given.gradient_accumulation_plugin then
-    if steps then fail("Accelerator: give gradient_accumulation_steps or gradient_accumulation_plugin, not both") end
+    if steps then fail("Accelerator: pass gradient_accumulation_steps or gradient_accumulation_plugin, not both") end
     given.gradient_accumulation_plugin = configuration.of("Accelerator: gradient_accumulation_plugin",
       configuration.GradientAccumulationPlugin, given.gradient_accumulation_plugin)
     given.gradient_accumulation_steps = given.gradient_accumulation_plugin.num_steps
@@ -201,7 +201,7 @@ local function read_trackers(value, logging_dir)
     if seen[name] then fail("%s: '%s' is there twice", what, name) end
     seen[name] = true
     if type(item) == "string" and registry.class_of(what, item).requires_logging_directory and not logging_dir then
-      fail("%s: '%s' needs a folder: give project_dir, or logging_dir in project_config", what, name)
+      fail("%s: '%s' needs a folder: pass project_dir, or logging_dir in project_config", what, name)
     end
   end
   return list

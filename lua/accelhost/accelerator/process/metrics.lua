@@ -30,7 +30,7 @@ local function rows_of(self, batch)
   if batch ~= nil then
     rows = passes.batch_of(batch)
     if not rows then
-      arguments.fail("gather_for_metrics: batch: expected a value that a loader has given, got %s",
+      arguments.fail("gather_for_metrics: batch: expected a value that a loader has yielded, got %s",
         arguments.describe(batch))
     end
   else
@@ -80,7 +80,7 @@ local function list_of(what, value, rows)
   return list
 end
 
---- Give the Accelerator class gather, gather_for_metrics, reduce and pad_across_processes.
+--- Add gather, gather_for_metrics, reduce and pad_across_processes to the Accelerator class.
 ---@param Accelerator table
 return function(Accelerator)
   --- Concatenate every process's tensor on dim 0, on every process; tables are walked, scalars become length 1. The

@@ -27,7 +27,7 @@ local function in_turn(what, fn, first)
   end, fn)
 end
 
---- Give the Accelerator class waiting, printing, triggers and the work of single processes.
+--- Add waiting, printing, triggers and the work of single processes to the Accelerator class.
 ---@param Accelerator table
 ---@return fun(self: Accelerator) begin
 return function(Accelerator)

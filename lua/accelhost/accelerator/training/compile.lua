@@ -187,7 +187,7 @@ end
 
 local read = arguments.signature("compile", {"step_fn: callable", {"warmup: count", 2}})
 
---- Give the Accelerator class compile.
+--- Add compile to the Accelerator class.
 ---@param Accelerator table
 return function(Accelerator)
   --- A training step that a GPU does as one CUDA graph: the first `warmup` calls run the function as it is, the next

@@ -68,7 +68,7 @@ local function set_even(self, even)
   end
 end
 
--- Take part in what the others still do, then have all take the weights of one that did the most.
+-- Join the remaining collectives of the others, then broadcast the weights of a rank that ran the most steps.
 local function join(self, models)
   averaging.shadow(self.accelerator, self.joining)
   for _, model in ipairs(models) do averaging.find(self.accelerator, model):take_over(self.joining.speaker) end
@@ -181,10 +181,10 @@ end
 function Gradients:join_uneven_inputs(...)
   local models, fn, even = read_join(...)
   if C.recovery.is_on() then
-    arguments.fail "join_uneven_inputs: with live recovery all processes take equally many batches: leave it out"
+    arguments.fail "join_uneven_inputs: with live recovery all processes iterate over equally many batches: leave it out"
   end
   if self.accelerator._virtual_shards then
-    arguments.fail "join_uneven_inputs: with virtual_shards all processes take equally many batches: leave it out"
+    arguments.fail "join_uneven_inputs: with virtual_shards all processes iterate over equally many batches: leave it out"
   end
   for _, model in ipairs(models) do
     if not averaging.find(self.accelerator, model) and self.accelerator.num_processes > 1 then

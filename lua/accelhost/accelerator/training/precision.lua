@@ -52,7 +52,7 @@ end
 -- model -> its own forward, while it has one that runs under autocast
 local own_forward = setmetatable({}, {__mode = "k"})
 
---- Give the Accelerator class autocast.
+--- Add autocast to the Accelerator class.
 ---@param Accelerator table
 local function install(Accelerator)
   --- Run fn as the forward of a prepared model runs: with mixed_precision "bf16" or "fp16" under autocast, with "no" in
@@ -82,7 +82,7 @@ local function install(Accelerator)
     end
   end
 
-  -- Give a model its own forward back.
+  -- Restore a model's own forward.
   function Accelerator:_restore_forward(model) -- luacheck: ignore self
     if not own_forward[model] then return end
     model.forward = nil

@@ -44,7 +44,7 @@ local function check_single(accelerator)
   collectgarbage()
   averaging.remove(function(handle) return handle.accelerator == accelerator and handle:abandoned() end)
   if #averaging.of(accelerator) > 0 then
-    arguments.fail "prepare: virtual_shards is for one model that is trained; put several into one module"
+    arguments.fail "prepare: virtual_shards is for one model that is trained; combine several in one module"
   end
 end
 
@@ -166,7 +166,7 @@ local function check_table(value, place)
   if type(value) ~= "table" or getmetatable(value) ~= nil then return end
   for _, item in pairs(value) do
     if kind_of(item) then
-      arguments.fail("prepare: argument %d is a table that holds %s: give the objects themselves (unpack)", place,
+      arguments.fail("prepare: argument %d is a table that holds %s: pass the objects themselves (unpack)", place,
         arguments.describe(item))
     end
   end

@@ -27,7 +27,7 @@ local function check_step(optimizer)
     for i, parameter in ipairs(group.params) do
       local shard = shard_of(parameter)
       if shard and shard.kind ~= "optimizer" then
-        arguments.fail("%s:step: parameter %d is of a model that was prepared with sharding = '%s': give the optimizer "
+        arguments.fail("%s:step: parameter %d is of a model that was prepared with sharding = '%s': pass the optimizer "
           .. "to accelerator:prepare, and step the object it returns", optimizer._name, i, shard.kind)
       end
     end

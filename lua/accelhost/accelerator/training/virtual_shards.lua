@@ -32,7 +32,7 @@ function VirtualShards:init(accelerator, count)
       count)
   end
   if accelerator.device ~= "cpu" then
-    arguments.fail("Accelerator: virtual_shards: computes on the CPU, whose kernels give the same bits in any process; "
+    arguments.fail("Accelerator: virtual_shards: computes on the CPU, whose results are the same bits in any process; "
       .. "here the device is %s", accelerator.device)
   end
   self.accelerator, self.count = setmetatable({accelerator}, {__mode = "v"}), count

@@ -42,7 +42,7 @@ local function check_averaged(optimizer)
     for i, parameter in ipairs(group.params) do
       if parameter.grad ~= nil and not Parallel.of(parameter) then
         warn(("%s:step: parameter %d %s belongs to no prepared model, so its gradient is not averaged over the "
-          .. "processes; give the model to accelerator:prepare"):format(optimizer._name, i,
+          .. "processes; pass the model to accelerator:prepare"):format(optimizer._name, i,
           table.concat(parameter:shape(), " x ")))
         return
       end

@@ -60,7 +60,7 @@ function LocalSGD:step()
   if is_on(self) and self.num_steps % self.local_sgd_steps == 0 then self:synchronize() end
 end
 
---- Take the mean of the weights now. A collective.
+--- Average the weights now. A collective.
 --
 --   local_sgd:synchronize()
 function LocalSGD:synchronize()

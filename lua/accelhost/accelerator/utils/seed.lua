@@ -31,7 +31,7 @@ end
 local read_state = arguments.signature("synchronize_rng_state",
   {{"rng_type: 'torch'|'generator'", "torch"}, {"generator: generator"}})
 
---- Give all processes rank 0's state of the global generator ("torch"), or of a generator ("generator"). A collective.
+--- Broadcast rank 0's state of the global generator ("torch"), or of a generator ("generator"). A collective.
 --
 --   accelhost.utils.synchronize_rng_state("torch")
 ---@param rng_type? string

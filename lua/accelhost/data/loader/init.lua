@@ -106,7 +106,7 @@ function DataLoader:init(...)
   set = dataset.of(set)
   self.dataset, self.already_sharded, self.pin_memory = set, already_sharded, pin_memory
   set_workers(self, workers, timeout, init_fn, factor, persistent)
-  if seed and generator then fail("DataLoader: give a seed or a generator, not both") end
+  if seed and generator then fail("DataLoader: pass a seed or a generator, not both") end
   self.collate_fn, self.generator, self.seed, self.prefetch = collate_fn, generator, seed, prefetch
   if kinds.is_stream(set) then
     if not collate_fn and type(set.collate) == "function" then

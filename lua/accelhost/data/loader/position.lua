@@ -13,7 +13,7 @@ local function sampler_generator(self)
   return generator ~= self.generator and C.random.is_generator(generator) and generator or nil
 end
 
---- Give the DataLoader class state_dict and load_state_dict.
+--- Add state_dict and load_state_dict to the DataLoader class.
 ---@param DataLoader table
 return function(DataLoader)
   --- Return the loader's position, as numbers and strings: epoch, position (samples that all processes together have

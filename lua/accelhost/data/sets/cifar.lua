@@ -95,7 +95,7 @@ local function read_set(self, kind, root, train, transform, target_transform, na
   if not names then
     local found, missing = find(root, kind, train and kind.train or kind.test)
     if not found then
-      fail("%s: not in '%s': missing %s; give the folder of its files as root", self._name, root,
+      fail("%s: not in '%s': missing %s; pass the folder of its files as root", self._name, root,
         table.concat(missing, ", "))
     end
     paths = found

@@ -192,7 +192,7 @@ local read_shuffle = signature("shuffle", {{"seed: size"}, {"buffer_size: count"
 ---@return RowStream
 function RowStream:shuffle(...)
   local seed, size, generator = read_shuffle(...)
-  if seed and generator then fail("shuffle: give a seed or a generator, not both") end
+  if seed and generator then fail("shuffle: pass a seed or a generator, not both") end
   local bytes = seed and C.data.seed_bytes(seed) or C.data.draw_seed(generator)
   return behind(self, steps.Shuffle(self._step, bytes, size))
 end

@@ -84,7 +84,7 @@ local function list_of(names)
   return type(names) == "string" and {names} or names
 end
 
---- Give the RowStream class its methods of this subject.
+--- Add the methods of this subject to the RowStream class.
 ---@param RowStream table
 return function(RowStream)
   local function behind(self, step)

@@ -121,7 +121,7 @@ local function checked(sets, set, what, columns)
   return columns
 end
 
---- Give the Table class its methods of this subject.
+--- Add the methods of this subject to the Table class.
 ---@param sets table
 return function(sets)
   local Table = sets.Table

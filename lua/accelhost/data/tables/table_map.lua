@@ -86,7 +86,7 @@ local function run_rows(self, fn, names, with_indices, gathered)
   for i = 0, self.num_rows - 1 do gathered:row(call(fn, names, self:get(i), with_indices, i)) end
 end
 
---- Give the Table class its methods of this subject.
+--- Add the methods of this subject to the Table class.
 ---@param sets table
 return function(sets)
   local Table = sets.Table

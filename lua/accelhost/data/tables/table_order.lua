@@ -13,7 +13,7 @@ local read_split = arguments.signature("train_test_split", {
 -- The numbers from 0 to count - 1 in a drawn order.
 local function drawn(count, seed, generator)
   if seed then
-    if generator then fail("shuffle: give a seed or a generator, not both") end
+    if generator then fail("shuffle: pass a seed or a generator, not both") end
     generator = C.random.Generator()
     generator:manual_seed(seed)
   end
@@ -36,7 +36,7 @@ local function comes_before(a, b)
   return b ~= b or a < b
 end
 
---- Give the Table class its methods of this subject.
+--- Add the methods of this subject to the Table class.
 ---@param sets table
 return function(sets)
   local Table = sets.Table

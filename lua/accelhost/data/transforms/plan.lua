@@ -31,7 +31,7 @@ local function bytes_of(fill, channels, is_float)
   return type(fill) == "table" and #fill > 1 and #fill ~= channels and nil or bytes
 end
 
--- Put a transform's steps behind those of the grid; false when they cannot be among them.
+-- Append a transform's steps to those of the grid; false when they cannot be among them.
 local function add_steps(grid, steps, state)
   for _, step in ipairs(steps) do
     local empty = step.kind == "pad" and step.left + step.top + step.right + step.bottom == 0

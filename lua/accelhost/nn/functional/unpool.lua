@@ -67,12 +67,12 @@ end
 --   local values, places = F.max_pool1d(a:view(1, 1, 3), 2, {return_indices = true})
 --   F.max_unpool1d(values, places, 2)  --> tensor([[[0., 2.]]])
 F.max_unpool1d = unpool_class(1)
---- Put the maxima of max_pool2d back to their places (`indices`) among zeros; output_size as in max_unpool1d.
+--- Write the maxima of max_pool2d to their positions (`indices`) among zeros; output_size as in max_unpool1d.
 --
 --   local values, places = F.max_pool2d(images, 2, {return_indices = true})
 --   F.max_unpool2d(values, places, 2):size(-1)  --> 28
 F.max_unpool2d = unpool_class(2)
---- Put the maxima of max_pool3d back to their places (`indices`) among zeros; output_size as in max_unpool1d.
+--- Write the maxima of max_pool3d to their positions (`indices`) among zeros; output_size as in max_unpool1d.
 --
 --   local values, places = F.max_pool3d(accelhost.ones(1, 1, 4, 4, 4), 2, {return_indices = true})
 --   F.max_unpool3d(values, places, 2):sum()  --> tensor(8.)

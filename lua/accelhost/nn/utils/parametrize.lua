@@ -71,9 +71,9 @@ end
 local List = container.ModuleList:extend "ParametrizationList"
 
 local function check_fit(what, tensor, like)
-  if not C.is_tensor(tensor) then fail("%s: expected it to give a tensor, got %s", what, describe(tensor)) end
+  if not C.is_tensor(tensor) then fail("%s: expected it to return a tensor, got %s", what, describe(tensor)) end
   if tensor.dtype ~= like.dtype or not C.same_shape(tensor, like) then
-    fail("%s: expected it to give a %s as the tensor is, got %s; {unsafe = true} allows it", what,
+    fail("%s: expected it to return a %s as the tensor is, got %s; {unsafe = true} allows it", what,
       shape_and_dtype(like), shape_and_dtype(tensor))
   end
 end
@@ -99,7 +99,7 @@ function List:init(modules, original, unsafe)
   if not unsafe then check_fit("register_parametrization: " .. modules[1]._name, self(), like) end
 end
 
---- Take a value of the parametrized tensor: the originals become what the inverses make of it.
+--- Assign a value to the parametrized tensor: the originals become the inverses' results.
 ---@param value Tensor
 function List:right_inverse(value)
   arguments.check("right_inverse", "value", "tensor", value)
@@ -291,7 +291,7 @@ local read_transfer = arguments.signature("transfer_parametrizations_and_params"
   "from_module: module", "to_module: module", {"tensor_name: string"},
 })
 
---- Give a module the parametrizations of another one, of one tensor or of all, and the originals' values.
+--- Copy the parametrizations of another module to a module, of one tensor or of all, and the originals' values.
 ---@param from_module Module
 ---@param to_module Module
 ---@param tensor_name string?

@@ -42,7 +42,7 @@ end
 function OneCycleLR:check(last_epoch)
   if self.total_steps == nil then
     if self.epochs == nil or self.steps_per_epoch == nil then
-      arguments.fail("OneCycleLR: give total_steps, or epochs and steps_per_epoch")
+      arguments.fail("OneCycleLR: pass total_steps, or epochs and steps_per_epoch")
     end
     self.total_steps = self.epochs * self.steps_per_epoch
   end

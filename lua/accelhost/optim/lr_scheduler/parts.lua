@@ -7,7 +7,7 @@ local fail, describe = arguments.fail, arguments.describe
 ---@class PartsScheduler: LRScheduler
 local Parts = LRScheduler:extend "PartsScheduler"
 
---- Take the parts over: all of one optimizer, which is theirs unless given.
+--- Store the parts: all of one optimizer, the default optimizer of the schedule.
 ---@param schedulers LRScheduler[]
 ---@param optimizer Optimizer?
 function Parts:take(schedulers, optimizer)

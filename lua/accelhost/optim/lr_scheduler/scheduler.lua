@@ -155,7 +155,7 @@ function LRScheduler:current_lrs()
   return self:each_group(function(group) return group.lr end)
 end
 
---- Put rates into force.
+--- Apply rates.
 ---@param lrs number[] one per group
 function LRScheduler:apply(lrs)
   self._last_lr = {}
@@ -280,7 +280,7 @@ function LRScheduler:state_dict()
   return state
 end
 
---- Take over a state_dict. The optimizer's rates are part of the optimizer's own state.
+--- Load a state_dict. The optimizer's rates are part of the optimizer's own state.
 ---@param state table
 function LRScheduler:load_state_dict(state)
   tape.settle()

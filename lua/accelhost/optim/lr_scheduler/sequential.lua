@@ -21,7 +21,7 @@ local function part_at(self, epoch)
   return place, self._schedulers[place]
 end
 
--- Take back the step that making a scheduler did.
+-- Revert the step of the scheduler's constructor.
 local function undo(scheduler)
   if scheduler._schedulers then
     for _, part in ipairs(scheduler._schedulers) do undo(part) end

@@ -44,7 +44,7 @@ function GridSampler:setup(space)
   self.roots, self.taken, self.next = {}, {}, 0
   for _, parameter in ipairs(self.space.parameters) do
     if not parameter.count then
-      arguments.fail("grid: '%s' is continuous from %s to %s; give it a step, or a list of values", parameter.name,
+      arguments.fail("grid: '%s' is continuous from %s to %s; set a step, or list the values", parameter.name,
         tostring(parameter.low), tostring(parameter.high))
     end
   end

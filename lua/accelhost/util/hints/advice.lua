@@ -87,7 +87,7 @@ local rows = {
     "it is from :detach(), from no_grad, or from tensors of which none requires grad"},
   {"was changed in place after it was saved",
     "make a new tensor, h = h * 2 in place of h:mul_(2); accelhost.autograd.detect_anomaly reports the op's line"},
-  {"backward: loss: expected a tensor, got number", "a number has no history: give the tensor, before its :item()"},
+  {"backward: loss: expected a tensor, got number", "a number has no history: pass the tensor, before its :item()"},
   -- Collectives.
   {"collective #%d+ differs: rank %d+ ([%w_]+) [%w_]+ %b()[ %l]* at [^;]*; rank %d+ ([%w_]+) [%w_]+ %b()",
     function(one, other)
@@ -126,7 +126,7 @@ local rows = {
   {"embed_dim (%d+) must be divisible by num_heads (%d+)", divisors},
   {"num_channels (%d+) must be divisible by num_groups (%d+)", divisors},
   {"einsum: operand %d+ %b(): '%a' has size", "a letter has one size in all operands"},
-  {"matrix is singular", "linalg.pinv and linalg.lstsq take such a matrix"},
+  {"matrix is singular", "linalg.pinv and linalg.lstsq accept such a matrix"},
   {"matrix is not positive%-definite", "adding a small multiple of accelhost.eye(n) makes it so if it nearly is"},
   {"is larger than the [%a ]*image", "padding = n or pad_if_needed = true makes the image larger"},
   -- Files.
@@ -134,7 +134,7 @@ local rows = {
     return ('accelhost.load "%s" reads one'):format(path)
   end},
   {'Unexpected key%(s%) in state_dict:[^\n]*"param_groups"', "this is an optimizer's: optimizer:load_state_dict"},
-  {"size mismatch for", "build the model with the sizes that were saved, or take those keys out and pass "
+  {"size mismatch for", "build the model with the sizes that were saved, or remove those keys and pass "
     .. "{strict = false}"},
   {"key%(s%) in state_dict", "{strict = false} passes over keys that only one side has"},
   {"there is no such file", "paths count from the folder where the program was started"},
@@ -151,8 +151,8 @@ local rows = {
   end},
   {"parameters: expected [^\n]*, got a", "model:parameters() returns them"},
   {"is a parameter: expected an nn.Parameter", "accelhost.no_grad(function() weight:fill_(3) end) changes its values"},
-  {"expected at most 1 argument %(transforms%), got", "put them into one table: Compose{a, b}"},
-  {"expected at most 1 argument %(modules%), got", "put them into one table: ModuleList{a, b}"},
+  {"expected at most 1 argument %(transforms%), got", "pass them in one table: Compose{a, b}"},
+  {"expected at most 1 argument %(modules%), got", "pass them in one table: ModuleList{a, b}"},
   {"expected a table of tensors, got a tensor", "write them in braces: {a, b}"},
   {"expected a tensor, got a table", "accelhost.stack(list) makes one of tensors, accelhost.tensor(list) of numbers"},
   {"expected a module, got the class ([%w_]+)", function(name) return ("make one: nn.%s()"):format(name) end},

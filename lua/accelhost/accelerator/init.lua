@@ -11,7 +11,7 @@
 --   end
 --
 -- A gradient is the mean over the global batch: sum(w g) / sum(w) over ranks and micro-steps, where w is 1 unless
--- `backward` is given a weight. A plain loss:backward() on a prepared model averages over the ranks too, and adds up
+-- `backward` has a weight. A plain loss:backward() on a prepared model averages over the ranks too, and adds up
 -- over micro-steps, as with PyTorch's DDP.
 local class = require "accelhost.util.class"
 local options = require "accelhost.accelerator.options"

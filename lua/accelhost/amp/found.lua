@@ -1,5 +1,5 @@
---- What a GradScaler has in the memory of devices that unscale gradients without the host: its scale, and for each
---- optimizer whether its gradients overflowed. The host asks for that when it needs it, which waits for the device.
+--- The state of a GradScaler in the memory of devices that unscale gradients without the host: its scale, and for each
+--- optimizer an overflow flag. The host copies the flag when it needs it, which waits for the device.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"

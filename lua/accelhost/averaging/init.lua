@@ -1,9 +1,9 @@
---- What happens around every backward of a job: gradients of prepared models are averaged, whether the script calls
---- accelerator:backward(loss) or loss:backward(), as hooks do it in PyTorch's DDP.
+--- The gradient average of every backward of a job: gradients of prepared models are averaged, whether the script calls
+--- accelerator:backward(loss) or loss:backward(), as by the hooks of PyTorch's DDP.
 --
--- accelerator:backward is a collective: all processes agree which of that accelerator's models the loss reached. A
--- plain backward averages the models that it reached on this process, so that a process may differentiate by itself
--- what is not prepared.
+-- accelerator:backward is a collective: all processes agree on the accelerator's models that the loss reached. A plain
+-- backward averages the models that it reached on this process, so that a process alone may differentiate models that
+-- are not prepared.
 local C = require "accelhost._C"
 local Parallel = require "accelhost.averaging.parallel"
 local warn = require "accelhost.util.warn"

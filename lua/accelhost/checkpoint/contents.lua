@@ -1,4 +1,4 @@
---- What a checkpoint holds: the states of what was prepared and registered, as files, and back.
+--- The contents of a checkpoint: the states of the prepared and registered objects, saved to files and loaded.
 --
 -- Written by rank 0: model[_I].safetensors, buffers[_I].safetensors (those that are not persistent), optimizer[_I],
 -- scheduler[_I], scaler, custom_checkpoint_I, loaders, accelerator. By every rank: random_states_RANK, and

@@ -1,4 +1,4 @@
---- The manifest of a checkpoint: which files it has, their sizes and hashes, and what made it. It is written by
+--- The manifest of a checkpoint: its files, their sizes and hashes, and the program that wrote it. It is written by
 --- host/io/saver.c; its last member is the hash of all bytes before it.
 local C = require "accelhost._C"
 

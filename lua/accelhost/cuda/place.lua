@@ -1,4 +1,4 @@
---- Which device an argument `device` names: nothing for the current one, a number, or "cuda:1".
+--- The device that an argument `device` names: nil for the current one, a number, or "cuda:1".
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 

@@ -1,8 +1,8 @@
---- Samplers: in which order a pass visits a data set.
+--- Samplers: the order in which a pass visits a data set.
 --
--- A sampler of your own is an object with `iter()`, which returns a function that returns the next index (from 0) and
--- then nil, and `len()`; a plain table of indices serves too. What is random about a pass of a built-in sampler is
--- its `draw()`: bytes (a uint8 tensor) that rank 0 can broadcast and a checkpoint can keep; `iter(draw)` follows it.
+-- A custom sampler is an object with `iter()`, which returns a function that returns the next index (from 0) and then
+-- nil, and `len()`; a plain table of indices works too. The randomness of a pass of a built-in sampler is its
+-- `draw()`: bytes (a uint8 tensor) that rank 0 can broadcast and a checkpoint can store; `iter(draw)` follows it.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"

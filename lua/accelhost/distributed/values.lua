@@ -1,5 +1,4 @@
---- How Lua values move between the processes of a native group: as bytes (util/travel.lua), whose count is
---- sent to the others first.
+--- Exchange Lua values between the processes of a native group: as bytes (util/travel.lua), after their number.
 local C = require "accelhost._C"
 local travel = require "accelhost.util.travel"
 

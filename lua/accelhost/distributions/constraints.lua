@@ -1,5 +1,5 @@
---- What the parameters and values of distributions must be: a text for messages, how many dims an item has, and a test
---- that returns a bool tensor.
+--- The constraints of the parameters and values of distributions: a text for messages, the number of dims of an item,
+--- and a test that returns a bool tensor.
 local C = require "accelhost._C"
 local linalg = require "accelhost.linalg"
 

@@ -1,5 +1,5 @@
---- What is to be estimated: a model that a script makes, or tensors in files, as rows of weights: {name, layer, shape,
---- numel, size = bytes of an element, float = its dtype may be another, trained, parameter = not a buffer}.
+--- The subject of an estimate: a model that a script creates, or tensors in files, as rows of weights: {name, layer,
+--- shape, numel, size = bytes of an element, float = its dtype may be another, trained, parameter = not a buffer}.
 local C = require "accelhost._C"
 
 local source = {}

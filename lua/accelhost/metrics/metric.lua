@@ -1,4 +1,4 @@
---- What metrics have in common: they take batches, forget the rows, and compute from what they counted.
+--- The base of metrics: add batches, which are not stored, and compute the result from the counts.
 --
 -- A subclass declares its parameters and columns, and has _count(columns), which adds a batch's rows to
 -- self._counts, an object with clear(), state() (a float64 tensor, one row for each thing counted) and

@@ -1,4 +1,4 @@
---- How often (or with what weight) each pair of a reference and a prediction occurred.
+--- The number (or total weight) of the pairs of each reference and prediction.
 --
 -- Labels are walked in order, so that sums of weights are the same in every process.
 local C = require "accelhost._C"

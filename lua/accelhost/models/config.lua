@@ -1,4 +1,4 @@
---- What a model is made from: sizes, rates and names of labels, as config.json has them.
+--- The configuration of a model: sizes, rates and names of labels, as config.json has them.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"

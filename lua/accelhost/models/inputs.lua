@@ -1,4 +1,4 @@
---- What models are called with: tensors by name, from a table or a tokenizer's batch, or the ids alone.
+--- The inputs of models: tensors by name, from a table or a tokenizer's batch, or the ids alone.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 

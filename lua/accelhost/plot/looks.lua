@@ -1,4 +1,4 @@
--- What the roles of a scene's items look like in a picture: for every writer of pictures the same.
+-- The styles of the roles of a scene's items, the same for every picture format.
 local looks = {}
 
 local RUNS = {

@@ -1,4 +1,4 @@
--- What is drawn: for each name the curves of the runs, along the axis that was asked for, smoothed or not.
+-- The series of a plot: for each name the curves of the runs, along the requested axis, smoothed or not.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 

@@ -1,4 +1,4 @@
---- What a recording adds up to: a row for each name, with its own time and that of what it called.
+--- The totals of a recording: a row for each name, with its own time and that of its callees.
 local arguments = require "accelhost.util.arguments"
 
 ---@class KeyAverages

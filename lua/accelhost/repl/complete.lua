@@ -1,5 +1,5 @@
---- What the Tab key does: names, fields and methods that go on from what is typed, files within texts, options within
---- the table of a call.
+--- Completion by the Tab key: names, fields and methods with the typed prefix, files within strings, options within the
+--- table of a call.
 --
 -- No code of the user runs: tables are read without their metatables' functions, and only the library's own namespaces
 -- are asked for their names.

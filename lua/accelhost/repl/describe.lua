@@ -1,5 +1,5 @@
---- What a name at the prompt is (`? name`), and its source (`?? name`): the reference for what is the library's, the
---- comment above its definition for what is the user's own.
+--- The description of a name at the prompt (`? name`), and its source (`?? name`): the reference for names of the
+--- library, the comment above the definition for names of the user.
 local C = require "accelhost._C"
 local complete = require "accelhost.repl.complete"
 local find = require "accelhost.docs.find"

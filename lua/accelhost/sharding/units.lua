@@ -1,4 +1,4 @@
---- Which parameters of a model are handled together when its state is sharded: a number for each parameter.
+--- The units of a sharded model, parameters that are gathered and released together: a number for each parameter.
 --
 -- A unit is the parameters of one module that are in no unit within it; what is in none is the root's, unit 0. A tied
 -- parameter is of the first unit that has it.

@@ -1,4 +1,4 @@
---- What `accelhost sweep` does.
+--- The command `accelhost sweep`.
 local C = require "accelhost._C"
 local Definition = require "accelhost.sweep.definition"
 local LogFile = require "accelhost.track.log_file"

@@ -1,4 +1,4 @@
---- What a sweep is to do: read from a Lua file that returns a table or from YAML, checked before the first trial.
+--- The definition of a sweep: read from a Lua file that returns a table or from YAML, checked before the first trial.
 --
 --   return {
 --     script = "train.lua",                          -- or objective = function(trial) ... return loss end

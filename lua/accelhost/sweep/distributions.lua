@@ -1,4 +1,4 @@
---- What a parameter of a sweep may be: the words of a search space.
+--- The distributions of a search space: the values that a parameter of a sweep may have.
 --
 -- A distribution is a table of `kind` ("float", "int" or "categorical") and what the kind needs: `low`, `high`, `log`,
 -- `step`, or `choices`; `when` names the condition under which the parameter exists.

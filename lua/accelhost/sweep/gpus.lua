@@ -1,4 +1,4 @@
---- Which GPUs a trial sees: those of its slot, so that trials that run at once share none while there are enough.
+--- The visible GPUs of a trial: those of its slot, so that concurrent trials share none while there are enough.
 local C = require "accelhost._C"
 
 local gpus = {}

@@ -1,5 +1,5 @@
---- Which parameters mattered: for each how differently the best tenth of the trials is spread over its range than all
---- trials are.
+--- The importance of parameters: for each the difference between the distributions of the best tenth of the trials and
+--- of all trials over its range.
 --
 -- PED-ANOVA: both densities are estimated on a grid of at most 50 places, and the Pearson divergence of the one from
 -- the other is the importance, weighed, for a parameter that depends on others, by how many of the best trials have

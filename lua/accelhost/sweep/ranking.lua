@@ -1,5 +1,5 @@
---- Which configuration is the best. One that was run once counts with its value; one that was run several times with
---- the bound mean + s / sqrt(n) of its losses (s: their standard deviation), which another run is likely to keep.
+--- The ranking of configurations: by the value of a single run, or for several runs by the bound mean + s / sqrt(n) of
+--- the losses (s: their standard deviation), which another run is unlikely to exceed.
 local ranking = {}
 
 local ended = {complete = true, pruned = true, failed = true}

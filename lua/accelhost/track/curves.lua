@@ -1,4 +1,4 @@
--- What runs have logged, read back: the curves of event files, of JSON lines and of CSV files.
+-- Read the logs of runs: the curves of event files, of JSON lines and of CSV files.
 local C = require "accelhost._C"
 local LogFile = require "accelhost.track.log_file"
 local arguments = require "accelhost.util.arguments"

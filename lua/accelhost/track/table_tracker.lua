@@ -1,5 +1,5 @@
--- What the trackers of lines have in common: a file with a row for each call of log, that a run which was cut off or is
--- resumed goes on with.
+-- The base of trackers that write lines: a file with a row for each call of log, which an interrupted or resumed run
+-- continues.
 local C = require "accelhost._C"
 local GeneralTracker = require "accelhost.track.tracker"
 local LogFile = require "accelhost.track.log_file"

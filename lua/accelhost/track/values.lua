@@ -1,4 +1,4 @@
--- What a script logs: numbers, booleans, texts, tensors of one element, and tables of them by name.
+-- The values that a script logs: numbers, booleans, texts, tensors of one element, and tables of them by name.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 

@@ -1,5 +1,5 @@
 --- Checkpoints of a Trainer: OUTPUT_DIR/checkpoint-STEP, a folder of accelerator:save_state with trainer_state.json in
---- it, there whole or not at all; which ones are kept, and which one a run goes on from.
+--- it, complete or absent; the rotation of old ones, and the one from which a run resumes.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local TrainerState = require "accelhost.trainer.state"

@@ -1,4 +1,4 @@
---- The training loop: epochs, updates, and what callbacks ask for after each, in transformers' order.
+--- The training loop: epochs, updates, and the actions that callbacks request, in transformers' order.
 local C = require "accelhost._C"
 local batches = require "accelhost.trainer.batches"
 local callbacks = require "accelhost.trainer.callbacks"

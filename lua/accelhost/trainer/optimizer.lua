@@ -1,4 +1,4 @@
---- The optimizer and schedule that a Trainer makes when it is given none.
+--- The default optimizer and schedule of a Trainer.
 local Adafactor = require "accelhost.optim.adafactor"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"

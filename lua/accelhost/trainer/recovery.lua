@@ -1,4 +1,4 @@
---- Live recovery of a training (accelerator/checkpoint/recovery.lua): what a Trainer has of its own between two
+--- Live recovery of a training (accelerator/checkpoint/recovery.lua): the Trainer's state between two
 --- updates.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"

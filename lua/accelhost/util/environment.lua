@@ -1,4 +1,4 @@
---- What `accelhost env` prints: the program, the machine and the settings.
+--- The report of `accelhost env`: the program, the machine and the settings.
 local C = require "accelhost._C"
 
 local environment = {}

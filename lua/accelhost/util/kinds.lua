@@ -1,4 +1,4 @@
---- What the value of an argument may be: the words that follow the colon in a signature.
+--- The kinds of argument values: the words that follow the colon in a signature.
 local C = require "accelhost._C"
 
 local kinds = {}

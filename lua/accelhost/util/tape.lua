@@ -1,8 +1,8 @@
---- What the host does in a step that is captured as a graph and has to do again before each replay: counters, rates,
---- scales. The device's part is the graph's; who has a part on the host notes it here while a step is captured.
+--- The host's work of a step that is captured as a graph, which is repeated before each replay: counters, rates,
+--- scales. The device's work is the graph's; a module with work on the host records it here during the capture.
 --
--- What the device decides in a replay (a GradScaler's step is left out) the host asks for later: it does its part as if
--- all were done, and undoes that in `settle`, at the latest before the next replay.
+-- A decision of the device in a replay (a GradScaler's skipped step) is read later: the host works as if no step were
+-- skipped, and reverts that in `settle`, at the latest before the next replay.
 local tape = {}
 
 local actions -- of the step that is captured now

@@ -2,9 +2,9 @@
 --- continues in its place, and its replacement loads that (host/comm/recover/recover.h).
 --
 -- A boundary is where a script's training loop asks a prepared loader for a batch and no accumulation window is open:
--- the place that a checkpoint would go back to. What all processes have alike (parameters, the optimizers' states) is
--- published in shares, straight from the tensors; buffers whole by each; all else is a note of plain data, made of what
--- changes from step to step alone. Which tensors there are is a plan (recovery_plan.lua).
+-- the position that a checkpoint would resume at. State that is equal on all processes (parameters, optimizer states)
+-- is published in shards, straight from the tensors; buffers are published whole by each; all else is a note of plain
+-- data, only the fields that change from step to step. The list of tensors is a plan (recovery_plan.lua).
 local C = require "accelhost._C"
 local Plan = require "accelhost.accelerator.checkpoint.recovery_plan"
 local arguments = require "accelhost.util.arguments"

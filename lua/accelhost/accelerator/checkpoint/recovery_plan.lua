@@ -1,8 +1,8 @@
---- The tensors of a run's state, for live recovery (recovery.lua): which there are, in an order that all processes
---- share, and what another process is to know to make some like them.
+--- The tensors of a run's state, for live recovery (recovery.lua): their list, in an order that all processes share,
+--- and the properties with which another process creates them.
 --
--- A plan holds the tensors themselves, which are published straight from where they are. It is rebuilt when something
--- in it has changed; a buffer that a script has replaced by another one like it is adopted.
+-- A plan holds the tensors themselves, which are published in place. It is rebuilt when one of them has changed; a
+-- buffer that a script has replaced by one of the same properties is adopted.
 local C = require "accelhost._C"
 local Parallel = require "accelhost.averaging.parallel"
 local arguments = require "accelhost.util.arguments"

@@ -1,4 +1,4 @@
---- What belongs to the state of a run: the objects of an accelerator, its open windows, and what it counts itself.
+--- The state of a run: the objects of an accelerator, its open accumulation windows, and its own counters.
 local averaging = require "accelhost.averaging"
 
 local run_state = {}

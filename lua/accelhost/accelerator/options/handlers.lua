@@ -1,4 +1,4 @@
---- What kwargs_handlers holds besides DistributedDataParallelKwargs, with Accelerate's names and defaults.
+--- The handlers of kwargs_handlers except DistributedDataParallelKwargs, with Accelerate's names and defaults.
 local arguments = require "accelhost.util.arguments"
 local configuration = require "accelhost.accelerator.options.configuration"
 

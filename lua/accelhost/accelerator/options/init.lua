@@ -1,4 +1,4 @@
---- What an accelerator is made with: the constructor's arguments as one table, checked against each other.
+--- The options of an accelerator: the constructor's arguments as one table, checked against each other.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"

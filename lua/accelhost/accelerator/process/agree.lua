@@ -1,4 +1,4 @@
---- What all processes do together, and fail at together.
+--- Steps that all processes run together, and that fail in all processes together.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local objects = require "accelhost.accelerator.process.objects"

@@ -1,4 +1,4 @@
---- What accelerator:prepare makes ready, by kind.
+--- The kinds of objects that accelerator:prepare accepts.
 local C = require "accelhost._C"
 
 local marks = {_is_module = "model", _is_loader = "loader", _is_optimizer = "optimizer", _is_scheduler = "scheduler"}

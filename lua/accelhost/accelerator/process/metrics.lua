@@ -1,4 +1,4 @@
---- Bringing together what the processes have.
+--- Gather and reduce the values of the processes.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local collectives = require "accelhost.accelerator.process.collectives"

@@ -1,5 +1,5 @@
---- Values that are no tensors, between all processes: numbers, texts, booleans, tensors and tables of them. In one
---- process they stay what they are.
+--- Collectives of values other than tensors: numbers, texts, booleans, tensors and tables of them. In one process they
+--- are returned unchanged.
 local C = require "accelhost._C"
 local travel = require "accelhost.util.travel"
 local values = require "accelhost.distributed.values"

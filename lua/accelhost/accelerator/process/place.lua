@@ -1,4 +1,4 @@
---- Where a process trains: its GPU, else the CPU.
+--- The device of a process: its GPU, else the CPU.
 local C = require "accelhost._C"
 local launched = require "accelhost.util.launched"
 local warn = require "accelhost.util.warn"

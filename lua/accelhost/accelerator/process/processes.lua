@@ -1,4 +1,4 @@
---- Which process does what, and when.
+--- Waiting, printing, triggers, and work of single processes.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local collectives = require "accelhost.accelerator.process.collectives"

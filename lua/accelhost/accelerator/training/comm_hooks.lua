@@ -1,5 +1,5 @@
---- Communication hooks of prepared models, by Accelerate's names: those of accelhost.distributed, given gradients that
---- are weighed already.
+--- Communication hooks of prepared models, by Accelerate's names: those of accelhost.distributed, called with
+--- gradients that are already weighted.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local comm_hook = require "accelhost.distributed.comm_hook"

@@ -1,4 +1,4 @@
---- What is computed in which precision: forwards of prepared models under autocast.
+--- Mixed precision: forwards of prepared models under autocast.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local configuration = require "accelhost.accelerator.options.configuration"

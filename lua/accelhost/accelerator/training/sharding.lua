@@ -1,4 +1,4 @@
---- What an accelerator does otherwise when the states of its models are sharded.
+--- The steps of an accelerator that differ when the states of its models are sharded.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local averaging = require "accelhost.averaging"

@@ -1,4 +1,5 @@
---- The arguments of a compiled step: what has to stay the same, and the graph's own tensors in place of those given.
+--- The arguments of a compiled step: the values that must not change, and the graph's own tensors in place of those
+--- passed.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 

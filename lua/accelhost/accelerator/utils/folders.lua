@@ -1,4 +1,4 @@
---- Folders for what a script writes.
+--- Folders for the files that a script writes.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 

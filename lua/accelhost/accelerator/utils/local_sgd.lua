@@ -1,4 +1,4 @@
---- LocalSGD: processes train by themselves and take the mean of their weights now and then.
+--- LocalSGD: processes train independently and average their weights every few steps.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"

@@ -1,4 +1,4 @@
---- Batch sizes that fit into memory, and memory that is given back.
+--- Batch sizes that fit into memory, and the release of memory.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 

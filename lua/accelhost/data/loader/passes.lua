@@ -1,4 +1,4 @@
---- Which pass of which loader is running, where passes are nested and left by break.
+--- The stack of running passes of loaders, which may be nested and left by break.
 local passes = {}
 
 --- Metatable of the iterators of loader:batches(); loader.lua adds __call.

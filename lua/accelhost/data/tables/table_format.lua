@@ -1,4 +1,4 @@
---- What rows of a table are given as: Lua's values, tensors, or what a function makes of them when they are asked for.
+--- The formats of a table's rows: Lua's values, tensors, or the results of a function that is called at each access.
 local C = require "accelhost._C"
 local RowStream = require("accelhost.data.tables.row_stream").RowStream
 local RowTables = require "accelhost.data.tables.row_tables"

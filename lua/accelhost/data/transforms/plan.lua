@@ -1,5 +1,5 @@
---- What a loader can do to images in memory while it gathers them: steps that move pixels, a table of what each byte
---- of each channel becomes, and a part of the result to erase.
+--- The transforms that a loader applies to images in memory while it gathers them: steps that move pixels, a lookup
+--- table for the bytes of each channel, and a part of the result to erase.
 local C = require "accelhost._C"
 
 local plan = {}

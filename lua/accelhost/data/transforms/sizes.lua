@@ -1,4 +1,4 @@
---- What transforms share about their arguments and the sizes of images.
+--- Shared by transforms: checks of their arguments and the sizes of images.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 

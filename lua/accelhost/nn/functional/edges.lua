@@ -1,4 +1,5 @@
---- Where a convolution's padding goes: what it pads itself, zeros on both sides, and what is put around its input.
+--- The parts of a convolution's padding: zeros on both sides, which the op pads itself, and an explicit padding of its
+--- input.
 local edges = {}
 
 --- `padding` is "same", "valid" or a table of numbers; `kernel` and `dilation` are tables, one number for each dim.

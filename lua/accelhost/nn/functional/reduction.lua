@@ -1,4 +1,4 @@
---- How a loss sums its elements up.
+--- The reduction of a loss: mean, sum or none.
 local reduction = {}
 
 --- The option as a row of a signature.

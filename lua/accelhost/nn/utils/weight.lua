@@ -1,4 +1,4 @@
---- What weight and spectral norms share: weights as matrices, and their lengths.
+--- Shared by weight_norm and spectral_norm: weights as matrices, and their norms.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"

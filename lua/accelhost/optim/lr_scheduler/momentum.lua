@@ -1,4 +1,4 @@
---- What schedulers that cycle the momentum share. Adam keeps its momentum in betas[1].
+--- Shared by schedules that cycle the momentum. Adam's momentum is betas[1].
 local arguments = require "accelhost.util.arguments"
 
 local momentum = {}

@@ -1,4 +1,4 @@
---- What every pruner is.
+--- The base class of pruners.
 local class = require "accelhost.util.class"
 
 ---@class BasePruner

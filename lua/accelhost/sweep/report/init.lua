@@ -1,4 +1,4 @@
---- What a person sees of a sweep: a page, a text, a table that lives, and files for other programs.
+--- The reports of a sweep: a page, a text, a live table, and files for other programs.
 --
 -- All of it reads one table and writes none of it:
 --

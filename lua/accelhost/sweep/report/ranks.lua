@@ -1,4 +1,4 @@
---- How the value of a running trial compares with those that other trials had at the same step.
+--- The rank of a running trial's value among the values of other trials at the same step.
 local class = require "accelhost.util.class"
 local summary = require "accelhost.sweep.report.summary"
 

@@ -1,4 +1,4 @@
---- Where a parameter's values lie along an axis from 0 to 1, and the ticks of it.
+--- The positions of a parameter's values along an axis from 0 to 1, and the axis' ticks.
 local kinds = require "accelhost.util.kinds"
 local plot_ticks = require "accelhost.plot.ticks"
 local show = require "accelhost.sweep.report.show"

@@ -1,4 +1,4 @@
---- What a study has come to, in numbers: the one place where all that a person sees of it is counted.
+--- The statistics of a study, the only place where the numbers of all reports are computed.
 local kinds = require "accelhost.util.kinds"
 local ranking = require "accelhost.sweep.ranking"
 

@@ -1,4 +1,4 @@
---- What the pictures of a study draw: a row for each trial with its places along the axes, and which rows are drawn
+--- The data of a study's pictures: a row for each trial with its positions along the axes, and a selection of rows
 --- where there are more than can be distinguished.
 local scale = require "accelhost.sweep.report.scale"
 local summary = require "accelhost.sweep.report.summary"

@@ -1,4 +1,4 @@
---- What every sampler is.
+--- The base class of samplers.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local domain = require "accelhost.sweep.samplers.domain"

@@ -1,4 +1,4 @@
---- What to do about messages of the library whose words alone say it: {pattern, hint, or function of the captures}.
+--- Hints for messages of the library that the text alone identifies: {pattern, hint, or function of the captures}.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local elsewhere = require "accelhost.util.hints.elsewhere"

@@ -1,4 +1,4 @@
---- What PyTorch, Accelerate and Python call it, and what it is here.
+--- Names of PyTorch, Accelerate and Python, and their names here.
 local elsewhere = {}
 
 --- Fields and methods that are requested of an object: name -> the text after the object's name instead.

@@ -1,4 +1,4 @@
---- What to do about an uncaught error: found from its words, the script's line and the values that its variables hold.
+--- Hints for uncaught errors: found from the message, the script's line and the values of the variables in it.
 --- Loaded when the first uncaught error is reported (host/bind/lua/error.c).
 local C = require "accelhost._C"
 local advice = require "accelhost.util.hints.advice"

@@ -1,4 +1,4 @@
---- How much of the difference between good trials and others each parameter accounts for, as bars.
+--- The importance of each parameter for the difference between good trials and others, as bars.
 local frame = require "accelhost.sweep.report.figures.frame"
 local importances = require "accelhost.sweep.importance"
 local markup = require "accelhost.sweep.report.markup"

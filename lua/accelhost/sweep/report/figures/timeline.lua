@@ -1,4 +1,4 @@
---- Which slot ran which trial when.
+--- The trials of each slot over time.
 local frame = require "accelhost.sweep.report.figures.frame"
 local markup = require "accelhost.sweep.report.markup"
 local plot_ticks = require "accelhost.plot.ticks"

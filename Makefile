@@ -282,7 +282,7 @@ $(BUILD)/sim/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,c++ $<)$(keep) $(CXX) $(CPPFLAGS) $(SIM_FLAGS) -x c++ -c -o $@ $<
 
-# The Lua library travels inside the binary, as bytecode of the LuaJIT that is linked into it.
+# The Lua library is embedded in the binary, as bytecode of the LuaJIT that is linked into it.
 $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 	@mkdir -p $(@D)
 	$(call say,ld $@)$(CC) -std=c11 -O1 -Ihost $(shell pkg-config --cflags luajit) $(WARN) -Werror -o $@ $^ \

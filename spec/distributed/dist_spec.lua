@@ -153,11 +153,11 @@ describe("A world of one", function()
     begin()
     local loop = {inner = {}}
     loop.inner[1] = loop
-    check.raises("all_gather_object: obj.model.step: a function cannot travel; expected tensors, numbers, texts, "
-      .. "booleans and tables of them", function() dist.all_gather_object({}, {model = {step = print}}) end)
-    check.raises("obj.inner[1]: a table cannot travel (it holds itself)",
+    check.raises("all_gather_object: obj.model.step: a function cannot be serialized; expected tensors, numbers, "
+      .. "texts, booleans and tables of them", function() dist.all_gather_object({}, {model = {step = print}}) end)
+    check.raises("obj.inner[1]: a table cannot be serialized (it holds itself)",
       function() dist.all_gather_object({}, loop) end)
-    check.raises("object_list[2]: a Linear cannot travel",
+    check.raises("object_list[2]: a Linear cannot be serialized",
       function() dist.broadcast_object_list({1, accelhost.nn.Linear(1, 1)}, 0) end)
     check.raises("obj[\"a b\"]", function() dist.gather_object({["a b"] = io.stdout}, {}) end)
     local shared, list = {1}, {}

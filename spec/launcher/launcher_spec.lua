@@ -147,12 +147,13 @@ describe("accelhost.launcher", function()
     assert.equal(0, select("#", accelhost.launcher(function() os.exit(0) end)))
   end)
 
-  it("names what cannot travel, there and back", function()
+  it("names what cannot be serialized, there and back", function()
     local file = io.stdout
     local function train() return file end
-    assert.matches("launcher: upvalue 'file' of train: a file cannot travel", message_of(train))
-    assert.matches("launcher: args%[2%].log: a file cannot travel", message_of(print, {args = {1, {log = file}}}))
-    assert.matches("rank 0 failed: launcher: its result.out: a file cannot travel",
+    assert.matches("launcher: upvalue 'file' of train: a file cannot be serialized", message_of(train))
+    assert.matches("launcher: args%[2%].log: a file cannot be serialized",
+      message_of(print, {args = {1, {log = file}}}))
+    assert.matches("rank 0 failed: launcher: its result.out: a file cannot be serialized",
       message_of(function() return {out = io.stdout} end))
   end)
 

@@ -22,7 +22,7 @@ local function refused(value, text)
   assert.matches(text, message)
 end
 
-describe("a value that travels", function()
+describe("a serialized value", function()
   it("is the same number, text, boolean or nil", function()
     local values = {sent(1.5, "a\0b", true, false, nil, 0 / 0, math.huge)}
     assert.same({1.5, "a\0b", true, false, nil}, {unpack(values, 1, 5)})
@@ -226,12 +226,12 @@ describe("data on the wire", function()
   end)
 end)
 
-describe("a value that cannot travel is named", function()
+describe("a value that cannot be serialized is named", function()
   it("when it is a file, a coroutine, a function in C or of the library's making", function()
     local file = io.stdout
-    refused(function() return file end, "test: upvalue 'file' of value 1: a file cannot travel to another process")
-    refused({a = {["b c"] = coroutine.create(print)}}, 'value 1.a%["b c"%]: a coroutine cannot travel')
-    refused({[3] = ("x"):gmatch "."}, "value 1%[3%]: a function written in C cannot travel")
+    refused(function() return file end, "test: upvalue 'file' of value 1: a file cannot be serialized")
+    refused({a = {["b c"] = coroutine.create(print)}}, 'value 1.a%["b c"%]: a coroutine cannot be serialized')
+    refused({[3] = ("x"):gmatch "."}, "value 1%[3%]: a function written in C cannot be serialized")
     local hooked = optim.SGD({accelhost.ones(1, {requires_grad = true})}, {lr = 1})
     hooked:register_step_post_hook(function() end)
     refused(hooked, "value 1.*: a function that the library made while it ran")
@@ -245,9 +245,10 @@ describe("a value that cannot travel is named", function()
 
   it("when it is a prepared optimizer, or a class that was made for one object", function()
     local optimizer = accelhost.Accelerator():prepare(optim.SGD(nn.Linear(1, 1):parameters(), {lr = 1}))
-    refused({optimizer}, "value 1%[1%]: a prepared SGD .prepare it inside of the function. cannot travel")
+    refused({optimizer}, "value 1%[1%]: a prepared SGD .prepare it inside of the function. cannot be serialized")
     refused(nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)),
-      "the metatable of value 1: the class ParametrizedLinear, which the library made while it ran, cannot travel")
+      "the metatable of value 1: the class ParametrizedLinear, which the library made while it ran, cannot be "
+        .. "serialized")
   end)
 
   it("by the whole way, through functions, tables, keys and metatables", function()

@@ -28,7 +28,7 @@ describe("the codec of values", function()
     end
   end)
 
-  it("names what cannot travel by the keys that lead to it", function()
+  it("names what cannot be serialized by the keys that lead to it", function()
     local bytes, reason = codec.pack {a = {[3] = print}}
     assert.is_nil(bytes)
     assert.matches("^item 'a': item .*3: a function", reason)

@@ -1,10 +1,10 @@
---- Collectives on Lua values: tensors, numbers, texts, booleans, nil and tables of them. No code travels; a value that
---- cannot is refused before anything is sent, by its place in the table. A tensor on a GPU travels through the CPU and
---- arrives on the receiver's current GPU (accelhost.cuda.set_device).
+--- Collectives on Lua values: tensors, numbers, texts, booleans, nil and tables of them. Code is not sent; a value that
+--- cannot be serialized is refused before anything is sent, with its path in the table. A tensor on a GPU is sent
+--- through the CPU and arrives on the receiver's current GPU (accelhost.cuda.set_device).
 local arguments = require "accelhost.util.arguments"
 local collectives = require "accelhost.distributed.collectives"
 local groups = require "accelhost.distributed.groups"
-local travel = require "accelhost.util.travel"
+local serialize = require "accelhost.util.serialize"
 local values = require "accelhost.distributed.values"
 local fail = arguments.fail
 
@@ -73,14 +73,14 @@ end
 local function packed_list(what, list)
   local copy = {n = count_of(list)}
   for i = 1, copy.n do
-    travel.check(what, ("object_list[%d]"):format(i), list[i])
+    serialize.check(what, ("object_list[%d]"):format(i), list[i])
     copy[i] = list[i]
   end
-  return travel.pack(copy)
+  return serialize.pack(copy)
 end
 
 local function fill(list, bytes)
-  local given = travel.unpack(bytes)
+  local given = serialize.unpack(bytes)
   for i = 1, given.n do list[i] = given[i] end
 end
 
@@ -125,8 +125,8 @@ local function pack_each(what, list, size)
   end
   local packed = {}
   for r = 1, size do
-    travel.check(what, ("scatter_object_input_list[%d]"):format(r), list[r])
-    packed[r] = travel.pack(list[r])
+    serialize.check(what, ("scatter_object_input_list[%d]"):format(r), list[r])
+    packed[r] = serialize.pack(list[r])
   end
   return packed
 end

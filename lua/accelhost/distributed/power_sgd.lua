@@ -1,4 +1,4 @@
---- PowerSGD (Vogels and others, 2019): a gradient that is a matrix [n, m] travels as two thin ones, [n, r] and [m, r],
+--- PowerSGD (Vogels and others, 2019): a gradient that is a matrix [n, m] is sent as two thin ones, [n, r] and [m, r],
 --- whose product is near it; what that misses is added to the next gradient. The matrices are the gradients of a
 --- bucket, or the whole bucket as one square.
 local C = require "accelhost._C"

@@ -1,6 +1,6 @@
---- Exchange Lua values between the processes of a native group: as bytes (util/travel.lua), after their number.
+--- Exchange Lua values between the processes of a native group: as bytes (util/serialize.lua), after their number.
 local C = require "accelhost._C"
-local travel = require "accelhost.util.travel"
+local serialize = require "accelhost.util.serialize"
 
 local values = {}
 
@@ -8,14 +8,14 @@ local function whole_numbers(list) return C.tensor(list, {dtype = "int64", devic
 
 local function room(bytes) return C.zeros({bytes}, {dtype = "uint8", device = "cpu"}) end
 
---- A value as bytes; raises, naming the place, when it cannot travel.
+--- A value as bytes; raises, naming the place, if it cannot be serialized.
 ---@param what string the function, for the message
 ---@param name string how the value is called there
 ---@param value any
 ---@return userdata # uint8 [n]
 function values.pack(what, name, value)
-  travel.check(what, name, value)
-  return travel.pack(value)
+  serialize.check(what, name, value)
+  return serialize.pack(value)
 end
 
 -- A process that replaces another one sends what that one sent, whose length may differ from its own value now.
@@ -32,7 +32,7 @@ end
 local function unpack_all(bytes, counts, list)
   local at = 0
   for r, count in ipairs(counts) do
-    list[r] = travel.unpack(bytes:narrow(0, at, count))
+    list[r] = serialize.unpack(bytes:narrow(0, at, count))
     at = at + count
   end
   return list
@@ -85,7 +85,7 @@ function values.scatter(native, packed, root)
   for r = 1, native:size() do counts[r] = packed and packed[r]:numel() or 0 end
   counts = whole_numbers(counts)
   native:broadcast(counts, root)
-  return travel.unpack(exchange(native, counts:tolist(), root, true,
+  return serialize.unpack(exchange(native, counts:tolist(), root, true,
     packed and as_given(C.cat(packed, 0), counts:sum():item())))
 end
 

@@ -7,7 +7,7 @@
 -- with one more.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local travel = require "accelhost.util.travel"
+local serialize = require "accelhost.util.serialize"
 
 local fail, describe = arguments.fail, arguments.describe
 
@@ -93,7 +93,7 @@ function Parts:table(value, path)
   else
     local pairs_of = {}
     for i, key in ipairs(structure.sorted_keys(value)) do
-      if travel.kind(key) ~= "scalar" then structure.refuse(self.what, path, key) end
+      if serialize.kind(key) ~= "scalar" then structure.refuse(self.what, path, key) end
       pairs_of[i] = {self:value(key, path), below(key)}
     end
     result = {["$table"] = pairs_of}
@@ -104,7 +104,7 @@ end
 
 --- The representation of any value at this path.
 function Parts:value(value, path)
-  local kind = travel.kind(value)
+  local kind = serialize.kind(value)
   if not kind then structure.refuse(self.what, path, value) end
   if kind ~= "scalar" then return self[kind](self, value, path) end
   local name = type(value) == "number" and number_name(value)
@@ -117,7 +117,7 @@ end
 ---@return string[] names, table[] tensors, string|nil text the JSON; nil for a plain table of tensors by name
 function structure.split(what, value)
   local parts = setmetatable({what = what, names = {}, tensors = {}, name_of = {}, taken = {}, open = {}}, Parts)
-  if travel.kind(value) == "table" and next(value) ~= nil and all_keys(value, "string") then
+  if serialize.kind(value) == "table" and next(value) ~= nil and all_keys(value, "string") then
     local plain = true
     for _, item in next, value do plain = plain and C.is_tensor(item) end
     if plain then

@@ -9,7 +9,7 @@ local C = require "accelhost._C"
 local ffi = require "ffi"
 local arguments = require "accelhost.util.arguments"
 local structure = require "accelhost.io.structure"
-local travel = require "accelhost.util.travel"
+local serialize = require "accelhost.util.serialize"
 
 local fail = arguments.fail
 
@@ -59,7 +59,7 @@ end
 
 --- Find the tensors of a value, and what a file cannot hold.
 function Writer:collect(value, path, depth)
-  local kind = travel.kind(value)
+  local kind = serialize.kind(value)
   if kind == "tensor" then return self:collect_tensor(value) end
   if kind == "scalar" then return end
   if not kind then structure.refuse("save", path, value) end
@@ -67,7 +67,7 @@ function Writer:collect(value, path, depth)
   if self.seen[value] then return end
   self.seen[value] = true
   for key, item in next, value do
-    if travel.kind(key) ~= "scalar" then structure.refuse("save", path, key) end
+    if serialize.kind(key) ~= "scalar" then structure.refuse("save", path, key) end
     self:collect(item, path == "" and tostring(key) or path .. "." .. tostring(key), depth + 1)
   end
 end

@@ -153,9 +153,9 @@ end
 --
 -- Sent with the function are the values that it uses: its arguments and upvalues, and globals that it reads by name.
 -- Numbers, texts, tables (shared parts and circles too), functions, classes made by extend, tensors, modules,
--- optimizers, data sets and generators travel, as copies; functions and classes of the library and of modules from
+-- optimizers, data sets and generators are sent as copies; functions and classes of the library and of modules from
 -- files are found by name in the new process. Files, coroutines, functions in C, tensors with a history and
--- Accelerators cannot travel: the error names the way to them. Results are returned without history. The random
+-- Accelerators cannot be serialized: the error names the path to them. Results are returned without history. The random
 -- generator begins in each process where it is here.
 --
 --   local function train(rate)

@@ -21,11 +21,11 @@ local class = require "accelhost.util.class"
 local code = require "accelhost.launcher.code"
 local names = require "accelhost.launcher.names"
 local parameter = require "accelhost.nn.parameter"
-local travel = require "accelhost.util.travel"
+local serialize = require "accelhost.util.serialize"
 
 local pack = {}
 
--- Places: a chain of {above, kind, key}, put into words when something cannot travel.
+-- Places: a chain of {above, kind, key}, put into words if something cannot be serialized.
 
 local heads = {
   upvalue = function(key) return ("upvalue '%s'"):format(key) end,
@@ -35,7 +35,7 @@ local heads = {
 }
 
 local tails = {
-  field = travel.key_text,
+  field = serialize.key_text,
   grad = function() return ".grad" end,
 }
 
@@ -51,14 +51,14 @@ end
 local function place_text(place) return table.concat({place_parts(place)}) end
 
 local function refuse(self, place, what)
-  arguments.fail("%s: %s: %s cannot travel to another process", self.what, place_text(place), what)
+  arguments.fail("%s: %s: %s cannot be serialized", self.what, place_text(place), what)
 end
 
 -- Entries.
 
 local function slot(self, value, place)
   if value == nil then return {} end
-  if travel.kind(value) == "scalar" then return value end
+  if serialize.kind(value) == "scalar" then return value end
   local number = self.numbers[value]
   if not number then
     number = #self.entries + 1
@@ -218,7 +218,7 @@ local function pack_entry(self, value, place, number)
   return pack_table(self, value, place)
 end
 
--- Tensors that are views of one memory travel as that memory and where they lie in it.
+-- Tensors that are views of one storage are packed as that storage and their offsets in it.
 
 local function by_memory(tensors)
   local groups, order = {}, {}
@@ -282,7 +282,7 @@ local function values_of(self)
   return values
 end
 
---- A list of values, nils included, as plain data. Raises, naming the way to it, when something cannot travel: files,
+--- A list of values, nils included, as plain data. Raises, with the path to it, if one cannot be serialized: files,
 --- coroutines, C functions, tensors with a history.
 ---@param what string the function that sends, for messages
 ---@param values table<integer, any>

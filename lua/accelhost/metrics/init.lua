@@ -8,7 +8,7 @@
 --
 -- A metric counts while batches come and keeps no rows. In several processes there are two ways to the same exact
 -- number: give each batch through accelerator:gather_for_metrics, or make the metric with {accelerator = accelerator}
--- and give each process's own batch; then the counts travel once, in compute().
+-- and give each process's own batch; then the counts are gathered once, in compute().
 local arguments = require "accelhost.util.arguments"
 local namespace = require "accelhost.util.namespace"
 

@@ -149,7 +149,7 @@ function TrialProcess:hear(text, report)
   messages[message.kind](self, message, report)
 end
 
---- An answer as it travels.
+--- The text of an answer in a message.
 ---@param answer string
 ---@return string
 function TrialProcess.answer_text(answer) return C.json.encode {kind = "answer", answer = answer} end

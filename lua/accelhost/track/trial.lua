@@ -15,7 +15,7 @@ local function number_of(value)
   return value
 end
 
--- Numbers that JSON has no words for travel as texts.
+-- Numbers that JSON cannot represent are sent as strings.
 local function encode(metrics)
   local copy = {}
   for name, value in pairs(metrics) do

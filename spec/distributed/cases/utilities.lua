@@ -49,7 +49,7 @@ checks.it("gathers objects", function()
   checks.same({1, 2}, utils.broadcast_object_list(list))
   local given = rank == size - 1 and accelhost.tensor {3, 4} or nil
   checks.same({3, 4}, utils.copy_tensor_to_devices(given):tolist())
-  checks.refused("value[1]: a function cannot travel", function() utils.gather_object {print} end)
+  checks.refused("value[1]: a function cannot be serialized", function() utils.gather_object {print} end)
 end)
 
 checks.it("shares work between the processes as Accelerate does", function()

@@ -13,7 +13,7 @@ local hooks = require "accelhost.optim.hooks"
 local passes = require "accelhost.data.loader.passes"
 local random = require "accelhost.checkpoint.random"
 local run_state = require "accelhost.accelerator.checkpoint.run_state"
-local travel = require "accelhost.util.travel"
+local serialize = require "accelhost.util.serialize"
 
 local fail = arguments.fail
 local recovery = {}
@@ -253,7 +253,7 @@ function recovery.take(accelerator, purge_step)
   local step = C.recovery.find()
   if not step then return false end
   local fixed, note, generator, lua = C.recovery.note()
-  local known, list = travel.unpack(fixed), run_state.objects(accelerator)
+  local known, list = serialize.unpack(fixed), run_state.objects(accelerator)
   contents.check_counts(("step %d"):format(step), {objects = known.counts}, list)
   local values, lists = Plan.values(accelerator, known.layout, note)
   add_values(values, note)

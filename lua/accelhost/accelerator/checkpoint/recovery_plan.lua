@@ -10,7 +10,7 @@ local contents = require "accelhost.checkpoint.contents"
 local module = require "accelhost.nn.module"
 local nn_utils = require "accelhost.nn.utils"
 local run_state = require "accelhost.accelerator.checkpoint.run_state"
-local travel = require "accelhost.util.travel"
+local serialize = require "accelhost.util.serialize"
 
 ---@class RecoveryPlan
 ---@field objects table the result of run_state.objects
@@ -136,7 +136,7 @@ function Plan.make(accelerator)
     layout.optimizers[i] = add_optimizer(self, accelerator._prepared.optimizers[optimizer])
   end
   self.simple = layout.optimizers
-  self.fixed = travel.pack {layout = layout, counts = contents.counts(self.objects)}
+  self.fixed = serialize.pack {layout = layout, counts = contents.counts(self.objects)}
   return self
 end
 

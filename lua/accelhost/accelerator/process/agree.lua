@@ -46,7 +46,7 @@ end
 ---@param what string
 ---@param fn fun(...): any
 ---@param ... any
----@return any # one value that travels between processes
+---@return any # one value that can be serialized
 function agree.main(what, fn, ...)
   local fine, value = true, nil
   if C.comm.rank() == 0 then fine, value = pcall(fn, ...) end

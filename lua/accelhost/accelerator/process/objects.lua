@@ -1,7 +1,7 @@
 --- Collectives of values other than tensors: numbers, texts, booleans, tensors and tables of them. In one process they
 --- are returned unchanged.
 local C = require "accelhost._C"
-local travel = require "accelhost.util.travel"
+local serialize = require "accelhost.util.serialize"
 local values = require "accelhost.distributed.values"
 local comm = C.comm
 
@@ -14,7 +14,7 @@ local objects = {}
 ---@return integer count
 function objects.all_gather(what, value)
   if comm.size() > 1 then return values.all_gather(comm.world(), values.pack(what, "value", value)), comm.size() end
-  travel.check(what, "value", value) -- what several processes refuse, one refuses too
+  serialize.check(what, "value", value) -- what several processes refuse, one refuses too
   return {value}, 1
 end
 
@@ -40,7 +40,7 @@ function objects.broadcast(what, value, from)
   local own = comm.rank() == from
   local bytes = values.broadcast(comm.world(), own and values.pack(what, "value", value) or nil, from)
   if own and not C.recovery.is_on() then return value end
-  return travel.unpack(bytes)
+  return serialize.unpack(bytes)
 end
 
 --- Each rank's item of rank 0's list. A collective.

@@ -333,7 +333,7 @@ end
 local function part_of(pass, fine, ...)
   if not fine then return nil end
   local part = {count = select("#", ...), length = pass.length, valid = pass.valid, uneven = pass.uneven}
-  part.values = {placement.all("cpu", ...)} -- where values travel
+  part.values = {placement.all("cpu", ...)} -- messages are tensors on the CPU
   return part
 end
 

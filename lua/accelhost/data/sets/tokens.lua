@@ -12,7 +12,7 @@ local TokenFile = Dataset:extend "TokenFile"
 
 local bytes_of = {uint16 = 2, uint32 = 4}
 
--- The mapped files. They are no fields: a set travels to another process by its path, and is mapped there.
+-- The mapped files. They are no fields: a set is sent to another process as its path, and is mapped there.
 local mapped = setmetatable({}, {__mode = "k"})
 
 local function file_of(self)

@@ -181,10 +181,12 @@ end
 function Gradients:join_uneven_inputs(...)
   local models, fn, even = read_join(...)
   if C.recovery.is_on() then
-    arguments.fail "join_uneven_inputs: with live recovery all processes iterate over equally many batches: leave it out"
+    arguments.fail("join_uneven_inputs: with live recovery all processes iterate over equally many batches: "
+      .. "leave it out")
   end
   if self.accelerator._virtual_shards then
-    arguments.fail "join_uneven_inputs: with virtual_shards all processes iterate over equally many batches: leave it out"
+    arguments.fail("join_uneven_inputs: with virtual_shards all processes iterate over equally many batches: "
+      .. "leave it out")
   end
   for _, model in ipairs(models) do
     if not averaging.find(self.accelerator, model) and self.accelerator.num_processes > 1 then

@@ -7,7 +7,7 @@ local toolkit = os.getenv "CUDA_HOME" or "/usr/local/cuda"
 
 -- change: what is planted in place of what, which must be noticed.
 local libraries = {
-  {title = "the driver", header = "cuda.h", name = "driver", folder = "driver",
+  {title = "the driver", header = "cuda.h", name = "driver", folder = "driver/api",
     change = {"cuMemFree_v2, %(CUdeviceptr", "cuMemFree_v2, (int"},
     told = "differs from cuda.h: __typeof__(&cuMemFree_v2)"},
   {title = "cuBLASLt", header = "cublasLt.h", name = "blas", folder = "vendor"},
@@ -43,7 +43,12 @@ for _, library in ipairs(libraries) do
       if not installed then return pending("needs CUDA's toolkit") end
       local folder, below = os.tmpname(), "cuda/" .. library.folder
       os.remove(folder)
-      assert(lfs.mkdir(folder) and lfs.mkdir(folder .. "/cuda") and lfs.mkdir(folder .. "/" .. below))
+      local folders, made = {folder}, folder
+      for name in below:gmatch "[^/]+" do
+        made = made .. "/" .. name
+        folders[#folders + 1] = made
+      end
+      for _, each in ipairs(folders) do assert(lfs.mkdir(each)) end
       local path = ("%s/%s.def"):format(below, library.name)
       local planted, times = text("host/" .. path):gsub(change[1], change[2], 1)
       assert.equal(1, times)
@@ -52,7 +57,7 @@ for _, library in ipairs(libraries) do
       file:close()
       local result = compile(folder)
       os.remove(folder .. "/" .. path)
-      assert(lfs.rmdir(folder .. "/" .. below) and lfs.rmdir(folder .. "/cuda") and lfs.rmdir(folder))
+      for i = #folders, 1, -1 do assert(lfs.rmdir(folders[i])) end
       assert.matches(library.told or "differs from " .. library.header, result.output, 1, true)
       assert.are_not.equal(0, result.code)
     end)

@@ -40,7 +40,7 @@ describe("The message has the expected and the received value for", function()
       "expected an input whose last size is input_size = 4, got (5, 3, 6)"},
     {"einsum's sizes", 'accelhost.einsum("ij,jk->ik", x, x)', "'j' has size 8 there and 4 before",
       "a letter has one size in all operands"},
-    {"einsum's operands", 'accelhost.einsum("ij,jk->ik", x)', "has 2 terms, but 1 operand is given"},
+    {"einsum's operands", 'accelhost.einsum("ij,jk->ik", x)', "has 2 terms, but 1 operand is passed"},
     {"a singular matrix", "accelhost.linalg.inv(accelhost.ones(2, 2))", "the matrix is singular", "linalg.pinv"},
     {"a right side of other size", "accelhost.linalg.solve(accelhost.eye(3), accelhost.ones(4))",
       "linalg.solve: A (3, 3) and B (4,) do not fit: expected 3 rows"},

@@ -35,7 +35,7 @@ describe("einsum", function()
       check.raises(text, function() accelhost.einsum(unpack(given)) end)
     end
     raises("einsum: operand 1 (4, 5): 'j' has size 4 there and 3 before", "ij,jk->ik", a, b)
-    raises("einsum: the equation 'ij' has 1 term, but 2 operands are given", "ij", a, b)
+    raises("einsum: the equation 'ij' has 1 term, but 2 operands are passed", "ij", a, b)
     raises("einsum: operand 0 has 2 dims, 'ijk' names 3", "ijk->i", a)
     raises("einsum: 'z' of the output 'z' is in no operand", "ij->z", a)
     raises("einsum: 'i' is repeated in the output 'ii'", "ij->ii", a)

@@ -117,7 +117,7 @@ describe("accelerator:profile", function()
 
   it("writes a file for each rank, with collectives and buckets on lanes of their own", function()
     launch(2, folder)
-    local taken = {}
+    local taken, overlaps = {}, false
     for rank = 0, 1 do
       local kinds, named = check(read_trace(("%s/profile_%d.json"):format(folder, rank)), rank)
       -- Merged into one file they stay apart: viewers know a lane by its number.
@@ -128,7 +128,6 @@ describe("accelerator:profile", function()
       assert(#kinds.collective > 3)
       assert.equal(0, #kinds.bucket % 3)
       assert(#kinds.bucket >= 6)
-      local overlaps = false
       for _, bucket in ipairs(kinds.bucket) do
         assert(bucket.args.bytes > 0)
         assert.matches("^bucket %d$", named[bucket.tid])
@@ -137,8 +136,9 @@ describe("accelerator:profile", function()
             and bucket.ts < node.ts + node.dur)
         end
       end
-      assert(overlaps, "no bucket is under way while a node runs")
     end
+    -- On one rank at least: the other's buckets are reduced as it posts them if it always arrives later.
+    assert(overlaps, "no bucket is under way while a node runs")
   end)
 
   it("reports wrong options", function()

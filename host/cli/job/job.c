@@ -271,7 +271,7 @@ static void job_wake(struct ah_job *job)
                                                       ? SIGTERM : job->signal);
     }
     ah_job_list_ranks(job, left, ranks, sizeof ranks);
-    ah_job_notice(job, "%s has %g s to end (a second signal kills)\n", ranks, job->options.grace);
+    ah_job_notice(job, "%s may take %g s to end (a second signal kills)\n", ranks, job->options.grace);
 }
 
 void ah_job_step(struct ah_job *job)

@@ -68,9 +68,12 @@ int end_group()
     delete opened;
     opened = nullptr;
     if (grouped) {
+        for (const Grouped &group : *grouped)
+            if (auto its = group.comm->link; !its->connect())
+                result = ncclInternalError;
         Api hold(api);
         for (const Grouped &group : *grouped)
-            if (int code = give_moves(group))
+            if (int code = result ? (int)result : give_moves(group))
                 result = code;
     }
     delete grouped;
@@ -104,8 +107,10 @@ int add(ncclComm_t comm, CUstream handle, Move move)
         Api hold(api);
         return refuse("no communicator");
     }
-    /* An abort by another thread frees the communicator. */
-    if (auto its = comm->link; comm->blocking && its->error == ncclSuccess && !its->connect())
+    auto its = comm->link; /* an abort by another thread frees the communicator */
+    if (comm->blocking && its->error == ncclSuccess)
+        its->begin_connect();
+    if (!depth && !its->connect())
         return ncclInternalError;
     Api hold(api);
     Link &link = *comm->link;

@@ -58,7 +58,9 @@ class Link
 
     /* Map the segment and wait for all ranks; then `error` is the result. */
     void meet();
-    /* The first call of a blocking communicator waits for the other ranks' first: false when it was aborted. */
+    /* The first call of a blocking communicator, or the end of its group, waits for the other ranks' first calls: false
+     * when the communicator was aborted. */
+    void begin_connect();
     bool connect();
     /* All ranks have come here. False when the communicator was aborted meanwhile. */
     bool arrive();
@@ -90,7 +92,7 @@ class Link
     Segment *segment_ = nullptr;
     size_t bytes_ = 0;
     unsigned pauses_ = 0;
-    bool connected_ = false;
+    bool connecting_ = false;
 };
 
 /* One call of a rank. */

@@ -124,15 +124,22 @@ void Link::meet()
     error.compare_exchange_strong(setting_up, aborted ? ncclInternalError : ncclSuccess);
 }
 
-bool Link::connect()
+void Link::begin_connect()
 {
-    if (connected_)
-        return true;
-    connected_ = true;
+    if (connecting_)
+        return;
+    connecting_ = true;
     if (fault_now(FAULT_CONNECT)) /* a rank that is stopped there */
         raise(SIGSTOP);
     segment_->connecting++;
-    while (segment_->connecting < ranks)
+}
+
+bool Link::connect()
+{
+    for (int i = 0; i < ranks; i++)
+        if (i != rank && segment_->rank[i].process == getpid()) /* one thread calls for both, one after the other */
+            return true;
+    while (connecting_ && segment_->connecting < ranks)
         if (!pause())
             return false;
     return true;

@@ -119,14 +119,14 @@ describe("accelhost launch on several machines", function()
     assert.same({4, 4}, stopped.code)
     for node = 1, 2 do
       assert.matches("timed out after 2 s: rank 3 was last seen at", stopped.said[node])
-      assert.matches("rank 3 [^\n]*was ended\n", stopped.said[node])
+      assert.matches("rank 3 [^\n]*was killed\n", stopped.said[node])
     end
     assert.is_true(stopped.took < 12)
     -- Of a rank that is stopped and speaks for its host the others hear nothing, so what they know is old.
     assert.same({4, 4}, silent.code)
     for node = 1, 2 do
       assert.matches("timed out after 3 s: rank 2, which speaks for host node2, has been silent for", silent.said[node])
-      assert.matches("rank 2 [^\n]*was ended\n", silent.said[node])
+      assert.matches("rank 2 [^\n]*was killed\n", silent.said[node])
     end
     assert.is_true(silent.took < 12)
   end)

@@ -58,7 +58,7 @@ describe("a launched job", function()
       "require('accelhost._C').comm.barrier()"
     local result = shell('options="--timeout 2.5"; ' .. start .. 'ended "$2.err"', script)
     assert.equal("4\n", result.stdout)
-    assert.matches("rank 1 had been stopped by a signal and was ended", result.stderr)
+    assert.matches("rank 1 had been stopped by a signal and was killed", result.stderr)
   end)
 
   it("ends soon by Ctrl-C while its ranks start one program after the other", function()

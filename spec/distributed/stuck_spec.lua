@@ -39,7 +39,7 @@ describe("the report of a collective whose time is up", function()
 
   scene("reports that the missing rank was stopped", function() return time_out("stop") end, function(told)
     has(told, seen .. "is stopped by a signal (kill -CONT ")
-    has(told, "rank 1 had been stopped by a signal and was ended")
+    has(told, "rank 1 had been stopped by a signal and was killed")
   end)
 
   scene("names the line of an endless loop", function()

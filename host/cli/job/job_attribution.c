@@ -166,7 +166,7 @@ static void report_others(struct ah_job *job, int first)
             snprintf(line, sizeof line, "%.*s", (int)strcspn(slot->text, "\n"), slot->text);
     }
     if (blamed >= 0)
-        ah_job_notice(job, "rank %d %s\n", blamed, stopped ? "had been stopped by a signal and was ended"
+        ah_job_notice(job, "rank %d %s\n", blamed, stopped ? "had been stopped by a signal and was killed"
                                                            : "did not arrive and was killed");
     job_attribution_report(job, alike, "failed in the same way", "");
     job_attribution_report(job, own, "failed too: ", line);

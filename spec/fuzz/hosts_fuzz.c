@@ -96,7 +96,7 @@ static void read_events(char *text)
     struct ah_machine_link link = {.count = 3, .places = {0, 1, 2}, .lock = PTHREAD_MUTEX_INITIALIZER};
     char *rest = text;
     for (char *one; (one = strsep(&rest, "\1")) != NULL;)
-        take(&link, one);
+        machines_link_take(&link, one);
     for (int h = 0; h < link.count; h++) {
         const struct ah_machine *machine = &link.machine[h];
         if (machine->code < 0 || machine->code > 255 || machine->signal < 0 || machine->signal >= NSIG ||

@@ -1,6 +1,6 @@
 /* Fuzz target: a safetensors file in memory. Whatever the bytes are, the reader returns tensors that are inside
  * them, or with an error text.
- * sources: TENSORS host/io/safetensors.c host/io/mapping.c WRITER */
+ * sources: TENSORS host/io/safetensors.c host/io/mapping.c host/base/process/signals.c WRITER */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -71,7 +71,7 @@ static bool profiles(void)
     return !sigaction(SIGPROF, NULL, &now) && now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN;
 }
 
-/* Repeat the handler by a timer, for code that catches the error and goes on; 0: no more. */
+/* Repeat the handler by a timer, for code that catches the error and continues; 0: no more. */
 static void strike_every(long milliseconds)
 {
     struct itimerspec often = {.it_value.tv_nsec = milliseconds ? 1 : 0, .it_interval.tv_nsec = milliseconds * 1000000};

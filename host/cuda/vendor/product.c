@@ -14,7 +14,7 @@ enum { BUCKETS = 8192 };
 
 static struct ah_cuda_plan plans[AH_CUDA_PLANS];
 static int buckets[BUCKETS]; /* an index + 1 into `plans`, or 0 */
-static int hand;             /* where the search for a place goes on */
+static int hand;             /* where the search for a place continues */
 static cublasLtHandle_t handles[AH_CUDA_DEVICES];
 
 int ah_cublas_check(const struct ah_cublas *blas, cublasStatus_t status, const char *op_name, const char *what)

@@ -308,7 +308,7 @@ end
 -- A folder that exists is replaced if it is a checkpoint. Only files that a manifest names are removed: a checkpoint
 -- with another file or a link in it stays, and one line names the reason.
 --
--- With `async` the values are copied and written by a thread while the script goes on; what fails is raised by the
+-- With `async` the values are copied and written by a thread while the script continues; a failure is raised by the
 -- next save_state, load_state, wait_for_checkpoint or end_training, or ends the script with an error.
 --
 --   accelerator:save_state(os.tmpname() .. ".checkpoint", {async = true})

@@ -169,20 +169,20 @@ local function is_walked(pass)
 end
 
 -- Has the script dropped the iterator of a pass? Only the collector knows, and a full collection costs milliseconds:
--- one is made only where the pass has not advanced since the last check, or where `anew`.
-local function is_dropped(pass, anew)
+-- one is made only where the pass has not advanced since the last check, or where `loop_begins`.
+local function is_dropped(pass, loop_begins)
   local iterator, before = pass.iterator, pass.rounds_before
   pass.rounds_before = pass.rounds
-  if iterator and iterator[1] and (anew or before == pass.rounds) then collectgarbage() end
+  if iterator and iterator[1] and (loop_begins or before == pass.rounds) then collectgarbage() end
   return iterator ~= nil and iterator[1] == nil
 end
 
 --- Has a pass that is not at its end been left, its `for` or the iterator of loader:batches()?
 ---@param pass table
----@param anew boolean does a loop begin around it?
+---@param loop_begins boolean does a loop begin around it?
 ---@return boolean
-function passes.is_left(pass, anew)
-  pass.left = pass.left or not is_walked(pass) or pass.holder == nil and is_dropped(pass, anew)
+function passes.is_left(pass, loop_begins)
+  pass.left = pass.left or not is_walked(pass) or pass.holder == nil and is_dropped(pass, loop_begins)
   return pass.left
 end
 

@@ -10,7 +10,7 @@ local function launch(words, options)
   local text = {"launch() { k=$1; shift; on $k launch --num_machines 2 --main_process_ip node1 --secret_file none " ..
     "--silence 3 --patience 1 \"$@\"; }"}
   for node = 1, 2 do
-    text[#text + 1] = ("launch %d %s > >(tee -a \"$log\") &"):format(node, options[node] or words)
+    text[#text + 1] = ("launch %d %s | tee -a \"$log\" &"):format(node, options[node] or words)
   end
   text[#text + 1] = options.during and "until [ \"$(grep -o 'begin [0-9]' \"$log\" | sort -u | wc -l)\" = 4 ]; do " ..
     "sleep 0.05; done\n" .. options.during or ""

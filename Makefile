@@ -402,19 +402,17 @@ asan: ## everything under AddressSanitizer; T=pattern
 ubsan: ## everything under UndefinedBehaviorSanitizer; T=pattern
 	@export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1"; $(call sanitized,undefined)
 
-# libgomp's own synchronisation is invisible to TSan, hence one OpenMP thread and no specs of kernels; what is left to
-# check is the communication, the loaders and the launcher.
+# The libraries are not built with TSan, hence only some specs of kernels: those that the program divides itself.
 .PHONY: tsan
 tsan: ## the parts with threads of their own under ThreadSanitizer; T=pattern
-	@export OMP_NUM_THREADS=1 TSAN_OPTIONS="$(TSAN_FLAGS)" SPECS="$(TSAN_SPECS)"; \
+	@export TSAN_OPTIONS="$(TSAN_FLAGS)" SPECS="$(TSAN_SPECS)"; \
 	$(call sanitized,thread)
 
 TSAN_SPECS = spec/accelerator spec/checkpoint spec/cli/top_spec.lua spec/data spec/distributed spec/profiler
 # GCC 12 misreads where glibc keeps the thread-local variables of opened libraries: LeakSanitizer would fall over that.
 ASAN_FLAGS = allocator_may_return_null=1:handle_segv=0:handle_sigbus=0:intercept_tls_get_addr=0
 LSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/leaks.txt:print_suppressions=0
-# The long history keeps the stacks by which libgomp's own accesses are known.
-TSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/threads.txt:second_deadlock_stack=1:handle_segv=0 \
+TSAN_FLAGS = second_deadlock_stack=1:handle_segv=0 \
 	handle_sigbus=0 history_size=7
 # What measures memory would measure the sanitizer.
 sanitized  = scripts/install-deps.sh build test && \

@@ -22,8 +22,6 @@ build=$1
 PATTERN=${2:-} FILTER=
 ACCELHOST_BINARY=$(cd "$build" && pwd)/accelhost
 export ACCELHOST_BINARY PATTERN FILTER
-# Many processes share few processors here: waiting threads must not spin.
-export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-1000}"
 # A spec that fails on unseeded numbers fails again.
 export ACCELHOST_SEED="${ACCELHOST_SEED:-67280421310721}"
 lane=${LANE:-all}

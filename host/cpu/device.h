@@ -1,4 +1,4 @@
-/* The CPU's kernels: OpenMP kernels, OpenBLAS, oneDNN. A kernel for op `name` is `int ah_cpu_NAME(struct ah_call *)` in
+/* The CPU's kernels: own loops, OpenBLAS, oneDNN. A kernel for op `name` is `int ah_cpu_NAME(struct ah_call *)` in
  * one of the family files here; prototypes are generated from the op table. */
 #ifndef AH_CPU_DEVICE_H
 #define AH_CPU_DEVICE_H

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 
 /* Skeletons live in a box of 100 x 100 units, x to the right, y down. A stroke is a list of points, ended by END;
  * a curve passes smoothly through its points, a line has corners at them. A glyph is a list of strokes, ended by

@@ -12,7 +12,7 @@
 enum { AH_DIGITS_SIDE = 28, AH_DIGITS_PIXELS = AH_DIGITS_SIDE * AH_DIGITS_SIDE };
 
 /* Draw samples first .. first + count - 1 of split `split` (0 train, 1 test): `images` gets count * 784 bytes
- * (0 background, 255 full ink), `labels` count numbers 0..9. Uses the OpenMP pool: Lua thread only. */
+ * (0 background, 255 full ink), `labels` count numbers 0..9. Uses the pool of threads: Lua thread only. */
 void ah_digits_draw(uint8_t *images, int64_t *labels, uint64_t seed, uint32_t split, int64_t first, int64_t count);
 
 #endif

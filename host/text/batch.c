@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory/array.h"
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 #include "base/status/status.h"
 #include "text/encoder.h"
 

@@ -33,7 +33,7 @@ for _, name in ipairs {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_TH
   local set = os.getenv(name)
   if set then pins[#pins + 1] = name .. "=" .. set end
 end
-local clean = "env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE -u OPENBLAS_NUM_THREADS -u GOMP_SPINCOUNT"
+local clean = "env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE -u OPENBLAS_NUM_THREADS"
 
 -- The first interpreter that imports a package, and the package's version.
 local function find_python(package)
@@ -216,6 +216,24 @@ for threads = 1, 2 do
   }
 end
 
+-- Two threads while another program keeps one processor busy: against the peer under the same load, and (`own`) against
+-- one thread of ours alone, which a second thread should never make slower.
+local function with_busy_loop(command)
+  return command and ("(timeout 900 sh -c 'while :; do :; done' & b=$!; %s; s=$?; kill $b; exit $s)"):format(command)
+end
+for name, script in pairs {mnist_cnn = "train.lua mnist_cnn 10 7", mlp = "train.lua mlp 500 7",
+  char_gpt = "char_gpt.lua bench 8 7"} do
+  local file, arguments = script:match "^(%S+) (.*)$"
+  local busy = with_busy_loop(ours(file, arguments, 1, 2))
+  workloads[name .. "_2t_busy"] = {
+    ours = busy,
+    peer = with_busy_loop(options.against and run_by(options.against, file, arguments, 1, 2)
+      or torch((file:gsub("lua$", "py")), arguments, 1, 2)),
+    peer_name = options.against and "the other build" or python and "PyTorch " .. torch_version,
+  }
+  workloads[name .. "_2t_busy_own"] = {ours = busy, peer = ours(file, arguments, 1, 1), peer_name = "1 thread, alone"}
+end
+
 -- Fine-tuning a checkpoint, against transformers on PyTorch.
 local transformers_python, transformers_version
 if with_torch then transformers_python, transformers_version = find_python "transformers" end
@@ -262,7 +280,12 @@ end
 for _, name in ipairs {"bert_sst2", "bert_shakespeare", "gpt2_sst2", "gpt2_shakespeare"} do
   row("tokenize_" .. name, "tokenize_" .. name, "call_ms", "ms", true)
 end
-for _, name in ipairs {"char_gpt_1t", "char_gpt_2t"} do row(name, name, "tokens_per_s", "tokens/s") end
+for _, name in ipairs {"char_gpt_1t", "char_gpt_2t", "char_gpt_2t_busy", "char_gpt_2t_busy_own"} do
+  row(name, name, "tokens_per_s", "tokens/s")
+end
+for _, name in ipairs {"mnist_cnn_2t_busy", "mnist_cnn_2t_busy_own", "mlp_2t_busy", "mlp_2t_busy_own"} do
+  row(name, name, "items_per_s", "images/s")
+end
 for _, shape in ipairs {"1t", "2t", "2p"} do
   row("minilm_ft_" .. shape, "minilm_ft_" .. shape, "tokens_per_s", "tokens/s")
 end

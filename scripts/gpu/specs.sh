@@ -10,7 +10,7 @@ mkdir -p "$folder"
 end=$(($(date +%s) + seconds))
 ACCELHOST_BINARY=$(cd "$build" && pwd)/accelhost
 export ACCELHOST_BINARY ACCELHOST_TEST_DEVICE=cuda ACCELHOST_CUDA_ALLOCATOR=poison ACCELHOST_CUDA_CHECKS=now
-export GOMP_SPINCOUNT=1000 OMP_NUM_THREADS=2
+export OMP_NUM_THREADS=2
 jobs=$((($(nproc) + 1) / 2))
 [ "$jobs" -le 6 ] || jobs=6
 # shellcheck disable=SC2016

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 #include "base/status/status.h"
 #include "text/batch.h"
 

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/process/parallel.h"
 #include "base/process/threads.h"
 #include "base/trace/time.h"
 #include "comm/group/backend.h"

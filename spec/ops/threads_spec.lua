@@ -1,5 +1,4 @@
--- The threads of OpenMP that libraries use are made once: a region within a region, even within one of a single thread,
--- would get new ones each time.
+-- The threads of kernels and libraries are those of one pool.
 local run = require "spec.support.run"
 
 -- Runs a call four times in a process of its own and prints the threads that there are before and after each. Tensors
@@ -32,13 +31,36 @@ describe("the threads of", function()
   } do
     it(name .. " are kept from one call to the next", function()
       local script = SCRIPT:format(case[1], case[1], case[1], case[2])
-      local result = run.host({"-e", script}, {env = {GOMP_SPINCOUNT = "1000"}})
+      local result = run.host {"-e", script}
       assert.same({0, ""}, {result.code, result.stderr})
       local before, first, others = result.stdout:match "^([^\n]*)\n([^\n]*\n)(.*)$"
       assert.equal(select(2, before:gsub("%d+", "")) + 1, select(2, first:gsub("%d+", "")))
       assert.equal(first:rep(3), others)
     end)
   end
+end)
+
+describe("the functions of OpenMP", function()
+  it("that a library calls are those of the program, so that its threads are", function()
+    if run.program({"nm", "--version"}).code ~= 0 then return pending "needs nm (binutils)" end
+    local function symbols(path, kind)
+      local found = {}
+      for line in run.program({"nm", "-D", path}).stdout:gmatch "[^\n]+" do
+        local letter, name = line:match "(%a) (%a+_[%w_]+)"
+        if letter == kind and (name:find "^GOMP_" or name:find "^omp_") then found[name] = true end
+      end
+      return found
+    end
+    local own, libraries = symbols(run.path, "T"), {}
+    local maps = run.host({"-e", "print(io.open('/proc/self/maps'):read '*a')"}).stdout
+    for path in maps:gmatch "(/%S*%.so[%d.]*)\n" do libraries[path] = not path:find "libgomp" end
+    for path, calls in pairs(libraries) do
+      for name in pairs(calls and symbols(path, "U") or {}) do
+        assert.is_true(own[name], ("%s calls %s, which the program does not define"):format(path, name))
+      end
+    end
+    assert.is_true(own.GOMP_parallel)
+  end)
 end)
 
 describe("the number of threads", function()
@@ -85,7 +107,8 @@ describe("the number of threads", function()
     if half.code ~= 0 then return pending "needs leave to make a control group" end
     assert.equal("1\t1\n", half.stdout)
     assert.equal("3\t1\n", limited("50", "3").stdout)
-    assert.equal("[r0-r1] 1\t1\n", limited("100", false, {"launch", "--num_processes", "2", "-e", script}).stdout)
+    local job = limited("100", false, {"launch", "--num_processes", "2", "-e", script})
+    assert.same({[0] = "1\t1\n", [1] = "1\t1\n"}, run.by_rank(job.stdout))
     local processors = run.host {"-e", "print(require('accelhost._C').system.cpu_count())"}
     if tonumber(processors.stdout) >= 2 then assert.equal("2\t2\n", limited("150", false).stdout) end
   end)

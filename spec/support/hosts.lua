@@ -39,7 +39,7 @@ shell() { k=$1; shift; testhosts on $k sh -c "$@"; }
 -- The words that run a text among `count` hosts, and how.
 local function command(count, text, options)
   local env = {RANK = false, LOCAL_RANK = false, WORLD_SIZE = false, LOCAL_WORLD_SIZE = false, GROUP_RANK = false,
-    MASTER_ADDR = false, MASTER_PORT = false, ACCELHOST_JOB = false, GOMP_SPINCOUNT = 1000}
+    MASTER_ADDR = false, MASTER_PORT = false, ACCELHOST_JOB = false}
   local given = {}
   for name, value in pairs(options or {}) do given[name] = value end
   for name, value in pairs(given.env or {}) do env[name] = value end

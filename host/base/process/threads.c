@@ -1,17 +1,18 @@
-/* Ranges are whole grains; their borders follow from n, grain and the number of threads alone. */
+/* The affinity of the process and its number of threads. */
 #include "base/process/threads.h"
 
 #include <math.h>
-#include <omp.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 
 #include "base/process/quota.h"
 #include "base/status/status.h"
 
 /* The affinity at the first call, before libgomp binds the main thread (OMP_PROC_BIND). */
 static struct ah_affinity initial;
-static int processors; /* in it, 0 before the first call */
+static int processors;   /* in it, 0 before the first call */
+static int threads_used; /* by kernels, 0 before the first call */
 
 int ah_affinity_count(void)
 {
@@ -50,39 +51,31 @@ int ah_cpu_count(void)
     return quota >= 1 && quota < count ? (int)quota : count;
 }
 
+void ah_affinity_bind(int thread)
+{
+    struct ah_affinity mine = {0};
+    if (sched_getaffinity(0, sizeof mine.set, mine.set) || CPU_COUNT_S(sizeof mine.set, mine.set) != 1)
+        return;
+    ah_affinity_part(thread, ah_affinity_count(), &mine);
+    ah_affinity_set(&mine);
+}
+
 int ah_num_threads(void)
 {
-    return omp_get_max_threads();
+    if (!threads_used) {
+        const char *text = getenv("OMP_NUM_THREADS");
+        long number = text ? strtol(text, NULL, 10) : 0;
+        threads_used = number < 1 ? ah_cpu_count() : number > AH_MOST_THREADS ? AH_MOST_THREADS : (int)number;
+    }
+    return threads_used;
 }
 
 int ah_set_num_threads(int count)
 {
     if (count < 1 || count > AH_MOST_THREADS)
         return ah_fail(AH_EINVAL, "set_num_threads: expected 1..%d, got %d", AH_MOST_THREADS, count);
-    omp_set_num_threads(count);
+    threads_used = count;
     return 0;
-}
-
-void ah_parallel_for(int64_t n, int64_t grain, ah_range_fn body, void *context)
-{
-    int64_t blocks = grain > 0 ? (n + grain - 1) / grain : 1;
-    int threads = omp_get_max_threads();
-    if (threads > blocks)
-        threads = (int)blocks;
-    if (threads <= 1) {
-        if (n > 0)
-            body(context, 0, n);
-        return;
-    }
-#pragma omp parallel num_threads(threads)
-    {
-        int64_t t = omp_get_thread_num(), count = omp_get_num_threads();
-        int64_t begin = blocks * t / count * grain, end = blocks * (t + 1) / count * grain;
-        if (end > n)
-            end = n;
-        if (begin < end)
-            body(context, begin, end);
-    }
 }
 
 int ah_helper_start(pthread_t *out, void *(*run)(void *context), void *context)

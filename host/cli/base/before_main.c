@@ -1,23 +1,17 @@
 /* What must be settled before the constructors of the libraries run, and is over when they have.
  *
- * Spinning: libgomp's waiting threads should sleep soon. With its default they spin for milliseconds, and on a busy
- * machine a two-thread step is then ten times slower (measured). libgomp reads GOMP_SPINCOUNT by getenv
- * in its constructor, when the environment cannot be changed yet; so this program answers that one question itself,
- * that once. What the user set wins. From main on getenv is what it always is.
- *
  * Kernels: an OpenBLAS that is older than an Intel processor does not know it and uses the kernels of 2004: float64
- * matmul is then 2.4 times slower (measured, 0.3.21). It reads OPENBLAS_CORETYPE in its constructor, which is answered
- * in the same way with its choice for the newest Intel processors that it knows.
+ * matmul is then 2.4 times slower (measured, 0.3.21). It reads OPENBLAS_CORETYPE by getenv in its constructor, when the
+ * environment cannot be changed yet; so this program answers that one question itself, that once, with its choice for
+ * the newest Intel processors that it knows. What the user set wins. From main on getenv is what it always is.
  *
  * Threads: libgomp and OpenBLAS keep arrays of OMP_NUM_THREADS entries on their stacks, so a number above
- * AH_MOST_THREADS is overwritten before they read it, also for programs that are started from here. Without that
- * variable there are ah_cpu_count threads, which respects quotas; libgomp does not.
+ * AH_MOST_THREADS is overwritten before they read it, also for programs that are started from here.
  *
  * Memory: OpenBLAS maps 128 MB for each thread in its constructor. Where a limit refuses that it tries again for ever,
  * and where one refuses later allocations, libgomp and libgcc end the process in their own ways. So where there is a
  * limit the room is tried first; in case it is not enough all the same, a timer ends the process unless the
  * constructors return. */
-#include <omp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -63,12 +57,9 @@ static char *blas_kernels(void)
 
 char *getenv(const char *name)
 {
-    static char spins[] = "20000"; /* about 0.1 ms */
     char *value = before_main_find(name);
     if (through || value)
         return value;
-    if (!strcmp(name, "GOMP_SPINCOUNT") && !before_main_find("OMP_WAIT_POLICY"))
-        return spins;
     if (!strcmp(name, "OPENBLAS_CORETYPE"))
         return blas_kernels();
     return value;
@@ -180,8 +171,6 @@ __attribute__((section(".preinit_array"), used)) static void (*const at_first)(i
 __attribute__((constructor)) static void after_libraries(void)
 {
     through = true;
-    if (!before_main_find("OMP_NUM_THREADS") && ah_cpu_count() < omp_get_max_threads())
-        omp_set_num_threads(ah_cpu_count());
     if (!guarded)
         return;
     set_timer(0);

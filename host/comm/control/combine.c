@@ -9,7 +9,7 @@
 #endif
 
 #include "base/numeric/half.h"
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 
 /* One block of sums stays in the first cache while the sources pass by. */
 enum { BLOCK = 1024 };

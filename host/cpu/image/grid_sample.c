@@ -2,9 +2,10 @@
  * positions with weights: the product of those along each axis. These tables are made once for all channels; the
  * gradient of the grid uses the weights' derivatives. */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
+#include "base/process/parallel.h"
+#include "base/process/thread_pool.h"
 #include "base/process/threads.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
@@ -81,7 +82,7 @@ int ah_cpu_grid_sample(struct ah_call *c)
     bool single = ah_compute_dtype(xt->dtype) == AH_F32;
     int status;
     AH_TRYGO(describe(&s, c, xt, arg->grid.tensor), out);
-    AH_TRYGO(open_room(&room, &scratch, &s, (int64_t)omp_get_max_threads() * BLOCK, 1, single ? 4 : 8), out);
+    AH_TRYGO(open_room(&room, &scratch, &s, (int64_t)ah_num_threads() * BLOCK, 1, single ? 4 : 8), out);
     AH_TRYGO(ah_dense_open(&x, xt), out);
     AH_TRYGO(ah_dense_open(&grid, arg->grid.tensor), out);
     AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);

@@ -172,7 +172,7 @@ static void SUFFIX(read)(const struct sampling *s, const REAL *x, const REAL *gr
     int64_t blocks = (s->pixels + BLOCK - 1) / BLOCK;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * s->pixels, AH_SHARE_HEAVY))
     for (int64_t b = 0; b < s->n * blocks; b++) {
-        int64_t n = b / blocks, first = b % blocks * BLOCK, table = omp_get_thread_num() * s->corners * BLOCK;
+        int64_t n = b / blocks, first = b % blocks * BLOCK, table = ah_thread_index() * s->corners * BLOCK;
         int count = block_size(s, first);
         const int32_t *at = room->at + table;
         const REAL *weight = (const REAL *)room->weight + table;
@@ -215,23 +215,20 @@ static void SUFFIX(add)(const struct sampling *s, const REAL *g, const REAL *x, 
     int32_t *at = room->at;
     REAL *weight = room->weight, *slope = weight + s->corners * s->pixels;
     int64_t pixels = s->pixels, blocks = (pixels + BLOCK - 1) / BLOCK;
-#pragma omp parallel if (ah_worth_threads(s->c * pixels, AH_SHARE_HEAVY))
-    {
-#pragma omp for schedule(static)
-        for (int64_t b = 0; b < blocks; b++) {
-            int64_t o = b * BLOCK;
-            SUFFIX(tables)(s, grid + o * s->space, block_size(s, o), at + o, weight + o, slope + o, pixels);
-            SUFFIX(add_grid)(s, g, x, at, slope, o, ggrid);
-        }
-#pragma omp for schedule(static)
-        for (int64_t c = 0; c < s->c; c++) {
-            REAL *plane = gx + c * s->volume;
-            memset(plane, 0, (size_t)s->volume * sizeof *plane);
-            for (int64_t i = 0; i < s->corners; i++)
-                for (int64_t o = 0; o < pixels; o++)
-                    if (at[i * pixels + o] >= 0)
-                        plane[at[i * pixels + o]] += weight[i * pixels + o] * g[c * pixels + o];
-        }
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->c * pixels, AH_SHARE_HEAVY))
+    for (int64_t b = 0; b < blocks; b++) {
+        int64_t o = b * BLOCK;
+        SUFFIX(tables)(s, grid + o * s->space, block_size(s, o), at + o, weight + o, slope + o, pixels);
+        SUFFIX(add_grid)(s, g, x, at, slope, o, ggrid);
+    }
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->c * pixels, AH_SHARE_HEAVY))
+    for (int64_t c = 0; c < s->c; c++) {
+        REAL *plane = gx + c * s->volume;
+        memset(plane, 0, (size_t)s->volume * sizeof *plane);
+        for (int64_t i = 0; i < s->corners; i++)
+            for (int64_t o = 0; o < pixels; o++)
+                if (at[i * pixels + o] >= 0)
+                    plane[at[i * pixels + o]] += weight[i * pixels + o] * g[c * pixels + o];
     }
 }
 

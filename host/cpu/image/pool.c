@@ -2,9 +2,10 @@
  * (pool_loops.h). Windows are walked only where they lie inside the input, so their cost is that of what they cover.
  * Byte places, and with them `struct taps`, are for windows that fit (ah_window_fits_byte). */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
+#include "base/process/parallel.h"
+#include "base/process/thread_pool.h"
 #include "base/process/threads.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/layout.h"
@@ -155,7 +156,7 @@ static void max_nhwc(const struct ah_window *s, const float *x, float *y, uint8_
 #pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * size, AH_SHARE_HEAVY))
     for (int64_t n = 0; n < s->n; n++) {
         const float *image = x + n * s->h * s->w * s->c;
-        float *own = rows + omp_get_thread_num() * size;
+        float *own = rows + ah_thread_index() * size;
         struct taps whole, cut;
         taps_at(s, 0, 0, &whole);
         for (int64_t o = 0; o < pixels; o++) {
@@ -257,7 +258,7 @@ int ah_cpu_max_pool2d(struct ah_call *c)
     AH_TRY(max_geometry(&s, c, xt->size, xt->ndim, 1));
     if (xt->storage->channels_last && xt->dtype == AH_F32 && !arg->return_indices.flag && ah_window_fits_byte(&s)) {
         struct ah_dense rows = {0};
-        AH_TRY(ah_dense_scratch(&rows, (size_t)(omp_get_max_threads() * s.oh * s.ow * s.c) * sizeof(float)));
+        AH_TRY(ah_dense_scratch(&rows, (size_t)(ah_num_threads() * s.oh * s.ow * s.c) * sizeof(float)));
         max_nhwc(&s, ah_tensor_data(xt), ah_tensor_data(out), place ? ah_tensor_data(place) : NULL, rows.block);
         ah_dense_close(&rows);
         if (place)

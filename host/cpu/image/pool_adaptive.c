@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/process/threads.h"
 #include "cpu/kernels.h"
+#include "base/process/parallel.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/row_max.h"
 #include "ops/nn/pool.h"

@@ -2,9 +2,10 @@
  * position reads, with which weights. An output row is the input rows that it reads, weighed into one, then read along
  * itself; the adjoint adds where these read. One and two dims of space are three with axes of size 1. */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
+#include "base/process/parallel.h"
+#include "base/process/thread_pool.h"
 #include "base/process/threads.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
@@ -109,7 +110,7 @@ static int open_resampling(struct resampling *r, const struct ah_call *c, const 
 
 static int64_t room_of(const struct resampling *r)
 {
-    int64_t room = omp_get_max_threads() * r->axis[2].in;
+    int64_t room = ah_num_threads() * r->axis[2].in;
     for (int i = 0; i < 3; i++)
         room += r->axis[i].taps * r->axis[i].out;
     return room;

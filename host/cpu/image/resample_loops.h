@@ -166,7 +166,7 @@ static void SUFFIX(resample)(const struct resampling *r, const REAL *in, REAL *o
 #pragma omp parallel for schedule(static) if (ah_worth_threads(r->planes * d * h * w, AH_SHARE_MIDDLE))
     for (int64_t line = 0; line < r->planes * d * h; line++) {
         const REAL *plane = in + line / (d * h) * volume;
-        REAL *own = rows + omp_get_thread_num() * row_in;
+        REAL *own = rows + ah_thread_index() * row_in;
         SUFFIX(row_out)(&r->axis[2], SUFFIX(row_in)(r, plane, line / h % d, line % h, own), out + line * w);
     }
 }
@@ -201,7 +201,7 @@ static void SUFFIX(spread)(const struct resampling *r, const REAL *g, REAL *out,
     int64_t volume = r->axis[0].in * r->axis[1].in * row_in;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(r->planes * d * h * w, AH_SHARE_MIDDLE))
     for (int64_t p = 0; p < r->planes; p++) {
-        REAL *own = rows + omp_get_thread_num() * row_in;
+        REAL *own = rows + ah_thread_index() * row_in;
         memset(out + p * volume, 0, (size_t)volume * sizeof *out);
         for (int64_t line = 0; line < d * h; line++)
             SUFFIX(spread_row)(r, g + (p * d * h + line) * w, line / h, line % h, out + p * volume, own);

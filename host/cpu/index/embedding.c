@@ -3,6 +3,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "base/process/parallel.h"
 #include "base/process/threads.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
@@ -65,7 +66,7 @@ int ah_cpu_embedding(struct ah_call *c)
     static void scatter_rows_##suffix(const int64_t *at, int64_t count, const real *g, int64_t width,       \
                                       int64_t padding, real *gw, int64_t rows)                              \
     {                                                                                                       \
-        _Pragma("omp parallel if (ah_worth_threads(count * width, AH_SHARE_LIGHT))")                         \
+        _Pragma("omp parallel num_threads(ah_worth_threads(count * width, AH_SHARE_LIGHT) ? ah_num_threads() : 1)") \
         {                                                                                                   \
             int64_t parts = omp_get_num_threads(), part = omp_get_thread_num();                             \
             int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;                           \
@@ -136,7 +137,7 @@ struct bags {
     {                                                                                                       \
         const real *scale = bags->scale;                                                                    \
         int64_t width = bags->width, total = bags->starts[bags->count] - bags->starts[0];                   \
-        _Pragma("omp parallel if (ah_worth_threads(total * width, AH_SHARE_LIGHT))")                         \
+        _Pragma("omp parallel num_threads(ah_worth_threads(total * width, AH_SHARE_LIGHT) ? ah_num_threads() : 1)") \
         {                                                                                                   \
             int64_t parts = omp_get_num_threads(), part = omp_get_thread_num();                             \
             int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;                           \

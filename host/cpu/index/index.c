@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/loop/shape_copy.h"

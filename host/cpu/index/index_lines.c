@@ -2,7 +2,7 @@
  * within a line, in the order of the index: the same bits for any number of threads. */
 #include <string.h>
 
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 #include "cpu/index/index.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"

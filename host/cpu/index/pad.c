@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/iterate.h"

@@ -1,6 +1,7 @@
 /* Where the entries of some ranks lie in each line along a dim, by selection (cpu/index/sort.h). */
 #include <stdlib.h>
 
+#include "base/process/parallel.h"
 #include "base/process/threads.h"
 #include "cpu/index/sort.h"
 #include "cpu/kernels.h"

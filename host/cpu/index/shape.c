@@ -2,7 +2,7 @@
  * whose shape the op has checked. */
 #include <string.h>
 
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/shape_copy.h"
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/process/parallel.h"
 #include "base/process/threads.h"
 #include "cpu/index/index.h"
 #include "cpu/index/sort.h"

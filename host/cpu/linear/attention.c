@@ -4,10 +4,11 @@
 #include "cpu/linear/attention.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/process/parallel.h"
+#include "base/process/thread_pool.h"
 #include "base/process/threads.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/kernels.h"
@@ -184,11 +185,26 @@ static void close_array(struct array *a)
 /* All units, each by one thread, which has a scratch block of its own. */
 typedef void (*unit_fn)(const struct ah_attention *plan, const struct ah_attention_unit *unit, void *scratch);
 
+struct units {
+    const struct ah_attention *plan;
+    const struct ah_attention_unit *unit;
+    unit_fn run;
+    char *scratch;
+    size_t scratch_bytes; /* of each thread */
+};
+
+static void run_unit_range(void *context, int64_t begin, int64_t end)
+{
+    const struct units *units = context;
+    for (int64_t i = begin; i < end; i++)
+        units->run(units->plan, &units->unit[i], units->scratch + (size_t)ah_thread_index() * units->scratch_bytes);
+}
+
 static int run_units(const struct ah_attention *plan, bool whole, unit_fn run, size_t scratch_bytes)
 {
     struct ah_attention_unit *unit = NULL;
     struct ah_dense scratch = {0};
-    int64_t count, work = 0;
+    int64_t count = 0, work = 0;
     int status, threads = ah_num_threads();
     AH_TRY(make_units(&unit, &count, plan, whole));
     for (int64_t s = 0; s < plan->spans; s++)
@@ -197,13 +213,8 @@ static int run_units(const struct ah_attention *plan, bool whole, unit_fn run, s
         threads = 1;
     scratch_bytes = (scratch_bytes + 4095) / 4096 * 4096 + 64;
     AH_TRYGO(ah_dense_scratch(&scratch, scratch_bytes * (size_t)threads), out);
-    for (int64_t i = 0; i < count && threads == 1; i++)
-        run(plan, &unit[i], scratch.block);
-    if (threads > 1) {
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-        for (int64_t i = 0; i < count; i++)
-            run(plan, &unit[i], (char *)scratch.block + (size_t)omp_get_thread_num() * scratch_bytes);
-    }
+    struct units units = {plan, unit, run, scratch.block, scratch_bytes};
+    ah_parallel_for(count, threads > 1 ? 1 : count, run_unit_range, &units);
 out:
     ah_dense_close(&scratch);
     free(unit);

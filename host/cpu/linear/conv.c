@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 #include "cpu/kernels.h"
 #include "cpu/linear/conv_direct.h"
 #include "cpu/linear/gemm.h"

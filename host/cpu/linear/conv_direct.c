@@ -8,6 +8,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "base/process/parallel.h"
 #include "base/process/threads.h"
 #include "cpu/loop/dense.h"
 
@@ -155,7 +156,8 @@ int ah_conv_direct_grad_weight(const struct ah_conv *s, const float *src, const 
     }
     memset(d, 0, (size_t)(depth * s->oc) * sizeof *d);
     int64_t tiles = s->oc / 64 * ((depth + 5) / 6) + (s->oc % 64 ? (depth + 11) / 12 : 0);
-#pragma omp parallel if (ah_worth_threads(s->n * s->oh * s->ow * depth, AH_SHARE_LIGHT))
+    bool divided = ah_worth_threads(s->n * s->oh * s->ow * depth, AH_SHARE_LIGHT);
+#pragma omp parallel num_threads(divided ? ah_num_threads() : 1)
     {
         int64_t parts = omp_get_num_threads(), part = omp_get_thread_num();
         run_tiles(s, x, grad_dst, offset, d, tiles * part / parts, tiles * (part + 1) / parts);

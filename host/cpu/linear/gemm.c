@@ -1,26 +1,67 @@
-/* Products of matrices by OpenBLAS, dnnl_sgemm or a oneDNN primitive, whichever is fastest for the shape (measured), on
- * one thread below ALONE_BELOW. The choice depends on the shape and on whether an OpenMP region runs, on nothing else,
- * so the same matmul in the same place has the same bits. */
+/* Products of matrices by OpenBLAS, dnnl_sgemm or a oneDNN primitive, whichever is fastest for the shape (measured).
+ *
+ * The libraries run on the calling thread; a larger product is divided into pieces for the pool of threads. Library and
+ * pieces follow from the shape, the number of threads, and whether a divided region runs: the same product in the same
+ * place has the same bits, whichever threads run its pieces. */
 #include "cpu/linear/gemm.h"
 
 #include <limits.h>
-#include <omp.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include <cblas.h>
 
+#include "base/numeric/dtype.h"
+#include "base/process/thread_pool.h"
+#include "base/process/threads.h"
 #include "base/status/status.h"
 #include "base/trace/trace.h"
+#include "cpu/loop/dense.h"
 #include "cpu/loop/onednn.h"
+
+/* One product C = alpha * op(A) op(B) + beta * C, or op(A) op(B) + bias where there is one. */
+struct product {
+    enum ah_dtype dtype; /* AH_F32, AH_F64 or, by primitives alone, AH_BF16 */
+    bool ta, tb;
+    int64_t m, n, k;
+    double alpha, beta;
+    const void *a, *b, *bias;
+    void *c;
+    int64_t lda, ldb, ldc;
+};
+
+/* A product divided into `rows` x `cols` pieces; all but the last of a side have `row_step` or `col_step`. */
+struct division {
+    const struct product *whole;
+    int rows, cols;
+    int64_t row_step, col_step;
+    struct ah_onednn_entry *primitive, *last; /* of all pieces but the last, and of the last; NULL: no primitive */
+    char *scratch;                            /* `scratch_bytes` for each thread */
+    size_t scratch_bytes;
+    atomic_int status;                        /* a failure of a piece, else 0 */
+};
+
+enum {
+    LEAST_WORK = 1000000, /* multiplications of a piece: about 20 us */
+    LARGE_WORK = 4000000, /* with pieces of this size there are two per thread, so that a late one costs less */
+    SMALL_WORK = 300000,  /* below it OpenBLAS has the lowest cost */
+    ROW_STEP = 8,         /* sizes of the libraries' inner blocks */
+    COL_STEP = 16,
+};
 
 const char *ah_blas_version(void)
 {
     return openblas_get_config();
 }
 
-static int check_sizes(int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc)
+static double product_work(const struct product *p)
 {
-    if (m > INT_MAX || n > INT_MAX || k > INT_MAX || lda > INT_MAX || ldb > INT_MAX || ldc > INT_MAX)
+    return (double)p->m * (double)p->n * (double)p->k;
+}
+
+static int check_sizes(const struct product *p)
+{
+    if (p->m > INT_MAX || p->n > INT_MAX || p->k > INT_MAX || p->lda > INT_MAX || p->ldb > INT_MAX || p->ldc > INT_MAX)
         return ah_fail(AH_ENOTIMPL, "matmul: sizes beyond 2147483647 are not supported");
     return 0;
 }
@@ -36,29 +77,11 @@ static int check_sizes(int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb
 SCALE(scale_f32, float)
 SCALE(scale_f64, double)
 
-/* Measured: OpenBLAS has the lowest call cost, dnnl_sgemm the best rate, except for products much deeper than they
- * are wide, where only a primitive made for the shape does well (dnnl_sgemm with two threads is then far behind). */
-static bool is_deep(int64_t m, int64_t n, int64_t k, double work)
+/* Products much deeper than they are wide: only a primitive made for the shape does well. */
+static bool is_deep(const struct product *p)
 {
-    return k >= 4 * (m < n ? m : n) && k >= m && k >= n && work >= 1e6;
-}
-
-/* Multiplications below which waking a second thread costs more than it saves: the 64 x 128 x 784 matmul of a small
- * network ran 1.3 times as long on two threads (measured). */
-#define ALONE_BELOW 8e6
-
-int ah_limit_threads(double work)
-{
-    int threads = omp_get_max_threads();
-    if (threads > 1 && work < ALONE_BELOW)
-        omp_set_num_threads(1);
-    return threads;
-}
-
-void ah_restore_threads(int threads)
-{
-    if (threads != omp_get_max_threads())
-        omp_set_num_threads(threads);
+    int64_t least = p->m < p->n ? p->m : p->n;
+    return (p->ta || p->tb) && p->k >= 4 * least && p->k >= p->m && p->k >= p->n && product_work(p) >= 1e6;
 }
 
 /* A product of two vectors: BLAS would pack them first. Sums of a block are in float, the sum of blocks in double. */
@@ -81,8 +104,147 @@ static double dot_f32(int64_t k, const float *a, int64_t a_step, const float *b,
     return total;
 }
 
-static int product_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
-                       const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
+/* Piece `index` of a divided product. */
+static struct product division_piece(const struct division *d, int index)
+{
+    struct product part = *d->whole;
+    int64_t row = index / d->cols * d->row_step, col = index % d->cols * d->col_step;
+    int64_t item = (int64_t)ah_dtype_size(part.dtype);
+    part.a = (const char *)part.a + (part.ta ? row : row * part.lda) * item;
+    part.b = (const char *)part.b + (part.tb ? col * part.ldb : col) * item;
+    part.c = (char *)part.c + (row * part.ldc + col) * item;
+    part.bias = part.bias ? (const char *)part.bias + col * item : NULL;
+    part.m = part.m - row < d->row_step ? part.m - row : d->row_step;
+    part.n = part.n - col < d->col_step ? part.n - col : d->col_step;
+    return part;
+}
+
+/* Divide `size` into at most `count` steps, a multiple of `unit`; returns their number. */
+static int divide_side(int64_t size, int count, int64_t unit, int64_t *step)
+{
+    *step = ((size + count - 1) / count + unit - 1) / unit * unit;
+    return (int)((size + *step - 1) / *step);
+}
+
+static int most_pieces(double work)
+{
+    int threads = ah_num_threads();
+    double most = work / LEAST_WORK;
+    if (threads == 1 || most < 2 || ah_region_is_divided())
+        return 1;
+    return most < threads ? (int)most : work >= 2.0 * threads * LARGE_WORK ? 2 * threads : threads;
+}
+
+/* The time of the largest piece, in multiplications for each column of A: for its result, and what a row and a column
+ * of it cost besides (measured: the libraries' inner blocks are wide, so few columns cost much). */
+static double piece_cost(const struct division *d)
+{
+    double rows = (double)d->row_step, cols = (double)d->col_step;
+    return rows * cols + 64 * rows + 5 * cols;
+}
+
+/* Choose the division whose largest piece is the fastest. `one_side`: divide rows or columns, not both. */
+static struct division divide(const struct product *whole, bool one_side)
+{
+    struct division best = {.whole = whole, .rows = 1, .cols = 1, .row_step = whole->m, .col_step = whole->n};
+    int most = most_pieces(product_work(whole));
+    for (int rows = 1; rows <= most; rows++) {
+        if (most % rows || (one_side && rows > 1 && rows < most))
+            continue;
+        struct division trial = {.whole = whole};
+        trial.rows = divide_side(whole->m, rows, ROW_STEP, &trial.row_step);
+        trial.cols = divide_side(whole->n, most / rows, COL_STEP, &trial.col_step);
+        if (piece_cost(&trial) < piece_cost(&best))
+            best = trial;
+    }
+    return best;
+}
+
+static int run_by_blas(const struct product *p)
+{
+    enum CBLAS_TRANSPOSE ta = p->ta ? CblasTrans : CblasNoTrans, tb = p->tb ? CblasTrans : CblasNoTrans;
+    int m = (int)p->m, n = (int)p->n, k = (int)p->k, lda = (int)p->lda, ldb = (int)p->ldb, ldc = (int)p->ldc;
+    if (p->dtype == AH_F32) {
+        ah_trace_kernel("openblas sgemm");
+        cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, (float)p->alpha, p->a, lda, p->b, ldb, (float)p->beta, p->c, ldc);
+    } else {
+        ah_trace_kernel("openblas dgemm");
+        cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, p->alpha, p->a, lda, p->b, ldb, p->beta, p->c, ldc);
+    }
+    return 0;
+}
+
+/* OpenBLAS has the lowest cost of a call, dnnl_sgemm the best rate. */
+static int run_by_library(const struct product *p)
+{
+    if (p->dtype == AH_F32 && product_work(p) >= SMALL_WORK) {
+        int done = ah_onednn_sgemm(p->ta, p->tb, p->m, p->n, p->k, (float)p->alpha, p->a, p->lda, p->b, p->ldb,
+                                   (float)p->beta, p->c, p->ldc);
+        if (done)
+            return done < 0 ? done : 0;
+    }
+    return run_by_blas(p);
+}
+
+static void run_division_piece(void *context, int index)
+{
+    struct division *d = context;
+    struct product part = division_piece(d, index);
+    struct ah_onednn_entry *primitive = index + 1 == d->rows * d->cols ? d->last : d->primitive;
+    char *scratch = d->scratch + (size_t)ah_thread_index() * d->scratch_bytes;
+    int status = primitive ? ah_onednn_matmul_run(primitive, part.a, part.b, part.bias, part.c, scratch)
+                           : run_by_library(&part);
+    if (status < 0)
+        atomic_store(&d->status, status);
+}
+
+static int run_division(struct division *d)
+{
+    ah_pool_run(d->rows * d->cols, run_division_piece, d);
+    int status = atomic_load(&d->status);
+    return status < 0 ? ah_fail(status, "matmul: a part of the product failed") : 0;
+}
+
+static int find_primitive(const struct product *p, struct ah_onednn_entry **out)
+{
+    return ah_onednn_matmul_find(p->dtype == AH_BF16, p->ta, p->tb, p->m, p->n, p->k, p->lda, p->ldb, p->ldc,
+                                 p->bias != NULL, out);
+}
+
+/* Run a product by a primitive of oneDNN: 1 done, 0 there is none. */
+static int run_by_primitive(const struct product *p)
+{
+    struct division d = divide(p, true);
+    struct product first = division_piece(&d, 0), last = division_piece(&d, d.rows * d.cols - 1);
+    int found = find_primitive(&first, &d.primitive);
+    if (found > 0)
+        found = find_primitive(&last, &d.last);
+    if (found <= 0)
+        return found;
+    size_t one = ah_onednn_scratch_bytes(d.primitive), other = ah_onednn_scratch_bytes(d.last);
+    d.scratch_bytes = one > other ? one : other;
+    struct ah_dense scratch = {0};
+    AH_TRY(ah_dense_scratch(&scratch, d.scratch_bytes * (size_t)(d.rows * d.cols > 1 ? ah_num_threads() : 1)));
+    d.scratch = scratch.block;
+    int status = run_division(&d);
+    ah_dense_close(&scratch);
+    return status < 0 ? status : 1;
+}
+
+static int run_product(const struct product *p)
+{
+    AH_TRY(check_sizes(p));
+    if (p->dtype == AH_F32 && is_deep(p) && p->alpha == 1 && p->beta == 0 && !ah_region_is_divided()) {
+        int done = run_by_primitive(p);
+        if (done)
+            return done < 0 ? done : 0;
+    }
+    struct division d = divide(p, false);
+    return run_division(&d);
+}
+
+int ah_gemm_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+                const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
     if (m == 0 || n == 0)
         return 0;
@@ -90,35 +252,14 @@ static int product_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float 
         scale_f32(m, n, beta, c, ldc);
         return 0;
     }
-    AH_TRY(check_sizes(m, n, k, lda, ldb, ldc));
     if (m == 1 && n == 1) {
         ah_trace_kernel("own dot float32");
         float product = alpha * (float)dot_f32(k, a, ta ? lda : 1, b, tb ? 1 : ldb);
         *c = beta == 0 ? product : product + beta * *c;
         return 0;
     }
-    double work = (double)m * (double)n * (double)k;
-    bool deep = (ta || tb) && is_deep(m, n, k, work);
-    int done = 0;
-    if (deep && alpha == 1 && beta == 0 && !omp_in_parallel())
-        done = ah_onednn_matmul(ta, tb, m, n, k, a, lda, b, ldb, NULL, c, ldc);
-    else if (!deep && work >= 300e3)
-        done = ah_onednn_sgemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    if (done)
-        return done < 0 ? done : 0;
-    ah_trace_kernel("openblas sgemm");
-    cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k,
-                alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
-    return 0;
-}
-
-int ah_gemm_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
-                const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
-{
-    int threads = ah_limit_threads((double)m * (double)n * (double)k);
-    int status = product_f32(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    ah_restore_threads(threads);
-    return status;
+    struct product p = {AH_F32, ta, tb, m, n, k, (double)alpha, (double)beta, a, b, NULL, c, lda, ldb, ldc};
+    return run_product(&p);
 }
 
 int ah_gemm_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
@@ -130,13 +271,8 @@ int ah_gemm_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
         scale_f64(m, n, beta, c, ldc);
         return 0;
     }
-    AH_TRY(check_sizes(m, n, k, lda, ldb, ldc));
-    int threads = ah_limit_threads((double)m * (double)n * (double)k);
-    ah_trace_kernel("openblas dgemm");
-    cblas_dgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k,
-                alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
-    ah_restore_threads(threads);
-    return 0;
+    struct product p = {AH_F64, ta, tb, m, n, k, alpha, beta, a, b, NULL, c, lda, ldb, ldc};
+    return run_product(&p);
 }
 
 int ah_gemm_bias_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
@@ -144,12 +280,10 @@ int ah_gemm_bias_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const fl
 {
     if (m == 0 || n == 0)
         return 0;
-    AH_TRY(check_sizes(m, n, k, lda, ldb, ldc));
-    double work = (double)m * (double)n * (double)k;
-    if (work >= 1e6) {
-        int threads = ah_limit_threads(work);
-        int done = ah_onednn_matmul(ta, tb, m, n, k, a, lda, b, ldb, bias, c, ldc);
-        ah_restore_threads(threads);
+    struct product p = {AH_F32, ta, tb, m, n, k, 1, 0, a, b, bias, c, lda, ldb, ldc};
+    AH_TRY(check_sizes(&p));
+    if (product_work(&p) >= 1e6) {
+        int done = run_by_primitive(&p);
         if (done)
             return done < 0 ? done : 0;
     }
@@ -164,4 +298,11 @@ int ah_gemm_bias_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const do
     for (int64_t i = 0; i < m; i++)
         memcpy(c + i * ldc, bias, (size_t)n * sizeof *c);
     return ah_gemm_f64(ta, tb, m, n, k, 1, a, lda, b, ldb, 1, c, ldc);
+}
+
+int ah_gemm_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda, const uint16_t *b,
+                 int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc)
+{
+    struct product p = {AH_BF16, ta, tb, m, n, k, 1, 0, a, b, bias, c, lda, ldb, ldc};
+    return run_by_primitive(&p);
 }

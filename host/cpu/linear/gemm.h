@@ -1,7 +1,7 @@
 /* Dense matrix products on row-major arrays: C = alpha * op(A) op(B) + beta * C.
  *
  * op(A) is M x K and op(B) is K x N; with `ta` the array A holds K x M (lda >= M), else M x K (lda >= K); B alike.
- * beta = 0 never reads C. The library behind a call depends on shape, type and whether an OpenMP region runs (OpenBLAS,
+ * beta = 0 never reads C. The library behind a call depends on shape, type and whether a divided region runs (OpenBLAS,
  * or oneDNN where it is built in and faster). In such a region a product runs on the calling thread alone. */
 #ifndef AH_CPU_GEMM_H
 #define AH_CPU_GEMM_H
@@ -18,15 +18,15 @@ int ah_gemm_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, 
 int ah_gemm_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
                 const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
 
-/* C = op(A) op(B) + bias, one value per column. Not inside an OpenMP region. */
+/* C = op(A) op(B) + bias, one value per column. Not inside a divided region. */
 int ah_gemm_bias_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
                      int64_t ldb, const float *bias, float *c, int64_t ldc);
 int ah_gemm_bias_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const double *a, int64_t lda, const double *b,
                      int64_t ldb, const double *bias, double *c, int64_t ldc);
 
-/* Let the libraries use one thread where products of `work` multiplications are too small for a second one to pay.
- * Returns what to give to ah_restore_threads. Lua thread only. */
-int ah_limit_threads(double work);
-void ah_restore_threads(int threads);
+/* C = op(A) op(B) + bias, or without where `bias` is NULL, on bfloat16 arrays (bits), summed in float32. Returns 1, or
+ * 0 where oneDNN has no fast kernel for the shape; C is then as it was. Not inside a divided region. */
+int ah_gemm_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda, const uint16_t *b,
+                 int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc);
 
 #endif

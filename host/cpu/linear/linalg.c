@@ -1,11 +1,12 @@
 /* Decompositions and solvers by LAPACK, matrix by matrix: a batch is shared out over the threads, a single matrix is
  * left to the library's own. Each kernel describes its batch as a job; linalg_loops.h has the routines. */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include <cblas.h>
 
+#include "base/process/parallel.h"
+#include "base/process/thread_pool.h"
 #include "base/process/threads.h"
 #include "base/trace/trace.h"
 #include "cpu/kernels.h"
@@ -14,7 +15,7 @@
 #include "cpu/loop/dense.h"
 
 /* Columns that LAPACK's blocked routines work on at once, at most. */
-enum { BLOCKED = 64 };
+enum { BLOCKED = 64, LEAST_WORK = 8000000 };
 
 struct job {
     int64_t batch, m, n, k; /* matrices a are m x n; k: columns of b, or as the routine defines */
@@ -49,7 +50,7 @@ static void run_range(void *context, int64_t begin, int64_t end)
     const struct batch *batch = context;
     const struct job *j = batch->job;
     for (int64_t i = begin; i < end; i++) {
-        int64_t info = batch->one(j, i, batch->scratch + batch->room * (size_t)omp_get_thread_num());
+        int64_t info = batch->one(j, i, batch->scratch + batch->room * (size_t)ah_thread_index());
         if (j->info)
             j->info[i] = (int32_t)info;
     }
@@ -63,14 +64,17 @@ static int run_batch(const struct job *j, size_t item, routine one)
     struct ah_dense scratch = {0};
     AH_TRY(ah_dense_scratch(&scratch, (size_t)(room * threads) * item));
     struct batch batch = {j, one, scratch.block, (size_t)room * item};
-    /* One after another they lie outside of any parallel region: within one, even of a single thread, the library's are
-     * nested, and libgomp makes and ends their threads each time. A step of LAPACK multiplies BLOCKED columns. */
+    /* A step of LAPACK multiplies BLOCKED columns; below LEAST_WORK multiplications a second thread costs more than it
+     * saves. */
     if (threads > 1) {
         ah_parallel_for(j->batch, 1, run_range, &batch);
     } else {
-        int all = ah_limit_threads((double)j->m * (double)j->n * BLOCKED);
+        bool divided = (double)j->m * (double)j->n * BLOCKED >= LEAST_WORK;
+        if (divided)
+            ah_library_threads_begin();
         run_range(&batch, 0, j->batch);
-        ah_restore_threads(all);
+        if (divided)
+            ah_library_threads_end();
     }
     ah_dense_close(&scratch);
     return 0;

@@ -1,14 +1,15 @@
 /* matmul and linear: operands are read where they lie when BLAS can (rows or columns dense), else packed; batches that
  * lie like one tall matrix are multiplied as one. Integers are multiplied by plain loops, exactly. */
+#include <stdatomic.h>
 #include <string.h>
 
+#include "base/process/parallel.h"
 #include "base/process/threads.h"
 #include "cpu/kernels.h"
 #include "cpu/linear/gemm.h"
 #include "cpu/loop/bf16.h"
 #include "cpu/loop/column_sum.h"
 #include "cpu/loop/dense.h"
-#include "cpu/loop/onednn.h"
 #include "ops/math/linear.h"
 
 /* One side of a product: a stack of matrices that the library can read, possibly as their transposes. */
@@ -102,8 +103,8 @@ static int multiply(enum ah_dtype dtype, const struct side *a, const struct side
 {
     int64_t m = a->rows, n = b->cols, k = a->cols;
     if (dtype == AH_BF16) {
-        return ah_onednn_matmul_bf16(a->transposed, b->transposed, m, n, k, (const uint16_t *)(const void *)at_a,
-                                     a->ld, (const uint16_t *)(const void *)at_b, b->ld, NULL, out, n);
+        return ah_gemm_bf16(a->transposed, b->transposed, m, n, k, (const uint16_t *)(const void *)at_a, a->ld,
+                            (const uint16_t *)(const void *)at_b, b->ld, NULL, out, n);
     }
     if (dtype == AH_F32)
         AH_TRY(ah_gemm_f32(a->transposed, b->transposed, m, n, k, 1, (const float *)(const void *)at_a, a->ld,
@@ -135,7 +136,7 @@ struct products {
     int64_t matrix; /* bytes of one product */
     int64_t size[AH_MAX_DIMS];
     int dims;
-    int outcome; /* of the last product that was not done; 1 when all were */
+    atomic_int outcome; /* of the last product that was not done; 1 when all were */
 };
 
 static void multiply_range(void *context, int64_t begin, int64_t end)
@@ -146,10 +147,8 @@ static void multiply_range(void *context, int64_t begin, int64_t end)
         int64_t from_a = batch_offset(p->a, i, p->size, p->dims), from_b = batch_offset(p->b, i, p->size, p->dims);
         int status = multiply(p->dtype, p->a, p->b, p->a->data + from_a * item, p->b->data + from_b * item,
                               p->out + i * p->matrix);
-        if (status != 1) {
-#pragma omp atomic write
-            p->outcome = status;
-        }
+        if (status != 1)
+            atomic_store(&p->outcome, status);
     }
 }
 
@@ -168,9 +167,8 @@ static int multiply_all(struct side *a, struct side *b, enum ah_dtype dtype, voi
         batches *= p.size[d];
     }
     double work = (double)matrix * (double)a->cols * (double)batches;
-    /* Whole products are dealt out to the threads when there are enough of them. Else each of them uses all threads,
-     * and has to be outside of any parallel region, even of one that got a single thread: within one libgomp makes and
-     * ends threads each time. A cached primitive, as bfloat16 has it, runs once at a time. */
+    /* Whole products are divided among the threads when there are enough of them, else each product is. Primitives, as
+     * bfloat16 has them, are made by the Lua thread alone. */
     bool spread = dtype != AH_BF16 && batches >= ah_num_threads() && work > 1e5;
     ah_parallel_for(batches, spread ? 1 : batches, multiply_range, &p);
     return p.outcome >= 0 ? p.outcome : ah_fail(p.outcome, "matmul: a product of the batch failed");
@@ -303,10 +301,9 @@ static int linear_half(struct ah_call *c)
     AH_TRYGO(rows_open(&a, arg->input.tensor, true), out);
     AH_TRYGO(side_open(&b, arg->weight.tensor, false, true), out);
     AH_TRYGO(ah_dense_open_as_is(&bias, arg->bias.tensor), out);
-    status = ah_onednn_matmul_bf16(a.transposed, !b.transposed, a.rows, b.rows, a.cols,
-                                   (const uint16_t *)(const void *)a.data, a.ld,
-                                   (const uint16_t *)(const void *)b.data, b.ld, bias.data,
-                                   ah_tensor_data(c->out[0]), b.rows);
+    status = ah_gemm_bf16(a.transposed, !b.transposed, a.rows, b.rows, a.cols, (const uint16_t *)(const void *)a.data,
+                          a.ld, (const uint16_t *)(const void *)b.data, b.ld, bias.data, ah_tensor_data(c->out[0]),
+                          b.rows);
 out:
     ah_dense_close(&bias);
     ah_dense_close(&b.dense);

@@ -4,10 +4,13 @@
  * is the result. */
 #include "cpu/loop/onednn.h"
 
-#include <omp.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/memory/alloc.h"
+#include "base/process/parallel.h"
+#include "base/process/thread_pool.h"
+#include "base/process/threads.h"
 #include "base/status/status.h"
 #include "cpu/loop/onednn_cache.h"
 
@@ -137,8 +140,8 @@ static int conv_fill(struct ah_onednn_entry *entry, enum ah_onednn_kind kind, co
         code = ah_onednn_memory(entry, MEM_BIAS, REF(d.bias));
     if (code == dnnl_success)
         code = ah_onednn_memory(entry, MEM_B, weight_md(kind, pd));
+    entry->weight_bytes = dnnl_memory_desc_get_size(weight_md(kind, pd));
     if (code == dnnl_success && !dnnl_memory_desc_equal(weight_md(kind, pd), REF(d.weight_plain))) {
-        entry->weight_bytes = dnnl_memory_desc_get_size(weight_md(kind, pd));
         code = ah_onednn_memory(entry, MEM_PLAIN, REF(d.weight_plain));
         if (code == dnnl_success && kind == GRAD_WEIGHT)
             code = make_reorder(entry, weight_md(kind, pd), REF(d.weight_plain));
@@ -156,24 +159,88 @@ out:
     return code;
 }
 
-static int conv_entry(struct ah_onednn_entry **out, enum ah_onednn_kind kind, const struct ah_conv *s, bool half,
-                      bool bias)
+/* A convolution, and how it is divided among threads: into pieces of `step` images, the last of them smaller or equal,
+ * or (team) by the library itself. */
+struct conv_run {
+    enum ah_onednn_kind kind;
+    const struct ah_conv *shape;
+    bool half, team;
+    int pieces;
+    int64_t step;
+    const char *src, *dst;               /* or their gradients */
+    const void *weight, *bias;           /* row-major */
+    struct ah_onednn_entry *first, *last; /* the primitives of all pieces but the last, and of the last */
+    void *rearranged[2];                 /* the weight as each of them reads it */
+    char *sums;                          /* the weight's gradient by piece */
+    char *scratch;                       /* `scratch_bytes` for each thread */
+    size_t scratch_bytes;
+    atomic_int status;                   /* a failure of a piece, else 0 */
+};
+
+enum {
+    LEAST_WORK = 1000000, /* multiplications of a piece: about 20 us */
+    LARGE_WORK = 8000000, /* with pieces of this size there are two per thread, so that a late one costs less */
+    SMALL_WEIGHT = 1 << 18, /* bytes that one thread rearranges */
+};
+
+static int64_t conv_src_items(const struct ah_conv *s)
 {
+    return s->c * s->h * s->w;
+}
+
+static int64_t conv_dst_items(const struct ah_conv *s)
+{
+    return s->oc * s->oh * s->ow;
+}
+
+static int64_t conv_weight_items(const struct ah_conv *s)
+{
+    return s->oc * (s->c / s->groups) * s->kh * s->kw;
+}
+
+/* Choose the pieces. Each has its own sum of the weight's gradient, in float32: the library divides where these would
+ * be larger than what they are computed from, and where there are fewer images than threads. */
+static void conv_divide(struct conv_run *run)
+{
+    const struct ah_conv *s = run->shape;
+    int threads = ah_num_threads();
+    double work = (double)s->n * (double)conv_weight_items(s) * (double)(s->oh * s->ow);
+    run->pieces = 1;
+    run->step = s->n;
+    if (threads == 1 || work < 2 * LEAST_WORK || ah_region_is_divided())
+        return;
+    int64_t sums = run->kind == GRAD_WEIGHT ? threads * conv_weight_items(s) : 0;
+    run->team = s->n < threads || (run->kind == GRAD_WEIGHT && run->half) ||
+                4 * sums > s->n * (conv_src_items(s) + conv_dst_items(s));
+    if (run->team)
+        return;
+    bool more = run->kind != GRAD_WEIGHT && work >= 2.0 * threads * LARGE_WORK && s->n >= 2 * threads;
+    int64_t most = more ? 2 * threads : threads;
+    run->step = (s->n + most - 1) / most;
+    run->pieces = (int)((s->n + run->step - 1) / run->step);
+}
+
+/* Find or make the primitive for `images` of the convolution: 1, or 0 where there is no fast one. */
+static int conv_entry(struct ah_onednn_entry **out, const struct conv_run *run, int64_t images)
+{
+    struct ah_conv s = *run->shape;
+    s.n = images;
     AH_TRY(ah_onednn_open());
     struct ah_onednn_key key;
     memset(&key, 0, sizeof key);
-    key.kind = kind;
-    key.threads = omp_get_max_threads();
-    key.with_bias = bias;
-    key.half = half;
-    const int64_t size[16] = {s->n,          s->c,          s->h,           s->w,          s->oc,        s->oh,
-                              s->ow,         s->kh,         s->kw,          s->groups,     s->stride[0], s->stride[1],
-                              s->padding[0], s->padding[1], s->dilation[0], s->dilation[1]};
+    key.kind = run->kind;
+    key.threads = run->team ? ah_num_threads() : 1;
+    key.runners = run->team ? 1 : ah_num_threads();
+    key.with_bias = run->bias != NULL;
+    key.half = run->half;
+    const int64_t size[16] = {s.n,          s.c,          s.h,           s.w,          s.oc,        s.oh,
+                              s.ow,         s.kh,         s.kw,          s.groups,     s.stride[0], s.stride[1],
+                              s.padding[0], s.padding[1], s.dilation[0], s.dilation[1]};
     memcpy(key.size, size, sizeof size);
     bool fresh;
     struct ah_onednn_entry *entry = ah_onednn_entry(&key, &fresh);
     if (fresh) {
-        int code = conv_fill(entry, kind, s, bias);
+        int code = conv_fill(entry, run->kind, &s, run->bias != NULL);
         if (code != dnnl_success) {
             ah_onednn_entry_clear(entry);
             return ah_onednn_failed("making a convolution", code);
@@ -183,66 +250,167 @@ static int conv_entry(struct ah_onednn_entry **out, enum ah_onednn_kind kind, co
     return !entry->absent;
 }
 
-/* Run the convolution (and the weight's rearrangement before it, or after it where the weight is the result). */
-static int conv_run(struct ah_onednn_entry *entry, const void *src, const void *weight, const void *bias,
-                    const void *dst)
+/* Run the reorder between the row-major weight and `blocked`, in the direction of the primitive's kind. */
+static int conv_rearrange(const struct conv_run *run, struct ah_onednn_entry *entry, void *blocked)
 {
-    enum ah_onednn_kind kind = (enum ah_onednn_kind)entry->key.kind;
-    void *scratch = NULL, *rearranged = NULL;
-    int status = 0, code = dnnl_success;
-    AH_TRYGO(ah_block_alloc(entry->scratch_bytes, &scratch), out);
-    AH_TRYGO(ah_block_alloc(entry->weight_bytes, &rearranged), out);
-    ah_onednn_point(entry, MEM_SCRATCH, scratch);
-    ah_onednn_point(entry, MEM_A, src);
-    ah_onednn_point(entry, MEM_C, dst);
-    ah_onednn_point(entry, MEM_BIAS, bias);
-    ah_onednn_point(entry, MEM_PLAIN, weight);
-    ah_onednn_point(entry, MEM_B, entry->reorder ? rearranged : (const void *)weight);
+    ah_onednn_point(entry, MEM_PLAIN, run->weight);
+    ah_onednn_point(entry, MEM_B, blocked);
+    const dnnl_memory_t *memory = ah_onednn_handles(entry);
+    dnnl_memory_t plain = memory[MEM_PLAIN], other = memory[MEM_B];
+    bool back = run->kind == GRAD_WEIGHT;
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, back ? other : plain}, {DNNL_ARG_TO, back ? plain : other}};
+    if (entry->weight_bytes > SMALL_WEIGHT)
+        ah_library_threads_begin();
+    int code = dnnl_primitive_execute(entry->reorder, ah_onednn_stream, 2, args);
+    if (entry->weight_bytes > SMALL_WEIGHT)
+        ah_library_threads_end();
+    return code == dnnl_success ? 0 : ah_onednn_failed("rearranging a weight", code);
+}
 
-    if (entry->reorder && kind != GRAD_WEIGHT) {
-        const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, entry->memory[MEM_PLAIN]}, {DNNL_ARG_TO, entry->memory[MEM_B]}};
-        code = dnnl_primitive_execute(entry->reorder, ah_onednn_stream, 2, args);
-    }
+static int conv_run_piece_on(struct conv_run *run, struct ah_onednn_entry *entry, const void *weight, int64_t image)
+{
+    enum ah_onednn_kind kind = run->kind;
+    int64_t item = run->half ? 2 : 4;
+    ah_onednn_point(entry, MEM_SCRATCH, run->scratch + (size_t)ah_thread_index() * run->scratch_bytes);
+    ah_onednn_point(entry, MEM_A, run->src + image * conv_src_items(run->shape) * item);
+    ah_onednn_point(entry, MEM_C, run->dst + image * conv_dst_items(run->shape) * item);
+    ah_onednn_point(entry, MEM_BIAS, run->bias);
+    ah_onednn_point(entry, MEM_B, weight);
+    const dnnl_memory_t *memory = ah_onednn_handles(entry);
     const dnnl_exec_arg_t operand[3] = {
-        {kind == GRAD_INPUT ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, entry->memory[MEM_A]},
-        {kind == GRAD_WEIGHT ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, entry->memory[MEM_B]},
-        {kind == FORWARD ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, entry->memory[MEM_C]},
+        {kind == GRAD_INPUT ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, memory[MEM_A]},
+        {kind == GRAD_WEIGHT ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, memory[MEM_B]},
+        {kind == FORWARD ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, memory[MEM_C]},
     };
-    if (code == dnnl_success)
-        code = ah_onednn_run(entry, operand);
-    if (code == dnnl_success && entry->reorder && kind == GRAD_WEIGHT) {
-        const dnnl_exec_arg_t back[] = {{DNNL_ARG_FROM, entry->memory[MEM_B]}, {DNNL_ARG_TO, entry->memory[MEM_PLAIN]}};
-        code = dnnl_primitive_execute(entry->reorder, ah_onednn_stream, 2, back);
+    int code = ah_onednn_run(entry, operand);
+    return code == dnnl_success ? 0 : ah_onednn_failed("a convolution", code);
+}
+
+static void conv_run_piece(void *context, int piece)
+{
+    struct conv_run *run = context;
+    bool is_last = piece + 1 == run->pieces;
+    struct ah_onednn_entry *entry = is_last ? run->last : run->first;
+    const void *weight = entry->reorder ? run->rearranged[is_last] : run->weight;
+    if (run->sums)
+        weight = run->sums + (size_t)piece * run->first->weight_bytes;
+    int status = conv_run_piece_on(run, entry, weight, piece * run->step);
+    if (status < 0)
+        atomic_store(&run->status, status);
+}
+
+/* Add the pieces' sums to those of the first, in the order of the pieces. */
+static void conv_add_sums(void *context, int64_t begin, int64_t end)
+{
+    const struct conv_run *run = context;
+    int64_t count = (int64_t)(run->first->weight_bytes / sizeof(float));
+    float *sum = (float *)(void *)run->sums;
+    for (int piece = 1; piece < run->pieces; piece++) {
+        const float *other = sum + piece * count;
+#pragma omp simd
+        for (int64_t i = begin; i < end; i++)
+            sum[i] += other[i];
     }
-    if (code == dnnl_success)
-        code = dnnl_stream_wait(ah_onednn_stream);
-    status = code == dnnl_success ? 1 : ah_onednn_failed("a convolution", code);
+}
+
+static int conv_execute(struct conv_run *run)
+{
+    int status = 0;
+    size_t bytes = run->first->weight_bytes, sums = (size_t)run->pieces * bytes;
+    size_t one = ah_onednn_scratch_bytes(run->first), other = ah_onednn_scratch_bytes(run->last);
+    run->scratch_bytes = one > other ? one : other;
+    size_t scratch = run->scratch_bytes * (size_t)(run->pieces > 1 ? ah_num_threads() : 1);
+    AH_TRYGO(ah_block_alloc(scratch, (void **)&run->scratch), out);
+    if (run->kind == GRAD_WEIGHT && (run->pieces > 1 || run->first->reorder)) {
+        AH_TRYGO(ah_block_alloc(sums, (void **)&run->sums), out);
+    } else if (run->first->reorder) {
+        for (int i = run->pieces > 1 ? 0 : 1; i < 2; i++) {
+            struct ah_onednn_entry *entry = i ? run->last : run->first;
+            AH_TRYGO(ah_block_alloc(entry->weight_bytes, &run->rearranged[i]), out);
+            AH_TRYGO(conv_rearrange(run, entry, run->rearranged[i]), out);
+        }
+    }
+    if (run->team) {
+        ah_library_threads_begin();
+        conv_run_piece(run, 0);
+        ah_library_threads_end();
+    } else {
+        ah_pool_run(run->pieces, conv_run_piece, run);
+    }
+    status = atomic_load(&run->status);
+    if (status < 0) {
+        status = ah_fail(status, "a part of a convolution failed");
+        goto out;
+    }
+    if (!run->sums)
+        goto out;
+    if (run->pieces > 1)
+        ah_parallel_for((int64_t)(bytes / sizeof(float)), AH_SHARE_LIGHT, conv_add_sums, run);
+    if (run->first->reorder)
+        AH_TRYGO(conv_rearrange(run, run->first, run->sums), out);
+    else
+        memcpy((void *)(uintptr_t)run->weight, run->sums, bytes);
 out:
-    ah_block_free(scratch, entry->scratch_bytes);
-    ah_block_free(rearranged, entry->weight_bytes);
-    return status;
+    ah_block_free(run->scratch, scratch);
+    ah_block_free(run->sums, sums);
+    ah_block_free(run->rearranged[0], run->first->weight_bytes);
+    ah_block_free(run->rearranged[1], run->last->weight_bytes);
+    return status < 0 ? status : 1;
+}
+
+/* Make the primitives, of the team with its threads. */
+static int conv_find(struct conv_run *run)
+{
+    if (run->team)
+        ah_library_threads_begin();
+    int found = conv_entry(&run->first, run, run->step);
+    if (found > 0)
+        found = conv_entry(&run->last, run, run->shape->n - (run->pieces - 1) * run->step);
+    if (run->team)
+        ah_library_threads_end();
+    return found;
+}
+
+/* Do both pieces' primitives write the weight's gradient in one layout? */
+static bool conv_has_one_layout(struct conv_run *run)
+{
+    return run->first == run->last || (run->first->weight_bytes == run->last->weight_bytes &&
+                                       ah_onednn_same_layout(run->first, run->last, MEM_B));
+}
+
+static int conv_call(struct conv_run *run)
+{
+    conv_divide(run);
+    int found = conv_find(run);
+    if (found > 0 && run->kind == GRAD_WEIGHT && !conv_has_one_layout(run)) {
+        run->team = true;
+        run->pieces = 1;
+        run->step = run->shape->n;
+        found = conv_find(run);
+    }
+    return found > 0 ? conv_execute(run) : found;
 }
 
 int ah_onednn_conv(const struct ah_conv *conv, bool half, const void *src, const void *weight, const void *bias,
                    void *dst)
 {
-    struct ah_onednn_entry *entry;
-    int found = conv_entry(&entry, FORWARD, conv, half, bias != NULL);
-    return found > 0 ? conv_run(entry, src, weight, bias, dst) : found;
+    struct conv_run run = {.kind = FORWARD, .shape = conv, .half = half, .src = src, .dst = dst, .weight = weight,
+                           .bias = bias};
+    return conv_call(&run);
 }
 
 int ah_onednn_conv_grad_input(const struct ah_conv *conv, bool half, const void *grad_dst, const void *weight,
                               void *grad_src)
 {
-    struct ah_onednn_entry *entry;
-    int found = conv_entry(&entry, GRAD_INPUT, conv, half, false);
-    return found > 0 ? conv_run(entry, grad_src, weight, NULL, grad_dst) : found;
+    struct conv_run run = {.kind = GRAD_INPUT, .shape = conv, .half = half, .src = grad_src, .dst = grad_dst,
+                           .weight = weight};
+    return conv_call(&run);
 }
 
 int ah_onednn_conv_grad_weight(const struct ah_conv *conv, bool half, const void *src, const void *grad_dst,
                                void *grad_weight)
 {
-    struct ah_onednn_entry *entry;
-    int found = conv_entry(&entry, GRAD_WEIGHT, conv, half, false);
-    return found > 0 ? conv_run(entry, src, grad_weight, NULL, grad_dst) : found;
+    struct conv_run run = {.kind = GRAD_WEIGHT, .shape = conv, .half = half, .src = src, .dst = grad_dst,
+                           .weight = grad_weight};
+    return conv_call(&run);
 }

@@ -1,11 +1,10 @@
 /* Matrix products by oneDNN: sgemm for any shape, and primitives made for a shape, which add the bias on the way. */
 #include "cpu/loop/onednn.h"
 
-#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/memory/alloc.h"
+#include "base/process/threads.h"
 #include "base/status/status.h"
 #include "base/trace/trace.h"
 #include "cpu/loop/onednn_cache.h"
@@ -82,15 +81,16 @@ out:
     return code;
 }
 
-static int matmul(bool half, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
-                  const void *b, int64_t ldb, const void *bias, void *c, int64_t ldc)
+int ah_onednn_matmul_find(bool half, bool ta, bool tb, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb,
+                          int64_t ldc, bool bias, struct ah_onednn_entry **out)
 {
     AH_TRY(ah_onednn_open());
     struct ah_onednn_key key;
     memset(&key, 0, sizeof key);
     key.kind = MATMUL;
-    key.threads = omp_get_max_threads();
-    key.with_bias = bias != NULL;
+    key.threads = 1;
+    key.runners = ah_num_threads();
+    key.with_bias = bias;
     key.half = half;
     const int64_t size[] = {ta, tb, m, n, k, lda, ldb, ldc};
     memcpy(key.size, size, sizeof size);
@@ -103,33 +103,22 @@ static int matmul(bool half, bool ta, bool tb, int64_t m, int64_t n, int64_t k, 
             return ah_onednn_failed("making a matrix product", code);
         }
     }
-    if (entry->absent)
-        return 0;
-    void *scratch;
-    AH_TRY(ah_block_alloc(entry->scratch_bytes, &scratch));
+    *out = entry;
+    return !entry->absent;
+}
+
+int ah_onednn_matmul_run(struct ah_onednn_entry *entry, const void *a, const void *b, const void *bias, void *c,
+                         void *scratch)
+{
     ah_onednn_point(entry, MEM_A, a);
     ah_onednn_point(entry, MEM_B, b);
     ah_onednn_point(entry, MEM_C, c);
     ah_onednn_point(entry, MEM_SCRATCH, scratch);
     ah_onednn_point(entry, MEM_BIAS, bias);
-    const dnnl_exec_arg_t operand[3] = {{DNNL_ARG_SRC, entry->memory[MEM_A]},
-                                        {DNNL_ARG_WEIGHTS, entry->memory[MEM_B]},
-                                        {DNNL_ARG_DST, entry->memory[MEM_C]}};
+    const dnnl_memory_t *memory = ah_onednn_handles(entry);
+    const dnnl_exec_arg_t operand[3] = {{DNNL_ARG_SRC, memory[MEM_A]},
+                                        {DNNL_ARG_WEIGHTS, memory[MEM_B]},
+                                        {DNNL_ARG_DST, memory[MEM_C]}};
     int code = ah_onednn_run(entry, operand);
-    if (code == dnnl_success)
-        code = dnnl_stream_wait(ah_onednn_stream);
-    ah_block_free(scratch, entry->scratch_bytes);
-    return code == dnnl_success ? 1 : ah_onednn_failed("a matrix product", code);
-}
-
-int ah_onednn_matmul(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-                     int64_t ldb, const float *bias, float *c, int64_t ldc)
-{
-    return matmul(false, ta, tb, m, n, k, a, lda, b, ldb, bias, c, ldc);
-}
-
-int ah_onednn_matmul_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
-                          const uint16_t *b, int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc)
-{
-    return matmul(true, ta, tb, m, n, k, a, lda, b, ldb, bias, c, ldc);
+    return code == dnnl_success ? 0 : ah_onednn_failed("a matrix product", code);
 }

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/process/threads.h"
 #include "cpu/elementwise/elementwise_math.h"
+#include "base/process/parallel.h"
 #include "cpu/kernels.h"
 #include "cpu/linear/gemm.h"
 #include "cpu/loop/column_sum.h"

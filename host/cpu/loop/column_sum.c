@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 #include "cpu/loop/dense.h"
 
 enum { CHUNK_ROWS = 256, BLOCK = 64 };

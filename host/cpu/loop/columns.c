@@ -2,7 +2,7 @@
  * copied on their own, whatever the dtype, and added up one image plane at a time. */
 #include <string.h>
 
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 #include "ops/nn/spatial.h"

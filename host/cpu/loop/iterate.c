@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 #include "tensor/overlap.h"
 
 enum {

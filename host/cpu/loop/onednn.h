@@ -3,11 +3,12 @@
  * Functions return 1 when they did the work, 0 when oneDNN is absent or has no fast kernel for the case (the caller
  * then uses its own), and a negative AH_E* for a real failure. Activations are dense N, H, W, C arrays, weights are
  * row-major as in PyTorch. Primitives are cached by shape; memory is from the block allocator. Except for
- * ah_onednn_sgemm, which any thread may call, Lua thread only. */
+ * ah_onednn_sgemm and ah_onednn_matmul_run, Lua thread only. */
 #ifndef AH_CPU_ONEDNN_H
 #define AH_CPU_ONEDNN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "ops/nn/conv.h"
@@ -19,14 +20,18 @@ const char *ah_onednn_version(void);
 int ah_onednn_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                     const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
-/* C = op(A) op(B) + bias (one value per column, or NULL) through a primitive made for the shape: better for short and
- * deep products. */
-int ah_onednn_matmul(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-                     int64_t ldb, const float *bias, float *c, int64_t ldc);
+/* Find the primitive for C = op(A) op(B) + bias (one value per column, with `bias`) of a shape, on arrays of float or,
+ * with `half`, of bfloat16 (bits), summed in float32: better than sgemm for short and deep products. */
+struct ah_onednn_entry;
+int ah_onednn_matmul_find(bool half, bool ta, bool tb, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb,
+                          int64_t ldc, bool bias, struct ah_onednn_entry **out);
 
-/* The same on bfloat16 arrays (bits), summed in float32. */
-int ah_onednn_matmul_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
-                          const uint16_t *b, int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc);
+/* Bytes of scratch memory that a run needs. */
+size_t ah_onednn_scratch_bytes(const struct ah_onednn_entry *entry);
+
+/* Run it. Pieces of a region may do so at the same time, with scratch memory of their own. */
+int ah_onednn_matmul_run(struct ah_onednn_entry *entry, const void *a, const void *b, const void *bias, void *c,
+                         void *scratch);
 
 /* dst = conv(src, weight) + bias; bias may be NULL. Arrays of float, with `half` of bfloat16, summed in float32. */
 int ah_onednn_conv(const struct ah_conv *conv, bool half, const void *src, const void *weight, const void *bias,

@@ -3,10 +3,13 @@
 #include "cpu/loop/onednn_cache.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/process/thread_pool.h"
 #include "base/status/status.h"
 #include "base/trace/trace.h"
+#include "cpu/loop/onednn.h"
 
 enum { ENTRIES = 256, PROBES = 8 };
 static struct ah_onednn_entry cache[ENTRIES];
@@ -41,9 +44,11 @@ void ah_onednn_entry_clear(struct ah_onednn_entry *entry)
         dnnl_primitive_destroy(entry->primitive);
     if (entry->reorder)
         dnnl_primitive_destroy(entry->reorder);
-    for (int i = 0; i < MEM_COUNT; i++)
-        if (entry->memory[i])
-            dnnl_memory_destroy(entry->memory[i]);
+    for (int64_t r = 0; entry->memory && r < entry->key.runners; r++)
+        for (int i = 0; i < MEM_COUNT; i++)
+            if (entry->memory[r][i])
+                dnnl_memory_destroy(entry->memory[r][i]);
+    free(entry->memory);
     memset(entry, 0, sizeof *entry);
 }
 
@@ -73,7 +78,27 @@ struct ah_onednn_entry *ah_onednn_entry(const struct ah_onednn_key *key, bool *f
 
 int ah_onednn_memory(struct ah_onednn_entry *entry, int which, md_ref md)
 {
-    return dnnl_memory_create(&entry->memory[which], md, ah_onednn_engine, DNNL_MEMORY_NONE);
+    int code = dnnl_success;
+    if (!entry->memory)
+        entry->memory = calloc((size_t)entry->key.runners, sizeof *entry->memory);
+    if (!entry->memory)
+        return dnnl_out_of_memory;
+    for (int64_t r = 0; r < entry->key.runners && code == dnnl_success; r++)
+        code = dnnl_memory_create(&entry->memory[r][which], md, ah_onednn_engine, DNNL_MEMORY_NONE);
+    return code;
+}
+
+dnnl_memory_t *ah_onednn_handles(struct ah_onednn_entry *entry)
+{
+    return entry->memory[entry->key.runners > 1 ? ah_thread_index() : 0];
+}
+
+bool ah_onednn_same_layout(struct ah_onednn_entry *a, struct ah_onednn_entry *b, int which)
+{
+    md_ref one, other;
+    return dnnl_memory_get_memory_desc(a->memory[0][which], &one) == dnnl_success &&
+           dnnl_memory_get_memory_desc(b->memory[0][which], &other) == dnnl_success &&
+           dnnl_memory_desc_equal(one, other);
 }
 
 int ah_onednn_attr(dnnl_primitive_attr_t *attr)
@@ -120,20 +145,27 @@ int ah_onednn_primitive(struct ah_onednn_entry *entry, const_dnnl_primitive_desc
     return entry->scratch_bytes ? ah_onednn_memory(entry, MEM_SCRATCH, md) : dnnl_success;
 }
 
+size_t ah_onednn_scratch_bytes(const struct ah_onednn_entry *entry)
+{
+    return (entry->scratch_bytes + 63) / 64 * 64;
+}
+
 int ah_onednn_run(struct ah_onednn_entry *entry, const dnnl_exec_arg_t operand[3])
 {
+    dnnl_memory_t *memory = ah_onednn_handles(entry);
     dnnl_exec_arg_t args[5] = {operand[0], operand[1], operand[2]};
     int count = 3;
-    if (entry->memory[MEM_SCRATCH])
-        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, entry->memory[MEM_SCRATCH]};
-    if (entry->memory[MEM_BIAS])
-        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, entry->memory[MEM_BIAS]};
+    if (memory[MEM_SCRATCH])
+        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, memory[MEM_SCRATCH]};
+    if (memory[MEM_BIAS])
+        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, memory[MEM_BIAS]};
     ah_trace_kernel(entry->name);
     return dnnl_primitive_execute(entry->primitive, ah_onednn_stream, count, args);
 }
 
 void ah_onednn_point(struct ah_onednn_entry *entry, int which, const void *data)
 {
-    if (entry->memory[which])
-        dnnl_memory_set_data_handle(entry->memory[which], (void *)(uintptr_t)data);
+    dnnl_memory_t *memory = ah_onednn_handles(entry);
+    if (memory[which])
+        dnnl_memory_set_data_handle(memory[which], (void *)(uintptr_t)data);
 }

@@ -1,8 +1,9 @@
 /* A cache of oneDNN's primitives, one per case; for the files that call the library (cpu/loop/onednn_*.c).
  *
  * Owner of the library's engine and stream and of a cache of primitives by everything they were made for. Functions
- * that return `int code` return the library's status. Lua thread only. The differences between the library's versions 2
- * and 3 are in this file and next to the calls that make primitive descriptors. */
+ * that return `int code` return the library's status. Lua thread only, except for ah_onednn_point and ah_onednn_run,
+ * which the pieces of a region may call. The differences between the library's versions 2 and 3 are in this file and
+ * next to the calls that make primitive descriptors. */
 #ifndef AH_CPU_ONEDNN_CACHE_H
 #define AH_CPU_ONEDNN_CACHE_H
 
@@ -57,22 +58,23 @@ static inline void md_free(dnnl_memory_desc_t *md)
 
 enum ah_onednn_kind { FORWARD, GRAD_INPUT, GRAD_WEIGHT, MATMUL };
 
-/* Everything a primitive was made for; zeroed before filling, compared as bytes. */
+/* Everything a primitive was made for; zeroed before filling, compared as bytes. `threads`: of the library in one
+ * call; `runners`: threads of the pool that may run it at the same time. */
 struct ah_onednn_key {
-    int64_t kind, threads, with_bias, half;
+    int64_t kind, threads, runners, with_bias, half;
     int64_t size[16];
 };
 
 enum { MEM_A, MEM_B, MEM_BIAS, MEM_C, MEM_PLAIN, MEM_SCRATCH, MEM_COUNT };
 
-/* One cached primitive with the memory handles it is run on. MEM_A, MEM_B and MEM_C are its operands in the order of
- * the public call; MEM_PLAIN is the row-major weight where the primitive wants (or makes) it rearranged. */
+/* One cached primitive with the memory handles that each runner runs it on. MEM_A, MEM_B and MEM_C are its operands in
+ * the order of the public call; MEM_PLAIN is the row-major weight, where the primitive's own layout is another. */
 struct ah_onednn_entry {
     struct ah_onednn_key key;
     uint64_t used;
     bool absent; /* oneDNN has no fast kernel for this: decline at once */
     dnnl_primitive_t primitive, reorder;
-    dnnl_memory_t memory[MEM_COUNT];
+    dnnl_memory_t (*memory)[MEM_COUNT]; /* of each runner */
     size_t scratch_bytes, weight_bytes;
     char name[64]; /* "oneDNN bfloat16 matmul brg:avx512_core_bf16": for a profile */
 };
@@ -93,10 +95,16 @@ struct ah_onednn_entry *ah_onednn_entry(const struct ah_onednn_key *key, bool *f
 /* Destroy what an entry holds and forget its key. */
 void ah_onednn_entry_clear(struct ah_onednn_entry *entry);
 
-/* Make the handle entry->memory[which]; it gets its address by ah_onednn_point. */
+/* Make the handles `which` of all runners; ah_onednn_point sets their addresses. */
 int ah_onednn_memory(struct ah_onednn_entry *entry, int which, md_ref md);
 
-/* Set the memory of a handle, if the entry has it, to `data`. */
+/* The calling thread's handles. */
+dnnl_memory_t *ah_onednn_handles(struct ah_onednn_entry *entry);
+
+/* Report whether the handles `which` of two entries describe the same layout. */
+bool ah_onednn_same_layout(struct ah_onednn_entry *a, struct ah_onednn_entry *b, int which);
+
+/* Set the calling thread's handle `which`, if the entry has it, to `data`. */
 void ah_onednn_point(struct ah_onednn_entry *entry, int which, const void *data);
 
 /* Create attributes for a scratchpad of the caller. */

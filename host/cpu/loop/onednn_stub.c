@@ -14,14 +14,19 @@ int ah_onednn_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alp
     return 0;
 }
 
-int ah_onednn_matmul(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-                     int64_t ldb, const float *bias, float *c, int64_t ldc)
+int ah_onednn_matmul_find(bool half, bool ta, bool tb, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb,
+                          int64_t ldc, bool bias, struct ah_onednn_entry **out)
 {
     return 0;
 }
 
-int ah_onednn_matmul_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
-                          const uint16_t *b, int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc)
+size_t ah_onednn_scratch_bytes(const struct ah_onednn_entry *entry)
+{
+    return 0;
+}
+
+int ah_onednn_matmul_run(struct ah_onednn_entry *entry, const void *a, const void *b, const void *bias, void *c,
+                         void *scratch)
 {
     return 0;
 }

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 
 enum { TILE = 32, BLOCK = 16, SHORT = 8 };
 

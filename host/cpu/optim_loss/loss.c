@@ -3,9 +3,10 @@
 #include "ops/nn/loss.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
+#include "base/process/parallel.h"
+#include "base/process/thread_pool.h"
 #include "base/process/threads.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/kernels.h"
@@ -37,7 +38,7 @@ struct scores {
 
 static void *scores_room(const struct labels *l, const struct scores *x)
 {
-    return x->half ? (float *)x->room.block + x->group * l->classes * omp_get_thread_num() : NULL;
+    return x->half ? (float *)x->room.block + x->group * l->classes * ah_thread_index() : NULL;
 }
 
 static int scores_open(struct scores *x, struct ah_tensor *tensor, int64_t classes)
@@ -154,7 +155,7 @@ int ah_cpu_cross_entropy_rows(struct ah_call *c)
                        arg->reduction.string, arg->label_smoothing.number));
     AH_TRYGO(scores_open(&x, xt, l.classes), out);
     if (x.half)
-        AH_TRYGO(ah_dense_scratch(&x.room, (size_t)(omp_get_max_threads() * x.group * l.classes) * sizeof(float)), out);
+        AH_TRYGO(ah_dense_scratch(&x.room, (size_t)(ah_num_threads() * x.group * l.classes) * sizeof(float)), out);
     AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
     AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
     AH_TRYGO(ah_dense_scratch(&loss, (size_t)l.count * sizeof(double)), out);

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 #include "cpu/loop/iterate.h"
 #include "optim/scalars.h"
 #include "tensor/tensor.h"

@@ -3,8 +3,8 @@
  * double. */
 #include <math.h>
 
-#include "base/process/threads.h"
 #include "cpu/kernels.h"
+#include "base/process/parallel.h"
 #include "cpu/loop/dense.h"
 
 enum norm { COUNT, ABSOLUTE, SQUARE, LARGEST, POWER };

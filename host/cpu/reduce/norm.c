@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/column_sum.h"
 #include "cpu/loop/dense.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
-#include "base/process/threads.h"
+#include "base/process/parallel.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/reduce/reduce_loops.h"
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/process/parallel.h"
 #include "base/process/threads.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/kernels.h"

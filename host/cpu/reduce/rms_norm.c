@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/process/threads.h"
 #include "cpu/kernels.h"
+#include "base/process/parallel.h"
 #include "cpu/loop/dense.h"
 
 enum { CHUNK_ROWS = 64 };

@@ -1,0 +1,361 @@
+/* A region's pieces are divided into homes, one for each thread: consecutive pieces that the thread begins in order,
+ * so that it works on the same part of the data in each region. A thread without pieces in its home begins those of
+ * others. A home is one word, the generation of the region and the pieces begun; a word of an earlier generation means
+ * that no piece has been begun. As a region ends after all its pieces, no thread that was late can begin one. */
+#include "base/process/thread_pool.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/process/threads.h"
+#include "base/trace/time.h"
+
+enum {
+    SPIN_NS = 100000,           /* a waiting thread polls for so long before it sleeps */
+    POLLS = 32,                 /* between two readings of the clock */
+    PREEMPTED_NS = 30000,       /* between two readings: the system ran another thread here */
+    DEBT_NS = 100000,           /* the threads cost so much more than they saved: the caller rests them */
+    CREDIT_NS = 1000000,        /* of what they saved so much counts against later costs */
+    SHORTEST_REST_NS = 4000000,
+    LONGEST_REST_NS = 512000000,
+};
+
+struct region {
+    uint32_t generation;
+    int pieces, homes;
+};
+
+/* Members on cache lines of their own are written by one thread while others read. */
+static struct {
+    _Alignas(64) _Atomic uint64_t region; /* generation 32 bits | pieces 16 | homes 16 */
+    ah_piece_fn fn;
+    void *context;
+    atomic_int width;                    /* threads that may take part, the caller included */
+    atomic_int caller_cpu;                /* its processor at the start of the region; -1: of a team, any will do */
+    _Alignas(64) _Atomic uint32_t open;  /* pieces that have not ended */
+    atomic_bool caller_sleeps;
+    _Alignas(64) _Atomic uint32_t alarm; /* counts wake-ups; idle threads sleep on it */
+    atomic_int sleepers;
+    int started;                         /* threads, the caller included; 0 before the first region */
+    atomic_flag running;                 /* one region at a time */
+} pool = {.running = ATOMIC_FLAG_INIT};
+
+static struct {
+    _Alignas(64) _Atomic uint64_t begun; /* generation 32 bits | pieces begun 32 */
+} home[AH_MOST_THREADS];
+
+/* When the threads pay. Of the thread that has the region. */
+static struct {
+    int64_t until, length;
+    int64_t balance;     /* ns that the threads saved, less those that they cost, at most CREDIT_NS */
+    int64_t saved, lost; /* ns since the last rest */
+} rest;
+
+static struct {
+    _Alignas(64) atomic_int arrived;
+    _Alignas(64) atomic_uint round;
+} barrier;
+
+static _Thread_local struct {
+    int index, piece, pieces; /* pieces: 0 outside regions */
+    bool divided;             /* a region of several pieces runs: those within it are not divided */
+} self;
+
+int ah_thread_index(void)
+{
+    return self.index;
+}
+
+int ah_region_piece(void)
+{
+    return self.piece;
+}
+
+int ah_region_pieces(void)
+{
+    return self.pieces ? self.pieces : 1;
+}
+
+bool ah_region_is_divided(void)
+{
+    return self.divided;
+}
+
+static void pool_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void pool_sleep(_Atomic uint32_t *word, uint32_t seen)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void pool_wake(_Atomic uint32_t *word, int threads)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
+}
+
+static struct region pool_region(void)
+{
+    uint64_t word = atomic_load(&pool.region);
+    return (struct region){(uint32_t)(word >> 32), (int)(word >> 16 & 0xffff), (int)(word & 0xffff)};
+}
+
+/* Begin the next piece of home `h`; false where all have been begun. */
+static bool home_claim(struct region region, int h, int *piece)
+{
+    int first = region.pieces * h / region.homes, count = region.pieces * (h + 1) / region.homes - first;
+    uint64_t word = atomic_load_explicit(&home[h].begun, memory_order_acquire), claimed;
+    do {
+        int32_t age = (int32_t)(region.generation - (uint32_t)(word >> 32));
+        int next = age > 0 ? 0 : (int)(uint32_t)word;
+        if (age < 0 || next >= count)
+            return false;
+        *piece = first + next;
+        claimed = (uint64_t)region.generation << 32 | (uint64_t)(next + 1);
+    } while (!atomic_compare_exchange_weak(&home[h].begun, &word, claimed));
+    return true;
+}
+
+static void run_piece(ah_piece_fn fn, void *context, int piece, int pieces)
+{
+    int outer_piece = self.piece, outer_pieces = self.pieces;
+    bool outer_divided = self.divided;
+    self.piece = piece;
+    self.pieces = pieces;
+    self.divided = outer_divided || pieces > 1;
+    fn(context, piece);
+    self.piece = outer_piece;
+    self.pieces = outer_pieces;
+    self.divided = outer_divided;
+}
+
+/* Run pieces of the region, first those of the own home, until all have been begun; returns their number and the ns of
+ * the shortest. The last piece of all to end wakes the caller. */
+static int run_pieces(struct region region, int homes, int64_t *shortest)
+{
+    int ran = 0, piece;
+    int64_t before = ah_now_ns();
+    *shortest = INT64_MAX;
+    for (int i = 0; i < homes; i++) {
+        int h = (self.index + i) % region.homes;
+        for (; home_claim(region, h, &piece); ran++) {
+            run_piece(pool.fn, pool.context, piece, region.pieces);
+            if (atomic_fetch_sub(&pool.open, 1) == 1 && atomic_load(&pool.caller_sleeps))
+                pool_wake(&pool.open, 1);
+            int64_t now = ah_now_ns();
+            *shortest = now - before < *shortest ? now - before : *shortest;
+            before = now;
+        }
+    }
+    return ran;
+}
+
+static bool worker_sees_region(uint32_t last)
+{
+    return pool_region().generation != last && self.index < atomic_load(&pool.width);
+}
+
+/* Poll for a region after the `last`. False: none has started, or the system runs other programs on this processor. */
+static bool worker_poll(uint32_t last)
+{
+    int64_t begin = ah_now_ns(), before = begin;
+    while (self.index < atomic_load_explicit(&pool.width, memory_order_relaxed)) {
+        for (int i = 0; i < POLLS; i++) {
+            if (worker_sees_region(last))
+                return true;
+            pool_pause();
+        }
+        int64_t now = ah_now_ns();
+        if (now - begin > SPIN_NS || now - before > PREEMPTED_NS)
+            return false;
+        before = now;
+    }
+    return false;
+}
+
+static void worker_sleep(uint32_t last)
+{
+    atomic_fetch_add(&pool.sleepers, 1);
+    uint32_t seen = atomic_load(&pool.alarm);
+    if (!worker_sees_region(last))
+        pool_sleep(&pool.alarm, seen);
+    atomic_fetch_sub(&pool.sleepers, 1);
+}
+
+static void *worker_run(void *index)
+{
+    uint32_t last = 0;
+    int64_t shortest;
+    self.index = (int)(intptr_t)index;
+    ah_affinity_bind(self.index);
+    for (;;) {
+        if (!worker_poll(last))
+            worker_sleep(last);
+        if (!worker_sees_region(last))
+            continue;
+        struct region region = pool_region();
+        last = region.generation;
+        /* The system finds no other processor for this thread: it would run in place of the caller. */
+        if (sched_getcpu() == atomic_load_explicit(&pool.caller_cpu, memory_order_relaxed))
+            worker_sleep(last);
+        else
+            run_pieces(region, region.homes, &shortest);
+    }
+    return NULL;
+}
+
+/* A child of fork() has the calling thread alone. */
+static void pool_forget(void)
+{
+    pool.started = 0;
+    atomic_store(&pool.sleepers, 0);
+    atomic_flag_clear(&pool.running);
+    self.index = 0;
+}
+
+/* Start the threads that are missing; where the system refuses one, those that there are. */
+static void pool_start(int threads)
+{
+    static bool registered;
+    if (!registered)
+        registered = !pthread_atfork(NULL, NULL, pool_forget);
+    if (pool.started == 0)
+        pool.started = 1;
+    while (pool.started < threads) {
+        pthread_t thread;
+        if (ah_helper_start(&thread, worker_run, (void *)(intptr_t)pool.started))
+            break;
+        pthread_detach(thread);
+        pool.started++;
+    }
+    atomic_store_explicit(&pool.width, threads < pool.started ? threads : pool.started, memory_order_relaxed);
+}
+
+static struct region pool_publish(int pieces, int homes, ah_piece_fn fn, void *context, int cpu)
+{
+    struct region region = {pool_region().generation + 1, pieces, homes < pieces ? homes : pieces};
+    region.generation += region.generation == 0; /* a thread that has seen none has seen 0 */
+    pool.fn = fn;
+    pool.context = context;
+    atomic_store_explicit(&pool.caller_cpu, cpu, memory_order_relaxed);
+    atomic_store_explicit(&pool.open, (uint32_t)pieces, memory_order_relaxed);
+    atomic_store(&pool.region,
+                 (uint64_t)region.generation << 32 | (uint64_t)pieces << 16 | (uint64_t)region.homes);
+    if (atomic_load(&pool.sleepers) > 0) {
+        atomic_fetch_add(&pool.alarm, 1);
+        pool_wake(&pool.alarm, pool.started > atomic_load(&pool.width) ? pool.started : region.homes - 1);
+    }
+    return region;
+}
+
+/* Wait until the last piece has ended. */
+static void pool_wait(void)
+{
+    int64_t begin = 0;
+    while (atomic_load_explicit(&pool.open, memory_order_acquire)) {
+        for (int i = 0; i < POLLS && atomic_load_explicit(&pool.open, memory_order_acquire); i++)
+            pool_pause();
+        int64_t now = ah_now_ns();
+        begin = begin ? begin : now;
+        if (now - begin < SPIN_NS / 2)
+            continue;
+        atomic_store(&pool.caller_sleeps, true);
+        for (uint32_t open; (open = atomic_load(&pool.open));)
+            pool_sleep(&pool.open, open);
+        atomic_store(&pool.caller_sleeps, false);
+    }
+}
+
+/* Account for a region in which other threads ran `others` pieces of `piece` ns, after the caller had needed `woke` ns
+ * to wake them, and `waited` ns for their end. Pieces are not of one size, so a wait for one more is no loss. A quarter
+ * of the saved time counts: on a busy machine caches are cold, pieces slow, and the time seems longer. */
+static void rest_account(int others, int64_t piece, int64_t woke, int64_t waited)
+{
+    int64_t saved = others * piece / 4, lost = woke + (waited > piece ? waited - piece : 0);
+    rest.saved += saved;
+    rest.lost += lost;
+    rest.balance += saved - lost;
+    if (rest.balance > CREDIT_NS)
+        rest.balance = CREDIT_NS;
+    if (rest.balance > -DEBT_NS)
+        return;
+    rest.length = rest.saved > 2 * rest.lost ? rest.length / 2 : 2 * rest.length;
+    rest.length = rest.length < SHORTEST_REST_NS ? SHORTEST_REST_NS : rest.length;
+    rest.length = rest.length > LONGEST_REST_NS ? LONGEST_REST_NS : rest.length;
+    rest.until = ah_now_ns() + rest.length;
+    rest.saved = rest.lost = rest.balance = 0;
+}
+
+static void run_alone(int pieces, ah_piece_fn fn, void *context)
+{
+    for (int piece = 0; piece < pieces; piece++)
+        run_piece(fn, context, piece, pieces);
+}
+
+void ah_pool_run(int pieces, ah_piece_fn fn, void *context)
+{
+    int threads = ah_num_threads();
+    if (pieces <= 1 || threads <= 1 || self.divided || atomic_flag_test_and_set(&pool.running)) {
+        run_alone(pieces, fn, context);
+        return;
+    }
+    int64_t begin = ah_now_ns();
+    if (begin < rest.until) {
+        run_alone(pieces, fn, context);
+    } else {
+        pool_start(threads);
+        struct region region = pool_publish(pieces, threads, fn, context, sched_getcpu());
+        int64_t published = ah_now_ns(), piece;
+        int own = run_pieces(region, region.homes, &piece);
+        int64_t ran = ah_now_ns();
+        pool_wait();
+        if (own > 0)
+            rest_account(pieces - own, piece, published - begin, ah_now_ns() - ran);
+    }
+    atomic_flag_clear(&pool.running);
+}
+
+void ah_pool_run_team(int members, ah_piece_fn fn, void *context)
+{
+    int threads = ah_num_threads();
+    members = members < threads ? members : threads;
+    if (members <= 1 || self.divided) {
+        run_alone(1, fn, context);
+        return;
+    }
+    while (atomic_flag_test_and_set(&pool.running))
+        sched_yield();
+    pool_start(threads);
+    members = members < pool.started ? members : pool.started;
+    atomic_store(&barrier.arrived, 0);
+    int64_t shortest;
+    run_pieces(pool_publish(members, members, fn, context, -1), 1, &shortest);
+    pool_wait();
+    atomic_flag_clear(&pool.running);
+}
+
+void ah_team_barrier(void)
+{
+    unsigned round = atomic_load(&barrier.round);
+    if (atomic_fetch_add(&barrier.arrived, 1) + 1 == ah_region_pieces()) {
+        atomic_store(&barrier.arrived, 0);
+        atomic_fetch_add(&barrier.round, 1);
+        return;
+    }
+    for (int i = 0; atomic_load(&barrier.round) == round; i++)
+        if (i < 4 * POLLS)
+            pool_pause();
+        else
+            sched_yield();
+}

@@ -38,6 +38,16 @@ describe("An unknown name", function()
     for _, name in ipairs(names) do found[name] = true end
     assert.truthy(found.Linear and found.Module and found.functional)
   end)
+
+  it("is looked for in a list that has each known name once, used or not", function()
+    local _ = accelhost.add, accelhost.norm, accelhost.accelerator
+    local found = {}
+    for _, name in ipairs(getmetatable(accelhost).names()) do
+      assert.is_nil(found[name], name .. " is listed twice")
+      found[name] = true
+    end
+    assert.truthy(found.add and found.norm and found.accelerator)
+  end)
 end)
 
 describe("The dtypes", function()

@@ -58,11 +58,13 @@ function namespace.new(title, values, lazy, more)
   lazy, more = lazy or {}, more or {}
   local refused = more.refused or {}
   local function names()
-    local list = more.names and more.names() or {}
-    for name in pairs(values) do list[#list + 1] = name end
-    for _, name in ipairs(namespace.names(lazy)) do
-      if rawget(values, name) == nil then list[#list + 1] = name end
+    local list, listed = {}, {}
+    local function add(name)
+      if not listed[name] then list[#list + 1], listed[name] = name, true end
     end
+    for name in pairs(values) do add(name) end
+    for _, name in ipairs(namespace.names(lazy)) do add(name) end
+    for _, name in ipairs(more.names and more.names() or {}) do add(name) end
     table.sort(list)
     return list
   end

@@ -61,7 +61,7 @@ static int add_to(struct ah_tensor **sum, struct ah_tensor *grad, bool in_place)
     return 0;
 }
 
-static int deliver(struct ah_run *run, const struct ah_edge *edge, struct ah_tensor *grad, struct ah_slice place)
+static int engine_deliver(struct ah_run *run, const struct ah_edge *edge, struct ah_tensor *grad, struct ah_slice place)
 {
     struct ah_visit *visit = &run->visit[edge->node->run_index];
     if (grad && visit->needed && place.dim >= 0) {
@@ -108,7 +108,7 @@ static void end_deferred(bool tell)
 }
 
 /* grad of a leaf += what arrived; steals the tensor where it can. */
-static int accumulate(struct ah_run *run, struct ah_tensor *leaf, struct ah_tensor **arrived)
+static int engine_accumulate(struct ah_run *run, struct ah_tensor *leaf, struct ah_tensor **arrived)
 {
     struct ah_grad_meta *meta = leaf->grad;
     struct ah_tensor *grad = *arrived;
@@ -162,7 +162,7 @@ static int check_gradient(const struct ah_node *node, int i, const struct ah_ten
     return 0;
 }
 
-static void capture(struct ah_run *run, const struct ah_visit *visit)
+static void engine_capture(struct ah_run *run, const struct ah_visit *visit)
 {
     for (int i = 0; i < run->wanted_count; i++)
         if (run->wanted[i].node == visit->node && !run->captured[i])
@@ -217,7 +217,7 @@ static int pass_on(struct ah_run *run, const struct ah_node *node, int i, struct
             *grad = cast;
         }
     }
-    return deliver(run, &node->edge[i], *grad, place);
+    return engine_deliver(run, &node->edge[i], *grad, place);
 }
 
 static int run_node(struct ah_run *run, int index)
@@ -230,9 +230,9 @@ static int run_node(struct ah_run *run, int index)
     if (!beyond)
         AH_TRY(ah_call_hooks(leaf ? owner->grad->hooks : node->hooks, visit->grad));
     if (visit->wanted)
-        capture(run, visit);
+        engine_capture(run, visit);
     if (leaf) {
-        int status = run->wanted ? 0 : accumulate(run, owner, &visit->grad[0]);
+        int status = run->wanted ? 0 : engine_accumulate(run, owner, &visit->grad[0]);
         ah_tensor_release(visit->grad[0]);
         visit->grad[0] = NULL;
         return status;
@@ -301,7 +301,8 @@ static int seed_grad(struct seed *seed, struct ah_tensor *root, struct ah_tensor
     return 0;
 }
 
-static int plant(struct ah_run *run, struct seed *seed, struct ah_tensor **roots, struct ah_tensor **grads, int count)
+static int engine_plant(struct ah_run *run, struct seed *seed, struct ah_tensor **roots, struct ah_tensor **grads,
+                        int count)
 {
     for (int i = 0; i < count; i++) {
         AH_TRY(ah_gradient_edge(roots[i], &seed[i].edge, &seed[i].owned));
@@ -324,7 +325,7 @@ static int plant(struct ah_run *run, struct seed *seed, struct ah_tensor **roots
     return 0;
 }
 
-static int execute(struct ah_run *run, struct ah_tensor **roots, struct ah_tensor **grads, int count)
+static int engine_execute(struct ah_run *run, struct ah_tensor **roots, struct ah_tensor **grads, int count)
 {
     struct seed *seed = calloc((size_t)(count ? count : 1), sizeof *seed);
     if (!seed)
@@ -334,7 +335,7 @@ static int execute(struct ah_run *run, struct ah_tensor **roots, struct ah_tenso
     depth++;
     int status = ah_run_want(run);
     if (status == 0)
-        status = plant(run, seed, roots, grads, count);
+        status = engine_plant(run, seed, roots, grads, count);
     for (int i = 0; i < count; i++)
         ah_tensor_release(seed[i].grad);
     while (status == 0 && run->heap_count > 0) {
@@ -355,7 +356,7 @@ int ah_backward(struct ah_tensor **roots, struct ah_tensor **grads, int count,
 {
     struct ah_run run = {.options = options};
     struct ah_trace_mark mark = ah_trace_begin();
-    int status = execute(&run, roots, grads, count);
+    int status = engine_execute(&run, roots, grads, count);
     ah_run_close(&run);
     ah_trace_end(mark, AH_TRACE_BACKWARD, "backward");
     return status;
@@ -390,7 +391,7 @@ static int capture_all(struct ah_run *run, struct ah_tensor **roots, struct ah_t
     for (int i = 0; i < run->wanted_count; i++)
         out[i] = NULL;
     run->captured = out;
-    int status = execute(run, roots, grads, count);
+    int status = engine_execute(run, roots, grads, count);
     ah_run_close(run);
     for (int i = 0; status < 0 && i < run->wanted_count; i++) {
         ah_tensor_release(out[i]);

@@ -38,7 +38,7 @@ int ah_run_want(struct ah_run *run)
 }
 
 /* All edges of the visit have been walked: does it lead to something wanted? */
-static void conclude(struct ah_run *run, struct ah_visit *visit)
+static void run_conclude(struct ah_run *run, struct ah_visit *visit)
 {
     const struct ah_node *node = visit->node;
     if (!run->wanted && node->class == &ah_accumulate_class)
@@ -64,7 +64,7 @@ int ah_run_discover(struct ah_run *run, int root)
             struct ah_visit *at = &run->visit[run->stack[top - 1]];
             struct ah_node *node = at->node;
             if (at->cursor == node->input_count || (at->wanted && run->stop_at_wanted)) {
-                conclude(run, at);
+                run_conclude(run, at);
                 top--;
                 continue;
             }
@@ -98,7 +98,7 @@ int ah_run_start(struct ah_run *run)
     return 0;
 }
 
-static bool before(const struct ah_run *run, int a, int b)
+static bool run_before(const struct ah_run *run, int a, int b)
 {
     return run->visit[a].node->sequence > run->visit[b].node->sequence;
 }
@@ -106,7 +106,7 @@ static bool before(const struct ah_run *run, int a, int b)
 void ah_run_push(struct ah_run *run, int index)
 {
     int at = run->heap_count++;
-    while (at > 0 && before(run, index, run->heap[(at - 1) / 2])) {
+    while (at > 0 && run_before(run, index, run->heap[(at - 1) / 2])) {
         run->heap[at] = run->heap[(at - 1) / 2];
         at = (at - 1) / 2;
     }
@@ -120,9 +120,9 @@ int ah_run_pop(struct ah_run *run)
         int child = 2 * at + 1;
         if (child >= run->heap_count)
             break;
-        if (child + 1 < run->heap_count && before(run, run->heap[child + 1], run->heap[child]))
+        if (child + 1 < run->heap_count && run_before(run, run->heap[child + 1], run->heap[child]))
             child++;
-        if (!before(run, run->heap[child], last))
+        if (!run_before(run, run->heap[child], last))
             break;
         run->heap[at] = run->heap[child];
         at = child;

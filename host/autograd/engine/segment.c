@@ -16,7 +16,7 @@ struct frontier {
     size_t room;
 };
 
-static bool inside(const struct frontier *frontier, const struct ah_node *node)
+static bool segment_inside(const struct frontier *frontier, const struct ah_node *node)
 {
     return node->sequence >= frontier->since && node->class != &ah_accumulate_class;
 }
@@ -32,7 +32,7 @@ static int add_edge(struct frontier *frontier, const struct ah_edge *edge)
 }
 
 /* Every node inside, each once: the visits of `run` are the queue. */
-static int walk(struct frontier *frontier, struct ah_run *run)
+static int segment_walk(struct frontier *frontier, struct ah_run *run)
 {
     for (int i = 0; i < run->count; i++) {
         struct ah_node *node = run->visit[i].node;
@@ -40,7 +40,7 @@ static int walk(struct frontier *frontier, struct ah_run *run)
             const struct ah_edge *edge = &node->edge[k];
             if (!edge->node)
                 continue;
-            if (inside(frontier, edge->node))
+            if (segment_inside(frontier, edge->node))
                 AH_TRY(ah_run_visit(run, edge->node));
             else
                 AH_TRY(add_edge(frontier, edge));
@@ -52,11 +52,11 @@ static int walk(struct frontier *frontier, struct ah_run *run)
 static const struct ah_node *made_inside(const struct frontier *frontier, const struct ah_tensor *output)
 {
     const struct ah_node *node = output->grad ? output->grad->fn : NULL;
-    return node && inside(frontier, node) ? node : NULL;
+    return node && segment_inside(frontier, node) ? node : NULL;
 }
 
-static int connect(const struct ah_node_class *class, void *context, const struct frontier *frontier,
-                   struct ah_tensor **outputs, int output_count)
+static int segment_connect(const struct ah_node_class *class, void *context, const struct frontier *frontier,
+                           struct ah_tensor **outputs, int output_count)
 {
     struct ah_node *node = ah_node_new(class, NULL, frontier->count, output_count);
     if (!node)
@@ -97,9 +97,9 @@ int ah_record_segment(const struct ah_node_class *class, void *context, uint64_t
         if (status < 0)
             goto out;
     }
-    AH_TRYGO(walk(&frontier, &run), out);
+    AH_TRYGO(segment_walk(&frontier, &run), out);
     if (run.count > 0) {
-        AH_TRYGO(connect(class, context, &frontier, outputs, output_count), out);
+        AH_TRYGO(segment_connect(class, context, &frontier, outputs, output_count), out);
         *recorded = true;
     }
 out:

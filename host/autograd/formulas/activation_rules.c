@@ -3,7 +3,7 @@
 #include "autograd/graph/graph.h"
 #include "autograd/graph/rules.h"
 
-static struct ah_tensor *positive(struct ah_rule *r, struct ah_tensor *x)
+static struct ah_tensor *activation_positive(struct ah_rule *r, struct ah_tensor *x)
 {
     return ah_r(r, AH_OP_gt, AH_T(x), AH_N(0));
 }
@@ -39,7 +39,7 @@ int ah_backward_elu_backward(struct ah_rule *r)
     if (r->needs[1]) {
         struct ah_tensor *curved = elu_slope(r, ah_r_mul(r, gg, ah_given(&arg->grad)), x, alpha, scale, input_scale);
         curved = ah_r_scale(r, curved, input_scale);
-        ah_r_give(r, 1, ah_r(r, AH_OP_masked_fill, AH_T(curved), AH_T(positive(r, x)), AH_N(0)));
+        ah_r_give(r, 1, ah_r(r, AH_OP_masked_fill, AH_T(curved), AH_T(activation_positive(r, x)), AH_N(0)));
     }
     return r->status;
 }
@@ -62,7 +62,7 @@ int ah_backward_shrink_backward(struct ah_rule *r)
 int ah_backward_sloped(struct ah_rule *r)
 {
     const struct ah_args_sloped *arg = ah_args(r, sloped);
-    struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input), *above = positive(r, x);
+    struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input), *above = activation_positive(r, x);
     ah_r_give(r, 0, ah_r(r, AH_OP_where, AH_T(above), AH_T(g), AH_T(ah_r_mul(r, g, ah_given(&arg->slope)))));
     ah_r_give(r, 1, ah_r(r, AH_OP_masked_fill, AH_T(ah_r_mul(r, g, x)), AH_T(above), AH_N(0)));
     return r->status;

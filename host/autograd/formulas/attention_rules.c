@@ -4,13 +4,13 @@
 #include "autograd/graph/graph.h"
 #include "autograd/graph/rules.h"
 
-static struct ah_tensor *turn(struct ah_rule *r, struct ah_tensor *t)
+static struct ah_tensor *attention_transpose(struct ah_rule *r, struct ah_tensor *t)
 {
     return ah_r_transpose(r, t, -2, -1);
 }
 
 /* Heads before tokens, or behind them again. */
-static struct ah_tensor *swap(struct ah_rule *r, struct ah_tensor *t)
+static struct ah_tensor *attention_swap(struct ah_rule *r, struct ah_tensor *t)
 {
     return ah_r_transpose(r, t, -3, -2);
 }
@@ -37,12 +37,13 @@ static int by_ops(struct ah_rule *r)
     double scale = arg->scale.number, p = arg->dropout_p.number;
     int64_t times = key->size[2] ? query->size[2] / key->size[2] : 1;
     int64_t size[] = {query->size[0], query->size[2], query->size[1], key->size[1]};
-    struct ah_tensor *g = swap(r, r->grad_out[0]), *q = ah_r_scale(r, swap(r, arg->query.tensor), scale);
-    struct ah_tensor *k = repeat_heads(r, swap(r, arg->key.tensor), times);
-    struct ah_tensor *v = repeat_heads(r, swap(r, arg->value.tensor), times);
-    struct ah_tensor *weights = ah_r(r, AH_OP_masked_softmax, AH_T(ah_r_matmul(r, q, turn(r, k))), arg->mask,
-                                     AH_B(arg->window.ints.at[1] == 0));
-    struct ah_tensor *kept = weights, *step = ah_r_matmul(r, g, turn(r, v));
+    struct ah_tensor *g = attention_swap(r, r->grad_out[0]),
+                     *q = ah_r_scale(r, attention_swap(r, arg->query.tensor), scale);
+    struct ah_tensor *k = repeat_heads(r, attention_swap(r, arg->key.tensor), times);
+    struct ah_tensor *v = repeat_heads(r, attention_swap(r, arg->value.tensor), times);
+    struct ah_tensor *weights = ah_r(r, AH_OP_masked_softmax, AH_T(ah_r_matmul(r, q, attention_transpose(r, k))),
+                                     arg->mask, AH_B(arg->window.ints.at[1] == 0));
+    struct ah_tensor *kept = weights, *step = ah_r_matmul(r, g, attention_transpose(r, v));
     if (p > 0) {
         struct ah_tensor *factor = ah_r(r, AH_OP_attention_keep, AH_T(r->extra[1]), AH_INTS_OF(size, 4), AH_N(p),
                                         AH_D(query->dtype));
@@ -51,11 +52,11 @@ static int by_ops(struct ah_rule *r)
     }
     step = ah_r(r, AH_OP_softmax_backward, AH_T(step), AH_T(weights), AH_I(-1));
     if (r->needs[0])
-        r->grad_in[0] = swap(r, ah_r_scale(r, ah_r_matmul(r, step, k), scale));
+        r->grad_in[0] = attention_swap(r, ah_r_scale(r, ah_r_matmul(r, step, k), scale));
     if (r->needs[1])
-        r->grad_in[1] = swap(r, fold_heads(r, ah_r_matmul(r, turn(r, step), q), times));
+        r->grad_in[1] = attention_swap(r, fold_heads(r, ah_r_matmul(r, attention_transpose(r, step), q), times));
     if (r->needs[2])
-        r->grad_in[2] = swap(r, fold_heads(r, ah_r_matmul(r, turn(r, kept), g), times));
+        r->grad_in[2] = attention_swap(r, fold_heads(r, ah_r_matmul(r, attention_transpose(r, kept), g), times));
     if (r->input_count > 3 && r->needs[3])
         r->grad_in[3] = ah_r_to_input(r, step, 3);
     return r->status;

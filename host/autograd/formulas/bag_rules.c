@@ -3,8 +3,9 @@
 #include "autograd/graph/rules.h"
 
 /* The gradient of the scale: the products of the rows with the gradients of their bags. */
-static struct ah_tensor *products(struct ah_rule *r, const struct ah_value *input, struct ah_tensor *table,
-                                  struct ah_tensor *starts, struct ah_tensor *g, const struct ah_value *padding)
+static struct ah_tensor *embedding_bag_products(struct ah_rule *r, const struct ah_value *input,
+                                                struct ah_tensor *table, struct ah_tensor *starts, struct ah_tensor *g,
+                                                const struct ah_value *padding)
 {
     const struct ah_tensor *flat = ah_given(input);
     int64_t count = starts ? starts->size[0] - 1 : 0, total = flat ? flat->numel : 0;
@@ -30,8 +31,9 @@ int ah_backward_bag_sum(struct ah_rule *r)
     ah_r_give(r, 1, ah_r(r, AH_OP_bag_sum_backward, AH_T(g), arg->input, arg->starts, arg->scale,
                          AH_INTS_OF(table->size, table->ndim), arg->padding_idx));
     if (r->input_count > 3 && r->needs[3])
-        ah_r_give(r, 3, products(r, &arg->input, ah_given(&arg->weight), ah_given(&arg->starts), g,
-                                 &arg->padding_idx));
+        ah_r_give(r, 3,
+                  embedding_bag_products(r, &arg->input, ah_given(&arg->weight), ah_given(&arg->starts), g,
+                                         &arg->padding_idx));
     return r->status;
 }
 
@@ -41,7 +43,8 @@ int ah_backward_bag_sum_backward(struct ah_rule *r)
     struct ah_tensor *gg = r->grad_out[0];
     ah_r_give(r, 0, ah_r(r, AH_OP_bag_sum, arg->input, AH_T(gg), arg->starts, arg->scale, arg->padding_idx));
     if (r->input_count > 3 && r->needs[3])
-        ah_r_give(r, 3, products(r, &arg->input, gg, ah_given(&arg->starts), ah_given(&arg->grad),
-                                 &arg->padding_idx));
+        ah_r_give(r, 3,
+                  embedding_bag_products(r, &arg->input, gg, ah_given(&arg->starts), ah_given(&arg->grad),
+                                         &arg->padding_idx));
     return r->status;
 }

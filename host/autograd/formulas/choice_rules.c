@@ -4,17 +4,17 @@
 #include "autograd/graph/graph.h"
 #include "autograd/graph/rules.h"
 
-static struct ah_tensor *two(struct ah_rule *r, enum ah_opid op, struct ah_tensor *a, struct ah_tensor *b)
+static struct ah_tensor *where_two(struct ah_rule *r, enum ah_opid op, struct ah_tensor *a, struct ah_tensor *b)
 {
     return ah_r(r, op, AH_T(a), AH_T(b));
 }
 
-static struct ah_tensor *only(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *mask)
+static struct ah_tensor *where_only(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *mask)
 {
     return ah_r(r, AH_OP_where, AH_T(mask), AH_T(x), AH_N(0));
 }
 
-static struct ah_tensor *halved(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor *mask)
+static struct ah_tensor *where_halved(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor *mask)
 {
     return ah_r(r, AH_OP_where, AH_T(mask), AH_T(ah_r_scale(r, g, 0.5)), AH_T(g));
 }
@@ -25,9 +25,9 @@ int ah_backward_extreme(struct ah_rule *r)
     const struct ah_args_extreme *arg = ah_args(r, extreme);
     struct ah_tensor *a = ah_given(&arg->input), *b = ah_given(&arg->other);
     bool maximum = r->node->op->id == AH_OP_maximum;
-    struct ah_tensor *shared = halved(r, r->grad_out[0], two(r, AH_OP_eq, a, b));
-    ah_r_give(r, 0, ah_r_masked(r, shared, two(r, maximum ? AH_OP_lt : AH_OP_gt, a, b)));
-    ah_r_give(r, 1, ah_r_masked(r, shared, two(r, maximum ? AH_OP_gt : AH_OP_lt, a, b)));
+    struct ah_tensor *shared = where_halved(r, r->grad_out[0], where_two(r, AH_OP_eq, a, b));
+    ah_r_give(r, 0, ah_r_masked(r, shared, where_two(r, maximum ? AH_OP_lt : AH_OP_gt, a, b)));
+    ah_r_give(r, 1, ah_r_masked(r, shared, where_two(r, maximum ? AH_OP_gt : AH_OP_lt, a, b)));
     return r->status;
 }
 
@@ -39,12 +39,12 @@ static int one_bound_rule(struct ah_rule *r, struct ah_tensor *bound, enum ah_op
 {
     struct ah_tensor *g = r->grad_out[0], *x = ah_given(&ah_args(r, clamp)->input);
     if (!bound || bound->wrapped) {
-        ah_r_give(r, 0, only(r, g, two(r, passes, x, bound)));
+        ah_r_give(r, 0, where_only(r, g, where_two(r, passes, x, bound)));
         return r->status;
     }
-    g = halved(r, g, two(r, AH_OP_eq, x, bound));
-    ah_r_give(r, 0, ah_r_masked(r, g, two(r, stopped, x, bound)));
-    ah_r_give(r, 1, ah_r_masked(r, g, two(r, passes, x, bound)));
+    g = where_halved(r, g, where_two(r, AH_OP_eq, x, bound));
+    ah_r_give(r, 0, ah_r_masked(r, g, where_two(r, stopped, x, bound)));
+    ah_r_give(r, 1, ah_r_masked(r, g, where_two(r, passes, x, bound)));
     return r->status;
 }
 
@@ -62,16 +62,16 @@ int ah_backward_clamp_max(struct ah_rule *r)
 static int two_bounds_rule(struct ah_rule *r, struct ah_tensor *low, struct ah_tensor *high)
 {
     struct ah_tensor *g = r->grad_out[0], *x = ah_given(&ah_args(r, clamp)->input);
-    struct ah_tensor *apart = two(r, AH_OP_lt, low, high), *crossed = two(r, AH_OP_gt, low, high);
-    struct ah_tensor *at_low = two(r, AH_OP_logical_and, two(r, AH_OP_eq, x, low), apart);
-    struct ah_tensor *at_high = two(r, AH_OP_logical_and, two(r, AH_OP_eq, x, high), apart);
-    struct ah_tensor *under = two(r, AH_OP_logical_and, two(r, AH_OP_lt, x, low),
-                                  ah_r(r, AH_OP_logical_not, AH_T(crossed)));
-    struct ah_tensor *over = two(r, AH_OP_logical_or, two(r, AH_OP_gt, x, high), crossed);
-    struct ah_tensor *shared = halved(r, g, two(r, AH_OP_logical_or, at_low, at_high));
-    ah_r_give(r, 0, ah_r_masked(r, shared, two(r, AH_OP_logical_or, under, over)));
-    ah_r_give(r, 1, only(r, shared, two(r, AH_OP_logical_or, under, at_low)));
-    ah_r_give(r, 2, only(r, shared, two(r, AH_OP_logical_or, over, at_high)));
+    struct ah_tensor *apart = where_two(r, AH_OP_lt, low, high), *crossed = where_two(r, AH_OP_gt, low, high);
+    struct ah_tensor *at_low = where_two(r, AH_OP_logical_and, where_two(r, AH_OP_eq, x, low), apart);
+    struct ah_tensor *at_high = where_two(r, AH_OP_logical_and, where_two(r, AH_OP_eq, x, high), apart);
+    struct ah_tensor *under =
+        where_two(r, AH_OP_logical_and, where_two(r, AH_OP_lt, x, low), ah_r(r, AH_OP_logical_not, AH_T(crossed)));
+    struct ah_tensor *over = where_two(r, AH_OP_logical_or, where_two(r, AH_OP_gt, x, high), crossed);
+    struct ah_tensor *shared = where_halved(r, g, where_two(r, AH_OP_logical_or, at_low, at_high));
+    ah_r_give(r, 0, ah_r_masked(r, shared, where_two(r, AH_OP_logical_or, under, over)));
+    ah_r_give(r, 1, where_only(r, shared, where_two(r, AH_OP_logical_or, under, at_low)));
+    ah_r_give(r, 2, where_only(r, shared, where_two(r, AH_OP_logical_or, over, at_high)));
     return r->status;
 }
 
@@ -84,7 +84,8 @@ int ah_backward_clamp(struct ah_rule *r)
     if (!low->wrapped || !high->wrapped)
         return two_bounds_rule(r, low, high);
     struct ah_tensor *x = ah_given(&ah_args(r, clamp)->input);
-    struct ah_tensor *inside = two(r, AH_OP_logical_and, two(r, AH_OP_gt, x, low), two(r, AH_OP_lt, x, high));
-    ah_r_give(r, 0, only(r, r->grad_out[0], inside));
+    struct ah_tensor *inside =
+        where_two(r, AH_OP_logical_and, where_two(r, AH_OP_gt, x, low), where_two(r, AH_OP_lt, x, high));
+    ah_r_give(r, 0, where_only(r, r->grad_out[0], inside));
     return r->status;
 }

@@ -152,7 +152,7 @@ int ah_backward_softplus(struct ah_rule *r)
 }
 
 /* Where low < x < high: the bounds themselves count as outside. */
-static struct ah_tensor *between(struct ah_rule *r, struct ah_tensor *x, double low, double high)
+static struct ah_tensor *elementwise_between(struct ah_rule *r, struct ah_tensor *x, double low, double high)
 {
     return ah_r(r, AH_OP_logical_and, AH_T(ah_r_compare(r, AH_OP_gt, x, low)),
                 AH_T(ah_r_compare(r, AH_OP_lt, x, high)));
@@ -161,14 +161,14 @@ static struct ah_tensor *between(struct ah_rule *r, struct ah_tensor *x, double 
 int ah_backward_hardtanh(struct ah_rule *r)
 {
     const struct ah_args_hardtanh *arg = ah_args(r, hardtanh);
-    struct ah_tensor *inside = between(r, ah_given(&arg->input), arg->min_val.number, arg->max_val.number);
+    struct ah_tensor *inside = elementwise_between(r, ah_given(&arg->input), arg->min_val.number, arg->max_val.number);
     ah_r_give(r, 0, ah_r_where(r, inside, r->grad_out[0], AH_N(0)));
     return r->status;
 }
 
 int ah_backward_hardsigmoid(struct ah_rule *r)
 {
-    struct ah_tensor *inside = between(r, ah_given(&ah_args(r, hardsigmoid)->input), -3, 3);
+    struct ah_tensor *inside = elementwise_between(r, ah_given(&ah_args(r, hardsigmoid)->input), -3, 3);
     ah_r_give(r, 0, ah_r_where(r, inside, ah_r_scale(r, r->grad_out[0], 1.0 / 6), AH_N(0)));
     return r->status;
 }
@@ -282,8 +282,9 @@ int ah_backward_hardswish_backward(struct ah_rule *r)
     const struct ah_args_hardswish_backward *arg = ah_args(r, hardswish_backward);
     struct ah_tensor *gg = r->grad_out[0], *x = ah_given(&arg->input);
     ah_r_give(r, 0, ah_r(r, AH_OP_hardswish_backward, AH_T(gg), AH_T(x)));
-    ah_r_give(r, 1, ah_r_where(r, between(r, x, -3, 3), ah_r_scale(r, ah_r_mul(r, gg, ah_given(&arg->grad)), 1.0 / 3),
-                               AH_N(0)));
+    ah_r_give(r, 1,
+              ah_r_where(r, elementwise_between(r, x, -3, 3),
+                         ah_r_scale(r, ah_r_mul(r, gg, ah_given(&arg->grad)), 1.0 / 3), AH_N(0)));
     return r->status;
 }
 

@@ -53,7 +53,7 @@ static struct affine affine_of(const struct ah_rule *r)
     return (struct affine){r->state->affine.weight, r->state->affine.bias};
 }
 
-static bool wants(const struct ah_rule *r, int input)
+static bool norm_wants(const struct ah_rule *r, int input)
 {
     return input > 0 && r->needs[input];
 }
@@ -83,11 +83,11 @@ static int batch_norm_by_ops(struct ah_rule *r)
         n.inverse = ah_r(r, AH_OP_reshape, AH_T(r->extra[1]), shape);
     }
     r->grad_in[0] = ah_r_to_input(r, normal_gradient(r, &n), 0);
-    if (wants(r, affine.weight)) {
+    if (norm_wants(r, affine.weight)) {
         struct ah_tensor *sum = ah_r(r, AH_OP_sum, AH_T(ah_r_mul(r, n.g, n.value)), n.over);
         r->grad_in[affine.weight] = ah_r_to_input(r, sum, affine.weight);
     }
-    if (wants(r, affine.bias))
+    if (norm_wants(r, affine.bias))
         r->grad_in[affine.bias] = ah_r_to_input(r, ah_r(r, AH_OP_sum, AH_T(n.g), n.over), affine.bias);
     return r->status;
 }
@@ -96,9 +96,9 @@ static int batch_norm_by_ops(struct ah_rule *r)
 static void give_affine(struct ah_rule *r, struct ah_tensor **out)
 {
     struct affine affine = affine_of(r);
-    if (wants(r, affine.weight))
+    if (norm_wants(r, affine.weight))
         r->grad_in[affine.weight] = out[1];
-    if (wants(r, affine.bias))
+    if (norm_wants(r, affine.bias))
         r->grad_in[affine.bias] = out[2];
 }
 
@@ -132,9 +132,9 @@ static struct ah_tensor *layer_norm_by_ops(struct ah_rule *r, struct ah_tensor *
         over[d] = d - count;
     struct normal n = {.x = x, .g = r->grad_out[0], .weight = weight, .over = AH_INTS_OF(over, count), .eps = eps};
     struct ah_tensor *grad = normal_gradient(r, &n);
-    if (wants(r, affine.weight))
+    if (norm_wants(r, affine.weight))
         r->grad_in[affine.weight] = ah_r_to_input(r, ah_r_mul(r, n.g, n.value), affine.weight);
-    if (wants(r, affine.bias))
+    if (norm_wants(r, affine.bias))
         r->grad_in[affine.bias] = ah_r_to_input(r, n.g, affine.bias);
     return grad;
 }
@@ -148,8 +148,9 @@ int ah_backward_layer_norm(struct ah_rule *r)
         return r->status;
     }
     struct affine affine = affine_of(r);
-    const struct ah_value args[] = {AH_T(r->grad_out[0]), arg->input, arg->weight, AH_T(r->extra[0]),
-                                    AH_T(r->extra[1]), AH_B(wants(r, affine.weight) || wants(r, affine.bias))};
+    const struct ah_value args[] = {
+        AH_T(r->grad_out[0]), arg->input, arg->weight, AH_T(r->extra[0]), AH_T(r->extra[1]),
+        AH_B(norm_wants(r, affine.weight) || norm_wants(r, affine.bias))};
     return give_three(r, AH_OP_layer_norm_backward, args, 6);
 }
 
@@ -176,7 +177,7 @@ int ah_backward_add_layer_norm(struct ah_rule *r)
         grad = more ? ah_r_add(r, grad, more) : grad;
     } else {
         const struct ah_value args[] = {AH_T(g), AH_T(sum), arg->weight, AH_T(r->extra[0]), AH_T(r->extra[1]),
-                                        AH_B(wants(r, affine.weight) || wants(r, affine.bias)), AH_T(more),
+                                        AH_B(norm_wants(r, affine.weight) || norm_wants(r, affine.bias)), AH_T(more),
                                         half_beside_float(r)};
         ah_rule_ops(r, AH_OP_layer_norm_backward, args, 8, out, 4);
         give_affine(r, out);

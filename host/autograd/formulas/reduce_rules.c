@@ -22,14 +22,14 @@ static struct ah_tensor *with_dims(struct ah_rule *r, struct ah_tensor *x)
 }
 
 /* The same, stretched to the input's shape without copying. */
-static struct ah_tensor *stretched(struct ah_rule *r, struct ah_tensor *x)
+static struct ah_tensor *reduce_stretched(struct ah_rule *r, struct ah_tensor *x)
 {
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     return ah_r(r, AH_OP_expand, AH_T(with_dims(r, x)), AH_INTS_OF(input->size, input->ndim));
 }
 
 /* How many inputs each output is made of. */
-static double folded(const struct ah_rule *r)
+static double reduce_folded(const struct ah_rule *r)
 {
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     double count = 1;
@@ -49,7 +49,7 @@ static struct ah_value dims_of(const struct ah_rule *r)
     return AH_INTS_OF(dim, count);
 }
 
-static int finish(struct ah_rule *r, struct ah_tensor *grad)
+static int reduce_finish(struct ah_rule *r, struct ah_tensor *grad)
 {
     r->grad_in[0] = ah_r_to_input(r, grad, 0);
     return r->status;
@@ -57,34 +57,34 @@ static int finish(struct ah_rule *r, struct ah_tensor *grad)
 
 int ah_backward_sum(struct ah_rule *r)
 {
-    return finish(r, stretched(r, r->grad_out[0]));
+    return reduce_finish(r, reduce_stretched(r, r->grad_out[0]));
 }
 
 int ah_backward_nansum(struct ah_rule *r)
 {
     struct ah_tensor *nan = ah_r(r, AH_OP_isnan, ah_args(r, nansum)->input);
-    return finish(r, ah_r_masked(r, stretched(r, r->grad_out[0]), nan));
+    return reduce_finish(r, ah_r_masked(r, reduce_stretched(r, r->grad_out[0]), nan));
 }
 
 int ah_backward_mean(struct ah_rule *r)
 {
-    return finish(r, stretched(r, ah_r_scale(r, r->grad_out[0], 1 / folded(r))));
+    return reduce_finish(r, reduce_stretched(r, ah_r_scale(r, r->grad_out[0], 1 / reduce_folded(r))));
 }
 
 int ah_backward_sum_to(struct ah_rule *r)
 {
     const struct ah_input_meta *input = ah_rule_input(r, 0);
-    return finish(r, ah_r(r, AH_OP_expand, AH_T(r->grad_out[0]), AH_INTS_OF(input->size, input->ndim)));
+    return reduce_finish(r, ah_r(r, AH_OP_expand, AH_T(r->grad_out[0]), AH_INTS_OF(input->size, input->ndim)));
 }
 
 int ah_backward_prod(struct ah_rule *r)
 {
     const struct ah_args_prod *arg = ah_args(r, prod);
     struct ah_tensor *others = ah_r(r, AH_OP_prod_others, AH_T(arg->input.tensor), arg->dim);
-    return finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), others));
+    return reduce_finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), others));
 }
 
-static struct ah_tensor *total(struct ah_rule *r, struct ah_tensor *x)
+static struct ah_tensor *reduce_total(struct ah_rule *r, struct ah_tensor *x)
 {
     return ah_r(r, AH_OP_sum, AH_T(x), dims_of(r), AH_B(true));
 }
@@ -95,9 +95,9 @@ static struct ah_tensor *slope_at_zeros(struct ah_rule *r, struct ah_tensor *x, 
 {
     struct ah_tensor *g = r->grad_out[0], *solid = ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(zero), AH_N(1));
     struct ah_tensor *product = ah_r(r, AH_OP_prod, AH_T(solid), ah_args(r, prod_others)->dim, AH_B(true));
-    struct ah_tensor *rest = total(r, ah_r_masked(r, ah_r_div(r, g, solid), zero));
-    struct ah_tensor *of_zeros = ah_r_sub(r, total(r, ah_r_where(r, zero, g, AH_N(0))), g);
-    struct ah_tensor *count = total(r, zero);
+    struct ah_tensor *rest = reduce_total(r, ah_r_masked(r, ah_r_div(r, g, solid), zero));
+    struct ah_tensor *of_zeros = ah_r_sub(r, reduce_total(r, ah_r_where(r, zero, g, AH_N(0))), g);
+    struct ah_tensor *count = reduce_total(r, zero);
     struct ah_tensor *several = ah_r_where(r, ah_r(r, AH_OP_eq, AH_T(count), AH_N(2)), of_zeros, AH_N(0));
     return ah_r_mul(r, product, ah_r_where(r, ah_r(r, AH_OP_eq, AH_T(count), AH_N(1)), rest, AH_T(several)));
 }
@@ -109,11 +109,11 @@ int ah_backward_prod_others(struct ah_rule *r)
     struct ah_tensor *x = arg->input.tensor, *zero = ah_r(r, AH_OP_eq, AH_T(x), AH_N(0));
     struct ah_tensor *each = ah_r_mul(r, r->grad_out[0], ah_r(r, AH_OP_prod_others, AH_T(x), arg->dim));
     struct ah_tensor *solid = ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(zero), AH_N(1));
-    struct ah_tensor *slope = ah_r_div(r, ah_r_sub(r, total(r, each), each), solid);
-    return finish(r, ah_r_where(r, zero, slope_at_zeros(r, x, zero), AH_T(slope)));
+    struct ah_tensor *slope = ah_r_div(r, ah_r_sub(r, reduce_total(r, each), each), solid);
+    return reduce_finish(r, ah_r_where(r, zero, slope_at_zeros(r, x, zero), AH_T(slope)));
 }
 
-static struct ah_tensor *deviation(struct ah_rule *r)
+static struct ah_tensor *reduce_deviation(struct ah_rule *r)
 {
     struct ah_tensor *x = ah_args(r, std)->input.tensor;
     return ah_r_sub(r, x, ah_r(r, AH_OP_mean, AH_T(x), dims_of(r), AH_B(true)));
@@ -121,23 +121,24 @@ static struct ah_tensor *deviation(struct ah_rule *r)
 
 int ah_backward_var(struct ah_rule *r)
 {
-    double rest = folded(r) - r->state->reduce.correction;
+    double rest = reduce_folded(r) - r->state->reduce.correction;
     struct ah_tensor *g = ah_r_scale(r, with_dims(r, r->grad_out[0]), 2 / rest);
-    return finish(r, ah_r_mul(r, g, deviation(r)));
+    return reduce_finish(r, ah_r_mul(r, g, reduce_deviation(r)));
 }
 
 /* 0 where the deviation is 0, as in PyTorch. */
 int ah_backward_std(struct ah_rule *r)
 {
-    double rest = folded(r) - r->state->reduce.correction;
+    double rest = reduce_folded(r) - r->state->reduce.correction;
     struct ah_tensor *out = r->out[0];
     struct ah_tensor *g = ah_r_div(r, r->grad_out[0], ah_r_scale(r, out, rest));
     g = ah_r(r, AH_OP_masked_fill, AH_T(g), AH_T(ah_r(r, AH_OP_eq, AH_T(out), AH_N(0))), AH_N(0));
-    return finish(r, ah_r_mul(r, with_dims(r, g), deviation(r)));
+    return reduce_finish(r, ah_r_mul(r, with_dims(r, g), reduce_deviation(r)));
 }
 
 /* Divide the gradient equally among the elements equal to `value`. */
-static struct ah_tensor *shared(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *value, struct ah_tensor *g)
+static struct ah_tensor *reduce_shared(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *value,
+                                       struct ah_tensor *g)
 {
     struct ah_tensor *hit = ah_r(r, AH_OP_eq, AH_T(x), AH_T(value));
     struct ah_tensor *count = ah_r(r, AH_OP_sum, AH_T(hit), dims_of(r), AH_B(true));
@@ -146,7 +147,8 @@ static struct ah_tensor *shared(struct ah_rule *r, struct ah_tensor *x, struct a
 
 int ah_backward_amax(struct ah_rule *r)
 {
-    return finish(r, shared(r, ah_args(r, amax)->input.tensor, with_dims(r, r->out[0]), with_dims(r, r->grad_out[0])));
+    return reduce_finish(
+        r, reduce_shared(r, ah_args(r, amax)->input.tensor, with_dims(r, r->out[0]), with_dims(r, r->grad_out[0])));
 }
 
 int ah_backward_norm(struct ah_rule *r)
@@ -160,9 +162,9 @@ int ah_backward_norm(struct ah_rule *r)
     }
     struct ah_tensor *sign = p == 2 ? NULL : ah_r(r, AH_OP_sign, AH_T(x));
     if (p == 1)
-        return finish(r, ah_r_mul(r, g, sign));
+        return reduce_finish(r, ah_r_mul(r, g, sign));
     if (isinf(p))
-        return finish(r, ah_r_mul(r, sign, shared(r, ah_r(r, AH_OP_abs, AH_T(x)), out, g)));
+        return reduce_finish(r, ah_r_mul(r, sign, reduce_shared(r, ah_r(r, AH_OP_abs, AH_T(x)), out, g)));
     /* sign(x) (|x| / out)^(p-1), and 0 where the norm is 0. The quotient first: it is at most 1, where powers of its
      * parts may be beyond the numbers of a half. */
     struct ah_tensor *zero = ah_r(r, AH_OP_eq, AH_T(out), AH_N(0));
@@ -173,7 +175,7 @@ int ah_backward_norm(struct ah_rule *r)
             unit = ah_r(r, AH_OP_masked_fill, AH_T(unit), AH_T(ah_r(r, AH_OP_eq, AH_T(x), AH_N(0))), AH_N(1));
         unit = ah_r_mul(r, sign, ah_r(r, AH_OP_pow, AH_T(unit), AH_N(p - 1)));
     }
-    return finish(r, ah_r_mul(r, ah_r_masked(r, unit, zero), g));
+    return reduce_finish(r, ah_r_mul(r, ah_r_masked(r, unit, zero), g));
 }
 
 /* Where everything is -infinity so is the result, and its gradient is 0, not NaN. */
@@ -183,7 +185,7 @@ int ah_backward_logsumexp(struct ah_rule *r)
     struct ah_tensor *nothing = ah_r(r, AH_OP_eq, AH_T(out), AH_N(-INFINITY));
     struct ah_tensor *base = ah_r(r, AH_OP_masked_fill, AH_T(out), AH_T(nothing), AH_N(0));
     struct ah_tensor *weight = ah_r(r, AH_OP_exp, AH_T(ah_r_sub(r, ah_args(r, logsumexp)->input.tensor, base)));
-    return finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), weight));
+    return reduce_finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), weight));
 }
 
 /* The largest or smallest along a dim: the gradient is scattered to its index. */
@@ -192,14 +194,14 @@ int ah_backward_along(struct ah_rule *r)
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     struct ah_tensor *index = with_dims(r, r->out[1]), *g = with_dims(r, r->grad_out[0]);
     if (input->ndim == 0)
-        return finish(r, g);
-    return finish(r, ah_r(r, AH_OP_gather_backward, AH_T(g), AH_INTS_OF(input->size, input->ndim),
-                          AH_I(__builtin_ctz(mask_of(r))), AH_T(index)));
+        return reduce_finish(r, g);
+    return reduce_finish(r, ah_r(r, AH_OP_gather_backward, AH_T(g), AH_INTS_OF(input->size, input->ndim),
+                                 AH_I(__builtin_ctz(mask_of(r))), AH_T(index)));
 }
 
 /* Summing from the other end. */
 int ah_backward_running_sum(struct ah_rule *r)
 {
     enum ah_opid back = r->node->op->id == AH_OP_cumsum ? AH_OP_cumsum_reverse : AH_OP_cumsum;
-    return finish(r, ah_r(r, back, AH_T(r->grad_out[0]), ah_args(r, running_sum)->dim));
+    return reduce_finish(r, ah_r(r, back, AH_T(r->grad_out[0]), ah_args(r, running_sum)->dim));
 }

@@ -9,7 +9,7 @@ static struct ah_tensor *from_the_end(struct ah_rule *r, struct ah_tensor *x)
     return ah_r(r, AH_OP_cumsum_reverse, AH_T(x), ah_args(r, cumprod)->dim);
 }
 
-static bool any(struct ah_rule *r, struct ah_tensor *mask)
+static bool running_any(struct ah_rule *r, struct ah_tensor *mask)
 {
     struct ah_tensor *found = ah_r(r, AH_OP_any, AH_T(mask)), *here;
     if (!found)
@@ -60,7 +60,7 @@ int ah_backward_cumprod(struct ah_rule *r)
         ah_r_give(r, 0, g);
         return r->status;
     }
-    bool zeros = any(r, zero);
+    bool zeros = running_any(r, zero);
     if (zeros && ah_grad_enabled) {
         ah_r_give(r, 0, written_out(r, x, g));
         return r->status;
@@ -82,7 +82,7 @@ int ah_backward_cumprod(struct ah_rule *r)
 
 /* exp(x_i) times the sum over k >= i of g_k exp(-out_k), for the gradients of one sign (1 or -1), in logarithms so that
  * nothing overflows. */
-static struct ah_tensor *shares(struct ah_rule *r, double sign)
+static struct ah_tensor *running_shares(struct ah_rule *r, double sign)
 {
     const struct ah_args_logcumsumexp *arg = ah_args(r, logcumsumexp);
     struct ah_tensor *g = ah_r_scale(r, r->grad_out[0], sign), *out = r->out[0];
@@ -101,6 +101,6 @@ static struct ah_tensor *shares(struct ah_rule *r, double sign)
 
 int ah_backward_logcumsumexp(struct ah_rule *r)
 {
-    ah_r_give(r, 0, ah_r_sub(r, shares(r, 1), shares(r, -1)));
+    ah_r_give(r, 0, ah_r_sub(r, running_shares(r, 1), running_shares(r, -1)));
     return r->status;
 }

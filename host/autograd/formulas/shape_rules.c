@@ -6,7 +6,7 @@ static struct ah_value size_of(const struct ah_input_meta *input)
     return AH_INTS_OF(input->size, input->ndim);
 }
 
-static int64_t wrapped(int64_t at, int64_t n)
+static int64_t shape_wrapped(int64_t at, int64_t n)
 {
     return at < 0 ? at + n : at;
 }
@@ -31,7 +31,7 @@ int ah_backward_permute(struct ah_rule *r)
     int ndim = arg->dims.ints.count;
     int64_t inverse[AH_MAX_DIMS];
     for (int d = 0; d < ndim; d++)
-        inverse[wrapped(arg->dims.ints.at[d], ndim)] = d;
+        inverse[shape_wrapped(arg->dims.ints.at[d], ndim)] = d;
     r->grad_in[0] = ah_r(r, AH_OP_permute, AH_T(r->grad_out[0]), AH_INTS_OF(inverse, ndim));
     return 0;
 }
@@ -40,9 +40,9 @@ int ah_backward_select(struct ah_rule *r)
 {
     const struct ah_args_select *arg = ah_args(r, select);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
-    int64_t dim = wrapped(arg->dim.integer, input->ndim);
+    int64_t dim = shape_wrapped(arg->dim.integer, input->ndim);
     struct ah_tensor *slice = ah_r(r, AH_OP_unsqueeze, AH_T(r->grad_out[0]), AH_I(dim));
-    ah_r_give_slice(r, slice, dim, wrapped(arg->index.integer, input->size[dim]));
+    ah_r_give_slice(r, slice, dim, shape_wrapped(arg->index.integer, input->size[dim]));
     return 0;
 }
 
@@ -50,8 +50,8 @@ int ah_backward_narrow(struct ah_rule *r)
 {
     const struct ah_args_narrow *arg = ah_args(r, narrow);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
-    int64_t dim = wrapped(arg->dim.integer, input->ndim);
-    ah_r_give_slice(r, r->grad_out[0], dim, wrapped(arg->start.integer, input->size[dim]));
+    int64_t dim = shape_wrapped(arg->dim.integer, input->ndim);
+    ah_r_give_slice(r, r->grad_out[0], dim, shape_wrapped(arg->start.integer, input->size[dim]));
     return 0;
 }
 
@@ -59,8 +59,8 @@ int ah_backward_slice(struct ah_rule *r)
 {
     const struct ah_args_slice *arg = ah_args(r, slice);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
-    int64_t dim = wrapped(arg->dim.integer, input->ndim), n = input->size[dim];
-    int64_t start = arg->start.kind == AH_INT ? wrapped(arg->start.integer, n) : 0;
+    int64_t dim = shape_wrapped(arg->dim.integer, input->ndim), n = input->size[dim];
+    int64_t start = arg->start.kind == AH_INT ? shape_wrapped(arg->start.integer, n) : 0;
     start = start < 0 ? 0 : start > n ? n : start;
     if (arg->step.integer == 1) {
         ah_r_give_slice(r, r->grad_out[0], dim, start);
@@ -87,8 +87,8 @@ int ah_backward_diagonal(struct ah_rule *r)
     const struct ah_args_diagonal *arg = ah_args(r, diagonal);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     r->grad_in[0] = ah_r(r, AH_OP_diagonal_backward, AH_T(r->grad_out[0]), size_of(input),
-                         arg->offset, AH_I(wrapped(arg->dim1.integer, input->ndim)),
-                         AH_I(wrapped(arg->dim2.integer, input->ndim)));
+                         arg->offset, AH_I(shape_wrapped(arg->dim1.integer, input->ndim)),
+                         AH_I(shape_wrapped(arg->dim2.integer, input->ndim)));
     return 0;
 }
 

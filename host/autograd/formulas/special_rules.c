@@ -4,7 +4,7 @@
 
 #include "autograd/graph/rules.h"
 
-static struct ah_tensor *except(struct ah_rule *r, struct ah_tensor *mask, struct ah_tensor *x)
+static struct ah_tensor *special_except(struct ah_rule *r, struct ah_tensor *mask, struct ah_tensor *x)
 {
     return ah_r(r, AH_OP_where, AH_T(mask), AH_N(0), AH_T(x));
 }
@@ -22,7 +22,7 @@ static struct ah_tensor *below_one(struct ah_rule *r, struct ah_tensor *x)
 }
 
 /* exp(factor x^2) */
-static struct ah_tensor *bell(struct ah_rule *r, struct ah_tensor *x, double factor)
+static struct ah_tensor *special_bell(struct ah_rule *r, struct ah_tensor *x, double factor)
 {
     return ah_r_unary(r, AH_OP_exp, ah_r_scale(r, ah_r_mul(r, x, x), factor));
 }
@@ -47,9 +47,9 @@ UNARY_RULE(asinh, ah_r_mul(r, g, ah_r_unary(r, AH_OP_rsqrt, square_plus(r, X, 1)
 UNARY_RULE(acosh, ah_r_mul(r, g, ah_r_unary(r, AH_OP_rsqrt, square_plus(r, X, -1))))
 UNARY_RULE(atanh, ah_r_div(r, g, below_one(r, X)))
 UNARY_RULE(exp2, ah_r_mul(r, g, ah_r_scale(r, OUT, M_LN2)))
-UNARY_RULE(erfc, ah_r_mul(r, g, ah_r_scale(r, bell(r, X, -1), -M_2_SQRTPI)))
-UNARY_RULE(erfinv, ah_r_mul(r, g, ah_r_scale(r, bell(r, OUT, 1), 1 / M_2_SQRTPI)))
-UNARY_RULE(ndtri, ah_r_mul(r, g, ah_r_scale(r, bell(r, OUT, 0.5), M_SQRT2 / (M_2_SQRTPI / 2))))
+UNARY_RULE(erfc, ah_r_mul(r, g, ah_r_scale(r, special_bell(r, X, -1), -M_2_SQRTPI)))
+UNARY_RULE(erfinv, ah_r_mul(r, g, ah_r_scale(r, special_bell(r, OUT, 1), 1 / M_2_SQRTPI)))
+UNARY_RULE(ndtri, ah_r_mul(r, g, ah_r_scale(r, special_bell(r, OUT, 0.5), M_SQRT2 / (M_2_SQRTPI / 2))))
 UNARY_RULE(lgamma, ah_r_mul(r, g, ah_r_unary(r, AH_OP_digamma, X)))
 UNARY_RULE(digamma, ah_r_mul(r, g, ah_r(r, AH_OP_polygamma, AH_T(X), AH_I(1))))
 UNARY_RULE(polygamma, ah_r_mul(r, g, ah_r(r, AH_OP_polygamma, AH_T(X), AH_I(arg->n.integer + 1))))
@@ -76,7 +76,7 @@ int ah_backward_sinc(struct ah_rule *r)
     struct ah_tensor *safe = ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(zero), AH_N(1));
     struct ah_tensor *cosine = ah_r_unary(r, AH_OP_cos, ah_r_scale(r, x, M_PI));
     struct ah_tensor *slope = ah_r_div(r, ah_r_sub(r, cosine, OUT), safe);
-    ah_r_give(r, 0, ah_r_mul(r, r->grad_out[0], except(r, zero, slope)));
+    ah_r_give(r, 0, ah_r_mul(r, r->grad_out[0], special_except(r, zero, slope)));
     return r->status;
 }
 
@@ -107,7 +107,8 @@ int ah_backward_atan2(struct ah_rule *r)
     const struct ah_args_atan2 *arg = ah_args(r, atan2);
     struct ah_tensor *y = in_dtype(r, &arg->input), *x = in_dtype(r, &arg->other);
     struct ah_tensor *square = ah_r_add(r, ah_r_mul(r, y, y), ah_r_mul(r, x, x));
-    struct ah_tensor *scaled = except(r, ah_r_compare(r, AH_OP_eq, square, 0), ah_r_div(r, r->grad_out[0], square));
+    struct ah_tensor *scaled =
+        special_except(r, ah_r_compare(r, AH_OP_eq, square, 0), ah_r_div(r, r->grad_out[0], square));
     ah_r_give(r, 0, ah_r_mul(r, scaled, x));
     ah_r_give(r, 1, ah_r_neg(r, ah_r_mul(r, scaled, y)));
     return r->status;
@@ -168,7 +169,7 @@ int ah_backward_xlogy(struct ah_rule *r)
     if (r->needs[0]) { /* 0 where the result is 0 by definition */
         struct ah_tensor *flat = ah_r(r, AH_OP_logical_and, AH_T(ah_r_compare(r, AH_OP_eq, x, 0)),
                                       AH_T(ah_r_compare(r, AH_OP_le, y, 0)));
-        ah_r_give(r, 0, except(r, flat, ah_r(r, AH_OP_xlogy, AH_T(g), AH_T(y))));
+        ah_r_give(r, 0, special_except(r, flat, ah_r(r, AH_OP_xlogy, AH_T(g), AH_T(y))));
     }
     ah_r_give(r, 1, ah_r_div(r, ah_r_mul(r, g, x), y));
     return r->status;
@@ -185,7 +186,7 @@ int ah_backward_ldexp(struct ah_rule *r)
 }
 
 /* The gradient goes to the operand that was taken, half to each where they are equal. */
-static int taken(struct ah_rule *r, enum ah_opid first)
+static int special_taken(struct ah_rule *r, enum ah_opid first)
 {
     const struct ah_args_fmax *arg = ah_args(r, fmax);
     struct ah_tensor *tie = ah_r(r, AH_OP_eq, arg->input, arg->other);
@@ -194,16 +195,16 @@ static int taken(struct ah_rule *r, enum ah_opid first)
     struct ah_tensor *mask = ah_r(r, AH_OP_logical_or, AH_T(ah_r(r, first, arg->input, arg->other)),
                                   AH_T(ah_r_unary(r, AH_OP_isnan, ah_given(&arg->other))));
     ah_r_give(r, 0, ah_r_where(r, mask, g, AH_N(0)));
-    ah_r_give(r, 1, ah_r(r, AH_OP_where, AH_T(tie), AH_T(g), AH_T(except(r, mask, g))));
+    ah_r_give(r, 1, ah_r(r, AH_OP_where, AH_T(tie), AH_T(g), AH_T(special_except(r, mask, g))));
     return r->status;
 }
 
 int ah_backward_fmax(struct ah_rule *r)
 {
-    return taken(r, AH_OP_ge);
+    return special_taken(r, AH_OP_ge);
 }
 
 int ah_backward_fmin(struct ah_rule *r)
 {
-    return taken(r, AH_OP_le);
+    return special_taken(r, AH_OP_le);
 }

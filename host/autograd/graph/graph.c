@@ -24,7 +24,7 @@ static bool any_requires_grad(const struct ah_call *call)
     return false;
 }
 
-static bool wanted(const struct ah_call *call)
+static bool graph_wanted(const struct ah_call *call)
 {
     const struct ah_rule_row *row = &ah_rules[call->op->id];
     if (!ah_grad_enabled || !row->run || ((row->saves & AH_SAVE_IN_PLACE_ONLY) && !call->inplace))
@@ -33,7 +33,7 @@ static bool wanted(const struct ah_call *call)
 }
 
 /* Will the rule read argument i? */
-static bool keeps(const struct ah_call *call, int i)
+static bool graph_keeps(const struct ah_call *call, int i)
 {
     uint64_t saves = ah_rules[call->op->id].saves;
     unsigned inputs = i < AH_SAVED_ARGS ? (unsigned)(saves >> 8 * i) & 0xff : 0;
@@ -82,7 +82,7 @@ static int before_inplace(struct ah_call *call)
     struct ah_edge edge;
     struct ah_node *owned; /* none: the target is no leaf that requires grad */
     AH_TRY(ah_gradient_edge(target, &edge, &owned));
-    if (!call->recording || !keeps(call, 0))
+    if (!call->recording || !graph_keeps(call, 0))
         return 0;
     AH_GRAD_SCOPE(false);
     AH_TRY(ah_op1(AH_OP_clone, &call->original, AH_T(target)));
@@ -154,7 +154,7 @@ static int fill_node(struct ah_node *node, struct ah_call *call)
         node->arg[i].kind = AH_NONE;
         if (arg->kind == AH_TENSOR) {
             AH_TRY(ah_node_add_input(node, &input, arg->tensor));
-            if (keeps(call, i))
+            if (graph_keeps(call, i))
                 AH_TRY(save_arg(node, call, i));
         } else if (arg->kind == AH_LIST) {
             for (int k = 0; k < arg->list.count; k++)
@@ -210,7 +210,7 @@ int ah_set_history(struct ah_tensor *tensor, struct ah_node *node, int output)
 
 static const struct ah_node_class op_class;
 
-static int record(struct ah_call *call)
+static int graph_record(struct ah_call *call)
 {
     struct ah_node *node = ah_node_new(&op_class, call->op, count_inputs(call), call->out_count);
     if (!node)
@@ -266,7 +266,8 @@ static bool is_parameter(const struct ah_tensor *tensor)
 
 void ah_autograd_open(void)
 {
-    static const struct ah_recorder recorder = {wanted, before_inplace, record, track_view, is_recording, is_parameter};
+    static const struct ah_recorder recorder = {graph_wanted, before_inplace, graph_record,
+                                                track_view, is_recording, is_parameter};
     ah_recorder = &recorder;
     ah_tensor_release_grad = ah_grad_meta_free;
 }

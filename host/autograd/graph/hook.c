@@ -7,7 +7,7 @@
 
 #include "autograd/graph/node.h"
 
-static void release(struct ah_hook *hook)
+static void hook_release(struct ah_hook *hook)
 {
     if (--hook->refs > 0)
         return;
@@ -23,7 +23,7 @@ struct ah_hook *ah_hook_retain(struct ah_hook *hook)
 void ah_hook_release(struct ah_hook *hook)
 {
     if (hook)
-        release(hook);
+        hook_release(hook);
 }
 
 static void link_hook(struct ah_hook **list, struct ah_hook *hook)
@@ -51,7 +51,7 @@ void ah_remove_hook(struct ah_hook *hook)
     if (!hook->at)
         return;
     unlink_hook(hook);
-    release(hook);
+    hook_release(hook);
 }
 
 void ah_free_hooks(struct ah_hook **list)
@@ -78,7 +78,7 @@ int ah_call_hooks(struct ah_hook *first, struct ah_tensor **grad)
     for (int i = 0; i < count; i++) {
         if (status == 0 && grad[list[i]->output])
             status = list[i]->call(list[i], &grad[list[i]->output]);
-        release(list[i]);
+        hook_release(list[i]);
     }
     if (list != few)
         free(list);
@@ -122,7 +122,7 @@ void ah_forget_keeper(struct ah_grad_meta *meta)
     meta->keeper = NULL;
     keeper->context = NULL;
     ah_remove_hook(keeper);
-    release(keeper);
+    hook_release(keeper);
 }
 
 void ah_move_keeper(struct ah_grad_meta *meta, struct ah_node *node, int output)
@@ -154,7 +154,7 @@ int ah_retain_grad(struct ah_tensor *tensor)
     hook->context = tensor->grad;
     int status = ah_add_hook(tensor, hook);
     if (status < 0) {
-        release(hook);
+        hook_release(hook);
         return status;
     }
     tensor->grad->keeper = hook;

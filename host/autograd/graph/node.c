@@ -52,7 +52,7 @@ void ah_node_retain(struct ah_node *node)
         node->refs++;
 }
 
-static bool drop(struct ah_tensor **tensor)
+static bool node_drop(struct ah_tensor **tensor)
 {
     if (!*tensor)
         return false;
@@ -67,12 +67,12 @@ bool ah_node_drop_saved(struct ah_node *node)
         return true;
     bool kept = node->class->drop_saved != NULL;
     for (int i = 0; i < AH_MAX_EXTRA; i++)
-        kept |= drop(&node->extra[i]);
+        kept |= node_drop(&node->extra[i]);
     for (int i = 0; i < AH_MAX_OUTS; i++)
-        kept |= drop(&node->saved_out[i].tensor);
+        kept |= node_drop(&node->saved_out[i].tensor);
     for (int i = 0; node->op && i < node->op->param_count; i++) {
         struct ah_value *arg = &node->arg[i];
-        kept |= drop(&node->saved_arg[i].tensor) || arg->kind == AH_LIST || arg->kind == AH_STRING;
+        kept |= node_drop(&node->saved_arg[i].tensor) || arg->kind == AH_LIST || arg->kind == AH_STRING;
         if (arg->kind == AH_LIST) {
             for (int k = 0; k < arg->list.count; k++)
                 ah_tensor_release(arg->list.item[k]);

@@ -35,14 +35,14 @@ struct ah_frames {
     size_t count, have, room; /* of `coming` */
 };
 
-static void append(struct queue *queue, struct message *message)
+static void frames_append(struct queue *queue, struct message *message)
 {
     message->next = NULL;
     *queue->end = message;
     queue->end = &message->next;
 }
 
-static struct message *shift(struct queue *queue)
+static struct message *frames_shift(struct queue *queue)
 {
     struct message *message = queue->first;
     if (message) {
@@ -53,7 +53,7 @@ static struct message *shift(struct queue *queue)
     return message;
 }
 
-static void drop(struct message *message)
+static void frames_drop(struct message *message)
 {
     free(message->bytes);
     free(message);
@@ -84,9 +84,9 @@ void ah_frames_close(struct ah_frames *frames)
     if (!frames)
         return;
     while (frames->out.first)
-        drop(shift(&frames->out));
+        frames_drop(frames_shift(&frames->out));
     while (frames->in.first)
-        drop(shift(&frames->in));
+        frames_drop(frames_shift(&frames->in));
     free(frames->coming);
     close(frames->fd);
     free(frames);
@@ -102,7 +102,7 @@ bool ah_frames_is_unsent(const struct ah_frames *frames)
     return frames->out.first && !frames->gone;
 }
 
-static int lose(struct ah_frames *frames)
+static int frames_lose(struct ah_frames *frames)
 {
     frames->gone = true;
     return ah_fail(AH_EPEER, "the other side has gone");
@@ -111,7 +111,7 @@ static int lose(struct ah_frames *frames)
 int ah_frames_put(struct ah_frames *frames, const void *bytes, size_t count)
 {
     if (frames->gone)
-        return lose(frames);
+        return frames_lose(frames);
     if (count > AH_FRAME_MOST)
         return ah_fail(AH_EINVAL, "a message has %zu bytes, and %d may be sent at once", count, AH_FRAME_MOST);
     struct message *message = calloc(1, sizeof *message);
@@ -126,7 +126,7 @@ int ah_frames_put(struct ah_frames *frames, const void *bytes, size_t count)
     if (count)
         memcpy(copy + HEAD, bytes, count);
     *message = (struct message){.count = HEAD + count, .bytes = copy};
-    append(&frames->out, message);
+    frames_append(&frames->out, message);
     return 0;
 }
 
@@ -140,16 +140,16 @@ int ah_frames_push(struct ah_frames *frames)
         if (n < 0 && (errno == EAGAIN || errno == ENOBUFS))
             return 0;
         if (n < 0)
-            return lose(frames);
+            return frames_lose(frames);
         message->sent += (size_t)n;
         if (message->sent == message->count)
-            drop(shift(&frames->out));
+            frames_drop(frames_shift(&frames->out));
     }
-    return frames->gone ? lose(frames) : 0;
+    return frames->gone ? frames_lose(frames) : 0;
 }
 
 /* Read up to `want` bytes: their count, 0 when there are none now. */
-static ssize_t receive(struct ah_frames *frames, void *to, size_t want)
+static ssize_t frames_receive(struct ah_frames *frames, void *to, size_t want)
 {
     for (;;) {
         ssize_t n = recv(frames->fd, to, want, 0);
@@ -159,18 +159,18 @@ static ssize_t receive(struct ah_frames *frames, void *to, size_t want)
             continue;
         if (n < 0 && errno == EAGAIN)
             return 0;
-        return lose(frames);
+        return frames_lose(frames);
     }
 }
 
 /* The message that was coming is whole. */
-static int keep(struct ah_frames *frames)
+static int frames_keep(struct ah_frames *frames)
 {
     struct message *message = calloc(1, sizeof *message);
     if (!message)
         return ah_fail(AH_ENOMEM, "out of memory");
     *message = (struct message){.count = frames->count, .bytes = frames->coming};
-    append(&frames->in, message);
+    frames_append(&frames->in, message);
     frames->coming = NULL;
     frames->head_count = frames->have = frames->room = 0;
     return 0;
@@ -182,7 +182,7 @@ static ssize_t pull_part(struct ah_frames *frames)
     ssize_t n;
     uint32_t length;
     if (frames->head_count < HEAD) {
-        AH_TRY(n = receive(frames, frames->head + frames->head_count, HEAD - frames->head_count));
+        AH_TRY(n = frames_receive(frames, frames->head + frames->head_count, HEAD - frames->head_count));
         frames->head_count += (size_t)n;
         if (frames->head_count < HEAD)
             return n;
@@ -191,16 +191,16 @@ static ssize_t pull_part(struct ah_frames *frames)
             return ah_fail(AH_EIO, "a message claims to have %u bytes", (unsigned)length);
         frames->count = length;
         if (length == 0)
-            AH_TRY(keep(frames));
+            AH_TRY(frames_keep(frames));
         return n;
     }
     size_t left = frames->count - frames->have, want = left < LEAST ? left : LEAST;
     AH_TRY(ah_grow(&frames->coming, frames->have + want, &frames->room, 1));
     want = frames->room - frames->have < left ? frames->room - frames->have : left;
-    AH_TRY(n = receive(frames, frames->coming + frames->have, want));
+    AH_TRY(n = frames_receive(frames, frames->coming + frames->have, want));
     frames->have += (size_t)n;
     if (frames->have == frames->count)
-        AH_TRY(keep(frames));
+        AH_TRY(frames_keep(frames));
     return n;
 }
 
@@ -208,7 +208,7 @@ int ah_frames_pull(struct ah_frames *frames)
 {
     size_t total = 0;
     if (frames->gone)
-        return lose(frames);
+        return frames_lose(frames);
     while (total < AT_ONCE) {
         ssize_t n = pull_part(frames);
         if (n < 0)
@@ -222,7 +222,7 @@ int ah_frames_pull(struct ah_frames *frames)
 
 bool ah_frames_take(struct ah_frames *frames, char **bytes, size_t *count)
 {
-    struct message *message = shift(&frames->in);
+    struct message *message = frames_shift(&frames->in);
     if (!message)
         return false;
     *bytes = message->bytes;

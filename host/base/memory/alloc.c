@@ -89,7 +89,7 @@ static void trim_locked(void)
     }
 }
 
-static void *take(int class, size_t bytes, size_t rounded)
+static void *alloc_block(int class, size_t bytes, size_t rounded)
 {
     pthread_mutex_lock(&lock);
     void *block = cache[class];
@@ -128,9 +128,9 @@ int ah_block_alloc(size_t bytes, void **out)
         return ah_fail(AH_ENOMEM, "out of memory: a block of %zu bytes was asked for", bytes);
     size_t rounded;
     int class = class_of(bytes, &rounded);
-    *out = take(class, bytes, rounded);
+    *out = alloc_block(class, bytes, rounded);
     if (!*out && ah_block_relieve())
-        *out = take(class, bytes, rounded);
+        *out = alloc_block(class, bytes, rounded);
     if (!*out)
         count_failure();
     if (!*out)

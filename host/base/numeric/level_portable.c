@@ -51,7 +51,7 @@ enum { COUNT = sizeof levels / sizeof levels[0] };
 
 static const struct level *chosen = &levels[COUNT - 1];
 
-static const struct level *named(const char *wanted)
+static const struct level *level_named(const char *wanted)
 {
     for (int i = 0; i < COUNT; i++)
         if (!strcmp(levels[i].name, wanted) || !strcmp(levels[i].name + strlen("x86-64-"), wanted))
@@ -59,7 +59,7 @@ static const struct level *named(const char *wanted)
     return NULL;
 }
 
-static const struct level *best(void)
+static const struct level *level_best(void)
 {
     for (int i = 0; i < COUNT; i++)
         if (levels[i].fits())
@@ -72,7 +72,7 @@ int ah_level_choose(void)
     const char *wanted = getenv("ACCELHOST_CPU");
     if (wanted && !*wanted)
         wanted = NULL;
-    const struct level *level = wanted ? named(wanted) : best();
+    const struct level *level = wanted ? level_named(wanted) : level_best();
     if (!level && wanted)
         return ah_fail(AH_EINVAL, "ACCELHOST_CPU: expected v2, v3 or v4, got '%s'", wanted);
     if (!level)

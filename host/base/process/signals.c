@@ -34,7 +34,7 @@ void ah_signal_write(const char *text)
     (void)!write(STDERR_FILENO, text, strlen(text));
 }
 
-static void note(int number)
+static void signals_note(int number)
 {
     int none = 0;
     atomic_compare_exchange_strong(&noted, &none, number);
@@ -43,7 +43,7 @@ static void note(int number)
 int ah_signal_catch(int number)
 {
     /* On the stack for handlers: oneDNN's products run with the stack pointer in the heap. */
-    struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART | SA_ONSTACK};
+    struct sigaction action = {.sa_handler = signals_note, .sa_flags = SA_RESTART | SA_ONSTACK};
     if (sigaction(number, &action, NULL))
         return ah_fail(AH_EIO, "cannot watch signal %d: %s", number, strerror(errno));
     return 0;

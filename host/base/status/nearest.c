@@ -7,7 +7,7 @@
 enum { MOST = 64 }; /* letters of a word; longer ones are far from all */
 
 /* What it costs to have the first i letters of `a` read as the first j of `b`, from the rows of i - 1 and i - 2. */
-static int cost(const char *a, const char *b, size_t i, size_t j, int rows[3][MOST])
+static int nearest_cost(const char *a, const char *b, size_t i, size_t j, int rows[3][MOST])
 {
     const int *one = rows[(i + 2) % 3], *two = rows[(i + 1) % 3];
     int best = one[j - 1] + (a[i - 1] != b[j - 1]);
@@ -21,7 +21,7 @@ static int cost(const char *a, const char *b, size_t i, size_t j, int rows[3][MO
 }
 
 /* Edit distance, in which two letters that have changed places are one mistake. */
-static int distance(const char *a, const char *b)
+static int nearest_distance(const char *a, const char *b)
 {
     size_t n = strlen(a), m = strlen(b);
     int rows[3][MOST];
@@ -32,13 +32,13 @@ static int distance(const char *a, const char *b)
     for (size_t i = 1; i <= n; i++) {
         rows[i % 3][0] = (int)i;
         for (size_t j = 1; j <= m; j++)
-            rows[i % 3][j] = cost(a, b, i, j, rows);
+            rows[i % 3][j] = nearest_cost(a, b, i, j, rows);
     }
     return rows[n % 3][m];
 }
 
 /* The shortest of the list that `word` abbreviates; a word of one or two letters is too short for that. */
-static const char *completed(const char *word, const char *const *list)
+static const char *nearest_completed(const char *word, const char *const *list)
 {
     const char *shortest = NULL;
     size_t length = strlen(word);
@@ -59,12 +59,12 @@ const char *ah_nearest(const char *word, const char *const *list)
     if (strlen(word) < 2)
         return NULL; /* every name of one letter is near */
     for (const char *const *known = list; *known; known++) {
-        int d = distance(word, *known);
+        int d = nearest_distance(word, *known);
         /* The list may be made from a Lua table, in any order. */
         if (d < best || (nearest && d == best && strcmp(*known, nearest) < 0)) {
             best = d;
             nearest = *known;
         }
     }
-    return nearest ? nearest : completed(word, list);
+    return nearest ? nearest : nearest_completed(word, list);
 }

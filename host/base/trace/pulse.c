@@ -28,7 +28,7 @@ void ah_pulse_move(struct ah_pulse *to)
 }
 
 /* As far as there is room; ends with 0. */
-static void copy(char *to, const char *from, size_t room)
+static void counters_copy(char *to, const char *from, size_t room)
 {
     size_t i = 0;
     for (; i + 1 < room && from[i]; i++)
@@ -38,7 +38,7 @@ static void copy(char *to, const char *from, size_t room)
 
 void ah_pulse_begin_backward(const char *site, double loss)
 {
-    copy(ah_pulse->site, site, sizeof ah_pulse->site);
+    counters_copy(ah_pulse->site, site, sizeof ah_pulse->site);
     atomic_store_explicit(&ah_pulse->loss, loss, memory_order_relaxed);
     atomic_store_explicit(&ah_pulse->backwards, ah_pulse->backwards + 1, memory_order_relaxed);
     atomic_store_explicit(&ah_pulse->in_backward, 1, memory_order_relaxed);
@@ -69,6 +69,6 @@ void ah_pulse_step(void)
 
 void ah_pulse_answer(const char *place)
 {
-    copy(ah_pulse->place, place, sizeof ah_pulse->place);
+    counters_copy(ah_pulse->place, place, sizeof ah_pulse->place);
     atomic_fetch_add(&ah_pulse->answered, 1);
 }

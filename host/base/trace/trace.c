@@ -101,7 +101,7 @@ struct ah_trace_mark ah_trace_open(void)
     return mark;
 }
 
-static const char *told(bool wanted, const char *(*tell)(void))
+static const char *trace_text_of(bool wanted, const char *(*tell)(void))
 {
     const char *text = wanted && tell ? tell() : NULL;
     return text ? ah_trace_text(text) : NULL;
@@ -113,8 +113,8 @@ void ah_trace_close(struct ah_trace_mark mark, enum ah_trace_kind kind, const ch
     if (ah_trace_options.memory)
         span.bytes = (int64_t)ah_memory_stats().live - mark.live;
     span.shapes = ah_trace_options.shapes && shapes ? ah_trace_text(shapes) : NULL;
-    span.site = told(ah_trace_options.sites, ah_trace_site);
-    span.module = told(ah_trace_options.modules && kind == AH_TRACE_OP, ah_trace_module);
+    span.site = trace_text_of(ah_trace_options.sites, ah_trace_site);
+    span.module = trace_text_of(ah_trace_options.modules && kind == AH_TRACE_OP, ah_trace_module);
     span.kernel = kind == AH_TRACE_OP ? kernel : NULL;
     kernel = mark.kernel;
     ah_trace_add(&span);
@@ -204,7 +204,7 @@ static int in_order(const void *a, const void *b)
     return 0;
 }
 
-static size_t kept(const struct ring *ring)
+static size_t trace_kept(const struct ring *ring)
 {
     uint64_t written = ring->recording == recording ? atomic_load_explicit(&ring->written, memory_order_acquire) : 0;
     return written < ring->room ? written : ring->room;
@@ -221,10 +221,10 @@ int ah_trace_stop(struct ah_trace **out)
     pthread_mutex_lock(&lock);
     size_t count = 0;
     for (struct ring *ring = rings; ring; ring = ring->next)
-        count += kept(ring);
+        count += trace_kept(ring);
     trace->span = malloc((count ? count : 1) * sizeof *trace->span);
     for (struct ring *ring = rings; ring && trace->span; ring = ring->next) {
-        size_t n = kept(ring);
+        size_t n = trace_kept(ring);
         if (n > 0)
             memcpy(trace->span + trace->count, ring->span, n * sizeof *ring->span);
         trace->count += n;

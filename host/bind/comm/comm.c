@@ -33,12 +33,12 @@ static int push_topology(lua_State *L, size_t field)
     return 1;
 }
 
-static int rank(lua_State *L)
+static int comm_rank(lua_State *L)
 {
     return push_topology(L, offsetof(struct ah_topology, rank));
 }
 
-static int size(lua_State *L)
+static int comm_size(lua_State *L)
 {
     return push_topology(L, offsetof(struct ah_topology, size));
 }
@@ -109,13 +109,13 @@ static int group_status(lua_State *L)
     return 2;
 }
 
-static int renew(lua_State *L)
+static int comm_renew(lua_State *L)
 {
     ah_check(L, ah_groups_renew());
     return 0;
 }
 
-static int carry(lua_State *L)
+static int comm_carry(lua_State *L)
 {
     ah_check(L, ah_groups_carry());
     return 0;
@@ -124,8 +124,8 @@ static int carry(lua_State *L)
 int ah_open_comm(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"rank", rank},
-        {"size", size},
+        {"rank", comm_rank},
+        {"size", comm_size},
         {"take_place", take_place},
         {"local_rank", local_rank},
         {"local_size", local_size},
@@ -136,8 +136,8 @@ int ah_open_comm(lua_State *L)
         {"begin_line", begin_line},
         {"end_line", end_line},
         {"group_status", group_status},
-        {"renew", renew},
-        {"carry", carry},
+        {"renew", comm_renew},
+        {"carry", comm_carry},
         {NULL, NULL},
     };
     ah_open_group_class(L);

@@ -41,7 +41,7 @@ static int check_root(lua_State *L, int index)
 }
 
 /* Run a one-output op without recording it. */
-static int quietly(enum ah_opid op, struct ah_tensor **out, struct ah_tensor *a, struct ah_tensor *b)
+static int call_quietly(enum ah_opid op, struct ah_tensor **out, struct ah_tensor *a, struct ah_tensor *b)
 {
     AH_GRAD_SCOPE(false);
     return b ? ah_op1(op, out, AH_T(a), AH_T(b)) : ah_op1(op, out, AH_T(a));
@@ -71,7 +71,7 @@ int ah_comm_pack(struct ah_tensor **out, struct ah_tensor *tensor, struct ah_dev
     if (!device && tensor->storage->device != &ah_cpu)
         return ah_host_copy(out, tensor);
     if (!ah_tensor_is_contiguous(tensor))
-        return quietly(AH_OP_contiguous, out, tensor, NULL);
+        return call_quietly(AH_OP_contiguous, out, tensor, NULL);
     *out = ah_tensor_retain(tensor);
     return 0;
 }
@@ -85,7 +85,7 @@ int ah_comm_unpack(struct ah_tensor *tensor, struct ah_tensor *packed, int statu
                                 packed->storage->device, ah_tensor_bytes(packed));
     } else if (status == 0 && packed != tensor) {
         struct ah_tensor *same = NULL;
-        status = quietly(AH_OP_copy_, &same, tensor, packed);
+        status = call_quietly(AH_OP_copy_, &same, tensor, packed);
         ah_tensor_release(same);
     }
     ah_tensor_touch(tensor);
@@ -153,7 +153,7 @@ static int all_reduce(lua_State *L)
     return 1;
 }
 
-static int broadcast(lua_State *L)
+static int call_broadcast(lua_State *L)
 {
     struct ah_entry entry = ah_comm_enter(L);
     struct ah_tensor *tensor = ah_check_tensor(L, entry.first), *buffer;
@@ -194,8 +194,8 @@ static struct ah_collective exchange_call(const struct exchange *x, struct ah_te
     }
 }
 
-static int exchange(lua_State *L, struct ah_tensor **out, const struct exchange *x, struct ah_group *group,
-                    struct ah_tensor *tensor, bool wanted, int argument)
+static int call_exchange(lua_State *L, struct ah_tensor **out, const struct exchange *x, struct ah_group *group,
+                         struct ah_tensor *tensor, bool wanted, int argument)
 {
     struct ah_tensor *in = NULL, *result = NULL;
     struct ah_device *device;
@@ -228,7 +228,7 @@ static int push_exchange(lua_State *L, const struct exchange *x)
     else if (x->kind == AH_REDUCE_SCATTER)
         argument = (int)ah_check_reduce_op(L, entry.first + 1);
     bool wanted = x->kind != AH_GATHER || ah_group_rank(entry.group) == argument;
-    ah_check(L, exchange(L, &result, x, entry.group, tensor, wanted, argument));
+    ah_check(L, call_exchange(L, &result, x, entry.group, tensor, wanted, argument));
     ah_push_tensor(L, result);
     return 1;
 }
@@ -263,7 +263,7 @@ static int gather_counts(lua_State *L, struct ah_group *group, const struct ah_t
     return 0;
 }
 
-static int ragged(lua_State *L, struct ah_tensor **out, struct ah_group *group, struct ah_tensor *tensor)
+static int call_ragged(lua_State *L, struct ah_tensor **out, struct ah_group *group, struct ah_tensor *tensor)
 {
     struct ah_tensor *in = NULL, *result = NULL;
     int ndim = tensor->ndim ? tensor->ndim : 1, status = 0;
@@ -299,12 +299,12 @@ static int all_gather_ragged(lua_State *L)
 {
     struct ah_entry entry = ah_comm_enter(L);
     struct ah_tensor *tensor = ah_check_tensor(L, entry.first), *result = NULL;
-    ah_check(L, ragged(L, &result, entry.group, tensor));
+    ah_check(L, call_ragged(L, &result, entry.group, tensor));
     ah_push_tensor(L, result);
     return 1;
 }
 
-static int barrier(lua_State *L)
+static int call_barrier(lua_State *L)
 {
     ah_check(L, run_at(L, ah_comm_enter(L).group, ah_collective_barrier(), NULL));
     return 0;
@@ -339,9 +339,9 @@ static int arena_empty(lua_State *L)
 }
 
 const luaL_Reg ah_comm_calls[] = {
-    {"all_reduce", all_reduce},   {"broadcast", broadcast},
+    {"all_reduce", all_reduce},   {"broadcast", call_broadcast},
     {"all_gather", all_gather},   {"all_gather_ragged", all_gather_ragged},
     {"gather", gather},           {"reduce_scatter", reduce_scatter},
-    {"all_to_all", all_to_all},   {"barrier", barrier},
+    {"all_to_all", all_to_all},   {"barrier", call_barrier},
     {"arena_empty", arena_empty}, {NULL, NULL},
 };

@@ -64,7 +64,7 @@ void ah_push_group(lua_State *L, struct ah_group *group)
     *at = group;
 }
 
-static int split(lua_State *L)
+static int group_split(lua_State *L)
 {
     struct ah_entry entry = ah_comm_enter(L);
     int color = ah_check_whole(L, entry.first, "color");
@@ -97,7 +97,7 @@ int ah_comm_device_backend(lua_State *L)
     return ah_push_error(L);
 }
 
-static int backend(lua_State *L)
+static int group_backend(lua_State *L)
 {
     struct ah_entry entry = ah_comm_enter(L);
     const char *type = luaL_optstring(L, entry.first, "cpu"), *name = NULL;
@@ -127,7 +127,7 @@ int ah_comm_world(lua_State *L)
     return 1;
 }
 
-static int timeout(lua_State *L)
+static int group_timeout(lua_State *L)
 {
     struct ah_entry entry = ah_comm_enter(L);
     double seconds = luaL_optnumber(L, entry.first, 0);
@@ -157,8 +157,11 @@ static int group_close(lua_State *L)
     return 0;
 }
 
-const luaL_Reg ah_comm_groups[] = {
-    {"split", split}, {"backend", backend}, {"device_comm", device_comm}, {"timeout", timeout}, {NULL, NULL}};
+const luaL_Reg ah_comm_groups[] = {{"split", group_split},
+                                   {"backend", group_backend},
+                                   {"device_comm", device_comm},
+                                   {"timeout", group_timeout},
+                                   {NULL, NULL}};
 
 static const luaL_Reg group_methods[] = {
     {"rank", group_rank}, {"size", group_size}, {"close", group_close}, {NULL, NULL}};

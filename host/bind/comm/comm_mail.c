@@ -77,7 +77,7 @@ static int new_parcel(struct parcel **out, struct ah_tensor *tensor, bool sends,
     return ah_op1(AH_OP_clone, &parcel->dense, AH_T(tensor));
 }
 
-static struct request *begin(lua_State *L, struct ah_group *group, int index, bool sends, bool async)
+static struct request *message_begin(lua_State *L, struct ah_group *group, int index, bool sends, bool async)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, index);
     struct request *request = ah_class_new(L, &mail_class, sizeof *request);
@@ -92,13 +92,13 @@ static struct request *begin(lua_State *L, struct ah_group *group, int index, bo
 }
 
 /* Copy the received elements into the script's tensor. */
-static int deliver(struct parcel *parcel, int status)
+static int message_deliver(struct parcel *parcel, int status)
 {
     struct ah_tensor *from = parcel->host ? parcel->host : parcel->dense;
     return ah_comm_unpack(parcel->tensor, ah_tensor_retain(from), status);
 }
 
-static int finish(struct request *request)
+static int message_finish(struct request *request)
 {
     struct ah_message_request *pending = request->request;
     struct parcel *parcel = request->parcel;
@@ -106,12 +106,12 @@ static int finish(struct request *request)
     request->parcel = NULL;
     int status = ah_message_wait(pending, &request->peer);
     if (!request->sends)
-        status = deliver(parcel, status);
+        status = message_deliver(parcel, status);
     free_parcel(parcel);
     return status;
 }
 
-static int transfer(lua_State *L, bool sends)
+static int message_transfer(lua_State *L, bool sends)
 {
     struct ah_entry entry = ah_comm_enter(L);
     int first = entry.first;
@@ -121,7 +121,7 @@ static int transfer(lua_State *L, bool sends)
     if (!lua_isnil(L, first + 1) && peer < 0)
         ah_raise_text(L, "%s: expected a rank in 0..%d, got %d", sends ? "send" : "recv",
                       ah_group_size(entry.group) - 1, peer);
-    struct request *request = begin(L, entry.group, first, sends, async);
+    struct request *request = message_begin(L, entry.group, first, sends, async);
     const struct ah_tensor *tensor = request->parcel->tensor, *dense = request->parcel->dense;
     struct ah_message message = {.peer = peer,
                                  .tag = lua_isnil(L, first + 2) ? 0 : ah_check_whole(L, first + 2, "tag"),
@@ -141,26 +141,26 @@ static int transfer(lua_State *L, bool sends)
                       : ah_group_receive(entry.group, message, &request->request));
     if (async)
         return 1;
-    ah_check(L, finish(request));
+    ah_check(L, message_finish(request));
     lua_pushinteger(L, request->peer);
     return 1;
 }
 
-static int send(lua_State *L)
+static int message_send(lua_State *L)
 {
-    return transfer(L, true);
+    return message_transfer(L, true);
 }
 
-static int recv(lua_State *L)
+static int message_recv(lua_State *L)
 {
-    return transfer(L, false);
+    return message_transfer(L, false);
 }
 
 static int message_wait(lua_State *L)
 {
     struct request *request = ah_class_check(L, 1, &mail_class);
     if (request->request)
-        ah_check(L, finish(request));
+        ah_check(L, message_finish(request));
     lua_pushinteger(L, request->peer);
     return 1;
 }
@@ -187,7 +187,7 @@ static int message_gc(lua_State *L)
     return 0;
 }
 
-const luaL_Reg ah_comm_mails[] = {{"send", send}, {"recv", recv}, {NULL, NULL}};
+const luaL_Reg ah_comm_mails[] = {{"send", message_send}, {"recv", message_recv}, {NULL, NULL}};
 
 static const luaL_Reg mail_methods[] = {{"wait", message_wait}, {"is_completed", message_is_completed}, {NULL, NULL}};
 static const struct ah_class mail_class = {"accelhost.comm.mail", mail_methods, NULL, message_gc};

@@ -28,8 +28,8 @@ struct work {
 };
 
 /* A work's userdata, pushed; the indices are of nil or tensors. */
-static struct work *begin(lua_State *L, struct ah_group *group, enum ah_collective_kind kind, enum ah_reduce_op op,
-                          int out, int in)
+static struct work *work_begin(lua_State *L, struct ah_group *group, enum ah_collective_kind kind, enum ah_reduce_op op,
+                               int out, int in)
 {
     struct ah_tensor *result = ah_opt_tensor(L, out), *input = ah_opt_tensor(L, in);
     struct work *work = ah_class_new(L, &work_class, sizeof *work);
@@ -51,14 +51,14 @@ static struct work *begin(lua_State *L, struct ah_group *group, enum ah_collecti
 }
 
 /* Copy the result to its destination. */
-static int settle(struct work *work, int status)
+static int work_settle(struct work *work, int status)
 {
     struct ah_tensor *to = work->to;
     work->to = NULL;
     return to ? ah_comm_unpack(work->out, to, status) : status;
 }
 
-static int start(lua_State *L, struct work *work, struct ah_collective call, const struct ah_tensor *shape)
+static int work_start(lua_State *L, struct work *work, struct ah_collective call, const struct ah_tensor *shape)
 {
     call.where = ah_call_site(L);
     call.ndim = shape ? shape->ndim : -1;
@@ -98,7 +98,7 @@ static const int64_t *check_counts(lua_State *L, int index, size_t needed)
     return counts;
 }
 
-static int64_t numel(const struct ah_tensor *tensor)
+static int64_t work_numel(const struct ah_tensor *tensor)
 {
     return tensor ? tensor->numel : 0;
 }
@@ -115,12 +115,12 @@ static int check_fit(const struct work *work, const struct ah_collective *call)
     }
     if (call->kind == AH_ALL_REDUCE || call->kind == AH_BROADCAST)
         taken = given = call->count;
-    if (given && numel(work->from) != given)
+    if (given && work_numel(work->from) != given)
         return ah_fail(AH_EINVAL, "%s: expected %lld elements to send, got %lld", name, (long long)given,
-                       (long long)numel(work->from));
-    if (taken && numel(work->to) != taken)
+                       (long long)work_numel(work->from));
+    if (taken && work_numel(work->to) != taken)
         return ah_fail(AH_EINVAL, "%s: expected room for %lld elements, got %lld", name, (long long)taken,
-                       (long long)numel(work->to));
+                       (long long)work_numel(work->to));
     if (work->from && work->to && work->from->dtype != work->to->dtype)
         return ah_fail(AH_EINVAL, "%s: expected tensors of one dtype, got %s and %s", name,
                        ah_dtype_name(work->from->dtype), ah_dtype_name(work->to->dtype));
@@ -137,9 +137,9 @@ static struct ah_collective make_call(lua_State *L, enum ah_collective_kind kind
     call.dtype = any ? any->dtype : AH_U8;
     call.out = work->to ? ah_tensor_data(work->to) : NULL;
     call.in = work->from ? ah_tensor_data(work->from) : NULL;
-    call.count = numel(any);
+    call.count = work_numel(any);
     if (kind == AH_SCATTER || kind == AH_REDUCE_SCATTER)
-        call.count = numel(work->to);
+        call.count = work_numel(work->to);
     if (kind == AH_ALL_TO_ALL)
         call.count /= size;
     if (kind == AH_ALL_GATHER_V || kind == AH_ALL_TO_ALL_V) {
@@ -156,7 +156,7 @@ static struct ah_collective make_call(lua_State *L, enum ah_collective_kind kind
     return call;
 }
 
-static int collective(lua_State *L)
+static int work_collective(lua_State *L)
 {
     struct ah_entry entry = ah_comm_enter(L);
     int first = entry.first, options = first + 3;
@@ -170,20 +170,20 @@ static int collective(lua_State *L)
     lua_getfield(L, options, "op");
     enum ah_reduce_op op = ah_check_reduce_op(L, lua_gettop(L));
     lua_pop(L, 1);
-    struct work *work = begin(L, entry.group, kind, op, first + 1, first + 2);
+    struct work *work = work_begin(L, entry.group, kind, op, first + 1, first + 2);
     int at = lua_gettop(L);
     struct ah_collective call = make_call(L, kind, op, work, options);
     ah_check(L, check_fit(work, &call));
     const struct ah_tensor *shape = kind == AH_SCATTER ? work->to : work->from ? work->from : work->to;
     if (async) {
-        start(L, work, call, shape);
+        work_start(L, work, call, shape);
         lua_pushvalue(L, at);
         return 1;
     }
     call.where = ah_call_site(L);
     call.ndim = shape ? shape->ndim : -1;
     call.size = shape ? shape->size : NULL;
-    ah_check(L, settle(work, ah_group_run(entry.group, call)));
+    ah_check(L, work_settle(work, ah_group_run(entry.group, call)));
     return 0;
 }
 
@@ -194,9 +194,9 @@ static int all_reduce_async(lua_State *L)
     struct ah_entry entry = ah_comm_enter(L);
     ah_check_tensor(L, entry.first);
     enum ah_reduce_op op = ah_check_reduce_op(L, entry.first + 1);
-    struct work *work = begin(L, entry.group, AH_ALL_REDUCE, op, entry.first, entry.first);
-    return start(L, work, ah_collective_all_reduce(ah_tensor_data(work->to), work->to->numel, work->to->dtype, op),
-                 work->to);
+    struct work *work = work_begin(L, entry.group, AH_ALL_REDUCE, op, entry.first, entry.first);
+    return work_start(L, work, ah_collective_all_reduce(ah_tensor_data(work->to), work->to->numel, work->to->dtype, op),
+                      work->to);
 }
 
 /* Push a tensor for the result on the input's device; return its stack index. */
@@ -214,10 +214,10 @@ static int all_gather_async(lua_State *L)
     struct ah_entry entry = ah_comm_enter(L);
     struct ah_tensor *in = ah_check_tensor(L, entry.first);
     int out = push_result(L, entry.group, "all_gather_async", in, AH_SHAPE_GROW);
-    struct work *work = begin(L, entry.group, AH_ALL_GATHER, AH_REDUCE_SUM, out, entry.first);
-    return start(L, work,
-                 ah_collective_all_gather(ah_tensor_data(work->to), ah_tensor_data(work->from), in->numel, in->dtype),
-                 in);
+    struct work *work = work_begin(L, entry.group, AH_ALL_GATHER, AH_REDUCE_SUM, out, entry.first);
+    return work_start(
+        L, work, ah_collective_all_gather(ah_tensor_data(work->to), ah_tensor_data(work->from), in->numel, in->dtype),
+        in);
 }
 
 static int reduce_scatter_async(lua_State *L)
@@ -226,11 +226,11 @@ static int reduce_scatter_async(lua_State *L)
     struct ah_tensor *in = ah_check_tensor(L, entry.first);
     enum ah_reduce_op op = ah_check_reduce_op(L, entry.first + 1);
     int out = push_result(L, entry.group, "reduce_scatter_async", in, AH_SHAPE_SHRINK);
-    struct work *work = begin(L, entry.group, AH_REDUCE_SCATTER, op, out, entry.first);
-    return start(L, work,
-                 ah_collective_reduce_scatter(ah_tensor_data(work->to), ah_tensor_data(work->from), work->to->numel,
-                                              in->dtype, op),
-                 in);
+    struct work *work = work_begin(L, entry.group, AH_REDUCE_SCATTER, op, out, entry.first);
+    return work_start(L, work,
+                      ah_collective_reduce_scatter(ah_tensor_data(work->to), ah_tensor_data(work->from),
+                                                   work->to->numel, in->dtype, op),
+                      in);
 }
 
 /* Works. */
@@ -241,7 +241,7 @@ static int work_wait(lua_State *L)
     if (work->work) {
         struct ah_work *pending = work->work;
         work->work = NULL;
-        ah_check(L, settle(work, ah_work_wait(pending)));
+        ah_check(L, work_settle(work, ah_work_wait(pending)));
     }
     lua_getfenv(L, 1);
     lua_rawgeti(L, -1, 1);
@@ -297,7 +297,7 @@ static int work_gc(lua_State *L)
 }
 
 const luaL_Reg ah_comm_works[] = {
-    {"collective", collective},
+    {"collective", work_collective},
     {"all_reduce_async", all_reduce_async},
     {"all_gather_async", all_gather_async},
     {"reduce_scatter_async", reduce_scatter_async},

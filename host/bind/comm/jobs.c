@@ -159,7 +159,7 @@ static void push_job(lua_State *L, struct ah_control_block *control, int pid)
 }
 
 /* look() -> an array of jobs {pid, command, control block, ranks = {{rank, pid, ...}, ...}} */
-static int look(lua_State *L)
+static int jobs_look(lua_State *L)
 {
     enum { MOST = 128 };
     struct ah_seen_job jobs[MOST];
@@ -199,7 +199,7 @@ static int rank_status(lua_State *L)
 
 int ah_open_jobs(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"look", look}, {"rank_status", rank_status}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"look", jobs_look}, {"rank_status", rank_status}, {NULL, NULL}};
     lua_newtable(L);
     luaL_register(L, NULL, functions);
     return 1;

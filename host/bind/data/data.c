@@ -33,7 +33,7 @@ static int read_idx(lua_State *L)
 
 /* look(path) -> "file" or "folder"; nil when nothing is there; nil and the reason when it cannot be read or is neither.
  * Opening does not wait, so a pipe in the place of a file does not block. */
-static int look(lua_State *L)
+static int data_look(lua_State *L)
 {
     struct stat info;
     int file = open(luaL_checkstring(L, 1), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -69,7 +69,7 @@ static int draw_digits(lua_State *L)
 }
 
 /* step(): what `take` does for the collector, for loaders that do not gather */
-static int step(lua_State *L)
+static int data_step(lua_State *L)
 {
     ah_collect_if_due(L, AH_COLLECT_STEP);
     return 0;
@@ -120,7 +120,7 @@ static int64_t *push_indices(lua_State *L, int64_t count)
 }
 
 /* permutation(seed|generator|nil, n, times?) -> int64 [n * times]: as many permutations one after the other */
-static int permutation(lua_State *L)
+static int data_permutation(lua_State *L)
 {
     struct ah_generator fresh, *generator = generator_of(L, &fresh);
     int64_t n = (int64_t)luaL_checknumber(L, 2), times = (int64_t)luaL_optnumber(L, 3, 1);
@@ -142,7 +142,7 @@ static int whole_numbers(lua_State *L)
 }
 
 /* slice(int64 tensor, first, count) -> Lua table of the numbers */
-static int slice(lua_State *L)
+static int data_slice(lua_State *L)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
     int64_t first = (int64_t)luaL_checknumber(L, 2), count = (int64_t)luaL_checknumber(L, 3);
@@ -200,7 +200,7 @@ static int to_hex(lua_State *L)
     return 1;
 }
 
-static int nibble(char c)
+static int data_nibble(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
@@ -210,12 +210,12 @@ static int from_hex(lua_State *L)
     size_t length;
     const char *text = luaL_checklstring(L, 1, &length);
     for (size_t i = 0; i < length; i++) {
-        if (length % 2 || nibble(text[i]) < 0)
+        if (length % 2 || data_nibble(text[i]) < 0)
             return ah_raise_text(L, "expected bytes as hexadecimal digits in a loader's state, got '%.20s'", text);
     }
     unsigned char *bytes = push_bytes(L, (int64_t)(length / 2));
     for (size_t i = 0; i < length / 2; i++)
-        bytes[i] = (unsigned char)(nibble(text[2 * i]) << 4 | nibble(text[2 * i + 1]));
+        bytes[i] = (unsigned char)(data_nibble(text[2 * i]) << 4 | data_nibble(text[2 * i + 1]));
     return 1;
 }
 
@@ -223,13 +223,13 @@ int ah_open_data(lua_State *L)
 {
     static const luaL_Reg list[] = {
         {"idx", read_idx},
-        {"look", look},
+        {"look", data_look},
         {"digits", draw_digits},
-        {"step", step},
+        {"step", data_step},
         {"draw_seed", draw_seed},
         {"seed_bytes", seed_bytes},
-        {"permutation", permutation},
-        {"slice", slice},
+        {"permutation", data_permutation},
+        {"slice", data_slice},
         {"whole_numbers", whole_numbers},
         {"to_bytes", to_bytes},
         {"to_hex", to_hex},

@@ -199,7 +199,7 @@ static int64_t *whole_numbers(lua_State *L, int index, size_t count)
 }
 
 /* gather:post({rows}, seed bytes?, {samples}?, {turns}?) */
-static int post(lua_State *L)
+static int gather_post(lua_State *L)
 {
     struct ah_gather *gather = check_gather(L);
     luaL_checktype(L, 2, LUA_TTABLE);
@@ -226,7 +226,7 @@ static int post(lua_State *L)
 }
 
 /* gather:take() -> one tensor per column. A loader's step: the collector may run. */
-static int take(lua_State *L)
+static int gather_take(lua_State *L)
 {
     struct ah_gather *gather = check_gather(L);
     struct ah_tensor *out[AH_GATHER_COLUMNS];
@@ -240,7 +240,7 @@ static int take(lua_State *L)
 }
 
 /* gather:pin(device) */
-static int pin(lua_State *L)
+static int gather_pin(lua_State *L)
 {
     ah_check(L, ah_gather_pin(check_gather(L), ah_check_device(L, 2)));
     return 0;
@@ -258,7 +258,7 @@ static int is_threaded(lua_State *L)
     return 1;
 }
 
-static int pending(lua_State *L)
+static int gather_pending(lua_State *L)
 {
     lua_pushinteger(L, ah_gather_pending(check_gather(L)));
     return 1;
@@ -271,9 +271,9 @@ static int is_random(lua_State *L)
 }
 
 static const luaL_Reg gather_methods[] = {
-    {"post", post},           {"take", take},       {"is_threaded", is_threaded},
-    {"is_random", is_random}, {"pending", pending}, {"close", close_gather},
-    {"is_filled", is_filled}, {"pin", pin},         {NULL, NULL},
+    {"post", gather_post},    {"take", gather_take},       {"is_threaded", is_threaded},
+    {"is_random", is_random}, {"pending", gather_pending}, {"close", close_gather},
+    {"is_filled", is_filled}, {"pin", gather_pin},         {NULL, NULL},
 };
 static const struct ah_class gather_class = {"accelhost.gather", gather_methods, NULL, close_gather};
 

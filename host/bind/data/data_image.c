@@ -80,7 +80,7 @@ static int list_folder(lua_State *L)
 }
 
 /* resize(image, rows, columns, mode, antialias): uint8, float32 or float64 [..., rows, columns], contiguous, on cpu */
-static int resize(lua_State *L)
+static int image_resize(lua_State *L)
 {
     static const char *const modes[] = {"nearest", "nearest-exact", "bilinear", "bicubic", NULL};
     struct ah_tensor *image = ah_check_tensor(L, 1), *out = NULL;
@@ -96,7 +96,7 @@ static int resize(lua_State *L)
 }
 
 /* warp(image, {six numbers}, rows, columns, bilinear, {fill}?): float32 [n, channels, rows, columns] on cpu */
-static int warp(lua_State *L)
+static int image_warp(lua_State *L)
 {
     struct ah_tensor *image = ah_check_tensor(L, 1), *out = NULL;
     struct ah_warp plan = {
@@ -133,8 +133,13 @@ static int warp(lua_State *L)
 void ah_add_images(lua_State *L)
 {
     static const luaL_Reg list[] = {
-        {"read_image", read_image}, {"decode_image", decode_image}, {"list_folder", list_folder}, {"resize", resize},
-        {"warp", warp},             {"encode_png", encode_png},     {NULL, NULL},
+        {"read_image", read_image},
+        {"decode_image", decode_image},
+        {"list_folder", list_folder},
+        {"resize", image_resize},
+        {"warp", image_warp},
+        {"encode_png", encode_png},
+        {NULL, NULL},
     };
     luaL_register(L, NULL, list);
 }

@@ -57,7 +57,7 @@ static int new_stream(lua_State *L)
 }
 
 /* uniform(source, low, high): as tensor:uniform_(low, high) of one float32 */
-static int uniform(lua_State *L)
+static int stream_uniform(lua_State *L)
 {
     double low = luaL_checknumber(L, 2), high = luaL_checknumber(L, 3);
     float x = (float)(next_word(L) & 0xffffff) * 0x1p-24f;
@@ -73,14 +73,14 @@ static int single_exp(lua_State *L)
 }
 
 /* chance(source, p): does what has probability p happen? One float32 is drawn and compared. */
-static int chance(lua_State *L)
+static int stream_chance(lua_State *L)
 {
     lua_pushboolean(L, (float)(next_word(L) & 0xffffff) * 0x1p-24f < (float)luaL_checknumber(L, 2));
     return 1;
 }
 
 /* below(source, n): a whole number from 0 to n - 1, as randint draws one */
-static int below(lua_State *L)
+static int stream_below(lua_State *L)
 {
     double n = luaL_checknumber(L, 2);
     if (!(n >= 1 && n <= UINT32_MAX))
@@ -90,7 +90,7 @@ static int below(lua_State *L)
 }
 
 /* shuffled(source, n) -> table of the numbers 0 .. n - 1 in a random order, as randperm draws it */
-static int shuffled(lua_State *L)
+static int stream_shuffled(lua_State *L)
 {
     int n = (int)luaL_checkinteger(L, 2);
     lua_createtable(L, n, 0);
@@ -143,8 +143,14 @@ static int seed_generators(lua_State *L)
 void ah_add_streams(lua_State *L)
 {
     static const luaL_Reg list[] = {
-        {"stream", new_stream}, {"uniform", uniform},     {"exp", single_exp},          {"chance", chance},
-        {"below", below},       {"shuffled", shuffled},   {"fork_seed", fork_seed},     {"stream_seed", stream_seed},
+        {"stream", new_stream},
+        {"uniform", stream_uniform},
+        {"exp", single_exp},
+        {"chance", stream_chance},
+        {"below", stream_below},
+        {"shuffled", stream_shuffled},
+        {"fork_seed", fork_seed},
+        {"stream_seed", stream_seed},
         {"seed_generators", seed_generators},
         {NULL, NULL},
     };

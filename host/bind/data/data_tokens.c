@@ -39,7 +39,7 @@ static int bytes_of_token(lua_State *L)
     return 1;
 }
 
-static int blocks(lua_State *L)
+static int tokens_blocks(lua_State *L)
 {
     struct ah_tokens *tokens = check_tokens(L);
     struct ah_tensor *tensor;
@@ -90,26 +90,26 @@ static int count_written(lua_State *L)
     return 1;
 }
 
-static int commit(lua_State *L)
+static int tokens_commit(lua_State *L)
 {
     int status = ah_token_writer_commit(check_writer(L));
     return status < 0 ? ah_raise(L, ah_fail_prefix(status, "%s", luaL_checkstring(L, 2))) : 0;
 }
 
-static int abandon(lua_State *L)
+static int tokens_abandon(lua_State *L)
 {
     ah_token_writer_abandon(ah_class_check(L, 1, &writer_class));
     return 0;
 }
 
 static const luaL_Reg tokens_methods[] = {
-    {"len", count_tokens}, {"bytes", bytes_of_token}, {"blocks", blocks}, {NULL, NULL},
+    {"len", count_tokens}, {"bytes", bytes_of_token}, {"blocks", tokens_blocks}, {NULL, NULL},
 };
 static const luaL_Reg writer_methods[] = {
-    {"add", add_tokens}, {"len", count_written}, {"commit", commit}, {"abandon", abandon}, {NULL, NULL},
+    {"add", add_tokens}, {"len", count_written}, {"commit", tokens_commit}, {"abandon", tokens_abandon}, {NULL, NULL},
 };
 static const struct ah_class tokens_class = {"accelhost.tokens", tokens_methods, NULL, collect_tokens},
-                             writer_class = {"accelhost.token_writer", writer_methods, NULL, abandon};
+                             writer_class = {"accelhost.token_writer", writer_methods, NULL, tokens_abandon};
 
 void ah_add_tokens(lua_State *L)
 {

@@ -24,7 +24,7 @@ static int is_pinned(lua_State *L)
     return 1;
 }
 
-static int fetch(lua_State *L)
+static int prefetch_fetch(lua_State *L)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1), *dense = NULL, *there = NULL;
     struct ah_device *device = ah_check_device(L, 2);
@@ -39,7 +39,7 @@ static int fetch(lua_State *L)
     return 1;
 }
 
-static int join(lua_State *L)
+static int prefetch_join(lua_State *L)
 {
     ah_check(L, ah_feed_join(ah_check_device(L, 1)));
     return 0;
@@ -89,7 +89,7 @@ static int set_mark(lua_State *L)
     return 0;
 }
 
-static int reached(lua_State *L)
+static int prefetch_reached(lua_State *L)
 {
     const struct box *box = to_mark(L, 1);
     bool there;
@@ -105,7 +105,7 @@ static int wait_for(lua_State *L)
     return 0;
 }
 
-static int elapsed(lua_State *L)
+static int prefetch_elapsed(lua_State *L)
 {
     const struct box *from = to_mark(L, 1), *to = to_mark(L, 2);
     double milliseconds;
@@ -115,7 +115,7 @@ static int elapsed(lua_State *L)
 }
 
 static const luaL_Reg mark_methods[] = {
-    {"set", set_mark}, {"reached", reached}, {"wait", wait_for}, {"elapsed", elapsed}, {NULL, NULL},
+    {"set", set_mark}, {"reached", prefetch_reached}, {"wait", wait_for}, {"elapsed", prefetch_elapsed}, {NULL, NULL},
 };
 static const struct ah_class mark_class = {"accelhost.event", mark_methods, NULL, close_mark};
 
@@ -124,8 +124,8 @@ int ah_open_feed(lua_State *L)
     static const struct ah_function functions[] = {
         {"is_there", is_there, "device:D"},
         {"is_pinned", is_pinned, "tensor:T"},
-        {"fetch", fetch, "tensor:T, device:D"},
-        {"join", join, "device:D"},
+        {"fetch", prefetch_fetch, "tensor:T, device:D"},
+        {"join", prefetch_join, "device:D"},
         {"mark", new_mark, "device:D, timed:b?"},
         {NULL, NULL, NULL},
     };

@@ -36,7 +36,7 @@ static int open_tokenizer(lua_State *L)
     return status < 0 ? ah_raise(L, ah_fail_prefix(status, "Tokenizer")) : 1;
 }
 
-static int collect(lua_State *L)
+static int text_collect(lua_State *L)
 {
     struct ah_tokenizer **held = ah_class_check(L, 1, &tokenizer_class);
     ah_tokenizer_close(*held);
@@ -261,7 +261,7 @@ static struct ah_batch read_batch(lua_State *L, int index)
     return batch;
 }
 
-static int encode(lua_State *L)
+static int text_encode(lua_State *L)
 {
     struct ah_tokenizer *tokenizer = check_tokenizer(L);
     luaL_checktype(L, 2, LUA_TTABLE);
@@ -295,7 +295,7 @@ static int encode(lua_State *L)
     return batch.overflow ? 3 : 2;
 }
 
-static int decode(lua_State *L)
+static int text_decode(lua_State *L)
 {
     struct ah_tokenizer *tokenizer = check_tokenizer(L);
     luaL_checktype(L, 2, LUA_TTABLE);
@@ -313,7 +313,7 @@ static int decode(lua_State *L)
     return 1;
 }
 
-static int token(lua_State *L)
+static int text_token(lua_State *L)
 {
     size_t length;
     const char *text = ah_tokenizer_token(check_tokenizer(L), (int64_t)luaL_checknumber(L, 2), &length);
@@ -322,7 +322,7 @@ static int token(lua_State *L)
     return text != NULL;
 }
 
-static int id(lua_State *L)
+static int text_id(lua_State *L)
 {
     size_t length;
     struct ah_tokenizer *tokenizer = check_tokenizer(L);
@@ -339,7 +339,7 @@ static int is_special(lua_State *L)
     return 1;
 }
 
-static int counts(lua_State *L)
+static int text_counts(lua_State *L)
 {
     const struct ah_tokenizer *tokenizer = check_tokenizer(L);
     size_t all = tokenizer->model.whole.count;
@@ -352,7 +352,7 @@ static int counts(lua_State *L)
     return 2;
 }
 
-static int specials(lua_State *L)
+static int text_specials(lua_State *L)
 {
     const struct ah_tokenizer *tokenizer = check_tokenizer(L);
     lua_pushnumber(L, (double)ah_template_specials(lua_toboolean(L, 2) ? &tokenizer->pair : &tokenizer->single));
@@ -361,12 +361,12 @@ static int specials(lua_State *L)
 
 static const luaL_Reg words_methods[] = {{"get", give_words}, {"len", count_words}, {NULL, NULL}};
 static const luaL_Reg tokenizer_methods[] = {
-    {"encode", encode}, {"decode", decode}, {"token", token}, {"id", id}, {"is_special", is_special},
-    {"counts", counts}, {"specials", specials}, {NULL, NULL},
+    {"encode", text_encode},    {"decode", text_decode}, {"token", text_token},       {"id", text_id},
+    {"is_special", is_special}, {"counts", text_counts}, {"specials", text_specials}, {NULL, NULL},
 };
 static const struct ah_class rows_class = {"accelhost.tokenizer.rows", NULL, NULL, collect_rows},
                              words_class = {"accelhost.tokenizer.words", words_methods, NULL, NULL},
-                             tokenizer_class = {"accelhost.tokenizer", tokenizer_methods, NULL, collect};
+                             tokenizer_class = {"accelhost.tokenizer", tokenizer_methods, NULL, text_collect};
 
 int ah_open_text(lua_State *L)
 {

@@ -36,14 +36,14 @@ static struct ah_worker *check_worker(lua_State *L, int index)
 
 /* os.exit in a worker: the handlers and destructors of the process it was forked from are for that one, with threads
  * that are not here. */
-static int leave(lua_State *L)
+static int worker_leave(lua_State *L)
 {
     int code = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : (int)luaL_optinteger(L, 1, 0);
     fflush(NULL);
     quick_exit(code);
 }
 
-static int start(lua_State *L)
+static int worker_start(lua_State *L)
 {
     int slots = (int)luaL_checkinteger(L, 1);
     struct ah_worker **box = ah_class_new(L, &worker_class, sizeof *box);
@@ -52,7 +52,7 @@ static int start(lua_State *L)
     if (!parent) {
         ah_check(L, ah_set_num_threads(1));
         lua_getglobal(L, "os");
-        lua_pushcfunction(L, leave);
+        lua_pushcfunction(L, worker_leave);
         lua_setfield(L, -2, "exit");
         lua_pop(L, 1);
     }
@@ -104,7 +104,7 @@ static int grow_userdata(void *context, size_t room, unsigned char **bytes)
     return 0;
 }
 
-static int pack(lua_State *L, int index, struct ah_packer *packer)
+static int worker_pack(lua_State *L, int index, struct ah_packer *packer)
 {
     int status = ah_pack(L, index, packer);
     return status < 0 ? ah_fail_prefix(status, "a worker sends tensors, numbers, texts, booleans and tables of them")
@@ -120,7 +120,7 @@ static int send_value(lua_State *L)
     struct ah_packer packer = {.grow = grow_userdata, .context = &state};
     struct ah_worker *worker = check_worker(L, 1);
     lua_settop(L, 3);
-    ah_check(L, pack(L, 2, &packer));
+    ah_check(L, worker_pack(L, 2, &packer));
     ah_check(L, ah_worker_send(worker, packer.bytes, packer.count));
     return 0;
 }
@@ -136,7 +136,7 @@ static int push_message(lua_State *L, struct ah_worker *worker)
     return 1;
 }
 
-static int receive(lua_State *L)
+static int worker_receive(lua_State *L)
 {
     return push_message(L, check_worker(L, 1));
 }
@@ -152,11 +152,11 @@ static int grow_slot(void *context, size_t room, unsigned char **bytes)
     return ah_worker_room(answer->worker, answer->slot, room, bytes);
 }
 
-static int answer(lua_State *L)
+static int worker_answer(lua_State *L)
 {
     struct answer_slot slot = {check_worker(L, 1), (int)luaL_checkinteger(L, 2)};
     struct ah_packer packer = {.grow = grow_slot, .context = &slot};
-    int status = pack(L, 3, &packer);
+    int status = worker_pack(L, 3, &packer);
     if (status < 0)
         return ah_push_error(L);
     ah_check(L, ah_worker_answer(slot.worker, slot.slot, packer.count));
@@ -182,21 +182,21 @@ static int wait_for(lua_State *L)
     return 1 + push_message(L, workers[which]);
 }
 
-static int pid(lua_State *L)
+static int worker_pid(lua_State *L)
 {
     lua_pushinteger(L, ah_worker_pid(check_worker(L, 1)));
     return 1;
 }
 
 static const luaL_Reg worker_methods[] = {
-    {"send", send_value}, {"receive", receive}, {"answer", answer}, {"pid", pid}, {NULL, NULL},
+    {"send", send_value}, {"receive", worker_receive}, {"answer", worker_answer}, {"pid", worker_pid}, {NULL, NULL},
 };
 static const struct ah_class worker_class = {"accelhost.worker", worker_methods, NULL, close_one};
 
 int ah_open_worker(lua_State *L)
 {
     static const luaL_Reg list[] = {
-        {"start", start}, {"wait", wait_for}, {"close", close_all}, {"traceback", ah_traceback}, {NULL, NULL},
+        {"start", worker_start}, {"wait", wait_for}, {"close", close_all}, {"traceback", ah_traceback}, {NULL, NULL},
     };
     lua_newtable(L);
     luaL_register(L, NULL, list);

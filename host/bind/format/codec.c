@@ -20,7 +20,7 @@
 #include "io/mapping.h"
 
 /* Memory of Lua's, which an error frees: the block of each size stays on the stack. */
-static int grow(void *context, size_t room, unsigned char **bytes)
+static int codec_grow(void *context, size_t room, unsigned char **bytes)
 {
     lua_State *L = context;
     unsigned char *larger = lua_newuserdata(L, room);
@@ -32,9 +32,9 @@ static int grow(void *context, size_t room, unsigned char **bytes)
     return 0;
 }
 
-static int pack(lua_State *L)
+static int codec_pack(lua_State *L)
 {
-    struct ah_packer packer = {.grow = grow, .context = L, .takes_far = lua_toboolean(L, 2), .tells_path = true};
+    struct ah_packer packer = {.grow = codec_grow, .context = L, .takes_far = lua_toboolean(L, 2), .tells_path = true};
     struct ah_tensor *tensor;
     luaL_checkany(L, 1);
     lua_settop(L, 1);
@@ -56,7 +56,7 @@ static struct ah_tensor *check_bytes(lua_State *L, const char *what)
     return tensor;
 }
 
-static int unpack(lua_State *L)
+static int codec_unpack(lua_State *L)
 {
     size_t at = 0, count;
     if (lua_type(L, 1) == LUA_TSTRING) {
@@ -92,7 +92,7 @@ static int close_keeper(lua_State *L)
 
 static const struct ah_class keeper_class = {.name = "accelhost.codec.keeper", .collect = close_keeper};
 
-static int share(lua_State *L)
+static int codec_share(lua_State *L)
 {
     struct ah_tensor *tensor = check_bytes(L, "share");
     char path[64];
@@ -107,7 +107,7 @@ static int share(lua_State *L)
     return 2;
 }
 
-static int map(lua_State *L)
+static int codec_map(lua_State *L)
 {
     struct ah_mapping *file;
     struct ah_tensor *tensor;
@@ -126,7 +126,7 @@ static int map(lua_State *L)
 int ah_open_codec(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"pack", pack}, {"unpack", unpack}, {"share", share}, {"map", map}, {NULL, NULL},
+        {"pack", codec_pack}, {"unpack", codec_unpack}, {"share", codec_share}, {"map", codec_map}, {NULL, NULL},
     };
     lua_newtable(L);
     luaL_register(L, NULL, functions);

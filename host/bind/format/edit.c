@@ -23,13 +23,13 @@ static lua_State *reader;
 static const char complete_key; /* its address: the function's place in the registry */
 
 /* A text that the editor frees. */
-static char *copy(lua_State *L, int index)
+static char *edit_copy(lua_State *L, int index)
 {
     const char *text = lua_tostring(L, index);
     return text ? strdup(text) : NULL;
 }
 
-static void complete(void *context, const char *before, struct ah_completion *out)
+static void edit_complete(void *context, const char *before, struct ah_completion *out)
 {
     lua_State *L = reader;
     int top = lua_gettop(L);
@@ -39,8 +39,8 @@ static void complete(void *context, const char *before, struct ah_completion *ou
     lua_rawget(L, LUA_REGISTRYINDEX);
     lua_pushstring(L, before);
     if (lua_pcall(L, 1, 2, 0) == 0) {
-        out->insert = copy(L, -2);
-        out->list = copy(L, -1);
+        out->insert = edit_copy(L, -2);
+        out->list = edit_copy(L, -1);
     }
     lua_settop(L, top);
 }
@@ -52,7 +52,7 @@ static int open_editor(lua_State *L)
     lua_pushlightuserdata(L, (void *)(uintptr_t)&complete_key);
     lua_pushvalue(L, 2);
     lua_rawset(L, LUA_REGISTRYINDEX);
-    if (!editor && (ah_editor_open(&editor) < 0 || editor->open(history, complete, NULL) < 0)) {
+    if (!editor && (ah_editor_open(&editor) < 0 || editor->open(history, edit_complete, NULL) < 0)) {
         editor = NULL;
         lua_pushboolean(L, false);
         lua_pushstring(L, ah_error_text());
@@ -90,7 +90,7 @@ static int read_line(lua_State *L)
     return 2;
 }
 
-static int remember(lua_State *L)
+static int edit_remember(lua_State *L)
 {
     const char *text = luaL_checkstring(L, 1);
     if (editor)
@@ -98,7 +98,7 @@ static int remember(lua_State *L)
     return 0;
 }
 
-static int list(lua_State *L)
+static int edit_list(lua_State *L)
 {
     const char *folder = luaL_checkstring(L, 1);
     struct dirent **names = NULL;
@@ -128,7 +128,7 @@ static int is_terminal(lua_State *L)
 int ah_open_edit(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"open", open_editor}, {"read", read_line}, {"remember", remember}, {"list", list},
+        {"open", open_editor}, {"read", read_line}, {"remember", edit_remember}, {"list", edit_list},
         {"is_terminal", is_terminal}, {NULL, NULL},
     };
     lua_newtable(L);

@@ -35,7 +35,7 @@ static void add_doubles(lua_State *L, luaL_Buffer *buffer, unsigned number)
     }
 }
 
-static int field(lua_State *L)
+static int events_field(lua_State *L)
 {
     static const char *const kinds[] = {"int", "double", "float", "bytes", "doubles", NULL};
     unsigned number = (unsigned)luaL_checkinteger(L, 1);
@@ -68,7 +68,7 @@ static int field(lua_State *L)
     return 1;
 }
 
-static int record(lua_State *L)
+static int events_record(lua_State *L)
 {
     size_t count;
     const char *text = luaL_checklstring(L, 1, &count);
@@ -131,7 +131,7 @@ static void push_curve(lua_State *L, int curves, const char *tag, size_t length)
 }
 
 /* Drop the points from `step` on: a run that was resumed there writes them again. */
-static void purge(lua_State *L, int curves, int64_t step)
+static void events_purge(lua_State *L, int curves, int64_t step)
 {
     for (lua_pushnil(L); lua_next(L, curves); lua_pop(L, 1)) {
         int kept = 0, length = length_of(L);
@@ -187,7 +187,7 @@ static int read_events(lua_State *L)
     lua_newtable(L);
     while ((status = ah_events_next(&events, &event)) > 0) {
         if (event.restart) {
-            purge(L, curves, event.step);
+            events_purge(L, curves, event.step);
             restart = fmin(restart, (double)event.step);
             continue;
         }
@@ -209,8 +209,8 @@ static int read_events(lua_State *L)
 int ah_open_events(lua_State *L)
 {
     static const struct ah_function list[] = {
-        {"field", field, "number:i, kind:s, value:*"},
-        {"record", record, "text:s"},
+        {"field", events_field, "number:i, kind:s, value:*"},
+        {"record", events_record, "text:s"},
         {"is_utf8", is_utf8, "text:s"},
         {"read", read_events, "path:s"},
         {NULL, NULL, NULL},

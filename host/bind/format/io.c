@@ -56,7 +56,7 @@ static struct archive *check_archive(lua_State *L)
 }
 
 /* Raise a failure with what was to be done and the file's name in front. */
-static void check(lua_State *L, int status, const char *what, const char *path)
+static void io_check(lua_State *L, int status, const char *what, const char *path)
 {
     if (status < 0)
         ah_raise(L, ah_fail_prefix(status, "%s: '%s'", what, path));
@@ -65,25 +65,25 @@ static void check(lua_State *L, int status, const char *what, const char *path)
 static struct archive *open_mapped(lua_State *L, const char *path)
 {
     struct archive *archive = push_archive(L);
-    check(L, ah_mapping_open(&archive->mapping, path), "load", path);
+    io_check(L, ah_mapping_open(&archive->mapping, path), "load", path);
     archive->path = strdup(path);
     if (!archive->path)
-        check(L, ah_fail(AH_ENOMEM, "out of memory"), "load", path);
+        io_check(L, ah_fail(AH_ENOMEM, "out of memory"), "load", path);
     return archive;
 }
 
 static struct archive *open_writer(lua_State *L, const char *path)
 {
     struct archive *archive = push_archive(L);
-    check(L, ah_writer_open(&archive->writer, path), "save", path);
+    io_check(L, ah_writer_open(&archive->writer, path), "save", path);
     return archive;
 }
 
-static void commit(lua_State *L, struct archive *archive, const char *path)
+static void io_commit(lua_State *L, struct archive *archive, const char *path)
 {
     struct ah_writer *writer = archive->writer;
     archive->writer = NULL;
-    check(L, ah_writer_commit(writer), "save", path);
+    io_check(L, ah_writer_commit(writer), "save", path);
 }
 
 /* safetensors(path) -> {name = tensor}, {key = text}, {name = reason} of the tensors without a dtype of ours */
@@ -92,14 +92,14 @@ static int read_safetensors(lua_State *L)
     const char *path = luaL_checkstring(L, 1);
     struct archive *archive = open_mapped(L, path);
     struct ah_mapping *mapping = archive->mapping;
-    check(L, ah_safetensors_parse(&archive->safetensors, mapping->bytes, mapping->count), "load", path);
+    io_check(L, ah_safetensors_parse(&archive->safetensors, mapping->bytes, mapping->count), "load", path);
     const struct ah_safetensors *file = archive->safetensors;
     lua_createtable(L, 0, (int)file->tensor_count);
     for (size_t i = 0; i < file->tensor_count; i++) {
         struct ah_tensor *tensor = NULL;
         if (file->tensor[i].kind)
             continue;
-        check(L, ah_safetensors_tensor(&tensor, file, i, mapping), "load", path);
+        io_check(L, ah_safetensors_tensor(&tensor, file, i, mapping), "load", path);
         ah_push_tensor(L, tensor);
         lua_setfield(L, -2, file->tensor[i].name);
     }
@@ -176,8 +176,8 @@ static int write_safetensors(lua_State *L)
     struct ah_named *list = ah_push_named(L, 2, 3, &count);
     struct ah_note *note = ah_push_notes(L, 4, path, &note_count);
     struct archive *archive = open_writer(L, path);
-    check(L, ah_safetensors_write(archive->writer, list, count, note, note_count), "save", path);
-    commit(L, archive, path);
+    io_check(L, ah_safetensors_write(archive->writer, list, count, note, note_count), "save", path);
+    io_commit(L, archive, path);
     return 0;
 }
 
@@ -187,8 +187,8 @@ static int write_text(lua_State *L)
     size_t bytes;
     const char *path = luaL_checkstring(L, 1), *text = luaL_checklstring(L, 2, &bytes);
     struct archive *archive = open_writer(L, path);
-    check(L, ah_writer_write(archive->writer, text, bytes), "save", path);
-    commit(L, archive, path);
+    io_check(L, ah_writer_write(archive->writer, text, bytes), "save", path);
+    io_commit(L, archive, path);
     return 0;
 }
 
@@ -198,7 +198,7 @@ static int read_npy(lua_State *L)
     const char *path = luaL_checkstring(L, 1);
     struct archive *archive = open_mapped(L, path);
     struct ah_tensor *tensor = NULL;
-    check(L, ah_npy_parse(&tensor, archive->mapping->bytes, archive->mapping->count), "load", path);
+    io_check(L, ah_npy_parse(&tensor, archive->mapping->bytes, archive->mapping->count), "load", path);
     ah_push_tensor(L, tensor);
     return 1;
 }
@@ -209,8 +209,8 @@ static int write_npy(lua_State *L)
     const char *path = luaL_checkstring(L, 1);
     struct ah_tensor *tensor = ah_check_plain(L, 2, path);
     struct archive *archive = open_writer(L, path);
-    check(L, ah_npy_write(archive->writer, tensor), "save", path);
-    commit(L, archive, path);
+    io_check(L, ah_npy_write(archive->writer, tensor), "save", path);
+    io_commit(L, archive, path);
     return 0;
 }
 
@@ -233,8 +233,8 @@ static int write_npz(lua_State *L)
             .body_count = ah_tensor_bytes(tensor)};
     }
     struct archive *archive = open_writer(L, path);
-    check(L, ah_zip_write(archive->writer, piece, count), "save", path);
-    commit(L, archive, path);
+    io_check(L, ah_zip_write(archive->writer, piece, count), "save", path);
+    io_commit(L, archive, path);
     return 0;
 }
 
@@ -262,8 +262,8 @@ static int write_zip(lua_State *L)
         lua_pop(L, 2); /* the tables keep them */
     }
     struct archive *archive = open_writer(L, path);
-    check(L, ah_zip_write(archive->writer, piece, count), "save", path);
-    commit(L, archive, path);
+    io_check(L, ah_zip_write(archive->writer, piece, count), "save", path);
+    io_commit(L, archive, path);
     return 0;
 }
 
@@ -272,7 +272,7 @@ static int open_zip(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
     struct archive *archive = open_mapped(L, path);
-    check(L, ah_zip_parse(&archive->zip, archive->mapping->bytes, archive->mapping->count), "load", path);
+    io_check(L, ah_zip_parse(&archive->zip, archive->mapping->bytes, archive->mapping->count), "load", path);
     lua_createtable(L, (int)archive->zip->count, 0);
     for (size_t i = 0; i < archive->zip->count; i++) {
         lua_pushstring(L, archive->zip->entry[i].name);
@@ -356,7 +356,7 @@ static int npy_elements(lua_State *L)
     luaL_checktype(L, 4, LUA_TTABLE);
     const char *bytes = luaL_checklstring(L, 5, &count);
     if (lua_objlen(L, 4) > AH_MAX_DIMS)
-        check(L, ah_fail(AH_EIO, "npy: more than %d dims", AH_MAX_DIMS), "load", path);
+        io_check(L, ah_fail(AH_EIO, "npy: more than %d dims", AH_MAX_DIMS), "load", path);
     layout.ndim = (int)lua_objlen(L, 4);
     for (int d = 0; d < layout.ndim; d++) {
         lua_rawgeti(L, 4, d + 1);
@@ -365,7 +365,7 @@ static int npy_elements(lua_State *L)
     }
     int status = ah_npy_elements(&tensor, &layout, bytes, count);
     int results = push_or_reason(L, status, tensor);
-    check(L, results, "load", path);
+    io_check(L, results, "load", path);
     return results;
 }
 
@@ -426,7 +426,7 @@ static int mapped_tensor(lua_State *L)
     if (!(at >= 0 && count >= 0 && at <= all && count <= (all - at) / (double)ah_dtype_size(dtype)))
         return ah_raise_text(L, "load: '%s': %.0f elements of %s from byte %.0f are beyond the end of the file",
                              archive->path, count, ah_dtype_name(dtype), at);
-    check(L, ah_mapping_tensor(&tensor, archive->mapping, (size_t)at, &size, 1, dtype), "load", archive->path);
+    io_check(L, ah_mapping_tensor(&tensor, archive->mapping, (size_t)at, &size, 1, dtype), "load", archive->path);
     ah_push_tensor(L, tensor);
     return 1;
 }

@@ -23,7 +23,7 @@ static int make_folder(lua_State *L)
 }
 
 /* sha256({text or tensor, ...}) -> the hash of their bytes, one after the other, as 64 digits */
-static int sha256(lua_State *L)
+static int folder_sha256(lua_State *L)
 {
     struct ah_sha256 hash;
     char text[AH_SHA256_TEXT];
@@ -89,7 +89,7 @@ void ah_register_folder_functions(lua_State *L)
         {"remove_file", remove_file},
         {"check_file", check_file},
         {"is_shared", is_shared},
-        {"sha256", sha256},
+        {"sha256", folder_sha256},
         {"sha256_file", sha256_file},
         {NULL, NULL},
     };

@@ -5,29 +5,29 @@
 
 #define ARRAY "accelhost.json.array"
 
-static int answer(lua_State *L, const char *name, int status)
+static int json_answer(lua_State *L, const char *name, int status)
 {
     return ah_check(L, status < 0 ? ah_fail_prefix(status, "%s", name) : 0) + 1;
 }
 
-static int decode(lua_State *L)
+static int json_decode(lua_State *L)
 {
     size_t bytes;
     const char *text = lua_tolstring(L, 1, &bytes);
     luaL_getmetatable(L, ARRAY);
-    return answer(L, "decode", ah_json_read(L, text, bytes, lua_gettop(L)));
+    return json_answer(L, "decode", ah_json_read(L, text, bytes, lua_gettop(L)));
 }
 
-static int encode(lua_State *L)
+static int json_encode(lua_State *L)
 {
     int indent = (int)luaL_optinteger(L, 2, 0);
     if (indent < 0 || indent > 16)
         return ah_raise_text(L, "encode: indent: expected 0 to 16, got %d", indent);
     luaL_getmetatable(L, ARRAY);
-    return answer(L, "encode", ah_json_write(L, 1, lua_gettop(L), indent));
+    return json_answer(L, "encode", ah_json_write(L, 1, lua_gettop(L), indent));
 }
 
-static int array(lua_State *L)
+static int json_array(lua_State *L)
 {
     if (!lua_istable(L, 1))
         return ah_raise_text(L, "array: table: expected a table, got %s", ah_value_text(L, 1));
@@ -40,9 +40,9 @@ static int array(lua_State *L)
 int ah_open_json(lua_State *L)
 {
     static const struct ah_function list[] = {
-        {"decode", decode, "text:s"},
-        {"encode", encode, "value:*, indent:i?"},
-        {"array", array, "table:*"},
+        {"decode", json_decode, "text:s"},
+        {"encode", json_encode, "value:*, indent:i?"},
+        {"array", json_array, "table:*"},
         {NULL, NULL, NULL},
     };
     luaL_newmetatable(L, ARRAY);

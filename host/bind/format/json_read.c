@@ -4,7 +4,7 @@
 #include "base/status/status.h"
 #include "bind/format/json_value.h"
 
-static void push(lua_State *L, const json_t *value)
+static void json_push(lua_State *L, const json_t *value)
 {
     size_t i;
     const char *key;
@@ -19,7 +19,7 @@ static void push(lua_State *L, const json_t *value)
         json_object_foreach((json_t *)value, key, item)
         {
             lua_pushstring(L, key);
-            push(L, item);
+            json_push(L, item);
             lua_rawset(L, -3);
         }
         break;
@@ -27,7 +27,7 @@ static void push(lua_State *L, const json_t *value)
         lua_createtable(L, (int)json_array_size(value), 0);
         json_array_foreach(value, i, item)
         {
-            push(L, item);
+            json_push(L, item);
             lua_rawseti(L, -2, (int)i + 1);
         }
         if (json_array_size(value) == 0) {
@@ -47,7 +47,7 @@ static void push(lua_State *L, const json_t *value)
 /* (tree, the arrays' metatable) -> value */
 static int push_tree(lua_State *L)
 {
-    push(L, lua_touserdata(L, 1));
+    json_push(L, lua_touserdata(L, 1));
     return 1;
 }
 

@@ -27,7 +27,7 @@ struct writer {
     size_t used, room;
 };
 
-static void reserve(struct writer *w, size_t bytes)
+static void json_reserve(struct writer *w, size_t bytes)
 {
     if (w->used + bytes <= w->room)
         return;
@@ -40,10 +40,10 @@ static void reserve(struct writer *w, size_t bytes)
     w->room = room;
 }
 
-static void put(struct writer *w, const char *text)
+static void json_put(struct writer *w, const char *text)
 {
     size_t bytes = strlen(text);
-    reserve(w, bytes);
+    json_reserve(w, bytes);
     memcpy(w->text + w->used, text, bytes);
     w->used += bytes;
 }
@@ -53,19 +53,19 @@ static void put_line(struct writer *w, int depth)
     if (!w->indent)
         return;
     size_t blanks = (size_t)depth * (size_t)w->indent;
-    put(w, "\n");
-    reserve(w, blanks);
+    json_put(w, "\n");
+    json_reserve(w, blanks);
     memset(w->text + w->used, ' ', blanks);
     w->used += blanks;
 }
 
-static void describe(const struct place *place, char *text, size_t room)
+static void json_describe(const struct place *place, char *text, size_t room)
 {
     if (!place->outer) {
         snprintf(text, room, "value");
         return;
     }
-    describe(place->outer, text, room);
+    json_describe(place->outer, text, room);
     size_t used = strlen(text);
     if (place->key)
         snprintf(text + used, room - used, ".%s", place->key);
@@ -73,12 +73,12 @@ static void describe(const struct place *place, char *text, size_t room)
         snprintf(text + used, room - used, "[%d]", place->at);
 }
 
-static int refuse(const struct place *place, const char *what)
+static int json_refuse(const struct place *place, const char *what)
 {
     char where[160];
     if (place->depth > DEEPEST)
         return ah_fail(AH_EINVAL, "nested deeper than %d tables (does one contain itself?)", (int)DEEPEST);
-    describe(place, where, sizeof where);
+    json_describe(place, where, sizeof where);
     return ah_fail(AH_EINVAL, "%s: %s", where, what);
 }
 
@@ -86,22 +86,22 @@ static int put_number(struct writer *w, const struct place *place, double value)
 {
     char text[40];
     if (!isfinite(value))
-        return refuse(place, isnan(value) ? "NaN is no JSON" : "infinity is no JSON");
+        return json_refuse(place, isnan(value) ? "NaN is no JSON" : "infinity is no JSON");
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value)
             break;
     }
-    put(w, text);
+    json_put(w, text);
     return 0;
 }
 
 static int put_string(struct writer *w, const struct place *place, const char *text, size_t bytes)
 {
-    reserve(w, 6 * bytes + 2);
+    json_reserve(w, 6 * bytes + 2);
     json_t *string = json_stringn(text, bytes);
     if (!string)
-        return refuse(place, "a string that is not UTF-8");
+        return json_refuse(place, "a string that is not UTF-8");
     w->used += json_dumpb(string, w->text + w->used, w->room - w->used, JSON_ENCODE_ANY);
     json_decref(string);
     return 0;
@@ -111,10 +111,10 @@ static int put_value(struct writer *w, const struct place *place);
 
 static int put_array(struct writer *w, const struct place *place, int count)
 {
-    put(w, "[");
+    json_put(w, "[");
     for (int i = 1; i <= count; i++) {
         struct place item = {place, NULL, i, place->depth + 1};
-        put(w, i > 1 ? w->indent ? "," : ", " : "");
+        json_put(w, i > 1 ? w->indent ? "," : ", " : "");
         put_line(w, item.depth);
         lua_rawgeti(w->L, -1, i);
         AH_TRY(put_value(w, &item));
@@ -122,7 +122,7 @@ static int put_array(struct writer *w, const struct place *place, int count)
     }
     if (count)
         put_line(w, place->depth);
-    put(w, "]");
+    json_put(w, "]");
     return 0;
 }
 
@@ -140,7 +140,7 @@ static int push_keys(struct writer *w, const struct place *place, int count)
     for (lua_pushnil(L); lua_next(L, -3); lua_pop(L, 1)) {
         if (lua_type(L, -2) != LUA_TSTRING || strlen(lua_tostring(L, -2)) != lua_objlen(L, -2)) {
             lua_pop(L, 2);
-            return refuse(place, "expected keys that are strings without NUL, or items from 1 without holes");
+            return json_refuse(place, "expected keys that are strings without NUL, or items from 1 without holes");
         }
         key[at++] = lua_tostring(L, -2);
     }
@@ -153,13 +153,13 @@ static int put_object(struct writer *w, const struct place *place, int count)
     lua_State *L = w->L;
     AH_TRY(push_keys(w, place, count));
     const char **key = lua_touserdata(L, -1);
-    put(w, "{");
+    json_put(w, "{");
     for (int i = 0; i < count; i++) {
         struct place item = {place, key[i], 0, place->depth + 1};
-        put(w, i ? w->indent ? "," : ", " : "");
+        json_put(w, i ? w->indent ? "," : ", " : "");
         put_line(w, item.depth);
         AH_TRY(put_string(w, &item, key[i], strlen(key[i])));
-        put(w, ": ");
+        json_put(w, ": ");
         lua_pushstring(L, key[i]);
         lua_rawget(L, -3);
         AH_TRY(put_value(w, &item));
@@ -168,7 +168,7 @@ static int put_object(struct writer *w, const struct place *place, int count)
     lua_pop(L, 1);
     if (count)
         put_line(w, place->depth);
-    put(w, "}");
+    json_put(w, "}");
     return 0;
 }
 
@@ -177,7 +177,7 @@ static int put_table(struct writer *w, const struct place *place)
 {
     lua_State *L = w->L;
     if (place->depth > DEEPEST)
-        return refuse(place, "");
+        return json_refuse(place, "");
     if (!lua_checkstack(L, 8))
         return ah_fail(AH_ENOMEM, "out of Lua stack");
     int fields = 0, items = (int)lua_objlen(L, -1);
@@ -191,7 +191,7 @@ static int put_table(struct writer *w, const struct place *place)
     if (!array)
         return put_object(w, place, fields);
     if (fields != items)
-        return refuse(place, "an array with holes, or with names in addition to its items");
+        return json_refuse(place, "an array with holes, or with names in addition to its items");
     return put_array(w, place, items);
 }
 
@@ -205,18 +205,18 @@ static int put_value(struct writer *w, const struct place *place)
     case LUA_TTABLE: return put_table(w, place);
     case LUA_TNUMBER: return put_number(w, place, lua_tonumber(L, -1));
     case LUA_TSTRING: text = lua_tolstring(L, -1, &bytes); return put_string(w, place, text, bytes);
-    case LUA_TBOOLEAN: put(w, lua_toboolean(L, -1) ? "true" : "false"); return 0;
+    case LUA_TBOOLEAN: json_put(w, lua_toboolean(L, -1) ? "true" : "false"); return 0;
     case LUA_TLIGHTUSERDATA:
         if (lua_touserdata(L, -1))
             break;
-        put(w, "null");
+        json_put(w, "null");
         return 0;
-    case LUA_TUSERDATA: return refuse(place, "a tensor or another object (item() and tolist() give plain values)");
+    case LUA_TUSERDATA: return json_refuse(place, "a tensor or another object (item() and tolist() give plain values)");
     default: break;
     }
     snprintf(what, sizeof what, "expected a table, string, number, boolean or json.null, got %s",
              lua_typename(L, lua_type(L, -1)));
-    return refuse(place, what);
+    return json_refuse(place, what);
 }
 
 int ah_json_write(lua_State *L, int index, int arrays, int indent)

@@ -15,7 +15,7 @@ struct header {
     int64_t size[AH_MAX_DIMS];
 };
 
-static int reserve(struct ah_packer *packer, size_t more)
+static int pack_reserve(struct ah_packer *packer, size_t more)
 {
     if (packer->count + more > packer->room) {
         size_t room = packer->count + more + packer->room / 2;
@@ -25,9 +25,9 @@ static int reserve(struct ah_packer *packer, size_t more)
     return 0;
 }
 
-static int put(struct ah_packer *packer, const void *bytes, size_t count)
+static int pack_write(struct ah_packer *packer, const void *bytes, size_t count)
 {
-    AH_TRY(reserve(packer, count));
+    AH_TRY(pack_reserve(packer, count));
     if (count)
         memcpy(packer->bytes + packer->count, bytes, count);
     packer->count += count;
@@ -42,9 +42,9 @@ static int write_far(lua_State *L, struct ah_tensor *tensor, struct ah_packer *p
     const char *type = tensor->storage->device->type->name;
     uint8_t length = (uint8_t)strlen(type);
     struct ah_tensor *here;
-    AH_TRY(put(packer, "Y", 1));
-    AH_TRY(put(packer, &length, 1));
-    AH_TRY(put(packer, type, length));
+    AH_TRY(pack_write(packer, "Y", 1));
+    AH_TRY(pack_write(packer, &length, 1));
+    AH_TRY(pack_write(packer, type, length));
     AH_TRY(ah_host_copy(&here, tensor));
     ah_push_tensor(L, here);
     int status = write_tensor(L, lua_gettop(L), packer);
@@ -70,9 +70,9 @@ static int write_tensor(lua_State *L, int index, struct ah_packer *packer)
         return status;
     }
     memcpy(header.size, tensor->size, (size_t)tensor->ndim * sizeof *header.size);
-    AH_TRY(put(packer, "X", 1));
-    AH_TRY(put(packer, &header, sizeof header));
-    return put(packer, ah_tensor_data(tensor), ah_tensor_bytes(tensor));
+    AH_TRY(pack_write(packer, "X", 1));
+    AH_TRY(pack_write(packer, &header, sizeof header));
+    return pack_write(packer, ah_tensor_data(tensor), ah_tensor_bytes(tensor));
 }
 
 static int write_value(lua_State *L, int index, struct ah_packer *packer, int depth);
@@ -86,7 +86,7 @@ static int write_table(lua_State *L, int index, struct ah_packer *packer, int de
         lua_pop(L, 1);
         return ah_fail(AH_EINVAL, "an object");
     }
-    AH_TRY(put(packer, "{", 1));
+    AH_TRY(pack_write(packer, "{", 1));
     for (lua_pushnil(L); lua_next(L, index);) {
         int top = lua_gettop(L);
         status = write_value(L, top - 1, packer, depth + 1);
@@ -100,27 +100,27 @@ static int write_table(lua_State *L, int index, struct ah_packer *packer, int de
         }
         lua_pop(L, 1);
     }
-    return put(packer, "}", 1);
+    return pack_write(packer, "}", 1);
 }
 
 static int write_value(lua_State *L, int index, struct ah_packer *packer, int depth)
 {
     luaL_checkstack(L, 10, "tables nested too deep");
     switch (lua_type(L, index)) {
-    case LUA_TNIL: return put(packer, "N", 1);
-    case LUA_TBOOLEAN: return put(packer, lua_toboolean(L, index) ? "T" : "F", 1);
+    case LUA_TNIL: return pack_write(packer, "N", 1);
+    case LUA_TBOOLEAN: return pack_write(packer, lua_toboolean(L, index) ? "T" : "F", 1);
     case LUA_TNUMBER: {
         double number = lua_tonumber(L, index);
-        AH_TRY(put(packer, "D", 1));
-        return put(packer, &number, sizeof number);
+        AH_TRY(pack_write(packer, "D", 1));
+        return pack_write(packer, &number, sizeof number);
     }
     case LUA_TSTRING: {
         size_t length;
         const char *text = lua_tolstring(L, index, &length);
         uint64_t count = length;
-        AH_TRY(put(packer, "S", 1));
-        AH_TRY(put(packer, &count, sizeof count));
-        return put(packer, text, length);
+        AH_TRY(pack_write(packer, "S", 1));
+        AH_TRY(pack_write(packer, &count, sizeof count));
+        return pack_write(packer, text, length);
     }
     case LUA_TTABLE: return write_table(L, index, packer, depth);
     default:
@@ -136,7 +136,7 @@ int ah_pack(lua_State *L, int index, struct ah_packer *packer)
 }
 
 /* The next bytes; NULL when there are not so many. */
-static const unsigned char *take(const unsigned char *bytes, size_t count, size_t *at, size_t want)
+static const unsigned char *pack_read(const unsigned char *bytes, size_t count, size_t *at, size_t want)
 {
     if (want > count - *at)
         return NULL;
@@ -144,7 +144,7 @@ static const unsigned char *take(const unsigned char *bytes, size_t count, size_
     return bytes + *at - want;
 }
 
-static int damaged(void)
+static int pack_damaged(void)
 {
     return ah_fail(AH_EIO, "a packed value is damaged");
 }
@@ -153,18 +153,18 @@ static int read_tensor(lua_State *L, const unsigned char *bytes, size_t count, s
 {
     struct header header;
     struct ah_tensor *tensor = NULL;
-    const unsigned char *from = take(bytes, count, at, sizeof header);
+    const unsigned char *from = pack_read(bytes, count, at, sizeof header);
     if (!from)
-        return damaged();
+        return pack_damaged();
     memcpy(&header, from, sizeof header);
     if (header.dtype < 0 || header.dtype >= AH_DTYPE_COUNT || header.ndim < 0 || header.ndim > AH_MAX_DIMS)
-        return damaged();
+        return pack_damaged();
     AH_TRY(ah_tensor_empty(&tensor, header.size, header.ndim, (enum ah_dtype)header.dtype, &ah_cpu));
     ah_push_tensor(L, tensor);
     size_t size = ah_tensor_bytes(tensor);
-    from = take(bytes, count, at, size);
+    from = pack_read(bytes, count, at, size);
     if (!from)
-        return damaged();
+        return pack_damaged();
     if (size)
         memcpy(ah_tensor_data(tensor), from, size);
     return 0;
@@ -173,10 +173,11 @@ static int read_tensor(lua_State *L, const unsigned char *bytes, size_t count, s
 /* Read the next tensor, onto the current device of its type. */
 static int read_far(lua_State *L, const unsigned char *bytes, size_t count, size_t *at)
 {
-    const unsigned char *length = take(bytes, count, at, 1), *type = length ? take(bytes, count, at, *length) : NULL;
-    const unsigned char *tag = type ? take(bytes, count, at, 1) : NULL;
+    const unsigned char *length = pack_read(bytes, count, at, 1),
+                        *type = length ? pack_read(bytes, count, at, *length) : NULL;
+    const unsigned char *tag = type ? pack_read(bytes, count, at, 1) : NULL;
     if (!tag || *tag != 'X')
-        return damaged();
+        return pack_damaged();
     AH_TRY(read_tensor(L, bytes, count, at));
     lua_getfield(L, -1, "to");
     lua_insert(L, -2);
@@ -190,7 +191,7 @@ static int read_table(lua_State *L, const unsigned char *bytes, size_t count, si
     lua_newtable(L);
     for (;;) {
         if (*at >= count)
-            return damaged();
+            return pack_damaged();
         if (bytes[*at] == '}') {
             (*at)++;
             return 0;
@@ -203,7 +204,7 @@ static int read_table(lua_State *L, const unsigned char *bytes, size_t count, si
 
 int ah_unpack(lua_State *L, const unsigned char *bytes, size_t count, size_t *at)
 {
-    const unsigned char *from = take(bytes, count, at, 1);
+    const unsigned char *from = pack_read(bytes, count, at, 1);
     double number;
     uint64_t length;
     luaL_checkstack(L, 10, "tables nested too deep");
@@ -212,22 +213,22 @@ int ah_unpack(lua_State *L, const unsigned char *bytes, size_t count, size_t *at
     case 'T':
     case 'F': lua_pushboolean(L, *from == 'T'); return 0;
     case 'D':
-        if (!(from = take(bytes, count, at, sizeof number)))
-            return damaged();
+        if (!(from = pack_read(bytes, count, at, sizeof number)))
+            return pack_damaged();
         memcpy(&number, from, sizeof number);
         lua_pushnumber(L, number);
         return 0;
     case 'S':
-        if (!(from = take(bytes, count, at, sizeof length)))
-            return damaged();
+        if (!(from = pack_read(bytes, count, at, sizeof length)))
+            return pack_damaged();
         memcpy(&length, from, sizeof length);
-        if (!(from = take(bytes, count, at, length)))
-            return damaged();
+        if (!(from = pack_read(bytes, count, at, length)))
+            return pack_damaged();
         lua_pushlstring(L, (const char *)from, length);
         return 0;
     case 'X': return read_tensor(L, bytes, count, at);
     case 'Y': return read_far(L, bytes, count, at);
     case '{': return read_table(L, bytes, count, at);
-    default: return damaged();
+    default: return pack_damaged();
     }
 }

@@ -59,7 +59,7 @@ static struct ah_scene_item read_item(lua_State *L, int keep)
     return item;
 }
 
-static int png(lua_State *L)
+static int plot_png(lua_State *L)
 {
     struct ah_scene scene = {0};
     unsigned char *bytes = NULL;
@@ -88,7 +88,7 @@ static int png(lua_State *L)
 
 int ah_open_plot(lua_State *L)
 {
-    static const struct ah_function list[] = {{"png", png, "scene:*"}, {NULL, NULL, NULL}};
+    static const struct ah_function list[] = {{"png", plot_png, "scene:*"}, {NULL, NULL, NULL}};
     lua_newtable(L);
     ah_set_functions(L, lua_gettop(L), list);
     return 1;

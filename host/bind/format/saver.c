@@ -38,14 +38,14 @@ static struct ah_saver **push_saver(lua_State *L)
     return held;
 }
 
-static int begin(lua_State *L)
+static int saver_begin(lua_State *L)
 {
     const char *goal = luaL_checkstring(L, 1);
     bool replace = lua_toboolean(L, 2);
     return ah_saver_begin(push_saver(L), goal, replace) < 0 ? ah_push_error(L) : 1;
 }
 
-static int join(lua_State *L)
+static int saver_join(lua_State *L)
 {
     const char *folder = luaL_checkstring(L, 1);
     int part = (int)luaL_checkinteger(L, 2);
@@ -53,7 +53,7 @@ static int join(lua_State *L)
     return 1;
 }
 
-static int folder(lua_State *L)
+static int saver_folder(lua_State *L)
 {
     lua_pushstring(L, ah_saver_folder(check_saver(L)));
     return 1;
@@ -116,7 +116,7 @@ static void read_victims(lua_State *L, struct ah_saver_plan *plan, int victims, 
     plan->victim = list;
 }
 
-static int start(lua_State *L)
+static int saver_start(lua_State *L)
 {
     struct ah_saver *saver = check_saver(L);
     struct ah_saver_plan plan = {0};
@@ -138,7 +138,7 @@ static int start(lua_State *L)
     return 0;
 }
 
-static int answer(lua_State *L, int status)
+static int saver_answer(lua_State *L, int status)
 {
     if (status == 0)
         return 0;
@@ -146,14 +146,14 @@ static int answer(lua_State *L, int status)
     return 1;
 }
 
-static int written(lua_State *L)
+static int saver_written(lua_State *L)
 {
-    return answer(L, ah_saver_written(check_saver(L)));
+    return saver_answer(L, ah_saver_written(check_saver(L)));
 }
 
 static int wait_for(lua_State *L)
 {
-    return answer(L, ah_saver_wait(check_saver(L)));
+    return saver_answer(L, ah_saver_wait(check_saver(L)));
 }
 
 static int is_over(lua_State *L)
@@ -162,7 +162,7 @@ static int is_over(lua_State *L)
     return 1;
 }
 
-static int cancel(lua_State *L)
+static int saver_cancel(lua_State *L)
 {
     ah_saver_cancel(check_saver(L));
     return 0;
@@ -190,19 +190,19 @@ static int check_folder(lua_State *L)
     char real[PATH_MAX];
     struct stat info;
     bool is_link = lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && realpath(path, real);
-    return answer(L, ah_stage_check(is_link ? real : path));
+    return saver_answer(L, ah_stage_check(is_link ? real : path));
 }
 
 static const luaL_Reg saver_methods[] = {
-    {"folder", folder},   {"start", start},   {"written", written},   {"wait", wait_for},
-    {"is_over", is_over}, {"cancel", cancel}, {"close", close_saver}, {NULL, NULL},
+    {"folder", saver_folder}, {"start", saver_start},   {"written", saver_written}, {"wait", wait_for},
+    {"is_over", is_over},     {"cancel", saver_cancel}, {"close", close_saver},     {NULL, NULL},
 };
 static const struct ah_class saver_class = {"accelhost.saver", saver_methods, NULL, close_saver};
 
 int ah_open_saver(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"begin", begin}, {"join", join}, {"remove", remove_folder}, {"check", check_folder}, {NULL, NULL},
+        {"begin", saver_begin}, {"join", saver_join}, {"remove", remove_folder}, {"check", check_folder}, {NULL, NULL},
     };
     lua_newtable(L);
     luaL_register(L, NULL, functions);

@@ -97,7 +97,7 @@ static void push_value(lua_State *L, const struct ah_database_value *value)
         lua_pushnil(L);
 }
 
-static int execute(lua_State *L)
+static int sqlite_execute(lua_State *L)
 {
     struct ah_database *database = check_database(L);
     const struct ah_database_driver *driver = database->driver;
@@ -121,7 +121,7 @@ static int execute(lua_State *L)
     return 1;
 }
 
-static const luaL_Reg database_methods[] = {{"execute", execute}, {"close", close_database}, {NULL, NULL}};
+static const luaL_Reg database_methods[] = {{"execute", sqlite_execute}, {"close", close_database}, {NULL, NULL}};
 static const struct ah_class database_class = {"accelhost.database", database_methods, NULL, close_database};
 
 int ah_open_sqlite(lua_State *L)

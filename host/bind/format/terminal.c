@@ -15,7 +15,7 @@ static struct termios before;
 static bool entered;
 static volatile sig_atomic_t ending;
 
-static void restore(void)
+static void terminal_restore(void)
 {
     if (entered)
         tcsetattr(STDIN_FILENO, TCSANOW, &before);
@@ -32,7 +32,7 @@ static void on_resize(int number)
 }
 
 /* enter(): keys come at once and are not shown, Ctrl-C among them */
-static int enter(lua_State *L)
+static int terminal_enter(lua_State *L)
 {
     struct termios raw;
     if (tcgetattr(STDIN_FILENO, &before))
@@ -41,7 +41,7 @@ static int enter(lua_State *L)
     raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ISIG);
     tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     if (!entered)
-        atexit(restore);
+        atexit(terminal_restore);
     entered = true;
     /* Without SA_RESTART: they end the wait. */
     sigaction(SIGWINCH, &(struct sigaction){.sa_handler = on_resize}, NULL);
@@ -50,14 +50,14 @@ static int enter(lua_State *L)
     return 0;
 }
 
-static int leave(lua_State *L)
+static int terminal_leave(lua_State *L)
 {
-    restore();
+    terminal_restore();
     return 0;
 }
 
 /* size() -> columns, lines; 80 and 24 when they are unknown */
-static int size(lua_State *L)
+static int terminal_size(lua_State *L)
 {
     struct winsize window = {0};
     bool told = !ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) && window.ws_col > 0 && window.ws_row > 0;
@@ -68,7 +68,7 @@ static int size(lua_State *L)
 
 /* key(seconds) -> a key that was pressed meanwhile, "end" when the program is to end, nil after the time or when the
  * size has changed */
-static int key(lua_State *L)
+static int terminal_key(lua_State *L)
 {
     struct pollfd at = {.fd = STDIN_FILENO, .events = POLLIN};
     char pressed;
@@ -96,7 +96,8 @@ static int sleep_for(lua_State *L)
 int ah_open_terminal(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"enter", enter}, {"leave", leave}, {"size", size}, {"key", key}, {"sleep", sleep_for}, {NULL, NULL},
+        {"enter", terminal_enter}, {"leave", terminal_leave}, {"size", terminal_size},
+        {"key", terminal_key},     {"sleep", sleep_for},      {NULL, NULL},
     };
     lua_newtable(L);
     luaL_register(L, NULL, functions);

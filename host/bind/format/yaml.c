@@ -109,7 +109,7 @@ static void push_node(lua_State *L, int reals, const struct ah_tree *tree, const
     }
 }
 
-static int decode(lua_State *L)
+static int yaml_decode(lua_State *L)
 {
     size_t bytes;
     const char *text = lua_tolstring(L, 1, &bytes);
@@ -123,7 +123,7 @@ static int decode(lua_State *L)
 
 int ah_open_yaml(lua_State *L)
 {
-    static const struct ah_function list[] = {{"decode", decode, "text:s"}, {NULL, NULL, NULL}};
+    static const struct ah_function list[] = {{"decode", yaml_decode, "text:s"}, {NULL, NULL, NULL}};
     lua_newtable(L);
     ah_set_functions(L, lua_gettop(L), list);
     return 1;

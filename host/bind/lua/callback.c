@@ -176,7 +176,7 @@ static const struct ah_node_class function_class = {
 
 /* record(backward, inputs, outputs): make outputs the results of a node whose rule is the Lua function
  * backward(grad_output...) -> grad_input... */
-static int record(lua_State *L)
+static int callback_record(lua_State *L)
 {
     int input_count, output_count;
     lua_settop(L, 3);
@@ -279,7 +279,7 @@ void ah_open_callbacks(lua_State *L)
         {"register_hook", register_hook},
         {"remove_hook", remove_hook},
         {"retain_grad", ah_lua_retain_grad},
-        {"record", record},
+        {"record", callback_record},
         {"next_sequence", next_sequence},
         {"record_checkpoint", record_checkpoint},
         {NULL, NULL},

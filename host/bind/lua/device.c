@@ -33,19 +33,19 @@ static int set_default(lua_State *L)
     return 0;
 }
 
-static int count(lua_State *L)
+static int device_count(lua_State *L)
 {
     lua_pushinteger(L, ah_device_count(lua_tostring(L, 1)));
     return 1;
 }
 
-static int missing(lua_State *L)
+static int device_missing(lua_State *L)
 {
     lua_pushstring(L, ah_device_missing(lua_tostring(L, 1)));
     return 1;
 }
 
-static int describe(lua_State *L)
+static int device_describe(lua_State *L)
 {
     char text[512];
     bool told = ah_device_describe(lua_tostring(L, 1), (int)lua_tointeger(L, 2), text, sizeof text) == 0;
@@ -53,7 +53,7 @@ static int describe(lua_State *L)
     return 1;
 }
 
-static int facts(lua_State *L)
+static int device_facts(lua_State *L)
 {
     const char *type = lua_tostring(L, 1);
     int index = (int)lua_tointeger(L, 2);
@@ -92,14 +92,14 @@ static int reset_peak(lua_State *L)
     return 0;
 }
 
-static int trim(lua_State *L)
+static int device_trim(lua_State *L)
 {
     struct ah_device *device = ah_check_device(L, 1);
     device->type->trim(device);
     return 0;
 }
 
-static int seed(lua_State *L)
+static int device_seed(lua_State *L)
 {
     struct ah_device *device = ah_check_device(L, 1);
     device->type->seed(device, (uint64_t)(int64_t)lua_tonumber(L, 2));
@@ -112,7 +112,7 @@ static int seed_type(lua_State *L)
     return 0;
 }
 
-static int current(lua_State *L)
+static int device_current(lua_State *L)
 {
     lua_pushinteger(L, ah_device_current(lua_tostring(L, 1)));
     return 1;
@@ -125,7 +125,7 @@ static int set_current(lua_State *L)
 }
 
 /* The open devices that have a generator, the CPU first. */
-static int opened(lua_State *L)
+static int device_opened(lua_State *L)
 {
     struct ah_device *device;
     lua_newtable(L);
@@ -187,7 +187,7 @@ static int stop_times(lua_State *L)
     return 1;
 }
 
-static int synchronize(lua_State *L)
+static int device_synchronize(lua_State *L)
 {
     struct ah_device *only = lua_isnoneornil(L, 1) ? NULL : ah_check_device(L, 1), *device;
     for (int i = 0; (device = ah_device_open_at(i)); i++)
@@ -209,24 +209,24 @@ int ah_open_device(lua_State *L)
         /* How many devices of a type there are; 0 when its plugin is not here.
          *     accelhost.device_count "cpu"  --> 1
          * @return integer */
-        {"device_count", count, "type:s"},
-        {"missing", missing, "type:s"},
-        {"describe", describe, "type:s, index:i"},
-        {"facts", facts, "type:s, index:i"},
+        {"device_count", device_count, "type:s"},
+        {"missing", device_missing, "type:s"},
+        {"describe", device_describe, "type:s, index:i"},
+        {"facts", device_facts, "type:s, index:i"},
         {"memory_info", memory_info, "device:D"},
         {"reset_peak", reset_peak, "device:D"},
-        {"trim", trim, "device:D"},
-        {"seed", seed, "device:D, seed:n"},
+        {"trim", device_trim, "device:D"},
+        {"seed", device_seed, "device:D, seed:n"},
         {"seed_type", seed_type, "type:s, seed:n"},
-        {"current", current, "type:s"},
+        {"current", device_current, "type:s"},
         {"set_current", set_current, "device:D"},
-        {"opened", opened, ""},
+        {"opened", device_opened, ""},
         {"start_times", start_times, "device:D"},
         {"stop_times", stop_times, "device:D"},
         {"is_name", is_name, "text:*?"},
         /* Wait until a device, or all that are open, have done what they were asked to.
          *     accelhost.synchronize() */
-        {"synchronize", synchronize, "device:D?"},
+        {"synchronize", device_synchronize, "device:D?"},
         {NULL, NULL, NULL},
     };
     lua_newtable(L);

@@ -38,7 +38,7 @@ static bool is_callable(lua_State *L, int index)
 }
 
 /* What an argument of this letter must be, NULL when the value at `index` is that. */
-static const char *unmet(lua_State *L, int index, char letter)
+static const char *function_unmet(lua_State *L, int index, char letter)
 {
     enum ah_dtype dtype;
     switch (letter) {
@@ -122,11 +122,11 @@ static bool is_named(lua_State *L, int index)
 }
 
 /* The argument at place i + 1, given or demanded, raises unless it matches the signature. */
-static void check(lua_State *L, const struct entry *entry, int i)
+static void function_check(lua_State *L, const struct entry *entry, int i)
 {
     const char *function = entry->function->name, *name = entry->param[i].name;
     int index = i + 1, length = entry->param[i].length;
-    const char *wanted = unmet(L, index, entry->param[i].letter);
+    const char *wanted = function_unmet(L, index, entry->param[i].letter);
     if (wanted && i == 0 && entry->method)
         ah_raise_not_method(L, function, wanted);
     if (wanted)
@@ -141,7 +141,7 @@ static void check(lua_State *L, const struct entry *entry, int i)
         ah_raise_text(L, "%s: '%.*s' is missing", function, length, name);
 }
 
-static int door(lua_State *L)
+static int function_entry(lua_State *L)
 {
     const struct entry *entry = lua_touserdata(L, lua_upvalueindex(1));
     int top = lua_gettop(L);
@@ -149,7 +149,7 @@ static int door(lua_State *L)
         spread_named(L, entry);
     for (int i = 0; i < entry->count; i++)
         if (!entry->param[i].optional || !lua_isnoneornil(L, i + 1))
-            check(L, entry, i);
+            function_check(L, entry, i);
     if (lua_gettop(L) > entry->count)
         return too_many(L, entry);
     return entry->function->call(L);
@@ -167,10 +167,10 @@ static void push_door(lua_State *L, const struct ah_function *function, bool met
         entry->param[i].optional = at[length + 2] == '?';
         at += strcspn(at, ",");
     }
-    lua_pushcclosure(L, door, 1);
+    lua_pushcclosure(L, function_entry, 1);
 }
 
-static void set(lua_State *L, int table, const struct ah_function *list, bool methods)
+static void function_set(lua_State *L, int table, const struct ah_function *list, bool methods)
 {
     for (; list->name; list++) {
         push_door(L, list, methods);
@@ -180,17 +180,17 @@ static void set(lua_State *L, int table, const struct ah_function *list, bool me
 
 void ah_set_functions(lua_State *L, int table, const struct ah_function *list)
 {
-    set(L, table, list, false);
+    function_set(L, table, list, false);
 }
 
 void ah_set_methods(lua_State *L, int table, const struct ah_function *list)
 {
-    set(L, table, list, true);
+    function_set(L, table, list, true);
 }
 
 const struct ah_function *ah_to_function(lua_State *L, int index)
 {
-    if (lua_tocfunction(L, index) != door || !lua_getupvalue(L, index, 1))
+    if (lua_tocfunction(L, index) != function_entry || !lua_getupvalue(L, index, 1))
         return NULL;
     const struct entry *entry = lua_touserdata(L, -1);
     lua_pop(L, 1);

@@ -251,7 +251,7 @@ static int set_state(lua_State *L)
     return 1;
 }
 
-static int spawn(lua_State *L)
+static int generator_spawn(lua_State *L)
 {
     uint64_t seed = ah_generator_draw_seed(ah_check_cpu_generator(L, 1));
     ah_generator_seed(push_own(L, &ah_cpu)->cpu, seed);
@@ -286,7 +286,7 @@ static const struct ah_function methods[] = {
     {"set_state", set_state, "generator:G, state:T"},
     /* A generator of its own whose stream begins with a number drawn from this one, which is of the CPU.
      * @return Generator */
-    {"spawn", spawn, "generator:G"},
+    {"spawn", generator_spawn, "generator:G"},
     {NULL, NULL, NULL}};
 
 /* The field `device`, and methods, which lie in the metatable. */

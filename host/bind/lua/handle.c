@@ -83,7 +83,7 @@ static int64_t thread_ns(void)
     return (int64_t)spent.tv_sec * 1000000000 + spent.tv_nsec;
 }
 
-static void collect(lua_State *L)
+static void handle_collect(lua_State *L)
 {
     int64_t begin = thread_ns();
     lua_gc(L, LUA_GCCOLLECT, 0);
@@ -111,7 +111,7 @@ void ah_collect_if_due(lua_State *L, size_t threshold)
     for (int i = 0; !due && i < device_count; i++)
         due = is_device_due(&device_accounts[i], threshold);
     if (due)
-        collect(L);
+        handle_collect(L);
 }
 
 static lua_State *entered;
@@ -139,7 +139,7 @@ static bool collect_under_pressure(void *context)
 {
     if (!here || !entered)
         return false;
-    collect(entered);
+    handle_collect(entered);
     return true;
 }
 
@@ -191,7 +191,7 @@ struct ah_tensor *ah_opt_tensor(lua_State *L, int index)
     return lua_isnoneornil(L, index) ? NULL : ah_check_tensor(L, index);
 }
 
-static void push(lua_State *L, struct ah_tensor *tensor, bool fresh)
+static void handle_push(lua_State *L, struct ah_tensor *tensor, bool fresh)
 {
     if (!tensor) {
         lua_pushnil(L);
@@ -220,7 +220,7 @@ static void push(lua_State *L, struct ah_tensor *tensor, bool fresh)
 
 void ah_push_tensor(lua_State *L, struct ah_tensor *tensor)
 {
-    push(L, tensor, false);
+    handle_push(L, tensor, false);
 }
 
 /* What an op made counts with this handle also when the graph holds it too: the graph is gone after backward, the
@@ -230,7 +230,7 @@ void ah_push_result(lua_State *L, struct ah_tensor *tensor, const struct ah_valu
     bool fresh = true;
     for (int i = 0; i < count && fresh; i++)
         fresh = args[i].kind != AH_TENSOR || args[i].tensor->storage != tensor->storage;
-    push(L, tensor, fresh);
+    handle_push(L, tensor, fresh);
 }
 
 void ah_share_handle(lua_State *L, int index)
@@ -270,7 +270,7 @@ void ah_push_shared_tensor(lua_State *L, struct ah_tensor *tensor)
     ah_share_handle(L, lua_gettop(L));
 }
 
-static void drop(lua_State *L, struct ah_handle *handle)
+static void handle_drop(lua_State *L, struct ah_handle *handle)
 {
     struct ah_tensor *tensor = handle->tensor;
     if (!tensor)
@@ -293,7 +293,7 @@ static void drop(lua_State *L, struct ah_handle *handle)
 
 static int handle_gc(lua_State *L)
 {
-    drop(L, lua_touserdata(L, 1));
+    handle_drop(L, lua_touserdata(L, 1));
     return 0;
 }
 
@@ -301,7 +301,7 @@ static int handle_free(lua_State *L)
 {
     if (!is_handle(L, 1))
         return ah_raise_text(L, "free: expected a tensor, got %s", ah_value_text(L, 1));
-    drop(L, lua_touserdata(L, 1));
+    handle_drop(L, lua_touserdata(L, 1));
     return 0;
 }
 

@@ -65,7 +65,7 @@ static void on_hook(lua_State *L, lua_Debug *event)
 }
 
 /* LuaJIT's handler of its profiler's clock, which makes compiled code look. */
-static bool profiles(void)
+static bool interrupt_profiles(void)
 {
     struct sigaction now;
     return !sigaction(SIGPROF, NULL, &now) && now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN;
@@ -78,18 +78,18 @@ static void strike_every(long milliseconds)
     timer_settime(timer, 0, &often, NULL);
 }
 
-static void begin(void)
+static void interrupt_begin(void)
 {
     ah_signal_hook_set(AH_SIGNAL_INTERRUPT, on_hook);
     strike_every(20);
 }
 
-static void press(const void *context)
+static void interrupt_press(const void *context)
 {
     char place[AH_PULSE_TEXT];
     ah_interrupted = AH_INTERRUPT_PRESSED;
     if (pressed == 0)
-        begin();
+        interrupt_begin();
     if (pressed == 1) {
         ah_signal_write("\naccelhost: still ");
         ah_signal_write(ah_place_find(context, place, sizeof place));
@@ -104,7 +104,7 @@ static void press(const void *context)
 /* The timer's signal is another one: two of SIGINT that come together are one. */
 static void on_timer(int number)
 {
-    if (running && pressed && profiles())
+    if (running && pressed && interrupt_profiles())
         raise(SIGPROF);
 }
 
@@ -117,7 +117,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
         break;
     case AH_SIGNAL_MAIN:
         if (running)
-            press(context);
+            interrupt_press(context);
         else
             idle = 1;
         break;
@@ -142,15 +142,15 @@ static void on_clock(void *data, lua_State *L, int samples, int state)
 static void look_at_lines(lua_State *L)
 {
     struct sigaction action;
-    if (watched && !profiles())
+    if (watched && !interrupt_profiles())
         luaJIT_profile_start(L, "li1000000000", on_clock, NULL); /* an interval of eleven days */
-    if (watched && profiles() && !sigaction(SIGPROF, NULL, &action) && !(action.sa_flags & SA_ONSTACK)) {
+    if (watched && interrupt_profiles() && !sigaction(SIGPROF, NULL, &action) && !(action.sa_flags & SA_ONSTACK)) {
         action.sa_flags |= SA_ONSTACK;
         sigaction(SIGPROF, &action, NULL);
     }
 }
 
-static int watch(lua_State *L)
+static int interrupt_watch(lua_State *L)
 {
     /* Without SA_RESTART: a script that waits for input is interrupted too. */
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
@@ -175,7 +175,7 @@ static void end_call(void)
     ah_interrupted = 0;
 }
 
-static int call(lua_State *L)
+static int interrupt_call(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TFUNCTION);
     look_at_lines(L);
@@ -208,14 +208,14 @@ static int press_now(lua_State *L)
     return 0;
 }
 
-static int heed(lua_State *L)
+static int interrupt_heed(lua_State *L)
 {
     if (pressed)
         ah_interrupted = AH_INTERRUPT_HEEDED;
     return 0;
 }
 
-static int take(lua_State *L)
+static int interrupt_take(lua_State *L)
 {
     lua_pushboolean(L, ah_interrupt_take());
     return 1;
@@ -224,9 +224,10 @@ static int take(lua_State *L)
 int ah_open_interrupt(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"watch", watch}, {"call", call}, {"press", press_now}, {"take", take}, {"heed", heed}, {NULL, NULL},
+        {"watch", interrupt_watch}, {"call", interrupt_call}, {"press", press_now},
+        {"take", interrupt_take},   {"heed", interrupt_heed}, {NULL, NULL},
     };
-    ah_traceback_end_at(call);
+    ah_traceback_end_at(interrupt_call);
     lua_newtable(L);
     luaL_register(L, NULL, functions);
     return 1;

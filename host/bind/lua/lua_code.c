@@ -56,7 +56,7 @@ static size_t find_free(size_t count)
     return UNITS;
 }
 
-static void *take(size_t bytes, int protection)
+static void *lua_code_alloc(size_t bytes, int protection)
 {
     if (!reserve)
         reserve = make_reserve();
@@ -75,7 +75,7 @@ void *ah_lua_mmap(void *hint, size_t bytes, int protection, int flags, int file,
     if (hint && bytes && bytes <= RESERVE && flags == (MAP_PRIVATE | MAP_ANONYMOUS) &&
         (wanted < code ? code - wanted : wanted - code) < REACH) {
         pthread_mutex_lock(&lock);
-        at = take(bytes, protection);
+        at = lua_code_alloc(bytes, protection);
         pthread_mutex_unlock(&lock);
     }
     return at != MAP_FAILED ? at : mmap(hint, bytes, protection, flags, file, offset);

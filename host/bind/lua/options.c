@@ -16,7 +16,7 @@ static bool push_option(lua_State *L, int index, const char *name)
     return false;
 }
 
-static void expect(lua_State *L, bool fits, const char *name, const char *wanted)
+static void options_expect(lua_State *L, bool fits, const char *name, const char *wanted)
 {
     if (!fits)
         ah_raise_text(L, "option '%s': expected %s, got %s", name, wanted, ah_value_text(L, -1));
@@ -26,7 +26,7 @@ double ah_opt_number(lua_State *L, int index, const char *name, double fallback)
 {
     if (!push_option(L, index, name))
         return fallback;
-    expect(L, lua_type(L, -1) == LUA_TNUMBER, name, "a number");
+    options_expect(L, lua_type(L, -1) == LUA_TNUMBER, name, "a number");
     double value = lua_tonumber(L, -1);
     lua_pop(L, 1);
     return value;
@@ -37,7 +37,8 @@ int64_t ah_opt_int(lua_State *L, int index, const char *name, int64_t fallback)
     if (!push_option(L, index, name))
         return fallback;
     double value = lua_tonumber(L, -1);
-    expect(L, lua_type(L, -1) == LUA_TNUMBER && value == floor(value) && fabs(value) <= 0x1p53, name, "an integer");
+    options_expect(L, lua_type(L, -1) == LUA_TNUMBER && value == floor(value) && fabs(value) <= 0x1p53, name,
+                   "an integer");
     lua_pop(L, 1);
     return (int64_t)value;
 }
@@ -46,7 +47,7 @@ bool ah_opt_flag(lua_State *L, int index, const char *name, bool fallback)
 {
     if (!push_option(L, index, name))
         return fallback;
-    expect(L, lua_isboolean(L, -1), name, "true or false");
+    options_expect(L, lua_isboolean(L, -1), name, "true or false");
     bool value = lua_toboolean(L, -1);
     lua_pop(L, 1);
     return value;
@@ -56,7 +57,7 @@ const char *ah_opt_string(lua_State *L, int index, const char *name, const char 
 {
     if (!push_option(L, index, name))
         return fallback;
-    expect(L, lua_type(L, -1) == LUA_TSTRING, name, "a string");
+    options_expect(L, lua_type(L, -1) == LUA_TSTRING, name, "a string");
     const char *value = lua_tostring(L, -1); /* the table keeps it alive */
     lua_pop(L, 1);
     return value;

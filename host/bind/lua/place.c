@@ -75,7 +75,7 @@ static int on_trace(lua_State *L)
     return 0;
 }
 
-static int attach(lua_State *L)
+static int place_attach(lua_State *L)
 {
     lua_getglobal(L, "jit");
     lua_getfield(L, -1, "attach");
@@ -96,16 +96,16 @@ void ah_place_watch(lua_State *L)
 {
     watched = L;
     stack_end = (uintptr_t)__builtin_frame_address(0);
-    if (lua_cpcall(L, attach, NULL))
+    if (lua_cpcall(L, place_attach, NULL))
         lua_pop(L, 1); /* then compiled code has no lines */
 }
 
 /* Looking. */
 
-static void put(char *text, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void place_put(char *text, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Without allocation: glibc formats %s and %d on the stack. */
-static void put(char *text, size_t room, const char *format, ...)
+static void place_put(char *text, size_t room, const char *format, ...)
 {
     va_list args;
     size_t length = strlen(text);
@@ -207,23 +207,23 @@ static const struct {
 static void put_call(char *text, size_t room, const struct spot *spot, int i)
 {
     char path[32], target[96];
-    put(text, room, "%s", calls[i].name);
+    place_put(text, room, "%s", calls[i].name);
     if (calls[i].what == 'P')
-        put(text, room, " of '%.90s'", (const char *)spot->argument[1]); /* NOLINT: the kernel has read it */
+        place_put(text, room, " of '%.90s'", (const char *)spot->argument[1]); /* NOLINT: the kernel has read it */
     if (calls[i].what != 'F')
         return;
     snprintf(path, sizeof path, "/proc/self/fd/%d", (int)spot->argument[0]);
     ssize_t n = readlink(path, target, sizeof target - 1);
     target[n > 0 ? n : 0] = 0;
-    put(text, room, n > 0 ? " of '%s'" : " of a closed file%s", target);
+    place_put(text, room, n > 0 ? " of '%s'" : " of a closed file%s", target);
 }
 
 /* "waits in read of '/x'"; false for a call that is left alone. */
 static bool put_wait(char *text, size_t room, const struct spot *spot)
 {
-    put(text, room, "waits in ");
+    place_put(text, room, "waits in ");
     if (spot->call < 0) {
-        put(text, room, "a system call");
+        place_put(text, room, "a system call");
         return true;
     }
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
@@ -251,7 +251,7 @@ const char *ah_place_find(const void *context, char *text, size_t room)
     readable = NULL;
     text[0] = 0;
     if (site) {
-        put(text, room, "runs in compiled code at %s", site);
+        place_put(text, room, "runs in compiled code at %s", site);
         return text;
     }
     site = compiled_below(spot.stack);
@@ -259,7 +259,7 @@ const char *ah_place_find(const void *context, char *text, size_t room)
     bool computes = L && (op || node) && !meets && (spot.call < 0 || spot.call == SYS_futex);
     bool waits = spot.blocked && !computes && put_wait(text, room, &spot);
     if (!waits && !L) {
-        put(text, room, "runs in C code%s%s", site ? " at " : "", site ? site : "");
+        place_put(text, room, "runs in C code%s%s", site ? " at " : "", site ? site : "");
         return text;
     }
     if (!site) {
@@ -269,13 +269,13 @@ const char *ah_place_find(const void *context, char *text, size_t room)
     if (meets)
         snprintf(text, room, "waits for other ranks");
     else if (L && node)
-        put(text, room, waits ? " in the backward of %s" : "runs the backward of %s",
-            ah_op_get((enum ah_opid)(node - 1))->name);
+        place_put(text, room, waits ? " in the backward of %s" : "runs the backward of %s",
+                  ah_op_get((enum ah_opid)(node - 1))->name);
     else if (L && op)
-        put(text, room, waits ? " in %s" : "runs %s", ah_op_get((enum ah_opid)(op - 1))->name);
+        place_put(text, room, waits ? " in %s" : "runs %s", ah_op_get((enum ah_opid)(op - 1))->name);
     else if (!waits)
-        put(text, room, "runs in C code");
-    put(text, room, " at %s", site);
+        place_put(text, room, "runs in C code");
+    place_put(text, room, " at %s", site);
     return text;
 }
 

@@ -19,7 +19,7 @@ static int next_entry(lua_State *L)
     return 1;
 }
 
-static int pairs(lua_State *L)
+static int walk_pairs(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_pushvalue(L, lua_upvalueindex(1));
@@ -35,6 +35,6 @@ void ah_walk_open(lua_State *L)
     lua_pushcfunction(L, next_entry);
     lua_pushvalue(L, -1);
     lua_setglobal(L, "next");
-    lua_pushcclosure(L, pairs, 1);
+    lua_pushcclosure(L, walk_pairs, 1);
     lua_setglobal(L, "pairs");
 }

@@ -52,14 +52,14 @@ static int run_block(lua_State *L, const struct ah_autocast *block, int fn)
 }
 
 /* run(type, enabled, dtype, cache, fn, ...) */
-static int run(lua_State *L)
+static int autocast_run(lua_State *L)
 {
     struct ah_autocast block;
     read_state(L, &block);
     return run_block(L, &block, 5);
 }
 
-static int state(lua_State *L)
+static int autocast_state(lua_State *L)
 {
     enum ah_autocast_kind kind = check_kind(L, 1);
     lua_pushboolean(L, ah_autocast.enabled >> kind & 1);
@@ -68,7 +68,7 @@ static int state(lua_State *L)
     return 3;
 }
 
-static int set(lua_State *L)
+static int autocast_set(lua_State *L)
 {
     struct ah_autocast next;
     read_state(L, &next);
@@ -76,7 +76,7 @@ static int set(lua_State *L)
     return 0;
 }
 
-static int capture(lua_State *L)
+static int autocast_capture(lua_State *L)
 {
     lua_pushlstring(L, (const char *)&ah_autocast, sizeof ah_autocast);
     return 1;
@@ -99,14 +99,14 @@ static int run_as(lua_State *L)
     return run_block(L, &block, 2);
 }
 
-static int restore(lua_State *L)
+static int autocast_restore(lua_State *L)
 {
     struct ah_autocast block = check_captured(L);
     ah_autocast_set(&block);
     return 0;
 }
 
-static int clear(lua_State *L)
+static int autocast_clear(lua_State *L)
 {
     (void)L;
     ah_autocast_clear();
@@ -129,7 +129,7 @@ static int lower_dtype(lua_State *L)
     return 1;
 }
 
-static int lower(lua_State *L)
+static int autocast_lower(lua_State *L)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1), *cast;
     enum ah_dtype dtype;
@@ -226,7 +226,7 @@ static void cast_all(lua_State *L, int first, const struct cast *as)
 enum { RULE = 1, CUDA_RULE, FN };
 
 /* call(rule, rule of cuda, fn, ...) */
-static int call(lua_State *L)
+static int autocast_call(lua_State *L)
 {
     struct cast cast = {.kind = AH_AUTOCAST_KINDS};
     each_tensor(L, FN + 1, find_kind, &cast);
@@ -248,9 +248,10 @@ static int call(lua_State *L)
 int ah_open_autocast(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"run", run},         {"state", state},     {"set", set},     {"clear", clear}, {"is_enabled", is_enabled},
-        {"lower_dtype", lower_dtype}, {"lower", lower},
-        {"capture", capture}, {"run_as", run_as}, {"restore", restore}, {"call", call},   {NULL, NULL},
+        {"run", autocast_run},         {"state", autocast_state},     {"set", autocast_set},
+        {"clear", autocast_clear},     {"is_enabled", is_enabled},    {"lower_dtype", lower_dtype},
+        {"lower", autocast_lower},     {"capture", autocast_capture}, {"run_as", run_as},
+        {"restore", autocast_restore}, {"call", autocast_call},       {NULL, NULL},
     };
     lua_newtable(L);
     luaL_register(L, NULL, functions);

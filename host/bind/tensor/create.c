@@ -11,7 +11,7 @@ struct shape {
 };
 
 /* The sizes along the first items; checks at the depth limit, so that a table that holds itself ends here too. */
-static void measure(lua_State *L, int index, struct shape *shape)
+static void create_measure(lua_State *L, int index, struct shape *shape)
 {
     lua_pushvalue(L, index);
     while (lua_istable(L, -1)) {
@@ -40,7 +40,7 @@ static bool holds_number(lua_State *L, int depth)
 }
 
 /* dtype of the leaves: that of the first when it is a tensor, bool when all are, else float32. */
-static enum ah_dtype infer(lua_State *L, int index, const struct shape *shape)
+static enum ah_dtype create_infer(lua_State *L, int index, const struct shape *shape)
 {
     enum ah_dtype dtype = AH_F32;
     lua_pushvalue(L, index);
@@ -83,7 +83,7 @@ static void set_leaf(lua_State *L, struct ah_tensor *tensor, int64_t flat)
     }
 }
 
-static int64_t fill(lua_State *L, int dim, const struct shape *shape, struct ah_tensor *tensor, int64_t flat)
+static int64_t create_fill(lua_State *L, int dim, const struct shape *shape, struct ah_tensor *tensor, int64_t flat)
 {
     if (dim == shape->ndim) {
         set_leaf(L, tensor, flat);
@@ -97,7 +97,7 @@ static int64_t fill(lua_State *L, int dim, const struct shape *shape, struct ah_
     ah_check_array(L, lua_gettop(L), "tensor", dim == 0);
     for (int64_t i = 0; i < shape->size[dim]; i++) {
         lua_rawgeti(L, -1, (int)i + 1);
-        flat = fill(L, dim + 1, shape, tensor, flat);
+        flat = create_fill(L, dim + 1, shape, tensor, flat);
         lua_pop(L, 1);
     }
     return flat;
@@ -147,8 +147,8 @@ int ah_tensor_from_lua(lua_State *L)
     struct shape shape = {.ndim = 0};
     struct ah_tensor *tensor;
     if (!given)
-        measure(L, 1, &shape);
-    enum ah_dtype dtype = given ? given->dtype : infer(L, 1, &shape);
+        create_measure(L, 1, &shape);
+    enum ah_dtype dtype = given ? given->dtype : create_infer(L, 1, &shape);
     const char *name = options ? ah_opt_string(L, options, "dtype", NULL) : NULL;
     const char *place = options ? ah_opt_string(L, options, "device", NULL) : NULL;
     struct ah_device *device = given ? given->storage->device : ah_default_device;
@@ -166,7 +166,7 @@ int ah_tensor_from_lua(lua_State *L)
         ah_push_tensor(L, tensor); /* owned by Lua before anything below can raise */
         lua_pushvalue(L, 1);
         if (tensor->numel > 0 || shape.ndim == 0)
-            fill(L, 0, &shape, tensor, 0);
+            create_fill(L, 0, &shape, tensor, 0);
         lua_pop(L, 1);
     }
     if (tensor->storage->device != device) {

@@ -38,7 +38,7 @@ static int can_cast(lua_State *L)
 }
 
 /* A number as the wrapped tensor that an op would make of it, owned by Lua. */
-static struct ah_tensor *operand(lua_State *L, int index)
+static struct ah_tensor *dtype_operand(lua_State *L, int index)
 {
     struct ah_value value = ah_check_operand(L, index, "result_type");
     struct ah_tensor *wrapped = value.tensor;
@@ -53,7 +53,7 @@ static struct ah_tensor *operand(lua_State *L, int index)
 
 static int result_type(lua_State *L)
 {
-    struct ah_call call = {.arg = {AH_T(operand(L, 1)), AH_T(operand(L, 2))}};
+    struct ah_call call = {.arg = {AH_T(dtype_operand(L, 1)), AH_T(dtype_operand(L, 2))}};
     enum ah_dtype promoted = ah_call_promote(&call, 2);
     if (promoted == AH_DTYPE_COUNT)
         return no_promotion(L, "result_type", call.arg[0].tensor->dtype, call.arg[1].tensor->dtype);
@@ -71,7 +71,7 @@ static int push_limits(lua_State *L, enum ah_dtype dtype, double least, double m
     return 1;
 }
 
-static int finfo(lua_State *L)
+static int dtype_finfo(lua_State *L)
 {
     static const struct {
         double largest, eps, tiny, resolution;
@@ -92,7 +92,7 @@ static int finfo(lua_State *L)
     return 1;
 }
 
-static int iinfo(lua_State *L)
+static int dtype_iinfo(lua_State *L)
 {
     enum ah_dtype dtype = ah_check_dtype(L, 1);
     int64_t least, most;
@@ -120,13 +120,13 @@ int ah_open_dtype(lua_State *L)
         /* The limits of a floating dtype, float32 unless named: a table with bits, eps, max, min, tiny, resolution.
          *     accelhost.finfo("float16").max  --> 65504
          * @return table<string, number> */
-        {"finfo", finfo, "type:d?"},
+        {"finfo", dtype_finfo, "type:d?"},
         /* The limits of an integer dtype: a table with bits, max and min. No Lua number is 2^63 - 1 or 2^64 - 1, so the
          * max of int64 reads 2^63 and that of uint64 2^64, which is one more; the largest numbers that their tensors
          * accept are 2^63 - 1024 and 2^64 - 2048.
          *     accelhost.iinfo("uint8").max  --> 255
          * @return table<string, number> */
-        {"iinfo", iinfo, "type:d"},
+        {"iinfo", dtype_iinfo, "type:d"},
         {NULL, NULL, NULL}};
     lua_newtable(L);
     ah_set_functions(L, lua_gettop(L), functions);

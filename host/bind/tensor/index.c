@@ -37,7 +37,7 @@ static int64_t check_position(lua_State *L, int index)
 }
 
 /* Replace the tensor at stack place `slot` by the op's result, so that everything stays owned by Lua. */
-static void step(lua_State *L, int slot, enum ah_opid id, const struct ah_value *args, int count)
+static void index_step(lua_State *L, int slot, enum ah_opid id, const struct ah_value *args, int count)
 {
     ah_push_op(L, id, args, count);
     lua_replace(L, slot);
@@ -48,7 +48,7 @@ static void copy_key(lua_State *L, int key, struct ah_device *device)
 {
     struct ah_tensor *by = ah_to_tensor(L, key);
     if (by && ah_on_cpu(by) && device != &ah_cpu)
-        step(L, key, AH_OP_to_device, (const struct ah_value[]){AH_T(by), AH_DEV(device)}, 2);
+        index_step(L, key, AH_OP_to_device, (const struct ah_value[]){AH_T(by), AH_DEV(device)}, 2);
 }
 
 /* The tensors of a key, with the dims of the view they index; at[k].slot is the tensor's stack index. */
@@ -111,8 +111,9 @@ static void apply_slice(lua_State *L, int slot, int item, int dim)
     struct ah_tensor *tensor = ah_check_tensor(L, slot);
     int64_t bounds[3] = {0, tensor->size[dim], 1};
     read_slice(L, item, bounds);
-    step(L, slot, AH_OP_slice,
-         (const struct ah_value[]){AH_T(tensor), AH_I(dim), AH_I(bounds[0]), AH_I(bounds[1]), AH_I(bounds[2])}, 5);
+    index_step(L, slot, AH_OP_slice,
+               (const struct ah_value[]){AH_T(tensor), AH_I(dim), AH_I(bounds[0]), AH_I(bounds[1]), AH_I(bounds[2])},
+               5);
 }
 
 /* Narrow the view at `slot` by one item of a key, or note the item when it is a tensor. */
@@ -123,7 +124,7 @@ static void apply_item(lua_State *L, int slot, int item, int *dim, struct picks 
         fail_positions(L, picks);
     struct ah_tensor *by = ah_to_tensor(L, item);
     if (is_newaxis(L, item)) {
-        step(L, slot, AH_OP_unsqueeze, (const struct ah_value[]){AH_T(tensor), AH_I(*dim)}, 2);
+        index_step(L, slot, AH_OP_unsqueeze, (const struct ah_value[]){AH_T(tensor), AH_I(*dim)}, 2);
         ++*dim;
     } else if (by && !is_position(by)) {
         if (dims_of_item(L, item) == 0)
@@ -139,7 +140,7 @@ static void apply_item(lua_State *L, int slot, int item, int *dim, struct picks 
             ah_raise_text(L, "index: %lld is out of range for dim %d of size %lld (positions count from 0)",
                           (long long)position, *dim, (long long)tensor->size[*dim]);
         }
-        step(L, slot, AH_OP_select, (const struct ah_value[]){AH_T(tensor), AH_I(*dim), AH_I(position)}, 3);
+        index_step(L, slot, AH_OP_select, (const struct ah_value[]){AH_T(tensor), AH_I(*dim), AH_I(position)}, 3);
     }
 }
 
@@ -180,20 +181,23 @@ static void apply_picks(lua_State *L, int slot, const struct picks *picks)
             struct ah_value shape = {.kind = AH_INTS, .ints = {.count = by->ndim}};
             for (int d = 0; d < by->ndim; d++)
                 shape.ints.at[d] = by->size[d];
-            step(L, index + 1, AH_OP_reshape, (const struct ah_value[]){AH_T(ah_check_tensor(L, index + 1)), shape}, 2);
+            index_step(L, index + 1, AH_OP_reshape,
+                       (const struct ah_value[]){AH_T(ah_check_tensor(L, index + 1)), shape}, 2);
         }
         if (k > 0) {
-            step(L, index, AH_OP_mul,
-                 (const struct ah_value[]){AH_T(ah_check_tensor(L, index)), AH_I(view->size[picks->at[k].dim])}, 2);
-            step(L, index + 1, AH_OP_add,
-                 (const struct ah_value[]){AH_T(ah_check_tensor(L, index)), AH_T(ah_check_tensor(L, index + 1))}, 2);
+            index_step(L, index, AH_OP_mul,
+                       (const struct ah_value[]){AH_T(ah_check_tensor(L, index)), AH_I(view->size[picks->at[k].dim])},
+                       2);
+            index_step(L, index + 1, AH_OP_add,
+                       (const struct ah_value[]){AH_T(ah_check_tensor(L, index)), AH_T(ah_check_tensor(L, index + 1))},
+                       2);
         }
         lua_replace(L, index);
         from.ints.at[from.ints.count++] = picks->at[k].dim;
         to.ints.at[to.ints.count++] = k;
     }
     if (!adjacent) { /* as in PyTorch, the result's dims then come first */
-        step(L, slot, AH_OP_movedim, (const struct ah_value[]){AH_T(ah_check_tensor(L, slot)), from, to}, 3);
+        index_step(L, slot, AH_OP_movedim, (const struct ah_value[]){AH_T(ah_check_tensor(L, slot)), from, to}, 3);
         dim = 0;
     }
     struct ah_tensor *view = ah_check_tensor(L, slot);
@@ -202,9 +206,10 @@ static void apply_picks(lua_State *L, int slot, const struct picks *picks)
         merged.ints.at[d] = d <= dim ? view->size[d] : view->size[d + count - 1];
     for (int k = 1; k < count; k++)
         merged.ints.at[dim] *= view->size[dim + k];
-    step(L, slot, AH_OP_reshape, (const struct ah_value[]){AH_T(view), merged}, 2);
-    step(L, slot, AH_OP_index,
-         (const struct ah_value[]){AH_T(ah_check_tensor(L, slot)), AH_T(ah_check_tensor(L, index)), AH_I(dim)}, 3);
+    index_step(L, slot, AH_OP_reshape, (const struct ah_value[]){AH_T(view), merged}, 2);
+    index_step(L, slot, AH_OP_index,
+               (const struct ah_value[]){AH_T(ah_check_tensor(L, slot)), AH_T(ah_check_tensor(L, index)), AH_I(dim)},
+               3);
 }
 
 /* Is `by` a mask of all dims? Here it does not broadcast, as it does in the ops of masks. */
@@ -226,7 +231,7 @@ static bool apply_key(lua_State *L, int slot, int key)
     copy_key(L, key, tensor->storage->device);
     struct ah_tensor *by = ah_to_tensor(L, key);
     if (is_full_mask(L, tensor, by)) {
-        step(L, slot, AH_OP_masked_select, (const struct ah_value[]){AH_T(tensor), AH_T(by)}, 2);
+        index_step(L, slot, AH_OP_masked_select, (const struct ah_value[]){AH_T(tensor), AH_T(by)}, 2);
         return false;
     }
     if (by || !lua_istable(L, key)) {
@@ -249,10 +254,10 @@ static bool apply_key(lua_State *L, int slot, int key)
         }
     }
     if (picks.count == 1) {
-        step(L, slot, AH_OP_index,
-             (const struct ah_value[]){AH_T(ah_check_tensor(L, slot)), AH_T(ah_check_tensor(L, picks.at[0].slot)),
-                                       AH_I(picks.at[0].dim)},
-             3);
+        index_step(L, slot, AH_OP_index,
+                   (const struct ah_value[]){AH_T(ah_check_tensor(L, slot)), AH_T(ah_check_tensor(L, picks.at[0].slot)),
+                                             AH_I(picks.at[0].dim)},
+                   3);
     } else if (picks.count > 1) {
         apply_picks(L, slot, &picks);
     }
@@ -304,7 +309,7 @@ static void put_positions(lua_State *L, struct ah_value value)
         flat.ints.at[0] = 0;
     ah_push_op(L, AH_OP_arange, (const struct ah_value[]){AH_I(tensor->numel), AH_NIL, AH_I(1), AH_D(AH_I64),
                                                             AH_DEV(tensor->storage->device)}, 5);
-    step(L, 4, AH_OP_view, (const struct ah_value[]){AH_T(ah_check_tensor(L, 4)), shape}, 2);
+    index_step(L, 4, AH_OP_view, (const struct ah_value[]){AH_T(ah_check_tensor(L, 4)), shape}, 2);
     apply_key(L, 4, 2);
     lua_settop(L, 4);
     bool contiguous = ah_tensor_is_contiguous(tensor);
@@ -327,7 +332,7 @@ int ah_index_set(lua_State *L)
     struct ah_value value = ah_check_operand(L, 3, "index assignment");
     lua_settop(L, 3);
     if (value.kind == AH_TENSOR && value.tensor->numel == 1 && value.tensor->dtype != tensor->dtype) {
-        step(L, 3, AH_OP_to, (const struct ah_value[]){value, AH_D(tensor->dtype)}, 2); /* as a number would */
+        index_step(L, 3, AH_OP_to, (const struct ah_value[]){value, AH_D(tensor->dtype)}, 2); /* as a number would */
         value = AH_T(ah_check_tensor(L, 3));
     }
     if (is_full_mask(L, tensor, by) && value.kind != AH_TENSOR) {
@@ -346,7 +351,8 @@ int ah_index_set(lua_State *L)
     apply_key(L, 4, 2);
     struct ah_tensor *window = ah_check_tensor(L, 4);
     while (value.kind == AH_TENSOR && value.tensor->ndim > window->ndim && value.tensor->size[0] == 1) {
-        step(L, 3, AH_OP_select, (const struct ah_value[]){value, AH_I(0), AH_I(0)}, 3); /* leading dims of 1 fit */
+        index_step(L, 3, AH_OP_select, (const struct ah_value[]){value, AH_I(0), AH_I(0)},
+                   3); /* leading dims of 1 fit */
         value = AH_T(ah_check_tensor(L, 3));
     }
     if (value.kind == AH_TENSOR)

@@ -357,7 +357,7 @@ static void read_options(lua_State *L, const struct ah_op *op, int index, struct
 }
 
 /* The row that a call means: t:view("int32") reads other elements in the same bytes. */
-static const struct ah_op *meant(lua_State *L, const struct ah_op *op)
+static const struct ah_op *op_meant(lua_State *L, const struct ah_op *op)
 {
     enum ah_dtype dtype;
     bool is_dtype = lua_type(L, 2) == LUA_TSTRING && ah_dtype_parse(lua_tostring(L, 2), &dtype) == 0;
@@ -452,7 +452,7 @@ static int op_method(lua_State *L)
     const struct ah_op *op = lua_touserdata(L, lua_upvalueindex(1));
     if (!ah_to_tensor(L, 1))
         return ah_raise_not_method(L, op->name, "a tensor");
-    return call_op(L, meant(L, op), false);
+    return call_op(L, op_meant(L, op), false);
 }
 
 static int op_inplace_method(lua_State *L)

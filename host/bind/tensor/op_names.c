@@ -57,23 +57,23 @@ static void each_name(lua_State *L, bool methods, void (*use)(lua_State *L, cons
 }
 
 /* The table at index 1 has it afterwards. */
-static void make(lua_State *L, const char *name)
+static void op_names_make(lua_State *L, const char *name)
 {
     lua_getfield(L, 1, name);
     lua_pop(L, 1);
 }
 
 /* __pairs(table) */
-static int walk(lua_State *L)
+static int op_names_pairs(lua_State *L)
 {
-    each_name(L, lua_toboolean(L, lua_upvalueindex(1)), make);
+    each_name(L, lua_toboolean(L, lua_upvalueindex(1)), op_names_make);
     lua_getglobal(L, "next");
     lua_pushvalue(L, 1);
     return 2;
 }
 
 /* The list at index 2 gets it. */
-static void append(lua_State *L, const char *name)
+static void op_names_append(lua_State *L, const char *name)
 {
     lua_pushstring(L, name);
     lua_rawseti(L, 2, (int)lua_objlen(L, 2) + 1);
@@ -84,10 +84,10 @@ static int list_names(lua_State *L)
 {
     lua_settop(L, 1);
     lua_newtable(L);
-    each_name(L, lua_toboolean(L, lua_upvalueindex(1)), append);
+    each_name(L, lua_toboolean(L, lua_upvalueindex(1)), op_names_append);
     for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1))
         if (lua_type(L, -2) == LUA_TSTRING)
-            append(L, lua_tostring(L, -2));
+            op_names_append(L, lua_tostring(L, -2));
     lua_settop(L, 2);
     return 1;
 }
@@ -95,7 +95,7 @@ static int list_names(lua_State *L)
 static void set_metatable(lua_State *L, int table, bool methods)
 {
     static const luaL_Reg list[] = {
-        {"__index", find_function}, {"__pairs", walk}, {"names", list_names}, {NULL, NULL},
+        {"__index", find_function}, {"__pairs", op_names_pairs}, {"names", list_names}, {NULL, NULL},
     };
     lua_newtable(L);
     for (const luaL_Reg *at = list; at->name; at++) {

@@ -21,7 +21,7 @@ static int set_matmul(lua_State *L)
     return 0;
 }
 
-static int allows(lua_State *L)
+static int precision_allows(lua_State *L)
 {
     static const char *const switches[] = {"matmul", "conv", "cudnn", NULL};
     const struct ah_precision *state = ah_precision();
@@ -30,7 +30,7 @@ static int allows(lua_State *L)
     return 1;
 }
 
-static int allow(lua_State *L)
+static int precision_allow(lua_State *L)
 {
     const char *name = lua_tostring(L, 1);
     bool on = lua_toboolean(L, 2);
@@ -43,7 +43,7 @@ static int allow(lua_State *L)
     return 0;
 }
 
-static int state(lua_State *L)
+static int precision_state(lua_State *L)
 {
     const struct ah_precision *now = ah_precision();
     lua_pushinteger(L, (now->matmul != AH_MATMUL_HIGHEST) + 2 * now->conv_tf32 + 4 * now->dnn);
@@ -62,9 +62,9 @@ static const struct ah_function functions[] = {
      *     accelhost.set_float32_matmul_precision("high")
      *     accelhost.backends.cuda.matmul.allow_tf32  --> true */
     {"set_float32_matmul_precision", set_matmul, "precision:s"},
-    {"allows", allows, "switch:s"},
-    {"allow", allow, "switch:s, on:b"},
-    {"state", state, ""},
+    {"allows", precision_allows, "switch:s"},
+    {"allow", precision_allow, "switch:s, on:b"},
+    {"state", precision_state, ""},
     {NULL, NULL, NULL}};
 
 int ah_open_precision(lua_State *L)

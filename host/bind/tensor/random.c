@@ -101,7 +101,7 @@ static int is_generator(lua_State *L)
     return 1;
 }
 
-static int randperm(lua_State *L)
+static int tensor_randperm(lua_State *L)
 {
     struct ah_generator *generator = lua_isnoneornil(L, 2) ? ah_default_generator() : ah_check_cpu_generator(L, 2);
     double n = lua_tonumber(L, 1);
@@ -150,7 +150,7 @@ static const struct ah_function functions[] = {
      * @return Generator */
     {"Generator", ah_lua_new_generator, "seed:*?, device:D?"},
     {"default", ah_lua_default_generator, ""},
-    {"randperm", randperm, "n:i, generator:G?"},
+    {"randperm", tensor_randperm, "n:i, generator:G?"},
     {"is_generator", is_generator, "value:*?"},
     {"lua_state", get_lua_state, ""},
     {"set_lua_state", set_lua_state, "state:s"},

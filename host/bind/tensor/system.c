@@ -77,7 +77,7 @@ static int empty_cache(lua_State *L)
 }
 
 /* now() -> seconds of the monotonic clock */
-static int now(lua_State *L)
+static int system_now(lua_State *L)
 {
     lua_pushnumber(L, (double)ah_now_ns() * 1e-9);
     return 1;
@@ -130,7 +130,7 @@ static int process_id(lua_State *L)
 }
 
 /* raise(text): an error that names the script's line, not the library's */
-static int raise(lua_State *L)
+static int system_raise(lua_State *L)
 {
     return ah_raise_top(L);
 }
@@ -142,7 +142,7 @@ static int call_site(lua_State *L)
 }
 
 /* nearest(word, words) -> the one of the words that `word` may have meant, or nil */
-static int nearest(lua_State *L)
+static int system_nearest(lua_State *L)
 {
     const char *word = luaL_checkstring(L, 1);
     luaL_checktype(L, 2, LUA_TTABLE);
@@ -162,7 +162,7 @@ static int nearest(lua_State *L)
 }
 
 /* signature(function) -> name, "input:T, dim:i?" of an op or a plain C function; nil for others */
-static int signature(lua_State *L)
+static int system_signature(lua_State *L)
 {
     const struct ah_function *function = ah_to_function(L, 1);
     const struct ah_op *op = function ? NULL : ah_to_op(L, 1);
@@ -217,7 +217,7 @@ int ah_open_system(lua_State *L)
          *     accelhost.empty_cache()
          *     accelhost.memory_stats().cached  --> 0 */
         {"empty_cache", empty_cache, ""},
-        {"now", now, ""},
+        {"now", system_now, ""},
         /* The wall clock: seconds since 1970 with their fraction, as Python's time.time(). os.time() has whole seconds,
          * os.clock() is processor time.
          *     local began = accelhost.time()
@@ -229,10 +229,10 @@ int ah_open_system(lua_State *L)
         {"working_folder", working_folder, ""},
         {"collect_stress", collect_stress, "on:b"},
         {"process_id", process_id, ""},
-        {"raise", raise, "text:s"},
+        {"raise", system_raise, "text:s"},
         {"call_site", call_site, ""},
-        {"nearest", nearest, "word:s, words:*"},
-        {"signature", signature, "function:F"},
+        {"nearest", system_nearest, "word:s, words:*"},
+        {"signature", system_signature, "function:F"},
         {"catch_signal", catch_signal, "name:s"},
         {"take_signal", take_signal, ""},
         {NULL, NULL, NULL},

@@ -208,7 +208,7 @@ static int storage_key(lua_State *L)
 }
 
 /* C.pointer(t): address of the first element for FFI loops; bumps the version, since the loop may write. */
-static int pointer(lua_State *L)
+static int tensor_pointer(lua_State *L)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
     ah_check(L, ah_tensor_row_major(tensor));
@@ -330,7 +330,7 @@ static const luaL_Reg module_list[] = {
     {"same_storage", same_storage},
     {"storage_key", storage_key},
     {"same_shape", same_shape},
-    {"pointer", pointer},
+    {"pointer", tensor_pointer},
     {NULL, NULL},
 };
 

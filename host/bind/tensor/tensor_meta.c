@@ -83,18 +83,18 @@ static int meta_len(lua_State *L)
     return 1;
 }
 
-static int binary(lua_State *L, enum ah_opid id, const char *name)
+static int tensor_binary(lua_State *L, enum ah_opid id, const char *name)
 {
     struct ah_value args[2] = {ah_check_operand(L, 1, name), ah_check_operand(L, 2, name)};
     return ah_push_op(L, id, args, 2);
 }
 
-static int meta_add(lua_State *L) { return binary(L, AH_OP_add, "add"); }
-static int meta_sub(lua_State *L) { return binary(L, AH_OP_sub, "sub"); }
-static int meta_mul(lua_State *L) { return binary(L, AH_OP_mul, "mul"); }
-static int meta_div(lua_State *L) { return binary(L, AH_OP_div, "div"); }
-static int meta_pow(lua_State *L) { return binary(L, AH_OP_pow, "pow"); }
-static int meta_mod(lua_State *L) { return binary(L, AH_OP_remainder, "remainder"); }
+static int meta_add(lua_State *L) { return tensor_binary(L, AH_OP_add, "add"); }
+static int meta_sub(lua_State *L) { return tensor_binary(L, AH_OP_sub, "sub"); }
+static int meta_mul(lua_State *L) { return tensor_binary(L, AH_OP_mul, "mul"); }
+static int meta_div(lua_State *L) { return tensor_binary(L, AH_OP_div, "div"); }
+static int meta_pow(lua_State *L) { return tensor_binary(L, AH_OP_pow, "pow"); }
+static int meta_mod(lua_State *L) { return tensor_binary(L, AH_OP_remainder, "remainder"); }
 
 static int meta_unm(lua_State *L)
 {

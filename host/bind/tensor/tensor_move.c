@@ -18,7 +18,7 @@ struct target {
 };
 
 /* Copy a tensor to the device while its kernels run; *out is NULL where it must be copied in their order. */
-static int feed(struct ah_tensor **out, struct ah_tensor *tensor, struct ah_device *device)
+static int tensor_prefetch(struct ah_tensor **out, struct ah_tensor *tensor, struct ah_device *device)
 {
     bool fits = ah_on_cpu(tensor) && device->type->feed && ah_tensor_is_pinned(tensor) && !ah_requires_grad(tensor) &&
                 ah_tensor_is_contiguous(tensor);
@@ -50,7 +50,7 @@ static void push_format(lua_State *L, const struct ah_tensor *before, enum ah_me
 }
 
 /* Push the tensor at 1 converted to the target; the tensor itself if it needs no conversion. */
-static int convert(lua_State *L, const struct target *target)
+static int tensor_convert(lua_State *L, const struct target *target)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1), *before = tensor, *fed = NULL;
     lua_settop(L, 1);
@@ -60,7 +60,7 @@ static int convert(lua_State *L, const struct target *target)
     }
     if (tensor->storage->device != target->device) {
         if (target->non_blocking)
-            ah_check(L, feed(&fed, tensor, target->device));
+            ah_check(L, tensor_prefetch(&fed, tensor, target->device));
         if (fed)
             ah_push_tensor(L, fed);
         else
@@ -73,14 +73,14 @@ static int convert(lua_State *L, const struct target *target)
 }
 
 /* t:float() and its kin: `memory_format` alone may be given, in a table. */
-static int cast(lua_State *L, enum ah_dtype dtype, const char *name)
+static int tensor_cast(lua_State *L, enum ah_dtype dtype, const char *name)
 {
     struct target target = {.dtype = dtype, .device = ah_check_tensor(L, 1)->storage->device};
     if (!lua_isnoneornil(L, 2)) {
         ah_check_options(L, 2, name, (const char *const[]){"memory_format", NULL});
         target.format = ah_opt_memory_format(L, 2, name);
     }
-    return convert(L, &target);
+    return tensor_convert(L, &target);
 }
 
 /* The table of options at `index`. */
@@ -148,13 +148,13 @@ static int method_to(lua_State *L)
     read_flags(L, second ? 4 : 3, options ? last : last + 1, named && !second ? "a dtype, " : "", &target);
     if (options)
         read_options(L, last, whole, &target);
-    return convert(L, &target);
+    return tensor_convert(L, &target);
 }
 
 #define CAST(name, dtype)                   \
     static int method_##name(lua_State *L)  \
     {                                       \
-        return cast(L, dtype, #name);       \
+        return tensor_cast(L, dtype, #name);       \
     }
 CAST(float, AH_F32)
 CAST(double, AH_F64)
@@ -170,7 +170,7 @@ CAST(bool, AH_BOOL)
 static int method_type_as(lua_State *L)
 {
     const struct ah_tensor *other = ah_check_tensor(L, 2);
-    return convert(L, &(struct target){.dtype = other->dtype, .device = other->storage->device});
+    return tensor_convert(L, &(struct target){.dtype = other->dtype, .device = other->storage->device});
 }
 
 static int method_cpu(lua_State *L)
@@ -180,7 +180,7 @@ static int method_cpu(lua_State *L)
         ah_check_options(L, 2, "cpu", (const char *const[]){"memory_format", NULL});
         target.format = ah_opt_memory_format(L, 2, "cpu");
     }
-    return convert(L, &target);
+    return tensor_convert(L, &target);
 }
 
 /* "cuda" or "cuda:1" of nothing, a number or a name. */
@@ -211,7 +211,7 @@ static int method_cuda(lua_State *L)
             lua_replace(L, 2);
     }
     ah_check(L, ah_device_find(cuda_name(L, 2, "cuda"), &target.device));
-    return convert(L, &target);
+    return tensor_convert(L, &target);
 }
 
 static int method_pin_memory(lua_State *L)

@@ -131,7 +131,7 @@ static void show_backward(lua_State *L, struct ah_tensor *const *roots, int coun
 }
 
 /* backward(tensors, gradients, options) */
-static int backward(lua_State *L)
+static int autograd_backward(lua_State *L)
 {
     int count;
     struct ah_backward_options options = {0};
@@ -174,7 +174,7 @@ static int backward(lua_State *L)
 }
 
 /* grad(outputs, inputs, options) -> array of gradients (false where unused and allow_unused) */
-static int grad(lua_State *L)
+static int autograd_grad(lua_State *L)
 {
     int count, input_count;
     struct ah_backward_options options = {0};
@@ -262,7 +262,7 @@ static int enable_grad(lua_State *L)
 }
 
 /* t:detach_(): a leaf without history from now on */
-static int detach(lua_State *L)
+static int autograd_detach(lua_State *L)
 {
     ah_detach(ah_check_tensor(L, 1));
     lua_settop(L, 1);
@@ -274,7 +274,7 @@ static const struct ah_function functions[] = {
      * a table of gradients for those of more than one element. options = {retain_graph =, create_graph =}.
      *     accelhost.autograd.backward({loss, w:sum()})
      *     w.grad  --> tensor([3., 5., 7.]) */
-    {"backward", backward, "tensors:*, gradients:*?, options:*?"},
+    {"backward", autograd_backward, "tensors:*, gradients:*?, options:*?"},
     /* Record gradients from now on, or not; `no_grad` is the way to do so for a while.
      *     accelhost.set_grad_enabled(true) */
     {"set_grad_enabled", set_grad_enabled, "mode:b"},
@@ -292,7 +292,7 @@ static const struct ah_function methods[] = {
      * backward, record the gradients themselves.
      *     loss:backward()
      *     w.grad  --> tensor([2., 4., 6.]) */
-    {"backward", backward, "input:T, gradient:*?, options:*?"},
+    {"backward", autograd_backward, "input:T, gradient:*?, options:*?"},
     /* Keep the gradient of a tensor that is no leaf: its `grad` is set by backward.
      *     local twice = w * 2
      *     twice:retain_grad()
@@ -302,14 +302,14 @@ static const struct ah_function methods[] = {
     /* Take the tensor out of its history, in place: it is a leaf from now on. Returns the tensor.
      *     loss:detach_().requires_grad  --> false
      * @return Tensor */
-    {"detach_", detach, "input:T"},
+    {"detach_", autograd_detach, "input:T"},
     {NULL, NULL, NULL},
 };
 
 static const luaL_Reg list[] = {
     {"watch_backward", watch_backward},
     {"prepared_leaves", prepared_leaves},
-    {"grad", grad},
+    {"grad", autograd_grad},
     /* Run fn without recording gradients, and return its results; the mode is restored also after an error.
      *     accelhost.no_grad(function() return w * 2 end).requires_grad  --> false
      * @param fn function

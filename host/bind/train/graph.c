@@ -27,7 +27,7 @@ static struct handle *check_handle(lua_State *L)
     return handle;
 }
 
-static int new(lua_State *L)
+static int graph_new(lua_State *L)
 {
     struct ah_device *device = ah_check_device(L, 1);
     if (!device->type->graphs)
@@ -38,28 +38,28 @@ static int new(lua_State *L)
     return 1;
 }
 
-static int begin(lua_State *L)
+static int graph_begin(lua_State *L)
 {
     struct handle *handle = check_handle(L);
     ah_check(L, handle->device->type->graphs->begin(handle->graph));
     return 0;
 }
 
-static int finish(lua_State *L)
+static int graph_finish(lua_State *L)
 {
     struct handle *handle = check_handle(L);
     ah_check(L, handle->device->type->graphs->end(handle->graph, lua_toboolean(L, 2)));
     return 0;
 }
 
-static int revise(lua_State *L)
+static int graph_revise(lua_State *L)
 {
     struct handle *handle = check_handle(L);
     ah_check(L, handle->device->type->graphs->revise(handle->graph, lua_toboolean(L, 2)));
     return 0;
 }
 
-static int replay(lua_State *L)
+static int graph_replay(lua_State *L)
 {
     struct handle *handle = check_handle(L);
     ah_check(L, handle->device->type->graphs->replay(handle->graph));
@@ -72,7 +72,7 @@ static int replay(lua_State *L)
     return 0;
 }
 
-static int close(lua_State *L)
+static int graph_close(lua_State *L)
 {
     struct handle *handle = ah_class_to(L, 1, &graph_class);
     if (handle && handle->graph)
@@ -83,14 +83,15 @@ static int close(lua_State *L)
 }
 
 static const luaL_Reg graph_methods[] = {
-    {"begin", begin}, {"finish", finish}, {"revise", revise}, {"replay", replay}, {"close", close}, {NULL, NULL},
+    {"begin", graph_begin},   {"finish", graph_finish}, {"revise", graph_revise},
+    {"replay", graph_replay}, {"close", graph_close},   {NULL, NULL},
 };
-static const struct ah_class graph_class = {"accelhost.graph", graph_methods, NULL, close};
+static const struct ah_class graph_class = {"accelhost.graph", graph_methods, NULL, graph_close};
 
 int ah_open_graph(lua_State *L)
 {
     lua_newtable(L);
-    lua_pushcfunction(L, new);
+    lua_pushcfunction(L, graph_new);
     lua_setfield(L, -2, "new");
     return 1;
 }

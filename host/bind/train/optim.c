@@ -102,7 +102,7 @@ static bool flag_at(lua_State *L, int table, int index)
 
 enum { KIND = 1, GROUP, PARAMS, STATE, FRESH, KEEP, UNLESS, MISSING };
 
-static int step(lua_State *L)
+static int optim_step(lua_State *L)
 {
     enum ah_optim_kind kind = check_kind(L, KIND);
     for (int index = GROUP; index <= STATE; index++)
@@ -165,7 +165,7 @@ static void push_list(lua_State *L, const char *const *name, int most)
     }
 }
 
-static int states(lua_State *L)
+static int optim_states(lua_State *L)
 {
     const struct ah_optim_kind_info *info = &ah_optim_kinds[check_kind(L, 1)];
     push_list(L, info->state, AH_OPTIM_STATES);
@@ -180,7 +180,7 @@ static int set_options(lua_State *L)
     return 0;
 }
 
-static int needed(lua_State *L)
+static int optim_needed(lua_State *L)
 {
     enum ah_optim_kind kind = check_kind(L, 1);
     struct ah_optim_options options;
@@ -241,7 +241,7 @@ static int clip_grad_value(lua_State *L)
 }
 
 /* stepped(): a step that ran in Lua is over */
-static int stepped(lua_State *L)
+static int optim_stepped(lua_State *L)
 {
     ah_pulse_step();
     return 0;
@@ -273,9 +273,9 @@ int ah_open_optim(lua_State *L)
 {
     static const luaL_Reg functions[] = {
         {"set_options", set_options},
-        {"states", states},
-        {"needed", needed},
-        {"stepped", stepped},
+        {"states", optim_states},
+        {"needed", optim_needed},
+        {"stepped", optim_stepped},
         {"clip_grad_norm", clip_grad_norm},
         {"clip_grad_value", clip_grad_value},
         {"unscale_grad", unscale_grad},
@@ -284,7 +284,7 @@ int ah_open_optim(lua_State *L)
     };
     lua_newtable(L);
     luaL_register(L, NULL, functions);
-    lua_pushcclosure(L, step, push_names(L));
+    lua_pushcclosure(L, optim_step, push_names(L));
     lua_setfield(L, -2, "step");
     return 1;
 }

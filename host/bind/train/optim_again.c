@@ -34,7 +34,7 @@ static int tensors_of(struct ah_optim_item *item, struct ah_tensor **list)
 
 enum { TENSORS = 2 + AH_OPTIM_STATES + 1 + AH_OPTIM_SCALARS };
 
-static int release(lua_State *L)
+static int optim_release(lua_State *L)
 {
     struct again *again = lua_touserdata(L, 1);
     struct ah_tensor *list[TENSORS];
@@ -47,7 +47,7 @@ static int release(lua_State *L)
     return 0;
 }
 
-static const struct ah_class again_class = {.name = "accelhost.optim.again", .collect = release};
+static const struct ah_class again_class = {.name = "accelhost.optim.again", .collect = optim_release};
 
 static struct ah_tensor *single_of(const struct ah_optim_item *item, int which)
 {
@@ -55,7 +55,7 @@ static struct ah_tensor *single_of(const struct ah_optim_item *item, int which)
 }
 
 /* Is the field of the table on top of the stack this tensor? */
-static bool has(lua_State *L, const char *name, const struct ah_tensor *tensor)
+static bool optim_has(lua_State *L, const char *name, const struct ah_tensor *tensor)
 {
     lua_getfield(L, -1, name);
     bool is = ah_to_tensor(L, -1) == tensor;
@@ -72,11 +72,11 @@ static bool is_theirs(lua_State *L, enum ah_optim_kind kind, const struct ah_opt
     bool same = ah_to_tensor(L, -1) == item->param;
     lua_rawget(L, lua_upvalueindex(STATE));
     for (int i = 0; same && i < AH_OPTIM_STATES; i++)
-        same = !item->state[i] || (lua_istable(L, -1) && has(L, info->state[i], item->state[i]));
+        same = !item->state[i] || (lua_istable(L, -1) && optim_has(L, info->state[i], item->state[i]));
     for (int i = 0; same && i < AH_OPTIM_SCALARS; i++)
-        same = !item->scalar[i] || (lua_istable(L, -1) && has(L, info->scalar[i], item->scalar[i]));
+        same = !item->scalar[i] || (lua_istable(L, -1) && optim_has(L, info->scalar[i], item->scalar[i]));
     if (same && item->step)
-        same = lua_istable(L, -1) && has(L, "step", item->step);
+        same = lua_istable(L, -1) && optim_has(L, "step", item->step);
     lua_pop(L, 2);
     return same;
 }

@@ -21,7 +21,7 @@
 
 enum { ALIGN = 64 };
 
-static struct ah_tensor *item(lua_State *L, int list, int i)
+static struct ah_tensor *recovery_item(lua_State *L, int list, int i)
 {
     lua_rawgeti(L, list, i);
     struct ah_tensor *tensor = ah_check_tensor(L, -1);
@@ -32,34 +32,34 @@ static struct ah_tensor *item(lua_State *L, int list, int i)
     return tensor;
 }
 
-static size_t total(lua_State *L, int list)
+static size_t recovery_total(lua_State *L, int list)
 {
     size_t bytes = 0;
     luaL_checktype(L, list, LUA_TTABLE);
     int count = (int)lua_objlen(L, list);
     for (int i = 1; i <= count; i++)
-        bytes += ah_tensor_bytes(item(L, list, i));
+        bytes += ah_tensor_bytes(recovery_item(L, list, i));
     return bytes;
 }
 
 /* Where a rank's share of so many bytes begins. */
-static size_t cut(size_t bytes, int rank, int ranks)
+static size_t recovery_cut(size_t bytes, int rank, int ranks)
 {
     return rank == ranks ? bytes : bytes / ALIGN * (size_t)rank / (size_t)ranks * ALIGN;
 }
 
-static size_t aligned(size_t bytes)
+static size_t recovery_aligned(size_t bytes)
 {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 /* The bytes first..last of tensors that lie behind each other are those of `memory`; `out`: they go there. */
-static void move(lua_State *L, int list, size_t first, size_t last, char *memory, bool out)
+static void recovery_move(lua_State *L, int list, size_t first, size_t last, char *memory, bool out)
 {
     size_t at = 0;
     int count = (int)lua_objlen(L, list);
     for (int i = 1; i <= count && at < last; i++) {
-        struct ah_tensor *tensor = item(L, list, i);
+        struct ah_tensor *tensor = recovery_item(L, list, i);
         size_t end = at + ah_tensor_bytes(tensor), from = at > first ? at : first, to = end < last ? end : last;
         if (from < to) {
             char *theirs = (char *)ah_tensor_data(tensor) + (from - at), *ours = memory + (from - first);
@@ -91,7 +91,7 @@ static int refuse_growth(void *context, size_t room, unsigned char **bytes)
     return ah_fail(AH_ENOMEM, "it has more than %zu bytes", room);
 }
 
-static void put(struct ah_packer *packer, const void *bytes, size_t count)
+static void recovery_write(struct ah_packer *packer, const void *bytes, size_t count)
 {
     if (count)
         memcpy(packer->bytes + packer->count, bytes, count);
@@ -109,11 +109,11 @@ static size_t write_note(lua_State *L, const struct ah_tensor *fixed, int index,
     head.lua = lua_bytes;
     if (sizeof head + head.generator + head.lua + head.fixed > room)
         ah_check(L, refuse_growth(NULL, room, NULL));
-    put(&packer, &head, sizeof head);
+    recovery_write(&packer, &head, sizeof head);
     ah_check(L, ah_cpu.type->get_state(&ah_cpu, packer.bytes + packer.count));
     packer.count += head.generator;
-    put(&packer, lua, lua_bytes);
-    put(&packer, ah_tensor_data(fixed), head.fixed);
+    recovery_write(&packer, lua, lua_bytes);
+    recovery_write(&packer, ah_tensor_data(fixed), head.fixed);
     int status = ah_pack(L, index, &packer);
     if (status < 0)
         ah_check(L, ah_fail_prefix(status, "live recovery: a run's state is tensors, numbers, texts, booleans and "
@@ -121,24 +121,24 @@ static size_t write_note(lua_State *L, const struct ah_tensor *fixed, int index,
     return packer.count;
 }
 
-static int publish(lua_State *L)
+static int recovery_publish(lua_State *L)
 {
     struct ah_tensor *fixed = ah_check_tensor(L, 3);
-    size_t alike = total(L, 1), own = total(L, 2), room;
+    size_t alike = recovery_total(L, 1), own = recovery_total(L, 2), room;
     int size, rank = ah_recovery_rank(&size);
-    size_t first = cut(alike, rank, size), last = cut(alike, rank + 1, size);
-    void *slice, *note;
-    ah_check(L, ah_recovery_slice(aligned(last - first) + own, &slice));
+    size_t first = recovery_cut(alike, rank, size), last = recovery_cut(alike, rank + 1, size);
+    void *slice, *recovery_note;
+    ah_check(L, ah_recovery_slice(recovery_aligned(last - first) + own, &slice));
     if (!slice)
         return 0;
-    move(L, 1, first, last, slice, true);
-    move(L, 2, 0, own, (char *)slice + aligned(last - first), true);
-    ah_check(L, ah_recovery_note(&note, &room));
-    ah_check(L, ah_recovery_mark(note, write_note(L, fixed, 4, note, room)));
+    recovery_move(L, 1, first, last, slice, true);
+    recovery_move(L, 2, 0, own, (char *)slice + recovery_aligned(last - first), true);
+    ah_check(L, ah_recovery_note(&recovery_note, &room));
+    ah_check(L, ah_recovery_mark(recovery_note, write_note(L, fixed, 4, recovery_note, room)));
     return 0;
 }
 
-static int find(lua_State *L)
+static int recovery_find(lua_State *L)
 {
     int64_t boundary;
     ah_check(L, ah_recovery_find(&boundary));
@@ -159,7 +159,7 @@ static void push_bytes(lua_State *L, const void *bytes, size_t count)
         memcpy(ah_tensor_data(tensor), bytes, count);
 }
 
-static int note(lua_State *L)
+static int recovery_note(lua_State *L)
 {
     const void *place;
     struct head head;
@@ -193,21 +193,22 @@ static char *slice_of(lua_State *L, int rank, size_t expected)
     return (char *)slice;
 }
 
-static int restore(lua_State *L)
+static int recovery_restore(lua_State *L)
 {
-    size_t alike = total(L, 1), own = total(L, 2);
+    size_t alike = recovery_total(L, 1), own = recovery_total(L, 2);
     int size, rank = ah_recovery_rank(&size);
     for (int r = 0; r < size; r++) {
-        size_t first = cut(alike, r, size), last = cut(alike, r + 1, size), share = aligned(last - first);
+        size_t first = recovery_cut(alike, r, size), last = recovery_cut(alike, r + 1, size),
+               share = recovery_aligned(last - first);
         char *slice = slice_of(L, r, r == rank ? share + own : share);
-        move(L, 1, first, last, slice, false);
+        recovery_move(L, 1, first, last, slice, false);
         if (r == rank)
-            move(L, 2, 0, own, slice + share, false);
+            recovery_move(L, 2, 0, own, slice + share, false);
     }
     return 0;
 }
 
-static int take(lua_State *L)
+static int recovery_read(lua_State *L)
 {
     ah_check(L, ah_recovery_take());
     return 0;
@@ -216,8 +217,14 @@ static int take(lua_State *L)
 int ah_open_recovery(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"is_on", is_on}, {"is_due", is_due},   {"publish", publish}, {"find", find},
-        {"note", note},   {"restore", restore}, {"take", take},       {NULL, NULL},
+        {"is_on", is_on},
+        {"is_due", is_due},
+        {"publish", recovery_publish},
+        {"find", recovery_find},
+        {"note", recovery_note},
+        {"restore", recovery_restore},
+        {"take", recovery_read},
+        {NULL, NULL},
     };
     lua_newtable(L);
     luaL_register(L, NULL, functions);

@@ -46,7 +46,7 @@ static const char *module_now(void)
 }
 
 /* start(shapes, memory, sites, modules, spans) */
-static int start(lua_State *L)
+static int trace_start(lua_State *L)
 {
     struct ah_trace_options options = {
         .shapes = lua_toboolean(L, 1), .memory = lua_toboolean(L, 2), .sites = lua_toboolean(L, 3),
@@ -59,27 +59,27 @@ static int start(lua_State *L)
 }
 
 /* stop() -> the recording */
-static int stop(lua_State *L)
+static int trace_stop(lua_State *L)
 {
     struct ah_trace **held = ah_class_new(L, &recording_class, sizeof *held);
     ah_check(L, ah_trace_stop(held));
     return 1;
 }
 
-static int forget(lua_State *L)
+static int trace_forget(lua_State *L)
 {
     ah_trace_forget();
     return 0;
 }
 
-static int running(lua_State *L)
+static int trace_running(lua_State *L)
 {
     lua_pushboolean(L, ah_tracing);
     return 1;
 }
 
 /* push(name, kind): a range begins; kind as in the file, default "range" */
-static int push(lua_State *L)
+static int trace_push(lua_State *L)
 {
     const char *name = luaL_checkstring(L, 1), *kind = luaL_optstring(L, 2, "range");
     if (depth < DEPTH) {
@@ -95,7 +95,7 @@ static int push(lua_State *L)
 }
 
 /* pop(): the innermost range ends */
-static int pop(lua_State *L)
+static int trace_pop(lua_State *L)
 {
     if (depth == 0)
         return 0;
@@ -122,7 +122,7 @@ static int free_trace(lua_State *L)
 }
 
 /* recording:count() -> spans, spans that were lost, texts that were left out */
-static int count(lua_State *L)
+static int trace_count(lua_State *L)
 {
     const struct ah_trace *trace = check_trace(L);
     lua_pushnumber(L, (double)trace->count);
@@ -132,7 +132,7 @@ static int count(lua_State *L)
 }
 
 /* recording:span(i) -> name, kind, lane, begin, end (nanoseconds since the start), bytes, shapes, kernel; i from 0 */
-static int span(lua_State *L)
+static int trace_span(lua_State *L)
 {
     const struct ah_trace *trace = check_trace(L);
     double index = luaL_checknumber(L, 2);
@@ -157,13 +157,19 @@ static int write_file(lua_State *L)
     return 0;
 }
 
-static const luaL_Reg recording_methods[] = {{"count", count}, {"span", span}, {"write", write_file}, {NULL, NULL}};
+static const luaL_Reg recording_methods[] = {
+    {"count", trace_count}, {"span", trace_span}, {"write", write_file}, {NULL, NULL}};
 static const struct ah_class recording_class = {"accelhost.recording", recording_methods, NULL, free_trace};
 
 int ah_open_trace(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"start", start}, {"stop", stop}, {"forget", forget}, {"running", running}, {"push", push}, {"pop", pop},
+        {"start", trace_start},
+        {"stop", trace_stop},
+        {"forget", trace_forget},
+        {"running", trace_running},
+        {"push", trace_push},
+        {"pop", trace_pop},
         {NULL, NULL},
     };
     lua_newtable(L);

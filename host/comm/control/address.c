@@ -31,7 +31,7 @@ static bool can_be_had(const struct addrinfo *at)
 }
 
 /* Of the first address that a name has: with any port. */
-static bool look(const char *host, bool *loopback, bool *here)
+static bool address_resolve(const char *host, bool *loopback, bool *here)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found;
     if (getaddrinfo(host, "0", &hints, &found))
@@ -45,13 +45,13 @@ static bool look(const char *host, bool *loopback, bool *here)
 bool ah_address_is_loopback(const char *host)
 {
     bool loopback, here;
-    return look(host, &loopback, &here) && loopback && !strcmp(ah_address_to_listen(host), host);
+    return address_resolve(host, &loopback, &here) && loopback && !strcmp(ah_address_to_listen(host), host);
 }
 
 bool ah_address_is_here(const char *host)
 {
     bool loopback, here;
-    return look(host, &loopback, &here) && here;
+    return address_resolve(host, &loopback, &here) && here;
 }
 
 const char *ah_address_to_listen(const char *host)
@@ -59,7 +59,7 @@ const char *ah_address_to_listen(const char *host)
     unsigned char bytes[sizeof(struct in6_addr)];
     bool loopback, here, number = inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1;
     bool other = !number && strcmp(host, "localhost") != 0;
-    return other && look(host, &loopback, &here) && loopback ? "0.0.0.0" : host;
+    return other && address_resolve(host, &loopback, &here) && loopback ? "0.0.0.0" : host;
 }
 
 static bool is_own(const struct sockaddr *at)

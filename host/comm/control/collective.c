@@ -32,8 +32,8 @@ static const char *const purposes[AH_PURPOSES] = {"", " in gather", " in backwar
 
 /* Making one. */
 
-static struct ah_collective make(enum ah_collective_kind kind, void *out, const void *in, int64_t count,
-                                 enum ah_dtype dtype)
+static struct ah_collective collective_make(enum ah_collective_kind kind, void *out, const void *in, int64_t count,
+                                            enum ah_dtype dtype)
 {
     return (struct ah_collective){.kind = kind, .dtype = dtype, .root = -1, .count = count, .in = in, .out = out,
                             .ndim = -1, .weight = 1, .where = "?"};
@@ -41,27 +41,27 @@ static struct ah_collective make(enum ah_collective_kind kind, void *out, const 
 
 struct ah_collective ah_collective_all_reduce(void *buffer, int64_t count, enum ah_dtype dtype, enum ah_reduce_op op)
 {
-    struct ah_collective call = make(AH_ALL_REDUCE, buffer, buffer, count, dtype);
+    struct ah_collective call = collective_make(AH_ALL_REDUCE, buffer, buffer, count, dtype);
     call.reduce = op;
     return call;
 }
 
 struct ah_collective ah_collective_broadcast(void *buffer, int64_t count, enum ah_dtype dtype, int root)
 {
-    struct ah_collective call = make(AH_BROADCAST, buffer, buffer, count, dtype);
+    struct ah_collective call = collective_make(AH_BROADCAST, buffer, buffer, count, dtype);
     call.root = root;
     return call;
 }
 
 struct ah_collective ah_collective_all_gather(void *out, const void *in, int64_t count, enum ah_dtype dtype)
 {
-    return make(AH_ALL_GATHER, out, in, count, dtype);
+    return collective_make(AH_ALL_GATHER, out, in, count, dtype);
 }
 
 struct ah_collective ah_collective_all_gather_v(void *out, const void *in, const int64_t *counts, int rank,
                                                 enum ah_dtype dtype)
 {
-    struct ah_collective call = make(AH_ALL_GATHER_V, out, in, counts[rank], dtype);
+    struct ah_collective call = collective_make(AH_ALL_GATHER_V, out, in, counts[rank], dtype);
     call.counts = counts;
     return call;
 }
@@ -69,33 +69,33 @@ struct ah_collective ah_collective_all_gather_v(void *out, const void *in, const
 struct ah_collective ah_collective_reduce_scatter(void *out, const void *in, int64_t count, enum ah_dtype dtype,
                                       enum ah_reduce_op op)
 {
-    struct ah_collective call = make(AH_REDUCE_SCATTER, out, in, count, dtype);
+    struct ah_collective call = collective_make(AH_REDUCE_SCATTER, out, in, count, dtype);
     call.reduce = op;
     return call;
 }
 
 struct ah_collective ah_collective_gather(void *out, const void *in, int64_t count, enum ah_dtype dtype, int root)
 {
-    struct ah_collective call = make(AH_GATHER, out, in, count, dtype);
+    struct ah_collective call = collective_make(AH_GATHER, out, in, count, dtype);
     call.root = root;
     return call;
 }
 
 struct ah_collective ah_collective_scatter(void *out, const void *in, int64_t count, enum ah_dtype dtype, int root)
 {
-    struct ah_collective call = make(AH_SCATTER, out, in, count, dtype);
+    struct ah_collective call = collective_make(AH_SCATTER, out, in, count, dtype);
     call.root = root;
     return call;
 }
 
 struct ah_collective ah_collective_all_to_all(void *out, const void *in, int64_t count, enum ah_dtype dtype)
 {
-    return make(AH_ALL_TO_ALL, out, in, count, dtype);
+    return collective_make(AH_ALL_TO_ALL, out, in, count, dtype);
 }
 
 struct ah_collective ah_collective_all_to_all_v(void *out, const void *in, const int64_t *counts, enum ah_dtype dtype)
 {
-    struct ah_collective call = make(AH_ALL_TO_ALL_V, out, in, 0, dtype);
+    struct ah_collective call = collective_make(AH_ALL_TO_ALL_V, out, in, 0, dtype);
     call.counts = counts;
     return call;
 }
@@ -103,7 +103,7 @@ struct ah_collective ah_collective_all_to_all_v(void *out, const void *in, const
 struct ah_collective ah_collective_reduce(void *out, const void *in, int64_t count, enum ah_dtype dtype,
                                           enum ah_reduce_op op, int root)
 {
-    struct ah_collective call = make(AH_REDUCE, out, in, count, dtype);
+    struct ah_collective call = collective_make(AH_REDUCE, out, in, count, dtype);
     call.reduce = op;
     call.root = root;
     return call;
@@ -111,12 +111,12 @@ struct ah_collective ah_collective_reduce(void *out, const void *in, int64_t cou
 
 struct ah_collective ah_collective_barrier(void)
 {
-    return make(AH_BARRIER, NULL, NULL, 0, AH_U8);
+    return collective_make(AH_BARRIER, NULL, NULL, 0, AH_U8);
 }
 
 struct ah_collective ah_collective_monitored_barrier(int64_t timeout_ns, bool all)
 {
-    struct ah_collective call = make(AH_MONITORED_BARRIER, NULL, NULL, 0, AH_U8);
+    struct ah_collective call = collective_make(AH_MONITORED_BARRIER, NULL, NULL, 0, AH_U8);
     call.timeout_ns = timeout_ns;
     call.note = all;
     return call;
@@ -260,7 +260,7 @@ int ah_collective_check(const struct ah_collective *call, int size)
 
 /* Posts. */
 
-static uint64_t mix(uint64_t hash, uint64_t value)
+static uint64_t collective_mix(uint64_t hash, uint64_t value)
 {
     hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
     return hash ^ hash >> 29;
@@ -291,23 +291,24 @@ void ah_call_record_fill(struct ah_call_record *post, const struct ah_collective
     post->weight = call->weight;
     post->count = call->count;
     copy_where(post->where, call->where);
-    uint64_t hash = mix(sequence, (uint64_t)call->kind << 32 | (uint64_t)call->async << 31 | (uint64_t)post->far << 30 |
-                                      (uint64_t)call->dtype << 16 | (uint64_t)call->reduce);
-    hash = mix(hash, (uint64_t)(int64_t)call->root);
+    uint64_t hash =
+        collective_mix(sequence, (uint64_t)call->kind << 32 | (uint64_t)call->async << 31 | (uint64_t)post->far << 30 |
+                                     (uint64_t)call->dtype << 16 | (uint64_t)call->reduce);
+    hash = collective_mix(hash, (uint64_t)(int64_t)call->root);
     /* Ragged calls agree on all counts and on the trailing dims, others on the whole shape. */
     int skip = 0;
     if (call->counts) {
         for (int r = 0; r < (call->kind == AH_ALL_TO_ALL_V ? size * size : size); r++)
-            hash = mix(hash, (uint64_t)call->counts[r]);
+            hash = collective_mix(hash, (uint64_t)call->counts[r]);
         skip = 1;
     } else {
-        hash = mix(hash, (uint64_t)call->count);
+        hash = collective_mix(hash, (uint64_t)call->count);
     }
-    hash = mix(hash, (uint64_t)(ndim + 1));
+    hash = collective_mix(hash, (uint64_t)(ndim + 1));
     for (int d = 0; d < ndim; d++) {
         post->size[d] = call->size[d];
         if (d >= skip)
-            hash = mix(hash, (uint64_t)call->size[d]);
+            hash = collective_mix(hash, (uint64_t)call->size[d]);
     }
     post->hash = hash;
 }

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static void wake(atomic_uint *word)
+static void group_wake(atomic_uint *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
@@ -19,7 +19,7 @@ void ah_notification_notify(struct ah_notification *notification)
 {
     atomic_fetch_add(&notification->changes, 1);
     if (atomic_load(&notification->sleepers) && !atomic_load(&notification->attended))
-        wake(&notification->changes);
+        group_wake(&notification->changes);
 }
 
 void ah_notification_sleep(struct ah_notification *notification, uint32_t seen, int64_t limit_ns)
@@ -40,14 +40,14 @@ void ah_notification_attend(struct ah_notification *notification)
     atomic_store(&notification->attended, 1);
     atomic_fetch_add(&notification->changes, 1);
     if (atomic_load(&notification->sleepers))
-        wake(&notification->changes);
+        group_wake(&notification->changes);
 }
 
 void ah_notification_leave(struct ah_notification *notification)
 {
     if (atomic_load_explicit(&notification->attended, memory_order_relaxed) &&
         atomic_exchange(&notification->attended, 0))
-        wake(&notification->attended);
+        group_wake(&notification->attended);
 }
 
 bool ah_notification_nap(struct ah_notification *notification, uint32_t *visits)
@@ -76,7 +76,7 @@ void ah_group_counter_advance(struct ah_group_block *block, enum ah_counter whic
 {
     atomic_store(&block->counter[which], value);
     if (atomic_load(&block->sleepers))
-        wake(&block->counter[which]);
+        group_wake(&block->counter[which]);
     if (which != AH_ROUND)
         ah_group_notify(block, which == AH_SLICED ? AH_PROGRESS : AH_REPLICA);
 }
@@ -94,5 +94,5 @@ void ah_group_wake(struct ah_group_block *block)
 {
     if (atomic_load(&block->sleepers))
         for (int c = 0; c < AH_COUNTERS; c++)
-            wake(&block->counter[c]);
+            group_wake(&block->counter[c]);
 }

@@ -133,7 +133,7 @@ int ah_jobs_members(const struct ah_control_block *control, int rank, int *membe
 }
 
 /* Of a group the members that have not come to the call that this one has posted. */
-static int missing(const struct ah_control_block *control, int rank, int *waited)
+static int jobs_missing(const struct ah_control_block *control, int rank, int *waited)
 {
     int member[AH_MAX_RANKS], count = 0, members = ah_jobs_members(control, rank, member);
     struct ah_group_block *mine = latest_channel(control, rank);
@@ -155,5 +155,5 @@ int ah_jobs_waited(const struct ah_control_block *control, int rank, int *waited
         waited[0] = peer;
     if (awaited)
         return peer >= 0 && peer < control->size;
-    return ah_jobs_waits(control, rank) ? missing(control, rank, waited) : 0;
+    return ah_jobs_waits(control, rank) ? jobs_missing(control, rank, waited) : 0;
 }

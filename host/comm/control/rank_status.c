@@ -11,7 +11,7 @@
 #include "base/process/process.h"
 
 /* Has the rank answered? */
-static bool ask(const struct ah_rank_entry *slot, int pid, int patience_ms)
+static bool rank_status_ask(const struct ah_rank_entry *slot, int pid, int patience_ms)
 {
     const struct ah_pulse *pulse = &slot->pulse;
     unsigned before = atomic_load(&pulse->answered);
@@ -42,7 +42,7 @@ const char *ah_rank_status(const struct ah_rank_entry *slot, int patience_ms, ch
         return text;
     if (process.state == 'T' || process.state == 't')
         snprintf(text, room, "is stopped by a signal (kill -CONT %d lets it go on)", pid);
-    else if (ask(slot, pid, patience_ms))
+    else if (rank_status_ask(slot, pid, patience_ms))
         snprintf(text, room, "%.*s", AH_PULSE_TEXT, slot->pulse.place);
     else if (process.state == 'R')
         snprintf(text, room, "runs and does not answer");

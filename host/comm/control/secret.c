@@ -14,7 +14,7 @@
 #include "base/status/status.h"
 #include "comm/control/address.h"
 
-static int take(struct ah_secret *out, const char *where, const char *text, size_t bytes)
+static int secret_read(struct ah_secret *out, const char *where, const char *text, size_t bytes)
 {
     while (bytes && (text[bytes - 1] == '\n' || text[bytes - 1] == '\r'))
         bytes--;
@@ -41,7 +41,7 @@ static int read_secret(struct ah_secret *out, const char *path)
         return ah_fail(AH_EIO, "the job's secret: %s: %s", path, strerror(errno));
     if (shared)
         return ah_fail(AH_EINVAL, "%s: others may read it, and it is the job's secret (chmod 600)", path);
-    return take(out, path, text, (size_t)bytes);
+    return secret_read(out, path, text, (size_t)bytes);
 }
 
 static int read_named(struct ah_secret *out, const char *path)
@@ -72,11 +72,11 @@ int ah_secret_find(struct ah_secret *out, const char *file, const char *key)
     if (file)
         return read_named(out, file);
     if (text && *text)
-        return take(out, "ACCELHOST_SECRET", text, strlen(text));
+        return secret_read(out, "ACCELHOST_SECRET", text, strlen(text));
     if (named && *named)
         return read_named(out, named);
     if (drawn && *drawn)
-        return take(out, key, drawn, strlen(drawn));
+        return secret_read(out, key, drawn, strlen(drawn));
     if (find_folder(folder, sizeof folder) < 0)
         return 0;
     snprintf(path, sizeof path, "%s/secret", folder);

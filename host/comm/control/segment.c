@@ -46,13 +46,13 @@ void ah_segment_close(struct ah_segment *segment)
     free(segment);
 }
 
-static size_t rounded(size_t bytes)
+static size_t segment_rounded(size_t bytes)
 {
     return bytes ? (bytes + 63) / 64 * 64 : 64;
 }
 
 /* The smallest free piece that serves, cut to size; false when there is none. */
-static bool take(struct ah_segment *segment, size_t bytes, size_t *offset)
+static bool segment_reserve(struct ah_segment *segment, size_t bytes, size_t *offset)
 {
     struct piece **best = NULL;
     for (struct piece **at = &segment->free; *at; at = &(*at)->next) {
@@ -74,11 +74,11 @@ static bool take(struct ah_segment *segment, size_t bytes, size_t *offset)
     return true;
 }
 
-static int alloc(struct ah_segment *segment, size_t bytes, bool zeroed, void **out)
+static int segment_alloc(struct ah_segment *segment, size_t bytes, bool zeroed, void **out)
 {
     unsigned char *base = segment->control->segment[segment->rank];
     size_t offset;
-    if (take(segment, bytes, &offset)) {
+    if (segment_reserve(segment, bytes, &offset)) {
         if (zeroed)
             memset(base + offset, 0, bytes);
     } else {
@@ -95,7 +95,7 @@ int ah_segment_alloc(struct ah_segment *segment, size_t bytes, bool zeroed, void
     if (bytes > SIZE_MAX / 2)
         return ah_fail(AH_ENOMEM, "shared memory of rank %d: %zu bytes wanted", segment->rank, bytes);
     pthread_mutex_lock(&segment->lock);
-    int status = alloc(segment, rounded(bytes), zeroed, out);
+    int status = segment_alloc(segment, segment_rounded(bytes), zeroed, out);
     pthread_mutex_unlock(&segment->lock);
     return status;
 }
@@ -131,7 +131,7 @@ void ah_segment_free(struct ah_segment *segment, void *memory, size_t bytes)
 {
     size_t offset = (size_t)((unsigned char *)memory - segment->control->segment[segment->rank]);
     pthread_mutex_lock(&segment->lock);
-    give_back(segment, offset, rounded(bytes));
+    give_back(segment, offset, segment_rounded(bytes));
     pthread_mutex_unlock(&segment->lock);
 }
 

@@ -14,7 +14,7 @@ struct entry {
 };
 enum { WORDS = sizeof(struct entry) / sizeof(int64_t) };
 
-static int run(struct ah_group *group, struct ah_collective call, const char *where)
+static int device_comm_run(struct ah_group *group, struct ah_collective call, const char *where)
 {
     call.purpose = AH_FOR_LANE;
     call.where = where;
@@ -64,7 +64,7 @@ static int tell_cards(struct ah_group *group, struct ah_device *device, const st
     memcpy(mine.card, card, sizeof mine.card);
     char missing[512];
     snprintf(missing, sizeof missing, "%s", mine.usable ? "" : ah_error_text());
-    int status = run(group, ah_collective_all_gather(table, &mine, WORDS, AH_I64), where);
+    int status = device_comm_run(group, ah_collective_all_gather(table, &mine, WORDS, AH_I64), where);
     reason[0] = '\0';
     if (status == 0)
         find_reason(group, table, missing, reason, room);
@@ -80,7 +80,7 @@ static int open_together(struct ah_group *group, struct ah_device *device, const
     struct ah_device_comm *comm;
     if (group->rank == 0)
         AH_TRY(ah_group_poison(group, type->invite(device, ticket)));
-    AH_TRY(run(group, ah_collective_broadcast(ticket, sizeof ticket, AH_U8, 0), where));
+    AH_TRY(device_comm_run(group, ah_collective_broadcast(ticket, sizeof ticket, AH_U8, 0), where));
     AH_TRY(ah_group_poison(group, type->open(group, device, ticket, &comm)));
     comm->type = type;
     comm->group = group;

@@ -43,7 +43,7 @@ static int open_p2p(struct ah_device_p2p *p2p, struct ah_message_request *reques
 }
 
 /* Wake the peer, which sleeps on this counter. */
-static void wake(struct ah_group *group, enum ah_counter which)
+static void device_p2p_wake(struct ah_group *group, enum ah_counter which)
 {
     struct ah_group_block *mine = group->peer[group->rank];
     ah_group_counter_advance(mine, which, ah_group_counter(mine, which) + 1);
@@ -57,7 +57,7 @@ void ah_device_p2p_forget(struct ah_message_request *request)
 }
 
 /* The message is the host's. */
-static int stage(struct ah_message_request *request)
+static int device_p2p_stage(struct ah_message_request *request)
 {
     struct ah_message *m = &request->message;
     request->far = false;
@@ -76,7 +76,7 @@ int ah_device_p2p_begin(struct ah_message_request *request)
     if (request->sends) /* a channel opens by what both write to the message header */
         wanted = wanted && ah_control_is_local(request->group->control, request->group->member[m->peer]);
     request->far = wanted && m->device_comm->card(m->device, request->card) == 0;
-    return request->far ? m->device_comm->mark(request) : stage(request);
+    return request->far ? m->device_comm->mark(request) : device_p2p_stage(request);
 }
 
 void ah_device_p2p_offer(const struct ah_message_request *request, struct ah_message_header *header)
@@ -100,22 +100,22 @@ int ah_device_p2p_answer(struct ah_message_request *request)
             return ah_fail(AH_EINVAL, "%s: ranks %d and %d share one card, and each rank needs a card of its own",
                            request->message.device_comm->moves.name, group->member[request->message.peer],
                            group->member[group->rank]);
-        AH_TRY(stage(request));
+        AH_TRY(device_p2p_stage(request));
     }
     if (!header->far)
         return 0;
     atomic_store(&header->way, meets ? AH_WAY_P2P : AH_WAY_HOST);
-    wake(group, AH_RECEIVED);
+    device_p2p_wake(group, AH_RECEIVED);
     return 0;
 }
 
 static int serve_by_host(struct ah_message_request *request)
 {
-    AH_TRY(stage(request));
+    AH_TRY(device_p2p_stage(request));
     AH_TRY(request->group->backend->give(request));
     request->header->offset = request->offset;
     atomic_store(&request->header->way, AH_WAY_STAGED);
-    wake(request->group, AH_SENT);
+    device_p2p_wake(request->group, AH_SENT);
     return 0;
 }
 
@@ -136,7 +136,7 @@ int ah_device_p2p_serve(struct ah_message_request *request)
         AH_TRY(request->message.device_comm->invite(request->message.device, header->ticket));
         AH_TRY(open_p2p(p2p, request, header->ticket));
         atomic_store(&header->way, AH_WAY_TICKET);
-        wake(group, AH_SENT);
+        device_p2p_wake(group, AH_SENT);
     }
     AH_TRY(p2p->device_comm->type->move(p2p->device_comm, request, &request->moved));
     p2p->turn += request->moved;

@@ -124,7 +124,8 @@ static int make_room(struct ah_group *group)
     return 0;
 }
 
-static void post(struct ah_group *group, const struct ah_collective *call, const struct ah_call_arguments *arguments)
+static void group_post(struct ah_group *group, const struct ah_collective *call,
+                       const struct ah_call_arguments *arguments)
 {
     if (arguments->before) {
         group->posted++;
@@ -221,7 +222,7 @@ static int run_with_peers(struct ah_group *group, const struct ah_collective *ca
     AH_TRY(make_room(group));
     if (backend->bring)
         AH_TRY(backend->bring(group, call, &arguments));
-    post(group, call, &arguments);
+    group_post(group, call, &arguments);
     AH_TRY(ah_group_advance(group, group->posted - 1, true));
     AH_TRY(ah_watch_wait(group, AH_POSTED, group->posted));
     if (!arguments.before)
@@ -276,7 +277,7 @@ static int start_with_peers(struct ah_group *group, struct ah_work *work)
     AH_TRY(make_room(group));
     work->arguments.offset = AH_NO_OFFSET;
     AH_TRY(work->mover->start(work));
-    post(group, &work->call, &work->arguments);
+    group_post(group, &work->call, &work->arguments);
     ah_watch_leave(group);
     work->sequence = group->posted;
     *group->last = work;
@@ -292,7 +293,7 @@ static int start_alone(struct ah_group *group, struct ah_work *work)
 }
 
 /* Take a work out of the queue; only after a failure, or an abandoned one, is it still there. */
-static void unlist(struct ah_work *work)
+static void group_unlist(struct ah_work *work)
 {
     struct ah_group *group = work->group;
     for (struct ah_work **at = &group->first; *at; at = &(*at)->next) {
@@ -322,7 +323,7 @@ int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_
     work->call.ndim = -1;
     work->call.where = "?";
     if (ah_group_poison(group, status) < 0) {
-        unlist(work);
+        group_unlist(work);
         ah_work_free(work, false);
         return status;
     }
@@ -332,7 +333,7 @@ int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_
     return 0;
 }
 
-static bool complete(struct ah_work *work)
+static bool group_complete(struct ah_work *work)
 {
     if (!work->carried || work->group->size == 1 || work->mover->posted_is_all)
         return work->carried;
@@ -348,7 +349,7 @@ int ah_work_test(struct ah_work *work, bool *done)
         return group_outlived(work);
     AH_TRY(check_health(group, &work->call));
     AH_TRY(ah_group_poison(group, ah_group_advance(group, work->sequence, work->mover->carry_waits)));
-    *done = complete(work);
+    *done = group_complete(work);
     return 0;
 }
 
@@ -382,7 +383,7 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note)
     if (status == 0 && group->size > 1 && work->mover->finish)
         status = ah_group_poison(group, work->mover->finish(work));
     if (status < 0)
-        unlist(work);
+        group_unlist(work);
     if (group->posted != work->sequence)
         ah_watch_leave(group); /* other works are pending */
     ah_work_free(work, status == 0);
@@ -404,9 +405,9 @@ void ah_work_abandon_held(struct ah_work *work, void (*release)(void *held), voi
         return;
     }
     bool failed = group->poison || ah_group_poison(group, ah_group_advance(group, group->posted, false)) < 0;
-    if (failed || complete(work)) {
+    if (failed || group_complete(work)) {
         if (failed)
-            unlist(work);
+            group_unlist(work);
         ah_work_free(work, !failed);
         return;
     }

@@ -30,7 +30,7 @@ const char *ah_message_describe(const struct ah_message_request *request, char *
     return text;
 }
 
-static void unlist(struct ah_message_request **list, struct ah_message_request *request)
+static void message_unlist(struct ah_message_request **list, struct ah_message_request *request)
 {
     for (; *list; list = &(*list)->next) {
         if (*list != request)
@@ -40,7 +40,7 @@ static void unlist(struct ah_message_request **list, struct ah_message_request *
     }
 }
 
-static void append(struct ah_message_request **list, struct ah_message_request *request)
+static void message_append(struct ah_message_request **list, struct ah_message_request *request)
 {
     while (*list)
         list = &(*list)->next;
@@ -59,7 +59,7 @@ static void free_message(struct ah_message_request *request, bool complete)
 
 /* The sender's side. */
 
-static void post(struct ah_message_request *request, struct ah_message_header *header)
+static void message_post(struct ah_message_request *request, struct ah_message_header *header)
 {
     struct ah_group *group = request->group;
     const struct ah_message *m = &request->message;
@@ -94,7 +94,7 @@ static void post_returned(struct ah_group *group)
 {
     for (struct ah_message_request *request = group->outgoing; request; request = request->next)
         if (request->header && atomic_load(&request->header->state) == AH_MESSAGE_EMPTY)
-            post(request, request->header);
+            message_post(request, request->header);
 }
 
 /* No room for the message requests from `first` on: is a receiver waiting for one of them, and for no message header
@@ -109,7 +109,7 @@ static void post_wanted(struct ah_group *group, struct ah_message_request *first
             present = other->message.peer == request->message.peer && other->message.tag == request->message.tag;
         struct ah_message_header *place = present ? NULL : ah_message_make_place(group);
         if (place)
-            post(request, place);
+            message_post(request, place);
     }
 }
 
@@ -121,7 +121,7 @@ static bool finish_outgoing(struct ah_message_request *request)
         return false;
     atomic_store(&request->header->state, AH_MESSAGE_FREE);
     request->done = true;
-    unlist(&request->group->outgoing, request);
+    message_unlist(&request->group->outgoing, request);
     if (request->abandoned)
         free_message(request, true);
     return true;
@@ -142,7 +142,7 @@ static int move_outgoing(struct ah_group *group)
         returning |= state == AH_MESSAGE_RECALLED || state == AH_MESSAGE_EMPTY;
         struct ah_message_header *room = request->header || waiting || returning ? NULL : ah_message_free_header(group);
         if (room)
-            post(request, room);
+            message_post(request, room);
         else if (!request->header && !waiting)
             waiting = request;
         if (request->header && group->backend->serve && atomic_load(&request->header->state) == AH_MESSAGE_TAKEN)
@@ -156,8 +156,8 @@ static int move_outgoing(struct ah_group *group)
 
 /* The receiver's side. */
 
-static bool fits(const struct ah_message_request *request, const struct ah_message_header *header,
-                 enum ah_message_state state)
+static bool message_fits(const struct ah_message_request *request, const struct ah_message_header *header,
+                         enum ah_message_state state)
 {
     return atomic_load(&header->state) == state && atomic_load(&header->to) == request->group->rank &&
            atomic_load(&header->tag) == request->message.tag && atomic_load(&header->group) == request->group->identity;
@@ -167,7 +167,7 @@ static struct ah_message_header *first_of(const struct ah_message_request *reque
 {
     struct ah_message_header *header = request->group->peer[from]->header, *first = NULL;
     for (int i = 0; i < AH_GROUP_MESSAGES; i++)
-        if (fits(request, &header[i], AH_MESSAGE_POSTED) &&
+        if (message_fits(request, &header[i], AH_MESSAGE_POSTED) &&
             (!first || !ah_reached(atomic_load(&header[i].number), atomic_load(&first->number))))
             first = &header[i];
     return first;
@@ -187,7 +187,7 @@ static struct ah_message_header *take_of(struct ah_message_request *request, int
     if (!first || !atomic_compare_exchange_strong(&first->state, &(unsigned){AH_MESSAGE_POSTED}, AH_MESSAGE_TAKEN))
         return NULL;
     /* It may have been taken back, and another posted in its place. */
-    if (fits(request, first, AH_MESSAGE_TAKEN) && atomic_load(&first->number) == number)
+    if (message_fits(request, first, AH_MESSAGE_TAKEN) && atomic_load(&first->number) == number)
         return first;
     atomic_store(&first->state, AH_MESSAGE_POSTED);
     return NULL;
@@ -208,7 +208,7 @@ static const char *shape_text(int ndim, const int64_t *size, int64_t count, char
     return text;
 }
 
-static int accept(struct ah_message_request *request, int from, struct ah_message_header *header)
+static int message_accept(struct ah_message_request *request, int from, struct ah_message_header *header)
 {
     const struct ah_message *m = &request->message;
     char own[200], theirs[200], call[200];
@@ -223,14 +223,14 @@ static int accept(struct ah_message_request *request, int from, struct ah_messag
     return ah_device_p2p_answer(request);
 }
 
-static int find(struct ah_message_request *request)
+static int message_find(struct ah_message_request *request)
 {
     struct ah_group *group = request->group;
     int peer = request->message.peer;
     for (int r = peer < 0 ? 0 : peer; r < group->size && (peer < 0 || r == peer); r++) {
         struct ah_message_header *header = r == group->rank ? NULL : take_of(request, r);
         if (header)
-            return accept(request, r, header);
+            return message_accept(request, r, header);
     }
     return 0;
 }
@@ -240,7 +240,7 @@ static int move_incoming(struct ah_group *group)
     for (struct ah_message_request *request = group->incoming, *next; request; request = next) {
         next = request->next;
         if (!request->header)
-            AH_TRY(find(request));
+            AH_TRY(message_find(request));
         if (!request->header)
             continue;
         AH_TRY(ah_device_p2p_fetch(request));
@@ -250,7 +250,7 @@ static int move_incoming(struct ah_group *group)
         struct ah_group_block *mine = group->peer[group->rank];
         ah_group_counter_advance(mine, AH_RECEIVED, ah_group_counter(mine, AH_RECEIVED) + 1);
         request->header = NULL;
-        unlist(&group->incoming, request);
+        message_unlist(&group->incoming, request);
     }
     return 0;
 }
@@ -263,7 +263,7 @@ int ah_message_progress(struct ah_group *group)
 
 /* Calls. */
 
-static int check(const struct ah_group *group, const struct ah_message *m, const char *name, bool any)
+static int message_check(const struct ah_group *group, const struct ah_message *m, const char *name, bool any)
 {
     if (!(any && m->peer == AH_ANY_PEER) && (m->peer < 0 || m->peer >= group->size))
         return ah_fail(AH_EINVAL, "%s: expected a rank in 0..%d, got %d", name, group->size - 1, m->peer);
@@ -319,11 +319,11 @@ static void log_start(const struct ah_message_request *request)
 
 static int message_begin(struct ah_message_request *request, struct ah_message_request **list)
 {
-    append(list, request);
+    message_append(list, request);
     log_start(request);
     int status = ah_group_poison(request->group, ah_message_progress(request->group));
     if (status < 0) {
-        unlist(list, request);
+        message_unlist(list, request);
         free_message(request, false);
     }
     return status;
@@ -332,7 +332,7 @@ static int message_begin(struct ah_message_request *request, struct ah_message_r
 int ah_group_send(struct ah_group *group, struct ah_message message, bool stays, struct ah_message_request **out)
 {
     struct ah_message_request *request;
-    AH_TRY(check(group, &message, "send", false));
+    AH_TRY(message_check(group, &message, "send", false));
     AH_TRY(ah_group_check_health(group, "send"));
     AH_TRY(new_message(&request, group, &message, true));
     request->stays = stays;
@@ -349,7 +349,7 @@ int ah_group_send(struct ah_group *group, struct ah_message message, bool stays,
 int ah_group_receive(struct ah_group *group, struct ah_message message, struct ah_message_request **out)
 {
     struct ah_message_request *request;
-    AH_TRY(check(group, &message, "recv", true));
+    AH_TRY(message_check(group, &message, "recv", true));
     AH_TRY(ah_group_check_health(group, "recv"));
     AH_TRY(new_message(&request, group, &message, false));
     *out = request;
@@ -461,7 +461,7 @@ int ah_message_wait(struct ah_message_request *request, int *peer)
     atomic_store(&mine->wanted_from, 0);
     if (peer)
         *peer = request->message.peer;
-    unlist(request->sends ? &group->outgoing : &group->incoming, request);
+    message_unlist(request->sends ? &group->outgoing : &group->incoming, request);
     free_message(request, request->done || old);
     return status;
 }
@@ -472,7 +472,7 @@ void ah_message_abandon(struct ah_message_request *request, void (*release)(void
     request->release = release;
     request->held = held;
     if (request->epoch != group->epoch) {
-        unlist(request->sends ? &group->outgoing : &group->incoming, request);
+        message_unlist(request->sends ? &group->outgoing : &group->incoming, request);
         free_message(request, true);
         return;
     }
@@ -482,7 +482,7 @@ void ah_message_abandon(struct ah_message_request *request, void (*release)(void
     } else if (under_way && !group->poison) {
         ah_message_wait(request, NULL); /* half of it is in the caller's memory */
     } else {
-        unlist(request->sends ? &group->outgoing : &group->incoming, request);
+        message_unlist(request->sends ? &group->outgoing : &group->incoming, request);
         free_message(request, request->done);
     }
 }

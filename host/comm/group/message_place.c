@@ -12,7 +12,7 @@ struct ah_message_header *ah_message_free_header(struct ah_group *group)
 }
 
 /* Recall a message header from another host: the replica there answers whether it is still unreceived. */
-static void recall(struct ah_message_request *request)
+static void message_recall(struct ah_message_request *request)
 {
     struct ah_group *group = request->group;
     if (atomic_compare_exchange_strong(&request->header->state, &(unsigned){AH_MESSAGE_POSTED}, AH_MESSAGE_RECALLED))
@@ -36,7 +36,7 @@ struct ah_message_header *ah_message_make_place(struct ah_group *group)
     struct ah_message_header *header = newest->header;
     if (atomic_load(&header->state) != AH_MESSAGE_EMPTY) {
         if (!ah_control_is_local(group->control, atomic_load(&header->member))) {
-            recall(newest);
+            message_recall(newest);
             return NULL;
         }
         if (!atomic_compare_exchange_strong(&header->state, &(unsigned){AH_MESSAGE_POSTED}, AH_MESSAGE_FREE))

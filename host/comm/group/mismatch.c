@@ -40,7 +40,7 @@ static void await_witnesses(struct ah_group *group, uint32_t sequence)
     }
 }
 
-static int mismatch(struct ah_group *group, uint32_t sequence)
+static int mismatch_fail(struct ah_group *group, uint32_t sequence)
 {
     char left[256], right[256];
     int a = 0, b = 0;
@@ -55,5 +55,5 @@ static int mismatch(struct ah_group *group, uint32_t sequence)
 int ah_mismatch_check(struct ah_group *group, uint32_t sequence)
 {
     int first, other;
-    return find_mismatch(group, sequence, &first, &other) ? mismatch(group, sequence) : 0;
+    return find_mismatch(group, sequence, &first, &other) ? mismatch_fail(group, sequence) : 0;
 }

@@ -144,7 +144,7 @@ static void free_list(struct ah_work *work)
 }
 
 /* Works that somebody else still holds must not be here: who starts one holds the group. */
-static void dismantle(struct ah_group *group)
+static void group_dismantle(struct ah_group *group)
 {
     struct ah_group *root = group->root;
     for (struct ah_group **at = &root->parts; *at && root != group; at = &(*at)->parts) {
@@ -173,7 +173,7 @@ static void dismantle(struct ah_group *group)
 void ah_group_close(struct ah_group *group)
 {
     if (group && atomic_fetch_sub(&group->refs, 1) == 1)
-        dismantle(group);
+        group_dismantle(group);
 }
 
 /* The process's own. */

@@ -14,7 +14,7 @@ static void clear_channel(struct ah_group_block *block)
     atomic_store(&block->wanted_from, 0);
 }
 
-static void renew(struct ah_group *group)
+static void group_renew(struct ah_group *group)
 {
     ah_group_forget_works(group);
     ah_device_comm_forget(group);
@@ -49,9 +49,9 @@ int ah_groups_renew(void)
     for (int c = 0; c < AH_MAX_GROUPS; c++)
         clear_channel(&slot->block[c]);
     dispose_retired(root);
-    renew(root);
+    group_renew(root);
     for (struct ah_group *part = root->parts; part; part = part->parts)
-        renew(part);
+        group_renew(part);
     atomic_store(&slot->blamed, -1);
     atomic_store(&slot->group_status, 0);
     return 0;

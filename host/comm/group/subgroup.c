@@ -16,7 +16,7 @@ struct entry {
 };
 
 /* Does no peer read the group block of a closed group any more? */
-static bool quiet(struct ah_group *group)
+static bool subgroup_quiet(struct ah_group *group)
 {
     for (int r = 0; r < group->size; r++) {
         struct ah_rank_entry *slot = ah_rank_entry(group->control, group->member[r]);
@@ -42,7 +42,7 @@ static void free_quiet_channels(struct ah_group *root)
 {
     for (struct ah_group **at = &root->retired; *at;) {
         struct ah_group *closed = *at;
-        if (!quiet(closed)) {
+        if (!subgroup_quiet(closed)) {
             at = &closed->retired;
             continue;
         }

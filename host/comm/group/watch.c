@@ -83,7 +83,7 @@ const char *ah_watch_title(struct ah_group *group, uint32_t sequence, char *text
 /* Peers that do not come. */
 
 /* The call that a wait is for. */
-static uint32_t awaited(struct ah_group *group, enum ah_counter which, uint32_t target)
+static uint32_t watch_awaited_call(struct ah_group *group, enum ah_counter which, uint32_t target)
 {
     return which == AH_POSTED || which == AH_DONE ? target : group->posted;
 }
@@ -97,7 +97,7 @@ static const char *own_call(struct ah_group *group, uint32_t sequence, char *tex
     return text;
 }
 
-static int lost(struct ah_group *group, int rank, const char *call, bool gave_up)
+static int watch_fail_lost(struct ah_group *group, int rank, const char *call, bool gave_up)
 {
     char where[240], place[AH_STATUS_TEXT_HOST];
     struct ah_rank_entry *slot = slot_of(group, rank);
@@ -168,16 +168,16 @@ static int await_gone(struct ah_group *group, uint32_t sequence, int *quitter)
 
 static int check_peers(struct ah_group *group, enum ah_counter which, uint32_t target)
 {
-    uint32_t sequence = awaited(group, which, target);
+    uint32_t sequence = watch_awaited_call(group, which, target);
     char call[160];
     int quitter, gone = await_gone(group, sequence, &quitter);
     if (gone < 0 && quitter < 0)
         return 0;
-    return lost(group, gone < 0 ? quitter : gone, own_call(group, sequence, call, sizeof call), gone < 0);
+    return watch_fail_lost(group, gone < 0 ? quitter : gone, own_call(group, sequence, call, sizeof call), gone < 0);
 }
 
 /* Whom all others wait for: of the other ranks the one that is furthest behind. */
-static int laggard(struct ah_group *group, enum ah_counter which)
+static int watch_laggard(struct ah_group *group, enum ah_counter which)
 {
     int last = -1;
     uint32_t least = 0;
@@ -222,8 +222,8 @@ static int silent_host(const struct ah_watch *watch, struct ah_group *group, int
 
 /* Whom a wait is for, in words; *blamed: its number in the job. "rank 2, which speaks for host node2, has been silent
  * for 3 s", where its host's ranks are not heard of. */
-static const char *culprit(const struct ah_watch *watch, struct ah_group *group, int late, int peer, int *blamed,
-                           char *text, size_t bytes)
+static const char *watch_culprit(const struct ah_watch *watch, struct ah_group *group, int late, int peer, int *blamed,
+                                 char *text, size_t bytes)
 {
     const struct ah_hosts *hosts = group->control->hosts;
     char doing[AH_PULSE_TEXT];
@@ -250,7 +250,7 @@ static int check_time(struct ah_watch *watch, struct ah_group *group, int late, 
     watch->told = true;
     if (!over && !ah_control_first_to_report(group->control, group->member[late], counter_of(group, late, AH_POSTED)))
         return 0;
-    culprit(watch, group, late, peer, &blamed, missing, sizeof missing);
+    watch_culprit(watch, group, late, peer, &blamed, missing, sizeof missing);
     if (over) {
         atomic_store(&slot_of(group, group->rank)->blamed, blamed);
         return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s: %s", call, (double)group->timeout_ns / 1e9, missing);
@@ -340,7 +340,7 @@ static int check_replica(struct ah_watch *watch, struct ah_group *group, const c
 int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counter which, uint32_t target)
 {
     char call[160];
-    uint32_t sequence = awaited(group, which, target);
+    uint32_t sequence = watch_awaited_call(group, which, target);
     count_time(watch, group);
     AH_TRY(heed_interrupt(group, sequence));
     AH_TRY(move_messages(group));
@@ -353,7 +353,7 @@ int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counte
     AH_TRY(check_replica(watch, group, call));
     if (monitored && watch->waited >= group->timeout_ns)
         return name_missing(group, sequence);
-    return check_time(watch, group, laggard(group, which), -1, call);
+    return check_time(watch, group, watch_laggard(group, which), -1, call);
 }
 
 int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, const char *call)
@@ -372,9 +372,9 @@ int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, cons
         gone++;
     }
     if (gone == (peer < 0 ? group->size - 1 : 1))
-        return lost(group, last, call, gave_up);
+        return watch_fail_lost(group, last, call, gave_up);
     AH_TRY(check_replica(watch, group, call));
-    return check_time(watch, group, peer < 0 ? laggard(group, AH_POSTED) : peer, peer, call);
+    return check_time(watch, group, peer < 0 ? watch_laggard(group, AH_POSTED) : peer, peer, call);
 }
 
 /* Calls on a device. */
@@ -392,17 +392,17 @@ static int stopped_rank(struct ah_group *group)
 int ah_watch_device(struct ah_group *group, uint32_t sequence, const char *call, int64_t waited_ns,
                     int64_t timeout_ns)
 {
-    int last = laggard(group, AH_DONE), quitter = -1;
+    int last = watch_laggard(group, AH_DONE), quitter = -1;
     for (int r = 0; r < group->size; r++) {
         bool gave_up;
         if (r == group->rank || !is_gone(group, r, &gave_up))
             continue;
         if (!gave_up)
-            return lost(group, r, call, false);
+            return watch_fail_lost(group, r, call, false);
         quitter = r;
     }
     if (quitter >= 0)
-        return lost(group, quitter, call, true);
+        return watch_fail_lost(group, quitter, call, true);
     if (waited_ns < timeout_ns)
         return 0;
     if (ah_reached(counter_of(group, last, AH_DONE), sequence))
@@ -417,7 +417,7 @@ int ah_watch_message(struct ah_group *group, int peer, const char *call, int64_t
 {
     bool gave_up;
     if (is_gone(group, peer, &gave_up))
-        return lost(group, peer, call, gave_up);
+        return watch_fail_lost(group, peer, call, gave_up);
     return waited_ns < timeout_ns ? 0 : timed_out(group, peer, call, timeout_ns);
 }
 

@@ -37,7 +37,8 @@ static int read_line(const char *text, struct ah_membership *out)
 }
 
 /* What two hosts may not have in common, and what they must. */
-static int compare(const struct ah_membership *mine, const struct ah_membership *a, const struct ah_membership *b)
+static int membership_compare(const struct ah_membership *mine, const struct ah_membership *a,
+                              const struct ah_membership *b)
 {
     if (a->hosts != b->hosts)
         return ah_fail(AH_EINVAL, "%s is configured for %d %ss, and %s for %d", a->name, a->hosts, mine->what, b->name,
@@ -65,7 +66,7 @@ int ah_member_table_add(struct ah_member_table *member_table, const char *text, 
         return ah_fail(AH_EINVAL, "expected at most %d hosts", AH_HOSTS_MAX);
     AH_TRY(read_line(text, &host));
     for (int i = 0; i < member_table->count; i++)
-        AH_TRY(compare(member_table->mine, &member_table->host[i], &host));
+        AH_TRY(membership_compare(member_table->mine, &member_table->host[i], &host));
     if (host.hosts && host.number >= host.hosts)
         return ah_fail(AH_EINVAL, "%s is configured as %s %d of %d, which count from 0", host.name,
                        member_table->mine->what, host.number, host.hosts);

@@ -84,7 +84,7 @@ static bool is_this_host(const char *address)
            ah_address_is_here(address);
 }
 
-static int begin(struct rendezvous *m, const struct ah_topology *topology)
+static int rendezvous_begin(struct rendezvous *m, const struct ah_topology *topology)
 {
     const char *address = getenv("MASTER_ADDR");
     *m = (struct rendezvous){.topology = topology, .first = topology->rank - topology->local_rank,
@@ -167,7 +167,8 @@ static int receive_with(int fd, void *bytes, size_t count, int *passed)
 
 /* The host's first rank. */
 
-static void judge(const struct rendezvous *m, const struct hello *hello, const bool *here, struct answer *out)
+static void rendezvous_judge(const struct rendezvous *m, const struct hello *hello, const bool *here,
+                             struct answer *out)
 {
     int size = m->topology->size, local = hello->local_rank;
     *out = (struct answer){.status = AH_EINVAL};
@@ -206,7 +207,8 @@ static bool hand_over(struct ah_control_block *control, int fd, const struct ans
 
 /* A caller's contradiction about sizes is this rank's as well: there will never be all. A caller that waits for the
  * table of hosts is kept in caller[]. */
-static int serve(const struct rendezvous *m, struct ah_control_block *control, int listener, bool *here, int *caller)
+static int rendezvous_serve(const struct rendezvous *m, struct ah_control_block *control, int listener, bool *here,
+                            int *caller)
 {
     struct hello hello;
     struct answer answer;
@@ -215,7 +217,7 @@ static int serve(const struct rendezvous *m, struct ah_control_block *control, i
         return 0;
     limit_waits(fd);
     if (is_own_user(fd) && recv(fd, &hello, sizeof hello, 0) == (ssize_t)sizeof hello) {
-        judge(m, &hello, here, &answer);
+        rendezvous_judge(m, &hello, here, &answer);
         bool taken = hand_over(control, fd, &answer);
         if (taken)
             here[hello.local_rank] = true;
@@ -250,7 +252,7 @@ static int wait_for_all(struct rendezvous *m, struct ah_control_block *control, 
         snprintf(whom, sizeof whom, "rank %d", m->first + missing);
         AH_TRY(look_at_clock(m, whom));
         if (poll(&at, 1, tick_ms) > 0)
-            AH_TRY(serve(m, control, listener, here, caller));
+            AH_TRY(rendezvous_serve(m, control, listener, here, caller));
     }
     return 0;
 }
@@ -286,7 +288,7 @@ static int meet_hosts(struct rendezvous *m, const int *caller, struct ah_hosts *
     return status;
 }
 
-static int host(struct rendezvous *m, struct ah_control_block **out, struct ah_hosts *hosts)
+static int rendezvous_host(struct rendezvous *m, struct ah_control_block **out, struct ah_hosts *hosts)
 {
     struct ah_control_block *control;
     int listener, status, caller[AH_MAX_RANKS];
@@ -319,7 +321,7 @@ closed:
 
 /* The others. */
 
-static int call(struct rendezvous *m, int *out)
+static int rendezvous_call(struct rendezvous *m, int *out)
 {
     for (;;) {
         int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -339,7 +341,7 @@ static int call(struct rendezvous *m, int *out)
 }
 
 /* It answers at its next poll; *gone when it ended before. */
-static int ask(struct rendezvous *m, int fd, int *control_fd, int *segments, bool *gone)
+static int rendezvous_ask(struct rendezvous *m, int fd, int *control_fd, int *segments, bool *gone)
 {
     struct hello hello = {hello_magic, (int32_t)sizeof(struct ah_rank_entry), m->topology->rank, m->topology->size,
                           m->topology->local_rank, m->topology->local_size};
@@ -395,7 +397,7 @@ static void close_all(int control_fd, const int *segments)
             close(segments[r]);
 }
 
-static int join(struct rendezvous *m, struct ah_control_block **out, struct ah_hosts *hosts)
+static int rendezvous_join(struct rendezvous *m, struct ah_control_block **out, struct ah_hosts *hosts)
 {
     int segments[AH_MAX_RANKS];
     bool gone = true;
@@ -403,8 +405,8 @@ static int join(struct rendezvous *m, struct ah_control_block **out, struct ah_h
         int fd = -1, control_fd = -1;
         for (int r = 0; r < AH_MAX_RANKS; r++)
             segments[r] = -1;
-        AH_TRY(call(m, &fd));
-        int status = ask(m, fd, &control_fd, segments, &gone);
+        AH_TRY(rendezvous_call(m, &fd));
+        int status = rendezvous_ask(m, fd, &control_fd, segments, &gone);
         if (gone)
             close_all(control_fd, segments);
         if (status == 0 && !gone)
@@ -428,10 +430,10 @@ int ah_rendezvous_local(struct ah_control_block **out, const struct ah_topology 
     bool by_mpi = false;
     if (topology->size > AH_MAX_RANKS)
         return ah_fail(AH_EINVAL, "WORLD_SIZE is %d, expected 1..%d", topology->size, AH_MAX_RANKS);
-    AH_TRY(begin(&m, topology));
+    AH_TRY(rendezvous_begin(&m, topology));
     if (topology->local_size < topology->size)
         AH_TRY(ah_mpi_choose(topology, &by_mpi));
     if (by_mpi)
         AH_TRY(ah_mpi_begin(topology, m.timeout_ns));
-    return topology->local_rank == 0 ? host(&m, out, hosts) : join(&m, out, hosts);
+    return topology->local_rank == 0 ? rendezvous_host(&m, out, hosts) : rendezvous_join(&m, out, hosts);
 }

@@ -90,7 +90,7 @@ static void find_job(void)
     snprintf(own.job, sizeof own.job, "%s", name ? name : "");
 }
 
-static void describe(struct ah_store_place *out, int port)
+static void rendezvous_describe(struct ah_store_place *out, int port)
 {
     *out = (struct ah_store_place){
         .host = own.host, .port = port, .secret = own.secret.text, .secret_bytes = own.secret.bytes,
@@ -106,11 +106,11 @@ int ah_rendezvous_place(const struct ah_topology *topology, struct ah_store_plac
     AH_TRY(ah_secret_find(&own.secret, NULL, mpirun_key));
     AH_TRY(ah_secret_need(&own.secret, own.host));
     find_job();
-    describe(out, port);
+    rendezvous_describe(out, port);
     return 0;
 }
 
-static int serve(const struct ah_store_place *place)
+static int rendezvous_serve(const struct ah_store_place *place)
 {
     struct ah_store_place here = *place;
     if (!ah_address_is_here(place->host))
@@ -128,7 +128,7 @@ struct message {
     struct ah_secret secret;
 };
 
-static int prepare(const struct ah_topology *topology, struct ah_store_place *out)
+static int rendezvous_prepare(const struct ah_topology *topology, struct ah_store_place *out)
 {
     const char *address = value_of("MASTER_ADDR");
     int port = 0;
@@ -141,15 +141,15 @@ static int prepare(const struct ah_topology *topology, struct ah_store_place *ou
     if (!own.secret.bytes && !own.secret.open)
         AH_TRY(ah_secret_draw(&own.secret));
     find_job();
-    describe(out, port);
-    return serve(out);
+    rendezvous_describe(out, port);
+    return rendezvous_serve(out);
 }
 
 static int share_place(const struct ah_topology *topology, int64_t timeout_ns, struct ah_store_place *out)
 {
     struct message message = {0};
     if (topology->rank == 0) {
-        message.status = prepare(topology, out);
+        message.status = rendezvous_prepare(topology, out);
         message.port = out->port;
         message.secret = own.secret;
         memcpy(message.host, own.host, sizeof message.host);
@@ -165,7 +165,7 @@ static int share_place(const struct ah_topology *topology, int64_t timeout_ns, s
     own.secret = message.secret;
     memcpy(own.host, message.host, sizeof own.host);
     memcpy(own.job, message.job, sizeof own.job);
-    describe(out, message.port);
+    rendezvous_describe(out, message.port);
     return 0;
 }
 
@@ -177,7 +177,7 @@ static int find_place(const struct ah_topology *topology, int64_t timeout_ns, st
     if (by_mpi)
         return share_place(topology, timeout_ns, &out->store);
     AH_TRY(ah_rendezvous_place(topology, &out->store));
-    return topology->rank == 0 ? serve(&out->store) : 0;
+    return topology->rank == 0 ? rendezvous_serve(&out->store) : 0;
 }
 
 int ah_rendezvous_hosts(const struct ah_topology *topology, int64_t timeout_ns, int64_t patience_ns,

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static int take(const struct ah_holder *h, size_t bytes, void **memory, size_t *held, uint64_t *offset)
+static int hold_alloc(const struct ah_holder *h, size_t bytes, void **memory, size_t *held, uint64_t *offset)
 {
     AH_TRY(ah_segment_alloc(h->segment, bytes, false, memory));
     *held = bytes;
@@ -30,7 +30,7 @@ int ah_hold_input(const struct ah_holder *h, const struct ah_collective *call, b
     out->offset = copy ? AH_NO_OFFSET : ah_segment_offset(h->segment, call->in, bytes);
     if (out->offset != AH_NO_OFFSET)
         return 0;
-    AH_TRY(take(h, bytes, &hold->copy, &hold->copy_bytes, &out->offset));
+    AH_TRY(hold_alloc(h, bytes, &hold->copy, &hold->copy_bytes, &out->offset));
     memcpy(hold->copy, call->in, bytes);
     return 0;
 }
@@ -53,11 +53,11 @@ static int make_landing(const struct ah_holder *h, const struct ah_collective *c
     out->landing = call->out ? ah_segment_offset(h->segment, call->out, bytes) : AH_NO_OFFSET;
     if (out->landing != AH_NO_OFFSET)
         return 0;
-    return take(h, bytes, &hold->landing, &hold->landing_bytes, &out->landing);
+    return hold_alloc(h, bytes, &hold->landing, &hold->landing_bytes, &out->landing);
 }
 
 /* Is a host's sum made of something else than the call's elements? */
-static bool widens(const struct ah_holder *h, const struct ah_collective *call)
+static bool hold_widens(const struct ah_holder *h, const struct ah_collective *call)
 {
     return ah_team_sums(h->team, call) != call->dtype;
 }
@@ -68,9 +68,9 @@ static int make_partial(const struct ah_holder *h, const struct ah_collective *c
     size_t bytes = (size_t)ah_collective_input(call, h->team->size, h->rank) * ah_team_width(h->team, call);
     bool in_place = call->kind == AH_ALL_REDUCE || h->team->local == 1;
     out->partial = out->offset;
-    if (!ah_collective_reduces(call) || h->team->ranks[0] != h->rank || (in_place && !widens(h, call)))
+    if (!ah_collective_reduces(call) || h->team->ranks[0] != h->rank || (in_place && !hold_widens(h, call)))
         return 0;
-    return take(h, bytes, &hold->partial, &hold->partial_bytes, &out->partial);
+    return hold_alloc(h, bytes, &hold->partial, &hold->partial_bytes, &out->partial);
 }
 
 static int tell_counts(const struct ah_holder *h, const struct ah_collective *call, struct ah_hold *hold,
@@ -79,7 +79,7 @@ static int tell_counts(const struct ah_holder *h, const struct ah_collective *ca
     size_t size = (size_t)h->team->size, n = call->kind == AH_ALL_TO_ALL_V ? size * size : size;
     if (!call->counts)
         return 0;
-    AH_TRY(take(h, n * sizeof *call->counts, &hold->counts, &hold->counts_bytes, &out->counts));
+    AH_TRY(hold_alloc(h, n * sizeof *call->counts, &hold->counts, &hold->counts_bytes, &out->counts));
     memcpy(hold->counts, call->counts, n * sizeof *call->counts);
     return 0;
 }

@@ -55,7 +55,7 @@ struct mesh {
 };
 
 /* All bytes, or a failure: `from` NULL receives to `to`. */
-static int transfer(int fd, void *to, const void *from, size_t bytes, int64_t deadline)
+static int mesh_transfer(int fd, void *to, const void *from, size_t bytes, int64_t deadline)
 {
     for (size_t done = 0; done < bytes;) {
         ssize_t n = from ? send(fd, (const char *)from + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT)
@@ -75,7 +75,7 @@ static int transfer(int fd, void *to, const void *from, size_t bytes, int64_t de
 }
 
 /* What a proof is for: the connection of two hosts, and whose it is. */
-static const char *role(const struct mesh *m, int caller, int called, bool calls, char *text, size_t bytes)
+static const char *mesh_role(const struct mesh *m, int caller, int called, bool calls, char *text, size_t bytes)
 {
     snprintf(text, bytes, "mesh %s %d to %d %s", m->purpose, caller, called, calls ? "calls" : "is called");
     return text;
@@ -87,7 +87,7 @@ static const char *key_of(const struct mesh *m, int host, char *text, size_t byt
     return text;
 }
 
-static int late(const struct mesh *m, int host)
+static int mesh_late(const struct mesh *m, int host)
 {
     return ah_fail(AH_ETIMEOUT, "host %s did not connect to %s within %.3g s", m->hosts->name[host],
                    m->hosts->name[m->hosts->mine], (double)m->timeout_ns / 1e9);
@@ -143,21 +143,21 @@ static int listen_here(struct mesh *m)
 
 /* Calling. */
 
-static int introduce(struct mesh *m, int fd, int host)
+static int mesh_introduce(struct mesh *m, int fd, int host)
 {
     struct greeting greeting;
     struct reply reply = {.magic = mesh_magic, .generation = m->hosts->store.generation, .host = m->hosts->mine};
     unsigned char proof[AH_SHA256_BYTES], theirs[AH_SHA256_BYTES];
     char text[128];
     int64_t deadline = ah_now_ns() + answer_ns < m->deadline ? ah_now_ns() + answer_ns : m->deadline;
-    AH_TRY(transfer(fd, &greeting, NULL, sizeof greeting, deadline));
+    AH_TRY(mesh_transfer(fd, &greeting, NULL, sizeof greeting, deadline));
     if (greeting.magic != mesh_magic || getrandom(reply.nonce, sizeof reply.nonce, 0) != (ssize_t)sizeof reply.nonce)
         return AH_EIO;
-    ah_store_prove(reply.proof, &m->hosts->store, role(m, m->hosts->mine, host, true, text, sizeof text),
+    ah_store_prove(reply.proof, &m->hosts->store, mesh_role(m, m->hosts->mine, host, true, text, sizeof text),
                    greeting.nonce, reply.nonce);
-    AH_TRY(transfer(fd, NULL, &reply, sizeof reply, deadline));
-    AH_TRY(transfer(fd, theirs, NULL, sizeof theirs, deadline));
-    ah_store_prove(proof, &m->hosts->store, role(m, m->hosts->mine, host, false, text, sizeof text), reply.nonce,
+    AH_TRY(mesh_transfer(fd, NULL, &reply, sizeof reply, deadline));
+    AH_TRY(mesh_transfer(fd, theirs, NULL, sizeof theirs, deadline));
+    ah_store_prove(proof, &m->hosts->store, mesh_role(m, m->hosts->mine, host, false, text, sizeof text), reply.nonce,
                    greeting.nonce);
     return ah_store_same(proof, theirs) ? 0 : AH_EINVAL;
 }
@@ -176,7 +176,7 @@ static int connect_to(struct mesh *m, int host, char *place)
     if (fd >= 0 && (!connect(fd, found->ai_addr, found->ai_addrlen) || errno == EINPROGRESS) &&
         poll(&look, 1, (int)(answer_ns / 1000000)) == 1 && !getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) &&
         !error)
-        status = introduce(m, fd, host);
+        status = mesh_introduce(m, fd, host);
     freeaddrinfo(found);
     if (status == 0)
         m->fd[host] = fd;
@@ -186,13 +186,13 @@ static int connect_to(struct mesh *m, int host, char *place)
                                          m->hosts->name[host]) : status;
 }
 
-static int call(struct mesh *m, int host)
+static int mesh_call(struct mesh *m, int host)
 {
     char key[128], *place;
     size_t bytes;
     int status = ah_store_get(m->store, key_of(m, host, key, sizeof key), &place, &bytes, m->deadline - ah_now_ns());
     if (status == AH_ETIMEOUT)
-        return late(m, host);
+        return mesh_late(m, host);
     AH_TRY(status);
     do {
         char copy[128];
@@ -203,7 +203,7 @@ static int call(struct mesh *m, int host)
         nanosleep(&(struct timespec){.tv_nsec = again_ns}, NULL);
     } while (ah_now_ns() < m->deadline);
     free(place);
-    return status == AH_EIO || status == AH_ETIMEOUT ? late(m, host) : status;
+    return status == AH_EIO || status == AH_ETIMEOUT ? mesh_late(m, host) : status;
 }
 
 /* Being called. */
@@ -237,12 +237,12 @@ static int judge_caller(const struct mesh *m, const struct caller *caller, unsig
     if (reply->magic != mesh_magic || reply->generation != m->hosts->store.generation || reply->host <= mine ||
         reply->host >= m->hosts->count || m->fd[reply->host] >= 0)
         return AH_EINVAL;
-    ah_store_prove(proof, &m->hosts->store, role(m, (int)reply->host, mine, true, text, sizeof text),
+    ah_store_prove(proof, &m->hosts->store, mesh_role(m, (int)reply->host, mine, true, text, sizeof text),
                    caller->greeting.nonce, reply->nonce);
     if (!ah_store_same(proof, reply->proof))
         return AH_EINVAL;
-    ah_store_prove(proof, &m->hosts->store, role(m, (int)reply->host, mine, false, text, sizeof text), reply->nonce,
-                   caller->greeting.nonce);
+    ah_store_prove(proof, &m->hosts->store, mesh_role(m, (int)reply->host, mine, false, text, sizeof text),
+                   reply->nonce, caller->greeting.nonce);
     return 0;
 }
 
@@ -332,7 +332,7 @@ static int be_called(struct mesh *m)
     for (int h = m->hosts->mine + 1; h < m->hosts->count; h++)
         while (m->fd[h] < 0) {
             if (ah_now_ns() >= m->deadline)
-                return late(m, h);
+                return mesh_late(m, h);
             serve_callers(m);
         }
     return 0;
@@ -350,7 +350,7 @@ int ah_mesh_open(const struct ah_hosts *hosts, const char *purpose, int64_t time
     AH_TRYGO(ah_store_connect(&m.store, &hosts->store, timeout_ns), out);
     AH_TRYGO(listen_here(&m), out);
     for (int h = 0; h < hosts->mine; h++)
-        AH_TRYGO(call(&m, h), out);
+        AH_TRYGO(mesh_call(&m, h), out);
     AH_TRYGO(be_called(&m), out);
     for (int h = 0; h < hosts->count; h++)
         if (fd[h] >= 0)

@@ -156,7 +156,7 @@ static int add_job(struct ah_progress *progress, struct queue *queue, const stru
     return 0;
 }
 
-static int discover(struct ah_progress *progress)
+static int progress_discover(struct ah_progress *progress)
 {
     struct ah_control_header *header = progress->control->header;
     for (int r = header->first; r < header->first + header->local; r++) {
@@ -194,7 +194,7 @@ static int64_t steps_of(const struct progress_job *job)
 }
 
 /* All local ranks have posted the call and found that all agree on it. */
-static void learn(struct progress_job *job)
+static void progress_learn(struct progress_job *job)
 {
     for (int i = 0; i < job->team.local; i++) {
         const struct ah_call_record *post = ah_group_record(block_of(job, i), job->sequence);
@@ -221,7 +221,7 @@ static int carry_on(struct progress_job *job, bool *moved, bool *done, int *lost
     if (!steps)
         return 0;
     if (!job->known)
-        learn(job);
+        progress_learn(job);
     bool reduces = job->call.kind == AH_ALL_REDUCE;
     AH_TRY(reduces ? progress_reduce(job, steps, moved, lost) : progress_stream(job, moved, lost));
     if (job->done < job->pieces)
@@ -286,7 +286,7 @@ static void *carry_all(void *context)
             continue;
         bool under_way = false;
         pthread_mutex_lock(&progress->working);
-        bool found = discover(progress) == 0, moved = work_through(progress, &under_way);
+        bool found = progress_discover(progress) == 0, moved = work_through(progress, &under_way);
         if (!moved && under_way && progress->transport->type->wait_for)
             progress->transport->type->wait_for(progress->transport, limit_ns);
         pthread_mutex_unlock(&progress->working);
@@ -307,7 +307,7 @@ bool ah_progress_attend(struct ah_progress *progress)
     ah_notification_attend(&progress->control->header->notification[AH_PROGRESS]);
     if (pthread_mutex_trylock(&progress->working))
         return false;
-    if (discover(progress) == 0)
+    if (progress_discover(progress) == 0)
         moved = work_through(progress, &under_way);
     pthread_mutex_unlock(&progress->working);
     return moved;

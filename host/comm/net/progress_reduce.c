@@ -39,7 +39,7 @@ static unsigned char *result_at(const struct progress_job *job, int place, int64
 }
 
 /* Of this host's sum. */
-static struct ah_transport_piece given(const struct progress_job *job, struct range range)
+static struct ah_transport_piece reduce_given(const struct progress_job *job, struct range range)
 {
     size_t width = ah_team_width(&job->team, &job->call);
     return (struct ah_transport_piece){progress_at(job, 0, job->partial) + (size_t)range.begin * width,
@@ -47,7 +47,7 @@ static struct ah_transport_piece given(const struct progress_job *job, struct ra
 }
 
 /* Of the sum of all. */
-static struct ah_transport_piece result(const struct progress_job *job, struct range range)
+static struct ah_transport_piece reduce_result(const struct progress_job *job, struct range range)
 {
     return (struct ah_transport_piece){result_at(job, 0, range.begin),
                                   (size_t)(range.end - range.begin) * ah_dtype_size(job->call.dtype)};
@@ -61,12 +61,12 @@ static int reduce_await(struct progress_job *job, int64_t piece)
 {
     struct flight *flight = flight_of(job, piece);
     struct ah_transport_piece receive[AH_HOSTS_MAX] = {{0}}, sums[AH_HOSTS_MAX] = {{0}};
-    struct ah_transport_piece own = given(job, slice_of(job, piece, job->team.mine));
+    struct ah_transport_piece own = reduce_given(job, slice_of(job, piece, job->team.mine));
     AH_TRY(progress_scratch(job, flight, own.bytes * (size_t)job->team.hosts));
     for (int h = 0; h < job->team.hosts; h++) {
         if (h == job->team.mine)
             continue;
-        sums[h] = result(job, slice_of(job, piece, h));
+        sums[h] = reduce_result(job, slice_of(job, piece, h));
         receive[h] = (struct ah_transport_piece){flight->scratch.memory + own.bytes * (size_t)h, own.bytes};
     }
     if (!job->direct)
@@ -80,16 +80,16 @@ static int reduce_begin(struct progress_job *job, int64_t piece)
     struct ah_transport_piece send[AH_HOSTS_MAX] = {{0}};
     for (int h = 0; h < job->team.hosts; h++)
         if (h != job->team.mine)
-            send[h] = given(job, slice_of(job, piece, h));
+            send[h] = reduce_given(job, slice_of(job, piece, h));
     return progress_start(job, 0, send, nothing, &flight_of(job, piece)->give);
 }
 
 /* The sums of all hosts; directly, for every local rank at once. */
-static void add(struct progress_job *job, int64_t piece)
+static void reduce_add(struct progress_job *job, int64_t piece)
 {
     struct flight *flight = flight_of(job, piece);
     struct range own = slice_of(job, piece, job->team.mine);
-    struct ah_transport_piece mine = given(job, own);
+    struct ah_transport_piece mine = reduce_given(job, own);
     const void *source[AH_HOSTS_MAX];
     void *to[AH_MAX_RANKS];
     for (int h = 0; h < job->team.hosts; h++)
@@ -105,14 +105,14 @@ static int give_sums(struct progress_job *job, int64_t piece)
     struct ah_transport_piece send[AH_HOSTS_MAX] = {{0}};
     for (int h = 0; h < job->team.hosts; h++)
         if (h != job->team.mine)
-            send[h] = result(job, slice_of(job, piece, job->team.mine));
+            send[h] = reduce_result(job, slice_of(job, piece, job->team.mine));
     return progress_start(job, 1, send, nothing, &flight_of(job, piece)->give);
 }
 
 static void hand_out(struct progress_job *job, int64_t piece)
 {
     struct range all = range_of(job, piece);
-    struct ah_transport_piece sum = result(job, all);
+    struct ah_transport_piece sum = reduce_result(job, all);
     for (int i = 1; i < job->team.local; i++)
         memcpy(result_at(job, i, all.begin), sum.memory, sum.bytes);
 }
@@ -139,7 +139,7 @@ int progress_reduce(struct progress_job *job, int64_t steps, bool *moved, int *l
         AH_TRY(test_both(job, &flight->take, &flight->give, &done, lost));
         if (!done)
             break;
-        add(job, job->halfway);
+        reduce_add(job, job->halfway);
         if (!job->direct)
             AH_TRY(give_sums(job, job->halfway));
         *moved = true;

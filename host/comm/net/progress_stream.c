@@ -97,7 +97,7 @@ static unsigned char *landing_of(const struct progress_job *job, const struct bi
     return progress_at(job, place, job->landing[place]) + ((size_t)part.place + skipped) * width;
 }
 
-static bool takes(const struct progress_job *job, const struct bit *bit, int rank)
+static bool stream_takes(const struct progress_job *job, const struct bit *bit, int rank)
 {
     return bit->part.to >= 0 ? bit->part.to == rank
                              : ah_collective_part(&job->call, job->team.size, bit->part.from, rank).count > 0;
@@ -106,7 +106,7 @@ static bool takes(const struct progress_job *job, const struct bit *bit, int ran
 static int first_taker(const struct progress_job *job, const struct bit *bit)
 {
     int i = 0;
-    while (!takes(job, bit, job->team.ranks[i]))
+    while (!stream_takes(job, bit, job->team.ranks[i]))
         i++;
     return job->team.ranks[i];
 }
@@ -154,7 +154,7 @@ static int stream_begin(struct progress_job *job, int64_t piece)
     return progress_start(job, 0, send, receive, &flight->take);
 }
 
-static void put(const struct progress_job *job, int host, int64_t piece, const unsigned char *scratch)
+static void stream_write(const struct progress_job *job, int host, int64_t piece, const unsigned char *scratch)
 {
     int bits, index = 0;
     size_t at = 0;
@@ -163,14 +163,15 @@ static void put(const struct progress_job *job, int host, int64_t piece, const u
     while (next_bit(job, host, job->team.mine, piece, &index, &at, &bit)) {
         const unsigned char *from = bits == 1 ? landing_of(job, &bit, first_taker(job, &bit)) : scratch + bit.place;
         for (int i = 0; i < job->team.local; i++) {
-            unsigned char *to = takes(job, &bit, job->team.ranks[i]) ? landing_of(job, &bit, job->team.ranks[i]) : NULL;
+            unsigned char *to =
+                stream_takes(job, &bit, job->team.ranks[i]) ? landing_of(job, &bit, job->team.ranks[i]) : NULL;
             if (to && to != from)
                 memcpy(to, from, bit.bytes);
         }
     }
 }
 
-static void add(const struct progress_job *job, int64_t piece, unsigned char *scratch)
+static void stream_add(const struct progress_job *job, int64_t piece, unsigned char *scratch)
 {
     enum ah_dtype sums = ah_team_sums(&job->team, &job->call);
     size_t width = ah_dtype_size(sums), at = 0;
@@ -186,16 +187,16 @@ static void add(const struct progress_job *job, int64_t piece, unsigned char *sc
     }
 }
 
-static void finish(struct progress_job *job, int64_t piece)
+static void stream_finish(struct progress_job *job, int64_t piece)
 {
     unsigned char *scratch = flight_of(job, piece)->scratch.memory;
     if (ah_collective_reduces(&job->call)) {
-        add(job, piece, scratch);
+        stream_add(job, piece, scratch);
         return;
     }
     for (int h = 0; h < job->team.hosts; h++)
         if (h != job->team.mine)
-            put(job, h, piece, scratch + (size_t)h * AH_TEAM_PIECE);
+            stream_write(job, h, piece, scratch + (size_t)h * AH_TEAM_PIECE);
 }
 
 int progress_stream(struct progress_job *job, bool *moved, int *lost)
@@ -209,7 +210,7 @@ int progress_stream(struct progress_job *job, bool *moved, int *lost)
         AH_TRY(progress_test(job, &flight_of(job, job->done)->take, &done, lost));
         if (!done)
             break;
-        finish(job, job->done);
+        stream_finish(job, job->done);
         *moved = true;
     }
     return 0;

@@ -69,7 +69,7 @@ static bool is_open(const struct replica_peer *peer)
 /* Sending. */
 
 /* Send as much as the socket accepts; true when something is left. A broken connection is the receiver's to find. */
-static bool flush(struct replica_peer *peer)
+static bool replica_flush(struct replica_peer *peer)
 {
     while (is_open(peer) && peer->sent < peer->out.bytes) {
         size_t left = peer->out.bytes - peer->sent;
@@ -96,7 +96,7 @@ static bool flush_all(struct ah_replica *replica)
 {
     bool left = false;
     for (int h = 0; h < replica->hosts->count; h++)
-        left |= flush(&replica->peer[h]);
+        left |= replica_flush(&replica->peer[h]);
     return left;
 }
 
@@ -111,7 +111,7 @@ static void wait_for_room(struct ah_replica *replica)
 }
 
 /* The most that waits for one of the sockets. */
-static size_t backlog(const struct ah_replica *replica)
+static size_t replica_backlog(const struct ah_replica *replica)
 {
     size_t most = 0;
     for (int h = 0; h < replica->hosts->count; h++)
@@ -144,10 +144,10 @@ static void say_goodbye(struct ah_replica *replica)
 }
 
 /* What is new. True when a socket has not taken all. */
-static bool tell(struct ah_replica *replica, bool beat)
+static bool replica_send_changes(struct ah_replica *replica, bool beat)
 {
     replica->told_of = atomic_load(&replica->control->header->notification[AH_REPLICA].changes);
-    replica->more = backlog(replica) >= FULL;
+    replica->more = replica_backlog(replica) >= FULL;
     if (!replica->more && ah_replica_scan(replica, beat, &replica->more) < 0)
         for (int h = 0; h < replica->hosts->count; h++)
             if (is_open(&replica->peer[h]))
@@ -167,7 +167,7 @@ static void *send_news(void *context)
         last = beat ? now : last;
         atomic_fetch_add(&replica->control->header->beats, beat);
         pthread_mutex_lock(&replica->telling);
-        bool left = tell(replica, beat), more = replica->more;
+        bool left = replica_send_changes(replica, beat), more = replica->more;
         uint32_t seen = replica->told_of;
         if (left)
             wait_for_room(replica);
@@ -210,7 +210,7 @@ static void keep_silence(struct ah_replica *replica, int host, int64_t silent_ns
 }
 
 /* True when something has come. */
-static bool hear(struct ah_replica *replica, int host)
+static bool replica_receive(struct ah_replica *replica, int host)
 {
     struct replica_peer *peer = &replica->peer[host];
     ssize_t n = recv(peer->fd, peer->in + peer->got, 2 * REPLICA_MOST - peer->got, 0);
@@ -263,7 +263,7 @@ static void *receive_news(void *context)
         pthread_mutex_lock(&replica->hearing);
         for (int h = 0; h < replica->hosts->count; h++)
             if (look[h].fd >= 0 && look[h].revents)
-                hear(replica, h);
+                replica_receive(replica, h);
         int64_t now = ah_now_ns();
         count_silence(replica, now - before);
         replica_end_doubts(replica);
@@ -283,13 +283,13 @@ bool ah_replica_attend(struct ah_replica *replica)
         return false;
     ah_notification_attend(notification);
     if (!pthread_mutex_trylock(&replica->telling)) {
-        if (replica->told_of != atomic_load(&notification->changes) || replica->more || backlog(replica))
-            tell(replica, false);
+        if (replica->told_of != atomic_load(&notification->changes) || replica->more || replica_backlog(replica))
+            replica_send_changes(replica, false);
         pthread_mutex_unlock(&replica->telling);
     }
     if (!pthread_mutex_trylock(&replica->hearing)) {
         for (int h = 0; h < replica->hosts->count; h++)
-            heard |= is_open(&replica->peer[h]) && hear(replica, h);
+            heard |= is_open(&replica->peer[h]) && replica_receive(replica, h);
         pthread_mutex_unlock(&replica->hearing);
     }
     return heard;

@@ -7,7 +7,7 @@
 
 #include "comm/net/replica_frames.h"
 
-static int wrong(const char *what)
+static int apply_refuse(const char *what)
 {
     return ah_fail(AH_EINVAL, "it sent %s", what);
 }
@@ -30,7 +30,7 @@ static int hold_blocks(struct ah_replica *replica, int rank, uint64_t offset, ui
         if ((*held)[i / 8] & bit)
             continue;
         if (replica->room < REPLICA_BLOCK)
-            return wrong("data for more than half of this host's memory");
+            return apply_refuse("data for more than half of this host's memory");
         replica->room -= REPLICA_BLOCK;
         (*held)[i / 8] |= bit;
     }
@@ -43,7 +43,7 @@ static int take_data(struct ah_replica *replica, int rank, const unsigned char *
     memcpy(&offset, body, sizeof offset);
     bytes -= sizeof offset;
     if (!lies_in(replica, offset, bytes))
-        return wrong("data for a place that is none");
+        return apply_refuse("data for a place that is none");
     AH_TRY(hold_blocks(replica, rank, offset, bytes));
     AH_TRY(ah_control_grow(replica->control, rank, offset + bytes));
     memcpy(replica->control->segment[rank] + offset, body + sizeof offset, bytes);
@@ -74,18 +74,18 @@ static int take_post(struct ah_replica *replica, int rank, int c, const unsigned
     struct ah_call_record post, *place;
     if (body[offsetof(struct ah_call_record, async)] > 1 || body[offsetof(struct ah_call_record, far)] > 1 ||
         body[offsetof(struct ah_call_record, wired)] > 1)
-        return wrong("a call that is none");
+        return apply_refuse("a call that is none");
     memcpy(&post, body, sizeof post);
     if (post.kind >= AH_COLLECTIVE_KINDS || post.dtype >= AH_DTYPE_COUNT || post.reduce >= AH_REDUCE_OPS ||
         post.ndim > AH_CALL_DIMS)
-        return wrong("a call that is none");
+        return apply_refuse("a call that is none");
     if (post.travels && (post.travels > AH_STAGE_BYTES || !lies_in(replica, post.offset, AH_STAGE_BYTES)))
-        return wrong("a call on data outside the segment");
+        return apply_refuse("a call on data outside the segment");
     post.offset = post.travels ? post.offset : 0;
     place = ah_group_record(block, post.sequence);
     if (ah_reached(ah_group_counter(block, AH_POSTED), post.sequence) ||
         is_needed(replica, rank, c, place->sequence))
-        return wrong("a call in the place of one that is still read");
+        return apply_refuse("a call in the place of one that is still read");
     if (post.travels)
         AH_TRY(ah_control_grow(replica->control, rank, post.offset + AH_STAGE_BYTES));
     post.where[sizeof post.where - 1] = 0;
@@ -117,11 +117,11 @@ static int take_counters(struct ah_replica *replica, int rank, int c, const unsi
     int seen = atomic_load(&replica->control->header->blocks);
     memcpy(&now, body, sizeof now);
     if (now.latest < 0 || now.latest >= AH_MAX_GROUPS)
-        return wrong("a channel that is none");
+        return apply_refuse("a channel that is none");
     if (!lies_in(replica, now.address, 2 * AH_STAGE_BYTES))
-        return wrong("an address that is none");
+        return apply_refuse("an address that is none");
     if (!may_follow(block, &now))
-        return wrong("numbers of calls that cannot follow those before");
+        return apply_refuse("numbers of calls that cannot follow those before");
     if (now.address != atomic_load(&block->address))
         AH_TRY(ah_control_grow(replica->control, rank, now.address + 2 * AH_STAGE_BYTES));
     atomic_store(&block->address, now.address);
@@ -145,17 +145,17 @@ static int take_header(struct ah_replica *replica, int rank, struct ah_group_blo
     memcpy(&index, body, sizeof index);
     memcpy((void *)&sent, body + sizeof index, sizeof sent);
     if (index >= AH_GROUP_MESSAGES || sent.dtype >= AH_DTYPE_COUNT || sent.count < 0 || sent.ndim > AH_CALL_DIMS)
-        return wrong("a message that is none");
+        return apply_refuse("a message that is none");
     uint64_t bytes = (uint64_t)sent.count * ah_dtype_size((enum ah_dtype)sent.dtype);
     if ((uint64_t)sent.count > replica->control->segment_span || (bytes && !lies_in(replica, sent.offset, bytes)))
-        return wrong("a message outside the segment");
+        return apply_refuse("a message outside the segment");
     if (!ah_control_is_local(replica->control, atomic_load(&sent.member)))
-        return wrong("a message for a rank of another host");
+        return apply_refuse("a message for a rank of another host");
     struct ah_message_header *header = &block->header[index];
     /* One that nobody has taken may be of a group that its sender has closed. */
     atomic_compare_exchange_strong(&header->state, &(unsigned){AH_MESSAGE_POSTED}, AH_MESSAGE_FREE);
     if (atomic_load(&header->state) != AH_MESSAGE_FREE)
-        return wrong("a message in the place of one that is not back");
+        return apply_refuse("a message in the place of one that is not back");
     if (bytes)
         AH_TRY(ah_control_grow(replica->control, rank, sent.offset + bytes));
     atomic_store(&header->number, atomic_load(&sent.number));
@@ -182,7 +182,7 @@ static int take_recall(struct ah_replica *replica, struct ah_group_block *block,
     struct replica_verdict verdict;
     memcpy(&verdict, body, sizeof verdict);
     if (verdict.index >= AH_GROUP_MESSAGES)
-        return wrong("a message that is none");
+        return apply_refuse("a message that is none");
     struct ah_message_header *header = &block->header[verdict.index];
     if (atomic_load(&header->number) == verdict.number &&
         atomic_compare_exchange_strong(&header->state, &(unsigned){AH_MESSAGE_POSTED}, AH_MESSAGE_EMPTY)) {
@@ -201,7 +201,7 @@ static int take_verdict(struct ah_replica *replica, int host, const struct repli
     if (head->rank >= replica->control->size || !ah_control_is_local(replica->control, head->rank) ||
         verdict.index >= AH_GROUP_MESSAGES ||
         (verdict.state != AH_MESSAGE_RECEIVED && verdict.state != AH_MESSAGE_EMPTY))
-        return wrong("a verdict on a message that is none");
+        return apply_refuse("a verdict on a message that is none");
     struct ah_message_header *header =
         &ah_rank_entry(replica->control, head->rank)->block[head->block].header[verdict.index];
     struct replica_channel *told = &replica->rank[head->rank - replica->control->header->first].block[head->block];
@@ -209,7 +209,7 @@ static int take_verdict(struct ah_replica *replica, int host, const struct repli
     if (atomic_load(&header->number) != verdict.number || (state != AH_MESSAGE_POSTED && state != AH_MESSAGE_RECALLED))
         return 0;
     if (ah_hosts_of(replica->hosts, atomic_load(&header->member)) != host || !(atomic_load(&told->there) & bit))
-        return wrong("a verdict on a message that it does not have");
+        return apply_refuse("a verdict on a message that it does not have");
     atomic_fetch_and(&told->there, ~bit);
     if (verdict.state == AH_MESSAGE_EMPTY)
         atomic_fetch_or(&told->returned, bit);
@@ -229,7 +229,7 @@ static int take_fares(struct ah_replica *replica, int rank, const struct replica
     if (now.group_bytes >= sizeof slot->group_text || now.text_bytes >= sizeof slot->text ||
         sizeof now + now.group_bytes + now.text_bytes != head->bytes || now.state < AH_RANK_RUNNING ||
         now.state > AH_RANK_DIED || now.blamed < -1 || now.blamed >= replica->control->size)
-        return wrong("a rank's state, of the wrong length");
+        return apply_refuse("a rank's state, of the wrong length");
     atomic_store(&slot->line, now.line);
     atomic_store(&slot->line_done, now.line_done);
     atomic_store(&slot->blamed, now.blamed);
@@ -268,7 +268,7 @@ int ah_replica_apply(struct ah_replica *replica, int host, const struct replica_
     bool about_own = head->kind == REPLICA_VERDICT;
     if (head->kind >= REPLICA_KINDS || head->bytes < body_of[head->kind].bytes || head->bytes > REPLICA_MOST ||
         (head->bytes > body_of[head->kind].bytes && !body_of[head->kind].longer))
-        return wrong("a frame of no kind");
+        return apply_refuse("a frame of no kind");
     if (head->kind == REPLICA_BEAT)
         return 0;
     if (head->kind == REPLICA_BYE) {
@@ -277,7 +277,7 @@ int ah_replica_apply(struct ah_replica *replica, int host, const struct replica_
     }
     if (head->block >= AH_MAX_GROUPS ||
         (!about_own && (head->rank < replica->hosts->first[host] || head->rank >= replica->hosts->first[host + 1])))
-        return wrong("a state of a rank that is not its own");
+        return apply_refuse("a state of a rank that is not its own");
     if (about_own)
         return take_verdict(replica, host, head, body);
     struct ah_group_block *block = &ah_rank_entry(replica->control, head->rank)->block[head->block];

@@ -169,8 +169,8 @@ static int claim_post(struct spread_group *s)
 }
 
 /* Before the post: fill in this rank's memory for the call record. */
-static int prepare(struct spread_group *s, const struct ah_collective *call, struct ah_hold *hold,
-                   struct ah_call_arguments *out)
+static int spread_prepare(struct spread_group *s, const struct ah_collective *call, struct ah_hold *hold,
+                          struct ah_call_arguments *out)
 {
     uint32_t sequence = s->shm.base.posted + 1;
     AH_TRY(claim_post(s));
@@ -217,7 +217,7 @@ static void add_slice(struct spread_group *s, const struct ah_collective *call, 
                   : call->reduce, &sum, 1, source, s->team.local, to - from, 1);
 }
 
-static void step(struct spread_group *s, uint32_t steps)
+static void spread_advance(struct spread_group *s, uint32_t steps)
 {
     ah_group_counter_advance(s->shm.base.peer[s->shm.base.rank], AH_SLICED, steps);
 }
@@ -228,7 +228,7 @@ static bool is_here(const struct ah_group *group, int rank)
 }
 
 /* The own part of a wired call that all ranks have posted; `wanted`: the result. */
-static void contribute(struct spread_group *s, const struct ah_collective *call, uint32_t sequence, bool wanted)
+static void spread_contribute(struct spread_group *s, const struct ah_collective *call, uint32_t sequence, bool wanted)
 {
     int64_t count = ah_collective_input(call, s->team.size, s->shm.base.rank);
     int64_t pieces = ah_team_pieces(&s->team, call);
@@ -240,14 +240,14 @@ static void contribute(struct spread_group *s, const struct ah_collective *call,
         shm_take_parts(&s->shm, call, sequence, is_here);
     for (int64_t p = 0; p < pieces && adds; p++) {
         add_slice(s, call, sequence, p * piece, (p + 1) * piece < count ? (p + 1) * piece : count);
-        step(s, before + (uint32_t)p + 1);
+        spread_advance(s, before + (uint32_t)p + 1);
     }
     if (!adds)
-        step(s, before + (uint32_t)pieces);
+        spread_advance(s, before + (uint32_t)pieces);
 }
 
 /* Copy the data from other hosts to its destination. */
-static void collect(struct spread_group *s, const struct ah_collective *call, const struct ah_hold *hold)
+static void spread_collect(struct spread_group *s, const struct ah_collective *call, const struct ah_hold *hold)
 {
     size_t width = width_of(call);
     if (call->kind == AH_ALL_REDUCE && hold->copy)
@@ -304,7 +304,7 @@ static int spread_bring(struct ah_group *group, const struct ah_collective *call
     ah_hold_release(&s->holder, &s->blocking); /* of a failed call: its group is poisoned, or was restarted */
     if (call->kind == AH_ALL_REDUCE && !ah_team_wires(&s->team, call))
         return stage_small(s, call, out);
-    return prepare(s, call, &s->blocking, out);
+    return spread_prepare(s, call, &s->blocking, out);
 }
 
 static int spread_run(struct ah_group *group, const struct ah_collective *call)
@@ -321,10 +321,10 @@ static int spread_run(struct ah_group *group, const struct ah_collective *call)
         ah_group_publish_done(group, sequence);
         AH_TRY(ah_watch_wait(group, AH_DONE, sequence));
     } else {
-        contribute(s, call, sequence, true);
+        spread_contribute(s, call, sequence, true);
         ah_group_publish_done(group, sequence);
         AH_TRY(await_progress(s, sequence));
-        collect(s, call, &s->blocking);
+        spread_collect(s, call, &s->blocking);
     }
     ah_hold_release(&s->holder, &s->blocking);
     return 0;
@@ -334,7 +334,7 @@ static int spread_run(struct ah_group *group, const struct ah_collective *call)
 
 static int spread_start(struct ah_work *work)
 {
-    return prepare(spread_of(work->group), &work->call, &((struct spread_work *)work)->hold, &work->arguments);
+    return spread_prepare(spread_of(work->group), &work->call, &((struct spread_work *)work)->hold, &work->arguments);
 }
 
 static int spread_carry(struct ah_work *work)
@@ -344,7 +344,7 @@ static int spread_carry(struct ah_work *work)
     if (ah_collective_is_barrier(call->kind))
         return 0;
     if (work->arguments.wired) {
-        contribute(s, call, work->sequence, !work->abandoned);
+        spread_contribute(s, call, work->sequence, !work->abandoned);
         return 0;
     }
     AH_TRY(check_travels(s, call, work->sequence));
@@ -363,7 +363,7 @@ static int spread_finish(struct ah_work *work)
     if (!work->arguments.wired)
         return 0;
     AH_TRY(await_progress(s, work->sequence));
-    collect(s, &work->call, &((struct spread_work *)work)->hold);
+    spread_collect(s, &work->call, &((struct spread_work *)work)->hold);
     return 0;
 }
 

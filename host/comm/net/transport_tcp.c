@@ -63,7 +63,7 @@ struct tcp_transport {
     struct link link[AH_HOSTS_MAX];
 };
 
-static void append(struct queue *queue, struct part *part)
+static void tcp_append(struct queue *queue, struct part *part)
 {
     part->next = NULL;
     *queue->last = part;
@@ -88,7 +88,7 @@ static struct part *first_of(const struct queue *queue, uint64_t tag)
     return part;
 }
 
-static void finish(struct part *part, int host)
+static void tcp_finish(struct part *part, int host)
 {
     part->turn->left--;
     part->turn->undone[host]--;
@@ -106,7 +106,7 @@ static void hand_over(struct link *link, struct part *early, int host)
 {
     struct part *part = early->claimed;
     memcpy(part->memory, early->memory, part->head.bytes);
-    finish(part, host);
+    tcp_finish(part, host);
     take_out(&link->early, early);
     link->early_bytes -= cost_of(&early->head);
     free(early);
@@ -143,7 +143,7 @@ static int begin_message(struct link *link)
             return ah_fail(AH_ENOMEM, "transport: out of memory");
         *part = (struct part){.head = link->head};
         part->memory = (unsigned char *)(part + 1);
-        append(&link->early, part);
+        tcp_append(&link->early, part);
         link->early_bytes += cost_of(&link->head);
     }
     link->in = part;
@@ -156,13 +156,13 @@ static void end_message(struct link *link, int host)
     link->in = NULL;
     link->head_got = 0;
     if (part->turn)
-        finish(part, host);
+        tcp_finish(part, host);
     else if (part->claimed)
         hand_over(link, part, host);
 }
 
 /* Bytes into `to`; false: there are none now, or never again. */
-static bool get(struct link *link, void *to, size_t most, size_t *got)
+static bool tcp_read(struct link *link, void *to, size_t most, size_t *got)
 {
     ssize_t n = recv(link->fd, to, most, 0);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
@@ -172,18 +172,18 @@ static bool get(struct link *link, void *to, size_t most, size_t *got)
 }
 
 /* Is there a reason to take more of what the host sends? */
-static bool listens(const struct link *link)
+static bool tcp_listens(const struct link *link)
 {
     const struct part *in = link->in;
     return link->want.first || (in && (in->turn || in->claimed)) || link->early_bytes < ENOUGH;
 }
 
-static int receive(struct link *link, int host)
+static int tcp_receive(struct link *link, int host)
 {
-    for (size_t all = 0; all < AT_ONCE && !link->lost && listens(link);) {
+    for (size_t all = 0; all < AT_ONCE && !link->lost && tcp_listens(link);) {
         size_t got = 0;
         if (!link->in) {
-            if (!get(link, (char *)&link->head + link->head_got, sizeof link->head - link->head_got, &got))
+            if (!tcp_read(link, (char *)&link->head + link->head_got, sizeof link->head - link->head_got, &got))
                 break;
             link->head_got += got;
             if (link->head_got < sizeof link->head)
@@ -192,7 +192,7 @@ static int receive(struct link *link, int host)
             got = 0;
         }
         size_t left = link->in->head.bytes - link->in->moved;
-        if (left && !get(link, link->in->memory + link->in->moved, left, &got))
+        if (left && !tcp_read(link, link->in->memory + link->in->moved, left, &got))
             break;
         link->in->moved += left ? got : 0;
         all += got;
@@ -204,7 +204,7 @@ static int receive(struct link *link, int host)
 
 /* Sending. */
 
-static void give(struct link *link, int host)
+static void tcp_write(struct link *link, int host)
 {
     while (link->out.first && !link->lost) {
         struct part *part = link->out.first;
@@ -225,27 +225,27 @@ static void give(struct link *link, int host)
         if (part->moved < head + part->head.bytes)
             continue;
         take_out(&link->out, part);
-        finish(part, host);
+        tcp_finish(part, host);
     }
 }
 
 /* Turns. */
 
-static void lose(struct link *link, const char *why)
+static void tcp_lose(struct link *link, const char *why)
 {
     link->lost = true;
     snprintf(link->why, sizeof link->why, "%s", why);
 }
 
-static void move(struct tcp_transport *transport)
+static void tcp_progress(struct tcp_transport *transport)
 {
     for (int h = 0; h < transport->base.hosts; h++) {
         struct link *link = &transport->link[h];
         if (link->fd < 0 || link->lost)
             continue;
-        give(link, h);
-        if (receive(link, h) < 0)
-            lose(link, ah_error_text());
+        tcp_write(link, h);
+        if (tcp_receive(link, h) < 0)
+            tcp_lose(link, ah_error_text());
     }
 }
 
@@ -253,12 +253,12 @@ static void begin_receive(struct link *link, struct part *part, int host)
 {
     struct part *early = first_of(&link->early, part->head.tag);
     if (!early) {
-        append(&link->want, part);
+        tcp_append(&link->want, part);
         return;
     }
     if (early->head.bytes != part->head.bytes) {
         does_not_fit(early->head.bytes, part->head.bytes);
-        lose(link, ah_error_text());
+        tcp_lose(link, ah_error_text());
         return;
     }
     early->claimed = part;
@@ -288,10 +288,10 @@ static int tcp_start(struct ah_transport *base, uint64_t tag, const struct ah_tr
             if (way)
                 begin_receive(&transport->link[h], part, h);
             else
-                append(&transport->link[h].out, part);
+                tcp_append(&transport->link[h].out, part);
         }
         if (transport->link[h].fd >= 0 && !transport->link[h].lost)
-            give(&transport->link[h], h);
+            tcp_write(&transport->link[h], h);
     }
     return 0;
 }
@@ -301,7 +301,7 @@ static int tcp_test(struct ah_transport *base, struct ah_transport_turn *under_w
     struct tcp_transport *transport = (struct tcp_transport *)base;
     struct turn *turn = (struct turn *)under_way;
     *done = false;
-    move(transport);
+    tcp_progress(transport);
     if (!turn->left) {
         *done = true;
         ah_transport_unlist(&turn->base);
@@ -324,7 +324,7 @@ static void tcp_wait_for(struct ah_transport *base, int64_t limit_ns)
     struct timespec limit = {limit_ns / 1000000000, limit_ns % 1000000000};
     for (int h = 0; h < base->hosts; h++) {
         const struct link *link = &transport->link[h];
-        short events = (short)((listens(link) ? POLLIN : 0) | (link->out.first ? POLLOUT : 0));
+        short events = (short)((tcp_listens(link) ? POLLIN : 0) | (link->out.first ? POLLOUT : 0));
         look[h] = (struct pollfd){.fd = link->lost ? -1 : link->fd, .events = events};
     }
     ppoll(look, (nfds_t)base->hosts, &limit, NULL);

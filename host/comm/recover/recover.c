@@ -113,7 +113,7 @@ static int recover_await(uint32_t published, bool ended_too)
 }
 
 /* What this rank has begun is done, and it has made the calls that the process before it had made. */
-static int settle(void)
+static int recover_settle(void)
 {
     for (struct ah_group *group = own.root; group; group = next_group(group)) {
         uint32_t kept = ah_group_counter(group->peer[group->rank], AH_POSTED);
@@ -144,7 +144,7 @@ static int recover_compare(uint32_t boundary)
     return 0;
 }
 
-static void publish(uint32_t boundary, const void *note, size_t bytes)
+static void recover_publish(uint32_t boundary, const void *note, size_t bytes)
 {
     struct ah_rank_entry *slot = own_slot();
     struct ah_boundary *place = &slot->replay_log.boundary[boundary & 1];
@@ -185,7 +185,7 @@ static int place_of(enum ah_replay_part part, void **out)
     uint32_t boundary = published_by(own.rank);
     AH_TRY(check_taken());
     if (!own.taken)
-        AH_TRY(settle());
+        AH_TRY(recover_settle());
     AH_TRY(recover_await(boundary, false));
     *out = ah_replay_part(own.control, own.rank, part, boundary);
     return 0;
@@ -223,11 +223,11 @@ int ah_recovery_mark(const void *note, size_t bytes)
     uint32_t boundary = published_by(own.rank);
     AH_TRY(check_taken());
     AH_TRY(check_room(AH_REPLAY_NOTE, "note", bytes));
-    AH_TRY(settle());
+    AH_TRY(recover_settle());
     AH_TRY(recover_await(boundary, false));
     atomic_store(&own_slot()->due, 0);
     ah_control_return(own.control, own.rank);
-    publish(boundary, note, bytes);
+    recover_publish(boundary, note, bytes);
     return recover_compare(boundary);
 }
 

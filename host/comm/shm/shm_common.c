@@ -13,7 +13,7 @@ struct common {
     size_t bytes;          /* with the line */
 };
 
-static atomic_int *holders(void *line)
+static atomic_int *shm_holders(void *line)
 {
     return line;
 }
@@ -22,7 +22,7 @@ void shm_collect_common(struct shm_group *shm, bool all)
 {
     for (struct common **at = &shm->lent; *at;) {
         struct common *piece = *at;
-        bool gone = atomic_load(holders(piece->memory)) == 0;
+        bool gone = atomic_load(shm_holders(piece->memory)) == 0;
         if (!gone && !all) {
             at = &piece->next;
             continue;
@@ -51,7 +51,7 @@ int shm_lend(struct ah_group *group, size_t bytes, int holding, uint64_t *offset
         free(piece);
         return status;
     }
-    atomic_store(holders(memory), holding);
+    atomic_store(shm_holders(memory), holding);
     *piece = (struct common){shm->lent, memory, bytes + LINE};
     shm->lent = piece;
     *offset = ah_segment_offset(shm->segment, memory, bytes + LINE);
@@ -65,6 +65,6 @@ void *shm_borrow(struct ah_group *group, int lender, uint64_t offset)
 
 void shm_give_back(struct ah_group *group, void *memory, size_t bytes)
 {
-    atomic_fetch_sub(holders((unsigned char *)memory - LINE), 1);
+    atomic_fetch_sub(shm_holders((unsigned char *)memory - LINE), 1);
     shm_collect_common(shm_of(group), false);
 }

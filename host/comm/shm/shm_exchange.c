@@ -15,13 +15,13 @@ struct exchange {
     struct ah_part given[AH_MAX_RANKS], taken[AH_MAX_RANKS]; /* by peer */
 };
 
-static int64_t lesser(int64_t a, int64_t b)
+static int64_t exchange_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
 /* An input that is not split is staged once, for all its receivers. */
-static void give(const struct exchange *x, int64_t at)
+static void exchange_give(const struct exchange *x, int64_t at)
 {
     const char *in = x->call->in;
     int rank = x->shm->base.rank, parts = x->splits ? x->shm->base.size : 1;
@@ -29,13 +29,13 @@ static void give(const struct exchange *x, int64_t at)
     int64_t whole = ah_collective_input(x->call, x->shm->base.size, rank);
     for (int r = 0; r < parts; r++) {
         struct ah_part part = x->splits ? x->given[r] : (struct ah_part){.count = whole};
-        int64_t n = lesser(part.count - at, x->piece);
+        int64_t n = exchange_least(part.count - at, x->piece);
         if (n > 0)
             memcpy(stage + r * x->piece * x->width, in + (part.first + at) * x->width, (size_t)(n * x->width));
     }
 }
 
-static void take(const struct exchange *x, int64_t at, uint32_t round)
+static void exchange_take(const struct exchange *x, int64_t at, uint32_t round)
 {
     const struct ah_collective *call = x->call;
     int size = x->shm->base.size;
@@ -43,12 +43,12 @@ static void take(const struct exchange *x, int64_t at, uint32_t round)
     const void *from[AH_MAX_RANKS];
     char *out = call->out;
     for (int r = 0; r < size; r++) {
-        int64_t n = lesser(x->taken[r].count - at, x->piece);
+        int64_t n = exchange_least(x->taken[r].count - at, x->piece);
         from[r] = shm_stage(x->shm, r, round) + own;
         if (!ah_collective_reduces(call) && n > 0)
             memcpy(out + (x->taken[r].place + at) * width, from[r], (size_t)(n * width));
     }
-    int64_t n = lesser(x->taken[0].count - at, x->piece);
+    int64_t n = exchange_least(x->taken[0].count - at, x->piece);
     if (ah_collective_reduces(call) && n > 0)
         ah_combine(call->dtype, call->reduce, (void *[]){out + at * width}, 1, from, size, n,
                    shm_divisor(x->shm, x->shm->base.posted));
@@ -79,11 +79,11 @@ int shm_exchange(struct shm_group *shm, const struct ah_collective *call)
     int64_t longest = longest_part(call, size);
     for (int64_t at = 0; at < longest; at += x.piece) {
         uint32_t round = shm->round;
-        give(&x, at);
+        exchange_give(&x, at);
         shm_enter_round(shm);
         shm_count_round(shm, AH_SLICED);
         AH_TRY(ah_watch_wait(&shm->base, AH_ROUND, shm->round));
-        take(&x, at, round);
+        exchange_take(&x, at, round);
     }
     return 0;
 }

@@ -25,7 +25,7 @@ static const int64_t call_ns = 10000000000, again_ns = 50000000;
 enum { once_ms = 3000 }; /* for one try to connect */
 
 /* All bytes, or a failure: `from` NULL receives to `to`. */
-static int transfer(struct ah_store *store, void *to, const void *from, size_t bytes, int64_t deadline)
+static int client_transfer(struct ah_store *store, void *to, const void *from, size_t bytes, int64_t deadline)
 {
     for (size_t done = 0; done < bytes;) {
         ssize_t n = from ? send(store->fd, (const char *)from + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT)
@@ -50,7 +50,7 @@ static int transfer(struct ah_store *store, void *to, const void *from, size_t b
     return 0;
 }
 
-static void leave(struct ah_store *store)
+static void client_leave(struct ah_store *store)
 {
     if (store->fd >= 0)
         close(store->fd);
@@ -61,7 +61,7 @@ void ah_store_close(struct ah_store *store)
 {
     if (!store)
         return;
-    leave(store);
+    client_leave(store);
     free(store);
 }
 
@@ -78,7 +78,7 @@ const char *ah_store_reason(const struct ah_store *store)
 /* Connecting. */
 
 /* To one address, at most until the deadline. */
-static bool reach(struct ah_store *store, const struct addrinfo *at, int64_t deadline)
+static bool client_reach(struct ah_store *store, const struct addrinfo *at, int64_t deadline)
 {
     int error = 0;
     store->fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -96,7 +96,7 @@ static bool reach(struct ah_store *store, const struct addrinfo *at, int64_t dea
             error = errno;
     }
     if (error)
-        leave(store);
+        client_leave(store);
     errno = error;
     return !error;
 }
@@ -111,7 +111,7 @@ static int open_socket(struct ah_store *store, const struct ah_store_place *plac
     if (code)
         return ah_fail(AH_EIO, "store at %s: %s", store->where, gai_strerror(code));
     const struct addrinfo *at = found;
-    while (at && !reach(store, at, deadline))
+    while (at && !client_reach(store, at, deadline))
         at = at->ai_next;
     int error = errno;
     freeaddrinfo(found);
@@ -139,14 +139,14 @@ static int shake_hands(struct ah_store *store, const struct ah_store_place *plac
     struct ah_store_welcome welcome;
     unsigned char proof[AH_SHA256_BYTES];
     ah_store_job(answer.job, place);
-    AH_TRY(transfer(store, &hello, NULL, sizeof hello, deadline));
+    AH_TRY(client_transfer(store, &hello, NULL, sizeof hello, deadline));
     if (hello.magic != AH_STORE_MAGIC)
         return ah_fail(AH_EINVAL, "store at %s: this is no store of ours", store->where);
     if (getrandom(answer.nonce, sizeof answer.nonce, 0) != (ssize_t)sizeof answer.nonce)
         return ah_fail(AH_EIO, "store: no random numbers");
     ah_store_prove(answer.proof, place, "client", hello.nonce, answer.nonce);
-    AH_TRY(transfer(store, NULL, &answer, sizeof answer, deadline));
-    AH_TRY(transfer(store, &welcome, NULL, sizeof welcome, deadline));
+    AH_TRY(client_transfer(store, NULL, &answer, sizeof answer, deadline));
+    AH_TRY(client_transfer(store, &welcome, NULL, sizeof welcome, deadline));
     ah_store_prove(proof, place, "server", answer.nonce, hello.nonce);
     if (welcome.verdict == AH_STORE_OTHER_JOB)
         return fail_other_job(store, place, &welcome);
@@ -164,7 +164,7 @@ static int connect_once(struct ah_store *store, const struct ah_store_place *pla
     AH_TRY(open_socket(store, place, deadline));
     int status = shake_hands(store, place, deadline);
     if (status < 0)
-        leave(store);
+        client_leave(store);
     return status == AH_EIO ? AH_ETIMEOUT : status;
 }
 
@@ -193,25 +193,25 @@ int ah_store_connect(struct ah_store **out, const struct ah_store_place *place, 
 /* Calls. */
 
 /* *value is from malloc, NULL without one. */
-static int exchange(struct ah_store *store, const struct ah_store_request *request, const char *key,
-                    const void *given, struct ah_store_reply *reply, char **value)
+static int client_exchange(struct ah_store *store, const struct ah_store_request *request, const char *key,
+                           const void *given, struct ah_store_reply *reply, char **value)
 {
     int64_t deadline = ah_now_ns() + (int64_t)request->wait_ms * 1000000 + store->call_ns;
-    AH_TRY(transfer(store, NULL, request, sizeof *request, deadline));
-    AH_TRY(transfer(store, NULL, key, request->key_bytes, deadline));
-    AH_TRY(transfer(store, NULL, given, request->value_bytes, deadline));
-    AH_TRY(transfer(store, reply, NULL, sizeof *reply, deadline));
+    AH_TRY(client_transfer(store, NULL, request, sizeof *request, deadline));
+    AH_TRY(client_transfer(store, NULL, key, request->key_bytes, deadline));
+    AH_TRY(client_transfer(store, NULL, given, request->value_bytes, deadline));
+    AH_TRY(client_transfer(store, reply, NULL, sizeof *reply, deadline));
     if (reply->value_bytes > AH_STORE_VALUE)
         return ah_fail(AH_EIO, "store at %s: a value of %u bytes", store->where, reply->value_bytes);
     *value = malloc((size_t)reply->value_bytes + 1);
     if (!*value)
         return ah_fail(AH_ENOMEM, "store: out of memory");
     (*value)[reply->value_bytes] = 0;
-    return transfer(store, *value, NULL, reply->value_bytes, deadline);
+    return client_transfer(store, *value, NULL, reply->value_bytes, deadline);
 }
 
-static int call(struct ah_store *store, struct ah_store_request request, const char *key, const void *given,
-                struct ah_store_reply *reply, char **value)
+static int client_call(struct ah_store *store, struct ah_store_request request, const char *key, const void *given,
+                       struct ah_store_reply *reply, char **value)
 {
     size_t bytes = strlen(key);
     if (bytes > AH_STORE_KEY)
@@ -220,9 +220,9 @@ static int call(struct ah_store *store, struct ah_store_request request, const c
         return ah_fail(AH_EIO, "store at %s: a call failed before", store->where);
     char *got = NULL;
     request.key_bytes = (uint32_t)bytes;
-    int status = exchange(store, &request, key, given, reply, &got);
+    int status = client_exchange(store, &request, key, given, reply, &got);
     if (status < 0)
-        leave(store);
+        client_leave(store);
     if (value && status == 0)
         *value = got;
     else
@@ -235,8 +235,8 @@ int ah_store_set(struct ah_store *store, const char *key, const void *value, siz
     struct ah_store_reply reply;
     if (bytes > AH_STORE_VALUE)
         return ah_fail(AH_EINVAL, "store: a value of %zu bytes, expected at most %d", bytes, AH_STORE_VALUE);
-    AH_TRY(call(store, (struct ah_store_request){.op = AH_STORE_SET, .value_bytes = (uint32_t)bytes}, key, value,
-                &reply, NULL));
+    AH_TRY(client_call(store, (struct ah_store_request){.op = AH_STORE_SET, .value_bytes = (uint32_t)bytes}, key, value,
+                       &reply, NULL));
     return reply.verdict == AH_STORE_FINE ? 0 : ah_fail(AH_ENOMEM, "store: no room for '%s'", key);
 }
 
@@ -246,7 +246,7 @@ int ah_store_get(struct ah_store *store, const char *key, char **value, size_t *
     int64_t wait = timeout_ns < 0 ? 0 : timeout_ns / 1000000;
     struct ah_store_request request = {.op = AH_STORE_GET, .wait_ms = wait < INT32_MAX ? (uint32_t)wait : INT32_MAX};
     char *got = NULL;
-    AH_TRY(call(store, request, key, NULL, &reply, &got));
+    AH_TRY(client_call(store, request, key, NULL, &reply, &got));
     if (reply.verdict != AH_STORE_FINE) {
         free(got);
         return ah_fail(AH_ETIMEOUT, "store: nobody has set '%s' within %.3g s", key, (double)timeout_ns / 1e9);
@@ -259,7 +259,7 @@ int ah_store_get(struct ah_store *store, const char *key, char **value, size_t *
 int ah_store_add(struct ah_store *store, const char *key, int64_t delta, int64_t *sum)
 {
     struct ah_store_reply reply;
-    AH_TRY(call(store, (struct ah_store_request){.op = AH_STORE_ADD, .number = delta}, key, NULL, &reply, NULL));
+    AH_TRY(client_call(store, (struct ah_store_request){.op = AH_STORE_ADD, .number = delta}, key, NULL, &reply, NULL));
     *sum = reply.number;
     if (reply.verdict != AH_STORE_FINE)
         return ah_fail(AH_EINVAL, "store: '%s' is no number that can be added to", key);
@@ -269,7 +269,7 @@ int ah_store_add(struct ah_store *store, const char *key, int64_t delta, int64_t
 int ah_store_delete(struct ah_store *store, const char *key, bool *was)
 {
     struct ah_store_reply reply;
-    AH_TRY(call(store, (struct ah_store_request){.op = AH_STORE_DELETE}, key, NULL, &reply, NULL));
+    AH_TRY(client_call(store, (struct ah_store_request){.op = AH_STORE_DELETE}, key, NULL, &reply, NULL));
     *was = reply.number != 0;
     return 0;
 }
@@ -280,7 +280,7 @@ int ah_store_append(struct ah_store *store, const char *list, const void *value,
     struct ah_store_request request = {.op = AH_STORE_APPEND, .value_bytes = (uint32_t)bytes};
     if (bytes > AH_STORE_VALUE)
         return ah_fail(AH_EINVAL, "store: a value of %zu bytes, expected at most %d", bytes, AH_STORE_VALUE);
-    AH_TRY(call(store, request, list, value, &reply, NULL));
+    AH_TRY(client_call(store, request, list, value, &reply, NULL));
     if (place)
         *place = reply.number;
     return reply.verdict == AH_STORE_FINE ? 0 : ah_fail(AH_ENOMEM, "store: no room for more of '%s'", list);
@@ -292,6 +292,6 @@ int ah_store_will(struct ah_store *store, const char *list, const void *value, s
     struct ah_store_request request = {.op = AH_STORE_WILL, .number = value != NULL, .value_bytes = (uint32_t)bytes};
     if (bytes > AH_STORE_VALUE)
         return ah_fail(AH_EINVAL, "store: a will of %zu bytes, expected at most %d", bytes, AH_STORE_VALUE);
-    AH_TRY(call(store, request, list, value, &reply, NULL));
+    AH_TRY(client_call(store, request, list, value, &reply, NULL));
     return reply.verdict == AH_STORE_FINE ? 0 : ah_fail(AH_ENOMEM, "store: no room for a will");
 }

@@ -98,7 +98,7 @@ bool ah_store_same(const unsigned char *a, const unsigned char *b)
 
 /* Values. */
 
-static struct ah_store_entry *find(const struct ah_store_table *table, const char *key, size_t bytes)
+static struct ah_store_entry *store_find(const struct ah_store_table *table, const char *key, size_t bytes)
 {
     for (size_t i = 0; i < table->count; i++)
         if (table->entry[i].key_bytes == bytes && !memcmp(table->entry[i].key, key, bytes))
@@ -121,9 +121,9 @@ static int add_entry(struct ah_store_table *table, const char *key, size_t bytes
     return 0;
 }
 
-static int set(struct ah_store_table *table, const char *key, size_t key_bytes, const char *value, size_t bytes)
+static int store_set(struct ah_store_table *table, const char *key, size_t key_bytes, const char *value, size_t bytes)
 {
-    struct ah_store_entry *entry = find(table, key, key_bytes);
+    struct ah_store_entry *entry = store_find(table, key, key_bytes);
     if (table->bytes + key_bytes + bytes > most_bytes)
         return AH_ENOMEM;
     char *copy = malloc(bytes + 1);
@@ -142,9 +142,9 @@ static int set(struct ah_store_table *table, const char *key, size_t key_bytes, 
     return 0;
 }
 
-static int add(struct ah_store_table *table, const char *key, size_t key_bytes, int64_t delta, int64_t *sum)
+static int store_add(struct ah_store_table *table, const char *key, size_t key_bytes, int64_t delta, int64_t *sum)
 {
-    const struct ah_store_entry *entry = find(table, key, key_bytes);
+    const struct ah_store_entry *entry = store_find(table, key, key_bytes);
     char text[24], *end;
     errno = 0;
     long long before = entry ? strtoll(entry->value, &end, 10) : 0;
@@ -153,28 +153,28 @@ static int add(struct ah_store_table *table, const char *key, size_t key_bytes, 
     if (__builtin_add_overflow((int64_t)before, delta, sum))
         return AH_EINVAL;
     snprintf(text, sizeof text, "%lld", (long long)*sum);
-    return set(table, key, key_bytes, text, strlen(text));
+    return store_set(table, key, key_bytes, text, strlen(text));
 }
 
-static int append(struct ah_store_table *table, const char *list, size_t list_bytes, const char *value, size_t bytes,
-                  int64_t *place)
+static int store_append(struct ah_store_table *table, const char *list, size_t list_bytes, const char *value,
+                        size_t bytes, int64_t *place)
 {
     char *key = malloc(list_bytes + 24);
     if (!key)
         return AH_ENOMEM;
-    int status = add(table, list, list_bytes, 1, place);
+    int status = store_add(table, list, list_bytes, 1, place);
     *place -= 1;
     memcpy(key, list, list_bytes);
     int digits = snprintf(key + list_bytes, 24, "/%lld", (long long)*place);
     if (status == 0)
-        status = set(table, key, list_bytes + (size_t)digits, value, bytes);
+        status = store_set(table, key, list_bytes + (size_t)digits, value, bytes);
     free(key);
     return status;
 }
 
-static bool delete(struct ah_store_table *table, const char *key, size_t bytes)
+static bool store_delete(struct ah_store_table *table, const char *key, size_t bytes)
 {
-    struct ah_store_entry *entry = find(table, key, bytes);
+    struct ah_store_entry *entry = store_find(table, key, bytes);
     if (!entry)
         return false;
     table->bytes -= entry->key_bytes + entry->bytes;
@@ -196,7 +196,7 @@ void ah_store_table_free(struct ah_store_table *table)
 
 /* Sessions. */
 
-static void take(struct ah_text *text, size_t bytes)
+static void store_consume(struct ah_text *text, size_t bytes)
 {
     memmove(text->at, text->at + bytes, text->bytes - bytes);
     text->bytes -= bytes;
@@ -236,7 +236,7 @@ static int check_answer(struct ah_store_session *session)
     struct ah_store_answer answer;
     struct ah_store_welcome welcome = {0};
     memcpy(&answer, session->in.at, sizeof answer);
-    take(&session->in, sizeof answer);
+    store_consume(&session->in, sizeof answer);
     if (answer.magic != AH_STORE_MAGIC)
         return AH_EINVAL;
     session->refused = judge_answer(session, &answer);
@@ -252,7 +252,7 @@ static int check_answer(struct ah_store_session *session)
     return session->trusted ? 0 : AH_EINVAL;
 }
 
-static int reply(struct ah_store_session *session, struct ah_store_reply head, const void *value)
+static int store_reply(struct ah_store_session *session, struct ah_store_reply head, const void *value)
 {
     AH_TRY(ah_text_append(&session->out, &head, sizeof head));
     return head.value_bytes ? ah_text_append(&session->out, value, head.value_bytes) : 0;
@@ -271,14 +271,14 @@ void ah_store_end_session(struct ah_store_session *session, const char *reason)
     struct ah_text will = session->will;
     session->will = (struct ah_text){0};
     if (will.bytes && ah_text_append(&will, reason, strlen(reason)) == 0)
-        append(session->table, will.at, session->will_key_bytes, will.at + session->will_key_bytes,
-               will.bytes - session->will_key_bytes, &place);
+        store_append(session->table, will.at, session->will_key_bytes, will.at + session->will_key_bytes,
+                     will.bytes - session->will_key_bytes, &place);
     free(will.at);
 }
 
 /* Carry a request out; *waits: it has to wait. */
-static int serve(struct ah_store_session *session, const struct ah_store_request *request, const char *key,
-                 bool may_wait, bool *waits)
+static int store_serve(struct ah_store_session *session, const struct ah_store_request *request, const char *key,
+                       bool may_wait, bool *waits)
 {
     struct ah_store_table *table = session->table;
     const struct ah_store_entry *entry;
@@ -286,11 +286,11 @@ static int serve(struct ah_store_session *session, const struct ah_store_request
     const char *value = NULL;
     switch (request->op) {
     case AH_STORE_SET:
-        if (set(table, key, request->key_bytes, key + request->key_bytes, request->value_bytes) < 0)
+        if (store_set(table, key, request->key_bytes, key + request->key_bytes, request->value_bytes) < 0)
             head.verdict = AH_STORE_REFUSED;
         break;
     case AH_STORE_GET:
-        entry = find(table, key, request->key_bytes);
+        entry = store_find(table, key, request->key_bytes);
         *waits = !entry && may_wait;
         if (*waits)
             return 0;
@@ -299,20 +299,21 @@ static int serve(struct ah_store_session *session, const struct ah_store_request
         value = entry ? entry->value : NULL;
         break;
     case AH_STORE_ADD:
-        if (add(table, key, request->key_bytes, request->number, &head.number) < 0)
+        if (store_add(table, key, request->key_bytes, request->number, &head.number) < 0)
             head.verdict = AH_STORE_REFUSED;
         break;
     case AH_STORE_APPEND:
-        if (append(table, key, request->key_bytes, key + request->key_bytes, request->value_bytes, &head.number) < 0)
+        if (store_append(table, key, request->key_bytes, key + request->key_bytes, request->value_bytes, &head.number) <
+            0)
             head.verdict = AH_STORE_REFUSED;
         break;
     case AH_STORE_WILL:
         if (keep_will(session, request, key) < 0)
             head.verdict = AH_STORE_REFUSED;
         break;
-    default: head.number = delete(table, key, request->key_bytes); break;
+    default: head.number = store_delete(table, key, request->key_bytes); break;
     }
-    return reply(session, head, value);
+    return store_reply(session, head, value);
 }
 
 /* The next request, if all of it is here. */
@@ -330,10 +331,11 @@ static int next_request(struct ah_store_session *session, int64_t now_ns, bool *
         return 0;
     if (!session->waits)
         session->until_ns = now_ns + (int64_t)request.wait_ms * ms_ns;
-    AH_TRY(serve(session, &request, session->in.at + sizeof request, now_ns < session->until_ns, &session->waits));
+    AH_TRY(
+        store_serve(session, &request, session->in.at + sizeof request, now_ns < session->until_ns, &session->waits));
     if (session->waits)
         return 0;
-    take(&session->in, bytes);
+    store_consume(&session->in, bytes);
     *more = true;
     return 0;
 }

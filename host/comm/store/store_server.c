@@ -44,7 +44,7 @@ struct ah_store_server {
     int count;
 };
 
-static void drop(struct ah_store_server *server, int at)
+static void server_drop(struct ah_store_server *server, int at)
 {
     struct client *client = server->client[at];
     close(client->fd);
@@ -92,7 +92,7 @@ static void report_other_job(const struct ah_store_server *server, const struct 
 }
 
 /* False: it is gone. */
-static bool hear(struct ah_store_server *server, struct client *client)
+static bool server_receive(struct ah_store_server *server, struct client *client)
 {
     char piece[PIECE];
     bool stranger = !client->session.trusted;
@@ -105,7 +105,7 @@ static bool hear(struct ah_store_server *server, struct client *client)
     return !stranger || !client->session.trusted || server->count - count_strangers(server, NULL) <= MEMBERS;
 }
 
-static bool tell(struct client *client)
+static bool server_send(struct client *client)
 {
     struct ah_text *out = &client->session.out;
     ssize_t n = send(client->fd, out->at, out->bytes, MSG_NOSIGNAL);
@@ -129,7 +129,7 @@ static void add_client(struct ah_store_server *server, int fd)
     client->session.table = &server->table;
     client->session.place = &server->place;
     server->client[server->count++] = client;
-    if (ah_store_greet(&client->session, client->since_ns) < 0 || !tell(client))
+    if (ah_store_greet(&client->session, client->since_ns) < 0 || !server_send(client))
         client->ends = true;
 }
 
@@ -152,13 +152,13 @@ static void accept_clients(struct ah_store_server *server)
             return;
         }
         if (strangers == AH_STORE_STRANGERS)
-            drop(server, oldest);
+            server_drop(server, oldest);
         add_client(server, fd);
     }
 }
 
 /* When the first wait is over, in milliseconds; -1: there is none. */
-static int patience(const struct ah_store_server *server, int64_t now)
+static int server_timeout_ms(const struct ah_store_server *server, int64_t now)
 {
     int64_t first = server->rest_ns > now ? server->rest_ns : INT64_MAX;
     for (int i = 0; i < server->count; i++) {
@@ -184,10 +184,10 @@ static void wait_for_events(struct ah_store_server *server)
             events |= POLLIN;
         server->look[2 + i] = (struct pollfd){.fd = client->fd, .events = events};
     }
-    poll(server->look, (nfds_t)server->count + 2, patience(server, now));
+    poll(server->look, (nfds_t)server->count + 2, server_timeout_ms(server, now));
 }
 
-static void *serve(void *context)
+static void *server_serve(void *context)
 {
     struct ah_store_server *server = context;
     for (;;) {
@@ -199,12 +199,12 @@ static void *serve(void *context)
         for (int i = server->count - 1; i >= 0; i--) {
             struct client *client = server->client[i];
             short events = server->look[2 + i].revents;
-            bool here = !(events & (POLLIN | POLLHUP | POLLERR)) || client->ends || hear(server, client);
+            bool here = !(events & (POLLIN | POLLHUP | POLLERR)) || client->ends || server_receive(server, client);
             if (client->session.waits || !client->session.trusted)
                 client->ends = client->ends || ah_store_resume(&client->session, now) < 0;
-            here = here && (!client->session.out.bytes || tell(client));
+            here = here && (!client->session.out.bytes || server_send(client));
             if (!here || (client->ends && (!client->session.out.bytes || events & (POLLHUP | POLLERR))))
-                drop(server, i);
+                server_drop(server, i);
         }
         /* Those that wait for what has been set just now. */
         for (int i = 0; i < server->count && changes != server->table.changes; i++)
@@ -241,7 +241,7 @@ static int listen_at(struct ah_store_server *server, const char *host, int port)
 static void free_server(struct ah_store_server *server)
 {
     while (server->count)
-        drop(server, 0);
+        server_drop(server, 0);
     if (server->listener >= 0)
         close(server->listener);
     if (server->ending >= 0)
@@ -271,7 +271,7 @@ int ah_store_serve(struct ah_store_server **out, const struct ah_store_place *pl
     server->listener = -1;
     server->ending = eventfd(0, EFD_CLOEXEC);
     AH_TRYGO(listen_at(server, place->host ? place->host : "127.0.0.1", place->port), failed);
-    if (server->ending < 0 || ah_helper_start(&server->thread, serve, server)) {
+    if (server->ending < 0 || ah_helper_start(&server->thread, server_serve, server)) {
         status = ah_fail(AH_ENOMEM, "store: no thread to serve it");
         goto failed;
     }

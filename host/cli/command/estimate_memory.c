@@ -41,7 +41,7 @@ static void print_help(void)
     puts("\nexit codes: 0 ok, 1 the file or the model is wrong, 2 usage");
 }
 
-static int estimate(const char *path, const struct estimate_options *options)
+static int estimate_run(const char *path, const struct estimate_options *options)
 {
     static const char chunk[] =
         "local path, batch, dtypes, optimizer, model = ...\n"
@@ -88,5 +88,5 @@ int ah_cli_estimate_memory(int argc, char **argv)
         return ah_usage("estimate-memory", "unexpected argument '%s'", argv[first]);
     if (access(path, R_OK))
         return ah_usage("estimate-memory", "cannot read '%s'", path);
-    return estimate(path, &options);
+    return estimate_run(path, &options);
 }

@@ -111,7 +111,7 @@ static int run_descriptor(struct ah_host *host, int fd, const char *name, int ar
     return status;
 }
 
-static int run(struct ah_host *host, const struct run_options *options, int argc, char **argv)
+static int run_script(struct ah_host *host, const struct run_options *options, int argc, char **argv)
 {
     if (!strcmp(argv[0], "-e")) {
         AH_TRY(ah_host_set_arguments(host, "-e", argc - 2, argv + 2));
@@ -169,7 +169,7 @@ int ah_cli_run(int argc, char **argv)
         *++argv = module;
         argc--;
     }
-    status = run(&host, &options, argc, argv);
+    status = run_script(&host, &options, argc, argv);
     if (status == 0)
         status = tell_unread(&host);
     if (status == AH_ELUA)

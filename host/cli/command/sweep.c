@@ -80,7 +80,7 @@ static void sweep_call(struct ah_host *host, int *code, char **words, int count)
     *code = (int)lua_tointeger(host->lua, -1);
 }
 
-static int sweep(const struct sweep_options *options, const char *what, const char *path)
+static int sweep_run(const struct sweep_options *options, const char *what, const char *path)
 {
     enum { NUMBERS = 7, TEXT = 32, WORDS = 7 };
     const double numbers[NUMBERS] = {options->trials, options->parallel, options->processes, options->seed,
@@ -137,5 +137,5 @@ int ah_cli_sweep(int argc, char **argv)
         return first ? ah_usage("sweep", "%s: expected a study's folder", what) : ah_usage("sweep", "expected a file");
     if (count > first + 1)
         return ah_usage("sweep", "unexpected argument '%s'", argv[first + 1]);
-    return sweep(&options, what, argv[first]);
+    return sweep_run(&options, what, argv[first]);
 }

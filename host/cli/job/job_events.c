@@ -142,7 +142,7 @@ static void on_output_error(struct ah_lua_job *job)
         ah_job_end(job->job, error == EPIPE ? SIGPIPE : SIGTERM);
 }
 
-static void show(struct ah_lua_job *job, int64_t looked)
+static void job_events_show(struct ah_lua_job *job, int64_t looked)
 {
     if (ah_job_is_over(job->job) && !job->finished) {
         ah_output_finish(job->output);
@@ -178,7 +178,7 @@ static void job_events_step(struct ah_lua_job *job)
     if (!ah_job_is_over(job->job))
         ah_job_step(job->job);
     if (job->output)
-        show(job, looked);
+        job_events_show(job, looked);
     on_log_error(job);
     if (!ah_job_is_over(job->job) || !is_shown(job))
         return;

@@ -179,7 +179,7 @@ static void wait_for_news(struct launch *launch, int64_t due)
 }
 
 /* The ranks' output so far is written first; output that a stalled reader delays may follow. */
-static void report(struct launch *launch)
+static void attempt_report(struct launch *launch)
 {
     bool reported = launch->reported;
     launch->reported = true;
@@ -216,7 +216,7 @@ static void attempt_supervise(struct launch *launch)
         on_output_error(launch);
         on_log_error(launch);
         if (ah_job_has_ended(launch->job) && !launch->machines)
-            report(launch);
+            attempt_report(launch);
         if (ah_job_is_over(launch->job))
             break;
         wait_for_news(launch, attempt_sooner(due, ah_job_due(launch->job)));
@@ -338,7 +338,7 @@ static int attempt_conclude(struct launch *launch, struct ah_attempt_options *op
     ah_output_finish(launch->output);
     on_log_error(launch);
     if (!launch->machines)
-        report(launch);
+        attempt_report(launch);
     finish_output(launch);
     keep_failure(launch, options);
     int code = launch->machines ? conclude_all(launch, options) : ah_job_exit_code(launch->job);

@@ -163,7 +163,7 @@ static int machines_link_print(struct ah_machine_link *link, bool *over)
     return status;
 }
 
-static void *run(void *context)
+static void *machines_link_run(void *context)
 {
     struct ah_machine_link *link = context;
     bool over = false;
@@ -203,7 +203,7 @@ int ah_machine_link_open(struct ah_machine_link *link, struct ah_rendezvous *ren
     pthread_mutex_init(&link->lock, NULL);
     pthread_cond_init(&link->change, NULL);
     link->notification = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    link->runs = link->notification >= 0 && !ah_helper_start(&link->thread, run, link);
+    link->runs = link->notification >= 0 && !ah_helper_start(&link->thread, machines_link_run, link);
     return link->runs ? 0 : ah_fail(AH_ENOMEM, "no thread to talk with the other machines");
 }
 

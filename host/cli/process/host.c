@@ -270,7 +270,7 @@ static int host_load(lua_State *L, const struct call *call)
     return luaL_loadfile(L, strcmp(call->name, "-") ? call->name : NULL);
 }
 
-static int run(lua_State *L)
+static int host_run(lua_State *L)
 {
     const struct call *call = lua_touserdata(L, 1);
     lua_pushcfunction(L, ah_traceback);
@@ -297,11 +297,11 @@ static int run(lua_State *L)
 int ah_host_run_text(struct ah_host *host, const char *text, size_t bytes, const char *name, int argc, char **argv)
 {
     struct call call = {name, text, bytes, argc, argv};
-    return lua_cpcall(host->lua, run, &call) ? keep_error(host->lua) : 0;
+    return lua_cpcall(host->lua, host_run, &call) ? keep_error(host->lua) : 0;
 }
 
 int ah_host_run_file(struct ah_host *host, const char *path, int argc, char **argv)
 {
     struct call call = {.name = path, .argc = argc, .argv = argv};
-    return lua_cpcall(host->lua, run, &call) ? keep_error(host->lua) : 0;
+    return lua_cpcall(host->lua, host_run, &call) ? keep_error(host->lua) : 0;
 }

@@ -39,7 +39,7 @@ static struct kept *slot_of(const struct ah_tensor *leaf)
 }
 
 /* Room for one more. */
-static int reserve(void)
+static int autocast_reserve(void)
 {
     if (kept.count * 2 < kept.room)
         return 0;
@@ -121,7 +121,7 @@ static bool is_eligible(const struct ah_tensor *tensor, enum ah_autocast_kind ki
 static int cast_kept(struct ah_tensor **out, struct ah_tensor *leaf, enum ah_dtype dtype)
 {
     bool recorded = ah_recorder->is_recording();
-    AH_TRY(reserve());
+    AH_TRY(autocast_reserve());
     struct kept *slot = slot_of(leaf);
     if (slot->leaf && slot->cast->dtype == dtype && slot->version == ah_tensor_version(leaf) &&
         slot->recorded == recorded) {
@@ -233,7 +233,7 @@ static int cast_arguments(struct ah_call *call, struct original *original, enum 
     return status;
 }
 
-static void restore(struct ah_call *call, const struct original *original)
+static void autocast_restore(struct ah_call *call, const struct original *original)
 {
     for (int i = 0; i < original->count; i++) {
         struct ah_value *arg = &call->arg[i];
@@ -265,6 +265,6 @@ int ah_autocast_run(struct ah_call *call, int (*run)(struct ah_call *call))
         AH_AUTOCAST_OFF();
         status = run(call);
     }
-    restore(call, &original);
+    autocast_restore(call, &original);
     return status;
 }

@@ -87,7 +87,7 @@ static struct ah_value parse_default(enum ah_kind kind, const char *text)
 }
 
 /* End the word at `at` at the first of the marks; return the text after it. */
-static char *cut(char *at, const char *marks)
+static char *op_cut(char *at, const char *marks)
 {
     at += strcspn(at, marks);
     if (*at)
@@ -100,7 +100,7 @@ static void parse_signature(struct ah_op *op, char *at)
     while (*at && op->param_count < AH_MAX_ARGS) {
         struct ah_param *param = &op->param[op->param_count++];
         param->name = at;
-        at = cut(at, ":");
+        at = op_cut(at, ":");
         param->kind = kind_of_letter(*at++);
         if (*at == '?') {
             param->optional = true;
@@ -108,7 +108,7 @@ static void parse_signature(struct ah_op *op, char *at)
         }
         if (*at == '=') {
             const char *text = at + 1;
-            at = cut(at, ",");
+            at = op_cut(at, ",");
             param->has_default = true;
             param->fallback = parse_default(param->kind, text);
         }
@@ -240,7 +240,7 @@ static int settle_tensor(struct ah_call *call, struct ah_tensor *tensor, bool op
 
 /* Every tensor among the arguments, lists included. The device is the one asked for, else the tensors', else the
  * default; numbers and 0-dim operands on the CPU go with any. */
-static int settle(struct ah_call *call)
+static int op_settle(struct ah_call *call)
 {
     struct ah_device *asked = NULL;
     bool tensors = false;
@@ -281,10 +281,10 @@ static int check_contended(const struct ah_call *call)
                    call->op->name, ah_shape(call->arg[0].tensor));
 }
 
-static int run(struct ah_call *call)
+static int op_run(struct ah_call *call)
 {
     const struct ah_op *op = call->op;
-    AH_TRY(settle(call));
+    AH_TRY(op_settle(call));
     AH_TRY(check_contended(call));
     call->recording = !(op->flags & AH_COMPOSITE) && ah_recorder && ah_recorder->wanted(call);
     if (call->inplace) {
@@ -320,7 +320,7 @@ static void shapes_of(const struct ah_call *call, char *text, size_t room)
     snprintf(text + at, room - at, "]");
 }
 
-static void record(struct ah_trace_mark mark, const struct ah_call *call)
+static void op_record(struct ah_trace_mark mark, const struct ah_call *call)
 {
     char shapes[1024];
     if (ah_trace_options.shapes)
@@ -352,10 +352,10 @@ int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inp
     }
     struct ah_trace_mark mark = ah_trace_begin();
     before = ah_pulse_enter((int)id + 1);
-    status = ah_autocast.enabled ? ah_autocast_run(&call, run) : run(&call);
+    status = ah_autocast.enabled ? ah_autocast_run(&call, op_run) : op_run(&call);
     ah_pulse_leave(before);
     if (__builtin_expect(mark.begin_ns != 0, 0))
-        record(mark, &call);
+        op_record(mark, &call);
 out:
     for (int i = 0; made >> i; i++)
         if (made >> i & 1)

@@ -1,5 +1,6 @@
-/* Elementwise rows: each calls `elementwise` (layout, broadcast shape, output, kernel) with the dtype of PyTorch's
- * promotion. A result never shares memory with an input, except that `same` returns the input itself. */
+/* Elementwise rows: each calls `elementwise_forward` (layout, broadcast shape, output, kernel) with the dtype of
+ * PyTorch's promotion. A result never shares memory with an input, except that `elementwise_same` returns the input
+ * itself. */
 #include <math.h>
 #include <string.h>
 
@@ -32,7 +33,7 @@ static int settle_layout(struct ah_call *c, int inputs, bool *marked)
 }
 
 /* Layout, broadcast shape, output of `dtype`, kernel: the common path of every row here. */
-static int elementwise(struct ah_call *c, int inputs, enum ah_dtype dtype)
+static int elementwise_forward(struct ah_call *c, int inputs, enum ah_dtype dtype)
 {
     int64_t size[AH_MAX_DIMS] = {0};
     int ndim = 0;
@@ -58,13 +59,13 @@ static int elementwise(struct ah_call *c, int inputs, enum ah_dtype dtype)
     return ah_call_kernel(c);
 }
 
-static enum ah_dtype floating(enum ah_dtype dtype)
+static enum ah_dtype elementwise_floating(enum ah_dtype dtype)
 {
     return ah_dtype_is_float(dtype) ? dtype : AH_F32;
 }
 
 /* The result is the input itself: nothing to record. */
-static int same(struct ah_call *c)
+static int elementwise_same(struct ah_call *c)
 {
     c->recording = false;
     if (!c->inplace) {
@@ -79,24 +80,24 @@ static int same(struct ah_call *c)
 int ah_forward_promoted(struct ah_call *c)
 {
     int inputs = c->op->tensor_count;
-    return elementwise(c, inputs, ah_call_promote(c, inputs));
+    return elementwise_forward(c, inputs, ah_call_promote(c, inputs));
 }
 
 int ah_forward_promoted_float(struct ah_call *c)
 {
     int inputs = c->op->tensor_count;
-    return elementwise(c, inputs, floating(ah_call_promote(c, inputs)));
+    return elementwise_forward(c, inputs, elementwise_floating(ah_call_promote(c, inputs)));
 }
 
 int ah_forward_truth(struct ah_call *c)
 {
     AH_TRY(ah_call_expect_promotion(c, ah_call_promote(c, c->op->tensor_count)));
-    return elementwise(c, c->op->tensor_count, AH_BOOL);
+    return elementwise_forward(c, c->op->tensor_count, AH_BOOL);
 }
 
 int ah_forward_like_input(struct ah_call *c)
 {
-    return elementwise(c, c->op->tensor_count, c->arg[0].tensor->dtype);
+    return elementwise_forward(c, c->op->tensor_count, c->arg[0].tensor->dtype);
 }
 
 int ah_forward_activation(struct ah_call *c)
@@ -137,7 +138,7 @@ int ah_forward_add(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_call_promote(c, 2);
     AH_TRY(integral_alpha(c, dtype));
-    return elementwise(c, 2, dtype);
+    return elementwise_forward(c, 2, dtype);
 }
 
 int ah_forward_sub(struct ah_call *c)
@@ -146,21 +147,21 @@ int ah_forward_sub(struct ah_call *c)
     for (int i = 0; i < 2; i++)
         AH_TRY(refuse_bool(c, c->arg[i].tensor->dtype, "logical_xor or logical_not"));
     AH_TRY(integral_alpha(c, dtype));
-    return elementwise(c, 2, dtype);
+    return elementwise_forward(c, 2, dtype);
 }
 
 int ah_forward_whole_division(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_call_promote(c, 2);
     AH_TRY(refuse_bool(c, dtype, "integers"));
-    return elementwise(c, 2, dtype);
+    return elementwise_forward(c, 2, dtype);
 }
 
 int ah_forward_div(struct ah_call *c)
 {
     const struct ah_args_div *arg = ah_args(c, div);
     if (arg->rounding_mode.kind != AH_STRING)
-        return elementwise(c, 2, floating(ah_call_promote(c, 2)));
+        return elementwise_forward(c, 2, elementwise_floating(ah_call_promote(c, 2)));
     const char *mode = arg->rounding_mode.string;
     if (strcmp(mode, "floor") && strcmp(mode, "trunc"))
         return ah_fail(AH_EINVAL, "div: rounding_mode must be 'floor' or 'trunc', got '%s'", mode);
@@ -176,7 +177,7 @@ int ah_forward_pow(struct ah_call *c)
                        (long long)ah_tensor_get_int(exponent, 0));
     if (dtype == AH_BOOL)
         dtype = AH_I64;
-    return elementwise(c, 2, dtype);
+    return elementwise_forward(c, 2, dtype);
 }
 
 int ah_forward_huber(struct ah_call *c)
@@ -191,14 +192,14 @@ int ah_forward_signed_like_input(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_args(c, signed_like_input)->input.tensor->dtype;
     AH_TRY(refuse_bool(c, dtype, "logical_not or a conversion"));
-    return elementwise(c, 1, dtype);
+    return elementwise_forward(c, 1, dtype);
 }
 
 /* The square of a bool counts, as its power does. */
 int ah_forward_square(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_args(c, square)->input.tensor->dtype;
-    return elementwise(c, 1, dtype == AH_BOOL ? AH_I64 : dtype);
+    return elementwise_forward(c, 1, dtype == AH_BOOL ? AH_I64 : dtype);
 }
 
 int ah_forward_hardtanh(struct ah_call *c)
@@ -225,7 +226,7 @@ int ah_forward_gelu(struct ah_call *c)
     if (strcmp(approximate, "none") && strcmp(approximate, "tanh"))
         return ah_fail(AH_EINVAL, "gelu: approximate must be 'none' or 'tanh', got '%s'", approximate);
     AH_TRY(ah_call_expect_float(c, 0));
-    return elementwise(c, 1, arg->input.tensor->dtype);
+    return elementwise_forward(c, 1, arg->input.tensor->dtype);
 }
 
 /* A number as the bound of whole numbers: one outside the dtype's range either bounds nothing or leaves nothing. */
@@ -253,7 +254,7 @@ int ah_forward_clamp(struct ah_call *c)
     AH_TRY(fit_bound(c, 2, dtype, false));
     bool low = arg->min.kind == AH_TENSOR, high = arg->max.kind == AH_TENSOR;
     if (low && high)
-        return elementwise(c, 3, ah_call_promote(c, 3));
+        return elementwise_forward(c, 3, ah_call_promote(c, 3));
     if (!low && !high)
         return ah_fail(AH_EINVAL, "clamp: expected min, max or both");
     /* One-sided: the dispatcher is not called again, so that in place stays in place and one node is recorded. */
@@ -261,7 +262,7 @@ int ah_forward_clamp(struct ah_call *c)
     one.op = ah_op_get(low ? AH_OP_clamp_min : AH_OP_clamp_max);
     if (!low)
         one.arg[1] = arg->max;
-    int status = elementwise(&one, 2, ah_call_promote(&one, 2));
+    int status = elementwise_forward(&one, 2, ah_call_promote(&one, 2));
     c->out[0] = one.out[0];
     c->out_count = one.out_count;
     return status;
@@ -271,14 +272,14 @@ int ah_forward_clamp_min(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_call_promote(c, 2);
     AH_TRY(fit_bound(c, 1, dtype, true));
-    return elementwise(c, 2, dtype);
+    return elementwise_forward(c, 2, dtype);
 }
 
 int ah_forward_clamp_max(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_call_promote(c, 2);
     AH_TRY(fit_bound(c, 1, dtype, false));
-    return elementwise(c, 2, dtype);
+    return elementwise_forward(c, 2, dtype);
 }
 
 int ah_forward_lerp(struct ah_call *c)
@@ -288,7 +289,7 @@ int ah_forward_lerp(struct ah_call *c)
     if (arg->end_.tensor->dtype != arg->input.tensor->dtype)
         return ah_fail(AH_EINVAL, "lerp: expected end of %s like input, got %s",
                        ah_dtype_name(arg->input.tensor->dtype), ah_dtype_name(arg->end_.tensor->dtype));
-    return elementwise(c, 3, arg->input.tensor->dtype);
+    return elementwise_forward(c, 3, arg->input.tensor->dtype);
 }
 
 static int expect_mask(const struct ah_call *c, int arg)
@@ -307,7 +308,7 @@ int ah_forward_where(struct ah_call *c)
     struct ah_call values = {.arg = {args->input, args->other}};
     enum ah_dtype dtype = ah_call_promote(&values, 2);
     AH_TRY(ah_call_expect_promotion(c, dtype));
-    return elementwise(c, 3, dtype);
+    return elementwise_forward(c, 3, dtype);
 }
 
 int ah_forward_masked_fill(struct ah_call *c)
@@ -318,13 +319,13 @@ int ah_forward_masked_fill(struct ah_call *c)
     if (value->ndim != 0)
         return ah_fail(AH_EINVAL, "masked_fill: expected a number or a 0-dim value, got shape %s", ah_shape(value));
     AH_TRY(ah_call_expect_fits(c, 2, arg->input.tensor->dtype));
-    return elementwise(c, 3, arg->input.tensor->dtype);
+    return elementwise_forward(c, 3, arg->input.tensor->dtype);
 }
 
 /* The kernel draws the mask, extra[0], in the order of the input's memory, as PyTorch, and applies it. A channels-last
  * mark is no such order: to the user that input is row-major. */
 /* p in 0..1, above 0. */
-static int drop(struct ah_call *c, struct ah_tensor *input, double p)
+static int elementwise_drop(struct ah_call *c, struct ah_tensor *input, double p)
 {
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(ah_tensor_empty_ordered(&c->extra[0], input, AH_BOOL, c->device));
@@ -349,8 +350,8 @@ int ah_forward_dropout(struct ah_call *c)
     if (!(p >= 0 && p <= 1))
         return ah_fail(AH_EINVAL, "dropout: expected p in 0..1, got %g", p);
     if (!arg->training.flag || p == 0 || arg->input.tensor->numel == 0)
-        return same(c);
-    return drop(c, arg->input.tensor, p);
+        return elementwise_same(c);
+    return elementwise_drop(c, arg->input.tensor, p);
 }
 
 int ah_forward_padded_dropout(struct ah_call *c)
@@ -364,8 +365,8 @@ int ah_forward_padded_dropout(struct ah_call *c)
     if (!ah_tensor_is_contiguous(input))
         return ah_fail(AH_EINVAL, "dropout: expected packed rows in a contiguous tensor, got %s", ah_shape(input));
     if (p == 0 || input->numel == 0)
-        return same(c);
-    return drop(c, arg->input.tensor, p);
+        return elementwise_same(c);
+    return elementwise_drop(c, arg->input.tensor, p);
 }
 
 int ah_forward_bitwise(struct ah_call *c)
@@ -374,21 +375,22 @@ int ah_forward_bitwise(struct ah_call *c)
     enum ah_dtype dtype = ah_call_promote(c, inputs);
     if (ah_dtype_is_float(dtype))
         return ah_fail(AH_EINVAL, "%s: not defined for %s", c->op->name, ah_dtype_name(dtype));
-    return elementwise(c, inputs, dtype);
+    return elementwise_forward(c, inputs, dtype);
 }
 
 int ah_forward_to(struct ah_call *c)
 {
     const struct ah_args_to *arg = ah_args(c, to);
     if (arg->input.tensor->dtype == arg->dtype.dtype)
-        return same(c);
-    return elementwise(c, 1, arg->dtype.dtype);
+        return elementwise_same(c);
+    return elementwise_forward(c, 1, arg->dtype.dtype);
 }
 
 int ah_forward_contiguous(struct ah_call *c)
 {
     const struct ah_args_contiguous *arg = ah_args(c, contiguous);
-    return ah_tensor_is_contiguous(arg->input.tensor) ? same(c) : elementwise(c, 1, arg->input.tensor->dtype);
+    return ah_tensor_is_contiguous(arg->input.tensor) ? elementwise_same(c)
+                                                      : elementwise_forward(c, 1, arg->input.tensor->dtype);
 }
 
 int ah_forward_fill_(struct ah_call *c)

@@ -43,7 +43,7 @@ static int expect_fitting(const struct ah_call *c, int arg, int rows_dim, int64_
 }
 
 /* An output over the batch of arg 0 with up to two more dims (-1: none). */
-static int output(struct ah_call *c, int index, int64_t rows, int64_t columns, enum ah_dtype dtype)
+static int linalg_output(struct ah_call *c, int index, int64_t rows, int64_t columns, enum ah_dtype dtype)
 {
     const struct ah_tensor *a = c->arg[0].tensor;
     int64_t size[AH_MAX_DIMS];
@@ -66,7 +66,7 @@ static int64_t columns_of(const struct ah_call *c)
     return c->arg[0].tensor->size[c->arg[0].tensor->ndim - 1];
 }
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t linalg_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -75,9 +75,9 @@ int ah_forward_matrix_lu(struct ah_call *c)
 {
     AH_TRY(expect_matrices(c, 0, false));
     int64_t m = rows_of(c), n = columns_of(c);
-    AH_TRY(output(c, 0, m, n, c->arg[0].tensor->dtype));
-    AH_TRY(output(c, 1, least(m, n), -1, AH_I32));
-    AH_TRY(output(c, 2, -1, -1, AH_I32));
+    AH_TRY(linalg_output(c, 0, m, n, c->arg[0].tensor->dtype));
+    AH_TRY(linalg_output(c, 1, linalg_least(m, n), -1, AH_I32));
+    AH_TRY(linalg_output(c, 2, -1, -1, AH_I32));
     return ah_call_kernel(c);
 }
 
@@ -109,7 +109,7 @@ int ah_forward_matrix_lu_solve(struct ah_call *c)
     AH_TRY(expect_pivots(c, pivots, n));
     if (pivots->ndim != lu->ndim - 1 || memcmp(pivots->size, lu->size, (size_t)pivots->ndim * sizeof *lu->size))
         return ah_fail(AH_EINVAL, "%s: pivots %s do not fit LU %s", c->op->name, ah_shape(pivots), ah_shape(lu));
-    AH_TRY(output(c, 0, n, arg->other.tensor->size[lu->ndim - 1], lu->dtype));
+    AH_TRY(linalg_output(c, 0, n, arg->other.tensor->size[lu->ndim - 1], lu->dtype));
     return ah_call_kernel(c);
 }
 
@@ -135,7 +135,7 @@ int ah_forward_matrix_solve(struct ah_call *c)
     AH_TRY(expect_fitting(c, 1, -2, rows_of(c)));
     const struct ah_tensor *b = arg->other.tensor;
     AH_TRY(ah_call_output(c, 0, b->size, b->ndim, b->dtype));
-    AH_TRY(output(c, 1, -1, -1, AH_I32));
+    AH_TRY(linalg_output(c, 1, -1, -1, AH_I32));
     return ah_call_kernel(c);
 }
 
@@ -152,8 +152,8 @@ int ah_forward_matrix_triangular_solve(struct ah_call *c)
 int ah_forward_matrix_inverse(struct ah_call *c)
 {
     AH_TRY(expect_matrices(c, 0, true));
-    AH_TRY(output(c, 0, rows_of(c), rows_of(c), c->arg[0].tensor->dtype));
-    AH_TRY(output(c, 1, -1, -1, AH_I32));
+    AH_TRY(linalg_output(c, 0, rows_of(c), rows_of(c), c->arg[0].tensor->dtype));
+    AH_TRY(linalg_output(c, 1, -1, -1, AH_I32));
     return ah_call_kernel(c);
 }
 
@@ -162,9 +162,9 @@ int ah_forward_matrix_det(struct ah_call *c)
 {
     AH_TRY(expect_matrices(c, 0, true));
     enum ah_dtype dtype = c->arg[0].tensor->dtype;
-    AH_TRY(output(c, 0, -1, -1, dtype));
-    AH_TRY(output(c, 1, rows_of(c), rows_of(c), dtype));
-    AH_TRY(output(c, 2, rows_of(c), -1, AH_I32));
+    AH_TRY(linalg_output(c, 0, -1, -1, dtype));
+    AH_TRY(linalg_output(c, 1, rows_of(c), rows_of(c), dtype));
+    AH_TRY(linalg_output(c, 2, rows_of(c), -1, AH_I32));
     return ah_call_kernel(c);
 }
 
@@ -173,18 +173,18 @@ int ah_forward_matrix_slogdet(struct ah_call *c)
 {
     AH_TRY(expect_matrices(c, 0, true));
     enum ah_dtype dtype = c->arg[0].tensor->dtype;
-    AH_TRY(output(c, 0, -1, -1, dtype));
-    AH_TRY(output(c, 1, -1, -1, dtype));
-    AH_TRY(output(c, 2, rows_of(c), rows_of(c), dtype));
-    AH_TRY(output(c, 3, rows_of(c), -1, AH_I32));
+    AH_TRY(linalg_output(c, 0, -1, -1, dtype));
+    AH_TRY(linalg_output(c, 1, -1, -1, dtype));
+    AH_TRY(linalg_output(c, 2, rows_of(c), rows_of(c), dtype));
+    AH_TRY(linalg_output(c, 3, rows_of(c), -1, AH_I32));
     return ah_call_kernel(c);
 }
 
 int ah_forward_matrix_cholesky(struct ah_call *c)
 {
     AH_TRY(expect_matrices(c, 0, true));
-    AH_TRY(output(c, 0, rows_of(c), rows_of(c), c->arg[0].tensor->dtype));
-    AH_TRY(output(c, 1, -1, -1, AH_I32));
+    AH_TRY(linalg_output(c, 0, rows_of(c), rows_of(c), c->arg[0].tensor->dtype));
+    AH_TRY(linalg_output(c, 1, -1, -1, AH_I32));
     return ah_call_kernel(c);
 }
 
@@ -194,9 +194,9 @@ int ah_forward_matrix_qr(struct ah_call *c)
     AH_TRY(expect_matrices(c, 0, false));
     const char *mode = ah_args(c, matrix_qr)->mode.string;
     enum ah_dtype dtype = c->arg[0].tensor->dtype;
-    int64_t m = rows_of(c), n = columns_of(c), k = strcmp(mode, "complete") ? least(m, n) : m;
-    AH_TRY(output(c, 0, strcmp(mode, "r") ? m : 0, strcmp(mode, "r") ? k : 0, dtype));
-    AH_TRY(output(c, 1, k, n, dtype));
+    int64_t m = rows_of(c), n = columns_of(c), k = strcmp(mode, "complete") ? linalg_least(m, n) : m;
+    AH_TRY(linalg_output(c, 0, strcmp(mode, "r") ? m : 0, strcmp(mode, "r") ? k : 0, dtype));
+    AH_TRY(linalg_output(c, 1, k, n, dtype));
     return ah_call_kernel(c);
 }
 
@@ -206,12 +206,12 @@ int ah_forward_matrix_svd(struct ah_call *c)
     const struct ah_args_matrix_svd *arg = ah_args(c, matrix_svd);
     AH_TRY(expect_matrices(c, 0, false));
     enum ah_dtype dtype = c->arg[0].tensor->dtype;
-    int64_t m = rows_of(c), n = columns_of(c), k = least(m, n);
+    int64_t m = rows_of(c), n = columns_of(c), k = linalg_least(m, n);
     bool full = arg->full_matrices.flag, vectors = arg->vectors.flag;
-    AH_TRY(output(c, 0, vectors ? m : 0, !vectors ? 0 : full ? m : k, dtype));
-    AH_TRY(output(c, 1, k, -1, dtype));
-    AH_TRY(output(c, 2, !vectors ? 0 : full ? n : k, vectors ? n : 0, dtype));
-    AH_TRY(output(c, 3, -1, -1, AH_I32));
+    AH_TRY(linalg_output(c, 0, vectors ? m : 0, !vectors ? 0 : full ? m : k, dtype));
+    AH_TRY(linalg_output(c, 1, k, -1, dtype));
+    AH_TRY(linalg_output(c, 2, !vectors ? 0 : full ? n : k, vectors ? n : 0, dtype));
+    AH_TRY(linalg_output(c, 3, -1, -1, AH_I32));
     return ah_call_kernel(c);
 }
 
@@ -221,9 +221,9 @@ int ah_forward_matrix_eigh(struct ah_call *c)
     AH_TRY(expect_matrices(c, 0, true));
     enum ah_dtype dtype = c->arg[0].tensor->dtype;
     int64_t n = rows_of(c), columns = ah_args(c, matrix_eigh)->vectors.flag ? n : 0;
-    AH_TRY(output(c, 0, n, -1, dtype));
-    AH_TRY(output(c, 1, columns, columns, dtype));
-    AH_TRY(output(c, 2, -1, -1, AH_I32));
+    AH_TRY(linalg_output(c, 0, n, -1, dtype));
+    AH_TRY(linalg_output(c, 1, columns, columns, dtype));
+    AH_TRY(linalg_output(c, 2, -1, -1, AH_I32));
     return ah_call_kernel(c);
 }
 
@@ -236,9 +236,9 @@ int ah_forward_matrix_lstsq(struct ah_call *c)
     AH_TRY(expect_matrices(c, 0, false));
     int64_t m = rows_of(c), n = columns_of(c);
     AH_TRY(expect_fitting(c, 1, -2, m));
-    AH_TRY(output(c, 0, m > n ? m : n, b->size[b->ndim - 1], a->dtype));
-    AH_TRY(output(c, 1, -1, -1, AH_I64));
-    AH_TRY(output(c, 2, least(m, n), -1, a->dtype));
-    AH_TRY(output(c, 3, -1, -1, AH_I32));
+    AH_TRY(linalg_output(c, 0, m > n ? m : n, b->size[b->ndim - 1], a->dtype));
+    AH_TRY(linalg_output(c, 1, -1, -1, AH_I64));
+    AH_TRY(linalg_output(c, 2, linalg_least(m, n), -1, a->dtype));
+    AH_TRY(linalg_output(c, 3, -1, -1, AH_I32));
     return ah_call_kernel(c);
 }

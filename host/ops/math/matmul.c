@@ -59,7 +59,7 @@ static int expect_ndim(const struct ah_call *c, int arg, int ndim)
                    ndim == 1 ? "" : "s", ah_shape(t));
 }
 
-static int product(struct ah_call *c, int ndim_a, int ndim_b)
+static int matmul_product(struct ah_call *c, int ndim_a, int ndim_b)
 {
     const struct ah_args_mm *arg = ah_args(c, mm);
     AH_TRY(expect_ndim(c, 0, ndim_a));
@@ -73,22 +73,22 @@ static int product(struct ah_call *c, int ndim_a, int ndim_b)
 
 int ah_forward_mm(struct ah_call *c)
 {
-    return product(c, 2, 2);
+    return matmul_product(c, 2, 2);
 }
 
 int ah_forward_bmm(struct ah_call *c)
 {
-    return product(c, 3, 3);
+    return matmul_product(c, 3, 3);
 }
 
 int ah_forward_mv(struct ah_call *c)
 {
-    return product(c, 2, 1);
+    return matmul_product(c, 2, 1);
 }
 
 int ah_forward_dot(struct ah_call *c)
 {
-    return product(c, 1, 1);
+    return matmul_product(c, 1, 1);
 }
 
 int ah_forward_outer(struct ah_call *c)
@@ -108,7 +108,7 @@ int ah_forward_outer(struct ah_call *c)
     return status;
 }
 
-static int scaled(struct ah_tensor **out, struct ah_tensor *t, double factor)
+static int matmul_scaled(struct ah_tensor **out, struct ah_tensor *t, double factor)
 {
     /* An integral factor keeps integers integers. */
     bool integral = factor == floor(factor) && fabs(factor) <= 0x1p53;
@@ -170,11 +170,11 @@ static int add_product(struct ah_call *c, int ndim)
         goto out;
     }
     double beta = product_factor(raw, &arg->beta);
-    AH_TRYGO(scaled(&right, raw, product_factor(raw, &arg->alpha)), out);
+    AH_TRYGO(matmul_scaled(&right, raw, product_factor(raw, &arg->alpha)), out);
     if (beta == 0) {
         c->out[0] = ah_tensor_retain(right);
     } else {
-        AH_TRYGO(scaled(&left, arg->input.tensor, beta), out);
+        AH_TRYGO(matmul_scaled(&left, arg->input.tensor, beta), out);
         AH_TRYGO(ah_op1(AH_OP_add, &c->out[0], AH_T(left), AH_T(right)), out);
     }
     c->out_count = 1;

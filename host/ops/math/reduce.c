@@ -38,7 +38,7 @@ static int reduced_output(struct ah_call *c, int index, uint32_t mask, bool keep
 }
 
 /* Mask into the state, output, kernel. */
-static int reduce(struct ah_call *c, const struct ah_value *dim, bool keepdim, enum ah_dtype dtype)
+static int reduce_forward(struct ah_call *c, const struct ah_value *dim, bool keepdim, enum ah_dtype dtype)
 {
     uint32_t mask;
     AH_TRY(dim_mask(c, dim, &mask));
@@ -72,7 +72,7 @@ static enum ah_dtype sum_dtype(const struct ah_call *c)
 int ah_forward_sum(struct ah_call *c)
 {
     const struct ah_args_sum *arg = ah_args(c, sum);
-    return reduce(c, &arg->dim, arg->keepdim.flag, sum_dtype(c));
+    return reduce_forward(c, &arg->dim, arg->keepdim.flag, sum_dtype(c));
 }
 
 int ah_forward_mean(struct ah_call *c)
@@ -82,7 +82,7 @@ int ah_forward_mean(struct ah_call *c)
     if (!ah_dtype_is_float(dtype))
         return ah_fail(AH_EINVAL, "mean: expected a floating input, got %s; convert it, or pass dtype = 'float32'",
                        ah_dtype_name(dtype));
-    return reduce(c, &arg->dim, arg->keepdim.flag, dtype);
+    return reduce_forward(c, &arg->dim, arg->keepdim.flag, dtype);
 }
 
 int ah_forward_spread(struct ah_call *c)
@@ -90,7 +90,7 @@ int ah_forward_spread(struct ah_call *c)
     const struct ah_args_spread *arg = ah_args(c, spread);
     AH_TRY(ah_call_expect_float(c, 0));
     c->state.reduce.correction = arg->unbiased.flag ? arg->correction.number : 0;
-    return reduce(c, &arg->dim, arg->keepdim.flag, arg->input.tensor->dtype);
+    return reduce_forward(c, &arg->dim, arg->keepdim.flag, arg->input.tensor->dtype);
 }
 
 static int with_mean(struct ah_call *c, enum ah_opid op)
@@ -116,26 +116,26 @@ int ah_forward_norm(struct ah_call *c)
 {
     const struct ah_args_norm *arg = ah_args(c, norm);
     AH_TRY(ah_call_expect_float(c, 0));
-    return reduce(c, &arg->dim, arg->keepdim.flag, arg->input.tensor->dtype);
+    return reduce_forward(c, &arg->dim, arg->keepdim.flag, arg->input.tensor->dtype);
 }
 
 int ah_forward_logsumexp(struct ah_call *c)
 {
     const struct ah_args_logsumexp *arg = ah_args(c, logsumexp);
     enum ah_dtype dtype = arg->input.tensor->dtype;
-    return reduce(c, &arg->dim, arg->keepdim.flag, ah_dtype_is_float(dtype) ? dtype : AH_F32);
+    return reduce_forward(c, &arg->dim, arg->keepdim.flag, ah_dtype_is_float(dtype) ? dtype : AH_F32);
 }
 
 int ah_forward_amax(struct ah_call *c)
 {
     const struct ah_args_amax *arg = ah_args(c, amax);
     AH_TRY(expect_elements(c, &arg->dim));
-    return reduce(c, &arg->dim, arg->keepdim.flag, arg->input.tensor->dtype);
+    return reduce_forward(c, &arg->dim, arg->keepdim.flag, arg->input.tensor->dtype);
 }
 
 /* Without dim one value, whose ties share the gradient; with dim values and indices; with a tensor in its place the
  * larger (smaller) of each pair. */
-static int extreme(struct ah_call *c, enum ah_opid whole, enum ah_opid along, enum ah_opid pairs)
+static int reduce_extreme(struct ah_call *c, enum ah_opid whole, enum ah_opid along, enum ah_opid pairs)
 {
     const struct ah_args_max *arg = ah_args(c, max);
     const struct ah_tensor *dim = arg->dim.tensor;
@@ -156,12 +156,12 @@ static int extreme(struct ah_call *c, enum ah_opid whole, enum ah_opid along, en
 
 int ah_forward_max(struct ah_call *c)
 {
-    return extreme(c, AH_OP_amax, AH_OP_max_dim, AH_OP_maximum);
+    return reduce_extreme(c, AH_OP_amax, AH_OP_max_dim, AH_OP_maximum);
 }
 
 int ah_forward_min(struct ah_call *c)
 {
-    return extreme(c, AH_OP_amin, AH_OP_min_dim, AH_OP_minimum);
+    return reduce_extreme(c, AH_OP_amin, AH_OP_min_dim, AH_OP_minimum);
 }
 
 int ah_forward_extreme_along(struct ah_call *c)
@@ -180,22 +180,22 @@ int ah_forward_argmax(struct ah_call *c)
 {
     const struct ah_args_argmax *arg = ah_args(c, argmax);
     AH_TRY(expect_elements(c, &arg->dim));
-    return reduce(c, &arg->dim, arg->keepdim.flag, AH_I64);
+    return reduce_forward(c, &arg->dim, arg->keepdim.flag, AH_I64);
 }
 
 /* bool, except that uint8 stays uint8, as in PyTorch. */
 int ah_forward_any(struct ah_call *c)
 {
     const struct ah_args_any *arg = ah_args(c, any);
-    return reduce(c, &arg->dim, arg->keepdim.flag, arg->input.tensor->dtype == AH_U8 ? AH_U8 : AH_BOOL);
+    return reduce_forward(c, &arg->dim, arg->keepdim.flag, arg->input.tensor->dtype == AH_U8 ? AH_U8 : AH_BOOL);
 }
 
 int ah_forward_count_nonzero(struct ah_call *c)
 {
-    return reduce(c, &ah_args(c, count_nonzero)->dim, false, AH_I64);
+    return reduce_forward(c, &ah_args(c, count_nonzero)->dim, false, AH_I64);
 }
 
-static int running(struct ah_call *c, enum ah_dtype dtype)
+static int reduce_running(struct ah_call *c, enum ah_dtype dtype)
 {
     const struct ah_args_cumsum *arg = ah_args(c, cumsum);
     const struct ah_tensor *input = arg->input.tensor;
@@ -214,25 +214,25 @@ int ah_forward_cumsum(struct ah_call *c)
         dtype = arg->dtype.dtype;
     else if (!ah_dtype_is_float(dtype))
         dtype = AH_I64;
-    return running(c, dtype);
+    return reduce_running(c, dtype);
 }
 
 int ah_forward_logcumsumexp(struct ah_call *c)
 {
     AH_TRY(ah_call_expect_float(c, 0));
-    return running(c, ah_args(c, logcumsumexp)->input.tensor->dtype);
+    return reduce_running(c, ah_args(c, logcumsumexp)->input.tensor->dtype);
 }
 
 int ah_forward_cumextreme(struct ah_call *c)
 {
     const struct ah_tensor *input = ah_args(c, cumextreme)->input.tensor;
     AH_TRY(ah_call_output(c, 1, input->size, input->ndim, AH_I64));
-    return running(c, input->dtype);
+    return reduce_running(c, input->dtype);
 }
 
 int ah_forward_cumsum_reverse(struct ah_call *c)
 {
-    return running(c, ah_args(c, cumsum_reverse)->input.tensor->dtype);
+    return reduce_running(c, ah_args(c, cumsum_reverse)->input.tensor->dtype);
 }
 
 /* Undo broadcasting: sum over the dims that `size` lacks or has as 1. */

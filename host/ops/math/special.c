@@ -2,7 +2,7 @@
  * ah_forward_promoted's and its kin's (ops/math/elementwise.c). */
 #include "ops/dispatch/rows.h"
 
-static int refuse(const struct ah_call *c, enum ah_dtype dtype, const char *wanted)
+static int special_refuse(const struct ah_call *c, enum ah_dtype dtype, const char *wanted)
 {
     return ah_fail(AH_EINVAL, "%s: expected %s, got %s", c->op->name, wanted, ah_dtype_name(dtype));
 }
@@ -10,20 +10,20 @@ static int refuse(const struct ah_call *c, enum ah_dtype dtype, const char *want
 int ah_forward_floats(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_call_promote(c, c->op->tensor_count);
-    return ah_dtype_is_float(dtype) ? ah_forward_promoted(c) : refuse(c, dtype, "floating inputs");
+    return ah_dtype_is_float(dtype) ? ah_forward_promoted(c) : special_refuse(c, dtype, "floating inputs");
 }
 
 int ah_forward_integers(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_call_promote(c, c->op->tensor_count);
-    return ah_dtype_category(dtype) == AH_CATEGORY_INT ? ah_forward_promoted(c) : refuse(c, dtype, "integers");
+    return ah_dtype_category(dtype) == AH_CATEGORY_INT ? ah_forward_promoted(c) : special_refuse(c, dtype, "integers");
 }
 
 int ah_forward_nextafter(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_call_promote(c, 2);
     bool known = dtype == AH_F32 || dtype == AH_F64;
-    return known ? ah_forward_promoted(c) : refuse(c, dtype, "float32 or float64");
+    return known ? ah_forward_promoted(c) : special_refuse(c, dtype, "float32 or float64");
 }
 
 int ah_forward_heaviside(struct ah_call *c)

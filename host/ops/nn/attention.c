@@ -279,7 +279,7 @@ static double scale_of(const struct ah_value *scale, const struct ah_tensor *que
 }
 
 /* In float32 what is half precision, so that scores and weights are not rounded to it. */
-static int widened(struct ah_tensor **out, const struct ah_value *value)
+static int attention_widened(struct ah_tensor **out, const struct ah_value *value)
 {
     struct ah_tensor *tensor = ah_given(value);
     *out = NULL;
@@ -297,7 +297,7 @@ static int attention_factors(struct ah_tensor **made, const struct ah_args_atten
 {
     const struct ah_value *given[] = {&arg->query, &arg->key, &arg->value, &arg->attn_mask};
     for (int i = 0; i < 4; i++)
-        AH_TRY(widened(&made[i], given[i]));
+        AH_TRY(attention_widened(&made[i], given[i]));
     for (int i = 1; i < 3 && arg->enable_gqa.flag; i++) {
         struct ah_tensor *few = made[i];
         int status = repeat_heads(&made[i], made[0], few);
@@ -391,7 +391,7 @@ static int with_batch(struct ah_tensor **out, const struct ah_value *value)
 }
 
 /* The one op has heads behind tokens. */
-static int attend(struct ah_call *c, const struct ah_args_scaled_dot_product_attention *arg)
+static int attention_run(struct ah_call *c, const struct ah_args_scaled_dot_product_attention *arg)
 {
     enum { BATCHED, TURNED = 3, RESULT = 6, MADE };
     const struct ah_value heads_first[] = {arg->query, arg->key, arg->value};
@@ -427,7 +427,7 @@ int ah_forward_scaled_dot_product_attention(struct ah_call *c)
 {
     const struct ah_args_scaled_dot_product_attention *arg = ah_args(c, scaled_dot_product_attention);
     AH_TRY(check_attention(arg));
-    int status = without_scores(arg) ? attend(c, arg) : AH_ENOTIMPL;
+    int status = without_scores(arg) ? attention_run(c, arg) : AH_ENOTIMPL;
     if (status != AH_ENOTIMPL) /* a device also returns it for heads wider than its kernel supports */
         return status;
     AH_TRY(ah_op_call1(AH_OP_attention_by_ops, &c->out[0], c->arg, c->op->param_count));

@@ -189,7 +189,7 @@ int ah_row_options(const struct ah_call *c, int from, int count, const int64_t *
 }
 
 /* (N, C, L) as (N, C, 1, L): a row is an image of height 1. */
-static int lift(const struct ah_call *c, int i, struct ah_tensor **out)
+static int conv_lift(const struct ah_call *c, int i, struct ah_tensor **out)
 {
     const struct ah_tensor *t = c->arg[i].tensor;
     if (i == 0 ? t->ndim != 2 && t->ndim != 3 : t->ndim != 3) {
@@ -235,8 +235,8 @@ int ah_forward_conv1d(struct ah_call *c)
     AH_TRY(check_row(c, pairs));
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
-    AH_TRYGO(lift(c, 0, &x), out);
-    AH_TRYGO(lift(c, 1, &w), out);
+    AH_TRYGO(conv_lift(c, 0, &x), out);
+    AH_TRYGO(conv_lift(c, 1, &w), out);
     AH_TRYGO(ah_op1(AH_OP_conv2d, &y, AH_T(x), AH_T(w), arg->bias, pairs[0], pairs[1], pairs[2],
                     arg->groups), out);
     AH_TRYGO(ah_op1(AH_OP_squeeze, &c->out[0], AH_T(y), AH_I(-2)), out);
@@ -258,8 +258,8 @@ int ah_forward_conv_transpose1d(struct ah_call *c)
     AH_TRY(ah_row_options(c, 7, 1, (int64_t[]){1}, &dilation));
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
-    AH_TRYGO(lift(c, 0, &x), out);
-    AH_TRYGO(lift(c, 1, &w), out);
+    AH_TRYGO(conv_lift(c, 0, &x), out);
+    AH_TRYGO(conv_lift(c, 1, &w), out);
     AH_TRYGO(ah_op1(AH_OP_conv_transpose2d, &y, AH_T(x), AH_T(w), arg->bias, pairs[0], pairs[1],
                     pairs[2], arg->groups, dilation), out);
     AH_TRYGO(ah_op1(AH_OP_squeeze, &c->out[0], AH_T(y), AH_I(-2)), out);
@@ -272,7 +272,7 @@ out:
 }
 
 /* x with `count` zeros more at the end of a dim: the steps that an output padding of a stride or more adds. */
-static int lengthened(struct ah_tensor **out, struct ah_tensor *x, int dim, int64_t count)
+static int conv_lengthened(struct ah_tensor **out, struct ah_tensor *x, int dim, int64_t count)
 {
     if (count == 0) {
         *out = ah_tensor_retain(x);
@@ -326,8 +326,8 @@ int ah_forward_conv_transpose2d(struct ah_call *c)
         return ah_fail(AH_EINVAL, "conv_transpose2d: bias %s does not fit weight %s", ah_shape(b), ah_shape(w));
     struct ah_tensor *rows = NULL, *long_x = NULL, *y = NULL, *bias = NULL;
     int status;
-    AH_TRYGO(lengthened(&rows, arg->input.tensor, -2, extra[0] / stride[0]), out);
-    AH_TRYGO(lengthened(&long_x, rows, -1, extra[1] / stride[1]), out);
+    AH_TRYGO(conv_lengthened(&rows, arg->input.tensor, -2, extra[0] / stride[0]), out);
+    AH_TRYGO(conv_lengthened(&long_x, rows, -1, extra[1] / stride[1]), out);
     AH_TRYGO(ah_op1(AH_OP_conv2d_grad_input, &y, AH_T(long_x), arg->weight, AH_INTS_OF(size, at),
                     pair_of(stride[0], stride[1]), pair_of(padding[0], padding[1]), pair_of(dilation[0], dilation[1]),
                     AH_I(groups)), out);

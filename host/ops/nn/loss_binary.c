@@ -46,7 +46,7 @@ int ah_forward_logit_nll(struct ah_call *c)
 }
 
 /* Weigh and reduce `terms` unless `status` is an error; consumes the reference. */
-static int finish(struct ah_call *c, int status, struct ah_tensor *terms)
+static int loss_finish(struct ah_call *c, int status, struct ah_tensor *terms)
 {
     const struct ah_args_binary_cross_entropy *arg = ah_args(c, binary_cross_entropy);
     enum ah_reduction reduction = AH_REDUCTION_MEAN;
@@ -72,7 +72,7 @@ int ah_forward_binary_cross_entropy(struct ah_call *c)
     const struct ah_args_binary_cross_entropy *arg = ah_args(c, binary_cross_entropy);
     struct ah_tensor *terms = NULL;
     int status = ah_op1(AH_OP_probability_nll, &terms, arg->input, arg->target);
-    return finish(c, status, terms);
+    return loss_finish(c, status, terms);
 }
 
 /* Logits, target and pos_weight are cast to the wider dtype of the first two. */
@@ -95,5 +95,5 @@ int ah_forward_binary_cross_entropy_with_logits(struct ah_call *c)
         status = ah_op1(AH_OP_logit_nll, &terms, used[0], used[1], used[2]);
     for (int i = 0; i < COUNT; i++)
         ah_tensor_release(cast[i]);
-    return finish(c, status, terms);
+    return loss_finish(c, status, terms);
 }

@@ -2,7 +2,7 @@
  * ends. What the numbers may be is checked by nn/functional/pad.lua. */
 #include "ops/dispatch/rows.h"
 
-static int padded(struct ah_call *c, const struct ah_value *before, const struct ah_value *after)
+static int pad_forward(struct ah_call *c, const struct ah_value *before, const struct ah_value *after)
 {
     const struct ah_tensor *x = c->arg[0].tensor;
     int64_t size[AH_MAX_DIMS];
@@ -28,13 +28,13 @@ int ah_forward_constant_pad(struct ah_call *c)
             return ah_fail(AH_EINVAL, "pad: %lld and %lld cut more than dim %d of size %lld has", (long long)before,
                            (long long)after, d, (long long)x->size[d]);
     }
-    return padded(c, &arg->before, &arg->after);
+    return pad_forward(c, &arg->before, &arg->after);
 }
 
 int ah_forward_edge_pad(struct ah_call *c)
 {
     const struct ah_args_edge_pad *arg = ah_args(c, edge_pad);
-    return padded(c, &arg->before, &arg->after);
+    return pad_forward(c, &arg->before, &arg->after);
 }
 
 int ah_forward_edge_pad_backward(struct ah_call *c)

@@ -238,7 +238,7 @@ static int expect_rows(const struct ah_call *c)
     return ah_fail(AH_EINVAL, "%s: expected input (N, C, L) or (C, L), got %s", c->op->name, ah_shape(t));
 }
 
-static int lift(const struct ah_call *c, struct ah_tensor **out)
+static int pool_lift(const struct ah_call *c, struct ah_tensor **out)
 {
     return ah_op1(AH_OP_unsqueeze, out, c->arg[0], AH_I(-2));
 }
@@ -273,7 +273,7 @@ int ah_forward_max_pool1d(struct ah_call *c)
     AH_TRY(expect_rows(c));
     AH_TRY(ah_row_options(c, 1, 4, (int64_t[]){1, 1, 0, 1}, pairs));
     AH_TRY(check_row(c, pairs, pairs[3].ints.at[1], arg->ceil_mode.flag));
-    AH_TRY(lift(c, &x));
+    AH_TRY(pool_lift(c, &x));
     const struct ah_value args[] = {AH_T(x), pairs[0], pairs[1], pairs[2], pairs[3], arg->ceil_mode,
                                     arg->return_indices};
     return pool_lifted(c, AH_OP_max_pool2d, args, 7);
@@ -287,7 +287,7 @@ int ah_forward_avg_pool1d(struct ah_call *c)
     AH_TRY(expect_rows(c));
     AH_TRY(ah_row_options(c, 1, 3, (int64_t[]){1, 1, 0}, pairs));
     AH_TRY(check_row(c, pairs, 1, arg->ceil_mode.flag));
-    AH_TRY(lift(c, &x));
+    AH_TRY(pool_lift(c, &x));
     const struct ah_value args[] = {AH_T(x), pairs[0], pairs[1], pairs[2], arg->ceil_mode, arg->count_include_pad};
     return pool_lifted(c, AH_OP_avg_pool2d, args, 6);
 }
@@ -298,7 +298,7 @@ int ah_forward_adaptive_avg_pool1d(struct ah_call *c)
     struct ah_value size;
     AH_TRY(expect_rows(c));
     AH_TRY(ah_row_options(c, 1, 1, (int64_t[]){1}, &size));
-    AH_TRY(lift(c, &x));
+    AH_TRY(pool_lift(c, &x));
     const struct ah_value args[] = {AH_T(x), size};
     return pool_lifted(c, AH_OP_adaptive_avg_pool2d, args, 2);
 }
@@ -309,7 +309,7 @@ int ah_forward_adaptive_max_pool1d(struct ah_call *c)
     struct ah_value size;
     AH_TRY(expect_rows(c));
     AH_TRY(ah_row_options(c, 1, 1, (int64_t[]){1}, &size));
-    AH_TRY(lift(c, &x));
+    AH_TRY(pool_lift(c, &x));
     const struct ah_value args[] = {AH_T(x), size, ah_args(c, adaptive_max_pool1d)->return_indices};
     return pool_lifted(c, AH_OP_adaptive_max_pool2d, args, 3);
 }

@@ -52,8 +52,8 @@ void ah_recurrent_plan_close(struct ah_recurrent_plan *plan)
 }
 
 /* Rows of size `rows` x `columns` with dtype and device of the gates; absent ones allowed. */
-static int check(const char *name, const struct ah_tensor *t, int64_t rows, int64_t columns,
-                 const struct ah_tensor *gates)
+static int recurrent_check(const char *name, const struct ah_tensor *t, int64_t rows, int64_t columns,
+                           const struct ah_tensor *gates)
 {
     const int64_t size[2] = {rows, columns};
     int ndim = columns < 0 ? 1 : 2;
@@ -99,11 +99,11 @@ int ah_forward_recurrent(struct ah_call *c)
         return ah_fail(AH_EINVAL, "recurrent: expected gates and hidden of 2 dims, got %s and %s", ah_shape(gates),
                        ah_shape(hidden));
     int64_t sequences = hidden->size[0], width = hidden->size[1];
-    AH_TRY(check("gates", gates, gates->size[0], kind->gates * width, gates));
-    AH_TRY(check("hidden", hidden, sequences, width, gates));
-    AH_TRY(check("cell", cell, sequences, width, gates));
-    AH_TRY(check("weight", arg->weight.tensor, kind->gates * width, width, gates));
-    AH_TRY(check("bias", ah_given(&arg->bias), kind->gates * width, -1, gates));
+    AH_TRY(recurrent_check("gates", gates, gates->size[0], kind->gates * width, gates));
+    AH_TRY(recurrent_check("hidden", hidden, sequences, width, gates));
+    AH_TRY(recurrent_check("cell", cell, sequences, width, gates));
+    AH_TRY(recurrent_check("weight", arg->weight.tensor, kind->gates * width, width, gates));
+    AH_TRY(recurrent_check("bias", ah_given(&arg->bias), kind->gates * width, -1, gates));
     AH_TRY(check_sizes(ah_given(&arg->batch_sizes), gates->size[0], sequences));
     if (kind->cell != (cell != NULL))
         return ah_fail(AH_EINVAL, "recurrent: %s %s a cell", kind->name, kind->cell ? "needs" : "has no");

@@ -7,7 +7,7 @@
 #include "ops/dispatch/rows.h"
 
 /* (N, C, space...) resized. */
-static int resized(struct ah_call *c, const struct ah_value *space)
+static int spatial_resized(struct ah_call *c, const struct ah_value *space)
 {
     const struct ah_tensor *x = c->arg[0].tensor;
     int64_t size[AH_MAX_DIMS];
@@ -33,13 +33,13 @@ int ah_forward_resample(struct ah_call *c)
     const struct ah_args_resample *arg = ah_args(c, resample);
     if (strncmp(arg->mode.string, "nearest", 7))
         AH_TRY(ah_call_expect_float(c, 0));
-    return resized(c, &arg->size);
+    return spatial_resized(c, &arg->size);
 }
 
 int ah_forward_resample_adjoint(struct ah_call *c)
 {
     AH_TRY(ah_call_expect_float(c, 0));
-    return resized(c, &ah_args(c, resample_adjoint)->input_size);
+    return spatial_resized(c, &ah_args(c, resample_adjoint)->input_size);
 }
 
 /* input (N, C, space...), grid (N, output space..., coordinates) */
@@ -93,7 +93,7 @@ static const char *name_of(const struct ah_call *c)
     return c->op->id == AH_OP_im2col ? "unfold" : "fold";
 }
 
-static int pair(int64_t *to, const struct ah_call *c, int at, int64_t low)
+static int spatial_pair(int64_t *to, const struct ah_call *c, int at, int64_t low)
 {
     const struct ah_value *v = &c->arg[at];
     if (v->ints.count != 1 && v->ints.count != 2) {
@@ -112,10 +112,10 @@ static int pair(int64_t *to, const struct ah_call *c, int at, int64_t low)
 
 int ah_patches_of(struct ah_patches *p, const struct ah_call *c, int at, int64_t h, int64_t w)
 {
-    AH_TRY(pair(p->kernel, c, at, 1));
-    AH_TRY(pair(p->dilation, c, at + 1, 1));
-    AH_TRY(pair(p->padding, c, at + 2, 0));
-    AH_TRY(pair(p->stride, c, at + 3, 1));
+    AH_TRY(spatial_pair(p->kernel, c, at, 1));
+    AH_TRY(spatial_pair(p->dilation, c, at + 1, 1));
+    AH_TRY(spatial_pair(p->padding, c, at + 2, 0));
+    AH_TRY(spatial_pair(p->stride, c, at + 3, 1));
     p->h = h;
     p->w = w;
     int64_t space_h = h + 2 * p->padding[0] - p->dilation[0] * (p->kernel[0] - 1) - 1;
@@ -150,7 +150,7 @@ int ah_forward_col2im(struct ah_call *c)
     struct ah_patches p;
     int64_t space[2];
     AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(pair(space, c, 1, 1));
+    AH_TRY(spatial_pair(space, c, 1, 1));
     AH_TRY(ah_patches_of(&p, c, 2, space[0], space[1]));
     int64_t window = p.kernel[0] * p.kernel[1];
     if (x->ndim < 2 || x->ndim > 3 || x->size[x->ndim - 2] % window || x->size[x->ndim - 1] != p.oh * p.ow) {

@@ -6,7 +6,7 @@
 #include "ops/dispatch/rows.h"
 
 /* Most rows: an output of the given shape and dtype, filled by the kernel. */
-static int make(struct ah_call *c, const struct ah_value *size, const struct ah_value *dtype)
+static int create_make(struct ah_call *c, const struct ah_value *size, const struct ah_value *dtype)
 {
     AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, dtype->dtype));
     return ah_call_kernel(c);
@@ -37,7 +37,7 @@ int ah_forward_empty(struct ah_call *c)
 int ah_forward_filled(struct ah_call *c)
 {
     const struct ah_args_filled *arg = ah_args(c, filled);
-    return make(c, &arg->size, &arg->dtype);
+    return create_make(c, &arg->size, &arg->dtype);
 }
 
 int ah_forward_filled_like(struct ah_call *c)
@@ -49,7 +49,7 @@ int ah_forward_full(struct ah_call *c)
 {
     const struct ah_args_full *arg = ah_args(c, full);
     AH_TRY(ah_call_expect_fits(c, 1, arg->dtype.dtype));
-    return make(c, &c->arg[0], &arg->dtype);
+    return create_make(c, &c->arg[0], &arg->dtype);
 }
 
 int ah_forward_empty_like(struct ah_call *c)
@@ -82,7 +82,7 @@ int ah_forward_rand(struct ah_call *c)
 {
     const struct ah_args_rand *arg = ah_args(c, rand);
     AH_TRY(expect_float_output(c, arg->dtype.dtype));
-    return make(c, &c->arg[0], &arg->dtype);
+    return create_make(c, &c->arg[0], &arg->dtype);
 }
 
 /* A bound or step of a sequence: in integers its fraction is cut, as in PyTorch. */
@@ -202,7 +202,7 @@ int ah_forward_randint(struct ah_call *c)
         return ah_fail(AH_EINVAL, "randint: expected low < high, got %lld and %lld", (long long)arg->low.integer,
                        (long long)arg->high.integer);
     AH_TRY(expect_range(c, arg->low.integer, arg->high.integer, arg->dtype.dtype));
-    return make(c, &arg->size, &arg->dtype);
+    return create_make(c, &arg->size, &arg->dtype);
 }
 
 int ah_forward_randperm(struct ah_call *c)

@@ -16,7 +16,7 @@ int ah_give_view(struct ah_call *c, const int64_t *size, const int64_t *stride, 
 }
 
 /* The result of a composite: what another op put into out[0]. */
-static int give(struct ah_call *c)
+static int shape_give(struct ah_call *c)
 {
     c->out_count = 1;
     return 0;
@@ -104,7 +104,7 @@ int ah_forward_view_as(struct ah_call *c)
     const struct ah_args_view_as *arg = ah_args(c, view_as);
     const struct ah_tensor *other = arg->other.tensor;
     AH_TRY(ah_op1(AH_OP_view, &c->out[0], arg->input, AH_INTS_OF(other->size, other->ndim)));
-    return give(c);
+    return shape_give(c);
 }
 
 int ah_reshaped(const char *op, struct ah_tensor **out, struct ah_tensor *x, const int64_t *wanted,
@@ -122,7 +122,7 @@ int ah_forward_reshape(struct ah_call *c)
     const struct ah_args_reshape *arg = ah_args(c, reshape);
     AH_TRY(ah_reshaped("reshape", &c->out[0], arg->input.tensor, arg->shape.ints.at,
                        arg->shape.ints.count));
-    return give(c);
+    return shape_give(c);
 }
 
 int ah_forward_reshape_as(struct ah_call *c)
@@ -130,7 +130,7 @@ int ah_forward_reshape_as(struct ah_call *c)
     const struct ah_args_reshape_as *arg = ah_args(c, reshape_as);
     const struct ah_tensor *other = arg->other.tensor;
     AH_TRY(ah_reshaped("reshape_as", &c->out[0], arg->input.tensor, other->size, other->ndim));
-    return give(c);
+    return shape_give(c);
 }
 
 int ah_forward_reshape_copy(struct ah_call *c)
@@ -167,7 +167,7 @@ int ah_forward_flatten(struct ah_call *c)
     if (x->ndim == 0)
         size[ndim++] = 1;
     AH_TRY(ah_reshaped("flatten", &c->out[0], x, size, ndim));
-    return give(c);
+    return shape_give(c);
 }
 
 int ah_forward_unflatten(struct ah_call *c)
@@ -203,7 +203,7 @@ int ah_forward_unflatten(struct ah_call *c)
                        ah_shape_text(parts, count), (long long)x->size[dim], dim, ah_shape(x));
     }
     AH_TRY(ah_reshaped("unflatten", &c->out[0], x, size, ndim));
-    return give(c);
+    return shape_give(c);
 }
 
 int ah_forward_transpose(struct ah_call *c)
@@ -225,7 +225,7 @@ int ah_forward_transpose(struct ah_call *c)
 int ah_forward_swapaxes(struct ah_call *c)
 {
     AH_TRY(ah_op1(AH_OP_transpose, &c->out[0], ah_args(c, swapaxes)->input, c->arg[1], c->arg[2]));
-    return give(c);
+    return shape_give(c);
 }
 
 int ah_forward_t(struct ah_call *c)
@@ -235,7 +235,7 @@ int ah_forward_t(struct ah_call *c)
     if (x->ndim > 2)
         return ah_fail(AH_EINVAL, "t: expected at most 2 dims, got %s; use transpose", ah_shape(x));
     AH_TRY(ah_op1(AH_OP_transpose, &c->out[0], arg->input, AH_I(0), AH_I(x->ndim == 2)));
-    return give(c);
+    return shape_give(c);
 }
 
 int ah_forward_permute(struct ah_call *c)
@@ -290,7 +290,7 @@ int ah_forward_movedim(struct ah_call *c)
         dims[d] = place[d] >= 0 ? place[d] : next++;
     }
     AH_TRY(ah_op1(AH_OP_permute, &c->out[0], arg->input, AH_INTS_OF(dims, x->ndim)));
-    return give(c);
+    return shape_give(c);
 }
 
 int ah_forward_squeeze(struct ah_call *c)
@@ -359,14 +359,14 @@ int ah_forward_expand_as(struct ah_call *c)
     const struct ah_args_expand_as *arg = ah_args(c, expand_as);
     const struct ah_tensor *other = arg->other.tensor;
     AH_TRY(ah_op1(AH_OP_expand, &c->out[0], arg->input, AH_INTS_OF(other->size, other->ndim)));
-    return give(c);
+    return shape_give(c);
 }
 
 int ah_forward_broadcast_to(struct ah_call *c)
 {
     const struct ah_args_broadcast_to *arg = ah_args(c, broadcast_to);
     AH_TRY(ah_op1(AH_OP_expand, &c->out[0], arg->input, arg->size));
-    return give(c);
+    return shape_give(c);
 }
 
 static int wrap_index(const char *op, int64_t index, const struct ah_tensor *x, int dim,

@@ -6,7 +6,7 @@
 #include "ops/shape/shape.h"
 
 /* The result of a composite: what another op put into out[0]. */
-static int give(struct ah_call *c)
+static int join_give(struct ah_call *c)
 {
     c->out_count = 1;
     return 0;
@@ -22,7 +22,7 @@ static enum ah_dtype list_dtype(struct ah_tensor **item, int count)
 }
 
 /* As in PyTorch, cat ignores (0,) tensors, whatever the other shapes. */
-static bool skipped(const struct ah_tensor *tensor)
+static bool join_skipped(const struct ah_tensor *tensor)
 {
     return tensor->ndim == 1 && tensor->size[0] == 0;
 }
@@ -37,7 +37,7 @@ int ah_forward_cat(struct ah_call *c)
     for (int i = 0; i < count; i++) {
         if (item[i]->ndim == 0)
             return ah_fail(AH_EINVAL, "cat: tensor %d has no dims; use stack", i);
-        if (first < 0 && !skipped(item[i]))
+        if (first < 0 && !join_skipped(item[i]))
             first = i;
     }
     const struct ah_tensor *like = item[first < 0 ? 0 : first];
@@ -52,7 +52,7 @@ int ah_forward_cat(struct ah_call *c)
         if (same) {
             if (__builtin_add_overflow(size[dim], item[i]->size[dim], &size[dim]))
                 return ah_fail(AH_EINVAL, "cat: dim %d of the result is too large", dim);
-        } else if (!skipped(item[i])) {
+        } else if (!join_skipped(item[i])) {
             return ah_fail(AH_EINVAL,
                            "cat: tensor %d has shape %s, which does not match %s outside dim %d", i,
                            ah_shape(item[i]), ah_shape(like), dim);
@@ -138,7 +138,7 @@ int ah_forward_roll(struct ah_call *c)
     out:
         ah_tensor_release(flat);
         ah_tensor_release(rolled);
-        return status < 0 ? status : give(c);
+        return status < 0 ? status : join_give(c);
     }
     if (count != arg->dims.ints.count || count == 0)
         return ah_fail(AH_EINVAL, "roll: %d shifts but %d dims", count, arg->dims.ints.count);
@@ -157,7 +157,7 @@ int ah_forward_roll(struct ah_call *c)
         rolled = next;
     }
     c->out[0] = rolled;
-    return give(c);
+    return join_give(c);
 }
 
 int ah_forward_repeat(struct ah_call *c)
@@ -193,11 +193,11 @@ int ah_forward_tile(struct ah_call *c)
     for (int d = 0; d < ndim; d++)
         repeats[d] = d < ndim - count ? 1 : arg->dims.ints.at[d - (ndim - count)];
     AH_TRY(ah_op1(AH_OP_repeat, &c->out[0], arg->input, AH_INTS_OF(repeats, ndim)));
-    return give(c);
+    return join_give(c);
 }
 
 /* Each entry along dim `times` times: (.., n, ..) -> (.., n, 1, ..) -> (.., n, times, ..) -> (.., n * times, ..). */
-static int interleave(struct ah_tensor **out, struct ah_tensor *x, int dim, int64_t times)
+static int join_interleave(struct ah_tensor **out, struct ah_tensor *x, int dim, int64_t times)
 {
     struct ah_tensor *wide = NULL, *full = NULL;
     int64_t size[AH_MAX_DIMS];
@@ -272,7 +272,7 @@ int ah_forward_repeat_interleave(struct ah_call *c)
         status = times < 0 ? ah_fail(AH_EINVAL,
                                      "repeat_interleave: repeats must not be negative, got %lld",
                                      (long long)times)
-                           : interleave(&c->out[0], flat, dim, times);
+                           : join_interleave(&c->out[0], flat, dim, times);
     } else {
         status = interleave_by(&c->out[0], flat, dim, repeats);
     }
@@ -281,5 +281,5 @@ int ah_forward_repeat_interleave(struct ah_call *c)
                          "got %lld", (long long)c->out[0]->size[dim], (long long)arg->output_size.integer);
     ah_tensor_release(flat);
     ah_tensor_release(repeats);
-    return status < 0 ? status : give(c);
+    return status < 0 ? status : join_give(c);
 }

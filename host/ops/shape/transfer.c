@@ -4,16 +4,16 @@
 #include "ops/dispatch/rows.h"
 
 /* The same window without history, so that ops on it leave no nodes. */
-static int window(struct ah_tensor **out, const struct ah_tensor *tensor)
+static int transfer_window(struct ah_tensor **out, const struct ah_tensor *tensor)
 {
     return ah_tensor_view(out, tensor, tensor->size, tensor->stride, tensor->ndim, tensor->offset);
 }
 
 /* A dense tensor with the values of `tensor`, which is row-major, in memory of `device`. */
-static int bring(struct ah_tensor **out, const struct ah_tensor *tensor, struct ah_device *device)
+static int transfer_bring(struct ah_tensor **out, const struct ah_tensor *tensor, struct ah_device *device)
 {
     struct ah_tensor *plain, *dense = NULL, *there = NULL;
-    AH_TRY(window(&plain, tensor));
+    AH_TRY(transfer_window(&plain, tensor));
     int status = ah_op1(AH_OP_contiguous, &dense, AH_T(plain));
     if (status == 0)
         status = ah_tensor_empty(&there, dense->size, dense->ndim, dense->dtype, device);
@@ -33,7 +33,7 @@ int ah_host_copy(struct ah_tensor **out, struct ah_tensor *tensor)
 {
     AH_TRY(ah_tensor_row_major(tensor));
     if (!ah_on_cpu(tensor))
-        return bring(out, tensor, &ah_cpu);
+        return transfer_bring(out, tensor, &ah_cpu);
     *out = ah_tensor_retain(tensor);
     return 0;
 }
@@ -45,7 +45,7 @@ int ah_forward_to_device(struct ah_call *c)
         c->recording = false;
         c->out[0] = ah_tensor_retain(input);
     } else {
-        AH_TRY(bring(&c->out[0], input, c->device));
+        AH_TRY(transfer_bring(&c->out[0], input, c->device));
     }
     c->out_count = 1;
     return 0;
@@ -65,7 +65,7 @@ int ah_forward_copy_(struct ah_call *c)
     if (src->storage->device == c->device)
         return ah_call_kernel(c);
     struct ah_call here = *c;
-    AH_TRY(bring(&here.arg[1].tensor, src, c->device));
+    AH_TRY(transfer_bring(&here.arg[1].tensor, src, c->device));
     int status = ah_call_kernel(&here);
     ah_tensor_release(here.arg[1].tensor);
     return status;

@@ -20,7 +20,7 @@ struct meta {
 static struct meta meta = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static ah_kernel kernels[AH_OP_COUNT + 1];
 
-static int count(void)
+static int meta_count(void)
 {
     return 1;
 }
@@ -32,13 +32,13 @@ static int no_values(const char *what)
 
 /* Memory. */
 
-static void *reserve(size_t bytes)
+static void *meta_reserve(size_t bytes)
 {
     void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return at == MAP_FAILED ? NULL : at;
 }
 
-static int allocate(struct ah_device *device, size_t bytes, void **out)
+static int meta_allocate(struct ah_device *device, size_t bytes, void **out)
 {
     int status = 0;
     bool fits = bytes <= meta.bytes;
@@ -59,37 +59,37 @@ static int allocate(struct ah_device *device, size_t bytes, void **out)
     return status;
 }
 
-static void release(struct ah_device *device, void *block, size_t bytes)
+static void meta_release(struct ah_device *device, void *block, size_t bytes)
 {
     pthread_mutex_lock(&meta.lock);
     meta.stats.live -= ah_block_room(bytes);
     pthread_mutex_unlock(&meta.lock);
 }
 
-static int copy(struct ah_device *device, void *to, struct ah_device *to_device, const void *from,
-                struct ah_device *from_device, size_t bytes, void *stream)
+static int meta_copy(struct ah_device *device, void *to, struct ah_device *to_device, const void *from,
+                     struct ah_device *from_device, size_t bytes, void *stream)
 {
     return to_device == &ah_cpu ? no_values("copy") : 0;
 }
 
-static int fill(struct ah_device *device, void *to, int byte, size_t bytes)
+static int meta_fill(struct ah_device *device, void *to, int byte, size_t bytes)
 {
     return 0;
 }
 
-static int transpose(struct ah_device *device, void *to, const void *from, int64_t batch, int64_t rows,
-                     int64_t columns, size_t item)
+static int meta_transpose(struct ah_device *device, void *to, const void *from, int64_t batch, int64_t rows,
+                          int64_t columns, size_t item)
 {
     return 0;
 }
 
-static int synchronise(struct ah_device *device, void *stream)
+static int meta_synchronise(struct ah_device *device, void *stream)
 {
     return 0;
 }
 
 /* Reset the peak; there is no cache to free. */
-static void trim(struct ah_device *device)
+static void meta_trim(struct ah_device *device)
 {
     meta.stats.peak = meta.stats.live;
 }
@@ -101,7 +101,7 @@ static void memory_stats(struct ah_device *device, struct ah_memory_stats *stats
 
 /* Nothing is drawn, so the generator has one state. */
 
-static void seed(struct ah_device *device, uint64_t number)
+static void meta_seed(struct ah_device *device, uint64_t number)
 {
 }
 
@@ -118,7 +118,7 @@ static int set_state(struct ah_device *device, const uint8_t *state)
 
 /* Kernels and optimizers. */
 
-static int nothing(struct ah_call *call)
+static int meta_nothing(struct ah_call *call)
 {
     if (!call->out[0])
         return ah_fail(AH_EINVAL, "%s: the shape of the result depends on values, and a tensor on meta has none",
@@ -130,11 +130,11 @@ static int nothing(struct ah_call *call)
 static int index_positions(struct ah_call *call)
 {
     const struct ah_tensor *index = ah_args(call, index_positions)->index.tensor;
-    return index->dtype == AH_BOOL ? nothing(call) : ah_call_output(call, 0, &index->numel, 1, AH_I64);
+    return index->dtype == AH_BOOL ? meta_nothing(call) : ah_call_output(call, 0, &index->numel, 1, AH_I64);
 }
 
-static int step(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
-                const struct ah_optim_segment *segment, int segments, enum ah_dtype dtype)
+static int meta_step(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
+                     const struct ah_optim_segment *segment, int segments, enum ah_dtype dtype)
 {
     return 0;
 }
@@ -145,30 +145,31 @@ static int norm_sum(struct ah_device *device, const struct ah_optim_run *run, in
     return no_values("norm");
 }
 
-static int change(struct ah_device *device, const struct ah_optim_run *run, int runs, double number,
-                  enum ah_dtype dtype)
+static int meta_change(struct ah_device *device, const struct ah_optim_run *run, int runs, double number,
+                       enum ah_dtype dtype)
 {
     return 0;
 }
 
-static int scale(struct ah_device *device, const struct ah_optim_run *run, int runs, double number,
-                 enum ah_dtype dtype, bool *overflow)
+static int meta_scale(struct ah_device *device, const struct ah_optim_run *run, int runs, double number,
+                      enum ah_dtype dtype, bool *overflow)
 {
     return overflow ? no_values("unscale_") : 0;
 }
 
-static const struct ah_optim_kernels optim = {.step = step, .norm_sum = norm_sum, .scale = scale, .clamp = change};
+static const struct ah_optim_kernels optim = {
+    .step = meta_step, .norm_sum = norm_sum, .scale = meta_scale, .clamp = meta_change};
 
-static int open(struct ah_device *device)
+static int meta_open(struct ah_device *device)
 {
     for (int bits = 45; !meta.begin && bits >= 32; bits--) {
         meta.bytes = (size_t)1 << bits;
-        meta.begin = reserve(meta.bytes);
+        meta.begin = meta_reserve(meta.bytes);
     }
     if (!meta.begin)
         return ah_fail(AH_ENOMEM, "meta: no room for addresses");
     for (int i = 0; i < AH_OP_COUNT; i++)
-        kernels[i] = ah_cpu.kernels[i] ? nothing : NULL;
+        kernels[i] = ah_cpu.kernels[i] ? meta_nothing : NULL;
     kernels[AH_OP_index_positions] = index_positions;
     snprintf(device->name, sizeof device->name, "meta");
     device->kernels = kernels;
@@ -177,7 +178,7 @@ static int open(struct ah_device *device)
     return 0;
 }
 
-static void close(struct ah_device *device)
+static void meta_close(struct ah_device *device)
 {
     munmap(meta.begin, meta.bytes);
     meta.begin = NULL;
@@ -187,21 +188,21 @@ static void close(struct ah_device *device)
 static const struct ah_device_type type = {
     .abi = AH_DEVICE_ABI,
     .name = "meta",
-    .count = count,
-    .open = open,
-    .close = close,
-    .allocate = allocate,
-    .release = release,
-    .copy = copy,
-    .fill = fill,
-    .transpose = transpose,
-    .synchronise = synchronise,
+    .count = meta_count,
+    .open = meta_open,
+    .close = meta_close,
+    .allocate = meta_allocate,
+    .release = meta_release,
+    .copy = meta_copy,
+    .fill = meta_fill,
+    .transpose = meta_transpose,
+    .synchronise = meta_synchronise,
     .state_bytes = 1,
-    .seed = seed,
+    .seed = meta_seed,
     .get_state = get_state,
     .set_state = set_state,
     .memory_stats = memory_stats,
-    .trim = trim,
+    .trim = meta_trim,
 };
 
 void ah_meta_open(void)

@@ -24,7 +24,7 @@ static void close_bucket(struct cursor *cursor, int parts)
     cursor->first = false;
 }
 
-static void place(struct ah_layout *layout, const struct ah_tensor *param, int index, struct cursor *cursor)
+static void layout_place(struct ah_layout *layout, const struct ah_tensor *param, int index, struct cursor *cursor)
 {
     if (!cursor->open) {
         cursor->open = &layout->bucket[layout->bucket_count++];
@@ -50,7 +50,7 @@ static void lay_out_dtype(struct ah_layout *layout, struct ah_tensor *const *par
         if (options->unit && options->unit[i] != unit)
             close_bucket(cursor, parts);
         unit = options->unit ? options->unit[i] : 0;
-        place(layout, params[i], i, cursor);
+        layout_place(layout, params[i], i, cursor);
         int64_t limit = options->bucket_bytes > 0 ? options->bucket_bytes
                         : cursor->first           ? first_bucket_bytes
                                                   : bucket_bytes_default;

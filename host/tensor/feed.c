@@ -1,13 +1,13 @@
 /* Both kinds of tensors are storages whose memory is returned to the device that allocated it. */
 #include "tensor/feed.h"
 
-static void unpin(struct ah_storage *storage)
+static void prefetch_unpin(struct ah_storage *storage)
 {
     struct ah_device *device = storage->owner;
     device->type->feed->unpin(device, storage->data);
 }
 
-static void drop(struct ah_storage *storage)
+static void prefetch_drop(struct ah_storage *storage)
 {
     storage->device->type->feed->drop(storage->device, storage->data);
 }
@@ -27,7 +27,7 @@ int ah_tensor_empty_pinned(struct ah_tensor **out, const int64_t *size, int ndim
     if (!device->type->feed)
         return ah_fail(AH_EINVAL, "memory is not pinned for device \"%s\"", device->name);
     AH_TRY(device->type->feed->pin(device, bytes_of(size, ndim, dtype), &block));
-    int status = ah_tensor_from_memory(out, block, size, ndim, dtype, &ah_cpu, unpin, device);
+    int status = ah_tensor_from_memory(out, block, size, ndim, dtype, &ah_cpu, prefetch_unpin, device);
     if (status < 0)
         device->type->feed->unpin(device, block);
     return status;
@@ -35,7 +35,7 @@ int ah_tensor_empty_pinned(struct ah_tensor **out, const int64_t *size, int ndim
 
 bool ah_tensor_is_pinned(const struct ah_tensor *tensor)
 {
-    return tensor->storage->release == unpin;
+    return tensor->storage->release == prefetch_unpin;
 }
 
 int ah_feed_tensor(struct ah_tensor **out, const struct ah_tensor *tensor, struct ah_device *device)
@@ -45,7 +45,8 @@ int ah_feed_tensor(struct ah_tensor **out, const struct ah_tensor *tensor, struc
     /* Another device would not report to this one when it has finished with the block. */
     bool pinned = ah_tensor_is_pinned(tensor) && tensor->storage->owner == device;
     AH_TRY(device->type->feed->fetch(device, &block, ah_tensor_data(tensor), bytes, pinned));
-    int status = ah_tensor_from_memory(out, block, tensor->size, tensor->ndim, tensor->dtype, device, drop, NULL);
+    int status =
+        ah_tensor_from_memory(out, block, tensor->size, tensor->ndim, tensor->dtype, device, prefetch_drop, NULL);
     if (status < 0)
         device->type->feed->drop(device, block);
     return status;

@@ -15,7 +15,7 @@
 #include "cli/command/init.h"
 #include "cli/launch/launch.h"
 
-static int help(int argc, char **argv);
+static int main_help(int argc, char **argv);
 
 static const struct ah_command commands[] = {
     {"run", "run a Lua script in this process (the default)", ah_cli_run},
@@ -29,13 +29,13 @@ static const struct ah_command commands[] = {
     {"top", "show what every rank of your running jobs does", ah_cli_top},
     {"plot", "draw the curves of runs: in the terminal, as SVG or PNG", ah_cli_plot},
     {"env", "print versions, machine and settings", ah_cli_env},
-    {"help", "print the documentation of a name: accelhost help nn.Linear", help},
+    {"help", "print the documentation of a name: accelhost help nn.Linear", main_help},
     {"types", "write definition files for the Lua language server", ah_cli_types},
     {NULL, NULL, NULL},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] - 1 };
 
-static int help(int argc, char **argv)
+static int main_help(int argc, char **argv)
 {
     return ah_cli_help(commands, argc, argv);
 }
@@ -113,7 +113,7 @@ static bool is_no_command(const char *word)
     return true;
 }
 
-static int dispatch(int argc, char **argv)
+static int main_dispatch(int argc, char **argv)
 {
     if (argc < 2 && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))
         return ah_cli_repl(0, argv + 1);
@@ -149,7 +149,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "accelhost: %s\n", ah_error_text());
         return 2;
     }
-    int code = dispatch(argc, argv);
+    int code = main_dispatch(argc, argv);
     if (fflush(stdout) && code == 0) {
         fprintf(stderr, "accelhost: cannot write: %s\n", strerror(errno));
         code = 1;

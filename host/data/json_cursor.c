@@ -46,7 +46,7 @@ static const char *plain_end(const char *at, const char *end)
 }
 
 /* Return the bytes of the character at `at`: 0 for invalid UTF-8, -1 where the bytes end within it. */
-static int character(const unsigned char *at, size_t left)
+static int json_character(const unsigned char *at, size_t left)
 {
     int more = *at >= 0xF0 ? 3 : *at >= 0xE0 ? 2 : 1;
     unsigned char low = *at == 0xE0 ? 0xA0 : *at == 0xF0 ? 0x90 : 0x80;
@@ -140,7 +140,7 @@ static int pass_plain(struct ah_json_cursor *c)
     while ((c->at = plain_end(c->at, c->end)) < c->end && *c->at != '"' && *c->at != '\\') {
         if ((unsigned char)*c->at < 0x80)
             return ah_json_wrong(c, c->at, "a control character in a text: it is written with a backslash");
-        int taken = character((const unsigned char *)c->at, (size_t)(c->end - c->at));
+        int taken = json_character((const unsigned char *)c->at, (size_t)(c->end - c->at));
         if (taken < 0)
             return ah_json_short(c, "a text is not closed");
         if (taken == 0)

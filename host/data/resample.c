@@ -168,7 +168,7 @@ static void sum_bytes(const struct axis *axis, const uint8_t *from, uint8_t *to,
 SUM_REALS(sum_floats, float)
 SUM_REALS(sum_doubles, double)
 
-static void sum(enum ah_dtype dtype, const struct axis *axis, const void *from, void *to, struct lines lines)
+static void resample_sum(enum ah_dtype dtype, const struct axis *axis, const void *from, void *to, struct lines lines)
 {
     if (dtype == AH_U8)
         sum_bytes(axis, from, to, lines);
@@ -188,8 +188,8 @@ static void resample_fill(struct ah_tensor *out, const struct ah_tensor *image, 
         const char *from = (const char *)ah_tensor_data((struct ah_tensor *)image) +
                            (size_t)(p * rows->in * columns->in) * item;
         char *to = (char *)ah_tensor_data(out) + (size_t)(p * rows->out * columns->out) * item;
-        sum(image->dtype, columns, from, between, (struct lines){rows->in, 1, columns->in, columns->out});
-        sum(image->dtype, rows, between, to, (struct lines){columns->out, columns->out, 1, 1});
+        resample_sum(image->dtype, columns, from, between, (struct lines){rows->in, 1, columns->in, columns->out});
+        resample_sum(image->dtype, rows, between, to, (struct lines){columns->out, columns->out, 1, 1});
     }
 }
 

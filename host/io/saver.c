@@ -229,7 +229,7 @@ static void saver_enter(struct ah_saver *saver, enum phase phase, int status)
     pthread_mutex_unlock(&saver->mutex);
 }
 
-static void *run(void *context)
+static void *saver_run(void *context)
 {
     struct ah_saver *saver = context;
     char *lines = NULL;
@@ -253,7 +253,7 @@ int ah_saver_start(struct ah_saver *saver, const struct ah_saver_plan *plan)
 {
     saver->plan = *plan;
     saver->phase = WRITING;
-    int failed = ah_helper_start(&saver->thread, run, saver);
+    int failed = ah_helper_start(&saver->thread, saver_run, saver);
     if (failed)
         return ah_fail(AH_ENOMEM, "cannot start a thread: %s", strerror(failed));
     saver->started = true;
@@ -264,7 +264,7 @@ int ah_saver_start(struct ah_saver *saver, const struct ah_saver_plan *plan)
 
 /* Asking. */
 
-static int told(struct ah_saver *saver, enum phase phase)
+static int saver_wait(struct ah_saver *saver, enum phase phase)
 {
     pthread_mutex_lock(&saver->mutex);
     while (saver->started && saver->phase < phase)
@@ -278,12 +278,12 @@ static int told(struct ah_saver *saver, enum phase phase)
 
 int ah_saver_written(struct ah_saver *saver)
 {
-    return told(saver, WRITTEN);
+    return saver_wait(saver, WRITTEN);
 }
 
 int ah_saver_wait(struct ah_saver *saver)
 {
-    int status = told(saver, OVER);
+    int status = saver_wait(saver, OVER);
     saver->asked = true;
     if (saver->started && !saver->joined)
         pthread_join(saver->thread, NULL);

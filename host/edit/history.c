@@ -70,7 +70,7 @@ static size_t count_lines(const char *text)
 }
 
 /* Keep the newest entries in a new file of the same name. */
-static void cut(const char *path, const char *text, size_t lines)
+static void history_cut(const char *path, const char *text, size_t lines)
 {
     char other[4096];
     for (; lines > AH_HISTORY_MOST; lines--)
@@ -85,7 +85,7 @@ static void cut(const char *path, const char *text, size_t lines)
         return;
 }
 
-static void unescape(char *text)
+static void history_unescape(char *text)
 {
     char *to = text;
     for (; *text; text++) {
@@ -105,13 +105,13 @@ void ah_history_read(const char *path, void (*each)(void *context, const char *t
     if (text) {
         size_t lines = count_lines(text);
         if (lines > 2 * AH_HISTORY_MOST)
-            cut(path, text, lines);
+            history_cut(path, text, lines);
         char *end, *line = text;
         for (; lines > AH_HISTORY_MOST; lines--)
             line = strchr(line, '\n') + 1;
         for (; (end = strchr(line, '\n')); line = end + 1) {
             *end = 0;
-            unescape(line);
+            history_unescape(line);
             each(context, line);
         }
     }

@@ -44,7 +44,7 @@ static void mark_pastes(bool on)
 }
 
 /* Until the shell continues it. */
-static void stop(void)
+static void keys_stop(void)
 {
     sigset_t one;
     struct sigaction own, plain = {.sa_handler = SIG_DFL};
@@ -72,7 +72,7 @@ static int next_byte(char *byte)
             return -1;
         if (stopped) {
             stopped = 0;
-            stop();
+            keys_stop();
         }
         if (resized) {
             resized = 0;

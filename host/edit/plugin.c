@@ -31,7 +31,7 @@ static char *show_prompt(EditLine *edit)
 }
 
 /* The user's characters, if they are UTF-8; else those of C.UTF-8, which every Linux has. */
-static locale_t utf8(void)
+static locale_t edit_utf8(void)
 {
     locale_t users = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
     if (users && !strcmp(nl_langinfo_l(CODESET, users), "UTF-8"))
@@ -101,7 +101,7 @@ static unsigned char on_paste(EditLine *edit, int key)
     return CC_REFRESH;
 }
 
-static void keep(void *context, const char *text)
+static void edit_keep(void *context, const char *text)
 {
     HistEvent event;
     history(own.history, &event, H_ENTER, text);
@@ -129,7 +129,7 @@ static int open_editor(const char *path, void (*complete)(void *, const char *, 
     own.prompt = "";
     if (own.edit)
         return 0;
-    own.locale = utf8();
+    own.locale = edit_utf8();
     locale_t before = uselocale(own.locale ? own.locale : LC_GLOBAL_LOCALE);
     own.history = history_init();
     own.edit = el_init("accelhost", stdin, stdout, stderr);
@@ -144,7 +144,7 @@ static int open_editor(const char *path, void (*complete)(void *, const char *, 
         ah_keys_open(own.edit);
         el_source(own.edit, NULL); /* the user's ~/.editrc */
         if (own.path)
-            ah_history_read(own.path, keep, NULL);
+            ah_history_read(own.path, edit_keep, NULL);
     }
     uselocale(before);
     return own.edit && own.history ? 0 : ah_fail(AH_ENOMEM, "out of memory");
@@ -165,11 +165,11 @@ static enum ah_editor_end read_line(char **line, const char *prompt)
     return *line ? AH_EDITOR_LINE : interrupted ? AH_EDITOR_INTERRUPT : AH_EDITOR_END;
 }
 
-static void remember(const char *text)
+static void edit_remember(const char *text)
 {
-    keep(NULL, text);
+    edit_keep(NULL, text);
     if (own.path)
         ah_history_add(own.path, text);
 }
 
-const struct ah_editor ah_edit_plugin = {AH_EDITOR_ABI, open_editor, read_line, remember};
+const struct ah_editor ah_edit_plugin = {AH_EDITOR_ABI, open_editor, read_line, edit_remember};

@@ -1,5 +1,5 @@
-/* JPEG by libjpeg (libjpeg-turbo). An error of the library returns by longjmp to `decode`, whose variables that change
- * after setjmp are in `struct state`; so does a truncated file, which the library would fill up with gray. */
+/* JPEG by libjpeg (libjpeg-turbo). An error of the library returns by longjmp to `jpeg_decode`, whose variables that
+ * change after setjmp are in `struct state`; so does a truncated file, which the library would fill up with gray. */
 #include <stdio.h>
 
 #include <jerror.h>
@@ -91,7 +91,7 @@ static int read_lines(struct state *state, enum ah_image_mode mode, size_t count
     return 0;
 }
 
-static int decode(struct state *state, const void *bytes, size_t count, enum ah_image_mode mode)
+static int jpeg_decode(struct state *state, const void *bytes, size_t count, enum ah_image_mode mode)
 {
     struct jpeg_decompress_struct *jpeg = &state->jpeg;
     if (setjmp(state->back))
@@ -118,7 +118,7 @@ int ah_jpeg_decode(struct ah_tensor **out, const void *bytes, size_t count, enum
     state.jpeg.client_data = &state;
     state.errors.error_exit = on_error;
     state.errors.emit_message = on_message;
-    int status = decode(&state, bytes, count, mode);
+    int status = jpeg_decode(&state, bytes, count, mode);
     jpeg_destroy_decompress(&state.jpeg);
     free(state.line);
     free(state.colors);

@@ -1,5 +1,5 @@
 /* PNG by libpng. Palettes become colours, 16 bits 8; gamma is left alone. An error of the library returns by longjmp to
- * `decode`, whose variables that change after setjmp are in `struct state`. */
+ * `png_decode`, whose variables that change after setjmp are in `struct state`. */
 #include <png.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static void on_read(png_structp png, png_bytep to, size_t want)
 }
 
 /* Ask for 8 bits and the channels of the mode. */
-static void transform(struct state *state, enum ah_image_mode mode)
+static void png_transform(struct state *state, enum ah_image_mode mode)
 {
     png_structp png = state->png;
     png_byte type = png_get_color_type(png, state->info);
@@ -63,13 +63,13 @@ static void transform(struct state *state, enum ah_image_mode mode)
     png_read_update_info(png, state->info);
 }
 
-static int decode(struct state *state, enum ah_image_mode mode)
+static int png_decode(struct state *state, enum ah_image_mode mode)
 {
     if (setjmp(png_jmpbuf(state->png)))
         return ah_fail(AH_EIO, "damaged PNG: %s", state->text);
     png_set_read_fn(state->png, state, on_read);
     png_read_info(state->png, state->info);
-    transform(state, mode);
+    png_transform(state, mode);
     int64_t rows = png_get_image_height(state->png, state->info);
     int64_t columns = png_get_image_width(state->png, state->info);
     int channels = png_get_channels(state->png, state->info), passes = png_set_interlace_handling(state->png);
@@ -97,7 +97,7 @@ int ah_png_decode(struct ah_tensor **out, const void *bytes, size_t count, enum 
     if (state.png)
         state.info = png_create_info_struct(state.png);
     if (state.info)
-        status = decode(&state, mode);
+        status = png_decode(&state, mode);
     png_destroy_read_struct(&state.png, &state.info, NULL);
     free(state.pixels);
     if (status < 0)

@@ -1,5 +1,5 @@
-/* PNG files of 8-bit images by libpng, into memory that grows. An error of the library returns by longjmp to `encode`,
- * whose variables that change after setjmp are in `struct state`. */
+/* PNG files of 8-bit images by libpng, into memory that grows. An error of the library returns by longjmp to
+ * `png_encode`, whose variables that change after setjmp are in `struct state`. */
 #include <png.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static void on_flush(png_structp png)
 {
 }
 
-static int encode(struct state *state, png_structp png, const struct ah_tensor *image)
+static int png_encode(struct state *state, png_structp png, const struct ah_tensor *image)
 {
     static const int colors[] = {0, PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB,
                                  PNG_COLOR_TYPE_RGB_ALPHA};
@@ -71,7 +71,7 @@ int ah_png_encode(unsigned char **out, size_t *count, const struct ah_tensor *im
     if (png)
         state.info = png_create_info_struct(png);
     if (state.info)
-        status = encode(&state, png, image);
+        status = png_encode(&state, png, image);
     png_destroy_write_struct(&png, &state.info);
     free(state.line);
     if (status < 0) {

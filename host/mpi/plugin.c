@@ -37,7 +37,7 @@ struct mpi_wire {
     int first_tag;
 };
 
-static int fail(const char *what, int code)
+static int mpi_fail(const char *what, int code)
 {
     char text[MPI_MAX_ERROR_STRING];
     int length = 0;
@@ -45,21 +45,21 @@ static int fail(const char *what, int code)
     return ah_fail(AH_EPEER, "%s: %.*s", what, length, text);
 }
 
-static void nap(int64_t ns)
+static void mpi_nap(int64_t ns)
 {
     nanosleep(&(struct timespec){ns / 1000000000, ns % 1000000000}, NULL);
 }
 
 /* Wait for a request that all ranks have to take part in. */
-static int await(MPI_Request *request, const char *what, int64_t timeout_ns)
+static int mpi_await(MPI_Request *request, const char *what, int64_t timeout_ns)
 {
-    for (int64_t begin = ah_now_ns();; nap(tick_ns)) {
+    for (int64_t begin = ah_now_ns();; mpi_nap(tick_ns)) {
         int done = 0;
         pthread_mutex_lock(&mpi.lock);
         int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
         pthread_mutex_unlock(&mpi.lock);
         if (code != MPI_SUCCESS)
-            return fail(what, code);
+            return mpi_fail(what, code);
         if (done)
             return 0;
         if (ah_now_ns() - begin > timeout_ns) {
@@ -96,7 +96,7 @@ static void *end_what_hangs(void *context)
     return NULL;
 }
 
-static int compare(const struct ah_topology *topology)
+static int mpi_compare(const struct ah_topology *topology)
 {
     int rank = 0, size = 1;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -110,25 +110,25 @@ static int compare(const struct ah_topology *topology)
     return 0;
 }
 
-static int initialize(const struct ah_topology *topology)
+static int mpi_initialize(const struct ah_topology *topology)
 {
     int level = MPI_THREAD_SINGLE, code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
     if (code != MPI_SUCCESS)
-        return fail("MPI_Init", code);
+        return mpi_fail("MPI_Init", code);
     if (level < MPI_THREAD_SERIALIZED)
         return ah_fail(AH_EINVAL, "this MPI was built without threads: it grants level %d, and %d is needed", level,
                        MPI_THREAD_SERIALIZED);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    AH_TRY(compare(topology));
+    AH_TRY(mpi_compare(topology));
     code = MPI_Comm_split(MPI_COMM_WORLD, topology->local_rank ? MPI_UNDEFINED : 0, topology->rank, &mpi.leaders);
     if (code != MPI_SUCCESS)
-        return fail("MPI_Comm_split", code);
+        return mpi_fail("MPI_Comm_split", code);
     if (mpi.leaders != MPI_COMM_NULL)
         MPI_Comm_set_errhandler(mpi.leaders, MPI_ERRORS_RETURN);
     return 0;
 }
 
-static int begin(const struct ah_topology *topology, int64_t timeout_ns)
+static int mpi_begin(const struct ah_topology *topology, int64_t timeout_ns)
 {
     struct watch watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .timeout_ns = timeout_ns, .topology = topology};
     pthread_condattr_t clock;
@@ -143,7 +143,7 @@ static int begin(const struct ah_topology *topology, int64_t timeout_ns)
     pthread_condattr_destroy(&clock);
     if (pthread_create(&thread, NULL, end_what_hangs, &watch))
         return ah_fail(AH_ENOMEM, "MPI: no thread that watches it");
-    int status = initialize(topology);
+    int status = mpi_initialize(topology);
     mpi.broken = status < 0;
     pthread_mutex_lock(&watch.lock);
     watch.over = true;
@@ -154,16 +154,17 @@ static int begin(const struct ah_topology *topology, int64_t timeout_ns)
     return status;
 }
 
-static int share(void *memory, size_t bytes, int64_t timeout_ns)
+static int mpi_share(void *memory, size_t bytes, int64_t timeout_ns)
 {
     MPI_Request request;
     pthread_mutex_lock(&mpi.lock);
     int code = MPI_Ibcast(memory, (int)bytes, MPI_BYTE, 0, mpi.leaders, &request);
     pthread_mutex_unlock(&mpi.lock);
-    return code == MPI_SUCCESS ? await(&request, "the job's store, by MPI", timeout_ns) : fail("MPI_Ibcast", code);
+    return code == MPI_SUCCESS ? mpi_await(&request, "the job's store, by MPI", timeout_ns)
+                               : mpi_fail("MPI_Ibcast", code);
 }
 
-static void end(int64_t timeout_ns)
+static void mpi_end(int64_t timeout_ns)
 {
     MPI_Request request;
     if (mpi.broken || mpi.ended)
@@ -171,7 +172,7 @@ static void end(int64_t timeout_ns)
     pthread_mutex_lock(&mpi.lock);
     int code = MPI_Ibarrier(MPI_COMM_WORLD, &request);
     pthread_mutex_unlock(&mpi.lock);
-    if (code != MPI_SUCCESS || await(&request, "the end of MPI", timeout_ns) < 0)
+    if (code != MPI_SUCCESS || mpi_await(&request, "the end of MPI", timeout_ns) < 0)
         return;
     pthread_mutex_lock(&mpi.lock);
     mpi.ended = true;
@@ -203,7 +204,7 @@ static int open_wire(struct ah_transport **out, const struct ah_hosts *hosts, in
     return 0;
 }
 
-static int messages(const struct ah_transport_piece *piece)
+static int mpi_messages(const struct ah_transport_piece *piece)
 {
     return (int)((piece->bytes + AT_ONCE - 1) / AT_ONCE);
 }
@@ -220,19 +221,19 @@ static int begin_piece(const struct mpi_wire *transport, struct turn *turn, cons
         else
             code = MPI_Irecv(memory, bytes, MPI_BYTE, host, transport->first_tag + tag, mpi.leaders, request);
         if (code != MPI_SUCCESS)
-            return fail(sends ? "MPI_Isend" : "MPI_Irecv", code);
+            return mpi_fail(sends ? "MPI_Isend" : "MPI_Irecv", code);
         turn->requests++;
     }
     return 0;
 }
 
-static int start(struct ah_transport *base, uint64_t tag, const struct ah_transport_piece *send,
-                 const struct ah_transport_piece *receive, struct ah_transport_turn **out)
+static int mpi_start(struct ah_transport *base, uint64_t tag, const struct ah_transport_piece *send,
+                     const struct ah_transport_piece *receive, struct ah_transport_turn **out)
 {
     struct mpi_wire *transport = (struct mpi_wire *)base;
     int most = 0, status = 0;
     for (int h = 0; h < base->hosts; h++)
-        most += h == base->host ? 0 : messages(&send[h]) + messages(&receive[h]);
+        most += h == base->host ? 0 : mpi_messages(&send[h]) + mpi_messages(&receive[h]);
     struct turn *turn = calloc(1, sizeof *turn + (size_t)most * sizeof turn->request[0]);
     if (!turn)
         return ah_fail(AH_ENOMEM, "transport: out of memory");
@@ -256,7 +257,7 @@ static void free_turn(struct turn *turn)
 }
 
 /* MPI does not say which peer is gone; the replica's connections do. */
-static int test(struct ah_transport *base, struct ah_transport_turn *under_way, bool *done, int *lost)
+static int mpi_test(struct ah_transport *base, struct ah_transport_turn *under_way, bool *done, int *lost)
 {
     struct turn *turn = (struct turn *)under_way;
     int all = 1, code = MPI_SUCCESS;
@@ -269,7 +270,7 @@ static int test(struct ah_transport *base, struct ah_transport_turn *under_way, 
     all &= !mpi.ended;
     pthread_mutex_unlock(&mpi.lock);
     if (code != MPI_SUCCESS)
-        return fail("MPI_Test", code);
+        return mpi_fail("MPI_Test", code);
     *done = all;
     if (all)
         free_turn(turn);
@@ -279,7 +280,7 @@ static int test(struct ah_transport *base, struct ah_transport_turn *under_way, 
 static void wait_for(struct ah_transport *base, int64_t limit_ns)
 {
     (void)base;
-    nap(limit_ns < tick_ns ? limit_ns : tick_ns);
+    mpi_nap(limit_ns < tick_ns ? limit_ns : tick_ns);
 }
 
 /* A send that is under way cannot be taken back: its memory stays MPI's, which then never ends. */
@@ -305,12 +306,12 @@ static const struct ah_transport_type wire_type = {
     .name = "mpi",
     .open = open_wire,
     .close = close_wire,
-    .start = start,
-    .test = test,
+    .start = mpi_start,
+    .test = mpi_test,
     .wait_for = wait_for,
 };
 
 extern const struct ah_mpi_driver ah_mpi_plugin;
 const struct ah_mpi_driver ah_mpi_plugin = {
-    .abi = AH_MPI_ABI, .transport = &wire_type, .begin = begin, .share = share, .end = end,
+    .abi = AH_MPI_ABI, .transport = &wire_type, .begin = mpi_begin, .share = mpi_share, .end = mpi_end,
 };

@@ -7,7 +7,7 @@
 #include "base/status/status.h"
 #include "data/scene.h"
 
-static cairo_status_t append(void *context, const unsigned char *bytes, unsigned count)
+static cairo_status_t plot_append(void *context, const unsigned char *bytes, unsigned count)
 {
     return ah_text_append(context, bytes, count) < 0 ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
 }
@@ -45,7 +45,7 @@ static void paint_text(cairo_t *cairo, const struct ah_scene_item *item)
     cairo_show_text(cairo, item->text);
 }
 
-static void paint(cairo_t *cairo, const struct ah_scene *scene)
+static void plot_paint(cairo_t *cairo, const struct ah_scene *scene)
 {
     cairo_set_line_cap(cairo, CAIRO_LINE_CAP_ROUND);
     cairo_set_line_join(cairo, CAIRO_LINE_JOIN_ROUND);
@@ -63,16 +63,16 @@ static void paint(cairo_t *cairo, const struct ah_scene *scene)
     }
 }
 
-static int png(unsigned char **out, size_t *count, const struct ah_scene *scene)
+static int plot_png(unsigned char **out, size_t *count, const struct ah_scene *scene)
 {
     struct ah_text file = {0};
     int width = (int)(scene->width + 0.5), height = (int)(scene->height + 0.5);
     cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, width, height);
     cairo_t *cairo = cairo_create(surface);
-    paint(cairo, scene);
+    plot_paint(cairo, scene);
     cairo_status_t status = cairo_status(cairo);
     if (status == CAIRO_STATUS_SUCCESS)
-        status = cairo_surface_write_to_png_stream(surface, append, &file);
+        status = cairo_surface_write_to_png_stream(surface, plot_append, &file);
     cairo_destroy(cairo);
     cairo_surface_destroy(surface);
     if (status != CAIRO_STATUS_SUCCESS) {
@@ -87,4 +87,4 @@ static int png(unsigned char **out, size_t *count, const struct ah_scene *scene)
 
 extern const struct ah_painter ah_plot_plugin;
 
-const struct ah_painter ah_plot_plugin = {AH_PAINTER_ABI, png};
+const struct ah_painter ah_plot_plugin = {AH_PAINTER_ABI, plot_png};

@@ -29,7 +29,7 @@ static struct store *store_of(struct ah_database *database)
     return (struct store *)database;
 }
 
-static const char *version(void)
+static const char *sqlite_version(void)
 {
     return sqlite3_libversion();
 }
@@ -101,7 +101,7 @@ static struct kept *plugin_find(struct store *store, const char *sql)
     return oldest;
 }
 
-static int prepare(struct ah_database *database, const char *sql)
+static int sqlite_prepare(struct ah_database *database, const char *sql)
 {
     struct store *store = store_of(database);
     plugin_reset(store);
@@ -121,13 +121,13 @@ static int prepare(struct ah_database *database, const char *sql)
     return sqlite3_bind_parameter_count(store->current);
 }
 
-static const char *parameter(struct ah_database *database, int at)
+static const char *sqlite_parameter(struct ah_database *database, int at)
 {
     const char *name = sqlite3_bind_parameter_name(store_of(database)->current, at + 1);
     return name && *name != '?' ? name + 1 : NULL;
 }
 
-static int bind(struct ah_database *database, int at, const struct ah_database_value *value)
+static int sqlite_bind(struct ah_database *database, int at, const struct ah_database_value *value)
 {
     struct store *store = store_of(database);
     sqlite3_stmt *statement = store->current;
@@ -143,7 +143,7 @@ static int bind(struct ah_database *database, int at, const struct ah_database_v
     return code == SQLITE_OK ? 0 : plugin_fail(store, sqlite3_sql(statement));
 }
 
-static int step(struct ah_database *database)
+static int sqlite_step(struct ah_database *database)
 {
     struct store *store = store_of(database);
     int code = sqlite3_step(store->current);
@@ -154,17 +154,17 @@ static int step(struct ah_database *database)
     return status;
 }
 
-static int columns(struct ah_database *database)
+static int sqlite_columns(struct ah_database *database)
 {
     return sqlite3_column_count(store_of(database)->current);
 }
 
-static const char *name(struct ah_database *database, int column)
+static const char *sqlite_name(struct ah_database *database, int column)
 {
     return sqlite3_column_name(store_of(database)->current, column);
 }
 
-static void value(struct ah_database *database, int column, struct ah_database_value *out)
+static void sqlite_value(struct ah_database *database, int column, struct ah_database_value *out)
 {
     sqlite3_stmt *statement = store_of(database)->current;
     *out = (struct ah_database_value){AH_DATABASE_NULL};
@@ -189,5 +189,6 @@ static void value(struct ah_database *database, int column, struct ah_database_v
 extern const struct ah_database_driver ah_database_plugin;
 
 const struct ah_database_driver ah_database_plugin = {
-    AH_DATABASE_ABI, version, open_store, close_store, prepare, parameter, bind, step, columns, name, value,
+    AH_DATABASE_ABI, sqlite_version, open_store, close_store, sqlite_prepare, sqlite_parameter, sqlite_bind,
+    sqlite_step, sqlite_columns, sqlite_name, sqlite_value,
 };

@@ -163,7 +163,7 @@ LOOP2(huber_f64, double, double, huber_at_f64(fabs(a - b), c0))
 FLOAT_TABLE(smooth_l1);
 FLOAT_TABLE(huber);
 
-static int distance(struct ah_call *c, const ah_loop *loops)
+static int elementwise_distance(struct ah_call *c, const ah_loop *loops)
 {
     enum ah_dtype dtype = c->out[0]->dtype;
     return ah_elementwise(c, 2, dtype, dtype, true, loops, (double[]){c->arg[2].number, 0});
@@ -176,12 +176,12 @@ int ah_cpu_squared_difference(struct ah_call *c)
 
 int ah_cpu_smooth_l1(struct ah_call *c)
 {
-    return distance(c, smooth_l1_loops);
+    return elementwise_distance(c, smooth_l1_loops);
 }
 
 int ah_cpu_huber(struct ah_call *c)
 {
-    return distance(c, huber_loops);
+    return elementwise_distance(c, huber_loops);
 }
 
 /* Three inputs. */

@@ -1,5 +1,5 @@
-/* Elementwise division and remainders. The integer loops never see a zero divisor (`divide` checks first); the quotient
- * by -1 is written as a negation, because the hardware traps on the smallest integer. */
+/* Elementwise division and remainders. The integer loops never see a zero divisor (`division_divide` checks first); the
+ * quotient by -1 is written as a negation, because the hardware traps on the smallest integer. */
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static int refuse_zero_divisor(const struct ah_call *c, enum ah_dtype dtype)
     return status;
 }
 
-static int divide(struct ah_call *c, const ah_loop *loops)
+static int division_divide(struct ah_call *c, const ah_loop *loops)
 {
     enum ah_dtype dtype = ah_call_promote(c, 2);
     if (!ah_dtype_is_float(dtype))
@@ -48,7 +48,7 @@ static inline double floor_quotient_f64(double a, double b)
     return quotient - floored > 0.5 ? floored + 1 : floored;
 }
 
-static inline int64_t quotient(int64_t a, int64_t b)
+static inline int64_t division_quotient(int64_t a, int64_t b)
 {
     return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
 }
@@ -60,10 +60,10 @@ static inline int64_t rest_of(int64_t a, int64_t b)
 
 static inline int64_t floor_quotient(int64_t a, int64_t b)
 {
-    return quotient(a, b) - (rest_of(a, b) != 0 && (a < 0) != (b < 0));
+    return division_quotient(a, b) - (rest_of(a, b) != 0 && (a < 0) != (b < 0));
 }
 
-static inline int64_t modulo(int64_t a, int64_t b)
+static inline int64_t division_modulo(int64_t a, int64_t b)
 {
     int64_t rest = rest_of(a, b);
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
@@ -126,8 +126,8 @@ LOOP2(div_trunc_f32, float, float, truncf(a / b))
     LOOP2(name##_f64, double, double, expr64)           \
     NUMBER_TABLE(name);
 OTHER_NUMBERS(div_floor, floor_quotient(a, b), floor_quotient_f64(a, b))
-OTHER_NUMBERS(div_trunc, quotient(a, b), trunc(a / b))
-OTHER_NUMBERS(remainder, modulo(a, b), modulo_f64(a, b))
+OTHER_NUMBERS(div_trunc, division_quotient(a, b), trunc(a / b))
+OTHER_NUMBERS(remainder, division_modulo(a, b), modulo_f64(a, b))
 OTHER_NUMBERS(fmod, rest_of(a, b), fmod(a, b))
 LOOP2(div_f32, float, float, a / b)
 LOOP2(div_f64, double, double, a / b)
@@ -137,7 +137,7 @@ int ah_cpu_div(struct ah_call *c)
 {
     const struct ah_args_div *arg = ah_args(c, div);
     if (arg->rounding_mode.kind == AH_STRING)
-        return divide(c, arg->rounding_mode.string[0] == 'f' ? div_floor_loops : div_trunc_loops);
+        return division_divide(c, arg->rounding_mode.string[0] == 'f' ? div_floor_loops : div_trunc_loops);
     enum ah_dtype dtype = ah_call_promote(c, 2);
     if (!ah_dtype_is_float(dtype))
         dtype = AH_F32;
@@ -146,15 +146,15 @@ int ah_cpu_div(struct ah_call *c)
 
 int ah_cpu_floor_divide(struct ah_call *c)
 {
-    return divide(c, div_floor_loops);
+    return division_divide(c, div_floor_loops);
 }
 
 int ah_cpu_remainder(struct ah_call *c)
 {
-    return divide(c, remainder_loops);
+    return division_divide(c, remainder_loops);
 }
 
 int ah_cpu_fmod(struct ah_call *c)
 {
-    return divide(c, fmod_loops);
+    return division_divide(c, fmod_loops);
 }

@@ -9,19 +9,19 @@
 #include "cpu/elementwise/special.h"
 #include "cpu/elementwise/special_vector.h"
 
-static int unary(struct ah_call *c, const ah_loop *loops, const double *numbers)
+static int special_run(struct ah_call *c, const ah_loop *loops, const double *numbers)
 {
     enum ah_dtype dtype = c->out[0]->dtype;
     return ah_elementwise(c, 1, dtype, dtype, false, loops, numbers);
 }
 
-#define FLOATS(name, expr32, expr64)             \
-    LOOP1(name##_f32, float, float, expr32)      \
-    LOOP1(name##_f64, double, double, expr64)    \
-    FLOAT_TABLE(name);                           \
-    int ah_cpu_##name(struct ah_call *c)         \
-    {                                            \
-        return unary(c, name##_loops, NULL);     \
+#define FLOATS(name, expr32, expr64)               \
+    LOOP1(name##_f32, float, float, expr32)        \
+    LOOP1(name##_f64, double, double, expr64)      \
+    FLOAT_TABLE(name);                             \
+    int ah_cpu_##name(struct ah_call *c)           \
+    {                                              \
+        return special_run(c, name##_loops, NULL); \
     }
 
 FLOATS(asin, ah_asinf(a), asin(a))
@@ -53,7 +53,7 @@ int ah_cpu_polygamma(struct ah_call *c)
 {
     static const ah_loop trigamma_loops[AH_DTYPE_COUNT] = {[AH_F32] = trigamma_f32, [AH_F64] = polygamma_f64};
     int64_t order = ah_args(c, polygamma)->n.integer;
-    return unary(c, order == 1 ? trigamma_loops : polygamma_loops, (double[]){(double)order, 0});
+    return special_run(c, order == 1 ? trigamma_loops : polygamma_loops, (double[]){(double)order, 0});
 }
 
 /* log(x / (1 - x)), x clamped to c0..c1 first. */
@@ -68,7 +68,7 @@ int ah_cpu_logit(struct ah_call *c)
     double low = bounded ? arg->eps.number : -INFINITY, high = bounded ? 1 - arg->eps.number : INFINITY;
     if (bounded && ah_compute_dtype(c->out[0]->dtype) == AH_F32)
         high = 1 - (float)low;
-    return unary(c, logit_loops, (double[]){low, high});
+    return special_run(c, logit_loops, (double[]){low, high});
 }
 
 /* Replacements of nan and the infinities, in the tensor's dtype (fp16 and bf16 loops work in float32). */
@@ -89,7 +89,7 @@ struct stand_ins {
 NAN_TO_NUM(f32, float)
 NAN_TO_NUM(f64, double)
 
-static double largest(enum ah_dtype dtype)
+static double special_largest(enum ah_dtype dtype)
 {
     switch (dtype) {
     case AH_F16: return 65504;
@@ -106,8 +106,8 @@ int ah_cpu_nan_to_num(struct ah_call *c)
     if (!ah_dtype_is_float(dtype))
         return ah_copy(c->out[0], arg->input.tensor);
     struct stand_ins by = {arg->nan.kind == AH_NUMBER ? arg->nan.number : 0,
-                           arg->posinf.kind == AH_NUMBER ? arg->posinf.number : largest(dtype),
-                           arg->neginf.kind == AH_NUMBER ? arg->neginf.number : -largest(dtype)};
+                           arg->posinf.kind == AH_NUMBER ? arg->posinf.number : special_largest(dtype),
+                           arg->neginf.kind == AH_NUMBER ? arg->neginf.number : -special_largest(dtype)};
     const struct ah_operand operand[] = {{c->out[0], in}, {arg->input.tensor, in}};
     return ah_iterate(operand, 2, false, in == AH_F64 ? nan_to_num_f64 : nan_to_num_f32, &by);
 }

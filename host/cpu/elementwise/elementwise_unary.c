@@ -8,7 +8,7 @@
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/elementwise/special_vector.h"
 
-static int unary(struct ah_call *c, const ah_loop *loops, const double *numbers)
+static int unary_run(struct ah_call *c, const ah_loop *loops, const double *numbers)
 {
     return ah_elementwise(c, 1, c->out[0]->dtype, c->out[0]->dtype, false, loops, numbers);
 }
@@ -19,23 +19,23 @@ static int unary(struct ah_call *c, const ah_loop *loops, const double *numbers)
     FLOAT_TABLE(name);                           \
     int ah_cpu_##name(struct ah_call *c)         \
     {                                            \
-        return unary(c, name##_loops, NULL);     \
+        return unary_run(c, name##_loops, NULL); \
     }
 
 /* Integers (and bool, as uint8) wrap around: their expressions work on the unsigned type. */
 #define NUMBER_UNARY(name, u8_expr, int_expr, float_expr) \
-    LOOP1(name##_u8, uint8_t, uint8_t, u8_expr)         \
-    LOOP1(name##_i32, int32_t, int32_t, int_expr)       \
-    LOOP1(name##_i64, int64_t, int64_t, int_expr)       \
-    LOOP1(name##_f32, float, float, float_expr)         \
-    LOOP1(name##_f64, double, double, float_expr)       \
+    LOOP1(name##_u8, uint8_t, uint8_t, u8_expr)           \
+    LOOP1(name##_i32, int32_t, int32_t, int_expr)         \
+    LOOP1(name##_i64, int64_t, int64_t, int_expr)         \
+    LOOP1(name##_f32, float, float, float_expr)           \
+    LOOP1(name##_f64, double, double, float_expr)         \
     static const ah_loop name##_loops[AH_DTYPE_COUNT] = { \
-        [AH_BOOL] = name##_u8, [AH_U8] = name##_u8,     \
-        [AH_I32] = name##_i32, [AH_I64] = name##_i64,   \
-        [AH_F32] = name##_f32, [AH_F64] = name##_f64};  \
-    int ah_cpu_##name(struct ah_call *c)                \
-    {                                                   \
-        return unary(c, name##_loops, NULL);            \
+        [AH_BOOL] = name##_u8, [AH_U8] = name##_u8,       \
+        [AH_I32] = name##_i32, [AH_I64] = name##_i64,     \
+        [AH_F32] = name##_f32, [AH_F64] = name##_f64};    \
+    int ah_cpu_##name(struct ah_call *c)                  \
+    {                                                     \
+        return unary_run(c, name##_loops, NULL);          \
     }
 
 #define SQRT_2_OVER_PI 0.79788456080286535588
@@ -49,13 +49,13 @@ NUMBER_UNARY(square, a *a, (uint64_t)a * (uint64_t)a, a *a)
 NUMBER_UNARY(relu, a, a < 0 ? 0 : a, a < 0 ? 0 : a)
 
 /* Whole numbers are copied: a result never is its input. */
-#define ROUNDING(name, expr32, expr64)                                    \
-    LOOP1(name##_f32, float, float, expr32)                               \
-    LOOP1(name##_f64, double, double, expr64)                             \
-    FLOAT_TABLE(name);                                                    \
-    int ah_cpu_##name(struct ah_call *c)                                  \
-    {                                                                     \
-        return ah_dtype_is_float(c->out[0]->dtype) ? unary(c, name##_loops, NULL) \
+#define ROUNDING(name, expr32, expr64)                                                     \
+    LOOP1(name##_f32, float, float, expr32)                                                \
+    LOOP1(name##_f64, double, double, expr64)                                              \
+    FLOAT_TABLE(name);                                                                     \
+    int ah_cpu_##name(struct ah_call *c)                                                   \
+    {                                                                                      \
+        return ah_dtype_is_float(c->out[0]->dtype) ? unary_run(c, name##_loops, NULL)      \
                                                    : ah_copy(c->out[0], c->arg[0].tensor); \
     }
 ROUNDING(floor, floorf(a), floor(a))
@@ -84,30 +84,30 @@ FLOAT_UNARY(hardswish, a *(a < -3.0f ? 0.0f : a > 3.0f ? 6.0f : a + 3.0f) / 6.0f
 FLOAT_UNARY(silu, a *ah_sigmoidf(a), a / (1.0 + exp(-a)))
 
 /* Large angles are done again by libm, element by element. */
-#define TRIGONOMETRIC(name, expr32)                                                \
+#define TRIGONOMETRIC(name, expr32)                                                                \
     static void name##_f32(int64_t n, void *const *data, const int64_t *step, const void *context) \
-    {                                                                              \
-        float *y = data[0], kept[512];                                             \
-        const float *x = data[1];                                                  \
-        for (int64_t begin = 0; begin < n; begin += 512) {                         \
-            int64_t count = n - begin < 512 ? n - begin : 512;                     \
-            int large = 0;                                                         \
-            memcpy(kept, x + begin, (size_t)count * sizeof *kept);                 \
-            for (int64_t i = 0; i < count; i++) {                                  \
-                float a = kept[i];                                                 \
-                y[begin + i] = expr32;                                             \
-                large |= !(fabsf(kept[i]) <= AH_TRIG_LIMIT);                       \
-            }                                                                      \
-            for (int64_t i = 0; large && i < count; i++)                           \
-                if (!(fabsf(kept[i]) <= AH_TRIG_LIMIT))                            \
-                    y[begin + i] = name##f(kept[i]);                               \
-        }                                                                          \
-    }                                                                              \
-    LOOP1(name##_f64, double, double, name(a))                                     \
-    FLOAT_TABLE(name);                                                             \
-    int ah_cpu_##name(struct ah_call *c)                                           \
-    {                                                                              \
-        return unary(c, name##_loops, NULL);                                       \
+    {                                                                                              \
+        float *y = data[0], kept[512];                                                             \
+        const float *x = data[1];                                                                  \
+        for (int64_t begin = 0; begin < n; begin += 512) {                                         \
+            int64_t count = n - begin < 512 ? n - begin : 512;                                     \
+            int large = 0;                                                                         \
+            memcpy(kept, x + begin, (size_t)count * sizeof *kept);                                 \
+            for (int64_t i = 0; i < count; i++) {                                                  \
+                float a = kept[i];                                                                 \
+                y[begin + i] = expr32;                                                             \
+                large |= !(fabsf(kept[i]) <= AH_TRIG_LIMIT);                                       \
+            }                                                                                      \
+            for (int64_t i = 0; large && i < count; i++)                                           \
+                if (!(fabsf(kept[i]) <= AH_TRIG_LIMIT))                                            \
+                    y[begin + i] = name##f(kept[i]);                                               \
+        }                                                                                          \
+    }                                                                                              \
+    LOOP1(name##_f64, double, double, name(a))                                                     \
+    FLOAT_TABLE(name);                                                                             \
+    int ah_cpu_##name(struct ah_call *c)                                                           \
+    {                                                                                              \
+        return unary_run(c, name##_loops, NULL);                                                   \
     }
 TRIGONOMETRIC(sin, ah_trigf(a, 0))
 TRIGONOMETRIC(cos, ah_trigf(a, 1))
@@ -131,18 +131,18 @@ static bool is_tanh(const struct ah_value *approximate)
 
 int ah_cpu_gelu(struct ah_call *c)
 {
-    return unary(c, is_tanh(&ah_args(c, gelu)->approximate) ? gelu_tanh_loops : gelu_erf_loops, NULL);
+    return unary_run(c, is_tanh(&ah_args(c, gelu)->approximate) ? gelu_tanh_loops : gelu_erf_loops, NULL);
 }
 
 int ah_cpu_softplus(struct ah_call *c)
 {
     const struct ah_args_softplus *arg = ah_args(c, softplus);
-    return unary(c, softplus_loops, (double[]){arg->beta.number, arg->threshold.number});
+    return unary_run(c, softplus_loops, (double[]){arg->beta.number, arg->threshold.number});
 }
 
 int ah_cpu_leaky_relu(struct ah_call *c)
 {
-    return unary(c, leaky_relu_loops, (double[]){ah_args(c, leaky_relu)->negative_slope.number, 0});
+    return unary_run(c, leaky_relu_loops, (double[]){ah_args(c, leaky_relu)->negative_slope.number, 0});
 }
 
 /* Floats are tested as they are, everything else is finite. */
@@ -156,7 +156,7 @@ FLOAT_TABLE(isnan);
 FLOAT_TABLE(isinf);
 FLOAT_TABLE(isfinite);
 
-static int classify(struct ah_call *c, const ah_loop *loops)
+static int unary_classify(struct ah_call *c, const ah_loop *loops)
 {
     enum ah_dtype dtype = ah_args(c, isinf)->input.tensor->dtype;
     return ah_elementwise(c, 1, ah_dtype_is_float(dtype) ? dtype : AH_F64, AH_BOOL, false, loops, NULL);
@@ -164,17 +164,17 @@ static int classify(struct ah_call *c, const ah_loop *loops)
 
 int ah_cpu_isnan(struct ah_call *c)
 {
-    return classify(c, isnan_loops);
+    return unary_classify(c, isnan_loops);
 }
 
 int ah_cpu_isinf(struct ah_call *c)
 {
-    return classify(c, isinf_loops);
+    return unary_classify(c, isinf_loops);
 }
 
 int ah_cpu_isfinite(struct ah_call *c)
 {
-    return classify(c, isfinite_loops);
+    return unary_classify(c, isfinite_loops);
 }
 
 LOOP1(not_b8, uint8_t, uint8_t, !a)
@@ -192,7 +192,7 @@ int ah_cpu_bitwise_not(struct ah_call *c)
 {
     static const ah_loop loops[AH_DTYPE_COUNT] = {
         [AH_BOOL] = not_b8, [AH_U8] = not_u8, [AH_I32] = not_i32, [AH_I64] = not_i64};
-    return unary(c, loops, NULL);
+    return unary_run(c, loops, NULL);
 }
 
 /* Fused gradients: a is the incoming gradient, b what the forward saved. */
@@ -248,43 +248,43 @@ FLOAT_BACKWARD(leaky_relu_backward, b > 0 ? a : a * c0, b > 0 ? a : a * c0)
 FLOAT_BACKWARD(gelu_erf_backward, a *gelu_erf_slope(b), a *gelu_erf_slope_f64(b))
 FLOAT_BACKWARD(gelu_tanh_backward, a *gelu_tanh_slope(b), a *gelu_tanh_slope_f64(b))
 
-static int backward(struct ah_call *c, const ah_loop *loops, double number)
+static int unary_backward(struct ah_call *c, const ah_loop *loops, double number)
 {
     return ah_elementwise(c, 2, c->out[0]->dtype, c->out[0]->dtype, true, loops, (double[]){number, 0});
 }
 
 int ah_cpu_relu_backward(struct ah_call *c)
 {
-    return backward(c, relu_backward_loops, 0);
+    return unary_backward(c, relu_backward_loops, 0);
 }
 
 int ah_cpu_tanh_backward(struct ah_call *c)
 {
-    return backward(c, tanh_backward_loops, 0);
+    return unary_backward(c, tanh_backward_loops, 0);
 }
 
 int ah_cpu_sigmoid_backward(struct ah_call *c)
 {
-    return backward(c, sigmoid_backward_loops, 0);
+    return unary_backward(c, sigmoid_backward_loops, 0);
 }
 
 int ah_cpu_silu_backward(struct ah_call *c)
 {
-    return backward(c, silu_backward_loops, 0);
+    return unary_backward(c, silu_backward_loops, 0);
 }
 
 int ah_cpu_hardswish_backward(struct ah_call *c)
 {
-    return backward(c, hardswish_backward_loops, 0);
+    return unary_backward(c, hardswish_backward_loops, 0);
 }
 
 int ah_cpu_leaky_relu_backward(struct ah_call *c)
 {
-    return backward(c, leaky_relu_backward_loops, ah_args(c, leaky_relu_backward)->negative_slope.number);
+    return unary_backward(c, leaky_relu_backward_loops, ah_args(c, leaky_relu_backward)->negative_slope.number);
 }
 
 int ah_cpu_gelu_backward(struct ah_call *c)
 {
     bool tanh_form = is_tanh(&ah_args(c, gelu_backward)->approximate);
-    return backward(c, tanh_form ? gelu_tanh_backward_loops : gelu_erf_backward_loops, 0);
+    return unary_backward(c, tanh_form ? gelu_tanh_backward_loops : gelu_erf_backward_loops, 0);
 }

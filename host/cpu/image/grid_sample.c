@@ -39,8 +39,8 @@ static int block_size(const struct sampling *s, int64_t first)
 #define LOOPS "cpu/image/grid_sample_loops.h"
 #include "cpu/loop/for_reals.h"
 
-static int describe(struct sampling *s, const struct ah_call *c, const struct ah_tensor *x,
-                    const struct ah_tensor *grid)
+static int grid_sample_describe(struct sampling *s, const struct ah_call *c, const struct ah_tensor *x,
+                                const struct ah_tensor *grid)
 {
     const struct ah_value *mode = &c->arg[c->op->param_count - 3], *padding = mode + 1;
     *s = (struct sampling){.space = x->ndim - 2, .n = x->size[0], .c = x->size[1], .volume = 1, .pixels = 1,
@@ -81,7 +81,7 @@ int ah_cpu_grid_sample(struct ah_call *c)
     struct room room;
     bool single = ah_compute_dtype(xt->dtype) == AH_F32;
     int status;
-    AH_TRYGO(describe(&s, c, xt, arg->grid.tensor), out);
+    AH_TRYGO(grid_sample_describe(&s, c, xt, arg->grid.tensor), out);
     AH_TRYGO(open_room(&room, &scratch, &s, (int64_t)ah_num_threads() * BLOCK, 1, single ? 4 : 8), out);
     AH_TRYGO(ah_dense_open(&x, xt), out);
     AH_TRYGO(ah_dense_open(&grid, arg->grid.tensor), out);
@@ -108,7 +108,7 @@ int ah_cpu_grid_sample_backward(struct ah_call *c)
     struct room room;
     bool single = ah_compute_dtype(xt->dtype) == AH_F32;
     int status;
-    AH_TRYGO(describe(&s, c, xt, arg->grid.tensor), out);
+    AH_TRYGO(grid_sample_describe(&s, c, xt, arg->grid.tensor), out);
     AH_TRYGO(open_room(&room, &scratch, &s, s.pixels, 1 + s.space, single ? 4 : 8), out);
     AH_TRYGO(ah_dense_open(&g, arg->grad.tensor), out);
     AH_TRYGO(ah_dense_open(&x, xt), out);

@@ -23,7 +23,7 @@ struct rectangle {
     int64_t y0, y1, x0, x1, divisor;
 };
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t pool_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -54,13 +54,13 @@ static struct rectangle rectangle_at(const struct ah_window *s, const struct rec
     }
     a.y0 = oy * s->stride[0] - s->padding[0];
     a.x0 = ox * s->stride[1] - s->padding[1];
-    a.y1 = least(a.y0 + s->kernel[0], s->h + s->padding[0]);
-    a.x1 = least(a.x0 + s->kernel[1], s->w + s->padding[1]);
+    a.y1 = pool_least(a.y0 + s->kernel[0], s->h + s->padding[0]);
+    a.x1 = pool_least(a.x0 + s->kernel[1], s->w + s->padding[1]);
     int64_t padded = (a.y1 - a.y0) * (a.x1 - a.x0);
     a.y0 = a.y0 < 0 ? 0 : a.y0;
     a.x0 = a.x0 < 0 ? 0 : a.x0;
-    a.y1 = least(a.y1, s->h);
-    a.x1 = least(a.x1, s->w);
+    a.y1 = pool_least(a.y1, s->h);
+    a.x1 = pool_least(a.x1, s->w);
     a.divisor = r->divisor ? r->divisor : r->count_padding ? padded : (a.y1 - a.y0) * (a.x1 - a.x0);
     return a;
 }
@@ -338,7 +338,7 @@ out:
     return status;
 }
 
-static int mean(struct ah_call *c, const struct ah_window *s, const struct rectangles *r, bool backward)
+static int pool_mean(struct ah_call *c, const struct ah_window *s, const struct rectangles *r, bool backward)
 {
     struct ah_tensor *in = c->arg[0].tensor;
     struct ah_dense x = {0};
@@ -369,7 +369,7 @@ static int window_mean(struct ah_call *c, const int64_t *size, int ndim, int at,
     const struct ah_value *divisor = &c->arg[at + 5];
     struct rectangles r = {.count_padding = c->arg[at + 4].flag,
                            .divisor = divisor->kind == AH_NONE ? 0 : divisor->integer};
-    return mean(c, &s, &r, backward);
+    return pool_mean(c, &s, &r, backward);
 }
 
 int ah_cpu_avg_pool2d(struct ah_call *c)
@@ -388,7 +388,7 @@ static int adaptive_mean(struct ah_call *c, const int64_t *in, const int64_t *ou
 {
     struct ah_window s = {.n = ndim == 4 ? in[0] : 1, .c = in[ndim - 3], .h = in[ndim - 2], .w = in[ndim - 1],
                           .oh = out[ndim - 2], .ow = out[ndim - 1]};
-    return mean(c, &s, &(struct rectangles){.adaptive = true}, backward);
+    return pool_mean(c, &s, &(struct rectangles){.adaptive = true}, backward);
 }
 
 int ah_cpu_adaptive_avg_pool2d(struct ah_call *c)

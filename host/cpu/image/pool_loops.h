@@ -30,7 +30,7 @@ static void SUFFIX(max_row)(const struct ah_window *s, const REAL *plane, int64_
     int64_t step = s->stride[1], dilation = s->dilation[1], most = (s->w - 1 + s->padding[1]) / dilation + 1;
     struct reach rows = reach_of(top, s->kernel[0], s->dilation[0], s->h);
     struct reach columns = {reach_of((s->ow - 1) * step - s->padding[1], s->kernel[1], dilation, s->w).first,
-                            least(s->kernel[1], most)};
+                            pool_least(s->kernel[1], most)};
     for (int64_t o = 0; o < s->ow; o++)
         y[o] = -INFINITY;
     for (int64_t o = 0; place && o < s->ow; o++)
@@ -40,7 +40,7 @@ static void SUFFIX(max_row)(const struct ah_window *s, const REAL *plane, int64_
         for (int64_t j = columns.first; j < columns.end; j++) {
             int64_t first = j * dilation - s->padding[1]; /* the column that the first window would read */
             int64_t lo = first < 0 ? (-first + step - 1) / step : 0;
-            int64_t hi = first < s->w ? least(s->ow, (s->w - 1 - first) / step + 1) : 0;
+            int64_t hi = first < s->w ? pool_least(s->ow, (s->w - 1 - first) / step + 1) : 0;
             int32_t code = (int32_t)(i * s->kernel[1] + j);
             if (step == 1)
                 SUFFIX(take_tap)(row + first, 1, lo, hi, y, place, code);

@@ -35,7 +35,7 @@ struct resampling {
 #include "cpu/loop/for_reals.h"
 
 /* The same taps for items of any kind. */
-static void pick(const struct resampling *r, const char *in, char *out, size_t item)
+static void resample_pick(const struct resampling *r, const char *in, char *out, size_t item)
 {
     const struct axis *az = &r->axis[0], *ay = &r->axis[1], *ax = &r->axis[2];
     int64_t lines = r->planes * az->out * ay->out;
@@ -117,7 +117,7 @@ static int64_t room_of(const struct resampling *r)
 }
 
 /* `in`, `out`: of the resampling. The adjoint reads arg 0 in the shape of `out` and writes in that of `in`. */
-static int run(struct ah_call *c, const struct ah_tensor *in, const struct ah_tensor *out, bool adjoint)
+static int resample_run(struct ah_call *c, const struct ah_tensor *in, const struct ah_tensor *out, bool adjoint)
 {
     struct resampling r;
     struct ah_tensor *from = c->arg[0].tensor, *to = c->out[0];
@@ -137,7 +137,7 @@ static int run(struct ah_call *c, const struct ah_tensor *in, const struct ah_te
         else
             run_f64(&r, NULL, NULL, room.block, false);
         r.planes = planes;
-        pick(&r, x.data, ah_tensor_data(to), ah_dtype_size(from->dtype));
+        resample_pick(&r, x.data, ah_tensor_data(to), ah_dtype_size(from->dtype));
         goto out;
     }
     AH_TRYGO(ah_dense_open(&x, from), out);
@@ -156,10 +156,10 @@ out:
 
 int ah_cpu_resample(struct ah_call *c)
 {
-    return run(c, c->arg[0].tensor, c->out[0], false);
+    return resample_run(c, c->arg[0].tensor, c->out[0], false);
 }
 
 int ah_cpu_resample_adjoint(struct ah_call *c)
 {
-    return run(c, c->out[0], c->arg[0].tensor, true);
+    return resample_run(c, c->out[0], c->arg[0].tensor, true);
 }

@@ -5,7 +5,7 @@
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
 
-static int fill(struct ah_tensor *out, double value)
+static int create_fill(struct ah_tensor *out, double value)
 {
     struct ah_tensor *number;
     AH_TRY(ah_tensor_scalar(&number, value, out->dtype, &ah_cpu));
@@ -16,12 +16,12 @@ static int fill(struct ah_tensor *out, double value)
 
 int ah_cpu_ones(struct ah_call *c)
 {
-    return fill(c->out[0], 1);
+    return create_fill(c->out[0], 1);
 }
 
 int ah_cpu_full(struct ah_call *c)
 {
-    return fill(c->out[0], ah_args(c, full)->fill_value.number);
+    return create_fill(c->out[0], ah_args(c, full)->fill_value.number);
 }
 
 int ah_cpu_arange(struct ah_call *c)
@@ -62,7 +62,7 @@ int ah_cpu_eye(struct ah_call *c)
 }
 
 /* Copy, then clear the part of each row before `from` or from there on. */
-static int triangle(struct ah_call *c, bool upper)
+static int create_triangle(struct ah_call *c, bool upper)
 {
     const struct ah_args_tril *arg = ah_args(c, tril);
     struct ah_tensor *out = c->out[0], *target = out;
@@ -93,12 +93,12 @@ static int triangle(struct ah_call *c, bool upper)
 
 int ah_cpu_tril(struct ah_call *c)
 {
-    return triangle(c, false);
+    return create_triangle(c, false);
 }
 
 int ah_cpu_triu(struct ah_call *c)
 {
-    return triangle(c, true);
+    return create_triangle(c, true);
 }
 
 int ah_cpu_one_hot(struct ah_call *c)

@@ -134,8 +134,8 @@ static void set_strides(int64_t *to, const struct ah_tensor *tensor)
 }
 
 /* src NULL in strides: one value for all (a scalar). */
-static void run(enum action action, struct ah_tensor *dst, const struct ah_tensor *src,
-                const struct ah_tensor *at, int dim)
+static void slices_run(enum action action, struct ah_tensor *dst, const struct ah_tensor *src,
+                       const struct ah_tensor *at, int dim)
 {
     struct lines l = {.action = action,
                       .dst = ah_tensor_data(dst),
@@ -170,7 +170,7 @@ static void run(enum action action, struct ah_tensor *dst, const struct ah_tenso
     ah_parallel_for(units, ah_grain(per_unit, AH_SHARE_MIDDLE), lines_range, &l);
 }
 
-static int64_t length(const struct ah_tensor *tensor, int dim)
+static int64_t slices_length(const struct ah_tensor *tensor, int dim)
 {
     return tensor->ndim > 0 ? tensor->size[dim] : 1;
 }
@@ -180,8 +180,8 @@ int ah_cpu_gather(struct ah_call *c)
     const struct ah_args_gather *arg = ah_args(c, gather);
     struct ah_tensor *x = arg->input.tensor, *at;
     int dim = (int)arg->dim.integer;
-    AH_TRY(ah_checked_index("gather", arg->index.tensor, length(x, dim), false, dim, x, &at));
-    run(GATHER, c->out[0], x, at, dim);
+    AH_TRY(ah_checked_index("gather", arg->index.tensor, slices_length(x, dim), false, dim, x, &at));
+    slices_run(GATHER, c->out[0], x, at, dim);
     ah_tensor_release(at);
     return 0;
 }
@@ -191,26 +191,26 @@ int ah_cpu_gather_backward(struct ah_call *c)
     const struct ah_args_gather_backward *arg = ah_args(c, gather_backward);
     struct ah_tensor *out = c->out[0], *at;
     int dim = (int)arg->dim.integer;
-    AH_TRY(ah_checked_index("gather", arg->index.tensor, length(out, dim), false, dim, out, &at));
+    AH_TRY(ah_checked_index("gather", arg->index.tensor, slices_length(out, dim), false, dim, out, &at));
     ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
-    run(SCATTER_ADD, out, arg->grad.tensor, at, dim);
+    slices_run(SCATTER_ADD, out, arg->grad.tensor, at, dim);
     ah_tensor_release(at);
     return 0;
 }
 
-static int scatter(struct ah_call *c, enum action action)
+static int slices_scatter(struct ah_call *c, enum action action)
 {
     const struct ah_args_scatter *arg = ah_args(c, scatter);
     struct ah_tensor *out = c->out[0], *at = NULL, *src = NULL;
     struct ah_target target = {out, out};
     int dim = (int)arg->dim.integer, status;
-    AH_TRY(ah_checked_index(c->op->name, arg->index.tensor, length(out, dim), false, dim, out, &at));
+    AH_TRY(ah_checked_index(c->op->name, arg->index.tensor, slices_length(out, dim), false, dim, out, &at));
     if (arg->src.tensor->wrapped)
         AH_TRYGO(ah_contiguous_as(&src, arg->src.tensor, out->dtype), out);
     else
         src = ah_tensor_retain(arg->src.tensor);
     AH_TRYGO(ah_target_open(c, true, &target), out);
-    run(action, target.work, src, at, dim);
+    slices_run(action, target.work, src, at, dim);
     status = ah_target_close(&target, 0);
 out:
     ah_tensor_release(at);
@@ -222,17 +222,18 @@ int ah_cpu_scatter(struct ah_call *c)
 {
     const struct ah_value *reduce = &ah_args(c, scatter)->reduce;
     if (reduce->kind != AH_STRING)
-        return scatter(c, SCATTER);
-    return scatter(c, !strcmp(reduce->string, "add") ? SCATTER_ADD : SCATTER_PROD);
+        return slices_scatter(c, SCATTER);
+    return slices_scatter(c, !strcmp(reduce->string, "add") ? SCATTER_ADD : SCATTER_PROD);
 }
 
 int ah_cpu_scatter_add(struct ah_call *c)
 {
-    return scatter(c, SCATTER_ADD);
+    return slices_scatter(c, SCATTER_ADD);
 }
 
 int ah_cpu_scatter_fold(struct ah_call *c)
 {
     const char *reduce = ah_args(c, scatter_fold)->reduce.string;
-    return scatter(c, !strcmp(reduce, "prod") ? SCATTER_PROD : !strcmp(reduce, "amax") ? SCATTER_MAX : SCATTER_MIN);
+    return slices_scatter(c, !strcmp(reduce, "prod") ? SCATTER_PROD
+                             : !strcmp(reduce, "amax") ? SCATTER_MAX : SCATTER_MIN);
 }

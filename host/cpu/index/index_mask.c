@@ -7,7 +7,7 @@
 #include "cpu/loop/shape_copy.h"
 
 /* A tensor broadcast to a shape, row-major. */
-static int spread(struct ah_tensor *tensor, const int64_t *size, int ndim, struct ah_tensor **out)
+static int mask_spread(struct ah_tensor *tensor, const int64_t *size, int ndim, struct ah_tensor **out)
 {
     struct ah_tensor *wide;
     int64_t stride[AH_MAX_DIMS];
@@ -62,8 +62,8 @@ int ah_cpu_masked_select(struct ah_call *c)
     int64_t size[AH_MAX_DIMS];
     int ndim, status;
     AH_TRY(ah_broadcast_shapes("masked_select", x, arg->mask.tensor, size, &ndim));
-    AH_TRYGO(spread(arg->mask.tensor, size, ndim, &mask), out);
-    AH_TRYGO(spread(x, size, ndim, &source), out);
+    AH_TRYGO(mask_spread(arg->mask.tensor, size, ndim, &mask), out);
+    AH_TRYGO(mask_spread(x, size, ndim, &source), out);
     int64_t count = count_true(mask);
     AH_TRYGO(ah_call_output(c, 0, &count, 1, x->dtype), out);
     const uint8_t *keep = ah_tensor_data(mask);
@@ -105,7 +105,7 @@ int ah_cpu_masked_select_backward(struct ah_call *c)
     const struct ah_args_masked_select_backward *arg = ah_args(c, masked_select_backward);
     struct ah_tensor *out = c->out[0], *mask = NULL, *grad = NULL;
     int status;
-    AH_TRYGO(spread(arg->mask.tensor, out->size, out->ndim, &mask), out);
+    AH_TRYGO(mask_spread(arg->mask.tensor, out->size, out->ndim, &mask), out);
     AH_TRYGO(ah_contiguous_as(&grad, arg->grad.tensor, out->dtype), out);
     ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
     place_masked(out, mask, grad);
@@ -121,7 +121,7 @@ int ah_cpu_masked_scatter(struct ah_call *c)
     struct ah_tensor *out = c->out[0], *mask = NULL, *source = NULL;
     struct ah_target target = {out, out};
     int status;
-    AH_TRYGO(spread(arg->mask.tensor, out->size, out->ndim, &mask), out);
+    AH_TRYGO(mask_spread(arg->mask.tensor, out->size, out->ndim, &mask), out);
     AH_TRYGO(ah_contiguous_as(&source, arg->source.tensor, out->dtype), out);
     int64_t wanted = count_true(mask);
     if (wanted > source->numel) {

@@ -10,7 +10,7 @@
 #include "cpu/loop/iterate.h"
 #include "cpu/loop/shape_copy.h"
 
-static int fill(struct ah_tensor *out, double value)
+static int pad_fill(struct ah_tensor *out, double value)
 {
     struct ah_tensor *one;
     if (value == 0) {
@@ -39,7 +39,7 @@ int ah_cpu_constant_pad(struct ah_call *c)
     }
     size_t item = ah_dtype_size(x->dtype);
     if (copied < out->numel)
-        AH_TRY(fill(out, arg->value.number));
+        AH_TRY(pad_fill(out, arg->value.number));
     if (copied > 0)
         ah_strided_copy((char *)ah_tensor_data(out) + (size_t)to * item, out->stride,
                         (const char *)ah_tensor_data(x) + (size_t)from * item, x->stride, size, x->ndim, item);

@@ -30,7 +30,7 @@ static int in_memory_order(struct ah_tensor **view, const struct ah_tensor *out)
 }
 
 /* Fill `out` by `draw`, which makes values of `dtype`: directly, or by way of a temporary. */
-static int fill(struct ah_tensor *out, enum ah_dtype dtype, draw_fn draw, const void *context)
+static int random_fill(struct ah_tensor *out, enum ah_dtype dtype, draw_fn draw, const void *context)
 {
     struct ah_generator *g = ah_default_generator();
     if (out->dtype == dtype && ah_tensor_is_contiguous(out)) {
@@ -74,15 +74,15 @@ static void uniform_half(struct ah_generator *g, void *data, int64_t n, const vo
         x[i] = ah_half_to_f32(ah_f32_to_half(x[i], dtype), dtype) == end ? from : x[i];
 }
 
-static int uniform(struct ah_tensor *out, double from, double to)
+static int random_uniform(struct ah_tensor *out, double from, double to)
 {
     double numbers[4] = {from, to, to, (double)out->dtype};
     if (out->dtype == AH_F64)
-        return fill(out, AH_F64, uniform_f64, numbers);
+        return random_fill(out, AH_F64, uniform_f64, numbers);
     if (out->dtype == AH_F32)
-        return fill(out, AH_F32, uniform_f32, numbers);
+        return random_fill(out, AH_F32, uniform_f32, numbers);
     numbers[2] = (double)ah_half_to_f32(ah_f32_to_half((float)to, out->dtype), out->dtype);
-    return fill(out, AH_F32, uniform_half, numbers);
+    return random_fill(out, AH_F32, uniform_half, numbers);
 }
 
 static void normal_f32(struct ah_generator *g, void *data, int64_t n, const void *context)
@@ -120,40 +120,40 @@ static void normal_each(struct ah_generator *g, void *data, int64_t n, const voi
         x[i] = ah_generator_normal(g, numbers[0], numbers[1]);
 }
 
-static int normal(struct ah_tensor *out, double mean, double std)
+static int random_normal(struct ah_tensor *out, double mean, double std)
 {
     double numbers[2] = {mean, std};
     if (!ah_tensor_is_contiguous(out))
-        return fill(out, AH_F64, normal_each, numbers);
+        return random_fill(out, AH_F64, normal_each, numbers);
     if (out->dtype == AH_F64)
-        return fill(out, AH_F64, normal_f64, numbers);
-    return fill(out, AH_F32, out->dtype == AH_F32 ? normal_f32 : normal_half, numbers);
+        return random_fill(out, AH_F64, normal_f64, numbers);
+    return random_fill(out, AH_F32, out->dtype == AH_F32 ? normal_f32 : normal_half, numbers);
 }
 
 int ah_cpu_rand(struct ah_call *c)
 {
-    return uniform(c->out[0], 0, 1);
+    return random_uniform(c->out[0], 0, 1);
 }
 
 int ah_cpu_uniform_(struct ah_call *c)
 {
     const struct ah_args_uniform_ *arg = ah_args(c, uniform_);
-    return uniform(c->out[0], arg->from.number, arg->to.number);
+    return random_uniform(c->out[0], arg->from.number, arg->to.number);
 }
 
 int ah_cpu_randn(struct ah_call *c)
 {
-    return normal(c->out[0], 0, 1);
+    return random_normal(c->out[0], 0, 1);
 }
 
 int ah_cpu_normal_(struct ah_call *c)
 {
     const struct ah_args_normal_ *arg = ah_args(c, normal_);
-    return normal(c->out[0], arg->mean.number, arg->std.number);
+    return random_normal(c->out[0], arg->mean.number, arg->std.number);
 }
 
 /* Ranges are passed as integers: they may exceed what a double holds. */
-static void range(struct ah_generator *g, void *data, int64_t n, const void *context)
+static void random_range(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
     const int64_t *bounds = context;
     ah_generator_fill_range(g, data, n, bounds[0], bounds[1]);
@@ -161,7 +161,7 @@ static void range(struct ah_generator *g, void *data, int64_t n, const void *con
 
 static int fill_range(struct ah_tensor *out, int64_t low, int64_t high)
 {
-    return fill(out, AH_I64, range, (int64_t[]){low, high});
+    return random_fill(out, AH_I64, random_range, (int64_t[]){low, high});
 }
 
 int ah_cpu_randint(struct ah_call *c)
@@ -171,7 +171,7 @@ int ah_cpu_randint(struct ah_call *c)
 }
 
 /* Without bounds: every whole number the dtype holds exactly. */
-static void whole(struct ah_generator *g, void *data, int64_t n, const void *context)
+static void random_whole(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
     static const uint64_t range[AH_DTYPE_COUNT] = {
         [AH_BOOL] = 2,           [AH_U8] = 1u << 8,        [AH_I32] = 1ull << 31,       [AH_I64] = 1ull << 63,
@@ -191,7 +191,7 @@ int ah_cpu_random_(struct ah_call *c)
         return fill_range(c->out[0], from->kind == AH_INT ? from->integer : 0, to->integer);
     if (from->kind == AH_INT)
         return fill_range(c->out[0], 0, from->integer);
-    return fill(c->out[0], AH_I64, whole, &c->out[0]->dtype);
+    return random_fill(c->out[0], AH_I64, random_whole, &c->out[0]->dtype);
 }
 
 int ah_cpu_randperm(struct ah_call *c)
@@ -204,7 +204,7 @@ int ah_cpu_randperm(struct ah_call *c)
     return status;
 }
 
-static void keep(struct ah_generator *g, void *data, int64_t n, const void *context)
+static void random_keep(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
     const double *numbers = context;
     ah_generator_fill_keep(g, data, n, numbers[0]);
@@ -212,7 +212,7 @@ static void keep(struct ah_generator *g, void *data, int64_t n, const void *cont
 
 int ah_cpu_bernoulli_(struct ah_call *c)
 {
-    return fill(c->out[0], AH_BOOL, keep, &ah_args(c, bernoulli_)->p.number);
+    return random_fill(c->out[0], AH_BOOL, random_keep, &ah_args(c, bernoulli_)->p.number);
 }
 
 /* One probability per element: the draw has the precision of the probabilities. */
@@ -236,25 +236,25 @@ int ah_cpu_bernoulli(struct ah_call *c)
     return status;
 }
 
-static double exponential(struct ah_generator *g, double lambd)
+static double random_exponential(struct ah_generator *g, double lambd)
 {
     return -1.0 / lambd * log(1.0 - ah_generator_double(g));
 }
 
-static void exponentials(struct ah_generator *g, void *data, int64_t n, const void *context)
+static void random_exponentials(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
     const double *numbers = context;
     double *x = data;
     for (int64_t i = 0; i < n; i++)
-        x[i] = exponential(g, numbers[0]);
+        x[i] = random_exponential(g, numbers[0]);
 }
 
 int ah_cpu_exponential_(struct ah_call *c)
 {
-    return fill(c->out[0], AH_F64, exponentials, &ah_args(c, exponential_)->lambd.number);
+    return random_fill(c->out[0], AH_F64, random_exponentials, &ah_args(c, exponential_)->lambd.number);
 }
 
-static void cauchys(struct ah_generator *g, void *data, int64_t n, const void *context)
+static void random_cauchys(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
     const double *numbers = context;
     double *x = data;
@@ -268,7 +268,7 @@ static void cauchys(struct ah_generator *g, void *data, int64_t n, const void *c
 int ah_cpu_cauchy_(struct ah_call *c)
 {
     const struct ah_args_cauchy_ *arg = ah_args(c, cauchy_);
-    return fill(c->out[0], AH_F64, cauchys, (double[]){arg->median.number, arg->sigma.number});
+    return random_fill(c->out[0], AH_F64, random_cauchys, (double[]){arg->median.number, arg->sigma.number});
 }
 
 static void log_normals(struct ah_generator *g, void *data, int64_t n, const void *context)
@@ -282,10 +282,10 @@ static void log_normals(struct ah_generator *g, void *data, int64_t n, const voi
 int ah_cpu_log_normal_(struct ah_call *c)
 {
     const struct ah_args_log_normal_ *arg = ah_args(c, log_normal_);
-    return fill(c->out[0], AH_F64, log_normals, (double[]){arg->mean.number, arg->std.number});
+    return random_fill(c->out[0], AH_F64, log_normals, (double[]){arg->mean.number, arg->std.number});
 }
 
-static void geometrics(struct ah_generator *g, void *data, int64_t n, const void *context)
+static void random_geometrics(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
     const double *numbers = context;
     double *x = data;
@@ -295,11 +295,11 @@ static void geometrics(struct ah_generator *g, void *data, int64_t n, const void
 
 int ah_cpu_geometric_(struct ah_call *c)
 {
-    return fill(c->out[0], AH_F64, geometrics, &ah_args(c, geometric_)->p.number);
+    return random_fill(c->out[0], AH_F64, random_geometrics, &ah_args(c, geometric_)->p.number);
 }
 
 /* For small rates by products of uniform numbers (Knuth), for others by transformed rejection (Hoermann 1993, PTRS). */
-static double poisson(struct ah_generator *g, double rate)
+static double random_poisson(struct ah_generator *g, double rate)
 {
     if (rate < 10) {
         double count = 0, product = 1, least = exp(-rate);
@@ -337,7 +337,7 @@ int ah_cpu_poisson(struct ah_call *c)
         if (!(rate[i] >= 0 && rate[i] < 0x1p53))
             status = ah_fail(AH_EINVAL, "poisson: expected finite rates of 0 or more, got %g", rate[i]);
         else
-            ah_tensor_set(out, i, poisson(g, rate[i]));
+            ah_tensor_set(out, i, random_poisson(g, rate[i]));
     }
     ah_tensor_release(rates);
     return status;
@@ -460,9 +460,9 @@ int ah_cpu_multinomial(struct ah_call *c)
     for (int64_t i = 0; i < rows * classes; i++) {
         /* PyTorch keeps the quotient in the weights' own dtype. */
         if (input->dtype == AH_F64)
-            score[i] = weight[i] / exponential(g, 1);
+            score[i] = weight[i] / random_exponential(g, 1);
         else
-            score[i] = (double)((float)weight[i] / (float)exponential(g, 1));
+            score[i] = (double)((float)weight[i] / (float)random_exponential(g, 1));
     }
     for (int64_t r = 0; r < rows; r++)
         draw_distinct(classes, score + r * classes, samples, out + r * samples);

@@ -35,8 +35,7 @@ static void convert_into(struct ah_tensor *dst, int64_t offset, const int64_t *s
     }
 }
 
-static void place(struct ah_tensor *dst, int64_t offset, const int64_t *stride,
-                  const struct ah_tensor *src)
+static void shape_place(struct ah_tensor *dst, int64_t offset, const int64_t *stride, const struct ah_tensor *src)
 {
     if (src->dtype == dst->dtype)
         copy_into(dst, offset, stride, src);
@@ -63,7 +62,7 @@ int ah_cpu_cat(struct ah_call *c)
         const struct ah_tensor *x = arg->tensors.list.item[i];
         if (x->numel == 0)
             continue;
-        place(out, at * out->stride[dim], out->stride, x);
+        shape_place(out, at * out->stride[dim], out->stride, x);
         at += x->size[dim];
     }
     return 0;
@@ -79,7 +78,7 @@ int ah_cpu_stack(struct ah_call *c)
         if (d != dim)
             stride[k++] = out->stride[d];
     for (int i = 0; i < arg->tensors.list.count; i++)
-        place(out, i * out->stride[dim], stride, arg->tensors.list.item[i]);
+        shape_place(out, i * out->stride[dim], stride, arg->tensors.list.item[i]);
     return 0;
 }
 
@@ -129,7 +128,7 @@ int ah_cpu_repeat(struct ah_call *c)
     return 0;
 }
 
-static void zero(struct ah_tensor *out)
+static void shape_zero(struct ah_tensor *out)
 {
     ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
 }
@@ -177,7 +176,7 @@ int ah_cpu_slice_backward(struct ah_call *c)
     int64_t stride[AH_MAX_DIMS];
     memcpy(stride, out->stride, sizeof stride);
     stride[dim] *= step;
-    zero(out);
+    shape_zero(out);
     copy_into(out, start * out->stride[dim], stride, grad);
     return 0;
 }
@@ -193,7 +192,7 @@ int ah_cpu_diagonal_backward(struct ah_call *c)
         if (d != a && d != b)
             stride[k++] = out->stride[d];
     stride[k] = out->stride[a] + out->stride[b];
-    zero(out);
+    shape_zero(out);
     copy_into(out, offset >= 0 ? offset * out->stride[b] : -offset * out->stride[a], stride, grad);
     return 0;
 }

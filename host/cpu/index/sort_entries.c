@@ -123,7 +123,7 @@ static void smallest_few(struct ah_sort_entry *entry, int64_t n, int64_t k)
 enum { BITS = 11, BUCKETS = 1 << BITS, FEW = 64, WINDOW = 32 };
 
 /* The bits in which keys differ. */
-static uint64_t difference(const struct ah_sort_entry *entry, int64_t n)
+static uint64_t sort_difference(const struct ah_sort_entry *entry, int64_t n)
 {
     uint64_t all_or = 0, all_and = UINT64_MAX;
     for (int64_t i = 0; i < n; i++) {
@@ -150,7 +150,7 @@ struct ah_sort_entry ah_sort_select(const struct ah_sort_entry *entry, struct ah
                                     int64_t rank)
 {
     uint64_t differing;
-    while (n > FEW && (differing = difference(entry, n))) {
+    while (n > FEW && (differing = sort_difference(entry, n))) {
         int top = 63 - __builtin_clzll(differing), shift = top < BITS ? 0 : top - BITS + 1, which = 0;
         int64_t count[BUCKETS] = {0};
         for (int64_t i = 0; i < n; i++)

@@ -28,8 +28,8 @@ struct block {
 };
 
 /* `J` values of j times `V` vectors of o, both constant at every call so that sums stay in registers. */
-static inline __attribute__((always_inline)) void tile(const int J, const int V, const struct block *b,
-                                                       const int64_t *offset, float *d, int64_t d_row)
+static inline __attribute__((always_inline)) void conv_tile(const int J, const int V, const struct block *b,
+                                                            const int64_t *offset, float *d, int64_t d_row)
 {
     __m512 sum[12][4];
     const float *x[12];
@@ -64,10 +64,10 @@ static inline __attribute__((always_inline)) void tile(const int J, const int V,
             _mm512_storeu_ps(d + j * d_row + 16 * v, sum[j][v]);
 }
 
-#define TILE(j, v) \
+#define TILE(j, v)                                                                                    \
     static void tile_##j##_##v(const struct block *b, const int64_t *offset, float *d, int64_t d_row) \
-    {                                                                                                  \
-        tile(j, v, b, offset, d, d_row);                                                               \
+    {                                                                                                 \
+        conv_tile(j, v, b, offset, d, d_row);                                                         \
     }
 TILE(1, 4) TILE(2, 4) TILE(3, 4) TILE(4, 4) TILE(5, 4) TILE(6, 4)
 TILE(1, 2) TILE(2, 2) TILE(3, 2) TILE(4, 2) TILE(5, 2) TILE(6, 2)

@@ -30,7 +30,7 @@ struct job {
 /* With room NULL: how many reals of room; else the info of matrix `at`. */
 typedef int64_t (*routine)(const struct job *job, int64_t at, void *room);
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t linalg_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -59,8 +59,8 @@ static void run_range(void *context, int64_t begin, int64_t end)
 static int run_batch(const struct job *j, size_t item, routine one)
 {
     int64_t room = one(j, 0, NULL) + 64 / (int64_t)item;
-    double work = (double)j->batch * (double)j->m * (double)j->n * (double)(least(j->m, j->n) + 1);
-    int64_t threads = work > 65536 ? least(j->batch, ah_num_threads()) : 1;
+    double work = (double)j->batch * (double)j->m * (double)j->n * (double)(linalg_least(j->m, j->n) + 1);
+    int64_t threads = work > 65536 ? linalg_least(j->batch, ah_num_threads()) : 1;
     struct ah_dense scratch = {0};
     AH_TRY(ah_dense_scratch(&scratch, (size_t)(room * threads) * item));
     struct batch batch = {j, one, scratch.block, (size_t)room * item};
@@ -81,7 +81,7 @@ static int run_batch(const struct job *j, size_t item, routine one)
 }
 
 /* Run over the batch of arg 0 with a (and b, where there is one) read as row-major arrays. */
-static int run(struct ah_call *c, struct job *j, struct ah_tensor *b, routine single, routine wide)
+static int linalg_run(struct ah_call *c, struct job *j, struct ah_tensor *b, routine single, routine wide)
 {
     struct ah_tensor *a = c->arg[0].tensor;
     struct ah_dense da = {0}, db = {0};
@@ -106,7 +106,7 @@ out:
     return status;
 }
 
-#define RUN(call, job, b, name) run((call), (job), (b), name##_f32, name##_f64)
+#define RUN(call, job, b, name) linalg_run((call), (job), (b), name##_f32, name##_f64)
 
 int ah_cpu_matrix_lu(struct ah_call *c)
 {

@@ -38,7 +38,7 @@ static void SUFFIX(identity)(REAL *x, int64_t n)
 /* LU = P^T A; info: the first zero on the diagonal of U. */
 static int64_t SUFFIX(lu)(const struct job *j, int64_t at, void *room)
 {
-    int64_t m = j->m, n = j->n, k = least(m, n);
+    int64_t m = j->m, n = j->n, k = linalg_least(m, n);
     REAL *a = room, *lu = (REAL *)j->out[0] + at * m * n;
     int mi = (int)m, ni = (int)n, info = 0;
     if (!room)
@@ -173,7 +173,7 @@ static int64_t SUFFIX(cholesky)(const struct job *j, int64_t at, void *room)
 /* out[0]: Q of k columns (NULL: not wanted), out[1]: R of k rows. */
 static int64_t SUFFIX(qr)(const struct job *j, int64_t at, void *room)
 {
-    int64_t m = j->m, n = j->n, k = j->k, reflectors = least(m, n), wide = n > k ? n : k;
+    int64_t m = j->m, n = j->n, k = j->k, reflectors = linalg_least(m, n), wide = n > k ? n : k;
     REAL *a = room, *tau = a + m * wide, *work = tau + reflectors, *r = (REAL *)j->out[1] + at * k * n;
     int mi = (int)m, ni = (int)n, ki = (int)k, rank = (int)reflectors, lwork = (int)(BLOCKED * wide), info = 0;
     if (!room)
@@ -209,7 +209,7 @@ static int SUFFIX(svd_work)(const char *job, int m, int n)
 /* out: U, S, V^T; flag: all of their columns and rows; upper: no vectors. */
 static int64_t SUFFIX(svd)(const struct job *j, int64_t at, void *room)
 {
-    int64_t m = j->m, n = j->n, k = least(m, n), uc = j->flag ? m : k, vr = j->flag ? n : k;
+    int64_t m = j->m, n = j->n, k = linalg_least(m, n), uc = j->flag ? m : k, vr = j->flag ? n : k;
     const char *job = j->upper ? "N" : j->flag ? "A" : "S";
     int mi = (int)m, ni = (int)n, vi = (int)(vr > 0 ? vr : 1), info = 0;
     if (!room)
@@ -272,14 +272,15 @@ static int64_t SUFFIX(eigh)(const struct job *j, int64_t at, void *room)
  * subproblems of 25. */
 static int64_t SUFFIX(lstsq_work)(const struct job *j)
 {
-    int64_t k = least(j->m, j->n), most = j->m > j->n ? j->m : j->n, depth = 32;
+    int64_t k = linalg_least(j->m, j->n), most = j->m > j->n ? j->m : j->n, depth = 32;
     return 12 * most + 2 * k * 25 + 8 * k * depth + k * j->k + 26 * 26 + BLOCKED * (most + j->k) + 64;
 }
 
 /* out: the solution in max(m, n) rows, rank, singular values. */
 static int64_t SUFFIX(lstsq)(const struct job *j, int64_t at, void *room)
 {
-    int64_t m = j->m, n = j->n, k = j->k, rank_most = least(m, n), high = m > n ? m : n, ints = 120 * rank_most + n + 1;
+    int64_t m = j->m, n = j->n, k = j->k, rank_most = linalg_least(m, n), high = m > n ? m : n,
+            ints = 120 * rank_most + n + 1;
     int64_t work_count = SUFFIX(lstsq_work)(j);
     if (!room)
         return m * n + high * k + work_count + ints;

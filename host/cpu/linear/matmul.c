@@ -29,7 +29,7 @@ static int64_t at_least_one(int64_t n)
 }
 
 /* Can the matrix with these strides be read directly? A stride of a size-1 dim means nothing. */
-static bool readable(struct side *s, int64_t row_stride, int64_t col_stride)
+static bool matmul_readable(struct side *s, int64_t row_stride, int64_t col_stride)
 {
     if ((col_stride == 1 || s->cols <= 1) && (row_stride >= at_least_one(s->cols) || s->rows <= 1)) {
         s->transposed = false;
@@ -65,7 +65,7 @@ static int side_open(struct side *s, struct ah_tensor *t, bool column, bool half
             col_stride = stride[t->ndim - 1];
         }
         bool direct = attempt > 0 || half || ah_compute_dtype(t->dtype) == t->dtype;
-        if (direct && readable(s, row_stride, col_stride))
+        if (direct && matmul_readable(s, row_stride, col_stride))
             break;
         AH_TRY(half ? ah_dense_open_as_is(&s->dense, t) : ah_dense_open(&s->dense, t));
         ah_contiguous_strides(t->size, t->ndim, stride);
@@ -98,8 +98,8 @@ static bool fold_batch(struct side *a)
 }
 
 /* 1 done, 0 declined (by oneDNN, of a bfloat16 product), negative for an error; so do all that call it. */
-static int multiply(enum ah_dtype dtype, const struct side *a, const struct side *b, const char *at_a, const char *at_b,
-                    void *out)
+static int matmul_multiply(enum ah_dtype dtype, const struct side *a, const struct side *b, const char *at_a,
+                           const char *at_b, void *out)
 {
     int64_t m = a->rows, n = b->cols, k = a->cols;
     if (dtype == AH_BF16) {
@@ -145,8 +145,8 @@ static void multiply_range(void *context, int64_t begin, int64_t end)
     int64_t item = (int64_t)ah_dtype_size(p->dtype);
     for (int64_t i = begin; i < end; i++) {
         int64_t from_a = batch_offset(p->a, i, p->size, p->dims), from_b = batch_offset(p->b, i, p->size, p->dims);
-        int status = multiply(p->dtype, p->a, p->b, p->a->data + from_a * item, p->b->data + from_b * item,
-                              p->out + i * p->matrix);
+        int status = matmul_multiply(p->dtype, p->a, p->b, p->a->data + from_a * item, p->b->data + from_b * item,
+                                     p->out + i * p->matrix);
         if (status != 1)
             atomic_store(&p->outcome, status);
     }
@@ -155,7 +155,7 @@ static void multiply_range(void *context, int64_t begin, int64_t end)
 static int multiply_all(struct side *a, struct side *b, enum ah_dtype dtype, void *out)
 {
     if (b->batch_dims == 0 && a->batch_dims > 0 && fold_batch(a))
-        return multiply(dtype, a, b, a->data, b->data, out);
+        return matmul_multiply(dtype, a, b, a->data, b->data, out);
     struct products p = {.a = a, .b = b, .dtype = dtype, .out = out, .outcome = 1};
     int64_t batches = 1, matrix = a->rows * b->cols;
     p.matrix = matrix * (int64_t)ah_dtype_size(dtype);

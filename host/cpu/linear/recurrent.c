@@ -16,7 +16,8 @@
 #include "cpu/loop/for_reals.h"
 
 /* The starting state, copied to where it will run. */
-static void begin(struct ah_dense_out *state, const struct ah_dense *first, const struct ah_tensor *like, size_t item)
+static void recurrent_begin(struct ah_dense_out *state, const struct ah_dense *first, const struct ah_tensor *like,
+                            size_t item)
 {
     size_t bytes = (size_t)like->numel * item;
     if (first->data)
@@ -45,10 +46,10 @@ int ah_cpu_recurrent(struct ah_call *c)
     AH_TRYGO(ah_dense_scratch(&share, (size_t)(ht->numel * plan.gates) * item), out);
     AH_TRYGO(ah_dense_out_open(&output, c->out[0]), out);
     AH_TRYGO(ah_dense_out_open(&last_hidden, c->out[1]), out);
-    begin(&last_hidden, &hidden, ht, item);
+    recurrent_begin(&last_hidden, &hidden, ht, item);
     if (cell.data) {
         AH_TRYGO(ah_dense_out_open(&last_cell, c->out[2]), out);
-        begin(&last_cell, &cell, ht, item);
+        recurrent_begin(&last_cell, &cell, ht, item);
     }
     void *active = ah_tensor_data(c->extra[0]), *inner = ah_tensor_data(c->extra[1]);
     if (dtype == AH_F32)
@@ -96,11 +97,11 @@ static int open_arrays(struct arrays *a, struct ah_call *c, const struct ah_recu
     AH_TRY(ah_dense_out_open(&a->gates, c->out[0]));
     AH_TRY(ah_dense_out_open(&a->first_hidden, c->out[1]));
     AH_TRY(ah_dense_out_open(&a->weights, c->out[2]));
-    begin(&a->first_hidden, &a->grad_hidden, hidden, item);
+    recurrent_begin(&a->first_hidden, &a->grad_hidden, hidden, item);
     if (!c->out[3])
         return 0;
     AH_TRY(ah_dense_out_open(&a->first_cell, c->out[3]));
-    begin(&a->first_cell, &a->grad_cell, hidden, item);
+    recurrent_begin(&a->first_cell, &a->grad_cell, hidden, item);
     return 0;
 }
 

@@ -9,7 +9,7 @@
 
 enum { ABSENT, AVX512, AMX };
 
-static int instructions(void)
+static int bf16_instructions(void)
 {
     unsigned a, b, c, d;
     int found = ABSENT;
@@ -26,10 +26,10 @@ static struct {
     const char *text;
 } choice;
 
-static void choose(void)
+static void bf16_choose(void)
 {
     const char *wanted = getenv("ACCELHOST_BF16");
-    int found = ah_onednn_version() ? instructions() : ABSENT;
+    int found = ah_onednn_version() ? bf16_instructions() : ABSENT;
     bool fast = found == AMX || (found == AVX512 && __builtin_cpu_is("amd"));
     if (wanted && !strcmp(wanted, "native"))
         fast = found != ABSENT;
@@ -49,13 +49,13 @@ static void choose(void)
 bool ah_bf16_native(void)
 {
     if (!choice.text)
-        choose();
+        bf16_choose();
     return choice.native;
 }
 
 const char *ah_bf16_text(void)
 {
     if (!choice.text)
-        choose();
+        bf16_choose();
     return choice.text;
 }

@@ -12,7 +12,7 @@ struct span {
     int64_t first, end;
 };
 
-static struct span inside(const struct ah_patches *p, int axis, int64_t k, int64_t n, int64_t count)
+static struct span columns_inside(const struct ah_patches *p, int axis, int64_t k, int64_t n, int64_t count)
 {
     int64_t start = k * p->dilation[axis] - p->padding[axis], step = p->stride[axis];
     struct span s = {start < 0 ? (-start + step - 1) / step : 0, start >= n ? 0 : (n - 1 - start) / step + 1};
@@ -48,7 +48,7 @@ static void copy_stepping(char *to, const char *from, int64_t n, int64_t step, s
 /* One row of columns from its plane, with zeros for the padding. */
 static void take_row(const struct ah_patches *p, int64_t ky, int64_t kx, const char *plane, char *row, size_t item)
 {
-    struct span ys = inside(p, 0, ky, p->h, p->oh), xs = inside(p, 1, kx, p->w, p->ow);
+    struct span ys = columns_inside(p, 0, ky, p->h, p->oh), xs = columns_inside(p, 1, kx, p->w, p->ow);
     memset(row, 0, (size_t)(p->oh * p->ow) * item);
     if (xs.first == xs.end)
         return;

@@ -2,7 +2,7 @@
 
 static void SUFFIX(add_row)(const struct ah_patches *p, int64_t ky, int64_t kx, const REAL *row, REAL *plane)
 {
-    struct span ys = inside(p, 0, ky, p->h, p->oh), xs = inside(p, 1, kx, p->w, p->ow);
+    struct span ys = columns_inside(p, 0, ky, p->h, p->oh), xs = columns_inside(p, 1, kx, p->w, p->ow);
     for (int64_t y = ys.first; y < ys.end; y++) {
         REAL *to = plane + (y * p->stride[0] + ky * p->dilation[0] - p->padding[0]) * p->w;
         int64_t shift = kx * p->dilation[1] - p->padding[1];

@@ -33,7 +33,7 @@ struct plan {
     const void *context;
 };
 
-static bool clashes(const struct ah_tensor *out, const struct ah_tensor *input)
+static bool iterate_clashes(const struct ah_tensor *out, const struct ah_tensor *input)
 {
     return ah_memory_meets(out, input) && !ah_same_memory(out, input);
 }
@@ -50,7 +50,7 @@ static bool is_transposed(const struct ah_tensor *out, const struct ah_tensor *i
     return false;
 }
 
-static bool mergeable(const struct plan *plan, int d)
+static bool iterate_mergeable(const struct plan *plan, int d)
 {
     for (int k = 0; k < plan->count; k++)
         if (plan->side[k].stride[d - 1] != plan->side[k].stride[d] * plan->size[d])
@@ -59,7 +59,7 @@ static bool mergeable(const struct plan *plan, int d)
 }
 
 /* Drop dims of size 1, order the rest by the output's strides, merge neighbours. */
-static void simplify(struct plan *plan)
+static void iterate_simplify(struct plan *plan)
 {
     int n = 0;
     for (int d = 0; d < plan->ndim; d++) {
@@ -84,7 +84,7 @@ static void simplify(struct plan *plan)
         }
     }
     for (int d = n - 1; d > 0; d--) {
-        if (!mergeable(plan, d))
+        if (!iterate_mergeable(plan, d))
             continue;
         plan->size[d - 1] *= plan->size[d];
         for (int k = 0; k < plan->count; k++)
@@ -105,7 +105,7 @@ static void simplify(struct plan *plan)
     plan->ndim = n;
 }
 
-static void classify(struct plan *plan)
+static void iterate_classify(struct plan *plan)
 {
     for (int k = 0; k < plan->count; k++) {
         struct side *side = &plan->side[k];
@@ -122,7 +122,7 @@ static void classify(struct plan *plan)
 }
 
 /* The multi-dimensional place of a flat index. */
-static void locate(const struct plan *plan, int64_t flat, int64_t *at)
+static void iterate_locate(const struct plan *plan, int64_t flat, int64_t *at)
 {
     for (int d = plan->ndim - 1; d >= 0; d--) {
         at[d] = flat % plan->size[d];
@@ -130,7 +130,7 @@ static void locate(const struct plan *plan, int64_t flat, int64_t *at)
     }
 }
 
-static char *address(const struct plan *plan, const struct side *side, const int64_t *at)
+static char *iterate_address(const struct plan *plan, const struct side *side, const int64_t *at)
 {
     int64_t offset = 0;
     for (int d = 0; d < plan->ndim; d++)
@@ -150,17 +150,18 @@ static void next_row(const struct plan *plan, int64_t *at)
 }
 
 /* Move n elements that start at flat index `begin` between a strided side and a dense buffer of the loop's dtype. */
-static void move(const struct plan *plan, const struct side *side, int64_t begin, int64_t n, char *buffer, bool out)
+static void iterate_move(const struct plan *plan, const struct side *side, int64_t begin, int64_t n, char *buffer,
+                         bool out)
 {
     int64_t at[AH_MAX_DIMS];
     int64_t inner = plan->size[plan->ndim - 1], stride = side->stride[plan->ndim - 1];
     size_t loop_item = ah_dtype_size(side->loop);
-    locate(plan, begin, at);
+    iterate_locate(plan, begin, at);
     while (n > 0) {
         int64_t length = inner - at[plan->ndim - 1];
         if (length > n)
             length = n;
-        char *p = address(plan, side, at);
+        char *p = iterate_address(plan, side, at);
         if (out)
             ah_cast(length, p, side->own, stride, buffer, side->loop, 1);
         else
@@ -220,7 +221,7 @@ static void point_at_flat(struct walk *walk, int k, int64_t begin, int64_t n)
     if (k == 0)
         walk->scatter = true;
     else
-        move(walk->plan, side, begin, n, walk->buffer[k], false);
+        iterate_move(walk->plan, side, begin, n, walk->buffer[k], false);
 }
 
 /* n elements of an operand within one row. */
@@ -229,7 +230,7 @@ static void point_at_row(struct walk *walk, int k, int64_t n)
     const struct plan *plan = walk->plan;
     const struct side *side = &plan->side[k];
     int64_t stride = side->stride[plan->ndim - 1];
-    char *p = address(plan, side, walk->at);
+    char *p = iterate_address(plan, side, walk->at);
     walk->data[k] = side->direct && stride == 1 ? p : walk->buffer[k];
     if (walk->data[k] == p)
         return;
@@ -248,13 +249,13 @@ static void write_back(struct walk *walk, int64_t begin, int64_t n)
     const struct plan *plan = walk->plan;
     const struct side *side = &plan->side[0];
     if (plan->rows)
-        ah_cast(n, address(plan, side, walk->at), side->own, side->stride[plan->ndim - 1], walk->buffer[0],
+        ah_cast(n, iterate_address(plan, side, walk->at), side->own, side->stride[plan->ndim - 1], walk->buffer[0],
                 side->loop, 1);
     else
-        move(plan, side, begin, n, walk->buffer[0], true);
+        iterate_move(plan, side, begin, n, walk->buffer[0], true);
 }
 
-static void run(void *context, int64_t begin, int64_t end)
+static void iterate_run(void *context, int64_t begin, int64_t end)
 {
     const struct plan *plan = context;
     struct walk walk;
@@ -262,7 +263,7 @@ static void run(void *context, int64_t begin, int64_t end)
     bool buffers = needs_buffers(plan);
     walk.plan = plan;
     memset(walk.filled, 0, sizeof walk.filled);
-    locate(plan, begin, walk.at);
+    iterate_locate(plan, begin, walk.at);
     while (begin < end) {
         int64_t n = end - begin;
         if (plan->rows && n > plan->size[last] - walk.at[last])
@@ -314,7 +315,7 @@ int ah_iterate(const struct ah_operand *operand, int count, bool scalars, ah_loo
         struct ah_tensor *tensor = operand[k].tensor;
         struct side *side = &plan.side[k];
         bool is_copy = loop == copy_loop && out->dtype == tensor->dtype;
-        if (k > 0 && tensor->numel > 0 && (clashes(out, tensor) || (!is_copy && is_transposed(out, tensor)))) {
+        if (k > 0 && tensor->numel > 0 && (iterate_clashes(out, tensor) || (!is_copy && is_transposed(out, tensor)))) {
             AH_TRYGO(ah_tensor_empty_like(&copy[k], tensor), done);
             AH_TRYGO(ah_copy(copy[k], tensor), done);
             tensor = copy[k];
@@ -325,9 +326,9 @@ int ah_iterate(const struct ah_operand *operand, int count, bool scalars, ah_loo
         side->data = ah_tensor_data(tensor);
         ah_broadcast_strides(tensor, out->size, out->ndim, side->stride);
     }
-    simplify(&plan);
-    classify(&plan);
-    ah_parallel_for(plan.numel, AH_SHARE_MIDDLE, run, &plan);
+    iterate_simplify(&plan);
+    iterate_classify(&plan);
+    ah_parallel_for(plan.numel, AH_SHARE_MIDDLE, iterate_run, &plan);
 done:
     for (int k = 1; k < count; k++)
         ah_tensor_release(copy[k]);
@@ -396,7 +397,7 @@ static bool copy_transposed(struct ah_tensor *out, const struct ah_tensor *input
     memcpy(plan.size, out->size, sizeof plan.size);
     memcpy(plan.side[0].stride, out->stride, sizeof out->stride);
     memcpy(plan.side[1].stride, input->stride, sizeof input->stride);
-    simplify(&plan);
+    iterate_simplify(&plan);
     int last = plan.ndim - 1, dense = -1;
     for (int d = 0; d < last; d++)
         if (plan.side[1].stride[d] == 1 && plan.size[d] >= 4)

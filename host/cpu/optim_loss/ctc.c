@@ -31,7 +31,7 @@ static void ctc_close(struct ctc *p)
         ah_dense_close(&p->held[i]);
 }
 
-static int refuse(const char *what, int64_t number, int64_t at, int64_t most)
+static int ctc_refuse(const char *what, int64_t number, int64_t at, int64_t most)
 {
     return ah_fail(AH_EINVAL, "ctc_loss: %s %lld at position %lld is outside 0..%lld", what, (long long)number,
                    (long long)at, (long long)most);
@@ -41,15 +41,15 @@ static int ctc_check(const struct ctc *p)
 {
     for (int64_t n = 0; n < p->batch; n++)
         if (p->input_length[n] < 0 || p->input_length[n] > p->steps)
-            return refuse("input length", p->input_length[n], n, p->steps);
+            return ctc_refuse("input length", p->input_length[n], n, p->steps);
     for (int64_t n = 0; n < p->batch; n++)
         if (p->target_length[n] < 0 || p->target_length[n] > p->longest)
-            return refuse("target length", p->target_length[n], n, p->longest);
+            return ctc_refuse("target length", p->target_length[n], n, p->longest);
     for (int64_t n = 0; n < p->batch; n++) {
         const int64_t *label = p->target + n * p->longest;
         for (int64_t k = 0; k < p->target_length[n]; k++)
             if (label[k] < 0 || label[k] >= p->classes)
-                return refuse("target", label[k], n * p->longest + k, p->classes - 1);
+                return ctc_refuse("target", label[k], n * p->longest + k, p->classes - 1);
     }
     return 0;
 }

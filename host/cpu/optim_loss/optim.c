@@ -81,8 +81,8 @@ static void run_chunks(void *context, int64_t begin, int64_t end)
     }
 }
 
-static int step(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
-                const struct ah_optim_segment *segment, int count, enum ah_dtype dtype)
+static int optim_step(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
+                      const struct ah_optim_segment *segment, int count, enum ah_dtype dtype)
 {
     struct pass pass = {kind, options, segment, count, dtype};
     int64_t total = 0, chunks = 0;
@@ -108,7 +108,7 @@ struct norm {
     double partial[PARTIALS];
 };
 
-static double load(const void *x, int64_t i, enum ah_dtype dtype)
+static double optim_load(const void *x, int64_t i, enum ah_dtype dtype)
 {
     switch (dtype) {
     case AH_F32:
@@ -139,7 +139,7 @@ static double norm_chunk(const struct norm *norm, int64_t begin, int64_t end)
     if (norm->p == 2 && norm->dtype == AH_F32)
         return square_sum_f32((const float *)norm->x + begin, end - begin);
     for (int64_t i = begin; i < end; i++) {
-        double value = fabs(load(norm->x, i, norm->dtype));
+        double value = fabs(optim_load(norm->x, i, norm->dtype));
         if (isinf(norm->p))
             result = value > result || isnan(value) ? value : result;
         else if (norm->p == 2)
@@ -189,7 +189,7 @@ struct sweep {
 };
 
 /* Is one of the elements infinite or NaN? Their exponents have all bits set. */
-static bool overflows(const struct sweep *s, int64_t begin, int64_t end)
+static bool optim_overflows(const struct sweep *s, int64_t begin, int64_t end)
 {
     uint64_t bad = 0;
     if (s->dtype == AH_F32) {
@@ -210,7 +210,7 @@ static bool overflows(const struct sweep *s, int64_t begin, int64_t end)
     return bad;
 }
 
-static inline double limited(double value, double limit)
+static inline double optim_limited(double value, double limit)
 {
     return value > limit ? limit : value < -limit ? -limit : value;
 }
@@ -223,7 +223,7 @@ static void run_sweep(void *context, int64_t begin, int64_t end)
             run_sweep(context, at, at + CHUNK < end ? at + CHUNK : end);
         return;
     }
-    if (s->overflow && overflows(s, begin, end))
+    if (s->overflow && optim_overflows(s, begin, end))
         atomic_store(s->overflow, true);
     float factor = (float)s->factor;
     if (s->dtype == AH_F32) {
@@ -237,17 +237,17 @@ static void run_sweep(void *context, int64_t begin, int64_t end)
     } else if (s->dtype == AH_F64) {
         double *x = s->x;
         for (int64_t i = begin; i < end; i++)
-            x[i] = s->clamp ? limited(x[i], s->factor) : x[i] * s->factor;
+            x[i] = s->clamp ? optim_limited(x[i], s->factor) : x[i] * s->factor;
     } else {
         uint16_t *x = s->x;
         for (int64_t i = begin; i < end; i++) {
             float value = ah_half_to_f32(x[i], s->dtype);
-            x[i] = ah_f32_to_half(s->clamp ? (float)limited(value, s->factor) : value * factor, s->dtype);
+            x[i] = ah_f32_to_half(s->clamp ? (float)optim_limited(value, s->factor) : value * factor, s->dtype);
         }
     }
 }
 
-static void sweep(const struct sweep *s, int64_t n)
+static void optim_sweep(const struct sweep *s, int64_t n)
 {
     if (n < AH_SHARE_STREAM)
         run_sweep((void *)s, 0, n);
@@ -255,31 +255,32 @@ static void sweep(const struct sweep *s, int64_t n)
         ah_parallel_for(n, CHUNK, run_sweep, (void *)s);
 }
 
-static int norm(struct ah_device *device, const struct ah_optim_run *run, int count, double p, enum ah_dtype dtype,
-                double *sum)
+static int optim_norm(struct ah_device *device, const struct ah_optim_run *run, int count, double p,
+                      enum ah_dtype dtype, double *sum)
 {
     for (int i = 0; i < count && !isnan(*sum); i++)
         *sum = ah_norm_with(*sum, norm_sum(run[i].x, run[i].n, p, dtype), p);
     return 0;
 }
 
-static int scale(struct ah_device *device, const struct ah_optim_run *run, int count, double factor,
-                 enum ah_dtype dtype, bool *overflow)
+static int optim_scale(struct ah_device *device, const struct ah_optim_run *run, int count, double factor,
+                       enum ah_dtype dtype, bool *overflow)
 {
     atomic_bool any = false;
     for (int i = 0; i < count; i++)
-        sweep(&(struct sweep){run[i].x, factor, false, dtype, overflow ? &any : NULL}, run[i].n);
+        optim_sweep(&(struct sweep){run[i].x, factor, false, dtype, overflow ? &any : NULL}, run[i].n);
     if (atomic_load(&any))
         *overflow = true;
     return 0;
 }
 
-static int clamp(struct ah_device *device, const struct ah_optim_run *run, int count, double limit,
-                 enum ah_dtype dtype)
+static int optim_clamp(struct ah_device *device, const struct ah_optim_run *run, int count, double limit,
+                       enum ah_dtype dtype)
 {
     for (int i = 0; i < count; i++)
-        sweep(&(struct sweep){run[i].x, limit, true, dtype, NULL}, run[i].n);
+        optim_sweep(&(struct sweep){run[i].x, limit, true, dtype, NULL}, run[i].n);
     return 0;
 }
 
-const struct ah_optim_kernels ah_cpu_optim = {.step = step, .norm_sum = norm, .scale = scale, .clamp = clamp};
+const struct ah_optim_kernels ah_cpu_optim = {
+    .step = optim_step, .norm_sum = optim_norm, .scale = optim_scale, .clamp = optim_clamp};

@@ -66,7 +66,7 @@ static union value start_of(enum ah_fold fold, bool integral)
 }
 
 /* How partial results join: the fold itself for products and extremes, else addition. */
-static enum ah_fold joining(enum ah_fold fold)
+static enum ah_fold reduce_joining(enum ah_fold fold)
 {
     switch (fold) {
     case AH_FOLD_PROD:
@@ -97,7 +97,7 @@ struct plan {
     int64_t width;       /* outputs of the inner kept dim */
 };
 
-static void append(struct dim *dims, int *count, int64_t size, int64_t stride)
+static void reduce_append(struct dim *dims, int *count, int64_t size, int64_t stride)
 {
     if (size == 1)
         return;
@@ -109,16 +109,16 @@ static void append(struct dim *dims, int *count, int64_t size, int64_t stride)
     dims[(*count)++] = (struct dim){size, stride};
 }
 
-static void describe(struct plan *plan, const struct ah_tensor *input, uint32_t mask)
+static void reduce_describe(struct plan *plan, const struct ah_tensor *input, uint32_t mask)
 {
     plan->kept_count = plan->reduced_count = 0;
     plan->outputs = plan->folded = 1;
     for (int d = 0; d < input->ndim; d++) {
         if (mask >> d & 1) {
-            append(plan->reduced, &plan->reduced_count, input->size[d], input->stride[d]);
+            reduce_append(plan->reduced, &plan->reduced_count, input->size[d], input->stride[d]);
             plan->folded *= input->size[d];
         } else {
-            append(plan->kept, &plan->kept_count, input->size[d], input->stride[d]);
+            reduce_append(plan->kept, &plan->kept_count, input->size[d], input->stride[d]);
             plan->outputs *= input->size[d];
         }
     }
@@ -137,13 +137,13 @@ static int64_t offset_of(const struct dim *dims, int count, int64_t flat)
     return offset;
 }
 
-static const char *at(const struct plan *plan, int64_t offset)
+static const char *reduce_at(const struct plan *plan, int64_t offset)
 {
     return plan->data + offset * (int64_t)plan->item;
 }
 
 /* Horizontal: the innermost reduced dim is dense. One call per output and outer reduced index. */
-static void rows(void *context, int64_t begin, int64_t end)
+static void reduce_rows(void *context, int64_t begin, int64_t end)
 {
     const struct plan *plan = context;
     int inner = plan->reduced_count - 1;
@@ -152,7 +152,7 @@ static void rows(void *context, int64_t begin, int64_t end)
         int64_t base = offset_of(plan->kept, plan->kept_count, i);
         union value acc = plan->start;
         for (int64_t o = 0; o < outer; o++)
-            plan->fold->row(&acc, at(plan, base + offset_of(plan->reduced, inner, o)), n, plan->p);
+            plan->fold->row(&acc, reduce_at(plan, base + offset_of(plan->reduced, inner, o)), n, plan->p);
         plan->result[i] = acc;
     }
 }
@@ -178,7 +178,7 @@ static void short_rows(void *context, int64_t begin, int64_t end)
     uint64_t tile[SHORT * SHORT];
     for (int64_t i = begin; i < end; i += SHORT) {
         int64_t lines = end - i < SHORT ? end - i : SHORT;
-        const char *from = at(plan, i * stride);
+        const char *from = reduce_at(plan, i * stride);
         if (plan->item == 8)
             turn_64(tile, from, lines, n, stride);
         else if (plan->item == 4)
@@ -199,11 +199,11 @@ static void run_parts(void *context, int64_t begin, int64_t end)
     for (int64_t k = begin; k < end; k++) {
         int64_t from = k * SPLIT, n = plan->folded - from < SPLIT ? plan->folded - from : SPLIT;
         plan->result[k] = plan->start;
-        plan->fold->row(&plan->result[k], at(plan, from), n, plan->p);
+        plan->fold->row(&plan->result[k], reduce_at(plan, from), n, plan->p);
     }
 }
 
-static int single(struct plan *plan)
+static int reduce_single(struct plan *plan)
 {
     union value *result = plan->result, *parts;
     int64_t count = (plan->folded + SPLIT - 1) / SPLIT;
@@ -219,7 +219,7 @@ static int single(struct plan *plan)
 
 /* Vertical: the last kept dim is dense. Task t covers one tile of columns for one part of the reduced range. Narrow
  * matrices are folded several rows at a time, as one wide row. */
-static void columns(void *context, int64_t begin, int64_t end)
+static void reduce_columns(void *context, int64_t begin, int64_t end)
 {
     const struct plan *plan = context;
     int64_t width = plan->width, tiles = (width + TILE - 1) / TILE;
@@ -235,17 +235,18 @@ static void columns(void *context, int64_t begin, int64_t end)
         for (int64_t i = 0; i < n * together; i++)
             acc[i] = plan->start;
         for (; r + together <= stop; r += together)
-            plan->fold->column(acc, at(plan, base + offset_of(plan->reduced, plan->reduced_count, r)), n * together,
-                               plan->p);
+            plan->fold->column(acc, reduce_at(plan, base + offset_of(plan->reduced, plan->reduced_count, r)),
+                               n * together, plan->p);
         for (int64_t k = 1; k < together; k++)
             plan->join->column(acc, acc + k * n, n, 0);
         for (; r < stop; r++)
-            plan->fold->column(acc, at(plan, base + offset_of(plan->reduced, plan->reduced_count, r)), n, plan->p);
+            plan->fold->column(acc, reduce_at(plan, base + offset_of(plan->reduced, plan->reduced_count, r)), n,
+                               plan->p);
         memcpy(plan->result + part * plan->outputs + outer * width + first, acc, (size_t)n * sizeof *acc);
     }
 }
 
-static int vertical(struct plan *plan)
+static int reduce_vertical(struct plan *plan)
 {
     plan->width = plan->kept[plan->kept_count - 1].size;
     int64_t tiles = plan->outputs / plan->width * ((plan->width + TILE - 1) / TILE);
@@ -262,7 +263,7 @@ static int vertical(struct plan *plan)
     if (plan->parts > 1)
         AH_TRY(ah_block_alloc(bytes, (void **)&plan->result));
     int64_t per_task = plan->part * (plan->outputs / tiles);
-    ah_parallel_for(tiles * plan->parts, ah_grain(per_task, AH_SHARE_MIDDLE), columns, plan);
+    ah_parallel_for(tiles * plan->parts, ah_grain(per_task, AH_SHARE_MIDDLE), reduce_columns, plan);
     if (plan->parts > 1) {
         memcpy(result, plan->result, (size_t)plan->outputs * sizeof *result);
         for (int64_t k = 1; k < plan->parts; k++)
@@ -273,12 +274,12 @@ static int vertical(struct plan *plan)
     return 0;
 }
 
-static int reduce(struct ah_reduction *out, struct ah_tensor *input, uint32_t mask, enum ah_fold fold, double p)
+static int reduce_run(struct ah_reduction *out, struct ah_tensor *input, uint32_t mask, enum ah_fold fold, double p)
 {
     struct plan plan;
-    describe(&plan, input, mask);
+    reduce_describe(&plan, input, mask);
     plan.fold = &loops_of[input->dtype][fold];
-    plan.join = &loops_of[out->integral ? AH_I64 : AH_F64][joining(fold)];
+    plan.join = &loops_of[out->integral ? AH_I64 : AH_F64][reduce_joining(fold)];
     plan.start = start_of(fold, out->integral);
     plan.p = p;
     out->count = plan.outputs;
@@ -297,12 +298,12 @@ static int reduce(struct ah_reduction *out, struct ah_tensor *input, uint32_t ma
     bool dense_row = plan.reduced[plan.reduced_count - 1].stride == 1;
     bool dense_column = plan.kept_count && plan.kept[plan.kept_count - 1].stride == 1;
     if (dense_column && (!dense_row || plan.folded == 1))
-        return vertical(&plan);
+        return reduce_vertical(&plan);
     if (dense_row && plan.outputs == 1 && plan.reduced_count == 1)
-        return single(&plan);
+        return reduce_single(&plan);
     if (dense_row) {
         bool brief = plan.folded < SHORT && plan.kept_count == 1 && plan.reduced_count == 1;
-        ah_parallel_for(plan.outputs, ah_grain(plan.folded, AH_SHARE_MIDDLE), brief ? short_rows : rows, &plan);
+        ah_parallel_for(plan.outputs, ah_grain(plan.folded, AH_SHARE_MIDDLE), brief ? short_rows : reduce_rows, &plan);
         return 0;
     }
     /* Nothing is dense: a row-major copy is. */
@@ -311,7 +312,7 @@ static int reduce(struct ah_reduction *out, struct ah_tensor *input, uint32_t ma
     AH_TRY(ah_tensor_empty_like(&copy, input));
     int status = ah_copy(copy, input);
     if (status == 0)
-        status = reduce(out, copy, mask, fold, p);
+        status = reduce_run(out, copy, mask, fold, p);
     ah_tensor_release(copy);
     return status;
 }
@@ -329,7 +330,7 @@ int ah_reduce(struct ah_reduction *out, struct ah_tensor *input, uint32_t mask, 
         input = wide;
     }
     out->integral = !ah_dtype_is_float(dtype);
-    int status = reduce(out, input, mask, fold, p);
+    int status = reduce_run(out, input, mask, fold, p);
     ah_tensor_release(wide);
     if (status < 0)
         ah_reduction_free(out);

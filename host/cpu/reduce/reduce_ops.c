@@ -17,7 +17,8 @@ static uint32_t mask_of(const struct ah_call *c)
 }
 
 /* Fold the input, converted to `dtype` first where the row was asked for one. */
-static int fold(struct ah_call *c, struct ah_reduction *r, enum ah_fold how, const struct ah_value *dtype, double p)
+static int reduce_fold(struct ah_call *c, struct ah_reduction *r, enum ah_fold how, const struct ah_value *dtype,
+                       double p)
 {
     struct ah_tensor *input = ah_args(c, all)->input.tensor;
     if (!dtype || dtype->kind != AH_DTYPE || dtype->dtype == input->dtype)
@@ -32,7 +33,7 @@ static int fold(struct ah_call *c, struct ah_reduction *r, enum ah_fold how, con
 static int fold_and_store(struct ah_call *c, enum ah_fold how, const struct ah_value *dtype)
 {
     struct ah_reduction r;
-    AH_TRY(fold(c, &r, how, dtype, 0));
+    AH_TRY(reduce_fold(c, &r, how, dtype, 0));
     ah_reduction_store(&r, c->out[0]);
     ah_reduction_free(&r);
     return 0;
@@ -98,10 +99,10 @@ int ah_cpu_amin(struct ah_call *c)
 }
 
 /* Are all (or at least one) of an output's inputs other than 0? */
-static int counted(struct ah_call *c, bool every)
+static int reduce_counted(struct ah_call *c, bool every)
 {
     struct ah_reduction r;
-    AH_TRY(fold(c, &r, AH_FOLD_COUNT, NULL, 0));
+    AH_TRY(reduce_fold(c, &r, AH_FOLD_COUNT, NULL, 0));
     uint8_t *y = ah_tensor_data(c->out[0]);
     for (int64_t i = 0; i < r.count; i++) {
         int64_t count = r.integral ? ((const int64_t *)r.data)[i] : (int64_t)((const double *)r.data)[i];
@@ -113,12 +114,12 @@ static int counted(struct ah_call *c, bool every)
 
 int ah_cpu_any(struct ah_call *c)
 {
-    return counted(c, false);
+    return reduce_counted(c, false);
 }
 
 int ah_cpu_all(struct ah_call *c)
 {
-    return counted(c, true);
+    return reduce_counted(c, true);
 }
 
 int ah_cpu_count_nonzero(struct ah_call *c)
@@ -130,7 +131,7 @@ int ah_cpu_mean(struct ah_call *c)
 {
     struct ah_value dtype = {.kind = AH_DTYPE, .dtype = c->out[0]->dtype};
     struct ah_reduction r;
-    AH_TRY(fold(c, &r, AH_FOLD_SUM, &dtype, 0));
+    AH_TRY(reduce_fold(c, &r, AH_FOLD_SUM, &dtype, 0));
     double *sum = r.data;
     for (int64_t i = 0; i < r.count; i++)
         sum[i] /= (double)r.folded;
@@ -149,7 +150,7 @@ int ah_cpu_norm(struct ah_call *c)
                        : p == -INFINITY ? AH_FOLD_ABS_MIN
                                         : AH_FOLD_POWERS;
     struct ah_reduction r;
-    AH_TRY(fold(c, &r, how, NULL, p));
+    AH_TRY(reduce_fold(c, &r, how, NULL, p));
     double *value = r.data;
     if (how == AH_FOLD_SQUARES)
         for (int64_t i = 0; i < r.count; i++)
@@ -336,7 +337,7 @@ int ah_cpu_prod_others(struct ah_call *c)
     return rows_in_place(c, dtype, dtype == AH_F64 ? others_f64 : others_f32, &(struct by_row){.columns = 0});
 }
 
-static int running(struct ah_call *c, bool reverse)
+static int reduce_running(struct ah_call *c, bool reverse)
 {
     enum ah_dtype dtype = ah_compute_dtype(c->out[0]->dtype);
     ah_range_fn body = running_i64;
@@ -351,12 +352,12 @@ static int running(struct ah_call *c, bool reverse)
 
 int ah_cpu_cumsum(struct ah_call *c)
 {
-    return running(c, false);
+    return reduce_running(c, false);
 }
 
 int ah_cpu_cumsum_reverse(struct ah_call *c)
 {
-    return running(c, true);
+    return reduce_running(c, true);
 }
 
 /* Where the extreme is: the first one among equals, or the first NaN. The value is found first, in vectors; then the
@@ -393,7 +394,7 @@ EXTREME(smallest_f64, double, MIN_STEP)
 EXTREME(smallest_i64, int64_t, INT_MIN_STEP)
 
 /* Values (NULL: not wanted) and indices. Integers are compared as int64, halves as float32. */
-static int extreme(struct ah_call *c, bool largest, struct ah_tensor *values, struct ah_tensor *indices)
+static int reduce_extreme(struct ah_call *c, bool largest, struct ah_tensor *values, struct ah_tensor *indices)
 {
     struct ah_tensor *input = ah_args(c, argmax)->input.tensor, *wide = NULL, *matrix = NULL;
     enum ah_dtype dtype = ah_compute_dtype(input->dtype);
@@ -421,20 +422,20 @@ done:
 
 int ah_cpu_max_dim(struct ah_call *c)
 {
-    return extreme(c, true, c->out[0], c->out[1]);
+    return reduce_extreme(c, true, c->out[0], c->out[1]);
 }
 
 int ah_cpu_min_dim(struct ah_call *c)
 {
-    return extreme(c, false, c->out[0], c->out[1]);
+    return reduce_extreme(c, false, c->out[0], c->out[1]);
 }
 
 int ah_cpu_argmax(struct ah_call *c)
 {
-    return extreme(c, true, NULL, c->out[0]);
+    return reduce_extreme(c, true, NULL, c->out[0]);
 }
 
 int ah_cpu_argmin(struct ah_call *c)
 {
-    return extreme(c, false, NULL, c->out[0]);
+    return reduce_extreme(c, false, NULL, c->out[0]);
 }

@@ -24,7 +24,7 @@ static const void *line_of(const struct lines *l, int64_t line, size_t item, int
 }
 
 /* How many lines from `line` on lie side by side. */
-static int64_t together(const struct lines *l, int64_t line, int64_t end)
+static int64_t running_together(const struct lines *l, int64_t line, int64_t end)
 {
     int64_t count = l->inner - line % l->inner;
     count = count < end - line ? count : end - line;
@@ -41,7 +41,7 @@ static int64_t together(const struct lines *l, int64_t line, int64_t end)
             const type *restrict from = line_of(l, line, sizeof(type), &first);           \
             type *restrict to = (type *)l->y + first;                                     \
             acc_t sums[WIDTH];                                                            \
-            count = together(l, line, end);                                               \
+            count = running_together(l, line, end);                                       \
             for (int64_t j = 0; j < count; j++)                                           \
                 sums[j] = (start);                                                        \
             acc_t s = (start);                                                            \
@@ -86,7 +86,7 @@ RUNNING(log_sum_f64, double, double, -INFINITY, log_sum(s, x))
             const type *restrict from = line_of(l, line, sizeof(type), &first);           \
             type *restrict to = (type *)l->y + first, best[WIDTH];                        \
             int64_t *restrict at = l->at + first;                                         \
-            count = together(l, line, end);                                               \
+            count = running_together(l, line, end);                                       \
             memcpy(best, from, (size_t)count * sizeof *best);                             \
             type s = from[0];                                                             \
             int64_t place = 0;                                                            \
@@ -124,7 +124,7 @@ struct bodies {
 };
 
 /* Run over the input, converted to the result's dtype first, and store into out[0] (and out[1], the places). */
-static int run(struct ah_call *c, struct bodies bodies, struct lines *l)
+static int running_run(struct ah_call *c, struct bodies bodies, struct lines *l)
 {
     struct ah_tensor *out = c->out[0], *x = NULL, *y = NULL, *same = NULL;
     enum ah_dtype dtype = ah_compute_dtype(out->dtype);
@@ -158,27 +158,29 @@ done:
 
 int ah_cpu_cumprod(struct ah_call *c)
 {
-    return run(c, (struct bodies){product_f32, product_f64, product_i64}, &(struct lines){.n = 0});
+    return running_run(c, (struct bodies){product_f32, product_f64, product_i64}, &(struct lines){.n = 0});
 }
 
 int ah_cpu_logcumsumexp(struct ah_call *c)
 {
-    return run(c, (struct bodies){log_sum_f32, log_sum_f64, NULL}, &(struct lines){.n = 0});
+    return running_run(c, (struct bodies){log_sum_f32, log_sum_f64, NULL}, &(struct lines){.n = 0});
 }
 
-static int extremes(struct ah_call *c, bool largest)
+static int running_extremes(struct ah_call *c, bool largest)
 {
     struct lines l = {.at = ah_tensor_data(c->out[1])};
-    return run(c, largest ? (struct bodies){largest_f32, largest_f64, largest_i64}
-                          : (struct bodies){smallest_f32, smallest_f64, smallest_i64}, &l);
+    return running_run(c,
+                       largest ? (struct bodies){largest_f32, largest_f64, largest_i64}
+                               : (struct bodies){smallest_f32, smallest_f64, smallest_i64},
+                       &l);
 }
 
 int ah_cpu_cummax(struct ah_call *c)
 {
-    return extremes(c, true);
+    return running_extremes(c, true);
 }
 
 int ah_cpu_cummin(struct ah_call *c)
 {
-    return extremes(c, false);
+    return running_extremes(c, false);
 }

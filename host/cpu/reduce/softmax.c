@@ -140,7 +140,7 @@ static struct extent extent_at(const struct ah_tensor *t, int64_t dim)
     return e;
 }
 
-static int forward(struct ah_call *c, bool log)
+static int softmax_run_forward(struct ah_call *c, bool log)
 {
     const struct ah_args_softmax *arg = ah_args(c, softmax);
     struct ah_tensor *xt = arg->input.tensor, *out = c->out[0], *cast = NULL;
@@ -169,15 +169,15 @@ out:
 
 int ah_cpu_softmax(struct ah_call *c)
 {
-    return forward(c, false);
+    return softmax_run_forward(c, false);
 }
 
 int ah_cpu_log_softmax(struct ah_call *c)
 {
-    return forward(c, true);
+    return softmax_run_forward(c, true);
 }
 
-static int backward(struct ah_call *c, bool log)
+static int softmax_run_backward(struct ah_call *c, bool log)
 {
     const struct ah_args_softmax_backward *arg = ah_args(c, softmax_backward);
     struct ah_tensor *out = c->out[0];
@@ -203,10 +203,10 @@ out:
 
 int ah_cpu_softmax_backward(struct ah_call *c)
 {
-    return backward(c, false);
+    return softmax_run_backward(c, false);
 }
 
 int ah_cpu_log_softmax_backward(struct ah_call *c)
 {
-    return backward(c, true);
+    return softmax_run_backward(c, true);
 }

@@ -127,14 +127,14 @@ static int recovery_publish(lua_State *L)
     size_t alike = recovery_total(L, 1), own = recovery_total(L, 2), room;
     int size, rank = ah_recovery_rank(&size);
     size_t first = recovery_cut(alike, rank, size), last = recovery_cut(alike, rank + 1, size);
-    void *slice, *recovery_note;
+    void *slice, *note;
     ah_check(L, ah_recovery_slice(recovery_aligned(last - first) + own, &slice));
     if (!slice)
         return 0;
     recovery_move(L, 1, first, last, slice, true);
     recovery_move(L, 2, 0, own, (char *)slice + recovery_aligned(last - first), true);
-    ah_check(L, ah_recovery_note(&recovery_note, &room));
-    ah_check(L, ah_recovery_mark(recovery_note, write_note(L, fixed, 4, recovery_note, room)));
+    ah_check(L, ah_recovery_note(&note, &room));
+    ah_check(L, ah_recovery_mark(note, write_note(L, fixed, 4, note, room)));
     return 0;
 }
 

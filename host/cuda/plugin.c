@@ -63,7 +63,7 @@ static const char *cuda_missing(void)
     return count ? NULL : "the driver sees no device (is CUDA_VISIBLE_DEVICES empty?)";
 }
 
-static int attribute(CUdevice handle, CUdevice_attribute which)
+static int cuda_attribute(CUdevice handle, CUdevice_attribute which)
 {
     int value = 0;
     return ah_cuda.device_attribute(&value, which, handle) == CUDA_SUCCESS ? value : 0;
@@ -86,9 +86,9 @@ static int cuda_describe(int index, char *text, size_t room)
     AH_TRY(ah_cuda_check(ah_cuda.device_name(name, sizeof name, handle), "its name"));
     AH_TRY(ah_cuda_check(ah_cuda.device_total_memory(&bytes, handle), "its memory"));
     snprintf(text, room, "%s, capability %d.%d, %d multiprocessors, %.1f GiB", name,
-             attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-             attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
-             attribute(handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), (double)bytes / (double)(1u << 30));
+             cuda_attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+             cuda_attribute(handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+             cuda_attribute(handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), (double)bytes / (double)(1u << 30));
     return 0;
 }
 
@@ -138,13 +138,13 @@ static int open_state(struct ah_cuda_device *cuda)
     AH_TRY(read_random(cuda));
     AH_TRY(ah_cuda_attention_dnn_read());
     AH_TRY(ah_cuda_check(ah_cuda.device_get(&cuda->handle, cuda->ordinal), "%s", name));
-    cuda->multiprocessors = attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-    cuda->resident_blocks =
-        cuda->multiprocessors * (attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) / 256);
-    cuda->capability = 10 * attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
-                       attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-    cuda->slow_double = attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO) > 2;
-    cuda->shared_limit = attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    cuda->multiprocessors = cuda_attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    cuda->resident_blocks = cuda->multiprocessors *
+                            (cuda_attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) / 256);
+    cuda->capability = 10 * cuda_attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                       cuda_attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    cuda->slow_double = cuda_attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO) > 2;
+    cuda->shared_limit = cuda_attribute(cuda->handle, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
     AH_TRY(ah_cuda_check(ah_cuda.context_retain(&cuda->context, cuda->handle), "%s: its context", name));
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_cuda_check(ah_cuda.stream_create(&cuda->compute, CU_STREAM_NON_BLOCKING, 0), "%s: a stream", name));

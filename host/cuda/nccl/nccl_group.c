@@ -28,7 +28,7 @@ static int new_event(struct ah_cuda_device *cuda, CUevent *out)
 }
 
 /* Make `after` wait for the work queued on `stream`. */
-static int order(struct ah_cuda_device *cuda, CUstream stream, CUstream after, CUevent event)
+static int nccl_order(struct ah_cuda_device *cuda, CUstream stream, CUstream after, CUevent event)
 {
     AH_TRY(ah_cuda_check(ah_cuda.event_record(event, stream), "%s: an event", cuda->device->name));
     if (!after)
@@ -40,7 +40,7 @@ int ah_nccl_order(struct ah_cuda_device *cuda, CUstream stream, CUstream after)
 {
     CUevent event;
     AH_TRY(new_event(cuda, &event));
-    int status = order(cuda, stream, after, event);
+    int status = nccl_order(cuda, stream, after, event);
     ah_cuda.event_destroy(event);
     return status;
 }
@@ -179,7 +179,7 @@ static double weights_of(const struct ah_group *group, uint32_t sequence)
 
 /* Queue a call on the stream, and show it to the watch. The lock is not held meanwhile: the first call between two
  * cards waits for the peer's, and the watch ends that wait by an abort. */
-static int give(struct ah_nccl_comm *comm, const struct ah_collective *call, uint32_t sequence, double *divisor)
+static int nccl_give(struct ah_nccl_comm *comm, const struct ah_collective *call, uint32_t sequence, double *divisor)
 {
     struct ah_group *group = comm->base.group;
     bool capturing = comm->cuda->capturing != NULL;
@@ -197,7 +197,7 @@ static int give(struct ah_nccl_comm *comm, const struct ah_collective *call, uin
 }
 
 /* Where weights differ the sum is divided behind it. */
-static int divide(struct ah_cuda_device *cuda, const struct ah_collective *call, int rank, double divisor)
+static int nccl_divide(struct ah_cuda_device *cuda, const struct ah_collective *call, int rank, double divisor)
 {
     struct ah_optim_run all = {call->out, call->count};
     if (divisor == 1 || (call->kind == AH_REDUCE && rank != call->root))
@@ -212,9 +212,9 @@ static int comm_run(struct ah_group *group, const struct ah_collective *call)
     double divisor = 1;
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_nccl_order(cuda, cuda->compute, comm->stream));
-    AH_TRY(give(comm, call, group->posted, &divisor));
+    AH_TRY(nccl_give(comm, call, group->posted, &divisor));
     AH_TRY(ah_nccl_order(cuda, comm->stream, cuda->compute));
-    return divide(cuda, call, group->rank, divisor);
+    return nccl_divide(cuda, call, group->rank, divisor);
 }
 
 /* Works. */
@@ -227,7 +227,7 @@ static int comm_start(struct ah_work *work)
     own->captured = own->cuda->capturing != NULL;
     AH_TRY(ah_cuda_enter(own->cuda));
     AH_TRY(new_event(own->cuda, &own->begin));
-    return order(own->cuda, own->cuda->compute, NULL, own->begin);
+    return nccl_order(own->cuda, own->cuda->compute, NULL, own->begin);
 }
 
 static int comm_carry(struct ah_work *work)
@@ -237,9 +237,9 @@ static int comm_carry(struct ah_work *work)
     AH_TRY(ah_cuda_enter(own->cuda));
     AH_TRY(ah_cuda_check(ah_cuda.stream_wait(comm->stream, own->begin, 0), "%s: waiting for an event",
                          own->cuda->device->name));
-    AH_TRY(give(comm, &work->call, work->sequence, &own->divisor));
+    AH_TRY(nccl_give(comm, &work->call, work->sequence, &own->divisor));
     AH_TRY(new_event(own->cuda, &own->end));
-    return order(own->cuda, comm->stream, NULL, own->end);
+    return nccl_order(own->cuda, comm->stream, NULL, own->end);
 }
 
 static bool comm_ready(struct ah_work *work)
@@ -270,7 +270,7 @@ static int comm_finish(struct ah_work *work)
 {
     struct nccl_work *own = (struct nccl_work *)work;
     AH_TRY(wait_for_end(own));
-    return divide(own->cuda, &work->call, work->group->rank, own->divisor);
+    return nccl_divide(own->cuda, &work->call, work->group->rank, own->divisor);
 }
 
 /* The next user of a dropped work's memory uses it on the compute stream. */

@@ -52,7 +52,7 @@ static int is_free(struct ah_nccl_comm *comm, const char *what, bool *out)
     return ah_nccl_check(comm, code, what);
 }
 
-static int step(struct ah_nccl_comm *comm, struct ah_message_request *mail, bool *done)
+static int nccl_message_step(struct ah_nccl_comm *comm, struct ah_message_request *mail, bool *done)
 {
     struct mark *mark = mail->mark;
     char call[AH_NCCL_CALL];
@@ -80,7 +80,7 @@ int ah_nccl_move_message(struct ah_device_comm *p2p, struct ah_message_request *
     AH_TRY(ah_nccl_comm_type.check(p2p));
     AH_TRY(ah_cuda_enter(comm->cuda));
     pthread_mutex_lock(&comm->lock);
-    int status = comm->handle ? step(comm, mail, done) : 0;
+    int status = comm->handle ? nccl_message_step(comm, mail, done) : 0;
     pthread_mutex_unlock(&comm->lock);
     return status;
 }

@@ -29,7 +29,7 @@ int ah_nccl_check(const struct ah_nccl_comm *comm, ncclResult_t code, const char
     return ah_nccl_report(comm, code, what, code == ncclSuccess ? NULL : comm->nccl->last_error(NULL));
 }
 
-static int exchange(struct ah_nccl_comm *comm, const struct ah_collective *call)
+static int nccl_exchange(struct ah_nccl_comm *comm, const struct ah_collective *call)
 {
     const struct ah_nccl *nccl = comm->nccl;
     int rank = comm->base.group->rank, size = comm->base.group->size;
@@ -101,7 +101,7 @@ int ah_nccl_move(struct ah_nccl_comm *comm, const struct ah_collective *call, do
         code = nccl->reduce_scatter(call->in, call->out, count, type, op, comm->handle, comm->stream);
         break;
     default:
-        return exchange(comm, call);
+        return nccl_exchange(comm, call);
     }
     return ah_nccl_check(comm, code, ah_collective_name(call->kind, call->async));
 }

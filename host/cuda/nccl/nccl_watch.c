@@ -61,7 +61,7 @@ static void abort_comm(struct ah_nccl_comm *comm)
 
 static const int64_t leave_ns = 1 * second_ns;
 
-static void fail(struct ah_nccl_comm *comm, int status, const char *text)
+static void nccl_watch_fail(struct ah_nccl_comm *comm, int status, const char *text)
 {
     comm->failed = status;
     comm->failed_ns = ran_ns;
@@ -73,7 +73,7 @@ static void fail(struct ah_nccl_comm *comm, int status, const char *text)
 }
 
 /* Check a call with NCCL, the peers and the clock. A doubt has to last to count, a timeout not. */
-static void examine(struct ah_nccl_comm *comm, const struct ah_nccl_record *record)
+static void nccl_watch_examine(struct ah_nccl_comm *comm, const struct ah_nccl_record *record)
 {
     int64_t now = ran_ns;
     char text[sizeof comm->text] = "";
@@ -98,11 +98,11 @@ static void examine(struct ah_nccl_comm *comm, const struct ah_nccl_record *reco
     if (!comm->doubted_ns)
         comm->doubted_ns = now + 1;
     if (status == AH_ETIMEOUT || now - comm->doubted_ns >= doubt_ns)
-        fail(comm, status, text);
+        nccl_watch_fail(comm, status, text);
 }
 
 /* Remove the calls that the device has completed. */
-static void pass(struct ah_nccl_comm *comm)
+static void nccl_watch_pass(struct ah_nccl_comm *comm)
 {
     while (comm->count && ah_cuda.event_query(comm->record[comm->first].end) != CUDA_ERROR_NOT_READY) {
         comm->first = (comm->first + 1) % AH_NCCL_RECORDS;
@@ -111,13 +111,13 @@ static void pass(struct ah_nccl_comm *comm)
     }
 }
 
-static void look(struct ah_nccl_comm *comm)
+static void nccl_watch_check(struct ah_nccl_comm *comm)
 {
     pthread_mutex_lock(&comm->lock);
     if (comm->handle && !comm->failed && ah_cuda_make_current(comm->cuda) == 0) {
-        pass(comm);
+        nccl_watch_pass(comm);
         if (comm->count || comm->entered)
-            examine(comm, comm->count ? &comm->record[comm->first] : &comm->entry);
+            nccl_watch_examine(comm, comm->count ? &comm->record[comm->first] : &comm->entry);
     } else if (comm->handle && comm->failed && ran_ns - comm->failed_ns > leave_ns) {
         abort_comm(comm);
     }
@@ -130,7 +130,7 @@ static void look(struct ah_nccl_comm *comm)
     }
 }
 
-static void *watch(void *context)
+static void *nccl_watch_run(void *context)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* a capture of the Lua thread is none of this one's */
     bool told = false;
@@ -143,7 +143,7 @@ static void *watch(void *context)
         for (struct ah_nccl_comm *comm = comms; comm; comm = comm->next) {
             if (!told && ah_cuda_make_current(comm->cuda) == 0)
                 told = ah_cuda.capture_mode(&mode) == CUDA_SUCCESS;
-            look(comm);
+            nccl_watch_check(comm);
         }
         pthread_mutex_unlock(&list_lock);
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
@@ -157,7 +157,7 @@ int ah_nccl_watch(struct ah_nccl_comm *comm)
     int status = 0;
     pthread_t thread;
     pthread_mutex_lock(&list_lock);
-    if (!running && pthread_create(&thread, NULL, watch, NULL))
+    if (!running && pthread_create(&thread, NULL, nccl_watch_run, NULL))
         status = ah_fail(AH_ENOMEM, "%s: no thread to watch over collectives", comm->cuda->device->name);
     if (status == 0) {
         if (!running)
@@ -187,7 +187,7 @@ void ah_nccl_unwatch(struct ah_nccl_comm *comm)
 static int next_record(struct ah_nccl_comm *comm, struct ah_nccl_record **out)
 {
     if (comm->count == AH_NCCL_RECORDS)
-        pass(comm);
+        nccl_watch_pass(comm);
     if (comm->count == AH_NCCL_RECORDS) /* so far ahead of the device: the watch sees the older ones */
         comm->count--;
     struct ah_nccl_record *record = &comm->record[(comm->first + comm->count) % AH_NCCL_RECORDS];
@@ -204,7 +204,7 @@ static int next_record(struct ah_nccl_comm *comm, struct ah_nccl_record **out)
     return 0;
 }
 
-static void describe(struct ah_nccl_comm *comm, struct ah_nccl_record *record, uint32_t sequence)
+static void nccl_watch_describe(struct ah_nccl_comm *comm, struct ah_nccl_record *record, uint32_t sequence)
 {
     struct ah_group *group = comm->base.group;
     char title[100];
@@ -218,7 +218,7 @@ int ah_nccl_note(struct ah_nccl_comm *comm, uint32_t sequence)
 {
     struct ah_nccl_record *record;
     AH_TRY(next_record(comm, &record));
-    describe(comm, record, sequence);
+    nccl_watch_describe(comm, record, sequence);
     return 0;
 }
 
@@ -229,7 +229,7 @@ bool ah_nccl_enter(struct ah_nccl_comm *comm, uint32_t sequence)
     comm->entered = comm->handle && !comm->failed;
     entry->begun_ns = ran_ns;
     entry->timeout_ns = comm->base.group->timeout_ns;
-    describe(comm, entry, sequence);
+    nccl_watch_describe(comm, entry, sequence);
     pthread_mutex_unlock(&comm->lock);
     return comm->entered;
 }

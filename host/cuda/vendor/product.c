@@ -123,8 +123,8 @@ cublasStatus_t ah_cuda_plan_point(const struct ah_cublas *blas, struct ah_cuda_p
     return status;
 }
 
-static cublasStatus_t describe(const struct ah_cublas *blas, struct ah_cuda_plan *plan,
-                               const struct ah_cuda_product *product)
+static cublasStatus_t matmul_describe(const struct ah_cublas *blas, struct ah_cuda_plan *plan,
+                                      const struct ah_cuda_product *product)
 {
     const struct ah_cuda_plan_key *key = &plan->key;
     bool wide = key->dtype == AH_F64;
@@ -159,7 +159,7 @@ static cublasStatus_t describe(const struct ah_cublas *blas, struct ah_cuda_plan
 
 /* Ask for the candidates. Partial sums of a product that is split along its depth are not rounded to halves: INPLACE
  * and OUTPUT_TYPE would round them to the type of the result. */
-static cublasStatus_t propose(const struct ah_cublas *blas, struct ah_cuda_plan *plan)
+static cublasStatus_t matmul_propose(const struct ah_cublas *blas, struct ah_cuda_plan *plan)
 {
     cublasLtMatmulPreference_t preference;
     size_t workspace = WORKSPACE;
@@ -224,9 +224,9 @@ static int make_plan(const struct ah_cublas *blas, const struct ah_cuda_plan_key
 {
     struct ah_cuda_plan *plan = free_plan(blas);
     plan->key = *key;
-    int status = ah_cublas_check(blas, describe(blas, plan, product), op_name, "describing a product");
+    int status = ah_cublas_check(blas, matmul_describe(blas, plan, product), op_name, "describing a product");
     if (status == 0)
-        status = ah_cublas_check(blas, propose(blas, plan), op_name, "choosing an algorithm");
+        status = ah_cublas_check(blas, matmul_propose(blas, plan), op_name, "choosing an algorithm");
     if (status < 0 && status != AH_ENOTIMPL) {
         drop_plan(blas, plan);
         return status;

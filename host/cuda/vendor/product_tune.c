@@ -41,7 +41,7 @@ static bool tune_is_on(void)
     return word && *word ? strcmp(word, "0") != 0 : !ah_cuda_is_simulated();
 }
 
-static size_t padded(size_t bytes)
+static size_t tune_padded(size_t bytes)
 {
     return (bytes + 255) / 256 * 256;
 }
@@ -49,12 +49,13 @@ static size_t padded(size_t bytes)
 static uint64_t trial_reserve(size_t *used, uint64_t base, size_t bytes)
 {
     uint64_t at = base + *used;
-    *used += padded(bytes);
+    *used += tune_padded(bytes);
     return at;
 }
 
 /* Bytes from the first number of a stack of matrices to its last. */
-static size_t extent(const struct ah_cuda_matrix *matrix, int64_t rows, int64_t columns, int64_t batch, size_t item)
+static size_t tune_extent(const struct ah_cuda_matrix *matrix, int64_t rows, int64_t columns, int64_t batch,
+                          size_t item)
 {
     int64_t lines = matrix->transposed ? columns : rows, line = matrix->transposed ? rows : columns;
     return (size_t)((batch - 1) * matrix->stride + (lines - 1) * matrix->ld + line) * item;
@@ -69,9 +70,9 @@ static size_t trial_layout(struct trial *t, const struct ah_cuda_product *given,
     size_t stored = given->epilogue == AH_CUDA_ROW_SUMS ? (size_t)p->rows * sizeof(double)
                     : given->epilogue == AH_CUDA_COLUMN_SUMS ? (size_t)p->columns * sizeof(double) : whole;
     bool stores = given->aux && given->epilogue != AH_CUDA_GELU_SLOPE;
-    p->a.at = trial_reserve(&used, base, extent(&p->a, p->rows, p->depth, p->batch, item));
-    p->b.at = trial_reserve(&used, base, extent(&p->b, p->depth, p->columns, p->batch, item));
-    t->inner = padded(extent(&p->out, p->rows, p->columns, p->batch, out_item));
+    p->a.at = trial_reserve(&used, base, tune_extent(&p->a, p->rows, p->depth, p->batch, item));
+    p->b.at = trial_reserve(&used, base, tune_extent(&p->b, p->depth, p->columns, p->batch, item));
+    t->inner = tune_padded(tune_extent(&p->out, p->rows, p->columns, p->batch, out_item));
     t->addend = p->adds ? trial_reserve(&used, base, t->inner) : 0;
     if (given->bias)
         p->bias = trial_reserve(&used, base, (size_t)p->columns * out_item);
@@ -79,7 +80,7 @@ static size_t trial_layout(struct trial *t, const struct ah_cuda_product *given,
         p->aux = trial_reserve(&used, base, whole);
     t->result_bytes = t->inner;
     if (stores)
-        t->result_bytes += padded(stored);
+        t->result_bytes += tune_padded(stored);
     t->first = trial_reserve(&used, base, t->result_bytes);
     t->other = trial_reserve(&used, base, t->result_bytes);
     t->differ = trial_reserve(&used, base, AH_CUDA_CANDIDATES * sizeof(uint32_t));

@@ -139,7 +139,7 @@ int ah_cuda_check_lost(void)
 }
 
 /* Keep the text of the first failure that loses a context; it stays the text of all that follow. */
-static int lose(const char *what, const char *text, const char *name)
+static int driver_lose(const char *what, const char *text, const char *name)
 {
     pthread_mutex_lock(&loss.lock);
     if (!atomic_load_explicit(&loss.known, memory_order_relaxed)) {
@@ -168,5 +168,5 @@ int ah_cuda_check(CUresult code, const char *format, ...)
         ah_cuda.error_text(code, &text);
     text = text ? text : "unknown error";
     name = name ? name : "no name";
-    return is_loss(code) ? lose(what, text, name) : ah_fail(status_of(code), "%s: %s (%s)", what, text, name);
+    return is_loss(code) ? driver_lose(what, text, name) : ah_fail(status_of(code), "%s: %s (%s)", what, text, name);
 }

@@ -10,7 +10,7 @@
 #include "base/status/status.h"
 #include "cuda/driver/api/driver.h"
 
-static int find(struct ah_cuda_library *library)
+static int library_find(struct ah_cuda_library *library)
 {
     AH_TRY(ah_cuda_driver_open());
     void *opened = NULL;
@@ -39,7 +39,7 @@ int ah_cuda_library_open(struct ah_cuda_library *library)
 {
     pthread_mutex_lock(&library->lock);
     if (!library->state) {
-        int status = find(library);
+        int status = library_find(library);
         library->state = status < 0 ? status : 1;
         snprintf(library->reason, sizeof library->reason, "%s", status < 0 ? ah_error_text() : "");
     }

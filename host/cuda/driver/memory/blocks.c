@@ -6,7 +6,7 @@
 
 #include "base/memory/array.h"
 
-static int compare(const struct ah_cuda_block *a, const struct ah_cuda_block *b)
+static int blocks_compare(const struct ah_cuda_block *a, const struct ah_cuda_block *b)
 {
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? -1 : 1;
@@ -47,7 +47,7 @@ size_t ah_cuda_blocks_place(const struct ah_cuda_blocks *list, const struct ah_c
     size_t low = 0, high = list->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (compare(list->at[middle], block) < 0)
+        if (blocks_compare(list->at[middle], block) < 0)
             low = middle + 1;
         else
             high = middle;

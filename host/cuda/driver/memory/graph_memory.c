@@ -60,7 +60,7 @@ void ah_cuda_pool_leave(struct ah_cuda_memory *memory)
 }
 
 /* Note that a graph has an address, if it is one in a block of everybody's. */
-static int see(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool, uint64_t word)
+static int graph_memory_see(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool, uint64_t word)
 {
     size_t low = 0, high = pool->live_count;
     while (low < high) {
@@ -92,7 +92,7 @@ int ah_cuda_pool_see(struct ah_cuda_memory *memory, const void *words, size_t by
         uint64_t word;
         memcpy(&word, (const char *)words + at, sizeof word);
         if (word)
-            status = see(memory, memory->pool, word);
+            status = graph_memory_see(memory, memory->pool, word);
     }
     pthread_mutex_unlock(&memory->lock);
     return status;

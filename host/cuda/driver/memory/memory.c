@@ -123,7 +123,7 @@ void ah_cuda_memory_add_spare(struct ah_cuda_memory *memory, struct ah_cuda_bloc
 }
 
 /* Cut what is over `bytes` off, where that is worth a block of its own. */
-static void cut(struct ah_cuda_memory *memory, struct ah_cuda_block *block, size_t bytes)
+static void memory_cut(struct ah_cuda_memory *memory, struct ah_cuda_block *block, size_t bytes)
 {
     size_t rest = block->bytes - bytes;
     if (block->small ? rest < ROUND : rest <= MIB)
@@ -200,7 +200,7 @@ static void free_dead(struct ah_cuda_memory *memory)
     memory->dead.count = 0;
 }
 
-static void trim(struct ah_cuda_memory *memory)
+static void memory_trim(struct ah_cuda_memory *memory)
 {
     collect_waiting(memory, WAIT);
     free_dead(memory);
@@ -256,12 +256,13 @@ static int take_cached(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool,
         block->small = small;
         block->pool = pool;
     }
-    cut(memory, block, bytes);
+    memory_cut(memory, block, bytes);
     *out = block;
     return 0;
 }
 
-static int take(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool, size_t bytes, struct ah_cuda_block **out)
+static int memory_take(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool, size_t bytes,
+                       struct ah_cuda_block **out)
 {
     return memory->direct && !pool ? take_direct(memory, bytes, out) : take_cached(memory, pool, bytes, out);
 }
@@ -277,8 +278,8 @@ static int try_take(struct ah_cuda_memory *memory, size_t bytes, bool trims, str
 {
     pthread_mutex_lock(&memory->lock);
     if (trims && !memory->pool)
-        trim(memory);
-    int status = take(memory, own_pool(memory), bytes, out);
+        memory_trim(memory);
+    int status = memory_take(memory, own_pool(memory), bytes, out);
     if (status == 0)
         set_used(memory, *out);
     pthread_mutex_unlock(&memory->lock);
@@ -407,7 +408,7 @@ void ah_cuda_memory_trim(struct ah_cuda_memory *memory)
         return;
     pthread_mutex_lock(&memory->lock);
     if (!memory->pool)
-        trim(memory);
+        memory_trim(memory);
     pthread_mutex_unlock(&memory->lock);
 }
 

@@ -41,7 +41,7 @@ static int mark_let_go(struct ah_cuda_pinned *pinned)
 }
 
 /* The smallest block that fits and is free or, with `wait`, will be. */
-static struct ah_cuda_pinned_block *find(struct ah_cuda_pinned *pinned, size_t bytes, bool wait)
+static struct ah_cuda_pinned_block *pinned_find(struct ah_cuda_pinned *pinned, size_t bytes, bool wait)
 {
     struct ah_cuda_pinned_block *best = NULL;
     for (size_t i = 0; i < pinned->count; i++) {
@@ -53,7 +53,7 @@ static struct ah_cuda_pinned_block *find(struct ah_cuda_pinned *pinned, size_t b
     return best;
 }
 
-static int add(struct ah_cuda_pinned *pinned, size_t bytes, struct ah_cuda_pinned_block **out)
+static int pinned_add(struct ah_cuda_pinned *pinned, size_t bytes, struct ah_cuda_pinned_block **out)
 {
     pthread_mutex_lock(&pinned->lock);
     int grown = ah_grow(&pinned->at, pinned->count + 1, &pinned->room, sizeof pinned->at[0]);
@@ -85,11 +85,11 @@ int ah_cuda_pinned_take(struct ah_cuda_pinned *pinned, size_t bytes, struct ah_c
     while (size < bytes)
         size *= 2;
     AH_TRY(mark_let_go(pinned));
-    *out = find(pinned, size, false);
+    *out = pinned_find(pinned, size, false);
     if (!*out && pinned->bytes + size > LIMIT)
-        *out = find(pinned, size, true);
+        *out = pinned_find(pinned, size, true);
     if (!*out)
-        AH_TRY(add(pinned, size, out));
+        AH_TRY(pinned_add(pinned, size, out));
     if ((*out)->flying)
         AH_TRY(ah_cuda_check(ah_cuda.event_synchronise((*out)->event), "%s: a copy", pinned->cuda->device->name));
     (*out)->flying = false;
@@ -126,7 +126,7 @@ size_t ah_cuda_pinned_bytes(const struct ah_cuda_pinned *pinned)
     return pinned->bytes;
 }
 
-static void drop(struct ah_cuda_pinned *pinned, struct ah_cuda_pinned_block *block)
+static void pinned_drop(struct ah_cuda_pinned *pinned, struct ah_cuda_pinned_block *block)
 {
     ah_cuda.event_destroy(block->event);
     ah_cuda.pinned_free(block->at);
@@ -145,7 +145,7 @@ void ah_cuda_pinned_trim(struct ah_cuda_pinned *pinned)
         if (block->flying)
             ah_cuda.event_synchronise(block->event);
         if (is_free(block))
-            drop(pinned, block);
+            pinned_drop(pinned, block);
         else
             pinned->at[kept++] = block;
     }
@@ -169,7 +169,7 @@ void ah_cuda_pinned_close(struct ah_cuda_pinned *pinned)
     if (!pinned)
         return;
     for (size_t i = 0; i < pinned->count; i++)
-        drop(pinned, pinned->at[i]);
+        pinned_drop(pinned, pinned->at[i]);
     pthread_mutex_destroy(&pinned->lock);
     free(pinned->at);
     free(pinned);

@@ -60,7 +60,7 @@ bool ah_cuda_range_grows(const struct ah_cuda_range *range)
     return range && !range->refused;
 }
 
-static void unmap(struct ah_cuda_range *range, CUdeviceptr at, size_t bytes)
+static void range_unmap(struct ah_cuda_range *range, CUdeviceptr at, size_t bytes)
 {
     for (size_t done = 0; done < bytes; done += PIECE)
         ah_cuda.piece_unmap(at + done, PIECE);
@@ -92,12 +92,12 @@ static CUresult map_pieces(struct ah_cuda_range *range, CUdeviceptr at, size_t b
     if (code == CUDA_SUCCESS)
         code = ah_cuda.piece_access(at, bytes, range->access, range->access_count);
     if (code != CUDA_SUCCESS)
-        unmap(range, at, done);
+        range_unmap(range, at, done);
     return code;
 }
 
 /* A driver, or a sandbox before it, that has the calls may still refuse them: then blocks lie in segments. */
-static int map(struct ah_cuda_memory *memory, CUdeviceptr at, size_t bytes)
+static int range_map(struct ah_cuda_memory *memory, CUdeviceptr at, size_t bytes)
 {
     struct ah_cuda_range *range = memory->range;
     CUstreamCaptureMode mode = ah_cuda_relax();
@@ -153,7 +153,7 @@ static int fill_hole(struct ah_cuda_memory *memory, struct ah_cuda_block *hole, 
             return ah_fail(AH_ENOMEM, "out of memory");
         rest->hole = true;
     }
-    int status = map(memory, hole->at, hole->bytes);
+    int status = range_map(memory, hole->at, hole->bytes);
     if (status < 0) {
         if (rest)
             ah_cuda_block_join(hole);
@@ -165,7 +165,7 @@ static int fill_hole(struct ah_cuda_memory *memory, struct ah_cuda_block *hole, 
 }
 
 /* More memory behind the last block. */
-static int extend(struct ah_cuda_memory *memory, struct ah_cuda_block *last, size_t bytes)
+static int range_extend(struct ah_cuda_memory *memory, struct ah_cuda_block *last, size_t bytes)
 {
     struct ah_cuda_range *range = memory->range;
     size_t needed = in_pieces(bytes - spare_bytes(last));
@@ -175,7 +175,7 @@ static int extend(struct ah_cuda_memory *memory, struct ah_cuda_block *last, siz
     struct ah_cuda_block *block = calloc(1, sizeof *block);
     if (!block)
         return ah_fail(AH_ENOMEM, "out of memory");
-    int status = map(memory, end, needed);
+    int status = range_map(memory, end, needed);
     if (status < 0) {
         free(block);
         return status;
@@ -196,7 +196,7 @@ int ah_cuda_range_grow(struct ah_cuda_memory *memory, size_t bytes)
             break;
         }
     }
-    return hole ? fill_hole(memory, hole, bytes) : extend(memory, last, bytes);
+    return hole ? fill_hole(memory, hole, bytes) : range_extend(memory, last, bytes);
 }
 
 /* Join a hole with its neighbours; remove it at the end. Returns the block after it. */
@@ -217,7 +217,8 @@ static struct ah_cuda_block *settle_hole(struct ah_cuda_range *range, struct ah_
 
 /* Take the memory of a free block's whole pieces, `from` to `to` of its bytes, away. Returns the next block to look
  * at. */
-static struct ah_cuda_block *punch(struct ah_cuda_memory *memory, struct ah_cuda_block *block, size_t from, size_t to)
+static struct ah_cuda_block *range_punch(struct ah_cuda_memory *memory, struct ah_cuda_block *block, size_t from,
+                                         size_t to)
 {
     struct ah_cuda_block *hole = block, *left = NULL, *right = NULL;
     ah_cuda_memory_remove_spare(memory, block);
@@ -239,7 +240,7 @@ static struct ah_cuda_block *punch(struct ah_cuda_memory *memory, struct ah_cuda
         left = block;
     }
     hole->hole = true;
-    unmap(memory->range, hole->at, hole->bytes);
+    range_unmap(memory->range, hole->at, hole->bytes);
     memory->reserved -= hole->bytes;
     if (left)
         ah_cuda_memory_add_spare(memory, left);
@@ -262,7 +263,7 @@ void ah_cuda_range_trim(struct ah_cuda_memory *memory)
         if (!synchronised)
             ah_cuda.stream_synchronise(range->cuda->compute);
         synchronised = true;
-        block = punch(memory, block, from, to);
+        block = range_punch(memory, block, from, to);
     }
 }
 

@@ -16,7 +16,7 @@
 
 #define PIECE ((size_t)4 << 20)
 
-static CUdeviceptr address(const void *pointer)
+static CUdeviceptr copy_address(const void *pointer)
 {
     return (CUdeviceptr)(uintptr_t)pointer;
 }
@@ -30,7 +30,7 @@ static int to_device(struct ah_cuda_device *cuda, void *to, const void *from, si
         struct ah_cuda_pinned_block *block;
         AH_TRY(ah_cuda_pinned_take(cuda->pinned, piece, &block));
         memcpy(block->at, (const char *)from + done, piece);
-        int status = ah_cuda_check(ah_cuda.copy_to_device(address(to) + done, block->at, piece, stream),
+        int status = ah_cuda_check(ah_cuda.copy_to_device(copy_address(to) + done, block->at, piece, stream),
                                    "%s: copy of %zu bytes to the device", cuda->device->name, piece);
         int given = ah_cuda_pinned_give(cuda->pinned, block, stream);
         AH_TRY(status);
@@ -41,11 +41,11 @@ static int to_device(struct ah_cuda_device *cuda, void *to, const void *from, si
 }
 
 /* Queue one piece; its block is released at once, so that its event shows when the piece has arrived. */
-static int fetch(struct ah_cuda_device *cuda, const void *from, size_t bytes, CUstream stream,
-                 struct ah_cuda_pinned_block **out)
+static int copy_fetch(struct ah_cuda_device *cuda, const void *from, size_t bytes, CUstream stream,
+                      struct ah_cuda_pinned_block **out)
 {
     AH_TRY(ah_cuda_pinned_take(cuda->pinned, bytes, out));
-    int status = ah_cuda_check(ah_cuda.copy_to_host((*out)->at, address(from), bytes, stream),
+    int status = ah_cuda_check(ah_cuda.copy_to_host((*out)->at, copy_address(from), bytes, stream),
                                "%s: copy of %zu bytes to the host", cuda->device->name, bytes);
     int given = ah_cuda_pinned_give(cuda->pinned, *out, stream);
     (*out)->busy = status == 0 && given == 0; /* ours until it has been emptied */
@@ -53,7 +53,7 @@ static int fetch(struct ah_cuda_device *cuda, const void *from, size_t bytes, CU
     return given;
 }
 
-static int empty(struct ah_cuda_device *cuda, void *to, size_t bytes, struct ah_cuda_pinned_block *block)
+static int copy_empty(struct ah_cuda_device *cuda, void *to, size_t bytes, struct ah_cuda_pinned_block *block)
 {
     int status = ah_cuda_check(ah_cuda.event_synchronise(block->event), "%s: copy of %zu bytes to the host",
                                cuda->device->name, bytes);
@@ -75,11 +75,11 @@ static int to_host(struct ah_cuda_device *cuda, void *to, const void *from, size
             if (block[slot])
                 continue;
             size[slot] = bytes - asked < PIECE ? bytes - asked : PIECE;
-            status = fetch(cuda, (const char *)from + asked, size[slot], stream, &block[slot]);
+            status = copy_fetch(cuda, (const char *)from + asked, size[slot], stream, &block[slot]);
             asked += size[slot];
         }
         if (status == 0) {
-            status = empty(cuda, (char *)to + done, size[turn], block[turn]);
+            status = copy_empty(cuda, (char *)to + done, size[turn], block[turn]);
             done += size[turn];
             block[turn] = NULL;
         }
@@ -91,7 +91,7 @@ static int to_host(struct ah_cuda_device *cuda, void *to, const void *from, size
 }
 
 /* `after` does nothing of what it is asked from now on before `first` has done what it was asked so far. */
-static int order(struct ah_cuda_device *first, struct ah_cuda_device *after)
+static int copy_order(struct ah_cuda_device *first, struct ah_cuda_device *after)
 {
     CUevent event;
     AH_TRY(ah_cuda_enter(first));
@@ -106,7 +106,7 @@ static int order(struct ah_cuda_device *first, struct ah_cuda_device *after)
 }
 
 /* Have the device reach a peer's memory directly, once for each pair; where it cannot, copies go through the host. */
-static void reach(struct ah_cuda_device *device, struct ah_cuda_device *peer)
+static void copy_reach(struct ah_cuda_device *device, struct ah_cuda_device *peer)
 {
     int can = 0;
     if (device->peers >> peer->ordinal & 1 || ah_cuda_enter(device) < 0)
@@ -124,14 +124,14 @@ static int to_peer(struct ah_cuda_device *target, void *to, struct ah_cuda_devic
 {
     for (int i = 0; i < 2; i++)
         AH_TRY(ah_cuda_capture_refuse(i ? target : source, "a copy between devices", "do it outside of the step"));
-    reach(source, target);
-    reach(target, source);
-    AH_TRY(order(target, source));
+    copy_reach(source, target);
+    copy_reach(target, source);
+    AH_TRY(copy_order(target, source));
     AH_TRY(ah_cuda_enter(source));
-    AH_TRY(ah_cuda_check(
-        ah_cuda.copy_to_peer(address(to), target->context, address(from), source->context, bytes, source->compute),
-        "%s: copy of %zu bytes to %s", source->device->name, bytes, target->device->name));
-    return order(source, target);
+    AH_TRY(ah_cuda_check(ah_cuda.copy_to_peer(copy_address(to), target->context, copy_address(from), source->context,
+                                              bytes, source->compute),
+                         "%s: copy of %zu bytes to %s", source->device->name, bytes, target->device->name));
+    return copy_order(source, target);
 }
 
 /* What else the host is to know, having waited for the device. */
@@ -157,12 +157,12 @@ int ah_cuda_copy(struct ah_device *device, void *to, struct ah_device *to_device
     }
     if (to_device_ != from_device)
         return to_peer(ah_cuda_state(to_device_), to, ah_cuda_state(from_device), from, bytes);
-    AH_TRY(ah_cuda_capture_see(cuda, (CUdeviceptr[]){address(to), address(from)}, 2 * sizeof(CUdeviceptr)));
+    AH_TRY(ah_cuda_capture_see(cuda, (CUdeviceptr[]){copy_address(to), copy_address(from)}, 2 * sizeof(CUdeviceptr)));
     struct ah_cuda_span span = {-1};
     if (queue == cuda->compute)
         span = ah_cuda_span_begin(cuda, "copy", "copy_within");
-    AH_TRY(ah_cuda_check(ah_cuda.copy_within(address(to), address(from), bytes, queue), "%s: copy of %zu bytes",
-                         device->name, bytes));
+    AH_TRY(ah_cuda_check(ah_cuda.copy_within(copy_address(to), copy_address(from), bytes, queue),
+                         "%s: copy of %zu bytes", device->name, bytes));
     ah_cuda_span_end(cuda, span, 2.0 * (double)bytes, 0);
     return 0;
 }
@@ -173,9 +173,9 @@ int ah_cuda_fill(struct ah_device *device, void *to, int byte, size_t bytes)
     if (bytes == 0)
         return 0;
     AH_TRY(ah_cuda_enter(cuda));
-    AH_TRY(ah_cuda_capture_see(cuda, (CUdeviceptr[]){address(to)}, sizeof(CUdeviceptr)));
+    AH_TRY(ah_cuda_capture_see(cuda, (CUdeviceptr[]){copy_address(to)}, sizeof(CUdeviceptr)));
     struct ah_cuda_span span = ah_cuda_span_begin(cuda, "fill", "fill_bytes");
-    AH_TRY(ah_cuda_check(ah_cuda.fill_bytes(address(to), (unsigned char)byte, bytes, cuda->compute),
+    AH_TRY(ah_cuda_check(ah_cuda.fill_bytes(copy_address(to), (unsigned char)byte, bytes, cuda->compute),
                          "%s: filling %zu bytes", device->name, bytes));
     ah_cuda_span_end(cuda, span, (double)bytes, 0);
     return 0;

@@ -67,7 +67,7 @@ void ah_cuda_faults_close(struct ah_cuda_device *cuda)
     cuda->faults = NULL;
 }
 
-static int fail(const struct note *note, const struct ah_fault *fault)
+static int fault_fail(const struct note *note, const struct ah_fault *fault)
 {
     char value[40];
     long long at = (long long)~fault->rest;
@@ -100,13 +100,13 @@ int ah_cuda_raise_fault(struct ah_cuda_device *cuda)
     for (size_t i = 0; note->ticket != fault.ticket && i < faults->kept_count; i++)
         note = &faults->kept[i];
     if (note->ticket == fault.ticket)
-        return fail(note, &fault);
+        return fault_fail(note, &fault);
     return ah_fail(AH_EINVAL, "%s: an index or label at position %lld of an earlier op is out of range "
                   "(CUDA_LAUNCH_BLOCKING=1 reports which)", cuda->device->name, (long long)~fault.rest);
 }
 
-static int look(struct ah_device *device, struct ah_cuda_kernel *kernel, const struct note *what,
-                const struct ah_tensor *numbers, int64_t other)
+static int fault_check(struct ah_device *device, struct ah_cuda_kernel *kernel, const struct note *what,
+                       const struct ah_tensor *numbers, int64_t other)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     if (numbers->numel == 0)
@@ -160,14 +160,14 @@ int ah_cuda_expect_within(struct ah_device *device, const struct ah_cuda_bounds 
     struct note note = {.op_name = bounds->op_name, .what = bounds->what, .low = bounds->low, .high = bounds->high};
     if (bounds->of)
         snprintf(note.place, sizeof note.place, " (dim %d of %s)", bounds->dim, ah_shape(bounds->of));
-    return look(device, &index_kernel, &note, numbers, bounds->other);
+    return fault_check(device, &index_kernel, &note, numbers, bounds->other);
 }
 
 int ah_cuda_expect_shares(struct ah_device *device, const char *op_name, const char *what,
                           const struct ah_tensor *numbers)
 {
     struct note note = {.op_name = op_name, .what = what, .high = 1, .kind = SHARE};
-    return look(device, &share_kernel[numbers->dtype], &note, numbers, 0);
+    return fault_check(device, &share_kernel[numbers->dtype], &note, numbers, 0);
 }
 
 int ah_cuda_expect_enough(struct ah_device *device, const char *op_name, const struct ah_tensor *counts,
@@ -178,12 +178,12 @@ int ah_cuda_expect_enough(struct ah_device *device, const char *op_name, const s
     last.offset += counts->numel - 1;
     last.numel = 1;
     snprintf(note.place, sizeof note.place, "%s", ah_shape(source));
-    return look(device, &index_kernel, &note, &last, 0);
+    return fault_check(device, &index_kernel, &note, &last, 0);
 }
 
 int ah_cuda_expect_numbers(struct ah_device *device, const char *op_name, const char *expected, int64_t high,
                            const struct ah_tensor *numbers)
 {
     struct note note = {.op_name = op_name, .expected = expected, .high = high, .kind = SHARE};
-    return look(device, &share_kernel[numbers->dtype], &note, numbers, 0);
+    return fault_check(device, &share_kernel[numbers->dtype], &note, numbers, 0);
 }

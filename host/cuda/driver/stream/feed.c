@@ -40,7 +40,7 @@ struct ah_cuda_feed {
 };
 
 /* Make work queued on `after` from now on wait for the work queued on `first` so far. */
-static int order(struct ah_cuda_feed *feed, CUstream first, CUstream after)
+static int prefetch_order(struct ah_cuda_feed *feed, CUstream first, CUstream after)
 {
     const char *name = feed->cuda->device->name;
     AH_TRY(ah_cuda_check(ah_cuda.event_record(feed->order, first), "%s: an event", name));
@@ -73,19 +73,19 @@ static bool is_free(struct slot *slot)
 }
 
 /* Not so large that another batch misses it. */
-static bool fits(const struct slot *slot, size_t bytes)
+static bool prefetch_fits(const struct slot *slot, size_t bytes)
 {
     return slot->bytes >= bytes && slot->bytes / 2 <= bytes;
 }
 
 /* A free block that fits; else, when enough of them are waited for, the oldest of those; else NULL. */
-static struct slot *find(struct ah_cuda_feed *feed, size_t bytes)
+static struct slot *prefetch_find(struct ah_cuda_feed *feed, size_t bytes)
 {
     struct slot *oldest = NULL;
     int waited = 0;
     for (size_t i = 0; i < feed->count; i++) {
         struct slot *slot = feed->slot[i];
-        if (!fits(slot, bytes))
+        if (!prefetch_fits(slot, bytes))
             continue;
         if (is_free(slot))
             return slot;
@@ -99,7 +99,7 @@ static struct slot *find(struct ah_cuda_feed *feed, size_t bytes)
 }
 
 /* Let go of a slot that is free, or that was never in the list. The allocator knows that the copy stream used it. */
-static void forget(struct ah_cuda_feed *feed, struct slot *slot)
+static void prefetch_forget(struct ah_cuda_feed *feed, struct slot *slot)
 {
     if (slot->done)
         ah_cuda.event_destroy(slot->done);
@@ -109,7 +109,7 @@ static void forget(struct ah_cuda_feed *feed, struct slot *slot)
 }
 
 /* Blocks that are free give way, the last ones first, while more than `bytes` or `count` are. */
-static void shrink(struct ah_cuda_feed *feed, size_t count, size_t bytes)
+static void prefetch_shrink(struct ah_cuda_feed *feed, size_t count, size_t bytes)
 {
     size_t free_count = 0, free_bytes = 0, kept = 0;
     for (size_t i = 0; i < feed->count; i++) {
@@ -118,7 +118,7 @@ static void shrink(struct ah_cuda_feed *feed, size_t count, size_t bytes)
             free_count++;
             free_bytes += slot->bytes;
             if (free_count > count || free_bytes > bytes) {
-                forget(feed, slot);
+                prefetch_forget(feed, slot);
                 continue;
             }
         }
@@ -128,7 +128,7 @@ static void shrink(struct ah_cuda_feed *feed, size_t count, size_t bytes)
 }
 
 /* A new block. Queued kernels may still use the previous contents of its memory. */
-static int add(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
+static int prefetch_add(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
 {
     struct ah_cuda_device *cuda = feed->cuda;
     struct slot *slot = calloc(1, sizeof *slot);
@@ -144,9 +144,9 @@ static int add(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
         status = ah_cuda_check(ah_cuda.event_create(&slot->done, CU_EVENT_DISABLE_TIMING), "%s: an event",
                                cuda->device->name);
     if (status == 0)
-        status = order(feed, cuda->compute, cuda->copy);
+        status = prefetch_order(feed, cuda->compute, cuda->copy);
     if (status < 0) {
-        forget(feed, slot);
+        prefetch_forget(feed, slot);
         return status;
     }
     *out = feed->slot[feed->count++] = slot;
@@ -157,16 +157,16 @@ static int try_take(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
 {
     int status = 0;
     pthread_mutex_lock(&feed->lock);
-    struct slot *slot = find(feed, bytes);
+    struct slot *slot = prefetch_find(feed, bytes);
     if (slot && slot->state == WAITED)
         status = ah_cuda_check(ah_cuda.event_synchronise(slot->done), "%s: waiting for kernels",
                                feed->cuda->device->name);
     if (!slot) {
-        shrink(feed, KEPT, KEPT_BYTES);
-        status = add(feed, bytes, &slot);
+        prefetch_shrink(feed, KEPT, KEPT_BYTES);
+        status = prefetch_add(feed, bytes, &slot);
         if (status == AH_ENOMEM) {
-            shrink(feed, 0, 0);
-            status = add(feed, bytes, &slot);
+            prefetch_shrink(feed, 0, 0);
+            status = prefetch_add(feed, bytes, &slot);
         }
     }
     if (status == 0)
@@ -176,7 +176,7 @@ static int try_take(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
     return status;
 }
 
-static int take(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
+static int prefetch_take(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
 {
     int status = try_take(feed, bytes, out);
     return status == AH_ENOMEM && ah_block_relieve() ? try_take(feed, bytes, out) : status;
@@ -200,7 +200,7 @@ static int copy_staged(struct ah_cuda_device *cuda, CUdeviceptr to, const char *
     return 0;
 }
 
-static void drop(struct ah_device *device, void *block)
+static void prefetch_drop(struct ah_device *device, void *block)
 {
     struct ah_cuda_feed *feed = ah_cuda_state(device)->feed;
     pthread_mutex_lock(&feed->lock);
@@ -210,14 +210,14 @@ static void drop(struct ah_device *device, void *block)
     pthread_mutex_unlock(&feed->lock);
 }
 
-static int fetch(struct ah_device *device, void **out, const void *from, size_t bytes, bool pinned)
+static int prefetch_fetch(struct ah_device *device, void **out, const void *from, size_t bytes, bool pinned)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     struct slot *slot;
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_cuda_capture_refuse(cuda, "a batch of a loader", "walk the loader outside of the step"));
     AH_TRY(mark_dropped(cuda->feed));
-    AH_TRY(take(cuda->feed, bytes, &slot));
+    AH_TRY(prefetch_take(cuda->feed, bytes, &slot));
     CUdeviceptr to = (CUdeviceptr)(uintptr_t)slot->at;
     int status = 0;
     if (bytes && pinned)
@@ -226,35 +226,35 @@ static int fetch(struct ah_device *device, void **out, const void *from, size_t 
     else if (bytes)
         status = copy_staged(cuda, to, from, bytes);
     if (status < 0)
-        drop(device, slot->at);
+        prefetch_drop(device, slot->at);
     else
         *out = slot->at;
     return status;
 }
 
-static int join(struct ah_device *device)
+static int prefetch_join(struct ah_device *device)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_cuda_capture_refuse(cuda, "a batch of a loader", "walk the loader outside of the step"));
     AH_TRY(mark_dropped(cuda->feed));
-    return order(cuda->feed, cuda->copy, cuda->compute);
+    return prefetch_order(cuda->feed, cuda->copy, cuda->compute);
 }
 
-static int pin(struct ah_device *device, size_t bytes, void **out)
+static int prefetch_pin(struct ah_device *device, size_t bytes, void **out)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     AH_TRY(ah_cuda_enter(cuda));
     return ah_cuda_pinned_hold(cuda->pinned, bytes, out);
 }
 
-static void unpin(struct ah_device *device, void *block)
+static void prefetch_unpin(struct ah_device *device, void *block)
 {
     ah_cuda_pinned_let_go(ah_cuda_state(device)->pinned, block);
 }
 
 const struct ah_feed_functions ah_cuda_feed_functions = {
-    .pin = pin, .unpin = unpin, .fetch = fetch, .drop = drop, .join = join,
+    .pin = prefetch_pin, .unpin = prefetch_unpin, .fetch = prefetch_fetch, .drop = prefetch_drop, .join = prefetch_join,
 };
 
 void ah_cuda_feed_trim(struct ah_cuda_feed *feed)
@@ -265,7 +265,7 @@ void ah_cuda_feed_trim(struct ah_cuda_feed *feed)
     for (size_t i = 0; i < feed->count; i++)
         if (feed->slot[i]->state == WAITED)
             ah_cuda.event_synchronise(feed->slot[i]->done);
-    shrink(feed, 0, 0);
+    prefetch_shrink(feed, 0, 0);
     pthread_mutex_unlock(&feed->lock);
 }
 
@@ -286,7 +286,7 @@ void ah_cuda_feed_close(struct ah_cuda_feed *feed)
     if (!feed)
         return;
     for (size_t i = 0; i < feed->count; i++)
-        forget(feed, feed->slot[i]);
+        prefetch_forget(feed, feed->slot[i]);
     if (feed->order)
         ah_cuda.event_destroy(feed->order);
     pthread_mutex_destroy(&feed->lock);

@@ -30,7 +30,7 @@ struct ah_graph {
 };
 
 /* Nothing of what was captured is there any more. */
-static void forget(struct ah_graph *graph)
+static void graph_forget(struct ah_graph *graph)
 {
     graph->numbers.count = graph->numbers.next = 0;
     graph->numbers.value_bytes = sizeof(struct ah_philox_state);
@@ -81,7 +81,7 @@ static int graph_open(struct ah_device *device, struct ah_graph **out)
         return ah_fail(AH_ENOMEM, "out of memory");
     }
     graph->cuda = cuda;
-    forget(graph);
+    graph_forget(graph);
     int status = ah_cuda_memory_take(cuda->memory, AH_CAPTURE_NUMBERS, &graph->numbers.block);
     if (status == 0)
         status = ah_cuda_pool_open(&graph->pool);
@@ -128,7 +128,7 @@ static int graph_end(struct ah_graph *graph, bool keep)
     if (made)
         ah_cuda.graph_destroy(made);
     if (!keep || status < 0)
-        forget(graph);
+        graph_forget(graph);
     if (graph->comms.count) {
         graph->next = cuda->collecting;
         cuda->collecting = graph;

@@ -42,7 +42,7 @@ static int check_load(const struct ah_cuda_device *cuda, const char *file, CUres
     }
 }
 
-static int load(struct ah_cuda_device *cuda, const char *file, CUmodule *out)
+static int launch_load(struct ah_cuda_device *cuda, const char *file, CUmodule *out)
 {
     for (int i = 0; i < loaded_count; i++) {
         if (loaded[i].ordinal == cuda->ordinal && !strcmp(loaded[i].file, file)) {
@@ -65,12 +65,12 @@ static int load(struct ah_cuda_device *cuda, const char *file, CUmodule *out)
     return 0;
 }
 
-static int find(struct ah_cuda_device *cuda, struct ah_cuda_kernel *kernel, const char *op_name)
+static int launch_find(struct ah_cuda_device *cuda, struct ah_cuda_kernel *kernel, const char *op_name)
 {
     CUmodule module;
     /* Lazy loading copies a function's code to the device at its first use, which a capture forbids as well. */
     CUstreamCaptureMode mode = ah_cuda_relax();
-    int status = load(cuda, kernel->file, &module);
+    int status = launch_load(cuda, kernel->file, &module);
     if (status == 0)
         status = ah_cuda_check(ah_cuda.module_function(&kernel->on[cuda->ordinal], module, kernel->name),
                                "%s: %s: kernel %s", cuda->device->name, op_name, kernel->name);
@@ -118,7 +118,7 @@ int ah_cuda_launch_sized(struct ah_device *device, struct ah_cuda_kernel *kernel
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     AH_TRY(ah_cuda_enter(cuda));
     if (!kernel->on[cuda->ordinal])
-        AH_TRY(find(cuda, kernel, op_name));
+        AH_TRY(launch_find(cuda, kernel, op_name));
     AH_TRY(allow_shared(cuda, kernel, grid.shared_bytes));
     if (size > 4096)
         return ah_fail(AH_ESTATE, "%s: kernel %s: %zu bytes of arguments", op_name, kernel->name, size);

@@ -56,7 +56,7 @@ static int wait_for(struct ah_mark *mark)
     return mark->set ? ah_cuda_check(ah_cuda.event_synchronise(mark->event), "%s", mark->cuda->device->name) : 0;
 }
 
-static int measure(struct ah_mark *from, struct ah_mark *to, double *milliseconds)
+static int event_measure(struct ah_mark *from, struct ah_mark *to, double *milliseconds)
 {
     float passed = 0;
     if (from->cuda != to->cuda)
@@ -76,5 +76,5 @@ static int measure(struct ah_mark *from, struct ah_mark *to, double *millisecond
 
 const struct ah_mark_functions ah_cuda_mark_functions = {
     .open = open_mark, .close = close_mark, .set = set_mark, .reached = is_reached, .wait = wait_for,
-    .elapsed = measure,
+    .elapsed = event_measure,
 };

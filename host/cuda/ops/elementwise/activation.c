@@ -2,25 +2,25 @@
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
 
-static int run(struct ah_call *c, struct ah_cuda_kernel *loops, int inputs, const double *numbers)
+static int activation_run(struct ah_call *c, struct ah_cuda_kernel *loops, int inputs, const double *numbers)
 {
     enum ah_dtype dtype = c->out[0]->dtype;
     return ah_cuda_elementwise(c, loops, inputs, dtype, dtype, numbers);
 }
 
 #define LOOPS(name) static ah_cuda_loops loops = {AH_CUDA_FLOATS("activation", name)}
-#define PLAIN(name, inputs)                     \
-    int ah_cuda_##name(struct ah_call *c)       \
-    {                                           \
-        LOOPS(#name);                           \
-        return run(c, loops, inputs, NULL);     \
+#define PLAIN(name, inputs)                            \
+    int ah_cuda_##name(struct ah_call *c)              \
+    {                                                  \
+        LOOPS(#name);                                  \
+        return activation_run(c, loops, inputs, NULL); \
     }
 /* With a number, which is the argument of that name. */
-#define NUMBERED(name, inputs, argument)        \
-    int ah_cuda_##name(struct ah_call *c)       \
-    {                                           \
-        LOOPS(#name);                           \
-        return run(c, loops, inputs, (double[4]){ah_args(c, name)->argument.number}); \
+#define NUMBERED(name, inputs, argument)                                                         \
+    int ah_cuda_##name(struct ah_call *c)                                                        \
+    {                                                                                            \
+        LOOPS(#name);                                                                            \
+        return activation_run(c, loops, inputs, (double[4]){ah_args(c, name)->argument.number}); \
     }
 PLAIN(sigmoid, 1)
 PLAIN(silu, 1)
@@ -48,38 +48,38 @@ int ah_cuda_gelu(struct ah_call *c)
 {
     static ah_cuda_loops erf_loops = {AH_CUDA_FLOATS("activation", "gelu_erf")};
     static ah_cuda_loops tanh_loops = {AH_CUDA_FLOATS("activation", "gelu_tanh")};
-    return run(c, is_tanh(&ah_args(c, gelu)->approximate) ? tanh_loops : erf_loops, 1, NULL);
+    return activation_run(c, is_tanh(&ah_args(c, gelu)->approximate) ? tanh_loops : erf_loops, 1, NULL);
 }
 
 int ah_cuda_gelu_backward(struct ah_call *c)
 {
     static ah_cuda_loops erf_loops = {AH_CUDA_FLOATS("activation", "gelu_erf_backward")};
     static ah_cuda_loops tanh_loops = {AH_CUDA_FLOATS("activation", "gelu_tanh_backward")};
-    return run(c, is_tanh(&ah_args(c, gelu_backward)->approximate) ? tanh_loops : erf_loops, 2, NULL);
+    return activation_run(c, is_tanh(&ah_args(c, gelu_backward)->approximate) ? tanh_loops : erf_loops, 2, NULL);
 }
 
 int ah_cuda_softplus(struct ah_call *c)
 {
     LOOPS("softplus");
     const struct ah_args_softplus *arg = ah_args(c, softplus);
-    return run(c, loops, 1, (double[4]){arg->beta.number, arg->threshold.number});
+    return activation_run(c, loops, 1, (double[4]){arg->beta.number, arg->threshold.number});
 }
 
-static int elu(struct ah_call *c, double scale, double alpha, double input_scale)
+static int activation_elu(struct ah_call *c, double scale, double alpha, double input_scale)
 {
     LOOPS("elu");
-    return run(c, loops, 1, (double[4]){scale, scale * alpha, input_scale});
+    return activation_run(c, loops, 1, (double[4]){scale, scale * alpha, input_scale});
 }
 
 int ah_cuda_elu(struct ah_call *c)
 {
-    return elu(c, 1, ah_args(c, elu)->alpha.number, 1);
+    return activation_elu(c, 1, ah_args(c, elu)->alpha.number, 1);
 }
 
 int ah_cuda_elu_scaled(struct ah_call *c)
 {
     const struct ah_args_elu_scaled *arg = ah_args(c, elu_scaled);
-    return elu(c, arg->scale.number, arg->alpha.number, arg->input_scale.number);
+    return activation_elu(c, arg->scale.number, arg->alpha.number, arg->input_scale.number);
 }
 
 int ah_cuda_elu_backward(struct ah_call *c)
@@ -87,5 +87,5 @@ int ah_cuda_elu_backward(struct ah_call *c)
     LOOPS("elu_backward");
     const struct ah_args_elu_backward *arg = ah_args(c, elu_backward);
     double scale = arg->scale.number;
-    return run(c, loops, 2, (double[4]){scale, scale * arg->alpha.number, arg->input_scale.number});
+    return activation_run(c, loops, 2, (double[4]){scale, scale * arg->alpha.number, arg->input_scale.number});
 }

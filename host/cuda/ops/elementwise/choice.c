@@ -112,7 +112,7 @@ int ah_cuda_copy_(struct ah_call *c)
     return ah_cuda_assign(c->device, c->out[0], c->arg[1].tensor);
 }
 
-static int fill(struct ah_call *c, double value)
+static int where_fill(struct ah_call *c, double value)
 {
     struct ah_tensor *number;
     AH_TRY(ah_tensor_scalar(&number, value, c->out[0]->dtype, &ah_cpu));
@@ -126,15 +126,15 @@ int ah_cuda_zero_(struct ah_call *c)
     struct ah_tensor *out = c->out[0];
     if (ah_tensor_is_contiguous(out))
         return ah_cuda_fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out));
-    return fill(c, 0);
+    return where_fill(c, 0);
 }
 
 int ah_cuda_ones(struct ah_call *c)
 {
-    return fill(c, 1);
+    return where_fill(c, 1);
 }
 
 int ah_cuda_full(struct ah_call *c)
 {
-    return fill(c, ah_args(c, full)->fill_value.number);
+    return where_fill(c, ah_args(c, full)->fill_value.number);
 }

@@ -3,7 +3,7 @@
 #include "cuda/ops/lib/ops.h"
 #include "cuda/ops/lib/search.h"
 
-static int pair(struct ah_call *c, struct ah_cuda_kernel *loops)
+static int pairs_run(struct ah_call *c, struct ah_cuda_kernel *loops)
 {
     enum ah_dtype dtype = ah_call_promote(c, 2);
     return ah_cuda_elementwise(c, loops, 2, dtype, dtype, NULL);
@@ -39,7 +39,7 @@ int ah_cuda_mul(struct ah_call *c)
 {
     static ah_cuda_loops loops = {[AH_BOOL] = AH_CUDA_KERNEL("pairs", "mul_b8"), AH_CUDA_INTEGERS("pairs", "mul"),
                                   AH_CUDA_FLOATS("pairs", "mul")};
-    return pair(c, loops);
+    return pairs_run(c, loops);
 }
 
 /* Integers have no infinity to give: PyTorch's CPU raises. What counts is the divisor that the kernel sees: 256 is 0 in
@@ -59,12 +59,12 @@ static int refuse_zero_divisor(const struct ah_call *c, enum ah_dtype dtype)
     return status;
 }
 
-static int divide(struct ah_call *c, struct ah_cuda_kernel *loops)
+static int pairs_divide(struct ah_call *c, struct ah_cuda_kernel *loops)
 {
     enum ah_dtype dtype = ah_call_promote(c, 2);
     if (!ah_dtype_is_float(dtype))
         AH_TRY(refuse_zero_divisor(c, dtype));
-    return pair(c, loops);
+    return pairs_run(c, loops);
 }
 
 #define DIVISION(name) {AH_CUDA_INTEGERS("division", name), AH_CUDA_FLOATS("division", name)}
@@ -75,7 +75,7 @@ int ah_cuda_div(struct ah_call *c)
     static ah_cuda_loops loops = {AH_CUDA_FLOATS("pairs", "div")};
     const struct ah_args_div *arg = ah_args(c, div);
     if (arg->rounding_mode.kind == AH_STRING)
-        return divide(c, arg->rounding_mode.string[0] == 'f' ? div_floor : div_trunc);
+        return pairs_divide(c, arg->rounding_mode.string[0] == 'f' ? div_floor : div_trunc);
     enum ah_dtype dtype = ah_call_promote(c, 2);
     if (!ah_dtype_is_float(dtype))
         dtype = AH_F32;
@@ -84,19 +84,19 @@ int ah_cuda_div(struct ah_call *c)
 
 int ah_cuda_floor_divide(struct ah_call *c)
 {
-    return divide(c, div_floor);
+    return pairs_divide(c, div_floor);
 }
 
 int ah_cuda_remainder(struct ah_call *c)
 {
     static ah_cuda_loops loops = DIVISION("remainder");
-    return divide(c, loops);
+    return pairs_divide(c, loops);
 }
 
 int ah_cuda_fmod(struct ah_call *c)
 {
     static ah_cuda_loops loops = DIVISION("fmod");
-    return divide(c, loops);
+    return pairs_divide(c, loops);
 }
 
 int ah_cuda_pow(struct ah_call *c)
@@ -112,15 +112,15 @@ int ah_cuda_pow(struct ah_call *c)
     if (exponent->wrapped && ah_dtype_is_float(ah_call_promote(c, 2)))
         for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++)
             if (fixed[k].exponent == ah_tensor_get(exponent, 0))
-                return pair(c, fixed[k].loops);
-    return pair(c, any);
+                return pairs_run(c, fixed[k].loops);
+    return pairs_run(c, any);
 }
 
 #define PAIR(name, ...)                             \
     int ah_cuda_##name(struct ah_call *c)           \
     {                                               \
         static ah_cuda_loops loops = {__VA_ARGS__}; \
-        return pair(c, loops);                      \
+        return pairs_run(c, loops);                 \
     }
 #define FLOATS(name)                                \
     int ah_cuda_##name(struct ah_call *c)           \

@@ -4,7 +4,7 @@
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
 
-static int unary(struct ah_call *c, struct ah_cuda_kernel *loops, const double *numbers)
+static int unary_run(struct ah_call *c, struct ah_cuda_kernel *loops, const double *numbers)
 {
     enum ah_dtype dtype = c->out[0]->dtype;
     return ah_cuda_elementwise(c, loops, 1, dtype, dtype, numbers);
@@ -14,26 +14,26 @@ static int unary(struct ah_call *c, struct ah_cuda_kernel *loops, const double *
     int ah_cuda_##name(struct ah_call *c)                               \
     {                                                                   \
         static ah_cuda_loops loops = {AH_CUDA_FLOATS("unary", #name)};  \
-        return unary(c, loops, NULL);                                   \
+        return unary_run(c, loops, NULL);                               \
     }
-#define SPECIAL(name)                                                   \
-    int ah_cuda_##name(struct ah_call *c)                               \
-    {                                                                   \
+#define SPECIAL(name)                                                    \
+    int ah_cuda_##name(struct ah_call *c)                                \
+    {                                                                    \
         static ah_cuda_loops loops = {AH_CUDA_FLOATS("special", #name)}; \
-        return unary(c, loops, NULL);                                   \
+        return unary_run(c, loops, NULL);                                \
     }
-#define NUMBERS(name)                                                   \
-    int ah_cuda_##name(struct ah_call *c)                               \
-    {                                                                   \
+#define NUMBERS(name)                                                                                    \
+    int ah_cuda_##name(struct ah_call *c)                                                                \
+    {                                                                                                    \
         static ah_cuda_loops loops = {AH_CUDA_INTEGERS("unary", #name), AH_CUDA_FLOATS("unary", #name)}; \
-        return unary(c, loops, NULL);                                   \
+        return unary_run(c, loops, NULL);                                                                \
     }
 /* Whole numbers are copied: a result never is its input. */
-#define ROUNDING(name)                                                  \
-    int ah_cuda_##name(struct ah_call *c)                               \
-    {                                                                   \
-        static ah_cuda_loops loops = {AH_CUDA_FLOATS("unary", #name)};  \
-        return ah_dtype_is_float(c->out[0]->dtype) ? unary(c, loops, NULL) \
+#define ROUNDING(name)                                                                                       \
+    int ah_cuda_##name(struct ah_call *c)                                                                    \
+    {                                                                                                        \
+        static ah_cuda_loops loops = {AH_CUDA_FLOATS("unary", #name)};                                       \
+        return ah_dtype_is_float(c->out[0]->dtype) ? unary_run(c, loops, NULL)                               \
                                                    : ah_cuda_assign(c->device, c->out[0], c->arg[0].tensor); \
     }
 /* Whole numbers are seen as float64: all finite, with their sign. */
@@ -105,13 +105,13 @@ int ah_cuda_bitwise_not(struct ah_call *c)
 {
     static ah_cuda_loops loops = {[AH_BOOL] = AH_CUDA_KERNEL("unary", "logical_not_b8"),
                                   AH_CUDA_INTEGERS("unary", "bitwise_not")};
-    return unary(c, loops, NULL);
+    return unary_run(c, loops, NULL);
 }
 
 int ah_cuda_polygamma(struct ah_call *c)
 {
     static ah_cuda_loops loops = {AH_CUDA_FLOATS("special", "polygamma")};
-    return unary(c, loops, (double[4]){(double)ah_args(c, polygamma)->n.integer});
+    return unary_run(c, loops, (double[4]){(double)ah_args(c, polygamma)->n.integer});
 }
 
 int ah_cuda_logit(struct ah_call *c)
@@ -122,10 +122,10 @@ int ah_cuda_logit(struct ah_call *c)
     double low = bounded ? arg->eps.number : -INFINITY, high = bounded ? 1 - arg->eps.number : INFINITY;
     if (bounded && ah_compute_dtype(c->out[0]->dtype) == AH_F32)
         high = 1 - (float)low;
-    return unary(c, loops, (double[4]){low, high});
+    return unary_run(c, loops, (double[4]){low, high});
 }
 
-static double largest(enum ah_dtype dtype)
+static double unary_largest(enum ah_dtype dtype)
 {
     switch (dtype) {
     case AH_F16: return 65504;
@@ -142,8 +142,9 @@ int ah_cuda_nan_to_num(struct ah_call *c)
     enum ah_dtype dtype = c->out[0]->dtype;
     if (!ah_dtype_is_float(dtype))
         return ah_cuda_assign(c->device, c->out[0], arg->input.tensor);
-    double most = largest(dtype);
-    return unary(c, loops, (double[4]){arg->nan.kind == AH_NUMBER ? arg->nan.number : 0,
-                                       arg->posinf.kind == AH_NUMBER ? arg->posinf.number : most,
-                                       arg->neginf.kind == AH_NUMBER ? arg->neginf.number : -most});
+    double most = unary_largest(dtype);
+    return unary_run(c, loops,
+                     (double[4]){arg->nan.kind == AH_NUMBER ? arg->nan.number : 0,
+                                 arg->posinf.kind == AH_NUMBER ? arg->posinf.number : most,
+                                 arg->neginf.kind == AH_NUMBER ? arg->neginf.number : -most});
 }

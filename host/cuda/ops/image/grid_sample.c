@@ -41,8 +41,8 @@ static int64_t groups_of(const struct ah_grid_args *args)
     return (args->c + AH_GRID_CHANNELS - 1) / AH_GRID_CHANNELS;
 }
 
-static int describe(struct ah_grid_args *args, const struct ah_call *c, const struct ah_tensor *x,
-                    const struct ah_tensor *grid)
+static int grid_sample_describe(struct ah_grid_args *args, const struct ah_call *c, const struct ah_tensor *x,
+                                const struct ah_tensor *grid)
 {
     const struct ah_value *mode = &c->arg[c->op->param_count - 3], *padding = mode + 1;
     *args = (struct ah_grid_args){.space = x->ndim - 2, .n = x->size[0], .c = x->size[1], .volume = 1, .pixels = 1,
@@ -67,7 +67,7 @@ int ah_cuda_grid_sample(struct ah_call *c)
     struct ah_tensor *out = c->out[0], *x = NULL, *grid = NULL;
     struct ah_grid_args args;
     int status;
-    AH_TRY(describe(&args, c, arg->input.tensor, arg->grid.tensor));
+    AH_TRY(grid_sample_describe(&args, c, arg->input.tensor, arg->grid.tensor));
     if (out->numel == 0)
         return 0;
     AH_TRYGO(ah_cuda_dense(c->device, &x, arg->input.tensor, out->dtype), out);
@@ -137,7 +137,7 @@ int ah_cuda_grid_sample_backward(struct ah_call *c)
     enum ah_dtype dtype = gx->dtype;
     struct ah_grid_args args;
     int status;
-    AH_TRY(describe(&args, c, arg->input.tensor, arg->grid.tensor));
+    AH_TRY(grid_sample_describe(&args, c, arg->input.tensor, arg->grid.tensor));
     AH_TRYGO(ah_cuda_dense(c->device, &g, arg->grad.tensor, dtype), out);
     AH_TRYGO(ah_cuda_dense(c->device, &x, arg->input.tensor, dtype), out);
     AH_TRYGO(ah_cuda_dense(c->device, &grid, arg->grid.tensor, dtype), out);

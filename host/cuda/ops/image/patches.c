@@ -13,8 +13,8 @@ static struct ah_cuda_kernel take_kernel[] = {
     AH_CUDA_KERNEL("patches", "im2col_4"), AH_CUDA_KERNEL("patches", "im2col_8")};
 static struct ah_cuda_kernel add_kernel[] = AH_CUDA_REALS("patches", "col2im");
 
-static int launch(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernel,
-                  struct ah_patches_args *args, int64_t items)
+static int patches_launch(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernel,
+                          struct ah_patches_args *args, int64_t items)
 {
     const int64_t window = args->kernel[0] * args->kernel[1], most = 1 << 30;
     int64_t large = args->h | args->w;
@@ -30,14 +30,14 @@ static int launch(struct ah_device *device, const char *op_name, struct ah_cuda_
 int ah_cuda_take_patches(struct ah_device *device, const char *op_name, enum ah_dtype dtype,
                          struct ah_patches_args *args)
 {
-    return launch(device, op_name, &take_kernel[__builtin_ctz((unsigned)ah_dtype_size(dtype))], args,
-                  args->n * args->c * args->kernel[0] * args->kernel[1] * args->oh * args->ow);
+    return patches_launch(device, op_name, &take_kernel[__builtin_ctz((unsigned)ah_dtype_size(dtype))], args,
+                          args->n * args->c * args->kernel[0] * args->kernel[1] * args->oh * args->ow);
 }
 
 int ah_cuda_add_patches(struct ah_device *device, const char *op_name, enum ah_dtype dtype,
                         struct ah_patches_args *args)
 {
-    return launch(device, op_name, &add_kernel[dtype], args, args->n * args->c * args->h * args->w);
+    return patches_launch(device, op_name, &add_kernel[dtype], args, args->n * args->c * args->h * args->w);
 }
 
 /* `image`: (N, C, H, W) or (C, H, W). */

@@ -49,8 +49,8 @@ static struct ah_pool adaptive_of(const int64_t *in, const int64_t *out, int ndi
 }
 
 /* Threads for `items` results, each of one thread or, with `warps`, of a warp. */
-static int launch(struct ah_call *c, struct ah_cuda_kernel *kernel, int64_t items, bool warps, const void *args,
-                  size_t size)
+static int pool_launch(struct ah_call *c, struct ah_cuda_kernel *kernel, int64_t items, bool warps, const void *args,
+                       size_t size)
 {
     if (items == 0)
         return 0;
@@ -82,7 +82,7 @@ int ah_cuda_max_pool2d(struct ah_call *c)
         AH_TRY(ah_cuda_dense(c->device, &x, xt, xt->dtype));
     }
     args.x = ah_cuda_data(x);
-    int status = launch(c, &max_kernel[xt->dtype], out->numel, false, &args, sizeof args);
+    int status = pool_launch(c, &max_kernel[xt->dtype], out->numel, false, &args, sizeof args);
     out->storage->channels_last = args.pool.last;
     if (place)
         place->storage->channels_last = args.pool.last;
@@ -99,7 +99,7 @@ int ah_cuda_max_pool2d_positions(struct ah_call *c)
     AH_TRY(ah_cuda_dense(c->device, &place, arg->place.tensor, arg->place.tensor->dtype));
     struct ah_max_pool_args args = {.pool = pool_of(&s), .place = ah_cuda_data(place), .index = ah_cuda_data(c->out[0]),
                                     .bytes = place->dtype == AH_U8};
-    int status = launch(c, &positions_kernel, c->out[0]->numel, false, &args, sizeof args);
+    int status = pool_launch(c, &positions_kernel, c->out[0]->numel, false, &args, sizeof args);
     ah_tensor_release(place);
     return status;
 }
@@ -122,7 +122,7 @@ int ah_cuda_max_pool2d_backward(struct ah_call *c)
     }
     args.g = ah_cuda_data(g);
     args.place = ah_cuda_data(place);
-    int status = launch(c, &max_backward_kernel[gt->dtype], out->numel, false, &args, sizeof args);
+    int status = pool_launch(c, &max_backward_kernel[gt->dtype], out->numel, false, &args, sizeof args);
     out->storage->channels_last = args.pool.last;
     ah_tensor_release(g);
     return status;
@@ -130,14 +130,15 @@ int ah_cuda_max_pool2d_backward(struct ah_call *c)
 
 /* Means. */
 
-static int mean(struct ah_call *c, struct ah_mean_pool_args *args, bool backward)
+static int pool_mean(struct ah_call *c, struct ah_mean_pool_args *args, bool backward)
 {
     struct ah_tensor *in = c->arg[0].tensor, *x = NULL;
     AH_TRY(ah_cuda_dense(c->device, &x, in, in->dtype));
     args->x = ah_cuda_data(x);
     args->y = ah_cuda_data(c->out[0]);
     struct ah_cuda_kernel *kernel = backward ? mean_backward_kernel : mean_kernel;
-    int status = launch(c, &kernel[in->dtype], c->out[0]->numel, args->pool.warps && !backward, args, sizeof *args);
+    int status =
+        pool_launch(c, &kernel[in->dtype], c->out[0]->numel, args->pool.warps && !backward, args, sizeof *args);
     ah_tensor_release(x);
     return status;
 }
@@ -150,7 +151,7 @@ static int window_mean(struct ah_call *c, const int64_t *size, int ndim, int at,
     const struct ah_value *divisor = &c->arg[at + 5];
     struct ah_mean_pool_args args = {.pool = pool_of(&s), .count_padding = c->arg[at + 4].flag,
                                      .divisor = divisor->kind == AH_NONE ? 0 : divisor->integer};
-    return mean(c, &args, backward);
+    return pool_mean(c, &args, backward);
 }
 
 int ah_cuda_avg_pool2d(struct ah_call *c)
@@ -168,13 +169,13 @@ int ah_cuda_avg_pool2d_backward(struct ah_call *c)
 int ah_cuda_adaptive_avg_pool2d(struct ah_call *c)
 {
     const struct ah_tensor *in = ah_args(c, adaptive_avg_pool2d)->input.tensor, *out = c->out[0];
-    return mean(c, &(struct ah_mean_pool_args){.pool = adaptive_of(in->size, out->size, out->ndim)}, false);
+    return pool_mean(c, &(struct ah_mean_pool_args){.pool = adaptive_of(in->size, out->size, out->ndim)}, false);
 }
 
 int ah_cuda_adaptive_avg_pool2d_backward(struct ah_call *c)
 {
     const struct ah_tensor *grad = ah_args(c, adaptive_avg_pool2d_backward)->grad.tensor, *out = c->out[0];
-    return mean(c, &(struct ah_mean_pool_args){.pool = adaptive_of(out->size, grad->size, out->ndim)}, true);
+    return pool_mean(c, &(struct ah_mean_pool_args){.pool = adaptive_of(out->size, grad->size, out->ndim)}, true);
 }
 
 int ah_cuda_adaptive_max_pool2d(struct ah_call *c)
@@ -184,7 +185,7 @@ int ah_cuda_adaptive_max_pool2d(struct ah_call *c)
     AH_TRY(ah_cuda_dense(c->device, &x, xt, xt->dtype));
     struct ah_adaptive_max_args args = {.pool = adaptive_of(xt->size, out->size, out->ndim), .x = ah_cuda_data(x),
                                         .y = ah_cuda_data(out), .place = ah_cuda_data(place)};
-    int status = launch(c, &adaptive_max_kernel[xt->dtype], out->numel, args.pool.warps, &args, sizeof args);
+    int status = pool_launch(c, &adaptive_max_kernel[xt->dtype], out->numel, args.pool.warps, &args, sizeof args);
     if (status == 0 && arg->return_indices.flag)
         status = ah_cuda_assign(c->device, c->out[1], place);
     ah_tensor_release(x);

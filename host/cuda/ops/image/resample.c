@@ -33,7 +33,8 @@ static enum ah_resample_filter filter_of(const char *mode)
 }
 
 /* What is to be resized, with how many taps the widest position of each axis has. */
-static struct ah_taps_args describe(const struct ah_call *c, const struct ah_tensor *in, const struct ah_tensor *out)
+static struct ah_taps_args resample_describe(const struct ah_call *c, const struct ah_tensor *in,
+                                             const struct ah_tensor *out)
 {
     const struct ah_args_resample *arg = ah_args(c, resample);
     struct ah_taps_args t = {.filter = filter_of(arg->mode.string), .align_corners = arg->align_corners.flag,
@@ -96,7 +97,7 @@ static int make_tables(struct ah_call *c, struct ah_taps_args *t, enum ah_dtype 
 int ah_cuda_resample(struct ah_call *c)
 {
     struct ah_tensor *in = c->arg[0].tensor, *out = c->out[0], *x = NULL;
-    struct ah_taps_args t = describe(c, in, out);
+    struct ah_taps_args t = resample_describe(c, in, out);
     bool nearest = t.filter == AH_NEAREST || t.filter == AH_NEAREST_EXACT;
     enum ah_dtype computed = in->dtype == AH_F64 ? AH_F64 : AH_F32;
     void *block = NULL;
@@ -143,7 +144,7 @@ static int adjoint_axis(struct ah_call *c, const struct ah_taps_args *t, int axi
 int ah_cuda_resample_adjoint(struct ah_call *c)
 {
     struct ah_tensor *grad = c->arg[0].tensor, *in = c->out[0], *at = NULL;
-    struct ah_taps_args t = describe(c, in, grad);
+    struct ah_taps_args t = resample_describe(c, in, grad);
     enum ah_dtype computed = ah_compute_dtype(grad->dtype);
     int64_t planes = in->size[0] * in->size[1];
     void *block = NULL;

@@ -54,7 +54,7 @@ static int bags_open(struct ah_call *c, struct bags *bags, struct ah_tensor *ind
     return ah_cuda_launch(c->device, &places_kernel, c->op->name, grid, &args);
 }
 
-static int clear(struct ah_call *c)
+static int embedding_bag_clear(struct ah_call *c)
 {
     struct ah_tensor *out = c->out[0];
     return c->device->type->fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out));
@@ -69,7 +69,7 @@ int ah_cuda_bag_sum(struct ah_call *c)
     AH_TRYGO(bags_open(c, &bags, arg->input.tensor, arg->starts.tensor, ah_given(&arg->scale), &arg->padding_idx,
                        w->size[0]), out);
     AH_TRYGO(ah_cuda_dense(c->device, &table, w, w->dtype), out);
-    AH_TRYGO(clear(c), out);
+    AH_TRYGO(embedding_bag_clear(c), out);
     if (out->numel == 0 || bags.at->numel == 0)
         goto out;
     struct ah_rows_fold_args args = {
@@ -94,7 +94,7 @@ int ah_cuda_bag_sum_backward(struct ah_call *c)
     AH_TRYGO(bags_open(c, &bags, arg->input.tensor, arg->starts.tensor, ah_given(&arg->scale), &arg->padding_idx,
                        rows.n), out);
     AH_TRYGO(ah_cuda_dense(c->device, &grad, arg->grad.tensor, out->dtype), out);
-    AH_TRYGO(clear(c), out);
+    AH_TRYGO(embedding_bag_clear(c), out);
     if (arg->padding_idx.kind != AH_NONE)
         fold.skip = arg->padding_idx.integer + (arg->padding_idx.integer < 0 ? rows.n : 0);
     fold.map = ah_cuda_address(bags.bag);

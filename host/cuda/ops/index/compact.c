@@ -29,8 +29,8 @@ static struct ah_compact_args args_of(const struct ah_cuda_places *places)
                                     .n = places->mask->numel, .tiles = places->offsets->numel - 1, .room = INT64_MAX};
 }
 
-static int launch(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernel,
-                  const struct ah_compact_args *args)
+static int compact_launch(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernel,
+                          const struct ah_compact_args *args)
 {
     struct ah_cuda_grid grid = {ah_cuda_blocks(args->tiles, 1), AH_COMPACT_THREADS, 0};
     return args->tiles ? ah_cuda_launch(device, kernel, op_name, grid, args) : 0;
@@ -43,7 +43,7 @@ int ah_cuda_places_find(struct ah_device *device, const char *op_name, struct ah
     *out = (struct ah_cuda_places){.mask = ah_tensor_retain(mask)};
     AH_TRY(ah_tensor_empty(&out->offsets, (int64_t[]){tiles + 1}, 1, AH_I64, device));
     struct ah_compact_args args = args_of(out);
-    AH_TRY(launch(device, op_name, &count_kernel, &args));
+    AH_TRY(compact_launch(device, op_name, &count_kernel, &args));
     struct ah_cuda_grid grid = {1, ah_cuda_threads(tiles / AH_COMPACT_SUM_EACH + 1, AH_COMPACT_SUM_THREADS), 0};
     return ah_cuda_launch(device, &offsets_kernel, op_name, grid, &args);
 }
@@ -68,12 +68,12 @@ int ah_cuda_places_write(struct ah_device *device, const char *op_name, const st
     args.to = ah_cuda_data(to);
     args.ndim = flat ? 1 : places->mask->ndim;
     memcpy(args.size, places->mask->size, sizeof args.size);
-    return args.ndim && to->numel ? launch(device, op_name, &places_kernel, &args) : 0;
+    return args.ndim && to->numel ? compact_launch(device, op_name, &places_kernel, &args) : 0;
 }
 
 /* A tensor broadcast to a shape, row-major. */
-static int spread(struct ah_device *device, struct ah_tensor *tensor, const int64_t *size, int ndim,
-                  enum ah_dtype dtype, struct ah_tensor **out)
+static int compact_spread(struct ah_device *device, struct ah_tensor *tensor, const int64_t *size, int ndim,
+                          enum ah_dtype dtype, struct ah_tensor **out)
 {
     struct ah_tensor *wide;
     int64_t stride[AH_MAX_DIMS];
@@ -89,20 +89,20 @@ static int open_mask(struct ah_call *c, struct ah_tensor *mask, const int64_t *s
                      struct ah_cuda_places *out)
 {
     struct ah_tensor *wide;
-    AH_TRY(spread(c->device, mask, size, ndim, AH_BOOL, &wide));
+    AH_TRY(compact_spread(c->device, mask, size, ndim, AH_BOOL, &wide));
     int status = ah_cuda_places_find(c->device, c->op->name, wide, out);
     ah_tensor_release(wide);
     return status;
 }
 
-static int move(struct ah_call *c, struct ah_cuda_kernel *kernels, const struct ah_cuda_places *places,
-                const struct ah_tensor *to, const struct ah_tensor *from, int64_t room)
+static int compact_move(struct ah_call *c, struct ah_cuda_kernel *kernels, const struct ah_cuda_places *places,
+                        const struct ah_tensor *to, const struct ah_tensor *from, int64_t room)
 {
     struct ah_compact_args args = args_of(places);
     args.to = ah_cuda_data(to);
     args.from = ah_cuda_data(from);
     args.room = room;
-    return launch(c->device, c->op->name, &kernels[__builtin_ctz((unsigned)ah_dtype_size(to->dtype))], &args);
+    return compact_launch(c->device, c->op->name, &kernels[__builtin_ctz((unsigned)ah_dtype_size(to->dtype))], &args);
 }
 
 int ah_cuda_masked_select(struct ah_call *c)
@@ -114,11 +114,11 @@ int ah_cuda_masked_select(struct ah_call *c)
     int ndim, status;
     AH_TRY(ah_broadcast_shapes("masked_select", x, arg->mask.tensor, size, &ndim));
     AH_TRYGO(open_mask(c, arg->mask.tensor, size, ndim, &places), out);
-    AH_TRYGO(spread(c->device, x, size, ndim, x->dtype, &source), out);
+    AH_TRYGO(compact_spread(c->device, x, size, ndim, x->dtype, &source), out);
     AH_TRYGO(ah_cuda_places_count(c->device, &places, &count), out);
     AH_TRYGO(ah_call_output(c, 0, &count, 1, x->dtype), out);
     if (count > 0)
-        status = move(c, take_kernel, &places, c->out[0], source, count);
+        status = compact_move(c, take_kernel, &places, c->out[0], source, count);
 out:
     ah_cuda_places_release(&places);
     ah_tensor_release(source);
@@ -134,7 +134,7 @@ int ah_cuda_masked_select_backward(struct ah_call *c)
     AH_TRYGO(open_mask(c, arg->mask.tensor, out->size, out->ndim, &places), out);
     AH_TRYGO(ah_cuda_dense(c->device, &grad, arg->grad.tensor, out->dtype), out);
     AH_TRYGO(ah_cuda_fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out)), out);
-    status = move(c, place_kernel, &places, out, grad, grad->numel);
+    status = compact_move(c, place_kernel, &places, out, grad, grad->numel);
 out:
     ah_cuda_places_release(&places);
     ah_tensor_release(grad);
@@ -153,7 +153,7 @@ int ah_cuda_masked_scatter(struct ah_call *c)
     if (!ah_tensor_is_contiguous(out) || ah_memory_meets(out, source))
         AH_TRYGO(ah_tensor_empty_like(&work, out), out);
     AH_TRYGO(ah_cuda_assign(c->device, work, arg->input.tensor), out);
-    AH_TRYGO(move(c, place_kernel, &places, work, source, source->numel), out);
+    AH_TRYGO(compact_move(c, place_kernel, &places, work, source, source->numel), out);
     status = ah_cuda_assign(c->device, out, work);
 out:
     if (work != out)

@@ -60,7 +60,7 @@ out:
     return status;
 }
 
-static int unique(struct ah_call *c, const struct ah_tensor *x)
+static int unique_run(struct ah_call *c, const struct ah_tensor *x)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
     struct ah_cuda_sorted sorted = {0};
@@ -92,7 +92,7 @@ int ah_cuda_unique(struct ah_call *c)
 {
     struct ah_tensor *given = ah_args(c, unique)->input.tensor, *x;
     AH_TRY(ah_cuda_dense(c->device, &x, given, given->dtype));
-    int status = x->numel ? unique(c, x) : tell_groups(c, &(struct ah_unique_args){0}, x, NULL);
+    int status = x->numel ? unique_run(c, x) : tell_groups(c, &(struct ah_unique_args){0}, x, NULL);
     ah_tensor_release(x);
     return status;
 }

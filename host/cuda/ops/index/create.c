@@ -18,7 +18,7 @@ static struct ah_cuda_grid grid_for(int64_t threads)
     return ah_cuda_grid_for(threads, AH_CREATE_THREADS);
 }
 
-static int sequence(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_sequence_args *args)
+static int create_sequence(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_sequence_args *args)
 {
     const struct ah_tensor *out = c->out[0];
     args->to = ah_cuda_data(out);
@@ -32,7 +32,7 @@ static int sequence(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_
 int ah_cuda_arange(struct ah_call *c)
 {
     struct ah_sequence_args args = {.start = c->state.sequence.start, .step = c->state.sequence.step};
-    return sequence(c, &arange_kernel, &args);
+    return create_sequence(c, &arange_kernel, &args);
 }
 
 int ah_cuda_linspace(struct ah_call *c)
@@ -41,7 +41,7 @@ int ah_cuda_linspace(struct ah_call *c)
     int64_t n = c->out[0]->numel;
     struct ah_sequence_args args = {.start = arg->start.number, .end = arg->end_.number, .half = n == 1 ? 1 : n / 2};
     args.step = n > 1 ? (args.end - args.start) / (double)(n - 1) : 0;
-    return sequence(c, &linspace_kernel, &args);
+    return create_sequence(c, &linspace_kernel, &args);
 }
 
 int ah_cuda_eye(struct ah_call *c)
@@ -58,7 +58,7 @@ int ah_cuda_eye(struct ah_call *c)
     return status;
 }
 
-static int triangle(struct ah_call *c, bool upper)
+static int create_triangle(struct ah_call *c, bool upper)
 {
     const struct ah_args_tril *arg = ah_args(c, tril);
     struct ah_tensor *out = c->out[0], *from = NULL, *work = out;
@@ -87,12 +87,12 @@ done:
 
 int ah_cuda_tril(struct ah_call *c)
 {
-    return triangle(c, false);
+    return create_triangle(c, false);
 }
 
 int ah_cuda_triu(struct ah_call *c)
 {
-    return triangle(c, true);
+    return create_triangle(c, true);
 }
 
 int ah_cuda_one_hot(struct ah_call *c)

@@ -89,7 +89,8 @@ static int target_close(struct ah_call *c, struct target *target, int status)
 
 /* Rows. */
 
-static int pick(struct ah_call *c, const struct ah_tensor *source, const struct ah_tensor *at, struct ah_cuda_rows rows)
+static int index_pick(struct ah_call *c, const struct ah_tensor *source, const struct ah_tensor *at,
+                      struct ah_cuda_rows rows)
 {
     struct ah_tensor *out = c->out[0];
     size_t item = ah_dtype_size(out->dtype), bytes = (size_t)rows.inner * item;
@@ -112,14 +113,14 @@ int ah_cuda_index_select(struct ah_call *c)
     struct ah_cuda_rows rows = rows_of(x, dim);
     AH_TRYGO(open_index(c, "index_select", arg->index.tensor, rows.n, dim, x, &at), out);
     AH_TRYGO(ah_cuda_dense(c->device, &source, x, x->dtype), out);
-    status = pick(c, source, at, rows);
+    status = index_pick(c, source, at, rows);
 out:
     ah_tensor_release(source);
     ah_tensor_release(at);
     return status;
 }
 
-static int clear(struct ah_call *c, struct ah_tensor *t)
+static int index_clear(struct ah_call *c, struct ah_tensor *t)
 {
     return ah_cuda_fill(c->device, ah_tensor_data(t), 0, ah_tensor_bytes(t));
 }
@@ -131,7 +132,7 @@ int ah_cuda_index_select_backward(struct ah_call *c)
     int status;
     AH_TRYGO(ah_cuda_dense(c->device, &at, arg->index.tensor, AH_I64), out);
     AH_TRYGO(ah_cuda_dense(c->device, &grad, arg->grad.tensor, out->dtype), out);
-    AH_TRYGO(clear(c, out), out);
+    AH_TRYGO(index_clear(c, out), out);
     status = ah_cuda_fold_rows(c, out, grad, at, rows_of(out, (int)arg->dim.integer),
                        (struct ah_cuda_row_fold){.fold = AH_INDEX_ADD, .alpha = 1, .skip = -1, .fresh = true});
 out:
@@ -260,7 +261,7 @@ int ah_cuda_embedding(struct ah_call *c)
     int status;
     AH_TRYGO(open_index(c, "embedding", arg->input.tensor, w->size[0], 0, NULL, &at), out);
     AH_TRYGO(ah_cuda_dense(c->device, &table, w, w->dtype), out);
-    status = pick(c, table, at, (struct ah_cuda_rows){1, w->size[0], w->size[1]});
+    status = index_pick(c, table, at, (struct ah_cuda_rows){1, w->size[0], w->size[1]});
 out:
     ah_tensor_release(table);
     ah_tensor_release(at);
@@ -278,7 +279,7 @@ int ah_cuda_embedding_backward(struct ah_call *c)
         fold.skip = arg->padding_idx.integer + (arg->padding_idx.integer < 0 ? rows.n : 0);
     AH_TRYGO(ah_cuda_dense(c->device, &at, arg->input.tensor, AH_I64), out);
     AH_TRYGO(ah_cuda_dense(c->device, &grad, arg->grad.tensor, out->dtype), out);
-    AH_TRYGO(clear(c, out), out);
+    AH_TRYGO(index_clear(c, out), out);
     status = ah_cuda_fold_rows(c, out, grad, at, rows, fold);
 out:
     ah_tensor_release(at);
@@ -379,14 +380,14 @@ int ah_cuda_gather_backward(struct ah_call *c)
     const struct ah_args_gather_backward *arg = ah_args(c, gather_backward);
     struct ah_tensor *at;
     AH_TRY(ah_cuda_dense(c->device, &at, arg->index.tensor, AH_I64));
-    int status = clear(c, c->out[0]);
+    int status = index_clear(c, c->out[0]);
     if (status == 0)
         status = fold_lines(c, c->out[0], arg->grad.tensor, at, (int)arg->dim.integer, AH_INDEX_ADD);
     ah_tensor_release(at);
     return status;
 }
 
-static int scatter(struct ah_call *c, int fold)
+static int index_scatter(struct ah_call *c, int fold)
 {
     const struct ah_args_scatter *arg = ah_args(c, scatter);
     struct ah_tensor *out = c->out[0], *given = arg->src.tensor, *at = NULL, *src = NULL;
@@ -409,19 +410,19 @@ int ah_cuda_scatter(struct ah_call *c)
 {
     const struct ah_value *reduce = &ah_args(c, scatter)->reduce;
     if (reduce->kind != AH_STRING)
-        return scatter(c, AH_INDEX_LAST);
-    return scatter(c, !strcmp(reduce->string, "add") ? AH_INDEX_ADD : AH_INDEX_MULTIPLY);
+        return index_scatter(c, AH_INDEX_LAST);
+    return index_scatter(c, !strcmp(reduce->string, "add") ? AH_INDEX_ADD : AH_INDEX_MULTIPLY);
 }
 
 int ah_cuda_scatter_add(struct ah_call *c)
 {
-    return scatter(c, AH_INDEX_ADD);
+    return index_scatter(c, AH_INDEX_ADD);
 }
 
 int ah_cuda_scatter_fold(struct ah_call *c)
 {
     const char *reduce = ah_args(c, scatter_fold)->reduce.string;
-    return scatter(c, !strcmp(reduce, "prod") ? AH_INDEX_MULTIPLY
-                      : !strcmp(reduce, "amax") ? AH_INDEX_LARGER
-                                                : AH_INDEX_SMALLER);
+    return index_scatter(c, !strcmp(reduce, "prod")   ? AH_INDEX_MULTIPLY
+                            : !strcmp(reduce, "amax") ? AH_INDEX_LARGER
+                                                      : AH_INDEX_SMALLER);
 }

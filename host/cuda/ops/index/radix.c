@@ -13,7 +13,7 @@ static struct ah_cuda_kernel tile_kernel[] = {AH_CUDA_KERNEL("radix", "radix_til
                                               AH_CUDA_KERNEL("radix", "radix_tile_64")};
 static struct ah_cuda_kernel scan_kernel = AH_CUDA_KERNEL("radix", "radix_scan");
 
-static int pass(struct ah_device *device, const char *op_name, const struct ah_radix_args *args, int wide)
+static int radix_pass(struct ah_device *device, const char *op_name, const struct ah_radix_args *args, int wide)
 {
     struct ah_cuda_grid tiles = {ah_cuda_blocks(args->tiles, 1), AH_RADIX_THREADS, 0};
     struct ah_cuda_grid digits = {AH_RADIX_DIGITS, AH_RADIX_THREADS, 0};
@@ -22,8 +22,8 @@ static int pass(struct ah_device *device, const char *op_name, const struct ah_r
     return ah_cuda_launch(device, &place_kernel[wide], op_name, tiles, args);
 }
 
-static int passes(struct ah_device *device, const char *op_name, const uint32_t *order, struct ah_radix_args args,
-                  int wide, struct ah_cuda_sorted *out)
+static int radix_passes(struct ah_device *device, const char *op_name, const uint32_t *order, struct ah_radix_args args,
+                        int wide, struct ah_cuda_sorted *out)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
     void *counts, *pair[2] = {out->keys, out->block[0]};
@@ -36,7 +36,7 @@ static int passes(struct ah_device *device, const char *op_name, const uint32_t 
         args.to_keys = ah_cuda_address(pair[from ^ 1]);
         args.values = ah_cuda_address(args.shift ? out->block[1 + from] : order);
         args.to_values = ah_cuda_address(out->block[1 + (from ^ 1)]);
-        status = pass(device, op_name, &args, wide);
+        status = radix_pass(device, op_name, &args, wide);
     }
     out->keys = pair[from];
     out->order = out->block[1 + from];
@@ -79,7 +79,7 @@ int ah_cuda_sort_keys(struct ah_device *device, const char *op_name, void *keys,
     else if (args.tiles == 1)
         status = one_tile(device, op_name, order, args, item == 8, out);
     else
-        status = passes(device, op_name, order, args, item == 8, out);
+        status = radix_passes(device, op_name, order, args, item == 8, out);
 out:
     if (status < 0)
         ah_cuda_sorted_release(device, out);

@@ -7,7 +7,7 @@
 #include "cuda/ops/lib/ops.h"
 
 /* Copy x to the window of `out` that begins `start` elements further and has these strides. */
-static int place(struct ah_call *c, int64_t start, const int64_t *stride, struct ah_tensor *x)
+static int shape_place(struct ah_call *c, int64_t start, const int64_t *stride, struct ah_tensor *x)
 {
     struct ah_tensor window = *x;
     window.storage = c->out[0]->storage;
@@ -17,14 +17,14 @@ static int place(struct ah_call *c, int64_t start, const int64_t *stride, struct
     return ah_cuda_assign(c->device, &window, x);
 }
 
-static int clear(struct ah_call *c)
+static int shape_clear(struct ah_call *c)
 {
     const struct ah_tensor *out = c->out[0];
     return ah_cuda_fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out));
 }
 
 /* The strides of `out` without those of `dim`. */
-static void without(const struct ah_tensor *out, int dim, int64_t *stride)
+static void shape_without(const struct ah_tensor *out, int dim, int64_t *stride)
 {
     for (int d = 0, k = 0; d < out->ndim; d++)
         if (d != dim)
@@ -41,7 +41,7 @@ int ah_cuda_cat(struct ah_call *c)
         struct ah_tensor *x = arg->tensors.list.item[i];
         if (x->numel == 0)
             continue;
-        AH_TRY(place(c, at * out->stride[dim], out->stride, x));
+        AH_TRY(shape_place(c, at * out->stride[dim], out->stride, x));
         at += x->size[dim];
     }
     return 0;
@@ -52,9 +52,9 @@ int ah_cuda_stack(struct ah_call *c)
     const struct ah_args_stack *arg = ah_args(c, stack);
     const struct ah_tensor *out = c->out[0];
     int64_t stride[AH_MAX_DIMS] = {0};
-    without(out, c->state.join.dim, stride);
+    shape_without(out, c->state.join.dim, stride);
     for (int i = 0; i < arg->tensors.list.count; i++)
-        AH_TRY(place(c, i * out->stride[c->state.join.dim], stride, arg->tensors.list.item[i]));
+        AH_TRY(shape_place(c, i * out->stride[c->state.join.dim], stride, arg->tensors.list.item[i]));
     return 0;
 }
 
@@ -63,7 +63,7 @@ int ah_cuda_reshape_copy(struct ah_call *c)
     struct ah_tensor *x = ah_args(c, reshape_copy)->input.tensor;
     int64_t stride[AH_MAX_DIMS];
     ah_contiguous_strides(x->size, x->ndim, stride);
-    return place(c, 0, stride, x);
+    return shape_place(c, 0, stride, x);
 }
 
 int ah_cuda_flip(struct ah_call *c)
@@ -114,8 +114,8 @@ int ah_cuda_slice_backward(struct ah_call *c)
     int64_t stride[AH_MAX_DIMS];
     memcpy(stride, c->out[0]->stride, sizeof stride);
     stride[dim] *= arg->step.integer;
-    AH_TRY(clear(c));
-    return place(c, arg->start.integer * c->out[0]->stride[dim], stride, arg->grad.tensor);
+    AH_TRY(shape_clear(c));
+    return shape_place(c, arg->start.integer * c->out[0]->stride[dim], stride, arg->grad.tensor);
 }
 
 int ah_cuda_diagonal_backward(struct ah_call *c)
@@ -128,8 +128,8 @@ int ah_cuda_diagonal_backward(struct ah_call *c)
         if (d != a && d != b)
             stride[k++] = out->stride[d];
     stride[k] = out->stride[a] + out->stride[b];
-    AH_TRY(clear(c));
-    return place(c, offset >= 0 ? offset * out->stride[b] : -offset * out->stride[a], stride, arg->grad.tensor);
+    AH_TRY(shape_clear(c));
+    return shape_place(c, offset >= 0 ? offset * out->stride[b] : -offset * out->stride[a], stride, arg->grad.tensor);
 }
 
 int ah_cuda_constant_pad(struct ah_call *c)
@@ -153,5 +153,5 @@ int ah_cuda_constant_pad(struct ah_call *c)
         ah_tensor_release(number);
         AH_TRY(status);
     }
-    return inner.numel > 0 ? place(c, to, out->stride, &inner) : 0;
+    return inner.numel > 0 ? shape_place(c, to, out->stride, &inner) : 0;
 }

@@ -134,7 +134,7 @@ done:
     return status;
 }
 
-static int64_t length(const struct ah_tensor *x, int dim)
+static int64_t sort_length(const struct ah_tensor *x, int dim)
 {
     return x->ndim > 0 ? x->size[dim] : 1;
 }
@@ -143,14 +143,14 @@ int ah_cuda_sort(struct ah_call *c)
 {
     const struct ah_args_sort *arg = ah_args(c, sort);
     int dim = (int)arg->dim.integer;
-    return sort_into(c, dim, arg->descending.flag, length(arg->input.tensor, dim), c->out[0], c->out[1]);
+    return sort_into(c, dim, arg->descending.flag, sort_length(arg->input.tensor, dim), c->out[0], c->out[1]);
 }
 
 int ah_cuda_argsort(struct ah_call *c)
 {
     const struct ah_args_argsort *arg = ah_args(c, argsort);
     int dim = (int)arg->dim.integer;
-    return sort_into(c, dim, arg->descending.flag, length(arg->input.tensor, dim), NULL, c->out[0]);
+    return sort_into(c, dim, arg->descending.flag, sort_length(arg->input.tensor, dim), NULL, c->out[0]);
 }
 
 /* Of 0 dims the result has one entry, whatever k. */
@@ -161,7 +161,7 @@ int ah_cuda_topk(struct ah_call *c)
     return sort_into(c, (int)arg->dim.integer, arg->largest.flag, keep, c->out[0], c->out[1]);
 }
 
-static int number(int64_t value, struct ah_tensor **out)
+static int sort_number(int64_t value, struct ah_tensor **out)
 {
     AH_TRY(ah_tensor_empty(out, NULL, 0, AH_I64, &ah_cpu));
     ah_tensor_set_int(*out, 0, value);
@@ -178,8 +178,8 @@ int ah_cuda_argrank(struct ah_call *c)
     int dim = (int)arg->dim.integer, status;
     if (out->numel == 0)
         return 0;
-    AH_TRYGO(number(0, &least), done);
-    AH_TRYGO(number(x->size[dim] - 1, &most), done);
+    AH_TRYGO(sort_number(0, &least), done);
+    AH_TRYGO(sort_number(x->size[dim] - 1, &most), done);
     AH_TRYGO(ah_op1(AH_OP_clamp, &ranks, arg->rank, AH_T(least), AH_T(most)), done);
     AH_TRYGO(ah_tensor_empty(&places, x->size, x->ndim, AH_I64, c->device), done);
     AH_TRYGO(sort_into(c, dim, false, x->size[dim], NULL, places), done);

@@ -21,7 +21,7 @@ static void swap_dims(struct ah_ew_args *args, int count, int i, int k)
 }
 
 /* Does dim `d` continue dim `d` + 1 in every operand? */
-static bool continues(const struct ah_ew_args *args, int count, int d)
+static bool elementwise_continues(const struct ah_ew_args *args, int count, int d)
 {
     for (int n = 0; n < count; n++)
         if (args->operand[n].stride[d] != args->operand[n].stride[d + 1] * args->size[d + 1])
@@ -36,7 +36,7 @@ static void drop_dim(struct ah_ew_args *args, int count, int d)
     args->ndim--;
 }
 
-static void simplify(struct ah_ew_args *args, int count)
+static void elementwise_simplify(struct ah_ew_args *args, int count)
 {
     const int64_t *order = args->operand[0].stride;
     for (int d = args->ndim - 1; d >= 0; d--)
@@ -46,7 +46,7 @@ static void simplify(struct ah_ew_args *args, int count)
         for (int d = i; d > 0 && order[d - 1] < order[d]; d--)
             swap_dims(args, count, d - 1, d);
     for (int d = args->ndim - 2; d >= 0; d--) {
-        if (continues(args, count, d)) {
+        if (elementwise_continues(args, count, d)) {
             args->size[d + 1] *= args->size[d];
             drop_dim(args, count, d);
         }
@@ -133,7 +133,7 @@ static uint64_t value_bits(const struct ah_tensor *tensor, enum ah_dtype dtype)
     return value.bits;
 }
 
-static bool readable(enum ah_dtype own, enum ah_dtype read)
+static bool elementwise_readable(enum ah_dtype own, enum ah_dtype read)
 {
     return own == read || (read == AH_F32 && (own == AH_F16 || own == AH_BF16)) || (own == AH_BOOL && read == AH_U8);
 }
@@ -151,8 +151,8 @@ static int set_operand(struct ah_device *device, struct ah_ew_args *args, int n,
         return 0;
     }
     bool meets = n > 0 && ah_memory_meets(out, tensor) && !ah_same_memory(out, tensor);
-    if (n > 0 && (meets || !readable(tensor->dtype, given->dtype))) {
-        enum ah_dtype dtype = readable(tensor->dtype, given->dtype) ? tensor->dtype : given->dtype;
+    if (n > 0 && (meets || !elementwise_readable(tensor->dtype, given->dtype))) {
+        enum ah_dtype dtype = elementwise_readable(tensor->dtype, given->dtype) ? tensor->dtype : given->dtype;
         AH_TRY(ah_tensor_empty(copy, tensor->size, tensor->ndim, dtype, device));
         AH_TRY(ah_cuda_assign(device, *copy, tensor));
         tensor = *copy;
@@ -175,7 +175,7 @@ int ah_cuda_walk_open(struct ah_cuda_walk *walk, struct ah_device *device, const
         args->number[n] = numbers[n];
     for (int n = 0; n < count; n++)
         AH_TRY(set_operand(device, args, n, &given[n], out, &walk->copy[n]));
-    simplify(args, count);
+    elementwise_simplify(args, count);
     prepare_division(args);
     args->wide = is_wide(args, count);
     args->rows = !args->wide && has_rows(args, count);
@@ -213,7 +213,7 @@ int ah_cuda_elementwise(struct ah_call *call, struct ah_cuda_kernel *loops, int 
         return ah_fail(AH_ENOTIMPL, "%s: not defined for %s", call->op->name, ah_dtype_name(in));
     struct ah_tensor *target = call->out[0], *made = NULL;
     enum ah_dtype written = ah_compute_dtype(out);
-    if (!readable(target->dtype, written)) {
+    if (!elementwise_readable(target->dtype, written)) {
         AH_TRY(ah_tensor_empty(&made, target->size, target->ndim, written, call->device));
         target = made;
     }
@@ -240,7 +240,7 @@ static ah_cuda_loops converts = {
 /* What moves bits reads them as an unsigned type, which its operands name by a dtype of that size. */
 static const enum ah_dtype bits_of[] = {AH_U8, AH_U8, AH_I32, AH_I64};
 
-static int move(struct ah_device *device, struct ah_tensor *out, struct ah_tensor *input)
+static int elementwise_move(struct ah_device *device, struct ah_tensor *out, struct ah_tensor *input)
 {
     size_t item = ah_dtype_size(out->dtype);
     int kind = item == 1 ? 0 : item == 2 ? 1 : item == 4 ? 2 : 3;
@@ -263,7 +263,7 @@ static int assign_number(struct ah_device *device, struct ah_tensor *out, struct
         ah_tensor_set(same, 0, ah_tensor_get(number, 0));
     else
         ah_tensor_set_int(same, 0, ah_tensor_get_int(number, 0));
-    int status = move(device, out, same);
+    int status = elementwise_move(device, out, same);
     ah_tensor_release(same);
     return status;
 }
@@ -275,7 +275,7 @@ int ah_cuda_assign(struct ah_device *device, struct ah_tensor *out, struct ah_te
     if (ah_on_cpu(input))
         return assign_number(device, out, input);
     if (out->dtype == input->dtype)
-        return move(device, out, input);
+        return elementwise_move(device, out, input);
     const struct ah_cuda_operand operand[] = {{out, out->dtype}, {input, input->dtype}};
     return ah_cuda_iterate(device, "copy", &converts[input->dtype], operand, 2, NULL);
 }

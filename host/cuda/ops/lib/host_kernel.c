@@ -26,7 +26,7 @@ struct shadows {
     int status;
 };
 
-static void keep(struct ah_storage *storage)
+static void host_kernel_keep(struct ah_storage *storage)
 {
 }
 
@@ -38,7 +38,7 @@ static struct shadow_storage *shadow_storage(struct shadows *s, struct ah_storag
     struct shadow_storage *made = &s->storage[s->storage_count++];
     made->real = real;
     made->storage = (struct ah_storage){.device = &ah_cpu, .channels_last = real->channels_last,
-                                        .version = real->version, .nbytes = real->nbytes, .release = keep};
+                                        .version = real->version, .nbytes = real->nbytes, .release = host_kernel_keep};
     atomic_init(&made->storage.refs, 1);
     int status = ah_block_alloc(real->nbytes, &made->storage.data);
     if (status == 0)
@@ -48,7 +48,7 @@ static struct shadow_storage *shadow_storage(struct shadows *s, struct ah_storag
 }
 
 /* The shadow of a tensor: itself when it is a number on the CPU. */
-static struct ah_tensor *shadow(struct shadows *s, struct ah_tensor *real)
+static struct ah_tensor *host_kernel_shadow(struct shadows *s, struct ah_tensor *real)
 {
     if (!real || ah_on_cpu(real))
         return real;
@@ -88,14 +88,14 @@ static int open_shadows(struct shadows *s, struct ah_call *call, struct ah_call 
         if (s->status < 0)
             continue;
         if (arg->kind == AH_TENSOR)
-            arg->tensor = shadow(s, arg->tensor);
+            arg->tensor = host_kernel_shadow(s, arg->tensor);
         for (int k = 0; arg->kind == AH_LIST && k < arg->list.count; k++)
-            arg->list.item[k] = shadow(s, call->arg[i].list.item[k]);
+            arg->list.item[k] = host_kernel_shadow(s, call->arg[i].list.item[k]);
     }
     for (int k = 0; s->status == 0 && k < AH_MAX_OUTS; k++)
-        near->out[k] = shadow(s, call->out[k]);
+        near->out[k] = host_kernel_shadow(s, call->out[k]);
     for (int k = 0; s->status == 0 && k < AH_MAX_EXTRA; k++)
-        near->extra[k] = shadow(s, call->extra[k]);
+        near->extra[k] = host_kernel_shadow(s, call->extra[k]);
     return s->status;
 }
 

@@ -5,8 +5,8 @@
 #include "cuda/driver/stream/copy.h"
 #include "cuda/kernels/index/search.h"
 
-static int search(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernels,
-                  const struct ah_tensor *tensor, struct ah_search_args *args, int64_t *at)
+static int search_run(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernels,
+                      const struct ah_tensor *tensor, struct ah_search_args *args, int64_t *at)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
     struct ah_cuda_kernel *kernel = &kernels[tensor->dtype == AH_I64 ? 2 : tensor->dtype == AH_I32 ? 1 : 0];
@@ -33,7 +33,7 @@ int ah_cuda_find_zero(struct ah_device *device, const char *op_name, const struc
                                               AH_CUDA_KERNEL("search", "find_zero_i32"),
                                               AH_CUDA_KERNEL("search", "find_zero_i64")};
     struct ah_search_args args = {0};
-    return tensor->numel ? search(device, op_name, kernels, tensor, &args, at) : 0;
+    return tensor->numel ? search_run(device, op_name, kernels, tensor, &args, at) : 0;
 }
 
 int ah_cuda_find_outside(struct ah_device *device, const char *op_name, const struct ah_tensor *tensor, int64_t low,
@@ -45,7 +45,7 @@ int ah_cuda_find_outside(struct ah_device *device, const char *op_name, const st
     struct ah_search_args args = {.low = low, .high = high};
     int64_t found = -1;
     if (tensor->numel)
-        AH_TRY(search(device, op_name, kernels, tensor, &args, &found));
+        AH_TRY(search_run(device, op_name, kernels, tensor, &args, &found));
     if (found < 0)
         return 0;
     size_t item = ah_dtype_size(tensor->dtype);

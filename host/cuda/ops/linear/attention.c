@@ -83,7 +83,7 @@ struct call {
     int held_count;
 };
 
-static void release(struct call *call)
+static void attention_release(struct call *call)
 {
     while (call->held_count > 0)
         ah_tensor_release(call->held[--call->held_count]);
@@ -164,7 +164,7 @@ static int open_call(struct call *call, struct ah_device *device, struct ah_tens
 }
 
 /* A side of the window; what is longer than any sequence sees all. */
-static int32_t side(int64_t keys)
+static int32_t attention_side(int64_t keys)
 {
     return keys < 0 || keys >= LONGEST ? -1 : (int32_t)keys;
 }
@@ -172,8 +172,8 @@ static int32_t side(int64_t keys)
 static void set_numbers(struct ah_attention_args *a, const struct ah_value *window, double scale, double p)
 {
     bool given = window->ints.count == 2;
-    a->left = given ? side(window->ints.at[0]) : -1;
-    a->right = given ? side(window->ints.at[1]) : -1;
+    a->left = given ? attention_side(window->ints.at[0]) : -1;
+    a->right = given ? attention_side(window->ints.at[1]) : -1;
     a->scale = scale;
     a->keep_scale = 1 / (1 - p);
     a->scale_single = (float)a->scale;
@@ -197,7 +197,7 @@ enum { GRID = 1 << 30 };
 
 /* Launch one block for each unit of `tiles` rows; where only the device knows the sequences, for the largest number of
  * units there can be. */
-static int launch(struct ah_call *c, struct call *call, struct tiles *tiles, int which, bool of_keys)
+static int attention_launch(struct ah_call *c, struct call *call, struct tiles *tiles, int which, bool of_keys)
 {
     struct ah_attention_args *a = &call->args;
     int64_t rows = of_keys ? a->keys : a->queries;
@@ -216,7 +216,7 @@ static int launch(struct ah_call *c, struct call *call, struct tiles *tiles, int
 }
 
 /* The words of dropout. */
-static int draw(struct ah_call *c, struct ah_tensor *words, double p)
+static int attention_draw(struct ah_call *c, struct ah_tensor *words, double p)
 {
     if (words->numel == 0)
         return 0;
@@ -248,14 +248,14 @@ int ah_cuda_attention(struct ah_call *c)
     AH_TRYGO(open_rows(&call, c->device, &call.args.out, c->out[0]), out);
     call.args.lse = ah_cuda_data(c->out[1]);
     if (p > 0) {
-        AH_TRYGO(draw(c, c->extra[1], p), out);
+        AH_TRYGO(attention_draw(c, c->extra[1], p), out);
         call.args.keep = ah_cuda_data(c->extra[1]);
     }
     status = ah_cuda_attention_dnn(c, &call.args, query->dtype, c->out[1]);
     if (status == 0)
-        status = launch(c, &call, tiles, 0, false);
+        status = attention_launch(c, &call, tiles, 0, false);
 out:
-    release(&call);
+    attention_release(&call);
     return status < 0 ? status : 0;
 }
 
@@ -265,9 +265,9 @@ static int launch_back(struct ah_call *c, struct call *call, struct tiles *tiles
     struct ah_cuda_grid grid = {ah_cuda_blocks(a->rows * a->heads, AH_ATTENTION_DELTA_THREADS / 32),
                                 AH_ATTENTION_DELTA_THREADS, 0};
     AH_TRY(ah_cuda_launch(c->device, &delta_kernel[dtype], c->op->name, grid, a));
-    AH_TRY(launch(c, call, tiles, QUERY, false));
-    AH_TRY(launch(c, call, tiles, KEY, true));
-    return tiles->kernel[VALUE][PLAIN].name ? launch(c, call, tiles, VALUE, true) : 0;
+    AH_TRY(attention_launch(c, call, tiles, QUERY, false));
+    AH_TRY(attention_launch(c, call, tiles, KEY, true));
+    return tiles->kernel[VALUE][PLAIN].name ? attention_launch(c, call, tiles, VALUE, true) : 0;
 }
 
 int ah_cuda_attention_backward(struct ah_call *c)
@@ -297,7 +297,7 @@ int ah_cuda_attention_backward(struct ah_call *c)
         status = launch_back(c, &call, tiles, query->dtype);
 out:
     ah_tensor_release(delta);
-    release(&call);
+    attention_release(&call);
     return status < 0 ? status : 0;
 }
 

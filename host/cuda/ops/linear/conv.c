@@ -27,7 +27,7 @@ static struct order order_of(const struct ah_conv *s, const struct ah_tensor *t,
     return (struct order){s->n, t->size[t->ndim - 3], t->size[t->ndim - 2] * t->size[t->ndim - 1]};
 }
 
-static bool turns(struct order o)
+static bool conv_transposes(struct order o)
 {
     return o.rows > 1 && o.columns > 1;
 }
@@ -44,7 +44,7 @@ static int open_ordered(struct ah_call *c, const struct ah_conv *s, struct ah_te
     }
     AH_TRY(ah_tensor_row_major(t));
     AH_TRY(ah_cuda_dense(c->device, &dense, t, t->dtype));
-    bool turn = last && turns(o);
+    bool turn = last && conv_transposes(o);
     if (!turn && (uintptr_t)ah_tensor_data(dense) % 16 == 0) {
         *out = dense;
         return 0;
@@ -59,7 +59,7 @@ static int open_ordered(struct ah_call *c, const struct ah_conv *s, struct ah_te
 }
 
 /* The tensor that the kind writes; set_read sets the others: `first` and `second` are the op's first arguments. */
-static uint64_t *written(struct ah_cuda_conv *conv)
+static uint64_t *conv_written(struct ah_cuda_conv *conv)
 {
     return conv->kind == AH_CONV_FORWARD ? &conv->output
            : conv->kind == AH_CONV_GRAD_INPUT ? &conv->input : &conv->weight;
@@ -77,14 +77,14 @@ static int by_dnn(struct ah_call *c, struct ah_cuda_conv *conv, struct ah_tensor
     bool weight = conv->kind == AH_CONV_GRAD_WEIGHT;
     struct ah_tensor *out = c->out[0], *a = NULL, *b = NULL, *made = NULL;
     struct order o = order_of(conv->shape, out, weight);
-    bool turn = conv->last && turns(o), marks = turn && !weight && out->ndim == 4;
+    bool turn = conv->last && conv_transposes(o), marks = turn && !weight && out->ndim == 4;
     int status;
     AH_TRYGO(open_ordered(c, conv->shape, first, false, conv->last, &a), out);
     AH_TRYGO(open_ordered(c, conv->shape, second, !weight, conv->last, &b), out);
     if ((turn && !marks) || (uintptr_t)ah_tensor_data(out) % 16)
         AH_TRYGO(ah_tensor_empty(&made, out->size, out->ndim, out->dtype, c->device), out);
     set_read(conv, a, b);
-    *written(conv) = ah_cuda_data(made ? made : out);
+    *conv_written(conv) = ah_cuda_data(made ? made : out);
     status = ah_cuda_dnn_convolve(c->device, c->op->name, conv);
     if (status > 0 && made) {
         bool back = turn && !marks;
@@ -116,7 +116,7 @@ static int by_patches(struct ah_call *c, struct ah_cuda_conv *conv, struct ah_te
     if (dtype != out->dtype)
         AH_TRYGO(ah_tensor_empty(&made, out->size, out->ndim, dtype, c->device), out);
     set_read(conv, a, b);
-    *written(conv) = ah_cuda_data(made ? made : out);
+    *conv_written(conv) = ah_cuda_data(made ? made : out);
     status = ah_cuda_patches_convolve(c->device, c->op->name, conv);
     if (status == 0 && made)
         status = ah_cuda_assign(c->device, out, made);
@@ -138,7 +138,7 @@ static int tell_shapes(struct ah_call *c, int status)
                    c->op->param[1].name, ah_shape(c->arg[1].tensor), reason);
 }
 
-static int convolve(struct ah_call *c, enum ah_cuda_conv_kind kind, const struct ah_conv *s)
+static int conv_convolve(struct ah_call *c, enum ah_cuda_conv_kind kind, const struct ah_conv *s)
 {
     struct ah_tensor *first = c->arg[0].tensor, *second = c->arg[1].tensor;
     enum ah_dtype dtype = first->dtype;
@@ -181,7 +181,7 @@ int ah_cuda_conv2d(struct ah_call *c)
     AH_TRY(ah_conv_geometry(&s, "conv2d", x->size, x->ndim, w->size, w->ndim, AH_CONV_OPTIONS(arg)));
     if (s.n == 0)
         return 0;
-    AH_TRY(convolve(c, AH_CONV_FORWARD, &s));
+    AH_TRY(conv_convolve(c, AH_CONV_FORWARD, &s));
     return bias ? add_bias(c, bias) : 0;
 }
 
@@ -192,7 +192,7 @@ int ah_cuda_conv2d_grad_input(struct ah_call *c)
     struct ah_conv s;
     AH_TRY(ah_conv_geometry(&s, c->op->name, arg->input_size.ints.at, arg->input_size.ints.count, w->size, w->ndim,
                             AH_CONV_OPTIONS(arg)));
-    return s.n == 0 ? 0 : convolve(c, AH_CONV_GRAD_INPUT, &s);
+    return s.n == 0 ? 0 : conv_convolve(c, AH_CONV_GRAD_INPUT, &s);
 }
 
 int ah_cuda_conv2d_grad_weight(struct ah_call *c)
@@ -205,5 +205,5 @@ int ah_cuda_conv2d_grad_weight(struct ah_call *c)
                             AH_CONV_OPTIONS(arg)));
     if (s.n == 0)
         return ah_cuda_fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out));
-    return convolve(c, AH_CONV_GRAD_WEIGHT, &s);
+    return conv_convolve(c, AH_CONV_GRAD_WEIGHT, &s);
 }

@@ -123,7 +123,7 @@ static unsigned refused_notes(const struct key *key)
     return key->tf32 ? always : always | rounds | 1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
 }
 
-static void drop(const struct ah_cudnn *dnn, struct plan *plan)
+static void conv_dnn_drop(const struct ah_cudnn *dnn, struct plan *plan)
 {
     ah_dnn_drop(dnn, &plan->chosen);
     for (int i = PARTS - 1; i >= 0; i--)
@@ -165,12 +165,12 @@ static struct plan *find_plan(const struct ah_cudnn *dnn, cudnnHandle_t handle, 
     }
     const struct ah_dnn_limits limits = {refused_notes(key), key->bare ? 0 : WORKSPACE};
     struct ah_dnn_work work = {dnn, CUDNN_STATUS_SUCCESS};
-    drop(dnn, plan);
+    conv_dnn_drop(dnn, plan);
     make_graph(&work, handle, plan, conv);
     bool found = work.status == CUDNN_STATUS_SUCCESS &&
                  ah_dnn_choose(dnn, handle, plan->part[5], &limits, &plan->chosen);
     if (!found)
-        drop(dnn, plan);
+        conv_dnn_drop(dnn, plan);
     plan->key = *key;
     plan->made = true;
     plan->absent = !found;
@@ -237,5 +237,5 @@ void ah_cuda_dnn_forget(const struct ah_cuda_device *cuda)
     const struct ah_cudnn *dnn;
     for (int i = 0; i < PLANS; i++)
         if (plans[i].made && plans[i].key.ordinal == cuda->ordinal && ah_cudnn_open(&dnn) >= 0)
-            drop(dnn, &plans[i]);
+            conv_dnn_drop(dnn, &plans[i]);
 }

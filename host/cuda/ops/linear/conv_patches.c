@@ -65,7 +65,7 @@ static int multiply_all(const struct job *j, struct ah_cuda_product *product, in
     return 0;
 }
 
-static int forward(const struct job *j, int64_t first, int64_t images)
+static int conv_forward(const struct job *j, int64_t first, int64_t images)
 {
     const struct ah_conv *s = j->s;
     uint64_t matrix = image_at(j, j->conv->input, first, s->c * s->h * s->w);
@@ -170,7 +170,7 @@ int ah_cuda_patches_convolve(struct ah_device *device, const char *op_name, cons
     AH_TRY(take_room(&job, &block));
     for (int64_t first = 0; status == 0 && first < s->n; first += job.images) {
         int64_t images = s->n - first < job.images ? s->n - first : job.images;
-        status = conv->kind == AH_CONV_FORWARD      ? forward(&job, first, images)
+        status = conv->kind == AH_CONV_FORWARD      ? conv_forward(&job, first, images)
                  : conv->kind == AH_CONV_GRAD_INPUT ? grad_input(&job, first, images)
                                                     : grad_weight(&job, first, images);
     }

@@ -24,7 +24,7 @@ static int64_t at_least_one(int64_t n)
 }
 
 /* Can the matrix with these strides be read in place? A stride of a dim of size 1 means nothing. */
-static bool readable(struct side *s, int64_t row_stride, int64_t column_stride)
+static bool matmul_readable(struct side *s, int64_t row_stride, int64_t column_stride)
 {
     bool by_rows = (column_stride == 1 || s->columns <= 1) &&
                    (row_stride >= at_least_one(s->columns) || s->rows <= 1);
@@ -50,7 +50,7 @@ static int open_side(struct side *s, struct ah_device *device, struct ah_tensor 
         s->rows = t->ndim > 1 ? t->size[t->ndim - 2] : column ? length : 1;
         s->columns = t->ndim > 1 ? length : column ? 1 : length;
         int64_t row_stride = t->ndim > 1 ? t->stride[t->ndim - 2] : column ? last : at_least_one(length);
-        if (readable(s, row_stride, t->ndim == 1 && column ? 1 : last))
+        if (matmul_readable(s, row_stride, t->ndim == 1 && column ? 1 : last))
             break;
         if (attempt)
             return ah_fail(AH_ESTATE, "matmul: a dense operand cannot be read");
@@ -71,7 +71,7 @@ static int open_side(struct side *s, struct ah_device *device, struct ah_tensor 
 }
 
 /* Drop batch dims of size 1 and merge what both sides walk as one. Returns how many are left. */
-static int merge(int64_t *size, int dims, struct side *a, struct side *b)
+static int matmul_merge(int64_t *size, int dims, struct side *a, struct side *b)
 {
     int n = 0;
     for (int d = 0; d < dims; d++) {
@@ -88,13 +88,13 @@ static int merge(int64_t *size, int dims, struct side *a, struct side *b)
 }
 
 /* The calls for all places of the outer batch dims; results follow each other. */
-static int multiply(struct ah_call *c, struct side *a, struct side *b, int64_t *size, int dims)
+static int matmul_multiply(struct ah_call *c, struct side *a, struct side *b, int64_t *size, int dims)
 {
     size_t item = ah_dtype_size(c->out[0]->dtype);
     struct ah_cuda_product product = {.dtype = c->out[0]->dtype, .rows = a->rows, .columns = b->columns,
                                       .depth = a->columns, .batch = 1, .a = a->matrix, .b = b->matrix,
                                       .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST};
-    dims = merge(size, dims, a, b);
+    dims = matmul_merge(size, dims, a, b);
     /* Rows that go on from one matrix to the next are rows of one. */
     if (dims == 1 && b->stride[0] == 0 && !a->matrix.transposed && a->stride[0] == a->rows * a->matrix.ld) {
         product.rows *= size[0];
@@ -125,7 +125,7 @@ static int multiply(struct ah_call *c, struct side *a, struct side *b, int64_t *
     return 0;
 }
 
-static int clear(struct ah_call *c)
+static int matmul_clear(struct ah_call *c)
 {
     return c->device->type->fill(c->device, ah_tensor_data(c->out[0]), 0,
                                  (size_t)c->out[0]->numel * ah_dtype_size(c->out[0]->dtype));
@@ -141,14 +141,14 @@ int ah_cuda_matmul(struct ah_call *c)
     if (out->numel == 0)
         return 0;
     if (left->numel == 0)
-        return clear(c);
+        return matmul_clear(c);
     int dims = out->ndim - (left->ndim > 1) - (right->ndim > 1);
     memcpy(size, out->size, (size_t)dims * sizeof size[0]);
     int status = open_side(&a, c->device, left, false, size, dims);
     if (status == 0)
         status = open_side(&b, c->device, right, true, size, dims);
     if (status == 0)
-        status = multiply(c, &a, &b, size, dims);
+        status = matmul_multiply(c, &a, &b, size, dims);
     ah_tensor_release(a.tensor);
     ah_tensor_release(b.tensor);
     return status;
@@ -199,7 +199,7 @@ int ah_cuda_linear(struct ah_call *c)
     if (c->out[0]->numel == 0)
         return 0;
     if (input->numel == 0)
-        return bias ? ah_cuda_assign(c->device, c->out[0], bias) : clear(c);
+        return bias ? ah_cuda_assign(c->device, c->out[0], bias) : matmul_clear(c);
     if (fused)
         AH_TRY(ah_cuda_dense(c->device, &dense, bias, bias->dtype));
     int status = multiply_linear(c, input, arg->weight.tensor, dense, false);

@@ -33,15 +33,15 @@ static struct ah_cuda_grid grid_for(int64_t items)
 }
 
 /* As a row-major tensor of this dtype; NULL of NULL. */
-static int dense(struct ah_call *c, struct ah_tensor **out, struct ah_tensor *t, enum ah_dtype dtype)
+static int recurrent_dense(struct ah_call *c, struct ah_tensor **out, struct ah_tensor *t, enum ah_dtype dtype)
 {
     *out = NULL;
     return t ? ah_cuda_dense(c->device, out, t, dtype) : 0;
 }
 
 /* A running state: `out` itself where it has this dtype. It begins with `first`, or zeros. */
-static int begin(struct ah_call *c, struct ah_tensor **state, struct ah_tensor *out, struct ah_tensor *first,
-                 enum ah_dtype dtype)
+static int recurrent_begin(struct ah_call *c, struct ah_tensor **state, struct ah_tensor *out, struct ah_tensor *first,
+                           enum ah_dtype dtype)
 {
     if (out->dtype == dtype)
         *state = ah_tensor_retain(out);
@@ -114,11 +114,11 @@ int ah_cuda_recurrent(struct ah_call *c)
                         arg->kind.string, arg->reverse.flag), out);
     if (ht->numel == 0)
         goto out;
-    AH_TRYGO(dense(c, &gates, arg->gates.tensor, l.dtype), out);
-    AH_TRYGO(dense(c, &bias, ah_given(&arg->bias), l.dtype), out);
-    AH_TRYGO(begin(c, &hidden, c->out[1], ht, l.dtype), out);
+    AH_TRYGO(recurrent_dense(c, &gates, arg->gates.tensor, l.dtype), out);
+    AH_TRYGO(recurrent_dense(c, &bias, ah_given(&arg->bias), l.dtype), out);
+    AH_TRYGO(recurrent_begin(c, &hidden, c->out[1], ht, l.dtype), out);
     if (c->out[2])
-        AH_TRYGO(begin(c, &cell, c->out[2], ah_given(&arg->cell), l.real), out);
+        AH_TRYGO(recurrent_begin(c, &cell, c->out[2], ah_given(&arg->cell), l.real), out);
     AH_TRYGO(ah_cuda_memory_take(memory, (size_t)(l.plan.sequences * l.wide) * ah_dtype_size(l.real), &share), out);
     struct ah_recurrent_cell_args args = {
         .gates = ah_cuda_data(gates), .bias = ah_cuda_data(bias), .share = ah_cuda_address(share),
@@ -199,7 +199,7 @@ struct held {
     struct ah_tensor *grad_hidden, *grad_cell;              /* running */
 };
 
-static void release(struct held *h)
+static void recurrent_release(struct held *h)
 {
     struct ah_tensor *all[] = {h->grad_output, h->output, h->hidden, h->cell,
                                h->share, h->before, h->grad_hidden, h->grad_cell};
@@ -210,17 +210,17 @@ static void release(struct held *h)
 static int open_held(struct ah_call *c, const struct layer *l, struct held *h)
 {
     const struct ah_args_recurrent_backward *arg = ah_args(c, recurrent_backward);
-    AH_TRY(dense(c, &h->grad_output, ah_given(&arg->grad_output), l->dtype));
-    AH_TRY(dense(c, &h->output, arg->output.tensor, l->dtype));
-    AH_TRY(dense(c, &h->hidden, arg->hidden.tensor, l->dtype));
-    AH_TRY(dense(c, &h->cell, ah_given(&arg->cell), l->dtype));
+    AH_TRY(recurrent_dense(c, &h->grad_output, ah_given(&arg->grad_output), l->dtype));
+    AH_TRY(recurrent_dense(c, &h->output, arg->output.tensor, l->dtype));
+    AH_TRY(recurrent_dense(c, &h->hidden, arg->hidden.tensor, l->dtype));
+    AH_TRY(recurrent_dense(c, &h->cell, ah_given(&arg->cell), l->dtype));
     AH_TRY(ah_tensor_empty(&h->before, h->output->size, 2, l->dtype, c->device));
     if (l->plan.kind == AH_GRU)
         AH_TRY(ah_tensor_empty(&h->share, c->out[0]->size, 2, l->dtype, c->device));
     else
         h->share = ah_tensor_retain(c->out[0]);
-    AH_TRY(begin(c, &h->grad_hidden, c->out[1], ah_given(&arg->grad_hidden), l->real));
-    return c->out[3] ? begin(c, &h->grad_cell, c->out[3], ah_given(&arg->grad_cell), l->real) : 0;
+    AH_TRY(recurrent_begin(c, &h->grad_hidden, c->out[1], ah_given(&arg->grad_hidden), l->real));
+    return c->out[3] ? recurrent_begin(c, &h->grad_cell, c->out[3], ah_given(&arg->grad_cell), l->real) : 0;
 }
 
 int ah_cuda_recurrent_backward(struct ah_call *c)
@@ -252,7 +252,7 @@ int ah_cuda_recurrent_backward(struct ah_call *c)
         status = ah_cuda_assign(c->device, c->out[3], h.grad_cell);
 out:
     ah_cuda_memory_give(memory, share);
-    release(&h);
+    recurrent_release(&h);
     close_layer(&l);
     return status;
 }

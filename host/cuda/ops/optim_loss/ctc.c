@@ -20,7 +20,7 @@ struct held {
     void *chain;
 };
 
-static void release(struct ah_call *c, struct held *h)
+static void ctc_release(struct ah_call *c, struct held *h)
 {
     ah_tensor_release(h->x);
     ah_tensor_release(h->target);
@@ -57,7 +57,7 @@ static int open_held(struct ah_call *c, int at, int64_t blank, bool zero_infinit
     return 0;
 }
 
-static int expect(struct ah_call *c, const struct ah_ctc *p, const struct held *h)
+static int ctc_expect(struct ah_call *c, const struct ah_ctc *p, const struct held *h)
 {
     const struct {
         const char *what;
@@ -72,7 +72,7 @@ static int expect(struct ah_call *c, const struct ah_ctc *p, const struct held *
 }
 
 /* A block for each sequence, with a thread for each place as far as it goes. */
-static int walk(struct ah_call *c, struct ah_cuda_kernel *kernel, enum ah_dtype real, struct ah_ctc_walk_args *args)
+static int ctc_walk(struct ah_call *c, struct ah_cuda_kernel *kernel, enum ah_dtype real, struct ah_ctc_walk_args *args)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(c->device);
     int64_t places = 2 * args->ctc.longest + 1, threads = places < AH_CTC_MOST ? (places + 31) / 32 * 32 : AH_CTC_MOST;
@@ -99,10 +99,10 @@ int ah_cuda_ctc(struct ah_call *c)
     if (c->out[0]->numel == 0)
         return 0;
     AH_TRYGO(open_held(c, 0, arg->blank.integer, arg->zero_infinity.flag, false, &h, &args.ctc), out);
-    AH_TRYGO(expect(c, &args.ctc, &h), out);
-    status = walk(c, &forward_kernel[h.x->dtype], c->extra[1]->dtype, &args);
+    AH_TRYGO(ctc_expect(c, &args.ctc, &h), out);
+    status = ctc_walk(c, &forward_kernel[h.x->dtype], c->extra[1]->dtype, &args);
 out:
-    release(c, &h);
+    ctc_release(c, &h);
     return status;
 }
 
@@ -121,7 +121,7 @@ int ah_cuda_ctc_backward(struct ah_call *c)
     AH_TRYGO(ah_cuda_dense(c->device, &g, arg->grad.tensor, out->dtype), out);
     AH_TRYGO(ah_cuda_memory_take(memory, ah_tensor_bytes(alpha), &terms), out);
     args.terms = ah_cuda_address(terms);
-    AH_TRYGO(walk(c, &terms_kernel[out->dtype], alpha->dtype, &args), out);
+    AH_TRYGO(ctc_walk(c, &terms_kernel[out->dtype], alpha->dtype, &args), out);
     struct ah_ctc_gradient_args gradient = {.ctc = args.ctc, .chain = ah_cuda_address(h.chain), .terms = args.terms,
                                             .loss = args.loss, .g = ah_cuda_data(g), .gx = ah_cuda_data(out)};
     gradient.wide = ah_cuda_rows_wide(args.ctc.classes, out->dtype, args.ctc.x, gradient.gx, 0);
@@ -130,6 +130,6 @@ int ah_cuda_ctc_backward(struct ah_call *c)
 out:
     ah_cuda_memory_give(memory, terms);
     ah_tensor_release(g);
-    release(c, &h);
+    ctc_release(c, &h);
     return status;
 }

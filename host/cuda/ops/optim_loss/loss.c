@@ -20,7 +20,7 @@ struct held {
     struct ah_tensor *label, *weight, *x, *g;
 };
 
-static void release(struct held *held)
+static void loss_release(struct held *held)
 {
     ah_tensor_release(held->label);
     ah_tensor_release(held->weight);
@@ -66,7 +66,7 @@ static int take_losses(struct ah_call *c, const char *reduction, int64_t count, 
 }
 
 /* The sum or mean of `loss`, a block that is released. */
-static int finish(struct ah_call *c, const struct ah_labels *labels, const char *reduction, void *loss, int status)
+static int loss_finish(struct ah_call *c, const struct ah_labels *labels, const char *reduction, void *loss, int status)
 {
     if (loss && status == 0)
         status = add_up(c, labels, !strcmp(reduction, "mean"), loss);
@@ -107,9 +107,9 @@ int ah_cuda_class_nll(struct ah_call *c)
     args.out = loss ? 0 : ah_cuda_data(c->out[0]);
     if (args.labels.count > 0)
         status = ah_cuda_launch(c->device, &nll_kernel[x->dtype], c->op->name, grid_for(args.labels.count), &args);
-    status = finish(c, &args.labels, reduction, loss, status);
+    status = loss_finish(c, &args.labels, reduction, loss, status);
 out:
-    release(&held);
+    loss_release(&held);
     return status;
 }
 
@@ -131,7 +131,7 @@ int ah_cuda_class_nll_backward(struct ah_call *c)
     if (out->numel > 0)
         status = ah_cuda_launch(c->device, &nll_backward_kernel[out->dtype], c->op->name, grid_for(out->numel), &args);
 out:
-    release(&held);
+    loss_release(&held);
     return status;
 }
 
@@ -154,9 +154,9 @@ int ah_cuda_cross_entropy_rows(struct ah_call *c)
         args.loss = ah_cuda_data(c->out[0]);
     status = ah_cuda_launch_rows(c->device, &entropy_kernel, c->op->name, x->dtype, args.labels.count,
                                  args.labels.classes, &args, sizeof args);
-    status = finish(c, &args.labels, reduction, loss, status);
+    status = loss_finish(c, &args.labels, reduction, loss, status);
 out:
-    release(&held);
+    loss_release(&held);
     return status;
 }
 
@@ -180,7 +180,7 @@ int ah_cuda_cross_entropy_rows_backward(struct ah_call *c)
     status = ah_cuda_launch_rows(c->device, &entropy_backward_kernel, c->op->name, x->dtype, args.labels.count,
                                  args.labels.classes, &args, sizeof args);
 out:
-    release(&held);
+    loss_release(&held);
     return status;
 }
 

@@ -33,7 +33,7 @@ static struct ah_step_part part_of(const struct ah_optim_segment *segment)
 }
 
 /* Does `next` begin where `part` ends, in all of its memory? */
-static bool follows(const struct ah_step_part *part, const struct ah_step_part *next, size_t item)
+static bool optim_follows(const struct ah_step_part *part, const struct ah_step_part *next, size_t item)
 {
     uint64_t bytes = (uint64_t)part->n * item;
     bool so = part->param + bytes == next->param && part->grad + bytes == next->grad;
@@ -50,7 +50,7 @@ static bool same_scalars(const struct ah_optim_segment *a, const struct ah_optim
 /* Add a part; false where there is no room. */
 static bool add_part(struct ah_step_parts *parts, const struct ah_step_part *part, size_t item)
 {
-    if (parts->count > 0 && follows(&parts->part[parts->count - 1], part, item)) {
+    if (parts->count > 0 && optim_follows(&parts->part[parts->count - 1], part, item)) {
         struct ah_step_part *last = &parts->part[parts->count - 1];
         int64_t chunks = parts->first[parts->count - 1] + chunks_of(last->n + part->n);
         if (chunks > MOST_CHUNKS)
@@ -105,8 +105,8 @@ static int launch_step(struct ah_device *device, const struct ah_step_parts *par
     return cuda->revised ? 0 : ah_cuda_launch(device, &step_kernel[dtype], "step", grid, &args);
 }
 
-static int step(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
-                const struct ah_optim_segment *segment, int count, enum ah_dtype dtype)
+static int optim_step(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
+                      const struct ah_optim_segment *segment, int count, enum ah_dtype dtype)
 {
     for (int first = 0, next; first < count; first = next) {
         struct ah_step_parts parts = {.kind = kind};
@@ -197,8 +197,8 @@ static int norm_sum(struct ah_device *device, const struct ah_optim_run *run, in
     return status;
 }
 
-static int sweep(struct ah_device *device, const struct ah_optim_run *run, int count, const struct ah_scale_args *with,
-                 enum ah_dtype dtype)
+static int optim_sweep(struct ah_device *device, const struct ah_optim_run *run, int count,
+                       const struct ah_scale_args *with, enum ah_dtype dtype)
 {
     for (int used = 0; used < count;) {
         struct ah_scale_args args = *with;
@@ -209,20 +209,20 @@ static int sweep(struct ah_device *device, const struct ah_optim_run *run, int c
     return 0;
 }
 
-static int scale(struct ah_device *device, const struct ah_optim_run *run, int count, double factor,
-                 enum ah_dtype dtype, bool *overflow)
+static int optim_scale(struct ah_device *device, const struct ah_optim_run *run, int count, double factor,
+                       enum ah_dtype dtype, bool *overflow)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
     struct ah_scale_args args = {.number = factor};
     uint32_t seen = 0;
     void *flag;
     if (!overflow)
-        return sweep(device, run, count, &args, dtype);
+        return optim_sweep(device, run, count, &args, dtype);
     AH_TRY(ah_cuda_memory_take(memory, sizeof seen, &flag));
     args.overflow = ah_cuda_address(flag);
     int status = device->type->fill(device, flag, 0, sizeof seen);
     if (status == 0)
-        status = sweep(device, run, count, &args, dtype);
+        status = optim_sweep(device, run, count, &args, dtype);
     if (status == 0)
         status = ah_device_copy(&seen, &ah_cpu, flag, device, sizeof seen);
     ah_cuda_memory_give(memory, flag);
@@ -231,17 +231,17 @@ static int scale(struct ah_device *device, const struct ah_optim_run *run, int c
     return status;
 }
 
-static int clamp(struct ah_device *device, const struct ah_optim_run *run, int count, double limit,
-                 enum ah_dtype dtype)
+static int optim_clamp(struct ah_device *device, const struct ah_optim_run *run, int count, double limit,
+                       enum ah_dtype dtype)
 {
-    return sweep(device, run, count, &(struct ah_scale_args){.number = limit, .clamp = true}, dtype);
+    return optim_sweep(device, run, count, &(struct ah_scale_args){.number = limit, .clamp = true}, dtype);
 }
 
-static int unscale(struct ah_device *device, const struct ah_optim_run *run, int count, enum ah_dtype dtype,
-                   const void *factor, void *found)
+static int optim_unscale(struct ah_device *device, const struct ah_optim_run *run, int count, enum ah_dtype dtype,
+                         const void *factor, void *found)
 {
     struct ah_scale_args args = {.overflow = ah_cuda_address(found), .number_at = ah_cuda_address(factor)};
-    return sweep(device, run, count, &args, dtype);
+    return optim_sweep(device, run, count, &args, dtype);
 }
 
 static int clip_norm(struct ah_device *device, const struct ah_optim_run *run, int count, double max_norm, double p,
@@ -257,17 +257,17 @@ static int clip_norm(struct ah_device *device, const struct ah_optim_run *run, i
     if (status == 0) {
         struct ah_scale_args args = {
             .number_at = ah_cuda_address((double *)partial + chunks + 1), .shrinks = true};
-        status = sweep(device, run, count, &args, dtype);
+        status = optim_sweep(device, run, count, &args, dtype);
     }
     ah_cuda_memory_give(memory, partial);
     return status;
 }
 
 const struct ah_optim_kernels ah_cuda_optim = {
-    .step = step,
+    .step = optim_step,
     .norm_sum = norm_sum,
-    .scale = scale,
-    .clamp = clamp,
+    .scale = optim_scale,
+    .clamp = optim_clamp,
     .clip_norm = clip_norm,
-    .unscale = unscale,
+    .unscale = optim_unscale,
 };

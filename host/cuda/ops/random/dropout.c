@@ -48,7 +48,7 @@ static uint64_t numbers_of(int64_t n, int64_t threads, int run)
     return (((uint64_t)n - 1) / each + 1) * (run > 4 ? 8 : 4);
 }
 
-static int draw(struct ah_call *c, struct ah_tensor *input, double keep)
+static int dropout_draw(struct ah_call *c, struct ah_tensor *input, double keep)
 {
     static ah_cuda_loops kernels = {AH_CUDA_FLOATS("dropout", "dropout")};
     struct ah_cuda_device *cuda = ah_cuda_state(c->device);
@@ -83,5 +83,5 @@ int ah_cuda_draw_dropout(struct ah_call *c)
     }
     if (input->dtype != AH_F64)
         c->state.dropout.scale = (double)(float)(1 / (double)(float)(1 - p));
-    return draw(c, input, 1 - p);
+    return dropout_draw(c, input, 1 - p);
 }

@@ -13,7 +13,7 @@ unsigned ah_cuda_random_blocks(const struct ah_cuda_device *cuda, int64_t n)
 }
 
 /* Launch a kernel whose threads take `each` elements from a group of four words. */
-static int launch(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_random_args *args, int each)
+static int random_launch(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_random_args *args, int each)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(c->device);
     unsigned blocks = ah_cuda_random_blocks(cuda, args->walk.numel);
@@ -33,14 +33,14 @@ static int fill_with(struct ah_call *c, struct ah_tensor *out, struct ah_cuda_ke
     int status = ah_cuda_walk_open(&walk, c->device, operand, 1, with->walk.number);
     if (status == 0) {
         args.walk = walk.args;
-        status = launch(c, kernel, &args, each);
+        status = random_launch(c, kernel, &args, each);
     }
     ah_cuda_walk_close(&walk);
     return status;
 }
 
 /* Fill with a distribution of floats: float64 has a kernel of its own. */
-static int fill(struct ah_call *c, struct ah_tensor *out, ah_cuda_loops kernels, double c0, double c1, double c2)
+static int random_fill(struct ah_call *c, struct ah_tensor *out, ah_cuda_loops kernels, double c0, double c1, double c2)
 {
     bool wide = out->dtype == AH_F64;
     const struct ah_random_args with = {.walk.number = {c0, c1, c2}};
@@ -48,7 +48,7 @@ static int fill(struct ah_call *c, struct ah_tensor *out, ah_cuda_loops kernels,
 }
 
 /* A number as a floating dtype holds it. */
-static double held(double x, enum ah_dtype dtype)
+static double random_held(double x, enum ah_dtype dtype)
 {
     switch (dtype) {
     case AH_F64: return x;
@@ -57,74 +57,74 @@ static double held(double x, enum ah_dtype dtype)
     }
 }
 
-static int uniform(struct ah_call *c, double from, double to)
+static int random_uniform(struct ah_call *c, double from, double to)
 {
     static ah_cuda_loops kernels = {AH_CUDA_FLOATS("random", "random_uniform")};
     enum ah_dtype dtype = c->out[0]->dtype;
-    double begin = held(from, dtype), end = held(to, dtype);
-    return fill(c, c->out[0], kernels, held(end - begin, dtype), begin, end);
+    double begin = random_held(from, dtype), end = random_held(to, dtype);
+    return random_fill(c, c->out[0], kernels, random_held(end - begin, dtype), begin, end);
 }
 
 int ah_cuda_draw_rand(struct ah_call *c)
 {
-    return uniform(c, 0, 1);
+    return random_uniform(c, 0, 1);
 }
 
 int ah_cuda_draw_uniform_(struct ah_call *c)
 {
     const struct ah_args_uniform_ *arg = ah_args(c, uniform_);
-    return uniform(c, arg->from.number, arg->to.number);
+    return random_uniform(c, arg->from.number, arg->to.number);
 }
 
 static ah_cuda_loops normal_kernels = {AH_CUDA_FLOATS("random", "random_normal")};
 
 int ah_cuda_draw_randn(struct ah_call *c)
 {
-    return fill(c, c->out[0], normal_kernels, 0, 1, 0);
+    return random_fill(c, c->out[0], normal_kernels, 0, 1, 0);
 }
 
 int ah_cuda_draw_normal_(struct ah_call *c)
 {
     const struct ah_args_normal_ *arg = ah_args(c, normal_);
-    return fill(c, c->out[0], normal_kernels, arg->mean.number, arg->std.number, 0);
+    return random_fill(c, c->out[0], normal_kernels, arg->mean.number, arg->std.number, 0);
 }
 
 int ah_cuda_draw_log_normal_(struct ah_call *c)
 {
     static ah_cuda_loops kernels = {AH_CUDA_FLOATS("random", "random_log_normal")};
     const struct ah_args_log_normal_ *arg = ah_args(c, log_normal_);
-    return fill(c, c->out[0], kernels, arg->mean.number, arg->std.number, 0);
+    return random_fill(c, c->out[0], kernels, arg->mean.number, arg->std.number, 0);
 }
 
 int ah_cuda_draw_cauchy_(struct ah_call *c)
 {
     static ah_cuda_loops kernels = {AH_CUDA_FLOATS("random", "random_cauchy")};
     const struct ah_args_cauchy_ *arg = ah_args(c, cauchy_);
-    return fill(c, c->out[0], kernels, arg->median.number, arg->sigma.number, 0);
+    return random_fill(c, c->out[0], kernels, arg->median.number, arg->sigma.number, 0);
 }
 
 static ah_cuda_loops exponential_kernels = {AH_CUDA_FLOATS("random", "random_exponential")};
 
 int ah_cuda_draw_exponential_(struct ah_call *c)
 {
-    return fill(c, c->out[0], exponential_kernels, ah_args(c, exponential_)->lambd.number, 0, 0);
+    return random_fill(c, c->out[0], exponential_kernels, ah_args(c, exponential_)->lambd.number, 0, 0);
 }
 
 int ah_cuda_fill_exponential(struct ah_call *c, struct ah_tensor *out)
 {
-    return fill(c, out, exponential_kernels, 1, 0, 0);
+    return random_fill(c, out, exponential_kernels, 1, 0, 0);
 }
 
 int ah_cuda_draw_geometric_(struct ah_call *c)
 {
     static ah_cuda_loops kernels = {AH_CUDA_FLOATS("random", "random_geometric")};
-    return fill(c, c->out[0], kernels, ah_args(c, geometric_)->p.number, 0, 0);
+    return random_fill(c, c->out[0], kernels, ah_args(c, geometric_)->p.number, 0, 0);
 }
 
 int ah_cuda_draw_bernoulli_(struct ah_call *c)
 {
     static ah_cuda_loops kernels = {AH_CUDA_FLOATS("random", "random_bernoulli")};
-    return fill(c, c->out[0], kernels, ah_args(c, bernoulli_)->p.number, 0, 0);
+    return random_fill(c, c->out[0], kernels, ah_args(c, bernoulli_)->p.number, 0, 0);
 }
 
 /* Launch a kernel that reads a number for each element, whose threads draw at most `numbers`. */

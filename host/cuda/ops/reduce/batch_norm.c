@@ -33,7 +33,7 @@ struct scratch {
     uint64_t first, second, factor[3];
 };
 
-static int take(struct ah_call *c, const struct ah_batch *b, enum ah_dtype dtype, struct scratch *scratch)
+static int batch_norm_take(struct ah_call *c, const struct ah_batch *b, enum ah_dtype dtype, struct scratch *scratch)
 {
     size_t item = ah_dtype_size(ah_compute_dtype(dtype)), parts = (size_t)(b->splits * b->c) * item;
     size_t factors = (size_t)b->c * item;
@@ -45,13 +45,13 @@ static int take(struct ah_call *c, const struct ah_batch *b, enum ah_dtype dtype
     return 0;
 }
 
-static void give(struct ah_call *c, struct scratch *scratch)
+static void batch_norm_give(struct ah_call *c, struct scratch *scratch)
 {
     ah_cuda_memory_give(ah_cuda_state(c->device)->memory, scratch->block);
 }
 
 /* A tensor in row-major order, or, `last`, in its own layout. */
-static int open(struct ah_call *c, struct ah_tensor **out, struct ah_tensor *t, bool last)
+static int batch_norm_open(struct ah_call *c, struct ah_tensor **out, struct ah_tensor *t, bool last)
 {
     if (last) {
         *out = ah_tensor_retain(t);
@@ -138,17 +138,17 @@ int ah_cuda_batch_norm(struct ah_call *c)
     int status;
     if (out->numel == 0)
         return 0;
-    AH_TRYGO(open(c, &x, xt, last), out);
+    AH_TRYGO(batch_norm_open(c, &x, xt, last), out);
     AH_TRYGO(open_vector(c, &weight, ah_given(&arg->weight)), out);
     AH_TRYGO(open_vector(c, &bias, ah_given(&arg->bias)), out);
-    AH_TRYGO(take(c, &b, xt->dtype, &scratch), out);
+    AH_TRYGO(batch_norm_take(c, &b, xt->dtype, &scratch), out);
     AH_TRYGO(find_stats(c, &b, &scratch, x, weight, bias), out);
     struct ah_batch_apply_args apply = {.batch = b, .x = ah_cuda_data(x), .y = ah_cuda_data(out),
                                         .scale = scratch.factor[0], .shift = scratch.factor[1]};
     status = launch_apply(c, &apply, xt->dtype);
     out->storage->channels_last = last;
 out:
-    give(c, &scratch);
+    batch_norm_give(c, &scratch);
     ah_tensor_release(x);
     ah_tensor_release(weight);
     ah_tensor_release(bias);
@@ -166,10 +166,10 @@ int ah_cuda_batch_norm_backward(struct ah_call *c)
     int status;
     if (b.c == 0)
         return 0;
-    AH_TRYGO(open(c, &g, gt, last), out);
-    AH_TRYGO(open(c, &x, xt, last), out);
+    AH_TRYGO(batch_norm_open(c, &g, gt, last), out);
+    AH_TRYGO(batch_norm_open(c, &x, xt, last), out);
     AH_TRYGO(open_vector(c, &weight, ah_given(&arg->weight)), out);
-    AH_TRYGO(take(c, &b, dtype, &scratch), out);
+    AH_TRYGO(batch_norm_take(c, &b, dtype, &scratch), out);
     struct ah_batch_parts_args parts = {.batch = b, .x = ah_cuda_data(x), .g = ah_cuda_data(g),
                                         .mean = ah_cuda_data(arg->mean.tensor), .first = scratch.first,
                                         .second = scratch.second};
@@ -186,7 +186,7 @@ int ah_cuda_batch_norm_backward(struct ah_call *c)
     status = launch_apply(c, &apply, dtype);
     c->out[0]->storage->channels_last = last;
 out:
-    give(c, &scratch);
+    batch_norm_give(c, &scratch);
     ah_tensor_release(g);
     ah_tensor_release(x);
     ah_tensor_release(weight);

@@ -13,7 +13,7 @@ static struct ah_cuda_kernel affine_kernel[] = AH_CUDA_REALS("norm", "norm_affin
 static struct ah_cuda_kernel total_kernel[] = AH_CUDA_REALS("norm", "column_total");
 
 /* The tensor as a row-major one of this dtype, NULL of NULL. */
-static int dense(struct ah_call *c, struct ah_tensor **out, struct ah_tensor *t, enum ah_dtype dtype)
+static int norm_dense(struct ah_call *c, struct ah_tensor **out, struct ah_tensor *t, enum ah_dtype dtype)
 {
     *out = NULL;
     return t ? ah_cuda_dense(c->device, out, t, dtype) : 0;
@@ -37,8 +37,8 @@ struct normal {
     double eps;
 };
 
-static int launch(struct ah_call *c, struct ah_norm_rows_args *args, const struct normal *n, struct ah_tensor *other,
-                  enum ah_dtype dtype)
+static int norm_launch(struct ah_call *c, struct ah_norm_rows_args *args, const struct normal *n,
+                       struct ah_tensor *other, enum ah_dtype dtype)
 {
     if (!other)
         return ah_cuda_launch_rows(c->device, &norm_kernel, c->op->name, dtype, args->rows, args->width, args,
@@ -49,7 +49,7 @@ static int launch(struct ah_call *c, struct ah_norm_rows_args *args, const struc
     return ah_cuda_launch_rows(c->device, &add_kernel, c->op->name, dtype, args->rows, args->width, &add, sizeof add);
 }
 
-static int forward(struct ah_call *c, const struct normal *n)
+static int norm_forward(struct ah_call *c, const struct normal *n)
 {
     enum ah_dtype dtype = n->sum ? n->sum->dtype : n->input->dtype;
     struct ah_tensor *x = NULL, *other = NULL, *w = NULL, *b = NULL;
@@ -60,16 +60,16 @@ static int forward(struct ah_call *c, const struct normal *n)
     if (args.rows == 0)
         return 0;
     args.width = n->input->numel / args.rows;
-    AH_TRYGO(dense(c, &x, n->input, dtype), out);
+    AH_TRYGO(norm_dense(c, &x, n->input, dtype), out);
     if (n->other)
-        AH_TRYGO(dense(c, &other, n->other, n->other->dtype), out);
-    AH_TRYGO(dense(c, &w, n->weight, dtype), out);
-    AH_TRYGO(dense(c, &b, n->bias, dtype), out);
+        AH_TRYGO(norm_dense(c, &other, n->other, n->other->dtype), out);
+    AH_TRYGO(norm_dense(c, &w, n->weight, dtype), out);
+    AH_TRYGO(norm_dense(c, &b, n->bias, dtype), out);
     args.x = ah_cuda_data(x);
     args.weight = ah_cuda_data(w);
     args.bias = ah_cuda_data(b);
     args.wide = ah_cuda_rows_wide(args.width, dtype, args.x | args.y, args.weight, args.bias);
-    status = launch(c, &args, n, other, dtype);
+    status = norm_launch(c, &args, n, other, dtype);
 out:
     ah_tensor_release(x);
     ah_tensor_release(other);
@@ -84,7 +84,7 @@ int ah_cuda_layer_norm(struct ah_call *c)
     const struct normal n = {.input = arg->input.tensor, .weight = ah_given(&arg->weight),
                              .bias = ah_given(&arg->bias), .mean = c->extra[0], .inverse = c->extra[1],
                              .eps = arg->eps.number};
-    return forward(c, &n);
+    return norm_forward(c, &n);
 }
 
 /* The wider of the two is x. */
@@ -96,7 +96,7 @@ int ah_cuda_add_layer_norm(struct ah_call *c)
                              .other = turned ? arg->input.tensor : arg->other.tensor, .weight = ah_given(&arg->weight),
                              .bias = ah_given(&arg->bias), .sum = c->out[1], .mean = c->extra[0],
                              .inverse = c->extra[1], .eps = arg->eps.number};
-    return forward(c, &n);
+    return norm_forward(c, &n);
 }
 
 int ah_cuda_rms_norm(struct ah_call *c)
@@ -104,11 +104,11 @@ int ah_cuda_rms_norm(struct ah_call *c)
     const struct ah_args_rms_norm *arg = ah_args(c, rms_norm);
     const struct normal n = {.input = arg->input.tensor, .weight = ah_given(&arg->weight), .inverse = c->extra[0],
                              .eps = c->state.root.eps};
-    return forward(c, &n);
+    return norm_forward(c, &n);
 }
 
 /* out[1] and, unless there is none, out[2]: the gradients of weight and bias. */
-static int affine(struct ah_call *c, struct ah_norm_affine_args *args, enum ah_dtype dtype)
+static int norm_affine(struct ah_call *c, struct ah_norm_affine_args *args, enum ah_dtype dtype)
 {
     struct ah_device *device = c->device;
     struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
@@ -134,8 +134,8 @@ static int affine(struct ah_call *c, struct ah_norm_affine_args *args, enum ah_d
     return status;
 }
 
-static int backward(struct ah_call *c, struct ah_tensor *grad, struct ah_tensor *input, struct ah_tensor *weight,
-                    struct ah_tensor *mean, struct ah_tensor *inverse, bool with_weight, struct ah_tensor *added)
+static int norm_backward(struct ah_call *c, struct ah_tensor *grad, struct ah_tensor *input, struct ah_tensor *weight,
+                         struct ah_tensor *mean, struct ah_tensor *inverse, bool with_weight, struct ah_tensor *added)
 {
     enum ah_dtype dtype = input->dtype;
     struct ah_tensor *g = NULL, *x = NULL, *w = NULL, *more = NULL;
@@ -143,10 +143,10 @@ static int backward(struct ah_call *c, struct ah_tensor *grad, struct ah_tensor 
                                          .inverse = ah_cuda_data(inverse), .rows = inverse->numel,
                                          .also = ah_cuda_data(c->out[3])};
     int status;
-    AH_TRYGO(dense(c, &g, grad, read_as(grad, dtype)), out);
-    AH_TRYGO(dense(c, &x, input, dtype), out);
-    AH_TRYGO(dense(c, &w, weight, dtype), out);
-    AH_TRYGO(dense(c, &more, added, dtype), out);
+    AH_TRYGO(norm_dense(c, &g, grad, read_as(grad, dtype)), out);
+    AH_TRYGO(norm_dense(c, &x, input, dtype), out);
+    AH_TRYGO(norm_dense(c, &w, weight, dtype), out);
+    AH_TRYGO(norm_dense(c, &more, added, dtype), out);
     args.g = ah_cuda_data(g);
     args.g_kind = kind_beside(g, dtype);
     args.also_kind = c->out[3] ? kind_beside(c->out[3], dtype) : AH_NORM_SAME;
@@ -161,7 +161,7 @@ static int backward(struct ah_call *c, struct ah_tensor *grad, struct ah_tensor 
     if (with_weight) {
         struct ah_norm_affine_args parts = {.g = args.g, .x = args.x, .mean = args.mean, .inverse = args.inverse,
                                             .rows = args.rows, .g_kind = args.g_kind};
-        status = affine(c, &parts, dtype);
+        status = norm_affine(c, &parts, dtype);
     }
 out:
     ah_tensor_release(g);
@@ -174,13 +174,13 @@ out:
 int ah_cuda_layer_norm_backward(struct ah_call *c)
 {
     const struct ah_args_layer_norm_backward *arg = ah_args(c, layer_norm_backward);
-    return backward(c, arg->grad.tensor, arg->input.tensor, ah_given(&arg->weight), arg->mean.tensor,
-                    arg->inverse.tensor, arg->with_weight.flag, ah_given(&arg->more));
+    return norm_backward(c, arg->grad.tensor, arg->input.tensor, ah_given(&arg->weight), arg->mean.tensor,
+                         arg->inverse.tensor, arg->with_weight.flag, ah_given(&arg->more));
 }
 
 int ah_cuda_rms_norm_backward(struct ah_call *c)
 {
     const struct ah_args_rms_norm_backward *arg = ah_args(c, rms_norm_backward);
-    return backward(c, arg->grad.tensor, arg->input.tensor, ah_given(&arg->weight), NULL, arg->inverse.tensor,
-                    arg->with_weight.flag, NULL);
+    return norm_backward(c, arg->grad.tensor, arg->input.tensor, ah_given(&arg->weight), NULL, arg->inverse.tensor,
+                         arg->with_weight.flag, NULL);
 }

@@ -23,7 +23,7 @@ static struct ah_cuda_kernel fold_integer[] = {
     [AH_REDUCE_MAX] = INTEGERS("max"), [AH_REDUCE_MIN] = INTEGERS("min"), [AH_REDUCE_COUNT] = INTEGERS("count")};
 
 /* Append a dim to a list, or let it continue the one before. */
-static void append(int64_t *size, int64_t *stride, int32_t *dims, int64_t extent, int64_t step)
+static void reduce_append(int64_t *size, int64_t *stride, int32_t *dims, int64_t extent, int64_t step)
 {
     if (extent == 1)
         return;
@@ -41,10 +41,10 @@ static void set_dims(struct ah_reduce_args *args, const struct ah_tensor *input,
     args->outputs = args->folded = 1;
     for (int d = 0; d < input->ndim; d++) {
         if (mask >> d & 1) {
-            append(args->size, args->stride, &args->dims, input->size[d], input->stride[d]);
+            reduce_append(args->size, args->stride, &args->dims, input->size[d], input->stride[d]);
             args->folded *= input->size[d];
         } else {
-            append(args->kept_size, args->kept_stride, &args->kept_dims, input->size[d], input->stride[d]);
+            reduce_append(args->kept_size, args->kept_stride, &args->kept_dims, input->size[d], input->stride[d]);
             args->outputs *= input->size[d];
         }
     }
@@ -55,7 +55,7 @@ static void set_dims(struct ah_reduce_args *args, const struct ah_tensor *input,
     args->each = args->inputs = args->folded;
 }
 
-static void share(struct ah_reduce_args *args)
+static void reduce_share(struct ah_reduce_args *args)
 {
     int64_t kept = args->kept_stride[args->kept_dims - 1], inner = args->stride[args->dims - 1];
     args->across = args->outputs > 1 && kept != 0 && (inner == 0 || kept < inner);
@@ -67,7 +67,7 @@ static void share(struct ah_reduce_args *args)
             args->columns *= 2;
 }
 
-static int launch(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_reduce_args *args)
+static int reduce_launch(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_reduce_args *args)
 {
     int64_t groups = (args->outputs + args->columns - 1) / args->columns;
     return ah_cuda_launch(c->device, kernel, c->op->name, ah_cuda_grid_each(groups * args->parts, AH_REDUCE_THREADS),
@@ -96,7 +96,7 @@ static int fold_in_parts(struct ah_call *c, struct ah_cuda_kernel *kernel, struc
     args->parts = (args->folded + args->each - 1) / args->each;
     AH_TRY(ah_cuda_memory_take(memory, (size_t)(args->outputs * args->parts) * AH_REDUCE_STATE, &partial));
     args->partial = (uintptr_t)partial;
-    int status = launch(c, kernel, args);
+    int status = reduce_launch(c, kernel, args);
     if (status == 0) {
         struct ah_reduce_args last = *args;
         last.joining = true;
@@ -106,47 +106,47 @@ static int fold_in_parts(struct ah_call *c, struct ah_cuda_kernel *kernel, struc
         last.parts = 1;
         while (last.columns < AH_REDUCE_THREADS && last.folded * last.columns * 2 <= AH_REDUCE_THREADS)
             last.columns *= 2;
-        status = launch(c, kernel, &last);
+        status = reduce_launch(c, kernel, &last);
     }
     ah_cuda_memory_give(memory, partial);
     return status;
 }
 
 /* By one launch or by two. */
-static int reduce(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_reduce_args *args)
+static int reduce_run(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_reduce_args *args)
 {
     int64_t groups = (args->outputs + args->columns - 1) / args->columns;
     if (args->outputs == 0)
         return 0;
     args->wide = is_wide(args);
-    return args->folded > PART && groups < BUSY ? fold_in_parts(c, kernel, args) : launch(c, kernel, args);
+    return args->folded > PART && groups < BUSY ? fold_in_parts(c, kernel, args) : reduce_launch(c, kernel, args);
 }
 
-static struct ah_reduce_args prepare(struct ah_call *c, const struct ah_tensor *input)
+static struct ah_reduce_args reduce_prepare(struct ah_call *c, const struct ah_tensor *input)
 {
     struct ah_reduce_args args = {.from_dtype = (int32_t)input->dtype, .to_dtype = (int32_t)c->out[0]->dtype};
     args.from = (uintptr_t)ah_tensor_data(input);
     args.to = (uintptr_t)ah_tensor_data(c->out[0]);
     set_dims(&args, input, c->state.reduce.dims);
-    share(&args);
+    reduce_share(&args);
     return args;
 }
 
-static int fold(struct ah_call *c, struct ah_tensor *input, enum ah_reduce_fold how, enum ah_reduce_finish finish,
-                double number)
+static int reduce_fold(struct ah_call *c, struct ah_tensor *input, enum ah_reduce_fold how,
+                       enum ah_reduce_finish finish, double number)
 {
-    struct ah_reduce_args args = prepare(c, input);
+    struct ah_reduce_args args = reduce_prepare(c, input);
     args.fold = how;
     args.finish = finish;
     args.number = finish == AH_FINISH_DIVIDE || finish == AH_FINISH_ALL ? (double)args.folded : number;
-    return reduce(c, ah_dtype_is_float(input->dtype) ? &fold_float[how] : &fold_integer[how], &args);
+    return reduce_run(c, ah_dtype_is_float(input->dtype) ? &fold_float[how] : &fold_integer[how], &args);
 }
 
 /* Reductions without arguments of their own. */
 #define FOLD(name, fold_of, finish)                                     \
     int ah_cuda_##name(struct ah_call *c)                               \
     {                                                                   \
-        return fold(c, c->arg[0].tensor, fold_of, finish, 0);           \
+        return reduce_fold(c, c->arg[0].tensor, fold_of, finish, 0);    \
     }
 FOLD(sum_to, AH_REDUCE_SUM, AH_FINISH_NONE)
 FOLD(amax, AH_REDUCE_MAX, AH_FINISH_NONE)
@@ -161,9 +161,9 @@ static int fold_as(struct ah_call *c, enum ah_reduce_fold how, enum ah_reduce_fi
 {
     struct ah_tensor *input = c->arg[0].tensor, *converted = NULL;
     if (dtype->kind != AH_DTYPE || dtype->dtype == input->dtype)
-        return fold(c, input, how, finish, 0);
+        return reduce_fold(c, input, how, finish, 0);
     AH_TRY(ah_cuda_dense(c->device, &converted, input, dtype->dtype));
-    int status = fold(c, converted, how, finish, 0);
+    int status = reduce_fold(c, converted, how, finish, 0);
     ah_tensor_release(converted);
     return status;
 }
@@ -184,7 +184,7 @@ int ah_cuda_nansum(struct ah_call *c)
     if (status == 0)
         status = ah_cuda_dense(c->device, &whole, rows, c->out[0]->dtype);
     if (status == 0)
-        status = fold(c, whole, AH_REDUCE_SUM, AH_FINISH_NONE, 0);
+        status = reduce_fold(c, whole, AH_REDUCE_SUM, AH_FINISH_NONE, 0);
     ah_tensor_release(rows);
     ah_tensor_release(whole);
     return status;
@@ -206,35 +206,35 @@ int ah_cuda_norm(struct ah_call *c)
     double p = ah_args(c, norm)->p.number;
     struct ah_tensor *input = c->arg[0].tensor;
     if (p == 2)
-        return fold(c, input, AH_REDUCE_SQUARES, AH_FINISH_ROOT, 0);
+        return reduce_fold(c, input, AH_REDUCE_SQUARES, AH_FINISH_ROOT, 0);
     if (p == 1)
-        return fold(c, input, AH_REDUCE_ABS, AH_FINISH_NONE, 0);
+        return reduce_fold(c, input, AH_REDUCE_ABS, AH_FINISH_NONE, 0);
     if (p == 0)
-        return fold(c, input, AH_REDUCE_COUNT, AH_FINISH_NONE, 0);
+        return reduce_fold(c, input, AH_REDUCE_COUNT, AH_FINISH_NONE, 0);
     if (isinf(p))
-        return fold(c, input, p > 0 ? AH_REDUCE_ABS_MAX : AH_REDUCE_ABS_MIN, AH_FINISH_NONE, 0);
-    return fold(c, input, AH_REDUCE_POWERS, AH_FINISH_POWER, p);
+        return reduce_fold(c, input, p > 0 ? AH_REDUCE_ABS_MAX : AH_REDUCE_ABS_MIN, AH_FINISH_NONE, 0);
+    return reduce_fold(c, input, AH_REDUCE_POWERS, AH_FINISH_POWER, p);
 }
 
-static int whole(struct ah_call *c, struct ah_cuda_kernel *kernel, enum ah_reduce_finish finish, double number)
+static int reduce_whole(struct ah_call *c, struct ah_cuda_kernel *kernel, enum ah_reduce_finish finish, double number)
 {
-    struct ah_reduce_args args = prepare(c, c->arg[0].tensor);
+    struct ah_reduce_args args = reduce_prepare(c, c->arg[0].tensor);
     args.finish = finish;
     args.number = number;
     args.single = ah_cuda_state(c->device)->slow_double || ah_dtype_size(c->arg[0].tensor->dtype) == 2;
-    return reduce(c, kernel, &args);
+    return reduce_run(c, kernel, &args);
 }
 
 int ah_cuda_var(struct ah_call *c)
 {
     static struct ah_cuda_kernel kernel = AH_CUDA_KERNEL("reduce", "variance");
-    return whole(c, &kernel, AH_FINISH_NONE, c->state.reduce.correction);
+    return reduce_whole(c, &kernel, AH_FINISH_NONE, c->state.reduce.correction);
 }
 
 int ah_cuda_std(struct ah_call *c)
 {
     static struct ah_cuda_kernel kernel = AH_CUDA_KERNEL("reduce", "variance");
-    return whole(c, &kernel, AH_FINISH_ROOT, c->state.reduce.correction);
+    return reduce_whole(c, &kernel, AH_FINISH_ROOT, c->state.reduce.correction);
 }
 
 int ah_cuda_logsumexp(struct ah_call *c)
@@ -243,50 +243,51 @@ int ah_cuda_logsumexp(struct ah_call *c)
     struct ah_tensor *input = c->arg[0].tensor, *given = input;
     if (!ah_dtype_is_float(input->dtype))
         AH_TRY(ah_cuda_dense(c->device, &c->arg[0].tensor, input, AH_F32));
-    int status = whole(c, &kernel, AH_FINISH_NONE, 0);
+    int status = reduce_whole(c, &kernel, AH_FINISH_NONE, 0);
     if (c->arg[0].tensor != given)
         ah_tensor_release(c->arg[0].tensor);
     c->arg[0].tensor = given;
     return status;
 }
 
-static int extreme(struct ah_call *c, enum ah_reduce_fold how, const struct ah_tensor *value, struct ah_tensor *index)
+static int reduce_extreme(struct ah_call *c, enum ah_reduce_fold how, const struct ah_tensor *value,
+                          struct ah_tensor *index)
 {
     static struct ah_cuda_kernel of_floats = AH_CUDA_KERNEL("reduce", "extreme_float");
     static struct ah_cuda_kernel of_doubles = AH_CUDA_KERNEL("reduce", "extreme_double");
     static struct ah_cuda_kernel of_integers = AH_CUDA_KERNEL("reduce", "extreme_integer");
-    struct ah_reduce_args args = prepare(c, c->arg[0].tensor);
+    struct ah_reduce_args args = reduce_prepare(c, c->arg[0].tensor);
     args.fold = how;
     args.to = value ? (uintptr_t)ah_tensor_data(value) : 0;
     args.index = (uintptr_t)ah_tensor_data(index);
     enum ah_dtype dtype = c->arg[0].tensor->dtype;
-    return reduce(c, !ah_dtype_is_float(dtype) ? &of_integers : dtype == AH_F64 ? &of_doubles : &of_floats, &args);
+    return reduce_run(c, !ah_dtype_is_float(dtype) ? &of_integers : dtype == AH_F64 ? &of_doubles : &of_floats, &args);
 }
 
 int ah_cuda_max_dim(struct ah_call *c)
 {
-    return extreme(c, AH_REDUCE_MAX, c->out[0], c->out[1]);
+    return reduce_extreme(c, AH_REDUCE_MAX, c->out[0], c->out[1]);
 }
 
 int ah_cuda_min_dim(struct ah_call *c)
 {
-    return extreme(c, AH_REDUCE_MIN, c->out[0], c->out[1]);
+    return reduce_extreme(c, AH_REDUCE_MIN, c->out[0], c->out[1]);
 }
 
 int ah_cuda_argmax(struct ah_call *c)
 {
-    return extreme(c, AH_REDUCE_MAX, NULL, c->out[0]);
+    return reduce_extreme(c, AH_REDUCE_MAX, NULL, c->out[0]);
 }
 
 int ah_cuda_argmin(struct ah_call *c)
 {
-    return extreme(c, AH_REDUCE_MIN, NULL, c->out[0]);
+    return reduce_extreme(c, AH_REDUCE_MIN, NULL, c->out[0]);
 }
 
 int ah_cuda_column_sum(struct ah_call *c)
 {
     c->state.reduce.dims = (1u << (c->arg[0].tensor->ndim - 1)) - 1;
-    return fold(c, c->arg[0].tensor, AH_REDUCE_SUM, AH_FINISH_NONE, 0);
+    return reduce_fold(c, c->arg[0].tensor, AH_REDUCE_SUM, AH_FINISH_NONE, 0);
 }
 
 int ah_cuda_channel_sum(struct ah_call *c)
@@ -299,8 +300,8 @@ int ah_cuda_channel_sum(struct ah_call *c)
         rows.size[1] = rows.stride[0] = input->size[1];
         rows.stride[1] = 1;
         c->state.reduce.dims = 1;
-        return fold(c, &rows, AH_REDUCE_SUM, AH_FINISH_NONE, 0);
+        return reduce_fold(c, &rows, AH_REDUCE_SUM, AH_FINISH_NONE, 0);
     }
     c->state.reduce.dims = ((1u << input->ndim) - 1) & ~(1u << (input->ndim - 3));
-    return fold(c, input, AH_REDUCE_SUM, AH_FINISH_NONE, 0);
+    return reduce_fold(c, input, AH_REDUCE_SUM, AH_FINISH_NONE, 0);
 }

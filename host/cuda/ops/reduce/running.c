@@ -22,36 +22,36 @@ static struct ah_cuda_kernel warp_kernel[] = FAMILY("running_warp"), block_kerne
                              parts_kernel[] = FAMILY("running_parts"), columns_kernel[] = FAMILY("running_columns"),
                              column_parts_kernel[] = FAMILY("running_column_parts");
 
-static int64_t up(int64_t n, int64_t by)
+static int64_t running_up(int64_t n, int64_t by)
 {
     return (n + by - 1) / by;
 }
 
 /* How many parts a line has, by the sizes alone. */
-static void cut(struct ah_running_args *args)
+static void running_cut(struct ah_running_args *args)
 {
     int64_t lines = args->outer * args->inner, busy = args->inner > 1 ? WIDE_BUSY : BUSY, parts = 1, each = 1;
     if (args->inner > 1)
         while (lines * parts < busy && args->n / (parts * 2) >= FEW && args->n / (parts * 2) >= parts * 2)
             parts *= 2;
     else if (args->n >= 2 * PART && lines < busy) {
-        parts = up(busy, lines);
+        parts = running_up(busy, lines);
         parts = parts < args->n / PART ? parts : args->n / PART;
         parts = parts < PARTS ? parts : PARTS;
         each = AH_RUNNING_THREADS * AH_RUNNING_RUN;
     }
-    args->each = up(up(args->n, parts), each) * each;
-    args->parts = up(args->n, args->each);
+    args->each = running_up(running_up(args->n, parts), each) * each;
+    args->parts = running_up(args->n, args->each);
 }
 
-static int launch(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernel, int64_t blocks,
-                  const struct ah_running_args *args)
+static int running_launch(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernel, int64_t blocks,
+                          const struct ah_running_args *args)
 {
     return ah_cuda_launch(device, kernel, op_name, ah_cuda_grid_each(blocks, AH_RUNNING_THREADS), args);
 }
 
 /* Run over args->outer x n x inner elements, which lie row-major. */
-static int run(struct ah_device *device, const char *op_name, struct ah_running_args *args)
+static int running_run(struct ah_device *device, const char *op_name, struct ah_running_args *args)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
     int kind = (ah_dtype_is_float((enum ah_dtype)args->from_dtype) ? FLOATS : INTEGERS) +
@@ -61,25 +61,29 @@ static int run(struct ah_device *device, const char *op_name, struct ah_running_
     int status = 0;
     if (args->outer * args->n * args->inner == 0)
         return 0;
-    cut(args);
+    running_cut(args);
     args->wide = (args->from | args->to) % 16 == 0 && args->n % AH_RUNNING_RUN == 0;
-    int64_t works = args->outer * args->parts * args->inner, blocks = columns ? up(works, AH_RUNNING_THREADS) : works;
+    int64_t works = args->outer * args->parts * args->inner,
+            blocks = columns ? running_up(works, AH_RUNNING_THREADS) : works;
     if (args->parts > 1) {
         AH_TRY(ah_cuda_memory_take(memory, (size_t)works * AH_RUNNING_STATE, &states));
         args->states = ah_cuda_address(states);
-        status = launch(device, op_name, columns ? &column_parts_kernel[kind] : &parts_kernel[kind], blocks, args);
+        status =
+            running_launch(device, op_name, columns ? &column_parts_kernel[kind] : &parts_kernel[kind], blocks, args);
     }
     bool warps = !columns && args->n <= SHORT;
     if (status == 0)
-        status = launch(device, op_name,
-                        columns ? &columns_kernel[kind] : warps ? &warp_kernel[kind] : &block_kernel[kind],
-                        warps ? up(works, AH_RUNNING_THREADS / 32) : blocks, args);
+        status = running_launch(device, op_name,
+                                columns ? &columns_kernel[kind]
+                                : warps ? &warp_kernel[kind]
+                                        : &block_kernel[kind],
+                                warps ? running_up(works, AH_RUNNING_THREADS / 32) : blocks, args);
     ah_cuda_memory_give(memory, states);
     return status;
 }
 
 /* Does every value of `from` remain exact in `to`, so that a kernel may read it in place? */
-static bool keeps(enum ah_dtype from, enum ah_dtype to)
+static bool running_keeps(enum ah_dtype from, enum ah_dtype to)
 {
     if (from == to || (to == AH_F64 && ah_dtype_is_float(from)) || (to == AH_I64 && !ah_dtype_is_float(from)))
         return true;
@@ -87,7 +91,7 @@ static bool keeps(enum ah_dtype from, enum ah_dtype to)
 }
 
 /* Over the lines of the first argument along the dim of the call into out[0] (and out[1]). */
-static int running(struct ah_call *c, enum ah_running_fold fold, bool reverse)
+static int running_fold(struct ah_call *c, enum ah_running_fold fold, bool reverse)
 {
     struct ah_tensor *out = c->out[0], *index = c->out_count > 1 ? c->out[1] : NULL, *x = NULL, *y = NULL, *at = NULL;
     struct ah_tensor *input = c->arg[0].tensor;
@@ -97,8 +101,9 @@ static int running(struct ah_call *c, enum ah_running_fold fold, bool reverse)
     bool turn = extent.inner < NARROW;
     int last = turn ? dim : out->ndim; /* the dim that is put last, if any */
     enum ah_dtype to = out->dtype == AH_BOOL && fold < AH_RUNNING_LARGEST ? AH_I64 : out->dtype;
-    AH_TRYGO(ah_cuda_lines(c->device, &x, input, last, keeps(input->dtype, out->dtype) ? input->dtype : out->dtype),
-             done);
+    AH_TRYGO(
+        ah_cuda_lines(c->device, &x, input, last, running_keeps(input->dtype, out->dtype) ? input->dtype : out->dtype),
+        done);
     AH_TRYGO(ah_cuda_lines_open(c->device, &y, out, last, to), done);
     if (index)
         AH_TRYGO(ah_cuda_lines_open(c->device, &at, index, last, AH_I64), done);
@@ -110,7 +115,7 @@ static int running(struct ah_call *c, enum ah_running_fold fold, bool reverse)
     args.outer = turn ? extent.outer * extent.inner : extent.outer;
     args.n = extent.n;
     args.inner = turn ? 1 : extent.inner;
-    status = run(c->device, c->op->name, &args);
+    status = running_run(c->device, c->op->name, &args);
 done:
     if (y)
         status = ah_cuda_lines_close(c->device, y, out, last, status);
@@ -129,11 +134,11 @@ static int products_beside(struct ah_call *c, struct ah_tensor *x, enum ah_dtype
                                    .to = ah_cuda_data(*out), .to_dtype = (int32_t)dtype,
                                    .outer = x->size[0], .n = x->size[1], .inner = 1, .fold = AH_RUNNING_PRODUCT,
                                    .reverse = behind, .exclusive = true};
-    return run(c->device, c->op->name, &args);
+    return running_run(c->device, c->op->name, &args);
 }
 
 /* The products of all others in each row; 0 where one of these is, also where the rest overflows. */
-static int others(struct ah_call *c, struct ah_tensor *x, struct ah_tensor **out)
+static int running_others(struct ah_call *c, struct ah_tensor *x, struct ah_tensor **out)
 {
     enum { BEFORE, BEHIND, FINITE, ALL, NONE_BEFORE, NONE_BEHIND, NONE, ZERO, PRODUCT, COUNT };
     struct ah_tensor *t[COUNT] = {NULL};
@@ -183,7 +188,7 @@ int ah_cuda_prod_others(struct ah_call *c)
     AH_TRYGO(put_last(&to, out, c->state.reduce.dims), done);
     AH_TRYGO(ah_cuda_dense(c->device, &dense, from, out->dtype), done);
     AH_TRYGO(ah_tensor_view(&rows, dense, size, (int64_t[]){size[1], 1}, 2, dense->offset), done);
-    AH_TRYGO(others(c, rows, &y), done);
+    AH_TRYGO(running_others(c, rows, &y), done);
     int64_t stride[AH_MAX_DIMS];
     ah_contiguous_strides(to->size, to->ndim, stride);
     AH_TRYGO(ah_tensor_view(&back, y, to->size, stride, to->ndim, y->offset), done);
@@ -198,10 +203,10 @@ done:
     return status;
 }
 
-#define RUNNING(name, kind, reverse)          \
-    int ah_cuda_##name(struct ah_call *c)     \
-    {                                         \
-        return running(c, kind, reverse);     \
+#define RUNNING(name, kind, reverse)           \
+    int ah_cuda_##name(struct ah_call *c)      \
+    {                                          \
+        return running_fold(c, kind, reverse); \
     }
 RUNNING(cumsum, AH_RUNNING_SUM, false)
 RUNNING(cumsum_reverse, AH_RUNNING_SUM, true)

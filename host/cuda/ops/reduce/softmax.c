@@ -28,7 +28,7 @@ static struct ah_cuda_grid columns_grid(int64_t columns)
     return ah_cuda_grid_for(columns, AH_ROW_THREADS);
 }
 
-static int forward(struct ah_call *c, bool log)
+static int softmax_run_forward(struct ah_call *c, bool log)
 {
     const struct ah_args_softmax *arg = ah_args(c, softmax);
     struct ah_tensor *out = c->out[0], *x;
@@ -50,15 +50,15 @@ static int forward(struct ah_call *c, bool log)
 
 int ah_cuda_softmax(struct ah_call *c)
 {
-    return forward(c, false);
+    return softmax_run_forward(c, false);
 }
 
 int ah_cuda_log_softmax(struct ah_call *c)
 {
-    return forward(c, true);
+    return softmax_run_forward(c, true);
 }
 
-static int backward(struct ah_call *c, bool log)
+static int softmax_run_backward(struct ah_call *c, bool log)
 {
     const struct ah_args_softmax_backward *arg = ah_args(c, softmax_backward);
     struct ah_tensor *out = c->out[0], *g = NULL, *y = NULL;
@@ -85,12 +85,12 @@ out:
 
 int ah_cuda_softmax_backward(struct ah_call *c)
 {
-    return backward(c, false);
+    return softmax_run_backward(c, false);
 }
 
 int ah_cuda_log_softmax_backward(struct ah_call *c)
 {
-    return backward(c, true);
+    return softmax_run_backward(c, true);
 }
 
 int ah_cuda_masked_softmax(struct ah_call *c)

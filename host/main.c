@@ -77,7 +77,7 @@ static void reset_signals(void)
 }
 
 /* Commands of other programs, and the equivalent here. */
-static const char *const elsewhere[][2] = {
+static const char *const main_elsewhere[][2] = {
     {"python", "name the script alone: accelhost script.lua"},
     {"tensorboard", "its files are written (log_with = \"tensorboard\") and drawn: accelhost plot RUN"},
     {"torchrun", "here: accelhost launch --num_processes N script.lua"},
@@ -86,9 +86,9 @@ static const char *const elsewhere[][2] = {
 
 static const char *said_elsewhere(const char *word)
 {
-    for (int i = 0; elsewhere[i][0]; i++)
-        if (!strcmp(elsewhere[i][0], word))
-            return elsewhere[i][1];
+    for (int i = 0; main_elsewhere[i][0]; i++)
+        if (!strcmp(main_elsewhere[i][0], word))
+            return main_elsewhere[i][1];
     return NULL;
 }
 

@@ -8,7 +8,7 @@
 
 #define ah_cpu_none NULL
 
-static const ah_kernel kernels[AH_OP_COUNT + 1] = {
+static const ah_kernel cpu_kernels[AH_OP_COUNT + 1] = {
 #define OP(name, forward, kernel, signature, flags) [AH_OP_##name] = ah_cpu_##kernel,
 #include "ops/schema/table.def"
 };
@@ -16,7 +16,7 @@ static const ah_kernel kernels[AH_OP_COUNT + 1] = {
 
 void ah_cpu_open(void)
 {
-    ah_cpu.kernels = kernels;
+    ah_cpu.kernels = cpu_kernels;
     ah_cpu.optim = &ah_cpu_optim;
     ah_cpu.table = ah_op_table_text;
 }

@@ -44,7 +44,7 @@ struct ah_worker {
     struct slot slot[];
 };
 
-static struct ah_worker *all; /* that this process has started */
+static struct ah_worker *all_workers; /* that this process has started */
 
 static void worker_release(struct ah_worker *worker)
 {
@@ -87,12 +87,12 @@ static void become_worker(struct ah_worker *worker, int socket, pid_t parent)
     if (getppid() != parent) /* it was gone already */
         kill(getpid(), SIGKILL);
     signal(SIGINT, SIG_IGN);
-    for (struct ah_worker *other = all; other; other = other->next) {
+    for (struct ah_worker *other = all_workers; other; other = other->next) {
         close(other->socket);
         other->socket = -1;
         other->ours = false;
     }
-    all = NULL;
+    all_workers = NULL;
     worker->socket = socket;
     worker->pid = 0;
     /* The state of the parent is not this process's to close. */
@@ -127,8 +127,8 @@ int ah_worker_start(struct ah_worker **out, int slots)
     }
     worker->socket = ends[0];
     worker->pid = pid;
-    worker->next = all;
-    all = worker;
+    worker->next = all_workers;
+    all_workers = worker;
     return 1;
 }
 
@@ -314,7 +314,7 @@ void ah_worker_free(struct ah_worker *worker)
             while (waitpid(worker->pid, &worker->status, 0) < 0 && errno == EINTR)
                 ;
         }
-        struct ah_worker **at = &all;
+        struct ah_worker **at = &all_workers;
         while (*at != worker)
             at = &(*at)->next;
         *at = worker->next;

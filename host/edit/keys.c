@@ -15,17 +15,17 @@
 static const int numbers[] = {SIGINT, SIGTSTP, SIGWINCH, SIGQUIT, SIGTERM, SIGHUP};
 enum { SIGNALS = sizeof numbers / sizeof *numbers };
 
-static EditLine *editor;
-static pid_t thread;
-static sigset_t before, waiting;
+static EditLine *keys_editor;
+static pid_t keys_thread;
+static sigset_t actions_before, keys_waiting;
 static struct sigaction actions[SIGNALS];
 static volatile sig_atomic_t interrupted, resized, stopped, deadly;
 
 static void on_signal(int number)
 {
     int error = errno;
-    if (syscall(SYS_gettid) != thread)
-        syscall(SYS_tgkill, getpid(), thread, number);
+    if (syscall(SYS_gettid) != keys_thread)
+        syscall(SYS_tgkill, getpid(), keys_thread, number);
     else if (number == SIGINT)
         interrupted = 1;
     else if (number == SIGWINCH)
@@ -48,7 +48,7 @@ static void keys_stop(void)
 {
     sigset_t one;
     struct sigaction own, plain = {.sa_handler = SIG_DFL};
-    el_set(editor, EL_PREP_TERM, 0);
+    el_set(keys_editor, EL_PREP_TERM, 0);
     mark_pastes(false);
     sigaction(SIGTSTP, &plain, &own);
     sigemptyset(&one);
@@ -58,7 +58,7 @@ static void keys_stop(void)
     sigprocmask(SIG_BLOCK, &one, NULL);
     sigaction(SIGTSTP, &own, NULL);
     mark_pastes(true);
-    el_set(editor, EL_PREP_TERM, 1);
+    el_set(keys_editor, EL_PREP_TERM, 1);
     resized = 1;
 }
 
@@ -67,7 +67,7 @@ static int next_byte(char *byte)
 {
     for (;;) {
         struct pollfd at = {.fd = STDIN_FILENO, .events = POLLIN};
-        int ready = ppoll(&at, 1, NULL, &waiting);
+        int ready = ppoll(&at, 1, NULL, &keys_waiting);
         if (interrupted || deadly)
             return -1;
         if (stopped) {
@@ -76,8 +76,8 @@ static int next_byte(char *byte)
         }
         if (resized) {
             resized = 0;
-            el_resize(editor);
-            el_set(editor, EL_REFRESH);
+            el_resize(keys_editor);
+            el_set(keys_editor, EL_REFRESH);
             fflush(stdout);
         }
         if (ready <= 0)
@@ -111,8 +111,8 @@ static int next_key(EditLine *edit, wchar_t *key)
 
 void ah_keys_open(EditLine *edit)
 {
-    editor = edit;
-    thread = (pid_t)syscall(SYS_gettid);
+    keys_editor = edit;
+    keys_thread = (pid_t)syscall(SYS_gettid);
     el_set(edit, EL_GETCFN, next_key);
 }
 
@@ -128,19 +128,19 @@ void ah_keys_begin(void)
         if (actions[i].sa_handler != SIG_IGN)
             sigaction(numbers[i], &action, NULL);
     }
-    sigprocmask(SIG_BLOCK, &set, &before);
-    waiting = before;
+    sigprocmask(SIG_BLOCK, &set, &actions_before);
+    keys_waiting = actions_before;
     for (int i = 0; i < SIGNALS; i++)
-        sigdelset(&waiting, numbers[i]);
+        sigdelset(&keys_waiting, numbers[i]);
     mark_pastes(true);
     /* Before the prompt is there: Ctrl-D behind it is a key. */
-    el_set(editor, EL_PREP_TERM, 1);
+    el_set(keys_editor, EL_PREP_TERM, 1);
 }
 
 bool ah_keys_end(void)
 {
     mark_pastes(false);
-    sigprocmask(SIG_SETMASK, &before, NULL);
+    sigprocmask(SIG_SETMASK, &actions_before, NULL);
     for (int i = 0; i < SIGNALS; i++)
         sigaction(numbers[i], &actions[i], NULL);
     if (deadly)

@@ -23,11 +23,11 @@ static struct {
     const char *prompt;
     void (*complete)(void *context, const char *before, struct ah_completion *out);
     void *context;
-} own;
+} own_editor;
 
 static char *show_prompt(EditLine *edit)
 {
-    return (char *)own.prompt;
+    return (char *)own_editor.prompt;
 }
 
 /* The user's characters, if they are UTF-8; else those of C.UTF-8, which every Linux has. */
@@ -52,7 +52,7 @@ static unsigned char on_tab(EditLine *edit, int key)
         return CC_ERROR;
     memcpy(before, info->buffer, length);
     before[length] = 0;
-    own.complete(own.context, before, &found);
+    own_editor.complete(own_editor.context, before, &found);
     free(before);
     if (found.insert && *found.insert && !el_insertstr(edit, found.insert))
         next = CC_REFRESH;
@@ -104,7 +104,7 @@ static unsigned char on_paste(EditLine *edit, int key)
 static void edit_keep(void *context, const char *text)
 {
     HistEvent event;
-    history(own.history, &event, H_ENTER, text);
+    history(own_editor.history, &event, H_ENTER, text);
 }
 
 static void bind_keys(EditLine *edit)
@@ -124,40 +124,40 @@ static void bind_keys(EditLine *edit)
 static int open_editor(const char *path, void (*complete)(void *, const char *, struct ah_completion *), void *context)
 {
     HistEvent event;
-    own.complete = complete;
-    own.context = context;
-    own.prompt = "";
-    if (own.edit)
+    own_editor.complete = complete;
+    own_editor.context = context;
+    own_editor.prompt = "";
+    if (own_editor.edit)
         return 0;
-    own.locale = edit_utf8();
-    locale_t before = uselocale(own.locale ? own.locale : LC_GLOBAL_LOCALE);
-    own.history = history_init();
-    own.edit = el_init("accelhost", stdin, stdout, stderr);
-    own.path = path ? strdup(path) : NULL;
-    if (own.edit && own.history) {
-        history(own.history, &event, H_SETSIZE, AH_HISTORY_MOST);
-        history(own.history, &event, H_SETUNIQUE, 1);
-        el_set(own.edit, EL_HIST, history, own.history);
-        el_set(own.edit, EL_PROMPT_ESC, show_prompt, '\1');
-        el_set(own.edit, EL_EDITOR, "emacs");
-        bind_keys(own.edit);
-        ah_keys_open(own.edit);
-        el_source(own.edit, NULL); /* the user's ~/.editrc */
-        if (own.path)
-            ah_history_read(own.path, edit_keep, NULL);
+    own_editor.locale = edit_utf8();
+    locale_t before = uselocale(own_editor.locale ? own_editor.locale : LC_GLOBAL_LOCALE);
+    own_editor.history = history_init();
+    own_editor.edit = el_init("accelhost", stdin, stdout, stderr);
+    own_editor.path = path ? strdup(path) : NULL;
+    if (own_editor.edit && own_editor.history) {
+        history(own_editor.history, &event, H_SETSIZE, AH_HISTORY_MOST);
+        history(own_editor.history, &event, H_SETUNIQUE, 1);
+        el_set(own_editor.edit, EL_HIST, history, own_editor.history);
+        el_set(own_editor.edit, EL_PROMPT_ESC, show_prompt, '\1');
+        el_set(own_editor.edit, EL_EDITOR, "emacs");
+        bind_keys(own_editor.edit);
+        ah_keys_open(own_editor.edit);
+        el_source(own_editor.edit, NULL); /* the user's ~/.editrc */
+        if (own_editor.path)
+            ah_history_read(own_editor.path, edit_keep, NULL);
     }
     uselocale(before);
-    return own.edit && own.history ? 0 : ah_fail(AH_ENOMEM, "out of memory");
+    return own_editor.edit && own_editor.history ? 0 : ah_fail(AH_ENOMEM, "out of memory");
 }
 
 static enum ah_editor_end read_line(char **line, const char *prompt)
 {
     int count = 0;
-    locale_t before = uselocale(own.locale ? own.locale : LC_GLOBAL_LOCALE);
-    own.prompt = prompt;
+    locale_t before = uselocale(own_editor.locale ? own_editor.locale : LC_GLOBAL_LOCALE);
+    own_editor.prompt = prompt;
     *line = NULL;
     ah_keys_begin();
-    const char *text = el_gets(own.edit, &count);
+    const char *text = el_gets(own_editor.edit, &count);
     if (text && count > 0)
         *line = strndup(text, (size_t)count - (text[count - 1] == '\n'));
     uselocale(before);
@@ -168,8 +168,8 @@ static enum ah_editor_end read_line(char **line, const char *prompt)
 static void edit_remember(const char *text)
 {
     edit_keep(NULL, text);
-    if (own.path)
-        ah_history_add(own.path, text);
+    if (own_editor.path)
+        ah_history_add(own_editor.path, text);
 }
 
 const struct ah_editor ah_edit_plugin = {AH_EDITOR_ABI, open_editor, read_line, edit_remember};

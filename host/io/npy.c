@@ -12,12 +12,12 @@ static const struct {
     char kind;
     int bytes;
     enum ah_dtype dtype;
-} kinds[] = {
+} npy_kinds[] = {
     {'b', 1, AH_BOOL}, {'u', 1, AH_U8},  {'u', 2, AH_U16}, {'u', 4, AH_U32}, {'u', 8, AH_U64},
     {'i', 1, AH_I8},   {'i', 2, AH_I16}, {'i', 4, AH_I32}, {'i', 8, AH_I64},
     {'f', 2, AH_F16},  {'f', 4, AH_F32}, {'f', 8, AH_F64},
 };
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
+enum { KINDS = sizeof npy_kinds / sizeof npy_kinds[0] };
 
 enum { DESCR_ROOM = 32 };
 
@@ -102,8 +102,8 @@ static int take_descr(struct cursor *cursor, struct header *header)
 static int find_dtype(struct header *header)
 {
     for (int i = 0; i < KINDS; i++) {
-        header->dtype = kinds[i].dtype;
-        if (kinds[i].kind == header->kind && kinds[i].bytes == header->bytes)
+        header->dtype = npy_kinds[i].dtype;
+        if (npy_kinds[i].kind == header->kind && npy_kinds[i].bytes == header->bytes)
             return 0;
     }
     return ah_fail(AH_ENOTIMPL, "npy: there is no dtype for '%s' here%s", header->descr,
@@ -292,8 +292,8 @@ static size_t put_header(char text[AH_NPY_HEADER], char kind, int bytes, const i
 size_t ah_npy_header(const struct ah_tensor *tensor, char text[AH_NPY_HEADER])
 {
     for (int i = 0; i < KINDS; i++)
-        if (kinds[i].dtype == tensor->dtype)
-            return put_header(text, kinds[i].kind, kinds[i].bytes, tensor->size, tensor->ndim);
+        if (npy_kinds[i].dtype == tensor->dtype)
+            return put_header(text, npy_kinds[i].kind, npy_kinds[i].bytes, tensor->size, tensor->ndim);
     return 0;
 }
 

@@ -12,20 +12,20 @@ enum { MAX_HEADER = 100000000, PREFIX = 8, MAX_TENSORS = 1000000 };
 static const struct {
     const char *name;
     int dtype, bits;
-} kinds[] = {
+} safetensors_kinds[] = {
     {"BOOL", AH_BOOL, 8},  {"U8", AH_U8, 8},      {"I8", AH_I8, 8},      {"I16", AH_I16, 16},   {"U16", AH_U16, 16},
     {"I32", AH_I32, 32},   {"U32", AH_U32, 32},   {"I64", AH_I64, 64},   {"U64", AH_U64, 64},   {"F16", AH_F16, 16},
     {"BF16", AH_BF16, 16}, {"F32", AH_F32, 32},   {"F64", AH_F64, 64},   {"F4", -1, 4},         {"F6_E2M3", -1, 6},
     {"F6_E3M2", -1, 6},    {"F8_E5M2", -1, 8},    {"F8_E4M3", -1, 8},    {"F8_E8M0", -1, 8},    {"C64", -1, 64},
     {"F8_E4M3FNUZ", -1, 8}, {"F8_E5M2FNUZ", -1, 8},
 };
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
+enum { KINDS = sizeof safetensors_kinds / sizeof safetensors_kinds[0] };
 
 static const char *kind_name(enum ah_dtype dtype)
 {
     for (int i = 0; i < KINDS; i++)
-        if (kinds[i].dtype == (int)dtype)
-            return kinds[i].name;
+        if (safetensors_kinds[i].dtype == (int)dtype)
+            return safetensors_kinds[i].name;
     return NULL;
 }
 
@@ -42,13 +42,13 @@ static int read_dtype(struct ah_stored *stored, const json_t *value, int *bits)
 {
     const char *name = json_string_value(value);
     for (int i = 0; i < KINDS && name; i++) {
-        if (strcmp(kinds[i].name, name))
+        if (strcmp(safetensors_kinds[i].name, name))
             continue;
-        *bits = kinds[i].bits;
-        if (kinds[i].dtype < 0)
+        *bits = safetensors_kinds[i].bits;
+        if (safetensors_kinds[i].dtype < 0)
             stored->kind = name;
         else
-            stored->dtype = (enum ah_dtype)kinds[i].dtype;
+            stored->dtype = (enum ah_dtype)safetensors_kinds[i].dtype;
         return 0;
     }
     return ah_fail(AH_EIO, "tensor '%s': expected a \"dtype\" of the format, got %s", stored->name,

@@ -36,7 +36,7 @@ struct ah_saver {
     struct ah_saver *next; /* in the list of all that were started */
 };
 
-static struct ah_saver *all;
+static struct ah_saver *all_savers;
 
 static int new_saver(struct ah_saver **out, int part)
 {
@@ -257,8 +257,8 @@ int ah_saver_start(struct ah_saver *saver, const struct ah_saver_plan *plan)
     if (failed)
         return ah_fail(AH_ENOMEM, "cannot start a thread: %s", strerror(failed));
     saver->started = true;
-    saver->next = all;
-    all = saver;
+    saver->next = all_savers;
+    all_savers = saver;
     return 0;
 }
 
@@ -315,7 +315,7 @@ void ah_saver_close(struct ah_saver *saver)
         ah_saver_cancel(saver);
     ah_saver_wait(saver);
     ah_stage_close(&saver->stage);
-    for (struct ah_saver **at = &all; *at; at = &(*at)->next)
+    for (struct ah_saver **at = &all_savers; *at; at = &(*at)->next)
         if (*at == saver) {
             *at = saver->next;
             break;
@@ -329,7 +329,7 @@ int ah_saver_finish_all(bool well)
 {
     int status = 0;
     char error[PATH_MAX + 1024];
-    for (struct ah_saver *saver = all; saver; saver = saver->next) {
+    for (struct ah_saver *saver = all_savers; saver; saver = saver->next) {
         bool asked = saver->asked;
         if (!well && (saver->part || saver->plan.parts > 1))
             ah_saver_cancel(saver);

@@ -18,7 +18,7 @@ struct meta {
 };
 
 static struct meta meta = {.lock = PTHREAD_MUTEX_INITIALIZER};
-static ah_kernel kernels[AH_OP_COUNT + 1];
+static ah_kernel meta_kernels[AH_OP_COUNT + 1];
 
 static int meta_count(void)
 {
@@ -157,7 +157,7 @@ static int meta_scale(struct ah_device *device, const struct ah_optim_run *run, 
     return overflow ? no_values("unscale_") : 0;
 }
 
-static const struct ah_optim_kernels optim = {
+static const struct ah_optim_kernels meta_optim = {
     .step = meta_step, .norm_sum = norm_sum, .scale = meta_scale, .clamp = meta_change};
 
 static int meta_open(struct ah_device *device)
@@ -169,11 +169,11 @@ static int meta_open(struct ah_device *device)
     if (!meta.begin)
         return ah_fail(AH_ENOMEM, "meta: no room for addresses");
     for (int i = 0; i < AH_OP_COUNT; i++)
-        kernels[i] = ah_cpu.kernels[i] ? meta_nothing : NULL;
-    kernels[AH_OP_index_positions] = index_positions;
+        meta_kernels[i] = ah_cpu.kernels[i] ? meta_nothing : NULL;
+    meta_kernels[AH_OP_index_positions] = index_positions;
     snprintf(device->name, sizeof device->name, "meta");
-    device->kernels = kernels;
-    device->optim = &optim;
+    device->kernels = meta_kernels;
+    device->optim = &meta_optim;
     device->table = ah_cpu.table;
     return 0;
 }
@@ -185,7 +185,7 @@ static void meta_close(struct ah_device *device)
     meta.next = 0;
 }
 
-static const struct ah_device_type type = {
+static const struct ah_device_type meta_type = {
     .abi = AH_DEVICE_ABI,
     .name = "meta",
     .count = meta_count,
@@ -207,5 +207,5 @@ static const struct ah_device_type type = {
 
 void ah_meta_open(void)
 {
-    ah_device_add_type(&type);
+    ah_device_add_type(&meta_type);
 }

@@ -91,7 +91,7 @@ static void cpu_memory_trim(struct ah_device *device)
     ah_block_trim();
 }
 
-static const struct ah_device_type type = {
+static const struct ah_device_type cpu_type = {
     .abi = AH_DEVICE_ABI,
     .collects = true,
     .name = "cpu",
@@ -112,4 +112,4 @@ static const struct ah_device_type type = {
     .trim = cpu_memory_trim,
 };
 
-struct ah_device ah_cpu = {.type = &type, .name = "cpu"};
+struct ah_device ah_cpu = {.type = &cpu_type, .name = "cpu"};

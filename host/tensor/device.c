@@ -13,16 +13,16 @@
 
 enum { MAX_TYPES = 8, MAX_DEVICES = 64, NAME_ROOM = 16 };
 
-static const struct ah_device_type *types[MAX_TYPES];
-static int current[MAX_TYPES]; /* of each: the index that its bare name means */
+static const struct ah_device_type *device_types[MAX_TYPES];
+static int current_devices[MAX_TYPES]; /* of each: the index that its bare name means */
 static int type_count;
-static struct ah_device *devices[MAX_DEVICES] = {&ah_cpu};
+static struct ah_device *all_devices[MAX_DEVICES] = {&ah_cpu};
 static int device_count = 1;
 /* What the generators of devices that are opened later begin with: of one type, else of all. */
 static struct seed {
     bool told;
     uint64_t value;
-} seeds[MAX_TYPES], seed_of_all;
+} device_seeds[MAX_TYPES], seed_of_all;
 
 struct ah_device *ah_default_device = &ah_cpu;
 
@@ -49,15 +49,15 @@ static const struct ah_device_type *known_type(const char *name)
     if (!strcmp(name, ah_cpu.type->name))
         return ah_cpu.type;
     for (int i = 0; i < type_count; i++)
-        if (!strcmp(types[i]->name, name))
-            return types[i];
+        if (!strcmp(device_types[i]->name, name))
+            return device_types[i];
     return NULL;
 }
 
 void ah_device_add_type(const struct ah_device_type *type)
 {
     if (!known_type(type->name) && type_count < MAX_TYPES)
-        types[type_count++] = type;
+        device_types[type_count++] = type;
 }
 
 bool ah_device_has_values(const struct ah_device *device)
@@ -88,7 +88,7 @@ static int load_plugin(const char *name, const struct ah_device_type **out)
         dlclose(library);
         return status;
     }
-    *out = types[type_count++] = type;
+    *out = device_types[type_count++] = type;
     return 0;
 }
 
@@ -115,7 +115,7 @@ int ah_device_comm_type_of(const char *name, const struct ah_device_comm_type **
 static int place_of(const struct ah_device_type *type)
 {
     for (int i = 0; i < type_count; i++)
-        if (types[i] == type)
+        if (device_types[i] == type)
             return i;
     return -1;
 }
@@ -166,10 +166,10 @@ static int open_device(const struct ah_device_type *type, int index, struct ah_d
         return status;
     }
     int place = place_of(type);
-    const struct seed *seed = place >= 0 && seeds[place].told ? &seeds[place] : &seed_of_all;
+    const struct seed *seed = place >= 0 && device_seeds[place].told ? &device_seeds[place] : &seed_of_all;
     if (seed->told)
         type->seed(device, seed->value);
-    *out = devices[device_count++] = device;
+    *out = all_devices[device_count++] = device;
     return 0;
 }
 
@@ -182,10 +182,10 @@ int ah_device_find(const char *text, struct ah_device **out)
         return ah_fail(AH_EINVAL, "device: expected a name such as \"cpu\" or \"cuda:0\", got \"%s\"", text);
     AH_TRY(find_type(name, &type));
     if (index < 0)
-        index = place_of(type) < 0 ? 0 : current[place_of(type)];
+        index = place_of(type) < 0 ? 0 : current_devices[place_of(type)];
     for (int i = 0; i < device_count; i++) {
-        if (devices[i]->type == type && devices[i]->index == index) {
-            *out = devices[i];
+        if (all_devices[i]->type == type && all_devices[i]->index == index) {
+            *out = all_devices[i];
             return 0;
         }
     }
@@ -207,14 +207,14 @@ void ah_device_make_current(struct ah_device *device)
 {
     int place = place_of(device->type);
     if (place >= 0)
-        current[place] = device->index;
+        current_devices[place] = device->index;
 }
 
 int ah_device_current(const char *name)
 {
     const struct ah_device_type *type = known_type(name);
     int place = type ? place_of(type) : -1;
-    return place < 0 ? 0 : current[place];
+    return place < 0 ? 0 : current_devices[place];
 }
 
 int ah_device_count(const char *name)
@@ -250,14 +250,14 @@ bool ah_device_fact(const char *name, int index, int i, struct ah_device_fact *o
 
 struct ah_device *ah_device_open_at(int i)
 {
-    return i < device_count ? devices[i] : NULL;
+    return i < device_count ? all_devices[i] : NULL;
 }
 
 void ah_device_close_all(void)
 {
     ah_default_device = &ah_cpu;
     while (device_count > 1) {
-        struct ah_device *device = devices[--device_count];
+        struct ah_device *device = all_devices[--device_count];
         device->type->close(device);
         free(device);
     }
@@ -266,9 +266,9 @@ void ah_device_close_all(void)
 void ah_device_seed_all(uint64_t seed)
 {
     seed_of_all = (struct seed){true, seed};
-    memset(seeds, 0, sizeof seeds);
+    memset(device_seeds, 0, sizeof device_seeds);
     for (int i = 0; i < device_count; i++)
-        devices[i]->type->seed(devices[i], seed);
+        all_devices[i]->type->seed(all_devices[i], seed);
 }
 
 void ah_device_seed_type(const char *name, uint64_t seed)
@@ -277,10 +277,10 @@ void ah_device_seed_type(const char *name, uint64_t seed)
     if (ah_device_count(name) == 0 || find_type(name, &type) < 0)
         return;
     if (place_of(type) >= 0)
-        seeds[place_of(type)] = (struct seed){true, seed};
+        device_seeds[place_of(type)] = (struct seed){true, seed};
     for (int i = 0; i < device_count; i++)
-        if (devices[i]->type == type)
-            type->seed(devices[i], seed);
+        if (all_devices[i]->type == type)
+            type->seed(all_devices[i], seed);
 }
 
 int ah_device_allocate(struct ah_device *device, size_t bytes, void **out)

@@ -12,12 +12,12 @@ void (*ah_tensor_release_grad)(struct ah_grad_meta *meta);
 
 /* Tensor headers come and go with every op: keep freed ones in a list. */
 enum { KEPT_HEADERS = 1024 };
-static struct ah_tensor *kept[KEPT_HEADERS];
+static struct ah_tensor *kept_headers[KEPT_HEADERS];
 static int kept_count;
 
 static struct ah_tensor *new_header(void)
 {
-    struct ah_tensor *tensor = kept_count ? kept[--kept_count] : malloc(sizeof *tensor);
+    struct ah_tensor *tensor = kept_count ? kept_headers[--kept_count] : malloc(sizeof *tensor);
     if (tensor)
         memset(tensor, 0, sizeof *tensor);
     return tensor;
@@ -26,7 +26,7 @@ static struct ah_tensor *new_header(void)
 static void free_header(struct ah_tensor *tensor)
 {
     if (AH_KEEPS_FREED && kept_count < KEPT_HEADERS)
-        kept[kept_count++] = tensor;
+        kept_headers[kept_count++] = tensor;
     else
         free(tensor);
 }

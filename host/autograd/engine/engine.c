@@ -14,17 +14,17 @@
 #include "base/trace/trace.h"
 #include "ops/dispatch/autocast.h"
 
-static struct ah_engine_watcher *watchers;
+static struct ah_engine_watcher *engine_watchers;
 
 void ah_engine_watch(struct ah_engine_watcher *watcher)
 {
-    watcher->next = watchers;
-    watchers = watcher;
+    watcher->next = engine_watchers;
+    engine_watchers = watcher;
 }
 
 void ah_engine_unwatch(struct ah_engine_watcher *watcher)
 {
-    struct ah_engine_watcher **at = &watchers;
+    struct ah_engine_watcher **at = &engine_watchers;
     while (*at && *at != watcher)
         at = &(*at)->next;
     if (*at)
@@ -32,7 +32,7 @@ void ah_engine_unwatch(struct ah_engine_watcher *watcher)
 }
 
 /* Backwards that are running, one inside the other. */
-static int depth;
+static int engine_depth;
 
 /* Prepared leaves that a nested backward reached: the one around it may reach them again, so their reducers are
  * notified when the outermost ends. */
@@ -40,7 +40,7 @@ static struct {
     struct ah_tensor **leaf; /* owned */
     int count;
     size_t room;
-} deferred;
+} engine_deferred;
 
 /* Add `grad` (borrowed) to *sum, in place when nobody else can see it. */
 static int add_to(struct ah_tensor **sum, struct ah_tensor *grad, bool in_place)
@@ -81,8 +81,8 @@ static int engine_deliver(struct ah_run *run, const struct ah_edge *edge, struct
 
 static bool is_deferred(const struct ah_tensor *leaf)
 {
-    for (int i = 0; i < deferred.count; i++)
-        if (deferred.leaf[i] == leaf)
+    for (int i = 0; i < engine_deferred.count; i++)
+        if (engine_deferred.leaf[i] == leaf)
             return true;
     return false;
 }
@@ -91,20 +91,21 @@ static int defer_ready(struct ah_tensor *leaf)
 {
     if (is_deferred(leaf))
         return 0;
-    AH_TRY(ah_grow(&deferred.leaf, (size_t)deferred.count + 1, &deferred.room, sizeof(struct ah_tensor *)));
-    deferred.leaf[deferred.count++] = ah_tensor_retain(leaf);
+    AH_TRY(ah_grow(&engine_deferred.leaf, (size_t)engine_deferred.count + 1, &engine_deferred.room,
+                   sizeof(struct ah_tensor *)));
+    engine_deferred.leaf[engine_deferred.count++] = ah_tensor_retain(leaf);
     return 0;
 }
 
 static void end_deferred(bool tell)
 {
-    for (int i = 0; i < deferred.count; i++) {
-        struct ah_grad_meta *meta = deferred.leaf[i]->grad;
+    for (int i = 0; i < engine_deferred.count; i++) {
+        struct ah_grad_meta *meta = engine_deferred.leaf[i]->grad;
         if (tell && meta->ready)
             meta->ready(meta->ready_context, meta->ready_index);
-        ah_tensor_release(deferred.leaf[i]);
+        ah_tensor_release(engine_deferred.leaf[i]);
     }
-    deferred.count = 0;
+    engine_deferred.count = 0;
 }
 
 /* grad of a leaf += what arrived; steals the tensor where it can. */
@@ -130,7 +131,7 @@ static int engine_accumulate(struct ah_run *run, struct ah_tensor *leaf, struct 
         *meta->has_grad = true;
         if (!meta->ready)
             return 0;
-        if (depth > 1 || is_deferred(leaf))
+        if (engine_depth > 1 || is_deferred(leaf))
             return defer_ready(leaf);
         meta->ready(meta->ready_context, meta->ready_index);
         return 0;
@@ -332,7 +333,7 @@ static int engine_execute(struct ah_run *run, struct ah_tensor **roots, struct a
         return ah_fail(AH_ENOMEM, "backward: out of memory");
     AH_GRAD_SCOPE(run->options->create_graph);
     AH_AUTOCAST_OFF();
-    depth++;
+    engine_depth++;
     int status = ah_run_want(run);
     if (status == 0)
         status = engine_plant(run, seed, roots, grads, count);
@@ -340,10 +341,10 @@ static int engine_execute(struct ah_run *run, struct ah_tensor **roots, struct a
         ah_tensor_release(seed[i].grad);
     while (status == 0 && run->heap_count > 0) {
         status = run_node(run, ah_run_pop(run));
-        for (struct ah_engine_watcher *watcher = watchers; watcher; watcher = watcher->next)
+        for (struct ah_engine_watcher *watcher = engine_watchers; watcher; watcher = watcher->next)
             watcher->between(watcher->context);
     }
-    if (--depth == 0)
+    if (--engine_depth == 0)
         end_deferred(status == 0);
     for (int i = 0; i < count; i++)
         ah_node_release(seed[i].owned);

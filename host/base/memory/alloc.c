@@ -16,9 +16,9 @@ struct free_block {
     struct free_block *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct free_block *cache[CLASS_COUNT];
-static struct ah_memory_stats stats;
+static pthread_mutex_t alloc_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct free_block *alloc_cache[CLASS_COUNT];
+static struct ah_memory_stats alloc_stats;
 static bool (*pressure_collect)(void *);
 static void *pressure_context;
 
@@ -80,10 +80,10 @@ static void trim_locked(void)
 {
     for (int i = 0; i < CLASS_COUNT; i++) {
         size_t rounded = i == 0 ? MIN_BYTES : ((size_t)1 << ((i - 1) / 4 + 6)) / 4 * (size_t)((i - 1) % 4 + 5);
-        while (cache[i]) {
-            struct free_block *block = cache[i];
-            cache[i] = block->next;
-            stats.cached -= rounded;
+        while (alloc_cache[i]) {
+            struct free_block *block = alloc_cache[i];
+            alloc_cache[i] = block->next;
+            alloc_stats.cached -= rounded;
             system_free(block, rounded);
         }
     }
@@ -91,35 +91,35 @@ static void trim_locked(void)
 
 static void *alloc_block(int class, size_t bytes, size_t rounded)
 {
-    pthread_mutex_lock(&lock);
-    void *block = cache[class];
+    pthread_mutex_lock(&alloc_lock);
+    void *block = alloc_cache[class];
     if (block) {
-        cache[class] = cache[class]->next;
-        stats.cached -= rounded;
+        alloc_cache[class] = alloc_cache[class]->next;
+        alloc_stats.cached -= rounded;
     } else {
         block = system_alloc(bytes, rounded);
-        stats.system_calls++;
+        alloc_stats.system_calls++;
         if (!block) {
-            stats.retries++;
+            alloc_stats.retries++;
             trim_locked();
             block = system_alloc(bytes, rounded);
         }
     }
     if (block) {
-        stats.allocations++;
-        stats.live += rounded;
-        if (stats.live > stats.peak)
-            stats.peak = stats.live;
+        alloc_stats.allocations++;
+        alloc_stats.live += rounded;
+        if (alloc_stats.live > alloc_stats.peak)
+            alloc_stats.peak = alloc_stats.live;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&alloc_lock);
     return block;
 }
 
 static void count_failure(void)
 {
-    pthread_mutex_lock(&lock);
-    stats.ooms++;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&alloc_lock);
+    alloc_stats.ooms++;
+    pthread_mutex_unlock(&alloc_lock);
 }
 
 int ah_block_alloc(size_t bytes, void **out)
@@ -135,7 +135,7 @@ int ah_block_alloc(size_t bytes, void **out)
         count_failure();
     if (!*out)
         return ah_fail(AH_ENOMEM, "out of memory: %zu bytes asked for, %.1f MiB live, %.1f MiB cached", bytes,
-                       (double)stats.live / 1048576, (double)stats.cached / 1048576);
+                       (double)alloc_stats.live / 1048576, (double)alloc_stats.cached / 1048576);
     return 0;
 }
 
@@ -146,30 +146,30 @@ void ah_block_free(void *block, size_t bytes)
     size_t rounded;
     int class = class_of(bytes, &rounded);
     struct free_block *freed = block;
-    pthread_mutex_lock(&lock);
-    stats.live -= rounded;
+    pthread_mutex_lock(&alloc_lock);
+    alloc_stats.live -= rounded;
     if (AH_KEEPS_FREED) {
-        freed->next = cache[class];
-        cache[class] = freed;
-        stats.cached += rounded;
+        freed->next = alloc_cache[class];
+        alloc_cache[class] = freed;
+        alloc_stats.cached += rounded;
     } else {
         system_free(block, rounded);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&alloc_lock);
 }
 
 void ah_block_trim(void)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&alloc_lock);
     trim_locked();
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&alloc_lock);
 }
 
 struct ah_memory_stats ah_memory_stats(void)
 {
-    pthread_mutex_lock(&lock);
-    struct ah_memory_stats copy = stats;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&alloc_lock);
+    struct ah_memory_stats copy = alloc_stats;
+    pthread_mutex_unlock(&alloc_lock);
     return copy;
 }
 

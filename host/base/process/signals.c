@@ -14,18 +14,18 @@
 static const struct {
     const char *name;
     int number;
-} known[] = {{"TERM", SIGTERM}, {"USR1", SIGUSR1}, {"INT", SIGINT}, {"HUP", SIGHUP}};
-enum { KNOWN = sizeof known / sizeof known[0] };
+} signals_known[] = {{"TERM", SIGTERM}, {"USR1", SIGUSR1}, {"INT", SIGINT}, {"HUP", SIGHUP}};
+enum { KNOWN = sizeof signals_known / sizeof signals_known[0] };
 
 atomic_int ah_interrupted;
 
-static atomic_int noted;
+static atomic_int signals_noted;
 
 int ah_signal_number(const char *name)
 {
     for (int i = 0; i < KNOWN; i++)
-        if (!strcmp(known[i].name, name))
-            return known[i].number;
+        if (!strcmp(signals_known[i].name, name))
+            return signals_known[i].number;
     return 0;
 }
 
@@ -37,7 +37,7 @@ void ah_signal_write(const char *text)
 static void signals_note(int number)
 {
     int none = 0;
-    atomic_compare_exchange_strong(&noted, &none, number);
+    atomic_compare_exchange_strong(&signals_noted, &none, number);
 }
 
 int ah_signal_catch(int number)
@@ -51,9 +51,9 @@ int ah_signal_catch(int number)
 
 const char *ah_signal_take(void)
 {
-    int number = atomic_exchange(&noted, 0);
+    int number = atomic_exchange(&signals_noted, 0);
     for (int i = 0; i < KNOWN; i++)
-        if (known[i].number == number)
-            return known[i].name;
+        if (signals_known[i].number == number)
+            return signals_known[i].name;
     return NULL;
 }

@@ -8,16 +8,16 @@
 
 #include "base/trace/time.h"
 
-static struct ah_pulse own = {.loss = NAN};
-struct ah_pulse *ah_pulse = &own;
+static struct ah_pulse own_counters = {.loss = NAN};
+struct ah_pulse *ah_pulse = &own_counters;
 
 static bool stepped = true; /* since the last backward */
 
 /* A fork is no rank: what its parent shows stays the parent's. */
 static void in_child(void)
 {
-    own = *ah_pulse;
-    ah_pulse = &own;
+    own_counters = *ah_pulse;
+    ah_pulse = &own_counters;
 }
 
 void ah_pulse_move(struct ah_pulse *to)

@@ -24,7 +24,7 @@ struct ring {
     _Atomic uint64_t written;
 };
 
-static const char *const kinds[AH_TRACE_KINDS] = {
+static const char *const trace_kinds[AH_TRACE_KINDS] = {
     "op", "backward", "optimizer", "collective", "bucket", "loader", "range",
 };
 
@@ -32,48 +32,48 @@ bool ah_tracing;
 struct ah_trace_options ah_trace_options;
 const char *(*ah_trace_site)(void), *(*ah_trace_module)(void);
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below */
-static struct ring *rings;
+static pthread_mutex_t trace_lock = PTHREAD_MUTEX_INITIALIZER; /* of all below */
+static struct ring *trace_rings;
 static struct {
     char **at;   /* TEXTS places, by hash; taken over by the recording when it stops */
     size_t count, bytes;
     uint64_t left_out;
-} texts;
+} trace_texts;
 
-static _Atomic unsigned recording;
+static _Atomic unsigned trace_recording;
 static int64_t started_ns;
-static _Atomic uint64_t lost; /* spans for which there is no ring */
-static _Thread_local struct ring *own;
+static _Atomic uint64_t trace_lost; /* spans for which there is no ring */
+static _Thread_local struct ring *own_ring;
 static _Thread_local const char *kernel; /* of the span that is open, innermost */
 
 const char *ah_trace_kind_name(enum ah_trace_kind kind)
 {
-    return kinds[kind];
+    return trace_kinds[kind];
 }
 
 /* The thread's ring, ready for the present recording; NULL when there is no memory. */
 static struct ring *take_ring(void)
 {
-    if (!own) {
+    if (!own_ring) {
         struct ring *ring = calloc(1, sizeof *ring);
         if (!ring)
             return NULL;
         ring->thread = (int)syscall(SYS_gettid);
-        pthread_mutex_lock(&lock);
-        ring->next = rings;
-        rings = own = ring;
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_lock(&trace_lock);
+        ring->next = trace_rings;
+        trace_rings = own_ring = ring;
+        pthread_mutex_unlock(&trace_lock);
     }
-    if (own->recording != recording) {
-        if (own->room != ah_trace_options.spans) {
-            free(own->span);
-            own->span = malloc(ah_trace_options.spans * sizeof *own->span);
-            own->room = own->span ? ah_trace_options.spans : 0;
+    if (own_ring->recording != trace_recording) {
+        if (own_ring->room != ah_trace_options.spans) {
+            free(own_ring->span);
+            own_ring->span = malloc(ah_trace_options.spans * sizeof *own_ring->span);
+            own_ring->room = own_ring->span ? ah_trace_options.spans : 0;
         }
-        atomic_store(&own->written, 0);
-        own->recording = recording;
+        atomic_store(&own_ring->written, 0);
+        own_ring->recording = trace_recording;
     }
-    return own->room ? own : NULL;
+    return own_ring->room ? own_ring : NULL;
 }
 
 void ah_trace_add(const struct ah_trace_span *span)
@@ -82,7 +82,7 @@ void ah_trace_add(const struct ah_trace_span *span)
         return; /* it began before */
     struct ring *ring = take_ring();
     if (!ring) {
-        atomic_fetch_add(&lost, 1);
+        atomic_fetch_add(&trace_lost, 1);
         return;
     }
     uint64_t written = atomic_load_explicit(&ring->written, memory_order_relaxed);
@@ -126,26 +126,26 @@ static const char *find_text(const char *text)
     for (const char *at = text; *at; at++)
         hash = (hash ^ (unsigned char)*at) * 1099511628211u;
     size_t i = hash % TEXTS;
-    for (; texts.at[i]; i = (i + 1) % TEXTS)
-        if (!strcmp(texts.at[i], text))
-            return texts.at[i];
+    for (; trace_texts.at[i]; i = (i + 1) % TEXTS)
+        if (!strcmp(trace_texts.at[i], text))
+            return trace_texts.at[i];
     size_t bytes = strlen(text) + 1;
-    if (texts.count >= TEXTS / 2 || texts.bytes + bytes > TEXT_BYTES)
+    if (trace_texts.count >= TEXTS / 2 || trace_texts.bytes + bytes > TEXT_BYTES)
         return NULL;
-    texts.at[i] = strdup(text);
-    texts.count += texts.at[i] != NULL;
-    texts.bytes += bytes;
-    return texts.at[i];
+    trace_texts.at[i] = strdup(text);
+    trace_texts.count += trace_texts.at[i] != NULL;
+    trace_texts.bytes += bytes;
+    return trace_texts.at[i];
 }
 
 const char *ah_trace_text(const char *text)
 {
-    pthread_mutex_lock(&lock);
-    if (!texts.at)
-        texts.at = calloc(TEXTS, sizeof *texts.at);
-    const char *found = texts.at ? find_text(text) : NULL;
-    texts.left_out += found == NULL;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&trace_lock);
+    if (!trace_texts.at)
+        trace_texts.at = calloc(TEXTS, sizeof *trace_texts.at);
+    const char *found = trace_texts.at ? find_text(text) : NULL;
+    trace_texts.left_out += found == NULL;
+    pthread_mutex_unlock(&trace_lock);
     return found;
 }
 
@@ -168,11 +168,11 @@ static void free_texts(char **text)
 
 void ah_trace_forget(void)
 {
-    pthread_mutex_lock(&lock);
-    lost = 0;
-    atomic_fetch_add(&recording, 1);
+    pthread_mutex_lock(&trace_lock);
+    trace_lost = 0;
+    atomic_fetch_add(&trace_recording, 1);
     started_ns = ah_now_ns();
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&trace_lock);
 }
 
 int ah_trace_start(const struct ah_trace_options *options)
@@ -183,7 +183,7 @@ int ah_trace_start(const struct ah_trace_options *options)
     if (!ah_trace_options.spans)
         ah_trace_options.spans = SPANS;
     ah_trace_forget();
-    texts.left_out = 0;
+    trace_texts.left_out = 0;
     ah_tracing = true;
     return 0;
 }
@@ -206,7 +206,8 @@ static int in_order(const void *a, const void *b)
 
 static size_t trace_kept(const struct ring *ring)
 {
-    uint64_t written = ring->recording == recording ? atomic_load_explicit(&ring->written, memory_order_acquire) : 0;
+    uint64_t written =
+        ring->recording == trace_recording ? atomic_load_explicit(&ring->written, memory_order_acquire) : 0;
     return written < ring->room ? written : ring->room;
 }
 
@@ -218,29 +219,29 @@ int ah_trace_stop(struct ah_trace **out)
     struct ah_trace *trace = calloc(1, sizeof *trace);
     if (!trace)
         return ah_fail(AH_ENOMEM, "profile: out of memory");
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&trace_lock);
     size_t count = 0;
-    for (struct ring *ring = rings; ring; ring = ring->next)
+    for (struct ring *ring = trace_rings; ring; ring = ring->next)
         count += trace_kept(ring);
     trace->span = malloc((count ? count : 1) * sizeof *trace->span);
-    for (struct ring *ring = rings; ring && trace->span; ring = ring->next) {
+    for (struct ring *ring = trace_rings; ring && trace->span; ring = ring->next) {
         size_t n = trace_kept(ring);
         if (n > 0)
             memcpy(trace->span + trace->count, ring->span, n * sizeof *ring->span);
         trace->count += n;
-        trace->dropped += ring->recording == recording ? ring->written - n : 0;
+        trace->dropped += ring->recording == trace_recording ? ring->written - n : 0;
     }
-    if (own && own->room) { /* the thread that stops is not writing; the others' rings are small or stay */
-        free(own->span);
-        own->span = NULL;
-        own->room = 0;
+    if (own_ring && own_ring->room) { /* the thread that stops is not writing; the others' rings are small or stay */
+        free(own_ring->span);
+        own_ring->span = NULL;
+        own_ring->room = 0;
     }
-    trace->dropped += lost;
-    trace->left_out = texts.left_out;
-    trace->text = texts.at;
-    texts.at = NULL;
-    texts.count = texts.bytes = 0;
-    pthread_mutex_unlock(&lock);
+    trace->dropped += trace_lost;
+    trace->left_out = trace_texts.left_out;
+    trace->text = trace_texts.at;
+    trace_texts.at = NULL;
+    trace_texts.count = trace_texts.bytes = 0;
+    pthread_mutex_unlock(&trace_lock);
     if (!trace->span) {
         ah_trace_free(trace);
         return ah_fail(AH_ENOMEM, "profile: out of memory for %zu spans", count);

@@ -18,13 +18,13 @@
 #include "data/idx.h"
 #include "tensor/rng.h"
 
-static const char *const kinds[] = {"any", "labels", "images", NULL};
+static const char *const split_kinds[] = {"any", "labels", "images", NULL};
 
 /* idx(path, "images"|"labels"|"any") -> uint8 tensor */
 static int read_idx(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
-    int kind = luaL_checkoption(L, 2, "any", kinds);
+    int kind = luaL_checkoption(L, 2, "any", split_kinds);
     struct ah_tensor *tensor = NULL;
     ah_check(L, ah_idx_read(&tensor, path, (enum ah_idx_kind)kind));
     ah_push_tensor(L, tensor);

@@ -18,7 +18,7 @@
 #include "bind/lua/bind.h"
 #include "bind/lua/interrupt.h"
 
-static const struct ah_editor *editor;
+static const struct ah_editor *editor_plugin;
 static lua_State *reader;
 static const char complete_key; /* its address: the function's place in the registry */
 
@@ -52,8 +52,9 @@ static int open_editor(lua_State *L)
     lua_pushlightuserdata(L, (void *)(uintptr_t)&complete_key);
     lua_pushvalue(L, 2);
     lua_rawset(L, LUA_REGISTRYINDEX);
-    if (!editor && (ah_editor_open(&editor) < 0 || editor->open(history, edit_complete, NULL) < 0)) {
-        editor = NULL;
+    if (!editor_plugin &&
+        (ah_editor_open(&editor_plugin) < 0 || editor_plugin->open(history, edit_complete, NULL) < 0)) {
+        editor_plugin = NULL;
         lua_pushboolean(L, false);
         lua_pushstring(L, ah_error_text());
         return 2;
@@ -81,7 +82,7 @@ static int read_line(lua_State *L)
     char *line = NULL;
     const char *prompt = luaL_checkstring(L, 1);
     reader = L;
-    enum ah_editor_end end = editor ? editor->read(&line, prompt) : read_plain(&line, prompt);
+    enum ah_editor_end end = editor_plugin ? editor_plugin->read(&line, prompt) : read_plain(&line, prompt);
     lua_pushstring(L, end == AH_EDITOR_LINE ? line : NULL);
     free(line);
     if (end == AH_EDITOR_LINE)
@@ -93,8 +94,8 @@ static int read_line(lua_State *L)
 static int edit_remember(lua_State *L)
 {
     const char *text = luaL_checkstring(L, 1);
-    if (editor)
-        editor->remember(text);
+    if (editor_plugin)
+        editor_plugin->remember(text);
     return 0;
 }
 

@@ -11,20 +11,20 @@
 
 #include "bind/lua/bind.h"
 
-static struct termios before;
-static bool entered;
-static volatile sig_atomic_t ending;
+static struct termios terminal_before;
+static bool terminal_entered;
+static volatile sig_atomic_t terminal_ending;
 
 static void terminal_restore(void)
 {
-    if (entered)
-        tcsetattr(STDIN_FILENO, TCSANOW, &before);
-    entered = false;
+    if (terminal_entered)
+        tcsetattr(STDIN_FILENO, TCSANOW, &terminal_before);
+    terminal_entered = false;
 }
 
 static void on_end(int number)
 {
-    ending = 1;
+    terminal_ending = 1;
 }
 
 static void on_resize(int number)
@@ -35,14 +35,14 @@ static void on_resize(int number)
 static int terminal_enter(lua_State *L)
 {
     struct termios raw;
-    if (tcgetattr(STDIN_FILENO, &before))
+    if (tcgetattr(STDIN_FILENO, &terminal_before))
         return ah_raise_text(L, "standard input is no terminal");
-    raw = before;
+    raw = terminal_before;
     raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ISIG);
     tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-    if (!entered)
+    if (!terminal_entered)
         atexit(terminal_restore);
-    entered = true;
+    terminal_entered = true;
     /* Without SA_RESTART: they end the wait. */
     sigaction(SIGWINCH, &(struct sigaction){.sa_handler = on_resize}, NULL);
     sigaction(SIGTERM, &(struct sigaction){.sa_handler = on_end}, NULL);
@@ -72,15 +72,15 @@ static int terminal_key(lua_State *L)
 {
     struct pollfd at = {.fd = STDIN_FILENO, .events = POLLIN};
     char pressed;
-    if (!ending && poll(&at, 1, (int)(luaL_checknumber(L, 1) * 1000)) > 0) {
+    if (!terminal_ending && poll(&at, 1, (int)(luaL_checknumber(L, 1) * 1000)) > 0) {
         ssize_t n = read(STDIN_FILENO, &pressed, 1);
         if (n == 1) {
             lua_pushlstring(L, &pressed, 1);
             return 1;
         }
-        ending |= n == 0 || errno != EINTR;
+        terminal_ending |= n == 0 || errno != EINTR;
     }
-    if (!ending)
+    if (!terminal_ending)
         return 0;
     lua_pushliteral(L, "end");
     return 1;

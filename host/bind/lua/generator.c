@@ -268,7 +268,7 @@ static int to_string(lua_State *L)
     return 1;
 }
 
-static const struct ah_function methods[] = {
+static const struct ah_function generator_methods[] = {
     /* Restart the stream from a seed; returns the generator.
      * @return Generator */
     {"manual_seed", manual_seed, "generator:G, seed:i"},
@@ -313,7 +313,7 @@ void ah_open_generators(lua_State *L)
     lua_setmetatable(L, -2);
     lua_setfield(L, LUA_REGISTRYINDEX, LIVE);
     luaL_newmetatable(L, generator_class.name);
-    ah_set_methods(L, lua_gettop(L), methods);
+    ah_set_methods(L, lua_gettop(L), generator_methods);
     lua_pushvalue(L, -1);
     lua_setfield(L, -2, "_class");
     lua_pushcfunction(L, get_field);

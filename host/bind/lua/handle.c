@@ -114,32 +114,32 @@ void ah_collect_if_due(lua_State *L, size_t threshold)
         handle_collect(L);
 }
 
-static lua_State *entered;
-static _Thread_local bool here; /* this thread has set `entered` */
+static lua_State *handle_entered;
+static _Thread_local bool handle_here; /* this thread has set `entered` */
 
 lua_State *ah_enter(lua_State *L)
 {
-    lua_State *outer = entered;
-    entered = L;
-    here = true;
+    lua_State *outer = handle_entered;
+    handle_entered = L;
+    handle_here = true;
     return outer;
 }
 
 void ah_leave(lua_State *outer)
 {
-    entered = outer;
+    handle_entered = outer;
 }
 
 lua_State *ah_entered(void)
 {
-    return entered;
+    return handle_entered;
 }
 
 static bool collect_under_pressure(void *context)
 {
-    if (!here || !entered)
+    if (!handle_here || !handle_entered)
         return false;
-    handle_collect(entered);
+    handle_collect(handle_entered);
     return true;
 }
 

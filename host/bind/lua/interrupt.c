@@ -31,11 +31,11 @@
 
 enum { CLEANUP_NS = 100000000 };
 
-static bool watched;
-static int depth; /* of calls */
-static volatile sig_atomic_t running, pressed, raised, idle;
+static bool interrupt_watched;
+static int interrupt_depth; /* of calls */
+static volatile sig_atomic_t interrupt_running, pressed, raised, interrupt_idle;
 static int64_t raised_ns;
-static timer_t timer;
+static timer_t interrupt_timer;
 
 static bool in_library(lua_State *L)
 {
@@ -50,7 +50,7 @@ static bool in_library(lua_State *L)
 
 static void on_hook(lua_State *L, lua_Debug *event)
 {
-    if (!running || (pressed < 2 && in_library(L)))
+    if (!interrupt_running || (pressed < 2 && in_library(L)))
         return;
     if (raised == 0 && ah_interrupted == AH_INTERRUPT_HEEDED) { /* a wait has raised it */
         raised = 1;
@@ -75,7 +75,7 @@ static bool interrupt_profiles(void)
 static void strike_every(long milliseconds)
 {
     struct itimerspec often = {.it_value.tv_nsec = milliseconds ? 1 : 0, .it_interval.tv_nsec = milliseconds * 1000000};
-    timer_settime(timer, 0, &often, NULL);
+    timer_settime(interrupt_timer, 0, &often, NULL);
 }
 
 static void interrupt_begin(void)
@@ -104,7 +104,7 @@ static void interrupt_press(const void *context)
 /* The timer's signal is another one: two of SIGINT that come together are one. */
 static void on_timer(int number)
 {
-    if (running && pressed && interrupt_profiles())
+    if (interrupt_running && pressed && interrupt_profiles())
         raise(SIGPROF);
 }
 
@@ -116,10 +116,10 @@ static void on_signal(int number, siginfo_t *info, void *context)
         raise(SIGINT);
         break;
     case AH_SIGNAL_MAIN:
-        if (running)
+        if (interrupt_running)
             interrupt_press(context);
         else
-            idle = 1;
+            interrupt_idle = 1;
         break;
     case AH_SIGNAL_SENT_ON:
         break;
@@ -128,8 +128,8 @@ static void on_signal(int number, siginfo_t *info, void *context)
 
 bool ah_interrupt_take(void)
 {
-    bool was = idle;
-    idle = 0;
+    bool was = interrupt_idle;
+    interrupt_idle = 0;
     return was;
 }
 
@@ -142,9 +142,10 @@ static void on_clock(void *data, lua_State *L, int samples, int state)
 static void look_at_lines(lua_State *L)
 {
     struct sigaction action;
-    if (watched && !interrupt_profiles())
+    if (interrupt_watched && !interrupt_profiles())
         luaJIT_profile_start(L, "li1000000000", on_clock, NULL); /* an interval of eleven days */
-    if (watched && interrupt_profiles() && !sigaction(SIGPROF, NULL, &action) && !(action.sa_flags & SA_ONSTACK)) {
+    if (interrupt_watched && interrupt_profiles() && !sigaction(SIGPROF, NULL, &action) &&
+        !(action.sa_flags & SA_ONSTACK)) {
         action.sa_flags |= SA_ONSTACK;
         sigaction(SIGPROF, &action, NULL);
     }
@@ -156,9 +157,9 @@ static int interrupt_watch(lua_State *L)
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     struct sigaction tick = {.sa_handler = on_timer, .sa_flags = SA_ONSTACK};
     ah_signal_hook_watch(L);
-    if (ah_signal_timer_create(SIGVTALRM, &timer))
+    if (ah_signal_timer_create(SIGVTALRM, &interrupt_timer))
         return ah_raise_text(L, "cannot create a timer on this system");
-    watched = true;
+    interrupt_watched = true;
     sigaction(SIGVTALRM, &tick, NULL);
     sigaction(SIGINT, &action, NULL);
     return 0;
@@ -166,8 +167,8 @@ static int interrupt_watch(lua_State *L)
 
 static void end_call(void)
 {
-    running = --depth > 0;
-    if (running || !pressed)
+    interrupt_running = --interrupt_depth > 0;
+    if (interrupt_running || !pressed)
         return;
     ah_signal_hook_set(AH_SIGNAL_INTERRUPT, NULL);
     strike_every(0);
@@ -181,9 +182,9 @@ static int interrupt_call(lua_State *L)
     look_at_lines(L);
     lua_pushcfunction(L, ah_traceback);
     lua_insert(L, 1);
-    if (depth++ == 0)
+    if (interrupt_depth++ == 0)
         raised = 0;
-    running = 1;
+    interrupt_running = 1;
     int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 1);
     bool heeded = ah_interrupted == AH_INTERRUPT_HEEDED;
     end_call();

@@ -16,9 +16,9 @@ enum { UNIT = 1 << 16, UNITS = 128, TRIES = 15 };
 #define RESERVE ((size_t)UNIT * UNITS)
 #define REACH ((uintptr_t)1 << 30) /* any two places this near to LuaJIT's code reach each other */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char *reserve; /* MAP_FAILED: there is none */
-static bool used[UNITS];
+static pthread_mutex_t lua_code_lock = PTHREAD_MUTEX_INITIALIZER;
+static char *lua_code_reserve; /* MAP_FAILED: there is none */
+static bool lua_code_used[UNITS];
 
 static uintptr_t own_code(void)
 {
@@ -49,7 +49,7 @@ static size_t find_free(size_t count)
 {
     size_t length = 0;
     for (size_t i = 0; i < UNITS; i++) {
-        length = used[i] ? 0 : length + 1;
+        length = lua_code_used[i] ? 0 : length + 1;
         if (length == count)
             return i + 1 - count;
     }
@@ -58,14 +58,14 @@ static size_t find_free(size_t count)
 
 static void *lua_code_alloc(size_t bytes, int protection)
 {
-    if (!reserve)
-        reserve = make_reserve();
-    size_t count = units_of(bytes), first = reserve == MAP_FAILED ? UNITS : find_free(count);
-    if (first == UNITS || mprotect(reserve + first * UNIT, bytes, protection))
+    if (!lua_code_reserve)
+        lua_code_reserve = make_reserve();
+    size_t count = units_of(bytes), first = lua_code_reserve == MAP_FAILED ? UNITS : find_free(count);
+    if (first == UNITS || mprotect(lua_code_reserve + first * UNIT, bytes, protection))
         return MAP_FAILED;
     for (size_t i = 0; i < count; i++)
-        used[first + i] = true;
-    return reserve + first * UNIT;
+        lua_code_used[first + i] = true;
+    return lua_code_reserve + first * UNIT;
 }
 
 void *ah_lua_mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t offset)
@@ -74,9 +74,9 @@ void *ah_lua_mmap(void *hint, size_t bytes, int protection, int flags, int file,
     void *at = MAP_FAILED;
     if (hint && bytes && bytes <= RESERVE && flags == (MAP_PRIVATE | MAP_ANONYMOUS) &&
         (wanted < code ? code - wanted : wanted - code) < REACH) {
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&lua_code_lock);
         at = lua_code_alloc(bytes, protection);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&lua_code_lock);
     }
     return at != MAP_FAILED ? at : mmap(hint, bytes, protection, flags, file, offset);
 }
@@ -88,14 +88,14 @@ void *ah_lua_mmap64(void *hint, size_t bytes, int protection, int flags, int fil
 
 int ah_lua_munmap(void *at, size_t bytes)
 {
-    uintptr_t place = (uintptr_t)at - (uintptr_t)reserve;
-    if (!reserve || reserve == MAP_FAILED || place >= RESERVE)
+    uintptr_t place = (uintptr_t)at - (uintptr_t)lua_code_reserve;
+    if (!lua_code_reserve || lua_code_reserve == MAP_FAILED || place >= RESERVE)
         return munmap(at, bytes);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&lua_code_lock);
     /* Mapped again without access, so that its pages are freed and the addresses stay reserved. */
     void *blank = mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     for (size_t i = 0; blank != MAP_FAILED && i < units_of(bytes); i++)
-        used[place / UNIT + i] = false;
-    pthread_mutex_unlock(&lock);
+        lua_code_used[place / UNIT + i] = false;
+    pthread_mutex_unlock(&lua_code_lock);
     return blank == MAP_FAILED ? -1 : 0;
 }

@@ -29,7 +29,7 @@ static struct {
     char site[SITE];
 } traces[TRACES];
 
-static lua_State *watched;
+static lua_State *place_watched;
 static uintptr_t stack_end; /* main's frame: above it are no frames of ours */
 static lua_State *readable; /* that the last look found at rest; NULL: none */
 
@@ -94,7 +94,7 @@ static int place_attach(lua_State *L)
 
 void ah_place_watch(lua_State *L)
 {
-    watched = L;
+    place_watched = L;
     stack_end = (uintptr_t)__builtin_frame_address(0);
     if (lua_cpcall(L, place_attach, NULL))
         lua_pop(L, 1); /* then compiled code has no lines */
@@ -247,7 +247,7 @@ const char *ah_place_find(const void *context, char *text, size_t room)
     const char *site = compiled_at(spot.code);
     int op = atomic_load(&ah_pulse->op), node = atomic_load(&ah_pulse->node);
     bool meets = atomic_load(&ah_pulse->waits);
-    lua_State *L = ah_entered() ? ah_entered() : meets ? watched : NULL;
+    lua_State *L = ah_entered() ? ah_entered() : meets ? place_watched : NULL;
     readable = NULL;
     text[0] = 0;
     if (site) {
@@ -263,7 +263,7 @@ const char *ah_place_find(const void *context, char *text, size_t room)
         return text;
     }
     if (!site) {
-        readable = L ? L : watched;
+        readable = L ? L : place_watched;
         site = ah_call_site(readable);
     }
     if (meets)

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static lua_State *watched;
+static lua_State *hook_watched;
 static pid_t main_thread; /* the process's id too */
 static _Atomic(lua_Hook) requested[AH_SIGNAL_PURPOSES];
 static struct {
@@ -29,14 +29,14 @@ static void signal_hook_run(lua_State *L, lua_Debug *event)
  * them, is not this one. */
 static void signal_hook_install(void)
 {
-    int mask = lua_gethookmask(watched), count = lua_gethookcount(watched);
-    lua_Hook hook = lua_gethook(watched);
+    int mask = lua_gethookmask(hook_watched), count = lua_gethookcount(hook_watched);
+    lua_Hook hook = lua_gethook(hook_watched);
     if (hook == signal_hook_run)
         return;
     script.hook = hook;
     script.mask = mask;
     script.count = count;
-    lua_sethook(watched, signal_hook_run, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+    lua_sethook(hook_watched, signal_hook_run, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
 
 static bool signal_hook_needed(void)
@@ -50,15 +50,15 @@ static bool signal_hook_needed(void)
 void ah_signal_hook_set(enum ah_signal_purpose purpose, lua_Hook hook)
 {
     atomic_store(&requested[purpose], hook);
-    if (!signal_hook_needed() && lua_gethook(watched) == signal_hook_run)
-        lua_sethook(watched, script.hook, script.mask, script.count);
+    if (!signal_hook_needed() && lua_gethook(hook_watched) == signal_hook_run)
+        lua_sethook(hook_watched, script.hook, script.mask, script.count);
     if (signal_hook_needed()) /* also where a signal has arrived meanwhile */
         signal_hook_install();
 }
 
 void ah_signal_hook_watch(lua_State *L)
 {
-    watched = L;
+    hook_watched = L;
     main_thread = getpid();
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 
-static const char *const names[] = {
+static const char *const memory_format_names[] = {
     [AH_FORMAT_PRESERVE] = "preserve_format",
     [AH_FORMAT_CONTIGUOUS] = "contiguous_format",
     [AH_FORMAT_CHANNELS_LAST] = "channels_last",
@@ -14,8 +14,8 @@ static const char *const names[] = {
 enum ah_memory_format ah_check_memory_format(lua_State *L, int index, const char *what)
 {
     const char *text = lua_type(L, index) == LUA_TSTRING ? lua_tostring(L, index) : "";
-    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
-        if (!strcmp(names[k], text))
+    for (size_t k = 0; k < sizeof memory_format_names / sizeof memory_format_names[0]; k++)
+        if (!strcmp(memory_format_names[k], text))
             return (enum ah_memory_format)k;
     ah_raise_text(L, "%s: memory_format: expected \"channels_last\", \"channels_last_3d\", \"contiguous_format\" or "
                   "\"preserve_format\", got %s", what, ah_value_text(L, index));
@@ -67,8 +67,8 @@ static void check_rank(lua_State *L, const struct ah_tensor *tensor, enum ah_mem
 {
     int rank = format == AH_FORMAT_CHANNELS_LAST ? 4 : 5;
     if (format >= AH_FORMAT_CHANNELS_LAST && tensor->ndim != rank)
-        ah_raise_text(L, "%s: memory_format \"%s\": expected a tensor of %d dims, got shape %s", what, names[format],
-                      rank, ah_shape(tensor));
+        ah_raise_text(L, "%s: memory_format \"%s\": expected a tensor of %d dims, got shape %s", what,
+                      memory_format_names[format], rank, ah_shape(tensor));
 }
 
 const struct ah_op *ah_format_op(lua_State *L, const struct ah_op *op, struct ah_tensor *input,

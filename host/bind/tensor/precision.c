@@ -50,7 +50,7 @@ static int precision_state(lua_State *L)
     return 1;
 }
 
-static const struct ah_function functions[] = {
+static const struct ah_function precision_functions[] = {
     /* How precise products of float32 matrices are on CUDA devices: "highest", "high" or "medium".
      *     accelhost.get_float32_matmul_precision()  --> highest
      * @return string */
@@ -70,6 +70,6 @@ static const struct ah_function functions[] = {
 int ah_open_precision(lua_State *L)
 {
     lua_newtable(L);
-    ah_set_functions(L, lua_gettop(L), functions);
+    ah_set_functions(L, lua_gettop(L), precision_functions);
     return 1;
 }

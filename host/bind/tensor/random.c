@@ -114,7 +114,7 @@ static int tensor_randperm(lua_State *L)
     return 1;
 }
 
-static const struct ah_function functions[] = {
+static const struct ah_function random_functions[] = {
     /* Seed the default generator, from which weights, shuffles, dropout masks and random tensors are drawn; the same
      * seed draws PyTorch's numbers. Returns the generator.
      *     accelhost.manual_seed(0)
@@ -160,6 +160,6 @@ int ah_open_random(lua_State *L)
 {
     ah_open_generators(L);
     lua_newtable(L);
-    ah_set_functions(L, lua_gettop(L), functions);
+    ah_set_functions(L, lua_gettop(L), random_functions);
     return 1;
 }

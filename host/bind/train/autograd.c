@@ -55,11 +55,11 @@ static struct ah_tensor **opt_grads(lua_State *L, int index, int expected, const
 /* watch_backward(before, after, failed): what is called around each backward that Lua starts, but for those within
  * another one: before(roots), then after(), or failed() when the engine failed. One set for the process. */
 enum { BEFORE = 1, AFTER, FAILED };
-static int watchers;
+static int autograd_watchers;
 
 static int watch_backward(lua_State *L)
 {
-    lua_pushlightuserdata(L, &watchers);
+    lua_pushlightuserdata(L, &autograd_watchers);
     lua_createtable(L, FAILED, 0);
     for (int i = BEFORE; i <= FAILED; i++) {
         luaL_checktype(L, i, LUA_TFUNCTION);
@@ -73,7 +73,7 @@ static int watch_backward(lua_State *L)
 /* Call one of the functions; false when there is none. */
 static bool tell_watcher(lua_State *L, int which)
 {
-    lua_pushlightuserdata(L, &watchers);
+    lua_pushlightuserdata(L, &autograd_watchers);
     lua_rawget(L, LUA_REGISTRYINDEX);
     if (!lua_istable(L, -1)) {
         lua_pop(L, 1);
@@ -269,7 +269,7 @@ static int autograd_detach(lua_State *L)
     return 1;
 }
 
-static const struct ah_function functions[] = {
+static const struct ah_function autograd_functions[] = {
     /* Add the gradients of several tensors at once to the `grad` of their leaves: a tensor or a table of them, with
      * a table of gradients for those of more than one element. options = {retain_graph =, create_graph =}.
      *     accelhost.autograd.backward({loss, w:sum()})
@@ -286,7 +286,7 @@ static const struct ah_function functions[] = {
     {NULL, NULL, NULL},
 };
 
-static const struct ah_function methods[] = {
+static const struct ah_function autograd_methods[] = {
     /* Add the gradients of this tensor (one element, or with `gradient` of its shape) to the `grad` of the leaves
      * that it was made from. options = {gradient =, retain_graph =, create_graph =}: keep the history for another
      * backward, record the gradients themselves.
@@ -306,7 +306,7 @@ static const struct ah_function methods[] = {
     {NULL, NULL, NULL},
 };
 
-static const luaL_Reg list[] = {
+static const luaL_Reg autograd_list[] = {
     {"watch_backward", watch_backward},
     {"prepared_leaves", prepared_leaves},
     {"grad", autograd_grad},
@@ -328,11 +328,11 @@ static const luaL_Reg list[] = {
 int ah_open_autograd(lua_State *L)
 {
     lua_newtable(L);
-    luaL_register(L, NULL, list);
+    luaL_register(L, NULL, autograd_list);
     ah_open_callbacks(L);
-    ah_set_functions(L, lua_gettop(L), functions);
+    ah_set_functions(L, lua_gettop(L), autograd_functions);
     ah_push_methods(L);
-    ah_set_methods(L, lua_gettop(L), methods);
+    ah_set_methods(L, lua_gettop(L), autograd_methods);
     lua_pop(L, 1);
     return 1;
 }

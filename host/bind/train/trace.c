@@ -18,8 +18,8 @@ static struct {
     struct ah_trace_mark mark;
     const char *name;
     enum ah_trace_kind kind;
-} open[DEPTH];
-static int depth;
+} open_spans[DEPTH];
+static int trace_depth;
 
 static const char *site_now(void)
 {
@@ -82,25 +82,25 @@ static int trace_running(lua_State *L)
 static int trace_push(lua_State *L)
 {
     const char *name = luaL_checkstring(L, 1), *kind = luaL_optstring(L, 2, "range");
-    if (depth < DEPTH) {
-        open[depth].mark = ah_trace_begin();
-        open[depth].name = ah_tracing ? ah_trace_text(name) : NULL;
-        open[depth].kind = AH_TRACE_RANGE;
+    if (trace_depth < DEPTH) {
+        open_spans[trace_depth].mark = ah_trace_begin();
+        open_spans[trace_depth].name = ah_tracing ? ah_trace_text(name) : NULL;
+        open_spans[trace_depth].kind = AH_TRACE_RANGE;
         for (int k = 0; k < AH_TRACE_KINDS; k++)
             if (!strcmp(kind, ah_trace_kind_name((enum ah_trace_kind)k)))
-                open[depth].kind = (enum ah_trace_kind)k;
+                open_spans[trace_depth].kind = (enum ah_trace_kind)k;
     }
-    depth++;
+    trace_depth++;
     return 0;
 }
 
 /* pop(): the innermost range ends */
 static int trace_pop(lua_State *L)
 {
-    if (depth == 0)
+    if (trace_depth == 0)
         return 0;
-    if (--depth < DEPTH && open[depth].name && ah_tracing)
-        ah_trace_end(open[depth].mark, open[depth].kind, open[depth].name);
+    if (--trace_depth < DEPTH && open_spans[trace_depth].name && ah_tracing)
+        ah_trace_end(open_spans[trace_depth].mark, open_spans[trace_depth].kind, open_spans[trace_depth].name);
     return 0;
 }
 

@@ -30,14 +30,14 @@ enum { MIB = 1 << 20, BLAS_MIB = 128, STACK_MIB = 8 }; /* of each thread */
 enum { OTHER_MIB = 40 }; /* what the library's start and its first ops map beyond that (measured: 20 to 30) */
 enum { LEAST_STACK = 256 * 1024 }; /* the main thread's; with 64 KiB the start fails, with 100 it succeeds */
 
-static bool through; /* all constructors have run */
+static bool reads_done; /* all constructors have run */
 static bool guarded;
-static char **early; /* the environment before libc has set environ */
+static char **early_reads; /* the environment before libc has set environ */
 
 static char *before_main_find(const char *name)
 {
     size_t length = strlen(name);
-    for (char **at = environ ? environ : early; at && *at; at++)
+    for (char **at = environ ? environ : early_reads; at && *at; at++)
         if (!strncmp(*at, name, length) && (*at)[length] == '=')
             return *at + length + 1;
     return NULL;
@@ -58,7 +58,7 @@ static char *blas_kernels(void)
 char *getenv(const char *name)
 {
     char *value = before_main_find(name);
-    if (through || value)
+    if (reads_done || value)
         return value;
     if (!strcmp(name, "OPENBLAS_CORETYPE"))
         return blas_kernels();
@@ -150,7 +150,7 @@ static void check_room(void)
 
 static void before_libraries(int argc, char **argv, char **environment)
 {
-    early = environment;
+    early_reads = environment;
     ah_affinity_count();
     limit_threads("OMP_NUM_THREADS");
     limit_threads("OPENBLAS_NUM_THREADS");
@@ -170,7 +170,7 @@ __attribute__((section(".preinit_array"), used)) static void (*const at_first)(i
 /* The program's own constructors come after those of the libraries. */
 __attribute__((constructor)) static void after_libraries(void)
 {
-    through = true;
+    reads_done = true;
     if (!guarded)
         return;
     set_timer(0);

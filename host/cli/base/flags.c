@@ -34,7 +34,7 @@ static const struct ah_flag *flags_find(const struct ah_flag *flags, int count, 
 }
 
 /* Options of other programs, and the equivalent here. */
-static const char *const elsewhere[][3] = {
+static const char *const flags_elsewhere[][3] = {
     {"run", "-c", "here: -e CODE"},
     {"run", "-i", "there is no prompt: -e CODE runs a piece of code, the script name - reads stdin"},
 };
@@ -44,9 +44,9 @@ static int flags_unknown(const char *command, const struct ah_flag *flags, int c
 {
     static const char *const always[] = {"--help", "--version", "-e"};
     enum { ALWAYS = sizeof always / sizeof *always };
-    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
-        if (!strcmp(elsewhere[i][0], command) && !strcmp(elsewhere[i][1], name))
-            return ah_usage(command, "unknown option '%s' (%s)", word, elsewhere[i][2]);
+    for (size_t i = 0; i < sizeof flags_elsewhere / sizeof *flags_elsewhere; i++)
+        if (!strcmp(flags_elsewhere[i][0], command) && !strcmp(flags_elsewhere[i][1], name))
+            return ah_usage(command, "unknown option '%s' (%s)", word, flags_elsewhere[i][2]);
     const struct ah_setting_row *setting = ah_setting_find(name);
     if (!strcmp(command, "run") && setting && setting < ah_setting_rows + AH_SETTINGS)
         return ah_usage(command, "unknown option '%s' (it is launch's: accelhost launch --%s%s%s script.lua)", word,

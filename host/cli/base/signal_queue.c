@@ -14,17 +14,17 @@
 
 enum { MOST = 65 };
 
-static int ends[2] = {-1, -1};
-static pid_t owner;
-static struct sigaction before[MOST];
-static bool watched[MOST];
+static int queue_ends[2] = {-1, -1};
+static pid_t queue_owner;
+static struct sigaction actions_before[MOST];
+static bool queue_watched[MOST];
 
 static void on_signal(int number)
 {
     int error = errno;
     unsigned char byte = (unsigned char)number;
-    if (getpid() == owner)
-        (void)!write(ends[1], &byte, 1);
+    if (getpid() == queue_owner)
+        (void)!write(queue_ends[1], &byte, 1);
     errno = error;
 }
 
@@ -34,28 +34,28 @@ int ah_signal_queue_watch(int number)
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
     if (number <= 0 || number >= MOST)
         return ah_fail(AH_EINVAL, "%d is no signal", number);
-    if (watched[number])
+    if (queue_watched[number])
         return 0;
-    if (ends[0] < 0 && pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+    if (queue_ends[0] < 0 && pipe2(queue_ends, O_CLOEXEC | O_NONBLOCK))
         return ah_fail(AH_EIO, "cannot make a pipe: %s", strerror(errno));
-    owner = getpid();
-    if (sigaction(number, NULL, &before[number]))
+    queue_owner = getpid();
+    if (sigaction(number, NULL, &actions_before[number]))
         return ah_fail(AH_EIO, "cannot watch signal %d: %s", number, strerror(errno));
-    if (before[number].sa_handler == SIG_IGN)
+    if (actions_before[number].sa_handler == SIG_IGN)
         return 0;
     if (sigaction(number, &action, NULL))
         return ah_fail(AH_EIO, "cannot watch signal %d: %s", number, strerror(errno));
-    watched[number] = true;
+    queue_watched[number] = true;
     return 0;
 }
 
 void ah_signal_queue_release(void)
 {
     for (int number = 1; number < MOST; number++) {
-        if (!watched[number])
+        if (!queue_watched[number])
             continue;
-        sigaction(number, &before[number], NULL);
-        watched[number] = false;
+        sigaction(number, &actions_before[number], NULL);
+        queue_watched[number] = false;
     }
     while (ah_signal_queue_take())
         ;
@@ -63,11 +63,11 @@ void ah_signal_queue_release(void)
 
 int ah_signal_queue_fd(void)
 {
-    return ends[0];
+    return queue_ends[0];
 }
 
 int ah_signal_queue_take(void)
 {
     unsigned char byte;
-    return ends[0] >= 0 && read(ends[0], &byte, 1) == 1 ? byte : 0;
+    return queue_ends[0] >= 0 && read(queue_ends[0], &byte, 1) == 1 ? byte : 0;
 }

@@ -27,14 +27,14 @@ struct config_options {
 };
 
 #define FIELD(name) offsetof(struct config_options, name)
-static const struct ah_flag flags[] = {
+static const struct ah_flag config_flags[] = {
     {"--config_file", AH_FLAG_TEXT, FIELD(file), .value = "FILE",
      .help = "the file (default: $ACCELHOST_CONFIG_FILE, else default_config.yaml in $XDG_CONFIG_HOME/accelhost or "
              "~/.config/accelhost); JSON when its name ends with .json"},
     {"--mixed_precision", AH_FLAG_TEXT, FIELD(precision), .value = "TYPE",
      .help = "for `default`: no, bf16 or fp16 (default no)"},
 };
-enum { FLAGS = sizeof flags / sizeof *flags };
+enum { FLAGS = sizeof config_flags / sizeof *config_flags };
 
 static void print_help(void)
 {
@@ -46,7 +46,7 @@ static void print_help(void)
          "setting and its source; `update` rewrites a file of Accelerate's, or an old one, with our names; `keys`\n"
          "lists every key, flag and variable, and the unsupported options of other launchers, as Markdown.\n\n"
          "options:");
-    ah_flags_print(flags, FLAGS);
+    ah_flags_print(config_flags, FLAGS);
     puts("\nexit codes: 0 ok, 1 the file could not be written or the answers ended, 2 usage or a file that is wrong");
 }
 
@@ -191,7 +191,7 @@ int ah_cli_config(int argc, char **argv)
         return ah_usage("config", near ? "there is no '%s' (did you mean '%s'?)" : "there is no '%s' (known: default, "
                         "show, update, keys)", word, near);
     }
-    int first = ah_flags_read("config", flags, FLAGS, print_help, argc - named, argv + named, &options);
+    int first = ah_flags_read("config", config_flags, FLAGS, print_help, argc - named, argv + named, &options);
     if (first < 0)
         return -1 - first;
     if (first < argc - named)

@@ -17,7 +17,7 @@ struct estimate_options {
 };
 
 #define FIELD(name) offsetof(struct estimate_options, name)
-static const struct ah_flag flags[] = {
+static const struct ah_flag estimate_flags[] = {
     {"--batch", AH_FLAG_TEXT, FIELD(batch), .value = "SHAPES",
      .help = "the model's inputs, such as 64x1x28x28 or 8x128:int64,8x1: adds activations and the peak of a step"},
     {"--dtypes", AH_FLAG_TEXT, FIELD(dtypes), .value = "LIST",
@@ -27,7 +27,7 @@ static const struct ah_flag flags[] = {
     {"--model", AH_FLAG_TEXT, FIELD(model), .value = "NAME",
      .help = "which model of the table that the script returns"},
 };
-enum { FLAGS = sizeof flags / sizeof *flags };
+enum { FLAGS = sizeof estimate_flags / sizeof *estimate_flags };
 
 static void print_help(void)
 {
@@ -37,7 +37,7 @@ static void print_help(void)
          "model, a function or class that makes one, or a table of these, which is run on shapes alone (device\n"
          "\"meta\"): no memory is allocated, nothing is computed. Or it is a file of weights (.safetensors,\n"
          ".safetensors.index.json, .npz, .pt), whose header is read.\n\noptions:");
-    ah_flags_print(flags, FLAGS);
+    ah_flags_print(estimate_flags, FLAGS);
     puts("\nexit codes: 0 ok, 1 the file or the model is wrong, 2 usage");
 }
 
@@ -75,8 +75,8 @@ int ah_cli_estimate_memory(int argc, char **argv)
 {
     struct estimate_options options = {0};
     const char *path = argc && argv[0][0] != '-' ? argv[0] : NULL;
-    int skip = path != NULL, first = ah_flags_read("estimate-memory", flags, FLAGS, print_help, argc - skip,
-                                                   argv + skip, &options);
+    int skip = path != NULL,
+        first = ah_flags_read("estimate-memory", estimate_flags, FLAGS, print_help, argc - skip, argv + skip, &options);
     if (first < 0)
         return -1 - first;
     first += skip;

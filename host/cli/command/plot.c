@@ -21,7 +21,7 @@ struct plot_options {
 static const char axes[] = "step time epoch";
 
 #define FIELD(name) offsetof(struct plot_options, name)
-static const struct ah_flag flags[] = {
+static const struct ah_flag plot_flags[] = {
     {"-o", AH_FLAG_TEXT, FIELD(output), .value = "FILE",
      .help = "draw into FILE.svg or FILE.png (needs cairo), not here"},
     {"--output", AH_FLAG_TEXT, FIELD(output), .help = NULL},
@@ -37,7 +37,7 @@ static const struct ah_flag flags[] = {
     {"--height", AH_FLAG_VALUE, FIELD(height), {.kind = AH_VALUE_WHOLE, 6, 20000}, "N",
      "of each plot, in lines or pixels (default 17; 300 in a file)"},
 };
-enum { FLAGS = sizeof flags / sizeof *flags, FIXED = 7 };
+enum { FLAGS = sizeof plot_flags / sizeof *plot_flags, FIXED = 7 };
 
 static void print_help(void)
 {
@@ -46,7 +46,7 @@ static void print_help(void)
          "the output of a tracker: an event file of TensorBoard, a .jsonl or .csv file, or a folder with such files,\n"
          "whose folders are runs too. Draws in the terminal, in Braille; on a terminal each run has a colour (not\n"
          "with NO_COLOR).\n\noptions:");
-    ah_flags_print(flags, FLAGS);
+    ah_flags_print(plot_flags, FLAGS);
     puts("\nexit codes: 0 ok, 1 a run or a name is not there, 2 usage");
 }
 
@@ -94,7 +94,7 @@ int ah_cli_plot(int argc, char **argv)
     struct plot_options options = {0};
     int count = 0;
     for (int at = 0; at < argc;) {
-        int read = ah_flags_read("plot", flags, FLAGS, print_help, argc - at, argv + at, &options);
+        int read = ah_flags_read("plot", plot_flags, FLAGS, print_help, argc - at, argv + at, &options);
         if (read < 0)
             return -1 - read;
         at += read;

@@ -22,12 +22,12 @@ struct repl_options {
 };
 
 #define FIELD(name) offsetof(struct repl_options, name)
-static const struct ah_flag flags[] = {
+static const struct ah_flag repl_flags[] = {
     {"--jit", AH_FLAG_ON_OFF, FIELD(jit_off), .value = "on|off", .help = "LuaJIT's compiler (default on)"},
     {"--num_processes", AH_FLAG_VALUE, FIELD(processes), {.kind = AH_VALUE_COUNT, 1, 256}, "N",
      "run each line in N processes; %rank R LINE runs it in one, %restart starts new ones"},
 };
-enum { FLAGS = sizeof flags / sizeof *flags };
+enum { FLAGS = sizeof repl_flags / sizeof *repl_flags };
 
 static void print_help(void)
 {
@@ -38,7 +38,7 @@ static void print_help(void)
          "  ? NAME       describes a name, ?? NAME shows its source; ? alone describes the prompt\n"
          "  Tab          completes names, fields, methods and files\n"
          "  Ctrl-C       ends what runs, or clears the line; Ctrl-D ends the prompt\n\noptions:");
-    ah_flags_print(flags, FLAGS);
+    ah_flags_print(repl_flags, FLAGS);
     puts("\nexit codes: 0 ok, 1 an error when the input is no terminal, 2 usage");
 }
 
@@ -48,7 +48,7 @@ int ah_cli_repl(int argc, char **argv)
     struct repl_options options = {0};
     struct ah_control_block *control;
     struct ah_host host = {0};
-    int status, first = ah_flags_read("repl", flags, FLAGS, print_help, argc, argv, &options);
+    int status, first = ah_flags_read("repl", repl_flags, FLAGS, print_help, argc, argv, &options);
     if (first < 0)
         return -1 - first;
     argc -= first;

@@ -29,7 +29,7 @@ struct run_options {
 };
 
 #define FIELD(name) offsetof(struct run_options, name)
-static const struct ah_flag flags[] = {
+static const struct ah_flag run_flags[] = {
     {"--jit", AH_FLAG_ON_OFF, FIELD(jit_off), .value = "on|off", .help = "LuaJIT's compiler (default on)"},
     {"--gc-stress", AH_FLAG_SWITCH, FIELD(gc_stress),
      .help = "collect garbage at every tensor op (finds lifetime errors)"},
@@ -40,7 +40,7 @@ static const struct ah_flag flags[] = {
     {"--script_fd", AH_FLAG_VALUE, FIELD(script_fd), {.kind = AH_VALUE_WHOLE, 0, 1e6}, "FD",
      "read the script's text from an open file"},
 };
-enum { FLAGS = sizeof flags / sizeof *flags };
+enum { FLAGS = sizeof run_flags / sizeof *run_flags };
 
 static void print_help(void)
 {
@@ -49,7 +49,7 @@ static void print_help(void)
          "       accelhost [run] [options] -m MODULE [arguments]\n\n"
          "Runs a Lua script in this process. Arguments after the script are its own (the global `arg`).\n"
          "A script named - is read from stdin; -m runs the file that require would load for the name.\n\noptions:");
-    ah_flags_print(flags, FLAGS);
+    ah_flags_print(run_flags, FLAGS);
     puts("\nexit codes: 0 ok, 1 script error, 2 usage");
 }
 
@@ -136,7 +136,7 @@ int ah_cli_run(int argc, char **argv)
     struct ah_control_block *control;
     struct ah_host host = {0};
     char module[4096];
-    int status = 0, first = ah_flags_read("run", flags, FLAGS, print_help, argc, argv, &options);
+    int status = 0, first = ah_flags_read("run", run_flags, FLAGS, print_help, argc, argv, &options);
     if (first < 0)
         return -1 - first;
     argc -= first;

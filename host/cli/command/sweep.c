@@ -21,7 +21,7 @@ struct sweep_options {
 static const char formats[] = "csv json yaml lua";
 
 #define FIELD(name) offsetof(struct sweep_options, name)
-static const struct ah_flag flags[] = {
+static const struct ah_flag sweep_flags[] = {
     {"-n", AH_FLAG_VALUE, FIELD(trials), {.kind = AH_VALUE_WHOLE, 1, 1e9}, "TRIALS",
      "configurations to try in all, those of earlier runs among them"},
     {"--trials", AH_FLAG_VALUE, FIELD(trials), {.kind = AH_VALUE_WHOLE, 1, 1e9}, "N", NULL},
@@ -47,7 +47,7 @@ static const struct ah_flag flags[] = {
      "of export: csv, json, or the best parameters as yaml or lua (default by FILE's name, else csv)"},
     {"--reports", AH_FLAG_SWITCH, FIELD(reports), .help = "of export to csv: a row for each report"},
 };
-enum { FLAGS = sizeof flags / sizeof *flags };
+enum { FLAGS = sizeof sweep_flags / sizeof *sweep_flags };
 
 static void print_help(void)
 {
@@ -65,7 +65,7 @@ static void print_help(void)
          "prints its best parameters as a Lua table and writes best.yaml, report prints the results and writes a page\n"
          "with pictures and all trials, export writes the trials for other programs.\n\n"
          "options:");
-    ah_flags_print(flags, FLAGS);
+    ah_flags_print(sweep_flags, FLAGS);
     puts("\nexit codes: 0 ok, 1 no trial has a value, 2 usage or a definition that is wrong, 130 interrupted");
 }
 
@@ -116,7 +116,7 @@ int ah_cli_sweep(int argc, char **argv)
                                     .retries = -1, .format = -1};
     int count = 0;
     for (int at = 0; at < argc;) {
-        int read = ah_flags_read("sweep", flags, FLAGS, print_help, argc - at, argv + at, &options);
+        int read = ah_flags_read("sweep", sweep_flags, FLAGS, print_help, argc - at, argv + at, &options);
         if (read < 0)
             return -1 - read;
         at += read;

@@ -16,13 +16,13 @@ struct top_options {
 };
 
 #define FIELD(name) offsetof(struct top_options, name)
-static const struct ah_flag flags[] = {
+static const struct ah_flag top_flags[] = {
     {"--once", AH_FLAG_SWITCH, FIELD(once), .help = "sample once (for a third of a second) and exit"},
     {"--json", AH_FLAG_SWITCH, FIELD(json), .help = "a line of JSON for each sample"},
     {"--interval", AH_FLAG_VALUE, FIELD(interval), {.kind = AH_VALUE_NUMBER, 0.1, 3600}, "SECONDS",
      "between two samples (default 2)"},
 };
-enum { FLAGS = sizeof flags / sizeof *flags };
+enum { FLAGS = sizeof top_flags / sizeof *top_flags };
 
 static void print_help(void)
 {
@@ -33,7 +33,7 @@ static void print_help(void)
          "line, read, op or loop that it is in. JOB is the pid of a launcher (or of a script that runs without one)\n"
          "or a part of its command line. On a terminal a page that redraws itself (q quits), else text.\n\n"
          "kill -USR2 PID of a job makes every rank write its traceback to stderr and go on.\n\noptions:");
-    ah_flags_print(flags, FLAGS);
+    ah_flags_print(top_flags, FLAGS);
     puts("\nJSON: {\"jobs\": [{\"pid\", \"command\", \"ranks\": [RANK]}]}. RANK: \"rank\", \"pid\", \"state\"\n"
          "(starting, running, waiting, sleeping, stopped, ended, failed, died), \"steps\",\n"
          "\"step_rate\" (per second), \"step_seconds\" (since the last), \"backwards\", \"loss\" (a text when not\n"
@@ -71,13 +71,13 @@ int ah_cli_top(int argc, char **argv)
 {
     struct top_options options = {.interval = 2};
     const char *job = "";
-    int first = ah_flags_read("top", flags, FLAGS, print_help, argc, argv, &options);
+    int first = ah_flags_read("top", top_flags, FLAGS, print_help, argc, argv, &options);
     if (first < 0)
         return -1 - first;
     if (first < argc) {
         job = argv[first];
         /* Options may follow the job too. */
-        int next = ah_flags_read("top", flags, FLAGS, print_help, argc - first - 1, argv + first + 1, &options);
+        int next = ah_flags_read("top", top_flags, FLAGS, print_help, argc - first - 1, argv + first + 1, &options);
         if (next < 0)
             return -1 - next;
         if (first + 1 + next < argc)

@@ -14,30 +14,30 @@
 #include "base/trace/time.h"
 #include "bind/lua/bind.h"
 
-static struct ah_frames *channel;
-static pid_t owner;
+static struct ah_frames *parent_channel;
+static pid_t parent_channel_owner;
 
 int ah_parent_attach(void)
 {
     const char *text = getenv("ACCELHOST_CHANNEL");
     char *end;
-    if (channel || !text)
+    if (parent_channel || !text)
         return 0;
     errno = 0;
     long fd = strtol(text, &end, 10);
     if (errno || end == text || *end || fd < 0 || fd > INT_MAX)
         return ah_fail(AH_EINVAL, "ACCELHOST_CHANNEL: expected a descriptor number, got '%s'", text);
-    AH_TRY(ah_frames_open(&channel, (int)fd));
+    AH_TRY(ah_frames_open(&parent_channel, (int)fd));
     unsetenv("ACCELHOST_CHANNEL"); /* the number means nothing to programs that the script starts */
-    owner = getpid();
+    parent_channel_owner = getpid();
     return 0;
 }
 
 static struct ah_frames *check_channel(lua_State *L, const char *what)
 {
-    if (!channel || owner != getpid())
+    if (!parent_channel || parent_channel_owner != getpid())
         ah_raise_text(L, "channel.%s: this process was started by no job, or is a fork of one that was", what);
-    return channel;
+    return parent_channel;
 }
 
 static int parent_lose(lua_State *L, const char *what, int status)
@@ -108,7 +108,7 @@ static int channel_receive(lua_State *L)
 
 static int channel_is_open(lua_State *L)
 {
-    lua_pushboolean(L, channel && owner == getpid());
+    lua_pushboolean(L, parent_channel && parent_channel_owner == getpid());
     return 1;
 }
 

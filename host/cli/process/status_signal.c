@@ -18,20 +18,20 @@
 
 enum { UNASKED, HOOKED, STUCK }; /* STUCK: the hook did not run in time */
 
-static timer_t timer;
-static volatile sig_atomic_t phase, tracing;
+static timer_t status_timer;
+static volatile sig_atomic_t status_phase, status_tracing;
 
 static void set_timer(long nanoseconds)
 {
-    timer_settime(timer, 0, &(struct itimerspec){.it_value.tv_nsec = nanoseconds}, NULL);
+    timer_settime(status_timer, 0, &(struct itimerspec){.it_value.tv_nsec = nanoseconds}, NULL);
 }
 
 static void status_signal_answer(lua_State *L, const char *place)
 {
     ah_pulse_answer(place);
-    if (!tracing)
+    if (!status_tracing)
         return;
-    tracing = 0;
+    status_tracing = 0;
     ah_signal_write("accelhost: ");
     ah_signal_write(place);
     ah_signal_write("\n");
@@ -42,9 +42,9 @@ static void on_hook(lua_State *L, lua_Debug *frame)
 {
     char place[AH_PULSE_TEXT];
     ah_signal_hook_set(AH_SIGNAL_STATUS, NULL);
-    phase = UNASKED;
+    status_phase = UNASKED;
     set_timer(0);
-    if (tracing)
+    if (status_tracing)
         fflush(stdout); /* earlier output is written first */
     status_signal_answer(L, ah_place_line(L, place, sizeof place));
 }
@@ -52,13 +52,13 @@ static void on_hook(lua_State *L, lua_Debug *frame)
 static void status_signal_take(int number, bool late, const void *context)
 {
     char place[AH_PULSE_TEXT];
-    tracing |= number == SIGUSR2;
-    if (phase == UNASKED && !late) {
-        phase = HOOKED;
+    status_tracing |= number == SIGUSR2;
+    if (status_phase == UNASKED && !late) {
+        status_phase = HOOKED;
         ah_signal_hook_set(AH_SIGNAL_STATUS, on_hook);
         set_timer(100000000);
-    } else if (phase == STUCK || (phase == HOOKED && late)) {
-        phase = STUCK;
+    } else if (status_phase == STUCK || (status_phase == HOOKED && late)) {
+        status_phase = STUCK;
         status_signal_answer(NULL, ah_place_find(context, place, sizeof place));
     }
 }
@@ -81,7 +81,7 @@ void ah_status_signal_watch(lua_State *L)
     sigaddset(&action.sa_mask, SIGURG);
     sigaddset(&action.sa_mask, SIGUSR2);
     ah_signal_hook_watch(L);
-    if (ah_signal_stack_set_up() < 0 || ah_signal_timer_create(SIGURG, &timer))
+    if (ah_signal_stack_set_up() < 0 || ah_signal_timer_create(SIGURG, &status_timer))
         return;
     ah_place_watch(L);
     if (!sigaction(SIGURG, &action, NULL) && !sigaction(SIGUSR2, &action, NULL))

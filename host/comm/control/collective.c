@@ -10,7 +10,7 @@
 static const struct kind {
     const char *name, *async_name;
     bool reduces, splits;
-} kinds[AH_COLLECTIVE_KINDS] = {
+} collective_kinds[AH_COLLECTIVE_KINDS] = {
     [AH_ALL_REDUCE] = {"all_reduce", "all_reduce_async", true, false},
     [AH_REDUCE] = {"reduce", "reduce_async", true, false},
     [AH_BROADCAST] = {"broadcast", "broadcast_async", false, false},
@@ -168,7 +168,7 @@ struct ah_part ah_collective_part(const struct ah_collective *call, int size, in
 
 struct ah_part ah_collective_own(const struct ah_collective *call, int size, int rank)
 {
-    bool one_takes = kinds[call->kind].splits || call->kind == AH_REDUCE || call->kind == AH_GATHER;
+    bool one_takes = collective_kinds[call->kind].splits || call->kind == AH_REDUCE || call->kind == AH_GATHER;
     return one_takes ? ah_collective_part(call, size, rank, rank) : (struct ah_part){0};
 }
 
@@ -179,13 +179,13 @@ int64_t ah_collective_input(const struct ah_collective *call, int size, int rank
     case AH_SCATTER: return rank == call->root ? size * call->count : 0;
     case AH_ALL_GATHER_V: return call->counts[rank];
     case AH_ALL_TO_ALL_V: return sum_of(call->counts + rank * size, size, 1);
-    default: return kinds[call->kind].splits ? size * call->count : call->count;
+    default: return collective_kinds[call->kind].splits ? size * call->count : call->count;
     }
 }
 
 bool ah_collective_splits(const struct ah_collective *call)
 {
-    return kinds[call->kind].splits;
+    return collective_kinds[call->kind].splits;
 }
 
 bool ah_collective_is_barrier(enum ah_collective_kind kind)
@@ -199,12 +199,12 @@ const char *ah_collective_name(enum ah_collective_kind kind, bool async)
 {
     if (kind >= AH_COLLECTIVE_KINDS)
         return "collective";
-    return async ? kinds[kind].async_name : kinds[kind].name;
+    return async ? collective_kinds[kind].async_name : collective_kinds[kind].name;
 }
 
 bool ah_collective_reduces(const struct ah_collective *call)
 {
-    return kinds[call->kind].reduces;
+    return collective_kinds[call->kind].reduces;
 }
 
 const char *ah_reduce_name(enum ah_reduce_op op)
@@ -255,7 +255,7 @@ int ah_collective_check(const struct ah_collective *call, int size)
         return ah_fail(AH_EINVAL, "%s: expected a root in 0..%d, got %d", name, size - 1, call->root);
     if (call->dtype >= AH_DTYPE_COUNT)
         return ah_fail(AH_EINVAL, "%s: unknown dtype %d", name, (int)call->dtype);
-    return kinds[call->kind].reduces ? check_reduction(call, name) : 0;
+    return collective_kinds[call->kind].reduces ? check_reduction(call, name) : 0;
 }
 
 /* Posts. */
@@ -336,7 +336,7 @@ const char *ah_call_record_describe(const struct ah_call_record *post, char *tex
             snprintf(at, (size_t)(end - at), post->ndim == 1 ? ",)" : ")");
     }
     char reduce[16] = "", root[24] = "";
-    if (post->kind < AH_COLLECTIVE_KINDS && kinds[post->kind].reduces && post->reduce != AH_REDUCE_SUM)
+    if (post->kind < AH_COLLECTIVE_KINDS && collective_kinds[post->kind].reduces && post->reduce != AH_REDUCE_SUM)
         snprintf(reduce, sizeof reduce, "(%s)", ah_reduce_name((enum ah_reduce_op)post->reduce));
     if (post->root > 0)
         snprintf(root, sizeof root, " root %d", post->root);

@@ -10,7 +10,7 @@
 #include "comm/control/control_block.h"
 #include "comm/join/membership_table.h"
 
-static const char list[] = "hosts";
+static const char membership_list[] = "hosts";
 static const int64_t slice_ns = 200000000;
 
 struct call {
@@ -72,7 +72,7 @@ static int call_roll(struct ah_store *store, struct call *call)
     char key[32], *text;
     size_t bytes;
     while (!is_complete(&call->member_table)) {
-        snprintf(key, sizeof key, "%s/%d", list, call->member_table.count);
+        snprintf(key, sizeof key, "%s/%d", membership_list, call->member_table.count);
         int status = ah_store_get(store, key, &text, &bytes, slice_ns);
         if (status == 0) {
             status = ah_member_table_add(&call->member_table, text, call->member_table.count);
@@ -92,7 +92,7 @@ int ah_membership(struct ah_store *store, const struct ah_membership *mine, stru
     int order[AH_HOSTS_MAX];
     int64_t place;
     int bytes = ah_member_table_write(mine, text, sizeof text);
-    AH_TRY(ah_store_append(store, list, text, (size_t)bytes, &place));
+    AH_TRY(ah_store_append(store, membership_list, text, (size_t)bytes, &place));
     AH_TRY(call_roll(store, &call));
     if (place >= call.member_table.count)
         return ah_fail(AH_EINVAL, "the job has its %d %ss already, the first of them %s", call.member_table.count,

@@ -21,9 +21,9 @@
 #include "comm/recover/recover.h"
 
 static struct ah_control_block *attached;
-static struct ah_control_block *alone; /* of a process that is in no job */
+static struct ah_control_block *rank_alone; /* of a process that is in no job */
 static int attached_rank;
-static struct ah_hosts hosts; /* of the job; count 0: one */
+static struct ah_hosts rank_hosts; /* of the job; count 0: one */
 static pid_t attached_pid; /* a fork of this process is no rank */
 
 static void at_exit(void)
@@ -44,8 +44,8 @@ static void take_place(struct ah_control_block *control, int rank)
     attached_rank = rank;
     attached_pid = getpid();
     ah_pulse_move(&ah_rank_entry(control, rank)->pulse);
-    ah_control_close(alone);
-    alone = NULL;
+    ah_control_close(rank_alone);
+    rank_alone = NULL;
     atomic_store(&ah_rank_entry(attached, attached_rank)->pid, (int)attached_pid);
     ah_recovery_join(control, rank);
     atexit(at_exit);
@@ -60,9 +60,9 @@ int ah_rank_rendezvous(struct ah_control_block **out)
     AH_TRY(ah_topology_from_environment(&topology));
     if (*out || topology.size == 1)
         return 0;
-    AH_TRY(ah_rendezvous_local(&control, &topology, &hosts));
-    if (hosts.count > 1) {
-        AH_TRY(ah_control_place(control, &hosts));
+    AH_TRY(ah_rendezvous_local(&control, &topology, &rank_hosts));
+    if (rank_hosts.count > 1) {
+        AH_TRY(ah_control_place(control, &rank_hosts));
         ah_secret_forget();
     }
     take_place(control, topology.rank);
@@ -80,9 +80,9 @@ static int read_hosts(const struct ah_topology *topology)
     bool by_mpi;
     if (!text)
         return 0;
-    AH_TRY(ah_hosts_read(&hosts, text));
+    AH_TRY(ah_hosts_read(&rank_hosts, text));
     AH_TRY(ah_mpi_choose(topology, &by_mpi)); /* a launcher's are no ranks of MPI's */
-    return topology->local_rank == 0 ? ah_rendezvous_place(topology, &hosts.store) : 0;
+    return topology->local_rank == 0 ? ah_rendezvous_place(topology, &rank_hosts.store) : 0;
 }
 
 int ah_rank_attach(struct ah_control_block **out)
@@ -108,8 +108,8 @@ int ah_rank_attach(struct ah_control_block **out)
         attached = NULL;
         return ah_fail(AH_EINVAL, "WORLD_SIZE is %d, but the job's control block has %d ranks", topology.size, size);
     }
-    if (hosts.count > 1) {
-        AH_TRY(ah_control_place(attached, &hosts));
+    if (rank_hosts.count > 1) {
+        AH_TRY(ah_control_place(attached, &rank_hosts));
         ah_secret_forget();
     }
     /* These mean nothing to programs that the script starts. */
@@ -122,10 +122,10 @@ int ah_rank_attach(struct ah_control_block **out)
 
 void ah_rank_show_alone(void)
 {
-    if (attached || ah_control_create(&alone, 1) < 0)
+    if (attached || ah_control_create(&rank_alone, 1) < 0)
         return;
-    ah_pulse_move(&ah_rank_entry(alone, 0)->pulse);
-    atomic_store(&ah_rank_entry(alone, 0)->pid, (int)getpid());
+    ah_pulse_move(&ah_rank_entry(rank_alone, 0)->pulse);
+    atomic_store(&ah_rank_entry(rank_alone, 0)->pid, (int)getpid());
 }
 
 /* Of a leader: the other hosts learn how this one's ranks end, which may take as long as they do. */

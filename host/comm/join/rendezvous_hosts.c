@@ -21,7 +21,7 @@ static struct {
     struct ah_secret secret;
     char host[256], job[AH_STORE_JOB];
     struct ah_store_server *server;
-} own;
+} rendezvous_own;
 
 static const char *value_of(const char *name)
 {
@@ -60,9 +60,9 @@ static int find_host(const struct ah_topology *topology)
 {
     const char *address = value_of("MASTER_ADDR"), *nodes = value_of("SLURM_STEP_NODELIST");
     if (address)
-        snprintf(own.host, sizeof own.host, "%s", address);
+        snprintf(rendezvous_own.host, sizeof rendezvous_own.host, "%s", address);
     else if (topology->by == AH_BY_SLURM && nodes)
-        ah_slurm_first_node(nodes, own.host, sizeof own.host);
+        ah_slurm_first_node(nodes, rendezvous_own.host, sizeof rendezvous_own.host);
     else
         return ah_fail(AH_EINVAL, "%d of the %d ranks are on other hosts: MASTER_ADDR has to be the address of "
                        "rank 0's%s", topology->size - topology->local_size, topology->size,
@@ -87,14 +87,14 @@ static void find_job(void)
     const char *name = value_of("ACCELHOST_RDZV_ID");
     if (!name && !value_of("ACCELHOST_HOSTS"))
         name = value_of("TORCHELASTIC_RUN_ID");
-    snprintf(own.job, sizeof own.job, "%s", name ? name : "");
+    snprintf(rendezvous_own.job, sizeof rendezvous_own.job, "%s", name ? name : "");
 }
 
 static void rendezvous_describe(struct ah_store_place *out, int port)
 {
     *out = (struct ah_store_place){
-        .host = own.host, .port = port, .secret = own.secret.text, .secret_bytes = own.secret.bytes,
-        .generation = find_generation(), .job = own.job,
+        .host = rendezvous_own.host, .port = port, .secret = rendezvous_own.secret.text, .secret_bytes = rendezvous_own.secret.bytes,
+        .generation = find_generation(), .job = rendezvous_own.job,
     };
 }
 
@@ -103,8 +103,8 @@ int ah_rendezvous_place(const struct ah_topology *topology, struct ah_store_plac
     int port = 0;
     AH_TRY(find_host(topology));
     AH_TRY(find_port(topology, &port));
-    AH_TRY(ah_secret_find(&own.secret, NULL, mpirun_key));
-    AH_TRY(ah_secret_need(&own.secret, own.host));
+    AH_TRY(ah_secret_find(&rendezvous_own.secret, NULL, mpirun_key));
+    AH_TRY(ah_secret_need(&rendezvous_own.secret, rendezvous_own.host));
     find_job();
     rendezvous_describe(out, port);
     return 0;
@@ -116,7 +116,7 @@ static int rendezvous_serve(const struct ah_store_place *place)
     if (!ah_address_is_here(place->host))
         return ah_fail(AH_EINVAL, "MASTER_ADDR is %s, which is no address of rank 0's host", place->host);
     here.host = ah_address_to_listen(place->host);
-    int status = ah_store_serve(&own.server, &here);
+    int status = ah_store_serve(&rendezvous_own.server, &here);
     return status < 0 ? ah_fail_prefix(status, "rank 0 (MASTER_ADDR %s, MASTER_PORT %d)", place->host, place->port) : 0;
 }
 
@@ -124,7 +124,7 @@ static int rendezvous_serve(const struct ah_store_place *place)
 
 struct message {
     int32_t status, port;
-    char text[512], host[sizeof own.host], job[sizeof own.job];
+    char text[512], host[sizeof rendezvous_own.host], job[sizeof rendezvous_own.job];
     struct ah_secret secret;
 };
 
@@ -133,13 +133,13 @@ static int rendezvous_prepare(const struct ah_topology *topology, struct ah_stor
     const char *address = value_of("MASTER_ADDR");
     int port = 0;
     if (address)
-        snprintf(own.host, sizeof own.host, "%s", address);
+        snprintf(rendezvous_own.host, sizeof rendezvous_own.host, "%s", address);
     else
-        AH_TRY(ah_address_own(own.host, sizeof own.host));
+        AH_TRY(ah_address_own(rendezvous_own.host, sizeof rendezvous_own.host));
     AH_TRY(find_port(topology, &port));
-    AH_TRY(ah_secret_find(&own.secret, NULL, NULL));
-    if (!own.secret.bytes && !own.secret.open)
-        AH_TRY(ah_secret_draw(&own.secret));
+    AH_TRY(ah_secret_find(&rendezvous_own.secret, NULL, NULL));
+    if (!rendezvous_own.secret.bytes && !rendezvous_own.secret.open)
+        AH_TRY(ah_secret_draw(&rendezvous_own.secret));
     find_job();
     rendezvous_describe(out, port);
     return rendezvous_serve(out);
@@ -151,9 +151,9 @@ static int share_place(const struct ah_topology *topology, int64_t timeout_ns, s
     if (topology->rank == 0) {
         message.status = rendezvous_prepare(topology, out);
         message.port = out->port;
-        message.secret = own.secret;
-        memcpy(message.host, own.host, sizeof message.host);
-        memcpy(message.job, own.job, sizeof message.job);
+        message.secret = rendezvous_own.secret;
+        memcpy(message.host, rendezvous_own.host, sizeof message.host);
+        memcpy(message.job, rendezvous_own.job, sizeof message.job);
         snprintf(message.text, sizeof message.text, "%s", message.status < 0 ? ah_error_text() : "");
     }
     AH_TRY(ah_mpi_share(&message, sizeof message, timeout_ns));
@@ -162,9 +162,9 @@ static int share_place(const struct ah_topology *topology, int64_t timeout_ns, s
     if (message.port < 1 || message.port > 65535 || message.secret.bytes >= sizeof message.secret.text ||
         !memchr(message.host, 0, sizeof message.host) || !memchr(message.job, 0, sizeof message.job))
         return ah_fail(AH_EINVAL, "rank 0 sent by MPI an invalid address of its store");
-    own.secret = message.secret;
-    memcpy(own.host, message.host, sizeof own.host);
-    memcpy(own.job, message.job, sizeof own.job);
+    rendezvous_own.secret = message.secret;
+    memcpy(rendezvous_own.host, message.host, sizeof rendezvous_own.host);
+    memcpy(rendezvous_own.job, message.job, sizeof rendezvous_own.job);
     rendezvous_describe(out, message.port);
     return 0;
 }

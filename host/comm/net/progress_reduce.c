@@ -53,7 +53,7 @@ static struct ah_transport_piece reduce_result(const struct progress_job *job, s
                                   (size_t)(range.end - range.begin) * ah_dtype_size(job->call.dtype)};
 }
 
-static const struct ah_transport_piece nothing[AH_HOSTS_MAX];
+static const struct ah_transport_piece no_piece[AH_HOSTS_MAX];
 
 /* Receive the own slice from all hosts, and the sums of their slices, which a host sends when it has received all of
  * the data that they overwrite. */
@@ -70,8 +70,8 @@ static int reduce_await(struct progress_job *job, int64_t piece)
         receive[h] = (struct ah_transport_piece){flight->scratch.memory + own.bytes * (size_t)h, own.bytes};
     }
     if (!job->direct)
-        AH_TRY(progress_start(job, 1, nothing, sums, &flight->sums));
-    return progress_start(job, 0, nothing, receive, &flight->take);
+        AH_TRY(progress_start(job, 1, no_piece, sums, &flight->sums));
+    return progress_start(job, 0, no_piece, receive, &flight->take);
 }
 
 /* Send each host its slice. */
@@ -81,7 +81,7 @@ static int reduce_begin(struct progress_job *job, int64_t piece)
     for (int h = 0; h < job->team.hosts; h++)
         if (h != job->team.mine)
             send[h] = reduce_given(job, slice_of(job, piece, h));
-    return progress_start(job, 0, send, nothing, &flight_of(job, piece)->give);
+    return progress_start(job, 0, send, no_piece, &flight_of(job, piece)->give);
 }
 
 /* The sums of all hosts; directly, for every local rank at once. */
@@ -106,7 +106,7 @@ static int give_sums(struct progress_job *job, int64_t piece)
     for (int h = 0; h < job->team.hosts; h++)
         if (h != job->team.mine)
             send[h] = reduce_result(job, slice_of(job, piece, job->team.mine));
-    return progress_start(job, 1, send, nothing, &flight_of(job, piece)->give);
+    return progress_start(job, 1, send, no_piece, &flight_of(job, piece)->give);
 }
 
 static void hand_out(struct progress_job *job, int64_t piece)

@@ -94,7 +94,7 @@ static int take_post(struct ah_replica *replica, int rank, int c, const unsigned
 }
 
 /* SENT moves when a message header has arrived completely. */
-static const bool mirrored[AH_COUNTERS] = {[AH_POSTED] = true, [AH_DONE] = true, [AH_RECEIVED] = true};
+static const bool replicated[AH_COUNTERS] = {[AH_POSTED] = true, [AH_DONE] = true, [AH_RECEIVED] = true};
 
 /* Counters only grow, and no rank posts more calls than others can have left undone. */
 static bool may_follow(struct ah_group_block *block, const struct replica_counters *now)
@@ -103,7 +103,7 @@ static bool may_follow(struct ah_group_block *block, const struct replica_counte
     if (!ah_reached(now->base, base))
         return false;
     for (int k = 0; k < AH_COUNTERS; k++)
-        if (mirrored[k] && !ah_reached(now->value[k], ah_group_counter(block, (enum ah_counter)k)))
+        if (replicated[k] && !ah_reached(now->value[k], ah_group_counter(block, (enum ah_counter)k)))
             return false;
     uint32_t from = ah_reached(now->base, posted) ? now->base : posted;
     return ah_reached(from + AH_GROUP_CALLS, now->value[AH_POSTED]);
@@ -132,7 +132,7 @@ static int take_counters(struct ah_replica *replica, int rank, int c, const unsi
     while (seen <= c && !atomic_compare_exchange_weak(&replica->control->header->blocks, &seen, c + 1))
         continue;
     for (int k = 0; k < AH_COUNTERS; k++)
-        if (mirrored[k] && now.value[k] != ah_group_counter(block, (enum ah_counter)k))
+        if (replicated[k] && now.value[k] != ah_group_counter(block, (enum ah_counter)k))
             ah_group_counter_advance(block, (enum ah_counter)k, now.value[k]);
     return 0;
 }

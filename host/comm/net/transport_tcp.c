@@ -19,7 +19,8 @@ enum {
     AT_ONCE = 4 << 20, /* bytes from one host before another has its turn */
     ENOUGH = 16 << 20,
 };
-static const uint64_t longest = (uint64_t)1 << 32, most_early = (uint64_t)1 << 29; /* bytes; the latter from one host */
+static const uint64_t longest_message = (uint64_t)1 << 32,
+                      most_early = (uint64_t)1 << 29; /* bytes; the latter from one host */
 
 struct head {
     uint64_t tag, bytes;
@@ -125,7 +126,7 @@ static int begin_message(struct link *link)
     if (tag >= AH_TRANSPORT_TAGS)
         return ah_fail(AH_EPEER, "it sent %llu bytes of the tag %llu, expected one below %d", bytes, tag,
                        AH_TRANSPORT_TAGS);
-    if (!bytes || bytes > longest)
+    if (!bytes || bytes > longest_message)
         return ah_fail(AH_EPEER, "it sent a message of %llu bytes", bytes);
     if (part && part->head.bytes != bytes)
         return does_not_fit(bytes, part->head.bytes);

@@ -19,64 +19,64 @@ static struct {
     int rank;
     size_t slice_bytes;    /* of the boundary to come */
     bool taken;            /* the state of a boundary, which is marked next */
-} own;
+} own_recovery;
 
 void ah_recovery_join(struct ah_control_block *control, int rank)
 {
-    own.control = control->header->recovers ? control : NULL;
-    own.root = NULL;
-    own.rank = rank;
-    own.slice_bytes = 0;
-    own.taken = false;
+    own_recovery.control = control->header->recovers ? control : NULL;
+    own_recovery.root = NULL;
+    own_recovery.rank = rank;
+    own_recovery.slice_bytes = 0;
+    own_recovery.taken = false;
 }
 
 void ah_recovery_lead(struct ah_group *root)
 {
-    if (own.control)
-        own.root = root;
+    if (own_recovery.control)
+        own_recovery.root = root;
 }
 
 static struct ah_rank_entry *own_slot(void)
 {
-    return ah_rank_entry(own.control, own.rank);
+    return ah_rank_entry(own_recovery.control, own_recovery.rank);
 }
 
 static uint32_t published_by(int rank)
 {
-    return ah_replay_boundaries(own.control, rank);
+    return ah_replay_boundaries(own_recovery.control, rank);
 }
 
 bool ah_recovery_is_on(void)
 {
-    return own.control != NULL;
+    return own_recovery.control != NULL;
 }
 
 bool ah_recovery_is_due(void)
 {
-    return own.control && atomic_load(&own_slot()->due);
+    return own_recovery.control && atomic_load(&own_slot()->due);
 }
 
 int ah_recovery_rank(int *size)
 {
-    *size = own.control ? own.control->size : 1;
-    return own.rank;
+    *size = own_recovery.control ? own_recovery.control->size : 1;
+    return own_recovery.rank;
 }
 
 int64_t ah_recovery_boundary(void)
 {
-    return own.control ? (int64_t)published_by(own.rank) - 1 : -1;
+    return own_recovery.control ? (int64_t)published_by(own_recovery.rank) - 1 : -1;
 }
 
 static struct ah_group *next_group(struct ah_group *group)
 {
-    return group == own.root ? own.root->parts : group->parts;
+    return group == own_recovery.root ? own_recovery.root->parts : group->parts;
 }
 
 /* Has the rank posted a call that follows the boundary that this rank has published last? */
 static bool has_gone_on(int rank, uint32_t published)
 {
     const struct ah_boundary *at = &own_slot()->replay_log.boundary[(published - 1) & 1];
-    for (struct ah_group *group = own.root; group && published; group = next_group(group))
+    for (struct ah_group *group = own_recovery.root; group && published; group = next_group(group))
         for (int r = 0; r < group->size; r++)
             if (group->member[r] == rank &&
                 !ah_reached(at->posted[group->block], ah_group_counter(group->peer[r], AH_POSTED)))
@@ -87,7 +87,7 @@ static bool has_gone_on(int rank, uint32_t published)
 static int await_rank(int rank, uint32_t published, bool ended_too)
 {
     struct ah_watch watch = {0};
-    struct ah_rank_entry *slot = ah_rank_entry(own.control, rank);
+    struct ah_rank_entry *slot = ah_rank_entry(own_recovery.control, rank);
     char what[80];
     for (;;) {
         bool gone_on = has_gone_on(rank, published); /* asked first: a boundary is published before what follows it */
@@ -95,10 +95,12 @@ static int await_rank(int rank, uint32_t published, bool ended_too)
         if (ah_reached(seen, published) || (!ended_too && atomic_load(&slot->state) == AH_RANK_ENDED))
             return 0;
         if (gone_on)
-            return ah_fail(AH_EMISMATCH, "rank %d has reached step %u, and rank %d made a collective without reaching "
-                           "it: live recovery needs the same steps on all ranks", own.rank, published - 1, rank);
+            return ah_fail(AH_EMISMATCH,
+                           "rank %d has reached step %u, and rank %d made a collective without reaching "
+                           "it: live recovery needs the same steps on all ranks",
+                           own_recovery.rank, published - 1, rank);
         snprintf(what, sizeof what, "live recovery at step %u", published - 1);
-        AH_TRY(ah_watch_peer(&watch, own.root, rank, what));
+        AH_TRY(ah_watch_peer(&watch, own_recovery.root, rank, what));
         ah_group_sleep(&slot->block[0], AH_ROUND, seen, look_ns);
     }
 }
@@ -106,8 +108,8 @@ static int await_rank(int rank, uint32_t published, bool ended_too)
 /* Wait until all ranks have published so many boundaries; of ranks that have ended only if they are needed. */
 static int recover_await(uint32_t published, bool ended_too)
 {
-    for (int r = 0; r < own.control->size && own.root; r++)
-        if (r != own.rank)
+    for (int r = 0; r < own_recovery.control->size && own_recovery.root; r++)
+        if (r != own_recovery.rank)
             AH_TRY(await_rank(r, published, ended_too));
     return 0;
 }
@@ -115,12 +117,14 @@ static int recover_await(uint32_t published, bool ended_too)
 /* What this rank has begun is done, and it has made the calls that the process before it had made. */
 static int recover_settle(void)
 {
-    for (struct ah_group *group = own.root; group; group = next_group(group)) {
+    for (struct ah_group *group = own_recovery.root; group; group = next_group(group)) {
         uint32_t kept = ah_group_counter(group->peer[group->rank], AH_POSTED);
         AH_TRY(ah_group_poison(group, ah_group_advance(group, group->posted, true)));
         if (group->posted != kept)
-            return ah_fail(AH_EMISMATCH, "rank %d has reached step %u by %u collectives, and the process that it "
-                           "replaces had made %u", own.rank, published_by(own.rank), group->posted - group->base,
+            return ah_fail(AH_EMISMATCH,
+                           "rank %d has reached step %u by %u collectives, and the process that it "
+                           "replaces had made %u",
+                           own_recovery.rank, published_by(own_recovery.rank), group->posted - group->base,
                            kept - group->base);
     }
     return 0;
@@ -129,17 +133,19 @@ static int recover_settle(void)
 /* Ranks of a group come to a boundary by the same calls. */
 static int recover_compare(uint32_t boundary)
 {
-    for (struct ah_group *group = own.root; group; group = next_group(group))
+    for (struct ah_group *group = own_recovery.root; group; group = next_group(group))
         for (int r = 0; r < group->size; r++) {
-            const struct ah_rank_entry *slot = ah_rank_entry(own.control, group->member[r]);
+            const struct ah_rank_entry *slot = ah_rank_entry(own_recovery.control, group->member[r]);
             if (r == group->rank || !ah_reached(published_by(group->member[r]), boundary + 1))
                 continue;
             uint32_t theirs = slot->replay_log.boundary[boundary & 1].posted[group->block];
             if (theirs == group->posted)
                 continue;
-            return ah_fail(AH_EMISMATCH, "rank %d has reached step %u by %u collectives, rank %d by %u: live recovery "
-                           "needs the same number on all ranks", own.rank, boundary, group->posted - group->base,
-                           group->member[r], theirs - group->base);
+            return ah_fail(AH_EMISMATCH,
+                           "rank %d has reached step %u by %u collectives, rank %d by %u: live recovery "
+                           "needs the same number on all ranks",
+                           own_recovery.rank, boundary, group->posted - group->base, group->member[r],
+                           theirs - group->base);
         }
     return 0;
 }
@@ -148,16 +154,16 @@ static void recover_publish(uint32_t boundary, const void *note, size_t bytes)
 {
     struct ah_rank_entry *slot = own_slot();
     struct ah_boundary *place = &slot->replay_log.boundary[boundary & 1];
-    unsigned char *written = ah_replay_part(own.control, own.rank, AH_REPLAY_NOTE, boundary);
+    unsigned char *written = ah_replay_part(own_recovery.control, own_recovery.rank, AH_REPLAY_NOTE, boundary);
     if (bytes && note != written)
         memcpy(written, note, bytes);
-    *place = (struct ah_boundary){.note_bytes = bytes, .slice_bytes = own.slice_bytes};
+    *place = (struct ah_boundary){.note_bytes = bytes, .slice_bytes = own_recovery.slice_bytes};
     for (int c = 0; c < AH_MAX_GROUPS; c++)
         place->posted[c] = ah_group_counter(&slot->block[c], AH_POSTED);
     if (boundary == 0)
         memcpy(slot->replay_log.set_up, place->posted, sizeof place->posted);
-    ah_replay_turn(own.control, own.rank, boundary);
-    own.slice_bytes = 0;
+    ah_replay_turn(own_recovery.control, own_recovery.rank, boundary);
+    own_recovery.slice_bytes = 0;
     ah_group_counter_advance(&slot->block[0], AH_ROUND, boundary + 1);
 }
 
@@ -165,40 +171,40 @@ static int check_room(enum ah_replay_part part, const char *name, size_t bytes)
 {
     if (bytes <= ah_replay_most(part))
         return 0;
-    return ah_fail(AH_ENOMEM, "live recovery: rank %d's %s has %zu bytes, of at most %llu", own.rank, name, bytes,
-                   (unsigned long long)ah_replay_most(part));
+    return ah_fail(AH_ENOMEM, "live recovery: rank %d's %s has %zu bytes, of at most %llu", own_recovery.rank, name,
+                   bytes, (unsigned long long)ah_replay_most(part));
 }
 
 static int check_taken(void)
 {
-    uint32_t boundary = published_by(own.rank);
+    uint32_t boundary = published_by(own_recovery.rank);
     if (boundary == 0 || !atomic_load(&own_slot()->due))
         return 0;
     return ah_fail(AH_ESTATE, "this process replaces rank %d, which died after step %u, and has not loaded its state: "
-                   "call accelerator:load_state() before the loop", own.rank, boundary - 1);
+                   "call accelerator:load_state() before the loop", own_recovery.rank, boundary - 1);
 }
 
 /* Return where a part of the next boundary is stored. A taken boundary is already published, and calls after it may be
  * in the log. */
 static int place_of(enum ah_replay_part part, void **out)
 {
-    uint32_t boundary = published_by(own.rank);
+    uint32_t boundary = published_by(own_recovery.rank);
     AH_TRY(check_taken());
-    if (!own.taken)
+    if (!own_recovery.taken)
         AH_TRY(recover_settle());
     AH_TRY(recover_await(boundary, false));
-    *out = ah_replay_part(own.control, own.rank, part, boundary);
+    *out = ah_replay_part(own_recovery.control, own_recovery.rank, part, boundary);
     return 0;
 }
 
 int ah_recovery_slice(size_t bytes, void **out)
 {
     *out = NULL;
-    if (!own.control)
+    if (!own_recovery.control)
         return 0;
     AH_TRY(check_room(AH_REPLAY_SLICE, "slice", bytes));
     AH_TRY(place_of(AH_REPLAY_SLICE, out));
-    own.slice_bytes = bytes;
+    own_recovery.slice_bytes = bytes;
     return 0;
 }
 
@@ -206,7 +212,7 @@ int ah_recovery_note(void **out, size_t *room)
 {
     *out = NULL;
     *room = 0;
-    if (!own.control)
+    if (!own_recovery.control)
         return 0;
     *room = (size_t)ah_replay_most(AH_REPLAY_NOTE);
     return place_of(AH_REPLAY_NOTE, out);
@@ -214,19 +220,19 @@ int ah_recovery_note(void **out, size_t *room)
 
 int ah_recovery_mark(const void *note, size_t bytes)
 {
-    if (!own.control)
+    if (!own_recovery.control)
         return 0;
-    if (own.taken) {
-        own.taken = false;
+    if (own_recovery.taken) {
+        own_recovery.taken = false;
         return 0;
     }
-    uint32_t boundary = published_by(own.rank);
+    uint32_t boundary = published_by(own_recovery.rank);
     AH_TRY(check_taken());
     AH_TRY(check_room(AH_REPLAY_NOTE, "note", bytes));
     AH_TRY(recover_settle());
     AH_TRY(recover_await(boundary, false));
     atomic_store(&own_slot()->due, 0);
-    ah_control_return(own.control, own.rank);
+    ah_control_return(own_recovery.control, own_recovery.rank);
     recover_publish(boundary, note, bytes);
     return recover_compare(boundary);
 }
@@ -236,7 +242,7 @@ int ah_recovery_find(int64_t *boundary)
     *boundary = -1;
     if (!ah_recovery_is_due())
         return 0;
-    uint32_t published = published_by(own.rank);
+    uint32_t published = published_by(own_recovery.rank);
     if (published == 0) {
         atomic_store(&own_slot()->due, 0);
         return 0;
@@ -249,14 +255,14 @@ int ah_recovery_find(int64_t *boundary)
 static int part_of(int rank, enum ah_replay_part part, const void **out, size_t *bytes)
 {
     int64_t boundary = ah_recovery_boundary();
-    if (boundary < 0 || rank < 0 || rank >= own.control->size ||
+    if (boundary < 0 || rank < 0 || rank >= own_recovery.control->size ||
         !ah_reached(published_by(rank), (uint32_t)boundary + 1))
         return ah_fail(AH_ESTATE, "live recovery: rank %d has published nothing at step %lld", rank,
                        (long long)boundary);
-    const struct ah_boundary *at = &ah_rank_entry(own.control, rank)->replay_log.boundary[boundary & 1];
+    const struct ah_boundary *at = &ah_rank_entry(own_recovery.control, rank)->replay_log.boundary[boundary & 1];
     uint64_t has = part == AH_REPLAY_NOTE ? at->note_bytes : at->slice_bytes;
     *bytes = has < ah_replay_most(part) ? (size_t)has : (size_t)ah_replay_most(part);
-    *out = ah_replay_part(own.control, rank, part, (uint32_t)boundary);
+    *out = ah_replay_part(own_recovery.control, rank, part, (uint32_t)boundary);
     return 0;
 }
 
@@ -276,17 +282,18 @@ int ah_recovery_take(void)
     if (!ah_recovery_is_due() || boundary < 0)
         return ah_fail(AH_ESTATE, "no state of another process is available");
     const struct ah_boundary *at = &own_slot()->replay_log.boundary[boundary & 1];
-    for (struct ah_group *group = own.root; group; group = next_group(group)) {
+    for (struct ah_group *group = own_recovery.root; group; group = next_group(group)) {
         uint32_t posted = at->posted[group->block];
         AH_TRY(ah_group_poison(group, ah_group_advance(group, group->posted, true)));
         if (!ah_reached(posted, group->posted))
-            return ah_fail(AH_EMISMATCH, "rank %d has made %u collectives before it loads its state of step %lld, "
-                           "which it had reached by %u", own.rank, group->posted - group->base, (long long)boundary,
-                           posted - group->base);
+            return ah_fail(AH_EMISMATCH,
+                           "rank %d has made %u collectives before it loads its state of step %lld, "
+                           "which it had reached by %u",
+                           own_recovery.rank, group->posted - group->base, (long long)boundary, posted - group->base);
         group->posted = group->done = group->ring_safe = posted;
     }
-    own.taken = true;
+    own_recovery.taken = true;
     atomic_store(&own_slot()->due, 0);
-    ah_control_return(own.control, own.rank);
+    ah_control_return(own_recovery.control, own_recovery.rank);
     return 0;
 }

@@ -24,7 +24,7 @@ static int bf16_instructions(void)
 static struct {
     bool native;
     const char *text;
-} choice;
+} bf16_choice;
 
 static void bf16_choose(void)
 {
@@ -35,27 +35,28 @@ static void bf16_choose(void)
         fast = found != ABSENT;
     else if (wanted && !strcmp(wanted, "float32"))
         fast = false;
-    choice.native = fast;
+    bf16_choice.native = fast;
     if (fast)
-        choice.text = found == AMX ? "amx_bf16" : "avx512_bf16";
+        bf16_choice.text = found == AMX ? "amx_bf16" : "avx512_bf16";
     else if (found == ABSENT)
-        choice.text = ah_onednn_version() ? "through float32 (the processor has none)" : "through float32 (no oneDNN)";
+        bf16_choice.text =
+            ah_onednn_version() ? "through float32 (the processor has none)" : "through float32 (no oneDNN)";
     else if (wanted && !strcmp(wanted, "float32"))
-        choice.text = "through float32 (ACCELHOST_BF16)";
+        bf16_choice.text = "through float32 (ACCELHOST_BF16)";
     else
-        choice.text = "through float32 (this processor's avx512_bf16 is slower)";
+        bf16_choice.text = "through float32 (this processor's avx512_bf16 is slower)";
 }
 
 bool ah_bf16_native(void)
 {
-    if (!choice.text)
+    if (!bf16_choice.text)
         bf16_choose();
-    return choice.native;
+    return bf16_choice.native;
 }
 
 const char *ah_bf16_text(void)
 {
-    if (!choice.text)
+    if (!bf16_choice.text)
         bf16_choose();
-    return choice.text;
+    return bf16_choice.text;
 }

@@ -12,7 +12,7 @@
 #include "cpu/loop/onednn.h"
 
 enum { ENTRIES = 256, PROBES = 8 };
-static struct ah_onednn_entry cache[ENTRIES];
+static struct ah_onednn_entry onednn_cache[ENTRIES];
 static uint64_t clock_ticks;
 dnnl_engine_t ah_onednn_engine;
 dnnl_stream_t ah_onednn_stream;
@@ -60,7 +60,7 @@ struct ah_onednn_entry *ah_onednn_entry(const struct ah_onednn_key *key, bool *f
         hash = (hash ^ word[i]) * 0xff51afd7ed558ccdu, hash ^= hash >> 32;
     struct ah_onednn_entry *oldest = NULL;
     for (int probe = 0; probe < PROBES; probe++) {
-        struct ah_onednn_entry *entry = &cache[(hash + (uint64_t)probe) % ENTRIES];
+        struct ah_onednn_entry *entry = &onednn_cache[(hash + (uint64_t)probe) % ENTRIES];
         if (entry->used && !memcmp(&entry->key, key, sizeof *key)) {
             entry->used = ++clock_ticks;
             *fresh = false;

@@ -3,7 +3,7 @@
 #include "base/status/status.h"
 #include "cuda/nccl/nccl_group.h"
 
-static const ncclDataType_t types[AH_DTYPE_COUNT] = {
+static const ncclDataType_t nccl_types[AH_DTYPE_COUNT] = {
     [AH_F32] = ncclFloat32, [AH_F64] = ncclFloat64, [AH_I64] = ncclInt64,   [AH_I32] = ncclInt32,
     [AH_U8] = ncclUint8,    [AH_BOOL] = ncclUint8,  [AH_F16] = ncclFloat16, [AH_BF16] = ncclBfloat16,
     [AH_I8] = ncclInt8,     [AH_U32] = ncclUint32,  [AH_U64] = ncclUint64,  [AH_I16] = ncclFloat16,
@@ -11,7 +11,7 @@ static const ncclDataType_t types[AH_DTYPE_COUNT] = {
 };
 
 /* Of bool the bits are the greater and the lesser of two. */
-static const ncclRedOp_t operations[AH_REDUCE_OPS] = {
+static const ncclRedOp_t nccl_operations[AH_REDUCE_OPS] = {
     [AH_REDUCE_SUM] = ncclSum,      [AH_REDUCE_MEAN] = ncclAvg, [AH_REDUCE_MAX] = ncclMax, [AH_REDUCE_MIN] = ncclMin,
     [AH_REDUCE_PRODUCT] = ncclProd, [AH_REDUCE_AND] = ncclMin,  [AH_REDUCE_OR] = ncclMax,
 };
@@ -34,7 +34,7 @@ static int nccl_exchange(struct ah_nccl_comm *comm, const struct ah_collective *
     const struct ah_nccl *nccl = comm->nccl;
     int rank = comm->base.group->rank, size = comm->base.group->size;
     size_t width = ah_dtype_size(call->dtype);
-    ncclDataType_t type = types[call->dtype];
+    ncclDataType_t type = nccl_types[call->dtype];
     const char *in = call->in;
     char *out = call->out;
     ncclResult_t code = nccl->group_start();
@@ -66,9 +66,9 @@ int ah_nccl_give_message(struct ah_nccl_comm *comm, const struct ah_message_requ
 {
     const struct ah_message *m = &mail->message;
     size_t count = (size_t)m->count;
-    ncclResult_t code = mail->sends
-                            ? comm->nccl->send(m->memory, count, types[m->dtype], 1, comm->handle, comm->stream)
-                            : comm->nccl->receive(m->memory, count, types[m->dtype], 0, comm->handle, comm->stream);
+    ncclResult_t code =
+        mail->sends ? comm->nccl->send(m->memory, count, nccl_types[m->dtype], 1, comm->handle, comm->stream)
+                    : comm->nccl->receive(m->memory, count, nccl_types[m->dtype], 0, comm->handle, comm->stream);
     return ah_nccl_check(comm, code, mail->sends ? "send" : "recv");
 }
 
@@ -76,8 +76,8 @@ int ah_nccl_move(struct ah_nccl_comm *comm, const struct ah_collective *call, do
 {
     const struct ah_nccl *nccl = comm->nccl;
     size_t count = (size_t)call->count;
-    ncclDataType_t type = types[call->dtype];
-    ncclRedOp_t op = operations[call->reduce];
+    ncclDataType_t type = nccl_types[call->dtype];
+    ncclRedOp_t op = nccl_operations[call->reduce];
     ncclResult_t code;
     *divisor = 1;
     if (ah_collective_reduces(call) && op == ncclAvg && weights != 0 && weights != comm->base.group->size) {

@@ -28,16 +28,16 @@ static const int64_t doubt_ns = 400 * 1000000;
 static const int64_t last_resort_ns = 30 * second_ns;
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct ah_nccl_comm *comms;
-static bool running;
+static pthread_cond_t watch_changed = PTHREAD_COND_INITIALIZER;
+static struct ah_nccl_comm *watch_comms;
+static bool watch_running;
 /* A clock of the time in which this process ran: one that was stopped has not waited meanwhile. */
 static _Atomic int64_t ran_ns;
 static const int64_t longest_tick_ns = 200 * 1000000;
 
 struct ah_nccl_comm *ah_nccl_watched(void)
 {
-    return comms;
+    return watch_comms;
 }
 
 /* NCCL ends what runs at once, and then waits until no graph has its calls any more. */
@@ -138,9 +138,9 @@ static void *nccl_watch_run(void *context)
     for (int64_t before = ah_now_ns(), now;; before = now) {
         now = ah_now_ns();
         ran_ns += now - before < longest_tick_ns ? now - before : longest_tick_ns;
-        while (!comms)
-            pthread_cond_wait(&changed, &list_lock);
-        for (struct ah_nccl_comm *comm = comms; comm; comm = comm->next) {
+        while (!watch_comms)
+            pthread_cond_wait(&watch_changed, &list_lock);
+        for (struct ah_nccl_comm *comm = watch_comms; comm; comm = comm->next) {
             if (!told && ah_cuda_make_current(comm->cuda) == 0)
                 told = ah_cuda.capture_mode(&mode) == CUDA_SUCCESS;
             nccl_watch_check(comm);
@@ -157,15 +157,15 @@ int ah_nccl_watch(struct ah_nccl_comm *comm)
     int status = 0;
     pthread_t thread;
     pthread_mutex_lock(&list_lock);
-    if (!running && pthread_create(&thread, NULL, nccl_watch_run, NULL))
+    if (!watch_running && pthread_create(&thread, NULL, nccl_watch_run, NULL))
         status = ah_fail(AH_ENOMEM, "%s: no thread to watch over collectives", comm->cuda->device->name);
     if (status == 0) {
-        if (!running)
+        if (!watch_running)
             pthread_detach(thread);
-        running = true;
-        comm->next = comms;
-        comms = comm;
-        pthread_cond_signal(&changed);
+        watch_running = true;
+        comm->next = watch_comms;
+        watch_comms = comm;
+        pthread_cond_signal(&watch_changed);
     }
     pthread_mutex_unlock(&list_lock);
     return status;
@@ -174,7 +174,7 @@ int ah_nccl_watch(struct ah_nccl_comm *comm)
 void ah_nccl_unwatch(struct ah_nccl_comm *comm)
 {
     pthread_mutex_lock(&list_lock);
-    for (struct ah_nccl_comm **at = &comms; *at; at = &(*at)->next) {
+    for (struct ah_nccl_comm **at = &watch_comms; *at; at = &(*at)->next) {
         if (*at != comm)
             continue;
         *at = comm->next;

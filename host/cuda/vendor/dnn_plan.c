@@ -3,7 +3,7 @@
 
 enum { CHOICES = 32, NOTES = 16 };
 
-static cudnnHandle_t handles[AH_CUDA_DEVICES];
+static cudnnHandle_t dnn_handles[AH_CUDA_DEVICES];
 
 cudnnBackendDescriptor_t ah_dnn_create(struct ah_dnn_work *work, int type, cudnnBackendDescriptor_t *out)
 {
@@ -42,7 +42,7 @@ void ah_dnn_destroy(const struct ah_cudnn *dnn, cudnnBackendDescriptor_t *at)
 const struct ah_cudnn *ah_dnn_open(struct ah_cuda_device *cuda, cudnnHandle_t *handle)
 {
     static bool closed[AH_CUDA_DEVICES]; /* it did not open before */
-    cudnnHandle_t *kept = &handles[cuda->ordinal];
+    cudnnHandle_t *kept = &dnn_handles[cuda->ordinal];
     const struct ah_cudnn *dnn;
     if (closed[cuda->ordinal] || ah_cudnn_open(&dnn) < 0 || ah_cuda_enter(cuda) < 0)
         return NULL;
@@ -56,10 +56,10 @@ const struct ah_cudnn *ah_dnn_open(struct ah_cuda_device *cuda, cudnnHandle_t *h
 void ah_dnn_close(const struct ah_cuda_device *cuda)
 {
     const struct ah_cudnn *dnn;
-    if (!handles[cuda->ordinal] || ah_cudnn_open(&dnn) < 0)
+    if (!dnn_handles[cuda->ordinal] || ah_cudnn_open(&dnn) < 0)
         return;
-    dnn->destroy(handles[cuda->ordinal]);
-    handles[cuda->ordinal] = NULL;
+    dnn->destroy(dnn_handles[cuda->ordinal]);
+    dnn_handles[cuda->ordinal] = NULL;
 }
 
 /* Are this configuration's engine's notes within the limits? An engine without numerical notes is not. */

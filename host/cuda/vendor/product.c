@@ -12,10 +12,10 @@
 enum { BUCKETS = 8192 };
 #define WORKSPACE ((size_t)32 << 20)
 
-static struct ah_cuda_plan plans[AH_CUDA_PLANS];
-static int buckets[BUCKETS]; /* an index + 1 into `plans`, or 0 */
-static int hand;             /* where the search for a place continues */
-static cublasLtHandle_t handles[AH_CUDA_DEVICES];
+static struct ah_cuda_plan matmul_plans[AH_CUDA_PLANS];
+static int matmul_buckets[BUCKETS]; /* an index + 1 into `matmul_plans`, or 0 */
+static int matmul_hand;             /* where the search for a place continues */
+static cublasLtHandle_t matmul_handles[AH_CUDA_DEVICES];
 
 int ah_cublas_check(const struct ah_cublas *blas, cublasStatus_t status, const char *op_name, const char *what)
 {
@@ -85,7 +85,7 @@ static int *bucket_of(const struct ah_cuda_plan_key *key)
         hash = (hash ^ word[i]) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 29;
     }
-    return &buckets[hash % BUCKETS];
+    return &matmul_buckets[hash % BUCKETS];
 }
 
 /* Descriptions. */
@@ -177,7 +177,7 @@ static cublasStatus_t matmul_propose(const struct ah_cublas *blas, struct ah_cud
         status =
             blas->preference_set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i, &aligned, sizeof aligned);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = blas->heuristic(handles[key->ordinal], plan->matmul, plan->b, plan->a, plan->out, plan->out,
+        status = blas->heuristic(matmul_handles[key->ordinal], plan->matmul, plan->b, plan->a, plan->out, plan->out,
                                  preference, AH_CUDA_CANDIDATES, plan->candidate, &plan->count);
     blas->preference_destroy(preference);
     return status == CUBLAS_STATUS_SUCCESS && plan->count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : status;
@@ -187,8 +187,8 @@ static cublasStatus_t matmul_propose(const struct ah_cublas *blas, struct ah_cud
 
 static void drop_plan(const struct ah_cublas *blas, struct ah_cuda_plan *plan)
 {
-    int self = (int)(plan - plans) + 1;
-    for (int *link = bucket_of(&plan->key); plan->made && *link; link = &plans[*link - 1].next) {
+    int self = (int)(plan - matmul_plans) + 1;
+    for (int *link = bucket_of(&plan->key); plan->made && *link; link = &matmul_plans[*link - 1].next) {
         if (*link == self) {
             *link = plan->next;
             break;
@@ -209,8 +209,8 @@ static void drop_plan(const struct ah_cublas *blas, struct ah_cuda_plan *plan)
 static struct ah_cuda_plan *free_plan(const struct ah_cublas *blas)
 {
     for (;;) {
-        struct ah_cuda_plan *plan = &plans[hand];
-        hand = (hand + 1) % AH_CUDA_PLANS;
+        struct ah_cuda_plan *plan = &matmul_plans[matmul_hand];
+        matmul_hand = (matmul_hand + 1) % AH_CUDA_PLANS;
         if (!plan->recent) {
             drop_plan(blas, plan);
             return plan;
@@ -235,7 +235,7 @@ static int make_plan(const struct ah_cublas *blas, const struct ah_cuda_plan_key
         plan->count = 0;
     int *bucket = bucket_of(key);
     plan->next = *bucket;
-    *bucket = (int)(plan - plans) + 1;
+    *bucket = (int)(plan - matmul_plans) + 1;
     plan->made = plan->recent = true;
     *out = plan;
     return status;
@@ -245,10 +245,10 @@ int ah_cuda_plan_find(const struct ah_cublas *blas, const struct ah_cuda_device 
                       const struct ah_cuda_product *product, struct ah_cuda_plan **out)
 {
     struct ah_cuda_plan_key key = key_of(cuda, product);
-    if (!handles[cuda->ordinal])
-        AH_TRY(ah_cublas_check(blas, blas->create(&handles[cuda->ordinal]), op_name, "opening it"));
-    for (int i = *bucket_of(&key); i; i = plans[i - 1].next) {
-        struct ah_cuda_plan *plan = &plans[i - 1];
+    if (!matmul_handles[cuda->ordinal])
+        AH_TRY(ah_cublas_check(blas, blas->create(&matmul_handles[cuda->ordinal]), op_name, "opening it"));
+    for (int i = *bucket_of(&key); i; i = matmul_plans[i - 1].next) {
+        struct ah_cuda_plan *plan = &matmul_plans[i - 1];
         if (memcmp(&plan->key, &key, sizeof key) != 0)
             continue;
         plan->recent = true;
@@ -270,7 +270,7 @@ int ah_cuda_plan_run(const struct ah_cublas *blas, struct ah_cuda_device *cuda, 
     void *out = (void *)(uintptr_t)product->out.at, *workspace = NULL;
     if (with->workspaceSize)
         AH_TRY(ah_cuda_memory_take(cuda->memory, with->workspaceSize, &workspace));
-    *status = blas->matmul(handles[cuda->ordinal], plan->matmul, wide ? (const void *)&wide_one : &one,
+    *status = blas->matmul(matmul_handles[cuda->ordinal], plan->matmul, wide ? (const void *)&wide_one : &one,
                            (const void *)(uintptr_t)product->b.at, plan->b, (const void *)(uintptr_t)product->a.at,
                            plan->a, wide ? (const void *)&wide_kept : &kept, (const void *)(uintptr_t)addend, plan->out,
                            out, plan->out, &with->algo, workspace, with->workspaceSize, cuda->compute);
@@ -282,13 +282,13 @@ int ah_cuda_plan_run(const struct ah_cublas *blas, struct ah_cuda_device *cuda, 
 void ah_cuda_plans_forget(const struct ah_cuda_device *cuda)
 {
     const struct ah_cublas *blas;
-    if (!handles[cuda->ordinal] || ah_cublas_open(&blas) < 0)
+    if (!matmul_handles[cuda->ordinal] || ah_cublas_open(&blas) < 0)
         return;
     for (int i = 0; i < AH_CUDA_PLANS; i++)
-        if (plans[i].made && plans[i].key.ordinal == cuda->ordinal)
-            drop_plan(blas, &plans[i]);
-    blas->destroy(handles[cuda->ordinal]);
-    handles[cuda->ordinal] = NULL;
+        if (matmul_plans[i].made && matmul_plans[i].key.ordinal == cuda->ordinal)
+            drop_plan(blas, &matmul_plans[i]);
+    blas->destroy(matmul_handles[cuda->ordinal]);
+    matmul_handles[cuda->ordinal] = NULL;
 }
 
 /* Products. */

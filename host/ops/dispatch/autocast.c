@@ -9,9 +9,9 @@
 struct ah_autocast ah_autocast = {
     .cache = true, .dtype = {[AH_AUTOCAST_CPU] = AH_BF16, [AH_AUTOCAST_CUDA] = AH_F16}};
 
-static int nesting;
+static int autocast_nesting;
 
-static const unsigned char rules[AH_OP_COUNT][AH_AUTOCAST_KINDS] = {
+static const unsigned char autocast_rules[AH_OP_COUNT][AH_AUTOCAST_KINDS] = {
 #define AUTOCAST(row, cpu, cuda) [AH_OP_##row] = {AH_AUTOCAST_##cpu, AH_AUTOCAST_##cuda},
 #include "ops/schema/autocast.def"
 #undef AUTOCAST
@@ -28,27 +28,27 @@ struct kept {
 static struct {
     struct kept *slot;
     size_t room, count;
-} kept;
+} kept_casts;
 
 static struct kept *slot_of(const struct ah_tensor *leaf)
 {
     size_t at = ((uintptr_t)leaf >> 4) * 0x9e3779b97f4a7c15u >> 20;
-    while (kept.slot[at & (kept.room - 1)].leaf && kept.slot[at & (kept.room - 1)].leaf != leaf)
+    while (kept_casts.slot[at & (kept_casts.room - 1)].leaf && kept_casts.slot[at & (kept_casts.room - 1)].leaf != leaf)
         at++;
-    return &kept.slot[at & (kept.room - 1)];
+    return &kept_casts.slot[at & (kept_casts.room - 1)];
 }
 
 /* Room for one more. */
 static int autocast_reserve(void)
 {
-    if (kept.count * 2 < kept.room)
+    if (kept_casts.count * 2 < kept_casts.room)
         return 0;
-    size_t room = kept.room, wider = room ? room * 2 : 64;
-    struct kept *old = kept.slot, *slot = calloc(wider, sizeof *slot);
+    size_t room = kept_casts.room, wider = room ? room * 2 : 64;
+    struct kept *old = kept_casts.slot, *slot = calloc(wider, sizeof *slot);
     if (!slot)
         return ah_fail(AH_ENOMEM, "autocast: out of memory");
-    kept.slot = slot;
-    kept.room = wider;
+    kept_casts.slot = slot;
+    kept_casts.room = wider;
     for (size_t i = 0; i < room; i++)
         if (old[i].leaf)
             *slot_of(old[i].leaf) = old[i];
@@ -58,13 +58,13 @@ static int autocast_reserve(void)
 
 void ah_autocast_clear(void)
 {
-    for (size_t i = 0; i < kept.room; i++) {
-        ah_tensor_release(kept.slot[i].cast);
-        ah_tensor_release(kept.slot[i].leaf);
+    for (size_t i = 0; i < kept_casts.room; i++) {
+        ah_tensor_release(kept_casts.slot[i].cast);
+        ah_tensor_release(kept_casts.slot[i].leaf);
     }
-    free(kept.slot);
-    kept.slot = NULL;
-    kept.room = kept.count = 0;
+    free(kept_casts.slot);
+    kept_casts.slot = NULL;
+    kept_casts.room = kept_casts.count = 0;
 }
 
 unsigned ah_autocast_switch(unsigned enabled)
@@ -82,7 +82,7 @@ void ah_autocast_set(const struct ah_autocast *state)
 struct ah_autocast ah_autocast_enter(const struct ah_autocast *block)
 {
     struct ah_autocast before = ah_autocast;
-    nesting++;
+    autocast_nesting++;
     ah_autocast = *block;
     return before;
 }
@@ -90,7 +90,7 @@ struct ah_autocast ah_autocast_enter(const struct ah_autocast *block)
 void ah_autocast_leave(const struct ah_autocast *before)
 {
     ah_autocast = *before;
-    if (--nesting == 0)
+    if (--autocast_nesting == 0)
         ah_autocast_clear();
 }
 
@@ -132,7 +132,7 @@ static int cast_kept(struct ah_tensor **out, struct ah_tensor *leaf, enum ah_dty
     if (slot->leaf)
         ah_tensor_release(slot->cast);
     else
-        slot->leaf = ah_tensor_retain(leaf), kept.count++;
+        slot->leaf = ah_tensor_retain(leaf), kept_casts.count++;
     slot->cast = ah_tensor_retain(*out);
     slot->version = ah_tensor_version(leaf);
     slot->recorded = recorded;
@@ -146,8 +146,8 @@ int ah_autocast_tensor(struct ah_tensor **out, struct ah_tensor *tensor, enum ah
         *out = ah_tensor_retain(tensor);
         return 0;
     }
-    bool keep = ah_autocast.cache && nesting > 0 && dtype == ah_autocast.dtype[kind] && tensor->dtype == AH_F32 &&
-                ah_recorder && ah_recorder->is_parameter(tensor);
+    bool keep = ah_autocast.cache && autocast_nesting > 0 && dtype == ah_autocast.dtype[kind] &&
+                tensor->dtype == AH_F32 && ah_recorder && ah_recorder->is_parameter(tensor);
     return keep ? cast_kept(out, tensor, dtype) : ah_op1(AH_OP_to, out, AH_T(tensor), AH_D(dtype));
 }
 
@@ -250,7 +250,7 @@ static void autocast_restore(struct ah_call *call, const struct original *origin
 
 int ah_autocast_run(struct ah_call *call, int (*run)(struct ah_call *call))
 {
-    const unsigned char *of = rules[call->op->id];
+    const unsigned char *of = autocast_rules[call->op->id];
     enum ah_autocast_kind kind = of[AH_AUTOCAST_CPU] | of[AH_AUTOCAST_CUDA] ? kind_of(call) : AH_AUTOCAST_KINDS;
     enum ah_autocast_rule rule = kind < AH_AUTOCAST_KINDS ? of[kind] : AH_AUTOCAST_NONE;
     if (rule == AH_AUTOCAST_NONE)

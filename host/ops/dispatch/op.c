@@ -13,16 +13,16 @@
 
 const struct ah_recorder *ah_recorder;
 
-static struct ah_op table[AH_OP_COUNT + 1] = {
+static struct ah_op op_table[AH_OP_COUNT + 1] = {
 #define OP(id_, forward_, kernel_, signature_, flags_) \
     {.name = #id_, .signature = signature_, .forward = ah_forward_##forward_, .flags = (flags_)},
 #include "ops/schema/table.def"
 #undef OP
 };
-static bool parsed;
+static bool op_parsed;
 
 /* A copy of the signatures. Parsing terminates words in place by zeros; parameters point to them. */
-static char words[] =
+static char op_words[] =
 #define OP(id, forward, kernel, signature, flags) signature "\0"
 #include "ops/schema/table.def"
 #undef OP
@@ -122,26 +122,26 @@ static void parse_signature(struct ah_op *op, char *at)
 
 static void parse_table(void)
 {
-    char *at = words;
+    char *at = op_words;
     for (int i = 0; i < AH_OP_COUNT; i++) {
-        table[i].id = (enum ah_opid)i;
-        parse_signature(&table[i], at);
-        at += strlen(table[i].signature) + 1;
+        op_table[i].id = (enum ah_opid)i;
+        parse_signature(&op_table[i], at);
+        at += strlen(op_table[i].signature) + 1;
     }
-    parsed = true;
+    op_parsed = true;
 }
 
 const struct ah_op *ah_op_get(enum ah_opid id)
 {
-    if (!parsed)
+    if (!op_parsed)
         parse_table();
-    return &table[id];
+    return &op_table[id];
 }
 
 const struct ah_op *ah_op_find(const char *name)
 {
     for (int i = 0; i < AH_OP_COUNT; i++)
-        if (!strcmp(table[i].name, name))
+        if (!strcmp(op_table[i].name, name))
             return ah_op_get((enum ah_opid)i);
     for (const struct ah_alias *alias = ah_aliases; alias->name; alias++)
         if (!strcmp(alias->name, name))

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[AH_MATMUL_PRECISIONS] = {"highest", "high", "medium"};
+static const char *const precision_names[AH_MATMUL_PRECISIONS] = {"highest", "high", "medium"};
 
 struct ah_precision *ah_precision(void)
 {
@@ -21,13 +21,13 @@ struct ah_precision *ah_precision(void)
 
 const char *ah_matmul_precision_name(enum ah_matmul_precision precision)
 {
-    return names[precision];
+    return precision_names[precision];
 }
 
 int ah_matmul_precision_parse(const char *name, enum ah_matmul_precision *out)
 {
     for (int i = 0; i < AH_MATMUL_PRECISIONS; i++) {
-        if (!strcmp(names[i], name)) {
+        if (!strcmp(precision_names[i], name)) {
             *out = (enum ah_matmul_precision)i;
             return 0;
         }

@@ -20,6 +20,6 @@ static int none_replay(struct ah_cuda_device *cuda, const struct ah_cuda_graph_c
     return 0;
 }
 
-static const struct ah_cuda_collectives none = {none_check, none_end_capture, none_replay, none_replay};
+static const struct ah_cuda_collectives no_collectives = {none_check, none_end_capture, none_replay, none_replay};
 
-const struct ah_cuda_collectives *ah_cuda_collectives = &none;
+const struct ah_cuda_collectives *ah_cuda_collectives = &no_collectives;

@@ -1,7 +1,7 @@
 /* Which context a thread's calls are for. */
 #include "cuda/driver/api/device.h"
 
-static _Thread_local CUcontext entered;
+static _Thread_local CUcontext context_entered;
 
 int ah_cuda_enter(struct ah_cuda_device *cuda)
 {
@@ -11,17 +11,17 @@ int ah_cuda_enter(struct ah_cuda_device *cuda)
 
 int ah_cuda_make_current(struct ah_cuda_device *cuda)
 {
-    if (entered == cuda->context)
+    if (context_entered == cuda->context)
         return 0;
     AH_TRY(ah_cuda_check(ah_cuda.context_set(cuda->context), "%s: its context", cuda->device->name));
-    entered = cuda->context;
+    context_entered = cuda->context;
     return 0;
 }
 
 void ah_cuda_leave(void)
 {
     ah_cuda.context_set(NULL);
-    entered = NULL;
+    context_entered = NULL;
 }
 
 CUstreamCaptureMode ah_cuda_relax(void)

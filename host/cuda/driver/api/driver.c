@@ -16,9 +16,9 @@
 
 struct ah_cuda_driver ah_cuda;
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int opened;
-static char reason[512];
+static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
+static int driver_opened;
+static char driver_reason[512];
 static bool simulated;
 static int version;
 
@@ -27,12 +27,12 @@ static struct {
     pthread_mutex_t lock;
     _Atomic bool known;
     char text[1024];
-} loss = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} driver_loss = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const struct row {
     const char *symbol;
     size_t place;
-} rows[] = {
+} driver_rows[] = {
 #define CALL(field, symbol, parameters) {#symbol, offsetof(struct ah_cuda_driver, field)},
 #include "cuda/driver/api/driver.def"
 #undef CALL
@@ -68,11 +68,11 @@ static int open_driver(void)
     void *library = open_library();
     if (!library)
         return AH_EINVAL;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        void *function = dlsym(library, rows[i].symbol);
+    for (size_t i = 0; i < sizeof driver_rows / sizeof driver_rows[0]; i++) {
+        void *function = dlsym(library, driver_rows[i].symbol);
         if (!function)
-            return ah_fail(AH_EINVAL, "the driver has no %s: it is older than CUDA 12", rows[i].symbol);
-        memcpy((char *)&ah_cuda + rows[i].place, &function, sizeof function);
+            return ah_fail(AH_EINVAL, "the driver has no %s: it is older than CUDA 12", driver_rows[i].symbol);
+        memcpy((char *)&ah_cuda + driver_rows[i].place, &function, sizeof function);
     }
     AH_TRY(ah_cuda_check(ah_cuda.init(0), "the driver does not start"));
     return ah_cuda_check(ah_cuda.driver_version(&version), "the driver's version");
@@ -80,14 +80,14 @@ static int open_driver(void)
 
 static void open_once(void)
 {
-    opened = open_driver();
-    snprintf(reason, sizeof reason, "%s", opened < 0 ? ah_error_text() : "");
+    driver_opened = open_driver();
+    snprintf(driver_reason, sizeof driver_reason, "%s", driver_opened < 0 ? ah_error_text() : "");
 }
 
 int ah_cuda_driver_open(void)
 {
-    pthread_once(&once, open_once);
-    return opened < 0 ? ah_fail(opened, "%s", reason) : 0;
+    pthread_once(&driver_once, open_once);
+    return driver_opened < 0 ? ah_fail(driver_opened, "%s", driver_reason) : 0;
 }
 
 bool ah_cuda_is_simulated(void)
@@ -135,19 +135,20 @@ static int status_of(CUresult code)
 
 int ah_cuda_check_lost(void)
 {
-    return atomic_load_explicit(&loss.known, memory_order_acquire) ? ah_fail(AH_ESTATE, "%s", loss.text) : 0;
+    return atomic_load_explicit(&driver_loss.known, memory_order_acquire) ? ah_fail(AH_ESTATE, "%s", driver_loss.text)
+                                                                          : 0;
 }
 
 /* Keep the text of the first failure that loses a context; it stays the text of all that follow. */
 static int driver_lose(const char *what, const char *text, const char *name)
 {
-    pthread_mutex_lock(&loss.lock);
-    if (!atomic_load_explicit(&loss.known, memory_order_relaxed)) {
-        snprintf(loss.text, sizeof loss.text,
+    pthread_mutex_lock(&driver_loss.lock);
+    if (!atomic_load_explicit(&driver_loss.known, memory_order_relaxed)) {
+        snprintf(driver_loss.text, sizeof driver_loss.text,
                  "%s: %s (%s); the device cannot be used any more: start the process again", what, text, name);
-        atomic_store_explicit(&loss.known, true, memory_order_release);
+        atomic_store_explicit(&driver_loss.known, true, memory_order_release);
     }
-    pthread_mutex_unlock(&loss.lock);
+    pthread_mutex_unlock(&driver_loss.lock);
     return ah_cuda_check_lost();
 }
 

@@ -12,13 +12,13 @@
 enum { FILES = 64 };
 
 /* Every kernel that was launched, by its object, to forget its functions. */
-static struct ah_cuda_kernel *known;
+static struct ah_cuda_kernel *known_kernels;
 
 static struct loaded {
     const char *file;
     int ordinal;
     CUmodule module;
-} loaded[FILES * AH_CUDA_DEVICES];
+} loaded_modules[FILES * AH_CUDA_DEVICES];
 static int loaded_count;
 
 /* Report a failed load: a remedy where the image is not one for this card or this driver. */
@@ -45,8 +45,8 @@ static int check_load(const struct ah_cuda_device *cuda, const char *file, CUres
 static int launch_load(struct ah_cuda_device *cuda, const char *file, CUmodule *out)
 {
     for (int i = 0; i < loaded_count; i++) {
-        if (loaded[i].ordinal == cuda->ordinal && !strcmp(loaded[i].file, file)) {
-            *out = loaded[i].module;
+        if (loaded_modules[i].ordinal == cuda->ordinal && !strcmp(loaded_modules[i].file, file)) {
+            *out = loaded_modules[i].module;
             return 0;
         }
     }
@@ -58,10 +58,10 @@ static int launch_load(struct ah_cuda_device *cuda, const char *file, CUmodule *
     if (!image)
         return ah_fail(AH_ENOTIMPL, "%s: this build has no CUDA kernels (make found no NVIDIA driver or no nvcc): "
                        "build it again with `make cuda`, or with nvcc and `make CUDA_ARCHS=90`", name);
-    if (loaded_count == (int)(sizeof loaded / sizeof loaded[0]))
+    if (loaded_count == (int)(sizeof loaded_modules / sizeof loaded_modules[0]))
         return ah_fail(AH_ESTATE, "%s: more than %d files of kernels", name, FILES);
     AH_TRY(check_load(cuda, file, ah_cuda.module_load(out, image)));
-    loaded[loaded_count++] = (struct loaded){file, cuda->ordinal, *out};
+    loaded_modules[loaded_count++] = (struct loaded){file, cuda->ordinal, *out};
     return 0;
 }
 
@@ -77,24 +77,24 @@ static int launch_find(struct ah_cuda_device *cuda, struct ah_cuda_kernel *kerne
     ah_cuda_tighten(mode);
     if (status == 0 && !kernel->known) {
         kernel->known = true;
-        kernel->next = known;
-        known = kernel;
+        kernel->next = known_kernels;
+        known_kernels = kernel;
     }
     return status;
 }
 
 void ah_cuda_launch_forget(const struct ah_cuda_device *cuda)
 {
-    for (struct ah_cuda_kernel *kernel = known; kernel; kernel = kernel->next) {
+    for (struct ah_cuda_kernel *kernel = known_kernels; kernel; kernel = kernel->next) {
         kernel->on[cuda->ordinal] = NULL;
         kernel->shared_bytes[cuda->ordinal] = 0;
     }
     int kept = 0;
     for (int i = 0; i < loaded_count; i++) {
-        if (loaded[i].ordinal == cuda->ordinal)
-            ah_cuda.module_unload(loaded[i].module);
+        if (loaded_modules[i].ordinal == cuda->ordinal)
+            ah_cuda.module_unload(loaded_modules[i].module);
         else
-            loaded[kept++] = loaded[i];
+            loaded_modules[kept++] = loaded_modules[i];
     }
     loaded_count = kept;
 }

@@ -31,8 +31,8 @@ enum { OLDEST = 91300, STRIDED_BACKWARD = 92600, LAST_WITHOUT_ODD = 91500, ODD =
 #define WORKSPACE ((int64_t)1 << 30)
 
 /* $ACCELHOST_CUDA_ATTENTION. Unset means own: no card has run these graphs so far (2026-11). */
-static enum choice { OWN, AUTO, FORWARD, CUDNN, UNORDERED } choice;
-static const char *const choices[] = {"own", "auto", "forward", "cudnn", "unordered"};
+static enum choice { OWN, AUTO, FORWARD, CUDNN, UNORDERED } attention_choice;
+static const char *const attention_choices[] = {"own", "auto", "forward", "cudnn", "unordered"};
 
 /* Plans are found by its bytes. */
 struct key {
@@ -46,15 +46,15 @@ static struct plan {
     uint64_t used;
     struct ah_sdpa_graph graph;
     struct ah_dnn_plan chosen;
-} plans[PLANS];
-static uint64_t uses;
+} attention_plans[PLANS];
+static uint64_t attention_uses;
 
 int ah_cuda_attention_dnn_read(void)
 {
     const char *text = getenv("ACCELHOST_CUDA_ATTENTION");
-    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
-        if (!strcmp(text && *text ? text : "own", choices[i])) {
-            choice = (enum choice)i;
+    for (size_t i = 0; i < sizeof attention_choices / sizeof *attention_choices; i++)
+        if (!strcmp(text && *text ? text : "own", attention_choices[i])) {
+            attention_choice = (enum choice)i;
             return 0;
         }
     return ah_fail(AH_EINVAL,
@@ -96,12 +96,13 @@ static bool attention_is_candidate(const struct ah_cuda_device *cuda, const stru
                                    enum ah_dtype dtype)
 {
     bool backward = a->grad_query.at, plain = !a->mask && !a->spans && !a->keep && a->left < 0 && a->right <= 0;
-    if (choice == OWN || (backward && choice == FORWARD) || !ah_precision()->dnn || cuda->capability < 90)
+    if (attention_choice == OWN || (backward && attention_choice == FORWARD) || !ah_precision()->dnn ||
+        cuda->capability < 90)
         return false;
     if ((dtype != AH_F16 && dtype != AH_BF16) || !plain || a->batch < 1 || a->queries < 1 || a->keys < 1 ||
         !attention_rows_fit(a))
         return false;
-    if (choice != AUTO)
+    if (attention_choice != AUTO)
         return a->queries > 1 || a->keys > 1; /* cuDNN's gradients need more than one score */
     return a->queries >= LEAST && a->keys >= LEAST && a->queries % STEP == 0 && a->keys % STEP == 0 &&
            (!backward || cuda->capability / 10 == 9);
@@ -127,7 +128,7 @@ static struct key attention_key(const struct ah_cuda_device *cuda, const struct 
                                 .dtype = dtype == AH_F16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16,
                                 .backward = a->grad_query.at != 0,
                                 .causal = a->right == 0,
-                                .ordered = choice != UNORDERED};
+                                .ordered = attention_choice != UNORDERED};
     for (int i = 0; i < attention_rows_count(a); i++) {
         const struct ah_attention_rows *rows = attention_rows_of(a, i);
         int64_t all = rows->token * (a->queries > a->keys ? a->queries : a->keys);
@@ -166,18 +167,18 @@ static void plan_make(const struct ah_cudnn *dnn, cudnnHandle_t handle, struct p
  * is none. */
 static struct plan *plan_find(const struct ah_cudnn *dnn, cudnnHandle_t handle, const struct key *key)
 {
-    struct plan *plan = NULL, *oldest = &plans[0];
+    struct plan *plan = NULL, *oldest = &attention_plans[0];
     for (int i = 0; i < PLANS && !plan; i++) {
-        if (plans[i].made && !memcmp(&plans[i].key, key, sizeof *key))
-            plan = &plans[i];
-        else if (plans[i].used < oldest->used)
-            oldest = &plans[i];
+        if (attention_plans[i].made && !memcmp(&attention_plans[i].key, key, sizeof *key))
+            plan = &attention_plans[i];
+        else if (attention_plans[i].used < oldest->used)
+            oldest = &attention_plans[i];
     }
     if (!plan) {
         plan = oldest;
         plan_make(dnn, handle, plan, key);
     }
-    plan->used = ++uses;
+    plan->used = ++attention_uses;
     return plan->absent ? NULL : plan;
 }
 
@@ -296,6 +297,6 @@ void ah_cuda_attention_dnn_forget(const struct ah_cuda_device *cuda)
 {
     const struct ah_cudnn *dnn;
     for (int i = 0; i < PLANS; i++)
-        if (plans[i].made && plans[i].key.ordinal == cuda->ordinal && ah_cudnn_open(&dnn) >= 0)
-            plan_drop(dnn, &plans[i]);
+        if (attention_plans[i].made && attention_plans[i].key.ordinal == cuda->ordinal && ah_cudnn_open(&dnn) >= 0)
+            plan_drop(dnn, &attention_plans[i]);
 }

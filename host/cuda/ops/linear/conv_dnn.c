@@ -26,8 +26,8 @@ static struct plan {
     uint64_t used;
     cudnnBackendDescriptor_t part[PARTS]; /* what it is made of */
     struct ah_dnn_plan chosen;
-} plans[PLANS];
-static uint64_t uses;
+} conv_plans[PLANS];
+static uint64_t conv_uses;
 
 /* The names of the tensors in graphs. */
 enum { INPUT = 'x', WEIGHT = 'w', OUTPUT = 'y' };
@@ -65,7 +65,7 @@ static void make_geometry(struct ah_dnn_work *work, cudnnBackendDescriptor_t *ou
 }
 
 /* The names of an operation's type and attributes: geometry, input, weight, output, alpha, beta. */
-static const int names[][7] = {
+static const int conv_names[][7] = {
     [AH_CONV_FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
@@ -92,7 +92,7 @@ static void make_graph(struct ah_dnn_work *work, cudnnHandle_t handle, struct pl
     const struct ah_conv *s = conv->shape;
     const int64_t input[4] = {s->n, s->c, s->h, s->w}, weight[4] = {s->oc, s->c / s->groups, s->kh, s->kw};
     const int64_t output[4] = {s->n, s->oc, s->oh, s->ow};
-    const int *name = names[conv->kind];
+    const int *name = conv_names[conv->kind];
     cudnnBackendDescriptor_t *part = plan->part;
     float one = 1, zero = 0;
     make_geometry(work, &part[0], s);
@@ -154,14 +154,14 @@ static struct key key_of(const struct ah_cuda_device *cuda, const struct ah_cuda
 static struct plan *find_plan(const struct ah_cudnn *dnn, cudnnHandle_t handle, const struct key *key,
                               const struct ah_cuda_conv *conv)
 {
-    struct plan *plan = &plans[0];
+    struct plan *plan = &conv_plans[0];
     for (int i = 0; i < PLANS; i++) {
-        if (plans[i].made && !memcmp(&plans[i].key, key, sizeof *key)) {
-            plans[i].used = ++uses;
-            return plans[i].absent ? NULL : &plans[i];
+        if (conv_plans[i].made && !memcmp(&conv_plans[i].key, key, sizeof *key)) {
+            conv_plans[i].used = ++conv_uses;
+            return conv_plans[i].absent ? NULL : &conv_plans[i];
         }
-        if (plans[i].used < plan->used)
-            plan = &plans[i];
+        if (conv_plans[i].used < plan->used)
+            plan = &conv_plans[i];
     }
     const struct ah_dnn_limits limits = {refused_notes(key), key->bare ? 0 : WORKSPACE};
     struct ah_dnn_work work = {dnn, CUDNN_STATUS_SUCCESS};
@@ -174,7 +174,7 @@ static struct plan *find_plan(const struct ah_cudnn *dnn, cudnnHandle_t handle, 
     plan->key = *key;
     plan->made = true;
     plan->absent = !found;
-    plan->used = ++uses;
+    plan->used = ++conv_uses;
     return found ? plan : NULL;
 }
 
@@ -236,6 +236,6 @@ void ah_cuda_dnn_forget(const struct ah_cuda_device *cuda)
 {
     const struct ah_cudnn *dnn;
     for (int i = 0; i < PLANS; i++)
-        if (plans[i].made && plans[i].key.ordinal == cuda->ordinal && ah_cudnn_open(&dnn) >= 0)
-            conv_dnn_drop(dnn, &plans[i]);
+        if (conv_plans[i].made && conv_plans[i].key.ordinal == cuda->ordinal && ah_cudnn_open(&dnn) >= 0)
+            conv_dnn_drop(dnn, &conv_plans[i]);
 }

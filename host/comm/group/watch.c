@@ -132,7 +132,8 @@ static bool is_gone(struct ah_group *group, int rank, bool *gave_up)
 {
     struct ah_rank_entry *slot = slot_of(group, rank);
     ah_control_lost(group->control, group->member[rank]);
-    int group_status = atomic_load(&slot->group_status), state = atomic_load(&slot->state);
+    /* In this order: a rank that leaves the group and then ends writes them in the other one. */
+    int state = atomic_load(&slot->state), group_status = atomic_load(&slot->group_status);
     *gave_up = group_status && state != AH_RANK_DIED;
     bool lives = state == AH_RANK_RUNNING || state == AH_RANK_RETURNING;
     return !lives || group_status || is_through(group, rank);

@@ -41,20 +41,23 @@ void ah_replica_doubt(struct ah_replica *replica, int host, const char *why)
 {
     struct replica_peer *peer = &replica->peer[host];
     pthread_mutex_lock(&replica->losing);
-    if (!peer->doubted_ns) {
+    if (!peer->doubted) {
         snprintf(peer->doubt, sizeof peer->doubt, "%s", why);
-        peer->doubted_ns = ah_now_ns();
+        peer->doubted = true;
     }
     pthread_mutex_unlock(&replica->losing);
 }
 
-/* Give up hosts that have been doubted for long enough. */
-static void replica_end_doubts(struct ah_replica *replica)
+/* Give up hosts that have been doubted for long enough. Only time in which this process ran counts: received frames
+ * that it could not read yet may answer the doubt. */
+static void replica_count_doubts(struct ah_replica *replica, int64_t passed)
 {
     for (int h = 0; h < replica->hosts->count; h++) {
         struct replica_peer *peer = &replica->peer[h];
         pthread_mutex_lock(&replica->losing);
-        bool over = peer->doubted_ns && ah_now_ns() - peer->doubted_ns >= doubt_ns;
+        if (peer->doubted)
+            peer->doubted_ns += passed < longest_tick_ns ? passed : longest_tick_ns;
+        bool over = peer->doubted_ns >= doubt_ns;
         pthread_mutex_unlock(&replica->losing);
         if (over && !atomic_load(&peer->gone) && !atomic_load(&peer->done))
             ah_replica_lose(replica, h, peer->doubt);
@@ -266,7 +269,7 @@ static void *receive_news(void *context)
                 replica_receive(replica, h);
         int64_t now = ah_now_ns();
         count_silence(replica, now - before);
-        replica_end_doubts(replica);
+        replica_count_doubts(replica, now - before);
         pthread_mutex_unlock(&replica->hearing);
         before = now;
     }

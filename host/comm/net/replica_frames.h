@@ -76,7 +76,9 @@ struct replica_peer {
     unsigned char *in;      /* of the receiver: REPLICA_MOST bytes and a head */
     size_t got;
     int64_t silent_ns;
-    int64_t doubted_ns; /* since when it is doubted, 0: it is not; this and the reason under `losing` */
+    /* Under `losing`: is it doubted, for how long, and why? */
+    bool doubted;
+    int64_t doubted_ns;
     char doubt[160];
 };
 

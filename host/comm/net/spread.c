@@ -74,20 +74,41 @@ static int spread_lost(const char *title, int rank, const struct ah_rank_entry *
                    entry->text);
 }
 
-/* A rank of the host that died or failed, -1: none. The leader of a host ends when a peer of it is lost, and its end
- * may be reported before that loss, so this waits for a second. */
-static int await_lost_rank(struct ah_control_block *control, int host)
+/* Did the rank die or fail by itself, not because of a lost peer? */
+static bool is_cause(const struct ah_rank_entry *entry)
+{
+    int state = atomic_load(&entry->state);
+    return state == AH_RANK_DIED || (state == AH_RANK_FAILED && !atomic_load(&entry->victim));
+}
+
+/* A rank that is the cause of a loss, -1: none. The leader of a host ends when a peer of it is lost, and its end may be
+ * reported before that loss, so this waits for a second. */
+static int await_lost_rank(struct ah_control_block *control)
 {
     static const int64_t most_ns = 1000000000, glance_ns = 1000000;
     for (int64_t begin = ah_now_ns();; nanosleep(&(struct timespec){.tv_nsec = glance_ns}, NULL)) {
-        for (int r = control->hosts->first[host]; r < control->hosts->first[host + 1]; r++) {
-            int state = atomic_load(&ah_rank_entry(control, r)->state);
-            if (state == AH_RANK_DIED || state == AH_RANK_FAILED)
+        for (int r = 0; r < control->size; r++)
+            if (is_cause(ah_rank_entry(control, r)))
                 return r;
-        }
         if (ah_now_ns() - begin >= most_ns)
             return -1;
     }
+}
+
+/* A leader has left, and not all of its host's data has been received: name the rank that is the cause, or report why
+ * the leader left. */
+static int leader_left(struct ah_control_block *control, int host, const char *title)
+{
+    int leader = control->hosts->first[host], cause = await_lost_rank(control);
+    const struct ah_rank_entry *entry = ah_rank_entry(control, leader);
+    if (cause >= 0)
+        return spread_lost(title, cause, ah_rank_entry(control, cause));
+    if (atomic_load(&entry->state) == AH_RANK_FAILED)
+        return spread_lost(title, leader, entry);
+    if (atomic_load(&entry->group_status))
+        return ah_fail(AH_EPEER, "%s: rank %d left the group: %s", title, leader, entry->group_text);
+    return ah_fail(AH_EPEER, "%s: rank %d, which speaks for host %s, has ended", title, leader,
+                   control->hosts->name[host]);
 }
 
 /* The leaders move the bytes, whether or not they are in the group. One that has ended may have sent all before. */
@@ -105,15 +126,11 @@ static int check_leaders(struct spread_group *s, uint32_t sequence)
             ah_control_lost(control, leader);
         int state = atomic_load(&slot->state);
         ah_watch_title(&s->shm.base, sequence, title, sizeof title);
-        if (state == AH_RANK_DIED || state == AH_RANK_FAILED)
+        if (is_cause(slot))
             return spread_lost(title, leader, slot);
-        if (state == AH_RANK_ENDED && atomic_load(&member_table->lost) == s->team.host[i] + 1) {
-            int gone = await_lost_rank(control, s->team.host[i]);
-            if (gone >= 0)
-                return spread_lost(title, gone, ah_rank_entry(control, gone));
-            return ah_fail(AH_EPEER, "%s: rank %d, which speaks for host %s, has ended", title, leader,
-                           control->hosts->name[s->team.host[i]]);
-        }
+        if (state == AH_RANK_FAILED ||
+            (state == AH_RANK_ENDED && atomic_load(&member_table->lost) == s->team.host[i] + 1))
+            return leader_left(control, s->team.host[i], title);
     }
     return 0;
 }
@@ -415,6 +432,9 @@ static void spread_close(struct ah_group *group)
     struct spread_group *s = spread_of(group);
     if (s->replica) {
         ah_replica_linger(s->replica);
+        /* First the final states of this host's ranks: a connection for data that breaks without them would be taken
+         * for the end of this host. */
+        ah_replica_part(s->replica);
         ah_progress_close(s->progress);
         ah_replica_close(s->replica);
         s->replica = NULL;

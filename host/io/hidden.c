@@ -14,8 +14,8 @@
 
 #include "base/io/file_system.h"
 #include "base/io/folder.h"
+#include "base/status/notice.h"
 #include "base/status/status.h"
-#include "base/status/tell.h"
 #include "io/manifest.h"
 
 #define MARK ".saving-"
@@ -135,7 +135,7 @@ void ah_hidden_sweep(const char *goal)
         if (held < 0)
             continue;
         if (ah_hidden_remove(path) < 0)
-            ah_tell_once("%s", ah_error_text());
+            ah_notice_once("%s", ah_error_text());
         close(held);
     }
     if (list)

@@ -20,7 +20,7 @@ int ah_hidden_lock(const char *path);
 
 /* Remove the hidden folders of dead processes next to a target, of its name and of names that differ in a last number
  * only (checkpoint_1, checkpoint_2). Those of other hosts are removed only on a local file system, since locks may not
- * reach across hosts. A folder that cannot be removed is reported once per process (ah_tell_once). */
+ * reach across hosts. A folder that cannot be removed is reported once per process (ah_notice_once). */
 void ah_hidden_sweep(const char *goal);
 
 /* Remove a folder that this program filled: the entries of its manifest (io/manifest.h), or all entries when it has no

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/io/folder.h"
+#include "base/status/notice.h"
 #include "base/status/status.h"
-#include "base/status/tell.h"
 #include "io/hidden.h"
 #include "io/manifest.h"
 
@@ -58,7 +58,7 @@ void ah_stage_remove(const char *path)
     if (status > 0)
         status = ah_hidden_remove(hidden);
     if (status < 0)
-        ah_tell_once("%s", ah_error_text());
+        ah_notice_once("%s", ah_error_text());
 }
 
 static int make_hidden(struct ah_stage *stage)
@@ -129,7 +129,7 @@ static int keep_before(const struct ah_stage *stage)
         if (snprintf(kept, sizeof kept, "%s.replaced-%d", stage->goal, i) >= (int)sizeof kept)
             break;
         if (rename(stage->goal, kept) == 0) {
-            ah_tell("%s; the folder is now '%s'", reason, kept);
+            ah_notice("%s; the folder is now '%s'", reason, kept);
             return rename(stage->folder, stage->goal) ? commit_failed(stage) : 0;
         }
         if (errno != EEXIST && errno != ENOTEMPTY)
@@ -172,14 +172,14 @@ int ah_stage_commit(struct ah_stage *stage)
     ah_hidden_split(stage->goal, above);
     AH_TRY(ah_folder_sync(above));
     if (*before && ah_hidden_remove(before) < 0)
-        ah_tell("%s (the next save tries again)", ah_error_text());
+        ah_notice("%s (the next save tries again)", ah_error_text());
     return 0;
 }
 
 void ah_stage_close(struct ah_stage *stage)
 {
     if (stage->folder[0] && ah_folder_remove(stage->folder, NULL) < 0)
-        ah_tell_once("%s", ah_error_text());
+        ah_notice_once("%s", ah_error_text());
     if (stage->lock >= 0) {
         flock(stage->lock, LOCK_UN); /* a fork may have the descriptor too */
         close(stage->lock);

@@ -29,7 +29,7 @@ void ah_stage_close(struct ah_stage *stage);
 
 /* Remove a folder that ah_stage_commit named. It is renamed to a hidden name first, so that no process finds half of
  * it. Only entries of its manifest are removed: a folder without a manifest, with another entry in it, or that is a
- * link or a mount point stays and is reported once per process (ah_tell_once). */
+ * link or a mount point stays and is reported once per process (ah_notice_once). */
 void ah_stage_remove(const char *path);
 
 /* Check whether ah_stage_remove would remove a folder: 0, AH_ESTATE with the reason, AH_EIO. */

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/status/notice.h"
 #include "base/status/status.h"
-#include "base/status/tell.h"
 #include "base/trace/time.h"
 #include "comm/net/mpi.h"
 
@@ -88,8 +88,8 @@ static void *end_what_hangs(void *context)
     pthread_mutex_lock(&watch->lock);
     while (!watch->over)
         if (pthread_cond_timedwait(&watch->change, &watch->lock, &until)) {
-            ah_tell("rank %d of %d: MPI_Init did not return within %.3g s: not every rank has called it",
-                    watch->topology->rank, watch->topology->size, (double)watch->timeout_ns / 1e9);
+            ah_notice("rank %d of %d: MPI_Init did not return within %.3g s: not every rank has called it",
+                      watch->topology->rank, watch->topology->size, (double)watch->timeout_ns / 1e9);
             _exit(1);
         }
     pthread_mutex_unlock(&watch->lock);

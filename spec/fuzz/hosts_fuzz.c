@@ -2,7 +2,7 @@
  * first machine, and the machines' list of events.
  * sources: host/comm/join/membership.c host/comm/join/membership_table.c host/base/memory/array.c
  * sources: host/base/status/status.c
- * sources: host/base/status/tell.c host/base/trace/time.c */
+ * sources: host/base/status/notice.c host/base/trace/time.c */
 #include "cli/machines/machines_link.c"
 
 #include "cli/machines/machines_rendezvous.c"

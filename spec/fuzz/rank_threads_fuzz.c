@@ -5,7 +5,7 @@
  * changed, bytes of the input as they are, or nothing. Counters start just below 2^32, so that they wrap.
  * sources: COMM TENSORS host/base/memory/array.c host/base/process/process.c host/base/trace/pulse.c
  * sources: host/base/numeric/sha256.c
- * sources: host/base/numeric/sha256_blocks.c host/base/status/tell.c host/base/trace/time.c host/base/trace/trace.c
+ * sources: host/base/numeric/sha256_blocks.c host/base/status/notice.c host/base/trace/time.c host/base/trace/trace.c
  * sources: host/base/process/signals.c
  * sanitizer: thread */
 #include <fcntl.h>

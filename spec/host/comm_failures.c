@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "base/trace/time.h"
 #include "comm_ranks.h"
 
@@ -207,10 +207,10 @@ static void notice(struct rank *me)
     if (me->rank == 1)
         until_marked(me, 0);
     else
-        ah_tell_to(listen_to);
+        ah_notice_set_output(listen_to);
     me->group->patience_ns = 150 * 1000000;
     RANK_CHECK(me, barrier(me) == 0);
-    ah_tell_to(NULL);
+    ah_notice_set_output(NULL);
     if (me->rank == 0) {
         RANK_CHECK(me, tellings == 1);
         static const char expected[] = "barrier #2 at train.lua:20: rank 0 has waited 0.15 s: rank 1 was last seen at "

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "base/trace/time.h"
 #include "comm/store/store_protocol.h"
 #include "test.h"
@@ -400,7 +400,7 @@ AH_TEST(a_store_and_a_client_of_another_job_of_the_same_secret_both_report_it)
     struct ah_store *store = NULL;
     place.job = "mine";
     told[0] = 0;
-    ah_tell_to(keep_line);
+    ah_notice_set_output(keep_line);
     CHECK_OK(ah_store_serve(&server, &place));
     REQUIRE(server);
     place.port = ah_store_port(server);
@@ -413,7 +413,7 @@ AH_TEST(a_store_and_a_client_of_another_job_of_the_same_secret_both_report_it)
     CHECK_FAILS(ah_store_connect(&store, &place, 10 * second_ns), AH_EINVAL,
                 "expected the job '' (rdzv_id), got 'mine'");
     ah_store_end(server);
-    ah_tell_to(NULL);
+    ah_notice_set_output(NULL);
     CHECK(strstr(told, "store: expected the job 'mine' (rdzv_id), got '' from 127.0.0.1, another job of this user"));
 }
 

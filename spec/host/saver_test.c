@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/io/folder.h"
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "forbid.h"
 #include "io/manifest.h"
 #include "io/saver.h"
@@ -194,7 +194,7 @@ AH_TEST(saver_removes_checkpoints_and_leaves_what_it_did_not_write)
     ah_stage_remove(goal);
     CHECK(!has("goal"));
     ah_stage_remove(goal); /* does not exist: nothing is reported */
-    ah_tell_to(show);
+    ah_notice_set_output(show);
     save(goal);
     make_file("goal/notes");
     shown[0] = '\0';
@@ -214,7 +214,7 @@ AH_TEST(saver_removes_checkpoints_and_leaves_what_it_did_not_write)
     snprintf(text, sizeof text, "%s/plain", root);
     ah_stage_remove(text);
     CHECK(has("plain") && strstr(shown, "plain' is no checkpoint of this program: it has no readable manifest.json"));
-    ah_tell_to(NULL);
+    ah_notice_set_output(NULL);
     ah_folder_remove(root, NULL);
 }
 

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status/notice.h"
 #include "base/status/status.h"
-#include "base/status/tell.h"
 #include "cli/base/flags.h"
 #include "cli/base/script.h"
 #include "cli/base/usage.h"
@@ -59,7 +59,7 @@ int ah_cli_repl(int argc, char **argv)
         return ah_usage("repl", "-i expects a script");
     if (argc && ah_script_check("repl", argc - 1, argv + 1))
         return 2;
-    ah_tell_to(ah_shutdown_report);
+    ah_notice_set_output(ah_shutdown_report);
     setvbuf(stdout, NULL, _IOLBF, 0);
     AH_TRYGO(ah_rank_attach(&control), failed);
     AH_TRYGO(ah_cli_seed(control), failed);

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/status/notice.h"
 #include "base/status/status.h"
-#include "base/status/tell.h"
 #include "cli/base/flags.h"
 #include "cli/base/script.h"
 #include "cli/base/usage.h"
@@ -143,7 +143,7 @@ int ah_cli_run(int argc, char **argv)
     argv += first;
     if (options.script_fd < 0 && ah_script_check("run", argc, argv))
         return 2;
-    ah_tell_to(ah_shutdown_report);
+    ah_notice_set_output(ah_shutdown_report);
     /* A line is written when it is printed, into pipes and files too: a job that is killed has logged its last step. It
      * costs 1.4 us a line. */
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -9,8 +9,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/status/notice.h"
 #include "base/status/status.h"
-#include "base/status/tell.h"
 #include "cli/base/error_file.h"
 #include "cli/base/script.h"
 #include "cli/launch/attempt.h"
@@ -238,7 +238,7 @@ static int open_machines(struct launch *launch)
 {
     struct ah_machines_options options;
     ah_launch_describe_machines(launch->settings, &options);
-    ah_tell_to(launch->attempt.quiet ? NULL : launch_print);
+    ah_notice_set_output(launch->attempt.quiet ? NULL : launch_print);
     AH_TRY(ah_machines_open(&launch->attempt.machines, &options));
     return meet_machines(launch, false, false);
 }

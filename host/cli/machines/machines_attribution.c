@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "base/trace/time.h"
 #include "cli/machines/machines_state.h"
 
@@ -71,7 +71,7 @@ static void tell_waiting(struct ah_machines *machines)
         if (!has_ended(&machines->link, h))
             at += snprintf(names + at, sizeof names - (size_t)at, "%s%s (machine %d)", at ? ", " : "", hosts->name[h],
                            h);
-    ah_tell("the ranks of this machine have ended; waiting for those of %s", names);
+    ah_notice("the ranks of this machine have ended; waiting for those of %s", names);
 }
 
 static int order_of(const struct ah_machine *machine)

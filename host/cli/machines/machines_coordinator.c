@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "base/trace/time.h"
 
 static const int64_t slice_ns = 100000000;
@@ -171,7 +171,7 @@ static int look_at_clock(struct ah_coordinator *coordinator)
         return ah_fail(AH_ETIMEOUT, "%s: did not arrive within %.3g s: %s", mine->name, (double)mine->timeout_ns / 1e9,
                        missing);
     if (!coordinator->told)
-        ah_tell("machine (%s) has waited %.3g s for %s", mine->name, (double)mine->patience_ns / 1e9, missing);
+        ah_notice("machine (%s) has waited %.3g s for %s", mine->name, (double)mine->patience_ns / 1e9, missing);
     coordinator->told = true;
     say_missing(coordinator, missing);
     return 0;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "base/trace/time.h"
 #include "comm/join/membership_table.h"
 
@@ -115,7 +115,7 @@ static int look_at_clock(struct ah_rendezvous *rendezvous)
     if (waited <= mine->patience_ns || rendezvous->told ||
         ah_store_get(rendezvous->store, key, &missing, &bytes, 0) < 0)
         return 0;
-    ah_tell("machine (%s) has waited %.3g s for %s", mine->name, (double)mine->patience_ns / 1e9, missing);
+    ah_notice("machine (%s) has waited %.3g s for %s", mine->name, (double)mine->patience_ns / 1e9, missing);
     free(missing);
     rendezvous->told = true;
     return 0;

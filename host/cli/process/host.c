@@ -12,8 +12,8 @@
 #include <lualib.h>
 
 #include "autograd/graph/graph.h"
+#include "base/status/notice.h"
 #include "base/status/status.h"
-#include "base/status/tell.h"
 #include "bind/library.h"
 #include "cli/job/job_object.h"
 #include "cli/process/parent.h"
@@ -97,7 +97,7 @@ static int open_library(lua_State *L)
     if (!jit)
         luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
     if (!jit && !options->jit_off)
-        ah_tell("this system lets no program make code: LuaJIT's compiler is off");
+        ah_notice("this system lets no program make code: LuaJIT's compiler is off");
     collect_from(L, FIRST_COLLECT_KB);
     ah_library_open(L);
     open_own_modules(L);

@@ -10,7 +10,7 @@ int ah_shutdown_finish(struct ah_host *host, int code);
 int ah_shutdown_fail(struct ah_host *host, const char *text);
 /* The same when the state cannot be closed any more (cli/process/host.h). */
 void ah_shutdown_give_up(const char *text);
-/* Print a notice on stderr, for ah_tell_to. */
+/* Print a notice on stderr, for ah_notice_set_output. */
 void ah_shutdown_report(const char *line);
 /* Make os.exit end the process in this way. AH_ELUA. */
 int ah_shutdown_take_exit(struct ah_host *host);

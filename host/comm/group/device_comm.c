@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "comm/group/device_p2p.h"
 
 struct entry {
@@ -114,7 +114,7 @@ int ah_group_reach(struct ah_group *group, struct ah_device *device, const struc
     else if (group->choice == AH_DEVICE_COMM_ONLY)
         return ah_group_poison(group, ah_fail(AH_EINVAL, "%s: %s", type->moves.name, reason));
     else if (group->rank == 0 && group->root == group)
-        ah_tell("collectives on this device go through the host's memory, not by %s: %s", type->moves.name, reason);
+        ah_notice("collectives on this device go through the host's memory, not by %s: %s", type->moves.name, reason);
     group->lane_asked = true;
     *out = group->device_comm != NULL;
     return 0;

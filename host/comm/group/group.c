@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "base/trace/time.h"
 #include "base/trace/trace.h"
 #include "comm/control/hosts.h"
@@ -194,9 +194,9 @@ static void log_call(struct ah_group *group, const struct ah_collective *call, i
     struct ah_call_record entry;
     uint32_t number = group->posted - group->base;
     ah_call_record_fill(&entry, call, number, group->size);
-    ah_tell("comm: rank %d of %d%s: #%u %s at %s%s, %.3f ms", group->rank, group->size,
-            group->block ? " in a part" : "", number, ah_call_record_describe(&entry, text, sizeof text), entry.where,
-            what, (double)(ah_now_ns() - begin) / 1e6);
+    ah_notice("comm: rank %d of %d%s: #%u %s at %s%s, %.3f ms", group->rank, group->size,
+              group->block ? " in a part" : "", number, ah_call_record_describe(&entry, text, sizeof text), entry.where,
+              what, (double)(ah_now_ns() - begin) / 1e6);
 }
 
 /* A call in a profile, under a name of its own: "all_reduce", "all_reduce_async", "wait for a result". */

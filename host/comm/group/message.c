@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "base/trace/time.h"
 #include "comm/group/device_p2p.h"
 #include "comm/group/message_place.h"
@@ -311,10 +311,10 @@ static void log_start(const struct ah_message_request *request)
 {
     char call[200], shape[200];
     if (request->group->logs)
-        ah_tell("comm: rank %d of %d%s: %s: %s %s", request->group->rank, request->group->size,
-                request->group->block ? " in a part" : "", ah_message_describe(request, call, sizeof call),
-                ah_dtype_name(request->message.dtype),
-                shape_text(request->message.ndim, request->size, request->message.count, shape, sizeof shape));
+        ah_notice("comm: rank %d of %d%s: %s: %s %s", request->group->rank, request->group->size,
+                  request->group->block ? " in a part" : "", ah_message_describe(request, call, sizeof call),
+                  ah_dtype_name(request->message.dtype),
+                  shape_text(request->message.ndim, request->size, request->message.count, shape, sizeof shape));
 }
 
 static int message_begin(struct ah_message_request *request, struct ah_message_request **list)

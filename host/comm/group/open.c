@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/process/threads.h"
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "base/trace/time.h"
 #include "comm/control/topology.h"
 #include "comm/group/device_comm.h"
@@ -111,7 +111,7 @@ int ah_group_open(struct ah_group **out, const struct ah_backend *backend, const
     group->last = &group->first;
     /* With more ranks of a host than processors whom we wait for may need this one. */
     group->spins = !seat->control || seat->control->header->local <= ah_cpu_count() ? SPINS : FEW_SPINS;
-    group->logs = ah_tells_of("comm");
+    group->logs = ah_log_enabled("comm");
     group->root = seat->root ? seat->root : group;
     AH_TRYGO(take_seat(group, seat), failed);
     if (backend->open)

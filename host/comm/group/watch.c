@@ -14,7 +14,7 @@
 #endif
 
 #include "base/process/signals.h"
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "base/trace/time.h"
 #include "comm/control/hosts.h"
 #include "comm/control/rank_status.h"
@@ -256,8 +256,8 @@ static int check_time(struct ah_watch *watch, struct ah_group *group, int late, 
         atomic_store(&slot_of(group, group->rank)->blamed, blamed);
         return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s: %s", call, (double)group->timeout_ns / 1e9, missing);
     }
-    ah_tell("%s: rank %d has waited %.3g s: %s", call, group->member[group->rank], (double)group->patience_ns / 1e9,
-            missing);
+    ah_notice("%s: rank %d has waited %.3g s: %s", call, group->member[group->rank], (double)group->patience_ns / 1e9,
+              missing);
     return 0;
 }
 

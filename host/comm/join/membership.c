@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "base/trace/time.h"
 #include "comm/control/control_block.h"
 #include "comm/join/membership_table.h"
@@ -23,9 +23,10 @@ struct call {
 
 static void tell_store(const struct ah_store_place *place, const struct ah_membership *mine)
 {
-    ah_tell("%s (%s) has waited %.3g s for the job's store at %s, port %d, which the first %s serves: that has not "
-            "begun, or the job is over (%s)", mine->what, mine->name, (double)mine->patience_ns / 1e9, place->host,
-            place->port, mine->what, ah_error_text());
+    ah_notice("%s (%s) has waited %.3g s for the job's store at %s, port %d, which the first %s serves: that has not "
+              "begun, or the job is over (%s)",
+              mine->what, mine->name, (double)mine->patience_ns / 1e9, place->host, place->port, mine->what,
+              ah_error_text());
 }
 
 int ah_membership_store(struct ah_store **out, const struct ah_store_place *place, const struct ah_membership *mine)
@@ -62,7 +63,7 @@ static int look_at_clock(struct call *call)
         return ah_fail(AH_ETIMEOUT, "%s: did not arrive within %.3g s: %s", mine->name, (double)mine->timeout_ns / 1e9,
                        missing);
     if (!call->told)
-        ah_tell("%s (%s) has waited %.3g s for %s", mine->what, mine->name, (double)mine->patience_ns / 1e9, missing);
+        ah_notice("%s (%s) has waited %.3g s for %s", mine->what, mine->name, (double)mine->patience_ns / 1e9, missing);
     call->told = true;
     return 0;
 }

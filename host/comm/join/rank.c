@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "comm/control/control_block.h"
 #include "comm/control/secret.h"
 #include "comm/control/topology.h"
@@ -170,7 +170,7 @@ bool ah_rank_report_end(void)
     snprintf(text, sizeof text, "a collective failed and the script went on without it (let its error end the "
              "script): %s", slot->group_text);
     if (attached->header->alone)
-        ah_tell("%s", text);
+        ah_notice("%s", text);
     ah_control_leave(attached, attached_rank, AH_RANK_FAILED, text, status == AH_EPEER);
     part_from_hosts();
     return false;

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "base/trace/time.h"
 #include "comm/control/address.h"
 #include "comm/join/membership.h"
@@ -107,8 +107,9 @@ static int look_at_clock(struct rendezvous *m, const char *whom)
         return ah_fail(AH_ETIMEOUT, "rank %d of %d (%s): %s did not arrive within %.3g s", m->topology->rank,
                        m->topology->size, m->name, whom, (double)m->timeout_ns / 1e9);
     if (waited > m->patience_ns && !m->told) {
-        ah_tell("rank %d of %d (%s) has waited %.3g s for %s; `accelhost launch --num_processes %d` starts all of them",
-                m->topology->rank, m->topology->size, m->name, (double)m->patience_ns / 1e9, whom, m->topology->size);
+        ah_notice(
+            "rank %d of %d (%s) has waited %.3g s for %s; `accelhost launch --num_processes %d` starts all of them",
+            m->topology->rank, m->topology->size, m->name, (double)m->patience_ns / 1e9, whom, m->topology->size);
         m->told = true;
     }
     return 0;

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/process/threads.h"
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "base/trace/time.h"
 #include "comm/store/store_protocol.h"
 
@@ -87,8 +87,8 @@ static void report_other_job(const struct ah_store_server *server, const struct 
     if (!getpeername(client->fd, (struct sockaddr *)&address, &length))
         getnameinfo((struct sockaddr *)&address, length, host, sizeof host, NULL, 0, NI_NUMERICHOST);
     ah_store_show_job(mine, server->job);
-    ah_tell("store: expected the job '%s' (rdzv_id), got '%s' from %s, another job of this user; refused", mine,
-            client->session.job, host);
+    ah_notice("store: expected the job '%s' (rdzv_id), got '%s' from %s, another job of this user; refused", mine,
+              client->session.job, host);
 }
 
 /* False: it is gone. */

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 #include "base/trace/time.h"
 #include "comm/group/watch.h"
 #include "comm/join/rank.h"
@@ -125,7 +125,7 @@ static void nccl_watch_check(struct ah_nccl_comm *comm)
     pthread_mutex_unlock(&comm->lock);
     if (gone) {
         if (!ah_rank_report_failure(comm->text, comm->failed == AH_EPEER))
-            ah_tell("%s", comm->text);
+            ah_notice("%s", comm->text);
         _exit(1);
     }
 }

@@ -1,6 +1,6 @@
-/* Lines go to one function pointer. ACCELHOST_DEBUG is read at each call of ah_tells_of: frequent callers cache the
+/* Lines go to one function pointer. ACCELHOST_DEBUG is read at each call of ah_log_enabled: frequent callers cache the
  * result. */
-#include "base/status/tell.h"
+#include "base/status/notice.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -11,27 +11,27 @@
 
 #include "base/status/printable.h"
 
-static void (*show)(const char *line);
+static void (*notice_output)(const char *line);
 
-void ah_tell_to(void (*sink)(const char *line))
+void ah_notice_set_output(void (*output)(const char *line))
 {
-    show = sink;
+    notice_output = output;
 }
 
-void ah_tell(const char *format, ...)
+void ah_notice(const char *format, ...)
 {
     char line[1024];
     va_list args;
-    if (!show)
+    if (!notice_output)
         return;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     ah_make_printable(line);
-    show(line);
+    notice_output(line);
 }
 
-void ah_tell_once(const char *format, ...)
+void ah_notice_once(const char *format, ...)
 {
     enum { LINES = 256 };
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -53,10 +53,10 @@ void ah_tell_once(const char *format, ...)
         shown[count++ % LINES] = hash;
     pthread_mutex_unlock(&mutex);
     if (!known)
-        ah_tell("%s", line);
+        ah_notice("%s", line);
 }
 
-bool ah_tells_of(const char *topic)
+bool ah_log_enabled(const char *topic)
 {
     const char *at = getenv("ACCELHOST_DEBUG");
     size_t length = strlen(topic);

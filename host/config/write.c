@@ -21,7 +21,7 @@ bool ah_settings_is_json(const char *path)
     return length > 5 && !strcmp(path + length - 5, ".json");
 }
 
-static bool is_told(const struct ah_settings *settings, int i)
+static bool is_saved(const struct ah_settings *settings, int i)
 {
     const struct ah_setting_row *row = &ah_setting_rows[i];
     return ah_setting_is_set(settings, i) && !row->not_in_file && !row->only;
@@ -47,7 +47,7 @@ static bool emit_rows(yaml_emitter_t *emitter, const struct ah_settings *setting
     char word[TEXT];
     for (int i = 0; i < AH_SETTINGS; i++) {
         const struct ah_setting_row *row = &ah_setting_rows[i];
-        if (!is_told(settings, i))
+        if (!is_saved(settings, i))
             continue;
         ah_settings_write(settings, i, word, sizeof word);
         bool quoted = !is_number(row) && row->rule.kind != AH_VALUE_SWITCH && row->rule.kind != AH_VALUE_BYTES;
@@ -93,7 +93,7 @@ static int write_json(const struct ah_settings *settings, struct ah_text *text)
     for (int i = 0; root && i < AH_SETTINGS; i++) {
         const struct ah_setting_row *row = &ah_setting_rows[i];
         double number = settings->value[i].number;
-        if (!is_told(settings, i))
+        if (!is_saved(settings, i))
             continue;
         ah_settings_write(settings, i, word, sizeof word);
         json_t *value = row->rule.kind == AH_VALUE_SWITCH ? json_boolean(number != 0) : !is_number(row) ?

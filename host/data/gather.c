@@ -132,10 +132,10 @@ static bool join_loader(struct ah_gather *gather)
     if (gather->uses_thread)
         return true;
     if (loader.users == 0) {
-        static bool told_of_forks;
-        if (!told_of_forks && pthread_atfork(before_fork, after_fork, after_fork_in_child))
+        static bool watches_forks;
+        if (!watches_forks && pthread_atfork(before_fork, after_fork, after_fork_in_child))
             return false;
-        told_of_forks = true;
+        watches_forks = true;
         loader.stop = loader.absent = false;
         if (ah_helper_start(&loader.thread, loader_main, NULL))
             return false;

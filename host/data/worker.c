@@ -241,7 +241,7 @@ int ah_worker_receive(struct ah_worker *worker, const unsigned char **bytes, siz
     return 0;
 }
 
-static int tell_end(struct ah_worker *worker, int number)
+static int report_end(struct ah_worker *worker, int number)
 {
     if (!worker->reaped)
         while (waitpid(worker->pid, &worker->status, 0) < 0 && errno == EINTR)
@@ -278,7 +278,7 @@ int ah_worker_wait(struct ah_worker *const *workers, int count, double seconds, 
             if (receive_all(workers[w]->socket, &workers[w]->answer, sizeof workers[w]->answer))
                 *which = w;
             else
-                status = tell_end(workers[w], w);
+                status = report_end(workers[w], w);
         }
     }
     free(polled);

@@ -146,7 +146,7 @@ static void name_part(char name[32], int part, bool failed)
 }
 
 /* Report to part 0, by a file, that this part's files are complete or that they have failed. */
-static int tell_part(struct ah_saver *saver, int status, const char *lines)
+static int report_part(struct ah_saver *saver, int status, const char *lines)
 {
     char name[32];
     name_part(name, saver->part, status < 0);
@@ -239,8 +239,8 @@ static void *saver_run(void *context)
     if (saver->part) {
         char error[1024];
         snprintf(error, sizeof error, "%s", status < 0 ? ah_error_text() : "");
-        int told = tell_part(saver, status, lines);
-        status = status < 0 ? ah_fail(status, "%s", error) : told;
+        int reported = report_part(saver, status, lines);
+        status = status < 0 ? ah_fail(status, "%s", error) : reported;
     } else if (status == 0) {
         status = saver_conclude(saver, lines);
     }

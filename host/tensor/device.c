@@ -20,7 +20,7 @@ static struct ah_device *all_devices[MAX_DEVICES] = {&ah_cpu};
 static int device_count = 1;
 /* What the generators of devices that are opened later begin with: of one type, else of all. */
 static struct seed {
-    bool told;
+    bool set;
     uint64_t value;
 } device_seeds[MAX_TYPES], seed_of_all;
 
@@ -166,8 +166,8 @@ static int open_device(const struct ah_device_type *type, int index, struct ah_d
         return status;
     }
     int place = place_of(type);
-    const struct seed *seed = place >= 0 && device_seeds[place].told ? &device_seeds[place] : &seed_of_all;
-    if (seed->told)
+    const struct seed *seed = place >= 0 && device_seeds[place].set ? &device_seeds[place] : &seed_of_all;
+    if (seed->set)
         type->seed(device, seed->value);
     *out = all_devices[device_count++] = device;
     return 0;

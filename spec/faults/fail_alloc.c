@@ -25,7 +25,7 @@
 #undef luaL_newstate
 #undef pthread_create
 
-enum { MOST_TOLD = 1000 };
+enum { MOST_REPORTED = 1000 };
 
 static atomic_long requests;
 static bool of_lua;
@@ -75,7 +75,7 @@ static bool fails(const char *file, const char *function)
     long now = atomic_fetch_add(&requests, 1) + 1;
     if (now < first || now > last)
         return false;
-    if (now < first + MOST_TOLD) {
+    if (now < first + MOST_REPORTED) {
         snprintf(line, sizeof line, "%s: %s\n", file, function);
         append("ACCELHOST_FAILED_ALLOC", line);
     }

@@ -185,15 +185,15 @@ AH_TEST(a_monitored_barrier_names_the_first_or_all_that_are_missing)
     unsetenv("COMM_TEST_CASE");
 }
 
-static char told[4][256];
-static int tellings;
+static char reported[4][256];
+static int notices;
 static struct rank *listener;
 
 static void listen_to(const char *line)
 {
-    if (tellings < 4)
-        snprintf(told[tellings], sizeof told[0], "%s", line);
-    tellings++;
+    if (notices < 4)
+        snprintf(reported[notices], sizeof reported[0], "%s", line);
+    notices++;
     set_mark(listener, 0);
 }
 
@@ -212,12 +212,12 @@ static void notice(struct rank *me)
     RANK_CHECK(me, barrier(me) == 0);
     ah_notice_set_output(NULL);
     if (me->rank == 0) {
-        RANK_CHECK(me, tellings == 1);
+        RANK_CHECK(me, notices == 1);
         static const char expected[] = "barrier #2 at train.lua:20: rank 0 has waited 0.15 s: rank 1 was last seen at "
                                        "train.lua:12, barrier #1";
-        RANK_CHECK(me, !strncmp(told[0], expected, strlen(expected)));
+        RANK_CHECK(me, !strncmp(reported[0], expected, strlen(expected)));
         if (!me->hosts)
-            RANK_CHECK(me, !strncmp(told[0] + strlen(expected), "; now it ", 9));
+            RANK_CHECK(me, !strncmp(reported[0] + strlen(expected), "; now it ", 9));
     }
 }
 

@@ -62,9 +62,9 @@ static int listen_on_loopback(int *port)
 static int port_of(struct ah_group *group, int rank, int *port)
 {
     for (struct ah_watch watch = {0};;) {
-        uint64_t told = atomic_load(&group->peer[rank]->address);
-        if (told >> 32 == (uint64_t)group->base && told & 0xffff) {
-            *port = (int)(told & 0xffff);
+        uint64_t stated = atomic_load(&group->peer[rank]->address);
+        if (stated >> 32 == (uint64_t)group->base && stated & 0xffff) {
+            *port = (int)(stated & 0xffff);
             return 0;
         }
         AH_TRY(ah_watch_look(&watch, group, AH_DONE, group->base + 1));

@@ -386,11 +386,11 @@ AH_TEST(a_client_that_is_turned_away_before_the_welcome_tries_again)
 
 /* Jobs. */
 
-static char told[512];
+static char reported[512];
 
 static void keep_line(const char *line)
 {
-    snprintf(told, sizeof told, "%s", line);
+    snprintf(reported, sizeof reported, "%s", line);
 }
 
 AH_TEST(a_store_and_a_client_of_another_job_of_the_same_secret_both_report_it)
@@ -399,7 +399,7 @@ AH_TEST(a_store_and_a_client_of_another_job_of_the_same_secret_both_report_it)
     struct ah_store_server *server = NULL;
     struct ah_store *store = NULL;
     place.job = "mine";
-    told[0] = 0;
+    reported[0] = 0;
     ah_notice_set_output(keep_line);
     CHECK_OK(ah_store_serve(&server, &place));
     REQUIRE(server);
@@ -414,7 +414,8 @@ AH_TEST(a_store_and_a_client_of_another_job_of_the_same_secret_both_report_it)
                 "expected the job '' (rdzv_id), got 'mine'");
     ah_store_end(server);
     ah_notice_set_output(NULL);
-    CHECK(strstr(told, "store: expected the job 'mine' (rdzv_id), got '' from 127.0.0.1, another job of this user"));
+    CHECK(
+        strstr(reported, "store: expected the job 'mine' (rdzv_id), got '' from 127.0.0.1, another job of this user"));
 }
 
 AH_TEST(a_client_s_proof_covers_its_generation_and_job)

@@ -34,14 +34,14 @@ static bool open_plugin(struct plugin *plugin)
 }
 
 /* Is a block that was released while `stream` writes to it handed out again at once? Below 0: an error. */
-static int comes_back(const struct plugin *plugin, CUstream stream, bool tells, bool waits)
+static int comes_back(const struct plugin *plugin, CUstream stream, bool reports, bool waits)
 {
     struct ah_device *device = plugin->device;
     void *block, *next;
     AH_TRY(ah_device_allocate(device, BYTES, &block));
     for (int i = 0; i < FILLS; i++)
         plugin->calls->fill_bytes((CUdeviceptr)(uintptr_t)block, (unsigned char)i, BYTES, stream);
-    if (tells)
+    if (reports)
         AH_TRY(plugin->used_on(ah_cuda_state(device)->memory, block, stream));
     device->type->release(device, block, BYTES);
     if (waits)

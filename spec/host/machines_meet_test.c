@@ -64,9 +64,9 @@ AH_TEST(a_machine_reads_the_table_that_the_desk_writes)
 {
     struct scene scene;
     char text[AH_MACHINES_ANSWER];
-    struct ah_rendezvous told = {.restarts = 3, .port = 4711, .places = {9, 0}};
+    struct ah_rendezvous written = {.restarts = 3, .port = 4711, .places = {9, 0}};
     struct ah_hosts hosts = {.count = 2, .mine = 1, .first = {0, 2, 4}, .name = {"b", "a"}};
-    CHECK(ah_rendezvous_write(&told, &hosts, text, sizeof text) == (int)strlen(text));
+    CHECK(ah_rendezvous_write(&written, &hosts, text, sizeof text) == (int)strlen(text));
     CHECK_OK(come(&scene, text));
     CHECK(scene.rendezvous.restarts == 3 && scene.rendezvous.port == 4711 && scene.rendezvous.places[0] == 9);
     CHECK(scene.hosts.count == 2 && scene.hosts.mine == 1 && !strcmp(scene.hosts.name[0], "b"));

@@ -290,7 +290,7 @@ SIM_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDes
     if (!refused)
         refused = refuse_memory(stream->context, p, workspace, p.by.workspace, workspace_bytes);
     if (refused) {
-        tell(CUDA_ERROR_INVALID_VALUE, std::string("cublasLtMatmul: ") + refused);
+        report(CUDA_ERROR_INVALID_VALUE, std::string("cublasLtMatmul: ") + refused);
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     if (which > 1)

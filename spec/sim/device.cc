@@ -16,7 +16,7 @@ static thread_local CUcontext current_context;
 static bool initialised;
 
 static std::mutex &text_lock = *new std::mutex;
-static std::map<int, const char *> &told = *new std::map<int, const char *>;
+static std::map<int, const char *> &texts_of = *new std::map<int, const char *>;
 static std::set<std::string> &texts = *new std::set<std::string>;
 
 static const struct Code {
@@ -63,11 +63,11 @@ static const Code *code_of(int code)
     return nullptr;
 }
 
-void tell(int code, const std::string &text)
+void report(int code, const std::string &text)
 {
     std::lock_guard<std::mutex> hold(text_lock);
     std::string line = text + " (simulated GPU, ACCELHOST_SIM_SEED=" + std::to_string(settings.seed) + ")";
-    told[code] = texts.insert(line).first->c_str();
+    texts_of[code] = texts.insert(line).first->c_str();
 }
 
 CUcontext device_at(int ordinal)
@@ -125,7 +125,7 @@ void CUctx_st::fail(int code, const std::string &text)
 {
     int none = 0;
     if (sticky.compare_exchange_strong(none, code))
-        sim::tell(code, text);
+        sim::report(code, text);
 }
 
 void CUctx_st::check(bool freed, const std::string &after)
@@ -172,8 +172,8 @@ SIM_API CUresult cuGetErrorString(CUresult error, const char **text)
 {
     std::lock_guard<std::mutex> hold(text_lock);
     const Code *row = code_of(error);
-    auto more = told.find(error);
-    *text = more != told.end() ? more->second : row ? row->text : nullptr;
+    auto more = texts_of.find(error);
+    *text = more != texts_of.end() ? more->second : row ? row->text : nullptr;
     return *text ? 0 : CUDA_ERROR_INVALID_VALUE;
 }
 

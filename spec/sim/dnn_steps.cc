@@ -10,7 +10,7 @@ namespace sim
 {
 int refuse(int code, const char *text)
 {
-    tell(CUDA_ERROR_INVALID_VALUE, std::string("cuDNN: ") + text);
+    report(CUDA_ERROR_INVALID_VALUE, std::string("cuDNN: ") + text);
     return code;
 }
 

@@ -43,12 +43,12 @@ static int check_device(CUdeviceptr at, size_t bytes, CUcontext *out)
     if (device) {
         std::lock_guard<std::mutex> running(device->run);
         if (!device->memory.find(from, bytes)) {
-            tell(CUDA_ERROR_INVALID_VALUE, "a copy or fill of " + std::to_string(bytes) + " bytes that begins at " +
-                                               device->memory.place(from));
+            report(CUDA_ERROR_INVALID_VALUE, "a copy or fill of " + std::to_string(bytes) + " bytes that begins at " +
+                                                 device->memory.place(from));
             return CUDA_ERROR_INVALID_VALUE;
         }
     } else {
-        tell(CUDA_ERROR_INVALID_VALUE, "a copy or fill of what is not device memory");
+        report(CUDA_ERROR_INVALID_VALUE, "a copy or fill of what is not device memory");
         return CUDA_ERROR_INVALID_VALUE;
     }
     *out = device;
@@ -138,7 +138,7 @@ SIM_API CUresult cuMemFree_v2(CUdeviceptr block)
     Open open(device);
     device->check(false, "seen by cuMemFree");
     if (!device->memory.release(at)) {
-        tell(CUDA_ERROR_INVALID_VALUE, "cuMemFree of " + device->memory.place(at));
+        report(CUDA_ERROR_INVALID_VALUE, "cuMemFree of " + device->memory.place(at));
         return CUDA_ERROR_INVALID_VALUE;
     }
     return device->sticky;

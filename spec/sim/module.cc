@@ -260,7 +260,7 @@ SIM_API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned g
                      Launch::DRAWN};
     const char *refused = arguments ? refuse_launch(function, launch) : "arguments that are not the kernel's struct";
     if (refused) {
-        tell(CUDA_ERROR_INVALID_VALUE, std::string("kernel ") + kernel->name + ": " + refused);
+        report(CUDA_ERROR_INVALID_VALUE, std::string("kernel ") + kernel->name + ": " + refused);
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUcontext context = stream->context;

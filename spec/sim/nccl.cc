@@ -89,7 +89,7 @@ bool on_device(CUcontext context, const void *at, size_t bytes)
 
 int refuse(const char *text)
 {
-    tell(LAST_OF_NCCL, text);
+    report(LAST_OF_NCCL, text);
     return ncclInvalidArgument;
 }
 

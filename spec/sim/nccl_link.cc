@@ -39,7 +39,7 @@ Box *Link::box(int from, int to) const
 
 void Link::fail(int code, const std::string &text)
 {
-    tell(LAST_OF_NCCL, text);
+    report(LAST_OF_NCCL, text);
     int none = ncclSuccess, setting_up = ncclInProgress;
     if (!error.compare_exchange_strong(none, code))
         error.compare_exchange_strong(setting_up, code);

@@ -197,7 +197,7 @@ int refuse_in_capture();
 bool is_pinned(const void *at, size_t bytes);
 
 /* Remember what an error's text is from now on; names kernel or call, and the seed. */
-void tell(int code, const std::string &text);
+void report(int code, const std::string &text);
 void faults_install();
 void use_signal_stack();
 } // namespace sim

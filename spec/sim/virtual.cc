@@ -118,7 +118,7 @@ SIM_API CUresult cuMemUnmap(CUdeviceptr at, size_t bytes)
     {
         std::lock_guard<std::mutex> running(device->run);
         if (!device->memory.unmap(pointer(at), bytes)) {
-            tell(CUDA_ERROR_INVALID_VALUE, "cuMemUnmap of what is not mapped so");
+            report(CUDA_ERROR_INVALID_VALUE, "cuMemUnmap of what is not mapped so");
             return CUDA_ERROR_INVALID_VALUE;
         }
     }

@@ -97,11 +97,11 @@ static int defer_ready(struct ah_tensor *leaf)
     return 0;
 }
 
-static void end_deferred(bool tell)
+static void end_deferred(bool notify)
 {
     for (int i = 0; i < engine_deferred.count; i++) {
         struct ah_grad_meta *meta = engine_deferred.leaf[i]->grad;
-        if (tell && meta->ready)
+        if (notify && meta->ready)
             meta->ready(meta->ready_context, meta->ready_index);
         ah_tensor_release(engine_deferred.leaf[i]);
     }

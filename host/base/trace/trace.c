@@ -101,9 +101,9 @@ struct ah_trace_mark ah_trace_open(void)
     return mark;
 }
 
-static const char *trace_text_of(bool wanted, const char *(*tell)(void))
+static const char *trace_text_of(bool wanted, const char *(*describe)(void))
 {
-    const char *text = wanted && tell ? tell() : NULL;
+    const char *text = wanted && describe ? describe() : NULL;
     return text ? ah_trace_text(text) : NULL;
 }
 
@@ -149,12 +149,12 @@ const char *ah_trace_text(const char *text)
     return found;
 }
 
-void ah_trace_tell_kernel(const char *name)
+void ah_trace_set_kernel(const char *name)
 {
     kernel = ah_trace_text(name);
 }
 
-bool ah_trace_kernel_is_told(void)
+bool ah_trace_kernel_is_set(void)
 {
     return kernel != NULL;
 }

@@ -79,14 +79,14 @@ static inline void ah_trace_end(struct ah_trace_mark mark, enum ah_trace_kind ki
 }
 
 /* Set the kernel's name in the span of this thread's running op: "openblas sgemm". A later call replaces it. */
-void ah_trace_tell_kernel(const char *name);
+void ah_trace_set_kernel(const char *name);
 static inline void ah_trace_kernel(const char *name)
 {
     if (__builtin_expect(ah_tracing, 0))
-        ah_trace_tell_kernel(name);
+        ah_trace_set_kernel(name);
 }
 /* Has the kernel's name been set? */
-bool ah_trace_kernel_is_told(void);
+bool ah_trace_kernel_is_set(void);
 
 /* A copy of the text that lives as long as the recording; NULL when there is no room. */
 const char *ah_trace_text(const char *text);

@@ -55,7 +55,7 @@ static int open_file(lua_State *L)
     return status < 0 ? ah_push_error(L) : 1;
 }
 
-static int tell_place(lua_State *L)
+static int get_place(lua_State *L)
 {
     struct ah_rows_place place = ah_row_file_place(check_file(L, 1));
     lua_pushnumber(L, (lua_Number)place.offset);
@@ -111,7 +111,7 @@ static int add_rows(lua_State *L)
     return 1;
 }
 
-static int tell_names(lua_State *L)
+static int get_names(lua_State *L)
 {
     struct ah_table *table = check_table(L);
     lua_createtable(L, table->columns, 0);
@@ -287,7 +287,7 @@ static int give_rows(lua_State *L)
     return 1;
 }
 
-static int tell_first(lua_State *L)
+static int get_first(lua_State *L)
 {
     struct ah_table *table = check_table(L);
     int64_t row = ah_packed_first(&table->column[check_column(L, table)]);
@@ -363,11 +363,11 @@ static int collect_texts(lua_State *L)
 }
 
 static const luaL_Reg file_methods[] = {
-    {"place", tell_place}, {"seek", seek_place}, {"close", close_file}, {NULL, NULL},
+    {"place", get_place}, {"seek", seek_place}, {"close", close_file}, {NULL, NULL},
 };
 static const luaL_Reg table_methods[] = {
-    {"name", add_name}, {"add", add_rows}, {"names", tell_names}, {"len", count_rows}, {"guess", guess_type},
-    {"column", take_column}, {"rows", give_rows}, {"met", tell_first}, {"clear", clear_table}, {NULL, NULL},
+    {"name", add_name}, {"add", add_rows}, {"names", get_names}, {"len", count_rows}, {"guess", guess_type},
+    {"column", take_column}, {"rows", give_rows}, {"met", get_first}, {"clear", clear_table}, {NULL, NULL},
 };
 static const luaL_Reg texts_methods[] = {
     {"get", get_text}, {"len", count_texts}, {"nbytes", count_bytes}, {NULL, NULL},

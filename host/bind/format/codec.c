@@ -34,7 +34,7 @@ static int codec_grow(void *context, size_t room, unsigned char **bytes)
 
 static int codec_pack(lua_State *L)
 {
-    struct ah_packer packer = {.grow = codec_grow, .context = L, .takes_far = lua_toboolean(L, 2), .tells_path = true};
+    struct ah_packer packer = {.grow = codec_grow, .context = L, .takes_far = lua_toboolean(L, 2), .names_path = true};
     struct ah_tensor *tensor;
     luaL_checkany(L, 1);
     lua_settop(L, 1);

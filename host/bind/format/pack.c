@@ -93,7 +93,7 @@ static int write_table(lua_State *L, int index, struct ah_packer *packer, int de
         if (status == 0)
             status = write_value(L, top, packer, depth + 1);
         if (status < 0) {
-            if (packer->tells_path)
+            if (packer->names_path)
                 status = ah_fail_prefix(status, "item %s", ah_value_text(L, top - 1));
             lua_pop(L, 2);
             return status;

@@ -13,7 +13,7 @@ struct ah_packer {
     int (*grow)(void *context, size_t room, unsigned char **bytes);
     void *context;
     bool takes_far;  /* tensors of devices too: unpacked on the current device of their type */
-    bool tells_path; /* an error names the keys that lead to the value that cannot be serialised */
+    bool names_path; /* an error names the keys that lead to the value that cannot be serialised */
     int status; /* of the first failure; later calls do nothing */
 };
 

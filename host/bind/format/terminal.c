@@ -60,9 +60,9 @@ static int terminal_leave(lua_State *L)
 static int terminal_size(lua_State *L)
 {
     struct winsize window = {0};
-    bool told = !ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) && window.ws_col > 0 && window.ws_row > 0;
-    lua_pushinteger(L, told ? window.ws_col : 80);
-    lua_pushinteger(L, told ? window.ws_row : 24);
+    bool known = !ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) && window.ws_col > 0 && window.ws_row > 0;
+    lua_pushinteger(L, known ? window.ws_col : 80);
+    lua_pushinteger(L, known ? window.ws_row : 24);
     return 2;
 }
 

@@ -48,8 +48,8 @@ static int device_missing(lua_State *L)
 static int device_describe(lua_State *L)
 {
     char text[512];
-    bool told = ah_device_describe(lua_tostring(L, 1), (int)lua_tointeger(L, 2), text, sizeof text) == 0;
-    lua_pushstring(L, told ? text : NULL);
+    bool found = ah_device_describe(lua_tostring(L, 1), (int)lua_tointeger(L, 2), text, sizeof text) == 0;
+    lua_pushstring(L, found ? text : NULL);
     return 1;
 }
 

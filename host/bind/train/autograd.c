@@ -71,7 +71,7 @@ static int watch_backward(lua_State *L)
 }
 
 /* Call one of the functions; false when there is none. */
-static bool tell_watcher(lua_State *L, int which)
+static bool notify_watcher(lua_State *L, int which)
 {
     lua_pushlightuserdata(L, &autograd_watchers);
     lua_rawget(L, LUA_REGISTRYINDEX);
@@ -152,7 +152,7 @@ static int autograd_backward(lua_State *L)
     /* Now, not afterwards: the handles of intermediate results are dead already, and without them each result is freed
      * as soon as its node has completed. */
     ah_collect_if_due(L, AH_COLLECT_STEP);
-    bool outermost = !ah_entered(), watched = outermost && tell_watcher(L, BEFORE);
+    bool outermost = !ah_entered(), watched = outermost && notify_watcher(L, BEFORE);
     if (outermost)
         show_backward(L, roots, count);
     lua_State *outer = ah_enter(L);
@@ -164,12 +164,12 @@ static int autograd_backward(lua_State *L)
         /* What is to be raised stays on the stack: the watcher may fail in C meanwhile. */
         if (status != AH_ELUA)
             lua_pushstring(L, ah_error_text());
-        tell_watcher(L, FAILED);
+        notify_watcher(L, FAILED);
         return status == AH_ELUA ? lua_error(L) : ah_raise_top(L);
     }
     ah_check(L, status);
     if (watched)
-        tell_watcher(L, AFTER);
+        notify_watcher(L, AFTER);
     return 0;
 }
 

@@ -102,7 +102,7 @@ static void recovery_write(struct ah_packer *packer, const void *bytes, size_t c
 static size_t write_note(lua_State *L, const struct ah_tensor *fixed, int index, void *place, size_t room)
 {
     struct ah_packer packer = {.bytes = place, .room = room, .grow = refuse_growth, .takes_far = true,
-                               .tells_path = true};
+                               .names_path = true};
     struct head head = {.generator = ah_cpu.type->state_bytes, .fixed = ah_tensor_bytes(fixed)};
     size_t lua_bytes;
     const void *lua = ah_lua_random_state(L, &lua_bytes);

@@ -37,12 +37,12 @@ static const char *module_now(void)
     int top = lua_gettop(L);
     lua_getfield(L, LUA_REGISTRYINDEX, "accelhost.module_path");
     ah_leave(NULL); /* Lua runs */
-    bool told = lua_isfunction(L, -1) && lua_pcall(L, 0, 1, 0) == 0 && lua_isstring(L, -1);
+    bool given = lua_isfunction(L, -1) && lua_pcall(L, 0, 1, 0) == 0 && lua_isstring(L, -1);
     ah_enter(L);
-    if (told)
+    if (given)
         snprintf(text, sizeof text, "%s", lua_tostring(L, -1));
     lua_settop(L, top);
-    return told ? text : NULL;
+    return given ? text : NULL;
 }
 
 /* start(shapes, memory, sites, modules, spans) */

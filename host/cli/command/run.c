@@ -124,9 +124,9 @@ static int run_script(struct ah_host *host, const struct run_options *options, i
 }
 
 /* A file of parameters that the script did not ask for. */
-static int tell_unread(struct ah_host *host)
+static int report_unread(struct ah_host *host)
 {
-    static const char chunk[] = "require('accelhost.util.params').tell_unread()";
+    static const char chunk[] = "require('accelhost.util.params').report_unread()";
     return getenv("ACCELHOST_PARAMS") ? ah_host_run_text(host, chunk, strlen(chunk), "=params", 0, NULL) : 0;
 }
 
@@ -171,7 +171,7 @@ int ah_cli_run(int argc, char **argv)
     }
     status = run_script(&host, &options, argc, argv);
     if (status == 0)
-        status = tell_unread(&host);
+        status = report_unread(&host);
     if (status == AH_ELUA)
         return ah_shutdown_fail(&host, ah_host_error(&host));
     if (status < 0)

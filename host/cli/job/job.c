@@ -124,8 +124,8 @@ static void poll_orphans(struct ah_job *job)
     if (!left) {
         job_drain(job);
     } else if (now < job->leave_ns) {
-        if (job->phase == AH_JOB_LEAVING && !job->told_left && now > job->leave_ns - 4 * second_ns) {
-            job->told_left = true;
+        if (job->phase == AH_JOB_LEAVING && !job->reported_left && now > job->leave_ns - 4 * second_ns) {
+            job->reported_left = true;
             ah_job_notice(job, "all ranks have ended; processes that they started still run: %s%s\n", names,
                           left > 4 ? ", ..." : "");
         }

@@ -180,11 +180,11 @@ bool ah_job_failed(const struct ah_job *job, struct ah_job_failure *failure)
         return false;
     const struct ah_rank_process *process = &job->rank[first];
     struct ah_rank_entry *slot = ah_job_slot(job, first);
-    bool told = atomic_load(&slot->state) == AH_RANK_FAILED;
+    bool failed = atomic_load(&slot->state) == AH_RANK_FAILED;
     *failure = (struct ah_job_failure){
         .rank = job->first + first, .victim = atomic_load(&slot->victim), .code = process->code,
         .signal = process->signal, .timed_out = timed_out(job, first),
-        .most_bytes = (int64_t)process->most_kib * 1024, .text = told ? slot->text : "",
+        .most_bytes = (int64_t)process->most_kib * 1024, .text = failed ? slot->text : "",
     };
     return true;
 }

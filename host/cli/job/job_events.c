@@ -173,7 +173,7 @@ static void on_log_error(struct ah_lua_job *job)
 static void job_events_step(struct ah_lua_job *job)
 {
     int64_t looked = ah_now_ns();
-    if (job->told)
+    if (job->reported)
         return;
     if (!ah_job_is_over(job->job))
         ah_job_step(job->job);
@@ -182,7 +182,7 @@ static void job_events_step(struct ah_lua_job *job)
     on_log_error(job);
     if (!ah_job_is_over(job->job) || !is_shown(job))
         return;
-    job->told = true;
+    job->reported = true;
     job_events_add(job, (struct ah_lua_event){.kind = AH_LUA_ENDED, .code = ah_job_exit_code(job->job)}, "", 0);
 }
 
@@ -213,7 +213,7 @@ static int job_events_gather(struct ah_lua_job **jobs, int count, struct pollfd 
     at[open++] = (struct pollfd){.fd = ah_signal_queue_fd(), .events = POLLIN};
     for (int i = 0; i < count; i++) {
         struct ah_lua_job *job = jobs[i];
-        if (job->told)
+        if (job->reported)
             continue;
         *due = job_events_sooner(*due, job->due);
         if (!ah_job_is_over(job->job)) {
@@ -226,13 +226,13 @@ static int job_events_gather(struct ah_lua_job **jobs, int count, struct pollfd 
     return open;
 }
 
-static bool has_news(struct ah_lua_job **jobs, int count, bool *all_told)
+static bool has_news(struct ah_lua_job **jobs, int count, bool *all_reported)
 {
     bool notification = false;
-    *all_told = true;
+    *all_reported = true;
     for (int i = 0; i < count; i++) {
         notification |= jobs[i]->events.first != NULL;
-        *all_told &= jobs[i]->told;
+        *all_reported &= jobs[i]->reported;
     }
     return notification;
 }
@@ -246,7 +246,7 @@ static bool signals_wait(void)
 int ah_lua_jobs_wait(struct ah_lua_job **jobs, int count, int64_t until)
 {
     int status = 0;
-    bool all_told;
+    bool all_reported;
     struct pollfd *at = calloc(3 * (size_t)count + 1, sizeof *at);
     if (!at)
         return ah_fail(AH_ENOMEM, "out of memory");
@@ -256,7 +256,7 @@ int ah_lua_jobs_wait(struct ah_lua_job **jobs, int count, int64_t until)
             if (jobs[i]->lost)
                 AH_TRYGO(ah_fail(AH_ENOMEM, "out of memory for a job's messages"), out);
         }
-        if (has_news(jobs, count, &all_told) || signals_wait() || (all_told && (count || until < 0)))
+        if (has_news(jobs, count, &all_reported) || signals_wait() || (all_reported && (count || until < 0)))
             break;
         int64_t due = until, now = ah_now_ns();
         if (until >= 0 && now >= until)

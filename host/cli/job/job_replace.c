@@ -43,7 +43,7 @@ bool ah_job_replace(struct ah_job *job, int rank)
     return true;
 }
 
-static void tell_return(struct ah_job *job, int rank)
+static void report_return(struct ah_job *job, int rank)
 {
     const struct ah_loss *loss = &job->loss[rank];
     const struct ah_rank_entry *slot = ah_job_slot(job, rank);
@@ -60,12 +60,12 @@ static void tell_return(struct ah_job *job, int rank)
 }
 
 /* The others wait for it without end. */
-static void tell_delay(struct ah_job *job, int rank)
+static void report_delay(struct ah_job *job, int rank)
 {
     struct ah_loss *loss = &job->loss[rank];
-    if (loss->told || ah_now_ns() < loss->died_ns + job->patience_ns)
+    if (loss->reported || ah_now_ns() < loss->died_ns + job->patience_ns)
         return;
-    loss->told = true;
+    loss->reported = true;
     ah_job_notice(job, "rank %d was killed %.3g s ago, and its new process (pid %d) has not caught up yet\n",
                   job->first + rank, (double)job->patience_ns / 1e9, (int)job->rank[rank].pid);
 }
@@ -76,11 +76,11 @@ void ah_job_watch_returns(struct ah_job *job)
         if (!job->loss[r].pid)
             continue;
         if (atomic_load(&ah_job_slot(job, r)->state) == AH_RANK_RETURNING) {
-            tell_delay(job, r);
+            report_delay(job, r);
             continue;
         }
         if (atomic_load(&ah_job_slot(job, r)->returned_ns) > job->loss[r].died_ns)
-            tell_return(job, r);
+            report_return(job, r);
         job->loss[r] = (struct ah_loss){0};
         job->returning--;
     }

@@ -27,7 +27,7 @@ struct ah_loss {
     pid_t pid;       /* 0: there is none */
     int signal;
     int more;        /* replacements that were killed too */
-    bool told;       /* its delay was reported */
+    bool reported;       /* its delay was reported */
     int64_t died_ns;
 };
 
@@ -58,7 +58,7 @@ struct ah_job {
     int replaced;       /* ranks so far */
     int returning;      /* losses that are not made good yet */
     struct ah_loss loss[AH_MAX_RANKS];
-    bool told_missing, told_alone, told_left, nudged;
+    bool reported_missing, reported_alone, reported_left, nudged;
     struct ah_rank_process rank[];
 };
 

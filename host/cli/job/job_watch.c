@@ -20,7 +20,7 @@ static void watch_starts(struct ah_job *job)
         missing[r] = job->rank[r].running && !atomic_load(&ah_job_slot(job, r)->pid);
         count += missing[r];
     }
-    job->told_missing = true;
+    job->reported_missing = true;
     if (!count)
         return;
     ah_job_list_ranks(job, missing, ranks, sizeof ranks);
@@ -42,7 +42,7 @@ static void watch_ends(struct ah_job *job)
     ah_job_list_ranks(job, running, ranks, sizeof ranks);
     ah_job_notice(job, "still running %.3g s after the others ended: %s%s\n",
                   (double)job->patience_ns / 1e9, ranks, last);
-    job->told_alone = true;
+    job->reported_alone = true;
 }
 
 void ah_job_watch(struct ah_job *job, int64_t now)
@@ -50,9 +50,9 @@ void ah_job_watch(struct ah_job *job, int64_t now)
     watch_stops(job);
     if (job->phase != AH_JOB_RUNNING)
         return;
-    if (!job->told_missing && now > job->started_ns + job->patience_ns)
+    if (!job->reported_missing && now > job->started_ns + job->patience_ns)
         watch_starts(job);
-    if (!job->told_alone && job->alone_ns >= 0 && now > job->alone_ns + job->patience_ns)
+    if (!job->reported_alone && job->alone_ns >= 0 && now > job->alone_ns + job->patience_ns)
         watch_ends(job);
 }
 

@@ -28,7 +28,7 @@ struct launch {
     int signals;      /* signalfd */
     bool quiet;
     bool reported;    /* which rank failed */
-    bool told;        /* the other machines of what went wrong here */
+    bool announced;        /* the other machines of what went wrong here */
     bool followed;    /* what went wrong there */
     bool ends_along;  /* since the launcher of another machine was asked to end */
     bool asked;       /* to end, by a signal or since the ranks' output cannot be written */
@@ -107,8 +107,8 @@ static void attempt_end(struct launch *launch, int number)
 {
     bool again = launch->asked || !launch->ends_along;
     if (launch->machines && !launch->asked)
-        ah_machines_tell(launch->machines, number);
-    launch->told = launch->asked = true;
+        ah_machines_report(launch->machines, number);
+    launch->announced = launch->asked = true;
     if (again)
         ah_job_end(launch->job, number);
 }
@@ -193,9 +193,9 @@ static void poll_machines(struct launch *launch)
     int number;
     if (!launch->machines)
         return;
-    if (!launch->told && ah_job_is_failing(launch->job)) {
-        launch->told = true;
-        ah_machines_tell(launch->machines, 0);
+    if (!launch->announced && ah_job_is_failing(launch->job)) {
+        launch->announced = true;
+        ah_machines_report(launch->machines, 0);
     }
     if (!ah_machines_trouble(launch->machines, &number))
         return;
@@ -307,7 +307,7 @@ static int conclude_all(struct launch *launch, struct ah_attempt_options *option
     int blamed;
     ah_machines_conclude(launch->machines, &mine, is_signalled, launch, &all, &blamed);
     if (launch->signal && ah_machines_hosts(launch->machines)->mine == 0)
-        ah_machines_tell(launch->machines, launch->signal); /* the others' ranks go on, and lose what they met at */
+        ah_machines_report(launch->machines, launch->signal); /* the others' ranks go on, and lose what they met at */
     if (blamed >= 0 && all.code != 2) /* usage: the ranks have printed the reason */
         print_attribution(launch, &all, blamed);
     options->final = all.final;

@@ -139,9 +139,9 @@ static void pass_variables(struct launch *launch, bool counted)
 /* With live recovery --max_restarts counts these. */
 static int launch_replacements(const struct launch *launch)
 {
-    enum { UNLESS_TOLD = 3 };
-    bool told = ah_setting_is_set(launch->settings, AH_SETTING_max_restarts);
-    return told ? (int)launch_number(launch, AH_SETTING_max_restarts) : UNLESS_TOLD;
+    enum { UNLESS_SET = 3 };
+    bool given = ah_setting_is_set(launch->settings, AH_SETTING_max_restarts);
+    return given ? (int)launch_number(launch, AH_SETTING_max_restarts) : UNLESS_SET;
 }
 
 static void launch_describe(struct launch *launch)
@@ -151,8 +151,8 @@ static void launch_describe(struct launch *launch)
     job->ranks = ah_launch_ranks(launch->settings);
     /* OMP_NUM_THREADS reaches the ranks as it is. */
     job->threads = threads ? (int)launch_number(launch, AH_SETTING_num_cpu_threads_per_process) : 0;
-    bool told = ah_setting_is_set(launch->settings, AH_SETTING_timeout);
-    job->timeout = told ? launch_number(launch, AH_SETTING_timeout) : 0;
+    bool given = ah_setting_is_set(launch->settings, AH_SETTING_timeout);
+    job->timeout = given ? launch_number(launch, AH_SETTING_timeout) : 0;
     job->patience = launch_number(launch, AH_SETTING_patience);
     job->grace = launch_number(launch, AH_SETTING_grace);
     job->monitor_interval = launch_number(launch, AH_SETTING_monitor_interval);
@@ -167,9 +167,9 @@ static int open_logs(struct launch *launch)
     const struct ah_setting_value *value = launch->settings->value;
     const char *folder = value[AH_SETTING_log_dir].text, *tee = value[AH_SETTING_tee].text;
     const char *redirects = value[AH_SETTING_redirects].text;
-    bool told = ah_setting_is_set(launch->settings, AH_SETTING_redirects);
+    bool given = ah_setting_is_set(launch->settings, AH_SETTING_redirects);
     if (!tee)
-        tee = folder && !told ? "3" : "0";
+        tee = folder && !given ? "3" : "0";
     if (!strcmp(tee, "0") && !strcmp(redirects, "0"))
         return 0;
     AH_TRY(ah_rank_logs_open(&launch->attempt.logs, folder, tee, redirects,
@@ -193,7 +193,7 @@ static bool is_signalled(void *context)
 }
 
 /* What is another than before, and where a machine has come to. */
-static void tell_machines(const struct launch *launch, int machines, int ranks)
+static void report_machines(const struct launch *launch, int machines, int ranks)
 {
     const struct ah_hosts *hosts = ah_machines_hosts(launch->attempt.machines);
     int most = ah_launch_machines(launch->settings), now = hosts->first[hosts->count];
@@ -230,7 +230,7 @@ static int meet_machines(struct launch *launch, bool again, bool counts)
     AH_TRY(ah_machines_begin(machines, counts, again ? is_signalled : NULL, launch));
     launch->attempt_number = ah_machines_generation(machines);
     launch->restarts = ah_machines_restarts(machines);
-    tell_machines(launch, count, ranks);
+    report_machines(launch, count, ranks);
     return check_share(launch);
 }
 
@@ -315,7 +315,7 @@ static int hand_over(struct launch *launch, int *code)
     return ah_launch_hand_over(launch->settings, launch->attempt.job.argv, launch->variables);
 }
 
-static void tell_share(const struct launch *launch)
+static void report_proportions(const struct launch *launch)
 {
     const struct ah_setting_value *share = &launch->settings->value[AH_SETTING_share];
     int machines = ah_launch_machines(launch->settings);
@@ -324,7 +324,7 @@ static void tell_share(const struct launch *launch)
 }
 
 /* For a user who waits at a terminal: a batch system divides the processors itself. */
-static void tell_busy(const struct launch *launch)
+static void report_busy(const struct launch *launch)
 {
     char text[200];
     if (!launch->attempt.quiet && isatty(STDERR_FILENO) && !getenv(AH_JOB_MARK) &&
@@ -352,8 +352,8 @@ static int launch_run(struct launch *launch, int argc, char **argv, int *code)
         AH_TRYGO(open_machines(launch), out);
     AH_TRYGO(open_logs(launch), out);
     if (launch->settings->value[AH_SETTING_share].text && !launch->attempt.quiet)
-        tell_share(launch);
-    tell_busy(launch);
+        report_proportions(launch);
+    report_busy(launch);
     AH_TRYGO(launch->attempt.signals = ah_attempt_signals(), out);
     AH_TRYGO(run_attempts(launch, code), out);
 out:

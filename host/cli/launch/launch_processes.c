@@ -71,8 +71,8 @@ static int settle_gpus(struct ah_settings *settings)
     const struct ah_setting_value *chosen = &settings->value[AH_SETTING_gpu_ids];
     const char *ids = chosen->text && strcasecmp(chosen->text, "all") ? chosen->text : NULL;
     const char *setting = wanted_by(settings, ids);
-    bool told = ah_setting_is_set(settings, launch_processes_counted(settings));
-    bool open = told ? is_count(settings, "auto") || is_count(settings, "gpu") : !is_type(settings, TYPE_NO);
+    bool given = ah_setting_is_set(settings, launch_processes_counted(settings));
+    bool open = given ? is_count(settings, "auto") || is_count(settings, "gpu") : !is_type(settings, TYPE_NO);
     int named = 0, count;
     char reason[512];
     if (ids)

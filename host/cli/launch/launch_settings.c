@@ -172,7 +172,7 @@ static void launch_settings_report(const struct ah_settings *settings, const str
 }
 
 /* A variable of ours that nobody reads, and what it may have been meant for. */
-static void tell_misspelt(void)
+static void report_misspelt(void)
 {
     static const char *const read[] = {
 #define VARIABLE(name) #name,
@@ -225,7 +225,7 @@ int ah_launch_settings_read(struct ah_settings *settings, const char *command, v
     /* In a rank of another job the variables are that job's launcher's, and nobody's mistake. */
     if (first >= 0 && !settings->value[AH_SETTING_quiet].number && !getenv(AH_JOB_MARK)) {
         launch_settings_report(settings, flags);
-        tell_misspelt();
+        report_misspelt();
     }
     free(flags);
     return first;

@@ -84,7 +84,7 @@ static void unlink_machines(struct ah_machines *machines)
 {
     if (!machines->linked)
         return;
-    ah_machine_link_close(&machines->link, !machines->told);
+    ah_machine_link_close(&machines->link, !machines->reported);
     machines->linked = false;
     machines->link.notification = -1;
 }
@@ -93,7 +93,7 @@ void ah_machines_close(struct ah_machines *machines)
 {
     if (!machines)
         return;
-    if (machines->linked && machines->told)
+    if (machines->linked && machines->reported)
         ah_machine_link_post(&machines->link, "left %" PRId64 " ", ah_machines_place(machines));
     if (machines->linked && machines->server)
         await_others(machines);
@@ -193,8 +193,8 @@ int ah_machines_begin(struct ah_machines *machines, bool counts, bool (*stop)(vo
     memcpy(machines->job, rendezvous.job, sizeof machines->job);
     machines->generation = rendezvous.generation;
     machines->restarts = rendezvous.restarts;
-    machines->told = false;
-    machines->told_trouble = 0;
+    machines->reported = false;
+    machines->reported_trouble = 0;
     machines->hosts.store = machines->place;
     machines->hosts.store.port = rendezvous.port;
     machines->hosts.store.generation = (uint64_t)rendezvous.generation;
@@ -252,12 +252,12 @@ bool ah_machines_trouble(struct ah_machines *machines, int *signal)
     }
     pthread_mutex_unlock(&link->lock);
     *signal = order;
-    bool notification = first && !machines->told_trouble;
-    machines->told_trouble |= first != 0;
+    bool notification = first && !machines->reported_trouble;
+    machines->reported_trouble |= first != 0;
     return notification;
 }
 
-void ah_machines_tell(struct ah_machines *machines, int signal)
+void ah_machines_report(struct ah_machines *machines, int signal)
 {
     if (signal)
         ah_machine_link_post(&machines->link, "signal %" PRId64 " %d", ah_machines_place(machines), signal);

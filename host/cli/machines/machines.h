@@ -58,7 +58,7 @@ bool ah_machines_trouble(struct ah_machines *machines, int *signal);
 
 /* Report to the others at once: a rank has failed here, or (signal) this launcher was asked to end the job: if machines
  * may leave, it only leaves the job, unless it is the first one or too few remain. */
-void ah_machines_tell(struct ah_machines *machines, int signal);
+void ah_machines_report(struct ah_machines *machines, int signal);
 
 /* The result of an attempt on a machine. */
 struct ah_machine_verdict {

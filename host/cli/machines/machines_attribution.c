@@ -62,7 +62,7 @@ static int first_running(const struct ah_machine_link *link)
     return -1;
 }
 
-static void tell_waiting(struct ah_machines *machines)
+static void report_waiting(struct ah_machines *machines)
 {
     const struct ah_hosts *hosts = &machines->hosts;
     char names[512] = "";
@@ -173,11 +173,11 @@ void ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_
 {
     struct ah_machine_link *link = &machines->link;
     int64_t begin = ah_now_ns(), trouble = 0, patience_ns = (int64_t)(machines->options.patience * 1e9);
-    bool told = false;
+    bool reported = false;
     int late;
     ah_machine_link_post(link, "verdict %" PRId64 " %d %d %d\n%s", ah_machines_place(machines), mine->code,
                          mine->victim, mine->final, mine->text);
-    machines->told = true;
+    machines->reported = true;
     pthread_mutex_lock(&link->lock);
     while ((late = first_running(link)) >= 0) {
         int64_t now = ah_now_ns();
@@ -187,9 +187,9 @@ void ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_
             late = stopped ? -1 : late;
             break;
         }
-        if (!told && now > begin + patience_ns) {
-            tell_waiting(machines);
-            told = true;
+        if (!reported && now > begin + patience_ns) {
+            report_waiting(machines);
+            reported = true;
         }
         wait_a_moment(link, second_ns / 5);
     }

@@ -44,7 +44,7 @@ static void say_missing(struct ah_coordinator *coordinator, const char *text)
     coordinator_set(coordinator, key, text);
 }
 
-static void tell_place(struct ah_coordinator *coordinator, int64_t place, int status, const char *text)
+static void report_place(struct ah_coordinator *coordinator, int64_t place, int status, const char *text)
 {
     char key[64], answer[1024];
     snprintf(key, sizeof key, "answer/%d/%" PRId64, coordinator->generation, place);
@@ -78,7 +78,7 @@ int ah_coordinator_begin(struct ah_coordinator *coordinator, const struct ah_mem
     coordinator->heard = 0;
     coordinator->here = 0;
     coordinator->enough_ns = 0;
-    coordinator->told = false;
+    coordinator->reported = false;
     coordinator->begin_ns = ah_now_ns();
     coordinator_forget(coordinator, generation - 2);
     snprintf(text, sizeof text, "%d", generation);
@@ -104,7 +104,7 @@ static int coordinator_take(struct ah_coordinator *coordinator, int64_t place)
     free(text);
     if (status == 0 || !coordinator->generation)
         return status;
-    tell_place(coordinator, place, status, ah_error_text());
+    report_place(coordinator, place, status, ah_error_text());
     return 0;
 }
 
@@ -170,9 +170,9 @@ static int look_at_clock(struct ah_coordinator *coordinator)
     if (waited > mine->timeout_ns)
         return ah_fail(AH_ETIMEOUT, "%s: did not arrive within %.3g s: %s", mine->name, (double)mine->timeout_ns / 1e9,
                        missing);
-    if (!coordinator->told)
+    if (!coordinator->reported)
         ah_notice("machine (%s) has waited %.3g s for %s", mine->name, (double)mine->patience_ns / 1e9, missing);
-    coordinator->told = true;
+    coordinator->reported = true;
     say_missing(coordinator, missing);
     return 0;
 }
@@ -208,7 +208,7 @@ static void coordinator_renumber(struct ah_member_table *member_table)
 int ah_coordinator_answer(struct ah_coordinator *coordinator, const struct ah_rendezvous *rendezvous)
 {
     static char text[AH_MACHINES_ANSWER];
-    struct ah_rendezvous told = {.restarts = rendezvous->restarts, .port = rendezvous->port};
+    struct ah_rendezvous answer = {.restarts = rendezvous->restarts, .port = rendezvous->port};
     struct ah_member_table ordered = coordinator->member_table;
     struct ah_hosts hosts;
     int order[AH_HOSTS_MAX];
@@ -218,12 +218,12 @@ int ah_coordinator_answer(struct ah_coordinator *coordinator, const struct ah_re
     ah_member_table_order(&ordered, order);
     AH_TRY(ah_member_table_make(&ordered, order, &hosts));
     for (int h = 0; h < hosts.count; h++)
-        told.places[h] = ordered.place[order[h]];
+        answer.places[h] = ordered.place[order[h]];
     snprintf(text, sizeof text, "a place among the job's %d machines", coordinator->options->machines);
     say_missing(coordinator, text);
     for (hosts.mine = 0; hosts.mine < hosts.count; hosts.mine++) {
-        snprintf(key, sizeof key, "answer/%d/%" PRId64, coordinator->generation, told.places[hosts.mine]);
-        int bytes = ah_rendezvous_write(&told, &hosts, text, sizeof text);
+        snprintf(key, sizeof key, "answer/%d/%" PRId64, coordinator->generation, answer.places[hosts.mine]);
+        int bytes = ah_rendezvous_write(&answer, &hosts, text, sizeof text);
         AH_TRY(ah_store_set(coordinator->store, key, text, (size_t)bytes));
     }
     return 0;
@@ -244,7 +244,7 @@ int ah_coordinator_refuse(struct ah_coordinator *coordinator, int status)
     char reason[768];
     snprintf(reason, sizeof reason, "%s", ah_error_text());
     for (int64_t place = 0; place < coordinator->heard + AH_HOSTS_MAX; place++)
-        tell_place(coordinator, place, status, reason);
+        report_place(coordinator, place, status, reason);
     await_leaving(coordinator);
     return ah_fail(status, "%s", reason);
 }
@@ -257,7 +257,7 @@ bool ah_coordinator_knock(struct ah_coordinator *coordinator, int64_t place, boo
         snprintf(reason, sizeof reason, "the job has its %d machines already, the first of them %s", member_table.count,
                  coordinator->mine.name);
         if (last)
-            tell_place(coordinator, place, AH_EINVAL, reason);
+            report_place(coordinator, place, AH_EINVAL, reason);
         return false;
     }
     if (fetch_line(coordinator, place, &text) < 0)
@@ -267,7 +267,7 @@ bool ah_coordinator_knock(struct ah_coordinator *coordinator, int64_t place, boo
     int status = ah_member_table_add(&member_table, text, place);
     free(text);
     if (status < 0) {
-        tell_place(coordinator, place, status, ah_error_text());
+        report_place(coordinator, place, status, ah_error_text());
         return false;
     }
     memcpy(name, member_table.host[member_table.count - 1].name, AH_HOST_NAME);

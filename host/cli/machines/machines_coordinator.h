@@ -19,7 +19,7 @@ struct ah_coordinator {
     int64_t heard;    /* of the list of events */
     int here;         /* machines that have arrived and not left, with a place or without */
     int64_t begin_ns, enough_ns; /* since when there are as many as are needed; 0: there are not */
-    bool told;
+    bool reported;
 };
 
 int ah_coordinator_open(struct ah_coordinator *coordinator, const struct ah_store_place *place,

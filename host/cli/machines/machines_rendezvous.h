@@ -25,7 +25,7 @@ struct ah_rendezvous {
     int64_t place;          /* of the own line */
     int64_t places[AH_HOSTS_MAX]; /* of each machine's */
     int64_t begin_ns;
-    bool told;
+    bool reported;
 };
 
 /* Connect and write the own line into this generation or a later one that is the newest. AH_ETIMEOUT; AH_EPEER when the

@@ -14,10 +14,10 @@ struct ah_machines {
     struct ah_secret secret;
     struct ah_hosts hosts;
     struct ah_machine_link link;
-    bool linked, told;
+    bool linked, reported;
     char job[AH_MACHINES_JOB];
     bool claims; /* its number, whatever it was before */
-    int generation, restarts, told_trouble;
+    int generation, restarts, reported_trouble;
 };
 
 /* By which the list names this machine. */

@@ -244,10 +244,10 @@ static int find_module(lua_State *L)
 int ah_host_find_module(struct ah_host *host, const char *name, char *path, size_t room)
 {
     int status = lua_cpcall(host->lua, find_module, (void *)(uintptr_t)name) ? keep_error(host->lua) : 0;
-    const char *told = ah_host_error(host); /* the path on success */
+    const char *found = ah_host_error(host); /* the path on success */
     if (status < 0)
-        return ah_fail(AH_EINVAL, "there is no module '%s':%s", name, told);
-    if (snprintf(path, room, "%s", told) >= (int)room)
+        return ah_fail(AH_EINVAL, "there is no module '%s':%s", name, found);
+    if (snprintf(path, room, "%s", found) >= (int)room)
         return ah_fail(AH_EINVAL, "the path of module '%s' is longer than %zu bytes", name, room - 1);
     return 0;
 }

@@ -341,7 +341,7 @@ bool ah_control_leave(struct ah_control_block *control, int rank, enum ah_rank_s
 bool ah_control_first_to_report(struct ah_control_block *control, int rank, uint32_t progress)
 {
     uint64_t mark = (uint64_t)(rank + 1) << 32 | progress;
-    return atomic_exchange(&control->header->told, mark) != mark;
+    return atomic_exchange(&control->header->reported, mark) != mark;
 }
 
 const struct ah_call_record *ah_control_last_post(struct ah_control_block *control, int rank, uint32_t *sequence)

@@ -53,8 +53,8 @@ static bool find_reason(const struct ah_group *group, const struct entry *table,
     return true;
 }
 
-static int tell_cards(struct ah_group *group, struct ah_device *device, const struct ah_device_comm_type *type,
-                      const char *where, char *reason, size_t room)
+static int exchange_cards(struct ah_group *group, struct ah_device *device, const struct ah_device_comm_type *type,
+                          const char *where, char *reason, size_t room)
 {
     struct entry mine = {0}, *table = malloc((size_t)group->size * sizeof *table);
     if (!table)
@@ -108,7 +108,7 @@ int ah_group_reach(struct ah_group *group, struct ah_device *device, const struc
         return 0;
     }
     AH_TRY(ah_group_check_health(group, type->moves.name));
-    AH_TRY(tell_cards(group, device, type, where, reason, sizeof reason));
+    AH_TRY(exchange_cards(group, device, type, where, reason, sizeof reason));
     if (!reason[0])
         AH_TRY(open_together(group, device, type, where));
     else if (group->choice == AH_DEVICE_COMM_ONLY)

@@ -396,7 +396,7 @@ static struct ah_awaited *own_awaited(struct ah_group *group)
 }
 
 /* What this rank goes to sleep over. */
-static void tell_awaited(const struct ah_message_request *request)
+static void report_awaited(const struct ah_message_request *request)
 {
     struct ah_awaited *awaited = own_awaited(request->group);
     if (atomic_load_explicit(&awaited->what, memory_order_relaxed))
@@ -427,7 +427,7 @@ static int message_await(struct ah_message_request *request)
         if (ah_watch_spin(group, &spin))
             continue;
         ah_watch_leave(group);
-        tell_awaited(request);
+        report_awaited(request);
         int status =
             ah_watch_peer(&watch, group, request->message.peer, ah_message_describe(request, call, sizeof call));
         if (status < 0) { /* what it did last may have been this */

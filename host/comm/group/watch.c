@@ -246,9 +246,9 @@ static int check_time(struct ah_watch *watch, struct ah_group *group, int late, 
     char missing[400];
     int blamed;
     bool over = watch->waited >= group->timeout_ns;
-    if (!over && (watch->told || watch->waited < group->patience_ns))
+    if (!over && (watch->reported || watch->waited < group->patience_ns))
         return 0;
-    watch->told = true;
+    watch->reported = true;
     if (!over && !ah_control_first_to_report(group->control, group->member[late], counter_of(group, late, AH_POSTED)))
         return 0;
     watch_culprit(watch, group, late, peer, &blamed, missing, sizeof missing);

@@ -14,7 +14,7 @@ bool ah_watch_reached(struct ah_group *group, enum ah_counter which, uint32_t ta
 struct ah_watch {
     int64_t waited, before, beat_at;
     uint32_t beats;
-    bool told;
+    bool reported;
 };
 int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counter which, uint32_t target);
 /* The same for an action of one peer, or of any of them (-1); `call` names this rank's operation, for the texts. */

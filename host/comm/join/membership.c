@@ -16,12 +16,12 @@ static const int64_t slice_ns = 200000000;
 struct call {
     struct ah_member_table member_table;
     int64_t begin_ns;
-    bool told;
+    bool reported;
 };
 
 /* Connecting. */
 
-static void tell_store(const struct ah_store_place *place, const struct ah_membership *mine)
+static void report_store(const struct ah_store_place *place, const struct ah_membership *mine)
 {
     ah_notice("%s (%s) has waited %.3g s for the job's store at %s, port %d, which the first %s serves: that has not "
               "begun, or the job is over (%s)",
@@ -34,7 +34,7 @@ int ah_membership_store(struct ah_store **out, const struct ah_store_place *plac
     int64_t first = mine->patience_ns < mine->timeout_ns ? mine->patience_ns : mine->timeout_ns;
     int status = ah_store_connect(out, place, first);
     if (status == AH_ETIMEOUT && first < mine->timeout_ns) {
-        tell_store(place, mine);
+        report_store(place, mine);
         status = ah_store_connect(out, place, mine->timeout_ns - first);
     }
     if (status == AH_ETIMEOUT)
@@ -62,9 +62,9 @@ static int look_at_clock(struct call *call)
     if (waited > mine->timeout_ns)
         return ah_fail(AH_ETIMEOUT, "%s: did not arrive within %.3g s: %s", mine->name, (double)mine->timeout_ns / 1e9,
                        missing);
-    if (!call->told)
+    if (!call->reported)
         ah_notice("%s (%s) has waited %.3g s for %s", mine->what, mine->name, (double)mine->patience_ns / 1e9, missing);
-    call->told = true;
+    call->reported = true;
     return 0;
 }
 

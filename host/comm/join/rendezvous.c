@@ -49,7 +49,7 @@ struct rendezvous {
     char name[96]; /* for people: "MASTER_PORT 29500" */
     char leader[32]; /* "rank 0" */
     int64_t begin_ns, timeout_ns, patience_ns;
-    bool told;
+    bool reported;
 };
 
 /* The name of the place. */
@@ -106,11 +106,11 @@ static int look_at_clock(struct rendezvous *m, const char *whom)
     if (waited > m->timeout_ns)
         return ah_fail(AH_ETIMEOUT, "rank %d of %d (%s): %s did not arrive within %.3g s", m->topology->rank,
                        m->topology->size, m->name, whom, (double)m->timeout_ns / 1e9);
-    if (waited > m->patience_ns && !m->told) {
+    if (waited > m->patience_ns && !m->reported) {
         ah_notice(
             "rank %d of %d (%s) has waited %.3g s for %s; `accelhost launch --num_processes %d` starts all of them",
             m->topology->rank, m->topology->size, m->name, (double)m->patience_ns / 1e9, whom, m->topology->size);
-        m->told = true;
+        m->reported = true;
     }
     return 0;
 }

@@ -73,8 +73,8 @@ static int make_partial(const struct ah_holder *h, const struct ah_collective *c
     return hold_alloc(h, bytes, &hold->partial, &hold->partial_bytes, &out->partial);
 }
 
-static int tell_counts(const struct ah_holder *h, const struct ah_collective *call, struct ah_hold *hold,
-                       struct ah_call_arguments *out)
+static int write_counts(const struct ah_holder *h, const struct ah_collective *call, struct ah_hold *hold,
+                        struct ah_call_arguments *out)
 {
     size_t size = (size_t)h->team->size, n = call->kind == AH_ALL_TO_ALL_V ? size * size : size;
     if (!call->counts)
@@ -90,5 +90,5 @@ int ah_hold_wired(const struct ah_holder *h, const struct ah_collective *call, s
     AH_TRY(ah_hold_input(h, call, false, hold, out));
     AH_TRY(make_landing(h, call, hold, out));
     AH_TRY(make_partial(h, call, hold, out));
-    return tell_counts(h, call, hold, out);
+    return write_counts(h, call, hold, out);
 }

@@ -134,13 +134,13 @@ static bool all_have_ended(const struct ah_control_block *control)
 static void say_goodbye(struct ah_replica *replica)
 {
     int64_t begin = ah_now_ns();
-    pthread_mutex_lock(&replica->telling);
+    pthread_mutex_lock(&replica->sending);
     ah_replica_scan(replica, false, &replica->more);
     if (all_have_ended(replica->control))
         ah_replica_send(replica, -1, (struct replica_head){.kind = REPLICA_BYE}, NULL, NULL, 0);
     while (flush_all(replica) && ah_now_ns() - begin < farewell_ns)
         wait_for_room(replica);
-    pthread_mutex_unlock(&replica->telling);
+    pthread_mutex_unlock(&replica->sending);
     for (int h = 0; h < replica->hosts->count; h++)
         if (replica->peer[h].fd >= 0)
             shutdown(replica->peer[h].fd, SHUT_WR);
@@ -149,7 +149,7 @@ static void say_goodbye(struct ah_replica *replica)
 /* What is new. True when a socket has not taken all. */
 static bool replica_send_changes(struct ah_replica *replica, bool beat)
 {
-    replica->told_of = atomic_load(&replica->control->header->notification[AH_REPLICA].changes);
+    replica->seen_changes = atomic_load(&replica->control->header->notification[AH_REPLICA].changes);
     replica->more = replica_backlog(replica) >= FULL;
     if (!replica->more && ah_replica_scan(replica, beat, &replica->more) < 0)
         for (int h = 0; h < replica->hosts->count; h++)
@@ -169,12 +169,12 @@ static void *send_news(void *context)
         bool beat = now - last >= beat_ns;
         last = beat ? now : last;
         atomic_fetch_add(&replica->control->header->beats, beat);
-        pthread_mutex_lock(&replica->telling);
+        pthread_mutex_lock(&replica->sending);
         bool left = replica_send_changes(replica, beat), more = replica->more;
-        uint32_t seen = replica->told_of;
+        uint32_t seen = replica->seen_changes;
         if (left)
             wait_for_room(replica);
-        pthread_mutex_unlock(&replica->telling);
+        pthread_mutex_unlock(&replica->sending);
         if (!left && !more && !ah_notification_nap(notification, &visits))
             ah_notification_sleep(notification, seen,
                                   beat_ns - (ah_now_ns() - last) > 1000000 ? beat_ns - (ah_now_ns() - last) : 1000000);
@@ -263,14 +263,14 @@ static void *receive_news(void *context)
             break;
         if (!ah_notification_nap(&replica->control->header->notification[AH_REPLICA], &visits))
             poll(look, (nfds_t)replica->hosts->count, (int)(tick_ns / 1000000));
-        pthread_mutex_lock(&replica->hearing);
+        pthread_mutex_lock(&replica->receiving);
         for (int h = 0; h < replica->hosts->count; h++)
             if (look[h].fd >= 0 && look[h].revents)
                 replica_receive(replica, h);
         int64_t now = ah_now_ns();
         count_silence(replica, now - before);
         replica_count_doubts(replica, now - before);
-        pthread_mutex_unlock(&replica->hearing);
+        pthread_mutex_unlock(&replica->receiving);
         before = now;
     }
     return NULL;
@@ -285,15 +285,15 @@ bool ah_replica_attend(struct ah_replica *replica)
     if (atomic_load(&replica->ending))
         return false;
     ah_notification_attend(notification);
-    if (!pthread_mutex_trylock(&replica->telling)) {
-        if (replica->told_of != atomic_load(&notification->changes) || replica->more || replica_backlog(replica))
+    if (!pthread_mutex_trylock(&replica->sending)) {
+        if (replica->seen_changes != atomic_load(&notification->changes) || replica->more || replica_backlog(replica))
             replica_send_changes(replica, false);
-        pthread_mutex_unlock(&replica->telling);
+        pthread_mutex_unlock(&replica->sending);
     }
-    if (!pthread_mutex_trylock(&replica->hearing)) {
+    if (!pthread_mutex_trylock(&replica->receiving)) {
         for (int h = 0; h < replica->hosts->count; h++)
             heard |= is_open(&replica->peer[h]) && replica_receive(replica, h);
-        pthread_mutex_unlock(&replica->hearing);
+        pthread_mutex_unlock(&replica->receiving);
     }
     return heard;
 }
@@ -329,8 +329,8 @@ static void free_replica(struct ah_replica *replica)
     for (int r = 0; r < AH_MAX_RANKS; r++)
         free(replica->held[r]);
     pthread_mutex_destroy(&replica->losing);
-    pthread_mutex_destroy(&replica->telling);
-    pthread_mutex_destroy(&replica->hearing);
+    pthread_mutex_destroy(&replica->sending);
+    pthread_mutex_destroy(&replica->receiving);
     free(replica->rank);
     free(replica);
 }
@@ -346,8 +346,8 @@ int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, i
     replica->hosts = control->hosts;
     replica->silence_ns = silence_ns ? silence_ns : silence_default_ns;
     pthread_mutex_init(&replica->losing, NULL);
-    pthread_mutex_init(&replica->telling, NULL);
-    pthread_mutex_init(&replica->hearing, NULL);
+    pthread_mutex_init(&replica->sending, NULL);
+    pthread_mutex_init(&replica->receiving, NULL);
     for (int h = 0; h < AH_HOSTS_MAX; h++)
         replica->peer[h].fd = -1;
     replica->rank = calloc((size_t)control->header->local, sizeof *replica->rank);

@@ -204,15 +204,15 @@ static int take_verdict(struct ah_replica *replica, int host, const struct repli
         return apply_refuse("a verdict on a message that is none");
     struct ah_message_header *header =
         &ah_rank_entry(replica->control, head->rank)->block[head->block].header[verdict.index];
-    struct replica_channel *told = &replica->rank[head->rank - replica->control->header->first].block[head->block];
+    struct replica_channel *announced = &replica->rank[head->rank - replica->control->header->first].block[head->block];
     unsigned state = atomic_load(&header->state), bit = 1u << verdict.index;
     if (atomic_load(&header->number) != verdict.number || (state != AH_MESSAGE_POSTED && state != AH_MESSAGE_RECALLED))
         return 0;
-    if (ah_hosts_of(replica->hosts, atomic_load(&header->member)) != host || !(atomic_load(&told->there) & bit))
+    if (ah_hosts_of(replica->hosts, atomic_load(&header->member)) != host || !(atomic_load(&announced->there) & bit))
         return apply_refuse("a verdict on a message that it does not have");
-    atomic_fetch_and(&told->there, ~bit);
+    atomic_fetch_and(&announced->there, ~bit);
     if (verdict.state == AH_MESSAGE_EMPTY)
-        atomic_fetch_or(&told->returned, bit);
+        atomic_fetch_or(&announced->returned, bit);
     /* Its sender may recall it just now. */
     while ((state == AH_MESSAGE_POSTED || state == AH_MESSAGE_RECALLED) &&
            !atomic_compare_exchange_weak(&header->state, &state, verdict.state))

@@ -51,7 +51,7 @@ enum { REPLICA_PIECE = 256 * 1024, REPLICA_MOST = REPLICA_PIECE + 4096 }; /* byt
 /* Of an own rank's message header: the state last sent to the other host. */
 struct replica_letter {
     uint32_t number;
-    bool told, asked; /* all of it; to give it back */
+    bool announced, asked; /* all of it; to give it back */
     uint64_t sent;    /* bytes */
 };
 
@@ -59,13 +59,13 @@ struct replica_channel {
     atomic_uint returned; /* by the receiver: a bit for each returned message header, set before it shows as empty */
     atomic_uint
         there; /* by the sender: a bit for each message header that the other host has whole, until its verdict */
-    struct replica_counters told;
+    struct replica_counters announced;
     struct replica_letter header[AH_GROUP_MESSAGES];
 };
 
 struct replica_rank {
     struct replica_channel block[AH_MAX_GROUPS];
-    struct replica_fares told;
+    struct replica_fares announced;
 };
 
 struct replica_peer {
@@ -95,8 +95,8 @@ struct ah_replica {
     struct replica_peer peer[AH_HOSTS_MAX];
     struct replica_rank *rank; /* of the own host */
     pthread_t sender, receiver;
-    pthread_mutex_t telling, hearing; /* of the sender's state; of the receiver's */
-    uint32_t told_of;          /* the control block's notifications as last read */
+    pthread_mutex_t sending, receiving; /* of the sender's state; of the receiver's */
+    uint32_t seen_changes;          /* the control block's notifications as last read */
     bool more;                 /* there is data that had to wait then */
     atomic_bool recalled;      /* by the receiver: a message header of another host is to go back */
     atomic_bool ending, ended; /* the sender shall send its last frame; the receiver shall stop */

@@ -100,21 +100,21 @@ static uint64_t bytes_of(const struct ah_message_header *header)
 static int say_header(struct ah_replica *replica, int rank, int c, int index, struct replica_channel *shadow,
                       bool *more)
 {
-    struct replica_letter *told = &shadow->header[index];
+    struct replica_letter *announced = &shadow->header[index];
     struct ah_message_header *header = &ah_rank_entry(replica->control, rank)->block[c].header[index], copy = {0};
-    uint64_t bytes = bytes_of(header), left = bytes - told->sent, place = (uint64_t)index;
+    uint64_t bytes = bytes_of(header), left = bytes - announced->sent, place = (uint64_t)index;
     int host = ah_hosts_of(replica->hosts, atomic_load(&header->member));
     size_t state = sizeof copy.state; /* which may change now; nothing else may */
     if (left) {
         uint64_t piece = left < REPLICA_PIECE ? left : REPLICA_PIECE;
-        AH_TRY(say_data(replica, host, rank, header->offset + told->sent, piece));
-        told->sent += piece;
-        if (told->sent < bytes) {
+        AH_TRY(say_data(replica, host, rank, header->offset + announced->sent, piece));
+        announced->sent += piece;
+        if (announced->sent < bytes) {
             *more = true;
             return 0;
         }
     }
-    told->told = true;
+    announced->announced = true;
     atomic_fetch_or(&shadow->there, 1u << index);
     memcpy((char *)&copy + state, (char *)header + state, sizeof copy - state);
     return ah_replica_send(replica, host, head_of(REPLICA_LETTER, rank, c, sizeof place), &place, &copy, sizeof copy);
@@ -132,13 +132,14 @@ static unsigned state_of(struct ah_replica *replica, struct ah_message_header *h
 }
 
 /* The first message header, in its sender's order, that is to be sent; -1: none. */
-static int first_header(struct ah_replica *replica, struct ah_message_header *header, const struct replica_letter *told)
+static int first_header(struct ah_replica *replica, struct ah_message_header *header,
+                        const struct replica_letter *announced)
 {
     int first = -1;
     unsigned least = 0, number;
     for (int i = 0; i < AH_GROUP_MESSAGES; i++) {
-        if (state_of(replica, &header[i], &number) != AH_MESSAGE_POSTED || (told[i].told && told[i].number == number) ||
-            (first >= 0 && ah_reached(number, least)))
+        if (state_of(replica, &header[i], &number) != AH_MESSAGE_POSTED ||
+            (announced[i].announced && announced[i].number == number) || (first >= 0 && ah_reached(number, least)))
             continue;
         first = i;
         least = number;
@@ -147,15 +148,15 @@ static int first_header(struct ah_replica *replica, struct ah_message_header *he
 }
 
 /* Letters that their sender wants back. */
-static int say_recalls(struct ah_replica *replica, int rank, int c, struct replica_letter *told, bool beat)
+static int say_recalls(struct ah_replica *replica, int rank, int c, struct replica_letter *announced, bool beat)
 {
     struct ah_message_header *header = ah_rank_entry(replica->control, rank)->block[c].header;
     struct replica_verdict verdict = {.state = AH_MESSAGE_RECALLED};
     for (verdict.index = 0; verdict.index < AH_GROUP_MESSAGES; verdict.index++) {
-        struct replica_letter *one = &told[verdict.index];
+        struct replica_letter *one = &announced[verdict.index];
         if (state_of(replica, &header[verdict.index], &verdict.number) != AH_MESSAGE_RECALLED)
             continue;
-        if (!one->told || one->number != verdict.number) { /* nobody has it */
+        if (!one->announced || one->number != verdict.number) { /* nobody has it */
             *one = (struct replica_letter){0};
             atomic_store(&header[verdict.index].state, AH_MESSAGE_EMPTY);
         } else if (!one->asked || beat) {
@@ -173,23 +174,23 @@ static int say_headers(struct ah_replica *replica, int rank, int c, bool beat, b
 {
     struct ah_message_header *header = ah_rank_entry(replica->control, rank)->block[c].header;
     struct replica_channel *shadow = &replica->rank[rank - replica->control->header->first].block[c];
-    struct replica_letter *told = shadow->header;
+    struct replica_letter *announced = shadow->header;
     unsigned returned = atomic_exchange(&shadow->returned, 0);
     for (int i = 0; i < AH_GROUP_MESSAGES; i++)
         if (returned >> i & 1)
-            told[i] = (struct replica_letter){0};
-    AH_TRY(say_recalls(replica, rank, c, told, beat));
-    for (int i; (i = first_header(replica, header, told)) >= 0;) {
-        i = first_header(replica, header, told);
+            announced[i] = (struct replica_letter){0};
+    AH_TRY(say_recalls(replica, rank, c, announced, beat));
+    for (int i; (i = first_header(replica, header, announced)) >= 0;) {
+        i = first_header(replica, header, announced);
         if (i < 0)
             break;
         unsigned number = atomic_load(&header[i].number);
-        if (told[i].number != number) { /* the returned bit of this place is of the previous message header */
-            told[i] = (struct replica_letter){.number = number};
+        if (announced[i].number != number) { /* the returned bit of this place is of the previous message header */
+            announced[i] = (struct replica_letter){.number = number};
             atomic_fetch_and(&shadow->returned, ~(1u << i));
         }
         AH_TRY(say_header(replica, rank, c, i, shadow, more));
-        if (!told[i].told)
+        if (!announced[i].announced)
             break; /* the rest of it after other notifications */
     }
     return 0;
@@ -201,7 +202,8 @@ static int scan_channel(struct ah_replica *replica, int rank, int c, bool beat, 
 {
     struct ah_rank_entry *slot = ah_rank_entry(replica->control, rank);
     struct ah_group_block *block = &slot->block[c];
-    struct replica_counters *told = &replica->rank[rank - replica->control->header->first].block[c].told, now = {0};
+    struct replica_counters *announced = &replica->rank[rank - replica->control->header->first].block[c].announced,
+                            now = {0};
     ah_group_counter(block, AH_ROUND); /* inline data may have been written by the progress thread */
     for (int k = 0; k < AH_COUNTERS; k++)
         if (k != AH_ROUND && k != AH_SLICED)
@@ -214,24 +216,24 @@ static int scan_channel(struct ah_replica *replica, int rank, int c, bool beat, 
     bool others = concerns_others(replica, block);
     if (others && now.value[AH_SENT] != now.base)
         AH_TRY(say_headers(replica, rank, c, beat, more));
-    if (!memcmp(&now, told, sizeof now))
+    if (!memcmp(&now, announced, sizeof now))
         return 0;
     if (others) {
-        if (now.value[AH_RECEIVED] != told->value[AH_RECEIVED])
+        if (now.value[AH_RECEIVED] != announced->value[AH_RECEIVED])
             AH_TRY(say_verdicts(replica, c));
         /* Places of the ring before the base are no calls of this group: its rank may be writing there. */
-        uint32_t upto = now.value[AH_POSTED], fresh = upto - told->value[AH_POSTED], made = upto - now.base;
+        uint32_t upto = now.value[AH_POSTED], fresh = upto - announced->value[AH_POSTED], made = upto - now.base;
         AH_TRY(say_posts(replica, rank, c, upto - (fresh < made ? fresh : made), upto));
         AH_TRY(ah_replica_send(replica, -1, head_of(REPLICA_COUNTERS, rank, c, sizeof now), &now, NULL, 0));
     }
-    *told = now;
+    *announced = now;
     return 0;
 }
 
 static int scan_fares(struct ah_replica *replica, int rank)
 {
     struct ah_rank_entry *slot = ah_rank_entry(replica->control, rank);
-    struct replica_fares *told = &replica->rank[rank - replica->control->header->first].told;
+    struct replica_fares *announced = &replica->rank[rank - replica->control->header->first].announced;
     struct replica_fares now = {.state = atomic_load(&slot->state), .group_status = atomic_load(&slot->group_status)};
     char text[sizeof slot->group_text + AH_RANK_TEXT];
     now.victim = atomic_load(&slot->victim);
@@ -242,9 +244,9 @@ static int scan_fares(struct ah_replica *replica, int rank)
         now.group_bytes = (uint32_t)strnlen(slot->group_text, sizeof slot->group_text - 1);
     if (now.state != AH_RANK_RUNNING)
         now.text_bytes = (uint32_t)strnlen(slot->text, sizeof slot->text - 1);
-    if (!memcmp(&now, told, sizeof now))
+    if (!memcmp(&now, announced, sizeof now))
         return 0;
-    *told = now;
+    *announced = now;
     memcpy(text, slot->group_text, now.group_bytes);
     memcpy(text + now.group_bytes, slot->text, now.text_bytes);
     return ah_replica_send(replica, -1, head_of(REPLICA_FARES, rank, 0, sizeof now), &now, text,

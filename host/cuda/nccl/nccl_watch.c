@@ -133,7 +133,7 @@ static void nccl_watch_check(struct ah_nccl_comm *comm)
 static void *nccl_watch_run(void *context)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* a capture of the Lua thread is none of this one's */
-    bool told = false;
+    bool relaxed = false;
     pthread_mutex_lock(&list_lock);
     for (int64_t before = ah_now_ns(), now;; before = now) {
         now = ah_now_ns();
@@ -141,8 +141,8 @@ static void *nccl_watch_run(void *context)
         while (!watch_comms)
             pthread_cond_wait(&watch_changed, &list_lock);
         for (struct ah_nccl_comm *comm = watch_comms; comm; comm = comm->next) {
-            if (!told && ah_cuda_make_current(comm->cuda) == 0)
-                told = ah_cuda.capture_mode(&mode) == CUDA_SUCCESS;
+            if (!relaxed && ah_cuda_make_current(comm->cuda) == 0)
+                relaxed = ah_cuda.capture_mode(&mode) == CUDA_SUCCESS;
             nccl_watch_check(comm);
         }
         pthread_mutex_unlock(&list_lock);

@@ -390,11 +390,11 @@ static void report_kernel(const struct ah_call *call)
 {
     char text[96];
     const struct ah_tensor *like = call->out[0];
-    if (ah_trace_kernel_is_told())
+    if (ah_trace_kernel_is_set())
         return;
     snprintf(text, sizeof text, "%s %s%s%s", call->device == &ah_cpu ? "own" : call->device->name, call->op->name,
              like ? " " : "", like ? ah_dtype_name(like->dtype) : "");
-    ah_trace_tell_kernel(text);
+    ah_trace_set_kernel(text);
 }
 
 int ah_call_kernel(struct ah_call *call)

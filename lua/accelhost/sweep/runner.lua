@@ -126,7 +126,7 @@ function Runner:leave(trial, how, detail)
 end
 
 -- Parameters that no code asked for, reported once.
-local function tell_unread(self, process)
+local function report_unread(self, process)
   if self.told_unread or not process.unread or #process.unread == 0 then return end
   self.told_unread = true
   self:_tell("note", process.trial, ("never read %s"):format(table.concat(process.unread, ", ")))
@@ -138,7 +138,7 @@ function Runner:_conclude(process)
   end
   self.slots[process.slot] = nil
   local how, detail = process:verdict(self.study.definition)
-  tell_unread(self, process)
+  report_unread(self, process)
   if how == "failed" then process:keep_failure(detail) end
   process:close()
   if self.study.refused then return end

@@ -199,7 +199,7 @@ end
 
 --- A script that never asked for the parameters that it was given has run without them: say so, once for all ranks.
 --- A sweep reports it itself.
-function params.tell_unread()
+function params.report_unread()
   if params.taken or params.trial() or C.comm.rank() > 0 then return end
   local values, path = params.given()
   if not values then return end

@@ -30,13 +30,13 @@ static const struct {
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
-static bool tell_name(CUdevice handle, struct ah_device_fact *out)
+static bool get_name(CUdevice handle, struct ah_device_fact *out)
 {
     out->name = "name";
     return ah_cuda.device_name(out->text, sizeof out->text, handle) == CUDA_SUCCESS;
 }
 
-static bool tell_memory(CUdevice handle, struct ah_device_fact *out)
+static bool get_memory(CUdevice handle, struct ah_device_fact *out)
 {
     size_t bytes;
     out->name = "total_memory";
@@ -47,7 +47,7 @@ static bool tell_memory(CUdevice handle, struct ah_device_fact *out)
 }
 
 /* As nvidia-smi writes it, without "GPU-" in front. */
-static bool tell_uuid(CUdevice handle, struct ah_device_fact *out)
+static bool get_uuid(CUdevice handle, struct ah_device_fact *out)
 {
     CUuuid uuid;
     out->name = "uuid";
@@ -62,16 +62,16 @@ static bool tell_uuid(CUdevice handle, struct ah_device_fact *out)
 
 bool ah_cuda_fact(int index, int i, struct ah_device_fact *out)
 {
-    static bool (*const told[])(CUdevice, struct ah_device_fact *) = {tell_name, tell_memory, tell_uuid};
-    enum { TOLD = sizeof told / sizeof told[0] };
+    static bool (*const getters[])(CUdevice, struct ah_device_fact *) = {get_name, get_memory, get_uuid};
+    enum { GETTERS = sizeof getters / sizeof getters[0] };
     CUdevice handle;
     int value;
     *out = (struct ah_device_fact){0};
     if (ah_cuda_driver_open() < 0 || ah_cuda.device_get(&handle, index) != CUDA_SUCCESS)
         return false;
-    if (i < TOLD)
-        return told[i](handle, out);
-    i -= TOLD;
+    if (i < GETTERS)
+        return getters[i](handle, out);
+    i -= GETTERS;
     if (i >= ROWS || ah_cuda.device_attribute(&value, rows[i].attribute, handle) != CUDA_SUCCESS)
         return false;
     out->name = rows[i].name;

@@ -6,7 +6,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-enum { TOLD = 6 };
+enum { LISTED = 6 };
 
 struct size_count {
     size_t bytes, count;
@@ -30,7 +30,7 @@ static const char *in_units(char *text, size_t room, size_t bytes)
     return text;
 }
 
-static void tell_sizes(struct ah_cuda_memory *memory, char *text, size_t room)
+static void list_sizes(struct ah_cuda_memory *memory, char *text, size_t room)
 {
     struct size_count sizes[256];
     size_t count = 0;
@@ -48,7 +48,7 @@ static void tell_sizes(struct ah_cuda_memory *memory, char *text, size_t room)
     qsort(sizes, count, sizeof sizes[0], by_total);
     size_t length = 0;
     text[0] = '\0';
-    for (size_t k = 0; k < count && k < TOLD && length < room; k++) {
+    for (size_t k = 0; k < count && k < LISTED && length < room; k++) {
         char size[32];
         length += (size_t)snprintf(text + length, room - length, "%s%zu x %s", k ? ", " : "; most of it: ",
                                    sizes[k].count, in_units(size, sizeof size, sizes[k].bytes));
@@ -60,7 +60,7 @@ int ah_cuda_memory_fail(struct ah_cuda_memory *memory, size_t bytes)
     char asked[32], live[32], cached[32], left[32], all[32], sizes[256];
     size_t available = 0, total = 0;
     ah_cuda.memory_info(&available, &total);
-    tell_sizes(memory, sizes, sizeof sizes);
+    list_sizes(memory, sizes, sizeof sizes);
     return ah_fail(AH_ENOMEM, "%s: out of memory: %s asked for, %s live, %s cached, %s of %s available%s",
                    memory->cuda->device->name, in_units(asked, sizeof asked, bytes),
                    in_units(live, sizeof live, memory->stats.live),

@@ -35,7 +35,7 @@ struct ah_cuda_faults {
 static struct ah_cuda_kernel index_kernel = AH_CUDA_KERNEL("fault", "fault_index");
 static struct ah_cuda_kernel share_kernel[] = AH_CUDA_REALS("fault", "fault_share");
 
-static bool tells_now(const struct ah_cuda_device *cuda)
+static bool reports_now(const struct ah_cuda_device *cuda)
 {
     const char *when = getenv("ACCELHOST_CUDA_CHECKS");
     return cuda->waits || (when ? !strcmp(when, "now") : ah_cuda_is_simulated());
@@ -46,7 +46,7 @@ static int open_faults(struct ah_cuda_device *cuda)
     struct ah_cuda_faults *faults = calloc(1, sizeof *faults);
     if (!faults)
         return ah_fail(AH_ENOMEM, "out of memory");
-    faults->now = tells_now(cuda);
+    faults->now = reports_now(cuda);
     int status = ah_cuda_memory_take(cuda->memory, sizeof(struct ah_fault), &faults->block);
     if (status == 0)
         status = cuda->device->type->fill(cuda->device, faults->block, 0, sizeof(struct ah_fault));

@@ -27,8 +27,8 @@ static struct ah_cuda_grid grid_for(int64_t items)
 /* unique. */
 
 /* The outputs, from where the groups of equal keys start. */
-static int tell_groups(struct ah_call *c, struct ah_unique_args *args, const struct ah_tensor *x,
-                       const struct ah_cuda_places *places)
+static int write_groups(struct ah_call *c, struct ah_unique_args *args, const struct ah_tensor *x,
+                        const struct ah_cuda_places *places)
 {
     const struct ah_args_unique *arg = ah_args(c, unique);
     struct ah_tensor *starts = NULL;
@@ -79,7 +79,7 @@ static int unique_run(struct ah_call *c, const struct ah_tensor *x)
     args.marks = ah_cuda_data(marks);
     AH_TRYGO(ah_cuda_launch(c->device, &marks_kernel, c->op->name, grid_for(args.n), &args), out);
     AH_TRYGO(ah_cuda_places_find(c->device, c->op->name, marks, &places), out);
-    status = tell_groups(c, &args, x, &places);
+    status = write_groups(c, &args, x, &places);
 out:
     ah_cuda_places_release(&places);
     ah_tensor_release(marks);
@@ -92,7 +92,7 @@ int ah_cuda_unique(struct ah_call *c)
 {
     struct ah_tensor *given = ah_args(c, unique)->input.tensor, *x;
     AH_TRY(ah_cuda_dense(c->device, &x, given, given->dtype));
-    int status = x->numel ? unique_run(c, x) : tell_groups(c, &(struct ah_unique_args){0}, x, NULL);
+    int status = x->numel ? unique_run(c, x) : write_groups(c, &(struct ah_unique_args){0}, x, NULL);
     ah_tensor_release(x);
     return status;
 }

@@ -162,7 +162,7 @@ int ah_cuda_on_host(struct ah_call *call)
     if (ah_tracing) {
         char text[64];
         snprintf(text, sizeof text, "host %s", call->op->name);
-        ah_trace_tell_kernel(text);
+        ah_trace_set_kernel(text);
     }
     return status < 0 ? status : shadows.status;
 }

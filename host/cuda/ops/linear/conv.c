@@ -128,7 +128,7 @@ out:
 }
 
 /* What an error of missing memory leaves open. */
-static int tell_shapes(struct ah_call *c, int status)
+static int append_shapes(struct ah_call *c, int status)
 {
     char reason[400];
     if (status != AH_ENOMEM)
@@ -151,9 +151,9 @@ static int conv_convolve(struct ah_call *c, enum ah_cuda_conv_kind kind, const s
             continue;
         int done = by_dnn(c, &conv, first, second);
         if (done)
-            return done < 0 ? tell_shapes(c, done) : 0;
+            return done < 0 ? append_shapes(c, done) : 0;
     }
-    return tell_shapes(c, by_patches(c, &conv, first, second));
+    return append_shapes(c, by_patches(c, &conv, first, second));
 }
 
 static int add_bias(struct ah_call *c, struct ah_tensor *bias)

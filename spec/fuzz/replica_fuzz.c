@@ -6,7 +6,7 @@
  * sources: host/comm/control/replay_log.c host/comm/control/group_block.c host/comm/control/collective.c
  * sources: host/base/memory/array.c host/base/numeric/dtype.c host/base/process/entropy.c host/base/numeric/half.c
  * sources: host/base/status/status.c host/base/trace/time.c
- * sources: host/base/trace/pulse.c host/base/status/nearest.c */
+ * sources: host/base/trace/counters.c host/base/status/nearest.c */
 #include "comm/net/replica.c"
 
 #include <fcntl.h>

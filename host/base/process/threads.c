@@ -10,7 +10,7 @@
 #include "base/status/status.h"
 
 /* The affinity at the first call, before libgomp binds the main thread (OMP_PROC_BIND). */
-static struct ah_affinity initial_threads;
+static struct ah_affinity initial_affinity;
 static int processors;   /* in it, 0 before the first call */
 static int threads_used; /* by kernels, 0 before the first call */
 
@@ -18,9 +18,9 @@ int ah_affinity_count(void)
 {
     if (processors)
         return processors;
-    if (sched_getaffinity(0, sizeof initial_threads.set, initial_threads.set))
-        CPU_SET_S(0, sizeof initial_threads.set, initial_threads.set);
-    processors = CPU_COUNT_S(sizeof initial_threads.set, initial_threads.set);
+    if (sched_getaffinity(0, sizeof initial_affinity.set, initial_affinity.set))
+        CPU_SET_S(0, sizeof initial_affinity.set, initial_affinity.set);
+    processors = CPU_COUNT_S(sizeof initial_affinity.set, initial_affinity.set);
     return processors;
 }
 
@@ -30,8 +30,8 @@ void ah_affinity_part(int part, int parts, struct ah_affinity *out)
     *out = (struct ah_affinity){0};
     parts = parts < count ? parts : count;
     part %= parts;
-    for (size_t i = 0; i < 8 * sizeof initial_threads.set; i++) {
-        if (!CPU_ISSET_S(i, sizeof initial_threads.set, initial_threads.set))
+    for (size_t i = 0; i < 8 * sizeof initial_affinity.set; i++) {
+        if (!CPU_ISSET_S(i, sizeof initial_affinity.set, initial_affinity.set))
             continue;
         if (seen >= count * part / parts && seen < count * (part + 1) / parts)
             CPU_SET_S(i, sizeof out->set, out->set);

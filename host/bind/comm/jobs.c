@@ -74,7 +74,7 @@ static void set_collective(lua_State *L, struct ah_control_block *control, int r
     set_text(L, "name", ah_call_record_name(post), 64);
     ah_set_number(L, "number", number);
     set_text(L, "site", post->where, sizeof post->where);
-    set_age(L, "seconds", atomic_load(&ah_rank_entry(control, rank)->pulse.collective_ns), now);
+    set_age(L, "seconds", atomic_load(&ah_rank_entry(control, rank)->counters.collective_ns), now);
     lua_pushboolean(L, ah_jobs_waits(control, rank));
     lua_setfield(L, -2, "waiting");
     if (members > 0 && members < control->size) /* 0: of another host */
@@ -107,19 +107,19 @@ static void set_process(lua_State *L, int pid)
     ah_set_number(L, "cpu_seconds", (double)process.cpu_ns / 1e9);
 }
 
-static void set_pulse(lua_State *L, const struct ah_pulse *pulse, int64_t now)
+static void set_counters(lua_State *L, const struct ah_counters *counters, int64_t now)
 {
-    double step_time = atomic_load(&pulse->step_time), loss = atomic_load(&pulse->loss);
-    ah_set_number(L, "steps", (double)atomic_load(&pulse->steps));
-    ah_set_number(L, "backwards", (double)atomic_load(&pulse->backwards));
+    double step_time = atomic_load(&counters->step_time), loss = atomic_load(&counters->loss);
+    ah_set_number(L, "steps", (double)atomic_load(&counters->steps));
+    ah_set_number(L, "backwards", (double)atomic_load(&counters->backwards));
     if (step_time > 0)
         ah_set_number(L, "step_time", step_time);
-    set_age(L, "step_seconds", atomic_load(&pulse->step_ns), now);
-    if (!isnan(loss) || atomic_load(&pulse->backwards))
+    set_age(L, "step_seconds", atomic_load(&counters->step_ns), now);
+    if (!isnan(loss) || atomic_load(&counters->backwards))
         ah_set_number(L, "loss", loss);
-    set_op(L, "op", atomic_load(&pulse->op));
-    set_op(L, "backward_of", atomic_load(&pulse->node));
-    set_text(L, "site", pulse->site, sizeof pulse->site);
+    set_op(L, "op", atomic_load(&counters->op));
+    set_op(L, "backward_of", atomic_load(&counters->node));
+    set_text(L, "site", counters->site, sizeof counters->site);
 }
 
 static void push_rank(lua_State *L, struct ah_control_block *control, int rank, int64_t now)
@@ -135,7 +135,7 @@ static void push_rank(lua_State *L, struct ah_control_block *control, int rank, 
     const char *unseen = ah_control_is_local(control, rank) ? "starting" : "elsewhere"; /* on another host */
     set_text(L, "board_state", pid ? states[state < sizeof states / sizeof *states ? state : 0] : unseen, 16);
     set_process(L, pid);
-    set_pulse(L, &slot->pulse, now);
+    set_counters(L, &slot->counters, now);
     set_collective(L, control, rank, now);
     set_message(L, control, rank, now);
     set_ranks(L, "waits_for", waited, count);
@@ -185,7 +185,7 @@ static int jobs_look(lua_State *L)
 static int rank_status(lua_State *L)
 {
     enum { ANSWER_MS = 300 };
-    char text[AH_PULSE_TEXT];
+    char text[AH_COUNTERS_TEXT];
     struct ah_control_block *control = check_control(L, 1);
     int rank = (int)luaL_checkinteger(L, 2);
     luaL_argcheck(L, control && rank >= 0 && rank < control->size, 2, "no such rank");

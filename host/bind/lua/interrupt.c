@@ -21,7 +21,7 @@
 #include <luajit.h>
 
 #include "base/process/signals.h"
-#include "base/trace/pulse.h"
+#include "base/trace/counters.h"
 #include "base/trace/time.h"
 #include "bind/library.h"
 #include "bind/lua/bind.h"
@@ -86,7 +86,7 @@ static void interrupt_begin(void)
 
 static void interrupt_press(const void *context)
 {
-    char place[AH_PULSE_TEXT];
+    char place[AH_COUNTERS_TEXT];
     ah_interrupted = AH_INTERRUPT_PRESSED;
     if (pressed == 0)
         interrupt_begin();

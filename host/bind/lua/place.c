@@ -15,7 +15,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "base/trace/pulse.h"
+#include "base/trace/counters.h"
 #include "bind/library.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/handle.h"
@@ -245,8 +245,8 @@ const char *ah_place_find(const void *context, char *text, size_t room)
 {
     struct spot spot = spot_of(context);
     const char *site = compiled_at(spot.code);
-    int op = atomic_load(&ah_pulse->op), node = atomic_load(&ah_pulse->node);
-    bool meets = atomic_load(&ah_pulse->waits);
+    int op = atomic_load(&ah_counters->op), node = atomic_load(&ah_counters->node);
+    bool meets = atomic_load(&ah_counters->waits);
     lua_State *L = ah_entered() ? ah_entered() : meets ? place_watched : NULL;
     readable = NULL;
     text[0] = 0;

@@ -5,7 +5,7 @@
 #include "autograd/engine/engine.h"
 #include "autograd/graph/anomaly.h"
 #include "base/memory/array.h"
-#include "base/trace/pulse.h"
+#include "base/trace/counters.h"
 #include "bind/lua/callback.h"
 #include "bind/lua/function.h"
 #include "bind/lua/handle.h"
@@ -127,7 +127,8 @@ static int prepared_leaves(lua_State *L)
 static void show_backward(lua_State *L, struct ah_tensor *const *roots, int count)
 {
     const struct ah_tensor *loss = count == 1 && roots[0]->numel == 1 ? roots[0] : NULL;
-    ah_pulse_begin_backward(ah_call_site(L), loss && loss->storage->device == &ah_cpu ? ah_tensor_get(loss, 0) : NAN);
+    ah_counters_begin_backward(ah_call_site(L),
+                               loss && loss->storage->device == &ah_cpu ? ah_tensor_get(loss, 0) : NAN);
 }
 
 /* backward(tensors, gradients, options) */
@@ -159,7 +160,7 @@ static int autograd_backward(lua_State *L)
     int status = ah_backward(roots, grads, count, &options);
     ah_leave(outer);
     if (outermost)
-        ah_pulse_end_backward();
+        ah_counters_end_backward();
     if (status < 0 && watched) {
         /* What is to be raised stays on the stack: the watcher may fail in C meanwhile. */
         if (status != AH_ELUA)

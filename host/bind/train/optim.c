@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "autograd/graph/graph.h"
-#include "base/trace/pulse.h"
+#include "base/trace/counters.h"
 #include "base/trace/trace.h"
 #include "bind/lua/bind.h"
 #include "bind/train/optim.h"
@@ -146,7 +146,7 @@ static int optim_step(lua_State *L)
     if (!missing)
         ah_check(L, ah_optim_step(kind, &options, item, count));
     ah_trace_end(mark, AH_TRACE_OPTIMIZER, ah_optim_kinds[kind].name);
-    ah_pulse_step();
+    ah_counters_step();
     if (keep) {
         lua_pushnil(L);
         lua_insert(L, -3);
@@ -243,7 +243,7 @@ static int clip_grad_value(lua_State *L)
 /* stepped(): a step that ran in Lua is over */
 static int optim_stepped(lua_State *L)
 {
-    ah_pulse_step();
+    ah_counters_step();
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* Optimizer steps captured in a graph: the device repeats them, but their scalars (rates, corrections, counters) are
  * computed on the host. So a captured step keeps its items, gradients included, which have no other reference once the
  * script has dropped them, and is called again before each replay, which then only updates the scalars. */
-#include "base/trace/pulse.h"
+#include "base/trace/counters.h"
 #include "bind/lua/class.h"
 #include "bind/train/optim.h"
 
@@ -104,7 +104,7 @@ static int step_again(lua_State *L)
     for (int i = 0; i < again->count; i++)
         note_singles(again, i);
     ah_check(L, ah_optim_step(again->kind, &options, again->item, again->count));
-    ah_pulse_step();
+    ah_counters_step();
     return 0;
 }
 

@@ -408,7 +408,7 @@ void ah_job_end(struct ah_job *job, int number)
 void ah_job_ask(struct ah_job *job, int number)
 {
     for (int r = 0; r < job->size; r++)
-        if (job->rank[r].running && atomic_load(&ah_job_slot(job, r)->pulse.answers))
+        if (job->rank[r].running && atomic_load(&ah_job_slot(job, r)->counters.answers))
             syscall(SYS_tgkill, job->rank[r].pid, job->rank[r].pid, number);
 }
 

@@ -8,8 +8,8 @@
 
 #include <lauxlib.h>
 
-#include "base/trace/pulse.h"
 #include "base/process/signals.h"
+#include "base/trace/counters.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/place.h"
 #include "bind/lua/signal_hook.h"
@@ -29,7 +29,7 @@ static void say_where(lua_State *L, lua_Debug *frame)
 
 static void give_up(int number, siginfo_t *info, void *context)
 {
-    char place[AH_PULSE_TEXT];
+    char place[AH_COUNTERS_TEXT];
     ah_signal_write("\naccelhost: interrupted; the script ");
     ah_signal_write(ah_place_find(context, place, sizeof place));
     ah_signal_write("\n");

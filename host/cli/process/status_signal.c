@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "base/trace/pulse.h"
 #include "base/process/signal_stack.h"
 #include "base/process/signals.h"
+#include "base/trace/counters.h"
 #include "bind/lua/place.h"
 #include "bind/lua/signal_hook.h"
 
@@ -28,7 +28,7 @@ static void set_timer(long nanoseconds)
 
 static void status_signal_answer(lua_State *L, const char *place)
 {
-    ah_pulse_answer(place);
+    ah_counters_answer(place);
     if (!status_tracing)
         return;
     status_tracing = 0;
@@ -40,7 +40,7 @@ static void status_signal_answer(lua_State *L, const char *place)
 
 static void on_hook(lua_State *L, lua_Debug *frame)
 {
-    char place[AH_PULSE_TEXT];
+    char place[AH_COUNTERS_TEXT];
     ah_signal_hook_set(AH_SIGNAL_STATUS, NULL);
     status_phase = UNASKED;
     set_timer(0);
@@ -51,7 +51,7 @@ static void on_hook(lua_State *L, lua_Debug *frame)
 
 static void status_signal_take(int number, bool late, const void *context)
 {
-    char place[AH_PULSE_TEXT];
+    char place[AH_COUNTERS_TEXT];
     status_tracing |= number == SIGUSR2;
     if (status_phase == UNASKED && !late) {
         status_phase = HOOKED;
@@ -85,12 +85,12 @@ void ah_status_signal_watch(lua_State *L)
         return;
     ah_place_watch(L);
     if (!sigaction(SIGURG, &action, NULL) && !sigaction(SIGUSR2, &action, NULL))
-        atomic_store(&ah_pulse->answers, 1);
+        atomic_store(&ah_counters->answers, 1);
 }
 
 void ah_status_signal_end(void)
 {
-    atomic_store(&ah_pulse->answers, 0);
+    atomic_store(&ah_counters->answers, 0);
     signal(SIGURG, SIG_IGN);
     signal(SIGUSR2, SIG_IGN);
 }

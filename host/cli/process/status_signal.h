@@ -1,5 +1,5 @@
 /* Status signals of a running script: on SIGURG it writes its current line to its progress counters
- * (base/trace/pulse.h), on SIGUSR2 its traceback to stderr. Neither ends it. */
+ * (base/trace/counters.h), on SIGUSR2 its traceback to stderr. Neither ends it. */
 #ifndef AH_CLI_STATUS_SIGNAL_H
 #define AH_CLI_STATUS_SIGNAL_H
 

@@ -86,7 +86,7 @@ int ah_control_create(struct ah_control_block **out, int size)
             goto failed;
         control->segment_fd[r] = ah_rank_entry(control, r)->segment_fd = fd;
         atomic_store(&ah_rank_entry(control, r)->blamed, -1);
-        atomic_store(&ah_rank_entry(control, r)->pulse.loss, NAN);
+        atomic_store(&ah_rank_entry(control, r)->counters.loss, NAN);
         if (ftruncate(fd, 2 * AH_STAGE_BYTES))
             goto failed;
     }
@@ -279,7 +279,7 @@ bool ah_control_replace(struct ah_control_block *control, int rank)
     if (!atomic_compare_exchange_strong(&slot->state, &running, AH_RANK_RETURNING) && running != AH_RANK_RETURNING)
         return false;
     atomic_store(&slot->pid, 0);
-    atomic_store(&slot->pulse.answers, 0);
+    atomic_store(&slot->counters.answers, 0);
     atomic_store(&slot->due, 1);
     atomic_fetch_add(&slot->replaced, 1);
     return true;

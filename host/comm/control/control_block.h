@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "base/status/status.h"
-#include "base/trace/pulse.h"
+#include "base/trace/counters.h"
 #include "comm/control/group_block.h"
 
 #define AH_CONTROL_NAME "accelhost-board" /* of the memfd */
@@ -80,7 +80,7 @@ struct ah_rank_entry {
     _Atomic int64_t returned_ns;  /* of the last replacement */
     _Atomic int64_t returned_at;  /* the boundary at which it replaced the killed process, -1: none */
     struct ah_replay_log replay_log;
-    struct ah_pulse pulse;    /* its progress counters */
+    struct ah_counters counters;    /* its progress counters */
     struct ah_awaited awaited;
     struct ah_group_block block[AH_MAX_GROUPS];
 };

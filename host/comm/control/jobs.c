@@ -111,7 +111,7 @@ bool ah_jobs_waits(const struct ah_control_block *control, int rank)
 {
     struct ah_rank_entry *slot = &control->header->slot[rank];
     struct ah_group_block *block = latest_channel(control, rank);
-    return atomic_load(&slot->pulse.waits) &&
+    return atomic_load(&slot->counters.waits) &&
            !ah_reached(ah_group_counter(block, AH_DONE), ah_group_counter(block, AH_POSTED));
 }
 

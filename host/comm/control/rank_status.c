@@ -13,12 +13,12 @@
 /* Has the rank answered? */
 static bool rank_status_ask(const struct ah_rank_entry *slot, int pid, int patience_ms)
 {
-    const struct ah_pulse *pulse = &slot->pulse;
-    unsigned before = atomic_load(&pulse->answered);
-    if (!atomic_load(&pulse->answers) || syscall(SYS_tgkill, pid, pid, SIGURG))
+    const struct ah_counters *counters = &slot->counters;
+    unsigned before = atomic_load(&counters->answered);
+    if (!atomic_load(&counters->answers) || syscall(SYS_tgkill, pid, pid, SIGURG))
         return false;
     for (int waited = 0; waited < patience_ms; waited++) {
-        if (atomic_load(&pulse->answered) != before)
+        if (atomic_load(&counters->answered) != before)
             return true;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
@@ -43,7 +43,7 @@ const char *ah_rank_status(const struct ah_rank_entry *slot, int patience_ms, ch
     if (process.state == 'T' || process.state == 't')
         snprintf(text, room, "is stopped by a signal (kill -CONT %d lets it go on)", pid);
     else if (rank_status_ask(slot, pid, patience_ms))
-        snprintf(text, room, "%.*s", AH_PULSE_TEXT, slot->pulse.place);
+        snprintf(text, room, "%.*s", AH_COUNTERS_TEXT, slot->counters.place);
     else if (process.state == 'R')
         snprintf(text, room, "runs and does not answer");
     else if (process.state != 'Z')

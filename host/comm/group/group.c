@@ -145,8 +145,8 @@ static void group_post(struct ah_group *group, const struct ah_collective *call,
     entry->counts = arguments->counts;
     atomic_store_explicit(&ah_rank_entry(group->control, group->member[group->rank])->latest, group->block,
                           memory_order_relaxed);
-    atomic_store_explicit(&ah_rank_entry(group->control, group->member[group->rank])->pulse.collective_ns, ah_now_ns(),
-                          memory_order_relaxed);
+    atomic_store_explicit(&ah_rank_entry(group->control, group->member[group->rank])->counters.collective_ns,
+                          ah_now_ns(), memory_order_relaxed);
     group->posted++;
     ah_group_counter_advance(mine, AH_POSTED, group->posted);
 }

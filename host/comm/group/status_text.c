@@ -40,7 +40,7 @@ enum { ANSWER_MS = 400 }; /* for a rank to say where it is */
 
 const char *ah_status_text_now(struct ah_group *group, int rank, char *text, size_t bytes)
 {
-    char doing[AH_PULSE_TEXT];
+    char doing[AH_COUNTERS_TEXT];
     ah_status_text(group, rank, text, bytes);
     ah_rank_status(ah_rank_entry(group->control, group->member[rank]), ANSWER_MS, doing, sizeof doing);
     size_t length = strlen(text);

@@ -227,7 +227,7 @@ static const char *watch_culprit(const struct ah_watch *watch, struct ah_group *
                                  char *text, size_t bytes)
 {
     const struct ah_hosts *hosts = group->control->hosts;
-    char doing[AH_PULSE_TEXT];
+    char doing[AH_COUNTERS_TEXT];
     int64_t silent_ns = 0;
     int host = silent_host(watch, group, late, peer, &silent_ns);
     *blamed = host < 0 ? group->member[late] : hosts->first[host];
@@ -383,7 +383,7 @@ int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, cons
 /* The rank that keeps a call from coming to its end, of those that have begun it: one that is stopped, or -1. */
 static int stopped_rank(struct ah_group *group)
 {
-    char doing[AH_PULSE_TEXT];
+    char doing[AH_COUNTERS_TEXT];
     for (int r = 0; r < group->size; r++)
         if (r != group->rank && strstr(ah_rank_status(slot_of(group, r), 0, doing, sizeof doing), "stopped"))
             return r;
@@ -451,9 +451,9 @@ static int sleep_for(struct ah_group *group, int rank, enum ah_counter which, ui
 static int wait_slowly(struct ah_group *group, int rank, enum ah_counter which, uint32_t target)
 {
     ah_watch_leave(group);
-    atomic_store_explicit(&ah_pulse->waits, 1, memory_order_relaxed);
+    atomic_store_explicit(&ah_counters->waits, 1, memory_order_relaxed);
     int status = sleep_for(group, rank, which, target);
-    atomic_store_explicit(&ah_pulse->waits, 0, memory_order_relaxed);
+    atomic_store_explicit(&ah_counters->waits, 0, memory_order_relaxed);
     return status;
 }
 

@@ -43,7 +43,7 @@ static void take_place(struct ah_control_block *control, int rank)
     attached = control;
     attached_rank = rank;
     attached_pid = getpid();
-    ah_pulse_move(&ah_rank_entry(control, rank)->pulse);
+    ah_counters_move(&ah_rank_entry(control, rank)->counters);
     ah_control_close(rank_alone);
     rank_alone = NULL;
     atomic_store(&ah_rank_entry(attached, attached_rank)->pid, (int)attached_pid);
@@ -124,7 +124,7 @@ void ah_rank_show_alone(void)
 {
     if (attached || ah_control_create(&rank_alone, 1) < 0)
         return;
-    ah_pulse_move(&ah_rank_entry(rank_alone, 0)->pulse);
+    ah_counters_move(&ah_rank_entry(rank_alone, 0)->counters);
     atomic_store(&ah_rank_entry(rank_alone, 0)->pid, (int)getpid());
 }
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/trace/pulse.h"
+#include "base/trace/counters.h"
 #include "base/trace/trace.h"
 #include "ops/dispatch/autocast.h"
 #include "ops/dispatch/rows.h"
@@ -351,9 +351,9 @@ int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inp
         AH_TRYGO(bind_value(op, &op->param[i], i < count ? &args[i] : &none, &call.arg[i], &made, i), out);
     }
     struct ah_trace_mark mark = ah_trace_begin();
-    before = ah_pulse_enter((int)id + 1);
+    before = ah_counters_enter((int)id + 1);
     status = ah_autocast.enabled ? ah_autocast_run(&call, op_run) : op_run(&call);
-    ah_pulse_leave(before);
+    ah_counters_leave(before);
     if (__builtin_expect(mark.begin_ns != 0, 0))
         op_record(mark, &call);
 out:

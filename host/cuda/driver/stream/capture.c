@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory/array.h"
-#include "base/trace/pulse.h"
+#include "base/trace/counters.h"
 #include "cuda/driver/memory/memory.h"
 #include "ops/dispatch/op.h"
 
@@ -23,7 +23,7 @@ int ah_cuda_capture_refuse(const struct ah_cuda_device *cuda, const char *what, 
 {
     if (!cuda->capturing)
         return 0;
-    int op = atomic_load_explicit(&ah_pulse->op, memory_order_relaxed);
+    int op = atomic_load_explicit(&ah_counters->op, memory_order_relaxed);
     const char *name = op ? ah_op_get((enum ah_opid)(op - 1))->name : "";
     return ah_fail(AH_ESTATE, "%s%s%s cannot be captured in a graph; %s", name, op ? ": " : "", what, remedy);
 }

@@ -4,15 +4,15 @@
  * The counters are stored in the rank's entry of the job's control block (comm/control/control_block.h), which other
  * processes read; without a control block in this process's own memory. Only the Lua thread writes them, by plain
  * stores that cost a nanosecond; a fork of the process writes to counters of its own. */
-#ifndef AH_BASE_PULSE_H
-#define AH_BASE_PULSE_H
+#ifndef AH_BASE_COUNTERS_H
+#define AH_BASE_COUNTERS_H
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { AH_PULSE_TEXT = 192, AH_PULSE_SITE = 64 };
+enum { AH_COUNTERS_TEXT = 192, AH_COUNTERS_SITE = 64 };
 
-struct ah_pulse {
+struct ah_counters {
     _Alignas(64) atomic_int op;   /* of the op table that runs, from 1; 0: none */
     atomic_int node;              /* op whose gradient rule runs, from 1 */
     _Atomic uint64_t backwards;   /* that have begun */
@@ -23,38 +23,38 @@ struct ah_pulse {
     _Atomic int64_t collective_ns; /* when the last collective was called */
     atomic_int in_backward;
     atomic_int waits;             /* for peers, in a collective */
-    char site[AH_PULSE_SITE];     /* the script's line that began the last backward */
+    char site[AH_COUNTERS_SITE];     /* the script's line that began the last backward */
     /* On SIGURG the process writes its current line here ("runs at train.lua:12"), then increments `answered`. */
     atomic_int answers;           /* it handles SIGURG */
     atomic_uint answered;
-    char place[AH_PULSE_TEXT];
+    char place[AH_COUNTERS_TEXT];
 };
 
 /* Never NULL. */
-extern struct ah_pulse *ah_pulse;
+extern struct ah_counters *ah_counters;
 
 /* Move the counters to `to`, in shared memory, with their current values. */
-void ah_pulse_move(struct ah_pulse *to);
+void ah_counters_move(struct ah_counters *to);
 
 /* Record that a backward begins at a line of the script (`loss` may be NaN), and that it ends. */
-void ah_pulse_begin_backward(const char *site, double loss);
-void ah_pulse_end_backward(void);
+void ah_counters_begin_backward(const char *site, double loss);
+void ah_counters_end_backward(void);
 /* Record an optimizer step. */
-void ah_pulse_step(void);
+void ah_counters_step(void);
 /* Write the process's current line. May be called by a signal handler. */
-void ah_pulse_answer(const char *place);
+void ah_counters_answer(const char *place);
 
-/* Record the running op; returns the previous one for ah_pulse_leave. */
-static inline int ah_pulse_enter(int op)
+/* Record the running op; returns the previous one for ah_counters_leave. */
+static inline int ah_counters_enter(int op)
 {
-    int before = atomic_load_explicit(&ah_pulse->op, memory_order_relaxed);
-    atomic_store_explicit(&ah_pulse->op, op, memory_order_relaxed);
+    int before = atomic_load_explicit(&ah_counters->op, memory_order_relaxed);
+    atomic_store_explicit(&ah_counters->op, op, memory_order_relaxed);
     return before;
 }
 
-static inline void ah_pulse_leave(int before)
+static inline void ah_counters_leave(int before)
 {
-    atomic_store_explicit(&ah_pulse->op, before, memory_order_relaxed);
+    atomic_store_explicit(&ah_counters->op, before, memory_order_relaxed);
 }
 
 #endif

@@ -18,7 +18,7 @@
 
 #include "base/trace/time.h"
 
-enum { PATIENCE = 1000 }; /* milliseconds for a worker to end by itself */
+enum { END_MS = 1000 }; /* milliseconds for a worker to end by itself */
 
 struct slot {
     int file;
@@ -307,7 +307,7 @@ void ah_worker_free(struct ah_worker *worker)
         return;
     if (worker->ours && worker->pid) {
         ah_worker_leave(worker);
-        for (int waited = 0; waited < PATIENCE && !has_ended(worker); waited++)
+        for (int waited = 0; waited < END_MS && !has_ended(worker); waited++)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         if (!has_ended(worker)) {
             kill(worker->pid, SIGKILL);

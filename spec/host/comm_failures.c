@@ -208,7 +208,7 @@ static void notice(struct rank *me)
         until_marked(me, 0);
     else
         ah_notice_set_output(listen_to);
-    me->group->patience_ns = 150 * 1000000;
+    me->group->stall_warning_ns = 150 * 1000000;
     RANK_CHECK(me, barrier(me) == 0);
     ah_notice_set_output(NULL);
     if (me->rank == 0) {

@@ -78,7 +78,7 @@ AH_TEST(a_rank_that_does_not_start_is_reported)
 {
     char *argv[] = {(char *)"accelhost", (char *)"stay-out", NULL};
     struct heard heard = {0};
-    struct ah_job_options options = {.ranks = 2, .threads = 1, .patience = 0.05, .grace = 2, .argv = argv,
+    struct ah_job_options options = {.ranks = 2, .threads = 1, .stall_warning = 0.05, .grace = 2, .argv = argv,
         .script = -1, .output = on_output, .notice = on_notice, .context = &heard};
     struct ah_job *job = NULL;
     int64_t began = ah_now_ns();

@@ -34,7 +34,7 @@ static void open_scene(struct scene *scene, const char *generation)
                                                     .ranks = 2,
                                                     .hosts = 2,
                                                     .timeout_ns = second_ns,
-                                                    .patience_ns = second_ns};
+                                                    .stall_warning_ns = second_ns};
 }
 
 static void close_scene(struct scene *scene)

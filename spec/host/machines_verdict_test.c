@@ -17,7 +17,7 @@ static bool open_scene(struct scene *scene)
     struct ah_store_place place = {.secret = "secret", .secret_bytes = 6, .generation = 0};
     struct ah_rendezvous rendezvous = {.places = {0, 1, 2}};
     *scene = (struct scene){.machines = {
-        .options = {.machines = 3, .least = 1, .patience = 60},
+        .options = {.machines = 3, .least = 1, .stall_warning = 60},
         .hosts = {.count = 3, .mine = 1, .first = {0, 2, 4, 6}, .name = {"a", "b", "c"}},
     }};
     CHECK_OK(ah_store_serve(&scene->server, &place));

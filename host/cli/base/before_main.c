@@ -25,7 +25,7 @@
 
 #include "base/process/threads.h"
 
-enum { PATIENCE = 2 }; /* seconds of processor time; the constructors take some milliseconds */
+enum { TIMEOUT_S = 2 }; /* seconds of processor time; the constructors take some milliseconds */
 enum { MIB = 1 << 20, BLAS_MIB = 128, STACK_MIB = 8 }; /* of each thread */
 enum { OTHER_MIB = 40 }; /* what the library's start and its first ops map beyond that (measured: 20 to 30) */
 enum { LEAST_STACK = 256 * 1024 }; /* the main thread's; with 64 KiB the start fails, with 100 it succeeds */
@@ -77,7 +77,7 @@ static void print_line(const char *format, ...)
     (void)!write(STDERR_FILENO, line, (size_t)bytes < sizeof line ? (size_t)bytes : sizeof line - 1);
 }
 
-static void out_of_patience(int number)
+static void timed_out(int number)
 {
     static const char text[] =
         "accelhost: a library cannot get its memory: some 128 MB for each thread, beyond the limit of address space or "
@@ -159,8 +159,8 @@ static void before_libraries(int argc, char **argv, char **environment)
         return;
     check_room();
     guarded = true;
-    sigaction(SIGPROF, &(struct sigaction){.sa_handler = out_of_patience}, NULL);
-    set_timer(PATIENCE);
+    sigaction(SIGPROF, &(struct sigaction){.sa_handler = timed_out}, NULL);
+    set_timer(TIMEOUT_S);
 }
 
 /* .preinit_array is the only section that runs before the constructors of shared libraries. */

@@ -26,7 +26,7 @@ static const int64_t nudge_ns = 1000000000;  /* after which ranks that ignore a 
 static const int64_t leave_ns = 5000000000;  /* for what well-ended ranks have started */
 static const int64_t poll_ns = 50000000;     /* between polls of those */
 static const int64_t return_ns = 20000000; /* between polls for replaced ranks */
-static const int64_t silence_ns = 200000000; /* of a pipe that somebody we cannot find holds open */
+static const int64_t quiet_pipe_ns = 200000000; /* of a pipe that somebody we cannot find holds open */
 
 enum { READ = 64 * 1024, EVENTS = 64 };
 
@@ -97,7 +97,7 @@ static void kill_ranks(struct ah_job *job)
 /* Nothing more can come: what is in the pipes is all. */
 static void job_drain(struct ah_job *job)
 {
-    job_enter(job, AH_JOB_DRAINING, silence_ns);
+    job_enter(job, AH_JOB_DRAINING, quiet_pipe_ns);
     if (!job->open_pipes)
         job_enter(job, AH_JOB_OVER, -1);
 }
@@ -161,7 +161,7 @@ static void on_deadline(struct ah_job *job)
         /* Held output is kept for its reader, unless we were asked to end. */
         job->quiet = true;
         if ((job->held[0] || job->held[1]) && !job->signal)
-            job_enter(job, AH_JOB_DRAINING, silence_ns);
+            job_enter(job, AH_JOB_DRAINING, quiet_pipe_ns);
         else
             job_enter(job, AH_JOB_OVER, -1);
         break;
@@ -193,7 +193,7 @@ static bool job_pump(struct ah_job *job, int rank, int s)
     ssize_t n = read(fd, text, sizeof text);
     if (n > 0) {
         if (job->phase == AH_JOB_DRAINING)
-            job_enter(job, AH_JOB_DRAINING, silence_ns);
+            job_enter(job, AH_JOB_DRAINING, quiet_pipe_ns);
         job->options.output(job->options.context, rank, s, text, (size_t)n);
         return true;
     }

@@ -70,7 +70,7 @@ static int job_object_start(lua_State *L)
         .ranks = (int)ah_opt_int(L, 1, "num_processes", 1),
         .threads = (int)ah_opt_int(L, 1, "threads", 0),
         .timeout = ah_opt_number(L, 1, "timeout", 0),
-        .patience = ah_opt_number(L, 1, "patience", 0),
+        .stall_warning = ah_opt_number(L, 1, "patience", 0),
         .grace = ah_opt_number(L, 1, "grace", 30),
         .monitor_interval = ah_opt_number(L, 1, "monitor_interval", 0),
         .name = ah_opt_string(L, 1, "name", NULL),

@@ -63,11 +63,11 @@ static void report_return(struct ah_job *job, int rank)
 static void report_delay(struct ah_job *job, int rank)
 {
     struct ah_loss *loss = &job->loss[rank];
-    if (loss->reported || ah_now_ns() < loss->died_ns + job->patience_ns)
+    if (loss->reported || ah_now_ns() < loss->died_ns + job->stall_warning_ns)
         return;
     loss->reported = true;
     ah_job_notice(job, "rank %d was killed %.3g s ago, and its new process (pid %d) has not caught up yet\n",
-                  job->first + rank, (double)job->patience_ns / 1e9, (int)job->rank[rank].pid);
+                  job->first + rank, (double)job->stall_warning_ns / 1e9, (int)job->rank[rank].pid);
 }
 
 void ah_job_watch_returns(struct ah_job *job)

@@ -118,7 +118,7 @@ static int describe_job(const struct ah_job *job, struct ah_environment *environ
     AH_TRY(ah_environment_set(environment, true, AH_JOB_MARK, "%s", job->mark));
     if (job->options.timeout > 0)
         AH_TRY(ah_environment_set(environment, true, "ACCELHOST_TIMEOUT", "%.9g", job->options.timeout));
-    AH_TRY(ah_environment_set(environment, true, "ACCELHOST_PATIENCE", "%.9g", (double)job->patience_ns / 1e9));
+    AH_TRY(ah_environment_set(environment, true, "ACCELHOST_PATIENCE", "%.9g", (double)job->stall_warning_ns / 1e9));
     if (job->options.threads > 0)
         return ah_environment_set(environment, true, "OMP_NUM_THREADS", "%d", job->options.threads);
     return ah_environment_set(environment, false, "OMP_NUM_THREADS", "%.0f", share < 1 ? 1 : share);
@@ -223,11 +223,11 @@ int ah_job_start_again(struct ah_job *job, int rank)
     return start_ranks(job, rank, 1, true);
 }
 
-static int take_patience(struct ah_job *job)
+static int read_stall_warning(struct ah_job *job)
 {
-    job->patience_ns = (int64_t)(job->options.patience * 1e9);
-    if (!job->patience_ns)
-        AH_TRY(ah_seconds_from_environment("ACCELHOST_PATIENCE", AH_PATIENCE_S, &job->patience_ns));
+    job->stall_warning_ns = (int64_t)(job->options.stall_warning * 1e9);
+    if (!job->stall_warning_ns)
+        AH_TRY(ah_seconds_from_environment("ACCELHOST_PATIENCE", AH_STALL_WARNING_S, &job->stall_warning_ns));
     job->watch_ns = ah_job_next_watch(job, job->started_ns);
     return 0;
 }
@@ -253,7 +253,7 @@ int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
         status = ah_fail(AH_EIO, "cannot watch ranks: %s", strerror(errno));
         goto out;
     }
-    AH_TRYGO(take_patience(job), out);
+    AH_TRYGO(read_stall_warning(job), out);
     int ranks = options->hosts ? options->hosts->first[options->hosts->count] : job->size;
     AH_TRYGO(make_room(ranks, options->hosts != NULL, &job->descriptors), out);
     AH_TRYGO(ah_control_create(&job->control, ranks), out);

@@ -52,7 +52,7 @@ struct ah_job {
     int64_t signal_ns;  /* when that was */
     int64_t leave_ns;   /* grace period of processes that the ranks have left */
     int64_t started_ns, alone_ns; /* alone: when the last rank ended well, -1 before */
-    int64_t patience_ns; /* without progress before a rank is reported */
+    int64_t stall_warning_ns; /* without progress before a rank is reported */
     int64_t watch_ns;   /* when to poll again for ranks without progress */
     uint64_t descriptors; /* the soft limit that the ranks get, 0: as here */
     int replaced;       /* ranks so far */

@@ -24,7 +24,7 @@ static void watch_starts(struct ah_job *job)
     if (!count)
         return;
     ah_job_list_ranks(job, missing, ranks, sizeof ranks);
-    ah_job_notice(job, "not started after %.3g s: %s\n", (double)job->patience_ns / 1e9, ranks);
+    ah_job_notice(job, "not started after %.3g s: %s\n", (double)job->stall_warning_ns / 1e9, ranks);
 }
 
 static void watch_ends(struct ah_job *job)
@@ -41,7 +41,7 @@ static void watch_ends(struct ah_job *job)
         ah_job_last_collective(job, some, last, sizeof last);
     ah_job_list_ranks(job, running, ranks, sizeof ranks);
     ah_job_notice(job, "still running %.3g s after the others ended: %s%s\n",
-                  (double)job->patience_ns / 1e9, ranks, last);
+                  (double)job->stall_warning_ns / 1e9, ranks, last);
     job->reported_alone = true;
 }
 
@@ -50,9 +50,9 @@ void ah_job_watch(struct ah_job *job, int64_t now)
     watch_stops(job);
     if (job->phase != AH_JOB_RUNNING)
         return;
-    if (!job->reported_missing && now > job->started_ns + job->patience_ns)
+    if (!job->reported_missing && now > job->started_ns + job->stall_warning_ns)
         watch_starts(job);
-    if (!job->reported_alone && job->alone_ns >= 0 && now > job->alone_ns + job->patience_ns)
+    if (!job->reported_alone && job->alone_ns >= 0 && now > job->alone_ns + job->stall_warning_ns)
         watch_ends(job);
 }
 
@@ -60,5 +60,5 @@ int64_t ah_job_next_watch(const struct ah_job *job, int64_t now)
 {
     double interval = job->options.monitor_interval;
     int64_t most = interval > 0 ? (int64_t)(interval * 1e9) : 1000000000;
-    return now + (job->patience_ns < most ? job->patience_ns : most);
+    return now + (job->stall_warning_ns < most ? job->stall_warning_ns : most);
 }

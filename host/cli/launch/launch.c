@@ -153,7 +153,7 @@ static void launch_describe(struct launch *launch)
     job->threads = threads ? (int)launch_number(launch, AH_SETTING_num_cpu_threads_per_process) : 0;
     bool given = ah_setting_is_set(launch->settings, AH_SETTING_timeout);
     job->timeout = given ? launch_number(launch, AH_SETTING_timeout) : 0;
-    job->patience = launch_number(launch, AH_SETTING_patience);
+    job->stall_warning = launch_number(launch, AH_SETTING_patience);
     job->grace = launch_number(launch, AH_SETTING_grace);
     job->monitor_interval = launch_number(launch, AH_SETTING_monitor_interval);
     job->variables = launch->variables;

@@ -52,8 +52,8 @@ void ah_launch_describe_machines(const struct ah_settings *settings, struct ah_m
         .last_call = value[AH_SETTING_last_call_timeout].number,
         .restarts = (int)value[AH_SETTING_max_restarts].number,
         .timeout = value[AH_SETTING_timeout].number,
-        .patience = value[AH_SETTING_patience].number,
-        .silence = value[AH_SETTING_silence].number,
+        .stall_warning = value[AH_SETTING_patience].number,
+        .heartbeat_timeout = value[AH_SETTING_silence].number,
         .job = value[AH_SETTING_rdzv_id].text,
         .secret_file = value[AH_SETTING_secret_file].origin == AH_FROM_VARIABLE ? NULL
                                                                                 : value[AH_SETTING_secret_file].text,

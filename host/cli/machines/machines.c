@@ -51,7 +51,7 @@ int ah_machines_open(struct ah_machines **out, const struct ah_machines_options 
     AH_TRYGO(ah_secret_find(&machines->secret, options->secret_file, NULL), failed);
     AH_TRYGO(ah_secret_need(&machines->secret, options->address), failed);
     machines->place = (struct ah_store_place){
-        .host = options->address, .port = options->port, .alive_ns = (int64_t)(options->silence * 1e9),
+        .host = options->address, .port = options->port, .alive_ns = (int64_t)(options->heartbeat_timeout * 1e9),
         .secret = machines->secret.text, .secret_bytes = machines->secret.bytes, .job = options->job,
     };
     AH_TRYGO(machines_serve(machines), failed);
@@ -160,7 +160,7 @@ static struct ah_membership machines_describe(const struct ah_machines *machines
         .what = "machine", .number = before ? machines->hosts.mine : options->number, .first = -1,
         .ranks = options->ranks, .hosts = options->machines, .size = options->size, .least = options->least,
         .restarts = options->restarts,
-        .timeout_ns = (int64_t)(options->timeout * 1e9), .patience_ns = (int64_t)(options->patience * 1e9),
+        .timeout_ns = (int64_t)(options->timeout * 1e9), .stall_warning_ns = (int64_t)(options->stall_warning * 1e9),
     };
     ah_address_own_name(mine.name, sizeof mine.name);
     return mine;

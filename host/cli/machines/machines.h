@@ -24,10 +24,10 @@ struct ah_machines_options {
     int port;
     int ranks;           /* to run here */
     int size;            /* of the job, 0: the sum over its machines */
-    double timeout, patience; /* seconds until a missing machine is an error, and is reported */
+    double timeout, stall_warning; /* seconds until a missing machine is an error, and is reported */
     double last_call;    /* seconds to wait for more machines after the minimum has joined */
     int restarts;        /* after failures, at most */
-    double silence;      /* seconds without a sign of life after which a machine is gone */
+    double heartbeat_timeout; /* seconds without a sign of life after which a machine is gone */
     const char *secret_file; /* or NULL */
     const char *job;         /* its name (rdzv_id), or NULL */
 };

@@ -172,7 +172,7 @@ void ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_
                           bool (*stop)(void *context), void *context, struct ah_machine_verdict *all, int *blamed)
 {
     struct ah_machine_link *link = &machines->link;
-    int64_t begin = ah_now_ns(), trouble = 0, patience_ns = (int64_t)(machines->options.patience * 1e9);
+    int64_t begin = ah_now_ns(), trouble = 0, stall_warning_ns = (int64_t)(machines->options.stall_warning * 1e9);
     bool reported = false;
     int late;
     ah_machine_link_post(link, "verdict %" PRId64 " %d %d %d\n%s", ah_machines_place(machines), mine->code,
@@ -187,7 +187,7 @@ void ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_
             late = stopped ? -1 : late;
             break;
         }
-        if (!reported && now > begin + patience_ns) {
+        if (!reported && now > begin + stall_warning_ns) {
             report_waiting(machines);
             reported = true;
         }

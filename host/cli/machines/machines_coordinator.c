@@ -161,7 +161,7 @@ static int look_at_clock(struct ah_coordinator *coordinator)
     int64_t waited = ah_now_ns() - coordinator->begin_ns;
     int least = coordinator->options->least, more = least - coordinator->member_table.count;
     char missing[512];
-    if (more <= 0 || (waited <= mine->patience_ns && waited <= mine->timeout_ns))
+    if (more <= 0 || (waited <= mine->stall_warning_ns && waited <= mine->timeout_ns))
         return 0;
     if (least < coordinator->options->machines)
         snprintf(missing, sizeof missing, "%d more of at least %d machines", more, least);
@@ -171,7 +171,7 @@ static int look_at_clock(struct ah_coordinator *coordinator)
         return ah_fail(AH_ETIMEOUT, "%s: did not arrive within %.3g s: %s", mine->name, (double)mine->timeout_ns / 1e9,
                        missing);
     if (!coordinator->reported)
-        ah_notice("machine (%s) has waited %.3g s for %s", mine->name, (double)mine->patience_ns / 1e9, missing);
+        ah_notice("machine (%s) has waited %.3g s for %s", mine->name, (double)mine->stall_warning_ns / 1e9, missing);
     coordinator->reported = true;
     say_missing(coordinator, missing);
     return 0;

@@ -112,10 +112,10 @@ static int look_at_clock(struct ah_rendezvous *rendezvous)
         return ah_fail(AH_ETIMEOUT, "%s: the first machine has not answered within %.3g s", mine->name,
                        (double)(mine->timeout_ns + answer_ns) / 1e9);
     snprintf(key, sizeof key, "missing/%d", rendezvous->generation);
-    if (waited <= mine->patience_ns || rendezvous->reported ||
+    if (waited <= mine->stall_warning_ns || rendezvous->reported ||
         ah_store_get(rendezvous->store, key, &missing, &bytes, 0) < 0)
         return 0;
-    ah_notice("machine (%s) has waited %.3g s for %s", mine->name, (double)mine->patience_ns / 1e9, missing);
+    ah_notice("machine (%s) has waited %.3g s for %s", mine->name, (double)mine->stall_warning_ns / 1e9, missing);
     free(missing);
     rendezvous->reported = true;
     return 0;

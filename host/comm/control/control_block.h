@@ -21,7 +21,7 @@
 #define AH_CONTROL_NAME "accelhost-board" /* of the memfd */
 
 /* Seconds without progress before a rank that others wait for is reported; ACCELHOST_PATIENCE overrides it. */
-#define AH_PATIENCE_S 10
+#define AH_STALL_WARNING_S 10
 
 enum {
     AH_MAX_GROUPS = 8, /* groups that a rank may be a member of at once; group block 0 is the whole job's */
@@ -101,7 +101,7 @@ struct ah_control_header {
     atomic_int blocks;                  /* ever used on any rank entry: those that a wake visits */
     _Atomic uint64_t reported;                /* the stalled rank (from 1) and its progress in the last stall warning */
     struct ah_notification notification[AH_READERS];
-    _Atomic int64_t silence_ns;           /* without a beat of the replica, after which it is stuck; 0: there is none */
+    _Atomic int64_t heartbeat_timeout_ns; /* without a beat of the replica, after which it is stuck; 0: there is none */
     atomic_uint beats;
     _Alignas(64) struct ah_rank_entry slot[];
 };

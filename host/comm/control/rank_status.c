@@ -11,13 +11,13 @@
 #include "base/process/process.h"
 
 /* Has the rank answered? */
-static bool rank_status_ask(const struct ah_rank_entry *slot, int pid, int patience_ms)
+static bool rank_status_ask(const struct ah_rank_entry *slot, int pid, int timeout_ms)
 {
     const struct ah_counters *counters = &slot->counters;
     unsigned before = atomic_load(&counters->answered);
     if (!atomic_load(&counters->answers) || syscall(SYS_tgkill, pid, pid, SIGURG))
         return false;
-    for (int waited = 0; waited < patience_ms; waited++) {
+    for (int waited = 0; waited < timeout_ms; waited++) {
         if (atomic_load(&counters->answered) != before)
             return true;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -33,7 +33,7 @@ static void write_sleep(int pid, char state, char *text, size_t room)
              waits[0] ? " in " : "", waits);
 }
 
-const char *ah_rank_status(const struct ah_rank_entry *slot, int patience_ms, char *text, size_t room)
+const char *ah_rank_status(const struct ah_rank_entry *slot, int timeout_ms, char *text, size_t room)
 {
     struct ah_process process;
     int pid = atomic_load(&slot->pid);
@@ -42,7 +42,7 @@ const char *ah_rank_status(const struct ah_rank_entry *slot, int patience_ms, ch
         return text;
     if (process.state == 'T' || process.state == 't')
         snprintf(text, room, "is stopped by a signal (kill -CONT %d lets it go on)", pid);
-    else if (rank_status_ask(slot, pid, patience_ms))
+    else if (rank_status_ask(slot, pid, timeout_ms))
         snprintf(text, room, "%.*s", AH_COUNTERS_TEXT, slot->counters.place);
     else if (process.state == 'R')
         snprintf(text, room, "runs and does not answer");

@@ -7,7 +7,7 @@
 
 /* "is stopped by a signal (kill -CONT 1234 lets it go on)", "runs at train.lua:12", "waits in read of '/x/fifo' at
  * train.lua:9"; "" when that is not known, or the rank is this process. Asks the rank by a signal, which it ignores
- * unless it answers, and waits for that at most `patience_ms`. Returns text. */
-const char *ah_rank_status(const struct ah_rank_entry *slot, int patience_ms, char *text, size_t room);
+ * unless it answers, and waits for that at most `timeout_ms`. Returns text. */
+const char *ah_rank_status(const struct ah_rank_entry *slot, int timeout_ms, char *text, size_t room);
 
 #endif

@@ -138,7 +138,7 @@ struct ah_group {
     uint64_t identity;   /* of its members and base: differs from that of other groups that use the group block */
     int spins;           /* polls of a counter before sleeping */
     int64_t timeout_ns;  /* for a call */
-    int64_t patience_ns; /* after which a stalled wait is reported */
+    int64_t stall_warning_ns; /* after which a stalled wait is reported */
     int poison;          /* the status of the first failure */
     char poison_text[1024];
     bool logs;
@@ -161,7 +161,7 @@ struct ah_seat {
     uint32_t base;
     struct ah_group *root; /* NULL: the new one is a root */
     int64_t timeout_ns;    /* 0: ACCELHOST_TIMEOUT, else 600 s */
-    int64_t patience_ns;   /* 0: ACCELHOST_PATIENCE, else 10 s */
+    int64_t stall_warning_ns;   /* 0: ACCELHOST_PATIENCE, else 10 s */
 };
 
 /* A group of one is always "self". Several threads may each be a rank on one mapping of a control block. */

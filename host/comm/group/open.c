@@ -85,11 +85,11 @@ static int take_seat(struct ah_group *group, const struct ah_seat *seat)
         clear_channel(group, group->peer[seat->rank]);
     group->identity = ah_group_identity(group);
     group->timeout_ns = seat->timeout_ns;
-    group->patience_ns = seat->patience_ns;
+    group->stall_warning_ns = seat->stall_warning_ns;
     if (!group->timeout_ns)
         AH_TRY(ah_seconds_from_environment("ACCELHOST_TIMEOUT", timeout_default_s, &group->timeout_ns));
-    if (!group->patience_ns)
-        AH_TRY(ah_seconds_from_environment("ACCELHOST_PATIENCE", AH_PATIENCE_S, &group->patience_ns));
+    if (!group->stall_warning_ns)
+        AH_TRY(ah_seconds_from_environment("ACCELHOST_PATIENCE", AH_STALL_WARNING_S, &group->stall_warning_ns));
     return 0;
 }
 

@@ -82,7 +82,7 @@ static int open_part(struct ah_group **out, struct ah_group *parent, const struc
 {
     struct ah_group *root = parent->root;
     struct ah_seat seat = {.control = parent->control, .member = members, .root = root,
-                           .timeout_ns = parent->timeout_ns, .patience_ns = parent->patience_ns};
+                           .timeout_ns = parent->timeout_ns, .stall_warning_ns = parent->stall_warning_ns};
     uint32_t used = 1;
     seat.size = choose_members(table, parent->size, parent->rank, members);
     for (int i = 0; i < seat.size; i++) {

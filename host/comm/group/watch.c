@@ -196,7 +196,7 @@ static int watch_laggard(struct ah_group *group, enum ah_counter which)
  * one to name. Beats are a fifth of the longest silence. */
 static bool is_silent(struct ah_group *group, int64_t silent_ns)
 {
-    int64_t longest_ns = atomic_load(&group->control->header->silence_ns);
+    int64_t longest_ns = atomic_load(&group->control->header->heartbeat_timeout_ns);
     return longest_ns && silent_ns > longest_ns / 10 * 3;
 }
 
@@ -239,14 +239,14 @@ static const char *watch_culprit(const struct ah_watch *watch, struct ah_group *
     return text;
 }
 
-/* Is the time up, or the patience? Of the latter one line for each place at which the job gets stuck, from whichever
- * rank has waited longest. */
+/* Has the call timed out, or is a stall warning due? Of warnings one for each place at which the job gets stuck, from
+ * whichever rank has waited longest. */
 static int check_time(struct ah_watch *watch, struct ah_group *group, int late, int peer, const char *call)
 {
     char missing[400];
     int blamed;
     bool over = watch->waited >= group->timeout_ns;
-    if (!over && (watch->reported || watch->waited < group->patience_ns))
+    if (!over && (watch->reported || watch->waited < group->stall_warning_ns))
         return 0;
     watch->reported = true;
     if (!over && !ah_control_first_to_report(group->control, group->member[late], counter_of(group, late, AH_POSTED)))
@@ -256,8 +256,8 @@ static int check_time(struct ah_watch *watch, struct ah_group *group, int late, 
         atomic_store(&slot_of(group, group->rank)->blamed, blamed);
         return ah_fail(AH_ETIMEOUT, "%s: timed out after %.3g s: %s", call, (double)group->timeout_ns / 1e9, missing);
     }
-    ah_notice("%s: rank %d has waited %.3g s: %s", call, group->member[group->rank], (double)group->patience_ns / 1e9,
-              missing);
+    ah_notice("%s: rank %d has waited %.3g s: %s", call, group->member[group->rank],
+              (double)group->stall_warning_ns / 1e9, missing);
     return 0;
 }
 
@@ -325,17 +325,17 @@ static int heed_interrupt(struct ah_group *group, uint32_t sequence)
 static int check_replica(struct ah_watch *watch, struct ah_group *group, const char *call)
 {
     struct ah_control_header *header = group->control->header;
-    int64_t silence_ns = atomic_load(&header->silence_ns);
+    int64_t heartbeat_timeout_ns = atomic_load(&header->heartbeat_timeout_ns);
     uint32_t beats = atomic_load(&header->beats);
-    if (beats != watch->beats || !silence_ns) {
+    if (beats != watch->beats || !heartbeat_timeout_ns) {
         watch->beats = beats;
         watch->beat_at = watch->waited;
     }
-    if (watch->waited - watch->beat_at <= silence_ns)
+    if (watch->waited - watch->beat_at <= heartbeat_timeout_ns)
         return 0;
     atomic_store(&slot_of(group, group->rank)->blamed, header->first);
     return ah_fail(AH_EPEER, "%s: rank %d, which speaks for host %s, has been silent for %.3g s", call, header->first,
-                   group->control->hosts->name[group->control->hosts->mine], (double)silence_ns / 1e9);
+                   group->control->hosts->name[group->control->hosts->mine], (double)heartbeat_timeout_ns / 1e9);
 }
 
 int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counter which, uint32_t target)

@@ -25,13 +25,13 @@ static void report_store(const struct ah_store_place *place, const struct ah_mem
 {
     ah_notice("%s (%s) has waited %.3g s for the job's store at %s, port %d, which the first %s serves: that has not "
               "begun, or the job is over (%s)",
-              mine->what, mine->name, (double)mine->patience_ns / 1e9, place->host, place->port, mine->what,
+              mine->what, mine->name, (double)mine->stall_warning_ns / 1e9, place->host, place->port, mine->what,
               ah_error_text());
 }
 
 int ah_membership_store(struct ah_store **out, const struct ah_store_place *place, const struct ah_membership *mine)
 {
-    int64_t first = mine->patience_ns < mine->timeout_ns ? mine->patience_ns : mine->timeout_ns;
+    int64_t first = mine->stall_warning_ns < mine->timeout_ns ? mine->stall_warning_ns : mine->timeout_ns;
     int status = ah_store_connect(out, place, first);
     if (status == AH_ETIMEOUT && first < mine->timeout_ns) {
         report_store(place, mine);
@@ -56,14 +56,15 @@ static int look_at_clock(struct call *call)
     const struct ah_membership *mine = call->member_table.mine;
     char missing[512];
     int64_t waited = ah_now_ns() - call->begin_ns;
-    if (waited <= mine->patience_ns && waited <= mine->timeout_ns)
+    if (waited <= mine->stall_warning_ns && waited <= mine->timeout_ns)
         return 0;
     ah_member_table_missing(&call->member_table, missing, sizeof missing);
     if (waited > mine->timeout_ns)
         return ah_fail(AH_ETIMEOUT, "%s: did not arrive within %.3g s: %s", mine->name, (double)mine->timeout_ns / 1e9,
                        missing);
     if (!call->reported)
-        ah_notice("%s (%s) has waited %.3g s for %s", mine->what, mine->name, (double)mine->patience_ns / 1e9, missing);
+        ah_notice("%s (%s) has waited %.3g s for %s", mine->what, mine->name, (double)mine->stall_warning_ns / 1e9,
+                  missing);
     call->reported = true;
     return 0;
 }

@@ -22,7 +22,7 @@ struct ah_membership {
     int least;         /* hosts that are enough; 0: not set */
     int restarts;      /* of all ranks after failures, at most */
     char name[AH_HOST_NAME];
-    int64_t timeout_ns, patience_ns; /* until the join fails, and until missing hosts are reported */
+    int64_t timeout_ns, stall_warning_ns; /* until the join fails, and until missing hosts are reported */
 };
 
 struct ah_member_table {

@@ -48,7 +48,7 @@ struct rendezvous {
     socklen_t address_bytes;
     char name[96]; /* for people: "MASTER_PORT 29500" */
     char leader[32]; /* "rank 0" */
-    int64_t begin_ns, timeout_ns, patience_ns;
+    int64_t begin_ns, timeout_ns, stall_warning_ns;
     bool reported;
 };
 
@@ -93,7 +93,7 @@ static int rendezvous_begin(struct rendezvous *m, const struct ah_topology *topo
         return ah_fail(AH_EINVAL, "MASTER_ADDR is %s, another host: LOCAL_RANK and LOCAL_WORLD_SIZE have to say which "
                        "of the %d ranks are here", address, topology->size);
     AH_TRY(ah_seconds_from_environment("ACCELHOST_TIMEOUT", 600, &m->timeout_ns));
-    AH_TRY(ah_seconds_from_environment("ACCELHOST_PATIENCE", AH_PATIENCE_S, &m->patience_ns));
+    AH_TRY(ah_seconds_from_environment("ACCELHOST_PATIENCE", AH_STALL_WARNING_S, &m->stall_warning_ns));
     name_meeting(m);
     snprintf(m->leader, sizeof m->leader, "rank %d", m->first);
     return 0;
@@ -106,10 +106,10 @@ static int look_at_clock(struct rendezvous *m, const char *whom)
     if (waited > m->timeout_ns)
         return ah_fail(AH_ETIMEOUT, "rank %d of %d (%s): %s did not arrive within %.3g s", m->topology->rank,
                        m->topology->size, m->name, whom, (double)m->timeout_ns / 1e9);
-    if (waited > m->patience_ns && !m->reported) {
+    if (waited > m->stall_warning_ns && !m->reported) {
         ah_notice(
             "rank %d of %d (%s) has waited %.3g s for %s; `accelhost launch --num_processes %d` starts all of them",
-            m->topology->rank, m->topology->size, m->name, (double)m->patience_ns / 1e9, whom, m->topology->size);
+            m->topology->rank, m->topology->size, m->name, (double)m->stall_warning_ns / 1e9, whom, m->topology->size);
         m->reported = true;
     }
     return 0;
@@ -279,7 +279,7 @@ static int meet_hosts(struct rendezvous *m, const int *caller, struct ah_hosts *
 {
     static struct table table; /* larger than what a stack should hold */
     int64_t left = m->timeout_ns - (ah_now_ns() - m->begin_ns);
-    int status = ah_rendezvous_hosts(m->topology, left, m->patience_ns, hosts);
+    int status = ah_rendezvous_hosts(m->topology, left, m->stall_warning_ns, hosts);
     table.answer.status = status;
     snprintf(table.answer.text, sizeof table.answer.text, "%s", status < 0 ? ah_error_text() : "");
     if (status == 0)

@@ -93,7 +93,8 @@ static void find_job(void)
 static void rendezvous_describe(struct ah_store_place *out, int port)
 {
     *out = (struct ah_store_place){
-        .host = rendezvous_own.host, .port = port, .secret = rendezvous_own.secret.text, .secret_bytes = rendezvous_own.secret.bytes,
+        .host = rendezvous_own.host, .port = port, .secret = rendezvous_own.secret.text,
+        .secret_bytes = rendezvous_own.secret.bytes,
         .generation = find_generation(), .job = rendezvous_own.job,
     };
 }
@@ -180,13 +181,13 @@ static int find_place(const struct ah_topology *topology, int64_t timeout_ns, st
     return topology->rank == 0 ? rendezvous_serve(&out->store) : 0;
 }
 
-int ah_rendezvous_hosts(const struct ah_topology *topology, int64_t timeout_ns, int64_t patience_ns,
+int ah_rendezvous_hosts(const struct ah_topology *topology, int64_t timeout_ns, int64_t stall_warning_ns,
                         struct ah_hosts *out)
 {
     struct ah_store *store = NULL;
     struct ah_membership mine = {
         .what = "host", .number = -1, .first = topology->rank, .ranks = topology->local_size, .size = topology->size,
-        .timeout_ns = timeout_ns, .patience_ns = patience_ns,
+        .timeout_ns = timeout_ns, .stall_warning_ns = stall_warning_ns,
     };
     ah_address_own_name(mine.name, sizeof mine.name);
     AH_TRY(find_place(topology, timeout_ns, out));

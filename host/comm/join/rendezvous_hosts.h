@@ -11,7 +11,7 @@
 int ah_rendezvous_place(const struct ah_topology *topology, struct ah_store_place *out);
 
 /* Meet the leaders of the other hosts. Rank 0 serves the store, until its process ends. */
-int ah_rendezvous_hosts(const struct ah_topology *topology, int64_t timeout_ns, int64_t patience_ns,
+int ah_rendezvous_hosts(const struct ah_topology *topology, int64_t timeout_ns, int64_t stall_warning_ns,
                         struct ah_hosts *out);
 
 #endif

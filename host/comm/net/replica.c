@@ -16,7 +16,7 @@
 #include "comm/net/mesh.h"
 #include "comm/net/replica_frames.h"
 
-static const int64_t silence_default_ns = 5000000000, tick_ns = 100000000, longest_tick_ns = 300000000;
+static const int64_t heartbeat_default_ns = 5000000000, tick_ns = 100000000, longest_tick_ns = 300000000;
 static const int64_t farewell_ns = 1000000000, doubt_ns = 1000000000;
 enum {
     BEATS = 5,        /* in the time after which a host is gone */
@@ -162,7 +162,7 @@ static void *send_news(void *context)
 {
     struct ah_replica *replica = context;
     struct ah_notification *notification = &replica->control->header->notification[AH_REPLICA];
-    int64_t beat_ns = replica->silence_ns / BEATS, last = ah_now_ns();
+    int64_t beat_ns = replica->heartbeat_timeout_ns / BEATS, last = ah_now_ns();
     uint32_t visits = 0;
     while (!atomic_load(&replica->ending)) {
         int64_t now = ah_now_ns();
@@ -205,7 +205,7 @@ static int take_frames(struct ah_replica *replica, int host)
     return 0;
 }
 
-static void keep_silence(struct ah_replica *replica, int host, int64_t silent_ns)
+static void set_silent_ns(struct ah_replica *replica, int host, int64_t silent_ns)
 {
     replica->peer[host].silent_ns = silent_ns;
     atomic_store_explicit(&ah_rank_entry(replica->control, replica->hosts->first[host])->silent_ms,
@@ -224,7 +224,7 @@ static bool replica_receive(struct ah_replica *replica, int host)
         return false;
     }
     peer->got += (size_t)n;
-    keep_silence(replica, host, 0);
+    set_silent_ns(replica, host, 0);
     if (take_frames(replica, host) < 0)
         ah_replica_lose(replica, host, ah_error_text());
     if (atomic_load(&peer->done))
@@ -232,14 +232,14 @@ static bool replica_receive(struct ah_replica *replica, int host)
     return true;
 }
 
-static void count_silence(struct ah_replica *replica, int64_t passed)
+static void count_silent_time(struct ah_replica *replica, int64_t passed)
 {
     char why[80];
     for (int h = 0; h < replica->hosts->count; h++) {
         struct replica_peer *peer = &replica->peer[h];
         if (h != replica->hosts->mine && !atomic_load(&peer->done))
-            keep_silence(replica, h, peer->silent_ns + (passed < longest_tick_ns ? passed : longest_tick_ns));
-        if (!is_open(peer) || peer->silent_ns < replica->silence_ns)
+            set_silent_ns(replica, h, peer->silent_ns + (passed < longest_tick_ns ? passed : longest_tick_ns));
+        if (!is_open(peer) || peer->silent_ns < replica->heartbeat_timeout_ns)
             continue;
         snprintf(why, sizeof why, "it has been silent for %.3g s", (double)peer->silent_ns / 1e9);
         ah_replica_lose(replica, h, why);
@@ -268,7 +268,7 @@ static void *receive_news(void *context)
             if (look[h].fd >= 0 && look[h].revents)
                 replica_receive(replica, h);
         int64_t now = ah_now_ns();
-        count_silence(replica, now - before);
+        count_silent_time(replica, now - before);
         replica_count_doubts(replica, now - before);
         pthread_mutex_unlock(&replica->receiving);
         before = now;
@@ -335,7 +335,8 @@ static void free_replica(struct ah_replica *replica)
     free(replica);
 }
 
-int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, int64_t timeout_ns, int64_t silence_ns)
+int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, int64_t timeout_ns,
+                    int64_t heartbeat_timeout_ns)
 {
     int fd[AH_HOSTS_MAX], status;
     struct ah_replica *replica = calloc(1, sizeof *replica);
@@ -344,7 +345,7 @@ int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, i
     replica->control = control;
     replica->room = find_room();
     replica->hosts = control->hosts;
-    replica->silence_ns = silence_ns ? silence_ns : silence_default_ns;
+    replica->heartbeat_timeout_ns = heartbeat_timeout_ns ? heartbeat_timeout_ns : heartbeat_default_ns;
     pthread_mutex_init(&replica->losing, NULL);
     pthread_mutex_init(&replica->sending, NULL);
     pthread_mutex_init(&replica->receiving, NULL);
@@ -369,7 +370,7 @@ int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, i
         status = ah_fail(AH_ENOMEM, "replication: cannot start its threads");
         goto failed;
     }
-    atomic_store(&control->header->silence_ns, replica->silence_ns);
+    atomic_store(&control->header->heartbeat_timeout_ns, replica->heartbeat_timeout_ns);
     *out = replica;
     return 0;
 failed:
@@ -409,7 +410,7 @@ void ah_replica_part(struct ah_replica *replica)
     }
     atomic_store(&replica->ended, true);
     pthread_join(replica->receiver, NULL);
-    atomic_store(&replica->control->header->silence_ns, 0);
+    atomic_store(&replica->control->header->heartbeat_timeout_ns, 0);
 }
 
 void ah_replica_close(struct ah_replica *replica)

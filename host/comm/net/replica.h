@@ -20,8 +20,9 @@
 struct ah_replica;
 
 /* Connect to the other leaders (mesh.h) and begin. `control block` has its place (ah_control_place) and its segments
- * mapped. `silence_ns`: after which a host is gone; 0: 5 s. */
-int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, int64_t timeout_ns, int64_t silence_ns);
+ * mapped. `heartbeat_timeout_ns`: after which a host is gone; 0: 5 s. */
+int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, int64_t timeout_ns,
+                    int64_t heartbeat_timeout_ns);
 
 /* By the leader's thread of Lua while it waits: send changes, apply received data, and wait for neither. True when
  * something was received. */

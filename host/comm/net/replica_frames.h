@@ -91,7 +91,7 @@ struct ah_replica {
     uint64_t room;                             /* bytes left for such data */
     unsigned char *held[AH_MAX_RANKS];   /* of other hosts' ranks: a bit for each block; NULL: none */
     const struct ah_hosts *hosts;
-    int64_t silence_ns;
+    int64_t heartbeat_timeout_ns;
     struct replica_peer peer[AH_HOSTS_MAX];
     struct replica_rank *rank; /* of the own host */
     pthread_t sender, receiver;

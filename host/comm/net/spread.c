@@ -395,11 +395,11 @@ static void spread_drop(struct ah_work *work, bool complete)
 static int open_leader(struct spread_group *s)
 {
     struct ah_group *group = &s->shm.base;
-    int64_t silence_ns = 0;
+    int64_t heartbeat_timeout_ns = 0;
     if (group->root != group || group->member[group->rank] != group->control->header->first)
         return 0;
-    AH_TRY(ah_seconds_from_environment("ACCELHOST_HEARTBEAT", 5, &silence_ns));
-    AH_TRY(ah_replica_open(&s->replica, group->control, group->timeout_ns, silence_ns));
+    AH_TRY(ah_seconds_from_environment("ACCELHOST_HEARTBEAT", 5, &heartbeat_timeout_ns));
+    AH_TRY(ah_replica_open(&s->replica, group->control, group->timeout_ns, heartbeat_timeout_ns));
     group->control->replica = s->replica;
     return ah_progress_open(&s->progress, group->control, s->replica, group->timeout_ns);
 }

@@ -51,7 +51,7 @@ static int in_child(int fd, size_t room, const char *text)
     return status;
 }
 
-AH_TEST(a_board_that_cannot_be_mapped_is_not_called_a_foreign_one)
+AH_TEST(a_control_block_that_cannot_be_mapped_is_not_called_a_foreign_one)
 {
     struct ah_control_block *control;
     REQUIRE(ah_control_create(&control, 8) == 0);
@@ -74,7 +74,7 @@ AH_TEST(segments_are_no_multiple_of_a_large_power_of_two_apart)
     ah_control_close(control);
 }
 
-AH_TEST(what_is_no_board_is_refused)
+AH_TEST(what_is_no_control_block_is_refused)
 {
     struct ah_control_block *control;
     FILE *file = tmpfile();

@@ -115,7 +115,7 @@ static bool run_forked(int size, int64_t timeout_ns, unsigned mortal, void (*bod
 }
 
 /* Ranks in equal shares, as far as that goes. */
-static bool make_boards(int size, int count, const struct ah_store_place *place)
+static bool make_control_blocks(int size, int count, const struct ah_store_place *place)
 {
     for (int h = 0; h < count; h++) {
         hosts[h] = (struct ah_hosts){.count = count, .mine = h, .store = *place, .transport = "tcp"};
@@ -126,7 +126,7 @@ static bool make_boards(int size, int count, const struct ah_store_place *place)
         if (ah_control_create(&controls[h], size) || (backend == &ah_keep_backend && ah_replay_enable(controls[h])) ||
             ah_control_map_segments(controls[h]) ||
             (count > 1 && ah_control_place(controls[h], &hosts[h]))) {
-            fprintf(stderr, "no board: %s\n", ah_error_text());
+            fprintf(stderr, "no control block: %s\n", ah_error_text());
             return false;
         }
     }
@@ -164,7 +164,7 @@ static bool run_on_hosts(int size, int count, int64_t timeout_ns, unsigned morta
     }
     marks = shared;
     pid_t store = count > 1 ? serve_store(&place) : -1;
-    bool good = make_boards(size, count, &place);
+    bool good = make_control_blocks(size, count, &place);
     if (good)
         good = THREADS && !fork_always ? run_threads(size, timeout_ns, body)
                                        : run_forked(size, timeout_ns, mortal, body);

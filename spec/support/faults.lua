@@ -41,8 +41,8 @@ function faults.ranks_of(launcher)
     local comm, environ = io.open("/proc/" .. pid .. "/comm"), io.open("/proc/" .. pid .. "/environ")
     if comm and environ and not comm:read("*a"):find("^ah%-reaper") then
       local text = "\0" .. (environ:read("*a") or "")
-      list[#list + 1] = {pid = tonumber(pid), rank = tonumber(text:match("%zACCELHOST_BOARD=.*%zRANK=(%d+)")
-        or text:match("%zRANK=(%d+).*%zACCELHOST_BOARD="))}
+      list[#list + 1] = {pid = tonumber(pid), rank = tonumber(text:match("%zACCELHOST_CONTROL_BLOCK=.*%zRANK=(%d+)")
+        or text:match("%zRANK=(%d+).*%zACCELHOST_CONTROL_BLOCK="))}
     end
     if comm then comm:close() end
     if environ then environ:close() end

@@ -1,4 +1,4 @@
-/* One pointer, moved once when the process finds its board. */
+/* One pointer, moved once when the process finds its control block. */
 #include "base/trace/counters.h"
 
 #include <math.h>

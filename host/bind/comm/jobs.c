@@ -21,7 +21,7 @@ static int close_control(lua_State *L)
     return 0;
 }
 
-static const struct ah_class control_class = {.name = "accelhost.board", .collect = close_control};
+static const struct ah_class control_class = {.name = "accelhost.control_block", .collect = close_control};
 
 static struct ah_control_block *check_control(lua_State *L, int index)
 {
@@ -133,7 +133,7 @@ static void push_rank(lua_State *L, struct ah_control_block *control, int rank, 
     ah_set_number(L, "rank", rank);
     ah_set_number(L, "pid", pid);
     const char *unseen = ah_control_is_local(control, rank) ? "starting" : "elsewhere"; /* on another host */
-    set_text(L, "board_state", pid ? states[state < sizeof states / sizeof *states ? state : 0] : unseen, 16);
+    set_text(L, "entry_state", pid ? states[state < sizeof states / sizeof *states ? state : 0] : unseen, 16);
     set_process(L, pid);
     set_counters(L, &slot->counters, now);
     set_collective(L, control, rank, now);
@@ -175,7 +175,7 @@ static int jobs_look(lua_State *L)
     for (int i = 0; i < count; i++) {
         push_job(L, jobs[i].control, jobs[i].pid);
         lua_pushvalue(L, first + i);
-        lua_setfield(L, -2, "board");
+        lua_setfield(L, -2, "control_block");
         lua_rawseti(L, -2, i + 1);
     }
     return 1;

@@ -114,7 +114,7 @@ static int describe_job(const struct ah_job *job, struct ah_environment *environ
     AH_TRY(ah_environment_set(environment, true, "WORLD_SIZE", "%d", job->control->size));
     AH_TRY(ah_environment_set(environment, true, "LOCAL_WORLD_SIZE", "%d", job->size));
     AH_TRY(ah_environment_set(environment, false, "MASTER_ADDR", "127.0.0.1"));
-    AH_TRY(ah_environment_set(environment, true, "ACCELHOST_BOARD", "%d", job->control->fd));
+    AH_TRY(ah_environment_set(environment, true, "ACCELHOST_CONTROL_BLOCK", "%d", job->control->fd));
     AH_TRY(ah_environment_set(environment, true, AH_JOB_MARK, "%s", job->mark));
     if (job->options.timeout > 0)
         AH_TRY(ah_environment_set(environment, true, "ACCELHOST_TIMEOUT", "%.9g", job->options.timeout));

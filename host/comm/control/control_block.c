@@ -15,8 +15,8 @@
 #include "base/trace/time.h"
 #include "comm/control/hosts.h"
 
-static const uint64_t control_magic = 0x6472616f626861; /* "ahboard" */
-enum { BOARD_VERSION = 11 };
+static const uint64_t control_magic = 0x6c7274636861; /* "ahctrl" */
+enum { CONTROL_VERSION = 11 };
 
 static const size_t span_wanted = (size_t)64 << 30, span_least = (size_t)1 << 30;
 
@@ -91,7 +91,7 @@ int ah_control_create(struct ah_control_block **out, int size)
             goto failed;
     }
     struct ah_control_header *header = control->header;
-    header->version = BOARD_VERSION;
+    header->version = CONTROL_VERSION;
     header->size = header->local = size;
     header->seed = ah_entropy_seed();
     atomic_store(&header->first_failed, -1);
@@ -158,7 +158,7 @@ int ah_control_hand_over(struct ah_control_block *control)
 static bool is_control(const struct ah_control_block *control)
 {
     const struct ah_control_header *header = control->header;
-    return header->magic == control_magic && header->version == BOARD_VERSION && header->size >= 1 &&
+    return header->magic == control_magic && header->version == CONTROL_VERSION && header->size >= 1 &&
            header->size <= AH_MAX_RANKS && control->bytes == control_bytes(header->size);
 }
 
@@ -202,7 +202,7 @@ int ah_control_open(struct ah_control_block **out, int fd, int rank, const int *
     *out = control;
     return 0;
 foreign:
-    ah_fail(AH_EIO, "ACCELHOST_BOARD=%d is not the control block of a running job", fd);
+    ah_fail(AH_EIO, "ACCELHOST_CONTROL_BLOCK=%d is not the control block of a running job", fd);
 failed:
     ah_control_close(control);
     return status;

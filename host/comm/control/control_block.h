@@ -18,7 +18,7 @@
 #include "base/trace/counters.h"
 #include "comm/control/group_block.h"
 
-#define AH_CONTROL_NAME "accelhost-board" /* of the memfd */
+#define AH_CONTROL_NAME "accelhost-control" /* of the memfd */
 
 /* Seconds without progress before a rank that others wait for is reported; ACCELHOST_PATIENCE overrides it. */
 #define AH_STALL_WARNING_S 10
@@ -138,7 +138,7 @@ int ah_control_create(struct ah_control_block **out, int size);
 /* Map the segments too, so that threads or forked children can be ranks on this mapping. */
 int ah_control_map_segments(struct ah_control_block *control);
 
-/* Let the descriptors pass the next exec (call in the child); the number for ACCELHOST_BOARD. */
+/* Let the descriptors pass the next exec (call in the child); the number for ACCELHOST_CONTROL_BLOCK. */
 int ah_control_hand_over(struct ah_control_block *control);
 
 /* Map the control block behind a descriptor, as `rank`: all segments are mapped, and all descriptors but that of the

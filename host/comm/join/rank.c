@@ -88,7 +88,7 @@ static int read_hosts(const struct ah_topology *topology)
 int ah_rank_attach(struct ah_control_block **out)
 {
     struct ah_topology topology;
-    const char *text = getenv("ACCELHOST_BOARD");
+    const char *text = getenv("ACCELHOST_CONTROL_BLOCK");
     *out = attached;
     if (!attached && !text)
         forget_parent_rank();
@@ -98,7 +98,7 @@ int ah_rank_attach(struct ah_control_block **out)
     errno = 0;
     long fd = strtol(text, &end, 10);
     if (errno || end == text || *end || fd < 0 || fd > INT_MAX)
-        return ah_fail(AH_EINVAL, "ACCELHOST_BOARD: expected a descriptor number, got '%s'", text);
+        return ah_fail(AH_EINVAL, "ACCELHOST_CONTROL_BLOCK: expected a descriptor number, got '%s'", text);
     AH_TRY(ah_topology_from_environment(&topology));
     AH_TRY(read_hosts(&topology));
     AH_TRY(ah_control_open(&attached, (int)fd, topology.rank, NULL));
@@ -113,7 +113,7 @@ int ah_rank_attach(struct ah_control_block **out)
         ah_secret_forget();
     }
     /* These mean nothing to programs that the script starts. */
-    unsetenv("ACCELHOST_BOARD");
+    unsetenv("ACCELHOST_CONTROL_BLOCK");
     unsetenv("ACCELHOST_HOSTS");
     take_place(attached, topology.rank);
     *out = attached;

@@ -11,8 +11,8 @@ struct ah_control_block;
 /* In the environment of a job's ranks and of all that they start; its value names the job (cli/job/orphans.h). */
 #define AH_JOB_MARK "ACCELHOST_JOB"
 
-/* Map the control block that the launcher handed over (descriptor number in ACCELHOST_BOARD) and mark this rank as
- * running; *out is NULL when there is none. In a program that a rank has started, RANK and its kin leave the
+/* Map the control block that the launcher handed over (descriptor number in ACCELHOST_CONTROL_BLOCK) and mark this rank
+ * as running; *out is NULL when there is none. In a program that a rank has started, RANK and its kin leave the
  * environment: it is no rank. Idempotent; best called at the start of main, so that programs started by the script do
  * not inherit the descriptors. AH_EIO when the descriptor is no control block. */
 int ah_rank_attach(struct ah_control_block **out);

@@ -18,7 +18,7 @@ end
 -- failed, died.
 local function word_for(rank)
   local process = rank.process_state
-  if rank.board_state ~= "running" then return rank.board_state end
+  if rank.entry_state ~= "running" then return rank.entry_state end
   if not process then return "died" end
   if process == "T" or process == "t" then return "stopped" end
   if is_waiting(rank) then return "waiting" end
@@ -51,7 +51,7 @@ local function doing_of(job, rank, before)
   if rank.state == "waiting" then return waiting_text(rank) end
   local stuck = before and before.progress == rank.progress
   if rank.state == "stopped" or (stuck and (rank.state == "running" or rank.state == "sleeping")) then
-    local doing = C.jobs.rank_status(job.board, rank.rank)
+    local doing = C.jobs.rank_status(job.control_block, rank.rank)
     local is_idle = rank.state == "sleeping" and doing and doing:find " at %?$"
     return is_idle and idle_text(job.command) or doing
   end

@@ -69,7 +69,7 @@ static void check_text(const struct ah_hosts *hosts)
         abort();
 }
 
-static void read_roll(char *text)
+static void read_table(char *text)
 {
     struct ah_membership mine = {.what = "machine", .number = -1, .first = -1, .ranks = 1, .hosts = 3, .name = "here"};
     struct ah_member_table member_table = {.mine = &mine};
@@ -120,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     memcpy(text, bytes + 1, count - 1);
     text[count - 1] = 0;
     switch (bytes[0] % 4) {
-    case 0: read_roll(text); break;
+    case 0: read_table(text); break;
     case 1: read_events(text); break;
     case 2:
         if (read_answer(&rendezvous, text, &hosts) == 0)

@@ -1,7 +1,7 @@
 /* Fuzz target: another host's frames while a rank of this host works. The rank's thread, the replica's two and the
  * progress thread's are the real ones, under ThreadSanitizer; the other host is this file, which sends frames over the
  * replica's connection, and messages over the transport's. Each step of the input is an action and a byte: send what an
- * honest rank would (its part of the call that rank 0 has posted, a message for it, a verdict), the same with one byte
+ * honest rank would (its part of the call that rank 0 has posted, a message for it, a outcome), the same with one byte
  * changed, bytes of the input as they are, or nothing. Counters start just below 2^32, so that they wrap.
  * sources: COMM TENSORS host/base/memory/array.c host/base/process/process.c host/base/trace/counters.c
  * sources: host/base/numeric/sha256.c
@@ -143,7 +143,7 @@ struct other {
     uint32_t headers;
 };
 
-/* What rank 0 has posted, with an input that travels. */
+/* What rank 0 has posted, with inline data. */
 static void answer_call(struct other *other, int wrong)
 {
     struct ah_group_block *theirs = &ah_rank_entry(other->control, 0)->block[0];
@@ -151,15 +151,15 @@ static void answer_call(struct other *other, int wrong)
     uint32_t posted = ah_group_counter(theirs, AH_POSTED);
     if (posted == other->now.value[AH_POSTED])
         return;
-    struct ah_call_record post = *ah_group_record(theirs, other->now.value[AH_POSTED] + 1);
-    other->now.value[AH_POSTED] = other->now.value[AH_DONE] = post.sequence;
-    if (post.travels > 1024)
+    struct ah_call_record record = *ah_group_record(theirs, other->now.value[AH_POSTED] + 1);
+    other->now.value[AH_POSTED] = other->now.value[AH_DONE] = record.sequence;
+    if (record.inline_bytes > 1024)
         return;
-    memcpy(data, &post.offset, sizeof post.offset);
-    send_frame(REPLICA_DATA, data, sizeof post.offset + post.travels, -1);
-    send_frame(REPLICA_POST, &post, sizeof post, wrong);
+    memcpy(data, &record.offset, sizeof record.offset);
+    send_frame(REPLICA_DATA, data, sizeof record.offset + record.inline_bytes, -1);
+    send_frame(REPLICA_CALL, &record, sizeof record, wrong);
     send_frame(REPLICA_COUNTERS, &other->now, sizeof other->now, -1);
-    if (post.wired) {
+    if (record.wired) {
         const struct ah_member_table *member_table =
             (void *)(other->control->segment[0] + atomic_load(&theirs->member_table));
         uint64_t head[2] = {(uint64_t)member_table->identity << 32, LARGE};
@@ -183,17 +183,17 @@ static void send_header(struct other *other, const struct ah_group *group, int64
     memcpy(body, &index, sizeof index);
     memcpy(body + sizeof index, (void *)&header, sizeof header);
     send_frame(REPLICA_DATA, data, sizeof data, -1);
-    send_frame(REPLICA_LETTER, body, sizeof body, wrong);
+    send_frame(REPLICA_HEADER, body, sizeof body, wrong);
 }
 
-static void send_verdict(uint8_t what, int wrong)
+static void send_outcome(uint8_t what, int wrong)
 {
-    struct replica_verdict verdict = {.index = what % 4, .number = base + what / 8 % 8,
+    struct replica_outcome outcome = {.index = what % 4, .number = base + what / 8 % 8,
                                      .state = what & 4 ? AH_MESSAGE_RECEIVED : AH_MESSAGE_EMPTY};
-    struct replica_head head = {.bytes = sizeof verdict, .kind = REPLICA_VERDICT, .rank = 0};
-    unsigned char frame[sizeof head + sizeof verdict];
+    struct replica_head head = {.bytes = sizeof outcome, .kind = REPLICA_OUTCOME, .rank = 0};
+    unsigned char frame[sizeof head + sizeof outcome];
     memcpy(frame, &head, sizeof head);
-    memcpy(frame + sizeof head, &verdict, sizeof verdict);
+    memcpy(frame + sizeof head, &outcome, sizeof outcome);
     if (wrong >= 0)
         frame[(size_t)wrong % sizeof frame] ^= 1;
     put(replica_end, frame, sizeof frame);
@@ -205,7 +205,7 @@ static void act(struct other *other, const struct ah_group *group, const uint8_t
     switch (bytes[0] % 8) {
     case 0: case 1: case 2: answer_call(other, wrong); break;
     case 3: case 4: send_header(other, group, bytes[1] & 3, wrong); break;
-    case 5: send_verdict(bytes[1], wrong); break;
+    case 5: send_outcome(bytes[1], wrong); break;
     case 6: put(bytes[1] & 1 ? wire_end : replica_end, bytes, count < 40 ? count : 40); break;
     default: usleep(bytes[1]);
     }

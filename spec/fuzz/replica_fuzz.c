@@ -36,7 +36,7 @@ static struct ah_control_block *make_control(void)
     return control;
 }
 
-/* What is left behind must be what any frame may leave: nothing about own ranks but verdicts on message headers. */
+/* What is left behind must be what any frame may leave: nothing about own ranks but outcomes on message headers. */
 static void check(struct ah_control_block *control)
 {
     for (int r = 0; r < 2; r++) {
@@ -96,7 +96,7 @@ static int take_stream(struct ah_replica *replica, struct replica_head head, con
             abort(); /* no frame may fill the room and not be taken */
         memcpy(peer->in + peer->got, frame + at, n);
         peer->got += n;
-        if (take_frames(replica, 1) < 0)
+        if (apply_frames(replica, 1) < 0)
             return -1;
     }
     return 0;
@@ -109,7 +109,7 @@ static void read_all(struct ah_control_block *control, unsigned blocks)
     volatile unsigned char sum = 0;
     for (int r = 2; r < RANKS; r++) {
         uint32_t number;
-        const struct ah_call_record *last = ah_control_last_post(control, r, &number);
+        const struct ah_call_record *last = ah_control_last_call(control, r, &number);
         if (last)
             ah_call_record_describe(last, text, sizeof text);
         for (int c = 0; c < AH_MAX_GROUPS; c++) {
@@ -117,9 +117,10 @@ static void read_all(struct ah_control_block *control, unsigned blocks)
             if (!(blocks >> c & 1))
                 continue;
             for (int i = 0; i < AH_GROUP_CALLS; i++) {
-                const struct ah_call_record *post = &block->post[i];
-                sum += control->segment[r][post->offset];
-                sum += post->travels ? control->segment[r][post->offset + AH_STAGE_BYTES - 1] : strlen(post->where);
+                const struct ah_call_record *record = &block->record[i];
+                sum += control->segment[r][record->offset];
+                sum += record->inline_bytes ? control->segment[r][record->offset + AH_STAGE_BYTES - 1]
+                                            : strlen(record->where);
             }
             for (int i = 0; i < AH_GROUP_MESSAGES; i++) {
                 const struct ah_message_header *header = &block->header[i];

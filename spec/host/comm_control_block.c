@@ -105,7 +105,7 @@ static bool wakes(struct ah_notification *notification)
     return WEXITSTATUS(status) == 1;
 }
 
-AH_TEST(news_wakes_its_reader_unless_a_rank_that_waits_attends_to_it)
+AH_TEST(a_notification_wakes_its_reader_unless_a_rank_that_waits_attends_to_it)
 {
     struct ah_control_block *control;
     uint32_t visits = 0;
@@ -131,7 +131,7 @@ struct reader {
     atomic_bool ending;
 };
 
-static void *read_news(void *context)
+static void *read_notification(void *context)
 {
     struct reader *reader = context;
     uint32_t visits = 0;
@@ -157,7 +157,7 @@ AH_TEST(a_thread_that_slept_when_a_rank_arrived_reads_what_follows_its_last_poll
     pthread_t thread;
     REQUIRE(ah_control_create(&control, 1) == 0);
     struct reader reader = {.notification = &control->header->notification[AH_REPLICA]};
-    REQUIRE(pthread_create(&thread, NULL, read_news, &reader) == 0);
+    REQUIRE(pthread_create(&thread, NULL, read_notification, &reader) == 0);
     for (int leaves = 0; leaves < 2; leaves++) {
         while (!atomic_load(&reader.notification->sleepers))
             usleep(100);
@@ -182,10 +182,10 @@ AH_TEST(a_rank_whose_group_has_just_begun_has_made_no_call_there)
     REQUIRE(ah_control_create(&control, 1) == 0);
     struct ah_group_block *block = &ah_rank_entry(control, 0)->block[0];
     atomic_store(&block->counter[AH_POSTED], 3);
-    CHECK(ah_control_last_post(control, 0, &sequence) && sequence == 3);
+    CHECK(ah_control_last_call(control, 0, &sequence) && sequence == 3);
     for (uint32_t base = 3; base < 6; base++) {
         atomic_store(&block->base, base);
-        CHECK(!ah_control_last_post(control, 0, &sequence));
+        CHECK(!ah_control_last_call(control, 0, &sequence));
     }
     ah_control_close(control);
 }

@@ -32,7 +32,7 @@ AH_TEST(a_membership_table_numbers_hosts_as_requested_and_then_by_order_of_arriv
     CHECK(member_table.place[order[1]] == 7);
 }
 
-AH_TEST(a_roll_forgets_who_is_gone)
+AH_TEST(a_member_table_forgets_machines_that_are_gone)
 {
     struct ah_membership mine = machine("a", -1, 2);
     struct ah_member_table member_table = {.mine = &mine};

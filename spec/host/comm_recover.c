@@ -274,10 +274,10 @@ AH_TEST(what_was_begun_before_a_boundary_is_done_when_the_slice_is_written)
  * before the last. */
 AH_TEST(calls_of_set_up_are_found_whatever_a_rank_publishes_meanwhile)
 {
-    struct ah_call_record post = {.sequence = 1, .where = "setup:1"};
+    struct ah_call_record record = {.sequence = 1, .where = "setup:1"};
     REQUIRE(open_scene(NULL, 1, STEPS));
     struct ah_rank_entry *slot = ah_rank_entry(scene->control, 0);
-    CHECK(ah_replay_add(scene->control, 0, 0, &post, &(float){1}, sizeof(float)) == 0);
+    CHECK(ah_replay_add(scene->control, 0, 0, &record, &(float){1}, sizeof(float)) == 0);
     slot->replay_log.set_up[0] = slot->replay_log.boundary[1].posted[0] = 1;
     atomic_store(&slot->block[0].counter[AH_ROUND], 2);
     slot->replay_log.boundary[0] = (struct ah_boundary){0};

@@ -28,7 +28,7 @@ static void open_place(struct place *place)
         place->replica.peer[h].fd = -1;
 }
 
-static struct ah_group_block *channel_of(struct place *place, int rank)
+static struct ah_group_block *group_of(struct place *place, int rank)
 {
     return &ah_rank_entry(place->control, rank)->block[0];
 }
@@ -40,11 +40,11 @@ static int send_frame(struct place *place, enum replica_kind kind, int rank, con
     return ah_replica_apply(&place->replica, 1, &head, body);
 }
 
-static int send_post(struct place *place, struct ah_call_record post)
+static int send_call(struct place *place, struct ah_call_record record)
 {
-    post.kind = AH_ALL_REDUCE;
-    post.dtype = AH_F32;
-    return send_frame(place, REPLICA_POST, THEIRS, &post, sizeof post);
+    record.kind = AH_ALL_REDUCE;
+    record.dtype = AH_F32;
+    return send_frame(place, REPLICA_CALL, THEIRS, &record, sizeof record);
 }
 
 static int send_counters(struct place *place, struct replica_counters now)
@@ -55,7 +55,7 @@ static int send_counters(struct place *place, struct replica_counters now)
 /* Rank 0 is in a group with rank 2, and has posted `posted` calls of which it has done `done`. */
 static void stand(struct place *place, uint32_t posted, uint32_t done)
 {
-    struct ah_group_block *mine = channel_of(place, 0);
+    struct ah_group_block *mine = group_of(place, 0);
     atomic_store(&mine->members[0], 1u | 1u << THEIRS);
     atomic_store(&mine->counter[AH_POSTED], posted);
     atomic_store(&mine->counter[AH_DONE], done);
@@ -65,44 +65,44 @@ AH_TEST(an_announced_call_is_not_accepted_again)
 {
     struct place place;
     open_place(&place);
-    CHECK_OK(send_post(&place, (struct ah_call_record){.sequence = 1, .offset = 64, .travels = 4}));
+    CHECK_OK(send_call(&place, (struct ah_call_record){.sequence = 1, .offset = 64, .inline_bytes = 4}));
     CHECK_OK(send_counters(&place, (struct replica_counters){.value[AH_POSTED] = 1}));
-    CHECK_FAILS(send_post(&place, (struct ah_call_record){.sequence = 1, .offset = 4096, .travels = 4}), AH_EINVAL,
+    CHECK_FAILS(send_call(&place, (struct ah_call_record){.sequence = 1, .offset = 4096, .inline_bytes = 4}), AH_EINVAL,
                 "it sent a call in the place of one that is still read");
-    CHECK(ah_group_record(channel_of(&place, THEIRS), 1)->offset == 64);
+    CHECK(ah_group_record(group_of(&place, THEIRS), 1)->offset == 64);
     ah_control_close(place.control);
 }
 
 AH_TEST(a_call_does_not_overwrite_one_that_a_rank_here_has_not_completed)
 {
     struct place place;
-    struct ah_call_record next = {.sequence = 1 + AH_GROUP_CALLS, .offset = 4096, .travels = 4};
+    struct ah_call_record next = {.sequence = 1 + AH_GROUP_CALLS, .offset = 4096, .inline_bytes = 4};
     open_place(&place);
-    CHECK_OK(send_post(&place, (struct ah_call_record){.sequence = 1, .offset = 64, .travels = 4}));
+    CHECK_OK(send_call(&place, (struct ah_call_record){.sequence = 1, .offset = 64, .inline_bytes = 4}));
     CHECK_OK(send_counters(&place, (struct replica_counters){.value[AH_POSTED] = 1}));
     stand(&place, 1, 0);
-    CHECK_FAILS(send_post(&place, next), AH_EINVAL, "it sent a call in the place of one that is still read");
-    CHECK(ah_group_record(channel_of(&place, THEIRS), 1)->offset == 64);
+    CHECK_FAILS(send_call(&place, next), AH_EINVAL, "it sent a call in the place of one that is still read");
+    CHECK(ah_group_record(group_of(&place, THEIRS), 1)->offset == 64);
     stand(&place, 1, 1);
-    CHECK_OK(send_post(&place, next));
+    CHECK_OK(send_call(&place, next));
     ah_control_close(place.control);
 }
 
 AH_TEST(the_data_of_a_call_is_in_allocated_memory)
 {
     struct place place;
-    struct ah_call_record post = {.sequence = 1, .offset = (uint64_t)1 << 20, .travels = AH_STAGE_BYTES};
+    struct ah_call_record record = {.sequence = 1, .offset = (uint64_t)1 << 20, .inline_bytes = AH_STAGE_BYTES};
     open_place(&place);
-    CHECK_OK(send_post(&place, post));
+    CHECK_OK(send_call(&place, record));
     /* To the end of what any call may read from there. */
-    CHECK(place.control->segment[THEIRS][post.offset + AH_STAGE_BYTES - 1] == 0);
-    post.travels++;
-    CHECK_FAILS(send_post(&place, post), AH_EINVAL, "it sent a call on data outside the segment");
-    post = (struct ah_call_record){.sequence = 1, .offset = place.control->segment_span - 4, .travels = 4};
-    CHECK_FAILS(send_post(&place, post), AH_EINVAL, "it sent a call on data outside the segment");
-    post.travels = 0;
-    CHECK_OK(send_post(&place, post));
-    CHECK(ah_group_record(channel_of(&place, THEIRS), 1)->offset == 0);
+    CHECK(place.control->segment[THEIRS][record.offset + AH_STAGE_BYTES - 1] == 0);
+    record.inline_bytes++;
+    CHECK_FAILS(send_call(&place, record), AH_EINVAL, "it sent a call on data outside the segment");
+    record = (struct ah_call_record){.sequence = 1, .offset = place.control->segment_span - 4, .inline_bytes = 4};
+    CHECK_FAILS(send_call(&place, record), AH_EINVAL, "it sent a call on data outside the segment");
+    record.inline_bytes = 0;
+    CHECK_OK(send_call(&place, record));
+    CHECK(ah_group_record(group_of(&place, THEIRS), 1)->offset == 0);
     ah_control_close(place.control);
 }
 
@@ -121,7 +121,7 @@ AH_TEST(numbers_of_calls_neither_go_back_nor_leap)
     CHECK_OK(send_counters(&place, now));
     now.value[AH_DONE] = 2;
     CHECK_FAILS(send_counters(&place, now), AH_EINVAL, wrong);
-    CHECK(ah_group_counter(channel_of(&place, THEIRS), AH_DONE) == 3);
+    CHECK(ah_group_counter(group_of(&place, THEIRS), AH_DONE) == 3);
     /* Another group of the group block counts on from where it likes. */
     now.value[AH_DONE] = now.base = 1000;
     CHECK_OK(send_counters(&place, now));
@@ -148,14 +148,14 @@ static int send_header(struct place *place, int64_t count, int member)
     unsigned char body[sizeof(uint64_t) + sizeof header] = {0}; /* the first of its message headers */
     atomic_store(&header.member, member);
     memcpy(body + sizeof(uint64_t), (void *)&header, sizeof header);
-    return send_frame(place, REPLICA_LETTER, THEIRS, body, sizeof body);
+    return send_frame(place, REPLICA_HEADER, THEIRS, body, sizeof body);
 }
 
 AH_TEST(a_message_that_a_rank_has_received_is_not_changed_before_it_is_returned)
 {
     struct place place;
     open_place(&place);
-    struct ah_message_header *header = channel_of(&place, THEIRS)->header;
+    struct ah_message_header *header = group_of(&place, THEIRS)->header;
     CHECK_OK(send_header(&place, 3, 0));
     for (unsigned state = AH_MESSAGE_TAKEN; state <= AH_MESSAGE_EMPTY; state++) {
         atomic_store(&header->state, state);
@@ -183,7 +183,7 @@ AH_TEST(a_message_is_for_a_rank_of_this_host)
 /* Rank 0 has a message for another rank. */
 static struct ah_message_header *post_header(struct place *place, int member)
 {
-    struct ah_group_block *mine = channel_of(place, 0);
+    struct ah_group_block *mine = group_of(place, 0);
     atomic_store(&mine->members[0], 0xf);
     mine->header->offset = AH_NO_OFFSET;
     atomic_store(&mine->header->number, 7);
@@ -193,10 +193,10 @@ static struct ah_message_header *post_header(struct place *place, int member)
     return mine->header;
 }
 
-static int send_verdict(struct place *place, enum ah_message_state state)
+static int send_outcome(struct place *place, enum ah_message_state state)
 {
-    struct replica_verdict verdict = {.number = 7, .state = state};
-    return send_frame(place, REPLICA_VERDICT, 0, &verdict, sizeof verdict);
+    struct replica_outcome outcome = {.number = 7, .state = state};
+    return send_frame(place, REPLICA_OUTCOME, 0, &outcome, sizeof outcome);
 }
 
 AH_TEST(only_the_host_that_has_a_message_reports_its_outcome)
@@ -206,31 +206,31 @@ AH_TEST(only_the_host_that_has_a_message_reports_its_outcome)
     open_place(&place);
     struct ah_message_header *header = post_header(&place, 3);
     CHECK_OK(ah_replica_scan(&place.replica, false, &more));
-    CHECK_FAILS(send_verdict(&place, AH_MESSAGE_RECEIVED), AH_EINVAL,
-                "it sent a verdict on a message that it does not have");
+    CHECK_FAILS(send_outcome(&place, AH_MESSAGE_RECEIVED), AH_EINVAL,
+                "it sent an outcome of a message that it does not have");
     CHECK(atomic_load(&header->state) == AH_MESSAGE_POSTED);
     ah_control_close(place.control);
 }
 
-/* Its bytes are read while they are sent, and are the sender's again with the verdict. */
+/* Its bytes are read while they are sent, and are the sender's again with the outcome. */
 AH_TEST(no_outcome_is_accepted_before_the_message_has_been_sent)
 {
     struct place place;
     bool more;
     open_place(&place);
     struct ah_message_header *header = post_header(&place, THEIRS);
-    CHECK_FAILS(send_verdict(&place, AH_MESSAGE_RECEIVED), AH_EINVAL,
-                "it sent a verdict on a message that it does not have");
+    CHECK_FAILS(send_outcome(&place, AH_MESSAGE_RECEIVED), AH_EINVAL,
+                "it sent an outcome of a message that it does not have");
     CHECK_OK(ah_replica_scan(&place.replica, false, &more));
-    CHECK_OK(send_verdict(&place, AH_MESSAGE_EMPTY));
+    CHECK_OK(send_outcome(&place, AH_MESSAGE_EMPTY));
     CHECK(atomic_load(&header->state) == AH_MESSAGE_EMPTY);
-    CHECK_OK(send_verdict(&place, AH_MESSAGE_RECEIVED));
+    CHECK_OK(send_outcome(&place, AH_MESSAGE_RECEIVED));
     CHECK(atomic_load(&header->state) == AH_MESSAGE_EMPTY);
     post_header(&place, THEIRS);
-    CHECK_FAILS(send_verdict(&place, AH_MESSAGE_RECEIVED), AH_EINVAL,
-                "it sent a verdict on a message that it does not have");
+    CHECK_FAILS(send_outcome(&place, AH_MESSAGE_RECEIVED), AH_EINVAL,
+                "it sent an outcome of a message that it does not have");
     CHECK_OK(ah_replica_scan(&place.replica, false, &more));
-    CHECK_OK(send_verdict(&place, AH_MESSAGE_RECEIVED));
+    CHECK_OK(send_outcome(&place, AH_MESSAGE_RECEIVED));
     CHECK(atomic_load(&header->state) == AH_MESSAGE_RECEIVED);
     ah_control_close(place.control);
 }
@@ -263,8 +263,8 @@ AH_TEST(of_a_replicated_input_the_part_stays_that_only_its_rank_reads)
         open_place(&place);
         place.replica.peer[1].fd = 0; /* that it is there; nothing is sent */
         stand(&place, 1, 0);
-        *ah_group_record(channel_of(&place, 0), 1) = (struct ah_call_record){
-            .sequence = 1, .offset = 1000, .travels = 64, .own = own[i][0], .own_bytes = own[i][1]};
+        *ah_group_record(group_of(&place, 0), 1) = (struct ah_call_record){
+            .sequence = 1, .offset = 1000, .inline_bytes = 64, .own = own[i][0], .own_bytes = own[i][1]};
         CHECK_OK(ah_replica_scan(&place.replica, false, &more));
         CHECK(said_data(&place, offset, bytes, 2) == (size_t)!!said[i][1] + !!said[i][3]);
         CHECK(offset[0] == said[i][0] && bytes[0] == said[i][1]);

@@ -190,7 +190,7 @@ static void compose(struct ah_group *group, const struct ah_collective *call, ch
     size_t width = ah_dtype_size(call->dtype);
     double divisor = 0;
     for (int r = 0; r < group->size; r++)
-        divisor += ah_group_post(group, r, sequence)->weight;
+        divisor += ah_group_call_record(group, r, sequence)->weight;
     if (ah_collective_reduces(call) && part[0].count)
         ah_combine(call->dtype, call->reduce, (void *const *)&call->out, 1, (const void *const *)got, group->size,
                    part[0].count, divisor);

@@ -60,7 +60,7 @@ static bool is_over(void *context)
     return *(bool *)context;
 }
 
-AH_TEST(a_machine_reads_the_table_that_the_desk_writes)
+AH_TEST(a_machine_reads_the_table_that_the_coordinator_writes)
 {
     struct scene scene;
     char text[AH_MACHINES_ANSWER];

@@ -59,16 +59,16 @@ static struct ah_machine known(struct talk *talk)
     return machine;
 }
 
-AH_TEST(a_verdict_of_another_machine_is_a_code_that_a_process_can_end_with)
+AH_TEST(an_outcome_of_another_machine_is_a_code_that_a_process_can_end_with)
 {
-    static const char *const wrong[] = {"verdict 1 256 0 1\n", "verdict 1 -1 0 1\n", "verdict 1 1 0\n", "verdict 1 "};
+    static const char *const wrong[] = {"outcome 1 256 0 1\n", "outcome 1 -1 0 1\n", "outcome 1 1 0\n", "outcome 1 "};
     struct talk talk;
     REQUIRE(open_talk(&talk));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         say(&talk, wrong[i]);
         CHECK(!known(&talk).concluded && !known(&talk).code);
     }
-    say(&talk, "verdict 1 7 0 1\nwhy");
+    say(&talk, "outcome 1 7 0 1\nwhy");
     CHECK(known(&talk).concluded && known(&talk).code == 7);
     CHECK(known(&talk).text && !strcmp(known(&talk).text, "why"));
     close_talk(&talk);
@@ -92,7 +92,7 @@ AH_TEST(a_launcher_that_is_asked_to_end_once_its_ranks_have_ends_the_job)
 {
     struct talk talk;
     REQUIRE(open_talk(&talk));
-    say(&talk, "verdict 1 0 0 0\n");
+    say(&talk, "outcome 1 0 0 0\n");
     CHECK(known(&talk).concluded && !known(&talk).code);
     say(&talk, "signal 1 15");
     CHECK(known(&talk).code == 128 + 15 && known(&talk).order);

@@ -35,9 +35,9 @@ static void close_scene(struct scene *scene)
 }
 
 /* The text is the link's, or a static one. */
-static int conclude(struct scene *scene, bool (*stop)(void *context), struct ah_machine_verdict *all)
+static int conclude(struct scene *scene, bool (*stop)(void *context), struct ah_machine_attribution *all)
 {
-    struct ah_machine_verdict mine = {.code = 3, .victim = true, .text = "lost a peer\n"};
+    struct ah_machine_attribution mine = {.code = 3, .victim = true, .text = "lost a peer\n"};
     int blamed;
     ah_machines_conclude(&scene->machines, &mine, stop, scene, all, &blamed);
     return blamed;
@@ -58,7 +58,7 @@ static bool once_somebody_was_asked_to_end(void *context)
 AH_TEST(the_end_of_the_first_machine_is_enough_to_know)
 {
     struct scene scene;
-    struct ah_machine_verdict all;
+    struct ah_machine_attribution all;
     REQUIRE(open_scene(&scene));
     ah_store_end(scene.server);
     scene.server = NULL;
@@ -73,7 +73,7 @@ AH_TEST(the_end_of_the_first_machine_is_enough_to_know)
 AH_TEST(a_machine_that_leaves_slowly_has_still_left)
 {
     struct scene scene;
-    struct ah_machine_verdict all;
+    struct ah_machine_attribution all;
     REQUIRE(open_scene(&scene));
     CHECK_OK(ah_store_append(scene.other, "events/0", "signal 2 15", 11, NULL));
     CHECK(conclude(&scene, once_somebody_was_asked_to_end, &all) == -1);
@@ -84,7 +84,7 @@ AH_TEST(a_machine_that_leaves_slowly_has_still_left)
 AH_TEST(a_machine_that_ends_the_job_slowly_has_still_ended_it)
 {
     struct scene scene;
-    struct ah_machine_verdict all;
+    struct ah_machine_attribution all;
     REQUIRE(open_scene(&scene));
     scene.machines.options.least = 3;
     CHECK_OK(ah_store_append(scene.other, "events/0", "signal 2 15", 11, NULL));

@@ -67,13 +67,13 @@ static void set_collective(lua_State *L, struct ah_control_block *control, int r
 {
     uint32_t number;
     int member[AH_MAX_RANKS], members = ah_jobs_members(control, rank, member);
-    const struct ah_call_record *post = ah_control_last_post(control, rank, &number);
-    if (!post || post->kind >= AH_COLLECTIVE_KINDS)
+    const struct ah_call_record *record = ah_control_last_call(control, rank, &number);
+    if (!record || record->kind >= AH_COLLECTIVE_KINDS)
         return;
     lua_createtable(L, 0, 6);
-    set_text(L, "name", ah_call_record_name(post), 64);
+    set_text(L, "name", ah_call_record_name(record), 64);
     ah_set_number(L, "number", number);
-    set_text(L, "site", post->where, sizeof post->where);
+    set_text(L, "site", record->where, sizeof record->where);
     set_age(L, "seconds", atomic_load(&ah_rank_entry(control, rank)->counters.collective_ns), now);
     lua_pushboolean(L, ah_jobs_waits(control, rank));
     lua_setfield(L, -2, "waiting");

@@ -72,7 +72,7 @@ static bool timed_out(const struct ah_job *job, int rank)
 static bool is_usage(const struct ah_job *job)
 {
     for (int r = 0; r < job->size; r++)
-        if (job->rank[r].code != 2 || ah_control_last_post(job->control, job->first + r, &(uint32_t){0}))
+        if (job->rank[r].code != 2 || ah_control_last_call(job->control, job->first + r, &(uint32_t){0}))
             return false;
     return true;
 }
@@ -120,11 +120,11 @@ void ah_job_list_ranks(const struct ah_job *job, const bool *listed, char *text,
 void ah_job_last_collective(const struct ah_job *job, int rank, char *text, size_t room)
 {
     uint32_t number;
-    const struct ah_call_record *post = ah_control_last_post(job->control, job->first + rank, &number);
+    const struct ah_call_record *record = ah_control_last_call(job->control, job->first + rank, &number);
     text[0] = 0;
-    if (post)
-        snprintf(text, room, "; its last collective was %s #%u at %.*s", ah_call_record_name(post), number,
-                 AH_CALL_WHERE, post->where);
+    if (record)
+        snprintf(text, room, "; its last collective was %s #%u at %.*s", ah_call_record_name(record), number,
+                 AH_CALL_WHERE, record->where);
 }
 
 /* A line for the ranks of one kind, if there are any. */

@@ -226,7 +226,7 @@ static int job_events_gather(struct ah_lua_job **jobs, int count, struct pollfd 
     return open;
 }
 
-static bool has_news(struct ah_lua_job **jobs, int count, bool *all_reported)
+static bool has_events(struct ah_lua_job **jobs, int count, bool *all_reported)
 {
     bool notification = false;
     *all_reported = true;
@@ -256,7 +256,7 @@ int ah_lua_jobs_wait(struct ah_lua_job **jobs, int count, int64_t until)
             if (jobs[i]->lost)
                 AH_TRYGO(ah_fail(AH_ENOMEM, "out of memory for a job's messages"), out);
         }
-        if (has_news(jobs, count, &all_reported) || signals_wait() || (all_reported && (count || until < 0)))
+        if (has_events(jobs, count, &all_reported) || signals_wait() || (all_reported && (count || until < 0)))
             break;
         int64_t due = until, now = ah_now_ns();
         if (until >= 0 && now >= until)

@@ -164,7 +164,7 @@ static int64_t attempt_sooner(int64_t a, int64_t b)
 }
 
 /* Wait for a signal, the job (unless it is over) and the readers. */
-static void wait_for_news(struct launch *launch, int64_t due)
+static void wait_for_events(struct launch *launch, int64_t due)
 {
     struct pollfd at[] = {
         {.fd = launch->signals, .events = POLLIN},
@@ -219,7 +219,7 @@ static void attempt_supervise(struct launch *launch)
             attempt_report(launch);
         if (ah_job_is_over(launch->job))
             break;
-        wait_for_news(launch, attempt_sooner(due, ah_job_due(launch->job)));
+        wait_for_events(launch, attempt_sooner(due, ah_job_due(launch->job)));
         on_signals(launch);
         looked = ah_now_ns(); /* we may be kept waiting, or be stopped, before and after */
         ah_job_step(launch->job);
@@ -233,7 +233,7 @@ static void finish_output(struct launch *launch)
     struct signalfd_siginfo info;
     ah_output_finish(launch->output);
     while (ah_output_fd(launch->output, 0) >= 0 || ah_output_fd(launch->output, 1) >= 0) {
-        wait_for_news(launch, ah_job_exit_code(launch->job) > 128 ? ah_now_ns() + 100000000 : -1);
+        wait_for_events(launch, ah_job_exit_code(launch->job) > 128 ? ah_now_ns() + 100000000 : -1);
         if (read(launch->signals, &info, sizeof info) == sizeof info && attempt_ends(info.ssi_signo))
             ah_job_end(launch->job, (int)info.ssi_signo);
         size_t before = ah_output_pending(launch->output);
@@ -254,17 +254,17 @@ static bool is_signalled(void *context)
     return launch->signal != 0;
 }
 
-static struct ah_machine_verdict own_verdict(struct launch *launch, const char *text)
+static struct ah_machine_attribution own_attribution(struct launch *launch, const char *text)
 {
     struct ah_job_failure failure;
-    struct ah_machine_verdict verdict = {.code = ah_job_exit_code(launch->job), .text = ""};
+    struct ah_machine_attribution attribution = {.code = ah_job_exit_code(launch->job), .text = ""};
     bool failed = ah_job_failed(launch->job, &failure);
     if (launch->output_error && launch->output_error != EPIPE)
-        verdict.code = 3;
-    verdict.final = launch->output_error != 0;
-    verdict.victim = failed ? failure.victim : launch->followed;
-    verdict.text = text ? text : "";
-    return verdict;
+        attribution.code = 3;
+    attribution.final = launch->output_error != 0;
+    attribution.victim = failed ? failure.victim : launch->followed;
+    attribution.text = text ? text : "";
+    return attribution;
 }
 
 static void attempt_print(struct launch *launch, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -282,7 +282,7 @@ static void attempt_print(struct launch *launch, const char *format, ...)
 }
 
 /* The same words on every machine, but for what became of its own ranks. */
-static void print_attribution(struct launch *launch, const struct ah_machine_verdict *all, int blamed)
+static void print_attribution(struct launch *launch, const struct ah_machine_attribution *all, int blamed)
 {
     static const char name[] = "accelhost launch: ";
     const struct ah_hosts *hosts = ah_machines_hosts(launch->machines);
@@ -303,7 +303,7 @@ static void print_attribution(struct launch *launch, const struct ah_machine_ver
 
 static int conclude_all(struct launch *launch, struct ah_attempt_options *options)
 {
-    struct ah_machine_verdict all, mine = own_verdict(launch, options->failure);
+    struct ah_machine_attribution all, mine = own_attribution(launch, options->failure);
     int blamed;
     ah_machines_conclude(launch->machines, &mine, is_signalled, launch, &all, &blamed);
     if (launch->signal && ah_machines_hosts(launch->machines)->mine == 0)

@@ -13,7 +13,7 @@
 #include "cli/machines/machines_state.h"
 #include "comm/control/address.h"
 
-static const int64_t leave_ns = 3 * INT64_C(1000000000); /* for the others to read the last verdict */
+static const int64_t leave_ns = 3 * INT64_C(1000000000); /* for the others to read the last outcome */
 
 /* Meeting. */
 

@@ -61,7 +61,7 @@ bool ah_machines_trouble(struct ah_machines *machines, int *signal);
 void ah_machines_report(struct ah_machines *machines, int signal);
 
 /* The result of an attempt on a machine. */
-struct ah_machine_verdict {
+struct ah_machine_attribution {
     int code;         /* exit code (cli/job/job.h) */
     bool victim;      /* of an event elsewhere */
     bool final;       /* no restart may follow */
@@ -71,7 +71,7 @@ struct ah_machine_verdict {
 };
 /* Report this machine's outcome, wait for those of the others, and return the outcome of all: the code, and the report
  * of the machine that is to blame (-1: none). `stop` is polled: true ends the wait. */
-void ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_verdict *mine,
-                          bool (*stop)(void *context), void *context, struct ah_machine_verdict *all, int *blamed);
+void ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_attribution *mine,
+                          bool (*stop)(void *context), void *context, struct ah_machine_attribution *all, int *blamed);
 
 #endif

@@ -1,5 +1,5 @@
-/* How an attempt ended on all machines. The verdict is drawn from the list alone, by the same rules on each machine:
- * the earliest trouble that is no consequence of another's is to blame. */
+/* How an attempt ended on all machines. The attribution is drawn from the list alone, by the same rules on each
+ * machine: the earliest trouble that is no consequence of another's is to blame. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 #include "cli/machines/machines_state.h"
 
 static const int64_t second_ns = 1000000000;
-static const int64_t verdict_ns = 12 * INT64_C(1000000000); /* for another machine to end its ranks, after trouble */
+static const int64_t attribution_ns =
+    12 * INT64_C(1000000000); /* for another machine to end its ranks, after trouble */
 
 int ah_machines_staying(const struct ah_machine_link *link)
 {
@@ -138,12 +139,12 @@ static const char *describe_change(struct ah_machines *machines, int blamed)
     return text;
 }
 
-static void attribution_judge(struct ah_machines *machines, int late, struct ah_machine_verdict *all, int *blamed)
+static void attribution_judge(struct ah_machines *machines, int late, struct ah_machine_attribution *all, int *blamed)
 {
     static char gone[256];
     const struct ah_machine_link *link = &machines->link;
     int own_signal = link->machine[link->mine].signal;
-    *all = (struct ah_machine_verdict){.text = "", .final = link->lost || link->machine[0].gone || own_signal};
+    *all = (struct ah_machine_attribution){.text = "", .final = link->lost || link->machine[0].gone || own_signal};
     *blamed = find_blamed(link);
     const char *change = all->final && !own_signal ? NULL : describe_change(machines, *blamed);
     if (change) {
@@ -168,14 +169,14 @@ static void attribution_judge(struct ah_machines *machines, int late, struct ah_
         all->text = gone;
 }
 
-void ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_verdict *mine,
-                          bool (*stop)(void *context), void *context, struct ah_machine_verdict *all, int *blamed)
+void ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_attribution *mine,
+                          bool (*stop)(void *context), void *context, struct ah_machine_attribution *all, int *blamed)
 {
     struct ah_machine_link *link = &machines->link;
     int64_t begin = ah_now_ns(), trouble = 0, stall_warning_ns = (int64_t)(machines->options.stall_warning * 1e9);
     bool reported = false;
     int late;
-    ah_machine_link_post(link, "verdict %" PRId64 " %d %d %d\n%s", ah_machines_place(machines), mine->code,
+    ah_machine_link_post(link, "outcome %" PRId64 " %d %d %d\n%s", ah_machines_place(machines), mine->code,
                          mine->victim, mine->final, mine->text);
     machines->reported = true;
     pthread_mutex_lock(&link->lock);
@@ -183,7 +184,7 @@ void ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_
         int64_t now = ah_now_ns();
         trouble = trouble || !(mine->code || is_trouble(link)) ? trouble : now;
         bool stopped = stop(context);
-        if (stopped || (trouble && now > trouble + verdict_ns)) {
+        if (stopped || (trouble && now > trouble + attribution_ns)) {
             late = stopped ? -1 : late;
             break;
         }

@@ -27,7 +27,7 @@ static void take_trouble(struct ah_machine_link *link, struct ah_machine *machin
         machine->order = ++link->orders;
 }
 
-static void take_verdict(struct ah_machine_link *link, struct ah_machine *machine, const char *text)
+static void read_attribution(struct ah_machine_link *link, struct ah_machine *machine, const char *text)
 {
     int code, victim, final, at = 0;
     if (sscanf(text, "%d %d %d%n", &code, &victim, &final, &at) != 3 || text[at] != '\n' || code < 0 || code > 255)
@@ -108,8 +108,8 @@ static void machines_link_take(struct ah_machine_link *link, const char *line)
         take_gone(link, machine, line + at);
     } else if (!strcmp(word, "left")) {
         machine->left = true;
-    } else if (!strcmp(word, "verdict")) {
-        take_verdict(link, machine, line + at);
+    } else if (!strcmp(word, "outcome")) {
+        read_attribution(link, machine, line + at);
     } else if (!strcmp(word, "failing")) {
         machine->failing = true;
         take_trouble(link, machine);

@@ -16,7 +16,7 @@ struct ah_machine {
     int signal, code;
     int order;   /* of its first trouble among all, from 1; 0: none */
     int gone_order;
-    char *text;  /* of the verdict; from malloc, or NULL */
+    char *text;  /* of the outcome; from malloc, or NULL */
     char reason[160]; /* why it is gone */
 };
 

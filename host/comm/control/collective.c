@@ -275,25 +275,25 @@ static void copy_where(char *to, const char *where)
     snprintf(to, AH_CALL_WHERE, "%s", where);
 }
 
-void ah_call_record_fill(struct ah_call_record *post, const struct ah_collective *call, uint32_t sequence, int size)
+void ah_call_record_fill(struct ah_call_record *record, const struct ah_collective *call, uint32_t sequence, int size)
 {
     int ndim = call->ndim > AH_CALL_DIMS ? -1 : call->ndim;
-    post->sequence = sequence;
-    post->kind = (uint8_t)call->kind;
-    post->async = call->async;
-    post->purpose = (uint8_t)call->purpose;
-    post->far = call->device != NULL;
-    post->dtype = (uint8_t)call->dtype;
-    post->reduce = (uint8_t)call->reduce;
-    post->ndim = (int8_t)ndim;
-    post->root = call->root;
-    post->note = call->note;
-    post->weight = call->weight;
-    post->count = call->count;
-    copy_where(post->where, call->where);
-    uint64_t hash =
-        collective_mix(sequence, (uint64_t)call->kind << 32 | (uint64_t)call->async << 31 | (uint64_t)post->far << 30 |
-                                     (uint64_t)call->dtype << 16 | (uint64_t)call->reduce);
+    record->sequence = sequence;
+    record->kind = (uint8_t)call->kind;
+    record->async = call->async;
+    record->purpose = (uint8_t)call->purpose;
+    record->far = call->device != NULL;
+    record->dtype = (uint8_t)call->dtype;
+    record->reduce = (uint8_t)call->reduce;
+    record->ndim = (int8_t)ndim;
+    record->root = call->root;
+    record->note = call->note;
+    record->weight = call->weight;
+    record->count = call->count;
+    copy_where(record->where, call->where);
+    uint64_t hash = collective_mix(sequence, (uint64_t)call->kind << 32 | (uint64_t)call->async << 31 |
+                                                 (uint64_t)record->far << 30 | (uint64_t)call->dtype << 16 |
+                                                 (uint64_t)call->reduce);
     hash = collective_mix(hash, (uint64_t)(int64_t)call->root);
     /* Ragged calls agree on all counts and on the trailing dims, others on the whole shape. */
     int skip = 0;
@@ -306,42 +306,42 @@ void ah_call_record_fill(struct ah_call_record *post, const struct ah_collective
     }
     hash = collective_mix(hash, (uint64_t)(ndim + 1));
     for (int d = 0; d < ndim; d++) {
-        post->size[d] = call->size[d];
+        record->size[d] = call->size[d];
         if (d >= skip)
             hash = collective_mix(hash, (uint64_t)call->size[d]);
     }
-    post->hash = hash;
+    record->hash = hash;
 }
 
-const char *ah_call_record_name(const struct ah_call_record *post)
+const char *ah_call_record_name(const struct ah_call_record *record)
 {
-    return ah_collective_name((enum ah_collective_kind)post->kind, post->async);
+    return ah_collective_name((enum ah_collective_kind)record->kind, record->async);
 }
 
-const char *ah_call_record_describe(const struct ah_call_record *post, char *text, size_t bytes)
+const char *ah_call_record_describe(const struct ah_call_record *record, char *text, size_t bytes)
 {
     char shape[160] = "", *at = shape, *end = shape + sizeof shape;
-    const char *purpose = post->purpose < AH_PURPOSES ? purposes[post->purpose] : "";
-    if (ah_collective_is_barrier((enum ah_collective_kind)post->kind)) {
-        snprintf(text, bytes, "%s%s", ah_call_record_name(post), purpose);
+    const char *purpose = record->purpose < AH_PURPOSES ? purposes[record->purpose] : "";
+    if (ah_collective_is_barrier((enum ah_collective_kind)record->kind)) {
+        snprintf(text, bytes, "%s%s", ah_call_record_name(record), purpose);
         return text;
     }
-    if (post->ndim < 0) {
-        snprintf(shape, sizeof shape, "(%lld,)", (long long)post->count);
+    if (record->ndim < 0) {
+        snprintf(shape, sizeof shape, "(%lld,)", (long long)record->count);
     } else {
         at += snprintf(at, (size_t)(end - at), "(");
-        for (int d = 0; d < post->ndim && at < end; d++)
-            at += snprintf(at, (size_t)(end - at), d ? ", %lld" : "%lld", (long long)post->size[d]);
+        for (int d = 0; d < record->ndim && at < end; d++)
+            at += snprintf(at, (size_t)(end - at), d ? ", %lld" : "%lld", (long long)record->size[d]);
         if (at < end)
-            snprintf(at, (size_t)(end - at), post->ndim == 1 ? ",)" : ")");
+            snprintf(at, (size_t)(end - at), record->ndim == 1 ? ",)" : ")");
     }
     char reduce[16] = "", root[24] = "";
-    if (post->kind < AH_COLLECTIVE_KINDS && collective_kinds[post->kind].reduces && post->reduce != AH_REDUCE_SUM)
-        snprintf(reduce, sizeof reduce, "(%s)", ah_reduce_name((enum ah_reduce_op)post->reduce));
-    if (post->root > 0)
-        snprintf(root, sizeof root, " root %d", post->root);
-    snprintf(text, bytes, "%s%s %s %s%s%s%s", ah_call_record_name(post), reduce,
-             post->dtype < AH_DTYPE_COUNT ? ah_dtype_name((enum ah_dtype)post->dtype) : "?", shape, root,
-             post->far ? " on a device" : "", purpose);
+    if (record->kind < AH_COLLECTIVE_KINDS && collective_kinds[record->kind].reduces && record->reduce != AH_REDUCE_SUM)
+        snprintf(reduce, sizeof reduce, "(%s)", ah_reduce_name((enum ah_reduce_op)record->reduce));
+    if (record->root > 0)
+        snprintf(root, sizeof root, " root %d", record->root);
+    snprintf(text, bytes, "%s%s %s %s%s%s%s", ah_call_record_name(record), reduce,
+             record->dtype < AH_DTYPE_COUNT ? ah_dtype_name((enum ah_dtype)record->dtype) : "?", shape, root,
+             record->far ? " on a device" : "", purpose);
     return text;
 }

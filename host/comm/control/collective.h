@@ -123,12 +123,12 @@ int ah_collective_check(const struct ah_collective *call, int size);
 
 /* Fill in the call record of a call, except the position of the buffer. The hash is equal on two ranks when they make
  * the same call at the same place of the sequence. */
-void ah_call_record_fill(struct ah_call_record *post, const struct ah_collective *call, uint32_t sequence, int size);
+void ah_call_record_fill(struct ah_call_record *record, const struct ah_collective *call, uint32_t sequence, int size);
 
 /* "all_reduce(mean) float32 (10,)"; returns text. */
-const char *ah_call_record_describe(const struct ah_call_record *post, char *text, size_t bytes);
+const char *ah_call_record_describe(const struct ah_call_record *record, char *text, size_t bytes);
 
 /* "all_reduce" */
-const char *ah_call_record_name(const struct ah_call_record *post);
+const char *ah_call_record_name(const struct ah_call_record *record);
 
 #endif

@@ -344,7 +344,7 @@ bool ah_control_first_to_report(struct ah_control_block *control, int rank, uint
     return atomic_exchange(&control->header->reported, mark) != mark;
 }
 
-const struct ah_call_record *ah_control_last_post(struct ah_control_block *control, int rank, uint32_t *sequence)
+const struct ah_call_record *ah_control_last_call(struct ah_control_block *control, int rank, uint32_t *sequence)
 {
     struct ah_rank_entry *slot = ah_rank_entry(control, rank);
     struct ah_group_block *block = &slot->block[atomic_load(&slot->latest)];

@@ -190,6 +190,6 @@ void ah_control_wake(struct ah_control_block *control);
 bool ah_control_first_to_report(struct ah_control_block *control, int rank, uint32_t progress);
 
 /* Return the call record of the rank's latest collective and its sequence number; NULL before the first. */
-const struct ah_call_record *ah_control_last_post(struct ah_control_block *control, int rank, uint32_t *sequence);
+const struct ah_call_record *ah_control_last_call(struct ah_control_block *control, int rank, uint32_t *sequence);
 
 #endif

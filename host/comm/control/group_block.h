@@ -35,7 +35,7 @@ struct ah_call_record {
     uint8_t purpose; /* enum ah_purpose, no part of the fingerprint */
     /* For a group over several hosts (spread.h); no part of the fingerprint: */
     bool wired;              /* moved by the progress thread, not by the ranks alone */
-    uint32_t travels;        /* bytes at `offset` that go to the other hosts with this post, but for */
+    uint32_t inline_bytes;        /* bytes at `offset` that go to the other hosts with this post, but for */
     uint32_t own, own_bytes; /* the part of them that no other rank reads: this rank may overwrite it with its result */
     uint32_t steps;          /* SLICED of this rank before the call */
     uint64_t landing;        /* where data from other hosts is stored in its segment, as the result would be */
@@ -103,7 +103,7 @@ struct ah_group_block {
     atomic_int wanted_from;        /* the rank (from 2) that a message is awaited from, 1: any, 0: none is */
     _Atomic int64_t wanted_tag;
     _Atomic uint64_t members[AH_MAX_RANKS / 64]; /* of the present group: a bit for each rank of the control block */
-    _Alignas(64) struct ah_call_record post[AH_GROUP_CALLS];
+    _Alignas(64) struct ah_call_record record[AH_GROUP_CALLS];
     struct ah_message_header header[AH_GROUP_MESSAGES];
 };
 
@@ -135,7 +135,7 @@ static inline uint32_t ah_group_counter(struct ah_group_block *block, enum ah_co
 
 static inline struct ah_call_record *ah_group_record(struct ah_group_block *block, uint32_t sequence)
 {
-    return &block->post[sequence % AH_GROUP_CALLS];
+    return &block->record[sequence % AH_GROUP_CALLS];
 }
 
 /* Counters wrap: true when `value` has reached `target`. */

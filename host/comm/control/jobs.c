@@ -100,7 +100,7 @@ int ah_jobs_see(struct ah_seen_job *jobs, int most)
     return search.count;
 }
 
-static struct ah_group_block *latest_channel(const struct ah_control_block *control, int rank)
+static struct ah_group_block *latest_group(const struct ah_control_block *control, int rank)
 {
     struct ah_rank_entry *slot = &control->header->slot[rank];
     int latest = atomic_load(&slot->latest);
@@ -110,7 +110,7 @@ static struct ah_group_block *latest_channel(const struct ah_control_block *cont
 bool ah_jobs_waits(const struct ah_control_block *control, int rank)
 {
     struct ah_rank_entry *slot = &control->header->slot[rank];
-    struct ah_group_block *block = latest_channel(control, rank);
+    struct ah_group_block *block = latest_group(control, rank);
     return atomic_load(&slot->counters.waits) &&
            !ah_reached(ah_group_counter(block, AH_DONE), ah_group_counter(block, AH_POSTED));
 }
@@ -124,7 +124,7 @@ const struct ah_awaited *ah_jobs_awaited(const struct ah_control_block *control,
 
 int ah_jobs_members(const struct ah_control_block *control, int rank, int *member)
 {
-    struct ah_group_block *block = latest_channel(control, rank);
+    struct ah_group_block *block = latest_group(control, rank);
     int count = 0;
     for (int r = 0; r < control->size; r++)
         if (atomic_load(&block->members[r / 64]) >> r % 64 & 1)
@@ -136,7 +136,7 @@ int ah_jobs_members(const struct ah_control_block *control, int rank, int *membe
 static int jobs_missing(const struct ah_control_block *control, int rank, int *waited)
 {
     int member[AH_MAX_RANKS], count = 0, members = ah_jobs_members(control, rank, member);
-    struct ah_group_block *mine = latest_channel(control, rank);
+    struct ah_group_block *mine = latest_group(control, rank);
     ptrdiff_t which = mine - control->header->slot[rank].block;
     uint32_t posted = ah_group_counter(mine, AH_POSTED);
     for (int i = 0; i < members; i++) {

@@ -101,14 +101,14 @@ const void *ah_replay_input(const struct ah_control_block *control, int rank, co
     return control->segment[rank] + kept->offset;
 }
 
-int ah_replay_add(struct ah_control_block *control, int rank, int block, const struct ah_call_record *post,
+int ah_replay_add(struct ah_control_block *control, int rank, int block, const struct ah_call_record *record,
                   const void *in, size_t bytes)
 {
     struct ah_replay_log *replay_log = keeping_of(control, rank);
     uint32_t published = ah_replay_boundaries(control, rank);
     int area = published ? area_behind(published - 1) : 0;
     uint32_t first = published ? replay_log->boundary[(published - 1) & 1].posted[block] : 0;
-    uint32_t place = post->sequence - first - 1;
+    uint32_t place = record->sequence - first - 1;
     uint64_t used = atomic_load_explicit(&replay_log->used[area], memory_order_relaxed);
     if (place >= INDEXED)
         return ah_fail(AH_ENOTIMPL, "live recovery keeps at most %d calls from one step to the next", INDEXED);
@@ -116,10 +116,10 @@ int ah_replay_add(struct ah_control_block *control, int rank, int block, const s
         return ah_fail(AH_ENOMEM, "live recovery keeps at most %llu GiB of a rank's inputs to calls from one step "
                        "to the next", (unsigned long long)(area_of[area].bytes / gib));
     struct ah_replay_entry *kept = index_of(control, rank, area, block) + place;
-    *kept = (struct ah_replay_entry){.sequence = post->sequence, .note = post->note, .hash = post->hash,
-                                     .weight = post->weight, .offset = area_of[area].at + used, .bytes = bytes,
-                                     .kind = post->kind, .async = post->async};
-    memcpy(kept->where, post->where, sizeof kept->where);
+    *kept = (struct ah_replay_entry){.sequence = record->sequence, .note = record->note, .hash = record->hash,
+                                     .weight = record->weight, .offset = area_of[area].at + used, .bytes = bytes,
+                                     .kind = record->kind, .async = record->async};
+    memcpy(kept->where, record->where, sizeof kept->where);
     if (bytes)
         memcpy(control->segment[rank] + kept->offset, in, bytes);
     atomic_store_explicit(&replay_log->used[area], used + (bytes + 63) / 64 * 64, memory_order_relaxed);

@@ -32,7 +32,7 @@ const struct ah_replay_entry *ah_replay_find(struct ah_control_block *control, i
 /* Its input. */
 const void *ah_replay_input(const struct ah_control_block *control, int rank, const struct ah_replay_entry *kept);
 /* Log this rank's input to its next call on the group block, before it posts that. */
-int ah_replay_add(struct ah_control_block *control, int rank, int block, const struct ah_call_record *post,
+int ah_replay_add(struct ah_control_block *control, int rank, int block, const struct ah_call_record *record,
                   const void *in, size_t bytes);
 /* Drop the log from before the previous boundary, which all ranks have published; `boundary` is the next one. */
 void ah_replay_turn(struct ah_control_block *control, int rank, uint32_t boundary);

@@ -15,7 +15,7 @@
 struct ah_call_arguments {
     uint64_t offset; /* of its input in its segment, or AH_NO_OFFSET; the rest is for several hosts (group_block.h) */
     bool wired;
-    uint32_t travels, own, own_bytes, steps;
+    uint32_t inline_bytes, own, own_bytes, steps;
     uint64_t landing, partial, counts;
     bool before; /* the process that this one replaces has posted the call */
 };
@@ -68,9 +68,10 @@ struct ah_backend {
     /* Of a part of a group of this backend. NULL: this one. */
     const struct ah_backend *(*part)(const struct ah_group *parent, const struct ah_seat *seat);
 
-    /* A blocking call. `bring`, before the post: prepare the memory that peers access (NULL: nothing). `run`: all have
-     * posted and agree; returns when the result is in the caller's buffer. In a group of one only `run` is called. */
-    int (*bring)(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out);
+    /* A blocking call. `fill_arguments`, before the post: prepare the memory that peers access (NULL: nothing). `run`:
+     * all have posted and agree; returns when the result is in the caller's buffer. In a group of one only `run` is
+     * called. */
+    int (*fill_arguments)(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out);
     int (*run)(struct ah_group *group, const struct ah_collective *call);
 
     /* A work. `start`, before its post. `carry`, in order, when all have posted and agree: do this rank's part; the
@@ -202,7 +203,8 @@ int ah_group_check_health(struct ah_group *group, const char *name);
 /* Carry out the works up to `upto`; without `block` only as far as all ranks have posted. */
 int ah_group_advance(struct ah_group *group, uint32_t upto, bool block);
 
-static inline const struct ah_call_record *ah_group_post(const struct ah_group *group, int rank, uint32_t sequence)
+static inline const struct ah_call_record *ah_group_call_record(const struct ah_group *group, int rank,
+                                                                uint32_t sequence)
 {
     return ah_group_record(group->peer[rank], sequence);
 }

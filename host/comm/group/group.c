@@ -136,7 +136,7 @@ static void group_post(struct ah_group *group, const struct ah_collective *call,
     ah_call_record_fill(entry, call, group->posted + 1, group->size);
     entry->offset = arguments->offset;
     entry->wired = arguments->wired;
-    entry->travels = arguments->travels;
+    entry->inline_bytes = arguments->inline_bytes;
     entry->own = arguments->own;
     entry->own_bytes = arguments->own_bytes;
     entry->steps = arguments->steps;
@@ -171,7 +171,7 @@ int ah_group_advance(struct ah_group *group, uint32_t upto, bool block)
         if (!work->arguments.before)
             AH_TRY(ah_mismatch_check(group, work->sequence));
         for (int r = 0; r < group->size && !work->mover->posted_is_all; r++)
-            work->note |= ah_group_post(group, r, work->sequence)->note;
+            work->note |= ah_group_call_record(group, r, work->sequence)->note;
         AH_TRY(work->mover->carry(work));
         ah_group_publish_done(group, work->sequence);
         group->first = work->next;
@@ -220,8 +220,8 @@ static int run_with_peers(struct ah_group *group, const struct ah_collective *ca
     const struct ah_backend *backend = ah_group_mover(group, call);
     struct ah_call_arguments arguments = {.offset = AH_NO_OFFSET};
     AH_TRY(make_room(group));
-    if (backend->bring)
-        AH_TRY(backend->bring(group, call, &arguments));
+    if (backend->fill_arguments)
+        AH_TRY(backend->fill_arguments(group, call, &arguments));
     group_post(group, call, &arguments);
     AH_TRY(ah_group_advance(group, group->posted - 1, true));
     AH_TRY(ah_watch_wait(group, AH_POSTED, group->posted));

@@ -1,5 +1,5 @@
 /* A message is a message header on its sender's group block, which its receiver finds, compares with what it expects,
- * and has the backend fetch. Letters are posted in order, as far as there is room; a list on either side keeps what
+ * and has the backend fetch. Messages are posted in order, as far as there is room; a list on either side keeps what
  * waits. When the room is full of message headers that nobody wants yet and a receiver waits for another, the newest of
  * them makes place. Of the message headers of one tag to one rank those that are posted are always the oldest.
  *

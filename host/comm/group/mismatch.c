@@ -18,7 +18,8 @@ static bool find_mismatch(struct ah_group *group, uint32_t sequence, int *first,
             continue;
         if (*first < 0) {
             *first = r;
-        } else if (ah_group_post(group, r, sequence)->hash != ah_group_post(group, *first, sequence)->hash) {
+        } else if (ah_group_call_record(group, r, sequence)->hash !=
+                   ah_group_call_record(group, *first, sequence)->hash) {
             *other = r;
             return true;
         }
@@ -46,7 +47,8 @@ static int mismatch_fail(struct ah_group *group, uint32_t sequence)
     int a = 0, b = 0;
     await_witnesses(group, sequence);
     find_mismatch(group, sequence, &a, &b);
-    const struct ah_call_record *one = ah_group_post(group, a, sequence), *two = ah_group_post(group, b, sequence);
+    const struct ah_call_record *one = ah_group_call_record(group, a, sequence),
+                                *two = ah_group_call_record(group, b, sequence);
     return ah_fail(AH_EMISMATCH, "collective #%u differs: rank %d %s at %s; rank %d %s at %s", sequence - group->base,
                    group->member[a], ah_call_record_describe(one, left, sizeof left), one->where, group->member[b],
                    ah_call_record_describe(two, right, sizeof right), two->where);

@@ -58,7 +58,7 @@ uint64_t ah_group_identity(const struct ah_group *group)
 }
 
 /* The own group block, which another group may have used before. */
-static void clear_channel(const struct ah_group *group, struct ah_group_block *mine)
+static void clear_group(const struct ah_group *group, struct ah_group_block *mine)
 {
     uint64_t members[AH_MAX_RANKS / 64] = {0};
     for (int r = 0; r < group->size; r++)
@@ -82,7 +82,7 @@ static int take_seat(struct ah_group *group, const struct ah_seat *seat)
             group->peer[r] = &ah_rank_entry(seat->control, group->member[r])->block[seat->block];
     }
     if (seat->control)
-        clear_channel(group, group->peer[seat->rank]);
+        clear_group(group, group->peer[seat->rank]);
     group->identity = ah_group_identity(group);
     group->timeout_ns = seat->timeout_ns;
     group->stall_warning_ns = seat->stall_warning_ns;

@@ -4,7 +4,7 @@
 #include "comm/group/backend.h"
 #include "comm/group/device_comm.h"
 
-static void clear_channel(struct ah_group_block *block)
+static void clear_group(struct ah_group_block *block)
 {
     for (int c = 0; c < AH_COUNTERS; c++)
         atomic_store(&block->counter[c], 0);
@@ -47,7 +47,7 @@ int ah_groups_renew(void)
         return ah_fail(AH_ENOTIMPL, "groups of %s cannot be restarted", root->backend->name);
     struct ah_rank_entry *slot = ah_rank_entry(root->control, root->member[root->rank]);
     for (int c = 0; c < AH_MAX_GROUPS; c++)
-        clear_channel(&slot->block[c]);
+        clear_group(&slot->block[c]);
     dispose_retired(root);
     group_renew(root);
     for (struct ah_group *part = root->parts; part; part = part->parts)

@@ -20,7 +20,7 @@ const char *ah_status_text(struct ah_group *group, int rank, char *text, size_t 
     char place[AH_STATUS_TEXT_HOST];
     ah_status_text_host(group, rank, place);
     uint32_t posted = ah_group_counter(group->peer[rank], AH_POSTED);
-    const struct ah_call_record *post = ah_group_post(group, rank, posted);
+    const struct ah_call_record *record = ah_group_call_record(group, rank, posted);
     int from = atomic_load(&group->peer[rank]->wanted_from);
     if (from > 1 && from - 2 < group->size)
         snprintf(text, bytes, "rank %d waits for a message from rank %d%s", group->member[rank],
@@ -31,8 +31,8 @@ const char *ah_status_text(struct ah_group *group, int rank, char *text, size_t 
         snprintf(text, bytes, "rank %d has not reached its first collective%s", group->member[rank], place);
     else
         snprintf(text, bytes, "rank %d %s %s, %s #%u%s", group->member[rank],
-                 ah_reached(group->posted, posted + 1) ? "was last seen at" : "is at", post->where,
-                 ah_call_record_name(post), posted - group->base, place);
+                 ah_reached(group->posted, posted + 1) ? "was last seen at" : "is at", record->where,
+                 ah_call_record_name(record), posted - group->base, place);
     return text;
 }
 
@@ -40,11 +40,11 @@ enum { ANSWER_MS = 400 }; /* for a rank to say where it is */
 
 const char *ah_status_text_now(struct ah_group *group, int rank, char *text, size_t bytes)
 {
-    char doing[AH_COUNTERS_TEXT];
+    char status[AH_COUNTERS_TEXT];
     ah_status_text(group, rank, text, bytes);
-    ah_rank_status(ah_rank_entry(group->control, group->member[rank]), ANSWER_MS, doing, sizeof doing);
+    ah_rank_status(ah_rank_entry(group->control, group->member[rank]), ANSWER_MS, status, sizeof status);
     size_t length = strlen(text);
-    if (doing[0])
-        snprintf(text + length, bytes - length, "; now it %s", doing);
+    if (status[0])
+        snprintf(text + length, bytes - length, "; now it %s", status);
     return text;
 }

@@ -25,7 +25,7 @@
 static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between two checks of the peers */
 static const int64_t short_slice_ns = 1000000;         /* while messages wait for this rank's device */
 static const int64_t longest_slice_ns = 200 * 1000000; /* what is longer, this process was not running */
-static const uint32_t long_travel = 8 * 1024; /* bytes that are to be on their way although all has come already */
+static const uint32_t long_inline = 8 * 1024; /* bytes that are to be on their way although all has come already */
 static const int64_t witness_ns = 500 * 1000000;       /* for notifications of a rank that is gone */
 static const int64_t glance_ns = 500000;               /* between two such checks */
 static const int64_t spin_ns = 100 * 1000000; /* by then a rank that yields its core sleeps: a busy machine has many */
@@ -72,7 +72,7 @@ static struct ah_rank_entry *slot_of(const struct ah_group *group, int rank)
 
 const char *ah_watch_title(struct ah_group *group, uint32_t sequence, char *text, size_t bytes)
 {
-    const char *name = ah_call_record_name(ah_group_post(group, group->rank, sequence));
+    const char *name = ah_call_record_name(ah_group_call_record(group, group->rank, sequence));
     if (group->block)
         snprintf(text, bytes, "%s #%u of group %d", name, sequence - group->base, group->block);
     else
@@ -93,7 +93,7 @@ static const char *own_call(struct ah_group *group, uint32_t sequence, char *tex
 {
     char title[80];
     snprintf(text, bytes, "%s at %s", ah_watch_title(group, sequence, title, sizeof title),
-             ah_group_post(group, group->rank, sequence)->where);
+             ah_group_call_record(group, group->rank, sequence)->where);
     return text;
 }
 
@@ -227,15 +227,15 @@ static const char *watch_culprit(const struct ah_watch *watch, struct ah_group *
                                  char *text, size_t bytes)
 {
     const struct ah_hosts *hosts = group->control->hosts;
-    char doing[AH_COUNTERS_TEXT];
+    char status[AH_COUNTERS_TEXT];
     int64_t silent_ns = 0;
     int host = silent_host(watch, group, late, peer, &silent_ns);
     *blamed = host < 0 ? group->member[late] : hosts->first[host];
     if (host < 0)
         return ah_status_text_now(group, late, text, bytes);
-    ah_rank_status(ah_rank_entry(group->control, *blamed), 0, doing, sizeof doing);
+    ah_rank_status(ah_rank_entry(group->control, *blamed), 0, status, sizeof status);
     snprintf(text, bytes, "rank %d, which speaks for host %s, has been silent for %.3g s%s%s", *blamed,
-             hosts->name[host], (double)silent_ns / 1e9, doing[0] ? "; now it " : "", doing);
+             hosts->name[host], (double)silent_ns / 1e9, status[0] ? "; now it " : "", status);
     return text;
 }
 
@@ -274,7 +274,7 @@ static int timed_out(struct ah_group *group, int rank, const char *call, int64_t
 static int name_missing(struct ah_group *group, uint32_t sequence)
 {
     char list[256], where[400], call[160], *at = list, *end = list + sizeof list;
-    bool all = ah_group_post(group, group->rank, sequence)->note;
+    bool all = ah_group_call_record(group, group->rank, sequence)->note;
     int missing = 0, first = 0;
     for (int r = group->size - 1; r >= 0; r--)
         if (!ah_reached(counter_of(group, r, AH_POSTED), sequence))
@@ -349,7 +349,8 @@ int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counte
     if (which == AH_POSTED)
         AH_TRY(ah_mismatch_check(group, target));
     AH_TRY(check_peers(group, which, target));
-    bool monitored = which == AH_POSTED && ah_group_post(group, group->rank, sequence)->kind == AH_MONITORED_BARRIER;
+    bool monitored =
+        which == AH_POSTED && ah_group_call_record(group, group->rank, sequence)->kind == AH_MONITORED_BARRIER;
     own_call(group, sequence, call, sizeof call);
     AH_TRY(check_replica(watch, group, call));
     if (monitored && watch->waited >= group->timeout_ns)
@@ -383,9 +384,9 @@ int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, cons
 /* The rank that keeps a call from coming to its end, of those that have begun it: one that is stopped, or -1. */
 static int stopped_rank(struct ah_group *group)
 {
-    char doing[AH_COUNTERS_TEXT];
+    char status[AH_COUNTERS_TEXT];
     for (int r = 0; r < group->size; r++)
-        if (r != group->rank && strstr(ah_rank_status(slot_of(group, r), 0, doing, sizeof doing), "stopped"))
+        if (r != group->rank && strstr(ah_rank_status(slot_of(group, r), 0, status, sizeof status), "stopped"))
             return r;
     return -1;
 }
@@ -460,7 +461,7 @@ static int wait_slowly(struct ah_group *group, int rank, enum ah_counter which, 
 int ah_watch_wait(struct ah_group *group, enum ah_counter which, uint32_t target)
 {
     if (which == AH_POSTED && group->backend->attend &&
-        ah_group_post(group, group->rank, target)->travels >= long_travel)
+        ah_group_call_record(group, group->rank, target)->inline_bytes >= long_inline)
         ah_watch_relax(group);
     for (int r = 0; r < group->size; r++) {
         if (r == group->rank)

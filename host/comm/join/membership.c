@@ -69,7 +69,7 @@ static int look_at_clock(struct call *call)
     return 0;
 }
 
-static int call_roll(struct ah_store *store, struct call *call)
+static int read_members(struct ah_store *store, struct call *call)
 {
     char key[32], *text;
     size_t bytes;
@@ -95,7 +95,7 @@ int ah_membership(struct ah_store *store, const struct ah_membership *mine, stru
     int64_t place;
     int bytes = ah_member_table_write(mine, text, sizeof text);
     AH_TRY(ah_store_append(store, membership_list, text, (size_t)bytes, &place));
-    AH_TRY(call_roll(store, &call));
+    AH_TRY(read_members(store, &call));
     if (place >= call.member_table.count)
         return ah_fail(AH_EINVAL, "the job has its %d %ss already, the first of them %s", call.member_table.count,
                        mine->what, call.member_table.host[0].name);

@@ -1,4 +1,4 @@
-/* A caller sends a greeting; the host's first rank answers with its verdict, the control block's descriptor and then
+/* A caller sends a greeting; the host's first rank answers with its result, the control block's descriptor and then
  * the ranks' segments, a packet for each; the caller confirms that it has joined. In a job on several hosts it then
  * waits for their table, which the first ranks compute together (comm/join/rendezvous_hosts.h). Both check the user of
  * the other. */

@@ -119,20 +119,20 @@ static const struct ah_member_table *members_of(struct ah_progress *progress, in
     return NULL;
 }
 
-static int copy_counts(struct progress_job *job, const struct ah_call_record *post)
+static int copy_counts(struct progress_job *job, const struct ah_call_record *record)
 {
     size_t size = (size_t)job->team.size, n = job->call.kind == AH_ALL_TO_ALL_V ? size * size : size;
-    if (!post->counts)
+    if (!record->counts)
         return 0;
     int64_t *counts = malloc(n * sizeof *counts);
     if (!counts)
         return AH_ENOMEM;
-    job->call.counts = memcpy(counts, progress_at(job, 0, post->counts), n * sizeof *counts);
+    job->call.counts = memcpy(counts, progress_at(job, 0, record->counts), n * sizeof *counts);
     return 0;
 }
 
 static int add_job(struct ah_progress *progress, struct queue *queue, const struct ah_member_table *member_table,
-                   const struct ah_call_record *post, int block)
+                   const struct ah_call_record *record, int block)
 {
     struct progress_job *job = calloc(1, sizeof *job);
     if (!job)
@@ -140,14 +140,14 @@ static int add_job(struct ah_progress *progress, struct queue *queue, const stru
     job->control = progress->control;
     job->transport = progress->transport;
     job->spare = progress->spare;
-    job->sequence = post->sequence;
+    job->sequence = record->sequence;
     job->block = block;
     job->tag = member_table->member[0] * AH_MAX_GROUPS + block;
     job->identity = member_table->identity;
-    job->call = (struct ah_collective){.kind = post->kind, .dtype = post->dtype, .reduce = post->reduce,
-                                       .root = post->root, .count = post->count};
+    job->call = (struct ah_collective){.kind = record->kind, .dtype = record->dtype, .reduce = record->reduce,
+                                       .root = record->root, .count = record->count};
     ah_team_make(&job->team, progress->control->hosts, member_table->member, member_table->size);
-    if (copy_counts(job, post) < 0) {
+    if (copy_counts(job, record) < 0) {
         free_job(job);
         return AH_ENOMEM;
     }
@@ -197,11 +197,11 @@ static int64_t steps_of(const struct progress_job *job)
 static void progress_learn(struct progress_job *job)
 {
     for (int i = 0; i < job->team.local; i++) {
-        const struct ah_call_record *post = ah_group_record(block_of(job, i), job->sequence);
-        job->before[i] = post->steps;
-        job->offset[i] = post->offset;
-        job->landing[i] = post->landing;
-        job->partial = i ? job->partial : post->partial;
+        const struct ah_call_record *record = ah_group_record(block_of(job, i), job->sequence);
+        job->before[i] = record->steps;
+        job->offset[i] = record->offset;
+        job->landing[i] = record->landing;
+        job->partial = i ? job->partial : record->partial;
     }
     const struct ah_member_table *member_table =
         (void *)progress_at(job, 0, atomic_load(&block_of(job, 0)->member_table));

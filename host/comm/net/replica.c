@@ -131,7 +131,7 @@ static bool all_have_ended(const struct ah_control_block *control)
     return true;
 }
 
-static void say_goodbye(struct ah_replica *replica)
+static void send_goodbye(struct ah_replica *replica)
 {
     int64_t begin = ah_now_ns();
     pthread_mutex_lock(&replica->sending);
@@ -158,7 +158,7 @@ static bool replica_send_changes(struct ah_replica *replica, bool beat)
     return flush_all(replica);
 }
 
-static void *send_news(void *context)
+static void *send_changes(void *context)
 {
     struct ah_replica *replica = context;
     struct ah_notification *notification = &replica->control->header->notification[AH_REPLICA];
@@ -179,14 +179,14 @@ static void *send_news(void *context)
             ah_notification_sleep(notification, seen,
                                   beat_ns - (ah_now_ns() - last) > 1000000 ? beat_ns - (ah_now_ns() - last) : 1000000);
     }
-    say_goodbye(replica);
+    send_goodbye(replica);
     return NULL;
 }
 
 /* Receiving. */
 
 /* All frames that are here whole. */
-static int take_frames(struct ah_replica *replica, int host)
+static int apply_frames(struct ah_replica *replica, int host)
 {
     struct replica_peer *peer = &replica->peer[host];
     struct replica_head head;
@@ -225,7 +225,7 @@ static bool replica_receive(struct ah_replica *replica, int host)
     }
     peer->got += (size_t)n;
     set_silent_ns(replica, host, 0);
-    if (take_frames(replica, host) < 0)
+    if (apply_frames(replica, host) < 0)
         ah_replica_lose(replica, host, ah_error_text());
     if (atomic_load(&peer->done))
         shutdown(peer->fd, SHUT_RDWR);
@@ -246,7 +246,7 @@ static void count_silent_time(struct ah_replica *replica, int64_t passed)
     }
 }
 
-static void *receive_news(void *context)
+static void *receive_frames(void *context)
 {
     struct ah_replica *replica = context;
     struct pollfd look[AH_HOSTS_MAX];
@@ -360,11 +360,11 @@ int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, i
         if (fd[h] >= 0 && !replica->peer[h].in)
             status = AH_ENOMEM;
     }
-    if (status < 0 || pthread_create(&replica->receiver, NULL, receive_news, replica)) {
+    if (status < 0 || pthread_create(&replica->receiver, NULL, receive_frames, replica)) {
         status = ah_fail(AH_ENOMEM, "replication: out of memory");
         goto failed;
     }
-    if (pthread_create(&replica->sender, NULL, send_news, replica)) {
+    if (pthread_create(&replica->sender, NULL, send_changes, replica)) {
         atomic_store(&replica->ended, true);
         pthread_join(replica->receiver, NULL);
         status = ah_fail(AH_ENOMEM, "replication: cannot start its threads");

@@ -37,7 +37,7 @@ static int hold_blocks(struct ah_replica *replica, int rank, uint64_t offset, ui
     return 0;
 }
 
-static int take_data(struct ah_replica *replica, int rank, const unsigned char *body, size_t bytes)
+static int apply_data(struct ah_replica *replica, int rank, const unsigned char *body, size_t bytes)
 {
     uint64_t offset;
     memcpy(&offset, body, sizeof offset);
@@ -68,28 +68,28 @@ static bool is_needed(struct ah_replica *replica, int rank, int c, uint32_t old)
 }
 
 /* Inline data fits into half a stage, and any place that a call names has that much room. */
-static int take_post(struct ah_replica *replica, int rank, int c, const unsigned char *body)
+static int apply_call(struct ah_replica *replica, int rank, int c, const unsigned char *body)
 {
     struct ah_group_block *block = &ah_rank_entry(replica->control, rank)->block[c];
-    struct ah_call_record post, *place;
+    struct ah_call_record record, *place;
     if (body[offsetof(struct ah_call_record, async)] > 1 || body[offsetof(struct ah_call_record, far)] > 1 ||
         body[offsetof(struct ah_call_record, wired)] > 1)
         return apply_refuse("a call that is none");
-    memcpy(&post, body, sizeof post);
-    if (post.kind >= AH_COLLECTIVE_KINDS || post.dtype >= AH_DTYPE_COUNT || post.reduce >= AH_REDUCE_OPS ||
-        post.ndim > AH_CALL_DIMS)
+    memcpy(&record, body, sizeof record);
+    if (record.kind >= AH_COLLECTIVE_KINDS || record.dtype >= AH_DTYPE_COUNT || record.reduce >= AH_REDUCE_OPS ||
+        record.ndim > AH_CALL_DIMS)
         return apply_refuse("a call that is none");
-    if (post.travels && (post.travels > AH_STAGE_BYTES || !lies_in(replica, post.offset, AH_STAGE_BYTES)))
+    if (record.inline_bytes &&
+        (record.inline_bytes > AH_STAGE_BYTES || !lies_in(replica, record.offset, AH_STAGE_BYTES)))
         return apply_refuse("a call on data outside the segment");
-    post.offset = post.travels ? post.offset : 0;
-    place = ah_group_record(block, post.sequence);
-    if (ah_reached(ah_group_counter(block, AH_POSTED), post.sequence) ||
-        is_needed(replica, rank, c, place->sequence))
+    record.offset = record.inline_bytes ? record.offset : 0;
+    place = ah_group_record(block, record.sequence);
+    if (ah_reached(ah_group_counter(block, AH_POSTED), record.sequence) || is_needed(replica, rank, c, place->sequence))
         return apply_refuse("a call in the place of one that is still read");
-    if (post.travels)
-        AH_TRY(ah_control_grow(replica->control, rank, post.offset + AH_STAGE_BYTES));
-    post.where[sizeof post.where - 1] = 0;
-    *place = post;
+    if (record.inline_bytes)
+        AH_TRY(ah_control_grow(replica->control, rank, record.offset + AH_STAGE_BYTES));
+    record.where[sizeof record.where - 1] = 0;
+    *place = record;
     return 0;
 }
 
@@ -109,7 +109,7 @@ static bool may_follow(struct ah_group_block *block, const struct replica_counte
     return ah_reached(from + AH_GROUP_CALLS, now->value[AH_POSTED]);
 }
 
-static int take_counters(struct ah_replica *replica, int rank, int c, const unsigned char *body)
+static int apply_counters(struct ah_replica *replica, int rank, int c, const unsigned char *body)
 {
     struct ah_rank_entry *slot = ah_rank_entry(replica->control, rank);
     struct ah_group_block *block = &slot->block[c];
@@ -138,7 +138,7 @@ static int take_counters(struct ah_replica *replica, int rank, int c, const unsi
 }
 
 /* Its data is here already. */
-static int take_header(struct ah_replica *replica, int rank, struct ah_group_block *block, const unsigned char *body)
+static int apply_header(struct ah_replica *replica, int rank, struct ah_group_block *block, const unsigned char *body)
 {
     struct ah_message_header sent;
     uint64_t index;
@@ -177,14 +177,14 @@ static int take_header(struct ah_replica *replica, int rank, struct ah_group_blo
 }
 
 /* The sender wants a message header back. */
-static int take_recall(struct ah_replica *replica, struct ah_group_block *block, const unsigned char *body)
+static int apply_recall(struct ah_replica *replica, struct ah_group_block *block, const unsigned char *body)
 {
-    struct replica_verdict verdict;
-    memcpy(&verdict, body, sizeof verdict);
-    if (verdict.index >= AH_GROUP_MESSAGES)
+    struct replica_outcome outcome;
+    memcpy(&outcome, body, sizeof outcome);
+    if (outcome.index >= AH_GROUP_MESSAGES)
         return apply_refuse("a message that is none");
-    struct ah_message_header *header = &block->header[verdict.index];
-    if (atomic_load(&header->number) == verdict.number &&
+    struct ah_message_header *header = &block->header[outcome.index];
+    if (atomic_load(&header->number) == outcome.number &&
         atomic_compare_exchange_strong(&header->state, &(unsigned){AH_MESSAGE_POSTED}, AH_MESSAGE_EMPTY)) {
         atomic_store(&replica->recalled, true);
         ah_notification_notify(&replica->control->header->notification[AH_REPLICA]);
@@ -193,37 +193,37 @@ static int take_recall(struct ah_replica *replica, struct ah_group_block *block,
 }
 
 /* Of an own rank's message header. */
-static int take_verdict(struct ah_replica *replica, int host, const struct replica_head *head,
-                        const unsigned char *body)
+static int apply_outcome(struct ah_replica *replica, int host, const struct replica_head *head,
+                         const unsigned char *body)
 {
-    struct replica_verdict verdict;
-    memcpy(&verdict, body, sizeof verdict);
+    struct replica_outcome outcome;
+    memcpy(&outcome, body, sizeof outcome);
     if (head->rank >= replica->control->size || !ah_control_is_local(replica->control, head->rank) ||
-        verdict.index >= AH_GROUP_MESSAGES ||
-        (verdict.state != AH_MESSAGE_RECEIVED && verdict.state != AH_MESSAGE_EMPTY))
-        return apply_refuse("a verdict on a message that is none");
+        outcome.index >= AH_GROUP_MESSAGES ||
+        (outcome.state != AH_MESSAGE_RECEIVED && outcome.state != AH_MESSAGE_EMPTY))
+        return apply_refuse("an outcome of a message that is none");
     struct ah_message_header *header =
-        &ah_rank_entry(replica->control, head->rank)->block[head->block].header[verdict.index];
-    struct replica_channel *announced = &replica->rank[head->rank - replica->control->header->first].block[head->block];
-    unsigned state = atomic_load(&header->state), bit = 1u << verdict.index;
-    if (atomic_load(&header->number) != verdict.number || (state != AH_MESSAGE_POSTED && state != AH_MESSAGE_RECALLED))
+        &ah_rank_entry(replica->control, head->rank)->block[head->block].header[outcome.index];
+    struct replica_group *announced = &replica->rank[head->rank - replica->control->header->first].block[head->block];
+    unsigned state = atomic_load(&header->state), bit = 1u << outcome.index;
+    if (atomic_load(&header->number) != outcome.number || (state != AH_MESSAGE_POSTED && state != AH_MESSAGE_RECALLED))
         return 0;
     if (ah_hosts_of(replica->hosts, atomic_load(&header->member)) != host || !(atomic_load(&announced->there) & bit))
-        return apply_refuse("a verdict on a message that it does not have");
+        return apply_refuse("an outcome of a message that it does not have");
     atomic_fetch_and(&announced->there, ~bit);
-    if (verdict.state == AH_MESSAGE_EMPTY)
+    if (outcome.state == AH_MESSAGE_EMPTY)
         atomic_fetch_or(&announced->returned, bit);
     /* Its sender may recall it just now. */
     while ((state == AH_MESSAGE_POSTED || state == AH_MESSAGE_RECALLED) &&
-           !atomic_compare_exchange_weak(&header->state, &state, verdict.state))
+           !atomic_compare_exchange_weak(&header->state, &state, outcome.state))
         continue;
     return 0;
 }
 
-static int take_fares(struct ah_replica *replica, int rank, const struct replica_head *head, const unsigned char *body)
+static int apply_state(struct ah_replica *replica, int rank, const struct replica_head *head, const unsigned char *body)
 {
     struct ah_rank_entry *slot = ah_rank_entry(replica->control, rank);
-    struct replica_fares now;
+    struct replica_state now;
     memcpy(&now, body, sizeof now);
     body += sizeof now;
     if (now.group_bytes >= sizeof slot->group_text || now.text_bytes >= sizeof slot->text ||
@@ -255,17 +255,17 @@ static const struct {
     [REPLICA_BEAT] = {0, false},
     [REPLICA_BYE] = {0, false},
     [REPLICA_DATA] = {sizeof(uint64_t), true},
-    [REPLICA_POST] = {sizeof(struct ah_call_record), false},
+    [REPLICA_CALL] = {sizeof(struct ah_call_record), false},
     [REPLICA_COUNTERS] = {sizeof(struct replica_counters), false},
-    [REPLICA_LETTER] = {sizeof(uint64_t) + sizeof(struct ah_message_header), false},
-    [REPLICA_RECALL] = {sizeof(struct replica_verdict), false},
-    [REPLICA_VERDICT] = {sizeof(struct replica_verdict), false},
-    [REPLICA_FARES] = {sizeof(struct replica_fares), true},
+    [REPLICA_HEADER] = {sizeof(uint64_t) + sizeof(struct ah_message_header), false},
+    [REPLICA_RECALL] = {sizeof(struct replica_outcome), false},
+    [REPLICA_OUTCOME] = {sizeof(struct replica_outcome), false},
+    [REPLICA_STATE] = {sizeof(struct replica_state), true},
 };
 
 int ah_replica_apply(struct ah_replica *replica, int host, const struct replica_head *head, const unsigned char *body)
 {
-    bool about_own = head->kind == REPLICA_VERDICT;
+    bool about_own = head->kind == REPLICA_OUTCOME;
     if (head->kind >= REPLICA_KINDS || head->bytes < body_of[head->kind].bytes || head->bytes > REPLICA_MOST ||
         (head->bytes > body_of[head->kind].bytes && !body_of[head->kind].longer))
         return apply_refuse("a frame of no kind");
@@ -279,14 +279,14 @@ int ah_replica_apply(struct ah_replica *replica, int host, const struct replica_
         (!about_own && (head->rank < replica->hosts->first[host] || head->rank >= replica->hosts->first[host + 1])))
         return apply_refuse("a state of a rank that is not its own");
     if (about_own)
-        return take_verdict(replica, host, head, body);
+        return apply_outcome(replica, host, head, body);
     struct ah_group_block *block = &ah_rank_entry(replica->control, head->rank)->block[head->block];
     switch (head->kind) {
-    case REPLICA_DATA: return take_data(replica, head->rank, body, head->bytes);
-    case REPLICA_POST: return take_post(replica, head->rank, head->block, body);
-    case REPLICA_COUNTERS: return take_counters(replica, head->rank, head->block, body);
-    case REPLICA_LETTER: return take_header(replica, head->rank, block, body);
-    case REPLICA_RECALL: return take_recall(replica, block, body);
-    default: return take_fares(replica, head->rank, head, body);
+    case REPLICA_DATA: return apply_data(replica, head->rank, body, head->bytes);
+    case REPLICA_CALL: return apply_call(replica, head->rank, head->block, body);
+    case REPLICA_COUNTERS: return apply_counters(replica, head->rank, head->block, body);
+    case REPLICA_HEADER: return apply_header(replica, head->rank, block, body);
+    case REPLICA_RECALL: return apply_recall(replica, block, body);
+    default: return apply_state(replica, head->rank, head, body);
     }
 }

@@ -14,12 +14,12 @@ enum replica_kind {
     REPLICA_BEAT,    /* I am here */
     REPLICA_BYE,     /* all ranks of this host have ended */
     REPLICA_DATA,    /* offset (u64), then bytes of the rank's segment */
-    REPLICA_POST,    /* struct ah_call_record */
+    REPLICA_CALL,    /* struct ah_call_record */
     REPLICA_COUNTERS, /* struct replica_counters */
-    REPLICA_LETTER,  /* index (u64), struct ah_message_header */
-    REPLICA_RECALL,  /* struct replica_verdict: may I have this message header back? */
-    REPLICA_VERDICT, /* struct replica_verdict, of a message header of the receiver's host */
-    REPLICA_FARES,   /* struct replica_fares, then `group_bytes` and `text_bytes` of texts */
+    REPLICA_HEADER,  /* index (u64), struct ah_message_header */
+    REPLICA_RECALL,  /* struct replica_outcome: may I have this message header back? */
+    REPLICA_OUTCOME, /* struct replica_outcome, of a message header of the receiver's host */
+    REPLICA_STATE,   /* struct replica_state, then `group_bytes` and `text_bytes` of texts */
     REPLICA_KINDS
 };
 
@@ -37,11 +37,11 @@ struct replica_counters {
     uint32_t unused;
 };
 
-struct replica_verdict {
+struct replica_outcome {
     uint32_t index, number, state;
 };
 
-struct replica_fares {
+struct replica_state {
     int32_t state, group_status, victim, blamed, line, line_done;
     uint32_t group_bytes, text_bytes;
 };
@@ -49,23 +49,23 @@ struct replica_fares {
 enum { REPLICA_PIECE = 256 * 1024, REPLICA_MOST = REPLICA_PIECE + 4096 }; /* bytes of data in a frame; of a frame */
 
 /* Of an own rank's message header: the state last sent to the other host. */
-struct replica_letter {
+struct replica_header_state {
     uint32_t number;
     bool announced, asked; /* all of it; to give it back */
     uint64_t sent;    /* bytes */
 };
 
-struct replica_channel {
+struct replica_group {
     atomic_uint returned; /* by the receiver: a bit for each returned message header, set before it shows as empty */
     atomic_uint
-        there; /* by the sender: a bit for each message header that the other host has whole, until its verdict */
+        there; /* by the sender: a bit for each message header that the other host has whole, until its outcome */
     struct replica_counters announced;
-    struct replica_letter header[AH_GROUP_MESSAGES];
+    struct replica_header_state header[AH_GROUP_MESSAGES];
 };
 
 struct replica_rank {
-    struct replica_channel block[AH_MAX_GROUPS];
-    struct replica_fares announced;
+    struct replica_group block[AH_MAX_GROUPS];
+    struct replica_state announced;
 };
 
 struct replica_peer {

@@ -23,7 +23,7 @@ struct spread_group {
     struct ah_team team;
     struct ah_holder holder;
     struct ah_member_table *member_table;
-    void *rolls[AH_MAX_GROUPS];   /* of a root: of each group block that was ever used */
+    void *member_tables[AH_MAX_GROUPS];   /* of a root: of each group block that was ever used */
     uint32_t last_wired, steps;
     bool has_wired;
     struct ah_hold blocking; /* of the blocking call that is on */
@@ -175,7 +175,7 @@ static bool spread_settled(const struct ah_group *group, uint32_t sequence)
 /* A call. */
 
 /* Wait until the progress thread has completed the post whose place the next one uses. */
-static int claim_post(struct spread_group *s)
+static int claim_record(struct spread_group *s)
 {
     atomic_uint *place = &s->member_table->wired[(s->shm.base.posted + 1) % AH_GROUP_CALLS];
     uint32_t wired = atomic_load(place);
@@ -190,7 +190,7 @@ static int spread_prepare(struct spread_group *s, const struct ah_collective *ca
                           struct ah_call_arguments *out)
 {
     uint32_t sequence = s->shm.base.posted + 1;
-    AH_TRY(claim_post(s));
+    AH_TRY(claim_record(s));
     *out = (struct ah_call_arguments){.offset = AH_NO_OFFSET, .wired = ah_team_wires(&s->team, call),
                                       .steps = s->steps};
     if (ah_collective_is_barrier(call->kind))
@@ -198,7 +198,8 @@ static int spread_prepare(struct spread_group *s, const struct ah_collective *ca
     if (!out->wired) {
         struct ah_part own = ah_collective_own(call, s->team.size, s->shm.base.rank);
         AH_TRY(ah_hold_input(&s->holder, call, call->kind == AH_ALL_REDUCE, hold, out));
-        out->travels = (uint32_t)((size_t)ah_collective_input(call, s->team.size, s->shm.base.rank) * width_of(call));
+        out->inline_bytes =
+            (uint32_t)((size_t)ah_collective_input(call, s->team.size, s->shm.base.rank) * width_of(call));
         out->own = (uint32_t)((size_t)own.first * width_of(call));
         out->own_bytes = (uint32_t)((size_t)own.count * width_of(call));
         return 0;
@@ -226,9 +227,10 @@ static void add_slice(struct spread_group *s, const struct ah_collective *call, 
         return;
     for (int i = 0; i < s->team.local; i++)
         source[i] = shm_segment(&s->shm, s->team.ranks[i]) +
-                    ah_group_post(&s->shm.base, s->team.ranks[i], sequence)->offset + (size_t)(begin + from) * width;
+                    ah_group_call_record(&s->shm.base, s->team.ranks[i], sequence)->offset +
+                    (size_t)(begin + from) * width;
     int first = s->team.ranks[0];
-    void *sum = shm_segment(&s->shm, first) + ah_group_post(&s->shm.base, first, sequence)->partial +
+    void *sum = shm_segment(&s->shm, first) + ah_group_call_record(&s->shm.base, first, sequence)->partial +
                 (size_t)(begin + from) * sum_width;
     ah_combine_as(call->dtype, ah_team_sums(&s->team, call), call->reduce == AH_REDUCE_MEAN ? AH_REDUCE_SUM
                   : call->reduce, &sum, 1, source, s->team.local, to - from, 1);
@@ -251,7 +253,7 @@ static void spread_contribute(struct spread_group *s, const struct ah_collective
     int64_t pieces = ah_team_pieces(&s->team, call);
     int64_t piece = call->kind == AH_ALL_REDUCE ? ah_team_piece(&s->team, call) : count;
     bool adds = ah_collective_reduces(call) && (s->team.local > 1 || ah_team_sums(&s->team, call) != call->dtype);
-    uint32_t before = ah_group_post(&s->shm.base, s->shm.base.rank, sequence)->steps;
+    uint32_t before = ah_group_call_record(&s->shm.base, s->shm.base.rank, sequence)->steps;
     s->member_table->divisor[sequence % AH_GROUP_CALLS] = shm_divisor(&s->shm, sequence);
     if (!ah_collective_reduces(call) && wanted)
         shm_take_parts(&s->shm, call, sequence, is_here);
@@ -281,11 +283,12 @@ static void spread_collect(struct spread_group *s, const struct ah_collective *c
 }
 
 /* Of a small call: have all inputs come with their posts? */
-static int check_travels(struct spread_group *s, const struct ah_collective *call, uint32_t sequence)
+static int check_inputs(struct spread_group *s, const struct ah_collective *call, uint32_t sequence)
 {
     for (int r = 0; r < s->team.size; r++) {
-        const struct ah_call_record *post = ah_group_post(&s->shm.base, r, sequence);
-        if (post->wired || post->travels != (size_t)ah_collective_input(call, s->team.size, r) * width_of(call))
+        const struct ah_call_record *record = ah_group_call_record(&s->shm.base, r, sequence);
+        if (record->wired ||
+            record->inline_bytes != (size_t)ah_collective_input(call, s->team.size, r) * width_of(call))
             return ah_fail(AH_EIO, "the input of rank %d has not come with its call", s->team.member[r]);
     }
     return 0;
@@ -295,7 +298,7 @@ static void reduce_alone(struct spread_group *s, const struct ah_collective *cal
 {
     const void *from[AH_MAX_RANKS];
     for (int r = 0; r < s->team.size; r++)
-        from[r] = shm_segment(&s->shm, r) + ah_group_post(&s->shm.base, r, sequence)->offset;
+        from[r] = shm_segment(&s->shm, r) + ah_group_call_record(&s->shm.base, r, sequence)->offset;
     ah_combine(call->dtype, call->reduce, (void *const *)&call->out, 1, from, s->team.size, call->count,
                shm_divisor(&s->shm, sequence));
 }
@@ -304,18 +307,19 @@ static void reduce_alone(struct spread_group *s, const struct ah_collective *cal
 static int stage_small(struct spread_group *s, const struct ah_collective *call, struct ah_call_arguments *out)
 {
     struct ah_group *group = &s->shm.base;
-    AH_TRY(claim_post(s));
-    out->travels = (uint32_t)((size_t)call->count * width_of(call));
+    AH_TRY(claim_record(s));
+    out->inline_bytes = (uint32_t)((size_t)call->count * width_of(call));
     out->offset = atomic_load(&group->peer[group->rank]->address) + (size_t)(s->shm.round & 1) * AH_STAGE_BYTES;
-    if (out->travels)
-        memcpy(shm_stage(&s->shm, group->rank, s->shm.round), call->in, out->travels);
+    if (out->inline_bytes)
+        memcpy(shm_stage(&s->shm, group->rank, s->shm.round), call->in, out->inline_bytes);
     s->shm.round++;
     return 0;
 }
 
 /* Blocking calls. */
 
-static int spread_bring(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out)
+static int spread_fill_arguments(struct ah_group *group, const struct ah_collective *call,
+                                 struct ah_call_arguments *out)
 {
     struct spread_group *s = spread_of(group);
     ah_hold_release(&s->holder, &s->blocking); /* of a failed call: its group is poisoned, or was restarted */
@@ -328,8 +332,8 @@ static int spread_run(struct ah_group *group, const struct ah_collective *call)
 {
     struct spread_group *s = spread_of(group);
     uint32_t sequence = group->posted;
-    if (!ah_group_post(group, group->rank, sequence)->wired) {
-        AH_TRY(check_travels(s, call, sequence));
+    if (!ah_group_call_record(group, group->rank, sequence)->wired) {
+        AH_TRY(check_inputs(s, call, sequence));
         if (call->kind == AH_ALL_REDUCE) {
             reduce_alone(s, call, sequence);
             return 0;
@@ -364,7 +368,7 @@ static int spread_carry(struct ah_work *work)
         spread_contribute(s, call, work->sequence, !work->abandoned);
         return 0;
     }
-    AH_TRY(check_travels(s, call, work->sequence));
+    AH_TRY(check_inputs(s, call, work->sequence));
     if (work->abandoned)
         return 0;
     if (call->kind == AH_ALL_REDUCE)
@@ -407,7 +411,7 @@ static int open_leader(struct spread_group *s)
 static int spread_open(struct ah_group *group)
 {
     struct spread_group *s = spread_of(group);
-    void **memory = &spread_of(group->root)->rolls[group->block];
+    void **memory = &spread_of(group->root)->member_tables[group->block];
     if (!group->control->hosts)
         return ah_fail(AH_EINVAL, "the job's control block has no table of hosts");
     ah_team_make(&s->team, group->control->hosts, group->member, group->size);
@@ -461,7 +465,7 @@ const struct ah_backend ah_spread_backend = {
     .open = spread_open,
     .close = spread_close,
     .part = part_backend,
-    .bring = spread_bring,
+    .fill_arguments = spread_fill_arguments,
     .run = spread_run,
     .start = spread_start,
     .carry = spread_carry,

@@ -26,14 +26,14 @@ void ah_team_make(struct ah_team *team, const struct ah_hosts *hosts, const int 
     }
 }
 
-/* Bytes of an input that goes with its post in any case, and of all that a host sends with the posts of a call. */
-enum { TRAVELS = 8 * 1024, TRAVEL = 128 * 1024 };
-_Static_assert((int)TRAVEL <= (int)AH_STAGE_BYTES, "serialised inputs fit into a stage");
+/* Bytes of an input that is inline data in any case, and of all inline data that a host sends for a call. */
+enum { INLINE_LEAST = 8 * 1024, INLINE_MOST = 128 * 1024 };
+_Static_assert((int)INLINE_MOST <= (int)AH_STAGE_BYTES, "serialised inputs fit into a stage");
 
 bool ah_team_wires(const struct ah_team *team, const struct ah_collective *call)
 {
-    int64_t limit = TRAVEL / (team->most * (team->hosts > 1 ? team->hosts - 1 : 1));
-    limit = limit > TRAVELS ? limit : TRAVELS;
+    int64_t limit = INLINE_MOST / (team->most * (team->hosts > 1 ? team->hosts - 1 : 1));
+    limit = limit > INLINE_LEAST ? limit : INLINE_LEAST;
     for (int r = 0; r < team->size; r++)
         if (ah_collective_input(call, team->size, r) * (int64_t)ah_dtype_size(call->dtype) > limit)
             return true;

@@ -19,7 +19,7 @@ struct ah_team {
 /* `member`: of each rank its rank on the control block; some of them on this host, or none. */
 void ah_team_make(struct ah_team *team, const struct ah_hosts *hosts, const int *member, int size);
 
-/* Is the call too large to travel with its posts? */
+/* Is the call too large for inline data in its records? */
 bool ah_team_wires(const struct ah_team *team, const struct ah_collective *call);
 
 /* The data from one host to another: a stream of consecutive parts. An input that all receivers share is sent to a host

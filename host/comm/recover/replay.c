@@ -30,40 +30,42 @@ static int keep_may_split(const struct ah_group *parent)
 }
 
 /* What a replacement calls is what was called before it. */
-static int compare_with_kept(const struct ah_group *group, const struct ah_call_record *post)
+static int compare_with_kept(const struct ah_group *group, const struct ah_call_record *record)
 {
     char text[160];
     int rank = group->member[group->rank];
     const struct ah_rank_entry *slot = ah_rank_entry(group->control, rank);
     uint32_t set_up = slot->replay_log.set_up[group->block];
-    ah_call_record_describe(post, text, sizeof text);
-    if (ah_replay_boundaries(group->control, rank) && atomic_load(&slot->due) && !ah_reached(set_up, post->sequence))
-        return ah_fail(AH_ESTATE, "%s at %s: this process replaces rank %d, which died after its first step, and goes "
-                       "on without its state: call accelerator:load_state() before the loop", text, post->where, rank);
-    const struct ah_replay_entry *kept = ah_replay_find(group->control, rank, group->block, post->sequence);
+    ah_call_record_describe(record, text, sizeof text);
+    if (ah_replay_boundaries(group->control, rank) && atomic_load(&slot->due) && !ah_reached(set_up, record->sequence))
+        return ah_fail(AH_ESTATE,
+                       "%s at %s: this process replaces rank %d, which died after its first step, and goes "
+                       "on without its state: call accelerator:load_state() before the loop",
+                       text, record->where, rank);
+    const struct ah_replay_entry *kept = ah_replay_find(group->control, rank, group->block, record->sequence);
     if (!kept)
         return ah_fail(AH_ESTATE, "%s at %s: the input of rank %d to collective #%u is no longer in the replay log",
-                       text, post->where, rank, post->sequence - group->base);
-    if (kept->hash == post->hash)
+                       text, record->where, rank, record->sequence - group->base);
+    if (kept->hash == record->hash)
         return 0;
     return ah_fail(AH_EMISMATCH, "collective #%u differs: %s at %s; the process that this one replaces made %s at %s "
-                   "there, and a script that is run again is to make the same calls", post->sequence - group->base,
-                   text, post->where, ah_collective_name((enum ah_collective_kind)kept->kind, kept->async),
+                   "there, and a script that is run again is to make the same calls", record->sequence - group->base,
+                   text, record->where, ah_collective_name((enum ah_collective_kind)kept->kind, kept->async),
                    kept->where);
 }
 
 /* Log the input of the next call, or find it in the log. */
 static int keep_input(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out)
 {
-    struct ah_call_record post;
+    struct ah_call_record record;
     int rank = group->member[group->rank];
     size_t bytes = (size_t)ah_collective_input(call, group->size, group->rank) * ah_dtype_size(call->dtype);
-    ah_call_record_fill(&post, call, group->posted + 1, group->size);
-    out->before = ah_reached(ah_group_counter(group->peer[group->rank], AH_POSTED), post.sequence);
+    ah_call_record_fill(&record, call, group->posted + 1, group->size);
+    out->before = ah_reached(ah_group_counter(group->peer[group->rank], AH_POSTED), record.sequence);
     if (out->before)
-        return compare_with_kept(group, &post);
+        return compare_with_kept(group, &record);
     ah_control_return(group->control, rank);
-    return ah_replay_add(group->control, rank, group->block, &post, call->in, bytes);
+    return ah_replay_add(group->control, rank, group->block, &record, call->in, bytes);
 }
 
 /* This rank's result of a call that all have posted. */
@@ -124,7 +126,7 @@ const struct ah_backend ah_keep_backend = {
     .work_bytes = sizeof(struct ah_work),
     .open = keep_open,
     .may_split = keep_may_split,
-    .bring = keep_input,
+    .fill_arguments = keep_input,
     .run = keep_run,
     .start = keep_start,
     .carry = keep_carry,

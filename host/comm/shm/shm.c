@@ -52,7 +52,7 @@ double shm_divisor(const struct shm_group *shm, uint32_t sequence)
 {
     double sum = 0;
     for (int r = 0; r < shm->base.size; r++)
-        sum += ah_group_post(&shm->base, r, sequence)->weight;
+        sum += ah_group_call_record(&shm->base, r, sequence)->weight;
     return sum;
 }
 
@@ -68,7 +68,7 @@ static void reduce_own_slice(struct shm_group *shm, const struct ah_collective *
         return;
     void *buffer[AH_MAX_RANKS];
     for (int r = 0; r < size; r++)
-        buffer[r] = shm_segment(shm, r) + ah_group_post(&shm->base, r, sequence)->offset + begin * width;
+        buffer[r] = shm_segment(shm, r) + ah_group_call_record(&shm->base, r, sequence)->offset + begin * width;
     ah_combine(call->dtype, call->reduce, buffer, size, (const void *const *)buffer, size, end - begin,
                shm_divisor(shm, sequence));
 }
@@ -137,7 +137,7 @@ static int all_reduce(struct shm_group *shm, const struct ah_collective *call)
         return 0;
     }
     for (int r = 0; r < shm->base.size; r++)
-        if (ah_group_post(&shm->base, r, sequence)->offset == AH_NO_OFFSET)
+        if (ah_group_call_record(&shm->base, r, sequence)->offset == AH_NO_OFFSET)
             return reduce_staged(shm, call);
     reduce_own_slice(shm, call, sequence);
     ah_group_publish_done(&shm->base, sequence);
@@ -146,7 +146,7 @@ static int all_reduce(struct shm_group *shm, const struct ah_collective *call)
 
 /* Blocking calls. */
 
-int shm_bring(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out)
+int shm_fill_arguments(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out)
 {
     struct shm_group *shm = shm_of(group);
     size_t bytes = bytes_of(call);
@@ -199,7 +199,8 @@ void shm_take_parts(struct shm_group *shm, const struct ah_collective *call, uin
         part = ah_collective_part(call, size, r, rank);
         if (!part.count || (wanted && !wanted(&shm->base, r)))
             continue;
-        from[r] = shm_segment(shm, r) + ah_group_post(&shm->base, r, sequence)->offset + (size_t)part.first * width;
+        from[r] =
+            shm_segment(shm, r) + ah_group_call_record(&shm->base, r, sequence)->offset + (size_t)part.first * width;
         void *to = (char *)call->out + (size_t)part.place * width;
         /* In place, the own part is at its destination. */
         if (!ah_collective_reduces(call) && to != from[r])
@@ -376,7 +377,7 @@ const struct ah_backend ah_shm_backend = {
     .message_bytes = sizeof(struct shm_message),
     .open = shm_open_ranks,
     .close = shm_close,
-    .bring = shm_bring,
+    .fill_arguments = shm_fill_arguments,
     .run = shm_run,
     .start = shm_start,
     .carry = shm_carry,

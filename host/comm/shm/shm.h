@@ -66,7 +66,7 @@ void shm_reduce_small(struct shm_group *shm, const struct ah_collective *call);
 /* As in struct ah_backend. */
 int shm_open_ranks(struct ah_group *group);
 void shm_close(struct ah_group *group);
-int shm_bring(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out);
+int shm_fill_arguments(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out);
 int shm_give(struct ah_message_request *request);
 int shm_fetch(struct ah_message_request *request, bool *done);
 void shm_forget(struct ah_message_request *request, bool complete);

@@ -148,12 +148,12 @@ static int shake_hands(struct ah_store *store, const struct ah_store_place *plac
     AH_TRY(client_transfer(store, NULL, &answer, sizeof answer, deadline));
     AH_TRY(client_transfer(store, &welcome, NULL, sizeof welcome, deadline));
     ah_store_prove(proof, place, "server", answer.nonce, hello.nonce);
-    if (welcome.verdict == AH_STORE_OTHER_JOB)
+    if (welcome.result == AH_STORE_OTHER_JOB)
         return fail_other_job(store, place, &welcome);
-    if (welcome.verdict == AH_STORE_OTHER_GENERATION)
+    if (welcome.result == AH_STORE_OTHER_GENERATION)
         return ah_fail(AH_EINVAL, "store at %s: it is of another generation of this job than %llu", store->where,
                        (unsigned long long)place->generation);
-    if (welcome.verdict != AH_STORE_FINE || !ah_store_same(proof, welcome.proof))
+    if (welcome.result != AH_STORE_FINE || !ah_store_same(proof, welcome.proof))
         return ah_fail(AH_EINVAL, "store at %s: it has another secret: it belongs to another job", store->where);
     return 0;
 }
@@ -237,7 +237,7 @@ int ah_store_set(struct ah_store *store, const char *key, const void *value, siz
         return ah_fail(AH_EINVAL, "store: a value of %zu bytes, expected at most %d", bytes, AH_STORE_VALUE);
     AH_TRY(client_call(store, (struct ah_store_request){.op = AH_STORE_SET, .value_bytes = (uint32_t)bytes}, key, value,
                        &reply, NULL));
-    return reply.verdict == AH_STORE_FINE ? 0 : ah_fail(AH_ENOMEM, "store: no room for '%s'", key);
+    return reply.result == AH_STORE_FINE ? 0 : ah_fail(AH_ENOMEM, "store: no room for '%s'", key);
 }
 
 int ah_store_get(struct ah_store *store, const char *key, char **value, size_t *bytes, int64_t timeout_ns)
@@ -247,7 +247,7 @@ int ah_store_get(struct ah_store *store, const char *key, char **value, size_t *
     struct ah_store_request request = {.op = AH_STORE_GET, .wait_ms = wait < INT32_MAX ? (uint32_t)wait : INT32_MAX};
     char *got = NULL;
     AH_TRY(client_call(store, request, key, NULL, &reply, &got));
-    if (reply.verdict != AH_STORE_FINE) {
+    if (reply.result != AH_STORE_FINE) {
         free(got);
         return ah_fail(AH_ETIMEOUT, "store: nobody has set '%s' within %.3g s", key, (double)timeout_ns / 1e9);
     }
@@ -261,7 +261,7 @@ int ah_store_add(struct ah_store *store, const char *key, int64_t delta, int64_t
     struct ah_store_reply reply;
     AH_TRY(client_call(store, (struct ah_store_request){.op = AH_STORE_ADD, .number = delta}, key, NULL, &reply, NULL));
     *sum = reply.number;
-    if (reply.verdict != AH_STORE_FINE)
+    if (reply.result != AH_STORE_FINE)
         return ah_fail(AH_EINVAL, "store: '%s' is no number that can be added to", key);
     return 0;
 }
@@ -283,7 +283,7 @@ int ah_store_append(struct ah_store *store, const char *list, const void *value,
     AH_TRY(client_call(store, request, list, value, &reply, NULL));
     if (place)
         *place = reply.number;
-    return reply.verdict == AH_STORE_FINE ? 0 : ah_fail(AH_ENOMEM, "store: no room for more of '%s'", list);
+    return reply.result == AH_STORE_FINE ? 0 : ah_fail(AH_ENOMEM, "store: no room for more of '%s'", list);
 }
 
 int ah_store_will(struct ah_store *store, const char *list, const void *value, size_t bytes)
@@ -293,5 +293,5 @@ int ah_store_will(struct ah_store *store, const char *list, const void *value, s
     if (bytes > AH_STORE_VALUE)
         return ah_fail(AH_EINVAL, "store: a will of %zu bytes, expected at most %d", bytes, AH_STORE_VALUE);
     AH_TRY(client_call(store, request, list, value, &reply, NULL));
-    return reply.verdict == AH_STORE_FINE ? 0 : ah_fail(AH_ENOMEM, "store: no room for a will");
+    return reply.result == AH_STORE_FINE ? 0 : ah_fail(AH_ENOMEM, "store: no room for a will");
 }

@@ -213,7 +213,7 @@ int ah_store_greet(struct ah_store_session *session, int64_t now_ns)
 }
 
 /* What an answer proves to know; AH_STORE_FINE: all that this place has. */
-static enum ah_store_verdict judge_answer(const struct ah_store_session *session, const struct ah_store_answer *answer)
+static enum ah_store_result judge_answer(const struct ah_store_session *session, const struct ah_store_answer *answer)
 {
     struct ah_store_place claimed = *session->place;
     unsigned char proof[AH_SHA256_BYTES];
@@ -230,7 +230,7 @@ static enum ah_store_verdict judge_answer(const struct ah_store_session *session
     return answer->generation == session->place->generation ? AH_STORE_FINE : AH_STORE_OTHER_GENERATION;
 }
 
-/* Check the answer to the challenge. Of the verdicts only the first carries a proof. */
+/* Check the answer to the challenge. Of the results only the first carries a proof. */
 static int check_answer(struct ah_store_session *session)
 {
     struct ah_store_answer answer;
@@ -241,7 +241,7 @@ static int check_answer(struct ah_store_session *session)
         return AH_EINVAL;
     session->refused = judge_answer(session, &answer);
     session->trusted = session->refused == AH_STORE_FINE;
-    welcome.verdict = session->refused;
+    welcome.result = session->refused;
     if (session->refused != AH_STORE_OTHER_SECRET)
         ah_store_job(welcome.job, session->place);
     if (session->refused == AH_STORE_OTHER_JOB)
@@ -282,34 +282,34 @@ static int store_serve(struct ah_store_session *session, const struct ah_store_r
 {
     struct ah_store_table *table = session->table;
     const struct ah_store_entry *entry;
-    struct ah_store_reply head = {.verdict = AH_STORE_FINE};
+    struct ah_store_reply head = {.result = AH_STORE_FINE};
     const char *value = NULL;
     switch (request->op) {
     case AH_STORE_SET:
         if (store_set(table, key, request->key_bytes, key + request->key_bytes, request->value_bytes) < 0)
-            head.verdict = AH_STORE_REFUSED;
+            head.result = AH_STORE_REFUSED;
         break;
     case AH_STORE_GET:
         entry = store_find(table, key, request->key_bytes);
         *waits = !entry && may_wait;
         if (*waits)
             return 0;
-        head.verdict = entry ? AH_STORE_FINE : AH_STORE_MISSING;
+        head.result = entry ? AH_STORE_FINE : AH_STORE_MISSING;
         head.value_bytes = entry ? (uint32_t)entry->bytes : 0;
         value = entry ? entry->value : NULL;
         break;
     case AH_STORE_ADD:
         if (store_add(table, key, request->key_bytes, request->number, &head.number) < 0)
-            head.verdict = AH_STORE_REFUSED;
+            head.result = AH_STORE_REFUSED;
         break;
     case AH_STORE_APPEND:
         if (store_append(table, key, request->key_bytes, key + request->key_bytes, request->value_bytes, &head.number) <
             0)
-            head.verdict = AH_STORE_REFUSED;
+            head.result = AH_STORE_REFUSED;
         break;
     case AH_STORE_WILL:
         if (keep_will(session, request, key) < 0)
-            head.verdict = AH_STORE_REFUSED;
+            head.result = AH_STORE_REFUSED;
         break;
     default: head.number = store_delete(table, key, request->key_bytes); break;
     }

@@ -1,7 +1,7 @@
 /* The protocol of a store, and the server's side of it without sockets: bytes in, bytes out. Integers are
  * little-endian, as the machines that this program runs on.
  *
- * hello (server): magic, nonce. answer (client): magic, generation, nonce, proof. welcome (server): verdict, proof.
+ * hello (server): magic, nonce. answer (client): magic, generation, nonce, proof. welcome (server): result, proof.
  * Then requests, each with one reply, in order. Included by comm/store and their tests. */
 #ifndef AH_COMM_STORE_PROTOCOL_H
 #define AH_COMM_STORE_PROTOCOL_H
@@ -21,7 +21,7 @@ struct ah_store_answer {
     char job[AH_STORE_JOB]; /* padded with zeros */
     unsigned char nonce[AH_SHA256_BYTES], proof[AH_SHA256_BYTES];
 };
-enum ah_store_verdict {
+enum ah_store_result {
     AH_STORE_FINE,
     AH_STORE_MISSING, /* no value before the deadline */
     AH_STORE_REFUSED, /* no number, or the store is full */
@@ -30,7 +30,7 @@ enum ah_store_verdict {
     AH_STORE_OTHER_GENERATION,
 };
 struct ah_store_welcome {
-    uint32_t verdict;
+    uint32_t result;
     char job[AH_STORE_JOB]; /* the server's, for a client that knows the secret */
     unsigned char proof[AH_SHA256_BYTES];
 };
@@ -49,7 +49,7 @@ struct ah_store_request {
     int64_t number;
 };
 struct ah_store_reply {
-    uint32_t verdict, value_bytes;
+    uint32_t result, value_bytes;
     int64_t number;
 };
 
@@ -78,7 +78,7 @@ struct ah_store_session {
     const struct ah_store_place *place;
     unsigned char nonce[AH_SHA256_BYTES];
     bool trusted;
-    enum ah_store_verdict refused; /* why it is not; AH_STORE_FINE before its answer */
+    enum ah_store_result refused; /* why it is not; AH_STORE_FINE before its answer */
     char job[AH_STORE_JOB];        /* the client's, when that is why; visible characters */
     bool waits;       /* for a key: its request is the first in `in` */
     int64_t until_ns; /* for that, or for the answer */

@@ -173,7 +173,7 @@ static double weights_of(const struct ah_group *group, uint32_t sequence)
 {
     double sum = 0;
     for (int r = 0; r < group->size; r++)
-        sum += ah_group_post(group, r, sequence)->weight;
+        sum += ah_group_call_record(group, r, sequence)->weight;
     return sum;
 }
 

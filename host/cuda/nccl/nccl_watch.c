@@ -211,7 +211,7 @@ static void nccl_watch_describe(struct ah_nccl_comm *comm, struct ah_nccl_record
     record->sequence = sequence;
     record->peer = -1;
     snprintf(record->call, sizeof record->call, "%s at %s", ah_watch_title(group, sequence, title, sizeof title),
-             ah_group_post(group, group->rank, sequence)->where);
+             ah_group_call_record(group, group->rank, sequence)->where);
 }
 
 int ah_nccl_note(struct ah_nccl_comm *comm, uint32_t sequence)

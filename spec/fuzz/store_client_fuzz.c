@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     shutdown(pair[1], SHUT_WR);
     if (bytes[0] & 4 || shake_hands(&store, &place, ah_now_ns() + 1000000000) == 0)
         call_all(&store);
-    leave(&store);
+    client_leave(&store);
     close(pair[1]);
     return 0;
 }

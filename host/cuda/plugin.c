@@ -4,16 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/driver/api/fact.h"
+#include "cuda/driver/api/property.h"
 #include "cuda/driver/api/images.h"
 #include "cuda/driver/memory/memory.h"
 #include "cuda/driver/memory/pinned.h"
 #include "cuda/driver/stream/copy.h"
 #include "cuda/driver/stream/fault.h"
-#include "cuda/driver/stream/feed.h"
+#include "cuda/driver/stream/prefetch.h"
 #include "cuda/driver/stream/graph.h"
 #include "cuda/driver/stream/launch.h"
-#include "cuda/driver/stream/mark.h"
+#include "cuda/driver/stream/event.h"
 #include "cuda/driver/stream/philox.h"
 #include "cuda/driver/stream/times.h"
 #include "cuda/nccl/nccl_group.h"
@@ -106,7 +106,7 @@ static void cuda_close(struct ah_device *device)
         ah_cuda_dnn_forget(cuda);
         ah_cuda_attention_dnn_forget(cuda);
         ah_dnn_close(cuda);
-        ah_cuda_feed_close(cuda->feed);
+        ah_cuda_prefetch_close(cuda->prefetch);
         ah_cuda_pinned_close(cuda->pinned);
         ah_cuda_faults_close(cuda);
         ah_cuda_times_close(cuda->times);
@@ -151,7 +151,7 @@ static int open_state(struct ah_cuda_device *cuda)
     AH_TRY(ah_cuda_check(ah_cuda.stream_create(&cuda->copy, CU_STREAM_NON_BLOCKING, 0), "%s: a stream", name));
     AH_TRY(ah_cuda_memory_open(&cuda->memory, cuda));
     AH_TRY(ah_cuda_pinned_open(&cuda->pinned, cuda));
-    AH_TRY(ah_cuda_feed_open(&cuda->feed, cuda));
+    AH_TRY(ah_cuda_prefetch_open(&cuda->prefetch, cuda));
     return ah_cuda_times_open(cuda);
 }
 
@@ -200,7 +200,7 @@ static void cuda_reset_peak(struct ah_device *device)
 static void cuda_trim(struct ah_device *device)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
-    ah_cuda_feed_trim(cuda->feed);
+    ah_cuda_prefetch_trim(cuda->prefetch);
     ah_cuda_pinned_trim(cuda->pinned);
     ah_cuda_memory_trim(cuda->memory);
 }
@@ -223,7 +223,7 @@ const struct ah_device_type ah_device_plugin = {
     .count = cuda_count,
     .missing = cuda_missing,
     .describe = cuda_describe,
-    .fact = ah_cuda_fact,
+    .property = ah_cuda_property,
     .open = cuda_open,
     .close = cuda_close,
     .allocate = cuda_allocate,
@@ -243,7 +243,7 @@ const struct ah_device_type ah_device_plugin = {
     .device_comm = &ah_nccl_comm_type,
     .graphs = &ah_cuda_graphs,
     .memory_info = cuda_memory_info,
-    .feed = &ah_cuda_feed_functions,
-    .marks = &ah_cuda_mark_functions,
+    .prefetch = &ah_cuda_prefetch_functions,
+    .events = &ah_cuda_event_functions,
     .times = &ah_cuda_time_functions,
 };

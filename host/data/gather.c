@@ -10,7 +10,7 @@
 
 #include "base/process/threads.h"
 #include "base/trace/trace.h"
-#include "tensor/feed.h"
+#include "tensor/prefetch.h"
 
 enum job_state {
     AT_TAKE, /* small: filled by the taker */
@@ -291,7 +291,7 @@ static int gather_allocate(struct job *job)
 
 int ah_gather_pin(struct ah_gather *gather, struct ah_device *device)
 {
-    if (!device->type->feed)
+    if (!device->type->prefetch)
         return ah_fail(AH_EINVAL, "memory is not pinned for device \"%s\"", device->name);
     gather->pin = device;
     return 0;

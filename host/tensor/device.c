@@ -242,10 +242,10 @@ int ah_device_describe(const char *name, int index, char *text, size_t room)
     return type->describe(index, text, room);
 }
 
-bool ah_device_fact(const char *name, int index, int i, struct ah_device_fact *out)
+bool ah_device_property(const char *name, int index, int i, struct ah_device_property *out)
 {
     const struct ah_device_type *type = NULL;
-    return find_type(name, &type) == 0 && type->fact && type->fact(index, i, out);
+    return find_type(name, &type) == 0 && type->property && type->property(index, i, out);
 }
 
 struct ah_device *ah_device_open_at(int i)

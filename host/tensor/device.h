@@ -53,7 +53,7 @@ struct ah_graph_functions {
 };
 
 /* Memory of the host that the device reads by itself, and a queue of copies that go on while kernels compute. */
-struct ah_feed_functions {
+struct ah_prefetch_functions {
     /* A pinned block, and its release: any thread may call that, and copies that were asked for are still made. */
     int (*pin)(struct ah_device *device, size_t bytes, void **out);
     void (*unpin)(struct ah_device *device, void *block);
@@ -66,16 +66,16 @@ struct ah_feed_functions {
     int (*join)(struct ah_device *device);
 };
 
-/* Marks in the queue of kernels: all that was asked for before one. */
-struct ah_mark;
-struct ah_mark_functions {
-    int (*open)(struct ah_device *device, bool timed, struct ah_mark **out);
-    void (*close)(struct ah_mark *mark);
-    int (*set)(struct ah_mark *mark); /* at this point of the stream; replaces the previous one */
-    int (*reached)(struct ah_mark *mark, bool *out);
-    int (*wait)(struct ah_mark *mark); /* until it is reached; one that was never set is */
-    /* Between two timed marks of one device that were reached. */
-    int (*elapsed)(struct ah_mark *from, struct ah_mark *to, double *milliseconds);
+/* Events in the queue of kernels, after all that was launched before. */
+struct ah_device_event;
+struct ah_device_event_functions {
+    int (*open)(struct ah_device *device, bool timed, struct ah_device_event **out);
+    void (*close)(struct ah_device_event *event);
+    int (*set)(struct ah_device_event *event); /* at this point of the stream; replaces the previous one */
+    int (*reached)(struct ah_device_event *mark, bool *out);
+    int (*wait)(struct ah_device_event *event); /* until it is reached; one that was never set is */
+    /* Between two timed events of one device that were reached. */
+    int (*elapsed)(struct ah_device_event *from, struct ah_device_event *to, double *milliseconds);
 };
 
 /* Execution times of a device under one name, measured on the device and summed over `count` launches. */
@@ -95,7 +95,7 @@ struct ah_time_functions {
 };
 
 /* A property of a device: a number, or a text where that is not empty. */
-struct ah_device_fact {
+struct ah_device_property {
     const char *name;
     double number;
     char text[128];
@@ -112,7 +112,7 @@ struct ah_device_type {
     const char *(*missing)(void);
     int (*describe)(int index, char *text, size_t room);
     /* The i-th fact about a device, from 0; false past the last one. May be missing. */
-    bool (*fact)(int index, int i, struct ah_device_fact *out);
+    bool (*property)(int index, int i, struct ah_device_property *out);
     /* Set kernels, optim, table and state of the device for its index, which is below count(). */
     int (*open)(struct ah_device *device);
     void (*close)(struct ah_device *device); /* all its storages are gone */
@@ -152,8 +152,8 @@ struct ah_device_type {
     const struct ah_device_comm_type *device_comm;
     /* NULL: this type has none. */
     const struct ah_graph_functions *graphs;
-    const struct ah_feed_functions *feed;
-    const struct ah_mark_functions *marks;
+    const struct ah_prefetch_functions *prefetch;
+    const struct ah_device_event_functions *events;
     const struct ah_time_functions *times;
 };
 
@@ -212,7 +212,7 @@ const char *ah_device_missing(const char *type);
 int ah_device_describe(const char *type, int index, char *text, size_t room);
 
 /* Return the i-th property of the type's device `index`; false when there is none. */
-bool ah_device_fact(const char *type, int index, int i, struct ah_device_fact *out);
+bool ah_device_property(const char *type, int index, int i, struct ah_device_property *out);
 
 /* The open devices, in the order of opening, the CPU first; NULL past the end. */
 struct ah_device *ah_device_open_at(int i);

@@ -53,21 +53,21 @@ static int device_describe(lua_State *L)
     return 1;
 }
 
-static int device_facts(lua_State *L)
+static int device_properties(lua_State *L)
 {
     const char *type = lua_tostring(L, 1);
     int index = (int)lua_tointeger(L, 2);
-    struct ah_device_fact fact;
+    struct ah_device_property property;
     lua_newtable(L);
-    for (int i = 0; ah_device_fact(type, index, i, &fact); i++) {
-        bool flag = !strcmp(fact.text, "true") || !strcmp(fact.text, "false");
+    for (int i = 0; ah_device_property(type, index, i, &property); i++) {
+        bool flag = !strcmp(property.text, "true") || !strcmp(property.text, "false");
         if (flag)
-            lua_pushboolean(L, fact.text[0] == 't');
-        else if (fact.text[0])
-            lua_pushstring(L, fact.text);
+            lua_pushboolean(L, property.text[0] == 't');
+        else if (property.text[0])
+            lua_pushstring(L, property.text);
         else
-            lua_pushnumber(L, fact.number);
-        lua_setfield(L, -2, fact.name);
+            lua_pushnumber(L, property.number);
+        lua_setfield(L, -2, property.name);
     }
     return 1;
 }
@@ -212,7 +212,7 @@ int ah_open_device(lua_State *L)
         {"device_count", device_count, "type:s"},
         {"missing", device_missing, "type:s"},
         {"describe", device_describe, "type:s, index:i"},
-        {"facts", device_facts, "type:s, index:i"},
+        {"properties", device_properties, "type:s, index:i"},
         {"memory_info", memory_info, "device:D"},
         {"reset_peak", reset_peak, "device:D"},
         {"trim", device_trim, "device:D"},

@@ -7,7 +7,7 @@
 #include "bind/tensor/op.h"
 #include "bind/tensor/tensor.h"
 #include "ops/dispatch/op.h"
-#include "tensor/feed.h"
+#include "tensor/prefetch.h"
 
 /* What t:to is asked for. */
 struct target {
@@ -20,14 +20,14 @@ struct target {
 /* Copy a tensor to the device while its kernels run; *out is NULL where it must be copied in their order. */
 static int tensor_prefetch(struct ah_tensor **out, struct ah_tensor *tensor, struct ah_device *device)
 {
-    bool fits = ah_on_cpu(tensor) && device->type->feed && ah_tensor_is_pinned(tensor) && !ah_requires_grad(tensor) &&
-                ah_tensor_is_contiguous(tensor);
+    bool fits = ah_on_cpu(tensor) && device->type->prefetch && ah_tensor_is_pinned(tensor) &&
+                !ah_requires_grad(tensor) && ah_tensor_is_contiguous(tensor);
     *out = NULL;
     if (!fits)
         return 0;
     AH_TRY(ah_tensor_row_major(tensor));
-    AH_TRY(ah_feed_tensor(out, tensor, device));
-    int status = ah_feed_join(device);
+    AH_TRY(ah_prefetch_tensor(out, tensor, device));
+    int status = ah_prefetch_join(device);
     if (status < 0)
         ah_tensor_release(*out);
     return status;

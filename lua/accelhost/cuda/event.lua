@@ -30,8 +30,8 @@ function Event:init(...)
   local timed, _, shared = read(...)
   if shared then fail "cuda.Event: interprocess: processes share no events here" end
   rawset(self, "_timed", timed)
-  rawset(self, "_marks", {}) -- by device
-  rawset(self, "_mark", false)
+  rawset(self, "_events", {}) -- by device
+  rawset(self, "_event", false)
 end
 
 --- Record it after all work submitted to the current device so far.
@@ -39,23 +39,23 @@ end
 --   if accelhost.cuda.is_available() then accelhost.cuda.Event():record() end
 function Event:record()
   local device = place.name "Event"
-  local mark = self._marks[device] or C.feed.mark(device, self._timed)
-  self._marks[device] = mark
-  rawset(self, "_mark", mark)
-  mark:set()
+  local event = self._events[device] or C.prefetch.event(device, self._timed)
+  self._events[device] = event
+  rawset(self, "_event", event)
+  event:set()
 end
 
 --- Has the device completed all work before it? True of one that was never recorded.
 --
 --   accelhost.cuda.Event():query()  --> true
 ---@return boolean
-function Event:query() return not self._mark or self._mark:reached() end
+function Event:query() return not self._event or self._event:reached() end
 
 --- Wait until it has.
 --
 --   accelhost.cuda.Event():synchronize()
 function Event:synchronize()
-  if self._mark then self._mark:wait() end
+  if self._event then self._event:wait() end
 end
 
 --- Milliseconds of the device between this event and a later one; both made with enable_timing, and reached.
@@ -65,8 +65,8 @@ function Event:elapsed_time(end_event)
   if not class.is(end_event, Event) then
     fail("elapsed_time: end_event: expected an Event, got %s", arguments.describe(end_event))
   end
-  if not self._mark or not end_event._mark then fail "elapsed_time: both events have to be recorded before" end
-  return self._mark:elapsed(end_event._mark)
+  if not self._event or not end_event._event then fail "elapsed_time: both events have to be recorded before" end
+  return self._event:elapsed(end_event._event)
 end
 
 return Event

@@ -58,7 +58,7 @@ end
 ---@param device? integer|string
 ---@return table<string, any>
 function cuda.get_device_properties(device)
-  return C.device.facts("cuda", place.index("get_device_properties", device))
+  return C.device.properties("cuda", place.index("get_device_properties", device))
 end
 
 --- A device's name, such as "NVIDIA H100 80GB HBM3".
@@ -66,7 +66,9 @@ end
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.get_device_name()) end
 ---@param device? integer|string
 ---@return string
-function cuda.get_device_name(device) return C.device.facts("cuda", place.index("get_device_name", device)).name end
+function cuda.get_device_name(device)
+  return C.device.properties("cuda", place.index("get_device_name", device)).name
+end
 
 --- A device's compute capability, as two results: 9, 0.
 --
@@ -75,8 +77,8 @@ function cuda.get_device_name(device) return C.device.facts("cuda", place.index(
 ---@return integer major
 ---@return integer minor
 function cuda.get_device_capability(device)
-  local facts = C.device.facts("cuda", place.index("get_device_capability", device))
-  return facts.major, facts.minor
+  local properties = C.device.properties("cuda", place.index("get_device_capability", device))
+  return properties.major, properties.minor
 end
 
 --- Can tensors of bfloat16 be computed with? Every device can here; 8.0 and later ones have instructions for it.

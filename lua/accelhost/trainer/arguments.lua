@@ -129,7 +129,7 @@ end
 -- The switches of accelhost.backends, as they are unless the argument is given.
 local function set_tf32(on)
   if on == nil then return end
-  if on and (C.device.device_count "cuda" == 0 or C.device.facts("cuda", 0).major < 8) then
+  if on and (C.device.device_count "cuda" == 0 or C.device.properties("cuda", 0).major < 8) then
     fail "TrainingArguments: tf32: there is no CUDA device of compute capability 8.0 or later, which has it"
   end
   C.precision.allow("matmul", on)

@@ -12,7 +12,7 @@ enum { AH_CUDA_DEVICES = 16 };
 
 struct ah_cuda_memory;
 struct ah_cuda_pinned;
-struct ah_cuda_feed;
+struct ah_cuda_prefetch;
 struct ah_cuda_faults;
 struct ah_cuda_capture;
 struct ah_cuda_times;
@@ -38,7 +38,7 @@ struct ah_cuda_device {
     int shared_limit; /* bytes of shared memory that a block may ask for */
     struct ah_cuda_memory *memory;
     struct ah_cuda_pinned *pinned;
-    struct ah_cuda_feed *feed;
+    struct ah_cuda_prefetch *prefetch;
     struct ah_cuda_faults *faults; /* fault.h; NULL before the first look */
     struct ah_cuda_times *times;   /* times.h; NULL before the first start */
     struct ah_cuda_generator generator;

@@ -4,7 +4,7 @@
 -- (sets in tensors), made here or by workers (sets in Lua), or made by rank 0 for all (`dispatch`).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local feeding = require "accelhost.data.loader.feeding"
+local prefetch = require "accelhost.data.loader.prefetch"
 local fetch = require "accelhost.data.loader.fetch"
 local later = require "accelhost.util.later"
 local passes = require "accelhost.data.loader.passes"
@@ -180,7 +180,7 @@ local function equip(pass)
     local columns, map = set:native()
     if columns then
       pass.gather, pass.map = native.gather(columns), map
-      local pinned = feeding.pins_for(loader)
+      local pinned = prefetch.pins_for(loader)
       if pinned then pass.gather:pin(pinned) end
       return
     end
@@ -229,7 +229,7 @@ function Pass.begin(loader, iterator)
   if before and before.workers and not loader.persistent_workers then before.workers:close() end
   loader._current = pass
   if loader.stream then loader.stream.seed = pass.seed end
-  local pinned = feeding.pins_for(loader)
+  local pinned = prefetch.pins_for(loader)
   pass.fed, pass.pinned = pinned and pinned == loader.device, pinned and not loader.device
   if loader.dispatch then
     if loader.dispatch.rank == 0 then
@@ -387,13 +387,13 @@ end
 
 local function placed(pass, fine, ...)
   if fine and pass.loader.device then return hand_out(pass, fine, placement.all(pass.loader.device, ...)) end
-  if fine and pass.pinned then return hand_out(pass, fine, feeding.pinned(...)) end
+  if fine and pass.pinned then return hand_out(pass, fine, prefetch.pinned(...)) end
   return hand_out(pass, fine, ...)
 end
 
 local function step(pass)
   local make_next = pass.loader.dispatch and receive or produce
-  if pass.fed then return hand_out(pass, feeding.step(pass, make_next, pass.loader.device)) end
+  if pass.fed then return hand_out(pass, prefetch.step(pass, make_next, pass.loader.device)) end
   return placed(pass, make_next(pass))
 end
 

@@ -1,9 +1,9 @@
 /* Marks in the order of what a device is asked to do (tensor/device.h). */
-#ifndef AH_CUDA_MARK_H
-#define AH_CUDA_MARK_H
+#ifndef AH_CUDA_EVENT_H
+#define AH_CUDA_EVENT_H
 
 #include "cuda/driver/api/device.h"
 
-extern const struct ah_mark_functions ah_cuda_mark_functions;
+extern const struct ah_device_event_functions ah_cuda_event_functions;
 
 #endif

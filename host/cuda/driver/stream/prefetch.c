@@ -1,6 +1,6 @@
 /* A list of blocks with an event each. What must stay true: a block is dropped without a call of the driver, since that
  * may happen on any thread and in the middle of a capture; only the Lua thread fetches and joins. */
-#include "cuda/driver/stream/feed.h"
+#include "cuda/driver/stream/prefetch.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ struct slot {
     uint64_t turn; /* when it was marked */
 };
 
-struct ah_cuda_feed {
+struct ah_cuda_prefetch {
     struct ah_cuda_device *cuda;
     pthread_mutex_t lock; /* of the slots' states, and of the list */
     struct slot **slot;
@@ -40,28 +40,28 @@ struct ah_cuda_feed {
 };
 
 /* Make work queued on `after` from now on wait for the work queued on `first` so far. */
-static int prefetch_order(struct ah_cuda_feed *feed, CUstream first, CUstream after)
+static int prefetch_order(struct ah_cuda_prefetch *prefetch, CUstream first, CUstream after)
 {
-    const char *name = feed->cuda->device->name;
-    AH_TRY(ah_cuda_check(ah_cuda.event_record(feed->order, first), "%s: an event", name));
-    return ah_cuda_check(ah_cuda.stream_wait(after, feed->order, 0), "%s: waiting for a copy", name);
+    const char *name = prefetch->cuda->device->name;
+    AH_TRY(ah_cuda_check(ah_cuda.event_record(prefetch->order, first), "%s: an event", name));
+    return ah_cuda_check(ah_cuda.stream_wait(after, prefetch->order, 0), "%s: waiting for a copy", name);
 }
 
 /* Mark what was dropped since the last time. */
-static int mark_dropped(struct ah_cuda_feed *feed)
+static int record_dropped(struct ah_cuda_prefetch *prefetch)
 {
     int status = 0;
-    pthread_mutex_lock(&feed->lock);
-    for (size_t i = 0; status == 0 && i < feed->count; i++) {
-        struct slot *slot = feed->slot[i];
+    pthread_mutex_lock(&prefetch->lock);
+    for (size_t i = 0; status == 0 && i < prefetch->count; i++) {
+        struct slot *slot = prefetch->slot[i];
         if (slot->state != DROPPED)
             continue;
-        status = ah_cuda_check(ah_cuda.event_record(slot->done, feed->cuda->compute), "%s: an event",
-                               feed->cuda->device->name);
+        status = ah_cuda_check(ah_cuda.event_record(slot->done, prefetch->cuda->compute), "%s: an event",
+                               prefetch->cuda->device->name);
         slot->state = status == 0 ? WAITED : DROPPED;
-        slot->turn = ++feed->turns;
+        slot->turn = ++prefetch->turns;
     }
-    pthread_mutex_unlock(&feed->lock);
+    pthread_mutex_unlock(&prefetch->lock);
     return status;
 }
 
@@ -79,12 +79,12 @@ static bool prefetch_fits(const struct slot *slot, size_t bytes)
 }
 
 /* A free block that fits; else, when enough of them are waited for, the oldest of those; else NULL. */
-static struct slot *prefetch_find(struct ah_cuda_feed *feed, size_t bytes)
+static struct slot *prefetch_find(struct ah_cuda_prefetch *prefetch, size_t bytes)
 {
     struct slot *oldest = NULL;
     int waited = 0;
-    for (size_t i = 0; i < feed->count; i++) {
-        struct slot *slot = feed->slot[i];
+    for (size_t i = 0; i < prefetch->count; i++) {
+        struct slot *slot = prefetch->slot[i];
         if (!prefetch_fits(slot, bytes))
             continue;
         if (is_free(slot))
@@ -99,40 +99,40 @@ static struct slot *prefetch_find(struct ah_cuda_feed *feed, size_t bytes)
 }
 
 /* Let go of a slot that is free, or that was never in the list. The allocator knows that the copy stream used it. */
-static void prefetch_forget(struct ah_cuda_feed *feed, struct slot *slot)
+static void prefetch_forget(struct ah_cuda_prefetch *prefetch, struct slot *slot)
 {
     if (slot->done)
         ah_cuda.event_destroy(slot->done);
     if (slot->at)
-        ah_cuda_memory_give(feed->cuda->memory, slot->at);
+        ah_cuda_memory_give(prefetch->cuda->memory, slot->at);
     free(slot);
 }
 
 /* Blocks that are free give way, the last ones first, while more than `bytes` or `count` are. */
-static void prefetch_shrink(struct ah_cuda_feed *feed, size_t count, size_t bytes)
+static void prefetch_shrink(struct ah_cuda_prefetch *prefetch, size_t count, size_t bytes)
 {
     size_t free_count = 0, free_bytes = 0, kept = 0;
-    for (size_t i = 0; i < feed->count; i++) {
-        struct slot *slot = feed->slot[i];
+    for (size_t i = 0; i < prefetch->count; i++) {
+        struct slot *slot = prefetch->slot[i];
         if (is_free(slot)) {
             free_count++;
             free_bytes += slot->bytes;
             if (free_count > count || free_bytes > bytes) {
-                prefetch_forget(feed, slot);
+                prefetch_forget(prefetch, slot);
                 continue;
             }
         }
-        feed->slot[kept++] = slot;
+        prefetch->slot[kept++] = slot;
     }
-    feed->count = kept;
+    prefetch->count = kept;
 }
 
 /* A new block. Queued kernels may still use the previous contents of its memory. */
-static int prefetch_add(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
+static int prefetch_add(struct ah_cuda_prefetch *prefetch, size_t bytes, struct slot **out)
 {
-    struct ah_cuda_device *cuda = feed->cuda;
+    struct ah_cuda_device *cuda = prefetch->cuda;
     struct slot *slot = calloc(1, sizeof *slot);
-    if (!slot || ah_grow(&feed->slot, feed->count + 1, &feed->room, sizeof feed->slot[0]) < 0) {
+    if (!slot || ah_grow(&prefetch->slot, prefetch->count + 1, &prefetch->room, sizeof prefetch->slot[0]) < 0) {
         free(slot);
         return ah_fail(AH_ENOMEM, "out of memory");
     }
@@ -144,42 +144,42 @@ static int prefetch_add(struct ah_cuda_feed *feed, size_t bytes, struct slot **o
         status = ah_cuda_check(ah_cuda.event_create(&slot->done, CU_EVENT_DISABLE_TIMING), "%s: an event",
                                cuda->device->name);
     if (status == 0)
-        status = prefetch_order(feed, cuda->compute, cuda->copy);
+        status = prefetch_order(prefetch, cuda->compute, cuda->copy);
     if (status < 0) {
-        prefetch_forget(feed, slot);
+        prefetch_forget(prefetch, slot);
         return status;
     }
-    *out = feed->slot[feed->count++] = slot;
+    *out = prefetch->slot[prefetch->count++] = slot;
     return 0;
 }
 
-static int try_take(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
+static int try_take(struct ah_cuda_prefetch *prefetch, size_t bytes, struct slot **out)
 {
     int status = 0;
-    pthread_mutex_lock(&feed->lock);
-    struct slot *slot = prefetch_find(feed, bytes);
+    pthread_mutex_lock(&prefetch->lock);
+    struct slot *slot = prefetch_find(prefetch, bytes);
     if (slot && slot->state == WAITED)
         status = ah_cuda_check(ah_cuda.event_synchronise(slot->done), "%s: waiting for kernels",
-                               feed->cuda->device->name);
+                               prefetch->cuda->device->name);
     if (!slot) {
-        prefetch_shrink(feed, KEPT, KEPT_BYTES);
-        status = prefetch_add(feed, bytes, &slot);
+        prefetch_shrink(prefetch, KEPT, KEPT_BYTES);
+        status = prefetch_add(prefetch, bytes, &slot);
         if (status == AH_ENOMEM) {
-            prefetch_shrink(feed, 0, 0);
-            status = prefetch_add(feed, bytes, &slot);
+            prefetch_shrink(prefetch, 0, 0);
+            status = prefetch_add(prefetch, bytes, &slot);
         }
     }
     if (status == 0)
         slot->state = HELD;
-    pthread_mutex_unlock(&feed->lock);
+    pthread_mutex_unlock(&prefetch->lock);
     *out = slot;
     return status;
 }
 
-static int prefetch_take(struct ah_cuda_feed *feed, size_t bytes, struct slot **out)
+static int prefetch_take(struct ah_cuda_prefetch *prefetch, size_t bytes, struct slot **out)
 {
-    int status = try_take(feed, bytes, out);
-    return status == AH_ENOMEM && ah_block_relieve() ? try_take(feed, bytes, out) : status;
+    int status = try_take(prefetch, bytes, out);
+    return status == AH_ENOMEM && ah_block_relieve() ? try_take(prefetch, bytes, out) : status;
 }
 
 /* From pageable memory, through pinned blocks. */
@@ -202,12 +202,12 @@ static int copy_staged(struct ah_cuda_device *cuda, CUdeviceptr to, const char *
 
 static void prefetch_drop(struct ah_device *device, void *block)
 {
-    struct ah_cuda_feed *feed = ah_cuda_state(device)->feed;
-    pthread_mutex_lock(&feed->lock);
-    for (size_t i = 0; i < feed->count; i++)
-        if (feed->slot[i]->at == block)
-            feed->slot[i]->state = DROPPED;
-    pthread_mutex_unlock(&feed->lock);
+    struct ah_cuda_prefetch *prefetch = ah_cuda_state(device)->prefetch;
+    pthread_mutex_lock(&prefetch->lock);
+    for (size_t i = 0; i < prefetch->count; i++)
+        if (prefetch->slot[i]->at == block)
+            prefetch->slot[i]->state = DROPPED;
+    pthread_mutex_unlock(&prefetch->lock);
 }
 
 static int prefetch_fetch(struct ah_device *device, void **out, const void *from, size_t bytes, bool pinned)
@@ -216,8 +216,8 @@ static int prefetch_fetch(struct ah_device *device, void **out, const void *from
     struct slot *slot;
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_cuda_capture_refuse(cuda, "a batch of a loader", "walk the loader outside of the step"));
-    AH_TRY(mark_dropped(cuda->feed));
-    AH_TRY(prefetch_take(cuda->feed, bytes, &slot));
+    AH_TRY(record_dropped(cuda->prefetch));
+    AH_TRY(prefetch_take(cuda->prefetch, bytes, &slot));
     CUdeviceptr to = (CUdeviceptr)(uintptr_t)slot->at;
     int status = 0;
     if (bytes && pinned)
@@ -237,8 +237,8 @@ static int prefetch_join(struct ah_device *device)
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_cuda_capture_refuse(cuda, "a batch of a loader", "walk the loader outside of the step"));
-    AH_TRY(mark_dropped(cuda->feed));
-    return prefetch_order(cuda->feed, cuda->copy, cuda->compute);
+    AH_TRY(record_dropped(cuda->prefetch));
+    return prefetch_order(cuda->prefetch, cuda->copy, cuda->compute);
 }
 
 static int prefetch_pin(struct ah_device *device, size_t bytes, void **out)
@@ -253,43 +253,43 @@ static void prefetch_unpin(struct ah_device *device, void *block)
     ah_cuda_pinned_let_go(ah_cuda_state(device)->pinned, block);
 }
 
-const struct ah_feed_functions ah_cuda_feed_functions = {
+const struct ah_prefetch_functions ah_cuda_prefetch_functions = {
     .pin = prefetch_pin, .unpin = prefetch_unpin, .fetch = prefetch_fetch, .drop = prefetch_drop, .join = prefetch_join,
 };
 
-void ah_cuda_feed_trim(struct ah_cuda_feed *feed)
+void ah_cuda_prefetch_trim(struct ah_cuda_prefetch *prefetch)
 {
-    if (ah_cuda_make_current(feed->cuda) < 0 || mark_dropped(feed) < 0)
+    if (ah_cuda_make_current(prefetch->cuda) < 0 || record_dropped(prefetch) < 0)
         return;
-    pthread_mutex_lock(&feed->lock);
-    for (size_t i = 0; i < feed->count; i++)
-        if (feed->slot[i]->state == WAITED)
-            ah_cuda.event_synchronise(feed->slot[i]->done);
-    prefetch_shrink(feed, 0, 0);
-    pthread_mutex_unlock(&feed->lock);
+    pthread_mutex_lock(&prefetch->lock);
+    for (size_t i = 0; i < prefetch->count; i++)
+        if (prefetch->slot[i]->state == WAITED)
+            ah_cuda.event_synchronise(prefetch->slot[i]->done);
+    prefetch_shrink(prefetch, 0, 0);
+    pthread_mutex_unlock(&prefetch->lock);
 }
 
-int ah_cuda_feed_open(struct ah_cuda_feed **out, struct ah_cuda_device *cuda)
+int ah_cuda_prefetch_open(struct ah_cuda_prefetch **out, struct ah_cuda_device *cuda)
 {
-    struct ah_cuda_feed *feed = calloc(1, sizeof *feed);
-    if (!feed)
+    struct ah_cuda_prefetch *prefetch = calloc(1, sizeof *prefetch);
+    if (!prefetch)
         return ah_fail(AH_ENOMEM, "out of memory");
-    feed->cuda = cuda;
-    pthread_mutex_init(&feed->lock, NULL);
-    *out = feed;
-    return ah_cuda_check(ah_cuda.event_create(&feed->order, CU_EVENT_DISABLE_TIMING), "%s: an event",
+    prefetch->cuda = cuda;
+    pthread_mutex_init(&prefetch->lock, NULL);
+    *out = prefetch;
+    return ah_cuda_check(ah_cuda.event_create(&prefetch->order, CU_EVENT_DISABLE_TIMING), "%s: an event",
                          cuda->device->name);
 }
 
-void ah_cuda_feed_close(struct ah_cuda_feed *feed)
+void ah_cuda_prefetch_close(struct ah_cuda_prefetch *prefetch)
 {
-    if (!feed)
+    if (!prefetch)
         return;
-    for (size_t i = 0; i < feed->count; i++)
-        prefetch_forget(feed, feed->slot[i]);
-    if (feed->order)
-        ah_cuda.event_destroy(feed->order);
-    pthread_mutex_destroy(&feed->lock);
-    free(feed->slot);
-    free(feed);
+    for (size_t i = 0; i < prefetch->count; i++)
+        prefetch_forget(prefetch, prefetch->slot[i]);
+    if (prefetch->order)
+        ah_cuda.event_destroy(prefetch->order);
+    pthread_mutex_destroy(&prefetch->lock);
+    free(prefetch->slot);
+    free(prefetch);
 }

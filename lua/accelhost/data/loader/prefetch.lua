@@ -5,16 +5,16 @@ local C = require "accelhost._C"
 local placement = require "accelhost.data.loader.placement"
 local warn = require "accelhost.util.warn"
 
-local feed = C.feed
-local feeding = {}
+local copy = C.prefetch
+local prefetch = {}
 
 --- Does a device take batches so?
 ---@param device string?
 ---@return boolean
-function feeding.suits(device) return device ~= nil and device ~= "cpu" and feed.is_there(device) end
+function prefetch.suits(device) return device ~= nil and device ~= "cpu" and copy.is_there(device) end
 
 local function set_out(value, device)
-  if C.is_tensor(value) and value.device == "cpu" and not value.requires_grad then return feed.fetch(value, device) end
+  if C.is_tensor(value) and value.device == "cpu" and not value.requires_grad then return copy.fetch(value, device) end
   return nil
 end
 
@@ -23,7 +23,7 @@ local function set_out_all(entry, device, own)
   for i = 2, entry.n do
     local value = entry[i]
     entry[i] = placement.value(value, device, set_out)
-    if own and entry[i] ~= value and feed.is_pinned(value) then value:free() end
+    if own and entry[i] ~= value and copy.is_pinned(value) then value:free() end
   end
 end
 
@@ -52,12 +52,12 @@ end
 ---@param produce fun(pass: Pass): boolean, any
 ---@param device string
 ---@return boolean, any ...
-function feeding.step(pass, produce, device)
+function prefetch.step(pass, produce, device)
   local entry = pass.coming or ask(pass, produce, device)
   pass.coming = nil
   if entry.problem then error(entry.problem, 0) end
   if not entry[1] then return false end
-  feed.join(device)
+  copy.join(device)
   if is_ready(pass) then
     local fine, coming = pcall(ask, pass, produce, device)
     pass.coming = fine and coming or {problem = coming} -- raised when it is requested
@@ -69,8 +69,8 @@ end
 --- Where a loader's batches are stored on the host: pinned for a device that copies them from there, else as they are.
 ---@param loader DataLoader
 ---@return string? device
-function feeding.pins_for(loader)
-  if loader.device and feeding.suits(loader.device) and loader.non_blocking ~= false then return loader.device end
+function prefetch.pins_for(loader)
+  if loader.device and prefetch.suits(loader.device) and loader.non_blocking ~= false then return loader.device end
   if not loader.pin_memory then return nil end
   if C.device.device_count "cuda" == 0 then
     warn "DataLoader: pin_memory = true, but there is no CUDA device: memory is not pinned"
@@ -83,10 +83,10 @@ local function pin(value) return C.is_tensor(value) and value.device == "cpu" an
 
 --- A batch's values in pinned memory.
 ---@return any ...
-function feeding.pinned(...)
+function prefetch.pinned(...)
   local values, count = {...}, select("#", ...)
   for i = 1, count do values[i] = placement.value(values[i], "cpu", pin) end
   return unpack(values, 1, count)
 end
 
-return feeding
+return prefetch

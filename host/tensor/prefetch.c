@@ -1,15 +1,15 @@
 /* Both kinds of tensors are storages whose memory is returned to the device that allocated it. */
-#include "tensor/feed.h"
+#include "tensor/prefetch.h"
 
 static void prefetch_unpin(struct ah_storage *storage)
 {
     struct ah_device *device = storage->owner;
-    device->type->feed->unpin(device, storage->data);
+    device->type->prefetch->unpin(device, storage->data);
 }
 
 static void prefetch_drop(struct ah_storage *storage)
 {
-    storage->device->type->feed->drop(storage->device, storage->data);
+    storage->device->type->prefetch->drop(storage->device, storage->data);
 }
 
 static size_t bytes_of(const int64_t *size, int ndim, enum ah_dtype dtype)
@@ -24,12 +24,12 @@ int ah_tensor_empty_pinned(struct ah_tensor **out, const int64_t *size, int ndim
                            struct ah_device *device)
 {
     void *block;
-    if (!device->type->feed)
+    if (!device->type->prefetch)
         return ah_fail(AH_EINVAL, "memory is not pinned for device \"%s\"", device->name);
-    AH_TRY(device->type->feed->pin(device, bytes_of(size, ndim, dtype), &block));
+    AH_TRY(device->type->prefetch->pin(device, bytes_of(size, ndim, dtype), &block));
     int status = ah_tensor_from_memory(out, block, size, ndim, dtype, &ah_cpu, prefetch_unpin, device);
     if (status < 0)
-        device->type->feed->unpin(device, block);
+        device->type->prefetch->unpin(device, block);
     return status;
 }
 
@@ -38,21 +38,21 @@ bool ah_tensor_is_pinned(const struct ah_tensor *tensor)
     return tensor->storage->release == prefetch_unpin;
 }
 
-int ah_feed_tensor(struct ah_tensor **out, const struct ah_tensor *tensor, struct ah_device *device)
+int ah_prefetch_tensor(struct ah_tensor **out, const struct ah_tensor *tensor, struct ah_device *device)
 {
     void *block;
     size_t bytes = bytes_of(tensor->size, tensor->ndim, tensor->dtype);
     /* Another device would not report to this one when it has finished with the block. */
     bool pinned = ah_tensor_is_pinned(tensor) && tensor->storage->owner == device;
-    AH_TRY(device->type->feed->fetch(device, &block, ah_tensor_data(tensor), bytes, pinned));
+    AH_TRY(device->type->prefetch->fetch(device, &block, ah_tensor_data(tensor), bytes, pinned));
     int status =
         ah_tensor_from_memory(out, block, tensor->size, tensor->ndim, tensor->dtype, device, prefetch_drop, NULL);
     if (status < 0)
-        device->type->feed->drop(device, block);
+        device->type->prefetch->drop(device, block);
     return status;
 }
 
-int ah_feed_join(struct ah_device *device)
+int ah_prefetch_join(struct ah_device *device)
 {
-    return device->type->feed->join(device);
+    return device->type->prefetch->join(device);
 }

@@ -1,23 +1,23 @@
 /* Batches on their way to a device: the functions of tensor/device.h that pin memory of the host, and copy from there
- * on the copy stream into blocks that are the feed's own.
+ * on the copy stream into blocks of its own.
  *
  * Such a block is filled on the copy stream and used on the compute stream, so both have to be waited for. The compute
  * stream waits for the copies when they are joined. A block that was dropped is marked in the compute stream at the
- * next call of the feed, and is filled again when that mark is reached, which the host polls: so no copy waits for
+ * next prefetch, and is filled again when that event is reached, which the host polls: so no copy waits for
  * kernels in the queue, and when `FLYING` blocks that would do are on their way, the host waits for the oldest. */
-#ifndef AH_CUDA_FEED_H
-#define AH_CUDA_FEED_H
+#ifndef AH_CUDA_PREFETCH_H
+#define AH_CUDA_PREFETCH_H
 
 #include "cuda/driver/api/device.h"
 
-struct ah_cuda_feed;
+struct ah_cuda_prefetch;
 
-extern const struct ah_feed_functions ah_cuda_feed_functions;
+extern const struct ah_prefetch_functions ah_cuda_prefetch_functions;
 
-int ah_cuda_feed_open(struct ah_cuda_feed **out, struct ah_cuda_device *cuda);
-void ah_cuda_feed_close(struct ah_cuda_feed *feed); /* all blocks have been dropped; NULL is ignored */
+int ah_cuda_prefetch_open(struct ah_cuda_prefetch **out, struct ah_cuda_device *cuda);
+void ah_cuda_prefetch_close(struct ah_cuda_prefetch *prefetch); /* all blocks have been dropped; NULL is ignored */
 
 /* Give the blocks that nobody has back to the allocator. */
-void ah_cuda_feed_trim(struct ah_cuda_feed *feed);
+void ah_cuda_prefetch_trim(struct ah_cuda_prefetch *prefetch);
 
 #endif

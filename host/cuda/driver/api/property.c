@@ -1,5 +1,5 @@
 /* A table of attributes, and a few facts that have calls of their own. No device is opened for them. */
-#include "cuda/driver/api/fact.h"
+#include "cuda/driver/api/property.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,13 +30,13 @@ static const struct {
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
-static bool get_name(CUdevice handle, struct ah_device_fact *out)
+static bool get_name(CUdevice handle, struct ah_device_property *out)
 {
     out->name = "name";
     return ah_cuda.device_name(out->text, sizeof out->text, handle) == CUDA_SUCCESS;
 }
 
-static bool get_memory(CUdevice handle, struct ah_device_fact *out)
+static bool get_memory(CUdevice handle, struct ah_device_property *out)
 {
     size_t bytes;
     out->name = "total_memory";
@@ -47,7 +47,7 @@ static bool get_memory(CUdevice handle, struct ah_device_fact *out)
 }
 
 /* As nvidia-smi writes it, without "GPU-" in front. */
-static bool get_uuid(CUdevice handle, struct ah_device_fact *out)
+static bool get_uuid(CUdevice handle, struct ah_device_property *out)
 {
     CUuuid uuid;
     out->name = "uuid";
@@ -60,13 +60,13 @@ static bool get_uuid(CUdevice handle, struct ah_device_fact *out)
     return true;
 }
 
-bool ah_cuda_fact(int index, int i, struct ah_device_fact *out)
+bool ah_cuda_property(int index, int i, struct ah_device_property *out)
 {
-    static bool (*const getters[])(CUdevice, struct ah_device_fact *) = {get_name, get_memory, get_uuid};
+    static bool (*const getters[])(CUdevice, struct ah_device_property *) = {get_name, get_memory, get_uuid};
     enum { GETTERS = sizeof getters / sizeof getters[0] };
     CUdevice handle;
     int value;
-    *out = (struct ah_device_fact){0};
+    *out = (struct ah_device_property){0};
     if (ah_cuda_driver_open() < 0 || ah_cuda.device_get(&handle, index) != CUDA_SUCCESS)
         return false;
     if (i < GETTERS)

@@ -101,7 +101,7 @@ describe("Batches of a prepared loader on a GPU", function()
       local result = on_sim([[
         local wrong = 0
         for i = 1, 20 do
-          local batch = C.feed.fetch(accelhost.full({3000}, i), "cuda:0")
+          local batch = C.prefetch.fetch(accelhost.full({3000}, i), "cuda:0")
           if batch:sum():item() ~= 3000 * i then wrong = wrong + 1 end
         end
         print(wrong)]], {ACCELHOST_SIM_SEED = tostring(seed)})
@@ -122,8 +122,8 @@ describe("Batches of a prepared loader on a GPU", function()
         for i = 1, 20 do
           local from = accelhost.full({3000}, i)
           if keeps == "pinned" then from = from:pin_memory() end
-          local there = C.feed.fetch(from, "cuda:0")
-          C.feed.join "cuda:0"
+          local there = C.prefetch.fetch(from, "cuda:0")
+          C.prefetch.join "cuda:0"
           sums[i] = there:sum()
           kept[i] = keeps == "pinned" and from or there
           if keeps == "pinned" then there:free() end

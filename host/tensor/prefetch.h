@@ -1,5 +1,5 @@
-/* Tensors on their way to a device whose type has prefetch functions (tensor/device.h): pinned ones on the CPU, and those
- * on the device that are filled in its queue of copies. */
+/* Tensors on their way to a device whose type has prefetch functions (tensor/device.h): pinned ones on the CPU, and
+ * those on the device that are filled in its queue of copies. */
 #ifndef AH_TENSOR_PREFETCH_H
 #define AH_TENSOR_PREFETCH_H
 

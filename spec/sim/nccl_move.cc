@@ -150,54 +150,54 @@ static bool collect(Link &link, const Move &move)
 }
 
 /* A message under way. */
-struct Letter {
+struct Message {
     const Move *move;
     size_t bytes, at;
     Box *box;
 };
 
 /* Did it come any further? */
-static bool advance(Link &link, Letter &letter)
+static bool advance(Link &link, Message &message)
 {
-    Box &box = *letter.box;
-    size_t part = std::min(letter.bytes - letter.at, (size_t)BOX);
-    bool sends = letter.move->call == Move::SEND;
+    Box &box = *message.box;
+    size_t part = std::min(message.bytes - message.at, (size_t)BOX);
+    bool sends = message.move->call == Move::SEND;
     if ((box.filled > box.emptied) == sends)
         return false;
     Open open(link.context);
     if (sends)
-        memcpy(box.bytes, letter.move->from + letter.at, part);
+        memcpy(box.bytes, message.move->from + message.at, part);
     else
-        memcpy(letter.move->to + letter.at, box.bytes, part);
-    letter.at += part;
+        memcpy(message.move->to + message.at, box.bytes, part);
+    message.at += part;
     ++(sends ? box.filled : box.emptied);
     return true;
 }
 
 /* Has its peer left a message without its other half? */
-static void look_after(Link &link, Letter &letter)
+static void look_after(Link &link, Message &message)
 {
-    if (link.is_gone(letter.move->root) && !advance(link, letter))
-        link.lose(letter.move->root);
+    if (link.is_gone(message.move->root) && !advance(link, message))
+        link.lose(message.move->root);
 }
 
-static bool exchange(Link &link, std::vector<Letter> letters)
+static bool exchange(Link &link, std::vector<Message> messages)
 {
-    for (unsigned turn = 0; !letters.empty(); turn++) {
+    for (unsigned turn = 0; !messages.empty(); turn++) {
         bool moved = false;
         std::vector<const Box *> busy[2]; /* a pair's messages go one after another */
-        for (Letter &letter : letters) {
-            auto &before = busy[letter.move->call == Move::SEND];
-            if (std::find(before.begin(), before.end(), letter.box) != before.end())
+        for (Message &message : messages) {
+            auto &before = busy[message.move->call == Move::SEND];
+            if (std::find(before.begin(), before.end(), message.box) != before.end())
                 continue;
-            before.push_back(letter.box);
-            moved = advance(link, letter) || moved;
+            before.push_back(message.box);
+            moved = advance(link, message) || moved;
             if (!moved && turn % 64 == 63)
-                look_after(link, letter);
+                look_after(link, message);
         }
-        letters.erase(std::remove_if(letters.begin(), letters.end(),
-                                     [](const Letter &letter) { return letter.at == letter.bytes; }),
-                      letters.end());
+        messages.erase(std::remove_if(messages.begin(), messages.end(),
+                                      [](const Message &message) { return message.at == message.bytes; }),
+                       messages.end());
         if (!moved && !link.pause())
             return false;
     }
@@ -206,7 +206,7 @@ static bool exchange(Link &link, std::vector<Letter> letters)
 
 void carry_out_moves(Link &link, const std::vector<Move> &moves)
 {
-    std::vector<Letter> letters;
+    std::vector<Message> messages;
     for (const Move &move : moves) {
         size_t bytes = move.count * size_of_nccl(move.type);
         if (!bytes)
@@ -217,12 +217,12 @@ void carry_out_moves(Link &link, const std::vector<Move> &moves)
             return;
         }
         if (move.call == Move::SEND)
-            letters.push_back({&move, bytes, 0, link.box(link.rank, move.root)});
+            messages.push_back({&move, bytes, 0, link.box(link.rank, move.root)});
         else if (move.call == Move::RECEIVE)
-            letters.push_back({&move, bytes, 0, link.box(move.root, link.rank)});
+            messages.push_back({&move, bytes, 0, link.box(move.root, link.rank)});
         else if (!collect(link, move))
             return;
     }
-    exchange(link, letters);
+    exchange(link, messages);
 }
 } // namespace sim

@@ -145,7 +145,7 @@ int ah_open_comm(lua_State *L)
     lua_newtable(L);
     luaL_register(L, NULL, ah_comm_calls);
     luaL_register(L, NULL, ah_comm_works);
-    luaL_register(L, NULL, ah_comm_mails);
+    luaL_register(L, NULL, ah_comm_messages);
     luaL_register(L, NULL, ah_comm_groups);
     luaL_register(L, NULL, functions);
     return 1;

@@ -38,7 +38,7 @@ int ah_comm_result(struct ah_tensor **out, const char *name, const struct ah_ten
 int ah_comm_bring_home(struct ah_tensor **result, const struct ah_tensor *like);
 
 /* Functions of the module and methods of groups, methods of reducers; each list ends with a NULL name. */
-extern const luaL_Reg ah_comm_calls[], ah_comm_works[], ah_comm_mails[], ah_comm_groups[], ah_comm_shards[];
+extern const luaL_Reg ah_comm_calls[], ah_comm_works[], ah_comm_messages[], ah_comm_groups[], ah_comm_shards[];
 
 /* The classes whose methods are in several files, and functions of the module alone. */
 void ah_open_group_class(lua_State *L);

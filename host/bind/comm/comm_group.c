@@ -171,6 +171,6 @@ void ah_open_group_class(lua_State *L)
 {
     ah_class_add(L, &group_class, ah_comm_calls);
     ah_class_add(L, &group_class, ah_comm_works);
-    ah_class_add(L, &group_class, ah_comm_mails);
+    ah_class_add(L, &group_class, ah_comm_messages);
     ah_class_add(L, &group_class, ah_comm_groups);
 }

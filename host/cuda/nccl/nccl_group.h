@@ -72,11 +72,11 @@ void ah_nccl_close(struct ah_device_comm *base);
 int ah_nccl_settle(struct ah_device_comm *base);
 void ah_nccl_free(struct ah_nccl_comm *comm);
 /* The type's functions for messages (nccl_message.c). */
-int ah_nccl_mark(struct ah_message_request *mail);
-int ah_nccl_move_message(struct ah_device_comm *p2p, struct ah_message_request *mail, bool *done);
-void ah_nccl_unmark(struct ah_message_request *mail);
+int ah_nccl_mark(struct ah_message_request *transfer);
+int ah_nccl_move_message(struct ah_device_comm *p2p, struct ah_message_request *transfer, bool *done);
+void ah_nccl_unmark(struct ah_message_request *transfer);
 /* Give the stream a message, to or from the other rank of a p2p channel. With the lock held. */
-int ah_nccl_give_message(struct ah_nccl_comm *comm, const struct ah_message_request *mail);
+int ah_nccl_give_message(struct ah_nccl_comm *comm, const struct ah_message_request *transfer);
 
 /* A failing call of NCCL as a status and a line. Any thread. ah_nccl_report: with the text of NCCL's last error. */
 int ah_nccl_check(const struct ah_nccl_comm *comm, ncclResult_t code, const char *what);
@@ -95,7 +95,7 @@ bool ah_nccl_enter(struct ah_nccl_comm *comm, uint32_t sequence);
 int ah_nccl_leave(struct ah_nccl_comm *comm, int status, bool noted);
 /* The stream has a call, or a message: its end is recorded there. With the lock held. */
 int ah_nccl_note(struct ah_nccl_comm *comm, uint32_t sequence);
-int ah_nccl_note_message(struct ah_nccl_comm *comm, const struct ah_message_request *mail);
+int ah_nccl_note_message(struct ah_nccl_comm *comm, const struct ah_message_request *transfer);
 /* Every watched communicator, for the Lua thread, which alone changes the list. */
 struct ah_nccl_comm *ah_nccl_watched(void);
 

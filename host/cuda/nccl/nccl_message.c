@@ -18,22 +18,22 @@ static int make_event(struct ah_cuda_device *cuda, CUevent *event, CUstream stre
     return ah_cuda_check(ah_cuda.event_record(*event, stream), "%s: an event", cuda->device->name);
 }
 
-int ah_nccl_mark(struct ah_message_request *mail)
+int ah_nccl_mark(struct ah_message_request *transfer)
 {
-    struct ah_cuda_device *cuda = ah_cuda_state(mail->message.device);
+    struct ah_cuda_device *cuda = ah_cuda_state(transfer->message.device);
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_cuda_capture_refuse(cuda, "a message", "send and receive outside of the step"));
     struct mark *mark = calloc(1, sizeof *mark);
     if (!mark)
         return ah_fail(AH_ENOMEM, "out of memory");
     mark->cuda = cuda;
-    mail->mark = mark;
+    transfer->mark = mark;
     return make_event(cuda, &mark->begin, cuda->compute);
 }
 
-void ah_nccl_unmark(struct ah_message_request *mail)
+void ah_nccl_unmark(struct ah_message_request *transfer)
 {
-    struct mark *mark = mail->mark;
+    struct mark *mark = transfer->mark;
     if (mark->end && ah_cuda_make_current(mark->cuda) == 0)
         ah_cuda.stream_wait(mark->cuda->compute, mark->end, 0);
     if (mark->begin)
@@ -52,35 +52,35 @@ static int is_free(struct ah_nccl_comm *comm, const char *what, bool *out)
     return ah_nccl_check(comm, code, what);
 }
 
-static int nccl_message_step(struct ah_nccl_comm *comm, struct ah_message_request *mail, bool *done)
+static int nccl_message_step(struct ah_nccl_comm *comm, struct ah_message_request *transfer, bool *done)
 {
-    struct mark *mark = mail->mark;
+    struct mark *mark = transfer->mark;
     char call[AH_NCCL_CALL];
     bool idle;
-    ah_message_describe(mail, call, sizeof call);
+    ah_message_describe(transfer, call, sizeof call);
     AH_TRY(is_free(comm, call, &idle));
     if (idle && !mark->given) {
         AH_TRY(ah_cuda_check(ah_cuda.stream_wait(comm->stream, mark->begin, 0), "%s: waiting for an event",
                              comm->cuda->device->name));
-        AH_TRY(ah_nccl_give_message(comm, mail));
+        AH_TRY(ah_nccl_give_message(comm, transfer));
         mark->given = true;
         AH_TRY(is_free(comm, call, &idle));
     }
     if (!idle)
         return 0;
-    AH_TRY(ah_nccl_note_message(comm, mail));
+    AH_TRY(ah_nccl_note_message(comm, transfer));
     AH_TRY(make_event(comm->cuda, &mark->end, comm->stream));
     *done = true;
     return 0;
 }
 
-int ah_nccl_move_message(struct ah_device_comm *p2p, struct ah_message_request *mail, bool *done)
+int ah_nccl_move_message(struct ah_device_comm *p2p, struct ah_message_request *transfer, bool *done)
 {
     struct ah_nccl_comm *comm = (struct ah_nccl_comm *)p2p;
     AH_TRY(ah_nccl_comm_type.check(p2p));
     AH_TRY(ah_cuda_enter(comm->cuda));
     pthread_mutex_lock(&comm->lock);
-    int status = comm->handle ? nccl_message_step(comm, mail, done) : 0;
+    int status = comm->handle ? nccl_message_step(comm, transfer, done) : 0;
     pthread_mutex_unlock(&comm->lock);
     return status;
 }

@@ -62,14 +62,14 @@ static int nccl_exchange(struct ah_nccl_comm *comm, const struct ah_collective *
                          "%s: copying the own part", comm->cuda->device->name);
 }
 
-int ah_nccl_give_message(struct ah_nccl_comm *comm, const struct ah_message_request *mail)
+int ah_nccl_give_message(struct ah_nccl_comm *comm, const struct ah_message_request *transfer)
 {
-    const struct ah_message *m = &mail->message;
+    const struct ah_message *m = &transfer->message;
     size_t count = (size_t)m->count;
     ncclResult_t code =
-        mail->sends ? comm->nccl->send(m->memory, count, nccl_types[m->dtype], 1, comm->handle, comm->stream)
+        transfer->sends ? comm->nccl->send(m->memory, count, nccl_types[m->dtype], 1, comm->handle, comm->stream)
                     : comm->nccl->receive(m->memory, count, nccl_types[m->dtype], 0, comm->handle, comm->stream);
-    return ah_nccl_check(comm, code, mail->sends ? "send" : "recv");
+    return ah_nccl_check(comm, code, transfer->sends ? "send" : "recv");
 }
 
 int ah_nccl_move(struct ah_nccl_comm *comm, const struct ah_collective *call, double weights, double *divisor)

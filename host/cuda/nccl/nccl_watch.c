@@ -247,11 +247,11 @@ int ah_nccl_leave(struct ah_nccl_comm *comm, int status, bool noted)
     return status;
 }
 
-int ah_nccl_note_message(struct ah_nccl_comm *comm, const struct ah_message_request *mail)
+int ah_nccl_note_message(struct ah_nccl_comm *comm, const struct ah_message_request *transfer)
 {
     struct ah_nccl_record *record;
     AH_TRY(next_record(comm, &record));
-    record->peer = mail->message.peer;
-    ah_message_describe(mail, record->call, sizeof record->call);
+    record->peer = transfer->message.peer;
+    ah_message_describe(transfer, record->call, sizeof record->call);
     return 0;
 }

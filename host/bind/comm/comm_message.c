@@ -15,7 +15,7 @@
 #include "bind/lua/class.h"
 #include "comm/group/message.h"
 
-static const struct ah_class mail_class;
+static const struct ah_class message_class;
 
 /* What a message is of; freed when nobody needs it any more. */
 struct parcel {
@@ -80,7 +80,7 @@ static int new_parcel(struct parcel **out, struct ah_tensor *tensor, bool sends,
 static struct request *message_begin(lua_State *L, struct ah_group *group, int index, bool sends, bool async)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, index);
-    struct request *request = ah_class_new(L, &mail_class, sizeof *request);
+    struct request *request = ah_class_new(L, &message_class, sizeof *request);
     lua_createtable(L, 1, 0);
     lua_pushvalue(L, index);
     lua_rawseti(L, -2, 1);
@@ -158,7 +158,7 @@ static int message_recv(lua_State *L)
 
 static int message_wait(lua_State *L)
 {
-    struct request *request = ah_class_check(L, 1, &mail_class);
+    struct request *request = ah_class_check(L, 1, &message_class);
     if (request->request)
         ah_check(L, message_finish(request));
     lua_pushinteger(L, request->peer);
@@ -167,7 +167,7 @@ static int message_wait(lua_State *L)
 
 static int message_is_completed(lua_State *L)
 {
-    struct request *request = ah_class_check(L, 1, &mail_class);
+    struct request *request = ah_class_check(L, 1, &message_class);
     bool done = true;
     if (request->request)
         ah_check(L, ah_message_test(request->request, &done));
@@ -177,7 +177,7 @@ static int message_is_completed(lua_State *L)
 
 static int message_gc(lua_State *L)
 {
-    struct request *request = ah_class_check(L, 1, &mail_class);
+    struct request *request = ah_class_check(L, 1, &message_class);
     if (request->request)
         ah_message_abandon(request->request, free_parcel, request->parcel);
     else
@@ -187,7 +187,8 @@ static int message_gc(lua_State *L)
     return 0;
 }
 
-const luaL_Reg ah_comm_mails[] = {{"send", message_send}, {"recv", message_recv}, {NULL, NULL}};
+const luaL_Reg ah_comm_messages[] = {{"send", message_send}, {"recv", message_recv}, {NULL, NULL}};
 
-static const luaL_Reg mail_methods[] = {{"wait", message_wait}, {"is_completed", message_is_completed}, {NULL, NULL}};
-static const struct ah_class mail_class = {"accelhost.comm.mail", mail_methods, NULL, message_gc};
+static const luaL_Reg message_methods[] = {
+    {"wait", message_wait}, {"is_completed", message_is_completed}, {NULL, NULL}};
+static const struct ah_class message_class = {"accelhost.comm.message", message_methods, NULL, message_gc};

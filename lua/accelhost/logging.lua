@@ -43,7 +43,7 @@ end
 local Logger = class.new "Logger"
 
 function Logger:init(name, level)
-  self.name, self._level, self._said = name, level or false, {}
+  self.name, self._level, self._logged = name, level or false, {}
 end
 
 local known = {"main_process_only", "in_order"}
@@ -158,8 +158,8 @@ end
 function Logger:warning_once(message, ...)
   local count = take_options(select("#", ...), ...)
   local text = text_of(message, count, ...)
-  if self._said[text] then return end
-  self._said[text] = true
+  if self._logged[text] then return end
+  self._logged[text] = true
   log(self, "warning", message, ...)
 end
 

@@ -29,7 +29,7 @@ end
 local function check_texts(told)
   local untold = known_untold()
   for _, entry in ipairs(told.entries) do
-    local has = model.is_told(entry)
+    local has = model.is_documented(entry)
     if not has and not untold[entry.name] then
       report("%s: %s has no text", entry.path or "?", entry.name)
     elseif has and untold[entry.name] then

@@ -60,25 +60,25 @@ end
 
 --- What a word means: an entry, or nil and a page. Small and large letters may be mixed up where that leaves one
 --- meaning.
----@param told table the model
+---@param reference table the model
 ---@param word string
 ---@return table? entry
 ---@return table? page
-return function(told, word)
+return function(reference, word)
   word = word == "F" and "nn.functional" or word == "torch" and "accelhost" or word
   local tried = spellings(word)
   for i = 1, #tried do
-    for _, page in ipairs(told.pages) do
+    for _, page in ipairs(reference.pages) do
       if page.name == tried[i] and not page.class then return nil, page end
     end
-    if told.by_name[tried[i]] then return told.by_name[tried[i]] end
+    if reference.by_name[tried[i]] then return reference.by_name[tried[i]] end
   end
   if answers.is_foreign(word) then return nil end
-  for _, entry in ipairs(told.entries) do
+  for _, entry in ipairs(reference.entries) do
     if entry.name:match "[%w_]+$" == word then return entry end
   end
   local found
-  for _, entry in ipairs(told.entries) do
+  for _, entry in ipairs(reference.entries) do
     if entry.name:lower() == tried[2]:lower() or entry.name:match("[%w_]+$"):lower() == word:lower() then
       if found then return nil end
       found = entry

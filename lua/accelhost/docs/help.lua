@@ -89,9 +89,9 @@ local function show_entry(page, entry)
 end
 
 -- The pages of the modules in a module.
-local function inner_pages(told, name)
+local function inner_pages(reference, name)
   local found = {}
-  for _, one in ipairs(told.pages) do
+  for _, one in ipairs(reference.pages) do
     if one.name:match "^(.*)%.[%w_]+$" == name then found[#found + 1] = one end
   end
   return found
@@ -106,10 +106,10 @@ local function items_of(page)
 end
 
 -- A module in one sentence, without its end: its own text, or what it holds.
-local function about(told, one)
+local function about(reference, one)
   local text = one.parts[1] and one.parts[1].text
   if not text then
-    local items, inner = items_of(one), inner_pages(told, one.name)
+    local items, inner = items_of(one), inner_pages(reference, one.name)
     text = #items == 1 and model.summary(items[1].entry) or #items > 1 and one.sections[1].title
     for i, page in ipairs(inner) do inner[i] = page.name end
     text = text or "Holds " .. table.concat(inner, ", ")
@@ -119,17 +119,17 @@ local function about(told, one)
 end
 
 -- Rows of modules: name, sentence, number of names.
-local function module_rows(told, list)
+local function module_rows(reference, list)
   local rows = {}
   for i, one in ipairs(list) do
     local count = #items_of(one)
     local number = count == 0 and "" or count == 1 and " (1 name)" or (" (%d names)"):format(count)
-    rows[i] = {one.name, about(told, one) .. number}
+    rows[i] = {one.name, about(reference, one) .. number}
   end
   return rows
 end
 
-local function show_namespace(page, told, namespace)
+local function show_namespace(page, reference, namespace)
   page:line(page:bold(namespace.title))
   if #namespace.parts > 0 then
     page:line()
@@ -141,20 +141,20 @@ local function show_namespace(page, told, namespace)
     for i, item in ipairs(section.items) do rows[i] = {item.name:match "[%w_]+$", model.summary(item.entry)} end
     page:rows(rows, 4)
   end
-  local inner = namespace.name ~= "accelhost" and inner_pages(told, namespace.name) or {}
+  local inner = namespace.name ~= "accelhost" and inner_pages(reference, namespace.name) or {}
   if #inner > 0 then
     page:heading "Modules"
-    page:rows(module_rows(told, inner), 4)
+    page:rows(module_rows(reference, inner), 4)
   end
 end
 
-local function show_topics(page, told, commands)
+local function show_topics(page, reference, commands)
   page:line("usage: accelhost help NAME, such as nn.Linear, F.relu, Tensor:sum, optim, launch, environment")
   page:line()
   page:wrap("Names are PyTorch's; F is nn.functional. 'accelhost help reading' explains the notation of these pages; "
     .. "'accelhost help WORDS...' searches the reference, the guides and the commands.", 2)
   page:heading("Modules")
-  page:rows(module_rows(told, told.pages), 4)
+  page:rows(module_rows(reference, reference.pages), 4)
   page:heading("Commands")
   page:rows(commands, 4)
   page:heading("Topics")
@@ -165,11 +165,11 @@ local function show_topics(page, told, commands)
   page:rows(rows, 4)
   local group
   rows = {}
-  for i, guide in ipairs(told.guides) do
+  for i, guide in ipairs(reference.guides) do
     if guide.group ~= group then page:heading("Guides: " .. guide.group) end
     group = guide.group
     rows[#rows + 1] = {guide.name, guide.title}
-    local following = told.guides[i + 1]
+    local following = reference.guides[i + 1]
     if not following or following.group ~= group then
       page:rows(rows, 4)
       rows = {}
@@ -182,9 +182,9 @@ local function show_variable(page, variable)
   page:parts(variable.parts, 6)
 end
 
-local function show_environment(page, told)
+local function show_environment(page, reference)
   page:line(page:bold("Environment variables"))
-  for _, variable in ipairs(told.variables) do
+  for _, variable in ipairs(reference.variables) do
     page:line()
     show_variable(page, variable)
   end
@@ -218,19 +218,19 @@ local function show_guide(page, guide)
 end
 
 -- Names that have the word in them, the nearest one first.
-local function near(told, commands, word)
+local function near(reference, commands, word)
   local found, known, full, lower = {}, {}, {}, word:lower()
   local function know(name, whole)
     if not full[name] then known[#known + 1] = name end
     full[name] = full[name] or whole
   end
-  for _, name in ipairs(arguments.sorted_keys(told.by_name)) do
-    local entry = told.by_name[name]
+  for _, name in ipairs(arguments.sorted_keys(reference.by_name)) do
+    local entry = reference.by_name[name]
     know(name, entry.name)
     know(name:match "[%w_]+$" or name, entry.name)
     if #word > 2 and name:lower():find(lower, 1, true) and entry.name == name then found[#found + 1] = name end
   end
-  for _, list in ipairs {told.pages, told.guides, told.variables} do
+  for _, list in ipairs {reference.pages, reference.guides, reference.variables} do
     for _, one in ipairs(list) do know(one.name, one.name) end
   end
   for _, command in ipairs(commands) do know(command[1], command[1]) end
@@ -247,9 +247,9 @@ local function near(told, commands, word)
 end
 
 -- Whose argument a word is: "batch_size" of data.DataLoader.
-local function takers(told, word)
+local function takers(reference, word)
   local found = {}
-  for _, entry in ipairs(told.entries) do
+  for _, entry in ipairs(reference.entries) do
     for _, parameter in ipairs(entry.parameters) do
       if parameter.name == word then found[#found + 1] = entry.name end
     end
@@ -259,23 +259,23 @@ local function takers(told, word)
 end
 
 local function unknown(word, found)
-  local said = ("nothing is called '%s'"):format(word)
+  local message = ("nothing is called '%s'"):format(word)
   if #found > 0 then
-    said = said .. "; near to it: "
+    message = message .. "; near to it: "
     local shown, seen = {}, {}
     for _, name in ipairs(found) do
       if not seen[name] and #shown < 8 then shown[#shown + 1] = name end
       seen[name] = true
     end
-    said = said .. table.concat(shown, ", ")
+    message = message .. table.concat(shown, ", ")
   end
-  return said
+  return message
 end
 
 -- Other entries that end in the word: a state_dict is one of modules, of optimizers, of loaders.
-local function show_namesakes(page, told, entry, word)
+local function show_namesakes(page, reference, entry, word)
   local names = {}
-  for _, other in ipairs(told.entries) do
+  for _, other in ipairs(reference.entries) do
     local name = other.name
     if other ~= entry and other.kind == "method" and name:match "[%w_]+$" == word then names[#names + 1] = name end
   end
@@ -317,9 +317,9 @@ local function shortened(text)
 end
 
 -- What the full-text search finds for words, or for a name that is no public one; false when it finds nothing.
-local function show_found(page, told, commands, query, is_exact)
+local function show_found(page, reference, commands, query, is_exact)
   local binary = #commands > 0 and program.binary() or nil
-  local found, instead = search.find(search.rows(told, binary), query, is_exact)
+  local found, instead = search.find(search.rows(reference, binary), query, is_exact)
   if #found == 0 then return false end
   page:wrap(instead and ("Nothing mentions '%s'. Found for '%s':"):format(query, instead)
     or ("Found for '%s' (accelhost help NAME shows one of them):"):format(query), 0)
@@ -336,22 +336,22 @@ local function show_found(page, told, commands, query, is_exact)
 end
 
 -- Topics other than names; true when the word is one.
-local function show_topic(page, told, commands, word)
+local function show_topic(page, reference, commands, word)
   if not word or word == "topics" or word == "guides" or word == "commands" or word == "modules" then
-    show_topics(page, told, commands)
+    show_topics(page, reference, commands)
     return true
   end
   if word == "environment" or word == "examples" then
-    if word == "examples" then show_examples(page) else show_environment(page, told) end
+    if word == "examples" then show_examples(page) else show_environment(page, reference) end
     return true
   end
-  for _, variable in ipairs(told.variables) do
+  for _, variable in ipairs(reference.variables) do
     if variable.name == word then
       show_variable(page, variable)
       return true
     end
   end
-  for _, guide in ipairs(told.guides) do
+  for _, guide in ipairs(reference.guides) do
     if guide.name == word then
       show_guide(page, guide)
       return true
@@ -363,34 +363,34 @@ end
 -- An answer for a name that is not here: by itself, or by its module.
 local function show_answer(page, word, answer, module)
   local other = answer:match "^as (.*)$"
-  local said
+  local message
   if module == "Python" then
-    said = ("%s is Python's; in Lua: %s."):format(word, answer)
+    message = ("%s is Python's; in Lua: %s."):format(word, answer)
   elseif other and module and module ~= word then
-    said = ("%s is not here by that name. Instead of %s: %s."):format(word, module, other)
+    message = ("%s is not here by that name. Instead of %s: %s."):format(word, module, other)
   else
-    said = (other and "%s has another name here: %s." or "%s is not here (%s)."):format(word, other or answer)
+    message = (other and "%s has another name here: %s." or "%s is not here (%s)."):format(word, other or answer)
   end
-  page:wrap(said, 0)
+  page:wrap(message, 0)
 end
 
-local function show(page, told, commands, word)
-  if show_topic(page, told, commands, word) then return true end
-  local entry, namespace = find(told, word)
+local function show(page, reference, commands, word)
+  if show_topic(page, reference, commands, word) then return true end
+  local entry, namespace = find(reference, word)
   local answer, module
   if not entry and not namespace then
     answer, module = answers.find(word, function(name)
-      for _, one in ipairs(told.pages) do
+      for _, one in ipairs(reference.pages) do
         if one.name == name or name == "utils.data" then return true end
       end
       return false
     end)
   end
   if namespace then
-    show_namespace(page, told, namespace)
+    show_namespace(page, reference, namespace)
   elseif entry then
     show_entry(page, entry)
-    show_namesakes(page, told, entry, word)
+    show_namesakes(page, reference, entry, word)
   elseif answer then
     show_answer(page, word, answer, module)
   end
@@ -408,13 +408,13 @@ local built -- the model of the public surface, made once
 ---@return string? problem why there is none
 function help.text(accelhost, commands, word)
   built = built or model.build(accelhost)
-  local told, page = built, Page()
-  if not show(page, told, commands, word) then
-    local owners = takers(told, word)
+  local reference, page = built, Page()
+  if not show(page, reference, commands, word) then
+    local owners = takers(reference, word)
     if owners ~= "" then page:wrap(("'%s' is an argument of %s."):format(word, owners), 0) end
-    if not show_found(page, told, commands, word, true) and owners == "" then
-      local found = near(told, commands, word)
-      if #found > 0 or not show_found(page, told, commands, word) then return nil, unknown(word, found) end
+    if not show_found(page, reference, commands, word, true) and owners == "" then
+      local found = near(reference, commands, word)
+      if #found > 0 or not show_found(page, reference, commands, word) then return nil, unknown(word, found) end
     end
   end
   return table.concat(page.lines, "\n") .. "\n"

@@ -58,14 +58,14 @@ local function describe_parameters(parameters, ...)
   for _, parameter in ipairs(parameters) do
     for i = 1, select("#", ...) do
       local block = (select(i, ...))
-      for _, told in ipairs(block and block.params or {}) do
-        if told.name == parameter.name then
-          local text = text_beside(parameter, told.text)
+      for _, documented in ipairs(block and block.params or {}) do
+        if documented.name == parameter.name then
+          local text = text_beside(parameter, documented.text)
           parameter.text = text ~= "" and text or parameter.text
-          parameter.type = parameter.type or told.type
+          parameter.type = parameter.type or documented.type
           -- Where the function checks nothing its comment knows more.
-          if parameter.kind == "a value" and told.type ~= "any" then
-            parameter.kind, parameter.type = told.type, told.type
+          if parameter.kind == "a value" and documented.type ~= "any" then
+            parameter.kind, parameter.type = documented.type, documented.type
           end
         end
       end
@@ -95,7 +95,7 @@ local function add_parts(entry, block)
 end
 
 -- A method of an interface is documented once, by the class that declares it.
-local function is_told_by_parent(self, class, name)
+local function is_documented_by_parent(self, class, name)
   local parent = rawget(class, "_parent")
   while parent do
     local own = rawget(parent, name)
@@ -127,7 +127,7 @@ local function add_methods(self, entry, object, class_name, path)
     -- A function of the class itself is written with a dot.
     local full = entry.name .. (not known and block and block.is_static and "." or ":") .. name
     if self.by_name[full] then goto next end
-    if not reader.has_text(block) and is_told_by_parent(self, object, name) then goto next end
+    if not reader.has_text(block) and is_documented_by_parent(self, object, name) then goto next end
     local method = new_entry(self, full, "method", value, block)
     local parameters = signature.of(value, name, block)
     if known then table.remove(parameters, 1) end
@@ -217,11 +217,11 @@ local function add_late(self)
   for _, row in ipairs(self.late) do
     local page, key, full, value, folder = unpack(row)
     local plain = full:match "^(.*)_$"
-    local told = plain and self.by_name[plain]
+    local documented = plain and self.by_name[plain]
     local op = C.op_info(key)
-    if told and not self.by_value[value] then
-      told.inplace = true
-      pages.put(self, page, full, told)
+    if documented and not self.by_value[value] then
+      documented.inplace = true
+      pages.put(self, page, full, documented)
     elseif op then
       -- A function around a row of the op table.
       local entry = add_op(self, op.name, C[op.name], full)
@@ -421,15 +421,15 @@ end
 
 -- Environment variables and guides.
 local function add_others(self)
-  self.variables, self.told_variables, self.guides = {}, {}, {}
+  self.variables, self.documented_variables, self.guides = {}, {}, {}
   local index = {}
   for _, block in ipairs(self.blocks) do
     local variable = block.target:match "^VARIABLE%(([%w_]+)%)"
     -- The description of a setting's variable in variables.def precedes the setting's own help.
-    local told = variable and self.told_variables[variable]
-    if variable and not (told and block.path:find "settings%.def$") then
+    local documented = variable and self.documented_variables[variable]
+    if variable and not (documented and block.path:find "settings%.def$") then
       self.variables[#self.variables + 1] = {name = variable, parts = block.parts}
-      self.told_variables[variable] = true
+      self.documented_variables[variable] = true
     end
     if block.path == guide_index then
       index = block.lines
@@ -467,7 +467,7 @@ end
 --- Has an entry words that say what it does?
 ---@param entry table
 ---@return boolean
-function model.is_told(entry)
+function model.is_documented(entry)
   for _, part in ipairs(entry.parts) do
     if part.text then return true end
   end

@@ -43,10 +43,10 @@ local function title_of(section, page)
   if elsewhere[section.path] then return elsewhere[section.path], {} end
   local first = section.parts[1] and section.parts[1].text
   if not first then return titles[section.path] or page.title, section.parts end
-  local topic, said = first:match "^([%w_%.]+): *(.*)$"
+  local topic, sentence = first:match "^([%w_%.]+): *(.*)$"
   if topic and (topic:find "%." or topic == "accelhost" or topic == page.title) then
     if topic == page.title then return page.title, {} end
-    local text = said:sub(1, 1):upper() .. said:sub(2)
+    local text = sentence:sub(1, 1):upper() .. sentence:sub(2)
     return topic:match "[%w_]+$", {{text = text}, unpack(section.parts, 2)}
   end
   local title, rest = first:match "^(.-)[%.:] +(.*)$"
@@ -59,7 +59,7 @@ local function title_of(section, page)
   end
   -- The rest of a table's comment is for who reads the source.
   for i = 2, section.path:find "%.def$" and 1 or #section.parts do parts[#parts + 1] = section.parts[i] end
-  return title:sub(1, 1):upper() .. title:sub(2), parts, said
+  return title:sub(1, 1):upper() .. title:sub(2), parts, sentence
 end
 
 local function section_of(page, entry)
@@ -100,10 +100,10 @@ end
 -- "accelhost.nn: modules" on the page of that name becomes "Modules".
 local function about(parts)
   local first = parts[1] and parts[1].text
-  local said = first and (first:match "^accelhost[%w_%.]*: *(.*)$" or first:match "^Tensor: *(.*)$"
+  local sentence = first and (first:match "^accelhost[%w_%.]*: *(.*)$" or first:match "^Tensor: *(.*)$"
     or first:match "^nn%.Module: *(.*)$")
-  if not said then return parts end
-  return {{text = said:sub(1, 1):upper() .. said:sub(2)}, unpack(parts, 2)}
+  if not sentence then return parts end
+  return {{text = sentence:sub(1, 1):upper() .. sentence:sub(2)}, unpack(parts, 2)}
 end
 
 --- Make a page; its introduction is the first comment of the file.

@@ -45,8 +45,8 @@ local function sections_of(guide)
   return list
 end
 
-local function add_entries(add, told)
-  for _, entry in ipairs(told.entries) do
+local function add_entries(add, reference)
+  for _, entry in ipairs(reference.entries) do
     local names = {}
     for _, parameter in ipairs(entry.parameters) do
       names[#names + 1] = parameter.name
@@ -56,8 +56,8 @@ local function add_entries(add, told)
   end
 end
 
-local function add_guides(add, told)
-  for _, guide in ipairs(told.guides) do
+local function add_guides(add, reference)
+  for _, guide in ipairs(reference.guides) do
     for i, section in ipairs(sections_of(guide)) do
       add(guide.name, i == 1 and section[1] or ("%s: %s"):format(guide.title, section[1]),
         table.concat(section[2], " "), "")
@@ -75,18 +75,18 @@ local function add_commands(add, binary)
 end
 
 --- All rows that are searched: {name, summary, further text, names and texts of arguments}.
----@param told table the model
+---@param reference table the model
 ---@param binary? string the program, whose commands are asked for their options
 ---@return table[]
-function search.rows(told, binary)
+function search.rows(reference, binary)
   local rows = {}
   local function add(name, summary, text, more)
     rows[#rows + 1] = {name = name, summary = summary, text = text, more = more}
   end
-  add_guides(add, told)
+  add_guides(add, reference)
   if binary then add_commands(add, binary) end
-  add_entries(add, told)
-  for _, variable in ipairs(told.variables) do
+  add_entries(add, reference)
+  for _, variable in ipairs(reference.variables) do
     add(variable.name, model.summary(variable), text_of_parts(variable.parts), "")
   end
   for _, row in ipairs(answers.modules()) do

@@ -29,7 +29,7 @@ local types = {
 -- Descriptions of parameters of these names where the comment has none.
 local hint = "a choice between PyTorch's implementations of the same step; accepted, without effect"
 local unknown_here = "of PyTorch; true is an error with the reason"
-local told = {
+local known_texts = {
   foreach = hint, fused = hint, capturable = unknown_here, differentiable = unknown_here,
   maximize = "go up the gradient, to make a score larger",
   generator = "the generator to draw from, instead of the default one",
@@ -120,7 +120,7 @@ local function from_rows(rows)
     local known = not row.kind and by_name[row.name] or {}
     list[i] = {
       name = row.name, required = row.required, default = default, kind = row.kind and row.kind.text or known[1],
-      type = type_of(row.kind) or known[2], text = row.text or told[row.name],
+      type = type_of(row.kind) or known[2], text = row.text or known_texts[row.name],
     }
   end
   return list

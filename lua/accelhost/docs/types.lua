@@ -244,14 +244,14 @@ end
 ---@param folder string
 ---@return integer # the exit code
 return function(accelhost, folder)
-  local told = model.build(accelhost)
+  local reference = model.build(accelhost)
   local files = {["accelhost/tensor.lua"] = ""}
-  for _, page in ipairs(told.pages) do
+  for _, page in ipairs(reference.pages) do
     if page.name == "Tensor" then
       files["accelhost/tensor.lua"] = write_tensor(page)
     elseif not page.class then
       local path = page.name == "accelhost" and "accelhost.lua" or "accelhost/" .. page.name:gsub("%.", "/") .. ".lua"
-      files[path] = write_namespace(page, told.pages)
+      files[path] = write_namespace(page, reference.pages)
     end
   end
   for path, text in pairs(files) do

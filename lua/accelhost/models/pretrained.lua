@@ -199,7 +199,7 @@ local function load(cls, path, options)
   model:tie_weights()
   result.missing_keys = really_missing(model, result.missing_keys)
   model:init_weights(result.missing_keys)
-  for _, line in ipairs(weights.told(model, path, result)) do warn(line) end
+  for _, line in ipairs(weights.differences(model, path, result)) do warn(line) end
   model:to(dtype)
   model:to{device = C.device.get_default_device()}
   model.config.dtype = dtype

@@ -111,7 +111,7 @@ end
 ---@param path string
 ---@param result table result of assign
 ---@return string[]
-function weights.told(model, path, result)
+function weights.differences(model, path, result)
   local lines, shapes = {}, {}
   for i, each in ipairs(result.mismatched_keys) do
     shapes[i] = ("%s (%s there, %s here)"):format(each[1], table.concat(each[2], "x"), table.concat(each[3], "x"))

@@ -53,13 +53,13 @@ end
 
 -- The last epoch that a run reported at or before each step.
 local function epochs_of(run, curve)
-  local told = run.curves.epoch
-  if not told or #told.value == 0 then fail("--x epoch: %s logs no 'epoch'", run.name) end
+  local logged = run.curves.epoch
+  if not logged or #logged.value == 0 then fail("--x epoch: %s logs no 'epoch'", run.name) end
   local xs, place = {}, 1
   for i, step in ipairs(curve.step) do
-    if told.step[place] > step then place = 1 end
-    while place < #told.step and told.step[place + 1] <= step do place = place + 1 end
-    xs[i] = told.value[place]
+    if logged.step[place] > step then place = 1 end
+    while place < #logged.step and logged.step[place + 1] <= step do place = place + 1 end
+    xs[i] = logged.value[place]
   end
   return xs
 end

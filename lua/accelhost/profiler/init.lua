@@ -86,7 +86,7 @@ local function ready(self)
 end
 
 -- What passing from one action to the next asks for.
-local function turn(self, from, to)
+local function change_action(self, from, to)
   local records = from == "record" or from == "record_and_save"
   local will = to == "record" or to == "record_and_save"
   if from == "record_and_save" or (records and not will) then
@@ -106,7 +106,7 @@ end
 function Profile:start()
   if self._started then fail "profile: it has been started; call stop() first" end
   self._started, self.step_num = true, 0
-  turn(self, "none", self._schedule and self._schedule(0) or "record")
+  change_action(self, "none", self._schedule and self._schedule(0) or "record")
   if self._schedule then open_step(self) end
 end
 
@@ -115,7 +115,7 @@ function Profile:stop()
   if not self._started then fail "profile: it has not been started" end
   self._started = false
   close_step(self)
-  turn(self, self.current_action, "none")
+  change_action(self, self.current_action, "none")
 end
 
 --- The end of a step of the script: the schedule goes on, and the steps are seen in the trace.
@@ -124,7 +124,7 @@ function Profile:step()
   close_step(self)
   self.step_num = self.step_num + 1
   local action = self._schedule and self._schedule(self.step_num) or self.current_action
-  turn(self, self.current_action, action)
+  change_action(self, self.current_action, action)
   open_step(self)
 end
 

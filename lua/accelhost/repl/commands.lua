@@ -153,8 +153,8 @@ local function run_program(e, line)
   local pipe = assert(io.popen("( " .. line .. "\n) 2>&1; echo \" $?\""))
   local text = pipe:read "*a"
   pipe:close()
-  local said, code = text:match "^(.*) (%d+)\n$"
-  e.write(said or text)
+  local output, code = text:match "^(.*) (%d+)\n$"
+  e.write(output or text)
   return code == "0"
 end
 

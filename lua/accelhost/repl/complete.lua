@@ -195,13 +195,13 @@ local function bare_names(e, prefix)
   return starting(list, prefix)
 end
 
-local told
+local built
 
 --- The model of the reference, made once.
 ---@return table
 function complete.reference()
-  told = told or require("accelhost.docs.model").build(require "accelhost")
-  return told
+  built = built or require("accelhost.docs.model").build(require "accelhost")
+  return built
 end
 
 -- The call in whose last table the text ends: the word before its "(" or "{"; nil elsewhere.

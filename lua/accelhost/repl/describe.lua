@@ -105,9 +105,9 @@ local function of_class(e, word)
   local path, name = word:match "^(.*)[%.:]([%w_]+)$"
   local class = path and class_of(complete.value(e, path))
   if not class then return nil end
-  local told = complete.reference()
+  local built = complete.reference()
   while type(class) == "table" do
-    local found = find(told, class._name .. ":" .. name)
+    local found = find(built, class._name .. ":" .. name)
     if found and found.name:find(class._name .. ":", 1, true) then return found.name end
     class = rawget(class, "_parent")
   end

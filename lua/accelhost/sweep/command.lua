@@ -65,7 +65,7 @@ local function write_file(path, text)
 end
 
 -- The best parameters, as files and on stdout.
-local function tell_best(study, directory, quiet)
+local function report_best(study, directory, quiet)
   local best = study:best()
   if not best then return end
   local values = study.space:expand(best.leader.params)
@@ -78,7 +78,7 @@ end
 local function conclude(study, runner, observer, directory, quiet, command_line)
   if study.refused then fail("%s", study.stopping) end
   observer:finish(study, C.system.time())
-  tell_best(study, directory, quiet)
+  report_best(study, directory, quiet)
   io.stdout:flush()
   if study.stopping then note(study.stopping) end
   if runner.interrupted and not study:is_over() then note("to continue: " .. command_line) end

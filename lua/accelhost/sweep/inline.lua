@@ -36,8 +36,8 @@ function inline.run(runner, trial)
   local fine, result = xpcall(function() return definition.objective(given) end, function(text)
     return text == leaving and leaving or debug.traceback(tostring(text), 2)
   end)
-  if trial.verdict then
-    runner:leave(trial, trial.verdict == "pause" and "paused" or "stopped")
+  if trial.decision then
+    runner:leave(trial, trial.decision == "pause" and "paused" or "stopped")
   elseif not fine then
     runner:leave(trial, "failed", result)
   else

@@ -114,8 +114,8 @@ function objective.run(path)
   if value and count > 0 and #arguments.sorted_keys(unread) == count then
     reason = "the objective never reads trial.params, which hold what the sweep tries"
   end
-  if reason then return params.tell {kind = "refuse", text = reason} end
-  return params.tell {kind = "result", value = encode_number(value), unread = arguments.sorted_keys(unread)}
+  if reason then return params.send {kind = "refuse", text = reason} end
+  return params.send {kind = "result", value = encode_number(value), unread = arguments.sorted_keys(unread)}
 end
 
 return objective

@@ -212,7 +212,7 @@ end
 local function last_line(text) return text:match "([^\n]+)%s*$" or "" end
 
 -- A trial whose processes have all ended well.
-local function verdict_of_end(self, definition)
+local function outcome_of_end(self, definition)
   local last = self.trial.reports[#self.trial.reports]
   if definition.objective then
     if self.result then return "complete", self.result end
@@ -232,16 +232,16 @@ end
 ---@param definition Definition
 ---@return string how "complete", "stopped", "paused", "interrupted", "failed" or "refused"
 ---@return any detail
-function TrialProcess:verdict(definition)
+function TrialProcess:outcome(definition)
   local trial = self.trial
   if self.refused then return "refused", self.refused end
   -- The pruner's decision holds however the processes ended.
-  local left = self.left or trial.verdict
+  local left = self.left or trial.outcome
   if left == "stop" then return "stopped" end
   if left == "pause" then return "paused" end
   if left == "interrupt" or self.aborted then return "interrupted" end
   if self.timed_out then return "failed", ("exceeded %g s (timeout)"):format(definition.timeout) end
-  if self.code == 0 then return verdict_of_end(self, definition) end
+  if self.code == 0 then return outcome_of_end(self, definition) end
   if self.code == 2 and #trial.reports == 0 then
     return "refused", last_line(self.last_words:gsub("\nTry %-%-help%.%s*$", ""))
   end

@@ -39,7 +39,7 @@ local function first_free(self)
   end
 end
 
-function Runner:_tell(kind, trial, ...) self.observer:event(kind, trial, ...) end
+function Runner:_notify(kind, trial, ...) self.observer:event(kind, trial, ...) end
 
 -- A folder named checkpoint_N somewhere in the trial's.
 local function has_checkpoint(folder, depth)
@@ -68,9 +68,9 @@ end
 function Runner:_start(trial, slot)
   local directory = self:_folder(trial)
   local goes_on = #trial.reports > 0
-  if goes_on and not self.told and not has_checkpoint(directory, 2) then
-    self.told = true
-    self:_tell("note", trial, "has saved no checkpoint, so it starts from the beginning (to resume, call "
+  if goes_on and not self.reported and not has_checkpoint(directory, 2) then
+    self.reported = true
+    self:_notify("note", trial, "has saved no checkpoint, so it starts from the beginning (to resume, call "
       .. "accelerator:load_state at the start and save_state before a report)")
   end
   local process = self.launcher(self.study, trial, {directory = directory, file = self.place.file,
@@ -78,7 +78,7 @@ function Runner:_start(trial, slot)
   process.slot = slot
   self.slots[slot] = process
   self.running[#self.running + 1] = process
-  self:_tell("start", trial)
+  self:_notify("start", trial)
 end
 
 -- Start what can be started; false when nothing runs and nothing is left.
@@ -106,7 +106,7 @@ function Runner:report(trial, step, metrics, process)
   local now = C.system.time()
   local answer, is_new = self.study:report(trial, step, metrics, now)
   if is_new and process then process:keep_metrics(step, metrics, now) end
-  if is_new then self:_tell("report", trial, step, metrics) end
+  if is_new then self:_notify("report", trial, step, metrics) end
   return answer
 end
 
@@ -122,14 +122,14 @@ function Runner:leave(trial, how, detail)
     return
   end
   self.study:leave(trial, how, C.system.time(), detail)
-  self:_tell(trial.state, trial, how)
+  self:_notify(trial.state, trial, how)
 end
 
 -- Parameters that no code asked for, reported once.
 local function report_unread(self, process)
-  if self.told_unread or not process.unread or #process.unread == 0 then return end
-  self.told_unread = true
-  self:_tell("note", process.trial, ("never read %s"):format(table.concat(process.unread, ", ")))
+  if self.reported_unread or not process.unread or #process.unread == 0 then return end
+  self.reported_unread = true
+  self:_notify("note", process.trial, ("never read %s"):format(table.concat(process.unread, ", ")))
 end
 
 function Runner:_conclude(process)
@@ -137,7 +137,7 @@ function Runner:_conclude(process)
     if other == process then table.remove(self.running, i) break end
   end
   self.slots[process.slot] = nil
-  local how, detail = process:verdict(self.study.definition)
+  local how, detail = process:outcome(self.study.definition)
   report_unread(self, process)
   if how == "failed" then process:keep_failure(detail) end
   process:close()
@@ -155,7 +155,7 @@ function Runner:interrupt()
   if self.interrupted then return self:abort() end
   self.interrupted = true
   self:_drain()
-  if #self.running > 0 then self:_tell("interrupt", nil, #self.running) end
+  if #self.running > 0 then self:_notify("interrupt", nil, #self.running) end
 end
 
 --- End what runs, now; it goes on when the sweep is started again.

@@ -114,10 +114,10 @@ end
 
 apply.report = function(self, trial, event)
   local answer = self:_apply_report(trial, event.step, event.value or NAN)
-  if event.answer ~= "continue" then trial.verdict = answer end
+  if event.answer ~= "continue" then trial.decision = answer end
 end
 
-apply.pause = function(_, trial) trial.state, trial.verdict = "paused", nil end
+apply.pause = function(_, trial) trial.state, trial.decision = "paused", nil end
 
 apply.promote, apply.release = apply_promotion, apply_release
 
@@ -141,8 +141,8 @@ apply.log = function() end
 function Study:_recover()
   for _, trial in ipairs(self.trials) do
     if trial.state == "running" then
-      local verdict = trial.verdict
-      self:leave(trial, verdict == "stop" and "stopped" or verdict == "pause" and "paused" or "interrupted",
+      local decision = trial.decision
+      self:leave(trial, decision == "stop" and "stopped" or decision == "pause" and "paused" or "interrupted",
         C.system.time())
     end
   end
@@ -280,7 +280,7 @@ function Study:next(now, slot)
     if kind == "new" then self.store:add(trial) end
     if kind == "promote" or kind == "release" then self.store:event(trial, kind, now) end
     self.store:event(trial, "start", now)
-    trial.begun, trial.state, trial.verdict = true, "running", nil
+    trial.begun, trial.state, trial.decision = true, "running", nil
     self.store:update(trial)
   end)
   return trial
@@ -305,7 +305,7 @@ function Study:report(trial, step, metrics, now)
   local answer = self:_apply_report(trial, step, value)
   if not self.has_pruner then answer = "continue" end
   self.store:event(trial, "report", now, {step = step, value = value, answer = answer, detail = text})
-  if answer ~= "continue" then trial.verdict = answer end
+  if answer ~= "continue" then trial.decision = answer end
   return answer, true
 end
 
@@ -369,7 +369,7 @@ function Study:leave(trial, how, now, detail)
     self.endings = self.endings + 1
     return finish(self, trial, how == "complete" and "complete" or "pruned", detail or last_value(trial), now)
   end
-  trial.state, trial.verdict = how == "paused" and "paused" or "waiting", nil
+  trial.state, trial.decision = how == "paused" and "paused" or "waiting", nil
   spans.close(trial, now, trial.state)
   self.store:transaction(function()
     self.store:event(trial, how == "paused" and "pause" or "interrupt", now)

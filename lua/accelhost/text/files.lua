@@ -113,10 +113,10 @@ local defaults = {
 local function special_names(config, map, kind)
   local names = {}
   for _, role in ipairs(tokenizers.roles) do
-    local said = config[role]
-    if said == nil or said == C.json.null then said = map[role] end
-    if type(said) == "table" then said = said.content end
-    names[role] = type(said) == "string" and said or kind and kind[role] or nil
+    local token = config[role]
+    if token == nil or token == C.json.null then token = map[role] end
+    if type(token) == "table" then token = token.content end
+    names[role] = type(token) == "string" and token or kind and kind[role] or nil
   end
   return names
 end

@@ -34,7 +34,7 @@ local function has_metric(metrics, facts) return number_of(metrics[facts.metric]
 
 local function refuse(format, ...)
   local text = format:format(...)
-  params.tell {kind = "refuse", text = text}
+  params.send {kind = "refuse", text = text}
   io.stdout:flush()
   if C.comm.rank() == 0 then io.stderr:write(text, "\n") end
   os.exit(2)
@@ -59,7 +59,7 @@ end
 
 -- Leave at this place, on all ranks.
 local function leave(answer)
-  params.tell {kind = "leave", answer = answer}
+  params.send {kind = "leave", answer = answer}
   io.stdout:flush()
   os.exit(0)
 end
@@ -88,7 +88,7 @@ function trial.report(step, metrics, options)
   check_was_read(facts)
   if C.comm.rank() == 0 then
     local encoded = encode(metrics)
-    if encoded then params.tell {kind = "report", step = step, metrics = encoded} end
+    if encoded then params.send {kind = "report", step = step, metrics = encoded} end
   end
   if not has_metric(metrics, facts) then return "continue" end
   trial.answer = wait_for_answer(facts)

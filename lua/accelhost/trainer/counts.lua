@@ -50,7 +50,7 @@ end
 --- Add the tokens to the logged values; of a training also the rate of this call.
 ---@param logs table
 ---@param training boolean?
-function Counts:tell(logs, training)
+function Counts:report(logs, training)
   if self.kind == "no" then return end
   local seen = self.trainer.state.num_input_tokens_seen
   logs.num_input_tokens_seen = seen

@@ -260,7 +260,7 @@ end
 ---@param logs table<string, any>
 ---@param training? boolean of updates, not of an evaluation or the end
 function Trainer:log(logs, training)
-  if self.counts then self.counts:tell(logs, training) end
+  if self.counts then self.counts:report(logs, training) end
   logs.epoch = self.state.epoch
   local entry = arguments.copy(logs)
   entry.step = self.state.global_step

@@ -47,7 +47,7 @@ function Losses:close(step)
 end
 
 -- Report the position of a loss that is not finite.
-local function tell(self, step, ranks)
+local function report(self, step, ranks)
   if not self.accelerator.is_main_process then return end
   warn(("Trainer: the loss of step %d is not finite (rank %s)"):format(step, table.concat(ranks, ", ")))
 end
@@ -65,7 +65,7 @@ function Losses:settle()
       if part - part ~= 0 then wrong[#wrong + 1] = rank - 1 end
       sum, weight = sum + part, weight + parts[2][i]
     end
-    if #wrong > 0 then tell(self, self._steps[i], wrong) end
+    if #wrong > 0 then report(self, self._steps[i], wrong) end
     if #wrong == 0 or not self.filter then
       state.loss_sum, state.loss_steps = state.loss_sum + sum / weight, state.loss_steps + 1
       state.logged_loss_sum = state.logged_loss_sum + sum / weight

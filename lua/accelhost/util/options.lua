@@ -116,7 +116,7 @@ end
 
 -- Report values from outside that do not fit, to the sweep or the user of --params.
 local function refuse(text)
-  params.tell {kind = "refuse", text = text}
+  params.send {kind = "refuse", text = text}
   usage_error(text)
 end
 
@@ -191,14 +191,14 @@ local function check_rows(spec)
 end
 
 -- What the command line does not say: from a file or a sweep, when these are the script's own options, else defaults.
-local function complete(spec, values, said)
-  if said then
+local function complete(spec, values, given_names)
+  if given_names then
     local given = {}
     if os.getenv "ACCELHOST_PARAMS" then
-      take_given(spec, given, said)
+      take_given(spec, given, given_names)
       params.take()
     end
-    if os.getenv "ACCELHOST_TRIAL" then take_seed(spec, given, said) end
+    if os.getenv "ACCELHOST_TRIAL" then take_seed(spec, given, given_names) end
     for name, value in pairs(given) do values[name] = value end
   end
   for _, row in ipairs(spec) do
@@ -221,7 +221,7 @@ function options.parse(spec, words)
   check_rows(spec)
   local own = words == nil or words == arg
   words = words or arg or {}
-  local values, said = {}, {}
+  local values, given_names = {}, {}
   local i = 1
   while i <= #words do
     local word = words[i]
@@ -233,7 +233,7 @@ function options.parse(spec, words)
     name = name or word:match("^%-%-(.+)$")
     if not name then usage_error(("unexpected argument '%s'"):format(word)) end
     local row, negated = find(spec, (name:gsub("-", "_")))
-    said[row[1]] = true
+    given_names[row[1]] = true
     if type_of(row) == "boolean" and not (inline and row.negatable and not negated) then
       if inline then usage_error(("--%s has no value"):format(name)) end
       values[row[1]] = not negated
@@ -248,7 +248,7 @@ function options.parse(spec, words)
     end
     i = i + 1
   end
-  return complete(spec, values, own and said)
+  return complete(spec, values, own and given_names)
 end
 
 return options

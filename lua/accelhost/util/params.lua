@@ -177,7 +177,7 @@ end
 
 --- Send the sweep a message about this trial; nothing happens without one. Only the first rank's message counts.
 ---@param message table
-function params.tell(message)
+function params.send(message)
   local facts = params.trial()
   if facts and C.comm.rank() == 0 then link.send(facts, C.json.encode(message)) end
 end
@@ -211,7 +211,7 @@ end
 --- The script has read its parameters: the sweep wants to know.
 function params.take()
   params.taken = true
-  params.tell {kind = "read"}
+  params.send {kind = "read"}
 end
 
 return params

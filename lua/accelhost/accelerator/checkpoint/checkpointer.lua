@@ -148,7 +148,7 @@ local function open_alone(place)
 end
 
 -- Files of all on rank 0.
-local function bring_files(own)
+local function receive_files(own)
   return objects.concatenated("save_state", own)
 end
 
@@ -217,7 +217,7 @@ local function find_damage(folder)
 end
 
 -- A line on stderr, from rank 0.
-local function tell(format, ...)
+local function notice(format, ...)
   if comm.rank() ~= 0 then return end
   io.stdout:flush()
   io.stderr:write("load_state: ", printable.message(format:format(...)), "\n")
@@ -229,7 +229,7 @@ local function choose(list, automatic)
   for _, folder in ipairs(list) do
     local facts, reason = find_damage(folder)
     if facts then
-      if #damaged > 0 then tell("%s; using '%s'", table.concat(damaged, "; "), folder) end
+      if #damaged > 0 then notice("%s; using '%s'", table.concat(damaged, "; "), folder) end
       return folder, facts
     end
     damaged[#damaged + 1] = ("'%s' cannot be used: %s"):format(folder, reason)
@@ -248,10 +248,10 @@ local function apply(self, folder, facts, purge_step)
   local own, windows, common = contents.restore(contents.getter(folder, facts), facts, list, comm.rank(), comm.size())
   local before, here = proportions_text(own.share), proportions_text(accelerator.share)
   if before ~= here then
-    tell("'%s' was saved where processes shared batches %s, here %s", folder, before, here)
+    notice("'%s' was saved where processes shared batches %s, here %s", folder, before, here)
   end
   if own.virtual_shards ~= accelerator.virtual_shards then
-    tell("'%s' was saved with virtual_shards = %s, here it is %s: the training continues, but not to the same bits",
+    notice("'%s' was saved with virtual_shards = %s, here it is %s: the training continues, but not to the same bits",
       folder, tostring(own.virtual_shards), tostring(accelerator.virtual_shards))
   end
   run_state.set_own(accelerator, own, purge_step)
@@ -259,7 +259,7 @@ local function apply(self, folder, facts, purge_step)
 end
 
 -- Report the differences to the saved run.
-local function tell_differences(folder, facts, without)
+local function report_differences(folder, facts, without)
   local size = comm.size()
   if facts.world_size ~= size then
     local kept = "all random generators go on"
@@ -267,12 +267,12 @@ local function tell_differences(folder, facts, without)
       kept = ("%s %s: no random generators in it, so the present ones go on"):format(
         #without == 1 and "rank" or "ranks", table.concat(without, ", "))
     end
-    tell("'%s' was saved by %d process%s, this job has %d; %s", folder, facts.world_size,
+    notice("'%s' was saved by %d process%s, this job has %d; %s", folder, facts.world_size,
       facts.world_size == 1 and "" or "es", size, kept)
   end
   local differences = manifest.differences(facts)
   if #differences > 0 then
-    tell("'%s' was saved under other conditions, so sums may be rounded otherwise (%s)", folder,
+    notice("'%s' was saved under other conditions, so sums may be rounded otherwise (%s)", folder,
       table.concat(differences, "; "))
   end
 end
@@ -342,7 +342,7 @@ function Checkpointer:save_state(...)
     saver:close()
     error(files, 0)
   end
-  for _, file in ipairs(together and bring_files(own) or own) do files[#files + 1] = file end
+  for _, file in ipairs(together and receive_files(own) or own) do files[#files + 1] = file end
   saver:start {
     files = files, parts = together and 1 or comm.size(), facts = facts, victims = existing(place.victims),
     timeout = patience(),
@@ -408,7 +408,7 @@ function Checkpointer:load_state(...)
   for rank, has in ipairs((objects.all_gather("load_state", found))) do
     if not has then without[#without + 1] = tostring(rank - 1) end
   end
-  tell_differences(folder, facts, without)
+  report_differences(folder, facts, without)
   local number = accelerator.project_dir and names.number(accelerator.project_dir, folder)
   if number then accelerator.project_configuration.iteration = number + 1 end
   return folder

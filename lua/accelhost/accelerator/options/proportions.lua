@@ -11,10 +11,10 @@ local proportions = {}
 
 -- Check that the launchers of a job on several machines, each configured separately, agree. A collective.
 local function check_alike(text)
-  local told, ranks = objects.all_gather("Accelerator", text)
+  local texts, ranks = objects.all_gather("Accelerator", text)
   for rank = 2, ranks do
-    if told[rank] ~= told[1] then
-      fail("Accelerator: share: rank %d has %s, rank 0 has %s", rank - 1, told[rank], told[1])
+    if texts[rank] ~= texts[1] then
+      fail("Accelerator: share: rank %d has %s, rank 0 has %s", rank - 1, texts[rank], texts[1])
     end
   end
 end

@@ -19,7 +19,7 @@ local function only(what, fn, here)
 end
 
 -- Let the processes of which `first` is true run fn before the others.
-local function in_turn(what, fn, first)
+local function main_first(what, fn, first)
   arguments.check(what, "fn", "callable", fn)
   if not first then comm.barrier() end
   return protect(function(fine)
@@ -88,7 +88,7 @@ return function(Accelerator)
   ---@param fn function
   ---@return any # what fn returns
   function Accelerator:main_process_first(fn)
-    return in_turn("main_process_first", fn, self.is_main_process)
+    return main_first("main_process_first", fn, self.is_main_process)
   end
 
   --- The same as main_process_first, with a first one on every host.
@@ -97,7 +97,7 @@ return function(Accelerator)
   ---@param fn function
   ---@return any # what fn returns
   function Accelerator:local_main_process_first(fn)
-    return in_turn("local_main_process_first", fn, self.is_local_main_process)
+    return main_first("local_main_process_first", fn, self.is_local_main_process)
   end
 
   --- A function that runs fn on the main process and does nothing on the others.

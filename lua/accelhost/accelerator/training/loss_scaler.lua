@@ -124,9 +124,9 @@ end
 --- that is captured, after each replay. One update for the steps of all prepared optimizers, at the latest when the
 --- next backward begins.
 ---@param optimizer Optimizer
----@param tell fun(skipped: boolean)
+---@param report fun(skipped: boolean)
 ---@return any
-function LossScaler:step(optimizer, tell, ...)
+function LossScaler:step(optimizer, report, ...)
   local scaler = scaler_of(self)
   if not scaler then return optimizer:step(...) end
   if not self.scaled then
@@ -134,13 +134,13 @@ function LossScaler:step(optimizer, tell, ...)
       .. "mixed_precision = 'fp16'", optimizer._name)
   end
   local result = scaler:step(optimizer, ...)
-  local function tell_outcome()
-    tell(scaler:_overflowed(optimizer))
+  local function report_outcome()
+    report(scaler:_overflowed(optimizer))
   end
   if tape.is_recording() then
-    tape.note_settled(tell_outcome)
+    tape.note_settled(report_outcome)
   else
-    tell_outcome()
+    report_outcome()
   end
   self:_update_scaler(true)
   return result

@@ -55,13 +55,13 @@ function sharded.shards(optimizer) return stepping.shards(optimizer, shard_of) e
 ---@param accelerator Accelerator
 ---@param optimizer Optimizer
 ---@param shards Shard[]
----@param tell fun(skipped: boolean?)
+---@param report fun(skipped: boolean?)
 ---@param closure? function
 ---@return any
-function sharded.step(accelerator, optimizer, shards, tell, closure)
+function sharded.step(accelerator, optimizer, shards, report, closure)
   accelerator._loss_scaler:unscale_ahead(optimizer)
   return stepping.step(optimizer, shard_of, shards, closure, function()
-    return accelerator._loss_scaler:step(optimizer, tell, nil)
+    return accelerator._loss_scaler:step(optimizer, report, nil)
   end)
 end
 

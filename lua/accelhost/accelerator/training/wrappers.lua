@@ -92,7 +92,7 @@ end
 function wrappers.optimizer(accelerator, optimizer)
   local checked, methods = accelerator.num_processes == 1
   local stepped_in -- the captured step in which it stepped last
-  local function tell(skipped)
+  local function report(skipped)
     methods.step_was_skipped = skipped
   end
   methods = {
@@ -112,9 +112,9 @@ function wrappers.optimizer(accelerator, optimizer)
       local shards = accelerator.sharding ~= "none" and sharded.shards(optimizer)
       local result
       if shards and #shards > 0 then
-        result = sharded.step(accelerator, optimizer, shards, tell, closure)
+        result = sharded.step(accelerator, optimizer, shards, report, closure)
       else
-        result = accelerator._loss_scaler:step(optimizer, tell, closure, ...)
+        result = accelerator._loss_scaler:step(optimizer, report, closure, ...)
       end
       stepped_in = tape.current()
       for _, group in ipairs(optimizer.param_groups) do Parallel.used(group.params[1]) end

@@ -159,7 +159,7 @@ function RandomCrop:__tostring()
 end
 
 -- A flip along one axis (0: of the rows), by this function.
-local function flip(name, axis, turn)
+local function flip(name, axis, flip_image)
   local Flip = class.new(name)
   local read = signature(name, {{"p: probability", 0.5}})
 
@@ -167,7 +167,7 @@ local function flip(name, axis, turn)
 
   function Flip:__call(image)
     sizes.check(name, image)
-    return rng_streams.chance(self.p) and turn(image) or image
+    return rng_streams.chance(self.p) and flip_image(image) or image
   end
 
   --- One step; the size stays.

@@ -118,9 +118,9 @@ function SlurmTrial:_launch(study, place)
   self.inbox, self.outbox = link.mailbox(self.mailbox .. ".messages"), link.mailbox(self.mailbox .. ".answers")
   self.log_size = #(read(self.directory .. "/log.txt") or "")
   self.write_file(self.mailbox .. ".sh", script_text(self, study, place))
-  local said = ask(("sbatch --parsable --output=%s %s"):format(output, quote(self.mailbox .. ".sh")))
-  self.number = said:match "^(%d+)"
-  if not self.number then error(("sbatch: %s"):format(said:gsub("%s+$", "")), 0) end
+  local answer = ask(("sbatch --parsable --output=%s %s"):format(output, quote(self.mailbox .. ".sh")))
+  self.number = answer:match "^(%d+)"
+  if not self.number then error(("sbatch: %s"):format(answer:gsub("%s+$", "")), 0) end
   self.write_file(self.mailbox .. ".job", self.number)
   self.asked = C.system.now()
 end

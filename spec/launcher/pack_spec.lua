@@ -3,7 +3,7 @@ local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local pack = require "accelhost.launcher.pack"
 local unpack_values = require "accelhost.launcher.unpack"
-local wire = require "accelhost.launcher.wire"
+local framing = require "accelhost.launcher.framing"
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data
 
 -- There and back, through the bytes that another process would get.
@@ -210,11 +210,11 @@ end)
 describe("data on the wire", function()
   it("arrives whole, in one message or in several", function()
     local messages, sent_one = {}, {text = ("ab"):rep(1000), t = accelhost.arange(5)}
-    wire.send(function(message) messages[#messages + 1] = message end, sent_one)
+    framing.send(function(message) messages[#messages + 1] = message end, sent_one)
     assert.equal("1", messages[1])
     local bytes = messages[2]
     for _, list in ipairs {messages, {"3", bytes:sub(1, 7), bytes:sub(8, 900), bytes:sub(901)}} do
-      local take, whole, value = wire.receiver(), false, nil
+      local take, whole, value = framing.receiver(), false, nil
       for _, message in ipairs(list) do
         assert.is_false(whole)
         whole, value = take(message)

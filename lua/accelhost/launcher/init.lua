@@ -4,7 +4,7 @@ local arguments = require "accelhost.util.arguments"
 local pack = require "accelhost.launcher.pack"
 local unpack_values = require "accelhost.launcher.unpack"
 local watch = require "accelhost.launcher.watch"
-local wire = require "accelhost.launcher.wire"
+local framing = require "accelhost.launcher.framing"
 
 local fail = arguments.fail
 local launcher = {}
@@ -88,8 +88,8 @@ local function run_once(what, call, options, attempt)
     variables = variables_of(options, attempt),
   }
   -- Processes that could not even listen have failed, which is reported below.
-  local keeper = wire.send(function(message) pcall(job.send, job, nil, message) end, call, true)
-  local take, results = wire.receiver(), nil
+  local keeper = framing.send(function(message) pcall(job.send, job, nil, message) end, call, true)
+  local take, results = framing.receiver(), nil
   local code, report = watch(job, function(_, message)
     local whole, data = take(message)
     if whole then results = data end

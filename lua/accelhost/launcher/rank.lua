@@ -4,7 +4,7 @@ local C = require "accelhost._C"
 local names = require "accelhost.launcher.names"
 local pack = require "accelhost.launcher.pack"
 local unpack_values = require "accelhost.launcher.unpack"
-local wire = require "accelhost.launcher.wire"
+local framing = require "accelhost.launcher.framing"
 
 local function count_and_list(...) return select("#", ...), {...} end
 
@@ -12,12 +12,12 @@ local function answer(classes, count, results)
   if C.comm.rank() ~= 0 then return end
   local titles = {}
   for i = 1, count do titles[i] = count == 1 and "its result" or ("its result %d"):format(i) end
-  wire.send(C.channel.send, (pack.values("launcher", results, count, titles, classes, true)))
+  framing.send(C.channel.send, (pack.values("launcher", results, count, titles, classes, true)))
 end
 
 --- Receive the call and answer it.
 return function()
-  local call = wire.receive()
+  local call = framing.receive()
   package.path, package.cpath = call.path, call.cpath
   rawset(_G, "arg", call.arg)
   names.find {"accelhost"} -- which installs its own print and pairs

@@ -7,7 +7,7 @@ local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 local evaluate = require "accelhost.repl.evaluate"
 local protect = require "accelhost.util.protect"
-local wire = require "accelhost.launcher.wire"
+local framing = require "accelhost.launcher.framing"
 
 ---@class Cluster
 ---@field number integer of the next line
@@ -23,13 +23,13 @@ local function all_ranks(size)
   return list
 end
 
-local function say(self, text) self.write(text .. "\n") end
+local function notify(self, text) self.write(text .. "\n") end
 
 -- Speaking and hearing.
 
 -- A rank that has died receives nothing; its exit is reported where its answer is awaited.
 local function send(self, rank, order)
-  wire.send(function(message) pcall(self.job.send, self.job, rank, message) end, order)
+  framing.send(function(message) pcall(self.job.send, self.job, rank, message) end, order)
 end
 
 -- Wait until every one of `ranks` has answered with `kind`: their answers by rank, nil when the processes have ended.
@@ -72,7 +72,7 @@ local function lose(self)
   io.stderr:write(report)
   self.job:close()
   self.job = nil
-  say(self, "the processes have ended, and with them their variables; %restart starts new ones")
+  notify(self, "the processes have ended, and with them their variables; %restart starts new ones")
   return false
 end
 
@@ -83,7 +83,7 @@ local function start(self)
     name = "accelhost repl", grace = 5,
   }
   self.receivers, self.ranks = {}, all_ranks(self.size)
-  for rank = 0, self.size - 1 do self.receivers[rank] = wire.receiver() end
+  for rank = 0, self.size - 1 do self.receivers[rank] = framing.receiver() end
   send(self, nil, {path = package.path, columns = self.columns(), color = self.color, arg = rawget(_G, "arg")})
   return awaited(self, self.ranks, "ready") ~= nil or lose(self)
 end
@@ -164,7 +164,7 @@ end
 -- Have some ranks run a line while the others pass it.
 local function run_on(self, ranks, order)
   if not self.job then
-    say(self, "there are no processes; %restart starts new ones")
+    notify(self, "there are no processes; %restart starts new ones")
     return false
   end
   local taking = {}
@@ -178,7 +178,7 @@ local function run_on(self, ranks, order)
   self.job:settle()
   show(self, ranks, answers)
   local seconds = C.system.now() - began
-  if seconds >= SLOW then say(self, ("(%.1f s)"):format(seconds)) end
+  if seconds >= SLOW then notify(self, ("(%.1f s)"):format(seconds)) end
   if went_apart(self, answers) and not renew(self) then return false end
   for _, answer in pairs(answers) do
     if not answer.fine then return false end
@@ -225,16 +225,16 @@ local function choose(self, text, once)
   if not list then list, rest = text:match "^%s*(all)%s*(.*)$" end
   local ranks, why = read_ranks(self, list or text)
   if not ranks then
-    say(self, why)
+    notify(self, why)
     return false
   end
   if rest ~= "" then return run_text(self, ranks, rest) end
   if once then
-    say(self, "%rank: expected what to run behind the rank")
+    notify(self, "%rank: expected what to run behind the rank")
     return false
   end
   self.ranks = ranks
-  say(self, #ranks == self.size and "lines run on all ranks" or "lines run on " .. prefix(ranks):sub(1, -2)
+  notify(self, #ranks == self.size and "lines run on all ranks" or "lines run on " .. prefix(ranks):sub(1, -2)
     .. "; %ranks all makes it all again")
   return true
 end
@@ -246,7 +246,7 @@ local commands = {
     if self.job then self.job:close() end
     self.calls = {}
     if not start(self) then return false end
-    say(self, ("%d new processes"):format(self.size))
+    notify(self, ("%d new processes"):format(self.size))
     return true
   end,
 }

@@ -10,9 +10,9 @@
 --   {kind = "end"}
 local C = require "accelhost._C"
 local evaluate = require "accelhost.repl.evaluate"
-local wire = require "accelhost.launcher.wire"
+local framing = require "accelhost.launcher.framing"
 
-local function answer(data) wire.send(C.channel.send, data) end
+local function answer(data) framing.send(C.channel.send, data) end
 
 -- Run a line, from its begin to its end as the other processes see it.
 local function run(self, order, fn)
@@ -56,7 +56,7 @@ end
 
 --- Serve the prompt until it sends "end".
 return function()
-  local settings = wire.receive()
+  local settings = framing.receive()
   local self = {shown = {}, columns = settings.columns}
   package.path = settings.path
   rawset(_G, "arg", settings.arg)
@@ -69,7 +69,7 @@ return function()
   C.interrupt.watch()
   answer {kind = "ready"}
   while true do
-    local order = wire.receive()
+    local order = framing.receive()
     if order.kind == "end" then return end
     handlers[order.kind](self, order)
   end

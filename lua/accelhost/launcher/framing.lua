@@ -3,7 +3,7 @@
 local C = require "accelhost._C"
 local tensor = require "accelhost.tensor"
 
-local wire = {}
+local framing = {}
 
 local MOST, MUCH = 2 ^ 26, 2 ^ 20
 
@@ -12,7 +12,7 @@ local MOST, MUCH = 2 ^ 26, 2 ^ 20
 ---@param data any
 ---@param shares? boolean much of it goes by shared memory, once for all receivers
 ---@return userdata? # keeps the shared memory: hold it until everybody has read it
-function wire.send(put, data, shares)
+function framing.send(put, data, shares)
   local bytes = assert(C.codec.pack(data))
   local count = bytes:numel()
   if shares and count > MUCH then
@@ -38,7 +38,7 @@ end
 
 --- A receiver: call it with each message as it arrives; it returns true and the data with the last one.
 ---@return fun(message: string): boolean, any
-function wire.receiver()
+function framing.receiver()
   local parts, left = {}, 0
   return function(message)
     if left == 0 then
@@ -54,8 +54,8 @@ end
 
 --- What the process that started this rank sends; waits for it.
 ---@return any
-function wire.receive()
-  local take = wire.receiver()
+function framing.receive()
+  local take = framing.receiver()
   while true do
     local message = C.channel.receive()
     if message then
@@ -65,4 +65,4 @@ function wire.receive()
   end
 end
 
-return wire
+return framing

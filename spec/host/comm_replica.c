@@ -53,7 +53,7 @@ static int send_counters(struct place *place, struct replica_counters now)
 }
 
 /* Rank 0 is in a group with rank 2, and has posted `posted` calls of which it has done `done`. */
-static void stand(struct place *place, uint32_t posted, uint32_t done)
+static void write_counters(struct place *place, uint32_t posted, uint32_t done)
 {
     struct ah_group_block *mine = group_of(place, 0);
     atomic_store(&mine->members[0], 1u | 1u << THEIRS);
@@ -80,10 +80,10 @@ AH_TEST(a_call_does_not_overwrite_one_that_a_rank_here_has_not_completed)
     open_place(&place);
     CHECK_OK(send_call(&place, (struct ah_call_record){.sequence = 1, .offset = 64, .inline_bytes = 4}));
     CHECK_OK(send_counters(&place, (struct replica_counters){.value[AH_POSTED] = 1}));
-    stand(&place, 1, 0);
+    write_counters(&place, 1, 0);
     CHECK_FAILS(send_call(&place, next), AH_EINVAL, "it sent a call in the place of one that is still read");
     CHECK(ah_group_record(group_of(&place, THEIRS), 1)->offset == 64);
-    stand(&place, 1, 1);
+    write_counters(&place, 1, 1);
     CHECK_OK(send_call(&place, next));
     ah_control_close(place.control);
 }
@@ -262,7 +262,7 @@ AH_TEST(of_a_replicated_input_the_part_stays_that_only_its_rank_reads)
         bool more;
         open_place(&place);
         place.replica.peer[1].fd = 0; /* that it is there; nothing is sent */
-        stand(&place, 1, 0);
+        write_counters(&place, 1, 0);
         *ah_group_record(group_of(&place, 0), 1) = (struct ah_call_record){
             .sequence = 1, .offset = 1000, .inline_bytes = 64, .own = own[i][0], .own_bytes = own[i][1]};
         CHECK_OK(ah_replica_scan(&place.replica, false, &more));

@@ -22,7 +22,7 @@ static void clear(void)
 }
 
 /* "RANK=1 WORLD_SIZE=4" and nothing else. */
-static void say(const char *variables)
+static void set_variables(const char *variables)
 {
     char text[512], *rest = text;
     clear();
@@ -52,41 +52,47 @@ static void restore(void)
 
 static struct ah_topology read(const char *variables)
 {
-    struct ah_topology who = {0};
-    say(variables);
-    CHECK_OK(ah_topology_from_environment(&who));
-    return who;
+    struct ah_topology topology = {0};
+    set_variables(variables);
+    CHECK_OK(ah_topology_from_environment(&topology));
+    return topology;
 }
 
 static void refuse(const char *variables, const char *text)
 {
-    struct ah_topology who;
-    say(variables);
-    CHECK_FAILS(ah_topology_from_environment(&who), AH_EINVAL, text);
+    struct ah_topology topology;
+    set_variables(variables);
+    CHECK_FAILS(ah_topology_from_environment(&topology), AH_EINVAL, text);
 }
 
-#define CHECK_WHO(variables, r, s, lr, ls, h, hs)                                                             \
-    do {                                                                                                      \
-        struct ah_topology who = read(variables);                                                             \
-        CHECK(who.rank == (r) && who.size == (s) && who.local_rank == (lr) && who.local_size == (ls) &&       \
-              who.host == (h) && who.hosts == (hs));                                                          \
+#define CHECK_TOPOLOGY(variables, r, s, lr, ls, h, hs)                                                          \
+    do {                                                                                                        \
+        struct ah_topology found = read(variables);                                                             \
+        CHECK(found.rank == (r) && found.size == (s) && found.local_rank == (lr) && found.local_size == (ls) && \
+              found.host == (h) && found.hosts == (hs));                                                        \
     } while (0)
 
 AH_TEST(topology_is_read_from_the_environment)
 {
     keep();
-    CHECK_WHO("", 0, 1, 0, 1, -1, 0);
-    CHECK_WHO("RANK=1 WORLD_SIZE=4", 1, 4, 1, 4, -1, 0);
-    CHECK_WHO("RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 GROUP_RANK=1 GROUP_WORLD_SIZE=2", 3, 4, 1, 2, 1, 2);
-    CHECK_WHO("OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2",
-              2, 4, 0, 2, -1, 0);
-    CHECK_WHO("PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1", 1, 2, 0, 1, -1, 0);
-    CHECK_WHO("SLURM_PROCID=2 SLURM_NTASKS=3", 0, 1, 0, 1, -1, 0); /* a batch shell, not a step */
-    CHECK_WHO("SLURM_PROCID=2 SLURM_NTASKS=3 SLURM_STEP_ID=0", 2, 3, 2, 3, -1, 0);
-    CHECK_WHO("SLURM_PROCID=3 SLURM_NTASKS=5 SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_NUM_NODES=3 "
-              "SLURM_STEP_TASKS_PER_NODE=2(x2),1", 3, 5, 1, 2, 1, 3);
-    CHECK_WHO("SLURM_PROCID=4 SLURM_NTASKS=5 SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_NODEID=2 SLURM_STEP_NUM_NODES=3 "
-              "SLURM_STEP_TASKS_PER_NODE=2(x2),1", 4, 5, 0, 1, 2, 3);
+    CHECK_TOPOLOGY("", 0, 1, 0, 1, -1, 0);
+    CHECK_TOPOLOGY("RANK=1 WORLD_SIZE=4", 1, 4, 1, 4, -1, 0);
+    CHECK_TOPOLOGY("RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 GROUP_RANK=1 GROUP_WORLD_SIZE=2", 3, 4, 1, 2, 1,
+                   2);
+    CHECK_TOPOLOGY(
+        "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2", 2, 4,
+        0, 2, -1, 0);
+    CHECK_TOPOLOGY("PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1", 1, 2, 0, 1, -1, 0);
+    CHECK_TOPOLOGY("SLURM_PROCID=2 SLURM_NTASKS=3", 0, 1, 0, 1, -1, 0); /* a batch shell, not a step */
+    CHECK_TOPOLOGY("SLURM_PROCID=2 SLURM_NTASKS=3 SLURM_STEP_ID=0", 2, 3, 2, 3, -1, 0);
+    CHECK_TOPOLOGY(
+        "SLURM_PROCID=3 SLURM_NTASKS=5 SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_NUM_NODES=3 "
+        "SLURM_STEP_TASKS_PER_NODE=2(x2),1",
+        3, 5, 1, 2, 1, 3);
+    CHECK_TOPOLOGY(
+        "SLURM_PROCID=4 SLURM_NTASKS=5 SLURM_STEP_ID=0 SLURM_LOCALID=0 SLURM_NODEID=2 SLURM_STEP_NUM_NODES=3 "
+        "SLURM_STEP_TASKS_PER_NODE=2(x2),1",
+        4, 5, 0, 1, 2, 3);
     restore();
 }
 
@@ -94,14 +100,15 @@ AH_TEST(topology_uses_the_first_complete_family)
 {
     keep();
     /* A batch script that sets the size for its ranks, as for PyTorch. */
-    CHECK_WHO("WORLD_SIZE=2 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0", 1, 2, 1, 2, -1, 0);
-    CHECK_WHO("RANK=1 WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2", 1, 2, 1, 2, -1, 0);
-    CHECK_WHO("RANK=1 WORLD_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_STEP_ID=0", 1, 2, 1, 2, -1, 0);
-    CHECK_WHO("RANK=1 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=x SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0", 1, 2, 1, 2, -1,
-              0);
-    CHECK_WHO("RANK=1 WORLD_SIZE=2 ACCELHOST_JOB=1/ OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2", 1, 2, 1, 2, -1, 0);
-    CHECK_WHO("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0", 1, 2, 1, 2,
-              -1, 0);
+    CHECK_TOPOLOGY("WORLD_SIZE=2 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0", 1, 2, 1, 2, -1, 0);
+    CHECK_TOPOLOGY("RANK=1 WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2", 1, 2, 1, 2, -1, 0);
+    CHECK_TOPOLOGY("RANK=1 WORLD_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_STEP_ID=0", 1, 2, 1, 2, -1, 0);
+    CHECK_TOPOLOGY("RANK=1 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=x SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0", 1, 2, 1,
+                   2, -1, 0);
+    CHECK_TOPOLOGY("RANK=1 WORLD_SIZE=2 ACCELHOST_JOB=1/ OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2", 1, 2, 1, 2, -1,
+                   0);
+    CHECK_TOPOLOGY("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0", 1, 2,
+                   1, 2, -1, 0);
     restore();
 }
 

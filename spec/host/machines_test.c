@@ -33,7 +33,7 @@ static void close_talk(struct talk *talk)
 }
 
 /* Until the last line has been read, which reports that the second machine is failing. */
-static void say(struct talk *talk, const char *line)
+static void send_line(struct talk *talk, const char *line)
 {
     bool heard = false;
     uint64_t notification;
@@ -65,10 +65,10 @@ AH_TEST(an_outcome_of_another_machine_is_a_code_that_a_process_can_end_with)
     struct talk talk;
     REQUIRE(open_talk(&talk));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        say(&talk, wrong[i]);
+        send_line(&talk, wrong[i]);
         CHECK(!known(&talk).concluded && !known(&talk).code);
     }
-    say(&talk, "outcome 1 7 0 1\nwhy");
+    send_line(&talk, "outcome 1 7 0 1\nwhy");
     CHECK(known(&talk).concluded && known(&talk).code == 7);
     CHECK(known(&talk).text && !strcmp(known(&talk).text, "why"));
     close_talk(&talk);
@@ -80,10 +80,10 @@ AH_TEST(a_signal_of_another_machine_is_one_that_there_is)
     struct talk talk;
     REQUIRE(open_talk(&talk));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        say(&talk, wrong[i]);
+        send_line(&talk, wrong[i]);
         CHECK(!known(&talk).signal);
     }
-    say(&talk, "signal 1 15");
+    send_line(&talk, "signal 1 15");
     CHECK(known(&talk).signal == 15);
     close_talk(&talk);
 }
@@ -92,9 +92,9 @@ AH_TEST(a_launcher_that_is_asked_to_end_once_its_ranks_have_ends_the_job)
 {
     struct talk talk;
     REQUIRE(open_talk(&talk));
-    say(&talk, "outcome 1 0 0 0\n");
+    send_line(&talk, "outcome 1 0 0 0\n");
     CHECK(known(&talk).concluded && !known(&talk).code);
-    say(&talk, "signal 1 15");
+    send_line(&talk, "signal 1 15");
     CHECK(known(&talk).code == 128 + 15 && known(&talk).order);
     close_talk(&talk);
 }
@@ -103,8 +103,8 @@ AH_TEST(a_newcomer_has_a_name_that_can_be_shown)
 {
     struct talk talk;
     REQUIRE(open_talk(&talk));
-    say(&talk, "join 5 \033[2Jnode");
-    say(&talk, "join 5 node");
+    send_line(&talk, "join 5 \033[2Jnode");
+    send_line(&talk, "join 5 node");
     pthread_mutex_lock(&talk.link.lock);
     CHECK(talk.link.arrivals == 1 && !strcmp(talk.link.newcomers, "node"));
     pthread_mutex_unlock(&talk.link.lock);

@@ -45,7 +45,7 @@ static void close_scene(struct scene *scene)
 }
 
 /* The result of an answer. */
-static int come(struct scene *scene, const char *answer)
+static int join(struct scene *scene, const char *answer)
 {
     open_scene(scene, "0");
     CHECK_OK(ah_rendezvous_enter(&scene->rendezvous, &scene->place, 0));
@@ -67,7 +67,7 @@ AH_TEST(a_machine_reads_the_table_that_the_coordinator_writes)
     struct ah_rendezvous written = {.restarts = 3, .port = 4711, .places = {9, 0}};
     struct ah_hosts hosts = {.count = 2, .mine = 1, .first = {0, 2, 4}, .name = {"b", "a"}};
     CHECK(ah_rendezvous_write(&written, &hosts, text, sizeof text) == (int)strlen(text));
-    CHECK_OK(come(&scene, text));
+    CHECK_OK(join(&scene, text));
     CHECK(scene.rendezvous.restarts == 3 && scene.rendezvous.port == 4711 && scene.rendezvous.places[0] == 9);
     CHECK(scene.hosts.count == 2 && scene.hosts.mine == 1 && !strcmp(scene.hosts.name[0], "b"));
 }
@@ -81,10 +81,10 @@ AH_TEST(a_machine_does_not_believe_every_answer)
         "0 0 4711 1 1/0:a/2", "0 0 4711 1 0/0:a/9999999", "7 0 4711 1 0/0:a/2",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        CHECK_FAILS(come(&scene, wrong[i]), AH_EIO, "expected a table of machines");
+        CHECK_FAILS(join(&scene, wrong[i]), AH_EIO, "expected a table of machines");
     char refused[64];
     snprintf(refused, sizeof refused, "%d b refuses", AH_EINVAL);
-    CHECK_FAILS(come(&scene, refused), AH_EINVAL, "b refuses");
+    CHECK_FAILS(join(&scene, refused), AH_EINVAL, "b refuses");
 }
 
 AH_TEST(a_machine_that_arrives_late_joins_the_next_generation)

@@ -1,4 +1,4 @@
---- Devices as a script meets them, on "far" (far_device.c): two devices whose memory the host cannot read.
+--- Devices as a script uses them, on "far" (far_device.c): two devices whose memory the host cannot read.
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local check = require "spec.support.check"

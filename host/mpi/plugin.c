@@ -31,7 +31,7 @@ struct turn {
     MPI_Request request[];
 };
 
-struct mpi_wire {
+struct mpi_transport {
     struct ah_transport base;
     struct ah_transport_turn *turns;
     int first_tag;
@@ -182,9 +182,9 @@ static void mpi_end(int64_t timeout_ns)
 
 /* The transport. */
 
-static const struct ah_transport_type wire_type;
+static const struct ah_transport_type mpi_type;
 
-static int open_wire(struct ah_transport **out, const struct ah_hosts *hosts, int64_t timeout_ns)
+static int mpi_open(struct ah_transport **out, const struct ah_hosts *hosts, int64_t timeout_ns)
 {
     int host = -1, count = 0;
     (void)timeout_ns;
@@ -195,10 +195,10 @@ static int open_wire(struct ah_transport **out, const struct ah_hosts *hosts, in
     if (host != hosts->mine || count != hosts->count)
         return ah_fail(AH_EINVAL, "transport mpi: host %d of %d is number %d of %d to MPI", hosts->mine, hosts->count,
                        host, count);
-    struct mpi_wire *transport = calloc(1, sizeof *transport);
+    struct mpi_transport *transport = calloc(1, sizeof *transport);
     if (!transport)
         return ah_fail(AH_ENOMEM, "transport: out of memory");
-    transport->base = (struct ah_transport){&wire_type, hosts->mine, hosts->count};
+    transport->base = (struct ah_transport){&mpi_type, hosts->mine, hosts->count};
     transport->first_tag = mpi.transports++ % ((TAGS_SURE + 1) / AH_TRANSPORT_TAGS) * AH_TRANSPORT_TAGS;
     *out = &transport->base;
     return 0;
@@ -209,7 +209,7 @@ static int mpi_messages(const struct ah_transport_piece *piece)
     return (int)((piece->bytes + AT_ONCE - 1) / AT_ONCE);
 }
 
-static int begin_piece(const struct mpi_wire *transport, struct turn *turn, const struct ah_transport_piece *piece,
+static int begin_piece(const struct mpi_transport *transport, struct turn *turn, const struct ah_transport_piece *piece,
                        bool sends, int host, int tag)
 {
     for (size_t done = 0; done < piece->bytes; done += AT_ONCE) {
@@ -230,7 +230,7 @@ static int begin_piece(const struct mpi_wire *transport, struct turn *turn, cons
 static int mpi_start(struct ah_transport *base, uint64_t tag, const struct ah_transport_piece *send,
                      const struct ah_transport_piece *receive, struct ah_transport_turn **out)
 {
-    struct mpi_wire *transport = (struct mpi_wire *)base;
+    struct mpi_transport *transport = (struct mpi_transport *)base;
     int most = 0, status = 0;
     for (int h = 0; h < base->hosts; h++)
         most += h == base->host ? 0 : mpi_messages(&send[h]) + mpi_messages(&receive[h]);
@@ -284,9 +284,9 @@ static void wait_for(struct ah_transport *base, int64_t limit_ns)
 }
 
 /* A send that is under way cannot be taken back: its memory stays MPI's, which then never ends. */
-static void close_wire(struct ah_transport *base)
+static void mpi_close(struct ah_transport *base)
 {
-    struct mpi_wire *transport = (struct mpi_wire *)base;
+    struct mpi_transport *transport = (struct mpi_transport *)base;
     pthread_mutex_lock(&mpi.lock);
     while (transport->turns) {
         struct turn *turn = (struct turn *)transport->turns;
@@ -302,10 +302,10 @@ static void close_wire(struct ah_transport *base)
     free(transport);
 }
 
-static const struct ah_transport_type wire_type = {
+static const struct ah_transport_type mpi_type = {
     .name = "mpi",
-    .open = open_wire,
-    .close = close_wire,
+    .open = mpi_open,
+    .close = mpi_close,
     .start = mpi_start,
     .test = mpi_test,
     .wait_for = wait_for,
@@ -313,5 +313,5 @@ static const struct ah_transport_type wire_type = {
 
 extern const struct ah_mpi_driver ah_mpi_plugin;
 const struct ah_mpi_driver ah_mpi_plugin = {
-    .abi = AH_MPI_ABI, .transport = &wire_type, .begin = mpi_begin, .share = mpi_share, .end = mpi_end,
+    .abi = AH_MPI_ABI, .transport = &mpi_type, .begin = mpi_begin, .share = mpi_share, .end = mpi_end,
 };

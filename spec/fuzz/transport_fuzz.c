@@ -56,7 +56,7 @@ static void begin(struct ah_transport *transport, struct wanted *wanted, uint8_t
     if (!wanted->memory)
         abort();
     receive_from[1] = (struct ah_transport_piece){wanted->memory, number};
-    ah_tcp_wire.start(transport, tag, send_to, receive_from, &wanted->turn);
+    ah_tcp_transport.start(transport, tag, send_to, receive_from, &wanted->turn);
 }
 
 static void look(struct ah_transport *transport, struct wanted wanted[STEPS], size_t end, size_t from)
@@ -64,7 +64,7 @@ static void look(struct ah_transport *transport, struct wanted wanted[STEPS], si
     for (size_t w = from; w < end; w++) {
         bool done = false;
         int lost = -1;
-        if (wanted[w].turn && ah_tcp_wire.test(transport, wanted[w].turn, &done, &lost) < 0 && lost != 1)
+        if (wanted[w].turn && ah_tcp_transport.test(transport, wanted[w].turn, &done, &lost) < 0 && lost != 1)
             abort();
         if (done)
             wanted[w].turn = NULL;
@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct ah_transport *transport;
     struct wanted wanted[STEPS] = {{0}};
-    if (ah_tcp_wire.open(&transport, &hosts, 1000) < 0)
+    if (ah_tcp_transport.open(&transport, &hosts, 1000) < 0)
         abort();
     for (size_t i = 0; i + 2 <= count && i < 2 * STEPS; i += 2) {
         if (bytes[i] & 8)
@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     look(transport, wanted, STEPS, 0);
     if (((struct tcp_transport *)transport)->link[1].early_bytes > most_early)
         abort();
-    ah_tcp_wire.close(transport);
+    ah_tcp_transport.close(transport);
     close(other);
     for (int w = 0; w < STEPS; w++)
         free(wanted[w].memory);

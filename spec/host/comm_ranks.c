@@ -123,9 +123,8 @@ static bool make_control_blocks(int size, int count, const struct ah_store_place
             hosts[h].first[i + 1] = size * (i + 1) / count;
             snprintf(hosts[h].name[i], sizeof hosts[h].name[i], "node%d", i);
         }
-        if (ah_control_create(&controls[h], size) || (backend == &ah_keep_backend && ah_replay_enable(controls[h])) ||
-            ah_control_map_segments(controls[h]) ||
-            (count > 1 && ah_control_place(controls[h], &hosts[h]))) {
+        if (ah_control_create(&controls[h], size) || (backend == &ah_replay_backend && ah_replay_enable(controls[h])) ||
+            ah_control_map_segments(controls[h]) || (count > 1 && ah_control_place(controls[h], &hosts[h]))) {
             fprintf(stderr, "no control block: %s\n", ah_error_text());
             return false;
         }
@@ -200,7 +199,7 @@ bool has_messages(struct rank *me)
 
 bool has_segments(struct rank *me)
 {
-    return me->group->backend != &ah_keep_backend;
+    return me->group->backend != &ah_replay_backend;
 }
 
 void until_ended(struct rank *me, int rank)

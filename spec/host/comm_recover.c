@@ -134,7 +134,7 @@ static int run_loop(struct ah_group *group, int rank)
     static struct model m;
     int step = 0, size = scene->size;
     AH_TRY(set_up(group, &part, &m, rank));
-    if (scene->strays && ah_rank_entry(scene->control, rank)->replaced)
+    if (scene->orphans && ah_rank_entry(scene->control, rank)->replaced)
         AH_TRY(call(group, ah_collective_barrier(), "stray:1"));
     if (!scene->forgets)
         AH_TRY(resume(&m, rank, size, &step));
@@ -226,11 +226,11 @@ AH_TEST(peers_wait_longer_than_their_timeout_for_a_rank_that_is_being_replaced)
 }
 
 /* The failure of a rank whose replacement does something else. */
-static void expect_failure(bool forgets, bool strays, const char *text)
+static void expect_failure(bool forgets, bool orphans, const char *text)
 {
     REQUIRE(open_scene(run_loop, 2, STEPS));
     scene->forgets = forgets;
-    scene->strays = strays;
+    scene->orphans = orphans;
     atomic_store(&scene->step, 4);
     atomic_store(&scene->place, 3);
     atomic_store(&scene->victim, 1);

@@ -39,7 +39,7 @@ static bool open_pair(struct pair *pair)
                                            .store = place};
     if (pthread_create(&thread, NULL, open_peer, pair))
         return false;
-    CHECK_OK(ah_tcp_wire.open(&pair->transport, &pair->hosts[0], INT64_C(20000000000)));
+    CHECK_OK(ah_tcp_transport.open(&pair->transport, &pair->hosts[0], INT64_C(20000000000)));
     pthread_join(thread, NULL);
     return pair->transport && pair->fd >= 0;
 }
@@ -47,7 +47,7 @@ static bool open_pair(struct pair *pair)
 static void close_pair(struct pair *pair)
 {
     if (pair->transport)
-        ah_tcp_wire.close(pair->transport);
+        ah_tcp_transport.close(pair->transport);
     if (pair->fd >= 0)
         close(pair->fd);
     ah_store_end(pair->server);
@@ -58,17 +58,17 @@ static struct ah_transport_turn *want(struct pair *pair, uint64_t tag, void *mem
 {
     struct ah_transport_piece send[2] = {{0}}, receive[2] = {{0}, {memory, bytes}};
     struct ah_transport_turn *turn = NULL;
-    CHECK_OK(ah_tcp_wire.start(pair->transport, tag, send, receive, &turn));
+    CHECK_OK(ah_tcp_transport.start(pair->transport, tag, send, receive, &turn));
     return turn;
 }
 
 static int look(struct pair *pair, struct ah_transport_turn *turn, bool *done)
 {
-    int lost = -1, status = ah_tcp_wire.test(pair->transport, turn, done, &lost);
+    int lost = -1, status = ah_tcp_transport.test(pair->transport, turn, done, &lost);
     if (status < 0)
         CHECK(lost == 1);
     else if (!*done)
-        ah_tcp_wire.wait_for(pair->transport, 1000000);
+        ah_tcp_transport.wait_for(pair->transport, 1000000);
     return status;
 }
 

@@ -32,7 +32,7 @@ static pid_t begin(int rank)
     ah_set_num_threads(1);
     ah_recovery_join(scene->control, rank);
     atomic_store(&ah_rank_entry(scene->control, rank)->pid, (int)getpid());
-    int status = ah_group_open(&group, &ah_keep_backend, &seat);
+    int status = ah_group_open(&group, &ah_replay_backend, &seat);
     while (status == 0 && atomic_load(&scene->slow) && ah_rank_entry(scene->control, rank)->replaced)
         atomic_store(&scene->slow, usleep(1300000)); /* longer than peers wait for one that is not replaced */
     status = status ? status : scene->body(group, rank);

@@ -147,9 +147,9 @@ static void on_deadline(struct ah_job *job)
     switch (job->phase) {
     case AH_JOB_FAILING:
         signal_ranks(job, SIGTERM);
-        job_enter(job, AH_JOB_ENDING, term_ns);
+        job_enter(job, AH_JOB_TERMINATING, term_ns);
         break;
-    case AH_JOB_ENDING:
+    case AH_JOB_TERMINATING:
     case AH_JOB_SIGNALLED:
         kill_ranks(job);
         break;

@@ -22,7 +22,7 @@ struct ah_job_options {
     const struct ah_hosts *hosts; /* of which this is one of several, or NULL; until the job is closed */
     int threads;         /* of each rank, 0: processors / ranks */
     double timeout;      /* seconds that a rank may wait in a collective, 0: ACCELHOST_TIMEOUT, else 600 */
-    double stall_warning;     /* seconds without progress before a rank is reported, 0: ACCELHOST_PATIENCE, else 10 */
+    double stall_warning; /* seconds without progress before a rank is reported, 0: ACCELHOST_PATIENCE, else 10 */
     double monitor_interval; /* seconds between polls for ranks that are stopped or do not start, 0: 1 */
     double grace;        /* seconds that ranks get to end after ah_job_end */
     char **argv;         /* the host's arguments in each rank, argv[0] included, NULL-ended */

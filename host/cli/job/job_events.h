@@ -32,7 +32,7 @@ struct ah_lua_job {
     int size;
     int64_t due;   /* when the output has something to write, or -1 */
     bool finished; /* the output */
-    bool reported;     /* that it has ended */
+    bool reported; /* that it has ended */
     bool lost;     /* memory was out for an event */
 };
 

@@ -13,7 +13,7 @@
 enum ah_job_phase {
     AH_JOB_RUNNING,
     AH_JOB_FAILING,   /* a rank failed: the others get a moment to raise themselves ... */
-    AH_JOB_ENDING,    /* ... then SIGTERM ... */
+    AH_JOB_TERMINATING, /* ... then SIGTERM ... */
     AH_JOB_SIGNALLED, /* we were asked to end it and passed that on */
     AH_JOB_KILLED,    /* ... and SIGKILL in the end */
     AH_JOB_LEAVING,   /* all ranks have ended; processes that they started may run for a moment */
@@ -27,7 +27,7 @@ struct ah_loss {
     pid_t pid;       /* 0: there is none */
     int signal;
     int more;        /* replacements that were killed too */
-    bool reported;       /* its delay was reported */
+    bool reported;   /* its delay was reported */
     int64_t died_ns;
 };
 

@@ -35,7 +35,7 @@ static bool is_marked(int proc, pid_t pid, const char *mark)
     return found;
 }
 
-static bool is_stray(int proc, pid_t pid, const char *mark, const pid_t *groups, int count, struct ah_process *process)
+static bool is_orphan(int proc, pid_t pid, const char *mark, const pid_t *groups, int count, struct ah_process *process)
 {
     if (!ah_process_look(pid, process) || process->state == 'Z' || process->state == 'X')
         return false;
@@ -66,7 +66,7 @@ int ah_orphans_signal(const char *mark, const pid_t *groups, int count, int numb
         struct ah_process_hold hold;
         if (!ah_process_hold(&hold, pid))
             continue;
-        if (is_stray(dirfd(proc), pid, mark, groups, count, &process)) {
+        if (is_orphan(dirfd(proc), pid, mark, groups, count, &process)) {
             if (number)
                 ah_process_hold_signal(&hold, number);
             if (names && found < 4 && at < room)

@@ -28,7 +28,7 @@ struct launch {
     int signals;      /* signalfd */
     bool quiet;
     bool reported;    /* which rank failed */
-    bool announced;        /* the other machines of what went wrong here */
+    bool announced;   /* the other machines of what went wrong here */
     bool followed;    /* what went wrong there */
     bool ends_along;  /* since the launcher of another machine was asked to end */
     bool asked;       /* to end, by a signal or since the ranks' output cannot be written */

@@ -152,7 +152,7 @@ static int machines_link_print(struct ah_machine_link *link, bool *over)
     pthread_mutex_lock(&link->lock);
     posts = link->posts;
     link->posts = (struct ah_text){0};
-    *over = link->ending;
+    *over = link->shutting_down;
     bool gone = link->keeps;
     pthread_mutex_unlock(&link->lock);
     for (size_t at = 0; at < posts.bytes && status == 0; at += strlen(posts.at + at) + 1)
@@ -210,7 +210,7 @@ int ah_machine_link_open(struct ah_machine_link *link, struct ah_rendezvous *ren
 void ah_machine_link_close(struct ah_machine_link *link, bool gone)
 {
     pthread_mutex_lock(&link->lock);
-    link->ending = true;
+    link->shutting_down = true;
     link->keeps = gone;
     pthread_mutex_unlock(&link->lock);
     if (link->runs)

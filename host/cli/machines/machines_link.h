@@ -30,7 +30,7 @@ struct ah_machine_link {
 
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t change;
-    bool ending;          /* the thread is to end when it has sent everything */
+    bool shutting_down;   /* the thread is to end when it has sent everything */
     bool keeps;           /* and its machine then counts as lost */
     struct ah_text posts; /* events to be appended, each with a 0 after it */
     struct ah_machine machine[AH_HOSTS_MAX];

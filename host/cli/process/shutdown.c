@@ -35,7 +35,7 @@ static bool is_written(void)
 }
 
 /* The table of what CUDA devices executed, where it was asked for. */
-static void ending_report_times(struct ah_host *host)
+static void shutdown_report_times(struct ah_host *host)
 {
     static const char chunk[] = "require('accelhost.profiler.device_times').report()";
     const char *asked = getenv("ACCELHOST_CUDA_TIMES");
@@ -45,7 +45,7 @@ static void ending_report_times(struct ah_host *host)
 
 int ah_shutdown_finish(struct ah_host *host, int code)
 {
-    ending_report_times(host);
+    shutdown_report_times(host);
     /* What is still being saved is part of the run. */
     if (ah_saver_finish_all(code == 0) < 0 && code == 0)
         return ah_shutdown_fail(host, ah_error_text());

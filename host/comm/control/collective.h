@@ -48,7 +48,7 @@ enum ah_purpose {
     AH_FOR_BACKWARD,
     AH_FOR_PREPARE,
     AH_FOR_STEP,
-    AH_FOR_LANE,
+    AH_FOR_DEVICE_COMM,
     AH_PURPOSES
 };
 

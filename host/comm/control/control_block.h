@@ -80,7 +80,7 @@ struct ah_rank_entry {
     _Atomic int64_t returned_ns;  /* of the last replacement */
     _Atomic int64_t returned_at;  /* the boundary at which it replaced the killed process, -1: none */
     struct ah_replay_log replay_log;
-    struct ah_counters counters;    /* its progress counters */
+    struct ah_counters counters; /* its progress counters */
     struct ah_awaited awaited;
     struct ah_group_block block[AH_MAX_GROUPS];
 };
@@ -99,7 +99,7 @@ struct ah_control_header {
         local; /* this host's ranks: `local` of them, from `first` on; the others' rank entries a replica fills */
     _Alignas(64) atomic_int first_failed; /* rank, -1 before */
     atomic_int blocks;                  /* ever used on any rank entry: those that a wake visits */
-    _Atomic uint64_t reported;                /* the stalled rank (from 1) and its progress in the last stall warning */
+    _Atomic uint64_t reported;            /* the stalled rank (from 1) and its progress in the last stall warning */
     struct ah_notification notification[AH_READERS];
     _Atomic int64_t heartbeat_timeout_ns; /* without a beat of the replica, after which it is stuck; 0: there is none */
     atomic_uint beats;

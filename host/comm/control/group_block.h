@@ -35,7 +35,7 @@ struct ah_call_record {
     uint8_t purpose; /* enum ah_purpose, no part of the fingerprint */
     /* For a group over several hosts (spread.h); no part of the fingerprint: */
     bool wired;              /* moved by the progress thread, not by the ranks alone */
-    uint32_t inline_bytes;        /* bytes at `offset` that go to the other hosts with this post, but for */
+    uint32_t inline_bytes;   /* bytes at `offset` that go to the other hosts with this post, but for */
     uint32_t own, own_bytes; /* the part of them that no other rank reads: this rank may overwrite it with its result */
     uint32_t steps;          /* SLICED of this rank before the call */
     uint64_t landing;        /* where data from other hosts is stored in its segment, as the result would be */

@@ -48,7 +48,7 @@ int ah_replay_check(const struct ah_control_block *control)
                    (unsigned long long)(needed / gib), (unsigned long long)(control->segment_span / gib));
 }
 
-static struct ah_replay_log *keeping_of(const struct ah_control_block *control, int rank)
+static struct ah_replay_log *replay_log_of(const struct ah_control_block *control, int rank)
 {
     return &control->header->slot[rank].replay_log;
 }
@@ -83,7 +83,7 @@ static bool find_interval(const struct ah_replay_log *replay_log, uint32_t publi
  * the last but one. */
 const struct ah_replay_entry *ah_replay_find(struct ah_control_block *control, int rank, int block, uint32_t sequence)
 {
-    const struct ah_replay_log *replay_log = keeping_of(control, rank);
+    const struct ah_replay_log *replay_log = replay_log_of(control, rank);
     uint32_t published = ah_replay_boundaries(control, rank), boundary, first = 0;
     int area = 0;
     if (published && !ah_reached(replay_log->set_up[block], sequence)) {
@@ -104,7 +104,7 @@ const void *ah_replay_input(const struct ah_control_block *control, int rank, co
 int ah_replay_add(struct ah_control_block *control, int rank, int block, const struct ah_call_record *record,
                   const void *in, size_t bytes)
 {
-    struct ah_replay_log *replay_log = keeping_of(control, rank);
+    struct ah_replay_log *replay_log = replay_log_of(control, rank);
     uint32_t published = ah_replay_boundaries(control, rank);
     int area = published ? area_behind(published - 1) : 0;
     uint32_t first = published ? replay_log->boundary[(published - 1) & 1].posted[block] : 0;
@@ -128,7 +128,7 @@ int ah_replay_add(struct ah_control_block *control, int rank, int block, const s
 
 void ah_replay_turn(struct ah_control_block *control, int rank, uint32_t boundary)
 {
-    struct ah_replay_log *replay_log = keeping_of(control, rank);
+    struct ah_replay_log *replay_log = replay_log_of(control, rank);
     int area = area_behind(boundary), other = boundary ? area_behind(boundary - 1) : 0;
     uint64_t had = atomic_load(&replay_log->used[area]), has = atomic_load(&replay_log->used[other]);
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = (has + page - 1) / page * page;

@@ -145,7 +145,7 @@ struct ah_group {
     bool logs;
     uint32_t epoch;                       /* number of restarts */
     struct ah_device_comm *device_comm; /* for the memory of a device; NULL: none, or not asked for */
-    bool lane_asked;                    /* whether there is one has been found out */
+    bool device_comm_asked;             /* whether there is one has been found out */
     enum ah_device_comm_choice choice;
     struct ah_device_p2p *p2p; /* for messages from and to devices */
     struct ah_group *parts;    /* of a root: the open ones; of a part: the next */
@@ -162,7 +162,7 @@ struct ah_seat {
     uint32_t base;
     struct ah_group *root; /* NULL: the new one is a root */
     int64_t timeout_ns;    /* 0: ACCELHOST_TIMEOUT, else 600 s */
-    int64_t stall_warning_ns;   /* 0: ACCELHOST_PATIENCE, else 10 s */
+    int64_t stall_warning_ns; /* 0: ACCELHOST_PATIENCE, else 10 s */
 };
 
 /* A group of one is always "self". Several threads may each be a rank on one mapping of a control block. */
@@ -186,7 +186,7 @@ void ah_group_forget_works(struct ah_group *group);
 int ah_backend_register(const struct ah_backend *backend);
 const struct ah_backend *ah_backend_find(const char *name);
 
-extern const struct ah_backend ah_self_backend, ah_shm_backend, ah_spread_backend, ah_keep_backend;
+extern const struct ah_backend ah_self_backend, ah_shm_backend, ah_spread_backend, ah_replay_backend;
 /* Have all ranks completed the calls up to `sequence`? */
 bool ah_group_has_settled(const struct ah_group *group, uint32_t sequence);
 

@@ -16,7 +16,7 @@ enum { WORDS = sizeof(struct entry) / sizeof(int64_t) };
 
 static int device_comm_run(struct ah_group *group, struct ah_collective call, const char *where)
 {
-    call.purpose = AH_FOR_LANE;
+    call.purpose = AH_FOR_DEVICE_COMM;
     call.where = where;
     return ah_group_run(group, call);
 }
@@ -101,7 +101,7 @@ int ah_group_reach(struct ah_group *group, struct ah_device *device, const struc
                        "%s: a rank's tensors of a group must be on one device, and others of this one were on "
                        "another",
                        group->device_comm->type->moves.name);
-    if (group->lane_asked || group->size == 1 || !type) {
+    if (group->device_comm_asked || group->size == 1 || !type) {
         *out = group->device_comm != NULL;
         if (!*out && group->choice == AH_DEVICE_COMM_ONLY && group->size > 1)
             return ah_fail(AH_EINVAL, "this device has no collectives of its own");
@@ -115,7 +115,7 @@ int ah_group_reach(struct ah_group *group, struct ah_device *device, const struc
         return ah_group_poison(group, ah_fail(AH_EINVAL, "%s: %s", type->moves.name, reason));
     else if (group->rank == 0 && group->root == group)
         ah_notice("collectives on this device go through the host's memory, not by %s: %s", type->moves.name, reason);
-    group->lane_asked = true;
+    group->device_comm_asked = true;
     *out = group->device_comm != NULL;
     return 0;
 }
@@ -132,7 +132,7 @@ const char *ah_group_device_comm(const struct ah_group *group)
 
 bool ah_group_has_asked(const struct ah_group *group)
 {
-    return group->lane_asked;
+    return group->device_comm_asked;
 }
 
 bool ah_group_may_have_device_comm(const struct ah_group *group)
@@ -161,7 +161,7 @@ void ah_device_comm_forget(struct ah_group *group)
     if (group->device_comm)
         group->device_comm->type->close(group->device_comm);
     group->device_comm = NULL;
-    group->lane_asked = false;
+    group->device_comm_asked = false;
     ah_device_p2p_close_all(group);
 }
 

@@ -15,7 +15,7 @@ enum { BACKENDS = 16, SPINS = 2000, FEW_SPINS = 20 };
 static const double timeout_default_s = 600;
 
 static const struct ah_backend *backends[BACKENDS] = {&ah_self_backend, &ah_shm_backend, &ah_spread_backend,
-                                                    &ah_keep_backend};
+                                                    &ah_replay_backend};
 
 int ah_backend_register(const struct ah_backend *backend)
 {

@@ -27,7 +27,7 @@ struct ah_progress {
     struct scratch spare[PROGRESS_AHEAD];
     pthread_t thread;
     pthread_mutex_t working; /* around all that is above */
-    atomic_bool ending;
+    atomic_bool shutting_down;
 };
 
 static const int64_t idle_ns = 100000000, shortest_ns = 50000, longest_ns = 1000000;
@@ -280,7 +280,7 @@ static void *carry_all(void *context)
     struct ah_notification *notification = &progress->control->header->notification[AH_PROGRESS];
     int64_t limit_ns = shortest_ns;
     uint32_t visits = 0;
-    while (!atomic_load(&progress->ending)) {
+    while (!atomic_load(&progress->shutting_down)) {
         uint32_t seen = atomic_load(&notification->changes); /* before it reads the attending ranks */
         if (ah_notification_nap(notification, &visits))
             continue;
@@ -371,7 +371,7 @@ void ah_progress_close(struct ah_progress *progress)
 {
     if (!progress)
         return;
-    atomic_store(&progress->ending, true);
+    atomic_store(&progress->shutting_down, true);
     ah_progress_leave(progress);
     ah_notification_notify(&progress->control->header->notification[AH_PROGRESS]);
     pthread_join(progress->thread, NULL);

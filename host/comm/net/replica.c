@@ -164,7 +164,7 @@ static void *send_changes(void *context)
     struct ah_notification *notification = &replica->control->header->notification[AH_REPLICA];
     int64_t beat_ns = replica->heartbeat_timeout_ns / BEATS, last = ah_now_ns();
     uint32_t visits = 0;
-    while (!atomic_load(&replica->ending)) {
+    while (!atomic_load(&replica->shutting_down)) {
         int64_t now = ah_now_ns();
         bool beat = now - last >= beat_ns;
         last = beat ? now : last;
@@ -259,7 +259,7 @@ static void *receive_frames(void *context)
             look[h] = (struct pollfd){.fd = open ? replica->peer[h].fd : -1, .events = POLLIN};
             any |= open;
         }
-        if (!any && atomic_load(&replica->ending))
+        if (!any && atomic_load(&replica->shutting_down))
             break;
         if (!ah_notification_nap(&replica->control->header->notification[AH_REPLICA], &visits))
             poll(look, (nfds_t)replica->hosts->count, (int)(tick_ns / 1000000));
@@ -282,7 +282,7 @@ bool ah_replica_attend(struct ah_replica *replica)
 {
     struct ah_notification *notification = &replica->control->header->notification[AH_REPLICA];
     bool heard = false;
-    if (atomic_load(&replica->ending))
+    if (atomic_load(&replica->shutting_down))
         return false;
     ah_notification_attend(notification);
     if (!pthread_mutex_trylock(&replica->sending)) {
@@ -397,7 +397,7 @@ void ah_replica_linger(struct ah_replica *replica)
 
 void ah_replica_part(struct ah_replica *replica)
 {
-    if (atomic_exchange(&replica->ending, true))
+    if (atomic_exchange(&replica->shutting_down, true))
         return;
     ah_replica_leave(replica);
     ah_notification_notify(&replica->control->header->notification[AH_REPLICA]);

@@ -96,10 +96,10 @@ struct ah_replica {
     struct replica_rank *rank; /* of the own host */
     pthread_t sender, receiver;
     pthread_mutex_t sending, receiving; /* of the sender's state; of the receiver's */
-    uint32_t seen_changes;          /* the control block's notifications as last read */
+    uint32_t seen_changes;     /* the control block's notifications as last read */
     bool more;                 /* there is data that had to wait then */
     atomic_bool recalled;      /* by the receiver: a message header of another host is to go back */
-    atomic_bool ending, ended; /* the sender shall send its last frame; the receiver shall stop */
+    atomic_bool shutting_down, ended; /* the sender shall send its last frame; the receiver shall stop */
     pthread_mutex_t losing;
 };
 

@@ -23,7 +23,7 @@ struct spread_group {
     struct ah_team team;
     struct ah_holder holder;
     struct ah_member_table *member_table;
-    void *member_tables[AH_MAX_GROUPS];   /* of a root: of each group block that was ever used */
+    void *member_tables[AH_MAX_GROUPS]; /* of a root: of each group block that was ever used */
     uint32_t last_wired, steps;
     bool has_wired;
     struct ah_hold blocking; /* of the blocking call that is on */

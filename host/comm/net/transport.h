@@ -68,7 +68,7 @@ struct ah_transport_type {
     void (*wait_for)(struct ah_transport *transport, int64_t limit_ns);
 };
 
-extern const struct ah_transport_type ah_tcp_wire;
+extern const struct ah_transport_type ah_tcp_transport;
 /* The built-in one and those that plugins register (the struct is kept). NULL for an unknown name. */
 int ah_transport_register(const struct ah_transport_type *type);
 const struct ah_transport_type *ah_transport_find(const char *name);

@@ -342,7 +342,7 @@ static int tcp_open(struct ah_transport **out, const struct ah_hosts *hosts, int
         free(transport);
         return status;
     }
-    transport->base = (struct ah_transport){&ah_tcp_wire, hosts->mine, hosts->count};
+    transport->base = (struct ah_transport){&ah_tcp_transport, hosts->mine, hosts->count};
     for (int h = 0; h < AH_HOSTS_MAX; h++) {
         struct link *link = &transport->link[h];
         link->fd = fd[h];
@@ -373,7 +373,7 @@ static void tcp_close(struct ah_transport *base)
     free(transport);
 }
 
-const struct ah_transport_type ah_tcp_wire = {
+const struct ah_transport_type ah_tcp_transport = {
     .name = "tcp",
     .open = tcp_open,
     .close = tcp_close,

@@ -11,7 +11,7 @@
 #include "comm/group/watch.h"
 #include "comm/recover/recover.h"
 
-static int keep_open(struct ah_group *group)
+static int replay_open(struct ah_group *group)
 {
     AH_TRY(ah_replay_check(group->control));
     group->choice = AH_DEVICE_COMM_NONE; /* what a device's library moves nobody keeps */
@@ -21,7 +21,7 @@ static int keep_open(struct ah_group *group)
 }
 
 /* A replacement can only find the groups that were made before the first step. */
-static int keep_may_split(const struct ah_group *parent)
+static int replay_may_split(const struct ah_group *parent)
 {
     if (ah_recovery_boundary() < 0 || ah_recovery_is_due())
         return 0;
@@ -30,7 +30,7 @@ static int keep_may_split(const struct ah_group *parent)
 }
 
 /* What a replacement calls is what was called before it. */
-static int compare_with_kept(const struct ah_group *group, const struct ah_call_record *record)
+static int compare_with_log(const struct ah_group *group, const struct ah_call_record *record)
 {
     char text[160];
     int rank = group->member[group->rank];
@@ -55,7 +55,7 @@ static int compare_with_kept(const struct ah_group *group, const struct ah_call_
 }
 
 /* Log the input of the next call, or find it in the log. */
-static int keep_input(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out)
+static int replay_arguments(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out)
 {
     struct ah_call_record record;
     int rank = group->member[group->rank];
@@ -63,7 +63,7 @@ static int keep_input(struct ah_group *group, const struct ah_collective *call, 
     ah_call_record_fill(&record, call, group->posted + 1, group->size);
     out->before = ah_reached(ah_group_counter(group->peer[group->rank], AH_POSTED), record.sequence);
     if (out->before)
-        return compare_with_kept(group, &record);
+        return compare_with_log(group, &record);
     ah_control_return(group->control, rank);
     return ah_replay_add(group->control, rank, group->block, &record, call->in, bytes);
 }
@@ -94,43 +94,43 @@ static int make_result(struct ah_group *group, const struct ah_collective *call,
     return 0;
 }
 
-static int keep_run(struct ah_group *group, const struct ah_collective *call)
+static int replay_run(struct ah_group *group, const struct ah_collective *call)
 {
     return make_result(group, call, group->posted, &(uint32_t){0});
 }
 
-static int keep_start(struct ah_work *work)
+static int replay_start(struct ah_work *work)
 {
-    return keep_input(work->group, &work->call, &work->arguments);
+    return replay_arguments(work->group, &work->call, &work->arguments);
 }
 
-static int keep_carry(struct ah_work *work)
+static int replay_carry(struct ah_work *work)
 {
     return work->abandoned ? 0 : make_result(work->group, &work->call, work->sequence, &work->note);
 }
 
 /* Memory of the group is its rank's own. */
-static int keep_alloc(struct ah_group *group, size_t bytes, void **out)
+static int replay_alloc(struct ah_group *group, size_t bytes, void **out)
 {
     return ah_self_backend.alloc(group, bytes, out);
 }
 
-static void keep_free(struct ah_group *group, void *memory, size_t bytes)
+static void replay_free(struct ah_group *group, void *memory, size_t bytes)
 {
     ah_self_backend.free(group, memory, bytes);
 }
 
-const struct ah_backend ah_keep_backend = {
+const struct ah_backend ah_replay_backend = {
     .name = "keep",
     .group_bytes = sizeof(struct ah_group),
     .work_bytes = sizeof(struct ah_work),
-    .open = keep_open,
-    .may_split = keep_may_split,
-    .fill_arguments = keep_input,
-    .run = keep_run,
-    .start = keep_start,
-    .carry = keep_carry,
+    .open = replay_open,
+    .may_split = replay_may_split,
+    .fill_arguments = replay_arguments,
+    .run = replay_run,
+    .start = replay_start,
+    .carry = replay_carry,
     .posted_is_all = true,
-    .alloc = keep_alloc,
-    .free = keep_free,
+    .alloc = replay_alloc,
+    .free = replay_free,
 };

@@ -33,7 +33,7 @@ struct client {
 };
 
 struct ah_store_server {
-    int listener, ending, port;
+    int listener, shutdown_fd, port;
     pthread_t thread;
     struct ah_store_place place; /* its own copies of secret and job */
     char job[AH_STORE_JOB];
@@ -175,7 +175,7 @@ static int server_timeout_ms(const struct ah_store_server *server, int64_t now)
 static void wait_for_events(struct ah_store_server *server)
 {
     int64_t now = ah_now_ns();
-    server->look[0] = (struct pollfd){.fd = server->ending, .events = POLLIN};
+    server->look[0] = (struct pollfd){.fd = server->shutdown_fd, .events = POLLIN};
     server->look[1] = (struct pollfd){.fd = now < server->rest_ns ? -1 : server->listener, .events = POLLIN};
     for (int i = 0; i < server->count; i++) {
         const struct client *client = server->client[i];
@@ -244,8 +244,8 @@ static void free_server(struct ah_store_server *server)
         server_drop(server, 0);
     if (server->listener >= 0)
         close(server->listener);
-    if (server->ending >= 0)
-        close(server->ending);
+    if (server->shutdown_fd >= 0)
+        close(server->shutdown_fd);
     ah_store_table_free(&server->table);
     free((void *)(uintptr_t)server->place.secret);
     free(server);
@@ -269,9 +269,9 @@ int ah_store_serve(struct ah_store_server **out, const struct ah_store_place *pl
     ah_store_job(server->job, place);
     server->place.job = server->job;
     server->listener = -1;
-    server->ending = eventfd(0, EFD_CLOEXEC);
+    server->shutdown_fd = eventfd(0, EFD_CLOEXEC);
     AH_TRYGO(listen_at(server, place->host ? place->host : "127.0.0.1", place->port), failed);
-    if (server->ending < 0 || ah_helper_start(&server->thread, server_serve, server)) {
+    if (server->shutdown_fd < 0 || ah_helper_start(&server->thread, server_serve, server)) {
         status = ah_fail(AH_ENOMEM, "store: no thread to serve it");
         goto failed;
     }
@@ -292,7 +292,7 @@ void ah_store_end(struct ah_store_server *server)
     if (!server)
         return;
     uint64_t one = 1;
-    while (write(server->ending, &one, sizeof one) < 0 && errno == EINTR)
+    while (write(server->shutdown_fd, &one, sizeof one) < 0 && errno == EINTR)
         continue;
     pthread_join(server->thread, NULL);
     free_server(server);

@@ -14,7 +14,7 @@ enum { BUCKETS = 8192 };
 
 static struct ah_cuda_plan matmul_plans[AH_CUDA_PLANS];
 static int matmul_buckets[BUCKETS]; /* an index + 1 into `matmul_plans`, or 0 */
-static int matmul_hand;             /* where the search for a place continues */
+static int matmul_hand;      /* where the search for a place continues */
 static cublasLtHandle_t matmul_handles[AH_CUDA_DEVICES];
 
 int ah_cublas_check(const struct ah_cublas *blas, cublasStatus_t status, const char *op_name, const char *what)

@@ -23,7 +23,7 @@ static struct ah_cuda_kernel places_kernel = AH_CUDA_KERNEL("compact", "compact_
     }
 static struct ah_cuda_kernel take_kernel[] = BY_ITEM("compact_take"), place_kernel[] = BY_ITEM("compact_place");
 
-static struct ah_compact_args args_of(const struct ah_cuda_places *places)
+static struct ah_compact_args args_of(const struct ah_cuda_nonzeros *places)
 {
     return (struct ah_compact_args){.mask = ah_cuda_data(places->mask), .offsets = ah_cuda_data(places->offsets),
                                     .n = places->mask->numel, .tiles = places->offsets->numel - 1, .room = INT64_MAX};
@@ -36,11 +36,11 @@ static int compact_launch(struct ah_device *device, const char *op_name, struct 
     return args->tiles ? ah_cuda_launch(device, kernel, op_name, grid, args) : 0;
 }
 
-int ah_cuda_places_find(struct ah_device *device, const char *op_name, struct ah_tensor *mask,
-                        struct ah_cuda_places *out)
+int ah_cuda_nonzeros_find(struct ah_device *device, const char *op_name, struct ah_tensor *mask,
+                          struct ah_cuda_nonzeros *out)
 {
     int64_t tiles = (mask->numel + AH_COMPACT_TILE - 1) / AH_COMPACT_TILE;
-    *out = (struct ah_cuda_places){.mask = ah_tensor_retain(mask)};
+    *out = (struct ah_cuda_nonzeros){.mask = ah_tensor_retain(mask)};
     AH_TRY(ah_tensor_empty(&out->offsets, (int64_t[]){tiles + 1}, 1, AH_I64, device));
     struct ah_compact_args args = args_of(out);
     AH_TRY(compact_launch(device, op_name, &count_kernel, &args));
@@ -48,21 +48,21 @@ int ah_cuda_places_find(struct ah_device *device, const char *op_name, struct ah
     return ah_cuda_launch(device, &offsets_kernel, op_name, grid, &args);
 }
 
-void ah_cuda_places_release(struct ah_cuda_places *places)
+void ah_cuda_nonzeros_release(struct ah_cuda_nonzeros *places)
 {
     ah_tensor_release(places->mask);
     ah_tensor_release(places->offsets);
-    *places = (struct ah_cuda_places){0};
+    *places = (struct ah_cuda_nonzeros){0};
 }
 
-int ah_cuda_places_count(struct ah_device *device, const struct ah_cuda_places *places, int64_t *count)
+int ah_cuda_nonzeros_count(struct ah_device *device, const struct ah_cuda_nonzeros *places, int64_t *count)
 {
     const int64_t *offsets = ah_tensor_data(places->offsets);
     return ah_cuda_copy(device, count, &ah_cpu, offsets + places->offsets->numel - 1, device, sizeof *count, NULL);
 }
 
-int ah_cuda_places_write(struct ah_device *device, const char *op_name, const struct ah_cuda_places *places,
-                         struct ah_tensor *to, bool flat)
+int ah_cuda_nonzeros_write(struct ah_device *device, const char *op_name, const struct ah_cuda_nonzeros *places,
+                           struct ah_tensor *to, bool flat)
 {
     struct ah_compact_args args = args_of(places);
     args.to = ah_cuda_data(to);
@@ -86,16 +86,16 @@ static int compact_spread(struct ah_device *device, struct ah_tensor *tensor, co
 
 /* The places of a mask broadcast to a shape. */
 static int open_mask(struct ah_call *c, struct ah_tensor *mask, const int64_t *size, int ndim,
-                     struct ah_cuda_places *out)
+                     struct ah_cuda_nonzeros *out)
 {
     struct ah_tensor *wide;
     AH_TRY(compact_spread(c->device, mask, size, ndim, AH_BOOL, &wide));
-    int status = ah_cuda_places_find(c->device, c->op->name, wide, out);
+    int status = ah_cuda_nonzeros_find(c->device, c->op->name, wide, out);
     ah_tensor_release(wide);
     return status;
 }
 
-static int compact_move(struct ah_call *c, struct ah_cuda_kernel *kernels, const struct ah_cuda_places *places,
+static int compact_move(struct ah_call *c, struct ah_cuda_kernel *kernels, const struct ah_cuda_nonzeros *places,
                         const struct ah_tensor *to, const struct ah_tensor *from, int64_t room)
 {
     struct ah_compact_args args = args_of(places);
@@ -109,18 +109,18 @@ int ah_cuda_masked_select(struct ah_call *c)
 {
     const struct ah_args_masked_select *arg = ah_args(c, masked_select);
     struct ah_tensor *x = arg->input.tensor, *source = NULL;
-    struct ah_cuda_places places = {0};
+    struct ah_cuda_nonzeros places = {0};
     int64_t size[AH_MAX_DIMS], count;
     int ndim, status;
     AH_TRY(ah_broadcast_shapes("masked_select", x, arg->mask.tensor, size, &ndim));
     AH_TRYGO(open_mask(c, arg->mask.tensor, size, ndim, &places), out);
     AH_TRYGO(compact_spread(c->device, x, size, ndim, x->dtype, &source), out);
-    AH_TRYGO(ah_cuda_places_count(c->device, &places, &count), out);
+    AH_TRYGO(ah_cuda_nonzeros_count(c->device, &places, &count), out);
     AH_TRYGO(ah_call_output(c, 0, &count, 1, x->dtype), out);
     if (count > 0)
         status = compact_move(c, take_kernel, &places, c->out[0], source, count);
 out:
-    ah_cuda_places_release(&places);
+    ah_cuda_nonzeros_release(&places);
     ah_tensor_release(source);
     return status;
 }
@@ -129,14 +129,14 @@ int ah_cuda_masked_select_backward(struct ah_call *c)
 {
     const struct ah_args_masked_select_backward *arg = ah_args(c, masked_select_backward);
     struct ah_tensor *out = c->out[0], *grad = NULL;
-    struct ah_cuda_places places = {0};
+    struct ah_cuda_nonzeros places = {0};
     int status;
     AH_TRYGO(open_mask(c, arg->mask.tensor, out->size, out->ndim, &places), out);
     AH_TRYGO(ah_cuda_dense(c->device, &grad, arg->grad.tensor, out->dtype), out);
     AH_TRYGO(ah_cuda_fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out)), out);
     status = compact_move(c, place_kernel, &places, out, grad, grad->numel);
 out:
-    ah_cuda_places_release(&places);
+    ah_cuda_nonzeros_release(&places);
     ah_tensor_release(grad);
     return status;
 }
@@ -145,7 +145,7 @@ int ah_cuda_masked_scatter(struct ah_call *c)
 {
     const struct ah_args_masked_scatter *arg = ah_args(c, masked_scatter);
     struct ah_tensor *out = c->out[0], *work = out, *source = NULL;
-    struct ah_cuda_places places = {0};
+    struct ah_cuda_nonzeros places = {0};
     int status;
     AH_TRYGO(open_mask(c, arg->mask.tensor, out->size, out->ndim, &places), out);
     AH_TRYGO(ah_cuda_dense(c->device, &source, arg->source.tensor, out->dtype), out);
@@ -158,7 +158,7 @@ int ah_cuda_masked_scatter(struct ah_call *c)
 out:
     if (work != out)
         ah_tensor_release(work);
-    ah_cuda_places_release(&places);
+    ah_cuda_nonzeros_release(&places);
     ah_tensor_release(source);
     return status;
 }
@@ -166,16 +166,16 @@ out:
 int ah_cuda_nonzero(struct ah_call *c)
 {
     struct ah_tensor *x = ah_args(c, nonzero)->input.tensor, *mask = NULL;
-    struct ah_cuda_places places = {0};
+    struct ah_cuda_nonzeros places = {0};
     int64_t size[2] = {0, x->ndim};
     int status;
     AH_TRYGO(ah_cuda_dense(c->device, &mask, x, AH_BOOL), out);
-    AH_TRYGO(ah_cuda_places_find(c->device, "nonzero", mask, &places), out);
-    AH_TRYGO(ah_cuda_places_count(c->device, &places, &size[0]), out);
+    AH_TRYGO(ah_cuda_nonzeros_find(c->device, "nonzero", mask, &places), out);
+    AH_TRYGO(ah_cuda_nonzeros_count(c->device, &places, &size[0]), out);
     AH_TRYGO(ah_call_output(c, 0, size, 2, AH_I64), out);
-    status = ah_cuda_places_write(c->device, "nonzero", &places, c->out[0], false);
+    status = ah_cuda_nonzeros_write(c->device, "nonzero", &places, c->out[0], false);
 out:
-    ah_cuda_places_release(&places);
+    ah_cuda_nonzeros_release(&places);
     ah_tensor_release(mask);
     return status;
 }

@@ -4,21 +4,21 @@
 
 #include "ops/dispatch/op.h"
 
-struct ah_cuda_places {
+struct ah_cuda_nonzeros {
     struct ah_tensor *mask;    /* row-major bool */
     struct ah_tensor *offsets; /* int64 on the device; its last is how many places there are */
 };
 
 /* Count the places of a mask, of which a reference is taken. Release it in any case. */
-int ah_cuda_places_find(struct ah_device *device, const char *op_name, struct ah_tensor *mask,
-                        struct ah_cuda_places *out);
-void ah_cuda_places_release(struct ah_cuda_places *places);
+int ah_cuda_nonzeros_find(struct ah_device *device, const char *op_name, struct ah_tensor *mask,
+                          struct ah_cuda_nonzeros *out);
+void ah_cuda_nonzeros_release(struct ah_cuda_nonzeros *places);
 
 /* Wait for how many there are. */
-int ah_cuda_places_count(struct ah_device *device, const struct ah_cuda_places *places, int64_t *count);
+int ah_cuda_nonzeros_count(struct ah_device *device, const struct ah_cuda_nonzeros *places, int64_t *count);
 
 /* Write the coordinates of the places to int64 [count, ndim] (ndim 0: of a flat mask, [count]). */
-int ah_cuda_places_write(struct ah_device *device, const char *op_name, const struct ah_cuda_places *places,
-                         struct ah_tensor *to, bool flat);
+int ah_cuda_nonzeros_write(struct ah_device *device, const char *op_name, const struct ah_cuda_nonzeros *places,
+                           struct ah_tensor *to, bool flat);
 
 #endif

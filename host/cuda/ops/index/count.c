@@ -28,14 +28,14 @@ static struct ah_cuda_grid grid_for(int64_t items)
 
 /* The outputs, from where the groups of equal keys start. */
 static int write_groups(struct ah_call *c, struct ah_unique_args *args, const struct ah_tensor *x,
-                        const struct ah_cuda_places *places)
+                        const struct ah_cuda_nonzeros *places)
 {
     const struct ah_args_unique *arg = ah_args(c, unique);
     struct ah_tensor *starts = NULL;
     int64_t groups = 0;
     int next = 1, status;
     if (places)
-        AH_TRY(ah_cuda_places_count(c->device, places, &groups));
+        AH_TRY(ah_cuda_nonzeros_count(c->device, places, &groups));
     AH_TRYGO(ah_call_output(c, 0, &groups, 1, x->dtype), out);
     if (arg->return_inverse.flag) {
         AH_TRYGO(ah_call_output(c, next, x->size, x->ndim, AH_I64), out);
@@ -48,7 +48,7 @@ static int write_groups(struct ah_call *c, struct ah_unique_args *args, const st
     if (groups == 0)
         return 0;
     AH_TRYGO(ah_tensor_empty(&starts, &groups, 1, AH_I64, c->device), out);
-    AH_TRYGO(ah_cuda_places_write(c->device, c->op->name, places, starts, true), out);
+    AH_TRYGO(ah_cuda_nonzeros_write(c->device, c->op->name, places, starts, true), out);
     args->starts = ah_cuda_data(starts);
     args->groups = groups;
     args->values = ah_cuda_data(c->out[0]);
@@ -64,7 +64,7 @@ static int unique_run(struct ah_call *c, const struct ah_tensor *x)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
     struct ah_cuda_sorted sorted = {0};
-    struct ah_cuda_places places = {0};
+    struct ah_cuda_nonzeros places = {0};
     struct ah_tensor *marks = NULL;
     int bits = ah_cuda_key_bits(x->dtype), item = bits <= 32 ? 4 : 8, status;
     struct ah_unique_args args = {.x = ah_cuda_data(x), .n = x->numel, .item = item, .dtype = (int32_t)x->dtype};
@@ -78,10 +78,10 @@ static int unique_run(struct ah_call *c, const struct ah_tensor *x)
     args.order = ah_cuda_address(sorted.order);
     args.marks = ah_cuda_data(marks);
     AH_TRYGO(ah_cuda_launch(c->device, &marks_kernel, c->op->name, grid_for(args.n), &args), out);
-    AH_TRYGO(ah_cuda_places_find(c->device, c->op->name, marks, &places), out);
+    AH_TRYGO(ah_cuda_nonzeros_find(c->device, c->op->name, marks, &places), out);
     status = write_groups(c, &args, x, &places);
 out:
-    ah_cuda_places_release(&places);
+    ah_cuda_nonzeros_release(&places);
     ah_tensor_release(marks);
     ah_cuda_sorted_release(c->device, &sorted);
     ah_cuda_memory_give(memory, keys);

@@ -215,16 +215,16 @@ out:
 static int places_of(struct ah_call *c, struct ah_tensor *given)
 {
     struct ah_tensor *mask;
-    struct ah_cuda_places places = {0};
+    struct ah_cuda_nonzeros places = {0};
     int64_t count;
     int status;
     AH_TRY(ah_cuda_dense(c->device, &mask, given, AH_BOOL));
-    AH_TRYGO(ah_cuda_places_find(c->device, c->op->name, mask, &places), out);
-    AH_TRYGO(ah_cuda_places_count(c->device, &places, &count), out);
+    AH_TRYGO(ah_cuda_nonzeros_find(c->device, c->op->name, mask, &places), out);
+    AH_TRYGO(ah_cuda_nonzeros_count(c->device, &places, &count), out);
     AH_TRYGO(ah_call_output(c, 0, &count, 1, AH_I64), out);
-    status = ah_cuda_places_write(c->device, c->op->name, &places, c->out[0], true);
+    status = ah_cuda_nonzeros_write(c->device, c->op->name, &places, c->out[0], true);
 out:
-    ah_cuda_places_release(&places);
+    ah_cuda_nonzeros_release(&places);
     ah_tensor_release(mask);
     return status;
 }

@@ -75,7 +75,7 @@ int ah_cuda_draw_dropout(struct ah_call *c)
     struct ah_tensor *input = arg->input.tensor, *mask = c->extra[0];
     double p = arg->p.number;
     if (p == 1) {
-        static ah_cuda_loops kernels = {AH_CUDA_FLOATS("choice", "keep")};
+        static ah_cuda_loops kernels = {AH_CUDA_FLOATS("where", "keep")};
         enum ah_dtype dtype = ah_compute_dtype(input->dtype);
         const struct ah_cuda_operand operand[] = {{c->out[0], dtype}, {mask, AH_BOOL}, {input, dtype}};
         AH_TRY(ah_cuda_fill(c->device, ah_tensor_data(mask), 0, (size_t)mask->numel));

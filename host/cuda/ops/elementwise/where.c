@@ -1,9 +1,9 @@
-/* Elementwise ops that choose, those of three inputs, and copies (kernels/elementwise/choice.cu). */
+/* Elementwise ops that choose, those of three inputs, and copies (kernels/elementwise/where.cu). */
 #include "cuda/driver/stream/copy.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
 
-#define ALL(name) {AH_CUDA_INTEGERS("choice", name), AH_CUDA_FLOATS("choice", name)}
+#define ALL(name) {AH_CUDA_INTEGERS("where", name), AH_CUDA_FLOATS("where", name)}
 
 #define PAIR(name, in, out, ...)                    \
     int ah_cuda_##name(struct ah_call *c)           \
@@ -20,12 +20,12 @@ PAIR(lt, ah_call_promote(c, 2), AH_BOOL, ALL("lt"))
 PAIR(le, ah_call_promote(c, 2), AH_BOOL, ALL("le"))
 PAIR(gt, ah_call_promote(c, 2), AH_BOOL, ALL("gt"))
 PAIR(ge, ah_call_promote(c, 2), AH_BOOL, ALL("ge"))
-PAIR(bitwise_and, ah_call_promote(c, 2), dtype, {AH_CUDA_INTEGERS("choice", "and")})
-PAIR(bitwise_or, ah_call_promote(c, 2), dtype, {AH_CUDA_INTEGERS("choice", "or")})
-PAIR(bitwise_xor, ah_call_promote(c, 2), dtype, {AH_CUDA_INTEGERS("choice", "xor")})
-PAIR(logical_and, AH_BOOL, AH_BOOL, {AH_CUDA_INTEGERS("choice", "and")})
-PAIR(logical_or, AH_BOOL, AH_BOOL, {AH_CUDA_INTEGERS("choice", "or")})
-PAIR(logical_xor, AH_BOOL, AH_BOOL, {AH_CUDA_INTEGERS("choice", "xor")})
+PAIR(bitwise_and, ah_call_promote(c, 2), dtype, {AH_CUDA_INTEGERS("where", "and")})
+PAIR(bitwise_or, ah_call_promote(c, 2), dtype, {AH_CUDA_INTEGERS("where", "or")})
+PAIR(bitwise_xor, ah_call_promote(c, 2), dtype, {AH_CUDA_INTEGERS("where", "xor")})
+PAIR(logical_and, AH_BOOL, AH_BOOL, {AH_CUDA_INTEGERS("where", "and")})
+PAIR(logical_or, AH_BOOL, AH_BOOL, {AH_CUDA_INTEGERS("where", "or")})
+PAIR(logical_xor, AH_BOOL, AH_BOOL, {AH_CUDA_INTEGERS("where", "xor")})
 
 static ah_cuda_loops clamp_numbers = ALL("clamp_numbers");
 
@@ -51,8 +51,8 @@ int ah_cuda_hardtanh(struct ah_call *c)
 /* where: the first selects; masked_fill's value replaces the second. */
 static int select_into(struct ah_call *c, struct ah_tensor *mask, struct ah_tensor *yes, struct ah_tensor *no)
 {
-    static ah_cuda_loops loops = {[AH_BOOL] = AH_CUDA_KERNEL("choice", "where_u8"), AH_CUDA_INTEGERS("choice", "where"),
-                                  AH_CUDA_FLOATS("choice", "where")};
+    static ah_cuda_loops loops = {[AH_BOOL] = AH_CUDA_KERNEL("where", "where_u8"), AH_CUDA_INTEGERS("where", "where"),
+                                  AH_CUDA_FLOATS("where", "where")};
     enum ah_dtype dtype = ah_compute_dtype(c->out[0]->dtype);
     const struct ah_cuda_operand operand[] = {{c->out[0], dtype}, {mask, AH_BOOL}, {yes, dtype}, {no, dtype}};
     return ah_cuda_iterate(c->device, c->op->name, &loops[dtype], operand, 4, NULL);
@@ -72,7 +72,7 @@ int ah_cuda_masked_fill(struct ah_call *c)
 
 int ah_cuda_lerp(struct ah_call *c)
 {
-    static ah_cuda_loops loops = {AH_CUDA_FLOATS("choice", "lerp")};
+    static ah_cuda_loops loops = {AH_CUDA_FLOATS("where", "lerp")};
     return ah_cuda_elementwise(c, loops, 3, c->out[0]->dtype, c->out[0]->dtype, NULL);
 }
 
@@ -85,14 +85,14 @@ int ah_cuda_addcmul(struct ah_call *c)
 
 int ah_cuda_addcdiv(struct ah_call *c)
 {
-    static ah_cuda_loops loops = {AH_CUDA_FLOATS("choice", "addcdiv")};
+    static ah_cuda_loops loops = {AH_CUDA_FLOATS("where", "addcdiv")};
     enum ah_dtype dtype = ah_call_promote(c, 3);
     return ah_cuda_elementwise(c, loops, 3, dtype, dtype, (double[4]){ah_args(c, addcdiv)->value.number});
 }
 
 int ah_cuda_dropout_backward(struct ah_call *c)
 {
-    static ah_cuda_loops loops = {AH_CUDA_FLOATS("choice", "keep")};
+    static ah_cuda_loops loops = {AH_CUDA_FLOATS("where", "keep")};
     const struct ah_args_dropout_backward *arg = ah_args(c, dropout_backward);
     enum ah_dtype dtype = ah_compute_dtype(c->out[0]->dtype);
     const struct ah_cuda_operand operand[] = {{c->out[0], dtype}, {arg->mask.tensor, AH_BOOL},

@@ -35,10 +35,10 @@ local known_texts = {
   generator = "the generator to draw from, instead of the default one",
   transform = "of a sample before it is given", target_transform = "of a sample's label",
   reduction = "of the losses of the samples: mean, sum, or none to have each",
-  last_epoch = "the epoch to go on from; -1 begins",
+  last_epoch = "the epoch to resume from; -1 begins",
 }
 
--- What parameters of these names are where the function checks them by itself.
+-- The kind and type of parameters of these names that the function checks by itself.
 local by_name = {
   params = {"a table of parameters, or of groups {params = ..., lr = ...}", "Tensor[]|table[]"},
   optimizer = {"an optimizer", "Optimizer"}, schedulers = {"a table of schedulers", "LRScheduler[]"},

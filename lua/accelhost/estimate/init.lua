@@ -4,7 +4,7 @@ local step = require "accelhost.estimate.step"
 
 local function fail(format, ...) error(format:format(...), 0) end
 
--- Bytes of an element; what has no optimizer here holds weights only.
+-- Bytes of an element; dtypes without an optimizer here are for weights only.
 local dtypes = {float64 = 8, float32 = 4, bfloat16 = 2, float16 = 2, int8 = 1, int4 = 0.5}
 local trains = {float64 = true, float32 = true, bfloat16 = true, float16 = true}
 
@@ -38,7 +38,7 @@ local function bytes_of(row, dtype)
   return row.numel * (row.float and dtypes[dtype] or row.size)
 end
 
--- The layer with the most weights of its own.
+-- Return the layer with the most own weights.
 local function largest(rows, dtype)
   local layers, best = {}, nil
   for _, row in ipairs(rows) do
@@ -121,7 +121,7 @@ local function report(what, names, columns)
   end
   print_table(columns, names, rows)
   io.write(what.inputs and ("\nA forward and backward of %s, by their shapes. "):format(what.batch) or "\n",
-    "Each rank holds all of it. Workspaces of kernels, what Lua has\nnot collected yet and the program itself (about ",
+    "Each rank holds all of it. Workspaces of kernels, Lua's garbage\nand the program itself (about ",
     "40 MiB) come on top.\n")
 end
 

@@ -1,4 +1,4 @@
---- When a profile records: PyTorch's schedule of waiting, warming up and recording.
+--- The schedule of a profile: PyTorch's rounds of waiting, warming up and recording.
 local arguments = require "accelhost.util.arguments"
 local warn = require "accelhost.util.warn"
 
@@ -9,7 +9,7 @@ local read = arguments.signature("schedule", {
 
 --- A schedule for `profile`: skip the first `skip_first` steps, then go round of `wait` steps without recording,
 --- `warmup` steps whose recording is dropped, and `active` steps that are recorded, `repeat` times (0: without end).
---- `repeat` is a word of Lua: say repeats = 2, or ["repeat"] = 2.
+--- `repeat` is a word of Lua: write repeats = 2, or ["repeat"] = 2.
 --
 --   local at = accelhost.profiler.schedule{wait = 1, warmup = 1, active = 2, repeats = 1}
 --   at(0), at(1), at(2), at(3), at(4)  --> none, warmup, record, record_and_save, none
@@ -22,7 +22,7 @@ local read = arguments.signature("schedule", {
 ---@return fun(step: integer): string # "none", "warmup", "record" or "record_and_save", by the step's number from 0
 return function(...)
   local wait, warmup, active, times, skip_first, skip_first_wait, repeats = read(...)
-  if times and repeats then arguments.fail 'schedule: "repeat" and "repeats" are the same; give one' end
+  if times and repeats then arguments.fail 'schedule: "repeat" and "repeats" are the same; pass one' end
   times = times or repeats or 0
   if warmup == 0 then warn "schedule: without warmup the first recorded step may be unlike the others" end
   local round = wait + warmup + active

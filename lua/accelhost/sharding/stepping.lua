@@ -30,7 +30,7 @@ end
 ---@param wants fun(shard: Shard): boolean
 ---@param fn fun(...): ...
 ---@param ... any its arguments
----@return any # what it returns
+---@return any # the results of fn
 function stepping.over_pieces(optimizer, shard_of, wants, fn, ...)
   local whole, pieces = {}, {}
   for g, group in ipairs(optimizer.param_groups) do
@@ -59,7 +59,7 @@ end
 function stepping.check(optimizer)
   if optimizer._kind or optimizer.elementwise == true then return end
   fail("%s:step: it needs whole tensors, and with sharding a process has the state of a part of each: use an "
-    .. "optimizer that works element by element (SGD, Adam, AdamW, Lion, ...), or say `elementwise = true` in a class "
+    .. "optimizer that works element by element (SGD, Adam, AdamW, Lion, ...), or set `elementwise = true` in a class "
     .. "of your own that does", optimizer._name)
 end
 

@@ -32,7 +32,7 @@ local taken = {
   {"bf16", "flag", false, "mixed precision with bfloat16"},
   {"fp16", "flag", false, "mixed precision with float16"},
   {"tf32", "flag", nil, "let CUDA devices round float32 to TF32 in products and convolutions, or not"},
-  {"gradient_checkpointing", "flag", false, "forget what layers computed, compute it again in backward"},
+  {"gradient_checkpointing", "flag", false, "drop the layers' activations, compute them again in backward"},
   {"gradient_checkpointing_kwargs", "table|string", nil, "options of utils.checkpoint.checkpoint; as text: JSON"},
   {"auto_find_batch_size", "flag", false, "after running out of memory start again with a smaller batch"},
   {"activation_checkpointing", "flag", false, "the same, by its newer name"},
@@ -60,7 +60,7 @@ local taken = {
   {"eval_on_start", "flag", false, "evaluate before the first update"},
   {"eval_accumulation_steps", "count", nil, "batches after which predictions go to the CPU's memory"},
   {"prediction_loss_only", "flag", false, "keep no predictions in evaluation"},
-  {"include_for_metrics", "list", {}, "what compute_metrics gets besides: inputs, loss"},
+  {"include_for_metrics", "list", {}, "further arguments of compute_metrics: inputs, loss"},
   {"batch_eval_metrics", "flag", false, "call compute_metrics(prediction, compute_result) for each batch"},
   {"eval_do_concat_batches", "flag", true, "predictions as whole tensors; false: as lists by batch"},
   -- Checkpoints.
@@ -71,7 +71,7 @@ local taken = {
   {"metric_for_best_model", "string", nil, "default loss"},
   {"greater_is_better", "flag", nil, "default: not where that name ends in loss"},
   {"enable_jit_checkpoint", "flag", false, "at SIGTERM or SIGUSR1 save a checkpoint and end the training"},
-  {"resume_from_checkpoint", "string|flag", nil, "for scripts: what train() is to be given: a checkpoint's folder, or "
+  {"resume_from_checkpoint", "string|flag", nil, "for scripts: the argument of train(): a checkpoint's folder, or "
     .. "true for the newest one"},
   -- Data.
   {"dataloader_num_workers", "size", 0, "processes that make the batches"},
@@ -87,14 +87,14 @@ local taken = {
   {"data_seed", "size", nil, "of the order of the training set, default: seed"},
 }
 
--- What is taken with some values alone: {those, reason against others}.
+-- Arguments with some supported values: {those, reason against others}.
 local fixed = {
   remove_unused_columns = {{false}, "a model gets the whole batch as one table; nothing is dropped"},
-  dataloader_in_order = {{true}, "batches come in the order of the sampler"},
+  dataloader_in_order = {{true}, "batches are in the order of the sampler"},
   average_tokens_across_devices = {{true}, "a gradient is the mean over the tokens, or samples, of all processes"},
-  ignore_data_skip = {{false}, "going on costs nothing: the loader's order is sought, not walked"},
+  ignore_data_skip = {{false}, "resuming costs nothing: the loader's order is sought, not walked"},
   restore_callback_states_from_checkpoint = {{true}, "callbacks that have a state always get it back"},
-  save_only_model = {{false}, "a checkpoint is what a run goes on from; trainer:save_model writes the model"},
+  save_only_model = {{false}, "a run resumes from a checkpoint; trainer:save_model writes the model"},
   full_determinism = {{true, false}, "results are the same each time, always"},
   eval_use_gather_object = {{true, false}, "predictions of any kind are gathered"},
   torch_compile = {{false}, "nothing is compiled here"},
@@ -129,7 +129,7 @@ local refused = {
   ddp_backend = "launch chooses the transport", ddp_timeout = "ACCELHOST_TIMEOUT sets it",
   ddp_bucket_cap_mb = "launch's defaults hold", ddp_static_graph = "graphs may change from step to step",
   ddp_broadcast_buffers = "buffers are those of rank 0", log_level = "accelhost.logging.set_verbosity sets it",
-  log_level_replica = "only rank 0 writes", save_on_each_node = "rank 0 writes what all share",
+  log_level_replica = "only rank 0 writes", save_on_each_node = "rank 0 writes the shared files",
   debug = "accelhost.autograd.set_detect_anomaly finds the op that made a NaN",
   lr_find = "sweeps try rates: accelhost sweep",
 }

@@ -1,4 +1,4 @@
---- The learning curves of all trials: what they reported, by step.
+--- The learning curves of all trials: their reports by step.
 local frame = require "accelhost.sweep.report.figures.frame"
 local scale = require "accelhost.sweep.report.scale"
 local summary = require "accelhost.sweep.report.summary"
@@ -66,8 +66,8 @@ return function(self)
     else table.insert(lines[classes[curve.row.trial.state] or "curve stopped"], data) end
   end
   local metric = self.study.metric
-  local note = "What trials reported, by step; trials that were stopped or paused are faint."
-    .. view.left_out(#drawn, #with_curve, "trials") .. (outside > 0 and " Values far off lie at the edge." or "")
+  local note = "Reports of the trials, by step; trials that were stopped or paused are faint."
+    .. view.left_out(#drawn, #with_curve, "trials") .. (outside > 0 and " Values far off are at the edge." or "")
   return frame.section("curves", "Learning curves", note, frame.plot({
     kind = "curves", label = ("Learning curves of %d trials: %s by step."):format(#curves, metric),
     x_ticks = x_axis.ticks,

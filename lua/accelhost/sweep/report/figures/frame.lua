@@ -94,7 +94,7 @@ end
 ---@return table
 function frame.wide(label) return {class = "wide", tabindex = "0", role = "region", ["aria-label"] = label} end
 
---- A section of the page with a heading, a note and what it shows.
+--- Return a section of the page with a heading, a note and its content.
 ---@param id string
 ---@param title string
 ---@param note string

@@ -84,7 +84,7 @@ return function(self)
   local label = ("Parallel coordinates of %s over %s and %s."):format(show.count(#with_value, "trial"),
     show.count(count, "parameter"), self.study.metric)
   local note = "A line is a trial, the stronger the better; those that did not run to the end are faint, with their "
-    .. "last value; the best one has a colour of its own." .. view.left_out(#drawn, #with_value, "trials")
+    .. "last value; the best one has a separate colour." .. view.left_out(#drawn, #with_value, "trials")
   return frame.section("parallel", "Parallel coordinates", note,
     tag("p", {class = "note script"}, "Drag along an axis to keep the trials of a part of it, in the table as well; "
       .. "tap it to let them go."),

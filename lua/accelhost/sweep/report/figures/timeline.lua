@@ -60,7 +60,7 @@ return function(self)
     y_ticks[#y_ticks + 1] = {at = 1 - (slot + 0.5) / slots, text = ("slot %d"):format(slot)}
   end
   local label = ("Timeline of %s in %s."):format(show.count(#self.rows, "trial"), show.count(slots, "slot"))
-  return frame.section("timeline", "Timeline", "What ran when.", tag("p", {class = "keys"}, table.concat(keys)),
+  return frame.section("timeline", "Timeline", "Trials by time.", tag("p", {class = "keys"}, table.concat(keys)),
     frame.plot({
     kind = "timeline", label = label, x_ticks = x_ticks,
     y_ticks = y_ticks, bare = true, height = math.max(5, math.min(20, 1.6 * slots)),

@@ -1,4 +1,5 @@
---- Activation checkpointing: what a function computed is forgotten and computed again in the backward pass.
+--- Activation checkpointing: the intermediate results of a function are dropped and computed again in the backward
+--- pass.
 --
 -- C replaces the piece of graph that the function made by one node (autograd/engine/segment.c); here is the function
 -- that this node calls. The second run finds the random streams and autocast as the first did, and leaves them as it
@@ -14,7 +15,7 @@ local function pack(...)
   return {n = select("#", ...), ...}
 end
 
--- The generators that may be drawn from: the processor's, the default device's, those where the arguments lie.
+-- The generators that may be drawn from: the processor's, the default device's, those of the arguments' devices.
 local function random_states(given)
   local states = {cpu = C.random.get_rng_state()}
   local function add(device)
@@ -64,7 +65,7 @@ local function direct(fn, ...) return fn(...) end
 ---@param options {preserve_rng_state: boolean?, context_fn: (fun(): function, function)?}
 ---@param fn fun(...): ...
 ---@param ... any
----@return any # what fn returns
+---@return any # the results of fn
 function recompute.run(options, fn, ...)
   if not C.autograd.is_grad_enabled() then return fn(...) end
   local given, around, around_again = pack(...), direct, direct
@@ -89,7 +90,7 @@ end
 ---@param part Module
 ---@param layer Module
 ---@param ... any
----@return any # what the layer returns
+---@return any # the results of the layer
 function recompute.layer(part, layer, ...)
   local options = part.training and part._recompute
   if options then return recompute.run(options, layer, ...) end
@@ -100,7 +101,7 @@ end
 
 local kinds = {preserve_rng_state = "flag", context_fn = "callable"}
 
--- PyTorch's other options: {the one value that is taken, why others are not}.
+-- PyTorch's other options: {the one supported value, the reason against others}.
 local fixed = {
   use_reentrant = {false, "the graph is kept whole, with the same gradients"},
   determinism_check = {"default", "the results of the second run are always compared with the first ones"},

@@ -3,7 +3,7 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local state = require "accelhost.accelerator.process.state"
 
--- What Accelerate has and is not here, and why.
+-- Fields of Accelerate that are absent here, with the reason.
 local whole = "accelerator.sharding names the sharded state of a model"
 local no_layout = "there are no other layouts than processes side by side"
 local refused = {

@@ -42,8 +42,8 @@ require "accelhost.averaging" -- warns of backwards that average nothing
 ---@field device_placement boolean
 ---@field mixed_precision string "no", "bf16" or "fp16"
 ---@field scaler GradScaler? of mixed_precision = "fp16"
----@field virtual_shards integer? how many shards a global batch has
----@field share integer[]? what part of a global batch each process gets, as set by `launch --share`; nil: all the same
+---@field virtual_shards integer? number of shards of a global batch
+---@field share integer[]? part of a global batch of each process, as set by `launch --share`; nil: all the same
 ---@field split_batches boolean
 ---@field dispatch_batches boolean?
 ---@field even_batches boolean (settable: for loaders that are prepared from now on)
@@ -131,13 +131,13 @@ end
 --   accelhost.Accelerator{gradient_accumulation_steps = 4}.num_processes  --> 1
 ---@param device_placement? boolean models and batches go to the accelerator's device
 ---@param split_batches? boolean a loader's batch size is that of all processes together
----@param mixed_precision? string "bf16" or "fp16": prepared models run under autocast and give float32, weights and
---- gradients stay float32; in "fp16" losses are scaled. "no" (default): ops keep the dtypes that come
+---@param mixed_precision? string "bf16" or "fp16": prepared models run under autocast and return float32, weights and
+--- gradients stay float32; in "fp16" losses are scaled. "no" (default): ops keep the dtypes of their inputs
 ---@param gradient_accumulation_steps? integer micro-steps of a window, see accumulate; default 1
 ---@param cpu? boolean use the CPU even where there are GPUs
 ---@param dataloader_config? DataLoaderConfiguration|table how prepared loaders share their batches
----@param rng_types? string[] what rank 0 sends to the others when a pass begins: "generator", a loader's draw
---- (default), and "torch", the state of the global generator
+---@param rng_types? string[] the random state that rank 0 sends to the others when a pass begins: "generator", a
+--- loader's draw (default), and "torch", the state of the global generator
 ---@param log_with? any "tensorboard", "jsonl", "csv", the name of a registered class, "all" for all of them, an
 --- object of a subclass of GeneralTracker, a plain table with a `name` and functions, or a list; see init_trackers
 ---@param project_dir? string folder of the run's files
@@ -150,15 +150,15 @@ end
 ---@param bucket_cap_mb? number size of the pieces in which gradients are averaged
 ---@param scheduler_steps? string "optimizer": a prepared scheduler steps once with it; "per_process": as many times as
 --- there are processes, as with Accelerate (once with split_batches)
----@param virtual_shards? integer cut every global batch into that many shards, each with random numbers of its own, so
+---@param virtual_shards? integer cut every global batch into that many shards, each with its own random numbers, so
 --- that any number of processes up to it trains to the same bits. batch_size is a shard's (with split_batches, that of
 --- all together); a `for` over a loader yields a process's shards in turn, and optimizers step after the last one
----@param sharding? string what of a prepared model a process has its share of only: "none" (default); "optimizer", what
---- optimizers keep (ZeRO 1); "gradients", these too (ZeRO 2); "full", the parameters too, which lie once for all
---- processes of a host (ZeRO 3, FSDP). Steps give the same numbers
----@param shard_units? any what is handled together with "gradients" and "full": "blocks" (default), the items of a list
---- of modules of one class; "none"; names of modules or classes; fun(module, path): boolean; or a number, the least
---- number of parameters of a unit
+---@param sharding? string the state of a prepared model that is sharded over the processes: "none" (default);
+--- "optimizer", the states of optimizers (ZeRO 1); "gradients", these too (ZeRO 2); "full", the parameters too, which
+--- are stored once for all processes of a host (ZeRO 3, FSDP). Steps compute the same numbers
+---@param shard_units? any the unit of communication with "gradients" and "full": "blocks" (default), the items of a
+--- list of modules of one class; "none"; names of modules or classes; fun(module, path): boolean; or a number, the
+--- least number of parameters of a unit
 ---@param fsdp_plugin? FullyShardedDataParallelPlugin|table the same in Accelerate's words
 function Accelerator:init(...)
   local given = options.read(...)

@@ -32,7 +32,7 @@ end
 return function(Accelerator)
   --- Profile what fn does, on every process: `fn(prof)` runs and the profile is returned. The options are those of
   --- accelhost.profiler.profile; besides, `output_trace_dir` names a folder, made if it is missing, into which each
-  --- process writes its last trace as profile_RANK.json (times are of one clock: the files can be laid side by side),
+  --- process writes its last trace as profile_RANK.json (times are of one clock, so that the files can be compared),
   --- and `schedule` may be the table of a schedule's options. A collective with output_trace_dir.
   --
   --   local prof = accelerator:profile({record_shapes = true}, function(prof)

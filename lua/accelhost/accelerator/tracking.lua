@@ -66,9 +66,10 @@ local function started(self, what)
   return self.list
 end
 
--- Before anything is logged again after load_state: what was logged beyond the checkpoint goes away, but for trackers
--- that were configured with their own position. In a killed process's place (`kept_rows`) trackers that count what
--- they have go back to what they had. "next": load_state has found no checkpoint; rows are dropped from
+-- Before anything is logged again after load_state: drop the values that were logged beyond the checkpoint, except in
+-- trackers that were configured with their own position. In the replacement of a killed process (`kept_rows`) trackers
+-- that count their rows are truncated to the count of that time. "next": load_state has found no checkpoint; rows are
+-- dropped from
 -- the first step on that is logged now, since a killed run has logged the same steps.
 local function purge(self, step)
   local from, rows = self.purge_from, self.kept_rows
@@ -95,9 +96,9 @@ end
 --   local own = accelhost.Accelerator{log_with = "all", project_dir = os.tmpname() .. ".runs"}
 --   own:init_trackers("mnist", {lr = 0.1, optimizer = "sgd"})
 ---@param project_name string the folder of the run in logging_dir
----@param config? table<string, any> what the run is configured with: numbers, booleans, texts
----@param init_kwargs? table<string, table> options by tracker, such as {jsonl = {purge_step = 100}}: a run that is
---- resumed goes on from there, what was logged from that step on goes away; load_state does so by itself
+---@param config? table<string, any> the run's configuration: numbers, booleans, texts
+---@param init_kwargs? table<string, table> options by tracker, such as {jsonl = {purge_step = 100}}: a resumed run
+--- continues at that step, and values that were logged from it on are dropped; load_state does so by itself
 function Trackers:init_trackers(...)
   local project, config, init_kwargs = read_init(...)
   local what = "init_trackers"
@@ -123,7 +124,7 @@ end
 --   own:init_trackers "mnist"
 --   own:get_tracker("tensorboard", {unwrap = true}):add_histogram("noise", accelhost.randn(100), 1)
 ---@param name string
----@param unwrap? boolean what it writes with, such as the SummaryWriter
+---@param unwrap? boolean return the object with which it writes, such as the SummaryWriter
 ---@return any
 function Trackers:get_tracker(...)
   local name, unwrap = read_get(...)
@@ -138,15 +139,15 @@ function Trackers:get_tracker(...)
     arguments.did_you_mean(name, known))
 end
 
---- Give values to all trackers: numbers, booleans, texts, tensors of one element, and tables of them by name (curves
+--- Log values with all trackers: numbers, booleans, texts, tensors of one element, and tables of them by name (curves
 --- of one plot). On other processes than the main one nothing happens.
 --
 --   local own = accelhost.Accelerator{log_with = "jsonl", project_dir = os.tmpname() .. ".runs"}
 --   own:init_trackers "mnist"
 --   own:log({loss = 0.25, accuracy = {train = 0.9, valid = 0.8}}, {step = 1})
 --
--- They are written before it returns; after load_state what was logged beyond the checkpoint goes away first. A
--- tensor is read by it, so log what was gathered or is this process's own. In a trial of a sweep this is
+-- They are written before it returns; after load_state values that were logged beyond the checkpoint are dropped first.
+-- It reads the elements of tensors, so log gathered values or this process's own. In a trial of a sweep this is
 -- accelhost.report too, by step or, without one, by count.
 ---@param values table<string, any>
 ---@param step? integer
@@ -163,7 +164,7 @@ function Trackers:log(...)
   if os.getenv "ACCELHOST_TRIAL" then trial.log(values, step) end -- last, since it may end the process
 end
 
---- Give batches of images (NCHW) to the trackers that keep images. On other processes than the main one nothing
+--- Log batches of images (NCHW) with the trackers that store images. On other processes than the main one nothing
 --- happens.
 --
 --   local own = accelhost.Accelerator{log_with = "all", project_dir = os.tmpname() .. ".runs"}
@@ -197,21 +198,20 @@ function Trackers:finish()
   end
 end
 
---- The training is over: close the trackers. Processes and what they speak by stay as they are; they end with the
---- script.
+--- End the training: close the trackers. Processes and their group stay as they are; they end with the script.
 --
 --   accelerator:end_training()
 function Trackers:end_training()
   protect(function() self:finish() end, self.accelerator.wait_for_checkpoint, self.accelerator)
 end
 
---- Begin the run again, without a checkpoint: what this process has logged itself stays.
+--- Begin the run again, without a checkpoint: values that this process has logged itself stay.
 ---@param purge_step? integer|false as of load_state
 function Trackers:begin_again(purge_step)
   if not self.logged_step then self.purge_from = purge_step == nil and "next" or purge_step end
 end
 
---- Continue a run from a state in which `logged_step` was the last one: what was logged after it is logged again.
+--- Continue a run from a state in which `logged_step` was the last one: later steps are logged again.
 ---@param logged_step integer?
 ---@param purge_step? integer|false as of load_state
 function Trackers:resume(logged_step, purge_step)

@@ -39,10 +39,11 @@ local function is_callable(value)
   return meta and meta.__call ~= nil
 end
 
---- Run fn in mixed precision: products and convolutions compute in `dtype`, losses, factorisations and what else needs
--- it in float32, all other ops in the dtypes that come. Tensors are cast where they are used; gradients come back in
--- the dtypes of what was cast, so float32 weights get float32 gradients. Blocks nest; one with enabled = false is an
--- island that computes in the dtypes that come. Call backward outside: it computes in the dtypes of its forward.
+--- Run fn in mixed precision: products and convolutions compute in `dtype`, losses, factorisations and other ops that
+--- need it in float32, all other ops in the dtypes of their inputs. Tensors are cast where they are used; gradients are
+--- cast back to the dtypes of the tensors, so float32 weights get float32 gradients. Blocks nest; one with enabled =
+--- false computes
+-- in the dtypes of the inputs. Call backward outside: it computes in the dtypes of its forward.
 --
 --   accelhost.autocast("cpu", function() return t:mm(t:t()) end).dtype      --> bfloat16
 --   accelhost.autocast("cpu", {enabled = false}, function() return t:mm(t:t()) end).dtype  --> float32
@@ -52,7 +53,7 @@ end
 ---@param cache_enabled? boolean keep the casts of weights until the outermost block ends; default: as around it
 ---@param fn fun(...): ...
 ---@param ... any fn's arguments
----@return any ... what fn returns
+---@return any ... the results of fn
 function autocast.autocast(...)
   local given, count = {...}, select("#", ...)
   local at = 2
@@ -108,7 +109,7 @@ end
 
 local read_enabled = arguments.signature("set_autocast_enabled", {"device_type: string", "enabled: flag"})
 
---- Switch autocast on or off for what follows; `autocast` does so for a function and back.
+--- Switch autocast on or off from now on; `autocast` does so for the run of a function.
 --
 --   accelhost.set_autocast_enabled("cpu", false)
 ---@param device_type string "cpu" or "cuda"

@@ -1,4 +1,4 @@
---- Functions with a rule of their own (autograd.Function) under autocast.
+--- Functions with custom derivatives (autograd.Function) under autocast.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local check_device = require("accelhost.amp.autocast").check_device
@@ -21,7 +21,7 @@ local read_forward = arguments.signature("custom_fwd",
   {"fwd: function", {"device_type: string", "cpu"}, {"cast_inputs: dtype"}})
 
 --- A forward of an autograd.Function for use under autocast. It runs in the block's precision; with cast_inputs, under
--- autocast, its tensors come in that dtype and autocast is off inside. Its backward goes through custom_bwd.
+-- autocast, its tensors are cast to that dtype and autocast is off inside. Its backward needs custom_bwd.
 --
 --   local Square = accelhost.autograd.Function:extend "Square"
 --   Square.forward = accelhost.amp.custom_fwd(function(ctx, x) ctx:save_for_backward(x) return x * x end,

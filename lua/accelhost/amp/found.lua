@@ -19,7 +19,7 @@ local function inverse_of(scale)
   return C.tensor({1 / scale}, {device = "cpu"}):item() -- as a float32 holds it
 end
 
--- A captured step uses tensors that are there, since what it makes itself is the graph's.
+-- Refuse a captured step without existing tensors: tensors that it makes itself belong to the graph.
 local function check_there(device)
   if tape.is_recording() then
     fail("GradScaler: it has not scaled a loss and unscaled gradients on %s before, so that it cannot be captured in a "
@@ -27,7 +27,7 @@ local function check_there(device)
   end
 end
 
---- The scale on a device, and what unscales: tensors that follow the scale.
+--- Return the scale on a device and its inverse: tensors that follow the scale.
 ---@param device string
 ---@param scale number
 ---@return table {factor = Tensor, inverse = Tensor}

@@ -1,9 +1,9 @@
 --- Scaling of losses, so that gradients in float16 do not become 0, and leaving out the steps whose gradients became
 --- infinite by it.
 --
--- Where the gradients' device can (amp/found.lua), it unscales them without the host, which asks for the answer when it
--- needs it: in step, or, when the step is captured in a graph, once its replay is over (util/tape.lua). The optimizer's
--- step in a graph is left out by the device.
+-- If the gradients' device supports it (amp/found.lua), the device unscales them without the host, which reads the
+-- result when it needs it: in step, or, when the step is captured in a graph, once its replay is over (util/tape.lua).
+-- The optimizer's step in a graph is left out by the device.
 local C = require "accelhost._C"
 local Found = require "accelhost.amp.found"
 local arguments = require "accelhost.util.arguments"
@@ -91,7 +91,7 @@ local function scaled(self, outputs, factors)
   if C.is_tensor(outputs) then
     local device = outputs.device
     local there = device ~= "cpu" and self._found:scales(device, self._scale)
-    -- A tensor of its own, which an update does not change before backward, unless the graph needs one that it does.
+    -- A separate tensor, which an update does not change before backward, unless the graph needs one that it does.
     factors[device] = factors[device] or tape.is_recording() and there and there.factor
       or there and there.factor:clone() or C.tensor(self._scale, {device = device})
     return outputs * factors[device]
@@ -169,8 +169,8 @@ local function step_captured(optimizer, entry)
   if left then fail("step: %s's step is no kernel that the device could leave out in a graph", optimizer._name) end
 end
 
---- Divide an optimizer's gradients by the scale now, for clipping them or looking at them; `step` does it otherwise.
---- Once between two updates.
+--- Divide an optimizer's gradients by the scale now, for clipping or reading them; `step` does it otherwise. Once
+--- between two updates.
 --
 --   local scaler, sgd = accelhost.amp.GradScaler(), optim.SGD({w}, {lr = 0.1})
 --   scaler:scale(loss):backward()
@@ -195,7 +195,7 @@ end
 --   scaler:step(sgd)
 ---@param optimizer Optimizer
 ---@param ... any the step's arguments; no closure
----@return any # what the step returns, nil when it was left out
+---@return any # the results of the step, nil when it was skipped
 function GradScaler:step(optimizer, ...)
   if not self._enabled then return optimizer:step(...) end
   if (...) ~= nil then
@@ -277,7 +277,7 @@ function GradScaler:_overflowed(optimizer)
   return entry ~= nil and overflowed(entry)
 end
 
--- Let `agree` say whether the gradients of this optimizer, just unscaled, overflowed: on any process, say.
+-- Let `agree` decide whether the gradients of this optimizer, just unscaled, overflowed, on any process for example.
 function GradScaler:_agree(optimizer, agree)
   local entry = self._stages[optimizer]
   if entry then entry.overflow = agree(overflowed(entry)) end
@@ -301,7 +301,7 @@ function GradScaler:_forget(optimizer)
   if tape.is_recording() then tape.note(function() self._stages[optimizer] = nil end) end
 end
 
--- Update by the steps so far. What is unscaled and waits for its step stays so.
+-- Update by the steps so far. Gradients that are unscaled and not stepped yet stay so.
 function GradScaler:_update_stepped()
   local entries, kept = {}, {}
   for optimizer, entry in next, self._stages do
@@ -341,11 +341,11 @@ function GradScaler:set_backoff_factor(factor)
   self._backoff_factor = check_backoff(arguments.check("set_backoff_factor", "factor", "number", factor))
 end
 
---- How many updates without overflow until the scale grows.
+--- Return the number of updates without overflow until the scale grows.
 ---@return integer
 function GradScaler:get_growth_interval() return self._growth_interval end
 
---- Set how many updates without overflow until the scale grows.
+--- Set the number of updates without overflow until the scale grows.
 ---@param interval integer
 function GradScaler:set_growth_interval(interval)
   self._growth_interval = arguments.check("set_growth_interval", "interval", "count", interval)

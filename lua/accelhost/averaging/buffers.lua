@@ -1,4 +1,4 @@
---- The buffers of a prepared model as they are now: a forward may put another tensor in the place of one.
+--- The buffers of a prepared model as they are now: a forward may replace one by another tensor.
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 
@@ -22,7 +22,7 @@ end
 
 local function alike(a, b) return C.is_tensor(a) and a.dtype == b.dtype and C.same_shape(a, b) end
 
---- Check them again; fn(i, tensor) for each that was replaced. What has another shape, as a table that grows with
+--- Check them again; fn(i, tensor) for each that was replaced. A buffer of another shape, as a table that grows with
 --- its input, stays each process's own.
 ---@param fn fun(i: integer, tensor: userdata)
 function Buffers:look(fn)

@@ -83,7 +83,7 @@ function averaging.find(accelerator, model)
   end
 end
 
---- What of the model of this parameter is this process's, nil when its state is not sharded.
+--- Return this process's shard of the parameter's model, nil when its state is not sharded.
 ---@param parameter userdata
 ---@return Shard?
 function averaging.shard_of(parameter)
@@ -123,7 +123,7 @@ local function any_sync(of)
   return false
 end
 
--- What the processes agree on before a backward: which models it reaches on any.
+-- Agree, before a backward, on the models that it reaches on any process.
 local function agree(asked, reached)
   local flags = {}
   for i, handle in ipairs(asked) do flags[i] = reached[handle] and 1 or 0 end
@@ -141,7 +141,7 @@ local function join_round(joining, asked, reached)
   averaging.follow(asked, joining.speaker)
 end
 
--- Which models a backward from the roots will reach: those of the accelerator that asks on any process, when it
+-- Return the models that a backward from the roots will reach: those of the calling accelerator on any process, when it
 -- synchronises, the others on this one. Known beforehand, so that the buckets of one among several overlap too.
 local function look_ahead(roots, accelerator)
   local reached, asked = {}, accelerator and averaging.of(accelerator) or {}

@@ -1,7 +1,7 @@
 --- Processes with unequal numbers of inputs: one that has completed joins, with nothing, the collectives of the others.
 --
 -- In each round every process reports whether it is active and which operations it starts next; those that have
--- completed answer until nobody is left (PyTorch's "shadowing").
+-- completed answer until all have (PyTorch's "shadowing").
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -9,12 +9,12 @@ local class = require "accelhost.util.class"
 -- One run of a function.
 ---@class Joining
 ---@field speaker integer the highest rank that participated in the last round: buffers and weights are its
----@field wanted boolean[] what any process is about to do, as of `ask`
+---@field wanted boolean[] the operations that any process starts next, as of `ask`
 ---@field through boolean is this process?
 local Joining = class.new "Joining"
 
 ---@param native userdata the processes
----@param options {count: integer, throw_on_early_termination?: boolean} count: of what may be done in a round
+---@param options {count: integer, throw_on_early_termination?: boolean} count: of the operations of a round
 function Joining:init(native, options)
   self.native, self.options = native, options
   self.speaker, self.wanted, self.through = 0, {}, false
@@ -23,7 +23,7 @@ end
 --- Run a round: the operations that this process starts next, a flag for each; without flags it has completed. A
 --- collective.
 ---@param flags? boolean[]
----@return boolean # is anybody left?
+---@return boolean # is any process still active?
 function Joining:ask(flags)
   local own, count = {flags and 1 or 0}, self.options.count
   for i = 1, count do own[i + 1] = flags and flags[i] and 1 or 0 end

@@ -14,10 +14,10 @@ local warn = require "accelhost.util.warn"
 ---@field accelerator Accelerator that prepared it
 ---@field reducer userdata
 ---@field window number sum of this process's weights since gradients were averaged
----@field suppressed integer how many no_sync it is in
+---@field suppressed integer depth of nested no_sync
 ---@field triggered boolean the next backward averages, no_sync or not
 ---@field sync boolean does the backward under way average?
----@field shard Shard|false what of it is this process's, when its state is sharded
+---@field shard Shard|false this process's shard, when the model's state is sharded
 ---@field buffers Buffers
 ---@field sends_buffers boolean do they go along with an average?
 ---@field mean boolean do gradients hold the mean of the window so far, not its sum?
@@ -54,8 +54,8 @@ function Parallel:init(model, accelerator, options)
   if not self.sends_buffers and not options.apart then self:spread(buffers, 0) end
   self.suppressed, self.triggered, self.sync, self.mean = 0, false, true, false
   self.window = 0
-  self.total = 1       -- what the gradients of this backward are to be divided by
-  self.averaged_by = 1 -- what `window` was when they were averaged last
+  self.total = 1       -- divisor of the gradients of this backward
+  self.averaged_by = 1 -- the value of `window` when they were averaged last
   self.micro_step = false -- the last one that counted in the window
   self.pending = false -- are there gradients that no prepared optimizer has used?
   self.held = setmetatable({model = model}, {__mode = "v"})
@@ -111,13 +111,13 @@ function Parallel:belongs_to(model)
   return self.held.model == model
 end
 
---- Have all its parameters been dropped by the script, or taken over by a later prepare?
+--- Have all its parameters been dropped by the script, or claimed by a later prepare?
 ---@return boolean
 function Parallel:abandoned()
   return self.reducer:abandoned()
 end
 
---- Release the parameters: they keep values and gradients, and another may take them over.
+--- Release the parameters: they keep values and gradients, and another handle may claim them.
 function Parallel:close()
   for _, parameter in ipairs(self.reducer:parameters()) do
     if averaged_in[parameter] == self then averaged_in[parameter] = nil end
@@ -125,7 +125,7 @@ function Parallel:close()
   self.reducer:close()
 end
 
--- Is the model what it was at prepare?
+-- Comparison of the model with its structure at prepare.
 
 --- Note the structure of the model, so that a backward need not walk it: the count of changes to all modules, and the
 --- items of modules that are arrays, which change without notice.
@@ -154,7 +154,7 @@ local function same_tree(self)
   return true
 end
 
--- The place of the first parameter that is not the one from prepare, and how many there are now.
+-- Return the place of the first parameter that is not the one from prepare, and the present number of parameters.
 local function changed_parameter(self)
   local model = self.held.model
   if not model or same_tree(self) then return nil end
@@ -171,7 +171,7 @@ function Parallel:is_stale()
   return changed_parameter(self) ~= nil or self.reducer:changed() ~= nil
 end
 
---- What changed since prepare, which would silently stay out of the average; nil for nothing.
+--- Describe a change since prepare that would silently be missing in the average; nil for none.
 ---@return string?
 function Parallel:changed()
   local i, count = changed_parameter(self)
@@ -247,7 +247,7 @@ end
 
 --- Before the engine runs.
 ---@param weight? number of this micro-step; nil: a backward that counts as itself, as with PyTorch's DDP
----@param micro_step integer|false which one it is; false: every backward is one of its own
+---@param micro_step integer|false its number; false: every backward is a separate one
 function Parallel:begin_backward(weight, micro_step)
   self.change = self:changed()
   self.sync = self:synchronises()
@@ -362,7 +362,7 @@ function Parallel:window_state()
   }
 end
 
---- How the means in the gradients are cut over the processes; nil when they are whole, or no means yet.
+--- Return the cuts of the gradients' means between processes; nil when they are whole, or no means yet.
 ---@return integer[]?
 function Parallel:shared_means()
   local shard = self.shard
@@ -391,7 +391,7 @@ end
 -- Are its gradients the same on all processes? Else they are this one's part of a sum.
 local function is_common(state) return state.mean or state.window == 0 end
 
---- Go on with windows of a checkpoint: this process's, or those of several processes, which come together in it.
+--- Load the windows of a checkpoint: this process's, or those of several processes, which are merged.
 ---@param states table[] as window_state returned them; none: no window is open
 ---@param common table? rank 0's, for a process that was not there: of gradients that are averaged it loads those
 function Parallel:load_window(states, common)

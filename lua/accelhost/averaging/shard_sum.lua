@@ -1,6 +1,6 @@
 --- The sum of the gradients of shards over a window, and over the processes.
 --
--- What a shard's backward leaves in the gradient arena is moved out, and folded with what is there by the tree
+-- The gradients of a shard's backward are moved out of the gradient arena, and folded with the earlier ones by the tree
 -- (averaging/shard_tree.lua): so a process keeps at most half as many copies of the gradients as it has shards and one,
 -- in a window of several micro-steps as many as it has shards. The last shard's stays in the arena. Bucket by bucket
 -- each process then gets its slice of every node of all processes, adds them up by the tree, divides by the sum of the
@@ -21,13 +21,13 @@ local ALIGNED = 16 -- elements that slices are multiples of, but for the last
 function ShardSum:init(reducer, group, shards)
   self.reducer, self.group, self.shards = reducer, group, shards
   self.rank, self.ranks = group:rank(), group:size()
-  self.nodes, self.most = {}, 0 -- rank + 1 -> its nodes; how many a rank has at most
+  self.nodes, self.most = {}, 0 -- rank + 1 -> its nodes; the largest number of a rank's nodes
   for rank = 0, self.ranks - 1 do
     self.nodes[rank + 1] = tree.nodes_of(shards, rank, self.ranks)
     self.most = math.max(self.most, #self.nodes[rank + 1])
   end
   self.spare = {} -- sets of tensors to be used again
-  self.under_way = {} -- launch position of a bucket -> what is being done with it
+  self.under_way = {} -- launch position of a bucket -> its pending operation
   self:clear()
 end
 
@@ -139,7 +139,7 @@ local function own_nodes(self, launched, bucket)
   return parts
 end
 
--- How many of n elements each process adds up.
+-- Return the number of elements, of n, that each process adds up.
 local function slices(self, n)
   local each = math.ceil(n / self.ranks / ALIGNED) * ALIGNED
   local list, left = {}, n

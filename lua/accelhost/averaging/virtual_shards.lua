@@ -29,7 +29,7 @@ function ShardedParallel:synchronises()
   return self.accelerator.sync_gradients
 end
 
--- What makes a backward impossible, nil for nothing.
+-- Return the reason why a backward is impossible, nil for none.
 local function obstacle(pass)
   if not pass then
     return "backward: with virtual_shards a loss has to be of a batch of a prepared loader, inside its `for`"
@@ -67,7 +67,7 @@ function ShardedParallel:begin_backward(weight, micro_step)
   end
 end
 
--- Which shard the batch is.
+-- Return the shard of the batch.
 local function shard_of(self)
   local pass = self.at.pass
   return not pass.filler and pass.loader.partition:virtual_shard(pass.micro_batch)

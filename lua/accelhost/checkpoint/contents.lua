@@ -3,7 +3,7 @@
 -- Written by rank 0: model[_I].safetensors, buffers[_I].safetensors (those that are not persistent), optimizer[_I],
 -- scheduler[_I], scaler, custom_checkpoint_I, loaders, accelerator. By every rank: random_states_RANK, and
 -- gradients_RANK while an accumulation window is open; with sharded states, when asked for, optimizer[_I]_rank_RANK in
--- place of optimizer[_I]. What holds no tensors is JSON.
+-- place of optimizer[_I]. States without tensors are JSON.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local nn_utils = require "accelhost.nn.utils"
@@ -106,7 +106,7 @@ end, function(objects, get)
 end)
 
 --- Load a saved state into an optimizer. load_state_dict casts floating state to its parameter's dtype, as PyTorch
---- does; what was of another dtype is put back.
+--- does; states of another dtype are restored.
 ---@param optimizer Optimizer
 ---@param saved table
 function contents.load_optimizer(optimizer, saved)
@@ -174,7 +174,7 @@ end)
 
 local counted = {"models", "optimizers", "schedulers", "scalers", "registered", "loaders"}
 
---- How many objects of each kind there are, for the manifest.
+--- Count the objects of each kind, for the manifest.
 ---@param objects table
 ---@return table<string, integer>
 function contents.counts(objects)
@@ -247,12 +247,12 @@ function contents.getter(folder, facts)
 end
 
 --- Load the states of a checkpoint into the objects; generators last, so that nothing draws after them.
----@param get fun(name: string, may_be_missing?: boolean): any what a file of this name holds
+---@param get fun(name: string, may_be_missing?: boolean): any reads the file of this name
 ---@param facts table its manifest
 ---@param objects table
 ---@param rank integer
----@return table accelerator the state of the accelerator, table windows of each rank that goes on here, table?
---- common rank 0's, where this rank was not there
+---@return table accelerator the state of the accelerator, table windows of each rank that resumes here, table? common
+--- rank 0's, where this rank did not exist
 function contents.restore(get, facts, objects, rank, size)
   local own = get("random_states_" .. rank, true)
   for _, each in ipairs(kinds) do each.read(objects, get, facts.world_size == size and own or nil, facts.world_size) end

@@ -5,7 +5,8 @@ local shards = require "accelhost.checkpoint.shards"
 
 local model_files = {}
 
--- What a name that the files have not is tied to in the model, and the files have: its tensor is there already.
+-- Fill in names that are missing in the files and tied, in the model, to a name that is in them: its tensor is loaded
+-- already.
 local function fill_tied(model, state)
   local first = {}
   local own = model:state_dict {keep_vars = true}

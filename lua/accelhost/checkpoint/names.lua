@@ -48,7 +48,8 @@ function names.next(project_dir, least)
   return math.max(least, (numbers[#numbers] or -1) + 1)
 end
 
---- What is to go once checkpoint `number` is there and `limit` are to be kept: paths, the oldest first.
+--- Return the checkpoints to remove once checkpoint `number` is complete, so that `limit` remain: paths, the oldest
+--- first.
 ---@param project_dir string
 ---@param number integer
 ---@param limit integer?

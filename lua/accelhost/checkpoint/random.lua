@@ -18,7 +18,7 @@ function random.capture()
   return states
 end
 
---- Go on from captured states, on the devices that are here.
+--- Restore captured states, on the devices that are here.
 ---@param states table<string, userdata>
 function random.restore(states)
   for _, device in ipairs(arguments.sorted_keys(states)) do
@@ -33,7 +33,7 @@ function random.capture_lua()
   return state and (state:gsub(".", function(byte) return ("%02x"):format(byte:byte()) end))
 end
 
---- Go on from it.
+--- Restore the state of Lua's generator.
 ---@param digits string
 function random.restore_lua(digits)
   local state = digits:gsub("..", function(pair) return string.char(tonumber(pair, 16)) end)

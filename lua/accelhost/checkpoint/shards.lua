@@ -28,7 +28,7 @@ end
 
 local function size_of(tensor) return tensor:numel() * tensor:element_size() end
 
--- Groups of tensors, in their order, of at most so many bytes each; a larger tensor is alone.
+-- Groups of tensors, in their order, of at most `most` bytes each; a larger tensor is alone.
 local function group(names, tensors, most)
   local groups, room = {}, 0
   for i, tensor in ipairs(tensors) do
@@ -49,8 +49,8 @@ local function is_ours(name)
   return name == NAME or name == INDEX or name:find "^model%-%d%d%d%d%d%-of%-%d%d%d%d%d%.safetensors$" ~= nil
 end
 
---- Write weights into a folder: model.safetensors, or model-00001-of-0000N.safetensors and an index. What an earlier
---- call wrote there and this one does not is removed at last.
+--- Write weights into a folder: model.safetensors, or model-00001-of-0000N.safetensors and an index. Files of an
+--- earlier call that this one does not write are removed at last.
 ---@param folder string which exists
 ---@param names string[]
 ---@param tensors userdata[] on the CPU, row-major

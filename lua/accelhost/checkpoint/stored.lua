@@ -7,7 +7,7 @@ local stored = {}
 
 local NOTE = "accelhost" -- as accelhost.save names the structure in a file's metadata
 
---- A tensor in the form for a file: on the CPU, row-major, without a history; `copied`: memory of its own in any case.
+--- A tensor in the form for a file: on the CPU, row-major, without a history; `copied`: separate memory in any case.
 ---@param tensor userdata
 ---@param copied boolean?
 ---@return userdata
@@ -73,7 +73,7 @@ function stored.state(what, name, state, ordered, copied)
   return file_of(name, names, tensors, notes, copied)
 end
 
---- Read what `file` or `state` wrote.
+--- Read a file that `file` or `state` wrote.
 ---@param folder string
 ---@param list table<string, any> the files that the folder has, by name
 ---@param name string without its ending

@@ -69,7 +69,7 @@ local read_norm = arguments.signature("clip_grad_norm_", {
   {"foreach: flag"},
 })
 
---- As nn.utils.clip_grad_norm_, by the norm of what all processes have. A collective.
+--- Clip as nn.utils.clip_grad_norm_, by the norm over the shards of all processes. A collective.
 ---@param shard_of fun(parameter: userdata): Shard?
 ---@param ... any its arguments
 ---@return userdata # the norm before, a 0-dim tensor
@@ -93,7 +93,7 @@ end
 local read_value = arguments.signature("clip_grad_value_",
   {"parameters: tensors", "clip_value: nonnegative", {"foreach: flag"}})
 
---- As nn.utils.clip_grad_value_, of what this process has.
+--- Clip this process's shards as nn.utils.clip_grad_value_.
 ---@param shard_of fun(parameter: userdata): Shard?
 ---@param ... any its arguments
 function clipping.clip_grad_value_(shard_of, ...)

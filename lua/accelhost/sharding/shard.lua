@@ -34,7 +34,7 @@ function Shard:piece(parameter)
   return piece
 end
 
---- Raise where a gradient is no mean over the processes: its pieces would be taken for the whole of it.
+--- Raise where a gradient is no mean over the processes: its pieces would be used as the whole of it.
 ---@param what string the function, for the message
 function Shard:check_means(what)
   local i = self.reducer:find_sum()
@@ -62,7 +62,7 @@ function Shard:join(parameter, piece)
   return all:reshape(parameter:shape())
 end
 
---- How the parameters are cut, to compare with another cut.
+--- Return the cuts of the parameters, to compare with others.
 ---@return integer[]
 function Shard:cuts()
   local cuts = {}

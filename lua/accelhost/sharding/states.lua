@@ -1,14 +1,14 @@
 --- An optimizer's state by pieces, and whole.
 --
--- While a model is sharded, state[piece] in the optimizer replaces state[parameter]. What belongs to each
--- element is one tensor as long as the piece; the rest (counters) is the same on all processes.
+-- While a model is sharded, state[piece] in the optimizer replaces state[parameter]. State per element is one tensor as
+-- long as the piece; the rest (counters) is the same on all processes.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local protect = require "accelhost.util.protect"
 
 local states = {}
 
--- What is of the whole tensor, also of one that has no dims as these have none.
+-- States of the whole tensor, also of one that has no dims, as these have none.
 local counters = {step = true, mu_product = true, eta = true, mu = true}
 
 --- Call fn(parameter, shard) for the parameters of an optimizer that are sharded.
@@ -41,7 +41,7 @@ function states.cut(optimizer, shard_of)
   end)
 end
 
--- What the pieces of all processes make.
+-- Join the pieces of all processes.
 local function join(parameter, shard, own, keeps)
   local whole = {}
   for _, name in ipairs(arguments.sorted_keys(own)) do
@@ -82,11 +82,11 @@ function states.whole(optimizer, shard_of, only)
   return protect(function() optimizer.state = state end, optimizer.state_dict, optimizer)
 end
 
---- This process's part of the state, as plain data for a file of its own.
+--- This process's part of the state, as plain data for a separate file.
 ---@param optimizer Optimizer
 ---@param shard_of fun(parameter: userdata): Shard?
 ---@param over_pieces function as of stepping
----@return {state: table, cut: boolean[]} cut: which parameters' states are pieces, in the order of the groups
+---@return {state: table, cut: boolean[]} cut: is each parameter's state a piece? in the order of the groups
 function states.own(optimizer, shard_of, over_pieces)
   states.cut(optimizer, shard_of)
   local cut = {}

@@ -1,6 +1,6 @@
 --- The units of a sharded model, parameters that are gathered and released together: a number for each parameter.
 --
--- A unit is the parameters of one module that are in no unit within it; what is in none is the root's, unit 0. A tied
+-- A unit is the parameters of one module that are in no unit within it; the others are the root's, unit 0. A tied
 -- parameter is of the first unit that has it.
 local arguments = require "accelhost.util.arguments"
 
@@ -65,7 +65,8 @@ local function named(model, names, what)
   return list
 end
 
--- Accelerate's policy by size: from within, a module whose parameters that are in no unit yet are at least so many.
+-- Choose units by Accelerate's policy of sizes: from within, each module with at least `least` parameters that are in
+-- no unit yet.
 local function by_size(model, least)
   local found, taken = {}, {}
   local function walk(module)

@@ -29,10 +29,10 @@ function Checkpointer:init(accelerator)
   self.saving = false
 end
 
--- What is being saved lives until it is finished, whatever becomes of its accelerator.
+-- The saves under way. Each lives until it has completed, even if its accelerator is collected.
 local running = {} -- luacheck: ignore 241
 
--- How long rank 0's writer waits for those of the other ranks: as long as a rank waits in a collective.
+-- Return the seconds that rank 0's writer waits for the other ranks' writers: the timeout of a collective.
 local function patience() return tonumber(os.getenv "ACCELHOST_TIMEOUT" or "") or 600 end
 
 -- May a folder of this name be replaced? Only an empty one, or a checkpoint and nothing else.
@@ -46,7 +46,7 @@ local function check_goal(path)
   if reason then fail("save_state: cannot replace %s: pass a folder of its own", reason) end
 end
 
--- Where a state goes, and what is to go when it is there; decided by rank 0.
+-- Choose the folder of a state and the older checkpoints to remove once it is complete; decided by rank 0.
 local function choose_place(self, dir)
   local project = self.accelerator.project_configuration
   if dir ~= nil then
@@ -84,7 +84,7 @@ local function open_saver(place)
   return saver or C.saver.join(folder, comm.rank()), folder
 end
 
--- Rank 0 has made the folder; a host that keeps another one under its name cannot take part.
+-- Rank 0 has made the folder; fail on a host where this name is another folder.
 local function check_shared(folder)
   local file = io.open(folder)
   if file then return file:close() end
@@ -96,7 +96,7 @@ local function run_hooks(list, ...)
   for _, entry in ipairs(list) do entry.call(...) end
 end
 
--- Gradients out of which the scale was taken would be scaled down once more by the step after loading.
+-- Refuse unscaled gradients: the step after loading would unscale them again.
 local function check_unscaled(self)
   local scaler = self.accelerator.scaler
   for _, optimizer in pairs(scaler and self.accelerator._prepared.optimizers or {}) do
@@ -114,7 +114,7 @@ local function in_common_stream(self, fn, ...)
   return fn(...)
 end
 
--- What this process writes.
+-- Collect the files that this process writes.
 local function collect(self, folder, copied, parts)
   if not C.recovery.is_on() then check_shared(folder) end
   check_unscaled(self)
@@ -136,12 +136,12 @@ local function collect(self, folder, copied, parts)
   return files, own, C.json.encode(facts)
 end
 
--- What a process writes that writes nothing.
+-- The writer of a process that has no files.
 local nobody = {}
 for _, name in ipairs {"start", "written", "wait", "cancel", "close"} do nobody[name] = function() end end
 
--- Where killed ranks are replaced rank 0 writes the files of all: a replacement that saves once more what was saved
--- already then waits for nobody's files, and others need not write theirs again.
+-- Open the writer where killed ranks are replaced. Rank 0 writes the files of all ranks, so that a replacement that
+-- repeats a save waits for no other rank, and the others do not write their files again.
 local function open_alone(place)
   local saver, folder = begin_folder(place)
   return saver or nobody, folder
@@ -160,7 +160,7 @@ local function existing(paths)
   return found
 end
 
--- The copies of the next save take the place of these.
+-- Free the copies of a save; the next save makes its own.
 local function free_copies(files)
   for _, file in ipairs(files or {}) do
     for _, tensor in ipairs(file.tensors or {}) do tensor:free() end
@@ -315,7 +315,7 @@ end
 --   accelerator:wait_for_checkpoint()
 ---@param output_dir? string
 ---@param safe_serialization? boolean only true: files are data
----@param async? boolean go on while the files are written
+---@param async? boolean return while the files are still being written
 ---@param sharded? boolean with sharding: each process writes its part of the optimizers' states, and rank 0 never has
 --- them whole; default false. Such a state loads into any number of processes and any sharding too
 ---@return string # the folder
@@ -354,36 +354,35 @@ function Checkpointer:save_state(...)
   return place.path
 end
 
---- Wait until a state that is being saved with `async` is there, and let go of the copies; raises what went wrong. A
---- collective. end_training does so too.
+--- Wait until a state that is being saved with `async` is complete, and free its copies; raises the error of a failed
+--- save. A collective. end_training does so too.
 --
 --   accelerator:wait_for_checkpoint()
 function Checkpointer:wait_for_checkpoint()
   finish(self)
 end
 
---- Go on from a state that was saved: everything that save_state kept, to the bit. The same objects have to be
+--- Load a saved state: everything that save_state wrote, to the bit. The same objects have to be
 --- prepared and registered, in the same order. Every file's size and hash is checked first. A collective.
 --
 -- Without a folder it is the newest of PROJECT_DIR/checkpoints that is whole; one that is damaged is named and the
 -- one before is used. False when there is none yet, so that a script may call it first, restarted or not.
 --
--- What trackers have of steps after the last one that was logged before the state was saved goes away when something
--- is logged again, in jsonl and csv files for good, in TensorBoard's as with SummaryWriter's purge_step: a run that
--- was killed logs these steps again. purge_step names another step, false leaves everything. Where there is no
--- checkpoint yet the run begins again: what was logged of the first step that is logged now, and of later ones, goes
--- away.
+-- Trackers drop the steps after the last one that was logged before the state was saved when something is logged again,
+-- in jsonl and csv files for good, in TensorBoard's as with SummaryWriter's purge_step: a run that
+-- was killed logs these steps again. purge_step names another step, false leaves everything. Without a checkpoint the
+-- run begins again: the logged values of the first step that is logged now, and of later steps, are dropped.
 --
--- A job of another number of processes can go on too: everything carries over but the random generators of
---- processes that were not there, which a line reports. `for` over a loader yields the rest of its pass, of
+-- A job of another number of processes can load it too: only the random generators of processes that did not exist are
+-- missing, which a line reports. `for` over a loader yields the rest of its pass, of
 --- loader.epoch.
 --
--- In a process that replaces a killed one (`launch --recover live`) it is the state of the newest step, taken from
+-- In a process that replaces a killed one (`launch --recover live`) it is the state of the newest step, received from
 -- the living processes, and no file is read.
 --
 --   accelhost.Accelerator{project_dir = "run"}:load_state()  --> false
 ---@param input_dir? string
----@param purge_step? integer|false of what was logged, see above
+---@param purge_step? integer|false from which logged values are dropped, see above
 ---@return string|false # the folder; "live" where the state was received from the living processes
 function Checkpointer:load_state(...)
   local accelerator, virtual_shards = self.accelerator, self.accelerator._virtual_shards
@@ -444,8 +443,8 @@ function Checkpointer:register_save_state_pre_hook(hook)
   return add_hook("register_save_state_pre_hook", self.save_hooks, hook)
 end
 
---- Call `hook(models, folder)` on every process before a state is loaded; it may take models out of the list and
---- load them itself.
+--- Call `hook(models, folder)` on every process before a state is loaded; it may remove models from the list and load
+--- them itself.
 --
 --   local handle = accelerator:register_load_state_pre_hook(function(models, folder) end)
 --   handle.remove()

@@ -21,15 +21,15 @@ local recovery = {}
 local owner -- the accelerator whose loops have boundaries
 local plan
 local asking -- the pass that is asked for a batch at this boundary
-local held = false  -- load_state is not where the run goes on
-local ready = false -- the script has come to where it does
+local held = false  -- the run does not resume at load_state
+local ready = false -- the script has reached the place where it resumes
 
 local updates = 0 -- optimizers' steps in this process
 local counts = false
 local trained = setmetatable({}, {__mode = "k"}) -- loaders of whose batches a step was made
 local seen = setmetatable({}, {__mode = "k"})    -- loader -> updates when it was asked for a batch last
 
--- What else belongs to a run's state: objects with state_dict and load_state_dict.
+-- Further objects of a run's state, with state_dict and load_state_dict.
 local parts = {}
 
 -- Notes.
@@ -43,7 +43,8 @@ end
 
 local function state_dict(object) return object:state_dict() end
 
--- Of a pass that was left by break nothing goes on. One that is to go on here and was not asked yet is under way.
+-- Is a pass of the loader under way? Not one that was left by break, but one that will resume here and was not asked
+-- yet.
 local function is_under_way(loader)
   local pass, resume = loader._current, loader._resume
   if not pass then return resume ~= nil and resume.live == true end
@@ -72,7 +73,7 @@ local function options_of(group, kept)
   return options
 end
 
--- What of a model's state is in no plan.
+-- Return the entries of a model's state that are in no plan.
 local function others_of(model, names, kept)
   local others = kept or {}
   if #names == 0 then return others end
@@ -89,7 +90,7 @@ local function far_generators()
   return states
 end
 
--- How many rows each tracker has that can go back to so many.
+-- Return the row count of each tracker that can be truncated to it.
 local function rows_of(self)
   local rows
   local trackers = rawget(self, "_trackers")
@@ -164,7 +165,7 @@ local function check(self)
   end
 end
 
---- What a prepared loader calls when it is asked for a batch.
+--- Return the function that a prepared loader calls when it is asked for a batch.
 ---@param accelerator Accelerator
 ---@return fun(loader: DataLoader, pass?: Pass)
 function recovery.hook(accelerator)
@@ -180,7 +181,7 @@ function recovery.hook(accelerator)
       fail("launch --recover live: call accelerator:load_state() before the loop: there the replacement of a killed "
         .. "process continues (it returns false when there is nothing to continue from)")
     end
-    if pass and pass.last then return end -- what follows the loop is done once more with its last step
+    if pass and pass.last then return end -- the code after the loop is repeated with its last step
     if accelerator.sync_gradients and passes.is_outermost(loader) then publish(accelerator, loader, pass) end
   end
 end
@@ -189,7 +190,7 @@ end
 ---@param object {state_dict: function, load_state_dict: function}
 function recovery.attach(object) parts[#parts + 1] = object end
 
---- Forget what `attach` was given.
+--- Remove an object that `attach` added.
 ---@param object table
 function recovery.detach(object)
   for i = #parts, 1, -1 do
@@ -217,7 +218,7 @@ local function apply(self, note, values, list, purge_step)
   if purge_step ~= false then self._trackers.kept_rows = note.rows or false end
   run_state.set_windows(self, windows)
   self.project_configuration.iteration = note.iteration
-  -- The others are in the middle of the pass: what they agreed on when it began is agreed.
+  -- The others are in the middle of the pass: their agreement at its begin holds.
   for i, loader in ipairs(list.loaders) do
     if loader._resume then loader._resume.live = note.loaders[i].under_way end
     trained[loader] = note.loaders[i].trained
@@ -225,7 +226,7 @@ local function apply(self, note, values, list, purge_step)
   for i, part in ipairs(parts) do part:load_state_dict(note.parts[i]) end
 end
 
---- load_state is not where the run goes on, but `go_on`, where the Trainer's loop begins.
+--- Let the run resume at `go_on`, where the Trainer's loop begins, not at load_state.
 ---@param accelerator Accelerator
 function recovery.hold(accelerator)
   check(accelerator)
@@ -240,11 +241,11 @@ function recovery.go_on(accelerator)
   held = true
 end
 
---- In the place of a killed process: go on where it published its state last. Makes no collective, since the others
---- make none there.
+--- In the replacement of a killed process: load the state that it published last. Makes no collective, since the others
+--- make none at this place.
 ---@param accelerator Accelerator
----@param purge_step? integer|false false: leave what was logged behind that; the step of a checkpoint has no effect
---- here
+---@param purge_step? integer|false false: keep the values that were logged after that; the step of a checkpoint has no
+--- effect here
 ---@return boolean # false where this process replaces none, or one that had no step behind it
 function recovery.take(accelerator, purge_step)
   if held then return false end

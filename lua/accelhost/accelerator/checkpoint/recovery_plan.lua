@@ -19,13 +19,13 @@ local serialize = require "accelhost.util.serialize"
 ---@field strided {list: userdata[], place: integer, tensor: userdata}[] those that are published as a copy
 ---@field others string[][] of each model: the keys of its state that are neither parameters nor buffers
 ---@field simple table[] of each optimizer: is its state tensors by name, which are in the plan?
----@field fixed userdata what all this is, as bytes
----@field note table what else is published, made by its owner
+---@field fixed userdata the description of all this, as bytes
+---@field note table further published values, made by their owner
 ---@field loaders table<DataLoader, true> those of objects
 local Plan = {}
 Plan.__index = Plan
 
--- Its place in the lists is noted, and what another process is to know to make one like it.
+-- Add a tensor: record its place in the lists, and the entry from which another process makes one like it.
 local function add(self, tensor, alike)
   local list = alike and self.alike or self.own
   list[#list + 1] = tensor
@@ -36,8 +36,8 @@ local function add(self, tensor, alike)
   return {dtype = tensor.dtype, shape = tensor:shape(), alike = alike}
 end
 
--- Parameters and buffers, a further name of one being an alias of the first; and the keys of what else a state has,
--- which may be made whenever it is asked for.
+-- Add parameters and buffers, a further name of one as an alias of the first, and the keys of the state's other
+-- entries, which may be made whenever the state is asked for.
 local function add_state(self, model)
   local entries, others, first, members = {}, {}, {}, {}
   for _, list in ipairs {model:parameters(), model:buffers()} do
@@ -65,7 +65,7 @@ local function add_buffers(self, model)
   return entries
 end
 
--- Where buffers are found; `uses`: at how many places.
+-- Record the places of buffers; `uses`: the number of places of each.
 local function watch_buffers(self, model)
   local watched = self.buffers
   for _, part in ipairs(model:modules()) do
@@ -84,7 +84,7 @@ local function all_tensors(state)
   return true
 end
 
--- What an optimizer keeps of each parameter, by its number; false where that is more than tensors by name.
+-- Add an optimizer's state of each parameter, by its number; false where that is more than tensors by name.
 local function add_optimizer(self, optimizer)
   local watch = {optimizer = optimizer, state = optimizer.state, counts = {}, params = {}, states = {}, sizes = {},
     tables = {}, keys = {}, tensors = {}}
@@ -115,7 +115,7 @@ local function add_optimizer(self, optimizer)
   return entries
 end
 
---- The plan of what an accelerator has prepared.
+--- Make the plan of the objects that an accelerator has prepared.
 ---@param accelerator Accelerator
 ---@return RecoveryPlan
 function Plan.make(accelerator)
@@ -162,7 +162,7 @@ local function is_same(watch)
   return true
 end
 
--- Have the plan hold what is in a buffer's place now, where it is like the one before.
+-- Let the plan hold the tensor that is now in a buffer's place, if it is like the one before.
 local function take_up(self, watch, now)
   local before = watch.tensor
   local at = before and now and self.uses[before] == 1 and self.place_of[before]
@@ -175,7 +175,7 @@ local function take_up(self, watch, now)
   return true
 end
 
---- Is it still what it was?
+--- Does the plan still describe the accelerator's objects?
 ---@param accelerator Accelerator
 ---@return boolean
 function Plan:is_current(accelerator)
@@ -204,7 +204,7 @@ end
 
 -- In another process.
 
--- Tensors for what was published, in the lists in which they are filled.
+-- Make a tensor for a published entry, in the list in which it is filled.
 local function make(entry, lists)
   local tensor = C.empty(entry.shape, {dtype = entry.dtype, device = "cpu"})
   local list = entry.alike and lists.alike or lists.own

@@ -11,7 +11,7 @@ function run_state.registered(accelerator)
   return checkpointer and checkpointer.registered or {}
 end
 
---- What was prepared and registered, in its order.
+--- List the prepared and registered objects, in their order.
 ---@param accelerator Accelerator
 ---@return table
 function run_state.objects(accelerator)
@@ -22,7 +22,7 @@ function run_state.objects(accelerator)
   return list
 end
 
---- The open accumulation windows of this process: what each model has gathered; nil without.
+--- Return the open accumulation windows of this process: each model's accumulated gradients; nil without.
 ---@param accelerator Accelerator
 ---@return table?
 function run_state.windows(accelerator)
@@ -34,7 +34,7 @@ function run_state.windows(accelerator)
   return any and windows or nil
 end
 
---- Give the models their windows back: of each process that goes on here, or rank 0's where this one was not there.
+--- Restore the models' windows: those of each process that resumes here, or rank 0's where this one did not exist.
 ---@param accelerator Accelerator
 ---@param windows table[]
 ---@param common table?
@@ -46,7 +46,7 @@ function run_state.set_windows(accelerator, windows, common)
   end
 end
 
---- What an accelerator counts itself.
+--- Return an accelerator's own counters.
 ---@param accelerator Accelerator
 ---@return table
 function run_state.own(accelerator)
@@ -58,7 +58,7 @@ function run_state.own(accelerator)
   }
 end
 
---- Give it back.
+--- Restore the counters that `own` returned.
 ---@param accelerator Accelerator
 ---@param own table
 ---@param purge_step? integer|false in place of the step that was logged last

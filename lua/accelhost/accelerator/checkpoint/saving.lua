@@ -39,8 +39,8 @@ return function(Accelerator)
 
   --- Write a model's weights into a folder, on the main process only: model.safetensors, or, where that would be larger
   --- than max_shard_size, model-00001-of-0000N.safetensors and model.safetensors.index.json, which Hugging Face's
-  --- from_pretrained and accelhost.load_checkpoint_in_model read. Each file is written whole and then named; what an
-  --- earlier save left is removed at last. Tied weights are written once. No collective.
+  --- from_pretrained and accelhost.load_checkpoint_in_model read. Each file is written whole and then named; files of
+  --- an earlier save are removed at last. Tied weights are written once. No collective.
   --
   --   accelerator:save_model(net, os.tmpname() .. ".model", {max_shard_size = "500MB"})
   ---@param model Module

@@ -35,14 +35,14 @@ local function agreed(own)
   return all:item()
 end
 
---- Let signals ask for a checkpoint and the end instead of ending the script at once: what a cluster sends before its
---- time is up. They are noted, on whichever process or the launcher they come, and check_signal acts on them.
+--- Let signals, such as those that a cluster sends before the time limit, request a checkpoint and the end instead of
+--- ending the script at once. They are recorded on any process or the launcher, and check_signal acts on them.
 --
--- `launch` passes SIGTERM on and kills what has not ended after --grace seconds (30); SIGUSR1 it passes on to scripts
--- that listen.
+-- `launch` forwards SIGTERM and kills processes that have not ended after --grace seconds (30); it forwards SIGUSR1 to
+-- scripts that handle it.
 --
 --   accelerator:save_on_signal{output_dir = "last", signals = {"TERM"}}
----@param output_dir? string where the state goes; without, as with save_state
+---@param output_dir? string folder of the state; without, as with save_state
 ---@param signals? string[] of TERM, USR1, INT and HUP; default TERM and USR1
 ---@param every? integer let the processes agree at every n-th call of check_signal only; default 1
 function SignalWatch:save_on_signal(...)

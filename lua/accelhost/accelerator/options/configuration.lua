@@ -12,7 +12,7 @@ local function text_of(self)
   return ("%s(%s)"):format(self._name, table.concat(parts, ", "))
 end
 
---- A class of its own: what is made of options that are checked, and shown by them.
+--- Make a class of objects that are made of checked options and printed as these.
 ---@param name string
 ---@param may_be_nil? string[] fields that may be absent
 ---@return table
@@ -36,7 +36,7 @@ local set_accumulation = setter("GradientAccumulationPlugin", {
   {"sync_each_batch: flag", false},
 })
 
---- How gradients are accumulated: in place of gradient_accumulation_steps.
+--- Options of gradient accumulation, in place of gradient_accumulation_steps.
 --
 --   local plugin = accelhost.GradientAccumulationPlugin{num_steps = 2, sync_with_dataloader = false}
 --   accelhost.Accelerator{gradient_accumulation_plugin = plugin}.gradient_accumulation_steps  --> 2
@@ -56,7 +56,7 @@ local set_loader = setter("DataLoaderConfiguration", {
   {"use_stateful_dataloader: flag", false},
 })
 
---- How prepared loaders share their batches.
+--- Options of prepared loaders: the distribution of batches over processes, seeds and copies.
 --
 --   local config = accelhost.DataLoaderConfiguration{split_batches = true}
 --   accelhost.Accelerator{dataloader_config = config}.split_batches  --> true
@@ -66,7 +66,7 @@ local set_loader = setter("DataLoaderConfiguration", {
 ---@param use_seedable_sampler? boolean the order of a pass is a function of a seed and the epoch
 ---@param data_seed? integer that seed, default: the seed of the global generator
 ---@param non_blocking? boolean batches are copied to a device while its kernels compute (default); false: when they
---- have come to it. The values are the same; Accelerate's default is false
+--- have completed. The values are the same; Accelerate's default is false
 ---@param use_stateful_dataloader? boolean no difference here: every loader has state_dict and load_state_dict
 function DataLoaderConfiguration:init(...)
   set_loader(self, ...)
@@ -75,7 +75,7 @@ function DataLoaderConfiguration:init(...)
   end
 end
 
--- A trial of a sweep has a folder of its own.
+-- Return a path below the trial's folder, in a trial of a sweep.
 local function placed(path)
   local folder = os.getenv "ACCELHOST_TRIAL_DIR"
   if not path or not folder or folder == "" or path:sub(1, 1) == "/" then return path end
@@ -90,13 +90,13 @@ local set_project = setter("ProjectConfiguration", {
   {"total_limit: count"}, {"iteration: size", 0}, {"save_on_each_node: flag", false},
 })
 
---- Where a run keeps its files.
+--- Options of a run's files: its folder and its checkpoints.
 --
 --   accelhost.ProjectConfiguration{project_dir = "run"}.logging_dir  --> run
 ---@param project_dir? string
 ---@param logging_dir? string default: project_dir
 ---@param automatic_checkpoint_naming? boolean number the states that are saved
----@param total_limit? integer how many of them are kept
+---@param total_limit? integer largest number of states that are kept
 ---@param iteration? integer the number of the next one
 ---@param save_on_each_node? boolean save on every host, not on the first one only
 function ProjectConfiguration:init(...)
@@ -126,18 +126,18 @@ local set_parallel = setter("DistributedDataParallelKwargs", {
   {"comm_state_option: table"},
 })
 
---- How the gradients of prepared models are averaged, for kwargs_handlers.
+--- Options of averaging the gradients of prepared models, for kwargs_handlers.
 --
 --   local kwargs = accelhost.DistributedDataParallelKwargs{bucket_cap_mb = 5}
 --   accelhost.Accelerator{kwargs_handlers = {kwargs}}.ddp_handler.bucket_cap_mb  --> 5
 ---@param broadcast_buffers? boolean rank 0's buffers go to all with each average
 ---@param bucket_cap_mb? number size of the pieces in which gradients are averaged
 ---@param find_unused_parameters? boolean no difference here: unused parameters are always found
----@param gradient_as_bucket_view? boolean no difference here: gradients always lie in the buckets
+---@param gradient_as_bucket_view? boolean no difference here: gradients are always views of the buckets
 ---@param static_graph? boolean no difference here: which parameters are used may change at any time
----@param comm_hook? string what is sent in place of the gradients: "fp16" and "bf16" halve the bytes, "power_sgd" and
---- "batched_power_sgd" send thin matrices (accelhost.distributed.PowerSGDState); default "no"
----@param comm_wrapper? string "fp16" or "bf16": what the hook sends is halved too; default "no"
+---@param comm_hook? string compression of the gradients that are sent: "fp16" and "bf16" halve the bytes, "power_sgd"
+--- and "batched_power_sgd" send thin matrices (accelhost.distributed.PowerSGDState); default "no"
+---@param comm_wrapper? string "fp16" or "bf16": halve the bytes that the hook sends too; default "no"
 ---@param comm_state_option? table options of PowerSGDState, such as {matrix_approximation_rank = 2}
 function DistributedDataParallelKwargs:init(...)
   set_parallel(self, ...)
@@ -150,7 +150,7 @@ function DistributedDataParallelKwargs:init(...)
   end
 end
 
---- A configuration object from what was given for it: itself, or a plain table of its options.
+--- Return the configuration object of an argument: itself, or one made of a plain table of options.
 ---@param what string the function and argument, for messages
 ---@param wanted table the class
 ---@param value any

@@ -15,8 +15,8 @@ local strategies = {
 }
 local numbers = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"} -- as PyTorch counts them
 
--- Options of Accelerate's: true where what is given makes no difference here, else the values that say what happens, or
--- why it cannot be had.
+-- Options of Accelerate's: true where the value makes no difference here, else the supported values, and the reason
+-- against others.
 local others = {
   fsdp_version = true, backward_prefetch = true, forward_prefetch = true, limit_all_gathers = true,
   use_orig_params = true, sync_module_states = true, cpu_ram_efficient_loading = true, state_dict_config = true,
@@ -65,13 +65,14 @@ local function units_of(given)
   return classes
 end
 
---- How a model's state is shared out, for Accelerator{fsdp_plugin = ...}; a plain table of the options serves too.
+--- Options of sharding a model's state, for Accelerator{fsdp_plugin = ...}, which accepts a plain table of them too.
 --
 --   local plugin = accelhost.FullyShardedDataParallelPlugin{sharding_strategy = "SHARD_GRAD_OP"}
 --   accelhost.Accelerator{fsdp_plugin = plugin}.sharding  --> gradients
 --
 -- backward_prefetch, forward_prefetch, limit_all_gathers, use_orig_params, sync_module_states and
--- cpu_ram_efficient_loading make no difference here: parameters of a host's processes lie once, where all read them.
+-- cpu_ram_efficient_loading make no difference here: parameters are stored once per host, in memory that all its
+-- processes read.
 ---@param options? table sharding_strategy: "FULL_SHARD" (default), "SHARD_GRAD_OP", "NO_SHARD", or 1 to 3, or
 --- reshard_after_forward; auto_wrap_policy: "TRANSFORMER_BASED_WRAP" with transformer_cls_names_to_wrap,
 --- "SIZE_BASED_WRAP" with min_num_params, "NO_WRAP", or a function; default: the items of lists of equal modules;

@@ -15,12 +15,12 @@ local InitProcessGroupKwargs = new("InitProcessGroupKwargs", {"backend", "timeou
 
 local set_group = setter("InitProcessGroupKwargs", {{"backend: 'gloo'|'shm'|'nccl'"}, {"timeout: positive"}})
 
---- How the processes speak, for kwargs_handlers.
+--- Options of communication between the processes, for kwargs_handlers.
 --
 --   local kwargs = accelhost.InitProcessGroupKwargs{timeout = 800}
 --   local accelerator = accelhost.Accelerator{kwargs_handlers = {kwargs}}
----@param backend? string "gloo" and "shm" both name the shared memory of one host, through which tensors of GPUs pass
---- as well; "nccl": those go from card to card, or it is an error; default: as they can
+---@param backend? string "gloo" and "shm" both name the shared memory of one host, through which tensors of GPUs are
+--- copied as well; "nccl": GPUs exchange them by NCCL, or it is an error; default: NCCL where possible
 ---@param timeout? number seconds after which a collective fails, default: the launcher's --timeout
 function InitProcessGroupKwargs:init(...) set_group(self, ...) end
 
@@ -29,7 +29,7 @@ local AutocastKwargs = new "AutocastKwargs"
 
 local set_autocast = setter("AutocastKwargs", {{"enabled: flag", true}, {"cache_enabled: flag", true}})
 
---- How accelerator:autocast computes, for it or kwargs_handlers.
+--- Options of accelerator:autocast, for it or kwargs_handlers.
 --
 --   local kwargs = accelhost.AutocastKwargs{enabled = false}
 ---@param enabled? boolean false: in full precision
@@ -44,7 +44,7 @@ local set_scaler = setter("GradScalerKwargs", {
   {"growth_interval: count", 2000}, {"enabled: flag", true},
 })
 
---- How losses are scaled in float16, for kwargs_handlers.
+--- Options of loss scaling in float16, for kwargs_handlers.
 --
 --   local kwargs = accelhost.GradScalerKwargs{init_scale = 1024}
 ---@param init_scale? number
@@ -64,7 +64,7 @@ local set_profile = setter("ProfileKwargs", {
   {"with_modules: flag", false}, {"output_trace_dir: string"}, {"max_events: count"},
 })
 
---- What accelerator:profile records, for it or kwargs_handlers.
+--- Options of accelerator:profile, for it or kwargs_handlers.
 --
 --   local kwargs = accelhost.ProfileKwargs{record_shapes = true, schedule_option = {wait = 1, warmup = 1, active = 2}}
 --   accelhost.Accelerator{kwargs_handlers = {kwargs}}:profile(function(prof) prof:step() end)

@@ -11,7 +11,7 @@ local fail = arguments.fail
 local proportions = later "accelhost.accelerator.options.proportions"
 local options = {}
 
--- The names and kinds of the arguments, in their order; what is not set has the default.
+-- The names and kinds of the arguments, in their order; an absent one has its default.
 local rows = {
   {"device_placement: flag", true}, {"split_batches: flag"}, {"mixed_precision: 'no'|'bf16'|'fp16'"},
   {"gradient_accumulation_steps: count"}, {"cpu: flag"}, {"dataloader_config"}, {"rng_types: list"},
@@ -131,7 +131,7 @@ local function read_handlers(given)
   return found
 end
 
--- sharding and shard_units, which an fsdp_plugin may say.
+-- Return sharding and shard_units, which an fsdp_plugin may set.
 local function read_sharding(given)
   if given.fsdp_plugin ~= nil then
     local plugin = configuration.of("Accelerator: fsdp_plugin", require("accelhost.accelerator.options.fsdp_plugin"),

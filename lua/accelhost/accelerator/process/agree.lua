@@ -22,7 +22,7 @@ function agree.reasons(what, reason)
   arguments.fail("%s: %s", what, table.concat(texts, "; "))
 end
 
--- An error's text without the script's line and the function in front, which are put there again.
+-- Return an error's text without the script's line and the function in front, which are added again later.
 local function bare(what, text)
   text = tostring(text)
   local site = C.system.call_site() .. ": "
@@ -35,14 +35,14 @@ end
 ---@param what string
 ---@param fn fun(...): any
 ---@param ... any its arguments
----@return any # what it returned, at most three values
+---@return any # the results of fn, at most three
 function agree.run(what, fn, ...)
   local fine, a, b, c = pcall(fn, ...)
   agree.reasons(what, not fine and bare(what, a) or nil)
   return a, b, c
 end
 
---- Run fn on rank 0 alone; all get what it returns, or raise what it raises. A collective.
+--- Run fn on rank 0 alone; all return its result, or raise its error. A collective.
 ---@param what string
 ---@param fn fun(...): any
 ---@param ... any

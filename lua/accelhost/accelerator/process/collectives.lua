@@ -44,7 +44,7 @@ function collectives.reduce(tensor, reduction)
   if not known[reduction] then
     arguments.fail("reduce: expected sum, mean, max, min or product, got '%s'", tostring(reduction))
   end
-  -- What several processes refuse, one refuses too.
+  -- One process refuses the same dtypes as several.
   if reduction == "mean" and not tensor:is_floating_point() then
     arguments.fail("reduce: mean needs a floating dtype, got %s", tensor.dtype)
   end

@@ -3,7 +3,7 @@ local C = require "accelhost._C"
 
 local marks = {_is_module = "model", _is_loader = "loader", _is_optimizer = "optimizer", _is_scheduler = "scheduler"}
 
---- What a value is to an accelerator: "model", "loader", "optimizer" or "scheduler", nil for anything else.
+--- Return a value's kind for an accelerator: "model", "loader", "optimizer" or "scheduler", nil for anything else.
 ---@param object any
 ---@return string?
 return function(object)

@@ -8,7 +8,7 @@ local passes = require "accelhost.data.loader.passes"
 local read_padding = arguments.signature("pad_across_processes",
   {"value: any", {"dim: integer", 0}, {"pad_index: number", 0}, {"pad_first: flag", false}})
 
--- The options at the end of the arguments, and how many values come before.
+-- Return the options at the end of the arguments, and the number of values before them.
 local function options_of(what, ...)
   local count = select("#", ...)
   local last = count > 1 and select(count, ...)
@@ -24,7 +24,7 @@ local function options_of(what, ...)
   return {}, count
 end
 
--- How many rows the batch has and how many of them count; nil when all do.
+-- Return the batch's length and its number of valid rows; nil when all are valid.
 local function rows_of(self, batch)
   local rows
   if batch ~= nil then
@@ -50,7 +50,7 @@ local function is_tensors(value)
   return next(value) ~= nil
 end
 
--- How many of `count` rows count.
+-- Return the number of valid rows among `count`.
 local function valid_of(count, rows)
   if not rows then return count end
   if count == 1 and rows.length ~= 1 then return math.min(1, rows.valid) end
@@ -97,8 +97,8 @@ return function(Accelerator)
   --- The same as gather, without the rows that repeat others to fill a batch up: of n samples n are returned in a pass,
   --- so that an accuracy is the data set's. The rows that count are those of the batch of the innermost `for` over a
   --- prepared loader, or the one that `batch` names by a value of it. A scalar counts once for each process with a row
-  --- that counts. Where something else than tensors is in a value, and with use_gather_object, lists (and the rows of
-  --- tensors) are put together to one list. A collective.
+  --- that counts. Where a value contains something else than tensors, and with use_gather_object, lists (and the rows
+  --- of tensors) are concatenated to one list. A collective.
   --
   --   local test, seen = accelerator:prepare(loader), 0
   --   for x, y in test do seen = seen + accelerator:gather_for_metrics(y):size(0) end
@@ -162,7 +162,7 @@ return function(Accelerator)
   --   accelerator:pad_across_processes(t, {dim = 1, pad_index = -1}):shape()  --> {2, 3}
   ---@param value userdata|table
   ---@param dim? integer from 0, or from the end
-  ---@param pad_index? number what the new elements are
+  ---@param pad_index? number the value of the new elements
   ---@param pad_first? boolean pad before the elements, not behind them
   ---@return any # of the value's form
   function Accelerator:pad_across_processes(...) -- luacheck: ignore self

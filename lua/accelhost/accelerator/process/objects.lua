@@ -14,7 +14,7 @@ local objects = {}
 ---@return integer count
 function objects.all_gather(what, value)
   if comm.size() > 1 then return values.all_gather(comm.world(), values.pack(what, "value", value)), comm.size() end
-  serialize.check(what, "value", value) -- what several processes refuse, one refuses too
+  serialize.check(what, "value", value) -- one process refuses the same values as several
   return {value}, 1
 end
 

@@ -5,7 +5,7 @@ local warn = require "accelhost.util.warn"
 
 local place = {}
 
--- The GPU of this process: that of its number on this host. With more processes than GPUs they take turns.
+-- Return this process's GPU: its local rank, modulo the number of GPUs.
 local function own_gpu(count)
   local rank, size = C.comm.local_rank(), C.comm.local_size()
   if size > count and rank == 0 then
@@ -29,7 +29,7 @@ function place.choose(cpu)
   return device
 end
 
---- The same for what is made without an accelerator.
+--- Return the same for an object that is made without an accelerator.
 ---@param what string
 ---@param cpu boolean? the script's setting
 ---@return string

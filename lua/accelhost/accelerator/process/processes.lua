@@ -66,11 +66,11 @@ return function(Accelerator)
   end
 
   --- This process's part of a list, a tensor, or a table of fields that are such, all of one length: contiguous, the
-  --- first (n mod processes) get one more. With fn: what fn returns for it. What was given stays as it is.
+  --- first (n mod processes) get one more. With fn: the results of fn for it. The input is not changed.
   --
   --   accelerator:split_between_processes{"a", "b", "c"}  --> {a, b, c}
   ---@param inputs table|userdata
-  ---@param apply_padding? boolean give all processes equally many: repeat the last item of all
+  ---@param apply_padding? boolean repeat the last item, so that all processes get equally many
   ---@param fn? fun(part: table|userdata): any
   ---@return table|userdata
   function Accelerator:split_between_processes(...)
@@ -81,12 +81,11 @@ return function(Accelerator)
     return part
   end
 
-  --- Run fn on the main process first, then on the others: what the first one downloads the others find. A
-  --- collective.
+  --- Run fn on the main process first, then on the others: the others find files that it downloads. A collective.
   --
   --   local set = accelerator:main_process_first(function() return data.SyntheticDigits{size = 10} end)
   ---@param fn function
-  ---@return any # what fn returns
+  ---@return any # the results of fn
   function Accelerator:main_process_first(fn)
     return main_first("main_process_first", fn, self.is_main_process)
   end
@@ -95,7 +94,7 @@ return function(Accelerator)
   --
   --   accelerator:local_main_process_first(function() return 7 end)  --> 7
   ---@param fn function
-  ---@return any # what fn returns
+  ---@return any # the results of fn
   function Accelerator:local_main_process_first(fn)
     return main_first("local_main_process_first", fn, self.is_local_main_process)
   end

@@ -19,7 +19,7 @@ local function learn()
   }
 end
 
---- Give a class, whose objects have a device, the fields of this process's identity in its job.
+--- Add the fields of this process's identity in its job to a class whose objects have a device.
 ---@param cls table
 function state.add_facts(cls)
   for _, name in ipairs {
@@ -47,7 +47,7 @@ end
 ---@field is_last_process boolean
 ---@field use_distributed boolean are there several processes?
 ---@field distributed_type string "NO", "MULTI_CPU" or "MULTI_GPU"
----@field backend string? what the processes speak by
+---@field backend string? the backend of collectives
 ---@field initialized boolean
 local PartialState = class.strict(class.new "PartialState", {"backend"})
 PartialState.__newindex = class.assign
@@ -94,7 +94,7 @@ state.AcceleratorState = AcceleratorState
 local read_state = arguments.signature("AcceleratorState",
   {{"mixed_precision: 'no'|'bf16'|'fp16'", "no"}, {"cpu: flag"}})
 
---- A PartialState with a precision: what `accelerator.state` is.
+--- A PartialState with a precision, the class of `accelerator.state`.
 --
 --   accelhost.AcceleratorState().mixed_precision  --> no
 ---@param mixed_precision? string

@@ -42,7 +42,7 @@ local function weigher(handle)
   end
 end
 
---- Install what a DistributedDataParallelKwargs asks for.
+--- Install the hook of a DistributedDataParallelKwargs.
 ---@param handle Parallel
 ---@param kwargs DistributedDataParallelKwargs
 function comm_hooks.install(handle, kwargs)

@@ -117,7 +117,7 @@ local function capture(self, ...)
   local before, present = gradients_of(self._parameters), {}
   for i = 1, #before do present[i] = before[i] ~= false end
   signature.fill(inputs, given)
-  C.comm.carry() -- what was begun outside stays outside, and what is begun within stays within
+  C.comm.carry() -- separate collectives that were begun outside from those within
   graph:begin()
   local recorded, fine, values = record(self, inputs.values)
   local carried, lost = true, nil
@@ -138,7 +138,7 @@ local function capture(self, ...)
   self.captured = true
 end
 
--- Have the graph's next replay take the host's numbers of the next step.
+-- Let the graph's next replay use the host's numbers of the next step.
 local function revise(self)
   self._graph:revise(true)
   local fine, problem = pcall(tape.replay, self._recorded)
@@ -190,14 +190,14 @@ local read = arguments.signature("compile", {"step_fn: callable", {"warmup: coun
 --- Add compile to the Accelerator class.
 ---@param Accelerator table
 return function(Accelerator)
-  --- A training step that a GPU does as one CUDA graph: the first `warmup` calls run the function as it is, the next
-  --- one captures what it asks of the device, and from then on a call has the device do that again, without running the
-  --- function. That saves the host's time for each op, which is what small models wait for.
+  --- Make a training step that a GPU runs as one CUDA graph: the first `warmup` calls run the function as it is, the
+  --- next one captures its work on the device, and from then on a call replays that work, without running the function.
+  --- That saves the host's time for each op, which dominates in small models.
   --
   -- A call copies its tensors into those of the graph, so shapes, dtypes and all other arguments have to stay the same
   -- (drop_last = true for loaders); a change is an error that names the argument. Results are the graph's tensors,
   -- without history, and the next call overwrites them, as PyTorch's: read them, or clone them, before. Optimizers,
-  -- schedulers, clipping and random numbers go on as without a graph, to the bit. Other things in Lua (counters,
+  -- schedulers, clipping and random numbers compute as without a graph, to the bit. Other things in Lua (counters,
   -- prints, hooks, numbers that change) happen at the capture only.
   --
   -- Within the function values cannot be read (item, tolist, print; ops whose shape depends on values) and tensors
@@ -208,7 +208,7 @@ return function(Accelerator)
   -- is at every call.
   --
   -- In fp16 the device leaves out a step whose gradients overflowed. The host asks whether it did before the next call,
-  -- or when a script wants to know what depends on it (optimizer_step_was_skipped, the scale, the state of prepared
+  -- or when a script reads a value that depends on it (optimizer_step_was_skipped, the scale, the state of prepared
   -- optimizers and schedulers), and waits for the step then. There may be one update of the scale in a call, and after
   -- `warmup` calls the function runs as it is until a step was not left out.
   --

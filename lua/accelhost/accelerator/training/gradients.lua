@@ -76,8 +76,9 @@ end
 
 --- Differentiate `loss` and, in a step that synchronises, average the gradients over all processes. A collective in
 --- such a step. The gradient is sum(weight g) / sum(weight) over the processes and the micro-steps of a window of
---- accumulate, however many there are in it; what Accelerate divides by gradient_accumulation_steps is divided here
---- too. Without a weight a batch of a prepared loader counts by its samples: the loss is taken for their mean, and
+--- accumulate, however many there are in it; the division by gradient_accumulation_steps, as in Accelerate, is
+--- included. Without a weight a batch of a prepared loader counts by its samples: the loss is treated as their mean,
+--- and
 --- the gradient is that of the mean over all samples, whatever each process's share. {weight = 1} has batches count
 --- the same. Outside of a window losses add up as with PyTorch, unless they have weights or batches differ in size.
 --
@@ -85,7 +86,7 @@ end
 --   accelerator:backward((w * 2):sum(), {weight = 16})       -- counts as 16 samples in the mean of a window
 ---@param loss userdata a scalar
 ---@param weight? number of this micro-step in the mean, such as its samples or tokens; default: the batch's samples
---- as a share of a full batch, 1 for what is of no prepared loader
+--- as a share of a full batch, 1 for a batch of no prepared loader
 ---@param retain_graph? boolean keep the graph for another backward
 function Gradients:backward(...)
   local loss, weight, retain_graph = read_backward(...)
@@ -95,13 +96,12 @@ function Gradients:backward(...)
 end
 
 --- One micro-step: synchronises at every gradient_accumulation_steps-th one and at a loader's last batch. With a
---- function, runs it and returns what it returns; without, the following statements up to the next call are the
---- micro-step.
+--- function, runs it and returns its results; without, the following statements up to the next call are the micro-step.
 --
 --   accelerator:accumulate(model)
 --   accelerator:accumulate(model, function() accelerator:backward(loss) end)
 ---@param ... table|function the models, then the function
----@return any # what the function returns
+---@return any # the results of the function
 function Gradients:accumulate(...)
   local accelerator, count = self.accelerator, select("#", ...)
   for i = 1, count do
@@ -130,7 +130,7 @@ end
 --   accelerator:no_sync(model, function() accelerator:backward(loss) end)
 ---@param model Module
 ---@param fn function
----@return any # what fn returns
+---@return any # the results of fn
 function Gradients:no_sync(model, fn)
   if kind_of(model) ~= "model" or type(fn) ~= "function" then
     arguments.fail("no_sync: expected a model and a function, got %s and %s", arguments.describe(model),
@@ -177,7 +177,7 @@ end
 ---@param joinables Module[] the models that are trained
 ---@param fn function
 ---@param even_batches? boolean of the prepared loaders of sets with get(i) or shard(n, i), while fn runs
----@return any # what fn returns
+---@return any # the results of fn
 function Gradients:join_uneven_inputs(...)
   local models, fn, even = read_join(...)
   if C.recovery.is_on() then
@@ -208,7 +208,7 @@ function Gradients:join_uneven_inputs(...)
 end
 
 --- Scale the gradients so that their norm is at most max_norm; in a step that does not synchronise, nothing. With
---- sharding it is the norm of what all processes have, and a collective.
+--- sharding it is the norm over the shards of all processes, and a collective.
 --
 --   accelerator:backward(loss)
 --   accelerator:clip_grad_norm_({w}, 1.0)  --> tensor(7.4833)

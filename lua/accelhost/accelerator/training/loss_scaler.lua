@@ -21,7 +21,7 @@ function LossScaler:init(accelerator, options)
     and require "accelhost.amp.grad_scaler"(arguments.copy(options or {}))
 end
 
---- Forget what was scaled.
+--- Forget that a loss was scaled.
 function LossScaler:reset() self.scaled = false end
 
 -- The scaler where it scales.
@@ -146,7 +146,7 @@ function LossScaler:step(optimizer, report, ...)
   return result
 end
 
---- Unscale what a step would, ahead of it.
+--- Unscale an optimizer's gradients before its step does.
 ---@param optimizer Optimizer
 function LossScaler:unscale_ahead(optimizer)
   if scaler_of(self) and self.scaled then unscale_once(self, optimizer) end

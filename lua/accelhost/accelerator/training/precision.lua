@@ -62,7 +62,7 @@ local function install(Accelerator)
   --   accelerator:autocast({enabled = false}, function() return 7 end)  --> 7
   ---@param handler? AutocastKwargs|function in place of the accelerator's; or fn at once
   ---@param fn? function
-  ---@return any # what fn returns
+  ---@return any # the results of fn
   function Accelerator:autocast(handler, fn)
     if type(handler) == "function" and fn == nil then
       handler, fn = nil, handler
@@ -72,7 +72,7 @@ local function install(Accelerator)
     return run(self, handler, fn)
   end
 
-  -- Let a model's forward run under autocast, and give float32.
+  -- Let a model's forward run under autocast, and return float32.
   function Accelerator:_cast_forward(model)
     if self.mixed_precision == "no" or own_forward[model] then return end
     local forward = model.forward

@@ -35,7 +35,7 @@ function Prepared:reset()
   self.results = setmetatable({}, {__mode = "kv"})
 end
 
--- kind -> function that prepares the object and returns what the script is to use
+-- kind -> function that prepares the object and returns the script's object
 local prepare_kind = {}
 
 -- The backward of a second model would see the first one's step, in the last shard of a round only.
@@ -145,7 +145,7 @@ end
 local read_unwrap = arguments.signature("unwrap_model", {"model: module", {"keep_fp32_wrapper: flag", true}})
 local read_state = arguments.signature("get_state_dict", {"model: module", {"unwrap: flag", true}})
 
--- Which of the objects go to the device.
+-- Return a flag for each object: is it moved to the device?
 local function placements(self, list, count)
   arguments.check("prepare", "device_placement", "list", list)
   if #list ~= count then
@@ -161,7 +161,7 @@ local function placements(self, list, count)
   return placed
 end
 
--- A table of objects would pass through as it is, and nobody would prepare them.
+-- Refuse a table of objects: it would be returned with its objects unprepared.
 local function check_table(value, place)
   if type(value) ~= "table" or getmetatable(value) ~= nil then return end
   for _, item in pairs(value) do
@@ -172,7 +172,7 @@ local function check_table(value, place)
   end
 end
 
--- One object made ready: what it became the first time, when it is prepared again.
+-- Prepare one object; return the first result when it is prepared again.
 local function one(self, kind, object, placed, ...)
   local accelerator = self.accelerator
   if kind == "model" then forget_stale(accelerator, object) end
@@ -186,8 +186,8 @@ local function one(self, kind, object, placed, ...)
   return self.results[object]
 end
 
---- Make models, optimizers, loaders and schedulers ready for this job; they come back in the same order. Parameters
---- and buffers take rank 0's values, loaders give this rank's share. Other values pass through. A collective.
+--- Make models, optimizers, loaders and schedulers ready for this job; they are returned in the same order. Parameters
+--- and buffers get rank 0's values, loaders yield this rank's batches. Other values pass through. A collective.
 --
 --   net, optimizer, loader, scheduler = accelerator:prepare(net, optimizer, loader, scheduler)
 ---@param ... any models, optimizers, loaders and schedulers, then perhaps {device_placement = {true, ...}}, one for
@@ -270,7 +270,7 @@ local prepare_scheduler = single("scheduler", "prepare_scheduler", {},
 ---@return LRScheduler
 function Prepared:prepare_scheduler(...) return prepare_scheduler(self, ...) end
 
---- The same prepared loader without the first batches of each pass, for the pass that a run goes on in.
+--- Return the same prepared loader without the first batches of each pass, for the pass in which a run resumes.
 --
 --   #accelerator:skip_first_batches(accelerator:prepare(loader), 1)  --> 2
 ---@param loader DataLoader
@@ -296,8 +296,8 @@ function Prepared:get_state_dict(...) -- luacheck: ignore self
   return model:state_dict()
 end
 
---- The model as it was before prepare: the same object, since prepare wraps nothing around it. With mixed_precision
---- its forward goes on to run under autocast and to give float32, unless keep_fp32_wrapper is false.
+--- Return the model as it was before prepare: the same object, since prepare wraps nothing around it. With
+--- mixed_precision its forward still runs under autocast and returns float32, unless keep_fp32_wrapper is false.
 --
 --   accelerator:unwrap_model(net) == net  --> true
 ---@param model Module

@@ -21,7 +21,7 @@ function sharded.units(accelerator, model)
   return units.of(model, accelerator._shard_units, "Accelerator: shard_units")
 end
 
--- A step of whole parameters would take a shard of the gradients for all of them.
+-- Refuse a step of whole parameters, which would read a shard of the gradients as all of them.
 local function check_step(optimizer)
   for _, group in ipairs(optimizer.param_groups) do
     for i, parameter in ipairs(group.params) do
@@ -65,8 +65,8 @@ function sharded.step(accelerator, optimizer, shards, report, closure)
   end)
 end
 
---- Unscale an optimizer's gradients, of which every process has its shard, or all; whether they overflowed is what any
---- process found. A collective.
+--- Unscale an optimizer's gradients, of which every process has its shard, or all; they overflowed if they did on any
+--- process. A collective.
 ---@param scaler GradScaler
 ---@param optimizer Optimizer
 function sharded.unscale(scaler, optimizer)

@@ -36,7 +36,7 @@ local function add(list, path, value, device, within)
 end
 
 --- The arguments of a call.
----@param device string where their tensors have to lie
+---@param device string the device that their tensors must be on
 ---@param ... any
 ---@return table
 function signature.of(device, ...)
@@ -58,7 +58,7 @@ end
 
 --- The graph's own arguments like those of a call.
 ---@param given table
----@return table # {values = what the function is called with, tensors, leaves = what has to stay}
+---@return table # {values = the arguments of the function, tensors, leaves = the values that must not change}
 function signature.inputs(given)
   local inputs = {tensors = {}, leaves = {}, values = {n = given.n}}
   for i = 1, given.n do inputs.values[i] = rebuilt(given.values[i], inputs.tensors) end

@@ -1,13 +1,13 @@
---- virtual_shards: what makes a training the same to the bit in any number of processes.
+--- virtual_shards: training with the same bits in any number of processes.
 --
 -- Every global batch is cut into `count` virtual shards (data/partition/micro_batches.lua), each process computes some
--- of them one after the other, and their gradients are summed in one order (averaging/virtual_shards.lua). Here is what
--- belongs to a virtual shard while it is computed: its random numbers, and the buffers that its forward changes.
+-- of them one after the other, and their gradients are summed in one order (averaging/virtual_shards.lua). This file
+-- has the state of a virtual shard while it is computed: its random numbers, and the buffers that its forward changes.
 --
--- The stream of a shard is a function of the pass's seed, the place in the pass and the shard. What is drawn outside of
--- loops, by loaders, and after a round's gradients were averaged is drawn from the common stream, which is in the same
--- state on all processes. Every shard begins with the buffers that its round began with, and after the round all take
--- those of shard 0, as with PyTorch's DDP.
+-- The stream of a shard is a function of the pass's seed, the place in the pass and the shard. Draws outside of loops,
+-- by loaders, and after a round's gradients were averaged are from the common stream, which is in the same state on all
+-- processes. Every shard begins with the buffers that its round began with, and after the round all get those of shard
+-- 0, as with PyTorch's DDP.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local averaging = require "accelhost.averaging"
@@ -62,7 +62,7 @@ end
 
 --- Run fn with the common stream.
 ---@param fn fun(...): ...
----@return any # what it returns
+---@return any # the results of fn
 function VirtualShards:outside(fn, ...)
   if not self.common then return fn(...) end
   local inner = capture()
@@ -73,7 +73,7 @@ function VirtualShards:outside(fn, ...)
   end, fn, ...)
 end
 
---- Go on with the common stream as it is now, in no shard.
+--- Continue with the common stream as it is now, in no shard.
 function VirtualShards:reset()
   self.common, self.pass[1] = false, nil
 end
@@ -144,7 +144,7 @@ function VirtualShards:enter(pass)
   open_stream(pass)
 end
 
---- A pass is over: what runs around it goes on with its stream.
+--- Leave a pass: the code around it continues with its own stream.
 ---@param pass Pass
 function VirtualShards:leave(pass)
   if pass.buffers then end_round(self, pass.buffers) end
@@ -154,7 +154,7 @@ function VirtualShards:leave(pass)
   restore(pass.around)
 end
 
---- What is computed now belongs to no shard: a round's gradients are averaged, or a pass is over.
+--- Leave the shard: a round's gradients are averaged, or a pass has ended.
 function VirtualShards:close()
   if self.common then restore(self.common) end
   self:reset()

@@ -36,7 +36,7 @@ local function wrap(inner, mark, methods)
   })
 end
 
--- Parameters of no prepared model are stepped by each process's own gradients: say it, once.
+-- Warn, once, of parameters of no prepared model: each process steps them by its own gradients.
 local function check_averaged(optimizer)
   for _, group in ipairs(optimizer.param_groups) do
     for i, parameter in ipairs(group.params) do
@@ -158,7 +158,7 @@ local function step_times(accelerator, scheduler, ...)
   end
 end
 
--- Step in a graph; what that did is taken back after a replay in which one of the optimizers skipped its step.
+-- Step in a graph; the scheduler's step is undone after a replay in which one of the optimizers skipped its step.
 local function step_captured(accelerator, scheduler, optimizers, ...)
   local outcomes = {}
   for i, optimizer in ipairs(optimizers) do outcomes[i] = optimizer.outcome() end

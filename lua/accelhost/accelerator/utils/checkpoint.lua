@@ -14,10 +14,10 @@ local checkpoint = {}
 ---@param fn fun(...): ... a function or a module
 ---@param ... any tensors and other arguments; behind them a table with options: preserve_rng_state (true; false: the
 --- second run draws other numbers, for functions that draw none), context_fn (a function that returns two functions,
---- which call what they are given in the first and in the second run), and PyTorch's use_reentrant = false,
---- determinism_check = "default", debug = false, early_stop = false, which say how it is anyway. A table without one of
+--- which call their argument in the first and in the second run), and PyTorch's use_reentrant = false,
+--- determinism_check = "default", debug = false, early_stop = false, the only supported values. A table without one of
 --- these names is an argument of fn
----@return any # what fn returns
+---@return any # the results of fn
 function checkpoint.checkpoint(fn, ...)
   arguments.check("checkpoint", "fn", "callable", fn)
   local count = select("#", ...)
@@ -41,9 +41,9 @@ end
 --   accelhost.utils.checkpoint.checkpoint_sequential(net, 2, accelhost.ones(4, 3)):size(1)  --> 2
 ---@param functions Sequential|function[]
 ---@param segments integer 1 (nothing is forgotten) to #functions
----@param input any what the first of them gets
+---@param input any the input of the first of them
 ---@param options? table as of checkpoint
----@return any # what the last one returns
+---@return any # the result of the last one
 function checkpoint.checkpoint_sequential(functions, segments, input, options)
   local what = "checkpoint_sequential"
   local count = type(functions) == "table" and #functions or 0

@@ -1,12 +1,12 @@
---- accelhost.utils: what Accelerate's utils have: seeds, collectives without an accelerator, values of any form, batch
---- sizes that fit; and checkpoint, PyTorch's way to trade time for memory.
+--- accelhost.utils: the functions of Accelerate's utils: seeds, collectives without an accelerator, values of any form,
+--- batch sizes that fit; and checkpoint, PyTorch's way to trade time for memory.
 --
 --   local utils = accelhost.utils
 --   utils.set_seed(42)
 --   utils.find_batch_size{x = images}  --> 2
 local namespace = require "accelhost.util.namespace"
 
--- Which file holds which names.
+-- File -> the names that it defines.
 local files = {
   nested = {
     "recursively_apply", "send_to_device", "find_batch_size", "slice_tensors", "concatenate", "get_data_structure",

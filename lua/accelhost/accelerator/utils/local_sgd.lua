@@ -43,7 +43,7 @@ local function is_on(self) return self.enabled and comm.size() > 1 end
 --
 --   local_sgd:run(function() return 7 end)  --> 7
 ---@param fn function
----@return any # what fn returns
+---@return any # the results of fn
 function LocalSGD:run(fn)
   arguments.check("run", "fn", "function", fn)
   if not is_on(self) then return fn() end

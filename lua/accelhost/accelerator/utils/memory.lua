@@ -8,14 +8,14 @@ local memory = {}
 --- Was it memory that was missing?
 --
 --   accelhost.utils.should_reduce_batch_size("empty: out of memory")  --> true
----@param exception any what an error raised
+---@param exception any the value of an error
 ---@return boolean
 function memory.should_reduce_batch_size(exception)
   local text = tostring(exception)
   return text:find("out of memory", 1, true) ~= nil or text:find("not enough memory", 1, true) ~= nil
 end
 
---- Let go of what nothing refers to, and of memory that is kept for the next tensors.
+--- Collect unreferenced objects, and free memory that is cached for the next tensors.
 --
 --   accelhost.utils.clear_device_cache()
 function memory.clear_device_cache()
@@ -24,7 +24,7 @@ function memory.clear_device_cache()
   C.system.empty_cache()
 end
 
---- As many nils as arguments, for the script's own references, and the memory of what they held.
+--- Return as many nils as arguments, for the script's own references, and free the memory of the old values.
 --
 --   a, b = accelhost.utils.release_memory(a, b)
 ---@param ... any
@@ -36,7 +36,7 @@ end
 
 local function nine_tenths(size) return math.floor(size * 0.9) end
 
--- Did any process run out? All go on alike.
+-- Did any process run out of memory? All processes return the same.
 local function agree(missing)
   if C.comm.size() == 1 then return missing end
   local flag = C.tensor({missing and 1 or 0}, {device = "cpu"})
@@ -56,7 +56,7 @@ local read = arguments.signature("find_executable_batch_size", {
 })
 
 --- A function that calls fn(batch_size, ...) and, as long as memory runs out, calls it again with a smaller batch size,
---- which is where its next call begins, too. In a job all processes go on with the same size; they have to run out in
+--- with which its next call begins, too. In a job all processes continue with the same size; they have to run out in
 --- the same places, between the same collectives.
 --
 --   local train = accelhost.find_executable_batch_size(function(batch_size, epochs)

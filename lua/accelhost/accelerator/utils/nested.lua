@@ -28,7 +28,7 @@ local read_apply = arguments.signature("recursively_apply",
 --   accelhost.utils.recursively_apply(function(t) return t * 2 end, {x = a}).x  --> tensor([2., 4., 6.])
 ---@param func fun(tensor: userdata): any
 ---@param data any
----@param error_on_other_type? boolean refuse what is neither a tensor nor a table
+---@param error_on_other_type? boolean refuse values that are neither tensors nor tables
 ---@return any
 function nested.recursively_apply(...)
   local func, data, strict = read_apply(...)

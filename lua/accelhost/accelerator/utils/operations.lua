@@ -24,7 +24,7 @@ local read_reduce = arguments.signature("reduce",
 --   accelhost.utils.reduce(a, "sum")  --> tensor([1., 2., 3.])
 ---@param tensor userdata|table
 ---@param reduction? string "sum", "mean", "max", "min" or "product"
----@param scale? number what the result is multiplied by
+---@param scale? number factor of the result
 ---@return any
 function operations.reduce(...)
   local value, reduction, scale = read_reduce(...)
@@ -104,7 +104,7 @@ function operations.broadcast_object_list(...)
   return list
 end
 
---- A tensor that one process has, on every process; the others give nil. A collective.
+--- Return the tensor of one process on every process; the others pass nil. A collective.
 --
 --   accelhost.utils.copy_tensor_to_devices(a)  --> tensor([1., 2., 3.])
 ---@param tensor? userdata

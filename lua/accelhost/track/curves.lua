@@ -33,7 +33,7 @@ end
 local function read_events(path)
   local found, trouble, restart = C.events.read(path)
   for _, curve in pairs(found) do
-    -- Nobody counted steps.
+    -- The steps were not counted.
     local last = #curve.step
     if last > 1 and curve.step[1] == 0 and curve.step[last] == 0 then
       for i = 1, last do curve.step[i] = i - 1 end
@@ -52,8 +52,8 @@ local function reader_of(name)
   end
 end
 
--- A run that goes on in another file: its points follow those that are earlier. (Places are counted, not asked for by #
--- in each turn: compiled code was seen to get a length from before the last turn's writes.)
+-- Append the points of a run that continues in another file to the earlier ones. (Places are counted, not read by # in
+-- each turn: compiled code was seen to get a length from before the last turn's writes.)
 local function append(curve, more)
   local count = #curve.value
   for name, list in pairs(more) do

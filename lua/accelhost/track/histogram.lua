@@ -45,7 +45,7 @@ local function edges_of(what, bins, least, most)
   return bins
 end
 
--- How many values lie between an edge and the next; the last edge belongs to the last bin.
+-- Count the values between each edge and the next; the last edge belongs to the last bin.
 local function count(values, edges)
   local limits = C.tensor(edges, {dtype = "float64"})
   local inside = values:ge(edges[1]):logical_and(values:le(edges[#edges]))
@@ -54,7 +54,7 @@ local function count(values, edges)
   return C.bincount(places, {minlength = #edges - 1}):tolist()
 end
 
--- No more than `most` bins, or nearly so: neighbours are put together.
+-- Merge neighbouring bins, so that there are about `most`.
 local function thin(counts, edges, most)
   local each = math.floor(#counts / most)
   local fewer, limits = {}, {}
@@ -82,7 +82,7 @@ end
 --- The histogram of a tensor's values.
 ---@param what string the function, for messages
 ---@param values userdata of any dtype and shape
----@param bins string|integer|number[] "tensorflow", how many of one width, or edges
+---@param bins string|integer|number[] "tensorflow", a number of bins of one width, or edges
 ---@param max_bins? integer
 ---@return table # {min, max, num, sum, sum_squares, limits, counts}
 function histogram.of(what, values, bins, max_bins)

@@ -1,10 +1,10 @@
---- accelhost.track: what keeps the numbers of a run, and shows them.
+--- accelhost.track: trackers, which record the numbers of a run, and writers of TensorBoard's files.
 --
 --   local writer = accelhost.track.SummaryWriter(os.tmpname() .. ".runs")
 --   writer:add_scalar("loss", 0.25, 1)
 --
 -- An accelerator calls trackers by name (log_with = "tensorboard", "jsonl", "csv" or "all"); a SummaryWriter serves
--- without one. `accelhost plot FOLDER` draws what they have written.
+-- without one. `accelhost plot FOLDER` draws their files.
 local namespace = require "accelhost.util.namespace"
 
 local lazy = {

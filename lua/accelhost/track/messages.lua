@@ -22,7 +22,7 @@ end
 --- The content of the first event of a file.
 messages.version = field(3, "bytes", "brain.Event:2")
 
---- Of the event from whose step on a run goes on.
+--- Of the event from whose step on a run continues.
 messages.restart = field(7, "bytes", field(1, "int", START))
 
 --- Of an event with summary values.
@@ -95,7 +95,7 @@ local function plugin_value(tag, number, content)
   return field(1, "bytes", tag) .. metadata("hparams", field(1, "int", 0) .. field(number, "bytes", content))
 end
 
--- HParamInfo: what a parameter may be.
+-- HParamInfo: the name, kind and domain of a parameter.
 local function parameter_info(name, kind, domain)
   local info = field(1, "bytes", name) .. field(4, "int", kind)
   if not domain then return info end
@@ -107,7 +107,7 @@ end
 --- The three values of an experiment with hyperparameters.
 ---@param parameters table<string, string|number|boolean>
 ---@param metrics string[] tags
----@param domains? table<string, any[]> what a parameter may be
+---@param domains? table<string, any[]> allowed values of a parameter
 ---@return string, string, string
 function messages.parameters(parameters, metrics, domains)
   local infos, given = {}, {}

@@ -1,4 +1,4 @@
---- Trackers by name: what log_with may say.
+--- Trackers by name: the values of log_with.
 local GeneralTracker = require "accelhost.track.tracker"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"

@@ -36,7 +36,7 @@ local function file_name(folder, suffix)
   return name
 end
 
---- Writes what TensorBoard shows into an event file of its own in a folder. Steps count as the script counts them; a
+--- Writes TensorBoard's data into a new event file in a folder. Steps count as the script counts them; a
 -- value without a step is one of step 0.
 --
 --   local writer = accelhost.track.SummaryWriter(os.tmpname() .. ".runs")
@@ -46,7 +46,7 @@ end
 -- Each event is written when it is added, in one piece: a run that is killed leaves all of them.
 ---@param log_dir? string the folder, made where it is missing; default: runs/ with date, time and host
 ---@param comment? string behind the default folder's name
----@param purge_step? integer the run is resumed: what the folder has from this step on counts no more
+---@param purge_step? integer the run is resumed: events in the folder from this step on are void
 ---@param max_queue? integer no difference here: nothing waits to be written
 ---@param flush_secs? number no difference here
 ---@param filename_suffix? string behind the file's name
@@ -61,7 +61,7 @@ function SummaryWriter:init(...)
   if purge_step then self:_restart(purge_step) end
 end
 
--- What the folders have from this step on counts no more.
+-- Make the folders' events from this step on void.
 function SummaryWriter:_restart(step)
   self._purge_step = step
   self:_write(nil, step, messages.restart)
@@ -110,7 +110,7 @@ local function inner_writer(self, name)
   return writer
 end
 
---- Add points of several curves that are shown in one plot: each has a run of its own, the folder MAIN_TAG_NAME.
+--- Add points of several curves that are shown in one plot: each is a separate run, the folder MAIN_TAG_NAME.
 --
 --   writer:add_scalars("loss", {train = 0.25, valid = 0.5}, 3)
 ---@param main_tag string the plot
@@ -138,9 +138,10 @@ local read_histogram = arguments.signature("add_histogram", {
 ---@param tag string
 ---@param values userdata|number[] a tensor of any shape and dtype
 ---@param global_step? integer
----@param bins? string|integer|number[] "tensorflow" (widths that grow by a tenth), how many of one width, or edges
+---@param bins? string|integer|number[] "tensorflow" (widths that grow by a tenth), a number of bins of one width, or
+--- edges
 ---@param walltime? number
----@param max_bins? integer put neighbours together until there are no more than that, or nearly so
+---@param max_bins? integer merge neighbours until there are about that many
 function SummaryWriter:add_histogram(...)
   local tag, given, step, bins, wall_time, max_bins = read_histogram(...)
   if not C.is_tensor(given) then given = C.tensor(type(given) == "table" and given or {given}, {dtype = "float64"}) end
@@ -211,7 +212,7 @@ local read_parameters = arguments.signature("add_hparams", {
   {"global_step: integer"},
 })
 
--- What each parameter may be: lists of its own kind.
+-- Check the domain of each parameter: a list of values of its kind.
 local function check_domains(domains, parameters)
   for _, name in ipairs(values.names("add_hparams: hparam_domain_discrete", domains)) do
     local value = parameters[name]
@@ -231,7 +232,7 @@ end
 --   writer:add_hparams({lr = 0.1, optimizer = "sgd"}, {["best/loss"] = 0.25})
 ---@param hparam_dict table<string, any> numbers, booleans, texts
 ---@param metric_dict table<string, number> each becomes a scalar of this tag
----@param hparam_domain_discrete? table<string, any[]> what a parameter may be
+---@param hparam_domain_discrete? table<string, any[]> allowed values of a parameter
 ---@param run_name? string the folder, default the time
 ---@param global_step? integer of the metrics
 function SummaryWriter:add_hparams(...)

@@ -10,7 +10,7 @@ local fail = arguments.fail
 
 ---@class TableTracker: GeneralTracker
 ---@field path string? the file, when it is started
----@field row_count integer? how many rows it has
+---@field row_count integer? number of its rows
 local TableTracker = GeneralTracker:extend "TableTracker"
 
 local own = {step = true, wall_time = true} -- names of the row itself
@@ -28,7 +28,7 @@ end
 
 local option_names = {"purge_step"}
 
---- Open the file, or go on with it: a row that was cut short goes away, and those from purge_step on.
+--- Open the file, or continue it: drop a row that was cut short, and those from purge_step on.
 function TableTracker:start()
   local what, options = "init_trackers: " .. self.name, self.options or {}
   arguments.check_names(what, options, option_names)

@@ -33,7 +33,7 @@ function TensorBoardTracker:start()
   self.tracker = self.writer
 end
 
---- Have what was written from a step on count no more.
+--- Make the events from a step on void.
 ---@param step integer
 function TensorBoardTracker:purge(step) self.writer:_restart(step) end
 

@@ -1,4 +1,4 @@
---- GeneralTracker: what a tracker is.
+--- GeneralTracker: the interface of trackers.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
@@ -12,7 +12,7 @@ local GeneralTracker = class.new "GeneralTracker"
 
 GeneralTracker.requires_logging_directory = false
 
---- What trackers of one's own extend: they have a `name`, say whether a folder is needed, and take values.
+--- The base of trackers of a script's own: they have a `name`, declare whether a folder is needed, and log values.
 --
 --   local Memory = accelhost.track.GeneralTracker:extend "Memory"
 --   Memory.name = "memory"
@@ -35,11 +35,11 @@ end
 --- Open files, connect, ...: called by init_trackers, before anything else.
 function GeneralTracker:start() end -- luacheck: ignore self
 
---- Keep what the run was configured with.
+--- Store the run's configuration.
 ---@param values table
 function GeneralTracker:store_init_configuration(values) end -- luacheck: ignore self values
 
---- Keep values. The one method that every tracker has of its own.
+--- Log values. The one method that every tracker must define.
 ---@param values table<string, any>
 ---@param step? integer
 ---@param options? table its part of log_kwargs
@@ -47,12 +47,12 @@ function GeneralTracker:log(values, step, options) -- luacheck: ignore values st
   fail("%s: a tracker has a method log(values, step, options)", self.name or self._name)
 end
 
---- Forget what was logged from a step on: called when a run goes on from a checkpoint that is older, before anything is
---- logged again.
+--- Drop the values that were logged from a step on: called when a run resumes from an older checkpoint, before anything
+--- is logged again.
 ---@param step integer
 function GeneralTracker:purge(step) end -- luacheck: ignore self step
 
---- The run is over: close what start opened.
+--- End the run: close the files that start opened.
 function GeneralTracker:finish() end -- luacheck: ignore self
 
 local methods = {"start", "store_init_configuration", "log", "log_images", "purge", "finish"}

@@ -1,8 +1,8 @@
---- A trial as its own processes see it: it reports, and hears whether it is to go on.
+--- A trial as its own processes see it: it reports, and receives the sweep's answers.
 ---
---- Every rank waits at its k-th report for the sweep's k-th answer, so all leave at the same place; rank 0's report is
---- the one that counts. A process of its own in a study without a pruner does not wait, and leaves at the next report
---- when it is asked to. Without a sweep nothing happens.
+--- Every rank waits at its k-th report for the sweep's k-th answer, so all leave at the same place; rank 0's report
+--- counts. A trial of one process in a study without a pruner does not wait, and leaves at the next report when it is
+--- asked to. Without a sweep nothing happens.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local link = require "accelhost.util.link"
@@ -29,7 +29,7 @@ local function encode(metrics)
   return next(copy) and copy
 end
 
--- Whether any of them is the study's metric.
+-- Is any of them the study's metric?
 local function has_metric(metrics, facts) return number_of(metrics[facts.metric]) ~= nil end
 
 local function refuse(format, ...)
@@ -40,7 +40,7 @@ local function refuse(format, ...)
   os.exit(2)
 end
 
--- A script that never asked what it is to try tries nothing.
+-- Refuse a script that never read its parameters: it tries nothing.
 local function check_was_read(facts)
   if facts.objective or params.taken or not params.given() then return end
   refuse("the script never reads its parameters: accelhost.args{...} or accelhost.parse_args{...} does")
@@ -71,13 +71,13 @@ local function check_metrics(what, step, metrics)
   end
 end
 
---- Report a trial's progress to the sweep; the sweep's metric decides whether it goes on, and a trial that is to stop
+--- Report a trial's progress to the sweep; the sweep's metric decides whether it continues, and a trial that is to stop
 --- ends here, on all ranks at the same report. Outside a sweep nothing happens.
 --
 --   accelhost.report(1, {loss = 0.25, accuracy = 0.9})
 --
--- Save a checkpoint before, so that a trial that is paused or interrupted goes on from here.
----@param step integer epochs, or optimizer steps: what the pruner's resources count; each step once
+-- Save a checkpoint before, so that a trial that is paused or interrupted resumes from here.
+---@param step integer epochs, or optimizer steps: the unit of the pruner's resources; each step once
 ---@param metrics table<string, any> numbers, or tensors of one element
 ---@param options? table stay = true: do not end here but return the sweep's answer, "stop" among it
 ---@return string # "continue", or with stay also "stop", "pause" or "interrupt"

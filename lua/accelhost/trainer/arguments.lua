@@ -26,7 +26,7 @@ local function is_among(value, list)
   return false
 end
 
--- Names that are no arguments here, with what to do about each.
+-- Remove the names that are no arguments here: ignore some, and refuse others with the reason.
 local function take_foreign(given)
   local rest = {}
   for _, name in ipairs(arguments.sorted_keys(given)) do
@@ -136,7 +136,7 @@ local function set_tf32(on)
   C.precision.allow("conv", on)
 end
 
--- What follows from the others.
+-- Compute the arguments that follow from others.
 local function derive(self)
   read_json(self)
   self.gradient_checkpointing = self.gradient_checkpointing or self.activation_checkpointing
@@ -207,7 +207,7 @@ function TrainingArguments:interval(name, total)
   return value < 1 and math.ceil(value * total) or value
 end
 
--- How the command line reads a kind.
+-- Return the command-line option of a row.
 local function option_of(row)
   local name, kind, default, help = unpack(row, 1, 4)
   local option = {name, default, help}

@@ -1,4 +1,4 @@
---- Batches as a Trainer sees them: one table by name, how much it counts, and the loss that a model makes of it.
+--- Batches as a Trainer sees them: one table by name, its weight, and the loss that a model computes of it.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local data = require "accelhost.data"
@@ -34,7 +34,7 @@ local function column_of(name, values)
 end
 
 --- transformers' default_data_collator: samples that are tables by name to a batch of tensors by name. `label` and
---- `label_ids` become `labels`; texts, and what else no tensor can be made of, are left out.
+--- `label_ids` become `labels`; texts, and other values that cannot be tensors, are left out.
 --
 --   local batch = accelhost.default_data_collator{{ids = {1, 2}, label = 0}, {ids = {3, 4}, label = 1}}
 --   print(batch.labels)  --> tensor([0, 1])
@@ -65,7 +65,7 @@ function batches.default_data_collator(features)
 end
 
 --- The collate function of a data set whose samples are tables by name; nil where the loader's own does, or the set
---- makes whole batches (rows). Looking at a sample leaves the random generator as it was.
+--- makes whole batches (rows). Reading a sample leaves the random generator as it was.
 ---@param dataset Dataset
 ---@return function?
 function batches.collator_of(dataset)
@@ -118,7 +118,8 @@ local function targets_of(model, labels)
   return labels:narrow(-1, 1, labels:size(-1) - 1)
 end
 
---- How much a batch counts in a mean: its labels that are not ignored (-100) where these are integers, else its rows.
+--- Return the weight of a batch in a mean: the number of labels that are not ignored (-100) where these are integers,
+--- else of its rows.
 ---@param model Module
 ---@param inputs table
 ---@param label_names string[]
@@ -151,7 +152,7 @@ function batches.labels(inputs, args)
   return inputs[name]
 end
 
--- (1 - e) nll + e mean over the classes of -log p, over what is not ignored.
+-- (1 - e) nll + e mean over the classes of -log p, over the labels that are not ignored.
 local function smoothed(model, logits, labels, factor)
   local F = require "accelhost.nn.functional"
   local classes = logits:size(-1)
@@ -177,7 +178,7 @@ function batches.loss_of(model, outputs, inputs, args)
     .. "Trainer compute_loss = function(model, inputs) ... return loss, outputs end", describe(outputs))
 end
 
---- What an evaluation keeps of a model's outputs: the tensor, its logits, or all but the loss.
+--- Return the part of a model's outputs that an evaluation keeps: the tensor, its logits, or all but the loss.
 ---@param outputs any
 ---@return any
 function batches.logits_of(outputs)

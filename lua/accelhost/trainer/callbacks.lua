@@ -21,8 +21,8 @@ callbacks.events = {
 }
 
 --- The base of callbacks. Each method gets the arguments, the TrainerState, the TrainerControl and a table with model,
---- optimizer, lr_scheduler, train_dataloader, eval_dataloader, trainer, and logs or metrics where there are any. What
---- has state_dict and load_state_dict is saved with checkpoints and restored when a run continues.
+--- optimizer, lr_scheduler, train_dataloader, eval_dataloader, trainer, and logs or metrics where there are any. A
+--- callback with state_dict and load_state_dict is saved with checkpoints and restored when a run continues.
 --
 --   local Quiet = accelhost.TrainerCallback:extend "Quiet"
 ---@class TrainerCallback
@@ -41,7 +41,7 @@ function TrainerCallback:on_train_end() end -- luacheck: ignore self
 --- A pass begins.
 function TrainerCallback:on_epoch_begin() end -- luacheck: ignore self
 
---- A pass is over; what is due is logged, evaluated and saved after it.
+--- Called at the end of a pass, before logging, evaluating and saving.
 function TrainerCallback:on_epoch_end() end -- luacheck: ignore self
 
 --- An update begins: before its first batch.
@@ -56,7 +56,7 @@ function TrainerCallback:on_optimizer_step() end -- luacheck: ignore self
 --- A batch within an update is done.
 function TrainerCallback:on_substep_end() end -- luacheck: ignore self
 
---- An update is done; what is due is logged, evaluated and saved after it.
+--- Called after an update, before logging, evaluating and saving.
 function TrainerCallback:on_step_end() end -- luacheck: ignore self
 
 --- An evaluation is done: `metrics` of the last argument.
@@ -77,7 +77,7 @@ function TrainerCallback:on_prediction_step() end -- luacheck: ignore self
 --- The flags by which callbacks steer a training; each goes down when it is served.
 ---@class TrainerControl
 ---@field should_training_stop boolean end the training after this update
----@field should_epoch_stop boolean go on with the next epoch
+---@field should_epoch_stop boolean continue with the next epoch
 ---@field should_save boolean
 ---@field should_evaluate boolean
 ---@field should_log boolean
@@ -89,7 +89,7 @@ function TrainerControl:init()
   for _, name in ipairs(callbacks.flags) do self[name] = false end
 end
 
---- An update begins: what was asked for before it is served or forgotten.
+--- Begin an update: clear the requests from before it.
 function TrainerControl:new_step()
   self.should_log, self.should_evaluate, self.should_save = false, false, false
 end
@@ -106,7 +106,7 @@ end
 local DefaultFlowCallback = TrainerCallback:extend "DefaultFlowCallback"
 callbacks.DefaultFlowCallback = DefaultFlowCallback
 
---- Raise the flags of what is due after an update.
+--- Raise the flags of actions that are due after an update.
 function DefaultFlowCallback:on_step_end(args, state, control) -- luacheck: ignore self
   local step, last = state.global_step, state.global_step >= state.max_steps
   if step == 1 and args.logging_first_step then control.should_log = true end
@@ -121,7 +121,7 @@ function DefaultFlowCallback:on_step_end(args, state, control) -- luacheck: igno
   if args.save_strategy == "steps" then control.should_save = true end
 end
 
---- Raise the flags of what is due after an epoch.
+--- Raise the flags of actions that are due after an epoch.
 function DefaultFlowCallback:on_epoch_end(args, state, control) -- luacheck: ignore self
   if args.logging_strategy == "epoch" then control.should_log = true end
   if args.eval_strategy == "epoch" and state.epoch >= args.eval_delay then control.should_evaluate = true end
@@ -134,7 +134,7 @@ local function number_text(value)
   return (size >= 1e4 and size < 1e15 and "%.0f" or "%.4g"):format(value)
 end
 
--- What is logged, in the order of names.
+-- Format the logged values, in the order of names.
 local function text_of(logs)
   local parts = {}
   for i, name in ipairs(arguments.sorted_keys(logs)) do
@@ -199,7 +199,7 @@ function ProgressCallback:on_train_end()
   self._bar = nil
 end
 
---- Prints what is logged, a line each time, on rank 0.
+--- Prints the logged values, a line each time, on rank 0.
 --
 --   local trainer_callback = accelhost.PrinterCallback()
 local PrinterCallback = TrainerCallback:extend "PrinterCallback"
@@ -211,7 +211,7 @@ function PrinterCallback:on_log(_, state, _, more) -- luacheck: ignore self
 end
 
 --- Ends a training when the metric of metric_for_best_model has not become better, by more than a threshold, in that
---- many evaluations. How long it has been waiting is part of a checkpoint.
+--- many evaluations. Its count of evaluations is part of a checkpoint.
 --
 --   local callback = accelhost.EarlyStoppingCallback(3)
 ---@param early_stopping_patience? integer default 1
@@ -244,7 +244,7 @@ function EarlyStoppingCallback:on_evaluate(args, state, control, more)
   if self.waited >= self.patience then control.should_training_stop = true end
 end
 
---- What a checkpoint keeps, in transformers' form.
+--- Return the state for a checkpoint, in transformers' form.
 ---@return table
 function EarlyStoppingCallback:state_dict()
   return {
@@ -299,7 +299,7 @@ function CallbackHandler:remove(callback)
   return first
 end
 
--- Those that do something at an event; nothing is gathered for an event that nobody heeds.
+-- Return the callbacks with a method for an event; arguments are not collected for an event without one.
 function CallbackHandler:_listeners(event)
   local found = self._heeding[event]
   if not found then
@@ -346,7 +346,7 @@ function CallbackHandler:state_dict()
   return states
 end
 
---- Give them back.
+--- Restore the callbacks' states.
 ---@param states table
 function CallbackHandler:load_state_dict(states)
   for i, callback in ipairs(self.list) do

@@ -84,7 +84,7 @@ local function candidates(trainer, from)
   return paths
 end
 
---- Go on from a checkpoint: the one that is named, or the newest that is whole. A collective.
+--- Resume from a checkpoint: the one that is named, or the newest that is whole. A collective.
 ---@param trainer Trainer
 ---@param from string|true
 ---@return TrainerState

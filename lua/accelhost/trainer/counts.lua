@@ -59,11 +59,11 @@ function Counts:report(logs, training)
   logs.train_runtime, logs.train_tokens_per_second = seconds, (seen - self.first) / seconds
 end
 
---- What this process has counted since the last time.
+--- Return this process's counts since the last `settle`.
 ---@return table
 function Counts:state_dict() return {tokens = self.tokens, operations = self.operations} end
 
---- Go on from it.
+--- Restore the counts.
 ---@param saved table
 function Counts:load_state_dict(saved) self.tokens, self.operations = saved.tokens, saved.operations end
 

@@ -1,5 +1,5 @@
---- NEFTune (arXiv 2310.05914): in training uniform noise of alpha / sqrt(tokens * width) on what a model's token
---- embedding returns.
+--- NEFTune (arXiv 2310.05914): in training uniform noise of alpha / sqrt(tokens * width) on the results of a model's
+--- token embedding.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 

@@ -9,7 +9,7 @@ local predictions = require "accelhost.trainer.predictions"
 
 local evaluation = {}
 
---- What compute_metrics gets.
+--- The argument of compute_metrics.
 ---@class EvalPrediction
 ---@field predictions any a tensor, or a table of them; a list by batches with eval_do_concat_batches = false
 ---@field label_ids any
@@ -23,7 +23,7 @@ function EvalPrediction:init(found)
   self.inputs, self.losses = found.inputs, found.losses
 end
 
--- One evaluation: what is counted, and what is kept of this process's batches.
+-- One evaluation: its sums, and the kept outputs of this process's batches.
 ---@class Walk
 local Walk = class.new "Walk"
 
@@ -143,7 +143,7 @@ local function prefixed(metrics, prefix)
   return result
 end
 
--- The metrics of what was found; those of batch_eval_metrics were made on the way.
+-- Return the metrics of the collected outputs; those of batch_eval_metrics were computed on the way.
 local function metrics_of(walk, found)
   local compute = walk.trainer.compute_metrics
   if walk.by_batch then return walk.metrics and check_metrics(walk.metrics) or {} end

@@ -9,7 +9,7 @@ local refused = {
   offload = "models are on the CPU here", hybrid_shard = "there is one group of processes to shard over",
   hybrid_shard_zero2 = "there is one group of processes to shard over",
 }
--- transformers' names of what the plugin has under another
+-- transformers' names of options that the plugin has under another name
 local renamed = {transformer_layer_cls_to_wrap = "transformer_cls_names_to_wrap", version = "fsdp_version"}
 
 local function words_of(value)

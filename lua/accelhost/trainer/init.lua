@@ -27,7 +27,7 @@ local fail, describe = arguments.fail, arguments.describe
 ---@field model Module
 ---@field args TrainingArguments
 ---@field accelerator Accelerator of the training
----@field evaluator Accelerator of evaluations: what it prepares is no part of a checkpoint
+---@field evaluator Accelerator of evaluations: its prepared objects are no part of a checkpoint
 ---@field state TrainerState
 ---@field control TrainerControl
 ---@field optimizer Optimizer?
@@ -107,7 +107,8 @@ end
 ---@param compute_metrics? fun(prediction: EvalPrediction): table<string, number>
 ---@param callbacks? TrainerCallback[]
 ---@param optimizers? table {optimizer, schedule}, in place of those that the arguments name
----@param preprocess_logits_for_metrics? fun(logits, labels): any what is kept of a batch, such as the argmax
+---@param preprocess_logits_for_metrics? fun(logits, labels): any the part of the logits that is kept, such as the
+--- argmax
 ---@param compute_loss? fun(model, inputs): Tensor, any the loss and the outputs, in place of the method
 function Trainer:init(...)
   local model, args, collator, train_set, eval_set, processing, model_init, loss_func, metrics, list, pair, preprocess,
@@ -138,9 +139,9 @@ function Trainer:init(...)
   self.callback_handler:call "on_init_end"
 end
 
--- What may be overridden.
+-- Methods that may be overridden.
 
---- The loss of a batch, and the model's outputs. Override it, or give compute_loss.
+--- The loss of a batch, and the model's outputs. Override it, or pass compute_loss.
 ---@param model Module
 ---@param inputs table
 ---@return Tensor, any
@@ -153,9 +154,9 @@ function Trainer:compute_loss(model, inputs)
   return batches.loss_of(model, outputs, inputs, self.args), outputs
 end
 
---- How much a batch counts in the mean of an update: its labels that are not -100 where these are integers (of a model
---- with loss_shifts_labels those after the first of each row), else its rows. Override it where a loss is a mean over
---- something else.
+--- Return the weight of a batch in the mean of an update: the number of labels that are not -100 where these are
+--- integers (of a model with loss_shifts_labels those after the first of each row), else of its rows. Override it where
+--- a loss is a mean over something else.
 ---@param inputs table
 ---@return number
 function Trainer:num_items_in_batch(inputs) return batches.weight(self.model, inputs, self.args.label_names) end
@@ -175,7 +176,7 @@ function Trainer:training_step(model, inputs, weight)
   return loss
 end
 
---- Loss, logits and labels of a batch of an evaluation; nil for what there is none of.
+--- Return loss, logits and labels of a batch of an evaluation; nil for those that it lacks.
 ---@param model Module
 ---@param inputs table
 ---@param prediction_loss_only? boolean
@@ -277,7 +278,7 @@ end
 
 --- Train; returns {global_step, training_loss, metrics}. A collective.
 --
--- With `resume_from_checkpoint` it goes on, to the bit, from a checkpoint's folder, or with true from the newest one
+-- With `resume_from_checkpoint` it resumes, to the bit, from a checkpoint's folder, or with true from the newest one
 -- of output_dir that is whole.
 ---@param resume_from_checkpoint? string|boolean
 ---@return {global_step: integer, training_loss: number, metrics: table}
@@ -292,7 +293,7 @@ function Trainer:train(resume_from_checkpoint)
   return session.train(self, resume_from_checkpoint or nil)
 end
 
---- Seconds that this training has taken, with those before it went on from a checkpoint.
+--- Return the seconds of this training, including those before it resumed from a checkpoint.
 ---@return number
 function Trainer:seconds() return session.seconds(self) end
 

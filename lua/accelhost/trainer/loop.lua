@@ -69,7 +69,7 @@ local function save(trainer)
   trainer.callback_handler:call("on_save")
 end
 
--- Log, evaluate, save, as the flags say. A collective.
+-- Log, evaluate and save where the flags are raised. A collective.
 local function serve(trainer)
   local control = trainer.control
   agree(trainer)

@@ -95,7 +95,7 @@ function Losses:state_dict()
   return {sums = self._sums, weights = self._weights, steps = self._steps, sum = self._sum, weight = self._weight}
 end
 
---- Go on from it.
+--- Restore the sums.
 ---@param saved table
 function Losses:load_state_dict(saved)
   self._sums, self._weights, self._steps = saved.sums, saved.weights, saved.steps

@@ -15,7 +15,7 @@ function PlainAdafactor:rate(_, _, _, lr) return lr end -- luacheck: ignore self
 local function adam(args) return {betas = {args.adam_beta1, args.adam_beta2}, eps = args.adam_epsilon} end
 local function betas(args) return {betas = {args.adam_beta1, args.adam_beta2}} end
 
--- name -> {class in optim, options that the arguments give, those that optim_args may give}
+-- name -> {class in optim, options that the arguments set, those that optim_args may set}
 local by_name = {
   adamw_torch = {"AdamW", adam, {"amsgrad"}},
   adamw_torch_fused = {"AdamW", adam, {"amsgrad"}},
@@ -92,8 +92,8 @@ local function is_spared(name)
   return false
 end
 
--- Weights decay; biases, the parameters of LayerNorm and what is called a norm do not. Where nothing decays there is
--- one group.
+-- Weights decay; biases, and parameters of LayerNorm or with "norm" in their names do not. Without decay there is one
+-- group.
 local function groups_of(model, decay)
   local LayerNorm = require("accelhost.nn").LayerNorm
   local trained, spared = {}, {}
@@ -114,7 +114,7 @@ local function groups_of(model, decay)
   return {{params = decaying, weight_decay = decay}, {params = others, weight_decay = 0}}, decay
 end
 
---- What a Trainer is given as `optimizers`, checked.
+--- Check and return a Trainer's `optimizers`.
 ---@param pair table?
 ---@param model_init function?
 ---@return table

@@ -10,7 +10,7 @@ local accelerators = later "accelhost.accelerator.checkpoint.recovery"
 -- Fields of a training that a new process does not find out for itself.
 local fields = {"logged_norm", "logged_rate", "samples"}
 
--- What was logged is long and only grows: it is packed again when it has grown.
+-- Return the packed log history: it is long and only grows, so it is packed again when it has grown.
 local function packed_history(trainer, cache)
   local history = trainer.state.log_history
   if cache.history ~= history or cache.count ~= #history then
@@ -49,7 +49,7 @@ local function restore(trainer, saved)
   trainer._began, trainer._earlier = C.system.now(), trainer.state.runtime
 end
 
---- Does this process take a killed one's place, within the training? Then nothing is read from a disk.
+--- Does this process replace a killed one, within the training? Then nothing is read from a disk.
 ---@param trainer Trainer
 ---@return boolean
 function recovery.replaces(trainer)
@@ -58,7 +58,7 @@ function recovery.replaces(trainer)
   return C.recovery.find() ~= nil
 end
 
---- The loop begins, or goes on where the process before this one was.
+--- Begin the loop, or resume it at the position of the process before this one.
 ---@param trainer Trainer
 ---@return {undo: fun()} # for the end of the training
 function recovery.go_on(trainer)

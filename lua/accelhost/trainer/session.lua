@@ -22,7 +22,7 @@ local function length_of(loader)
   return fine and count or nil
 end
 
--- How long the training is: updates of a pass, passes, updates in all.
+-- Return the length of the training: updates of a pass, passes, updates in all.
 local function plan(trainer)
   local args, length = trainer.args, length_of(trainer.train_dataloader)
   if length == 0 then fail "Trainer: the training set has no batch" end
@@ -217,7 +217,7 @@ end
 
 --- Train. A collective.
 ---@param trainer Trainer
----@param from string|boolean? the checkpoint to go on from
+---@param from string|boolean? the checkpoint to resume from
 ---@return table
 function session.train(trainer, from)
   local args = trainer.args

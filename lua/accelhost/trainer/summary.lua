@@ -19,7 +19,7 @@ local function length_of(set)
   return fine and grouped(count) or "unknown"
 end
 
---- Print what is about to be done.
+--- Print the plan of a training.
 ---@param trainer Trainer
 ---@param from string|boolean?
 function summary.banner(trainer, from)

@@ -7,7 +7,7 @@
 -- Samples are counted from 0 (`set:get(0)`), tables from 1.
 local namespace = require "accelhost.util.namespace"
 
--- Which file holds which names.
+-- File -> the names that it defines.
 local files = {
   collate = {"default_collate"},
   ["sets.dataset"] = {

@@ -1,4 +1,4 @@
---- Data sets that give their samples one after the other: IterableDataset and ChainDataset, and their batches.
+--- Data sets that return their samples one after the other: IterableDataset and ChainDataset, and their batches.
 --
 --   local Lines = data.IterableDataset:extend "Lines"
 --   function Lines:iter() return io.lines(self.path) end
@@ -6,7 +6,7 @@
 -- `iter()` returns a function that returns the next sample, then nil. Each pass begins a new iteration. With workers
 -- each of them iterates over the whole set: `data.get_worker_info()` has the part to return. Several ranks iterate over
 -- the whole set, too, and keep their part of the batches, unless it has a method shard(num_shards, index) that returns
--- a part as a stream of its own (data/partition/stream_shard.lua).
+-- a part as a separate stream (data/partition/stream_shard.lua).
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local rng_streams = require "accelhost.data.rng_streams"
@@ -30,9 +30,9 @@ local IterableDataset = class.sized "IterableDataset"
 iterable.IterableDataset = IterableDataset
 
 --- Begin an iteration over the samples: a function that returns the next one (one value or several), then nil; and,
---- where there is something quicker than reading them, a function that skips `count` of them and returns how many there
---- were, which a loader calls to go on in the middle of a pass. Where the set has a method collate(samples), a loader
---- without a collate_fn makes its batches by it.
+--- where skipping is quicker than reading, a function that skips `count` of them and returns the number skipped, which
+--- a loader calls to resume in the middle of a pass. Where the set has a method collate(samples), a loader without a
+--- collate_fn makes its batches by it.
 ---@return fun(): any ...
 ---@return (fun(count: integer): integer)?
 function IterableDataset:iter()
@@ -68,7 +68,7 @@ end
 local ChainDataset = IterableDataset:extend "ChainDataset"
 iterable.ChainDataset = ChainDataset
 
---- Does the set say how many samples it has?
+--- Does the set know its number of samples?
 ---@param set table
 ---@return boolean
 function iterable.knows_length(set)
@@ -162,7 +162,7 @@ function StreamBatches:init(dataset, batch_size, drop_last)
   if not iterable.knows_length(dataset) then self.len = false end
 end
 
---- How many samples there are, where the stream knows.
+--- Return the number of samples, where the stream knows it.
 ---@return integer?
 function StreamBatches:sample_count()
   return iterable.knows_length(self.dataset) and self.dataset:len() or nil
@@ -194,7 +194,7 @@ local function gather(following, size, seed, position, turn)
   return batch, false
 end
 
---- Iterate: a function that returns the next batch, then nil. With `from` so many samples are read and left out.
+--- Iterate: a function that returns the next batch, then nil. With `from` that many samples are read and left out.
 ---@param draw nil
 ---@param from? integer
 ---@return fun(): table?

@@ -1,10 +1,10 @@
 --- Random numbers for samples.
 --
 -- While a loader makes a sample, transforms draw from that sample's own stream: a function of the pass's
--- seed, the sample's index in the loader's data set, and how often the pass has met it before. So a run repeats them
--- whatever the number of ranks, threads and workers. The pass's seed is the number that every pass of a loader draws
--- (made of `seed` and epoch, where the loader has a seed). Elsewhere, as in `transform(image)`, they are drawn from the
--- global generator, in the order and by the rules of torchvision's transforms.
+-- seed, the sample's index in the loader's data set, and the number of times that the pass has met it before. So a run
+-- repeats them whatever the number of ranks, threads and workers. The pass's seed is the number that every pass of a
+-- loader draws (made of `seed` and epoch, where the loader has a seed). Elsewhere, as in `transform(image)`, they are
+-- drawn from the global generator, in the order and by the rules of torchvision's transforms.
 local C = require "accelhost._C"
 local protect = require "accelhost.util.protect"
 
@@ -20,15 +20,15 @@ end
 
 --- Run fn, which makes samples and identifies each by rng_streams.of.
 ---@param fn fun(...): ...
----@return any ... what fn returns
+---@return any ... the results of fn
 function rng_streams.during(fn, ...)
   return finish(sample, fn(...))
 end
 
---- Whose numbers are drawn from now on.
+--- Set the sample from whose stream numbers are drawn from now on.
 ---@param seed userdata the pass's seed
 ---@param index integer
----@param turn integer how often the pass has met the sample before
+---@param turn integer number of times that the pass has met the sample before
 function rng_streams.of(seed, index, turn) sample = {seed, index, turn} end
 
 -- Is a loader making samples? An error in one leaves without a word, so that its traceback is whole.
@@ -55,7 +55,7 @@ end
 ---@return number
 function rng_streams.uniform(low, high) return native.uniform(source(), low, high) end
 
---- Does what has probability p happen?
+--- Draw an event of probability p: does it happen?
 ---@param p number
 ---@return boolean
 function rng_streams.chance(p) return native.chance(source(), p) end
@@ -70,7 +70,8 @@ function rng_streams.below(n) return native.below(source(), n) end
 ---@return integer[]
 function rng_streams.shuffled(n) return native.shuffled(source(), n) end
 
---- What `make` returns, which may draw whole tensors: within a sample the global generator is the sample's meanwhile.
+--- Return the result of `make`, which may draw whole tensors: within a sample the global generator is the sample's
+--- meanwhile.
 ---@param make fun(): any
 ---@return any
 function rng_streams.tensors(make)

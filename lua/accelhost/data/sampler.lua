@@ -15,7 +15,7 @@ local sampler = {}
 
 local CHUNK = 1024
 
--- Where a walk begins.
+-- Return the place where a walk begins.
 local function place_of(from)
   return from == nil and 0 or arguments.check("iter", "from", "size", from)
 end
@@ -74,7 +74,7 @@ function Sampler:len()
   fail("%s has no method len()", self._name)
 end
 
---- What is random about the next pass, as bytes; nil when nothing is.
+--- Return the random state of the next pass, as bytes; nil when it is not random.
 ---@return userdata? # uint8 [n]
 function Sampler:draw() -- luacheck: ignore self
   return nil
@@ -144,7 +144,7 @@ function RandomSampler:draw()
 end
 
 -- The permutation after the last whole one is drawn even when nothing of it is used: so does PyTorch, and a generator
--- of the user's goes on from there.
+-- of the user's continues from there.
 local function permutations(generator, n, count)
   local left, order = count, nil
   local whole = math.floor(count / n)
@@ -166,7 +166,7 @@ local function permutations(generator, n, count)
   end
 end
 
---- The order of a whole pass as a tensor of at least len() indices; nil when it is drawn as the pass goes on.
+--- Return the order of a whole pass as a tensor of at least len() indices; nil when it is drawn during the pass.
 ---@param draw? userdata
 ---@return userdata? # int64
 function RandomSampler:order(draw)
@@ -300,14 +300,14 @@ function DistributedSampler:len()
   return math.ceil(count / self.num_replicas)
 end
 
---- Which epoch the next pass is: the order is a function of seed and epoch.
+--- Set the epoch of the next pass: the order is a function of seed and epoch.
 ---@param epoch integer
 ---@param epoch integer
 function DistributedSampler:set_epoch(epoch)
   self.epoch = arguments.check("set_epoch", "epoch", "size", epoch)
 end
 
---- How many of this rank's indices count: those after them repeat others.
+--- Return the number of this rank's valid indices: those after them repeat others.
 ---@return integer
 function DistributedSampler:valid_count()
   local own = math.ceil((length_of(self.dataset) - self.rank) / self.num_replicas)
@@ -376,7 +376,7 @@ local function slices(order, count, size, drop_last, from)
   end
 end
 
--- An iterator that also returns how many indices of each batch count: the first `count` of all do.
+-- Return an iterator that also returns the number of valid indices of each batch: the first `count` of all are valid.
 local function counted(take, from, count)
   local at = from
   return function()
@@ -388,8 +388,7 @@ local function counted(take, from, count)
   end
 end
 
---- Iterate over the batches; where the sampler knows how many of its indices count (valid_count), each is returned with
---- the number of its indices that count.
+--- Iterate over the batches; where the sampler has valid_count, each is returned with the number of its valid indices.
 ---@param draw? userdata
 ---@param from? integer begin at this index
 ---@return fun(): integer[]?, integer?

@@ -4,12 +4,12 @@
 -- in batches: `walk.unit` returns the count of a full batch.
 local walk = {}
 
--- iter functions that take a place: iter(draw, from)
+-- iter functions with a place: iter(draw, from)
 local takes_place = {}
 -- those whose walk is a function of the draw, so that it can be repeated
 local repeatable = {}
 
---- Note what an iter function can do.
+--- Register an iter function that accepts a place.
 ---@param iter function
 ---@param repeats boolean its walk is a function of the draw
 function walk.register(iter, repeats)
@@ -35,14 +35,14 @@ function walk.counts_samples(batches)
   return takes_place[batches.iter] == true and batches.batch_size ~= nil
 end
 
---- What a full batch of a batch sampler moves the place by.
+--- Return the step of the place for a full batch of a batch sampler.
 ---@param batches table
 ---@return integer
 function walk.unit(batches)
   return walk.counts_samples(batches) and batches.batch_size or 1
 end
 
--- The next batches from the start, at most `count`, and what they move the place by.
+-- Return the next batches from the start, at most `count`, and the step of the place for them.
 local function head_of(take, batches, count)
   local head, place = {}, 0
   for i = 1, count do
@@ -54,7 +54,7 @@ local function head_of(take, batches, count)
   return head, place
 end
 
--- A generator of the script's own goes on as if its walk had not been repeated.
+-- Return a repeated head; a generator of the script's own continues as if its walk had not been repeated.
 local function repeated_head(batches, draw, count)
   local generator = batches.sampler and batches.sampler.generator
   local saved = generator and generator:get_state()
@@ -95,7 +95,7 @@ function walk.with_head(batches, draw, from, count)
   local take = batches:iter(draw)
   local head, place = head_of(take, batches, count)
   if place > from then
-    -- The walk goes on within its head.
+    -- The walk continues within its head.
     local at = math.floor(from / walk.unit(batches))
     local following = take
     take = function()

@@ -1,4 +1,4 @@
---- The samples of a batch, and what becomes of them: the same in the loader's own process and in its workers.
+--- Batches made of samples: the same in the loader's own process and in its workers.
 local arguments = require "accelhost.util.arguments"
 local collate = require "accelhost.data.collate"
 local rng_streams = require "accelhost.data.rng_streams"
@@ -6,7 +6,7 @@ local rng_streams = require "accelhost.data.rng_streams"
 local fail = arguments.fail
 local fetch = {}
 
--- The samples of these indices, each with random numbers of its own, and how many values each has.
+-- Return the samples of these indices, each with its own random numbers, and the number of values of each.
 local function samples_of(set, batch, seed, repeats)
   local samples, width = {}, nil
   local function keep(i, ...)
@@ -25,7 +25,7 @@ local function samples_of(set, batch, seed, repeats)
   return samples, width or 1
 end
 
--- The rows of a set that makes batches of its own; its random numbers for one are of the first sample's stream.
+-- Return the rows of a set that makes whole batches; its random numbers for one are from the first sample's stream.
 local function rows_of(set, batch, seed, repeats)
   rng_streams.of(seed, batch[1], repeats and repeats[1] or 0)
   return set:rows(batch)

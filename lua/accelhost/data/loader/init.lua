@@ -3,7 +3,7 @@
 --   local loader = data.DataLoader(set, {batch_size = 64, shuffle = true})
 --   for inputs, labels in loader do print(inputs:size(0)) end
 --
--- Each `for` is a pass of its own; passes may be nested and left by break.
+-- Each `for` is a separate pass; passes may be nested and left by break.
 -- The order of a shuffled pass is PyTorch's: a pass draws one number, then the sampler's seed, then the permutation
 -- from a fresh generator; a loader that does not shuffle draws the one number too. With `seed` nothing is drawn: the
 -- permutation is a function of seed and epoch.
@@ -35,7 +35,7 @@ local fail = arguments.fail
 ---@field total_batch_size integer? samples per step of all ranks together
 ---@field active boolean is the innermost running pass one of this loader?
 ---@field batch_length integer? samples in the current batch of this rank
----@field valid_length integer? how many of them count: those after them repeat others to fill the batch up
+---@field valid_length integer? number of valid ones among them: those after them repeat others to fill the batch up
 ---@field uneven boolean are the ranks' batches of the current round of unequal lengths?
 ---@field synchronize (fun(bytes: userdata): any)? called with each pass's draw; copies rank 0's bytes to every rank in
 --- place
@@ -87,8 +87,8 @@ end
 ---@param batch_sampler? table order and grouping, instead of batch_size, shuffle, sampler and drop_last
 ---@param num_workers? integer processes that make the batches, default 0: this one makes them; sets in tensors have no
 --- use for them, since a thread in C gathers their batches
----@param collate_fn? fun(samples: table): any what makes a batch of samples; default: default_collate
----@param drop_last? boolean leave out a last batch that is not full; without, it is given
+---@param collate_fn? fun(samples: table): any makes a batch of samples; default: default_collate
+---@param drop_last? boolean leave out a last batch that is not full; without, it is yielded
 ---@param generator? userdata source of this loader's draws, instead of the global generator
 ---@param seed? integer make the order a function of this seed and the epoch
 ---@param prefetch? integer batches gathered ahead of sets in tensors, default 2
@@ -237,7 +237,7 @@ local function dispatch(other, options, deal)
   other.dispatch = {rank = options.rank, size = options.size, deal = deal}
   if options.rank == 0 then
     other.dispatch.inner = copy(other)
-    other.dispatch.inner.device = nil -- what each rank got goes to its own
+    other.dispatch.inner.device = nil -- each rank copies its part to its own device
     other.dispatch.inner.partition = dispatcher:of_all_ranks()
   end
   return dispatcher
@@ -292,7 +292,7 @@ end
 --- with a method shard is asked for its shard; with even_batches `agree` is called before each batch, with whether this
 --- rank has one, and returns whether any rank (or every one) has. With `shards` the rank gets the batches of several
 --- virtual shards (data/partition/micro_batches.lua): `shards.count` of them there are in all, shards:enter(pass) is
---- called before each batch is made, shards:leave(pass) at the end, and what a pass draws is drawn within
+--- called before each batch is made, shards:leave(pass) at the end, and a pass draws its random numbers within
 --- shards:outside(fn). With `share`, batch proportions, the ranks get parts of a round in that proportion.
 ---@param options table {rank =, size =, split_batches?, even_batches?, synchronize?, before_pass?, before_batch?,
 --- device?, non_blocking?, seed?, dispatch?, agree?, already_sharded?, shards?, share?}
@@ -326,8 +326,8 @@ function DataLoader:shard(options)
   return other
 end
 
---- The same loader without the first `count` batches of each pass. What is left out of a set with get(i) is not read.
---- Not for a loader that load_state_dict, or accelerator:load_state, has put into the middle of a pass.
+--- The same loader without the first `count` batches of each pass. The samples of a set with get(i) that are left out
+--- are not read. Not for a loader that load_state_dict, or accelerator:load_state, has moved to the middle of a pass.
 --
 --   #loader:skip_first_batches(1)  --> 2
 ---@param count integer

@@ -1,6 +1,6 @@
 --- A pass of a loader: its order, its position, and how its batches are made.
 --
--- The batch sampler decides which samples a batch has and how many of them count; they are gathered by a thread in C
+-- The batch sampler decides the samples of a batch and the number of valid ones; they are gathered by a thread in C
 -- (sets in tensors), made here or by workers (sets in Lua), or made by rank 0 for all (`dispatch`).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -25,20 +25,19 @@ local native = C.data
 ---@field filler boolean does the current batch count for nothing? (data/partition/micro_batches.lua)
 ---@field last boolean is the current batch the last one?
 ---@field length integer? samples in the current batch
----@field valid integer? how many of them count
----@field live boolean? does it go on among ranks that never stopped, which agreed about it already?
+---@field valid integer? number of valid ones among them
+---@field live boolean? does it resume among ranks that never stopped, which have agreed on it already?
 ---@field iterator table? weak reference to the object of loader:batches() that runs it
 ---@field within boolean? can no training loop run inside it? (run by loader:batches() inside another loader's `for`,
 --- or begun before load_state)
----@field draw userdata? what was random about its order
+---@field draw userdata? the random state of its order
 ---@field seed userdata of its samples' streams
 local Pass = {}
 Pass.__index = Pass
 
 local SEED_BYTES = 8
 
--- What is random about a pass: the seed of its samples' streams and the sampler's draw, which is agreed between the
--- ranks, and the seed with it.
+-- Draw the random state of a pass: the seed of its samples' streams and the sampler's draw; the ranks agree on both.
 local function draw(loader, pass)
   local resume = loader._resume
   local bytes, seed
@@ -64,8 +63,9 @@ local function remainder_of(loader)
   return samples % loader.total_batch_size
 end
 
--- Note how often the pass has met each sample of a batch before (with virtual shards: within the same one, batch
--- `number` being the first, second, ... since the pass's start): a table of it where one has been, for its stream.
+-- Count, for each sample of a batch, how many times the pass has met it before (with virtual shards: within the same
+-- one, batch `number` being the first, second, ... since the pass's start). Return the counts, for the samples'
+-- streams; nil where all are 0.
 local function repeats_of(pass, batch, number)
   local met, loader = pass.met, pass.loader
   if not met then return nil end
@@ -91,7 +91,7 @@ local function goes_on(pass, has)
   return pass.loader.partition:goes_on(has, agreed)
 end
 
--- The indices of the next batch, with what is to be known when it is delivered noted, and their repeats.
+-- Return the indices of the next batch and their repeats, and record the fields to set when it is delivered.
 local function next_batch(pass)
   local batch, valid, filler = pass.take()
   local partition = pass.loader.partition
@@ -110,7 +110,7 @@ local function low_bits(seed)
   return a + 256 * (b + 256 * (c + 256 * d))
 end
 
--- What the workers that walk a stream give next; false at the end.
+-- Return the next answer of the workers that walk a stream; false at the end.
 local function next_answer(pass)
   local answer, loader = pass.workers:take() or false, pass.loader
   if not goes_on(pass, answer ~= false) then return false end
@@ -132,7 +132,7 @@ local function hire(pass)
   local rounds = pass.start / partition:round_size()
   workers:begin(pass.seed, function() return next_batch(pass) end, math.floor(rounds * partition.batches_per_round))
   if loader.stream then
-    -- Each worker walks the stream by itself: what was given is read once more.
+    -- Each worker walks the stream by itself: earlier samples are read once more.
     if rounds % 1 ~= 0 then
       fail("DataLoader: with num_workers a stream continues only from a position at the end of a round (%d samples)",
         partition:round_size())
@@ -144,8 +144,8 @@ local function hire(pass)
   end
 end
 
--- Have the pass know what it has met before its start: this rank's batches, or those of all where another job's
--- rounds were others.
+-- Count the samples before the pass's start as met: this rank's batches, or those of all where another job's rounds
+-- were others.
 local function meet(pass)
   local partition = pass.loader.partition
   local same = pass.start % partition:round_size() == 0
@@ -170,7 +170,7 @@ local function set_out(pass)
   pass.take = pass.take or loader.partition:iter(pass.draw, pass.start)
 end
 
--- How the batches are made: chosen once.
+-- Choose, once, the function that makes the batches.
 local function equip(pass)
   local loader = pass.loader
   local set = loader.dataset
@@ -185,7 +185,7 @@ local function equip(pass)
       return
     end
   end
-  -- Rows that lie there are sooner taken than asked for; those that a function makes are worth a worker.
+  -- Copying stored rows is quicker than a request to a worker; rows that a function computes are worth one.
   local at_hand = type(set.rows) == "function" and not loader.collate_fn and not set.computes
   if loader.num_workers > 0 and not at_hand then return hire(pass) end
   pass.waiting, pass.repeats = next_batch(pass)
@@ -202,7 +202,7 @@ end
 
 local take_parts
 
--- What a pass draws is no virtual shard's.
+-- Run fn outside of virtual shards: a pass's draws belong to none.
 local function outside(loader, fn, ...)
   if loader.virtual_shards then return loader.virtual_shards:outside(fn, ...) end
   fn(...)
@@ -397,7 +397,7 @@ local function step(pass)
   return placed(pass, make_next(pass))
 end
 
--- In a profile: how long the loop waits for it.
+-- Step a pass in a profile: the event is the loop's wait for a batch.
 local function profiled(pass)
   C.trace.push("wait for a batch", "loader")
   return protect(C.trace.pop, step, pass)

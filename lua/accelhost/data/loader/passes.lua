@@ -5,7 +5,7 @@ local passes = {}
 passes.Batches = {}
 
 -- Passes in the order of their last step, innermost on top. Held weakly: a pass whose `for` is not known and that was
--- left by break is only found here until its last batch is collected, or until a pass below it goes on. `depth` counts
+-- left by break is only found here until its last batch is collected, or until a pass below it steps. `depth` counts
 -- them: compiled code of this LuaJIT may see an old length of a table that shrinks.
 local running, depth = {}, 0
 
@@ -91,14 +91,15 @@ function passes.note(pass, ...)
   end
 end
 
---- What is known of a batch that a loader has given: how many rows it has, and how many of them count.
+--- Return the numbers of rows and of valid rows of a batch that a loader has yielded.
 ---@param value any one of the batch's values
 ---@return {length: integer, valid: integer}?
 function passes.batch_of(value) return noted[value] end
 
--- Left by break or not: a `for` keeps what it walks in hidden locals of its function for as long as it runs.
+-- Detection of passes that were left by break: a `for` keeps its iterator in hidden locals of its function while it
+-- runs.
 
-local DEEPEST = 200 -- levels of the stack that are looked through; below them a loop may still run
+local DEEPEST = 200 -- levels of the stack that are searched; below them a loop may still run
 
 --- The coroutine that begins a pass, held weakly; nil for the main program.
 ---@return {coroutine: thread}?
@@ -197,7 +198,7 @@ function passes.innermost()
   return pass
 end
 
---- Is another loader's `for` around what runs now?
+--- Does the present code run inside another loader's `for`?
 ---@param loader table
 ---@return boolean
 function passes.is_within_another(loader)
@@ -208,8 +209,8 @@ function passes.is_within_another(loader)
   return false
 end
 
---- Does no other loader's pass run around those of this one? All processes answer alike, whenever their collectors find
---- what was left.
+--- Does no other loader's pass run around those of this one? All processes return the same, whenever their collectors
+--- find passes that were left.
 ---@param loader table
 ---@return boolean
 function passes.is_outermost(loader)

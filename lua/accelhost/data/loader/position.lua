@@ -6,7 +6,7 @@ local kinds = require "accelhost.util.kinds"
 local fail, describe, is_count = arguments.fail, arguments.describe, kinds.is_count
 local native = C.data
 
--- The generator of the sampler, where that has one of its own.
+-- Return the sampler's own generator, nil where it has none.
 local function sampler_generator(self)
   local sampler = self.sampler
   local generator = sampler and sampler.generator
@@ -17,10 +17,10 @@ end
 ---@param DataLoader table
 return function(DataLoader)
   --- Return the loader's position, as numbers and strings: epoch, position (samples that all processes together have
-  --- got in that epoch; batches, with a batch sampler of the script's own), and what was random about the pass. While
-  --- the last batch is being processed this is the start of the next epoch. The state is the same on all processes
-  --- (except `seed`, from which transforms draw, where the order is not random), and a job of another number of
-  --- processes, or of other batch sizes, can continue from it; of a stream with a method shard only one of as many
+  --- received in that epoch; batches, with a batch sampler of the script's own), and the random state of the pass.
+  --- While the last batch is being processed this is the start of the next epoch. The state is the same on all
+  --- processes (except `seed`, from which transforms draw, where the order is not random), and a job of another number
+  --- of processes, or of other batch sizes, can continue from it; of a stream with a method shard only one of as many
   --- processes with the same batches. Generators of the loader's and its sampler's own are part of the state.
   --
   --   for x in loader do break end
@@ -46,7 +46,7 @@ return function(DataLoader)
   end
 
   --- Continue from the position of `state_dict`: the next pass starts at that position of that epoch, in the same
-  --- order, and what the earlier one had not yielded.
+  --- order, and yields the samples that the earlier one had not.
   --
   --   for x in loader do break end
   --   local again = data.DataLoader(set, {batch_size = 2})

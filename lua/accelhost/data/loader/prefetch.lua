@@ -8,7 +8,7 @@ local warn = require "accelhost.util.warn"
 local copy = C.prefetch
 local prefetch = {}
 
---- Does a device take batches so?
+--- Does a device receive batches by prefetch?
 ---@param device string?
 ---@return boolean
 function prefetch.suits(device) return device ~= nil and device ~= "cpu" and copy.is_there(device) end
@@ -18,7 +18,7 @@ local function set_out(value, device)
   return nil
 end
 
--- What the thread in C has gathered for this pass alone is used up.
+-- Queue an entry's tensors for the copy; those that the thread in C has gathered for this pass alone are consumed.
 local function set_out_all(entry, device, own)
   for i = 2, entry.n do
     local value = entry[i]
@@ -29,10 +29,10 @@ end
 
 local function pack(...) return {n = select("#", ...), ...} end
 
--- What a pass shows of a batch.
+-- The fields of a pass that describe the current batch.
 local shown = {"length", "valid", "uneven", "last"}
 
--- The next batch on its way, with what is to be shown of it; false first at the end.
+-- Begin the next batch, and keep the fields that describe it; its first value is false at the end.
 local function ask(pass, produce, device)
   local entry = pack(produce(pass))
   if not entry[1] then return entry end
@@ -66,7 +66,7 @@ function prefetch.step(pass, produce, device)
   return unpack(entry, 1, entry.n)
 end
 
---- Where a loader's batches are stored on the host: pinned for a device that copies them from there, else as they are.
+--- Return the device for whose copies a loader's batches are pinned on the host; nil: they are not pinned.
 ---@param loader DataLoader
 ---@return string? device
 function prefetch.pins_for(loader)

@@ -13,7 +13,7 @@ local fail = arguments.fail
 local native = C.worker
 local worker = {}
 
-local info -- in a worker: what it is
+local info -- in a worker: its id, seed and data set
 
 --- In a worker of a loader: {id = number from 0, num_workers =, seed =, dataset =}; nil in the script's own process.
 --
@@ -32,7 +32,7 @@ local function seed_batch(request)
   math.randomseed(C.data.seed_generators(stream))
 end
 
--- How the batches of a pass are made: a function of a request.
+-- Return the function that makes the batch of a request.
 local function maker(loader)
   local set = loader.dataset
   if not kinds.is_stream(set) then
@@ -82,7 +82,7 @@ local function serve(channel, loader, id, seed)
         reply.length, reply.uneven, reply.valid = info.length, info.uneven, info.valid
       end
     end
-    io.stdout:flush() -- what it has printed is not lost when it ends with its parent
+    io.stdout:flush() -- its output is not lost when it ends with its parent
     local sent, reason = channel:answer(request.slot, reply)
     if not sent then channel:answer(request.slot, {error = "DataLoader: " .. reason}) end
   end
@@ -96,12 +96,12 @@ Workers.__index = Workers
 
 local function start_all(loader, seed)
   local list = {}
-  -- What is dropped already is not the workers' to let go of.
+  -- Collect garbage first, so that the workers do not finalise objects that are dropped already.
   collectgarbage()
   for id = 0, loader.num_workers - 1 do
     local channel, parent = native.start(loader.prefetch_factor)
     if not parent then
-      -- This process must never go on as the script.
+      -- This process must never continue the script.
       local _, problem = pcall(serve, channel, loader, id, seed)
       io.stderr:write(("DataLoader: worker %d: %s\n"):format(id, tostring(problem)))
       os.exit(1)
@@ -138,7 +138,7 @@ function Workers:begin(seed, next_batch, before)
   self.before = self.stream and 0 or before -- a stream is read again from its start
   self.asked, self.given = 0, 0     -- requests, and those whose answers were given
   self.owner, self.answers = {}, {} -- of a request: its worker; its answer
-  self.queue, self.slot, self.ended, self.met = {}, {}, {}, {} -- of each worker; queue: what it was asked for
+  self.queue, self.slot, self.ended, self.met = {}, {}, {}, {} -- of each worker; queue: its requests
   for w = 1, self.count do self.queue[w], self.slot[w] = {}, 0 end
   self.turn = 0
   self:ask()
@@ -220,7 +220,7 @@ function Workers:take()
   end
 end
 
---- Is the next batch here, so that taking it waits for nothing? For sets whose batches are asked for by indices.
+--- Is the next batch here, so that it is received without waiting? For sets whose batches are requested by indices.
 ---@return boolean
 function Workers:is_ready()
   local wanted = self.given + 1
@@ -236,7 +236,7 @@ end
 ---@return boolean
 function Workers:is_through() return self.given == self.asked end
 
---- Wait for what is under way, so that another pass can begin.
+--- Wait for the requests under way, so that another pass can begin.
 function Workers:drain()
   while self.asked and self.given < self.asked do
     local number = self.given + 1

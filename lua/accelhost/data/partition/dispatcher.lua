@@ -1,9 +1,9 @@
 --- Batches that one process makes for all: rounds of them, cut as Accelerate's dispatcher cuts.
 --
--- A round is what the processes get in one step: so many batches of the batch sampler as there are processes, or one
--- (split_batches), put together and cut into equal parts in order. Where a round does not divide, its parts are filled
--- up with the first samples of the pass; without even_batches the first ranks of a last round get one more, and a rank
--- may get none.
+-- A round is the samples of all processes in one step: as many batches of the batch sampler as there are processes, or
+-- one (split_batches), concatenated and cut into equal parts in order. Where a round does not divide, its parts are
+-- filled up with the first samples of the pass; without even_batches the first ranks of a last round get one more, and
+-- a rank may get none.
 local arguments = require "accelhost.util.arguments"
 local Partition = require "accelhost.data.partition.partition"
 local walk = require "accelhost.data.walk"
@@ -33,7 +33,7 @@ function Dispatcher:of_all_ranks()
   return all
 end
 
---- How many rounds there are: so many batches each rank gets, but for those that an uneven last round leaves out.
+--- Return the number of rounds: each rank gets as many batches, except ranks that an uneven last round leaves out.
 ---@return integer
 function Dispatcher:len()
   local batches = self.batch_sampler:len()
@@ -55,7 +55,7 @@ local function collect(self, next_batch)
   return samples
 end
 
--- The parts of a round of `samples`, and how many of each count.
+-- Cut a round of `samples` into parts; return them and the number of valid samples of each.
 local function cut(self, samples, start, is_last)
   local parts, valids, size, count = {}, {}, self.size, #samples
   local even = self.even_batches or not is_last
@@ -74,8 +74,8 @@ local function cut(self, samples, start, is_last)
   return parts, valids
 end
 
---- Iterate over the parts, on rank 0: return the batch of rank 0, how many of its samples count, then that of rank 1
---- and so on; no batches without samples.
+--- Iterate over the parts, on rank 0: return the batch of rank 0, its number of valid samples, then that of rank 1 and
+--- so on; no batches without samples.
 ---@param draw? userdata
 ---@param from? integer place of the batch sampler (see data/walk.lua)
 ---@return fun(): table?, integer?

@@ -1,10 +1,10 @@
 --- Virtual shards: a fixed number of parts of a round, computed by any number of ranks as micro-batches.
 --
--- A round is what `virtual_shards` ranks would get in one step (sampler_shard.lua). Rank r of n computes the virtual
--- shards r, r + n, r + 2 n, ... of it, in as many micro-batches on every rank: one that has no virtual shard left for
--- the last one, or whose virtual shard a last round without even_batches leaves out, gets the round's first batch
--- again, as a filler that counts for nothing. So ranks make the same calls in every micro-batch, and results gathered
--- by micro-batch are in the order of the virtual shards.
+-- A round is the samples that `virtual_shards` ranks would get in one step (sampler_shard.lua). Rank r of n computes
+-- the virtual shards r, r + n, r + 2 n, ... of it, in as many micro-batches on every rank: one that has no virtual
+-- shard left for the last one, or whose virtual shard a last round without even_batches leaves out, gets the round's
+-- first batch again, as a filler that counts for nothing. So ranks make the same calls in every micro-batch, and
+-- results gathered by micro-batch are in the order of the virtual shards.
 local BatchSamplerShard = require "accelhost.data.partition.sampler_shard"
 local Partition = require "accelhost.data.partition.partition"
 local walk = require "accelhost.data.walk"

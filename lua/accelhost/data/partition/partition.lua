@@ -1,7 +1,8 @@
 --- Partition: which rank gets which batch of a batch sampler, the interface that loaders and their passes use.
 --
--- A round is what all ranks get in one step; `stride` batches of the batch sampler make one. A place counts what the
--- ranks have got together (walk.lua), so that a job of another number of ranks can continue from it. The kinds:
+-- A round is the samples of all ranks in one step; `stride` batches of the batch sampler make one. A place counts the
+-- samples or batches of all ranks together (walk.lua), so that a job of another number of ranks can continue from it.
+-- The kinds:
 --
 --   whole           every batch to this rank: one process, or an order that is divided already
 --   sampler shard   whole batches to the ranks in turn, or equal or proportional parts of them (BatchSamplerShard)
@@ -24,7 +25,7 @@ local walk = require "accelhost.data.walk"
 local Partition = class.sized "Partition"
 Partition.batches_per_round, Partition.uneven = 1, false
 
---- Return what is random about the next pass, as bytes; nil when nothing is.
+--- Return the random state of the next pass, as bytes; nil when it is not random.
 ---@return userdata?
 function Partition:draw()
   return self.batch_sampler.draw and self.batch_sampler:draw()
@@ -50,7 +51,7 @@ function Partition:stride() return self.split_batches and 1 or self.size end
 ---@return integer
 function Partition:round_size() return self:stride() * walk.unit(self.batch_sampler) end
 
---- Name what a position counts; a position in another unit cannot be continued from.
+--- Return the unit of a position; a pass cannot continue from a position in another unit.
 ---@return string
 function Partition:unit() return walk.counts_samples(self.batch_sampler) and "samples" or "batches" end
 
@@ -70,8 +71,8 @@ end
 ---@return integer
 function Partition:len() return self.batch_sampler:len() end
 
---- Iterate over this rank's batches: return each with the number of its samples that count, which come first, and with
---- whether it only fills up a round of micro-batches.
+--- Iterate over this rank's batches: return each with the number of its valid samples, which are the first, and a flag:
+--- does it only fill up a round of micro-batches?
 ---@param draw userdata?
 ---@param from integer? begin at this place, where a round begins
 ---@return fun(): table?, integer?, boolean?
@@ -83,7 +84,7 @@ end
 ---@return boolean
 function Partition:is_uneven() return self.uneven end
 
---- Do the ranks go on, of which this one has a batch or none? May be a collective.
+--- Do the ranks continue, of which this one has a batch or none? May be a collective.
 ---@param has boolean
 ---@param agreed boolean? have the ranks agreed already that they do?
 ---@return boolean

@@ -1,8 +1,8 @@
 --- Batch proportions: parts of a global batch that are not the same for all ranks, such as 2:1.
 local proportions = {}
 
---- How many of `total` samples each rank gets, in proportion to its number: rounded down, and what is left over one by
---- one to those that lost most by that, of equal ones the lower rank.
+--- Return the number of samples, of `total`, for each rank, in proportion to its number: rounded down, and the rest one
+--- by one to those that lost most by that, of equal ones the lower rank.
 ---@param total integer
 ---@param numbers integer[]
 ---@return integer[]
@@ -23,7 +23,7 @@ function proportions.split(total, numbers)
   return counts
 end
 
---- The place of a rank's first sample, from 0, and how many it gets.
+--- Return the place of a rank's first sample, from 0, and its number of samples.
 ---@param total integer
 ---@param numbers integer[]
 ---@param rank integer from 0

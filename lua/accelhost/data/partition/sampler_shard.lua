@@ -1,9 +1,9 @@
 --- Sampler shards: one rank's part of a batch sampler, with Accelerate's index lists.
 --
--- Without split_batches the ranks take whole batches in turn; a round counts when every rank has its batch. With
+-- Without split_batches the ranks get whole batches in turn; a round counts when every rank has its batch. With
 -- split_batches each batch is cut into equal parts. With even_batches (the default) the last round is filled up with
 -- samples from the start of the sampler's order, so that every rank has the same number of full batches. With `share`
--- the batches of a round are put together and cut in these batch proportions.
+-- the batches of a round are concatenated and cut in these batch proportions.
 local arguments = require "accelhost.util.arguments"
 local Partition = require "accelhost.data.partition.partition"
 local batch_proportions = require "accelhost.data.partition.proportions"
@@ -36,10 +36,10 @@ end
 --   #data.BatchSamplerShard(batches, {rank = 0, size = 2})  --> 2
 ---@param batch_sampler table
 ---@param rank integer|table
----@param size integer how many ranks
+---@param size integer number of ranks
 ---@param split_batches? boolean default false
 ---@param even_batches? boolean default true
----@param share? integer[] what part of a round each rank gets, in proportion; default: all the same
+---@param share? integer[] each rank's part of a round, in proportion; default: all the same
 function BatchSamplerShard:init(...)
   local batch_sampler, rank, size, split_batches, even_batches, proportions = read(...)
   if rank >= size then fail("shard: rank: expected 0 to %d, got %s", size - 1, describe(rank)) end
@@ -59,7 +59,7 @@ function BatchSamplerShard:init(...)
   self.drop_last = batch_sampler.drop_last or false
 end
 
---- How many batches this rank gets.
+--- Return the number of this rank's batches.
 ---@return integer
 function BatchSamplerShard:len()
   local total = self.batch_sampler:len()
@@ -140,8 +140,8 @@ local function is_uneven(round)
   return false
 end
 
--- The batches of an incomplete round, filled up: short and missing ones take samples from the first round, read on
--- cyclically from rank to rank; without a known batch size missing ones take whole batches of it.
+-- Fill up the batches of an incomplete round: short and missing ones get samples of the first round, read cyclically
+-- from rank to rank; without a known batch size missing ones get whole batches of it.
 function BatchSamplerShard:_fill(round, first_round)
   local size, filled = self.batch_size, {}
   if not size then
@@ -201,7 +201,7 @@ end
 
 local function cut_nothing(_, _, batch, valid) return batch, valid or #batch end
 
--- Of a round in whole batches, or one batch: all its samples, and how many of them are no repetitions.
+-- Return all samples of a round, whole batches or one batch, and the number of those that are no repetitions.
 local function joined(round, given)
   if type(given) == "number" then return round, given end
   local all, have = {}, 0
@@ -241,8 +241,8 @@ function BatchSamplerShard:rounds(draw, from)
   return self:_walk_whole(draw, from), self._cut_whole
 end
 
---- Iterate over this rank's batches: returns each with the number of its samples that count, which come first; the
---- others fill it up.
+--- Iterate over this rank's batches: returns each with the number of its valid samples, which are the first; the others
+--- fill it up.
 ---@param draw? userdata
 ---@param from? integer begin at this place of the batch sampler (see data/walk.lua), where a round begins
 ---@return fun(): integer[]?, integer?

@@ -1,8 +1,8 @@
 --- Batches of the shard that a stream returns of itself, instead of a batch sampler's.
 --
--- What each rank gets is up to the stream, so nobody knows how much the others have: with even_batches the ranks ask
--- each other before each batch (`agree`, a collective), and one that has ended fills up with its first samples as long
--- as another has some; with drop_last all end with the first one that has no full batch.
+-- The stream decides the samples of each rank, so no rank knows the number of the others: with even_batches the ranks
+-- ask each other before each batch (`agree`, a collective), and one that has ended fills up with its first samples as
+-- long as another has some; with drop_last all end with the first one that has no full batch.
 local arguments = require "accelhost.util.arguments"
 local Partition = require "accelhost.data.partition.partition"
 local iterable = require "accelhost.data.iterable"
@@ -49,7 +49,7 @@ function StreamShard:init(loader, options, agree)
   self.batch_size, self.drop_last = loader.batch_size, loader.drop_last
 end
 
---- How many batches this rank gets, where the shards know how many samples they have.
+--- Return the number of this rank's batches, where the shards know their number of samples.
 ---@return integer
 function StreamShard:len()
   if not iterable.knows_length(self.batch_sampler.dataset) then
@@ -67,7 +67,7 @@ end
 
 function StreamShard:unit() return ("samples of %d shares"):format(self.size) end
 
--- Which samples the other ranks have is not known before they are read.
+-- Return nil: the samples of the other ranks are not known before they are read.
 function StreamShard:sample_count() return nil end -- luacheck: ignore self
 
 -- A batch continued by the samples of the first one, read cyclically.
@@ -104,8 +104,8 @@ function StreamShard:iter(draw, from) -- luacheck: ignore draw
   end
 end
 
---- Do the ranks go on, of which this one has a batch or none? A collective with even_batches; without, each goes on as
---- long as it has some.
+--- Do the ranks continue, of which this one has a batch or none? A collective with even_batches; without, each
+--- continues while it has batches.
 ---@param has boolean
 ---@param agreed boolean?
 ---@return boolean

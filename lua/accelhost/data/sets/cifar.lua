@@ -70,7 +70,7 @@ local kinds = {
 
 local function is_file(path) return C.data.look(path) == "file" end
 
--- The paths of these files below root; else nil and what the first folder that has some of them lacks.
+-- Return the paths of these files below root; else nil and the files that the first folder with some of them lacks.
 local function find(root, kind, stems)
   local lacking
   for _, folder in ipairs(kind.folders) do

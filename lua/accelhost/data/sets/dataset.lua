@@ -1,7 +1,7 @@
 --- Data sets: `get(i)` returns sample i (from 0), `len()` the number of samples.
 --
 -- A data set of your own is any object with those two methods; `data.Dataset:extend "Name"` makes a class for one.
--- Sets that lie in tensors also answer `native()`: columns that the loader gathers without a Lua step per sample.
+-- Sets in tensors also have `native()`, which returns columns that the loader gathers without a Lua step per sample.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -39,7 +39,7 @@ function Dataset:get(i) -- luacheck: ignore i
     self._name)
 end
 
---- How many samples there are.
+--- Return the number of samples.
 ---@return integer
 function Dataset:len()
   fail("%s has no method len(): define function %s:len(), which returns the number of samples", self._name, self._name)
@@ -179,7 +179,7 @@ local read_subset = signature("Subset", {"dataset: dataset", "indices: tensor|li
 --   print(#data.Subset(set, 0, 4))          --> 4
 ---@param dataset table
 ---@param indices integer[]|userdata|integer counted from 0; a table, an int64 tensor, or the first index of a range
----@param count? integer with a first index: how many
+---@param count? integer with a first index: number of samples
 function Subset:init(...)
   local set, indices, count = read_subset(...)
   set = dataset.of(set)

@@ -127,8 +127,8 @@ local read_folder = signature("DatasetFolder", {
   {"is_valid_file: callable"}, {"allow_empty: flag", false},
 })
 
---- Files below root/CLASS, sorted, each loaded when it is asked for. Sample i is what the loader makes of its path, and
---- the class as a number from 0.
+--- Files below root/CLASS, sorted, each loaded when it is asked for. Sample i is the result of the loader for its path,
+--- and the class as a number from 0.
 --
 --   local root = os.tmpname()
 --   os.execute(("rm %s; mkdir -p %s/bad %s/fine; echo good > %s/fine/1.txt"):format(root, root, root, root))
@@ -137,9 +137,9 @@ local read_folder = signature("DatasetFolder", {
 ---@param root string
 ---@param loader fun(path: string): any
 ---@param extensions? string[]|table endings of the files that count, such as ".txt"
----@param transform? function of what the loader made
+---@param transform? function of the loader's result
 ---@param target_transform? function of the class
----@param is_valid_file? fun(path: string): boolean which files count, instead of extensions
+---@param is_valid_file? fun(path: string): boolean is it a sample? instead of extensions
 ---@param allow_empty? boolean may a class have no file? default false
 function DatasetFolder:init(...)
   local root, loader, extensions, transform, target_transform, is_valid_file, allow_empty = read_folder(...)

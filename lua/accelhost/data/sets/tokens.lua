@@ -6,7 +6,7 @@ local Dataset = require("accelhost.data.sets.dataset").Dataset
 local fail, signature = arguments.fail, arguments.signature
 
 ---@class TokenFile: Dataset
----@field tokens integer how many the file has
+---@field tokens integer number of the file's tokens
 ---@field dtype string "uint16" or "uint32"
 local TokenFile = Dataset:extend "TokenFile"
 
@@ -44,13 +44,13 @@ local read = signature("TokenFile", {
 --   local loader = data.DataLoader(anywhere, {sampler = data.RandomSampler(anywhere, {replacement = true, seed = 1})})
 ---@param path string a .npy file's header has the width of its numbers; any other has no header
 ---@param block_size integer|table
----@param stride? integer from one block to the next, default block_size: none overlap, and what is left at the end of
---- the file is left out
+---@param stride? integer from one block to the next, default block_size: none overlap, and a rest at the end of the
+--- file is left out
 ---@param shift? boolean labels are the next tokens (default false: the same ones)
 ---@param dtype? string "uint16" (the default of a file without header) or "uint32"
 ---@param vocab_size? integer a token that is not below it is an error with its place
 ---@param first? integer the part of the file that is used begins at this token, default 0
----@param count? integer and has so many, default all
+---@param count? integer number of tokens of that part, default all
 function TokenFile:init(...)
   local path, block_size, stride, shift, dtype, vocab_size, first, count = read(...)
   self.path, self.block_size, self.stride, self.shift, self.vocab_size = path, block_size, stride or block_size, shift,
@@ -95,7 +95,7 @@ function TokenFile:get(i)
   return {input_ids = ids:select(0, 0), labels = labels:select(0, 0)}
 end
 
---- The blocks of a whole batch: what a loader asks for.
+--- Return the blocks of a whole batch, as a loader requests them.
 ---@param indices integer[] from 0
 ---@return table<string, Tensor> # input_ids and labels [#indices, block_size]
 function TokenFile:rows(indices)

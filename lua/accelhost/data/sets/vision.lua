@@ -1,4 +1,4 @@
---- Image data sets that lie in memory: MNIST, Fashion-MNIST, and generated digits of the same shape.
+--- Image data sets in memory: MNIST, Fashion-MNIST, and generated digits of the same shape.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local dataset = require "accelhost.data.sets.dataset"
@@ -123,7 +123,7 @@ local folders = {
   fashion_mnist = {"/fashion_mnist", "/fashion-mnist", "/FashionMNIST/raw", ""},
 }
 
--- The folder below `root` that holds the set; else nil and what the most likely one lacks.
+-- Return the folder below `root` that holds the set; else nil and the files that the most likely one lacks.
 local function find_below(name, root, given)
   local kind, problem = C.data.look(root)
   if problem then fail("%s: cannot read '%s': %s", name, root, problem) end
@@ -144,8 +144,8 @@ end
 
 local hint = "(`accelhost data %s%s` downloads its files)"
 
--- Where the set is: below `dir`, else below $ACCELHOST_DATA, else below data. A folder that was named by either must
--- serve; without one, nil and the reason.
+-- Find the set's folder: below `dir`, else below $ACCELHOST_DATA, else below data. A folder that either names must hold
+-- the set, or it is an error; without one, nil and the reason.
 local function find(name, dir)
   if dir ~= nil and (type(dir) ~= "string" or dir == "") then
     fail("find_%s: dir: expected a folder, got %s", name, describe(dir))
@@ -160,8 +160,8 @@ local function find(name, dir)
 end
 
 --- The folder that holds MNIST's four files: `dir`, dir/mnist or dir/MNIST/raw; without dir the same below
---- $ACCELHOST_DATA, or below data when that is not set. nil when they are not in data; an error that names what is
---- missing when they are not in a folder that was given.
+--- $ACCELHOST_DATA, or below data when that is not set. nil when they are not in data; an error that names the missing
+--- ones when they are not in a folder that was passed.
 ---@param dir? string
 ---@return string?
 function vision.find_mnist(dir) return (find("mnist", dir)) end
@@ -251,8 +251,8 @@ local read_both = signature("mnist", {{"dir: string"}, {"announce: flag", true},
 --- but an error when `dir` or $ACCELHOST_DATA is set.
 --
 --   local train_set, test_set = data.mnist()
----@param dir? string|table where to look, see find_mnist
----@param announce? boolean say on stderr when digits are generated, default true
+---@param dir? string|table the folder to search, see find_mnist
+---@param announce? boolean print a line on stderr when digits are generated, default true
 ---@param transform? any
 ---@return ImageSet train
 ---@return ImageSet test

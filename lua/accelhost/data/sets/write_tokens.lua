@@ -17,7 +17,7 @@ local read = arguments.signature("write_tokens", {
 local blanks = {[9] = true, [10] = true, [11] = true, [12] = true, [13] = true, [32] = true}
 
 -- May a text be cut before byte i? Where a blank follows something else: no model's vocabulary joins the two (an added
--- token that includes the blanks behind it would), and all blanks of a run stay together. What is not ASCII may be a
+-- token that includes the blanks behind it would), and all blanks of a run stay together. Bytes outside ASCII may be a
 -- blank of Unicode.
 local function is_border(text, i)
   local before = text:byte(i - 1)

@@ -73,7 +73,7 @@ function PlacedColumn:take(indices)
   return self.inner:take(places)
 end
 
--- What all values of a list are: "string", "int64", "float64", "bool", "tensor", else nil.
+-- Return the kind of all values of a list: "string", "int64", "float64", "bool", "tensor", else nil.
 local function kind_of(list, count)
   local kind
   for i = 1, count do
@@ -111,7 +111,7 @@ end
 
 local numeric = {bool = "boolean", float32 = "number", float64 = "number", int32 = "number", int64 = "number"}
 
--- Are all values what a tensor of this dtype is made of?
+-- Can all values be elements of a tensor of this dtype?
 local function fits(list, count, dtype)
   local wanted = numeric[dtype]
   for i = 1, count do
@@ -123,7 +123,7 @@ end
 --- Values as a batch has them: a tensor where all are numbers, booleans or tensors of one shape, else the table.
 ---@param list any[]
 ---@param count integer where the list may have holes
----@param kind? string what is known of them: a dtype
+---@param kind? string their kind, where it is known: a dtype
 ---@return any
 function column.values(list, count, kind)
   if kind and numeric[kind] and fits(list, count, kind) then return C.tensor(list, {dtype = kind, device = "cpu"}) end
@@ -161,7 +161,7 @@ function column.of_tensor(tensor) return TensorColumn(tensor) end
 --- The types that a column of a file can be declared with.
 column.types = {"bool", "float32", "float64", "int32", "int64", "string"}
 
---- The column of what a file has: texts of kind "string" or "mixed", or a tensor.
+--- Return the column of a file's values: texts of kind "string" or "mixed", or a tensor.
 ---@param values userdata
 ---@param kind string
 ---@return table

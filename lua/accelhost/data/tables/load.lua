@@ -17,7 +17,7 @@ local read = arguments.signature("load_dataset", {
   {"sample_by: 'line'|'paragraph'|'document'"}, {"streaming: flag", false},
 })
 
--- Which options a kind of file has.
+-- Kind of file -> its options.
 local taken = {
   csv = {delimiter = true, quote = true, header = true, column_names = true, features = true},
   json = {features = true},

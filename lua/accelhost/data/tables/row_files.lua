@@ -1,7 +1,7 @@
 --- Files of rows read block by block: the source of a data.RowStream from load_dataset.
 --
--- What the columns hold is found out from the first rows of the first file, once, so that every process that reads a
--- shard knows the same. A shard is a part of the files where their number is a multiple of that of the shards, else
+-- The kinds of the columns are inferred from the first rows of the first file, once, so that every process that reads a
+-- shard uses the same. A shard is a part of the files where their number is a multiple of that of the shards, else
 -- every n-th row of all files, which each reader parses and makes no rows of.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -14,10 +14,10 @@ local BLOCK, GUESSED = 1000, 10000
 
 ---@class RowFiles
 ---@field names string[] of the columns
----@field kinds table<string, string> what each holds: a dtype, "string" or "mixed"
+---@field kinds table<string, string> the kind of each: a dtype, "string" or "mixed"
 local RowFiles = class.new "RowFiles"
 
--- How C reads a file.
+-- Return the format in which C reads a file.
 local function format_of(options, path)
   if options.path == "json" then return {kind = "json"} end
   if options.path == "text" then return {kind = options.sample_by or "line"} end
@@ -45,18 +45,18 @@ function RowFiles.open_file(options, path)
   return reading(path, C.data.row_file(path, format_of(options, path)))
 end
 
---- Read rows of a file into a table of C's: how many.
+--- Read rows of a file into a table of C's; return their number.
 ---@param rows userdata
 ---@param file userdata
 ---@param path string
----@param number integer which file it is
+---@param number integer number of the file
 ---@param most? integer
 ---@return integer
 function RowFiles.add(rows, file, path, number, most)
   return reading(path, rows:add(file, number, most))
 end
 
---- The kinds of a table's columns: those of `features`, else what they look like.
+--- Return the names and kinds of a table's columns: those of `features`, else inferred ones.
 ---@param options table of load_dataset
 ---@param rows userdata
 ---@param path string the first file
@@ -213,7 +213,7 @@ function Walk:next()
   return block[at]
 end
 
---- Pass over rows: how many there were.
+--- Skip rows; return the number skipped.
 function Walk:skip(count)
   local done = 0
   while done < count do
@@ -237,7 +237,7 @@ function Walk:state()
   }
 end
 
---- A walk over the rows, from the beginning or from where `state` was taken.
+--- Begin a walk over the rows, from the beginning or from the position of `state`.
 ---@param epoch integer
 ---@param state? table
 ---@param shuffled? fun(count: integer): integer[] an order of this many files, from 1

@@ -3,8 +3,8 @@
 -- A step, like a source (row_files.lua, row_tables.lua), has open(epoch, state, shuffled), which returns an
 -- iterator from the beginning or from the position of `state`, shard(count, index) and, where they are known, `names`
 -- and `kinds` of the columns. An iterator has next(), which returns a row or nil, skip(count), which skips rows and
--- returns how many there were, and state(): plain values from which the same rows follow. `shuffled` returns an order
--- of a source's parts. A shard of a step whose rows depend on rows before them is every n-th row of its output, of
+-- returns the number skipped, and state(): plain values from which the same rows follow. `shuffled` returns an order of
+-- a source's parts. A shard of a step whose rows depend on rows before them is every n-th row of its output, of
 -- any other the step of a shard.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -15,7 +15,7 @@ local fail, describe = arguments.fail, arguments.describe
 local native = C.data
 local steps = {}
 
--- Walks that have nothing quicker pass over rows by taking them.
+-- Skip rows by reading them, in walks without a quicker way.
 local function skip_slowly(self, count)
   for done = 0, count - 1 do
     if self:next() == nil then return done end

@@ -41,7 +41,8 @@ function RowStream:extra_repr()
   return self.column_names and ("columns=[%s]"):format(table.concat(self.column_names, ", ")) or ""
 end
 
---- What each column holds, as far as it is known: a dtype, "string" or "mixed"; nil where a function of map decides.
+--- Return the kind of each column, as far as it is known: a dtype, "string" or "mixed"; nil where a function of map
+--- decides.
 --
 --   print(data.Table{n = {1, 2}}:to_iterable_dataset():features().n)  --> int64
 ---@return table<string, string>?
@@ -100,7 +101,7 @@ function RowStream:state_dict()
   return {epoch = self._walk and self._walked or self.epoch, walk = self._walk and self._walk:state()}
 end
 
---- Have the next walk go on where the state of a stream made in the same way was taken.
+--- Let the next walk continue at the position of a state, of a stream made in the same way.
 --
 --   local set = data.Table{n = {1, 2, 3}}:to_iterable_dataset()
 --   set:load_state_dict(set:state_dict())

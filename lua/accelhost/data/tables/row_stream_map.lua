@@ -15,7 +15,8 @@ local read_filter = arguments.signature("filter", {
   {"batch_size: count", 1000},
 })
 
--- fn of a row or batch and, with indices, of what counts them: called as the options say.
+-- Return the function that calls fn with a row or batch, or with the columns `names`, and with its indices if asked
+-- for.
 local function caller(fn, names, with_indices)
   if not names then
     if with_indices then return fn end

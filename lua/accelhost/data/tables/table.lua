@@ -16,7 +16,7 @@ local sets = {}
 ---@class Table: Dataset
 ---@field column_names string[] in order
 ---@field num_rows integer
----@field computes boolean? do its batches take a function's time, which a loader's worker may spend?
+---@field computes boolean? do its batches run a function, which a loader's worker can do?
 local Table = dataset.Dataset:extend "Table"
 sets.Table = Table
 
@@ -58,7 +58,7 @@ function Table:init(...)
   fill(self, names, columns)
 end
 
---- A table of columns that are there: what the methods make.
+--- Make a table of existing columns, as the methods do.
 ---@param names string[]
 ---@param columns table<string, table>
 ---@param at? integer[]
@@ -105,7 +105,7 @@ function Table:extra_repr()
 end
 
 --- Row i, counted from 0: a table of its values by column; set[i] is the same. A whole number, true or false and a text
---- are Lua's, what has more than one element is a tensor, and a value that a row of JSON has not is nil.
+--- are Lua's, a value of more than one element is a tensor, and a value that a row of JSON has not is nil.
 --
 --   data.Table({label = {3, 4}})[1].label  --> 4
 ---@param i integer
@@ -139,7 +139,7 @@ function Table:column(name)
   return column_of(self, "column", name):take(places(self, "column"))
 end
 
---- What each column holds: a dtype, "string", "mixed" (JSON values of several kinds) or "list".
+--- Return the kind of each column: a dtype, "string", "mixed" (JSON values of several kinds) or "list".
 --
 --   print(data.Table{label = {3, 4}}:features().label)  --> int64
 ---@return table<string, string>
@@ -199,7 +199,7 @@ function Table:rename_column(original_column_name, new_column_name)
   return sets.of(names, columns, self._at, self._format)
 end
 
---- The values of a column, each once, in the order in which they come.
+--- Return the distinct values of a column, in the order of their first rows.
 --
 --   data.Table{label = {3, 4, 3}}:unique("label")  --> {3, 4}
 ---@param name string

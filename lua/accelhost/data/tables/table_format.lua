@@ -63,7 +63,7 @@ Transform.computes = true
 
 function Transform:init(fn, columns, all) self.fn, self.columns, self.all = fn, columns, all end
 
--- What fn makes of the rows at these places: columns.
+-- Return the columns that fn makes of the rows at these places.
 local function transformed(self, set, places)
   local batch = {}
   local chosen, others = parts_of(self, set)
@@ -147,14 +147,14 @@ return function(sets)
   local function format_in_place(self, format) self._format, self.computes = format, format and format.computes end
 
   --- The table with rows as tensors, or as Lua's values again. With "accelhost" get(i), a loader and map's fn return
-  --- numbers as tensors: whole ones int64, others float32 (as Hugging Face's "torch" has them); texts stay texts. What
-  --- column(name) returns stays as it is, and results of select, shuffle and their like have the table's format.
+  --- numbers as tensors: whole ones int64, others float32 (as Hugging Face's "torch" has them); texts stay texts. The
+  --- result of column(name) stays as it is, and results of select, shuffle and their like have the table's format.
   --
   --   local set = data.Table{x = {0.5, 1}, text = {"a", "b"}}:with_format("accelhost", {columns = "x"})
   --   print(set[0].x, set[0].text)  --> tensor(0.5000)  nil
   ---@param type? string "accelhost", or nil for Lua's values
-  ---@param columns? string|string[] give these only, default all
-  ---@param output_all_columns? boolean give the others too, as Lua's values (default false)
+  ---@param columns? string|string[] return these only, default all
+  ---@param output_all_columns? boolean return the others too, as Lua's values (default false)
   ---@return Table
   function Table:with_format(...) return formatted(self, format_of(self, read_format(...))) end
 
@@ -185,7 +185,7 @@ return function(sets)
   --   print(set[1].length)  --> 3
   ---@param transform? fun(batch: table<string, any>): table nil for none
   ---@param columns? string|string[] fn gets these only, default all
-  ---@param output_all_columns? boolean give the others too, as they are (default false)
+  ---@param output_all_columns? boolean return the others too, as they are (default false)
   ---@return Table
   function Table:with_transform(...) return formatted(self, transform_of(self, read_transform(...))) end
 

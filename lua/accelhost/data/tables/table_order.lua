@@ -118,9 +118,9 @@ return function(sets)
   --
   --   local parts = data.Table{label = {3, 4, 5, 6}}:train_test_split{test_size = 0.25, seed = 1}
   --   print(#parts.train, #parts.test)  --> 3  1
-  ---@param test_size? number a share of the rows below 1 (rounded up), or how many; default what train_size leaves,
-  --- else 0.25
-  ---@param train_size? number a share (rounded down), or how many; default the rest
+  ---@param test_size? number a share of the rows below 1 (rounded up), or a number of rows; default the rest after
+  --- train_size, else 0.25
+  ---@param train_size? number a share (rounded down), or a number of rows; default the rest
   ---@param shuffle? boolean default true
   ---@param seed? integer
   ---@param generator? userdata

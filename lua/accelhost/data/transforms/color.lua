@@ -201,7 +201,8 @@ end
 
 function RandomErasing:_log_ratio() return C.tensor(self.ratio, {dtype = "float32"}):log():tolist() end
 
---- What a loader erases of float images of this size (data/transforms/plan.lua); nil when it cannot.
+--- Return the parameters by which a loader erases float images of this size (data/transforms/plan.lua); nil when it
+--- cannot.
 ---@param channels integer
 ---@param rows integer
 ---@param columns integer

@@ -8,7 +8,7 @@ local values = require "accelhost.data.transforms.values"
 local fail = arguments.fail
 local colors = {}
 
--- 1 or 3 channels: how many.
+-- Return the number of channels, 1 or 3.
 local function channels_of(what, image)
   sizes.check(what, image, 3)
   local channels = image:size(-3)
@@ -115,7 +115,7 @@ local function to_hsv(red, green, blue)
   return hue:mul(1 / 6):add(1):fmod(1), saturation, most
 end
 
--- Which of value, p, q and t a channel is in each sixth of the circle.
+-- The number, among value, p, q and t, of each channel in each sixth of the circle.
 local SIXTHS = {{1, 3, 2, 2, 4, 1}, {4, 1, 1, 3, 2, 2}, {2, 2, 4, 1, 1, 3}}
 
 local function from_hsv(hue, saturation, value)

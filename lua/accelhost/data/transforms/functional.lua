@@ -1,7 +1,7 @@
---- accelhost.data.transforms.functional: what the transforms do, as functions of an image.
+--- accelhost.data.transforms.functional: the transforms as functions of an image.
 local namespace = require "accelhost.util.namespace"
 
--- Which file holds which names.
+-- File -> the names that it defines.
 local files = {
   moves = {"hflip", "vflip", "pad", "crop", "center_crop"},
   values = {"normalize", "to_dtype", "erase"},

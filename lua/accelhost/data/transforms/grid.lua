@@ -45,7 +45,7 @@ local function pad_step(left, top, right, bottom, fill, mode)
   return {kind = "pad", left = left, top = top, right = right, bottom = bottom, fill = fill, mode = mode}
 end
 
---- What it does to an image of this size: a table of steps, and the size after them.
+--- Return its steps on an image of this size, and the size after them.
 ---@param rows integer
 ---@param columns integer
 ---@return table[]? steps nil when it cannot be expressed in steps
@@ -98,7 +98,7 @@ local read_crop = signature("RandomCrop", {
 --
 --   transforms.RandomCrop(32, {padding = 4})
 ---@param size integer|integer[] {height, width}
----@param padding? integer|integer[]|table an edge that is put around the image first, as in Pad
+---@param padding? integer|integer[]|table an edge that is added around the image first, as in Pad
 ---@param pad_if_needed? boolean widen an image that is too small, on both sides; default false
 ---@param fill? number|number[] of the edge, default 0
 ---@param padding_mode? string default "constant"

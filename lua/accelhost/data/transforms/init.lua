@@ -8,7 +8,7 @@
 -- transforms draw from the global generator; within a loader from a stream of the sample's own.
 local namespace = require "accelhost.util.namespace"
 
--- Which file holds which names.
+-- File -> the names that it defines.
 local files = {
   pointwise = {"Compose", "Lambda", "ToTensor", "ToImage", "ToDtype", "ConvertImageDtype", "Normalize"},
   grid = {"Pad", "CenterCrop", "RandomCrop", "RandomHorizontalFlip", "RandomVerticalFlip"},

@@ -4,7 +4,7 @@ local C = require "accelhost._C"
 
 local plan = {}
 
-local STEPS, CHANNELS = 12, 4 -- what data/grid.h and data/erase.h take
+local STEPS, CHANNELS = 12, 4 -- limits of data/grid.h and data/erase.h
 
 -- The transforms of nested Composes, one after the other; nil when something else than an object is among them.
 local function flat(transform, list)
@@ -78,7 +78,8 @@ local function table_of(pointwise, channels)
   return bytes:contiguous():view(channels, 256)
 end
 
---- How a loader does a transform to uint8 images [channels, rows, columns] of this size, nil when it cannot.
+--- Return the plan by which a loader transforms uint8 images [channels, rows, columns] of this size, nil when it
+--- cannot.
 ---@param transform any
 ---@param channels integer
 ---@param rows integer

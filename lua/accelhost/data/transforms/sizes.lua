@@ -42,7 +42,7 @@ function sizes.range(what, name, value)
   return value[1], value[2]
 end
 
---- Angles: -value to value of a number, the numbers themselves of a table of so many.
+--- Angles: -value to value of a number, the numbers themselves of a table of 2 or 4.
 ---@param what string
 ---@param name string
 ---@param value number|number[]

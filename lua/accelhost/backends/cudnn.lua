@@ -21,7 +21,7 @@ local function always(name, value, reason)
   end}
 end
 
---- Always true: what adds up in another order from run to run is not taken.
+--- Always true: algorithms that add up in a varying order are not used.
 ---@names deterministic
 rows.deterministic = always("deterministic", true, "what adds up in no fixed order is not taken")
 

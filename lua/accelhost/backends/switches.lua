@@ -14,7 +14,7 @@ end
 --- Make one.
 ---@param title string for messages
 ---@param rows table<string, {get: (fun(): any), set: fun(value: boolean)}>
----@param values? table<string, any> what has no state
+---@param values? table<string, any> values without a state
 ---@param refused? table<string, string> names of PyTorch that are absent, with the alternative
 ---@return table
 function switches.new(title, rows, values, refused)

@@ -1,4 +1,4 @@
---- Event: a place among what a device was asked to do, for measuring and for waiting.
+--- Event: a position in a device's queue of work, for measuring and for waiting.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -25,7 +25,7 @@ local read = arguments.signature("cuda.Event", {
 --   end
 ---@param enable_timing? boolean for elapsed_time
 ---@param blocking? boolean no difference here
----@param interprocess? boolean not taken
+---@param interprocess? boolean not supported
 function Event:init(...)
   local timed, _, shared = read(...)
   if shared then fail "cuda.Event: interprocess: processes share no events here" end

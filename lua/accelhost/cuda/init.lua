@@ -18,7 +18,7 @@ local cuda = {}
 ---@return boolean
 function cuda.is_available() return C.device.device_count "cuda" > 0 end
 
---- How many CUDA devices there are, among those that CUDA_VISIBLE_DEVICES names.
+--- Return the number of CUDA devices, among those that CUDA_VISIBLE_DEVICES names.
 --
 --   accelhost.cuda.device_count() >= 0  --> true
 ---@return integer
@@ -91,7 +91,7 @@ function cuda.is_bf16_supported(including_emulation)
   return including_emulation ~= false or cuda.get_device_capability() >= 8
 end
 
---- Wait until a device has done what it was asked to.
+--- Wait until a device has completed its queued work.
 --
 --   if accelhost.cuda.is_available() then accelhost.cuda.synchronize() end
 ---@param device? integer|string

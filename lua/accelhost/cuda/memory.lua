@@ -1,4 +1,4 @@
---- The memory of CUDA devices: what tensors take, what is kept for the next ones, what there is.
+--- The memory of CUDA devices: bytes of tensors, bytes that are cached for the next ones, and the total.
 local C = require "accelhost._C"
 local place = require "accelhost.cuda.place"
 
@@ -6,7 +6,7 @@ local memory = {}
 
 local function stats(what, device) return C.system.memory_stats(place.name(what, device)) end
 
---- Bytes that tensors take on a device now, rounded up as blocks are.
+--- Return the bytes of tensors on a device now, rounded up to blocks.
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.memory_allocated()) end
 ---@param device? integer|string
@@ -26,7 +26,7 @@ function memory.max_memory_allocated(device) return stats("max_memory_allocated"
 ---@param device? integer|string
 function memory.reset_peak_memory_stats(device) C.device.reset_peak(place.name("reset_peak_memory_stats", device)) end
 
---- Bytes taken from the driver: what tensors take and what is kept for the next ones.
+--- Return the bytes that were allocated from the driver: those of tensors and those that are cached for the next ones.
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.memory_reserved()) end
 ---@param device? integer|string

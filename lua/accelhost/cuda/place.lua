@@ -28,7 +28,7 @@ function place.index(what, device)
   return index
 end
 
---- Its name, for functions that take one.
+--- Return its name, for functions that expect one.
 ---@param what string
 ---@param device integer|string|nil
 ---@return string

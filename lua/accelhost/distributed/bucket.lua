@@ -7,7 +7,7 @@ local class = require "accelhost.util.class"
 local GradBucket = class.new "GradBucket"
 
 --- Gradients that are averaged together, as a communication hook gets them. Its memory is that of the gradients
---- themselves; a number of zeros may lie between two of them.
+--- themselves; there may be zeros between two of them.
 ---@param reducer userdata
 ---@param index integer
 function GradBucket:init(reducer, index)
@@ -38,7 +38,7 @@ function GradBucket:set_buffer(buffer)
   C.autograd.no_grad(function() self:buffer():copy_(buffer:reshape(-1)) end)
 end
 
---- Which bucket it is, from 0 in the order in which all processes come to them.
+--- Return the bucket's number, from 0 in the order in which all processes reduce them.
 --
 --   ddp:register_comm_hook(nil, function(_, bucket) print(bucket:index()) return bucket:buffer() end)
 ---@return integer

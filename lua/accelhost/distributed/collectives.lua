@@ -8,8 +8,8 @@ local no_grad = C.autograd.no_grad
 
 local collectives = {}
 
---- What all_reduce and its kin make of the processes' values: SUM, AVG (the mean), PRODUCT, MIN, MAX, and of the bits
---- of integers and bool BAND, BOR, BXOR. Their values are accepted as well: "sum", "mean", "product", "min",
+--- The reductions of the processes' values by all_reduce and its kin: SUM, AVG (the mean), PRODUCT, MIN, MAX, and of
+--- the bits of integers and bool BAND, BOR, BXOR. Their values are accepted as well: "sum", "mean", "product", "min",
 --- "max", "and", "or", "xor". Sums are formed in rank order: the same bits on every process and in every run.
 --
 --   dist.all_reduce(x, dist.ReduceOp.MAX)
@@ -62,7 +62,7 @@ local read_all_reduce = reader("all_reduce", {"tensor: tensor", {op_kind, "sum"}
 ---@param tensor userdata of one shape and dtype on all processes
 ---@param op? string of ReduceOp, default SUM
 ---@param group? ProcessGroup default: the world
----@param async_op? boolean default false; true: go on and give a work back
+---@param async_op? boolean default false; true: return a work at once
 ---@return Work? # with async_op
 function collectives.all_reduce(...)
   local tensor, op, group, async = read_all_reduce(...)

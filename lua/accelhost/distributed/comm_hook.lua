@@ -1,4 +1,4 @@
---- Communication hooks: what is done with the buckets of a reducer in place of averaging them.
+--- Communication hooks: functions that reduce the buckets of a reducer in place of averaging them.
 local C = require "accelhost._C"
 local GradBucket = require "accelhost.distributed.bucket"
 local arguments = require "accelhost.util.arguments"
@@ -24,11 +24,11 @@ local function settle(bucket, given)
   if value ~= buffer then buffer:copy_(value:reshape(-1)) end
 end
 
---- Let hook(state, bucket) take the place of averaging.
+--- Let hook(state, bucket) replace averaging.
 ---@param reducer userdata
 ---@param state any
 ---@param hook fun(state: any, bucket: GradBucket): any
----@param before? fun(bucket: GradBucket) called with each bucket before the hook, in the order in which they go out
+---@param before? fun(bucket: GradBucket) called with each bucket before the hook, in the order of their reduction
 function comm_hook.install(reducer, state, hook, before)
   local under_way = {}
   reducer:set_hook(function(launched)

@@ -126,8 +126,8 @@ local function check_lists(what, size, lists)
   end
 end
 
---- Send each process a tensor and receive one from each. Tensors may have any shape; what a process sends another must
---- be as large as what that one expects.
+--- Send each process a tensor and receive one from each. Tensors may have any shape; a tensor that a process sends must
+--- have the size that its receiver expects.
 --
 --   dist.all_to_all({accelhost.empty(4)}, {accelhost.ones(4)})
 ---@param output_tensor_list userdata[] one for each process; written

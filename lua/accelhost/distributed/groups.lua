@@ -33,7 +33,7 @@ end
 ---@return integer
 function ProcessGroup:rank() return self.native:rank() end
 
---- How many processes are in the group.
+--- Return the number of processes in the group.
 --
 --   dist.group.WORLD:size()  --> 1
 ---@return integer
@@ -45,7 +45,7 @@ function ProcessGroup:size() return self.native:size() end
 ---@return string
 function ProcessGroup:name() return self.group_name end
 
---- What moves the data: "shm" (shared memory), "self" (one process), "nccl" where that was asked for.
+--- Return the backend that moves the data: "shm" (shared memory), "self" (one process), "nccl" where it was requested.
 --
 --   dist.group.WORLD:backend()  --> self
 ---@return string
@@ -61,7 +61,7 @@ local outside = setmetatable({}, {
 })
 groups.outside = outside
 
--- The world, once there is one, and how long its calls waited and what moved them before.
+-- The world, once there is one, and the timeout and the device backend before it.
 local world, timeout_before, choice_before
 
 local function all_ranks()
@@ -70,7 +70,7 @@ local function all_ranks()
   return ranks
 end
 
--- All processes, for what needs no init_process_group.
+-- The group of all processes, for calls that need no init_process_group.
 local job
 
 --- All processes of the job as a group, whether or not there is a world.
@@ -109,7 +109,7 @@ end
 
 -- Beginning and end.
 
--- What each backend has to say of tensors of GPUs: the host moves them, or nothing but NCCL may.
+-- The rule of each backend for tensors of GPUs: the host moves them, or only NCCL may.
 local choice_of = {gloo = "none", shm = "none", ["cpu:gloo"] = "any", ["cpu:shm"] = "any"}
 for _, name in ipairs {"nccl", "cuda:nccl", "cpu:gloo,cuda:nccl", "cpu:shm,cuda:nccl"} do choice_of[name] = "only" end
 
@@ -128,7 +128,7 @@ function groups.check_backend(what, backend)
     or "expected 'gloo' or 'shm', which are both the shared memory of this host, or 'nccl'")
 end
 
---- Let a group go by a backend, nil by whatever fits where its tensors lie.
+--- Let a group use a backend; nil: the one that fits the device of its tensors.
 ---@param native userdata
 ---@param backend? string
 ---@return string? the devices whose backend it is
@@ -142,7 +142,7 @@ local read_init = arguments.signature("distributed.init_process_group", {
   {"store"}, {"group_name: string", ""}, {"pg_options"}, {"device_id"},
 })
 
---- Raise for a device that is none: where a group's tensors lie is seen from them.
+--- Raise for an invalid device. A valid one has no effect: a group uses the device of its tensors.
 ---@param what string
 ---@param device_id? string
 function groups.check_device_id(what, device_id)
@@ -189,17 +189,17 @@ end
 --- when all processes are here.
 --
 --   dist.init_process_group{backend = "gloo", timeout = 60}
----@param backend? string "gloo" or "shm": both are this host's shared memory, and tensors of GPUs pass through it;
---- "nccl" or "cpu:gloo,cuda:nccl": tensors of GPUs go from card to card, and it is an error where they cannot; default:
---- as they can
+---@param backend? string "gloo" or "shm": both are this host's shared memory, and tensors of GPUs are copied through
+--- it; "nccl" or "cpu:gloo,cuda:nccl": GPUs exchange tensors by NCCL, and it is an error where they cannot; default:
+--- NCCL where possible
 ---@param init_method? string "env://", or where to meet: "tcp://localhost:PORT", "unix://NAME"
----@param timeout? number seconds that a collective waits at most; default: what the launcher was given, 600
+---@param timeout? number seconds that a collective waits at most; default: the launcher's --timeout, 600
 ---@param world_size? integer
 ---@param rank? integer
----@param store? nil for what PyTorch has there
+---@param store? in PyTorch's place of it; only nil
 ---@param group_name? string
 ---@param pg_options? nil none
----@param device_id? string a device; where tensors lie is seen from them
+---@param device_id? string a valid device; without effect, a group uses the device of its tensors
 function groups.init_process_group(...)
   local backend, init_method, timeout, size, rank, store, name, pg_options, device_id = read_init(...)
   if world then fail("distributed.init_process_group: there is a world already; destroy_process_group ends it") end
@@ -249,8 +249,8 @@ function groups.is_initialized() return world ~= nil end
 ---@return boolean
 function groups.is_available() return true end
 
---- Which backends there are: "gloo" and "shm", the shared memory of this host, and "nccl" where there are GPUs and its
---- library.
+--- Report whether a backend is available: "gloo" and "shm", the shared memory of this host, and "nccl" where there are
+--- GPUs and its library.
 --
 --   dist.is_backend_available("nccl")  --> false
 ---@param backend string
@@ -285,7 +285,7 @@ function groups.is_nccl_available() return comm.device_backend "cuda" ~= nil end
 ---@return boolean
 function groups.is_mpi_available() return false end
 
--- Looking at one.
+-- Properties of a group.
 
 local function reader_of_group(name)
   return arguments.signature("distributed." .. name, {{"group: group"}})
@@ -305,7 +305,7 @@ end
 
 local read_size = reader_of_group "get_world_size"
 
---- How many processes are in a group; -1 when this one is not in it.
+--- Return the number of processes in a group; -1 when this one is not in it.
 --
 --   dist.get_world_size()  --> 1
 ---@param group? ProcessGroup default: the world
@@ -317,7 +317,7 @@ end
 
 local read_backend = reader_of_group "get_backend"
 
---- What moves the data of a group: "shm" (shared memory), "self" (one process), "nccl" where init_process_group
+--- Return the backend of a group: "shm" (shared memory), "self" (one process), "nccl" where init_process_group
 --- was called with it.
 --
 --   dist.get_backend()  --> self
@@ -333,7 +333,7 @@ local read_ranks = reader_of_group "get_process_group_ranks"
 
 local read_config = reader_of_group "get_backend_config"
 
---- What moves the data of a group, with the device that the data lie on: "cpu:shm,cuda:nccl" where there are GPUs.
+--- Return the backend of a group for each device: "cpu:shm,cuda:nccl" where there are GPUs.
 --
 --   dist.get_backend_config()  --> cpu:self
 ---@param group? ProcessGroup default: the world
@@ -345,7 +345,7 @@ function groups.get_backend_config(...)
   return "cpu:" .. group.native:backend() .. gpus
 end
 
---- What moves data on a device: shared memory, on GPUs "nccl" where that is here.
+--- Return the backend for a device: "shm", on GPUs "nccl" where it is available.
 --
 --   dist.get_default_backend_for_device("cpu")  --> shm
 ---@param device string
@@ -357,7 +357,7 @@ end
 
 local read_timeout = arguments.signature("distributed.set_timeout", {"timeout: positive", {"group: group"}})
 
---- How long the collectives of a group wait from now on, at most.
+--- Set the timeout of a group's collectives from now on.
 --
 --   dist.set_timeout(60)
 ---@param timeout number seconds

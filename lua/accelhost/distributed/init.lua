@@ -7,13 +7,13 @@
 --   dist.destroy_process_group()
 --
 -- `accelhost launch --num_processes 2 script.lua` starts the processes; started without it a script is a world of one.
--- Every call is compared with what the other processes call: ranks that disagree, die or do not come are named at
--- once or when the timeout is over, and the group is of no use after that. Ranks count from 0.
+-- Every call is compared with what the other processes call: ranks that disagree, die or do not call are named at once
+-- or after the timeout, and every later call of the group fails. Ranks count from 0.
 --
--- Tensors of GPUs go from card to card, by NCCL, where each process has a card of its own; a call is then over when the
--- GPU has it in its queue, as with PyTorch. Where two processes share a card, where NCCL is not installed, and with the
--- backend "gloo" they pass through the host's memory, as messages and what NCCL has no call for (bits of integers)
--- always do. Sums by NCCL are formed in an order of its own, the same on every process.
+-- GPUs exchange tensors by NCCL where each process has its own GPU; a call then returns when the GPU has it in its
+-- queue, as with PyTorch. Where two processes share a GPU, where NCCL is not installed, and with the backend "gloo"
+-- they are copied through the host's memory, as are, always, messages and operations without a call in NCCL (bits of
+-- integers). Sums by NCCL are formed in NCCL's order, the same on every process.
 local groups = require "accelhost.distributed.groups"
 local namespace = require "accelhost.util.namespace"
 

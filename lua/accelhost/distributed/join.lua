@@ -72,7 +72,7 @@ local read_join = arguments.signature("Join", {
 ---@param enable? boolean default true; false: just run fn
 ---@param throw_on_early_termination? boolean default false; true: all processes raise as soon as one has no inputs left
 ---@param divide_by_initial_world_size? boolean default true; false: by the number of processes that still have inputs
----@return any # what fn returns
+---@return any # the results of fn
 function join.Join(...)
   local objects, fn, enable, throw, divide = read_join(...)
   return run(objects, {

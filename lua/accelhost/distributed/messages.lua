@@ -1,8 +1,8 @@
 --- Messages from one process to another.
 --
 -- Messages of one tag between two processes are received in the order in which they were sent; other tags may overtake.
--- Between GPUs they go by NCCL where each process has one of its own. Data that such a work or call has waited for is
--- valid for the GPU's next kernels; the sender participates, so wait for the work of isend.
+-- Between GPUs they are sent by NCCL where each process has its own GPU. Data that such a work or call has waited for
+-- is valid for the GPU's next kernels; the sender participates, so wait for the work of isend.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -47,10 +47,10 @@ end
 
 local read_recv = reader("recv", "src")
 
---- Receive a tensor from a process, or from whichever has sent first.
+--- Receive a tensor from a process, or from the one that sent first.
 --
 --   if dist.get_rank() == 1 then dist.recv(x, 0) end
----@param tensor userdata of the dtype and number of elements of what is sent; written
+---@param tensor userdata of the dtype and number of elements of the sent one; written
 ---@param src? integer the sender's rank in the job; default: any
 ---@param group? ProcessGroup default: the world
 ---@param tag? integer default 0
@@ -85,10 +85,10 @@ end
 
 local read_irecv = reader("irecv", "src")
 
---- Begin to receive a tensor, which is there when the work is done.
+--- Begin to receive a tensor, which is complete when the work is.
 --
 --   if dist.get_rank() == 1 then dist.irecv(x, 0):wait() end
----@param tensor userdata of the dtype and number of elements of what is sent; written
+---@param tensor userdata of the dtype and number of elements of the sent one; written
 ---@param src? integer the sender's rank in the job; default: any
 ---@param group? ProcessGroup default: the world
 ---@param tag? integer default 0

@@ -21,7 +21,7 @@ local read_all_gather = signature("all_gather_object", {"object_list: table", "o
 --   local all = {}
 --   dist.all_gather_object(all, {loss = 0.5})
 --   all[1].loss  --> 0.5
----@param object_list table all[r + 1] becomes what rank r of the group has
+---@param object_list table all[r + 1] becomes the value of rank r of the group
 ---@param obj any
 ---@param group? ProcessGroup default: the world
 function objects.all_gather_object(...)
@@ -45,8 +45,8 @@ local read_gather = signature("gather_object", {
 --   dist.gather_object({loss = 0.5}, all, {dst = 0})
 --   all[1].loss  --> 0.5
 ---@param obj any
----@param object_gather_list? table on the taker: all[r + 1] becomes what rank r of the group has
----@param dst? integer the taker's rank in the job; default: the group's first
+---@param object_gather_list? table on the receiver: all[r + 1] becomes the value of rank r of the group
+---@param dst? integer the receiver's rank in the job; default: the group's first
 ---@param group? ProcessGroup default: the world
 ---@param group_dst? integer its rank in the group, instead of `dst`
 function objects.gather_object(obj, ...)

@@ -24,7 +24,7 @@ local read_options = arguments.signature("DistributedDataParallel", {
   {"mixed_precision"}, {"device_mesh"}, {"skip_all_reduce_unused_params: flag", false},
 })
 
--- Options that say where GPUs are, or change what PyTorch's reducer does.
+-- Refuse options that name GPUs, or change the behaviour of PyTorch's reducer.
 local function refuse_options(...)
   local device_ids, output_device, dim, delayed, delaying, mixed_precision, device_mesh, skipping = ...
   for name, value in pairs {device_ids = device_ids, output_device = output_device} do
@@ -56,16 +56,17 @@ local function own_handle(self)
 end
 
 --- A model whose gradients are averaged over the processes of a group: each bucket of them as soon as backward has
---- made it, while it goes on. All processes get rank 0's parameters and buffers first. A gradient stays in one place
---- for good (`gradient_as_bucket_view` is always so). The names in a state_dict begin with "module.", as in PyTorch.
+--- completed it, while backward continues. All processes get rank 0's parameters and buffers first. A gradient stays in
+--- one place for good (`gradient_as_bucket_view` is always so). The names in a state_dict begin with "module.", as in
+--- PyTorch.
 --
 --   local ddp = dist.DistributedDataParallel(nn.Linear(4, 2))
 --   ddp(x):sum():backward()
 --
 -- Parameters that a loss does not reach count as zero, and stay without a gradient when no process reached them: no
 -- option is needed for it (PyTorch raises without `find_unused_parameters`). Buffers go along with the last bucket of
--- a backward, not with a forward, so a forward is no collective. Buckets are what PyTorch's are after its first
--- backward: in the reverse order of the parameters, from the first backward on.
+-- a backward, not with a forward, so a forward is no collective. Buckets are those of PyTorch after its first backward:
+-- in the reverse order of the parameters, from the first backward on.
 ---@param module Module with at least one parameter that requires a gradient
 ---@param device_ids? table of GPUs: nothing, for a module on the cpu
 ---@param output_device? string of GPUs
@@ -122,7 +123,7 @@ end
 --
 --   ddp:no_sync(function() ddp(x):sum():backward() end)
 ---@param fn function
----@return any # what fn returns
+---@return any # the results of fn
 function DistributedDataParallel:no_sync(fn)
   arguments.check("no_sync", "fn", "function", fn)
   local handle = own_handle(self)
@@ -148,11 +149,11 @@ function DistributedDataParallel:register_comm_hook(state, hook)
   self._hooked = true
 end
 
---- What became of the buckets in the last backward that averaged: a table of numbers, times in nanoseconds.
+--- Return statistics of the buckets of the last backward that averaged: a table of numbers, times in nanoseconds.
 --
 --   ddp:logging_data().total_parameter_size_bytes  --> 40
 ---@return table # world_size, rank, backend_name, iteration, bucket_cap_bytes, bucket_sizes (bytes of parameters, in
---- the order in which they go out), num_parameter_tensors, total_parameter_size_bytes, backward_compute_time,
+--- the order of their reduction), num_parameter_tensors, total_parameter_size_bytes, backward_compute_time,
 --- backward_comm_time, backward_compute_comm_overlap_time, comm_hook, and the options
 function DistributedDataParallel:logging_data()
   local reducer = own_handle(self).reducer
@@ -190,7 +191,7 @@ end
 ---@param divide_by_initial_world_size? boolean default true; false: by the number of processes that still have inputs
 ---@param enable? boolean default true; false: just run fn
 ---@param throw_on_early_termination? boolean default false; true: all processes raise as soon as one has no inputs left
----@return any # what fn returns
+---@return any # the results of fn
 function DistributedDataParallel:join(...)
   return join.of_model(self, ...)
 end

@@ -1,4 +1,4 @@
---- Parts of the processes as groups of their own. Each is made by all processes of a group together.
+--- Parts of the processes as separate groups. Each is made by all processes of a group together.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local groups = require "accelhost.distributed.groups"
@@ -7,7 +7,7 @@ local fail = arguments.fail
 
 local parts = {}
 
--- How many there have been.
+-- Number of groups made so far.
 local made = 0
 
 local function check_ranks(what, ranks, whole)
@@ -48,7 +48,7 @@ local read_new = arguments.signature("distributed.new_group", {
   {"use_local_synchronization: flag", false}, {"group_desc: string"}, {"device_id"}, {"sort_ranks: flag", true},
 })
 
---- Some processes as a group of their own. All processes of the world call it, in the same order, whether they are in
+--- Make a separate group of some processes. All processes of the world call it, in the same order, whether they are in
 --- the group or not. A process can be in 7 groups besides the world at once.
 --
 --   dist.new_group({0}):size()  --> 1
@@ -57,7 +57,7 @@ local read_new = arguments.signature("distributed.new_group", {
 ---@param backend? string as of init_process_group
 ---@param pg_options? nil none
 ---@param use_local_synchronization? boolean default false; true is refused
----@param group_desc? string what it is for
+---@param group_desc? string its purpose
 ---@param device_id? string a device
 ---@param sort_ranks? boolean default true: ranks in the group follow those in the job; false: the order of `ranks`
 ---@return ProcessGroup group a placeholder, whose collectives do nothing, on processes that are not in it

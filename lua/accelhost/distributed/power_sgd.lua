@@ -1,6 +1,6 @@
 --- PowerSGD (Vogels and others, 2019): a gradient that is a matrix [n, m] is sent as two thin ones, [n, r] and [m, r],
---- whose product is near it; what that misses is added to the next gradient. The matrices are the gradients of a
---- bucket, or the whole bucket as one square.
+--- whose product is near it; the error of the product is added to the next gradient. The matrices are the gradients of
+--- a bucket, or the whole bucket as one square.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -28,10 +28,10 @@ local read_state = arguments.signature("PowerSGDState", {
 --   dist.algorithms.ddp_comm_hooks.powerSGD_hook.PowerSGDState {start_powerSGD_iter = 10}
 ---@param process_group? ProcessGroup default: the world
 ---@param matrix_approximation_rank? integer the r above; default 1
----@param start_powerSGD_iter? integer how many backwards are averaged in full before, at least 2 with error feedback or
---- warm start; default 1000
+---@param start_powerSGD_iter? integer number of backwards that are averaged in full before, at least 2 with error
+--- feedback or warm start; default 1000
 ---@param min_compression_rate? number a gradient is sent in full unless it becomes smaller by more than that; default 2
----@param use_error_feedback? boolean default true: add what was missed to the next gradient
+---@param use_error_feedback? boolean default true: add the error to the next gradient
 ---@param warm_start? boolean default true: begin with the last backward's thin matrices
 ---@param orthogonalization_epsilon? number added to norms, where columns of zeros are to be expected; default 0
 ---@param random_seed? integer of the first thin matrices; the same on all processes; default 0
@@ -50,7 +50,7 @@ function PowerSGDState:init(...)
   self.iter, self.numel_before, self.numel_after = 0, 0, 0
 end
 
---- How far the gradients were compressed so far.
+--- Return the compression of the gradients so far.
 --
 --   dist.algorithms.ddp_comm_hooks.powerSGD_hook.PowerSGDState():compression_stats()  --> 0, 0, 0
 ---@return number rate elements before per element after, 0 before anything was compressed
@@ -82,7 +82,7 @@ local function orthogonalize(state, matrices)
   end
 end
 
--- Which gradients become thin, which go as they are.
+-- Sort the gradients into those that are compressed and those that are sent as they are.
 local function sort_gradients(state, gradients)
   local matrices, plain = {}, {}
   for _, gradient in ipairs(gradients) do
@@ -146,7 +146,7 @@ local function lay_out(state, index, batches, like)
     batch.p = state.ps[index]:narrow(0, p_at, p_count):view(count, batch.n, batch.rank)
     batch.q = state.qs[index]:narrow(0, q_at, q_count):view(count, batch.m, batch.rank)
     p_at, q_at = p_at + p_count, q_at + q_count
-    -- Drawn on the CPU, so that it is the same wherever the gradients lie.
+    -- Drawn on the CPU, so that it is the same on every device.
     if fresh then
       batch.q:copy_(batch.q:new_empty(batch.q:shape(), {device = "cpu"}):normal_({generator = state.generator}))
     end
@@ -154,8 +154,8 @@ local function lay_out(state, index, batches, like)
   return state.ps[index], state.qs[index]
 end
 
--- One process's part of the compression of its gradients. `sort` returns which of the buffer becomes thin and
--- what does not.
+-- One process's part of the compression of its gradients. `sort` returns the parts of the buffer that are compressed
+-- and those that are not.
 local function compress(state, group, index, buffer, sort, ...)
   local before
   if state.use_error_feedback then

@@ -18,17 +18,18 @@ function values.pack(what, name, value)
   return serialize.pack(value)
 end
 
--- A process that replaces another one sends what that one sent, whose length may differ from its own value now.
+-- Return bytes of the length that the group recorded: a process that replaces another one repeats that one's message,
+-- whose length may differ from its own value now.
 local function as_given(bytes, count) return bytes:numel() == count and bytes or room(count) end
 
--- How many bytes each process has.
+-- Return the number of bytes of each process.
 local function lengths(native, own)
   local all = C.zeros({native:size()}, {dtype = "int64", device = "cpu"})
   native:collective("all_gather", all, whole_numbers {own})
   return all:tolist()
 end
 
--- The values that lie one behind the other.
+-- Unpack the values that are stored one after the other.
 local function unpack_all(bytes, counts, list)
   local at = 0
   for r, count in ipairs(counts) do
@@ -41,7 +42,7 @@ end
 --- Every process's value, in the order of the ranks. A collective.
 ---@param native userdata
 ---@param bytes userdata this process's
----@param list? table what is filled
+---@param list? table the list to fill
 ---@return table list
 function values.all_gather(native, bytes, list)
   local counts, total = lengths(native, bytes:numel()), 0
@@ -68,7 +69,7 @@ end
 ---@param native userdata
 ---@param bytes userdata this process's
 ---@param root integer the receiving rank, in the group
----@param list? table what is filled on the taker
+---@param list? table the list to fill on the receiver
 function values.gather(native, bytes, root, list)
   local counts = lengths(native, bytes:numel())
   local out = exchange(native, counts, root, false, as_given(bytes, counts[native:rank() + 1]))

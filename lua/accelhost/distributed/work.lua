@@ -8,7 +8,7 @@ local work = {}
 local Work = class.new "Work"
 work.Work = Work
 
---- A call that is under way: what `async_op`, isend and irecv give.
+--- A call that is under way, the result of `async_op`, isend and irecv.
 --
 --   dist.all_reduce(x, {async_op = true}):wait()  --> true
 -- `finish` copies the result to the script's tensors; `value` returns it on request.
@@ -107,8 +107,8 @@ function Future:done()
   return not self._wait or self._done ~= nil and self._done()
 end
 
---- Another future, of what fn makes of this one's value (PyTorch's `then`, which is a word of Lua). fn runs when
---- somebody waits for it.
+--- Return another future, of the result of fn for this one's value (PyTorch's `then`, which is a word of Lua). fn runs
+--- when that future is waited for.
 --
 --   dist.Future(function() return x end):chain(function(value) return value * 2 end):wait()
 ---@param fn fun(value: any): any

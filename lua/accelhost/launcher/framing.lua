@@ -52,7 +52,7 @@ function framing.receiver()
   end
 end
 
---- What the process that started this rank sends; waits for it.
+--- Wait for the call from the process that started this rank, and return it.
 ---@return any
 function framing.receive()
   local take = framing.receiver()

@@ -1,4 +1,4 @@
---- Running a function in processes of its own, from a session or a script that runs already.
+--- Running a function in new processes, from a session or a script that runs already.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local pack = require "accelhost.launcher.pack"
@@ -35,7 +35,7 @@ local function check_place(what)
   end
 end
 
--- How many arguments a list holds, nils between them included.
+-- Count the arguments of a list, nils between them included.
 local function count_of(what, args)
   if type(args.n) == "number" then return args.n end
   local count = 0
@@ -48,7 +48,7 @@ local function count_of(what, args)
   return count
 end
 
--- What every process needs to run the function.
+-- Pack the call for the processes: the function and its arguments.
 local function describe_call(what, fn, args, count)
   local values, titles = {fn}, {name_of(fn)}
   for i = 1, count do values[i + 1], titles[i + 1] = args[i], ("args[%d]"):format(i) end
@@ -74,7 +74,8 @@ local function variables_of(options, attempt)
   return list
 end
 
--- -> exit code, report, rank 0's results, and what had to live as long as the job.
+-- Run the job once; return its exit code, report, rank 0's results, and the objects that had to live as long as the
+-- job.
 local function run_once(what, call, options, attempt)
   local argv = {"run"}
   if not jit.status() then argv[#argv + 1] = "--jit=off" end
@@ -146,10 +147,10 @@ local function by_name(parameters, fn, ...)
   return fn, options
 end
 
---- Run a function in processes of its own and return what it returned as rank 0, any number of values. Each process is
---- fresh, with its accelerator's part of the work, as `accelhost launch` starts them; what they print is shown as
---- there, and an error in one raises here, with its traceback. The session itself stays as it is: it may have trained
---- before, and may launch again.
+--- Run a function in new processes and return its results on rank 0, any number of values. Each process is fresh, with
+--- its accelerator's part of the work, as `accelhost launch` starts them; their output is shown as there, and an error
+--- in one raises here, with its traceback. The session itself stays as it is: it may have trained before, and may
+--- launch again.
 --
 -- Sent with the function are the values that it uses: its arguments and upvalues, and globals that it reads by name.
 -- Numbers, texts, tables (shared parts and circles too), functions, classes made by extend, tensors, modules,
@@ -163,7 +164,7 @@ end
 --     return accelerator.num_processes * rate
 --   end
 --   accelhost.launcher(train, {args = {0.5}, num_processes = 2})  --> 1
----@param fn fun(...): ... what to run
+---@param fn fun(...): ... the function to run
 ---@param num_processes integer? default: ACCELHOST_NUM_PROCESSES, else 1
 ---@param args any[]? its arguments; `n` is their number when the last ones are nil
 ---@param mixed_precision string? "no", "bf16" or "fp16", for its Accelerator
@@ -174,10 +175,10 @@ end
 ---@param patience number? seconds without progress before a process is reported, default 10
 ---@param grace number? seconds that processes get to end after Ctrl-C, default 30
 ---@param monitor_interval number? seconds between two polls of the processes, default 1
----@param max_restarts integer? how often all processes start again when one failed, default 0
----@param max_memory string? what each process may take for itself, "2G"
----@param log_dir string? a folder in which what each process prints is kept as well
----@return any ... what the function returned as rank 0
+---@param max_restarts integer? number of times that all processes start again when one failed, default 0
+---@param max_memory string? memory limit of each process, "2G"
+---@param log_dir string? a folder for copies of each process's output
+---@return any ... the results of the function on rank 0
 function launcher.launcher(...)
   return run("launcher", by_name(signature, read(...)))
 end
@@ -189,8 +190,8 @@ local notebook_signature = {
 }
 local read_notebook = arguments.signature("notebook_launcher", notebook_signature)
 
---- launcher with Accelerate's arguments. Ports and addresses are taken and not needed: the processes are on this host.
---- That an Accelerator was made before in the session is no hindrance.
+--- launcher with Accelerate's arguments. Ports and addresses are accepted and ignored: the processes are on this host.
+--- The session may have made an Accelerator before.
 --
 --   local function train(rate) return accelhost.Accelerator().num_processes * rate end
 --   accelhost.notebook_launcher(train, {0.5}, 2)  --> 1
@@ -204,7 +205,7 @@ local read_notebook = arguments.signature("notebook_launcher", notebook_signatur
 ---@param num_nodes integer? 1
 ---@param max_restarts integer? default 0
 ---@param monitor_interval number?
----@return any ... what the function returned as rank 0
+---@return any ... the results of the function on rank 0
 function launcher.notebook_launcher(...)
   local fn, options = by_name(notebook_signature, read_notebook(...))
   if options.num_nodes ~= 1 or options.node_rank ~= 0 then
@@ -223,7 +224,7 @@ local read_debug = arguments.signature("debug_launcher", {
 ---@param fn fun(...): ...
 ---@param args any[]?
 ---@param num_processes integer? default 2
----@return any ... what the function returned as rank 0
+---@return any ... the results of the function on rank 0
 function launcher.debug_launcher(...)
   local fn, args, processes = read_debug(...)
   return run("debug_launcher", fn, {args = args, num_processes = processes, cpu = true})

@@ -52,7 +52,7 @@ local function walk_standard(index, module)
   end
 end
 
--- The shortest ways come first, whatever the order of a table's fields: what is near is not found too deep.
+-- Walk the library breadth first, so that each value gets its shortest path, whatever the order of a table's fields.
 local function walk_library(index, modules)
   local queue, count = {}, 0
   local function visit(value, way)
@@ -82,8 +82,8 @@ local function walk_library(index, modules)
   end
 end
 
--- A module from a file: its functions and classes, and the module itself when it has some; what is only data is the
--- script's, which may have changed it.
+-- Index a module from a file: its functions and classes, and the module itself when it has some. Mere data is not
+-- indexed: the script may have changed it.
 local function walk_file(index, module, value, path)
   local source = "@" .. path
   local function is_code(item)

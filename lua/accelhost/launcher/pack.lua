@@ -1,10 +1,10 @@
 --- A value with all that it refers to as plain data, for another process of this program (unpack.lua turns it back).
 --
--- What has an identity is an entry of a flat list and is referred to by its number there, so that what is shared stays
--- shared and circles are nothing special. A slot represents a value: the value itself for numbers,
+-- A value with an identity is an entry of a flat list and is referred to by its number there, so that shared values
+-- stay shared and circles need no special case. A slot represents a value: the value itself for numbers,
 -- texts and booleans, {number of the entry}, or {} for nil. An entry begins with its kind:
 --
---   {"name", way}                         what is there already (names.lua)
+-- {"name", way} a value of the library or a module (names.lua)
 --   {"given", number}                     a class that the other process has sent before, by its number there
 --   {"table", metatable slot, k, v, ...}  k and v slots
 --   {"sized", class slot, k, v, ...}      an object whose class is class.sized
@@ -25,7 +25,7 @@ local serialize = require "accelhost.util.serialize"
 
 local pack = {}
 
--- Places: a chain of {above, kind, key}, put into words if something cannot be serialized.
+-- Places: a chain of {above, kind, key}, described if something cannot be serialized.
 
 local heads = {
   upvalue = function(key) return ("upvalue '%s'"):format(key) end,
@@ -39,7 +39,7 @@ local tails = {
   grad = function() return ".grad" end,
 }
 
--- What is meant, and of what it is a part: "upvalue 'options'.log", " of train".
+-- Return the texts of a place, and of the value of which it is a part: "upvalue 'options'.log", " of train".
 local function place_parts(place)
   if type(place) == "string" then return place, "" end
   local above, kind, key = unpack(place, 1, 3)
@@ -84,7 +84,8 @@ local function is_proxy_of_globals(environment)
   return environment == _G or (type(meta) == "table" and rawget(meta, "__newindex") == _G)
 end
 
--- Where the globals go that a function reads: to those of the other process, or to an environment of its own.
+-- Return the table, and its fields so far, for the globals that a function reads: the other process's globals, or a
+-- separate environment.
 local function place_for_globals(self, environment)
   if is_proxy_of_globals(environment) then return self.globals, {} end
   local found = self.environments[environment]
@@ -146,7 +147,7 @@ local function pack_tensor(self, tensor, place)
   return entry
 end
 
--- The way to what every process has, if there is one.
+-- Return the path to a value that every process has, if there is one.
 local function way_to(self, value)
   local way = self.index[value]
   if way or not (type(value) == "function" and names.is_library_function(value) or names.is_library_class(value)) then
@@ -185,7 +186,7 @@ local function pack_table(self, value, place)
     refuse(self, place, ("a %s (prepare it inside of the function)"):format(name))
   end
   local entry = {"table", slot(self, meta, {place, "metatable"})}
-  if type(meta) == "table" and rawget(meta, "__mode") then return entry end -- notes about what lives here
+  if type(meta) == "table" and rawget(meta, "__mode") then return entry end -- data about this process's objects
   return add_fields(self, entry, value, place)
 end
 

@@ -1,5 +1,5 @@
---- The process of a launched function: it receives the call from the session that started it, runs it, and as
---- rank 0 sends back what it returned.
+--- The process of a launched function: it receives the call from the session that started it, runs it, and as rank 0
+--- sends its results back.
 local C = require "accelhost._C"
 local names = require "accelhost.launcher.names"
 local pack = require "accelhost.launcher.pack"

@@ -16,7 +16,7 @@ local function tensor_of(self, entry)
   if view then values = values:as_strided(view[1], view[2], view[3]) end
   if entry[5] ~= "cpu" and entry[5] ~= "meta" then values = values:to(entry[5]) end
   if entry[4] then return parameter.new(values, entry[3]) end
-  -- Each tensor is an object of its own, and one whose memory was not shared may be asked for twice.
+  -- Each tensor is a new object, and one whose memory was not shared may be requested twice.
   if entry[3] then values.requires_grad = true end
   return values
 end

@@ -34,7 +34,7 @@ end
 ---@param job userdata
 ---@param on_message fun(rank: integer, text: string)
 ---@return integer code as `launch` ends with
----@return string report lines about what failed
+---@return string report lines that describe the failure
 return function(job, on_message)
   local seen, report = {}, ""
   C.job.watch_signals("INT", "TERM", "HUP", "TSTP", "USR1", "USR2")

@@ -136,7 +136,7 @@ end
 local read_anomaly = arguments.signature("set_detect_anomaly", {"mode: flag", {"check_nan: flag", true}})
 
 --- Anomaly mode on or off: ops that run while it is on are remembered with their script line, and a backward stops at
---- the first gradient that is nan and names op and line. Slow; for looking for mistakes.
+--- the first gradient that is nan and names op and line. Slow; for debugging.
 --
 --     accelhost.autograd.set_detect_anomaly(true)
 --     pcall(function() (w * 0):div(0):sum():backward() end)
@@ -152,7 +152,7 @@ end
 --     accelhost.autograd.detect_anomaly(function() loss:backward() end)
 ---@param fn fun(...): ...
 ---@param ... any its arguments
----@return any # what fn returns
+---@return any # the results of fn
 function autograd.detect_anomaly(fn, ...)
   arguments.check("detect_anomaly", "fn", "callable", fn)
   local on, check_nan = C.autograd.set_detect_anomaly(true, true)

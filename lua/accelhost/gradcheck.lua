@@ -109,7 +109,7 @@ end
 --     local x = accelhost.tensor({1, 2}, {dtype = "float64", requires_grad = true})
 --     accelhost.autograd.gradcheck(function(value) return value:exp() end, {x})  --> true
 ---@param fn fun(...): userdata
----@param inputs any[] what fn gets; the float64 tensors among them that require grad are checked
+---@param inputs any[] the arguments of fn; the float64 tensors among them that require grad are checked
 ---@param options? {eps?: number, atol?: number, rtol?: number, raise_exception?: boolean} 1e-6, 1e-5, 1e-3, true
 ---@return boolean # false only where raise_exception is
 function M.gradcheck(...)
@@ -119,7 +119,7 @@ function M.gradcheck(...)
   return difference == nil
 end
 
---- Compare second derivatives: gradcheck of fn's gradient, as a function of the inputs and of the gradient coming in.
+--- Compare second derivatives: gradcheck of fn's gradient, as a function of the inputs and of the incoming gradient.
 --
 --     local x = accelhost.tensor({1, 2}, {dtype = "float64", requires_grad = true})
 --     accelhost.autograd.gradgradcheck(function(value) return value ^ 3 end, {x})  --> true

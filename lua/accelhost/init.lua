@@ -1,12 +1,12 @@
---- accelhost: tensors, functions of tensors, and the doors to everything else.
+--- accelhost: tensors, functions of tensors, and the namespaces of everything else.
 --
 --   local accelhost = require "accelhost"
 --   local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 --
--- Everything about a tensor counts from 0 and means what it means in PyTorch (dims, indices, labels); everything
--- that is a Lua table counts from 1 (`t:shape()[1]` is the size of dim 0).
+-- Everything about a tensor counts from 0, as in PyTorch (dims, indices, labels); Lua tables count from 1
+-- (`t:shape()[1]` is the size of dim 0).
 
--- Submodules and ops are looked up on first use, so a script pays only for what it touches.
+-- Submodules and ops are looked up on first use, so a script loads only those that it uses.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local functions = require "accelhost.functions"
@@ -86,13 +86,13 @@ end
 
 --- The order of a tensor's elements in memory, for the option called memory_format: accelhost.channels_last is the
 --- text "channels_last". contiguous, clone, to, the casts (float, half, ...), empty and the makers of a likeness
---- (zeros_like, ...) take it, and is_contiguous asks for it.
+--- (zeros_like, ...) accept it, and is_contiguous asks for it.
 --
 -- channels_last keeps the channels of a 4-d tensor (N, C, H, W) together, as N, H, W, C. It never changes a value, a
 -- shape or a stride: convolutions, pooling and batch normalisation choose that order for their results by themselves
 -- where it is faster, so that no script needs it. An op that has no kernel for it, a view, and reading values in Lua
 -- restore row-major order. channels_last_3d is accepted for 5-d tensors, which stay row-major.
--- contiguous_format is row-major; preserve_format, the default, keeps what there is.
+-- contiguous_format is row-major; preserve_format, the default, keeps the present order.
 --
 --   local image = accelhost.rand(1, 3, 4, 4):contiguous {memory_format = accelhost.channels_last}
 --   image:is_contiguous {memory_format = "channels_last"}  --> true

@@ -30,7 +30,7 @@ end
 
 local read_ndtri = arguments.signature("ndtri", {"input: tensor"})
 
---- The inverse of ndtr, for probabilities near 0 as exact as elsewhere. Whole numbers give float32.
+--- The inverse of ndtr, for probabilities near 0 as exact as elsewhere. Whole numbers yield float32.
 --
 --     accelhost.special.ndtri(accelhost.tensor {0.5})  --> tensor([0.])
 ---@param input userdata probabilities
@@ -83,7 +83,7 @@ function special.xlog1py(...)
   elseif input:dim() > 0 or other:dim() == 0 then
     other = other:to(C.dtype.promote_types(input.dtype, other.dtype)) -- the logarithm in the result's precision
   end
-  -- Where the logarithm is finite the product is 0 anyway, and its slope in the input the logarithm.
+  -- If the logarithm is finite the product is 0 anyway, and its slope in the input the logarithm.
   local zero = C.logical_and(C.eq(input, 0), C.logical_or(C.le(other, -1), C.isposinf(other)))
   return C.where(zero, 0, input * C.log1p(C.where(zero, 0, other)))
 end

@@ -107,7 +107,7 @@ end
 
 local norm = C.norm
 
--- The sum of the singular values of matrices that lie in two dims, by default in the only two.
+-- The sum of the singular values of matrices in two dims, by default in the only two.
 local function nuclear(input, dim, keepdim)
   if not dim and input:dim() == 2 then dim = {0, 1} end
   if type(dim) ~= "table" or #dim ~= 2 then
@@ -169,7 +169,7 @@ local read_with_data = signature("with_data", {"input: tensor", "fn: function"})
 --- pointer counts from 0, is valid during the call only, and is not bounds-checked. Counts as an in-place write.
 ---@param input userdata
 ---@param fn fun(pointer: ffi.cdata*, n: integer): any
----@return any # what fn returns
+---@return any # the results of fn
 function methods.with_data(...)
   local self, fn = read_with_data(...)
   local ffi = require "ffi"
@@ -189,7 +189,7 @@ end
 
 local read_hook = signature("register_hook", {"input: tensor", "hook: function"})
 
---- Call fn(grad) when this tensor's gradient is computed; what it returns (if not nil) replaces the gradient.
+--- Call fn(grad) when this tensor's gradient is computed; its result (if not nil) replaces the gradient.
 ---@param input userdata
 ---@param fn fun(grad: userdata): userdata?
 ---@return table # has :remove()

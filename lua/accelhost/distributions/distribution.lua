@@ -83,7 +83,7 @@ end
 
 local read_shape = arguments.signature("sample", {{"sample_shape: sizes", {}}})
 
--- The shape of what sample(...) returns, and the sample shape.
+-- Return the shape of the result of sample(...), and the sample shape.
 function Distribution:_extended_shape(...)
   local shape = read_shape(...)
   if type(shape) == "number" then shape = {shape} end

@@ -5,8 +5,8 @@
 --   local action = policy:sample()
 --   local loss = -(policy:log_prob(action) * accelhost.ones(5)):mean() - policy:entropy():mean() * 0.01
 --
--- What is a property in PyTorch is a field here (d.mean, d.variance, d.batch_shape); sample {3} draws three. Samples
--- are those of PyTorch for the same seed on the CPU.
+-- PyTorch's properties are fields here (d.mean, d.variance, d.batch_shape); sample {3} draws three. Samples are those
+-- of PyTorch for the same seed on the CPU.
 local namespace = require "accelhost.util.namespace"
 
 local lazy = {}

@@ -16,7 +16,7 @@ function probabilities.check_one(name, probs, logits)
   end
 end
 
---- Let a class have both, each computed from the other one: `_probs` or `_logits` is what an object was made of.
+--- Let a class have both, each computed from the other one: an object is made of `_probs` or `_logits`.
 ---@param cls table
 ---@param binary boolean the probability of one event, else of each along the last dim
 function probabilities.add(cls, binary)

@@ -35,7 +35,7 @@ end
 
 local read_isclose = signature("isclose", tolerances)
 
---- Where |input - other| <= atol + rtol * |other|, a bool tensor. The shapes broadcast; an infinity is close to itself,
+--- Is |input - other| <= atol + rtol * |other|? A bool tensor. The shapes broadcast; an infinity is close to itself,
 --- nan to nan only with `equal_nan`.
 --
 --     accelhost.isclose(accelhost.tensor {1, 2}, accelhost.tensor {1, 2.1})  --> tensor([ true, false])
@@ -68,7 +68,7 @@ end
 
 local read_polygamma = signature("polygamma", {"n: size", "input: tensor"})
 
---- The n-th derivative of digamma. Whole numbers give float32.
+--- The n-th derivative of digamma. Whole numbers yield float32.
 --
 --     accelhost.polygamma(1, accelhost.ones(1))  --> tensor([1.6449])
 ---@param n integer 0 or more

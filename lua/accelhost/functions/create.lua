@@ -70,7 +70,7 @@ end
 
 local read_type = signature("type", {"input: tensor", {"dtype: dtype"}})
 
---- The tensor in another dtype, as `to`; without a dtype the name of its own.
+--- The tensor in another dtype, as `to`; without a dtype the name of its dtype.
 --
 --     a:type "int64"  --> tensor([1, 2, 3])
 --     a:type()        --> float32
@@ -128,7 +128,7 @@ function create.randint_like(...)
   return result
 end
 
--- What does not depend on mean and std, with a history in which their gradients are 0, as in PyTorch.
+-- A result that does not depend on mean and std, with a history in which their gradients are 0, as in PyTorch.
 local Constant = autograd.Function:extend "normal"
 
 function Constant.forward(ctx, result, mean, std)
@@ -257,7 +257,7 @@ function create.is_same_size(...) return C.same_shape(read_is_same_size(...)) en
 
 local read_isreal = signature("isreal", {"input: tensor"})
 
---- Which elements are real numbers? All of them: bool of the input's shape.
+--- Is each element a real number? Always true: bool of the input's shape.
 ---@param input userdata
 ---@return userdata
 function create.isreal(...) return C.ones_like(read_isreal(...), {dtype = "bool"}) end

@@ -64,7 +64,7 @@ local function sizes_of(operands)
   return sizes
 end
 
--- Without "->": the dims of the ellipsis, then the letters that come once in all terms.
+-- Return the output without "->": the dims of the ellipsis, then the letters that occur once in all terms.
 local function implicit_output(terms, ellipsis)
   local count, letters, output = {}, {}, {}
   for letter in terms:gmatch "%a" do count[letter] = (count[letter] or 0) + 1 end
@@ -107,7 +107,7 @@ local function grouped(operand, groups, sizes)
   return operand.tensor:permute(order):expand(full):reshape(shape)
 end
 
--- The product of two operands, summed over what neither the rest nor the output names.
+-- Return the product of two operands, summed over the letters that occur neither in the rest nor in the output.
 local function contract(a, b, keep, sizes)
   local in_a, in_b = set_of(a.names), set_of(b.names)
   local keep_a, keep_b = setmetatable({}, {__index = keep}), setmetatable({}, {__index = keep})

@@ -1,7 +1,7 @@
 --- Stack and split: join tensors and split them along a dim; grids, and combinations.
 --
--- Functions of any number of tensors take them one by one and give their results one by one, or take one table and
--- give one.
+-- Functions of any number of tensors accept them one by one and return their results one by one, or accept one table
+-- and return one.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local dims = require "accelhost.util.dims"
@@ -240,7 +240,7 @@ function join.cartesian_prod(...)
   return C.stack(grids, 1)
 end
 
--- How many choices of r of n things there are.
+-- Return the number of choices of r of n things.
 local function count_choices(n, r, again)
   if again then n = n + r - 1 end
   if r > n then return 0 end

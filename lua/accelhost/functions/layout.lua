@@ -165,7 +165,7 @@ end
 local read_as_strided = signature("as_strided",
   {"input: tensor", "size: sizes", "stride: sizes", {"storage_offset: size"}})
 
---- The elements that lie `stride` apart in the input's memory, from `storage_offset` on (by default where the input
+--- The elements at distances of `stride` in the input's memory, from `storage_offset` on (by default where the input
 --- begins), all of them inside it. A view; gradients of elements that are seen several times add up.
 --
 --     accelhost.arange(4):as_strided({2, 2}, {1, 1})  --> tensor([[0, 1], [1, 2]])

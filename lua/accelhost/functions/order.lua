@@ -126,7 +126,7 @@ local read_searchsorted = signature("searchsorted", {
   {"side: 'left'|'right'"}, {"sorter: tensor"},
 })
 
---- Where each value would be put into a sorted sequence: before its equals, behind them with `right`.
+--- The place at which each value would be inserted into a sorted sequence: before its equals, after them with `right`.
 --
 --     accelhost.searchsorted(accelhost.tensor {1, 3, 5}, 3)  --> tensor(1)
 ---@param sorted_sequence userdata (..., n), rising; 1-d, or of the input's other dims
@@ -206,8 +206,8 @@ end
 
 local read_histc = signature("histc", {"input: tensor", {"bins: count", 100}, {"min: number", 0}, {"max: number", 0}})
 
---- How many values fall into each of `bins` equal parts of min..max (of the values' own range when both are equal, as
---- by default). Values outside of them and nan are not counted; max itself falls into the last bin.
+--- The number of values in each of `bins` equal parts of min..max (of the values' own range when both are equal, as by
+--- default). Values outside of them and nan are not counted; max itself falls into the last bin.
 --
 --     accelhost.tensor {1, 2, 2, 4}:histc(3)  --> tensor([1., 2., 1.])
 ---@param input userdata floating
@@ -300,8 +300,8 @@ local under = {"y: tensor", {"x: tensor"}, {"dx: number"}, {"dim: integer", -1}}
 
 local read_trapezoid = signature("trapezoid", under)
 
---- The area under y along a dim by the trapezoidal rule, at the places x, or at places dx apart. Whole numbers give
---- float32, and are multiplied and summed as whole numbers where x is given.
+--- The area under y along a dim by the trapezoidal rule, at the places x, or at places dx apart. Whole numbers yield
+--- float32, and are multiplied and summed as whole numbers if x is passed.
 --
 --     accelhost.trapezoid(accelhost.tensor {1, 2, 3})  --> tensor(4.)
 ---@param y userdata

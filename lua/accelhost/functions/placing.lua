@@ -7,13 +7,13 @@ local fail, signature, shape_text = arguments.fail, arguments.signature, argumen
 
 local placing = {}
 
--- The result of fn in the place of the input, of which backward may need what it held.
+-- Write the result of fn into the input, of which backward may need the earlier value.
 local function written(what, fn, input, ...)
   return input:copy_(fn(what, C.autograd.is_grad_enabled() and input:clone() or input, ...))
 end
 
--- What begins a fold from which the input is left out, a number or a tensor of the index's shape: the largest int64 is
--- no Lua number.
+-- Return the neutral element of a fold that leaves out the input, a number or a tensor of the index's shape: the
+-- largest int64 is no Lua number.
 local function neutral(input, index, how)
   if how == "sum" or how == "mean" then return 0 end
   if how == "prod" then return 1 end

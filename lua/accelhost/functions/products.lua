@@ -203,8 +203,8 @@ local function whole(number) return number < 0 and math.ceil(number) or math.flo
 
 local scaled = {{"beta: number", 1}, {"alpha: number", 1}}
 
--- beta * input + alpha * product; what `input` holds does not count for beta = 0. Of integers the fractions of beta and
--- alpha are cut.
+-- beta * input + alpha * product; the values of `input` do not count for beta = 0. Of integers the fractions of beta
+-- and alpha are cut.
 local function added(input, product, beta, alpha)
   if not product:is_floating_point() then beta, alpha = whole(beta), whole(alpha) end
   if alpha ~= 1 then product = product * alpha end

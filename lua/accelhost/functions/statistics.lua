@@ -303,8 +303,8 @@ local read_cov = signature("cov",
 --     accelhost.tensor({{1, 2}, {2, 4}}):cov()  --> tensor([[0.5000, 1.0000], [1.0000, 2.0000]])
 ---@param input userdata (variables, n) or (n)
 ---@param correction? integer|table default 1: divide by n - 1
----@param fweights? userdata (n) integers, how often each observation counts
----@param aweights? userdata (n) floats, how much each observation counts
+---@param fweights? userdata (n) integers, repetitions of each observation
+---@param aweights? userdata (n) floats, weight of each observation
 ---@return userdata (variables, variables), 0-dim of one variable
 function statistics.cov(...)
   local input, correction, fweights, aweights = read_cov(...)

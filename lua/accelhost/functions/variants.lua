@@ -182,8 +182,8 @@ local function rounded(what, input, decimals)
   return C.round(input / scale) * scale
 end
 
---- The nearest whole number, halves to the even one; or the nearest number of so many decimals, negative ones counting
---- from the point to the left.
+--- The nearest whole number, halves to the even one; or the nearest number of `decimals` decimals, negative ones
+--- counting from the point to the left.
 --
 --     accelhost.round(accelhost.tensor {1.234, 25}, {decimals = 1})  --> tensor([ 1.2000, 25.0000])
 ---@param input userdata floating, where decimals are given
@@ -218,11 +218,11 @@ variants.real = itself "real"
 ---@type fun(input: userdata): userdata
 variants.conj = itself "conj"
 
---- The input itself: no conjugation is ever put off here.
+--- The input itself: no conjugation is ever deferred here.
 ---@type fun(input: userdata): userdata
 variants.resolve_conj = itself "resolve_conj"
 
---- The input itself: no negation is ever put off here.
+--- The input itself: no negation is ever deferred here.
 ---@type fun(input: userdata): userdata
 variants.resolve_neg = itself "resolve_neg"
 

@@ -1,5 +1,5 @@
---- Windows for signals: of n + 1 points of a symmetric window all but the last, which is what a Fourier transform
---- wants, or with periodic = false the n points of a symmetric one.
+--- Windows for signals: of n + 1 points of a symmetric window all but the last, as Fourier transforms expect, or with
+--- periodic = false the n points of a symmetric one.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local signature = arguments.signature

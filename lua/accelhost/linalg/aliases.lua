@@ -1,4 +1,5 @@
---- Older names of linear algebra: what accelhost itself and its tensors have of accelhost.linalg, as in PyTorch.
+--- Older names of linear algebra: the functions of accelhost.linalg that accelhost itself and its tensors have, as in
+--- PyTorch.
 local arguments = require "accelhost.util.arguments"
 local check = require "accelhost.linalg.check"
 local factor = require "accelhost.linalg.factor"

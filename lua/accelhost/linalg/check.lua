@@ -76,7 +76,7 @@ end
 --- Raise when LAPACK's info of some matrix is not 0.
 ---@param name string
 ---@param info userdata int32, one number per matrix
----@param text string what is wrong with "the matrix"; %d in it becomes the info
+---@param text string the error of "the matrix"; %d in it becomes the info
 function check.info(name, info, text)
   local flat = info:reshape(-1)
   local bad = flat:ne(0)

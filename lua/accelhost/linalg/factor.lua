@@ -56,7 +56,7 @@ function factor.qr(...)
     local Q, R = C.matrix_qr(A, mode)
     return mode == "r" and Q:new_empty(0) or Q, R
   end
-  -- The square part has the derivative; what is right of it is Q' times its columns.
+  -- The square part has the derivative; the columns to its right are Q' times those of A.
   local Q, R = C.matrix_qr(A:narrow(-1, 0, m), "reduced")
   return Q, C.cat({R, C.matmul(turned(Q), A:narrow(-1, m, n - m))}, -1)
 end

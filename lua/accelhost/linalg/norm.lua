@@ -1,4 +1,4 @@
---- Norms, determinants, ranks, and what singular values give.
+--- Norms, determinants, ranks, and other functions of singular values.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"
@@ -25,8 +25,8 @@ end
 
 local read_vector = signature("linalg.vector_norm",
   {"x: tensor", {"ord: number", 2}, {"dim: integers"}, {"keepdim: flag", false}, {"dtype: dtype"}})
---- The p-norm of vectors, p = ord: (sum |x|^p)^(1/p), max |x| for inf, min |x| for -inf, the count of what is not 0 for
---- 0; over `dim`, or all elements. `dtype` is what is computed in.
+--- The p-norm of vectors, p = ord: (sum |x|^p)^(1/p), max |x| for inf, min |x| for -inf, the number of nonzeros for 0;
+--- over `dim`, or all elements. It is computed in `dtype`.
 --     local y = linalg.vector_norm(x, 1, {dim = 0})
 ---@param ... any x, ord, dim, keepdim, dtype
 ---@return userdata
@@ -35,7 +35,7 @@ function norm.vector_norm(...)
   return vector_norm(as_float("linalg.vector_norm", x, dtype, "x"), ord, dim, keepdim)
 end
 
--- ord -> {whether rows are summed first, whether the largest sum is taken}
+-- ord -> {dim of the sums, dim of the result, "amax" or "amin" of the sums}
 local sums = {[1] = {-2, -1, "amax"}, [-1] = {-2, -1, "amin"}, [inf] = {-1, -2, "amax"}, [-inf] = {-1, -2, "amin"}}
 
 -- The norm of the matrices in the last two dims.
@@ -167,7 +167,7 @@ local tolerances = {
   "A: tensor", {"atol: number|tensor"}, {"rtol: number|tensor"}, {"hermitian: flag", false},
 }
 local read_rank = signature("linalg.matrix_rank", tolerances)
---- How many singular values are above max(atol, rtol times the largest), int64. rtol is the dtype's epsilon times
+--- The number of singular values above max(atol, rtol times the largest), int64. rtol is the dtype's epsilon times
 --- max(m, n), or 0 if atol is set. hermitian = true is for symmetric matrices and is faster.
 --     local r = linalg.matrix_rank(A)
 ---@param ... any A (..., m, n), atol, rtol, hermitian

@@ -11,8 +11,8 @@ local product = {}
 
 product.matmul = C.matmul
 
--- Where to part each chain: of the products i..j the split that needs fewest multiplications (Cormen et al.,
--- Introduction to Algorithms, 15.2). `size` has the rows of each matrix and the columns of the last.
+-- Return the split of each chain i..j of factors that needs fewest multiplications (Cormen et al., Introduction to
+-- Algorithms, 15.2). `size` has the rows of each matrix and the columns of the last.
 local function best_splits(size)
   local count, cost, split = #size - 1, {}, {}
   for i = 1, count do cost[i], split[i] = {[i] = 0}, {} end
@@ -153,7 +153,7 @@ function product.matrix_exp(...)
   local A = read_exp(...)
   check.square("linalg.matrix_exp", A)
   if A:numel() == 0 then return A:clone() end
-  -- How often each matrix is halved, and the result squared. A norm that is not finite needs none.
+  -- The number of halvings of each matrix, and of squarings of the result. A norm that is not finite needs none.
   local halvings, most
   C.autograd.no_grad(function()
     local norm = A:detach():abs():sum(-2, true):amax({-1, -2}, true)

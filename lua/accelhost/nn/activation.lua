@@ -236,7 +236,7 @@ local read_prelu = arguments.signature("PReLU",
   {{"num_parameters: count", 1}, {"init: number", 0.25}, {"device: device"}, {"dtype: dtype"}})
 
 ---@param num_parameters integer? 1, or the number of channels
----@param init number? what the slopes start from
+---@param init number? initial value of the slopes
 function PReLU:init(...)
   local count, init, device, dtype = read_prelu(...)
   self.num_parameters, self._initial = count, init

@@ -53,7 +53,7 @@ function MultiheadAttention:init(...)
   self:_reset_parameters()
 end
 
---- Xavier uniform for the input projections, zero biases; out_proj keeps what Linear drew.
+--- Xavier uniform for the input projections, zero biases; out_proj keeps Linear's draw.
 function MultiheadAttention:_reset_parameters()
   if self._same_embed_dim then
     init.xavier_uniform_(self.in_proj_weight)

@@ -149,7 +149,7 @@ local function norms_of(model)
 end
 
 --- Set the statistics of a model's batch normalisations to those of one pass over a loader, whose batches' first values
---- are the inputs: for averaged weights, which have none of their own.
+--- are the inputs: for averaged weights, which have no statistics.
 --
 --   local swa = optim.swa_utils.AveragedModel(net)
 --   optim.swa_utils.update_bn(loader, swa)

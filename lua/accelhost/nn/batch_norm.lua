@@ -68,7 +68,7 @@ local function check_dims(self, input)
   end
 end
 
---- Count a batch of training; by how much the running statistics move towards it.
+--- Count a batch of training; return the share by which the running statistics move towards it.
 ---@return number
 function BatchNorm:next_momentum()
   local momentum, count = self.momentum, self.training and self.num_batches_tracked

@@ -24,7 +24,8 @@ return function(Module, is_module)
   --- Call `hook(module, arguments, output)` after each forward; it may return another output. With {prepend = true} it
   -- goes before the hooks that are there; with {with_kwargs = true} it is `hook(module, arguments, options, output)`,
   -- the options being the trailing table of named arguments. With {always_call = true} it runs also when forward or a
-  -- hook fails, with the output nil where there is none yet; the error then goes on, and one of the hook is a warning.
+  -- hook fails, with the output nil where there is none yet; the error is then raised again, and one of the hook is a
+  -- warning.
   ---@param hook fun(module: Module, arguments: table, output: any): any
   ---@param prepend? boolean|table
   ---@param with_kwargs? boolean
@@ -39,7 +40,7 @@ return function(Module, is_module)
   Module.register_full_backward_hook = hooks.method("register_full_backward_hook", "_backward_hooks")
 
   --- Call `hook(module, grad_output)` (an array) when the gradients with respect to the module's results are known.
-  -- With one result the hook may return its new gradient, which is what the module's backward then gets.
+  -- With one result the hook may return its new gradient, which replaces it in the module's backward.
   ---@param hook fun(module: Module, grad_output: table): any
   ---@return {remove: fun()} # its remove() removes the hook
   Module.register_full_backward_pre_hook = hooks.method("register_full_backward_pre_hook", "_backward_pre_hooks")
@@ -133,7 +134,7 @@ return function(Module, is_module)
 
   local function limit_of(forward)
     local info = type(forward) == "function" and debug.getinfo(forward, "u")
-    -- One without parameters is there to say that the module cannot be called.
+    -- One without parameters only reports that the module cannot be called.
     local limit = info and not info.isvararg and info.nparams > 1 and info.nparams - 1 or math.huge
     if info then most[forward] = limit end
     return limit

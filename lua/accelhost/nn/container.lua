@@ -1,7 +1,7 @@
 --- Modules that hold modules (or parameters).
 --
--- Lists count their items from 1: `#list`, `ipairs(list)`, `table.insert(list, m)` and `list[2] = m` do what they do in
--- Lua. The keys in a state_dict count from 0, as in PyTorch.
+-- Lists count their items from 1: `#list`, `ipairs(list)`, `table.insert(list, m)` and `list[2] = m` work as in Lua.
+-- The keys in a state_dict count from 0, as in PyTorch.
 
 local arguments = require "accelhost.util.arguments"
 local fused = require "accelhost.nn.fused"
@@ -262,7 +262,7 @@ function ParameterList:_sync()
   rawset(self, "_parameters", names)
 end
 
--- What `_sync` stored in `_fields` may be older than the items.
+-- Index the items first: the copies that `_sync` stored in `_fields` may be older.
 function ParameterList._make_index(made)
   local index = Module._make_index(made)
   return function(self, key)

@@ -19,7 +19,7 @@ local function any(values, than)
   return false
 end
 
---- What Conv1d, Conv2d and the transposed ones share.
+--- The base of Conv1d, Conv2d and the transposed ones.
 local Conv = Module:extend "Conv"
 
 --- Set the fields, make the parameters and draw them as PyTorch does.
@@ -177,7 +177,7 @@ local function transposed_class(name, dims)
     self:setup(dims, true, options(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias,
       padding_mode, device, dtype))
   end
-  --- With output_size the output padding is what makes that size.
+  --- With output_size the output padding is computed for that size.
   ---@param input Tensor [N, in_channels, sizes...]
   ---@param output_size integer[]? spatial sizes, or those of the whole result
   ---@return Tensor [N, out_channels, sizes...]

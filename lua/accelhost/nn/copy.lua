@@ -15,7 +15,7 @@ end
 ---@param Module table
 ---@param is_module fun(value: any): boolean
 return function(Module, is_module)
-  -- `seen` keeps what is shared (tied parameters, modules used twice) shared in the copy.
+  -- `seen` keeps shared values (tied parameters, modules used twice) shared in the copy.
   local function copy(value, seen)
     local known = seen[value]
     if known ~= nil then return known end
@@ -30,7 +30,7 @@ return function(Module, is_module)
     return result
   end
 
-  --- A module of its own with the same weights: tensors, submodules and plain tables are copied, functions and
+  --- A separate module with the same weights: tensors, submodules and plain tables are copied, functions and
   -- other objects shared. Gradients are left out.
   --
   --   local ema = net:deepcopy():requires_grad_(false)

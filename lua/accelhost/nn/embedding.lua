@@ -10,7 +10,7 @@ local repr = require "accelhost.nn.repr"
 local fail = arguments.fail
 local embedding = {}
 
---- What both tables share: the weight, and how its rows are treated.
+--- The base of both tables: the weight, and the options of its rows.
 local Table = Module:extend "EmbeddingTable"
 
 --- Set the fields from the options by name and make the weight, unless it is given.
@@ -88,7 +88,7 @@ local read = reader("Embedding", rows, {{"padding_idx: integer"}}, treatment, {
 ---@param padding_idx integer|table? counted from 0, negative from the end
 ---@param max_norm number? rows that are used are first cut to this length, in the weight itself
 ---@param norm_type number? of that length, 2
----@param scale_grad_by_freq boolean? divide gradients by how often a row is used in the batch
+---@param scale_grad_by_freq boolean? divide gradients by the number of uses of a row in the batch
 function Embedding:init(...)
   local options = {}
   read(options, ...)

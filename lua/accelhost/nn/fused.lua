@@ -1,5 +1,6 @@
 --- Modules that follow each other and are computed as one, where no hook watches them. Fields of modules are read, so
---- that parametrized weights are what they are; a subclass with a forward of its own, or a hook, gets its own call.
+--- that parametrized weights are computed; a module of a subclass with another forward, or with a hook, is called as
+--- usual.
 local C = require "accelhost._C"
 local hooks = require "accelhost.nn.hooks"
 
@@ -36,7 +37,8 @@ end
 ---@return Tensor|nil
 ---@return integer
 function fused.run(list, i, x)
-  -- Asked of every item at every call, so past __index: what a class or the end of a list lacks is slow to find out.
+  -- Asked of every item at every call, so without __index: it is slow for fields that are missing in a class or beyond
+  -- the end of a list.
   local gelu = rawget(list, i + 1)
   local fields = type(gelu) == "table" and rawget(gelu, "_fields")
   if not fields or fields.approximate ~= "tanh" then return nil, 0 end

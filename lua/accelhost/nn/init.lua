@@ -13,7 +13,7 @@ local nn = {
   is_parameter = parameter.is_parameter,
 }
 
--- Which file holds which names.
+-- File -> the names that it defines.
 local files = {
   linear = {"Identity", "Linear", "NonDynamicallyQuantizableLinear", "Bilinear"},
   conv = {"Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"},
@@ -69,7 +69,7 @@ local lazy = {
 }
 for file, names in pairs(files) do namespace.add(lazy, "accelhost.nn." .. file, names) end
 
--- What there is instead of some of PyTorch's names.
+-- Names of PyTorch that are absent, with the alternative.
 local refused = {
   DataParallel = "accelerator:prepare spreads a model over processes", NLLLoss2d = "NLLLoss accepts any number of dims",
   CrossMapLRN2d = "LocalResponseNorm is the same", Buffer = "module:register_buffer(name, tensor) makes one",

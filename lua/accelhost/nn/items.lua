@@ -1,4 +1,4 @@
---- The ordered items of a container: what Sequential, ModuleList and ParameterList share.
+--- The ordered items of a container, for Sequential, ModuleList and ParameterList.
 --
 -- The items are the array part of the instance, so that `#list`, `ipairs`, `unpack`, `table.insert` and `table.remove`
 -- work as on any Lua table. Assignments to that part are not seen when they happen: `_seen` has the items at the last
@@ -185,7 +185,7 @@ local function place_at(self, index)
   return rawget(self, place) ~= nil and place >= 1 and place or nil
 end
 
--- What instances do with keys that are not in their table.
+-- Access to keys that are not in an instance's table.
 
 local function assign_at(self, index, value)
   local count = settle(self)
@@ -243,7 +243,7 @@ function Items:_pairs()
   return ipairs(self)
 end
 
--- What a caller may do.
+-- Methods for callers.
 
 --- The number of items; `#list` is the same.
 ---@return integer

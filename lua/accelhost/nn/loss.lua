@@ -101,7 +101,7 @@ class("KLDivLoss", {
   return F.kl_div(input, target, {reduction = self.reduction, log_target = self.log_target})
 end)
 
---- A loss whose call is F[fn] of its inputs, of which there are so many, and its options.
+--- Define a loss whose call is F[fn] of its `inputs` inputs and its options.
 local function simple(name, fn, parameters, inputs)
   class(name, parameters, function(self, ...)
     local call, given, options = F[fn], select("#", ...), {}

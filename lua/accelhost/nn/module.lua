@@ -7,7 +7,8 @@
 
 -- A value assigned to an instance is not stored in the instance's own table but in `_fields`, so that every assignment
 -- passes __newindex: parameters, modules and buffers are registered there in the order of assignment, reassigning
--- keeps the place, nil removes. Only what Module._blank lists is raw. (In `self.a, self.b = x, y` Lua assigns b first.)
+-- keeps the place, nil removes. Only the fields that Module._blank lists are raw. (In `self.a, self.b = x, y` Lua
+-- assigns b first.)
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -48,7 +49,7 @@ end
 
 -- Classes and instances.
 
---- How instances of a class find a field: what was assigned first, then the class.
+--- Return the __index of a class's instances: assigned fields first, then the class.
 function Module._make_index(made)
   return function(self, key)
     local value = self._fields[key]
@@ -91,7 +92,7 @@ end
 
 local lists = {parameter = "_parameters", buffer = "_buffers", module = "_modules"}
 
--- How often a parameter or module was put into, taken out of or replaced in any module.
+-- The number of insertions, removals and replacements of parameters and modules in any module.
 local changes = 0
 
 local function forget(self, name)
@@ -404,7 +405,7 @@ end
 
 -- Printing.
 
---- What `pairs` walks: the fields that were assigned. Containers walk their items.
+--- Implement `pairs`: iterate over the assigned fields. Containers iterate over their items.
 function Module:_pairs()
   return next, self._fields
 end

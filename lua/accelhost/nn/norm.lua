@@ -53,8 +53,8 @@ function LayerNorm:extra_repr()
     repr.float(self.eps), repr.value(self.elementwise_affine), repr.value(self.bias ~= nil))
 end
 
---- A module's result for one that only linear maps read: of a LayerNorm that nobody watches, under autocast, in the
---- dtype to which these would cast it.
+--- Return a module's result that only linear maps read: of a LayerNorm without hooks, under autocast, in the dtype to
+--- which these would cast it.
 ---@param module Module
 ---@param input Tensor
 ---@return Tensor
@@ -64,7 +64,7 @@ function norm.for_linear(module, input)
   return C.layer_norm_to(input, module.normalized_shape, module.weight, module.bias, module.eps, dtype)
 end
 
---- A module's result for the sum of two tensors, and that sum: in one pass by a LayerNorm that nobody watches.
+--- Return a module's result for the sum of two tensors, and that sum: in one pass by a LayerNorm without hooks.
 ---@param module Module
 ---@param input Tensor
 ---@param other Tensor

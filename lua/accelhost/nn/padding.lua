@@ -1,4 +1,4 @@
---- Padding as modules: edges of a constant, and edges taken from the input itself.
+--- Padding as modules: edges of a constant, and edges copied from the input itself.
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
 local Module = require("accelhost.nn.module").Module

@@ -110,7 +110,7 @@ for dims = 1, 3 do
     end, {"kernel_size", "stride", "padding"}, dims)
 end
 
---- The largest values of windows at random places (Graham, 2014): give output_size, or output_ratio as a share of the
+--- The largest values of windows at random places (Graham, 2014): pass output_size, or output_ratio as a share of the
 --- input's sizes.
 --
 --   nn.FractionalMaxPool2d(2, {output_size = 13})(images):size(-1)  --> 13

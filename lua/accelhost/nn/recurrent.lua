@@ -28,7 +28,7 @@ local function suffix_of(layer, direction)
   return ("_l%d%s"):format(layer, direction == 2 and "_reverse" or "")
 end
 
---- What RNN, LSTM and GRU share.
+--- The base of RNN, LSTM and GRU.
 --
 --   nn.LSTM(10, 20, {num_layers = 2}).num_layers  --> 2
 ---@class RNNBase: Module
@@ -88,7 +88,7 @@ local function state_of(self, name, state, batch, like)
   return state
 end
 
--- One direction over all steps. A GRU and the cell of an LSTM mix their state into what they give, so under autocast
+-- Run one direction over all steps. A GRU and the cell of an LSTM mix their state into their result, so under autocast
 -- the results have the state's dtype; all else is in the block's.
 local function walk(keeps, hidden, gates, ...)
   local dtype = hidden.dtype
@@ -133,7 +133,8 @@ local function check_width(self, input, width)
   end
 end
 
--- The states of an LSTM come and go as {hidden, cell}, as PyTorch's tuple; the others' is one tensor.
+-- Split a state. The states of an LSTM are passed and returned as {hidden, cell}, as PyTorch's tuple; the others' is
+-- one tensor.
 local function split_state(self, state, mode)
   if mode ~= "LSTM" or state == nil then return state, nil end
   if type(state) ~= "table" or not C.is_tensor(state[1]) or not C.is_tensor(state[2]) then

@@ -1,4 +1,4 @@
---- Layers that change the size of images: also those that take images apart into windows.
+--- Layers that change the size of images: also those that split images into windows.
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
 local Module = require("accelhost.nn.module").Module

@@ -10,7 +10,7 @@ function skip.is_on()
   return depth > 0
 end
 
---- Run what fills a tensor without recording gradients, unless tensors stay as they are.
+--- Run a function that fills a tensor, without recording gradients, unless tensors stay as they are.
 ---@param fn fun(tensor: userdata, ...): userdata
 ---@param tensor userdata
 ---@return userdata tensor

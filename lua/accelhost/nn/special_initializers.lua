@@ -1,4 +1,4 @@
---- Of nn.init what is asked for rarely: parameters as identities, sparse, truncated and orthogonal ones.
+--- Rarely used parts of nn.init: parameters as identities, sparse, truncated and orthogonal ones.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local warn = require "accelhost.util.warn"

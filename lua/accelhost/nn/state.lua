@@ -65,7 +65,7 @@ return function(Module, walk)
   end
 
   --- Walk the tree in PyTorch's order: before(module, prefix), its own state, its children, after(module, prefix).
-  -- Shared modules come under each of their names.
+  -- Shared modules are visited under each of their names.
   local function each_state(self, prefix, before, fn, after)
     if self._sync then self:_sync() end
     before(self, prefix)
@@ -77,7 +77,7 @@ return function(Module, walk)
 
   --- Parameters and persistent buffers by name: {["fc.weight"] = tensor, ...}. The tensors share the module's memory;
   -- they have no history unless keep_vars = true returns the module's own.
-  ---@param prefix string|table? put before the names
+  ---@param prefix string|table? prefix of the names
   ---@return table<string, Tensor>
   function Module:state_dict(...)
     local prefix, keep_vars = read_state(...)
@@ -152,7 +152,8 @@ return function(Module, walk)
     tensor:copy_(source)
   end
 
-  -- What one entry of the state does to the module, to be done when all entries fit; or why it does not fit.
+  -- Return the function that loads one entry of the state into the module, to be called when all entries fit; or nil
+  -- and the reason why it does not fit.
   local function fitted(key, source, tensor, module, name, kind, assigning)
     if kind == "extra" then
       return function() module:set_extra_state(source) end
@@ -196,7 +197,7 @@ return function(Module, walk)
     return copy
   end
 
-  --- Copy a state_dict into the module's own tensors, or with assign = true put its tensors in their place. With strict
+  --- Copy a state_dict into the module's own tensors, or with assign = true replace them by its tensors. With strict
   -- (the default) missing and unexpected names are errors; shapes must agree always. All problems are reported at once,
   -- and then nothing was copied.
   ---@param state table<string, Tensor>

@@ -54,7 +54,7 @@ function SyncBatchNorm:init(...)
   self:setup(features, eps, momentum, affine, track, device, dtype, bias)
 end
 
--- The statistics of all processes' values of each channel, as [1, C, 1, ...], and how many values there are.
+-- The statistics of all processes' values of each channel, as [1, C, 1, ...], and the number of values.
 local function statistics(self, x)
   local over, group = {0}, self.process_group
   for d = 2, x:dim() - 1 do over[d] = d end

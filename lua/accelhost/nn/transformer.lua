@@ -19,7 +19,7 @@ local layer_parameters = {
   {"norm_first: flag", false}, {"bias: flag", true}, {"device: device"}, {"dtype: dtype"},
 }
 
---- What encoder and decoder layers share: the feed-forward net, and how a part is added to what it was given.
+--- The base of encoder and decoder layers: the feed-forward net, and the addition of a part to its input.
 local Layer = Module:extend "TransformerLayer"
 
 --- Make the layer's parts in PyTorch's order. `attentions` are the names of the attentions, each of which has a norm
@@ -42,7 +42,7 @@ function Layer:setup(attentions, d_model, nhead, dim_feedforward, dropout, activ
   self.activation = activation
 end
 
--- x plus what each part makes of it in turn, normalised before the parts (norm_first) or after each.
+-- Return x plus the result of each part in turn, normalised before the parts (norm_first) or after each.
 local function add_parts(self, x, ...)
   local normal = self.norm_first and self.norm1(x) or x
   for i = 1, select("#", ...) do
@@ -114,7 +114,7 @@ local decode_parameters = {
 }
 local read_decode = signature("TransformerDecoderLayer.forward", decode_parameters)
 
---- tgt_is_causal and memory_is_causal say that a mask is the causal one, which is then not read.
+--- With tgt_is_causal or memory_is_causal that mask is the causal one, and is not read.
 ---@param tgt Tensor [T, N, d_model] ([N, T, d_model] with batch_first)
 ---@param memory Tensor [S, N, d_model] ([N, S, d_model] with batch_first)
 ---@return Tensor like tgt
@@ -126,7 +126,7 @@ function TransformerDecoderLayer:forward(...)
     function(y) return feed(self, y) end)
 end
 
--- Copies of a layer, or what a function makes, so that each has weights of its own.
+-- Make the layers: copies of one, or the results of a function, so that each has its own weights.
 local function stack(self, layer, num_layers, final_norm)
   local layers = {}
   for i = 1, num_layers do
@@ -142,7 +142,8 @@ local function run(self, x, step)
   return self.norm and self.norm(x) or x
 end
 
---- A stack of encoder layers: copies of one, as in PyTorch, or what a function makes, each with numbers of its own.
+--- A stack of encoder layers: copies of one, as in PyTorch, or the results of a function, each with its own random
+--- numbers.
 --
 --   nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4), 6)
 --   nn.TransformerEncoder(function() return nn.TransformerEncoderLayer(64, 4) end, 6)
@@ -155,7 +156,8 @@ local read_encoder = signature("TransformerEncoder", {
   {"mask_check: flag", true},
 })
 
---- enable_nested_tensor and mask_check are taken and change nothing: there are no nested tensors, and their results are
+--- enable_nested_tensor and mask_check are accepted and change nothing: there are no nested tensors, and their results
+--- are
 -- those of padded ones.
 ---@param encoder_layer Module|function
 ---@param num_layers integer
@@ -176,7 +178,7 @@ function TransformerEncoder:forward(...)
   return run(self, src, function(layer, x) return layer(x, mask, padding, is_causal) end)
 end
 
---- A stack of decoder layers: copies of one, or what a function makes.
+--- A stack of decoder layers: copies of one, or the results of a function.
 --
 --   local decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, {dim_feedforward = 16}), 3)
 --   decoder(accelhost.randn(5, 3, 8), accelhost.randn(7, 3, 8)):shape()  --> {5, 3, 8}

@@ -92,7 +92,7 @@ return function(Module, check_table)
   end
 
   --- for name, parameter in net:named_parameters() do ... end
-  ---@param prefix string|table? put before the names
+  ---@param prefix string|table? prefix of the names
   ---@param recurse boolean? default true
   ---@param remove_duplicate boolean? default true; false returns shared ones under each name
   ---@return fun(): string, Tensor

@@ -99,7 +99,7 @@ return function(Optimizer)
 
   --- Update all parameters that have a gradient.
   ---@param closure function? computes the loss again (and its gradients) first
-  ---@return any loss what closure returned
+  ---@return any loss the result of closure
   function Optimizer:step(closure)
     local loss = closure ~= nil and self:_run_closure(closure) or nil
     tape.settle()

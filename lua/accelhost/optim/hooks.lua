@@ -10,7 +10,7 @@ local rows = {
   {"register_load_state_dict_post_hook", "load_state_dict", "after"},
 }
 
--- What the hooks of a method get besides the optimizer, and what their result replaces.
+-- Method -> function that calls a hook with the optimizer and further arguments, and uses its result.
 local before = {
   step = function(hook, self, given)
     local changed = hook(self, given)
@@ -94,9 +94,9 @@ end
 
 for name, moment in pairs {register_optimizer_step_pre_hook = "before", register_optimizer_step_post_hook = "after"} do
   local read = arguments.signature(name, {"hook: callable"})
-  --- Call `hook(optimizer, arguments)` before or after the step of every optimizer, those there are and those to come;
-  --- remove() of the returned handle removes it. One before the step may return other arguments, a table. Before a step
-  --- it runs ahead of the optimizer's own hooks, after it behind them.
+  --- Call `hook(optimizer, arguments)` before or after the step of every optimizer, present and future; remove() of the
+  --- returned handle removes it. One before the step may return other arguments, a table. Before a step it runs ahead
+  --- of the optimizer's own hooks, after it behind them.
   --
   --   local handle = optim.register_optimizer_step_post_hook(function() print "stepped" end)
   --   optimizer:step()  --> stepped

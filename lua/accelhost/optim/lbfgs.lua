@@ -93,7 +93,7 @@ local function direction_of(state, gradient, history_size)
   return q
 end
 
--- One call of step: what it reads of the group, and counts.
+-- One call of step: its options from the group, and its counters.
 local Run = {}
 Run.__index = Run
 

@@ -5,7 +5,7 @@ local arguments = require "accelhost.util.arguments"
 
 --- Momentum whose step is made orthogonal, for the matrices of hidden layers (Jordan, 2024), as PyTorch has it.
 -- m moves by 1 - momentum to g; u = m, or with nesterov g moved by momentum to m; five (ns_steps) Newton-Schulz steps
--- X = a X + (b X X' + c (X X')^2) X in bfloat16 take u / |u| near to an orthogonal matrix; then
+-- X = a X + (b X X' + c (X X')^2) X in bfloat16 move u / |u| near to an orthogonal matrix; then
 -- p = (1 - lr weight_decay) p - lr r X. For a matrix (A, B) r is sqrt(max(1, A / B)) when adjust_lr_fn is "original"
 -- (the default), 0.2 sqrt(max(A, B)) when "match_rms_adamw", sqrt(A / B) when "spectral_unclamped". Parameters have 2
 -- dims: embeddings, biases and heads belong into an AdamW of their own.

@@ -53,8 +53,8 @@ function Optimizer:unwrap()
   return self
 end
 
--- Options that choose between PyTorch's implementations of the same step: taken, so that ported scripts run, where the
--- step is the same.
+-- Options that choose between PyTorch's implementations of the same step: accepted, so that ported scripts run, where
+-- the step is the same.
 local hints = {
   foreach = true, fused = true,
   capturable = "steps are not captured into graphs here; leave it out",
@@ -104,7 +104,7 @@ function Optimizer.define(parent, name, options)
   return made
 end
 
--- Options that are tables of two numbers: what each of the two is called, and has to be.
+-- Options that are tables of two numbers: name, check and expected values of each.
 local unit = {function(x) return x >= 0 and x < 1 end, "a number in [0, 1)"}
 local size = {function(x) return x >= 0 end, "a number of at least 0"}
 local couples = {
@@ -169,7 +169,7 @@ function Optimizer:setup(params, defaults)
   end
 end
 
---- Add parameters with options of their own; missing options are the optimizer's defaults.
+--- Add parameters with their own options; missing options are the optimizer's defaults.
 --
 --   optimizer:add_param_group{params = nn.Linear(2, 2):parameters(), lr = 1e-2}
 ---@param group table
@@ -255,7 +255,7 @@ end
 -- gradient, without recording.
 ---@param closure function?
 ---@param fn fun(group: table, param: table)
----@return any loss what the closure returned
+---@return any loss the result of the closure
 function Optimizer:each_parameter(closure, fn)
   if tape.is_recording() then
     fail("%s:step: its numbers are the host's, so it cannot be captured in a graph; call it outside of the step",

@@ -1,4 +1,4 @@
---- accelhost.optim.swa_utils: averaged weights and their learning rate. The averages are modules and lie in nn.
+--- accelhost.optim.swa_utils: averaged weights and their learning rate. The averages are modules, defined in nn.
 local namespace = require "accelhost.util.namespace"
 
 local lazy = {SWALR = {"accelhost.optim.lr_scheduler.swa"}}

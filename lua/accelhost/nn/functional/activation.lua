@@ -7,7 +7,7 @@ local fail, signature = arguments.fail, arguments.signature
 local F = {}
 
 --- fn(input, ...) under its name, with PyTorch's `inplace` behind its options (and before a `further` one), and the
--- same written into the input. The gradients are of a copy, since the input is what is overwritten.
+-- same written into the input. The gradients are of a copy, since the input is overwritten.
 local function with_inplace(name, parameters, fn, further)
   local rows, rows_ = {"input: tensor"}, {"input: tensor"}
   for i, parameter in ipairs(parameters) do rows[i + 1], rows_[i + 1] = parameter, parameter end
@@ -63,7 +63,7 @@ end)
 F.threshold, F.threshold_ = with_inplace("threshold", {"threshold: number", "value: number"},
   function(input, threshold, value) return input:masked_fill(input:le(threshold), value) end)
 
--- In training the slopes of what is not above 0 are drawn in memory's order, in float64 whatever the dtype.
+-- In training the slopes of elements that are not above 0 are drawn in memory's order, in float64 whatever the dtype.
 local function rrelu(input, lower, upper, training, generator)
   if lower > upper then fail("rrelu: expected lower <= upper, got %s and %s", lower, upper) end
   if not training then return C.leaky_relu(input, (lower + upper) / 2) end

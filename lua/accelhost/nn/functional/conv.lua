@@ -24,7 +24,7 @@ local function check_same(what, padding, stride)
   end
 end
 
--- Convolutions of the op table take padding by name, too. Other calls go straight through.
+-- Convolutions of the op table accept padding by name, too. Other calls are passed on directly.
 
 local function by_name(name, dims)
   local op = C[name]
@@ -49,7 +49,7 @@ local function by_name(name, dims)
 end
 
 --- Cross-correlation over [N, C, L] or [C, L] with weight [out, C / groups, k]. padding = "same" keeps the length (for
---- stride 1; of an odd sum the larger half is put behind), "valid" pads nothing.
+--- stride 1; of an odd sum the larger half is after the input), "valid" pads nothing.
 --
 --   F.conv1d(a:view(1, 1, 3), accelhost.ones(1, 1, 2))  --> tensor([[[3., 5.]]])
 F.conv1d = by_name("conv1d", 1)
@@ -83,7 +83,7 @@ end
 
 local function plane(values) return {values[2], values[3]} end
 
--- [N, C, D, H, W] as frames [N, D, C, H, W], with zeros for what is padded in depth.
+-- [N, C, D, H, W] as frames [N, D, C, H, W], with zeros for the padding in depth.
 local function frames_of(input, padding)
   local frames = input:transpose(1, 2)
   if padding == 0 then return frames end
@@ -141,7 +141,7 @@ local read_transpose3d = signature("conv_transpose3d", {
   {"output_padding: sizes", 0}, {"groups: count", 1}, {"dilation: counts", 1},
 })
 
--- The frames of [N, D, out, kD, H, W] added up where they fall: [N, out, D', H, W], without what is padded.
+-- Add up the frames of [N, D, out, kD, H, W] at their places: [N, out, D', H, W], without the padding.
 local function spread(frames, stride, dilation, padding, more)
   local sizes, places = frames:shape(), {}
   local batch, depth, channels, kernel = sizes[1], sizes[2], sizes[3], sizes[4]
@@ -184,7 +184,7 @@ function F.conv_transpose3d(...)
   local flat = weight:reshape(weight:size(0), weight:size(1) * kernel[1], kernel[2], kernel[3])
   local images = C.conv_transpose2d(frames, flat, nil,
     plane(stride), plane(padding), plane(more), groups, plane(dilation))
-  -- What is added up where frames overlap, and the bias, in float32: rounded once.
+  -- Overlapping frames and the bias are added in float32: rounded once.
   local dtype, half = images.dtype, images.dtype:find "16$"
   if half then images = images:to "float32" end
   images = images:reshape(batch, depth, channels, kernel[1], images:size(2), images:size(3))

@@ -46,7 +46,7 @@ local read = arguments.signature("ctc_loss", {
 -- with the steps of a sequence. log_probs is [T, N, C] or [T, C], as of log_softmax; targets are classes other
 -- than `blank`, [N, S] padded, or all of them in one row; lengths are tensors or tables of N integers. "mean" divides
 -- each loss by its target's length first. A sequence too short for its target costs inf, or 0 with zero_infinity.
--- Gradients are PyTorch's, which take log_probs for the result of log_softmax.
+-- Gradients are PyTorch's, which assume that log_probs is the result of log_softmax.
 ---@return userdata # [N] (0-dim for [T, C]), or reduced
 function F.ctc_loss(...)
   local log_probs, targets, input_lengths, target_lengths, blank, how, zero_infinity = read(...)

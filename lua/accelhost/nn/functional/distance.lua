@@ -17,7 +17,7 @@ function F.normalize(...)
   return input / C.norm(input, p, dim, true):clamp_min(eps)
 end
 
--- x over its norm, which is taken for at least eps; the gradient is that of the norm itself.
+-- Return x over its norm, which counts as at least eps; the gradient is that of the norm itself.
 local function unit(x, dim, eps)
   local length = C.norm(x, 2, dim, true):clone()
   C.autograd.no_grad(function() length:clamp_min_(eps) end)

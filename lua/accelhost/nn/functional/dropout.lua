@@ -41,7 +41,7 @@ F.dropout3d = channel_dropout("dropout3d", 4, 5, 4)
 -- The value that replaces dropped elements: SELU's for minus infinity.
 local DROPPED = -1.7580993408473766
 
---- Dropout that keeps the mean and the variance of SELU's outputs: what is dropped becomes -1.758, and all is scaled
+--- Dropout that keeps the mean and the variance of SELU's outputs: dropped elements become -1.758, and all are scaled
 -- and moved (Klambauer et al., 2017). `noise_of` returns the random numbers, one number for each element or channel.
 --
 --   F.alpha_dropout(a)  --> tensor([1., 2., 3.])

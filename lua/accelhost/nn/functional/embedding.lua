@@ -16,7 +16,7 @@ local function renorm(weight, input, max_norm, norm_type)
   end)
 end
 
--- The same rows, with gradients divided by how often a row is used in the batch.
+-- The same rows, with gradients divided by the number of uses of a row in the batch.
 local function scaled_by_frequency(rows, input)
   local flat = input:reshape(-1):long()
   local times = C.bincount(flat):index_select(0, flat):reshape(input:shape()):unsqueeze(-1)
@@ -45,7 +45,7 @@ function F.embedding(...)
   return by_frequency and scaled_by_frequency(rows, input) or rows
 end
 
--- Where each bag of a row of numbers begins and ends, from 0.
+-- Return the begin and end of each bag in a row of numbers, from 0.
 local function bags_of(input, offsets, include_last)
   if not offsets or offsets:dim() ~= 1 then
     fail("embedding_bag: a one-dimensional input needs offsets of one dim%s", offsets and ", got "

@@ -11,7 +11,7 @@
 local C = require "accelhost._C"
 local namespace = require "accelhost.util.namespace"
 
--- Which file holds which names.
+-- File -> the names that it defines.
 local files = {
   activation = {
     "relu6", "relu6_", "selu", "selu_", "celu", "celu_", "mish", "mish_", "threshold", "threshold_", "rrelu", "rrelu_",

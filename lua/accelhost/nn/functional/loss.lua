@@ -20,7 +20,7 @@ local function check_broadcast(what, input, target)
   end
 end
 
--- Targets of another shape broadcast, as in PyTorch, which is seldom what was meant.
+-- Check the shape of targets. Other shapes broadcast, as in PyTorch, with a warning: that is seldom intended.
 local function check_shapes(what, input, target)
   if C.same_shape(input, target) then return end
   check_broadcast(what, input, target)

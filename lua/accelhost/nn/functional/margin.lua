@@ -48,8 +48,8 @@ end
 
 local read_cosine = signature("cosine_embedding_loss",
   {"input1: tensor", "input2: tensor", "target: tensor", {"margin: number", 0}, reduction_row})
---- 1 - cos where the target is 1, max(0, cos - margin) where it is -1; vectors lie along the last dim of [N, D] or
--- [D], targets are [N] or 0-dim.
+--- 1 - cos where the target is 1, max(0, cos - margin) where it is -1; vectors are along the last dim of [N, D] or [D],
+--- targets are [N] or 0-dim.
 --
 --   F.cosine_embedding_loss(t, t, accelhost.ones(2))  --> tensor(0.)
 ---@return userdata # [N] or 0-dim, or reduced

@@ -12,7 +12,7 @@ local read_instance = signature("instance_norm", {
 
 --- Normalise every channel of every sample of [N, C, ...] on its own (Ulyanov et al., 2016): a batch norm whose
 -- channels are the N C planes. The running statistics, one per channel, move by the mean over the samples; without
--- use_input_stats they are what is used.
+-- use_input_stats they are used.
 --
 --   F.instance_norm(images):size(-1)  --> 28
 ---@return userdata # like input

@@ -1,11 +1,11 @@
---- Padding: constant edges, and edges taken from the input itself.
+--- Padding: constant edges, and edges copied from the input itself.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
 local fail = arguments.fail
 local F = {}
 
--- mode -> the widest edge that n places give.
+-- mode -> the widest edge of n places.
 local widest = {
   reflect = function(n) return n - 1 end,
   replicate = function() return math.huge end,
@@ -55,7 +55,7 @@ function F.pad(...)
     end
   end
   if mode == "constant" then return C.constant_pad(input, before, after, value) end
-  if mode == "circular" then -- what is cut off is no part of the circle
+  if mode == "circular" then -- cropped elements are no part of the circle
     for d = 1, dims do
       if before[d] < 0 or after[d] < 0 then
         local first, last = math.max(-before[d], 0), math.max(-after[d], 0)

@@ -98,7 +98,7 @@ function F.pixel_unshuffle(...)
 end
 
 local read_channels = signature("channel_shuffle", {"input: tensor", "groups: count"})
---- The channels of (N, C, ...) in `groups` groups, taken in turn from each.
+--- The channels of (N, C, ...) in `groups` groups, one from each in turn.
 --     y = F.channel_shuffle(accelhost.ones(2, 4, 3, 3), 2)  --> [2, 4, 3, 3]
 ---@param ... any input, groups
 ---@return userdata

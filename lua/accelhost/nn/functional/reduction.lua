@@ -14,7 +14,7 @@ function reduction.reduce(loss, how)
   return loss
 end
 
---- The same for elements that nobody else holds: their memory is there for the next op at once.
+--- The same for elements without another reference: their memory is available to the next op at once.
 ---@param loss userdata
 ---@param how string "mean", "sum" or "none"
 ---@return userdata

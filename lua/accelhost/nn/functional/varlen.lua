@@ -1,4 +1,4 @@
---- Attention over sequences of unequal lengths that lie one behind the other, without padding.
+--- Attention over sequences of unequal lengths, concatenated without padding.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
@@ -12,7 +12,7 @@ local read = arguments.signature("varlen_attn", {
   {"generator: generator"},
 })
 
--- How many keys before and behind its own a query sees; -1: all.
+-- Return the numbers of keys before and after its own position that a query sees; -1: all.
 local function window_of(window, is_causal)
   local left, right = unpack(window or {-1, -1})
   local fine = (window == nil or #window == 2) and type(left) == "number" and type(right) == "number"
@@ -28,7 +28,7 @@ end
 --- concatenated. query is [T, heads, E], key [S, heads, E], value [S, heads, V]; cu_seq_q and cu_seq_k, int32 or int64
 --- [n + 1], are the sequences' offsets: 0, then the end of each; max_q and max_k are the longest lengths. Nothing of
 --- the size of the scores is kept, query, key and value may be views of one product. scale is 1 / sqrt(E) if absent.
---- window_size = {left, right} lets a query see so many keys before and after its own position (-1: all); the last
+--- window_size = {left, right} lets a query see that many keys before and after its own position (-1: all); the last
 --- query is aligned with the last key, so that {-1, 0} is causal also for a few queries behind many keys. A query that
 --- sees no key has zeros as its result. With enable_gqa every head of key and value serves several of query's;
 --- seqused_k [n] is the number of keys of each sequence that count. In addition to PyTorch's options: is_causal

@@ -92,7 +92,7 @@ end
 local read_conv = arguments.signature("fuse_conv_bn_eval",
   {"conv: module", "bn: module", {"transpose: flag", false}})
 
---- One convolution that does what `conv` and then `bn` do in evaluation mode.
+--- Return one convolution that computes `conv` and then `bn` in evaluation mode.
 --
 --   nn.utils.fuse_conv_bn_eval(nn.Conv2d(1, 2, 3):eval(), nn.BatchNorm2d(2):eval())(images):size(1)  --> 2
 ---@param conv Module
@@ -106,7 +106,7 @@ end
 
 local read_linear = arguments.signature("fuse_linear_bn_eval", {"linear: module", "bn: module"})
 
---- One linear layer that does what `linear` and then `bn` do in evaluation mode.
+--- Return one linear layer that computes `linear` and then `bn` in evaluation mode.
 --
 --   nn.utils.fuse_linear_bn_eval(nn.Linear(4, 2):eval(), nn.BatchNorm1d(2):eval())(x):size(1)  --> 2
 ---@param linear Module

@@ -125,14 +125,14 @@ local read = arguments.signature("orthogonal", {
 
 --- A weight whose columns are orthonormal (its rows, when it has more columns than rows); with more than 2 dims, each
 -- matrix of the batch. It is base times the exponential or the Cayley map of a skew-symmetric matrix, or a product of
--- Householder reflections, of the original (Lezcano-Casado, 2019). The value at first is the weight's when that is
--- orthogonal, else what a QR decomposition makes of it.
+-- Householder reflections, of the original (Lezcano-Casado, 2019). The initial value is the weight when that is
+-- orthogonal, else the Q of its QR decomposition.
 --
 --     local layer = nn.utils.parametrizations.orthogonal(nn.Linear(20, 40))
 ---@param module Module
 ---@param name string? default "weight"
 ---@param orthogonal_map "matrix_exp"|"cayley"|"householder"? default matrix_exp for square matrices, else householder
----@param use_trivialization boolean? default true: with `base`, which lets any map take any value
+---@param use_trivialization boolean? default true: with `base`, with which each map reaches any value
 ---@return Module module
 return function(...)
   local module, name, map, use_trivialization = read(...)

@@ -6,8 +6,8 @@
 --   nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
 --   print(layer.weight)                               -- computed from layer.parametrizations.weight.original
 --
--- The module becomes an instance of a class of its own, whose instances compute the tensor when they are asked for it;
--- the original is stored in module.parametrizations[name], a ParametrizationList.
+-- The module becomes an instance of a new class, whose instances compute the tensor when it is read; the original is
+-- stored in module.parametrizations[name], a ParametrizationList.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -65,7 +65,8 @@ local function invert(list, strict, ...)
   return values
 end
 
---- What module.parametrizations[name] is: the parametrizations in order, and the tensor that they are applied to as
+--- The class of module.parametrizations[name]: the parametrizations in order, and the tensor that they are applied to
+--- as
 -- `original` (`original0`, `original1`, ... when the right_inverse of the last one returns several).
 ---@class ParametrizationList: ModuleList
 local List = container.ModuleList:extend "ParametrizationList"
@@ -142,7 +143,7 @@ end
 --
 --   local output = nn.utils.parametrize.cached(function() return model(input) end)
 ---@param fn fun(...): ...
----@return any # what fn returns
+---@return any # the results of fn
 function parametrize.cached(fn, ...)
   arguments.check("cached", "fn", "callable", fn)
   depth = depth + 1

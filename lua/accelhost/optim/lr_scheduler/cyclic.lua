@@ -18,7 +18,7 @@ local CyclicLR = LRScheduler:define("CyclicLR", {
   {"max_momentum: numbers", 0.9},
 }, {"max_lrs", "total_size", "step_ratio", "base_momentums", "max_momentums"})
 
--- mode -> what the height of a cycle is counted by, and the height
+-- mode -> the unit that the height of a cycle depends on, and the height
 local scales = {
   triangular = {"cycle", function() return 1 end},
   triangular2 = {"cycle", function(x) return 1 / 2 ^ (x - 1) end},

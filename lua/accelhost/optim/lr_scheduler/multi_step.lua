@@ -10,7 +10,7 @@ local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 ---@class MultiStepLR: LRScheduler
 local MultiStepLR = LRScheduler:define("MultiStepLR", {"milestones: numbers", {"gamma: number", 0.1}})
 
--- How many of the milestones are <= epoch.
+-- Count the milestones that are <= epoch.
 local function passed(milestones, epoch)
   local count = 0
   for _, milestone in ipairs(milestones) do

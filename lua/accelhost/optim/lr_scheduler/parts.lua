@@ -1,4 +1,4 @@
---- Schedulers made of schedulers: what SequentialLR and ChainedScheduler share.
+--- Schedulers made of schedulers: the base of SequentialLR and ChainedScheduler.
 local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 local arguments = require "accelhost.util.arguments"
 

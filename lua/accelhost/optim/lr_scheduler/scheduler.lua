@@ -31,7 +31,7 @@ function LRScheduler:init(...) -- luacheck: no unused args
   fail("LRScheduler is the base; make a StepLR, a LambdaLR, ... or a subclass")
 end
 
---- Make a subclass; `fields` names what belongs to the state_dict besides the common fields.
+--- Make a subclass; `fields` names the fields of the state_dict besides the common ones.
 ---@param name string
 ---@param fields string[]?
 ---@return LRScheduler class
@@ -71,7 +71,7 @@ function LRScheduler.define(parent, name, parameters, more)
   return made
 end
 
---- Check the parameters and make what follows from them, before the rates of epoch 0; subclasses define it.
+--- Check the parameters and compute derived fields, before the rates of epoch 0; subclasses define it.
 function LRScheduler:check() end -- luacheck: ignore
 
 --- The text between the brackets: the parameters.
@@ -226,7 +226,7 @@ function LRScheduler:_step_captured(...)
   tape.both(function() return saved(self) end, self.step, self, ...)
 end
 
---- Go on by one epoch (or step, as you count), after optimizer:step().
+--- Advance by one epoch (or step, as you count), after optimizer:step().
 ---@param epoch integer? go to this one instead
 function LRScheduler:step(epoch)
   if tape.is_recording() then return self:_step_captured(epoch) end

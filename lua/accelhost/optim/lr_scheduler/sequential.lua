@@ -3,7 +3,7 @@ local Parts = require "accelhost.optim.lr_scheduler.parts"
 local arguments = require "accelhost.util.arguments"
 local tape = require "accelhost.util.tape"
 
---- One scheduler after the other; milestones say at which epoch the next one starts (from its own epoch 0).
+--- One scheduler after the other; milestones are the epochs at which the next one starts (from its own epoch 0).
 --
 --   local parts = {optim.lr_scheduler.ConstantLR(optimizer), optim.lr_scheduler.ExponentialLR(optimizer, 0.9)}
 --   optim.lr_scheduler.SequentialLR(optimizer, parts, {2}):get_last_lr()[1]  --> 0.033333333333333
@@ -12,7 +12,7 @@ local SequentialLR = Parts:extend("SequentialLR", {"_milestones"})
 local read = arguments.signature("SequentialLR",
   {"optimizer", "schedulers", "milestones: list", {"last_epoch: integer", -1}})
 
--- Which part runs at an epoch.
+-- Return the part that runs at an epoch.
 local function part_at(self, epoch)
   local place = 1
   for _, milestone in ipairs(self._milestones) do

@@ -1,5 +1,4 @@
---- Samplers and pruners by name: loaded when one is asked for, made from a name, a name with options, or an object that
---- somebody made.
+--- Samplers and pruners by name: loaded on first use, made from a name, a name with options, or an existing object.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
@@ -21,7 +20,7 @@ end
 ---@param what string "sampler" or "pruner", for messages
 ---@param base string the module of the class that all of them extend
 ---@param files table<string, string> name -> module
----@param presets? table<string, table> name -> options that come with the name
+---@param presets? table<string, table> name -> options of the name
 ---@return {names: (fun(): string[]), new: (fun(given: any, seed: integer?): table)}
 function choose.new(what, base, files, presets)
   local chooser = {}

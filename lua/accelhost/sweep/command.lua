@@ -19,7 +19,7 @@ local function note(text) io.stderr:write("accelhost sweep: ", printable.message
 
 local function absolute(path) return path:sub(1, 1) == "/" and path or C.system.working_folder() .. "/" .. path end
 
--- How many configurations there are to be; nil: all of a grid.
+-- Return the number of configurations to try; nil: all of a grid.
 local function limit_of(definition)
   local sampler = definition.sampler
   local name = type(sampler) == "table" and (sampler[1] or sampler.name) or sampler
@@ -86,12 +86,12 @@ local function conclude(study, runner, observer, directory, quiet, command_line)
   return study:best() and 0 or 1
 end
 
--- What a person typed, for the report.
+-- Return the command line, for the report.
 local function command_text(path, directory)
   return ("accelhost sweep %s --study %s"):format(path, directory)
 end
 
---- Run the sweep of a file, or go on with it.
+--- Run the sweep of a file, or resume it.
 ---@param path string
 ---@param options {study?: string, quiet?: boolean, overrides: table<string, any>}
 ---@return integer # the exit code

@@ -14,11 +14,11 @@ local Space = require "accelhost.sweep.space"
 
 local fail, describe = arguments.fail, arguments.describe
 
--- name -> what it may be, and the default
+-- name -> its kind, and the default
 local keys = {
   name = {"string"},                                     -- of the study
-  objective = {"function"},                              -- called with a trial, in a process of its own
-  script = {"string"},                                   -- run for each trial, in processes of its own
+  objective = {"function"},                              -- called with a trial, in a separate process
+  script = {"string"},                                   -- run for each trial, in separate processes
   arguments = {"list", {}},                              -- of the script, in addition to the parameters
   variables = {"table", {}},                             -- of the environment of trials
   space = {"table"},
@@ -38,7 +38,7 @@ local keys = {
   timeout = {"positive"},                                -- seconds of a trial
   retries = {"size", 0},                                 -- of a trial that failed
   target = {"number"},                                   -- the sweep ends when a trial reaches it
-  launcher = {"'local'|'slurm'", "local"},               -- what starts trials
+  launcher = {"'local'|'slurm'", "local"},               -- the launcher of trials
   slurm = {"table", {}},                                 -- options of sbatch: {partition =, time =, mem =, ...}
   inline = {"flag", false},                              -- objective is called in the sweep's own process
   study = {"string"},                                    -- the folder
@@ -187,7 +187,7 @@ local function named(value)
   return result
 end
 
---- What may not change while a study goes on.
+--- Return the settings that may not change when a study is resumed.
 ---@return table<string, any>
 function Definition:facts()
   local space = {}

@@ -1,7 +1,7 @@
 --- The distributions of a search space: the values that a parameter of a sweep may have.
 --
--- A distribution is a table of `kind` ("float", "int" or "categorical") and what the kind needs: `low`, `high`, `log`,
--- `step`, or `choices`; `when` names the condition under which the parameter exists.
+-- A distribution is a table of `kind` ("float", "int" or "categorical") and the fields of the kind: `low`, `high`,
+-- `log`, `step`, or `choices`; `when` names the condition under which the parameter exists.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local json = require "accelhost.util.json"
@@ -178,7 +178,7 @@ end
 ---@return Distribution
 function distributions.categorical(values, options) return distributions.choice(values, options) end
 
---- What samplers see of choices: the values themselves, or texts for them when some are tables.
+--- Return the choices for samplers: the values themselves, or texts for them when some are tables.
 ---@param choices any[]
 ---@return any[]
 function distributions.labels(choices)

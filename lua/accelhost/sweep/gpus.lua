@@ -12,7 +12,7 @@ local function stays_on_cpu(definition)
 end
 
 --- The GPUs of this machine that trials may use, as CUDA_VISIBLE_DEVICES names them; none where they stay on the CPU or
---- say themselves what they see.
+--- set their visible devices themselves.
 ---@param definition Definition
 ---@return string[]
 function gpus.of(definition)

@@ -2,8 +2,8 @@
 --- of all trials over its range.
 --
 -- PED-ANOVA: both densities are estimated on a grid of at most 50 places, and the Pearson divergence of the one from
--- the other is the importance, weighed, for a parameter that depends on others, by how many of the best trials have
--- it. Watanabe, Bansal and Hutter, PED-ANOVA: Efficiently Quantifying Hyperparameter Importance in Arbitrary
+-- the other is the importance, weighted, for a parameter that depends on others, by the share of the best trials that
+-- have it. Watanabe, Bansal and Hutter, PED-ANOVA: Efficiently Quantifying Hyperparameter Importance in Arbitrary
 -- Subspaces, 2023: https://arxiv.org/abs/2304.10255. Kernel widths follow Scott's rule; numbers are Optuna's.
 local arguments = require "accelhost.util.arguments"
 local domain = require "accelhost.sweep.samplers.domain"
@@ -17,7 +17,7 @@ local importance = {}
 
 local most_places, target, fewest = 50, 0.1, 20
 
---- Why a study has no importances; %d: its complete trials.
+--- The reason why a study has no importances; %d: its complete trials.
 importance.NEEDS = ("needs %d different results (%%d complete so far)"):format(fewest)
 
 local is_finite = kinds.is_finite
@@ -50,7 +50,7 @@ local function best_of(list)
   return best
 end
 
--- How many places a parameter's grid has.
+-- Return the number of places of a parameter's grid.
 local function places_of(parameter)
   if parameter.choices then return parameter.count end
   if parameter.kind == "int" and parameter.log then
@@ -59,7 +59,7 @@ local function places_of(parameter)
   return min(parameter.count or most_places, most_places)
 end
 
--- How many of the entries lie at each place, from 0.
+-- Count the entries at each place, from 0.
 local function counts_of(parameter, entries, size)
   local counts = {}
   for k = 0, size - 1 do counts[k] = 0 end
@@ -186,7 +186,8 @@ function importance.rank_correlation(x, y)
   return product / sqrt(square_a * square_b)
 end
 
--- How a number goes with the metric itself, over complete trials; of few of them that would be chance.
+-- Return the correlation of a number with the metric, over complete trials; nil for few of them, where it would be
+-- chance.
 local function correlation_of(parameter, all, direction)
   if parameter.choices then return nil end
   local x, y, sign = {}, {}, direction == "maximize" and -1 or 1

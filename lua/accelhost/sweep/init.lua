@@ -16,7 +16,7 @@ local names = {
 local sweep = {}
 for _, name in ipairs(names) do sweep[name] = distributions[name] end
 
--- What a study may be given in place of a name, and what others extend.
+-- Classes of samplers and pruners, whose objects a study accepts in place of a name, and their base classes.
 local lazy = {
   BaseSampler = {"accelhost.sweep.samplers.sampler"}, UniformSampler = {"accelhost.sweep.samplers.random"},
   GridSampler = {"accelhost.sweep.samplers.grid"}, QuasiRandomSampler = {"accelhost.sweep.samplers.quasi_random"},

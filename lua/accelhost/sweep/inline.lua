@@ -1,10 +1,10 @@
---- Objectives that are called in the sweep's own process: for functions that take less time than a process to start.
+--- Objectives that are called in the sweep's own process: for functions that run shorter than the start of a process.
 local C = require "accelhost._C"
 local objective = require "accelhost.sweep.objective"
 
 local inline = {}
 
--- What a report raises to leave the objective.
+-- The value that a report raises to leave the objective.
 local leaving = {}
 
 local function facts_of(study, trial)
@@ -12,7 +12,7 @@ local function facts_of(study, trial)
     replicate = trial.replicate}
 end
 
--- What there is to do between two trials.
+-- Do the work between two trials: report progress, and handle signals.
 local function look_around(runner)
   runner.observer:update(runner.study, C.system.time())
   for _, event in ipairs(C.job.wait({}, 0)) do

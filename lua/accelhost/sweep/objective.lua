@@ -1,4 +1,4 @@
---- Runs the objective of a sweep's file in a process of its own: what the process of a trial does.
+--- The process of a trial whose objective is a function of the sweep's file.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -11,7 +11,7 @@ local objective = {}
 
 ---@class Trial
 ---@field number integer from 0
----@field params table<string, any> what to try: nested as the space is, constants too
+---@field params table<string, any> the values to try: nested as the space is, constants too
 ---@field directory string the trial's own folder
 ---@field seed integer of this run: the study's number, and another one for each replicate
 local Trial = class.new "Trial"
@@ -55,7 +55,7 @@ local function known_names(space)
   return known
 end
 
---- Make what an objective is called with.
+--- Make the trial with which an objective is called.
 ---@param facts table {number, seed, directory}
 ---@param values table nested
 ---@param space Space
@@ -79,7 +79,7 @@ function Trial:report(step, metrics, options)
   return self._answer
 end
 
---- Whether the sweep wants the trial to end. A report ends it by itself, unless it has {stay = true}.
+--- Report whether the sweep wants the trial to end. A report ends it by itself, unless it has {stay = true}.
 ---@return boolean
 function Trial:should_prune() return self._answer ~= nil and self._answer ~= "continue" end
 

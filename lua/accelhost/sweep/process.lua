@@ -8,7 +8,7 @@ local params = require "accelhost.util.params"
 
 ---@class TrialProcess
 ---@field trial table
----@field job? userdata what C.job.wait waits for
+---@field job? userdata the job that C.job.wait waits for
 ---@field code? integer the exit code, when it has ended
 local TrialProcess = class.new "TrialProcess"
 
@@ -44,7 +44,7 @@ function TrialProcess.words(definition, path)
   return words
 end
 
---- What the trial's own processes know of it.
+--- Return the facts of the trial for its own processes.
 ---@param study Study
 ---@return table
 function TrialProcess:facts(study)
@@ -170,7 +170,7 @@ function TrialProcess:interrupt()
   if not self.waits then self:answer "interrupt" end
 end
 
---- End it now; it is to go on later.
+--- End it now; it will resume later.
 function TrialProcess:abort()
   self.aborted = true
   self:kill()

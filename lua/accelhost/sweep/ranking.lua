@@ -9,7 +9,7 @@ local ended = {complete = true, pruned = true, failed = true}
 ---@return boolean
 function ranking.has_ended(trial) return ended[trial.state] == true end
 
---- What the complete trials of a configuration have in common.
+--- Return the mean and spread of the complete trials of a configuration.
 ---@param group table {leader, trials}
 ---@param sign integer 1 when lower values are better, else -1
 ---@return table? # {leader, trials, count, mean, spread, bound}: of values, bound of losses; nil without a complete one

@@ -1,7 +1,7 @@
 --- The reports of a trial, in the order of their steps: trial.reports = {{step, value}, ...}.
 --
--- A failed trial that runs again by `accelhost sweep retry` reports from its start, or from its own checkpoint: what it
--- had reported from there on is replaced.
+-- A failed trial that runs again by `accelhost sweep retry` reports from its start, or from its own checkpoint: its
+-- earlier reports from there on are replaced.
 local reports = {}
 
 --- Mark a trial whose next report replaces the earlier ones from its step on.

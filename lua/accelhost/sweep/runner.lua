@@ -1,4 +1,4 @@
---- Runs a study: starts trials in as many slots as there are, hears them, and writes down what they say.
+--- Runs a study: starts trials in the free slots, receives their reports, and stores them.
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 local gpus = require "accelhost.sweep.gpus"
@@ -81,7 +81,7 @@ function Runner:_start(trial, slot)
   self:_notify("start", trial)
 end
 
--- Start what can be started; false when nothing runs and nothing is left.
+-- Start trials in the free slots; false when none runs and none is left.
 function Runner:_fill()
   while not self.leaving do
     local slot = first_free(self)
@@ -96,7 +96,7 @@ function Runner:_fill()
   return #self.running > 0
 end
 
---- What was reported is written down, and answered.
+--- Store a report, and return the answer.
 ---@param trial table
 ---@param step integer
 ---@param metrics table<string, any>
@@ -158,7 +158,7 @@ function Runner:interrupt()
   if #self.running > 0 then self:_notify("interrupt", nil, #self.running) end
 end
 
---- End what runs, now; it goes on when the sweep is started again.
+--- End the running trials now; they resume when the sweep is started again.
 function Runner:abort()
   self.leaving = true
   for _, process in ipairs(self.running) do process:abort() end
@@ -215,7 +215,7 @@ function Runner:_step()
   self.observer:update(self.study, C.system.time())
 end
 
---- Run until nothing is left to do, or somebody wants an end.
+--- Run until no trial is left, or a signal requests the end.
 function Runner:run()
   C.job.watch_signals("INT", "TERM", "HUP")
   while self:_fill() do

@@ -1,6 +1,6 @@
 --- A search space: a definition's space, checked and flattened.
 --
--- `space.parameters` is what samplers work on, a list sorted by name of
+-- `space.parameters` is for samplers, a list sorted by name of
 -- {name, kind, low, high, log, step, choices, when = {name, values}}; nested tables have dotted names ("optim.lr").
 -- Constants are no part of it: expand() adds them to the parameters when a trial is made.
 local arguments = require "accelhost.util.arguments"
@@ -142,7 +142,7 @@ function Space:is_active(row, params)
 end
 
 --- The values that a script gets: constants too, tables nested as the definition nests them.
----@param params table<string, any> by dotted name, as samplers give them
+---@param params table<string, any> by dotted name, as samplers return them
 ---@return table<string, any>
 function Space:expand(params)
   local result = {}
@@ -154,7 +154,7 @@ function Space:expand(params)
   return nest(result)
 end
 
--- Why a value is none of a parameter's, nil when it is one.
+-- Return the reason why a value is none of a parameter's, nil when it is one.
 local function reason_against(row, value)
   if row.kind == "categorical" then
     if place_of(row.choices, value) then return end
@@ -239,7 +239,7 @@ end
 ---@return string
 function Space:key(params) return json.encode(params) end
 
--- How many values a parameter has.
+-- Return the number of a parameter's values.
 local function count_of(row)
   if row.kind == "categorical" then return #row.choices end
   if row.low == row.high then return 1 end
@@ -247,7 +247,7 @@ local function count_of(row)
   return math.floor((row.high - row.low) / (row.step or 1) + 1e-9) + 1
 end
 
---- How many different trials there are at most; infinite when a parameter is a real number.
+--- Return the largest number of different trials; infinite when a parameter is a real number.
 ---@return number
 function Space:size()
   local total = 1

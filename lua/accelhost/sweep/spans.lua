@@ -1,5 +1,5 @@
 --- The times at which a trial ran: trial.spans = {{started, ended, state = with which it left}, ...}, in seconds since
---- 1970. Pauses and interruptions lie between them, so a trial's duration is their sum.
+--- 1970. Pauses and interruptions are between them, so a trial's duration is their sum.
 local spans = {}
 
 --- The trial starts to run.

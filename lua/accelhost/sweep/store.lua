@@ -1,8 +1,8 @@
---- A study's file: SQLite, written by the process that runs the sweep and by no other; anybody may read it meanwhile
+--- A study's file: SQLite, written only by the process that runs the sweep; other processes may read it meanwhile
 --- (sqlite3 STUDY/study.db).
 --
--- No report is lost when any process is killed: each event is a transaction of its own in a write-ahead log
--- (synchronous = NORMAL; only a system crash may lose the last events, and leaves the file intact). The log
+-- No report is lost when any process is killed: each event is one transaction in a write-ahead log (synchronous =
+-- NORMAL; only a system crash may lose the last events, and leaves the file intact). The log
 -- needs memory that its processes share, so one host: a network file system has a rollback journal in its place.
 -- `event` is the authoritative log, in order and append-only; `trial` has the current state.
 local C = require "accelhost._C"
@@ -25,7 +25,7 @@ local schema = {
     configuration INTEGER NOT NULL, replicate INTEGER NOT NULL DEFAULT 0, attempt INTEGER NOT NULL DEFAULT 0,
     queued INTEGER NOT NULL DEFAULT 0, bracket INTEGER, slot INTEGER,
     params TEXT NOT NULL, value REAL, started REAL, ended REAL, error TEXT) STRICT]],
-  -- What happened, in order. kind: start, report (step, value, answer, detail: all its metrics as JSON), log (the same
+  -- The events, in order. kind: start, report (step, value, answer, detail: all its metrics as JSON), log (the same
   -- without the study's metric), pause, promote, release (from the pruner), interrupt, retry (detail: the error), end
   -- (value, detail: the state).
   [[CREATE TABLE event (
@@ -139,7 +139,7 @@ function Store:remove(number)
   self._db:execute("DELETE FROM trial WHERE number = ?", {number})
 end
 
---- Write down what happened.
+--- Store an event.
 ---@param trial table
 ---@param kind string
 ---@param time number seconds since 1970

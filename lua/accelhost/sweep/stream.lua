@@ -1,5 +1,5 @@
---- The random numbers of one suggestion: a function of the study's seed, the trial's number and what they are for, so
---- that a study can be replayed without a record of the numbers drawn before.
+--- The random numbers of one suggestion: a function of the study's seed, the trial's number and their purpose, so that
+--- a study can be replayed without a record of the numbers drawn before.
 --
 --   local draws = stream.new(seed, number)
 --   draws:uniform()                            -- [0, 1)

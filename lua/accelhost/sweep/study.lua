@@ -13,14 +13,14 @@ local samplers = require "accelhost.sweep.samplers"
 local spans = require "accelhost.sweep.spans"
 
 local NAN = 0 / 0
--- How often a sampler is asked again when it suggests parameters that were already tried.
+-- The number of times that a sampler is asked again when it suggests parameters that were already tried.
 local ATTEMPTS = 8
 
 ---@class Study
 ---@field trials table[] by number + 1
 local Study = class.new "Study"
 
---- Go on with what the store holds.
+--- Continue the study of a store.
 ---@param definition Definition
 ---@param store Store
 function Study:init(definition, store)
@@ -43,7 +43,7 @@ local function last_value(trial)
   return last and last.value
 end
 
--- What becomes of samplers and pruners when something happens, now or when it is read.
+-- Updates of samplers and pruners by an event, when it happens or when it is read.
 
 function Study:_enter(trial)
   self.trials[trial.number + 1] = trial
@@ -62,7 +62,7 @@ function Study:_apply_report(trial, step, value)
     self.seen[trial] = {}
     for _, kept in ipairs(trial.reports) do self.seen[trial][kept.step] = true end
   end
-  trial.loss = self:_loss(value) -- what samplers know of a paused one
+  trial.loss = self:_loss(value) -- the value that samplers read of a paused one
   self.seen[trial][step] = true
   if trial.replicate > 0 or trial.released then return "continue" end
   return self.pruner:report(trial, step, self:_loss(value))
@@ -104,7 +104,7 @@ local function apply_release(self, trial)
   self.pruner:finish(trial, trial.loss)
 end
 
--- What an event of the store did.
+-- Kind of event -> function that applies it when the store is read.
 local apply = {}
 
 apply.start = function(self, trial)
@@ -137,7 +137,7 @@ end
 
 apply.log = function() end
 
--- What the process that ran the sweep before us left behind.
+-- Recover from the end of the process that ran the sweep before.
 function Study:_recover()
   for _, trial in ipairs(self.trials) do
     if trial.state == "running" then
@@ -176,7 +176,7 @@ local function open_leaders(self)
   return list
 end
 
--- A combination that was not tried, of a space that has so many; nil when there is none left, or no end of them.
+-- Return a combination that was not tried, of a finite space; nil when there is none left, or the space is infinite.
 local function find_untried(self, number, running)
   if self.space:size() == math.huge then return nil end
   if not self._grid then
@@ -204,7 +204,7 @@ local function suggest(self, number, given)
   return find_untried(self, number, running) or params
 end
 
--- Queued configurations come first, by their place in the definition.
+-- Return the parameters of a new trial. Queued configurations are first, by their place in the definition.
 local function new_params(self, number)
   local given = self.definition.enqueue[number + 1]
   local params = suggest(self, number, given)
@@ -225,7 +225,7 @@ local function is_ahead(one, other)
   return one.loss < other.loss
 end
 
--- When all have begun and none has come to its end, the best of those that are paused does: a sweep has a result.
+-- Return the best paused trial when all have begun and none is complete, so that a sweep has a result.
 local function last_hope(self)
   local best
   for _, trial in ipairs(self.trials) do
@@ -260,12 +260,12 @@ local function choose(self)
   return trial, "release"
 end
 
---- How many configurations there may be; nil: as many as the sampler has.
+--- Set the largest number of configurations; nil: as many as the sampler has.
 ---@param count integer?
 function Study:set_limit(count) self.limit = count end
 
 --- The trial that is to run now: one that was interrupted, one that is promoted, a new one, or the best of those that
---- are paused when none has come to its end; nil when there is none at the moment.
+--- are paused when none is complete; nil when there is none at the moment.
 ---@param now number seconds since 1970
 ---@param slot integer from 0
 ---@return table? trial {number, params, attempt, replicate, reports, ...}
@@ -286,7 +286,8 @@ function Study:next(now, slot)
   return trial
 end
 
---- A running trial reports. What it reports a second time, because it goes on from an older checkpoint, is passed over.
+--- Store the report of a running trial. A step that it reports a second time, because it resumed from an older
+--- checkpoint, is ignored.
 ---@param trial table
 ---@param step integer
 ---@param metrics table<string, any>
@@ -356,9 +357,9 @@ end
 
 --- A trial runs no more.
 ---@param trial table
----@param how "complete"|"stopped"|"paused"|"interrupted"|"failed" stopped by the pruner; interrupted: goes on later
+---@param how "complete"|"stopped"|"paused"|"interrupted"|"failed" stopped by the pruner; interrupted: resumes later
 ---@param now number
----@param detail? number|string complete: its value; failed: why
+---@param detail? number|string complete: its value; failed: the reason
 function Study:leave(trial, how, now, detail)
   if how == "failed" then return fail_trial(self, trial, detail, now) end
   if how == "complete" and detail ~= detail then

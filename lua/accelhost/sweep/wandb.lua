@@ -7,7 +7,7 @@ local fail, describe = arguments.fail, arguments.describe
 
 local wandb = {}
 
--- What their keys are called here.
+-- The names of their keys here.
 local renamed = {program = "script", run_cap = "trials", parameters = "space", description = false, project = false,
   entity = false, controller = false}
 
@@ -141,7 +141,7 @@ end
 --- The table of accelhost.sweep.definition for a decoded YAML file.
 ---@param given table
 ---@param reals table which numbers are written as reals (accelhost._C.yaml)
----@param note fun(text: string) called with what is left out, and the reason
+---@param note fun(text: string) called with each ignored key, and the reason
 ---@return table
 function wandb.read(given, reals, note)
   if type(given) ~= "table" or given[1] ~= nil then fail("expected keys and values, got %s", describe(given)) end

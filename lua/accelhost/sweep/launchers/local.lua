@@ -18,7 +18,7 @@ function LocalTrial:_launch(study, place)
   self:begin(definition)
 end
 
--- Lines of several ranks do not mix, and say whose they are.
+-- Write output; lines of several ranks do not mix, and begin with their rank.
 local function write(self, rank, stream, text)
   if stream == 1 then self.last_words = (self.last_words .. text):sub(-4000) end
   if self.job.num_processes == 1 then return self.log:append(text) end
@@ -50,7 +50,7 @@ function LocalTrial:handle(event, report)
   end
 end
 
---- Why it failed: one line, and the traceback below.
+--- Return the reason of its failure: one line, and the traceback below.
 ---@return string
 function LocalTrial:failure_text()
   local failure = self.job:failure()

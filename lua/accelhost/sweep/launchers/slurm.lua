@@ -1,7 +1,7 @@
 --- Trials as jobs of Slurm: one batch job each, in which `srun accelhost launch` starts the ranks on one node. The
 --- sweep itself runs wherever sbatch works, and shares nothing with its trials but the study's folder.
 ---
---- A trial's folder gets, for each start K, slurm-K.sh (what was submitted), slurm-K.job (the job's number),
+--- A trial's folder gets, for each start K, slurm-K.sh (the submitted script), slurm-K.job (the job's number),
 --- slurm-K.messages and slurm-K.answers (accelhost.util.link), and slurm-K.ended with the exit code.
 local C = require "accelhost._C"
 local TrialProcess = require "accelhost.sweep.process"
@@ -131,7 +131,7 @@ function SlurmTrial:kill() os.execute("scancel " .. self.number .. " 2> /dev/nul
 
 function SlurmTrial:terminate() self:kill() end
 
--- Is the job gone, without a word of its own about how it ended?
+-- Is the job gone, without a report of its end?
 local function is_gone(self)
   local now = C.system.now()
   if now - self.asked < ASK and not self.aborted and not self.timed_out then return false end
@@ -165,7 +165,7 @@ local reasons = {
   NODE_FAIL = "its node failed", CANCELLED = "was cancelled (scancel)", PREEMPTED = "was preempted",
 }
 
---- Why it failed.
+--- Return the reason of its failure.
 ---@return string
 function SlurmTrial:failure_text()
   local state = ask("scontrol -o show job " .. self.number):match "JobState=([%u_]+)"

@@ -16,9 +16,9 @@ local read = arguments.signature("AshaPruner", {
   {"stop_instead_of_pause: flag", false}, {"seed: integer", 0},
 })
 --- Asynchronous successive halving: trials train up to rungs of `min_resource`, `min_resource` * `reduction_factor`,
---- ... steps, and of those that reach a rung the best 1 / `reduction_factor` go on. The others are paused; one of them
---- goes on from its checkpoint as soon as it is among the best, because worse ones have come, and what is paused in
---- the end was not good enough; when no trial at all has come to its end, the best of them does.
+--- ... steps, and of those that reach a rung the best 1 / `reduction_factor` continue. The others are paused; one of
+--- them resumes from its checkpoint as soon as it is among the best, because worse ones have arrived, and those that
+--- are paused in the end were not good enough; when no trial at all is complete, the best of them runs to its end.
 --
 --   local pruner = accelhost.sweep.AshaPruner{max_resource = 27}   -- pruner = {"asha", max_resource = 27}
 --
@@ -28,11 +28,11 @@ local read = arguments.signature("AshaPruner", {
 --- trials, which run to their ends
 ---@param max_resource? integer from here on trials are left alone
 ---@param reduction_factor? integer default 4
----@param min_early_stopping_rate? integer default 0: so many rungs are left out
+---@param min_early_stopping_rate? integer default 0: number of rungs that are left out
 ---@param brackets? integer default 1; of several, each begins a rung later and gets its part of the trials
----@param bootstrap_count? integer default 0: so many trials have to come to a rung before one goes on
----@param stop_instead_of_pause? boolean default false; true: a trial that does not go on at once is stopped for good.
---- Nothing has to be kept, but good trials among the first are lost or bad ones kept
+---@param bootstrap_count? integer default 0: number of trials that must reach a rung before one continues
+---@param stop_instead_of_pause? boolean default false; true: a trial that does not continue at once is stopped for
+--- good. Nothing has to be kept, but good trials among the first are lost or bad ones kept
 ---@param seed? integer for brackets
 function AshaPruner:init(...)
   self.min_resource, self.max_resource, self.reduction_factor, self.min_early_stopping_rate, self.brackets,
@@ -43,7 +43,7 @@ function AshaPruner:init(...)
   self:_begin()
 end
 
--- Check what all have, and begin: no trial has reported.
+-- Check the common options, and begin: no trial has reported.
 function AshaPruner:_begin()
   if self.reduction_factor < 2 then
     arguments.fail("%s: reduction_factor: expected at least 2, got %s", self._name, self.reduction_factor)
@@ -56,14 +56,14 @@ function AshaPruner:_begin()
   self.bracket_of, self.last, self.longest = {}, {}, nil
 end
 
--- How many of a bracket's trials there are in relation to others: those that stop early are many. Li and others,
--- Hyperband, 2018: https://www.jmlr.org/papers/v18/16-558.html
+-- Return a bracket's number of trials in relation to others: many where they stop early. Li and others, Hyperband,
+-- 2018: https://www.jmlr.org/papers/v18/16-558.html
 local function budget_of(bracket, brackets, factor)
   local s = brackets - 1 - bracket
   return ceil(brackets * factor ^ s / (s + 1))
 end
 
--- How many brackets there are, once it is known.
+-- Return the number of brackets, once it is known.
 function AshaPruner:_count_brackets() return self.brackets end
 
 -- The brackets, made when the resources are known: from the start, or with the first complete trial.

@@ -31,7 +31,7 @@ end
 
 --- Forget a trial.
 ---@param number integer
----@return table? # what it had reported
+---@return table? # its reports
 function Course:take(number)
   local trial = self.trials[number]
   self.trials[number] = nil

@@ -19,7 +19,7 @@ local read = arguments.signature("HyperbandPruner", {
 -- Hyperparameter Optimization, 2018: https://www.jmlr.org/papers/v18/16-558.html
 ---@param min_resource? integer default 1
 ---@param max_resource? integer|string "auto" (default): one more than the last step of the first complete trial; until
---- then all go on
+--- then all continue
 ---@param reduction_factor? integer default 3
 ---@param bootstrap_count? integer as AshaPruner's
 ---@param stop_instead_of_pause? boolean as AshaPruner's

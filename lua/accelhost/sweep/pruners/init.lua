@@ -1,4 +1,4 @@
---- Pruners by name: what `pruner` of a study may say.
+--- Pruners by name: the values of `pruner` of a study.
 --
 --   pruners.new "median"
 --   pruners.new {"median", n_warmup_steps = 3}

@@ -1,4 +1,4 @@
---- Percentiles of what other trials reported.
+--- Pruning by a percentile of other trials' reports.
 local Course = require "accelhost.sweep.pruners.course"
 local BasePruner = require "accelhost.sweep.pruners.pruner"
 local arguments = require "accelhost.util.arguments"
@@ -12,15 +12,15 @@ local read = arguments.signature("PercentilePruner", {
   {"percentile: number", 25}, {"n_startup_trials: size", 5}, {"n_warmup_steps: size", 0}, {"interval_steps: count", 1},
   {"n_min_trials: count", 1},
 })
---- Stops a trial whose best loss so far is worse than a percentile of what complete trials reported at the same step:
---- with 25 the best quarter goes on.
+--- Stops a trial whose best loss so far is worse than a percentile of complete trials' reports at the same step: with
+--- 25 the best quarter continues.
 --
 --   local pruner = accelhost.sweep.PercentilePruner(25, {n_warmup_steps = 3})   -- {"percentile", n_warmup_steps = 3}
 ---@param percentile? number from 0 to 100, default 25
----@param n_startup_trials? integer default 5: so many trials have to be complete first
+---@param n_startup_trials? integer default 5: number of trials that must be complete first
 ---@param n_warmup_steps? integer default 0: the first step at which trials are judged
----@param interval_steps? integer default 1: from there they are judged every so many steps
----@param n_min_trials? integer default 1: so many complete ones have to have reported at the step
+---@param interval_steps? integer default 1: number of steps between two judgements from there on
+---@param n_min_trials? integer default 1: number of complete ones that must have reported at the step
 function PercentilePruner:init(...)
   self.percentile, self.n_startup_trials, self.n_warmup_steps, self.interval_steps, self.n_min_trials = read(...)
   if not (self.percentile >= 0 and self.percentile <= 100) then
@@ -29,10 +29,10 @@ function PercentilePruner:init(...)
   self:_begin()
 end
 
--- Nobody has reported yet: by step the sorted losses of complete trials and how many reported there.
+-- Begin without reports: by step the sorted losses of complete trials and the number of reports.
 function PercentilePruner:_begin() self.course, self.complete, self.at_step = Course(), 0, {} end
 
--- Where `loss` belongs in a sorted list.
+-- Return the place of `loss` in a sorted list.
 local function place_for(list, loss)
   local low, high = 1, #list + 1
   while low < high do

@@ -30,7 +30,7 @@ end
 ---@return integer? # from 0
 function BasePruner:assign(trial) return nil end
 
---- What a trial shall do that has reported a loss.
+--- Decide about a trial that has reported a loss.
 ---@param trial table {number, bracket}
 ---@param step number
 ---@param loss number
@@ -58,7 +58,7 @@ function BasePruner:judge(trial, step, loss) return "continue" end
 ---@param loss? number nil when it failed
 function BasePruner:finish(trial, loss) end
 
---- A paused trial that shall go on now, nil when there is none. To be asked whenever a trial could be started.
+--- Return a paused trial that shall resume now, nil when there is none. Called whenever a trial could be started.
 ---@return table? trial
 function BasePruner:promote() return nil end
 

@@ -2,8 +2,8 @@
 --- trial continues when it is among the best 1 / factor of all that reached it.
 --
 -- Asynchronous: a trial is judged when it arrives, against those that arrived before. One that is not good enough yet
--- waits, and continues when enough worse ones have arrived. Or, where nothing waits, it is stopped; then the best of
--- the first ones goes on, since nobody could else.
+-- waits, and continues when enough worse ones have arrived. Or, where trials do not wait, it is stopped; then the best
+-- of the first ones continues, since none could otherwise.
 local class = require "accelhost.util.class"
 
 local floor = math.floor
@@ -11,7 +11,7 @@ local Rungs = class.new "Rungs"
 
 --- Make one.
 ---@param options {least: number, factor: number, most: number?, bootstrap: integer?, stops: boolean?} `most`: trials
---- that come this far are not judged any more; `bootstrap`: so many have to come to a rung before one goes on
+--- that reach it are not judged any more; `bootstrap`: number of trials that must reach a rung before one continues
 function Rungs:init(options)
   self.least, self.factor, self.most = options.least, options.factor, options.most or math.huge
   self.bootstrap, self.stops = options.bootstrap or 0, options.stops or false
@@ -31,7 +31,7 @@ local function insert(list, entry)
   return low
 end
 
--- May the entry at a place go on to the next rung?
+-- May the entry at a place continue to the next rung?
 local function is_good(self, list, place)
   if #list <= self.bootstrap then return false end
   local count = floor(#list / self.factor)
@@ -39,7 +39,7 @@ local function is_good(self, list, place)
   return place <= count
 end
 
---- What a trial shall do that reports: "continue", "pause" or "stop".
+--- Decide about a trial that reports: "continue", "pause" or "stop".
 ---@param trial table {number}
 ---@param step number
 ---@param loss number
@@ -68,7 +68,7 @@ function Rungs:finish(number)
   if entry then entry.trial, self.waiting[number] = nil, nil end
 end
 
---- A trial that waits and may go on: of the highest rung that has one, the best.
+--- Return a waiting trial that may continue: of the highest rung that has one, the best.
 ---@return table? trial
 function Rungs:promote()
   for rung = #self.lists, 0, -1 do

@@ -15,7 +15,7 @@ local read = arguments.signature("ThresholdPruner", {
 ---@param lower? number of the metric as it is reported, also where it is maximised
 ---@param upper? number
 ---@param n_warmup_steps? integer default 0: the first step that is checked
----@param interval_steps? integer default 1: from there every so many steps
+---@param interval_steps? integer default 1: number of steps between two checks from there on
 function ThresholdPruner:init(...)
   self.lower, self.upper, self.n_warmup_steps, self.interval_steps = read(...)
   if not self.lower and not self.upper then arguments.fail("%s: lower or upper is missing", self._name) end

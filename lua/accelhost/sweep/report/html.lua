@@ -121,7 +121,7 @@ local function number_or_null(value) return summary.is_finite(value) and value o
 
 local function tenth(value) return math.floor(value * 10 + 0.5) / 10 end
 
--- What the script works on: a row for each trial, in its order.
+-- Return the data of the page's script: a row for each trial, in its order.
 local function data_of(self)
   local rows, state_of = json.array {}, {}
   for i, state in ipairs(summary.states) do state_of[state] = i - 1 end

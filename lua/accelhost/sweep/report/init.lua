@@ -18,7 +18,7 @@
 --   }
 --
 -- Values are those of the script: `direction` defines which are better. Only name, direction, metric, space and trials
--- are needed; what else is absent is left out of the picture. accelhost.sweep.report.source makes the table.
+-- are needed; parts of other absent fields are left out. accelhost.sweep.report.source makes the table.
 local C = require "accelhost._C"
 local importance = require "accelhost.sweep.importance"
 local summary = require "accelhost.sweep.report.summary"

@@ -49,7 +49,7 @@ local function params_text(study, params)
 end
 
 -- Estimated seconds until all trials have ended, from the mean duration of the ended trials; nil before the first end.
--- Where trials pause, the rate of ends and pauses counts.
+-- If trials pause, the rate of ends and pauses counts.
 local function seconds_left(self, study, found, now)
   local total = self._total or study.total
   if not total then return nil end

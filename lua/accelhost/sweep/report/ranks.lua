@@ -5,10 +5,10 @@ local summary = require "accelhost.sweep.report.summary"
 local Ranks = class.new "Ranks"
 
 function Ranks:init()
-  self._read, self._values = {}, {} -- by number: how many of its reports are known; by step: values
+  self._read, self._values = {}, {} -- by number: count of its known reports; by step: values
 end
 
---- Learn what has been reported since the last time.
+--- Read the reports since the last call.
 ---@param study table
 function Ranks:read(study)
   self._sign = summary.sign(study)

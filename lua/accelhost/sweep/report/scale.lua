@@ -36,7 +36,7 @@ end
 ---@param low number
 ---@param high number
 ---@param log? boolean
----@param most? integer about how many ticks, default 5
+---@param most? integer approximate number of ticks, default 5
 ---@return table {place, ticks, low, high, log}
 function scale.of_range(low, high, log, most)
   log = log and low > 0
@@ -58,7 +58,7 @@ function scale.of_range(low, high, log, most)
   }
 end
 
---- The axis of a parameter: its range, widened to what trials had (configurations that were queued may lie outside).
+--- The axis of a parameter: its range, widened to the values of trials (queued configurations may be outside).
 ---@param parameter table {name, kind, low, high, log, choices}
 ---@param trials table[]
 ---@return table {kind, place, ticks}

@@ -27,7 +27,7 @@ local function facts_of(definition, given)
   }
 end
 
---- Write down what a report needs to know of the definition, each fact by its name.
+--- Store the facts of the definition that a report reads, each by its name.
 ---@param store Store
 ---@param definition Definition
 ---@param given {name: string, command?: string, total?: integer, parallel?: integer}
@@ -61,8 +61,8 @@ local function finish(facts, trials, directory)
   return facts
 end
 
---- What the live table and the report read of a sweep that runs here.
----@param study Study its trials are used as they are, also those to come
+--- Return the table of a sweep that runs here, for the live table and the report.
+---@param study Study its trials are used as they are, also later ones
 ---@param given {name: string, directory: string, command?: string, total?: integer, parallel?: integer}
 ---@return table # see accelhost.sweep.report
 function source.of(study, given)

@@ -53,7 +53,8 @@ function summary.history(study)
   return list
 end
 
---- The stretches of time in which a trial ran, each {started, ended, state}; the last one goes on where `ended` is nil.
+--- The stretches of time in which a trial ran, each {started, ended, state}; the last one is still running where
+--- `ended` is nil.
 ---@param trial table
 ---@return table[]
 function summary.spans(trial)
@@ -61,7 +62,7 @@ function summary.spans(trial)
   return trial.started and {{started = trial.started, ended = trial.ended, state = trial.state}} or {}
 end
 
--- How long a trial has run until now, and when it ran last; nil when that is not known.
+-- Return a trial's running time until now, and the time when it ran last; nil when that is not known.
 local function seconds_of(trial, now)
   local seconds, last
   for _, span in ipairs(summary.spans(trial)) do
@@ -72,7 +73,7 @@ local function seconds_of(trial, now)
 end
 summary.seconds = seconds_of
 
---- What a script gets for the parameters of a trial, by dotted names.
+--- Return the parameters of a trial as its script gets them, by dotted names.
 ---@param study table
 ---@param trial table
 ---@return table<string, any>
@@ -147,7 +148,7 @@ function summary.of(study, now)
   return found
 end
 
---- How many configurations a study has tried; replicates are of the same one.
+--- Count the configurations that a study has tried; replicates are of the same one.
 ---@param study table
 ---@return integer
 function summary.configurations(study)
@@ -167,7 +168,7 @@ function summary.is_over(study, found)
     and summary.configurations(study) >= study.total
 end
 
---- Why there is no best trial.
+--- Return the reason why there is no best trial.
 ---@param found table the result of `count`
 ---@return string
 function summary.why_none(found)
@@ -207,12 +208,12 @@ local function robust_bounds(values, sign)
 end
 
 --- Bounds between which values are drawn, and whether by their logarithms: losses of several powers of ten are, since
---- what matters is near the least.
+--- the interesting ones are near the least.
 ---@param values number[] finite
 ---@param sign integer 1 when less is better
 ---@return number? low
 ---@return number? high
----@return integer outside how many lie beyond on the worse side
+---@return integer outside number of values beyond on the worse side
 ---@return boolean log
 function summary.bounds(values, sign)
   if #values == 0 then return nil, nil, 0, false end

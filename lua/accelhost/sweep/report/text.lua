@@ -154,7 +154,7 @@ function text.full(study, options)
   return lines_of(study, options, {head, best, importance, top, history, failures})
 end
 
---- How a study ended: counts, times and the best.
+--- Describe the end of a study: counts, times and the best.
 ---@param study table
 ---@param options {now: number, width: integer, until_now?: boolean} until_now: it ends at this moment
 ---@return string

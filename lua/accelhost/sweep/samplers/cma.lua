@@ -51,7 +51,7 @@ local function set_rates(self)
   self.chi_n = sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n))
 end
 
---- How many points a generation has in n dimensions, unless somebody knows better.
+--- Return the usual number of points of a generation in n dimensions.
 ---@param n integer
 ---@return integer
 function Cma.usual_population(n) return 4 + floor(3 * log(n)) end

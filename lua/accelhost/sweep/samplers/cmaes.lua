@@ -34,7 +34,7 @@ local read = arguments.signature("CmaEsSampler", {
 ---@param seed? integer default 0
 function CmaEsSampler:init(...) self.popsize, self.sigma0, self.restarts, self.seed = read(...) end
 
--- Which parameters are CMA's, and the space of those that are not.
+-- Divide the space into the parameters of CMA and the others.
 local function divide(self, space)
   local is_parent = {}
   for _, given in ipairs(space) do
@@ -97,7 +97,8 @@ function CmaEsSampler:observe(trial, loss)
   if #self.ended == self.cma.population then learn(self) end
 end
 
--- How much wider than the distribution a number with steps is drawn, for it to leave the mean's step often enough.
+-- Return the factor by which a number with steps is drawn wider than the distribution, for it to leave the mean's step
+-- often enough.
 local function widening(self, i, parameter)
   if not parameter.count then return 1 end
   local mean = max(0, min(1 - 1e-9, self.cma.mean[i]))

@@ -1,5 +1,5 @@
---- A space as samplers see it: its parameters, parents before what depends on them, and each as a way from [0, 1] to
---- its values and back.
+--- A space as samplers see it: its parameters, parents before their dependents, and each as a map from [0, 1] to its
+--- values and back.
 --
 -- A space is a list of parameters {name, kind = "float" | "int" | "categorical", low, high, log, step, choices,
 -- when = {name, values}}. The values of a parameter with a step are low, low + step, ... up to high, and each has the
@@ -27,7 +27,7 @@ local function position_of(value, list)
   return nil
 end
 
--- Where the scale begins and ends: beyond the outermost values by half a step.
+-- Set the ends of the scale: beyond the outermost values by half a step.
 local function set_scale(parameter)
   local half = (parameter.step or 0) / 2
   local low, high = parameter.low - half, parameter.high + half
@@ -53,7 +53,7 @@ local function read_parameter(given)
   return parameter
 end
 
--- What has to be the case for a parameter to be there, as a text: parameters with the same text come and go together.
+-- Return the condition of a parameter as a text: parameters with the same text exist in the same trials.
 local function condition_of(parameter, by_name)
   local when = parameter.when
   if not when then return "" end
@@ -67,7 +67,7 @@ end
 
 --- Prepare a space.
 ---@param space table[] parameters, in the order of their names
----@return table # {parameters, parents first; by_name; groups: lists of parameters that come and go together}
+---@return table # {parameters, parents first; by_name; groups: lists of parameters with the same condition}
 function domain.read(space)
   local by_name, read = {}, {parameters = {}, groups = {}}
   for _, given in ipairs(space) do by_name[given.name] = read_parameter(given) end
@@ -100,7 +100,7 @@ function domain.is_active(parameter, params)
   return value ~= nil and position_of(value, when.values) ~= nil
 end
 
---- Value k of a parameter that has so many.
+--- Return a value of a parameter with a count, by its index.
 ---@param parameter table
 ---@param index integer from 0
 ---@return any
@@ -112,7 +112,7 @@ function domain.value_at(parameter, index)
   return parameter.kind == "int" and value or tonumber(("%.12g"):format(value))
 end
 
---- Which value a value is: its place among choices or steps from 0, clamped; nil for an unknown choice.
+--- Return the index of a value: its place among choices or steps from 0, clamped; nil for an unknown choice.
 ---@param parameter table one with a count
 ---@param value any
 ---@return integer?

@@ -4,7 +4,7 @@ local arguments = require "accelhost.util.arguments"
 local domain = require "accelhost.sweep.samplers.domain"
 
 ---@class GridSampler: BaseSampler
----@field combinations integer how many there are
+---@field combinations integer their number
 local GridSampler = BaseSampler:extend "GridSampler"
 GridSampler.takes_seed = false
 
@@ -68,7 +68,7 @@ local function unrank(nodes, index, params)
   end
 end
 
--- Which combination these are, nil for none of the grid.
+-- Return the number of the combination of these parameters, nil for none of the grid.
 local function rank(nodes, params)
   local index = 0
   for _, node in ipairs(nodes) do
@@ -81,7 +81,7 @@ local function rank(nodes, params)
   return index
 end
 
---- Parameters of a trial are taken, however it ended.
+--- Mark the parameters of a trial as used, however it ended.
 function GridSampler:observe(trial, loss)
   local index = rank(self.roots, trial.params)
   if index then self.taken[index] = true end

@@ -18,7 +18,7 @@ function History:init(space)
   -- By trial, in the order of arrival: its number, its outcome (false while it runs) and, for each parameter, its
   -- position.
   self.numbers, self.outcomes, self.columns = {}, {}, {}
-  -- Trials by number; by parameter those that are sorted by place, and how many of all trials those were made of.
+  -- Trials by number; by parameter those that are sorted by place, and the number of trials from which they were made.
   self.by_number, self.sorted = {}, {}
   self.ranking = {upto = 0, most = 0}
   for _, parameter in ipairs(space.parameters) do
@@ -62,7 +62,7 @@ end
 --- reported last.
 ---@param running? table[]
 ---@param fn fun(): any
----@return any # what fn returns
+---@return any # the results of fn
 function History:with(running, fn)
   local count, ended = self.count, self.ended
   for _, trial in ipairs(running or {}) do
@@ -77,7 +77,7 @@ function History:with(running, fn)
   return result
 end
 
--- The best `most` trials, the best first; what `ranking` has of them are those of its first `upto` trials.
+-- Return the best `most` trials, the best first; `ranking` has the best of the first `upto` trials.
 local function ranked(self, ranking, most)
   local list, outcomes = {upto = self.count, most = most}, self.outcomes
   for i = 1, #ranking do list[i] = ranking[i] end
@@ -126,7 +126,7 @@ local function sorted_by(self, name)
   return merged
 end
 
---- Sort what has come for good; to be called while only trials that have ended count.
+--- Sort the ended trials for good; to be called while only trials that have ended count.
 function History:settle()
   self.ranking = ranked(self, self.ranking, self.ranking.most)
   for _, parameter in ipairs(self.space.parameters) do
@@ -156,8 +156,8 @@ local function order_of(self, name, places, kernel_of, n)
   return order
 end
 
---- The trials that have all of some parameters and are among the best, or are not, by number: what a Parzen estimator
---- is made of.
+--- The trials that have all of some parameters and are among the best, or are not, by number: the input of a Parzen
+--- estimator.
 ---@param parameters table[]
 ---@param best table<integer, boolean>
 ---@param wanted boolean the best ones?

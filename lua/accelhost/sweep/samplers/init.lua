@@ -1,4 +1,4 @@
---- Samplers by name: what `sampler` of a study may say.
+--- Samplers by name: the values of `sampler` of a study.
 --
 --   samplers.new("tpe", 3)                               -- with seed 3
 --   samplers.new({"tpe", n_startup_trials = 20}, 3)

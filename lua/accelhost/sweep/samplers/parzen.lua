@@ -24,7 +24,7 @@ local parzen = {}
 
 --- Weights of n trials, oldest first, and of the prior; their sum is 1.
 ---@param n integer
----@param prior_weight number what one recent trial weighs is 1
+---@param prior_weight number in units of the weight of a recent trial
 ---@return number[] # n + 1
 function parzen.weights(n, prior_weight)
   local weights, sum, ramp = new_table(n + 1, 0), 0, n - 25
@@ -39,8 +39,8 @@ function parzen.weights(n, prior_weight)
   return weights
 end
 
--- How wide the kernels of a number are: in `order` (kernels by place) each reaches its farther neighbour; the outermost
--- two reach their only neighbour.
+-- Return the widths of a number's kernels: in `order` (kernels by place) each reaches its farther neighbour; the
+-- outermost two reach their only neighbour.
 local function widths(parameter, places, order, n)
   local range = parameter.to - parameter.from
   local least, sigmas = range / min(100, n + 2), new_table(n + 1, 0)
@@ -111,7 +111,7 @@ local Estimator = class.new "Estimator"
 ---@param places (number[])[] for each parameter and each trial, oldest first, its position: the place of a number on
 --- its scale, the index of a choice from 0. The estimator keeps these tables and adds the prior
 ---@param orders (integer[])[] for each number the trials (from 1) sorted by place
----@param n integer how many trials
+---@param n integer number of trials
 ---@param prior_weight? number default 1
 ---@return table
 function parzen.new(parameters, places, orders, n, prior_weight)

@@ -16,7 +16,7 @@ local read = arguments.signature("QuasiRandomSampler", {
   {"sequence: 'sobol'|'halton'", "sobol"}, {"scramble: flag", true}, {"seed: integer", 0},
 })
 --- Quasi-random search: like random search, but the points fill the space evenly, so that no region is left out by
---- chance. Better than random ones for a first look, or where all trials run at once.
+--- chance. Better than random ones for a first overview, or where all trials run at once.
 --
 --   local sampler = accelhost.sweep.QuasiRandomSampler "halton"   -- sampler = "halton"
 --

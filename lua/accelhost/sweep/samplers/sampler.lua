@@ -5,7 +5,7 @@ local domain = require "accelhost.sweep.samplers.domain"
 local stream = require "accelhost.sweep.stream"
 
 ---@class BaseSampler
----@field space table parameters, parents first, and groups of those that come and go together
+---@field space table parameters, parents first, and groups of those with the same condition
 ---@field seed integer
 local BaseSampler = class.new "BaseSampler"
 
@@ -22,8 +22,8 @@ local read = arguments.signature("BaseSampler", {{"seed: integer", 0}})
 --   local sampler = Middle{seed = 3}:setup{{name = "lr", kind = "float", low = 1e-4, high = 1, log = true}}
 --   sampler:suggest(0).lr  --> 0.01
 --
--- A suggestion is a function of the seed, the trial's number, what was observed and what runs now, and of nothing else:
--- a study that is read from its file goes on as if it had never stopped. Losses are better when they are lower.
+-- A suggestion is a function of the seed, the trial's number, the observed and the running trials, and of nothing else:
+-- a study that is read from its file continues as if it had never stopped. Losses are better when they are lower.
 ---@param seed? integer default 0; a study passes its own
 function BaseSampler:init(...) self.seed = read(...) end
 
@@ -37,13 +37,13 @@ end
 
 --- Report a trial's result. Called once for each trial, in the order in which they ended.
 ---@param trial table {number, state, params, reports}
----@param loss? number what it reached, for a pruned trial what it reported last; nil when it failed
+---@param loss? number its loss, for a pruned trial the last one that it reported; nil when it failed
 function BaseSampler:observe(trial, loss) end
 
 --- The parameters of a trial.
 ---@param number integer of the trial, from 0
 ---@param running? table[] all trials that were given parameters and have not ended: running, paused and waiting ones;
---- a paused one has `loss`, what it reported last
+--- a paused one has `loss`, the last one that it reported
 ---@param attempt? integer asks again, for other parameters, when those of the attempts before were known; default 0
 ---@return table<string, any>? # by name, those that are there; nil when the space is exhausted
 function BaseSampler:suggest(number, running, attempt)

@@ -2,7 +2,7 @@
 --- The first 2^k of them have one in each of 2^k equal slices of every dimension.
 --
 -- Direction numbers by Joe and Kuo (new-joe-kuo-6.21201), Constructing Sobol Sequences with Better Two-Dimensional
--- Projections, 2008: https://web.maths.unsw.edu.au/~fkuo/sobol/. Points come in the order of Gray's code.
+-- Projections, 2008: https://web.maths.unsw.edu.au/~fkuo/sobol/. Points are in the order of Gray's code.
 local bit = require "bit"
 local stream = require "accelhost.sweep.stream"
 
@@ -59,7 +59,7 @@ local function directions(dimension)
   return tables[dimension]
 end
 
---- How many dimensions there are.
+--- The largest number of dimensions.
 sobol.most = 64
 
 --- A coordinate of a point, in 32 bits.

@@ -18,14 +18,14 @@ local read = arguments.signature("TPESampler", {
 --
 --   local sampler = accelhost.sweep.TPESampler{n_startup_trials = 20}   -- sampler = {"tpe", n_startup_trials = 20}
 --
--- Parameters are modelled together (multivariate), those that depend on others in groups of their own. Trials that run
+-- Parameters are modelled together (multivariate), those that depend on others in separate groups. Trials that run
 -- count as bad (the constant liar), so that those that run at the same time differ. A pruned trial ranks by its number
 -- of steps, after the complete ones; those that failed do not count. Defaults are Optuna's. Bergstra and others,
 -- Algorithms for Hyper-Parameter Optimization, 2011: https://papers.nips.cc/paper/4443
----@param n_startup_trials? integer default 10: so many trials are random before one is modelled
----@param n_ei_candidates? integer default 24: so many points are drawn from the density of good trials
----@param n_good_trials? integer default 25: a tenth of the trials is good, but at most so many
----@param prior_weight? number default 1: what the space as a whole weighs, where a recent trial weighs 1
+---@param n_startup_trials? integer default 10: number of random trials before one is modelled
+---@param n_ei_candidates? integer default 24: number of points drawn from the density of good trials
+---@param n_good_trials? integer default 25: largest number of good trials, a tenth of all
+---@param prior_weight? number default 1: weight of the space as a whole, where a recent trial has weight 1
 ---@param seed? integer default 0
 function TPESampler:init(...)
   self.n_startup_trials, self.n_ei_candidates, self.n_good_trials, self.prior_weight, self.seed = read(...)

@@ -30,7 +30,7 @@ local function level_of_environment()
   return numbers.info
 end
 
--- Of all loggers without a level of their own; read when it is first asked for.
+-- The level of all loggers without one; read on first use.
 local verbosity
 
 local function verbosity_now()
@@ -106,7 +106,7 @@ end
 
 --- Write a line of a level. `values` are formatted into the message by string.format. The last value may be a table of
 --- options: {main_process_only = false} writes on every process, {in_order = true} on one after the other, which is a
---- collective (all processes have to come to it).
+--- collective (all processes must call it).
 ---@param level string
 ---@param message any
 ---@param ... any values, options
@@ -169,7 +169,7 @@ local loggers = {}
 local read = arguments.signature("get_logger", {"name: string", {"log_level: string|number"}})
 
 --- The logger of a name, made when it is first asked for. Levels are debug, info, warning, error and critical. Without
---- a level of its own it uses that of set_verbosity, else the variable ACCELHOST_LOG_LEVEL (or
+--- a level it uses that of set_verbosity, else the variable ACCELHOST_LOG_LEVEL (or
 --- ACCELERATE_LOG_LEVEL), else "info".
 --
 --   local logger = accelhost.logging.get_logger("train", {log_level = "debug"})
@@ -184,7 +184,7 @@ function logging.get_logger(...)
   return logger
 end
 
---- From which level on loggers without a level of their own write.
+--- Set the level from which on loggers without one write.
 --
 --   accelhost.logging.set_verbosity "warning"
 --   accelhost.logging.get_verbosity()  --> warning

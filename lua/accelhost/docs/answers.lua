@@ -1,4 +1,4 @@
---- Why a name of PyTorch or Accelerate is not here, or what it is called.
+--- Answers for names of PyTorch or Accelerate: the reason of an absence, or the name here.
 --
 -- Rows {namespaces, names, answer}. Namespaces and names are Lua patterns anchored at both ends (several names
 -- are separated by blanks); the first row that fits answers. An answer that begins with "as " is another name.
@@ -67,7 +67,7 @@ local rows = {
   {"torch.distributed", ".*Options Backend.* ProcessGroup.+ DebugLevel GroupName get_backend_impl record_comm "
     .. "get_pg_count supports_complex is_ucc_available is_xccl_available", "PyTorch's own machinery, and its backends"},
 
-  -- Of Accelerate and of what goes with it.
+  -- Of Accelerate and packages used with it.
   {"accelerate", "tqdm trange", "as accelhost.progress"},
   {"accelerate", "torchrun accelerate", "as accelhost launch"},
   {"accelerate", "set_seed", "as accelhost.manual_seed"},
@@ -270,7 +270,7 @@ function answers.rows(space)
   return list
 end
 
---- The modules of other packages that have an answer of their own, {module, answer} each.
+--- List the modules of other packages that have an answer, {module, answer} each.
 ---@return string[][]
 function answers.modules()
   local list = {}

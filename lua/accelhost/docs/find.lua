@@ -1,7 +1,7 @@
 --- Find entries of the reference by a word typed by the user.
 local answers = require "accelhost.docs.answers"
 
--- What variables of these names mostly hold.
+-- The usual classes of variables of these names.
 local held = {
   model = "nn.Module:", net = "nn.Module:", module = "nn.Module:", layer = "nn.Module:",
   optimizer = "optim.Optimizer:", scheduler = "optim.lr_scheduler.LRScheduler:", loader = "data.DataLoader:",
@@ -35,8 +35,8 @@ local function spellings_of_module(word)
   end
 end
 
--- Words that PyTorch users put before a name, or leave out. A name of another package has its module's place here, or
--- none: a method of the same name is something else.
+-- Return the spellings of a word, with and without the prefixes that PyTorch users write or leave out. A name of
+-- another package has its module's place here, or none: a method of the same name is something else.
 local function spellings(word)
   if answers.is_foreign(word) then
     local plain = word:gsub("%(.*", ""):gsub("^torch%.", "")
@@ -58,8 +58,7 @@ local function spellings(word)
   }
 end
 
---- What a word means: an entry, or nil and a page. Small and large letters may be mixed up where that leaves one
---- meaning.
+--- Return the meaning of a word: an entry, or nil and a page. Case is ignored where that leaves one meaning.
 ---@param reference table the model
 ---@param word string
 ---@return table? entry

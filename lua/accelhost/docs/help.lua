@@ -105,7 +105,7 @@ local function items_of(page)
   return items
 end
 
--- A module in one sentence, without its end: its own text, or what it holds.
+-- A module in one sentence, without its end: its own text, or its names.
 local function about(reference, one)
   local text = one.parts[1] and one.parts[1].text
   if not text then
@@ -246,7 +246,7 @@ local function near(reference, commands, word)
   return found
 end
 
--- Whose argument a word is: "batch_size" of data.DataLoader.
+-- List the functions with an argument of this name: "batch_size" of data.DataLoader.
 local function takers(reference, word)
   local found = {}
   for _, entry in ipairs(reference.entries) do
@@ -316,7 +316,7 @@ local function shortened(text)
   return text:sub(1, MOST_OF_A_SUMMARY):match "^(.*)%s" .. " ..."
 end
 
--- What the full-text search finds for words, or for a name that is no public one; false when it finds nothing.
+-- Show the results of the full-text search for words, or for a name that is not public; false when there are none.
 local function show_found(page, reference, commands, query, is_exact)
   local binary = #commands > 0 and program.binary() or nil
   local found, instead = search.find(search.rows(reference, binary), query, is_exact)
@@ -400,12 +400,12 @@ end
 local help = {}
 local built -- the model of the public surface, made once
 
---- What is known of a name, without one the list of topics; what the full-text search finds for words.
+--- Return the help for a name, without one the list of topics; for words the results of the full-text search.
 ---@param accelhost table the public surface
----@param commands string[][] the program's commands, {name, what it does}
+---@param commands string[][] the program's commands, {name, description}
 ---@param word? string a name, or words between blanks
 ---@return string? text
----@return string? problem why there is none
+---@return string? problem the reason why there is none
 function help.text(accelhost, commands, word)
   built = built or model.build(accelhost)
   local reference, page = built, Page()

@@ -1,6 +1,6 @@
 --- Methods that the reference does not show.
 
--- What a class written in a script defines or calls, and what runs when an object is made or called.
+-- Methods that a class written in a script defines or calls, and those that run when an object is made or called.
 local not_methods = {}
 for _, name in ipairs {
   "check_group", "define", "init_state", "setup", "each_group", "per_group", "functions_per_group", "check",
@@ -13,7 +13,7 @@ end
 
 -- An internal method of one class and its subclasses whose name is a public method of other classes.
 local hidden_in = {apply = "LRScheduler"}
--- A method of every class that is shown once, where it is looked for.
+-- Methods of every class that are shown once, in the class where readers search for them.
 local shown_in = {class_name = "Module"}
 
 --- Is the method internal to the library?

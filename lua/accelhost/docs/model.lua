@@ -1,4 +1,4 @@
---- Everything public as one model: the live tables say what there is, the sources' comments say what it does.
+--- Everything public as one model: names from the live tables, texts from the sources' comments.
 --
 --   local model = require("accelhost.docs.model").build(require "accelhost")
 --   model.pages       -- {name, title, parts, sections = {{title, parts, items = {{name, entry}, ...}}, ...}}, in order
@@ -14,7 +14,7 @@ local signature = require "accelhost.docs.signature"
 
 local model = {}
 
--- Classes with a page of their own.
+-- Classes with a separate page.
 local own_page = {Accelerator = "Accelerator", Module = "Module"}
 -- Functions that make an object whose class has no public name.
 local makers = {
@@ -63,7 +63,7 @@ local function describe_parameters(parameters, ...)
           local text = text_beside(parameter, documented.text)
           parameter.text = text ~= "" and text or parameter.text
           parameter.type = parameter.type or documented.type
-          -- Where the function checks nothing its comment knows more.
+          -- Where the function does not check the argument, its comment has the type.
           if parameter.kind == "a value" and documented.type ~= "any" then
             parameter.kind, parameter.type = documented.type, documented.type
           end
@@ -348,7 +348,7 @@ local function add_objects(self, accelhost)
   end
 end
 
--- A class with many methods gets a page, where each is an item of its own.
+-- Move each class with many methods to a page, where each method is an item.
 local function split_pages(self)
   for _, entry in ipairs(self.entries) do
     local title = entry.kind == "class" and own_page[entry.class_name]
@@ -381,7 +381,7 @@ local function name_parents(self)
   end
 end
 
--- Short ways to say a name.
+-- Add short forms of names.
 local function add_short_names(self)
   local more = {}
   for _, name in ipairs(arguments.sorted_keys(self.by_name)) do
@@ -464,7 +464,7 @@ function model.build(accelhost)
   return self
 end
 
---- Has an entry words that say what it does?
+--- Has an entry a description?
 ---@param entry table
 ---@return boolean
 function model.is_documented(entry)
@@ -474,7 +474,7 @@ function model.is_documented(entry)
   return false
 end
 
---- What an entry does, in its first sentence.
+--- Return the first sentence of an entry's description.
 ---@param entry table
 ---@return string
 function model.summary(entry)

@@ -37,7 +37,7 @@ local elsewhere = {
   ["lua/accelhost/nn/module.lua"] = "Module",
 }
 
--- The title of a section is the beginning of its comment; what is left of that stays text.
+-- Return the title of a section, the beginning of its comment, and the rest of that as text.
 local function title_of(section, page)
   if not section or section.path == page.path and section.path:find "%.lua$" then return page.title, {} end
   if elsewhere[section.path] then return elsewhere[section.path], {} end

@@ -26,7 +26,7 @@ local function plain_type(kind, text)
   return (kind:gsub("userdata", "Tensor"))
 end
 
--- What a tag adds to its comment.
+-- Tag -> function that adds it to its comment.
 local tags = {
   param = function(block, rest)
     local name, optional, tail = rest:match "^([%w_%.]+)(%??)%s*(.*)$"
@@ -60,7 +60,7 @@ local tags = {
   end,
 }
 
--- What a first line of a definition defines.
+-- Read the name that the first line of a definition defines.
 local function read_target(block)
   local target, names = block.target, block.names
   local owner, separator, name = target:match "^function ([%w_%.]+)([%.:])([%w_]+)%s*%("

@@ -157,7 +157,7 @@ end
 --- The rows that have all words, the best one first.
 ---@param rows table[] of search.rows
 ---@param query string
----@param is_exact? boolean take no words that are only spelt alike
+---@param is_exact? boolean find no words of similar spelling
 ---@return table[]
 ---@return string? instead the words that were searched in place of the query's
 function search.find(rows, query, is_exact)

@@ -1,7 +1,7 @@
 --- accelhost types: definition files for the Lua language server, one for each module.
 --
--- What a class makes is described by a LuaCATS class of its name; a base class is also a table with `extend`. Optional
--- arguments appear twice: by position, and in an overload with the trailing table.
+-- The objects of a class are described by a LuaCATS class of its name; a base class is also a table with `extend`.
+-- Optional arguments appear twice: by position, and in an overload with the trailing table.
 local C = require "accelhost._C"
 local model = require "accelhost.docs.model"
 local signature = require "accelhost.docs.signature"
@@ -56,7 +56,7 @@ local function returned(entry, kind)
   return #list > 0 and ": " .. table.concat(list, ", ") or ""
 end
 
--- The call with the options in a table behind what is required.
+-- Return the overload with the options in a table after the required parameters.
 local function overload(entry, owner, kind)
   local required, options = {}, {}
   for _, p in ipairs(entry.parameters) do

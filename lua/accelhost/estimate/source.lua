@@ -85,7 +85,7 @@ local function row(name, tensor, trained, parameter)
   }
 end
 
---- The weights of a model; what several names share counts once.
+--- List the weights of a model; a weight of several names counts once.
 ---@param model table
 ---@return table[]
 function source.of_model(model)

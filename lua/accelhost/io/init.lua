@@ -10,7 +10,7 @@ local files = {}
 
 local NOTE = "accelhost" -- the key of the structure in a safetensors file's metadata
 
--- As the writers take it: on the CPU, row-major, without a history.
+-- Return a tensor in the writers' form: on the CPU, row-major, without a history.
 local function plain(tensor)
   return tensor:detach():to("cpu"):contiguous()
 end
@@ -74,7 +74,7 @@ function files.save(...)
   write(path, object)
 end
 
--- Readers return the value, and what it lacks: {name = reason} of the parts without a dtype here.
+-- Readers return the value, and its missing parts: {name = reason} of those without a dtype here.
 
 local function load_npy(path)
   return C.io.npy(path), {}
@@ -174,12 +174,12 @@ end
 
 local read_load = arguments.signature("load", {"path: string", {"map_location: device"}})
 
---- Read what `save` wrote, or another program: safetensors files, NumPy's .npy and .npz, and what torch.save made of
+--- Read what `save` wrote, or another program: safetensors files, NumPy's .npy and .npz, and files of torch.save with
 --- tensors, numbers, texts and containers of them. The content decides, not the name. Nothing in a file is run.
 --
--- A file over 64 MiB is mapped, not read: it is opened in no time, and its tensors lie in it. Until they are copied
--- another program may replace it (rename a file over it), but must not write into it: load_state_dict raises an error
--- when that happened, and reading what was cut off ends the process with a line that names the file.
+-- A file over 64 MiB is mapped, not read: it is opened in no time, and its tensors are views of it. Until they are
+-- copied another program may replace it (rename a file over it), but must not write into it: load_state_dict raises an
+-- error when that happened, and reading a truncated part ends the process with a line that names the file.
 --
 -- A tensor of a dtype that does not exist here (float8, complex, NumPy's strings and objects) is left out: a warning
 -- names it, and the second result is a table {name = reason}, empty where nothing was left out.

@@ -1,4 +1,4 @@
---- The safe part of Python's pickle format: what torch.save and NumPy make of tensors, arrays, numbers, texts and
+--- The safe part of Python's pickle format: the pickles of torch.save and NumPy for tensors, arrays, numbers, texts and
 --- containers of them.
 --
 -- A pickle is a program for a stack machine that may call any function of Python. Here it can only build tables and
@@ -10,11 +10,11 @@ local fail = arguments.fail
 
 local pickle = {}
 
--- What is on the stack besides numbers, texts and booleans: tables with their kind at [0]. A "list" has its items from
--- [1] on, a "dict" its keys and values in turn. An "object" has `make(self)`, which returns its value, or nil and the
--- reason why there is none here, and may have `build(self, state)`. A "global" has the name and the maker of a name of
--- Python. Other kinds belong to the makers.
-local MARK = {} -- separates what an opcode gathers
+-- Values on the stack other than numbers, texts and booleans are tables with their kind at [0]. A "list" has its items
+-- from [1] on, a "dict" its keys and values in turn. An "object" has `make(self)`, which returns its value, or nil and
+-- the reason why there is none here, and may have `build(self, state)`. A "global" has the name and the maker of a name
+-- of Python. Other kinds belong to the makers.
+local MARK = {} -- begins the items that an opcode collects
 local NONE = {} -- Python's None, until it is stored: a table field then has no value
 -- All empty containers until one is written to or remembered: an empty one costs an attacker one byte.
 local EMPTY_LIST, EMPTY_DICT = {[0] = "list"}, {[0] = "dict"}
@@ -39,7 +39,7 @@ function Machine:take(count)
   return self.text:sub(from, from + count - 1)
 end
 
---- A little-endian whole number of so many bytes.
+--- Read a little-endian whole number of `count` bytes.
 function Machine:number(count, signed)
   local value, bytes = 0, self:take(count)
   for i = count, 1, -1 do value = value * 256 + bytes:byte(i) end
@@ -117,7 +117,7 @@ function Machine:remember(index)
   self.memo_count = self.memo_count + 1
 end
 
---- Push what was remembered under a number.
+--- Push the value that was memoised under a number.
 function Machine:recall(index)
   local value = self.memo[index]
   if value == nil then self:damaged "it asks for something that it did not keep" end
@@ -247,7 +247,7 @@ function pickle.double(bytes)
   return sign * math.ldexp(mantissa + 2 ^ 52, exponent - 1075)
 end
 
--- Plain tables of what the machine built.
+-- Conversion of the machine's values to plain tables.
 local Plain = {}
 Plain.__index = Plain
 
@@ -298,11 +298,12 @@ end
 ---@return table
 function pickle.new_dict() return EMPTY_DICT end
 
---- The value of what `run` returned: tables, and what the objects make; shared parts stay shared.
+--- Convert the result of `run`: tables, and the values that objects make; shared parts stay shared.
 ---@param value any
 ---@param name string the file, for messages
 ---@return any
----@return table<string, string> left_out by the path that leads to it, "" for the value itself: why it is missing
+---@return table<string, string> left_out by the path that leads to it, "" for the value itself: the reason why it is
+--- missing
 function pickle.plain(value, name)
   local state = setmetatable({name = name, done = {}, path = {}, left_out = {}}, Plain)
   return state:value(value), state.left_out
@@ -311,7 +312,7 @@ end
 --- Run a pickle.
 ---@param text string
 ---@param options {name: string, makers: table<string, function|table>, persistent: function, at: integer?} `name` is
---- the file, for messages; `makers` by "module.name" return what the stack holds, or are a table that other makers
+--- the file, for messages; `makers` by "module.name" return a value of the stack, or are a table that other makers
 --- read; `persistent(id)` returns the object of an id; `at` is the pickle's first byte, from 1
 ---@return any value for `plain`
 ---@return integer next the byte after the pickle

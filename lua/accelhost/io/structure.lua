@@ -1,5 +1,5 @@
---- Nested tables of tensors, numbers, texts and booleans, taken apart for a file that holds named tensors, and put
---- together again.
+--- Nested tables of tensors, numbers, texts and booleans, split for a file that holds named tensors, and rebuilt from
+--- it.
 --
 -- The tensors are named by their path ("model.fc.weight"); the rest is JSON in which a tensor is written as
 -- {"$tensor": name}. Tables whose keys are not all texts, nor 1..n, are {"$table": [[key, value], ...]}; numbers that
@@ -52,7 +52,7 @@ function structure.sorted_keys(value)
   return keys
 end
 
--- What is gathered on the way down.
+-- The tensors and keys that are collected on the way down.
 local Parts = {}
 Parts.__index = Parts
 

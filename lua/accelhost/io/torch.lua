@@ -14,7 +14,7 @@ local torch = {}
 -- be a thousand times as large as the file.
 local MOST, MOST_DEFLATED = 2 ^ 26, 2 ^ 20
 
--- What a file before 1.6 begins with: the pickle of a magic number.
+-- The beginning of a file before 1.6: the pickle of a magic number.
 local MAGIC = "\128\2\138\10\108\252\156\70\249\32\106\168\80\25."
 
 local STORAGES = {

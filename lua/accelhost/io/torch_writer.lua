@@ -57,7 +57,7 @@ function Writer:collect_tensor(value)
   self.part_of[value] = {group = group, tensor = tensor}
 end
 
---- Find the tensors of a value, and what a file cannot hold.
+--- Find the tensors of a value, and the values that a file cannot hold.
 function Writer:collect(value, path, depth)
   local kind = serialize.kind(value)
   if kind == "tensor" then return self:collect_tensor(value) end
@@ -156,8 +156,8 @@ function Writer:storage(group)
   return group.number
 end
 
---- Write a tensor: _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks), or of dtypes without a
---- storage of their own _rebuild_tensor_v3(..., dtype).
+--- Write a tensor: _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks), or, of dtypes without a
+--- storage class, _rebuild_tensor_v3(..., dtype).
 function Writer:tensor(value)
   if self:recall(value) then return end
   local part = self.part_of[value]

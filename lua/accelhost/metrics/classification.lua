@@ -6,7 +6,7 @@ local labelled = require "accelhost.metrics.labelled"
 local fail = arguments.fail
 local classification = {}
 
---- The share of rows whose prediction is the reference, or with normalize = false how many they are.
+--- The share of rows whose prediction is the reference, or with normalize = false their number.
 --
 --   print(metrics.accuracy():compute{predictions = {0, 1, 1, 2}, references = {0, 1, 2, 2}}.accuracy)  --> 0.75
 ---@class accuracy: Metric
@@ -44,9 +44,9 @@ function matthews._result(_, counts)
   return {matthews_correlation = scale > 0 and (right * total - both) / math.sqrt(scale) or 0}
 end
 
---- How often a reference (row) was predicted as each class (column): an int64 tensor [k, k], float64 where it is
---- normalized or rows have weights that are no whole numbers. Its classes are those of `labels`, else all that
---- occurred, in order.
+--- The number of times that a reference (row) was predicted as each class (column): an int64 tensor [k, k], float64
+--- where it is normalized or rows have weights that are no whole numbers. Its classes are those of `labels`, else all
+--- that occurred, in order.
 --
 --   metrics.confusion_matrix():compute{predictions = {1, 0, 1}, references = {1, 0, 0}}
 ---@class confusion_matrix: Metric

@@ -40,7 +40,7 @@ function combine:compute(batch)
   return results
 end
 
---- Forget what was counted.
+--- Reset the counts.
 function combine:reset()
   for _, metric in ipairs(self.metrics) do metric:reset() end
 end

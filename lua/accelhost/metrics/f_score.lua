@@ -9,7 +9,7 @@ local f_score = {}
 
 local function is_nan(x) return x ~= x end
 
--- The mean of what is a number, weighed where weights add up to something.
+-- Return the mean of the values that are not nan, weighted if the weights do not add up to 0.
 local function mean(values, weights)
   local sum, weight, plain, count = 0, 0, 0, 0
   for i, value in ipairs(values) do
@@ -91,7 +91,7 @@ end
 ---@param labels? integer[] the classes that count, default all; not with "binary"
 ---@param pos_label? integer the class that counts with "binary", default 1
 ---@param average? string "binary" (default), "micro", "macro", "weighted", or "none": a float64 tensor by class
----@param zero_division? number|string what a class without predicted rows counts: 0, 1, 0 / 0 (left out of a mean) or
+---@param zero_division? number|string the value of a class without predicted rows: 0, 1, 0 / 0 (left out of a mean) or
 --- "warn", 0 with a warning
 ---@param accelerator? Accelerator each process adds its own rows and gets the number of all
 f_score.precision = define("precision", function(hits, _, predicted) return hits, predicted end)
@@ -103,7 +103,7 @@ f_score.precision = define("precision", function(hits, _, predicted) return hits
 ---@param labels? integer[] as of precision
 ---@param pos_label? integer as of precision
 ---@param average? string as of precision
----@param zero_division? number|string what a class without rows counts, as of precision
+---@param zero_division? number|string the value of a class without rows, as of precision
 ---@param accelerator? Accelerator each process adds its own rows and gets the number of all
 f_score.recall = define("recall", function(hits, referred) return hits, referred end)
 

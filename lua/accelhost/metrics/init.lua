@@ -6,9 +6,9 @@
 --   metric:add_batch{predictions = {2}, references = {2}}
 --   print(metric:compute().accuracy)  --> 0.75
 --
--- A metric counts while batches come and keeps no rows. In several processes there are two ways to the same exact
--- number: give each batch through accelerator:gather_for_metrics, or make the metric with {accelerator = accelerator}
--- and give each process's own batch; then the counts are gathered once, in compute().
+-- A metric counts each batch that is added and keeps no rows. In several processes there are two ways to the same exact
+-- number: add the results of accelerator:gather_for_metrics, or make the metric with {accelerator = accelerator} and
+-- add each process's own batch; then the counts are gathered once, in compute().
 local arguments = require "accelhost.util.arguments"
 local namespace = require "accelhost.util.namespace"
 

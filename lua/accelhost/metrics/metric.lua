@@ -86,7 +86,7 @@ local columns_by_row = {prediction = "predictions", reference = "references", lo
 -- Is a column one of classes?
 Metric._labels = {predictions = true, references = true}
 
--- Do all columns that are given lie on one device, not the CPU?
+-- Are all columns of the batch on one device other than the CPU?
 local function is_far(batch, known)
   local place
   for _, name in ipairs(known) do
@@ -98,7 +98,7 @@ local function is_far(batch, known)
   return place ~= nil
 end
 
--- The columns of a batch: tables of numbers, or vectors of their own where all lie on a device; and whether they do.
+-- Return the columns of a batch, tables of numbers, or copied vectors where all are on a device, and a flag: are they?
 local function columns_of(self, batch)
   local known, columns = {}, {}
   for _, name in ipairs(self._columns) do known[#known + 1] = name end
@@ -185,7 +185,7 @@ function Metric:compute(options)
   return result
 end
 
---- Forget what was counted.
+--- Reset the counts.
 function Metric:reset()
   self._counts, self._waiting = self:_new_counts(), WaitingBatches()
 end

@@ -48,7 +48,7 @@ function PairCounts:labels()
   return sorted(all), referred
 end
 
---- What was counted for a pair.
+--- Return the count of a pair.
 ---@param reference integer
 ---@param prediction integer
 ---@return number
@@ -57,7 +57,7 @@ function PairCounts:of(reference, prediction)
   return row and row[prediction] or 0
 end
 
---- Of each label: how much was right, referred to, and predicted.
+--- Return, for each label, the counts of hits, references and predictions.
 ---@return table<integer, number> hits
 ---@return table<integer, number> references
 ---@return table<integer, number> predictions
@@ -88,7 +88,7 @@ function PairCounts:state()
     or C.zeros({0, 3}, {dtype = "float64", device = "cpu"})
 end
 
---- Add what states hold.
+--- Add the counts of a state.
 ---@param state userdata
 function PairCounts:merge(state)
   for _, row in ipairs(state:to("cpu"):tolist()) do self:add(row[1], row[2], row[3]) end

@@ -4,7 +4,7 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local define = require("accelhost.metrics.metric").define
 
--- A sum of losses and how many tokens it is of.
+-- A sum of losses and its number of tokens.
 local Sum = class.new "Sum"
 
 function Sum:init() self.loss, self.count = 0, 0 end
@@ -20,7 +20,7 @@ end
 local made = {}
 
 --- exp of the mean loss of a token. A batch has `losses`, each a mean over tokens (the loss of a batch, or of each
---- row), and `counts`, of how many tokens each is the mean (default 1).
+--- row), and `counts`, the number of tokens of each mean (default 1).
 --
 --   local metric = metrics.perplexity()
 --   metric:add_batch{losses = {math.log(2)}, counts = {30}}

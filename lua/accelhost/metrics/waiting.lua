@@ -1,10 +1,10 @@
---- Batches of tensors on a device, kept there until what they count is asked for: the device is waited for once then,
+--- Batches of tensors on a device, kept there until their counts are read: the device is waited for once then,
 -- and not at every batch.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
--- So many batches are kept at most.
+-- The largest number of batches that are kept.
 local MANY = 256
 
 ---@class WaitingBatches
@@ -15,7 +15,7 @@ function WaitingBatches:init()
 end
 
 --- Keep a batch.
----@param columns table<string, userdata> vectors that lie on one device and are written by nobody else
+---@param columns table<string, userdata> vectors on one device that are not written elsewhere
 function WaitingBatches:add(columns)
   local names = arguments.sorted_keys(columns)
   local kind = columns[names[1]].device .. " " .. table.concat(names, " ")

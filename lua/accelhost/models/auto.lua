@@ -64,7 +64,7 @@ define("AutoModelForTokenClassification", {bert = {"bert_heads", "BertForTokenCl
 ---@class AutoModelForMaskedLM
 define("AutoModelForMaskedLM", {bert = {"bert_heads", "BertForMaskedLM"}})
 
---- A model that goes on with texts: from_pretrained(DIR), from_config(config).
+--- A model that continues texts: from_pretrained(DIR), from_config(config).
 ---@class AutoModelForCausalLM
 define("AutoModelForCausalLM", {gpt2 = {"gpt2", "GPT2LMHeadModel"}})
 

@@ -151,7 +151,7 @@ local Pooler = Module:extend "BertPooler"
 function Pooler:init(config) self.dense = Linear(config.hidden_size, config.hidden_size) end
 function Pooler:forward(x) return C.tanh(self.dense(x:select(1, 0))) end
 
--- What attention may see, of a mask [batch, tokens] or [batch, queries, keys].
+-- Return attention's masks for a mask [batch, tokens] or [batch, queries, keys].
 local function seen_by(given, batch, tokens, packs)
   local mask = given.attention_mask
   if mask == nil then return {} end
@@ -172,7 +172,7 @@ bert.inputs = {
   inputs_embeds = "tensor", output_hidden_states = "flag", output_attentions = "flag",
 }
 
---- What all models of this family share.
+--- The base of all models of this family.
 ---@class BertPreTrainedModel: PreTrainedModel
 local BertPreTrainedModel = PreTrainedModel:extend "BertPreTrainedModel"
 BertPreTrainedModel.config_class, BertPreTrainedModel.base_model_prefix = configs.BertConfig, "bert"
@@ -195,8 +195,8 @@ end
 --- pooler_output [batch, hidden_size] (the first token's state through a layer and tanh), and hidden_states and
 --- attentions, one for each layer, if requested.
 ---
---- Where attention_mask hides enough tokens, a batch on the CPU is computed without them, which makes training on short
---- texts more than twice as fast. The states of padding are 0 then, all others are what they are with padding, to
+--- If attention_mask hides enough tokens, a batch on the CPU is computed without them, which makes training on short
+--- texts more than twice as fast. The states of padding are 0 then, all others are those of the padded batch, to
 --- rounding. pack_texts = false in the configuration turns this off, and so does output_attentions; second derivatives
 --- need it off.
 --

@@ -1,8 +1,8 @@
 --- Keys and values of the tokens that a layer has seen, so that each is computed once.
 --
 -- An entry is {keys, values}, [batch, heads, tokens, width] each, and stays as it is: a longer one is made from it.
--- Where no history is recorded they are views of a buffer with room behind them; the entry that ends where the buffer's
--- tokens end writes into the room, any other (a text that goes on in two ways) gets a buffer of its own.
+-- Without recorded history they are views of a buffer with unused capacity after them; the entry that ends where the
+-- buffer's tokens end is extended in it, any other (a text with two continuations) gets a new buffer.
 local C = require "accelhost._C"
 
 local cache = {}

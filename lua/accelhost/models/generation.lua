@@ -18,7 +18,7 @@ local function is_ids(value)
   return #value > 0
 end
 
--- name -> what it must be, and whether a value is that.
+-- name -> the expected values in words, and the function that checks one.
 local kinds = {
   max_new_tokens = {"a positive integer", function(value) return is_count(value, 1) end},
   max_length = {"a positive integer", function(value) return is_count(value, 1) end},
@@ -89,7 +89,7 @@ local function read(model, first, options)
       end
     end
   end
-  -- What was asked for in the call beats a checkpoint's other way of saying it.
+  -- An option of the call overrides a checkpoint's equivalent one.
   if length and not count then o.max_new_tokens = nil end
   return batch, o
 end

@@ -1,4 +1,4 @@
---- GPT-2: a decoder that goes on with a text. The paths of its weights are those of published checkpoints.
+--- GPT-2: a decoder that continues a text. The paths of its weights are those of published checkpoints.
 local C = require "accelhost._C"
 local activations = require "accelhost.models.activations"
 local arguments = require "accelhost.util.arguments"
@@ -110,13 +110,13 @@ function Block:init(config, number)
   self.mlp = MLP(config)
 end
 
--- Does nothing but the linear map see what the module is given?
+-- Is the module's input read by the linear map alone?
 local function starts_linear(module, class, linear)
   return fused.is_plain(module, class) and fused.is_plain(linear, Conv1D)
 end
 
--- With `late` the last sum is left to the norm that follows it, which adds and normalises at once: late.rest is what is
--- still to be added to x, first of the block before, then of this one.
+-- With `late` the last sum is left to the norm that follows it, which adds and normalises at once: late.rest is the
+-- summand still to be added to x, first of the block before, then of this one.
 function Block:forward(x, how, past, late)
   local attn, mlp = self.attn, self.mlp
   local for_linear = starts_linear(attn, Attention, attn.c_attn)
@@ -134,7 +134,8 @@ function Block:forward(x, how, past, late)
   return sum, present, weights
 end
 
--- Which keys each query may see: those before it that are no padding, and itself, so that no row is empty.
+-- Return the mask of the keys that each query may see: those before it that are no padding, and itself, so that no row
+-- is empty.
 local function mask_of(kept, tokens, past, device)
   if not kept and past == 0 then return nil, tokens > 1 end
   if not kept and tokens == 1 then return nil, false end
@@ -151,7 +152,7 @@ gpt2.inputs = {
   output_attentions = "flag",
 }
 
---- What all models of this family share.
+--- The base of all models of this family.
 ---@class GPT2PreTrainedModel: PreTrainedModel
 local GPT2PreTrainedModel = PreTrainedModel:extend "GPT2PreTrainedModel"
 GPT2PreTrainedModel.config_class, GPT2PreTrainedModel.base_model_prefix = configs.GPT2Config, "transformer"
@@ -190,7 +191,7 @@ function GPT2Model:build(config)
   self.ln_f = norms.LayerNorm(config.n_embd, {eps = config.layer_norm_epsilon})
 end
 
--- How many tokens the keys and values of earlier calls hold.
+-- Return the number of tokens of the keys and values of earlier calls.
 local function seen(self, past, given)
   if not past then return 0 end
   local ids = given.input_ids or given.inputs_embeds
@@ -216,7 +217,7 @@ local function embed(self, given, tokens, past)
   return self.drop(x)
 end
 
--- What every layer needs to know.
+-- Return the settings of a call that every layer reads.
 local function setting(self, given, past)
   local config = self.config
   local function asked(name)
@@ -277,7 +278,7 @@ end
 local head_inputs = arguments.copy(gpt2.inputs)
 head_inputs.labels, head_inputs.logits_to_keep, head_inputs.skip_logits = "tensor", "number", "flag"
 
---- GPT-2 that goes on with texts: logits [batch, tokens, vocab_size] by the word embeddings, and, when labels
+--- GPT-2 that continues texts: logits [batch, tokens, vocab_size] by the word embeddings, and, when labels
 --- [batch, tokens] (the ids themselves) are given, the mean cross entropy of each next token; labels of -100 are left
 --- out. `logits_to_keep` = n computes the logits of the last n tokens only; `skip_logits` = true returns the loss
 --- without them, and backward writes their gradient over them: the largest tensor of a step exists once, not twice.

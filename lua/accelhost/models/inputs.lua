@@ -50,8 +50,8 @@ end
 --- Sizes of the ids (or of vectors in their place): batch and tokens. Errors name the wrong input.
 ---@param what string
 ---@param given table
----@param most integer how many positions the model has
----@param past? integer how many tokens were seen before
+---@param most integer number of the model's positions
+---@param past? integer number of tokens of earlier calls
 ---@return integer batch
 ---@return integer tokens
 function inputs.sizes(what, given, most, past)

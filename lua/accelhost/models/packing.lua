@@ -1,15 +1,15 @@
---- Texts of a batch one behind the other, without the padding between them: what is done to each token by itself is
--- then done to real tokens only. The numbers are those of the padded batch, dropout masks included; at padding there
+--- Texts of a batch one after the other, without the padding between them: computations on single tokens then run on
+--- real tokens only. The numbers are those of the padded batch, dropout masks included; at padding there
 -- are zeros in the end.
 local C = require "accelhost._C"
 local nn = require "accelhost.nn.dropout"
 
 local packing = {}
 
--- Below this share of padding the way there and back costs what it saves.
+-- Below this share of padding packing and unpacking cost as much as they save.
 local WORTH = 0.06
 
---- Where the tokens of a batch are.
+--- The places of a batch's tokens.
 ---@class packing.Places
 ---@field index Tensor [total] in the flattened batch
 ---@field positions Tensor [total] in the token's text

@@ -65,7 +65,7 @@ function PreTrainedModel:tie_weights()
   end
 end
 
---- How one parameter begins: N(0, initializer_range), norms 1, biases 0, the row of padding 0.
+--- Initialise one parameter: N(0, initializer_range), norms 1, biases 0, the row of padding 0.
 ---@param module Module its owner
 ---@param name string
 ---@param tensor Tensor
@@ -125,8 +125,8 @@ local function recomputing(self)
   return found
 end
 
---- Forget in training what is inside of each layer and compute it again in backward: memory for one more forward pass.
---- Keys and values of earlier tokens are not kept then.
+--- Drop the activations inside of each layer in training and compute them again in backward: less memory for one more
+--- forward pass. Keys and values of earlier tokens are not kept then.
 --
 --   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 2, n_head = 2}
 --   local model = accelhost.models.GPT2LMHeadModel(config)
@@ -142,7 +142,7 @@ function PreTrainedModel:gradient_checkpointing_enable(gradient_checkpointing_kw
   self.is_gradient_checkpointing = true
 end
 
---- Keep what is inside of the layers again.
+--- Keep the activations inside of the layers again.
 function PreTrainedModel:gradient_checkpointing_disable()
   for _, part in ipairs(recomputing(self)) do part._recompute = nil end
   self.is_gradient_checkpointing = false
@@ -166,7 +166,7 @@ local function split(what, options)
   return mine, next(changes) and changes or nil
 end
 
--- The dtype of what is stored, where nothing else is asked for.
+-- Return the dtype of the stored weights, the default.
 local function dtype_of(state)
   for _, name in ipairs(arguments.sorted_keys(state)) do
     if C.is_tensor(state[name]) and state[name]:is_floating_point() then return state[name].dtype end
@@ -174,7 +174,7 @@ local function dtype_of(state)
   return "float32"
 end
 
--- Which of the missing were new, without those tied to one that was there.
+-- Return the missing names, without those tied to a name that was loaded.
 local function really_missing(model, names)
   local tied, missing = model:tied_weights(), {}
   for _, name in ipairs(names) do
@@ -244,7 +244,7 @@ local read_save = arguments.signature("save_pretrained",
   {"save_directory: string", {"max_shard_size: number|string", "50GB"}})
 
 --- Write config.json and the weights into a folder, as the transformers library reads them. Tied weights are written
---- once; what an earlier save left there and this one does not write is removed.
+--- once; files of an earlier save that this one does not write are removed.
 --
 --   | model:save_pretrained("out", {max_shard_size = "500MB"})
 ---@param save_directory string made when it is not there

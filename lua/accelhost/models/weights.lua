@@ -1,4 +1,4 @@
---- A checkpoint's weights in a model's names: older names, prefixes, tied weights, and what does not fit.
+--- A checkpoint's weights in a model's names: older names, prefixes, tied weights, and mismatches.
 local arguments = require "accelhost.util.arguments"
 local files = require "accelhost.io"
 local shards = require "accelhost.checkpoint.shards"
@@ -9,8 +9,8 @@ local weights = {}
 -- Buffers that older versions wrote and no model reads.
 local needless = {"embeddings%.position_ids$", "attn%.bias$", "attn%.masked_bias$"}
 
---- All tensors of a folder's files by name, the first models' names of a norm's weights (gamma, beta) renamed. They lie
---- in the mapped files.
+--- All tensors of a folder's files by name, the first models' names of a norm's weights (gamma, beta) renamed. They are
+--- views of the mapped files.
 ---@param what string the function, for messages
 ---@param folder string
 ---@return table<string, Tensor>
@@ -37,7 +37,7 @@ local function has(names, prefix)
   return false
 end
 
--- Heads are checkpointed with their base model under a prefix, base models without: give the names the model's form.
+-- Heads are checkpointed with their base model under a prefix, base models without: rename to the model's form.
 local function fit_prefix(state, own, prefix)
   prefix = prefix .. "."
   local is_headed = has(own, prefix)
@@ -98,7 +98,7 @@ function weights.assign(model, state, ignore_mismatched)
   return result
 end
 
--- The first names of a list, and how many more there are.
+-- Return the first names of a list, and the number of the others.
 local function some(names)
   local parts = {}
   for i = 1, math.min(#names, 8) do parts[i] = names[i] end
@@ -106,7 +106,7 @@ local function some(names)
   return table.concat(parts, ", ")
 end
 
---- What a user is to know of a load, in lines; none when all fits.
+--- Return the mismatches of a load for the user, in lines; none when all fits.
 ---@param model PreTrainedModel
 ---@param path string
 ---@param result table result of assign

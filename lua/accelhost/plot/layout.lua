@@ -63,8 +63,8 @@ local function add_legend(scene, style, runs)
   return y + style.line / 2 + style.space
 end
 
--- Points of a curve, cut into lines where a value is no number; where many share a column of the page only those stay
--- between which all others lie.
+-- Points of a curve, cut into lines where a value is no number; where many share a column of the page only the first,
+-- lowest, highest and last stay.
 local function lines_of(xs, ys, map_x, map_y, per_unit)
   local lines, points = {}, {}
   local column, first, low, high, last

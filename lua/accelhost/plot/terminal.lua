@@ -55,7 +55,7 @@ local function draw_curve(page, item)
   end
 end
 
--- Which sides of a cell an axis leaves by: 1 left, 2 right, 4 up, 8 down.
+-- Box characters by the sides of a cell that an axis crosses: 1 left, 2 right, 4 up, 8 down.
 local BOXES = {
   [1] = "─", [2] = "─", [3] = "─", [4] = "│", [5] = "┘", [6] = "└", [7] = "┴", [8] = "│", [9] = "┐", [10] = "┌",
   [11] = "┬", [12] = "│", [13] = "┤", [14] = "├", [15] = "┼",

@@ -26,7 +26,7 @@ end
 --- Ticks of a linear axis.
 ---@param low number
 ---@param high number above low
----@param most integer about how many there may be
+---@param most integer approximate largest number
 ---@return {at: number, text: string}[]
 function ticks.linear(low, high, most)
   local step = nice((high - low) / math.max(1, most))

@@ -21,7 +21,8 @@ local function row_of(rows, order, key, kind, shapes, by_shape)
   return row
 end
 
--- Spans come by lane, then by time, those around others first: the stack holds what is around the present one.
+-- Close the spans of the stack that have ended. Spans are sorted by lane, then by time, outer ones first: the stack
+-- holds those around the present one.
 local function close(stack, time)
   while #stack > 0 and stack[#stack].stop <= time do
     local top = table.remove(stack)
@@ -29,7 +30,7 @@ local function close(stack, time)
   end
 end
 
--- Kernels are rows of their own, and their time is that of the op which launched them; by shapes it is nobody's.
+-- Add kernels as separate rows, and their time to the op that launched them; by shapes it belongs to no op.
 local function add_kernels(rows, order, kernels, by_shape)
   for _, kernel in ipairs(kernels) do
     local op = not by_shape and rows[kernel.op]
@@ -40,10 +41,10 @@ local function add_kernels(rows, order, kernels, by_shape)
   end
 end
 
---- Rows by name (kind and name: what is a node of backward is "backward of NAME"), times in microseconds.
+--- Rows by name (kind and name: a node of backward is "backward of NAME"), times in microseconds.
 ---@param recording userdata
 ---@param by_shape boolean a row for each name and shapes
----@param kernels table[] what devices executed (device_times.stop)
+---@param kernels table[] kernels that devices executed (device_times.stop)
 ---@return KeyAverages
 local function averages_of(recording, by_shape, kernels)
   local rows, order, stack, lane = {}, {}, {}, nil

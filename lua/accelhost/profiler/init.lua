@@ -85,7 +85,7 @@ local function ready(self)
   if self._on_trace_ready then self._on_trace_ready(self) end
 end
 
--- What passing from one action to the next asks for.
+-- Start, stop or save a recording as the change from one action to the next requires.
 local function change_action(self, from, to)
   local records = from == "record" or from == "record_and_save"
   local will = to == "record" or to == "record_and_save"
@@ -118,7 +118,7 @@ function Profile:stop()
   change_action(self, self.current_action, "none")
 end
 
---- The end of a step of the script: the schedule goes on, and the steps are seen in the trace.
+--- End a step of the script: the schedule advances, and the steps are visible in the trace.
 function Profile:step()
   if not self._started then fail "profile:step() must be called between start() and stop()" end
   close_step(self)
@@ -135,7 +135,8 @@ local function recording_of(self, what)
   return self._recording
 end
 
---- A row for each name: how often, its time with and without what it called, the memory that it left behind. The
+--- Return a row for each name: its number of calls, its time with and without nested calls, and the memory that it did
+--- not free. The
 --- result is an array of rows, and :table{sort_by, row_limit} is its text.
 ---@param group_by_input_shape? boolean a row for each name and shapes (with record_shapes)
 ---@return KeyAverages
@@ -192,7 +193,7 @@ local profiler = {}
 ---@param schedule? fun(step: integer): string see accelhost.profiler.schedule; call prof:step() after each step
 ---@param on_trace_ready? fun(prof: Profile) called when something was recorded
 ---@param record_shapes? boolean
----@param profile_memory? boolean by how much memory grew in each op
+---@param profile_memory? boolean growth of memory in each op
 ---@param with_stack? boolean the script's line of each op
 ---@param with_flops? boolean refused: operations are not counted
 ---@param with_modules? boolean the modules that ran when an op was called
@@ -212,7 +213,7 @@ function profiler.profile(...)
   return prof
 end
 
---- Run fn as a range of the profile that bears this name; returns what fn returns.
+--- Run fn as a range of the profile that bears this name; return the results of fn.
 --
 --   accelhost.profiler.record_function("sum", function() return w:sum():item() end)  --> 6
 ---@param name string

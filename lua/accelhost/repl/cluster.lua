@@ -122,7 +122,7 @@ local function prefix(ranks)
   return ("[%s] "):format(table.concat(parts, ","))
 end
 
--- What each showed: bare when it is the same everywhere, else behind the ranks that showed it.
+-- Show the output of the ranks: bare when it is the same everywhere, else after the ranks that wrote it.
 local function show(self, ranks, answers)
   local groups, order = {}, {}
   for _, rank in ipairs(ranks) do
@@ -271,7 +271,7 @@ function Cluster:run_file(path, ...)
   return run_on(self, self.ranks, {kind = "file", path = path, arguments = {...}})
 end
 
---- What to insert at the cursor, and what to show when that is nothing, as rank 0 sees it.
+--- Return the text to insert at the cursor, and the list to show when that is empty, as rank 0 completes it.
 ---@param before string
 ---@return string insert
 ---@return string? list

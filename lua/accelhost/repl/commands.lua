@@ -97,7 +97,7 @@ table_of.reload = {"%reload [MODULE]", "loads changed modules again: one, or all
         e:complain(("%%reload: '%s' stays as it was: %s"):format(name, message))
         return false
       end
-      -- Variables that hold the module's table see what is new in it.
+      -- Variables that hold the module's table see its new fields.
       local now = package.loaded[name]
       if type(before) == "table" and type(now) == "table" and getmetatable(before) == nil then
         for key in next, before do before[key] = nil end
@@ -169,7 +169,7 @@ local function run_command(e, name, rest)
   return found[3](e, rest)
 end
 
--- What other prompts call these.
+-- Names of these commands in other prompts.
 local plain = {
   help = function(e, rest) return rest == "" and show_usage(e) or rest ~= "" and describe.name(e, rest) end,
   clear = function(e)

@@ -35,7 +35,7 @@ local function namespace_of(value)
   return is_library(lister) and is_library(rawget(meta, "__index")) and meta or nil
 end
 
--- Tables in which a value's fields may lie, the nearest first.
+-- Return the tables in which a value's fields may be, the nearest first.
 local function places_of(value)
   local places, seen = {}, {}
   local function add(place)
@@ -67,7 +67,7 @@ local function places_of(value)
   return places
 end
 
--- A field, looked up without running anybody's code but the library's.
+-- Look up a field without running any code but the library's.
 local function field(value, key)
   if namespace_of(value) then
     if value == package.loaded["accelhost"] and key == "accelerator" and rawget(value, key) == nil then return nil end
@@ -149,7 +149,7 @@ local function resolve(e, words, last)
   end
 end
 
---- What a path (model.layers[1].weight) leads to, found as for completion; nil where it leads nowhere.
+--- Return the value of a path (model.layers[1].weight), found as for completion; nil without one.
 ---@param e Evaluate
 ---@param path string
 ---@return any
@@ -253,9 +253,9 @@ local function file_names(prefix)
   return sorted(found)
 end
 
---- Everything that the text may go on to, and the piece at its end that all of these begin with.
+--- Return all possible completions of the text's last piece, and that piece, with which all of them begin.
 ---@param e Evaluate
----@param before string what is typed, up to the cursor
+---@param before string the typed text, up to the cursor
 ---@return string[] choices
 ---@return string prefix
 function complete.choices(e, before)
@@ -312,7 +312,7 @@ local function in_columns(list, width)
   return table.concat(lines, "\n") .. "\n"
 end
 
---- What to insert at the cursor, and what to show when that is nothing.
+--- Return the text to insert at the cursor, and the list to show when that is empty.
 ---@param e Evaluate
 ---@param before string
 ---@return string insert

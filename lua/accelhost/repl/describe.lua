@@ -41,7 +41,7 @@ local function own_function(e, name, fn)
   return true
 end
 
--- A class of the value: itself, or what it is an instance of.
+-- Return the class of a value: itself, or the class of which it is an instance.
 local function class_of(value)
   local meta = type(value) == "table" and (rawget(value, "_class") == value and value or debug.getmetatable(value))
     or type(value) == "userdata" and debug.getmetatable(value)
@@ -76,7 +76,7 @@ local function definition_of(class)
   end
   local at = place_in(lines)
   if at then return lines, at, info.short_src end
-  -- Typed line by line it is in a chunk of its own; the newest one counts.
+  -- A text that was typed line by line is in one chunk per statement; the newest one counts.
   local found, newest = nil, 0
   for source in next, place.sources() do
     local number = tonumber(source:match "^=%[(%d+)%]$")
@@ -153,7 +153,7 @@ local function function_source(e, fn)
   return true
 end
 
--- What the class has of its own, in the order in which it was written.
+-- Return the class's own methods, in the order of their definition.
 local function own_methods(class)
   local list = {}
   for _, value in next, class do
@@ -191,7 +191,7 @@ local function class_source(e, class)
   return true
 end
 
---- Show the source of what a name holds.
+--- Show the source of a name's value.
 ---@param e Evaluate
 ---@param word string
 ---@return boolean

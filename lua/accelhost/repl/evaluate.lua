@@ -1,4 +1,4 @@
---- Running what was typed at a prompt, a chunk at a time.
+--- Running the text that was typed at a prompt, a chunk at a time.
 --
 --   local e = require("accelhost.repl.evaluate").new{write = io.write}
 --   e:run "local x = 1"
@@ -19,7 +19,7 @@ local show = require "accelhost.repl.show"
 ---@field number integer of the next chunk
 ---@field living table<string, table> its locals (repl/locals.lua)
 ---@field environment table the globals that chunks see
----@field terminal boolean? what a chunk starts writes to the terminal that this one writes to
+---@field terminal boolean? processes that a chunk starts write to the terminal of this one
 ---@field watches boolean? new globals are reported (%globals)
 ---@field seconds number? duration of the last chunk
 ---@field slow number seconds from which the duration of a chunk is printed
@@ -82,14 +82,14 @@ local reserved = {["nil"] = true, ["true"] = true, ["false"] = true}
 local deeper = {["function"] = 1, ["do"] = 1, ["if"] = 1, ["repeat"] = 1, ["("] = 1, ["{"] = 1, ["["] = 1,
   ["end"] = -1, ["until"] = -1, [")"] = -1, ["}"] = -1, ["]"] = -1}
 
--- Can a word begin an expression of its own behind a statement? What could also continue the statement (a bracket, a
+-- Can a word begin a new expression after a statement? A word that could also continue the statement (a bracket, a
 -- string, an operator) does so in Lua.
 local function begins_apart(words, i)
   local kind, before = words[i].kind, words[i - 1].word
   return before == ";" or before ~= "return" and (kind == "name" or kind == "keyword" or kind == "number")
 end
 
--- Where the expressions begin that a text of statements ends with; nil where it ends otherwise.
+-- Return the place where the expressions at the end of a text of statements begin; nil without them.
 local function last_values(text)
   local words, depth, outside = lexer.list(text), 0, {}
   for i, word in ipairs(words) do
@@ -102,8 +102,9 @@ local function last_values(text)
   end
 end
 
--- How LuaJIT can read the text: "value" as expressions, "block" as statements, "mixed" as statements and expressions,
--- "called" if those are a call, which is a statement too; and where the expressions begin. Else nil and both messages.
+-- Return how LuaJIT can read the text: "value" as expressions, "block" as statements, "mixed" as statements and
+-- expressions, "called" if those are a call, which is a statement too; and the place where the expressions begin. Else
+-- nil and both messages.
 local function read(text, source)
   local chunk, first = loadstring("return " .. text, source)
   local word = first_word(text)
@@ -120,12 +121,12 @@ local function is_command(text)
   return text:find "^%s*[%?%$%%]" ~= nil or text:find "^%s*[%a_][%w_%.:]*%s*%?%??%s*$" ~= nil
 end
 
--- Does a message ask for more text? Only a name needs a '=' there, and no text that goes on with one is meant.
+-- Does a message ask for more text? Only a name needs a '=' there, and the text is not meant to continue with one.
 local function is_open(message)
   return message ~= nil and message:find "near '<eof>'$" ~= nil and not message:find("'=' expected", 1, true)
 end
 
---- Can the text be run, or refused, as it is? False when more has to come: a block, a bracket, a text is not closed.
+--- Can the text be run, or refused, as it is? False when it is incomplete: a block, a bracket or a text is not closed.
 ---@param text string
 ---@return boolean
 function Evaluate:is_complete(text)
@@ -156,7 +157,7 @@ function Evaluate:complain(text)
   self.write(color(self, "31", first) .. rest .. "\n")
 end
 
--- What an error must not leave changed.
+-- Capture the state that an error must not leave changed.
 local function remember()
   local grad, device = C.autograd.is_grad_enabled(), C.device.get_default_device()
   local autocast = C.autocast.capture()

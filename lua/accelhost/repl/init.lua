@@ -4,7 +4,7 @@ local evaluate = require "accelhost.repl.evaluate"
 
 local repl = {}
 
--- Where the lines of earlier prompts are kept: nil without a home.
+-- Return the path of the history file: nil without a home.
 local function history_path()
   local state, home = os.getenv "XDG_STATE_HOME", os.getenv "HOME"
   if (state or "") == "" then state = (home or "") ~= "" and home .. "/.local/state" or nil end

@@ -1,5 +1,5 @@
---- The words of a Lua text, one after the other: what the prompt needs to know of a line before LuaJIT has read it, or
---- when it cannot read it because it is not finished.
+--- The words of a Lua text, one after the other, by which the prompt analyses a line before LuaJIT has read it, or when
+--- it cannot read it because it is not finished.
 local lexer = {}
 
 local keywords = {}

@@ -1,15 +1,15 @@
 --- Locals that live on after the chunk that declared them.
 --
--- Behind each top-level `local` statement a call is put, on the same line, that hands over a function whose upvalues
--- are the variables just declared. A later chunk gets the variables that it mentions as upvalues of its own, joined to
--- those: it is the same variable, so that functions made earlier see what is assigned later, and a new `local x` hides
--- the old one without touching it. The passed function assigns too (x = x): LuaJIT treats a variable that its chunk
--- never assigns as a constant, and compiled code would not see a later assignment.
+-- After each top-level `local` statement a call is inserted, on the same line, that passes a function whose upvalues
+-- are the variables just declared. A later chunk gets the variables that it mentions as upvalues, joined to those: it
+-- is the same variable, so that functions made earlier see later assignments, and a new `local x` hides the old one
+-- without touching it. The passed function assigns too (x = x): LuaJIT treats a variable that its chunk never assigns
+-- as a constant, and compiled code would not see a later assignment.
 local lexer = require "accelhost.repl.lexer"
 
 local locals = {}
 
-local HANDOVER = "\194\164" -- no name that anybody types
+local HANDOVER = "\194\164" -- no name that a user would type
 local VALUES = HANDOVER .. "v"
 local MOST = 60             -- upvalues that a function of LuaJIT may have
 
@@ -19,7 +19,7 @@ local closing = {["end"] = true, ["until"] = true, [")"] = true, ["}"] = true, [
 local joining = {["and"] = true, ["or"] = true, ["not"] = true}
 local constants = {["nil"] = true, ["true"] = true, ["false"] = true, ["..."] = true}
 
--- The word that closes what words[i] opens.
+-- Return the place of the word that closes words[i].
 local function closed_at(words, i)
   local depth = 0
   for k = i, #words do
@@ -136,7 +136,7 @@ end
 ---@param values? integer where expressions begin, whose values the chunk returns
 ---@param source string the chunk's name
 ---@param living table<string, table> the variables that live: name -> {function, number of its upvalue}; those that the
---- chunk declares come to it as it runs
+--- chunk declares are added as it runs
 ---@return function? # nil and a message when the chunk mentions too many
 ---@return string?
 function locals.load(text, values, source, living)
@@ -163,7 +163,7 @@ function locals.load(text, values, source, living)
   end
 end
 
---- What a variable that lives holds.
+--- Return the value of a living variable.
 ---@param living table<string, table>
 ---@param name string
 ---@return any

@@ -1,7 +1,7 @@
 --- One process of a prompt whose lines run in several: it receives lines from the prompt (cluster.lua), runs them and
 --- sends back their output.
 --
--- Orders, and what is answered:
+-- Orders, and their answers:
 --   {kind = "run", line =, number =, text =} or {kind = "file", line =, path =, arguments =}
 --       -> {kind = "done", line =, fine =, shown =, failed =, calls =}; the last two from C.comm.group_status
 --   {kind = "skip", line =}     others run a line: nothing

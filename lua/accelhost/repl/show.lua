@@ -26,7 +26,7 @@ local function function_text(value)
   return ("function (%s:%d)"):format(info.short_src, info.linedefined)
 end
 
--- Has the table a text of its own? A __tostring that raises has none.
+-- Return the text of the value's __tostring, or a remark that it failed; nil without one.
 local function own_text(value)
   local meta = debug.getmetatable(value)
   local teller = type(meta) == "table" and rawget(meta, "__tostring")

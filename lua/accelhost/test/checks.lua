@@ -35,7 +35,7 @@ add("random numbers", "the same seed draws the same numbers on every rank", func
   for r = 0, t.size - 1 do t.near("numbers of rank " .. r, drawn, all[r], 0) end
 end)
 
--- A small network, and what is fed to it.
+-- Return a small network and its inputs.
 local function network(t)
   local nn = t.accelhost.nn
   t.accelhost.manual_seed(7)

@@ -4,7 +4,7 @@ local checks = require "accelhost.test.checks"
 
 local function fail(format, ...) error(format:format(...), 0) end
 
--- What the checks are given besides the library: the job and ways to compare.
+-- Return the tools of the checks: the job and ways to compare.
 local function tools(accelhost, folder)
   local accelerator = accelhost.Accelerator {gradient_accumulation_steps = 1}
   local t = {
@@ -54,7 +54,7 @@ return function(accelhost, folder, clock)
   for _, check in ipairs(checks) do
     local start = clock()
     run(check, t)
-    t.accelerator:free_memory() -- what is prepared no more is compared with in the next check
+    t.accelerator:free_memory() -- so that the next check does not compare with its objects
     t.accelerator:wait_for_everyone()
     local page = Page()
     page:wrap(check.says, 34, ("  ok  %-18s%6.2f s  "):format(check.name, clock() - start))

@@ -77,7 +77,7 @@ local function row_of(self, what, i, column)
   return C.is_tensor(rows) and rows[i]:tolist() or rows[i + 1]
 end
 
---- Which word of its text each token of text i is part of, from 0; -1 for special tokens and padding. It maps labels
+--- Return, for each token of text i, the number of its word, from 0; -1 for special tokens and padding. It maps labels
 --- of words to tokens.
 --
 --   local vocabulary = {["[UNK]"] = 0, deep = 1, ["##er"] = 2}

@@ -11,7 +11,7 @@ local function utf8_of(code)
   return string.char(0xC0 + math.floor(code / 64), 0x80 + code % 64)
 end
 
--- How byte-level vocabularies write each byte: printable ones as they are, the others as characters from U+0100 on.
+-- The character for each byte in byte-level vocabularies: printable ones as they are, the others from U+0100 on.
 local written, others = {}, 0
 for byte = 0, 255 do
   local plain = byte >= 0x21 and byte <= 0x7E or byte >= 0xA1 and byte <= 0xAC or byte >= 0xAE
@@ -40,7 +40,7 @@ end
 local read = arguments.signature("character_tokenizer", {"text: string"})
 
 --- A tokenizer that has the characters of a text (UTF-8) as its tokens, in their order: a byte-level BPE that joins
---- bytes to these characters and to nothing more, so that transformers reads what save_pretrained writes. A character
+--- bytes to these characters and to nothing more, so that transformers reads the files of save_pretrained. A character
 --- that is not in the text has no token and is left out.
 --
 --   local tokenizer = accelhost.text.character_tokenizer "to be or not to be"

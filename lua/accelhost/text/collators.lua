@@ -31,7 +31,7 @@ local set_padding = arguments.setter("DataCollatorWithPadding", {
 --   print(batch.input_ids[1], batch.labels)  --> tensor([2, 1, 1])  tensor([1, 0])
 ---@param tokenizer table with pad_token_id, padding_side and pad_token_type_id
 ---@param padding? boolean|string true or "longest" (default), or "max_length"; false is refused, rows have to be equal
----@param max_length? integer with "max_length": at least so many tokens
+---@param max_length? integer with "max_length": smallest number of tokens
 ---@param pad_to_multiple_of? integer
 function WithPadding:init(...)
   set_padding(self, ...)

@@ -109,7 +109,7 @@ local defaults = {
   gpt2 = {unk_token = "<|endoftext|>", bos_token = "<|endoftext|>", eos_token = "<|endoftext|>"},
 }
 
--- The names of special tokens: as the files say, else the defaults of a kind.
+-- Return the names of special tokens: those in the files, else the defaults of a kind.
 local function special_names(config, map, kind)
   local names = {}
   for _, role in ipairs(tokenizers.roles) do
@@ -121,7 +121,7 @@ local function special_names(config, map, kind)
   return names
 end
 
--- Models that take no token_type_ids, by the beginning of their tokenizer's class.
+-- Models without token_type_ids, by the beginning of their tokenizer's class.
 local untyped = {"GPT2", "GPTNeoX", "Roberta", "Camembert", "DistilBert", "Bart", "Llama", "CodeGen", "Whisper", "CLIP"}
 
 local function input_names(config, json)

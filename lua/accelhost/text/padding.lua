@@ -34,7 +34,7 @@ local function padded(what, name, features, width, filler, left)
   return C.tensor(rows, {dtype = "int64", device = "cpu"})
 end
 
--- What one number a sample becomes.
+-- Stack a column of one number for each sample.
 local function stacked(what, name, features)
   local values, whole = {}, true
   for i, sample in ipairs(features) do

@@ -1,4 +1,4 @@
---- Tokenizers, by the C of host/text: what PreTrainedTokenizerFast is in transformers.
+--- Tokenizers, by the C of host/text, as PreTrainedTokenizerFast in transformers.
 local C = require "accelhost._C"
 local BatchEncoding = require("accelhost.text.batch_encoding").BatchEncoding
 local arguments = require "accelhost.util.arguments"
@@ -14,7 +14,7 @@ local module = {}
 local roles = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}
 module.roles = roles
 
--- What a configuration may say: kind and default.
+-- The options of a configuration: kind and default.
 local settings = {
   {"model_max_length: number", math.huge}, {"padding_side: 'right'|'left'", "right"},
   {"truncation_side: 'right'|'left'", "right"}, {"pad_token_type_id: size", 0}, {"model_input_names: list"},
@@ -36,7 +36,7 @@ local settings = {
 ---@field model_max_length number most tokens that the model accepts, math.huge when unknown
 ---@field padding_side string "right" or "left"
 ---@field truncation_side string "right" or "left"
----@field model_input_names string[] what a call returns
+---@field model_input_names string[] the fields that a call returns
 ---@field pad_token? string and pad_token_id; so too bos_, eos_, unk_, sep_, cls_ and mask_token
 local Tokenizer = class.sized "Tokenizer"
 module.Tokenizer = Tokenizer
@@ -186,7 +186,7 @@ end
 ---@param return_special_tokens_mask? boolean 1 for special tokens and padding
 ---@param return_offsets_mapping? boolean [texts, tokens, 2]: the span of each token in its text, counted in characters
 --- (code points) from 0, half open
----@param return_length? boolean `length`: how many tokens each row has, with padding
+---@param return_length? boolean `length`: number of tokens of each row, with padding
 ---@return BatchEncoding
 function Tokenizer:__call(...)
   local text, text_pair, specials, padding, truncation, max_length, stride, split, multiple, side, tensors, types, mask,
@@ -221,8 +221,8 @@ local read_pad = arguments.signature("tokenizer.pad", {
   {"return_tensors: 'pt'|false", "pt"},
 })
 
---- Pad what was encoded without padding: samples (tables by name, such as rows of a data set or results of a call), or
---- one table of columns. For collate functions: `collate_fn = function(rows) return tokenizer:pad(rows) end`.
+--- Pad texts that were encoded without padding: samples (tables by name, such as rows of a data set or results of a
+--- call), or one table of columns. For collate functions: `collate_fn = function(rows) return tokenizer:pad(rows) end`.
 --
 --   local vocabulary = {["[UNK]"] = 0, ["[PAD]"] = 1, deep = 2, ["##er"] = 3}
 --   local model = {type = "WordPiece", vocab = vocabulary}
@@ -313,7 +313,8 @@ local cleaning = {
   {" 've", "'ve"}, {" 're", "'re"},
 }
 
---- The text of ids, which need not be whole characters: what is no UTF-8 becomes U+FFFD. Ids without a token are
+--- Return the text of ids, which need not be whole characters: bytes that are no UTF-8 become U+FFFD. Ids without a
+--- token are
 --- passed over.
 --
 --   local tokenizer = accelhost.text.Tokenizer{
@@ -322,7 +323,7 @@ local cleaning = {
 --   print(tokenizer:decode({1, 2, 1}))  --> deeper deep
 ---@param token_ids integer|integer[]|userdata
 ---@param skip_special_tokens? boolean|table leave special tokens out (default false)
----@param clean_up_tokenization_spaces? boolean take blanks in front of marks away; by default the tokenizer's
+---@param clean_up_tokenization_spaces? boolean remove blanks in front of marks; by default the tokenizer's
 ---@return string
 function Tokenizer:decode(token_ids, skip_special_tokens, clean_up_tokenization_spaces)
   local options = skip_special_tokens
@@ -362,8 +363,8 @@ local function each(value, convert)
   return list
 end
 
---- The id of a token, or of each of a table; that of unk_token for what the vocabulary does not have, nil (in a table
---- an error) without one.
+--- The id of a token, or of each of a table; that of unk_token for a token that the vocabulary does not have, nil (in a
+--- table an error) without one.
 --
 --   local tokenizer = accelhost.text.Tokenizer{model = {type = "WordPiece", vocab = {["[UNK]"] = 0, deep = 1}}}
 --   print(tokenizer:convert_tokens_to_ids("deep"))  --> 1
@@ -398,7 +399,7 @@ function Tokenizer:convert_ids_to_tokens(ids, skip_special_tokens)
   return tokens
 end
 
---- How many special tokens a call adds to a text, or to a pair.
+--- Return the number of special tokens that a call adds to a text, or to a pair.
 --
 --   local tokenizer = accelhost.text.Tokenizer{model = {type = "WordPiece", vocab = {["[UNK]"] = 0, deep = 1}}}
 --   print(tokenizer:num_special_tokens_to_add())  --> 0
@@ -430,13 +431,13 @@ local function add(self, tokens, special)
   return count
 end
 
---- Let texts be tokens of their own, with new ids behind the others; the embedding has to grow with them.
+--- Add texts as tokens, with new ids after the others; the embedding has to grow with them.
 --
 --   local tokenizer = accelhost.text.Tokenizer{model = {type = "WordPiece", vocab = {["[UNK]"] = 0, deep = 1}}}
 --   print(tokenizer:add_tokens({"sea"}), #tokenizer, tokenizer:encode("deepsea")[2])  --> 1  3  2
 ---@param new_tokens string|string[]
 ---@param special_tokens? boolean are they special? (default false)
----@return integer # how many were not there before
+---@return integer # number of new ones
 function Tokenizer:add_tokens(new_tokens, special_tokens)
   if type(new_tokens) == "string" then new_tokens = {new_tokens} end
   arguments.check("add_tokens", "new_tokens", "list", new_tokens)
@@ -449,7 +450,7 @@ end
 --   local tokenizer = accelhost.text.Tokenizer{model = {type = "WordPiece", vocab = {["[UNK]"] = 0, deep = 1}}}
 --   print(tokenizer:add_special_tokens{pad_token = "[PAD]"}, tokenizer.pad_token_id)  --> 1  2
 ---@param special_tokens_dict table<string, string> by role: pad_token = "[PAD]"
----@return integer # how many were not there before
+---@return integer # number of new ones
 function Tokenizer:add_special_tokens(special_tokens_dict)
   arguments.check_names("add_special_tokens", special_tokens_dict, roles)
   local tokens = {}

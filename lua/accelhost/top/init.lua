@@ -42,7 +42,7 @@ local function show_text(seen, as_json)
   io.flush()
 end
 
--- The page: a title, what fits of the lines, and what is left out.
+-- Return the page: a title, the lines that fit, and the number of the others.
 local function draw(seen, interval)
   local width, height = C.terminal.size()
   local all = lines.of(seen, width)

@@ -37,7 +37,7 @@ local function site(rank)
   return rank.message and rank.message.site or rank.site or "-"
 end
 
--- Heading, text of a rank, is it aligned to the right. The cells from LAST_NARROW + 1 on have lines of their own where
+-- Heading, text of a rank, is it aligned to the right. The cells from LAST_NARROW + 1 on are in separate lines where
 -- the table is wider than the terminal.
 local cells = {
   {"RANK", function(rank) return tostring(rank.rank) end, true},
@@ -55,7 +55,7 @@ local cells = {
 }
 local LAST_NARROW = 9
 
--- What a narrow terminal shows below the row of a rank: the present first, words wrapped at its width.
+-- Return the lines that a narrow terminal shows below the row of a rank: the present first, words wrapped at its width.
 local function lines_below(row, width)
   local made, line = {}, nil
   for _, i in ipairs {12, 11, 10} do
@@ -90,7 +90,7 @@ local function table_of(job, width)
   return made
 end
 
---- The lines of a result of state.look.
+--- Return the lines of a result of state.look.
 ---@param seen table
 ---@param width? integer columns of the terminal; without it each rank is one line
 ---@return string[]

@@ -38,7 +38,7 @@ local function waiting_text(rank)
   return ("waits for %s to receive a message%s"):format(peers or "a rank", tag)
 end
 
--- What a program without a script's line waits for, by its command.
+-- The states of programs without a script's line, by command.
 local idle = {repl = "at its prompt", ["-i"] = "at its prompt", sweep = "waits for its trials"}
 
 local function idle_text(command)

@@ -1,4 +1,4 @@
---- accelhost.args: what a script is run with, typed by its defaults.
+--- accelhost.args: the arguments of a script, typed by its defaults.
 ---
 ---   local args = accelhost.args{lr = 0.1, epochs = 3, hidden = {32, 64}, optimizer = {name = "sgd", nesterov = false}}
 ---   print(args.lr, args.optimizer.name)
@@ -44,7 +44,7 @@ local function add_rows(rows, prefix, defaults)
   return rows
 end
 
---- Read what the script is run with.
+--- Read the arguments of the script.
 --
 --   local known = accelhost.args({lr = 0.1, hidden = {32, 64}}, {"--hidden", "8,8"})
 --   print(known.lr, #known.hidden, known.hidden[1])  --> 0.1  2  8

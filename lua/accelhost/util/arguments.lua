@@ -8,8 +8,8 @@
 --   local in_features, out_features, bias, dtype = read(...)
 --
 -- A plain string is required; {name, default, text} is optional (the default may be absent: nil), and the text is the
--- reference's where a comment has none. The text after the colon defines
--- what a value may be: kinds of accelhost.util.kinds, or words in quotes, with | between alternatives.
+-- reference's where a comment has none. The text after the colon defines the allowed values: kinds of
+-- accelhost.util.kinds, or words in quotes, with | between alternatives.
 local C = require "accelhost._C"
 local kinds = require "accelhost.util.kinds"
 
@@ -32,7 +32,7 @@ function arguments.shape_text(tensor)
   return "(" .. table.concat(sizes, ", ") .. (#sizes == 1 and ",)" or ")")
 end
 
---- What a value is, for messages: "a number", "a Linear", "nil".
+--- Describe a value, for messages: "a number", "a Linear", "nil".
 ---@param value any
 ---@return string
 function arguments.describe(value)
@@ -108,7 +108,7 @@ function arguments.copy(value)
   return copy
 end
 
--- Numbers first, then strings, then what has no order.
+-- The order of types: numbers first, then strings, then the others.
 local ranks = {number = 1, string = 2}
 
 local function before(a, b)
@@ -117,9 +117,9 @@ local function before(a, b)
   return x < y
 end
 
---- A table's keys in one order everywhere: numbers first, then strings, each sorted. LuaJIT walks a table by the
---- numbers that its strings were given when they were made, and those depend on what was compiled and collected until
---- then: output that a user, a file or another rank sees may not depend on the order of `pairs`.
+--- A table's keys in one order everywhere: numbers first, then strings, each sorted. LuaJIT walks a table by the hashes
+--- of its strings, and those depend on the compilations and collections until then: output that a user, a file or
+--- another rank sees may not depend on the order of `pairs`.
 ---@param value table
 ---@return (number|string)[]
 function arguments.sorted_keys(value)

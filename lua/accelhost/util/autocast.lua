@@ -5,7 +5,7 @@ local is_enabled, call = C.autocast.is_enabled, C.autocast.call
 
 --- Mark functions of a table: within an autocast block their tensors are cast first, and autocast is off inside.
 ---@param functions table
----@param rule string "lower": in the block's dtype; "float32"; "widest" of their dtypes; "own": as they come; "none"
+---@param rule string "lower": in the block's dtype; "float32"; "widest" of their dtypes; "own": unchanged; "none"
 ---@param names string between blanks
 ---@param cuda_rule? string the rule for tensors of CUDA; default: the same
 return function(functions, rule, names, cuda_rule)

@@ -106,7 +106,7 @@ end
 function class.new(name, parent)
   local made = {_name = name, _parent = parent}
   made._class = made
-  -- A parent whose instances look fields up in their own way has `_make_index`.
+  -- A parent whose instances have another lookup of fields has `_make_index`.
   made.__index = parent and parent._make_index and parent._make_index(made) or made
   for _, event in ipairs(events) do made[event] = parent and parent[event] end
   if not parent then
@@ -124,7 +124,7 @@ function class.sized(name)
   return made
 end
 
---- Make object[i] give `read(object, i)` for each number i, in a class of class.sized and its subclasses.
+--- Let object[i] return `read(object, i)` for each number i, in a class of class.sized and its subclasses.
 ---@param cls table
 ---@param read fun(object: table, i: number): any
 ---@return table cls
@@ -263,7 +263,7 @@ end
 
 local delegates = {} -- method -> {file of the part, its name}
 
---- Give a strict class a part: an object of another class with state of its own, made by the first use of its field.
+--- Add a part to a strict class: an object of another class with its own state, made by the first use of its field.
 --- `methods` of the class delegate to it. A part is made with the object it belongs to, as part(object, options).
 ---@param cls table
 ---@param field string

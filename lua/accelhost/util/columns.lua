@@ -4,7 +4,7 @@
 -- them none, all others one. (Unicode Standard Annex 11, by whole blocks.)
 local columns = {}
 
--- First and last code point of blocks that take two columns, and of those that take none; sorted.
+-- First and last code point of blocks of two columns, and of those of none; sorted.
 local WIDE = {
   {0x1100, 0x115f}, {0x231a, 0x231b}, {0x23e9, 0x23ec}, {0x2614, 0x2615}, {0x26a1, 0x26a1}, {0x2705, 0x2705},
   {0x274c, 0x274c}, {0x2753, 0x2755}, {0x2795, 0x2797}, {0x2b50, 0x2b50}, {0x2e80, 0x303e}, {0x3041, 0x33ff},

@@ -1,4 +1,4 @@
---- Dims as functions written in Lua take them: counted from 0, or from the end by negative numbers.
+--- Dims as arguments of functions written in Lua: counted from 0, or from the end by negative numbers.
 local arguments = require "accelhost.util.arguments"
 
 local dims = {}
@@ -6,7 +6,7 @@ local dims = {}
 --- The dim counted from 0. A 0-dim tensor has, as in PyTorch, the dims 0 and -1.
 ---@param what string the function, for messages
 ---@param dim integer
----@param count integer how many dims there are
+---@param count integer number of dims
 ---@return integer
 function dims.wrap(what, dim, count)
   count = math.max(count, 1)

@@ -1,4 +1,4 @@
---- Counting what a loop goes through.
+--- Counting the items of a loop.
 local arguments = require "accelhost.util.arguments"
 
 local read = arguments.signature("enumerate", {"iterable: callable|dataset", {"start: integer", 0}})

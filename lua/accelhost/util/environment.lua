@@ -23,7 +23,7 @@ local function libraries(pattern)
   return #names > 0 and table.concat(names, ", ") or "in the program, or not there"
 end
 
--- What a report may show of a variable. A secret is no part of a report: only its length is shown.
+-- Return a variable's value for a report. A secret is no part of a report: only its length is shown.
 local function shown(name, value)
   return name == "ACCELHOST_SECRET" and ("(set, %d bytes)"):format(#value) or value
 end
@@ -54,13 +54,13 @@ local function absolute(path)
   return ((C.system.working_folder() .. "/" .. path):gsub("^//", "/"))
 end
 
--- What the kernels were built for: one processor, or the level of x86-64 in use.
+-- Describe the target of the kernels: one processor, or the level of x86-64 in use.
 local function kernels()
   local level = C.system.kernels
   return level == "native" and "for one processor, that of the build (make ARCH=portable: for all)" or "for " .. level
 end
 
--- How products in bfloat16 are done. Those of oneDNN, which chooses by the processor alone.
+-- Describe the instructions for products in bfloat16: those of oneDNN, which chooses by the processor alone.
 local function bf16()
   local text, level = C.system.bf16, os.getenv "ACCELHOST_CPU"
   if not level or level == "" or text:find "^through" then return text end

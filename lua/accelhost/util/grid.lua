@@ -29,7 +29,7 @@ end
 ---@param options {width?: integer, right?: table<integer, boolean>, cut?: boolean} width: of the lines, nil: any;
 ---right: right-aligned columns; cut: the last column is cut rather than left out
 ---@return string[] lines
----@return integer left_out how many columns
+---@return integer left_out number of columns
 function grid.lines(rows, options)
   local widths = widths_of(rows)
   local count = options.width and fitting(widths, options) or #widths

@@ -18,7 +18,7 @@ local json = {null = C.json.null}
 ---@return any
 json.decode = C.json.decode
 
---- A value as JSON text, on one line unless `indent` sets how many spaces a level is indented by.
+--- A value as JSON text, on one line unless `indent` sets the number of spaces per level.
 --
 --   accelhost.json.encode{lr = 0.1, sizes = {1, 2}}  --> {"lr": 0.1, "sizes": [1, 2]}
 ---@param value any tables without cycles, strings in UTF-8, finite numbers, booleans, json.null

@@ -64,7 +64,7 @@ end
 ---@return boolean
 function kinds.is_stream(value) return is_object(value, "iter") and type(value.get) ~= "function" end
 
--- name -> {what a message expects, test, what it adds for some values}
+-- name -> {the expected value in messages, test, a remark for some values}
 local function is_dataset(value)
   return is_object(value, "get", "len") or is_list(value, function() return true end) and value[1] ~= nil
 end

@@ -1,4 +1,5 @@
---- A file of functions that is loaded when one of them is first used: for what many scripts could use and few do.
+--- A file of functions that is loaded when one of them is first used: for functions that many scripts could use and few
+--- do.
 --
 --   local manifest = later "accelhost.checkpoint.manifest"
 ---@param name string of the module, a table of functions

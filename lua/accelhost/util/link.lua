@@ -26,7 +26,7 @@ function Mailbox:send(text)
   file:close()
 end
 
---- The texts that have come whole since the last call.
+--- Return the texts that have arrived whole since the last call.
 ---@return string[]
 function Mailbox:take()
   local file, texts = io.open(self.path, "rb"), {}
@@ -59,7 +59,7 @@ end
 
 --- Receive the next message of the sweep.
 ---@param facts table
----@param seconds? number how long to wait; nil: until it arrives
+---@param seconds? number timeout; nil: wait until it arrives
 ---@return string? text nil when none arrived
 function link.receive(facts, seconds)
   if not facts.mailbox then return C.channel.receive(seconds) end

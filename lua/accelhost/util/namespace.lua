@@ -50,7 +50,8 @@ end
 --   return namespace.new("nn", {Module = Module}, {functional = {"accelhost.nn.functional"}})
 ---@param title string for messages
 ---@param values table<string, any> names that exist already
----@param lazy? table name -> {module to require, field of it; without one the module itself}, and what `add` put there
+---@param lazy? table name -> {module to require, field of it; without one the module itself}, and the names that `add`
+--- added
 ---@param more? {find: (fun(name: string): any), names: (fun(): string[]), refused: table<string, string>} further
 --- names, and the replacements of some that people search for
 ---@return table

@@ -69,7 +69,7 @@ local function find(spec, name)
   usage_error(("unknown option '--%s'"):format(name) .. (near and (" (did you mean '--%s'?)"):format(near) or ""))
 end
 
--- Why a value is none of an option's, nil when it is one.
+-- Return the reason why a value is none of an option's, nil when it is one.
 local function reason_against(row, value)
   local kind = type_of(row)
   if kind == "list" then
@@ -190,7 +190,8 @@ local function check_rows(spec)
   end
 end
 
--- What the command line does not say: from a file or a sweep, when these are the script's own options, else defaults.
+-- Fill in the options that the command line does not set: from a file or a sweep, when these are the script's own
+-- options, else defaults.
 local function complete(spec, values, given_names)
   if given_names then
     local given = {}
@@ -207,8 +208,8 @@ local function complete(spec, values, given_names)
   return values
 end
 
---- Read the script's options. Prints help and ends with 0 on --help; ends with 2 on a wrong option. What neither the
---- command line nor `accelhost launch --params FILE` nor a sweep sets has its default.
+--- Read the script's options. Prints help and ends with 0 on --help; ends with 2 on a wrong option. An option that
+--- neither the command line nor `accelhost launch --params FILE` nor a sweep sets has its default.
 --
 --   local known = {{"lr", 1e-3, "learning rate"}, {"smoke", false, "a short run"}}
 --   local args = accelhost.parse_args(known, {"--lr", "0.1"})

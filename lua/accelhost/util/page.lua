@@ -81,7 +81,7 @@ function Page:parts(parts, indent)
   end
 end
 
---- A heading, set off from what is above it.
+--- Write a heading, after an empty line.
 ---@param text string
 function Page:heading(text)
   self:line()

@@ -83,7 +83,7 @@ function params.nest(flat)
   return result
 end
 
--- What YAML 1.1 would read as something else than a text.
+-- Words that YAML 1.1 would read as something else than a text.
 local spoken = {}
 for word in ("y n yes no on off true false null"):gmatch "%a+" do spoken[word] = true end
 
@@ -131,7 +131,7 @@ for word in ([[and break do else elseif end false for function goto if in local 
   reserved[word] = true
 end
 
--- A string as Lua source without control characters: %q leaves U+0080 to U+009F and what is not UTF-8.
+-- A string as Lua source without control characters: %q leaves U+0080 to U+009F and bytes that are not UTF-8.
 local function quoted(text)
   local source = ("%q"):format(text)
   local bytes = C.events.is_utf8(text) and "\194[\128-\159]" or "[\128-\255]"
@@ -197,7 +197,7 @@ function params.given()
   return given or nil, source
 end
 
---- A script that never asked for the parameters that it was given has run without them: say so, once for all ranks.
+--- Warn, once for all ranks, that the script has run without the parameters passed to it, because it never read them.
 --- A sweep reports it itself.
 function params.report_unread()
   if params.taken or params.trial() or C.comm.rank() > 0 then return end

@@ -1,4 +1,4 @@
---- `print` that shows what a plain table holds, such as a tensor's shape, instead of its address.
+--- `print` that shows the contents of plain tables, such as a tensor's shape, instead of its address.
 local plain_print, tostring, type, getmetatable = print, tostring, type, getmetatable
 
 local methods = require("accelhost._C").methods

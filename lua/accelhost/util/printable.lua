@@ -11,7 +11,8 @@ function printable.utf8(text)
   return text
 end
 
---- A text in one line, with a question mark for what is no character of UTF-8, or would move a terminal's cursor.
+--- Return a text in one line, with question marks for bytes that are no character of UTF-8, or would move a terminal's
+--- cursor.
 ---@param text string
 ---@return string
 function printable.text(text)
@@ -25,7 +26,7 @@ local entities = {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quo
 ---@return string
 function printable.markup(text) return (printable.text(text):gsub("[&<>\"']", entities)) end
 
---- A message of several lines, with a question mark for what printable.text replaces except line feeds and tabs.
+--- Return a message of several lines, with question marks as in printable.text, but for line feeds and tabs.
 ---@param text string
 ---@return string
 function printable.message(text)

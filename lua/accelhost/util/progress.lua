@@ -6,8 +6,8 @@
 --
 --   | epoch 1:  45%|████▌     | 422/938 [00:04<00:05, 98.4 it/s]
 --
--- On a terminal the line redraws itself on stderr, below what is printed, an inner loop's below the outer one's; piped,
--- a line is written about every tenth of the way. Only rank 0 draws. The bar changes nothing about the iteration: break
+-- On a terminal the line redraws itself on stderr, below other output, an inner loop's below the outer one's; piped, a
+-- line is written about every tenth of the way. Only rank 0 draws. The bar changes nothing about the iteration: break
 -- is safe.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -229,7 +229,8 @@ local function length_of(source)
   return ok and length and length * (source._is_loader and source.turns or 1) or nil
 end
 
--- Where the line will be seen: a rank's output goes through its launcher, which has set what it writes to.
+-- Report whether the line will be seen on a terminal, and its width: a rank's output passes through its launcher, which
+-- has set the device that it writes to.
 local function look_at_terminal()
   local terminal, columns = C.comm.is_terminal(2)
   return terminal, columns > 0 and columns or tonumber(os.getenv("COLUMNS"))
@@ -281,12 +282,12 @@ Progress._guard = guard
 --   bar.n  --> 3
 ---@param source? table|function|integer
 ---@param desc? string printed before the bar
----@param total? integer how many steps; default source:len()
+---@param total? integer number of steps; default source:len()
 ---@param leave? boolean keep the finished bar
 ---@param disable? boolean draw nothing
 ---@param unit? string
 ---@param mininterval? number seconds between redraws
 ---@param file? file* default stderr
----@param terminal? boolean with columns and clock: for outputs that are not what they look like
+---@param terminal? boolean with columns and clock: for outputs whose type cannot be detected
 ---@return Progress
 return function(...) return Progress(...) end

@@ -1,4 +1,4 @@
---- Undoing what was set up for a function, whether it returned or raised.
+--- Undoing the set-up of a function's run, whether it returned or raised.
 local function finish(after, fine, ...)
   after(fine)
   if not fine then error((...), 0) end
@@ -9,7 +9,7 @@ end
 ---@param after fun(fine: boolean)
 ---@param fn fun(...): ...
 ---@param ... any fn's arguments
----@return any # what fn returns, nils included
+---@return any # the results of fn, nils included
 return function(after, fn, ...)
   return finish(after, pcall(fn, ...))
 end

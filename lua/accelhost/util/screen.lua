@@ -1,8 +1,7 @@
 --- The lines at the bottom of a terminal that redraw themselves: one for each progress bar that is open, the outer
---- loop's above the inner one's. What is printed meanwhile goes above them.
+--- loop's above the inner one's. Other output is written above them.
 --
--- A line is a table with the fields file (what it is written to), is_alive() (may its loop go on?) and latest() (its
--- text now).
+-- A line is a table with the fields file (its output), is_alive() (may its loop go on?) and latest() (its text now).
 local columns = require "accelhost.util.columns"
 
 local screen = {}
@@ -16,7 +15,7 @@ local function place_of(line)
   end
 end
 
--- The cursor rests in the first line; go to the n-th, write, come back.
+-- Write a text in the n-th line. The cursor rests in the first one: it moves down, and returns.
 local function put(line, n, text)
   local width = columns.of(text)
   local padded = text .. (" "):rep((line.width or 0) - width)
@@ -60,7 +59,7 @@ local function forget_print()
   end
 end
 
--- Leave what a loop that was broken off has drawn, and go below it.
+-- Leave the lines of loops that were broken off, and move the cursor below them.
 local function drop_dead()
   for i = #open, 1, -1 do
     local line = open[i]
@@ -74,7 +73,7 @@ local function drop_dead()
   end
 end
 
---- Open a line, below those that are open; on a terminal that somebody else draws, in their place.
+--- Open a line, below those that are open; on a terminal that another process draws, in their place.
 ---@param line table {file, is_alive, latest}
 ---@param shared boolean does print write to the same terminal?
 ---@param alone boolean is there but one line that can be drawn again?
@@ -105,7 +104,7 @@ function screen.above(line, text)
   line.file:flush()
 end
 
---- Close a line; with `leave` its text stays, above those that go on.
+--- Close a line; with `leave` its text stays, above the open ones.
 ---@param line table
 ---@param leave boolean
 function screen.close(line, leave)

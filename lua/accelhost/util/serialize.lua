@@ -65,7 +65,7 @@ end
 ---@return userdata # uint8 [n]
 function serialize.pack(value) return (assert(C.codec.pack(value, true))) end
 
---- What was packed.
+--- Return the value that was packed.
 ---@param bytes userdata uint8 [n], contiguous
 ---@return any
 function serialize.unpack(bytes) return C.codec.unpack(bytes) end

@@ -6,7 +6,7 @@
 local tape = {}
 
 local actions -- of the step that is captured now
-local unless  -- returns whether what is noted now was left out by the device
+local unless  -- returns whether the device skipped the actions that are noted now
 local open    -- the actions of the last replay, until the device is asked
 
 --- Is a step captured now, so that the host's part in it has to be noted?
@@ -29,18 +29,18 @@ function tape.note(again, undo)
   actions[#actions + 1] = {again = again, undo = undo, unless = unless}
 end
 
---- Note what is to be done once the device has been asked what it left out.
+--- Note a function to call once the device has reported the actions that it skipped.
 ---@param settled function
 function tape.note_settled(settled)
   actions[#actions + 1] = {settled = settled}
   actions.asks = true
 end
 
---- Run fn; what it notes is taken back after a replay for which left_out() is true.
+--- Run fn; the actions that it notes are undone after a replay for which left_out() is true.
 ---@param left_out function asks the device
 ---@param fn function
 ---@param ... any its arguments
----@return any # what fn returns
+---@return any # the results of fn
 function tape.unless(left_out, fn, ...)
   local outer = unless
   unless = left_out
@@ -52,7 +52,7 @@ function tape.unless(left_out, fn, ...)
   return back(pcall(fn, ...))
 end
 
---- Do something now and again before each replay; what it does in turn is not noted by itself.
+--- Run fn now and again before each replay; actions within it are not noted separately.
 ---@param save function returns a function that undoes all that fn does after this
 ---@param fn function
 ---@param ... any its arguments
@@ -106,8 +106,8 @@ function tape.begun(recorded)
   if recorded.asks then open = recorded end
 end
 
---- Ask the device what it left out in the last replay, unless that was done, and take back the host's part of it. Waits
---- for that replay.
+--- Ask the device, once, which actions it skipped in the last replay, and undo the host's part of them. Waits for that
+--- replay.
 function tape.settle()
   local last = open
   if not last then return end

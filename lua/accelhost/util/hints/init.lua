@@ -35,12 +35,12 @@ local function class_name(value)
   return type(meta) == "table" and type(meta._name) == "string" and meta._name or "an object"
 end
 
--- The rules. Each gets the place and what its pattern captured, and returns the hint or nil.
+-- The rules. Each gets the place and the captures of its pattern, and returns the hint or nil.
 
 local function missing_global(at, name)
   local known_elsewhere = elsewhere.globals[name]
   if known_elsewhere then return ("'%s' is nothing here: %s"):format(name, known_elsewhere) end
-  -- What the prompt knows besides (repl/evaluate.lua).
+  -- Further names of the prompt (repl/evaluate.lua).
   local more = debug.getregistry()["accelhost.names"]
   for _, from in ipairs {at.seen, more and more() or {}, _G} do
     local known = {}
@@ -266,7 +266,7 @@ local function explain(message)
   return ("%s (%s)"):format(message, hint)
 end
 
---- The message with what to do about it, where that is known.
+--- Return the message with the remedy, where that is known.
 ---@param message string
 ---@return string
 function hints.add(message)

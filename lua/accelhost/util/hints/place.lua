@@ -1,4 +1,4 @@
---- The place where a script failed: its lines and what its variables hold.
+--- The place where a script failed: its lines and the values of its variables.
 local C = require "accelhost._C"
 
 local place = {}
@@ -48,7 +48,7 @@ function place.line(source, number)
   return lines and lines[number]
 end
 
--- Name -> value for what a function sees: its locals over its upvalues over the globals.
+-- Return name -> value for the variables in a function's scope: its locals over its upvalues over the globals.
 local function variables_at(level, func)
   local seen = {}
   for i = 1, math.huge do

@@ -19,14 +19,14 @@ static int main_help(int argc, char **argv);
 
 static const struct ah_command commands[] = {
     {"run", "run a Lua script in this process (the default)", ah_cli_run},
-    {"repl", "take Lua line by line: a prompt", ah_cli_repl},
+    {"repl", "run Lua line by line: a prompt", ah_cli_repl},
     {"launch", "run a Lua script in several processes", ah_cli_launch},
     {"config", "make or show the file of settings that launch reads", ah_cli_config},
     {"data", "download a data set", ah_cli_data},
     {"estimate-memory", "print the memory that training a model needs", ah_cli_estimate_memory},
     {"test", "check this machine with a small job", ah_cli_test},
     {"sweep", "search hyperparameters: many trials of a script", ah_cli_sweep},
-    {"top", "show what every rank of your running jobs does", ah_cli_top},
+    {"top", "show the state of every rank of your running jobs", ah_cli_top},
     {"plot", "draw the curves of runs: in the terminal, as SVG or PNG", ah_cli_plot},
     {"env", "print versions, machine and settings", ah_cli_env},
     {"help", "print the documentation of a name: accelhost help nn.Linear", main_help},
@@ -56,7 +56,7 @@ static void print_help(void)
          "  --help     this text");
 }
 
-/* A descriptor opened later must not become the output that somebody closed before us. */
+/* Open closed standard streams: a descriptor opened later must not become the output. */
 static void open_standard_streams(void)
 {
     for (int fd = 0; fd <= STDERR_FILENO; fd++)

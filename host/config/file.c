@@ -1,4 +1,4 @@
-/* A configuration file: bounded reading, its top map's keys looked up in the table of settings. Errors contain
+/* A configuration file: bounded reading, its top map's keys are searched in the table of settings. Errors contain
  * the file's name and, where the parser reports it, the line. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* One table, looked through by name; each value is owned here. What must stay true: values are set in the order of
- * enum ah_origin, so that what is set later goes before. */
+/* One table, searched by name; each value is owned here. Invariant: values are set in the order of enum ah_origin, so
+ * that later ones override. */
 #include "config/settings.h"
 
 #include <stdio.h>
@@ -116,7 +116,7 @@ static int check_words(const struct ah_setting_row *row, const char *what, const
     return 0;
 }
 
-/* Does the new value say something else than the one it goes before? */
+/* Keep the value that the new one overrides, if it differs. */
 static int keep_under(struct ah_setting_value *value, const struct ah_setting_row *row, const char *text,
                       double number)
 {
@@ -161,7 +161,7 @@ int ah_settings_set(struct ah_settings *settings, const struct ah_setting_row *r
     return 0;
 }
 
-/* A variable that is not ours may hold what does not concern us (OMP_NUM_THREADS=4,2). */
+/* Read a variable. Another program's one may have a value without meaning here (OMP_NUM_THREADS=4,2). */
 static int read_variable(struct ah_settings *settings, const struct ah_setting_row *row, const char *name,
                          enum ah_origin origin)
 {

@@ -1,4 +1,4 @@
-/* The nodes lie in one array, linked by their places in it; the last child is found by walking, since maps are small
+/* The nodes are in one array, linked by their places in it; the last child is found by walking, since maps are small
  * and the number of nodes is limited. */
 #include "config/tree.h"
 

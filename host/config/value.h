@@ -16,7 +16,7 @@ enum ah_value_kind {
     AH_VALUE_BYTES,   /* 500M, 2G, 1.5GB, powers of 1024 */
     AH_VALUE_SWITCH,  /* yes or no, in all the words for it; 1 or 0 */
     AH_VALUE_CHOICE,  /* one of `words`, in any case; its place among them, from 0 */
-    AH_VALUE_SHARES,  /* whole numbers above 0 with colons between them, as 2:1; how many there are */
+    AH_VALUE_SHARES,  /* whole numbers above 0 with colons between them, as 2:1; their number */
     AH_VALUE_MACHINES, /* a whole number N, or MIN:MAX; its most */
     AH_VALUE_STREAMS, /* a choice of streams: 0 none, 1 output, 2 errors, 3 both; or by rank, 0:3,1:2 */
 };
@@ -30,7 +30,7 @@ struct ah_value_rule {
 /* Check a text and store its number (0 if its kind has none). */
 int ah_value_read(const struct ah_value_rule *rule, const char *what, const char *text, double *number);
 
-/* Which streams of a rank a checked text of AH_VALUE_STREAMS names: bit 0 output, bit 1 errors. */
+/* Return the streams of a rank that a checked text of AH_VALUE_STREAMS names: bit 0 output, bit 1 errors. */
 int ah_value_streams(const char *text, int rank);
 
 /* The place of a word among `words` (separated by blanks), whatever the case; -1 when it is none. */

@@ -41,7 +41,7 @@ static bool write_emit(yaml_emitter_t *emitter, const char *word, bool quoted)
            yaml_emitter_emit(emitter, &event);
 }
 
-/* A word that other readers would take for something else than a text is quoted ("no"). */
+/* Write the settings. A word that other readers would read as something else than a text is quoted ("no"). */
 static bool emit_rows(yaml_emitter_t *emitter, const struct ah_settings *settings)
 {
     char word[TEXT];
@@ -71,7 +71,7 @@ static bool emit_all(yaml_emitter_t *emitter, const struct ah_settings *settings
 
 static int write_yaml(const struct ah_settings *settings, struct ah_text *text)
 {
-    static const char head[] = "# Settings of 'accelhost launch'; 'accelhost config keys' lists what there is.\n";
+    static const char head[] = "# Settings of 'accelhost launch'; 'accelhost config keys' lists all.\n";
     yaml_emitter_t emitter;
     AH_TRY(ah_text_append(text, head, sizeof head - 1));
     if (!yaml_emitter_initialize(&emitter))
@@ -81,7 +81,7 @@ static int write_yaml(const struct ah_settings *settings, struct ah_text *text)
     yaml_emitter_set_width(&emitter, -1);
     bool done = emit_all(&emitter, settings);
     yaml_emitter_delete(&emitter);
-    /* An event does not say why it could not be made. */
+    /* An event has no reason why it could not be made. */
     return done ? 0 : ah_fail(AH_EINVAL, "a value is no text in UTF-8, or memory is out");
 }
 

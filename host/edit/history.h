@@ -1,5 +1,5 @@
 /* The file of lines that were typed: an entry a line, private, bounded, shared by all prompts of a user. A prompt adds
- * to it and never writes what others have added. */
+ * to it and never rewrites lines of others. */
 #ifndef AH_EDIT_HISTORY_H
 #define AH_EDIT_HISTORY_H
 

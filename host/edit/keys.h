@@ -1,4 +1,4 @@
-/* The keys as libedit gets them, and the signals that come while it waits for one. */
+/* The keys as libedit gets them, and the signals that arrive while it waits for one. */
 #ifndef AH_EDIT_KEYS_H
 #define AH_EDIT_KEYS_H
 
@@ -7,9 +7,9 @@
 
 /* Have the editor read by this. */
 void ah_keys_open(EditLine *edit);
-/* A line is going to be read: signals are taken, the terminal marks what is pasted. */
+/* Begin to read a line: catch signals, and let the terminal mark pasted text. */
 void ah_keys_begin(void);
-/* It was read, or not. True when Ctrl-C has ended it; a signal that ends programs is raised. */
+/* End the reading of a line. True when Ctrl-C has ended it; a signal that ends programs is raised. */
 bool ah_keys_end(void);
 
 #endif

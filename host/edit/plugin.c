@@ -1,4 +1,4 @@
-/* The plugin that edits lines, by libedit's own interface: what it exports, the keys, pastes, completion. libedit's
+/* The plugin that edits lines, by libedit's own interface: its exports, the keys, pastes, completion. libedit's
  * handling of signals is not used: it sends them on to the whole process group. The locale is this thread's and only
  * while a line is read, so that the program's own stays "C". */
 #include <histedit.h>
@@ -65,7 +65,7 @@ static unsigned char on_tab(EditLine *edit, int key)
     return next == CC_NORM ? CC_ERROR : next;
 }
 
-/* What the terminal sends between its marks, as text: no key of it does anything. */
+/* Insert the terminal's input between its marks as text: none of it is read as a key. */
 static unsigned char on_paste(EditLine *edit, int key)
 {
     static const wchar_t mark[] = L"\033[201~";
@@ -116,7 +116,7 @@ static void bind_keys(EditLine *edit)
         {"^W", "ed-delete-prev-word"},
     };
     el_set(edit, EL_ADDFN, "ah-complete", "complete the word", on_tab);
-    el_set(edit, EL_ADDFN, "ah-paste", "insert what is pasted", on_paste);
+    el_set(edit, EL_ADDFN, "ah-paste", "insert pasted text", on_paste);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         el_set(edit, EL_BIND, keys[i][0], keys[i][1], NULL);
 }

@@ -1,5 +1,4 @@
-/* The hidden folder stays locked while its process lives, which is how the next one knows what dead processes have
- * left. */
+/* The hidden folder stays locked while its process lives, by which the next one detects folders of dead processes. */
 #include "io/stage.h"
 
 #include <errno.h>
@@ -67,7 +66,7 @@ static int make_hidden(struct ah_stage *stage)
         AH_TRY(ah_hidden_name(stage->folder, stage->goal, attempt));
         if (mkdir(stage->folder, 0777) == 0) {
             stage->lock = ah_hidden_lock(stage->folder);
-            /* Another process's sweep may have been faster. Without any locks on this file system nobody sweeps. */
+            /* Another process's sweep may have been faster. Without any locks on this file system no process sweeps. */
             if (stage->lock >= 0 || (errno != EWOULDBLOCK && errno != ENOENT))
                 return 0;
         } else if (errno != EEXIST) {
@@ -115,8 +114,8 @@ int ah_stage_open(struct ah_stage *stage, const char *goal, bool replace)
 static int commit_failed(const struct ah_stage *stage)
 {
     if (errno == EEXIST || errno == ENOTEMPTY)
-        return ah_fail(AH_EIO, "another process has made '%s' since this save began: give each job a project_dir or "
-                       "folder of its own", stage->goal);
+        return ah_fail(AH_EIO, "another process has made '%s' since this save began: set a different project_dir or "
+                       "folder for each job", stage->goal);
     return ah_fail(AH_EIO, "'%s': cannot name the folder so: %s", stage->goal, strerror(errno));
 }
 
@@ -138,7 +137,7 @@ static int keep_before(const struct ah_stage *stage)
     return ah_fail(AH_EIO, "%s", reason);
 }
 
-/* Put the hidden folder into the place of the one that had the goal's name at ah_stage_open, which gets the hidden name
+/* Replace the folder that had the goal's name at ah_stage_open by the hidden one; the old one gets the hidden name
  * `before`, "" when it has to stay. */
 static int replace_before(const struct ah_stage *stage, char before[PATH_MAX])
 {

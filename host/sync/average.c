@@ -37,7 +37,7 @@ void ah_reducer_unwatch(struct ah_reducer *r)
     r->watching = false;
 }
 
-/* The group has forgotten what failed, on all ranks; what they had agreed on they may not all have heard. */
+/* Reset after the group was restarted on all ranks, some of which may not have received the last agreement. */
 static void begin_anew(struct ah_reducer *r)
 {
     for (int b = 0; b < r->layout.bucket_count; b++) {
@@ -58,7 +58,7 @@ int ah_reducer_begin(struct ah_reducer *r, double weight, const char *where)
     if (r->epoch != ah_group_epoch(r->group))
         begin_anew(r);
     if (r->active && r->launched > 0)
-        return ah_fail(AH_ESTATE, "backward: the last one failed with gradients under way; this job cannot go on");
+        return ah_fail(AH_ESTATE, "backward: the last one failed with gradients under way; this job cannot continue");
     for (int b = 0; b < r->layout.bucket_count; b++)
         r->bucket[b] = (struct ah_sync_bucket){.waiting = r->layout.bucket[b].count};
     for (int i = 0; i < r->layout.count; i++)
@@ -107,7 +107,7 @@ static int average_post(struct ah_reducer *r, int b, bool unused)
     return ah_group_start(r->group, call, &r->bucket[b].work);
 }
 
-/* A bucket in a profile, on a lane of its own: it is under way while nodes run. */
+/* Record a bucket in a profile, on a separate lane: it is under way while nodes run. */
 static void trace_bucket(const struct ah_reducer *r, int b)
 {
     const struct ah_sync_bucket *bucket = &r->bucket[b];
@@ -274,7 +274,7 @@ static int shard_use(struct ah_reducer *r)
     return status;
 }
 
-/* From now on in the order of arrival on rank 0; not where a new process may come to know nothing of it. */
+/* Agree on the order of arrival on rank 0 from now on; not where a replacement could not know it. */
 static int agree_on_order(struct ah_reducer *r)
 {
     int count = r->layout.bucket_count;

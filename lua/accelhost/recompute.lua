@@ -44,7 +44,7 @@ local function check_versions(given, versions)
   for i = 1, given.n do
     local version = versions[i]
     if version and given[i]._version ~= version then
-      fail("backward of checkpoint: argument %d was changed in place after it was given (version %d then, %d now)", i,
+      fail("backward of checkpoint: argument %d was changed in place after it was passed (version %d then, %d now)", i,
         version, given[i]._version)
     end
   end
@@ -123,7 +123,7 @@ function recompute.check(what, options)
   for _, name in ipairs(names) do
     local value, only = options[name], fixed[name]
     if value ~= nil and only and value ~= only[1] then
-      fail("%s: %s: only %s is taken: %s", what, name, tostring(only[1]), only[2])
+      fail("%s: %s: only %s is supported: %s", what, name, tostring(only[1]), only[2])
     elseif value ~= nil and kinds[name] then
       arguments.check(what, name, kinds[name], value)
     end

@@ -14,7 +14,7 @@ local samplers = require "accelhost.sweep.samplers"
 local options = accelhost.parse_args {
   description = "Compares the pruners of sweeps with each other.",
   {"seeds", 20, "studies of each kind", integer = true, minimum = 1},
-  {"trials", 20, "so many trials to their ends is what a study may train", integer = true, minimum = 1},
+  {"trials", 20, "number of whole trials that a study may train", integer = true, minimum = 1},
 }
 local reports, steps = 27, 3
 

@@ -33,7 +33,7 @@ local function check_texts(told)
     if not has and not untold[entry.name] then
       report("%s: %s has no text", entry.path or "?", entry.name)
     elseif has and untold[entry.name] then
-      report("scripts/docs/untold.txt: %s has a text; take it off the list", entry.name)
+      report("scripts/docs/untold.txt: %s has a text; remove it from the list", entry.name)
     end
     untold[entry.name] = nil
   end

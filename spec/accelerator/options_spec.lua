@@ -78,8 +78,8 @@ describe("An accelerator", function()
     for text, given in pairs {
       ["sharding_strategy: expected FULL_SHARD, .*there is one group"] = {sharding_strategy = "HYBRID_SHARD"},
       ["auto_wrap_policy: expected TRANSFORMER_BASED_WRAP"] = {auto_wrap_policy = "SOME"},
-      ["cpu_offload: not taken: models are on the CPU here"] = {cpu_offload = true},
-      ["state_dict_type: not taken: it is FULL_STATE_DICT"] = {state_dict_type = "LOCAL_STATE_DICT"},
+      ["cpu_offload: not supported: models are on the CPU here"] = {cpu_offload = true},
+      ["state_dict_type: not supported: it is FULL_STATE_DICT"] = {state_dict_type = "LOCAL_STATE_DICT"},
       ["unknown option 'sharding_stategy'"] = {sharding_stategy = "FULL_SHARD"},
     } do
       refused(text, {fsdp_plugin = given})
@@ -112,9 +112,9 @@ describe("An accelerator", function()
     refused("AutocastKwargs: mixed_precision is 'no', so nothing is cast",
       {kwargs_handlers = {accelhost.AutocastKwargs()}})
     accelhost.Accelerator {kwargs_handlers = {accelhost.AutocastKwargs {enabled = false}}}
-    refused("deepspeed_plugin: not taken: .*sharding = 'optimizer', 'gradients' or 'full' is its ZeRO stage 1, 2 or 3",
-      {deepspeed_plugin = {}})
-    refused("dynamo_backend: not taken: nothing is compiled here", {dynamo_backend = "inductor"})
+    refused("deepspeed_plugin: not supported: .*sharding = 'optimizer', 'gradients' or 'full' is its ZeRO stage 1, "
+      .. "2 or 3", {deepspeed_plugin = {}})
+    refused("dynamo_backend: not supported: nothing is compiled here", {dynamo_backend = "inductor"})
     refused("rng_types: expected 'generator' .* got 'cuda'", {rng_types = {"cuda"}})
     assert.error_matches(function() accelhost.DistributedDataParallelKwargs {comm_hook = "bf17"} end, "comm_hook")
     assert.error_matches(function() accelhost.DistributedDataParallelKwargs {comm_wrapper = "fp16"} end,

@@ -195,10 +195,10 @@ describe("the options of checkpoint", function()
   it("are refused where they would change what happens, with the reason, and where they are none", function()
     local x = leaf {2}
     local function fn(a) return a end
-    check.raises("checkpoint: use_reentrant: only false is taken: the graph is kept whole", function()
+    check.raises("checkpoint: use_reentrant: only false is supported: the graph is kept whole", function()
       checkpoint(fn, x, {use_reentrant = true})
     end)
-    check.raises("checkpoint: determinism_check: only default is taken", function()
+    check.raises("checkpoint: determinism_check: only default is supported", function()
       checkpoint(fn, x, {determinism_check = "none"})
     end)
     check.raises("checkpoint: unknown option 'preserve_rng'", function()

@@ -74,10 +74,10 @@ describe("A state of several processes", function()
     local result = launch(3, case, "load")
     assert.equal(0, result.code, result.output)
     assert.is_truthy(result.stderr:find("'run/checkpoints/checkpoint_0' was saved by 2 processes, this job has 3; "
-      .. "rank 2: no random generators in it, so the present ones go on", 1, true), result.stderr)
+      .. "rank 2: no random generators in it, so the present ones continue", 1, true), result.stderr)
     result = launch(1, case, "load")
     assert.equal(0, result.code, result.output)
-    assert.is_truthy(result.stderr:find("was saved by 2 processes, this job has 1; all random generators go on", 1,
+    assert.is_truthy(result.stderr:find("was saved by 2 processes, this job has 1; all random generators continue", 1,
       true), result.stderr)
   end)
 

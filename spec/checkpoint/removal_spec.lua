@@ -150,7 +150,7 @@ describe("Two jobs in one project", function()
         ended = ended + 1
       else
         assert.is_truthy(result.stderr:find "another process has made 'run/checkpoints/checkpoint_%d+' since this save "
-          and result.stderr:find("give each job a project_dir or folder of its own", 1, true), result.output)
+          and result.stderr:find("set a different project_dir or folder for each job", 1, true), result.output)
       end
     end
     assert.is_true(ended >= 1)

@@ -272,7 +272,7 @@ describe("save_state and load_state", function()
     write("state/notes.txt", "mine")
     local second = read "state/model.safetensors"
     assert.error_matches(function() one.accelerator:save_state "state" end,
-      "save_state: cannot replace 'state': 'notes.txt' in it is no part of the checkpoint: pass a folder of its own")
+      "save_state: cannot replace 'state': 'notes.txt' in it is no part of the checkpoint: pass another folder")
     assert.equal(second, read "state/model.safetensors")
     write("file", "")
     assert.error_matches(function() one.accelerator:save_state "file" end, "save_state: 'file' is a file")
@@ -574,7 +574,7 @@ describe("A loader in a state", function()
       local again = other:prepare(data.DataLoader(set, {batch_size = 2}))
       other:load_state "state"
       assert.error_matches(function() other:skip_first_batches(again, 3) end,
-        "skip_first_batches: a saved state has put this loader where its pass goes on")
+        "skip_first_batches: a saved state has moved this loader to the middle of a pass")
       local seen = {}
       for x in again do
         for _, value in ipairs(x:reshape(-1):tolist()) do seen[#seen + 1] = value end

@@ -26,7 +26,7 @@ local function at_terminal(typing, words, variables)
   return result.stdout:gsub("\r\n", "\n")
 end
 
-local first = "# Settings of 'accelhost launch'; 'accelhost config keys' lists what there is.\n"
+local first = "# Settings of 'accelhost launch'; 'accelhost config keys' lists all.\n"
 
 describe("accelhost config", function()
   before_each(function() leave = folder.enter() end)

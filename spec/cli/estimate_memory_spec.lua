@@ -177,7 +177,7 @@ return {small = Model, other = 3}]])
         "a number",
       [{"broken.lua"}] = "broken.lua:1: unexpected symbol near '<eof>'",
       [{"text.lua"}] = "text.lua returns a table: name the model in it by --model (there are: other, small)",
-      [{"text.lua", "--model", "big"}] = "--model: what text.lua returns has no 'big'",
+      [{"text.lua", "--model", "big"}] = "--model: the result of text.lua has no 'big'",
       [{"trains.lua"}] = "let it return the model instead of using it",
       [{"net.lua", "--batch", "16xx2"}] = "--batch: expected shapes such as 64x1x28x28 or 8x128:int64, separated by " ..
         "commas, got '16xx2'",

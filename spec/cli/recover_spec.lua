@@ -62,7 +62,7 @@ describe("accelhost launch --recover live", function()
       print(total)]])
     assert.equal(0, result.code, result.output)
     assert.same(run.everyone(3, "120600\n"), run.by_rank(result.stdout), result.output)
-    assert.matches("^accelhost launch: rank 1 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, goes on from " ..
+    assert.matches("^accelhost launch: rank 1 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, resumes from " ..
       "its beginning\n$", result.stderr)
     assert.same({"x", "xx", "x"}, {read "lives0", read "lives1", read "lives2"})
   end)
@@ -80,7 +80,7 @@ describe("accelhost launch --recover live", function()
     end
     result = launch({"--num_processes", 1}, "if life == 1 then die() end print(sum(4))")
     assert.same({0, "4\n"}, {result.code, result.stdout})
-    assert.matches("rank 0 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, goes on from its beginning",
+    assert.matches("rank 0 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, resumes from its beginning",
       result.stderr)
   end)
 

@@ -85,7 +85,7 @@ describe("transforms", function()
   it("refuse inputs that they cannot transform", function()
     assert.error_matches(function() transforms.ToTensor()(3) end, "expected a tensor, got number 3")
     assert.error_matches(function() transforms.ToTensor()(accelhost.zeros(3)) end, "got 1 dimensions")
-    assert.error_matches(function() transforms.Normalize(0, 1)(ramp(1)) end, "put ToTensor before it")
+    assert.error_matches(function() transforms.Normalize(0, 1)(ramp(1)) end, "insert ToTensor before it")
     assert.error_matches(function() transforms.Normalize({0, 0}, {1}) end, "2 means but 1 stds")
     assert.error_matches(function() transforms.Normalize(0, 0) end, "std%[1%] is 0")
     assert.error_matches(function() transforms.Normalize({0, 0}, {1, 1})(accelhost.zeros(3, 2, 2)) end,

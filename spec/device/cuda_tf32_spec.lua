@@ -111,7 +111,7 @@ describe("accelhost.backends", function()
     assert.same({true, false}, {backends.cudnn.deterministic, backends.cudnn.benchmark})
     backends.cudnn.deterministic, backends.cudnn.benchmark = true, false
     assert.has_error(function() backends.cudnn.deterministic = false end,
-      "backends.cudnn.deterministic is always true: what adds up in no fixed order is not taken")
+      "backends.cudnn.deterministic is always true: algorithms that add up in a varying order are not used")
     assert.has_error(function() backends.cudnn.benchmark = true end, "backends.cudnn.benchmark is always false: "
       .. "cuDNN's heuristics choose, and their choice is kept for each shape")
   end)

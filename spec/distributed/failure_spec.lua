@@ -99,7 +99,7 @@ describe("a job of which a rank fails", function()
     for _, way in ipairs {"all_caught", "all_caught_exit"} do
       local result = fail(2, way)
       assert.equal(3, result.code)
-      has(result.stderr, "a collective failed and the script went on without it (let its error end "
+      has(result.stderr, "a collective failed and the script continued without it (let its error end "
         .. "the script): collective #2 differs")
     end
   end)

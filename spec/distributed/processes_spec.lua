@@ -49,7 +49,7 @@ describe("a launched job", function()
       kill -STOP $(head -1 "$2"); reports "was stopped" "$2.err"; kill -TERM $launcher; ended "$2.err"]],
       mark .. "while true do end")
     run.prints("143\n", result)
-    assert.matches("rank %d was stopped by a signal %(kill %-CONT %d+ lets it go on%)", result.stderr)
+    assert.matches("rank %d was stopped by a signal %(kill %-CONT %d+ continues it%)", result.stderr)
     is_soon(result)
   end)
 

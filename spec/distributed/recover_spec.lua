@@ -60,7 +60,7 @@ describe("A rank that is killed in a training", function()
     it(("and the other one too, each in its turn and both at once, is replaced (%s)"):format(place), function()
       local kill = "0:%s:1 1:%s:6 0:%s:7 0:%s:9 1:%s:9"
       local result = check {kill = (kill:gsub("%%s", place))}
-      assert.matches("rank 1 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, goes on at step 5\n",
+      assert.matches("rank 1 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, resumes at step 5\n",
         result.stderr)
     end)
   end
@@ -128,9 +128,9 @@ describe("A rank that is killed in a training", function()
 
   it("resumes at the step before, whatever passes of other loaders were left before", function()
     local result = check {features = "peeked", kill = "1:forward:3 0:forward:9"}
-    assert.matches("rank 1 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, goes on at step 2\n",
+    assert.matches("rank 1 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, resumes at step 2\n",
       result.stderr)
-    assert.matches("rank 0 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, goes on at step 8\n",
+    assert.matches("rank 0 %(pid %d+%) was killed by SIGKILL; replaced in [%d.]+ s, resumes at step 8\n",
       result.stderr)
   end)
 

@@ -95,7 +95,7 @@ describe("Processes that nobody launched together", function()
     said = shell(([[
       export WORLD_SIZE=3; for r in 0 1 1; do rank $r -e "%s"; done; await "occurs twice"; rank 2 -e "%s"]]):format(
       begin, begin))
-    assert.matches("1: %-e:1: RANK 1 occurs twice %(MASTER_PORT [%d-]+%); give each job a MASTER_PORT of its own",
+    assert.matches("1: %-e:1: RANK 1 occurs twice %(MASTER_PORT [%d-]+%); set a different MASTER_PORT for each job",
       said)
     assert.matches("0: exit 0\n1: .*2: exit 0", said)
     said = shell(([[
@@ -103,7 +103,7 @@ describe("Processes that nobody launched together", function()
       begin, begin))
     assert.matches("0: %-e:1: RANK 0 occurs twice", said)
     said = shell(([[export WORLD_SIZE=2 MASTER_ADDR=10.255.1.2; rank 1 -e "%s"]]):format(begin))
-    assert.matches("MASTER_ADDR is 10.255.1.2, another host: LOCAL_RANK and LOCAL_WORLD_SIZE have to say which of the "
+    assert.matches("MASTER_ADDR is 10.255.1.2, another host: LOCAL_RANK and LOCAL_WORLD_SIZE must define which of the "
       .. "2 ranks are here", said)
     said = shell(([[export SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0 SLURM_NODEID=1 SLURM_STEP_NUM_NODES=2
       "$host" -e "%s" 2>&1]]):format(begin))

@@ -130,7 +130,7 @@ AH_TEST(a_store_carries_out_a_client_s_will_when_its_connection_ends)
     CHECK(holds(three, "gone/0", "one its connection ended", 24));
     char *value;
     size_t bytes;
-    CHECK_FAILS(ah_store_get(three, "gone/1", &value, &bytes, short_ns), AH_ETIMEOUT, "nobody has set 'gone/1'");
+    CHECK_FAILS(ah_store_get(three, "gone/1", &value, &bytes, short_ns), AH_ETIMEOUT, "'gone/1' was not set");
     ah_store_close(three);
     ah_store_end(server);
 }
@@ -154,8 +154,8 @@ AH_TEST(a_store_waits_for_a_value_up_to_its_timeout)
     char *value;
     size_t bytes;
     CHECK_FAILS(ah_store_get(store, "late", &value, &bytes, short_ns), AH_ETIMEOUT,
-                "nobody has set 'late' within 0.03 s");
-    CHECK_FAILS(ah_store_get(store, "late", &value, &bytes, 0), AH_ETIMEOUT, "nobody has set 'late'");
+                "'late' was not set within 0.03 s");
+    CHECK_FAILS(ah_store_get(store, "late", &value, &bytes, 0), AH_ETIMEOUT, "'late' was not set");
     pthread_t thread;
     REQUIRE(!pthread_create(&thread, NULL, set_later, server));
     REQUIRE(ah_store_get(store, "late", &value, &bytes, 20 * second_ns) == 0);
@@ -320,7 +320,7 @@ AH_TEST(a_store_without_descriptors_pauses_and_resumes_when_there_are_some)
     REQUIRE(!setrlimit(RLIMIT_NOFILE, &none));
     CHECK(!connect(client, (struct sockaddr *)&at, sizeof at));
     double used = processor_seconds();
-    CHECK_FAILS(ah_store_get(store, "no", &value, &bytes, second_ns / 2), AH_ETIMEOUT, "nobody has set 'no'");
+    CHECK_FAILS(ah_store_get(store, "no", &value, &bytes, second_ns / 2), AH_ETIMEOUT, "'no' was not set");
     used = processor_seconds() - used;
     CHECK(!setrlimit(RLIMIT_NOFILE, &before));
     CHECK(used < 0.1);

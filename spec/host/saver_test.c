@@ -229,7 +229,7 @@ AH_TEST(saver_leaves_the_folder_that_another_process_has_made_meanwhile)
         REQUIRE(file && fclose(file) == 0);
         *strrchr(other.folder, '/') = '\0';
         CHECK_OK(ah_stage_commit(&other));
-        CHECK_FAILS(ah_stage_commit(&mine), AH_EIO, "goal' since this save began: give each job a project_dir");
+        CHECK_FAILS(ah_stage_commit(&mine), AH_EIO, "goal' since this save began: set a different project_dir");
         ah_stage_close(&other);
         ah_stage_close(&mine);
         CHECK(has("goal/whole"));

@@ -285,7 +285,7 @@ $ p=$(cat %s); kill -9 $p; while grep -qv ') Z' /proc/$p/stat 2> /dev/null; do s
     assert.equal(1, result.code)
     assert.matches("^expected ranks from 0 to 1, such as 0,2 or 1%-3 or all, got '2'\n"
       .. "expected ranks from 0 to 1, such as 0,2 or 1%-3 or all, got 'x'\n"
-      .. "%%rank: expected what to run behind the rank\n[^\n]*unexpected symbol[^\n]*\n1\n$", result.stdout)
+      .. "%%rank: expected a statement after the rank\n[^\n]*unexpected symbol[^\n]*\n1\n$", result.stdout)
   end)
 
   it("leaves no process behind, however it ends", function()

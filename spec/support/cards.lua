@@ -16,7 +16,7 @@ cards.thorough = asked
 
 --- The message of rank 0 where two ranks share a card.
 cards.shared = "accelhost: collectives on this device go through the host's memory, not by nccl: ranks 0 and 1 share "
-  .. "one card, and each rank needs a card of its own\n"
+  .. "one card, and each rank needs its own card\n"
 
 local function path_of(case) return case:find "/" and case or ("spec/distributed/cases/%s.lua"):format(case) end
 

@@ -293,7 +293,7 @@ describe("accelhost sweep", function()
       space = {lr = sweep.uniform(0, 1)}]], "train.lua never reported 'accuracy', the metric of the sweep "
       .. "%(it reported 'loss', 'seed'%)"},
     {"a space that the objective never reads", [[objective = function() return 1 end, trials = 3,
-      space = {x = sweep.uniform(0, 1)}]], "the objective never reads trial.params, which hold what the sweep tries"},
+      space = {x = sweep.uniform(0, 1)}]], "the objective never reads trial.params, which hold the sweep's values"},
     {"an objective that returns nothing", [[objective = function() end, trials = 3, space = {x = sweep.uniform(0, 1)}]],
       "the objective returned nil; expected a number, the loss"},
     {"an objective that returns nothing, inline", [[objective = function() end, trials = 3, inline = true,

@@ -47,7 +47,7 @@ describe("TrainingArguments", function()
     fails({push_to_hub = true}, "there is no hub")
     fails({deepspeed = "x"}, "there is no DeepSpeed here")
     fails({warmup_ratio = 0.1}, "warmup_steps below 1")
-    fails({remove_unused_columns = true}, "only false is taken")
+    fails({remove_unused_columns = true}, "only false is supported")
     assert.is_truthy(TrainingArguments{remove_unused_columns = false})
   end)
 
@@ -118,7 +118,7 @@ describe("TrainingArguments", function()
   it("refuses each optimizer of transformers' that is none here, with the reason", function()
     for _, name in ipairs {"adamw_torch_8bit", "galore_adamw", "lomo", "paged_lion_32bit", "schedule_free_adamw",
       "ademamix", "muon", "lbfgs"} do
-      fails({optim = name}, ("optim: '%s' is not taken: "):format(name))
+      fails({optim = name}, ("optim: '%s' is not supported: "):format(name))
     end
     fails({optim = "adamw_troch"}, "did you mean 'adamw_torch'?")
     fails({optim = "sgd", optim_args = "momentum"}, "optim_args: expected NAME=NUMBER")
@@ -146,7 +146,7 @@ describe("TrainingArguments", function()
       plugin {fsdp = {"full_shard", "auto_wrap"},
         fsdp_config = '{"transformer_layer_cls_to_wrap": "Block", "min_num_params": 0, "version": 2, "xla": false}'})
     local function refused(given, text) assert.error_matches(function() plugin(given) end, text, 1, true) end
-    refused({fsdp = "full_shard offload"}, "fsdp: 'offload' is not taken: models are on the CPU here")
+    refused({fsdp = "full_shard offload"}, "fsdp: 'offload' is not supported: models are on the CPU here")
     refused({fsdp = "shard"}, "fsdp: expected full_shard, shard_grad_op, no_shard or auto_wrap, got")
     refused({fsdp_config = {min_num_params = 5}}, "fsdp_config: it needs fsdp = 'full_shard' or 'shard_grad_op'")
     refused({fsdp = true, fsdp_config = {xla = true}}, "there is no XLA here")

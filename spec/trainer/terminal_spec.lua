@@ -94,7 +94,7 @@ describe("a mistake in a training", function()
     metrics = "compute_metrics: expected it to return a table of numbers by name, got 'good'",
     optim = "optimizers: the SGD holds no parameter of the model",
     optimkind = "expected {optimizer, schedule}, got number 3",
-    optiminit = "optimizers: they hold no parameters of what model_init will make",
+    optiminit = "optimizers: they hold no parameters of model_init's model",
     schedule = "unknown lr_scheduler_type 'linea'.*did you mean 'linear'", frozen = "no parameters to train",
     folder = "Trainer: output_dir: cannot make the folder /proc/none",
     best = "metric_for_best_model: the evaluation has no 'f1' %(it has: eval_loss",

@@ -315,7 +315,7 @@ describe("Trainer", function()
     }
     assert.is_true(on)
     assert.same(plain, forgetting)
-    fails("gradient_checkpointing_enable: use_reentrant: only false is taken", losses,
+    fails("gradient_checkpointing_enable: use_reentrant: only false is supported", losses,
       {gradient_checkpointing = true, gradient_checkpointing_kwargs = {use_reentrant = true}})
     fails("gradient_checkpointing: Sequential has no method gradient_checkpointing_enable", train,
       {args = {gradient_checkpointing = true}})

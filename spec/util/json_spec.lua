@@ -45,7 +45,7 @@ describe("JSON", function()
       {"value.a: an array with holes, or with names in addition to its items", {a = {1, 2, x = 3}}},
       {"value: expected keys that are strings", {[0] = 1}},
       {"value.f: expected a table, string, number, boolean or json.null, got function", {f = print}},
-      {"value.t: a tensor or another object (item() and tolist() give plain values)", {t = accelhost.ones(2)}},
+      {"value.t: a tensor or another object (item() and tolist() return plain values)", {t = accelhost.ones(2)}},
       {"value[1]: a string that is not UTF-8", {"\255"}},
     }
     for _, case in ipairs(cases) do

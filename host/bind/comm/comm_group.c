@@ -82,7 +82,7 @@ static const char *device_backend_name(const char *device)
     if (ah_device_comm_type_of(device, &type) < 0)
         return NULL;
     if (!type)
-        ah_fail(AH_EINVAL, "devices of this kind have no collectives of their own");
+        ah_fail(AH_EINVAL, "devices of this type have no collectives");
     return type && type->available() == 0 ? type->moves.name : NULL;
 }
 

@@ -1,5 +1,5 @@
 /* One walk over the value, which writes into a buffer that Lua owns and that is replaced by a larger one when full.
- * jansson writes the strings: it knows what to escape and what is no UTF-8. */
+ * jansson writes the strings: it escapes characters and refuses bytes that are no UTF-8. */
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 
 enum { DEEPEST = 2048, FIRST_ROOM = 1024 };
 
-/* Where in the value: what leads to a table's item. */
+/* A place in the value: the path to a table's item. */
 struct place {
     const struct place *outer;
     const char *key; /* NULL: item `at` of an array */
@@ -211,7 +211,7 @@ static int put_value(struct writer *w, const struct place *place)
             break;
         json_put(w, "null");
         return 0;
-    case LUA_TUSERDATA: return json_refuse(place, "a tensor or another object (item() and tolist() give plain values)");
+    case LUA_TUSERDATA: return json_refuse(place, "a tensor or another object (item() and tolist() return plain values)");
     default: break;
     }
     snprintf(what, sizeof what, "expected a table, string, number, boolean or json.null, got %s",

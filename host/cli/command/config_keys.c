@@ -43,8 +43,8 @@ void ah_config_print_keys(void)
     puts("| flag and key | variables | default | description |\n| --- | --- | --- | --- |");
     for (int i = 0; i < AH_SETTINGS; i++)
         print_setting(&ah_setting_rows[i]);
-    puts("\nRefused, but for the values that are the case here anyway:\n\n"
-         "| flag or key | taken | why no other |\n| --- | --- | --- |");
+    puts("\nRefused, but for values that have no effect here:\n\n"
+         "| flag or key | allowed | reason |\n| --- | --- | --- |");
     for (const struct ah_setting_row *row = ah_setting_rows + AH_SETTINGS; row->name; row++) {
         printf("| `%s` | ", row->name);
         if (row->nested)

@@ -1,4 +1,4 @@
-/* A table of questions. An answer is checked by the setting's own rule, so that what is asked and what a file may say
+/* A table of questions. An answer is checked by the setting's own rule, so that the answers and the values of a file
  * cannot differ. */
 #include "cli/command/config_questions.h"
 
@@ -65,7 +65,7 @@ void ah_config_print_machine(void)
 }
 
 /* One rank per GPU; without GPUs one per processor, with at least 1 GiB of memory each and 8 at most: every rank adds a
- * batch of its own, and few trainings want a hundred times their batch. */
+ * batch, and few trainings want a hundred times their batch. */
 int ah_config_suggest_ranks(struct ah_settings *settings)
 {
     enum { MOST = 8 };

@@ -112,7 +112,7 @@ static int data_curl(const char *url, const char *to)
     return 0;
 }
 
-/* Create an empty file with a name that nobody can predict, and with the access rights of any new file. */
+/* Create an empty file with an unpredictable name, and with the access rights of any new file. */
 static int open_partial(const char *path, char partial[MAX_PATH])
 {
     mode_t mask = umask(0);

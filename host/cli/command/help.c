@@ -1,5 +1,5 @@
 /* accelhost help [NAME | WORDS...] and accelhost types DIR: the documentation in the program. A command's help is that
- * of the command; everything else is printed by lua/accelhost/docs, in a host of its own. */
+ * of the command; everything else is printed by lua/accelhost/docs, in a new Lua host. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>

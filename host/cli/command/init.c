@@ -1,4 +1,4 @@
-/* Signals are taken by sigwaitinfo; the child gets them as a process would that is not the first. */
+/* Signals are received by sigwaitinfo; the child gets them as a process with another pid than 1 would. */
 #include "cli/command/init.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@ static void be_first(pid_t child, const sigset_t *signals)
     for (;;) {
         siginfo_t info;
         int number = sigwaitinfo(signals, &info), state;
-        /* What a terminal sends, the child gets by itself. */
+        /* The child receives a terminal's signals by itself. */
         if (number > 0 && number != SIGCHLD && info.si_code != SI_KERNEL)
             kill(child, number);
         for (pid_t pid; number == SIGCHLD && (pid = waitpid(-1, &state, WNOHANG)) > 0;)

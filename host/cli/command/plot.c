@@ -1,4 +1,4 @@
-/* accelhost plot: words in, curves out; everything between is Lua (lua/accelhost/plot), in a host of its own. */
+/* accelhost plot: words in, curves out; everything between is Lua (lua/accelhost/plot), in a new Lua host. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

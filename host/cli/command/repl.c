@@ -37,7 +37,7 @@ static void print_help(void)
          "first, and its variables are available. From a pipe or file the lines run without prompts.\n\n"
          "  ? NAME       describes a name, ?? NAME shows its source; ? alone describes the prompt\n"
          "  Tab          completes names, fields, methods and files\n"
-         "  Ctrl-C       ends what runs, or clears the line; Ctrl-D ends the prompt\n\noptions:");
+         "  Ctrl-C       ends running code, or clears the line; Ctrl-D ends the prompt\n\noptions:");
     ah_flags_print(repl_flags, FLAGS);
     puts("\nexit codes: 0 ok, 1 an error when the input is no terminal, 2 usage");
 }

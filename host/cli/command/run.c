@@ -53,7 +53,7 @@ static void print_help(void)
     puts("\nexit codes: 0 ok, 1 script error, 2 usage");
 }
 
-/* Limit what this process may take for itself beyond what the program has already: its heaps, not what ranks share. */
+/* Limit the memory of this process beyond the program's present memory: its heaps, not memory that ranks share. */
 static int limit_memory(double bytes)
 {
     struct rlimit limit;

@@ -14,7 +14,7 @@
 static void print_help(void)
 {
     puts("usage: accelhost test [options]\n\n"
-         "Checks on this machine what scripts rely on: collectives, equal random numbers, gradients and training\n"
+         "Checks the basics of scripts on this machine: collectives, equal random numbers, gradients and training\n"
          "equal to those of one process, loaders' shares, saving. In 2 processes, on GPUs one for each, unless\n"
          "the settings have another number; accepts the options of 'accelhost launch'.\n\noptions:");
     ah_launch_settings_help();

@@ -1,4 +1,4 @@
-/* accelhost sweep: options here; all else is Lua (lua/accelhost/sweep), in a host of its own. */
+/* accelhost sweep: options here; all else is Lua (lua/accelhost/sweep), in a new Lua host. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static const struct ah_flag sweep_flags[] = {
     {"--timeout", AH_FLAG_VALUE, FIELD(timeout), {.kind = AH_VALUE_NUMBER, 0.001, 1e9}, "S",
      "time limit of a trial in seconds"},
     {"--retries", AH_FLAG_VALUE, FIELD(retries), {.kind = AH_VALUE_WHOLE, 0, 1e6}, "N",
-     "how often a failed trial is tried again (default 0)"},
+     "number of further attempts of a failed trial (default 0)"},
     {"--launcher", AH_FLAG_TEXT, FIELD(launcher), .value = "local|slurm",
      .help = "launcher of trials: this process (default), or sbatch, whose jobs must see the study's folder"},
     {"--quiet", AH_FLAG_SWITCH, FIELD(quiet), .help = "print nothing about trials"},
@@ -59,7 +59,7 @@ static void print_help(void)
          "       accelhost sweep export STUDY [--format FORMAT] [--reports] [-o FILE]\n\n"
          "Runs the trials of a search for hyperparameters. FILE is a Lua script that returns\n"
          "{script = or objective =, space =, metric =, direction =, sampler =, pruner =, trials =, ...},\n"
-         "or YAML with the same keys or those of Weights & Biases. The same command goes on with a study that was\n"
+         "or YAML with the same keys or those of Weights & Biases. The same command resumes a study that was\n"
          "interrupted or killed. Ctrl-C ends trials at their next report, twice at once.\n\n"
          "status prints the state of a study, retry has its failed trials run again when the sweep is started, best\n"
          "prints its best parameters as a Lua table and writes best.yaml, report prints the results and writes a page\n"

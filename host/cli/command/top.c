@@ -1,4 +1,5 @@
-/* accelhost top: options here; looking is host/bind/comm/jobs.c, showing lua/accelhost/top, in a host of its own. */
+/* accelhost top: options here; host/bind/comm/jobs.c reads the jobs, lua/accelhost/top shows them, in a new Lua
+ * host. */
 #include <stdio.h>
 #include <string.h>
 
@@ -27,12 +28,13 @@ enum { FLAGS = sizeof top_flags / sizeof *top_flags };
 static void print_help(void)
 {
     puts("usage: accelhost top [options] [JOB]\n\n"
-         "Shows what every rank of your running jobs on this host does: steps, steps per second, the loss of the last\n"
+         "Shows every rank of your running jobs on this host: steps, steps per second, the loss of the last\n"
          "backward, memory, processor time, threads, the last collective and how long ago it was called, the line\n"
-         "of the last backward, and now: who waits for whom, who is stopped, and of a rank that does not come on the\n"
-         "line, read, op or loop that it is in. JOB is the pid of a launcher (or of a script that runs without one)\n"
-         "or a part of its command line. On a terminal a page that redraws itself (q quits), else text.\n\n"
-         "kill -USR2 PID of a job makes every rank write its traceback to stderr and go on.\n\noptions:");
+         "of the last backward, and the state now: the ranks it waits for, whether it is stopped, and, without\n"
+         "progress, the line, read, op or loop that it is in. JOB is the pid of a launcher (or of a script that\n"
+         "runs without one) or a part of its command line. On a terminal a page that redraws itself (q quits),\n"
+         "else text.\n\n"
+         "kill -USR2 PID of a job makes every rank write its traceback to stderr and continue.\n\noptions:");
     ah_flags_print(top_flags, FLAGS);
     puts("\nJSON: {\"jobs\": [{\"pid\", \"command\", \"ranks\": [RANK]}]}. RANK: \"rank\", \"pid\", \"state\"\n"
          "(starting, running, waiting, sleeping, stopped, ended, failed, died), \"steps\",\n"
@@ -40,7 +42,7 @@ static void print_help(void)
          "finite), \"memory\" (bytes), \"threads\", \"cpu\" (processors in use), \"cpu_seconds\",\n"
          "\"collective\": {\"name\", \"number\", \"site\", \"seconds\", \"waiting\"},\n"
          "\"waits_for\" (ranks), \"site\", \"op\", \"backward_of\", \"doing\".\n"
-         "What is not known is left out.\n\n"
+         "Unknown fields are left out.\n\n"
          "exit codes: 0 ok, 1 there is no such JOB, 2 usage");
 }
 

@@ -54,7 +54,7 @@ static void report_return(struct ah_job *job, int rank)
         snprintf(others, sizeof others, ", and %d that %s to replace it", loss->more, loss->more > 1 ? "were" : "was");
     if (at >= 0)
         snprintf(where, sizeof where, "at step %lld", at);
-    ah_job_notice(job, "rank %d (pid %d) was killed by %s%s; replaced in %.2f s, goes on %s\n", job->first + rank,
+    ah_job_notice(job, "rank %d (pid %d) was killed by %s%s; replaced in %.2f s, resumes %s\n", job->first + rank,
                   (int)loss->pid, name ? name : "a signal", others,
                   (double)(atomic_load(&slot->returned_ns) - loss->died_ns) / 1e9, where);
 }

@@ -1,4 +1,4 @@
-/* Once a second or sooner, what a user would otherwise learn by looking at the processes: nothing here ends a job. */
+/* Checks once a second or sooner, which a user would otherwise make with ps: nothing here ends a job. */
 #include <stdio.h>
 
 #include "cli/job/job_state.h"
@@ -7,7 +7,7 @@ static void watch_stops(struct ah_job *job)
 {
     for (int r = 0; r < job->size; r++)
         if (ah_rank_process_look_stopped(&job->rank[r]) && !job->suspended)
-            ah_job_notice(job, "rank %d was stopped by a signal (kill -CONT %d lets it go on)\n",
+            ah_job_notice(job, "rank %d was stopped by a signal (kill -CONT %d continues it)\n",
                           job->first + r, (int)job->rank[r].pid);
 }
 

@@ -1,4 +1,4 @@
-/* accelhost launch: settings in, attempts out. Each attempt is a job of its own with a new control block
+/* accelhost launch: settings in, attempts out. Each attempt is a new job with a new control block
  * (cli/launch/attempt.h); after a failed one the next begins, at most --max_restarts times. */
 #include <errno.h>
 #include <signal.h>
@@ -28,10 +28,10 @@ static void print_help(void)
          "Runs a script in several processes (ranks) of this host, or of several on each of which the same command is\n"
          "given (--num_machines), and supervises them. A script named - is read from stdin; -m runs the file that\n"
          "require would load for the name. Every option is a key of the configuration file too; 'accelhost config\n"
-         "keys' lists keys, variables, and what is refused of other launchers' options.\n\n"
+         "keys' lists keys, variables, and refused options of other launchers.\n\n"
          "options:");
     ah_launch_settings_help();
-    puts("\nkill -USR2 of the launcher makes every rank write its traceback; accelhost top shows what they all do.\n"
+    puts("\nkill -USR2 of the launcher makes every rank write its traceback; accelhost top shows their state.\n"
          "\nexit codes: 0 ok, 2 usage, 3 a rank failed, 4 a collective timed out, 128+n ended by signal n");
 }
 
@@ -43,7 +43,7 @@ struct launch {
     char variable[VARIABLES][VARIABLE];
     const char *variables[VARIABLES + 1];
     int count;
-    int attempt_number, restarts; /* its number among all, and how many of those before it failed */
+    int attempt_number, restarts; /* its number among all, and the number of failed ones before it */
     int signal;            /* that arrived during the machines' next rendezvous */
 };
 
@@ -192,7 +192,7 @@ static bool is_signalled(void *context)
     return launch->signal != 0;
 }
 
-/* What is another than before, and where a machine has come to. */
+/* Report the changes since the attempt before, and the place of a machine. */
 static void report_machines(const struct launch *launch, int machines, int ranks)
 {
     const struct ah_hosts *hosts = ah_machines_hosts(launch->attempt.machines);
@@ -367,7 +367,7 @@ out:
     return status < 0 ? status : 0;
 }
 
-/* The launcher's own, which no rank is to take for its own. */
+/* Return the launcher's own error file, and hide it from the ranks. */
 static char *take_error_file(const struct ah_settings *settings)
 {
     const char *path = getenv("TORCHELASTIC_ERROR_FILE");

@@ -41,7 +41,7 @@ const char *ah_rank_status(const struct ah_rank_entry *slot, int timeout_ms, cha
     if (!pid || pid == getpid() || atomic_load(&slot->state) != AH_RANK_RUNNING || !ah_process_look(pid, &process))
         return text;
     if (process.state == 'T' || process.state == 't')
-        snprintf(text, room, "is stopped by a signal (kill -CONT %d lets it go on)", pid);
+        snprintf(text, room, "is stopped by a signal (kill -CONT %d continues it)", pid);
     else if (rank_status_ask(slot, pid, timeout_ms))
         snprintf(text, room, "%.*s", AH_COUNTERS_TEXT, slot->counters.place);
     else if (process.state == 'R')

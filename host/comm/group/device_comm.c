@@ -48,7 +48,7 @@ static bool find_reason(const struct ah_group *group, const struct entry *table,
     }
     if (!find_pair(table, group->size, &one, &two))
         return false;
-    snprintf(text, room, "ranks %d and %d share one card, and each rank needs a card of its own", group->member[one],
+    snprintf(text, room, "ranks %d and %d share one card, and each rank needs its own card", group->member[one],
              group->member[two]);
     return true;
 }
@@ -104,7 +104,7 @@ int ah_group_reach(struct ah_group *group, struct ah_device *device, const struc
     if (group->device_comm_asked || group->size == 1 || !type) {
         *out = group->device_comm != NULL;
         if (!*out && group->choice == AH_DEVICE_COMM_ONLY && group->size > 1)
-            return ah_fail(AH_EINVAL, "this device has no collectives of its own");
+            return ah_fail(AH_EINVAL, "this device has no collectives");
         return 0;
     }
     AH_TRY(ah_group_check_health(group, type->moves.name));

@@ -1,4 +1,4 @@
-/* The message header holds a message's state: taken, answered (perhaps with a ticket), received; the sender may
+/* The message header holds a message's state: accepted, answered (perhaps with a ticket), received; the sender may
  * complete after that. Both ends list their channels in the same order, so that ranks that close them cannot deadlock.
  */
 #include "comm/group/device_p2p.h"
@@ -11,7 +11,7 @@
 struct ah_device_p2p {
     struct ah_device_p2p *next; /* ordered by `from`, then `to` */
     int from, to;
-    uint32_t turn; /* messages that its receiver has taken; that its sender has given to the device */
+    uint32_t turn; /* messages that its receiver has accepted; that its sender has queued on the device */
     struct ah_device_comm *device_comm; /* NULL: not yet */
 };
 
@@ -73,7 +73,7 @@ int ah_device_p2p_begin(struct ah_message_request *request)
     const struct ah_message *m = &request->message;
     bool wanted = m->device && m->count && request->group->choice != AH_DEVICE_COMM_NONE && m->device_comm &&
                   m->device_comm->move;
-    if (request->sends) /* a channel opens by what both write to the message header */
+    if (request->sends) /* both ends open a channel by their entries in the message header */
         wanted = wanted && ah_control_is_local(request->group->control, request->group->member[m->peer]);
     request->far = wanted && m->device_comm->card(m->device, request->card) == 0;
     return request->far ? m->device_comm->mark(request) : device_p2p_stage(request);
@@ -97,7 +97,7 @@ int ah_device_p2p_answer(struct ah_message_request *request)
         header->turn = p2p->turn++;
     } else {
         if (request->far && header->far && group->choice == AH_DEVICE_COMM_ONLY)
-            return ah_fail(AH_EINVAL, "%s: ranks %d and %d share one card, and each rank needs a card of its own",
+            return ah_fail(AH_EINVAL, "%s: ranks %d and %d share one card, and each rank needs its own card",
                            request->message.device_comm->moves.name, group->member[request->message.peer],
                            group->member[group->rank]);
         AH_TRY(device_p2p_stage(request));

@@ -31,7 +31,7 @@ static void at_exit(void)
     ah_rank_report_end();
 }
 
-/* A program that a rank has started inherits what describes the rank, but is none: it runs by itself. */
+/* A program that a rank has started inherits the rank's variables, but is no rank: it runs by itself. */
 static void forget_parent_rank(void)
 {
     if (getenv(AH_JOB_MARK))
@@ -66,7 +66,7 @@ int ah_rank_rendezvous(struct ah_control_block **out)
         ah_secret_forget();
     }
     take_place(control, topology.rank);
-    /* What this rank starts inherits its RANK, and is none. */
+    /* Children of this rank inherit its RANK, and are no ranks. */
     snprintf(mark, sizeof mark, "met-%d", (int)attached_pid);
     setenv(AH_JOB_MARK, mark, 1);
     *out = attached;
@@ -128,7 +128,8 @@ void ah_rank_show_alone(void)
     atomic_store(&ah_rank_entry(rank_alone, 0)->pid, (int)getpid());
 }
 
-/* Of a leader: the other hosts learn how this one's ranks end, which may take as long as they do. */
+/* Leave the other hosts, as a leader: they receive the ends of this one's ranks, which may last as long as the
+ * ranks. */
 static void part_from_hosts(void)
 {
     if (!attached->replica)
@@ -167,7 +168,7 @@ bool ah_rank_report_end(void)
     if (atomic_load(&slot->state) == AH_RANK_FAILED)
         return false; /* and has reported the reason */
     char text[sizeof slot->group_text + 80];
-    snprintf(text, sizeof text, "a collective failed and the script went on without it (let its error end the "
+    snprintf(text, sizeof text, "a collective failed and the script continued without it (let its error end the "
              "script): %s", slot->group_text);
     if (attached->header->alone)
         ah_notice("%s", text);

@@ -40,7 +40,7 @@ struct table {
     char text[AH_HOSTS_TEXT];
 };
 
-/* What both sides know. */
+/* The data of both sides. */
 struct rendezvous {
     const struct ah_topology *topology;
     int first; /* rank of this host */
@@ -90,7 +90,7 @@ static int rendezvous_begin(struct rendezvous *m, const struct ah_topology *topo
     *m = (struct rendezvous){.topology = topology, .first = topology->rank - topology->local_rank,
                              .begin_ns = ah_now_ns()};
     if (topology->by == AH_BY_RANK && address && !getenv("LOCAL_WORLD_SIZE") && !is_this_host(address))
-        return ah_fail(AH_EINVAL, "MASTER_ADDR is %s, another host: LOCAL_RANK and LOCAL_WORLD_SIZE have to say which "
+        return ah_fail(AH_EINVAL, "MASTER_ADDR is %s, another host: LOCAL_RANK and LOCAL_WORLD_SIZE must define which "
                        "of the %d ranks are here", address, topology->size);
     AH_TRY(ah_seconds_from_environment("ACCELHOST_TIMEOUT", 600, &m->timeout_ns));
     AH_TRY(ah_seconds_from_environment("ACCELHOST_PATIENCE", AH_STALL_WARNING_S, &m->stall_warning_ns));
@@ -99,7 +99,7 @@ static int rendezvous_begin(struct rendezvous *m, const struct ah_topology *topo
     return 0;
 }
 
-/* Time is up, or it is time to say whom we wait for; `whom` as "rank 0". */
+/* Fail at the timeout, or report, when it is due, the awaited ranks; `whom` as "rank 0". */
 static int look_at_clock(struct rendezvous *m, const char *whom)
 {
     int64_t waited = ah_now_ns() - m->begin_ns;
@@ -188,7 +188,7 @@ static void rendezvous_judge(const struct rendezvous *m, const struct hello *hel
         snprintf(out->text, sizeof out->text, "the ranks of a host have to be consecutive, and rank %d is number %d "
                  "after rank %d: %s", hello->rank, local, m->first, ah_topology_block_option(m->topology->by));
     else if (here[local])
-        snprintf(out->text, sizeof out->text, "RANK %d occurs twice (%s); give each job a MASTER_PORT of its own",
+        snprintf(out->text, sizeof out->text, "RANK %d occurs twice (%s); set a different MASTER_PORT for each job",
                  hello->rank, m->name);
     else
         out->status = 0;
@@ -269,15 +269,15 @@ static int open_place(const struct rendezvous *m, int *listener)
     int error = errno;
     close(*listener);
     if (error == EADDRINUSE)
-        return ah_fail(AH_EINVAL, "RANK %d occurs twice (%s); give each job a MASTER_PORT of its own", m->first,
+        return ah_fail(AH_EINVAL, "RANK %d occurs twice (%s); set a different MASTER_PORT for each job", m->first,
                        m->name);
     return ah_fail(AH_EIO, "cannot open the place where ranks meet: %s", strerror(error));
 }
 
-/* Draw up the table of hosts with the other first ranks, and hand it on, or what went wrong. */
+/* Make the table of hosts with the other first ranks, and pass it, or the failure, to this host's ranks. */
 static int meet_hosts(struct rendezvous *m, const int *caller, struct ah_hosts *hosts)
 {
-    static struct table table; /* larger than what a stack should hold */
+    static struct table table; /* too large for a stack */
     int64_t left = m->timeout_ns - (ah_now_ns() - m->begin_ns);
     int status = ah_rendezvous_hosts(m->topology, left, m->stall_warning_ns, hosts);
     table.answer.status = status;
@@ -375,7 +375,7 @@ static int rendezvous_ask(struct rendezvous *m, int fd, int *control_fd, int *se
     return 0;
 }
 
-/* The host's first rank knows how long that may take; when it is gone, so is the job. */
+/* The host's first rank has the timeout; when it is gone, so is the job. */
 static int await_table(const struct rendezvous *m, int fd, struct ah_hosts *hosts)
 {
     static struct table table;
@@ -388,7 +388,7 @@ static int await_table(const struct rendezvous *m, int fd, struct ah_hosts *host
     return ah_hosts_read(hosts, table.text);
 }
 
-/* What was handed over by a rank that went away before it was done. */
+/* Close the descriptors that were passed by a rank that left too early. */
 static void close_all(int control_fd, const int *segments)
 {
     if (control_fd >= 0)

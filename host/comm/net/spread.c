@@ -282,14 +282,14 @@ static void spread_collect(struct spread_group *s, const struct ah_collective *c
     }
 }
 
-/* Of a small call: have all inputs come with their posts? */
+/* Of a small call: have all inputs arrived with their posts? */
 static int check_inputs(struct spread_group *s, const struct ah_collective *call, uint32_t sequence)
 {
     for (int r = 0; r < s->team.size; r++) {
         const struct ah_call_record *record = ah_group_call_record(&s->shm.base, r, sequence);
         if (record->wired ||
             record->inline_bytes != (size_t)ah_collective_input(call, s->team.size, r) * width_of(call))
-            return ah_fail(AH_EIO, "the input of rank %d has not come with its call", s->team.member[r]);
+            return ah_fail(AH_EIO, "the input of rank %d has not arrived with its call", s->team.member[r]);
     }
     return 0;
 }

@@ -33,7 +33,7 @@ struct part {
     struct head head;
     unsigned char *memory;
     size_t moved; /* the head too */
-    struct part *claimed; /* by this one, when it has come early */
+    struct part *claimed; /* by this one, when it has arrived early */
 };
 
 struct queue {
@@ -45,7 +45,7 @@ struct link {
     bool lost;
     char why[160]; /* it is lost; empty: the connection broke */
     struct queue out, want, early;
-    uint64_t early_bytes; /* with what a message costs by itself */
+    uint64_t early_bytes; /* with the overhead of each message */
     struct part *in; /* being received, its head is complete */
     struct head head;
     size_t head_got;
@@ -134,10 +134,10 @@ static int begin_message(struct link *link)
         take_out(&link->want, part);
     } else {
         if (bytes > AH_TRANSPORT_EARLY)
-            return ah_fail(AH_EPEER, "it sent a message of %llu bytes that nobody has asked for yet, expected at most "
+            return ah_fail(AH_EPEER, "it sent an unrequested message of %llu bytes, expected at most "
                            "%d", bytes, AH_TRANSPORT_EARLY);
         if (link->early_bytes + cost_of(&link->head) > most_early)
-            return ah_fail(AH_EPEER, "it sent more than %llu bytes that nobody has asked for yet",
+            return ah_fail(AH_EPEER, "it sent more than %llu unrequested bytes",
                            (unsigned long long)most_early);
         part = malloc(sizeof *part + link->head.bytes);
         if (!part)
@@ -172,7 +172,7 @@ static bool tcp_read(struct link *link, void *to, size_t most, size_t *got)
     return n > 0;
 }
 
-/* Is there a reason to take more of what the host sends? */
+/* Is there a reason to receive more from the host? */
 static bool tcp_listens(const struct link *link)
 {
     const struct part *in = link->in;

@@ -249,7 +249,7 @@ int ah_store_get(struct ah_store *store, const char *key, char **value, size_t *
     AH_TRY(client_call(store, request, key, NULL, &reply, &got));
     if (reply.result != AH_STORE_FINE) {
         free(got);
-        return ah_fail(AH_ETIMEOUT, "store: nobody has set '%s' within %.3g s", key, (double)timeout_ns / 1e9);
+        return ah_fail(AH_ETIMEOUT, "store: '%s' was not set within %.3g s", key, (double)timeout_ns / 1e9);
     }
     *value = got;
     *bytes = reply.value_bytes;

@@ -114,8 +114,8 @@ function GradScaler:scale(outputs)
   if not self._enabled then return outputs end
   tape.settle()
   if tape.is_recording() and self._ended == tape.current() then
-    fail("scale: the scaler has been updated in this captured step, so that its scale may be another now; capture what "
-      .. "follows as a step of its own")
+    fail("scale: the scaler has been updated in this captured step, so that its scale may be another now; capture the "
+      .. "following code as a separate step")
   end
   return scaled(self, outputs, {})
 end

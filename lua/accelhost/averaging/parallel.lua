@@ -378,7 +378,7 @@ local function check_shards(self, states)
   for i, place in ipairs(cuts) do same = same and own[i] == place end
   if not same then
     arguments.fail("load_state: the saved gradients that wait for a step are in shards of other processes or of "
-      .. "another sharding: go on with those, or save after the step")
+      .. "another sharding: continue with those, or save after the step")
   end
 end
 

@@ -23,7 +23,7 @@ end
 
 --- Always true: algorithms that add up in a varying order are not used.
 ---@names deterministic
-rows.deterministic = always("deterministic", true, "what adds up in no fixed order is not taken")
+rows.deterministic = always("deterministic", true, "algorithms that add up in a varying order are not used")
 
 --- Always false: nothing is timed, cuDNN's heuristics choose.
 ---@names benchmark

@@ -26,7 +26,7 @@ local cuda = switches.new("backends.cuda", {}, {matmul = matmul}, {
   cufft_plan_cache = "there are no Fourier transforms",
 })
 
-local mps, processor = "there are no devices of this kind", "the CPU's kernels are chosen by what it has"
+local mps, processor = "there are no devices of this kind", "the CPU's kernels are chosen by its features"
 return switches.new("backends", {}, {cuda = cuda, cudnn = cudnn}, {
   fp32_precision = "backends.cuda.matmul.allow_tf32 and backends.cudnn.allow_tf32 are the switches",
   mps = mps, mha = kernel, mkl = processor, mkldnn = processor, openmp = processor,

@@ -2,5 +2,5 @@
 local namespace = require "accelhost.util.namespace"
 
 return namespace.new("nn.parallel", {}, {DistributedDataParallel = {"accelhost.distributed.parallel"}}, {refused = {
-  DataParallel = "DistributedDataParallel, with a process for each part, is what PyTorch recommends too",
+  DataParallel = "DistributedDataParallel, with a process for each part, as PyTorch recommends too",
 }})

@@ -52,7 +52,7 @@ end
 -- The reducer of this model: there is one as long as the model lives.
 local function own_handle(self)
   return averaging.of(self._owner)[1] or fail(
-    "DistributedDataParallel: this model averages no more: an accelerator or another one has taken its module over")
+    "DistributedDataParallel: this model averages no more: an accelerator or another one owns its module now")
 end
 
 --- A model whose gradients are averaged over the processes of a group: each bucket of them as soon as backward has

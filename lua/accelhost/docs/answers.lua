@@ -145,7 +145,7 @@ local rows = {
   {".*", "is_storage const_data_ptr grad_dtype is_neg is_set_to layout to_dense as_subclass retains_grad type",
     "one kind of storage and layout, and no subclasses"},
   {".*", "as_strided as_strided_ as_strided_scatter empty_strided new_empty_strided",
-    "views of a tensor's memory without its shape: the ops that give views are here"},
+    "views of a tensor's memory without its shape: the ops that return views are here"},
   {"torch.autograd", "variable enforce_grad_layout_policy set_multithreading_enabled",
     "PyTorch's own machinery; backward runs in one thread"},
 }
@@ -155,7 +155,7 @@ local export = "no export of graphs: accelhost.save writes weights as safetensor
 local training = "as accelhost.Trainer, with the arguments of transformers, or a loop with accelhost.Accelerator"
 local tracking = "as log_with and accelhost.track, which write TensorBoard, JSON lines and CSV files; nothing is sent "
   .. "to a server"
-local searching = "as accelhost sweep, with samplers, pruners and reports of its own"
+local searching = "as accelhost sweep, with its own samplers, pruners and reports"
 local models = "accelhost.models has BERT and GPT-2, accelhost.text tokenizers, accelhost.Trainer the Trainer"
 local transforms = "no compiler: ops are native code and start at once"
 local arrays = "as accelhost.tensor and t:tolist(); .npy and .npz files are read and written"

@@ -301,7 +301,7 @@ local function show_examples(page)
   if path then
     page:wrap("They are in the folder " .. path .. ". Each is one file with one idea; --help lists its options, "
       .. "--smoke makes a run of seconds. Begin with mnist_plain.lua, mnist.lua and mnist_trainer.lua; by_feature has "
-      .. "what an Accelerator does, one file each.", 2)
+      .. "the features of an Accelerator, one file each.", 2)
   else
     page:wrap("They are not installed next to this program: a checkout has them in examples, an installation in "
       .. "PREFIX/share/accelhost/examples.", 2)

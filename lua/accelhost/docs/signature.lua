@@ -33,7 +33,7 @@ local known_texts = {
   foreach = hint, fused = hint, capturable = unknown_here, differentiable = unknown_here,
   maximize = "go up the gradient, to make a score larger",
   generator = "the generator to draw from, instead of the default one",
-  transform = "of a sample before it is given", target_transform = "of a sample's label",
+  transform = "of a sample before it is returned", target_transform = "of a sample's label",
   reduction = "of the losses of the samples: mean, sum, or none to have each",
   last_epoch = "the epoch to resume from; -1 begins",
 }

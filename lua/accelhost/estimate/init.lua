@@ -138,7 +138,7 @@ local function prepare(accelhost, path, options)
     what.inputs = options.batch and step.inputs(options.batch)
   else
     if options.batch or options.model then
-      fail("--%s is for a model script (FILE.lua): a file of weights does not say what is computed with them",
+      fail("--%s is for a model script (FILE.lua): a file of weights has no computation",
         options.batch and "batch" or "model")
     end
     what.rows = source.of_file(accelhost, path)

@@ -22,7 +22,7 @@ local function to_model(value, path, name)
   if name then
     local fine, entry = pcall(function() return value[name] end)
     if type(value) ~= "table" or not fine or entry == nil then
-      fail("--model: what %s returns has no '%s'", path, name)
+      fail("--model: the result of %s has no '%s'", path, name)
     end
     value = entry
   end

@@ -140,7 +140,7 @@ function Machine:reduce()
   local list, callee = self:pop(), self:pop()
   if type(callee) ~= "table" or callee[0] ~= "global" or type(callee.maker) ~= "function"
     or type(list) ~= "table" or list[0] ~= "list" then
-    self:damaged "it calls what is no function"
+    self:damaged "it calls a value that is no function"
   end
   self:push(callee.maker(list))
 end
@@ -226,7 +226,7 @@ local opcodes = {
   ["b"] = function(self) -- BUILD: the state of an object, or attributes of a container, which have no use here
     local state, object = self:pop(), self.stack[#self.stack]
     if type(object) ~= "table" or object[0] ~= "dict" and object[0] ~= "list" and object[0] ~= "object" then
-      self:damaged "it sets the state of what is no object"
+      self:damaged "it sets the state of a value that is no object"
     end
     if object.build then object:build(state) end
   end,

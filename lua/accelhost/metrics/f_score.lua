@@ -61,7 +61,7 @@ local function averaged(what, counts, options, ratio)
   for i = 1, #hits do
     local over, under = ratio(hits[i], references[i], predictions[i])
     if under == 0 and undefined == "warn" then
-      warn(what .. ": a class without rows to divide by counts as 0; zero_division sets what it counts")
+      warn(what .. ": a class without rows to divide by counts as 0; zero_division sets its value")
     end
     values[i] = under ~= 0 and over / under or undefined == "warn" and 0 or undefined
   end

@@ -81,8 +81,8 @@ for _, name in ipairs {
   "Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "BatchNorm1d",
   "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
 } do
-  refused["Lazy" .. name] = ("give %s its sizes: weights that are made at the first call could neither be prepared nor "
-    .. "given to an optimizer before"):format(name)
+  refused["Lazy" .. name] = ("pass sizes to %s: weights that are made at the first call could neither be prepared nor "
+    .. "passed to an optimizer before"):format(name)
 end
 
 return namespace.new("nn", nn, lazy, {refused = refused})

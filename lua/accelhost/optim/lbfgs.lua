@@ -31,7 +31,7 @@ LBFGS._reads_loss = true
 
 function LBFGS:add_param_group(group)
   if #self.param_groups > 0 or (group.params and next(group, next(group)) ~= nil) then
-    fail("LBFGS: it has one group of parameters, without options of its own; pass all parameters in one table")
+    fail("LBFGS: it has one group of parameters, without other options; pass all parameters in one table")
   end
   Optimizer.add_param_group(self, group)
   local only = self.param_groups[1]

@@ -230,7 +230,7 @@ local function choose(self, text, once)
   end
   if rest ~= "" then return run_text(self, ranks, rest) end
   if once then
-    notify(self, "%rank: expected what to run behind the rank")
+    notify(self, "%rank: expected a statement after the rank")
     return false
   end
   self.ranks = ranks

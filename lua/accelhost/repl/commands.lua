@@ -127,13 +127,13 @@ functions that make tensors (randn, zeros, ...).]]
 
 local function show_usage(e)
   local rows = {
-    {"? NAME, NAME ?", "what a name is: of the library, or the comment above a function of yours"},
+    {"? NAME, NAME ?", "describes a name: of the library, or by the comment above your function"},
     {"?? NAME", "its source"},
   }
   for _, name in ipairs(order) do rows[#rows + 1] = {table_of[name][1], table_of[name][2]} end
   rows[#rows + 1] = {"$ PROGRAM", "runs a line in the shell"}
   rows[#rows + 1] = {"Tab", "completes names, fields, methods, options and files"}
-  rows[#rows + 1] = {"Ctrl-C", "clears a line, ends what runs"}
+  rows[#rows + 1] = {"Ctrl-C", "clears a line, ends running code"}
   rows[#rows + 1] = {"Ctrl-D, exit", "ends the prompt"}
   local width = e.columns()
   local page = Page(width)
@@ -163,7 +163,7 @@ local function run_command(e, name, rest)
   if not found then
     local near = C.system.nearest(name, order)
     e:complain(("there is no %%%s%s"):format(name, near and (" (did you mean '%%%s'?)"):format(near)
-      or "; ? lists what there is"))
+      or "; ? lists all"))
     return false
   end
   return found[3](e, rest)

@@ -143,7 +143,7 @@ local function read_pruner(self)
   if self.patience then pruner = {"patience", patience = self.patience, pruner = pruner} end
   if self.threshold then
     arguments.check_names("threshold", self.threshold, {"lower", "upper"})
-    if pruner then fail "threshold: together with pruner or patience it is not taken" end
+    if pruner then fail "threshold: it cannot be combined with pruner or patience" end
     pruner = {"threshold", lower = self.threshold.lower, upper = self.threshold.upper}
   end
   self.pruner = pruner

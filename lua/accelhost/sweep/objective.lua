@@ -112,7 +112,7 @@ function objective.run(path)
   local count = #arguments.sorted_keys(unread)
   local value, reason = objective.value_of(definition.objective(trial), facts.metric)
   if value and count > 0 and #arguments.sorted_keys(unread) == count then
-    reason = "the objective never reads trial.params, which hold what the sweep tries"
+    reason = "the objective never reads trial.params, which hold the sweep's values"
   end
   if reason then return params.send {kind = "refuse", text = reason} end
   return params.send {kind = "result", value = encode_number(value), unread = arguments.sorted_keys(unread)}

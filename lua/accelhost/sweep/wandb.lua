@@ -95,7 +95,7 @@ end
 
 function read_parameters(prefix, entries, reals)
   if type(entries) ~= "table" or entries[1] ~= nil then
-    fail("parameters: expected names with what they may be, got %s", describe(entries))
+    fail("parameters: expected names with their values, got %s", describe(entries))
   end
   local space = {}
   for _, name in ipairs(arguments.sorted_keys(entries)) do

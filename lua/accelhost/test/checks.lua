@@ -132,7 +132,7 @@ add("training", "three epochs end with the weights that one process gets from th
   end
 end)
 
-add("saving", "what rank 0 saved every rank loads, bit for bit", function(t)
+add("saving", "every rank loads the files of rank 0, bit for bit", function(t)
   local accelhost = t.accelhost
   local model = network(t)
   local path = t.folder .. "/model.safetensors"

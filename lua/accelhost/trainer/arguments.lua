@@ -31,9 +31,9 @@ local function take_foreign(given)
   local rest = {}
   for _, name in ipairs(arguments.sorted_keys(given)) do
     local value, only, reason = given[name], rows.fixed[name], rows.refused[name]
-    if reason then fail("TrainingArguments: %s: not taken: %s", name, reason) end
+    if reason then fail("TrainingArguments: %s: not supported: %s", name, reason) end
     if only and not is_among(value, only[1]) then
-      fail("TrainingArguments: %s: only %s is taken: %s", name, tostring(only[1][1]), only[2])
+      fail("TrainingArguments: %s: only %s is supported: %s", name, tostring(only[1][1]), only[2])
     end
     if not only then rest[name] = value end
   end
@@ -78,7 +78,7 @@ end
 local function check_optimizer(self)
   for _, row in ipairs(optimizers.refused) do
     if self.optim:sub(1, #row[1]) == row[1] then
-      fail("TrainingArguments: optim: '%s' is not taken: %s", self.optim, row[2])
+      fail("TrainingArguments: optim: '%s' is not supported: %s", self.optim, row[2])
     end
   end
   if not is_among(self.optim, optimizers.names) then

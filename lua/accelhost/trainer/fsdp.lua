@@ -20,7 +20,7 @@ local function words_of(value)
 end
 
 local function check_word(word)
-  if refused[word] then fail("TrainingArguments: fsdp: '%s' is not taken: %s", word, refused[word]) end
+  if refused[word] then fail("TrainingArguments: fsdp: '%s' is not supported: %s", word, refused[word]) end
   if word ~= "auto_wrap" and not strategies[word] then
     fail("TrainingArguments: fsdp: expected full_shard, shard_grad_op, no_shard or auto_wrap, got %s",
       arguments.describe(word))

@@ -127,7 +127,7 @@ function made.given(pair, model_init)
     fail("Trainer: optimizers: expected {optimizer, schedule}, got %s second", arguments.describe(pair[2]))
   end
   if model_init then
-    fail("Trainer: optimizers: they hold no parameters of what model_init will make; pass model, or override "
+    fail("Trainer: optimizers: they hold no parameters of model_init's model; pass model, or override "
       .. "create_optimizer")
   end
   return pair

@@ -43,7 +43,7 @@ local function check_goal(path)
   if not kind then return end
   if #C.data.list_folder(path) == 0 then return end
   reason = C.saver.check(path)
-  if reason then fail("save_state: cannot replace %s: pass a folder of its own", reason) end
+  if reason then fail("save_state: cannot replace %s: pass another folder", reason) end
 end
 
 -- Choose the folder of a state and the older checkpoints to remove once it is complete; decided by rank 0.
@@ -262,9 +262,9 @@ end
 local function report_differences(folder, facts, without)
   local size = comm.size()
   if facts.world_size ~= size then
-    local kept = "all random generators go on"
+    local kept = "all random generators continue"
     if #without > 0 then
-      kept = ("%s %s: no random generators in it, so the present ones go on"):format(
+      kept = ("%s %s: no random generators in it, so the present ones continue"):format(
         #without == 1 and "rank" or "ranks", table.concat(without, ", "))
     end
     notice("'%s' was saved by %d process%s, this job has %d; %s", folder, facts.world_size,

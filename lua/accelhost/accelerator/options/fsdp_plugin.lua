@@ -24,8 +24,8 @@ local others = {
   state_dict_type = {FULL_STATE_DICT = true, SHARDED_STATE_DICT = true,
     reason = "it is FULL_STATE_DICT or SHARDED_STATE_DICT, for save_state; both load into any number of processes"},
   cpu_offload = {[false] = true, reason = "models are on the CPU here"},
-  activation_checkpointing = {[false] = true, reason = "accelhost.checkpoint recomputes what it is given"},
-  ignored_modules = {reason = "a model is sharded as a whole: prepare the rest as a model of its own"},
+  activation_checkpointing = {[false] = true, reason = "accelhost.checkpoint recomputes the function passed to it"},
+  ignored_modules = {reason = "a model is sharded as a whole: prepare the rest as a separate model"},
   param_init_fn = {reason = "rank 0's values are the model's"},
   mixed_precision_policy = {reason = "set by mixed_precision"},
 }
@@ -88,7 +88,7 @@ function Plugin:init(options)
   for name, rule in pairs(others) do
     local value = options[name]
     if value ~= nil and rule ~= true and not rule[value] then
-      fail("FullyShardedDataParallelPlugin: %s: not taken: %s", name, rule.reason)
+      fail("FullyShardedDataParallelPlugin: %s: not supported: %s", name, rule.reason)
     end
   end
   for _, name in ipairs(names) do rawset(self, name, options[name]) end

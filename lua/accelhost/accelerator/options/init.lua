@@ -37,7 +37,7 @@ local function check_refused(...)
   local given = select(select("#", ...), ...)
   if not arguments.is_options(given) then return end
   for name, reason in pairs(refused) do
-    if given[name] ~= nil then fail("Accelerator: %s: not taken: %s", name, reason) end
+    if given[name] ~= nil then fail("Accelerator: %s: not supported: %s", name, reason) end
   end
 end
 

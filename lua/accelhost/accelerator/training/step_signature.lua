@@ -83,7 +83,7 @@ function signature.check(inputs, given)
     if got.tensor ~= wanted.tensor or text and text ~= wanted.text or not text and got.value ~= wanted.value then
       fail("compile: %s: the step was captured with %s, got %s%s", wanted.path, wanted.text, text_of(got.value),
         got.tensor and " (a loader's last batch may be smaller: drop_last = true; call reset() to capture again)" or
-          " (a graph cannot heed another value: pass it as a tensor, or make a step of its own)")
+          " (a graph cannot heed another value: pass it as a tensor, or capture a separate step)")
     end
   end
 end

@@ -78,7 +78,7 @@ function memory.find_executable_batch_size(...)
         .. "%d more (omit the batch size: it is passed automatically)", info.nparams, select("#", ...))
     end
     while true do
-      if size == 0 then fail "find_executable_batch_size: no batch size fits into memory: it has come down to 0" end
+      if size == 0 then fail "find_executable_batch_size: no batch size fits into memory: the size has reached 0" end
       memory.clear_device_cache()
       keep_global_batch(accelerator, first, steps, size)
       local results = packed(pcall(fn, size, ...))

@@ -65,7 +65,7 @@ return function(DataLoader)
       fail("load_state_dict: the state holds a generator of the sampler, but this loader's sampler has none")
     end
     if state.position > 0 and state.unit and state.unit ~= self.partition:unit() then
-      fail("load_state_dict: the state counts %s, this loader counts %s: their batches come about in other ways",
+      fail("load_state_dict: the state counts %s, this loader counts %s: their batches are made in different ways",
         state.unit, self.partition:unit())
     end
     self._current, self._resume = nil, nil

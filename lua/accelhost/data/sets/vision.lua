@@ -176,7 +176,7 @@ function vision.find_fashion_mnist(dir) return (find("fashion_mnist", dir)) end
 local function read_idx_set(self, name, root, train, transform, target_transform)
   local dir, reason = find(name, root)
   if not dir then
-    fail("%s: %s; `accelhost data %s` downloads it, or give the folder as root", self._name, reason, name)
+    fail("%s: %s; `accelhost data %s` downloads it, or pass the folder as root", self._name, reason, name)
   end
   local split = train and "train" or "test"
   local images = C.data.idx(find_file(dir, split, "images"), "images")

@@ -33,7 +33,7 @@ local read_normalize = signature("transforms.normalize",
 function values.normalize(...)
   local image, mean, std, inplace = read_normalize(...)
   if image:dim() < 3 or not FLOATS[image.dtype] then
-    fail("Normalize: expected a float tensor [channels, rows, columns]; put ToTensor before it")
+    fail("Normalize: expected a float tensor [channels, rows, columns]; insert ToTensor before it")
   end
   if type(mean) == "number" then mean = {mean} end
   if type(std) == "number" then std = {std} end

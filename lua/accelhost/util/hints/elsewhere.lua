@@ -14,7 +14,7 @@ elsewhere.sentences = {
   values = "a reduction over a dim returns two results: local values, indices = x:max(1)",
   indices = "a reduction over a dim returns two results: local values, indices = x:max(1)",
   save_state = "accelerator:save_state(folder) saves all that was prepared",
-  load_state = "accelerator:load_state(folder) loads what accelerator:save_state saved",
+  load_state = "accelerator:load_state(folder) loads the state that accelerator:save_state saved",
   save_model = "accelerator:save_model(model, folder), or accelhost.save(model:state_dict(), file)",
   save = 'accelhost.save(object, "file.safetensors")',
   autocast = "accelhost.autocast(\"cpu\", function() ... end), or accelerator:autocast(function() ... end)",
@@ -39,7 +39,7 @@ elsewhere.globals = {
   self = "define the method with a colon, function Net:forward(x)", math = "Lua's own library",
   dist = "local dist = accelhost.distributed", sys = "arg has the script's arguments",
   time = "os.clock() and os.time()", random = "math.random, accelhost.rand", np = "accelhost.tensor, :tolist()",
-  raise = "error(\"what went wrong\")", sorted = "table.sort(list)", any = "x:any()", all = "x:all()",
+  raise = "error(\"message\")", sorted = "table.sort(list)", any = "x:any()", all = "x:all()",
 }
 
 --- Options.
@@ -47,7 +47,7 @@ elsewhere.options = {
   download = "`accelhost data mnist --dir DIR` downloads the files",
   pin_memory_device = "leave it out: pin_memory = true pins for CUDA devices",
   num_classes = "the last layer has as many outputs", device_ids = "accelhost launch spreads a script over processes",
-  map_location = 'leave it out: t:to "cpu" moves what was read',
+  map_location = 'leave it out: t:to "cpu" moves the result',
   weights_only = "leave it out: nothing in a file is run",
 }
 

@@ -126,7 +126,7 @@ static int meta_nothing(struct ah_call *call)
     return 0;
 }
 
-/* Numbers as an index say by their count how many they choose; a mask would have to be read. */
+/* The count of numbers as an index is the count of chosen elements; a mask would have to be read. */
 static int index_positions(struct ah_call *call)
 {
     const struct ah_tensor *index = ah_args(call, index_positions)->index.tensor;

@@ -9,7 +9,7 @@
 #include "optim/piece.h"
 #include "tensor/device.h"
 
-/* What a pass does, with its number: the order of the norm, a factor or a limit. */
+/* A pass's action, with its number: the order of the norm, a factor or a limit. */
 struct pass {
     enum { NORM, SCALE, CLAMP, CLIP, UNSCALE } action;
     double number;

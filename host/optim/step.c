@@ -1,6 +1,6 @@
-/* All pieces of a dtype are opened before the kernel runs, so that an error leaves every parameter as it was. What
- * must stay true: nothing is handed to a kernel whose shape, dtype and device were not compared in this very step,
- * since Lua may change any of them between two steps. */
+/* All pieces of a dtype are opened before the kernel runs, so that an error leaves every parameter as it was.
+ * Invariant: no tensor is passed to a kernel whose shape, dtype and device were not compared in this very step, since
+ * Lua may change any of them between two steps. */
 #include "optim/step.h"
 
 #include <math.h>

@@ -17,7 +17,7 @@ struct ah_optim_kind_info {
 };
 extern const struct ah_optim_kind_info ah_optim_kinds[AH_OPTIM_KINDS];
 
-/* Which state tensors (bits 0..) and whether a step counter (AH_OPTIM_STEP) a step with these options uses. */
+/* The state tensors (bits 0..) and the step counter (AH_OPTIM_STEP) that a step with these options uses. */
 enum { AH_OPTIM_STEP = 1 << AH_OPTIM_STATES };
 unsigned ah_optim_needs(enum ah_optim_kind kind, const struct ah_optim_options *options);
 

@@ -1,7 +1,7 @@
 /* Memory that many storages point into: a prepared model's parameters, its gradients.
  *
- * Counted; freed with its last holder, so a storage in it may outlive the model. Taken from the device's allocator, or
- * from a group when its ranks are to reach it or to have it in common; the group then lives as long as the arena. */
+ * Counted; freed with its last holder, so a storage in it may outlive the model. Allocated by the device's allocator,
+ * or by a group when its ranks are to access it or to share it; the group then lives as long as the arena. */
 #ifndef AH_SYNC_ARENA_H
 #define AH_SYNC_ARENA_H
 

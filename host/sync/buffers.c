@@ -75,7 +75,7 @@ void ah_buffers_free(struct ah_buffers *b)
     free(b);
 }
 
-/* Where the bytes are packed: on the device of the buffers, where the group reaches it, else in the group's memory. */
+/* Allocate the packed bytes: on the device of the buffers, if the group can access it, else in the group's memory. */
 static int make_room(struct ah_buffers *b, const char *where)
 {
     struct ah_device *device = b->tensor[0]->storage->device;

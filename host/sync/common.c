@@ -1,5 +1,5 @@
-/* The ranks of a host are neighbours, so what they have of a bucket is one run: the first ranks send each other runs,
- * in calls of the whole group in which the others neither give nor take. */
+/* The ranks of a host are neighbours, so their part of a bucket is one run: the first ranks send each other runs, in
+ * calls of the whole group in which the others neither send nor receive. */
 #include "sync/common.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 struct ah_common {
     struct ah_group *group;
     struct ah_arena *arena;
-    int hosts, mine, *ranks, *first; /* by host in the group's order: how many ranks it has, and its first */
+    int hosts, mine, *ranks, *first; /* by host in the group's order: its number of ranks, and its first */
 };
 
 static struct ah_collective common_called(struct ah_collective call, enum ah_purpose purpose, const char *where)

@@ -29,7 +29,7 @@ struct ah_layout {
 
 struct ah_layout_options {
     int64_t bucket_bytes; /* > 0: the limit of every bucket */
-    int parts;            /* a bucket can be cut into so many equal parts of whole lines */
+    int parts;            /* a bucket can be cut into that many equal parts of whole lines */
     const int *unit;      /* by registration: a bucket holds parameters of one unit; NULL: all are of one */
 };
 

@@ -1,5 +1,4 @@
-/* Making a reducer and taking it apart: arenas, slots, rank 0's values to all. What happens in a backward is in
- * average.c. */
+/* Making and closing a reducer: arenas, slots, rank 0's values to all. The backward is in average.c. */
 #include "sync/reducer.h"
 
 #include <stdlib.h>
@@ -17,7 +16,7 @@ static int check_movable(struct ah_tensor *tensor, int index)
     AH_TRY(ah_tensor_row_major(tensor));
     bool whole = tensor->offset == 0 && ah_tensor_is_contiguous(tensor) &&
                  tensor->storage->nbytes == ah_tensor_bytes(tensor);
-    /* What nobody else sees may be packed; what a view shows cannot be moved without its base. */
+    /* A storage without other references may be packed; a view cannot be moved without its base. */
     if (!whole && atomic_load(&tensor->storage->refs) > 1)
         return ah_fail(AH_EINVAL, "prepare: parameter %d %s is a view of a larger tensor; clone it first", index,
                        ah_shape(tensor));
@@ -159,7 +158,7 @@ void ah_reducer_free(struct ah_reducer *r)
             ah_reducer_abandon(r, b);
     for (int i = 0; i < r->layout.count && r->parameter; i++) {
         struct ah_sync_parameter *p = &r->parameter[i];
-        /* Another reducer may have taken the parameter over. */
+        /* Another reducer may own the parameter now. */
         if (p->tensor && p->tensor->grad && p->tensor->grad->slot && p->tensor->grad->slot == p->grad)
             ah_set_grad_slot(p->tensor, NULL, NULL, NULL, NULL, 0);
         ah_tensor_release(p->tensor);
@@ -180,7 +179,7 @@ void ah_reducer_free(struct ah_reducer *r)
     free(r);
 }
 
-/* Looking at one. */
+/* Properties of a reducer. */
 
 int ah_reducer_count(const struct ah_reducer *r)
 {

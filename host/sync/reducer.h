@@ -27,7 +27,7 @@ enum ah_sharding { AH_SHARD_NONE, AH_SHARD_OPTIMIZER, AH_SHARD_GRADIENTS, AH_SHA
 
 struct ah_reducer_options {
     int64_t bucket_bytes; /* > 0: the limit of every bucket */
-    bool apart;           /* every rank keeps its own values, which nobody compares: no collective */
+    bool apart;           /* every rank keeps its own values, which are not compared: no collective */
     enum ah_sharding sharding; /* other than NONE on the CPU only */
     const int *unit;      /* by registration: a bucket holds parameters of one unit; NULL: all are of one */
     const char *where;    /* the script's line, copied */
@@ -50,7 +50,7 @@ struct ah_reducer_hook {
 };
 void ah_reducer_set_hook(struct ah_reducer *reducer, struct ah_reducer_hook hook);
 
-/* Whose buffers go along from now on; the same on every rank. */
+/* Set the rank whose buffers are broadcast with averages from now on; the same on every rank. */
 void ah_reducer_buffers_from(struct ah_reducer *reducer, int rank);
 
 /* Record that a module has replaced a buffer (by its number in ah_reducer_new) by another tensor. AH_EINVAL when its

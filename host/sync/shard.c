@@ -1,5 +1,5 @@
-/* Cutting arenas by rank. What must stay true: the cut depends on the layout and the number of ranks only, so that each
- * rank knows what the others have. */
+/* Cutting arenas by rank. Invariant: the cut depends on the layout and the number of ranks only, so that each rank
+ * knows the slices of the others. */
 #include "sync/shard.h"
 
 #include <stdlib.h>

@@ -40,7 +40,7 @@ void ah_shard_are_means(struct ah_reducer *reducer);
 /* The first parameter whose gradient is none, -1 without. */
 int ah_shard_find_sum(const struct ah_reducer *reducer);
 
-/* For average.c. Give back the memory of a bucket whose gradients are reduced, but for the own slice; nothing unless
+/* For average.c. Free the memory of a bucket whose gradients are reduced, but for the own slice; nothing unless
  * gradients are sharded. */
 void ah_shard_drop_rest(struct ah_reducer *reducer, int bucket);
 

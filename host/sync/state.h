@@ -30,8 +30,8 @@ struct ah_reducer {
     enum ah_sharding sharding;
     struct ah_arena *params, *grads;
     struct ah_common *common; /* parameters stored once per host; NULL: each rank has its own */
-    /* How gradients of a device go: by its communicator (`device_comm`), or by a copy in the group's memory (`staged`).
-     */
+    /* The transfer of a device's gradients: by its communicator (`device_comm`), or by a copy in the group's memory
+     * (`staged`). */
     struct ah_device *device_comm;
     struct ah_arena *staged;
     bool way_known;                      /* of this epoch */
@@ -66,15 +66,15 @@ static inline void ah_reducer_at(struct ah_reducer *reducer, const char *where)
 }
 void ah_reducer_unwatch(struct ah_reducer *reducer);
 
-/* Give up the work of a bucket. */
+/* Abandon the work of a bucket. */
 void ah_reducer_abandon(struct ah_reducer *reducer, int bucket);
 
-/* Find out how gradients go. A collective, the first time. */
+/* Choose the transfer of gradients. A collective, the first time. */
 int ah_reducer_find_way(struct ah_reducer *reducer);
 /* Copy a span of an arena to the group's memory, and back; nothing where it is there already. */
 int ah_reducer_stage(struct ah_reducer *reducer, struct ah_arena *arena, size_t offset, size_t bytes);
 int ah_reducer_unstage(struct ah_reducer *reducer, struct ah_arena *arena, size_t offset, size_t bytes);
-/* Where that is. */
+/* Return the address of an offset of an arena there. */
 void *ah_reducer_reachable(struct ah_reducer *reducer, struct ah_arena *arena, size_t offset);
 
 /* Are gradients reduced into slices? A group of one has nothing to share. */

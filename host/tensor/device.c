@@ -1,5 +1,5 @@
-/* The registry of devices: names to open devices, plugins to types. A name is split at its colon, its type is looked
- * up among the open ones, else accelhost-NAME.so is loaded from the program's folder. Types and devices stay open
+/* The registry of devices: names to open devices, plugins to types. A name is split at its colon, its type is searched
+ * among the open ones, else accelhost-NAME.so is loaded from the program's folder. Types and devices stay open
  * once they are; a device is the same pointer for its whole life, so storages compare devices by address. */
 #include "tensor/device.h"
 
@@ -18,7 +18,7 @@ static int current_devices[MAX_TYPES]; /* of each: the index that its bare name 
 static int type_count;
 static struct ah_device *all_devices[MAX_DEVICES] = {&ah_cpu};
 static int device_count = 1;
-/* What the generators of devices that are opened later begin with: of one type, else of all. */
+/* The seed of generators of devices that are opened later: of one type, else of all. */
 static struct seed {
     bool set;
     uint64_t value;

@@ -36,7 +36,7 @@ enum { AH_DEVICE_ABI = 4 };
 
 /* Graphs: captured work of a device, which is replayed as one unit. */
 struct ah_graph_functions {
-    /* A graph of nothing, with memory of its own. Its tensors' memory outlives it. */
+    /* Make an empty graph, with its own memory. Its tensors' memory outlives it. */
     int (*open)(struct ah_device *device, struct ah_graph **out);
     void (*close)(struct ah_graph *graph);
     /* Start the capture: this thread's work for the device is recorded and not executed; it uses the graph's memory. An
@@ -52,13 +52,13 @@ struct ah_graph_functions {
     int (*replay)(struct ah_graph *graph);
 };
 
-/* Memory of the host that the device reads by itself, and a queue of copies that go on while kernels compute. */
+/* Memory of the host that the device reads by itself, and a queue of copies that run while kernels compute. */
 struct ah_prefetch_functions {
-    /* A pinned block, and its release: any thread may call that, and copies that were asked for are still made. */
+    /* A pinned block, and its release: any thread may call that, and copies that are queued are still made. */
     int (*pin)(struct ah_device *device, size_t bytes, void **out);
     void (*unpin)(struct ah_device *device, void *block);
     /* A block of the device that is filled, in that queue, with the host's bytes at `from`. Those of a pinned block
-     * have to stay as they are until the copy is made. The block is for nobody before `join`. Any thread may drop
+     * have to stay as they are until the copy is made. The block may not be used before `join`. Any thread may drop
      * it. */
     int (*fetch)(struct ah_device *device, void **out, const void *from, size_t bytes, bool pinned);
     void (*drop)(struct ah_device *device, void *block);
@@ -105,7 +105,7 @@ struct ah_device_type {
     unsigned abi;     /* AH_DEVICE_ABI of the headers the plugin was built with */
     const char *name; /* "cuda": letters and digits */
 
-    /* How many devices of this type there are; 0 when none can be used. */
+    /* Return the number of devices of this type; 0 when none can be used. */
     int (*count)(void);
     /* The reason why count() is 0, in one line; and a description of one device or, with index -1, of the type: driver
      * and versions. Either function may be missing. */
@@ -201,11 +201,11 @@ bool ah_device_is_possible(const char *type);
  * such a device. */
 int ah_device_comm_type_of(const char *type, const struct ah_device_comm_type **out);
 
-/* How many devices of a type there are: 0 when its plugin is not here. */
+/* Return the number of devices of a type: 0 when its plugin is not here. */
 int ah_device_count(const char *type);
 
-/* Why there is no device of a type, or NULL when there is one or nothing is known: the type's own words, valid until
- * the next failure. */
+/* Return the reason why there is no device of a type, in the type's own words, valid until the next failure; NULL when
+ * there is one or the reason is not known. */
 const char *ah_device_missing(const char *type);
 
 /* Describe the type's device `index`, or with -1 the type, in one line. AH_ENOTIMPL if it has no description. */

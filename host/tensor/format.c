@@ -121,7 +121,7 @@ static void survey_width(void *context, int64_t flat)
 {
     struct printer *p = context;
     char number[NUMBER_ROOM];
-    if (p->floating) { /* zeros and what is not finite may be wider, but do not widen the rest */
+    if (p->floating) { /* zeros and non-finite numbers may be wider, but do not widen the rest */
         double value = ah_tensor_get(p->tensor, flat);
         if (!isfinite(value) || value == 0)
             return;

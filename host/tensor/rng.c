@@ -1,5 +1,5 @@
 /* The generator: mt19937 and the distributions drawn from it, number for number PyTorch's on the CPU, in blocks that
- * vectorise. What must stay true: what is left of a block counts, so that draws of any sizes give one stream. */
+ * vectorise. Invariant: the rest of a block is used, so that draws of any sizes are from one stream. */
 #include "tensor/rng.h"
 
 #include <math.h>

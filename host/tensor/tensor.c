@@ -1,5 +1,5 @@
-/* Tensors, storages and shapes. Headers are kept for reuse, since every op makes one. What must stay true: size and
- * stride describe elements inside the storage, and a storage marked channels-last has no views. */
+/* Tensors, storages and shapes. Headers are kept for reuse, since every op makes one. Invariant: size and stride
+ * describe elements inside the storage, and a storage marked channels-last has no views. */
 #include "tensor/tensor.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 void (*ah_tensor_release_grad)(struct ah_grad_meta *meta);
 
-/* Tensor headers come and go with every op: keep freed ones in a list. */
+/* Every op allocates and frees tensor headers: keep freed ones in a list. */
 enum { KEPT_HEADERS = 1024 };
 static struct ah_tensor *kept_headers[KEPT_HEADERS];
 static int kept_count;
@@ -148,7 +148,7 @@ int ah_tensor_empty_ordered(struct ah_tensor **out, const struct ah_tensor *like
     return 0;
 }
 
-/* What a failed step leaves of a fresh tensor: nothing. */
+/* Release a fresh tensor if a step failed. */
 static int keep_if(int status, struct ah_tensor **tensor)
 {
     if (status < 0) {
@@ -335,7 +335,7 @@ static int tensor_reorder(struct ah_tensor *tensor, int64_t rows, int64_t column
     int status = device->type->transpose(device, fresh, storage->data, tensor->size[0], rows, columns,
                                          ah_dtype_size(tensor->dtype));
     void *unused = fresh;
-    if (status == 0 && storage->release) { /* somebody else's memory stays where it is */
+    if (status == 0 && storage->release) { /* another owner's memory stays in place */
         status = ah_device_copy(storage->data, device, fresh, device, storage->nbytes);
     } else if (status == 0) {
         unused = storage->data;

@@ -34,7 +34,7 @@ struct ah_storage {
 
 struct ah_grad_meta; /* host/autograd */
 
-/* A version count of its own, for a tensor whose writes others need not notice (t.data), and for its views. */
+/* A separate version count, for a tensor whose writes others need not notice (t.data), and for its views. */
 struct ah_version_count {
     int refs;
     uint32_t version;
@@ -74,7 +74,8 @@ int ah_tensor_zeros(struct ah_tensor **out, const int64_t *size, int ndim, enum 
 /* A 0-dim tensor holding `value`, converted to dtype. */
 int ah_tensor_scalar(struct ah_tensor **out, double value, enum ah_dtype dtype, struct ah_device *device);
 
-/* A tensor on memory of somebody else, which `device` reaches; `release(storage)` runs when the last reference goes. */
+/* Make a tensor on memory of another owner, which `device` can access; `release(storage)` runs when the last reference
+ * is released. */
 int ah_tensor_from_memory(struct ah_tensor **out, void *data, const int64_t *size, int ndim, enum ah_dtype dtype,
                           struct ah_device *device, void (*release)(struct ah_storage *), void *owner);
 
@@ -86,7 +87,7 @@ int ah_tensor_view(struct ah_tensor **out, const struct ah_tensor *base, const i
  * AH_ENOMEM. */
 int ah_tensor_own_version(struct ah_tensor *tensor);
 
-/* How often the tensor's memory was written in place, and one write more. */
+/* Return the number of in-place writes of the tensor's memory, and count one more. */
 static inline uint32_t ah_tensor_version(const struct ah_tensor *tensor)
 {
     return tensor->counter ? tensor->counter->version : tensor->storage->version;
@@ -99,7 +100,7 @@ static inline void ah_tensor_touch(struct ah_tensor *tensor)
 struct ah_tensor *ah_tensor_retain(struct ah_tensor *tensor);
 void ah_tensor_release(struct ah_tensor *tensor); /* NULL is ignored */
 
-/* An uninitialised storage of its own block, held by the caller. */
+/* Allocate an uninitialised storage, held by the caller. */
 int ah_storage_new(struct ah_storage **out, size_t nbytes, struct ah_device *device);
 struct ah_storage *ah_storage_retain(struct ah_storage *storage);
 void ah_storage_release(struct ah_storage *storage);

@@ -1,7 +1,7 @@
 /* Running backward: plant the roots' gradients, then run ready nodes, latest first; each node's hooks, its rule
  * (apply.c), and its gradients handed to the nodes behind it. Leaves accumulate into .grad or into their arena slot,
- * or, for autograd.grad, gradients are captured on the way. What must stay true: a sum is formed in place only where
- * nobody else can see it, and a node's saved values are dropped only after its rule has run. */
+ * or, for autograd.grad, gradients are captured on the way. Invariant: a sum is formed in place only without other
+ * references to it, and a node's saved values are dropped only after its rule has run. */
 #include "autograd/engine/engine.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static struct {
     size_t room;
 } engine_deferred;
 
-/* Add `grad` (borrowed) to *sum, in place when nobody else can see it. */
+/* Add `grad` (borrowed) to *sum, in place when it has no other reference. */
 static int add_to(struct ah_tensor **sum, struct ah_tensor *grad, bool in_place)
 {
     if (!*sum) {
@@ -108,7 +108,7 @@ static void end_deferred(bool notify)
     engine_deferred.count = 0;
 }
 
-/* grad of a leaf += what arrived; steals the tensor where it can. */
+/* Add the arrived gradient to a leaf's grad; move the tensor where possible. */
 static int engine_accumulate(struct ah_run *run, struct ah_tensor *leaf, struct ah_tensor **arrived)
 {
     struct ah_grad_meta *meta = leaf->grad;
@@ -227,7 +227,7 @@ static int run_node(struct ah_run *run, int index)
     struct ah_node *node = visit->node;
     bool leaf = node->class == &ah_accumulate_class;
     struct ah_tensor *owner = leaf ? node->context : NULL;
-    bool beyond = visit->wanted && run->stop_at_wanted; /* another execution goes on from here */
+    bool beyond = visit->wanted && run->stop_at_wanted; /* another execution continues from here */
     if (!beyond)
         AH_TRY(ah_call_hooks(leaf ? owner->grad->hooks : node->hooks, visit->grad));
     if (visit->wanted)

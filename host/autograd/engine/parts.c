@@ -1,6 +1,6 @@
-/* Gradients of slices, from their arrival to the gradient of the whole tensor. What must stay true: slices are kept
- * only while they may still cover the tensor once, so that they never take more memory than its gradient; and sums are
- * formed in the order of arrival. */
+/* Gradients of slices, from their arrival to the gradient of the whole tensor. Invariant: slices are kept only while
+ * they may still cover the tensor once, so that they never use more memory than its gradient; and sums are formed in
+ * the order of arrival. */
 #include "autograd/engine/parts.h"
 
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static int parts_embed(struct ah_tensor **out, const struct ah_part *part, const
                   AH_I(part->place.dim), AH_I(part->place.start), AH_I(1));
 }
 
-/* *sum += the part, in a copy where somebody else sees the sum. */
+/* *sum += the part, in a copy where the sum has other references. */
 static int parts_add_to(struct ah_tensor **sum, const struct ah_part *part)
 {
     struct ah_tensor *slice, *result;

@@ -28,11 +28,11 @@ struct ah_visit {
     struct ah_node *node;    /* retained */
     int waiting;             /* edges into it that have not delivered yet */
     int cursor;              /* next edge of the depth-first search */
-    bool walked;             /* the search has come here */
+    bool walked;             /* the search has reached it */
     bool wanted;             /* its gradient is asked for (run->wanted) */
     bool needed;             /* leads to something wanted */
-    struct ah_tensor **grad; /* [output_count], what has arrived; NULL before ah_run_start */
-    struct ah_parts *parts;  /* [output_count], what has arrived for slices (parts.h); NULL while none has */
+    struct ah_tensor **grad; /* [output_count], gradients that have arrived; NULL before ah_run_start */
+    struct ah_parts *parts;  /* [output_count], gradients that have arrived for slices (parts.h); NULL while none has */
     struct ah_run *outer;    /* the execution this one interrupts, for nodes both visit */
     int outer_index;
 };

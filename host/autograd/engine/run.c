@@ -1,6 +1,6 @@
 /* The walk and the queue of one execution (run.h). The search keeps its own stack, so that a chain of 100,000 nodes
- * needs no deep recursion; the queue is a binary heap on sequence numbers. What must stay true: node->run and
- * node->run_index are right for every visit from ah_run_visit to ah_run_close, with runs closed in reverse order. */
+ * needs no deep recursion; the queue is a binary heap on sequence numbers. Invariant: node->run and node->run_index are
+ * right for every visit from ah_run_visit to ah_run_close, with runs closed in reverse order. */
 #include "autograd/engine/run.h"
 
 #include <stdlib.h>

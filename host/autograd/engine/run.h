@@ -1,4 +1,5 @@
-/* One execution of a graph: which nodes it visits, in what order they become ready, what has arrived at each.
+/* One execution of a graph: the nodes that it visits, the order in which they become ready, the gradients that have
+ * arrived at each.
  *
  * Discovery walks from the roots without recursion and counts, for every node, the gradients that it waits for; ready
  * nodes are run latest first. Executions nest (a hook may start another backward): a node's `run` names the innermost
@@ -38,7 +39,7 @@ int ah_run_start(struct ah_run *run);
 void ah_run_push(struct ah_run *run, int index); /* this visit is ready */
 int ah_run_pop(struct ah_run *run);              /* the latest ready one; heap_count must be above 0 */
 
-/* Give the nodes back to the execution outside, free everything but `captured`. */
+/* Return the nodes to the execution outside, free everything but `captured`. */
 void ah_run_close(struct ah_run *run);
 
 #endif

@@ -1,7 +1,6 @@
 /* One node in the place of a piece of graph (checkpointing). The piece is walked from its results down to the edges
- * that lead out of it, which become the node's inputs; then the results point to the node, and the piece goes with
- * everything it saved. What must stay true: every path from the results to what was there before passes one of the
- * node's edges. */
+ * that lead out of it, which become the node's inputs; then the results point to the node, and the piece is freed with
+ * everything it saved. Invariant: every path from the results to earlier nodes passes one of the node's edges. */
 #include <stdlib.h>
 
 #include "autograd/engine/engine.h"

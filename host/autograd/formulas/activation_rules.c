@@ -1,5 +1,5 @@
 /* Rules of the activations with numbers or a second input: the family of elu, the shrinks, prelu and glu. A gradient is
- * cut by masks, so that what is not taken cannot spoil it. */
+ * cut by masks, so that unused elements cannot spoil it. */
 #include "autograd/graph/graph.h"
 #include "autograd/graph/rules.h"
 

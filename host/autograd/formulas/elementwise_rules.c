@@ -7,7 +7,7 @@
 #include "autograd/graph/graph.h"
 #include "autograd/graph/rules.h"
 
-/* Constants, steps, and what an in-place write replaces. */
+/* Constants, steps, and inputs that an in-place write replaces. */
 int ah_backward_zero(struct ah_rule *r)
 {
     for (int k = 0; k < r->input_count; k++)
@@ -77,7 +77,7 @@ int ah_backward_pow(struct ah_rule *r)
         }
     }
     if (r->needs[1]) {
-        /* A number is kept in double: as a tensor of its own it would become float32. */
+        /* A number is kept in double: as a tensor it would become float32. */
         struct ah_tensor *power = ah_r(r, AH_OP_pow, AH_T(a), AH_T(b));
         struct ah_tensor *slope = a->wrapped ? ah_r_scale(r, power, log(ah_tensor_get(a, 0)))
                                              : ah_r_mul(r, power, ah_r_unary(r, AH_OP_log, a));
@@ -103,7 +103,7 @@ int ah_backward_remainder(struct ah_rule *r)
     return r->status;
 }
 
-/* Functions of one input: grad * slope, the slope from what was saved. */
+/* Functions of one input: grad * slope, the slope from the saved tensors. */
 #define UNARY_RULE(name, slope)                              \
     int ah_backward_##name(struct ah_rule *r)                \
     {                                                        \
@@ -151,7 +151,7 @@ int ah_backward_softplus(struct ah_rule *r)
     return r->status;
 }
 
-/* Where low < x < high: the bounds themselves count as outside. */
+/* Is low < x < high? The bounds themselves count as outside. */
 static struct ah_tensor *elementwise_between(struct ah_rule *r, struct ah_tensor *x, double low, double high)
 {
     return ah_r(r, AH_OP_logical_and, AH_T(ah_r_compare(r, AH_OP_gt, x, low)),
@@ -259,7 +259,7 @@ int ah_backward_to(struct ah_rule *r)
     return 0;
 }
 
-/* What was overwritten has no influence any more. */
+/* The overwritten input has no influence any more: its gradient is 0. */
 int ah_backward_copy_(struct ah_rule *r)
 {
     ah_r_give(r, 0, ah_r_zeros_input(r, 0));
@@ -267,7 +267,7 @@ int ah_backward_copy_(struct ah_rule *r)
     return r->status;
 }
 
-/* Second derivatives of the fused gradients: input 0 is the gradient, input 1 what the forward saved. */
+/* Second derivatives of the fused gradients: input 0 is the gradient, input 1 the tensor that the forward saved. */
 
 int ah_backward_relu_backward(struct ah_rule *r)
 {

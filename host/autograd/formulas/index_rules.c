@@ -80,7 +80,7 @@ int ah_backward_gather_backward(struct ah_rule *r)
     return 0;
 }
 
-/* The gradient of src: what was read from it, and zeros where src is larger than the index. */
+/* Return the gradient of src: that of its elements that were read, and zeros where src is larger than the index. */
 static struct ah_tensor *gradient_of_src(struct ah_rule *r)
 {
     const struct ah_args_scatter *arg = ah_args(r, scatter);
@@ -255,7 +255,8 @@ static struct ah_tensor *sum_at_place(struct ah_rule *r, const struct ah_args_sc
 }
 
 /* Each factor's slope is the product of the others: the result over the factor where that is not 0; at a zero the
- * product of what is not 0, times the other zero where there are two. So the second derivatives are right as well. */
+ * product of the nonzero ones, times the other zero where there are two. So the second derivatives are right as
+ * well. */
 static struct ah_tensor *slope_of_factors(struct ah_rule *r, const struct ah_args_scatter_fold *arg)
 {
     struct ah_tensor *g = r->grad_out[0], *src = ah_given(&arg->src);

@@ -134,7 +134,7 @@ int ah_backward_matrix_lu(struct ah_rule *r)
     return r->status;
 }
 
-/* The factors are taken for constants here; accelhost.linalg solves by triangles where they are not. */
+/* The factors count as constants here; accelhost.linalg solves by triangles where they are not. */
 int ah_backward_matrix_lu_solve(struct ah_rule *r)
 {
     const struct ah_args_matrix_lu_solve *arg = ah_args(r, matrix_lu_solve);
@@ -190,7 +190,7 @@ static struct ah_tensor *scaled_inverse(struct ah_rule *r, struct ah_tensor *a, 
                            : solved_by_factors(r, lu, pivots, right, true);
 }
 
-/* 1 or -1: how often rows were exchanged. */
+/* Return 1 or -1 for an even or odd number of row exchanges. */
 static struct ah_tensor *linalg_parity(struct ah_rule *r, struct ah_tensor *pivots, enum ah_dtype dtype)
 {
     struct ah_value n = AH_I(pivots->size[pivots->ndim - 1] + 1), device = AH_DEV(pivots->storage->device);
@@ -208,9 +208,9 @@ static struct ah_tensor *first_of_det(struct ah_rule *r, struct ah_tensor *a)
     return out[0];
 }
 
-/* det(A) g A'^-1, which is smooth where det(A) is 0 and A'^-1 is not there: zeros on the diagonal of U are moved by
- * what hardly counts, and the determinant and the inverse of the same moved matrix taken: of the factors, or, where a
- * second derivative is wanted, of A itself. */
+/* det(A) g A'^-1, which is smooth where det(A) is 0 and A'^-1 does not exist: zeros on the diagonal of U are moved by a
+ * negligible amount, and the determinant and the inverse are those of the moved matrix: of the factors, or, for a
+ * second derivative, of A itself. */
 int ah_backward_matrix_det(struct ah_rule *r)
 {
     struct ah_tensor *a = ah_args(r, matrix_det)->input.tensor, *lu = r->out[1], *g = r->grad_out[0];
@@ -314,8 +314,8 @@ static struct ah_tensor *linalg_beyond(struct ah_rule *r, struct ah_tensor *u, s
     return ah_r_sub(r, g, ah_r_matmul(r, u, left_turned(r, u, g)));
 }
 
-/* A = U S V': U (skew(U' gU) / E S + S skew(V' gV) / E + gS) V', E_ij = s_j^2 - s_i^2 (1 where i = j), and what gU and
- * gV have outside of the columns of U and V. */
+/* A = U S V': U (skew(U' gU) / E S + S skew(V' gV) / E + gS) V', E_ij = s_j^2 - s_i^2 (1 where i = j), and the parts of
+ * gU and gV outside of the columns of U and V. */
 int ah_backward_matrix_svd(struct ah_rule *r)
 {
     if (!ah_args(r, matrix_svd)->vectors.flag)

@@ -1,4 +1,4 @@
-/* Rules of normalisations, masked softmax and embeddings. Fused kernels give first derivatives; with higher ones wanted
+/* Rules of normalisations, masked softmax and embeddings. Fused kernels compute first derivatives; for higher ones
  * (gradients are recorded) the same is computed by ops. */
 #include "autograd/graph/graph.h"
 #include "autograd/graph/rules.h"
@@ -17,7 +17,7 @@ static struct ah_tensor *mean_keep(struct ah_rule *r, struct ah_tensor *t, struc
     return ah_r(r, AH_OP_mean, AH_T(t), dims, AH_B(true));
 }
 
-/* A normalisation over the dims `over`, by ops that have derivatives of their own: for higher derivatives. */
+/* A normalisation over the dims `over`, by differentiable ops: for higher derivatives. */
 struct normal {
     struct ah_tensor *x, *g;
     struct ah_tensor *weight;         /* broadcasts against x, or NULL */
@@ -102,7 +102,7 @@ static void give_affine(struct ah_rule *r, struct ah_tensor **out)
         r->grad_in[affine.bias] = out[2];
 }
 
-/* The fused kernels give all three gradients at once. */
+/* Return the three gradients, which the fused kernels compute at once. */
 static int give_three(struct ah_rule *r, enum ah_opid op, const struct ah_value *args, int count)
 {
     struct ah_tensor *out[3];
@@ -122,7 +122,7 @@ int ah_backward_batch_norm(struct ah_rule *r)
     return give_three(r, AH_OP_batch_norm_backward, args, 6);
 }
 
-/* The gradient of what is normalised; those of weight and bias are given. */
+/* Return the gradient of the normalised input, and store those of weight and bias. */
 static struct ah_tensor *layer_norm_by_ops(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *weight, int count,
                                            double eps)
 {

@@ -1,5 +1,5 @@
-/* Rules of padding. Each is linear: with constants the adjoint cuts off what was added, with edges it adds what the
- * copies of a place got to the place. */
+/* Rules of padding. Each is linear: with constants the adjoint cuts off the edges, with edges it adds the gradients of
+ * a place's copies to the place. */
 #include "autograd/graph/graph.h"
 #include "autograd/graph/rules.h"
 

@@ -9,7 +9,7 @@ static uint32_t mask_of(const struct ah_rule *r)
     return r->state->reduce.dims;
 }
 
-/* Put the reduced dims back as dims of size 1, so that `x` broadcasts against the input. */
+/* Restore the reduced dims as dims of size 1, so that `x` broadcasts against the input. */
 static struct ah_tensor *with_dims(struct ah_rule *r, struct ah_tensor *x)
 {
     const struct ah_input_meta *input = ah_rule_input(r, 0);
@@ -28,7 +28,7 @@ static struct ah_tensor *reduce_stretched(struct ah_rule *r, struct ah_tensor *x
     return ah_r(r, AH_OP_expand, AH_T(with_dims(r, x)), AH_INTS_OF(input->size, input->ndim));
 }
 
-/* How many inputs each output is made of. */
+/* Return the number of inputs of each output. */
 static double reduce_folded(const struct ah_rule *r)
 {
     const struct ah_input_meta *input = ah_rule_input(r, 0);
@@ -89,8 +89,8 @@ static struct ah_tensor *reduce_total(struct ah_rule *r, struct ah_tensor *x)
     return ah_r(r, AH_OP_sum, AH_T(x), dims_of(r), AH_B(true));
 }
 
-/* The slope of sum_i g_i others_i at x_j = 0, from the product of what is not 0: where x_j is the only zero all g_i
- * have a part in it, where there is one other only the g of that one, where there are more none. */
+/* The slope of sum_i g_i others_i at x_j = 0, from the product of the nonzero elements: where x_j is the only zero all
+ * g_i have a part in it, where there is one other only the g of that one, where there are more none. */
 static struct ah_tensor *slope_at_zeros(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *zero)
 {
     struct ah_tensor *g = r->grad_out[0], *solid = ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(zero), AH_N(1));
@@ -178,7 +178,7 @@ int ah_backward_norm(struct ah_rule *r)
     return reduce_finish(r, ah_r_mul(r, ah_r_masked(r, unit, zero), g));
 }
 
-/* Where everything is -infinity so is the result, and its gradient is 0, not NaN. */
+/* If all inputs are -infinity so is the result, and its gradient is 0, not NaN. */
 int ah_backward_logsumexp(struct ah_rule *r)
 {
     struct ah_tensor *out = with_dims(r, r->out[0]);

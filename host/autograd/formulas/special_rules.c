@@ -15,7 +15,7 @@ static struct ah_tensor *square_plus(struct ah_rule *r, struct ah_tensor *x, dou
     return ah_r_shift(r, ah_r_mul(r, x, x), addend);
 }
 
-/* 1 - x^2: +0 at 1 and -1, so that what divides by it or by its root is +infinity there. */
+/* 1 - x^2: +0 at 1 and -1, so that a quotient by it or by its root is +infinity there. */
 static struct ah_tensor *below_one(struct ah_rule *r, struct ah_tensor *x)
 {
     return ah_r(r, AH_OP_sub, AH_N(1), AH_T(ah_r_mul(r, x, x)));
@@ -143,7 +143,7 @@ static int log_sum_rule(struct ah_rule *r, double rate)
     return r->status;
 }
 
-/* What stays where it is has no slope, as in PyTorch. */
+/* An element that stays in place has no slope, as in PyTorch. */
 int ah_backward_nextafter(struct ah_rule *r)
 {
     const struct ah_args_nextafter *arg = ah_args(r, nextafter);
@@ -185,7 +185,7 @@ int ah_backward_ldexp(struct ah_rule *r)
     return r->status;
 }
 
-/* The gradient goes to the operand that was taken, half to each where they are equal. */
+/* The gradient belongs to the operand that was chosen, half to each where they are equal. */
 static int special_taken(struct ah_rule *r, enum ah_opid first)
 {
     const struct ah_args_fmax *arg = ah_args(r, fmax);

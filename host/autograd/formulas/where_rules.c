@@ -1,6 +1,6 @@
 /* Rules of ops that choose between their inputs, element by element: maximum, minimum and the clamps. A gradient is cut
- * by masks, never computed as what is left of it, so that an infinite one stays infinite. What must stay true: a bound
- * that is a Lua number (wrapped) has no gradient and shares nothing. */
+ * by masks, never computed as a remainder, so that an infinite one stays infinite. Invariant: a bound that is a Lua
+ * number (wrapped) has no gradient and shares nothing. */
 #include "autograd/graph/graph.h"
 #include "autograd/graph/rules.h"
 
@@ -31,8 +31,8 @@ int ah_backward_extreme(struct ah_rule *r)
     return r->status;
 }
 
-/* Clamping. At a bound that is a number the gradient is 0; a bound that is a tensor gets what it stopped, and at the
- * bound the two share. */
+/* Clamping. At a bound that is a number the gradient is 0; a bound that is a tensor gets the gradient that it stopped,
+ * and at the bound the two share. */
 
 /* `stopped` and `passes`: lt and gt for a minimum. Where nothing can be compared both get the gradient. */
 static int one_bound_rule(struct ah_rule *r, struct ah_tensor *bound, enum ah_opid stopped, enum ah_opid passes)
@@ -58,7 +58,7 @@ int ah_backward_clamp_max(struct ah_rule *r)
     return one_bound_rule(r, ah_given(&ah_args(r, clamp_max)->max), AH_OP_gt, AH_OP_lt);
 }
 
-/* Bounds that are equal share with nobody; of bounds in the wrong order the upper one counts. */
+/* Bounds that are equal do not share; of bounds in the wrong order the upper one counts. */
 static int two_bounds_rule(struct ah_rule *r, struct ah_tensor *low, struct ah_tensor *high)
 {
     struct ah_tensor *g = r->grad_out[0], *x = ah_given(&ah_args(r, clamp)->input);

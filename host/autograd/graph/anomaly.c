@@ -1,4 +1,4 @@
-/* Where nodes were made, and gradients that are nan. */
+/* The script lines of nodes, and the detection of gradients that are nan. */
 #include "autograd/graph/anomaly.h"
 
 #include <string.h>

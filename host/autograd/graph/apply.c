@@ -1,5 +1,5 @@
-/* Running one node's rule: what the node saved is checked and handed to it; what it made goes with it, but for the
- * gradients. What must stay true: a rule never sees a saved value that was written since. */
+/* Running one node's rule: the node's saved tensors are checked and passed to it; its results are freed with it, but
+ * for the gradients. Invariant: a rule never sees a saved value that was written since. */
 #include <stdlib.h>
 
 #include "autograd/graph/node.h"

@@ -1,7 +1,7 @@
-/* Recording: what the op door asks (is this call recorded? may this write happen?) and the node it leaves behind, with
- * edges to its inputs' nodes and what the rule's row saves. What must stay true: no node holds its own results (saved
- * ones are aliases without history), and operands of an in-place op are seen as they were before the write, so record
- * runs before the write is counted. */
+/* Recording: the dispatcher's questions (is this call recorded? may this write happen?) and the node that it makes,
+ * with edges to its inputs' nodes and the tensors that the rule's row saves. Invariant: no node holds its own results
+ * (saved ones are aliases without history), and operands of an in-place op are seen as they were before the write, so
+ * record runs before the write is counted. */
 #include "autograd/graph/graph.h"
 
 #include <stdlib.h>
@@ -114,7 +114,7 @@ static int track_view(struct ah_call *call)
 }
 
 /* A view of something with a history is kept with the history it has now, apart from its base: a later write to the
- * base may use what this node makes, and the graph would hold itself. */
+ * base may use this node's results, and the graph would hold itself. */
 static int keep_view(struct ah_tensor **out, struct ah_tensor *view)
 {
     AH_TRY(ah_alias(out, view));
@@ -133,7 +133,7 @@ static int save_arg(struct ah_node *node, const struct ah_call *call, int i)
         kept = ah_tensor_retain(call->original);
         version = ah_tensor_version(kept);
     } else if (call->inplace && tensor->storage == call->out[0]->storage) {
-        /* Overlaps what was just written, which will be counted: the rule is refused if it is ever run. */
+        /* Overlaps the elements just written, which will be counted: the rule is refused if it is ever run. */
         AH_TRY(ah_alias(&kept, tensor));
     } else if (tensor->grad && tensor->grad->base && tensor->grad->fn) {
         AH_TRY(keep_view(&kept, tensor));

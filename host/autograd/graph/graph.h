@@ -87,7 +87,7 @@ struct ah_grad_meta {
     int ready_index;
 };
 
-/* Whether ops are recorded; on at first. Read it, but change it by the two below. */
+/* Are ops recorded? On at first. Read it, but change it by the two below. */
 extern bool ah_grad_enabled;
 /* Switch it; returns the previous mode. */
 bool ah_grad_switch(bool on);
@@ -104,7 +104,7 @@ void ah_autograd_open(void);
 
 struct ah_grad_meta *ah_grad_meta(struct ah_tensor *tensor); /* made on first use; NULL only when out of memory */
 
-/* Whether gradients flow to it; a leaf is one that no op with a gradient made. */
+/* Do gradients flow to it? A leaf is a tensor that no op with a gradient made. */
 bool ah_requires_grad(const struct ah_tensor *tensor);
 bool ah_is_leaf(const struct ah_tensor *tensor);
 /* AH_EINVAL for integer tensors and for results (use detach). */

@@ -1,6 +1,6 @@
-/* What a tensor knows of gradients: the meta it gets on first use, leaves with their accumulators, .grad in place or in
- * an arena slot. What must stay true: a leaf's accumulator is held by the graph alone and holds the leaf, so a leaf
- * does not keep itself alive. */
+/* The gradient data of a tensor: the meta it gets on first use, leaves with their accumulators, .grad in place or in an
+ * arena slot. Invariant: a leaf's accumulator is held by the graph alone and holds the leaf, so a leaf does not keep
+ * itself alive. */
 #include "autograd/graph/node.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Nodes: made in one block with their edges, arguments and what they save; released iteratively. What must stay true:
- * freeing never recurses along the graph. */
+/* Nodes: made in one block with their edges, arguments and saved tensors; released iteratively. Invariant: freeing
+ * never recurses along the graph. */
 #include "autograd/graph/node.h"
 
 #include <stdlib.h>
@@ -101,7 +101,7 @@ static void node_free(struct ah_node *node)
     free(node);
 }
 
-/* A chain of 100,000 nodes must not recurse: nested releases only queue what the outermost one frees. */
+/* A chain of 100,000 nodes must not recurse: nested releases only queue nodes, which the outermost one frees. */
 void ah_node_release(struct ah_node *node)
 {
     static struct ah_node *queue;

@@ -43,10 +43,10 @@ int ah_rebase_view(struct ah_tensor *view, struct ah_node *inner);
 /* Free a tensor's autograd part. */
 void ah_grad_meta_free(struct ah_grad_meta *meta);
 
-/* Take all hooks off a list. */
+/* Remove all hooks from a list. */
 void ah_free_hooks(struct ah_hook **list);
 
-/* Call the hooks of a list as it is now on the gradients that are there; grad[k] belongs to output k. */
+/* Call the hooks of a list as it is now on the present gradients; grad[k] belongs to output k. */
 int ah_call_hooks(struct ah_hook *first, struct ah_tensor **grad);
 
 /* Remove retain_grad's hook, or move it to the tensor's new node. */

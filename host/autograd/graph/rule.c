@@ -1,5 +1,6 @@
-/* The expressions rules are written in. Every result belongs to the rule and goes with it; after a failure calls give
- * NULL, and NULL goes in quietly. What must stay true: with create_graph no value loses its derivative unnoticed. */
+/* The expressions in which rules are written. Every result belongs to the rule and is freed with it; after a failure
+ * calls return NULL, and accept NULL without an error. Invariant: with create_graph no value loses its derivative
+ * unnoticed. */
 #include "autograd/graph/rule.h"
 
 #include <string.h>
@@ -35,8 +36,8 @@ struct ah_tensor *ah_rule_keep(struct ah_rule *rule, struct ah_tensor *tensor)
     return tensor;
 }
 
-/* With create_graph every value must know its own derivative; what a fused kernel without a rule makes of tensors
- * that require grad does not. */
+/* With create_graph every value must know its own derivative; a result of a fused kernel without a rule, of tensors
+ * that require grad, does not. */
 static bool breaks_history(const struct ah_op *op, const struct ah_value *args, int count, struct ah_tensor **made,
                            int made_count)
 {

@@ -52,8 +52,7 @@ struct ah_tensor *ah_rule_op(struct ah_rule *rule, enum ah_opid id, const struct
 void ah_rule_ops(struct ah_rule *rule, enum ah_opid id, const struct ah_value *args, int count,
                  struct ah_tensor **out, int out_count);
 
-/* The same, written over argument 0, a saved tensor, where nobody is going to read that again; the kernel must be able
- * to. */
+/* The same, written over argument 0, a saved tensor, where it is not read again; the kernel must support it. */
 #define ah_r_over(rule, id, ...)                                                 \
     ah_rule_op_over((rule), (id), (const struct ah_value[]){__VA_ARGS__},        \
                     (int)(sizeof((struct ah_value[]){__VA_ARGS__}) / sizeof(struct ah_value)))

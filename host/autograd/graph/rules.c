@@ -1,4 +1,4 @@
-/* The gradient column, filled from its rows. What must stay true: a rule reads no argument that its row does not
+/* The gradient column, filled from its rows. Invariant: a rule reads no argument that its row does not
  * save. */
 #include "autograd/graph/rules.h"
 

@@ -1,4 +1,4 @@
-/* Views in autograd: in-place writes into a view put a node on its base; other views then remake theirs. */
+/* Views in autograd: in-place writes into a view add a node to its base; other views then remake theirs. */
 #include "autograd/graph/node.h"
 
 #include <stdlib.h>
@@ -19,10 +19,10 @@ int ah_remake_view(struct ah_tensor *view)
 
 struct copy_slices {
     struct ah_node *inner; /* the op on the slice */
-    struct ah_tensor *geometry, *base; /* how the slice and the base lie in their storage; values unused */
+    struct ah_tensor *geometry, *base; /* strides and offsets of slice and base; values unused */
 };
 
-/* Copy the base's gradient to a storage of its own, with the base's strides and offset. */
+/* Copy the base's gradient to a new storage, with the base's strides and offset. */
 static struct ah_tensor *like_base(struct ah_rule *rule, const struct ah_tensor *base)
 {
     if (ah_tensor_is_contiguous(base))
@@ -64,7 +64,7 @@ static int run_copy_slices(struct ah_node *node, struct ah_rule *rule)
 static void copy_slices_drop(struct ah_node *node)
 {
     struct copy_slices *slices = node->context;
-    /* Higher derivatives may hold the inner node as a node of their own, which then runs later than this one. */
+    /* Higher derivatives may hold the inner node as a separate node, which then runs later than this one. */
     if (slices && slices->inner && slices->inner->refs == 1)
         ah_node_drop_saved(slices->inner);
 }

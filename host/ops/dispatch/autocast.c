@@ -1,5 +1,5 @@
 /* Casting the arguments of calls, by the rules of autocast.def, and keeping the casts of weights in a hash table by
- * address. What must stay true: a kept cast is only given again while its leaf has the version it was made of, and with
+ * address. Invariant: a kept cast is only returned again while its leaf has the version it was made of, and with
  * gradients recorded only if its own cast was. */
 #include "ops/dispatch/autocast.h"
 
@@ -165,7 +165,7 @@ enum ah_dtype ah_autocast_wider(enum ah_dtype dtype, const struct ah_tensor *ten
     return is_eligible(tensor, kind) ? ah_dtype_promote(dtype, tensor->dtype) : dtype;
 }
 
-/* Whose rules a call follows. */
+/* Return the kind whose rules a call follows. */
 static enum ah_autocast_kind kind_of(const struct ah_call *call)
 {
     enum ah_autocast_kind kind = AH_AUTOCAST_KINDS;

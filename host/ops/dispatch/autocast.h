@@ -66,8 +66,8 @@ int ah_autocast_tensor(struct ah_tensor **out, struct ah_tensor *tensor, enum ah
 /* Does a product cast this tensor, if need be, to the block's dtype? Then *dtype is that. */
 bool ah_autocast_lowers(const struct ah_tensor *tensor, enum ah_dtype *dtype);
 
-/* Whose rules a call follows: begin with AH_AUTOCAST_KINDS, for none, and go through its tensors. Enabled ones count,
- * CUDA's before the CPU's. */
+/* Return the kind whose rules a call follows: begin with AH_AUTOCAST_KINDS, for none, and call it for each of its
+ * tensors. Enabled ones count, CUDA's before the CPU's. */
 enum ah_autocast_kind ah_autocast_leading(enum ah_autocast_kind kind, const struct ah_tensor *tensor);
 /* The wider of a dtype and that of a tensor that would be cast. */
 enum ah_dtype ah_autocast_wider(enum ah_dtype dtype, const struct ah_tensor *tensor, enum ah_autocast_kind kind);

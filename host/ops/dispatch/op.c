@@ -207,7 +207,7 @@ static int bind_value(const struct ah_op *op, const struct ah_param *param, cons
                    kind_text(param->kind), kind_text(kind));
 }
 
-/* Dtypes without arithmetic reach only the ops that take every dtype. */
+/* Dtypes without arithmetic reach only the ops that accept every dtype. */
 static int admit_dtype(struct ah_call *call, enum ah_dtype dtype)
 {
     if (__builtin_expect(ah_dtype_computes(dtype), 1))
@@ -221,7 +221,7 @@ static int admit_dtype(struct ah_call *call, enum ah_dtype dtype)
                    call->op->name, ah_dtype_name(dtype));
 }
 
-/* Take one tensor among the arguments: its layout, when the op wants row-major ones, and its device. */
+/* Prepare one tensor among the arguments: its layout, when the op wants row-major ones, and its device. */
 static int settle_tensor(struct ah_call *call, struct ah_tensor *tensor, bool operand)
 {
     struct ah_device *device = tensor->storage->device;
@@ -269,7 +269,8 @@ static int op_settle(struct ah_call *call)
     return 0;
 }
 
-/* What every process adds to one memory is added several times; what overwrites it may be the same from all. */
+/* Refuse additions of every process to one memory, which would be added several times; overwriting may be the same from
+ * all. */
 static int check_contended(const struct ah_call *call)
 {
     if (!call->inplace || !call->arg[0].tensor->storage->contended || (call->op->flags & AH_MUTATES))

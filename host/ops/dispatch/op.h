@@ -7,7 +7,7 @@
  *
  * Forward functions (FAMILY.c in host/ops/shape, math, nn, named by their rows, which may share one) check shapes and
  * dtypes, allocate call->out, and run the device's kernel by ah_call_kernel. Composite ops call other ops instead and
- * have no rule of their own. */
+ * have no rule. */
 #ifndef AH_OPS_OP_H
 #define AH_OPS_OP_H
 
@@ -131,7 +131,7 @@ union ah_state {
     struct { double scale; } dropout;                       /* 1 / (1 - p), rounded as the dtype is */
     struct { uint32_t dims; double correction; } reduce;    /* the reduced dims as a bit mask; of var and std */
     struct { int dim; } join;                               /* cat and stack: counted from 0 */
-    struct { int covered; } place;                          /* index_put: how many leading dims the index spans */
+    struct { int covered; } place;                          /* index_put: number of leading dims that the index spans */
     struct { int weight, bias; } affine;                    /* which inputs they are; 0: absent */
     struct { double eps; } root;                            /* rms_norm: given or the dtype's */
     struct {                                                /* as_strided: the view's offset, the input's geometry */
@@ -176,7 +176,7 @@ struct ah_alias {
 };
 extern const struct ah_alias ah_aliases[];
 
-/* Call an op. `args` holds `count` values in parameter order; missing ones take their defaults. Outputs (new
+/* Call an op. `args` holds `count` values in parameter order; missing ones have their defaults. Outputs (new
  * references) go to out[0..*out_count). With `inplace` the result replaces args[0]'s contents and out[0] is args[0]
  * retained. On error out[] is unchanged; the text names the failing op, unless memory ran out. */
 int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inplace, struct ah_tensor **out,

@@ -227,8 +227,8 @@ int ah_forward_matrix_eigh(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-/* max(m, n) rows: the solution in the first n, below them what it leaves over (gels, gelsd and gelss, full rank); then
- * rank, singular values, info. */
+/* max(m, n) rows: the solution in the first n, below them the residuals (gels, gelsd and gelss, full rank); then rank,
+ * singular values, info. */
 int ah_forward_matrix_lstsq(struct ah_call *c)
 {
     const struct ah_args_matrix_lstsq *arg = ah_args(c, matrix_lstsq);

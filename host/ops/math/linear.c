@@ -1,5 +1,5 @@
-/* Linear maps and what is fused with them. Each of the fused ops has a kernel made of the kernels of its parts, which
- * is the CPU's; a device that knows better has its own. */
+/* Linear maps and ops fused with them. Each of the fused ops has a kernel made of the kernels of its parts, which is
+ * the CPU's; other devices may have their own. */
 #include "ops/math/linear.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ out:
     return status;
 }
 
-/* The weight and the bias of a linear map must fit what goes in. */
+/* The weight and the bias of a linear map must fit the input. */
 static int check_linear(struct ah_call *c, const struct ah_tensor *x, const struct ah_tensor *w,
                         const struct ah_tensor *b)
 {

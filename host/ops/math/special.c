@@ -1,4 +1,4 @@
-/* Forwards of the elementwise rows that take only some dtypes; layout, broadcasting and promotion are
+/* Forwards of the elementwise rows that accept only some dtypes; layout, broadcasting and promotion are
  * ah_forward_promoted's and its kin's (ops/math/elementwise.c). */
 #include "ops/dispatch/rows.h"
 

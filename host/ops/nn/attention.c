@@ -10,8 +10,8 @@
 
 /* Sequences behind each other. */
 
-/* Where the sequences of a side begin: (n + 1,) integers that rise from 0 to the number of rows, by at most `longest`
- * each. */
+/* Read the offsets of the sequences of a side: (n + 1,) integers that rise from 0 to the number of rows, by at most
+ * `longest` each. */
 static int read_starts(struct ah_tensor **out, const char *name, struct ah_tensor *starts, int64_t rows,
                        int64_t longest)
 {
@@ -184,7 +184,7 @@ int ah_forward_attention(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-/* Where query, key and value are slices of one tensor, as a linear layer for all three leaves them: that tensor, the
+/* If query, key and value are slices of one tensor, as a linear layer for all three returns them: find that tensor, the
  * order of the slices in it, and the dim that they divide. */
 static int find_packed(struct ah_tensor **packed, struct ah_tensor *const *input, int *order, int *dim)
 {
@@ -278,7 +278,7 @@ static double scale_of(const struct ah_value *scale, const struct ah_tensor *que
     return scale->kind == AH_NONE ? 1 / __builtin_sqrt((double)query->size[query->ndim - 1]) : scale->number;
 }
 
-/* In float32 what is half precision, so that scores and weights are not rounded to it. */
+/* Convert fp16 and bf16 to float32, so that scores and weights are not rounded to it. */
 static int attention_widened(struct ah_tensor **out, const struct ah_value *value)
 {
     struct ah_tensor *tensor = ah_given(value);
@@ -341,7 +341,7 @@ out:
     return status;
 }
 
-/* Which of the two. */
+/* The choice between the two. */
 
 static int check_attention(const struct ah_args_scaled_dot_product_attention *arg)
 {
@@ -365,9 +365,9 @@ static int check_attention(const struct ah_args_scaled_dot_product_attention *ar
     return 0;
 }
 
-/* Whether the one op can do it, and does it faster (measured): with few queries its vectors are mostly empty, and
- * scores in float32 that stay in the caches cost nothing to keep. Of half precision the composition would need copies
- * in float32, which makes it the slower one there. */
+/* Can the one op compute it, and faster (measured)? With few queries its vectors are mostly empty, and scores in
+ * float32 that stay in the caches cost nothing to keep. Of half precision the composition would need copies in float32,
+ * which makes it the slower one there. */
 static bool without_scores(const struct ah_args_scaled_dot_product_attention *arg)
 {
     const struct ah_tensor *q = arg->query.tensor, *k = arg->key.tensor, *v = arg->value.tensor;

@@ -199,8 +199,8 @@ static int conv_lift(const struct ah_call *c, int i, struct ah_tensor **out)
     return ah_op1(AH_OP_unsqueeze, out, c->arg[i], AH_I(-2));
 }
 
-/* What conv2d would refuse, in the words of the row: sizes that do not fit each other. `pairs` are stride, padding,
- * dilation. */
+/* Check for errors that conv2d would report, with the row's names: sizes that do not fit each other. `pairs` are
+ * stride, padding, dilation. */
 static int check_row(const struct ah_call *c, const struct ah_value *pairs)
 {
     const struct ah_args_conv1d *arg = ah_args(c, conv1d);

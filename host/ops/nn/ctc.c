@@ -1,5 +1,5 @@
 /* Connectionist temporal classification: shapes. For the rule the forward keeps the probabilities of all prefixes and
- * the losses, in what kernels compute in. */
+ * the losses, in the kernels' dtype. */
 #include "ops/dispatch/rows.h"
 
 static int expect_integers(const struct ah_tensor *t, const char *name, int ndim, int64_t rows)

@@ -1,6 +1,6 @@
-/* Normalisation and embedding: shapes and dtypes of weights and statistics. Statistics are kept for the
- * rule in what kernels compute in (float32 for halves). group_norm is a composition, add_layer_norm one of two ops
- * where its kernel does not fit. */
+/* Normalisation and embedding: shapes and dtypes of weights and statistics. Statistics are kept for the rule in the
+ * kernels' dtype (float32 for fp16 and bf16). group_norm is a composition, add_layer_norm one of two ops where its
+ * kernel does not fit. */
 #include <float.h>
 #include <string.h>
 
@@ -106,7 +106,7 @@ static bool has_shape(const struct ah_tensor *t, const struct ah_value *shape)
            !memcmp(t->size, shape->ints.at, (size_t)t->ndim * sizeof *t->size);
 }
 
-/* normalized_shape, argument 1, is how the input ends; weight and what may follow it has that shape. */
+/* normalized_shape, argument 1, is the input's last dims; weight and a further argument have that shape. */
 static int check_last_dims(const struct ah_call *c, int affine)
 {
     const struct ah_tensor *x = c->arg[0].tensor;
@@ -167,7 +167,8 @@ int ah_forward_layer_norm_to(struct ah_call *c)
     return status;
 }
 
-/* Can one kernel do what the two ops would? A float32 and a half are what autocast leaves of a residual. */
+/* Can one kernel replace the two ops? A float32 and an fp16 or bf16 tensor are the usual inputs of a residual under
+ * autocast. */
 static bool can_add_and_norm(const struct ah_call *c)
 {
     const struct ah_args_add_layer_norm *arg = ah_args(c, add_layer_norm);

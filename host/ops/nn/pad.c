@@ -1,5 +1,5 @@
-/* Padding: `before` and `after` have a number for each dim, how many places are added (or, below 0, cut off) at its two
- * ends. What the numbers may be is checked by nn/functional/pad.lua. */
+/* Padding: `before` and `after` have a number for each dim, of places that are added (or, below 0, cut off) at its two
+ * ends. nn/functional/pad.lua checks the numbers. */
 #include "ops/dispatch/rows.h"
 
 static int pad_forward(struct ah_call *c, const struct ah_value *before, const struct ah_value *after)

@@ -243,8 +243,8 @@ static int pool_lift(const struct ah_call *c, struct ah_tensor **out)
     return ah_op1(AH_OP_unsqueeze, out, c->arg[0], AH_I(-2));
 }
 
-/* What the 2-d op would refuse, in the words of the row: its padding, and windows larger than the input. `pairs` are
- * kernel_size, stride, padding. */
+/* Check for errors that the 2-d op would report, with the row's names: its padding, and windows larger than the input.
+ * `pairs` are kernel_size, stride, padding. */
 static int check_row(const struct ah_call *c, const struct ah_value *pairs, int64_t dilation, bool ceil_mode)
 {
     const struct ah_tensor *x = c->arg[0].tensor;

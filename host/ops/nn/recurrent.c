@@ -1,6 +1,6 @@
-/* Recurrent layers: shapes of states and weights, the rows of every step. What the kernel keeps for the rule, the
- * activated gates and the data after them, has the dtype of its computation (float32 for fp16 and bf16). batch_sizes is
- * on the CPU whatever the device, so that nobody waits for it to learn how many rows a step has. */
+/* Recurrent layers: shapes of states and weights, the rows of every step. The data that the kernel keeps for the rule,
+ * the activated gates and the data after them, has the dtype of its computation (float32 for fp16 and bf16).
+ * batch_sizes is on the CPU whatever the device, so that the host knows the steps' rows without waiting. */
 #include "ops/nn/recurrent.h"
 
 #include <stdlib.h>

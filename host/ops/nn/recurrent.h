@@ -6,7 +6,7 @@
 
 struct ah_recurrent_kind {
     const char *name;
-    int gates; /* how many H wide parts a row of gates has */
+    int gates; /* number of H wide parts of a row of gates */
     bool cell; /* has a cell state in addition to the hidden state */
 };
 
@@ -16,12 +16,12 @@ extern const struct ah_recurrent_kind ah_recurrent_kinds[AH_RECURRENT_KINDS];
 /* The number of a kind by its name, which must be one. */
 int ah_recurrent_kind(const char *name);
 
-/* Which rows each step has. */
+/* The rows of each step. */
 struct ah_recurrent_plan {
     int kind;
     int64_t gates, width, sequences, steps, rows;
     bool reverse;
-    int64_t *row, *count; /* [steps]: the first row of the step, and how many */
+    int64_t *row, *count; /* [steps]: the first row of the step, and their number */
 };
 
 /* Plan for gates [rows, ...], or a tensor of as many rows, and hidden [sequences, width]; sizes (on the CPU, valid) may

@@ -87,7 +87,7 @@ int ah_forward_grid_sample_backward(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-/* What scripts call it. */
+/* Return the op's name in scripts. */
 static const char *name_of(const struct ah_call *c)
 {
     return c->op->id == AH_OP_im2col ? "unfold" : "fold";

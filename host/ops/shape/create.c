@@ -1,5 +1,5 @@
-/* Making tensors: shape and dtype of what constants, sequences, triangles and random rows give, and the range checks
- * of their numbers. Kernels only fill: whatever could be asked for wrongly is refused here. */
+/* Making tensors: shape and dtype of constants, sequences, triangles and random rows, and the range checks of their
+ * numbers. Kernels only fill: wrong arguments are refused here. */
 #include <math.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static int make_like(struct ah_call *c, const struct ah_value *dtype)
     struct ah_args_full_like *arg = ah_args(c, full_like);
     const struct ah_tensor *like = arg->input.tensor;
     AH_TRY(ah_call_output(c, 0, like->size, like->ndim, dtype->kind == AH_DTYPE ? dtype->dtype : like->dtype));
-    arg->input = AH_NIL; /* it lent its shape; it may lie on another device */
+    arg->input = AH_NIL; /* it lent its shape; it may be on another device */
     return ah_call_kernel(c);
 }
 
@@ -74,7 +74,7 @@ int ah_forward_rand_like(struct ah_call *c)
     AH_TRY(expect_float_output(c, dtype));
     AH_TRY(ah_tensor_empty_ordered(&c->out[0], arg->input.tensor, dtype, c->device));
     c->out_count = 1;
-    arg->input = AH_NIL; /* it lent its shape; it may lie on another device */
+    arg->input = AH_NIL; /* it lent its shape; it may be on another device */
     return ah_call_kernel(c);
 }
 
@@ -185,7 +185,7 @@ int ah_forward_one_hot(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-/* Whole numbers low..high-1 must lie within the dtype's range. */
+/* Whole numbers low..high-1 must be within the dtype's range. */
 static int expect_range(const struct ah_call *c, int64_t low, int64_t high, enum ah_dtype dtype)
 {
     int64_t least = -65504, most = 65504; /* of float16; the other floats hold every int64 */

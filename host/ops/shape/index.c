@@ -198,7 +198,7 @@ int ah_forward_scatter_fold(struct ah_call *c)
     return run_like(c, ah_args(c, scatter_fold)->input.tensor);
 }
 
-/* How many leading dims of x (from dim on) an index tensor replaces: one, or as many as a mask has.
+/* Return the number of dims of x (from dim on) that an index tensor replaces: one, or those of a mask.
  */
 static int covered_dims(const char *op, const struct ah_tensor *x, int dim,
                         const struct ah_tensor *index, int *out)

@@ -15,7 +15,7 @@ int ah_give_view(struct ah_call *c, const int64_t *size, const int64_t *stride, 
     return 0;
 }
 
-/* The result of a composite: what another op put into out[0]. */
+/* Return the result of a composite, which another op wrote to out[0]. */
 static int shape_give(struct ah_call *c)
 {
     c->out_count = 1;
@@ -55,8 +55,8 @@ static int resolve_shape(const char *op, const struct ah_tensor *x, const int64_
     return 0;
 }
 
-/* The strides with which x's elements read in order make up `size`; false when no strides do. Runs
- * of dims of x that lie without gaps are matched against runs of the new shape, from the last dim
+/* The strides with which x's elements read in order make up `size`; false when no strides do. Runs of dims of x without
+ * gaps are matched against runs of the new shape, from the last dim
  * on. */
 static bool view_strides(const struct ah_tensor *x, const int64_t *size, int ndim, int64_t *stride)
 {
@@ -450,7 +450,7 @@ int ah_forward_slice(struct ah_call *c)
         stride[d] = x->stride[d];
     }
     size[dim] = end > start ? (end - start - 1) / step + 1 : 0;
-    if (size[dim] > 1) /* else no step is taken, and a long one might overflow */
+    if (size[dim] > 1) /* else the step is not used, and a long one might overflow */
         stride[dim] *= step;
     return ah_give_view(c, size, stride, x->ndim, x->offset + start * x->stride[dim]);
 }

@@ -5,7 +5,7 @@
 #include "ops/dispatch/rows.h"
 #include "ops/shape/shape.h"
 
-/* The result of a composite: what another op put into out[0]. */
+/* Return the result of a composite, which another op wrote to out[0]. */
 static int join_give(struct ah_call *c)
 {
     c->out_count = 1;
@@ -107,7 +107,7 @@ int ah_forward_flip(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-/* Roll one dim: the last `shift` entries come first. */
+/* Roll one dim: the last `shift` entries become the first. */
 static int roll_dim(struct ah_tensor **out, struct ah_tensor *x, int dim, int64_t shift)
 {
     int64_t n = x->size[dim];

@@ -5,7 +5,7 @@
 
 #include "tensor/device.h"
 
-/* Give ah_cpu its kernels; once, at start-up. */
+/* Register the kernels of ah_cpu; once, at start-up. */
 void ah_cpu_open(void);
 
 #endif

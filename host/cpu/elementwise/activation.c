@@ -9,7 +9,7 @@ struct elu {
     double above, below, input_scale; /* scale, scale * alpha */
 };
 
-/* The exponential is of what is not above 0, whatever is taken: a choice between values needs no branch. */
+/* The exponential is of min(x, 0) for every x: a choice between values needs no branch. */
 #define ELU(type, suffix, expm1_of, exp_of)                                                                    \
     static void elu_##suffix(int64_t n, void *const *data, const int64_t *step, const void *context)           \
     {                                                                                                          \

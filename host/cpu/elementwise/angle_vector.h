@@ -11,7 +11,7 @@
 #define AH_HALF_PI 0x1.921fb6p0f
 #define AH_HALF_PI_REST (-0x1.777a5cp-25f)
 
-/* For |x| up to AH_TRIG_LIMIT: what is left of multiples of pi/2 is held in two parts, the tangent of which is turned
+/* For |x| up to AH_TRIG_LIMIT: the remainder of multiples of pi/2 is held in two parts, the tangent of which is turned
  * in odd quadrants. */
 static inline float ah_tanf(float x)
 {
@@ -54,8 +54,8 @@ static inline float ah_asin_series(float z)
     return p * z;
 }
 
-/* Above 1/2 by asin x = pi/2 - 2 asin(sqrt((1 - x) / 2)). There the root's own rounding counts; what to multiply its
- * square's error by is 1 / 2s, for which a straight line is near enough. */
+/* Above 1/2 by asin x = pi/2 - 2 asin(sqrt((1 - x) / 2)). There the root's own rounding counts; the factor of its
+ * square's error is 1 / 2s, for which a straight line is near enough. */
 static inline float ah_asinf(float x)
 {
     float size = fabsf(x), rest = 0.5f * (1 - size), z = size > 0.5f ? rest : x * x;

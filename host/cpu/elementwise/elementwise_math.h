@@ -25,7 +25,7 @@ static inline uint32_t ah_exp_parts(float c, float *remainder, float *polynomial
     return ah_float_bits(shifted) - 0x4b400000u;
 }
 
-/* e^x. The scale 2^n is applied in two halves, so that overflow and subnormals come out of the multiplications. */
+/* e^x. The scale 2^n is applied in two halves, so that overflow and subnormals result from the multiplications. */
 static inline float ah_expf(float x)
 {
     float c = x > 90.0f ? 90.0f : x;

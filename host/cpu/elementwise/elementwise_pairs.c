@@ -17,7 +17,7 @@
         return ah_elementwise(c, 2, dtype, dtype, true, name##_loops, NULL); \
     }
 
-/* log(b^x + b^y) as the larger of both plus what the other adds; equal infinities are that infinity. */
+/* log(b^x + b^y) as the larger of both plus the other's part; equal infinities are that infinity. */
 static inline double log_sum(double x, double y)
 {
     double high = x > y ? x : y, low = x > y ? y : x;

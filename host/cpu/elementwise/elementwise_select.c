@@ -109,7 +109,7 @@ int ah_cpu_hardtanh(struct ah_call *c)
                           (double[]){arg->min_val.number, arg->max_val.number});
 }
 
-/* where: a selects; masked_fill: b selects, so its loops take (mask, value, input). */
+/* where: a selects; masked_fill: b selects, so its loops' operands are (mask, value, input). */
 LOOP3(where_b8, uint8_t, uint8_t, uint8_t, a ? b : c)
 LOOP3(where_u16, uint8_t, uint16_t, uint16_t, a ? b : c)
 LOOP3(where_i32, uint8_t, int32_t, int32_t, a ? b : c)
@@ -141,8 +141,8 @@ int ah_cpu_masked_fill(struct ah_call *c)
     return select_into(c->out[0], arg->mask.tensor, arg->value.tensor, arg->input.tensor);
 }
 
-/* Dropout by a mask of one byte per element, drawn as PyTorch draws it. What is dropped is multiplied by 0, so
- * that NaN and infinity show, as in PyTorch. */
+/* Dropout by a mask of one byte per element, drawn as PyTorch draws it. Dropped elements are multiplied by 0, so that
+ * NaN and infinity show, as in PyTorch. */
 static void dropout_f32(int64_t n, void *const *data, const int64_t *step, const void *context)
 {
     const float scale = (float)*(const double *)context;

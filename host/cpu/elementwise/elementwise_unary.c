@@ -195,7 +195,7 @@ int ah_cpu_bitwise_not(struct ah_call *c)
     return unary_run(c, loops, NULL);
 }
 
-/* Fused gradients: a is the incoming gradient, b what the forward saved. */
+/* Fused gradients: a is the incoming gradient, b the tensor that the forward saved. */
 #define FLOAT_BACKWARD(name, expr32, expr64)         \
     LOOP2(name##_f32, float, float, expr32)          \
     LOOP2(name##_f64, double, double, expr64)        \

@@ -8,8 +8,8 @@
 
 #include "cpu/elementwise/special_vector.h"
 
-/* What is left of a / b rounded towards zero, exactly, where the quotient is below 2^28 (or nan): it then has room in
- * double, far enough from the next whole number to be rounded down as it should be, and the product is exact. */
+/* The remainder of a / b rounded towards zero, exact where the quotient is below 2^28 (or nan): it then fits in double,
+ * far enough from the next whole number to be rounded down as it should be, and the product is exact. */
 #define AH_FMOD_LIMIT 0x1p28f
 
 static inline bool ah_fmod_is_short(float a, float b)

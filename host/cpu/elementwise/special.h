@@ -1,5 +1,5 @@
 /* Special functions in double, which libm lacks. Errors are a few units in the last place away from zeros of the
- * function; poles give infinities or nan as in PyTorch. */
+ * function; poles are infinities or nan as in PyTorch. */
 #ifndef AH_CPU_SPECIAL_H
 #define AH_CPU_SPECIAL_H
 

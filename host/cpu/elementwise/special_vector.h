@@ -199,7 +199,7 @@ static inline float ah_exp2f(float x)
     return p * ah_bits_float((uint32_t)(half + 127) << 23) * ah_bits_float((uint32_t)(k - half + 127) << 23);
 }
 
-/* In double, so that powers of ten come out whole. */
+/* In double, so that logarithms of powers of ten are whole. */
 static inline float ah_log10f(float x)
 {
     float value = (float)(ah_vector_log(x > 0 ? (double)x : 1) * 0.43429448190325182765);

@@ -10,7 +10,7 @@
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 
-/* Locations whose tables lie in the first cache; the farthest that a coordinate may be, in input positions. */
+/* Locations whose tables fit the first cache; the farthest that a coordinate may be, in input positions. */
 enum { BLOCK = 128, FARTHEST = 1 << 30 };
 
 enum mode { BILINEAR, NEAREST, BICUBIC };
@@ -30,7 +30,7 @@ struct room {
     void *weight; /* and behind them, for gradients, the slopes */
 };
 
-/* How many locations the block that begins at `first` has. */
+/* Return the number of locations of the block that begins at `first`. */
 static int block_size(const struct sampling *s, int64_t first)
 {
     return (int)(s->pixels - first < BLOCK ? s->pixels - first : BLOCK);

@@ -1,4 +1,4 @@
-/* Sampling on a grid for one real type: the tables of up to BLOCK locations, and what is read and added through them.
+/* Sampling on a grid for one real type: the tables of up to BLOCK locations, and the reads and additions through them.
  * Loops run over the locations, so that they are vector loops. */
 
 /* Along one axis, for each location: up to four input positions (-1: outside, it counts as 0), their weights, and the
@@ -85,7 +85,7 @@ static void SUFFIX(fill_axis)(const struct sampling *s, const REAL *coordinate, 
     if (s->padding != ZEROS && s->mode != BICUBIC)
         for (int o = 0; o < count; o++)
             x[o] = SUFFIX(padded)(s, x[o], n, &slope[o]);
-    for (int o = 0; o < count; o++) /* nan, or what no position counts up to */
+    for (int o = 0; o < count; o++) /* nan, or beyond all positions */
         x[o] = x[o] > -(REAL)FARTHEST && x[o] < (REAL)FARTHEST ? x[o] : -100;
     if (s->mode == BICUBIC) {
         SUFFIX(cubic_axis)(s, x, slope, n, count, axis);
@@ -188,7 +188,7 @@ static void SUFFIX(read)(const struct sampling *s, const REAL *x, const REAL *gr
     }
 }
 
-/* The gradient of `count` locations of one sample: what each corner's weight is worth, by the weights' slopes. */
+/* The gradient of `count` locations of one sample: the value of each corner's weight times the weights' slopes. */
 static void SUFFIX(add_grid)(const struct sampling *s, const REAL *g, const REAL *x, const int32_t *at,
                              const REAL *slope, int64_t first, REAL *to)
 {

@@ -1,6 +1,6 @@
 /* Pooling kernels: float32 maxima in channels-last order sixteen channels at a time, everything else plane by plane
- * (pool_loops.h). Windows are walked only where they lie inside the input, so their cost is that of what they cover.
- * Byte places, and with them `struct taps`, are for windows that fit (ah_window_fits_byte). */
+ * (pool_loops.h). Windows are walked only inside the input, so their cost is that of the covered elements. Byte places,
+ * and with them `struct taps`, are for windows that fit (ah_window_fits_byte). */
 #include <math.h>
 #include <string.h>
 
@@ -12,8 +12,8 @@
 #include "ops/nn/pool.h"
 #include "tensor/transpose.h"
 
-/* What an output pixel averages. Adaptive: rectangles that share out the input. Else: the window's part inside the
- * input, divided by its size with or without the padding, or by a given number. */
+/* The elements that an output pixel averages. Adaptive: rectangles that share out the input. Else: the window's part
+ * inside the input, divided by its size with or without the padding, or by a given number. */
 struct rectangles {
     bool adaptive, count_padding;
     int64_t divisor; /* 0: none given */
@@ -28,7 +28,7 @@ static int64_t pool_least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The taps of a window that lie inside the input, along one dim: a window may be far larger than what it covers. */
+/* The taps of a window that are inside the input, along one dim: a window may be far larger than the input. */
 struct reach {
     int64_t first, end;
 };
@@ -76,7 +76,7 @@ typedef int32_t ints __attribute__((vector_size(64)));
 typedef uint8_t bytes __attribute__((vector_size(16)));
 enum { LANES = 16 };
 
-/* The positions of one window that lie inside the input: how far each is from the image's start, and its code. Only
+/* The positions of one window that are inside the input: the offset of each from the image's start, and its code. Only
  * for windows whose codes fit a byte. */
 struct taps {
     int count;
@@ -84,7 +84,7 @@ struct taps {
     uint8_t code[AH_BYTE_PLACES];
 };
 
-/* Does the window that begins at (top, left) lie inside the input as a whole? Then its taps are those of any other. */
+/* Is the window that begins at (top, left) inside the input as a whole? Then its taps are those of any other. */
 static inline bool is_inside(const struct ah_window *s, int64_t top, int64_t left)
 {
     return top >= 0 && left >= 0 && top + (s->kernel[0] - 1) * s->dilation[0] < s->h &&
@@ -148,8 +148,8 @@ static void max_pixel(const float *restrict image, const struct taps *taps, int6
     }
 }
 
-/* The maxima leave in row-major order, through `rows`, room for one image per thread: what follows a pool is mostly
- * not a convolution, and turning the small result here costs less than a pass of its own (measured). */
+/* The maxima leave in row-major order, through `rows`, room for one image per thread: the next layer is mostly not a
+ * convolution, and transposing the small result here costs less than a separate pass (measured). */
 static void max_nhwc(const struct ah_window *s, const float *x, float *y, uint8_t *place, float *rows)
 {
     int64_t pixels = s->oh * s->ow, size = pixels * s->c;

@@ -1,5 +1,5 @@
-/* Maxima of windows that share out a plane: each row of a window is looked through for its largest element alone, which
- * vector instructions do, and the place is looked for where the largest of all was seen. */
+/* Maxima of windows that share out a plane: each row of a window is searched for its largest element alone, by vector
+ * instructions, and the place is searched for in the row of the largest of all. */
 #include <math.h>
 #include <string.h>
 

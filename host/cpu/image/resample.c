@@ -63,7 +63,8 @@ static enum filter filter_of(const char *mode)
            : !strcmp(mode, "bicubic") ? CUBIC : !strcmp(mode, "lanczos") ? LANCZOS : LINEAR;
 }
 
-/* How many taps the widest position of an axis has. Axes of size 1 that only fill up to three are read as they are. */
+/* Compute the number of taps of the widest position of an axis. Axes of size 1 that only fill up to three are read as
+ * they are. */
 static void describe_axis(struct resampling *r, int i, int64_t in, int64_t out)
 {
     struct axis *a = &r->axis[i];
@@ -78,8 +79,8 @@ static void describe_axis(struct resampling *r, int i, int64_t in, int64_t out)
         a->taps = (int)in;
 }
 
-/* The description of a call whose input side is `in` and whose output side is `out` (for the adjoint: of what it is the
- * adjoint of), with room for the tables of positions. */
+/* The description of a call whose input side is `in` and whose output side is `out` (for the adjoint: those of the
+ * forward), with room for the tables of positions. */
 static int open_resampling(struct resampling *r, const struct ah_call *c, const struct ah_tensor *in,
                            const struct ah_tensor *out, struct ah_dense *tables)
 {

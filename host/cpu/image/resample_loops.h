@@ -59,7 +59,7 @@ static void SUFFIX(smooth_taps)(const struct axis *a, enum filter filter, REAL s
     }
 }
 
-/* Where an axis reads for each output position, and with which weights. */
+/* Compute the input positions of an axis for each output position, and their weights. */
 static void SUFFIX(axis_taps)(struct axis *a, const struct resampling *r, double scale, REAL *weight)
 {
     REAL step = SUFFIX(step_of)(a->in, a->out, scale, r->align_corners);
@@ -171,7 +171,7 @@ static void SUFFIX(resample)(const struct resampling *r, const REAL *in, REAL *o
     }
 }
 
-/* What row_in and row_out read is where their adjoint adds. */
+/* The adjoint of row_in and row_out: add where they read. */
 static void SUFFIX(spread_row)(const struct resampling *r, const REAL *g, int64_t z, int64_t y, REAL *plane, REAL *row)
 {
     const struct axis *az = &r->axis[0], *ay = &r->axis[1], *ax = &r->axis[2];

@@ -1,5 +1,5 @@
-/* Rows of a table by number, and sums of bags of them. All numbers are checked before a row is read. The adjoints give
- * each thread a range of rows and let it read all numbers, so that every row sums its uses in order. */
+/* Rows of a table by number, and sums of bags of them. All numbers are checked before a row is read. In the adjoints
+ * each thread has a range of rows and reads all numbers, so that every row sums its uses in order. */
 #include <omp.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What the indexing kernels share. */
+/* Functions that the indexing kernels share. */
 #ifndef AH_CPU_INDEX_H
 #define AH_CPU_INDEX_H
 

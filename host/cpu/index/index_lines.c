@@ -25,7 +25,7 @@ struct lines {
     enum ah_dtype dtype;
 };
 
-/* Fold src into the places of dst, for actions that read what is there: s becomes `step` of itself and x. */
+/* Fold src into the places of dst, for actions that read the present value: s becomes `step` of itself and x. */
 static void fold_lines(const struct lines *l, int64_t d0, int64_t s0, const int64_t *at, int64_t n, int64_t width,
                        int64_t da, int64_t sa)
 {

@@ -39,7 +39,7 @@ static int random_fill(struct ah_tensor *out, enum ah_dtype dtype, draw_fn draw,
     }
     struct ah_tensor *drawn = NULL, *ordered = NULL;
     int status;
-    AH_TRY(ah_check_writable(out)); /* what fails draws nothing */
+    AH_TRY(ah_check_writable(out)); /* a failing call draws nothing */
     AH_TRYGO(in_memory_order(&ordered, out), done);
     AH_TRYGO(ah_tensor_empty(&drawn, ordered->size, ordered->ndim, dtype, &ah_cpu), done);
     draw(g, ah_tensor_data(drawn), drawn->numel, context);
@@ -152,7 +152,7 @@ int ah_cpu_normal_(struct ah_call *c)
     return random_normal(c->out[0], arg->mean.number, arg->std.number);
 }
 
-/* Ranges are passed as integers: they may exceed what a double holds. */
+/* Ranges are passed as integers: they may exceed the range of exact doubles. */
 static void random_range(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
     const int64_t *bounds = context;

@@ -1,4 +1,4 @@
-/* Where the entries of some ranks lie in each line along a dim, by selection (cpu/index/sort.h). */
+/* The places of the entries of some ranks in each line along a dim, by selection (cpu/index/sort.h). */
 #include <stdlib.h>
 
 #include "base/process/parallel.h"

@@ -15,7 +15,7 @@ struct lines {
     const struct ah_tensor *x;
     struct ah_tensor *values; /* may be NULL */
     struct ah_tensor *indices;
-    struct ah_sort_entry *memory; /* 2 n per thread part, taken in turn by `line` ranges */
+    struct ah_sort_entry *memory; /* 2 n per thread part, used in turn by `line` ranges */
     int dim;
     int64_t n, keep;
     bool descending;
@@ -120,7 +120,7 @@ int ah_cpu_topk(struct ah_call *c)
     return sort_lines(&l);
 }
 
-/* Does a sorted entry begin a value of its own? No nan equals another. */
+/* Does a sorted entry begin a new value? No nan equals another. */
 static bool is_new(const struct ah_sort_entry *entry, int64_t i, enum ah_dtype dtype)
 {
     uint64_t nan = dtype == AH_F64 ? UINT64_MAX : UINT32_MAX;
@@ -171,7 +171,7 @@ out:
     return status;
 }
 
-/* How many of n sorted edges come before the value. */
+/* Count the edges, of n sorted ones, before the value. */
 #define SEARCH(type)                                                                  \
     static int64_t search_##type(const type *edge, int64_t n, type value, bool right) \
     {                                                                                 \

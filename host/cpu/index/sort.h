@@ -18,7 +18,8 @@ void ah_sort_keys(struct ah_sort_entry *entry, int64_t n, const void *data, int6
 /* Sort, stable; `scratch` has room for n. */
 void ah_sort_entries(struct ah_sort_entry *entry, struct ah_sort_entry *scratch, int64_t n);
 
-/* The entry that a stable sort would put at `rank`, without sorting: `entry` stays, `scratch` has room for n. */
+/* Return the entry that would be at `rank` after a stable sort, without sorting: `entry` stays, `scratch` has room for
+ * n. */
 struct ah_sort_entry ah_sort_select(const struct ah_sort_entry *entry, struct ah_sort_entry *scratch, int64_t n,
                                     int64_t rank);
 

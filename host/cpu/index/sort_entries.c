@@ -119,7 +119,8 @@ static void smallest_few(struct ah_sort_entry *entry, int64_t n, int64_t k)
     }
 }
 
-/* The digit of a selection; lines that are sorted at once; numbers of smallest that are kept sorted while looking. */
+/* The digit of a selection; lines that are sorted at once; numbers of smallest that are kept sorted during the
+ * search. */
 enum { BITS = 11, BUCKETS = 1 << BITS, FEW = 64, WINDOW = 32 };
 
 /* The bits in which keys differ. */
@@ -133,7 +134,7 @@ static uint64_t sort_difference(const struct ah_sort_entry *entry, int64_t n)
     return all_or ^ all_and;
 }
 
-/* The entries of one bucket into `to`, which may be `from`; returns how many. */
+/* Copy the entries of one bucket to `to`, which may be `from`; return their number. */
 static int64_t take_bucket(const struct ah_sort_entry *from, struct ah_sort_entry *to, int64_t n, int shift,
                            uint64_t which)
 {

@@ -72,7 +72,7 @@ static int make_units(struct ah_attention_unit **units, int64_t *count, const st
     return 0;
 }
 
-/* One tensor of a call, with what was made to have it as rows. */
+/* One tensor of a call, with the copies that have it as rows. */
 struct array {
     struct ah_dense dense, padded;
     struct ah_dense_out result;
@@ -94,7 +94,7 @@ static void row_major_strides(struct ah_attention_rows *rows, const struct ah_te
     rows->width = t->size[t->ndim - 1];
 }
 
-/* Copy `count` rows between widths; what is over of a wider one becomes zeros. */
+/* Copy `count` rows between widths; the surplus of a wider one becomes zeros. */
 static void copy_rows(char *to, size_t to_bytes, const char *from, size_t from_bytes, int64_t count)
 {
     size_t bytes = to_bytes < from_bytes ? to_bytes : from_bytes;
@@ -182,7 +182,7 @@ static void close_array(struct array *a)
     ah_tensor_release(a->own);
 }
 
-/* All units, each by one thread, which has a scratch block of its own. */
+/* All units, each by one thread, which has its own scratch block. */
 typedef void (*unit_fn)(const struct ah_attention *plan, const struct ah_attention_unit *unit, void *scratch);
 
 struct units {
@@ -221,7 +221,7 @@ out:
     return status;
 }
 
-/* What forward and backward read alike. */
+/* The inputs of both forward and backward. */
 struct reading {
     struct array query, key, value, mask;
 };
@@ -281,8 +281,8 @@ static void close_reading(struct reading *r, struct ah_attention *plan)
     free(plan->span);
 }
 
-/* How dropout's decisions are drawn: as a matrix of weights for each head would be, row by row. With `at` it is that of
- * a padded sequence of `tokens`, of which query and key i are rows at[i]. */
+/* The draws of dropout: as for a matrix of weights for each head, row by row. With `at` it is that of a padded sequence
+ * of `tokens`, of which query and key i are rows at[i]. */
 struct drawing {
     uint8_t *row;
     double keep; /* probability */

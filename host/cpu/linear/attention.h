@@ -1,4 +1,4 @@
-/* What attention is to be computed: sequences of queries and keys, heads, which keys a query sees. Strides count
+/* Description of an attention: sequences of queries and keys, heads, the keys that a query sees. Strides count
  * elements. */
 #ifndef AH_CPU_ATTENTION_H
 #define AH_CPU_ATTENTION_H
@@ -10,7 +10,7 @@
 
 enum { AH_ATTENTION_KEYS = 64 }; /* of a block; its queries are side by side in vectors */
 
-/* One sequence: where its queries and keys begin, and how many there are. */
+/* One sequence: the first of its queries and keys, and their numbers. */
 struct ah_attention_span {
     int64_t number;         /* of the batch: the first stride of arrays and mask */
     int64_t query, queries, key, keys;
@@ -30,16 +30,16 @@ struct ah_attention_unit {
 struct ah_attention_rows {
     void *data;
     int64_t batch, token, head; /* strides */
-    int64_t width;              /* how many items of a row are the caller's; others, up to a whole vector, are zeros */
+    int64_t width;              /* items of a row that are the caller's; others, up to a whole vector, are zeros */
 };
 
 struct ah_attention {
-    int64_t heads, group;       /* of the query; of these, how many share a head of key and value */
+    int64_t heads, group;       /* of the query; number of these that share a head of key and value */
     int64_t width, value_width; /* of a head, whole vectors */
     double scale;
-    int64_t left, right;        /* how many keys before and behind its own a query sees; -1: all */
+    int64_t left, right;        /* numbers of keys before and after its own that a query sees; -1: all */
     struct ah_attention_span *span;
-    int64_t spans, rows, words; /* how many; queries and dropout words of all of them */
+    int64_t spans, rows, words; /* their number; queries and dropout words of all of them */
     const void *mask;           /* booleans (true: seen) or numbers to be added; or NULL */
     bool boolean;
     int64_t mask_batch, mask_head, mask_query, mask_key; /* strides */

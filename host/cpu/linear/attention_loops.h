@@ -155,8 +155,8 @@ static void SUFFIX(score)(const struct ah_attention *a, const struct ah_attentio
         SUFFIX(mask_added)(a, (const REAL *)a->mask + at, s->scores, s->weights, keys, count, lanes);
 }
 
-/* The largest score and the sum of exponentials with a further block; scores become exponentials, s->factor what the
- * sums so far shrink by. A query that sees nothing yet has the largest score -inf. */
+/* The largest score and the sum of exponentials with a further block; scores become exponentials, s->factor the factor
+ * by which the sums so far shrink. A query that sees nothing yet has the largest score -inf. */
 static void SUFFIX(weigh)(struct SUFFIX(scratch) *s, int64_t keys, int64_t lanes)
 {
     for (int64_t i = 0; i < lanes; i += SUFFIX(LANE)) {
@@ -345,8 +345,8 @@ static void SUFFIX(spread)(const struct ah_attention *a, const struct ah_attenti
         .add = add_queries});
 }
 
-/* The gradients of keys and values get the share of a unit, those of its queries are written. `written`: how many keys
- * have had a share before. */
+/* Add the share of a unit to the gradients of keys and values, and write those of its queries. `written`: number of
+ * keys that have had a share before. */
 static void SUFFIX(attend_back)(const struct ah_attention *a, const struct ah_attention_unit *unit,
                                 struct SUFFIX(scratch) *s, int64_t *written)
 {

@@ -1,5 +1,6 @@
 /* Small matrix products for one element type (cpu/loop/for_reals.h): C = A B or C + A B, where a row of B and of C
- * is a whole number of vectors and A is read one number at a time, so that it may lie any way. Nothing is packed. */
+ * is a whole number of vectors and A is read one number at a time, so that it may have any strides. Nothing is
+ * packed. */
 
 enum { SUFFIX(LANE) = AH_LANES_BYTES / sizeof(REAL) };
 
@@ -16,7 +17,7 @@ struct SUFFIX(product) {
     int64_t b_row;
     REAL *c;
     int64_t c_row;
-    bool add; /* to what is there */
+    bool add; /* to the present values */
     bool far; /* the rows of A are not in the first cache yet, and too far apart for the processor to expect them */
 };
 
@@ -83,7 +84,7 @@ struct SUFFIX(tiles) {
     } height[4];
 };
 
-/* What fits the registers, widest and highest first. */
+/* The tiles that fit the registers, widest and highest first. */
 static const struct SUFFIX(tiles) SUFFIX(tiles)[] = {
 #if AH_LANES_REGISTERS == 32
     {4, {{6, SUFFIX(tile_6_4)}, {4, SUFFIX(tile_4_4)}, {2, SUFFIX(tile_2_4)}, {1, SUFFIX(tile_1_4)}}},

@@ -22,7 +22,7 @@ static void fill_zero(struct ah_tensor *t)
     memset(ah_tensor_data(t), 0, ah_tensor_bytes(t));
 }
 
-/* The three products come in two forms. In channels-last order oneDNN does them (1 = done, 0 = it declines); in
+/* The three products have two forms. In channels-last order oneDNN computes them (1 = done, 0 = it declines); in
  * row-major order im2col does. */
 
 /* Is it computed on the halves themselves? */

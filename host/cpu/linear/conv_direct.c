@@ -99,7 +99,7 @@ static int pad_input(const struct ah_conv *s, const float *x, struct ah_dense *p
     return 0;
 }
 
-/* All blocks of output rows for the tiles [begin, end): those of 64 columns come first, then those of 32. */
+/* All blocks of output rows for the tiles [begin, end): those of 64 columns first, then those of 32. */
 static void run_tiles(const struct ah_conv *s, const float *x, const float *g, const int64_t *offset, float *d,
                       int64_t begin, int64_t end)
 {

@@ -5,7 +5,7 @@
 
 #include "ops/nn/conv.h"
 
-/* Does this kernel take the shape? */
+/* Does this kernel support the shape? */
 bool ah_conv_direct_fits(const struct ah_conv *conv);
 
 /* grad_weight, row-major, from channels-last src and grad_dst. The result does not depend on the thread count. */

@@ -27,7 +27,7 @@ struct job {
     int32_t *info; /* NULL: not wanted */
 };
 
-/* With room NULL: how many reals of room; else the info of matrix `at`. */
+/* With room NULL: return the number of reals of room; else the info of matrix `at`. */
 typedef int64_t (*routine)(const struct job *job, int64_t at, void *room);
 
 static int64_t linalg_least(int64_t a, int64_t b)
@@ -64,7 +64,7 @@ static int run_batch(const struct job *j, size_t item, routine one)
     struct ah_dense scratch = {0};
     AH_TRY(ah_dense_scratch(&scratch, (size_t)(room * threads) * item));
     struct batch batch = {j, one, scratch.block, (size_t)room * item};
-    /* A step of LAPACK multiplies BLOCKED columns; below LEAST_WORK multiplications a second thread costs more than it
+    /* One after another they are step of LAPACK multiplies BLOCKED columns; below LEAST_WORK multiplications a second thread costs more than it
      * saves. */
     if (threads > 1) {
         ah_parallel_for(j->batch, 1, run_range, &batch);

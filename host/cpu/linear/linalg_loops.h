@@ -1,5 +1,5 @@
-/* One matrix of a batch through LAPACK, for one real type: see `routine` in linalg.c. Each function is asked twice:
- * with room NULL it answers how many REALs of room it wants, else it does the work on matrix `at` and answers LAPACK's
+/* One matrix of a batch through LAPACK, for one real type: see `routine` in linalg.c. Each function is called twice:
+ * with room NULL it returns the number of REALs of workspace, else it does the work on matrix `at` and returns LAPACK's
  * info. */
 
 /* to[j, i] = from[i, j], rows x columns, in tiles that fit the first cache: LAPACK's order from ours and back. */
@@ -150,7 +150,7 @@ static int64_t SUFFIX(triangular_solve)(const struct job *j, int64_t at, void *r
     return 0;
 }
 
-/* What is a lower triangle here is an upper one there: nothing needs turning. */
+/* A lower triangle here is an upper one in LAPACK's order: nothing needs turning. */
 static int64_t SUFFIX(cholesky)(const struct job *j, int64_t at, void *room)
 {
     int64_t n = j->n;
@@ -196,7 +196,7 @@ static int64_t SUFFIX(qr)(const struct job *j, int64_t at, void *room)
     return info;
 }
 
-/* How much gesdd asks for; as a float it may have been rounded down. */
+/* Return gesdd's workspace; as a float it may have been rounded down. */
 static int SUFFIX(svd_work)(const char *job, int m, int n)
 {
     REAL wanted = 0, none[1];
@@ -268,7 +268,7 @@ static int64_t SUFFIX(eigh)(const struct job *j, int64_t at, void *room)
     return info;
 }
 
-/* What the drivers ask for: their documented minima, with room for blocks. gelsd's is bounded for its smallest
+/* Return the drivers' workspace: their documented minima, with space for blocks. gelsd's is bounded for its smallest
  * subproblems of 25. */
 static int64_t SUFFIX(lstsq_work)(const struct job *j)
 {

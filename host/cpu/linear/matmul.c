@@ -1,5 +1,5 @@
-/* matmul and linear: operands are read where they lie when BLAS can (rows or columns dense), else packed; batches that
- * lie like one tall matrix are multiplied as one. Integers are multiplied by plain loops, exactly. */
+/* matmul and linear: operands are read in place when BLAS can (rows or columns dense), else packed; batches that are
+ * stored like one tall matrix are multiplied as one. Integers are multiplied by plain loops, exactly. */
 #include <stdatomic.h>
 #include <string.h>
 

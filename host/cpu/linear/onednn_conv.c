@@ -24,7 +24,7 @@ static int conv_descs_make(struct conv_descs *d, const struct ah_conv *s, bool h
     memset(d, 0, sizeof *d);
     dnnl_dims_t src = {s->n, s->c, s->h, s->w}, src_stride = {s->h * s->w * s->c, 1, s->w * s->c, s->c};
     dnnl_dims_t dst = {s->n, s->oc, s->oh, s->ow}, dst_stride = {s->oh * s->ow * s->oc, 1, s->ow * s->oc, s->oc};
-    /* Without groups the weight is 4-d. Arrays have the library's full length, which is what it declares to read. */
+    /* Without groups the weight is 4-d. Arrays have the library's full length, which it declares to read. */
     int64_t per = s->c / s->groups, kernel = s->kh * s->kw;
     dnnl_dims_t weight = {0}, weight_stride = {0}, bias_size = {s->oc}, bias_stride = {1};
     int at = 0;

@@ -1,6 +1,6 @@
 /* Recurrent layers: a product and the gates of each step forward; back through the steps, then one product over all of
- * them for the weight. Rows of sequences that have ended, or not begun, keep their running state untouched, which is
- * what makes batches of unequal lengths come out right in both directions. */
+ * them for the weight. Rows of sequences that have ended, or not begun, keep their running state untouched, which makes
+ * batches of unequal lengths correct in both directions. */
 #include <math.h>
 #include <string.h>
 

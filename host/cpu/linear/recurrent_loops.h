@@ -1,7 +1,7 @@
 /* Recurrent layers for one element type: REAL, SUFFIX(name), GEMM, SIGMOID and TANH are set by for_reals.h. A step
  * works on the first `count` rows of the running states; its own rows begin at `row` in the arrays of all steps. */
 
-/* What one direction of a layer reads and writes; row-major. */
+/* The inputs and outputs of one direction of a layer; row-major. */
 struct SUFFIX(layer) {
     const REAL *gates, *weight, *bias;
     REAL *hidden, *cell;          /* running states [B, H] */
@@ -23,7 +23,7 @@ static void SUFFIX(lstm_row)(int64_t width, const REAL *gates, const REAL *share
     }
 }
 
-/* GRU: h' = (1 - z) n + z h with n = tanh(x_n + r (W_hn h + b_hn)); inner keeps what r multiplies. */
+/* GRU: h' = (1 - z) n + z h with n = tanh(x_n + r (W_hn h + b_hn)); inner keeps the factor of r. */
 static void SUFFIX(gru_row)(int64_t width, const REAL *gates, const REAL *share, REAL *hidden, REAL *active,
                             REAL *inner)
 {

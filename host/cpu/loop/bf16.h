@@ -1,4 +1,4 @@
-/* Whether products and convolutions in bfloat16 run on the processor's own instructions, through oneDNN, or in float32,
+/* The choice for products and convolutions in bfloat16: the processor's own instructions, through oneDNN, or float32,
  * rounded once. Both sum in float32.
  *
  * Native with AMX, and with AVX512-BF16 on AMD. Intel's AVX512-BF16 without AMX is no faster than float32, and packing

@@ -1,5 +1,5 @@
-/* Column sums: chunks of a fixed number of rows give partial sums, which are summed as a matrix again. The chunks must
- * not depend on the thread count, else results would. */
+/* Column sums: chunks of a fixed number of rows are added up to partial sums, which are summed as a matrix again. The
+ * chunks must not depend on the thread count, else results would. */
 #include "cpu/loop/column_sum.h"
 
 #include <string.h>

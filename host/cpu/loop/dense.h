@@ -10,7 +10,7 @@
 
 struct ah_dense {
     const void *data; /* NULL for an absent tensor */
-    void *block;      /* scratch to give back, or NULL */
+    void *block;      /* scratch to free, or NULL */
     size_t bytes;
 };
 

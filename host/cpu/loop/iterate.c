@@ -1,6 +1,6 @@
-/* The iterator: dims of size 1 go, the rest is ordered by the output's strides and merged; what is not dense in the
- * loop's dtype goes through buffers of a chunk. An input that overlaps the output otherwise than exactly is copied
- * first: loops read and write in any order. */
+/* The iterator: dims of size 1 are dropped, the others are ordered by the output's strides and merged; operands that
+ * are not dense in the loop's dtype are copied to buffers of a chunk. An input that overlaps the output otherwise than
+ * exactly is copied first: loops read and write in any order. */
 #include "cpu/loop/iterate.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  * A kernel's inner loop only ever sees short runs of one dtype with step 1 (or step 0 for one repeated value);
  * everything else (strides, broadcasting, conversion, scattering into a strided output) happens here in chunks that
- * stay in the first-level cache. Halves therefore need no loops of their own: a loop for float32 serves them.
+ * stay in the first-level cache. fp16 and bf16 therefore need no separate loops: a loop for float32 serves them.
  * Large inputs are split over the thread pool; an element's result never depends on the split. Lua thread only. */
 #ifndef AH_CPU_ITERATE_H
 #define AH_CPU_ITERATE_H
@@ -17,11 +17,11 @@ typedef void (*ah_loop)(int64_t n, void *const *data, const int64_t *step, const
 
 struct ah_operand {
     struct ah_tensor *tensor;
-    enum ah_dtype dtype; /* what the loop reads or writes; converted from or to the tensor's own */
+    enum ah_dtype dtype; /* of the loop's reads or writes; converted from or to the tensor's own */
 };
 
-/* Run `loop` over the shape of operand[0], to which the others must broadcast. With `scalars` repeated values come
- * as step 0, else they are spread out and every step is 1. Inputs that overlap the output otherwise than exactly
+/* Run `loop` over the shape of operand[0], to which the others must broadcast. With `scalars` repeated values have step
+ * 0, else they are spread out and every step is 1. Inputs that overlap the output otherwise than exactly
  * are copied first. AH_EINVAL when an output element would be written more than once (an expanded tensor). */
 int ah_iterate(const struct ah_operand *operand, int count, bool scalars, ah_loop loop, const void *context);
 

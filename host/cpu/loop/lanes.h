@@ -1,6 +1,6 @@
 /* Vectors of the widest kind that the level has, for loops whose registers are laid out by hand: types ah_lanes_*, as
- * ah_lanes_at_* where they lie among numbers, ah_lane_ints_* of as many integers of their size; ah_spread_* of one
- * number, ah_fma_* (a b + c), ah_larger_* (the second one where either is NaN). */
+ * ah_lanes_at_* unaligned in arrays, ah_lane_ints_* of as many integers of their size; ah_spread_* of one number,
+ * ah_fma_* (a b + c), ah_larger_* (the second one where either is NaN). */
 #ifndef AH_CPU_LANES_H
 #define AH_CPU_LANES_H
 
@@ -64,8 +64,8 @@ static inline ah_lanes_f64 ah_choose_f64(ah_lane_ints_f64 choice, ah_lanes_f64 a
     return (ah_lanes_f64)(((ah_lane_ints_f64)a & choice) | ((ah_lane_ints_f64)b & ~choice));
 }
 
-/* e^x of what is not above 0, but for rounding; 0 where it would leave the normal numbers. The polynomials are those of
- * cpu/elementwise/elementwise_math.h and cpu/elementwise/special_vector.h. */
+/* e^x for x that is not above 0, but for rounding; 0 where it would leave the normal numbers. The polynomials are those
+ * of cpu/elementwise/elementwise_math.h and cpu/elementwise/special_vector.h. */
 static inline ah_lanes_f32 ah_exp_down_f32(ah_lanes_f32 x)
 {
     const ah_lanes_f32 magic = ah_spread_f32(0x1.8p23f), one = ah_spread_f32(1.0f);

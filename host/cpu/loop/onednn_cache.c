@@ -109,7 +109,7 @@ int ah_onednn_attr(dnnl_primitive_attr_t *attr)
     return code;
 }
 
-/* What the library calls its implementation; NULL: it does not say. */
+/* Return the library's name of its implementation; NULL: it has none. */
 static const char *name_of(const_dnnl_primitive_desc_t pd)
 {
     const char *name = NULL;

@@ -85,14 +85,14 @@ extern dnnl_stream_t ah_onednn_stream;
 /* Open the engine and the stream; later calls do nothing. A negative AH_E* when the library fails. */
 int ah_onednn_open(void);
 
-/* The library's failure as a status: "oneDNN: WHAT failed with status N". */
+/* Return the library's failure as a status: "oneDNN: WHAT failed with status N". */
 int ah_onednn_failed(const char *what, int code);
 
 /* Return the entry for a key; *fresh is set if the caller must fill it. In a full hash neighbourhood the oldest is
  * evicted. */
 struct ah_onednn_entry *ah_onednn_entry(const struct ah_onednn_key *key, bool *fresh);
 
-/* Destroy what an entry holds and forget its key. */
+/* Destroy the objects of an entry and forget its key. */
 void ah_onednn_entry_clear(struct ah_onednn_entry *entry);
 
 /* Make the handles `which` of all runners; ah_onednn_point sets their addresses. */

@@ -2,7 +2,7 @@
  * alpha[t][s] is the log probability of all ways to have read places 0..s by step t, beta[t][s] of all ways to read
  * the rest from there; both include step t. */
 
-/* log(exp(a) + exp(b)); the largest is taken out, so that nothing is too large or lost. */
+/* log(exp(a) + exp(b)); relative to the larger one, so that nothing overflows or is lost. */
 static inline REAL SUFFIX(log_add)(REAL a, REAL b)
 {
     REAL most = a > b ? a : b, least = a > b ? b : a;

@@ -33,7 +33,7 @@ static void SUFFIX(class_nll)(const struct labels *l, const REAL *x, const REAL 
         out[0] = (REAL)(l->reduction == AH_REDUCTION_MEAN ? sum / weights : sum);
 }
 
-/* What the loss's gradient is multiplied by at position i. */
+/* Return the factor of the loss's gradient at position i. */
 static REAL SUFFIX(scale_at)(const struct labels *l, const REAL *g, int64_t i)
 {
     if (l->reduction == AH_REDUCTION_NONE)
@@ -123,7 +123,7 @@ static void SUFFIX(reduce_rows)(const struct labels *l, const REAL *loss, const 
         out[0] = (REAL)(l->reduction == AH_REDUCTION_MEAN ? sum / weights : sum);
 }
 
-/* What gradients of rows are made of. */
+/* The inputs of the gradients of rows. */
 struct SUFFIX(gradient) {
     const struct labels *labels;
     const struct scores *scores;

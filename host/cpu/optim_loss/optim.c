@@ -1,5 +1,5 @@
-/* The loops of optim_loops.h over segments cut into chunks that threads take; small passes stay on one thread. Results
- * do not depend on the number of threads: steps are elementwise, and norms add up fixed chunks in order. */
+/* The loops of optim_loops.h over segments cut into chunks for threads; small passes stay on one thread. Results do not
+ * depend on the number of threads: steps are elementwise, and norms add up fixed chunks in order. */
 #include "cpu/optim_loss/optim.h"
 
 #include <math.h>

@@ -111,7 +111,7 @@ static inline __attribute__((always_inline)) void SUFFIX(adadelta_loop)(const st
     }
 }
 
-/* The parameter wanders, `mean` is what it averages to. */
+/* Step the parameter, and keep its average in `mean`. */
 static inline __attribute__((always_inline)) void SUFFIX(asgd_loop)(const struct SUFFIX(scalars) *s, REAL *restrict p,
                                                                     const REAL *restrict g, REAL *restrict mean,
                                                                     int64_t n, const bool decay)

@@ -9,7 +9,7 @@
     }                                                   \
     break
 
-/* What one element of a row, v, adds to the distances from n others. */
+/* Add the terms of one element of a row, v, to the distances from n others. */
 static inline void SUFFIX(add_terms)(const struct pairs *pairs, REAL v, const REAL *restrict other, int64_t n,
                                      REAL *restrict sum)
 {

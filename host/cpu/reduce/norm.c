@@ -1,5 +1,5 @@
-/* Batch norm and layer norm. Statistics take two passes (mean, then squares about it) in chunks of fixed size; float32
- * in channels-last order has loops of its own, the rest goes through norm_loops.h. */
+/* Batch norm and layer norm. Statistics need two passes (mean, then squares about it) in chunks of fixed size; float32
+ * in channels-last order has separate loops, the rest uses norm_loops.h. */
 #include <math.h>
 #include <string.h>
 

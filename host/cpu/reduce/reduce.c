@@ -65,7 +65,7 @@ static union value start_of(enum ah_fold fold, bool integral)
     return integral ? (union value){.integer = integer[fold]} : (union value){.number = number[fold]};
 }
 
-/* How partial results join: the fold itself for products and extremes, else addition. */
+/* Return the fold that joins partial results: the fold itself for products and extremes, else addition. */
 static enum ah_fold reduce_joining(enum ah_fold fold)
 {
     switch (fold) {

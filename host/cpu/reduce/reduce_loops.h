@@ -169,7 +169,7 @@ static inline void prod_f32_row(void *acc, const void *input, int64_t n, double 
 #define MAX_STEP(s, x) ((x) > (s) || (x) != (x) ? (x) : (s))
 #define MIN_STEP(s, x) ((x) < (s) || (x) != (x) ? (x) : (s))
 
-/* The extreme of n >= 1 values; the first NaN wins. The lanes are what vectorises. */
+/* The extreme of n >= 1 values; the first NaN wins. The lanes vectorise. */
 #define ROW_EXTREME(name, type, STEP)                                                            \
     static type name(const type *from, int64_t n)                                                \
     {                                                                                            \

@@ -1,4 +1,4 @@
-/* Kernels of the reduction rows: folds (cpu/reduce/reduce.h), and row by row what needs more than one pass, as
+/* Kernels of the reduction rows: folds (cpu/reduce/reduce.h), and, row by row, reductions of more than one pass, as
  * variance, running sums and the place of an extreme. Rows are the reduced dims moved last. */
 #include <math.h>
 #include <string.h>
@@ -163,7 +163,8 @@ int ah_cpu_norm(struct ah_call *c)
     return 0;
 }
 
-/* Row by row: what needs more than one pass over its inputs. The rows are float64 or float32 (halves included). */
+/* Reductions row by row, with more than one pass over their inputs. The rows are float64 or float32 (fp16 and bf16
+ * included). */
 
 struct by_row {
     const void *input;
@@ -360,8 +361,8 @@ int ah_cpu_cumsum_reverse(struct ah_call *c)
     return reduce_running(c, true);
 }
 
-/* Where the extreme is: the first one among equals, or the first NaN. The value is found first, in vectors; then the
- * first block of 32 that holds it. */
+/* Find the place of the extreme: the first one among equals, or the first NaN. The value is found first, in vectors;
+ * then the first block of 32 that holds it. */
 #define EXTREME(name, type, STEP)                                                             \
     ROW_EXTREME(name##_of, type, STEP)                                                        \
     static void name(void *context, int64_t begin, int64_t end)                               \

@@ -23,7 +23,7 @@ static const void *line_of(const struct lines *l, int64_t line, size_t item, int
     return (const char *)l->x + (size_t)*first * item;
 }
 
-/* How many lines from `line` on lie side by side. */
+/* Return the number of lines from `line` on that are side by side. */
 static int64_t running_together(const struct lines *l, int64_t line, int64_t end)
 {
     int64_t count = l->inner - line % l->inner;

@@ -10,7 +10,8 @@
 #include "cpu/loop/dense.h"
 #include "cpu/loop/row_max.h"
 
-/* VECTOR: the floats of the widest vector. SHORT, PACK: rows of so few items go as columns, so many together. */
+/* VECTOR: the floats of the widest vector. SHORT, PACK: rows of up to SHORT items are computed as columns, PACK at a
+ * time. */
 enum { LANES = 64, VECTOR = 16, SHORT = 48, PACK = 32 };
 
 #define LOOPS "cpu/reduce/softmax_loops.h"

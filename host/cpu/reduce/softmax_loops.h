@@ -1,8 +1,8 @@
 /* Softmax over the middle of outer x length x inner for one element type: REAL, SUFFIX(name), EXP and LOG are set by
  * cpu/loop/for_reals.h. With inner > 1 lanes of neighbouring columns go together, and short rows as columns. */
 
-/* The loops' vectors take floats; what is left of a row goes through one more, filled up. libm's exp is a call for each
- * item, so doubles leave nothing. */
+/* The loops' vectors are of floats; the rest of a row is computed in one more vector, filled up. libm's exp is a call
+ * for each item, so doubles have no rest. */
 static inline int64_t SUFFIX(left_of_row)(int64_t n)
 {
     return sizeof(REAL) == sizeof(float) ? n % VECTOR : 0;

@@ -73,7 +73,7 @@ struct ah_nccl {
 #undef CALL
 };
 
-/* Open NCCL, once; later calls return the first result. AH_EINVAL names in one line what is missing. Any thread. */
+/* Open NCCL, once; later calls return the first result. AH_EINVAL names the missing part in one line. Any thread. */
 int ah_nccl_open(const struct ah_nccl **out);
 
 #endif

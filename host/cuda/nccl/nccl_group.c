@@ -1,6 +1,6 @@
-/* Calls of a device communicator. What a work is to wait for is noted on the compute stream when it begins; it is given
- * to NCCL when all ranks have begun it, behind those before it, and its end is waited for by the compute stream when
- * the host waits for the work. A blocking call is the same at once. */
+/* Calls of a device communicator. The end of earlier work is recorded on the compute stream when a work begins; it is
+ * passed to NCCL when all ranks have begun it, after those before it, and its end is waited for by the compute stream
+ * when the host waits for the work. A blocking call is the same at once. */
 #include "cuda/nccl/nccl_group.h"
 
 #include "comm/group/watch.h"
@@ -196,7 +196,7 @@ static int nccl_give(struct ah_nccl_comm *comm, const struct ah_collective *call
     return comm_check(&comm->base);
 }
 
-/* Where weights differ the sum is divided behind it. */
+/* If weights differ the sum is divided after it. */
 static int nccl_divide(struct ah_cuda_device *cuda, const struct ah_collective *call, int rank, double divisor)
 {
     struct ah_optim_run all = {call->out, call->count};
@@ -250,7 +250,7 @@ static bool comm_ready(struct ah_work *work)
     return own->end && ah_cuda_make_current(own->cuda) == 0 && ah_cuda.event_query(own->end) == CUDA_SUCCESS;
 }
 
-/* A captured step has its own order; what was begun before it and is not through, the host waits for. */
+/* A captured step has its own order; the host waits for works that were begun before it and have not completed. */
 static int wait_for_end(struct nccl_work *own)
 {
     bool capturing = own->cuda->capturing != NULL;

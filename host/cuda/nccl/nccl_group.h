@@ -75,7 +75,7 @@ void ah_nccl_free(struct ah_nccl_comm *comm);
 int ah_nccl_mark(struct ah_message_request *transfer);
 int ah_nccl_move_message(struct ah_device_comm *p2p, struct ah_message_request *transfer, bool *done);
 void ah_nccl_unmark(struct ah_message_request *transfer);
-/* Give the stream a message, to or from the other rank of a p2p channel. With the lock held. */
+/* Queue a message on the stream, to or from the other rank of a p2p channel. With the lock held. */
 int ah_nccl_give_message(struct ah_nccl_comm *comm, const struct ah_message_request *transfer);
 
 /* A failing call of NCCL as a status and a line. Any thread. ah_nccl_report: with the text of NCCL's last error. */
@@ -85,7 +85,7 @@ int ah_nccl_report(const struct ah_nccl_comm *comm, ncclResult_t code, const cha
 /* Make `after` wait for the work queued on `stream`. */
 int ah_nccl_order(struct ah_cuda_device *cuda, CUstream stream, CUstream after);
 
-/* The watch. Begin and end it for a communicator; both take its lock. */
+/* The watch. Begin and end it for a communicator; both acquire its lock. */
 int ah_nccl_watch(struct ah_nccl_comm *comm);
 void ah_nccl_unwatch(struct ah_nccl_comm *comm);
 /* Before and after NCCL's functions for a call of the group: the watch checks the call from the first on, and aborts

@@ -1,6 +1,6 @@
-/* Messages by NCCL: a p2p channel is a communicator of its sender (rank 0) and its receiver, with a stream of its own,
- * which waits for the work on the compute stream at the time of the script's call. Steps are non-blocking as those of
- * message.h: a communicator that is opening, or a call that NCCL queues from a thread of its own, is polled again. */
+/* Messages by NCCL: a p2p channel is a communicator of its sender (rank 0) and its receiver, with its own stream, which
+ * waits for the work on the compute stream at the time of the script's call. Steps are non-blocking as those of
+ * message.h: a communicator that is opening, or a call that NCCL queues from its own thread, is polled again. */
 #include <stdlib.h>
 
 #include "cuda/driver/stream/capture.h"

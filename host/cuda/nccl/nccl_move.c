@@ -1,5 +1,5 @@
-/* Collectives as calls of NCCL. What it has no call for is messages between all pairs of ranks that have something to
- * give each other, given at once. */
+/* Collectives as calls of NCCL. Those without a call are messages between all pairs of ranks with data for each other,
+ * queued at once. */
 #include "base/status/status.h"
 #include "cuda/nccl/nccl_group.h"
 
@@ -7,7 +7,7 @@ static const ncclDataType_t nccl_types[AH_DTYPE_COUNT] = {
     [AH_F32] = ncclFloat32, [AH_F64] = ncclFloat64, [AH_I64] = ncclInt64,   [AH_I32] = ncclInt32,
     [AH_U8] = ncclUint8,    [AH_BOOL] = ncclUint8,  [AH_F16] = ncclFloat16, [AH_BF16] = ncclBfloat16,
     [AH_I8] = ncclInt8,     [AH_U32] = ncclUint32,  [AH_U64] = ncclUint64,  [AH_I16] = ncclFloat16,
-    [AH_U16] = ncclFloat16, /* only moved: what reduces is refused before */
+    [AH_U16] = ncclFloat16, /* only moved: reductions are refused before */
 };
 
 /* Of bool the bits are the greater and the lesser of two. */

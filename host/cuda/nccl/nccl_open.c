@@ -1,8 +1,8 @@
 /* Open and close communicators.
  *
  * A group's communicator is blocking, as PyTorch's are: a call returns when the stream has it. Its initialization and
- * its end wait for the peers: each runs on a thread of its own, so that the Lua thread watches the peers meanwhile. A
- * p2p channel's communicator is non-blocking, since its first call waits for the peer's. */
+ * its end wait for the peers: each runs on a separate thread, so that the Lua thread watches the peers meanwhile. A p2p
+ * channel's communicator is non-blocking, since its first call waits for the peer's. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -34,8 +34,8 @@ static uint64_t host_number(void)
     return number;
 }
 
-/* Identify a card as NCCL does, by host and bus: slices of one card (MIG) have UUIDs of their own, and are one to
- * it. */
+/* Identify a card as NCCL does, by host and bus: slices of one card (MIG) have different UUIDs, and are one card for
+ * NCCL. */
 int ah_nccl_card(struct ah_device *device, uint8_t card[AH_DEVICE_COMM_CARD])
 {
     static const CUdevice_attribute where[] = {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,

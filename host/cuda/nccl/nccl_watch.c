@@ -40,7 +40,7 @@ struct ah_nccl_comm *ah_nccl_watched(void)
     return watch_comms;
 }
 
-/* NCCL ends what runs at once, and then waits until no graph has its calls any more. */
+/* NCCL ends running calls at once, and then waits until no graph has its calls any more. */
 static void *abort_beside(void *context)
 {
     const struct ah_nccl *nccl;

@@ -112,7 +112,8 @@ struct ah_cublas {
 #undef CALL
 };
 
-/* Open cuBLASLt, once; later calls return the first result. AH_EINVAL names in one line what is missing. Any thread. */
+/* Open cuBLASLt, once; later calls return the first result. AH_EINVAL names the missing part in one line. Any
+ * thread. */
 int ah_cublas_open(const struct ah_cublas **out);
 
 #endif

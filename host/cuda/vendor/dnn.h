@@ -169,7 +169,7 @@ struct ah_cudnn {
 #undef CALL
 };
 
-/* Open cuDNN, once; later calls return the first result. AH_EINVAL names in one line what is missing. Any thread. */
+/* Open cuDNN, once; later calls return the first result. AH_EINVAL names the missing part in one line. Any thread. */
 int ah_cudnn_open(const struct ah_cudnn **out);
 
 #endif

@@ -104,7 +104,7 @@ static bool plan_try(const struct ah_cudnn *dnn, cudnnHandle_t handle, cudnnBack
     return false;
 }
 
-/* Take the first of a mode's proposals that serves. */
+/* Choose the first supported one of a mode's proposals. */
 static bool plan_choose_by(const struct ah_cudnn *dnn, cudnnHandle_t handle, cudnnBackendDescriptor_t graph, int mode,
                            const struct ah_dnn_limits *limits, struct ah_dnn_plan *plan)
 {

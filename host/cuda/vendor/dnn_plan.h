@@ -1,4 +1,4 @@
-/* What the plugin's uses of cuDNN's graphs share: descriptors, a handle per device, and the choice of an engine.
+/* Shared by the plugin's uses of cuDNN's graphs: descriptors, a handle per device, and the choice of an engine.
  *
  * Lua thread only. */
 #ifndef AH_CUDA_DNN_PLAN_H
@@ -37,7 +37,7 @@ struct ah_dnn_plan {
     int64_t workspace; /* bytes */
 };
 
-/* What an engine may not be: the bits 1 << CUDNN_NUMERICAL_NOTE_*, and a workspace of more than `workspace` bytes. */
+/* Limits of an engine: excluded bits 1 << CUDNN_NUMERICAL_NOTE_*, and a workspace of more than `workspace` bytes. */
 struct ah_dnn_limits {
     unsigned notes;
     int64_t workspace;

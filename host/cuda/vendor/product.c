@@ -293,7 +293,7 @@ void ah_cuda_plans_forget(const struct ah_cuda_device *cuda)
 
 /* Products. */
 
-/* May another algorithm do what this status refuses? */
+/* May another algorithm compute a product that this status refuses? */
 static bool is_refusal(cublasStatus_t status)
 {
     return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_EXECUTION_FAILED;
@@ -318,7 +318,7 @@ static double product_operations(const struct ah_cuda_plan_key *key)
     return 2.0 * (double)key->batch * (double)key->rows * (double)key->columns * (double)key->depth;
 }
 
-/* What it reads and writes once. */
+/* Return the bytes of a product's operands and result. */
 static double product_bytes(const struct ah_cuda_plan_key *key)
 {
     double rows = (double)key->rows, columns = (double)key->columns, depth = (double)key->depth;

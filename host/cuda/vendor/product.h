@@ -1,4 +1,4 @@
-/* Products of stacks of matrices by cuBLASLt, with plans kept for what recurs. */
+/* Products of stacks of matrices by cuBLASLt, with plans kept for recurring shapes. */
 #ifndef AH_CUDA_PRODUCT_H
 #define AH_CUDA_PRODUCT_H
 
@@ -13,7 +13,7 @@ struct ah_cuda_matrix {
     int64_t stride;  /* elements from one matrix to the next; 0: the same for all */
 };
 
-/* What is done with a product while it is still in registers: of one matrix, not of float64. */
+/* The last operation on a product while it is still in registers: of one matrix, not of float64. */
 enum ah_cuda_epilogue {
     AH_CUDA_PLAIN,
     AH_CUDA_GELU,       /* gelu of it, by the tanh formula; aux: 0, or where the product itself goes */
@@ -21,7 +21,7 @@ enum ah_cuda_epilogue {
     AH_CUDA_ROW_SUMS,   /* and the sums of a's rows, `rows` numbers at aux */
     AH_CUDA_COLUMN_SUMS, /* and the sums of b's columns, `columns` numbers at aux */
 };
-/* Does the epilogue's aux fit a result of so many columns? */
+/* Does the epilogue's aux fit a result of `columns` columns? */
 static inline bool ah_cuda_epilogue_fits(enum ah_dtype dtype, int64_t columns)
 {
     return dtype != AH_F64 && columns % 8 == 0;
@@ -33,7 +33,7 @@ struct ah_cuda_product {
     struct ah_cuda_matrix a, b, out; /* rows x depth, depth x columns, rows x columns (never transposed) */
     bool wide;     /* `out` of halves is float32 */
     bool tf32;     /* float32 may be rounded to tensor cores' 10 bits before it is multiplied */
-    bool adds;     /* to what `out` holds */
+    bool adds;     /* to the values of `out` */
     uint64_t bias; /* 0, or `columns` numbers that every row gets; not for float64 */
     enum ah_cuda_epilogue epilogue;
     uint64_t aux;  /* of the epilogue */

@@ -41,7 +41,7 @@ int ah_cuda_plan_find(const struct ah_cublas *blas, const struct ah_cuda_device 
 cublasStatus_t ah_cuda_plan_point(const struct ah_cublas *blas, struct ah_cuda_plan *plan,
                                   const struct ah_cuda_product *product);
 
-/* Queue a product on the compute stream by one of its plan's candidates. `addend`: the address of what is added, where
+/* Queue a product on the compute stream by one of its plan's candidates. `addend`: the address of the summand, where
  * the product adds. *status is cuBLASLt's answer; AH_ENOMEM when there is no memory for the workspace. */
 int ah_cuda_plan_run(const struct ah_cublas *blas, struct ah_cuda_device *cuda, const struct ah_cuda_plan *plan,
                      const struct ah_cuda_product *product, uint64_t addend, int candidate, cublasStatus_t *status);
@@ -49,9 +49,9 @@ int ah_cuda_plan_run(const struct ah_cublas *blas, struct ah_cuda_device *cuda, 
 /* Drop the plans of a device and close its handle of cuBLASLt. */
 void ah_cuda_plans_forget(const struct ah_cuda_device *cuda);
 
-/* Time a plan's candidates and put the fastest of those first whose results are equal to the first one's in every bit
- * (product_tune.c). Once for each plan, at its second use outside of a capture. Leaves the plan as it was where memory
- * is short. */
+/* Time a plan's candidates and move the fastest of those to the front whose results are equal to the first one's in
+ * every bit (product_tune.c). Once for each plan, at its second use outside of a capture. Leaves the plan as it was
+ * where memory is short. */
 int ah_cuda_plan_tune(const struct ah_cublas *blas, struct ah_device *device, struct ah_cuda_plan *plan,
                       const struct ah_cuda_product *product);
 

@@ -1,7 +1,7 @@
 /* Timing the algorithms of a plan.
  *
- * They run on numbers of their own in scratch memory, so that nothing is added or stored twice, and so that equal bits
- * mean an equal order of sums: on the numbers of a script, which may be zeros or small integers, algorithms agree that
+ * They run on separate numbers in scratch memory, so that nothing is added or stored twice, and so that equal bits mean
+ * an equal order of sums: on the numbers of a script, which may be zeros or small integers, algorithms agree that
  * differ later (kernels/linear/product.cu). Only an algorithm whose results equal those of the first in every bit may
  * replace it, so that results depend neither on the clock nor on the rank. */
 #include <stdlib.h>
@@ -29,7 +29,7 @@ struct trial {
     void *block;
     uint64_t addend;
     uint64_t first, other;      /* results of the first algorithm and of another */
-    size_t result_bytes, inner; /* of which the product itself has `inner`, what an epilogue stores the rest */
+    size_t result_bytes, inner; /* of which the product itself has `inner`, the output of an epilogue the rest */
     uint64_t differ;            /* a word for each candidate */
     CUevent from, to;
     float time[AH_CUDA_CANDIDATES]; /* milliseconds; below 0: it does not run */
@@ -61,7 +61,7 @@ static size_t tune_extent(const struct ah_cuda_matrix *matrix, int64_t rows, int
     return (size_t)((batch - 1) * matrix->stride + (lines - 1) * matrix->ld + line) * item;
 }
 
-/* Set the scratch addresses from `base` on; returns how many bytes there are. */
+/* Set the scratch addresses from `base` on; return their number of bytes. */
 static size_t trial_layout(struct trial *t, const struct ah_cuda_product *given, uint64_t base)
 {
     struct ah_cuda_product *p = &t->product;
@@ -144,7 +144,7 @@ static int trial_measure(struct trial *t, int candidate)
     return ah_cuda_check(ah_cuda.event_elapsed(&t->time[candidate], t->from, t->to), "timing a product");
 }
 
-/* Put the fastest of the equal ones first. */
+/* Move the fastest of the equal ones to the front. */
 static int trial_choose(struct trial *t)
 {
     uint32_t differ[AH_CUDA_CANDIDATES];

@@ -1,4 +1,4 @@
-/* Which context a thread's calls are for. */
+/* The context of a thread's calls. */
 #include "cuda/driver/api/device.h"
 
 static _Thread_local CUcontext context_entered;

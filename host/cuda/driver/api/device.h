@@ -1,6 +1,6 @@
-/* The state of an open CUDA device, and what the plugin's files do with it.
+/* The state of an open CUDA device, and the functions of the plugin's files on it.
  *
- * Everything that the host asks of a device runs on its compute stream, in the order of the calls. The copy stream is
+ * All work that the host queues on a device runs on its compute stream, in the order of the calls. The copy stream is
  * for copies that may overtake kernels; its users record their use of memory (ah_cuda_memory_used_on). */
 #ifndef AH_CUDA_DEVICE_H
 #define AH_CUDA_DEVICE_H
@@ -39,7 +39,7 @@ struct ah_cuda_device {
     struct ah_cuda_memory *memory;
     struct ah_cuda_pinned *pinned;
     struct ah_cuda_prefetch *prefetch;
-    struct ah_cuda_faults *faults; /* fault.h; NULL before the first look */
+    struct ah_cuda_faults *faults; /* fault.h; NULL before the first check */
     struct ah_cuda_times *times;   /* times.h; NULL before the first start */
     struct ah_cuda_generator generator;
     struct ah_cuda_capture *capturing, *revised; /* capture.h; NULL: no graph is */
@@ -56,9 +56,9 @@ static inline struct ah_cuda_device *ah_cuda_state(const struct ah_device *devic
 /* Make its context this thread's; every function that calls the driver begins with it. AH_ESTATE with the first
  * failure's text once a context is lost. */
 int ah_cuda_enter(struct ah_cuda_device *cuda);
-/* The same, also for a lost context: for what closes, frees and aborts. */
+/* The same, also for a lost context: for functions that close, free and abort. */
 int ah_cuda_make_current(struct ah_cuda_device *cuda);
-/* This thread's calls are for none. */
+/* Leave the device: this thread's calls are for none. */
 void ah_cuda_leave(void);
 
 /* Between the two, calls of the driver that have nothing to do with a stream (loading a module, asking for memory) are

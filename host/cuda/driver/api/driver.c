@@ -1,4 +1,4 @@
-/* The driver's table: one library is opened, every row of driver.def looked up in it, cuInit called, all once; the
+/* The driver's table: one library is opened, every row of driver.def searched in it, cuInit called, all once; the
  * result is kept, so that all later callers get the same. The library stays open, since its memory may live as long as
  * the process. */
 #include "cuda/driver/api/driver.h"

@@ -145,8 +145,8 @@ struct ah_cuda_driver {
 /* Filled by ah_cuda_driver_open. */
 extern struct ah_cuda_driver ah_cuda;
 
-/* Open the driver and initialise it, once: later calls return the first result. AH_EINVAL names in one line what is
- * missing. Any thread. */
+/* Open the driver and initialise it, once: later calls return the first result. AH_EINVAL names the missing part in one
+ * line. Any thread. */
 int ah_cuda_driver_open(void);
 
 /* The version of CUDA that counts as the toolkit of the simulated GPU's kernels. */
@@ -159,8 +159,8 @@ bool ah_cuda_is_simulated(void);
 int ah_cuda_driver_version(void);
 
 /* 0, or a failure's text from a driver's code: "WHAT: out of memory (CUDA_ERROR_OUT_OF_MEMORY)". The status is
- * AH_ENOMEM for memory, AH_ESTATE for what breaks the context, AH_EINVAL where no device can be used, else AH_EIO. Once
- * a context is lost, every failure has the text of the first. Any thread. */
+ * AH_ENOMEM for memory, AH_ESTATE for errors that break the context, AH_EINVAL where no device can be used, else
+ * AH_EIO. Once a context is lost, every failure has the text of the first. Any thread. */
 int ah_cuda_check(CUresult code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* 0, or AH_ESTATE with the text of the failure by which a context was lost. Any thread. */

@@ -10,7 +10,7 @@ struct ah_cuda_image {
 
 /* Up to one without a file. */
 extern const struct ah_cuda_image ah_cuda_images[];
-/* What they were compiled for and by: "for sm_80 sm_90 by CUDA 13.0"; "" without images. */
+/* The targets and the compiler of the images: "for sm_80 sm_90 by CUDA 13.0"; "" without images. */
 extern const char ah_cuda_images_for[];
 /* The version of CUDA that compiled them, and the oldest one whose drivers load them: 13000 is 13.0; 0 without
  * images. */

@@ -1,5 +1,5 @@
-/* Opening a library: the first of its names that is here, then every symbol; how that went is kept. A library stays
- * open, since what it made may live as long as the process. */
+/* Opening a library: the first of its names that is here, then every symbol; the result is kept. A library stays open,
+ * since its objects may live as long as the process. */
 #include "cuda/driver/api/library.h"
 
 #include <dlfcn.h>

@@ -22,7 +22,7 @@ struct ah_cuda_library {
     char reason[512];
 };
 
-/* Open it, once; the simulated GPU has all of them in one library. AH_EINVAL names in one line what is missing, each
+/* Open it, once; the simulated GPU has all of them in one library. AH_EINVAL names the missing part in one line, each
  * time the same. Any thread. */
 int ah_cuda_library_open(struct ah_cuda_library *library);
 

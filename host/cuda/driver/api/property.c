@@ -1,4 +1,4 @@
-/* A table of attributes, and a few facts that have calls of their own. No device is opened for them. */
+/* A table of attributes, and a few facts with their own calls. No device is opened for them. */
 #include "cuda/driver/api/property.h"
 
 #include <stdio.h>

@@ -1,5 +1,4 @@
-/* Blocks of a device's memory and lists of them, sorted by size and address: what cuda/driver/memory/memory.c is made
- * of. */
+/* Blocks of a device's memory and lists of them, sorted by size and address, for cuda/driver/memory/memory.c. */
 #ifndef AH_CUDA_BLOCKS_H
 #define AH_CUDA_BLOCKS_H
 
@@ -13,8 +12,8 @@ struct ah_cuda_block {
     bool used, small;
     bool hole; /* of the range: addresses without memory */
     bool watched; /* a graph has its address: giving it back is counted */
-    uint64_t taken; /* the number of its last taking */
-    struct ah_cuda_pool *pool; /* of a graph; NULL: everybody's */
+    uint64_t taken; /* the number of its last allocation */
+    struct ah_cuda_pool *pool; /* of a graph; NULL: of no pool */
     struct ah_cuda_block *before, *after; /* neighbours in the segment */
     struct ah_cuda_block *chain;          /* in a bucket of those in use */
     CUstream stream[AH_BLOCK_USES];       /* used on these as well */
@@ -29,9 +28,9 @@ struct ah_cuda_blocks {
 
 /* Is it free for everybody? Not a NULL. */
 bool ah_cuda_block_is_spare(const struct ah_cuda_block *block);
-/* Cut a block behind `bytes`; what is cut off, its neighbour from now on, is returned. NULL: out of memory. */
+/* Split a block after `bytes`; return the rest, its neighbour from now on. NULL: out of memory. */
 struct ah_cuda_block *ah_cuda_block_split(struct ah_cuda_block *block, size_t bytes);
-/* Join a block with the neighbour after it, which is no more. */
+/* Join a block with the neighbour after it, which then no longer exists. */
 void ah_cuda_block_join(struct ah_cuda_block *block);
 
 /* The place of the first block that is not before `block`. */

@@ -1,5 +1,5 @@
-/* A graph's memory, and what it uses of everybody's: a table of the blocks that were in use when its capture began, in
- * which every word of its kernels' arguments is looked up. */
+/* A graph's memory, and its use of the common memory: a table of the blocks that were in use when its capture began, in
+ * which every word of its kernels' arguments is searched. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static int by_address(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Note what is in use and everybody's. */
+/* Record the common blocks in use. */
 static int note_live(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool)
 {
     pool->live = malloc((memory->used_count + 1) * sizeof *pool->live);

@@ -122,7 +122,7 @@ void ah_cuda_memory_add_spare(struct ah_cuda_memory *memory, struct ah_cuda_bloc
         ah_cuda_blocks_insert(list, ah_cuda_blocks_place(list, block), block);
 }
 
-/* Cut what is over `bytes` off, where that is worth a block of its own. */
+/* Split off the part over `bytes`, where that is worth a block. */
 static void memory_cut(struct ah_cuda_memory *memory, struct ah_cuda_block *block, size_t bytes)
 {
     size_t rest = block->bytes - bytes;
@@ -158,8 +158,8 @@ void ah_cuda_memory_wait(struct ah_cuda_memory *memory, struct ah_cuda_block *bl
         memory->waiting.at[memory->waiting.count++] = block;
 }
 
-/* Which blocks are polled: those released first, up to one that is still in use (streams mostly end in that order);
- * all; all, and waited for. */
+/* The blocks to poll: those released first, up to one that is still in use (streams mostly end in that order); all;
+ * all, and waited for. */
 enum waiting { FIRST, ALL, WAIT };
 
 /* Free the blocks that other streams have completed; false when there are none. */
@@ -219,7 +219,7 @@ static void memory_trim(struct ah_cuda_memory *memory)
     ah_cuda_range_trim(memory);
 }
 
-/* Taking and giving. */
+/* Allocating and freeing. */
 
 static int take_direct(struct ah_cuda_memory *memory, size_t bytes, struct ah_cuda_block **out)
 {
@@ -249,7 +249,7 @@ static int take_cached(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool,
     if (!block && ranged && ah_cuda_range_grow(memory, bytes) == 0)
         block = find_spare(memory, list, bytes);
     if (!block) {
-        /* What is left of the driver's memory may be less than a piece of the range. */
+        /* The rest of the driver's memory may be less than a piece of the range. */
         ranged = ranged && ah_cuda_range_grows(memory->range);
         size_t size = ranged ? (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB) : segment_bytes(bytes);
         AH_TRY(new_segment(memory, size, &block));

@@ -1,4 +1,4 @@
-/* What the allocator (memory.c) and its pools (graph_memory.c) share. */
+/* The state that the allocator (memory.c) and its pools (graph_memory.c) share. */
 #ifndef AH_CUDA_MEMORY_STATE_H
 #define AH_CUDA_MEMORY_STATE_H
 
@@ -19,7 +19,7 @@ struct ah_cuda_seen {
 
 struct ah_cuda_pool {
     struct ah_cuda_blocks spare[2];
-    struct ah_cuda_seen *live; /* while it is used: what of everybody's was in use when that began, sorted */
+    struct ah_cuda_seen *live; /* while it is used: the common blocks in use when that began, sorted */
     size_t live_count;
     struct ah_cuda_seen *seen; /* those of them that a graph has addresses of */
     size_t seen_count, seen_room;
@@ -28,7 +28,7 @@ struct ah_cuda_pool {
 
 struct ah_cuda_memory {
     struct ah_cuda_device *cuda;
-    struct ah_cuda_range *range; /* where large blocks lie (range.h); NULL: in segments */
+    struct ah_cuda_range *range; /* the range of large blocks (range.h); NULL: they are in segments */
     pthread_mutex_t lock;
     bool direct;                    /* each block is the driver's */
     bool poison;                    /* each is 0xff when it is handed out */
@@ -47,7 +47,7 @@ struct ah_cuda_memory {
 
 /* Under the lock. The block in use that begins at an address, or NULL. */
 struct ah_cuda_block *ah_cuda_memory_find(struct ah_cuda_memory *memory, const void *address);
-/* An unused block becomes free for everybody, joined with free neighbours; a free one is taken out of its list. */
+/* Add an unused block to the free ones, joined with free neighbours; remove a free one from its list. */
 void ah_cuda_memory_add_spare(struct ah_cuda_memory *memory, struct ah_cuda_block *block);
 void ah_cuda_memory_remove_spare(struct ah_cuda_memory *memory, struct ah_cuda_block *block);
 /* AH_ENOMEM with a text that lists the memory in use. */

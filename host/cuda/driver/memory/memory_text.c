@@ -1,4 +1,4 @@
-/* The error of a device without memory: what lives, the sizes that take most first. */
+/* The error of a device without memory: the live blocks, the sizes that use most memory first. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -24,7 +24,7 @@ static bool is_free(struct ah_cuda_pinned_block *block)
     return !block->busy && !block->flying;
 }
 
-/* What was let go is the device's until the copies that were asked for are made. */
+/* Record events for released blocks, which the device uses until the queued copies are made. */
 static int mark_let_go(struct ah_cuda_pinned *pinned)
 {
     int status = 0;

@@ -1,5 +1,5 @@
-/* What must stay true: blocks from `first` on are neighbours without a gap, up to the end of the last mapped piece, so
- * the last one is no hole; holes begin and end with a piece. */
+/* Invariant: blocks from `first` on are neighbours without a gap, up to the end of the last mapped piece, so the last
+ * one is no hole; holes begin and end with a piece. */
 #include "cuda/driver/memory/range.h"
 
 #include <stdlib.h>
@@ -96,7 +96,7 @@ static CUresult map_pieces(struct ah_cuda_range *range, CUdeviceptr at, size_t b
     return code;
 }
 
-/* A driver, or a sandbox before it, that has the calls may still refuse them: then blocks lie in segments. */
+/* A driver, or a sandbox before it, that has the calls may still refuse them: then blocks are in segments. */
 static int range_map(struct ah_cuda_memory *memory, CUdeviceptr at, size_t bytes)
 {
     struct ah_cuda_range *range = memory->range;
@@ -215,8 +215,7 @@ static struct ah_cuda_block *settle_hole(struct ah_cuda_range *range, struct ah_
     return NULL;
 }
 
-/* Take the memory of a free block's whole pieces, `from` to `to` of its bytes, away. Returns the next block to look
- * at. */
+/* Remove the memory of a free block's whole pieces, `from` to `to` of its bytes. Returns the next block to visit. */
 static struct ah_cuda_block *range_punch(struct ah_cuda_memory *memory, struct ah_cuda_block *block, size_t from,
                                          size_t to)
 {

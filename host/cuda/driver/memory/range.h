@@ -1,7 +1,7 @@
-/* The large blocks of a device as one range of addresses, into which memory is mapped in pieces: what PyTorch calls an
- * expandable segment. Neighbours that are free join whatever they were made for, so lengths that vary do not leave
- * segments that fit no later request, and memory goes back to the driver from anywhere in the range, not only where a
- * whole segment is free. Addresses that lost their memory are holes, blocks of their own, which get memory again first.
+/* The large blocks of a device as one range of addresses, into which memory is mapped in pieces: PyTorch's expandable
+ * segments. Neighbours that are free join, so varying lengths do not leave segments that fit no later request, and
+ * memory is returned to the driver from anywhere in the range, not only where a whole segment is free. Addresses that
+ * lost their memory are holes, separate blocks, which get memory again first.
  *
  * All but opening and closing under the allocator's lock.
  *
@@ -15,19 +15,19 @@ struct ah_cuda_range;
 
 /* Reserve the addresses; NULL, and no error, where the device or the driver has no such memory. */
 int ah_cuda_range_open(struct ah_cuda_range **out, struct ah_cuda_device *cuda);
-/* Give all back; NULL is ignored. */
+/* Return all memory to the driver; NULL is ignored. */
 void ah_cuda_range_close(struct ah_cuda_range *range);
 
-/* Does the block lie there? Not in a NULL. */
+/* Is the block in the range? Not in a NULL. */
 bool ah_cuda_range_has(const struct ah_cuda_range *range, const struct ah_cuda_block *block);
-/* Can it be given memory? Not a NULL, nor once the driver has refused to map any. */
+/* Can it grow? Not a NULL, nor once the driver has refused to map any. */
 bool ah_cuda_range_grows(const struct ah_cuda_range *range);
-/* Map so many pieces that a free block of `bytes` is among the allocator's. AH_ENOMEM when the driver has no more. */
+/* Map pieces until a free block of `bytes` is among the allocator's. AH_ENOMEM when the driver has no more. */
 int ah_cuda_range_grow(struct ah_cuda_memory *memory, size_t bytes);
-/* Let a peer that has access to the device reach the memory, what is mapped later too: cuCtxEnablePeerAccess is for
+/* Let a peer that has access to the device reach the memory, including later pieces: cuCtxEnablePeerAccess is for
  * cuMemAlloc's. */
 void ah_cuda_range_share(struct ah_cuda_range *range, const struct ah_cuda_device *peer);
-/* Give the memory of all pieces that are free back to the driver; waits for the device if there are any. */
+/* Return the memory of all free pieces to the driver; waits for the device if there are any. */
 void ah_cuda_range_trim(struct ah_cuda_memory *memory);
 
 #endif

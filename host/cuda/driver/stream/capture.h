@@ -1,9 +1,9 @@
-/* What the files of the plugin ask while a step is captured as a graph (graph.h).
+/* Checks and records of the plugin's files while a step is captured as a graph (graph.h).
  *
- * What cannot be captured is refused; addresses are shown, so that a replay is refused when memory behind them was
- * given back; and numbers that change from replay to replay lie in device memory. Before each replay those are written
- * again by a kernel that has them among its arguments, in the order of the compute stream, so that no pending replay
- * sees them. Lua thread only. */
+ * Work that cannot be captured is refused; addresses are recorded, so that a replay is refused when memory at them was
+ * freed; and numbers that change from replay to replay are in device memory. Before each replay those are written again
+ * by a kernel that has them among its arguments, in the order of the compute stream, so that no pending replay sees
+ * them. Lua thread only. */
 #ifndef AH_CUDA_CAPTURE_H
 #define AH_CUDA_CAPTURE_H
 
@@ -19,7 +19,7 @@ struct ah_cuda_place {
 
 struct ah_cuda_capture {
     void *block;    /* AH_CAPTURE_NUMBERS bytes of the device's */
-    uint8_t *value; /* what is to be there */
+    uint8_t *value; /* its contents */
     size_t value_bytes;
     struct ah_cuda_place *place;
     size_t count, room, next; /* `next` to be revised */

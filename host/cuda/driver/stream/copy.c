@@ -1,6 +1,6 @@
-/* Bytes to the device, from it, within it and between two. The host's memory is pageable, so its bytes go through
- * pinned blocks: to the device they are copied there and the call returns, the device reads them in the order of its
- * stream; from the device two blocks take turns, the host empties one while the device fills the other. */
+/* Bytes to the device, from it, within it and between two. The host's memory is pageable, so its bytes are copied
+ * through pinned blocks: to the device they are copied there and the call returns, the device reads them in the order
+ * of its stream; from the device two blocks alternate, the host empties one while the device fills the other. */
 #include "cuda/driver/stream/copy.h"
 
 #include <string.h>
@@ -90,7 +90,7 @@ static int to_host(struct ah_cuda_device *cuda, void *to, const void *from, size
     return status;
 }
 
-/* `after` does nothing of what it is asked from now on before `first` has done what it was asked so far. */
+/* Make later work of `after` wait for the work that is queued on `first`. */
 static int copy_order(struct ah_cuda_device *first, struct ah_cuda_device *after)
 {
     CUevent event;
@@ -134,7 +134,7 @@ static int to_peer(struct ah_cuda_device *target, void *to, struct ah_cuda_devic
     return copy_order(source, target);
 }
 
-/* What else the host is to know, having waited for the device. */
+/* Check for failures, after the host has waited for the device. */
 static int after_wait(struct ah_cuda_device *cuda)
 {
     AH_TRY(ah_cuda_collectives->check(cuda));

@@ -1,4 +1,4 @@
-/* Marks in the order of what a device is asked to do (tensor/device.h). */
+/* Marks in the order of a device's queued work (tensor/device.h). */
 #ifndef AH_CUDA_EVENT_H
 #define AH_CUDA_EVENT_H
 

@@ -19,7 +19,7 @@ struct note {
     const char *op_name, *what, *expected;
     int64_t low, high;
     enum { INDEX, SHARE, COUNT } kind;
-    char place[TEXT]; /* " (dim 0 of (5, 2))"; of a count what there is to take from: "(5, 2)" */
+    char place[TEXT]; /* " (dim 0 of (5, 2))"; of a count the shape of the candidates: "(5, 2)" */
 };
 
 struct ah_cuda_faults {
@@ -29,7 +29,7 @@ struct ah_cuda_faults {
     struct note note[NOTES];
     struct note *kept; /* of checks in graphs */
     size_t kept_count, kept_room;
-    uint64_t captured_from; /* the ticket before the first look of the capture under way */
+    uint64_t captured_from; /* the ticket before the first check of the capture under way */
 };
 
 static struct ah_cuda_kernel index_kernel = AH_CUDA_KERNEL("fault", "fault_index");

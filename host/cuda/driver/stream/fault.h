@@ -19,11 +19,11 @@ struct ah_cuda_bounds {
     int dim;
 };
 
-/* Look through row-major int64 numbers. */
+/* Check row-major int64 numbers. */
 int ah_cuda_expect_within(struct ah_device *device, const struct ah_cuda_bounds *bounds,
                           const struct ah_tensor *numbers);
 
-/* Look through row-major floating numbers, for such as are not in 0..1. */
+/* Check that row-major floating numbers are in 0..1. */
 int ah_cuda_expect_shares(struct ah_device *device, const char *op_name, const char *what,
                           const struct ah_tensor *numbers);
 

@@ -1,6 +1,6 @@
 /* A capture is the driver's, of the compute stream and for this thread alone, so that other threads may call as they
- * like. The graph's memory is a pool of the allocator's; its numbers have a block of everybody's, which begins with the
- * generator's place. What must stay true: between begin and end, however the step goes, nothing waits. */
+ * like. The graph's memory is a pool of the allocator's; its numbers have a common block, which begins with the
+ * generator's place. Invariant: between begin and end, however the step goes, nothing waits. */
 #include "cuda/driver/stream/graph.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ struct ah_graph {
     bool cut;              /* they were of a group that is closed */
 };
 
-/* Nothing of what was captured is there any more. */
+/* Forget the captured step. */
 static void graph_forget(struct ah_graph *graph)
 {
     graph->numbers.count = graph->numbers.next = 0;

@@ -6,7 +6,7 @@
 
 extern const struct ah_graph_functions ah_cuda_graphs;
 
-/* Destroy what closed graphs have left at the driver. Waits for the device if there is any. */
+/* Destroy the driver's objects of closed graphs. Waits for the device if there is any. */
 void ah_cuda_graphs_sweep(struct ah_cuda_device *cuda);
 
 /* Destroy the graphs that contain calls of a communicator: NCCL cannot end it before. */

@@ -1,7 +1,7 @@
 /* Kernels by name.
  *
  * A kernel is a static object that names its file in host/cuda/kernels and its function there; its module is loaded on
- * the first launch on a device, and what was found is kept in the object. Lua thread only. */
+ * the first launch on a device, and the function is kept in the object. Lua thread only. */
 #ifndef AH_CUDA_LAUNCH_H
 #define AH_CUDA_LAUNCH_H
 
@@ -30,7 +30,7 @@ int ah_cuda_launch_sized(struct ah_device *device, struct ah_cuda_kernel *kernel
 #define ah_cuda_launch(device, kernel, op_name, grid, args) \
     ah_cuda_launch_sized(device, kernel, op_name, grid, args, sizeof *(args))
 
-/* Forget what was loaded on a device that is closed. */
+/* Forget the modules and functions of a device that is closed. */
 void ah_cuda_launch_forget(const struct ah_cuda_device *cuda);
 
 /* Blocks for `items` pieces of work, of which a block processes `each` at a time and then continues with the next: at
@@ -54,7 +54,7 @@ static inline struct ah_cuda_grid ah_cuda_grid_each(int64_t items, unsigned thre
     return ah_cuda_grid_of(ah_cuda_blocks(items, 1), threads, 0);
 }
 
-/* Threads for a block that does so many pieces of work alone: whole warps, `most` at most. */
+/* Threads for a block that does `items` pieces of work alone: whole warps, `most` at most. */
 unsigned ah_cuda_threads(int64_t items, unsigned most);
 
 #endif

@@ -11,7 +11,7 @@
  *     used = ah_cuda_philox_captured(cuda);        when it has ended, or failed
  *     ah_cuda_philox_replay(cuda, at, used);       before each launch of the graph on the compute stream: writes there
  *                                                  the generator's position, and advances it
- * so that replays draw what the step would draw without a graph. Between the first two the generator cannot be set, and
+ * so that replays draw the numbers of the step without a graph. Between the first two the generator cannot be set, and
  * its state is the one from before. Lua thread only. */
 #ifndef AH_CUDA_PHILOX_H
 #define AH_CUDA_PHILOX_H

@@ -1,5 +1,5 @@
-/* A list of blocks with an event each. What must stay true: a block is dropped without a call of the driver, since that
- * may happen on any thread and in the middle of a capture; only the Lua thread fetches and joins. */
+/* A list of blocks with an event each. Invariant: a block is dropped without a call of the driver, since that may
+ * happen on any thread and in the middle of a capture; only the Lua thread fetches and joins. */
 #include "cuda/driver/stream/prefetch.h"
 
 #include <pthread.h>
@@ -47,7 +47,7 @@ static int prefetch_order(struct ah_cuda_prefetch *prefetch, CUstream first, CUs
     return ah_cuda_check(ah_cuda.stream_wait(after, prefetch->order, 0), "%s: waiting for a copy", name);
 }
 
-/* Mark what was dropped since the last time. */
+/* Record events for the blocks dropped since the last call. */
 static int record_dropped(struct ah_cuda_prefetch *prefetch)
 {
     int status = 0;
@@ -108,7 +108,7 @@ static void prefetch_forget(struct ah_cuda_prefetch *prefetch, struct slot *slot
     free(slot);
 }
 
-/* Blocks that are free give way, the last ones first, while more than `bytes` or `count` are. */
+/* Free unused blocks, the last ones first, while there are more than `bytes` or `count` of them. */
 static void prefetch_shrink(struct ah_cuda_prefetch *prefetch, size_t count, size_t bytes)
 {
     size_t free_count = 0, free_bytes = 0, kept = 0;

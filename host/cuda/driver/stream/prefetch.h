@@ -17,7 +17,7 @@ extern const struct ah_prefetch_functions ah_cuda_prefetch_functions;
 int ah_cuda_prefetch_open(struct ah_cuda_prefetch **out, struct ah_cuda_device *cuda);
 void ah_cuda_prefetch_close(struct ah_cuda_prefetch *prefetch); /* all blocks have been dropped; NULL is ignored */
 
-/* Give the blocks that nobody has back to the allocator. */
+/* Return unused blocks to the allocator. */
 void ah_cuda_prefetch_trim(struct ah_cuda_prefetch *prefetch);
 
 #endif

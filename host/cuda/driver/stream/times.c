@@ -1,4 +1,4 @@
-/* Events are taken from a ring of PAIRS. When it is full the host waits for the last pair and adds all of them up, so
+/* Events are in a ring of PAIRS. When it is full the host waits for the last pair and adds all of them up, so
  * a recording of any length needs the same memory; that wait is after the launches it counts and changes no time. */
 #include "cuda/driver/stream/times.h"
 

@@ -1,4 +1,4 @@
-/* Times of what the compute stream executes: an event before and one after each kernel, product, convolution and copy,
+/* Times of the work on the compute stream: an event before and one after each kernel, product, convolution and copy,
  * summed by op and name. Off until started; then a launch costs two events more. Launches that a graph captures are not
  * timed one by one, since an event in a graph has no time: a replay is one entry. Lua thread only. */
 #ifndef AH_CUDA_TIMES_H

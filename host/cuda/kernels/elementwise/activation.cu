@@ -1,4 +1,4 @@
-/* Activations, and their fused gradients: of those a is the incoming gradient, b what the forward saved. */
+/* Activations, and their fused gradients: of those a is the incoming gradient, b the tensor that the forward saved. */
 #include "cuda/kernels/lib/activation.cuh"
 #include "cuda/kernels/lib/elementwise.cuh"
 

@@ -6,7 +6,7 @@ AH_EW1(move_2, uint16_t, uint16_t, a)
 AH_EW1(move_4, uint32_t, uint32_t, a)
 AH_EW1(move_8, uint64_t, uint64_t, a)
 
-/* From a type in memory to what is computed with on the way; floats to integers truncate towards zero. */
+/* The intermediate type of a conversion from a type in memory; floats to integers truncate towards zero. */
 template <typename S> struct on_the_way {
     typedef S type;
 };

@@ -1,4 +1,4 @@
-/* Whole quotients and remainders. Integer divisors are not 0: the C side has looked. A quotient by -1 is a negation,
+/* Whole quotients and remainders. Integer divisors are not 0: the C side has checked. A quotient by -1 is a negation,
  * for the smallest integer has none. */
 #include "cuda/kernels/lib/elementwise.cuh"
 

@@ -49,7 +49,7 @@ template <typename T> __device__ __forceinline__ T huber_at(T z, T delta)
 AH_EW2_FLOATS(smooth_l1, smooth_l1_at<T>(fabs(a - b), c0))
 AH_EW2_FLOATS(huber, huber_at<T>(fabs(a - b), c0))
 
-/* log(e^x + e^y) as the larger of both plus what the other adds; equal infinities are that infinity. */
+/* log(e^x + e^y) as the larger of both plus the other's part; equal infinities are that infinity. */
 template <typename T> __device__ __forceinline__ T log_sum(T x, T y)
 {
     const T high = x > y ? x : y, low = x > y ? y : x;

@@ -49,7 +49,7 @@ AH_EW1_FLOATS(deg2rad, a *T(3.14159265358979323846 / 180))
 AH_EW1_FLOATS(rad2deg, a *T(180 / 3.14159265358979323846))
 AH_EW1_FLOATS(sinc, a == 0 ? T(1) : sin(T(3.14159265358979323846) * a) / (T(3.14159265358979323846) * a))
 
-/* Each is 0 or 1; what is not a number fails every comparison. */
+/* Each is 0 or 1; nan fails every comparison. */
 #define TEST(name, expr) \
     AH_EW1(name##_f32, uint8_t, float, expr) AH_EW1(name##_f64, uint8_t, double, expr)
 TEST(isnan, a != a)

@@ -47,6 +47,6 @@ AH_EW3_INTEGERS(addcmul, U(a) + U(c0) * U(b) * U(c))
 AH_EW3_FLOATS(addcmul, a + c0 * b * c)
 AH_EW3_FLOATS(addcdiv, a + c0 * b / c)
 
-/* a: the mask, b: the input, c0: the scale. What is dropped is multiplied by 0, so that nan and infinity show. */
+/* a: the mask, b: the input, c0: the scale. Dropped elements are multiplied by 0, so that nan and infinity show. */
 AH_EW2_MASK(keep_f32, float, b *(a ? c0 : T(0)))
 AH_EW2_MASK(keep_f64, double, b *(a ? c0 : T(0)))

@@ -72,7 +72,7 @@ template <typename R, int TAPS> struct taps {
         R by = a.align_corners ? (R)(n - 1) / 2 : (R)n / 2;
         if (TAPS != 4)
             x = padded<R>(a, x, n, &by);
-        if (!(x > -(R)FARTHEST && x < (R)FARTHEST)) /* nan, or what no position counts up to */
+        if (!(x > -(R)FARTHEST && x < (R)FARTHEST)) /* nan, or beyond all positions */
             x = -100;
         if (TAPS == 1) {
             at[0] = within((int32_t)to_even(x), n);
@@ -181,7 +181,7 @@ struct read_all {
     }
 };
 
-/* What each corner's weight is worth, by the weights' slopes. */
+/* The gradients by the weights' slopes, from the value of each corner. */
 struct slope_all {
     template <typename T, int SPACE, int TAPS> static __device__ __forceinline__ void run(const ah_grid_args &a)
     {

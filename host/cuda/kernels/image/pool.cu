@@ -34,7 +34,7 @@ template <typename I> __device__ __forceinline__ I plane_start(const ah_pool &p,
     return p.last ? plane / c * h * w * c + plane % c : plane * h * w;
 }
 
-/* The taps of a window that lie inside the input, along one dim. */
+/* The taps of a window that are inside the input, along one dim. */
 template <typename I> struct reach {
     I first, end;
     __device__ __forceinline__ reach(I start, I kernel, I dilation, I n)
@@ -125,7 +125,7 @@ template <typename T, typename I> __device__ __forceinline__ void max_pool_backw
     }
 }
 
-/* What an output averages, and by what its sum is divided. */
+/* The elements that an output averages, and the divisor of their sum. */
 template <typename I> struct rectangle {
     I y0, y1, x0, x1;
     int64_t divisor;
@@ -157,7 +157,7 @@ template <typename I> struct rectangle {
     }
 };
 
-/* Elements are shared out to single threads or to the lanes of warps, which come through all rounds together. */
+/* The division of elements among single threads or the lanes of warps, which do all rounds together. */
 template <typename I> struct share {
     I first, step, total;
     int lane, lanes;

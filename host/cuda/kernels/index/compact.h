@@ -9,7 +9,7 @@ enum { AH_COMPACT_THREADS = 256, AH_COMPACT_ROUNDS = 8, AH_COMPACT_TILE = AH_COM
        AH_COMPACT_SUM_THREADS = 1024, AH_COMPACT_SUM_EACH = 4, AH_COMPACT_DIMS = 8 };
 
 struct ah_compact_args {
-    uint64_t mask, offsets; /* bytes; int64 [tiles + 1]: the last is how many are true */
+    uint64_t mask, offsets; /* bytes; int64 [tiles + 1]: the last is the number of true ones */
     int64_t n, tiles;
     uint64_t to, from;
     int64_t room; /* ranks from here on are left out */

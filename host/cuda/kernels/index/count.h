@@ -6,20 +6,20 @@
 
 enum { AH_COUNT_THREADS = 256, AH_COUNT_SHARED = 4096 };
 
-/* What is known of the numbers that are to be counted. */
+/* The range of the numbers to count. */
 struct ah_count_range {
     uint64_t most;
     uint64_t refused; /* the first place of a number below 0, or of one that is too large; all bits: none */
 };
 
-/* How often each of 0..bins-1 occurs among n int64; blocks count by themselves where `bins` is at most
+/* Count each of 0..bins-1 among n int64; blocks count by themselves where `bins` is at most
  * AH_COUNT_SHARED. */
 struct ah_count_args {
     uint64_t x, range, counts;
     int64_t n, bins;
 };
 
-/* How many of the sorted edges of its row come before each number: int64, or int32 with `narrow`. */
+/* Count the sorted edges of its row before each number: int64, or int32 with `narrow`. */
 struct ah_search_sorted_args {
     uint64_t edges, x, to;
     int64_t n, edge_count, per_row;

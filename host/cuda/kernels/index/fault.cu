@@ -1,5 +1,5 @@
-/* Search for elements outside a range. Each block has the least position of its own, of which the device keeps the
- * least by an atomic, so that the first one is reported in any order of blocks; the block that ends last then notes
+/* Search for elements outside a range. Each block has its own least position, of which the device keeps the least by an
+ * atomic, so that the first one is reported in any order of blocks; the block that ends last then notes
  * the element. A fault that was found before stays. */
 #include "cuda/kernels/index/fault.h"
 #include "cuda/kernels/lib/block.cuh"

@@ -11,7 +11,7 @@ enum { AH_FAULT_THREADS = 1024, AH_FAULT_EACH = 4, AH_FAULT_BLOCKS = 512 };
 /* In the device's memory: `ticket` is 0 while no fault was found. */
 struct ah_fault {
     uint64_t ticket;
-    uint64_t rest;   /* the complement of the least position of what was found; 0: none */
+    uint64_t rest;   /* the complement of the least position found; 0: none */
     uint64_t blocks; /* those that have completed the current check */
     union {
         int64_t integer;

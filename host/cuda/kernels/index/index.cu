@@ -181,9 +181,9 @@ template <typename S, class X> __device__ __forceinline__ S add_up(S sum, int64_
     return fold_up<8>(sum, begin, end, AH_INDEX_ADD, x);
 }
 
-/* Sums go by pieces: the sources of a destination, as far as they lie in one stretch of AH_INDEX_PIECE sorted places. A
- * destination of one piece is done; of several, each leaves its sum in `parts`: [outer, stretches, 2, inner], the first
- * of a stretch that goes on from the one before, the second of the one that goes on in the next. */
+/* Sums are made of pieces: the sources of a destination in one stretch of AH_INDEX_PIECE sorted places. A destination
+ * of one piece is done; of several, each writes its sum to `parts`: [outer, stretches, 2, inner], the first if the
+ * piece continues from the stretch before, the second if it continues in the next. */
 template <typename T, class X> __device__ __forceinline__ void add_pieces(const ah_rows_fold_args &a, const X &x)
 {
     typedef typename sum_of<T>::type S;

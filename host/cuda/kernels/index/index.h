@@ -12,7 +12,7 @@
 
 enum { AH_INDEX_THREADS = 256, AH_INDEX_DIMS = 8, AH_INDEX_PIECE = 64 };
 
-/* What a destination becomes: the last of its sources, or what it holds with all of them, one after another. */
+/* The result at a destination: the last of its sources, or its value folded with all of them, one after another. */
 enum ah_index_fold { AH_INDEX_LAST, AH_INDEX_ADD, AH_INDEX_MULTIPLY, AH_INDEX_LARGER, AH_INDEX_SMALLER };
 
 /* to[o, k] = from[o, at[k]]; rows of `width` items of 1, 2, 4, 8 or 16 bytes, `row` items apart in `from`. */

@@ -27,7 +27,7 @@ template <typename T> __device__ __forceinline__ void edge_pad(const ah_pad_args
     }
 }
 
-/* The places of a dim that show position p: how many, and the k-th of them. */
+/* The places of a dim that show position p: their number, and the k-th of them. */
 struct shows {
     int64_t first, step, count, at[3];
 

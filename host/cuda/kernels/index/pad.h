@@ -16,7 +16,7 @@ struct ah_pad_args {
 };
 
 /* The place, in row-major order, of each element of a view of the dims `size`: offset `start` and strides, among
- * elements that lie by `in_stride`. Dims of the latter by falling strides: `in_place` is what one step counts there. */
+ * elements of strides `in_stride`. Dims of the latter by falling strides: `in_place` is the size of one step there. */
 struct ah_positions_args {
     uint64_t to;
     int64_t count, start, total;

@@ -1,6 +1,7 @@
 /* A stable radix sort, 8 bits a pass: digits are counted by tiles, the counts of each digit summed up, and each tile
  * writes its elements after those of smaller digits and of the tiles before it. Within a tile rounds, warps and lanes
- * follow the order of the elements, so equal keys keep it. What fits one tile is sorted there, by one block. */
+ * follow the order of the elements, so equal keys keep it. Elements that fit one tile are sorted in it, by one
+ * block. */
 #include "cuda/kernels/index/radix.h"
 #include "cuda/kernels/lib/order.cuh"
 

@@ -10,8 +10,8 @@ enum { AH_RADIX_THREADS = 256, AH_RADIX_DIGITS = 256, AH_RADIX_ROUNDS = 8,
 
 struct ah_radix_args {
     uint64_t keys, values, to_keys, to_values; /* values 0: each element's place */
-    uint64_t counts; /* uint32 [digits, tiles]: how many of a digit; after the scan how many before the tile */
-    uint64_t totals; /* uint32 [digits]: how many of each digit in all */
+    uint64_t counts; /* uint32 [digits, tiles]: counts of a digit; after the scan those before the tile */
+    uint64_t totals; /* uint32 [digits]: counts of each digit in all */
     int64_t n, tiles;
     int32_t shift;
     int32_t bits, padded; /* radix_tile: of a key, and the power of two from n on */

@@ -1,5 +1,5 @@
-/* Arguments of the searches: `found`, an unsigned 64-bit number, becomes the least index of what is looked for, and
- * stays as it is when there is none. */
+/* Arguments of the searches: `found`, an unsigned 64-bit number, becomes the least index of an element that is searched
+ * for, and stays as it is when there is none. */
 #ifndef AH_CUDA_KERNELS_SEARCH_H
 #define AH_CUDA_KERNELS_SEARCH_H
 
@@ -10,7 +10,7 @@ enum { AH_SEARCH_THREADS = 256 };
 struct ah_search_args {
     uint64_t at, found;
     int64_t numel;
-    int64_t low, high; /* what is outside them is looked for */
+    int64_t low, high; /* elements outside them are searched for */
 };
 
 #endif

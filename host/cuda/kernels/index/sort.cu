@@ -62,7 +62,7 @@ AH_KERNEL(sort_tile, ah_sort_args, AH_SORT_THREADS)
     }
 }
 
-/* What is known of the last entry that is kept: it has this key and place down to bit `shift` of `key_left` and
+/* The known bits of the last entry that is kept: it has this key and place down to bit `shift` of `key_left` and
  * `place_left` bits that are open, and `wanted` entries of those that agree with it are kept. */
 struct selection {
     uint64_t key;

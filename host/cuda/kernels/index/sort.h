@@ -10,7 +10,7 @@ enum { AH_SORT_THREADS = 256, AH_SELECT_THREADS = 1024, AH_SORT_TILE = 2048 };
 /* `lines` of n elements, one after another; the first `keep` of each, in order, are wanted. */
 struct ah_sort_args {
     uint64_t x;
-    uint64_t keys, order;     /* of all elements: keys, and what they are sorted to */
+    uint64_t keys, order;     /* of all elements: keys, and their sorted order */
     uint64_t values, indices; /* [lines, keep]; values may be 0 */
     uint64_t flip;
     int64_t lines, n, keep;

@@ -1,4 +1,4 @@
-/* What activations and their gradients share. */
+/* Functions that activations and their gradients share. */
 #ifndef AH_CUDA_ACTIVATION_CUH
 #define AH_CUDA_ACTIVATION_CUH
 

@@ -1,5 +1,5 @@
 /* Sums and maxima over the threads of a warp and of a block, in an order that depends on nothing but the count of
- * threads: every thread gets the result. All threads of the block (of the warp) must come. */
+ * threads: every thread gets the result. All threads of the block (of the warp) must call. */
 #ifndef AH_CUDA_BLOCK_CUH
 #define AH_CUDA_BLOCK_CUH
 

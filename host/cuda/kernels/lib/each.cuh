@@ -1,5 +1,5 @@
-/* A loop of a thread over every so many-th of `total` items, counted in the type I: int32_t where counts fit (divisions
- * of indices are then cheap), else int64_t. */
+/* A strided loop of a thread over `total` items, counted in the type I: int32_t where counts fit (divisions of indices
+ * are then cheap), else int64_t. */
 #ifndef AH_CUDA_EACH_CUH
 #define AH_CUDA_EACH_CUH
 
@@ -20,7 +20,7 @@ static __device__ __forceinline__ int64_t ah_item_step()
     return (int64_t)gridDim.x * blockDim.x;
 }
 
-/* The quotient rounded up, of what may be negative; divisors are positive. */
+/* The quotient rounded up, of a number that may be negative; divisors are positive. */
 template <typename I> __device__ __forceinline__ I ah_ceil_div(I a, I b)
 {
     return a > 0 ? (a - 1) / b + 1 : -(-a / b);

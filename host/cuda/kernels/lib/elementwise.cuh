@@ -186,7 +186,7 @@ template <typename T> __device__ __forceinline__ T ah_read_single(const ah_ew_op
     return ah_read_one<T>(o, 0);
 }
 
-/* By so many places of a dim in each of the first COUNT operands. */
+/* Advance by `places` places of a dim in each of the first COUNT operands. */
 template <int COUNT>
 __device__ __forceinline__ void ah_advance(const ah_ew_args &a, int d, int64_t places, int64_t (&at)[COUNT])
 {
@@ -343,7 +343,7 @@ __device__ void ah_elementwise(const ah_ew_args &args)
     {                                                                                                          \
         ah_elementwise<name##_op, R, T, ah_input<T>, T, ah_input<T>, T, ah_absent>(a);                         \
     }
-/* The first of three inputs may have a type of its own: a mask. */
+/* The first of three inputs may have another type: a mask. */
 #define AH_EW3(name, R, A, T, expr)                                                                            \
     AH_EW_OP(name, R, A, T, T, expr)                                                                           \
     AH_KERNEL_LARGE(name, ah_ew_args, AH_EW_THREADS)                                                           \

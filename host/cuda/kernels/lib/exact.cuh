@@ -1,12 +1,12 @@
-/* Sums of floats that are as good as sums in double (an error of about 2^-46), by operations on floats: what each
- * addition rounds off is added up separately (Knuth's two-sum). Consumer cards add doubles at 1/64 of the rate of
- * floats, and every card converts fewer numbers. What the range of float does not hold is added in double. */
+/* Sums of floats that are as good as sums in double (an error of about 2^-46), by operations on floats: the rounding
+ * error of each addition is added up separately (Knuth's two-sum). Consumer cards add doubles at 1/64 of the rate of
+ * floats, and every card converts fewer numbers. Values outside the range of float are added in double. */
 #ifndef AH_CUDA_EXACT_CUH
 #define AH_CUDA_EXACT_CUH
 
 #include "cuda/kernels/lib/kernel.cuh"
 
-/* What x + y, which is `sum`, has rounded off. */
+/* The rounding error of x + y, which is `sum`. */
 __device__ __forceinline__ float ah_rounded_off(float x, float y, float sum)
 {
     const float z = sum - x;

@@ -1,4 +1,4 @@
-/* What every kernel includes: the words of the subset of CUDA C++ that kernels are written in (host/cuda/README.md), so
+/* Included by every kernel: the words of the subset of CUDA C++ that kernels are written in (host/cuda/README.md), so
  * that nvcc and, for the simulated GPU, g++ compile the same text.
  *
  *     AH_KERNEL(name, args, threads) { ... a.field ... }   one struct of arguments, by value, called `a`; blocks of at

@@ -6,9 +6,9 @@
  *     ah_load_matrices_turned(to, row)    the same, each transposed
  *     ah_pair<T>(low, high)               two halves as a register has them
  *     ah_copies                           copy16(to, from, there), zeros where not there; commit() ends a group;
- *                                         wait<N>() until all but the last N groups of this thread have come
+ * wait<N>() until all but the last N groups of this thread have arrived
  *
- * All lanes of a warp come. Where the elements are (PTX, mma.m16n8k16): with g = lane / 4 and t = lane % 4,
+ * All lanes of a warp call. The places of the elements (PTX, mma.m16n8k16): with g = lane / 4 and t = lane % 4,
  *     a[0] (g, 2t) and (g, 2t + 1); a[1] row g + 8; a[2], a[3] the same 8 columns on
  *     b0 (2t, g) and (2t + 1, g); b1 8 rows on
  *     c[0], c[1] (g, 2t), (g, 2t + 1); c[2], c[3] row g + 8

@@ -44,7 +44,7 @@ __device__ __forceinline__ void ah_move_item(uint64_t to_base, int64_t to, uint6
 }
 
 /* Sort runs of `size` entries, a power of two, in shared memory by key, then by place: the places differ, so that the
- * order is the one of a stable sort. Bitonic; all threads of the block come. */
+ * order is the one of a stable sort. Bitonic; all threads of the block call. */
 static __device__ __forceinline__ void ah_sort_runs(uint64_t *key, uint32_t *place, unsigned count, unsigned size)
 {
     for (unsigned run = 1; 1u << run <= size; run++) {

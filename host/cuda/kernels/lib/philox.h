@@ -11,7 +11,7 @@ struct ah_philox_place {
     uint64_t through; /* 0, or the address of a struct ah_philox_state, instead of the seed and before the offset */
 };
 
-/* What a replayed step begins with, in device memory. */
+/* The generator's state at the begin of a replayed step, in device memory. */
 struct ah_philox_state {
     uint64_t seed, offset;
 };

@@ -4,7 +4,7 @@
 
 #include "cuda/kernels/lib/kernel.cuh"
 
-/* What a T is computed in. */
+/* The type in which a T is computed. */
 template <typename T> struct ah_real_of {
     typedef float type;
 };

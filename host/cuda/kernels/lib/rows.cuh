@@ -62,7 +62,7 @@ struct ah_block_rows {
     }
 };
 
-/* visit(first element, how many are there, all in one access?) for this thread's packs of a row of n. */
+/* visit(first element, their number, all in one access?) for this thread's packs of a row of n. */
 template <typename T, typename ROWS, typename F>
 __device__ __forceinline__ void ah_each_pack(int64_t n, bool wide, F visit)
 {

@@ -1,4 +1,4 @@
-/* How rows are shared out: by warps up to AH_ROW_SHORT elements, by blocks above. */
+/* The division of rows: a warp for each up to AH_ROW_SHORT elements, a block above. */
 #ifndef AH_CUDA_KERNELS_ROWS_H
 #define AH_CUDA_KERNELS_ROWS_H
 

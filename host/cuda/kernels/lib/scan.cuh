@@ -1,5 +1,5 @@
 /* Running folds over the threads of a warp and of a block, in their order: it is the same whatever runs first. F has a
- * State, start(), which changes nothing that it is joined with, and join(earlier, later). All threads must come. */
+ * State, start(), the neutral element of join, and join(earlier, later). All threads must call. */
 #ifndef AH_CUDA_SCAN_CUH
 #define AH_CUDA_SCAN_CUH
 

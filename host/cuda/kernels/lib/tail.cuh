@@ -57,7 +57,7 @@ __device__ __forceinline__ ah_tail<R> ah_folded(const ROWS &rows, const ah_tail<
     return {m, sum};
 }
 
-/* The tail of a row of n scores, of which a number is what score(number, place) makes of it. */
+/* The tail of a row of n scores, score(number, place) of each number. */
 template <typename T, typename ROWS, typename F>
 __device__ __forceinline__ ah_tail<ah_real<T>> ah_row_tail(const ROWS &rows, const T *x, int64_t n, F score)
 {

@@ -4,7 +4,7 @@
 #include "cuda/kernels/lib/philox.cuh"
 #include "cuda/kernels/linear/attention.cuh"
 
-/* Of a warp's queries: what their exponents are taken below, and each lane's part of the sums. */
+/* Of a warp's queries: the bounds of their exponents, and each lane's part of the sums. */
 template <typename T, int TALL> struct attention_sums {
     typedef ah_real<T> R;
     typedef ah_attention_base<T> base;
@@ -19,8 +19,8 @@ template <typename T, int TALL> struct attention_sums {
         }
     }
 
-    /* Raise the bounds that scores exceed by more than the slack; what was summed up below them shrinks. That seldom
-     * happens after the first tile, so whole warps go without. */
+    /* Raise the bounds that scores exceed by more than the slack; earlier sums shrink. That seldom happens after the
+     * first tile, so whole warps go without. */
     template <int COLUMNS, int PARTS>
     __device__ __forceinline__ void raise(const R (&s)[TALL][COLUMNS][4], R (&out)[TALL][PARTS][4], R factor)
     {
@@ -74,8 +74,7 @@ template <typename T, int TALL> struct attention_sums {
                 }
     }
 
-    /* Store the logarithms of the sums, and get what results are multiplied with; a query that sees nothing gets
-     * zeros. */
+    /* Store the logarithms of the sums, and compute the factors of the results; a query that sees no key gets zeros. */
     __device__ __forceinline__ void finish(R (&factor)[TALL][2], R *lse, int64_t count, R keep)
     {
         const int lane = threadIdx.x % 32;
@@ -172,7 +171,7 @@ __device__ __forceinline__ void attention_forward(const ah_attention_args &a, T 
     FORWARD_AS(attention_##dtype##_##width##_full, false, type, width, tall, full_others, warps, false)
 AH_ATTENTION_FORWARD(FORWARD)
 
-/* Words of dropout, each from a stream of its own: bit i by the i-th number. */
+/* Words of dropout, each from its own stream: bit i by the i-th number. */
 AH_KERNEL(attention_draw, ah_attention_draw_args, AH_ATTENTION_KEEP_THREADS)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
@@ -189,7 +188,7 @@ AH_KERNEL(attention_draw, ah_attention_draw_args, AH_ATTENTION_KEEP_THREADS)
     }
 }
 
-/* What dropout multiplied weights with, one number after another. */
+/* Write the factors of dropout for weights, one number after another. */
 template <typename T> __device__ __forceinline__ void keep(const ah_attention_keep_args &a)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;

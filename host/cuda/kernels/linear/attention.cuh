@@ -1,5 +1,5 @@
-/* What forward and backward of attention share: which sequence, head and rows a block has, which keys a query sees,
- * what a score becomes. */
+/* Functions that forward and backward of attention share: the sequence, head and rows of a block, the keys that a query
+ * sees, the weight of a score. */
 #ifndef AH_CUDA_ATTENTION_CUH
 #define AH_CUDA_ATTENTION_CUH
 
@@ -30,7 +30,7 @@ __device__ __forceinline__ void ah_attention_turn(ah_attention_unit *unit, const
         unit->block = (int)blocks - 1 - unit->block;
 }
 
-/* A block of all sequences' blocks; false when there are not so many. Whole warps come. */
+/* A block of all sequences' blocks; false when there are fewer. Whole warps call. */
 __device__ __forceinline__ bool ah_attention_find(ah_attention_unit *unit, const ah_attention_args &a, int64_t index,
                                                   bool of_keys, int size)
 {
@@ -72,7 +72,7 @@ __device__ __forceinline__ bool ah_attention_find(ah_attention_unit *unit, const
     return false;
 }
 
-/* Unit `index`: blocks of `size` queries of each head, or keys of each head that has some of its own. */
+/* Unit `index`: blocks of `size` queries of each head, or keys of each head of the key. */
 __device__ __forceinline__ bool ah_attention_unit_at(ah_attention_unit *unit, const ah_attention_args &a, int64_t index,
                                                      bool of_keys, int size)
 {
@@ -143,8 +143,8 @@ template <typename T> __device__ __forceinline__ void ah_swap(T &a, T &b)
     b = before;
 }
 
-/* Exponentials: of halves' scores to the base 2, for which a card has an instruction. A row's scores are taken below
- * their maximum, or below an earlier one that is less than `slack` smaller. */
+/* Exponentials: of halves' scores to the base 2, for which a card has an instruction. A row's scores are relative to
+ * their maximum, or to an earlier one that is less than `slack` smaller. */
 template <typename T> struct ah_attention_base {
     static constexpr float unit = 1.44269504f; /* log2(e) */
     static constexpr float slack = 8, lowest = -3.402823466e38f;
@@ -207,7 +207,7 @@ template <typename T, bool PLAIN> struct ah_attention_scale {
     }
 };
 
-/* Where a warp's scores are: its first row, and the first column. OF_KEYS: rows are keys, columns queries. */
+/* The place of a warp's scores: its first row, and the first column. OF_KEYS: rows are keys, columns queries. */
 template <bool OF_KEYS> struct ah_attention_place {
     int row, column;
 
@@ -219,7 +219,7 @@ template <bool OF_KEYS> struct ah_attention_place {
     {
         return OF_KEYS ? row : column;
     }
-    /* How far the row and the column of a lane's element are from those. */
+    /* The distance of the row and the column of a lane's element from those. */
     static __device__ __forceinline__ int row_of(int i, int e)
     {
         return i * 16 + e / 2 * 8 + (int)threadIdx.x % 32 / 4;
@@ -268,8 +268,8 @@ template <typename T> struct ah_attention_mask_of<T, true> {
     typedef uint8_t type;
 };
 
-/* The mask, in the base's unit. Its keys lie next to each other. Queries past the last one, whose results nobody reads,
- * have the last one's; keys past the last one, which nobody sees, have none. */
+/* The mask, in the base's unit. Its keys are next to each other. Queries past the last one, whose results are not read,
+ * have the last one's; keys past the last one, which no query sees, have none. */
 template <typename T, bool BOOLEAN, bool OF_KEYS, int TALL, int COLUMNS>
 __device__ __forceinline__ void ah_attention_mask(ah_real<T> (&s)[TALL][COLUMNS][4], const ah_attention_args &a,
                                                   const ah_attention_unit &unit, int head,
@@ -320,8 +320,8 @@ __device__ __forceinline__ void ah_attention_hide(R (&s)[TALL][COLUMNS][4], cons
     }
 }
 
-/* Products become what exponents are made of: the mask is added, and -inf is where a query does not see a key. U: an
- * ah_attention_unit, or one that is parked in shared memory and read where it is needed. */
+/* Make scores of products: add the mask, and -inf where a query does not see a key. U: an ah_attention_unit, or one
+ * that is parked in shared memory and read where it is needed. */
 template <typename T, typename U, bool PLAIN, bool OF_KEYS, int TALL, int COLUMNS>
 __device__ __forceinline__ void ah_attention_see(ah_real<T> (&s)[TALL][COLUMNS][4], const ah_attention_args &a,
                                                  const U &unit, int head,
@@ -346,7 +346,7 @@ __device__ __forceinline__ void ah_attention_see(ah_real<T> (&s)[TALL][COLUMNS][
         ah_attention_hide(s, a, unit, at);
 }
 
-/* Which weights of a lane dropout keeps, all without it. A bit for each: keys of one bit of their word lie apart by
+/* The weights of a lane that dropout keeps, all without it. A bit for each: keys of one bit of their word differ by
  * lanes, queries by bits. */
 template <bool OF_KEYS, int TALL, int COLUMNS> struct ah_attention_kept {
     static constexpr int COUNT = OF_KEYS ? 2 * TALL : (COLUMNS + 3) / 4;

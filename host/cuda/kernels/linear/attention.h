@@ -21,8 +21,8 @@ struct ah_attention_args {
     int64_t batch, queries, keys, rows; /* rows: queries of all sequences */
     int64_t first;                      /* the grid's first unit of work; a block computes one */
     int64_t section;                    /* heads of all sequences whose blocks are interleaved; 1: none */
-    int32_t left, right;                /* keys that a query sees before and behind its own; -1: all */
-    int32_t heads, group, boolean;      /* of the query; of these, how many share a head of the key */
+    int32_t left, right;                /* keys that a query sees before and after its own; -1: all */
+    int32_t heads, group, boolean;      /* of the query; number of these that share a head of the key */
     double scale, keep_scale; /* keep_scale: 1 without dropout */
     float scale_single, keep_scale_single;
 };
@@ -43,11 +43,11 @@ struct ah_attention_draw_args {
 
 /* A block has WARPS warps; each owns 16 TALL rows (queries; keys in the kernel of the gradients of keys), whose results
  * are in registers, and loops over tiles of OTHERS rows of the other side. Forward has one tile of keys and one of
- * values in shared memory, backward two of each; there the scores of 8 STEP rows are computed at a time. HELD: how many
- * arrays of own rows are held in registers instead of read from shared memory for each tile: of the query, then of the
- * gradient; of the key, then of the value. Kernels for masks, dropout and scales that are not positive (_full) hold
- * none and have FULL_OTHERS and FULL_STEP. APART: gradients of keys and of values are computed one after the other,
- * since both do not fit the registers. The shared memory fits the 99 KiB of a block on sm_86 and sm_89.
+ * values in shared memory, backward two of each; there the scores of 8 STEP rows are computed at a time. HELD: number
+ * of arrays of own rows that are held in registers instead of read from shared memory for each tile: of the query, then
+ * of the gradient; of the key, then of the value. Kernels for masks, dropout and scales that are not positive (_full)
+ * hold none and have FULL_OTHERS and FULL_STEP. APART: gradients of keys and of values are computed one after the
+ * other, since both do not fit the registers. The shared memory fits the 99 KiB of a block on sm_86 and sm_89.
  * MAKE(dtype, type, WIDTH, TALL, OTHERS, WARPS, HELD, FULL_OTHERS) and, backward,
  * MAKE(dtype, type, WIDTH, TALL, OTHERS, WARPS, QUERY_STEP, QUERY_HELD, KEY_STEP, KEY_HELD, FULL_STEP, APART). */
 #define AH_ATTENTION_FORWARD(MAKE)                                                                              \
@@ -82,7 +82,7 @@ struct ah_attention_draw_args {
     MAKE(f64, double, 128, 1, 8, 2, 1, 0, 1, 0, 1, 1)
 
 /* Bytes of shared memory, for `own` arrays of a block's rows and tiles of as many arrays: forward has two of one array,
- * backward two of each. A row has 16 bytes more than its width, so that rows below each other lie in different
+ * backward two of each. A row has 16 bytes more than its width, so that rows below each other are in different
  * banks. */
 #define AH_ATTENTION_SHARED(size, width, tall, others, warps, own) \
     (((width) * (size) + 16) * (own) * ((warps) * (tall) * 16 + 2 * (others)))

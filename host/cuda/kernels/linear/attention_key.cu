@@ -1,8 +1,8 @@
-/* Attention backward, what keys and values get: a block of keys loops over tiles of the queries that see it, of all
+/* Attention backward, gradients of keys and values: a block of keys loops over tiles of the queries that see it, of all
  * heads that share it, one after another. Scores are transposed, a row for each key. */
 #include "cuda/kernels/linear/attention.cuh"
 
-/* What a block sums up. */
+/* The gradients that a block sums up. */
 enum key_what { BOTH, KEYS, VALUES };
 
 /* Logarithms of sums, in the base's unit, and deltas of a tile's queries, behind the queries' rows in shared memory,
@@ -65,7 +65,7 @@ __device__ __forceinline__ void key_descend(ah_real<T> (&s)[TALL][STEP][4], ah_r
         }
 }
 
-/* What a warp's keys and values get from 8 STEP queries of the tile from row `tile` on. */
+/* Add the gradients of a warp's keys and values from 8 STEP queries of the tile from row `tile` on. */
 template <typename T, int WIDTH, int OTHERS, int STEP, int WHAT, typename K, typename V, typename U, int TALL,
           int PARTS, int VALUE_PARTS, bool PLAIN>
 __device__ __forceinline__ void

@@ -1,6 +1,6 @@
-/* Attention backward, what queries get: their weights are computed again from the logarithms of the sums, tile by tile
- * of keys. With weights P, dropped ones D P, and delta the sum of output times gradient of each query, the gradient of
- * the scores is P (D (g v^T) - delta). */
+/* Attention backward, gradients of queries: their weights are computed again from the logarithms of the sums, tile by
+ * tile of keys. With weights P, dropped ones D P, and delta the sum of output times gradient of each query, the
+ * gradient of the scores is P (D (g v^T) - delta). */
 #include "cuda/kernels/lib/block.cuh"
 #include "cuda/kernels/linear/attention.cuh"
 
@@ -73,7 +73,7 @@ template <typename T, int TALL> struct query_sums {
     }
 };
 
-/* What a warp's queries get from 8 STEP keys of the tile from row `tile` on. */
+/* Add the gradients of a warp's queries from 8 STEP keys of the tile from row `tile` on. */
 template <typename T, int WIDTH, int OTHERS, int STEP, typename Q, typename G, typename U, int TALL, bool PLAIN>
 __device__ __forceinline__ void
 query_step(ah_real<T> (&sum)[TALL][WIDTH / 8][4], const Q &queries, const G &grads, const T *tile,

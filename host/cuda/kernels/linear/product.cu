@@ -1,5 +1,5 @@
 /* Numbers that show the order in which a product adds up: the second half of the depth mirrors the first, in one of the
- * operands with the other sign, so that every sum is 0 but for what rounding left, in every bit of the result. (If it
+ * operands with the other sign, so that every sum is 0 but for rounding errors, in every bit of the result. (If it
  * repeated the first half, a product split in two would have exact zeros, whatever the order in its parts.) */
 #include "cuda/kernels/lib/reals.cuh"
 #include "cuda/kernels/linear/product.h"

@@ -1,6 +1,6 @@
 /* Arguments of the recurrent kernels: one step of one direction of a layer, whose rows begin at `row` in the arrays of
- * all steps. Gates and their gradients have `gates` parts of `width`; shares and what is kept for the rule (active,
- * inner, the running cell) are in what is computed in, all else in the tensors' type. */
+ * all steps. Gates and their gradients have `gates` parts of `width`; shares and the arrays for the rule (active,
+ * inner, the running cell) are in the type of the computation, all else in the tensors' type. */
 #ifndef AH_CUDA_KERNELS_RECURRENT_H
 #define AH_CUDA_KERNELS_RECURRENT_H
 
@@ -27,11 +27,11 @@ struct ah_recurrent_adjoint_args {
     uint64_t output, first_hidden, first_cell; /* the states that rows began with: of `earlier`, or the first ones */
     uint64_t grad_output;                      /* 0: none */
     uint64_t share;                            /* [arrived, width] */
-    uint64_t grad_hidden, grad_cell;           /* running, [sequences, width], in what is computed in */
+    uint64_t grad_hidden, grad_cell;           /* running, [sequences, width], in the type of the computation */
     uint64_t grad_gates, grad_share;           /* of all steps; grad_share is grad_gates itself but for GRU */
     uint64_t before;                           /* gets the hidden states that rows began with, of all steps */
     int64_t row, count, width, arrived;
-    int64_t earlier, earlier_count; /* the first row of the step before, and how many it has */
+    int64_t earlier, earlier_count; /* the first row of the step before, and its number of rows */
     int32_t kind;
 };
 

@@ -1,13 +1,13 @@
 /* Connectionist temporal classification by the forward-backward algorithm in log space. alpha at a place is the log
  * probability of all ways to have read the places up to it by a step, beta of all ways to read the rest from there;
- * both include the step. Steps follow each other, so a block has a sequence, its threads the places; what a step reads
- * of the input is asked for a step ahead. The gradient is summed up apart from that, by all steps at once: the first
- * place of a label owns its sum, and follows the chain of the others. */
+ * both include the step. Steps follow each other, so a block has a sequence, its threads the places; the input of a
+ * step is loaded a step ahead. The gradient is summed up apart from that, by all steps at once: the first place of a
+ * label owns its sum, and follows the chain of the others. */
 #include "cuda/kernels/lib/each.cuh"
 #include "cuda/kernels/lib/rows.cuh"
 #include "cuda/kernels/optim_loss/ctc.h"
 
-/* log(exp(a) + exp(b)); the largest is taken out, so that nothing is too large or lost. */
+/* log(exp(a) + exp(b)); relative to the larger one, so that nothing overflows or is lost. */
 template <typename R> __device__ __forceinline__ R log_add(R a, R b)
 {
     const R most = a > b ? a : b, least = a > b ? b : a;
@@ -27,7 +27,7 @@ template <typename R> __device__ __forceinline__ R log_sum(R a, R b, R c)
     return most + ah_log(1 + ah_exp(least - most) + ah_exp(c - most));
 }
 
-/* A sequence. What lengths and labels have out of range was refused before; it is put into range here. */
+/* A sequence. Lengths and labels out of range were refused before; they are clamped here. */
 template <typename T> struct sequence {
     typedef ah_real<T> R;
     const ah_ctc &p;

@@ -1,6 +1,6 @@
 /* Arguments of the CTC kernels: log_probs [steps, batch, classes], targets [batch, longest], of which a sequence has
  * its first target_length. Places are the labels with a blank before, between and after them, 2 longest + 1 at most.
- * alpha, terms and losses are in what is computed in. */
+ * alpha, terms and losses are in the type of the computation. */
 #ifndef AH_CUDA_KERNELS_CTC_H
 #define AH_CUDA_KERNELS_CTC_H
 

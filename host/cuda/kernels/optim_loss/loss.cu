@@ -1,5 +1,5 @@
 /* Losses of class labels. Rows of scores go through the maximum and the sum of exponentials once; losses are added
- * up in double by one block, whose threads take them in turn. */
+ * up in double by one block, whose threads add them in turn. */
 #include "cuda/kernels/lib/rows.cuh"
 #include "cuda/kernels/lib/tail.cuh"
 #include "cuda/kernels/optim_loss/loss.h"
@@ -63,7 +63,7 @@ template <typename T> __device__ __forceinline__ void nll(const ah_nll_args &a)
     }
 }
 
-/* What the loss's gradient is multiplied by at a position. */
+/* Return the factor of the loss's gradient at a position. */
 template <typename T>
 __device__ __forceinline__ ah_real<T> scale_at(uint64_t g, uint64_t total, int32_t each, int64_t i)
 {

@@ -21,7 +21,7 @@ struct ah_nll_args {
 
 struct ah_nll_backward_args {
     struct ah_labels labels;
-    uint64_t g, gx, total; /* total: of the weights, 0 unless the mean was taken */
+    uint64_t g, gx, total; /* total: of the weights, 0 unless the loss is a mean */
     int32_t each;          /* g has a number for each position */
 };
 

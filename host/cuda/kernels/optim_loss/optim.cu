@@ -174,7 +174,7 @@ template <> struct rule<AH_OPTIM_LION> {
     }
 };
 
-/* The parameter wanders, its state is what it averages to. */
+/* The parameter is stepped, its state is its average. */
 template <> struct rule<AH_OPTIM_ASGD> {
     template <typename R, typename S>
     static __device__ __forceinline__ void run(const S &k, unsigned flags, unsigned has, element<R> &e)
@@ -205,7 +205,7 @@ __device__ __forceinline__ void step_chunk(const S *numbers, const ah_step_part 
                                            int64_t begin)
 {
     typedef ah_real<T> R;
-    const S k = *numbers; /* of which the compiler loads what this kind needs, once */
+    const S k = *numbers; /* of which the compiler loads the fields of this kind, once */
     constexpr int N = ah_pack<T>::count;
     const int64_t end = part.n - begin < AH_OPTIM_CHUNK ? part.n : begin + AH_OPTIM_CHUNK;
     const unsigned has = (part.state[0] ? 1 : 0) | (part.state[1] ? 2 : 0) | (part.state[2] ? 4 : 0);

@@ -1,4 +1,4 @@
-/* Arguments of the optimizers' kernels. Elements are taken in chunks that never cross the border of a part; chunk c
+/* Arguments of the optimizers' kernels. Elements are processed in chunks that never cross the border of a part; chunk c
  * belongs to the last part whose `first` is not above c. */
 #ifndef AH_CUDA_KERNELS_OPTIM_H
 #define AH_CUDA_KERNELS_OPTIM_H
@@ -34,7 +34,8 @@ struct ah_step_scalars_f64 {
 };
 #undef FIELD
 
-/* What changes from step to step: here, or at an address in a step that is captured (cuda/driver/stream/graph.h). */
+/* The numbers that change from step to step: here, or at an address in a step that is captured
+ * (cuda/driver/stream/graph.h). */
 struct ah_step_numbers_f32 {
     struct ah_step_scalars_f32 scalars;
     uint32_t flags;

@@ -1,5 +1,5 @@
 /* Binary cross entropy of a probability, whose logarithms are cut at -100, and of a logit, without overflow: a is the
- * prediction, b the target, c the weight of what is true. */
+ * prediction, b the target, c the weight of positive targets. */
 #include "cuda/kernels/lib/elementwise.cuh"
 
 template <typename T> __device__ __forceinline__ T cut_log(T x)

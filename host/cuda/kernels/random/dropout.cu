@@ -1,4 +1,4 @@
-/* Dropout: the mask is drawn, kept and applied at once. What is dropped is multiplied by 0, so that nan and infinity
+/* Dropout: the mask is drawn, kept and applied at once. Dropped elements are multiplied by 0, so that nan and infinity
  * show. */
 #include "cuda/kernels/random/random.cuh"
 

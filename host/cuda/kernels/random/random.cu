@@ -1,5 +1,5 @@
-/* Random numbers of the distributions, each from PyTorch's draw of it. x is what was drawn, c0..c2 are the numbers of
- * the distribution. */
+/* Random numbers of the distributions, each from PyTorch's draw of it. x is the draw, c0..c2 are the numbers of the
+ * distribution. */
 #include "cuda/kernels/random/random.cuh"
 
 #define FILL(name, source, T, expr)                                                    \

@@ -1,5 +1,5 @@
-/* Numbers of a thread's Philox stream, as cuRAND makes them of its words, and what is computed from them. Where PyTorch
- * has nvcc fuse a product and a sum this file has fma. */
+/* Numbers of a thread's Philox stream, as cuRAND makes them of its words, and numbers computed from them. It has fma
+ * where nvcc fuses a product and a sum of PyTorch. */
 #ifndef AH_CUDA_RANDOM_CUH
 #define AH_CUDA_RANDOM_CUH
 

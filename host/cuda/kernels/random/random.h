@@ -1,5 +1,5 @@
-/* Arguments of the kernels that draw random numbers. The walk's operand 0 is what is filled, in any dtype; its numbers
- * are the distribution's. */
+/* Arguments of the kernels that draw random numbers. The walk's operand 0 is filled, in any dtype; its numbers are the
+ * distribution's. */
 #ifndef AH_CUDA_KERNELS_RANDOM_H
 #define AH_CUDA_KERNELS_RANDOM_H
 
@@ -24,7 +24,7 @@ struct ah_dropout_args {
     int32_t run;
 };
 
-/* Which class each of `samples` draws a row falls into. float32 or float64. */
+/* The class of each of `samples` draws per row. float32 or float64. */
 struct ah_pick_args {
     uint64_t shares, sums; /* [rows, classes]: shares of 1, and their running sums */
     uint64_t out;          /* int64 [rows, samples] */

@@ -90,7 +90,7 @@ template <typename T> __device__ __forceinline__ T poisson(ah_philox_words &word
     }
 }
 
-/* Operand 1: the rates. Those that are none give NaN. */
+/* Operand 1: the rates. Invalid ones yield NaN. */
 template <typename T> __device__ __forceinline__ void poissons(const ah_random_args &a)
 {
     const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;

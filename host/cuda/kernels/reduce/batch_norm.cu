@@ -73,13 +73,13 @@ __device__ __forceinline__ void own_sums(const ah_batch_parts_args &a, int64_t c
     *sum_gx = t;
 }
 
-/* Room of a block for what its threads have found. */
+/* Shared memory of a block for its threads' moments. */
 template <typename R> struct shares {
     moments<R> at[AH_BATCH_LANES][AH_BATCH_COLUMNS];
     R warp[AH_BATCH_THREADS / 32];
 };
 
-/* Blocks take a split of a channel or, `last`, of 32 channels, in whose rows the warps take turns. */
+/* Each block processes a split of a channel or, `last`, of 32 channels, whose rows are divided among the warps. */
 template <typename T>
 __device__ __forceinline__ void batch_parts(const ah_batch_parts_args &a, shares<ah_real<T>> &room)
 {

@@ -19,10 +19,10 @@ struct ah_batch_parts_args {
     uint64_t x, g, mean, first, second; /* g, mean: of the backward pass */
 };
 
-/* Per channel: statistics, what the running ones become, and the factors of the pass over the elements. */
+/* Per channel: statistics, the new running ones, and the factors of the pass over the elements. */
 struct ah_batch_stats_args {
     struct ah_batch batch;
-    uint64_t first, second; /* 0: the running statistics are taken */
+    uint64_t first, second; /* 0: the running statistics are used */
     uint64_t mean, inverse, running_mean, running_var, weight, bias; /* 0: none */
     uint64_t scale, shift;
     int64_t mean_stride, var_stride; /* of the running ones */
@@ -40,7 +40,7 @@ struct ah_batch_gradient_args {
 struct ah_batch_apply_args {
     struct ah_batch batch;
     uint64_t x, g, y, scale, shift, of_g;
-    int32_t wide; /* packs lie in one channel or, `last`, in one row */
+    int32_t wide; /* packs are in one channel or, `last`, in one row */
 };
 
 #endif

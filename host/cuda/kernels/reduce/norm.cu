@@ -121,7 +121,7 @@ template <typename T, typename ROWS> __device__ __forceinline__ void norm(const 
     }
 }
 
-/* A thread reads of the sum what it wrote itself, so nothing waits for it. */
+/* A thread reads only its own elements of the sum, so there is no synchronisation. */
 template <typename T, typename ROWS> __device__ __forceinline__ void add_norm(const ah_add_norm_args &a, ROWS rows)
 {
     typedef ah_real<T> R;
@@ -239,7 +239,7 @@ template <typename T> __device__ __forceinline__ void norm_affine(const ah_norm_
     norm_affine_of<T, T>(a);
 }
 
-/* A strip of columns a block: its warps take the chunks in turn, then the first one adds their sums. */
+/* A strip of columns a block: its warps process the chunks in turn, then the first one adds their sums. */
 template <typename T>
 __device__ __forceinline__ void column_total(const ah_column_total_args &a, ah_real<T> (*shared)[AH_NORM_COLUMNS])
 {

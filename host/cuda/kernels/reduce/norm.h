@@ -26,7 +26,7 @@ struct ah_add_norm_args {
 
 struct ah_norm_backward_args {
     uint64_t g, x, weight, mean, inverse, gx;
-    uint64_t more, also; /* 0, or what is added to gx; 0, or where gx goes too, as a half */
+    uint64_t more, also; /* 0, or a summand of gx; 0, or a second output of gx, as fp16 or bf16 */
     int64_t rows, width;
     int32_t wide, g_kind, also_kind;
 };

@@ -1,6 +1,6 @@
 /* Sums, products, extremes and their like, in double (of floats) or 64-bit integers; places of extremes; variances and
- * logarithms of sums of exponentials, whose partial results are joined as they are. What a thread has read at once is
- * folded as floats where that is exact, or as good as in double (exact.cuh). */
+ * logarithms of sums of exponentials, whose partial results are joined as they are. Elements that a thread has read at
+ * once are folded as floats where that is exact, or as good as in double (exact.cuh). */
 #include "cuda/kernels/lib/exact.cuh"
 #include "cuda/kernels/lib/wrap.cuh"
 #include "cuda/kernels/reduce/reduce.cuh"
@@ -239,7 +239,7 @@ AH_KERNEL_LARGE(extreme_integer, ah_reduce_args, AH_REDUCE_THREADS)
 struct moments {
     double count, mean, squares;
 };
-/* Those of doubles; of floats how many there are, the sum of their distances from the first and that of the squares. */
+/* Those of doubles; of floats their number, the sum of their distances from the first and that of the squares. */
 struct distances {
     moments doubles;
     double count, sum, squares;

@@ -1,12 +1,12 @@
-/* Folding the inputs of each output, in an order that depends on the sizes alone: a thread folds every so many-th
- * input, then the threads of an output are joined as a tree. */
+/* Folding the inputs of each output, in an order that depends on the sizes alone: a thread folds inputs at a stride,
+ * then the threads of an output are joined as a tree. */
 #ifndef AH_CUDA_REDUCE_CUH
 #define AH_CUDA_REDUCE_CUH
 
 #include "cuda/kernels/lib/kernel.cuh"
 #include "cuda/kernels/reduce/reduce.h"
 
-/* What an element is read as: halves as float, whole numbers as 64-bit integers. */
+/* The type as which an element is read: fp16 and bf16 as float, whole numbers as 64-bit integers. */
 template <typename E> struct ah_read_as {
     typedef int64_t type;
 };
@@ -117,7 +117,7 @@ __device__ __forceinline__ void ah_reduce_packs(typename F::Own &own, const F &f
     }
 }
 
-/* The same of inputs that lie anywhere: every rows-th from begin + row on, eight under way at once. */
+/* The same of inputs at any places: every rows-th from begin + row on, eight under way at once. */
 template <typename E, class F>
 __device__ __forceinline__ void ah_reduce_each(typename F::Own &own, const ah_reduce_args &a, const F &f, const E *from,
                                                int64_t begin, int64_t end, int row, int rows)

@@ -1,9 +1,9 @@
 /* Arguments of the reductions: `outputs` results, each of `folded` inputs.
  *
  * A block has AH_REDUCE_THREADS threads, `columns` outputs next to each other by that many rows of threads, which
- * share the inputs of an output. With `across` neighbouring threads take neighbouring outputs, else neighbouring
- * inputs. Of a reduction in `parts`, each part of an output's inputs leaves what it found in `partial`, in order,
- * which a second launch joins. */
+ * share the inputs of an output. With `across` neighbouring threads process neighbouring outputs, else neighbouring
+ * inputs. Of a reduction in `parts`, each part of an output's inputs writes its state to `partial`, in order, and a
+ * second launch joins them. */
 #ifndef AH_CUDA_KERNELS_REDUCE_H
 #define AH_CUDA_KERNELS_REDUCE_H
 
@@ -25,7 +25,8 @@ enum ah_reduce_fold {
     AH_REDUCE_ABS_MIN,
 };
 
-/* What becomes of the result: divided by `number`, its root, its power of 1 / `number`; is it above 0, or `number`? */
+/* The last operation on the result: divided by `number`, its root, its power of 1 / `number`; is it above 0, or
+ * `number`? */
 enum ah_reduce_finish {
     AH_FINISH_NONE,
     AH_FINISH_DIVIDE,
@@ -47,7 +48,7 @@ struct ah_reduce_args {
     int32_t from_dtype, to_dtype; /* enum ah_dtype */
     int32_t fold, finish;
     int32_t columns, across;
-    int32_t wide;    /* an output's inputs lie together, 16 bytes at multiples of 16 */
+    int32_t wide;    /* an output's inputs are contiguous, 16 bytes at multiples of 16 */
     int32_t single;  /* exponentials of floats are float's, not double's */
     int32_t joining; /* the second launch: `folded` parts of each output */
 };

@@ -1,5 +1,5 @@
-/* Running sums, products, log-sums and extremes, in double (of floats) or 64-bit integers. Lines that lie one after
- * another belong to a warp or, longer ones and their parts, to a block; those side by side to a thread each. */
+/* Running sums, products, log-sums and extremes, in double (of floats) or 64-bit integers. Contiguous lines belong to a
+ * warp or, longer ones and their parts, to a block; those side by side to a thread each. */
 #include "cuda/kernels/lib/elementwise.cuh"
 #include "cuda/kernels/lib/scan.cuh"
 #include "cuda/kernels/reduce/reduce.cuh"
@@ -183,7 +183,7 @@ __device__ __forceinline__ void put_run(const ah_running_args &a, int64_t line, 
             ah_store_any<T>(a.to, a.to_dtype, line + (a.reverse ? a.n - 1 - k - j : k + j), x[j]);
 }
 
-/* Who works on a line, or on a part of one: a warp, a block. */
+/* The threads of a line, or of a part of one: a warp, a block. */
 template <class F> struct by_warp {
     static constexpr int lanes = 32;
     static __device__ __forceinline__ int64_t first()
@@ -226,7 +226,7 @@ template <class F> struct by_block {
     }
 };
 
-/* Lines that lie one after another (inner is 1). Without WRITES the parts' states are all that is wanted. */
+/* Contiguous lines (inner is 1). Without WRITES only the parts' states are computed. */
 template <class F, class BY, bool WRITES> __device__ void running_rows(const ah_running_args &a, const BY &by)
 {
     typedef typename F::State State;

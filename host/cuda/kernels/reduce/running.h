@@ -1,6 +1,6 @@
 /* Arguments of the running folds: outer x n x inner elements, lines of n, which may be cut into parts of `each`.
  *
- * Of a line in parts, first each part is folded into a state of its own; then each part begins with the fold of the
+ * Of a line in parts, first each part is folded into a separate state; then each part begins with the fold of the
  * states before it. The number of parts depends on the sizes alone. */
 #ifndef AH_CUDA_KERNELS_RUNNING_H
 #define AH_CUDA_KERNELS_RUNNING_H

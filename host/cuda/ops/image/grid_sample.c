@@ -1,5 +1,5 @@
-/* Sampling images and volumes on a grid. The input's gradient goes through lists of entries, so many samples at a time
- * as a list holds. */
+/* Sampling images and volumes on a grid. The input's gradient uses lists of entries, for as many samples at a time as a
+ * list holds. */
 #include "cuda/kernels/image/grid_sample.h"
 
 #include <string.h>

@@ -32,7 +32,7 @@ static enum ah_resample_filter filter_of(const char *mode)
            : !strcmp(mode, "bicubic") ? AH_CUBIC : !strcmp(mode, "lanczos") ? AH_LANCZOS : AH_LINEAR;
 }
 
-/* What is to be resized, with how many taps the widest position of each axis has. */
+/* Describe the resizing, with the number of taps of the widest position of each axis. */
 static struct ah_taps_args resample_describe(const struct ah_call *c, const struct ah_tensor *in,
                                              const struct ah_tensor *out)
 {
@@ -64,7 +64,7 @@ static struct ah_taps_args resample_describe(const struct ah_call *c, const stru
     return t;
 }
 
-/* The tables in one block, which is the caller's to give back; the readers' only for an adjoint. */
+/* Make the tables in one block, which the caller frees; the readers' only for an adjoint. */
 static int make_tables(struct ah_call *c, struct ah_taps_args *t, enum ah_dtype dtype, bool adjoint, void **block)
 {
     size_t item = ah_dtype_size(dtype), bytes = 0;

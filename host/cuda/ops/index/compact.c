@@ -1,5 +1,5 @@
-/* Masks (kernels/index/compact.cu): what is where they are true. Where the size of a result is how often that is, the
- * host waits for this one number. */
+/* Masks (kernels/index/compact.cu): the elements where they are true. If the size of a result is their number, the host
+ * waits for this one number. */
 #include "cuda/ops/index/compact.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The places where a mask is true: how many they are before each tile of it, and in all. */
+/* The places where a mask is true: their number before each tile of it, and in all. */
 #ifndef AH_CUDA_COMPACT_H
 #define AH_CUDA_COMPACT_H
 
@@ -6,15 +6,15 @@
 
 struct ah_cuda_nonzeros {
     struct ah_tensor *mask;    /* row-major bool */
-    struct ah_tensor *offsets; /* int64 on the device; its last is how many places there are */
+    struct ah_tensor *offsets; /* int64 on the device; its last is the number of places */
 };
 
-/* Count the places of a mask, of which a reference is taken. Release it in any case. */
+/* Count the places of a mask, of which it keeps a reference. Release it in any case. */
 int ah_cuda_nonzeros_find(struct ah_device *device, const char *op_name, struct ah_tensor *mask,
                           struct ah_cuda_nonzeros *out);
 void ah_cuda_nonzeros_release(struct ah_cuda_nonzeros *places);
 
-/* Wait for how many there are. */
+/* Wait for the number of places. */
 int ah_cuda_nonzeros_count(struct ah_device *device, const struct ah_cuda_nonzeros *places, int64_t *count);
 
 /* Write the coordinates of the places to int64 [count, ndim] (ndim 0: of a flat mask, [count]). */

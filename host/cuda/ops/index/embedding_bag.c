@@ -24,7 +24,7 @@ static void bags_close(struct ah_call *c, struct bags *bags)
     ah_tensor_release(bags->scale);
 }
 
-/* `rows`: how many the table has. */
+/* `rows`: number of the table's rows. */
 static int bags_open(struct ah_call *c, struct bags *bags, struct ah_tensor *index, struct ah_tensor *starts,
                      struct ah_tensor *scale, const struct ah_value *padding, int64_t rows)
 {

@@ -1,4 +1,4 @@
-/* Picking and placing by rows and by lines. What is written is first sorted by its destination. */
+/* Picking and placing by rows and by lines. Writes are first sorted by their destination. */
 #include "cuda/kernels/index/index.h"
 
 #include <string.h>
@@ -211,7 +211,7 @@ out:
     return status;
 }
 
-/* Where a mask is true. */
+/* Return the places where a mask is true. */
 static int places_of(struct ah_call *c, struct ah_tensor *given)
 {
     struct ah_tensor *mask;
@@ -325,7 +325,7 @@ int ah_cuda_gather(struct ah_call *c)
     return status;
 }
 
-/* By keys that are sorted, in pieces; what destinations of several have is joined behind that. */
+/* Fold by sorted keys, in pieces; the sums of destinations of several pieces are joined after that. */
 static int fold_pieces(struct ah_call *c, enum ah_dtype dtype, struct ah_lines_args *args)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;

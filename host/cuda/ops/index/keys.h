@@ -4,7 +4,7 @@
 
 #include "tensor/tensor.h"
 
-/* How many bits the keys of a dtype have. */
+/* Return the number of bits of a dtype's keys. */
 int ah_cuda_key_bits(enum ah_dtype dtype);
 
 /* The keys of all elements of a row-major tensor, `item` (4 or 8) bytes each. */

@@ -1,4 +1,4 @@
-/* Padding with edges, and where the elements of a view lie. */
+/* Padding with edges, and the places of a view's elements. */
 #include "cuda/kernels/index/pad.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Passes over 8 bits each, lowest first, between two pairs of buffers; one block sorts what it can hold. */
+/* Passes over 8 bits each, lowest first, between two pairs of buffers; one block sorts as many keys as fit it. */
 #include "cuda/ops/index/radix.h"
 
 #include "cuda/driver/memory/memory.h"

@@ -13,7 +13,7 @@ struct ah_cuda_sorted {
 
 /* Sort `n` keys (below 2^32 of them) of `item` bytes, 4 or 8, by their lowest `bits` bits. The keys are overwritten.
  * With `order` (which stays) the keys are those of its elements, which are sorted instead of 0..n-1.
- * What it returns is valid in the order of the compute stream and released, with or without an error before. */
+ * The result is valid in the order of the compute stream and released, with or without an error before. */
 int ah_cuda_sort_keys(struct ah_device *device, const char *op_name, void *keys, const uint32_t *order, int64_t n,
                       int item, int bits, struct ah_cuda_sorted *out);
 void ah_cuda_sorted_release(struct ah_device *device, struct ah_cuda_sorted *sorted);

@@ -17,7 +17,7 @@ static struct ah_cuda_grid grid_for(int64_t items)
     return ah_cuda_grid_for(items, AH_INDEX_THREADS);
 }
 
-/* The index sorted by rows: those out of range and `skip` are n and come last. */
+/* The index sorted by rows: those out of range and `skip` become n and are last. */
 static int sort_rows(struct ah_call *c, const struct ah_tensor *at, int64_t n, int64_t skip,
                      struct ah_cuda_sorted *sorted, void **keys)
 {

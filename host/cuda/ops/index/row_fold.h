@@ -26,8 +26,8 @@ struct ah_cuda_row_fold {
     uint64_t map, scale; /* as in ah_rows_fold_args, of AH_INDEX_ADD; 0: none */
 };
 
-/* The rows of `from` into those of `to` that `at` (row-major int64) names; both row-major. What is out of range counts
- * nothing. */
+/* Fold the rows of `from` into those of `to` that `at` (row-major int64) names; both row-major. Numbers out of range
+ * are skipped. */
 int ah_cuda_fold_rows(struct ah_call *c, struct ah_tensor *to, const struct ah_tensor *from, const struct ah_tensor *at,
                       struct ah_cuda_rows rows, struct ah_cuda_row_fold fold);
 

@@ -36,7 +36,7 @@ int ah_cuda_make_keys(struct ah_device *device, const char *op_name, const struc
     return ah_cuda_launch(device, &keys_kernel[item == 8], op_name, grid_for(x->numel), &args);
 }
 
-/* An order of the elements put in the order of their lines, stable. */
+/* Sort an order of the elements by their lines, stable. */
 static int sort_by_line(struct ah_device *device, const char *op_name, const struct ah_sort_args *given,
                         const struct ah_cuda_sorted *by_key, struct ah_cuda_sorted *out)
 {

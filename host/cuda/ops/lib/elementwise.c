@@ -1,6 +1,6 @@
-/* The walk over an elementwise kernel's operands is planned here: dims of size 1 go, the others are ordered by the
- * output's strides and merged, numbers of the CPU become part of the arguments, and what the kernel cannot read is
- * converted or copied first. */
+/* The walk over an elementwise kernel's operands is planned here: dims of size 1 are dropped, the others are ordered by
+ * the output's strides and merged, numbers of the CPU become part of the arguments, and operands that the kernel cannot
+ * read are converted or copied first. */
 #include "cuda/ops/lib/elementwise.h"
 
 #include <string.h>
@@ -138,7 +138,7 @@ static bool elementwise_readable(enum ah_dtype own, enum ah_dtype read)
     return own == read || (read == AH_F32 && (own == AH_F16 || own == AH_BF16)) || (own == AH_BOOL && read == AH_U8);
 }
 
-/* Fill in an operand; *copy becomes what has to live until the launch. */
+/* Fill in an operand; *copy becomes the tensor that has to live until the launch. */
 static int set_operand(struct ah_device *device, struct ah_ew_args *args, int n, const struct ah_cuda_operand *given,
                        const struct ah_tensor *out, struct ah_tensor **copy)
 {
@@ -237,7 +237,7 @@ static ah_cuda_loops converts = {
     [AH_F16] = AH_CUDA_KERNEL("convert", "convert_f16"), [AH_BF16] = AH_CUDA_KERNEL("convert", "convert_bf16"),
     [AH_F32] = AH_CUDA_KERNEL("convert", "convert_f32"), [AH_F64] = AH_CUDA_KERNEL("convert", "convert_f64")};
 
-/* What moves bits reads them as an unsigned type, which its operands name by a dtype of that size. */
+/* Kernels that move bits read them as an unsigned type, which its operands name by a dtype of that size. */
 static const enum ah_dtype bits_of[] = {AH_U8, AH_U8, AH_I32, AH_I64};
 
 static int elementwise_move(struct ah_device *device, struct ah_tensor *out, struct ah_tensor *input)

@@ -17,7 +17,7 @@ typedef struct ah_cuda_kernel ah_cuda_loops[AH_DTYPE_COUNT];
 
 struct ah_cuda_operand {
     struct ah_tensor *tensor;
-    enum ah_dtype dtype; /* what the kernel reads or writes */
+    enum ah_dtype dtype; /* of the kernel's reads or writes */
 };
 
 /* A planned walk over operands: the arguments of a kernel, and the copies that have to live until it is launched. */
@@ -32,10 +32,10 @@ int ah_cuda_walk_open(struct ah_cuda_walk *walk, struct ah_device *device, const
                       int count, const double *numbers);
 void ah_cuda_walk_close(struct ah_cuda_walk *walk);
 
-/* Run a kernel over operand[0], the output, and the others, which broadcast to it. An operand is converted first when
- * its dtype is not what the kernel reads: the same, or a half where that is float32. A 0-dim operand may lie on the
- * CPU; inputs that overlap the output otherwise than exactly are copied. AH_EINVAL when several elements of the output
- * share a place. `numbers` (up to 4, NULL: none) reach the kernel as c0..c3. */
+/* Run a kernel over operand[0], the output, and the others, which broadcast to it. An operand is converted first unless
+ * its dtype is the kernel's, or fp16 or bf16 where that is float32. A 0-dim operand may be on the CPU; inputs that
+ * overlap the output otherwise than exactly are copied. AH_EINVAL when several elements of the output share a place.
+ * `numbers` (up to 4, NULL: none) reach the kernel as c0..c3. */
 int ah_cuda_iterate(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernel,
                     const struct ah_cuda_operand *operand, int count, const double *numbers);
 

@@ -1,4 +1,4 @@
-/* The CPU's kernel is called with shadows of the tensors, which lie in copies of their storages. Whole storages are
+/* The CPU's kernel is called with shadows of the tensors, which are in copies of their storages. Whole storages are
  * copied, so that views of one still share it, and all of them back, since a kernel may write into its arguments. */
 #include "cuda/ops/lib/host_kernel.h"
 

@@ -1,5 +1,5 @@
-/* Work of a device that is done on the CPU: for ops without a kernel of their own. The operands are copied to the host,
- * the CPU's kernel runs, and what it may have written is copied back. */
+/* Work of a device that is done on the CPU: for ops without their own kernel. The operands are copied to the host, the
+ * CPU's kernel runs, and its possible outputs are copied back. */
 #ifndef AH_CUDA_HOST_KERNEL_H
 #define AH_CUDA_HOST_KERNEL_H
 

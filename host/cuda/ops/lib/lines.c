@@ -1,4 +1,4 @@
-/* Views with a dim put last, and copies through them. */
+/* Views with a dim moved last, and copies through them. */
 #include "cuda/ops/lib/lines.h"
 
 #include "cuda/ops/lib/elementwise.h"

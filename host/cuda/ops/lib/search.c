@@ -1,4 +1,4 @@
-/* Threads that find something take the minimum of its index by an atomic; its order does not matter. */
+/* Threads that find an element update the minimum index by an atomic; the order does not matter. */
 #include "cuda/ops/lib/search.h"
 
 #include "cuda/driver/memory/memory.h"

@@ -1,6 +1,7 @@
-/* Attention that keeps no scores (kernels/linear/attention*.cu): rows of any strides, as long as their items lie
- * together; what a kernel cannot read as it is becomes dense first. Heads wider than the kernels have registers for
- * (256; float64 128) are AH_ENOTIMPL: scaled_dot_product_attention then computes products and a softmax. */
+/* Attention that keeps no scores (kernels/linear/attention*.cu): rows of any strides, as long as their items are
+ * contiguous; a tensor that a kernel cannot read as it is becomes dense first. Heads wider than the kernels have
+ * registers for (256; float64 128) are AH_ENOTIMPL: scaled_dot_product_attention then computes products and a
+ * softmax. */
 #include "ops/nn/attention.h"
 
 #include "cuda/driver/stream/copy.h"
@@ -76,7 +77,7 @@ static struct tiles *tiles_for(const struct ah_call *c, struct tiles *tiles, siz
 #define TILES_FOR(c, tiles, query, value) \
     tiles_for(c, tiles, sizeof(tiles) / sizeof *(tiles), query, value)
 
-/* What a call holds until its kernels are launched. */
+/* The tensors that a call holds until its kernels are launched. */
 struct call {
     struct ah_attention_args args;
     struct ah_tensor *held[8];
@@ -144,7 +145,7 @@ static int open_mask(struct call *call, struct ah_device *device, struct ah_tens
     return 0;
 }
 
-/* What forward and backward read alike. */
+/* Open the inputs of both forward and backward. */
 static int open_call(struct call *call, struct ah_device *device, struct ah_tensor *query, struct ah_tensor *key,
                      struct ah_tensor *value, struct ah_tensor *mask, struct ah_tensor *spans)
 {
@@ -163,7 +164,7 @@ static int open_call(struct call *call, struct ah_device *device, struct ah_tens
     return mask ? open_mask(call, device, mask, query, key) : 0;
 }
 
-/* A side of the window; what is longer than any sequence sees all. */
+/* A side of the window; a side that is longer than any sequence sees all. */
 static int32_t attention_side(int64_t keys)
 {
     return keys < 0 || keys >= LONGEST ? -1 : (int32_t)keys;
@@ -180,8 +181,8 @@ static void set_numbers(struct ah_attention_args *a, const struct ah_value *wind
     a->keep_scale_single = (float)a->keep_scale;
 }
 
-/* Under a causal mask blocks have unequally much to do, and the longest of several heads begin first: of as many as
- * have what they read in the cache. */
+/* Under a causal mask blocks have unequally much to do, and the longest of several heads begin first: of as many heads
+ * as have their inputs in the cache. */
 static int64_t section_of(const struct ah_attention_args *a, enum ah_dtype dtype, bool of_keys)
 {
     if (a->right < 0 || a->left >= 0)

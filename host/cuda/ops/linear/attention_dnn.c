@@ -1,15 +1,15 @@
 /* Attention by cuDNN: a plan per shape and strides, of which the last PLANS are kept, also those that were refused.
  *
  * cuDNN compiles a plan's kernel when a shape is first met, in half a second (9.19, for an H100, 2026-11); so unless
- * configured otherwise only lengths that are multiples of STEP are taken, of which batches of various lengths have few.
- * Unless memory for its workspace runs out, a shape is computed in one way as long as the program runs, so that a
- * forward pass that is computed again is the same to the bit.
+ * configured otherwise only lengths that are multiples of STEP are computed so, of which batches of various lengths
+ * have few. Unless memory for its workspace runs out, a shape is computed in one way as long as the program runs, so
+ * that a forward pass that is computed again is the same to the bit.
  *
  * The gradient of the query is a sum over blocks of keys. cuDNN's kernels for Hopper add it up by atomic additions, in
  * no fixed order, and their notes do not mention it; in another form of the graph (ah_sdpa.ordered) they store the
  * gradient
  * of the scores instead, 2 bytes each, and multiply it with the keys. Where that exceeds WORKSPACE, and on Blackwell,
- * where only kernels for Ampere take that form, the program's own kernels compute the gradients. */
+ * where only kernels for Ampere support that form, the program's own kernels compute the gradients. */
 #include "cuda/ops/linear/attention_dnn.h"
 
 #include <math.h>
@@ -91,7 +91,7 @@ static bool attention_rows_fit(const struct ah_attention_args *a)
     return true;
 }
 
-/* Is it what cuDNN's kernels compute, and expected to pay? */
+/* Can cuDNN's kernels compute it, and is that expected to pay? */
 static bool attention_is_candidate(const struct ah_cuda_device *cuda, const struct ah_attention_args *a,
                                    enum ah_dtype dtype)
 {

@@ -1,4 +1,4 @@
-/* Attention by cuDNN's fused kernels, for what those take and where they pay: halves on cards of compute capability 9.0
+/* Attention by cuDNN's fused kernels, where they support it and pay: fp16 and bf16 on cards of compute capability 9.0
  * and above, no mask but the causal one, no dropout, no window, sequences of one length. */
 #ifndef AH_CUDA_ATTENTION_DNN_H
 #define AH_CUDA_ATTENTION_DNN_H
@@ -7,9 +7,9 @@
 #include "cuda/kernels/linear/attention.h"
 #include "ops/dispatch/op.h"
 
-/* Launch what `args` describe: the forward pass, or, where args->grad_query is there, the gradients, for which
- * args->delta is scratch memory. `lse`: row-major (heads, rows), written or read. 1 done; 0 left to the program's own
- * kernels, nothing was written; negative an error. */
+/* Launch the attention of `args`: the forward pass, or, with args->grad_query, the gradients, for which args->delta is
+ * scratch memory. `lse`: row-major (heads, rows), written or read. 1 done; 0 left to the program's own kernels, nothing
+ * was written; negative an error. */
 int ah_cuda_attention_dnn(struct ah_call *c, const struct ah_attention_args *args, enum ah_dtype dtype,
                           struct ah_tensor *lse);
 

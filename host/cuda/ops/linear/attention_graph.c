@@ -15,7 +15,7 @@ struct build {
     int op_count;
 };
 
-/* A tensor, and what of it a view needs. */
+/* A tensor, with the sizes and strides for views of it. */
 struct node {
     cudnnBackendDescriptor_t at;
     int64_t size[4], stride[4];
@@ -121,7 +121,7 @@ static void graph_multiply(struct build *b, struct node x, struct node y, struct
     graph_operation(b, op);
 }
 
-/* What a pointwise operation has besides its input and output. */
+/* The attributes of a pointwise operation. */
 struct pointwise {
     int mode, precision;
     int64_t axis; /* of an index; 0: none */

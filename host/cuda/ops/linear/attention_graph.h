@@ -30,13 +30,13 @@ enum { AH_SDPA_ROWS = AH_SDPA_LSE };
 /* As cuDNN knows it. */
 #define AH_SDPA_UNIQUE(id) ((int64_t)(id) + 1)
 
-/* Strides in elements; items of a row lie together. */
+/* Strides in elements; items of a row are contiguous. */
 struct ah_sdpa_rows {
     int64_t batch, head, token;
 };
 
-/* What a graph computes; without padding, so that two are compared as bytes. `ordered`: the gradient of the query is
- * added up in a fixed order, which needs 2 bytes of workspace per score; else by atomic additions. */
+/* The computation of a graph; without padding, so that two are compared as bytes. `ordered`: the gradient of the query
+ * is added up in a fixed order, which needs 2 bytes of workspace per score; else by atomic additions. */
 struct ah_sdpa {
     int64_t batch, heads, groups, queries, keys; /* groups: heads of key and value */
     int64_t width, value_width;
@@ -54,7 +54,7 @@ struct ah_sdpa_graph {
     cudnnBackendDescriptor_t itself;
 };
 
-/* Build and finalize it; what was made until a failure, too, is dropped by the caller. */
+/* Build and finalize a graph; the caller also drops a partial one after a failure. */
 void ah_sdpa_graph_make(struct ah_dnn_work *work, cudnnHandle_t handle, const struct ah_sdpa *sdpa,
                         struct ah_sdpa_graph *out);
 void ah_sdpa_graph_drop(const struct ah_cudnn *dnn, struct ah_sdpa_graph *graph);

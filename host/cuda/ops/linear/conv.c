@@ -127,7 +127,7 @@ out:
     return status;
 }
 
-/* What an error of missing memory leaves open. */
+/* Add the shapes to an error of missing memory. */
 static int append_shapes(struct ah_call *c, int status)
 {
     char reason[400];

@@ -28,7 +28,7 @@ int ah_cuda_dnn_convolve(struct ah_device *device, const char *op_name, const st
 /* Compute it, row-major, by products of matrices (cuda/vendor/product.h). */
 int ah_cuda_patches_convolve(struct ah_device *device, const char *op_name, const struct ah_cuda_conv *conv);
 
-/* Forget what is kept of a device that is closed. */
+/* Drop the cached objects of a device that is closed. */
 void ah_cuda_dnn_forget(const struct ah_cuda_device *cuda);
 
 #endif

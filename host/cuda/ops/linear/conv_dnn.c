@@ -24,7 +24,7 @@ static struct plan {
     struct key key;
     bool made, absent; /* absent: there is none */
     uint64_t used;
-    cudnnBackendDescriptor_t part[PARTS]; /* what it is made of */
+    cudnnBackendDescriptor_t part[PARTS]; /* its descriptors */
     struct ah_dnn_plan chosen;
 } conv_plans[PLANS];
 static uint64_t conv_uses;

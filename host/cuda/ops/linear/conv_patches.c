@@ -1,4 +1,4 @@
-/* Convolutions as products of matrices: the windows of some images at a time, so many as ROOM holds or memory allows,
+/* Convolutions as products of matrices: the windows of some images at a time, as many as ROOM holds or memory allows,
  * side by side. Images of a group, or groups of an image, are a batch of products; the weight's gradient is one product
  * of all the images' pixels. */
 #include "cuda/ops/linear/conv.h"

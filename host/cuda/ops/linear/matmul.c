@@ -70,7 +70,7 @@ static int open_side(struct side *s, struct ah_device *device, struct ah_tensor 
     return 0;
 }
 
-/* Drop batch dims of size 1 and merge what both sides walk as one. Returns how many are left. */
+/* Drop batch dims of size 1 and merge dims that both sides walk as one. Return the number of the remaining ones. */
 static int matmul_merge(int64_t *size, int dims, struct side *a, struct side *b)
 {
     int n = 0;
@@ -95,7 +95,7 @@ static int matmul_multiply(struct ah_call *c, struct side *a, struct side *b, in
                                       .depth = a->columns, .batch = 1, .a = a->matrix, .b = b->matrix,
                                       .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST};
     dims = matmul_merge(size, dims, a, b);
-    /* Rows that go on from one matrix to the next are rows of one. */
+    /* Rows that continue from one matrix to the next are rows of one. */
     if (dims == 1 && b->stride[0] == 0 && !a->matrix.transposed && a->stride[0] == a->rows * a->matrix.ld) {
         product.rows *= size[0];
         dims = 0;

@@ -1,7 +1,7 @@
 /* Recurrent layers: of each step a product of the hidden state by cuBLASLt and one kernel of all gates
  * (kernels/linear/recurrent.cu); back through the steps alike, then one product over all of them for the weight. The
- * host knows the steps' sizes and waits for nothing. Products of halves give float32, and a hidden state is rounded to
- * the halves that the next step multiplies; the cell stays in float32. */
+ * host knows the steps' sizes and waits for nothing. Products of fp16 or bf16 are float32, and a hidden state is
+ * rounded to that dtype for the next step's product; the cell stays in float32. */
 #include "cuda/kernels/linear/recurrent.h"
 
 #include "cuda/driver/memory/memory.h"
@@ -16,7 +16,7 @@
 _Static_assert((int)AH_CELL_LSTM == AH_LSTM && (int)AH_CELL_GRU == AH_GRU && (int)AH_CELL_TANH == AH_RNN_TANH &&
                (int)AH_CELL_RELU == AH_RNN_RELU, "kernels count the kinds as ops do");
 
-/* Steps of sizes that differ ask for products of a multiple of ROWS rows, since each size needs a plan of its own. */
+/* Steps of sizes that differ use products of a multiple of ROWS rows, since each size needs a separate plan. */
 enum { ROWS = 32 };
 
 static struct ah_cuda_kernel cell_kernel[] = AH_CUDA_REALS("recurrent", "recurrent_cell");
@@ -52,10 +52,10 @@ static int recurrent_begin(struct ah_call *c, struct ah_tensor **state, struct a
     return ah_cuda_fill(c->device, ah_tensor_data(*state), 0, (size_t)out->numel * ah_dtype_size(dtype));
 }
 
-/* What the steps share. */
+/* The data that the steps share. */
 struct layer {
     struct ah_recurrent_plan plan;
-    enum ah_dtype dtype, real; /* of the tensors; what is computed in */
+    enum ah_dtype dtype, real; /* of the tensors; of the computation */
     struct ah_tensor *weight;
     int64_t wide;
 };
@@ -86,7 +86,7 @@ static void close_layer(struct layer *l)
     ah_recurrent_plan_close(&l->plan);
 }
 
-/* Through all steps; `args` has what they have in common. */
+/* Run all steps; `args` has their common fields. */
 static int run_layer(struct ah_call *c, const struct layer *l, struct ah_recurrent_cell_args *args)
 {
     const struct ah_recurrent_plan *plan = &l->plan;
@@ -192,7 +192,7 @@ out:
     return status;
 }
 
-/* What the backward holds. */
+/* The tensors of the backward. */
 struct held {
     struct ah_tensor *grad_output, *output, *hidden, *cell; /* read */
     struct ah_tensor *share, *before;                       /* as in the kernel's arguments */

@@ -14,7 +14,7 @@ static struct ah_cuda_kernel forward_kernel[] = AH_CUDA_REALS("ctc", "ctc_forwar
 static struct ah_cuda_kernel terms_kernel[] = AH_CUDA_REALS("ctc", "ctc_terms");
 static struct ah_cuda_row_kernels gradient_kernel = AH_CUDA_ROWS("ctc", "ctc_gradient");
 
-/* What both directions read. */
+/* The inputs of both directions. */
 struct held {
     struct ah_tensor *x, *target, *label, *input_length, *target_length;
     void *chain;

@@ -15,7 +15,7 @@ static struct ah_cuda_kernel total_kernel[] = AH_CUDA_REALS("loss", "loss_total"
 static struct ah_cuda_row_kernels entropy_kernel = AH_CUDA_ROWS("loss", "entropy");
 static struct ah_cuda_row_kernels entropy_backward_kernel = AH_CUDA_ROWS("loss", "entropy_backward");
 
-/* What a loss reads: labels and weights, row-major on the device. */
+/* The inputs of a loss: labels and weights, row-major on the device. */
 struct held {
     struct ah_tensor *label, *weight, *x, *g;
 };

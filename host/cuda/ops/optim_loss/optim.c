@@ -1,5 +1,5 @@
 /* The optimizers' passes: many segments in one launch. Segments that follow each other in memory, as those of a flat
- * arena, become one part; what has another step or other scalars goes into the next launch. */
+ * arena, become one part; segments with another step or other scalars are in the next launch. */
 #include "cuda/kernels/optim_loss/optim.h"
 
 #include <string.h>

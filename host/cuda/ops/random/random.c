@@ -12,7 +12,7 @@ unsigned ah_cuda_random_blocks(const struct ah_cuda_device *cuda, int64_t n)
     return (unsigned)(blocks < cuda->resident_blocks ? blocks : cuda->resident_blocks);
 }
 
-/* Launch a kernel whose threads take `each` elements from a group of four words. */
+/* Launch a kernel whose threads fill `each` elements from a group of four words. */
 static int random_launch(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_random_args *args, int each)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(c->device);
@@ -39,7 +39,7 @@ static int fill_with(struct ah_call *c, struct ah_tensor *out, struct ah_cuda_ke
     return status;
 }
 
-/* Fill with a distribution of floats: float64 has a kernel of its own. */
+/* Fill with a distribution of floats: float64 has a separate kernel. */
 static int random_fill(struct ah_call *c, struct ah_tensor *out, ah_cuda_loops kernels, double c0, double c1, double c2)
 {
     bool wide = out->dtype == AH_F64;

@@ -123,7 +123,7 @@ int ah_cuda_draw_multinomial(struct ah_call *c)
     if (c->out[0]->numel == 0)
         return 0;
     AH_TRYGO(ah_cuda_dense(c->device, &dense, input, input->dtype), out);
-    /* A view has no history, so that what is made of it is not recorded. */
+    /* A view has no history, so that ops on it are not recorded. */
     AH_TRYGO(ah_tensor_view(&weights, dense, dense->size, dense->stride, dense->ndim, dense->offset), out);
     AH_TRYGO(check_weights(c, weights, repeated ? 1 : samples), out);
     status = repeated ? draw_repeated(c, weights, samples) : draw_distinct(c, weights, samples);

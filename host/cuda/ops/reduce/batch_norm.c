@@ -87,7 +87,7 @@ static int launch_apply(struct ah_call *c, struct ah_batch_apply_args *args, enu
                           args);
 }
 
-/* What the running statistics become is counted as a write. */
+/* Set the running statistics, which counts as a write. */
 static void set_running(struct ah_call *c, struct ah_batch_stats_args *args)
 {
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);

@@ -31,7 +31,7 @@ static enum ah_dtype read_as(const struct ah_tensor *t, enum ah_dtype dtype)
     return dtype == AH_F32 && (t->dtype == AH_F16 || t->dtype == AH_BF16) ? t->dtype : dtype;
 }
 
-/* What is to be normalised (with `other` added to it, to the tensor `sum`), and by what. */
+/* The input of a normalisation (with `other` added to it, to the tensor `sum`), and its parameters. */
 struct normal {
     struct ah_tensor *input, *other, *weight, *bias, *sum, *mean, *inverse;
     double eps;

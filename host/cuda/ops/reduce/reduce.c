@@ -142,7 +142,7 @@ static int reduce_fold(struct ah_call *c, struct ah_tensor *input, enum ah_reduc
     return reduce_run(c, ah_dtype_is_float(input->dtype) ? &fold_float[how] : &fold_integer[how], &args);
 }
 
-/* Reductions without arguments of their own. */
+/* Reductions without further arguments. */
 #define FOLD(name, fold_of, finish)                                     \
     int ah_cuda_##name(struct ah_call *c)                               \
     {                                                                   \

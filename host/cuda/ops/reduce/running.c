@@ -1,5 +1,5 @@
-/* Running folds along a dim (kernels/reduce/running.cu): which of the two walks over the lines is taken, and into how
- * many parts a line is cut where few lines would keep few blocks busy. */
+/* Running folds along a dim (kernels/reduce/running.cu): the choice between the two walks over the lines, and the
+ * number of parts of a line where few lines would keep few blocks busy. */
 #include "cuda/driver/memory/memory.h"
 #include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/reduce/running.h"
@@ -8,7 +8,7 @@
 #include "cuda/ops/lib/ops.h"
 
 /* Lines up to SHORT belong to a warp; a block's part of a line is PART elements or more, a thread's FEW, of which it
- * has as many as parts come before it. Fewer than NARROW lines side by side are turned. */
+ * has as many as there are parts before it. Fewer than NARROW lines side by side are turned. */
 enum { SHORT = 512, PART = 4096, PARTS = 512, BUSY = 1024, FEW = 32, WIDE_BUSY = 65536, NARROW = 16 };
 
 enum kind { FLOATS, INTEGERS, FLOAT_EXTREMES, INTEGER_EXTREMES };
@@ -27,7 +27,7 @@ static int64_t running_up(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* How many parts a line has, by the sizes alone. */
+/* Choose the number of parts of a line, by the sizes alone. */
 static void running_cut(struct ah_running_args *args)
 {
     int64_t lines = args->outer * args->inner, busy = args->inner > 1 ? WIDE_BUSY : BUSY, parts = 1, each = 1;
@@ -50,7 +50,7 @@ static int running_launch(struct ah_device *device, const char *op_name, struct 
     return ah_cuda_launch(device, kernel, op_name, ah_cuda_grid_each(blocks, AH_RUNNING_THREADS), args);
 }
 
-/* Run over args->outer x n x inner elements, which lie row-major. */
+/* Run over args->outer x n x inner elements, which are row-major. */
 static int running_run(struct ah_device *device, const char *op_name, struct ah_running_args *args)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
@@ -99,7 +99,7 @@ static int running_fold(struct ah_call *c, enum ah_running_fold fold, bool rever
     int dim = out->ndim > 0 ? __builtin_ctz(c->state.reduce.dims) : 0, status;
     struct ah_cuda_extent extent = ah_cuda_extent(out, dim);
     bool turn = extent.inner < NARROW;
-    int last = turn ? dim : out->ndim; /* the dim that is put last, if any */
+    int last = turn ? dim : out->ndim; /* the dim that is moved last, if any */
     enum ah_dtype to = out->dtype == AH_BOOL && fold < AH_RUNNING_LARGEST ? AH_I64 : out->dtype;
     AH_TRYGO(
         ah_cuda_lines(c->device, &x, input, last, running_keeps(input->dtype, out->dtype) ? input->dtype : out->dtype),

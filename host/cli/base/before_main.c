@@ -1,8 +1,9 @@
-/* What must be settled before the constructors of the libraries run, and is over when they have.
+/* Settings that must be made before the constructors of the libraries run, and end when they have.
  *
  * Kernels: an OpenBLAS that is older than an Intel processor does not know it and uses the kernels of 2004: float64
  * matmul is then 2.4 times slower (measured, 0.3.21). It reads OPENBLAS_CORETYPE by getenv in its constructor, when the
- * environment cannot be changed yet; so this program answers that one question itself, that once, with its choice for
+ * environment cannot be changed yet; so this program answers that one question itself, that once. The user's setting wins. From main on getenv is the usual one.
+ *
  * the newest Intel processors that it knows. What the user set wins. From main on getenv is what it always is.
  *
  * Threads: libgomp and OpenBLAS keep arrays of OMP_NUM_THREADS entries on their stacks, so a number above
@@ -27,7 +28,7 @@
 
 enum { TIMEOUT_S = 2 }; /* seconds of processor time; the constructors take some milliseconds */
 enum { MIB = 1 << 20, BLAS_MIB = 128, STACK_MIB = 8 }; /* of each thread */
-enum { OTHER_MIB = 40 }; /* what the library's start and its first ops map beyond that (measured: 20 to 30) */
+enum { OTHER_MIB = 40 }; /* mapped by the library's start and its first ops beyond that (measured: 20 to 30) */
 enum { LEAST_STACK = 256 * 1024 }; /* the main thread's; with 64 KiB the start fails, with 100 it succeeds */
 
 static bool reads_done; /* all constructors have run */
@@ -127,7 +128,7 @@ static int needed_mib(int threads, int processors)
     return BLAS_MIB * (threads < processors ? threads : processors) + STACK_MIB * (threads - 1) + OTHER_MIB;
 }
 
-/* Whether memory of this size can be had; it is not touched. */
+/* Can memory of this size be mapped? It is not touched. */
 static bool has_room(size_t bytes)
 {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -167,7 +168,7 @@ static void before_libraries(int argc, char **argv, char **environment)
 __attribute__((section(".preinit_array"), used)) static void (*const at_first)(int, char **, char **) =
     before_libraries;
 
-/* The program's own constructors come after those of the libraries. */
+/* The program's own constructors run after those of the libraries. */
 __attribute__((constructor)) static void after_libraries(void)
 {
     reads_done = true;

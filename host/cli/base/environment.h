@@ -13,7 +13,7 @@ struct ah_environment {
 /* AH_ENOMEM; nothing to close then. */
 int ah_environment_copy(struct ah_environment *environment);
 void ah_environment_close(struct ah_environment *environment);
-/* Give `name` a value; `overwrite` false keeps one that is there. */
+/* Set `name`; `overwrite` false keeps an existing value. */
 int ah_environment_set(struct ah_environment *environment, bool overwrite, const char *name, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

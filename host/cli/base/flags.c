@@ -1,4 +1,4 @@
-/* One pass over the words; each is looked up by its name in the one spelling that counts, with '_'. */
+/* One pass over the words; each is searched for by its name, spelt with '_'. */
 #include "cli/base/flags.h"
 
 #include <stdbool.h>

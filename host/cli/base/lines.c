@@ -15,7 +15,7 @@ struct chain {
 };
 
 struct ah_lines {
-    uint64_t first, end; /* numbers of the first line held and of the next to come */
+    uint64_t first, end; /* numbers of the first line held and of the next one */
     size_t bytes;
     uint64_t ended[AH_LINES_WORDS];
     uint64_t latest[AH_LINES_RANKS]; /* number of each rank's latest line */

@@ -1,6 +1,6 @@
 /* Kernels before 5.3, gVisor and containers whose seccomp profile is older than pidfds refuse the calls with ENOSYS or
- * EPERM, so any refusal leads to the other way. What must stay true of that way: the thread waits with WNOWAIT, so the
- * child's number belongs to the child until the owner has joined the thread and reaps the child. */
+ * EPERM, so any refusal leads to the other way. Invariant of that way: the thread waits with WNOWAIT, so the child's
+ * number belongs to the child until the owner has joined the thread and reaps the child. */
 #include "cli/base/process_watch.h"
 
 #include <errno.h>
@@ -90,7 +90,7 @@ void ah_process_hold_signal(const struct ah_process_hold *hold, int number)
     struct ah_process process;
     if (hold->fd >= 0 && (ah_pidfd_kill(hold->fd, number) == 0 || errno == ESRCH))
         return;
-    /* Where pidfds cannot signal, the number belongs to the process as long as its pidfd reports no end. */
+    /* If pidfds cannot signal, the number belongs to the process as long as its pidfd reports no end. */
     bool same = hold->fd >= 0 ? poll(&(struct pollfd){.fd = hold->fd, .events = POLLIN}, 1, 0) == 0
                               : ah_process_look(hold->pid, &process) && process.started_ns == hold->started_ns;
     if (same)

@@ -1,4 +1,4 @@
-/* What can be read only once is copied into a memfd, which several processes can read at once by pread. */
+/* A script that can be read only once is copied into a memfd, which several processes can read at once by pread. */
 #include "cli/base/script.h"
 
 #include <errno.h>

@@ -8,10 +8,10 @@
 /* Check the words after a command's options: [-e|-m] SCRIPT ARGUMENTS... Returns 0, or 2 after reporting the error. */
 int ah_script_check(const char *command, int argc, char **argv);
 
-/* Whether the word that follows names a module. */
+/* Is the next word the name of a module? */
 bool ah_script_is_module(const char *word);
 
-/* Whether a script's text can be read only once, or by this process only: "-" (stdin), a pipe, a device. */
+/* Can a script's text be read only once, or by this process only? "-" (stdin), a pipe, a device. */
 bool ah_script_is_stream(const char *path);
 
 /* Read such a script to its end; *fd gets a descriptor of a file without a name that holds it. */

@@ -1,4 +1,4 @@
-/* Each goes by the call's number, which the kernel's headers give, so that one program serves every C library. */
+/* Each is called by its number, which the kernel's headers give, so that one program serves every C library. */
 #include "cli/base/syscalls.h"
 
 #include <signal.h>

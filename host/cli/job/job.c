@@ -23,10 +23,10 @@ static const int64_t second_ns = 1000000000, millisecond_ns = 1000000;
 static const int64_t peers_ns = 1000000000;  /* after a failure: for the peers to raise themselves */
 static const int64_t term_ns = 500000000;    /* between SIGTERM and SIGKILL then */
 static const int64_t nudge_ns = 1000000000;  /* after which ranks that ignore a signal get another */
-static const int64_t leave_ns = 5000000000;  /* for what well-ended ranks have started */
+static const int64_t leave_ns = 5000000000;  /* for children of well-ended ranks */
 static const int64_t poll_ns = 50000000;     /* between polls of those */
 static const int64_t return_ns = 20000000; /* between polls for replaced ranks */
-static const int64_t quiet_pipe_ns = 200000000; /* of a pipe that somebody we cannot find holds open */
+static const int64_t quiet_pipe_ns = 200000000; /* of a pipe that an unknown process holds open */
 
 enum { READ = 64 * 1024, EVENTS = 64 };
 
@@ -94,7 +94,7 @@ static void kill_ranks(struct ah_job *job)
     job_enter(job, AH_JOB_KILLED, -1);
 }
 
-/* Nothing more can come: what is in the pipes is all. */
+/* No more output can arrive: read the rest of the pipes. */
 static void job_drain(struct ah_job *job)
 {
     job_enter(job, AH_JOB_DRAINING, quiet_pipe_ns);
@@ -170,7 +170,7 @@ static void on_deadline(struct ah_job *job)
     }
 }
 
-/* What has happened. */
+/* Events of the ranks. */
 
 static void close_pipe(struct ah_job *job, int rank, int s)
 {
@@ -202,7 +202,7 @@ static bool job_pump(struct ah_job *job, int rank, int s)
     return false;
 }
 
-/* What a rank has written up to now; what it has left may go on for ever. */
+/* Read a rank's output up to now; children of an ended rank may write for ever. */
 static void pump_output(struct ah_job *job, int rank)
 {
     for (int s = 0; s < 2; s++)
@@ -230,7 +230,7 @@ static void on_exit_of(struct ah_job *job, int rank)
     failed |= atomic_load(&slot->state) == AH_RANK_FAILED;
     if (failed) {
         job->failed |= !process->killed;
-        ah_rank_process_signal(process, SIGKILL); /* what it had started */
+        ah_rank_process_signal(process, SIGKILL); /* its children */
         if (job->phase == AH_JOB_RUNNING) {
             for (int r = 0; r < job->size; r++)
                 ah_rank_process_look_stopped(&job->rank[r]);
@@ -264,8 +264,8 @@ static void job_wake(struct ah_job *job)
     job->nudged = true;
     for (int r = 0; r < job->size; r++) {
         left[r] = job->rank[r].running;
-        /* Between fork and exec a rank ignores what this process ignores, and such a signal is lost; SIGINT does not
-         * reach a program that waits in os.execute: it ignores it meanwhile. */
+        /* Between fork and exec a rank ignores the signals that this process ignores, and such a signal is lost; SIGINT
+         * does not reach a program that waits in os.execute: it ignores it meanwhile. */
         if (left[r])
             ah_rank_process_signal(&job->rank[r], is_in_set(job->rank[r].pid, "SigIgn: %llx", job->signal)
                                                       ? SIGTERM : job->signal);

@@ -28,7 +28,7 @@ struct ah_job_options {
     char **argv;         /* the host's arguments in each rank, argv[0] included, NULL-ended */
     const char *const *variables; /* NAME=VALUE, NULL-ended: in the ranks' environment. NULL: none */
     int script;          /* a descriptor that the ranks keep, or -1 */
-    bool recovers;       /* a rank that a signal kills is replaced (comm/recover/recover.h), so many times at most: */
+    bool recovers; /* a rank that a signal kills is replaced (comm/recover/recover.h), at most `replacements` times: */
     int replacements;    /* then argv, variables and script stay until the job is closed */
     const char *name;    /* prefix of reports on the job; NULL: "accelhost launch" */
     bool terminal[2];    /* whether output and error end up on a terminal, and how wide that is (0: unknown) */
@@ -51,7 +51,7 @@ void ah_job_close(struct ah_job *job);
 
 /* Readable when ah_job_step has something to do. */
 int ah_job_fd(const struct ah_job *job);
-/* When ah_job_step is to be called at the latest (ah_now_ns), or -1. */
+/* Return the latest time of the next ah_job_step (ah_now_ns), or -1. */
 int64_t ah_job_due(const struct ah_job *job);
 /* Handle pending events; never waits. */
 void ah_job_step(struct ah_job *job);
@@ -80,7 +80,7 @@ void ah_job_end(struct ah_job *job, int number);
 void ah_job_ask(struct ah_job *job, int number);
 /* Send a signal to every rank whose script listens to it; a notice names the others, which it would end. */
 void ah_job_pass(struct ah_job *job, int number);
-/* Stop the ranks, and let them go on. */
+/* Stop the ranks, and continue them. */
 void ah_job_suspend(struct ah_job *job);
 void ah_job_resume(struct ah_job *job);
 
@@ -102,7 +102,7 @@ struct ah_job_failure {
 /* False when none did. Once it has ended. */
 bool ah_job_failed(const struct ah_job *job, struct ah_job_failure *failure);
 
-/* The processes of the ranks, at most `room`; returns how many there are. */
+/* Write the processes of the ranks, at most `room`; return their number. */
 int ah_job_pids(const struct ah_job *job, int *pids, int room);
 
 #endif

@@ -1,5 +1,5 @@
 /* Failure attribution: how a job ended, and by which rank. Failures are ordered by the control block's clock; a rank
- * that only lost a peer records that there, and is last. Invariant: a rank that we ended is no failure of its own. */
+ * that only lost a peer records that there, and is last. Invariant: a rank that the launcher ended is no failure. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 void ah_job_notice(struct ah_job *job, const char *format, ...)
 {
-    char text[AH_RANK_TEXT + 4096]; /* a rank's words and what goes with them */
+    char text[AH_RANK_TEXT + 4096]; /* a rank's text and additions */
     va_list args;
     if (!job->options.notice)
         return;
@@ -77,7 +77,8 @@ static bool is_usage(const struct ah_job *job)
     return true;
 }
 
-/* A single rank writes to our output itself: what ends it would have ended us. */
+/* Did the reader of the output close it? A single rank writes to the launcher's output itself: the signal that ended it
+ * would have ended the launcher. */
 static bool lost_its_reader(const struct ah_job *job)
 {
     return job->size == 1 && job->rank[0].signal == SIGPIPE;
@@ -147,7 +148,8 @@ static bool failed_alike(const struct ah_rank_entry *a, const struct ah_rank_ent
     return bytes > 0 && bytes == strcspn(b->text, "\n") && !memcmp(a->text, b->text, bytes);
 }
 
-/* The other ranks: waited for in vain, with a failure of their own or the same one, taken along. */
+/* Report the other ranks: those that did not end in time, those with another failure or the same one, those that were
+ * ended. */
 static void report_others(struct ah_job *job, int first)
 {
     bool own[AH_MAX_RANKS] = {false}, alike[AH_MAX_RANKS] = {false}, taken[AH_MAX_RANKS] = {false};

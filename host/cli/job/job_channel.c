@@ -1,5 +1,5 @@
-/* The channels of a job's ranks, as its own end sees them (base/io/frames.h). What a rank wrote before a message is
- * read before it, by the caller. */
+/* The channels of a job's ranks, as its own end sees them (base/io/frames.h). The caller reads a rank's output from
+ * before a message before it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* One poll over the jobs, the readers of what they show, and signals. A job is stepped when its owner waits for it, and
+/* One poll over the jobs, the readers of their output, and signals. A job is stepped when its owner waits for it, and
  * only until it has an event, so that unread output of its ranks is buffered by their pipes and not here. */
 #include "cli/job/job_events.h"
 
@@ -124,7 +124,7 @@ char *ah_lua_job_report(struct ah_lua_job *job)
     ah_job_report(job->job);
     for (; job->events.first; ah_lua_job_drop(job)) {
         const struct ah_lua_event *event = job->events.first;
-        (void)ah_text_append(&text, event->text, event->bytes); /* what there is no memory for is left out */
+        (void)ah_text_append(&text, event->text, event->bytes); /* text without memory for it is left out */
     }
     job->events = before;
     if (!before.first)
@@ -134,7 +134,7 @@ char *ah_lua_job_report(struct ah_lua_job *job)
 
 /* Waiting. */
 
-/* Nobody reads any more, or the disk is full. */
+/* The reader has closed the output, or the disk is full. */
 static void on_output_error(struct ah_lua_job *job)
 {
     int error = ah_output_error(job->output);

@@ -1,5 +1,5 @@
-/* Starting a job: room for its descriptors, its control block, its mark, its reaper, then each rank with an environment
- * of its own. What must stay true: whatever fails, ah_job_close undoes what was done. */
+/* Starting a job: room for its descriptors, its control block, its mark, its reaper, then each rank with its own
+ * environment. Invariant: whatever fails, ah_job_close undoes what was done. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -21,7 +21,7 @@
 #include "comm/control/replay_log.h"
 #include "comm/join/membership.h"
 
-/* Connections of a store that this process serves are left out: anybody may open some. */
+/* Is it a connection of a store that this process serves? These are left out: any process may open some. */
 static bool is_connection(const char *name)
 {
     struct sockaddr_storage address;
@@ -41,8 +41,8 @@ static rlim_t open_descriptors(void)
     return count;
 }
 
-/* Room for the descriptors that `ranks` ranks take here, and for connections of other machines where there are some;
- * the soft limit to give back to them, or 0. */
+/* Make room for the descriptors that `ranks` ranks need here, and for connections of other machines where there are
+ * some; return the soft limit to restore in the ranks, or 0. */
 static int make_room(int ranks, bool machines, uint64_t *before)
 {
     struct rlimit limit;

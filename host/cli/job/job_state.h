@@ -70,12 +70,12 @@ int ah_job_watch_source(struct ah_job *job, int rank, enum ah_job_source source,
 
 /* Start the process of a rank once more. */
 int ah_job_start_again(struct ah_job *job, int rank);
-/* A rank's process has ended: replace it, if it was killed by a signal and the job may go on. */
+/* A rank's process has ended: replace it, if it was killed by a signal and the job may continue. */
 bool ah_job_replace(struct ah_job *job, int rank);
 /* Report the ranks that have been replaced, and those whose replacement is slow. */
 void ah_job_watch_returns(struct ah_job *job);
 
-/* Take over a rank's end of its channel and watch it. */
+/* Own a rank's end of its channel and watch it. */
 int ah_job_open_channel(struct ah_job *job, int rank, int fd);
 void ah_job_close_channel(struct ah_job *job, int rank);
 /* Send and receive without waiting; received messages are passed to the job's owner. */

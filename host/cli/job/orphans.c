@@ -1,4 +1,5 @@
-/* A process is held (cli/base/process_watch.h) before its mark is read, so what is signalled is what was read. */
+/* A process is held (cli/base/process_watch.h) before its mark is read, so that the signalled process is the one whose
+ * mark was read. */
 #include "cli/job/orphans.h"
 
 #include <ctype.h>
@@ -15,7 +16,7 @@
 #include "base/process/process.h"
 #include "cli/base/process_watch.h"
 
-/* Whether one of the entries begins with AH_JOB_MARK=mark. The environment may be longer than what is read at once. */
+/* Does one of the entries begin with AH_JOB_MARK=mark? The environment may be longer than one read. */
 static bool is_marked(int proc, pid_t pid, const char *mark)
 {
     char path[48], wanted[512], text[8192];

@@ -1,5 +1,5 @@
-/* fork and execve. Between them the child calls only what a signal handler may call: this process may have threads.
- * What must stay true: a group is signalled only while its leader is not reaped. */
+/* fork and execve. Between them the child calls only async-signal-safe functions: this process may have threads.
+ * Invariant: a group is signalled only while its leader is not reaped. */
 #include "cli/job/rank_process.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static void reset_signals(bool writes_to_terminal)
     sigset_t none;
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
         signal(ours[i], SIG_DFL);
-    /* A group of its own is a background group, which `stty tostop` would stop at its first line. */
+    /* A new group is a background group, which `stty tostop` would stop at its first line. */
     if (writes_to_terminal)
         signal(SIGTTOU, SIG_IGN);
     sigemptyset(&none);
@@ -137,7 +137,7 @@ out:
     return status;
 }
 
-/* Kill what still runs of it and reap it. */
+/* Kill its processes that still run, and reap it. */
 static void rank_process_reap(struct ah_rank_process *process)
 {
     if (process->pid > 0) {
@@ -203,7 +203,7 @@ bool ah_rank_process_look(struct ah_rank_process *process)
     if (syscall(SYS_waitid, P_PID, process->pid, &info, WEXITED | WNOHANG | WNOWAIT, &usage)) {
         if (errno != ECHILD)
             return false;
-        /* Somebody reaped it (SIGCHLD is ignored here): how it ended is not known, its number no longer ours. */
+        /* It is already reaped (SIGCHLD is ignored here): its exit status is not known, its number no longer ours. */
         process->pid = 0;
         process->code = -1;
     } else if (!info.si_pid) {

@@ -21,7 +21,7 @@ struct ah_rank_process {
     int end[2];      /* its ends of these, kept for a process that replaces it, or -1 */
     bool running;
     bool stopped;    /* by a signal, at the last check */
-    bool killed;     /* we asked it to end: its end is no failure of its own */
+    bool killed;     /* the launcher asked it to end: its end is not its failure */
     int code, signal; /* with which it ended; code -1: not known */
     long most_kib;    /* the most memory it had, once it has ended */
 };
@@ -44,11 +44,11 @@ int ah_rank_process_start(struct ah_rank_process *process, const struct ah_rank_
 /* Start a new process in place of one that has ended, with the same pipes; the old one's process group is killed. On
  * failure all fields but the pid are unchanged. */
 int ah_rank_process_replace(struct ah_rank_process *process, const struct ah_rank_plan *plan);
-/* Nobody replaces it: its pipes end with those that write to them. */
+/* It is not replaced: its pipes end with the processes that write to them. */
 void ah_rank_process_let_go(struct ah_rank_process *process);
-/* Signal the process and its group; one that is stopped goes on to see it. */
+/* Signal the process and its group; one that is stopped continues, to receive it. */
 void ah_rank_process_signal(struct ah_rank_process *process, int number);
-/* Learn whether it has ended; true when that is notifications. */
+/* Check whether it has ended; true the first time. */
 bool ah_rank_process_look(struct ah_rank_process *process);
 /* Update `stopped`; true when it was stopped since the last check. */
 bool ah_rank_process_look_stopped(struct ah_rank_process *process);

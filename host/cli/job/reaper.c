@@ -21,7 +21,7 @@ static void kill_all(const char *mark, const pid_t *groups, int count)
 {
     for (int i = 0; i < count; i++)
         kill(-groups[i], SIGKILL);
-    /* What is forked while we look is found in the next round. */
+    /* Processes that are forked meanwhile are found in the next round. */
     for (int round = 0; round < ROUNDS && ah_orphans_signal(mark, NULL, 0, SIGKILL, NULL, 0); round++)
         usleep(10000);
 }

@@ -17,7 +17,7 @@ struct ah_reaper {
 int ah_reaper_start(struct ah_reaper *reaper, const char *mark);
 /* The group of another rank. */
 void ah_reaper_add(struct ah_reaper *reaper, pid_t group);
-/* A rank has ended and is replaced: its group is nobody's. */
+/* Remove the group of a rank that has ended and is replaced. */
 void ah_reaper_remove(struct ah_reaper *reaper, pid_t group);
 /* The job has ended and left nothing. */
 void ah_reaper_close(struct ah_reaper *reaper);

@@ -24,12 +24,12 @@ struct launch {
     struct ah_job *job;
     struct ah_rank_logs *logs;
     struct ah_machines *machines; /* NULL: this one alone */
-    int first, ranks; /* of those that run here the first, and how many the job has */
+    int first, ranks; /* the first of those that run here, and the number of the job's */
     int signals;      /* signalfd */
     bool quiet;
     bool reported;    /* which rank failed */
-    bool announced;   /* the other machines of what went wrong here */
-    bool followed;    /* what went wrong there */
+    bool announced;   /* the other machines know of the failure here */
+    bool followed;    /* the failure of another machine is known here */
     bool ends_along;  /* since the launcher of another machine was asked to end */
     bool asked;       /* to end, by a signal or since the ranks' output cannot be written */
     int signal;       /* by which we were asked to end while we waited for them */
@@ -52,7 +52,7 @@ static void on_notice(void *context, const char *text)
 {
     struct launch *launch = context;
     if (launch->report)
-        (void)ah_text_append(launch->report, text, strlen(text)); /* what there is no memory for is left out */
+        (void)ah_text_append(launch->report, text, strlen(text)); /* text without memory for it is left out */
     else if (!launch->quiet || launch->reported)
         ah_output_say(launch->output, 1, text);
 }
@@ -66,7 +66,7 @@ int ah_attempt_signals(void)
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         struct sigaction now;
-        /* What nohup or a shell's background made us ignore stays ignored. */
+        /* Signals that nohup or a shell's background made the launcher ignore stay ignored. */
         if (sigaction(numbers[i], NULL, &now) || now.sa_handler != SIG_IGN)
             sigaddset(&set, numbers[i]);
     }
@@ -93,7 +93,7 @@ int ah_attempt_signalled(int signals)
     return 0;
 }
 
-/* Ctrl-Z: the ranks are no group of the terminal, so they stop and go on with us. */
+/* Ctrl-Z: the ranks are no group of the terminal, so they stop and continue with the launcher. */
 static void attempt_suspend(struct launch *launch)
 {
     ah_job_suspend(launch->job);
@@ -135,7 +135,7 @@ static void on_signals(struct launch *launch)
     }
 }
 
-/* Nobody reads any more, or the disk is full. */
+/* The reader has closed the output, or the disk is full. */
 static void on_output_error(struct launch *launch)
 {
     int error = ah_output_error(launch->output);
@@ -227,7 +227,7 @@ static void attempt_supervise(struct launch *launch)
     }
 }
 
-/* Wait for the readers of what is left; a signal ends that. */
+/* Wait for the readers of the remaining output; a signal ends that. */
 static void finish_output(struct launch *launch)
 {
     struct signalfd_siginfo info;
@@ -239,7 +239,7 @@ static void finish_output(struct launch *launch)
         size_t before = ah_output_pending(launch->output);
         ah_output_flush(launch->output, ah_now_ns());
         if (ah_job_exit_code(launch->job) > 128 && ah_output_pending(launch->output) == before)
-            return; /* asked to end, and nobody reads */
+            return; /* asked to end, and the output is not read */
     }
     on_output_error(launch);
 }
@@ -281,7 +281,7 @@ static void attempt_print(struct launch *launch, const char *format, ...)
     va_end(args);
 }
 
-/* The same words on every machine, but for what became of its own ranks. */
+/* Print the same text on every machine, but for the ends of its own ranks. */
 static void print_attribution(struct launch *launch, const struct ah_machine_attribution *all, int blamed)
 {
     static const char name[] = "accelhost launch: ";
@@ -307,7 +307,7 @@ static int conclude_all(struct launch *launch, struct ah_attempt_options *option
     int blamed;
     ah_machines_conclude(launch->machines, &mine, is_signalled, launch, &all, &blamed);
     if (launch->signal && ah_machines_hosts(launch->machines)->mine == 0)
-        ah_machines_report(launch->machines, launch->signal); /* the others' ranks go on, and lose what they met at */
+        ah_machines_report(launch->machines, launch->signal); /* the others' ranks continue, and lose their store */
     if (blamed >= 0 && all.code != 2) /* usage: the ranks have printed the reason */
         print_attribution(launch, &all, blamed);
     options->final = all.final;
@@ -349,7 +349,7 @@ static int attempt_conclude(struct launch *launch, struct ah_attempt_options *op
     return code;
 }
 
-/* Ranks of other machines say nothing here. */
+/* Ranks of other machines print nothing here. */
 static void end_others(struct launch *launch, int here)
 {
     for (int r = 0; r < launch->ranks; r++)

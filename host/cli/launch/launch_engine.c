@@ -1,5 +1,5 @@
 /* Handing a job over to another launcher, which starts the ranks by its own means: this process becomes it. The ranks
- * understand its variables (comm/control/topology.h). What must stay true: the words are those that --dry_run shows. */
+ * understand its variables (comm/control/topology.h). Invariant: the words are those that --dry_run shows. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>

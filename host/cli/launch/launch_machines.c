@@ -22,7 +22,7 @@ int ah_launch_least_machines(const struct ah_settings *settings)
     return text && strchr(text, ':') ? (int)strtol(text, NULL, 10) : ah_launch_machines(settings);
 }
 
-/* Is num_processes a number of the whole job's? gpu and auto count what is here. */
+/* Is num_processes a number of the whole job's? `gpu` and `auto` count the devices here. */
 static bool is_total(const struct ah_settings *settings)
 {
     const char *text = settings->value[AH_SETTING_num_processes].text;
@@ -74,7 +74,7 @@ static int check_alone(const struct ah_settings *settings)
     return 0;
 }
 
-/* Machines may come and go. */
+/* Check the settings of a job whose machines may join and leave. */
 static int check_elastic(const struct ah_settings *settings, const struct ah_machines_options *options)
 {
     const struct ah_setting_value *value = settings->value;

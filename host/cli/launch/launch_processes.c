@@ -40,7 +40,7 @@ static bool is_count(const struct ah_settings *settings, const char *word)
     return !strcasecmp(settings->value[launch_processes_counted(settings)].text, word);
 }
 
-/* Who wants GPUs, so that it is an error when there are none; NULL: nobody. */
+/* Return the setting that requires GPUs, so that it is an error when there are none; NULL: none. */
 static const char *wanted_by(const struct ah_settings *settings, const char *ids)
 {
     if (settings->value[AH_SETTING_multi_gpu].number)

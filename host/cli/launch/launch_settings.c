@@ -147,7 +147,7 @@ static int launch_settings_check(const struct ah_settings *settings)
         return ah_fail(AH_EINVAL, "%s: live recovery is for one machine, and num_machines is %d",
                        settings->value[AH_SETTING_recover].where, ah_launch_machines(settings));
     if (ah_launch_machines(settings) > 1)
-        return 0; /* how many ranks there will be turns out when they meet */
+        return 0; /* the number of ranks is known after the rendezvous */
     AH_TRY(check_shares(&settings->value[AH_SETTING_share], ranks));
     AH_TRY(check_streams(&settings->value[AH_SETTING_tee], ranks));
     return check_streams(&settings->value[AH_SETTING_redirects], ranks);
@@ -171,7 +171,7 @@ static void launch_settings_report(const struct ah_settings *settings, const str
     }
 }
 
-/* A variable of ours that nobody reads, and what it may have been meant for. */
+/* Report a variable with the program's prefix that is not read, and the one that may have been meant. */
 static void report_misspelt(void)
 {
     static const char *const read[] = {
@@ -222,7 +222,7 @@ int ah_launch_settings_read(struct ah_settings *settings, const char *command, v
     int status = first >= 0 ? launch_settings_load(settings, flags) : 0;
     if (status < 0)
         first = -1 - ah_refuse(command, status, ah_error_text());
-    /* In a rank of another job the variables are that job's launcher's, and nobody's mistake. */
+    /* In a rank of another job the variables are set by that job's launcher, and no mistake. */
     if (first >= 0 && !settings->value[AH_SETTING_quiet].number && !getenv(AH_JOB_MARK)) {
         launch_settings_report(settings, flags);
         report_misspelt();

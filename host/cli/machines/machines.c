@@ -166,7 +166,7 @@ static struct ah_membership machines_describe(const struct ah_machines *machines
     return mine;
 }
 
-/* How many will meet again, newcomers included. */
+/* Count the machines of the next rendezvous, newcomers included. */
 static int count_expected(struct ah_machines *machines)
 {
     struct ah_machine_link *link = &machines->link;

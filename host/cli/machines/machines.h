@@ -4,7 +4,7 @@
  * the job lives. Each attempt of the job is a generation: the known launchers and newcomers run a rendezvous, and the
  * first machine selects the members (machines_rendezvous.h). Launchers append events to one list, which all read in
  * the same order, so that all reach the same failure attribution; when a launcher or its machine is lost, the store
- * itself appends that. A generation's ranks have a store of their own. For one thread; an internal thread reads and
+ * itself appends that. A generation's ranks have a separate store. For one thread; an internal thread reads and
  * writes. */
 #ifndef AH_CLI_MACHINES_H
 #define AH_CLI_MACHINES_H
@@ -41,8 +41,8 @@ void ah_machines_close(struct ah_machines *machines);
  * that are left. `stop` (or NULL) is polled: true ends the wait. AH_EINVAL for contradictory settings,
  * AH_ETIMEOUT with the missing machines, AH_EPEER when the first machine is lost or `stop` returned true. */
 int ah_machines_begin(struct ah_machines *machines, bool counts, bool (*stop)(void *context), void *context);
-/* Of the attempt that has begun: its members and the address of its ranks' rendezvous; its number among all; how many
- * of those before it failed. A machine that joins a running job receives them here. */
+/* Of the attempt that has begun: its members and the address of its ranks' rendezvous; its number among all; the number
+ * of earlier ones that failed. A machine that joins a running job receives them here. */
 const struct ah_hosts *ah_machines_hosts(const struct ah_machines *machines);
 int ah_machines_generation(const struct ah_machines *machines);
 int ah_machines_restarts(const struct ah_machines *machines);

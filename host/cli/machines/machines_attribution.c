@@ -1,4 +1,4 @@
-/* How an attempt ended on all machines. The attribution is drawn from the list alone, by the same rules on each
+/* The end of an attempt on all machines. The attribution is drawn from the list alone, by the same rules on each
  * machine: the earliest trouble that is no consequence of another's is to blame. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,9 +28,9 @@ bool ah_machines_leaves(const struct ah_machines *machines, int h)
            !machines->link.machine[0].signal && ah_machines_staying(&machines->link) >= options->least;
 }
 
-/* What follows is called with the lock. */
+/* The following functions are called with the lock. */
 
-/* Wait for a change, at most so long. */
+/* Wait for a change, at most until `limit_ns`. */
 static void wait_a_moment(struct ah_machine_link *link, int64_t limit_ns)
 {
     struct timespec until;
@@ -43,7 +43,7 @@ static void wait_a_moment(struct ah_machine_link *link, int64_t limit_ns)
 
 static bool has_ended(const struct ah_machine_link *link, int h)
 {
-    return link->machine[h].concluded || link->machine[h].gone || link->lost; /* then nobody is heard of any more */
+    return link->machine[h].concluded || link->machine[h].gone || link->lost; /* then no more news of it arrives */
 }
 
 static bool is_trouble(const struct ah_machine_link *link)
@@ -111,7 +111,7 @@ static void describe_gone(struct ah_machines *machines, int h, char *text, size_
         snprintf(text, room, "machine %d, with rank %d, is gone: %s\n", h, first, reason);
 }
 
-/* 2 only where all say so. */
+/* Return the exit code of all: 2 only if all ended with it. */
 static int code_of_all(const struct ah_machine_link *link, int blamed)
 {
     bool usage = true;

@@ -1,5 +1,5 @@
-/* The member table is closed when the most machines have come, or enough of them and the time of the last call has
- * passed. */
+/* The member table is closed when all possible machines have arrived, or enough of them and the time of the last call
+ * has passed. */
 #include "cli/machines/machines_coordinator.h"
 
 #include <inttypes.h>
@@ -52,7 +52,7 @@ static void report_place(struct ah_coordinator *coordinator, int64_t place, int 
     coordinator_set(coordinator, key, answer);
 }
 
-/* The lists of a generation that nobody reads any more. */
+/* Remove the lists of a generation that are no longer read. */
 static void coordinator_forget(struct ah_coordinator *coordinator, int generation)
 {
     static const char *const lists[] = {"hosts", "events", "answer"};
@@ -95,7 +95,8 @@ static int fetch_line(struct ah_coordinator *coordinator, int64_t place, char **
     return ah_store_get(coordinator->store, key, text, &bytes, line_ns);
 }
 
-/* What contradicts ends the first meeting, where nobody knows who is right, and later turns the newcomer away. */
+/* Add an entry. A contradiction ends the first rendezvous, where neither side is known to be right, and later refuses
+ * the newcomer. */
 static int coordinator_take(struct ah_coordinator *coordinator, int64_t place)
 {
     char *text;
@@ -108,7 +109,7 @@ static int coordinator_take(struct ah_coordinator *coordinator, int64_t place)
     return 0;
 }
 
-/* The next event: who has come (+1) or gone (-1); *place -1: nobody. */
+/* Return the next event: a machine that has arrived (+1) or left (-1); *place -1: none. */
 static int next_event(struct ah_coordinator *coordinator, int *step, int64_t *place)
 {
     char key[48], word[16], *line;
@@ -263,7 +264,7 @@ bool ah_coordinator_knock(struct ah_coordinator *coordinator, int64_t place, boo
     if (fetch_line(coordinator, place, &text) < 0)
         return false;
     for (int i = 0; i < member_table.count; i++)
-        member_table.host[i].number = -1; /* who has its number may be gone, and nobody knows yet */
+        member_table.host[i].number = -1; /* the machine with its number may have left without a report yet */
     int status = ah_member_table_add(&member_table, text, place);
     free(text);
     if (status < 0) {

@@ -1,6 +1,6 @@
-/* Lines of the list: a word, the place of the machine's own line in the list of hosts, and what belongs to the word.
- * The thread reads them one after the other, waits a moment for each, and writes its own in between, so that one
- * connection does. */
+/* Lines of the list: a word, the place of the machine's own line in the list of hosts, and the word's arguments. The
+ * thread reads them one after the other, waits a moment for each, and writes its own in between, so that one connection
+ * does. */
 #include "cli/machines/machines_link.h"
 
 #include <errno.h>
@@ -142,7 +142,7 @@ static void name_list(const struct ah_machine_link *link, char *list, size_t roo
     snprintf(list, room, "events/%d", link->generation);
 }
 
-/* All that there is to say; *over: and nothing will follow. */
+/* Print all pending lines; *over: none will follow. */
 static int machines_link_print(struct ah_machine_link *link, bool *over)
 {
     struct ah_text posts;

@@ -39,7 +39,8 @@ static int write_line(struct ah_rendezvous *rendezvous)
     return ah_store_append(rendezvous->store, key, line, (size_t)bytes, NULL);
 }
 
-/* Whose first machine is gone may find another job of its user's in the same place. */
+/* Compare the job's name: a machine whose first machine has gone may find another job of the same user at its
+ * address. */
 static int compare_jobs(struct ah_rendezvous *rendezvous)
 {
     char *job;

@@ -26,7 +26,7 @@ static inline int64_t ah_machines_place(const struct ah_machines *machines)
     return machines->link.places[machines->hosts.mine];
 }
 
-/* With the link's lock: how many machines are here and stay; does one leave the job to the others? */
+/* With the link's lock: count the machines that are here and stay; does one leave the job to the others? */
 int ah_machines_staying(const struct ah_machine_link *link);
 bool ah_machines_leaves(const struct ah_machines *machines, int h);
 

@@ -112,7 +112,7 @@ void ah_output_close(struct ah_output *output)
 
 /* The terminal. */
 
-/* The part of an unfinished line that is to be seen: what follows the last carriage return that something follows. */
+/* Return the visible part of an unfinished line: the text after the last carriage return that is not at its end. */
 static const char *launch_output_visible(const char *text, size_t *bytes)
 {
     size_t end = *bytes;
@@ -209,7 +209,7 @@ static void write_line(struct ah_output *output, struct stream *stream, const st
     end_open_line(output, stream);
     write_prefix(output, stream, line->ranks, line->count);
     ah_output_writer_write(stream->writer, line->text, line->bytes);
-    /* What rank 0 left without an end stays so until something follows: its bytes may be no text. */
+    /* A line that rank 0 left unfinished stays so until more output follows: its bytes may be no text. */
     if (line->unfinished && bare && !stream->terminal)
         stream->open_rank = 0;
     else
@@ -230,7 +230,7 @@ static void write_all(struct ah_output *output, struct stream *stream)
         write_first(output, stream);
 }
 
-/* Write what there is of a rank's unfinished line. */
+/* Write the present part of a rank's unfinished line. */
 static void write_partial(struct ah_output *output, struct stream *stream, int rank)
 {
     struct partial *partial = &stream->partial[rank];
@@ -283,7 +283,7 @@ static bool launch_output_append(struct partial *partial, const char *text, size
     return true;
 }
 
-/* A progress bar redraws itself for hours: keep what is visible, and the return behind it. */
+/* A progress bar redraws itself for hours: keep the visible text, and the return after it. */
 static void drop_redrawn(struct partial *partial)
 {
     size_t kept = partial->bytes;
@@ -306,7 +306,7 @@ void ah_output_feed(struct ah_output *output, int s, int rank, const char *text,
         if (end && !partial->bytes) {
             end_line(output, stream, rank, text, take, false, now);
         } else if (!launch_output_append(partial, text, take)) {
-            write_partial(output, stream, rank); /* no room: what there is may go, then this */
+            write_partial(output, stream, rank); /* no room: write the present text, then this */
             ah_output_writer_write(stream->writer, text, take + (end != NULL));
             stream->open_rank = end ? -1 : rank;
         } else if (end) {

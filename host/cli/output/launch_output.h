@@ -21,14 +21,14 @@ struct ah_output;
 int ah_output_open(struct ah_output **out, const int fd[2], const bool terminal[2], int ranks);
 /* Print lines of all ranks without a prefix, instead of rank 0's own, which then have "[r0] ". */
 void ah_output_collapse_all(struct ah_output *output, bool all);
-/* Whether this process's own output and error are terminals, and how wide (*columns stays for none). */
+/* Report whether this process's output and error are terminals, and their width (*columns stays for none). */
 void ah_output_look_at_terminal(bool terminal[2], int *columns);
 /* Free the output; unwritten bytes are lost. */
 void ah_output_close(struct ah_output *output);
 
 /* Add a rank's output. */
 void ah_output_feed(struct ah_output *output, int stream, int rank, const char *text, size_t bytes, int64_t now);
-/* The rank writes no more: its unfinished line is a line, and nobody waits for it. */
+/* The rank writes no more: its unfinished line is a line, and is no longer waited for. */
 void ah_output_end(struct ah_output *output, int stream, int rank, int64_t now);
 /* Print complete lines of the launcher itself, after all output of the ranks so far. */
 void ah_output_say(struct ah_output *output, int stream, const char *text);
@@ -41,13 +41,13 @@ void ah_output_settle(struct ah_output *output);
 /* Hold nothing back any longer. */
 void ah_output_finish(struct ah_output *output);
 
-/* Is so much unread that the caller should add no more to the stream for now? */
+/* Is the stream so full of unread output that the caller should add no more for now? */
 bool ah_output_is_full(const struct ah_output *output, int stream);
 /* Return the descriptor to poll for POLLOUT, -1 while nothing is unwritten. */
 int ah_output_fd(const struct ah_output *output, int stream);
 /* Return the unwritten bytes of both streams. */
 size_t ah_output_pending(const struct ah_output *output);
-/* The errno with which writing failed for good (EPIPE: nobody reads any more), else 0. */
+/* The errno with which writing failed for good (EPIPE: the reader has closed it), else 0. */
 int ah_output_error(const struct ah_output *output);
 
 #endif

@@ -1,5 +1,5 @@
-/* A growing buffer in front of a descriptor, and the way to write to that kind of descriptor without waiting. What
- * must stay true: no call here blocks, and O_NONBLOCK never reaches a description that this process did not open. */
+/* A growing buffer in front of a descriptor, and the way to write to that kind of descriptor without waiting.
+ * Invariant: no call here blocks, and O_NONBLOCK never reaches a description that this process did not open. */
 #include "cli/output/output_writer.h"
 
 #include <errno.h>

@@ -22,7 +22,7 @@ void ah_output_writer_push(struct ah_output_writer *writer);
 size_t ah_output_writer_pending(const struct ah_output_writer *writer);
 /* The descriptor to poll for POLLOUT while bytes are pending. */
 int ah_output_writer_fd(const struct ah_output_writer *writer);
-/* The errno with which writing failed for good (EPIPE: nobody reads any more), else 0. */
+/* The errno with which writing failed for good (EPIPE: the reader has closed it), else 0. */
 int ah_output_writer_error(const struct ah_output_writer *writer);
 
 #endif

@@ -18,7 +18,7 @@ const char *ah_rank_logs_folder(const struct ah_rank_logs *logs);
 int ah_rank_logs_begin(struct ah_rank_logs *logs, int attempt, int first);
 /* Append a rank's output on a stream (0 output, 1 errors). */
 void ah_rank_logs_write(struct ah_rank_logs *logs, int rank, int stream, const char *text, size_t bytes);
-/* Whether that goes to the screen as well. */
+/* Is the stream written to the screen as well? */
 bool ah_rank_logs_shows(const struct ah_rank_logs *logs, int rank, int stream);
 /* The errno with which a file could not be written, once; that file gets no more. 0: all is well. */
 int ah_rank_logs_take_error(struct ah_rank_logs *logs);

@@ -24,11 +24,11 @@ enum { FIRST_COLLECT_KB = 2048 };
 
 static const char error_key;
 
-/* Machine code must lie near LuaJIT's own; a short hot loop has that memory found (bind/lua/lua_code.c) before anything
+/* Machine code must be near LuaJIT's own; a short hot loop has that memory found (bind/lua/lua_code.c) before anything
  * else is mapped there. */
 static const char warm_up[] = "local s = 0 for i = 1, 200 do s = s + i end";
 
-/* Take the error value from the stack. */
+/* Pop the error value from the stack. */
 static int keep_error(lua_State *L)
 {
     if (lua_type(L, -1) != LUA_TSTRING) {
@@ -67,7 +67,7 @@ static bool may_make_code(void)
     return may;
 }
 
-/* What of accelhost._C only a program can give: jobs, and the one that started it. */
+/* Add the parts of accelhost._C that only a program has: jobs, and the channel to the process that started it. */
 static void open_own_modules(lua_State *L)
 {
     lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
@@ -102,7 +102,7 @@ static int open_library(lua_State *L)
     ah_library_open(L);
     open_own_modules(L);
     if (!jit)
-        luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF); /* opening its library has put it on */
+        luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF); /* opening its library has switched it on */
     else if (luaL_dostring(L, warm_up))
         return lua_error(L);
     if (options->gc_stress && luaL_dostring(L, "package.loaded['accelhost._C'].system.collect_stress(true)"))
@@ -110,7 +110,7 @@ static int open_library(lua_State *L)
     return 0;
 }
 
-/* LuaJIT ends the process by itself when an error has nobody to catch it. */
+/* LuaJIT ends the process by itself when an error is not caught. */
 static void (*give_up)(const char *text);
 
 static int host_panic(lua_State *L)
@@ -153,7 +153,7 @@ void ah_host_close(struct ah_host *host)
     host->lua = NULL;
 }
 
-/* What the protected functions below are called with. */
+/* The arguments of the protected functions below. */
 struct call {
     const char *name;
     const char *text; /* of a chunk, NULL: of the file `name` */
@@ -288,7 +288,7 @@ static int host_run(lua_State *L)
     int status = lua_pcall(L, call->argc, 0, handler);
     if (status == LUA_ERRMEM) {
         int held = lua_gc(L, LUA_GCCOUNT, 0);
-        lua_gc(L, LUA_GCCOLLECT, 0); /* what the script let go makes room for these words */
+        lua_gc(L, LUA_GCCOLLECT, 0); /* frees the script's garbage for this text */
         lua_pushfstring(L, "not enough memory: Lua held %d MiB", held / 1024);
     }
     return status ? lua_error(L) : 0;

@@ -33,7 +33,7 @@ int ah_host_find_module(struct ah_host *host, const char *name, char *path, size
  * AH_ELUA with message and traceback in ah_host_error. */
 int ah_host_run_text(struct ah_host *host, const char *text, size_t bytes, const char *name, int argc, char **argv);
 int ah_host_run_file(struct ah_host *host, const char *path, int argc, char **argv);
-/* Take an error value from the stack, of a call of one's own; AH_ELUA. */
+/* Pop an error value of the caller's own call from the stack and keep its text; AH_ELUA. */
 int ah_host_keep_error(struct ah_host *host);
 /* Text of the last AH_ELUA; belongs to the state. */
 const char *ah_host_error(struct ah_host *host);

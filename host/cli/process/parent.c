@@ -1,4 +1,4 @@
-/* One channel per process; a fork of the process has none. While a message is being sent those that come are read, so
+/* One channel per process; a fork of the process has none. While a message is being sent, incoming ones are read, so
  * that two sides that both send first do not wait for each other. */
 #include "cli/process/parent.h"
 

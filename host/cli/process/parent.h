@@ -12,11 +12,11 @@
 
 #include <lua.h>
 
-/* Take the channel whose descriptor is in ACCELHOST_CHANNEL, so that nothing that this process starts inherits it;
- * nothing when there is none. AH_EINVAL. */
+/* Open the channel whose descriptor is in ACCELHOST_CHANNEL, so that no child of this process inherits it; without the
+ * variable nothing. AH_EINVAL. */
 int ah_parent_attach(void);
 
-/* Put C.channel into the table on top of the stack. */
+/* Add C.channel to the table on top of the stack. */
 void ah_parent_open_lua(lua_State *L);
 
 #endif

@@ -1,4 +1,4 @@
-/* What must stay true: each way out passes `ah_shutdown_finish`, so that what could not be written is never lost in
+/* Invariant: each way out passes `ah_shutdown_finish`, so that output that could not be written is never lost in
  * silence. */
 #include "cli/process/shutdown.h"
 
@@ -26,7 +26,7 @@ static bool shutdown_closes(void)
     return getenv("ACCELHOST_CLOSE") != NULL;
 }
 
-/* Whether everything that was written has reached the system: a full disk shows at the flush, a remote one at close. */
+/* Has all output reached the system? A full disk shows at the flush, a remote one at close. */
 static bool is_written(void)
 {
     bool written = fflush(NULL) == 0 && !ferror(stdout) && !ferror(stderr);
@@ -34,7 +34,7 @@ static bool is_written(void)
     return (fd < 0 || close(fd) == 0) && written;
 }
 
-/* The table of what CUDA devices executed, where it was asked for. */
+/* Print the table of the CUDA devices' work, where it was requested. */
 static void shutdown_report_times(struct ah_host *host)
 {
     static const char chunk[] = "require('accelhost.profiler.device_times').report()";
@@ -46,7 +46,7 @@ static void shutdown_report_times(struct ah_host *host)
 int ah_shutdown_finish(struct ah_host *host, int code)
 {
     shutdown_report_times(host);
-    /* What is still being saved is part of the run. */
+    /* Saves under way are part of the run. */
     if (ah_saver_finish_all(code == 0) < 0 && code == 0)
         return ah_shutdown_fail(host, ah_error_text());
     /* So are collectives that peers still need this rank's device for. */

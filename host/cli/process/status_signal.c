@@ -1,6 +1,6 @@
-/* The handler sets a hook, which runs before the next instruction of the script and finds everything at rest. Where no
+/* The handler sets a hook, which runs before the next instruction of the script and finds everything at rest. If no
  * hook runs soon (compiled loops, C functions that do not return) a timer calls the handler again, which then finds the
- * place without a hook (bind/lua/place.h). The handler needs a stack of its own, because oneDNN's products run with the
+ * place without a hook (bind/lua/place.h). The handler needs an alternate stack, because oneDNN's products run with the
  * stack pointer in a buffer of the heap, and runs on the main thread. */
 #include "cli/process/status_signal.h"
 

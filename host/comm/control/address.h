@@ -1,4 +1,4 @@
-/* Whose an address is. */
+/* The owner of an address: this host, loopback, another host. */
 #ifndef AH_COMM_ADDRESS_H
 #define AH_COMM_ADDRESS_H
 

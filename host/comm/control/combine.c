@@ -1,5 +1,5 @@
 /* Blocks that fit the first cache are summed over all sources before they are stored; one macro makes the function of
- * each dtype. What must stay true: every element is added in the order of the sources and rounded once. */
+ * each dtype. Invariant: every element is added in the order of the sources and rounded once. */
 #include "comm/control/combine.h"
 
 #include <math.h>

@@ -124,7 +124,8 @@ int ah_control_place(struct ah_control_block *control, const struct ah_hosts *ho
 
 int ah_control_map_segments(struct ah_control_block *control)
 {
-    /* Address space only: pages come with use. Where it is limited, a smaller span does. All ranks need not agree. */
+    /* Address space only: pages are allocated on use. If it is limited, a smaller span does. All ranks need not
+     * agree. */
     for (size_t span = span_wanted; span >= span_least; span /= 2) {
         control->segment_span = span;
         unsigned char *all = mmap(NULL, segments_bytes(control), PROT_NONE,
@@ -154,7 +155,7 @@ int ah_control_hand_over(struct ah_control_block *control)
     return control->fd;
 }
 
-/* Is what is mapped a control block of this version? */
+/* Is the mapped memory a control block of this version? */
 static bool is_control(const struct ah_control_block *control)
 {
     const struct ah_control_header *header = control->header;

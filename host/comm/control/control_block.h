@@ -75,7 +75,7 @@ struct ah_rank_entry {
     char group_text[512];     /* with group_status; complete before that is set */
     char text[AH_RANK_TEXT]; /* with AH_RANK_FAILED: message and traceback */
     atomic_int latest;        /* the group block of its latest collective */
-    atomic_int replaced;      /* how often its process was, by another one */
+    atomic_int replaced;      /* number of replacements of its process */
     atomic_int due;           /* the process replaces another one, whose state it has not loaded */
     _Atomic int64_t returned_ns;  /* of the last replacement */
     _Atomic int64_t returned_at;  /* the boundary at which it replaced the killed process, -1: none */
@@ -118,7 +118,7 @@ struct ah_control_block {
     size_t segment_span;                      /* bytes reserved for each segment */
     unsigned char *segment[AH_MAX_RANKS];
     int segment_fd[AH_MAX_RANKS];       /* -1 once closed */
-    size_t segment_bytes[AH_MAX_RANKS]; /* it has at least so many, as was found or made; none ever shrinks */
+    size_t segment_bytes[AH_MAX_RANKS]; /* it has at least that many, as it was found or made; none ever shrinks */
     const struct ah_hosts *hosts;             /* NULL: there is one */
     struct ah_replica *replica;                 /* of a leader, while it is open */
 };
@@ -161,7 +161,7 @@ void ah_control_look(struct ah_control_block **out, int fd);
 /* Make a rank's data segment at least `bytes` long (zero-filled). */
 int ah_control_grow(struct ah_control_block *control, int rank, size_t bytes);
 
-/* Take a rank out of AH_RANK_RUNNING; the first caller wins and true is returned. Wakes all waits. */
+/* End AH_RANK_RUNNING of a rank; the first caller wins and true is returned. Wakes all waits. */
 bool ah_control_leave(struct ah_control_block *control, int rank, enum ah_rank_state state, const char *text,
                       bool victim);
 

@@ -36,7 +36,8 @@ void ah_notification_attend(struct ah_notification *notification)
     atomic_fetch_add_explicit(&notification->visits, 1, memory_order_relaxed);
     if (atomic_load_explicit(&notification->attended, memory_order_relaxed))
         return;
-    /* From here on notifications wakes nobody, and who leaves wakes naps: a thread that sleeps must nap instead. */
+    /* From here on notifications wake no thread, and a rank that leaves wakes naps: a sleeping thread must nap
+     * instead. */
     atomic_store(&notification->attended, 1);
     atomic_fetch_add(&notification->changes, 1);
     if (atomic_load(&notification->sleepers))

@@ -46,7 +46,7 @@ struct ah_call_record {
 #define AH_NO_OFFSET UINT64_MAX
 
 /* A message that a rank has for another (message.h). Its sender writes it while it is free, frees it when it was
- * received, and may recall it while it is posted; from taken to received it belongs to the receiver. */
+ * received, and may recall it while it is posted; from AH_MESSAGE_TAKEN to received it belongs to the receiver. */
 enum ah_message_state {
     AH_MESSAGE_FREE,
     AH_MESSAGE_POSTED,
@@ -83,8 +83,8 @@ struct ah_message_header {
  * ROUND and SLICED are defined by the backend. SENT and RECEIVED: messages. */
 enum ah_counter { AH_POSTED, AH_DONE, AH_ROUND, AH_SLICED, AH_SENT, AH_RECEIVED, AH_COUNTERS };
 
-/* A control block's word that changes whenever one of its host's ranks has notifications. While a rank that waits
- * attends to it, instead of the thread whose work that is, nobody is woken. */
+/* A control block's word that changes whenever one of its host's ranks has notifications. While a waiting rank handles
+ * them, instead of the background thread, no thread is woken. */
 struct ah_notification {
     _Alignas(64) atomic_uint changes;
     atomic_int sleepers;
@@ -97,7 +97,7 @@ struct ah_group_block {
     _Alignas(64) atomic_uint counter[AH_COUNTERS];
     atomic_uint sleepers;          /* peers asleep on one of the counters */
     atomic_uint base;              /* where the counters of the present group began */
-    _Atomic int64_t notification;  /* bytes from here to the control block's notifications; 0: nobody reads them */
+    _Atomic int64_t notification;  /* bytes from here to the control block's notifications; 0: they are not read */
     _Atomic uint64_t address;      /* where the backend finds this rank: a staging offset, a port */
     _Atomic uint64_t member_table; /* offset of the member table in its segment, for the progress thread */
     atomic_int wanted_from;        /* the rank (from 2) that a message is awaited from, 1: any, 0: none is */

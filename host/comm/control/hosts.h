@@ -1,6 +1,6 @@
 /* The hosts of a job whose ranks do not all run on one.
  *
- * Every host has a control block of its own, with rank entries for all ranks of the job; the ranks of a host are
+ * Every host has its own control block, with rank entries for all ranks of the job; the ranks of a host are
  * consecutive. One process of each host, its first rank, leads: it updates the rank entries of other hosts' ranks
  * (replica.h) and moves bytes between hosts (transport.h). The rendezvous of a job's ranks fills this in and passes it
  * to each rank, which stores it in its control block (ah_control_place). */

@@ -132,7 +132,7 @@ int ah_jobs_members(const struct ah_control_block *control, int rank, int *membe
     return count;
 }
 
-/* Of a group the members that have not come to the call that this one has posted. */
+/* List the members of a group that have not reached the call that this one has posted. */
 static int jobs_missing(const struct ah_control_block *control, int rank, int *waited)
 {
     int member[AH_MAX_RANKS], count = 0, members = ah_jobs_members(control, rank, member);

@@ -11,11 +11,11 @@ struct ah_seen_job {
     int pid;                /* of the launcher, or of the script that runs alone */
 };
 
-/* Up to `most` jobs, by pid; how many there are. */
+/* List up to `most` jobs, by pid; return their number. */
 int ah_jobs_see(struct ah_seen_job *jobs, int most);
 
-/* The ranks that a rank waits for, in a collective or for a message, into waited[]; how many. 0 also when any rank's
- * message would do. */
+/* List the ranks that a rank waits for, in a collective or for a message, in waited[]; return their number. 0 also when
+ * any rank's message would do. */
 int ah_jobs_waited(const struct ah_control_block *control, int rank, int *waited);
 
 /* Does the rank wait in a collective now? */
@@ -24,7 +24,7 @@ bool ah_jobs_waits(const struct ah_control_block *control, int rank);
 /* Return the message that a rank waits for, NULL if it waits for none. */
 const struct ah_awaited *ah_jobs_awaited(const struct ah_control_block *control, int rank);
 
-/* The members of the group of its latest collective, into member[]; how many. */
+/* List the members of the group of its latest collective in member[]; return their number. */
 int ah_jobs_members(const struct ah_control_block *control, int rank, int *member);
 
 #endif

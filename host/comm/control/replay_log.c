@@ -133,7 +133,7 @@ void ah_replay_turn(struct ah_control_block *control, int rank, uint32_t boundar
     uint64_t had = atomic_load(&replay_log->used[area]), has = atomic_load(&replay_log->used[other]);
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = (has + page - 1) / page * page;
     atomic_store(&replay_log->used[area], 0);
-    /* After an interval of much more than the last one, an evaluation say, its memory goes back. */
+    /* After an interval of much more than the last one, an evaluation for example, its memory is returned. */
     if (had > from + trimmed)
         madvise(control->segment[rank] + area_of[area].at + from, had - from, MADV_REMOVE);
 }

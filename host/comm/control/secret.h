@@ -20,9 +20,9 @@ struct ah_secret {
 int ah_secret_find(struct ah_secret *out, const char *file, const char *key);
 /* Remove ACCELHOST_SECRET from this process's environment, once it was read: programs that it starts do not need it. */
 void ah_secret_forget(void);
-/* Where none was found and it is not `open`: AH_EINVAL with the remedy for a store at an address that other hosts
- * reach. For one on loopback, which other users of this host reach, read the user's own secret of this host, which the
- * first call writes to $XDG_RUNTIME_DIR/accelhost-secret, else `secret-HOST` in the folder of the user's file. */
+/* If none was found and it is not `open`: AH_EINVAL with the remedy for a store at an address that other hosts reach.
+ * For one on loopback, which other users of this host reach, read the user's own secret of this host, which the first
+ * call writes to $XDG_RUNTIME_DIR/accelhost-secret, else `secret-HOST` in the folder of the user's file. */
 int ah_secret_need(struct ah_secret *secret, const char *host);
 /* 48 random digits. AH_EIO. */
 int ah_secret_draw(struct ah_secret *out);

@@ -90,7 +90,7 @@ static int check_other(const struct family *other, const struct ah_topology *top
                    topology->rank, topology->size, other->rank, rank, size);
 }
 
-/* What a library of MPI sees under srun when the two do not know each other: as many jobs of one. */
+/* Check for an MPI library and srun that do not support each other: each task is then a job of one. */
 static int check_lonely(const struct ah_topology *topology)
 {
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS");

@@ -16,7 +16,7 @@ enum ah_started_by {
 /* Ranks and hosts count from 0. */
 struct ah_topology {
     int rank, size, local_rank, local_size;
-    int host, hosts; /* this host's number, of how many; -1 and 0 where unknown */
+    int host, hosts; /* this host's number, and their count; -1 and 0 where unknown */
     enum ah_started_by by;
 };
 

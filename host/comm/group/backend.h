@@ -131,7 +131,7 @@ struct ah_group {
     int block;
     uint32_t base;                                  /* where the group block's counters began for this group */
     uint32_t posted, done;                          /* own counters */
-    uint32_t ring_safe;                             /* every rank has done the calls up to here, as far as we looked */
+    uint32_t ring_safe;                             /* every rank has done the calls up to here, as of the last check */
     struct ah_work *first, **last;                  /* works that this rank has not carried out yet, in order */
     struct ah_work *abandoned;                      /* carried out here, not yet everywhere */
     struct ah_message_request *outgoing, *incoming; /* messages that were not received yet, in order */
@@ -153,7 +153,7 @@ struct ah_group {
     uint32_t blocks;           /* of a root: a bit for each group block in use */
 };
 
-/* Where a rank sits when a group opens. */
+/* The place of a rank when a group opens. */
 struct ah_seat {
     struct ah_control_block *control; /* must outlive the group */
     int rank, size;

@@ -199,7 +199,7 @@ static void log_call(struct ah_group *group, const struct ah_collective *call, i
               what, (double)(ah_now_ns() - begin) / 1e6);
 }
 
-/* A call in a profile, under a name of its own: "all_reduce", "all_reduce_async", "wait for a result". */
+/* Record a call in a profile, under its name: "all_reduce", "all_reduce_async", "wait for a result". */
 static void trace_call(struct ah_trace_mark mark, const struct ah_collective *call, const char *name)
 {
     if (!mark.begin_ns)
@@ -292,7 +292,7 @@ static int start_alone(struct ah_group *group, struct ah_work *work)
     return group->backend->run(group, &work->call);
 }
 
-/* Take a work out of the queue; only after a failure, or an abandoned one, is it still there. */
+/* Remove a work from the queue; only after a failure, or an abandoned one, is it still there. */
 static void group_unlist(struct ah_work *work)
 {
     struct ah_group *group = work->group;
@@ -362,7 +362,7 @@ static int group_await(struct ah_work *work)
 {
     struct ah_group *group = work->group;
     AH_TRY(ah_group_advance(group, work->sequence, true));
-    /* Of what a device does its own queue is the order. */
+    /* The device's own queue orders its work. */
     return work->call.device || work->mover->posted_is_all ? 0 : ah_watch_wait(group, AH_DONE, work->sequence);
 }
 

@@ -29,7 +29,7 @@ int ah_group_split(struct ah_group **out, struct ah_group *parent, int color, in
  * dropped. Requires a moment in which no rank of the job is in any call; it ends, for all of them, when every rank has
  * called this. AH_ENOTIMPL when the backend does not support it. */
 int ah_groups_renew(void);
-/* Return how often a group was restarted. */
+/* Return the number of restarts of a group. */
 uint32_t ah_group_epoch(const struct ah_group *group);
 /* Has a group of this process failed? */
 bool ah_groups_have_failed(void);
@@ -66,8 +66,8 @@ bool ah_group_takes(const struct ah_group *group, const struct ah_collective *ca
 const char *ah_group_device_comm(const struct ah_group *group);
 bool ah_group_has_asked(const struct ah_group *group); /* so that it is known whether it has one */
 bool ah_group_may_have_device_comm(const struct ah_group *group);
-/* Which it may have, before the first call: any, none (all goes through the host), or it is an error not to have one.
- * The same on every rank; parts begin with their parent's. Returns the choice before. */
+/* Choose its device communicator, before the first call: any, none (all data are copied through the host), or it is an
+ * error not to have one. The same on every rank; parts begin with their parent's. Returns the choice before. */
 enum ah_device_comm_choice { AH_DEVICE_COMM_ANY, AH_DEVICE_COMM_NONE, AH_DEVICE_COMM_ONLY };
 enum ah_device_comm_choice ah_group_choose_device_comm(struct ah_group *group, enum ah_device_comm_choice choice);
 /* Carry out all works that were begun, in all groups: waits until the peers have begun them too. */
@@ -84,7 +84,7 @@ int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_
 int ah_work_test(struct ah_work *work, bool *done);
 int ah_work_wait(struct ah_work *work);
 int ah_work_wait_note(struct ah_work *work, uint32_t *note);
-/* Give up a work whose result nobody wants. This rank still does its part of it in later calls; the buffer of an
+/* Abandon a work whose result is not needed. This rank still does its part of it in later calls; the buffer of an
  * all_reduce must stay in place if it is in the group's memory, others may be freed. */
 void ah_work_abandon(struct ah_work *work);
 /* The same for buffers on a device, which must stay allocated: `release(held)` is called when they may be freed,
@@ -106,7 +106,7 @@ void ah_group_discard(struct ah_group *group, void *memory, size_t bytes);
 int ah_group_share(struct ah_group *group, size_t bytes, const char *where, void **out);
 void ah_group_unshare(struct ah_group *group, void *memory, size_t bytes);
 
-/* Give pages of freed memory back to the system; NULL: of the job's group, if it is open. */
+/* Return pages of freed memory to the system; NULL: of the job's group, if it is open. */
 void ah_group_trim(struct ah_group *group);
 
 #endif

@@ -1,9 +1,10 @@
-/* A message is a message header on its sender's group block, which its receiver finds, compares with what it expects,
- * and has the backend fetch. Messages are posted in order, as far as there is room; a list on either side keeps what
- * waits. When the room is full of message headers that nobody wants yet and a receiver waits for another, the newest of
- * them makes place. Of the message headers of one tag to one rank those that are posted are always the oldest.
+/* A message is a message header on its sender's group block, which its receiver finds, compares with its own arguments,
+ * and has the backend fetch. Messages are posted in order, as far as there is room; a list on either side keeps the
+ * waiting ones. When the room is full of message headers that are not received yet and a receiver waits for another,
+ * the newest of them is withdrawn. Of the message headers of one tag to one rank those that are posted are always the
+ * oldest.
  *
- * Each side moves its lists whenever it waits for anything (watch.c), so what one rank owes another is done even while
+ * Each side advances its lists whenever it waits for anything (watch.c), so a rank does its part of messages even while
  * it waits in a collective. */
 #include "comm/group/message.h"
 
@@ -113,7 +114,7 @@ static void post_wanted(struct ah_group *group, struct ah_message_request *first
     }
 }
 
-/* What was received is done; false while it is not. */
+/* Complete a send that was received; false while it is not. */
 static bool finish_outgoing(struct ah_message_request *request)
 {
     if (!request->header || atomic_load(&request->header->state) != AH_MESSAGE_RECEIVED ||
@@ -186,7 +187,7 @@ static struct ah_message_header *take_of(struct ah_message_request *request, int
     unsigned number = first ? atomic_load(&first->number) : 0;
     if (!first || !atomic_compare_exchange_strong(&first->state, &(unsigned){AH_MESSAGE_POSTED}, AH_MESSAGE_TAKEN))
         return NULL;
-    /* It may have been taken back, and another posted in its place. */
+    /* It may have been withdrawn, and another posted in its place. */
     if (message_fits(request, first, AH_MESSAGE_TAKEN) && atomic_load(&first->number) == number)
         return first;
     atomic_store(&first->state, AH_MESSAGE_POSTED);
@@ -395,7 +396,7 @@ static struct ah_awaited *own_awaited(struct ah_group *group)
     return &ah_rank_entry(group->control, group->member[group->rank])->awaited;
 }
 
-/* What this rank goes to sleep over. */
+/* Publish the messages for which this rank sleeps. */
 static void report_awaited(const struct ah_message_request *request)
 {
     struct ah_awaited *awaited = own_awaited(request->group);
@@ -430,7 +431,7 @@ static int message_await(struct ah_message_request *request)
         report_awaited(request);
         int status =
             ah_watch_peer(&watch, group, request->message.peer, ah_message_describe(request, call, sizeof call));
-        if (status < 0) { /* what it did last may have been this */
+        if (status < 0) { /* its last action may have been this */
             AH_TRY(ah_message_progress(group));
             return request->done ? 0 : status;
         }

@@ -27,7 +27,7 @@ static bool find_mismatch(struct ah_group *group, uint32_t sequence, int *first,
     return false;
 }
 
-/* Give ranks a moment to post the call. */
+/* Wait a moment for ranks to post the call. */
 static void await_witnesses(struct ah_group *group, uint32_t sequence)
 {
     for (int64_t start = ah_now_ns(); ah_now_ns() - start < witness_ns;) {

@@ -143,7 +143,7 @@ static void free_list(struct ah_work *work)
     }
 }
 
-/* Works that somebody else still holds must not be here: who starts one holds the group. */
+/* Free the group. It has no works with other references: their owner holds the group. */
 static void group_dismantle(struct ah_group *group)
 {
     struct ah_group *root = group->root;

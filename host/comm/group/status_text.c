@@ -36,7 +36,7 @@ const char *ah_status_text(struct ah_group *group, int rank, char *text, size_t 
     return text;
 }
 
-enum { ANSWER_MS = 400 }; /* for a rank to say where it is */
+enum { ANSWER_MS = 400 }; /* for a rank to report its place */
 
 const char *ah_status_text_now(struct ah_group *group, int rank, char *text, size_t bytes)
 {

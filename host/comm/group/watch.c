@@ -24,8 +24,8 @@
 
 static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between two checks of the peers */
 static const int64_t short_slice_ns = 1000000;         /* while messages wait for this rank's device */
-static const int64_t longest_slice_ns = 200 * 1000000; /* what is longer, this process was not running */
-static const uint32_t long_inline = 8 * 1024; /* bytes that are to be on their way although all has come already */
+static const int64_t longest_slice_ns = 200 * 1000000; /* in longer ones this process was not running */
+static const uint32_t long_inline = 8 * 1024; /* bytes assumed under way although all have arrived already */
 static const int64_t witness_ns = 500 * 1000000;       /* for notifications of a rank that is gone */
 static const int64_t glance_ns = 500000;               /* between two such checks */
 static const int64_t spin_ns = 100 * 1000000; /* by then a rank that yields its core sleeps: a busy machine has many */
@@ -80,7 +80,7 @@ const char *ah_watch_title(struct ah_group *group, uint32_t sequence, char *text
     return text;
 }
 
-/* Peers that do not come. */
+/* Peers that do not call. */
 
 /* The call that a wait is for. */
 static uint32_t watch_awaited_call(struct ah_group *group, enum ah_counter which, uint32_t target)
@@ -200,8 +200,8 @@ static bool is_silent(struct ah_group *group, int64_t silent_ns)
     return longest_ns && silent_ns > longest_ns / 10 * 3;
 }
 
-/* The silent host that keeps a group from going on, or -1: the own one, or that of a member, unless a rank of this host
- * is late anyway. `peer`: all wait for that one; -1: for anybody. */
+/* Return the silent host that keeps a group from continuing, or -1: the own one, or that of a member, unless a rank of
+ * this host is late anyway. `peer`: all wait for that one; -1: for any. */
 static int silent_host(const struct ah_watch *watch, struct ah_group *group, int late, int peer, int64_t *silent_ns)
 {
     const struct ah_hosts *hosts = group->control->hosts;
@@ -381,7 +381,7 @@ int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, cons
 
 /* Calls on a device. */
 
-/* The rank that keeps a call from coming to its end, of those that have begun it: one that is stopped, or -1. */
+/* Return the rank that keeps a call from completing, of those that have begun it: one that is stopped, or -1. */
 static int stopped_rank(struct ah_group *group)
 {
     char status[AH_COUNTERS_TEXT];

@@ -12,7 +12,7 @@ int ah_group_default(struct ah_group **out)
     *out = ah_group_first();
     if (*out)
         return 0;
-    AH_TRY(ah_rank_attach(&control)); /* what a rank has started is none: its variables go */
+    AH_TRY(ah_rank_attach(&control)); /* a child of a rank is no rank: its variables are removed */
     AH_TRY(ah_topology_from_environment(&topology));
     AH_TRY(ah_rank_rendezvous(&control));
     if (topology.size != topology.local_size && !control->hosts)

@@ -36,7 +36,7 @@ static int read_line(const char *text, struct ah_membership *out)
     return 0;
 }
 
-/* What two hosts may not have in common, and what they must. */
+/* Compare two hosts: some fields must differ, others must be equal. */
 static int membership_compare(const struct ah_membership *mine, const struct ah_membership *a,
                               const struct ah_membership *b)
 {

@@ -13,11 +13,11 @@ enum { AH_MEMBER_TEXT = 256 };
 
 /* The properties of a joining host. */
 struct ah_membership {
-    const char *what;  /* a host is called so in texts: "machine" */
-    int number;        /* among the hosts; -1: free ones go by the order of coming, or of first ranks */
+    const char *what;  /* the word for a host in texts: "machine" */
+    int number;        /* among the hosts; -1: free ones are assigned in the order of arrival, or of first ranks */
     int first;         /* its first rank; -1: follows from the numbers */
     int ranks;
-    int hosts;         /* how many there are to be; 0: until the ranks are `size` */
+    int hosts;         /* number of hosts to wait for; 0: until the ranks are `size` */
     int size;          /* ranks of the job; 0: the sum over its hosts */
     int least;         /* hosts that are enough; 0: not set */
     int restarts;      /* of all ranks after failures, at most */
@@ -41,11 +41,11 @@ int ah_member_table_add(struct ah_member_table *member_table, const char *text, 
 /* It is here no more; a place that is not in the member table is ignored. */
 void ah_member_table_drop(struct ah_member_table *member_table, int64_t place);
 
-/* Who is missing: "machine 1", "1 of 2 machines", "ranks 2-3". */
+/* Describe the missing members: "machine 1", "1 of 2 machines", "ranks 2-3". */
 void ah_member_table_missing(const struct ah_member_table *member_table, char *text, size_t room);
 
-/* Which host of the member table is number h of the job, -1: none. By configured numbers, then by first ranks, then by
- * the order of arrival. */
+/* Assign a host of the member table to each number h of the job, -1: none. By configured numbers, then by first ranks,
+ * then by the order of arrival. */
 void ah_member_table_order(const struct ah_member_table *member_table, int order[AH_HOSTS_MAX]);
 /* Count, first ranks and names; `mine` is left to the caller. AH_EINVAL. */
 int ah_member_table_make(const struct ah_member_table *member_table, const int order[AH_HOSTS_MAX],

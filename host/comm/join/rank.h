@@ -34,9 +34,9 @@ bool ah_rank_report_failure(const char *traceback, bool victim);
 /* Did this rank lose a peer? Then whatever it fails of follows from that. */
 bool ah_rank_lost_peer(void);
 
-/* The script has ended: peers that still wait for this rank raise. Called by exit handlers too. False when a
- * collective had failed and the script went on: that is this rank's failure, which the launcher reports, and no exit
- * code 0 may follow. */
+/* The script has ended: peers that still wait for this rank raise. Called by exit handlers too. False when a collective
+ * had failed and the script continued: that is this rank's failure, which the launcher reports, and no exit code 0 may
+ * follow. */
 bool ah_rank_report_end(void);
 
 /* At an interactive prompt whose lines run in several processes: this rank begins a line, and has completed it. A peer
@@ -44,8 +44,8 @@ bool ah_rank_report_end(void);
 void ah_rank_begin_line(int line);
 void ah_rank_end_line(int line);
 
-/* Whether the job's standard output (fd 1) or error (fd 2) goes to a terminal, for progress bars, and how wide that is
- * (*columns 0: unknown). Asks the launcher where there is one: it writes in the end. */
+/* Report whether the job's standard output (fd 1) or error (fd 2) is a terminal, for progress bars, and its width
+ * (*columns 0: unknown). Asks the launcher where there is one, because it writes in the end. */
 bool ah_rank_terminal(int fd, int *columns);
 
 #endif

@@ -1,4 +1,4 @@
-/* Where no port of the store is configured, it follows from the identity of the job. */
+/* If no port of the store is configured, it follows from the identity of the job. */
 #include "comm/join/rendezvous_hosts.h"
 
 #include <stdio.h>

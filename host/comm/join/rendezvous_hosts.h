@@ -1,4 +1,4 @@
-/* Where the leaders of a job's hosts meet: the store that rank 0's host serves. */
+/* The rendezvous of the leaders of a job's hosts, in the store that rank 0's host serves. */
 #ifndef AH_COMM_RENDEZVOUS_HOSTS_H
 #define AH_COMM_RENDEZVOUS_HOSTS_H
 

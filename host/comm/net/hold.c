@@ -1,4 +1,4 @@
-/* Of a call's own buffers those are used as they are that lie in the segment already. */
+/* A call's own buffers that are in the segment already are used as they are. */
 #include "comm/net/hold.h"
 
 #include <string.h>

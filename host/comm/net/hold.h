@@ -8,21 +8,21 @@
 #include "comm/net/team.h"
 
 struct ah_hold {
-    void *copy, *landing, *partial, *counts; /* NULL: none of its own */
+    void *copy, *landing, *partial, *counts; /* NULL: none allocated */
     size_t copy_bytes, landing_bytes, partial_bytes, counts_bytes;
 };
 
-/* Whose it is. */
+/* The owner of held memory. */
 struct ah_holder {
     struct ah_segment *segment;
     const struct ah_team *team;
     int rank;
 };
 
-/* The input alone; `copy`: in memory of its own in any case. */
+/* Hold the input alone; `copy`: in separate memory in any case. */
 int ah_hold_input(const struct ah_holder *h, const struct ah_collective *call, bool copy, struct ah_hold *hold,
                   struct ah_call_arguments *out);
-/* All that a call needs of which the progress thread moves the bytes. */
+/* Hold all memory of a call whose bytes the progress thread moves. */
 int ah_hold_wired(const struct ah_holder *h, const struct ah_collective *call, struct ah_hold *hold,
                   struct ah_call_arguments *out);
 void ah_hold_release(const struct ah_holder *h, struct ah_hold *hold);

@@ -35,7 +35,7 @@ struct reply {
     unsigned char nonce[AH_SHA256_BYTES], proof[AH_SHA256_BYTES];
 };
 
-/* A connection whose proof has not come yet. */
+/* A connection whose proof has not arrived yet. */
 struct caller {
     int fd; /* -1: a free place */
     int64_t since_ns;
@@ -74,7 +74,7 @@ static int mesh_transfer(int fd, void *to, const void *from, size_t bytes, int64
     return 0;
 }
 
-/* What a proof is for: the connection of two hosts, and whose it is. */
+/* Write the purpose of a proof: the connection of two hosts, and the side that proves itself. */
 static const char *mesh_role(const struct mesh *m, int caller, int called, bool calls, char *text, size_t bytes)
 {
     snprintf(text, bytes, "mesh %s %d to %d %s", m->purpose, caller, called, calls ? "calls" : "is called");
@@ -228,7 +228,7 @@ static void greet_caller(struct caller *caller, int fd, int64_t now)
         drop_caller(caller);
 }
 
-/* The whole reply has come: AH_EINVAL, or the own proof. */
+/* Check a reply that has arrived whole: AH_EINVAL, or the own proof. */
 static int judge_caller(const struct mesh *m, const struct caller *caller, unsigned char proof[AH_SHA256_BYTES])
 {
     const struct reply *reply = &caller->reply;
@@ -246,7 +246,7 @@ static int judge_caller(const struct mesh *m, const struct caller *caller, unsig
     return 0;
 }
 
-/* Take the bytes that have come. A caller that has proved itself becomes the host's connection. */
+/* Read the bytes that have arrived. A caller that has proved itself becomes the host's connection. */
 static void feed_caller(struct mesh *m, struct caller *caller)
 {
     unsigned char proof[AH_SHA256_BYTES];

@@ -17,7 +17,7 @@ struct scratch {
 
 /* A piece under way. */
 struct flight {
-    struct ah_transport_turn *give, *take, *sums; /* that are not through; all_reduce: sums that come */
+    struct ah_transport_turn *give, *take, *sums; /* that have not completed; all_reduce: incoming sums */
     struct scratch scratch;
 };
 
@@ -60,7 +60,7 @@ int progress_test(struct progress_job *job, struct ah_transport_turn **turn, boo
  * host. */
 int progress_reduce(struct progress_job *job, int64_t steps, bool *moved, int *lost);
 int progress_stream(struct progress_job *job, bool *moved, int *lost);
-/* How many pieces a job of streams has. */
+/* Return the number of pieces of a job of streams. */
 int64_t progress_stream_pieces(const struct progress_job *job);
 
 #endif

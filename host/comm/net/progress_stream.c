@@ -88,7 +88,7 @@ static unsigned char *given_at(const struct progress_job *job, const struct bit 
     return progress_at(job, place, job->offset[place] + first);
 }
 
-/* Where a taker wants it. */
+/* Return the address for a receiver. */
 static unsigned char *landing_of(const struct progress_job *job, const struct bit *bit, int taker)
 {
     int from = bit->part.from < 0 ? 0 : bit->part.from, place = place_of(job, taker);
@@ -111,7 +111,7 @@ static int first_taker(const struct progress_job *job, const struct bit *bit)
     return job->team.ranks[i];
 }
 
-/* Kinds that reduce take everything into scratch, so does a piece of several parts. */
+/* Kinds that reduce receive everything into scratch, so does a piece of several parts. */
 static struct ah_transport_piece receive_to(const struct progress_job *job, int host, int64_t piece,
                                             unsigned char *scratch)
 {

@@ -1,7 +1,7 @@
-/* The replica's threads, and who does their work for a while. The sender sleeps on the control block's notifications,
- * scans, and writes to sockets that do not block; what a socket does not take waits in memory, and only long messages
- * wait for it. The receiver sleeps on the sockets, and counts for how long each of them has been silent: only time in
- * which this process ran, so that a job that was suspended goes on. */
+/* The replica's threads, and ranks that do their work for a while. The sender sleeps on the control block's
+ * notifications, scans, and writes to sockets that do not block; bytes that a socket does not accept wait in memory,
+ * and only long messages wait for it. The receiver sleeps on the sockets, and counts for how long each of them has been
+ * silent: only time in which this process ran, so that a job that was suspended continues. */
 #include "comm/net/replica.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ void ah_replica_doubt(struct ah_replica *replica, int host, const char *why)
     pthread_mutex_unlock(&replica->losing);
 }
 
-/* Give up hosts that have been doubted for long enough. Only time in which this process ran counts: received frames
+/* Declare hosts lost that have been doubted for long enough. Only time in which this process ran counts: received frames
  * that it could not read yet may answer the doubt. */
 static void replica_count_doubts(struct ah_replica *replica, int64_t passed)
 {
@@ -87,7 +87,7 @@ static bool replica_flush(struct replica_peer *peer)
         peer->sent = peer->out.bytes = 0;
         return false;
     }
-    if (peer->sent >= FULL) { /* what has gone need not be kept */
+    if (peer->sent >= FULL) { /* sent bytes need not be kept */
         peer->out.bytes -= peer->sent;
         memmove(peer->out.at, peer->out.at + peer->sent, peer->out.bytes);
         peer->sent = 0;
@@ -146,7 +146,7 @@ static void send_goodbye(struct ah_replica *replica)
             shutdown(replica->peer[h].fd, SHUT_WR);
 }
 
-/* What is new. True when a socket has not taken all. */
+/* Send the changes. True when a socket has not accepted all. */
 static bool replica_send_changes(struct ah_replica *replica, bool beat)
 {
     replica->seen_changes = atomic_load(&replica->control->header->notification[AH_REPLICA].changes);
@@ -212,7 +212,7 @@ static void set_silent_ns(struct ah_replica *replica, int host, int64_t silent_n
                           (int)(silent_ns / 1000000), memory_order_relaxed);
 }
 
-/* True when something has come. */
+/* Receive messages. True when some have arrived. */
 static bool replica_receive(struct ah_replica *replica, int host)
 {
     struct replica_peer *peer = &replica->peer[host];

@@ -27,7 +27,7 @@ int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, i
 /* By the leader's thread of Lua while it waits: send changes, apply received data, and wait for neither. True when
  * something was received. */
 bool ah_replica_attend(struct ah_replica *replica);
-/* It goes to sleep, or does something else: the threads are to go on. */
+/* The rank stops polling: the threads are to continue. */
 void ah_replica_leave(struct ah_replica *replica);
 
 /* Wait until the other ranks of this host have ended too, which need the replica; not if this one has failed. */

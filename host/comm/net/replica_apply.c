@@ -17,7 +17,7 @@ static bool lies_in(const struct ah_replica *replica, uint64_t offset, uint64_t 
     return offset <= replica->control->segment_span && bytes <= replica->control->segment_span - offset;
 }
 
-/* Count the blocks that data is the first to take. */
+/* Count the blocks to which data is written for the first time. */
 static int hold_blocks(struct ah_replica *replica, int rank, uint64_t offset, uint64_t bytes)
 {
     unsigned char **held = &replica->held[rank];
@@ -152,7 +152,7 @@ static int apply_header(struct ah_replica *replica, int rank, struct ah_group_bl
     if (!ah_control_is_local(replica->control, atomic_load(&sent.member)))
         return apply_refuse("a message for a rank of another host");
     struct ah_message_header *header = &block->header[index];
-    /* One that nobody has taken may be of a group that its sender has closed. */
+    /* One that was not accepted may be of a group that its sender has closed. */
     atomic_compare_exchange_strong(&header->state, &(unsigned){AH_MESSAGE_POSTED}, AH_MESSAGE_FREE);
     if (atomic_load(&header->state) != AH_MESSAGE_FREE)
         return apply_refuse("a message in the place of one that is not back");

@@ -37,7 +37,7 @@ static int send_data(struct ah_replica *replica, int host, int rank, uint64_t of
                          replica->control->segment[rank] + offset, bytes);
 }
 
-/* The inline data of a call, but for what its rank may be writing over by now. */
+/* Send the input of a call, but for the part that its rank may be overwriting by now. */
 static int send_input(struct ah_replica *replica, int rank, const struct ah_call_record *record)
 {
     uint64_t behind = record->own_bytes ? (uint64_t)record->own + record->own_bytes : 0;
@@ -61,7 +61,7 @@ static int send_calls(struct ah_replica *replica, int rank, int c, uint32_t from
     return 0;
 }
 
-/* Is somebody of another host in the group that has the group block? */
+/* Is a rank of another host in the group of the group block? */
 static bool concerns_others(struct ah_replica *replica, struct ah_group_block *block)
 {
     for (int r = 0; r < replica->control->size; r++)
@@ -155,7 +155,7 @@ static int send_recalls(struct ah_replica *replica, int rank, int c, struct repl
         struct replica_header_state *one = &announced[outcome.index];
         if (state_of(replica, &header[outcome.index], &outcome.number) != AH_MESSAGE_RECALLED)
             continue;
-        if (!one->announced || one->number != outcome.number) { /* nobody has it */
+        if (!one->announced || one->number != outcome.number) { /* no host has it */
             *one = (struct replica_header_state){0};
             atomic_store(&header[outcome.index].state, AH_MESSAGE_EMPTY);
         } else if (!one->asked || beat) {

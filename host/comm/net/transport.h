@@ -21,7 +21,7 @@ enum { AH_TRANSPORT_EARLY = 16 << 20 };
 
 struct ah_transport {
     const struct ah_transport_type *type;
-    int host, hosts; /* this one's number, of how many */
+    int host, hosts; /* this one's number, and their count */
 };
 
 struct ah_transport_piece {

@@ -17,7 +17,7 @@ static struct {
     struct ah_control_block *control;
     struct ah_group *root; /* NULL: there are no groups, or none yet */
     int rank;
-    size_t slice_bytes;    /* of the boundary to come */
+    size_t slice_bytes;    /* of the next boundary */
     bool taken;            /* the state of a boundary, which is marked next */
 } own_recovery;
 
@@ -90,7 +90,7 @@ static int await_rank(int rank, uint32_t published, bool ended_too)
     struct ah_rank_entry *slot = ah_rank_entry(own_recovery.control, rank);
     char what[80];
     for (;;) {
-        bool gone_on = has_gone_on(rank, published); /* asked first: a boundary is published before what follows it */
+        bool gone_on = has_gone_on(rank, published); /* asked first: a boundary is published before later calls */
         uint32_t seen = published_by(rank);
         if (ah_reached(seen, published) || (!ended_too && atomic_load(&slot->state) == AH_RANK_ENDED))
             return 0;
@@ -105,7 +105,7 @@ static int await_rank(int rank, uint32_t published, bool ended_too)
     }
 }
 
-/* Wait until all ranks have published so many boundaries; of ranks that have ended only if they are needed. */
+/* Wait until all ranks have published that many boundaries; of ranks that have ended only if they are needed. */
 static int recover_await(uint32_t published, bool ended_too)
 {
     for (int r = 0; r < own_recovery.control->size && own_recovery.root; r++)
@@ -114,7 +114,7 @@ static int recover_await(uint32_t published, bool ended_too)
     return 0;
 }
 
-/* What this rank has begun is done, and it has made the calls that the process before it had made. */
+/* Complete the works that this rank has begun, and check that it has made the calls of the process before it. */
 static int recover_settle(void)
 {
     for (struct ah_group *group = own_recovery.root; group; group = next_group(group)) {
@@ -130,7 +130,7 @@ static int recover_settle(void)
     return 0;
 }
 
-/* Ranks of a group come to a boundary by the same calls. */
+/* Check that the ranks of a group reach a boundary by the same calls. */
 static int recover_compare(uint32_t boundary)
 {
     for (struct ah_group *group = own_recovery.root; group; group = next_group(group))

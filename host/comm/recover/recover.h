@@ -17,14 +17,14 @@
 
 /* Was the job launched so that ranks are replaced? Otherwise nothing below does anything. */
 bool ah_recovery_is_on(void);
-/* This process's rank in the job, and how many there are; when recovery is on. */
+/* Return this process's rank in the job, and the number of ranks; when recovery is on. */
 int ah_recovery_rank(int *size);
 /* Does this process replace another one, whose state it has not loaded yet? */
 bool ah_recovery_is_due(void);
 
-/* Where this rank's slice of the next boundary is to be written, `bytes` long, 64-byte aligned, and its note, which
- * has `room`; returns when all earlier work has completed and no rank needs the previous contents. NULL when recovery
- * is off. */
+/* Return the memory for this rank's slice of the next boundary, `bytes` long, 64-byte aligned, and for its note, which
+ * has `room`; when all earlier work has completed and no rank needs the previous contents. NULL when recovery is
+ * off. */
 int ah_recovery_slice(size_t bytes, void **out);
 int ah_recovery_note(void **out, size_t *room);
 /* Publish the next boundary of this rank: its note, which is copied unless it was written in place, and the slice that

@@ -14,7 +14,7 @@
 static int replay_open(struct ah_group *group)
 {
     AH_TRY(ah_replay_check(group->control));
-    group->choice = AH_DEVICE_COMM_NONE; /* what a device's library moves nobody keeps */
+    group->choice = AH_DEVICE_COMM_NONE; /* data that a device's library moves are not logged */
     if (group->root == group)
         ah_recovery_lead(group);
     return 0;
@@ -29,7 +29,7 @@ static int replay_may_split(const struct ah_group *parent)
                    "step %lld", (long long)ah_recovery_boundary());
 }
 
-/* What a replacement calls is what was called before it. */
+/* Check that a replacement makes the calls of the process before it. */
 static int compare_with_log(const struct ah_group *group, const struct ah_call_record *record)
 {
     char text[160];

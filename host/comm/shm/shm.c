@@ -12,8 +12,8 @@
  * has completed round k - 1. A rank that has seen all ranks enter round k may therefore overwrite the other half. The
  * first round of a small all_reduce is entered with its post.
  *
- * The first group's staging areas open the segments. Those of its parts are taken from the segment, one for each
- * group block, and kept: a group block that is free to be used again has a stage that nobody reads any more. */
+ * The first group's staging areas open the segments. Those of its parts are allocated from the segment, one for each
+ * group block, and kept: a group block that is free to be used again has a stage that no rank reads any more. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ struct pending {
     struct pending *next;
     void *memory;
     size_t bytes;
-    uint32_t sequence; /* when all ranks have done that much nobody touches it */
+    uint32_t sequence; /* it is unused once all ranks have done calls up to this */
 };
 
 struct shm_work {
@@ -110,7 +110,7 @@ static int reduce_staged(struct shm_group *shm, const struct ah_collective *call
         memcpy(shm_stage(shm, rank, round), (const char *)call->in + at * width, (size_t)(n * width));
         shm_enter_round(shm);
         AH_TRY(ah_watch_wait(&shm->base, AH_ROUND, shm->round));
-        /* Slice r of every stage is read by rank r only, so the sum may take its place. */
+        /* Slice r of every stage is read by rank r only, so the sum may replace it. */
         struct slice own = slice_of(n, rank, size, width);
         const void *from[AH_MAX_RANKS];
         for (int r = 0; r < size; r++)

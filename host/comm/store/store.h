@@ -29,7 +29,7 @@ struct ah_store_place {
     int port;         /* of a server 0: any */
     const void *secret;
     size_t secret_bytes;
-    uint64_t generation; /* how often the job was started again */
+    uint64_t generation; /* number of restarts of the job */
     const char *job;     /* name that distinguishes jobs of one secret, cut to AH_STORE_JOB; NULL: none */
     int64_t alive_ns; /* a peer that the network has not heard from for so long is gone; 0: the system's own, hours */
 };
@@ -49,7 +49,7 @@ int ah_store_connect(struct ah_store **out, const struct ah_store_place *place, 
 void ah_store_close(struct ah_store *store); /* NULL is ignored */
 /* Has the connection ended, or a call failed in the middle? Nothing works any more then. */
 bool ah_store_is_closed(const struct ah_store *store);
-/* Why that is, in words about the server: "its connection ended", "the network does not reach it". */
+/* Return the reason, in words about the server: "its connection ended", "the network does not reach it". */
 const char *ah_store_reason(const struct ah_store *store);
 
 /* Set a key's value. AH_EIO when the connection is lost, after which every call fails; AH_EINVAL for a key or value

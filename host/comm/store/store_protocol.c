@@ -212,7 +212,7 @@ int ah_store_greet(struct ah_store_session *session, int64_t now_ns)
     return ah_text_append(&session->out, &hello, sizeof hello);
 }
 
-/* What an answer proves to know; AH_STORE_FINE: all that this place has. */
+/* Check an answer's proof of the secrets; AH_STORE_FINE: it proves all that this place requires. */
 static enum ah_store_result judge_answer(const struct ah_store_session *session, const struct ah_store_answer *answer)
 {
     struct ah_store_place claimed = *session->place;
@@ -376,7 +376,7 @@ const char *ah_store_reason_of(int error)
     return reached ? "its connection ended" : "the network does not reach it";
 }
 
-/* The network asks a silent peer three times; what was sent and not taken counts as well. */
+/* The network asks a silent peer three times; bytes that were sent and not acknowledged count as well. */
 void ah_store_tune(int fd, int64_t alive_ns)
 {
     int second = (int)(alive_ns / 3 / 1000000000);

@@ -157,7 +157,7 @@ static void accept_clients(struct ah_store_server *server)
     }
 }
 
-/* When the first wait is over, in milliseconds; -1: there is none. */
+/* Return the time until the first wait is over, in milliseconds; -1: there is none. */
 static int server_timeout_ms(const struct ah_store_server *server, int64_t now)
 {
     int64_t first = server->rest_ns > now ? server->rest_ns : INT64_MAX;
@@ -206,7 +206,7 @@ static void *server_serve(void *context)
             if (!here || (client->ends && (!client->session.out.bytes || events & (POLLHUP | POLLERR))))
                 server_drop(server, i);
         }
-        /* Those that wait for what has been set just now. */
+        /* Clients that wait for the keys just set. */
         for (int i = 0; i < server->count && changes != server->table.changes; i++)
             if (server->client[i]->session.waits && ah_store_resume(&server->client[i]->session, now) < 0)
                 server->client[i]->ends = true;

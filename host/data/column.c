@@ -1,9 +1,9 @@
-/* Columns are filled row by row; the three ways differ in what happens to a row's bytes. */
+/* Columns are filled row by row; the three ways differ in the treatment of a row's bytes. */
 #include "data/column.h"
 
 #include <string.h>
 
-/* The steps of a column, and how many elements they make of a row. */
+/* Describe the steps of a column, and the number of elements that they make of a row. */
 static int describe_grid(struct ah_column *column, const struct ah_gather_column *spec, int64_t *elements)
 {
     const struct ah_grid *grid = &column->grid;

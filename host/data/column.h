@@ -14,7 +14,7 @@ struct ah_gather_column {
     struct ah_tensor *source; /* [rows, ...], contiguous, on the CPU */
     struct ah_tensor *table;  /* NULL, or float32 [channels, 256]: byte b of channel c becomes table[c][b] */
     struct ah_grid *grid;     /* NULL, or the steps of a uint8 column; copied, checked by ah_gather_new */
-    struct ah_erase *erase;   /* NULL, or what is erased of a row that has a grid and a table; copied, checked */
+    struct ah_erase *erase;   /* NULL, or the erasing of rows with a grid and a table; copied, checked */
     int ndim;                 /* the shape of one row of the result; as many elements as a row of `source`, or as the
                                * grid's result */
     int64_t size[AH_MAX_DIMS - 1];

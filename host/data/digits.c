@@ -1,5 +1,5 @@
-/* A digit is a skeleton of strokes, posed at random; a pixel's ink follows its distance to the nearest stroke. What
- * must stay true: every sample draws from a stream of its own, by arithmetic with the same bits on every machine. */
+/* A digit is a skeleton of strokes, posed at random; a pixel's ink follows its distance to the nearest stroke.
+ * Invariant: every sample draws from its own stream, by arithmetic with the same bits on every machine. */
 #include "data/digits.h"
 
 #include <math.h>

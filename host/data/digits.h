@@ -2,8 +2,8 @@
  *
  * A replacement for MNIST, with the same shapes, where its files are not available. Each sample is a glyph skeleton
  * (one of a few variants per digit) under random rotation, scale, shear, shift, stroke width, jitter of its points, ink
- * and noise. Sample i of a split is a pure function of (seed, split, i): it does not depend on how many are made, in
- * which order, or by how many threads. Not a data format, and not meant to be as hard as real handwriting. */
+ * and noise. Sample i of a split is a pure function of (seed, split, i): it does not depend on their number and order,
+ * or on the threads that make them. Not a data format, and not meant to be as hard as real handwriting. */
 #ifndef AH_DATA_DIGITS_H
 #define AH_DATA_DIGITS_H
 

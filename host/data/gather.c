@@ -31,7 +31,7 @@ struct job {
     void *scratch;                 /* gather->scratch bytes, where a column moves */
     int64_t count;
     uint64_t seed;
-    uint32_t *turn; /* both lie behind index[] */
+    uint32_t *turn; /* both are after index[] */
     int64_t *sample;
     int64_t index[];
 };
@@ -44,7 +44,7 @@ struct ah_gather {
     size_t scratch; /* bytes that filling needs */
     bool random;
     bool uses_thread;
-    struct ah_device *pin; /* whose pinned memory batches lie in; NULL: plain memory */
+    struct ah_device *pin; /* for whose copies batches are in pinned memory; NULL: plain memory */
     struct ah_gather_column spec[AH_GATHER_COLUMNS];
     struct ah_column column[AH_GATHER_COLUMNS];
     struct job *first, *last;
@@ -170,7 +170,8 @@ static void gather_enqueue(struct job *job)
     pthread_mutex_unlock(&loader.lock);
 }
 
-/* Make sure nobody else works on the job: take it out of the queue (true: it is not filled yet), or wait. */
+/* Make sure that the loader thread does not work on the job: remove it from the queue (true: it is not filled yet), or
+ * wait. */
 static bool gather_claim(struct job *job)
 {
     pthread_mutex_lock(&loader.lock);

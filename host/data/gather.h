@@ -2,9 +2,9 @@
  *
  * A column is a contiguous tensor [rows, ...]; a uint8 column may carry a table that turns each byte into a float32 in
  * the same pass (ToTensor and Normalize are such a table), a grid of steps that move its pixels (data/grid.h), and a
- * rectangle to erase of the floats (data/erase.h); each sample has a random stream of its own (data/stream.h). Batches
- * are requested ahead and returned in order. A large one is filled meanwhile by the process's loader thread; a small
- * one by ah_gather_take, because handing it over would cost more than filling it.
+ * rectangle to erase of the floats (data/erase.h); each sample has its own random stream (data/stream.h). Batches are
+ * requested ahead and returned in order. A large one is filled meanwhile by the process's loader thread; a small one by
+ * ah_gather_take, because handing it over would cost more than filling it.
  *
  * The functions belong to the Lua thread. The loader thread touches bytes only: no tensor headers, no Lua, no
  * OpenMP, no allocator. It runs while a gather that has used it exists. Columns must not change while batches are

@@ -1,5 +1,5 @@
-/* The header is read first and checked against what the bytes can hold, plain or unpacked by zlib in pieces; only then
- * is memory asked for. */
+/* The header is read first and checked against the number of bytes, plain or unpacked by zlib in pieces; only then is
+ * memory allocated. */
 #include "data/idx.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* IDX files: the format of MNIST and its relatives, gzip-compressed or not.
  *
  * A file is a 4-byte magic (0, 0, element type, number of dimensions), one big-endian 32-bit size per dimension, and
- * the elements. Only unsigned bytes (type 8) are read. Everything is checked against what the bytes can hold before
- * memory is asked for, so a damaged or hostile file ends in an error text and nothing else. Any thread may call;
- * nothing here knows where data sets live. */
+ * the elements. Only unsigned bytes (type 8) are read. Everything is checked against the size of the file before memory
+ * is allocated, so a damaged or hostile file ends in an error text and nothing else. Any thread may call; nothing here
+ * knows the folders of data sets. */
 #ifndef AH_DATA_IDX_H
 #define AH_DATA_IDX_H
 
@@ -17,7 +17,7 @@ enum ah_idx_kind {
     AH_IDX_IMAGES, /* magic 2051: count, rows, columns */
 };
 
-/* Parse a complete file in memory into a new uint8 tensor. AH_EIO: the text has what was expected and received. */
+/* Parse a complete file in memory into a new uint8 tensor. AH_EIO: the text has the expected and the received value. */
 int ah_idx_parse(struct ah_tensor **out, const void *bytes, size_t count, enum ah_idx_kind kind);
 
 /* Read the file at `path`; error texts begin with its name (without directories) and a colon. */

@@ -1,8 +1,8 @@
 /* Image files: PNG and JPEG bytes to uint8 tensors [channels, rows, columns], and such tensors to PNG bytes.
  *
  * The codecs (libpng, libjpeg) are in the plugin accelhost-image.so, which exports its `struct ah_image_codecs` as
- * `ah_image_plugin` and is opened with the first image. Everything is checked against what the bytes can hold, so a
- * damaged or hostile file ends in an error text and nothing else. */
+ * `ah_image_plugin` and is opened with the first image. Everything is checked against the number of bytes, so a damaged
+ * or hostile file ends in an error text and nothing else. */
 #ifndef AH_DATA_IMAGE_H
 #define AH_DATA_IMAGE_H
 

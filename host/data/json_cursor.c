@@ -1,4 +1,4 @@
-/* Texts are looked through eight bytes at a time, and copied only where they have escapes. */
+/* Texts are scanned eight bytes at a time, and copied only where they have escapes. */
 #include "data/json_cursor.h"
 
 #include <string.h>

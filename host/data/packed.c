@@ -152,7 +152,7 @@ size_t ah_packed_bytes(const struct ah_packed *packed)
     return packed->room + (size_t)packed->space * (sizeof *packed->end + 1) + packed->gap_room * sizeof *packed->gap;
 }
 
-/* Which of the kinds of number a text is, and its value. */
+/* The kinds of number that a text may be. */
 enum number { NO_NUMBER, WHOLE, REAL };
 
 /* A plain number of few digits, as most are; NO_NUMBER for all others. */

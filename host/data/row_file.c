@@ -1,5 +1,5 @@
-/* zlib reads the file, and passes bytes of one that is not compressed on as they are. The buffer holds what was read
- * and not yet made rows of; it grows while a row does not fit. */
+/* zlib reads the file, and passes bytes of one that is not compressed on as they are. The buffer holds bytes that are
+ * not yet made rows; it grows while a row does not fit. */
 #include "data/row_file.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ struct ah_row_file {
     gzFile zip;
     struct ah_rows rows;
     char *bytes;
-    size_t from, to, room; /* what of the buffer is to be read */
+    size_t from, to, room; /* the unread part of the buffer */
     bool ended, through;   /* the file has no more bytes; and all rows are read */
 };
 
@@ -82,7 +82,7 @@ static int row_file_failed(const struct ah_row_file *file)
     return ah_fail(AH_EIO, "damaged gzip data (%s)", code == Z_BUF_ERROR ? "it ends early" : text);
 }
 
-/* One more block behind what is left. */
+/* Read one more block after the remaining bytes. */
 static int row_file_fill(struct ah_row_file *file)
 {
     size_t left = file->to - file->from;

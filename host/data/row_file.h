@@ -14,8 +14,8 @@ void ah_row_file_close(struct ah_row_file *file); /* NULL is ignored */
  * line. */
 int ah_row_file_read(struct ah_row_file *file, struct ah_table *table, int64_t most);
 
-/* Where the next row is read, and to go there; a place of another reader of the same file serves too. Going back in a
- * compressed file reads it again from its beginning. */
+/* Return the place of the next row, and move to a place, which may be another reader's of the same file. Moving back in
+ * a compressed file reads it again from its beginning. */
 struct ah_rows_place ah_row_file_place(const struct ah_row_file *file);
 int ah_row_file_seek(struct ah_row_file *file, struct ah_rows_place place);
 

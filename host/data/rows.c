@@ -1,5 +1,5 @@
 /* Rows go to their columns cell by cell, so that a file is walked once. A reader's state is 0 at the beginning of the
- * file, then what its kind makes of it. */
+ * file, then defined by its kind. */
 #include "data/rows.h"
 
 #include <stdio.h>
@@ -95,7 +95,7 @@ static int read_csv(struct ah_rows *rows, struct ah_table *table, const char *by
     return status;
 }
 
-/* Where a line ends, and where the next begins; NULL where the file goes on within the line. */
+/* Return the end of a line, and the begin of the next; NULL where the line continues beyond the buffer. */
 static const char *end_of_line(const char *at, const char *end, bool last, const char **next)
 {
     const char *stop = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;

@@ -1,6 +1,7 @@
 /* Rows of JSON: members go to their columns as they are read, without a tree. Numbers stay texts; arrays and objects as
  * values are read by jansson, and kept as it writes them. States: a file of lines, or an array before its first row,
- * before another one, and behind its end. Where bytes end within a row of an array, the row is taken back. */
+ * before another one, and behind its end. If bytes end within a row of an array, the row is dropped, to be read
+ * again. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -154,7 +155,7 @@ static int read_value(struct ah_json_cursor *c, struct ah_packed *column)
     return *c->at == '-' || (*c->at >= '0' && *c->at <= '9') ? read_number(c, column) : read_word(c, column);
 }
 
-/* Members mostly come in the order of the row before. */
+/* Members are mostly in the order of the row before. */
 static int column_of(struct ah_table *table, const char *name, size_t length, int expected)
 {
     if (expected < table->columns && !strncmp(table->name[expected], name, length) &&

@@ -1,8 +1,8 @@
 /* The random numbers of one sample in one pass over a data set.
  *
- * They are a function of the pass's seed, the sample's index and how often the pass has met that sample before: a run
- * repeats them whatever the number of ranks, threads and workers, and in whatever order samples are made. Word k is
- * word k % 4 of Philox4x32-10 with the seed as its key and the counter (k / 4, turn, index low, index high).
+ * They are a function of the pass's seed, the sample's index and the number of times that the pass has met that sample
+ * before: a run repeats them whatever the number of ranks, threads and workers, and in whatever order samples are made.
+ * Word k is word k % 4 of Philox4x32-10 with the seed as its key and the counter (k / 4, turn, index low, index high).
  * https://doi.org/10.1145/2063384.2063405 */
 #ifndef AH_DATA_STREAM_H
 #define AH_DATA_STREAM_H

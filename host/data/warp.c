@@ -1,4 +1,4 @@
-/* All channels of an image look up the same places: for each output pixel up to four input pixels and their weights. */
+/* All channels of an image read the same places: for each output pixel up to four input pixels and their weights. */
 #include "data/warp.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* What must stay true: of each socket pair only the two processes that talk hold an end, so that the end of either is
- * seen by the other at once; a forked process closes what it has of the workers before it. */
+/* Invariant: of each socket pair only the two communicating processes hold an end, so that the end of either is seen by
+ * the other at once; a forked process closes its descriptors of the workers before it. */
 #include "data/worker.h"
 
 #include <errno.h>

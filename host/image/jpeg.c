@@ -12,7 +12,7 @@
 
 struct state {
     struct jpeg_decompress_struct jpeg;
-    struct jpeg_error_mgr errors; /* begins what `on_error` finds */
+    struct jpeg_error_mgr errors; /* first, so that `on_error` finds the state */
     jmp_buf back;
     struct ah_tensor *image;
     unsigned char *line, *colors; /* a line as the library decodes it, and in the channels of the mode */
@@ -103,7 +103,7 @@ static int jpeg_decode(struct state *state, const void *bytes, size_t count, enu
     bool gray = mode == AH_IMAGE_GRAY || mode == AH_IMAGE_GRAY_ALPHA || jpeg->jpeg_color_space == JCS_GRAYSCALE;
     jpeg->out_color_space = inks ? JCS_CMYK : gray ? JCS_GRAYSCALE : JCS_RGB;
     jpeg_calc_output_dimensions(jpeg);
-    /* Checked before the library asks for memory of its own: a progressive file is held whole. */
+    /* Checked before the library allocates memory: a progressive file is held whole. */
     AH_TRY(ah_image_check(4, jpeg->output_height, jpeg->output_width, count));
     jpeg_start_decompress(jpeg);
     AH_TRY(read_lines(state, mode, count));

@@ -1,4 +1,4 @@
-/* The plugin of image codecs: what it exports. */
+/* The plugin of image codecs: its exports. */
 #include "image/codecs.h"
 
 extern const struct ah_image_codecs ah_image_plugin;

@@ -39,7 +39,7 @@ struct ah_database_driver {
     const char *(*version)(void);
     int (*open)(struct ah_database **out, const char *path, enum ah_database_mode mode);
     void (*close)(struct ah_database *database);
-    /* Make a statement the current one; how many parameters it has. It is kept, for the next time. */
+    /* Make a statement the current one; return its number of parameters. It is kept, for the next time. */
     int (*prepare)(struct ah_database *database, const char *sql);
     /* The name of a parameter without its mark; NULL: it has none. */
     const char *(*parameter)(struct ah_database *database, int at);

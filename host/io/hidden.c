@@ -93,7 +93,7 @@ int ah_hidden_lock(const char *path)
     struct stat opened, named;
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     int reason = folder < 0 ? errno : flock(folder, LOCK_EX | LOCK_NB) ? errno : 0;
-    /* Another process may have removed the folder before the lock was taken. */
+    /* Another process may have removed the folder before the lock was acquired. */
     if (!reason && (fstat(folder, &opened) || lstat(path, &named) || opened.st_ino != named.st_ino))
         reason = ENOENT;
     if (!reason)

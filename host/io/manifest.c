@@ -1,4 +1,4 @@
-/* The manifest is put together as JSON by jansson; its own hash is the last member, put behind the finished text. */
+/* The manifest is written as JSON by jansson; its own hash is the last member, appended to the finished text. */
 #include "io/manifest.h"
 
 #include <dirent.h>
@@ -182,7 +182,7 @@ int ah_manifest_add_folder(struct ah_manifest *manifest, const char *folder)
     return add_below(manifest, folder, "");
 }
 
-/* The length of what the text's own hash covers; 0 when the hash is missing or wrong. */
+/* Return the length of the part that the text's own hash covers; 0 when the hash is missing or wrong. */
 static size_t hashed_length(const char *text, size_t length)
 {
     static const char begin[] = ",\n  \"sha256\": \"", end[] = "\"\n}\n";

@@ -1,5 +1,5 @@
-/* Files in memory and the tensors that lie in them. Opening never waits: what is not a regular file is refused by its
- * kind. */
+/* Files in memory and the tensors that are views of them. Opening never waits: other files than regular ones are
+ * refused by their kind. */
 #include "io/mapping.h"
 
 #include <errno.h>
@@ -89,7 +89,7 @@ static void fault_remove(struct ah_mapping *mapping)
 
 /* Files. */
 
-/* What differs when a file was written to. */
+/* Return the attributes that change when a file is written to. */
 static struct ah_mapping_mark mark_of(const struct stat *info)
 {
     return (struct ah_mapping_mark){info->st_dev, info->st_ino, info->st_size, info->st_mtim};

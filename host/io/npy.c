@@ -1,5 +1,5 @@
-/* Reader and writer of .npy. The header's dict is read by a cursor that knows just what NumPy writes there: three keys
- * in any order, a text, True or False, a tuple of whole numbers. */
+/* Reader and writer of .npy. The header's dict is read by a cursor that reads just NumPy's form: three keys in any
+ * order, a text, True or False, a tuple of whole numbers. */
 #include "io/npy.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ struct header {
     int64_t size[AH_MAX_DIMS];
 };
 
-/* What is left of the header's text. */
+/* The rest of the header's text. */
 struct cursor {
     const char *at, *end;
 };

@@ -1,5 +1,5 @@
 /* The wire format of protocol buffers: a key (number and type), then a varint, 4 or 8 bytes, or a counted text. Every
- * length is checked against what is left before it is used. */
+ * length is checked against the rest before it is used. */
 #include "io/protobuf.h"
 
 #include <string.h>

@@ -21,7 +21,7 @@ struct ah_protobuf_field {
     uint64_t number;
     enum ah_protobuf_type type;
     uint64_t value;       /* a varint, or the bits of a fixed field */
-    struct ah_protobuf bytes; /* of AH_PROTOBUF_BYTES: a text, or a message of its own; borrowed */
+    struct ah_protobuf bytes; /* of AH_PROTOBUF_BYTES: a text, or a nested message; borrowed */
 };
 
 /* The next field: 1, 0 at the end of the message, AH_EIO when it is damaged (groups count as that). */

@@ -1,5 +1,5 @@
-/* One thread for each part. What must stay true: a failed fsync ends the save (the kernel may have dropped the pages);
- * nothing is removed before the new folder has its name on the disk. */
+/* One thread for each part. Invariant: a failed fsync ends the save (the kernel may have dropped the pages); nothing is
+ * removed before the new folder has its name on the disk. */
 #include "io/saver.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ struct ah_saver {
     struct ah_saver_plan plan;
     pthread_t thread;
     bool started, joined, asked; /* asked: the result has been returned */
-    pthread_mutex_t mutex;       /* of what follows */
+    pthread_mutex_t mutex;       /* of the following fields */
     pthread_cond_t changed;
     enum phase phase;
     bool wrote;                  /* this part's files are on the disk */
@@ -122,7 +122,7 @@ static int write_file(const struct ah_saver *saver, struct ah_saver_file *file, 
     return status < 0 ? ah_fail_prefix(status, "'%s'", file->name) : 0;
 }
 
-/* Write this part's files; their lines for the manifest are put into `lines`, which the caller frees. */
+/* Write this part's files; their lines for the manifest are appended to `lines`, which the caller frees. */
 static int write_files(struct ah_saver *saver, char **lines)
 {
     *lines = strdup("");

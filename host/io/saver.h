@@ -41,7 +41,7 @@ struct ah_saver_plan {
 /* Begin the folder that shall be `goal`: part 0. Its folder above is made. `replace`: a folder of that name may be
  * replaced. AH_EIO, AH_ENOMEM. */
 int ah_saver_begin(struct ah_saver **out, const char *goal, bool replace);
-/* Take part in one that another process began, whose hidden folder is `folder`. */
+/* Join a save that another process began, whose hidden folder is `folder`. */
 int ah_saver_join(struct ah_saver **out, const char *folder, int part);
 /* Return the hidden folder, for files to be written before ah_saver_start. */
 const char *ah_saver_folder(const struct ah_saver *saver);
@@ -55,14 +55,14 @@ int ah_saver_written(struct ah_saver *saver);
 int ah_saver_wait(struct ah_saver *saver);
 /* Is it over? Never waits. */
 bool ah_saver_is_over(struct ah_saver *saver);
-/* Give up, unless the folder has its name already: another part has failed. */
+/* Cancel the save, unless the folder has its name already: another part has failed. */
 void ah_saver_cancel(struct ah_saver *saver);
 
 /* Cancel a running save and free the saver; part 0 removes the hidden folder. NULL is ignored. */
 void ah_saver_close(struct ah_saver *saver);
 
-/* The program ends: wait for all savers; those with several parts are cancelled unless it ends well. The first failure
- * that nobody has asked for. */
+/* The program ends: wait for all savers; those with several parts are cancelled unless it ends well. Return the first
+ * unreported failure. */
 int ah_saver_finish_all(bool well);
 
 #endif

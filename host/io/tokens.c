@@ -50,7 +50,7 @@ void ah_tokens_close(struct ah_tokens *tokens)
     *tokens = (struct ah_tokens){0};
 }
 
-/* Tokens as int64; the largest of them. The file's numbers may lie at any address. */
+/* Tokens as int64; the largest of them. The file's numbers may be at any address. */
 static int64_t tokens_widen(int64_t *to, const struct ah_tokens *tokens, int64_t from, int64_t count)
 {
     const unsigned char *at = tokens->at + from * tokens->bytes;

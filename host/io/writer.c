@@ -23,7 +23,7 @@ enum { PIECE = 1 << 30 };
 struct ah_writer {
     int file, folder;
     struct ah_sha256 *hash; /* NULL: none */
-    bool shared;            /* somebody else syncs the folder */
+    bool shared;            /* the caller syncs the folder */
     mode_t mode;             /* of the file at the goal; 0 when there is none */
     char name[NAME_MAX + 1]; /* the goal's, in its folder */
     char temporary[NAME_MAX + 1]; /* "" while the file has no name */
@@ -62,7 +62,8 @@ static void invent_name(struct ah_writer *writer, int attempt)
     snprintf(writer->temporary, sizeof writer->temporary, ".%.200s.tmp-%ld-%d", writer->name, (long)getpid(), attempt);
 }
 
-/* Remove what killed writers of the same goal left between their last two steps. A living one holds its file's lock. */
+/* Remove files that killed writers of the same goal left between their last two steps. A living one holds its file's
+ * lock. */
 static void writer_sweep(struct ah_writer *writer)
 {
     char prefix[NAME_MAX + 1];

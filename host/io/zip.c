@@ -10,7 +10,7 @@ enum {
     LOCAL = 0x04034b50, CENTRAL = 0x02014b50, END = 0x06054b50, END64 = 0x06064b50, LOCATOR64 = 0x07064b50,
     LOCAL_SIZE = 30, CENTRAL_SIZE = 46, END_SIZE = 22, END64_SIZE = 56, LOCATOR64_SIZE = 20,
     MAX_COMMENT = 65535, MAX_ENTRIES = 1000000, EXTRA64 = 1, STORED = 0, DEFLATED = 8,
-    RATIO = 1032, /* what deflate makes of a byte at most */
+    RATIO = 1032, /* largest expansion of a byte by deflate */
 };
 #define WIDE 0xffffffffu /* in a 32-bit field: see the ZIP64 field */
 
@@ -70,7 +70,7 @@ static int find_directory(struct bytes file, struct directory *directory)
     return ah_fail(AH_EIO, "zip: no directory at the end: cut, or not a zip archive");
 }
 
-/* The wide values of an entry, in the order in which the narrow fields say "see there". */
+/* The wide values of an entry, in the order of the narrow fields that refer to them. */
 static int read_wide(const unsigned char *extra, size_t count, uint64_t *value[], int wanted)
 {
     while (wanted && count >= 4) {
@@ -90,7 +90,7 @@ static int read_wide(const unsigned char *extra, size_t count, uint64_t *value[]
     return wanted ? ah_fail(AH_EIO, "zip: an entry's ZIP64 field is missing or cut") : 0;
 }
 
-/* Where the content begins and ends, by the local header at `local`. */
+/* Find the begin and end of the content, by the local header at `local`. */
 static int find_content(struct bytes file, struct ah_zip_entry *entry, uint64_t local, uint64_t packed)
 {
     if (!zip_holds(file, local, LOCAL_SIZE) || zip_number(file.at + local, 4) != LOCAL)
@@ -259,7 +259,8 @@ struct place {
     uint32_t crc;
 };
 
-/* What local header and directory entry have in common: version, flags, method, a fixed date, checksum, sizes. */
+/* Write the common fields of local header and directory entry: version, flags, method, a fixed date, checksum,
+ * sizes. */
 static void put_common(struct record *record, const struct place *place, size_t name, size_t extra)
 {
     enum { VERSION64 = 45, UTF8 = 1 << 11, FIRST_DAY = 0x21 };
@@ -275,8 +276,8 @@ static void put_common(struct record *record, const struct place *place, size_t 
     zip_put(record, extra, 2);
 }
 
-/* A field without meaning, so that what would begin at byte `at` of the file begins at a multiple of `align`. Its kind
- * is PyTorch's. */
+/* Write a field without meaning, so that data at byte `at` of the file move to a multiple of `align`. Its kind is
+ * PyTorch's. */
 static void put_padding(struct record *record, uint64_t at, size_t align)
 {
     enum { PADDING = 'F' | 'B' << 8, FIELD = 4 };

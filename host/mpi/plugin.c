@@ -1,6 +1,6 @@
-/* The plugin that moves bytes between hosts by MPI: what it exports. MPI's calls are made one at a time, by whichever
- * thread: the one that begins and ends MPI, or the progress thread's. None of them waits, so that a dead peer or a
- * deadline ends what does; only MPI_Init may hang, and is watched by a thread that ends the process.
+/* The plugin that moves bytes between hosts by MPI: its exports. MPI's calls are made one at a time, by any thread: the
+ * one that begins and ends MPI, or the progress thread's. None of them waits, so that a dead peer or a deadline ends
+ * waiting callers; only MPI_Init may hang, and is watched by a thread that ends the process.
  *
  * Ranks of MPI_COMM_WORLD are the job's; those of `leaders` are its hosts. */
 #include <mpi.h>
@@ -14,7 +14,7 @@
 #include "base/trace/time.h"
 #include "comm/net/mpi.h"
 
-enum { AT_ONCE = 1 << 30, TAGS_SURE = 32767 }; /* bytes of a message; what every MPI has of tags */
+enum { AT_ONCE = 1 << 30, TAGS_SURE = 32767 }; /* bytes of a message; tags that every MPI supports */
 static const int64_t tick_ns = 200000;
 
 static struct {
@@ -22,7 +22,7 @@ static struct {
     MPI_Comm leaders;     /* MPI_COMM_NULL of another rank */
     bool ended;
     bool broken; /* something was given up while it was under way: MPI cannot end well */
-    int transports;   /* that were opened: each has tags of its own */
+    int transports;   /* that were opened: each has its own tags */
 } mpi = {.lock = PTHREAD_MUTEX_INITIALIZER, .leaders = MPI_COMM_NULL};
 
 struct turn {
@@ -50,7 +50,7 @@ static void mpi_nap(int64_t ns)
     nanosleep(&(struct timespec){ns / 1000000000, ns % 1000000000}, NULL);
 }
 
-/* Wait for a request that all ranks have to take part in. */
+/* Wait for a request in which all ranks participate. */
 static int mpi_await(MPI_Request *request, const char *what, int64_t timeout_ns)
 {
     for (int64_t begin = ah_now_ns();; mpi_nap(tick_ns)) {
@@ -256,7 +256,7 @@ static void free_turn(struct turn *turn)
     free(turn);
 }
 
-/* MPI does not say which peer is gone; the replica's connections do. */
+/* MPI does not report which peer is gone; the replica's connections do. */
 static int mpi_test(struct ah_transport *base, struct ah_transport_turn *under_way, bool *done, int *lost)
 {
     struct turn *turn = (struct turn *)under_way;
@@ -283,7 +283,7 @@ static void wait_for(struct ah_transport *base, int64_t limit_ns)
     mpi_nap(limit_ns < tick_ns ? limit_ns : tick_ns);
 }
 
-/* A send that is under way cannot be taken back: its memory stays MPI's, which then never ends. */
+/* A send that is under way cannot be cancelled: its memory stays MPI's, which then never ends. */
 static void mpi_close(struct ah_transport *base)
 {
     struct mpi_transport *transport = (struct mpi_transport *)base;

@@ -1,5 +1,5 @@
-/* The plugin that paints scenes, by cairo: what it exports, and the painting. The file grows in memory while cairo
- * writes it. */
+/* The plugin that paints scenes, by cairo: its exports, and the painting. The file grows in memory while cairo writes
+ * it. */
 #include <cairo.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ static void paint_line(cairo_t *cairo, const struct ah_scene_item *item)
 {
     if (!item->point_count)
         return;
-    /* Thin straight lines lie on whole pixels, or they would be blurred over two. */
+    /* Thin straight lines are on whole pixels, or they would be blurred over two. */
     cairo_new_path(cairo); /* a text leaves a point behind */
     const double *points = item->points;
     bool straight = item->point_count == 2 && (points[0] == points[2] || points[1] == points[3]);

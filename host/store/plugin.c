@@ -1,7 +1,7 @@
-/* The plugin that keeps databases, by SQLite: what it exports. Statements are kept prepared, the oldest goes when there
- * are too many; the current one is reset before the next, and when it has been read, so that no read stays open. Files
- * may be other people's: statements cannot write the schema's table, and views and triggers of a file call no function
- * with side effects. */
+/* The plugin that keeps databases, by SQLite: its exports. Statements are kept prepared, the oldest is dropped when
+ * there are too many; the current one is reset before the next, and when it has been read, so that no read stays open.
+ * Files may be other people's: statements cannot write the schema's table, and views and triggers of a file call no
+ * function with side effects. */
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Of tokens that begin at one place the longest counts. The list is sorted by characters, which makes a trie of it: the
- * tokens that begin with what was read of a text are neighbours, and each further character narrows their range. */
+ * tokens that begin with the characters read so far are neighbours, and each further character narrows their range. */
 #include "text/added.h"
 
 #include <stdlib.h>

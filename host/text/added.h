@@ -11,7 +11,7 @@ enum { AH_ADDED_MOST = 1024 };
 
 struct ah_added {
     int32_t id;
-    uint32_t *c; /* its characters; normalized ones when it is looked for in normalized text */
+    uint32_t *c; /* its characters; normalized ones when it is searched for in normalized text */
     size_t count, order;
     bool special, single_word, lstrip, rstrip, normalized;
 };

@@ -73,8 +73,8 @@ static int check_stride(const struct ah_batch *batch, const int64_t count[2], co
     return 0;
 }
 
-/* The rows of a text or pair: the first pieces, then, where what was cut off is wanted, each other piece of the first
- * text with those of the second, and at last the first text's first with the second's others. */
+/* The rows of a text or pair: the first pieces, then, where overflowing tokens are requested, each other piece of the
+ * first text with those of the second, and at last the first text's first with the second's others. */
 static int make_rows(const struct job *job, struct ah_encoder *encoder, size_t text)
 {
     const struct ah_batch *batch = job->batch;

@@ -1,6 +1,6 @@
 /* Byte pair encoding: of all neighbours the pair with the lowest rank is joined, the leftmost first, until no pair has
- * one. Symbols form a list; pairs wait in a heap by rank and place, and one that is taken out is passed over when its
- * symbols have changed meanwhile: n log n for a word of n symbols. */
+ * one. Symbols form a list; pairs wait in a heap by rank and place, and a removed one is ignored when its symbols have
+ * changed meanwhile: n log n for a word of n symbols. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,7 +83,8 @@ static int merge_all(const struct ah_model *model, struct ah_bpe_work *work)
     return 0;
 }
 
-/* The word's symbols, bytes or characters. What the vocabulary does not have becomes the unknown id, or is left out. */
+/* The word's symbols, bytes or characters. A symbol that the vocabulary does not have becomes the unknown id, or is
+ * left out. */
 static int begin_word(const struct ah_model *model, struct ah_bpe_work *work, const char *word, size_t length)
 {
     bool was_unknown = false;

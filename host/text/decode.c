@@ -7,7 +7,7 @@
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 
-/* In text->at[begin, ...) put `to` for each `from`, which is longer. */
+/* Replace in text->at[begin, ...) each `from` by `to`, which is shorter. */
 static void decode_replace(struct ah_text *text, size_t begin, const char *from, const char *to)
 {
     size_t length = strlen(from), shorter = strlen(to), kept = begin;
@@ -67,7 +67,7 @@ static int add_bytes(struct ah_text *text, const char *token, size_t length)
     return 0;
 }
 
-/* What is no UTF-8 becomes U+FFFD. */
+/* Replace bytes that are no UTF-8 by U+FFFD. */
 static int decode_mend(struct ah_text *text)
 {
     struct ah_text whole = {0};

@@ -28,7 +28,7 @@ void ah_encoding_close(struct ah_encoding *encoding);
 
 enum ah_truncation { AH_TRUNCATE_NOT, AH_TRUNCATE_LONGEST, AH_TRUNCATE_FIRST, AH_TRUNCATE_SECOND };
 
-/* Compute how many tokens of texts of `a` and `b` tokens (b < 0: no second text) to keep, at most `most` in all.
+/* Compute the numbers of tokens to keep of texts of `a` and `b` tokens (b < 0: no second text), at most `most` in all.
  * AH_EINVAL when the text to be truncated is too short for that. */
 int ah_truncation_keep(int64_t a, int64_t b, enum ah_truncation how, int64_t most, int64_t keep[2]);
 

@@ -1,4 +1,4 @@
-/* tokenizer.json: the sections of the file, one function each, and what they share. */
+/* tokenizer.json: the sections of the file, one function each, and common functions. */
 #include "text/load.h"
 
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 int ah_load_normalizer(struct ah_tokenizer *tokenizer, const json_t *value);
 int ah_load_splitter(struct ah_tokenizer *tokenizer, const json_t *value);
 int ah_load_model(struct ah_model *model, const json_t *value);
-/* After the model: ids of special tokens are looked up. */
+/* After the model, which has the ids of special tokens. */
 int ah_load_post_processor(struct ah_tokenizer *tokenizer, const json_t *value);
 int ah_load_decoder(struct ah_tokenizer *tokenizer, const json_t *value);
 /* After model and normalizer. */

@@ -147,7 +147,7 @@ int ah_load_model(struct ah_model *model, const json_t *value)
     if (!json_is_object(value))
         return ah_fail(AH_EINVAL, "model: expected an object");
     AH_TRY(ah_load_text(value, "model", "type", &type));
-    /* Old files do not say. */
+    /* Old files have no type. */
     if (!type)
         type = json_object_get(value, "merges") ? "BPE" : "WordPiece";
     if (strcmp(type, "BPE") != 0 && strcmp(type, "WordPiece") != 0)

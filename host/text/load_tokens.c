@@ -24,7 +24,7 @@ static int set_special(struct ah_tokenizer *tokenizer, int32_t id)
     return 0;
 }
 
-/* What the token's id is shown as: its characters. */
+/* Set the text of the token's id: its characters. */
 static int load_tokens_show(struct ah_tokenizer *tokenizer, const struct ah_added *added)
 {
     char *text = malloc(4 * added->count + 1);
@@ -38,7 +38,7 @@ static int load_tokens_show(struct ah_tokenizer *tokenizer, const struct ah_adde
     return status;
 }
 
-/* The characters that the token is looked for by. */
+/* Set the characters by which the token is searched for. */
 static int set_characters(struct ah_tokenizer *tokenizer, struct ah_added *added, const char *text)
 {
     struct ah_chars chars = {0}, spare = {0};

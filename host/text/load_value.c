@@ -1,4 +1,4 @@
-/* What the sections of a tokenizer.json share: fields of one type, and parts by their type. */
+/* Functions for all sections of a tokenizer.json: fields of one type, and parts by their type. */
 #include <string.h>
 
 #include "base/status/status.h"

@@ -1,4 +1,4 @@
-/* What the models share: pieces, the table of merges, memory. */
+/* Functions for all models: pieces, the table of merges, memory. */
 #include "text/model.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Models: split a word into ids of the vocabulary.
  *
- * A model is not changed after it is loaded, so any thread may use it, each with a workspace of its own. */
+ * A model is not changed after it is loaded, so any thread may use it, each with its own workspace. */
 #ifndef AH_TEXT_MODEL_H
 #define AH_TEXT_MODEL_H
 

@@ -4,7 +4,7 @@
 #include "base/status/status.h"
 #include "text/unicode.h"
 
-/* A character that the one before it was taken apart into, while a text is put in order. */
+/* Marks a character of the decomposition of the one before it, while marks are sorted. */
 #define INSERTED 0x80000000u
 
 static uint32_t normalizer_bare(uint32_t c)
@@ -12,7 +12,7 @@ static uint32_t normalizer_bare(uint32_t c)
     return c & ~INSERTED;
 }
 
-/* Put the marks [begin, end) in the order of their classes, those of one class as they were. */
+/* Sort the marks [begin, end) by their classes, stable. */
 static void sort_marks(struct ah_char *at, size_t begin, size_t end)
 {
     for (size_t i = begin + 1; i < end; i++) {

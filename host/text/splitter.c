@@ -46,7 +46,7 @@ static int split_runs(enum ah_splitter_kind kind, const struct ah_char *at, stru
     return 0;
 }
 
-/* 's, 't, 'm, 'd, 're, 've, 'll at i: how many characters, 0 for none. */
+/* Return the number of characters of 's, 't, 'm, 'd, 're, 've or 'll at i, 0 for none. */
 static size_t splitter_contraction(const struct ah_char *at, size_t i, size_t end)
 {
     if (at[i].c != '\'' || i + 1 >= end)
@@ -79,7 +79,7 @@ static int split_bytes(const struct ah_char *at, struct ah_span span, struct ah_
             while (i < end && gpt_kind(at[i].c) == AH_UNICODE_SPACE)
                 i++;
             if (i < end && i - begin > 1)
-                i--; /* the last one goes with what follows */
+                i--; /* the last one belongs to the next piece */
         }
         AH_TRY(splitter_add(out, begin, i));
     }

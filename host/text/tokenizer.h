@@ -24,7 +24,7 @@ struct ah_tokenizer {
     struct ah_splitter splitter[AH_TOKENIZER_STEPS];
     int normalizers, splitters;
     struct ah_model model;
-    struct ah_added_list raw, normalized; /* added tokens by the text that they are looked for in */
+    struct ah_added_list raw, normalized; /* added tokens by the text in which they are searched for */
     struct ah_vocabulary added, shown;    /* ids of all of them by text, and by id their texts, normalized */
     bool *is_special;                     /* by id, for ids below `specials` */
     size_t specials;

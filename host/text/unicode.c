@@ -138,7 +138,7 @@ int ah_unicode_decompose(uint32_t c, uint32_t out[4])
         out[2] = TAIL + hangul % 28;
         return hangul % 28 ? 3 : 2;
     }
-    /* Only a first part has parts of its own. */
+    /* Only a first part can be decomposed again. */
     for (const uint32_t *parts = parts_of(c); parts && tails < 3; parts = parts_of(out[0])) {
         out[0] = parts[1];
         if (parts[2])

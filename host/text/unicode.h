@@ -33,7 +33,7 @@ static inline bool ah_unicode_is(uint32_t c, int flags)
     return (ah_unicode_flag_of[c] & flags) != 0;
 }
 
-/* Is the character an ideograph, a word of its own for BERT? */
+/* Is the character an ideograph, a separate word for BERT? */
 bool ah_unicode_is_ideograph(uint32_t c);
 
 /* The small letter of `c` into `out`: 1 or 2 characters, the count. */

@@ -1,4 +1,4 @@
-/* Open addressing at most half full; texts lie one behind the other in one block. */
+/* Open addressing at most half full; texts are stored one after the other in one block. */
 #include "text/vocabulary.h"
 
 #include <stdlib.h>

@@ -16,7 +16,7 @@ struct ah_folder_entry {
     const struct stat *info; /* of the entry itself, also where it is a link */
 };
 
-/* Which entries of a folder may be removed. */
+/* The rule by which entries of a folder may be removed. */
 struct ah_folder_rule {
     /* Return why an entry has to stay ("is no part of the checkpoint"), NULL when it may be removed. */
     const char *(*keeps)(void *context, const struct ah_folder_entry *entry);

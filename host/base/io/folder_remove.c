@@ -137,7 +137,7 @@ static int split_path(const char *path, char above[PATH_MAX], char base[NAME_MAX
     return 0;
 }
 
-/* Remove what the walk has left of the folder `base`: the last file, and itself. */
+/* Remove the rest of the folder `base` after the walk: the last file, and itself. */
 static int walk_finish(struct walk *walk, int above, int folder, const char *base)
 {
     const char *last = walk->rule ? walk->rule->last : NULL;

@@ -1,5 +1,5 @@
-/* Two queues of messages around a socket, and the message that is just coming. What must stay true: `coming` holds as
- * many bytes of it as have been read, and its room follows them, not the length that was claimed. */
+/* Two queues of messages around a socket, and the message that is just arriving. Invariant: `coming` holds as many
+ * bytes of it as have been read, and its capacity follows them, not the claimed length. */
 #include "base/io/frames.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ struct ah_frames {
     bool gone;
     struct queue out, in;
     unsigned char head[HEAD];
-    size_t head_count; /* bytes of `head` that have come */
+    size_t head_count; /* bytes of `head` that have arrived */
     char *coming;
     size_t count, have, room; /* of `coming` */
 };
@@ -163,7 +163,7 @@ static ssize_t frames_receive(struct ah_frames *frames, void *to, size_t want)
     }
 }
 
-/* The message that was coming is whole. */
+/* Queue the arriving message, which is whole. */
 static int frames_keep(struct ah_frames *frames)
 {
     struct message *message = calloc(1, sizeof *message);
@@ -176,7 +176,7 @@ static int frames_keep(struct ah_frames *frames)
     return 0;
 }
 
-/* One more part: its bytes, 0 when nothing more has come. */
+/* Read one more part; return its bytes, 0 when no more have arrived. */
 static ssize_t pull_part(struct ah_frames *frames)
 {
     ssize_t n;

@@ -1,5 +1,5 @@
-/* A freed block waits in the list of its size class; large ones are mapped by themselves. What must stay true: a class
- * and its rounded size follow from the bytes asked for alone, since a block knows neither; one lock guards all. */
+/* A freed block waits in the list of its size class; large ones are mapped separately. Invariant: a class and its
+ * rounded size follow from the requested bytes alone, since a block knows neither; one lock guards all. */
 #include "base/memory/alloc.h"
 
 #include <pthread.h>

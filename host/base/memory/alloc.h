@@ -28,7 +28,7 @@ struct ah_memory_stats {
     size_t peak;            /* largest `live` so far */
     size_t cached;          /* bytes in freed blocks kept for reuse */
     uint64_t allocations;   /* blocks handed out so far */
-    uint64_t system_calls;  /* of these, how many asked the system for memory */
+    uint64_t system_calls;  /* allocations that asked the system for memory */
     uint64_t retries;       /* requests that the system refused until cached or collectable memory was freed */
     uint64_t ooms;          /* requests that failed */
 };

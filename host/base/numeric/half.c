@@ -1,5 +1,5 @@
 /* Conversions by the bits: exponents are moved, mantissas rounded by adding just below half of the last bit that stays.
- * NaN must stay NaN, and what rounds past the largest half becomes infinity. */
+ * NaN must stay NaN, and numbers that round past the largest fp16 become infinity. */
 #include "base/numeric/half.h"
 
 float ah_f16_to_f32(uint16_t bits)

@@ -4,8 +4,8 @@
 #ifndef AH_BASE_LEVEL_H
 #define AH_BASE_LEVEL_H
 
-/* Take the best level that the processor has, or the one that $ACCELHOST_CPU names; once, before any of those files is
- * called. AH_EINVAL: no such level, or the processor lacks it. */
+/* Choose the best level that the processor has, or the one that $ACCELHOST_CPU names; once, before any of those files
+ * is called. AH_EINVAL: no such level, or the processor lacks it. */
 int ah_level_choose(void);
 
 /* "x86-64-v3"; "native" in a program for one processor. */

@@ -12,7 +12,7 @@ extern void *ah_level_slots[];
 extern void *const ah_level_v2[], *const ah_level_v3[], *const ah_level_v4[];
 extern const size_t ah_level_bytes;
 
-/* What __builtin_cpu_supports has no name for with every compiler. */
+/* Check for features without a name in __builtin_cpu_supports of some compilers. */
 static bool has_f16c_lzcnt_movbe(void)
 {
     unsigned eax, ebx, base = 0, extended = 0, edx;

@@ -1,4 +1,4 @@
-/* FIPS 180-4: what is left of a block is held, whole blocks go to base/numeric/sha256_blocks.c. An own one: it is as
+/* FIPS 180-4: incomplete blocks are held, whole blocks go to base/numeric/sha256_blocks.c. Own code, because it is as
  * fast as OpenSSL's, which would add 2 ms to the program's start, and kernels need not have a socket for it. */
 #include "base/numeric/sha256.h"
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Take `count` blocks into the state. */
+/* Add `count` blocks to the state. */
 void ah_sha256_add_blocks(uint32_t state[8], const unsigned char *block, size_t count);
 
 /* The same in plain C, on every processor. */

@@ -6,7 +6,7 @@
 
 enum { AH_EDITOR_ABI = 1 };
 
-/* How reading a line ended. */
+/* The ends of reading a line. */
 enum ah_editor_end { AH_EDITOR_LINE, AH_EDITOR_END, AH_EDITOR_INTERRUPT };
 
 /* The result of the Tab key: text to insert at the cursor, and choices to show below; either may be NULL. The editor

@@ -15,9 +15,9 @@ void ah_library_threads_end(void);
 typedef void (*ah_range_fn)(void *context, int64_t begin, int64_t end);
 void ah_parallel_for(int64_t n, int64_t grain, ah_range_fn body, void *context);
 
-/* When a second thread pays. A kernel's work is counted in elements; below these numbers per thread, moving data
- * between processors costs more than it saves (measured on two cores of a Zen 4 and a Zen 5). Products count
- * multiplications instead (cpu/linear/gemm.c). */
+/* Thresholds from which a second thread pays. A kernel's work is counted in elements; below these numbers per thread,
+ * moving data between processors costs more than it saves (measured on two cores of a Zen 4 and a Zen 5). Products
+ * count multiplications instead (cpu/linear/gemm.c). */
 enum ah_share {
     AH_SHARE_SORT = 4096,     /* many steps per element */
     AH_SHARE_HEAVY = 8192,    /* an exponential or a comparison of windows per element */
@@ -32,7 +32,7 @@ static inline int ah_worth_threads(int64_t elements, enum ah_share share)
     return elements > (int64_t)share;
 }
 
-/* For ah_parallel_for: how many units of `elements` each make a thread's share; at least 1. */
+/* For ah_parallel_for: return the number of units of `elements` each in a thread's share; at least 1. */
 static inline int64_t ah_grain(int64_t elements, enum ah_share share)
 {
     return elements < 1 ? (int64_t)share : elements < (int64_t)share ? (int64_t)share / elements : 1;

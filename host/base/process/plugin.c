@@ -1,4 +1,4 @@
-/* Plugins are looked for from the program that runs, not from a link to it. */
+/* Plugins are searched for next to the running program, not next to a link to it. */
 #include "base/process/plugin.h"
 
 #include <dlfcn.h>

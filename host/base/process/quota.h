@@ -1,4 +1,4 @@
-/* How much processor time the system grants this process: the quotas of its control groups (containers, Slurm). */
+/* The processor time that the system grants this process: the quotas of its control groups (containers, Slurm). */
 #ifndef AH_BASE_QUOTA_H
 #define AH_BASE_QUOTA_H
 

@@ -1,5 +1,5 @@
 /* The handler stores one number: that is all that a handler may do. Forked helpers inherit it, so that a signal to the
- * whole process group does not take a data loader's workers away before the last step is done. */
+ * whole process group does not end a data loader's workers before the last step is done. */
 #include "base/process/signals.h"
 
 #include <errno.h>

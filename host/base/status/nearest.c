@@ -6,7 +6,7 @@
 
 enum { MOST = 64 }; /* letters of a word; longer ones are far from all */
 
-/* What it costs to have the first i letters of `a` read as the first j of `b`, from the rows of i - 1 and i - 2. */
+/* Return the edit distance of the first i letters of `a` and the first j of `b`, from the rows of i - 1 and i - 2. */
 static int nearest_cost(const char *a, const char *b, size_t i, size_t j, int rows[3][MOST])
 {
     const int *one = rows[(i + 2) % 3], *two = rows[(i + 1) % 3];

@@ -27,7 +27,7 @@ enum ah_status {
 int ah_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int ah_vfail(int code, const char *format, va_list args);
 
-/* Put "prefix: " in front of the current text (for example the name of the file being read); returns `code`. */
+/* Prepend "prefix: " to the current text (for example the name of the file being read); returns `code`. */
 int ah_fail_prefix(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The text of this thread's last failure; never NULL, "" before the first. */

@@ -13,7 +13,7 @@ struct ah_counters *ah_counters = &own_counters;
 
 static bool stepped = true; /* since the last backward */
 
-/* A fork is no rank: what its parent shows stays the parent's. */
+/* A fork is no rank: it leaves the parent's counters alone. */
 static void in_child(void)
 {
     own_counters = *ah_counters;

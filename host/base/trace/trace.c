@@ -1,5 +1,6 @@
-/* A ring belongs to the thread that writes it: it publishes how many spans it has written, and the reader copies them
- * when recording is over. Rings of other threads than the one that stops are kept for the next recording. */
+/* A ring belongs to the thread that writes it: it publishes the number of spans that it has written, and the reader
+ * copies them when recording is over. Rings of other threads than the one that stops are kept for the next
+ * recording. */
 #include "base/trace/trace.h"
 
 #include <pthread.h>
@@ -35,7 +36,7 @@ const char *(*ah_trace_site)(void), *(*ah_trace_module)(void);
 static pthread_mutex_t trace_lock = PTHREAD_MUTEX_INITIALIZER; /* of all below */
 static struct ring *trace_rings;
 static struct {
-    char **at;   /* TEXTS places, by hash; taken over by the recording when it stops */
+    char **at;   /* TEXTS places, by hash; owned by the recording when it stops */
     size_t count, bytes;
     uint64_t left_out;
 } trace_texts;

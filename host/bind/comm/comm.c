@@ -1,11 +1,11 @@
 /* accelhost._C.comm: collectives on tensors, groups, and the reducer.
  *
  * rank() size() local_rank() local_size()      of this process in the job
- * take_place(rank, size, place)                in a job that nobody launched
+ * take_place(rank, size, place)                in a job without a launcher
  * is_terminal(fd)                              of the job's output, and its columns
  * begin_line(n) end_line(n) group_status() renew()  for a prompt in several processes
- * carry()                                      out what collectives were begun: before and after a capture
- * device_backend(type)                         what can move data of devices, "nccl" of "cuda"
+ * carry()                                      out the collectives that were begun: before and after a capture
+ * device_backend(type)                         the backend for data of devices, "nccl" of "cuda"
  * new_reducer(params, buffers, {bucket_cap_mb}) -> reducer (comm_reducer.c)
  *
  * and, with the job's group or as methods of a result of split:

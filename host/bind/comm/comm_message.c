@@ -17,7 +17,7 @@
 
 static const struct ah_class message_class;
 
-/* What a message is of; freed when nobody needs it any more. */
+/* The contents of a message; freed with its last reference. */
 struct parcel {
     struct ah_tensor *tensor; /* of a receive; its handle lives in the userdata's environment */
     struct ah_tensor *dense;  /* its elements, dense, on its own device */

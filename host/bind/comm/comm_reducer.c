@@ -5,14 +5,14 @@
  * bucket_count()
  * bucket(launched)           its gradients as one tensor, gaps included
  * bucket_of(parameter)       the launch position of the bucket, and the gradient's slot; parameters count from 1
- * buffers_from(rank)         whose buffers go along
- * replace_buffer(i, tensor)  a module has another tensor in the place of buffer i
+ * buffers_from(rank)         set the rank whose buffers are broadcast
+ * replace_buffer(i, tensor)  a module has replaced buffer i by another tensor
  * parameters()    an array, in registration order
  * has_gradient()  does any parameter have one?
- * changed()       the first parameter (from 1) whose dtype or shape is no longer that of its slot, what it was and what
- *                 it is, as texts; or nil
+ * changed()       the first parameter (from 1) whose dtype or shape is no longer that of its slot, the old and the new
+ *                 one as texts; or nil
  * Methods of shards are in comm_shard.c.
- * abandoned()     is every parameter held by nobody else, or taken over by another reducer? */
+ * abandoned()     is every parameter without other references, or owned by another reducer? */
 #include <string.h>
 
 #include "autograd/graph/graph.h"
@@ -92,7 +92,7 @@ int ah_comm_new_reducer(lua_State *L)
     static const char *const known[] = {"bucket_cap_mb", "group", "apart", "sharding", "units", NULL};
     int count, buffer_count;
     struct ah_reducer_options options = {.where = ah_call_site(L)};
-    lua_settop(L, 3); /* what is left on the stack below must not look like options */
+    lua_settop(L, 3); /* values left on the stack below must not look like options */
     ah_check_options(L, 3, "new_reducer", known);
     double cap = ah_opt_number(L, 3, "bucket_cap_mb", 0);
     options.apart = ah_opt_flag(L, 3, "apart", false);

@@ -1,7 +1,7 @@
 /* A reducer's methods for a rank's shard of a model, implemented in sync/shard.h.
  *
  * piece(parameter)        this rank's shard of it (sync/shard.h) and of its gradient, both [n]; parameters from 1
- * shard(parameter, rank)  the first of its elements that is a rank's (from 0), and how many are
+ * shard(parameter, rank)  the first of its elements that is a rank's (from 0), and their number
  * hold() spread()         before and after a step over the pieces
  * weigh() unweigh() are_means() find_sum()   of sharded gradients; find_sum returns nil or a parameter */
 #include "bind/comm/comm.h"

@@ -21,7 +21,7 @@ static const struct ah_class work_class;
 struct work {
     struct ah_group *group;
     struct ah_work *work;
-    struct ah_tensor *out;    /* its handle is kept in the userdata's environment; NULL: nothing is taken */
+    struct ah_tensor *out;    /* its handle is kept in the userdata's environment; NULL: no result */
     struct ah_tensor *to;     /* its elements, dense on the CPU or on `device` */
     struct ah_tensor *from;   /* the input's; NULL: nothing is given */
     struct ah_device *device; /* whose communicator moves them; NULL: the host */

@@ -1,5 +1,6 @@
 /* accelhost._C.jobs: the state of this user's running jobs, for `accelhost top`. Rules and words are in
- * lua/accelhost/top. What is read here other processes write: nothing of it is trusted to be in range or to end. */
+ * lua/accelhost/top. Other processes write the data that are read here: none of them is trusted to be in range or to
+ * end. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -68,7 +68,7 @@ static int draw_digits(lua_State *L)
     return 2;
 }
 
-/* step(): what `take` does for the collector, for loaders that do not gather */
+/* step(): the collector's part of `take`, for loaders that do not gather */
 static int data_step(lua_State *L)
 {
     ah_collect_if_due(L, AH_COLLECT_STEP);

@@ -105,7 +105,7 @@ static struct ah_grid *read_grid(lua_State *L, struct ah_grid *grid)
     return present ? grid : NULL;
 }
 
-/* Numbers of the array in a field of the table at `index`; how many there are. */
+/* Read the numbers of the array in a field of the table at `index`; return their number. */
 static int numbers_of(lua_State *L, int index, const char *field, double *out, int most)
 {
     lua_getfield(L, index, field);

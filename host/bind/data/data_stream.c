@@ -72,7 +72,7 @@ static int single_exp(lua_State *L)
     return 1;
 }
 
-/* chance(source, p): does what has probability p happen? One float32 is drawn and compared. */
+/* chance(source, p): draw an event of probability p. One float32 is drawn and compared. */
 static int stream_chance(lua_State *L)
 {
     lua_pushboolean(L, (float)(next_word(L) & 0xffffff) * 0x1p-24f < (float)luaL_checknumber(L, 2));

@@ -218,7 +218,7 @@ static int push_number(lua_State *L, const struct ah_packed *column, int64_t i, 
 
 enum { MIXED = -2, STRING = -1 };
 
-/* How columns are read: dtypes, or MIXED and STRING; their names lie on the stack from *names on. */
+/* Return the kinds of columns: dtypes, or MIXED and STRING; their names are on the stack from *names on. */
 static int *read_kinds(lua_State *L, const struct ah_table *table, int *names)
 {
     int *kind = lua_newuserdata(L, ((size_t)table->columns + 1) * sizeof *kind);
@@ -237,7 +237,7 @@ static int *read_kinds(lua_State *L, const struct ah_table *table, int *names)
     return kind;
 }
 
-/* Take the value on top of the stack into the table below; a nil would take a slot there. */
+/* Store the value on top of the stack in the table below; a nil would use a slot there. */
 static void set_field(lua_State *L, int name)
 {
     if (lua_isnil(L, -1)) {

@@ -211,7 +211,7 @@ static int count_words(lua_State *L)
     return 1;
 }
 
-/* How wide the rows become, and whether they are all as wide. */
+/* Set the width of the rows, and whether they are all of that width. */
 static void set_width(lua_State *L, struct rows *rows, int options)
 {
     size_t shortest = SIZE_MAX, multiple = (size_t)ah_opt_int(L, options, "multiple", 1);
@@ -224,7 +224,7 @@ static void set_width(lua_State *L, struct rows *rows, int options)
     rows->ragged = lua_isnil(L, -1);
     if (lua_type(L, -1) == LUA_TNUMBER && rows->width < (size_t)lua_tonumber(L, -1))
         rows->width = (size_t)lua_tonumber(L, -1);
-    /* A number is a least width: what is longer, and was not cut, keeps its length, and the batch is not even. */
+    /* A number is a least width: a row that is longer, and was not cut, keeps its length, and the batch is not even. */
     if (!rows->ragged && multiple > 1)
         rows->width = (rows->width + multiple - 1) / multiple * multiple;
     lua_pop(L, 1);
@@ -244,7 +244,7 @@ static void push_samples(lua_State *L, const struct rows *rows)
     ah_push_tensor(L, tensor);
 }
 
-/* What the options at `index` say of a batch. */
+/* Read the options of a batch at `index`. */
 static struct ah_batch read_batch(lua_State *L, int index)
 {
     static const char *const ways[] = {"do_not_truncate", "longest_first", "only_first", "only_second", NULL};

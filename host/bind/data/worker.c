@@ -1,7 +1,7 @@
 /* accelhost._C.worker: processes that make batches (data/worker.h), and the values that they send.
  *
  * start(slots) -> worker, true in this process; worker, false in the forked one, which has one thread
- * wait({workers}, seconds) -> place of the worker that has answered, from 1, and what it answered
+ * wait({workers}, seconds) -> place of the worker that has answered, from 1, and its answer
  * close({workers})   end them and wait; also when they are collected
  * traceback(message) -> message and traceback, for xpcall
  * worker:send(value)           a request, to the worker

@@ -4,8 +4,8 @@
  * message: fields behind one another), "doubles" a table of numbers, packed
  * record(text) -> the text as a record
  * is_utf8(text)
- * read(path) -> {tag = {step = {...}, wall_time = {...}, value = {...}}, ...}, nil or what is wrong with the rest, nil
- * or the step from which on the file makes what was before it void */
+ * read(path) -> {tag = {step = {...}, wall_time = {...}, value = {...}}, ...}, nil or the error of the rest, nil or the
+ * step from which on the file makes earlier events void */
 #include <math.h>
 #include <string.h>
 

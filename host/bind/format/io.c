@@ -55,7 +55,7 @@ static struct archive *check_archive(lua_State *L)
     return archive;
 }
 
-/* Raise a failure with what was to be done and the file's name in front. */
+/* Raise a failure with the operation and the file's name in front. */
 static void io_check(lua_State *L, int status, const char *what, const char *path)
 {
     if (status < 0)

@@ -1,4 +1,4 @@
-/* jansson's tree, taken over into tables under one pcall, so that the tree is freed whatever Lua does. */
+/* jansson's tree, copied into tables under one pcall, so that the tree is freed whatever Lua does. */
 #include <jansson.h>
 
 #include "base/status/status.h"

@@ -135,7 +135,7 @@ int ah_pack(lua_State *L, int index, struct ah_packer *packer)
     return write_value(L, index < 0 ? lua_gettop(L) + index + 1 : index, packer, 0);
 }
 
-/* The next bytes; NULL when there are not so many. */
+/* Return the next bytes; NULL when there are fewer. */
 static const unsigned char *pack_read(const unsigned char *bytes, size_t count, size_t *at, size_t want)
 {
     if (want > count - *at)

@@ -7,10 +7,10 @@
  * saver:folder() -> the hidden folder
  * saver:start{files = {{name =, text =} or {name =, names = {...}, tensors = {...}, notes = {...}}, ...},
  *             parts =, facts =, victims = {...}, timeout =}
- * saver:written(), saver:wait() -> nil, or why it failed
+ * saver:written(), saver:wait() -> nil, or the reason of its failure
  * saver:is_over(), saver:cancel(), saver:close()
  *
- * What the thread reads is kept by the saver's environment until the saver is closed or collected. */
+ * The thread's inputs are kept by the saver's environment until the saver is closed or collected. */
 #include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -68,7 +68,7 @@ static const char *text_field(lua_State *L, const char *name, size_t *bytes)
     return text;
 }
 
-/* Read the table on top of the stack; what is made of it is kept by the array at index `kept`. */
+/* Read the table on top of the stack; objects made of it are kept by the array at index `kept`. */
 static void read_file(lua_State *L, struct ah_saver_file *file, int kept)
 {
     int top = lua_gettop(L);

@@ -1,5 +1,5 @@
 /* accelhost._C.terminal: a terminal that a program draws on: keys as they are pressed, its size, waiting for either.
- * What must stay true: however the program ends, `leave` has run, or the shell has a terminal without echo. */
+ * Invariant: however the program ends, `leave` has run, or the shell has a terminal without echo. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ static void on_resize(int number)
 {
 }
 
-/* enter(): keys come at once and are not shown, Ctrl-C among them */
+/* enter(): keys arrive at once and are not shown, Ctrl-C among them */
 static int terminal_enter(lua_State *L)
 {
     struct termios raw;

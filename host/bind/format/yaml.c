@@ -1,8 +1,8 @@
 /* accelhost._C.yaml: YAML that is data (config/tree.h), as Lua values.
  *
- * decode(text) -> value, reals. Maps and lists are tables, null is the null of accelhost._C.json. What is not quoted is
- * read as YAML 1.2 does: 1e-4, 3, 0x10 and .inf are numbers, true and false booleans; yes, no, on and off are texts.
- * `reals` marks whole numbers that were written as 1.0 or 1e3: reals[table][key] is true. */
+ * decode(text) -> value, reals. Maps and lists are tables, null is the null of accelhost._C.json. Unquoted words are
+ * read by YAML 1.2: 1e-4, 3, 0x10 and .inf are numbers, true and false booleans; yes, no, on and off are texts. `reals`
+ * marks whole numbers that were written as 1.0 or 1e3: reals[table][key] is true. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* A function of the script is held by a reference in the registry for as long as its hook or node lives, and is called
- * on the state that is inside C at that moment. What must stay true: no Lua error passes through the engine; it goes on
- * as AH_ELUA, its value on the stack. */
+ * on the state that is inside C at that moment. Invariant: no Lua error passes through the engine; it is returned as
+ * AH_ELUA, with its value on the stack. */
 #include "bind/lua/callback.h"
 
 #include <stdlib.h>
@@ -163,7 +163,7 @@ static int run_function(struct ah_node *node, struct ah_rule *rule)
     return 0;
 }
 
-/* Dropped as soon as backward consumed the node: what the function saved may hold the node's own results. */
+/* Free the function as soon as backward has consumed the node: its saved values may hold the node's own results. */
 static void free_function(struct ah_node *node)
 {
     if (node->context)
@@ -212,7 +212,7 @@ static int collect_roots(lua_State *L, const struct ah_rule *rule, struct ah_ten
     return 0;
 }
 
-/* Run the function again, this time keeping its graph, and take the gradients of its results at the edges where the
+/* Run the function again, this time keeping its graph, and compute the gradients of its results at the edges where the
  * graph of the first run ended. With create_graph the new graph stays behind the gradients. */
 static int run_checkpoint(struct ah_node *node, struct ah_rule *rule)
 {
@@ -269,7 +269,7 @@ static int record_checkpoint(lua_State *L)
     if (status < 0 || !recorded)
         callback_free(callback);
     ah_check(L, status);
-    ah_collect_if_due(L, AH_COLLECT_STEP); /* what was forgotten has handles still */
+    ah_collect_if_due(L, AH_COLLECT_STEP); /* dropped tensors still have handles */
     return 0;
 }
 

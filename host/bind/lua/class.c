@@ -1,4 +1,4 @@
-/* The metatables of userdata objects. Methods are in a table of their own, so that a script cannot reach __gc. */
+/* The metatables of userdata objects. Methods are in a separate table, so that a script cannot reach __gc. */
 #include "bind/lua/class.h"
 
 #include <stdbool.h>

@@ -10,7 +10,7 @@ struct ah_class {
     const char *name;        /* in errors, and the metatable's key in the registry: "accelhost.saver" */
     const luaL_Reg *methods; /* NULL-ended; NULL: none */
     lua_CFunction index;     /* __index, with the table of methods as upvalue 1; NULL: the methods alone */
-    lua_CFunction collect;   /* frees what an object owns, also of an object that is still zero; NULL: nothing */
+    lua_CFunction collect;   /* frees an object's resources, also of an object that is still zero; NULL: nothing */
 };
 
 /* Push a new object of `bytes` zero bytes. */

@@ -2,8 +2,8 @@
  * each call (ah_device_find), so nothing here holds one.
  *
  * get_default_device(), set_default_device(name)   where constructors without `device` make tensors
- * device_count(type)   how many devices of a type there are; 0 when its plugin is not here
- * missing(type)        why a type has no device, in one line; nil when there is one
+ * device_count(type)   the number of devices of a type; 0 when its plugin is not here
+ * missing(type)        the reason why a type has no device, in one line; nil when there is one
  * describe(type, index) the description of the type (index -1) or of a device; nil when there is none
  * facts(type, index)   properties of a device by name, as a table; nil when there are none
  * memory_info(name)    free bytes, all bytes, pinned bytes of the host; nil when unknown
@@ -11,11 +11,11 @@
  * trim(name)           free its cached memory
  * seed(name, seed)     seed its generator; seed_type(type, seed) those of all devices of a type, open or not
  * current(type)        the index that the bare name means
- * set_current(name)    have the bare name of its type mean this device
- * start_times(name)    begin to time what the device executes; what was timed before is forgotten
+ * set_current(name)    let the bare name of its type mean this device
+ * start_times(name)    begin to time the device's work; earlier times are dropped
  * stop_times(name)     wait for the device -> an array of {op, kernel, count, microseconds, bytes, operations}
  * is_name(text)        could this be meant as a device's name (and not as a dtype's)?
- * synchronize(name?)   wait until a device, or all open ones, have done what they were asked to */
+ * synchronize(name?)   wait until a device, or all open ones, have completed their queued work */
 #include <string.h>
 
 #include "bind/lua/bind.h"
@@ -206,7 +206,7 @@ int ah_open_device(lua_State *L)
         /* Make tensors on this device from now on, unless one is named.
          *     accelhost.set_default_device "cpu" */
         {"set_default_device", set_default, "device:D"},
-        /* How many devices of a type there are; 0 when its plugin is not here.
+        /* The number of devices of a type; 0 when its plugin is not here.
          *     accelhost.device_count "cpu"  --> 1
          * @return integer */
         {"device_count", device_count, "type:s"},
@@ -224,7 +224,7 @@ int ah_open_device(lua_State *L)
         {"start_times", start_times, "device:D"},
         {"stop_times", stop_times, "device:D"},
         {"is_name", is_name, "text:*?"},
-        /* Wait until a device, or all that are open, have done what they were asked to.
+        /* Wait until a device, or all that are open, have completed their queued work.
          *     accelhost.synchronize() */
         {"synchronize", device_synchronize, "device:D?"},
         {NULL, NULL, NULL},

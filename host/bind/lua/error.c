@@ -113,7 +113,7 @@ int ah_raise_text(lua_State *L, const char *format, ...)
 
 enum { FRAMES = 20 }; /* of a traceback: the script may recurse without end */
 
-/* Where a frame is, for a traceback line. */
+/* Add the place of a frame, for a traceback line. */
 static void push_frame(luaL_Buffer *text, const lua_Debug *frame)
 {
     char line[256];

@@ -37,7 +37,7 @@ static bool is_callable(lua_State *L, int index)
     return true;
 }
 
-/* What an argument of this letter must be, NULL when the value at `index` is that. */
+/* Return the expected kind of an argument of this letter, NULL when the value at `index` is of it. */
 static const char *function_unmet(lua_State *L, int index, char letter)
 {
     enum ah_dtype dtype;

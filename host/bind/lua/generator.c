@@ -1,5 +1,5 @@
-/* A Generator of another device than the CPU is a state, the seed first: what is done with it is done with the device's
- * own generator, which has that state meanwhile.
+/* A Generator of another device than the CPU is a state, the seed first: an operation on it runs on the device's own
+ * generator, which has that state meanwhile.
  *
  * Methods: manual_seed, seed, initial_seed, get_state, set_state, spawn (a new generator seeded by one draw from this
  * one, as PyTorch's samplers do; the seed passes 2^53, so it never becomes a Lua number); the field `device`. */
@@ -95,7 +95,7 @@ const struct ah_tensor *ah_check_generator_state(lua_State *L, int index, const 
     return state;
 }
 
-/* An object with `room` bytes of its own behind it. */
+/* Push an object followed by `room` bytes. */
 static struct ah_generator_object *push_object(lua_State *L, struct ah_device *device, size_t room)
 {
     struct ah_generator_object *object = ah_class_new(L, &generator_class, sizeof *object + room);
@@ -281,15 +281,15 @@ static const struct ah_function generator_methods[] = {
     /* The stream's state as a uint8 tensor, for set_state.
      * @return Tensor */
     {"get_state", get_state, "generator:G"},
-    /* Go on from a state of get_state; returns the generator.
+    /* Set a state of get_state; returns the generator.
      * @return Generator */
     {"set_state", set_state, "generator:G, state:T"},
-    /* A generator of its own whose stream begins with a number drawn from this one, which is of the CPU.
+    /* A new generator whose stream begins with a number drawn from this one, which is of the CPU.
      * @return Generator */
     {"spawn", generator_spawn, "generator:G"},
     {NULL, NULL, NULL}};
 
-/* The field `device`, and methods, which lie in the metatable. */
+/* Return the field `device`, and methods, which are in the metatable. */
 static int get_field(lua_State *L)
 {
     const struct ah_generator_object *object = check_object(L, 1);

@@ -38,7 +38,7 @@ int ah_push_generator_seed(lua_State *L, uint64_t seed);
 int ah_lua_new_generator(lua_State *L);
 int ah_lua_default_generator(lua_State *L);
 
-/* Seed the CPU's default generator and every Generator of the CPU, each by a function of `seed` and of its own seed. */
+/* Seed the CPU's default generator and every Generator of the CPU, each by a function of `seed` and its own seed. */
 void ah_seed_generators(lua_State *L, uint64_t seed);
 
 /* The state of Lua's math.random, which LuaJIT keeps in a userdata, the first upvalue of math.randomseed. NULL where

@@ -1,6 +1,6 @@
 /* Tensors as userdata: a handle holds one reference; a tensor that C hands out again has one handle at a time, found in
- * a weak table. Native bytes behind handles are counted, and Lua's collector is run by that account. What must stay
- * true: counted bytes are taken back with the handle that counted them, and LuaJIT is entered through the state that
+ * a weak table. Native bytes behind handles are counted, and Lua's collector is run by that account. Invariant: counted
+ * bytes are subtracted with the handle that counted them, and LuaJIT is entered through the state that
  * is inside C, no other. */
 #include "bind/lua/handle.h"
 
@@ -25,7 +25,8 @@ static struct {
     bool stress;
 } account = {.scale = 1};
 
-/* Of a device that reports its free memory: what lives there is no measure for what may be left to the collector. */
+/* The account of a device that reports its free memory: its live bytes are no measure for the garbage that it can
+ * hold. */
 static struct device_account {
     struct ah_device *device;
     size_t debt;
@@ -46,7 +47,7 @@ static struct device_account *find_device(struct ah_device *device)
     return &device_accounts[device_count++];
 }
 
-/* The allocator's free blocks are as good as what the driver has. */
+/* The allocator's free blocks count like the driver's free memory. */
 static size_t device_limit(struct ah_device *device)
 {
     size_t available = 0, total = 0, pinned = 0;
@@ -75,7 +76,7 @@ void ah_set_collect_stress(bool on)
     account.stress = on;
 }
 
-/* Processor time of this thread: what else runs on the machine does not make collecting dear. */
+/* Return the processor time of this thread, which does not depend on other load of the machine. */
 static int64_t thread_ns(void)
 {
     struct timespec spent;
@@ -94,7 +95,7 @@ static void handle_collect(lua_State *L)
     account.spent += end - begin;
     if (++account.collects < 16)
         return;
-    /* Collecting less often saves the walk over what lives, which costs little while the Lua heap is small; freeing
+    /* Collecting less often saves the walk over live objects, which costs little while the Lua heap is small; freeing
      * the dead costs the same whenever it is done. */
     double share = (double)account.spent / (double)(end - account.since);
     if (share > 0.02 && account.scale < 16 && lua_gc(L, LUA_GCCOUNT, 0) > SMALL_HEAP_KB)
@@ -223,8 +224,8 @@ void ah_push_tensor(lua_State *L, struct ah_tensor *tensor)
     handle_push(L, tensor, false);
 }
 
-/* What an op made counts with this handle also when the graph holds it too: the graph is gone after backward, the
- * handle only after the next collect. */
+/* Push the result of an op. Its bytes count with this handle also when the graph holds it too: the graph is freed after
+ * backward, the handle only by the next collection. */
 void ah_push_result(lua_State *L, struct ah_tensor *tensor, const struct ah_value *args, int count)
 {
     bool fresh = true;

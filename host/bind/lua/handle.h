@@ -36,9 +36,9 @@ void ah_push_result(lua_State *L, struct ah_tensor *tensor, const struct ah_valu
 void ah_collect_if_due(lua_State *L, size_t threshold);
 enum { AH_COLLECT_STEP = 16 << 20 }; /* at the start of backward and at a loader's step */
 
-/* Which Lua state is inside C, for callbacks into Lua and for a collection that an allocation asks for: LuaJIT may be
- * used through the running coroutine's state only. Set around every C call that allocates tensors or calls back; NULL
- * while Lua runs. ah_enter returns the state that ah_leave restores; nothing between the two may raise. */
+/* Set the Lua state that is inside C, for callbacks into Lua and for a collection that an allocation requests: LuaJIT
+ * may be used through the running coroutine's state only. Set around every C call that allocates tensors or calls back;
+ * NULL while Lua runs. ah_enter returns the state that ah_leave restores; nothing between the two may raise. */
 lua_State *ah_enter(lua_State *L);
 void ah_leave(lua_State *outer);
 lua_State *ah_entered(void); /* the state of the innermost ah_enter */

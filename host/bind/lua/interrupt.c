@@ -5,14 +5,15 @@
  * that never fires, and the handler sets the flag instead; then the code returns to the interpreter, which runs the
  * hook. The check is one comparison, in all code alike: the prompt's, a module's, the library's.
  *
- * What must stay true: the hook raises only where the script itself runs, so that the library is never left in the
- * middle of something; the second Ctrl-C, when nothing has come of the first, raises anywhere. A script that catches
- * the error has a moment to clean up; then it is raised at every instruction, until nothing catches it any more.
+ * Invariant: the hook raises only where the script itself runs, so that the library is never left in the middle of
+ * something; the second Ctrl-C, when the first had no effect, raises anywhere. A script that catches the error has a
+ * moment to clean up; then it is raised at every instruction, until nothing catches it any more.
  *
  * watch()        from now on Ctrl-C is for `call`, or for the caller that waits with `take`
- * call(fn, ...)  -> true and what fn returns, or false, the error with its traceback, and "interrupted" if it was that
+ * call(fn, ...)  -> true and the results of fn, or false, the error with its traceback, and "interrupted" if it was
+ *                that
  * press()        as if Ctrl-C were pressed
- * heed()         what runs has ended by it and raises that itself
+ * heed()         the running code has ended by it and raises that itself
  * take()         -> was Ctrl-C pressed outside of a call since the last take? */
 #include <signal.h>
 #include <stdbool.h>
@@ -64,7 +65,7 @@ static void on_hook(lua_State *L, lua_Debug *event)
     lua_error(L);
 }
 
-/* LuaJIT's handler of its profiler's clock, which makes compiled code look. */
+/* Is LuaJIT's handler of its profiler's clock installed, which makes compiled code check for hooks? */
 static bool interrupt_profiles(void)
 {
     struct sigaction now;
@@ -101,7 +102,7 @@ static void interrupt_press(const void *context)
     }
 }
 
-/* The timer's signal is another one: two of SIGINT that come together are one. */
+/* The timer's signal is another one: two pending SIGINT are one. */
 static void on_timer(int number)
 {
     if (interrupt_running && pressed && interrupt_profiles())
@@ -137,8 +138,8 @@ static void on_clock(void *data, lua_State *L, int samples, int state)
 {
 }
 
-/* On again when a script has used the profiler itself. LuaJIT's handler has no stack of its own, and needs one:
- * oneDNN's products run with the stack pointer in a buffer of the heap. */
+/* On again when a script has used the profiler itself. LuaJIT's handler has no alternate stack, and needs one: oneDNN's
+ * products run with the stack pointer in a buffer of the heap. */
 static void look_at_lines(lua_State *L)
 {
     struct sigaction action;

@@ -44,7 +44,7 @@ static size_t units_of(size_t bytes)
     return (bytes + UNIT - 1) / UNIT;
 }
 
-/* The first unit of so many that are free; UNITS when there are none. */
+/* Return the first of `count` consecutive free units; UNITS when there are none. */
 static size_t find_free(size_t count)
 {
     size_t length = 0;

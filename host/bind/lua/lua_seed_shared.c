@@ -1,5 +1,5 @@
-/* Where LuaJIT is a shared library: it finds this program's `syscall` before that of the C library, as all others do,
- * who get what they ask for. */
+/* For LuaJIT as a shared library: it finds this program's `syscall` before that of the C library, as all others do,
+ * whose calls are passed on. */
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -31,7 +31,7 @@ static struct {
 
 static lua_State *place_watched;
 static uintptr_t stack_end; /* main's frame: above it are no frames of ours */
-static lua_State *readable; /* that the last look found at rest; NULL: none */
+static lua_State *readable; /* that the last check found at rest; NULL: none */
 
 /* Recording the addresses of traces. Upvalues: jit.util's funcinfo and tracemc, the trace's first line. */
 
@@ -100,7 +100,7 @@ void ah_place_watch(lua_State *L)
         lua_pop(L, 1); /* then compiled code has no lines */
 }
 
-/* Looking. */
+/* Reading the place. */
 
 static void place_put(char *text, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -183,8 +183,8 @@ __attribute__((no_sanitize("address"))) static const char *compiled_below(uintpt
     return NULL;
 }
 
-/* Calls that a program waits in, and what they say of it: F: the first argument is a descriptor, P: the second one is
- * a path. All others (memory) are left alone: Lua may be in them at any time. */
+/* Calls in which a program waits, and their arguments: F: the first argument is a descriptor, P: the second one is a
+ * path. All others (memory) are left alone: Lua may be in them at any time. */
 static const struct {
     long number;
     const char *name;

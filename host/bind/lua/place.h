@@ -1,4 +1,4 @@
-/* Where the script is when a signal interrupts it: in a system call that does not return, in an op, in a loop that
+/* The script's position when a signal interrupts it: in a system call that does not return, in an op, in a loop that
  * LuaJIT has compiled and in which no hook runs.
  *
  * One Lua state per process is watched. All but ah_place_watch may be called in a signal handler. */

@@ -1,6 +1,6 @@
 /* Walking tables. The betas of LuaJIT 2.1, which Debian 12 and others have, compile `pairs` and `next` wrongly on
- * x86-64: a comparison may read a value again after that of the next key has taken its place, and a loop over a table
- * ends early once compiling it was given up. So these are functions in C, which LuaJIT does not compile: a `for` calls
+ * x86-64: a comparison may read a value again after that of the next key has replaced it, and a loop over a table ends
+ * early once its compilation was abandoned. So these are functions in C, which LuaJIT does not compile: a `for` calls
  * any iterator but LuaJIT's own `next`. */
 #include "bind/lua/walk.h"
 

@@ -4,7 +4,7 @@
 
 #include <lua.h>
 
-/* Put them into the globals of a new state where they are needed. */
+/* Add them to the globals of a new state where they are needed. */
 void ah_walk_open(lua_State *L);
 
 #endif

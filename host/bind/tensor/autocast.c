@@ -36,7 +36,7 @@ static void read_state(lua_State *L, struct ah_autocast *state)
         state->cache = lua_toboolean(L, 4);
 }
 
-/* Call the function below its arguments, from stack index `at` on; the results take their place. */
+/* Call the function below its arguments, from stack index `at` on; the results replace them. */
 static int call_at(lua_State *L, int at)
 {
     return lua_pcall(L, lua_gettop(L) - at, LUA_MULTRET, 0);
@@ -180,7 +180,7 @@ static void find_widest(const struct ah_tensor *tensor, void *context)
     cast->dtype = ah_autocast_wider(cast->dtype, tensor, cast->kind);
 }
 
-/* Put the cast of the tensor at `index` there. */
+/* Replace the tensor at `index` by its cast. */
 static void cast_at(lua_State *L, int index, const struct cast *as)
 {
     struct ah_tensor *tensor = ah_to_tensor(L, index), *cast;

@@ -196,7 +196,7 @@ static void apply_picks(lua_State *L, int slot, const struct picks *picks)
         from.ints.at[from.ints.count++] = picks->at[k].dim;
         to.ints.at[to.ints.count++] = k;
     }
-    if (!adjacent) { /* as in PyTorch, the result's dims then come first */
+    if (!adjacent) { /* as in PyTorch, the result's dims are then the first */
         index_step(L, slot, AH_OP_movedim, (const struct ah_value[]){AH_T(ah_check_tensor(L, slot)), from, to}, 3);
         dim = 0;
     }

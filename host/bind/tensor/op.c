@@ -292,7 +292,7 @@ static bool read_extra(lua_State *L, const struct ah_op *op, const char *key, st
     return false;
 }
 
-/* Where an op draws: it has to be a device of the generator's type. */
+/* Return the device on which an op draws: it has to be of the generator's type. */
 static struct ah_device *where_drawn(lua_State *L, const struct ah_op *op, const struct ah_value *args,
                                      const struct ah_generator_object *generator)
 {
@@ -338,7 +338,7 @@ static void read_options(lua_State *L, const struct ah_op *op, int index, struct
             i++;
         if (i < op->param_count) {
             place[i] = lua_gettop(L) - 1;
-            lua_insert(L, -2); /* the value stays, below the key that the iteration goes on from */
+            lua_insert(L, -2); /* the value stays, below the key from which the iteration continues */
             continue;
         }
         if (!read_extra(L, op, key, extras) && (!unknown || strcmp(key, unknown) < 0))

@@ -1,6 +1,6 @@
-/* The names of ops in accelhost._C and among the methods of tensors: a function is made when its name is first asked
- * for, since a script uses few of the many, and what lives has to be walked by every collect. `pairs` makes them all.
- * What must stay true: a name that Lua code has put there itself stays its. */
+/* The names of ops in accelhost._C and among the methods of tensors: a function is made when its name is first read,
+ * since a script uses few of the many, and every collection has to walk live objects. `pairs` makes them all.
+ * Invariant: a name that Lua code has assigned itself is not overwritten. */
 #include <string.h>
 
 #include "bind/tensor/op.h"

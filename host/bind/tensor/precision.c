@@ -1,4 +1,4 @@
-/* accelhost._C.precision: what may be computed in less than the dtype's precision (ops/dispatch/precision.h).
+/* accelhost._C.precision: ops that may compute in less than the dtype's precision (ops/dispatch/precision.h).
  *
  * get_float32_matmul_precision(), set_float32_matmul_precision(name)
  * allows(switch), allow(switch, boolean)   "matmul", "conv": TF32 for float32; "cudnn": that library at all
@@ -51,13 +51,13 @@ static int precision_state(lua_State *L)
 }
 
 static const struct ah_function precision_functions[] = {
-    /* How precise products of float32 matrices are on CUDA devices: "highest", "high" or "medium".
+    /* The precision of products of float32 matrices on CUDA devices: "highest", "high" or "medium".
      *     accelhost.get_float32_matmul_precision()  --> highest
      * @return string */
     {"get_float32_matmul_precision", get_matmul, ""},
-    /* Choose how precise products of float32 matrices (matmul, linear and what is made of them) are on CUDA devices:
-     * "highest", the default, computes in float32; "high" and "medium" let tensor cores round what is multiplied to
-     * TF32's 10 bits, and add up in float32, which is several times faster. On the CPU float32 is float32 with
+    /* Set the precision of products of float32 matrices (matmul, linear and ops made of them) on CUDA devices:
+     * "highest", the default, computes in float32; "high" and "medium" let tensor cores round the factors to TF32's 10
+     * bits, and add up in float32, which is several times faster. On the CPU float32 is float32 with
      * each. It is the same switch as backends.cuda.matmul.allow_tf32.
      *     accelhost.set_float32_matmul_precision("high")
      *     accelhost.backends.cuda.matmul.allow_tf32  --> true */

@@ -3,7 +3,7 @@
  * manual_seed(n)               seed the generators of all devices; returns nothing. n is any whole number
  * seed(), initial_seed()       seed them from the system and return the seed; the seed in use
  * get_rng_state(device?), set_rng_state(t, device?)   as a uint8 tensor; the CPU's is PyTorch's 5056 bytes
- * Generator(seed?, device?)    a generator of its own (bind/lua/generator.c)
+ * Generator(seed?, device?)    a separate generator (bind/lua/generator.c)
  * default(), is_generator(x)   the default generator as such an object; is x a Generator?
  * randperm(n, generator?)      int64 permutation of 0..n-1 */
 #include <math.h>
@@ -136,11 +136,11 @@ static const struct ah_function random_functions[] = {
      *     accelhost.rand(1):equal(before)  --> true
      * @return Tensor */
     {"get_rng_state", get_rng_state, "device:D?"},
-    /* Let the default generator (or that of a device) go on from a state of get_rng_state. */
+    /* Set the default generator (or that of a device) to a state of get_rng_state. */
     {"set_rng_state", set_rng_state, "state:T, device:D?"},
-    /* A stream of random numbers of its own, for loaders, samplers and splits, and as the option `generator` of what
-     * draws; of a device, whose tensors alone it fills, default "cpu". Seeded from the argument, else as a new PyTorch
-     * generator is. Its field `device` is the device's name.
+    /* A separate stream of random numbers, for loaders, samplers and splits, and as the option `generator` of functions
+     * that draw; of a device, whose tensors alone it fills, default "cpu". Seeded from the argument, else as a new
+     * PyTorch generator is. Its field `device` is the device's name.
      *     local generator = accelhost.Generator(7)
      *     data.random_split(set, {0.5, 0.5}, {generator = generator})
      *     local noise = accelhost.Generator{device = "cpu", seed = 3}

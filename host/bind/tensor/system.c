@@ -199,21 +199,21 @@ static int is_a_terminal(lua_State *L)
 int ah_open_system(lua_State *L)
 {
     static const struct ah_function list[] = {
-        /* Let kernels use so many threads from now on.
+        /* Set the number of threads that kernels use from now on.
          *     accelhost.set_num_threads(1)
          *     accelhost.get_num_threads()  --> 1 */
         {"set_num_threads", set_num_threads, "count:i"},
-        /* How many threads kernels use.
+        /* The number of threads that kernels use.
          * @return integer */
         {"get_num_threads", get_num_threads, ""},
         {"cpu_count", cpu_count, ""},
         {"isatty", is_a_terminal, "fd:i"},
-        /* What a device and this process hold, in bytes and counts: {live, peak, cached, allocations,
+        /* The memory of a device and this process, in bytes and counts: {live, peak, cached, allocations,
          * system_calls, retries, ooms} of the device (default the CPU), {page_faults, max_rss, rss} of the process.
          *     accelhost.memory_stats().live > 0  --> true
          * @return table<string, number> */
         {"memory_stats", memory_stats, "device:D?"},
-        /* Give the memory that is kept for reuse back to the system.
+        /* Return memory that is cached for reuse to the system.
          *     accelhost.empty_cache()
          *     accelhost.memory_stats().cached  --> 0 */
         {"empty_cache", empty_cache, ""},

@@ -264,25 +264,25 @@ static const struct ah_function methods_list[] = {
      *     t:size(-1)  --> 3
      * @return integer|integer[] */
     {"size", method_size, "input:T, dim:i?"},
-    /* How many elements of memory lie between neighbours along each dim, as a table.
+    /* The distance in memory, in elements, between neighbours along each dim, as a table.
      *     t:stride()[1]  --> 3
      * @return integer[] */
     {"stride", method_stride, "input:T"},
-    /* How many dims there are; `ndim` is the field of that name.
+    /* The number of dims; the field `ndim` is the same.
      *     t:dim()  --> 2
      * @return integer */
     {"dim", method_dim, "input:T"},
     /* The same as dim.
      * @return integer */
     {"ndimension", method_dim, "input:T"},
-    /* How many elements there are.
+    /* The number of elements.
      *     t:numel()  --> 6
      * @return integer */
     {"numel", method_numel, "input:T"},
     /* The same as numel.
      * @return integer */
     {"nelement", method_numel, "input:T"},
-    /* Do the elements lie in row-major order without gaps? With {memory_format = "channels_last"}: in that order? Of a
+    /* Are the elements in row-major order without gaps? With {memory_format = "channels_last"}: in that order? Of a
      * tensor of channels-last order both are true (accelhost.channels_last).
      *     t:t():is_contiguous()  --> false
      * @return boolean */
@@ -312,7 +312,7 @@ static const struct ah_function methods_list[] = {
      *     a:requires_grad_().requires_grad  --> true
      * @return Tensor */
     {"requires_grad_", method_requires_grad_, "input:T, requires_grad:b?"},
-    /* The address of the first element as a number: two tensors that begin at the same place give the same.
+    /* The address of the first element as a number: the same for two tensors that begin at the same place.
      *     t:data_ptr() == t[0]:data_ptr()  --> true
      * @return integer */
     {"data_ptr", method_data_ptr, "input:T"},
@@ -341,7 +341,7 @@ static const struct ah_function function_list[] = {
      * @return string */
     {"to_string", to_string, "input:T"},
     /* A tensor with the values of nested Lua tables, a number, a boolean, or a copy of a tensor. Numbers become
-     * float32 and booleans bool, unless options = {dtype =, device =, requires_grad =} say otherwise. Rows must be
+     * float32 and booleans bool, unless options = {dtype =, device =, requires_grad =} set otherwise. Rows must be
      * equally long.
      *     accelhost.tensor({{1, 2}, {3, 4}}, {dtype = "int64"})  --> tensor([[1, 2],
      *     -->         [3, 4]])

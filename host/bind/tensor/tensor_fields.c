@@ -44,7 +44,7 @@ static int get_ndim(lua_State *L, struct ah_tensor *tensor)
     return 1;
 }
 
-/* The memory, apart from all history: writes through it are not noticed by what was saved for backward. */
+/* Return the memory, apart from all history: writes through it are not detected by tensors saved for backward. */
 static int get_data(lua_State *L, struct ah_tensor *tensor)
 {
     ah_push_op(L, AH_OP_detach, (const struct ah_value[]){AH_T(tensor)}, 1);
@@ -145,11 +145,10 @@ static const struct {
     /* Are gradients computed for this tensor, or through it? May be set on leaves.
      * @return boolean */
     {"requires_grad", get_requires_grad},
-    /* The same memory outside of all history: what is written through it backward does not notice. May be set to
-     * another tensor.
+    /* The same memory outside of all history: backward does not detect writes through it. May be set to another tensor.
      * @return Tensor */
     {"data", get_data},
-    /* The name of the device where the elements lie, such as "cpu".
+    /* The name of the device of the elements, such as "cpu".
      * @return string */
     {"device", get_device},
     /* Was the tensor made by the script, not by an op that records gradients?
@@ -158,13 +157,13 @@ static const struct {
     /* The name of the node that computes the gradient, such as "MulBackward"; nil for a leaf.
      * @return string? */
     {"grad_fn", get_grad_fn},
-    /* How many dims there are.
+    /* The number of dims.
      * @return integer */
     {"ndim", get_ndim},
     /* A view with all dims in reverse order.
      * @return Tensor */
     {"T", get_transposed},
-    /* How often the memory was written in place.
+    /* The number of in-place writes of the memory.
      * @return integer */
     {"_version", get_version},
     {"itemsize", get_itemsize},

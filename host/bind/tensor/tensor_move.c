@@ -9,7 +9,7 @@
 #include "ops/dispatch/op.h"
 #include "tensor/prefetch.h"
 
-/* What t:to is asked for. */
+/* The target of t:to. */
 struct target {
     enum ah_dtype dtype;
     struct ah_device *device;
@@ -112,8 +112,8 @@ static bool read_word(lua_State *L, const char *word, struct target *target)
     return false;
 }
 
-/* non_blocking and copy by position, from `at` up to the table of options or the end; `first` is what else could be
- * the first of them. */
+/* non_blocking and copy by position, from `at` up to the table of options or the end; `first` is the other possible
+ * name of the first of them. */
 static void read_flags(lua_State *L, int at, int end, const char *first, struct target *target)
 {
     bool *const flag[] = {&target->non_blocking, &target->copy};
@@ -249,11 +249,11 @@ static int method_is_pinned(lua_State *L)
 const struct ah_function ah_tensor_move_methods[] = {
     /* A copy in another dtype or on another device, or the tensor itself where nothing changes: t:to "float64",
      * t:to "cpu", t:to("cpu", "float64"), t:to(other), t:to{dtype = ..., device = ...}. Gradients flow through it.
-     * With non_blocking = true a copy of a pinned tensor to a device goes on while the device and the script do: that
-     * tensor is not to be written before the copy is made (accelhost.cuda.synchronize waits for it). Other copies from
-     * the CPU have read the values when they return, and a copy to the CPU has completed. With copy = true the
+     * With non_blocking = true a copy of a pinned tensor to a device runs while the device and the script continue:
+     * that tensor is not to be written before the copy is made (accelhost.cuda.synchronize waits for it). Other copies
+     * from the CPU have read the values when they return, and a copy to the CPU has completed. With copy = true the
      * result is never the tensor itself. memory_format = "channels_last" is the order of a 4-d result's elements in
-     * memory (accelhost.channels_last); float(), half() and the other casts take it too.
+     * memory (accelhost.channels_last); float(), half() and the other casts accept it too.
      *     a:to "int64"  --> tensor([1, 2, 3])
      * @return Tensor */
     {"to", method_to, "input:T, target:*, dtype:*?, non_blocking:*?, copy:*?, options:*?"},
@@ -285,11 +285,11 @@ const struct ah_function ah_tensor_move_methods[] = {
      *     a:int().dtype  --> int32
      * @return Tensor */
     {"int", method_int, "input:T, options:*?"},
-    /* The tensor as int16; floats are cut towards zero, and what is out of range wraps around.
+    /* The tensor as int16; floats are cut towards zero, and values out of range wrap around.
      *     a:short().dtype  --> int16
      * @return Tensor */
     {"short", method_short, "input:T, options:*?"},
-    /* The tensor as int8; floats are cut towards zero, and what is out of range wraps around.
+    /* The tensor as int8; floats are cut towards zero, and values out of range wrap around.
      *     a:char().dtype  --> int8
      * @return Tensor */
     {"char", method_char, "input:T, options:*?"},
@@ -309,12 +309,12 @@ const struct ah_function ah_tensor_move_methods[] = {
      *     if accelhost.cuda.is_available() then a = a:cuda() end
      * @return Tensor */
     {"cuda", method_cuda, "input:T, device:*?, options:*?"},
-    /* A copy in pinned memory of the host, which CUDA devices read by themselves while everything else goes on; the
-     * tensor itself when it is there already. Freed blocks are kept for the next such tensors.
+    /* A copy in pinned memory of the host, which CUDA devices read by themselves while the host continues; the tensor
+     * itself when it is there already. Freed blocks are kept for the next such tensors.
      *     if accelhost.cuda.is_available() then a = a:pin_memory():to("cuda", {non_blocking = true}) end
      * @return Tensor */
     {"pin_memory", method_pin_memory, "input:T, device:*?"},
-    /* Does it lie in pinned memory?
+    /* Is it in pinned memory?
      *     a:is_pinned()  --> false
      * @return boolean */
     {"is_pinned", method_is_pinned, "input:T"},

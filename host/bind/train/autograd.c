@@ -52,8 +52,9 @@ static struct ah_tensor **opt_grads(lua_State *L, int index, int expected, const
     return grads;
 }
 
-/* watch_backward(before, after, failed): what is called around each backward that Lua starts, but for those within
- * another one: before(roots), then after(), or failed() when the engine failed. One set for the process. */
+/* watch_backward(before, after, failed): set the functions that are called around each backward that Lua starts, but
+ * for those within another one: before(roots), then after(), or failed() when the engine failed. One set for the
+ * process. */
 enum { BEFORE = 1, AFTER, FAILED };
 static int autograd_watchers;
 
@@ -123,7 +124,8 @@ static int prepared_leaves(lua_State *L)
     return 1;
 }
 
-/* What a look from outside shows of a backward: its line, and its loss where reading that waits for no device. */
+/* Publish a backward for readers outside of the process: its line, and its loss where reading that waits for no
+ * device. */
 static void show_backward(lua_State *L, struct ah_tensor *const *roots, int count)
 {
     const struct ah_tensor *loss = count == 1 && roots[0]->numel == 1 ? roots[0] : NULL;
@@ -162,7 +164,7 @@ static int autograd_backward(lua_State *L)
     if (outermost)
         ah_counters_end_backward();
     if (status < 0 && watched) {
-        /* What is to be raised stays on the stack: the watcher may fail in C meanwhile. */
+        /* The error to raise stays on the stack: the watcher may fail in C meanwhile. */
         if (status != AH_ELUA)
             lua_pushstring(L, ah_error_text());
         notify_watcher(L, FAILED);
@@ -225,7 +227,7 @@ static const char *site_of_op(void)
     return L ? ah_call_site(L) : "?";
 }
 
-/* set_detect_anomaly(mode, check_nan) -> what both were */
+/* set_detect_anomaly(mode, check_nan) -> the earlier values of both */
 static int set_detect_anomaly(lua_State *L)
 {
     lua_pushboolean(L, ah_anomaly.on);
@@ -251,7 +253,7 @@ static int call_with_mode(lua_State *L, bool mode)
     return status ? lua_error(L) : lua_gettop(L);
 }
 
-/* no_grad(fn, ...): what fn returns; the mode is restored also when fn raises */
+/* no_grad(fn, ...): the results of fn; the mode is restored also when fn raises */
 static int no_grad(lua_State *L)
 {
     return call_with_mode(L, false);
@@ -300,7 +302,7 @@ static const struct ah_function autograd_methods[] = {
      *     twice:sum():backward()
      *     twice.grad  --> tensor([1., 1., 1.]) */
     {"retain_grad", ah_lua_retain_grad, "input:T"},
-    /* Take the tensor out of its history, in place: it is a leaf from now on. Returns the tensor.
+    /* Detach the tensor from its history, in place: it is a leaf from now on. Returns the tensor.
      *     loss:detach_().requires_grad  --> false
      * @return Tensor */
     {"detach_", autograd_detach, "input:T"},
@@ -315,13 +317,13 @@ static const luaL_Reg autograd_list[] = {
      *     accelhost.no_grad(function() return w * 2 end).requires_grad  --> false
      * @param fn function
      * @param ... any its arguments
-     * @return any ... what fn returns */
+     * @return any ... the results of fn */
     {"no_grad", no_grad},
-    /* Run fn recording gradients, also within no_grad, and return what it returns.
+    /* Run fn recording gradients, also within no_grad, and return its results.
      *     accelhost.enable_grad(function() return w * 2 end).requires_grad  --> true
      * @param fn function
      * @param ... any its arguments
-     * @return any ... what fn returns */
+     * @return any ... the results of fn */
     {"enable_grad", enable_grad},
     {NULL, NULL},
 };

@@ -13,11 +13,11 @@
  *     counts steps
  * clip_grad_norm(params, max_norm, norm_type, error_if_nonfinite)   returns the norm before, a 0-dim tensor
  * clip_grad_value(params, clip_value)
- * unscale_grad(params, factor)    returns how many have gradients, and whether one was infinite or NaN
+ * unscale_grad(params, factor)    returns the number of gradients, and whether one was infinite or NaN
  * unscale_grad_there(params, factor, found)   with tensors of the device in place of the factor and the answer; returns
- *     how many, or, having changed nothing, nil where the gradients' device cannot do that
+ *     their number, or, having changed nothing, nil where the gradients' device cannot do that
  *
- * Everything is read from the tables at each step, so that what a script does to them counts. */
+ * Everything is read from the tables at each step, so that a script's changes to them count. */
 #include <math.h>
 #include <string.h>
 

@@ -1,11 +1,11 @@
-/* accelhost._C.recovery: what the replacement of a killed rank goes on with (comm/recover/recover.h).
+/* accelhost._C.recovery: the state from which the replacement of a killed rank resumes (comm/recover/recover.h).
  *
- * is_on(), is_due()                 are killed ranks replaced, and is this process one that has not taken its state?
+ * is_on(), is_due()                 are killed ranks replaced, and is this process one that has not loaded its state?
  * publish(alike, own, fixed, note)  this rank is at the next boundary
- * find() -> boundary or nil         where this process goes on; nil: at the script's place
- * note() -> fixed, note, generator, lua   what the process before it published there
- * restore(alike, own)               fill tensors with what was published
- * take()                            go on from there
+ * find() -> boundary or nil         where this process resumes; nil: at the script's place
+ * note() -> fixed, note, generator, lua   published there by the process before it
+ * restore(alike, own)               fill tensors with the published values
+ * take()                            resume from there
  *
  * `alike` are contiguous tensors on the CPU with the same values on all ranks, of which each publishes its share;
  * `own` are those of this rank, which it publishes whole. A slice is the share, and behind it, at a multiple of 64,
@@ -42,7 +42,7 @@ static size_t recovery_total(lua_State *L, int list)
     return bytes;
 }
 
-/* Where a rank's share of so many bytes begins. */
+/* Return the begin of a rank's share of `bytes` bytes. */
 static size_t recovery_cut(size_t bytes, int rank, int ranks)
 {
     return rank == ranks ? bytes : bytes / ALIGN * (size_t)rank / (size_t)ranks * ALIGN;
@@ -53,7 +53,7 @@ static size_t recovery_aligned(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* The bytes first..last of tensors that lie behind each other are those of `memory`; `out`: they go there. */
+/* Copy the bytes first..last of concatenated tensors from `memory`, or, with `out`, to it. */
 static void recovery_move(lua_State *L, int list, size_t first, size_t last, char *memory, bool out)
 {
     size_t at = 0;
@@ -179,7 +179,7 @@ static int recovery_note(lua_State *L)
     return 4;
 }
 
-/* A rank's slice, which is to have so many bytes. */
+/* Return a rank's slice, which must have `expected` bytes. */
 static char *slice_of(lua_State *L, int rank, size_t expected)
 {
     const void *slice;

@@ -181,8 +181,8 @@ $(CUDA_FOLDER)/archs: force
 .PHONY: force
 force:
 
-# What compiles the kernels, and the oldest driver that loads them: code by CUDA 13 needs a driver for CUDA 13, and
-# drivers before that for 12.4 do not read what is compressed for size.
+# The version of CUDA that compiles the kernels, and the oldest driver that loads them: code by CUDA 13 needs a driver
+# for CUDA 13, and drivers before that for 12.4 do not read code that is compressed for size.
 CUDA_VERSION = $(if $(CUDA_IMAGES),$(if $(NVRTC),12.9,$(NVCC_VERSION)))
 CUDA_DRIVER = $(if $(filter 12.%,$(CUDA_VERSION)),$(if $(NVRTC)$(NVCC_SMALL),12.4,12.0),$(basename $(CUDA_VERSION)).0)
 
@@ -316,7 +316,7 @@ deps-check:
 	@test -z "$(strip $(MISSING))" || \
 		{ echo "missing libraries: $(strip $(MISSING)); run scripts/install-deps.sh"; exit 1; }
 
-# What a plugin's source includes, for those who write one for an installed program.
+# The headers that a plugin's source includes, for authors of plugins for an installed program.
 $(BUILD)/plugin-headers: spec/device/far_device.c $(BUILD)/op_args.h Makefile
 	@$(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) -std=c11 -MM $< | tr -s ' \\' '\n\n' | \
 		sed -nE 's,^(host|$(BUILD))/(.*\.(h|def))$$,\2,p' > $@.new
@@ -339,7 +339,7 @@ deb: ## a Debian package for every x86-64, in build-portable
 		$(CUDA))
 	@scripts/package/build-deb.sh build-portable
 
-# What is missing is installed first, in a make of its own, so that the probes above see it.
+# Missing packages are installed first, in a separate make, so that the probes above see them.
 JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 .PHONY: demo
 demo: ##+ install what is missing, build, train MNIST in two processes
@@ -414,7 +414,7 @@ ASAN_FLAGS = allocator_may_return_null=1:handle_segv=0:handle_sigbus=0:intercept
 LSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/leaks.txt:print_suppressions=0
 TSAN_FLAGS = second_deadlock_stack=1:handle_segv=0 \
 	handle_sigbus=0 history_size=7
-# What measures memory would measure the sanitizer.
+# Specs that measure memory would measure the sanitizer.
 sanitized  = scripts/install-deps.sh build test && \
 	$(MAKE) --no-print-directory $(JOBS) SAN=$(1) build-$(1)/accelhost build-$(1)/selftest plugins \
 		$(if $(filter thread,$(1)),,$(SIM)) && \

@@ -152,7 +152,7 @@ end
 bar:close()
 local loss = validate()
 
--- What it has learned.
+-- Text of the trained model.
 
 model = accelerator:unwrap_model(model):eval()
 local beginning = text:match "\n" or text:match "^[%z\1-\127\194-\244][\128-\191]*"

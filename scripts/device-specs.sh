@@ -8,12 +8,12 @@ device=$1
 shift
 [ $# -gt 0 ] || set -- spec
 
-# What a tensor does, it does on every device; how one is printed names the device; images, rows of files, casts and
-# what workers send are kept on the CPU.
+# Tensors behave alike on every device, but their texts name it; images, rows of files, casts and workers' batches are
+# kept on the CPU.
 folders='^spec/(ops|autograd|nn|tensor|optim|data|accelerator)/'
 not='(format|precision|vision|folder|worker|iterable|row_stream|table)_spec'
 some='^spec/(ops/(cases|elementwise|create)_spec|autograd/engine_spec|optim/optimizer_spec|tensor/tensor_spec)'
-# What only a CUDA device is asked.
+# Specs of CUDA devices only.
 card='^spec/(device/(card|bench|cuda_(capture|conv|ctc|fault|feed|fused|jobs|nccl|place|precision|random|recurrent'
 card="$card|scaler|spatial|tf32))|accelerator/precision)_spec"
 

@@ -117,7 +117,7 @@ missing() {
 needed=$(missing $(echo "$wanted" | grep -v '^?'))
 # shellcheck disable=SC2046
 useful=$(missing $(echo "$wanted" | sed -n 's/^?//p'))
-# What is not to be had is asked for once, when the rest is installed.
+# Unavailable packages are requested once, when the rest is installed.
 if [ -z "$needed" ]; then
     for name in $useful; do
         apt-cache show "$name" >/dev/null 2>&1 && needed=$name

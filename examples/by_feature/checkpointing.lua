@@ -54,7 +54,7 @@ local set = data.SyntheticDigits {size = args.train_size}
 local loader = data.DataLoader(set, {batch_size = args.batch_size, shuffle = true})
 model, optimizer, scheduler, loader = accelerator:prepare(model, optimizer, scheduler, loader)
 
--- What is no part of these is registered.
+-- Register the other state.
 local progress = {step = 0, correct = 0, seen = 0}
 function progress:state_dict() return {step = self.step, correct = self.correct, seen = self.seen} end
 function progress:load_state_dict(state) self.step, self.correct, self.seen = state.step, state.correct, state.seen end

@@ -23,7 +23,7 @@ local images, test_set = data.mnist(args.data, {announce = accelerator.is_main_p
 test_set = data.Subset(test_set, 0, 501)
 local test_loader = accelerator:prepare_data_loader(data.DataLoader(test_set, {batch_size = 50}))
 
--- Which images are in fold k (from 0), and which are not.
+-- The images in fold k (from 0), and the others.
 accelhost.set_seed(1)
 local order = accelhost.randperm(args.train_size):tolist()
 local function split(k)

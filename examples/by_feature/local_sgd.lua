@@ -27,7 +27,7 @@ local train_loader = data.DataLoader(train_set, {batch_size = 16, shuffle = true
 local test_loader = data.DataLoader(test_set, {batch_size = 100})
 model, optimizer, train_loader, test_loader = accelerator:prepare(model, optimizer, train_loader, test_loader)
 
--- How far the processes' weights are apart.
+-- Return the distance between the processes' weights.
 local function spread()
   local all = accelerator:gather(model[2].weight:detach():reshape(1, -1))
   return (all - all:mean(0, true)):abs():max():item()

@@ -1,4 +1,4 @@
--- Where the time of a training step goes: a profile of a few steps as a table of sums, and a trace for
+-- The time of a training step by ops: a profile of a few steps as a table of sums, and a trace for
 -- https://ui.perfetto.dev, one file for each process, with ops, nodes of backward, collectives, and how the buckets of
 -- gradients are under way meanwhile.
 --

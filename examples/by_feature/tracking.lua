@@ -65,7 +65,7 @@ for epoch = 1, args.epochs do
   end
   accuracy = evaluate()
   accelerator:log({["valid/accuracy"] = accuracy, epoch = epoch}, {step = step})
-  -- What only one tracker can keep goes to it: its SummaryWriter has PyTorch's methods.
+  -- Values that only one tracker can store are passed to it: its SummaryWriter has PyTorch's methods.
   if args.log_with == "all" or args.log_with == "tensorboard" then
     local writer = accelerator:get_tracker("tensorboard", {unwrap = true})
     for name, weight in model:named_parameters() do writer:add_histogram(name, weight, step) end

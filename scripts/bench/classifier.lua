@@ -17,7 +17,7 @@ classifier.space = {
 
 local digits
 
--- What a loader would do, once: images as rows of float32, and labels.
+-- Load the digits once, as a loader would: images as rows of float32, and labels.
 local function load_digits()
   local function take(set) return set.data:float():div(255):sub(0.13):div(0.31):flatten(1), set.targets end
   digits = {}

@@ -18,7 +18,7 @@ local options = accelhost.parse_args {
   {"no_peer", false, "our side only"},
 }
 
--- What rows may name, for n elements: vectors, a square matrix, images, a batch of sets of points.
+-- Return the inputs that rows may name, for n elements: vectors, a square matrix, images, a batch of sets of points.
 local function inputs(n)
   local side = math.floor(n ^ 0.5)
   local plane = math.max(4, math.floor((n / 16) ^ 0.5))

@@ -333,7 +333,7 @@ for _, item in ipairs(rows) do
 end
 if #alone > 0 and not options.no_peer then print("rows without a peer here: " .. table.concat(alone, ", ")) end
 
--- Which workloads, in the order of the rows; a loader workload needs its peer's.
+-- The chosen workloads, in the order of the rows; a loader workload needs its peer's.
 local order, seen = {}, {}
 local function need(name)
   if seen[name] then return end
@@ -359,7 +359,7 @@ print("removed from the environment of both: " .. (#pins > 0 and table.concat(pi
 for turn = 1, options["repeat"] do
   for _, name in ipairs(order) do
     local workload = workloads[name]
-    -- Who goes first changes from turn to turn.
+    -- The first side changes from turn to turn.
     for side = 1, 2 do
       local who = (side + turn) % 2 == 0 and "ours" or "peer"
       if workload[who] and not workload[who .. "_failed"] then

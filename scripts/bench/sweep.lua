@@ -80,7 +80,7 @@ local rows = {
   {"Rosenbrock-10", rosenbrock, floats(10, -5, 5), 4000, {"random", "sobol", "cmaes"}, peers = {"cmaes"}},
 }
 
--- What a study reaches in the end.
+-- Return the best result of a study.
 local function study(row, name, seed)
   local objective, space, count, parallel = row[2], row[3], row[4], row.parallel or 1
   local sampler, running = samplers.new(name, seed):setup(space), {}

@@ -20,7 +20,7 @@ class Known:
 
 
 ANY = ""
-# What is one formula in PyTorch and several ops here, or the other way round.
+# Functions of one formula in PyTorch and several ops here, or the other way round.
 MANY_STEPS = (r"[mM]ish|cosine_similarity|Norm|_norm\(|logsigmoid|cross_entropy|BCE|CrossEntropy|lerp|Bilinear|pow|\^|"
               r"[cC]onv|scaled_dot|multi_?head|Multihead|Transformer|std|var|sinc|RNN|LSTM|GRU")
 FINE = r"^\.$"

@@ -14,7 +14,7 @@ INTEGERS = ("int64", "int32", "uint8")
 KEEP_FAILURES = 0.12
 MAX_ELEMENTS = 400
 
-# How the numbers of a program look: name, weight.
+# The kinds of numbers of a program: name, weight.
 MOODS = (("small", 5), ("normal", 6), ("unit", 2), ("wide", 1), ("special", 1))
 SPECIAL = [float("inf"), float("-inf"), float("nan"), 0, -0.0, 1, -1, 0.5, 1e30, 1e-30]
 

@@ -1,4 +1,4 @@
--- Which names of PyTorch are here: a page of Markdown. usage: accelhost scripts/coverage/table.lua [--open|--here]
+-- The coverage of PyTorch's names: a page of Markdown. usage: accelhost scripts/coverage/table.lua [--open|--here]
 -- Each name is here, under another name, or not here because; --open lists only the names without an answer, and fails
 -- if there are any; --here lists those that are here.
 local answers = require "accelhost.docs.answers"

@@ -163,7 +163,7 @@ end
 
 -- The site.
 
--- Where a heading of a page is found: entries by their name, all else behind the page's.
+-- Return the place of a heading of a page: entries by their name, others after the page's.
 local function place_of(page, told, titles, heading)
   local named = page.page and told.by_name[heading] or titles[heading]
   return named and heading or page.id .. "-" .. markdown.anchor(heading)

@@ -13,7 +13,7 @@ for word in ([[and break do else elseif end false for function if in local nil n
   words[word] = true
 end
 
--- What a piece of Lua begins with: {pattern, class}.
+-- Tokens at the beginning of a piece of Lua: {pattern, class}.
 local tokens = {
   {"^%-%->[^\n]*", "result"}, {"^%-%-[^\n]*", "comment"}, {'^"[^"\n]*"', "string"}, {"^'[^'\n]*'", "string"},
   {"^%[%[.-%]%]", "string"}, {"^%d[%w%.]*", "number"}, {"^[%a_][%w_]*", "word"},
@@ -67,7 +67,7 @@ function html.inline(text, link)
   text = text:gsub("(https?://[%w%._/%-#]+[%w/])", function(address)
     return keep(('<a href="%s">%s</a>'):format(address, address))
   end)
-  -- What is kept may itself hold marks of what was kept before.
+  -- Kept text may itself contain marks of text that was kept before.
   for _ = 1, 3 do text = text:gsub("\1(%d+)\1", function(n) return kept[tonumber(n)] end) end
   return text
 end

@@ -189,7 +189,7 @@ function markdown.variables(variables)
   return table.concat(out, "\n") .. "\n"
 end
 
---- Where a heading is found in a Markdown file, as its readers make anchors.
+--- Return the anchor of a heading in a Markdown file, as its readers make anchors.
 ---@param heading string
 ---@return string
 function markdown.anchor(heading)

@@ -31,7 +31,7 @@
     return found ? found[1] : word;
   }
 
-  // How many letters differ, at most 3: added, missing, other, swapped.
+  // Count differing letters, at most 3: added, missing, other, swapped.
   function distance(a, b) {
     if (Math.abs(a.length - b.length) > 2) return 3;
     var before = [], row = [], last, i, j;
@@ -75,13 +75,13 @@
     var rows = [];
     names.forEach(function (row) {
       var place = rank(row, word);
-      // What is not here comes behind what is.
+      // Absent names are after those that exist.
       if (place >= 0) rows.push([place + (/^(torch|accelerate)\./.test(row[0]) ? 0.5 : 0), row[0].length, row]);
     });
     return rows.sort(function (a, b) { return a[0] - b[0] || a[1] - b[1]; });
   }
 
-  // Whose argument a word is.
+  // List the functions with an argument of this name.
   function takers(word) {
     var rows = [];
     document.querySelectorAll("pre.signature").forEach(function (signature) {

@@ -19,7 +19,7 @@ cp "$build/accelhost" "$build/accelhost-cuda.so" "$build/op_args.h" "$tree/$buil
 strip --strip-unneeded "$tree/$build/accelhost" "$tree/$build/accelhost-cuda.so"
 find "$tree/$build/host/cuda" -name '*.o' -exec strip --strip-debug {} +
 
-# What the loader finds beyond glibc and the compiler's own library, which every system has.
+# Libraries that the loader finds beyond glibc and the compiler's own library, which every system has.
 ldd "$build/accelhost" | sed -n 's/^[[:space:]]*\([^ ]*\) => \(\/[^ ]*\) .*/\1 \2/p' | while read -r name path; do
     case $name in
     libc.so* | libm.so* | libdl.so* | libpthread.so* | librt.so* | libgcc_s.so*) ;;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What an installation consists of: a line "MODE SOURCE TARGET" per file, the target below PREFIX.
+# List the files of an installation: a line "MODE SOURCE TARGET" per file, the target below PREFIX.
 # usage: files.sh BUILD
 set -eu
 build=$1
@@ -19,7 +19,7 @@ each 755 lib/accelhost "$build/accelhost-sqlite.so"
 each 755 lib/accelhost "$build/accelhost-edit.so"
 each 755 lib/accelhost "$build/accelhost-mpi.so"
 each 755 lib/accelhost "$build/accelhost-cuda.so"
-# What a device's plugin includes; one is made by the build.
+# The headers that a device's plugin includes; one is made by the build.
 while read -r header; do
     source=host/$header
     [ -f "$source" ] || source=$build/$header

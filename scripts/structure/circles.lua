@@ -55,7 +55,7 @@ end
 
 local function folder_of(unit) return unit:match("^(.*)/") end
 
--- Which unit defines each public function, and the code of each unit.
+-- Return the unit that defines each public function, and the code of each unit.
 local function units_of(list)
   local owner, code = {}, {}
   for _, file in ipairs(list) do

@@ -1,4 +1,4 @@
--- What a text names has to exist: functions that headers declare, and in comments functions, headers and files.
+-- Check that the names in texts exist: functions that headers declare, and in comments functions, headers and files.
 local files = require "files"
 
 local names = {}

@@ -23,7 +23,7 @@ describe("17 items split between processes", function()
         local part = split({list = items, tensor = accelhost.arange(17)}, rank, ranks, {apply_padding = true})
         assert.equal(math.ceil(17 / ranks), #part.list)
         assert.equal(math.ceil(17 / ranks), part.tensor:size(0))
-        -- What was added is the last item.
+        -- The padding is the last item.
         local own = math.floor(17 / ranks) + (rank < 17 % ranks and 1 or 0)
         for i = own + 1, #part.list do assert.equal("item 17", part.list[i]) end
         for i = 1, own do all.list[#all.list + 1] = part.list[i] end

@@ -121,7 +121,7 @@ local function ops(c)
   return list
 end
 
--- What rounding at other places may make of a sum of many halves.
+-- Tolerances of a sum of many fp16 or bf16 numbers that is rounded at other places.
 local slack = {bfloat16 = 0.03, float16 = 0.004}
 
 for _, dtype in ipairs {"bfloat16", "float16"} do

@@ -1,4 +1,4 @@
--- What the graph keeps for backward: as little as each rule reads, so that the rest may be written in place.
+-- Tensors that the graph keeps for backward: as few as each rule reads, so that the rest may be written in place.
 local accelhost = require "accelhost"
 
 local function leaf(data)

@@ -17,7 +17,7 @@ local function ops_of(fn)
   return counts
 end
 
--- What the slices' gradients are, by products with tensors of the whole shape that are zero elsewhere.
+-- Check the slices' gradients, by products with tensors of the whole shape that are zero elsewhere.
 local function expect_weighed(x, slices, weights)
   local loss = 0
   for i, slice in ipairs(slices) do loss = loss + (slice * weights[i]):sum() end

@@ -9,7 +9,7 @@ describe("The error file", function()
   before_each(function() leave = folder.enter() end)
   after_each(function() leave() end)
 
-  -- What the file holds once the host has failed with these words, and when it did.
+  -- Return the contents of the file once the host has failed with these words, and the time.
   local function told(words, path, env)
     local all = {TORCHELASTIC_ERROR_FILE = path}
     for name, value in pairs(env or {}) do all[name] = value end

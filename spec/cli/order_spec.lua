@@ -42,7 +42,7 @@ message(function() return accelhost.ones(1).loo end)
 message(function() return nn.functional.relx end)
 message(function() return accelhost.Accelerator().prin end)
 
--- What is made of such tables.
+-- Values made of such tables.
 print(accelhost.json.encode(named("j", 40, tostring)))
 print(named("p", 40, tostring))
 local dict = nn.ModuleDict(named("m", 40, function() return nn.ReLU() end))
@@ -59,7 +59,7 @@ print(batch)
 local optimizer = optim.AdamW(nn.Linear(2, 2):parameters())
 print(optimizer, accelhost.json.encode(optimizer:state_dict()))
 
--- What is in a file.
+-- The contents of a file.
 local path = os.tmpname()
 accelhost.save({tensors = named("f", 40, function(i) return accelhost.ones(i % 3) end), numbers = named("g", 40,
   function(i) return i end)}, path .. ".safetensors")

@@ -267,7 +267,7 @@ describe("the prompt", function()
   end)
 end)
 
--- What runs until it is interrupted, one each.
+-- Texts that run until they are interrupted, one each.
 local endless = {
   {"a compiled loop", "while true do end"},
   {"a loop in a function of a module", "require 'endless_of_spec'()"},

@@ -9,7 +9,7 @@ local function recorded()
   return assert(text:match "\n```\n%$ accelhost\n(.-)```\n")
 end
 
--- What is typed in it: behind a prompt up to the line's end; ^C is a key.
+-- Type a session's lines: those after a prompt, up to the line's end; ^C is a key.
 local function play(at, session)
   at:wait "%[1%]> "
   for line in session:gmatch "([^\n]*)\n" do

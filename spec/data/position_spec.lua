@@ -85,7 +85,7 @@ describe("a loader's state", function()
     {"of batches of its own", {batch_sampler = {{0, 1, 2}, {3}, {4, 5}, {6, 7}, {8, 9, 10, 11}, {12}, {13, 14}, {15},
       {16, 17, 18, 19}, {20}, {21, 22}, {23}}}},
   }
-  -- What workers send is on the CPU.
+  -- Batches of workers are on the CPU.
   if accelhost.get_default_device() ~= "cpu" then table.remove(ways, 7) end
   for _, way in ipairs(ways) do
     it(("yields the rest of a pass %s, bit for bit"):format(way[1]), function()

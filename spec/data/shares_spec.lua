@@ -1,4 +1,4 @@
--- What each process of a job gets of a pass, against Accelerate's own lists, and which of it counts.
+-- The samples of each process of a job in a pass, against Accelerate's own lists, and the valid ones among them.
 local accelhost = require "accelhost"
 local fixture = require("spec.support.fixtures").load("shares").cases
 local data = accelhost.data
@@ -133,7 +133,7 @@ describe("the shares of a pass", function()
         list[rank + 1] = data.DataLoader(Slow(), {batch_size = 2, num_workers = 2}):shard {rank = rank, size = 2,
           dispatch = mode == "dispatch" and deal_of(rank) or nil}
       end
-      -- What workers send is on the CPU.
+      -- Batches of workers are on the CPU.
       if accelhost.get_default_device() == "cpu" then assert.same(plain, (walk(list))) end
       list = loaders(mode, 2, 11, 2, "e")
       for rank, loader in ipairs(list) do list[rank] = loader:skip_first_batches(1) end

@@ -1,6 +1,6 @@
---- What only a CUDA device is asked, a card or a simulated one: runs with ACCELHOST_TEST_DEVICE=cuda (make test-gpu,
---- make test-sim). Kernels at sizes that are no multiple of anything, from addresses that are not aligned, against the
---- CPU's numbers; training as on the CPU; memory.
+--- Specs of CUDA devices only, a card or a simulated one: runs with ACCELHOST_TEST_DEVICE=cuda (make test-gpu, make
+--- test-sim). Kernels at sizes that are no multiple of anything, from addresses that are not aligned, against the CPU's
+--- numbers; training as on the CPU; memory.
 local accelhost = require "accelhost"
 local run = require "spec.support.run"
 

@@ -9,7 +9,7 @@
 
 enum { DEVICEPROP_DESCRIPTOR = 38, ATTR_ENGINEHEUR_DEVICEPROP = 204, ATTR_DEVICEPROP_JSON = 2702, TYPE_CHAR = 24 };
 
-/* What cuDNN asks a description for; it is refused if one is missing. */
+/* The fields of a description that cuDNN reads; it is refused if one is missing. */
 static const char h100[] =
     "{\"deviceVer\":900,\"multiProcessorCount\":132,\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,"
     "1024,64],\"regsPerBlock\":65536,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,"
@@ -19,7 +19,7 @@ static const char h100[] =
     "\"deviceName\":\"NVIDIA H100 80GB HBM3\",\"driverVer\":13000,\"cudaDeviceId\":0,\"totalGlobalMem\":85000000000,"
     "\"smCountOrigin\":0,\"memoryBusWidth\":5120,\"oversizedSharedMemoryPerBlock\":0}"; /* these from 9.28 on */
 
-/* What dnn_plan.c would ask of the plugin for a device. */
+/* The plugin's functions that dnn_plan.c calls for a device. */
 int ah_cudnn_open(const struct ah_cudnn **out)
 {
     (void)out;

@@ -43,7 +43,7 @@ local preamble = [[
     for i, t in ipairs(out) do out[i] = t:to "cpu":to "float64" end
     return out
   end
-  -- How far the device's results are from the CPU's in float64, at most.
+  -- Return the largest difference of the device's results from the CPU's in float64.
   function compare(shape, dtype)
     local here, there = results(shape, "float64", "cpu", dtype), results(shape, dtype, "cuda")
     local worst = 0
@@ -66,7 +66,7 @@ local preamble = [[
 local function on_sim(code, env) return sim.host(preamble .. code, env) end
 local case = sim.case
 
--- What `sums` prints for each choice of $ACCELHOST_CUDA_ATTENTION; other variables besides.
+-- Return the output of `sums` for a choice of $ACCELHOST_CUDA_ATTENTION and other variables.
 local function sums(shape, choice, env)
   local all = {ACCELHOST_CUDA_ATTENTION = choice}
   for name, value in pairs(env or {}) do all[name] = value end

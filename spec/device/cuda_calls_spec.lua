@@ -1,5 +1,5 @@
---- How often a training step calls the driver and its libraries: what the host does for a step on a GPU, counted on the
---- simulated one.
+--- The number of calls of the driver and its libraries in a training step: the host's work for a step on a GPU, counted
+--- on the simulated one.
 local sim = require "spec.support.sim"
 
 -- The calls of a step once it is steady, as text that evaluates to a table.

@@ -59,7 +59,7 @@ local function on_sim(code, env) return sim.host(preamble .. code, env) end
 
 local case = sim.case
 
--- What the program prints, or its error.
+-- Return the program's output, or its error.
 local function told(code, env)
   local result = on_sim(code, env)
   return result.code == 0 and result.stdout or result.stderr

@@ -1,4 +1,4 @@
---- What fused kernels save on the simulated GPU: memory, launches, passes over it.
+--- Savings of fused kernels on the simulated GPU: memory, launches, passes over it.
 local sim = require "spec.support.sim"
 
 local preamble = [[

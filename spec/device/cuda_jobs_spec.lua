@@ -1,6 +1,6 @@
---- What is true of jobs on the CPU is true on CUDA devices: the cases of spec/distributed with their tensors there,
---- each rank with a card of its own (NCCL), and two on one card (through the host's memory). All of them where devices
---- are what is tested (make test-sim, a card), else a few.
+--- Jobs on CUDA devices behave as on the CPU: the cases of spec/distributed with their tensors there, each rank with
+--- its own card (NCCL), and two on one card (through the host's memory). All of them where devices are tested (make
+--- test-sim, a card), else a few.
 local cards = require "spec.support.cards"
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"

@@ -1,4 +1,4 @@
---- What the CUDA plugin declares of NVIDIA's driver and libraries, next to the headers of a toolkit that is installed.
+--- The CUDA plugin's declarations of NVIDIA's driver and libraries, against the headers of an installed toolkit.
 local run = require "spec.support.run"
 
 local lfs = require "lfs"

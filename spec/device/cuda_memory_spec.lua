@@ -1,7 +1,7 @@
 --- A device's memory when it runs short, and when lengths vary. On the simulated GPU.
 local sim = require "spec.support.sim"
 
--- What a program prints on a simulated GPU with so much memory.
+-- Return the output of a program on a simulated GPU with `memory` bytes.
 local function on_sim(memory, code, env)
   local all = {ACCELHOST_SIM_MEMORY = memory, ACCELHOST_SIM_DELAY = "0"}
   for name, value in pairs(env or {}) do all[name] = value end

@@ -3,7 +3,7 @@
 local run = require "spec.support.run"
 local sim = require "spec.support.sim"
 
--- What a program prints there.
+-- Return the output of a program on the simulated GPU.
 local function on_sim(code, env)
   code = "local accelhost, C = require 'accelhost', require 'accelhost._C'\nlocal data, cuda = accelhost.data, "
     .. "accelhost.cuda\nlocal function raises(fn) return select(2, pcall(fn)):gsub('^.-:%d+: ', '') .. '' end\n" .. code

@@ -7,7 +7,7 @@ local HEAD = [[
   accelhost.set_default_device "cuda"
 ]]
 
--- What a program prints on the simulated GPU.
+-- Return the output of a program on the simulated GPU.
 local function on_sim(code, env)
   return sim.host(HEAD .. code, env)
 end

@@ -71,7 +71,7 @@ local preamble = [[
   end
 ]]
 
--- What the program prints, or its error.
+-- Return the program's output, or its error.
 local function told(code, env)
   local result = sim.host(preamble .. code, env)
   return result.stdout .. result.stderr

@@ -3,7 +3,7 @@
 local run = require "spec.support.run"
 local sim = require "spec.support.sim"
 
--- What a program prints on the simulated GPU.
+-- Return the output of a program on the simulated GPU.
 local function on_sim(code, env) return sim.host("local accelhost = require 'accelhost'\n" .. code, env) end
 
 local case = sim.case

@@ -35,7 +35,7 @@ describe("device cuda without a card", function()
 end)
 
 describe("The list of kernels", function()
-  -- What the CPU computes for a device, by reason.
+  -- Ops that the CPU computes for a device, by reason.
   local on_host = {
     ["LAPACK's routine"] = {"matrix_cholesky", "matrix_det", "matrix_eigh", "matrix_inverse", "matrix_lstsq",
       "matrix_lu", "matrix_lu_solve", "matrix_qr", "matrix_slogdet", "matrix_solve", "matrix_svd",

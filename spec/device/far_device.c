@@ -296,8 +296,8 @@ static int shadows_open(struct shadows *s, struct ah_call *call, struct ah_call 
     return s->status;
 }
 
-/* What a kernel left in a slot that held `before`: a shadow represents its tensor, a tensor that the kernel made on the
- * CPU moves here. */
+/* Return the tensor that a kernel left in a slot that held `before`: a shadow represents its tensor, a tensor that the
+ * kernel made on the CPU moves here. */
 static struct ah_tensor *bring_back(struct shadows *s, struct ah_tensor *left, struct ah_tensor *before)
 {
     for (int i = 0; i < s->count; i++)

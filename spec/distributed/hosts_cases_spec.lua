@@ -1,4 +1,4 @@
--- What is true of the ranks of one host is true of those of two: the cases of this folder, two ranks on each.
+-- The ranks of two hosts behave as those of one: the cases of this folder, two ranks on each.
 local folder = require "spec.support.folder"
 local hosts = require "spec.support.hosts"
 local run = require "spec.support.run"

@@ -1,4 +1,4 @@
--- What a launcher does with the processes of a job: stops and continues them, ends them, leaves none behind.
+-- A launcher and the processes of a job: it stops and continues them, ends them, leaves none behind.
 local run = require "spec.support.run"
 
 -- Runs a shell text with $0 the host, $1 a script, $2 an empty file for marks; `launcher` is to be set by it.
@@ -20,7 +20,8 @@ local start = [[env --default-signal "$0" launch --num_processes 2 $options -e "
   reports() { for i in $(seq 200); do grep -q "$1" "$2" && break; sleep 0.05; done; }
   ended() { time -p wait $launcher; echo $?; cat "$1" >&2; }
 ]]
--- What a default grace of 30 seconds does not end is not soon; what a busy machine does in a second is anybody's guess.
+-- Did the job end soon? Not if only the default grace of 30 seconds ended it; a busy machine may need more than a
+-- second.
 local function is_soon(result)
   assert.is_true(tonumber(result.stderr:match("real (%d+)")) < 15, result.stderr)
 end

@@ -81,7 +81,7 @@ describe("The guides", function()
     return table.concat({own_files:format(("%s/run_%d"):format(lfs.currentdir(), runs)), ...}, "\n")
   end
 
-  -- What went wrong with each guide, run by `start(guide)`.
+  -- Return the failures of each guide, run by `start(guide)`.
   local function failures(start)
     local list = {}
     for _, guide in ipairs(guides) do

@@ -191,8 +191,8 @@ local function said(output)
   return table.concat(lines, "\n")
 end
 
--- What is wrong with how a run ended, or nil. An error is one that a person can act on: status 1 to 4, and a text that
--- names memory and no usage.
+-- Return the error in a run's end, or nil. A right end is a failure that a person can act on: status 1 to 4, and a text
+-- that names memory and no usage.
 local function judge(job, result, usual, form)
   if result.code == 0 then
     for _, place in ipairs(result.failed) do

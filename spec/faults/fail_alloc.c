@@ -31,7 +31,7 @@ static atomic_long requests;
 static bool of_lua;
 static long first = LONG_MAX, last = LONG_MAX; /* of the requests that fail */
 
-/* Whether this process is among those that are to fail. */
+/* Is this process among those that are to fail? */
 static bool is_meant(void)
 {
     const char *wanted = getenv("ACCELHOST_FAIL_ALLOC_RANK"), *rank = getenv("RANK");

@@ -7,7 +7,7 @@ local signals = {"KILL", "KILL", "KILL", "SEGV", "ABRT", "BUS"}
 local tally = faults.tally()
 math.randomseed(tonumber(os.getenv("SEED") or "1"))
 
--- What is wrong with how the job ended, or nil.
+-- Return the error in a job's end, or nil.
 local function judge(job, victim, signal, all)
   if job.ending > 5 then return "exceeded 5 s to end" end
   if job.code == 0 then

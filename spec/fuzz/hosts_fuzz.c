@@ -58,7 +58,7 @@ static void check_table(const struct ah_hosts *hosts)
         abort();
 }
 
-/* What is written is read as the same. */
+/* Check that written hosts are read as the same. */
 static void check_text(const struct ah_hosts *hosts)
 {
     struct ah_hosts back = {0};

@@ -69,7 +69,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     const char *first = line;
     while (first < line + count && *first && strchr(" \t\r", *first))
         first++;
-    /* What is read as lines only: no mark, no array, no second line; and no byte 0, which jansson reads as a blank. */
+    /* Only input that is read as lines: no mark, no array, no second line; and no byte 0, which jansson reads as a
+     * blank. */
     if (first == line + count || *first != '{' || memchr(line, '\n', count) || memchr(line, 0, count) || count > 350)
         return 0;
     int status = read_line(&table, line, count);

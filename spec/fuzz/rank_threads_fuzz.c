@@ -143,7 +143,7 @@ struct other {
     uint32_t headers;
 };
 
-/* What rank 0 has posted, with inline data. */
+/* Answer the call that rank 0 has posted, with inline input that is sent with the post. */
 static void answer_call(struct other *other, int wrong)
 {
     struct ah_group_block *theirs = &ah_rank_entry(other->control, 0)->block[0];

@@ -36,7 +36,7 @@ static struct ah_control_block *make_control(void)
     return control;
 }
 
-/* What is left behind must be what any frame may leave: nothing about own ranks but outcomes on message headers. */
+/* Check that frames have changed nothing about own ranks but outcomes on message headers. */
 static void check(struct ah_control_block *control)
 {
     for (int r = 0; r < 2; r++) {
@@ -102,7 +102,7 @@ static int take_stream(struct ah_replica *replica, struct replica_head head, con
     return 0;
 }
 
-/* What ranks of this host read of those of the other. */
+/* Read the data that ranks of this host read of those of the other. */
 static void read_all(struct ah_control_block *control, unsigned blocks)
 {
     char text[256];

@@ -1,4 +1,4 @@
-/* What happens when ranks disagree, die, end or stall. */
+/* Calls of ranks that disagree, die, end or stall. */
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>

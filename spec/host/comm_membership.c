@@ -1,4 +1,4 @@
-/* What hosts report of themselves, and the table of them as a text, when a host reports something impossible. */
+/* Reports of hosts about themselves, and the table of them as a text, when a host reports something impossible. */
 #include "comm/join/membership.h"
 #include "comm/join/membership_table.h"
 

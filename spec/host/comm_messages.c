@@ -201,7 +201,7 @@ AH_TEST(a_part_of_a_group_has_messages_of_its_own)
     CHECK(run_ranks(3, 0, in_a_part));
 }
 
-/* What goes wrong. */
+/* Failures. */
 
 static void unfitting(struct rank *me)
 {
@@ -315,7 +315,7 @@ AH_TEST(a_message_that_nobody_has_received_goes_with_its_group)
     CHECK(run_ranks(3, 0, leave_one_behind));
 }
 
-/* What waits for a socket is no copy of all that has gone by it. */
+/* The data that wait for a socket are no copy of all that were sent by it. */
 static void send_long(struct rank *me)
 {
     enum { N = 12 << 20 };

@@ -10,7 +10,7 @@
 
 enum { WIDTH = 3000, PLACES = 10 };
 
-/* What a rank has for itself, and what all have alike. */
+/* The state of a rank: its own, and that which is the same on all. */
 struct model {
     double seen;
     uint32_t draw;

@@ -291,7 +291,7 @@ AH_TEST(data_uses_no_more_memory_than_there_is_room_for_whatever_offsets_it_name
     CHECK(place.replica.room == 0);
     CHECK_FAILS(send_byte(&place, (uint64_t)5 << 30), AH_EINVAL,
                 "it sent data for more than half of this host's memory");
-    /* What is taken already can be written again. */
+    /* Blocks that are held already can be written again. */
     CHECK_OK(send_byte(&place, ((uint64_t)3 << 30) + REPLICA_BLOCK - 1));
     CHECK_FAILS(send_byte(&place, ((uint64_t)3 << 30) + REPLICA_BLOCK), AH_EINVAL, "it sent data for more than half");
     free(place.replica.held[THEIRS]);

@@ -330,7 +330,7 @@ AH_TEST(a_store_without_descriptors_pauses_and_resumes_when_there_are_some)
     ah_store_end(server);
 }
 
-/* What is at the port first: it ends connections before and after a piece of the server's first message. */
+/* Serve the port first: end connections before and after a piece of the server's first message. */
 static void *turn_away(void *context)
 {
     int listener = *(int *)context;

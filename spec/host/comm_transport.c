@@ -72,7 +72,7 @@ static int look(struct pair *pair, struct ah_transport_turn *turn, bool *done)
     return status;
 }
 
-/* What the socket accepts while this host moves what it can; `all` of `bytes` in the end, or it stays full. */
+/* Send until the socket is full while this host moves bytes; `all` of `bytes` in the end, or it stays full. */
 static size_t flood(struct pair *pair, const unsigned char *bytes, size_t all)
 {
     size_t sent = 0;

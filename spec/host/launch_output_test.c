@@ -23,7 +23,7 @@ static bool rig_open(struct rig *rig, int ranks, bool terminal)
            !ah_output_open(&rig->output, (int[]){rig->pipe[1], -1}, (bool[]){terminal, false}, ranks);
 }
 
-/* What was written since the last poll. */
+/* Return the output since the last poll. */
 static const char *look(struct rig *rig)
 {
     ssize_t n = read(rig->pipe[0], rig->seen, sizeof rig->seen - 1);

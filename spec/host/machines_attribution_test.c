@@ -1,4 +1,4 @@
-/* What a launcher makes of an attempt of which it does not hear from all machines how it ended there. */
+/* A launcher's attribution of an attempt whose end is not reported by all machines. */
 #include "base/trace/time.h"
 #include "cli/machines/machines_state.h"
 #include "test.h"

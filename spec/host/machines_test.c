@@ -1,4 +1,4 @@
-/* How a launcher parses lines that another machine has written to the list of events. */
+/* A launcher's parser of lines that another machine has written to the list of events. */
 #include <poll.h>
 #include <unistd.h>
 
@@ -50,7 +50,7 @@ static void send_line(struct talk *talk, const char *line)
     CHECK(heard);
 }
 
-/* What is known of the second machine. */
+/* Return the known state of the second machine. */
 static struct ah_machine known(struct talk *talk)
 {
     pthread_mutex_lock(&talk->link.lock);

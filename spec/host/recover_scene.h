@@ -11,7 +11,7 @@
 
 enum { MOST = 4, STEPS = 12 };
 
-/* What the ranks of one run have in common. */
+/* The common data of the ranks of one run. */
 struct scene {
     struct ah_control_block *control;
     int (*body)(struct ah_group *group, int rank);

@@ -54,7 +54,7 @@ static void unmake(struct model *m)
     ah_tensor_release(m->buffer[1]);
 }
 
-/* What the engine does for one parameter. */
+/* Do the engine's work for one parameter. */
 static void give(struct model *m, int i, double value)
 {
     bool *has = ah_reducer_has_grad(m->reducer, i);

@@ -12,7 +12,7 @@ local DTYPES = {
   "float64",
 }
 
--- What a load returns, and the warnings that it writes.
+-- Return the results of a load, and its warnings.
 local function loaded(name)
   local path = FILES .. name
   local warned = {}

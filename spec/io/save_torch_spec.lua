@@ -23,7 +23,7 @@ local function there_and_back(object)
   return result
 end
 
--- What spec/fixtures/files/written.pt was written from.
+-- The value from which spec/fixtures/files/written.pt was written.
 local function example()
   local dtypes = {}
   for _, dtype in ipairs(DTYPES) do

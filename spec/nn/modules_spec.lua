@@ -80,7 +80,7 @@ describe("PyTorch's numbers are computed by", function()
   end
 end)
 
--- What draws random numbers would draw others for each difference.
+-- Does a case draw random numbers? It would draw others for each difference.
 local function is_random(case)
   return case.call:find "RReLU" or case.call:find "rrelu" or case.call:find "Dropout" or case.call:find "Fractional"
     or case.call:find "dtype ="

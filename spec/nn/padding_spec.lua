@@ -33,7 +33,7 @@ describe("pad", function()
     local place = {
       reflect = function(p, n) return p < 0 and -p or p < n and p or 2 * (n - 1) - p end,
       replicate = function(p, n) return math.max(0, math.min(p, n - 1)) end,
-      -- What negative numbers cut off is no part of the circle.
+      -- Elements that negative numbers cut off are no part of the circle.
       circular = function(p, n, left, right)
         local first, last = math.max(-left, 0), n - math.max(-right, 0)
         return first + (p - first) % (last - first)

@@ -5,7 +5,7 @@ local check = require "spec.support.check"
 
 local F = accelhost.nn.functional
 
--- How far output and gradients may be from float64's, whose inputs are those of the dtype.
+-- Tolerances of output and gradients against float64's, whose inputs are those of the dtype.
 local tolerance = {float32 = 2e-5, bfloat16 = 4e-2, float16 = 6e-3}
 
 -- query, key, value: {batch, heads, tokens, width}

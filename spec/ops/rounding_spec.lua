@@ -1,5 +1,5 @@
---- How often a result in half precision is rounded: its error against float64, as a root mean square relative to the
---- result's, in units of the dtype's epsilon. One rounding has about 0.2, two 0.28.
+--- The number of roundings of a result in fp16 or bf16: its error against float64, as a root mean square relative to
+--- the result's, in units of the dtype's epsilon. One rounding has about 0.2, two 0.28.
 local accelhost = require "accelhost"
 
 local F = accelhost.nn.functional

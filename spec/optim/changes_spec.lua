@@ -1,4 +1,4 @@
--- What a script may do to parameters, state and groups between two steps.
+-- Changes of a script to parameters, state and groups between two steps.
 local C = require "accelhost._C"
 local accelhost = require "accelhost"
 local optim = require "accelhost.optim"

@@ -31,7 +31,7 @@ local function copy(options)
   return result
 end
 
--- What a saved state of PyTorch holds, against ours.
+-- Compare a saved state of PyTorch with ours.
 local function check_state(expected, state, title)
   local seen = 0
   for name, value in pairs(expected) do

@@ -13,7 +13,7 @@ local function is_whole(value) return type(value) == "number" and value % 1 == 0
 
 local function fields_of(event) return table.concat(require("accelhost.util.arguments").sorted_keys(event), " ") end
 
--- What names a process or a lane: without a time, which importers may refuse.
+-- Check an event that names a process or a lane: without a time, which importers may refuse.
 local function check_metadata(event, named)
   assert(event.name == "process_name" or event.name == "thread_name", event.name)
   assert.equal(event.name == "thread_name" and "args name ph pid tid" or "args name ph pid", fields_of(event))

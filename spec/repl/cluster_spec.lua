@@ -8,12 +8,12 @@ local function prompt(ranks, lines, options)
   return run.host({"repl", "--num_processes", tostring(ranks)}, options)
 end
 
--- Whether lines are edited: the plugin is built where libedit is.
+-- Are lines edited? The plugin is built where libedit is.
 local plugin = io.open((run.path:gsub("[^/]*$", "accelhost-edit.so")))
 local edits = plugin ~= nil
 if plugin then plugin:close() end
 
--- What the prompt shows for lines in three processes, when none fails.
+-- Return the prompt's output for lines in three processes, when none fails.
 local function shown(lines, ranks)
   local result = prompt(ranks or 3, lines)
   assert.equal("", result.stderr)

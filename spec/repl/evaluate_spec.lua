@@ -10,7 +10,7 @@ local function run(text)
   return table.concat(shown), fine
 end
 
--- What the last of several lines shows.
+-- Return the output of the last of several lines.
 local function after(...)
   local text
   for _, line in ipairs {...} do text = run(line) end
@@ -281,7 +281,7 @@ describe("a chunk at the prompt", function()
       local parts = {}
       for k = 1, random(12) do parts[k] = pieces[random(#pieces)] end
       local text = table.concat(parts)
-      -- What is read is not run where it could loop.
+      -- Texts that could loop are read and not run.
       local complete = e:is_complete(text)
       assert.equal("boolean", type(complete))
       if complete and not text:find "goto" then assert.equal("boolean", type(e:run(text))) end

@@ -5,7 +5,7 @@ local file = assert(io.open "examples/guides/experiments.md")
 local guide = file:read "*a"
 file:close()
 
--- What is typed and what is shown, of the blocks that hold a prompt.
+-- Return the typed lines and the output of the blocks that hold a prompt.
 local function session()
   local typed, shown, block = {}, {}, false
   for line in guide:gmatch "[^\n]+" do

@@ -296,7 +296,7 @@ SIM_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDes
     if (which > 1)
         count_call(("cublasLtMatmul:" + std::to_string(which)).c_str());
     bool slow = settings.slow_product && which == 1;
-    /* What a workspace held is lost. */
+    /* The contents of a workspace are lost. */
     size_t spoilt = p.by.workspace;
     return stream_give(stream, {[=] {
                                     if (spoilt)

@@ -104,7 +104,7 @@ int current(CUcontext *out)
     return current_context->sticky;
 }
 
-/* What nobody freed. */
+/* Report memory that was not freed. */
 __attribute__((destructor)) static void leave()
 {
     for (CUcontext device : devices) {

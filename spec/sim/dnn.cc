@@ -394,7 +394,7 @@ SIM_API cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t de
     return answer(*d, name, type, wanted, count, values);
 }
 
-/* What a convolution or steps do on the stream's thread; empty when a tensor has no fitting address. */
+/* Return the work of a convolution or steps on the stream's thread; empty when a tensor has no fitting address. */
 static std::function<void()> work_of(CUcontext context, const Descriptor &plan, const Descriptor &pack)
 {
     static std::atomic<uint64_t> runs;

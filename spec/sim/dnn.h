@@ -62,7 +62,7 @@ typedef std::map<int64_t, Dnn_tensor> Dnn_tensors; /* by id */
 /* Why it cannot be, in words; null when it can. */
 const char *refuse_step(const Step &step);
 const char *refuse_graph(const Dnn_graph &graph);
-/* What a caller has to have an address for: tensors in memory, and values. */
+/* Return the tensors for which a caller must have an address: those in memory, and values. */
 Dnn_tensors tensors_of(const Dnn_graph &graph);
 /* On the stream's thread: `places` by id, values as floats. */
 void run_graph(const Dnn_graph &graph, const std::map<int64_t, char *> &places, const std::map<int64_t, float> &values);

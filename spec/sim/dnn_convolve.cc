@@ -92,7 +92,7 @@ struct Dense {
             count *= (size_t)size;
         values.assign(count, 0);
     }
-    /* What `visit` does with each number and its place in the tensor. */
+    /* Call `visit` with each number and its place in the tensor. */
     template <class Visit> void each(Visit visit)
     {
         const int64_t *n = tensor.size, *s = tensor.stride;

@@ -22,7 +22,7 @@ struct Descriptor {
     std::shared_ptr<const Dnn_graph> graph; /* null: a convolution */
     int engine = 0;
 
-    /* What was set, as `T`s; null when it was not, or in another type or number. */
+    /* Return the values that were set, as `T`s; null when it was not, or in another type or number. */
     template <class T> const T *get(int name, int of_type, int64_t count) const
     {
         auto found = values.find(name);

@@ -140,7 +140,7 @@ Dnn_tensors tensors_of(const Dnn_graph &graph)
     return all;
 }
 
-/* How an operation computes: its compute type, and what else it needs. */
+/* Finish the attributes of an operation: its compute type, and further ones. */
 int finish_how(Descriptor &d)
 {
     bool pointwise = d.type == CUDNN_BACKEND_POINTWISE_DESCRIPTOR, matmul = d.type == CUDNN_BACKEND_MATMUL_DESCRIPTOR;

@@ -176,7 +176,7 @@ void Engine::entry()
     engine.run_threads();
 }
 
-/* What a fiber does: threads that have not begun, one after another. */
+/* Run, in a fiber, threads that have not begun, one after another. */
 void Engine::run_threads()
 {
     for (;;) {
@@ -439,7 +439,7 @@ bool Engine::run(const Launch &launch, Failure *failure)
     return fine;
 }
 
-/* What kernels call. */
+/* Functions that kernels call. */
 
 int meet_block(Meeting kind, int vote, Site site)
 {

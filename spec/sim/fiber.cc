@@ -71,7 +71,7 @@ Fiber *fiber_new(void (*entry)())
 void fiber_free(Fiber *fiber)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    /* What is mapped there next shall not inherit its red zones. */
+    /* The next mapping there shall not inherit its red zones. */
     __asan_unpoison_memory_region(fiber->stack, fiber->bytes);
     munmap(fiber->stack - page, fiber->bytes + page);
     delete fiber;

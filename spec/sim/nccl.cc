@@ -18,7 +18,7 @@ using namespace sim;
 
 namespace
 {
-/* What a thread has called since ncclGroupStart. */
+/* A thread's calls since ncclGroupStart. */
 struct Grouped {
     ncclComm_t comm;
     CUstream stream;
@@ -93,7 +93,7 @@ int refuse(const char *text)
     return ncclInvalidArgument;
 }
 
-/* How many times `count` the two buffers hold. */
+/* Compute the sizes of the two buffers in units of `count`. */
 void shares(const Move &move, int ranks, uint64_t *from, uint64_t *to)
 {
     *from = move.call == Move::RECEIVE ? 0 : move.call == Move::REDUCE_SCATTER ? (uint64_t)ranks : 1;

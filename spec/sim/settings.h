@@ -1,4 +1,4 @@
-/* What $ACCELHOST_SIM_* say, read when the driver is initialised. */
+/* The settings of $ACCELHOST_SIM_*, read when the driver is initialised. */
 #ifndef AH_SIM_SETTINGS_H
 #define AH_SIM_SETTINGS_H
 
@@ -26,7 +26,7 @@ extern Settings settings;
 /* Also resets the counts of injected failures. */
 void settings_read();
 
-/* What can fail on request: ACCELHOST_SIM_FAIL="alloc:7,launch:3+". */
+/* Calls that can fail on request: ACCELHOST_SIM_FAIL="alloc:7,launch:3+". */
 enum Fault {
     FAULT_ALLOC, FAULT_PINNED, FAULT_LAUNCH, FAULT_COPY, FAULT_LOST, FAULT_NCCL, FAULT_DNN, FAULT_BLAS, FAULT_WAIT,
     FAULT_EARLY, FAULT_LOAD, FAULT_ECC, FAULT_MAP, FAULT_CONNECT, FAULT_INIT, FAULTS

@@ -37,7 +37,7 @@ namespace sim
 {
 class Engine;
 
-/* Where the running fiber is: what threadIdx and its kin name. */
+/* The place of the running fiber: threadIdx and its kin. */
 struct Here {
     uint3 thread, block;
     dim3 block_dim, grid_dim;
@@ -51,7 +51,7 @@ struct Site {
     int line;
 };
 
-/* What a thread waits in for others. */
+/* The calls in which a thread waits for others. */
 enum Meeting {
     SYNC_THREADS,
     SYNC_THREADS_OR,

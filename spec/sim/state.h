@@ -47,7 +47,7 @@ struct Record {
     bool is_done();
 };
 
-/* What a stream's thread does. `touches`: it needs the device's memory open, and is left out once the context is
+/* The work of a stream's thread. `touches`: it needs the device's memory open, and is left out once the context is
  * broken. */
 struct Work {
     std::function<void()> run;

@@ -283,7 +283,7 @@ SIM_API CUresult cuEventRecord(CUevent event, CUstream handle)
     return stream_give(stream, {[record] { record->reach(); }, false});
 }
 
-/* What an event waits for, without `api`. */
+/* Find the record that an event waits for, without `api`. */
 static int record_of(CUevent event, std::shared_ptr<Record> *out)
 {
     Api hold(api);

@@ -69,7 +69,7 @@ local function kill(job, ranks, dir)
   return killed, killed and number ~= nil and not is_complete(dir, number)
 end
 
--- What is hidden is swept by the next save.
+-- Count the visible checkpoints; hidden ones are swept by the next save.
 local function visible(dir)
   local count = 0
   for _, name in ipairs(folder.names(dir .. "/checkpoints")) do count = count + (name:find "^%." and 0 or 1) end

@@ -32,7 +32,7 @@ local function ask(path, sql)
   return rows
 end
 
--- What may not depend on how often it was disturbed.
+-- Return the outcome of a sweep, which may not depend on the number of disturbances.
 local function outcome(path)
   local lines = {}
   for _, row in ipairs(ask(path, "SELECT number, state, params, value FROM trial ORDER BY number")) do

@@ -1,4 +1,4 @@
---- What specs of numbers and errors share.
+--- Functions for specs of numbers and errors.
 --
 --   local check = require "spec.support.check"
 --   check.raises("Linear: 'in_features' is missing", function() nn.Linear() end)

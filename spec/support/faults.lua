@@ -24,7 +24,7 @@ function faults.sleep(seconds) ffi.C.usleep(math.floor(seconds * 1e6)) end
 --- Send a signal, by its name; false when there is no such process.
 function faults.signal(pid, name) return ffi.C.kill(pid, faults.signals[name]) == 0 end
 
---- Whether a process exists and has not ended.
+--- Report whether a process exists and has not ended.
 function faults.is_alive(pid)
   local file = io.open("/proc/" .. pid .. "/stat")
   if not file then return false end
@@ -82,7 +82,7 @@ function faults.finish(job)
   return job
 end
 
---- How many faults to make: $N, else `default`.
+--- Return the number of faults to make: $N, else `default`.
 function faults.count(default) return tonumber(os.getenv("N") or "") or default end
 
 --- A tally of trials by kind. `tally:add(kind, problem, job)` counts one, `problem` nil when all was well; the first

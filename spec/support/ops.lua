@@ -166,7 +166,7 @@ function ops.expect(what, description, tensor, options)
   end
 end
 
--- What these draw falls in the order of their input's memory (spec/tensor/random_spec.lua).
+-- Ops that draw in the order of their input's memory (spec/tensor/random_spec.lua).
 local follows_memory = {dropout = true, rand_like = true, randn_like = true}
 
 --- Is the case's result the same for every layout of its inputs?

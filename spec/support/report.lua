@@ -34,7 +34,7 @@ end
 
 local function write(...) io.stdout:write(...) end
 
--- What is known of the run so far.
+-- The state of the run so far.
 local Run = {}
 Run.__index = Run
 

@@ -99,7 +99,7 @@ function screen:resize(width)
   end
 end
 
---- What is to be seen, without blanks at the ends.
+--- Return the visible text, without blanks at the ends.
 ---@return string
 function screen:text()
   local lines = {}

@@ -42,7 +42,7 @@ table.sort(spaces.mixed, function(a, b) return a.name < b.name end)
 --- Numbers only, none of them dependent.
 spaces.numbers = {float("x", -5, 5), float("y", 1e-4, 1, {log = true}), int("z", 0, 20)}
 
--- What a value may not be, nil when it may.
+-- Return the error of a value, nil when it is right.
 local function wrong_value(parameter, value)
   if parameter.kind == "categorical" then
     for _, choice in ipairs(parameter.choices) do
@@ -59,7 +59,7 @@ local function wrong_value(parameter, value)
   return nil
 end
 
---- What is wrong with a suggestion for a space, nil when it is right.
+--- Return the error of a suggestion for a space, nil when it is right.
 ---@param space table[]
 ---@param params table<string, any>
 ---@return string?

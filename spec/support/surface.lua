@@ -53,7 +53,7 @@ local left_out = {
   ["progress:write"] = true,
 }
 
--- What a class written in a script defines or calls, in terms of a method of its parent.
+-- Methods that a class written in a script defines or calls, of its parent.
 local for_classes = {}
 for _, name in ipairs {
   "check_group", "define", "define_fused", "each_parameter", "init_state", "setup", "apply", "each_group", "per_group",

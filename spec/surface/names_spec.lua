@@ -1,4 +1,4 @@
--- What a script reads and calls by mistake.
+-- Names that a script reads and calls by mistake.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data

@@ -276,7 +276,7 @@ describe("accelhost sweep", function()
     assert.is_nil(text:find("mlp", 1, true))
   end)
 
-  -- What is refused with one line, at the latest by the first trial: {what, the file's fields, the line}.
+  -- Files that are refused with one line, at the latest by the first trial: {case, the file's fields, the line}.
   for _, case in ipairs {
     {"a parameter that the script does not have", [[script = "train.lua", trials = 3,
       space = {lrr = sweep.uniform(0, 1)}]],

@@ -1,4 +1,4 @@
--- What holds for every sampler.
+-- Properties of every sampler.
 local samplers = require "accelhost.sweep.samplers"
 local spaces = require "spec.support.spaces"
 

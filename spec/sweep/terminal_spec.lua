@@ -24,7 +24,7 @@ end
 if args.x > 0.7 then error "too big" end
 ]]
 
--- What was shown, carriage returns and all.
+-- Return the output, carriage returns and all.
 local function raw(at)
   local file = assert(io.open(at.base .. ".shown", "rb"))
   local text = file:read "*a"

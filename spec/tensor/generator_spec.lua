@@ -59,13 +59,13 @@ for name, given in pairs {uniform_ = {}, normal_ = {}, xavier_uniform_ = {}, xav
     return result
   end
 end
--- Where most normal draws would miss.
+-- An interval that most normal draws would miss.
 draws["nn.init.trunc_normal_ far out"] = function(o)
   return accelhost.nn.init.trunc_normal_(accelhost.empty(9), 0, 1, 2, 3, o)
 end
 
 describe("the option generator", function()
-  -- What is drawn is compared with the CPU's.
+  -- Draws are compared with the CPU's.
   local device = accelhost.get_default_device()
   setup(function() accelhost.set_default_device "cpu" end)
   teardown(function() accelhost.set_default_device(device) end)

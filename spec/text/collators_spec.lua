@@ -3,7 +3,7 @@ local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local data, text = accelhost.data, accelhost.text
 
--- What a collator asks of a tokenizer.
+-- Make a tokenizer with the fields that a collator reads.
 local function tokenizer(more)
   local made = {pad_token_id = 0, cls_token_id = 2, mask_token_id = 4, padding_side = "right", pad_token_type_id = 3,
     len = function() return 30 end}

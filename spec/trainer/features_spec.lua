@@ -1,5 +1,5 @@
--- What the Trainer's arguments add to the loop: counting of causal labels, noise, optimizers, streams, trackers,
--- and what an evaluation keeps.
+-- Additions of the Trainer's arguments to the loop: counting of causal labels, noise, optimizers, streams, trackers,
+-- and the kept outputs of an evaluation.
 local C = require "accelhost._C"
 local accelhost = require "accelhost"
 local folder = require "spec.support.folder"

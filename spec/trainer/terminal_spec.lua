@@ -1,5 +1,5 @@
--- What a training shows: the banner before it, the bars and logs in it, the summary after it, and one line for what a
--- user does wrong.
+-- The output of a training: the banner before it, the bars and logs in it, the summary after it, and one line for each
+-- mistake of a user.
 local folder = require "spec.support.folder"
 local lfs = require "lfs"
 local run = require "spec.support.run"

@@ -21,7 +21,7 @@ local function loss_of(model, inputs)
   return F.cross_entropy(outputs, inputs.labels), outputs
 end
 
--- What is printed is no matter here.
+-- Make a trainer whose output is not tested.
 local function trainer_of(options)
   local args = {disable_tqdm = true, logging_steps = 1, per_device_train_batch_size = 8, learning_rate = 1e-2,
     save_strategy = "no", num_train_epochs = 2}

@@ -1,4 +1,4 @@
--- What print shows.
+-- The output of print.
 local run = require "spec.support.run"
 
 local function printed(code)

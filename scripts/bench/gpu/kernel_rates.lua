@@ -37,7 +37,7 @@ end
 local function small(size, tiny) return smoke and tiny or size end
 local function random(shape, dtype) return accelhost.randn(shape):to(dtype or "float32") end
 
--- What there is to measure a share of.
+-- The peak rates, of which shares are measured.
 local n = small(2 ^ 28, 1000)
 local source, target = random({n}), accelhost.empty({n})
 local copy = 2 * 4 * n / time_of(function() target:copy_(source) end) / 1e3

@@ -1,4 +1,4 @@
--- What an accelerator promises, checked by every rank; prints "ok" at the end.
+-- The guarantees of an accelerator, checked by every rank; prints "ok" at the end.
 local accelhost = require "accelhost"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 

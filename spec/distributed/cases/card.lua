@@ -23,7 +23,7 @@ for step = 1, 8 do
   optimizer:zero_grad()
   accelerator:print(("%d %.17g"):format(step, accelerator:reduce(loss:detach(), "mean"):item()))
 end
--- What every rank has is the same to the bit.
+-- The parameters of all ranks are the same to the bit.
 for _, parameter in ipairs(net:parameters()) do
   local here = parameter:detach()
   local all = accelerator:gather(here:reshape(1, -1)):cpu()

@@ -1,5 +1,5 @@
--- What devices add to collectives, each rank on a device of its own: device_collectives.lua [cards]. What NCCL has no
--- call for, parts, works that nobody waits for, calls on the CPU's memory in between. Prints what moved the data, "ok".
+-- Collectives of devices, each rank on its own device: device_collectives.lua [cards]. Operations without a call in
+-- NCCL, parts, works that are not waited for, calls on the CPU's memory in between. Prints the backend, "ok".
 local accelhost = require "accelhost"
 local comm = require "accelhost._C".comm
 local dist = accelhost.distributed

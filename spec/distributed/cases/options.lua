@@ -1,4 +1,5 @@
--- What an accelerator with given options does in this job, as text. usage: options.lua "{split_batches = true}"
+-- Describe the behaviour of an accelerator with given options in this job, as text. usage: options.lua "{split_batches
+-- = true}"
 local accelhost = require "accelhost"
 local averaging = require "accelhost.averaging"
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data

@@ -10,7 +10,7 @@ local width = when == "during" and 200000 or 50
 local net = nn.Sequential(nn.Linear(4, width), nn.Linear(width, 1))
 local model, optimizer = accelerator:prepare(net, optim.AdamW(net:parameters()))
 
--- What this process has mapped of the job's memory.
+-- The mappings of the job's memory in this process.
 for line in io.lines "/proc/self/maps" do
   local file = line:match " (%d+) +/memfd:accelhost"
   if file then print("memory " .. file) end

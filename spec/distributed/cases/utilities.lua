@@ -275,7 +275,7 @@ checks.it("prepares single objects, evaluation models and samplers that shard th
   end
   table.sort(seen)
   checks.same(numbers(0, 4 * size - 1), seen)
-  -- What such a sampler repeats does not count either.
+  -- Repetitions of such a sampler do not count either.
   set = data.TensorDataset(accelhost.arange(4 * size + 1))
   loader = own:prepare(data.DataLoader(set, {batch_size = 2, sampler = data.DistributedSampler(set)}))
   seen = {}

@@ -148,7 +148,7 @@ local function train()
 end
 train()
 
--- What is drawn outside of loops, and an evaluation.
+-- Draws outside of loops, and an evaluation.
 local drawn, guesses = accelhost.randn(3), {}
 model:eval()
 for x, y in test do

@@ -1,4 +1,4 @@
--- What virtual_shards is to a script, in 1 to 3 processes: what it computes, and what it refuses.
+-- virtual_shards in a script, in 1 to 3 processes: its results, and its refusals.
 local checks = require "spec.support.checks"
 local accelhost = require "accelhost"
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data

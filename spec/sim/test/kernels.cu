@@ -1,4 +1,4 @@
-/* What the engine promises, asked from inside. */
+/* Checks of the engine's guarantees from inside. */
 #include "cuda/kernels/lib/kernel.cuh"
 #include "sim/test/kernels.h"
 

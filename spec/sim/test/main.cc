@@ -39,7 +39,7 @@ Device::Device(int its_index) : index(its_index)
 Device::~Device()
 {
     cuDevicePrimaryCtxRelease_v2(index);
-    /* What runs until then are their kernels. */
+    /* Their kernels run until then. */
     for (CUmodule module : modules)
         cuModuleUnload(module);
 }

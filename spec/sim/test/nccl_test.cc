@@ -11,7 +11,7 @@
 
 using test::Device;
 
-/* What NCCL's own NCCL_COMM_ID does: one id known to all. */
+/* Return one id known to all, as NCCL's own NCCL_COMM_ID. */
 static ncclUniqueId shared_id()
 {
     ncclUniqueId id;

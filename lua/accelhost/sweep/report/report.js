@@ -1,6 +1,6 @@
-/* What the page does when scripts run: names under the pointer, parts of axes kept, and a table that sorts and filters.
- * The rows are those of html.lua: number, state, rank, value, y, parameters, places, time, seconds, error, address, x
- * in the history, where drawn (1 parallel, 2 slices); spans: row, slot, from, till. */
+/* The page's behaviour when scripts run: names under the pointer, parts of axes kept, and a table that sorts and
+ * filters. The rows are those of html.lua: number, state, rank, value, y, parameters, places, time, seconds, error,
+ * address, x in the history, where drawn (1 parallel, 2 slices); spans: row, slot, from, till. */
 (function () {
   "use strict";
   var data = JSON.parse(document.getElementById("study").textContent), rows = data.rows;

@@ -1,5 +1,5 @@
 # accelhost. `make help` lists the targets. BUILD=dir builds elsewhere; DEBUG=1 without optimisation; ARCH= to target
-# another processor, ARCH=portable for all (x86-64; in a directory of its own); SAN=address|undefined|thread for a
+# another processor, ARCH=portable for all (x86-64; in a separate directory); SAN=address|undefined|thread for a
 # sanitizer build (in its own directory); V=1 shows the commands.
 .DEFAULT_GOAL := all
 MAKEFLAGS += --no-builtin-rules
@@ -18,8 +18,8 @@ BUILD   ?= build$(if $(LEVELS),-portable)$(if $(SAN),-$(SAN))$(if $(FAIL_ALLOC),
 OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g1)
 
 PKGS    := luajit yaml-0.1 jansson zlib
-# The openmp build of OpenBLAS, since the others have a thread pool of their own: Debian's by path with an rpath,
-# Fedora's by its name; elsewhere there is one build.
+# The openmp build of OpenBLAS, since the others have a separate thread pool: Debian's by path with an rpath, Fedora's
+# by its name; elsewhere there is one build.
 BLAS_DIR   := $(firstword $(wildcard /usr/lib/*/openblas-openmp))
 BLAS_INCLUDE := $(firstword $(wildcard /usr/include/*/openblas-openmp /usr/include/openblas))
 BLAS_LIB   := $(if $(wildcard /usr/lib*/libopenblaso.so),openblaso,openblas)
@@ -342,13 +342,13 @@ deb: ## a Debian package for every x86-64, in build-portable
 # Missing packages are installed first, in a separate make, so that the probes above see them.
 JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 .PHONY: demo
-demo: ##+ install what is missing, build, train MNIST in two processes
+demo: ##+ install missing packages, build, train MNIST in two processes
 	@scripts/install-deps.sh build
 	@$(MAKE) --no-print-directory $(JOBS) all
 	./accelhost launch --num_processes 2 examples/mnist.lua --train_size 20000 --log_losses $(BUILD)/demo.losses
 	@printf 'Loss of the last step: %.4f\n' "$$(tail -n 1 $(BUILD)/demo.losses)"
 
-# T=pattern, a part of a spec's path or of a sentence, builds and runs only what matches.
+# T=pattern, a part of a spec's path or of a sentence, builds and runs only matching tests.
 .PHONY: test test-unit test-jobs test-devices
 test: ##+ self-tests and specs; T=pattern for a part; the last line has the counts
 test-unit: ##+ the self-tests, and the specs that start no process; T=pattern
@@ -404,7 +404,7 @@ ubsan: ## everything under UndefinedBehaviorSanitizer; T=pattern
 
 # The libraries are not built with TSan, hence only some specs of kernels: those that the program divides itself.
 .PHONY: tsan
-tsan: ## the parts with threads of their own under ThreadSanitizer; T=pattern
+tsan: ## the parts with their own threads under ThreadSanitizer; T=pattern
 	@export TSAN_OPTIONS="$(TSAN_FLAGS)" SPECS="$(TSAN_SPECS)"; \
 	$(call sanitized,thread)
 
@@ -464,7 +464,7 @@ test-gcstress: ## the specs with a collector that never rests
 	@$(MAKE) --no-print-directory $(JOBS) all $(PLUGINS) $(BUILD)/without_calls
 	@SKIP_SELFTEST=1 HOST_FLAGS=--gc-stress scripts/test.sh $(BUILD) "$(T)"
 
-# Memory runs out in a build of its own, with the leaks watched.
+# Memory runs out in a separate build, with the leaks watched.
 .PHONY: test-faults
 test-faults: ## kills, stalls, disagreements, memory that runs out: spec/faults, T=pattern, N=faults of each program
 	@scripts/install-deps.sh build test

@@ -44,8 +44,8 @@ local function write_time(name, seconds, cpu)
   file:close()
 end
 
--- Busted restores package.loaded after each file. What is loaded before it starts stays: one library for all specs, as
--- a script has it, and C modules that are opened once.
+-- Busted restores package.loaded after each file. Modules loaded before it starts stay: one library for all specs, as a
+-- script has it, and C modules that are opened once.
 local function preload_library()
   local pipe = io.popen("find lua -name '*.lua' | LC_ALL=C sort")
   for path in pipe:lines() do
@@ -62,7 +62,7 @@ end
 
 preload_library()
 
--- The same specs on another device: what does not say where it makes a tensor makes it there.
+-- The same specs on another device: tensors without a device are made there.
 -- Random numbers are the CPU's there, which fixtures hold, and float32 is rounded nowhere.
 local device = os.getenv "ACCELHOST_TEST_DEVICE"
 if device then

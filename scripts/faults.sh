@@ -1,6 +1,6 @@
 #!/bin/sh
 # Run the programs of spec/faults, each of which makes faults on purpose, counts how the runs ended and exits 0 when all
-# ended as they should. usage: faults.sh BUILD [pattern [folder]]; N=: how many faults a program makes (its own default
+# ended as they should. usage: faults.sh BUILD [pattern [folder]]; N=: number of faults of a program (its own default
 # without)
 set -u
 cd "$(dirname "$0")/.." || exit 2

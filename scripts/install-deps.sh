@@ -10,8 +10,8 @@ fail() {
     exit "$1"
 }
 
-# One line per group and package manager. A ? marks what a build does without (oneDNN: convolutions are slower; libpng
-# and libjpeg: no image files are read; cairo: no plots as PNG; SQLite: no sweeps;
+# One line per group and package manager. A ? marks optional packages (oneDNN: convolutions are slower; libpng and
+# libjpeg: no image files are read; cairo: no plots as PNG; SQLite: no sweeps;
 # libedit: no editing at the prompt; a C++ compiler: no simulated GPU).
 packages() {
     case $1:$2 in
@@ -58,7 +58,7 @@ fi
 # names GROUP...: the packages of all groups, each on a line
 names() {
     for group in "${@:-build}"; do
-        # A substitution of its own, so that its failure is seen.
+        # A separate substitution, so that its failure is seen.
         of_group=$(packages "${manager:-apt}" "$group")
         # shellcheck disable=SC2086
         printf '%s\n' $of_group

@@ -29,7 +29,7 @@ fi
 name=$1
 [ $# -eq 1 ] || name="the specs $1 to $(eval "echo \${$#}")"
 if [ "$device" != cpu ]; then
-    # Show what a kernel leaves unwritten, or finds out of range.
+    # Show elements that a kernel leaves unwritten, or finds out of range.
     export ACCELHOST_TEST_DEVICE="$device" ACCELHOST_CUDA_ALLOCATOR=poison ACCELHOST_CUDA_CHECKS=now
     [ "$device" != cuda ] || [ -z "${SIMULATE:-}" ] || export ACCELHOST_CUDA=sim
     name="$name on device $device"

@@ -1,19 +1,19 @@
 #!/bin/sh
 # Run the C self-tests and all specs of a build; the last line is "N passed, N failed, N skipped".
 # usage: test.sh BUILD [pattern]
-#   pattern: part of a spec's path, else of a sentence; self-tests take it as part of a name
-#   TEST_JOBS: how many processes run specs at once; default: one more than there are processors, at most 8, since
+#   pattern: part of a spec's path, else of a sentence; for self-tests it is part of a name
+#   TEST_JOBS: number of processes that run specs at once; default: one more than there are processors, at most 8, since
 #   many specs wait
 #   HOST_FLAGS: options of the host (--jit off); SKIP_SELFTEST=1: specs only; SKIP_SPECS=1: self-tests only;
 #   ACCELHOST_TEST_DEVICE: the device on which the specs of tensors run again (far, whose memory the host cannot read)
-#   ACCELHOST_TEST_SLOWNESS: how many times as long as usual a program that a spec starts may take
+#   ACCELHOST_TEST_SLOWNESS: factor on the usual time limit of a program that a spec starts
 #   DEVICE_ONLY=1: only the specs on that device, in one process; a device cuda is the simulated GPU where that was
 #   built, on which a part of them runs in any case
 #   SPECS: folders instead of spec; EXCLUDE: pattern of spec files to leave out
 #   LANE: unit (specs that start no process, and the self-tests), jobs (specs that do) or devices (specs of devices, and
 #   the specs of tensors again on the far device and the simulated GPU); default: all (test-lane.sh)
 set -u
-# Specs interrupt what they start, which ignores that when this runs in the background of a shell.
+# Specs interrupt their child processes, which ignore that when this runs in the background of a shell.
 if [ -z "${SIGNALS_ARE_DEFAULT:-}" ] && env --default-signal=INT true 2>/dev/null; then
     SIGNALS_ARE_DEFAULT=1 exec env --default-signal=INT,QUIT "$0" "$@"
 fi
@@ -46,7 +46,7 @@ trap '[ -z "$pool" ] || end_tree "$pool"; rm -rf "$folder"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# The jobs that take longest, which begin first.
+# The longest jobs, which begin first.
 longest='examples/smoke parity/parity distributed/elastic memory/steady distributed/hosts_training
     distributed/sharding distributed/recover distributed/machines distributed/hosts_cases distributed/launch
     surface/arguments cli/help cli/repl trainer/transformers device/cuda_nccl trainer/trainer cli/jobs'
@@ -54,7 +54,7 @@ longest='examples/smoke parity/parity distributed/elastic memory/steady distribu
 # in_batches DEVICE SIZE: of the spec files on stdin, lines of DEVICE and SIZE of them
 in_batches() { xargs -r -n "$2" echo "$1"; }
 
-# plan_specs SPEC...: jobs of these specs; specs that start processes are jobs of their own
+# plan_specs SPEC...: jobs of these specs; specs that start processes are separate jobs
 plan_specs() {
     printf '%s\n' "$@" >"$folder/specs"
     for name in $longest; do echo "spec/${name}_spec.lua"; done | grep -xFf "$folder/specs" >"$folder/first"
@@ -118,7 +118,7 @@ elif [ -n "$PATTERN" ]; then
 fi
 [ "$device" != far ] || export SIMULATE=1
 plan >"$folder/plan"
-# A shell ignores interrupts in what it runs in the background; specs need them.
+# A shell ignores interrupts in background processes; specs need them.
 if [ -n "${SIGNALS_ARE_DEFAULT:-}" ]; then
     env --default-signal=INT,QUIT xargs -P "$workers" -L 1 scripts/test-job.sh "$build" "$folder" <"$folder/plan" &
     pool=$!

@@ -1,5 +1,5 @@
---- A small network that is really trained, on few digits: what scripts/bench/sweep.lua and pruners.lua search the
---- parameters of. Its loss is noisy, since what judges it are few digits too.
+--- A small network that is really trained, on few digits, whose parameters scripts/bench/sweep.lua and pruners.lua
+--- search. Its loss is noisy, since it is evaluated on few digits too.
 local accelhost = require "accelhost"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 

@@ -1,10 +1,10 @@
---- Pruners compared: what a study reaches with the same number of training steps, the median over seeds.
+--- Pruners compared: the result of a study with the same number of training steps, the median over seeds.
 --
 -- usage: accelhost scripts/bench/pruners.lua [--seeds 20] [--trials 20]
 --
--- Each study may train as many steps as so many trials take to their ends, 27 reports of 3 steps. TPE suggests, two
--- trials run at a time, and a paused trial keeps its model. The loss is that of the best trial that was complete, on
--- digits which the study does not see.
+-- Each study may train as many steps as `trials` whole trials, 27 reports of 3 steps. TPE suggests, two trials run at a
+-- time, and a paused trial keeps its model. The loss is that of the best trial that was complete, on digits which the
+-- study does not see.
 local accelhost = require "accelhost"
 package.path = (arg[0]:match("^(.*)/[^/]*$") or ".") .. "/?.lua;" .. package.path
 local classifier = require "classifier"
@@ -24,7 +24,7 @@ local function median(values)
   return #values % 2 == 1 and values[half + 1] or (values[half] + values[half + 1]) / 2
 end
 
--- One study: the loss, how many trials were begun and how many were complete.
+-- One study: the loss, the numbers of begun and of complete trials.
 local function study(name, seed)
   local sampler = samplers.new("tpe", seed):setup(classifier.space)
   local pruner = pruners.new(name, seed):setup()

@@ -1,10 +1,10 @@
--- Memory and time of a GPT with AdamW by what of its state is sharded:
+-- Memory and time of a GPT with AdamW by the sharded parts of its state:
 --
 --   accelhost launch --num_processes 4 scripts/bench/sharding.lua full [STEPS]
 --
--- A process's memory is its proportional set size (Pss of /proc/self/smaps_rollup): what it has alone, and its part of
--- what several have mapped. It is read where it is large, in forward behind the last block, in backward behind each
--- block, and around the step; rank 0 prints the peak of each process and the time of a step.
+-- A process's memory is its proportional set size (Pss of /proc/self/smaps_rollup): its own memory, and its part of
+-- shared mappings. It is read where it is large, in forward behind the last block, in backward behind each block, and
+-- around the step; rank 0 prints the peak of each process and the time of a step.
 local accelhost = require "accelhost"
 local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim
 

@@ -16,7 +16,7 @@ local options = accelhost.parse_args {
   {"seeds", 20, "studies of each kind", integer = true, minimum = 1},
   {"rows", "", "a Lua pattern: which rows"},
   {"no_peer", false, "our side only"},
-  {"write", nil, "put the table into this file, under the heading 'Samplers compared'", type = "string"},
+  {"write", nil, "write the table to this file, under the heading 'Samplers compared'", type = "string"},
 }
 
 local function float(name, low, high, log) return {name = name, kind = "float", low = low, high = high, log = log} end

@@ -125,7 +125,7 @@ def close(mine, other, dtype):
     largest = finite.abs().max().item() if finite.numel() else 0.0
     floor = absolute * (largest if dtype in ("float16", "bfloat16") else min(1.0, largest))
     room = relative * torch.maximum(mine.abs(), other.abs()) + floor
-    room += torch.finfo(DTYPES[dtype]).tiny  # what some kernels flush to zero
+    room += torch.finfo(DTYPES[dtype]).tiny  # some kernels flush it to zero
     return same | mine.isfinite() & other.isfinite() & ((mine - other).abs() <= room)
 
 

@@ -1,4 +1,4 @@
--- accelhost's side of the comparison: reads programs from stdin, runs each, answers with what became of every variable.
+-- accelhost's side of the comparison: reads programs from stdin, runs each, answers with the value of every variable.
 --
 --   in:   "rows"                              the ops: name, signature, where it is public
 --         "program N M", N lines of Lua, and M names, one a line

@@ -15,7 +15,7 @@ import torch.optim.swa_utils
 import torch.utils.checkpoint
 import torch.utils.data
 
-# Of torch itself: functions that have no text of their own in the sources above but a page in the documentation.
+# Of torch itself: functions without a text in the sources above but a page in the documentation.
 TORCH = """
 autocast clamp_max clamp_min compile detach enable_grad fill finfo fork get_default_device get_rng_state iinfo
 index_fill index_put inference_mode initial_seed is_storage is_tensor load lobpcg manual_seed masked_fill

@@ -40,7 +40,7 @@ local function coverage()
   return text:find "^# " and text or "# Names of PyTorch\n\nThe table was not made.\n"
 end
 
--- The same for names of Accelerate and of what its examples use.
+-- The same for names of Accelerate and of packages that its examples use.
 local function others()
   local found, missing = {"\n## accelerate\n", "| Accelerate | accelhost |", "|---|---|"}, {}
   for _, row in ipairs(answers.rows "accelerate") do

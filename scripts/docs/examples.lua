@@ -97,7 +97,7 @@ local function shown_by(code)
   return names, false
 end
 
--- An expression may have begun some lines above: take them back.
+-- An expression may have begun some lines above: remove them.
 local function begin_above(out, code)
   for count = 1, math.min(4, #out) do
     code = out[#out - count + 1] .. "\n" .. code

@@ -125,7 +125,7 @@ function blocks.rows(state, lines, i)
   return i
 end
 
--- - item, with lines that go on indented
+-- - item, with indented continuation lines
 function blocks.list(state, lines, i)
   local tag = lines[i]:find "^%d" and "ol" or "ul"
   state.out[#state.out + 1] = "<" .. tag .. ">"
@@ -181,7 +181,7 @@ end
 
 --- A page.
 ---@param text string Markdown
----@param id fun(heading: string, level: integer): string what a heading is found by
+---@param id fun(heading: string, level: integer): string the anchor of a heading
 ---@param link fun(name: string): string?
 ---@return string
 function html.page(text, id, link)

@@ -1,4 +1,4 @@
--- Manual pages: accelhost(1), and one for each command that has options of its own, as accelhost-launch(1).
+-- Manual pages: accelhost(1), and one for each command with its own options, as accelhost-launch(1).
 local man = {}
 
 local function escape(text)
@@ -66,7 +66,7 @@ local function add_variables(out, variables)
   end
 end
 
---- Has a command a page of its own? The options of `run` are the program's.
+--- Has a command its own page? The options of `run` are the program's.
 ---@param command table of docs/commands.lua
 ---@return boolean
 function man.has_page(command)

@@ -131,7 +131,7 @@ local function add_item(out, page, item)
   end
 end
 
---- Has a section a heading of its own: not one that is called as its only entry is.
+--- Has a section its own heading? Not one with the name of its only entry.
 ---@param page table
 ---@param section table
 ---@return boolean

@@ -1,10 +1,10 @@
 #!/bin/sh
 # All that a card shows, within a time, one section after the other: each is packed as it ends, so that a run which is
-# cut off leaves what it has found. The table at the end has for each goal what was measured, the verdict and the
-# command that repeats it.
+# cut off leaves its results. The table at the end has for each goal the measurement, the verdict and the command that
+# repeats it.
 #
 # usage: checks.sh BUILD [RESULTS]      BUILD: a build with the plugin; RESULTS: a folder, $OUT or ./results without it
-#   SECONDS_IN_ALL=480: how long it may take; SECTIONS="smoke gpt2": those only; SPECS="PATH...": those specs only
+#   SECONDS_IN_ALL=480: its time limit; SECTIONS="smoke gpt2": those only; SPECS="PATH...": those specs only
 #   SIMULATED=1: with the simulated GPU in the card's place and tiny sizes; PYTHON=python3: the one that has PyTorch
 set -u
 cd "$(dirname "$0")/../.." || exit 2
@@ -224,7 +224,7 @@ sanitize() {
         ;;
     esac
     [ "$verdict" != open ] || said="did not end in its time; $said"
-    # A load of 16 bytes may reach past what was written, within its block.
+    # A load of 16 bytes may reach past the written part, within its block.
     [ "$1" != initcheck ] || [ "$verdict" != missed ] || verdict=told
     said="$said; $(grep ' calls, ' "$logs/$1.log" | tail -n 1)"
     goal "$1 finds nothing in the kernels" "$said" "$verdict" "$command"

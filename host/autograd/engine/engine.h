@@ -29,8 +29,8 @@ int ah_gradients_at(struct ah_tensor **roots, struct ah_tensor **grads, int coun
                     int edge_count, uint64_t since, struct ah_tensor **out,
                     const struct ah_backward_options *options);
 
-/* Make one node the history of all `outputs` (results of fn, say) that were recorded since `since`, in place of the
- * pieces of graph that made them: its inputs are the edges that led out of those pieces, its output k is
+/* Make one node the history of all `outputs` (results of fn, for example) that were recorded since `since`, in place of
+ * the pieces of graph that made them: its inputs are the edges that led out of those pieces, its output k is
  * outputs[k]. Others keep their history (their gradients never arrive here); when all are such, nothing is made and
  * *recorded is false. `context` as above, unless recorded. */
 int ah_record_segment(const struct ah_node_class *class, void *context, uint64_t since, struct ah_tensor **outputs,

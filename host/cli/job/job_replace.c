@@ -30,7 +30,7 @@ bool ah_job_replace(struct ah_job *job, int rank)
 {
     if (!may_replace(job, rank))
         return false;
-    ah_job_watch_returns(job); /* it may have come back before it was killed again */
+    ah_job_watch_returns(job); /* it may have returned before it was killed again */
     if (!ah_control_replace(job->control, job->first + rank))
         return false;
     note_loss(job, rank);

@@ -1,5 +1,5 @@
 /* Starting a job: room for its descriptors, its control block, its mark, its reaper, then each rank with its own
- * environment. Invariant: whatever fails, ah_job_close undoes what was done. */
+ * environment. Invariant: whatever fails, ah_job_close undoes all steps. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>

@@ -186,7 +186,7 @@ bool ah_rank_process_look_stopped(struct ah_rank_process *process)
 {
     siginfo_t info = {0};
     if (!process->running || process->killed)
-        return false; /* what we do to it then is no notifications */
+        return false; /* the launcher's own signals are not reported */
     if (waitid(P_PID, (id_t)process->pid, &info, WSTOPPED | WCONTINUED | WNOHANG) || !info.si_pid)
         return false;
     process->stopped = info.si_code == CLD_STOPPED;

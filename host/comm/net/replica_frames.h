@@ -51,7 +51,7 @@ enum { REPLICA_PIECE = 256 * 1024, REPLICA_MOST = REPLICA_PIECE + 4096 }; /* byt
 /* Of an own rank's message header: the state last sent to the other host. */
 struct replica_header_state {
     uint32_t number;
-    bool announced, asked; /* all of it; to give it back */
+    bool announced, asked; /* sent as a whole; its return was requested */
     uint64_t sent;    /* bytes */
 };
 

@@ -184,7 +184,7 @@ static int check_taken(void)
                    "call accelerator:load_state() before the loop", own_recovery.rank, boundary - 1);
 }
 
-/* Return where a part of the next boundary is stored. A taken boundary is already published, and calls after it may be
+/* Return where a part of the next boundary is stored. A loaded boundary is already published, and calls after it may be
  * in the log. */
 static int place_of(enum ah_replay_part part, void **out)
 {

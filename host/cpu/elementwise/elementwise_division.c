@@ -6,8 +6,8 @@
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/pair_vector.h"
 
-/* Integers have no infinity: PyTorch raises, and the hardware would trap. What counts is the divisor that the loops
- * see: 256 is 0 in uint8. */
+/* Integers have no infinity: PyTorch raises, and the hardware would trap. The divisor is checked as the loops see it:
+ * 256 is 0 in uint8. */
 static int refuse_zero_divisor(const struct ah_call *c, enum ah_dtype dtype)
 {
     struct ah_tensor *divisor = NULL;

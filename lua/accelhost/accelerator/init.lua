@@ -30,7 +30,7 @@ require "accelhost.averaging" -- warns of backwards that average nothing
 ---@field is_last_process boolean
 ---@field use_distributed boolean are there several processes?
 ---@field distributed_type string "NO", "MULTI_CPU" or "MULTI_GPU"
----@field multi_device boolean does each process have a GPU of its own?
+---@field multi_device boolean does each process have its own GPU?
 ---@field state AcceleratorState
 ---@field gradient_state GradientState its position in its window and its loops
 ---@field sync_gradients boolean does the current micro-step end an accumulation window? (settable)
@@ -76,8 +76,8 @@ for _, name in ipairs {"fields", "training.precision", "process.processes"} do
   subjects[#subjects + 1] = require("accelhost.accelerator." .. name)(Accelerator)
 end
 
--- Parts of an accelerator: a class with state of its own, made by the first use, and the methods that are delegated to
--- it. free_memory resets those that have a method reset.
+-- Parts of an accelerator: a class with its own state, made by the first use, and the methods that are delegated to it.
+-- free_memory resets those that have a method reset.
 local parts = {
   _prepared = {"training.prepare", {
     "prepare", "prepare_model", "prepare_data_loader", "prepare_optimizer", "prepare_scheduler", "skip_first_batches",

@@ -30,7 +30,7 @@ end
 --- Add profile to the Accelerator class.
 ---@param Accelerator table
 return function(Accelerator)
-  --- Profile what fn does, on every process: `fn(prof)` runs and the profile is returned. The options are those of
+  --- Profile the run of fn, on every process: `fn(prof)` runs and the profile is returned. The options are those of
   --- accelhost.profiler.profile; besides, `output_trace_dir` names a folder, made if it is missing, into which each
   --- process writes its last trace as profile_RANK.json (times are of one clock, so that the files can be compared),
   --- and `schedule` may be the table of a schedule's options. A collective with output_trace_dir.

@@ -1,7 +1,7 @@
 --- A prepared model whose gradients are those of a fixed number of shards, however many processes compute them.
 --
--- A batch is a virtual shard's, and its backward counts in the sum of its own (averaging/shard_sum.lua); the last
--- micro-batch of a round averages. Between micro-batches parameters have no gradients.
+-- A batch is a virtual shard's, and its backward counts in its own sum (averaging/shard_sum.lua); the last micro-batch
+-- of a round averages. Between micro-batches parameters have no gradients.
 local C = require "accelhost._C"
 local Parallel = require "accelhost.averaging.parallel"
 local ShardSum = require "accelhost.averaging.shard_sum"

@@ -7,8 +7,8 @@
 --   dist.destroy_process_group()
 --
 -- `accelhost launch --num_processes 2 script.lua` starts the processes; started without it a script is a world of one.
--- Every call is compared with what the other processes call: ranks that disagree, die or do not call are named at once
--- or after the timeout, and every later call of the group fails. Ranks count from 0.
+-- Every call is compared with the calls of the other processes: ranks that disagree, die or do not call are named at
+-- once or after the timeout, and every later call of the group fails. Ranks count from 0.
 --
 -- GPUs exchange tensors by NCCL where each process has its own GPU; a call then returns when the GPU has it in its
 -- queue, as with PyTorch. Where two processes share a GPU, where NCCL is not installed, and with the backend "gloo"

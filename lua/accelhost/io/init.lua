@@ -174,7 +174,7 @@ end
 
 local read_load = arguments.signature("load", {"path: string", {"map_location: device"}})
 
---- Read what `save` wrote, or another program: safetensors files, NumPy's .npy and .npz, and files of torch.save with
+--- Read a file of `save` or of another program: safetensors files, NumPy's .npy and .npz, and files of torch.save with
 --- tensors, numbers, texts and containers of them. The content decides, not the name. Nothing in a file is run.
 --
 -- A file over 64 MiB is mapped, not read: it is opened in no time, and its tensors are views of it. Until they are

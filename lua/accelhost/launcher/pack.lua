@@ -4,7 +4,7 @@
 -- stay shared and circles need no special case. A slot represents a value: the value itself for numbers,
 -- texts and booleans, {number of the entry}, or {} for nil. An entry begins with its kind:
 --
--- {"name", way} a value of the library or a module (names.lua)
+--   {"name", way}                         a value of the library or a module (names.lua)
 --   {"given", number}                     a class that the other process has sent before, by its number there
 --   {"table", metatable slot, k, v, ...}  k and v slots
 --   {"sized", class slot, k, v, ...}      an object whose class is class.sized

@@ -8,7 +8,7 @@ local arguments = require "accelhost.util.arguments"
 -- X = a X + (b X X' + c (X X')^2) X in bfloat16 move u / |u| near to an orthogonal matrix; then
 -- p = (1 - lr weight_decay) p - lr r X. For a matrix (A, B) r is sqrt(max(1, A / B)) when adjust_lr_fn is "original"
 -- (the default), 0.2 sqrt(max(A, B)) when "match_rms_adamw", sqrt(A / B) when "spectral_unclamped". Parameters have 2
--- dims: embeddings, biases and heads belong into an AdamW of their own.
+-- dims: embeddings, biases and heads belong into a separate AdamW.
 --
 --   optim.Muon({net.fc1.weight, net.fc2.weight}, {lr = 0.02})
 ---@class Muon: Optimizer

@@ -1,7 +1,8 @@
 --- The lines at the bottom of a terminal that redraw themselves: one for each progress bar that is open, the outer
 --- loop's above the inner one's. Other output is written above them.
 --
--- A line is a table with the fields file (its output), is_alive() (may its loop go on?) and latest() (its text now).
+-- A line is a table with the fields file (its output), is_alive() (is its loop still running?) and latest() (its text
+-- now).
 local columns = require "accelhost.util.columns"
 
 local screen = {}

@@ -1,4 +1,4 @@
---- Kernels on a CUDA device against what the card can do. usage: kernel_rates.lua [smoke]
+--- Kernels on a CUDA device against the card's peak rates. usage: kernel_rates.lua [smoke]
 --
 -- First the card's own measure: a copy within it (bytes read and written, GB/s) and a product of bfloat16 matrices
 -- (TFLOP/s). Then each kernel's time, NAME_us, and NAME_share: of the copy's bandwidth, for the bytes that it has to
@@ -13,7 +13,7 @@ accelhost.set_default_device "cuda"
 accelhost.manual_seed(1)
 local BLOCK_SECONDS, BLOCKS = smoke and 0 or 0.03, smoke and 1 or 5
 
--- Microseconds of a call; what it returns is freed.
+-- Microseconds of a call; its result is freed.
 local function time_of(fn)
   local function call()
     local result = fn()

@@ -1,6 +1,6 @@
 --- The networks of the GPU benches, each with a batch that stays on the device: nets.NAME(batch, smoke) -> a table of
---- the model, its optimizer, `loss(model)`, what a step has (`items` images or tokens) and, for a GPT, the operations
---- of a token. With `smoke` everything is small, for a run on the simulated GPU.
+--- the model, its optimizer, `loss(model)`, the size of a step (`items` images or tokens) and, for a GPT, the
+--- operations of a token. With `smoke` everything is small, for a run on the simulated GPU.
 --
 -- nets.py has the same in PyTorch.
 local accelhost = require "accelhost"

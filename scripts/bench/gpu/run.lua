@@ -3,9 +3,9 @@
 ---   accelhost scripts/bench/gpu/run.lua [--seconds 240] [--rows "gpt2 mnist_64"] [--smoke]
 ---
 --- Each side of a row is a fresh process, ours and PyTorch's in turn; rows run in the order of their importance, and
---- those for which the time has run out are left out and named. Without PyTorch only ours is measured. --smoke goes
---- through everything in tiny sizes, also on the simulated GPU, and judges nothing. A line of --goals is a goal, what
---- was measured, the verdict and the command, with | between them.
+--- those for which the time has run out are left out and named. Without PyTorch only ours is measured. --smoke runs
+--- everything in tiny sizes, also on the simulated GPU, and judges nothing. A line of --goals is a goal, the
+--- measurement, the verdict and the command, with | between them.
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local now = C.system.now

@@ -25,7 +25,7 @@ local function read(name)
   return sentences, labels
 end
 
--- Rows of the set as a padded batch, and how many tokens it has.
+-- Rows of the set as a padded batch, and its number of tokens.
 local function make_batch(sentences, labels, order, first, last)
   local some, classes = {}, {}
   for i = first, last do

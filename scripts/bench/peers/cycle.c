@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static atomic_int *met; /* how often each process has come */
+static atomic_int *met; /* calls of each process so far */
 
 static void meet(int rank, int times)
 {

@@ -13,7 +13,7 @@
  * Segments, and pieces of the range, are returned to the driver only when it has no more, or on trim: the device is
  * waited for then. $ACCELHOST_CUDA_ALLOCATOR=driver asks the driver for each block instead, so that tools that watch
  * over allocations see every one; freed blocks are returned at the next allocation, never at their release. With
- * `poison` each block is 0xff (NaN) when it is handed out, so that specs see what a kernel leaves unwritten.
+ * `poison` each block is 0xff (NaN) when it is handed out, so that specs see elements that a kernel leaves unwritten.
  *
  * Any thread may call. */
 #ifndef AH_CUDA_MEMORY_H

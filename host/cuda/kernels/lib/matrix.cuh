@@ -6,7 +6,7 @@
  *     ah_load_matrices_turned(to, row)    the same, each transposed
  *     ah_pair<T>(low, high)               two halves as a register has them
  *     ah_copies                           copy16(to, from, there), zeros where not there; commit() ends a group;
- * wait<N>() until all but the last N groups of this thread have arrived
+ *                                         wait<N>() until all but the last N groups of this thread have arrived
  *
  * All lanes of a warp call. The places of the elements (PTX, mma.m16n8k16): with g = lane / 4 and t = lane % 4,
  *     a[0] (g, 2t) and (g, 2t + 1); a[1] row g + 8; a[2], a[3] the same 8 columns on

@@ -1,6 +1,6 @@
-/* Products of a warp for attention: 16 TALL rows of its own against rows of a tile, all in shared memory, with the
- * results in registers where ah_mma has them (matrix.cuh): s[i][n][e] is of row 16 i + e / 2 * 8 + lane / 4 and column
- * 8 n + lane % 4 * 2 + e % 2. Halves are multiplied on tensor cores, float and double by their lanes,
+/* Products of a warp for attention: 16 TALL own rows against rows of a tile, all in shared memory, with the results in
+ * registers where ah_mma has them (matrix.cuh): s[i][n][e] is of row 16 i + e / 2 * 8 + lane / 4 and column 8 n + lane
+ * % 4 * 2 + e % 2. Halves are multiplied on tensor cores, float and double by their lanes,
  * which then have one `TALL` only. */
 #ifndef AH_CUDA_ATTENTION_TILE_CUH
 #define AH_CUDA_ATTENTION_TILE_CUH

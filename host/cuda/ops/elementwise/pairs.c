@@ -42,8 +42,7 @@ int ah_cuda_mul(struct ah_call *c)
     return pairs_run(c, loops);
 }
 
-/* Integers have no infinity: PyTorch's CPU raises. What counts is the divisor that the kernel sees: 256 is 0 in
- * uint8. */
+/* Integers have no infinity: PyTorch's CPU raises. The divisor is checked as the kernel sees it: 256 is 0 in uint8. */
 static int refuse_zero_divisor(const struct ah_call *c, enum ah_dtype dtype)
 {
     struct ah_tensor *divisor = NULL;

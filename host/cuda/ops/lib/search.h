@@ -1,4 +1,4 @@
-/* Search for elements that an op has to refuse. The device is waited for: the answer decides what is done next. */
+/* Search for elements that an op has to refuse. The device is waited for: the answer decides the next step. */
 #ifndef AH_CUDA_SEARCH_H
 #define AH_CUDA_SEARCH_H
 

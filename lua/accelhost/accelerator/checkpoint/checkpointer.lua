@@ -178,7 +178,7 @@ local function finish(self)
   if not fine then
     saver:cancel()
     saver:wait()
-    comm.barrier() -- nobody's thread writes into the folder any more, which rank 0 removes
+    comm.barrier() -- no thread writes into the folder any more, which rank 0 removes
     saver:close()
     free_copies(saving.copies)
     error(text, 0)

@@ -198,7 +198,7 @@ function recovery.detach(object)
   end
 end
 
--- Taking.
+-- Loading a published state.
 
 -- Add the values that a checkpoint's files would hold next to models and optimizers, by their names.
 local function add_values(values, note)

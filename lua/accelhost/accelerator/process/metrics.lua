@@ -156,8 +156,8 @@ return function(Accelerator)
     end, value))
   end
 
-  --- Pad every process's tensor to the longest of all along a dim, for what needs equal sizes; tables are walked. A
-  --- collective.
+  --- Pad every process's tensor to the longest of all along a dim, for operations that need equal sizes; tables are
+  --- walked. A collective.
   --
   --   accelerator:pad_across_processes(t, {dim = 1, pad_index = -1}):shape()  --> {2, 3}
   ---@param value userdata|table

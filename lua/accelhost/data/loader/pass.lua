@@ -63,7 +63,7 @@ local function remainder_of(loader)
   return samples % loader.total_batch_size
 end
 
--- Count, for each sample of a batch, how many times the pass has met it before (with virtual shards: within the same
+-- Count, for each sample of a batch, the times that the pass has met it before (with virtual shards: within the same
 -- one, batch `number` being the first, second, ... since the pass's start). Return the counts, for the samples'
 -- streams; nil where all are 0.
 local function repeats_of(pass, batch, number)

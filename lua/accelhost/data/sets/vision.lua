@@ -132,7 +132,7 @@ local function find_below(name, root, given)
   end
   local likely, lacks
   for _, folder in ipairs(folders[name]) do
-    -- Without a folder of its own Fashion-MNIST has MNIST's file names: only a folder given for it counts.
+    -- Fashion-MNIST's files have MNIST's names: only a folder of that name, or one that was passed, counts.
     if given or not (name == "fashion_mnist" and folder == "") then
       local missing = missing_files(root .. folder)
       if not missing then return root .. folder end

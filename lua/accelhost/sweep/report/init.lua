@@ -6,7 +6,7 @@
 --     name = "mnist", direction = "minimize" or "maximize", metric = "loss",
 --     space = the flat list of parameters, trials = {trial, ...} by number,
 --     directory = "runs/mnist", sampler = "tpe", pruner = "asha", seed = 0, command = "accelhost sweep mnist.lua",
---     total = trials wanted, parallel = slots, settings = function(params) -> what a script gets for them,
+--     total = trials wanted, parallel = slots, settings = function(params) -> the script's settings for them,
 --   }
 --   trial = {
 --     number = 0, state = "waiting" | "running" | "paused" | "pruned" | "complete" | "failed",

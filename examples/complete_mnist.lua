@@ -1,5 +1,5 @@
 -- All of it in one script: accumulation, mixed precision, clipping, a schedule, trackers, evaluation over all
--- processes, early stopping, and checkpoints that a killed run goes on from.
+-- processes, early stopping, and checkpoints from which a killed run resumes.
 --
 --   accelhost examples/complete_mnist.lua --epochs 3
 --   accelhost launch --num_processes 2 examples/complete_mnist.lua --resume
@@ -13,7 +13,7 @@ local args = accelhost.parse_args {
   description = "Trains BasicNet on MNIST with everything that a real run has.",
   {"data", nil, "folder with the IDX files (default: $ACCELHOST_DATA, else data/)", type = "string", metavar = "DIR"},
   {"project_dir", "runs/complete_mnist", "folder of checkpoints and logs", type = "string", metavar = "DIR"},
-  {"resume", false, "go on from the newest checkpoint, if there is one"},
+  {"resume", false, "resume from the newest checkpoint, if there is one"},
   {"mixed_precision", "no", "precision of the forward pass", choices = {"no", "bf16", "fp16"}},
   {"gradient_accumulation_steps", 2, "batches of each process in an optimizer step", integer = true, minimum = 1},
   {"epochs", 2, "passes over the training set", integer = true, minimum = 1},

@@ -50,13 +50,13 @@ local waiting = {}
 local function show(tokens)
   waiting[#waiting + 1] = tokens:item()
   local words = tokenizer:decode(waiting, {skip_special_tokens = true})
-  if words:find "\239\191\189$" then return end -- U+FFFD: bytes of a character that goes on
+  if words:find "\239\191\189$" then return end -- U+FFFD: bytes of an incomplete character
   io.write(words)
   io.flush()
   waiting = {}
 end
 
--- A model sees so many tokens: when they are full, it goes on from the second half of them.
+-- A model sees a limited number of tokens: when they are full, it continues from the second half of them.
 local room, left, written, began = model.config.n_positions, args.max_new_tokens, 0, os.clock()
 local half = math.floor(room / 2)
 if accelhost.accelerator.is_main_process then

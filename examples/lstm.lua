@@ -35,7 +35,7 @@ function Forecaster:init()
   self.head = nn.Linear(args.hidden, 1)
 end
 
---- The next value at every place of x (batch, time, 1), and the state to go on from.
+--- The next value at every place of x (batch, time, 1), and the state to continue from.
 function Forecaster:forward(x, state)
   local h, after = self.lstm(x, state)
   return self.head(h), after

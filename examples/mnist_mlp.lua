@@ -12,7 +12,7 @@ local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.opti
 local args = accelhost.args {
   lr = 1e-3, batch_size = 64, hidden = 128, dropout = 0.1, epochs = 9, seed = 1, train_size = 20000, test_size = 10000,
   optimizer = {name = "adamw", momentum = 0.9, weight_decay = 0.01},
-  checkpoints = "", -- a folder: the run is saved after every epoch, and goes on from there
+  checkpoints = "", -- a folder: the run is saved after every epoch, and resumes from there
   smoke = false,
 }
 if args.smoke then args.epochs, args.train_size, args.test_size = 2, 640, 500 end

@@ -1,6 +1,6 @@
 -- Searches the learning rate and more of mnist_mlp.lua: 20 configurations, of which ASHA runs the good ones to the end.
 --
---   accelhost sweep examples/sweep_mnist.lua -j 2          -- Ctrl-C and the same command again: it goes on
+-- accelhost sweep examples/sweep_mnist.lua -j 2 -- Ctrl-C and the same command again: it resumes
 --   accelhost sweep report sweep_mnist.study
 --
 -- On generated digits that is 84 epochs instead of 180: 13 of the 20 are paused before their ends, and the best one has
@@ -9,7 +9,7 @@ local sweep = require "accelhost".sweep
 
 return {
   script = "mnist_mlp.lua",
-  arguments = {"--checkpoints", "."}, -- in the trial's folder: a paused trial goes on from there
+  arguments = {"--checkpoints", "."}, -- in the trial's folder: a paused trial resumes from there
   metric = "accuracy", direction = "maximize",
   space = {
     lr = sweep.log_uniform(1e-4, 1e-1),

@@ -1,4 +1,4 @@
--- A run that can be killed at any moment and goes on to the bit: the state is saved every few steps and loaded first.
+-- A run that can be killed at any moment and resumes to the bit: the state is saved every few steps and loaded first.
 --
 --   accelhost examples/by_feature/checkpointing.lua
 --   accelhost examples/by_feature/checkpointing.lua --resume      -- after Ctrl-C, kill -9, ...
@@ -12,11 +12,11 @@ local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.opti
 local args = accelhost.parse_args {
   description = "Trains the tutorial's network and saves its whole state every few steps.",
   {"project_dir", "runs/checkpointing", "folder of the checkpoints", type = "string", metavar = "DIR"},
-  {"resume", false, "go on from the newest checkpoint, if there is one"},
+  {"resume", false, "resume from the newest checkpoint, if there is one"},
   {"epochs", 2, "passes over the training set", integer = true, minimum = 1},
   {"save_every", 5, "steps between two checkpoints", integer = true, minimum = 1},
   {"total_limit", 2, "checkpoints that are kept", integer = true, minimum = 1},
-  {"async", false, "go on while a checkpoint is written"},
+  {"async", false, "continue while a checkpoint is written"},
   {"train_size", 1280, "train on the first N images", integer = true, minimum = 1},
   {"batch_size", 32, "images per process and batch", integer = true, minimum = 1},
   {"smoke", false, "the same in a few seconds"},

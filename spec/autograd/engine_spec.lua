@@ -248,7 +248,7 @@ describe("detach_", function()
     assert.same({4, 4, 4, 4}, y:tolist())
   end)
 
-  it("leaves a result that is nobody else's to be written", function()
+  it("leaves a result without other references to be written", function()
     local x = accelhost.ones({1, 1, 3}, {requires_grad = true})
     local y = accelhost.nn.functional.conv1d(x, accelhost.ones(1, 1, 1)):detach_()
     assert.same({{{3, 3, 3}}}, y:mul_(3):tolist())

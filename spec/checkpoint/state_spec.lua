@@ -185,7 +185,7 @@ describe("save_state and load_state", function()
     assert.same(drawn, {math.random(), math.random(100), math.random(7, 9)})
   end)
 
-  it("finishes a save whose accelerator nobody holds any more", function()
+  it("finishes a save whose accelerator has no references any more", function()
     for i = 1, 3 do
       local accelerator = accelhost.Accelerator()
       local net = accelerator:prepare(nn.Linear(200, 200))

@@ -254,7 +254,7 @@ describe("a job's channel", function()
     assert.equal("nil\n0\nnone\n", heard.output[0])
   end)
 
-  it("is not there in a script that nobody started", function()
+  it("is not there in a script without a launcher", function()
     local result = run.script([[
       local channel = require("accelhost._C").channel
       print(channel.is_open(), pcall(channel.send, "x"))]])
@@ -282,7 +282,7 @@ describe("waiting for jobs", function()
     assert.same({}, C.job.wait{})
   end)
 
-  it("holds a rank that floods: what nobody asks for is not kept here", function()
+  it("holds a rank that floods: unrequested messages are not kept here", function()
     local job = start([[
       local channel = require("accelhost._C").channel
       local text = ("x"):rep(2 ^ 20)

@@ -168,7 +168,7 @@ describe("accelhost launch --recover live", function()
     end
   end)
 
-  it("is refused where nobody can replace a rank", function()
+  it("is refused where no process can replace a rank", function()
     assert.equal("--recover: live recovery is for one machine, and num_machines is 2",
       refused {"--num_machines", 2, "--main_process_ip", "127.0.0.1"})
     assert.equal("--recover: srun starts the ranks, and replaces none", refused {"--launcher", "srun"})

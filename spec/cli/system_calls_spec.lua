@@ -176,9 +176,9 @@ describe("without pidfds accelhost launch", function()
           os.execute "kill -KILL $PPID"
         end
         require("accelhost._C").comm.barrier()
-        if os.getenv "RANK" == "0" then print "went on" end]]
+        if os.getenv "RANK" == "0" then print "continued" end]]
       local result = without(calls, {"launch", "--recover", "live", "--num_processes", 2, "-e", script, path})
-      run.prints("went on\n", result)
+      run.prints("continued\n", result)
       run.succeeds(result)
     end)
   end)

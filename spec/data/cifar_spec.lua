@@ -6,7 +6,7 @@ local data = accelhost.data
 
 local PIXELS = 3 * 32 * 32
 
--- The i-th pixels, and a file of so many records.
+-- The i-th pixels, and a file of one record per label.
 local function pixels(i) return string.char(i):rep(PIXELS / 2) .. string.char(255 - i):rep(PIXELS / 2) end
 
 local function records(labels)

@@ -1,4 +1,4 @@
--- Loaders whose batches are made by processes: the same batches, and nothing left behind however anybody ends.
+-- Loaders whose batches are made by processes: the same batches, and nothing left behind however a process ends.
 local accelhost = require "accelhost"
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"

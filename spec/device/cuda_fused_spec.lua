@@ -14,7 +14,7 @@ local function prints(wanted, code)
 end
 
 describe("fused kernels on a CUDA device", function()
-  sim.case("read scores that autocast made, and write the gradient over those that nobody holds", function()
+  sim.case("read scores that autocast made, and write the gradient over those without references", function()
     -- Of n scores: 2 bytes each, and 2 for the gradient where the scores are held; no copy in float32.
     prints("4\n2\n", [[
       local rows, classes = 256, 2048

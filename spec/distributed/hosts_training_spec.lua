@@ -79,7 +79,7 @@ describe("BasicNet on several hosts", function()
       if run.program({"sh", "-c", "command -v " .. torchrun}).code == 0 then return true end
       pending "needs torchrun, in the PATH or in TORCHRUN"
     end
-    -- Two ranks on each of so many hosts.
+    -- Two ranks on each of `count` hosts.
     local function launch(count, words)
       return hosts.run(count, ([[export ACCELHOST_SECRET="one two three four"
         for k in $(seq %d); do { testhosts on $k %s --no_python --nnodes %d --nproc_per_node 2 --node_rank $((k - 1)) \

@@ -118,7 +118,7 @@ describe("accelhost launch", function()
     assert.equal(3, launch({"--num_processes", 2, "-e", late}).code)
   end)
 
-  it("ends the job when nobody reads its output, and when it cannot be written", function()
+  it("ends the job when its output is not read, and when it cannot be written", function()
     local forever = "while true do print('x') end"
     for ranks = 1, 2 do
       local pipe = '("$0" launch --num_processes $1 -e "$2"; echo $? >&2) | head -1'

@@ -16,7 +16,7 @@ local function missing()
   plugin:close()
 end
 
--- `mpi COUNT WORDS...`: two ranks on each of so many hosts, by an agent in place of ssh.
+-- `mpi COUNT WORDS...`: two ranks on each of COUNT hosts, by an agent in place of ssh.
 local begin = [[
   prepare() {
     n=$1

@@ -34,7 +34,7 @@ end
 local case = "spec/distributed/cases/dist_collectives.lua"
 local begin = "dist = require('accelhost').distributed dist.init_process_group() "
 
-describe("Processes that nobody launched together", function()
+describe("Processes without a common launcher", function()
   it("meet in any order and are a job", function()
     for _, order in ipairs {"2 1 0", "0 1 2"} do
       local said = shell("export WORLD_SIZE=3; for r in " .. order .. "; do rank $r " .. case .. "; sleep 0.1; done")

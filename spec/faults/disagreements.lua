@@ -1,5 +1,5 @@
 -- Ranks that disagree: after some calls that all make alike, one rank does something else than the others. Every job
--- must end at once with 3, name what differs and the ranks, and leave nobody waiting. $N: how many jobs.
+-- must end at once with 3, name what differs and the ranks, and leave no rank waiting. $N: number of jobs.
 local binary = assert(os.getenv("ACCELHOST_BINARY"), "ACCELHOST_BINARY: make test-faults sets it")
 local count = tonumber(os.getenv("N") or "") or 200
 

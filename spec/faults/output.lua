@@ -6,7 +6,7 @@ local tally = faults.tally()
 math.randomseed(1)
 local flood = "while true do print(os.getenv('RANK') .. ('x'):rep(60)) end"
 
--- Nobody reads what the job prints: a fifo that a sleeping process holds open.
+-- The job's output is not read: a fifo that a sleeping process holds open.
 local function stalled(kind, act, expected)
   local fifo = os.tmpname()
   os.remove(fifo)

@@ -30,6 +30,6 @@ for n = 1, faults.count(20) do
   end
   faults.finish(job)
   local well = job.code == 0 and job.text:find("phase exit", 1, true)
-  tally:add(whole and "the whole job, 1.5 s" or "one rank, 0.4 s", not well and "did not go on" or nil, job)
+  tally:add(whole and "the whole job, 1.5 s" or "one rank, 0.4 s", not well and "did not continue" or nil, job)
 end
 tally:conclude()

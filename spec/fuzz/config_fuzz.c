@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
-/* Every node but the root is somebody's child, once. */
+/* Every node but the root is one node's child, once. */
 static void check(const struct ah_tree *tree)
 {
     int children = 0;

@@ -55,7 +55,7 @@ static void read_address(struct mesh *m, const uint8_t *bytes, size_t count)
     memcpy(text, bytes, count);
     text[count] = 0;
     if (connect_to(m, 0, text) == 0)
-        abort(); /* nobody has proved anything */
+        abort(); /* no host has proved anything */
     free(text);
 }
 

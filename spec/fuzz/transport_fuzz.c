@@ -1,5 +1,5 @@
-/* Fuzz target: messages over the transport from a peer host. Each step is two bytes: begin a turn that receives so many
- * bytes of a tag, or have the peer send a message, a head that it breaks off, or one that no turn can want.
+/* Fuzz target: messages over the transport from a peer host. Each step is two bytes: begin a turn that receives that
+ * many bytes of a tag, or have the peer send a message, a head that it breaks off, or one that no turn can want.
  * sources: host/base/status/status.c */
 #include "comm/net/transport_tcp.c"
 

@@ -59,7 +59,7 @@ AH_TEST(count_dtype_and_reduction_must_agree)
     unsetenv("COMM_TEST_CASE");
 }
 
-/* Rank 0 and 1 differ while rank 2 is late: nobody waits for it, and it raises as well when it arrives. */
+/* Rank 0 and 1 differ while rank 2 is late: no rank waits for it, and it raises as well when it arrives. */
 static void late_witness(struct rank *me)
 {
     float buffer[4] = {0};
@@ -229,7 +229,7 @@ AH_TEST(a_long_wait_is_reported_once_and_names_the_missing_ranks)
 static void stall_of_two(struct rank *me)
 {
     float buffer[4] = {0};
-    /* Rank 1 is a call further than rank 2, which nobody else has reached: it is the one to be named. */
+    /* Rank 1 is a call further than rank 2, which no other rank has reached: it is the one to be named. */
     me->where = "train.lua:12";
     if (me->rank == 2) {
         until_ended(me, 0);

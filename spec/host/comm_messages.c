@@ -93,7 +93,7 @@ AH_TEST(two_ranks_may_both_send_first_and_tags_keep_apart)
     CHECK(run_ranks(2, 20 * 1000000000ll, both_first));
 }
 
-/* Many in a row that nobody waits for, sent as fast as the other receives; two tags in turn. */
+/* Many in a row that are not waited for, sent as fast as the other receives; two tags in turn. */
 static void stream(struct rank *me)
 {
     if (!has_messages(me))

@@ -30,12 +30,12 @@ bool run_ranks(int size, int64_t timeout_ns, void (*body)(struct rank *me));
 /* Always forked: for bodies in which ranks die. Ranks in the mask may die or fail without counting. */
 bool run_ranks_mortal(int size, int64_t timeout_ns, unsigned mortal_mask, void (*body)(struct rank *me));
 
-/* The same on so many hosts only. */
+/* The same on `hosts` hosts only. */
 bool run_hosts(int size, int hosts, int64_t timeout_ns, unsigned mortal_mask, void (*body)(struct rank *me));
 
 /* Stay until another rank has ended. */
 void until_ended(struct rank *me, int rank);
-/* Stay until somebody has set a mark, half a minute at most: the order of what ranks do, on a machine of any load. */
+/* Stay until a rank has set a mark, half a minute at most: the order of what ranks do, on a machine of any load. */
 void set_mark(struct rank *me, int which);
 void until_marked(struct rank *me, int which);
 

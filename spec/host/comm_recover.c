@@ -173,7 +173,7 @@ AH_TEST(a_rank_that_is_killed_anywhere_is_replaced_and_the_result_is_the_same_to
     }
 }
 
-/* Kills ranks at random, until there were so many deaths; the process numbers are on the control block. */
+/* Kills ranks at random, until there were enough deaths; the process numbers are on the control block. */
 static pid_t begin_killer(int kills, unsigned seed)
 {
     pid_t pid = fork();
@@ -359,7 +359,7 @@ static int alone(struct ah_group *group, int rank)
     bool returned = ah_rank_entry(scene->control, 0)->replaced;
     AH_TRY(ah_recovery_find(&at));
     if (returned && at != 5)
-        return ah_fail(AH_EINVAL, "goes on at %lld", (long long)at);
+        return ah_fail(AH_EINVAL, "resumes at %lld", (long long)at);
     if (returned) {
         AH_TRY(ah_recovery_note_of(0, &note, &bytes));
         AH_TRY(ah_recovery_take());

@@ -163,7 +163,7 @@ AH_TEST(a_message_that_a_rank_has_received_is_not_changed_before_it_is_returned)
         CHECK(header->count == 3 && atomic_load(&header->state) == state);
     }
     atomic_store(&header->state, AH_MESSAGE_FREE);
-    for (int count = 5; count < 7; count++) { /* the second one overwrites the first, which nobody received */
+    for (int count = 5; count < 7; count++) { /* the second one overwrites the first, which was not received */
         CHECK_OK(send_header(&place, count, 1));
         CHECK(header->count == count && atomic_load(&header->state) == AH_MESSAGE_POSTED);
     }

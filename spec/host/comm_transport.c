@@ -1,4 +1,4 @@
-/* The transport over TCP and a host that sends what nobody asked for. */
+/* The transport over TCP and a host that sends unrequested messages. */
 #include "comm/net/transport.h"
 
 #include <pthread.h>
@@ -53,7 +53,7 @@ static void close_pair(struct pair *pair)
     ah_store_end(pair->server);
 }
 
-/* A turn that receives so many bytes from the peer. */
+/* A turn that receives `bytes` bytes from the peer. */
 static struct ah_transport_turn *want(struct pair *pair, uint64_t tag, void *memory, size_t bytes)
 {
     struct ah_transport_piece send[2] = {{0}}, receive[2] = {{0}, {memory, bytes}};
@@ -88,7 +88,7 @@ static size_t flood(struct pair *pair, const unsigned char *bytes, size_t all)
     return sent;
 }
 
-/* So many messages of a megabyte, each full of its number. */
+/* `count` messages of a megabyte, each full of its number. */
 static unsigned char *messages(int tag, int count, size_t *bytes)
 {
     uint64_t head[2] = {(uint64_t)tag, MEGABYTE};
@@ -194,7 +194,7 @@ AH_TEST(a_host_that_sends_what_does_not_fit_is_lost_with_what_it_sent)
     }
 }
 
-/* 33 messages that nobody asks for, of 16 MiB each, together with one that is awaited. */
+/* 33 unrequested messages, of 16 MiB each, together with one that is awaited. */
 AH_TEST(a_host_is_lost_that_sends_more_than_a_host_may_be_ahead_by)
 {
     struct pair pair;

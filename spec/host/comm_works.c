@@ -159,7 +159,7 @@ AH_TEST(forms_with_a_root_are_works_too)
         CHECK(run_ranks(sizes[s], 0, rooted_forms));
 }
 
-/* Works that nobody waits for: their buffers are freed at once, the peers' results are right, no memory leaks. */
+/* Works that are not waited for: their buffers are freed at once, the peers' results are right, no memory leaks. */
 static void abandoned(struct rank *me)
 {
     enum { WORKS = 300, N = 5000 };

@@ -1,4 +1,4 @@
-/* The registry of devices, copies between them, and storages on memory of somebody else. "far" is the plugin of
+/* The registry of devices, copies between them, and storages on memory of another owner. "far" is the plugin of
  * spec/device. */
 #include "cpu/device.h"
 #include "tensor/tensor.h"
@@ -71,7 +71,7 @@ static void release(struct ah_storage *storage)
     released++;
 }
 
-/* Rows become columns where the memory is: in a fresh block of the device's own, in place in that of somebody else. */
+/* Rows become columns where the memory is: in a fresh block of the device's own, in place in that of another owner. */
 static void check_row_major(enum ah_dtype dtype)
 {
     static const int64_t size[] = {1, 2, 2, 2};

@@ -120,7 +120,7 @@ AH_TEST(bytes_pass_as_they_are_but_on_a_terminal)
     feed(&rig, 0, "10%\r20%\r\nno end", 0);
     ah_output_end(rig.output, 0, 0, 0);
     ah_output_finish(rig.output);
-    CHECK(!strcmp(look(&rig), "10%\r20%\r\nno end")); /* and no newline that nobody wrote */
+    CHECK(!strcmp(look(&rig), "10%\r20%\r\nno end")); /* and no newline that was not written */
     rig_close(&rig);
     REQUIRE(rig_open(&rig, 2, true));
     feed(&rig, 1, "10%\r20%\r", 0);

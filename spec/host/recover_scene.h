@@ -17,7 +17,7 @@ struct scene {
     int (*body)(struct ah_group *group, int rank);
     int size, steps;
     bool forgets, orphans;     /* a replacement does not restore its state; makes another call */
-    int wanted;                /* no rank makes its last step before there were so many deaths */
+    int wanted;                /* no rank makes its last step before there were that many deaths */
     int64_t timeout_ns;        /* after which a rank stops waiting for a replacement */
     atomic_int victim, step, place; /* the rank that kills itself, and where; -1: none */
     atomic_int deaths;

@@ -108,7 +108,7 @@ AH_TEST(gradients_are_averaged_whatever_their_order_of_arrival)
     CHECK(run_ranks_mortal(5, 0, 0, averages));
 }
 
-/* Parameter 1 is used by rank 0 only, parameter 2 by nobody. */
+/* Parameter 1 is used by rank 0 only, parameter 2 by no rank. */
 static void unused(struct rank *me)
 {
     struct model m;

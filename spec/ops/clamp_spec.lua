@@ -21,7 +21,7 @@ describe("clamp between tensors", function()
     assert.same({0.5, nil, 0.5}, shares(0, nil, 0))
   end)
 
-  it("lets bounds that are equal share with nobody", function()
+  it("lets bounds that are equal share with no input", function()
     assert.same({0, 1, 0}, shares(0, 1, 1))
     assert.same({1, 0, 0}, shares(1, 1, 1))
     assert.same({0, 0, 1}, shares(2, 1, 1))

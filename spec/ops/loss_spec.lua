@@ -241,7 +241,7 @@ describe("cross_entropy of rows in half precision", function()
     check.near(check.flat(wanted), found, 5e-3)
   end)
 
-  it("writes its gradient under autocast over scores that nobody else holds", function()
+  it("writes its gradient under autocast over scores without other references", function()
     local x, target = accelhost.randn(64, 4096):to("bfloat16"):requires_grad_(), accelhost.arange(64)
     local function backward(held)
       local scores = (x + 1):view(8, 8, -1)
@@ -283,7 +283,7 @@ describe("cross_entropy's backward", function()
   local function moved(x) return x + 1 end
   local function held(x) return x + 1, true end
 
-  it("writes over scores that nobody else holds", function()
+  it("writes over scores without other references", function()
     local wanted, grown = backward(held)
     assert.equal(1, grown)
     local found, less = backward(moved)
@@ -304,7 +304,7 @@ describe("cross_entropy's backward", function()
     assert.same((once * 2):tolist(), leaf_of.grad:tolist())
   end)
 
-  it("has second derivatives of scores that nobody else holds", function()
+  it("has second derivatives of scores without other references", function()
     local target = labels {0, 2, -100, 1}
     local function loss(x)
       local y = x * 2

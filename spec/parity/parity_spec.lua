@@ -24,7 +24,7 @@ local function steps_of(options)
   return math.min(options.steps, 8)
 end
 
--- float64 leaves only the order of additions; float32 drifts apart as steps go on, with AdamW sooner: it makes a whole
+-- float64 leaves only the order of additions; float32 drifts apart over the steps, with AdamW sooner: it makes a whole
 -- step of a gradient that is nothing but rounding. All are relative to the loss; after 20 steps of float32, when it is
 -- small and what drifts is not, to a loss of 1 at least.
 local function tolerance_of(options, step, loss)

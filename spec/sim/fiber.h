@@ -34,7 +34,7 @@ void fiber_reset(Fiber *fiber, void (*entry)());
 /* The fiber that represents the stack of this thread itself. */
 void fiber_adopt_thread(Fiber *fiber);
 void fiber_switch(Fiber *from, Fiber *to);
-/* Go on at `to` and never come back: also out of a signal's handler. */
+/* Continue at `to` and never return: also out of a signal's handler. */
 [[noreturn]] void fiber_abandon(Fiber *to);
 /* Each run of an entry begins with it. */
 void fiber_arrived(Fiber *self);

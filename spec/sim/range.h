@@ -90,7 +90,7 @@ class Range
 
     std::map<char *, size_t> free_;   /* stretches, guards included */
     std::map<char *, Block> pieces_;  /* mapped memory, by where it begins; number 0: not to be used yet */
-    size_t addresses_ = 0, reserved_ = 0; /* behind base_ + bytes_; of which so many are reserved */
+    size_t addresses_ = 0, reserved_ = 0; /* behind base_ + bytes_; the number of reserved ones */
     std::deque<Block> quarantine_;    /* stretches on their way to free_ */
     size_t quarantined_ = 0;
     uint64_t made_ = 0;

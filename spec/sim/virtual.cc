@@ -1,6 +1,6 @@
 /* The driver's virtual memory: addresses and memory apart, and one mapped into the other. As on a card, sizes are
  * multiples of 2 MiB, mapped memory may be used after cuMemSetAccess alone, and unmapping waits for nothing: a kernel
- * that is still at it finds nobody's addresses. */
+ * that is still at it finds addresses of no allocation. */
 #include "state.h"
 
 #include <map>

@@ -1,5 +1,5 @@
 -- The ranks of the checkpointing example, run under --recover live, are killed by SIGKILL one after the other at random
--- moments, 50 times in one run: each is replaced in less than a second, and the weights are those of a run that nobody
+-- moments, 50 times in one run: each is replaced in less than a second, and the weights are those of a run that was not
 -- disturbed. In two processes and in four. $N: how many kills.
 local faults = require "spec.support.faults"
 local folder = require "spec.support.folder"

@@ -49,7 +49,7 @@ function cards.by_themselves(case, words)
   return run.program({"sh", "-c", each, run.path}, {env = env, timeout = 100}).stdout
 end
 
---- A sentence that is pending where there are not so many cards.
+--- A sentence that is pending where there are fewer cards.
 ---@param sentence string
 ---@param count integer
 ---@param fn fun()

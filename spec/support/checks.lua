@@ -14,7 +14,7 @@ local checks = {}
 -- The sentences of this rank that failed, and the number of all.
 local failed, tried = {}, 0
 
---- In a rank: check one sentence. An error in it is reported on stderr, and the rank goes on to the next sentence.
+--- In a rank: check one sentence. An error in it is reported on stderr, and the rank continues with the next sentence.
 ---@param sentence string
 ---@param fn function
 function checks.it(sentence, fn)

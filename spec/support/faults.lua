@@ -18,7 +18,7 @@ function faults.now()
   return tonumber(time.seconds) + tonumber(time.nanoseconds) * 1e-9
 end
 
---- Do nothing for so many seconds.
+--- Do nothing for some seconds.
 function faults.sleep(seconds) ffi.C.usleep(math.floor(seconds * 1e6)) end
 
 --- Send a signal, by its name; false when there is no such process.

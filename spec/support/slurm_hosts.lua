@@ -72,7 +72,7 @@ local function read(path)
   return text
 end
 
---- Start a cluster of `count` nodes; one that nobody asks anything for 5 minutes ends by itself.
+--- Start a cluster of `count` nodes; one without a request for 5 minutes ends by itself.
 ---@param count integer
 ---@return {run: fun(text: string, options?: table): table, stop: fun()} cluster
 function slurm_hosts.start(count)

@@ -86,7 +86,7 @@ local function rosenbrock(params, dimensions)
   return sum
 end
 
--- The least loss of a study with so many trials, `parallel` of them at a time, that end in another order than they
+-- The least loss of a study with `count` trials, `parallel` of them at a time, that end in another order than they
 -- began.
 local function least_loss(sampler, count, parallel, loss_of)
   local running, least, draws = {}, math.huge, stream.new(0, 0)

@@ -127,7 +127,7 @@ describe("accelhost sweep", function()
       for epoch = 1, 5 do
         accelerator:wait_for_everyone()
         accelhost.report(epoch, {loss = args.lr})
-        print("went on", epoch)
+        print("continued", epoch)
       end]])
     define [[script = "train.lua", num_processes = 2, parallel = 1, trials = 2, space = {lr = sweep.uniform(0, 9)},
       pruner = {"median", n_startup_trials = 1}, enqueue = {{lr = 1}, {lr = 2}}]]

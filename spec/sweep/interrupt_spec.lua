@@ -73,7 +73,7 @@ describe("An interrupted sweep", function()
     {"with a pruner", 'trials = 2, parallel = 2, pruner = "median"'},
     {"of gangs", "trials = 1, parallel = 1, num_processes = 2, arguments = {'--ranks', 2}"},
   } do
-    it("ends trials " .. case[1] .. " at a report, and goes on with them from their checkpoints", function()
+    it("ends trials " .. case[1] .. " at a report, and resumes them from their checkpoints", function()
       define(case[2])
       local trials = tonumber(case[2]:match "trials = (%d)")
       local job = faults.start '"$0" sweep s.lua'

@@ -1,4 +1,4 @@
--- From a study's file to its report, also while somebody writes it.
+-- From a study's file to its report, also while another process writes it.
 local C = require "accelhost._C"
 local Definition = require "accelhost.sweep.definition"
 local Store = require "accelhost.sweep.store"

@@ -1,5 +1,5 @@
 -- A Trainer under accelhost launch --recover live: whatever rank is killed wherever, the results are those of
--- a run that nobody disturbed. The script does nothing for it.
+-- an undisturbed run. The script does nothing for it.
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 

@@ -102,7 +102,7 @@ static int open_part(struct ah_group **out, struct ah_group *parent, const struc
         struct ah_group_block *mine = &ah_rank_entry(parent->control, members[seat.rank])->block[seat.block];
         atomic_store(&mine->base, seat.base);
         for (int c = 0; c < AH_COUNTERS; c++)
-            if (!ah_reached(atomic_load(&mine->counter[c]), seat.base)) /* the process before may have gone on */
+            if (!ah_reached(atomic_load(&mine->counter[c]), seat.base)) /* the process before may have continued */
                 atomic_store(&mine->counter[c], seat.base);
         int seen = atomic_load(&parent->control->header->blocks);
         while (seen <= seat.block &&

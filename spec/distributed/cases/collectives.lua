@@ -86,7 +86,7 @@ for i = 20, 1, -1 do assert(works[i]:wait()[99]:item() == i * total, "all_reduce
 assert(works[1]:is_completed(), "a work that was waited for is completed")
 local gathering = comm.all_gather_async(accelhost.full({1, 2}, rank))
 local scattering = comm.reduce_scatter_async(accelhost.arange(size):to("float32") + rank)
-comm.all_gather_async(accelhost.full({3}, rank)) -- nobody waits for it
+comm.all_gather_async(accelhost.full({3}, rank)) -- it is not waited for
 collectgarbage()
 same(scattering:wait(), {rank * size + shift}, "reduce_scatter_async")
 local rows = {}

@@ -47,7 +47,7 @@ for i = 1, 20 do
 end
 for i = 20, 1, -1 do assert(works[i]:wait():cpu():eq(i * size):all():item()) end
 
--- Nobody waits for these; their memory is used again, and what is waited for is right.
+-- These are not waited for; their memory is used again, and the results of others are right.
 for i = 1, 30 do
   comm.all_reduce_async(full({5000}, i))
   if i % 5 == 0 then collectgarbage() end

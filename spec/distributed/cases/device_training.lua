@@ -1,5 +1,5 @@
 -- BasicNet in float64, each rank with its share of a batch: device_training.lua [cards] [steps]. With cards on CUDA
--- devices, so many in all, else on the CPU. Prints on rank 0 the loss of each step, over all ranks, to the last bit.
+-- devices, as many in all, else on the CPU. Prints on rank 0 the loss of each step, over all ranks, to the last bit.
 local accelhost = require "accelhost"
 local nn, F, optim, dist = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.distributed
 local cards, steps, share = tonumber(arg[1]) or 0, tonumber(arg[2]) or 3, 2

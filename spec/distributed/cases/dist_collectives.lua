@@ -192,7 +192,7 @@ if size > 1 then
       assert(view[0][0]:item() == from and view[0][1]:item() == 0, "recv into a view")
       seen[from] = true
     end
-    for r = 1, size - 1 do assert(seen[r], "recv from anybody") end
+    for r = 1, size - 1 do assert(seen[r], "recv from any rank") end
     dist.send_object_list({"hello", {1, 2}}, 1)
   else
     assert(dist.recv(got, 0, {tag = 3}) == 0)

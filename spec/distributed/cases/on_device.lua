@@ -1,4 +1,4 @@
--- Another case, with its tensors on this rank's device: on_device.lua CASE [cards], of so many cards (default: one a
+-- Another case, with its tensors on this rank's device: on_device.lua CASE [cards], of that many cards (default: one a
 -- rank).
 local accelhost = require "accelhost"
 local comm = require "accelhost._C".comm

@@ -1,7 +1,7 @@
 -- A training whose ranks kill themselves at points of KILL: "rank:place:step ..." (places: forward, backward, reduced,
 -- stepped, logged, evaluation, saving, writing, set_up, loaded); each once, by the files of FOLDER. At `writing` it is
 -- killed by another process, once a checkpoint's first file is there. Prints the SHA-256 of all that has to be as if
--- nobody had been killed. FEATURES: words of what the training has.
+-- no rank had been killed. FEATURES: words for features of the training.
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data

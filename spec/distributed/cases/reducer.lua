@@ -18,7 +18,7 @@ for step = 1, 3 do
   reducer:finish()
   assert(first.grad:sum():item() == 48 * mean, "a gradient is the mean over ranks")
   assert(second.grad:sum():item() == 48 * mean, "every gradient is")
-  assert(idle.grad == nil, "a parameter that nobody used has no gradient")
+  assert(idle.grad == nil, "an unused parameter has no gradient")
   assert(statistics[0]:item() == 10 * step, "buffers follow rank 0")
   first.grad, second.grad = nil, nil
 end

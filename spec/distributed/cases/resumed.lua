@@ -1,7 +1,7 @@
 -- A training that saves every step and resumes from the newest checkpoint, for jobs that are disturbed. The first rank
 -- appends to a file a line for each step: its number, the ranks, the samples in their order, and the sum of the losses.
 -- usage: resumed.lua FOLDER [PAUSE [RANK STEP]], where a rank kills itself at a step of the first attempt. As long as
--- there is a file "hold" in the folder nobody begins.
+-- there is a file "hold" in the folder no process begins.
 local accelhost = require "accelhost"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 
@@ -27,7 +27,7 @@ local function is_held()
 end
 
 while is_held() do os.execute "exec sleep 0.05" end
-if accelerator:load_state() then accelerator:print("goes on after step " .. progress.step) end
+if accelerator:load_state() then accelerator:print("resumes after step " .. progress.step) end
 for _ = loader.epoch, 0 do
   for x, y, number in loader do
     local loss = F.mse_loss(model(x), y, {reduction = "sum"})

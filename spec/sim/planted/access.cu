@@ -1,4 +1,4 @@
-/* 16-byte copies, and addresses that are nobody's. */
+/* 16-byte copies, and addresses that are no allocation's. */
 #include "cuda/kernels/lib/kernel.cuh"
 #include "sim/planted/planted.h"
 

@@ -45,7 +45,7 @@ AH_KERNEL(product_of_some, planted_args, 32)
     a.to[threadIdx.x] = sum[0];
 }
 
-/* Numbers that come to shared memory while the threads go on, in two groups of which n are not waited for. */
+/* Numbers that are copied to shared memory while the threads continue, in two groups of which n are not waited for. */
 template <int N> __device__ static void copy_around(const planted_args &a, float *rows)
 {
     ah_copies copies;

@@ -121,7 +121,7 @@ TEST("a write behind shared memory is an error")
 #endif
 }
 
-TEST("a 16-byte access that is not aligned is an error, as is an address that is nobody's")
+TEST("a 16-byte access that is not aligned is an error, as is an address that is no allocation's")
 {
     std::string text;
     std::vector<float> result;

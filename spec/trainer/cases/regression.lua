@@ -8,7 +8,7 @@ local args, own = accelhost.TrainingArguments.parse_args {
   {"term_at", 0, "the last rank sends itself SIGTERM at this update"},
   {"raise_on", -1, "rank that asks for a stop at update 3"}, {"patience", 0, "of early stopping"},
   {"kill", "", "rank:place:update ...: the rank kills itself by SIGKILL there, once"},
-  {"resume_newest", false, "go on from the newest checkpoint"},
+  {"resume_newest", false, "resume from the newest checkpoint"},
   {"dropout", 0.2, "share"}, {"nan_at", -1, "row whose loss is no number"},
   defaults = {disable_tqdm = true, logging_steps = 2, per_device_train_batch_size = 4, learning_rate = 1e-2},
 }

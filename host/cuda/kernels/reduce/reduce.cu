@@ -45,7 +45,7 @@ template <int HOW, typename T> __device__ __forceinline__ void fold_one(T &s, T 
     }
 }
 
-/* HOW is an enum ah_reduce_fold. */
+/* A fold by HOW, an enum ah_reduce_fold. */
 template <typename T, int HOW> struct fold {
     typedef T State;
     typedef T Own;

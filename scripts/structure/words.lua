@@ -1,6 +1,7 @@
 -- The word list of the language rules: words for which the field has a better term, searched for in comments, strings
--- and Markdown. words.txt has the list, one "pattern | better term" a line; words_allowed.txt has "PATH COUNT" for each
--- file that still has findings, and may only shrink.
+-- and Markdown. words.txt has the list, one "pattern | better term" a line; a pattern that begins with "^" is searched
+-- for at the begin of comments of C and Lua. words_allowed.txt has "PATH COUNT" for each file that still has findings,
+-- and may only shrink.
 -- usage: accelhost scripts/structure/words.lua [PATH...]   print FILE:LINE: word -> better term; exit code 1 if any
 --        accelhost scripts/structure/words.lua --allow     print the lines of words_allowed.txt as of now
 local here = arg and arg[0] and arg[0]:match("^(.*)/[^/]*$") or "scripts/structure"
@@ -14,7 +15,11 @@ local function read_list(path)
   local list = {}
   for line in io.lines(path) do
     local pattern, better = line:match("^([^#]-)%s+|%s+(.+)$")
-    if pattern then list[#list + 1] = {pattern = "%f[%w_]" .. pattern .. "%f[^%w_]", better = better} end
+    local first = pattern and pattern:match "^%^(.+)$"
+    if pattern then
+      list[#list + 1] = {pattern = (first and "^" .. first or "%f[%w_]" .. pattern) .. "%f[^%w_]", first = first ~= nil,
+        better = better}
+    end
   end
   return list
 end
@@ -120,16 +125,25 @@ local function plain(line)
   return (line:gsub("`[^`]*`", " "):gsub("%S+/%S+%.%a+", " "):gsub("%-%-%-@%w+%s+%S+", " "):gsub("[%w_.:]+%(", " "))
 end
 
+-- The text of a comment that begins in this line, nil without one. A Lua comment continues the one in the line before.
+local function begun_comment(path, line, before)
+  if path:find "%.lua$" then return not before:find "^%s*%-%-" and line:match "^%s*%-%-+%s*(.*)$" or nil end
+  return line:match "^%s*/%*+%s*(.*)$"
+end
+
 -- The listed words in a file's prose: {line, found, better} each.
 local function find_words(path, text, list)
   local reader = readers[path:match("%.(%w+)$") or ""] or (path == "Makefile" and script_prose)
-  local found, number = {}, 0
+  local found, number, before = {}, 0, ""
   if not reader then return found end
+  local raw = (text .. "\n"):gmatch("(.-)\n")
   for line in (reader(text) .. "\n"):gmatch("(.-)\n") do
     number = number + 1
-    local prose = plain(line):lower()
+    local prose, whole = plain(line):lower(), raw()
+    local begun = (begun_comment(path, whole, before) or ""):lower()
+    before = whole
     for _, word in ipairs(prose:find("%w") and list or {}) do
-      local match = prose:match(word.pattern)
+      local match = (word.first and begun or prose):match(word.pattern)
       if match then found[#found + 1] = {line = number, found = match, better = word.better} end
     end
   end

@@ -22,7 +22,7 @@ enum {
     DEBT_NS = 100000,           /* the threads cost so much more than they saved: the caller rests them */
     CREDIT_NS = 1000000,        /* of what they saved so much counts against later costs */
     SHORTEST_REST_NS = 4000000,
-    LONGEST_REST_NS = 512000000,
+    LONGEST_REST_NS = 128000000,
 };
 
 struct region {

@@ -211,7 +211,8 @@ static int put_value(struct writer *w, const struct place *place)
             break;
         json_put(w, "null");
         return 0;
-    case LUA_TUSERDATA: return json_refuse(place, "a tensor or another object (item() and tolist() return plain values)");
+    case LUA_TUSERDATA:
+        return json_refuse(place, "a tensor or another object (item() and tolist() return plain values)");
     default: break;
     }
     snprintf(what, sizeof what, "expected a table, string, number, boolean or json.null, got %s",

@@ -2,9 +2,8 @@
  *
  * Kernels: an OpenBLAS that is older than an Intel processor does not know it and uses the kernels of 2004: float64
  * matmul is then 2.4 times slower (measured, 0.3.21). It reads OPENBLAS_CORETYPE by getenv in its constructor, when the
- * environment cannot be changed yet; so this program answers that one question itself, that once. The user's setting wins. From main on getenv is the usual one.
- *
- * the newest Intel processors that it knows. What the user set wins. From main on getenv is what it always is.
+ * environment cannot be changed yet; so this program answers that one question itself, that once, with its choice for
+ * the newest Intel processors that it knows. The user's setting wins. From main on getenv is the usual one.
  *
  * Threads: libgomp and OpenBLAS keep arrays of OMP_NUM_THREADS entries on their stacks, so a number above
  * AH_MOST_THREADS is overwritten before they read it, also for programs that are started from here.
@@ -31,14 +30,14 @@ enum { MIB = 1 << 20, BLAS_MIB = 128, STACK_MIB = 8 }; /* of each thread */
 enum { OTHER_MIB = 40 }; /* mapped by the library's start and its first ops beyond that (measured: 20 to 30) */
 enum { LEAST_STACK = 256 * 1024 }; /* the main thread's; with 64 KiB the start fails, with 100 it succeeds */
 
-static bool reads_done; /* all constructors have run */
+static bool constructors_done; /* all constructors have run */
 static bool guarded;
-static char **early_reads; /* the environment before libc has set environ */
+static char **early_environment; /* the environment before libc has set environ */
 
 static char *before_main_find(const char *name)
 {
     size_t length = strlen(name);
-    for (char **at = environ ? environ : early_reads; at && *at; at++)
+    for (char **at = environ ? environ : early_environment; at && *at; at++)
         if (!strncmp(*at, name, length) && (*at)[length] == '=')
             return *at + length + 1;
     return NULL;
@@ -59,7 +58,7 @@ static char *blas_kernels(void)
 char *getenv(const char *name)
 {
     char *value = before_main_find(name);
-    if (reads_done || value)
+    if (constructors_done || value)
         return value;
     if (!strcmp(name, "OPENBLAS_CORETYPE"))
         return blas_kernels();
@@ -151,7 +150,7 @@ static void check_room(void)
 
 static void before_libraries(int argc, char **argv, char **environment)
 {
-    early_reads = environment;
+    early_environment = environment;
     ah_affinity_count();
     limit_threads("OMP_NUM_THREADS");
     limit_threads("OPENBLAS_NUM_THREADS");
@@ -171,7 +170,7 @@ __attribute__((section(".preinit_array"), used)) static void (*const at_first)(i
 /* The program's own constructors run after those of the libraries. */
 __attribute__((constructor)) static void after_libraries(void)
 {
-    reads_done = true;
+    constructors_done = true;
     if (!guarded)
         return;
     set_timer(0);

@@ -48,8 +48,8 @@ void ah_replica_doubt(struct ah_replica *replica, int host, const char *why)
     pthread_mutex_unlock(&replica->losing);
 }
 
-/* Declare hosts lost that have been doubted for long enough. Only time in which this process ran counts: received frames
- * that it could not read yet may answer the doubt. */
+/* Declare hosts lost that have been doubted for long enough. Only time in which this process ran counts: received
+ * frames that it could not read yet may answer the doubt. */
 static void replica_count_doubts(struct ah_replica *replica, int64_t passed)
 {
     for (int h = 0; h < replica->hosts->count; h++) {

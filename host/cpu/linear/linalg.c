@@ -64,7 +64,7 @@ static int run_batch(const struct job *j, size_t item, routine one)
     struct ah_dense scratch = {0};
     AH_TRY(ah_dense_scratch(&scratch, (size_t)(room * threads) * item));
     struct batch batch = {j, one, scratch.block, (size_t)room * item};
-    /* One after another they are step of LAPACK multiplies BLOCKED columns; below LEAST_WORK multiplications a second thread costs more than it
+    /* A step of LAPACK multiplies BLOCKED columns; below LEAST_WORK multiplications a second thread costs more than it
      * saves. */
     if (threads > 1) {
         ah_parallel_for(j->batch, 1, run_range, &batch);

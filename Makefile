@@ -1,8 +1,11 @@
 # accelhost. `make help` lists the targets. BUILD=dir builds elsewhere; DEBUG=1 without optimisation; ARCH= to target
 # another processor, ARCH=portable for all (x86-64; in a separate directory); SAN=address|undefined|thread for a
-# sanitizer build (in its own directory); V=1 shows the commands.
+# sanitizer build (in its own directory); V=1 shows the commands; -jN instead of one job per processor.
 .DEFAULT_GOAL := all
 MAKEFLAGS += --no-builtin-rules
+# In the environment as well, since GNU make before 4.4 hides -j from MAKEFLAGS until the Makefile is read.
+JOBS := $(if $(filter -j% --jobserver%,$(MAKEFLAGS) $(shell echo "$$MAKEFLAGS")),,-j$(shell nproc))
+MAKEFLAGS += $(JOBS)
 
 $(if $(filter Linux,$(shell uname -s)),,$(error accelhost runs on Linux only))
 
@@ -16,6 +19,14 @@ ARCH    ?= native
 LEVELS  := $(if $(filter portable,$(ARCH)),v2 v3 v4)
 BUILD   ?= build$(if $(LEVELS),-portable)$(if $(SAN),-$(SAN))$(if $(FAIL_ALLOC),-fail-alloc)
 OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g1)
+
+# Goals that are more than files to build, as in `make clean all`, start in order, each in a separate make.
+ifneq ($(and $(filter-out all program plugins sim $(BUILD)/%,$(MAKECMDGOALS)),$(word 2,$(MAKECMDGOALS))),)
+.NOTPARALLEL:
+.PHONY: $(MAKECMDGOALS)
+$(MAKECMDGOALS):
+	@$(MAKE) --no-print-directory $@
+else
 
 PKGS    := luajit yaml-0.1 jansson zlib
 # The openmp build of OpenBLAS, since the others have a separate thread pool: Debian's by path with an rpath, Fedora's
@@ -189,9 +200,9 @@ CUDA_DRIVER = $(if $(filter 12.%,$(CUDA_VERSION)),$(if $(NVRTC)$(NVCC_SMALL),12.
 .PHONY: cuda
 cuda: ## the plugin with kernels for every card, by CUDA 12's compiler from PyPI: drivers from 550 on load them
 	@scripts/cuda/wheels.sh build-nvrtc
-	@$(MAKE) --no-print-directory $(JOBS) NVCC= $(CUDA)
+	@$(MAKE) --no-print-directory NVCC= $(CUDA)
 	@rm -f $(CUDA)
-	@$(MAKE) --no-print-directory $(JOBS) NVRTC=build-nvrtc $(CUDA)
+	@$(MAKE) --no-print-directory NVRTC=build-nvrtc $(CUDA)
 
 $(BUILD)/nvrtc/compile: scripts/cuda/nvrtc.c
 	@mkdir -p $(@D)
@@ -334,17 +345,16 @@ uninstall: ## remove the files of install from PREFIX, below DESTDIR
 .PHONY: deb
 deb: ## a Debian package for every x86-64, in build-portable
 	@scripts/install-deps.sh build
-	@$(MAKE) --no-print-directory $(JOBS) ARCH=portable build-portable/accelhost build-portable/plugin-headers \
+	@$(MAKE) --no-print-directory ARCH=portable build-portable/accelhost build-portable/plugin-headers \
 		build-portable/docs/index.html $(patsubst $(BUILD)/%,build-portable/%,$(IMAGE) $(PLOT) $(STORE) $(EDIT) $(MPI) \
 		$(CUDA))
 	@scripts/package/build-deb.sh build-portable
 
 # Missing packages are installed first, in a separate make, so that the probes above see them.
-JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 .PHONY: demo
 demo: ##+ install missing packages, build, train MNIST in two processes
 	@scripts/install-deps.sh build
-	@$(MAKE) --no-print-directory $(JOBS) all
+	@$(MAKE) --no-print-directory all
 	./accelhost launch --num_processes 2 examples/mnist.lua --train_size 20000 --log_losses $(BUILD)/demo.losses
 	@printf 'Loss of the last step: %.4f\n' "$$(tail -n 1 $(BUILD)/demo.losses)"
 
@@ -357,15 +367,15 @@ test-devices: ## the specs of devices, and those of tensors on the far device an
 test test-unit test-jobs test-devices: LANE = $(patsubst test-%,%,$(@:test=all))
 test test-unit test-jobs test-devices:
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) $$(scripts/test-needs.sh $(BUILD) "$(LANE)" "$(T)" "$(SIM)")
+	@$(MAKE) --no-print-directory $$(scripts/test-needs.sh $(BUILD) "$(LANE)" "$(T)" "$(SIM)")
 	@LANE=$(LANE) scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: check
 check: ##+ compiler warnings, lint, dependency rule, style, the README's commands, texts and examples
 	@scripts/install-deps.sh build check
-	@$(MAKE) --no-print-directory $(JOBS) $(BUILD)/accelhost $(BUILD)/selftest plugins
+	@$(MAKE) --no-print-directory $(BUILD)/accelhost $(BUILD)/selftest plugins
 	@$(MAKE) --no-print-directory warnings
-	@$(MAKE) --no-print-directory $(JOBS) clang
+	@$(MAKE) --no-print-directory clang
 	luacheck -q .
 	@! command -v node >/dev/null || git ls-files '*.js' | xargs -n 1 node --check
 	scripts/check-deps
@@ -416,14 +426,14 @@ TSAN_FLAGS = second_deadlock_stack=1:handle_segv=0 \
 	handle_sigbus=0 history_size=7
 # Specs that measure memory would measure the sanitizer.
 sanitized  = scripts/install-deps.sh build test && \
-	$(MAKE) --no-print-directory $(JOBS) SAN=$(1) build-$(1)/accelhost build-$(1)/selftest plugins \
+	$(MAKE) --no-print-directory SAN=$(1) build-$(1)/accelhost build-$(1)/selftest plugins \
 		$(if $(filter thread,$(1)),,$(SIM)) && \
 	ACCELHOST_TEST_SLOWNESS=5 EXCLUDE=steady_spec scripts/test.sh build-$(1) "$(T)"
 
 .PHONY: test-sim
 test-sim: ## specs of tensors, ops, modules on the simulated GPU; T=pattern, ACCELHOST_SIM_SEED=n, SAN=address|undefined
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) $(BUILD)/accelhost plugins sim
+	@$(MAKE) --no-print-directory $(BUILD)/accelhost plugins sim
 	@$(if $(SAN),export ASAN_OPTIONS="$(ASAN_FLAGS)" LSAN_OPTIONS="$(LSAN_FLAGS)" ACCELHOST_CLOSE=1 \
 		ACCELHOST_TEST_SLOWNESS=5 UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1";) \
 	ACCELHOST_TEST_DEVICE=cuda ACCELHOST_CUDA=sim DEVICE_ONLY=1 scripts/test.sh $(BUILD) "$(T)"
@@ -431,7 +441,7 @@ test-sim: ## specs of tensors, ops, modules on the simulated GPU; T=pattern, ACC
 .PHONY: test-gpu
 test-gpu: ## the same specs on a real card; fails without one; T=pattern
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) all
+	@$(MAKE) --no-print-directory all
 	@scripts/gpu/test.sh $(BUILD) "$(T)"
 
 # A build with few requirements on the target machine: no oneDNN (40 MB), libraries in the program's folder.
@@ -440,7 +450,7 @@ GPU_PARTS = accelhost accelhost-cuda.so
 .PHONY: gpu-bundle
 gpu-bundle: ## one folder, build-gpu/bundle, that tests and measures on a machine with a card; README in it
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) ARCH=portable BUILD=$(GPU_BUILD) HAVE_ONEDNN= RPATH='$$$$ORIGIN/lib' \
+	@$(MAKE) --no-print-directory ARCH=portable BUILD=$(GPU_BUILD) HAVE_ONEDNN= RPATH='$$$$ORIGIN/lib' \
 		$(GPU_PARTS:%=$(GPU_BUILD)/%) $(if $(SIM),$(GPU_BUILD)/accelhost-cudasim.so)
 	@scripts/gpu/bundle.sh $(GPU_BUILD)
 
@@ -455,34 +465,34 @@ cuda-usage: ## registers, shared memory and spills of each CUDA kernel, into hos
 .PHONY: test-jitoff
 test-jitoff: ## the specs without LuaJIT's compiler
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) all $(PLUGINS) $(BUILD)/without_calls
+	@$(MAKE) --no-print-directory all $(PLUGINS) $(BUILD)/without_calls
 	@SKIP_SELFTEST=1 HOST_FLAGS=--jit=off scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: test-gcstress
 test-gcstress: ## the specs with a collector that never rests
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) all $(PLUGINS) $(BUILD)/without_calls
+	@$(MAKE) --no-print-directory all $(PLUGINS) $(BUILD)/without_calls
 	@SKIP_SELFTEST=1 HOST_FLAGS=--gc-stress scripts/test.sh $(BUILD) "$(T)"
 
 # Memory runs out in a separate build, with the leaks watched.
 .PHONY: test-faults
 test-faults: ## kills, stalls, disagreements, memory that runs out: spec/faults, T=pattern, N=faults of each program
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) all
-	@$(MAKE) --no-print-directory $(JOBS) SAN=address FAIL_ALLOC=1 DEBUG=1 build-address-fail-alloc/accelhost
+	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory SAN=address FAIL_ALLOC=1 DEBUG=1 build-address-fail-alloc/accelhost
 	@FAIL_ALLOC_BINARY=build-address-fail-alloc/accelhost ASAN_OPTIONS="$(ASAN_FLAGS)" LSAN_OPTIONS="$(LSAN_FLAGS)" \
 		N="$(N)" scripts/faults.sh $(BUILD) "$(T)"
 
 .PHONY: test-curves
 test-curves: ## PyTorch's loss curves of BasicNet in float64 to their last step
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) all
+	@$(MAKE) --no-print-directory all
 	@ACCELHOST_PARITY=full SKIP_SELFTEST=1 scripts/test.sh $(BUILD) spec/parity/parity_spec.lua
 
 .PHONY: test-slow
 test-slow: ## tests of minutes: checkpoints under SIGKILL and on full disks; T=pattern, N=kills
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/fail_calls.so
+	@$(MAKE) --no-print-directory all $(BUILD)/fail_calls.so
 	@N="$(N)" scripts/faults.sh $(BUILD) "$(T)" spec/slow
 
 $(BUILD)/fail_calls.so: spec/slow/fail_calls.c
@@ -496,13 +506,13 @@ fuzz: ## the readers of files against broken ones, RUNS=200000 inputs each (need
 .PHONY: bench
 bench: ##+ one table next to PyTorch, and build/bench.json; ROWS="mlp_1t ..." for a part, REPEAT=5, AGAINST=program
 	@scripts/install-deps.sh build
-	@$(MAKE) --no-print-directory $(JOBS) all
+	@$(MAKE) --no-print-directory all
 	@./accelhost scripts/bench/run.lua --repeat $(or $(REPEAT),5) --json $(BUILD)/bench.json \
 		--rows "$(ROWS)" $(if $(AGAINST),--against $(AGAINST))
 
 .PHONY: bench-gpu
 bench-gpu: ## training steps and kernels on a card next to PyTorch; ROWS="gpt2 mnist_64 kernels", SECONDS=240
-	@$(MAKE) --no-print-directory $(JOBS) all
+	@$(MAKE) --no-print-directory all
 	@./accelhost scripts/bench/gpu/run.lua --seconds $(or $(SECONDS),0) --json $(BUILD)/bench-gpu.json --rows "$(ROWS)"
 
 # PyTorch's own folder, outside BUILD: it is 4 GB and outlives a rebuild. Nothing else needs it.
@@ -510,7 +520,7 @@ TORCH_DIR ?= build-torch
 .PHONY: compare
 compare: ## random programs here and in the newest PyTorch (installed into TORCH_DIR); COUNT=100000 FIRST=0 SEED=n
 	@scripts/install-deps.sh build
-	@$(MAKE) --no-print-directory $(JOBS) all
+	@$(MAKE) --no-print-directory all
 	@scripts/compare/install.sh $(TORCH_DIR)
 	@PYTHONPATH=$(TORCH_DIR) PYTHONDONTWRITEBYTECODE=1 CUDA_VISIBLE_DEVICES= $(or $(PYTHON),python3) \
 		scripts/compare/run.py --binary $(BUILD)/accelhost --count $(or $(COUNT),100000) --first $(or $(FIRST),0) \
@@ -518,7 +528,7 @@ compare: ## random programs here and in the newest PyTorch (installed into TORCH
 
 .PHONY: docs
 docs: all ## the reference in build/docs: a site of one file, Markdown, manual pages, types for editors
-	@$(MAKE) --no-print-directory $(JOBS) $(BUILD)/docs/index.html
+	@$(MAKE) --no-print-directory $(BUILD)/docs/index.html
 
 $(BUILD)/docs/index.html: $(BUILD)/accelhost README.md $(wildcard scripts/docs/* scripts/coverage/*)
 	$(call say,docs $(@D))$(BUILD)/accelhost scripts/docs/build.lua $(@D)
@@ -543,3 +553,5 @@ help-all: ## all targets
 
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(PLUGINS:.so=.d) $(CUDA_OBJ:.o=.d) $(CUDA_IMAGES:.fatbin=.nv.d) \
 	$(SIM_OBJ:.o=.d) $(SIM_TEST_OBJ:.o=.d) $(CLANG_OK:.ok=.d)
+
+endif

@@ -19,6 +19,7 @@ ARCH    ?= native
 LEVELS  := $(if $(filter portable,$(ARCH)),v2 v3 v4)
 BUILD   ?= build$(if $(LEVELS),-portable)$(if $(SAN),-$(SAN))$(if $(FAIL_ALLOC),-fail-alloc)
 OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g1)
+OPT_COLD := $(if $(DEBUG),$(OPT),-O1 -g1)
 
 # Goals that are more than files to build, as in `make clean all`, start in order, each in a separate make.
 ifneq ($(and $(filter-out all program plugins sim $(BUILD)/%,$(MAKECMDGOALS)),$(word 2,$(MAKECMDGOALS))),)
@@ -79,6 +80,10 @@ LUA  := $(sort $(shell find lua -name '*.lua'))
 PAGE := $(sort $(shell find lua -name '*.css' -o -name '*.js' -o -name '*.html'))
 TEST_SRC := $(sort $(wildcard spec/host/*.c))
 TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
+# Code without a measurable part in the time of a step: -O1 compiles it in 0.7 of the time of -O3, into 0.8 of the code.
+COLD := $(wildcard $(addprefix host/,$(addsuffix /*.c,cli cli/* config io bind/format bind/comm bind/data \
+        comm/join comm/net comm/recover comm/store cuda/nccl cuda/ops/* cuda/vendor)))
+$(COLD:%.c=$(BUILD)/%.o) $(TEST_OBJ): OPT = $(OPT_COLD)
 
 # In front of a step's command: one short line instead of it.
 say = $(if $(V),,@echo "$(1)" && )

@@ -72,6 +72,16 @@ static inline uint16_t float_to_bfloat(float value)
 
 typedef void (*cast_fn)(int64_t n, void *out, int64_t out_stride, const void *input, int64_t input_stride);
 
+/* One loop for all sources of a value: not inlined. */
+#define FILL(to)                                                                                              \
+    static __attribute__((noinline)) void fill_##to(int64_t n, t_##to *out, int64_t so, t_##to value)          \
+    {                                                                                                         \
+        for (int64_t i = 0; i < n; i++)                                                                       \
+            out[i * so] = value;                                                                              \
+    }
+FILL(b8) FILL(u8) FILL(u16) FILL(u32) FILL(u64) FILL(i32) FILL(i64) FILL(f16) FILL(bf16) FILL(f32) FILL(f64)
+
+/* The last loop advances pointers: of an index times a stride, GCC makes a second loop for two strides of 1. */
 #define CAST(from, to)                                                                                        \
     static void cast_##from##_##to(int64_t n, void *out, int64_t so, const void *input, int64_t si)            \
     {                                                                                                         \
@@ -80,13 +90,11 @@ typedef void (*cast_fn)(int64_t n, void *out, int64_t out_stride, const void *in
         if (so == 1 && si == 1)                                                                               \
             for (int64_t i = 0; i < n; i++)                                                                   \
                 y[i] = write_##to(read_##from(x[i]));                                                         \
-        else if (si == 0 && n > 0) {                                                                          \
-            t_##to value = write_##to(read_##from(x[0]));                                                     \
-            for (int64_t i = 0; i < n; i++)                                                                   \
-                y[i * so] = value;                                                                            \
-        } else                                                                                                \
-            for (int64_t i = 0; i < n; i++)                                                                   \
-                y[i * so] = write_##to(read_##from(x[i * si]));                                               \
+        else if (si == 0 && n > 0)                                                                            \
+            fill_##to(n, y, so, write_##to(read_##from(x[0])));                                               \
+        else                                                                                                  \
+            for (int64_t i = 0; i < n; i++, y += so, x += si)                                                 \
+                *y = write_##to(read_##from(*x));                                                             \
     }
 /* A loop serves all pairs with the same bits: a bool is read as a u8, an integer is written as the unsigned one of its
  * width, and where the result is no wider than the source, the source's sign does not matter. */

@@ -249,11 +249,13 @@ static void count_silent_time(struct ah_replica *replica, int64_t passed)
 static void *receive_frames(void *context)
 {
     struct ah_replica *replica = context;
+    struct ah_notification *notification = &replica->control->header->notification[AH_REPLICA];
     struct pollfd look[AH_HOSTS_MAX];
     int64_t before = ah_now_ns();
     uint32_t visits = 0;
     while (!atomic_load(&replica->ended)) {
         bool any = false;
+        uint32_t seen = atomic_load(&notification->changes);
         for (int h = 0; h < replica->hosts->count; h++) {
             bool open = is_open(&replica->peer[h]);
             look[h] = (struct pollfd){.fd = open ? replica->peer[h].fd : -1, .events = POLLIN};
@@ -261,7 +263,9 @@ static void *receive_frames(void *context)
         }
         if (!any && atomic_load(&replica->shutting_down))
             break;
-        if (!ah_notification_nap(&replica->control->header->notification[AH_REPLICA], &visits))
+        if (!any) /* until ah_replica_part notifies */
+            ah_notification_sleep(notification, seen, tick_ns);
+        else if (!ah_notification_nap(notification, &visits))
             poll(look, (nfds_t)replica->hosts->count, (int)(tick_ns / 1000000));
         pthread_mutex_lock(&replica->receiving);
         for (int h = 0; h < replica->hosts->count; h++)

@@ -25,7 +25,7 @@ local args = accelhost.parse_args {
   {"seed", 1, "seed of weights, shuffling and dropout", integer = true, minimum = 0},
   {"smoke", false, "the same in a few seconds, on a small part of the data"},
 }
-if args.smoke then args.epochs, args.save_every = 1, 20 end
+if args.smoke then args.epochs, args.save_every = 1, 10 end
 
 local BasicNet = nn.Module:extend "BasicNet"
 
@@ -51,7 +51,7 @@ local accelerator = accelhost.Accelerator {
 }
 accelhost.set_seed(args.seed)
 local train_set, test_set = data.mnist(args.data, {announce = accelerator.is_main_process})
-if args.smoke then train_set, test_set = data.Subset(train_set, 0, 1280), data.Subset(test_set, 0, 500) end
+if args.smoke then train_set, test_set = data.Subset(train_set, 0, 640), data.Subset(test_set, 0, 500) end
 
 local model = BasicNet()
 local optimizer = optim.AdamW(model:parameters(), {lr = args.lr})

@@ -18,7 +18,7 @@ local args = accelhost.parse_args {
   {"seed", 1, "seed of weights, order and noise", integer = true, minimum = 0},
   {"smoke", false, "the same in a few seconds, on a small part of the data"},
 }
-if args.smoke then args.epochs, args.train_size = 1, 1280 end
+if args.smoke then args.epochs, args.train_size = 1, 640 end
 
 local Generator = nn.Module:extend "Generator" -- (batch, noise) -> (batch, 1, 28, 28) in -1..1
 

@@ -50,7 +50,7 @@ accelhost.manual_seed(args.seed)
 local train_set, test_set = data.mnist(args.data, {announce = accelerator.is_main_process})
 if args.smoke then test_set = data.Subset(test_set, 0, 1000) end
 if args.smoke or args.train_size > 0 then
-  train_set = data.Subset(train_set, 0, args.train_size > 0 and args.train_size or 1280)
+  train_set = data.Subset(train_set, 0, args.train_size > 0 and args.train_size or 640)
 end
 
 local model = BasicNet():to{dtype = args.dtype}

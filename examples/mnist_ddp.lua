@@ -81,7 +81,7 @@ accelhost.manual_seed(args.seed)
 
 local train_set, test_set = data.mnist(args.data)
 if args.smoke then
-  train_set, test_set = data.Subset(train_set, 0, 1280), data.Subset(test_set, 0, 1000)
+  train_set, test_set = data.Subset(train_set, 0, 640), data.Subset(test_set, 0, 1000)
 end
 local sampler = data.DistributedSampler(train_set, {seed = args.seed})
 local train_loader = data.DataLoader(train_set, {batch_size = args.batch_size, sampler = sampler})

@@ -47,7 +47,7 @@ accelhost.manual_seed(args.seed)
 
 local train_set, test_set = data.mnist(args.data)
 if args.smoke then
-  train_set, test_set = data.Subset(train_set, 0, 1280), data.Subset(test_set, 0, 1000)
+  train_set, test_set = data.Subset(train_set, 0, 640), data.Subset(test_set, 0, 1000)
 elseif args.train_size > 0 then
   train_set = data.Subset(train_set, 0, args.train_size)
 end

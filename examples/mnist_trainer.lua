@@ -48,7 +48,7 @@ function MnistTrainer:compute_loss(model, inputs) -- luacheck: ignore self
 end
 
 local train_set, test_set = data.mnist(own.data, {announce = accelhost.PartialState().is_main_process})
-if own.smoke then train_set, test_set = data.Subset(train_set, 0, 1280), data.Subset(test_set, 0, 1000) end
+if own.smoke then train_set, test_set = data.Subset(train_set, 0, 640), data.Subset(test_set, 0, 1000) end
 
 local trainer = MnistTrainer {
   model_init = BasicNet, args = args, train_dataset = train_set, eval_dataset = test_set,

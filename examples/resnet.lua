@@ -19,7 +19,7 @@ local args = accelhost.parse_args {
   {"seed", 1, "seed of weights, order and augmentation", integer = true, minimum = 0},
   {"smoke", false, "the same in a few seconds: a narrow network, few images"},
 }
-if args.smoke then args.epochs, args.train_size, args.width, args.batch_size = 2, 640, 8, 32 end
+if args.smoke then args.epochs, args.train_size, args.width, args.batch_size = 2, 320, 8, 32 end
 
 local Block = nn.Module:extend "Block"
 

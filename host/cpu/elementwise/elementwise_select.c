@@ -28,32 +28,61 @@ int ah_cpu_minimum(struct ah_call *c)
     return ah_elementwise_pair(c, minimum_loops);
 }
 
-#define COMPARISON(name, op)                                             \
-    LOOP2(name##_b8, uint8_t, uint8_t, a op b)                           \
+/* Of the inputs in their order, or with `exchanged`. */
+static int compare(struct ah_call *c, const ah_loop *loops, bool exchanged)
+{
+    static const double none[2];
+    enum ah_dtype dtype = ah_compute_dtype(ah_call_promote(c, 2));
+    const struct ah_operand operand[] = {
+        {c->out[0], AH_BOOL}, {c->arg[exchanged].tensor, dtype}, {c->arg[!exchanged].tensor, dtype}};
+    return ah_iterate(operand, 3, true, loops[dtype], none);
+}
+
+/* Equality compares bits: signed integers have the loops of unsigned ones. */
+#define EQUALITY(name, op)                                               \
     LOOP2(name##_u8, uint8_t, uint8_t, a op b)                           \
-    LOOP2(name##_i32, int32_t, uint8_t, a op b)                          \
-    LOOP2(name##_i64, int64_t, uint8_t, a op b)                          \
-    LOOP2(name##_f32, float, uint8_t, a op b)                            \
-    LOOP2(name##_f64, double, uint8_t, a op b)                           \
-    LOOP2(name##_i8, int8_t, uint8_t, a op b)                            \
-    LOOP2(name##_i16, int16_t, uint8_t, a op b)                          \
     LOOP2(name##_u16, uint16_t, uint8_t, a op b)                         \
     LOOP2(name##_u32, uint32_t, uint8_t, a op b)                         \
     LOOP2(name##_u64, uint64_t, uint8_t, a op b)                         \
+    LOOP2(name##_f32, float, uint8_t, a op b)                            \
+    LOOP2(name##_f64, double, uint8_t, a op b)                           \
     static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                \
-        [AH_BOOL] = name##_b8, [AH_U8] = name##_u8,   [AH_I32] = name##_i32, [AH_I64] = name##_i64, \
-        [AH_F32] = name##_f32, [AH_F64] = name##_f64, [AH_I8] = name##_i8,   [AH_I16] = name##_i16, \
-        [AH_U16] = name##_u16, [AH_U32] = name##_u32, [AH_U64] = name##_u64};                       \
+        [AH_BOOL] = name##_u8, [AH_U8] = name##_u8,   [AH_I8] = name##_u8,   [AH_I16] = name##_u16, \
+        [AH_U16] = name##_u16, [AH_I32] = name##_u32, [AH_U32] = name##_u32, [AH_I64] = name##_u64, \
+        [AH_U64] = name##_u64, [AH_F32] = name##_f32, [AH_F64] = name##_f64};                       \
     int ah_cpu_##name(struct ah_call *c)                                 \
     {                                                                    \
-        return ah_elementwise(c, 2, ah_call_promote(c, 2), AH_BOOL, true, name##_loops, NULL); \
+        return compare(c, name##_loops, false);                          \
     }
-COMPARISON(eq, ==)
-COMPARISON(ne, !=)
-COMPARISON(lt, <)
-COMPARISON(le, <=)
-COMPARISON(gt, >)
-COMPARISON(ge, >=)
+EQUALITY(eq, ==)
+EQUALITY(ne, !=)
+
+/* a > b is b < a, also for NaN. */
+#define ORDER(name, op, opposite)                                        \
+    LOOP2(name##_u8, uint8_t, uint8_t, a op b)                           \
+    LOOP2(name##_i8, int8_t, uint8_t, a op b)                            \
+    LOOP2(name##_i16, int16_t, uint8_t, a op b)                          \
+    LOOP2(name##_u16, uint16_t, uint8_t, a op b)                         \
+    LOOP2(name##_i32, int32_t, uint8_t, a op b)                          \
+    LOOP2(name##_u32, uint32_t, uint8_t, a op b)                         \
+    LOOP2(name##_i64, int64_t, uint8_t, a op b)                          \
+    LOOP2(name##_u64, uint64_t, uint8_t, a op b)                         \
+    LOOP2(name##_f32, float, uint8_t, a op b)                            \
+    LOOP2(name##_f64, double, uint8_t, a op b)                           \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                \
+        [AH_BOOL] = name##_u8, [AH_U8] = name##_u8,   [AH_I8] = name##_i8,   [AH_I16] = name##_i16, \
+        [AH_U16] = name##_u16, [AH_I32] = name##_i32, [AH_U32] = name##_u32, [AH_I64] = name##_i64, \
+        [AH_U64] = name##_u64, [AH_F32] = name##_f32, [AH_F64] = name##_f64};                       \
+    int ah_cpu_##name(struct ah_call *c)                                 \
+    {                                                                    \
+        return compare(c, name##_loops, false);                          \
+    }                                                                    \
+    int ah_cpu_##opposite(struct ah_call *c)                             \
+    {                                                                    \
+        return compare(c, name##_loops, true);                           \
+    }
+ORDER(lt, <, gt)
+ORDER(le, <=, ge)
 
 #define BITWISE(name, op)                                                \
     LOOP2(name##_b8, uint8_t, uint8_t, a op b)                           \

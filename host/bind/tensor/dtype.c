@@ -5,7 +5,6 @@
  * can_cast(from_, to)          may a result of `from_` be written in place into `to`? categories do not fall
  * finfo(type?), iinfo(type)    the limits of a floating dtype (float32), of an integer one */
 #include <float.h>
-#include <math.h>
 #include <string.h>
 
 #include "bind/lua/bind.h"

@@ -1,7 +1,6 @@
 /* The tensor class in Lua: methods that are no ops. */
 #include "bind/tensor/tensor.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

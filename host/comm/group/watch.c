@@ -9,9 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 #include "base/process/signals.h"
 #include "base/status/notice.h"
@@ -37,7 +34,7 @@ void ah_watch_relax(struct ah_group *group)
         return;
     }
 #if defined(__x86_64__)
-    _mm_pause();
+    __builtin_ia32_pause();
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif

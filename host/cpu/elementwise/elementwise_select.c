@@ -1,6 +1,5 @@
 /* Elementwise kernels that choose: order, comparison, logic, clamping, where, dropout, copies and fills. NaN wins in
  * maxima and minima and compares false otherwise; a mask is one byte per element. */
-#include <math.h>
 #include <string.h>
 
 #include "cpu/elementwise/elementwise.h"

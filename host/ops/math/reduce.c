@@ -1,6 +1,5 @@
 /* Reductions: the reduced dims become a bit mask in the state, which kernel and rule read; the output drops those dims
  * or keeps them as 1. Extremes of nothing are refused, sums of nothing are 0. */
-#include <math.h>
 #include <string.h>
 
 #include "ops/dispatch/rows.h"

@@ -20,7 +20,7 @@
 #include "cuda/ops/linear/attention_dnn.h"
 #include "cuda/ops/linear/conv.h"
 #include "cuda/vendor/dnn_plan.h"
-#include "cuda/vendor/product.h"
+#include "cuda/vendor/matmul.h"
 #include "ops/dispatch/op.h"
 #include "ops/schema/table_text.h"
 
@@ -102,7 +102,7 @@ static void cuda_close(struct ah_device *device)
         if (cuda->compute)
             ah_cuda.stream_synchronise(cuda->compute);
         ah_cuda_graphs_sweep(cuda);
-        ah_cuda_product_forget(cuda);
+        ah_cuda_matmul_forget(cuda);
         ah_cuda_dnn_forget(cuda);
         ah_cuda_attention_dnn_forget(cuda);
         ah_dnn_close(cuda);

@@ -15,19 +15,19 @@ struct Attribute {
 #define FIELD(id, type, field) {id, offsetof(type, field), sizeof(((type *)nullptr)->field)}
 
 const Attribute product_attributes[] = {
-    FIELD(CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, ah_cublas_product, compute),
-    FIELD(CUBLASLT_MATMUL_DESC_SCALE_TYPE, ah_cublas_product, scale),
-    FIELD(CUBLASLT_MATMUL_DESC_POINTER_MODE, ah_cublas_product, pointer_mode),
-    FIELD(CUBLASLT_MATMUL_DESC_TRANSA, ah_cublas_product, transpose_a),
-    FIELD(CUBLASLT_MATMUL_DESC_TRANSB, ah_cublas_product, transpose_b),
-    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE, ah_cublas_product, epilogue),
-    FIELD(CUBLASLT_MATMUL_DESC_BIAS_POINTER, ah_cublas_product, bias),
-    FIELD(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, ah_cublas_product, bias_stride),
-    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, ah_cublas_product, aux),
-    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, ah_cublas_product, aux_leading),
-    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, ah_cublas_product, aux_stride),
-    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, ah_cublas_product, aux_type),
-    FIELD(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, ah_cublas_product, bias_type),
+    FIELD(CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, ah_cublas_matmul, compute),
+    FIELD(CUBLASLT_MATMUL_DESC_SCALE_TYPE, ah_cublas_matmul, scale),
+    FIELD(CUBLASLT_MATMUL_DESC_POINTER_MODE, ah_cublas_matmul, pointer_mode),
+    FIELD(CUBLASLT_MATMUL_DESC_TRANSA, ah_cublas_matmul, transpose_a),
+    FIELD(CUBLASLT_MATMUL_DESC_TRANSB, ah_cublas_matmul, transpose_b),
+    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE, ah_cublas_matmul, epilogue),
+    FIELD(CUBLASLT_MATMUL_DESC_BIAS_POINTER, ah_cublas_matmul, bias),
+    FIELD(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, ah_cublas_matmul, bias_stride),
+    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, ah_cublas_matmul, aux),
+    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, ah_cublas_matmul, aux_leading),
+    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, ah_cublas_matmul, aux_stride),
+    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, ah_cublas_matmul, aux_type),
+    FIELD(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, ah_cublas_matmul, bias_type),
 };
 
 const Attribute layout_attributes[] = {
@@ -128,7 +128,7 @@ SIM_API cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 SIM_API cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
                                                 cudaDataType_t scale)
 {
-    *out = new ah_cublas_product();
+    *out = new ah_cublas_matmul();
     **out = {};
     (*out)->compute = compute;
     (*out)->scale = scale;

@@ -9,7 +9,7 @@ struct cublasLtContext {
     CUcontext context;
 };
 
-struct ah_cublas_product {
+struct ah_cublas_matmul {
     int32_t compute, scale, pointer_mode, transpose_a, transpose_b;
     uint32_t epilogue;
     void *bias, *aux;
@@ -48,7 +48,7 @@ struct Algorithm {
 
 /* A product with all that it needs. */
 struct Product {
-    ah_cublas_product how;
+    ah_cublas_matmul how;
     ah_cublas_layout a, b, c, d;
     double alpha, beta;
     const void *device_alpha, *device_beta; /* where the numbers lie on the device instead */

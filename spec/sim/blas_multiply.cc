@@ -194,7 +194,7 @@ static double gelu_slope(double x)
 
 /* The bias and the auxiliary buffer of one matrix of a batch. */
 struct Epilogue {
-    const ah_cublas_product &how;
+    const ah_cublas_matmul &how;
     int type, bias_type, aux_type, batch;
 
     Epilogue(const Product &p, int its_batch)

@@ -85,7 +85,7 @@ typedef int cublasLtMatmulDescAttributes_t;
 typedef int cublasLtMatrixLayoutAttribute_t;
 typedef int cublasLtMatmulPreferenceAttributes_t;
 typedef struct cublasLtContext *cublasLtHandle_t;
-typedef struct ah_cublas_product *cublasLtMatmulDesc_t;
+typedef struct ah_cublas_matmul *cublasLtMatmulDesc_t;
 typedef struct ah_cublas_layout *cublasLtMatrixLayout_t;
 typedef struct ah_cublas_preference *cublasLtMatmulPreference_t;
 typedef struct {

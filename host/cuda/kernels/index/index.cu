@@ -272,7 +272,7 @@ template <typename T> __device__ __forceinline__ void rows_join(const ah_rows_fo
 }
 
 /* The offset of an element of the index's shape, without its part along dim. */
-static __device__ __forceinline__ void line_place(const ah_lines_args &a, int64_t i, int64_t *indexed, int64_t *other)
+static __device__ __forceinline__ void line_place(const ah_slices_args &a, int64_t i, int64_t *indexed, int64_t *other)
 {
     *indexed = *other = 0;
     for (int d = a.ndim - 1; d >= 0; d--) {
@@ -283,7 +283,7 @@ static __device__ __forceinline__ void line_place(const ah_lines_args &a, int64_
     }
 }
 
-template <typename T> __device__ __forceinline__ void lines_gather(const ah_lines_args &a)
+template <typename T> __device__ __forceinline__ void slices_gather(const ah_slices_args &a)
 {
     for (int64_t i = ah_first_item(); i < a.count; i += ah_item_step()) {
         const int64_t at = ah_at<const int64_t>(a.at)[i];
@@ -293,14 +293,14 @@ template <typename T> __device__ __forceinline__ void lines_gather(const ah_line
     }
 }
 
-#define GATHER(suffix, type) AH_KERNEL_OF(lines_gather_##suffix, ah_lines_args, AH_INDEX_THREADS, lines_gather<type>)
+#define GATHER(suffix, type) AH_KERNEL_OF(slices_gather_##suffix, ah_slices_args, AH_INDEX_THREADS, slices_gather<type>)
 GATHER(1, uint8_t)
 GATHER(2, uint16_t)
 GATHER(4, uint32_t)
 GATHER(8, uint64_t)
 
 /* The indexed tensor is row-major here, so a place is its number. */
-AH_KERNEL(line_keys, ah_lines_args, AH_INDEX_THREADS)
+AH_KERNEL(line_keys, ah_slices_args, AH_INDEX_THREADS)
 {
     for (int64_t i = ah_first_item(); i < a.count; i += ah_item_step()) {
         const int64_t at = ah_at<const int64_t>(a.at)[i];
@@ -312,7 +312,7 @@ AH_KERNEL(line_keys, ah_lines_args, AH_INDEX_THREADS)
 }
 
 /* Folds go by pieces as the sums of rows do. */
-template <typename T> __device__ __forceinline__ void lines_fold(const ah_lines_args &a)
+template <typename T> __device__ __forceinline__ void slices_fold(const ah_slices_args &a)
 {
     typedef typename sum_of<T>::type S;
     const uint32_t *keys = ah_at<const uint32_t>(a.keys), *order = ah_at<const uint32_t>(a.order);
@@ -343,7 +343,7 @@ template <typename T> __device__ __forceinline__ void lines_fold(const ah_lines_
     }
 }
 
-template <typename T> __device__ __forceinline__ void lines_join(const ah_lines_args &a)
+template <typename T> __device__ __forceinline__ void slices_join(const ah_slices_args &a)
 {
     typedef typename sum_of<T>::type S;
     const uint32_t *keys = ah_at<const uint32_t>(a.keys);
@@ -361,12 +361,12 @@ template <typename T> __device__ __forceinline__ void lines_join(const ah_lines_
     }
 }
 
-#define FOLDS(suffix, type)                                                                    \
-    AH_KERNEL_OF(rows_last_##suffix, ah_rows_fold_args, AH_INDEX_THREADS, rows_last<type>)     \
-    AH_KERNEL_OF(rows_add_##suffix, ah_rows_fold_args, AH_INDEX_THREADS, rows_add<type>)       \
-    AH_KERNEL_OF(rows_join_##suffix, ah_rows_fold_args, AH_INDEX_THREADS, rows_join<type>)     \
-    AH_KERNEL_LARGE_OF(lines_fold_##suffix, ah_lines_args, AH_INDEX_THREADS, lines_fold<type>) \
-    AH_KERNEL_OF(lines_join_##suffix, ah_lines_args, AH_INDEX_THREADS, lines_join<type>)
+#define FOLDS(suffix, type)                                                                       \
+    AH_KERNEL_OF(rows_last_##suffix, ah_rows_fold_args, AH_INDEX_THREADS, rows_last<type>)        \
+    AH_KERNEL_OF(rows_add_##suffix, ah_rows_fold_args, AH_INDEX_THREADS, rows_add<type>)          \
+    AH_KERNEL_OF(rows_join_##suffix, ah_rows_fold_args, AH_INDEX_THREADS, rows_join<type>)        \
+    AH_KERNEL_LARGE_OF(slices_fold_##suffix, ah_slices_args, AH_INDEX_THREADS, slices_fold<type>) \
+    AH_KERNEL_OF(slices_join_##suffix, ah_slices_args, AH_INDEX_THREADS, slices_join<type>)
 FOLDS(b8, bool_item)
 FOLDS(u8, uint8_t)
 FOLDS(i32, int32_t)

@@ -48,7 +48,7 @@ struct ah_bag_args {
 
 /* Lines: the places of an element of the index in the indexed tensor and in the other one. `parts` as those of rows:
  * [stretches, 2]. */
-struct ah_lines_args {
+struct ah_slices_args {
     uint64_t to, from, at, keys, order, parts;
     int64_t count, n; /* n: sizes of dim in the indexed tensor */
     int64_t size[AH_INDEX_DIMS];

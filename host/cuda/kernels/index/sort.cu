@@ -15,7 +15,7 @@ AH_KERNEL_OF(sort_keys_32, ah_sort_args, AH_SORT_THREADS, sort_keys<uint32_t>)
 AH_KERNEL_OF(sort_keys_64, ah_sort_args, AH_SORT_THREADS, sort_keys<uint64_t>)
 
 /* The line of each element of an order, as the key of another sort. */
-AH_KERNEL(sort_lines, ah_sort_args, AH_SORT_THREADS)
+AH_KERNEL(sort_slices, ah_sort_args, AH_SORT_THREADS)
 {
     for (int64_t i = ah_first_item(); i < a.lines * a.n; i += ah_item_step())
         ah_at<uint32_t>(a.keys)[i] = (uint32_t)(ah_at<const uint32_t>(a.order)[i] / a.n);

@@ -17,13 +17,13 @@ static struct ah_cuda_kernel pick_kernel[] = {
     AH_CUDA_KERNEL("index", "pick_1"), AH_CUDA_KERNEL("index", "pick_2"), AH_CUDA_KERNEL("index", "pick_4"),
     AH_CUDA_KERNEL("index", "pick_8"), AH_CUDA_KERNEL("index", "pick_16")};
 static struct ah_cuda_kernel gather_kernel[] = {
-    AH_CUDA_KERNEL("index", "lines_gather_1"), AH_CUDA_KERNEL("index", "lines_gather_2"),
-    AH_CUDA_KERNEL("index", "lines_gather_4"), AH_CUDA_KERNEL("index", "lines_gather_8")};
+    AH_CUDA_KERNEL("index", "slices_gather_1"), AH_CUDA_KERNEL("index", "slices_gather_2"),
+    AH_CUDA_KERNEL("index", "slices_gather_4"), AH_CUDA_KERNEL("index", "slices_gather_8")};
 static struct ah_cuda_kernel line_keys_kernel = AH_CUDA_KERNEL("index", "line_keys");
 static struct ah_cuda_kernel wrap_kernel = AH_CUDA_KERNEL("index", "index_wrap");
 
-static struct ah_cuda_kernel lines_fold_kernel[] = AH_CUDA_INDEX_EVERY("lines_fold");
-static struct ah_cuda_kernel lines_join_kernel[] = AH_CUDA_INDEX_EVERY("lines_join");
+static struct ah_cuda_kernel slices_fold_kernel[] = AH_CUDA_INDEX_EVERY("slices_fold");
+static struct ah_cuda_kernel slices_join_kernel[] = AH_CUDA_INDEX_EVERY("slices_join");
 
 static struct ah_cuda_grid grid_for(int64_t items)
 {
@@ -289,10 +289,10 @@ out:
 
 /* Lines. */
 
-static struct ah_lines_args lines_of(const struct ah_tensor *at, int dim, const struct ah_tensor *indexed,
-                                     const struct ah_tensor *other)
+static struct ah_slices_args slices_of(const struct ah_tensor *at, int dim, const struct ah_tensor *indexed,
+                                       const struct ah_tensor *other)
 {
-    struct ah_lines_args args = {.at = ah_cuda_data(at), .count = at->numel, .n = 1, .ndim = at->ndim, .dim = dim};
+    struct ah_slices_args args = {.at = ah_cuda_data(at), .count = at->numel, .n = 1, .ndim = at->ndim, .dim = dim};
     if (at->ndim == 0) { /* a line of one element */
         args.ndim = 1;
         args.size[0] = 1;
@@ -315,7 +315,7 @@ int ah_cuda_gather(struct ah_call *c)
     int dim = (int)arg->dim.integer, status = 0;
     AH_TRY(open_index(c, "gather", arg->index.tensor, x->ndim > 0 ? x->size[dim] : 1, dim, x, &at));
     if (at->numel > 0) {
-        struct ah_lines_args args = lines_of(at, dim, x, out);
+        struct ah_slices_args args = slices_of(at, dim, x, out);
         args.from = ah_cuda_data(x);
         args.to = ah_cuda_data(out);
         status = ah_cuda_launch(c->device, &gather_kernel[__builtin_ctz((unsigned)ah_dtype_size(x->dtype))],
@@ -326,7 +326,7 @@ int ah_cuda_gather(struct ah_call *c)
 }
 
 /* Fold by sorted keys, in pieces; the sums of destinations of several pieces are joined after that. */
-static int fold_pieces(struct ah_call *c, enum ah_dtype dtype, struct ah_lines_args *args)
+static int fold_pieces(struct ah_call *c, enum ah_dtype dtype, struct ah_slices_args *args)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
     int64_t stretches = (args->count + AH_INDEX_PIECE - 1) / AH_INDEX_PIECE;
@@ -335,16 +335,16 @@ static int fold_pieces(struct ah_call *c, enum ah_dtype dtype, struct ah_lines_a
         AH_TRY(ah_cuda_memory_take(memory, (size_t)stretches * 2 * sizeof(double), &parts));
         args->parts = ah_cuda_address(parts);
     }
-    int status = ah_cuda_launch(c->device, &lines_fold_kernel[dtype], c->op->name, grid_for(args->count), args);
+    int status = ah_cuda_launch(c->device, &slices_fold_kernel[dtype], c->op->name, grid_for(args->count), args);
     if (status == 0 && parts)
-        status = ah_cuda_launch(c->device, &lines_join_kernel[dtype], c->op->name, grid_for(stretches - 1), args);
+        status = ah_cuda_launch(c->device, &slices_join_kernel[dtype], c->op->name, grid_for(stretches - 1), args);
     ah_cuda_memory_give(memory, parts);
     return status;
 }
 
 /* The elements of `from` into the places of `to`, which is row-major. */
-static int fold_lines(struct ah_call *c, struct ah_tensor *to, const struct ah_tensor *from,
-                      const struct ah_tensor *at, int dim, int fold)
+static int fold_slices(struct ah_call *c, struct ah_tensor *to, const struct ah_tensor *from,
+                       const struct ah_tensor *at, int dim, int fold)
 {
     struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
     struct ah_cuda_sorted sorted = {0};
@@ -355,7 +355,7 @@ static int fold_lines(struct ah_call *c, struct ah_tensor *to, const struct ah_t
     if (to->numel >= INT64_C(0xffffffff))
         return ah_fail(AH_EINVAL, "%s: a tensor of %lld elements is too large to be written by index on %s",
                        c->op->name, (long long)to->numel, c->device->name);
-    struct ah_lines_args args = lines_of(at, dim, to, from);
+    struct ah_slices_args args = slices_of(at, dim, to, from);
     AH_TRY(ah_cuda_memory_take(memory, (size_t)at->numel * sizeof(uint32_t), &keys));
     args.keys = ah_cuda_address(keys);
     args.places = to->numel;
@@ -382,7 +382,7 @@ int ah_cuda_gather_backward(struct ah_call *c)
     AH_TRY(ah_cuda_dense(c->device, &at, arg->index.tensor, AH_I64));
     int status = index_clear(c, c->out[0]);
     if (status == 0)
-        status = fold_lines(c, c->out[0], arg->grad.tensor, at, (int)arg->dim.integer, AH_INDEX_ADD);
+        status = fold_slices(c, c->out[0], arg->grad.tensor, at, (int)arg->dim.integer, AH_INDEX_ADD);
     ah_tensor_release(at);
     return status;
 }
@@ -399,7 +399,7 @@ static int index_scatter(struct ah_call *c, int fold)
     else
         src = ah_tensor_retain(given);
     AH_TRYGO(target_open(c, true, &target), out);
-    status = target_close(c, &target, fold_lines(c, target.work, src, at, dim, fold));
+    status = target_close(c, &target, fold_slices(c, target.work, src, at, dim, fold));
 out:
     ah_tensor_release(at);
     ah_tensor_release(src);

@@ -6,15 +6,15 @@
 #include "cuda/ops/index/keys.h"
 #include "cuda/ops/index/radix.h"
 #include "cuda/ops/lib/elementwise.h"
-#include "cuda/ops/lib/lines.h"
 #include "cuda/ops/lib/ops.h"
+#include "cuda/ops/lib/slices.h"
 
 /* A line that is longer than ALONE keeps one block busy for too long where there are fewer than FEW of them. */
 enum { ALONE = 1 << 18, FEW = 16 };
 
 static struct ah_cuda_kernel keys_kernel[] = {AH_CUDA_KERNEL("sort", "sort_keys_32"),
                                               AH_CUDA_KERNEL("sort", "sort_keys_64")};
-static struct ah_cuda_kernel lines_kernel = AH_CUDA_KERNEL("sort", "sort_lines");
+static struct ah_cuda_kernel slices_kernel = AH_CUDA_KERNEL("sort", "sort_slices");
 static struct ah_cuda_kernel take_kernel = AH_CUDA_KERNEL("sort", "sort_take");
 static struct ah_cuda_kernel tile_kernel = AH_CUDA_KERNEL("sort", "sort_tile");
 static struct ah_cuda_kernel select_kernel = AH_CUDA_KERNEL("sort", "sort_select");
@@ -47,7 +47,7 @@ static int sort_by_line(struct ah_device *device, const char *op_name, const str
     AH_TRY(ah_cuda_memory_take(memory, (size_t)count * sizeof(uint32_t), &keys));
     args.keys = ah_cuda_address(keys);
     args.order = ah_cuda_address(by_key->order);
-    int status = ah_cuda_launch(device, &lines_kernel, op_name, grid_for(count), &args);
+    int status = ah_cuda_launch(device, &slices_kernel, op_name, grid_for(count), &args);
     if (status == 0)
         status = ah_cuda_sort_keys(device, op_name, keys, by_key->order, count, 4, ah_cuda_bits(args.lines), out);
     ah_cuda_memory_give(memory, keys);
@@ -89,7 +89,7 @@ static int64_t power_of_two(int64_t n)
     return power;
 }
 
-static int sort_lines(struct ah_device *device, const char *op_name, struct ah_sort_args *args)
+static int sort_slices(struct ah_device *device, const char *op_name, struct ah_sort_args *args)
 {
     if (args->n <= AH_SORT_TILE) {
         args->padded = power_of_two(args->n);
@@ -114,22 +114,22 @@ static int sort_into(struct ah_call *c, int dim, bool descending, int64_t keep, 
     int status;
     if (indices->numel == 0)
         return 0;
-    AH_TRYGO(ah_cuda_lines(c->device, &x, input, dim, input->dtype), done);
+    AH_TRYGO(ah_cuda_slices(c->device, &x, input, dim, input->dtype), done);
     if (values)
-        AH_TRYGO(ah_cuda_lines_open(c->device, &y, values, dim, values->dtype), done);
-    AH_TRYGO(ah_cuda_lines_open(c->device, &at, indices, dim, AH_I64), done);
+        AH_TRYGO(ah_cuda_slices_open(c->device, &y, values, dim, values->dtype), done);
+    AH_TRYGO(ah_cuda_slices_open(c->device, &at, indices, dim, AH_I64), done);
     struct ah_sort_args args = {.x = ah_cuda_data(x), .n = ah_cuda_extent(input, dim).n,
                                 .values = y ? ah_cuda_data(y) : 0,
                                 .indices = ah_cuda_data(at), .keep = keep,
                                 .dtype = (int32_t)x->dtype, .bits = ah_cuda_key_bits(x->dtype)};
     args.lines = x->numel / args.n;
     args.flip = descending ? ~UINT64_C(0) >> (64 - args.bits) : 0;
-    status = sort_lines(c->device, c->op->name, &args);
+    status = sort_slices(c->device, c->op->name, &args);
 done:
     if (y)
-        status = ah_cuda_lines_close(c->device, y, values, dim, status);
+        status = ah_cuda_slices_close(c->device, y, values, dim, status);
     if (at)
-        status = ah_cuda_lines_close(c->device, at, indices, dim, status);
+        status = ah_cuda_slices_close(c->device, at, indices, dim, status);
     ah_tensor_release(x);
     return status;
 }

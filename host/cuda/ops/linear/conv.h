@@ -25,7 +25,7 @@ int ah_cuda_dnn_takes(struct ah_device *device, const struct ah_cuda_conv *conv)
 /* Compute it by cuDNN: 1 done, 0 no way within the memory that is left (nothing was written), negative an error. */
 int ah_cuda_dnn_convolve(struct ah_device *device, const char *op_name, const struct ah_cuda_conv *conv);
 
-/* Compute it, row-major, by products of matrices (cuda/vendor/product.h). */
+/* Compute it, row-major, by products of matrices (cuda/vendor/matmul.h). */
 int ah_cuda_patches_convolve(struct ah_device *device, const char *op_name, const struct ah_cuda_conv *conv);
 
 /* Drop the cached objects of a device that is closed. */

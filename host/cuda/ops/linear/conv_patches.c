@@ -7,7 +7,7 @@
 
 #include "cuda/driver/memory/memory.h"
 #include "cuda/ops/image/patches.h"
-#include "cuda/vendor/product.h"
+#include "cuda/vendor/matmul.h"
 
 #define ROOM ((int64_t)256 << 20)
 
@@ -49,7 +49,7 @@ static uint64_t image_at(const struct job *j, uint64_t base, int64_t image, int6
 
 /* Products for all images and groups: the longer of the two is the batch. `step`: from one group to the next in each
  * operand, then from one image to the next. */
-static int multiply_all(const struct job *j, struct ah_cuda_product *product, int64_t images, const int64_t step[3][2])
+static int multiply_all(const struct job *j, struct ah_cuda_matmul *product, int64_t images, const int64_t step[3][2])
 {
     int64_t groups = j->s->groups, outer = images >= groups ? groups : images;
     int along = images >= groups ? 1 : 0;
@@ -75,7 +75,7 @@ static int conv_forward(const struct job *j, int64_t first, int64_t images)
         AH_TRY(ah_cuda_take_patches(j->device, j->op_name, j->conv->dtype, &args));
         matrix = j->matrix;
     }
-    struct ah_cuda_product product = {
+    struct ah_cuda_matmul product = {
         .dtype = j->conv->dtype, .tf32 = j->conv->tf32, .rows = j->outputs, .columns = j->pixels, .depth = j->depth,
         .a = {.at = j->conv->weight, .ld = j->depth}, .b = {.at = matrix, .ld = j->pixels},
         .out = {.at = image_at(j, j->conv->output, first, s->oc * j->pixels), .ld = j->pixels}};
@@ -89,7 +89,7 @@ static int grad_input(const struct job *j, int64_t first, int64_t images)
 {
     const struct ah_conv *s = j->s;
     uint64_t image = image_at(j, j->conv->input, first, s->c * s->h * s->w);
-    struct ah_cuda_product product = {
+    struct ah_cuda_matmul product = {
         .dtype = j->conv->dtype, .tf32 = j->conv->tf32, .rows = j->depth, .columns = j->pixels, .depth = j->outputs,
         .a = {.at = j->conv->weight, .ld = j->depth, .transposed = true},
         .b = {.at = image_at(j, j->conv->output, first, s->oc * j->pixels), .ld = j->pixels},
@@ -125,7 +125,7 @@ static int grad_weight(const struct job *j, int64_t first, int64_t images)
         AH_TRY(ah_cuda_take_patches(j->device, j->op_name, j->conv->dtype, &turn));
         grad = j->turned;
     }
-    struct ah_cuda_product product = {
+    struct ah_cuda_matmul product = {
         .dtype = j->conv->dtype, .tf32 = j->conv->tf32, .rows = j->outputs, .columns = j->depth, .depth = length,
         .batch = s->groups, .adds = first > 0, .a = {.at = grad, .ld = length, .stride = j->outputs * length},
         .b = {.at = matrix, .ld = length, .transposed = true, .stride = j->depth * length},

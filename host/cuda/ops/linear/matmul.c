@@ -1,4 +1,4 @@
-/* matmul and linear by cuBLASLt (cuda/vendor/product.h): operands are read in place when their rows or columns are
+/* matmul and linear by cuBLASLt (cuda/vendor/matmul.h): operands are read in place when their rows or columns are
  * dense, else from a dense copy. A stack laid out like one tall matrix is multiplied as one; other batches go by
  * strides, one call for each place of the outer ones. Integers are multiplied on the host. */
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/host_kernel.h"
 #include "cuda/ops/lib/ops.h"
-#include "cuda/vendor/product.h"
+#include "cuda/vendor/matmul.h"
 #include "ops/dispatch/precision.h"
 #include "ops/math/linear.h"
 
@@ -91,7 +91,7 @@ static int matmul_merge(int64_t *size, int dims, struct side *a, struct side *b)
 static int matmul_multiply(struct ah_call *c, struct side *a, struct side *b, int64_t *size, int dims)
 {
     size_t item = ah_dtype_size(c->out[0]->dtype);
-    struct ah_cuda_product product = {.dtype = c->out[0]->dtype, .rows = a->rows, .columns = b->columns,
+    struct ah_cuda_matmul product = {.dtype = c->out[0]->dtype, .rows = a->rows, .columns = b->columns,
                                       .depth = a->columns, .batch = 1, .a = a->matrix, .b = b->matrix,
                                       .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST};
     dims = matmul_merge(size, dims, a, b);
@@ -175,7 +175,7 @@ static int multiply_linear(struct ah_call *c, struct ah_tensor *input, struct ah
     if (status == 0)
         status = open_side(&b, c->device, weight, false, NULL, 0);
     if (status == 0) {
-        struct ah_cuda_product product = {.dtype = input->dtype, .rows = input->numel / depth, .columns = columns,
+        struct ah_cuda_matmul product = {.dtype = input->dtype, .rows = input->numel / depth, .columns = columns,
                                           .depth = depth, .batch = 1, .b = b.matrix,
                                           .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST};
         product.a = (struct ah_cuda_matrix){.at = (uintptr_t)ah_tensor_data(rows), .ld = depth};
@@ -232,7 +232,7 @@ static int multiply_matrices(struct ah_call *c, struct ah_tensor *left, struct a
     if (status == 0)
         status = open_side(&b, c->device, right, true, NULL, 0);
     if (status == 0) {
-        struct ah_cuda_product product = {.dtype = c->out[0]->dtype, .rows = a.rows, .columns = b.columns,
+        struct ah_cuda_matmul product = {.dtype = c->out[0]->dtype, .rows = a.rows, .columns = b.columns,
                                           .depth = a.columns, .batch = 1, .a = a.matrix, .b = b.matrix,
                                           .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST, .epilogue = epilogue,
                                           .aux = (uintptr_t)ah_tensor_data(aux)};

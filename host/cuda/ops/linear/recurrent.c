@@ -9,7 +9,7 @@
 #include "cuda/driver/stream/reals.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
-#include "cuda/vendor/product.h"
+#include "cuda/vendor/matmul.h"
 #include "ops/dispatch/precision.h"
 #include "ops/nn/recurrent.h"
 
@@ -64,10 +64,17 @@ struct layer {
 static int by_weight(struct ah_call *c, const struct layer *l, uint64_t a, uint64_t out, int64_t rows, bool transposed)
 {
     int64_t columns = transposed ? l->wide : l->plan.width, depth = transposed ? l->plan.width : l->wide;
-    return ah_cuda_multiply(c->device, c->op->name, &(struct ah_cuda_product){
-        .dtype = l->dtype, .rows = rows, .columns = columns, .depth = depth, .batch = 1, .a = {a, false, depth, 0},
-        .b = {ah_cuda_data(l->weight), transposed, l->plan.width, 0}, .out = {out, false, columns, 0}, .wide = true,
-        .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST});
+    return ah_cuda_multiply(c->device, c->op->name,
+                            &(struct ah_cuda_matmul){.dtype = l->dtype,
+                                                     .rows = rows,
+                                                     .columns = columns,
+                                                     .depth = depth,
+                                                     .batch = 1,
+                                                     .a = {a, false, depth, 0},
+                                                     .b = {ah_cuda_data(l->weight), transposed, l->plan.width, 0},
+                                                     .out = {out, false, columns, 0},
+                                                     .wide = true,
+                                                     .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST});
 }
 
 static int open_layer(struct ah_call *c, struct layer *l, const struct ah_tensor *gates, struct ah_tensor *hidden,
@@ -177,10 +184,17 @@ static int weight_adjoint(struct ah_call *c, const struct layer *l, const struct
     AH_TRY(ah_tensor_empty(&product, (int64_t[]){l->wide, width}, 2, l->dtype, c->device));
     AH_TRYGO(ah_tensor_view(&left, out, product->size, out->stride, 2, out->offset), out);
     AH_TRYGO(ah_tensor_view(&last, out, out->size, out->stride, 1, out->offset + width), out);
-    AH_TRYGO(ah_cuda_multiply(c->device, c->op->name, &(struct ah_cuda_product){
-        .dtype = l->dtype, .rows = l->wide, .columns = width, .depth = l->plan.rows, .batch = 1,
-        .a = {ah_cuda_data(share), true, l->wide, 0}, .b = {ah_cuda_data(before), false, width, 0},
-        .out = {ah_cuda_data(product), false, width, 0}, .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST}), out);
+    AH_TRYGO(ah_cuda_multiply(c->device, c->op->name,
+                              &(struct ah_cuda_matmul){.dtype = l->dtype,
+                                                       .rows = l->wide,
+                                                       .columns = width,
+                                                       .depth = l->plan.rows,
+                                                       .batch = 1,
+                                                       .a = {ah_cuda_data(share), true, l->wide, 0},
+                                                       .b = {ah_cuda_data(before), false, width, 0},
+                                                       .out = {ah_cuda_data(product), false, width, 0},
+                                                       .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST}),
+             out);
     AH_TRYGO(ah_cuda_assign(c->device, left, product), out);
     AH_TRYGO(ah_op1(AH_OP_sum, &sums, AH_T((struct ah_tensor *)share), AH_INTS_OF((int64_t[]){0}, 1)), out);
     status = ah_cuda_assign(c->device, last, sums);

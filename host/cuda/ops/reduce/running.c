@@ -4,8 +4,8 @@
 #include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/reduce/running.h"
 #include "cuda/ops/lib/elementwise.h"
-#include "cuda/ops/lib/lines.h"
 #include "cuda/ops/lib/ops.h"
+#include "cuda/ops/lib/slices.h"
 
 /* Lines up to SHORT belong to a warp; a block's part of a line is PART elements or more, a thread's FEW, of which it
  * has as many as there are parts before it. Fewer than NARROW lines side by side are turned. */
@@ -102,11 +102,11 @@ static int running_fold(struct ah_call *c, enum ah_running_fold fold, bool rever
     int last = turn ? dim : out->ndim; /* the dim that is moved last, if any */
     enum ah_dtype to = out->dtype == AH_BOOL && fold < AH_RUNNING_LARGEST ? AH_I64 : out->dtype;
     AH_TRYGO(
-        ah_cuda_lines(c->device, &x, input, last, running_keeps(input->dtype, out->dtype) ? input->dtype : out->dtype),
+        ah_cuda_slices(c->device, &x, input, last, running_keeps(input->dtype, out->dtype) ? input->dtype : out->dtype),
         done);
-    AH_TRYGO(ah_cuda_lines_open(c->device, &y, out, last, to), done);
+    AH_TRYGO(ah_cuda_slices_open(c->device, &y, out, last, to), done);
     if (index)
-        AH_TRYGO(ah_cuda_lines_open(c->device, &at, index, last, AH_I64), done);
+        AH_TRYGO(ah_cuda_slices_open(c->device, &at, index, last, AH_I64), done);
     args.from = ah_cuda_data(x);
     args.from_dtype = (int32_t)x->dtype;
     args.to = ah_cuda_data(y);
@@ -118,9 +118,9 @@ static int running_fold(struct ah_call *c, enum ah_running_fold fold, bool rever
     status = running_run(c->device, c->op->name, &args);
 done:
     if (y)
-        status = ah_cuda_lines_close(c->device, y, out, last, status);
+        status = ah_cuda_slices_close(c->device, y, out, last, status);
     if (at)
-        status = ah_cuda_lines_close(c->device, at, index, last, status);
+        status = ah_cuda_slices_close(c->device, at, index, last, status);
     ah_tensor_release(x);
     return status;
 }

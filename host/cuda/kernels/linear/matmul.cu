@@ -2,7 +2,7 @@
  * operands with the other sign, so that every sum is 0 but for rounding errors, in every bit of the result. (If it
  * repeated the first half, a product split in two would have exact zeros, whatever the order in its parts.) */
 #include "cuda/kernels/lib/reals.cuh"
-#include "cuda/kernels/linear/product.h"
+#include "cuda/kernels/linear/matmul.h"
 
 /* A number of 52 random bits in -256..-1 or 1..256 (splitmix64). */
 static __device__ __forceinline__ double mixed(int64_t place)
@@ -15,7 +15,7 @@ static __device__ __forceinline__ double mixed(int64_t place)
     return x & 8 ? -size : size;
 }
 
-template <typename T> __device__ __forceinline__ void product_fill(const ah_product_fill_args &a)
+template <typename T> __device__ __forceinline__ void matmul_fill(const ah_matmul_fill_args &a)
 {
     const int64_t depth = a.along ? a.line : a.lines, half = depth / 2;
     const int64_t matrix = a.lines * a.line, count = a.batch * matrix, step = (int64_t)gridDim.x * blockDim.x;
@@ -32,10 +32,10 @@ template <typename T> __device__ __forceinline__ void product_fill(const ah_prod
 }
 
 #define FILL(suffix, type) \
-    AH_KERNEL_OF(product_fill_##suffix, ah_product_fill_args, AH_PRODUCT_THREADS, product_fill<type>)
+    AH_KERNEL_OF(matmul_fill_##suffix, ah_matmul_fill_args, AH_MATMUL_THREADS, matmul_fill<type>)
 AH_FOR_REALS(FILL)
 
-AH_KERNEL(product_compare, ah_product_compare_args, AH_PRODUCT_THREADS)
+AH_KERNEL(matmul_compare, ah_matmul_compare_args, AH_MATMUL_THREADS)
 {
     const uint64_t *x = ah_at<const uint64_t>(a.a), *y = ah_at<const uint64_t>(a.b);
     const int64_t step = (int64_t)gridDim.x * blockDim.x;

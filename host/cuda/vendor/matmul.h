@@ -1,6 +1,6 @@
 /* Products of stacks of matrices by cuBLASLt, with plans kept for recurring shapes. */
-#ifndef AH_CUDA_PRODUCT_H
-#define AH_CUDA_PRODUCT_H
+#ifndef AH_CUDA_MATMUL_H
+#define AH_CUDA_MATMUL_H
 
 #include "base/numeric/dtype.h"
 #include "cuda/driver/api/device.h"
@@ -27,7 +27,7 @@ static inline bool ah_cuda_epilogue_fits(enum ah_dtype dtype, int64_t columns)
     return dtype != AH_F64 && columns % 8 == 0;
 }
 
-struct ah_cuda_product {
+struct ah_cuda_matmul {
     enum ah_dtype dtype; /* a floating one; halves are added up in float32, also in parts of `depth` */
     int64_t rows, columns, depth, batch;
     struct ah_cuda_matrix a, b, out; /* rows x depth, depth x columns, rows x columns (never transposed) */
@@ -41,9 +41,9 @@ struct ah_cuda_product {
 
 /* out = a b + bias, or out + a b, then the epilogue, on the compute stream. No size may be 0. AH_EINVAL when cuBLASLt
  * is missing, AH_ENOTIMPL when it has no such product. */
-int ah_cuda_multiply(struct ah_device *device, const char *op_name, const struct ah_cuda_product *product);
+int ah_cuda_multiply(struct ah_device *device, const char *op_name, const struct ah_cuda_matmul *product);
 
 /* Forget the plans of a device that is closed. */
-void ah_cuda_product_forget(const struct ah_cuda_device *cuda);
+void ah_cuda_matmul_forget(const struct ah_cuda_device *cuda);
 
 #endif

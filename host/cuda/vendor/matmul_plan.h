@@ -3,12 +3,12 @@
  * The table has AH_CUDA_PLANS plans; a new one replaces one that was not used since the table was last searched for a
  * place. Lua thread only.
  *
- * Circle: product, product_tune: a product has its plan tuned, and tuning runs the plan's candidates. */
-#ifndef AH_CUDA_PRODUCT_PLAN_H
-#define AH_CUDA_PRODUCT_PLAN_H
+ * Circle: matmul, matmul_tune: a product has its plan tuned, and tuning runs the plan's candidates. */
+#ifndef AH_CUDA_MATMUL_PLAN_H
+#define AH_CUDA_MATMUL_PLAN_H
 
 #include "cuda/vendor/blas.h"
-#include "cuda/vendor/product.h"
+#include "cuda/vendor/matmul.h"
 
 enum { AH_CUDA_PLANS = 4096, AH_CUDA_CANDIDATES = 8 };
 
@@ -35,25 +35,25 @@ struct ah_cuda_plan {
 /* Return the plan of a product, a kept or a new one, with the addresses of the product's epilogue. AH_ENOTIMPL where
  * cuBLASLt has no such product. `op_name` is for messages. */
 int ah_cuda_plan_find(const struct ah_cublas *blas, const struct ah_cuda_device *cuda, const char *op_name,
-                      const struct ah_cuda_product *product, struct ah_cuda_plan **out);
+                      const struct ah_cuda_matmul *product, struct ah_cuda_plan **out);
 
 /* Set the addresses of a product's epilogue in the description of its plan. */
 cublasStatus_t ah_cuda_plan_point(const struct ah_cublas *blas, struct ah_cuda_plan *plan,
-                                  const struct ah_cuda_product *product);
+                                  const struct ah_cuda_matmul *product);
 
 /* Queue a product on the compute stream by one of its plan's candidates. `addend`: the address of the summand, where
  * the product adds. *status is cuBLASLt's answer; AH_ENOMEM when there is no memory for the workspace. */
 int ah_cuda_plan_run(const struct ah_cublas *blas, struct ah_cuda_device *cuda, const struct ah_cuda_plan *plan,
-                     const struct ah_cuda_product *product, uint64_t addend, int candidate, cublasStatus_t *status);
+                     const struct ah_cuda_matmul *product, uint64_t addend, int candidate, cublasStatus_t *status);
 
 /* Drop the plans of a device and close its handle of cuBLASLt. */
 void ah_cuda_plans_forget(const struct ah_cuda_device *cuda);
 
 /* Time a plan's candidates and move the fastest of those to the front whose results are equal to the first one's in
- * every bit (product_tune.c). Once for each plan, at its second use outside of a capture. Leaves the plan as it was
+ * every bit (matmul_tune.c). Once for each plan, at its second use outside of a capture. Leaves the plan as it was
  * where memory is short. */
 int ah_cuda_plan_tune(const struct ah_cublas *blas, struct ah_device *device, struct ah_cuda_plan *plan,
-                      const struct ah_cuda_product *product);
+                      const struct ah_cuda_matmul *product);
 
 /* 0, or a failure's text from cuBLASLt's status. */
 int ah_cublas_check(const struct ah_cublas *blas, cublasStatus_t status, const char *op_name, const char *what);

@@ -2,15 +2,15 @@
  *
  * They run on separate numbers in scratch memory, so that nothing is added or stored twice, and so that equal bits mean
  * an equal order of sums: on the numbers of a script, which may be zeros or small integers, algorithms agree that
- * differ later (kernels/linear/product.cu). Only an algorithm whose results equal those of the first in every bit may
+ * differ later (kernels/linear/matmul.cu). Only an algorithm whose results equal those of the first in every bit may
  * replace it, so that results depend neither on the clock nor on the rank. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuda/driver/memory/memory.h"
 #include "cuda/driver/stream/reals.h"
-#include "cuda/kernels/linear/product.h"
-#include "cuda/vendor/product_plan.h"
+#include "cuda/kernels/linear/matmul.h"
+#include "cuda/vendor/matmul_plan.h"
 
 enum { REPEATS = 4 };
 #define SCRATCH ((size_t)1 << 30)
@@ -18,14 +18,14 @@ enum { REPEATS = 4 };
 /* An algorithm replaces the first one if its time is less than this part of the first one's. */
 static const float WORTHWHILE = 0.96f;
 
-static struct ah_cuda_kernel fill_kernel[] = AH_CUDA_REALS("product", "product_fill");
-static struct ah_cuda_kernel compare_kernel = AH_CUDA_KERNEL("product", "product_compare");
+static struct ah_cuda_kernel fill_kernel[] = AH_CUDA_REALS("matmul", "matmul_fill");
+static struct ah_cuda_kernel compare_kernel = AH_CUDA_KERNEL("matmul", "matmul_compare");
 
 struct trial {
     const struct ah_cublas *blas;
     struct ah_device *device;
     struct ah_cuda_plan *plan;
-    struct ah_cuda_product product; /* in scratch memory */
+    struct ah_cuda_matmul product; /* in scratch memory */
     void *block;
     uint64_t addend;
     uint64_t first, other;      /* results of the first algorithm and of another */
@@ -62,9 +62,9 @@ static size_t tune_extent(const struct ah_cuda_matrix *matrix, int64_t rows, int
 }
 
 /* Set the scratch addresses from `base` on; return their number of bytes. */
-static size_t trial_layout(struct trial *t, const struct ah_cuda_product *given, uint64_t base)
+static size_t trial_layout(struct trial *t, const struct ah_cuda_matmul *given, uint64_t base)
 {
-    struct ah_cuda_product *p = &t->product;
+    struct ah_cuda_matmul *p = &t->product;
     size_t item = ah_dtype_size(p->dtype), out_item = t->plan->key.wide ? sizeof(float) : item, used = 0;
     size_t whole = (size_t)(given->rows * given->columns) * item;
     size_t stored = given->epilogue == AH_CUDA_ROW_SUMS ? (size_t)p->rows * sizeof(double)
@@ -89,13 +89,13 @@ static size_t trial_layout(struct trial *t, const struct ah_cuda_product *given,
 
 static int fill_operand(struct trial *t, const struct ah_cuda_matrix *matrix, int64_t rows, int64_t columns, bool left)
 {
-    struct ah_product_fill_args args = {
+    struct ah_matmul_fill_args args = {
         .to = matrix->at, .batch = matrix->stride ? t->product.batch : 1, .stride = matrix->stride,
         .lines = matrix->transposed ? columns : rows, .line = matrix->transposed ? rows : columns, .ld = matrix->ld,
         .along = matrix->transposed != left, .negates = left};
-    unsigned blocks = ah_cuda_blocks(args.batch * args.lines * args.line, AH_PRODUCT_THREADS);
+    unsigned blocks = ah_cuda_blocks(args.batch * args.lines * args.line, AH_MATMUL_THREADS);
     return ah_cuda_launch(t->device, &fill_kernel[t->product.dtype], "tuning of a product",
-                          ah_cuda_grid_of(blocks, AH_PRODUCT_THREADS, 0), &args);
+                          ah_cuda_grid_of(blocks, AH_MATMUL_THREADS, 0), &args);
 }
 
 static bool trial_has_room(struct ah_cuda_device *cuda, size_t bytes)
@@ -132,11 +132,11 @@ static int trial_measure(struct trial *t, int candidate)
         AH_TRY(ah_cuda_plan_run(t->blas, cuda, t->plan, &t->product, t->addend, candidate, &status));
     AH_TRY(ah_cuda_check(ah_cuda.event_record(t->to, cuda->compute), "timing a product"));
     if (candidate > 0) {
-        struct ah_product_compare_args args = {.a = t->first, .b = t->other, .count = (int64_t)t->result_bytes / 16,
+        struct ah_matmul_compare_args args = {.a = t->first, .b = t->other, .count = (int64_t)t->result_bytes / 16,
                                                .differ = t->differ + (unsigned)candidate * sizeof(uint32_t)};
-        unsigned blocks = ah_cuda_blocks(args.count, AH_PRODUCT_THREADS);
+        unsigned blocks = ah_cuda_blocks(args.count, AH_MATMUL_THREADS);
         AH_TRY(ah_cuda_launch(t->device, &compare_kernel, "tuning of a product",
-                              ah_cuda_grid_of(blocks, AH_PRODUCT_THREADS, 0), &args));
+                              ah_cuda_grid_of(blocks, AH_MATMUL_THREADS, 0), &args));
     }
     AH_TRY(ah_cuda_check(ah_cuda.event_synchronise(t->to), "timing a product"));
     if (status != CUBLAS_STATUS_SUCCESS)
@@ -161,9 +161,9 @@ static int trial_choose(struct trial *t)
     return 0;
 }
 
-static int trial_run(struct trial *t, const struct ah_cuda_product *given, size_t bytes)
+static int trial_run(struct trial *t, const struct ah_cuda_matmul *given, size_t bytes)
 {
-    struct ah_cuda_product *p = &t->product;
+    struct ah_cuda_matmul *p = &t->product;
     AH_TRY(ah_cuda_memory_take(ah_cuda_state(t->device)->memory, bytes, &t->block));
     trial_layout(t, given, ah_cuda_address(t->block));
     AH_TRY(t->device->type->fill(t->device, t->block, 0, bytes));
@@ -180,7 +180,7 @@ static int trial_run(struct trial *t, const struct ah_cuda_product *given, size_
 }
 
 int ah_cuda_plan_tune(const struct ah_cublas *blas, struct ah_device *device, struct ah_cuda_plan *plan,
-                      const struct ah_cuda_product *product)
+                      const struct ah_cuda_matmul *product)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     if (plan->tuned || !plan->used || cuda->capturing || cuda->revised)

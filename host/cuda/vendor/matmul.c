@@ -1,13 +1,13 @@
 /* A product is computed by its plan's first algorithm; where cuBLASLt refuses to run that, by the next. cuBLASLt counts
  * matrices by columns, so it is asked for the transpose: out' = b' a'. */
-#include "cuda/vendor/product.h"
+#include "cuda/vendor/matmul.h"
 
 #include <string.h>
 
 #include "cuda/driver/memory/memory.h"
 #include "cuda/driver/stream/capture.h"
 #include "cuda/driver/stream/times.h"
-#include "cuda/vendor/product_plan.h"
+#include "cuda/vendor/matmul_plan.h"
 
 enum { BUCKETS = 8192 };
 #define WORKSPACE ((size_t)32 << 20)
@@ -27,7 +27,7 @@ int ah_cublas_check(const struct ah_cublas *blas, cublasStatus_t status, const c
 
 /* Keys. */
 
-static uint32_t epilogue_of(const struct ah_cuda_product *product)
+static uint32_t epilogue_of(const struct ah_cuda_matmul *product)
 {
     switch (product->epilogue) {
     case AH_CUDA_GELU:
@@ -46,13 +46,13 @@ static uint32_t epilogue_of(const struct ah_cuda_product *product)
 }
 
 /* The largest power of two up to 16 that all addresses are multiples of. */
-static int32_t alignment_of(const struct ah_cuda_product *product)
+static int32_t alignment_of(const struct ah_cuda_matmul *product)
 {
     uint64_t all = product->a.at | product->b.at | product->out.at | product->bias | product->aux | 16;
     return (int32_t)(all & -all);
 }
 
-static struct ah_cuda_plan_key key_of(const struct ah_cuda_device *cuda, const struct ah_cuda_product *product)
+static struct ah_cuda_plan_key key_of(const struct ah_cuda_device *cuda, const struct ah_cuda_matmul *product)
 {
     struct ah_cuda_plan_key key;
     memset(&key, 0, sizeof key);
@@ -108,23 +108,23 @@ static cublasStatus_t make_layout(const struct ah_cublas *blas, cublasLtMatrixLa
 }
 
 cublasStatus_t ah_cuda_plan_point(const struct ah_cublas *blas, struct ah_cuda_plan *plan,
-                                  const struct ah_cuda_product *product)
+                                  const struct ah_cuda_matmul *product)
 {
     bool sums = product->epilogue == AH_CUDA_ROW_SUMS || product->epilogue == AH_CUDA_COLUMN_SUMS;
     uint64_t bias = sums ? product->aux : product->bias, aux = sums ? 0 : product->aux;
     int64_t ld = plan->key.columns;
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     if (bias)
-        status = blas->product_set(plan->matmul, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+        status = blas->matmul_set(plan->matmul, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
     if (aux && status == CUBLAS_STATUS_SUCCESS)
-        status = blas->product_set(plan->matmul, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
+        status = blas->matmul_set(plan->matmul, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
     if (aux && status == CUBLAS_STATUS_SUCCESS)
-        status = blas->product_set(plan->matmul, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld);
+        status = blas->matmul_set(plan->matmul, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld);
     return status;
 }
 
 static cublasStatus_t matmul_describe(const struct ah_cublas *blas, struct ah_cuda_plan *plan,
-                                      const struct ah_cuda_product *product)
+                                      const struct ah_cuda_matmul *product)
 {
     const struct ah_cuda_plan_key *key = &plan->key;
     bool wide = key->dtype == AH_F64;
@@ -133,7 +133,7 @@ static cublasStatus_t matmul_describe(const struct ah_cublas *blas, struct ah_cu
     int32_t second = key->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     uint32_t epilogue = (uint32_t)key->epilogue;
     int compute = wide ? CUBLAS_COMPUTE_64F : key->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    cublasStatus_t status = blas->product_create(&plan->matmul, compute, wide ? CUDA_R_64F : CUDA_R_32F);
+    cublasStatus_t status = blas->matmul_create(&plan->matmul, compute, wide ? CUDA_R_64F : CUDA_R_32F);
     const struct {
         int attribute;
         const void *value;
@@ -142,7 +142,7 @@ static cublasStatus_t matmul_describe(const struct ah_cublas *blas, struct ah_cu
                {CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second},
                {CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue}};
     for (size_t i = 0; status == CUBLAS_STATUS_SUCCESS && i < sizeof set / sizeof set[0]; i++)
-        status = blas->product_set(plan->matmul, set[i].attribute, set[i].value, set[i].bytes);
+        status = blas->matmul_set(plan->matmul, set[i].attribute, set[i].value, set[i].bytes);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = ah_cuda_plan_point(blas, plan, product);
     if (status == CUBLAS_STATUS_SUCCESS)
@@ -195,7 +195,7 @@ static void drop_plan(const struct ah_cublas *blas, struct ah_cuda_plan *plan)
         }
     }
     if (plan->matmul)
-        blas->product_destroy(plan->matmul);
+        blas->matmul_destroy(plan->matmul);
     if (plan->a)
         blas->layout_destroy(plan->a);
     if (plan->b)
@@ -220,7 +220,7 @@ static struct ah_cuda_plan *free_plan(const struct ah_cublas *blas)
 }
 
 static int make_plan(const struct ah_cublas *blas, const struct ah_cuda_plan_key *key, const char *op_name,
-                     const struct ah_cuda_product *product, struct ah_cuda_plan **out)
+                     const struct ah_cuda_matmul *product, struct ah_cuda_plan **out)
 {
     struct ah_cuda_plan *plan = free_plan(blas);
     plan->key = *key;
@@ -242,7 +242,7 @@ static int make_plan(const struct ah_cublas *blas, const struct ah_cuda_plan_key
 }
 
 int ah_cuda_plan_find(const struct ah_cublas *blas, const struct ah_cuda_device *cuda, const char *op_name,
-                      const struct ah_cuda_product *product, struct ah_cuda_plan **out)
+                      const struct ah_cuda_matmul *product, struct ah_cuda_plan **out)
 {
     struct ah_cuda_plan_key key = key_of(cuda, product);
     if (!matmul_handles[cuda->ordinal])
@@ -261,7 +261,7 @@ int ah_cuda_plan_find(const struct ah_cublas *blas, const struct ah_cuda_device 
 }
 
 int ah_cuda_plan_run(const struct ah_cublas *blas, struct ah_cuda_device *cuda, const struct ah_cuda_plan *plan,
-                     const struct ah_cuda_product *product, uint64_t addend, int candidate, cublasStatus_t *status)
+                     const struct ah_cuda_matmul *product, uint64_t addend, int candidate, cublasStatus_t *status)
 {
     const float one = 1, kept = product->adds;
     const double wide_one = 1, wide_kept = product->adds;
@@ -300,7 +300,7 @@ static bool is_refusal(cublasStatus_t status)
 }
 
 static int run_plan(const struct ah_cublas *blas, struct ah_cuda_device *cuda, const char *op_name,
-                    struct ah_cuda_plan *plan, const struct ah_cuda_product *product)
+                    struct ah_cuda_plan *plan, const struct ah_cuda_matmul *product)
 {
     cublasStatus_t status;
     AH_TRY(ah_cuda_plan_run(blas, cuda, plan, product, product->out.at, plan->chosen, &status));
@@ -326,7 +326,7 @@ static double product_bytes(const struct ah_cuda_plan_key *key)
     return (double)key->batch * (rows * depth + depth * columns + rows * columns) * item;
 }
 
-int ah_cuda_multiply(struct ah_device *device, const char *op_name, const struct ah_cuda_product *product)
+int ah_cuda_multiply(struct ah_device *device, const char *op_name, const struct ah_cuda_matmul *product)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     const struct ah_cublas *blas;
@@ -344,7 +344,7 @@ int ah_cuda_multiply(struct ah_device *device, const char *op_name, const struct
     return ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: %s: a product", device->name, op_name);
 }
 
-void ah_cuda_product_forget(const struct ah_cuda_device *cuda)
+void ah_cuda_matmul_forget(const struct ah_cuda_device *cuda)
 {
     ah_cuda_plans_forget(cuda);
 }

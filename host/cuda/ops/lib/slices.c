@@ -1,5 +1,5 @@
 /* Views with a dim moved last, and copies through them. */
-#include "cuda/ops/lib/lines.h"
+#include "cuda/ops/lib/slices.h"
 
 #include "cuda/ops/lib/elementwise.h"
 
@@ -27,8 +27,8 @@ int ah_cuda_turned(struct ah_tensor **out, struct ah_tensor *tensor, int dim)
     return ah_tensor_view(out, tensor, size, stride, n, tensor->offset);
 }
 
-int ah_cuda_lines(struct ah_device *device, struct ah_tensor **out, struct ah_tensor *tensor, int dim,
-                  enum ah_dtype dtype)
+int ah_cuda_slices(struct ah_device *device, struct ah_tensor **out, struct ah_tensor *tensor, int dim,
+                   enum ah_dtype dtype)
 {
     struct ah_tensor *turned;
     AH_TRY(ah_cuda_turned(&turned, tensor, dim));
@@ -37,8 +37,8 @@ int ah_cuda_lines(struct ah_device *device, struct ah_tensor **out, struct ah_te
     return status;
 }
 
-int ah_cuda_lines_open(struct ah_device *device, struct ah_tensor **room, struct ah_tensor *out, int dim,
-                       enum ah_dtype dtype)
+int ah_cuda_slices_open(struct ah_device *device, struct ah_tensor **room, struct ah_tensor *out, int dim,
+                        enum ah_dtype dtype)
 {
     struct ah_tensor *turned;
     AH_TRY(ah_cuda_turned(&turned, out, dim));
@@ -51,7 +51,7 @@ int ah_cuda_lines_open(struct ah_device *device, struct ah_tensor **room, struct
     return status;
 }
 
-int ah_cuda_lines_close(struct ah_device *device, struct ah_tensor *room, struct ah_tensor *out, int dim, int status)
+int ah_cuda_slices_close(struct ah_device *device, struct ah_tensor *room, struct ah_tensor *out, int dim, int status)
 {
     struct ah_tensor *turned = NULL;
     if (status == 0)

@@ -515,6 +515,10 @@ bench: ##+ one table next to PyTorch, and build/bench.json; ROWS="mlp_1t ..." fo
 	@./accelhost scripts/bench/run.lua --repeat $(or $(REPEAT),5) --json $(BUILD)/bench.json \
 		--rows "$(ROWS)" $(if $(AGAINST),--against $(AGAINST))
 
+.PHONY: bench-gate
+bench-gate: ## rows of the bench more than GATE=3 percent behind those of COMMIT=HEAD; ROWS, REPEAT as for bench
+	@scripts/bench/gate.sh "$(BUILD)" "$(or $(COMMIT),HEAD)" --repeat $(or $(REPEAT),7) --gate $(or $(GATE),3) --rows "$(ROWS)"
+
 .PHONY: bench-gpu
 bench-gpu: ## training steps and kernels on a card next to PyTorch; ROWS="gpt2 mnist_64 kernels", SECONDS=240
 	@$(MAKE) --no-print-directory all

@@ -2,13 +2,21 @@
 # Install missing packages with apt; with another package manager print the packages' names there. Prints its actions;
 # prints nothing when there is nothing to do.
 # usage: install-deps.sh [--list MANAGER] [build|test|check|package|bench|mpi ...]      (default: build)
+#        install-deps.sh bench-new
 #   --list: the packages in the words of apt, dnf, pacman or apk, and nothing else
+#   bench-new: the newest PyTorch, transformers and tokenizers of PyPI in build/bench-env, where `make bench` finds them
 set -eu
 
 fail() {
     echo "install-deps: $2" >&2
     exit "$1"
 }
+
+if [ "${1:-}" = bench-new ]; then
+    cd "$(dirname "$0")/.."
+    [ -x build/bench-env/bin/python3 ] || python3 -m venv build/bench-env
+    exec build/bench-env/bin/python3 -m pip install --upgrade torch transformers tokenizers numpy
+fi
 
 # One line per group and package manager. A ? marks optional packages (oneDNN: convolutions are slower; libpng and
 # libjpeg: no image files are read; cairo: no plots as PNG; SQLite: no sweeps;

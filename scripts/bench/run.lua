@@ -17,6 +17,7 @@ local options = accelhost.parse_args {
   {"host", "./accelhost", "the program that is measured"},
   {"against", nil, "another build as the peer of every row", type = "string"},
   {"no_peer", false, "our side only"},
+  {"gate", nil, "exit with 1 if a row is more than so many percent behind its peer", type = "number"},
 }
 local with_torch = not options.no_peer and not options.against
 
@@ -35,9 +36,10 @@ for _, name in ipairs {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_TH
 end
 local clean = "env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE -u OPENBLAS_NUM_THREADS"
 
--- The first interpreter that imports a package, and the package's version.
+-- The first interpreter that imports a package, and the package's version: that of `install-deps.sh bench-new` before
+-- others.
 local function find_python(package)
-  for _, name in ipairs {"python3", "python", "/usr/bin/python3", "/usr/local/bin/python3"} do
+  for _, name in ipairs {"build/bench-env/bin/python3", "python3", "python", "/usr/bin/python3", "/usr/local/bin/python3"} do
     local version = first_line(("%s -c 'import %s; print(%s.__version__)'"):format(name, package, package))
     if version then return name, version end
   end
@@ -409,6 +411,12 @@ for _, item in ipairs(rows) do
   }
 end
 
+local behind = {}
+for _, item in ipairs(report) do
+  if options.gate and type(item.ratio) == "number" and item.ratio < 1 - options.gate / 100 then
+    behind[#behind + 1] = ("%s %.1f %%"):format(item.name, 100 * (1 - item.ratio))
+  end
+end
 local file = assert(io.open(options.json, "w"))
 file:write(accelhost.json.encode({
   machine = {
@@ -419,3 +427,7 @@ file:write(accelhost.json.encode({
 }, {indent = 2}), "\n")
 file:close()
 print("written to " .. options.json)
+if #behind > 0 then
+  print(("more than %g %% behind: "):format(options.gate) .. table.concat(behind, ", "))
+  os.exit(1)
+end

@@ -56,7 +56,7 @@ describe("find_executable_batch_size", function()
     assert.error_matches(utils.find_executable_batch_size(function(_) error "Oops" end), "Oops")
     assert.error_matches(utils.find_executable_batch_size(function(_) end, {starting_batch_size = 0}),
       "no batch size fits into memory")
-    assert.error_matches(utils.find_executable_batch_size(function(_) running_out() end), "it has come down to 0")
+    assert.error_matches(utils.find_executable_batch_size(function(_) running_out() end), "the size has reached 0")
   end)
 
   it("notices that the batch size was given", function()

@@ -21,7 +21,6 @@ local function loaders(self) return self.dataloader_config end
 
 --- Add the fields to the Accelerator class.
 ---@param Accelerator table
----@return fun(self: Accelerator) begin
 return function(Accelerator)
   state.add_facts(Accelerator)
   class.property(Accelerator, "multi_device", function(self) return self.use_distributed and self.device ~= "cpu" end)
@@ -71,10 +70,5 @@ return function(Accelerator)
     class.property(Accelerator, name, function()
       arguments.fail("Accelerator has no %s: %s", name, reason)
     end)
-  end
-
-  return function(self)
-    self._state = state.of(self)
-    self._gradient_state = state.GradientState(self)
   end
 end

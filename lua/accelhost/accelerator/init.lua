@@ -16,7 +16,7 @@
 local class = require "accelhost.util.class"
 local options = require "accelhost.accelerator.options"
 local place = require "accelhost.accelerator.process.place"
-local precision = require "accelhost.accelerator.training.precision"
+local state = require "accelhost.accelerator.process.state"
 require "accelhost.averaging" -- warns of backwards that average nothing
 
 ---@class Accelerator
@@ -69,20 +69,18 @@ function Accelerator:__tostring()
   return ("Accelerator(process %d of %d, %s)"):format(self.process_index, self.num_processes, self.device)
 end
 
--- Each subject has a file, which adds methods to the class and may return a function: that sets up the state it keeps
--- for an accelerator that is new, or whose memory is freed.
-local subjects = {}
-for _, name in ipairs {"fields", "training.precision", "process.processes"} do
-  subjects[#subjects + 1] = require("accelhost.accelerator." .. name)(Accelerator)
-end
+require "accelhost.accelerator.fields"(Accelerator)
 
--- Parts of an accelerator: a class with its own state, made by the first use, and the methods that are delegated to it.
--- free_memory resets those that have a method reset.
+-- Every other method is in one of these files, which is loaded by the first use.
+
+-- Parts of an accelerator: field -> the file of a class with its own state, the methods that are delegated to it,
+-- and the field of its options. free_memory resets those that have a method reset.
 local parts = {
   _prepared = {"training.prepare", {
     "prepare", "prepare_model", "prepare_data_loader", "prepare_optimizer", "prepare_scheduler", "skip_first_batches",
     "get_state_dict", "unwrap_model", "free_memory", "clear",
   }},
+  _precision = {"training.precision", {"autocast"}, "_autocast_handler"},
   _gradients = {"training.gradients", {
     "backward", "accumulate", "no_sync", "trigger_sync_in_backward", "join_uneven_inputs", "clip_grad_norm_",
     "clip_grad_value_",
@@ -94,37 +92,22 @@ local parts = {
   }},
   _signal_watch = {"checkpoint.signals", {"save_on_signal", "check_signal"}},
   _trackers = {"tracking", {"init_trackers", "get_tracker", "log", "log_images", "end_training"}},
+  _processes = {"process.processes", state.methods},
 }
 
 for field, part in pairs(parts) do
   class.part(Accelerator, field, "accelhost.accelerator." .. part[1], part[2], part[3])
 end
 
--- Subjects without state that many scripts do not need: the file, which adds methods, is loaded when one of them is
--- first called.
-local rare = {
+-- Files of methods without state of their own.
+local stateless = {
   ["process.metrics"] = {"gather", "gather_for_metrics", "keep_for_metrics", "reduce", "pad_across_processes"},
   ["checkpoint.saving"] = {"save", "save_model"},
   profile = {"profile"},
   ["training.compile"] = {"compile"},
 }
 
-local loaded = {} -- subject -> its methods
-
-local function methods_of(name)
-  if not loaded[name] then
-    local methods = {}
-    require("accelhost.accelerator." .. name)(methods)
-    loaded[name] = methods
-  end
-  return loaded[name]
-end
-
-for name, methods in pairs(rare) do
-  for _, method in ipairs(methods) do
-    Accelerator[method] = function(...) return methods_of(name)[method](...) end
-  end
-end
+for file, methods in pairs(stateless) do class.methods(Accelerator, "accelhost.accelerator." .. file, methods) end
 
 --- An accelerator, configured by how the script was launched.
 --
@@ -162,10 +145,8 @@ end
 ---@param fsdp_plugin? FullyShardedDataParallelPlugin|table the same in Accelerate's words
 function Accelerator:init(...)
   local given = options.read(...)
-  local device = place.choose(given.cpu)
-  precision.check(given.mixed_precision, device)
   for name, value in pairs {
-    device = device,
+    device = place.choose(given.cpu),
     mixed_precision = given.mixed_precision,
     step_scheduler_with_optimizer = given.step_scheduler_with_optimizer,
     scheduler_steps = given.scheduler_steps,
@@ -187,15 +168,16 @@ function Accelerator:init(...)
   } do
     rawset(self, name, value)
   end
+  rawset(self, "_state", state.of(self))
+  rawset(self, "_gradient_state", state.GradientState(self))
+  if given.mixed_precision ~= "no" then self._precision:check() end
   if given.virtual_shards then
     rawset(self, "_virtual_shards", require "accelhost.accelerator.training.virtual_shards"(self, given.virtual_shards))
   end
   if given.mixed_precision == "fp16" then self._loss_scaler:reset() end -- checks the handler
-  self:_begin()
 end
 
-function Accelerator:_begin()
-  for _, begin in ipairs(subjects) do begin(self) end
+function Accelerator:_reset_parts()
   for field in pairs(parts) do
     local made = rawget(self, field)
     if made and made.reset then made:reset() end

@@ -8,6 +8,7 @@
 -- A class is the metatable of its instances. Fields and methods are inherited through the class's own metatable,
 -- metamethods by copy when the class is made, since Lua reads them from the metatable alone.
 local arguments = require "accelhost.util.arguments"
+local later = require "accelhost.util.later"
 
 local class = {}
 
@@ -261,7 +262,7 @@ function class.property(cls, name, get, set)
   cls._getters[name], cls._setters[name] = get, set
 end
 
-local delegates = {} -- method -> {file of the part, its name}
+local delegates = {} -- method -> {file that has it, its name}
 
 --- Add a part to a strict class: an object of another class with its own state, made by the first use of its field.
 --- `methods` of the class delegate to it. A part is made with the object it belongs to, as part(object, options).
@@ -285,7 +286,20 @@ function class.part(cls, field, file, methods, options)
   end
 end
 
---- The method of a part that a method delegates to, nil for any other function.
+--- Give a class methods without state of their own, in a file that returns a table of them: it is loaded by the first
+--- call of one.
+---@param cls table
+---@param file string
+---@param methods string[]
+function class.methods(cls, file, methods)
+  local loaded = later(file)
+  for _, name in ipairs(methods) do
+    cls[name] = function(...) return loaded[name](...) end
+    delegates[cls[name]] = {file, name}
+  end
+end
+
+--- The method of another file that a method delegates to (class.part, class.methods), nil for any other function.
 ---@param method function
 ---@return function?
 function class.delegated(method)

@@ -17,53 +17,54 @@ local function check_safe(what, safe)
   end
 end
 
---- Add save and save_model to the Accelerator class.
----@param Accelerator table
-return function(Accelerator)
-  --- accelhost.save, on the main process only (on each host's with save_on_each_node). No collective: wait_for_everyone
-  --- waits until the file exists for all.
-  --
-  --   local path = os.tmpname()
-  --   accelerator:save({epoch = 3}, path)
-  --   accelhost.load(path).epoch  --> 3
-  ---@param obj any tensors, numbers, texts, booleans and tables of them
-  ---@param f string the file
-  ---@param safe_serialization? boolean only true: files are data
-  function Accelerator:save(...)
-    local object, path, safe = read_save(...)
-    check_safe("save", safe)
-    local writes = self.is_main_process
-    if self.project_configuration.save_on_each_node then writes = self.is_local_main_process end
-    if writes then require("accelhost.io").save(object, path) end
-  end
+-- Methods of the Accelerator class.
+local Accelerator = {}
 
-  --- Write a model's weights into a folder, on the main process only: model.safetensors, or, where that would be larger
-  --- than max_shard_size, model-00001-of-0000N.safetensors and model.safetensors.index.json, which Hugging Face's
-  --- from_pretrained and accelhost.load_checkpoint_in_model read. Each file is written whole and then named; files of
-  --- an earlier save are removed at last. Tied weights are written once. No collective.
-  --
-  --   accelerator:save_model(net, os.tmpname() .. ".model", {max_shard_size = "500MB"})
-  ---@param model Module
-  ---@param save_directory string made when it is not there
-  ---@param max_shard_size? integer|string bytes of a file: a number, or "10GB" (10^9), "500MiB"; default "10GB"
-  ---@param safe_serialization? boolean only true: files are data
-  function Accelerator:save_model(...)
-    local model, folder, size, safe = read_model(...)
-    check_safe("save_model", safe)
-    local most = shards.bytes("save_model: max_shard_size", size)
-    if not self.is_main_process then return end
-    if C.data.look(folder) == "file" then arguments.fail("save_model: '%s' is a file, not a folder", folder) end
-    local made, reason = C.io.make_folder(folder)
-    if not made then arguments.fail("save_model: %s", reason) end
-    local state = model:state_dict {keep_vars = true}
-    for name, value in pairs(state) do
-      if not C.is_tensor(value) then
-        arguments.fail("save_model: '%s' is %s: a model's extra state is kept by save_state and accelhost.save only",
-          name, arguments.describe(value))
-      end
-    end
-    local names, tensors, tied = stored.unique(nn_utils.state_pairs(state))
-    for i, tensor in ipairs(tensors) do tensors[i] = stored.plain(tensor) end
-    shards.write(folder, names, tensors, tied, most)
-  end
+--- accelhost.save, on the main process only (on each host's with save_on_each_node). No collective: wait_for_everyone
+--- waits until the file exists for all.
+--
+--   local path = os.tmpname()
+--   accelerator:save({epoch = 3}, path)
+--   accelhost.load(path).epoch  --> 3
+---@param obj any tensors, numbers, texts, booleans and tables of them
+---@param f string the file
+---@param safe_serialization? boolean only true: files are data
+function Accelerator:save(...)
+  local object, path, safe = read_save(...)
+  check_safe("save", safe)
+  local writes = self.is_main_process
+  if self.project_configuration.save_on_each_node then writes = self.is_local_main_process end
+  if writes then require("accelhost.io").save(object, path) end
 end
+
+--- Write a model's weights into a folder, on the main process only: model.safetensors, or, where that would be larger
+--- than max_shard_size, model-00001-of-0000N.safetensors and model.safetensors.index.json, which Hugging Face's
+--- from_pretrained and accelhost.load_checkpoint_in_model read. Each file is written whole and then named; files of
+--- an earlier save are removed at last. Tied weights are written once. No collective.
+--
+--   accelerator:save_model(net, os.tmpname() .. ".model", {max_shard_size = "500MB"})
+---@param model Module
+---@param save_directory string made when it is not there
+---@param max_shard_size? integer|string bytes of a file: a number, or "10GB" (10^9), "500MiB"; default "10GB"
+---@param safe_serialization? boolean only true: files are data
+function Accelerator:save_model(...)
+  local model, folder, size, safe = read_model(...)
+  check_safe("save_model", safe)
+  local most = shards.bytes("save_model: max_shard_size", size)
+  if not self.is_main_process then return end
+  if C.data.look(folder) == "file" then arguments.fail("save_model: '%s' is a file, not a folder", folder) end
+  local made, reason = C.io.make_folder(folder)
+  if not made then arguments.fail("save_model: %s", reason) end
+  local state = model:state_dict {keep_vars = true}
+  for name, value in pairs(state) do
+    if not C.is_tensor(value) then
+      arguments.fail("save_model: '%s' is %s: a model's extra state is kept by save_state and accelhost.save only",
+        name, arguments.describe(value))
+    end
+  end
+  local names, tensors, tied = stored.unique(nn_utils.state_pairs(state))
+  for i, tensor in ipairs(tensors) do tensors[i] = stored.plain(tensor) end
+  shards.write(folder, names, tensors, tied, most)
+end
+
+return Accelerator

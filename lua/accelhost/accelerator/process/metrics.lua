@@ -80,96 +80,97 @@ local function list_of(what, value, rows)
   return list
 end
 
---- Add gather, gather_for_metrics, reduce and pad_across_processes to the Accelerator class.
----@param Accelerator table
-return function(Accelerator)
-  --- Concatenate every process's tensor on dim 0, on every process; tables are walked, scalars become length 1. The
-  --- sizes of dim 0 may differ, the others not. A collective.
-  --
-  --   accelerator:gather(a)              --> tensor([1., 2., 3.])
-  --   local losses, hits = accelerator:gather(a:sum(), b)
-  ---@param ... userdata|table
-  ---@return any ... one for each argument
-  function Accelerator:gather(...) -- luacheck: ignore self
-    return collectives.map("gather", collectives.gather, ...)
-  end
+-- Methods of the Accelerator class.
+local Accelerator = {}
 
-  --- The same as gather, without the rows that repeat others to fill a batch up: of n samples n are returned in a pass,
-  --- so that an accuracy is the data set's. The rows that count are those of the batch of the innermost `for` over a
-  --- prepared loader, or the one that `batch` names by a value of it. A scalar counts once for each process with a row
-  --- that counts. Where a value contains something else than tensors, and with use_gather_object, lists (and the rows
-  --- of tensors) are concatenated to one list. A collective.
-  --
-  --   local test, seen = accelerator:prepare(loader), 0
-  --   for x, y in test do seen = seen + accelerator:gather_for_metrics(y):size(0) end
-  --   print(seen)  --> 5
-  ---@param ... userdata|table values, then perhaps options: {batch = any, use_gather_object = boolean}
-  ---@return any ... one for each value
-  function Accelerator:gather_for_metrics(...)
-    local options, count = options_of("gather_for_metrics", ...)
-    if count == 0 then arguments.fail "gather_for_metrics: expected values, got nothing" end
-    local rows = rows_of(self, options.batch)
-    local results = {...}
-    for i = 1, count do
-      local value = results[i]
-      if options.use_gather_object or not is_tensors(value) then
-        results[i] = objects.concatenated("gather_for_metrics", list_of("gather_for_metrics", value, rows))
-      else
-        results[i] = collectives.map("gather_for_metrics", function(tensor)
-          return collectives.gather(kept(tensor, rows))
-        end, value)
-      end
-    end
-    return unpack(results, 1, count)
-  end
-
-  --- Return this process's rows of gather_for_metrics, without a collective: for sums of one's own that
-  --- are reduced at the end of a pass.
-  --
-  --   for x, y in accelerator:prepare(loader) do assert(accelerator:keep_for_metrics(y):size(0) == y:size(0)) end
-  ---@param ... userdata|table tensors, lists of values or tables of them, then perhaps options: {batch = any}
-  ---@return any ... one for each value
-  function Accelerator:keep_for_metrics(...)
-    local options, count = options_of("keep_for_metrics", ...)
-    if count == 0 then arguments.fail "keep_for_metrics: expected values, got nothing" end
-    local rows, results = rows_of(self, options.batch), {...}
-    for i = 1, count do
-      local value = results[i]
-      if is_tensors(value) then
-        results[i] = collectives.map("keep_for_metrics", function(tensor) return kept(tensor, rows) end, value)
-      else
-        results[i] = list_of("keep_for_metrics", value, rows)
-      end
-    end
-    return unpack(results, 1, count)
-  end
-
-  --- Combine every process's tensor, on every process; tables are walked. A collective.
-  --
-  --   accelerator:reduce(a, "mean")  --> tensor([1., 2., 3.])
-  ---@param value userdata|table
-  ---@param reduction? string default "sum"; or "mean", "max", "min", "product"
-  ---@return any # of the value's form
-  function Accelerator:reduce(value, reduction) -- luacheck: ignore self
-    return (collectives.map("reduce", function(tensor)
-      return collectives.reduce(tensor, reduction or "sum")
-    end, value))
-  end
-
-  --- Pad every process's tensor to the longest of all along a dim, for operations that need equal sizes; tables are
-  --- walked. A collective.
-  --
-  --   accelerator:pad_across_processes(t, {dim = 1, pad_index = -1}):shape()  --> {2, 3}
-  ---@param value userdata|table
-  ---@param dim? integer from 0, or from the end
-  ---@param pad_index? number the value of the new elements
-  ---@param pad_first? boolean pad before the elements, not behind them
-  ---@return any # of the value's form
-  function Accelerator:pad_across_processes(...) -- luacheck: ignore self
-    local value, dim, pad_index, pad_first = read_padding(...)
-    local options = {dim = dim, pad_index = pad_index, pad_first = pad_first}
-    return (collectives.map("pad_across_processes", function(tensor)
-      return collectives.pad(tensor, options)
-    end, value))
-  end
+--- Concatenate every process's tensor on dim 0, on every process; tables are walked, scalars become length 1. The
+--- sizes of dim 0 may differ, the others not. A collective.
+--
+--   accelerator:gather(a)              --> tensor([1., 2., 3.])
+--   local losses, hits = accelerator:gather(a:sum(), b)
+---@param ... userdata|table
+---@return any ... one for each argument
+function Accelerator:gather(...) -- luacheck: ignore self
+  return collectives.map("gather", collectives.gather, ...)
 end
+
+--- The same as gather, without the rows that repeat others to fill a batch up: of n samples n are returned in a pass,
+--- so that an accuracy is the data set's. The rows that count are those of the batch of the innermost `for` over a
+--- prepared loader, or the one that `batch` names by a value of it. A scalar counts once for each process with a row
+--- that counts. Where a value contains something else than tensors, and with use_gather_object, lists (and the rows
+--- of tensors) are concatenated to one list. A collective.
+--
+--   local test, seen = accelerator:prepare(loader), 0
+--   for x, y in test do seen = seen + accelerator:gather_for_metrics(y):size(0) end
+--   print(seen)  --> 5
+---@param ... userdata|table values, then perhaps options: {batch = any, use_gather_object = boolean}
+---@return any ... one for each value
+function Accelerator:gather_for_metrics(...)
+  local options, count = options_of("gather_for_metrics", ...)
+  if count == 0 then arguments.fail "gather_for_metrics: expected values, got nothing" end
+  local rows = rows_of(self, options.batch)
+  local results = {...}
+  for i = 1, count do
+    local value = results[i]
+    if options.use_gather_object or not is_tensors(value) then
+      results[i] = objects.concatenated("gather_for_metrics", list_of("gather_for_metrics", value, rows))
+    else
+      results[i] = collectives.map("gather_for_metrics", function(tensor)
+        return collectives.gather(kept(tensor, rows))
+      end, value)
+    end
+  end
+  return unpack(results, 1, count)
+end
+
+--- Return this process's rows of gather_for_metrics, without a collective: for sums of one's own that
+--- are reduced at the end of a pass.
+--
+--   for x, y in accelerator:prepare(loader) do assert(accelerator:keep_for_metrics(y):size(0) == y:size(0)) end
+---@param ... userdata|table tensors, lists of values or tables of them, then perhaps options: {batch = any}
+---@return any ... one for each value
+function Accelerator:keep_for_metrics(...)
+  local options, count = options_of("keep_for_metrics", ...)
+  if count == 0 then arguments.fail "keep_for_metrics: expected values, got nothing" end
+  local rows, results = rows_of(self, options.batch), {...}
+  for i = 1, count do
+    local value = results[i]
+    if is_tensors(value) then
+      results[i] = collectives.map("keep_for_metrics", function(tensor) return kept(tensor, rows) end, value)
+    else
+      results[i] = list_of("keep_for_metrics", value, rows)
+    end
+  end
+  return unpack(results, 1, count)
+end
+
+--- Combine every process's tensor, on every process; tables are walked. A collective.
+--
+--   accelerator:reduce(a, "mean")  --> tensor([1., 2., 3.])
+---@param value userdata|table
+---@param reduction? string default "sum"; or "mean", "max", "min", "product"
+---@return any # of the value's form
+function Accelerator:reduce(value, reduction) -- luacheck: ignore self
+  return (collectives.map("reduce", function(tensor)
+    return collectives.reduce(tensor, reduction or "sum")
+  end, value))
+end
+
+--- Pad every process's tensor to the longest of all along a dim, for operations that need equal sizes; tables are
+--- walked. A collective.
+--
+--   accelerator:pad_across_processes(t, {dim = 1, pad_index = -1}):shape()  --> {2, 3}
+---@param value userdata|table
+---@param dim? integer from 0, or from the end
+---@param pad_index? number the value of the new elements
+---@param pad_first? boolean pad before the elements, not behind them
+---@return any # of the value's form
+function Accelerator:pad_across_processes(...) -- luacheck: ignore self
+  local value, dim, pad_index, pad_first = read_padding(...)
+  local options = {dim = dim, pad_index = pad_index, pad_first = pad_first}
+  return (collectives.map("pad_across_processes", function(tensor)
+    return collectives.pad(tensor, options)
+  end, value))
+end
+
+return Accelerator

@@ -1,9 +1,24 @@
 --- Waiting, printing, triggers, and work of single processes.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
 local collectives = require "accelhost.accelerator.process.collectives"
 local protect = require "accelhost.util.protect"
 local comm = C.comm
+
+---@class Processes
+---@part Accelerator
+---@field trigger boolean did this process raise its flag since the last check?
+local Processes = class.new "Processes"
+
+---@param state Accelerator|PartialState with the process's identity in its job
+function Processes:init(state)
+  self.state = state
+  self:reset()
+end
+
+--- Lower this process's flag.
+function Processes:reset() self.trigger = false end
 
 local read_split = arguments.signature("split_between_processes",
   {"inputs: any", {"apply_padding: flag", false}, {"fn: function"}})
@@ -27,124 +42,119 @@ local function main_first(what, fn, first)
   end, fn)
 end
 
---- Add waiting, printing, triggers and the work of single processes to the Accelerator class.
----@param Accelerator table
----@return fun(self: Accelerator) begin
-return function(Accelerator)
-  --- Wait until every process is here. A collective.
-  --
-  --   if accelerator.is_main_process then accelhost.save(net:state_dict(), os.tmpname()) end
-  --   accelerator:wait_for_everyone()     -- now the file is there for all
-  function Accelerator:wait_for_everyone() -- luacheck: ignore self
-    comm.barrier()
-  end
-
-  --- Print on the local main process only, as Lua's `print` does.
-  --
-  --   accelerator:print("loss", 0.25)
-  ---@param ... any
-  function Accelerator:print(...)
-    if self.is_local_main_process then print(...) end
-  end
-
-  --- Raise a flag on this process; check_trigger then answers true on all.
-  --
-  --   if loss:isnan():item() then accelerator:set_trigger() end
-  function Accelerator:set_trigger()
-    self._trigger = true
-  end
-
-  --- Did any process raise its flag since the last check? Lowers it. A collective.
-  --
-  --   accelerator:set_trigger()
-  --   accelerator:check_trigger()  --> true
-  ---@return boolean
-  function Accelerator:check_trigger()
-    local flag = C.full({1}, self._trigger and 1 or 0, {device = "cpu"})
-    self._trigger = false
-    return collectives.reduce(flag, "sum"):item() >= 1
-  end
-
-  --- This process's part of a list, a tensor, or a table of fields that are such, all of one length: contiguous, the
-  --- first (n mod processes) get one more. With fn: the results of fn for it. The input is not changed.
-  --
-  --   accelerator:split_between_processes{"a", "b", "c"}  --> {a, b, c}
-  ---@param inputs table|userdata
-  ---@param apply_padding? boolean repeat the last item, so that all processes get equally many
-  ---@param fn? fun(part: table|userdata): any
-  ---@return table|userdata
-  function Accelerator:split_between_processes(...)
-    local inputs, apply_padding, fn = read_split(...)
-    local split = require "accelhost.accelerator.process.split"
-    local part = split(inputs, self.process_index, self.num_processes, {apply_padding = apply_padding})
-    if fn then return fn(part) end
-    return part
-  end
-
-  --- Run fn on the main process first, then on the others: the others find files that it downloads. A collective.
-  --
-  --   local set = accelerator:main_process_first(function() return data.SyntheticDigits{size = 10} end)
-  ---@param fn function
-  ---@return any # the results of fn
-  function Accelerator:main_process_first(fn)
-    return main_first("main_process_first", fn, self.is_main_process)
-  end
-
-  --- The same as main_process_first, with a first one on every host.
-  --
-  --   accelerator:local_main_process_first(function() return 7 end)  --> 7
-  ---@param fn function
-  ---@return any # the results of fn
-  function Accelerator:local_main_process_first(fn)
-    return main_first("local_main_process_first", fn, self.is_local_main_process)
-  end
-
-  --- A function that runs fn on the main process and does nothing on the others.
-  --
-  --   local report = accelerator:on_main_process(function(loss) print("loss", loss) end)
-  --   report(0.25)
-  ---@param fn function
-  ---@return function
-  function Accelerator:on_main_process(fn) return only("on_main_process", fn, self.is_main_process) end
-
-  --- A function that runs fn on the main process of every host and does nothing on the others.
-  --
-  --   accelerator:on_local_main_process(print)("once on each host")
-  ---@param fn function
-  ---@return function
-  function Accelerator:on_local_main_process(fn)
-    return only("on_local_main_process", fn, self.is_local_main_process)
-  end
-
-  --- A function that runs fn on the last process and does nothing on the others.
-  --
-  --   accelerator:on_last_process(print)("on the last one")
-  ---@param fn function
-  ---@return function
-  function Accelerator:on_last_process(fn) return only("on_last_process", fn, self.is_last_process) end
-
-  --- A function that runs fn on one process and does nothing on the others; in a job of one process it runs.
-  --
-  --   accelerator:on_process(print, {process_index = 1})("on process 1")
-  ---@param fn function
-  ---@param process_index integer from 0
-  ---@return function
-  function Accelerator:on_process(...)
-    local fn, index = read_on(...)
-    return only("on_process", fn, self.process_index == index)
-  end
-
-  --- A function that runs fn on one process of every host and does nothing on the others; in a job of one process it
-  --- runs.
-  --
-  --   accelerator:on_local_process(print, {local_process_index = 1})("on process 1 of each host")
-  ---@param fn function
-  ---@param local_process_index integer from 0
-  ---@return function
-  function Accelerator:on_local_process(...)
-    local fn, index = read_on_local(...)
-    return only("on_local_process", fn, self.local_process_index == index)
-  end
-
-  return function(self) self._trigger = false end
+--- Wait until every process is here. A collective.
+--
+--   if accelerator.is_main_process then accelhost.save(net:state_dict(), os.tmpname()) end
+--   accelerator:wait_for_everyone()     -- now the file is there for all
+function Processes:wait_for_everyone() -- luacheck: ignore self
+  comm.barrier()
 end
+
+--- Print on the local main process only, as Lua's `print` does.
+--
+--   accelerator:print("loss", 0.25)
+---@param ... any
+function Processes:print(...)
+  if self.state.is_local_main_process then print(...) end
+end
+
+--- Raise a flag on this process; check_trigger then answers true on all.
+--
+--   if loss:isnan():item() then accelerator:set_trigger() end
+function Processes:set_trigger()
+  self.trigger = true
+end
+
+--- Did any process raise its flag since the last check? Lowers it. A collective.
+--
+--   accelerator:set_trigger()
+--   accelerator:check_trigger()  --> true
+---@return boolean
+function Processes:check_trigger()
+  local flag = C.full({1}, self.trigger and 1 or 0, {device = "cpu"})
+  self.trigger = false
+  return collectives.reduce(flag, "sum"):item() >= 1
+end
+
+--- This process's part of a list, a tensor, or a table of fields that are such, all of one length: contiguous, the
+--- first (n mod processes) get one more. With fn: the results of fn for it. The input is not changed.
+--
+--   accelerator:split_between_processes{"a", "b", "c"}  --> {a, b, c}
+---@param inputs table|userdata
+---@param apply_padding? boolean repeat the last item, so that all processes get equally many
+---@param fn? fun(part: table|userdata): any
+---@return table|userdata
+function Processes:split_between_processes(...)
+  local inputs, apply_padding, fn = read_split(...)
+  local split = require "accelhost.accelerator.process.split"
+  local part = split(inputs, self.state.process_index, self.state.num_processes, {apply_padding = apply_padding})
+  if fn then return fn(part) end
+  return part
+end
+
+--- Run fn on the main process first, then on the others: the others find files that it downloads. A collective.
+--
+--   local set = accelerator:main_process_first(function() return data.SyntheticDigits{size = 10} end)
+---@param fn function
+---@return any # the results of fn
+function Processes:main_process_first(fn)
+  return main_first("main_process_first", fn, self.state.is_main_process)
+end
+
+--- The same as main_process_first, with a first one on every host.
+--
+--   accelerator:local_main_process_first(function() return 7 end)  --> 7
+---@param fn function
+---@return any # the results of fn
+function Processes:local_main_process_first(fn)
+  return main_first("local_main_process_first", fn, self.state.is_local_main_process)
+end
+
+--- A function that runs fn on the main process and does nothing on the others.
+--
+--   local report = accelerator:on_main_process(function(loss) print("loss", loss) end)
+--   report(0.25)
+---@param fn function
+---@return function
+function Processes:on_main_process(fn) return only("on_main_process", fn, self.state.is_main_process) end
+
+--- A function that runs fn on the main process of every host and does nothing on the others.
+--
+--   accelerator:on_local_main_process(print)("once on each host")
+---@param fn function
+---@return function
+function Processes:on_local_main_process(fn)
+  return only("on_local_main_process", fn, self.state.is_local_main_process)
+end
+
+--- A function that runs fn on the last process and does nothing on the others.
+--
+--   accelerator:on_last_process(print)("on the last one")
+---@param fn function
+---@return function
+function Processes:on_last_process(fn) return only("on_last_process", fn, self.state.is_last_process) end
+
+--- A function that runs fn on one process and does nothing on the others; in a job of one process it runs.
+--
+--   accelerator:on_process(print, {process_index = 1})("on process 1")
+---@param fn function
+---@param process_index integer from 0
+---@return function
+function Processes:on_process(...)
+  local fn, index = read_on(...)
+  return only("on_process", fn, self.state.process_index == index)
+end
+
+--- A function that runs fn on one process of every host and does nothing on the others; in a job of one process it
+--- runs.
+--
+--   accelerator:on_local_process(print, {local_process_index = 1})("on process 1 of each host")
+---@param fn function
+---@param local_process_index integer from 0
+---@return function
+function Processes:on_local_process(...)
+  local fn, index = read_on_local(...)
+  return only("on_local_process", fn, self.state.local_process_index == index)
+end
+
+return Processes

@@ -68,7 +68,6 @@ function PartialState:_describe(device)
   rawset(self, "device", device)
   rawset(self, "backend", comm.size() > 1 and comm.backend(device:match "^[^:]+") or nil)
   rawset(self, "initialized", true)
-  self._trigger = false
 end
 
 -- As Accelerate prints it.
@@ -81,10 +80,18 @@ end
 
 state.add_facts(PartialState)
 
--- The accelerator's own methods: they are documented there.
-local methods = {}
-require "accelhost.accelerator.process.processes"(methods)
-for name, method in pairs(methods) do class.property(PartialState, name, function() return method end) end
+--- Methods of processes.lua, which an accelerator has and a PartialState; they are documented as the accelerator's.
+state.methods = {
+  "wait_for_everyone", "print", "set_trigger", "check_trigger", "split_between_processes", "main_process_first",
+  "local_main_process_first", "on_main_process", "on_local_main_process", "on_last_process", "on_process",
+  "on_local_process",
+}
+
+class.part(PartialState, "_processes", "accelhost.accelerator.process.processes", {})
+for _, name in ipairs(state.methods) do
+  local function method(self, ...) return self._processes[name](self._processes, ...) end
+  class.property(PartialState, name, function() return method end)
+end
 
 ---@class AcceleratorState: PartialState
 ---@field mixed_precision string

@@ -187,51 +187,52 @@ end
 
 local read = arguments.signature("compile", {"step_fn: callable", {"warmup: count", 2}})
 
---- Add compile to the Accelerator class.
----@param Accelerator table
-return function(Accelerator)
-  --- Make a training step that a GPU runs as one CUDA graph: the first `warmup` calls run the function as it is, the
-  --- next one captures its work on the device, and from then on a call replays that work, without running the function.
-  --- That saves the host's time for each op, which dominates in small models.
-  --
-  -- A call copies its tensors into those of the graph, so shapes, dtypes and all other arguments have to stay the same
-  -- (drop_last = true for loaders); a change is an error that names the argument. Results are the graph's tensors,
-  -- without history, and the next call overwrites them, as PyTorch's: read them, or clone them, before. Optimizers,
-  -- schedulers, clipping and random numbers compute as without a graph, to the bit. Other things in Lua (counters,
-  -- prints, hooks, numbers that change) happen at the capture only.
-  --
-  -- Within the function values cannot be read (item, tolist, print; ops whose shape depends on values) and tensors
-  -- cannot be copied from the CPU. It is refused in accumulation windows. Of several processes, which all have to call
-  -- it, the averages and other collectives that it makes are captured with it, by NCCL; where processes share a GPU it
-  -- is refused. Tensors that it uses from outside have to live on; after one was replaced it needs reset(). The
-  -- switches of accelhost.backends are those of the capture; other ones are refused. On the CPU the function runs as it
-  -- is at every call.
-  --
-  -- In fp16 the device leaves out a step whose gradients overflowed. The host asks whether it did before the next call,
-  -- or when a script reads a value that depends on it (optimizer_step_was_skipped, the scale, the state of prepared
-  -- optimizers and schedulers), and waits for the step then. There may be one update of the scale in a call, and after
-  -- `warmup` calls the function runs as it is until a step was not left out.
-  --
-  --   local step = accelerator:compile(function(inputs, labels)
-  --     local loss = F.cross_entropy(model(inputs), labels % 2)
-  --     accelerator:backward(loss)
-  --     optimizer:step()
-  --     optimizer:zero_grad()
-  --     return loss
-  --   end)
-  --   for inputs, labels in loader do step(inputs, labels) end
-  ---@param step_fn function
-  ---@param warmup? integer calls before the capture, at least 1; default 2
-  ---@return CompiledStep
-  function Accelerator:compile(...)
-    local fn, warmup = read(...)
-    if self.device ~= "cpu" then
-      check_processes(self)
-      if self.gradient_accumulation_steps > 1 then
-        fail("compile: gradient_accumulation_steps is %d, and a graph has no accumulation windows; loop over the "
-          .. "micro-steps within the function", self.gradient_accumulation_steps)
-      end
+-- Methods of the Accelerator class.
+local Accelerator = {}
+
+--- Make a training step that a GPU runs as one CUDA graph: the first `warmup` calls run the function as it is, the
+--- next one captures its work on the device, and from then on a call replays that work, without running the function.
+--- That saves the host's time for each op, which dominates in small models.
+--
+-- A call copies its tensors into those of the graph, so shapes, dtypes and all other arguments have to stay the same
+-- (drop_last = true for loaders); a change is an error that names the argument. Results are the graph's tensors,
+-- without history, and the next call overwrites them, as PyTorch's: read them, or clone them, before. Optimizers,
+-- schedulers, clipping and random numbers compute as without a graph, to the bit. Other things in Lua (counters,
+-- prints, hooks, numbers that change) happen at the capture only.
+--
+-- Within the function values cannot be read (item, tolist, print; ops whose shape depends on values) and tensors
+-- cannot be copied from the CPU. It is refused in accumulation windows. Of several processes, which all have to call
+-- it, the averages and other collectives that it makes are captured with it, by NCCL; where processes share a GPU it
+-- is refused. Tensors that it uses from outside have to live on; after one was replaced it needs reset(). The
+-- switches of accelhost.backends are those of the capture; other ones are refused. On the CPU the function runs as it
+-- is at every call.
+--
+-- In fp16 the device leaves out a step whose gradients overflowed. The host asks whether it did before the next call,
+-- or when a script reads a value that depends on it (optimizer_step_was_skipped, the scale, the state of prepared
+-- optimizers and schedulers), and waits for the step then. There may be one update of the scale in a call, and after
+-- `warmup` calls the function runs as it is until a step was not left out.
+--
+--   local step = accelerator:compile(function(inputs, labels)
+--     local loss = F.cross_entropy(model(inputs), labels % 2)
+--     accelerator:backward(loss)
+--     optimizer:step()
+--     optimizer:zero_grad()
+--     return loss
+--   end)
+--   for inputs, labels in loader do step(inputs, labels) end
+---@param step_fn function
+---@param warmup? integer calls before the capture, at least 1; default 2
+---@return CompiledStep
+function Accelerator:compile(...)
+  local fn, warmup = read(...)
+  if self.device ~= "cpu" then
+    check_processes(self)
+    if self.gradient_accumulation_steps > 1 then
+      fail("compile: gradient_accumulation_steps is %d, and a graph has no accumulation windows; loop over the "
+        .. "micro-steps within the function", self.gradient_accumulation_steps)
     end
-    return CompiledStep(self, fn, warmup)
   end
+  return CompiledStep(self, fn, warmup)
 end
+
+return Accelerator

@@ -1,22 +1,32 @@
 --- Mixed precision: forwards of prepared models under autocast.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
 local configuration = require "accelhost.accelerator.options.configuration"
 local later = require "accelhost.util.later"
 local handlers = later "accelhost.accelerator.options.handlers"
 
-local precision = {}
+---@class Precision
+---@part Accelerator
+---@field dtype string|false of autocast, false for mixed_precision = "no"
+---@field handler AutocastKwargs|false of kwargs_handlers
+local Precision = class.new "Precision"
 
-local halves = {bf16 = "bfloat16", fp16 = "float16"}
+local dtypes = {bf16 = "bfloat16", fp16 = "float16"}
 
---- Raise unless a device can compute in a precision.
----@param mixed_precision string
----@param device string
-function precision.check(mixed_precision, device)
-  local type_of = device:match "^%a+"
-  if mixed_precision ~= "no" and type_of ~= "cpu" and type_of ~= "cuda" then
+---@param accelerator Accelerator
+---@param handler? AutocastKwargs
+function Precision:init(accelerator, handler)
+  self.accelerator, self.handler = accelerator, handler
+  self.dtype = dtypes[accelerator.mixed_precision] or false
+end
+
+--- Raise unless the accelerator's device can compute in its precision.
+function Precision:check()
+  local device = self.accelerator.device:match "^%a+"
+  if self.dtype and device ~= "cpu" and device ~= "cuda" then
     arguments.fail("Accelerator: mixed_precision = '%s': tensors on cpu and cuda are cast, the device is %s",
-      mixed_precision, device)
+      self.accelerator.mixed_precision, self.accelerator.device)
   end
 end
 
@@ -42,53 +52,50 @@ end
 
 -- Run fn under an accelerator's autocast: in its precision, or as the handler sets it.
 local function run(self, handler, fn, ...)
-  local dtype = halves[self.mixed_precision]
-  handler = handler or self._autocast_handler
-  if not dtype then return fn(...) end
+  handler = handler or self.handler
+  if not self.dtype then return fn(...) end
   local enabled, cache = not handler or handler.enabled, not handler or handler.cache_enabled
-  return C.autocast.run(self.device:match "^%a+", enabled, dtype, cache, fn, ...)
+  return C.autocast.run(self.accelerator.device:match "^%a+", enabled, self.dtype, cache, fn, ...)
 end
 
 -- model -> its own forward, while it has one that runs under autocast
 local own_forward = setmetatable({}, {__mode = "k"})
 
---- Add autocast to the Accelerator class.
----@param Accelerator table
-local function install(Accelerator)
-  --- Run fn as the forward of a prepared model runs: with mixed_precision "bf16" or "fp16" under autocast, with "no" in
-  --- the dtypes that its tensors have. A handler with enabled = false makes an island of full precision.
-  --
-  --   accelerator:autocast(function() return 7 end)  --> 7
-  --   accelerator:autocast({enabled = false}, function() return 7 end)  --> 7
-  ---@param handler? AutocastKwargs|function in place of the accelerator's; or fn at once
-  ---@param fn? function
-  ---@return any # the results of fn
-  function Accelerator:autocast(handler, fn)
-    if type(handler) == "function" and fn == nil then
-      handler, fn = nil, handler
-    end
-    if handler ~= nil then handler = configuration.of("autocast: handler", handlers.AutocastKwargs, handler) end
-    arguments.check("autocast", "fn", "function", fn)
-    return run(self, handler, fn)
+--- Run fn as the forward of a prepared model runs: with mixed_precision "bf16" or "fp16" under autocast, with "no" in
+--- the dtypes that its tensors have. A handler with enabled = false makes an island of full precision.
+--
+--   accelerator:autocast(function() return 7 end)  --> 7
+--   accelerator:autocast({enabled = false}, function() return 7 end)  --> 7
+---@param handler? AutocastKwargs|function in place of the accelerator's; or fn at once
+---@param fn? function
+---@return any # the results of fn
+function Precision:autocast(handler, fn)
+  if type(handler) == "function" and fn == nil then
+    handler, fn = nil, handler
   end
+  if handler ~= nil then handler = configuration.of("autocast: handler", handlers.AutocastKwargs, handler) end
+  arguments.check("autocast", "fn", "function", fn)
+  return run(self, handler, fn)
+end
 
-  -- Let a model's forward run under autocast, and return float32.
-  function Accelerator:_cast_forward(model)
-    if self.mixed_precision == "no" or own_forward[model] then return end
-    local forward = model.forward
-    own_forward[model] = forward
-    model.forward = function(...)
-      return widened_all(run(self, nil, forward, ...))
-    end
-  end
-
-  -- Restore a model's own forward.
-  function Accelerator:_restore_forward(model) -- luacheck: ignore self
-    if not own_forward[model] then return end
-    model.forward = nil
-    if model.forward ~= own_forward[model] then model.forward = own_forward[model] end
-    own_forward[model] = nil
+--- Have a model's forward run under autocast, and return float32.
+---@param model Module
+function Precision:cast_forward(model)
+  if not self.dtype or own_forward[model] then return end
+  local forward = model.forward
+  own_forward[model] = forward
+  model.forward = function(...)
+    return widened_all(run(self, nil, forward, ...))
   end
 end
 
-return setmetatable(precision, {__call = function(_, Accelerator) return install(Accelerator) end})
+--- Restore a model's own forward.
+---@param model Module
+function Precision:restore_forward(model) -- luacheck: ignore self
+  if not own_forward[model] then return end
+  model.forward = nil
+  if model.forward ~= own_forward[model] then model.forward = own_forward[model] end
+  own_forward[model] = nil
+end
+
+return Precision

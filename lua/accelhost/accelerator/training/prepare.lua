@@ -51,7 +51,7 @@ end
 --- A model: its parameters and gradients move into arenas.
 function prepare_kind.model(accelerator, model, placed, evaluation)
   if placed then model:to {device = accelerator.device} end
-  accelerator:_cast_forward(model)
+  accelerator._precision:cast_forward(model)
   if not evaluation then
     local kwargs = accelerator.ddp_handler
     if accelerator._virtual_shards then check_single(accelerator) end
@@ -305,7 +305,7 @@ end
 ---@return Module
 function Prepared:unwrap_model(...)
   local model, keep = read_unwrap(...)
-  if not keep then self.accelerator:_restore_forward(model) end
+  if not keep then self.accelerator._precision:restore_forward(model) end
   return model
 end
 
@@ -316,7 +316,7 @@ end
 ---@return nil one for each of them
 function Prepared:free_memory(...)
   averaging.remove(function(handle) return handle.accelerator == self.accelerator end)
-  self.accelerator:_begin()
+  self.accelerator:_reset_parts()
   collectgarbage()
   C.system.empty_cache()
   return unpack({}, 1, select("#", ...))

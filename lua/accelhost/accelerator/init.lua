@@ -90,6 +90,7 @@ local parts = {
     "save_state", "wait_for_checkpoint", "load_state", "register_for_checkpointing", "register_save_state_pre_hook",
     "register_load_state_pre_hook",
   }},
+  _recovery = {"checkpoint.recovery", {}},
   _signal_watch = {"checkpoint.signals", {"save_on_signal", "check_signal"}},
   _trackers = {"tracking", {"init_trackers", "get_tracker", "log", "log_images", "end_training"}},
   _processes = {"process.processes", state.methods},

@@ -2,10 +2,8 @@
 --- updates.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local later = require "accelhost.util.later"
 
 local recovery = {}
-local accelerators = later "accelhost.accelerator.checkpoint.recovery"
 
 -- Fields of a training that a new process does not find out for itself.
 local fields = {"logged_norm", "logged_rate", "samples"}
@@ -54,7 +52,7 @@ end
 ---@return boolean
 function recovery.replaces(trainer)
   if not C.recovery.is_on() then return false end
-  accelerators.hold(trainer.accelerator)
+  trainer.accelerator._recovery:hold()
   return C.recovery.find() ~= nil
 end
 
@@ -68,9 +66,10 @@ function recovery.go_on(trainer)
     state_dict = function() return state_of(trainer, cache) end,
     load_state_dict = function(_, saved) restore(trainer, saved) end,
   }
-  accelerators.attach(part)
-  accelerators.go_on(trainer.accelerator)
-  return {undo = function() accelerators.detach(part) end}
+  local of_accelerator = trainer.accelerator._recovery
+  of_accelerator:attach(part)
+  of_accelerator:go_on()
+  return {undo = function() of_accelerator:detach(part) end}
 end
 
 return recovery

@@ -9,7 +9,6 @@ local manifest = later "accelhost.checkpoint.manifest"
 local names = later "accelhost.checkpoint.names"
 local objects = require "accelhost.accelerator.process.objects"
 local printable = require "accelhost.util.printable"
-local recovery = later "accelhost.accelerator.checkpoint.recovery"
 local run_state = require "accelhost.accelerator.checkpoint.run_state"
 local comm = C.comm
 
@@ -389,7 +388,7 @@ function Checkpointer:load_state(...)
   local dir, purge_step = read_load(...)
   if purge_step then arguments.check("load_state", "purge_step", "size", purge_step) end
   if C.recovery.is_on() then
-    if recovery.take(accelerator, purge_step) then return "live" end
+    if accelerator._recovery:take(purge_step) then return "live" end
     if not dir and not accelerator.project_dir then return false end
   end
   finish(self)

@@ -7,7 +7,6 @@ local collectives = require "accelhost.accelerator.process.collectives"
 local kind_of = require "accelhost.accelerator.process.kinds"
 local later = require "accelhost.util.later"
 local objects = later "accelhost.accelerator.process.objects"
-local recovery = later "accelhost.accelerator.checkpoint.recovery"
 local sharding = later "accelhost.accelerator.training.sharding"
 local passes = require "accelhost.data.loader.passes"
 local wrappers = require "accelhost.accelerator.training.wrappers"
@@ -98,7 +97,7 @@ function prepare_kind.loader(accelerator, loader, placed)
     split_batches = accelerator.split_batches, even_batches = accelerator.even_batches,
     synchronize = (rng.generator or accelerator._virtual_shards) and collectives.broadcast_bytes or nil,
     before_pass = rng.torch and several and broadcast_generator or nil,
-    before_batch = C.recovery.is_on() and recovery.hook(accelerator) or nil,
+    before_batch = C.recovery.is_on() and accelerator._recovery:hook() or nil,
     device = placed and accelerator.device ~= "cpu" and accelerator.device or nil,
     non_blocking = accelerator.non_blocking,
     dispatch = accelerator.dispatch_batches and several

@@ -36,6 +36,23 @@ describe("the codec of values", function()
     local deep = {}
     for _ = 1, 200 do deep = {deep} end
     assert.matches("tables nested deeper than 100", select(2, codec.pack(deep)))
+    local ring = {}
+    ring.self = ring
+    assert.equal("item 'self': a table that holds itself", select(2, codec.pack(ring)))
+    assert.equal("a key that is no number, text or boolean", select(2, codec.pack {[{}] = 1}))
+  end)
+
+  it("checks a value by the same rule, and reports what is refused", function()
+    local refusal = {}
+    assert.is_true(codec.check {1, {a = accelhost.ones(2)}})
+    assert.is_nil((codec.check({a = {print}}, false, refusal)))
+    assert.same({1, "a", value = print, why = ""}, refusal)
+    assert.is_nil((codec.check({x = accelhost.empty({2}, {device = "meta"})}, true)))
+    local kinds = {}
+    for i, value in ipairs {1, "a", false, accelhost.ones(1), {}, print, accelhost.nn.ReLU()} do
+      kinds[i] = codec.kind(value) or "none"
+    end
+    assert.same({"scalar", "scalar", "scalar", "tensor", "table", "none", "none"}, kinds)
   end)
 
   it("refuses bytes that are none", function()

@@ -1,8 +1,10 @@
 /* accelhost._C.codec: Lua values as bytes, for other processes of this program.
  *
- * pack(value, far) -> uint8 tensor; nil and the reason when the value cannot be serialised. Serialised are tensors on
- *                  cpu (far: of other devices too, unpacked on the current device of that type), numbers, texts,
- *                  booleans and tables of them
+ * pack(value, far, refusal) -> uint8 tensor; nil and the reason when the value cannot be serialised. Serialised are
+ *                  tensors on cpu (far: of other devices too, unpacked on the current device of that type), numbers,
+ *                  texts, booleans and tables of them. `refusal` is a table for what was refused (struct ah_packer)
+ * check(value, far, refusal) -> true; nil and the reason, as pack
+ * kind(value) -> "scalar" (a number, text or boolean), "tensor" or "table"; nil for a value that cannot be serialised
  * unpack(bytes) -> value; bytes are such a tensor, or a text of the same bytes
  * share(bytes) -> path, keeper: another process of this user can `map` the path for as long as the keeper lives
  * map(path) -> the bytes, as a uint8 tensor that is a view of the shared memory; writes to it stay in this process */
@@ -19,25 +21,55 @@
 #include "bind/lua/handle.h"
 #include "io/mapping.h"
 
+enum { BUFFER = 4 }; /* its index on the stack */
+
 /* Memory of Lua's, which an error frees: the block of each size stays on the stack. */
 static int codec_grow(void *context, size_t room, unsigned char **bytes)
 {
     lua_State *L = context;
     unsigned char *larger = lua_newuserdata(L, room);
-    size_t count = lua_objlen(L, 2);
+    size_t count = lua_objlen(L, BUFFER);
     if (count)
         memcpy(larger, *bytes, count);
-    lua_replace(L, 2);
+    lua_replace(L, BUFFER);
     *bytes = larger;
     return 0;
 }
 
+/* Read the arguments of pack and check. */
+static struct ah_packer read_packer(lua_State *L)
+{
+    luaL_checkany(L, 1);
+    lua_settop(L, BUFFER - 1);
+    return (struct ah_packer){
+        .context = L, .takes_far = lua_toboolean(L, 2), .names_path = true, .refusal = lua_istable(L, 3) ? 3 : 0,
+    };
+}
+
+static int codec_check(lua_State *L)
+{
+    struct ah_packer packer = read_packer(L);
+    if (ah_pack(L, 1, &packer) < 0)
+        return ah_push_error(L);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+static int codec_kind(lua_State *L)
+{
+    static const char *const names[] = {
+        [AH_PACK_SCALAR] = "scalar", [AH_PACK_TENSOR] = "tensor", [AH_PACK_TABLE] = "table",
+    };
+    lua_settop(L, 1);
+    lua_pushstring(L, names[ah_pack_kind(L, 1)]);
+    return 1;
+}
+
 static int codec_pack(lua_State *L)
 {
-    struct ah_packer packer = {.grow = codec_grow, .context = L, .takes_far = lua_toboolean(L, 2), .names_path = true};
+    struct ah_packer packer = read_packer(L);
     struct ah_tensor *tensor;
-    luaL_checkany(L, 1);
-    lua_settop(L, 1);
+    packer.grow = codec_grow;
     lua_newuserdata(L, 0);
     if (ah_pack(L, 1, &packer) < 0)
         return ah_push_error(L);
@@ -126,7 +158,8 @@ static int codec_map(lua_State *L)
 int ah_open_codec(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"pack", codec_pack}, {"unpack", codec_unpack}, {"share", codec_share}, {"map", codec_map}, {NULL, NULL},
+        {"pack", codec_pack}, {"check", codec_check}, {"kind", codec_kind}, {"unpack", codec_unpack},
+        {"share", codec_share}, {"map", codec_map}, {NULL, NULL},
     };
     lua_newtable(L);
     luaL_register(L, NULL, functions);

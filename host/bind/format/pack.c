@@ -4,6 +4,7 @@
  * processes. */
 #include "bind/format/pack.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "bind/lua/handle.h"
@@ -27,11 +28,39 @@ static int pack_reserve(struct ah_packer *packer, size_t more)
 
 static int pack_write(struct ah_packer *packer, const void *bytes, size_t count)
 {
-    AH_TRY(pack_reserve(packer, count));
-    if (count)
+    if (packer->grow)
+        AH_TRY(pack_reserve(packer, count));
+    if (packer->grow && count)
         memcpy(packer->bytes + packer->count, bytes, count);
     packer->count += count;
     return 0;
+}
+
+enum ah_pack_kind ah_pack_kind(lua_State *L, int index)
+{
+    switch (lua_type(L, index)) {
+    case LUA_TBOOLEAN:
+    case LUA_TNUMBER:
+    case LUA_TSTRING: return AH_PACK_SCALAR;
+    case LUA_TTABLE:
+        if (!lua_getmetatable(L, index))
+            return AH_PACK_TABLE;
+        lua_pop(L, 1);
+        return AH_PACK_NONE;
+    default: return ah_to_tensor(L, index) ? AH_PACK_TENSOR : AH_PACK_NONE;
+    }
+}
+
+/* Report the value at `index`, which cannot be serialised. */
+static int pack_refuse(lua_State *L, int index, struct ah_packer *packer, const char *why, const char *text)
+{
+    if (packer->refusal) {
+        lua_pushvalue(L, index);
+        lua_setfield(L, packer->refusal, "value");
+        lua_pushstring(L, why);
+        lua_setfield(L, packer->refusal, "why");
+    }
+    return ah_fail(AH_EINVAL, "%s", text);
 }
 
 static int write_tensor(lua_State *L, int index, struct ah_packer *packer);
@@ -56,6 +85,10 @@ static int write_tensor(lua_State *L, int index, struct ah_packer *packer)
 {
     struct ah_tensor *tensor = ah_to_tensor(L, index);
     struct header header = {.dtype = tensor->dtype, .ndim = tensor->ndim};
+    if (packer->takes_far && !ah_device_has_values(tensor->storage->device))
+        return pack_refuse(L, index, packer, "", "a tensor without values");
+    if (!packer->grow)
+        return 0;
     if (!ah_on_cpu(tensor) && packer->takes_far)
         return write_far(L, tensor, packer);
     if (!ah_on_cpu(tensor))
@@ -75,26 +108,56 @@ static int write_tensor(lua_State *L, int index, struct ah_packer *packer)
     return pack_write(packer, ah_tensor_data(tensor), ah_tensor_bytes(tensor));
 }
 
-static int write_value(lua_State *L, int index, struct ah_packer *packer, int depth);
+/* The tables around a value. */
+struct outer {
+    const struct outer *outer;
+    const void *table;
+    int depth;
+};
 
-static int write_table(lua_State *L, int index, struct ah_packer *packer, int depth)
+static int write_value(lua_State *L, int index, struct ah_packer *packer, const struct outer *outer);
+
+static int check_table(lua_State *L, int index, struct ah_packer *packer, const struct outer *outer)
 {
-    int status = 0;
-    if (depth > DEEPEST)
-        return ah_fail(AH_EINVAL, "tables nested deeper than %d", DEEPEST);
-    if (lua_getmetatable(L, index)) {
-        lua_pop(L, 1);
-        return ah_fail(AH_EINVAL, "an object");
+    const void *table = lua_topointer(L, index);
+    char why[64], text[64];
+    if (ah_pack_kind(L, index) == AH_PACK_NONE)
+        return pack_refuse(L, index, packer, "", "an object");
+    for (const struct outer *each = outer; each; each = each->outer)
+        if (each->table == table)
+            return pack_refuse(L, index, packer, " (it holds itself)", "a table that holds itself");
+    if (!outer || outer->depth < DEEPEST)
+        return 0;
+    snprintf(why, sizeof why, " (nested deeper than %d tables)", DEEPEST);
+    snprintf(text, sizeof text, "tables nested deeper than %d", DEEPEST);
+    return pack_refuse(L, index, packer, why, text);
+}
+
+/* Write the pair on top of the stack. */
+static int write_pair(lua_State *L, struct ah_packer *packer, const struct outer *outer)
+{
+    int key = lua_gettop(L) - 1, status;
+    if (ah_pack_kind(L, key) != AH_PACK_SCALAR)
+        return pack_refuse(L, key, packer, " as a key", "a key that is no number, text or boolean");
+    AH_TRY(write_value(L, key, packer, outer));
+    status = write_value(L, key + 1, packer, outer);
+    if (status < 0 && packer->refusal) {
+        lua_pushvalue(L, key);
+        lua_rawseti(L, packer->refusal, (int)lua_objlen(L, packer->refusal) + 1);
     }
+    if (status < 0 && packer->names_path)
+        status = ah_fail_prefix(status, "item %s", ah_value_text(L, key));
+    return status;
+}
+
+static int write_table(lua_State *L, int index, struct ah_packer *packer, const struct outer *outer)
+{
+    struct outer own = {outer, lua_topointer(L, index), outer ? outer->depth + 1 : 1};
+    AH_TRY(check_table(L, index, packer, outer));
     AH_TRY(pack_write(packer, "{", 1));
     for (lua_pushnil(L); lua_next(L, index);) {
-        int top = lua_gettop(L);
-        status = write_value(L, top - 1, packer, depth + 1);
-        if (status == 0)
-            status = write_value(L, top, packer, depth + 1);
+        int status = write_pair(L, packer, &own);
         if (status < 0) {
-            if (packer->names_path)
-                status = ah_fail_prefix(status, "item %s", ah_value_text(L, top - 1));
             lua_pop(L, 2);
             return status;
         }
@@ -103,7 +166,7 @@ static int write_table(lua_State *L, int index, struct ah_packer *packer, int de
     return pack_write(packer, "}", 1);
 }
 
-static int write_value(lua_State *L, int index, struct ah_packer *packer, int depth)
+static int write_value(lua_State *L, int index, struct ah_packer *packer, const struct outer *outer)
 {
     luaL_checkstack(L, 10, "tables nested too deep");
     switch (lua_type(L, index)) {
@@ -122,17 +185,17 @@ static int write_value(lua_State *L, int index, struct ah_packer *packer, int de
         AH_TRY(pack_write(packer, &count, sizeof count));
         return pack_write(packer, text, length);
     }
-    case LUA_TTABLE: return write_table(L, index, packer, depth);
+    case LUA_TTABLE: return write_table(L, index, packer, outer);
     default:
-        if (ah_to_tensor(L, index))
+        if (ah_pack_kind(L, index) == AH_PACK_TENSOR)
             return write_tensor(L, index, packer);
-        return ah_fail(AH_EINVAL, "%s", ah_value_text(L, index));
+        return pack_refuse(L, index, packer, "", ah_value_text(L, index));
     }
 }
 
 int ah_pack(lua_State *L, int index, struct ah_packer *packer)
 {
-    return write_value(L, index < 0 ? lua_gettop(L) + index + 1 : index, packer, 0);
+    return write_value(L, index < 0 ? lua_gettop(L) + index + 1 : index, packer, NULL);
 }
 
 /* Return the next bytes; NULL when there are fewer. */

@@ -6,7 +6,7 @@
 #include "bind/lua/bind.h"
 
 /* The output buffer. `grow` enlarges it to at least `room` bytes, keeps its contents and returns its address in
- * *bytes. */
+ * *bytes; without `grow` the value is checked and counted only. */
 struct ah_packer {
     unsigned char *bytes;
     size_t count, room;
@@ -14,8 +14,19 @@ struct ah_packer {
     void *context;
     bool takes_far;  /* tensors of devices too: unpacked on the current device of their type */
     bool names_path; /* an error names the keys that lead to the value that cannot be serialised */
-    int status; /* of the first failure; later calls do nothing */
+    int refusal;     /* index of a table that gets such a value (`value`), the reason in addition to its type (`why`,
+                        " (it holds itself)") and the keys that lead to it, the last one first; 0: none */
 };
+
+enum ah_pack_kind {
+    AH_PACK_NONE, /* cannot be serialised */
+    AH_PACK_SCALAR, /* a number, text or boolean: also as a key */
+    AH_PACK_TENSOR,
+    AH_PACK_TABLE, /* one without a metatable, whose items decide */
+};
+
+/* Return the kind of the value at `index`. Nil is serialised in addition, as a value of its own. */
+enum ah_pack_kind ah_pack_kind(lua_State *L, int index);
 
 /* Append the value at `index`. AH_EINVAL names a value that cannot be serialised. */
 int ah_pack(lua_State *L, int index, struct ah_packer *packer);

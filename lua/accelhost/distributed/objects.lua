@@ -32,7 +32,7 @@ function objects.all_gather_object(...)
   arguments.check(what, "object_list", "table", list)
   group = groups.resolve(what, group)
   if not group then return end
-  values.all_gather(group.native, values.pack(what, "obj", obj), list)
+  values.all_gather(group.native, serialize.pack(what, "obj", obj), list)
 end
 
 local read_gather = signature("gather_object", {
@@ -58,7 +58,7 @@ function objects.gather_object(obj, ...)
   if group:rank() == root and not list then
     fail("%s: 'object_gather_list' is missing on rank %d, which receives", what, group.ranks[root + 1])
   end
-  values.gather(group.native, values.pack(what, "obj", obj), root, list)
+  values.gather(group.native, serialize.pack(what, "obj", obj), root, list)
 end
 
 -- A list whose items may be nil: {n = 3, nil, 1, nil} as table.pack returns it, or up to its last item.
@@ -72,11 +72,8 @@ end
 
 local function packed_list(what, list)
   local copy = {n = count_of(list)}
-  for i = 1, copy.n do
-    serialize.check(what, ("object_list[%d]"):format(i), list[i])
-    copy[i] = list[i]
-  end
-  return serialize.pack(copy)
+  for i = 1, copy.n do copy[i] = list[i] end
+  return serialize.pack(what, "object_list", copy)
 end
 
 local function fill(list, bytes)
@@ -124,10 +121,7 @@ local function pack_each(what, list, size)
     fail("%s: scatter_object_input_list: expected %d values, one for each process, got %d", what, size, #list)
   end
   local packed = {}
-  for r = 1, size do
-    serialize.check(what, ("scatter_object_input_list[%d]"):format(r), list[r])
-    packed[r] = serialize.pack(list[r])
-  end
+  for r = 1, size do packed[r] = serialize.pack(what, ("scatter_object_input_list[%d]"):format(r), list[r]) end
   return packed
 end
 

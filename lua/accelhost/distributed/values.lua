@@ -8,16 +8,6 @@ local function whole_numbers(list) return C.tensor(list, {dtype = "int64", devic
 
 local function room(bytes) return C.zeros({bytes}, {dtype = "uint8", device = "cpu"}) end
 
---- A value as bytes; raises, naming the place, if it cannot be serialized.
----@param what string the function, for the message
----@param name string how the value is called there
----@param value any
----@return userdata # uint8 [n]
-function values.pack(what, name, value)
-  serialize.check(what, name, value)
-  return serialize.pack(value)
-end
-
 -- Return bytes of the length that the group recorded: a process that replaces another one repeats that one's message,
 -- whose length may differ from its own value now.
 local function as_given(bytes, count) return bytes:numel() == count and bytes or room(count) end

@@ -5,18 +5,15 @@ local arguments = require "accelhost.util.arguments"
 
 local serialize = {}
 
-local DEEPEST = 90
+-- What C answers for the types that have one kind: without a call from code that is compiled.
+local scalar = {}
+for _, value in ipairs {0, "", true} do scalar[type(value)] = C.codec.kind(value) end
 
---- Return the kind of a value that can be serialised: "scalar" (a number, text or boolean), "tensor", or "table" for
---- one without a metatable, whose items decide; nil for any other value. Keys must be scalars.
+--- Return the kind of a value that can be serialised (host/bind/format/pack.c): "scalar" (a number, text or boolean),
+--- "tensor", or "table" for one without a metatable, whose items decide; nil for any other value. Keys must be scalars.
 ---@param value any
 ---@return "scalar"|"tensor"|"table"|nil
-function serialize.kind(value)
-  local kind = type(value)
-  if kind == "number" or kind == "string" or kind == "boolean" then return "scalar" end
-  if C.is_tensor(value) then return "tensor" end
-  return kind == "table" and getmetatable(value) == nil and "table" or nil
-end
+function serialize.kind(value) return scalar[type(value)] or C.codec.kind(value) end
 
 --- Return a key as the end of a path: ".name", "[3]", '["two words"]'.
 ---@param key any
@@ -26,29 +23,16 @@ function serialize.key_text(key)
   return key:find "^[%a_][%w_]*$" and "." .. key or ("[%q]"):format(key)
 end
 
-local function refuse(what, path, value, why)
+-- Raise the error of a value that cannot be serialised, by the refusal of C.codec.
+local function refuse(what, name, refusal, reason)
+  local value = refusal.value
+  if not refusal.why then arguments.fail("%s: %s: %s", what, name, reason) end
+  for i = #refusal, 1, -1 do name = name .. serialize.key_text(refusal[i]) end
+  if C.is_tensor(value) and refusal.why == "" then
+    arguments.fail("%s: %s: expected a tensor with values, got one on %s", what, name, value.device)
+  end
   arguments.fail("%s: %s: %s cannot be serialized%s; expected tensors, numbers, texts, booleans and tables of them",
-    what, path, arguments.describe(value), why or "")
-end
-
-local function check(what, value, path, above, depth)
-  local kind = serialize.kind(value)
-  if kind == "scalar" or value == nil then return end
-  if kind == "tensor" then
-    if value.device == "meta" then
-      arguments.fail("%s: %s: expected a tensor with values, got one on meta", what, path)
-    end
-    return
-  end
-  if not kind then refuse(what, path, value) end
-  if above[value] then refuse(what, path, value, " (it holds itself)") end
-  if depth > DEEPEST then refuse(what, path, value, (" (nested deeper than %d tables)"):format(DEEPEST)) end
-  above[value] = true
-  for key, item in next, value do
-    if serialize.kind(key) ~= "scalar" then refuse(what, path, key, " as a key") end
-    check(what, item, path .. serialize.key_text(key), above, depth + 1)
-  end
-  above[value] = nil
+    what, name, arguments.describe(value), refusal.why)
 end
 
 --- Raise, naming the place, if a value cannot be serialized.
@@ -56,14 +40,22 @@ end
 ---@param name string how the value is called there
 ---@param value any
 function serialize.check(what, name, value)
-  check(what, value, name, {}, 1)
+  local refusal = {}
+  local fine, reason = C.codec.check(value, true, refusal)
+  if not fine then refuse(what, name, refusal, reason) end
 end
 
 --- A value as bytes; a tensor is serialised without its history, from a device to the receiver's current one of that
---- type; a table that is referenced twice becomes two.
----@param value any that serialize.check accepts
+--- type; a table that is referenced twice becomes two. Raises as `check` does.
+---@param what string the function, for the message
+---@param name string how the value is called there
+---@param value any
 ---@return userdata # uint8 [n]
-function serialize.pack(value) return (assert(C.codec.pack(value, true))) end
+function serialize.pack(what, name, value)
+  local refusal = {}
+  local bytes, reason = C.codec.pack(value, true, refusal)
+  return bytes or refuse(what, name, refusal, reason)
+end
 
 --- Return the value that was packed.
 ---@param bytes userdata uint8 [n], contiguous

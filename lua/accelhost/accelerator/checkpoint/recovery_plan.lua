@@ -136,7 +136,7 @@ function Plan.make(accelerator)
     layout.optimizers[i] = add_optimizer(self, accelerator._prepared.optimizers[optimizer])
   end
   self.simple = layout.optimizers
-  self.fixed = serialize.pack {layout = layout, counts = contents.counts(self.objects)}
+  self.fixed = serialize.pack("live recovery", "plan", {layout = layout, counts = contents.counts(self.objects)})
   return self
 end
 

@@ -13,7 +13,7 @@ local objects = {}
 ---@return any[]
 ---@return integer count
 function objects.all_gather(what, value)
-  if comm.size() > 1 then return values.all_gather(comm.world(), values.pack(what, "value", value)), comm.size() end
+  if comm.size() > 1 then return values.all_gather(comm.world(), serialize.pack(what, "value", value)), comm.size() end
   serialize.check(what, "value", value) -- one process refuses the same values as several
   return {value}, 1
 end
@@ -38,7 +38,7 @@ end
 function objects.broadcast(what, value, from)
   if comm.size() == 1 then return value end
   local own = comm.rank() == from
-  local bytes = values.broadcast(comm.world(), own and values.pack(what, "value", value) or nil, from)
+  local bytes = values.broadcast(comm.world(), own and serialize.pack(what, "value", value) or nil, from)
   if own and not C.recovery.is_on() then return value end
   return serialize.unpack(bytes)
 end
@@ -49,7 +49,7 @@ end
 ---@return any
 function objects.scatter(what, list)
   local packed = list and {}
-  for rank = 1, list and comm.size() or 0 do packed[rank] = values.pack(what, "value", list[rank]) end
+  for rank = 1, list and comm.size() or 0 do packed[rank] = serialize.pack(what, "value", list[rank]) end
   return values.scatter(comm.world(), packed, 0)
 end
 

@@ -62,6 +62,37 @@ function tables.layer_cases()
   return list
 end
 
+-- The values of options among which scripts/compare draws, in the signature's order: {{option, {value, ...}}, ...}.
+local function drawn_values(name, values)
+  local list = {}
+  assert(accelhost.nn[name]) -- loads its signature
+  for _, option in ipairs(signatures[name]) do
+    if values[option.name] then list[#list + 1] = {option.name, values[option.name]} end
+  end
+  return list
+end
+
+function tables.activations()
+  local list = {}
+  for i, row in ipairs(require "spec.cases.activations") do
+    list[i] = {name = row[1], fn = row.fn, required = row.required == true,
+      drawn = drawn_values(row[1], row.values or {})}
+  end
+  return list
+end
+
+function tables.losses()
+  local list = {}
+  for _, row in ipairs(require "spec.cases.losses") do
+    if row.fn then
+      local values = {reduction = {"mean", "sum", "none"}}
+      for option, given in pairs(row.values or {}) do values[option] = given end
+      list[#list + 1] = {name = row[1], fn = row.fn, like = row.like or row.fn, drawn = drawn_values(row[1], values)}
+    end
+  end
+  return list
+end
+
 -- {shape, dtype, largest value} of each input; nil where one is no tensor.
 local function described(inputs)
   local list = {}

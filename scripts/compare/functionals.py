@@ -6,8 +6,6 @@ from modules import CLASSES, FUNCTIONS, entry, is_on, options, small, unary
 from program import Call
 
 FUNCTIONS.update({
-    "celu": unary(alpha=[0.5, 2]), "hardshrink": unary(lambd=[0, 0.3]), "softshrink": unary(lambd=[0, 0.3]),
-    "tanhshrink": unary(), "softmin": unary(dim=[-1, 0, 1]), "glu": unary(dim=[-1, 0, 1]),
     "rrelu": unary(lower=[0.1], upper=[0.5], training=[True, False]),
     "alpha_dropout": unary(p=[0.3, 0, 1], training=[True, False]),
     "feature_alpha_dropout": unary(p=[0.3], training=[True, False]),

@@ -2,9 +2,8 @@
 inputs); an input is a shape, or ("int64", shape, classes). A layer without a row is drawn as spec/cases/layers.lua
 describes it."""
 
-import losses  # noqa: F401 (it adds to LOSS_CLASSES)
-from modules import (CLASSES, LAYERS, LOSS_CLASSES, activation, adaptive, conv, encoder_layer, entry, options, pair,
-                     pool, small)
+from losses import LOSSES
+from modules import CLASSES, LAYERS, adaptive, conv, encoder_layer, entry, options, pair, pool, small
 from program import Call
 
 
@@ -15,14 +14,8 @@ def image(g, dims, channels=None, batch=True, low=1, high=5):
 
 
 CLASSES.update({
-    "CELU": activation(alpha=[0.5, 2]), "SELU": activation(), "Mish": activation(), "Hardswish": activation(),
-    "Hardsigmoid": activation(), "LogSigmoid": activation(), "Softsign": activation(), "Tanhshrink": activation(),
-    "Hardshrink": activation(lambd=[0, 0.3, 1]), "Softshrink": activation(lambd=[0, 0.3, 1]),
     "GLU": lambda g, dtype: ((), (("dim", g.integer(-2, 1)),), [[2 * small(g), 2 * small(g)]]),
-    "Softmin": lambda g, dtype: ((), (("dim", g.integer(-2, 1)),), [list(g.shape(1))]),
     "Softmax2d": lambda g, dtype: ((), (), [image(g, 2)]),
-    "Threshold": lambda g, dtype: ((g.choice([0.1, 0, 1]), g.choice([20, -0.5])), (), [list(g.shape())]),
-    "RReLU": lambda g, dtype: ((), options(g, lower=[0.1], upper=[0.5]), [list(g.shape())]),
     "CosineSimilarity": lambda g, dtype: ((), options(g, dim=[0, 1, -1], eps=[1e-3]), [[2, 3, 4], [2, 3, 4]]),
     "PairwiseDistance": lambda g, dtype: ((), options(g, p=[1, 2, 3], eps=[1e-3], keepdim=[True]), [[3, 4], [3, 4]]),
     "ChannelShuffle": lambda g, dtype: ((2,), (), [image(g, 2, 4)]),
@@ -223,6 +216,7 @@ def described(row):
     return make
 
 
+_losses = {row["name"] for row in LOSSES.values()}
 for _name, _row in LAYERS.items():
-    if _row.get("inputs") and _name not in LOSS_CLASSES.values():
+    if _row.get("inputs") and _name not in _losses:
         CLASSES.setdefault(_name, described(_row))

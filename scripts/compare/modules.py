@@ -1,4 +1,4 @@
-"""Modules, functions without state and losses, with random options, and the backward of their results."""
+"""Modules and functions without state, with random options, and the backward of their results."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from program import Call, Do, Dtype
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from spec_cases import read  # noqa: E402 pylint: disable=wrong-import-position
 
-CLASSES, FUNCTIONS, LOSSES = {}, {}, {}
+CLASSES, FUNCTIONS = {}, {}
 
 
 def entry(table, *names):
@@ -154,21 +154,20 @@ def unflatten(g, dtype):
     return (1, [2, -1] if g.chance(0.3) else [2, 3]), (), [[small(g), 6, small(g)]]
 
 
-def activation(**choices):
+def activation(row):
+    """An activation with the values of its row in spec/cases/activations.lua."""
+    values = dict(row["drawn"])
+
     def make(g, dtype):
-        return (), options(g, **choices), [list(g.shape())]
+        shape = list(g.shape(1 if "dim" in values else 0))
+        return (), options(g, 1 if row["required"] else 0.5, **values), [shape]
     return make
 
 
-CLASSES.update({
-    "Identity": activation(), "ReLU": activation(inplace=[False]), "ReLU6": activation(), "GELU": activation(
-        approximate=["none", "tanh"]), "SiLU": activation(), "Tanh": activation(), "Sigmoid": activation(),
-    "LeakyReLU": activation(negative_slope=[0.3, 0, 1]), "ELU": activation(alpha=[0.5, 2]),
-    "Softplus": activation(beta=[0.5, 3], threshold=[1, 5]),
-    "Hardtanh": activation(min_val=[-2, -0.5], max_val=[0.5, 2]),
-    "Softmax": lambda g, dtype: ((), (("dim", g.integer(-2, 1)),), [list(g.shape(1))]),
-    "LogSoftmax": lambda g, dtype: ((), (("dim", g.integer(-2, 1)),), [list(g.shape(1))]),
-})
+# spec/cases/activations.lua
+ACTIVATIONS = read("activations")
+CLASSES.update({row["name"]: activation(row) for row in ACTIVATIONS})
+CLASSES["Identity"] = activation({"drawn": [], "required": False})
 
 
 @entry(CLASSES, "MultiheadAttention")
@@ -246,7 +245,7 @@ def round_trip(g, made, again):
         g.emit(Do(Call(other[0], "load_state_dict", (state[0],), ())))
 
 
-# Functions without state and losses.
+# Functions without state.
 
 def emit_functional(g):
     name = g.choice(FUNCTIONS)
@@ -260,13 +259,8 @@ def unary(**choices):
     return make
 
 
-FUNCTIONS.update({name: unary() for name in ("relu", "relu6", "hardswish", "hardsigmoid", "logsigmoid", "softsign",
-                                             "mish", "selu", "silu", "tanh", "sigmoid")})
+FUNCTIONS.update({row["fn"]: unary(**dict(row["drawn"])) for row in ACTIVATIONS if row["fn"]})
 FUNCTIONS.update({
-    "gelu": unary(approximate=["tanh", "none"]), "elu": unary(alpha=[0.5, 2]), "hardtanh": unary(
-        min_val=[-2], max_val=[0.5]), "leaky_relu": unary(negative_slope=[0.2, -0.5]),
-    "softplus": unary(beta=[0.5, 2], threshold=[3]),
-    "softmax": unary(dim=[-1, 0, 1]), "log_softmax": unary(dim=[-1, 0, 1]),
     "dropout": unary(p=[0.3, 0, 1], training=[True, False]), "dropout1d": unary(p=[0.3], training=[True, False]),
     "dropout2d": unary(p=[0.3]), "gumbel_softmax": unary(tau=[0.5, 2], hard=[True, False], dim=[-1, 0]),
     "normalize": unary(p=[1, 2, 3, 0.5, float("inf")], dim=[0, 1, -1], eps=[1e-3]),
@@ -350,87 +344,6 @@ def pool_function(g, name):
     if name == "avg_pool2d" and g.chance(0.2):
         extra += (("divisor_override", g.integer(1, 5)),)
     return g.let(Call("F", name, (g.operand(shape, g.floating()),) + args, extra))
-
-
-# Losses: function(generator, dtype) -> (arguments, options of the function, options of a class)
-
-REDUCTION = ["mean", "sum", "none"]
-
-
-def regression(**choices):
-    def make(g, dtype):
-        shape = g.shape()
-        target = g.operand(shape if g.chance(0.9) else g.broadcastable(shape), dtype)
-        return (g.operand(shape, dtype), target), options(g, reduction=REDUCTION, **choices)
-    return make
-
-
-LOSSES.update({"mse_loss": regression(), "l1_loss": regression(), "smooth_l1_loss": regression(beta=[0.5, 0, 2]),
-               "huber_loss": regression(delta=[0.5, 2])})
-
-
-@entry(LOSSES, "kl_div")
-def kl_div(g, dtype):
-    shape = g.shape()
-    return (g.literal(shape, dtype), g.literal(shape, dtype)), options(
-        g, reduction=REDUCTION + ["batchmean"], log_target=[True, False])
-
-
-@entry(LOSSES, "cross_entropy", "nll_loss")
-def classes(g, dtype, smoothing=True):
-    count = g.integer(1, 5)
-    trail = [g.integer(1, 3) for _ in range(g.integer(0, 2))] if g.chance(0.3) else []
-    lead = [g.integer(1, 4)] if g.chance(0.9) or trail else []
-    ref = g.operand(lead + [count] + trail, dtype)
-    target = g.operand(lead + trail, "int64", 0, count - 1)
-    chosen = dict(reduction=REDUCTION, ignore_index=lambda: g.integer(-1, count - 1),
-                  weight=lambda: g.literal((count,), dtype, 0, 3, grad=False))
-    return (ref, target), options(g, 0.35, **chosen)
-
-
-def probabilities(g, shape, dtype):
-    count = 1
-    for n in shape:
-        count *= n
-    values = [g.choice([0, 1, 0.5, 0.25]) if g.mood == "small" else round(g.random.random(), 3) for _ in range(count)]
-    return g.literal(shape, dtype, values=values)
-
-
-@entry(LOSSES, "binary_cross_entropy", "binary_cross_entropy_with_logits")
-def binary(g, dtype, logits=False):
-    shape = g.shape()
-    target = probabilities(g, shape, dtype)
-    source = g.literal(shape, dtype) if g.chance(0.4) else probabilities(g, shape, dtype)
-    return (source, target), options(g, 0.35, reduction=REDUCTION, weight=lambda: g.literal(
-        g.broadcastable(shape), dtype, 0, 3, grad=False))
-
-
-LOSS_CLASSES = {"mse_loss": "MSELoss", "l1_loss": "L1Loss", "smooth_l1_loss": "SmoothL1Loss", "huber_loss": "HuberLoss",
-                "kl_div": "KLDivLoss", "cross_entropy": "CrossEntropyLoss", "nll_loss": "NLLLoss",
-                "binary_cross_entropy": "BCELoss", "binary_cross_entropy_with_logits": "BCEWithLogitsLoss"}
-
-
-def emit_loss(g):
-    name = g.choice(LOSSES)
-    args, extra = LOSSES[name](g, g.floating())
-    if name == "cross_entropy":
-        extra += options(g, 0.3, label_smoothing=[0.1, 0.5, 1])
-        if g.chance(0.2):  # probabilities in the place of labels
-            value = g.value(args[0])
-            args = (args[0], probabilities(g, value.shape, str(value.dtype)[6:]))
-    if name == "ctc_loss":
-        made = g.let(Call(args[0], "log_softmax", (-1,), ()))
-        args = (made[0],) + args[1:] if made else args
-    if name.endswith("logits") and g.chance(0.3) and g.value(args[0]).dim():
-        extra += (("pos_weight", g.literal(g.value(args[0]).shape[-1:], str(g.value(args[0]).dtype)[6:], 1, 3,
-                                           grad=False)),)
-    if g.chance(0.4):
-        made = g.let(Call("nn", LOSS_CLASSES[name], (), extra), "m")
-        if made:
-            g.let(Call(None, made[0].fields[0], args, ()), "y")
-    else:
-        g.let(Call("F", name, args, extra), "y")
-    g.backward(first_only=name == "ctc_loss")  # PyTorch's second derivative of it breaks its heap
 
 
 INITS = {"uniform_": dict(a=[-1, 0.5], b=[2, 1]), "normal_": dict(mean=[1], std=[0.1, 2]), "ones_": {}, "zeros_": {},

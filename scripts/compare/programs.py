@@ -5,10 +5,10 @@ import torch
 from algebra import emit_algebra
 from composed import emit_composed
 from generate import Generator, Give
-import functionals  # noqa: F401  (these three fill the tables of modules.py)
+import functionals  # noqa: F401  (these two fill the tables of modules.py)
 import layers  # noqa: F401
-import losses  # noqa: F401
-from modules import emit_functional, emit_init, emit_loss, emit_module
+from losses import emit_loss
+from modules import emit_functional, emit_init, emit_module
 from ops import OpTable, emit_index, emit_op, emit_operator, emit_small, emit_split
 from program import Call
 from training import emit_training

@@ -1,5 +1,6 @@
---- The layers and losses of accelhost.nn, a row each, for specs and scripts/fixtures/modules (which reads them by
---- scripts/spec_cases.lua). A list of rows is named after the file of its cases, spec/fixtures/modules/NAME.json.
+--- The layers of accelhost.nn, a row each, for specs and scripts/fixtures/modules (which reads them by
+--- scripts/spec_cases.lua); activations and losses are in files of their own. A list of rows is named after the file of
+--- its cases, spec/fixtures/modules/NAME.json.
 --
 --   {"Name", arguments, inputs, ...}: what a constructor needs, and inputs that fit
 --   options      option -> another value, where a rule does not find one that changes the layer: a value, or a table
@@ -12,19 +13,13 @@
 --   cases        {arguments as text, inputs as in scripts/fixtures/modules, eval, first_only}: PyTorch's outputs, state
 --                and gradients are in the fixture
 local accelhost = require "accelhost"
+local inputs = require "spec.cases.inputs"
 local nn = accelhost.nn
 
-local function long(values) return accelhost.tensor(values, {dtype = "int64"}) end
-
-local images = accelhost.linspace(-2, 2, 2 * 4 * 6 * 6):view(2, 4, 6, 6)
-local rows = images:view(-1):narrow(0, 0, 64):view(2, 4, 8)
-local logits, classes = rows:select(0, 0), long {0, 3, 1, 2}
-local chances = logits:sigmoid()
-local mixed, other, volumes = (logits * 7):sin(), (logits * 11):cos(), images:unsqueeze(2)
-local cubes = images:view(1, 2, 4, 6, 6)
-local signs = (mixed - 0.1):sign()
+local long, images, rows = inputs.long, inputs.images, inputs.rows
+local logits, classes = inputs.logits, inputs.classes
+local volumes, cubes = images:unsqueeze(2), images:view(1, 2, 4, 6, 6)
 local pair = accelhost.tensor {1.5, -0.5}
-local weights = accelhost.tensor {1, 2, 3, 4, 5, 6, 7, 8}
 
 local tracked = {affine = true, track_running_stats = true}
 local instance = {momentum = {track_running_stats = true, momentum = 0.5}, bias = {affine = true, bias = false},
@@ -33,7 +28,7 @@ local conv = {groups = 2, padding = 1}
 local transposed = {groups = 2, padding = 1, output_padding = {stride = 2, output_padding = 1}}
 local unpool = {stride = 3, padding = 1}
 
-local layers = {}
+local layers = {activations = require "spec.cases.activations", losses = require "spec.cases.losses"}
 
 layers.linear = {
   {"Identity", {}, {rows}},
@@ -206,38 +201,6 @@ layers.paddings = {
   {"CircularPad3d", {1}, {cubes}, cases = {{"1", "1,2,2,3,2"}}},
 }
 
-layers.activations = {
-  {"ReLU", {}, {rows}},
-  {"ReLU6", {}, {rows}},
-  {"GELU", {}, {rows}},
-  {"SiLU", {}, {rows}},
-  {"Tanh", {}, {rows}},
-  {"Sigmoid", {}, {rows}},
-  {"LeakyReLU", {}, {rows}},
-  {"ELU", {}, {rows}},
-  {"Softplus", {}, {rows}, options = {threshold = 0}},
-  {"Softmax", {}, {rows}, options = {dim = 0}, train = {dim = 1}},
-  {"LogSoftmax", {}, {rows}, options = {dim = 0}, train = {dim = 1}},
-  {"Hardtanh", {}, {rows}, options = {min_val = -0.5, max_val = 0.5}},
-  {"CELU", {}, {rows}, cases = {{"", "2,6"}, {"0.5", "2,6"}}},
-  {"SELU", {}, {rows}, cases = {{"", "2,6"}}},
-  {"Mish", {}, {rows}, cases = {{"", "2,6"}}},
-  {"Hardswish", {}, {rows}, cases = {{"", "2,6"}}},
-  {"Hardsigmoid", {}, {rows}},
-  {"Threshold", {0.5, 3}, {rows}, cases = {{"0.1, 20", "2,6"}}},
-  {"LogSigmoid", {}, {rows}, cases = {{"", "2,6"}}},
-  {"Softsign", {}, {rows}, cases = {{"", "2,6"}}},
-  {"Tanhshrink", {}, {rows}, cases = {{"", "2,6"}}},
-  {"Hardshrink", {}, {rows}, cases = {{"", "2,6"}, {"0.3", "2,6"}}},
-  {"Softshrink", {}, {rows}, cases = {{"", "2,6"}, {"0.25", "2,6"}}},
-  {"GLU", {}, {rows}, options = {dim = 1}, cases = {{"", "2,6"}, {"0", "2,6"}}},
-  {"Softmin", {}, {rows}, options = {dim = 0}, train = {dim = 1}, cases = {{"1", "2,6"}}},
-  {"Softmax2d", {}, {images}},
-  {"PReLU", {}, {rows}, options = {num_parameters = 4}, train = {num_parameters = 4},
-    cases = {{"", "2,6"}, {"6, 0.5", "2,6"}}},
-  {"RReLU", {}, {rows}, options = {lower = 0.2, upper = 0.5}, cases = {{"", "2,6"}, {"0.2, 0.4", "2,6"}}},
-}
-
 layers.transformers = {
   {"MultiheadAttention", {8, 2}, {rows, rows, rows}, train = {batch_first = true, add_bias_kv = true,
     add_zero_attn = true}, options = {kdim = {8, 2, {kdim = 4}}, vdim = {8, 2, {vdim = 4}}},
@@ -270,59 +233,7 @@ layers.recurrent = {
   {"GRU", {8, 3}, {rows}, options = {dropout = {num_layers = 2, dropout = 0.5}}, train = {num_layers = 2}},
   {"RNNCell", {8, 3}, {logits}},
   {"LSTMCell", {8, 3}, {logits}},
-  {"GRUCell", {8, 3}, {logits}, train_inputs = {logits, other:narrow(1, 0, 3)}},
-}
-
-layers.losses = {
-  {"CosineSimilarity", {}, {mixed, other}, options = {dim = 0, eps = 9},
-    cases = {{"", "3,4", "3,4"}, {"0, 0.1", "3,4", "3,4"}}},
-  {"PairwiseDistance", {}, {logits, chances}, options = {p = 1},
-    cases = {{"", "3,4", "3,4"}, {"1, {keepdim = true}", "3,4", "3,4"}}},
-  {"CrossEntropyLoss", {}, {logits, classes}, options = {weight = weights, ignore_index = 3},
-    train = {label_smoothing = 0.1}},
-  {"NLLLoss", {}, {logits, classes}, options = {weight = weights, ignore_index = 3}},
-  {"MSELoss", {}, {logits, chances}},
-  {"L1Loss", {}, {logits, chances}},
-  {"SmoothL1Loss", {}, {logits, chances}},
-  {"HuberLoss", {}, {logits, chances}, options = {delta = 0.1}},
-  {"BCELoss", {}, {chances, chances}, options = {weight = weights}},
-  {"BCEWithLogitsLoss", {}, {logits, chances}, options = {weight = weights, pos_weight = weights}},
-  {"KLDivLoss", {}, {logits, chances}},
-  {"MarginRankingLoss", {}, {mixed, other, signs},
-    cases = {{"", "5", "5", "sign 5"}, {"0.5, {reduction = 'sum'}", "5", "5", "sign 5"}}},
-  {"HingeEmbeddingLoss", {}, {logits, signs},
-    cases = {{"", "3,4", "sign 3,4"}, {"0.3, {reduction = 'none'}", "3,4", "sign 3,4"}}},
-  {"SoftMarginLoss", {}, {logits, signs}, cases = {{"", "3,4", "sign 3,4"}}},
-  {"CosineEmbeddingLoss", {}, {mixed, mixed + signs * 0.5, signs:select(1, 0)}, options = {margin = 0.2},
-    cases = {
-      {"", "3,4", "3,4", "sign 3"}, {"0.2, {reduction = 'none'}", "3,4", "3,4", "sign 3"}, {"", "4", "4", "sign "},
-    }},
-  {"MultiMarginLoss", {}, {logits, classes}, options = {p = 2, weight = weights},
-    make = function(o) return nn.MultiMarginLoss {weight = accelhost.ones({8}, o)} end,
-    cases = {{"", "3,4", "int 4 3"}, {"2, 0.5", "3,4", "int 4 3"}, {"{reduction = 'none'}", "4", "int 4 "}}},
-  {"MultiLabelMarginLoss", {}, {logits, classes:unsqueeze(1):tile(1, 8)}},
-  {"MultiLabelSoftMarginLoss", {}, {logits, chances}, options = {weight = weights},
-    cases = {{"", "3,4", "rand 3,4"}, {"{reduction = 'none'}", "2,3,4", "rand 2,3,4"}}},
-  {"TripletMarginLoss", {}, {mixed, other, other + 0.5}, options = {margin = 3}, train = {swap = true},
-    cases = {{"", "3,4", "3,4", "3,4"}, {"2, 1, {swap = true, reduction = 'none'}", "3,4", "3,4", "3,4"}}},
-  {"TripletMarginWithDistanceLoss", {}, {mixed, other, other + 0.5},
-    drawn = false, options = {distance_function = function(a, b) return (a - b):abs():amax(-1) end, margin = 3},
-    cases = {{"{swap = true, margin = 3}", "3,4", "3,4", "3,4"}}},
-  {"PoissonNLLLoss", {}, {logits, mixed:abs() * 5}, options = {eps = {log_input = false, eps = 0.3}},
-    train = {full = true},
-    cases = {
-      {"", "3,4", "int 5 3,4"}, {"false, true", "rand 3,4", "int 5 3,4"},
-      {"false, {eps = 0.1, reduction = 'sum'}", "rand 3,4", "int 5 3,4"},
-    }},
-  {"GaussianNLLLoss", {}, {logits, chances, chances}, options = {eps = 0.6}, train = {full = true},
-    cases = {
-      {"", "3,4", "3,4", "rand 3,4"}, {"{full = true, eps = 0.5}", "3,4", "3,4", "rand 3", first_only = true},
-      {"{reduction = 'none'}", "3,4", "3,4", "rand 3,1"},
-    }},
-  {"CTCLoss", {}, {rows:log_softmax(-1), long {{1, 3}, {1, 3}, {1, 2}, {3, 3}}, {2, 2, 2, 2}, {1, 2, 2, 2}},
-    options = {blank = {zero_infinity = true, blank = 2}},
-    train_inputs = {accelhost.linspace(-1, 1, 40):view(5, 2, 4):sin(), long {{1, 2, 2}, {3, 1, 0}}, long {5, 4},
-      long {3, 2}}},
+  {"GRUCell", {8, 3}, {logits}, train_inputs = {logits, inputs.other:narrow(1, 0, 3)}},
 }
 
 --- All rows by name.

@@ -3,6 +3,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local namespace = require "accelhost.util.namespace"
+local pack = require "accelhost.util.pack"
 local protect = require "accelhost.util.protect"
 
 local autograd = {
@@ -52,10 +53,6 @@ local function check_versions(ctx, name)
         .. "now)", name, i, ctx.versions[i], tensor._version)
     end
   end
-end
-
-local function pack(...)
-  return {n = select("#", ...), ...}
 end
 
 -- As many gradients as arguments; those at the end may be left out where none is wanted.

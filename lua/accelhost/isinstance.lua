@@ -25,7 +25,7 @@ local tests = {[Tensor] = C.is_tensor, [parameter.new] = parameter.is_parameter,
 local function is_one_of(value, classes, what)
   for i, one in ipairs(classes) do
     local test = tests[one]
-    if not test and not (type(one) == "table" and rawget(one, "_class") == one) then
+    if not test and not class.is_class(one) then
       fail("isinstance: %s: expected a class such as nn.Linear, or an array of classes, got %s", what:format(i),
         describe(one))
     end

@@ -6,14 +6,11 @@
 -- found them.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local pack = require "accelhost.util.pack"
 local protect = require "accelhost.util.protect"
 
 local fail = arguments.fail
 local recompute = {}
-
-local function pack(...)
-  return {n = select("#", ...), ...}
-end
 
 -- The generators that may be drawn from: the processor's, the default device's, those of the arguments' devices.
 local function random_states(given)

@@ -11,6 +11,7 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local rng_streams = require "accelhost.data.rng_streams"
 local kinds = require "accelhost.util.kinds"
+local pack = require "accelhost.util.pack"
 local walk = require "accelhost.data.walk"
 
 local fail, signature = arguments.fail, arguments.signature
@@ -184,7 +185,7 @@ local function gather(following, size, seed, position, turn)
   local batch = {}
   local function keep(...)
     if (...) == nil then return false end
-    batch[#batch + 1] = {n = select("#", ...), ...}
+    batch[#batch + 1] = pack(...)
     return true
   end
   for i = 1, size do

@@ -1,21 +1,15 @@
 --- Finding the comment that belongs to a public value, among those that the reader has read.
+local class = require "accelhost.util.class"
 local reader = require "accelhost.docs.reader"
 local signature = require "accelhost.docs.signature"
 
 local comments = {}
 
---- Is a value a class, not an object?
----@param value any
----@return boolean
-function comments.is_class(value)
-  return type(value) == "table" and rawget(value, "_class") == value
-end
-
 --- The file of the library that defines a value.
 ---@param value any
 ---@return string?
 function comments.path_of(value)
-  if comments.is_class(value) then
+  if class.is_class(value) then
     for _, name in ipairs {"init", "forward", "__call", "step", "get", "iter", "get_lr", "init_state"} do
       local fn = rawget(value, name)
       local path = type(fn) == "function" and comments.path_of(fn)

@@ -6,6 +6,7 @@
 --   model.by_name     -- "nn.Linear", "Tensor:add_", "F.relu" -> entry
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
 local comments = require "accelhost.docs.comments"
 local is_hidden = require "accelhost.docs.hidden_methods"
 local pages = require "accelhost.docs.pages"
@@ -22,7 +23,7 @@ local makers = {
   {"Progress", function(accelhost) return getmetatable(accelhost.progress(1, {disable = true})) end},
 }
 local function is_namespace(value)
-  if type(value) ~= "table" or comments.is_class(value) then return false end
+  if type(value) ~= "table" or class.is_class(value) then return false end
   local meta = getmetatable(value)
   return meta == nil and next(value) ~= nil or type(meta) == "table" and rawget(meta, "names") ~= nil
 end
@@ -95,8 +96,8 @@ local function add_parts(entry, block)
 end
 
 -- A method of an interface is documented once, by the class that declares it.
-local function is_documented_by_parent(self, class, name)
-  local parent = rawget(class, "_parent")
+local function is_documented_by_parent(self, cls, name)
+  local parent = rawget(cls, "_parent")
   while parent do
     local own = rawget(parent, name)
     if own and reader.has_text(comments.of_method(self.index, parent._name, name, own, comments.path_of(own))) then
@@ -270,7 +271,7 @@ local function add_namespace(self, namespace, name)
     local full = name == "accelhost" and "accelhost." .. key or name .. "." .. key
     if is_namespace(value) then
       inner[#inner + 1] = {value, name == "accelhost" and key or full}
-    elseif comments.is_class(value) then
+    elseif class.is_class(value) then
       if not self.by_name[full] then pages.put(self, page, full, add_class(self, full, value, folder)) end
     elseif type(value) == "function" then
       local entry = add_function(self, key, full, value, folder)

@@ -1,8 +1,9 @@
 --- accelhost estimate-memory: the memory that training a model needs, without allocating it.
+local arguments = require "accelhost.util.arguments"
 local source = require "accelhost.estimate.source"
 local step = require "accelhost.estimate.step"
 
-local function fail(format, ...) error(format:format(...), 0) end
+local fail = arguments.raise
 
 -- Bytes of an element; dtypes without an optimizer here are for weights only.
 local dtypes = {float64 = 8, float32 = 4, bfloat16 = 2, float16 = 2, int8 = 1, int4 = 0.5}

@@ -1,12 +1,14 @@
 --- The subject of an estimate: a model that a script creates, or tensors in files, as rows of weights: {name, layer,
 --- shape, numel, size = bytes of an element, float = its dtype may be another, trained, parameter = not a buffer}.
 local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
 
 local source = {}
 
-local function fail(format, ...) error(format:format(...), 0) end
+local fail = arguments.raise
 
-local function is_class(value) return type(value) == "table" and rawget(value, "_class") == value end
+local is_class = class.is_class
 
 local function is_module(value)
   local meta = not is_class(value) and getmetatable(value)

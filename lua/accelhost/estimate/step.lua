@@ -1,9 +1,10 @@
 --- A training step on the device "meta": the memory it would need, from the device's count of bytes.
 local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
 
 local step = {}
 
-local function fail(format, ...) error(format:format(...), 0) end
+local fail = arguments.raise
 
 local function live() return C.system.memory_stats("meta").live end
 

@@ -2,6 +2,8 @@
 --- tables of LuaJIT, of the library and of modules that `require` has loaded from files.
 --
 -- A way is the name of a loaded module and the fields that follow: {"accelhost.nn.linear", "Linear"}.
+local class = require "accelhost.util.class"
+
 local names = {}
 
 --- Is this a function of the library itself?
@@ -19,7 +21,7 @@ local function source_of(fn) return debug.getinfo(fn, "S").source end
 
 local function is_library(module) return module == "accelhost" or module:find "^accelhost[%._]" ~= nil end
 
-local function is_class(value) return type(value) == "table" and rawget(value, "_class") == value end
+local is_class = class.is_class
 
 -- A table that names things: without a metatable, a class, or a namespace (util/namespace).
 local function is_listing(value)

@@ -3,6 +3,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local forward_hooks = require "accelhost.nn.forward_hooks"
 local hooks = require "accelhost.nn.hooks"
+local pack = require "accelhost.util.pack"
 
 local fail = arguments.fail
 
@@ -119,7 +120,7 @@ return function(Module, is_module)
     forward_hooks.before(self, call)
     local watch = (self._backward_hooks or self._backward_pre_hooks) and C.autograd.is_grad_enabled()
     local state = watch and watch_inputs(self, call.given)
-    call.results = forward_hooks.pack(self.forward(self, unpack(call.given, 1, call.given.n)))
+    call.results = pack(self.forward(self, unpack(call.given, 1, call.given.n)))
     forward_hooks.after(self, call)
     if state then watch_outputs(self, state, call.results) end
     return unpack(call.results, 1, call.results.n)

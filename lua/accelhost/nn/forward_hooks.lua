@@ -2,18 +2,12 @@
 -- that ran}. Arguments and results are arrays with their length in n.
 local arguments = require "accelhost.util.arguments"
 local kinds = require "accelhost.util.kinds"
+local pack = require "accelhost.util.pack"
 local protect = require "accelhost.util.protect"
 local warn = require "accelhost.util.warn"
 
 local describe, fail = arguments.describe, arguments.fail
 local forward_hooks = {}
-
---- The values as an array with its length in n.
----@param ... any
----@return table
-function forward_hooks.pack(...)
-  return {n = select("#", ...), ...}
-end
 
 local is_plain = kinds.is_plain
 
@@ -103,7 +97,7 @@ end
 ---@param ... any the module's arguments
 ---@return any
 function forward_hooks.protected(self, fn, ...)
-  local call = {given = forward_hooks.pack(...), ran = {}}
+  local call = {given = pack(...), ran = {}}
   for _, entry in ipairs(self._forward_hooks or {}) do
     if entry.always_call then
       return protect(function(fine)

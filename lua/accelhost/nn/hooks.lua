@@ -1,17 +1,9 @@
---- Lists of hooks on a module. A list is never changed, only replaced: a hook may add and remove hooks while it is
--- walked. A module without hooks of a kind has false in the field.
+--- Lists of hooks on a module (util/hook_list.lua). A module without hooks of a kind has false in the field.
 local arguments = require "accelhost.util.arguments"
+local hook_list = require "accelhost.util.hook_list"
 
 local hooks = {}
 local made = 0
-
-local function without(list, entry)
-  local kept = {}
-  for _, other in ipairs(list) do
-    if other ~= entry then kept[#kept + 1] = other end
-  end
-  return kept
-end
 
 --- A method that adds its argument to the list of hooks in a field of the module, behind the others or, with
 -- {prepend = true}, before them. It returns a handle: handle.remove() removes the hook.
@@ -29,13 +21,11 @@ function hooks.method(what, field, ...)
     made = made + 1
     local entry = {id = made, call = hook}
     for i, flag in ipairs(flags) do entry[flag] = values[i + 2] end
-    local list = without(self[field] or {})
-    table.insert(list, prepend and 1 or #list + 1, entry)
-    rawset(self, field, list)
+    rawset(self, field, hook_list.with(self[field] or {}, entry, prepend))
     return {
       id = made,
       remove = function()
-        local kept = without(self[field] or {}, entry)
+        local kept = hook_list.without(self[field] or {}, entry)
         rawset(self, field, #kept > 0 and kept or false)
       end,
     }

@@ -1,5 +1,6 @@
 --- Functions that run before and after an optimizer's step, state_dict and load_state_dict.
 local arguments = require "accelhost.util.arguments"
+local hook_list = require "accelhost.util.hook_list"
 
 local rows = {
   {"register_step_pre_hook", "step", "before"},
@@ -67,20 +68,10 @@ local function hooks_of(self, method)
   return hooks
 end
 
-local function without(list, entry)
-  local kept = {}
-  for _, other in ipairs(list) do
-    if other ~= entry then kept[#kept + 1] = other end
-  end
-  return kept
-end
-
--- Add a hook to a list, which is never changed, only replaced: a hook may add and remove hooks while it is walked.
 local function add(hooks, moment, hook, prepend)
-  local entry, list = {call = hook}, without(hooks[moment])
-  table.insert(list, prepend and 1 or #list + 1, entry)
-  hooks[moment] = list
-  return {remove = function() hooks[moment] = without(hooks[moment], entry) end}
+  local entry = {call = hook}
+  hooks[moment] = hook_list.with(hooks[moment], entry, prepend)
+  return {remove = function() hooks[moment] = hook_list.without(hooks[moment], entry) end}
 end
 
 local optimizer_hooks = {}

@@ -1,5 +1,6 @@
 --- accelhost plot: the curves of runs, drawn in the terminal or into a file.
 local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
 local curves = require "accelhost.track.curves"
 local grid = require "accelhost.util.grid"
 local layout = require "accelhost.plot.layout"
@@ -7,7 +8,7 @@ local printable = require "accelhost.util.printable"
 local series = require "accelhost.plot.series"
 local styles = require "accelhost.plot.styles"
 
-local function fail(format, ...) error(format:format(...), 0) end
+local fail = arguments.raise
 
 local function complain(text) io.stderr:write("accelhost plot: ", printable.text(text), "\n") end
 

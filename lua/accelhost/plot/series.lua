@@ -4,7 +4,7 @@ local arguments = require "accelhost.util.arguments"
 
 local series = {}
 
-local function fail(format, ...) error(format:format(...), 0) end
+local fail = arguments.raise
 
 local function all_keys(runs)
   local found = {}

@@ -3,6 +3,7 @@ local C = require "accelhost._C"
 local Definition = require "accelhost.sweep.definition"
 local LogFile = require "accelhost.track.log_file"
 local Store = require "accelhost.sweep.store"
+local arguments = require "accelhost.util.arguments"
 local file = require "accelhost.sweep.file"
 local lock = require "accelhost.sweep.lock"
 local params = require "accelhost.util.params"
@@ -13,7 +14,7 @@ local summary = require "accelhost.sweep.report.summary"
 
 local command = {}
 
-local function fail(format, ...) error(format:format(...), 0) end
+local fail = arguments.raise
 
 local function note(text) io.stderr:write("accelhost sweep: ", printable.message(text), "\n") end
 

@@ -1,8 +1,9 @@
 --- accelhost test: a self-test of this machine and this number of processes, run by every rank of a job.
 local Page = require "accelhost.util.page"
+local arguments = require "accelhost.util.arguments"
 local checks = require "accelhost.test.checks"
 
-local function fail(format, ...) error(format:format(...), 0) end
+local fail = arguments.raise
 
 -- Return the tools of the checks: the job and ways to compare.
 local function tools(accelhost, folder)

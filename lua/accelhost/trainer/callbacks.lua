@@ -271,7 +271,7 @@ end
 --- Add a callback: an object of a subclass of TrainerCallback, the class itself, or a plain table of on_... functions.
 ---@param callback table
 function CallbackHandler:add(callback)
-  if type(callback) == "table" and rawget(callback, "_class") == callback then callback = callback() end
+  if class.is_class(callback) then callback = callback() end
   if type(callback) ~= "table" then
     arguments.fail("Trainer: callbacks: expected a TrainerCallback, got %s", arguments.describe(callback))
   end

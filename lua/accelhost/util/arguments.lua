@@ -24,6 +24,11 @@ end
 
 local fail = arguments.fail
 
+--- Raise an error without a place: of a command or a file, which no line of the script has called.
+---@param format string
+---@param ... any values for the format
+function arguments.raise(format, ...) error(format:format(...), 0) end
+
 --- A tensor's shape as messages show it: "(2, 3)", "(2,)".
 ---@param tensor userdata
 ---@return string

@@ -160,6 +160,11 @@ function class.without_positions(cls, advice)
   return cls
 end
 
+--- Is a value a class, not an object?
+---@param value any
+---@return boolean
+function class.is_class(value) return type(value) == "table" and rawget(value, "_class") == value end
+
 --- The class of an instance, nil for anything else.
 ---@param value any
 ---@return table?

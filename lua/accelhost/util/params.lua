@@ -1,12 +1,13 @@
 --- Parameters that a run gets from outside: the file that `--params` names (ACCELHOST_PARAMS), or the sweep that the
 --- run is a trial of. Scripts see them by accelhost.args and accelhost.parse_args, between defaults and command line.
 local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
 local later = require "accelhost.util.later"
 local link = later "accelhost.util.link"
 
 local params = {}
 
-local function fail(format, ...) error(format:format(...), 0) end
+local fail = arguments.raise
 
 -- A table in Lua's words, as `accelhost sweep best` prints it: with `return` in front or without, and nothing in reach.
 local function read_lua(path, text)

@@ -5,6 +5,7 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local later = require "accelhost.util.later"
 local contents = later "accelhost.checkpoint.contents"
+local hook_list = require "accelhost.util.hook_list"
 local manifest = later "accelhost.checkpoint.manifest"
 local names = later "accelhost.checkpoint.names"
 local objects = require "accelhost.accelerator.process.objects"
@@ -280,18 +281,12 @@ local read_save = arguments.signature("save_state",
   {{"output_dir: string"}, {"safe_serialization: flag", true}, {"async: flag", false}, {"sharded: flag"}})
 local read_load = arguments.signature("load_state", {{"input_dir: string"}, {"purge_step"}})
 
--- Append a hook to a list and return a handle that removes it.
-local function add_hook(what, list, hook)
+-- Append a hook to the list of a field and return a handle that removes it.
+local function add_hook(self, field, what, hook)
   arguments.check(what, "hook", "callable", hook)
   local entry = {call = hook}
-  list[#list + 1] = entry
-  return {
-    remove = function()
-      for i, other in ipairs(list) do
-        if other == entry then return table.remove(list, i) end
-      end
-    end,
-  }
+  self[field] = hook_list.with(self[field], entry)
+  return {remove = function() self[field] = hook_list.without(self[field], entry) end}
 end
 
 --- Save the whole state of the run in a folder: models, optimizers, schedulers and loaders that were prepared (a
@@ -439,7 +434,7 @@ end
 ---@param hook fun(models: Module[], weights: table[], folder: string)
 ---@return {remove: fun()} # its remove() removes the hook
 function Checkpointer:register_save_state_pre_hook(hook)
-  return add_hook("register_save_state_pre_hook", self.save_hooks, hook)
+  return add_hook(self, "save_hooks", "register_save_state_pre_hook", hook)
 end
 
 --- Call `hook(models, folder)` on every process before a state is loaded; it may remove models from the list and load
@@ -450,7 +445,7 @@ end
 ---@param hook fun(models: Module[], folder: string)
 ---@return {remove: fun()} # its remove() removes the hook
 function Checkpointer:register_load_state_pre_hook(hook)
-  return add_hook("register_load_state_pre_hook", self.load_hooks, hook)
+  return add_hook(self, "load_hooks", "register_load_state_pre_hook", hook)
 end
 
 return Checkpointer

@@ -1,6 +1,7 @@
 --- Batch sizes that fit into memory, and the release of memory.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local pack = require "accelhost.util.pack"
 
 local fail = arguments.fail
 local memory = {}
@@ -44,8 +45,6 @@ local function agree(missing)
   return flag:item() > 0
 end
 
-local function packed(...) return {n = select("#", ...), ...} end
-
 -- Steps of a window that keep the samples of an optimizer's step at batch size `size` at no less than at first.
 local function keep_global_batch(accelerator, first, steps, size)
   if accelerator then accelerator.gradient_accumulation_steps = math.ceil(first * steps / size) end
@@ -81,7 +80,7 @@ function memory.find_executable_batch_size(...)
       if size == 0 then fail "find_executable_batch_size: no batch size fits into memory: the size has reached 0" end
       memory.clear_device_cache()
       keep_global_batch(accelerator, first, steps, size)
-      local results = packed(pcall(fn, size, ...))
+      local results = pack(pcall(fn, size, ...))
       local missing = not results[1] and memory.should_reduce_batch_size(results[2])
       if not results[1] and not missing then error(results[2], 0) end
       if not agree(missing) then return unpack(results, 2, results.n) end

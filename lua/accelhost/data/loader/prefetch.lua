@@ -2,6 +2,7 @@
 --- copy stream, and kernels wait for it from the moment it is returned. Where the next batch is ready then, its copy
 --- starts at once, so that it has arrived when the step ends.
 local C = require "accelhost._C"
+local pack = require "accelhost.util.pack"
 local placement = require "accelhost.data.loader.placement"
 local warn = require "accelhost.util.warn"
 
@@ -26,8 +27,6 @@ local function set_out_all(entry, device, own)
     if own and entry[i] ~= value and copy.is_pinned(value) then value:free() end
   end
 end
-
-local function pack(...) return {n = select("#", ...), ...} end
 
 -- The fields of a pass that describe the current batch.
 local shown = {"length", "valid", "uneven", "last"}

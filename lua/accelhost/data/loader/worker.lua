@@ -8,6 +8,7 @@ local arguments = require "accelhost.util.arguments"
 local fetch = require "accelhost.data.loader.fetch"
 local iterable = require "accelhost.data.iterable"
 local kinds = require "accelhost.util.kinds"
+local pack = require "accelhost.util.pack"
 
 local fail = arguments.fail
 local native = C.worker
@@ -56,8 +57,6 @@ local function maker(loader)
   end
 end
 
-local function packed(...) return {n = select("#", ...), ...} end
-
 -- Answer requests until the other side is gone. Never returns.
 local function serve(channel, loader, id, seed)
   info = {id = id, num_workers = loader.num_workers, seed = seed + id, dataset = loader.dataset}
@@ -72,7 +71,7 @@ local function serve(channel, loader, id, seed)
     if not request then os.exit(0) end
     local reply = {error = problem}
     if fine then
-      local made, result = xpcall(function() return packed(make(request)) end, native.traceback)
+      local made, result = xpcall(function() return pack(make(request)) end, native.traceback)
       if not made then
         reply.error = result
       elseif result.n == 0 or result[1] == nil then

@@ -1,6 +1,7 @@
 --- accelhost.nn.utils: clipping gradients, parameters as one vector, normed weights.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
 local module = require "accelhost.nn.module"
 local skip = require "accelhost.nn.skip"
 local namespace = require "accelhost.util.namespace"
@@ -57,7 +58,7 @@ end
 ---@param ... any arguments of its constructor
 ---@return Module
 function utils.skip_init(module_cls, ...)
-  if not (type(module_cls) == "table" and rawget(module_cls, "_class") == module_cls and module_cls._is_module) then
+  if not (class.is_class(module_cls) and module_cls._is_module) then
     fail("skip_init: module_cls: expected a class of modules such as nn.Linear, got %s", arguments.describe(module_cls))
   end
   return skip.make(module_cls, ...)

@@ -20,12 +20,13 @@
 -- Values are those of the script: `direction` defines which are better. Only name, direction, metric, space and trials
 -- are needed; parts of other absent fields are left out. accelhost.sweep.report.source makes the table.
 local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
 local importance = require "accelhost.sweep.importance"
 local summary = require "accelhost.sweep.report.summary"
 
 local report = {}
 
-local function fail(format, ...) error(format:format(...), 0) end
+local fail = arguments.raise
 
 -- The result of importance.lua for the trials; nil where there are too few.
 local function importance_of(study)

@@ -2,12 +2,11 @@
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
+local tensors = require "spec.support.tensors"
 
 local F = accelhost.nn.functional
 
-local function leaf(...)
-  return accelhost.randn({...}, {dtype = "float64"}):requires_grad_()
-end
+local leaf = tensors.leaf
 
 -- The ops of a function, each with how often it ran.
 local function ops_of(fn)

@@ -1,12 +1,10 @@
 --- Inputs that fit the rows of layers.lua, activations.lua and losses.lua.
 local accelhost = require "accelhost"
+local tensors = require "spec.support.tensors"
 
 local inputs = {}
 
---- Return whole numbers as a tensor of labels.
----@param values table
----@return userdata
-function inputs.long(values) return accelhost.tensor(values, {dtype = "int64"}) end
+inputs.long = tensors.long
 
 inputs.images = accelhost.linspace(-2, 2, 2 * 4 * 6 * 6):view(2, 4, 6, 6)
 inputs.rows = inputs.images:view(-1):narrow(0, 0, 64):view(2, 4, 8)

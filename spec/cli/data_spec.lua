@@ -1,4 +1,5 @@
 local datasets = require "spec.support.datasets"
+local files = require "spec.support.files"
 local run = require "spec.support.run"
 
 local function new_folder()
@@ -76,12 +77,7 @@ describe("accelhost data", function()
     os.execute("rm -r " .. dir)
   end
 
-  local function read(path)
-    local file = assert(io.open(path))
-    local text = file:read "*a"
-    file:close()
-    return text
-  end
+  local read = files.read
 
   it("limits curl to https and http, also for redirections, and to a size", function()
     with_curl(function(dir, fetch)

@@ -1,17 +1,13 @@
 -- accelhost launch --recover live: a rank that a signal kills is replaced while the others wait. Here ranks are killed
 -- before their first step, so that the new process runs on from the script's first line; states of later steps are
 -- spec/distributed's.
+local files = require "spec.support.files"
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
 local leave
 
-local function read(name)
-  local file = assert(io.open(name, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
+local read = files.read
 
 -- `life` counts the processes of a rank from 1; `die()` kills this one; `sum(x)` is that of all ranks.
 local begin = [[

@@ -1,4 +1,5 @@
 --- make test-gpu without a card, and the list of specs that it shares with the simulator.
+local files = require "spec.support.files"
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
@@ -46,12 +47,7 @@ describe("make gpu-checks", function()
     return run.program({"scripts/gpu/checks.sh", build, results}, {env = all, timeout = 100})
   end
 
-  local function read(path)
-    local file = assert(io.open(path))
-    local text = file:read "*a"
-    file:close()
-    return text
-  end
+  local read = files.read
 
   it("ends with a table of what is missing where there is no card", function()
     folder.with(function(results)

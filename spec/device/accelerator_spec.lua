@@ -1,6 +1,7 @@
 --- An accelerator on "far": models and batches go to the default device, and training has the CPU's bits.
 local accelhost = require "accelhost"
 local run = require "spec.support.run"
+local tensors = require "spec.support.tensors"
 
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 
@@ -17,11 +18,7 @@ local function small_cnn()
     nn.Flatten(), nn.Linear(8 * 13 * 13, 10))
 end
 
-local function weights(net)
-  local flat = {}
-  for _, parameter in ipairs(net:parameters()) do flat[#flat + 1] = parameter:detach():cpu():flatten() end
-  return accelhost.cat(flat):tolist()
-end
+local weights = tensors.weights
 
 local function train_prepared(cpu)
   local accelerator = accelhost.Accelerator {cpu = cpu, gradient_accumulation_steps = 2}

@@ -1,5 +1,6 @@
 --- A process for each GPU: what launch counts and passes to its ranks, and where their accelerators train. On the
 --- simulated GPU; each case is a job of its own.
+local files = require "spec.support.files"
 local run = require "spec.support.run"
 local sim = require "spec.support.sim"
 
@@ -153,11 +154,7 @@ describe("Jobs on GPUs", function()
   case("of a sweep have a GPU each while they run at once", function()
     local folder = require "spec.support.folder"
     local leave = folder.enter()
-    local function write(name, text)
-      local file = assert(io.open(name, "w"))
-      file:write(text)
-      file:close()
-    end
+    local write = files.write
     write("search.lua", [[return {script = "train.lua", space = {lr = require("accelhost").sweep.uniform(0, 1)},
       metric = "loss", sampler = "random", trials = 4}]])
     write("train.lua", [[

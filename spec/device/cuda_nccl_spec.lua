@@ -1,6 +1,7 @@
 --- Collectives on CUDA devices: by NCCL where each rank has a card of its own, through the host's memory where two
 --- share one. On the simulated GPU; with ACCELHOST_TEST_DEVICE=cuda on what is there.
 local cards = require "spec.support.cards"
+local check = require "spec.support.check"
 local run = require "spec.support.run"
 
 local real, launch, sentence = cards.real, cards.launch, cards.shared
@@ -15,9 +16,7 @@ local function simulated(name, fn)
   end)
 end
 
-local function has(text, part)
-  assert(text:find(part, 1, true), ("expected '%s' in:\n%s"):format(part, text))
-end
+local has = check.has
 
 local line = "all_reduce_async #4 at spec/distributed/cases/device_fail.lua:31"
 

@@ -1,14 +1,11 @@
 --- Training loops on "far": losses and weights are the CPU's to the bit.
 local accelhost = require "accelhost"
 local optimizers = require "spec.cases.optimizers"
+local tensors = require "spec.support.tensors"
 
 local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim
 
-local function weights(net)
-  local flat = {}
-  for _, parameter in ipairs(net:parameters()) do flat[#flat + 1] = parameter:detach():cpu():flatten() end
-  return accelhost.cat(flat):tolist()
-end
+local weights = tensors.weights
 
 local names = optimizers.names(function(row) return not row.matrix and not row.closure end)
 

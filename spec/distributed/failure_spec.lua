@@ -1,3 +1,4 @@
+local check = require "spec.support.check"
 local run = require "spec.support.run"
 
 local case = "spec/distributed/cases/fail.lua"
@@ -15,9 +16,7 @@ local function line_count(text)
   return select(2, text:gsub("\n", ""))
 end
 
-local function has(text, part)
-  assert(text:find(part, 1, true), ("expected '%s' in:\n%s"):format(part, text))
-end
+local has = check.has
 
 -- Ranks other than 0 stay until the file that is the first argument is there.
 local stay = "while comm.rank() > 0 and not io.open((...)) do end "

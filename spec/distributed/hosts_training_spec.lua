@@ -1,5 +1,6 @@
 -- BasicNet on several hosts has the losses of as many ranks on one, with every launcher.
 local datasets = require "spec.support.datasets"
+local files = require "spec.support.files"
 local folder = require "spec.support.folder"
 local hosts = require "spec.support.hosts"
 local run = require "spec.support.run"
@@ -7,11 +8,7 @@ local scenes = require "spec.support.scenes"
 
 local script = "examples/mnist.lua --dtype float64 --no_dropout --batch_size 8 --data %s --log_losses "
 
-local function losses(path)
-  local list = {}
-  for line in io.lines(path) do list[#list + 1] = tonumber(line) end
-  return list
-end
+local losses = files.numbers
 
 local function same(expected, got)
   assert.is_true(#expected > 3)

@@ -36,11 +36,7 @@ local begin = [[
   }
 ]]
 
-local function losses(path)
-  local list = {}
-  for line in io.lines(path) do list[#list + 1] = tonumber(line) end
-  return list
-end
+local losses = files.numbers
 
 describe("Hosts that exchange by MPI", function()
   local reason = missing()

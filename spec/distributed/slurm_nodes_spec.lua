@@ -24,11 +24,7 @@ describe("Slurm's nodes", function()
 
   local mnist = "examples/mnist.lua --smoke --dtype float64 --no_dropout --train_size 256 --batch_size 8 --log_losses "
   local expected = {}
-  local function losses(path)
-    local list = {}
-    for line in io.lines(path) do list[#list + 1] = tonumber(line) end
-    return list
-  end
+  local losses = files.numbers
   local function compare(ranks, path)
     if not expected[ranks] then
       local result = run.program({"sh", "-c", ("exec %s launch --num_processes %d %s%s/one%d"):format(run.path, ranks,

@@ -1,3 +1,4 @@
+local check = require "spec.support.check"
 local run = require "spec.support.run"
 local scenes = require "spec.support.scenes"
 
@@ -11,9 +12,7 @@ local function line_of(text)
   end
 end
 
-local function has(text, part)
-  assert(text:find(part, 1, true), ("expected '%s' in:\n%s"):format(part, text))
-end
+local has = check.has
 
 -- A pipe with a name that is held open and never written to.
 local function with_fifo(fn)

@@ -3,6 +3,7 @@
 local C = require "accelhost._C"
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
+local files = require "spec.support.files"
 local folder = require "spec.support.folder"
 
 local nn = accelhost.nn
@@ -43,12 +44,7 @@ local function example()
   }
 end
 
-local function content(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
+local content = files.read
 
 describe("accelhost.save to .pt", function()
   it("returns every value of a nested table to accelhost.load, with its dtype, shape and memory", function()

@@ -1,5 +1,6 @@
 -- Functions run in processes of their own: launcher, notebook_launcher, debug_launcher.
 local accelhost = require "accelhost"
+local files = require "spec.support.files"
 local run = require "spec.support.run"
 local terminal = require "spec.support.terminal"
 local nn, optim = accelhost.nn, accelhost.optim
@@ -172,11 +173,7 @@ describe("accelhost.launcher", function()
   it("runs functions of modules, which are loaded there by name, and copies data as it is now", function()
     local folder = require "spec.support.folder"
     local leave = folder.enter()
-    local function write(name, text)
-      local file = assert(io.open(name, "w"))
-      file:write(text)
-      file:close()
-    end
+    local write = files.write
     write("settings.lua", "return {rate = 1}")
     write("work.lua", [[
       local ffi = require "ffi"

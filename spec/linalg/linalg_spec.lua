@@ -4,11 +4,12 @@ local check = require "spec.support.check"
 local fixtures = require "spec.support.fixtures"
 local gradcheck = require "spec.support.gradcheck"
 local op_fixture = require "spec.support.op_fixture"
+local tensors = require "spec.support.tensors"
 
 local linalg = accelhost.linalg
 local nan = 0 / 0
 
-local function double(values) return accelhost.tensor(values, {dtype = "float64"}) end
+local double = tensors.double
 
 local function expect_near(expected, got, tolerance)
   assert.equal(expected.dtype, got.dtype)

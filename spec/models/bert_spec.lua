@@ -6,13 +6,11 @@ local models = accelhost.models
 
 local folder = "spec/fixtures/models/"
 local expected = require("spec.support.fixtures").load("models/expected").bert
+local tensors = require "spec.support.tensors"
 
-local function ids(rows) return accelhost.tensor(rows, {dtype = "int64"}) end
+local ids = tensors.long
 
-local function weighed(tensor)
-  tensor = tensor:detach():to("float64"):reshape(-1)
-  return (tensor * accelhost.arange(tensor:numel(), {dtype = "float64"}):sin()):sum():item()
-end
+local weighed = tensors.weighed
 
 local function batch(more)
   local inputs = {input_ids = ids(expected.ids), attention_mask = ids(expected.mask)}

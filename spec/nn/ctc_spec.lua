@@ -2,11 +2,12 @@
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
+local tensors = require "spec.support.tensors"
 
 local F = accelhost.nn.functional
 
 describe("ctc_loss", function()
-  local function long(values) return accelhost.tensor(values, {dtype = "int64"}) end
+  local long = tensors.long
   local targets = long {{1, 2, 2}, {3, 1, 0}}
   local function loss(x) return F.ctc_loss(x:log_softmax(-1), targets, {6, 4}, {3, 2}, 0, "none") end
 

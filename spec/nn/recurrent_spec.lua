@@ -3,6 +3,7 @@ local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local fixture = require("spec.support.fixtures").load("recurrent").cases
 local gradcheck = require "spec.support.gradcheck"
+local tensors = require "spec.support.tensors"
 
 local nn = accelhost.nn
 local rnn = nn.utils.rnn
@@ -11,10 +12,7 @@ local INPUT, HIDDEN, STEPS, BATCH = 2, 3, 4, 3
 local LENGTHS = {3, 4, 1}
 local EXACT = 1e-13
 
-local function weighed(tensor)
-  local flat = tensor:detach():reshape(-1)
-  return (flat * accelhost.arange(flat:numel(), {dtype = "float64"}):sin()):sum():item()
-end
+local weighed = tensors.weighed
 
 local function make(case)
   accelhost.manual_seed(3)
@@ -24,9 +22,7 @@ local function make(case)
   })
 end
 
-local function draw(...)
-  return accelhost.randn({...}, {dtype = "float64", requires_grad = true})
-end
+local draw = tensors.leaf
 
 local function states_of(case)
   local rows = case.layers * (case.bidirectional and 2 or 1)

@@ -1,12 +1,13 @@
 --- The errors of layers and functions for arguments that do not fit.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
+local tensors = require "spec.support.tensors"
 
 local nn, F = accelhost.nn, accelhost.nn.functional
 
 describe("What does not fit is named by", function()
   local zeros = accelhost.zeros
-  local function long(values) return accelhost.tensor(values, {dtype = "int64"}) end
+  local long = tensors.long
   for message, call in pairs {
     ["Hardtanh: max_val: expected a number above min_val = 1, got 1"] = function() nn.Hardtanh(1, 1) end,
     ["LPPool2d: norm_type: expected a number other than 0"] = function() nn.LPPool2d(0, 2) end,

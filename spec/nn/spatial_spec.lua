@@ -2,6 +2,7 @@
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local op_fixture = require "spec.support.op_fixture"
+local tensors = require "spec.support.tensors"
 
 local nn, F = accelhost.nn, accelhost.nn.functional
 
@@ -9,7 +10,7 @@ describe("Functions on images:", function()
   op_fixture.define(require("spec.support.fixtures").load "spatial", it)
 end)
 
-local function double(values) return accelhost.tensor(values, {dtype = "float64"}) end
+local double = tensors.double
 local image = accelhost.arange(24):float():reshape(1, 2, 3, 4)
 
 local function expect_equal(expected, got)

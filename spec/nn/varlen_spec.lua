@@ -4,18 +4,14 @@ local check = require "spec.support.check"
 local fixture = require("spec.support.fixtures").load("attention").varlen
 local gradcheck = require "spec.support.gradcheck"
 local precision = require "spec.support.precision"
+local tensors = require "spec.support.tensors"
 
 local F = accelhost.nn.functional
 local EXACT = 1e-13
 
-local function weighed(tensor)
-  local flat = tensor:detach():reshape(-1)
-  return (flat * accelhost.arange(flat:numel(), {dtype = "float64"}):sin()):sum():item()
-end
+local weighed = tensors.weighed
 
-local function draw(...)
-  return accelhost.randn({...}, {dtype = "float64", requires_grad = true})
-end
+local draw = tensors.leaf
 
 local function places(list, dtype)
   return accelhost.tensor(list, {dtype = dtype or "int32"})

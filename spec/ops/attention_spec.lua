@@ -5,18 +5,14 @@ local check = require "spec.support.check"
 local fixture = require("spec.support.fixtures").load("attention").dense
 local gradcheck = require "spec.support.gradcheck"
 local precision = require "spec.support.precision"
+local tensors = require "spec.support.tensors"
 
 local F = accelhost.nn.functional
 local nan, inf = 0 / 0, math.huge
 
-local function leaf(...)
-  return accelhost.randn({...}, {dtype = "float64"}):requires_grad_()
-end
+local leaf = tensors.leaf
 
-local function weighed(tensor)
-  local flat = tensor:detach():reshape(-1)
-  return (flat * accelhost.arange(flat:numel(), {dtype = "float64"}):sin()):sum():item()
-end
+local weighed = tensors.weighed
 
 -- The mask of a case; `blind` makes the first query see nothing.
 local function mask_of(o)

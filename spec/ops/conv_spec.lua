@@ -3,12 +3,11 @@ local C = require "accelhost._C"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
 local precision = require "spec.support.precision"
+local tensors = require "spec.support.tensors"
 
 local F = accelhost.nn.functional
 
-local function leaf(...)
-  return accelhost.randn({...}, {dtype = "float64"}):requires_grad_()
-end
+local leaf = tensors.leaf
 
 describe("conv2d", function()
   it("has first and second derivatives", function()

@@ -1,8 +1,9 @@
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
+local tensors = require "spec.support.tensors"
 
-local function D(values) return accelhost.tensor(values, {dtype = "float64"}) end
+local D = tensors.double
 local function leaf(values) return D(values):requires_grad_() end
 
 describe("special functions", function()

@@ -1,10 +1,11 @@
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
+local tensors = require "spec.support.tensors"
 
 local F = accelhost.nn.functional
 
-local function indices(values) return accelhost.tensor(values, {dtype = "int64"}) end
+local indices = tensors.long
 
 describe("embedding", function()
   it("picks rows, also of a transposed table", function()

@@ -2,10 +2,9 @@
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
+local tensors = require "spec.support.tensors"
 
-local function leaf(...)
-  return accelhost.randn({...}, {dtype = "float64", requires_grad = true})
-end
+local leaf = tensors.leaf
 
 describe("einsum", function()
   it("has derivatives of both orders", function()

@@ -311,11 +311,7 @@ end)
 
 describe("a wrong index", function()
   local x = accelhost.zeros(10, 4)
-  local function fails(message, fn, ...)
-    local fine, text = pcall(fn, ...)
-    assert.is_false(fine)
-    assert.truthy(tostring(text):find(message, 1, true), ("expected %q in %q"):format(message, tostring(text)))
-  end
+  local fails = check.raises
 
   it("is named with its position and range", function()
     fails("index_select: index 12 at position 3 is outside 0..9 (dim 0 of (10, 4))", x.index_select, x, 0,

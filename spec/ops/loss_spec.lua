@@ -2,15 +2,14 @@ local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
 local precision = require "spec.support.precision"
+local tensors = require "spec.support.tensors"
 
 local F = accelhost.nn.functional
 local nan, inf = 0 / 0, math.huge
 
-local function labels(values) return accelhost.tensor(values, {dtype = "int64"}) end
+local labels = tensors.long
 
-local function leaf(...)
-  return accelhost.randn({...}, {dtype = "float64"}):requires_grad_()
-end
+local leaf = tensors.leaf
 
 describe("nll_loss", function()
   it("is nan over nothing as a mean and 0 as a sum", function()

@@ -2,12 +2,11 @@ local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
 local precision = require "spec.support.precision"
+local tensors = require "spec.support.tensors"
 
 local nn, F = accelhost.nn, accelhost.nn.functional
 
-local function leaf(...)
-  return accelhost.randn({...}, {dtype = "float64"}):requires_grad_()
-end
+local leaf = tensors.leaf
 
 describe("batch_norm", function()
   it("moves the running statistics, with the unbiased variance", function()

@@ -2,11 +2,12 @@
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
+local tensors = require "spec.support.tensors"
 local nan = 0 / 0
 
 local function leaf(values) return accelhost.tensor(values, {dtype = "float64", requires_grad = true}) end
 
-local function whole(values) return accelhost.tensor(values, {dtype = "int64"}) end
+local whole = tensors.long
 
 describe("running products", function()
   it("have right derivatives of both orders, whatever is 0", function()

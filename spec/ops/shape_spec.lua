@@ -152,11 +152,7 @@ end)
 
 describe("a wrong shape", function()
   local x = ramp(2, 3)
-  local function fails(message, fn, ...)
-    local fine, text = pcall(fn, ...)
-    assert.is_false(fine)
-    assert.truthy(tostring(text):find(message, 1, true), ("expected %q in %q"):format(message, tostring(text)))
-  end
+  local fails = check.raises
 
   it("is named by view", function()
     fails("view: shape (6,) is not compatible with strides (1, 3) of (3, 2); use reshape", x:t().view, x:t(), 6)

@@ -2,12 +2,11 @@ local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
 local precision = require "spec.support.precision"
+local tensors = require "spec.support.tensors"
 
 local nan, inf = 0 / 0, math.huge
 
-local function leaf(...)
-  return accelhost.randn({...}, {dtype = "float64"}):requires_grad_()
-end
+local leaf = tensors.leaf
 
 describe("softmax", function()
   it("returns nan for a row of -inf, and for one with nan", function()

@@ -8,15 +8,23 @@ local check = {}
 --- Run fn, which must raise an error whose text contains `text`.
 ---@param text string plain text
 ---@param fn function
+---@param ... any its arguments
 ---@return string message
-function check.raises(text, fn)
-  local fine, message = pcall(fn)
+function check.raises(text, fn, ...)
+  local fine, message = pcall(fn, ...)
   if fine then error(("expected the error '%s', but there was none"):format(text), 2) end
   message = tostring(message)
   if not message:find(text, 1, true) then
     error(("expected the error '%s', got '%s'"):format(text, message), 2)
   end
   return message
+end
+
+--- Raise unless a text has a part, which is plain text.
+---@param text string
+---@param part string
+function check.has(text, part)
+  if not text:find(part, 1, true) then error(("expected '%s' in:\n%s"):format(part, text), 2) end
 end
 
 --- The elements of a tensor, in row-major order.

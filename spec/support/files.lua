@@ -9,6 +9,13 @@ function files.read(path)
   return bytes
 end
 
+--- The numbers of a file, one a line.
+function files.numbers(path)
+  local list = {}
+  for line in io.lines(path) do list[#list + 1] = tonumber(line) end
+  return list
+end
+
 --- Make a file, or truncate it; its path is returned.
 function files.write(path, bytes)
   local file = assert(io.open(path, "wb"))

@@ -5,14 +5,11 @@ local accelhost = require "accelhost"
 local folder = require "spec.support.folder"
 local json = require "accelhost.util.json"
 local silently = require "spec.support.silently"
+local support = require "spec.support.trainer"
 
 local nn, F, data, models = accelhost.nn, accelhost.nn.functional, accelhost.data, accelhost.models
 
-local function set_of(rows)
-  accelhost.manual_seed(5)
-  local x = accelhost.randn(rows, 4)
-  return data.TensorDataset(x, x:sum(1):gt(0):to "int64")
-end
+local set_of = support.set_of
 
 local function trainer_of(options)
   local args = {disable_tqdm = true, logging_steps = 1, per_device_train_batch_size = 8, learning_rate = 1e-2,
@@ -35,11 +32,7 @@ local function train(options)
   return trainer, silently(trainer.train, trainer)
 end
 
-local function fails(text, fn, ...)
-  local fine, message = pcall(silently, fn, ...)
-  assert.is_false(fine)
-  assert.matches(text, tostring(message), 1, true)
-end
+local fails = support.fails
 
 local function gpt2(dropout)
   accelhost.manual_seed(1)

@@ -4,14 +4,10 @@ local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
 local case = require("lfs").currentdir() .. "/spec/trainer/cases/regression.lua"
+local files = require "spec.support.files"
 local leave
 
-local function read(name)
-  local file = assert(io.open(name, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
+local read = files.read
 
 local function train(out, words, recover)
   local all = {"launch", "--num_processes", 2}

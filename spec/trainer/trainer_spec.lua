@@ -3,14 +3,11 @@ local accelhost = require "accelhost"
 local curves = require "accelhost.track.curves"
 local folder = require "spec.support.folder"
 local silently = require "spec.support.silently"
+local support = require "spec.support.trainer"
 
 local nn, F, data, optim = accelhost.nn, accelhost.nn.functional, accelhost.data, accelhost.optim
 
-local function set_of(rows)
-  accelhost.manual_seed(5)
-  local x = accelhost.randn(rows, 4)
-  return data.TensorDataset(x, x:sum(1):gt(0):to "int64")
-end
+local set_of = support.set_of
 
 local function net() return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 2)) end
 
@@ -42,11 +39,7 @@ local function train(options)
   return trainer, silently(trainer.train, trainer)
 end
 
-local function fails(text, fn, ...)
-  local fine, message = pcall(silently, fn, ...)
-  assert.is_false(fine)
-  assert.matches(text, tostring(message), 1, true)
-end
+local fails = support.fails
 
 local function column(trainer, name)
   local values = {}

@@ -1,5 +1,6 @@
 -- The guarantees of an accelerator, checked by every rank; prints "ok" at the end.
 local accelhost = require "accelhost"
+local checks = require "spec.support.checks"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 
 local function same(expected, got, what)
@@ -9,10 +10,7 @@ local function same(expected, got, what)
   end
 end
 
-local function near(expected, got, what)
-  local worst = (expected - got):abs():max():item()
-  assert(worst < 1e-12, ("%s: off by %g"):format(what, worst))
-end
+local near = checks.near
 
 local accelerator = accelhost.Accelerator()
 local rank, size = accelerator.process_index, accelerator.num_processes

@@ -1,11 +1,9 @@
 -- loss:backward() on prepared models, as a script ported from PyTorch's DDP has it; prints "ok" at the end.
 local accelhost = require "accelhost"
+local checks = require "spec.support.checks"
 local nn, optim = accelhost.nn, accelhost.optim
 
-local function near(expected, got, what)
-  local worst = (expected - got):abs():max():item()
-  assert(worst < 1e-12, ("%s: off by %g"):format(what, worst))
-end
+local near = checks.near
 
 local accelerator = accelhost.Accelerator()
 local rank, size = accelerator.process_index, accelerator.num_processes

@@ -1,13 +1,11 @@
 -- Accumulation windows against one process that sees every batch; prints "ok" at the end.
 local accelhost = require "accelhost"
+local checks = require "spec.support.checks"
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data
 
 local rank, steps = accelhost.Accelerator().process_index, 2
 
-local function near(expected, got, what)
-  local worst = (expected - got):abs():max():item()
-  assert(worst < 1e-12, ("%s: off by %g"):format(what, worst))
-end
+local near = checks.near
 
 local function linear(...) return nn.Linear(...):double() end
 local function randn(...) return accelhost.randn(...):double() end

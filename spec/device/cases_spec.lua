@@ -2,15 +2,6 @@
 -- are stored where the inputs are and equal the CPU's to the bit.
 local ops = require "spec.support.ops"
 
-local function moved(inputs)
-  local there = {}
-  for i, input in ipairs(inputs) do
-    there[i] = input:detach():to "far"
-    if input.requires_grad then there[i]:requires_grad_() end
-  end
-  return there
-end
-
 local function equal(what, expected, got)
   assert.equal("far:0", got.device, what)
   assert.equal(expected.dtype, got.dtype, what)
@@ -30,7 +21,7 @@ for _, case in ipairs(ops.cases) do
   if #case.inputs > 0 and not reads_numbers[case.name] then
     it("op " .. case.name .. " returns the CPU's results where its inputs are", function()
       local here = ops.inputs(case, {grad = true})
-      local there = moved(here)
+      local there = ops.moved(here, "far")
       local expected, got = ops.call(case, here), ops.call(case, there)
       for i, output in ipairs(expected) do equal("output " .. i, output, got[i]) end
       if not case.grads then return end

@@ -5,15 +5,6 @@ local ops = require "spec.support.ops"
 
 local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim
 
-local function moved(inputs)
-  local there = {}
-  for i, input in ipairs(inputs) do
-    there[i] = input:detach():to "meta"
-    if input.requires_grad then there[i]:requires_grad_() end
-  end
-  return there
-end
-
 local function equal(what, expected, got)
   assert.same({"meta", expected.dtype, expected:shape()}, {got.device, got.dtype, got:shape()}, what)
 end
@@ -36,7 +27,7 @@ describe("the op table on meta", function()
     if #case.inputs > 0 then
       it(case.name .. " has the CPU's shapes", function()
         local here = ops.inputs(case, {grad = true})
-        local there = moved(here)
+        local there = ops.moved(here, "meta")
         local expected = ops.call(case, here)
         local fine, got = pcall(ops.call, case, there)
         if fine then

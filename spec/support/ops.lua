@@ -22,6 +22,19 @@ function ops.flat(tensor)
   return type(values) == "table" and values or {values}
 end
 
+--- The inputs of a call on another device, as leaves.
+---@param inputs userdata[]
+---@param device string
+---@return userdata[]
+function ops.moved(inputs, device)
+  local there = {}
+  for i, input in ipairs(inputs) do
+    there[i] = input:detach():to(device)
+    if input.requires_grad then there[i]:requires_grad_() end
+  end
+  return there
+end
+
 local function make(values, shape, dtype)
   for _, size in ipairs(shape) do
     if size == 0 then return accelhost.zeros(shape, {dtype = dtype}) end

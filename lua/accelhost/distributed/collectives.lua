@@ -143,7 +143,10 @@ local function spread(rows, list)
   end
 end
 
-local function joined(list)
+--- The elements of all tensors in one, without their history.
+---@param list userdata[]
+---@return userdata
+function collectives.joined(list)
   return no_grad(function()
     local flat = {}
     for i, tensor in ipairs(list) do flat[i] = tensor:detach():reshape(-1) end
@@ -299,7 +302,7 @@ function collectives.scatter(...)
   if group:rank() == root then
     if not list then fail("%s: 'scatter_list' is missing on rank %d, which sends", what, group.ranks[root + 1]) end
     check_list(what, "scatter_list", list, group:size(), tensor)
-    given = joined(list)
+    given = collectives.joined(list)
   elseif list and #list > 0 then
     fail("%s: scatter_list: expected on rank %d only", what, group.ranks[root + 1])
   end
@@ -323,7 +326,7 @@ function collectives.reduce_scatter(...)
   group = groups.resolve(what, group)
   if not group then return end
   check_list(what, "input_list", list, group:size(), output)
-  return run(group, "reduce_scatter", output, joined(list), {op = op}, async, output)
+  return run(group, "reduce_scatter", output, collectives.joined(list), {op = op}, async, output)
 end
 
 local read_reduce_scatter_tensor = reader("reduce_scatter_tensor", {

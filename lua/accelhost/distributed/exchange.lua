@@ -105,14 +105,6 @@ local function numels(list)
   return counts, total
 end
 
-local function flat(list)
-  return no_grad(function()
-    local parts = {}
-    for i, tensor in ipairs(list) do parts[i] = tensor:detach():reshape(-1) end
-    return C.cat(parts, 0)
-  end)
-end
-
 local function check_lists(what, size, lists)
   local dtype = lists[1][2][1] and lists[1][2][1].dtype
   for _, row in ipairs(lists) do
@@ -144,7 +136,8 @@ function exchange.all_to_all(...)
   local expected, room = numels(outputs)
   local counts = agree(what, group, (numels(inputs)), expected, "elements")
   local out = outputs[1]:new_empty({room})
-  return collectives.run(group, "all_to_all_ragged", out, flat(inputs), {counts = counts}, async, outputs, function()
+  local given = collectives.joined(inputs)
+  return collectives.run(group, "all_to_all_ragged", out, given, {counts = counts}, async, outputs, function()
     no_grad(function()
       local at = 0
       for _, tensor in ipairs(outputs) do

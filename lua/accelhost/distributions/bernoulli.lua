@@ -4,6 +4,7 @@ local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
 local constraints = require "accelhost.distributions.constraints"
 local Distribution = require "accelhost.distributions.distribution"
+local dims = require "accelhost.util.dims"
 local probabilities = require "accelhost.distributions.probabilities"
 local shapes = require "accelhost.distributions.shapes"
 
@@ -71,7 +72,7 @@ function Bernoulli:enumerate_support(expand)
   local sizes = {2}
   for i = 1, #self._batch_shape do sizes[i + 1] = 1 end
   local values = C.arange(2, {dtype = self._param.dtype, device = self._param.device}):view(sizes)
-  return expand == false and values or values:expand(shapes.join({2}, self._batch_shape))
+  return expand == false and values or values:expand(dims.concat({2}, self._batch_shape))
 end
 
 return Bernoulli

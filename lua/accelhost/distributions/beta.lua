@@ -61,8 +61,8 @@ end
 function Beta:entropy() return self._dirichlet:entropy() end
 
 function Beta:extra_repr()
-  return ("concentration1: %s, concentration0: %s"):format(shapes.text(self._batch_shape),
-    shapes.text(self._batch_shape))
+  return ("concentration1: %s, concentration0: %s"):format(arguments.sizes_text(self._batch_shape),
+    arguments.sizes_text(self._batch_shape))
 end
 
 return Beta

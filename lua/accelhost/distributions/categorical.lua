@@ -4,6 +4,7 @@ local join = require "accelhost.functions.join"
 local arguments = require "accelhost.util.arguments"
 local constraints = require "accelhost.distributions.constraints"
 local Distribution = require "accelhost.distributions.distribution"
+local dims = require "accelhost.util.dims"
 local probabilities = require "accelhost.distributions.probabilities"
 local shapes = require "accelhost.distributions.shapes"
 
@@ -41,7 +42,7 @@ function Categorical:expand(...)
   local shape = self._read_batch_shape(...)
   local made = self:_like(shape)
   made._num_events = self._num_events
-  made:_set_param(self._param:expand(shapes.join(shape, {self._num_events})), self._is_probs)
+  made:_set_param(self._param:expand(dims.concat(shape, {self._num_events})), self._is_probs)
   return made
 end
 
@@ -55,7 +56,7 @@ function Categorical:sample(...)
   local shape, sample_shape = self:_extended_shape(...)
   return C.autograd.no_grad(function()
     local rows = self.probs:reshape(-1, self._num_events)
-    return rows:multinomial(shapes.count(sample_shape), true):t():reshape(shape)
+    return rows:multinomial(dims.product(sample_shape), true):t():reshape(shape)
   end)
 end
 
@@ -77,7 +78,7 @@ function Categorical:enumerate_support(expand)
   local sizes = {self._num_events}
   for i = 1, #self._batch_shape do sizes[i + 1] = 1 end
   local values = C.arange(self._num_events, {dtype = "int64", device = self._param.device}):view(sizes)
-  return expand == false and values or values:expand(shapes.join({self._num_events}, self._batch_shape))
+  return expand == false and values or values:expand(dims.concat({self._num_events}, self._batch_shape))
 end
 
 return Categorical

@@ -5,6 +5,7 @@ local arguments = require "accelhost.util.arguments"
 local autograd = require "accelhost.autograd"
 local constraints = require "accelhost.distributions.constraints"
 local Distribution = require "accelhost.distributions.distribution"
+local dims = require "accelhost.util.dims"
 local gradients = require "accelhost.distributions.gamma_gradients"
 local shapes = require "accelhost.distributions.shapes"
 
@@ -33,7 +34,7 @@ end
 function Dirichlet:expand(...)
   local shape = self._read_batch_shape(...)
   local made = self:_like(shape)
-  made.concentration = self.concentration:expand(shapes.join(shape, self._event_shape))
+  made.concentration = self.concentration:expand(dims.concat(shape, self._event_shape))
   return made
 end
 

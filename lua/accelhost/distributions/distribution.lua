@@ -7,6 +7,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local constraints = require "accelhost.distributions.constraints"
+local dims = require "accelhost.util.dims"
 local shapes = require "accelhost.distributions.shapes"
 
 local fail, describe = arguments.fail, arguments.describe
@@ -59,7 +60,7 @@ end
 
 -- Store the shapes, and check the parameters that were assigned to fields.
 function Distribution:_setup(batch_shape, event_shape, validate_args)
-  self._batch_shape, self._event_shape = shapes.join(batch_shape), shapes.join(event_shape or {})
+  self._batch_shape, self._event_shape = dims.concat(batch_shape), dims.concat(event_shape or {})
   if validate_args ~= nil then self._validate_args = validate_args end
   if not self._validate_args then return end
   for _, row in ipairs(self._parameters) do
@@ -68,13 +69,13 @@ function Distribution:_setup(batch_shape, event_shape, validate_args)
     if value ~= nil and not constraints.holds(constraint, value) then
       fail("%s: %s: expected %s, got %s", self._name, name, constraint.text,
         value:numel() == 1 and tostring(value) or ("a tensor of shape %s with others in it"):format(
-          shapes.text(value:shape())))
+          arguments.shape_text(value)))
     end
   end
 end
 
-function Distribution:_get_batch_shape() return shapes.join(self._batch_shape) end
-function Distribution:_get_event_shape() return shapes.join(self._event_shape) end
+function Distribution:_get_batch_shape() return dims.concat(self._batch_shape) end
+function Distribution:_get_event_shape() return dims.concat(self._event_shape) end
 function Distribution:_get_stddev() return self.variance:sqrt() end
 
 for _, name in ipairs {"mean", "mode", "variance", "support"} do
@@ -87,7 +88,7 @@ local read_shape = arguments.signature("sample", {{"sample_shape: sizes", {}}})
 function Distribution:_extended_shape(...)
   local shape = read_shape(...)
   if type(shape) == "number" then shape = {shape} end
-  return shapes.join(shape, self._batch_shape, self._event_shape), shape
+  return dims.concat(shape, self._batch_shape, self._event_shape), shape
 end
 
 --- Samples, without gradients: [sample_shape, batch_shape, event_shape].
@@ -162,13 +163,13 @@ end
 function Distribution:_check_value(what, value)
   arguments.check(self._name .. ":" .. what, "value", "tensor", value)
   if not self._validate_args then return value end
-  local shape, wanted = value:shape(), shapes.join(self._batch_shape, self._event_shape)
+  local shape, wanted = value:shape(), dims.concat(self._batch_shape, self._event_shape)
   for i = 0, math.max(#wanted, #self._event_shape) - 1 do
     local size, other = shape[#shape - i], wanted[#wanted - i]
     local fits = size == other or (i >= #self._event_shape and (size == nil or size == 1 or other == 1))
     if not fits then
       fail("%s:%s: value: expected a shape that fits %s (batch and event), got %s", self._name, what,
-        shapes.text(wanted), shapes.text(shape))
+        arguments.sizes_text(wanted), arguments.sizes_text(shape))
     end
   end
   local support = self.support
@@ -182,7 +183,7 @@ end
 -- A distribution of the same class and settings, to be filled by expand.
 function Distribution:_like(batch_shape)
   local made = self._class:_blank()
-  made._batch_shape, made._event_shape = shapes.join(batch_shape), self._event_shape
+  made._batch_shape, made._event_shape = dims.concat(batch_shape), self._event_shape
   made._validate_args = self._validate_args
   return made
 end
@@ -199,7 +200,7 @@ function Distribution:extra_repr()
   for _, row in ipairs(self._parameters) do
     local value = rawget(self, row[1])
     if value then
-      local text = value:numel() == 1 and ("%.7g"):format(value:item()) or shapes.text(value:shape())
+      local text = shapes.parameter_text(value)
       parts[#parts + 1] = row[1] .. ": " .. text
     end
   end

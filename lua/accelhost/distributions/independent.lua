@@ -2,6 +2,7 @@
 local arguments = require "accelhost.util.arguments"
 local constraints = require "accelhost.distributions.constraints"
 local Distribution = require "accelhost.distributions.distribution"
+local dims = require "accelhost.util.dims"
 local shapes = require "accelhost.distributions.shapes"
 
 local fail, describe = arguments.fail, arguments.describe
@@ -33,13 +34,13 @@ function Independent:init(...)
   end
   self.base_dist, self.reinterpreted_batch_ndims, self.has_rsample = base, count, base.has_rsample
   self:_setup(shapes.part(batch, 1, #batch - count),
-    shapes.join(shapes.part(batch, #batch - count + 1, #batch), base._event_shape), validate)
+    dims.concat(shapes.part(batch, #batch - count + 1, #batch), base._event_shape), validate)
 end
 
 function Independent:expand(...)
   local shape = self._read_batch_shape(...)
   local made = self:_like(shape)
-  made.base_dist = self.base_dist:expand(shapes.join(shape,
+  made.base_dist = self.base_dist:expand(dims.concat(shape,
     shapes.part(self._event_shape, 1, self.reinterpreted_batch_ndims)))
   made.reinterpreted_batch_ndims, made.has_rsample = self.reinterpreted_batch_ndims, self.has_rsample
   return made

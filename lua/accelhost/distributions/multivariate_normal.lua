@@ -4,8 +4,8 @@ local join = require "accelhost.functions.join"
 local arguments = require "accelhost.util.arguments"
 local constraints = require "accelhost.distributions.constraints"
 local Distribution = require "accelhost.distributions.distribution"
+local dims = require "accelhost.util.dims"
 local linalg = require "accelhost.linalg"
-local shapes = require "accelhost.distributions.shapes"
 
 local fail = arguments.fail
 
@@ -51,10 +51,10 @@ function MultivariateNormal:init(...)
   local n = loc:size(-1)
   if matrix:dim() < 2 or matrix:size(-1) ~= n or matrix:size(-2) ~= n then
     fail("MultivariateNormal: %s: expected a shape (..., %d, %d) for loc %s, got %s", name, n, n,
-      shapes.text(loc:shape()), shapes.text(matrix:shape()))
+      arguments.shape_text(loc), arguments.shape_text(matrix))
   end
   local batch = join.broadcast_tensors(loc:select(-1, 0), matrix:select(-1, 0):select(-1, 0)):shape()
-  self.loc = loc:expand(shapes.join(batch, {n}))
+  self.loc = loc:expand(dims.concat(batch, {n}))
   if validate ~= false and self._validate_args and not constraints.holds(constraints[kinds[name]], matrix) then
     fail("MultivariateNormal: %s: expected %s, got others", name, constraints[kinds[name]].text)
   end
@@ -65,12 +65,12 @@ end
 function MultivariateNormal:expand(...)
   local shape = self._read_batch_shape(...)
   local made = self:_like(shape)
-  made.loc, made._tril = self.loc:expand(shapes.join(shape, self._event_shape)), self._tril
+  made.loc, made._tril = self.loc:expand(dims.concat(shape, self._event_shape)), self._tril
   return made
 end
 
 local function whole(self, matrix)
-  return matrix:expand(shapes.join(self._batch_shape, self._event_shape, self._event_shape))
+  return matrix:expand(dims.concat(self._batch_shape, self._event_shape, self._event_shape))
 end
 
 function MultivariateNormal:_get_scale_tril() return whole(self, self._tril) end
@@ -87,7 +87,7 @@ function MultivariateNormal:_get_mean() return self.loc end
 function MultivariateNormal:_get_mode() return self.loc end
 
 function MultivariateNormal:_get_variance()
-  return (self._tril ^ 2):sum(-1):expand(shapes.join(self._batch_shape, self._event_shape))
+  return (self._tril ^ 2):sum(-1):expand(dims.concat(self._batch_shape, self._event_shape))
 end
 
 function MultivariateNormal:_get_support() return constraints.real_vector end -- luacheck: no self
@@ -106,7 +106,7 @@ end
 function MultivariateNormal:_mahalanobis(x)
   local sizes = join.broadcast_tensors(self._tril:select(-1, 0), x):shape()
   local n = self._event_shape[1]
-  local factor = self._tril:expand(shapes.join(sizes, {n}))
+  local factor = self._tril:expand(dims.concat(sizes, {n}))
   return linalg.solve_triangular(factor, x:expand(sizes):unsqueeze(-1), {upper = false}):squeeze(-1):square():sum(-1)
 end
 
@@ -122,7 +122,7 @@ function MultivariateNormal:entropy()
 end
 
 function MultivariateNormal:extra_repr()
-  return ("loc: %s, scale_tril: %s"):format(shapes.text(self.loc:shape()), shapes.text(self.scale_tril:shape()))
+  return ("loc: %s, scale_tril: %s"):format(arguments.shape_text(self.loc), arguments.shape_text(self.scale_tril))
 end
 
 return MultivariateNormal

@@ -5,7 +5,7 @@ local arguments = require "accelhost.util.arguments"
 local Categorical = require "accelhost.distributions.categorical"
 local constraints = require "accelhost.distributions.constraints"
 local Distribution = require "accelhost.distributions.distribution"
-local shapes = require "accelhost.distributions.shapes"
+local dims = require "accelhost.util.dims"
 
 --- Vectors of one 1 and zeros: Categorical, with the class as a position.
 --
@@ -66,8 +66,8 @@ function OneHotCategorical:enumerate_support(expand)
   local sizes = {count}
   for i = 1, #self._batch_shape do sizes[i + 1] = 1 end
   local index = C.arange(count, {dtype = "int64", device = self.probs.device})
-  local values = one_hot(self, index):view(shapes.join(sizes, {count}))
-  return expand == false and values or values:expand(shapes.join({count}, self._batch_shape, {count}))
+  local values = one_hot(self, index):view(dims.concat(sizes, {count}))
+  return expand == false and values or values:expand(dims.concat({count}, self._batch_shape, {count}))
 end
 
 function OneHotCategorical:extra_repr() return self._categorical:extra_repr() end

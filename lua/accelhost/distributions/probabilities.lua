@@ -1,6 +1,7 @@
 --- Probabilities and logits, of which a distribution has one and computes the other.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local shapes = require "accelhost.distributions.shapes"
 
 local probabilities = {}
 
@@ -37,10 +38,7 @@ function probabilities.add(cls, binary)
 
   -- The one that an object was made of, under its public name.
   function cls:extra_repr()
-    local value = self._param
-    local text = value:numel() == 1 and ("%.7g"):format(value:item())
-      or "(" .. table.concat(value:shape(), ", ") .. (value:dim() == 1 and ",)" or ")")
-    return (self._is_probs and "probs: " or "logits: ") .. text
+    return (self._is_probs and "probs: " or "logits: ") .. shapes.parameter_text(self._param)
   end
 
   function cls:_set_param(value, is_probs)

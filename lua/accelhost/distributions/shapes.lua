@@ -1,19 +1,9 @@
 --- Shapes (Lua arrays of sizes) and parameters of distributions.
 local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
 local join = require "accelhost.functions.join"
 
 local shapes = {}
-
---- The sizes of several shapes, one after the other.
----@param ... integer[]
----@return integer[]
-function shapes.join(...)
-  local sizes = {}
-  for i = 1, select("#", ...) do
-    for _, size in ipairs((select(i, ...))) do sizes[#sizes + 1] = size end
-  end
-  return sizes
-end
 
 --- A part of a shape: sizes `first` to `last`, counted from 1.
 function shapes.part(shape, first, last)
@@ -22,15 +12,11 @@ function shapes.part(shape, first, last)
   return sizes
 end
 
-function shapes.text(shape)
-  return "(" .. table.concat(shape, ", ") .. (#shape == 1 and ",)" or ")")
-end
-
---- The product of the sizes.
-function shapes.count(shape)
-  local count = 1
-  for _, size in ipairs(shape) do count = count * size end
-  return count
+--- A parameter as a distribution's text shows it: its number, or its shape.
+---@param value Tensor
+---@return string
+function shapes.parameter_text(value)
+  return value:numel() == 1 and ("%.7g"):format(value:item()) or arguments.shape_text(value)
 end
 
 --- The tensor summed over its last `count` dims.

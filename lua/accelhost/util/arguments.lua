@@ -29,13 +29,17 @@ local fail = arguments.fail
 ---@param ... any values for the format
 function arguments.raise(format, ...) error(format:format(...), 0) end
 
---- A tensor's shape as messages show it: "(2, 3)", "(2,)".
----@param tensor userdata
+--- Sizes as messages show them: "(2, 3)", "(2,)".
+---@param sizes integer[]
 ---@return string
-function arguments.shape_text(tensor)
-  local sizes = tensor:shape()
+function arguments.sizes_text(sizes)
   return "(" .. table.concat(sizes, ", ") .. (#sizes == 1 and ",)" or ")")
 end
+
+--- A tensor's shape as messages show it.
+---@param tensor userdata
+---@return string
+function arguments.shape_text(tensor) return arguments.sizes_text(tensor:shape()) end
 
 --- Describe a value, for messages: "a number", "a Linear", "nil".
 ---@param value any

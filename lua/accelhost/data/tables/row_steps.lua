@@ -10,8 +10,8 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local column = require "accelhost.data.tables.column"
+local mapped = require "accelhost.data.tables.mapped"
 
-local fail, describe = arguments.fail, arguments.describe
 local native = C.data
 local steps = {}
 
@@ -328,26 +328,14 @@ end
 ---@return table[] rows
 ---@return integer count
 function steps.rows(columns)
-  if type(columns) ~= "table" and type(columns) ~= "userdata" or C.is_tensor(columns) then
-    fail("map: fn: expected a table of columns by name, got %s", describe(columns))
-  end
-  local rows, count, first = {}, nil, nil
-  for name, values in pairs(columns) do
-    if C.is_tensor(values) and values:dim() > 0 then
-      values = values:dim() == 1 and values:tolist() or values:unbind(0)
-    elseif type(values) ~= "table" or getmetatable(values) ~= nil then
-      fail("map: fn: column '%s': expected a tensor or a table of values, got %s", tostring(name), describe(values))
-    end
-    if count and #values ~= count then
-      fail("map: fn: column '%s' has %d rows, column '%s' %d", tostring(name), #values, tostring(first), count)
-    end
-    count, first = #values, name
-    for i = 1, count do
+  local rows = {}
+  local count = mapped.each(columns, function(name, values)
+    for i = 1, #values do
       rows[i] = rows[i] or {}
       rows[i][name] = values[i]
     end
-  end
-  return rows, count or 0
+  end)
+  return rows, count
 end
 
 return steps

@@ -1,7 +1,7 @@
 --- Computing columns of a table from its rows.
-local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local column = require "accelhost.data.tables.column"
+local mapped = require "accelhost.data.tables.mapped"
 
 local fail, describe = arguments.fail, arguments.describe
 local read_map = arguments.signature("map", {
@@ -9,26 +9,9 @@ local read_map = arguments.signature("map", {
   {"remove_columns: string|list"}, {"input_columns: string|list"},
 })
 
--- The values of a batch's column, as a table.
-local function values_of(name, values)
-  if C.is_tensor(values) and values:dim() > 0 then
-    return values:dim() == 1 and values:tolist() or values:unbind(0)
-  end
-  if type(values) ~= "table" or getmetatable(values) ~= nil then
-    fail("map: fn: column '%s': expected a tensor or a table of values, got %s", tostring(name), describe(values))
-  end
-  return values
-end
-
 -- The results of fn, gathered by name.
 local Gathered = {}
 Gathered.__index = Gathered
-
-function Gathered:check(result)
-  if type(result) ~= "table" and type(result) ~= "userdata" or C.is_tensor(result) then
-    fail("map: fn: expected a table of columns by name, got %s", describe(result))
-  end
-end
 
 function Gathered:add(name, value, at)
   if type(name) ~= "string" then fail("map: fn: a column's name is a string, got %s", describe(name)) end
@@ -37,23 +20,15 @@ function Gathered:add(name, value, at)
 end
 
 function Gathered:row(result)
-  self:check(result)
+  mapped.check(result)
   self.count = self.count + 1
   for name, value in pairs(result) do self:add(name, value, self.count) end
 end
 
 function Gathered:batch(result)
-  self:check(result)
-  local count, first
-  for name, values in pairs(result) do
-    values = values_of(name, values)
-    if count and #values ~= count then
-      fail("map: fn: column '%s' has %d rows, column '%s' %d", tostring(name), #values, tostring(first), count)
-    end
-    count, first = #values, name
-    for k = 1, count do self:add(name, values[k], self.count + k) end
-  end
-  self.count = self.count + (count or 0)
+  self.count = self.count + mapped.each(result, function(name, values)
+    for k = 1, #values do self:add(name, values[k], self.count + k) end
+  end)
 end
 
 -- The arguments of fn: the row or batch, or the columns that it asks for.

@@ -110,10 +110,7 @@ local SpectralNorm = kind_of(function(self, module, training)
   return original / u:dot(matrix:matmul(v))
 end)
 
-local read_spectral_norm = arguments.signature("spectral_norm", {
-  "module: module", {"name: string", "weight"}, {"n_power_iterations: count", 1}, {"eps: nonnegative", 1e-12},
-  {"dim: integer"},
-})
+local read_spectral_norm = weight.read_spectral_norm
 
 --- A weight (weight_orig) divided by its largest singular value, which power iteration finds, computed before each
 -- forward. New code uses nn.utils.parametrizations.spectral_norm.
@@ -130,16 +127,12 @@ function hooked.spectral_norm(...)
   check_new("spectral_norm", module, SpectralNorm, name)
   dim = weight.check_dim("spectral_norm", module, name, dim or weight.output_dim(module))
   local value = module[name]
-  local matrix = weight.as_matrix(value:detach(), dim)
-  local vectors = {}
-  for d = 0, 1 do
-    vectors[d] = F.normalize(matrix:new_empty({matrix:size(d)}):normal_(0, 1), {dim = 0, eps = eps})
-  end
+  local u, v = weight.random_vectors(weight.as_matrix(value:detach(), dim), eps)
   module:_drop(name)
   module:register_parameter(name .. "_orig", value)
   module[name] = value:detach()
-  module:register_buffer(name .. "_u", vectors[0])
-  module:register_buffer(name .. "_v", vectors[1])
+  module:register_buffer(name .. "_u", u)
+  module:register_buffer(name .. "_v", v)
   module:register_forward_pre_hook(setmetatable({name = name, dim = dim, eps = eps,
     n_power_iterations = n_power_iterations}, SpectralNorm))
   return module

@@ -50,10 +50,9 @@ function SpectralNorm:init(tensor, n_power_iterations, dim, eps)
   if tensor:dim() == 1 then return end
   self.n_power_iterations = n_power_iterations
   local matrix = weight.as_matrix(tensor:detach(), dim)
-  for d, name in ipairs {"_u", "_v"} do
-    local vector = matrix:new_empty {matrix:size(d - 1)}
-    self:register_buffer(name, F.normalize(vector:normal_(0, 1), {dim = 0, eps = eps}))
-  end
+  local u, v = weight.random_vectors(matrix, eps)
+  self:register_buffer("_u", u)
+  self:register_buffer("_v", v)
   self:iterate(matrix, 15)
 end
 
@@ -80,10 +79,7 @@ function SpectralNorm.right_inverse(_, value)
   return value
 end
 
-local read_spectral_norm = arguments.signature("spectral_norm", {
-  "module: module", {"name: string", "weight"}, {"n_power_iterations: count", 1}, {"eps: nonnegative", 1e-12},
-  {"dim: integer"},
-})
+local read_spectral_norm = weight.read_spectral_norm
 
 --- A weight divided by its largest singular value (Miyato et al., 2018), which power iteration finds: 15 rounds at
 -- first, then n_power_iterations at each use in training mode.

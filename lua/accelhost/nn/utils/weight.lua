@@ -1,5 +1,6 @@
---- Shared by weight_norm and spectral_norm: weights as matrices, and their norms.
+--- Shared by weight_norm and spectral_norm: weights as matrices, their norms and first singular vectors.
 local C = require "accelhost._C"
+local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local conv = require "accelhost.nn.conv"
@@ -41,6 +42,24 @@ end
 function weight.as_matrix(tensor, dim)
   if dim ~= 0 then tensor = tensor:permute(unpack({dim, unpack(other_dims(tensor, dim))})) end
   return tensor:dim() > 1 and tensor:flatten(1) or tensor:unsqueeze(1)
+end
+
+--- Parse the arguments of spectral_norm, of both of PyTorch's kinds.
+weight.read_spectral_norm = arguments.signature("spectral_norm", {
+  "module: module", {"name: string", "weight"}, {"n_power_iterations: count", 1}, {"eps: nonnegative", 1e-12},
+  {"dim: integer"},
+})
+
+--- Random unit vectors with which power iteration begins.
+---@param matrix Tensor
+---@param eps number
+---@return Tensor left, Tensor right
+function weight.random_vectors(matrix, eps)
+  local function vector(d)
+    return F.normalize(matrix:new_empty({matrix:size(d)}):normal_(0, 1), {dim = 0, eps = eps})
+  end
+  local left = vector(0)
+  return left, vector(1)
 end
 
 local transposed = {"ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"}

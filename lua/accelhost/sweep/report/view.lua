@@ -118,6 +118,17 @@ end
 ---@return string
 function view.axis_name(metric, axis) return metric .. (axis.log and " (logarithmic)" or "") end
 
+--- The rows of trials that have a value.
+---@param self table
+---@return table[]
+function view.with_value(self)
+  local rows = {}
+  for _, row in ipairs(self.rows) do
+    if row.y then rows[#rows + 1] = row end
+  end
+  return rows
+end
+
 --- A note on values outside of the axis; "" when there are none.
 ---@param self table
 ---@return string

@@ -24,10 +24,7 @@ end
 ---@param self table from accelhost.sweep.report.view
 ---@return string?
 return function(self)
-  local with_value = {}
-  for _, row in ipairs(self.rows) do
-    if row.y then with_value[#with_value + 1] = row end
-  end
+  local with_value = view.with_value(self)
   if #with_value == 0 then return nil end
   local drawn = view.thinned(with_value, MOST)
   local axis = scale.of_range(0, math.max(1, self.rows[#self.rows].trial.number), false, 6)

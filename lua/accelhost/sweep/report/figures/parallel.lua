@@ -63,10 +63,7 @@ end
 ---@return string?
 return function(self)
   local count = #self.axes
-  local with_value = {}
-  for _, row in ipairs(self.rows) do
-    if row.y then with_value[#with_value + 1] = row end
-  end
+  local with_value = view.with_value(self)
   if count == 0 or #with_value == 0 then return nil end
   local drawn, marks, stems = view.thinned(with_value, MOST), {}, {}
   local inactive = {}

@@ -35,10 +35,7 @@ end
 ---@return string?
 return function(self)
   if not self.value then return nil end
-  local with_value, parts = {}, {}
-  for _, row in ipairs(self.rows) do
-    if row.y then with_value[#with_value + 1] = row end
-  end
+  local with_value, parts = view.with_value(self), {}
   local drawn = view.thinned(with_value, MOST)
   for _, row in ipairs(drawn) do row.sliced = true end
   for _, axis in ipairs(self.axes) do parts[#parts + 1] = slice(self, axis, drawn) end

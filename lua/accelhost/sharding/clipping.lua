@@ -1,6 +1,7 @@
 --- Clipping where processes have their shard of the gradients only.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local clip = require "accelhost.nn.utils.clip"
 
 local clipping = {}
 
@@ -64,18 +65,13 @@ local function total_norm(pieces, rest, native, order)
   return (own + others) ^ (1 / order)
 end
 
-local read_norm = arguments.signature("clip_grad_norm_", {
-  "parameters: tensors", "max_norm: nonnegative", {"norm_type: positive|'inf'", 2}, {"error_if_nonfinite: flag", false},
-  {"foreach: flag"},
-})
-
 --- Clip as nn.utils.clip_grad_norm_, by the norm over the shards of all processes. A collective.
 ---@param shard_of fun(parameter: userdata): Shard?
 ---@param ... any its arguments
 ---@return userdata # the norm before, a 0-dim tensor
 function clipping.clip_grad_norm_(shard_of, ...)
-  local parameters, max_norm, norm_type, strict = read_norm(...)
-  local order = norm_type == "inf" and math.huge or norm_type
+  local parameters, max_norm, norm_type, strict = clip.read_norm(...)
+  local order = clip.order_of(norm_type)
   local pieces, rest, native = split("clip_grad_norm_", parameters, shard_of)
   local norm = total_norm(pieces, rest, native, order)
   local number = norm:item()
@@ -90,14 +86,11 @@ function clipping.clip_grad_norm_(shard_of, ...)
   return norm:to(doubles and "float64" or "float32")
 end
 
-local read_value = arguments.signature("clip_grad_value_",
-  {"parameters: tensors", "clip_value: nonnegative", {"foreach: flag"}})
-
 --- Clip this process's shards as nn.utils.clip_grad_value_.
 ---@param shard_of fun(parameter: userdata): Shard?
 ---@param ... any its arguments
 function clipping.clip_grad_value_(shard_of, ...)
-  local parameters, limit = read_value(...)
+  local parameters, limit = clip.read_value(...)
   local pieces, rest = split("clip_grad_value_", parameters, shard_of)
   each(pieces, rest, "clamp_", -limit, limit)
 end

@@ -12,6 +12,7 @@ local read_norm = arguments.signature("clip_grad_norm_", {
   "parameters: tensors", "max_norm: nonnegative", {"norm_type: positive|'inf'", 2},
   {"error_if_nonfinite: flag", false}, {"foreach: flag"},
 })
+clip.order_of, clip.read_norm = order_of, read_norm
 
 --- Scale all gradients so that their common norm is at most max_norm. "inf" is the largest absolute value.
 --
@@ -28,6 +29,7 @@ end
 
 local read_value = arguments.signature("clip_grad_value_",
   {"parameters: tensors", "clip_value: nonnegative", {"foreach: flag"}})
+clip.read_value = read_value
 
 --- Clamp every gradient to [-clip_value, clip_value].
 --

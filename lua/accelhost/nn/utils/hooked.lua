@@ -51,9 +51,7 @@ local WeightNorm = kind_of(function(self, module)
   return weight.scaled(module[self.name .. "_v"], module[self.name .. "_g"], self.dim)
 end)
 
-local read_weight_norm = arguments.signature("weight_norm", {
-  "module: module", {"name: string", "weight"}, {"dim: integer|false", 0},
-})
+local read_weight_norm = weight.read_weight_norm
 
 --- A weight as its length (weight_g) times its direction (weight_v), computed before each forward. New code uses
 -- nn.utils.parametrizations.weight_norm.

@@ -3,7 +3,6 @@
 --   local layer = nn.utils.parametrizations.weight_norm(nn.Linear(20, 40))
 local C = require "accelhost._C"
 local F = require "accelhost.nn.functional"
-local arguments = require "accelhost.util.arguments"
 local namespace = require "accelhost.util.namespace"
 local nn_module = require "accelhost.nn.module"
 local parametrize = require "accelhost.nn.utils.parametrize"
@@ -25,9 +24,7 @@ function WeightNorm:right_inverse(value)
   return weight.norm_except_dim(value, self.dim), value
 end
 
-local read_weight_norm = arguments.signature("weight_norm", {
-  "module: module", {"name: string", "weight"}, {"dim: integer|false", 0},
-})
+local read_weight_norm = weight.read_weight_norm
 
 --- A weight as its length times its direction, w = g v / |v| (Salimans and Kingma, 2016). The lengths are
 -- parametrizations[name].original0, the directions original1.

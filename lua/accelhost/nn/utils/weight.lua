@@ -44,7 +44,9 @@ function weight.as_matrix(tensor, dim)
   return tensor:dim() > 1 and tensor:flatten(1) or tensor:unsqueeze(1)
 end
 
---- Parse the arguments of spectral_norm, of both of PyTorch's kinds.
+--- Parse the arguments of weight_norm and spectral_norm, of both of PyTorch's kinds.
+weight.read_weight_norm = arguments.signature("weight_norm",
+  {"module: module", {"name: string", "weight"}, {"dim: integer|false", 0}})
 weight.read_spectral_norm = arguments.signature("spectral_norm", {
   "module: module", {"name: string", "weight"}, {"n_power_iterations: count", 1}, {"eps: nonnegative", 1e-12},
   {"dim: integer"},

@@ -1,4 +1,4 @@
---- What specs of the Trainer share.
+--- Helpers of the Trainer's specs.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local silently = require "spec.support.silently"

@@ -5,7 +5,7 @@ local arguments = require "accelhost.util.arguments"
 
 local serialize = {}
 
--- What C answers for the types that have one kind: without a call from code that is compiled.
+-- Kinds of the types that have one kind only, as C returns them: without a call from code that is compiled.
 local scalar = {}
 for _, value in ipairs {0, "", true} do scalar[type(value)] = C.codec.kind(value) end
 

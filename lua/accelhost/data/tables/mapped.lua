@@ -1,4 +1,4 @@
---- What fn of map returns: columns by name.
+--- The results of map's fn: columns by name.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 

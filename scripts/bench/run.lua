@@ -39,7 +39,8 @@ local clean = "env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE -u OPENBLAS_NUM_THRE
 -- The first interpreter that imports a package, and the package's version: that of `install-deps.sh bench-new` before
 -- others.
 local function find_python(package)
-  for _, name in ipairs {"build/bench-env/bin/python3", "python3", "python", "/usr/bin/python3", "/usr/local/bin/python3"} do
+  for _, name in ipairs {"build/bench-env/bin/python3", "python3", "python", "/usr/bin/python3",
+    "/usr/local/bin/python3"} do
     local version = first_line(("%s -c 'import %s; print(%s.__version__)'"):format(name, package, package))
     if version then return name, version end
   end

@@ -236,7 +236,7 @@ function TrialProcess:outcome(definition)
   local trial = self.trial
   if self.refused then return "refused", self.refused end
   -- The pruner's decision holds however the processes ended.
-  local left = self.left or trial.outcome
+  local left = self.left or trial.decision
   if left == "stop" then return "stopped" end
   if left == "pause" then return "paused" end
   if left == "interrupt" or self.aborted then return "interrupted" end

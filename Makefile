@@ -417,13 +417,13 @@ asan: ## everything under AddressSanitizer; T=pattern
 ubsan: ## everything under UndefinedBehaviorSanitizer; T=pattern
 	@export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1"; $(call sanitized,undefined)
 
-# The libraries are not built with TSan, hence only some specs of kernels: those that the program divides itself.
+# The libraries are not built with TSan; the pool of threads that runs them and the kernels is.
 .PHONY: tsan
 tsan: ## the parts with their own threads under ThreadSanitizer; T=pattern
 	@export TSAN_OPTIONS="$(TSAN_FLAGS)" SPECS="$(TSAN_SPECS)"; \
 	$(call sanitized,thread)
 
-TSAN_SPECS = spec/accelerator spec/checkpoint spec/cli/top_spec.lua spec/data spec/distributed spec/profiler
+TSAN_SPECS = spec/accelerator spec/checkpoint spec/cli/top_spec.lua spec/data spec/distributed spec/ops spec/profiler
 # GCC 12 misreads where glibc keeps the thread-local variables of opened libraries: LeakSanitizer would fall over that.
 ASAN_FLAGS = allocator_may_return_null=1:handle_segv=0:handle_sigbus=0:intercept_tls_get_addr=0
 LSAN_FLAGS = suppressions=$(CURDIR)/scripts/suppressions/leaks.txt:print_suppressions=0
@@ -517,7 +517,8 @@ bench: ##+ one table next to PyTorch, and build/bench.json; ROWS="mlp_1t ..." fo
 
 .PHONY: bench-gate
 bench-gate: ## rows of the bench more than GATE=3 percent behind those of COMMIT=HEAD; ROWS, REPEAT as for bench
-	@scripts/bench/gate.sh "$(BUILD)" "$(or $(COMMIT),HEAD)" --repeat $(or $(REPEAT),7) --gate $(or $(GATE),3) --rows "$(ROWS)"
+	@scripts/bench/gate.sh "$(BUILD)" "$(or $(COMMIT),HEAD)" --repeat $(or $(REPEAT),7) --gate $(or $(GATE),3) \
+		--rows "$(ROWS)"
 
 .PHONY: bench-gpu
 bench-gpu: ## training steps and kernels on a card next to PyTorch; ROWS="gpt2 mnist_64 kernels", SECONDS=240

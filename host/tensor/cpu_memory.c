@@ -52,6 +52,10 @@ static int cpu_memory_transpose(struct ah_device *device, void *to, const void *
         ah_transpose_f32(to, from, batch, rows, columns);
         return 0;
     }
+    if (item == sizeof(uint16_t)) {
+        ah_transpose_16(to, from, batch, rows, columns);
+        return 0;
+    }
     for (int64_t b = 0; b < batch; b++)
         for (int64_t r = 0; r < rows; r++)
             for (int64_t c = 0; c < columns; c++)

@@ -1,7 +1,9 @@
-/* Transposing blocks of floats, tile by tile so that both sides stay in cache. */
+/* Transposing blocks of 4-byte and 2-byte items, tile by tile so that both sides stay in cache. */
 #include "tensor/transpose.h"
 
-enum { TILE = 16 };
+#include <emmintrin.h>
+
+enum { TILE = 16, TILE_16 = 8 };
 
 static void transpose_tile(float *restrict to, const float *restrict from, int64_t rows, int64_t cols)
 {
@@ -28,9 +30,49 @@ static void transpose_one(float *restrict to, const float *restrict from, int64_
             to[j * rows + i] = from[i * cols + j];
 }
 
+/* Interleave pairs of rows, then pairs of pairs, then halves: 64 items in 24 shuffles. */
+static void transpose_tile_16(uint16_t *restrict to, const uint16_t *restrict from, int64_t rows, int64_t cols)
+{
+    __m128i a[TILE_16], b[TILE_16];
+    for (int i = 0; i < TILE_16; i++)
+        a[i] = _mm_loadu_si128((const void *)(from + i * cols));
+    for (int i = 0; i < TILE_16; i += 2) {
+        b[i] = _mm_unpacklo_epi16(a[i], a[i + 1]);
+        b[i + 1] = _mm_unpackhi_epi16(a[i], a[i + 1]);
+    }
+    for (int i = 0; i < TILE_16; i += 4) {
+        for (int k = 0; k < 2; k++) {
+            a[i + 2 * k] = _mm_unpacklo_epi32(b[i + k], b[i + k + 2]);
+            a[i + 2 * k + 1] = _mm_unpackhi_epi32(b[i + k], b[i + k + 2]);
+        }
+    }
+    for (int j = 0; j < TILE_16 / 2; j++) {
+        _mm_storeu_si128((void *)(to + 2 * j * rows), _mm_unpacklo_epi64(a[j], a[j + 4]));
+        _mm_storeu_si128((void *)(to + (2 * j + 1) * rows), _mm_unpackhi_epi64(a[j], a[j + 4]));
+    }
+}
+
+static void transpose_one_16(uint16_t *restrict to, const uint16_t *restrict from, int64_t rows, int64_t cols)
+{
+    int64_t full_rows = rows / TILE_16 * TILE_16, full_cols = cols / TILE_16 * TILE_16;
+    for (int64_t j = 0; j < full_cols; j += TILE_16)
+        for (int64_t i = 0; i < full_rows; i += TILE_16)
+            transpose_tile_16(to + j * rows + i, from + i * cols + j, rows, cols);
+    for (int64_t j = 0; j < cols; j++)
+        for (int64_t i = j < full_cols ? full_rows : 0; i < rows; i++)
+            to[j * rows + i] = from[i * cols + j];
+}
+
 void ah_transpose_f32(float *to, const float *from, int64_t count, int64_t rows, int64_t cols)
 {
 #pragma omp parallel for schedule(static) if (count * rows * cols > 32768)
     for (int64_t k = 0; k < count; k++)
         transpose_one(to + k * rows * cols, from + k * rows * cols, rows, cols);
+}
+
+void ah_transpose_16(uint16_t *to, const uint16_t *from, int64_t count, int64_t rows, int64_t cols)
+{
+#pragma omp parallel for schedule(static) if (count * rows * cols > 65536)
+    for (int64_t k = 0; k < count; k++)
+        transpose_one_16(to + k * rows * cols, from + k * rows * cols, rows, cols);
 }

@@ -23,26 +23,58 @@ describe("conv2d", function()
     end
   end)
 
-  it("agrees between float32 and float64, kernel by kernel", function()
-    -- {input, weight, stride, padding, dilation, groups}
-    local cases = {
-      {{2, 1, 12, 12}, {32, 1, 3, 3}},
-      {{2, 32, 9, 8}, {64, 32, 3, 3}},
-      {{2, 8, 9, 7}, {96, 8, 3, 3}, 1, 1},
-      {{3, 3, 11, 11}, {32, 3, 5, 5}, 2, 2},
-      {{2, 16, 10, 9}, {64, 16, 3, 3}, {1, 2}, {2, 1}, {2, 1}},
-      {{2, 8, 8, 8}, {16, 4, 3, 3}, 1, 1, 1, 2},
-      {{2, 16, 8, 8}, {16, 1, 3, 3}, 1, 1, 1, 16},
-      {{2, 24, 6, 6}, {64, 24, 1, 1}},
-      {{1, 5, 6, 7}, {7, 5, 2, 3}},
-      {{16, 10, 9}, {64, 16, 3, 3}},
-      {{2, 6, 1, 20}, {33, 6, 1, 5}},
-    }
-    for _, case in ipairs(cases) do
-      local function conv(x, w, b) return F.conv2d(x, w, b, unpack(case, 3)) end
-      precision.agree(conv, {case[1], case[2], {case[2][1]}})
+  -- {input, weight, stride, padding, dilation, groups}
+  local cases = {
+    {{2, 1, 12, 12}, {32, 1, 3, 3}},
+    {{2, 32, 9, 8}, {64, 32, 3, 3}},
+    {{2, 8, 9, 7}, {96, 8, 3, 3}, 1, 1},
+    {{3, 3, 11, 11}, {32, 3, 5, 5}, 2, 2},
+    {{2, 16, 10, 9}, {64, 16, 3, 3}, {1, 2}, {2, 1}, {2, 1}},
+    {{2, 8, 8, 8}, {16, 4, 3, 3}, 1, 1, 1, 2},
+    {{2, 16, 8, 8}, {16, 1, 3, 3}, 1, 1, 1, 16},
+    {{2, 24, 6, 6}, {64, 24, 1, 1}},
+    {{1, 5, 6, 7}, {7, 5, 2, 3}},
+    {{16, 10, 9}, {64, 16, 3, 3}},
+    {{2, 6, 1, 20}, {33, 6, 1, 5}},
+    {{3, 17, 9, 7}, {33, 17, 3, 3}, 1, 1},
+    {{5, 33, 7, 5}, {17, 33, 3, 2}, {2, 1}, 1, {1, 2}},
+    {{2, 3, 11, 13}, {1, 3, 3, 3}},
+  }
+
+  -- The result and the gradients of a case, in float32.
+  local function results(case, dtype, order)
+    accelhost.manual_seed(3)
+    local inputs = {}
+    for i, shape in ipairs {case[1], case[2], {case[2][1]}} do
+      inputs[i] = accelhost.randn(shape):to(dtype):requires_grad_()
     end
-  end)
+    local x, w, b = unpack(inputs)
+    local y = F.conv2d(order(x), w, b, unpack(case, 3))
+    assert.equal(dtype, y.dtype)
+    assert.is_true(y:is_contiguous())
+    y:backward(order(accelhost.randn(y:shape()):to(dtype)))
+    return {y:detach():float(), x.grad:float(), w.grad:float(), b.grad:float()}
+  end
+
+  for _, dtype in ipairs {"float32", "bfloat16", "float16"} do
+    it("agrees between " .. dtype .. " and float64, kernel by kernel", function()
+      for _, case in ipairs(cases) do
+        local function conv(x, w, b) return F.conv2d(x, w, b, unpack(case, 3)) end
+        precision.agree(conv, {case[1], case[2], {case[2][1]}}, nil, dtype)
+      end
+    end)
+
+    it("returns the same of " .. dtype .. " in both memory orders", function()
+      for _, case in ipairs(cases) do
+        local function last(t) return t:dim() == 4 and t:contiguous {memory_format = "channels_last"} or t end
+        local plain, ordered = results(case, dtype, function(t) return t end), results(case, dtype, last)
+        for i, wanted in ipairs(plain) do
+          local off = ((wanted - ordered[i]):abs():max() / wanted:abs():max()):item()
+          assert.is_true(off < (dtype == "float32" and 1e-5 or 0.008), ("result %d is off by %g"):format(i, off))
+        end
+      end
+    end)
+  end
 
   it("keeps its layout to itself", function()
     accelhost.manual_seed(1)

@@ -1,4 +1,5 @@
---- Hold float32 kernels against the float64 ones: other code and other layouts, so an error in either shows.
+--- Hold kernels of float32 or halves against the float64 ones: other code and other layouts, so an error in either
+--- shows.
 --
 --   local precision = require "spec.support.precision"
 --   precision.agree(function(x, w) return F.conv2d(x, w) end, {{2, 3, 8, 8}, {32, 3, 3, 3}})
@@ -21,16 +22,19 @@ end
 --- the largest number of a result.
 ---@param fn fun(...): userdata
 ---@param shapes integer[][] of fn's inputs
----@param tolerance number? 2e-5
-function precision.agree(fn, shapes, tolerance)
+---@param tolerance number? 2e-5, for halves 0.01
+---@param dtype string? "float32"
+function precision.agree(fn, shapes, tolerance, dtype)
+  dtype = dtype or "float32"
+  tolerance = tolerance or dtype == "float32" and 2e-5 or 0.01
   accelhost.manual_seed(5)
   local values, given = {}, nil
-  for i, shape in ipairs(shapes) do values[i] = accelhost.randn(shape) end
+  for i, shape in ipairs(shapes) do values[i] = accelhost.randn(shape):to(dtype) end
   local function incoming(output)
-    given = given or accelhost.randn(output:shape())
+    given = given or accelhost.randn(output:shape()):to(dtype)
     return given
   end
-  local double, single = run(fn, values, "float64", incoming), run(fn, values, "float32", incoming)
+  local double, single = run(fn, values, "float64", incoming), run(fn, values, dtype, incoming)
   for i, wanted in ipairs(double) do
     local what = i == 1 and "result" or "gradient of input " .. i - 1
     local expected, got = check.flat(wanted), check.flat(single[i])
@@ -39,8 +43,8 @@ function precision.agree(fn, shapes, tolerance)
     for _, value in ipairs(expected) do largest = math.max(largest, math.abs(value)) end
     for k, value in ipairs(expected) do
       local difference = math.abs(value - got[k])
-      if not (difference <= (tolerance or 2e-5) * largest) then
-        error(("%s, element %d: float64 has %.9g, float32 %.9g (largest %.3g)"):format(what, k - 1, value, got[k],
+      if not (difference <= tolerance * largest) then
+        error(("%s, element %d: float64 has %.9g, %s %.9g (largest %.3g)"):format(what, k - 1, value, dtype, got[k],
           largest), 2)
       end
     end

@@ -46,7 +46,7 @@ static int conv_fast(const struct ah_conv *s, struct ah_call *c)
     AH_TRYGO(ah_nhwc_open(&x, arg->input.tensor, half), out);
     AH_TRYGO(open_weight(&w, arg->weight.tensor, half), out);
     AH_TRYGO(open_weight(&b, arg->bias.tensor, half), out);
-    AH_TRYGO(ah_nhwc_out_open(&y, c->out[0]), out);
+    AH_TRYGO(ah_nhwc_out_open(&y, c->out[0], half), out);
     status = ah_onednn_conv(s, half, x.data, w.data, b.data, y.data);
     int closed = ah_nhwc_out_close(&y, status > 0, half);
     status = closed < 0 ? closed : status;
@@ -97,7 +97,7 @@ static int grad_input_fast(const struct ah_conv *s, struct ah_call *c)
     bool half = is_native(arg->grad.tensor);
     AH_TRYGO(ah_nhwc_open(&g, arg->grad.tensor, half), out);
     AH_TRYGO(open_weight(&w, arg->weight.tensor, half), out);
-    AH_TRYGO(ah_nhwc_out_open(&x, c->out[0]), out);
+    AH_TRYGO(ah_nhwc_out_open(&x, c->out[0], half), out);
     status = ah_onednn_conv_grad_input(s, half, g.data, w.data, x.data);
     int closed = ah_nhwc_out_close(&x, status > 0, half);
     status = closed < 0 ? closed : status;

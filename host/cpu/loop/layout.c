@@ -1,7 +1,9 @@
-/* Activations in the order N, H, W, C: marked storages as they are, others transposed into a block. Only float32 is
- * ever marked; halves are widened on the way in and rounded on the way out, or kept as they are. */
+/* Activations in the order N, H, W, C: marked storages as they are, others transposed into a block. Halves are widened
+ * on the way in and rounded on the way out, or kept as they are. */
 #include "cpu/loop/layout.h"
 
+#include "base/memory/alloc.h"
+#include "cpu/loop/iterate.h"
 #include "tensor/transpose.h"
 
 struct extent {
@@ -14,29 +16,31 @@ static struct extent extent_of(const struct ah_tensor *t)
                            t->size[t->ndim - 2] * t->size[t->ndim - 1]};
 }
 
-/* to[j, i] = from[i, j] for `count` matrices of 16-bit items, in tiles that stay in the first cache. */
-static void transpose_half(uint16_t *to, const uint16_t *from, int64_t count, int64_t rows, int64_t cols)
+static void layout_transpose(void *to, const void *from, struct extent e, int64_t rows, int64_t cols, bool half)
 {
-    enum { TILE = 32 };
-#pragma omp parallel for schedule(static) if (count * rows * cols > 32768)
-    for (int64_t k = 0; k < count; k++) {
-        uint16_t *out = to + k * rows * cols;
-        const uint16_t *in = from + k * rows * cols;
-        for (int64_t i0 = 0; i0 < rows; i0 += TILE)
-            for (int64_t j0 = 0; j0 < cols; j0 += TILE)
-                for (int64_t j = j0; j < cols && j < j0 + TILE; j++)
-                    for (int64_t i = i0; i < rows && i < i0 + TILE; i++)
-                        out[j * rows + i] = in[i * cols + j];
+    if (half)
+        ah_transpose_16(to, from, e.n, rows, cols);
+    else
+        ah_transpose_f32(to, from, e.n, rows, cols);
+}
+
+/* A marked storage: as it is, or its halves widened in their order. */
+static int layout_open_marked(struct ah_dense *dense, const struct ah_tensor *tensor, bool half)
+{
+    if (half || tensor->dtype == AH_F32) {
+        dense->data = ah_tensor_data(tensor);
+        return 0;
     }
+    AH_TRY(ah_dense_scratch(dense, (size_t)tensor->numel * sizeof(float)));
+    ah_cast(tensor->numel, dense->block, AH_F32, 1, ah_tensor_data(tensor), tensor->dtype, 1);
+    return 0;
 }
 
 int ah_nhwc_open(struct ah_dense *dense, struct ah_tensor *tensor, bool half)
 {
     *dense = (struct ah_dense){0};
-    if (tensor->storage->channels_last && tensor->dtype == AH_F32) {
-        dense->data = ah_tensor_data(tensor);
-        return 0;
-    }
+    if (tensor->storage->channels_last)
+        return layout_open_marked(dense, tensor, half);
     struct extent e = extent_of(tensor);
     struct ah_dense plain;
     AH_TRY(half ? ah_dense_open_as_is(&plain, tensor) : ah_dense_open(&plain, tensor));
@@ -45,24 +49,23 @@ int ah_nhwc_open(struct ah_dense *dense, struct ah_tensor *tensor, bool half)
         return 0;
     }
     int status = ah_dense_scratch(dense, (size_t)tensor->numel * (half ? sizeof(uint16_t) : sizeof(float)));
-    if (status == 0 && half)
-        transpose_half(dense->block, plain.data, e.n, e.c, e.hw);
-    else if (status == 0)
-        ah_transpose_f32(dense->block, plain.data, e.n, e.c, e.hw);
+    if (status == 0)
+        layout_transpose(dense->block, plain.data, e, e.c, e.hw, half);
     ah_dense_close(&plain);
     return status;
 }
 
-static bool is_own_order(const struct ah_tensor *out)
+/* Can the result keep the order N, H, W, C in its own memory? */
+static bool layout_is_kept(const struct ah_tensor *out)
 {
     struct extent e = extent_of(out);
-    return out->dtype == AH_F32 && (out->ndim == 4 || e.c == 1 || e.hw == 1);
+    return out->ndim == 4 || e.c == 1 || e.hw == 1;
 }
 
-int ah_nhwc_out_open(struct ah_dense_out *dense, struct ah_tensor *out)
+int ah_nhwc_out_open(struct ah_dense_out *dense, struct ah_tensor *out, bool half)
 {
     *dense = (struct ah_dense_out){.out = out};
-    if (is_own_order(out)) {
+    if (layout_is_kept(out) && (half || out->dtype == AH_F32)) {
         dense->data = ah_tensor_data(out);
         return 0;
     }
@@ -76,15 +79,17 @@ int ah_nhwc_out_close(struct ah_dense_out *dense, bool ok, bool half)
     if (!out)
         return 0;
     struct extent e = extent_of(out);
-    if (ok && is_own_order(out)) {
+    if (ok && layout_is_kept(out)) {
+        if (dense->block)
+            ah_cast(out->numel, ah_tensor_data(out), out->dtype, 1, dense->block, AH_F32, 1);
         out->storage->channels_last = e.c > 1 && e.hw > 1;
     } else if (ok && half) {
-        transpose_half(ah_tensor_data(out), dense->data, e.n, e.hw, e.c);
+        layout_transpose(ah_tensor_data(out), dense->data, e, e.hw, e.c, true);
     } else if (ok) {
         struct ah_dense_out plain;
         status = ah_dense_out_open(&plain, out);
         if (status == 0)
-            ah_transpose_f32(plain.data, dense->data, e.n, e.hw, e.c);
+            layout_transpose(plain.data, dense->data, e, e.hw, e.c, false);
         ah_dense_out_close(&plain);
     }
     ah_block_free(dense->block, dense->bytes);

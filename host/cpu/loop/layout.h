@@ -9,8 +9,8 @@
 int ah_nhwc_open(struct ah_dense *dense, struct ah_tensor *tensor, bool half);
 
 /* An N, H, W, C float array (with `half` one of 16 bits) to fill for `out`, freshly allocated by the op. Closing with
- * `ok` marks a 4-d float32 tensor channels-last (its own memory was written); any other is rewritten to row-major. */
-int ah_nhwc_out_open(struct ah_dense_out *dense, struct ah_tensor *out);
+ * `ok` marks a 4-d tensor channels-last; any other is rewritten to row-major. */
+int ah_nhwc_out_open(struct ah_dense_out *dense, struct ah_tensor *out, bool half);
 int ah_nhwc_out_close(struct ah_dense_out *dense, bool ok, bool half);
 
 #endif

@@ -199,14 +199,17 @@ int ah_cpu_channel_sum(struct ah_call *c)
     struct ah_tensor *t = ah_args(c, channel_sum)->input.tensor;
     int64_t channels = c->out[0]->numel, pixels = t->size[t->ndim - 2] * t->size[t->ndim - 1];
     int64_t n = t->ndim == 4 ? t->size[0] : 1;
-    if (t->storage->channels_last && t->dtype == AH_F32)
-        return ah_column_sum_f32(ah_tensor_data(t), n * pixels, channels, ah_tensor_data(c->out[0]));
+    bool single = ah_compute_dtype(t->dtype) == AH_F32, last = single && t->storage->channels_last;
     struct ah_dense x = {0};
     struct ah_dense_out y = {0};
     int status;
-    AH_TRYGO(ah_dense_open(&x, t), out);
+    AH_TRYGO(last ? ah_nhwc_open(&x, t, t->dtype == AH_BF16) : ah_dense_open(&x, t), out);
     AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
-    if (ah_compute_dtype(t->dtype) == AH_F32)
+    if (last && t->dtype == AH_BF16)
+        status = ah_column_sum_bf16(x.data, n * pixels, channels, y.data);
+    else if (last)
+        status = ah_column_sum_f32(x.data, n * pixels, channels, y.data);
+    else if (single)
         channel_sum_f32(x.data, n, channels, pixels, y.data);
     else
         channel_sum_f64(x.data, n, channels, pixels, y.data);

@@ -8,5 +8,7 @@
 /* out[j] = sum over i of x[i, j]; x is rows x cols. AH_ENOMEM. */
 int ah_column_sum_f32(const float *x, int64_t rows, int64_t cols, float *out);
 int ah_column_sum_f64(const double *x, int64_t rows, int64_t cols, double *out);
+/* The same of bfloat16, summed in float32. */
+int ah_column_sum_bf16(const uint16_t *x, int64_t rows, int64_t cols, float *out);
 
 #endif
